@@ -1,0 +1,155 @@
+#ifndef ATTENTION_CLIENT_CLIENT_H_
+#define ATTENTION_CLIENT_CLIENT_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/tensor.h"
+
+namespace grpc {
+class ChannelCredentials;
+}
+
+/// The C++ client of the attention service. Shapes, defaults and errors of every
+/// field are those of proto/attention/v1/attention.proto; the client checks
+/// nothing that the server checks, so there is one place that says no.
+namespace attention::client {
+
+/// Scoring functions; parameters that are absent take the server's defaults.
+struct ScaledDotProduct {
+  std::optional<double> scale;  // absent: 1 / sqrt(width)
+};
+struct Additive {
+  Tensor w_q;  // (Dq, h) or (Hq, Dq, h)
+  Tensor w_k;  // (Dk, h) or (Hq, Dk, h)
+  Tensor w_v;  // (h), (h, 1), (Hq, h) or (Hq, h, 1)
+};
+struct Gaussian {
+  std::optional<double> sigma;  // absent: 1
+};
+struct Bilinear {
+  Tensor m;  // (Dq, Dk) or (Hq, Dq, Dk)
+  std::optional<double> scale;  // absent: 1
+};
+using Scoring = std::variant<ScaledDotProduct, Additive, Gaussian, Bilinear>;
+
+enum class Causal : uint8_t { kNone, kTopLeft, kBottomRight };
+enum class EmptyRows : uint8_t { kZero, kUniform };
+
+/// One request. Only query, key and value are needed.
+struct AttendRequest {
+  std::string id;  // returned with the result; needed on a stream
+  Tensor query;    // (B, Hq, Lq, Dq), (B, Lq, Dq) or (Lq, Dq)
+  Tensor key;      // (B, Hkv, Lk, Dk), ...
+  Tensor value;    // (B, Hkv, Lk, Dv), ...
+  Scoring scoring;
+  std::optional<double> softcap;
+  std::optional<Tensor> valid_lens;
+  std::optional<Tensor> attend_mask;
+  std::optional<Tensor> bias;
+  std::optional<Causal> causal;
+  std::optional<int64_t> query_offset;
+  std::optional<int64_t> key_offset;
+  std::optional<int64_t> window_left;
+  std::optional<int64_t> window_right;
+  std::optional<bool> training;
+  std::optional<double> dropout_p;
+  std::optional<uint64_t> seed;
+  std::optional<bool> weights_after_dropout;
+  std::optional<EmptyRows> empty_rows;
+  bool return_weights = false;
+  bool return_lse = false;
+};
+
+struct AttendResult {
+  std::string id;
+  Tensor output;
+  std::optional<Tensor> weights;  // where asked for
+  std::optional<Tensor> lse;      // where asked for
+  std::string backend;
+  std::string kernel;
+  std::chrono::nanoseconds queue_time{0};
+  std::chrono::nanoseconds compute_time{0};
+};
+
+struct BackendInfo {
+  std::string name;
+  std::string instruction_set;
+  bool experimental = false;
+};
+struct ServerInfo {
+  std::string version;
+  std::vector<BackendInfo> backends;
+  int worker_threads = 0;
+  uint64_t max_request_bytes = 0;
+  uint64_t max_response_bytes = 0;
+  uint64_t max_requests_in_flight = 0;
+  uint64_t max_bytes_in_flight = 0;
+  uint64_t max_stream_requests_in_flight = 0;
+};
+
+enum class Health : uint8_t { kUnknown, kServing, kNotServing };
+
+struct ClientOptions {
+  /// gRPC target: "127.0.0.1:8001", "dns:///attention:8001", "unix:/run/a.sock".
+  std::string target = "127.0.0.1:8001";
+  /// Any channel credentials; none means plain text.
+  std::shared_ptr<grpc::ChannelCredentials> credentials;
+  /// Per call; 0 means none.
+  std::chrono::milliseconds deadline{60'000};
+  /// Attempts per unary call, the first included, where the server answers
+  /// UNAVAILABLE or cannot be reached: 1 to 5 (gRPC's own bound), with
+  /// exponential backoff and jitter between them.
+  int max_attempts = 4;
+  std::chrono::milliseconds initial_backoff{100};
+  std::chrono::milliseconds max_backoff{2'000};
+  /// Messages in both directions; 2^31 - 1 is gRPC's own bound.
+  int max_message_bytes = 2'147'483'647;
+};
+
+/// A connection. Cheap to move; may be used from several threads at once.
+///
+/// Every error keeps the server's status code and message.
+class Client {
+ public:
+  /// Does not wait for the connection: the first call does. INVALID_ARGUMENT for
+  /// options out of range.
+  static absl::StatusOr<Client> Create(const ClientOptions& options);
+
+  /// One unary call.
+  absl::StatusOr<AttendResult> Attend(const AttendRequest& request) const;
+
+  /// Many requests over one stream, answered as they finish. on_reply is called
+  /// once per request, from the calling thread, with the request's index; requests
+  /// without an id are given their index as one. Returns an error where the stream
+  /// itself broke; replies that came before it have been delivered.
+  absl::Status AttendMany(
+      const std::vector<AttendRequest>& requests,
+      const std::function<void(size_t, absl::StatusOr<AttendResult>)>& on_reply)
+      const;
+
+  absl::StatusOr<ServerInfo> GetServerInfo() const;
+
+  /// What grpc.health.v1 says of `service`; "" is the whole server.
+  absl::StatusOr<Health> CheckHealth(const std::string& service = "") const;
+
+  Client(Client&&) noexcept;
+  Client& operator=(Client&&) noexcept;
+  ~Client();
+
+ private:
+  struct Impl;
+  explicit Client(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace attention::client
+
+#endif  // ATTENTION_CLIENT_CLIENT_H_

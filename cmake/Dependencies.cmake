@@ -1,0 +1,18 @@
+# All dependencies are Debian's -dev packages (deploy/packages lists them).
+# Debian 12's gRPC names its Protobuf, OpenSSL, c-ares and re2 itself.
+find_package(absl CONFIG REQUIRED)
+find_package(Eigen3 3.4 REQUIRED NO_MODULE)
+find_package(TBB REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(Threads REQUIRED)
+if(ATTENTION_BUILD_SERVER OR ATTENTION_BUILD_CLIENT)
+  find_package(Protobuf REQUIRED)
+  find_package(gRPC CONFIG REQUIRED)
+  find_package(CLI11 REQUIRED)
+endif()
+if(ATTENTION_BUILD_SERVER)
+  find_package(spdlog REQUIRED)
+endif()
+if(ATTENTION_BUILD_TESTS)
+  find_package(GTest REQUIRED)
+endif()

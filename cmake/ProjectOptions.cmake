@@ -1,0 +1,34 @@
+# Settings shared by every target of this project, and by none of other people's.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+# gRPC's headers take seconds to compile: never compile the same text twice.
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+endif()
+
+include(GNUInstallDirs)
+
+# attention_options(TARGET): warnings as errors, include paths from the project's root, sanitizers.
+function(attention_options target)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wshadow -Wnon-virtual-dtor
+                         -Woverloaded-virtual -Wswitch -Werror)
+  target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
+endfunction()
+
+if(ATTENTION_SANITIZE)
+  add_compile_options(-fsanitize=${ATTENTION_SANITIZE} -fno-omit-frame-pointer -g1)
+  add_link_options(-fsanitize=${ATTENTION_SANITIZE})
+  if(ATTENTION_SANITIZE MATCHES "undefined")
+    add_compile_options(-fno-sanitize-recover=undefined)
+  endif()
+endif()

@@ -1,0 +1,68 @@
+#ifndef ATTENTION_CORE_BACKEND_H_
+#define ATTENTION_CORE_BACKEND_H_
+
+#include <cstdint>
+#include <functional>
+#include <stop_token>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "core/problem.h"
+#include "core/validate.h"
+#include "core/worker_pool.h"
+
+namespace attention {
+
+/// One problem on its way through a backend: what is asked, where results go,
+/// who may stop it, and what became of it.
+struct AttentionJob {
+  const ValidatedProblem* problem = nullptr;
+  AttentionOutputs outputs;
+  std::stop_token stop;
+
+  // Written by Backend::Run.
+  /// OK, or CANCELLED where `stop` was requested before the last tile; results
+  /// are then unspecified.
+  absl::Status status;
+  absl::string_view backend;  // static text
+  absl::string_view kernel;   // static text, the kernel that answered
+  int64_t tiles_total = 0;    // tiles that the whole problem has
+  int64_t tiles_computed = 0;
+};
+
+/// What a backend runs on.
+struct RunContext {
+  WorkerPool& workers;
+  /// Called after every tile, from any of the workers, where set. Tests count
+  /// tiles with it; a service leaves it empty.
+  std::function<void()> on_tile;
+};
+
+/// One way to compute attention. Implementations keep no state between runs that
+/// a result could depend on, and may be used from several threads at once.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  /// "reference", "cpu", "cuda": what --backend and the replies call it.
+  virtual absl::string_view name() const = 0;
+  /// What its kernels were compiled for and chosen at run time, for people.
+  virtual std::string instruction_set() const = 0;
+  /// True where its kernels have not yet run on real hardware of their kind.
+  virtual bool experimental() const { return false; }
+
+  /// OK, or UNIMPLEMENTED with the reason: the next backend is then asked.
+  virtual absl::Status Supports(const ValidatedProblem& problem) const = 0;
+
+  /// Computes every job, each of them supported. A job's failure is its own. The
+  /// same job gives the same bits alone, beside others and with any number of
+  /// workers.
+  virtual void Run(absl::Span<AttentionJob> jobs,
+                   const RunContext& context) const = 0;
+};
+
+}  // namespace attention
+
+#endif  // ATTENTION_CORE_BACKEND_H_

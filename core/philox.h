@@ -1,0 +1,39 @@
+#ifndef ATTENTION_CORE_PHILOX_H_
+#define ATTENTION_CORE_PHILOX_H_
+
+#include <array>
+#include <cstdint>
+
+namespace attention {
+
+/// Philox4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel Random Numbers: As Easy
+/// as 1, 2, 3", SC 2011): four random words that depend on nothing but counter
+/// and key.
+std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 4> counter,
+                                   std::array<uint32_t, 2> key);
+
+/// Decides which weights dropout takes away. Element (b, h, i, j) is dropped when
+/// word j mod 4 of Philox with key (low, high half of seed) and counter
+/// (j / 4, i, h, b) is below floor(p * 2^32): the same on every backend, with any
+/// number of threads and in any batch that holds the element at the same b.
+/// Indices enter by their low 32 bits.
+class DropoutPattern {
+ public:
+  /// 0 <= p < 1. With p = 0 nothing is dropped.
+  DropoutPattern(double p, uint64_t seed);
+
+  bool active() const { return p_ > 0; }
+  /// What the weights that stay are multiplied by: 1 / (1 - p).
+  double scale() const { return 1 / (1 - p_); }
+
+  bool Drops(int64_t batch, int64_t head, int64_t row, int64_t key) const;
+
+ private:
+  double p_;
+  uint64_t threshold_;
+  std::array<uint32_t, 2> key_;
+};
+
+}  // namespace attention
+
+#endif  // ATTENTION_CORE_PHILOX_H_

@@ -1,0 +1,126 @@
+#ifndef ATTENTION_CORE_PROBLEM_H_
+#define ATTENTION_CORE_PROBLEM_H_
+
+#include <cstdint>
+#include <optional>
+#include <variant>
+
+#include "absl/container/inlined_vector.h"
+#include "core/tensor_view.h"
+
+/// What can be asked of the engine. Extents: B batch entries, Hq query heads,
+/// Hkv key/value heads, Lq queries, Lk keys, Dq, Dk, Dv widths, h the hidden
+/// width of additive scoring. query, key and value share a rank: (B, H, L, D),
+/// (B, L, D) for one head, (L, D) for one head and one batch entry.
+///
+/// These are plain values: Validate() (core/validate.h) is where they are
+/// checked, and where each rule is.
+namespace attention {
+
+/// score = scale * q.k (Vaswani et al. 2017). Needs Dq = Dk.
+struct ScaledDotProduct {
+  std::optional<double> scale;  // finite; absent: 1 / sqrt(Dq)
+};
+
+/// score = w_v . tanh(q W_q + k W_k) (Bahdanau et al. 2015), without bias terms.
+/// Parameters are FP32 or of the query's type and may have a leading extent Hq.
+struct Additive {
+  TensorView w_q;  // (Dq, h)
+  TensorView w_k;  // (Dk, h)
+  TensorView w_v;  // (h) or (h, 1)
+};
+
+/// score = -|q - k|^2 / (2 sigma^2) (Nadaraya-Watson regression). Needs Dq = Dk.
+struct Gaussian {
+  double sigma = 1.0;  // finite, > 0
+};
+
+/// score = scale * q M k (Luong et al. 2015, "general").
+struct Bilinear {
+  TensorView m;        // (Dq, Dk), FP32 or of the query's type; may lead with Hq
+  double scale = 1.0;  // finite
+};
+
+using Scoring = std::variant<ScaledDotProduct, Additive, Gaussian, Bilinear>;
+
+/// Row i stands at position p, key j at j + key_offset; key positions <= p take
+/// part.
+enum class Causal : uint8_t {
+  kNone,         // every key; p = i + query_offset, for the window's sake
+  kTopLeft,      // p = i + query_offset
+  kBottomRight,  // p = i + Lk - Lq
+};
+
+/// Key positions from p - left to p + right take part; absent is unbounded.
+struct Window {
+  std::optional<int64_t> left;   // >= 0
+  std::optional<int64_t> right;  // >= 0
+};
+
+/// Which keys take part in which rows: all given masks hold at once.
+struct Masks {
+  /// INT32 or INT64, (B) or (B, Lq), each 0 <= length <= Lk.
+  std::optional<TensorView> valid_lens;
+  /// BOOL or UINT8, 1 = takes part, 0 = does not; broadcastable to (B, Hq, Lq, Lk),
+  /// (B, Lq, Lk) or (Lq, Lk), after the query's rank.
+  std::optional<TensorView> attend_mask;
+  /// FP32 or the query's type, added to the score; -inf masks. Broadcasts alike.
+  std::optional<TensorView> bias;
+  Causal causal = Causal::kNone;
+  /// Not with kBottomRight. Default 0. Magnitude at most 2^62.
+  std::optional<int64_t> query_offset;
+  std::optional<int64_t> key_offset;
+  Window window;
+};
+
+/// Dropout of weights after the softmax (core/philox.h says which ones). Applied
+/// only where training is true; checked in any case.
+struct Dropout {
+  bool training = false;
+  double p = 0.0;  // 0 <= p < 1
+  uint64_t seed = 0;
+};
+
+/// What a row gives in which no key takes part; its lse is -inf either way.
+enum class EmptyRows : uint8_t {
+  kZero,     // output 0, weights 0
+  kUniform,  // weights 1 / Lk, output the mean of all values
+};
+
+/// A run of consecutive keys with their values: (B, Hkv, n, Dk), (B, Hkv, n, Dv).
+struct KeyValueBlock {
+  TensorView key;
+  TensorView value;
+};
+
+/// Results beside `output`.
+struct WantedOutputs {
+  bool weights = false;
+  bool weights_after_dropout = false;  // which weights: those after dropout
+  bool lse = false;
+};
+
+struct AttentionProblem {
+  TensorView query;
+  /// Lk is the sum over the blocks. A plain problem has one; none means Lk = 0
+  /// and Dv = 0.
+  absl::InlinedVector<KeyValueBlock, 1> key_value;
+  Scoring scoring;
+  std::optional<double> softcap;  // c * tanh(score / c); finite, > 0
+  Masks masks;
+  Dropout dropout;
+  EmptyRows empty_rows = EmptyRows::kZero;
+  WantedOutputs wanted;
+};
+
+/// Where results go: row-major views of the caller's memory with the shapes that
+/// ValidatedProblem names.
+struct AttentionOutputs {
+  MutableTensorView output;   // the query's type
+  MutableTensorView weights;  // FP32; read only where wanted.weights
+  MutableTensorView lse;      // FP32; read only where wanted.lse
+};
+
+}  // namespace attention
+
+#endif  // ATTENTION_CORE_PROBLEM_H_

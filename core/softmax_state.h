@@ -1,0 +1,77 @@
+#ifndef ATTENTION_CORE_SOFTMAX_STATE_H_
+#define ATTENTION_CORE_SOFTMAX_STATE_H_
+
+#include <cmath>
+#include <limits>
+
+namespace attention {
+
+/// One row's softmax while its keys arrive in pieces (Milakov and Gimelshein,
+/// "Online normalizer calculation for softmax", 2018). It stands for the sum of
+/// exponentials over the keys seen so far,
+///
+///   sum_j exp(s_j) = sum * exp(max),
+///
+/// kept relative to the largest score so that no exponential overflows. The
+/// weighted sum of values belongs to the same row and is kept by the caller
+/// relative to the same maximum: whatever Add() or Merge() returns as factors
+/// must be applied to it. Merging is commutative and, to rounding, associative,
+/// so tiles, threads, split keys, blocks and shards may be merged in any tree.
+///
+/// A score of -inf is a key that takes no part. NaN stays: the row becomes NaN.
+/// Natural exponentials throughout.
+template <typename Float>
+struct SoftmaxState {
+  Float max = -std::numeric_limits<Float>::infinity();
+  Float sum = 0;
+
+  /// No key has taken part yet.
+  bool empty() const { return sum == 0; }
+
+  /// What the caller multiplies by to bring two weighted sums to one maximum.
+  struct Factors {
+    Float mine;   // for what this state had gathered
+    Float other;  // for what is added
+  };
+
+  /// Adds the keys of another state.
+  Factors Merge(const SoftmaxState& other) {
+    if (other.empty()) return {1, 0};
+    if (empty()) {
+      *this = other;
+      return {0, 1};
+    }
+    const Float top = max >= other.max || std::isnan(max) ? max : other.max;
+    const Factors factors{std::exp(max - top), std::exp(other.max - top)};
+    sum = sum * factors.mine + other.sum * factors.other;
+    max = top;
+    return factors;
+  }
+
+  /// Adds one score; `other` of the result is the key's weight before
+  /// normalisation.
+  Factors Add(Float score) {
+    if (score == -std::numeric_limits<Float>::infinity()) return {1, 0};
+    return Merge({score, 1});
+  }
+
+  /// The weight of a key whose score is `score`, once all keys were added; 0 for
+  /// a row in which none took part.
+  Float Weight(Float score) const {
+    return empty() ? 0 : std::exp(score - max) / sum;
+  }
+
+  /// What the caller multiplies its weighted sum by in the end; 0 where no key
+  /// took part.
+  Float Normalizer() const { return empty() ? 0 : 1 / sum; }
+
+  /// ln(sum_j exp(s_j)); -inf where no key took part.
+  Float LogSumExp() const {
+    return empty() ? -std::numeric_limits<Float>::infinity()
+                   : max + std::log(sum);
+  }
+};
+
+}  // namespace attention
+
+#endif  // ATTENTION_CORE_SOFTMAX_STATE_H_

@@ -1,0 +1,46 @@
+#ifndef ATTENTION_CORE_WORKER_POOL_H_
+#define ATTENTION_CORE_WORKER_POOL_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <stop_token>
+
+#include "absl/functional/function_ref.h"
+
+namespace attention {
+
+/// The threads that compute: a oneTBB arena of a fixed size, kept behind this
+/// class so that the sanitizers can be told, in one place, what synchronises
+/// with what.
+class WorkerPool {
+ public:
+  /// `threads` >= 1; 0 means one per processor that the process may use. The
+  /// machine may have fewer: the pool still runs that many.
+  explicit WorkerPool(int threads = 0);
+  ~WorkerPool();  // waits for posted work
+  WorkerPool(const WorkerPool&) = delete;
+  WorkerPool& operator=(const WorkerPool&) = delete;
+
+  int threads() const { return threads_; }
+
+  /// Calls body(0) ... body(count - 1), each once, on the pool's threads, and
+  /// returns when all have returned. Once `stop` is requested, calls that have
+  /// not begun are left out. May be called from within a task of the pool, which
+  /// then takes part and nothing else meanwhile. body must not throw.
+  void ParallelFor(int64_t count, std::stop_token stop,
+                   absl::FunctionRef<void(int64_t)> body);
+
+  /// Runs `task` on the pool some time later; tasks begin in order. Must not
+  /// throw.
+  void Post(std::function<void()> task);
+
+ private:
+  struct Impl;
+  int threads_;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace attention
+
+#endif  // ATTENTION_CORE_WORKER_POOL_H_

@@ -1,0 +1,41 @@
+#ifndef ATTENTION_SERVER_OPTIONS_H_
+#define ATTENTION_SERVER_OPTIONS_H_
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+namespace attention::server {
+
+/// Everything that can be set about a server, with its defaults. Flags, environment
+/// and config file fill this one struct (flags_parser in server/flags.h gives each
+/// field its name and help), in that order of precedence.
+struct ServerOptions {
+  /// Where gRPC listens. Loopback unless a person chooses otherwise.
+  std::string grpc_address = "127.0.0.1";
+  /// 0 picks a free port.
+  int grpc_port = 8001;
+  /// Threads that compute; 0 means one per processor.
+  int worker_threads = 0;
+  /// "auto" or a backend's name.
+  std::string backend = "auto";
+  /// Largest message each way, 1 KiB to 2^31 - 1 bytes.
+  int64_t max_request_bytes = 256LL << 20;
+  int64_t max_response_bytes = 256LL << 20;
+  /// Admission: requests queued or running, and the bytes that they and their
+  /// replies hold. Beyond either: RESOURCE_EXHAUSTED.
+  int64_t max_requests_in_flight = 1024;
+  int64_t max_bytes_in_flight = 4LL << 30;
+  /// Per stream; beyond it the stream is not read.
+  int64_t max_stream_requests_in_flight = 32;
+  /// How long running requests may take to finish after SIGTERM or SIGINT.
+  std::chrono::milliseconds drain_time{30'000};
+  /// trace, debug, info, warn, error or off.
+  std::string log_level = "info";
+  /// text for people, json for collectors.
+  std::string log_format = "text";
+};
+
+}  // namespace attention::server
+
+#endif  // ATTENTION_SERVER_OPTIONS_H_

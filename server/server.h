@@ -1,0 +1,50 @@
+#ifndef ATTENTION_SERVER_SERVER_H_
+#define ATTENTION_SERVER_SERVER_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "server/options.h"
+
+namespace attention::server {
+
+/// A running server: attention.v1, health and reflection on one port.
+class Server {
+ public:
+  /// Listens and answers from the moment it returns. INVALID_ARGUMENT for options
+  /// that make no sense, UNAVAILABLE where the port is taken; both messages name
+  /// the option or the address. `on_tile` is handed to the engine (tests count
+  /// and hold up tiles with it).
+  static absl::StatusOr<std::unique_ptr<Server>> Start(
+      const ServerOptions& options, std::function<void()> on_tile = nullptr);
+
+  /// Drains with the options' drain time, if Drain() has not run yet.
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  /// "127.0.0.1:8001", with the port that was really taken.
+  const std::string& address() const { return address_; }
+  int port() const { return port_; }
+  /// One line: what it listens on and what it runs on.
+  std::string Summary() const;
+
+  /// Readiness turns to NOT_SERVING, new requests get UNAVAILABLE, those that run
+  /// may finish within the drain time and are cancelled after it. Returns when all
+  /// is quiet; true where nothing had to be cancelled.
+  bool Drain();
+
+ private:
+  struct Impl;
+  Server();
+
+  std::unique_ptr<Impl> impl_;
+  std::string address_;
+  int port_ = 0;
+};
+
+}  // namespace attention::server
+
+#endif  // ATTENTION_SERVER_SERVER_H_
