@@ -18,8 +18,9 @@ namespace attention {
 /// must be applied to it. Merging is commutative and, to rounding, associative,
 /// so tiles, threads, split keys, blocks and shards may be merged in any tree.
 ///
-/// A score of -inf is a key that takes no part. NaN stays: the row becomes NaN.
-/// Natural exponentials throughout.
+/// A score of -inf is a key that takes no part. NaN stays, and +inf gives NaN,
+/// as inf - inf does in a softmax that has all scores at hand: the row becomes
+/// NaN. Natural exponentials throughout.
 template <typename Float>
 struct SoftmaxState {
   Float max = -std::numeric_limits<Float>::infinity();
@@ -52,13 +53,14 @@ struct SoftmaxState {
   /// normalisation.
   Factors Add(Float score) {
     if (score == -std::numeric_limits<Float>::infinity()) return {1, 0};
-    return Merge({score, 1});
+    return Merge({score, std::exp(score - score)});  // 1, or NaN
   }
 
-  /// The weight of a key whose score is `score`, once all keys were added; 0 for
-  /// a row in which none took part.
+  /// The weight of a key whose score is `score`, once all keys were added; 0
+  /// for a key that takes no part, in a NaN row too.
   Float Weight(Float score) const {
-    return empty() ? 0 : std::exp(score - max) / sum;
+    const bool absent = score == -std::numeric_limits<Float>::infinity();
+    return absent || empty() ? 0 : std::exp(score - max) / sum;
   }
 
   /// What the caller multiplies its weighted sum by in the end; 0 where no key

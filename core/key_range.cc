@@ -1,0 +1,42 @@
+#include <algorithm>
+
+#include "core/element.h"
+#include "core/validate.h"
+
+namespace attention {
+namespace {
+
+// Positions reach 2^62 and windows 2^63, so their sums need more than 64 bits.
+__extension__ using Int128 = __int128;
+
+int64_t Clamp(Int128 value, int64_t low, int64_t high) {
+  return value < low ? low : value > high ? high : static_cast<int64_t>(value);
+}
+
+}  // namespace
+
+KeyRange KeysInRange(const ValidatedProblem& problem, int64_t batch,
+                     int64_t row) {
+  KeyRange range{0, problem.key_length};
+  if (problem.valid_lens) {
+    const TensorView& lens = *problem.valid_lens;
+    range.end = LoadInteger(
+        lens.type, lens.data + batch * lens.strides[0] + row * lens.strides[1]);
+  }
+  // The row's position, counted as key indices.
+  const Int128 position =
+      Int128{row} + problem.query_position - problem.key_position;
+  if (problem.causal != Causal::kNone) {
+    range.end = Clamp(position + 1, 0, range.end);
+  }
+  if (problem.window.right) {
+    range.end = Clamp(position + *problem.window.right + 1, 0, range.end);
+  }
+  if (problem.window.left) {
+    range.begin = Clamp(position - *problem.window.left, 0, range.end);
+  }
+  range.begin = std::min(range.begin, range.end);
+  return range;
+}
+
+}  // namespace attention

@@ -1,0 +1,119 @@
+#include "core/reference/reference_backend.h"
+
+#include <Eigen/Core>
+#include <algorithm>
+#include <atomic>
+#include <new>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "core/reference/row_tile.h"
+#include "core/reference/tile.h"
+
+namespace attention {
+namespace {
+
+using reference::RowTile;
+using reference::TileSizes;
+
+// What the row tiles of one job share while they are computed.
+class JobRun {
+ public:
+  JobRun(AttentionJob& job, const RunContext& context)
+      : job_(job),
+        problem_(*job.problem),
+        context_(context),
+        sizes_(reference::ChooseTileSizes(problem_)),
+        row_tiles_per_head_((problem_.query_length + sizes_.rows - 1) /
+                            sizes_.rows) {}
+
+  void Run() {
+    if (problem_.query_length > 0 && problem_.batch > 0) {
+      const int64_t row_tiles =
+          problem_.batch * problem_.query_heads * row_tiles_per_head_;
+      job_.tiles_total = row_tiles * KeyTiles();
+      context_.workers.ParallelFor(row_tiles, job_.stop, [this](int64_t index) {
+        ComputeRowTile(index);
+      });
+    }
+    job_.tiles_computed = computed_;
+    job_.status = absl::OkStatus();
+    if (out_of_memory_) {
+      job_.status = absl::ResourceExhaustedError("no memory for a tile");
+    } else if (stopped_ || job_.stop.stop_requested()) {
+      job_.status = absl::CancelledError(
+          absl::StrCat("stopped after ", job_.tiles_computed, " of at most ",
+                       job_.tiles_total, " tiles"));
+    }
+  }
+
+ private:
+  // Tiles of keys that a row tile visits when no mask leaves any out.
+  int64_t KeyTiles() const {
+    int64_t tiles = 0;
+    for (const auto& block : problem_.key_value) {
+      tiles += (block.key_count + sizes_.keys - 1) / sizes_.keys;
+    }
+    return problem_.wanted.weights ? 2 * tiles : tiles;
+  }
+
+  void ComputeRowTile(int64_t index) {
+    const int64_t first = index % row_tiles_per_head_ * sizes_.rows;
+    const int64_t head_index = index / row_tiles_per_head_;
+    try {
+      RowTile tile(problem_, sizes_, head_index / problem_.query_heads,
+                   head_index % problem_.query_heads, first,
+                   std::min(sizes_.rows, problem_.query_length - first));
+      const bool finished =
+          tile.Run(job_.outputs, [this] { return BeginTile(); });
+      if (!finished) stopped_ = true;
+    } catch (const std::bad_alloc&) {
+      out_of_memory_ = true;
+    }
+  }
+
+  bool BeginTile() {
+    if (job_.stop.stop_requested()) return false;
+    ++computed_;
+    if (context_.on_tile) context_.on_tile();
+    return true;
+  }
+
+  AttentionJob& job_;
+  const ValidatedProblem& problem_;
+  const RunContext& context_;
+  TileSizes sizes_;
+  int64_t row_tiles_per_head_;
+  std::atomic<int64_t> computed_ = 0;
+  std::atomic<bool> stopped_ = false;
+  std::atomic<bool> out_of_memory_ = false;
+};
+
+class ReferenceBackend final : public Backend {
+ public:
+  absl::string_view name() const override { return "reference"; }
+
+  std::string instruction_set() const override {
+    return Eigen::SimdInstructionSetsInUse();
+  }
+
+  absl::Status Supports(const ValidatedProblem&) const override {
+    return absl::OkStatus();  // Validate() admits host memory alone
+  }
+
+  void Run(absl::Span<AttentionJob> jobs,
+           const RunContext& context) const override {
+    for (AttentionJob& job : jobs) {
+      job.kernel = "fp64_tiles";
+      JobRun(job, context).Run();
+    }
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> MakeReferenceBackend() {
+  return std::make_unique<ReferenceBackend>();
+}
+
+}  // namespace attention

@@ -1,0 +1,229 @@
+#include "core/reference/row_tile.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/element.h"
+
+namespace attention::reference {
+namespace {
+
+constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
+
+// Scores beyond FP32's range follow FP32 arithmetic: they are infinite.
+double LimitToFloatRange(double score) {
+  constexpr double kMost = std::numeric_limits<float>::max();
+  if (score > kMost) return -kMinusInfinity;
+  if (score < -kMost) return kMinusInfinity;
+  return score;
+}
+
+}  // namespace
+
+RowTile::RowTile(const ValidatedProblem& problem, TileSizes sizes,
+                 int64_t batch, int64_t head, int64_t first_row, int64_t rows)
+    : problem_(problem),
+      sizes_(sizes),
+      batch_(batch),
+      head_(head),
+      first_row_(first_row),
+      rows_(rows),
+      dropout_(problem.dropout.p, problem.dropout.seed),
+      scorer_(MakeScorer(problem, head)),
+      all_{problem.key_length, 0},
+      states_(static_cast<size_t>(rows)),
+      output_(Matrix::Zero(rows, problem.value_width)) {
+  for (int64_t r = 0; r < rows; ++r) {
+    const KeyRange range = KeysInRange(problem, batch, first_row + r);
+    ranges_.push_back(range);
+    if (range.begin == range.end) continue;
+    all_.begin = std::min(all_.begin, range.begin);
+    all_.end = std::max(all_.end, range.end);
+  }
+  Matrix queries;
+  LoadRows(problem.query, batch, head, first_row, rows, queries);
+  scorer_->SetQueries(queries);
+}
+
+template <typename Visit>
+bool RowTile::ForEachKeyTile(bool with_values,
+                             const std::function<bool()>& next_tile,
+                             const Visit& visit) {
+  const int64_t kv_head = problem_.KvHead(head_);
+  Matrix keys;
+  Matrix values;
+  for (const ValidatedProblem::Block& block : problem_.key_value) {
+    const int64_t begin = std::max<int64_t>(0, all_.begin - block.first_key);
+    const int64_t end = std::min(block.key_count, all_.end - block.first_key);
+    for (int64_t first = begin; first < end; first += sizes_.keys) {
+      if (!next_tile()) return false;
+      const int64_t count = std::min(sizes_.keys, end - first);
+      LoadRows(block.key, batch_, kv_head, first, count, keys);
+      if (with_values) {
+        LoadRows(block.value, batch_, kv_head, first, count, values);
+      }
+      visit(block.first_key + first, keys, values);
+    }
+  }
+  return true;
+}
+
+bool RowTile::Run(const AttentionOutputs& outputs,
+                  const std::function<bool()>& next_tile) {
+  const bool finished = ForEachKeyTile(
+      /*with_values=*/true, next_tile,
+      [this](int64_t first_key, const Matrix& keys, const Matrix& values) {
+        ScoreTile(first_key, keys);
+        Accumulate(first_key, values);
+      });
+  if (!finished) return false;
+  if (problem_.empty_rows == EmptyRows::kUniform &&
+      !AverageEmptyRows(next_tile)) {
+    return false;
+  }
+  StoreOutput(outputs);
+  if (!problem_.wanted.weights) return true;
+  FillWeights(outputs);
+  return ForEachKeyTile(
+      /*with_values=*/false, next_tile,
+      [this, &outputs](int64_t first_key, const Matrix& keys, const Matrix&) {
+        ScoreTile(first_key, keys);
+        StoreWeights(first_key, outputs);
+      });
+}
+
+void RowTile::ScoreTile(int64_t first_key, const Matrix& keys) {
+  scorer_->Score(keys, scores_);
+  for (int64_t r = 0; r < rows_; ++r) MaskRow(r, first_key, keys.rows());
+}
+
+void RowTile::MaskRow(int64_t row, int64_t first_key, int64_t count) {
+  const int64_t query = first_row_ + row;
+  const KeyRange range = ranges_[static_cast<size_t>(row)];
+  for (int64_t j = 0; j < count; ++j) {
+    const int64_t key = first_key + j;
+    double& score = scores_(row, j);
+    const bool attended =
+        key >= range.begin && key < range.end &&
+        (!problem_.attend_mask ||
+         *problem_.attend_mask->At(batch_, head_, query, key) != std::byte{0});
+    if (!attended) {
+      score = kMinusInfinity;
+      continue;
+    }
+    score = LimitToFloatRange(score);
+    if (problem_.softcap) {
+      score = *problem_.softcap * std::tanh(score / *problem_.softcap);
+    }
+    if (problem_.bias) {
+      const double bias = LoadElement(
+          problem_.bias->type, problem_.bias->At(batch_, head_, query, key));
+      // Assigned, not added: a masked NaN must not survive as -inf + NaN.
+      score = bias == kMinusInfinity ? bias : LimitToFloatRange(score + bias);
+    }
+  }
+}
+
+void RowTile::Accumulate(int64_t first_key, const Matrix& values) {
+  for (int64_t r = 0; r < rows_; ++r) {
+    for (Eigen::Index j = 0; j < values.rows(); ++j) {
+      // A key that takes no part is left out, not multiplied by 0: its value
+      // may be NaN.
+      if (scores_(r, j) == kMinusInfinity) continue;
+      const auto factors = states_[static_cast<size_t>(r)].Add(scores_(r, j));
+      if (factors.mine != 1) output_.row(r) *= factors.mine;
+      const double kept = DropoutFactor(r, first_key + j);
+      if (kept != 0) output_.row(r) += factors.other * kept * values.row(j);
+    }
+  }
+}
+
+double RowTile::DropoutFactor(int64_t row, int64_t key) const {
+  if (!dropout_.active()) return 1;
+  return dropout_.Drops(batch_, head_, first_row_ + row, key)
+             ? 0
+             : dropout_.scale();
+}
+
+bool RowTile::AverageEmptyRows(const std::function<bool()>& next_tile) {
+  const double weight = 1 / static_cast<double>(problem_.key_length);
+  const auto is_empty = [](const auto& state) { return state.empty(); };
+  if (std::none_of(states_.begin(), states_.end(), is_empty)) return true;
+  all_ = {0, problem_.key_length};  // masked keys count here
+  return ForEachKeyTile(
+      /*with_values=*/true, next_tile,
+      [&](int64_t first_key, const Matrix&, const Matrix& values) {
+        for (int64_t r = 0; r < rows_; ++r) {
+          if (!states_[static_cast<size_t>(r)].empty()) continue;
+          for (Eigen::Index j = 0; j < values.rows(); ++j) {
+            const double kept = DropoutFactor(r, first_key + j);
+            if (kept != 0) output_.row(r) += weight * kept * values.row(j);
+          }
+        }
+      });
+}
+
+void RowTile::StoreOutput(const AttentionOutputs& outputs) const {
+  const DataType type = problem_.query.type;
+  const int64_t first =
+      (batch_ * problem_.query_heads + head_) * problem_.query_length +
+      first_row_;
+  const int64_t width = problem_.value_width;
+  for (int64_t r = 0; r < rows_; ++r) {
+    const SoftmaxState<double>& state = states_[static_cast<size_t>(r)];
+    const double normalizer = state.empty() ? 1 : state.Normalizer();
+    for (int64_t d = 0; d < width; ++d) {
+      StoreElement(
+          type, output_(r, d) * normalizer,
+          outputs.output.data + ((first + r) * width + d) * ByteSize(type));
+    }
+    if (problem_.wanted.lse) {
+      StoreElement(
+          DataType::kFloat32, state.LogSumExp(),
+          outputs.lse.data + (first + r) * static_cast<int64_t>(sizeof(float)));
+    }
+  }
+}
+
+float* RowTile::WeightRow(const AttentionOutputs& outputs, int64_t row) const {
+  const int64_t index =
+      (batch_ * problem_.query_heads + head_) * problem_.query_length +
+      first_row_ + row;
+  return reinterpret_cast<float*>(outputs.weights.data) +
+         index * problem_.key_length;
+}
+
+void RowTile::FillWeights(const AttentionOutputs& outputs) const {
+  const bool uniform = problem_.empty_rows == EmptyRows::kUniform;
+  for (int64_t r = 0; r < rows_; ++r) {
+    const bool empty = states_[static_cast<size_t>(r)].empty();
+    float* weights = WeightRow(outputs, r);
+    for (int64_t key = 0; key < problem_.key_length; ++key) {
+      double weight =
+          empty && uniform ? 1 / static_cast<double>(problem_.key_length) : 0;
+      if (weight != 0 && problem_.wanted.weights_after_dropout) {
+        weight *= DropoutFactor(r, key);
+      }
+      weights[key] = static_cast<float>(weight);
+    }
+  }
+}
+
+void RowTile::StoreWeights(int64_t first_key,
+                           const AttentionOutputs& outputs) const {
+  for (int64_t r = 0; r < rows_; ++r) {
+    const SoftmaxState<double>& state = states_[static_cast<size_t>(r)];
+    if (state.empty()) continue;
+    float* weights = WeightRow(outputs, r) + first_key;
+    for (Eigen::Index j = 0; j < scores_.cols(); ++j) {
+      double weight = state.Weight(scores_(r, j));
+      if (problem_.wanted.weights_after_dropout) {
+        weight *= DropoutFactor(r, first_key + j);
+      }
+      weights[j] = static_cast<float>(weight);
+    }
+  }
+}
+
+}  // namespace attention::reference

@@ -1,0 +1,70 @@
+#ifndef ATTENTION_CORE_REFERENCE_ROW_TILE_H_
+#define ATTENTION_CORE_REFERENCE_ROW_TILE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "core/philox.h"
+#include "core/problem.h"
+#include "core/reference/scorer.h"
+#include "core/reference/tile.h"
+#include "core/softmax_state.h"
+#include "core/validate.h"
+
+namespace attention::reference {
+
+/// Computes the results of a few consecutive rows of one query head: first a
+/// sweep over the keys for the output and the log-sum-exp, then, where weights
+/// are wanted, a second one for them.
+class RowTile {
+ public:
+  /// Rows first_row ... first_row + rows - 1 of (batch, head). The problem must
+  /// outlive this.
+  RowTile(const ValidatedProblem& problem, TileSizes sizes, int64_t batch,
+          int64_t head, int64_t first_row, int64_t rows);
+
+  /// Computes and stores everything. `next_tile` is called before each tile of
+  /// keys; once it answers false, nothing more is computed and Run answers
+  /// false.
+  bool Run(const AttentionOutputs& outputs,
+           const std::function<bool()>& next_tile);
+
+ private:
+  // Calls visit(first key of the tile, keys, values) for every tile of keys in
+  // which some row's range lies, in order.
+  template <typename Visit>
+  bool ForEachKeyTile(bool with_values, const std::function<bool()>& next_tile,
+                      const Visit& visit);
+  // Fills scores_ with final scores: softcap, bias and masks applied; -inf
+  // where a key takes no part.
+  void ScoreTile(int64_t first_key, const Matrix& keys);
+  void MaskRow(int64_t row, int64_t first_key, int64_t count);
+  void Accumulate(int64_t first_key, const Matrix& values);
+  bool AverageEmptyRows(const std::function<bool()>& next_tile);
+  // What dropout multiplies a weight by: 1, 0 or 1 / (1 - p).
+  double DropoutFactor(int64_t row, int64_t key) const;
+  void StoreOutput(const AttentionOutputs& outputs) const;
+  void StoreWeights(int64_t first_key, const AttentionOutputs& outputs) const;
+  void FillWeights(const AttentionOutputs& outputs) const;
+  float* WeightRow(const AttentionOutputs& outputs, int64_t row) const;
+
+  const ValidatedProblem& problem_;
+  TileSizes sizes_;
+  int64_t batch_;
+  int64_t head_;
+  int64_t first_row_;
+  int64_t rows_;
+  DropoutPattern dropout_;
+  std::unique_ptr<Scorer> scorer_;
+  std::vector<KeyRange> ranges_;              // of each row
+  KeyRange all_;                              // spans all of ranges_
+  std::vector<SoftmaxState<double>> states_;  // of each row
+  Matrix output_;  // (rows, Dv), before normalisation
+  Matrix scores_;  // (rows, keys of the tile)
+};
+
+}  // namespace attention::reference
+
+#endif  // ATTENTION_CORE_REFERENCE_ROW_TILE_H_

@@ -1,0 +1,50 @@
+#include "core/reference/tile.h"
+
+#include <algorithm>
+
+#include "core/element.h"
+
+namespace attention::reference {
+namespace {
+
+void WidenRow(DataType type, const std::byte* from, int64_t stride,
+              int64_t count, double* to) {
+  for (int64_t i = 0; i < count; ++i)
+    to[i] = LoadElement(type, from + i * stride);
+}
+
+}  // namespace
+
+void LoadRows(const TensorView& view, int64_t i0, int64_t i1, int64_t first,
+              int64_t count, Matrix& rows) {
+  const int64_t width = view.shape[3];
+  rows.resize(count, width);
+  if (width == 0) return;
+  for (int64_t r = 0; r < count; ++r) {
+    WidenRow(view.type, view.At(i0, i1, first + r, 0), view.strides[3], width,
+             rows.row(r).data());
+  }
+}
+
+Matrix LoadParameter(const TensorView& view, int64_t head) {
+  Matrix parameter(view.shape[1], view.shape[2]);
+  for (int64_t r = 0; r < view.shape[1]; ++r) {
+    WidenRow(view.type,
+             view.data + head * view.strides[0] + r * view.strides[1],
+             view.strides[2], view.shape[2], parameter.row(r).data());
+  }
+  return parameter;
+}
+
+TileSizes ChooseTileSizes(const ValidatedProblem& problem) {
+  constexpr int64_t kTileElements = 1 << 16;
+  constexpr int64_t kMostRows = 32;
+  constexpr int64_t kMostKeys = 64;
+  const int64_t width =
+      std::max({problem.query_width, problem.key_width, problem.value_width,
+                problem.hidden_width, int64_t{1}});
+  const int64_t fitting = std::max<int64_t>(1, kTileElements / width);
+  return {std::min(kMostRows, fitting), std::min(kMostKeys, fitting)};
+}
+
+}  // namespace attention::reference

@@ -1,0 +1,108 @@
+#include "core/tensor.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/element.h"
+
+namespace attention {
+namespace {
+
+constexpr std::align_val_t kAlignment{64};
+
+// A wrong count is a mistake in the calling program, as an index past the end
+// is.
+template <typename T>
+Tensor FromValues(DataType type, Shape shape, absl::Span<const T> values) {
+  absl::StatusOr<Tensor> tensor = Tensor::Create(type, std::move(shape));
+  if (!tensor.ok() ||
+      tensor->element_count() != static_cast<int64_t>(values.size())) {
+    std::abort();
+  }
+  if (!values.empty()) {
+    std::memcpy(tensor->data(), values.data(), values.size() * sizeof(T));
+  }
+  return *std::move(tensor);
+}
+
+template <typename T>
+std::vector<T> Convert(const Tensor& tensor) {
+  std::vector<T> values(static_cast<size_t>(tensor.element_count()));
+  const int64_t step = ByteSize(tensor.type());
+  const std::byte* element = tensor.data();
+  for (T& value : values) {
+    value = static_cast<T>(LoadElement(tensor.type(), element));
+    element += step;
+  }
+  return values;
+}
+
+}  // namespace
+
+void Tensor::AlignedDelete::operator()(std::byte* bytes) const {
+  ::operator delete[](bytes, kAlignment);
+}
+
+absl::StatusOr<Tensor> Tensor::Create(DataType type, Shape shape) {
+  absl::StatusOr<int64_t> count = ElementCount(shape, ByteSize(type));
+  if (!count.ok()) return count.status();
+  Tensor tensor;
+  tensor.type_ = type;
+  tensor.shape_ = std::move(shape);
+  tensor.element_count_ = *count;
+  const auto bytes = static_cast<size_t>(tensor.byte_size());
+  if (bytes > 0) {
+    tensor.bytes_.reset(static_cast<std::byte*>(
+        ::operator new[](bytes, kAlignment, std::nothrow)));
+    if (tensor.bytes_ == nullptr) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("no memory for ", bytes, " bytes"));
+    }
+    std::memset(tensor.bytes_.get(), 0, bytes);
+  }
+  return tensor;
+}
+
+Tensor Tensor::FromFloats(Shape shape, absl::Span<const float> values) {
+  return FromValues(DataType::kFloat32, std::move(shape), values);
+}
+
+Tensor Tensor::FromInts(Shape shape, absl::Span<const int32_t> values) {
+  return FromValues(DataType::kInt32, std::move(shape), values);
+}
+
+Tensor::Tensor(const Tensor& other)
+    : type_(other.type_),
+      shape_(other.shape_),
+      element_count_(other.element_count_) {
+  if (other.bytes_ == nullptr) return;
+  const auto bytes = static_cast<size_t>(byte_size());
+  bytes_.reset(static_cast<std::byte*>(::operator new[](bytes, kAlignment)));
+  std::memcpy(bytes_.get(), other.bytes_.get(), bytes);
+}
+
+Tensor& Tensor::operator=(const Tensor& other) {
+  if (this != &other) *this = Tensor(other);
+  return *this;
+}
+
+absl::Span<const std::byte> Tensor::bytes() const {
+  return {bytes_.get(), static_cast<size_t>(byte_size())};
+}
+
+TensorView Tensor::view() const {
+  return ContiguousView(type_, shape_, bytes_.get());
+}
+
+MutableTensorView Tensor::mutable_view() {
+  return MutableContiguousView(type_, shape_, bytes_.get());
+}
+
+std::vector<float> Tensor::ToFloats() const { return Convert<float>(*this); }
+
+std::vector<double> Tensor::ToDoubles() const { return Convert<double>(*this); }
+
+}  // namespace attention

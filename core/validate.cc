@@ -1,0 +1,278 @@
+#include "core/validate.h"
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "core/validate_parts.h"
+
+namespace attention {
+namespace internal {
+
+absl::Status FieldError(absl::string_view field, absl::string_view problem) {
+  return absl::InvalidArgumentError(absl::StrCat(field, ": ", problem));
+}
+
+absl::Status CheckHostView(absl::string_view field, const TensorView& view) {
+  if (view.strides.size() != view.shape.size()) {
+    return FieldError(field, "as many strides as extents are expected");
+  }
+  if (const auto count = ElementCount(view.shape, ByteSize(view.type));
+      !count.ok()) {
+    return FieldError(field, count.status().message());
+  }
+  if (view.space != MemorySpace::kHost) {
+    return FieldError(field, "lies in device memory (host memory is expected)");
+  }
+  return absl::OkStatus();
+}
+
+bool IsFloat32OrQueryType(DataType type, const ValidatedProblem& valid) {
+  return type == DataType::kFloat32 || type == valid.query.type;
+}
+
+absl::Status ParameterTypeError(absl::string_view field, DataType type,
+                                const ValidatedProblem& valid) {
+  const std::string expected =
+      valid.query.type == DataType::kFloat32
+          ? "FP32"
+          : absl::StrCat("FP32 or, as query, ", Name(valid.query.type));
+  return FieldError(field, absl::StrCat("datatype ", Name(type), " (expected ",
+                                        expected, ")"));
+}
+
+}  // namespace internal
+
+namespace {
+
+using internal::FieldError;
+
+// (B, H, L, D) of a view of rank 2 to 4: missing leading extents become 1.
+TensorView Widen(const TensorView& view) {
+  TensorView wide = view;
+  while (wide.rank() < 4) {
+    const bool head = wide.rank() == 3;  // (B, L, D): the head goes between
+    wide.shape.insert(wide.shape.begin() + (head ? 1 : 0), 1);
+    wide.strides.insert(wide.strides.begin() + (head ? 1 : 0), 0);
+  }
+  return wide;
+}
+
+// What a shape of rank 2 to 4 leaves out when it comes from four extents.
+Shape Narrow(const Shape& four, int rank) {
+  if (rank == 4) return four;
+  Shape narrow = four;
+  narrow.erase(narrow.begin() + 1);
+  if (rank == 2) narrow.erase(narrow.begin());
+  return narrow;
+}
+
+absl::Status ValidateQuery(const TensorView& query, ValidatedProblem& valid) {
+  if (absl::Status status = internal::CheckHostView("query", query);
+      !status.ok()) {
+    return status;
+  }
+  const std::string shape = ShapeToString(query.shape);
+  if (query.rank() < 2 || query.rank() > 4) {
+    return FieldError("query",
+                      absl::StrCat("shape ", shape, " has ", query.rank(),
+                                   " dimensions (expected 2, 3 or 4)"));
+  }
+  if (!IsAttentionType(query.type)) {
+    return FieldError("query", absl::StrCat("datatype ", Name(query.type),
+                                            " (expected FP32, FP16 or BF16)"));
+  }
+  valid.query = Widen(query);
+  valid.batch = valid.query.shape[0];
+  valid.query_heads = valid.query.shape[1];
+  valid.query_length = valid.query.shape[2];
+  valid.query_width = valid.query.shape[3];
+  if (valid.query_heads == 0) {
+    return FieldError(
+        "query",
+        absl::StrCat("shape ", shape, " has 0 heads (expected 1 or more)"));
+  }
+  if (valid.query_width == 0) {
+    return FieldError(
+        "query",
+        absl::StrCat("shape ", shape, " has width 0 (expected 1 or more)"));
+  }
+  return absl::OkStatus();
+}
+
+// The rules that a key and a value share: type, rank, batch.
+absl::Status CheckBesideQuery(absl::string_view field, const TensorView& tensor,
+                              const TensorView& query) {
+  if (absl::Status status = internal::CheckHostView(field, tensor);
+      !status.ok()) {
+    return status;
+  }
+  if (tensor.type != query.type) {
+    return FieldError(field, absl::StrCat("datatype ", Name(tensor.type),
+                                          ", query has ", Name(query.type),
+                                          " (query, key and value share one)"));
+  }
+  if (tensor.rank() != query.rank()) {
+    return FieldError(
+        field,
+        absl::StrCat("shape ", ShapeToString(tensor.shape), " has ",
+                     tensor.rank(), " dimensions, query has ", query.rank(),
+                     " (query, key and value share one number)"));
+  }
+  if (tensor.rank() > 2 && tensor.shape[0] != query.shape[0]) {
+    return FieldError(field, absl::StrCat("shape ", ShapeToString(tensor.shape),
+                                          " has batch ", tensor.shape[0],
+                                          ", query has ", query.shape[0]));
+  }
+  return absl::OkStatus();
+}
+
+// One extent of a key or value against what the other tensors have.
+absl::Status CheckExtent(absl::string_view field, const TensorView& tensor,
+                         absl::string_view extent, int64_t had,
+                         absl::string_view other, int64_t expected) {
+  if (had == expected) return absl::OkStatus();
+  return FieldError(
+      field, absl::StrCat("shape ", ShapeToString(tensor.shape), " has ",
+                          extent, " ", had, ", ", other, " has ", expected));
+}
+
+absl::Status CheckHeads(absl::string_view field, const TensorView& key,
+                        int64_t heads, const ValidatedProblem& valid) {
+  const std::string shape = ShapeToString(key.shape);
+  if (heads == 0) {
+    return FieldError(field, absl::StrCat("shape ", shape,
+                                          " has 0 heads (expected 1 or more)"));
+  }
+  if (valid.query_heads % heads != 0) {
+    return FieldError(
+        field,
+        absl::StrCat("shape ", shape, " has ", heads, " heads, query has ",
+                     valid.query_heads,
+                     " (the query's heads are a multiple of the key's)"));
+  }
+  return absl::OkStatus();
+}
+
+// Checks one block. The first one sets the extents that the others must share.
+absl::Status AddBlock(const AttentionProblem& problem, size_t index,
+                      ValidatedProblem& valid) {
+  const auto& [key, value] = problem.key_value[index];
+  const std::string suffix =
+      problem.key_value.size() > 1 ? absl::StrCat("[", index, "]") : "";
+  const std::string key_name = absl::StrCat("key", suffix);
+  const std::string value_name = absl::StrCat("value", suffix);
+  absl::Status status = CheckBesideQuery(key_name, key, problem.query);
+  if (status.ok()) status = CheckBesideQuery(value_name, value, problem.query);
+  if (!status.ok()) return status;
+
+  const TensorView wide_key = Widen(key);
+  const TensorView wide_value = Widen(value);
+  if (index == 0) {
+    status = CheckHeads(key_name, key, wide_key.shape[1], valid);
+    if (!status.ok()) return status;
+    valid.kv_heads = wide_key.shape[1];
+    valid.key_width = wide_key.shape[3];
+    valid.value_width = wide_value.shape[3];
+    if (valid.key_width == 0) {
+      return FieldError(key_name,
+                        absl::StrCat("shape ", ShapeToString(key.shape),
+                                     " has width 0 (expected 1 or more)"));
+    }
+  }
+  status.Update(CheckExtent(key_name, key, "heads", wide_key.shape[1], "key[0]",
+                            valid.kv_heads));
+  status.Update(CheckExtent(key_name, key, "width", wide_key.shape[3], "key[0]",
+                            valid.key_width));
+  status.Update(CheckExtent(value_name, value, "heads", wide_value.shape[1],
+                            key_name, wide_key.shape[1]));
+  status.Update(CheckExtent(value_name, value, "length", wide_value.shape[2],
+                            key_name, wide_key.shape[2]));
+  status.Update(CheckExtent(value_name, value, "width", wide_value.shape[3],
+                            "value[0]", valid.value_width));
+  if (!status.ok()) return status;
+
+  const int64_t keys = wide_key.shape[2];
+  int64_t length = 0;
+  if (__builtin_add_overflow(valid.key_length, keys, &length)) {
+    return FieldError(key_name, "the blocks together pass 2^63 - 1 keys");
+  }
+  if (keys > 0) {
+    valid.key_value.push_back({wide_key, wide_value, valid.key_length, keys});
+  }
+  valid.key_length = length;
+  return absl::OkStatus();
+}
+
+absl::Status ValidateDropout(const Dropout& dropout, ValidatedProblem& valid) {
+  if (!(dropout.p >= 0 && dropout.p < 1)) {
+    return FieldError("dropout_p",
+                      absl::StrCat(dropout.p, " (expected 0 <= p < 1)"));
+  }
+  valid.dropout = dropout;
+  if (!dropout.training) valid.dropout.p = 0;
+  return absl::OkStatus();
+}
+
+absl::Status SetResultShapes(int rank, ValidatedProblem& valid) {
+  const Shape output = {valid.batch, valid.query_heads, valid.query_length,
+                        valid.value_width};
+  const Shape weights = {valid.batch, valid.query_heads, valid.query_length,
+                         valid.key_length};
+  valid.output_shape = Narrow(output, rank);
+  valid.weights_shape = Narrow(weights, rank);
+  valid.lse_shape = valid.output_shape;
+  valid.lse_shape.pop_back();
+  if (const auto count = ElementCount(output, ByteSize(valid.query.type));
+      !count.ok()) {
+    return FieldError("value",
+                      absl::StrCat("the output's ", count.status().message()));
+  }
+  if (const auto count = ElementCount(weights, sizeof(float)); !count.ok()) {
+    return FieldError("key",
+                      absl::StrCat("the weights' ", count.status().message()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<ValidatedProblem> Validate(const AttentionProblem& problem) {
+  ValidatedProblem valid;
+  absl::Status status = ValidateQuery(problem.query, valid);
+  if (!status.ok()) return status;
+  valid.kv_heads = valid.query_heads;
+  valid.key_width = valid.query_width;
+  for (size_t i = 0; i < problem.key_value.size(); ++i) {
+    status = AddBlock(problem, i, valid);
+    if (!status.ok()) return status;
+  }
+  const int rank = problem.query.rank();
+  status = internal::ValidateScoring(problem, valid);
+  if (status.ok()) status = internal::ValidateMasks(problem, rank, valid);
+  if (status.ok()) status = ValidateDropout(problem.dropout, valid);
+  if (status.ok()) status = SetResultShapes(rank, valid);
+  if (!status.ok()) return status;
+  valid.empty_rows = problem.empty_rows;
+  valid.wanted = problem.wanted;
+  return valid;
+}
+
+int64_t ValidatedProblem::ResultBytes() const {
+  // SetResultShapes() has seen that each of these products fits.
+  const auto bytes = [](const Shape& shape, DataType type) {
+    return ElementCount(shape, ByteSize(type)).value_or(0) * ByteSize(type);
+  };
+  int64_t total = bytes(output_shape, query.type);
+  for (const int64_t more :
+       {wanted.weights ? bytes(weights_shape, DataType::kFloat32) : 0,
+        wanted.lse ? bytes(lse_shape, DataType::kFloat32) : 0}) {
+    if (__builtin_add_overflow(total, more, &total)) {
+      return std::numeric_limits<int64_t>::max();
+    }
+  }
+  return total;
+}
+
+}  // namespace attention

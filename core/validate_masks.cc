@@ -1,0 +1,191 @@
+#include "absl/strings/str_cat.h"
+#include "core/element.h"
+#include "core/validate_parts.h"
+
+namespace attention::internal {
+namespace {
+
+// The extents that masks broadcast to, in the query's own rank.
+Shape ScoreShape(const ValidatedProblem& valid, int rank) {
+  Shape shape = {valid.batch, valid.query_heads, valid.query_length,
+                 valid.key_length};
+  if (rank < 4) shape.erase(shape.begin() + 1);
+  if (rank < 3) shape.erase(shape.begin());
+  return shape;
+}
+
+// Broadcasts `view` to (B, Hq, Lq, Lk) by NumPy's rule within the query's rank:
+// extents align from the last one, and 1 stretches (stride 0).
+absl::Status Broadcast(absl::string_view field, const TensorView& view,
+                       int rank, const ValidatedProblem& valid,
+                       std::optional<TensorView>& result) {
+  const Shape target = ScoreShape(valid, rank);
+  TensorView wide = view;
+  while (wide.shape.size() < target.size()) {
+    wide.shape.insert(wide.shape.begin(), 1);
+    wide.strides.insert(wide.strides.begin(), 0);
+  }
+  bool fits = wide.shape.size() == target.size();
+  for (size_t i = 0; fits && i < target.size(); ++i) {
+    fits = wide.shape[i] == target[i] || wide.shape[i] == 1;
+    if (wide.shape[i] == 1) wide.strides[i] = 0;
+    wide.shape[i] = target[i];
+  }
+  if (!fits) {
+    return FieldError(
+        field, absl::StrCat("shape ", ShapeToString(view.shape),
+                            " does not broadcast to ", ShapeToString(target)));
+  }
+  if (rank == 2) {
+    wide.shape.insert(wide.shape.begin(), 1);
+    wide.strides.insert(wide.strides.begin(), 0);
+  }
+  if (rank < 4) {
+    wide.shape.insert(wide.shape.begin() + 1, 1);
+    wide.strides.insert(wide.strides.begin() + 1, 0);
+  }
+  result = wide;
+  return absl::OkStatus();
+}
+
+// Calls visit(element address, indices) for every element of a view that owns
+// them (no broadcast extents), until it gives an error. Returns the first one.
+template <typename Visit>
+absl::Status ForEachElement(const TensorView& view, const Visit& visit) {
+  if (ElementCount(view.shape).value_or(0) == 0) return absl::OkStatus();
+  Shape index(view.shape.size(), 0);
+  const std::byte* element = view.data;
+  while (true) {
+    if (absl::Status status = visit(element, index); !status.ok()) {
+      return status;
+    }
+    size_t axis = index.size();
+    while (axis-- > 0) {
+      element += view.strides[axis];
+      if (++index[axis] < view.shape[axis]) break;
+      element -= view.strides[axis] * view.shape[axis];
+      index[axis] = 0;
+    }
+    if (axis == static_cast<size_t>(-1)) return absl::OkStatus();
+  }
+}
+
+absl::Status ValidateLengths(const TensorView& lens, ValidatedProblem& valid) {
+  if (absl::Status status = CheckHostView("valid_lens", lens); !status.ok()) {
+    return status;
+  }
+  if (lens.type != DataType::kInt32 && lens.type != DataType::kInt64) {
+    return FieldError("valid_lens", absl::StrCat("datatype ", Name(lens.type),
+                                                 " (expected INT32 or INT64)"));
+  }
+  const Shape per_batch = {valid.batch};
+  const Shape per_row = {valid.batch, valid.query_length};
+  if (lens.shape != per_batch && lens.shape != per_row) {
+    return FieldError("valid_lens",
+                      absl::StrCat("shape ", ShapeToString(lens.shape),
+                                   " (expected ", ShapeToString(per_batch),
+                                   " or ", ShapeToString(per_row), ")"));
+  }
+  const auto check = [&](const std::byte* element, const Shape& index) {
+    const int64_t length = LoadInteger(lens.type, element);
+    if (length >= 0 && length <= valid.key_length) return absl::OkStatus();
+    return FieldError("valid_lens",
+                      absl::StrCat("element ", ShapeToString(index), " is ",
+                                   length, " (expected 0 to ", valid.key_length,
+                                   ", the number of keys)"));
+  };
+  if (absl::Status status = ForEachElement(lens, check); !status.ok()) {
+    return status;
+  }
+  TensorView wide = lens;
+  if (lens.rank() == 1) {
+    wide.shape.push_back(valid.query_length);
+    wide.strides.push_back(0);
+  }
+  valid.valid_lens = wide;
+  return absl::OkStatus();
+}
+
+absl::Status ValidateAttendMask(const TensorView& mask, int rank,
+                                ValidatedProblem& valid) {
+  if (absl::Status status = CheckHostView("attend_mask", mask); !status.ok()) {
+    return status;
+  }
+  if (mask.type != DataType::kBool && mask.type != DataType::kUint8) {
+    return FieldError("attend_mask", absl::StrCat("datatype ", Name(mask.type),
+                                                  " (expected BOOL or UINT8)"));
+  }
+  absl::Status status =
+      Broadcast("attend_mask", mask, rank, valid, valid.attend_mask);
+  if (!status.ok()) return status;
+  return ForEachElement(mask, [](const std::byte* element, const Shape& index) {
+    const auto value = std::to_integer<unsigned>(*element);
+    if (value <= 1) return absl::OkStatus();
+    return FieldError(
+        "attend_mask",
+        absl::StrCat("element ", ShapeToString(index), " is ", value,
+                     " (expected 1 = takes part, or 0 = does not)"));
+  });
+}
+
+absl::Status ValidateBias(const TensorView& bias, int rank,
+                          ValidatedProblem& valid) {
+  if (absl::Status status = CheckHostView("bias", bias); !status.ok()) {
+    return status;
+  }
+  if (!IsFloat32OrQueryType(bias.type, valid)) {
+    return ParameterTypeError("bias", bias.type, valid);
+  }
+  return Broadcast("bias", bias, rank, valid, valid.bias);
+}
+
+absl::Status CheckOffset(absl::string_view field,
+                         const std::optional<int64_t>& offset, Causal causal) {
+  constexpr int64_t kMost = int64_t{1} << 62;
+  if (!offset) return absl::OkStatus();
+  if (causal == Causal::kBottomRight) {
+    return FieldError(
+        field, absl::StrCat(*offset,
+                            " was given with causal bottom_right, which places "
+                            "the queries itself (leave it out)"));
+  }
+  if (*offset < -kMost || *offset > kMost) {
+    return FieldError(field,
+                      absl::StrCat(*offset, " (expected -2^62 to 2^62)"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckWindow(absl::string_view field,
+                         const std::optional<int64_t>& reach) {
+  if (!reach || *reach >= 0) return absl::OkStatus();
+  return FieldError(
+      field, absl::StrCat(*reach, " (expected 0 or more; absent = unbounded)"));
+}
+
+}  // namespace
+
+absl::Status ValidateMasks(const AttentionProblem& problem, int rank,
+                           ValidatedProblem& valid) {
+  const Masks& masks = problem.masks;
+  absl::Status status;
+  if (masks.valid_lens)
+    status.Update(ValidateLengths(*masks.valid_lens, valid));
+  if (masks.attend_mask) {
+    status.Update(ValidateAttendMask(*masks.attend_mask, rank, valid));
+  }
+  if (masks.bias) status.Update(ValidateBias(*masks.bias, rank, valid));
+  status.Update(CheckOffset("query_offset", masks.query_offset, masks.causal));
+  status.Update(CheckOffset("key_offset", masks.key_offset, masks.causal));
+  status.Update(CheckWindow("window_left", masks.window.left));
+  status.Update(CheckWindow("window_right", masks.window.right));
+  valid.causal = masks.causal;
+  valid.query_position = masks.causal == Causal::kBottomRight
+                             ? valid.key_length - valid.query_length
+                             : masks.query_offset.value_or(0);
+  valid.key_position = masks.key_offset.value_or(0);
+  valid.window = masks.window;
+  return status;
+}
+
+}  // namespace attention::internal

@@ -1,0 +1,35 @@
+#ifndef ATTENTION_CORE_VALIDATE_PARTS_H_
+#define ATTENTION_CORE_VALIDATE_PARTS_H_
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "core/validate.h"
+
+/// The parts of Validate(), each in a file of its own. They are called in this
+/// order and may rely on what the earlier ones have checked and filled in.
+namespace attention::internal {
+
+/// INVALID_ARGUMENT "FIELD: what it had (what was expected)".
+absl::Status FieldError(absl::string_view field, absl::string_view problem);
+
+/// Checks that a view is well formed and lies in host memory.
+absl::Status CheckHostView(absl::string_view field, const TensorView& view);
+
+/// "FP32" or "FP32 or FP16": what bias and parameters may be.
+bool IsFloat32OrQueryType(DataType type, const ValidatedProblem& valid);
+absl::Status ParameterTypeError(absl::string_view field, DataType type,
+                                const ValidatedProblem& valid);
+
+/// Scoring function and softcap: fills `scoring`, `scale`, `hidden_width`,
+/// `softcap`. Needs the extents.
+absl::Status ValidateScoring(const AttentionProblem& problem,
+                             ValidatedProblem& valid);
+
+/// Lengths, masks, bias, positions, window: fills the fields of these names.
+/// `rank` is the query's own.
+absl::Status ValidateMasks(const AttentionProblem& problem, int rank,
+                           ValidatedProblem& valid);
+
+}  // namespace attention::internal
+
+#endif  // ATTENTION_CORE_VALIDATE_PARTS_H_

@@ -1,0 +1,104 @@
+#include "core/worker_pool.h"
+
+#include <tbb/global_control.h>
+#include <tbb/parallel_for.h>
+#include <tbb/task_arena.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+// The thread sanitizer does not see what an uninstrumented libtbb synchronises,
+// so this file, the only one that includes TBB, is compiled without
+// instrumentation (CMakeLists.txt) and states the edges that TBB guarantees:
+// what precedes a task's spawn happens before the task, and a task happens
+// before its wait returns.
+#ifdef ATTENTION_THREAD_SANITIZER
+extern "C" void __tsan_acquire(void* address);
+extern "C" void __tsan_release(void* address);
+#else
+namespace {
+void __tsan_acquire(void*) {}
+void __tsan_release(void*) {}
+}  // namespace
+#endif
+
+namespace attention {
+namespace {
+
+int ThreadsOrDefault(int threads) {
+  return threads > 0 ? threads : tbb::this_task_arena::max_concurrency();
+}
+
+}  // namespace
+
+struct WorkerPool::Impl {
+  explicit Impl(int threads)
+      // The limit counts a thread that is not a worker, too.
+      : limit(tbb::global_control::max_allowed_parallelism,
+              static_cast<size_t>(threads) + 1),
+        arena(threads, /*reserved_for_masters=*/0) {
+    arena.initialize();
+  }
+
+  tbb::global_control limit;
+  tbb::task_arena arena;
+  std::mutex mutex;
+  std::condition_variable idle;
+  int64_t posted = 0;  // tasks posted and not finished
+};
+
+WorkerPool::WorkerPool(int threads)
+    : threads_(ThreadsOrDefault(threads)),
+      impl_(std::make_unique<Impl>(threads_)) {}
+
+WorkerPool::~WorkerPool() {
+  std::unique_lock lock(impl_->mutex);
+  impl_->idle.wait(lock, [this] { return impl_->posted == 0; });
+}
+
+void WorkerPool::ParallelFor(int64_t count, std::stop_token stop,
+                             absl::FunctionRef<void(int64_t)> body) {
+  if (count <= 0 || stop.stop_requested()) return;
+  if (count == 1) return body(0);
+  char edge = 0;  // its address names the edges of this loop
+  __tsan_release(&edge);
+  tbb::task_group_context group;
+  const auto run = [&](int64_t index) {
+    __tsan_acquire(&edge);
+    if (stop.stop_requested()) {
+      group.cancel_group_execution();
+    } else {
+      body(index);
+    }
+    __tsan_release(&edge);
+  };
+  impl_->arena.execute([&] {
+    // Isolated: while it waits, a thread must not pick up another request's
+    // task and make this one wait for all of that.
+    tbb::this_task_arena::isolate(
+        [&] { tbb::parallel_for(int64_t{0}, count, run, group); });
+  });
+  __tsan_acquire(&edge);
+}
+
+void WorkerPool::Post(std::function<void()> task) {
+  Impl* impl = impl_.get();
+  {
+    const std::lock_guard lock(impl->mutex);
+    ++impl->posted;
+  }
+  auto* owned = new std::function<void()>(std::move(task));
+  __tsan_release(owned);
+  impl->arena.enqueue([impl, owned] {
+    __tsan_acquire(owned);
+    (*owned)();
+    delete owned;
+    // Notified under the lock: the pool may be gone the moment it is released.
+    const std::lock_guard lock(impl->mutex);
+    if (--impl->posted == 0) impl->idle.notify_all();
+  });
+}
+
+}  // namespace attention
