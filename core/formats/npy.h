@@ -13,9 +13,9 @@ namespace attention {
 
 /// Parses the bytes of a NumPy .npy file, versions 1.0 to 3.0
 /// (numpy.lib.format). INVALID_ARGUMENT for anything else: a wrong magic, a
-/// header that is not the documented dictionary, big-endian or structured types,
-/// Fortran order (said by name), negative or overflowing shapes, a byte count
-/// that does not fit.
+/// header that is not the documented dictionary, big-endian or structured
+/// types, Fortran order (said by name), negative or overflowing shapes, a byte
+/// count that does not fit.
 absl::StatusOr<Tensor> ParseNpy(absl::Span<const std::byte> bytes);
 
 /// The inverse, version 1.0. NumPy has no BF16: INVALID_ARGUMENT for it.

@@ -1,0 +1,91 @@
+#include "core/formats/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <new>
+#include <stdexcept>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+
+namespace attention {
+namespace {
+
+absl::Status ErrnoStatus(const std::string& path, absl::string_view doing) {
+  return absl::ErrnoToStatus(errno, absl::StrCat(path, ": ", doing));
+}
+
+absl::Status OutOfMemory(const std::string& path, int64_t size) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat(path, ": no memory for its ", size, " bytes"));
+}
+
+// The standard library reports a failed allocation by throwing; this is where
+// that ends.
+absl::Status Resize(const std::string& path, size_t size, std::string& text) {
+  try {
+    text.resize(size);
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory(path, static_cast<int64_t>(size));
+  } catch (const std::length_error&) {
+    return OutOfMemory(path, static_cast<int64_t>(size));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  // Without O_NONBLOCK, opening a pipe that nobody writes to would wait for
+  // ever.
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file < 0) return ErrnoStatus(path, "cannot be opened");
+  const absl::Cleanup close_file = [file] { close(file); };
+
+  struct stat info = {};
+  if (fstat(file, &info) != 0) return ErrnoStatus(path, "cannot be examined");
+  if (!S_ISREG(info.st_mode)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": is not a regular file"));
+  }
+  std::string contents;
+  const absl::Status resized =
+      Resize(path, static_cast<size_t>(info.st_size), contents);
+  if (!resized.ok()) return resized;
+
+  size_t filled = 0;
+  while (filled < contents.size()) {
+    const ssize_t count =
+        read(file, contents.data() + filled, contents.size() - filled);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return ErrnoStatus(path, "cannot be read");
+    if (count == 0) break;  // somebody shortened it meanwhile
+    filled += static_cast<size_t>(count);
+  }
+  contents.resize(filled);
+  return contents;
+}
+
+absl::Status WriteFile(const std::string& path, absl::string_view contents) {
+  const int file =
+      open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (file < 0) return ErrnoStatus(path, "cannot be opened for writing");
+  absl::Cleanup close_file = [file] { close(file); };
+
+  while (!contents.empty()) {
+    const ssize_t count = write(file, contents.data(), contents.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return ErrnoStatus(path, "cannot be written");
+    contents.remove_prefix(static_cast<size_t>(count));
+  }
+  // Network file systems report a full disk only here.
+  std::move(close_file).Cancel();
+  if (close(file) != 0) return ErrnoStatus(path, "cannot be written");
+  return absl::OkStatus();
+}
+
+}  // namespace attention

@@ -1,0 +1,50 @@
+#ifndef ATTENTION_CORE_FORMATS_SAFETENSORS_HEADER_H_
+#define ATTENTION_CORE_FORMATS_SAFETENSORS_HEADER_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "core/datatype.h"
+#include "core/shape.h"
+
+namespace attention {
+
+/// The header's name for the text metadata; no tensor can be called so.
+inline constexpr char kSafetensorsMetadata[] = "__metadata__";
+
+/// What the header says about one tensor.
+struct SafetensorsEntry {
+  DataType type = DataType::kFloat32;
+  Shape shape;
+  // Its bytes within the data that follow the header, as a half-open range.
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+struct SafetensorsHeader {
+  std::map<std::string, SafetensorsEntry> tensors;
+  std::map<std::string, std::string> metadata;
+};
+
+/// Reads the header's JSON text. INVALID_ARGUMENT, naming the tensor where one
+/// is at fault, for text that is not JSON or not of the documented form, a name
+/// that comes twice, an unknown dtype, and integers that are negative or beyond
+/// 2^63 - 1. Whether offsets and shapes fit each other is the caller's to
+/// check.
+absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(
+    absl::string_view text);
+
+/// The format's name of an element type: "F32", "BF16", "BOOL".
+absl::string_view SafetensorsName(DataType type);
+
+/// `tensor "name": `, as errors begin; long or unprintable names are shortened
+/// and escaped.
+std::string SafetensorsErrorPrefix(absl::string_view tensor_name);
+
+}  // namespace attention
+
+#endif  // ATTENTION_CORE_FORMATS_SAFETENSORS_HEADER_H_
