@@ -204,19 +204,22 @@ TEST_P(NanIsolationTest, NanInAQueryStaysInItsRow) {
   EXPECT_EQ(rows_with_nan_, 1);
 }
 
+std::string NameOf(
+    const ::testing::TestParamInfo<NanIsolationTest::ParamType>& info) {
+  static constexpr const char* kScorings[] = {"dot_product", "additive",
+                                              "gaussian", "bilinear"};
+  const auto& [backend, mechanism, scoring] = info.param;
+  return absl::StrCat(backend, "_", mechanism.name, "_",
+                      kScorings[static_cast<int>(scoring)]);
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Backends, NanIsolationTest,
     ::testing::Combine(
         ::testing::ValuesIn(Backends()), ::testing::ValuesIn(kMechanisms),
         ::testing::Values(ScoringKind::kDotProduct, ScoringKind::kAdditive,
                           ScoringKind::kGaussian, ScoringKind::kBilinear)),
-    [](const auto& param) {
-      static constexpr const char* kScorings[] = {"dot_product", "additive",
-                                                  "gaussian", "bilinear"};
-      return absl::StrCat(
-          std::get<0>(param.param), "_", std::get<1>(param.param).name, "_",
-          kScorings[static_cast<int>(std::get<2>(param.param))]);
-    });
+    NameOf);
 
 using NanTest = BackendTest;
 
