@@ -34,7 +34,8 @@ absl::StatusOr<std::vector<GoldenCase>> LoadGoldenCases();
 absl::StatusOr<AttentionProblem> GoldenProblem(const GoldenCase& golden);
 
 /// Whether outputs, and weights where the case has them, are those of the case
-/// within 2e-6 * (|o| + sum(w |v|)); the sums are the oracle's.
+/// within 2e-6 * (|o| + sum(w |v|)); the sums are the oracle's. A weight may be
+/// off by a rounding of its score as well.
 ::testing::AssertionResult MatchesGolden(const GoldenCase& golden,
                                          const Expected& expected,
                                          absl::Span<const double> output,
