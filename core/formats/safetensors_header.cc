@@ -12,7 +12,7 @@
 namespace attention {
 namespace {
 
-constexpr std::pair<const char*, DataType> kNames[] = {
+constexpr std::pair<const char*, DataType> kDtypeNames[] = {
     {"BOOL", DataType::kBool},     {"U8", DataType::kUint8},
     {"U16", DataType::kUint16},    {"U32", DataType::kUint32},
     {"U64", DataType::kUint64},    {"I8", DataType::kInt8},
@@ -23,7 +23,7 @@ constexpr std::pair<const char*, DataType> kNames[] = {
 };
 
 std::optional<DataType> TypeFromName(absl::string_view name) {
-  for (const auto& [known, type] : kNames) {
+  for (const auto& [known, type] : kDtypeNames) {
     if (name == known) return type;
   }
   return std::nullopt;
@@ -264,7 +264,7 @@ absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(
 }
 
 absl::string_view SafetensorsName(DataType type) {
-  for (const auto& [name, known] : kNames) {
+  for (const auto& [name, known] : kDtypeNames) {
     if (type == known) return name;
   }
   return "";

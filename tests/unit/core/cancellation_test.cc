@@ -63,7 +63,7 @@ std::vector<std::string> Backends() {
 
 INSTANTIATE_TEST_SUITE_P(Backends, CancellationTest,
                          ::testing::ValuesIn(Backends()),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& test) { return test.param; });
 
 }  // namespace
 }  // namespace attention

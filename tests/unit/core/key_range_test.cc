@@ -109,8 +109,9 @@ TEST_F(KeyRangeTest, DoesNotOverflowAtTheFarthestPositions) {
   masks().key_offset = -kFarthest;
   masks().window.right = std::numeric_limits<int64_t>::max();
   Expect(3, 0, 6);
+  // Row 3 stands 2^63 + 3 key indices from the first key; 64 bits would wrap.
   masks().window.left = std::numeric_limits<int64_t>::max();
-  Expect(3, 0, 6);
+  Expect(3, 4, 6);
   masks().query_offset = -kFarthest;
   masks().key_offset = kFarthest;
   Expect(3, 0, 0);

@@ -109,7 +109,7 @@ INSTANTIATE_TEST_SUITE_P(
          [](ProblemBuilder& b) { b.problem.masks.window.right = -2; },
          "window_right: -2 (expected 0 or more; absent = unbounded)"},
     }),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& test) { return test.param.name; });
 
 TEST(ValidateMasks, BroadcastsByStridesOfZero) {
   ProblemBuilder builder;

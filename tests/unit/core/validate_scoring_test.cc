@@ -121,7 +121,7 @@ INSTANTIATE_TEST_SUITE_P(
          },
          "w_v: shape [4] (expected [3] or [4, 3])"},
     }),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& test) { return test.param.name; });
 
 TEST(ValidateScoring, FillsInTheDefaultScale) {
   ProblemBuilder builder;

@@ -146,7 +146,7 @@ INSTANTIATE_TEST_SUITE_P(
          },
          "dropout_p: nan (expected 0 <= p < 1)"},
     }),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& test) { return test.param.name; });
 
 TEST(Validate, WidensRankThreeToOneHead) {
   ProblemBuilder builder({2, 3, 8}, {2, 5, 8}, {2, 5, 6});
