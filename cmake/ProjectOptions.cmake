@@ -21,7 +21,9 @@ include(GNUInstallDirs)
 # attention_options(TARGET): warnings as errors, include paths from the project's root, sanitizers.
 function(attention_options target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wshadow -Wnon-virtual-dtor
-                         -Woverloaded-virtual -Wswitch -Werror)
+                         -Woverloaded-virtual -Wswitch -Werror
+                         # GCC 12 sees ghosts in the inlined moves of Abseil's InlinedVector.
+                         $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
 endfunction()
 

@@ -37,7 +37,7 @@ struct RunContext {
   WorkerPool& workers;
   /// Called after every tile, from any of the workers, where set. Tests count
   /// tiles with it; a service leaves it empty.
-  std::function<void()> on_tile;
+  std::function<void()> on_tile = {};
 };
 
 /// One way to compute attention. Implementations keep no state between runs that

@@ -21,7 +21,7 @@ struct EngineOptions {
   /// uses that one alone.
   std::string backend = "auto";
   /// Called after every tile, where set (see RunContext).
-  std::function<void()> on_tile;
+  std::function<void()> on_tile = {};
 };
 
 /// The names that EngineOptions::backend takes in this build, "auto" first.

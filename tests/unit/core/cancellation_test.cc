@@ -1,0 +1,69 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "core/engine.h"
+#include "tests/unit/core/problem_builder.h"
+
+namespace attention {
+namespace {
+
+// Every backend of the build, held to the same: a stop ends the work within a
+// tile per thread.
+class CancellationTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  // Runs a problem of many tiles that asks for a stop at tile `stop_at`.
+  AttentionJob Run(int threads, int64_t stop_at) {
+    std::atomic<int64_t> tiles = 0;
+    std::stop_source stop;
+    const auto engine = Engine::Create(
+        {.threads = threads, .backend = GetParam(), .on_tile = [&] {
+           if (++tiles == stop_at) stop.request_stop();
+         }});
+    testing::ProblemBuilder builder({2, 4, 200, 8}, {2, 2, 1000, 8},
+                                    {2, 2, 1000, 8});
+    const auto valid = Validate(builder.problem);
+    Tensor output =
+        Tensor::Create(DataType::kFloat32, valid->output_shape).value();
+    AttentionJob job;
+    job.problem = &*valid;
+    job.outputs.output = output.mutable_view();
+    job.stop = stop.get_token();
+    (*engine)->Run(job).IgnoreError();
+    job.problem = nullptr;  // gone with this call
+    return job;
+  }
+};
+
+TEST_P(CancellationTest, StopsWithinATile) {
+  const AttentionJob job = Run(1, 5);
+  EXPECT_EQ(job.status.code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(job.tiles_computed, 5);
+  EXPECT_GT(job.tiles_total, 100);
+}
+
+TEST_P(CancellationTest, StopsWithinATilePerThread) {
+  const AttentionJob job = Run(4, 5);
+  EXPECT_EQ(job.status.code(), absl::StatusCode::kCancelled);
+  EXPECT_GE(job.tiles_computed, 5);
+  EXPECT_LE(job.tiles_computed, 5 + 4);
+}
+
+TEST_P(CancellationTest, ComputesEveryTileWhenNobodyStopsIt) {
+  const AttentionJob whole = Run(1, -1);
+  EXPECT_TRUE(whole.status.ok());
+  EXPECT_EQ(whole.tiles_computed, whole.tiles_total);
+}
+
+std::vector<std::string> Backends() {
+  std::vector<std::string> names = BackendNames();
+  names.erase(names.begin());  // auto
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, CancellationTest,
+                         ::testing::ValuesIn(Backends()),
+                         [](const auto& test) { return test.param; });
+
+}  // namespace
+}  // namespace attention

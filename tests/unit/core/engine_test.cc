@@ -1,0 +1,49 @@
+#include "core/engine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/core/problem_builder.h"
+
+namespace attention {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+TEST(Engine, KnowsItsBackends) {
+  EXPECT_EQ(BackendNames()[0], "auto");
+  EXPECT_THAT(BackendNames(), Contains("reference"));
+}
+
+TEST(Engine, RefusesAnUnknownBackendAndListsThem) {
+  const auto engine = Engine::Create({.threads = 1, .backend = "tpu"});
+  EXPECT_EQ(engine.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(engine.status().message()),
+              HasSubstr("'tpu' is not in this build (auto, "));
+}
+
+TEST(Engine, RefusesANegativeNumberOfThreads) {
+  EXPECT_EQ(Engine::Create({.threads = -1}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Engine, SaysWhichBackendAndKernelAnswered) {
+  const auto engine = Engine::Create({.threads = 1, .backend = "reference"});
+  ASSERT_TRUE(engine.ok());
+  testing::ProblemBuilder builder({3, 2}, {4, 2}, {4, 5});
+  const auto valid = Validate(builder.problem);
+  ASSERT_TRUE(valid.ok());
+  Tensor output =
+      Tensor::Create(DataType::kFloat32, valid->output_shape).value();
+  AttentionJob job;
+  job.problem = &*valid;
+  job.outputs.output = output.mutable_view();
+  EXPECT_TRUE((*engine)->Run(job).ok());
+  EXPECT_EQ(job.backend, "reference");
+  EXPECT_EQ(job.kernel, "fp64_tiles");
+  EXPECT_EQ(job.tiles_computed, job.tiles_total);
+}
+
+}  // namespace
+}  // namespace attention

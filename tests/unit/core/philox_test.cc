@@ -1,0 +1,77 @@
+#include "core/philox.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace attention {
+namespace {
+
+using ::testing::ElementsAre;
+
+// Known answers of the Random123 distribution (kat_vectors, philox4x32 10).
+TEST(Philox4x32, AnswersAsRandom123DoesForZeros) {
+  EXPECT_THAT(Philox4x32({0, 0, 0, 0}, {0, 0}),
+              ElementsAre(0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8));
+}
+
+TEST(Philox4x32, AnswersAsRandom123DoesForOnes) {
+  constexpr uint32_t kOnes = 0xffffffff;
+  EXPECT_THAT(Philox4x32({kOnes, kOnes, kOnes, kOnes}, {kOnes, kOnes}),
+              ElementsAre(0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd));
+}
+
+TEST(Philox4x32, AnswersAsRandom123DoesForPi) {
+  EXPECT_THAT(Philox4x32({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+                         {0xa4093822, 0x299f31d0}),
+              ElementsAre(0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1));
+}
+
+TEST(DropoutPattern, DropsNothingAtZero) {
+  const DropoutPattern pattern(0, 42);
+  EXPECT_FALSE(pattern.active());
+  for (int64_t key = 0; key < 100; ++key) {
+    EXPECT_FALSE(pattern.Drops(0, 0, 0, key));
+  }
+}
+
+TEST(DropoutPattern, DropsAboutItsShare) {
+  const DropoutPattern pattern(0.25, 42);
+  int dropped = 0;
+  for (int64_t row = 0; row < 100; ++row) {
+    for (int64_t key = 0; key < 100; ++key) {
+      dropped += pattern.Drops(1, 2, row, key) ? 1 : 0;
+    }
+  }
+  // 10,000 draws: 2,500 expected, 43 is one standard deviation.
+  EXPECT_GT(dropped, 2500 - 5 * 43);
+  EXPECT_LT(dropped, 2500 + 5 * 43);
+}
+
+TEST(DropoutPattern, UsesTheDocumentedWordAndCounter) {
+  const DropoutPattern pattern(0.5, 0x123456789abcdef0);
+  const auto words = Philox4x32({7 / 4, 11, 3, 2}, {0x9abcdef0, 0x12345678});
+  EXPECT_EQ(pattern.Drops(2, 3, 11, 7), words[7 % 4] < 0x80000000);
+}
+
+TEST(DropoutPattern, DependsOnEveryIndexAndTheWholeSeed) {
+  const DropoutPattern pattern(0.5, 1);
+  const DropoutPattern other_seed(0.5, (uint64_t{1} << 32) | 1);
+  int batch = 0;
+  int head = 0;
+  int row = 0;
+  int seed = 0;
+  for (int64_t key = 0; key < 64; ++key) {
+    const bool drops = pattern.Drops(0, 0, 0, key);
+    batch += drops != pattern.Drops(1, 0, 0, key) ? 1 : 0;
+    head += drops != pattern.Drops(0, 1, 0, key) ? 1 : 0;
+    row += drops != pattern.Drops(0, 0, 1, key) ? 1 : 0;
+    seed += drops != other_seed.Drops(0, 0, 0, key) ? 1 : 0;
+  }
+  EXPECT_GT(batch, 0);
+  EXPECT_GT(head, 0);
+  EXPECT_GT(row, 0);
+  EXPECT_GT(seed, 0);
+}
+
+}  // namespace
+}  // namespace attention
