@@ -7,9 +7,10 @@
 
 namespace attention::server {
 
-/// Everything that can be set about a server, with its defaults. Flags, environment
-/// and config file fill this one struct (flags_parser in server/flags.h gives each
-/// field its name and help), in that order of precedence.
+/// Everything that can be set about a server, with its defaults. Flags,
+/// environment and config file fill this one struct (flags_parser in
+/// server/flags.h gives each field its name and help), in that order of
+/// precedence.
 struct ServerOptions {
   /// Where gRPC listens. Loopback unless a person chooses otherwise.
   std::string grpc_address = "127.0.0.1";

@@ -17,9 +17,9 @@ namespace grpc {
 class ChannelCredentials;
 }
 
-/// The C++ client of the attention service. Shapes, defaults and errors of every
-/// field are those of proto/attention/v1/attention.proto; the client checks
-/// nothing that the server checks, so there is one place that says no.
+/// The C++ client of the attention service. Shapes, defaults and errors of
+/// every field are those of proto/attention/v1/attention.proto; the client
+/// checks nothing that the server checks, so there is one place that says no.
 namespace attention::client {
 
 /// Scoring functions; parameters that are absent take the server's defaults.
@@ -35,7 +35,7 @@ struct Gaussian {
   std::optional<double> sigma;  // absent: 1
 };
 struct Bilinear {
-  Tensor m;  // (Dq, Dk) or (Hq, Dq, Dk)
+  Tensor m;                     // (Dq, Dk) or (Hq, Dq, Dk)
   std::optional<double> scale;  // absent: 1
 };
 using Scoring = std::variant<ScaledDotProduct, Additive, Gaussian, Bilinear>;
@@ -98,7 +98,8 @@ struct ServerInfo {
 enum class Health : uint8_t { kUnknown, kServing, kNotServing };
 
 struct ClientOptions {
-  /// gRPC target: "127.0.0.1:8001", "dns:///attention:8001", "unix:/run/a.sock".
+  /// gRPC target: "127.0.0.1:8001", "dns:///attention:8001",
+  /// "unix:/run/a.sock".
   std::string target = "127.0.0.1:8001";
   /// Any channel credentials; none means plain text.
   std::shared_ptr<grpc::ChannelCredentials> credentials;
@@ -119,17 +120,18 @@ struct ClientOptions {
 /// Every error keeps the server's status code and message.
 class Client {
  public:
-  /// Does not wait for the connection: the first call does. INVALID_ARGUMENT for
-  /// options out of range.
+  /// Does not wait for the connection: the first call does. INVALID_ARGUMENT
+  /// for options out of range.
   static absl::StatusOr<Client> Create(const ClientOptions& options);
 
   /// One unary call.
   absl::StatusOr<AttendResult> Attend(const AttendRequest& request) const;
 
   /// Many requests over one stream, answered as they finish. on_reply is called
-  /// once per request, from the calling thread, with the request's index; requests
-  /// without an id are given their index as one. Returns an error where the stream
-  /// itself broke; replies that came before it have been delivered.
+  /// once per request, from the calling thread, with the request's index;
+  /// requests without an id are given their index as one. Returns an error
+  /// where the stream itself broke; replies that came before it have been
+  /// delivered.
   absl::Status AttendMany(
       const std::vector<AttendRequest>& requests,
       const std::function<void(size_t, absl::StatusOr<AttendResult>)>& on_reply)
