@@ -4,6 +4,8 @@
 #include <iostream>
 #include <utility>
 
+#include "server/telemetry/log.h"
+
 namespace attention::test {
 
 void TileGate::OnTile() {
@@ -56,6 +58,7 @@ server::ServerOptions TestOptions() {
 
 std::unique_ptr<server::Server> StartServer(
     const server::ServerOptions& options, TileGate* gate) {
+  server::SetUpLog(options.log_level, options.log_format);
   std::function<void()> on_tile;
   if (gate != nullptr) on_tile = [gate] { gate->OnTile(); };
   auto server = server::Server::Start(options, std::move(on_tile));

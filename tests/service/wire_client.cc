@@ -209,4 +209,14 @@ absl::StatusOr<v1::GetServerInfoResponse> WireClient::GetServerInfo() {
   return response;
 }
 
+absl::StatusOr<v1::AttendResponse> AttendOnceAdmitted(
+    WireClient& client, const v1::AttendRequest& request) {
+  while (true) {
+    absl::StatusOr<v1::AttendResponse> reply = client.Attend(request);
+    if (reply.status().code() != absl::StatusCode::kResourceExhausted) {
+      return reply;
+    }
+  }
+}
+
 }  // namespace attention::test

@@ -79,6 +79,11 @@ class WireClient {
   std::unique_ptr<Impl> impl_;
 };
 
+/// Sends a request until the server is not full any more: it lets go of a
+/// request only after that one's caller has its reply, or has gone away.
+absl::StatusOr<v1::AttendResponse> AttendOnceAdmitted(
+    WireClient& client, const v1::AttendRequest& request);
+
 }  // namespace attention::test
 
 #endif  // ATTENTION_TESTS_SERVICE_WIRE_CLIENT_H_
