@@ -4,17 +4,20 @@
 # say WORDS...: a line of progress with the seconds since the script began.
 say() { printf '[%3ds] %s\n' "$SECONDS" "$*"; }
 
-# build_release TARGET...: configures once and builds what is out of date.
+# build_release TARGET...: configures once and builds what is out of date. Targets
+# are Ninja's: all, or the path of a file below build/release.
 build_release() {
   [[ -f build/release/build.ninja ]] || cmake --preset release
   cmake --build --preset release --target "$@"
 }
 
-# start_server [FLAG...]: starts the release server on a free loopback port and
-# waits until it is healthy. Sets server_pid and server_address.
+# start_server: starts the release server on a free loopback port and waits until it
+# is healthy. Sets server_pid and server_address.
 start_server() {
   local log=build/release/server.log
-  build/release/bin/attention-server --grpc-port 0 "$@" >"$log" 2>&1 &
+  # All that its first line depends on, against whatever the environment says.
+  build/release/bin/attention-server --grpc-address 127.0.0.1 --grpc-port 0 \
+    --log-level info --log-format text >"$log" 2>&1 &
   server_pid=$!
   server_address=
   local tries
