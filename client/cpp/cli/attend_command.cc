@@ -27,7 +27,8 @@ constexpr char kFooter[] = R"(Examples:
         --case multi_head/bias
   NumPy files, the sequence's past only:
     attention-client attend --query q.npy --key k.npy --value v.npy --causal top_left
-)";
+
+--server, --deadline and --color: see attention-client --help.)";
 
 absl::Status CheckFlags(const AttendFlags& flags, const Inputs& inputs) {
   if (flags.tolerance && inputs.expected.empty()) {

@@ -1,5 +1,7 @@
 #include "client/cpp/cli/attend_flags.h"
 
+#include <limits>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 
@@ -33,8 +35,8 @@ void AddInputFlags(CLI::App& command, AttendFlags& flags) {
   }
   command
       .add_option("--datatype", flags.datatype,
-                  "Convert query, key and value before they are sent")
-      ->check(CLI::IsMember({"FP32", "FP16", "BF16"}))
+                  "Convert query, key and value to FP32, FP16 or BF16 first")
+      ->check(CLI::IsMember({"FP32", "FP16", "BF16"}).description(""))
       ->type_name("TYPE")
       ->group("Inputs");
 }
@@ -46,7 +48,8 @@ void AddScoringFlags(CLI::App& command, AttendFlags& flags) {
                   "scaled_dot_product, additive, gaussian or bilinear; "
                   "without it, what the parameters say")
       ->check(
-          CLI::IsMember({kScaledDotProduct, kAdditive, kGaussian, kBilinear}))
+          CLI::IsMember({kScaledDotProduct, kAdditive, kGaussian, kBilinear})
+              .description(""))
       ->type_name("NAME")
       ->group(group);
   command
@@ -63,7 +66,8 @@ void AddMaskFlags(CLI::App& command, AttendFlags& flags) {
   const char* group = "Masks";
   command
       .add_option("--causal", flags.causal, "none, top_left or bottom_right")
-      ->check(CLI::IsMember({"none", "top_left", "bottom_right"}))
+      ->check(
+          CLI::IsMember({"none", "top_left", "bottom_right"}).description(""))
       ->type_name("RULE")
       ->group(group);
   command
@@ -84,7 +88,7 @@ void AddMaskFlags(CLI::App& command, AttendFlags& flags) {
   command
       .add_option("--empty-rows", flags.empty_rows,
                   "What a row without keys gives: zero or uniform")
-      ->check(CLI::IsMember({"zero", "uniform"}))
+      ->check(CLI::IsMember({"zero", "uniform"}).description(""))
       ->type_name("RULE")
       ->group(group);
 }
@@ -125,7 +129,8 @@ void AddResultFlags(CLI::App& command, AttendFlags& flags) {
       .add_option("--tolerance", flags.tolerance,
                   "Fail where a result is further than this from what the "
                   "file expects")
-      ->check(CLI::NonNegativeNumber)
+      ->check(
+          CLI::Range(0.0, std::numeric_limits<double>::max()).description(""))
       ->group(group);
 }
 

@@ -132,9 +132,7 @@ absl::Status RunDemo(const Globals& globals) {
 
 void AddDemoCommand(CLI::App& app, const Globals& globals, int& exit_code) {
   CLI::App* command = app.add_subcommand(
-      "demo",
-      "Run the textbook's two toy examples, scaled dot-product and additive, "
-      "and draw their weights");
+      "demo", "The textbooks' two toy examples, with their weights drawn");
   command->fallthrough();  // so that --server may come after the command
   command->callback(
       [&globals, &exit_code] { exit_code = Report(RunDemo(globals)); });

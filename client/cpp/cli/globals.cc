@@ -32,13 +32,13 @@ void AddGlobalFlags(CLI::App& app, Globals& globals) {
   app.add_option("--deadline", globals.deadline_seconds,
                  "How long a call may take, retries included; 0 = no limit")
       ->type_name("SECONDS")
-      ->check(CLI::Range(0.0, kLongestDeadlineSeconds))
+      ->check(CLI::Range(0.0, kLongestDeadlineSeconds).description(""))
       ->capture_default_str();
   app.add_option("--color", globals.color,
                  "Colours in heatmaps: auto, always or never; NO_COLOR is "
                  "respected")
       ->type_name("WHEN")
-      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->check(CLI::IsMember({"auto", "always", "never"}).description(""))
       ->capture_default_str();
 }
 

@@ -7,6 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "client/cpp/cli/label.h"
 
 namespace attention::cli {
@@ -16,8 +17,9 @@ constexpr int kLongestRowLabel = 16;
 constexpr int kLongestColumnLabel = 12;  // written downwards
 constexpr int kNumberCell = 6;           // " 0.25 "
 constexpr int64_t kMostNumberColumns = 10;
-constexpr int kScaleWidth = 25;
-constexpr int kMargin = 2;  // left of everything
+constexpr int kShadeCount = 5;
+constexpr int kScaleStep = 8;  // columns of the scale bar per shade
+constexpr int kMargin = 2;     // left of everything
 
 // How a matrix is laid out in the width and height that there is.
 struct Layout {
@@ -95,9 +97,15 @@ Layout LayOut(const Heatmap& heatmap, const HeatmapStyle& style) {
   return layout;
 }
 
-std::string Shade(double fraction, int width) {
-  constexpr const char* kShades[] = {" ", "░", "▒", "▓", "█"};
-  const int level = std::clamp(static_cast<int>(fraction * 5), 0, 4);
+// Weights are many small ones and a few large: the scale follows their square
+// root, so that both show. Places on it are within [0, 1].
+double PlaceOf(double fraction) { return std::sqrt(fraction); }
+double ValueAt(double place) { return place * place; }
+
+std::string Shade(double place, int width) {
+  constexpr const char* kShades[kShadeCount] = {" ", "░", "▒", "▓", "█"};
+  const int level =
+      std::clamp(static_cast<int>(place * kShadeCount), 0, kShadeCount - 1);
   return Repeat(kShades[level], width);
 }
 
@@ -107,14 +115,14 @@ std::string Cell(float value, float top, const Layout& layout,
   const int width = layout.cell_width;
   if (std::isnan(value)) return Center("?", width);
   if (value == 0) return Center("·", width);
-  const double fraction = static_cast<double>(value) / top;
+  const double place = PlaceOf(static_cast<double>(value) / top);
   const bool numbers = width == kNumberCell;
   if (depth == ColorDepth::kNone) {
-    return numbers ? absl::StrCat(Shade(fraction, 1),
-                                  absl::StrFormat("%-5.2f", value))
-                   : Shade(fraction, width);
+    return numbers
+               ? absl::StrCat(Shade(place, 1), absl::StrFormat("%-5.2f", value))
+               : Shade(place, width);
   }
-  return Paint(depth, fraction,
+  return Paint(depth, place,
                numbers ? absl::StrFormat(" %.2f ", value) : Repeat(" ", width));
 }
 
@@ -170,34 +178,44 @@ void ThinOut(std::vector<std::string>& labels, int cell_width) {
   }
 }
 
+// The bar, and below it the values where its fifths begin and end.
 std::string Scale(float top, ColorDepth depth) {
   std::string bar;
-  for (int i = 0; i < kScaleWidth; ++i) {
-    const double fraction = (i + 0.5) / kScaleWidth;
-    bar += depth == ColorDepth::kNone ? Shade(fraction, 1)
-                                      : Paint(depth, fraction, " ");
+  for (int i = 0; i < kScaleStep * kShadeCount; ++i) {
+    const double place = (i + 0.5) / (kScaleStep * kShadeCount);
+    bar +=
+        depth == ColorDepth::kNone ? Shade(place, 1) : Paint(depth, place, " ");
   }
-  return absl::StrFormat("weight 0 ▕%s▏ %.3g", bar, top);
+  std::string numbers;
+  for (int i = 0; i <= kShadeCount; ++i) {
+    const double place = static_cast<double>(i) / kShadeCount;
+    numbers += absl::StrFormat("%-*.2g", kScaleStep, ValueAt(place) * top);
+  }
+  const std::string margin = Repeat(" ", kMargin);
+  std::string text;
+  AppendLine(text, absl::StrCat(margin, "weight ▕", bar, "▏"));
+  AppendLine(text, absl::StrCat(margin, "        ", numbers));
+  return text;
 }
 
-std::string Legend(const Heatmap& pooled, const Layout& layout, float top,
-                   ColorDepth depth) {
-  std::string legend = Scale(top, depth);
+// What the marks in the cells mean, as far as there are any.
+std::string Legend(const Heatmap& pooled, const Layout& layout) {
+  std::vector<std::string> parts;
   const auto any = [&](auto predicate) {
     return std::any_of(pooled.values.begin(), pooled.values.end(), predicate);
   };
   if (any([](float value) { return value == 0; })) {
-    absl::StrAppend(&legend, "   · exactly 0");
+    parts.emplace_back("· exactly 0");
   }
   if (any([](float value) { return std::isnan(value); })) {
-    absl::StrAppend(&legend, "   ? not a number");
+    parts.emplace_back("? not a number");
   }
   if (layout.row_block > 1 || layout.column_block > 1) {
-    absl::StrAppend(&legend, "\n", Repeat(" ", kMargin),
-                    "each cell is the largest weight of ", layout.row_block,
-                    " x ", layout.column_block);
+    parts.push_back(absl::StrCat("each cell is the largest weight of ",
+                                 layout.row_block, " x ", layout.column_block));
   }
-  return legend;
+  if (parts.empty()) return "";
+  return absl::StrCat(Repeat(" ", kMargin), absl::StrJoin(parts, ", "), "\n");
 }
 
 float Top(const Heatmap& heatmap) {
@@ -226,7 +244,10 @@ std::string DrawHeatmap(const Heatmap& heatmap, const HeatmapStyle& style) {
   const std::string margin = Repeat(" ", kMargin);
   const std::string indent = Repeat(" ", kMargin + layout.label_width + 1);
   std::string text;
-  AppendLine(text, absl::StrCat(indent, heatmap.column_title));
+  AppendLine(
+      text,
+      absl::StrCat(margin, AlignRight(heatmap.row_title, layout.label_width),
+                   " ↓  ", heatmap.column_title, " →"));
   text += ColumnLabels(pooled.column_labels, layout, indent);
   for (int64_t i = 0; i < pooled.rows; ++i) {
     std::string line =
@@ -240,10 +261,8 @@ std::string DrawHeatmap(const Heatmap& heatmap, const HeatmapStyle& style) {
     }
     AppendLine(text, line);
   }
-  AppendLine(text, "");
-  AppendLine(text,
-             absl::StrCat(margin, Legend(pooled, layout, top, style.depth)));
-  return text;
+  return absl::StrCat(text, "\n", Scale(top, style.depth),
+                      Legend(pooled, layout));
 }
 
 }  // namespace attention::cli

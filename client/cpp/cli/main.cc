@@ -33,13 +33,17 @@ int main(int argc, char** argv) {
   CLI::App app(kDescription, "attention-client");
   app.footer(kFooter);
   app.set_version_flag("--version", "attention-client " ATTENTION_VERSION);
-  app.require_subcommand(1);
   cli::AddGlobalFlags(app, globals);
   cli::AddDemoCommand(app, globals, exit_code);
   cli::AddAttendCommand(app, globals, exit_code);
   cli::AddServerCommands(app, globals, exit_code);
   try {
     app.parse(argc, argv);
+    if (app.get_subcommands().empty()) {
+      return cli::Report(cli::UsageError(
+          "no command given: demo, attend, health or info (attention-client "
+          "--help says more)"));
+    }
   } catch (const CLI::ParseError& error) {
     // --help and --version end here too, with code 0.
     if (error.get_exit_code() == 0) return app.exit(error);

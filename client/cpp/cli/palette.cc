@@ -33,15 +33,12 @@ Rgb ColorOf(double fraction) {
           std::lerp(a.blue, b.blue, part)};
 }
 
-// The nearest colour of the 6 x 6 x 6 cube that starts at index 16; its steps
-// are 0, 95, 135, 175, 215, 255.
-int CubeIndex(const Rgb& color) {
-  const auto level = [](double value) {
-    return value < 48 ? 0
-                      : std::clamp(static_cast<int>((value - 35) / 40), 1, 5);
-  };
-  return 16 + 36 * level(color.red) + 6 * level(color.green) +
-         level(color.blue);
+// The same road through the 256 colours that terminals share, picked by hand:
+// the nearest colours jump back and forth.
+int IndexOf(double fraction) {
+  constexpr int kSteps[] = {53, 54, 24, 30, 36, 71, 77, 148, 184, 226};
+  const int step = static_cast<int>(std::clamp(fraction, 0.0, 1.0) * 10);
+  return kSteps[std::min(step, 9)];
 }
 
 }  // namespace
@@ -76,7 +73,7 @@ std::string Paint(ColorDepth depth, double fraction, absl::string_view text) {
       depth == ColorDepth::k24Bit
           ? absl::StrFormat("48;2;%.0f;%.0f;%.0f", color.red, color.green,
                             color.blue)
-          : absl::StrCat("48;5;", CubeIndex(color));
+          : absl::StrCat("48;5;", IndexOf(fraction));
   return absl::StrCat("\x1b[38;5;", ink, ";", background, "m", text, "\x1b[0m");
 }
 

@@ -113,13 +113,9 @@ void AddServerCommands(CLI::App& app, const Globals& globals, int& exit_code) {
     command->callback(
         [&globals, &exit_code, json, run] { exit_code = run(globals, *json); });
   };
-  add("health",
-      "Ask whether the server is ready: prints SERVING, NOT_SERVING or "
-      "UNKNOWN; "
-      "the exit code is 0 for SERVING alone",
+  add("health", "Is the server ready? The exit code is 0 for SERVING alone",
       RunHealth);
-  add("info", "Print the server's version, backends, threads and limits",
-      RunInfo);
+  add("info", "The server's version, backends, threads and limits", RunInfo);
 }
 
 }  // namespace attention::cli
