@@ -103,11 +103,14 @@ struct ClientOptions {
   std::string target = "127.0.0.1:8001";
   /// Any channel credentials; none means plain text.
   std::shared_ptr<grpc::ChannelCredentials> credentials;
-  /// Per call; 0 means none.
+  /// Per call, all its attempts together (AttendMany: per stream); 0 means
+  /// none, one year is the most.
   std::chrono::milliseconds deadline{60'000};
   /// Attempts per unary call, the first included, where the server answers
-  /// UNAVAILABLE or cannot be reached: 1 to 5 (gRPC's own bound), with
-  /// exponential backoff and jitter between them.
+  /// UNAVAILABLE, refuses the connection or loses it: 1 to 5 (gRPC's own
+  /// bound), with exponential backoff and jitter between them. Nothing else is
+  /// tried again: no other status, no stream, and no host name that does not
+  /// resolve.
   int max_attempts = 4;
   std::chrono::milliseconds initial_backoff{100};
   std::chrono::milliseconds max_backoff{2'000};
@@ -129,9 +132,11 @@ class Client {
 
   /// Many requests over one stream, answered as they finish. on_reply is called
   /// once per request, from the calling thread, with the request's index;
-  /// requests without an id are given their index as one. Returns an error
-  /// where the stream itself broke; replies that came before it have been
-  /// delivered.
+  /// requests without an id are given their index as one. INVALID_ARGUMENT,
+  /// with nothing sent, where two requests have one id. Any other error says
+  /// that the stream itself broke: replies that came before it have been
+  /// delivered, and the requests without one may or may not have been computed.
+  /// One request over the server's message limit breaks the stream.
   absl::Status AttendMany(
       const std::vector<AttendRequest>& requests,
       const std::function<void(size_t, absl::StatusOr<AttendResult>)>& on_reply)
