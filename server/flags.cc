@@ -44,9 +44,6 @@ constexpr char kFooter[] =
     "then\n"
     "the exit code is 0. A second signal ends the process at once.";
 
-const std::map<std::string, double> kTimeUnits = {
-    {"ms", 0.001}, {"s", 1}, {"min", 60}, {"h", 3600}};  // in seconds
-
 // `validator` with a message that says what was expected instead of how the
 // conversion failed.
 CLI::Validator Expecting(const std::string& expected,
@@ -68,9 +65,8 @@ std::string EnvironmentName(const std::string& flag) {
                                         flag, {{"--", ""}, {"-", "_"}})));
 }
 
-// The options of the command line, bound to the struct that they fill.
-// drain_time is parsed as seconds and sizes as text first, hence the two
-// members.
+// The options of the command line, bound to the struct that they fill;
+// drain_time comes as seconds first.
 struct Parser {
   explicit Parser(ServerOptions& target) : options(target) {
     app.set_version_flag("--version",
@@ -136,8 +132,10 @@ struct Parser {
     Add("--drain-time", drain_seconds, "TIME", "30s",
         "How long running requests may take to finish after SIGTERM or SIGINT",
         group)
-        ->transform(CLI::AsNumberWithUnit(std::map<std::string, double>{
-            {"ms", 0.001}, {"s", 1}, {"min", 60}, {"h", 3600}}));
+        ->transform(
+            Expecting("a time such as 500ms, 30s or 2min",
+                      CLI::AsNumberWithUnit(std::map<std::string, double>{
+                          {"ms", 0.001}, {"s", 1}, {"min", 60}, {"h", 3600}})));
   }
 
   void AddComputing() {
@@ -249,8 +247,7 @@ ParsedFlags ParseFlags(const std::vector<std::string>& arguments,
   parsed.options.drain_time =
       std::chrono::milliseconds(static_cast<int64_t>(milliseconds));
   if (const absl::Status status = CheckOptions(parsed.options); !status.ok()) {
-    parsed.exit = WrongOption(
-        absl::string_view(status.message().data(), status.message().size()));
+    parsed.exit = WrongOption(status.message());
   }
   return parsed;
 }
