@@ -134,8 +134,8 @@ TEST(ClientTest, ADrainingServerIsLeftAndItsSuccessorFound) {
   const Client once = ConnectTo(*server, {.max_attempts = 1});
   const Client patient =
       ConnectTo(*server, {.max_attempts = 5,
-                          .initial_backoff = std::chrono::milliseconds(300),
-                          .max_backoff = std::chrono::milliseconds(3000)});
+                          .initial_backoff = std::chrono::milliseconds(500),
+                          .max_backoff = std::chrono::milliseconds(8000)});
 
   gate.Close();
   absl::Status held;

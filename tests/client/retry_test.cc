@@ -163,8 +163,8 @@ TEST(RetryTest, AServerThatStartsAfterTheFirstAttemptIsFound) {
   const Client client =
       *Client::Create({.target = absl::StrCat("127.0.0.1:", port.port()),
                        .max_attempts = 5,
-                       .initial_backoff = std::chrono::milliseconds(300),
-                       .max_backoff = std::chrono::milliseconds(3000)});
+                       .initial_backoff = std::chrono::milliseconds(500),
+                       .max_backoff = std::chrono::milliseconds(8000)});
   absl::StatusOr<AttendResult> result = absl::UnknownError("not called");
   std::thread caller([&] { result = client.Attend(NumberRequest(3)); });
   port.RefuseOne();

@@ -21,7 +21,7 @@ constexpr char kFooter[] = R"(Examples:
     attention-client attend --input inputs.safetensors --output results.safetensors
   One head's weights in the terminal, and a comparison with what the file expects:
     attention-client attend --input tests/data/minilm_layer3.safetensors \
-        --heatmap 1,3 --tolerance 1e-5
+        --heatmap 1,11 --tolerance 1e-5
   One of several cases in a file, with an option it needs:
     attention-client attend --input tests/data/pytorch.safetensors \
         --case multi_head/bias

@@ -94,10 +94,11 @@ std::string DescribeResult(const client::AttendRequest& request,
       &text,
       Line("answered by", absl::StrCat("backend ", result.backend, ", kernel ",
                                        result.kernel)),
-      Line("time", absl::StrCat(FormatDuration(call_time), " for the call: ",
-                                FormatDuration(result.queue_time), " queued, ",
-                                FormatDuration(result.compute_time),
-                                " computing, the rest on the way")),
+      Line("time",
+           absl::StrCat(FormatDuration(call_time),
+                        " for the call: ", FormatDuration(result.queue_time),
+                        " queued, ", FormatDuration(result.compute_time),
+                        " computing, the rest connecting and on the way")),
       Line("tensor bytes", absl::StrCat(FormatBytes(sent), " sent, ",
                                         FormatBytes(received), " received")));
   return text;
@@ -137,7 +138,7 @@ absl::Status CompareWithExpected(const std::map<std::string, Tensor>& expected,
           absl::StrCat(name, ": ", difference.status().message()));
     }
     std::cout << Line("difference",
-                      absl::StrFormat("%.2g at most from the expected %s",
+                      absl::StrFormat("at most %.2g from the expected %s",
                                       *difference, name));
     if (tolerance && *difference > *tolerance && worst.ok()) {
       worst = absl::FailedPreconditionError(absl::StrFormat(

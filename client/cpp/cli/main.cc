@@ -18,7 +18,7 @@ constexpr char kFooter[] = R"(Examples:
   attention-client demo
   attention-client --server 10.0.0.7:8001 info
   attention-client attend --query q.npy --key k.npy --value v.npy --output out.safetensors
-  attention-client attend --input tests/data/minilm_layer3.safetensors --heatmap 1,3
+  attention-client attend --input tests/data/minilm_layer3.safetensors --heatmap 1,11
   attention-client health && echo ready
 
 attention-client COMMAND --help says more about a command.

@@ -76,7 +76,8 @@ std::string ToText(const std::string& server, const client::ServerInfo& info) {
                           backend.experimental ? ", experimental" : "")));
   }
   absl::StrAppend(
-      &text, Line("threads", absl::StrCat(info.worker_threads, " compute")),
+      &text,
+      Line("threads", absl::StrCat(info.worker_threads, " that compute")),
       Line("limits",
            absl::StrCat(FormatBytes(info.max_request_bytes), " per request, ",
                         FormatBytes(info.max_response_bytes), " per reply")),
