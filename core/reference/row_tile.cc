@@ -186,26 +186,28 @@ void RowTile::StoreOutput(const AttentionOutputs& outputs) const {
   }
 }
 
-float* RowTile::WeightRow(const AttentionOutputs& outputs, int64_t row) const {
-  const int64_t index =
+void RowTile::StoreWeight(const AttentionOutputs& outputs, int64_t row,
+                          int64_t key, double weight) const {
+  const int64_t row_index =
       (batch_ * problem_.query_heads + head_) * problem_.query_length +
       first_row_ + row;
-  return reinterpret_cast<float*>(outputs.weights.data) +
-         index * problem_.key_length;
+  const int64_t index = row_index * problem_.key_length + key;
+  StoreElement(
+      DataType::kFloat32, weight,
+      outputs.weights.data + index * static_cast<int64_t>(sizeof(float)));
 }
 
 void RowTile::FillWeights(const AttentionOutputs& outputs) const {
   const bool uniform = problem_.empty_rows == EmptyRows::kUniform;
   for (int64_t r = 0; r < rows_; ++r) {
     const bool empty = states_[static_cast<size_t>(r)].empty();
-    float* weights = WeightRow(outputs, r);
     for (int64_t key = 0; key < problem_.key_length; ++key) {
       double weight =
           empty && uniform ? 1 / static_cast<double>(problem_.key_length) : 0;
       if (weight != 0 && problem_.wanted.weights_after_dropout) {
         weight *= DropoutFactor(r, key);
       }
-      weights[key] = static_cast<float>(weight);
+      StoreWeight(outputs, r, key, weight);
     }
   }
 }
@@ -215,13 +217,12 @@ void RowTile::StoreWeights(int64_t first_key,
   for (int64_t r = 0; r < rows_; ++r) {
     const SoftmaxState<double>& state = states_[static_cast<size_t>(r)];
     if (state.empty()) continue;
-    float* weights = WeightRow(outputs, r) + first_key;
     for (Eigen::Index j = 0; j < scores_.cols(); ++j) {
       double weight = state.Weight(scores_(r, j));
       if (problem_.wanted.weights_after_dropout) {
         weight *= DropoutFactor(r, first_key + j);
       }
-      weights[j] = static_cast<float>(weight);
+      StoreWeight(outputs, r, first_key + j, weight);
     }
   }
 }

@@ -48,7 +48,8 @@ class RowTile {
   void StoreOutput(const AttentionOutputs& outputs) const;
   void StoreWeights(int64_t first_key, const AttentionOutputs& outputs) const;
   void FillWeights(const AttentionOutputs& outputs) const;
-  float* WeightRow(const AttentionOutputs& outputs, int64_t row) const;
+  void StoreWeight(const AttentionOutputs& outputs, int64_t row, int64_t key,
+                   double weight) const;
 
   const ValidatedProblem& problem_;
   TileSizes sizes_;

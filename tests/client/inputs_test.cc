@@ -36,9 +36,18 @@ Tensor Doubles(std::vector<double> values) {
   return tensor;
 }
 
+absl::StatusOr<Inputs> Load(const std::string& safetensors,
+                            const std::string& prefix = "",
+                            std::map<std::string, std::string> npy = {}) {
+  InputFlags flags;
+  flags.safetensors = safetensors;
+  flags.prefix = prefix;
+  flags.npy = std::move(npy);
+  return LoadInputs(flags);
+}
+
 TEST(InputsTest, AFileGivesInputsExpectationsTokensAndSentences) {
-  const auto inputs =
-      LoadInputs({.safetensors = kData + "/minilm_layer3.safetensors"});
+  const auto inputs = Load(kData + "/minilm_layer3.safetensors");
   ASSERT_TRUE(inputs.ok()) << inputs.status();
   EXPECT_THAT(inputs->tensors,
               UnorderedElementsAre(Key("query"), Key("key"), Key("value"),
@@ -51,8 +60,8 @@ TEST(InputsTest, AFileGivesInputsExpectationsTokensAndSentences) {
 }
 
 TEST(InputsTest, ACaseTakesItsTensorsAlone) {
-  const auto inputs = LoadInputs({.safetensors = kData + "/pytorch.safetensors",
-                                  .prefix = "dot_product/binary_mask"});
+  const auto inputs =
+      Load(kData + "/pytorch.safetensors", "dot_product/binary_mask");
   ASSERT_TRUE(inputs.ok()) << inputs.status();
   EXPECT_THAT(inputs->tensors,
               UnorderedElementsAre(Key("query"), Key("key"), Key("value"),
@@ -62,16 +71,15 @@ TEST(InputsTest, ACaseTakesItsTensorsAlone) {
 }
 
 TEST(InputsTest, TensorsOfNoKnownNameAreListed) {
-  const auto inputs = LoadInputs({.safetensors = kData + "/jax.safetensors",
-                                  .prefix = "multi_head/sliding_window"});
+  const auto inputs =
+      Load(kData + "/jax.safetensors", "multi_head/sliding_window");
   ASSERT_TRUE(inputs.ok()) << inputs.status();
   EXPECT_THAT(inputs->unused, ElementsAre("window"));
 }
 
 TEST(InputsTest, WithoutACaseTheErrorListsThem) {
   for (const char* prefix : {"", "multi_head/nothing"}) {
-    const auto inputs = LoadInputs(
-        {.safetensors = kData + "/pytorch.safetensors", .prefix = prefix});
+    const auto inputs = Load(kData + "/pytorch.safetensors", prefix);
     EXPECT_THAT(
         Message(inputs.status()),
         AllOf(HasSubstr("pytorch.safetensors"), HasSubstr("multi_head/bias")));
@@ -84,7 +92,7 @@ TEST(InputsTest, AMissingTensorIsNamed) {
   file.tensors["query"] = Tensor::FromFloats({1, 1}, {1});
   file.tensors["key"] = Tensor::FromFloats({1, 1}, {1});
   ASSERT_TRUE(WriteSafetensors(path, file).ok());
-  EXPECT_THAT(Message(LoadInputs({.safetensors = path}).status()),
+  EXPECT_THAT(Message(Load(path).status()),
               AllOf(HasSubstr(path), HasSubstr("no tensor \"value\"")));
 }
 
@@ -92,8 +100,7 @@ TEST(InputsTest, ANumPyFileStandsInForTheFilesTensor) {
   const std::string path = ::testing::TempDir() + "/lens.npy";
   ASSERT_TRUE(WriteNpy(path, Tensor::FromInts({4}, {1, 2, 3, 4})).ok());
   const auto inputs =
-      LoadInputs({.safetensors = kData + "/minilm_layer3.safetensors",
-                  .npy = {{"valid_lens", path}}});
+      Load(kData + "/minilm_layer3.safetensors", "", {{"valid_lens", path}});
   ASSERT_TRUE(inputs.ok()) << inputs.status();
   EXPECT_THAT(inputs->tensors.at("valid_lens").ToFloats(),
               ElementsAre(1, 2, 3, 4));

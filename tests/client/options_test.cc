@@ -43,7 +43,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadOption{"max_backoff__short", {.max_backoff = milliseconds(99)}},
         BadOption{"max_backoff__endless", {.max_backoff = milliseconds::max()}},
         BadOption{"max_message_bytes", {.max_message_bytes = 0}}),
-    [](const auto& info) { return std::string(info.param.name); });
+    [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
 }  // namespace attention::client

@@ -22,8 +22,9 @@ using ::testing::StartsWith;
 
 const std::string kData = ATTENTION_TEST_DATA;
 
-ProgramResult Run(std::vector<std::string> arguments,
-                  const std::map<std::string, std::string>& environment = {}) {
+ProgramResult RunClient(
+    std::vector<std::string> arguments,
+    const std::map<std::string, std::string>& environment = {}) {
   arguments.insert(arguments.begin(), ATTENTION_CLIENT_PROGRAM);
   return RunProgram(arguments, environment);
 }
@@ -31,8 +32,8 @@ ProgramResult Run(std::vector<std::string> arguments,
 class ProgramTest : public ::testing::Test {
  protected:
   ProgramResult RunHere(std::vector<std::string> arguments) {
-    return Run(std::move(arguments),
-               {{"ATTENTION_SERVER", server_->address()}});
+    return RunClient(std::move(arguments),
+                     {{"ATTENTION_SERVER", server_->address()}});
   }
 
   std::string WriteTensor(const std::string& name, const Tensor& tensor) {
@@ -53,7 +54,7 @@ TEST_F(ProgramTest, HealthSaysServingAndEndsWithZero) {
 TEST_F(ProgramTest, HealthOfNoServerEndsWithOneAndSaysWhatToDo) {
   const std::string address = server_->address();
   server_.reset();
-  const ProgramResult result = Run({"health", "--server", address});
+  const ProgramResult result = RunClient({"health", "--server", address});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.output, IsEmpty());
   EXPECT_THAT(
@@ -181,7 +182,7 @@ struct Mistake {
 class MistakeTest : public ::testing::TestWithParam<Mistake> {};
 
 TEST_P(MistakeTest, IsOneLineThatSaysWhatToDo) {
-  const ProgramResult result = Run(GetParam().arguments);
+  const ProgramResult result = RunClient(GetParam().arguments);
   EXPECT_EQ(result.exit_code, GetParam().exit_code);
   EXPECT_THAT(result.errors, AllOf(StartsWith("attention-client: "),
                                    HasSubstr(GetParam().message)));
@@ -216,10 +217,10 @@ INSTANTIATE_TEST_SUITE_P(
                 {"attend", "--input", kMiniLm, "--case", "x"},
                 2,
                 "no case \"x\""}),
-    [](const auto& info) { return std::string(info.param.name); });
+    [](const auto& test) { return std::string(test.param.name); });
 
 TEST(HelpTest, TeachesWithExamplesAndEndsWithZero) {
-  const ProgramResult result = Run({"--help"});
+  const ProgramResult result = RunClient({"--help"});
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_THAT(result.output, AllOf(HasSubstr("Examples:"),
                                    HasSubstr("attention-client demo")));

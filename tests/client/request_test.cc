@@ -139,7 +139,7 @@ INSTANTIATE_TEST_SUITE_P(
                       "--scoring gaussian --m m.npy",
                       {"m"},
                       "--m does not go with gaussian"}),
-    [](const auto& info) { return std::string(info.param.name); });
+    [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
 }  // namespace attention::cli

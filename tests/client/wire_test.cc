@@ -221,7 +221,7 @@ INSTANTIATE_TEST_SUITE_P(
                  "output { datatype: DATA_TYPE_FP32 shape: "
                  "[4611686018427387904, 4] data: '' }",
                  "reply: output"}),
-    [](const auto& info) { return std::string(info.param.name); });
+    [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
 }  // namespace attention::client

@@ -102,7 +102,7 @@ struct ClientOptions {
   /// "unix:/run/a.sock".
   std::string target = "127.0.0.1:8001";
   /// Any channel credentials; none means plain text.
-  std::shared_ptr<grpc::ChannelCredentials> credentials;
+  std::shared_ptr<grpc::ChannelCredentials> credentials = nullptr;
   /// Per call, all its attempts together (AttendMany: per stream); 0 means
   /// none, one year is the most.
   std::chrono::milliseconds deadline{60'000};

@@ -1,0 +1,281 @@
+#include "server/flags.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/option_checks.h"
+#include "server/version.h"
+#include "tests/support/status_matchers.h"
+
+namespace attention::server {
+namespace {
+
+using ::attention::test::IsOk;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+using Variables = std::map<std::string, std::string>;
+
+ParsedFlags Parse(const std::vector<std::string>& arguments,
+                  const Variables& variables = {}) {
+  return ParseFlags(arguments,
+                    [&](const std::string& name) -> std::optional<std::string> {
+                      const auto found = variables.find(name);
+                      if (found == variables.end()) return std::nullopt;
+                      return found->second;
+                    });
+}
+
+// The message that the arguments are refused with; empty where they are not.
+std::string Refusal(const std::vector<std::string>& arguments,
+                    const Variables& variables = {}) {
+  const ParsedFlags parsed = Parse(arguments, variables);
+  if (!parsed.exit) return "";
+  EXPECT_EQ(parsed.exit->code, 2);
+  return parsed.exit->text;
+}
+
+// A config file with this text, whose name is the test's.
+std::string ConfigFile(const std::string& text) {
+  const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+  const std::string path =
+      ::testing::TempDir() + "flags_" + test->name() + ".toml";
+  std::ofstream(path) << text;
+  return path;
+}
+
+TEST(Flags, DefaultsAreTheStructs) {
+  const ParsedFlags parsed = Parse({});
+  ASSERT_FALSE(parsed.exit.has_value()) << parsed.exit->text;
+  EXPECT_EQ(parsed.options.grpc_address, "127.0.0.1");
+  EXPECT_EQ(parsed.options.grpc_port, 8001);
+  EXPECT_EQ(parsed.options.drain_time, ServerOptions().drain_time);
+  EXPECT_EQ(parsed.options.max_request_bytes, 256 << 20);
+  EXPECT_THAT(CheckOptions(parsed.options), IsOk());
+}
+
+TEST(Flags, FillEveryOption) {
+  const ParsedFlags parsed = Parse({"--grpc-address",
+                                    "::1",
+                                    "--grpc-port=0",
+                                    "--worker-threads",
+                                    "3",
+                                    "--backend",
+                                    "reference",
+                                    "--max-request-bytes",
+                                    "1MiB",
+                                    "--max-response-bytes",
+                                    "2MB",
+                                    "--max-requests-in-flight",
+                                    "4",
+                                    "--max-bytes-in-flight",
+                                    "5GiB",
+                                    "--max-stream-requests-in-flight",
+                                    "6",
+                                    "--drain-time",
+                                    "700ms",
+                                    "--log-level",
+                                    "debug",
+                                    "--log-format",
+                                    "json"});
+  ASSERT_FALSE(parsed.exit.has_value()) << parsed.exit->text;
+  const ServerOptions& options = parsed.options;
+  EXPECT_EQ(options.grpc_address, "::1");
+  EXPECT_EQ(options.grpc_port, 0);
+  EXPECT_EQ(options.worker_threads, 3);
+  EXPECT_EQ(options.backend, "reference");
+  EXPECT_EQ(options.max_request_bytes, 1 << 20);
+  EXPECT_EQ(options.max_response_bytes, 2 << 20);
+  EXPECT_EQ(options.max_requests_in_flight, 4);
+  EXPECT_EQ(options.max_bytes_in_flight, 5LL << 30);
+  EXPECT_EQ(options.max_stream_requests_in_flight, 6);
+  EXPECT_EQ(options.drain_time, std::chrono::milliseconds(700));
+  EXPECT_EQ(options.log_level, "debug");
+  EXPECT_EQ(options.log_format, "json");
+}
+
+TEST(Flags, TimesWithoutUnitAreSeconds) {
+  EXPECT_EQ(Parse({"--drain-time", "2.5"}).options.drain_time,
+            std::chrono::milliseconds(2500));
+  EXPECT_EQ(Parse({"--drain-time", "2min"}).options.drain_time,
+            std::chrono::minutes(2));
+}
+
+TEST(Flags, AFlagWinsOverTheEnvironment) {
+  EXPECT_EQ(Parse({"--grpc-port", "1"}, {{"ATTENTION_GRPC_PORT", "2"}})
+                .options.grpc_port,
+            1);
+}
+
+TEST(Flags, TheEnvironmentWinsOverTheFile) {
+  const std::string file = ConfigFile("grpc-port = 3\n");
+  EXPECT_EQ(Parse({"--config", file}, {{"ATTENTION_GRPC_PORT", "2"}})
+                .options.grpc_port,
+            2);
+}
+
+TEST(Flags, AFlagWinsOverTheFile) {
+  const std::string file = ConfigFile("grpc-port = 3\n");
+  EXPECT_EQ(Parse({"--config", file, "--grpc-port", "1"}).options.grpc_port, 1);
+}
+
+TEST(Flags, TheFileWinsOverTheDefault) {
+  const std::string file = ConfigFile(
+      "# a comment\n"
+      "grpc-address = \"0.0.0.0\"\n"
+      "max-request-bytes = 64MiB\n"
+      "drain-time = 5s\n");
+  const ParsedFlags parsed = Parse({"--config", file});
+  ASSERT_FALSE(parsed.exit.has_value()) << parsed.exit->text;
+  EXPECT_EQ(parsed.options.grpc_address, "0.0.0.0");
+  EXPECT_EQ(parsed.options.max_request_bytes, 64 << 20);
+  EXPECT_EQ(parsed.options.drain_time, std::chrono::seconds(5));
+  EXPECT_EQ(parsed.options.grpc_port, 8001);
+}
+
+TEST(Flags, TheEnvironmentMayNameTheFile) {
+  const std::string file = ConfigFile("grpc-port = 3\n");
+  EXPECT_EQ(Parse({}, {{"ATTENTION_CONFIG", file}}).options.grpc_port, 3);
+}
+
+TEST(Flags, AnEmptyVariableCountsAsNotSet) {
+  EXPECT_EQ(Parse({}, {{"ATTENTION_GRPC_PORT", ""}}).options.grpc_port, 8001);
+}
+
+TEST(Flags, OfARepeatedFlagTheLastCounts) {
+  EXPECT_EQ(Parse({"--grpc-port", "1", "--grpc-port", "2"}).options.grpc_port,
+            2);
+}
+
+TEST(Flags, HelpTeaches) {
+  const ParsedFlags parsed = Parse({"--help"});
+  ASSERT_TRUE(parsed.exit.has_value());
+  EXPECT_EQ(parsed.exit->code, 0);
+  for (const char* text :
+       {"--grpc-address", "ATTENTION_GRPC_ADDRESS", "127.0.0.1", "8001",
+        "256MiB", "Limits", "Examples:", "SIGTERM"}) {
+    EXPECT_THAT(parsed.exit->text, HasSubstr(text));
+  }
+}
+
+TEST(Flags, VersionIsTheProjects) {
+  const ParsedFlags parsed = Parse({"--version"});
+  ASSERT_TRUE(parsed.exit.has_value());
+  EXPECT_EQ(parsed.exit->code, 0);
+  EXPECT_EQ(parsed.exit->text,
+            std::string("attention-server ") + Version() + "\n");
+}
+
+struct WrongFlag {
+  const char* name;
+  std::vector<std::string> arguments;
+  const char* option;
+  const char* had;
+};
+
+class FlagsRefuse : public ::testing::TestWithParam<WrongFlag> {};
+
+TEST_P(FlagsRefuse, WithTheOptionAndWhatItHad) {
+  EXPECT_THAT(Refusal(GetParam().arguments),
+              AllOf(HasSubstr(GetParam().option), HasSubstr(GetParam().had)));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Wrong, FlagsRefuse,
+    ::testing::Values(
+        WrongFlag{"UnknownFlag", {"--grpc-prot", "1"}, "--grpc-prot", ""},
+        WrongFlag{"Positional", {"serve"}, "serve", ""},
+        WrongFlag{"NoValue", {"--grpc-port"}, "--grpc-port", "missing"},
+        WrongFlag{"PortNotANumber",
+                  {"--grpc-port", "http"},
+                  "--grpc-port",
+                  "'http' (expected a whole number)"},
+        WrongFlag{"PortTooLarge",
+                  {"--grpc-port", "70000"},
+                  "--grpc-port",
+                  "70000 (expected 0 to 65535)"},
+        WrongFlag{"PortBeyondInt",
+                  {"--grpc-port", "4294975297"},
+                  "--grpc-port",
+                  "4294975297"},
+        WrongFlag{"NegativePort", {"--grpc-port=-1"}, "--grpc-port", "-1"},
+        WrongFlag{"EmptyAddress", {"--grpc-address", ""}, "--grpc-address", ""},
+        WrongFlag{"NegativeThreads",
+                  {"--worker-threads=-1"},
+                  "--worker-threads",
+                  "-1"},
+        WrongFlag{"Backend",
+                  {"--backend", "abacus"},
+                  "--backend",
+                  "'abacus' (expected auto, reference"},
+        WrongFlag{"SizeUnit",
+                  {"--max-request-bytes", "3XB"},
+                  "--max-request-bytes",
+                  "'3XB' (expected a size"},
+        WrongFlag{"SizeTooLarge",
+                  {"--max-response-bytes", "2GiB"},
+                  "--max-response-bytes",
+                  "2147483648 bytes (expected 1024 to 2147483647"},
+        WrongFlag{"SizeTooSmall",
+                  {"--max-request-bytes", "1"},
+                  "--max-request-bytes",
+                  "1 bytes"},
+        WrongFlag{"SizeOverflow",
+                  {"--max-bytes-in-flight", "99999999EiB"},
+                  "--max-bytes-in-flight",
+                  "'99999999EiB'"},
+        WrongFlag{"NoRequests",
+                  {"--max-requests-in-flight", "0"},
+                  "--max-requests-in-flight",
+                  "0 (expected 1"},
+        WrongFlag{"NoStreamRequests",
+                  {"--max-stream-requests-in-flight", "0"},
+                  "--max-stream-requests-in-flight",
+                  "0 (expected 1"},
+        WrongFlag{"TimeUnit",
+                  {"--drain-time", "5parsec"},
+                  "--drain-time",
+                  "'5parsec' (expected a time"},
+        WrongFlag{
+            "NegativeTime", {"--drain-time=-1s"}, "--drain-time", "-1000 ms"},
+        WrongFlag{"TimeBeyondInt",
+                  {"--drain-time", "1e300"},
+                  "--drain-time",
+                  "1e+300"},
+        WrongFlag{"Level",
+                  {"--log-level", "loud"},
+                  "--log-level",
+                  "'loud' (expected trace, debug"},
+        WrongFlag{"Format",
+                  {"--log-format", "xml"},
+                  "--log-format",
+                  "'xml' (expected text, json)"},
+        WrongFlag{"NoSuchFile",
+                  {"--config", "/nonexistent.toml"},
+                  "/nonexistent.toml",
+                  "not readable"}),
+    [](const auto& row) { return std::string(row.param.name); });
+
+TEST(Flags, AWrongVariableIsRefusedLikeAFlag) {
+  EXPECT_THAT(Refusal({}, {{"ATTENTION_GRPC_PORT", "70000"}}),
+              HasSubstr("--grpc-port: 70000"));
+}
+
+TEST(Flags, AnUnknownKeyInTheFileIsRefused) {
+  EXPECT_THAT(Refusal({"--config", ConfigFile("grpc-prot = 3\n")}),
+              HasSubstr("unknown key grpc-prot"));
+}
+
+TEST(Flags, AWrongValueInTheFileIsRefused) {
+  EXPECT_THAT(Refusal({"--config", ConfigFile("grpc-port = 70000\n")}),
+              HasSubstr("--grpc-port: 70000"));
+}
+
+}  // namespace
+}  // namespace attention::server

@@ -1,0 +1,120 @@
+#include "server/telemetry/log.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+
+#include "server/telemetry/request_log.h"
+
+namespace attention::server {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string Format(spdlog::formatter& formatter, const std::string& text) {
+  const spdlog::log_clock::time_point time{
+      std::chrono::milliseconds(1'700'000'000'042)};
+  const spdlog::details::log_msg message(time, spdlog::source_loc{}, "test",
+                                         spdlog::level::info, text);
+  spdlog::memory_buf_t line;
+  formatter.format(message, line);
+  return {line.data(), line.size()};
+}
+
+TEST(TextFormatter, HasTimeLevelAndMessage) {
+  EXPECT_EQ(Format(*MakeTextFormatter(), "hello"),
+            "2023-11-14T22:13:20.042Z info hello\n");
+}
+
+TEST(TextFormatter, KeepsEveryMessageOnOneLine) {
+  EXPECT_EQ(Format(*MakeTextFormatter(), "a\r\nb\x1B[31m"),
+            "2023-11-14T22:13:20.042Z info a\\x0d\\x0ab\\x1b[31m\n");
+}
+
+TEST(JsonFormatter, IsOneObject) {
+  const auto object =
+      nlohmann::json::parse(Format(*MakeJsonFormatter(), "hello"));
+  EXPECT_EQ(object["time"], "2023-11-14T22:13:20.042Z");
+  EXPECT_EQ(object["level"], "info");
+  EXPECT_EQ(object["message"], "hello");
+}
+
+TEST(JsonFormatter, IsValidWhateverTheMessageHas) {
+  for (const std::string& text :
+       {std::string("quote \" backslash \\ newline \n"), std::string("\0x", 2),
+        std::string("\xFF\xC0\x80 not UTF-8"), std::string("\xE2\x82\xAC")}) {
+    const std::string line = Format(*MakeJsonFormatter(), text);
+    EXPECT_EQ(line.find('\n'), line.size() - 1);
+    EXPECT_TRUE(nlohmann::json::accept(line)) << line;
+  }
+  const auto object = nlohmann::json::parse(
+      Format(*MakeJsonFormatter(), "quote \" newline \n \xE2\x82\xAC"));
+  EXPECT_EQ(object["message"], "quote \" newline \n \xE2\x82\xAC");
+}
+
+// What the process's log gets while it exists.
+class CapturedLog {
+ public:
+  explicit CapturedLog(spdlog::level::level_enum level)
+      : previous_(spdlog::default_logger()) {
+    auto logger = std::make_shared<spdlog::logger>(
+        "captured", std::make_shared<spdlog::sinks::ostream_sink_mt>(text_));
+    logger->set_level(level);
+    spdlog::set_default_logger(std::move(logger));
+  }
+  ~CapturedLog() { spdlog::set_default_logger(previous_); }
+
+  std::string text() const { return text_.str(); }
+
+ private:
+  std::ostringstream text_;
+  std::shared_ptr<spdlog::logger> previous_;
+};
+
+TEST(RequestRecord, SaysWhatAnsweredAtDebug) {
+  const CapturedLog log(spdlog::level::debug);
+  RequestRecord record;
+  record.id = "a\n\"b";
+  record.peer = "ipv4:127.0.0.1:5";
+  record.shapes = "[1, 2] [2, 2] [2, 1]";
+  record.backend = "reference";
+  record.kernel = "fp64_tiles";
+  record.queue_time = std::chrono::microseconds(12);
+  record.compute_time = std::chrono::microseconds(34);
+  record.Log();
+  EXPECT_THAT(
+      log.text(),
+      AllOf(HasSubstr(R"(id="a\n\"b")"), HasSubstr("peer=ipv4:127.0.0.1:5"),
+            HasSubstr("backend=reference kernel=fp64_tiles"),
+            HasSubstr("queue_us=12 compute_us=34 status=OK")));
+}
+
+TEST(RequestRecord, WarnsOfRefusals) {
+  const CapturedLog log(spdlog::level::info);
+  RequestRecord record;
+  record.refused = true;
+  record.status = absl::InvalidArgumentError("query: missing");
+  record.Log();
+  EXPECT_THAT(log.text(), AllOf(HasSubstr("warning"), HasSubstr("refused"),
+                                HasSubstr("INVALID_ARGUMENT"),
+                                HasSubstr("query: missing")));
+}
+
+TEST(RequestRecord, IsQuietAboutTheRestAtInfo) {
+  const CapturedLog log(spdlog::level::info);
+  RequestRecord().Log();
+  EXPECT_EQ(log.text(), "");
+  EXPECT_FALSE(RequestRecord::Wanted());
+}
+
+}  // namespace
+}  // namespace attention::server

@@ -1,0 +1,206 @@
+#include "server/wire/problem_translation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "core/element.h"
+#include "tests/support/status_matchers.h"
+#include "tests/unit/server/attend_requests.h"
+
+namespace attention::server {
+namespace {
+
+using ::attention::test::StatusIs;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// A decoded request stays where it is while its problem is looked at.
+struct Translated {
+  explicit Translated(const v1::AttendRequest& request)
+      : decoded(
+            DecodeAttendRequest(OneSlice(request.SerializeAsString())).value()),
+        problem(TranslateToProblem(decoded)) {}
+
+  DecodedAttendRequest decoded;
+  absl::StatusOr<AttentionProblem> problem;
+};
+
+TEST(TranslateToProblem, FillsEveryField) {
+  const Translated translated(FullRequest());
+  ASSERT_THAT(translated.problem, test::IsOk());
+  const AttentionProblem& problem = *translated.problem;
+  EXPECT_THAT(problem.query.shape, ElementsAre(1, 2));
+  EXPECT_EQ(problem.query.type, DataType::kFloat32);
+  EXPECT_EQ(LoadElement(DataType::kFloat32, problem.query.data), 1);
+  ASSERT_EQ(problem.key_value.size(), 1U);
+  EXPECT_THAT(problem.key_value[0].key.shape, ElementsAre(2, 2));
+  EXPECT_THAT(problem.key_value[0].value.shape, ElementsAre(2, 1));
+  const auto& additive = std::get<Additive>(problem.scoring);
+  EXPECT_EQ(LoadElement(DataType::kFloat32, additive.w_q.data), 1);
+  EXPECT_EQ(LoadElement(DataType::kFloat32, additive.w_k.data), 3);
+  EXPECT_EQ(LoadElement(DataType::kFloat32, additive.w_v.data), 5);
+  EXPECT_EQ(problem.softcap, 30);
+  EXPECT_EQ(problem.masks.valid_lens->type, DataType::kInt32);
+  EXPECT_EQ(problem.masks.attend_mask->type, DataType::kBool);
+  EXPECT_EQ(problem.masks.bias->type, DataType::kFloat32);
+  EXPECT_EQ(problem.masks.causal, Causal::kTopLeft);
+  EXPECT_EQ(problem.masks.query_offset, 7);
+  EXPECT_EQ(problem.masks.key_offset, -3);
+  EXPECT_EQ(problem.masks.window.left, 100);
+  EXPECT_EQ(problem.masks.window.right, 200);
+  EXPECT_TRUE(problem.dropout.training);
+  EXPECT_EQ(problem.dropout.p, 0.25);
+  EXPECT_EQ(problem.dropout.seed, 0xFFFFFFFFFFFFFFFF);
+  EXPECT_EQ(problem.empty_rows, EmptyRows::kUniform);
+  EXPECT_TRUE(problem.wanted.weights);
+  EXPECT_TRUE(problem.wanted.weights_after_dropout);
+  EXPECT_TRUE(problem.wanted.lse);
+}
+
+TEST(TranslateToProblem, LeavesAbsentFieldsAtTheirDefaults) {
+  const Translated translated(SmallRequest());
+  ASSERT_THAT(translated.problem, test::IsOk());
+  const AttentionProblem& problem = *translated.problem;
+  EXPECT_EQ(std::get<ScaledDotProduct>(problem.scoring).scale, std::nullopt);
+  EXPECT_EQ(problem.softcap, std::nullopt);
+  EXPECT_FALSE(problem.masks.valid_lens.has_value());
+  EXPECT_FALSE(problem.masks.attend_mask.has_value());
+  EXPECT_FALSE(problem.masks.bias.has_value());
+  EXPECT_EQ(problem.masks.causal, Causal::kNone);
+  EXPECT_EQ(problem.masks.query_offset, std::nullopt);
+  EXPECT_EQ(problem.masks.key_offset, std::nullopt);
+  EXPECT_EQ(problem.masks.window.left, std::nullopt);
+  EXPECT_EQ(problem.masks.window.right, std::nullopt);
+  EXPECT_FALSE(problem.dropout.training);
+  EXPECT_EQ(problem.empty_rows, EmptyRows::kZero);
+  EXPECT_FALSE(problem.wanted.weights);
+  EXPECT_FALSE(problem.wanted.lse);
+}
+
+TEST(TranslateToProblem, TellsZeroFromAbsent) {
+  v1::AttendRequest request = SmallRequest();
+  request.mutable_scaled_dot_product()->set_scale(0);
+  request.set_softcap(0);
+  request.set_query_offset(0);
+  request.set_window_left(0);
+  const Translated translated(request);
+  ASSERT_THAT(translated.problem, test::IsOk());
+  const AttentionProblem& problem = *translated.problem;
+  EXPECT_EQ(std::get<ScaledDotProduct>(problem.scoring).scale, 0);
+  EXPECT_EQ(problem.softcap, 0);
+  EXPECT_EQ(problem.masks.query_offset, 0);
+  EXPECT_EQ(problem.masks.window.left, 0);
+}
+
+TEST(TranslateToProblem, FillsTheOtherScorings) {
+  v1::AttendRequest request = SmallRequest();
+  request.mutable_gaussian();
+  EXPECT_EQ(std::get<Gaussian>(Translated(request).problem->scoring).sigma, 1);
+  request.mutable_gaussian()->set_sigma(2);
+  EXPECT_EQ(std::get<Gaussian>(Translated(request).problem->scoring).sigma, 2);
+  SetTensor(*request.mutable_bilinear()->mutable_m(), v1::DATA_TYPE_FP32,
+            {2, 2}, Floats({1, 2, 3, 4}));
+  EXPECT_EQ(std::get<Bilinear>(Translated(request).problem->scoring).scale, 1);
+  request.mutable_bilinear()->set_scale(0);
+  EXPECT_EQ(std::get<Bilinear>(Translated(request).problem->scoring).scale, 0);
+}
+
+TEST(TranslateToProblem, KnowsEveryDatatype) {
+  const std::pair<v1::DataType, DataType> table[] = {
+      {v1::DATA_TYPE_FP32, DataType::kFloat32},
+      {v1::DATA_TYPE_FP16, DataType::kFloat16},
+      {v1::DATA_TYPE_BF16, DataType::kBFloat16},
+      {v1::DATA_TYPE_INT32, DataType::kInt32},
+      {v1::DATA_TYPE_INT64, DataType::kInt64},
+      {v1::DATA_TYPE_BOOL, DataType::kBool},
+      {v1::DATA_TYPE_UINT8, DataType::kUint8},
+  };
+  for (const auto& [wire, type] : table) {
+    v1::AttendRequest request = SmallRequest();
+    SetTensor(*request.mutable_valid_lens(), wire, {1},
+              std::string(ByteSize(type), '\0'));
+    const Translated translated(request);
+    ASSERT_THAT(translated.problem, test::IsOk());
+    EXPECT_EQ(translated.problem->masks.valid_lens->type, type);
+  }
+}
+
+struct WrongCase {
+  const char* name;
+  std::function<void(v1::AttendRequest&)> spoil;
+  const char* message;
+};
+
+class TranslateToProblemRefuses : public ::testing::TestWithParam<WrongCase> {};
+
+TEST_P(TranslateToProblemRefuses, AndNamesTheField) {
+  v1::AttendRequest request = FullRequest();
+  GetParam().spoil(request);
+  EXPECT_THAT(Translated(request).problem,
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr(GetParam().message)));
+}
+
+using Request = v1::AttendRequest;
+INSTANTIATE_TEST_SUITE_P(
+    Wrong, TranslateToProblemRefuses,
+    ::testing::Values(
+        WrongCase{"Query", [](Request& r) { r.clear_query(); },
+                  "query: missing"},
+        WrongCase{"KeyValue", [](Request& r) { r.clear_key_value(); },
+                  "key_value: missing"},
+        WrongCase{"Key", [](Request& r) { r.mutable_key_value()->clear_key(); },
+                  "key: missing"},
+        WrongCase{"Value",
+                  [](Request& r) { r.mutable_key_value()->clear_value(); },
+                  "value: missing"},
+        WrongCase{"Wq", [](Request& r) { r.mutable_additive()->clear_w_q(); },
+                  "w_q: missing"},
+        WrongCase{"Wk", [](Request& r) { r.mutable_additive()->clear_w_k(); },
+                  "w_k: missing"},
+        WrongCase{"Wv", [](Request& r) { r.mutable_additive()->clear_w_v(); },
+                  "w_v: missing"},
+        WrongCase{"M", [](Request& r) { r.mutable_bilinear(); }, "m: missing"},
+        WrongCase{"Datatype",
+                  [](Request& r) {
+                    r.mutable_query()->set_datatype(
+                        static_cast<v1::DataType>(99));
+                  },
+                  "query: datatype 99 is unknown (expected FP32, FP16 or "
+                  "BF16)"},
+        WrongCase{"NoDatatype",
+                  [](Request& r) { r.mutable_valid_lens()->clear_datatype(); },
+                  "valid_lens: datatype 0 is unspecified (expected INT32 or "
+                  "INT64)"},
+        WrongCase{"Causal",
+                  [](Request& r) { r.set_causal(static_cast<v1::Causal>(7)); },
+                  "causal: 7 is unknown"},
+        WrongCase{"EmptyRows",
+                  [](Request& r) {
+                    r.set_empty_rows(static_cast<v1::EmptyRows>(-1));
+                  },
+                  "empty_rows: -1 is unknown"},
+        WrongCase{
+            "Bytes",
+            [](Request& r) { r.mutable_bias()->mutable_data()->pop_back(); },
+            "bias: "},
+        WrongCase{"NegativeExtent",
+                  [](Request& r) { r.mutable_query()->set_shape(0, -1); },
+                  "query: "},
+        WrongCase{"Overflow",
+                  [](Request& r) {
+                    r.mutable_query()->set_shape(0, int64_t{1} << 62);
+                    r.mutable_query()->set_shape(1, int64_t{1} << 62);
+                  },
+                  "query: "},
+        WrongCase{"LongId", [](Request& r) { r.set_id(std::string(257, 'x')); },
+                  "id: 257 bytes (expected at most 256)"}),
+    [](const auto& row) { return std::string(row.param.name); });
+
+}  // namespace
+}  // namespace attention::server
