@@ -7,8 +7,8 @@
 #include <future>
 #include <latch>
 #include <memory>
-#include <semaphore>
 #include <optional>
+#include <semaphore>
 #include <utility>
 
 #include "tests/support/status_matchers.h"
