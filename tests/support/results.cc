@@ -1,0 +1,81 @@
+#include "tests/support/results.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "core/validate.h"
+
+namespace attention::test {
+namespace {
+
+bool SameBits(const Tensor& a, const Tensor& b) {
+  return a.type() == b.type() && a.shape() == b.shape() &&
+         std::equal(a.bytes().begin(), a.bytes().end(), b.bytes().begin(),
+                    b.bytes().end());
+}
+
+bool SameBits(const std::optional<Tensor>& a, const std::optional<Tensor>& b) {
+  if (!a || !b) return a.has_value() == b.has_value();
+  return SameBits(*a, *b);
+}
+
+// 0x7B everywhere: a large finite number in every floating-point type.
+absl::StatusOr<Tensor> Unwritten(DataType type, const Shape& shape) {
+  absl::StatusOr<Tensor> tensor = Tensor::Create(type, shape);
+  if (tensor.ok() && tensor->byte_size() > 0) {
+    std::memset(tensor->data(), 0x7B, tensor->byte_size());
+  }
+  return tensor;
+}
+
+}  // namespace
+
+bool SameBits(const Results& a, const Results& b) {
+  return SameBits(a.output, b.output) && SameBits(a.weights, b.weights) &&
+         SameBits(a.lse, b.lse);
+}
+
+std::vector<std::string> Backends() {
+  std::vector<std::string> names = BackendNames();
+  names.erase(std::remove(names.begin(), names.end(), "auto"), names.end());
+  return names;
+}
+
+std::unique_ptr<Engine> MakeEngine(const std::string& backend, int threads) {
+  EngineOptions options;
+  options.backend = backend;
+  options.threads = threads;
+  return Engine::Create(std::move(options)).value();
+}
+
+absl::StatusOr<Results> RunOn(const Engine& engine,
+                              const AttentionProblem& problem) {
+  absl::StatusOr<ValidatedProblem> validated = Validate(problem);
+  if (!validated.ok()) return validated.status();
+  AttentionJob job;
+  job.problem = &*validated;
+  Results results;
+  auto output = Unwritten(problem.query.type, validated->output_shape);
+  if (!output.ok()) return output.status();
+  results.output = *std::move(output);
+  job.outputs.output = results.output.mutable_view();
+  if (problem.wanted.weights) {
+    auto weights = Unwritten(DataType::kFloat32, validated->weights_shape);
+    if (!weights.ok()) return weights.status();
+    results.weights = *std::move(weights);
+    job.outputs.weights = results.weights->mutable_view();
+  }
+  if (problem.wanted.lse) {
+    auto lse = Unwritten(DataType::kFloat32, validated->lse_shape);
+    if (!lse.ok()) return lse.status();
+    results.lse = *std::move(lse);
+    job.outputs.lse = results.lse->mutable_view();
+  }
+  const absl::Status status = engine.Run(job);
+  if (!status.ok()) return status;
+  return results;
+}
+
+}  // namespace attention::test

@@ -1,0 +1,39 @@
+#ifndef ATTENTION_TESTS_SUPPORT_RESULTS_H_
+#define ATTENTION_TESTS_SUPPORT_RESULTS_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/engine.h"
+#include "core/problem.h"
+#include "core/tensor.h"
+
+namespace attention::test {
+
+/// What was answered to a problem, by an engine or by a server.
+struct Results {
+  Tensor output;
+  std::optional<Tensor> weights;
+  std::optional<Tensor> lse;
+};
+
+/// True where every wanted result has the same bits in both.
+bool SameBits(const Results& a, const Results& b);
+
+/// The backends of this build, without "auto": what tests are run for.
+std::vector<std::string> Backends();
+
+/// An engine of one backend. Ends the process where there is no such backend.
+std::unique_ptr<Engine> MakeEngine(const std::string& backend, int threads = 2);
+
+/// Validates a problem and runs it. Result memory is filled with a pattern
+/// beforehand, so that an element that nobody writes is seen.
+absl::StatusOr<Results> RunOn(const Engine& engine,
+                              const AttentionProblem& problem);
+
+}  // namespace attention::test
+
+#endif  // ATTENTION_TESTS_SUPPORT_RESULTS_H_
