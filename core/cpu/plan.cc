@@ -1,0 +1,107 @@
+#include "core/cpu/plan.h"
+
+#include <algorithm>
+#include <variant>
+
+namespace attention::cpu {
+namespace {
+
+// Floats of a thread's scratch that rows, and that keys, may take; together with
+// parameters well below 2 MiB.
+constexpr int64_t kRowFloats = 160 * 1024;
+constexpr int64_t kKeyFloats = 160 * 1024;
+constexpr int64_t kParameterFloats = 128 * 1024;
+// More rows to a block mean less work per row on bringing keys into order.
+constexpr int64_t kMostRows = 264;
+constexpr int64_t kFewestRows = 48;
+// Pieces of work that are enough to keep a machine busy.
+constexpr int64_t kEnoughBlocks = 32;
+// Up to here differences cost less than they save in accuracy.
+constexpr int64_t kDirectWidth = 8;
+
+int64_t Ceiling(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t RoundUp(int64_t a, int64_t b) { return Ceiling(a, b) * b; }
+
+Method ChooseMethod(const ValidatedProblem& problem) {
+  if (std::holds_alternative<Additive>(problem.scoring)) {
+    return Method::kAdditive;
+  }
+  if (std::holds_alternative<Gaussian>(problem.scoring)) {
+    return problem.key_width <= kDirectWidth ? Method::kGaussianDirect
+                                             : Method::kGaussianDot;
+  }
+  return Method::kDot;
+}
+
+// True where all query heads of a group see the same keys; a W_k per head makes
+// other keys of them.
+bool HeadsShareKeys(const ValidatedProblem& problem) {
+  const auto* additive = std::get_if<Additive>(&problem.scoring);
+  return additive == nullptr ||
+         (additive->w_k.strides[0] == 0 && additive->w_q.strides[0] == 0 &&
+          additive->w_v.strides[0] == 0);
+}
+
+bool SharesProjection(const ValidatedProblem& problem) {
+  const auto* bilinear = std::get_if<Bilinear>(&problem.scoring);
+  return bilinear == nullptr || bilinear->m.strides[0] == 0;
+}
+
+int64_t ChooseRowBlock(const Plan& plan, int64_t floats_per_row,
+                       int64_t group_rows) {
+  const int64_t most =
+      std::clamp(kRowFloats / floats_per_row, group_rows, kMostRows);
+  int64_t blocks = Ceiling(plan.rows_per_lane, most);
+  while (plan.lanes * blocks < kEnoughBlocks &&
+         Ceiling(plan.rows_per_lane, blocks + 1) >= kFewestRows) {
+    ++blocks;
+  }
+  return std::min(plan.rows_per_lane,
+                  RoundUp(Ceiling(plan.rows_per_lane, blocks), group_rows));
+}
+
+}  // namespace
+
+Plan MakePlan(const ValidatedProblem& problem, const Kernels& kernels) {
+  Plan plan;
+  plan.method = ChooseMethod(problem);
+  const bool share = HeadsShareKeys(problem) && SharesProjection(problem);
+  plan.heads_per_lane =
+      share && problem.kv_heads > 0 ? problem.query_heads / problem.kv_heads
+                                    : 1;
+  plan.lanes = problem.batch * (problem.query_heads / plan.heads_per_lane);
+  plan.rows_per_lane = plan.heads_per_lane * problem.query_length;
+  plan.padded_value_width = RoundUp(problem.value_width, kernels.lanes);
+  plan.padded_hidden_width =
+      RoundUp(problem.hidden_width, 2 * kernels.lanes);
+  const bool additive = plan.method == Method::kAdditive;
+  plan.score_width = additive ? problem.hidden_width : problem.key_width;
+
+  const int64_t query_width = RoundUp(problem.query_width, kernels.lanes);
+  const int64_t key_width = RoundUp(problem.key_width, 2 * kernels.lanes);
+  const int64_t projected =
+      additive ? 8 * plan.padded_hidden_width : 2 * key_width;
+  const int64_t parameters =
+      additive ? (problem.query_width + problem.key_width) *
+                     plan.padded_hidden_width
+      : std::holds_alternative<Bilinear>(problem.scoring)
+          ? problem.query_width * key_width
+          : 0;
+  const int64_t row_floats =
+      query_width + projected + plan.padded_value_width + 16;
+  const int64_t key_floats =
+      key_width + projected + plan.padded_value_width;
+  const int64_t panel = 2 * kernels.lanes;
+  plan.fits = parameters <= kParameterFloats &&
+              row_floats * kernels.group_rows <= kRowFloats &&
+              key_floats * panel <= kKeyFloats;
+  if (!plan.fits) return plan;
+  plan.key_tile =
+      std::min(kMaxTileKeys, kKeyFloats / key_floats / panel * panel);
+  if (plan.rows_per_lane == 0) return plan;
+  plan.row_block = ChooseRowBlock(plan, row_floats, kernels.group_rows);
+  plan.blocks_per_lane = Ceiling(plan.rows_per_lane, plan.row_block);
+  return plan;
+}
+
+}  // namespace attention::cpu
