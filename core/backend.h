@@ -40,8 +40,8 @@ struct RunContext {
   std::function<void()> on_tile = {};
 };
 
-/// One way to compute attention. Implementations keep no state between runs that
-/// a result could depend on, and may be used from several threads at once.
+/// One way to compute attention. Implementations keep no state between runs
+/// that a result could depend on, and may be used from several threads at once.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -56,9 +56,9 @@ class Backend {
   /// OK, or UNIMPLEMENTED with the reason: the next backend is then asked.
   virtual absl::Status Supports(const ValidatedProblem& problem) const = 0;
 
-  /// Computes every job, each of them supported. A job's failure is its own. The
-  /// same job gives the same bits alone, beside others and with any number of
-  /// workers.
+  /// Computes every job, each of them supported. A job's failure is its own.
+  /// The same job gives the same bits alone, beside others and with any number
+  /// of workers.
   virtual void Run(absl::Span<AttentionJob> jobs,
                    const RunContext& context) const = 0;
 };

@@ -12,9 +12,9 @@ namespace attention {
 std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 4> counter,
                                    std::array<uint32_t, 2> key);
 
-/// Decides which weights dropout takes away. Element (b, h, i, j) is dropped when
-/// word j mod 4 of Philox with key (low, high half of seed) and counter
-/// (j / 4, i, h, b) is below floor(p * 2^32): the same on every backend, with any
+/// Decides which weights dropout takes away. Element (b, h, i, j) is dropped
+/// when word j mod 4 of Philox with key (low, high half of seed) and counter (j
+/// / 4, i, h, b) is below floor(p * 2^32): the same on every backend, with any
 /// number of threads and in any batch that holds the element at the same b.
 /// Indices enter by their low 32 bits.
 class DropoutPattern {

@@ -22,22 +22,24 @@ struct ScaledDotProduct {
   std::optional<double> scale;  // finite; absent: 1 / sqrt(Dq)
 };
 
-/// score = w_v . tanh(q W_q + k W_k) (Bahdanau et al. 2015), without bias terms.
-/// Parameters are FP32 or of the query's type and may have a leading extent Hq.
+/// score = w_v . tanh(q W_q + k W_k) (Bahdanau et al. 2015), without bias
+/// terms. Parameters are FP32 or of the query's type and may have a leading
+/// extent Hq.
 struct Additive {
   TensorView w_q;  // (Dq, h)
   TensorView w_k;  // (Dk, h)
   TensorView w_v;  // (h) or (h, 1)
 };
 
-/// score = -|q - k|^2 / (2 sigma^2) (Nadaraya-Watson regression). Needs Dq = Dk.
+/// score = -|q - k|^2 / (2 sigma^2) (Nadaraya-Watson regression). Needs Dq =
+/// Dk.
 struct Gaussian {
   double sigma = 1.0;  // finite, > 0
 };
 
 /// score = scale * q M k (Luong et al. 2015, "general").
 struct Bilinear {
-  TensorView m;        // (Dq, Dk), FP32 or of the query's type; may lead with Hq
+  TensorView m;  // (Dq, Dk), FP32 or of the query's type; may lead with Hq
   double scale = 1.0;  // finite
 };
 
@@ -61,10 +63,11 @@ struct Window {
 struct Masks {
   /// INT32 or INT64, (B) or (B, Lq), each 0 <= length <= Lk.
   std::optional<TensorView> valid_lens;
-  /// BOOL or UINT8, 1 = takes part, 0 = does not; broadcastable to (B, Hq, Lq, Lk),
-  /// (B, Lq, Lk) or (Lq, Lk), after the query's rank.
+  /// BOOL or UINT8, 1 = takes part, 0 = does not; broadcastable to (B, Hq, Lq,
+  /// Lk), (B, Lq, Lk) or (Lq, Lk), after the query's rank.
   std::optional<TensorView> attend_mask;
-  /// FP32 or the query's type, added to the score; -inf masks. Broadcasts alike.
+  /// FP32 or the query's type, added to the score; -inf masks. Broadcasts
+  /// alike.
   std::optional<TensorView> bias;
   Causal causal = Causal::kNone;
   /// Not with kBottomRight. Default 0. Magnitude at most 2^62.
@@ -73,8 +76,8 @@ struct Masks {
   Window window;
 };
 
-/// Dropout of weights after the softmax (core/philox.h says which ones). Applied
-/// only where training is true; checked in any case.
+/// Dropout of weights after the softmax (core/philox.h says which ones).
+/// Applied only where training is true; checked in any case.
 struct Dropout {
   bool training = false;
   double p = 0.0;  // 0 <= p < 1
@@ -87,7 +90,8 @@ enum class EmptyRows : uint8_t {
   kUniform,  // weights 1 / Lk, output the mean of all values
 };
 
-/// A run of consecutive keys with their values: (B, Hkv, n, Dk), (B, Hkv, n, Dv).
+/// A run of consecutive keys with their values: (B, Hkv, n, Dk), (B, Hkv, n,
+/// Dv).
 struct KeyValueBlock {
   TensorView key;
   TensorView value;
@@ -113,8 +117,8 @@ struct AttentionProblem {
   WantedOutputs wanted;
 };
 
-/// Where results go: row-major views of the caller's memory with the shapes that
-/// ValidatedProblem names.
+/// Where results go: row-major views of the caller's memory with the shapes
+/// that ValidatedProblem names.
 struct AttentionOutputs {
   MutableTensorView output;   // the query's type
   MutableTensorView weights;  // FP32; read only where wanted.weights

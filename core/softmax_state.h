@@ -53,7 +53,8 @@ struct SoftmaxState {
   /// normalisation.
   Factors Add(Float score) {
     if (score == -std::numeric_limits<Float>::infinity()) return {1, 0};
-    return Merge({score, std::exp(score - score)});  // 1, or NaN
+    const Float self = score * 0 + 1;  // 1, or NaN
+    return Merge({score, self});
   }
 
   /// The weight of a key whose score is `score`, once all keys were added; 0

@@ -33,7 +33,7 @@ absl::StatusOr<ValidatedProblem> ProblemWithLengths(
     const TensorView& scores, const std::optional<TensorView>& valid_lens) {
   const int64_t batch = scores.shape[0];
   const int64_t keys = scores.shape[2];
-  const auto view = [](Shape shape) {
+  const auto view = [](const Shape& shape) {
     return ContiguousView(DataType::kFloat32, shape, nullptr);
   };
   AttentionProblem problem;

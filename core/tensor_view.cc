@@ -23,8 +23,8 @@ Shape ContiguousStrides(absl::Span<const int64_t> shape, int64_t element_size) {
   int64_t stride = element_size;
   for (size_t i = shape.size(); i-- > 0;) {
     strides[i] = stride;
-    if (shape[i] > 0)
-      stride *= shape[i];  // ElementCount() bounded this product
+    // ElementCount() bounded this product.
+    if (shape[i] > 0) stride *= shape[i];
   }
   return strides;
 }

@@ -23,9 +23,9 @@ class ValidatedProblem;
 /// dropout_p. Tensors must lie in host memory where their values are checked.
 absl::StatusOr<ValidatedProblem> Validate(const AttentionProblem& problem);
 
-/// A problem that kept every rule, in one form: all ranks widened to four, masks
-/// and parameters broadcast by strides of 0, defaults filled in. Views into the
-/// caller's memory, which must outlive it and not change.
+/// A problem that kept every rule, in one form: all ranks widened to four,
+/// masks and parameters broadcast by strides of 0, defaults filled in. Views
+/// into the caller's memory, which must outlive it and not change.
 class ValidatedProblem {
  public:
   struct Block {
@@ -46,7 +46,7 @@ class ValidatedProblem {
   int64_t value_width = 0;   // Dv
   int64_t hidden_width = 0;  // h, where the scoring is additive
 
-  TensorView query;                        // (B, Hq, Lq, Dq)
+  TensorView query;                         // (B, Hq, Lq, Dq)
   absl::InlinedVector<Block, 1> key_value;  // in order of first_key
   /// Defaults filled in. Parameters are (Hq, Dq, h), (Hq, Dk, h), (Hq, h) and
   /// (Hq, Dq, Dk), with stride 0 over heads that share them.
@@ -71,7 +71,7 @@ class ValidatedProblem {
   }
 
   // What the caller is given, in the query's own rank.
-  Shape output_shape;   // (B, Hq, Lq, Dv) or its shorter forms; the query's type
+  Shape output_shape;  // (B, Hq, Lq, Dv) or its shorter forms; the query's type
   Shape weights_shape;  // (B, Hq, Lq, Lk) or shorter; FP32
   Shape lse_shape;      // (B, Hq, Lq) or shorter; FP32
 
@@ -83,9 +83,9 @@ class ValidatedProblem {
   ValidatedProblem() = default;
 };
 
-/// The keys that valid_lens, the causal rule and the window leave to a row, as a
-/// half-open range of key indices within [0, Lk]; begin == end where none. What
-/// attend_mask and bias take out of it is up to the reader.
+/// The keys that valid_lens, the causal rule and the window leave to a row, as
+/// a half-open range of key indices within [0, Lk]; begin == end where none.
+/// What attend_mask and bias take out of it is up to the reader.
 struct KeyRange {
   int64_t begin = 0;
   int64_t end = 0;

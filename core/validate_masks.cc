@@ -169,8 +169,9 @@ absl::Status ValidateMasks(const AttentionProblem& problem, int rank,
                            ValidatedProblem& valid) {
   const Masks& masks = problem.masks;
   absl::Status status;
-  if (masks.valid_lens)
+  if (masks.valid_lens) {
     status.Update(ValidateLengths(*masks.valid_lens, valid));
+  }
   if (masks.attend_mask) {
     status.Update(ValidateAttendMask(*masks.attend_mask, rank, valid));
   }

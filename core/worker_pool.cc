@@ -15,17 +15,34 @@
 // what precedes a task's spawn happens before the task, and a task happens
 // before its wait returns.
 #ifdef ATTENTION_THREAD_SANITIZER
-extern "C" void __tsan_acquire(void* address);
-extern "C" void __tsan_release(void* address);
-#else
-namespace {
-void __tsan_acquire(void*) {}
-void __tsan_release(void*) {}
-}  // namespace
+extern "C" {
+// NOLINTBEGIN(bugprone-reserved-identifier): the sanitizer's own names
+void __tsan_acquire(void* address);
+void __tsan_release(void* address);
+// libtbb frees what other threads of its own have read, in calls that the
+// sanitizer intercepts. Left out are such calls from libtbb itself, and no race
+// in the tasks that it runs.
+const char* __tsan_default_suppressions() {
+  return "called_from_lib:libtbb.so\n";
+}
+// NOLINTEND(bugprone-reserved-identifier)
+}
 #endif
 
 namespace attention {
 namespace {
+
+// What precedes HappensBefore(x) comes before what follows HappensAfter(x).
+void HappensBefore([[maybe_unused]] void* address) {
+#ifdef ATTENTION_THREAD_SANITIZER
+  __tsan_release(address);
+#endif
+}
+void HappensAfter([[maybe_unused]] void* address) {
+#ifdef ATTENTION_THREAD_SANITIZER
+  __tsan_acquire(address);
+#endif
+}
 
 int ThreadsOrDefault(int threads) {
   return threads > 0 ? threads : tbb::this_task_arena::max_concurrency();
@@ -62,17 +79,20 @@ void WorkerPool::ParallelFor(int64_t count, std::stop_token stop,
                              absl::FunctionRef<void(int64_t)> body) {
   if (count <= 0 || stop.stop_requested()) return;
   if (count == 1) return body(0);
-  char edge = 0;  // its address names the edges of this loop
-  __tsan_release(&edge);
+  // Their addresses name the loop's edges. Two, so that none runs from one call
+  // of body to another: calls that race must be reported.
+  char spawn = 0;
+  char join = 0;
+  HappensBefore(&spawn);
   tbb::task_group_context group;
   const auto run = [&](int64_t index) {
-    __tsan_acquire(&edge);
+    HappensAfter(&spawn);
     if (stop.stop_requested()) {
       group.cancel_group_execution();
     } else {
       body(index);
     }
-    __tsan_release(&edge);
+    HappensBefore(&join);
   };
   impl_->arena.execute([&] {
     // Isolated: while it waits, a thread must not pick up another request's
@@ -80,7 +100,7 @@ void WorkerPool::ParallelFor(int64_t count, std::stop_token stop,
     tbb::this_task_arena::isolate(
         [&] { tbb::parallel_for(int64_t{0}, count, run, group); });
   });
-  __tsan_acquire(&edge);
+  HappensAfter(&join);
 }
 
 void WorkerPool::Post(std::function<void()> task) {
@@ -90,9 +110,9 @@ void WorkerPool::Post(std::function<void()> task) {
     ++impl->posted;
   }
   auto* owned = new std::function<void()>(std::move(task));
-  __tsan_release(owned);
+  HappensBefore(owned);
   impl->arena.enqueue([impl, owned] {
-    __tsan_acquire(owned);
+    HappensAfter(owned);
     (*owned)();
     delete owned;
     // Notified under the lock: the pool may be gone the moment it is released.

@@ -26,8 +26,8 @@ class WorkerPool {
 
   /// Calls body(0) ... body(count - 1), each once, on the pool's threads, and
   /// returns when all have returned. Once `stop` is requested, calls that have
-  /// not begun are left out. May be called from within a task of the pool, which
-  /// then takes part and nothing else meanwhile. body must not throw.
+  /// not begun are left out. May be called from within a task of the pool,
+  /// which then takes part and nothing else meanwhile. body must not throw.
   void ParallelFor(int64_t count, std::stop_token stop,
                    absl::FunctionRef<void(int64_t)> body);
 

@@ -7,9 +7,9 @@
 
 namespace attention::server {
 
-/// Everything that can be set about a server, with its defaults. Flags, environment
-/// and config file fill this one struct (flags_parser in server/flags.h gives each
-/// field its name and help), in that order of precedence.
+/// Everything that can be set about a server, with its defaults. Flags,
+/// environment and config file fill this one struct, in that order of
+/// precedence (server/flags.h); server/option_checks.h has the bounds.
 struct ServerOptions {
   /// Where gRPC listens. Loopback unless a person chooses otherwise.
   std::string grpc_address = "127.0.0.1";

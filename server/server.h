@@ -13,10 +13,10 @@ namespace attention::server {
 /// A running server: attention.v1, health and reflection on one port.
 class Server {
  public:
-  /// Listens and answers from the moment it returns. INVALID_ARGUMENT for options
-  /// that make no sense, UNAVAILABLE where the port is taken; both messages name
-  /// the option or the address. `on_tile` is handed to the engine (tests count
-  /// and hold up tiles with it).
+  /// Listens and answers from the moment it returns. INVALID_ARGUMENT for
+  /// options that make no sense, UNAVAILABLE where the port is taken; both
+  /// messages name the option or the address. `on_tile` is handed to the engine
+  /// (tests count and hold up tiles with it).
   static absl::StatusOr<std::unique_ptr<Server>> Start(
       const ServerOptions& options, std::function<void()> on_tile = nullptr);
 
@@ -31,9 +31,9 @@ class Server {
   /// One line: what it listens on and what it runs on.
   std::string Summary() const;
 
-  /// Readiness turns to NOT_SERVING, new requests get UNAVAILABLE, those that run
-  /// may finish within the drain time and are cancelled after it. Returns when all
-  /// is quiet; true where nothing had to be cancelled.
+  /// Readiness turns to NOT_SERVING, new requests get UNAVAILABLE, those that
+  /// run may finish within the drain time and are cancelled after it. Returns
+  /// when all is quiet; true where nothing had to be cancelled.
   bool Drain();
 
  private:

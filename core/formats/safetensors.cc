@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "core/formats/file.h"
 #include "core/formats/safetensors_header.h"
+#include "core/formats/safetensors_names.h"
 
 namespace attention {
 namespace {
@@ -123,11 +124,11 @@ std::string HeaderText(const SafetensorsFile& file) {
   int64_t position = 0;
   for (const auto* named : FileOrder(file)) {
     const Tensor& tensor = named->second;
-    const absl::string_view type = SafetensorsName(tensor.type());
+    const std::string type(SafetensorsName(tensor.type()));
     const int64_t begin =
         std::exchange(position, position + tensor.byte_size());
     header[named->first] = {
-        {"dtype", std::string(type)},
+        {"dtype", type},
         {"shape", std::vector(tensor.shape().begin(), tensor.shape().end())},
         {"data_offsets", {begin, position}}};
   }

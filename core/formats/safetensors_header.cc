@@ -1,40 +1,15 @@
 #include "core/formats/safetensors_header.h"
 
-#include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "core/formats/safetensors_names.h"
 
 namespace attention {
 namespace {
-
-constexpr std::pair<const char*, DataType> kDtypeNames[] = {
-    {"BOOL", DataType::kBool},     {"U8", DataType::kUint8},
-    {"U16", DataType::kUint16},    {"U32", DataType::kUint32},
-    {"U64", DataType::kUint64},    {"I8", DataType::kInt8},
-    {"I16", DataType::kInt16},     {"I32", DataType::kInt32},
-    {"I64", DataType::kInt64},     {"F16", DataType::kFloat16},
-    {"BF16", DataType::kBFloat16}, {"F32", DataType::kFloat32},
-    {"F64", DataType::kFloat64},
-};
-
-std::optional<DataType> TypeFromName(absl::string_view name) {
-  for (const auto& [known, type] : kDtypeNames) {
-    if (name == known) return type;
-  }
-  return std::nullopt;
-}
-
-std::string Printable(absl::string_view text) {
-  constexpr size_t kLongest = 200;
-  return text.size() <= kLongest
-             ? absl::Utf8SafeCHexEscape(text)
-             : absl::StrCat(absl::CHexEscape(text.substr(0, kLongest)), "...");
-}
 
 using Json = nlohmann::json;
 
@@ -54,7 +29,7 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
       case Place::kNames:
         place_ =
             name_ == kSafetensorsMetadata ? Place::kMetadata : Place::kTensor;
-        entry_ = {};
+        entry_.shape.clear();
         seen_ = {};
         return true;
       default:
@@ -69,7 +44,8 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
       case Place::kMetadata:
         field_ = key;
         return !header_.metadata.contains(key) ||
-               Refuse(absl::StrCat("\"", Printable(key), "\" comes twice"));
+               Refuse(absl::StrCat("\"", SafetensorsPrintable(key),
+                                   "\" comes twice"));
       default:
         return Field(key);
     }
@@ -121,9 +97,10 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
     if (place_ != Place::kTensor || field_ != kDtype) {
       return Unexpected("a string");
     }
-    const std::optional<DataType> type = TypeFromName(text);
+    const std::optional<DataType> type = SafetensorsTypeFromName(text);
     if (!type) {
-      return Refuse(absl::StrCat("unknown dtype \"", Printable(text), "\""));
+      return Refuse(
+          absl::StrCat("unknown dtype \"", SafetensorsPrintable(text), "\""));
     }
     entry_.type = *type;
     return true;
@@ -160,7 +137,7 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
     if (place_ != Place::kShapeArray && place_ != Place::kOffsetsArray) {
       return Unexpected("a number");
     }
-    return Refuse(absl::StrCat(field_, " has ", Printable(text),
+    return Refuse(absl::StrCat(field_, " has ", SafetensorsPrintable(text),
                                ", expected integers from 0 to 2^63 - 1"));
   }
 
@@ -201,7 +178,8 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
   bool Field(const string_t& field) {
     field_ = field;
     if (field != kDtype && field != kShape && field != kDataOffsets) {
-      return Refuse(absl::StrCat("unknown field \"", Printable(field), "\""));
+      return Refuse(
+          absl::StrCat("unknown field \"", SafetensorsPrintable(field), "\""));
     }
     return seen_.emplace(field, true).second ||
            Refuse(absl::StrCat(field, " comes twice"));
@@ -212,8 +190,8 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
       case Place::kNames:
         return Refuse(absl::StrCat("is ", found, ", expected an object"));
       case Place::kMetadata:
-        return Refuse(absl::StrCat("\"", Printable(field_), "\" is ", found,
-                                   ", expected a string"));
+        return Refuse(absl::StrCat("\"", SafetensorsPrintable(field_), "\" is ",
+                                   found, ", expected a string"));
       case Place::kTensor:
         return Refuse(absl::StrCat(
             field_, " is ", found, ", expected ",
@@ -261,17 +239,6 @@ absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(
     return std::move(reader.status());
   }
   return std::move(reader.header());
-}
-
-absl::string_view SafetensorsName(DataType type) {
-  for (const auto& [name, known] : kDtypeNames) {
-    if (type == known) return name;
-  }
-  return "";
-}
-
-std::string SafetensorsErrorPrefix(absl::string_view tensor_name) {
-  return absl::StrCat("tensor \"", Printable(tensor_name), "\": ");
 }
 
 }  // namespace attention

@@ -38,13 +38,6 @@ struct SafetensorsHeader {
 absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(
     absl::string_view text);
 
-/// The format's name of an element type: "F32", "BF16", "BOOL".
-absl::string_view SafetensorsName(DataType type);
-
-/// `tensor "name": `, as errors begin; long or unprintable names are shortened
-/// and escaped.
-std::string SafetensorsErrorPrefix(absl::string_view tensor_name);
-
 }  // namespace attention
 
 #endif  // ATTENTION_CORE_FORMATS_SAFETENSORS_HEADER_H_

@@ -9,8 +9,9 @@ namespace {
 
 void WidenRow(DataType type, const std::byte* from, int64_t stride,
               int64_t count, double* to) {
-  for (int64_t i = 0; i < count; ++i)
+  for (int64_t i = 0; i < count; ++i) {
     to[i] = LoadElement(type, from + i * stride);
+  }
 }
 
 }  // namespace

@@ -8,12 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/parity/covering_array.h"
+#include "tests/parity/backend_test.h"
 #include "tests/parity/factors.h"
 #include "tests/support/random.h"
-#include "tests/support/results.h"
-#include "tests/support/status_matchers.h"
-#include "tests/support/tolerance.h"
 
 namespace attention::test {
 namespace {
@@ -66,21 +63,15 @@ INSTANTIATE_TEST_SUITE_P(
                           std::get<1>(param.param));
     });
 
-class DifferentialTest : public ::testing::TestWithParam<std::string> {
+class DifferentialTest : public BackendTest {
  protected:
   // Runs one problem of a specification and compares it with the oracle.
-  void Check(const ProblemSpec& spec) {
-    const uint64_t seed = TestSeed() + count_++;
+  void CheckSpec(const ProblemSpec& spec) {
     SCOPED_TRACE(SeedNote(TestSeed()));
-    Check(MakeProblem(spec, seed).problem);
+    Check(MakeProblem(spec, TestSeed() + count_++).problem);
   }
 
-  void Check(const AttentionProblem& problem) {
-    ASSERT_OK_AND_ASSIGN(const Results results, RunOn(*engine_, problem));
-    EXPECT_TRUE(Matches(problem, results));
-  }
-
-  const std::unique_ptr<Engine> engine_ = MakeEngine(GetParam());
+ private:
   uint64_t count_ = 0;
 };
 
@@ -88,16 +79,16 @@ TEST_P(DifferentialTest, AwkwardLengths) {
   for (const int64_t length :
        {1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 63, 65, 129}) {
     SCOPED_TRACE(length);
-    Check({.query_length = 3, .key_length = length});
-    Check({.query_length = length, .key_length = 3});
+    CheckSpec({.query_length = 3, .key_length = length});
+    CheckSpec({.query_length = length, .key_length = 3});
   }
 }
 
 TEST_P(DifferentialTest, AwkwardWidths) {
   for (const int64_t width : {1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 63, 65, 129}) {
     SCOPED_TRACE(width);
-    Check({.width = width, .value_width = 3});
-    Check({.width = 3, .value_width = width});
+    CheckSpec({.width = width, .value_width = 3});
+    CheckSpec({.width = 3, .value_width = width});
   }
 }
 
@@ -118,7 +109,7 @@ TEST_P(DifferentialTest, RandomShapes) {
         .valid_lens = LengthsShape::kPerRow,
         .causal = random.Chance(0.5) ? Causal::kBottomRight : Causal::kNone};
     SCOPED_TRACE(absl::StrCat("problem ", n));
-    Check(spec.rank == 4 ? spec : [&] {
+    CheckSpec(spec.rank == 4 ? spec : [&] {
       ProblemSpec one_head = spec;
       one_head.query_heads = one_head.kv_heads = 1;
       return one_head;
@@ -136,11 +127,11 @@ TEST_P(DifferentialTest, GaussianFarFromTheOrigin) {
                         .centre = 100,
                         .scoring = ScoringKind::kGaussian};
     if (masked) spec.valid_lens = LengthsShape::kPerRow;
-    Check(spec);
+    CheckSpec(spec);
     spec.width = 1;
     spec.centre = 1000;
     spec.sigma = 0.1;
-    Check(spec);
+    CheckSpec(spec);
   }
 }
 
@@ -190,19 +181,15 @@ TEST_P(DifferentialTest, BlocksOfKeysAreOneSequence) {
       OwnedProblem split = MakeProblem(spec, TestSeed());
       SplitIntoBlocks(split.problem, keys);
       const Expected expected = ComputeExpected(whole.problem);
-      ASSERT_OK_AND_ASSIGN(const Results from_whole,
-                           RunOn(*engine_, whole.problem));
-      ASSERT_OK_AND_ASSIGN(const Results from_blocks,
-                           RunOn(*engine_, split.problem));
+      ASSERT_OK_AND_ASSIGN(const Results from_whole, Run(whole.problem));
+      ASSERT_OK_AND_ASSIGN(const Results from_blocks, Run(split.problem));
       EXPECT_TRUE(Matches(whole.problem, expected, from_whole));
       EXPECT_TRUE(Matches(split.problem, expected, from_blocks));
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Differential, DifferentialTest,
-                         ::testing::ValuesIn(Backends()),
-                         [](const auto& param) { return param.param; });
+INSTANTIATE_FOR_BACKENDS(DifferentialTest);
 
 }  // namespace
 }  // namespace attention::test

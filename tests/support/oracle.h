@@ -18,13 +18,15 @@ struct Expected {
   int64_t key_length = 0;
   int64_t value_width = 0;
 
-  std::vector<double> output;   // (B, Hq, Lq, Dv)
-  std::vector<double> weights;  // (B, Hq, Lq, Lk), those that were asked for
-  std::vector<double> lse;      // (B, Hq, Lq)
+  std::vector<double> output = {};  // (B, Hq, Lq, Dv)
+  std::vector<double> weights =
+      {};                        // (B, Hq, Lq, Lk), those that were asked for
+  std::vector<double> lse = {};  // (B, Hq, Lq)
 
-  std::vector<double> weighted;  // per output element: sum_j w_j |v_j|
-  std::vector<double> reach;     // per output element: sum_j |v_j|, w_j not 0
-  std::vector<double> kappa;  // per row: its largest sum of |terms| of a score
+  std::vector<double> weighted = {};  // per output element: sum_j w_j |v_j|
+  std::vector<double> reach = {};  // per output element: sum_j |v_j|, w_j not 0
+  std::vector<double> kappa =
+      {};  // per row: its largest sum of |terms| of a score
 };
 
 /// Computes a valid problem by nested loops over its elements, from the numeric

@@ -52,13 +52,13 @@ struct ProblemSpec {
   int64_t keys_per_block = 0;  // 0: one block
 
   ScoringKind scoring = ScoringKind::kDotProduct;
-  std::optional<double> scale;  // dot product and bilinear
+  std::optional<double> scale = {};  // dot product and bilinear
   double sigma = 1;
   bool per_head_parameters = false;
   bool parameters_in_query_type = false;
   bool w_v_is_column = false;
 
-  std::optional<double> softcap;
+  std::optional<double> softcap = {};
   LengthsShape valid_lens = LengthsShape::kNone;
   DataType valid_lens_type = DataType::kInt32;
   MaskExtents attend_mask = MaskExtents::kNone;
@@ -67,10 +67,10 @@ struct ProblemSpec {
   bool bias_in_query_type = false;
   double bias_masks = 0;  // the share of -inf in the bias
   Causal causal = Causal::kNone;
-  std::optional<int64_t> query_offset;
-  std::optional<int64_t> key_offset;
-  Window window;
-  Dropout dropout;
+  std::optional<int64_t> query_offset = {};
+  std::optional<int64_t> key_offset = {};
+  Window window = {};
+  Dropout dropout = {};
   EmptyRows empty_rows = EmptyRows::kZero;
   WantedOutputs wanted = {
       .weights = true, .weights_after_dropout = false, .lse = true};

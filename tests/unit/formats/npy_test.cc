@@ -60,7 +60,7 @@ TEST(NpyTest, ReadsAScalarAndAnEmptyArray) {
 
 TEST(NpyTest, ReadsVersionsTwoAndThree) {
   const std::string header = Header("'<u2'", "(1,)");
-  for (const char version : {2, 3}) {
+  for (const char version : {'\2', '\3'}) {
     std::string text("\x93NUMPY", 6);
     text += {version, 0, static_cast<char>(header.size()), 0, 0, 0};
     const auto tensor = Parse(text + header + std::string("\x05\x00", 2));

@@ -22,8 +22,9 @@ absl::StatusOr<SafetensorsFile> Parse(const std::string& text) {
 
 std::string Length(uint64_t length) {
   std::string text;
-  for (int i = 0; i < 8; ++i)
+  for (int i = 0; i < 8; ++i) {
     text.push_back(static_cast<char>(length >> 8 * i));
+  }
   return text;
 }
 
@@ -53,11 +54,11 @@ TEST(SafetensorsTest, ReadsTensorsAndMetadata) {
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_THAT(file->metadata, ElementsAre(Pair("k", "v")));
   ASSERT_EQ(file->tensors.size(), 2u);
-  EXPECT_EQ(file->tensors["a"].type(), DataType::kInt16);
-  EXPECT_THAT(file->tensors["a"].shape(), ElementsAre());
-  EXPECT_THAT(file->tensors["a"].ToFloats(), ElementsAre(1.0f));
-  EXPECT_EQ(file->tensors["b"].type(), DataType::kUint8);
-  EXPECT_THAT(file->tensors["b"].ToFloats(), ElementsAre(2.0f, 3.0f));
+  EXPECT_EQ(file->tensors.at("a").type(), DataType::kInt16);
+  EXPECT_THAT(file->tensors.at("a").shape(), ElementsAre());
+  EXPECT_THAT(file->tensors.at("a").ToFloats(), ElementsAre(1.0f));
+  EXPECT_EQ(file->tensors.at("b").type(), DataType::kUint8);
+  EXPECT_THAT(file->tensors.at("b").ToFloats(), ElementsAre(2.0f, 3.0f));
 }
 
 TEST(SafetensorsTest, ReadsAFileWithoutTensors) {
@@ -72,7 +73,7 @@ TEST(SafetensorsTest, ReadsTensorsWithoutElements) {
                               R"(,"b":)", Entry("U8", "1", "0,1"), "}"),
                  "x"));
   ASSERT_TRUE(file.ok()) << file.status();
-  EXPECT_THAT(file->tensors["a"].shape(), ElementsAre(0, 3));
+  EXPECT_THAT(file->tensors.at("a").shape(), ElementsAre(0, 3));
 }
 
 TEST(SafetensorsTest, ReadsARealFile) {
@@ -93,10 +94,10 @@ TEST(SafetensorsTest, WritesWhatReadsBackTheSame) {
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->metadata, file.metadata);
   ASSERT_EQ(read->tensors.size(), 3u);
-  EXPECT_THAT(read->tensors["floats"].ToFloats(), ElementsAre(1, 2, 3));
-  EXPECT_THAT(read->tensors["ints"].shape(), ElementsAre(1, 2));
-  EXPECT_THAT(read->tensors["ints"].ToFloats(), ElementsAre(-1, 7));
-  EXPECT_EQ(read->tensors["nothing"].element_count(), 0);
+  EXPECT_THAT(read->tensors.at("floats").ToFloats(), ElementsAre(1, 2, 3));
+  EXPECT_THAT(read->tensors.at("ints").shape(), ElementsAre(1, 2));
+  EXPECT_THAT(read->tensors.at("ints").ToFloats(), ElementsAre(-1, 7));
+  EXPECT_EQ(read->tensors.at("nothing").element_count(), 0);
 }
 
 TEST(SafetensorsTest, WritesEveryTensorAlignedToItsElements) {

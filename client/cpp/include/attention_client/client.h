@@ -17,9 +17,9 @@ namespace grpc {
 class ChannelCredentials;
 }
 
-/// The C++ client of the attention service. Shapes, defaults and errors of every
-/// field are those of proto/attention/v1/attention.proto; the client checks
-/// nothing that the server checks, so there is one place that says no.
+/// The C++ client of the attention service. Shapes, defaults and errors of
+/// every field are those of proto/attention/v1/attention.proto; the client
+/// checks nothing that the server checks, so there is one place that says no.
 namespace attention::client {
 
 /// Scoring functions; parameters that are absent take the server's defaults.
@@ -35,7 +35,7 @@ struct Gaussian {
   std::optional<double> sigma;  // absent: 1
 };
 struct Bilinear {
-  Tensor m;  // (Dq, Dk) or (Hq, Dq, Dk)
+  Tensor m;                     // (Dq, Dk) or (Hq, Dq, Dk)
   std::optional<double> scale;  // absent: 1
 };
 using Scoring = std::variant<ScaledDotProduct, Additive, Gaussian, Bilinear>;
@@ -98,15 +98,19 @@ struct ServerInfo {
 enum class Health : uint8_t { kUnknown, kServing, kNotServing };
 
 struct ClientOptions {
-  /// gRPC target: "127.0.0.1:8001", "dns:///attention:8001", "unix:/run/a.sock".
+  /// gRPC target: "127.0.0.1:8001", "dns:///attention:8001",
+  /// "unix:/run/a.sock".
   std::string target = "127.0.0.1:8001";
   /// Any channel credentials; none means plain text.
   std::shared_ptr<grpc::ChannelCredentials> credentials;
-  /// Per call; 0 means none.
+  /// Per call, all its attempts together (AttendMany: per stream); 0 means
+  /// none, one year is the most.
   std::chrono::milliseconds deadline{60'000};
   /// Attempts per unary call, the first included, where the server answers
-  /// UNAVAILABLE or cannot be reached: 1 to 5 (gRPC's own bound), with
-  /// exponential backoff and jitter between them.
+  /// UNAVAILABLE, refuses the connection or loses it: 1 to 5 (gRPC's own
+  /// bound), with exponential backoff and jitter between them. Nothing else is
+  /// tried again: no other status, no stream, and no host name that does not
+  /// resolve.
   int max_attempts = 4;
   std::chrono::milliseconds initial_backoff{100};
   std::chrono::milliseconds max_backoff{2'000};
@@ -119,17 +123,20 @@ struct ClientOptions {
 /// Every error keeps the server's status code and message.
 class Client {
  public:
-  /// Does not wait for the connection: the first call does. INVALID_ARGUMENT for
-  /// options out of range.
+  /// Does not wait for the connection: the first call does. INVALID_ARGUMENT
+  /// for options out of range.
   static absl::StatusOr<Client> Create(const ClientOptions& options);
 
   /// One unary call.
   absl::StatusOr<AttendResult> Attend(const AttendRequest& request) const;
 
   /// Many requests over one stream, answered as they finish. on_reply is called
-  /// once per request, from the calling thread, with the request's index; requests
-  /// without an id are given their index as one. Returns an error where the stream
-  /// itself broke; replies that came before it have been delivered.
+  /// once per request, from the calling thread, with the request's index;
+  /// requests without an id are given their index as one. INVALID_ARGUMENT,
+  /// with nothing sent, where two requests have one id. Any other error says
+  /// that the stream itself broke: replies that came before it have been
+  /// delivered, and the requests without one may or may not have been computed.
+  /// One request over the server's message limit breaks the stream.
   absl::Status AttendMany(
       const std::vector<AttendRequest>& requests,
       const std::function<void(size_t, absl::StatusOr<AttendResult>)>& on_reply)

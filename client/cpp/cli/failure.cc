@@ -1,0 +1,59 @@
+#include "client/cpp/cli/failure.h"
+
+#include <algorithm>
+#include <iostream>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
+
+namespace attention::cli {
+namespace {
+
+constexpr char kUsagePayload[] = "attention-client/usage";
+
+// Messages hold what servers and files say: it stays on one line and commands
+// no terminal.
+std::string OneLine(absl::string_view text) {
+  std::string line(text);
+  std::replace_if(line.begin(), line.end(), absl::ascii_iscntrl, ' ');
+  return line;
+}
+
+}  // namespace
+
+absl::Status UsageError(absl::string_view message) {
+  absl::Status status = absl::InvalidArgumentError(message);
+  status.SetPayload(kUsagePayload, absl::Cord());
+  return status;
+}
+
+absl::Status CallError(const absl::Status& status, const std::string& server) {
+  const std::string what = absl::StrCat(absl::StatusCodeToString(status.code()),
+                                        ": ", status.message());
+  switch (status.code()) {
+    case absl::StatusCode::kUnavailable:
+      return absl::UnavailableError(absl::StrCat(
+          "no server answers at ", server, " (", what,
+          "); start one with attention-server, or name another with --server "
+          "HOST:PORT"));
+    case absl::StatusCode::kDeadlineExceeded:
+      return absl::DeadlineExceededError(
+          absl::StrCat(server, " did not answer in time (", what,
+                       "); --deadline SECONDS gives it longer"));
+    default:
+      return {status.code(), what};
+  }
+}
+
+int Report(const absl::Status& status) {
+  if (status.ok()) return kExitSuccess;
+  std::cerr << "attention-client: " << OneLine(status.message()) << "\n";
+  return status.GetPayload(kUsagePayload) ? kExitUsage : kExitFailure;
+}
+
+void Note(absl::string_view message) {
+  std::cerr << "note: " << OneLine(message) << "\n";
+}
+
+}  // namespace attention::cli

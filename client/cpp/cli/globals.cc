@@ -1,0 +1,67 @@
+#include "client/cpp/cli/globals.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "client/cpp/cli/failure.h"
+
+namespace attention::cli {
+namespace {
+
+constexpr double kLongestDeadlineSeconds = 365.0 * 24 * 3600;
+
+int TerminalWidth() {
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) {
+    return 100;
+  }
+  return std::clamp(static_cast<int>(size.ws_col), 40, 100);
+}
+
+}  // namespace
+
+void AddGlobalFlags(CLI::App& app, Globals& globals) {
+  app.add_option("--server", globals.server, "Where the server listens")
+      ->envname("ATTENTION_SERVER")
+      ->type_name("HOST:PORT")
+      ->capture_default_str();
+  app.add_option("--deadline", globals.deadline_seconds,
+                 "How long a call may take, retries included; 0 = no limit")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.0, kLongestDeadlineSeconds).description(""))
+      ->capture_default_str();
+  app.add_option("--color", globals.color,
+                 "Colours in heatmaps: auto, always or never; NO_COLOR is "
+                 "respected")
+      ->type_name("WHEN")
+      ->check(CLI::IsMember({"auto", "always", "never"}).description(""))
+      ->capture_default_str();
+}
+
+absl::StatusOr<client::Client> Connect(const Globals& globals) {
+  client::ClientOptions options;
+  options.target = globals.server;
+  // Rounded up: 0 would mean no deadline.
+  options.deadline = std::chrono::milliseconds(
+      static_cast<int64_t>(std::ceil(globals.deadline_seconds * 1000)));
+  absl::StatusOr<client::Client> client = client::Client::Create(options);
+  if (!client.ok()) return UsageError(client.status().message());
+  return client;
+}
+
+HeatmapStyle TerminalStyle(const Globals& globals) {
+  const ColorMode mode = globals.color == "always"  ? ColorMode::kAlways
+                         : globals.color == "never" ? ColorMode::kNever
+                                                    : ColorMode::kAuto;
+  HeatmapStyle style;
+  style.depth = ChooseDepth(mode, isatty(STDOUT_FILENO) != 0,
+                            [](const char* name) { return std::getenv(name); });
+  style.max_width = TerminalWidth();
+  return style;
+}
+
+}  // namespace attention::cli

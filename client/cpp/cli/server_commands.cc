@@ -1,0 +1,121 @@
+#include "client/cpp/cli/server_commands.h"
+
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "client/cpp/cli/failure.h"
+#include "client/cpp/cli/format.h"
+
+namespace attention::cli {
+namespace {
+
+const char* HealthName(client::Health health) {
+  switch (health) {
+    case client::Health::kServing:
+      return "SERVING";
+    case client::Health::kNotServing:
+      return "NOT_SERVING";
+    case client::Health::kUnknown:
+      return "UNKNOWN";
+  }
+  return "UNKNOWN";
+}
+
+// Text from outside may be anything: what is not UTF-8 is replaced.
+void Print(const nlohmann::ordered_json& json) {
+  std::cout << json.dump(2, ' ', false,
+                         nlohmann::json::error_handler_t::replace)
+            << "\n";
+}
+
+int RunHealth(const Globals& globals, bool json) {
+  absl::StatusOr<client::Client> client = Connect(globals);
+  if (!client.ok()) return Report(client.status());
+  const absl::StatusOr<client::Health> health = client->CheckHealth();
+  if (!health.ok()) return Report(CallError(health.status(), globals.server));
+  if (json) {
+    Print({{"server", globals.server}, {"status", HealthName(*health)}});
+  } else {
+    std::cout << HealthName(*health) << "\n";
+  }
+  return *health == client::Health::kServing ? kExitSuccess : kExitFailure;
+}
+
+nlohmann::ordered_json ToJson(const std::string& server,
+                              const client::ServerInfo& info) {
+  nlohmann::ordered_json backends = nlohmann::ordered_json::array();
+  for (const client::BackendInfo& backend : info.backends) {
+    backends.push_back({{"name", backend.name},
+                        {"instruction_set", backend.instruction_set},
+                        {"experimental", backend.experimental}});
+  }
+  return {{"server", server},
+          {"version", info.version},
+          {"backends", backends},
+          {"worker_threads", info.worker_threads},
+          {"limits",
+           {{"max_request_bytes", info.max_request_bytes},
+            {"max_response_bytes", info.max_response_bytes},
+            {"max_requests_in_flight", info.max_requests_in_flight},
+            {"max_bytes_in_flight", info.max_bytes_in_flight},
+            {"max_stream_requests_in_flight",
+             info.max_stream_requests_in_flight}}}};
+}
+
+std::string ToText(const std::string& server, const client::ServerInfo& info) {
+  std::string text =
+      Line("server", absl::StrCat(server, ", version ", info.version));
+  for (const client::BackendInfo& backend : info.backends) {
+    absl::StrAppend(
+        &text,
+        Line("backend",
+             absl::StrCat(backend.name, ", instruction set ",
+                          backend.instruction_set,
+                          backend.experimental ? ", experimental" : "")));
+  }
+  absl::StrAppend(
+      &text, Line("threads", absl::StrCat(info.worker_threads, " compute")),
+      Line("limits",
+           absl::StrCat(FormatBytes(info.max_request_bytes), " per request, ",
+                        FormatBytes(info.max_response_bytes), " per reply")),
+      Line("", absl::StrCat(info.max_requests_in_flight,
+                            " requests at once, holding ",
+                            FormatBytes(info.max_bytes_in_flight))),
+      Line("", absl::StrCat(info.max_stream_requests_in_flight,
+                            " requests at once per stream")));
+  return text;
+}
+
+int RunInfo(const Globals& globals, bool json) {
+  absl::StatusOr<client::Client> client = Connect(globals);
+  if (!client.ok()) return Report(client.status());
+  const absl::StatusOr<client::ServerInfo> info = client->GetServerInfo();
+  if (!info.ok()) return Report(CallError(info.status(), globals.server));
+  if (json) {
+    Print(ToJson(globals.server, *info));
+  } else {
+    std::cout << ToText(globals.server, *info);
+  }
+  return kExitSuccess;
+}
+
+}  // namespace
+
+void AddServerCommands(CLI::App& app, const Globals& globals, int& exit_code) {
+  auto add = [&](const char* name, const char* description,
+                 int (*run)(const Globals&, bool)) {
+    CLI::App* command = app.add_subcommand(name, description);
+    command->fallthrough();  // so that --server may come after the command
+    auto json = std::make_shared<bool>(false);
+    command->add_flag("--json", *json, "Print JSON");
+    command->callback(
+        [&globals, &exit_code, json, run] { exit_code = run(globals, *json); });
+  };
+  add("health", "Is the server ready? The exit code is 0 for SERVING alone",
+      RunHealth);
+  add("info", "The server's version, backends, threads and limits", RunInfo);
+}
+
+}  // namespace attention::cli

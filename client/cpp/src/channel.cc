@@ -1,0 +1,99 @@
+#include "client/cpp/src/channel.h"
+
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/support/channel_arguments.h>
+
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace attention::client {
+namespace {
+
+using std::chrono::milliseconds;
+
+// gRPC keeps its times in 32-bit milliseconds in places.
+constexpr milliseconds kLongestBackoff = std::chrono::hours(24);
+constexpr milliseconds kLongestDeadline = std::chrono::hours(24 * 365);
+
+absl::Status OutOfRange(absl::string_view option, int64_t value,
+                        absl::string_view expected) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(option, ": ", value, ", expected ", expected));
+}
+
+std::string Seconds(milliseconds time) {
+  return absl::StrFormat("%d.%03ds", time.count() / 1000, time.count() % 1000);
+}
+
+}  // namespace
+
+absl::Status CheckOptions(const ClientOptions& options) {
+  if (options.target.empty()) {
+    return absl::InvalidArgumentError("target: empty, expected HOST:PORT");
+  }
+  if (options.deadline < milliseconds(0) ||
+      options.deadline > kLongestDeadline) {
+    return OutOfRange("deadline", options.deadline.count(),
+                      "0 (none) to one year, in milliseconds");
+  }
+  if (options.max_attempts < 1 || options.max_attempts > 5) {
+    return OutOfRange("max_attempts", options.max_attempts, "1 to 5");
+  }
+  if (options.initial_backoff < milliseconds(1) ||
+      options.initial_backoff > kLongestBackoff) {
+    return OutOfRange("initial_backoff", options.initial_backoff.count(),
+                      "1 millisecond to one day");
+  }
+  if (options.max_backoff < options.initial_backoff ||
+      options.max_backoff > kLongestBackoff) {
+    return OutOfRange("max_backoff", options.max_backoff.count(),
+                      "initial_backoff to one day, in milliseconds");
+  }
+  if (options.max_message_bytes < 1) {
+    return OutOfRange("max_message_bytes", options.max_message_bytes,
+                      "1 to 2^31 - 1");
+  }
+  return absl::OkStatus();
+}
+
+std::string ServiceConfig(const ClientOptions& options) {
+  if (options.max_attempts == 1) return "{}";
+  return absl::StrFormat(
+      R"({"methodConfig":[{
+  "name":[{"service":"attention.v1.AttentionService","method":"Attend"},
+          {"service":"attention.v1.AttentionService","method":"GetServerInfo"},
+          {"service":"grpc.health.v1.Health","method":"Check"}],
+  "retryPolicy":{"maxAttempts":%d,
+                 "initialBackoff":"%s","maxBackoff":"%s",
+                 "backoffMultiplier":2,
+                 "retryableStatusCodes":["UNAVAILABLE"]}}]})",
+      options.max_attempts, Seconds(options.initial_backoff),
+      Seconds(options.max_backoff));
+}
+
+std::shared_ptr<grpc::Channel> MakeChannel(const ClientOptions& options) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(options.max_message_bytes);
+  arguments.SetMaxSendMessageSize(options.max_message_bytes);
+  arguments.SetServiceConfigJSON(ServiceConfig(options));
+  // A request larger than this buffer is never sent twice (gRPC's default is
+  // 256 KiB), and with attention most are.
+  arguments.SetInt(GRPC_ARG_PER_RPC_RETRY_BUFFER_SIZE,
+                   std::numeric_limits<int>::max());
+  // A call's retries are of no use while the channel itself waits before it
+  // connects again (gRPC's default is one second at first, two minutes later).
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS,
+                   static_cast<int>(options.initial_backoff.count()));
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS,
+                   static_cast<int>(options.max_backoff.count()));
+  return grpc::CreateCustomChannel(options.target,
+                                   options.credentials != nullptr
+                                       ? options.credentials
+                                       : grpc::InsecureChannelCredentials(),
+                                   arguments);
+}
+
+}  // namespace attention::client

@@ -1,0 +1,46 @@
+# shellcheck shell=bash
+# What the scripts share. To be sourced, from the project's root.
+
+# say WORDS...: a line of progress with the seconds since the script began.
+say() { printf '[%3ds] %s\n' "$SECONDS" "$*"; }
+
+# build_release TARGET...: configures once and builds what is out of date. Targets
+# are Ninja's: all, or the path of a file below build/release.
+build_release() {
+  [[ -f build/release/build.ninja ]] || cmake --preset release
+  cmake --build --preset release --target "$@"
+}
+
+# start_server: starts the release server on a free loopback port and waits until it
+# is healthy. Sets server_pid and server_address.
+start_server() {
+  local log=build/release/server.log
+  # All that its first line depends on, against whatever the environment says.
+  build/release/bin/attention-server --grpc-address 127.0.0.1 --grpc-port 0 \
+    --log-level info --log-format text >"$log" 2>&1 &
+  server_pid=$!
+  server_address=
+  local tries
+  for ((tries = 0; tries < 300; ++tries)); do
+    server_address=$(grep -m 1 -oE '127\.0\.0\.1:[0-9]+' "$log" || true)
+    [[ -z $server_address ]] || break
+    kill -0 "$server_pid" 2>/dev/null || break
+    sleep 0.1
+  done
+  if [[ -z $server_address ]] ||
+    ! build/release/bin/attention-client --server "$server_address" health; then
+    echo "the server did not become healthy; its log:" >&2
+    cat "$log" >&2
+    return 1
+  fi
+}
+
+# stop_server: ends the server that start_server started, if it still runs, and
+# returns its exit code. Safe to call twice.
+stop_server() {
+  [[ -n ${server_pid:-} ]] || return 0
+  local pid=$server_pid
+  server_pid=
+  kill "$pid" 2>/dev/null || true
+  wait "$pid"
+}

@@ -1,0 +1,255 @@
+#include "server/flags.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <map>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "core/engine.h"
+#include "server/option_checks.h"
+#include "server/version.h"
+
+namespace attention::server {
+namespace {
+
+constexpr char kDescription[] =
+    "attention-server computes attention for other programs, over gRPC.";
+
+constexpr char kFooter[] =
+    "Every option can also come from the environment (the name in brackets) "
+    "or,\n"
+    "as `grpc-port = 9000`, from the file that --config names. A flag wins "
+    "over\n"
+    "the environment, and the environment over the file.\n"
+    "Sizes take a suffix (64MiB, 2GiB; powers of 1024), times a unit (500ms, "
+    "30s,\n"
+    "2min; seconds without one).\n"
+    "\n"
+    "Examples:\n"
+    "  attention-server\n"
+    "      serves on 127.0.0.1:8001, reachable from this machine alone\n"
+    "  attention-server --grpc-address 0.0.0.0 --log-format json\n"
+    "      serves every network that reaches this machine: there is no "
+    "encryption\n"
+    "      and no authentication in front of it\n"
+    "  ATTENTION_MAX_REQUEST_BYTES=1GiB attention-server --worker-threads 8\n"
+    "\n"
+    "SIGTERM and SIGINT drain: running requests finish within --drain-time, "
+    "then\n"
+    "the exit code is 0. A second signal ends the process at once.";
+
+// `validator` with a message that says what was expected instead of how the
+// conversion failed.
+CLI::Validator Expecting(const std::string& expected,
+                         const CLI::Validator& validator) {
+  const auto check = [expected, validator](std::string& input) {
+    const std::string had = input;
+    try {
+      if (validator(input).empty()) return std::string();
+    } catch (const CLI::ValidationError&) {
+      // Some validators return their message, others throw it.
+    }
+    return absl::StrCat("'", had, "' (expected ", expected, ")");
+  };
+  return {check, ""};
+}
+
+std::string EnvironmentName(const std::string& flag) {
+  return absl::StrCat("ATTENTION_", absl::AsciiStrToUpper(absl::StrReplaceAll(
+                                        flag, {{"--", ""}, {"-", "_"}})));
+}
+
+// The options of the command line, bound to the struct that they fill;
+// drain_time comes as seconds first.
+struct Parser {
+  explicit Parser(ServerOptions& target) : options(target) {
+    app.set_version_flag("--version",
+                         absl::StrCat("attention-server ", Version()),
+                         "Print the version and exit");
+    app.set_help_flag("-h,--help", "Print this help and exit");
+    app.set_config("--config", "", "");
+    Describe(app.get_config_ptr(), "--config", "FILE", "",
+             "Read options from FILE", "General");
+    app.allow_config_extras(CLI::config_extras_mode::error);
+    app.footer(kFooter);
+    AddListening();
+    AddComputing();
+    AddLimits();
+    AddLogging();
+  }
+
+  // Help shows the environment's name, but CLI11 does not read it by itself: it
+  // would let the config file win over it.
+  void Describe(CLI::Option* option, const std::string& flag,
+                const std::string& type, const std::string& default_text,
+                const std::string& help, const std::string& group) {
+    option->type_name(type)
+        ->description(absl::StrCat(help, " [", EnvironmentName(flag), "]"))
+        ->group(group)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    if (!default_text.empty()) option->default_str(default_text);
+    flags.push_back(flag);
+  }
+
+  template <typename T>
+  CLI::Option* Add(const std::string& flag, T& value, const std::string& type,
+                   const std::string& default_text, const std::string& help,
+                   const std::string& group) {
+    CLI::Option* option = app.add_option(flag, value);
+    Describe(option, flag, type, default_text, help, group);
+    return option;
+  }
+
+  template <typename Integer>
+  void AddInteger(const std::string& flag, Integer& value,
+                  const std::string& help, const std::string& group) {
+    Add(flag, value, "INT", absl::StrCat(value), help, group)
+        ->check(
+            Expecting("a whole number", CLI::TypeValidator<Integer>("INT")));
+  }
+
+  void AddSize(const std::string& flag, int64_t& value,
+               const std::string& default_text, const std::string& help) {
+    const std::string expected = "a size such as 65536, 64MiB or 2GiB";
+    Add(flag, value, "SIZE", default_text, help, "Limits")
+        ->transform(Expecting(expected, CLI::AsSizeValue(false)))
+        ->check(Expecting(expected, CLI::TypeValidator<int64_t>("INT")));
+  }
+
+  void AddListening() {
+    const std::string group = "Listening";
+    Add("--grpc-address", options.grpc_address, "ADDRESS", options.grpc_address,
+        "Where gRPC listens; loopback unless you say so", group);
+    AddInteger("--grpc-port", options.grpc_port,
+               "Its port, 0 to 65535; 0 picks a free one, which the log names",
+               group);
+    Add("--drain-time", drain_seconds, "TIME", "30s",
+        "How long running requests may take to finish after SIGTERM or SIGINT",
+        group)
+        ->transform(
+            Expecting("a time such as 500ms, 30s or 2min",
+                      CLI::AsNumberWithUnit(std::map<std::string, double>{
+                          {"ms", 0.001}, {"s", 1}, {"min", 60}, {"h", 3600}})));
+  }
+
+  void AddComputing() {
+    const std::string group = "Computing";
+    AddInteger("--worker-threads", options.worker_threads,
+               "Threads that compute; 0 means one per processor", group);
+    Add("--backend", options.backend, "NAME", "auto",
+        absl::StrCat("One of ", absl::StrJoin(BackendNames(), ", "),
+                     "; auto takes the fastest that supports a request"),
+        group);
+  }
+
+  void AddLimits() {
+    AddSize("--max-request-bytes", options.max_request_bytes, "256MiB",
+            "Largest request, 1KiB to 2147483647 bytes");
+    AddSize(
+        "--max-response-bytes", options.max_response_bytes, "256MiB",
+        "Largest reply, likewise; a larger one is refused before computing");
+    AddInteger("--max-requests-in-flight", options.max_requests_in_flight,
+               "Requests queued or running; beyond it: RESOURCE_EXHAUSTED",
+               "Limits");
+    AddSize("--max-bytes-in-flight", options.max_bytes_in_flight, "4GiB",
+            "Bytes that those and their replies hold; beyond it: "
+            "RESOURCE_EXHAUSTED");
+    AddInteger("--max-stream-requests-in-flight",
+               options.max_stream_requests_in_flight,
+               "Requests in flight on one stream; beyond it the stream is not "
+               "read until a reply is out",
+               "Limits");
+  }
+
+  void AddLogging() {
+    const std::string group = "Logging";
+    Add("--log-level", options.log_level, "LEVEL", "info",
+        "trace, debug (a line per request), info, warn, error or off", group);
+    Add("--log-format", options.log_format, "FORMAT", "text",
+        "text for people, json (one object per line) for collectors", group);
+  }
+
+  ServerOptions& options;
+  double drain_seconds = 30;
+  CLI::App app{kDescription, "attention-server"};
+  std::vector<std::string> flags;
+};
+
+// A config file that CLI11 2.1.2 reads last must not win over the environment,
+// so the environment is turned into arguments in front of the real ones: of two
+// that set an option the later one counts, and the file sets what none has set.
+std::vector<std::string> WithEnvironment(
+    const std::vector<std::string>& flags,
+    const std::vector<std::string>& arguments, const Environment& environment) {
+  std::vector<std::string> all;
+  for (const std::string& flag : flags) {
+    const std::optional<std::string> value = environment(EnvironmentName(flag));
+    if (value && !value->empty()) {
+      all.push_back(absl::StrCat(flag, "=", *value));
+    }
+  }
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  return all;
+}
+
+ParsedFlags::Exit WrongOption(absl::string_view message) {
+  return {2, absl::StrCat("attention-server: ", message,
+                          "\nRun attention-server --help for the options.\n")};
+}
+
+}  // namespace
+
+std::optional<std::string> ProcessEnvironment(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  if (value == nullptr) return std::nullopt;
+  return value;
+}
+
+ParsedFlags ParseFlags(const std::vector<std::string>& arguments,
+                       const Environment& environment) {
+  ParsedFlags parsed;
+  Parser parser(parsed.options);
+  std::vector<std::string> all =
+      WithEnvironment(parser.flags, arguments, environment);
+  std::reverse(all.begin(), all.end());  // the order that App::parse wants
+  try {
+    parser.app.parse(std::move(all));
+  } catch (const CLI::CallForHelp&) {
+    parsed.exit = {0, parser.app.help()};
+    return parsed;
+  } catch (const CLI::CallForVersion& version) {
+    parsed.exit = {0, absl::StrCat(version.what(), "\n")};
+    return parsed;
+  } catch (const CLI::ConfigError& error) {
+    // CLI11 calls every unknown key one that "INI was not able to parse".
+    parsed.exit = WrongOption(absl::StrReplaceAll(
+        error.what(),
+        {{"INI was not able to parse", "--config: unknown key"}}));
+    return parsed;
+  } catch (const CLI::Error& error) {
+    parsed.exit = WrongOption(error.what());
+    return parsed;
+  }
+  // Compared as doubles first: the conversion of what does not fit is
+  // undefined.
+  const double milliseconds = std::round(parser.drain_seconds * 1000);
+  if (!(std::abs(milliseconds) < 1e15)) {
+    parsed.exit = WrongOption(absl::StrCat(
+        "--drain-time: ", parser.drain_seconds, "s (expected 0 to 24h)"));
+    return parsed;
+  }
+  parsed.options.drain_time =
+      std::chrono::milliseconds(static_cast<int64_t>(milliseconds));
+  if (const absl::Status status = CheckOptions(parsed.options); !status.ok()) {
+    parsed.exit = WrongOption(status.message());
+  }
+  return parsed;
+}
+
+}  // namespace attention::server

@@ -1,0 +1,68 @@
+// attention-server: see --help.
+#include <pthread.h>
+#include <spdlog/spdlog.h>
+
+#include <csignal>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "server/flags.h"
+#include "server/server.h"
+#include "server/telemetry/log.h"
+#include "server/version.h"
+
+namespace {
+
+// SIGTERM and SIGINT are waited for and not handled: they are blocked before
+// any thread starts, so that every thread inherits it.
+sigset_t BlockStopSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  // A log that nobody reads any more must not end the server.
+  std::signal(SIGPIPE, SIG_IGN);
+  return signals;
+}
+
+int Serve(const attention::server::ServerOptions& options,
+          const sigset_t& signals) {
+  attention::server::SetUpLog(options.log_level, options.log_format);
+  const auto server = attention::server::Server::Start(options);
+  if (!server.ok()) {
+    std::fprintf(stderr, "attention-server: %s\n",
+                 std::string(server.status().message()).c_str());
+    return 1;
+  }
+  spdlog::info("attention-server {}: {}", attention::server::Version(),
+               (*server)->Summary());
+  int signal = 0;
+  sigwait(&signals, &signal);
+  spdlog::info("{}: draining, for at most {} ms",
+               signal == SIGINT ? "SIGINT" : "SIGTERM",
+               options.drain_time.count());
+  // From here on a second signal does what it does by default: it ends the
+  // process at once.
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+  const bool quiet = (*server)->Drain();
+  spdlog::info(quiet ? "stopped, every request was answered"
+                     : "stopped, requests were cancelled at the drain time's "
+                       "end");
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const sigset_t signals = BlockStopSignals();
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  const auto flags = attention::server::ParseFlags(arguments);
+  if (flags.exit) {
+    std::fputs(flags.exit->text.c_str(),
+               flags.exit->code == 0 ? stdout : stderr);
+    return flags.exit->code;
+  }
+  return Serve(flags.options, signals);
+}

@@ -1,0 +1,71 @@
+#include "server/option_checks.h"
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/engine.h"
+
+namespace attention::server {
+namespace {
+
+// gRPC and protobuf count a message's bytes in an int.
+constexpr int64_t kLargestMessage = std::numeric_limits<int32_t>::max();
+constexpr int64_t kSmallestMessage = 1024;
+constexpr int64_t kMostThreads = 4096;
+constexpr int64_t kMostRequests = 1'000'000;
+constexpr int64_t kLongestDrainMs = 24LL * 60 * 60 * 1000;
+
+absl::Status CheckRange(absl::string_view flag, int64_t value, int64_t least,
+                        int64_t most, absl::string_view unit = "") {
+  if (value >= least && value <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      flag, ": ", value, unit, " (expected ", least, " to ", most, unit, ")"));
+}
+
+absl::Status CheckOneOf(absl::string_view flag, const std::string& value,
+                        const std::vector<std::string>& known) {
+  if (absl::c_linear_search(known, value)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      flag, ": '", value, "' (expected ", absl::StrJoin(known, ", "), ")"));
+}
+
+}  // namespace
+
+absl::Status CheckOptions(const ServerOptions& options) {
+  if (options.grpc_address.empty()) {
+    return absl::InvalidArgumentError(
+        "--grpc-address: '' (expected an IP address or a host name)");
+  }
+  const absl::Status checks[] = {
+      CheckRange("--grpc-port", options.grpc_port, 0, 65535),
+      CheckRange("--worker-threads", options.worker_threads, 0, kMostThreads),
+      CheckOneOf("--backend", options.backend, BackendNames()),
+      CheckRange("--max-request-bytes", options.max_request_bytes,
+                 kSmallestMessage, kLargestMessage, " bytes"),
+      CheckRange("--max-response-bytes", options.max_response_bytes,
+                 kSmallestMessage, kLargestMessage, " bytes"),
+      CheckRange("--max-requests-in-flight", options.max_requests_in_flight, 1,
+                 kMostRequests),
+      CheckRange("--max-bytes-in-flight", options.max_bytes_in_flight,
+                 kSmallestMessage, std::numeric_limits<int64_t>::max(),
+                 " bytes"),
+      CheckRange("--max-stream-requests-in-flight",
+                 options.max_stream_requests_in_flight, 1, kMostRequests),
+      CheckRange("--drain-time", options.drain_time.count(), 0, kLongestDrainMs,
+                 " ms"),
+      CheckOneOf("--log-level", options.log_level,
+                 {"trace", "debug", "info", "warn", "error", "off"}),
+      CheckOneOf("--log-format", options.log_format, {"text", "json"}),
+  };
+  for (const absl::Status& check : checks) {
+    if (!check.ok()) return check;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace attention::server

@@ -1,0 +1,134 @@
+#include "server/server.h"
+
+#include <grpc/grpc.h>
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
+
+#include <chrono>
+#include <mutex>
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
+#include "core/engine.h"
+#include "server/listen_error.h"
+#include "server/option_checks.h"
+#include "server/services/attention_service.h"
+
+namespace attention::server {
+namespace {
+
+// What is left to a connection after the last call: time to flush a status, and
+// for an open health Watch to see NOT_SERVING before it is cut.
+constexpr std::chrono::milliseconds kFlushTime{500};
+
+// gRPC's plugins are registered once for the process, before the first builder.
+void EnablePlugins() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    grpc::EnableDefaultHealthCheckService(true);
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  });
+}
+
+}  // namespace
+
+// Members are destroyed from the last to the first: each one may be used by
+// those below it.
+struct Server::Impl {
+  Impl(ServerOptions server_options, std::unique_ptr<Engine> built_engine)
+      : options(std::move(server_options)),
+        admission(options.max_requests_in_flight, options.max_bytes_in_flight),
+        engine(std::move(built_engine)),
+        service(options, *engine, admission, calls) {}
+
+  // Nothing where the port cannot be had; else the port.
+  std::optional<int> Listen();
+
+  const ServerOptions options;
+  Admission admission;
+  ActiveCalls calls;
+  std::unique_ptr<Engine> engine;  // waits for tasks that still return
+  AttentionService service;
+  std::unique_ptr<grpc::Server> grpc_server;
+  std::once_flag drained;
+  bool drained_quietly = true;
+};
+
+std::optional<int> Server::Impl::Listen() {
+  int port = 0;
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort(HostAndPort(options.grpc_address, options.grpc_port),
+                           grpc::InsecureServerCredentials(), &port);
+  // Else a second server on the same port starts, and each gets some of the
+  // calls.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_request_bytes));
+  builder.SetMaxSendMessageSize(static_cast<int>(options.max_response_bytes));
+  builder.RegisterService(&service);
+  grpc_server = builder.BuildAndStart();
+  if (grpc_server == nullptr || port == 0) return std::nullopt;
+  grpc_server->GetHealthCheckService()->SetServingStatus(
+      v1::AttentionService::service_full_name(), true);
+  return port;
+}
+
+Server::Server() = default;
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(
+    const ServerOptions& options, std::function<void()> on_tile) {
+  if (absl::Status status = CheckOptions(options); !status.ok()) return status;
+  absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Create(
+      {options.worker_threads, options.backend, std::move(on_tile)});
+  if (!engine.ok()) return engine.status();
+  EnablePlugins();
+  auto server = absl::WrapUnique(new Server());
+  server->impl_ = std::make_unique<Impl>(options, *std::move(engine));
+  const std::optional<int> port = server->impl_->Listen();
+  if (!port) return WhyNotListening(options.grpc_address, options.grpc_port);
+  server->port_ = *port;
+  server->address_ = HostAndPort(options.grpc_address, *port);
+  return server;
+}
+
+Server::~Server() {
+  if (impl_->grpc_server != nullptr) Drain();
+}
+
+std::string Server::Summary() const {
+  const Engine& engine = *impl_->engine;
+  std::string backends;
+  for (const auto& backend : engine.backends()) {
+    absl::StrAppend(&backends, backends.empty() ? "" : ", ", backend->name(),
+                    " (", backend->instruction_set(), ")");
+  }
+  const int threads = engine.workers().threads();
+  return absl::StrCat("listening on ", address_, ", backend ", backends, ", ",
+                      threads,
+                      threads == 1 ? " worker thread" : " worker threads");
+}
+
+bool Server::Drain() {
+  std::call_once(impl_->drained, [this] {
+    Impl& impl = *impl_;
+    const auto deadline =
+        std::chrono::steady_clock::now() + impl.options.drain_time;
+    impl.grpc_server->GetHealthCheckService()->SetServingStatus(false);
+    impl.admission.StartDraining();
+    impl.calls.StartDrain();
+    impl.drained_quietly = impl.calls.WaitUntilNone(deadline);
+    if (!impl.drained_quietly) {
+      impl.calls.EndDrain();
+      impl.calls.WaitUntilNone(std::chrono::steady_clock::now() + kFlushTime);
+    }
+    // Cuts what is still open, a health Watch or a caller that does not read
+    // its reply, and returns when every call is done.
+    impl.grpc_server->Shutdown(std::chrono::system_clock::now() + kFlushTime);
+  });
+  return impl_->drained_quietly;
+}
+
+}  // namespace attention::server

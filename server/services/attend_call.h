@@ -1,0 +1,59 @@
+#ifndef ATTENTION_SERVER_SERVICES_ATTEND_CALL_H_
+#define ATTENTION_SERVER_SERVICES_ATTEND_CALL_H_
+
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <chrono>
+#include <memory>
+
+#include "server/scheduling/active_calls.h"
+#include "server/scheduling/attend_task.h"
+
+namespace attention::server {
+
+/// The slices of a message that gRPC has handed over; `message` is empty after
+/// it.
+std::vector<grpc::Slice> TakeSlices(grpc::ByteBuffer& message);
+
+/// One Attend call. It lives from Begin() until gRPC is done with it and its
+/// task has returned, whichever is later.
+class AttendCall final : public grpc::ServerUnaryReactor,
+                         public DrainableCall,
+                         public std::enable_shared_from_this<AttendCall> {
+ public:
+  /// Starts answering. `request` is emptied; context and response live until
+  /// the call is done. The result is what the service's method returns to gRPC.
+  static grpc::ServerUnaryReactor* Begin(const AttendServices& services,
+                                         ActiveCalls& calls,
+                                         grpc::CallbackServerContext& context,
+                                         grpc::ByteBuffer& request,
+                                         grpc::ByteBuffer& response);
+
+  AttendCall(const AttendServices& services, ActiveCalls& calls,
+             grpc::CallbackServerContext& context, grpc::ByteBuffer& request,
+             grpc::ByteBuffer& response);
+
+  // The caller went away, or its deadline passed.
+  void OnCancel() override;
+  void OnDone() override;
+
+  void OnDrain() override {}  // admission turns new requests away
+  void OnDrainEnd() override { task_->Stop(StopReason::kDraining); }
+
+ private:
+  void Reply(AttendTask::Outcome outcome);
+
+  ActiveCalls& calls_;
+  grpc::ByteBuffer& response_;
+  const std::chrono::system_clock::time_point deadline_;
+  const std::shared_ptr<AttendTask> task_;
+  Admission::Ticket ticket_;  // until the reply is out
+};
+
+/// Why a call that gRPC says is cancelled was: its deadline, or its caller.
+StopReason WhyCancelled(std::chrono::system_clock::time_point deadline);
+
+}  // namespace attention::server
+
+#endif  // ATTENTION_SERVER_SERVICES_ATTEND_CALL_H_

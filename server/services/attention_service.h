@@ -1,0 +1,43 @@
+#ifndef ATTENTION_SERVER_SERVICES_ATTENTION_SERVICE_H_
+#define ATTENTION_SERVER_SERVICES_ATTENTION_SERVICE_H_
+
+#include "attention/v1/attention.grpc.pb.h"
+#include "server/options.h"
+#include "server/scheduling/active_calls.h"
+#include "server/scheduling/attend_task.h"
+
+namespace attention::server {
+
+/// attention.v1.AttentionService. The methods that carry tensors are raw: they
+/// see messages as the bytes that came, and reply with bytes.
+class AttentionService final
+    : public v1::AttentionService::WithRawCallbackMethod_Attend<
+          v1::AttentionService::WithRawCallbackMethod_AttendStream<
+              v1::AttentionService::WithCallbackMethod_GetServerInfo<
+                  v1::AttentionService::Service>>> {
+ public:
+  /// The arguments outlive the service.
+  AttentionService(const ServerOptions& options, const Engine& engine,
+                   Admission& admission, ActiveCalls& calls);
+
+  grpc::ServerUnaryReactor* Attend(grpc::CallbackServerContext* context,
+                                   const grpc::ByteBuffer* request,
+                                   grpc::ByteBuffer* response) override;
+
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AttendStream(
+      grpc::CallbackServerContext* context) override;
+
+  grpc::ServerUnaryReactor* GetServerInfo(
+      grpc::CallbackServerContext* context,
+      const v1::GetServerInfoRequest* request,
+      v1::GetServerInfoResponse* response) override;
+
+ private:
+  const ServerOptions& options_;
+  const AttendServices services_;
+  ActiveCalls& calls_;
+};
+
+}  // namespace attention::server
+
+#endif  // ATTENTION_SERVER_SERVICES_ATTENTION_SERVICE_H_

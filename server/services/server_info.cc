@@ -1,0 +1,30 @@
+#include "server/services/server_info.h"
+
+#include <memory>
+#include <string>
+
+#include "server/version.h"
+
+namespace attention::server {
+
+void FillServerInfo(const ServerOptions& options, const Engine& engine,
+                    v1::GetServerInfoResponse& info) {
+  info.set_version(Version());
+  for (const std::unique_ptr<Backend>& backend : engine.backends()) {
+    v1::Backend& entry = *info.add_backends();
+    entry.set_name(std::string(backend->name()));
+    entry.set_instruction_set(backend->instruction_set());
+    entry.set_experimental(backend->experimental());
+  }
+  info.set_worker_threads(engine.workers().threads());
+  const auto bytes = [](int64_t limit) { return static_cast<uint64_t>(limit); };
+  v1::Limits& limits = *info.mutable_limits();
+  limits.set_max_request_bytes(bytes(options.max_request_bytes));
+  limits.set_max_response_bytes(bytes(options.max_response_bytes));
+  limits.set_max_requests_in_flight(bytes(options.max_requests_in_flight));
+  limits.set_max_bytes_in_flight(bytes(options.max_bytes_in_flight));
+  limits.set_max_stream_requests_in_flight(
+      bytes(options.max_stream_requests_in_flight));
+}
+
+}  // namespace attention::server

@@ -1,0 +1,56 @@
+#ifndef ATTENTION_SERVER_WIRE_REQUEST_DECODER_H_
+#define ATTENTION_SERVER_WIRE_REQUEST_DECODER_H_
+
+#include <grpcpp/support/slice.h>
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "attention/v1/attention.pb.h"
+#include "server/wire/aligned_buffer.h"
+
+namespace attention::server {
+
+/// An AttendRequest apart from its tensors' elements, and those beside it. It
+/// owns every byte.
+class DecodedAttendRequest {
+ public:
+  /// Every field as protobuf's own parser would have it, with one difference:
+  /// where a tensor's `data` is not empty, it holds a mark of one byte and the
+  /// elements are in Elements().
+  const v1::AttendRequest& message() const { return message_; }
+
+  /// The elements of `tensor`, the field of that name of this message ("query",
+  /// "key", "w_q"), aligned to 64 bytes.
+  absl::Span<const std::byte> Elements(const std::string& field,
+                                       const v1::Tensor& tensor) const;
+
+  /// Bytes of all tensors' elements.
+  int64_t ElementBytes() const;
+
+ private:
+  friend class RequestDecoder;
+
+  v1::AttendRequest message_;
+  std::map<std::string, AlignedBuffer> elements_;
+};
+
+/// Decodes a serialized AttendRequest that came in `slices`, cut anywhere. Each
+/// tensor's elements are copied once; each slice is released as it is read.
+///
+/// Repeated fields, oneofs and merges have protobuf's own meaning.
+/// INVALID_ARGUMENT where the bytes are not a message, where any field in it is
+/// unknown (a field that this version drops could have been a mask), where a
+/// string is not UTF-8, or where what is no tensor element takes more than 64
+/// KiB. RESOURCE_EXHAUSTED where memory runs out. A length that claims more
+/// bytes than there are allocates nothing.
+absl::StatusOr<DecodedAttendRequest> DecodeAttendRequest(
+    std::vector<grpc::Slice> slices);
+
+}  // namespace attention::server
+
+#endif  // ATTENTION_SERVER_WIRE_REQUEST_DECODER_H_

@@ -1,0 +1,23 @@
+#ifndef ATTENTION_SERVER_WIRE_STATUS_TABLE_H_
+#define ATTENTION_SERVER_WIRE_STATUS_TABLE_H_
+
+#include <grpcpp/support/status.h>
+
+#include "absl/status/status.h"
+
+namespace attention::server {
+
+/// Longest message that a status carries over the wire, in bytes: it travels in
+/// the trailers, where proxies allow little.
+inline constexpr size_t kMostStatusMessageBytes = 1024;
+
+/// The one place where a status of ours becomes one of gRPC: the same code, the
+/// message cut to kMostStatusMessageBytes.
+grpc::Status ToGrpcStatus(const absl::Status& status);
+
+/// The code's name as gRPC's documentation has it: "INVALID_ARGUMENT".
+const char* CodeName(absl::StatusCode code);
+
+}  // namespace attention::server
+
+#endif  // ATTENTION_SERVER_WIRE_STATUS_TABLE_H_

@@ -1,0 +1,163 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "client/cpp/cli/attend_inputs.h"
+#include "client/cpp/cli/attend_report.h"
+#include "client/cpp/cli/convert.h"
+#include "core/formats/npy.h"
+#include "core/formats/safetensors.h"
+
+namespace attention::cli {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Key;
+using ::testing::SizeIs;
+using ::testing::UnorderedElementsAre;
+
+const std::string kData = ATTENTION_TEST_DATA;
+
+std::string Message(const absl::Status& status) {
+  return std::string(status.message());
+}
+
+Tensor Doubles(std::vector<double> values) {
+  Tensor tensor = *Tensor::Create(DataType::kFloat64,
+                                  {1, static_cast<int64_t>(values.size())});
+  std::copy(values.begin(), values.end(),
+            reinterpret_cast<double*>(tensor.data()));
+  return tensor;
+}
+
+TEST(InputsTest, AFileGivesInputsExpectationsTokensAndSentences) {
+  const auto inputs =
+      LoadInputs({.safetensors = kData + "/minilm_layer3.safetensors"});
+  ASSERT_TRUE(inputs.ok()) << inputs.status();
+  EXPECT_THAT(inputs->tensors,
+              UnorderedElementsAre(Key("query"), Key("key"), Key("value"),
+                                   Key("valid_lens")));
+  EXPECT_THAT(inputs->expected,
+              UnorderedElementsAre(Key("output"), Key("weights")));
+  EXPECT_THAT(inputs->tokens, SizeIs(4 * 28));
+  EXPECT_THAT(inputs->sentences, SizeIs(4));
+  EXPECT_THAT(inputs->unused, IsEmpty());
+}
+
+TEST(InputsTest, ACaseTakesItsTensorsAlone) {
+  const auto inputs = LoadInputs({.safetensors = kData + "/pytorch.safetensors",
+                                  .prefix = "dot_product/binary_mask"});
+  ASSERT_TRUE(inputs.ok()) << inputs.status();
+  EXPECT_THAT(inputs->tensors,
+              UnorderedElementsAre(Key("query"), Key("key"), Key("value"),
+                                   Key("attend_mask")));
+  EXPECT_THAT(inputs->expected,
+              UnorderedElementsAre(Key("output"), Key("weights")));
+}
+
+TEST(InputsTest, TensorsOfNoKnownNameAreListed) {
+  const auto inputs = LoadInputs({.safetensors = kData + "/jax.safetensors",
+                                  .prefix = "multi_head/sliding_window"});
+  ASSERT_TRUE(inputs.ok()) << inputs.status();
+  EXPECT_THAT(inputs->unused, ElementsAre("window"));
+}
+
+TEST(InputsTest, WithoutACaseTheErrorListsThem) {
+  for (const char* prefix : {"", "multi_head/nothing"}) {
+    const auto inputs = LoadInputs(
+        {.safetensors = kData + "/pytorch.safetensors", .prefix = prefix});
+    EXPECT_THAT(
+        Message(inputs.status()),
+        AllOf(HasSubstr("pytorch.safetensors"), HasSubstr("multi_head/bias")));
+  }
+}
+
+TEST(InputsTest, AMissingTensorIsNamed) {
+  const std::string path = ::testing::TempDir() + "/no_value.safetensors";
+  SafetensorsFile file;
+  file.tensors["query"] = Tensor::FromFloats({1, 1}, {1});
+  file.tensors["key"] = Tensor::FromFloats({1, 1}, {1});
+  ASSERT_TRUE(WriteSafetensors(path, file).ok());
+  EXPECT_THAT(Message(LoadInputs({.safetensors = path}).status()),
+              AllOf(HasSubstr(path), HasSubstr("no tensor \"value\"")));
+}
+
+TEST(InputsTest, ANumPyFileStandsInForTheFilesTensor) {
+  const std::string path = ::testing::TempDir() + "/lens.npy";
+  ASSERT_TRUE(WriteNpy(path, Tensor::FromInts({4}, {1, 2, 3, 4})).ok());
+  const auto inputs =
+      LoadInputs({.safetensors = kData + "/minilm_layer3.safetensors",
+                  .npy = {{"valid_lens", path}}});
+  ASSERT_TRUE(inputs.ok()) << inputs.status();
+  EXPECT_THAT(inputs->tensors.at("valid_lens").ToFloats(),
+              ElementsAre(1, 2, 3, 4));
+}
+
+TEST(ConvertTest, DoublesBecomeFp32AndANoteSaysSo) {
+  Inputs inputs;
+  for (const char* name : {"query", "key", "value", "bias"}) {
+    inputs.tensors[name] = Doubles({0.1, 2});
+  }
+  std::vector<std::string> notes;
+  ASSERT_TRUE(ConvertInputs(std::nullopt, inputs, notes).ok());
+  EXPECT_THAT(inputs.tensors["query"].ToFloats(), ElementsAre(0.1F, 2.0F));
+  EXPECT_THAT(
+      notes,
+      ElementsAre("query, key, value, bias converted from FP64 to FP32"));
+}
+
+TEST(ConvertTest, WhatFitsIsLeftAlone) {
+  Inputs inputs;
+  inputs.tensors["query"] = *Tensor::Create(DataType::kBFloat16, {1});
+  inputs.tensors["bias"] = *Tensor::Create(DataType::kBFloat16, {1});
+  inputs.tensors["w_q"] = *Tensor::Create(DataType::kFloat32, {1});
+  inputs.tensors["valid_lens"] = *Tensor::Create(DataType::kInt64, {1});
+  std::vector<std::string> notes;
+  ASSERT_TRUE(ConvertInputs(std::nullopt, inputs, notes).ok());
+  EXPECT_THAT(notes, IsEmpty());
+}
+
+TEST(ConvertTest, AWantedTypeIsForTheQueryAndWhatMustFollowIt) {
+  Inputs inputs;
+  inputs.tensors["query"] = Doubles({70'000, 1});
+  inputs.tensors["bias"] = *Tensor::Create(DataType::kBFloat16, {1});
+  inputs.tensors["m"] = *Tensor::Create(DataType::kFloat32, {1});
+  std::vector<std::string> notes;
+  ASSERT_TRUE(ConvertInputs(DataType::kFloat16, inputs, notes).ok());
+  EXPECT_EQ(inputs.tensors["query"].type(), DataType::kFloat16);
+  EXPECT_EQ(inputs.tensors["bias"].type(), DataType::kFloat32);
+  EXPECT_EQ(inputs.tensors["m"].type(), DataType::kFloat32);
+  EXPECT_THAT(notes, ElementsAre("query converted from FP64 to FP16",
+                                 "bias converted from BF16 to FP32",
+                                 "query: 1 finite values became infinite in "
+                                 "FP16"));
+}
+
+TEST(ReportTest, TheLargestDifferenceCountsEveryElement) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float inf = std::numeric_limits<float>::infinity();
+  const auto difference = [](std::vector<float> a, std::vector<float> b) {
+    return *LargestDifference(Tensor::FromFloats({2}, a),
+                              Tensor::FromFloats({2}, b));
+  };
+  EXPECT_EQ(difference({1, 2}, {1.5, 1}), 1.0);
+  EXPECT_EQ(difference({nan, -inf}, {nan, -inf}), 0.0);
+  EXPECT_EQ(difference({nan, 1}, {1, 1}), inf);
+  EXPECT_EQ(difference({1, 1}, {1, nan}), inf);
+  EXPECT_EQ(difference({inf, 1}, {-inf, 1}), inf);
+}
+
+TEST(ReportTest, DifferentShapesHaveNoDifference) {
+  EXPECT_FALSE(LargestDifference(Tensor::FromFloats({2, 1}, {1, 2}),
+                                 Tensor::FromFloats({1, 2}, {1, 2}))
+                   .ok());
+}
+
+}  // namespace
+}  // namespace attention::cli

@@ -1,0 +1,49 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+
+#include "attention_client/client.h"
+
+namespace attention::client {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::StartsWith;
+
+TEST(OptionsTest, TheDefaultsAreAccepted) {
+  EXPECT_TRUE(Client::Create({}).ok());
+}
+
+struct BadOption {
+  const char* name;
+  ClientOptions options;
+};
+
+class BadOptionTest : public ::testing::TestWithParam<BadOption> {};
+
+TEST_P(BadOptionTest, IsRefusedByName) {
+  const absl::Status status = Client::Create(GetParam().options).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  const std::string name = GetParam().name;
+  EXPECT_THAT(std::string(status.message()),
+              StartsWith(name.substr(0, name.find("__")) + ": "));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, BadOptionTest,
+    ::testing::Values(
+        BadOption{"target", {.target = ""}},
+        BadOption{"deadline__negative", {.deadline = milliseconds(-1)}},
+        BadOption{"deadline__endless", {.deadline = milliseconds::max()}},
+        BadOption{"max_attempts__none", {.max_attempts = 0}},
+        BadOption{"max_attempts__many", {.max_attempts = 6}},
+        BadOption{"initial_backoff", {.initial_backoff = milliseconds(0)}},
+        BadOption{"max_backoff__short", {.max_backoff = milliseconds(99)}},
+        BadOption{"max_backoff__endless", {.max_backoff = milliseconds::max()}},
+        BadOption{"max_message_bytes", {.max_message_bytes = 0}}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace attention::client

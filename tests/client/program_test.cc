@@ -1,0 +1,229 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "core/formats/npy.h"
+#include "core/formats/safetensors.h"
+#include "tests/client/held_server.h"
+#include "tests/client/run_program.h"
+
+namespace attention {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+const std::string kData = ATTENTION_TEST_DATA;
+
+ProgramResult Run(std::vector<std::string> arguments,
+                  const std::map<std::string, std::string>& environment = {}) {
+  arguments.insert(arguments.begin(), ATTENTION_CLIENT_PROGRAM);
+  return RunProgram(arguments, environment);
+}
+
+class ProgramTest : public ::testing::Test {
+ protected:
+  ProgramResult RunHere(std::vector<std::string> arguments) {
+    return Run(std::move(arguments),
+               {{"ATTENTION_SERVER", server_->address()}});
+  }
+
+  std::string WriteTensor(const std::string& name, const Tensor& tensor) {
+    const std::string path = ::testing::TempDir() + "/" + name + ".npy";
+    EXPECT_TRUE(WriteNpy(path, tensor).ok());
+    return path;
+  }
+
+  std::unique_ptr<server::Server> server_ = client::StartServer();
+};
+
+TEST_F(ProgramTest, HealthSaysServingAndEndsWithZero) {
+  const ProgramResult result = RunHere({"health"});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_EQ(result.output, "SERVING\n");
+}
+
+TEST_F(ProgramTest, HealthOfNoServerEndsWithOneAndSaysWhatToDo) {
+  const std::string address = server_->address();
+  server_.reset();
+  const ProgramResult result = Run({"health", "--server", address});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.output, IsEmpty());
+  EXPECT_THAT(
+      result.errors,
+      AllOf(StartsWith("attention-client: no server answers at " + address),
+            HasSubstr("--server HOST:PORT")));
+}
+
+TEST_F(ProgramTest, InfoListsVersionBackendsAndLimits) {
+  const ProgramResult result = RunHere({"info"});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_THAT(result.output,
+              AllOf(HasSubstr("version "), HasSubstr("reference"),
+                    HasSubstr("256 MiB per request")));
+}
+
+TEST_F(ProgramTest, InfoAsJsonHasPlainNumbers) {
+  const ProgramResult result = RunHere({"info", "--json"});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_THAT(result.output, HasSubstr("\"max_request_bytes\": 268435456"));
+}
+
+TEST_F(ProgramTest, DemoPrintsTheTextbooksNumbersTwice) {
+  const ProgramResult result = RunHere({"demo"});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  const size_t second = result.output.find("2. Additive");
+  ASSERT_NE(second, std::string::npos);
+  for (const std::string& part :
+       {result.output.substr(0, second), result.output.substr(second)}) {
+    EXPECT_THAT(part,
+                AllOf(HasSubstr("[2, 3, 4, 5]"), HasSubstr("[10, 11, 12, 13]"),
+                      HasSubstr("[2, 1, 4] FP32"),
+                      HasSubstr("batch entry 1 ▒0.17 ▒0.17")));
+  }
+}
+
+TEST_F(ProgramTest, AttendComparesWithWhatTheFileExpects) {
+  const ProgramResult result =
+      RunHere({"attend", "--input", kData + "/minilm_layer3.safetensors",
+               "--tolerance", "1e-5", "--heatmap", "1,3"});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_THAT(
+      result.output,
+      AllOf(HasSubstr("[4, 12, 28, 32] FP32"),
+            HasSubstr("from the expected output"),
+            HasSubstr("from the expected weights"),
+            HasSubstr("backend reference"), HasSubstr("The cat sat on the mat"),
+            HasSubstr("because"), Not(HasSubstr("[PAD]"))));
+}
+
+TEST_F(ProgramTest, ADifferenceAboveTheToleranceEndsWithOne) {
+  const ProgramResult result =
+      RunHere({"attend", "--input", kData + "/minilm_layer3.safetensors",
+               "--scale", "1", "--tolerance", "1e-5"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.errors, HasSubstr("more than the tolerance of 1e-05"));
+}
+
+TEST_F(ProgramTest, EveryCaseOfAFrameworksFileAgrees) {
+  const std::string path = kData + "/pytorch.safetensors";
+  const auto file = ReadSafetensors(path);
+  ASSERT_TRUE(file.ok()) << file.status();
+  int cases = 0;
+  for (const auto& [name, tensor] : file->tensors) {
+    const size_t end = name.rfind("/query");
+    if (end == std::string::npos) continue;
+    std::vector<std::string> arguments = {
+        "attend", "--input",          path, "--tolerance", "1e-5",
+        "--case", name.substr(0, end)};
+    if (name.find("gaussian") == 0) {
+      arguments.insert(arguments.end(), {"--scoring", "gaussian"});
+    }
+    if (name.find("multi_head/causal") == 0) {
+      arguments.insert(arguments.end(), {"--causal", "top_left"});
+    }
+    const ProgramResult result = RunHere(arguments);
+    EXPECT_EQ(result.exit_code, 0) << name << result.output << result.errors;
+    ++cases;
+  }
+  EXPECT_GT(cases, 10);
+}
+
+TEST_F(ProgramTest, NumPyFilesInSafetensorsOut) {
+  const std::string query = WriteTensor("q", Tensor::FromFloats({1, 1}, {1}));
+  const std::string key = WriteTensor("k", Tensor::FromFloats({2, 1}, {1, 1}));
+  const std::string value =
+      WriteTensor("v", Tensor::FromFloats({2, 1}, {3, 5}));
+  const std::string output = ::testing::TempDir() + "/out.safetensors";
+  const ProgramResult result =
+      RunHere({"attend", "--query", query, "--key", key, "--value", value,
+               "--weights", "--lse", "--output", output});
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  const auto file = ReadSafetensors(output);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_THAT(file->tensors.at("output").ToFloats(), ElementsAre(4));
+  EXPECT_THAT(file->tensors.at("weights").ToFloats(), ElementsAre(0.5, 0.5));
+  EXPECT_EQ(file->tensors.count("lse"), 1U);
+  EXPECT_EQ(file->metadata.at("backend"), "reference");
+}
+
+TEST_F(ProgramTest, TheServersErrorsAreShownAsTheyAre) {
+  const std::string query = WriteTensor("q2", Tensor::FromFloats({1, 1}, {1}));
+  const std::string key = WriteTensor("k2", Tensor::FromFloats({1, 2}, {1, 1}));
+  const ProgramResult result =
+      RunHere({"attend", "--query", query, "--key", key, "--value", query});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.errors,
+              StartsWith("attention-client: INVALID_ARGUMENT: key: "));
+}
+
+TEST_F(ProgramTest, ColourIsThereWhereItIsAskedFor) {
+  const std::vector<std::string> demo = {"demo", "--color", "always"};
+  EXPECT_THAT(RunHere(demo).output, HasSubstr("\x1b[38;5;"));
+  EXPECT_THAT(RunHere({"demo"}).output, Not(HasSubstr("\x1b")));
+}
+
+// Mistakes on the command line: no server is needed to find them.
+struct Mistake {
+  const char* name;
+  std::vector<std::string> arguments;
+  int exit_code;
+  const char* message;
+};
+
+class MistakeTest : public ::testing::TestWithParam<Mistake> {};
+
+TEST_P(MistakeTest, IsOneLineThatSaysWhatToDo) {
+  const ProgramResult result = Run(GetParam().arguments);
+  EXPECT_EQ(result.exit_code, GetParam().exit_code);
+  EXPECT_THAT(result.errors, AllOf(StartsWith("attention-client: "),
+                                   HasSubstr(GetParam().message)));
+  EXPECT_EQ(std::count(result.errors.begin(), result.errors.end(), '\n'), 1)
+      << result.errors;
+  EXPECT_THAT(result.output, IsEmpty());
+}
+
+const std::string kMiniLm = kData + "/minilm_layer3.safetensors";
+
+INSTANTIATE_TEST_SUITE_P(
+    All, MistakeTest,
+    ::testing::Values(
+        Mistake{"NoCommand", {}, 2, "no command given"},
+        Mistake{"UnknownCommand", {"atend"}, 2, "atend"},
+        Mistake{"UnknownFlag", {"health", "--verbose"}, 2, "--verbose"},
+        Mistake{"BadNumber", {"attend", "--scale", "much"}, 2, "--scale"},
+        Mistake{"BadChoice", {"attend", "--causal", "both"}, 2, "top_left"},
+        Mistake{"BadDeadline", {"--deadline", "-1", "health"}, 2, "--deadline"},
+        Mistake{"NoInputs", {"attend"}, 2, "--input FILE"},
+        Mistake{"NoKey", {"attend", "--query", "q.npy"}, 1, "q.npy"},
+        Mistake{"NoFile",
+                {"attend", "--input", "nowhere.safetensors"},
+                1,
+                "nowhere.safetensors"},
+        Mistake{"CaseWithoutInput", {"attend", "--case", "x"}, 2, "--input"},
+        Mistake{"NoSuchHead",
+                {"attend", "--input", kMiniLm, "--heatmap", "4,0"},
+                2,
+                "4 batch entries"},
+        Mistake{"NoSuchCase",
+                {"attend", "--input", kMiniLm, "--case", "x"},
+                2,
+                "no case \"x\""}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST(HelpTest, TeachesWithExamplesAndEndsWithZero) {
+  const ProgramResult result = Run({"--help"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.output, AllOf(HasSubstr("Examples:"),
+                                   HasSubstr("attention-client demo")));
+}
+
+}  // namespace
+}  // namespace attention

@@ -1,0 +1,134 @@
+// The same request gives the same bits, whatever else happens.
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/parity/backend_test.h"
+#include "tests/parity/factors.h"
+#include "tests/support/random.h"
+
+namespace attention::test {
+namespace {
+
+using DeterminismTest = BackendTest;
+
+// Large enough for several tiles, with everything that could depend on an
+// order.
+OwnedProblem LargeProblem() {
+  return MakeProblem({.query_heads = 4,
+                      .kv_heads = 2,
+                      .query_length = 65,
+                      .key_length = 129,
+                      .width = 33,
+                      .value_width = 17,
+                      .keys_per_block = 50,
+                      .valid_lens = LengthsShape::kPerRow,
+                      .dropout = {.training = true, .p = 0.1, .seed = 11}},
+                     TestSeed());
+}
+
+TEST_P(DeterminismTest, TwiceTheSame) {
+  const OwnedProblem owned = LargeProblem();
+  ASSERT_OK_AND_ASSIGN(const Results first, Run(owned.problem));
+  ASSERT_OK_AND_ASSIGN(const Results second, Run(owned.problem));
+  EXPECT_TRUE(SameBits(first, second));
+}
+
+TEST_P(DeterminismTest, AnyNumberOfThreads) {
+  for (size_t row = 0; row < FactorRows().size(); row += 4) {
+    SCOPED_TRACE(Describe(FactorRows()[row]));
+    const OwnedProblem owned =
+        MakeProblem(SpecOf(FactorRows()[row]), TestSeed() + row);
+    ASSERT_OK_AND_ASSIGN(const Results one,
+                         RunOn(*MakeEngine(GetParam(), 1), owned.problem));
+    for (const int threads : {2, 7}) {
+      ASSERT_OK_AND_ASSIGN(
+          const Results several,
+          RunOn(*MakeEngine(GetParam(), threads), owned.problem));
+      EXPECT_TRUE(SameBits(one, several)) << threads << " threads";
+    }
+  }
+}
+
+TEST_P(DeterminismTest, AnyNumberOfThreadsForALargeProblem) {
+  const OwnedProblem owned = LargeProblem();
+  ASSERT_OK_AND_ASSIGN(const Results one,
+                       RunOn(*MakeEngine(GetParam(), 1), owned.problem));
+  for (const int threads : {2, 7}) {
+    ASSERT_OK_AND_ASSIGN(
+        const Results several,
+        RunOn(*MakeEngine(GetParam(), threads), owned.problem));
+    EXPECT_TRUE(SameBits(one, several)) << threads << " threads";
+  }
+}
+
+// One batch entry alone gives what it gives at the same place of a larger
+// batch.
+TEST_P(DeterminismTest, TheFirstBatchEntryAlone) {
+  OwnedProblem owned = MakeProblem({.batch = 3,
+                                    .query_heads = 2,
+                                    .kv_heads = 2,
+                                    .query_length = 33,
+                                    .key_length = 65,
+                                    .dropout = {true, 0.3, 5}},
+                                   TestSeed());
+  ASSERT_OK_AND_ASSIGN(const Results all, Run(owned.problem));
+  AttentionProblem& problem = owned.problem;
+  KeyValueBlock& block = problem.key_value[0];
+  problem.query = Slice(problem.query, 0, 0, 1);
+  block = {.key = Slice(block.key, 0, 0, 1),
+           .value = Slice(block.value, 0, 0, 1)};
+  ASSERT_OK_AND_ASSIGN(const Results alone, Run(problem));
+  const auto first_third = [](const Tensor& tensor) {
+    return Materialize(Slice(tensor.view(), 0, 0, 1)).ToDoubles();
+  };
+  EXPECT_EQ(alone.output.ToDoubles(), first_third(all.output));
+  EXPECT_EQ(alone.weights->ToDoubles(), first_third(*all.weights));
+  EXPECT_EQ(alone.lse->ToDoubles(), first_third(*all.lse));
+}
+
+// A backend is given several problems in one span.
+TEST_P(DeterminismTest, AloneAndBesideOtherRequests) {
+  ASSERT_EQ(engine().backends().size(), 1U);
+  const Backend& backend = *engine().backends()[0];
+  std::vector<OwnedProblem> owned;
+  std::vector<ValidatedProblem> valid;
+  std::vector<Results> alone;
+  for (size_t row = 0; row < 12; ++row) {
+    owned.push_back(MakeProblem(SpecOf(FactorRows()[row]), TestSeed() + row));
+    ASSERT_OK_AND_ASSIGN(ValidatedProblem problem,
+                         Validate(owned.back().problem));
+    ASSERT_OK_AND_ASSIGN(Results results, Run(owned.back().problem));
+    valid.push_back(std::move(problem));
+    alone.push_back(std::move(results));
+  }
+  std::vector<Results> together = alone;
+  std::vector<AttentionJob> jobs(valid.size());
+  for (size_t n = 0; n < jobs.size(); ++n) {
+    Results& results = together[n];
+    const auto cleared = [](Tensor& tensor) {
+      std::fill(tensor.data(), tensor.data() + tensor.byte_size(),
+                std::byte{0x7B});
+      return tensor.mutable_view();
+    };
+    jobs[n].problem = &valid[n];
+    jobs[n].outputs.output = cleared(results.output);
+    if (results.weights) jobs[n].outputs.weights = cleared(*results.weights);
+    if (results.lse) jobs[n].outputs.lse = cleared(*results.lse);
+  }
+  backend.Run(absl::MakeSpan(jobs),
+              {.workers = engine().workers(), .on_tile = nullptr});
+  for (size_t n = 0; n < jobs.size(); ++n) {
+    EXPECT_THAT(jobs[n].status, IsOk());
+    EXPECT_TRUE(SameBits(together[n], alone[n])) << "problem " << n;
+  }
+}
+
+INSTANTIATE_FOR_BACKENDS(DeterminismTest);
+
+}  // namespace
+}  // namespace attention::test

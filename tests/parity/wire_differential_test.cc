@@ -1,0 +1,104 @@
+// Random problems over the wire: what comes back is what the oracle says, and
+// to the bit what the engine gives in the same process.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/parity/factors.h"
+#include "tests/support/random.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/test_server.h"
+#include "tests/support/tolerance.h"
+#include "tests/support/wire_problem.h"
+
+namespace attention::test {
+namespace {
+
+OwnedProblem ProblemOfRow(size_t row) {
+  return MakeProblem(SpecOf(FactorRows()[row]), TestSeed() + row);
+}
+
+class WireDifferentialTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto server = TestServer::Start();
+    ASSERT_THAT(server, IsOk());
+    server_.emplace(*std::move(server));
+  }
+
+  void Check(const AttentionProblem& problem) const {
+    ASSERT_OK_AND_ASSIGN(const Results results,
+                         AttendOver(server_->client(), problem));
+    EXPECT_TRUE(Matches(problem, results));
+  }
+
+  std::optional<TestServer> server_;
+};
+
+class WirePairwiseTest : public WireDifferentialTest,
+                         public ::testing::WithParamInterface<size_t> {};
+
+TEST_P(WirePairwiseTest, MatchesTheOracle) {
+  SCOPED_TRACE(absl::StrCat("ATTENTION_TEST_SEED=", TestSeed()));
+  SCOPED_TRACE(Describe(FactorRows()[GetParam()]));
+  Check(ProblemOfRow(GetParam()).problem);
+}
+
+INSTANTIATE_TEST_SUITE_P(Wire, WirePairwiseTest,
+                         ::testing::Range(size_t{0}, FactorRows().size(),
+                                          size_t{5}),
+                         [](const auto& param) {
+                           return absl::StrCat("row", param.param);
+                         });
+
+TEST_F(WireDifferentialTest, TheWireChangesNoBit) {
+  const auto engine = MakeEngine("auto", /*threads=*/1);
+  for (size_t row = 0; row < FactorRows().size(); row += 3) {
+    SCOPED_TRACE(Describe(FactorRows()[row]));
+    OwnedProblem owned = ProblemOfRow(row);
+    ASSERT_OK_AND_ASSIGN(const Results wire,
+                         AttendOver(server_->client(), owned.problem));
+    // On the wire, keys and values are one block.
+    const client::AttendRequest request = ToRequest(owned.problem);
+    owned.problem.key_value.clear();
+    owned.problem.key_value.push_back(
+        {.key = request.key.view(), .value = request.value.view()});
+    ASSERT_OK_AND_ASSIGN(const Results here, RunOn(*engine, owned.problem));
+    EXPECT_TRUE(SameBits(wire, here));
+  }
+}
+
+TEST_F(WireDifferentialTest, OneStreamOfAllProblems) {
+  std::vector<OwnedProblem> problems;
+  std::vector<client::AttendRequest> requests;
+  for (size_t row = 0; row < FactorRows().size(); ++row) {
+    problems.push_back(ProblemOfRow(row));
+    requests.push_back(ToRequest(problems.back().problem));
+  }
+  std::vector<int> replies(requests.size(), 0);
+  const absl::Status status = server_->client().AttendMany(
+      requests, [&](size_t row, absl::StatusOr<client::AttendResult> reply) {
+        SCOPED_TRACE(Describe(FactorRows().at(row)));
+        ++replies.at(row);
+        ASSERT_THAT(reply, IsOk());
+        EXPECT_TRUE(
+            Matches(problems[row].problem, ToResults(*std::move(reply))));
+      });
+  EXPECT_THAT(status, IsOk());
+  EXPECT_THAT(replies, ::testing::Each(1));
+}
+
+TEST_F(WireDifferentialTest, EmptyTensors) {
+  Check(MakeProblem({.batch = 0}, TestSeed()).problem);
+  Check(MakeProblem({.query_length = 0}, TestSeed()).problem);
+  Check(MakeProblem({.key_length = 0}, TestSeed()).problem);
+  Check(MakeProblem({.value_width = 0}, TestSeed()).problem);
+}
+
+}  // namespace
+}  // namespace attention::test

@@ -1,0 +1,138 @@
+// Requests that are larger, later or more than the server allows.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/service/requests.h"
+#include "tests/service/test_server.h"
+#include "tests/service/wire_client.h"
+#include "tests/service/wrong_input.h"
+
+namespace attention::test {
+namespace {
+
+using absl::StatusCode;
+
+// No queries' worth of output, but `queries` x `keys` weights.
+v1::AttendRequest WeightsRequest(int64_t queries, int64_t keys) {
+  v1::AttendRequest request;
+  request.set_id("weights");
+  *request.mutable_query() = Filled(v1::DATA_TYPE_FP32, {queries, 1}, 1);
+  v1::KeyValueTensors& key_value = *request.mutable_key_value();
+  *key_value.mutable_key() = Filled(v1::DATA_TYPE_FP32, {keys, 1}, 1);
+  *key_value.mutable_value() = Filled(v1::DATA_TYPE_FP32, {keys, 1}, 1);
+  request.set_return_weights(true);
+  return request;
+}
+
+// A request of a few bytes whose output has `width` columns.
+v1::AttendRequest WideOutputRequest(int64_t width) {
+  v1::AttendRequest request;
+  *request.mutable_query() = Filled(v1::DATA_TYPE_FP32, {1, 1}, 1);
+  v1::KeyValueTensors& key_value = *request.mutable_key_value();
+  *key_value.mutable_key() = MakeTensor(v1::DATA_TYPE_FP32, {0, 1}, {});
+  *key_value.mutable_value() = MakeTensor(v1::DATA_TYPE_FP32, {0, width}, {});
+  return request;
+}
+
+TEST(MessageLimitTest, WeightsBeyondItAreRefusedBeforeComputing) {
+  TileGate gate;
+  server::ServerOptions options = TestOptions();
+  options.max_response_bytes = 1 << 20;
+  const auto server = StartServer(options, &gate);
+  WireClient client(server->address());
+  // 1024 x 1024 weights of 4 bytes: 4 MiB.
+  ExpectRefusal(client.Attend(WeightsRequest(1024, 1024)).status(),
+                StatusCode::kResourceExhausted,
+                {"weights: ", "[1024, 1024]", "1048576"});
+  EXPECT_EQ(gate.tiles(), 0);
+  ExpectGoodReply(client.Attend(GoodRequest()));
+}
+
+TEST(MessageLimitTest, WeightsBeyondTheDefaultLimitAreRefusedBeforeComputing) {
+  TileGate gate;
+  const auto server = StartServer(TestOptions(), &gate);
+  WireClient client(server->address());
+  // 128 KiB of input, 1 GiB of weights.
+  ExpectRefusal(client.Attend(WeightsRequest(16384, 16384)).status(),
+                StatusCode::kResourceExhausted, {"weights: "});
+  EXPECT_EQ(gate.tiles(), 0);
+}
+
+TEST(MessageLimitTest, AHugeOutputOfNoKeysIsRefusedBeforeAllocating) {
+  const auto server = StartServer();
+  WireClient client(server->address());
+  for (const int64_t width :
+       {int64_t{1} << 28, int64_t{1} << 40, int64_t{1} << 60}) {
+    ExpectRefusal(client.Attend(WideOutputRequest(width)).status(),
+                  StatusCode::kResourceExhausted, {"output: "});
+  }
+  ExpectGoodReply(client.Attend(GoodRequest()));
+}
+
+TEST(MessageLimitTest, ARequestBeyondItIsRefused) {
+  server::ServerOptions options = TestOptions();
+  options.max_request_bytes = 16 << 10;
+  const auto server = StartServer(options);
+  WireClient client(server->address());
+  EXPECT_EQ(client.Attend(LargeRequest()).status().code(),
+            StatusCode::kResourceExhausted);
+  ExpectGoodReply(client.Attend(GoodRequest()));
+}
+
+TEST(MessageLimitTest, ARequestOfExactlyTheLimitPasses) {
+  server::ServerOptions options = TestOptions();
+  const v1::AttendRequest request = LargeRequest();
+  options.max_request_bytes = static_cast<int64_t>(request.ByteSizeLong());
+  const auto server = StartServer(options);
+  WireClient client(server->address());
+  EXPECT_TRUE(client.Attend(request).ok());
+}
+
+TEST(DeadlineTest, AnExpiredOneIsAnsweredAndTheServerGoesOn) {
+  const auto server = StartServer();
+  WireClient client(server->address());
+  EXPECT_EQ(client
+                .Call(kAttend, GoodRequest().SerializeAsString(),
+                      std::chrono::milliseconds(-1))
+                .status()
+                .code(),
+            StatusCode::kDeadlineExceeded);
+  ExpectGoodReply(client.Attend(GoodRequest()));
+}
+
+TEST(AdmissionTest, RequestsBeyondTheLimitAreTurnedAway) {
+  TileGate gate;
+  gate.CloseAt(1);
+  server::ServerOptions options = TestOptions();
+  options.max_requests_in_flight = 1;
+  const auto server = StartServer(options, &gate);
+  WireClient client(server->address());
+  const auto first = client.Start(kAttend, GoodRequest().SerializeAsString());
+  gate.WaitUntilHolding();
+  ExpectRefusal(client.Attend(GoodRequest()).status(),
+                StatusCode::kResourceExhausted,
+                {"the server is full", "max_requests_in_flight"});
+  gate.Open();
+  EXPECT_TRUE(first->Wait().ok());
+  ExpectGoodReply(AttendOnceAdmitted(client, GoodRequest()));
+}
+
+TEST(AdmissionTest, BytesBeyondTheLimitAreTurnedAway) {
+  server::ServerOptions options = TestOptions();
+  options.max_bytes_in_flight = 64 << 10;
+  const auto server = StartServer(options);
+  WireClient client(server->address());
+  ExpectRefusal(client.Attend(LargeRequest()).status(),
+                StatusCode::kResourceExhausted,
+                {"the server is full", "65536", "max_bytes_in_flight"});
+  ExpectGoodReply(client.Attend(GoodRequest()));
+}
+
+}  // namespace
+}  // namespace attention::test

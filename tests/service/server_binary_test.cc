@@ -1,0 +1,138 @@
+// attention-server itself: its options, what it prints, how it ends.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/service/child_process.h"
+#include "tests/service/requests.h"
+#include "tests/service/test_server.h"
+#include "tests/service/wire_client.h"
+
+namespace attention::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// A binary that listens on a free port, and where.
+struct RunningServer {
+  std::unique_ptr<ChildProcess> process;
+  std::string line;  // the one that it prints when it is ready
+  std::string address;
+};
+
+RunningServer Launch(std::vector<std::string> arguments = {}) {
+  arguments.insert(arguments.end(), {"--grpc-port", "0"});
+  RunningServer server;
+  server.process =
+      std::make_unique<ChildProcess>(ATTENTION_SERVER_BINARY, arguments);
+  const std::string before = "listening on ";
+  server.line = server.process->ReadLineWith(before);
+  const size_t begin = server.line.find(before);
+  if (begin != std::string::npos) {
+    const std::string rest = server.line.substr(begin + before.size());
+    server.address = rest.substr(0, rest.find_first_of(", "));
+  }
+  return server;
+}
+
+class StopSignalTest : public testing::TestWithParam<int> {};
+
+TEST_P(StopSignalTest, EndsAServerThatHasAnsweredWithExitCodeZero) {
+  RunningServer server = Launch();
+  ASSERT_THAT(server.address, HasSubstr("127.0.0.1:")) << server.line;
+  WireClient client(server.address);
+  ExpectGoodReply(client.Attend(GoodRequest()));
+  server.process->Signal(GetParam());
+  EXPECT_EQ(server.process->Wait(), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, StopSignalTest, testing::Values(SIGTERM, SIGINT),
+                         [](const auto& test) {
+                           return test.param == SIGTERM ? "Sigterm" : "Sigint";
+                         });
+
+TEST(ServerBinaryTest, SaysInOneLineWhatItListensOnAndRunsOn) {
+  const RunningServer server = Launch({"--worker-threads", "2"});
+  EXPECT_THAT(server.line,
+              AllOf(HasSubstr("reference"), HasSubstr("2 worker threads")));
+}
+
+TEST(ServerBinaryTest, WritesJsonLinesWhenAsked) {
+  const RunningServer server = Launch({"--log-format", "json"});
+  EXPECT_EQ(server.line.front(), '{');
+  EXPECT_EQ(server.line.back(), '}');
+}
+
+TEST(ServerBinaryTest, HelpTeachesEveryOption) {
+  ChildProcess help(ATTENTION_SERVER_BINARY, {"--help"});
+  const std::string text = help.ReadAll();
+  EXPECT_EQ(help.Wait(), 0);
+  for (const char* option :
+       {"--grpc-address", "--grpc-port", "--worker-threads", "--backend",
+        "--max-request-bytes", "--max-response-bytes",
+        "--max-requests-in-flight", "--max-bytes-in-flight",
+        "--max-stream-requests-in-flight", "--drain-time", "--log-level",
+        "--log-format", "--config", "127.0.0.1", "8001", "256MiB"}) {
+    EXPECT_THAT(text, HasSubstr(option));
+  }
+}
+
+TEST(ServerBinaryTest, ATakenPortEndsItWithExitCodeOne) {
+  const auto first = StartServer();
+  ChildProcess second(ATTENTION_SERVER_BINARY,
+                      {"--grpc-port", absl::StrCat(first->port())});
+  const std::string text = second.ReadAll();
+  EXPECT_EQ(second.Wait(), 1);
+  EXPECT_THAT(text, HasSubstr(first->address()));
+}
+
+struct WrongOption {
+  const char* name;
+  std::vector<std::string> arguments;
+  const char* message;
+};
+
+class WrongOptionTest : public testing::TestWithParam<WrongOption> {};
+
+TEST_P(WrongOptionTest, EndsItWithExitCodeTwoAndTheOptionsName) {
+  ChildProcess server(ATTENTION_SERVER_BINARY, GetParam().arguments);
+  const std::string text = server.ReadAll();
+  EXPECT_EQ(server.Wait(), 2);
+  EXPECT_THAT(text, HasSubstr(GetParam().message));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, WrongOptionTest,
+    testing::ValuesIn(std::vector<WrongOption>{
+        {"Unknown", {"--colour", "red"}, "--colour"},
+        {"PortTooLarge", {"--grpc-port", "65536"}, "--grpc-port"},
+        {"PortNegative", {"--grpc-port=-1"}, "--grpc-port"},
+        {"PortIsAWord", {"--grpc-port", "http"}, "--grpc-port"},
+        {"ThreadsNegative", {"--worker-threads=-2"}, "--worker-threads"},
+        {"UnknownBackend", {"--backend", "abacus"}, "--backend"},
+        {"RequestLimitTooLarge",
+         {"--max-request-bytes", "2GiB"},
+         "--max-request-bytes"},
+        {"ResponseLimitZero",
+         {"--max-response-bytes", "0"},
+         "--max-response-bytes"},
+        {"NoRequestsInFlight",
+         {"--max-requests-in-flight", "0"},
+         "--max-requests-in-flight"},
+        {"DrainTimeNegative", {"--drain-time=-1s"}, "--drain-time"},
+        {"UnknownLogLevel", {"--log-level", "loud"}, "--log-level"},
+        {"UnknownLogFormat", {"--log-format", "xml"}, "--log-format"},
+        {"NoSuchConfig",
+         {"--config", "/nonexistent/file"},
+         "/nonexistent/file"},
+    }),
+    [](const auto& row) { return row.param.name; });
+
+}  // namespace
+}  // namespace attention::test

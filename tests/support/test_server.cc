@@ -1,0 +1,37 @@
+#include "tests/support/test_server.h"
+
+#include <utility>
+
+namespace attention::test {
+
+server::ServerOptions TestServer::Options() {
+  server::ServerOptions options;
+  options.grpc_port = 0;
+  options.worker_threads = 2;
+  options.log_level = "error";
+  return options;
+}
+
+absl::StatusOr<TestServer> TestServer::Start(server::ServerOptions options,
+                                             std::function<void()> on_tile) {
+  options.grpc_port = 0;
+  auto started = server::Server::Start(options, std::move(on_tile));
+  if (!started.ok()) return started.status();
+  client::ClientOptions client_options;
+  client_options.target = (*started)->address();
+  auto connected = client::Client::Create(client_options);
+  if (!connected.ok()) return connected.status();
+  return TestServer(*std::move(started), *std::move(connected));
+}
+
+absl::StatusOr<client::Client> TestServer::NewClient(
+    client::ClientOptions options) const {
+  options.target = server_->address();
+  return client::Client::Create(options);
+}
+
+TestServer::TestServer(std::unique_ptr<server::Server> server,
+                       client::Client client)
+    : server_(std::move(server)), client_(std::move(client)) {}
+
+}  // namespace attention::test

@@ -1,0 +1,42 @@
+#ifndef ATTENTION_TESTS_SUPPORT_TEST_SERVER_H_
+#define ATTENTION_TESTS_SUPPORT_TEST_SERVER_H_
+
+#include <functional>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "attention_client/client.h"
+#include "server/options.h"
+#include "server/server.h"
+
+namespace attention::test {
+
+/// A real server on a free loopback port, and a client that is connected to it.
+class TestServer {
+ public:
+  /// Options for tests: two worker threads, and logs of errors alone.
+  static server::ServerOptions Options();
+
+  /// Starts a server with these options, on a port of the system's choice
+  /// whatever they say. `on_tile` as in server/server.h.
+  static absl::StatusOr<TestServer> Start(
+      server::ServerOptions options = Options(),
+      std::function<void()> on_tile = nullptr);
+
+  server::Server& server() { return *server_; }
+  const client::Client& client() const { return client_; }
+
+  /// Another client of the same server; its options' target is set here.
+  absl::StatusOr<client::Client> NewClient(
+      client::ClientOptions options = {}) const;
+
+ private:
+  TestServer(std::unique_ptr<server::Server> server, client::Client client);
+
+  std::unique_ptr<server::Server> server_;
+  client::Client client_;
+};
+
+}  // namespace attention::test
+
+#endif  // ATTENTION_TESTS_SUPPORT_TEST_SERVER_H_
