@@ -56,8 +56,8 @@ HWY_INLINE uint16_t ToHalf(float value) {
   if (rest >= 0x477FF000U) return sign | 0x7C00U;  // 65520 rounds to infinity
   if (rest < 0x38800000U) {
     // Below 2^-14: adding 0.5 leaves the multiple of 2^-24 in the low bits.
-    return sign | static_cast<uint16_t>(
-                      BitsOfFloat(FloatOfBits(rest) + 0.5F) - 0x3F000000U);
+    return sign | static_cast<uint16_t>(BitsOfFloat(FloatOfBits(rest) + 0.5F) -
+                                        0x3F000000U);
   }
   const uint32_t odd = rest >> 13 & 1U;
   return sign |

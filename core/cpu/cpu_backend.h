@@ -15,11 +15,11 @@ namespace attention {
 /// this build has no kernels for.
 std::vector<std::string> CpuTargets();
 
-/// The fast backend for a machine without a GPU: fused kernels that never hold a
-/// score matrix, compiled for every instruction set and chosen at run time. FP32
-/// inside; rows that FP32 would not serve (values that are not finite beside
-/// keys that take no part, scores all close to 0) are computed as the reference
-/// does. Below 2 MiB of scratch per thread, at any length.
+/// The fast backend for a machine without a GPU: fused kernels that never hold
+/// a score matrix, compiled for every instruction set and chosen at run time.
+/// FP32 inside; rows that FP32 would not serve (values that are not finite
+/// beside keys that take no part, scores all close to 0) are computed as the
+/// reference does. Below 2 MiB of scratch per thread, at any length.
 ///
 /// `target` is one of CpuTargets(); empty means the environment variable
 /// ATTENTION_CPU_TARGET, and where that is not set the best one.

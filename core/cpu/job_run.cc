@@ -67,8 +67,7 @@ void JobRun::Run() {
 // Tiles of keys that a block visits when no mask leaves any out.
 int64_t JobRun::KeyTiles() const {
   const int64_t keys =
-      plan_.fits ? plan_.key_tile
-                 : reference::ChooseTileSizes(problem_).keys;
+      plan_.fits ? plan_.key_tile : reference::ChooseTileSizes(problem_).keys;
   int64_t tiles = 0;
   for (const auto& block : problem_.key_value) {
     tiles += (block.key_count + keys - 1) / keys;

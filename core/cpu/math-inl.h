@@ -46,7 +46,7 @@ HWY_INLINE VF Exp2(VF x) {
       _mm512_cmp_ps_mask(x.raw, _mm512_set1_ps(-126.0F), _CMP_NLT_UQ);
   const VF whole = hn::Round(x);
 #else
-  const auto lost = hn::Lt(x, hn::Set(d, -125.0F));
+  const auto lost = hn::Lt(x, hn::Set(d, -126.0F));
   const VF magic = hn::Set(d, 12582912.0F);  // 1.5 * 2^23: rounds to integers
   const VF shifted = hn::Add(x, magic);
   const VF whole = hn::Sub(shifted, magic);
@@ -94,10 +94,10 @@ HWY_INLINE VF Tanh(VF x) {
   // Beyond 10 the result is 1; NaN stays, because Min takes its second operand
   // where one is NaN.
   const VF e = ExpTwice(hn::Min(hn::Set(d, 10.0F), magnitude));
-  const VF large =
-      hn::Sub(one, hn::Div(hn::Set(d, 2.0F), hn::Add(e, one)));
-  return hn::IfThenElse(hn::Lt(magnitude, hn::Set(d, 0.625F)), small,
-                        hn::CopySign(hn::IfThenElse(hn::IsNaN(x), x, large), x));
+  const VF large = hn::Sub(one, hn::Div(hn::Set(d, 2.0F), hn::Add(e, one)));
+  return hn::IfThenElse(
+      hn::Lt(magnitude, hn::Set(d, 0.625F)), small,
+      hn::CopySign(hn::IfThenElse(hn::IsNaN(x), x, large), x));
 }
 
 }  // namespace attention::cpu::HWY_NAMESPACE

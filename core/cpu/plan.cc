@@ -6,8 +6,8 @@
 namespace attention::cpu {
 namespace {
 
-// Floats of a thread's scratch that rows, and that keys, may take; together with
-// parameters well below 2 MiB.
+// Floats of a thread's scratch that rows, and that keys, may take; together
+// with parameters well below 2 MiB.
 constexpr int64_t kRowFloats = 160 * 1024;
 constexpr int64_t kKeyFloats = 160 * 1024;
 constexpr int64_t kParameterFloats = 128 * 1024;
@@ -66,14 +66,13 @@ Plan MakePlan(const ValidatedProblem& problem, const Kernels& kernels) {
   Plan plan;
   plan.method = ChooseMethod(problem);
   const bool share = HeadsShareKeys(problem) && SharesProjection(problem);
-  plan.heads_per_lane =
-      share && problem.kv_heads > 0 ? problem.query_heads / problem.kv_heads
-                                    : 1;
+  plan.heads_per_lane = share && problem.kv_heads > 0
+                            ? problem.query_heads / problem.kv_heads
+                            : 1;
   plan.lanes = problem.batch * (problem.query_heads / plan.heads_per_lane);
   plan.rows_per_lane = plan.heads_per_lane * problem.query_length;
   plan.padded_value_width = RoundUp(problem.value_width, kernels.lanes);
-  plan.padded_hidden_width =
-      RoundUp(problem.hidden_width, 2 * kernels.lanes);
+  plan.padded_hidden_width = RoundUp(problem.hidden_width, 2 * kernels.lanes);
   const bool additive = plan.method == Method::kAdditive;
   plan.score_width = additive ? problem.hidden_width : problem.key_width;
 
@@ -82,15 +81,14 @@ Plan MakePlan(const ValidatedProblem& problem, const Kernels& kernels) {
   const int64_t projected =
       additive ? 8 * plan.padded_hidden_width : 2 * key_width;
   const int64_t parameters =
-      additive ? (problem.query_width + problem.key_width) *
-                     plan.padded_hidden_width
+      additive
+          ? (problem.query_width + problem.key_width) * plan.padded_hidden_width
       : std::holds_alternative<Bilinear>(problem.scoring)
           ? problem.query_width * key_width
           : 0;
   const int64_t row_floats =
       query_width + projected + plan.padded_value_width + 16;
-  const int64_t key_floats =
-      key_width + projected + plan.padded_value_width;
+  const int64_t key_floats = key_width + projected + plan.padded_value_width;
   const int64_t panel = 2 * kernels.lanes;
   plan.fits = parameters <= kParameterFloats &&
               row_floats * kernels.group_rows <= kRowFloats &&

@@ -10,9 +10,9 @@ namespace attention::cpu {
 
 /// How the scores of a problem are computed.
 enum class Method : uint8_t {
-  kDot,              // scaled dot product, bilinear
-  kGaussianDot,      // by a dot product and norms, around a centre
-  kGaussianDirect,   // by differences
+  kDot,             // scaled dot product, bilinear
+  kGaussianDot,     // by a dot product and norms, around a centre
+  kGaussianDirect,  // by differences
   kAdditive,
 };
 
@@ -20,9 +20,9 @@ enum class Method : uint8_t {
 /// instruction set alone, never from the number of threads or what else runs,
 /// so that the bits do not either.
 ///
-/// Query heads that read the same keys form a lane: their rows, head after head,
-/// are one sequence of rows, cut into blocks. A block is one piece of work: its
-/// rows against all keys, tile by tile.
+/// Query heads that read the same keys form a lane: their rows, head after
+/// head, are one sequence of rows, cut into blocks. A block is one piece of
+/// work: its rows against all keys, tile by tile.
 struct Plan {
   /// False: some extent does not fit into the kernels' memory.
   bool fits = true;

@@ -42,8 +42,9 @@ Element ElementOf(DataType type) {
 
 RowSource RowsOf(const TensorView& view, int64_t batch, int64_t head,
                  int64_t first) {
-  return {reinterpret_cast<const unsigned char*>(view.At(batch, head, first, 0)),
-          view.strides[2], view.strides[3], ElementOf(view.type)};
+  return {
+      reinterpret_cast<const unsigned char*>(view.At(batch, head, first, 0)),
+      view.strides[2], view.strides[3], ElementOf(view.type)};
 }
 
 Prepare::Prepare(const ValidatedProblem& problem, const Plan& plan,

@@ -29,8 +29,8 @@ class Prepare {
   /// Parameters of query head `head`; called once, before the queries.
   void SetHead(int64_t head);
 
-  /// Gaussian scoring: the point that is subtracted from queries and keys, a row
-  /// of (batch, kv head)'s keys.
+  /// Gaussian scoring: the point that is subtracted from queries and keys, a
+  /// row of (batch, kv head)'s keys.
   void SetCentre(const RowSource& key);
 
   /// Widens `count` queries into row `first_row` ... of the block.
@@ -41,8 +41,8 @@ class Prepare {
   /// Packs a tile of keys.
   void PackKeys(const RowSource& keys, int64_t count);
 
-  /// Fills in what the first product and the epilogue need for the tile that was
-  /// packed last.
+  /// Fills in what the first product and the epilogue need for the tile that
+  /// was packed last.
   void Fill(TileArgs& args) const;
 
   /// What is added to a row's log-sum-exp, natural; 0 for most.

@@ -134,8 +134,7 @@ void RowBlock::TakeMemory(Scratch& scratch) {
 
 void RowBlock::SetRows() {
   all_ = {problem_.key_length, 0};
-  const bool same = !problem_.valid_lens &&
-                    problem_.causal == Causal::kNone &&
+  const bool same = !problem_.valid_lens && problem_.causal == Causal::kNone &&
                     !problem_.window.left && !problem_.window.right;
   for (int64_t r = 0; r < rows_; ++r) {
     const KeyRange range = same ? KeyRange{0, problem_.key_length}
@@ -229,8 +228,8 @@ void RowBlock::SetValues(const KeyTile& tile) {
 }
 
 void RowBlock::FillTile(const KeyTile& tile, bool with_values) {
-  prepare_.PackKeys(
-      RowsOf(tile.block->key, batch_, kv_head_, tile.first), tile.count);
+  prepare_.PackKeys(RowsOf(tile.block->key, batch_, kv_head_, tile.first),
+                    tile.count);
   if (with_values && problem_.value_width > 0) SetValues(tile);
   for (int64_t r = 0; r < rows_; ++r) {
     const auto clamp = [&tile](int64_t key) {
@@ -261,9 +260,9 @@ void RowBlock::FillDropout(const void* context, int64_t row, int64_t first_key,
   const int64_t head = block.HeadOf(row);
   const int64_t query = block.QueryOf(row);
   for (int64_t j = 0; j < count; ++j) {
-    factors[j] =
-        block.dropout_.Drops(block.batch_, head, query, first_key + j) ? 0
-                                                                       : kept;
+    factors[j] = block.dropout_.Drops(block.batch_, head, query, first_key + j)
+                     ? 0
+                     : kept;
   }
 }
 
@@ -302,10 +301,11 @@ bool RowBlock::Finish() {
     output_rows_[r] = output + ResultRow(r) * row_bytes;
     if (!problem_.wanted.lse) continue;
     lse[ResultRow(r)] =
-        sum_[r] == 0 ? kMinusInfinity
-                     : static_cast<float>(max_[r] * kLn2 +
-                                          std::log(static_cast<double>(sum_[r])) +
-                                          prepare_.LogSumExpShift(r));
+        sum_[r] == 0
+            ? kMinusInfinity
+            : static_cast<float>(max_[r] * kLn2 +
+                                 std::log(static_cast<double>(sum_[r])) +
+                                 prepare_.LogSumExpShift(r));
   }
   kernels_.finish_rows({.rows = rows_,
                         .width = problem_.value_width,
@@ -338,8 +338,8 @@ bool RowBlock::NeedsCare(int64_t row) {
   return IsFlat(row) || LosesToCentre(row);
 }
 
-// Where all scores of a row are close to 0, its tolerance has room for less than
-// the rounding of FP32 sums.
+// Where all scores of a row are close to 0, its tolerance has room for less
+// than the rounding of FP32 sums.
 bool RowBlock::IsFlat(int64_t row) {
   constexpr double kFlat = 0.5;
   if (problem_.query.type != DataType::kFloat32) return false;
@@ -372,8 +372,9 @@ bool RowBlock::LosesToCentre(int64_t row) {
 double RowBlock::SumOfMagnitudes(int64_t row, int64_t key) {
   double bias = 0;
   if (problem_.bias) {
-    bias = LoadElement(problem_.bias->type,
-                       problem_.bias->At(batch_, HeadOf(row), QueryOf(row), key));
+    bias =
+        LoadElement(problem_.bias->type,
+                    problem_.bias->At(batch_, HeadOf(row), QueryOf(row), key));
     if (std::isinf(bias)) return 0;
   }
   if (problem_.attend_mask &&
@@ -384,9 +385,8 @@ double RowBlock::SumOfMagnitudes(int64_t row, int64_t key) {
   for (const auto& block : problem_.key_value) {
     const int64_t at = key - block.first_key;
     if (at < 0 || at >= block.key_count) continue;
-    return std::abs(bias) +
-           prepare_.ScoreMagnitude(row,
-                                   RowsOf(block.key, batch_, kv_head_, at));
+    return std::abs(bias) + prepare_.ScoreMagnitude(
+                                row, RowsOf(block.key, batch_, kv_head_, at));
   }
   return 0;
 }

@@ -13,8 +13,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace attention::cpu::HWY_NAMESPACE {
 
-// queries: [width][kRows]; keys: [width][two vectors]; scores: kRows rows of two
-// vectors, kScoreStride floats apart.
+// queries: [width][kRows]; keys: [width][two vectors]; scores: kRows rows of
+// two vectors, kScoreStride floats apart.
 template <int kRows>
 HWY_INLINE void DotPanel(const float* HWY_RESTRICT queries,
                          const float* HWY_RESTRICT keys, int64_t width,
@@ -136,8 +136,8 @@ HWY_INLINE void TanhPanel(const float* HWY_RESTRICT queries,
 }
 
 // The same sum where exponentials of the projections would overflow or lose too
-// much: 1 / (e^(2t) + 1) = (1 - tanh(t)) / 2 with t = (q + k) of two parts each,
-// interleaved: high, low.
+// much: 1 / (e^(2t) + 1) = (1 - tanh(t)) / 2 with t = (q + k) of two parts
+// each, interleaved: high, low.
 template <int kRows>
 HWY_NOINLINE void TanhExactPanel(const float* queries, const float* keys,
                                  int64_t width, const float* weights,
@@ -152,7 +152,8 @@ HWY_NOINLINE void TanhExactPanel(const float* queries, const float* keys,
       const float* q = queries + r;
       for (int64_t i = 0; i < width; i += 2) {
         const VF high = hn::Add(hn::Set(d, q[0]), hn::Load(d, k));
-        const VF low = hn::Add(hn::Set(d, q[kRows]), hn::Load(d, k + 2 * lanes));
+        const VF low =
+            hn::Add(hn::Set(d, q[kRows]), hn::Load(d, k + 2 * lanes));
         const VF tanh = Tanh(hn::Add(high, low));
         sum = hn::MulAdd(hn::Set(d, weights[i / 2]),
                          hn::NegMulAdd(half_one, tanh, half_one), sum);

@@ -1,5 +1,5 @@
-// A block of rows against a tile of keys: scores, what is done to them, softmax,
-// second product. Included once per instruction set.
+// A block of rows against a tile of keys: scores, what is done to them,
+// softmax, second product. Included once per instruction set.
 #if defined(ATTENTION_CORE_CPU_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ATTENTION_CORE_CPU_TILE_INL_H_
 #undef ATTENTION_CORE_CPU_TILE_INL_H_
@@ -16,9 +16,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace attention::cpu::HWY_NAMESPACE {
 
-HWY_INLINE VF MinusInfinity() {
-  return hn::Set(F(), -__builtin_inff());
-}
+HWY_INLINE VF MinusInfinity() { return hn::Set(F(), -__builtin_inff()); }
 
 // Columns of a tile that a group computes: whole vectors that hold every key
 // that any of its rows may attend, and those keys themselves.
@@ -46,8 +44,8 @@ HWY_INLINE Columns ColumnsOfGroup(const TileArgs& args, int64_t first_row,
           begin, end};
 }
 
-// The bias of a row in units of the softmax, -inf where attend_mask leaves a key
-// out, for keys begin ... end - 1; 0 outside.
+// The bias of a row in units of the softmax, -inf where attend_mask leaves a
+// key out, for keys begin ... end - 1; 0 outside.
 HWY_INLINE void LoadAddends(const TileArgs& args, int64_t row,
                             const Columns& columns, float* line) {
   const Epilogue& epilogue = args.epilogue;
@@ -55,24 +53,23 @@ HWY_INLINE void LoadAddends(const TileArgs& args, int64_t row,
   const int64_t end = args.end[row];
   for (int64_t j = columns.first; j < columns.last; ++j) line[j] = 0.0F;
   if (epilogue.bias_rows != nullptr) {
-    const unsigned char* bias = epilogue.bias_rows[row] +
-                                epilogue.first_key * epilogue.bias_stride;
+    const unsigned char* bias =
+        epilogue.bias_rows[row] + epilogue.first_key * epilogue.bias_stride;
     const int64_t size = epilogue.bias_type == Element::kFloat32 ? 4 : 2;
     if (epilogue.bias_stride == size && IsAligned(bias, 4)) {
       WidenDense(epilogue.bias_type, bias + begin * size, end - begin,
                  line + begin);
     } else {
       for (int64_t j = begin; j < end; ++j) {
-        line[j] =
-            LoadOne(epilogue.bias_type, bias + j * epilogue.bias_stride);
+        line[j] = LoadOne(epilogue.bias_type, bias + j * epilogue.bias_stride);
       }
     }
     constexpr float kLog2E = 1.44269504F;
     for (int64_t j = begin; j < end; ++j) line[j] *= kLog2E;
   }
   if (epilogue.mask_rows != nullptr) {
-    const unsigned char* mask = epilogue.mask_rows[row] +
-                                epilogue.first_key * epilogue.mask_stride;
+    const unsigned char* mask =
+        epilogue.mask_rows[row] + epilogue.first_key * epilogue.mask_stride;
     const float minus_infinity = -__builtin_inff();
     if (epilogue.mask_stride == 1) {
       for (int64_t j = begin; j < end; ++j) {
@@ -168,9 +165,8 @@ HWY_INLINE float SoftmaxRow(const TileArgs& args, int64_t row,
   const F d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const float max_before = args.max[row];
-  const float max =
-      HWY_MAX(max_before,
-              hn::GetLane(hn::MaxOfLanes(d, MaxOfRow(columns, scores))));
+  const float max = HWY_MAX(
+      max_before, hn::GetLane(hn::MaxOfLanes(d, MaxOfRow(columns, scores))));
   if (max == -__builtin_inff()) {
     if (HoldsNan(columns, scores)) args.sum[row] = __builtin_nanf("");
     for (int64_t c = columns.first; c < columns.last; c += lanes) {
@@ -196,15 +192,16 @@ HWY_INLINE float SoftmaxRow(const TileArgs& args, int64_t row,
     sum0 = hn::Add(sum0, p0);
   }
   const float sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(sum0, sum1)));
-  const float factor =
-      max == max_before ? 1.0F
-                        : hn::GetLane(Exp2(hn::Set(d, max_before - max)));
+  const float factor = max == max_before
+                           ? 1.0F
+                           : hn::GetLane(Exp2(hn::Set(d, max_before - max)));
   args.max[row] = max;
   args.sum[row] = args.sum[row] * factor + sum;
   return factor;
 }
 
-// output[r] = output[r] * factor[r] + sum_j p[r][j] v[j], kVectors vectors wide.
+// output[r] = output[r] * factor[r] + sum_j p[r][j] v[j], kVectors vectors
+// wide.
 template <int kRows, int kVectors>
 HWY_INLINE void AddValues(const float* HWY_RESTRICT p, int64_t keys,
                           const float* HWY_RESTRICT values, int64_t stride,
@@ -345,9 +342,9 @@ struct WeightGroup {
         hn::StoreU(hn::Mul(p, inverse), d, scores + c);
       }
       if (out.after_dropout) DropRow(args, row, columns, scores);
-      memcpy(out.weights[row] + args.begin[row], scores + args.begin[row],
-             static_cast<size_t>(args.end[row] - args.begin[row]) *
-                 sizeof(float));
+      memcpy(
+          out.weights[row] + args.begin[row], scores + args.begin[row],
+          static_cast<size_t>(args.end[row] - args.begin[row]) * sizeof(float));
     }
   }
 };
