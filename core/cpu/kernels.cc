@@ -9,12 +9,14 @@
 #endif
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/kernels.cc"
+// clang-format off
+#include "hwy/foreach_target.h"  // must come before all that follow
+// clang-format on
 #include "core/cpu/convert-inl.h"
 #include "core/cpu/math-inl.h"
 #include "core/cpu/pack-inl.h"
 #include "core/cpu/score-inl.h"
 #include "core/cpu/tile-inl.h"
-#include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
