@@ -63,6 +63,14 @@ HWY_INLINE VF Exp2(VF x) {
 #endif
 }
 
+// Four at once, so that their long chains of dependent steps overlap.
+HWY_INLINE void Exp2Four(VF& x0, VF& x1, VF& x2, VF& x3) {
+  x0 = Exp2(x0);
+  x1 = Exp2(x1);
+  x2 = Exp2(x2);
+  x3 = Exp2(x3);
+}
+
 // e^(2x) for |x| <= 40, as accurate as FP32 allows: 2 x log2(e) in two parts.
 HWY_INLINE VF ExpTwice(VF x) {
   const F d;

@@ -129,14 +129,77 @@ HWY_INLINE void FinishScores(const TileArgs& args, int64_t row,
   }
 }
 
+struct MaxOp {
+  HWY_INLINE VF operator()(VF a, VF b) const { return hn::Max(a, b); }
+};
+struct AddOp {
+  HWY_INLINE VF operator()(VF a, VF b) const { return hn::Add(a, b); }
+};
+
+// Combines the lanes of each of kRows vectors: to[r] belongs to vectors[r]. Four
+// rows share their shuffles.
+template <int kRows, class Op>
+HWY_INLINE void ReduceLanes(const VF* vectors, const Op& op, float* to) {
+  const F d;
+  constexpr size_t kLanes = hn::MaxLanes(F());
+  HWY_ALIGN float block[kLanes];
+  for (int r = 0; r < kRows; r += 4) {
+    const int last = kRows - 1;
+    VF v0 = vectors[r];
+    VF v1 = vectors[HWY_MIN(r + 1, last)];
+    VF v2 = vectors[HWY_MIN(r + 2, last)];
+    VF v3 = vectors[HWY_MIN(r + 3, last)];
+    TransposeBlocks(v0, v1, v2, v3);
+    VF v = op(op(v0, v1), op(v2, v3));
+    if constexpr (kLanes >= 8) v = op(v, hn::SwapAdjacentBlocks(v));
+    if constexpr (kLanes >= 16) v = op(v, hn::ReverseBlocks(d, v));
+    hn::Store(v, d, block);
+    for (int n = 0; n < 4 && r + n < kRows; ++n) to[r + n] = block[n];
+  }
+}
+
 HWY_INLINE VF MaxOfRow(const Columns& columns, const float* scores) {
   const F d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  VF max = MinusInfinity();
-  for (int64_t c = columns.first; c < columns.last; c += lanes) {
-    max = hn::Max(max, hn::LoadU(d, scores + c));
+  VF max0 = MinusInfinity();
+  VF max1 = max0;
+  int64_t c = columns.first;
+  for (; c + 2 * lanes <= columns.last; c += 2 * lanes) {
+    max0 = hn::Max(max0, hn::LoadU(d, scores + c));
+    max1 = hn::Max(max1, hn::LoadU(d, scores + c + lanes));
   }
-  return max;
+  if (c < columns.last) max0 = hn::Max(max0, hn::LoadU(d, scores + c));
+  return hn::Max(max0, max1);
+}
+
+// Replaces scores by 2^(score - max); returns their sums, lane by lane.
+HWY_INLINE VF WeightsOfRow(const Columns& columns, float max, float* scores) {
+  const F d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const VF top = hn::Set(d, max);
+  VF sum0 = hn::Zero(d);
+  VF sum1 = sum0;
+  int64_t c = columns.first;
+  for (; c + 4 * lanes <= columns.last; c += 4 * lanes) {
+    float* const at = scores + c;
+    VF x0 = hn::Sub(hn::LoadU(d, at), top);
+    VF x1 = hn::Sub(hn::LoadU(d, at + lanes), top);
+    VF x2 = hn::Sub(hn::LoadU(d, at + 2 * lanes), top);
+    VF x3 = hn::Sub(hn::LoadU(d, at + 3 * lanes), top);
+    Exp2Four(x0, x1, x2, x3);
+    hn::StoreU(x0, d, at);
+    hn::StoreU(x1, d, at + lanes);
+    hn::StoreU(x2, d, at + 2 * lanes);
+    hn::StoreU(x3, d, at + 3 * lanes);
+    sum0 = hn::Add(sum0, hn::Add(x0, x1));
+    sum1 = hn::Add(sum1, hn::Add(x2, x3));
+  }
+  for (; c < columns.last; c += lanes) {
+    const VF p = Exp2(hn::Sub(hn::LoadU(d, scores + c), top));
+    hn::StoreU(p, d, scores + c);
+    sum0 = hn::Add(sum0, p);
+  }
+  return hn::Add(sum0, sum1);
 }
 
 // True where a row of scores that has no maximum holds NaN.
@@ -157,47 +220,43 @@ HWY_INLINE void DropRow(const TileArgs& args, int64_t row,
   for (int64_t j = columns.begin; j < columns.end; ++j) p[j] *= line[j];
 }
 
-// Puts a row's weights, relative to its new maximum, in the place of its scores
-// and brings its state up to date. Returns what the weighted values gathered so
-// far must be multiplied by.
-HWY_INLINE float SoftmaxRow(const TileArgs& args, int64_t row,
-                            const Columns& columns, float* scores) {
+// Puts the group's weights, relative to the rows' new maxima, in the place of
+// the scores and brings the rows' states up to date. factors: what the weighted
+// values gathered so far must be multiplied by.
+template <int kRows>
+HWY_INLINE void SoftmaxGroup(const TileArgs& args, int64_t first_row,
+                             const Columns& columns, float* factors) {
   const F d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const float max_before = args.max[row];
-  const float max = HWY_MAX(
-      max_before, hn::GetLane(hn::MaxOfLanes(d, MaxOfRow(columns, scores))));
-  if (max == -__builtin_inff()) {
-    if (HoldsNan(columns, scores)) args.sum[row] = __builtin_nanf("");
-    for (int64_t c = columns.first; c < columns.last; c += lanes) {
-      hn::StoreU(hn::Zero(d), d, scores + c);
+  float* const max = args.max + first_row;
+  float* const sum = args.sum + first_row;
+  VF vectors[kRows];
+  float tops[kRows];
+  float sums[kRows];
+  ATTENTION_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    vectors[r] = MaxOfRow(columns, args.scores + r * kScoreStride);
+  }
+  ReduceLanes<kRows>(vectors, MaxOp(), tops);
+  for (int r = 0; r < kRows; ++r) {
+    float* const scores = args.scores + r * kScoreStride;
+    tops[r] = HWY_MAX(max[r], tops[r]);
+    if (tops[r] == -__builtin_inff()) {
+      // No key takes part yet; scores that are NaN do not show in a maximum.
+      if (HoldsNan(columns, scores)) sum[r] = __builtin_nanf("");
+      vectors[r] = WeightsOfRow(columns, 0.0F, scores);
+    } else {
+      vectors[r] = WeightsOfRow(columns, tops[r], scores);
     }
-    return 1.0F;
   }
-  const VF top = hn::Set(d, max);
-  VF sum0 = hn::Zero(d);
-  VF sum1 = hn::Zero(d);
-  int64_t c = columns.first;
-  for (; c + 2 * lanes <= columns.last; c += 2 * lanes) {
-    const VF p0 = Exp2(hn::Sub(hn::LoadU(d, scores + c), top));
-    const VF p1 = Exp2(hn::Sub(hn::LoadU(d, scores + c + lanes), top));
-    hn::StoreU(p0, d, scores + c);
-    hn::StoreU(p1, d, scores + c + lanes);
-    sum0 = hn::Add(sum0, p0);
-    sum1 = hn::Add(sum1, p1);
+  ReduceLanes<kRows>(vectors, AddOp(), sums);
+  for (int r = 0; r < kRows; ++r) {
+    factors[r] = 1.0F;
+    if (tops[r] != max[r]) {
+      factors[r] = hn::GetLane(Exp2(hn::Set(d, max[r] - tops[r])));
+      max[r] = tops[r];
+    }
+    sum[r] = sum[r] * factors[r] + sums[r];
   }
-  if (c < columns.last) {
-    const VF p0 = Exp2(hn::Sub(hn::LoadU(d, scores + c), top));
-    hn::StoreU(p0, d, scores + c);
-    sum0 = hn::Add(sum0, p0);
-  }
-  const float sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(sum0, sum1)));
-  const float factor = max == max_before
-                           ? 1.0F
-                           : hn::GetLane(Exp2(hn::Set(d, max_before - max)));
-  args.max[row] = max;
-  args.sum[row] = args.sum[row] * factor + sum;
-  return factor;
 }
 
 // output[r] = output[r] * factor[r] + sum_j p[r][j] v[j], kVectors vectors
@@ -281,10 +340,7 @@ struct AttendGroup {
     }
     ScoreGroup<kRows>(args, first_row, columns);
     float factors[kRows];
-    for (int r = 0; r < kRows; ++r) {
-      factors[r] = SoftmaxRow(args, first_row + r, columns,
-                              args.scores + r * kScoreStride);
-    }
+    SoftmaxGroup<kRows>(args, first_row, columns, factors);
     if (args.kept != nullptr && !args.keep_after_dropout) {
       Keep<kRows>(first_row, columns);
     }
