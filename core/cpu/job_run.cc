@@ -1,6 +1,7 @@
 #include "core/cpu/job_run.h"
 
 #include <algorithm>
+#include <memory>
 #include <new>
 
 #include "absl/strings/str_cat.h"
@@ -43,7 +44,9 @@ void JobRun::Run() {
     });
   } else {
     job_.tiles_total = plan_.blocks() * KeyTiles();
-    if (IsSmall(problem_)) {
+    if (plan_.splits > 1) {
+      ComputeBySplits();
+    } else if (IsSmall(problem_)) {
       for (int64_t index = 0; index < plan_.blocks(); ++index) {
         ComputeBlock(index);
       }
@@ -78,6 +81,33 @@ int64_t JobRun::KeyTiles() const {
 void JobRun::ComputeBlock(int64_t index) {
   if (stopped_ || out_of_memory_) return;
   if (!ComputeRowBlock(*this, index)) stopped_ = true;
+}
+
+void JobRun::ComputeBySplits() {
+  const int64_t block_floats = plan_.row_block * plan_.partial_floats();
+  const int64_t pieces = plan_.blocks() * plan_.splits;
+  const std::unique_ptr<float[]> partials(
+      new (std::nothrow) float[static_cast<size_t>(pieces * block_floats)]);
+  if (partials == nullptr) {
+    out_of_memory_ = true;
+    return;
+  }
+  context_.workers.ParallelFor(pieces, job_.stop, [&](int64_t piece) {
+    if (stopped_ || out_of_memory_) return;
+    if (!ComputeSplit(*this, piece / plan_.splits, piece % plan_.splits,
+                      &partials[static_cast<size_t>(piece * block_floats)])) {
+      stopped_ = true;
+    }
+  });
+  if (stopped_ || out_of_memory_ || job_.stop.stop_requested()) return;
+  for (int64_t index = 0; index < plan_.blocks(); ++index) {
+    if (!MergeSplits(*this, index,
+                     &partials[static_cast<size_t>(index * plan_.splits *
+                                                   block_floats)])) {
+      stopped_ = true;
+      return;
+    }
+  }
 }
 
 void JobRun::ComputeHeadCarefully(int64_t index) {

@@ -35,6 +35,7 @@ class JobRun {
  private:
   int64_t KeyTiles() const;
   void ComputeBlock(int64_t index);
+  void ComputeBySplits();
   void ComputeHeadCarefully(int64_t index);
 
   AttentionJob& job_;

@@ -13,6 +13,7 @@
 #include "hwy/foreach_target.h"  // must come before all that follow
 // clang-format on
 #include "core/cpu/convert-inl.h"
+#include "core/cpu/decode-inl.h"
 #include "core/cpu/math-inl.h"
 #include "core/cpu/pack-inl.h"
 #include "core/cpu/score-inl.h"
@@ -27,12 +28,14 @@ const Kernels* GetKernels() {
       .name = hwy::TargetName(HWY_TARGET),
       .lanes = static_cast<int64_t>(hn::Lanes(F())),
       .group_rows = kGroupRows,
+      .reads_half = ATTENTION_HARDWARE_FP16 != 0,
       .widen_rows = WidenRows,
       .pack_queries = PackQueries,
       .pack_keys = PackKeys,
       .project = Project,
       .exp_twice = ExpTwiceAll,
       .attend_tile = AttendTile,
+      .attend_rows = AttendRows,
       .store_weights = StoreWeights,
       .finish_rows = FinishRows,
   };

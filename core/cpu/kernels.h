@@ -80,6 +80,13 @@ struct TileArgs {
   /// One row per key, `value_stride` floats apart, readable in whole vectors.
   const float* values;
   int64_t value_stride;
+  /// For attend_rows, in place of packed keys and of values: rows of whole
+  /// vectors as they lie in memory, strides in bytes; queries are row-major.
+  const unsigned char* key_rows;
+  int64_t key_row_stride;
+  const unsigned char* value_rows;
+  int64_t value_row_stride;
+  Element row_type;
   /// Per row: the keys of the tile that its length, causal rule and window
   /// leave, as a half-open range; begin == end for none.
   const int32_t* begin;
@@ -149,6 +156,7 @@ struct Kernels {
   const char* name;
   int64_t lanes;
   int64_t group_rows;  // rows that one pass of the first product computes
+  bool reads_half;     // the processor converts FP16 by itself
 
   /// Widens rows to FP32, `to_stride` floats apart, padded with zeros up to
   /// `padded_width`.
@@ -165,6 +173,8 @@ struct Kernels {
   void (*exp_twice)(const float* from, int64_t count, float* to);
   /// Adds a tile of keys to its rows' softmax states and weighted values.
   void (*attend_tile)(const TileArgs& args);
+  /// The same for a few rows and keys that are not packed.
+  void (*attend_rows)(const TileArgs& args);
   /// Stores the weights of a tile.
   void (*store_weights)(const TileArgs& args, const WeightArgs& weights);
   void (*finish_rows)(const FinishArgs& args);

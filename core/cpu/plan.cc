@@ -16,6 +16,12 @@ constexpr int64_t kMostRows = 264;
 constexpr int64_t kFewestRows = 48;
 // Pieces of work that are enough to keep a machine busy.
 constexpr int64_t kEnoughBlocks = 32;
+// Queries that read keys in less time than packing would take. Whatever the
+// number of heads that share the keys: a head gets the same bits alone.
+constexpr int64_t kMostDecodeQueries = 4;
+// Rows of a lane whose state fits into scratch beside the keys.
+constexpr int64_t kMostDecodeRows = 256;
+constexpr int64_t kFewestKeysOfSplit = 1024;
 // Up to here differences cost less than they save in accuracy.
 constexpr int64_t kDirectWidth = 8;
 
@@ -60,6 +66,20 @@ int64_t ChooseRowBlock(const Plan& plan, int64_t floats_per_row,
                   RoundUp(Ceiling(plan.rows_per_lane, blocks), group_rows));
 }
 
+// All rows of a lane are one block; keys are split where that keeps more
+// processors busy.
+void ChooseSplits(int64_t keys, Plan& plan) {
+  plan.decode = true;
+  plan.row_block = plan.rows_per_lane;
+  plan.blocks_per_lane = 1;
+  const int64_t pieces = std::clamp<int64_t>(
+      keys / kFewestKeysOfSplit, 1,
+      Ceiling(kEnoughBlocks, std::max<int64_t>(1, plan.lanes)));
+  plan.keys_per_split =
+      RoundUp(Ceiling(std::max<int64_t>(1, keys), pieces), plan.key_tile);
+  plan.splits = std::max<int64_t>(1, Ceiling(keys, plan.keys_per_split));
+}
+
 }  // namespace
 
 Plan MakePlan(const ValidatedProblem& problem, const Kernels& kernels) {
@@ -97,6 +117,15 @@ Plan MakePlan(const ValidatedProblem& problem, const Kernels& kernels) {
   plan.key_tile =
       std::min(kMaxTileKeys, kKeyFloats / key_floats / panel * panel);
   if (plan.rows_per_lane == 0) return plan;
+  plan.keys_per_split = std::max<int64_t>(1, problem.key_length);
+  // The second sweep for weights has to see the very same scores.
+  if (plan.method == Method::kDot && !problem.wanted.weights &&
+      problem.query_length <= kMostDecodeQueries &&
+      plan.rows_per_lane <=
+          std::min(kMostDecodeRows, kRowFloats / row_floats)) {
+    ChooseSplits(problem.key_length, plan);
+    return plan;
+  }
   plan.row_block = ChooseRowBlock(plan, row_floats, kernels.group_rows);
   plan.blocks_per_lane = Ceiling(plan.rows_per_lane, plan.row_block);
   return plan;

@@ -40,7 +40,15 @@ struct Plan {
   int64_t padded_value_width = 0;
   int64_t padded_hidden_width = 0;
 
+  /// Few rows against many keys: keys are not packed, and where there are few
+  /// lanes, the keys are split into pieces of keys_per_split, merged in order.
+  bool decode = false;
+  int64_t splits = 1;
+  int64_t keys_per_split = 0;
+
   int64_t blocks() const { return lanes * blocks_per_lane; }
+  /// Floats of one row's unfinished softmax: maximum, sum, weighted values.
+  int64_t partial_floats() const { return 2 + padded_value_width; }
 };
 
 Plan MakePlan(const ValidatedProblem& problem, const Kernels& kernels);

@@ -56,6 +56,10 @@ Prepare::Prepare(const ValidatedProblem& problem, const Plan& plan,
   key_stride_ = RoundUp(problem.key_width, 2 * kernels.lanes);
   query_rows_ = scratch.Take<float>(rows * query_stride_);
   packed_queries_ = scratch.Take<float>(rows * plan.score_width);
+  if (plan.decode) {
+    row_queries_ =
+        scratch.Take<float>(rows * RoundUp(plan.score_width, kernels.lanes));
+  }
   key_rows_ = scratch.Take<float>(keys * key_stride_);
   packed_keys_ = scratch.Take<float>(
       keys * plan.score_width * (plan.method == Method::kAdditive ? 2 : 1));
@@ -170,6 +174,32 @@ void Prepare::PackQueries(int64_t rows) {
   }
   kernels_.pack_queries(from, stride, rows, plan_.score_width,
                         static_cast<float>(factor), packed_queries_);
+  if (!plan_.decode) return;
+  const auto rounded = static_cast<float>(factor);
+  const int64_t width = RoundUp(plan_.score_width, kernels_.lanes);
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t i = 0; i < width; ++i) {
+      row_queries_[r * width + i] =
+          i < plan_.score_width ? from[r * stride + i] * rounded : 0.0F;
+    }
+  }
+}
+
+void Prepare::SetKeyRows(const RowSource& keys, int64_t count, bool widen,
+                         TileArgs& args) {
+  args.score_width = RoundUp(plan_.score_width, kernels_.lanes);
+  args.queries = row_queries_;
+  if (!widen) {
+    args.key_rows = keys.data;
+    args.key_row_stride = keys.row_stride;
+    args.row_type = keys.type;
+    return;
+  }
+  kernels_.widen_rows(keys, count, problem_.key_width, key_rows_, key_stride_,
+                      key_stride_);
+  args.key_rows = reinterpret_cast<const unsigned char*>(key_rows_);
+  args.key_row_stride = key_stride_ * static_cast<int64_t>(sizeof(float));
+  args.row_type = Element::kFloat32;
 }
 
 const float* Prepare::WidenKeys(const RowSource& keys, int64_t count,

@@ -41,6 +41,11 @@ class Prepare {
   /// Packs a tile of keys.
   void PackKeys(const RowSource& keys, int64_t count);
 
+  /// In place of PackKeys for a plan that decodes: keys as they lie in memory,
+  /// or widened to FP32 in scratch.
+  void SetKeyRows(const RowSource& keys, int64_t count, bool widen,
+                  TileArgs& args);
+
   /// Fills in what the first product and the epilogue need for the tile that
   /// was packed last.
   void Fill(TileArgs& args) const;
@@ -76,6 +81,7 @@ class Prepare {
   float* projected_queries_low_ = nullptr;
   float* exponentials_ = nullptr;
   float* packed_queries_ = nullptr;
+  float* row_queries_ = nullptr;
   float* exact_queries_ = nullptr;
   float* query_pairs_ = nullptr;
   float* row_addend_ = nullptr;

@@ -35,11 +35,17 @@ class RowBlock {
     first_head_ = lane % lanes_per_batch * plan_.heads_per_lane;
     kv_head_ = problem_.KvHead(first_head_);
     first_row_ = index % plan_.blocks_per_lane * plan_.row_block;
+    keys_ = {0, problem_.key_length};
     rows_ = std::min(plan_.row_block, plan_.rows_per_lane - first_row_);
     TakeMemory(scratch);
   }
 
+  /// Everything, from the queries to the stored results.
   bool Run();
+  /// One piece of the keys alone; `partial` takes the rows' states.
+  bool RunSplit(int64_t split, float* partial);
+  /// The rest, given the states of all pieces, in order.
+  bool RunMerge(const float* partials);
 
  private:
   // One tile of keys, within one block of the problem.
@@ -64,12 +70,16 @@ class RowBlock {
            QueryOf(row);
   }
 
+  void Begin();
   void SetRows();
   void SetQueries();
   void SetMasks();
   template <typename Visit>
   bool ForEachTile(const Visit& visit);
-  void FillTile(const KeyTile& tile, bool with_values);
+  void FillTile(const KeyTile& tile);
+  void FillPackedTile(const KeyTile& tile, bool with_values);
+  void FillRowTile(const KeyTile& tile);
+  bool IsReadable(const RowSource& rows, int64_t width) const;
   void SetValues(const KeyTile& tile);
   bool Sweep();
   bool StoreWeights();
@@ -94,7 +104,8 @@ class RowBlock {
   int64_t kv_head_ = 0;
   int64_t first_row_ = 0;
   int64_t rows_ = 0;
-  KeyRange all_;  // spans the ranges of all rows
+  KeyRange keys_;  // that are looked at
+  KeyRange all_;   // spans the ranges of all rows
   int64_t centre_key_ = -1;
 
   KeyRange* ranges_ = nullptr;
@@ -194,8 +205,10 @@ void RowBlock::SetMasks() {
 template <typename Visit>
 bool RowBlock::ForEachTile(const Visit& visit) {
   for (const ValidatedProblem::Block& block : problem_.key_value) {
-    const int64_t begin = std::max<int64_t>(0, all_.begin - block.first_key);
-    const int64_t end = std::min(block.key_count, all_.end - block.first_key);
+    const int64_t first_key = std::max(all_.begin, keys_.begin);
+    const int64_t last_key = std::min(all_.end, keys_.end);
+    const int64_t begin = std::max<int64_t>(0, first_key - block.first_key);
+    const int64_t end = std::min(block.key_count, last_key - block.first_key);
     for (int64_t first = begin; first < end; first += plan_.key_tile) {
       if (!run_.BeginTile()) return false;
       visit(KeyTile{&block, first, std::min(plan_.key_tile, end - first),
@@ -227,10 +240,45 @@ void RowBlock::SetValues(const KeyTile& tile) {
   args_.value_stride = plan_.padded_value_width;
 }
 
-void RowBlock::FillTile(const KeyTile& tile, bool with_values) {
+void RowBlock::FillPackedTile(const KeyTile& tile, bool with_values) {
   prepare_.PackKeys(RowsOf(tile.block->key, batch_, kv_head_, tile.first),
                     tile.count);
   if (with_values && problem_.value_width > 0) SetValues(tile);
+  FillTile(tile);
+}
+
+// Rows that the kernels read in whole vectors where they lie.
+bool RowBlock::IsReadable(const RowSource& rows, int64_t width) const {
+  const int64_t size = rows.type == Element::kFloat32 ? 4 : 2;
+  return (rows.type != Element::kFloat16 || kernels_.reads_half) &&
+         width % kernels_.lanes == 0 && rows.column_stride == size &&
+         rows.row_stride % size == 0 &&
+         reinterpret_cast<intptr_t>(rows.data) % size == 0;
+}
+
+void RowBlock::FillRowTile(const KeyTile& tile) {
+  FillTile(tile);
+  const RowSource keys = RowsOf(tile.block->key, batch_, kv_head_, tile.first);
+  const RowSource values =
+      RowsOf(tile.block->value, batch_, kv_head_, tile.first);
+  const bool widen = !IsReadable(keys, problem_.key_width) ||
+                     !IsReadable(values, problem_.value_width);
+  prepare_.SetKeyRows(keys, tile.count, widen, args_);
+  if (!widen) {
+    args_.value_rows = values.data;
+    args_.value_row_stride = values.row_stride;
+    return;
+  }
+  if (problem_.value_width > 0) {
+    kernels_.widen_rows(values, tile.count, problem_.value_width, values_,
+                        plan_.padded_value_width, plan_.padded_value_width);
+  }
+  args_.value_rows = reinterpret_cast<const unsigned char*>(values_);
+  args_.value_row_stride =
+      plan_.padded_value_width * static_cast<int64_t>(sizeof(float));
+}
+
+void RowBlock::FillTile(const KeyTile& tile) {
   for (int64_t r = 0; r < rows_; ++r) {
     const auto clamp = [&tile](int64_t key) {
       return static_cast<int32_t>(
@@ -268,8 +316,13 @@ void RowBlock::FillDropout(const void* context, int64_t row, int64_t first_key,
 
 bool RowBlock::Sweep() {
   return ForEachTile([this](const KeyTile& tile) {
-    FillTile(tile, /*with_values=*/true);
-    kernels_.attend_tile(args_);
+    if (plan_.decode) {
+      FillRowTile(tile);
+      kernels_.attend_rows(args_);
+    } else {
+      FillPackedTile(tile, /*with_values=*/true);
+      kernels_.attend_tile(args_);
+    }
   });
 }
 
@@ -281,7 +334,7 @@ bool RowBlock::StoreWeights() {
     inverse_[r] = 1 / sum_[r];
   }
   return ForEachTile([this, weights, keys](const KeyTile& tile) {
-    FillTile(tile, /*with_values=*/false);
+    FillPackedTile(tile, /*with_values=*/false);
     for (int64_t r = 0; r < rows_; ++r) {
       weight_rows_[r] = weights + ResultRow(r) * keys + tile.first_key;
     }
@@ -391,16 +444,60 @@ double RowBlock::SumOfMagnitudes(int64_t row, int64_t key) {
   return 0;
 }
 
-bool RowBlock::Run() {
+void RowBlock::Begin() {
   SetRows();
-  if (all_.begin < all_.end) {
-    SetQueries();
-    SetMasks();
-    if (dropout_.active()) {
-      args_.dropout = FillDropout;
-      args_.dropout_context = this;
+  if (all_.begin >= all_.end) return;
+  SetQueries();
+  SetMasks();
+  if (dropout_.active()) {
+    args_.dropout = FillDropout;
+    args_.dropout_context = this;
+  }
+}
+
+bool RowBlock::Run() {
+  Begin();
+  if (!Sweep()) return false;
+  if (problem_.wanted.weights && !StoreWeights()) return false;
+  return Finish();
+}
+
+bool RowBlock::RunSplit(int64_t split, float* partial) {
+  keys_.begin = split * plan_.keys_per_split;
+  keys_.end = std::min(problem_.key_length, keys_.begin + plan_.keys_per_split);
+  Begin();
+  if (!Sweep()) return false;
+  const int64_t width = plan_.padded_value_width;
+  for (int64_t r = 0; r < rows_; ++r) {
+    float* to = partial + r * plan_.partial_floats();
+    to[0] = max_[r];
+    to[1] = sum_[r];
+    std::copy_n(output_ + r * width, width, to + 2);
+  }
+  return true;
+}
+
+bool RowBlock::RunMerge(const float* partials) {
+  Begin();
+  const int64_t width = plan_.padded_value_width;
+  for (int64_t r = 0; r < rows_; ++r) {
+    float* const output = output_ + r * width;
+    for (int64_t split = 0; split < plan_.splits; ++split) {
+      const float* from =
+          partials + (split * rows_ + r) * plan_.partial_floats();
+      if (from[1] == 0) continue;
+      const float top = std::max(max_[r], from[0]);
+      const auto factor = [top](float max) {
+        return max == top ? 1.0F : std::exp2(max - top);
+      };
+      const float mine = factor(max_[r]);
+      const float other = factor(from[0]);
+      sum_[r] = sum_[r] * mine + from[1] * other;
+      max_[r] = top;
+      for (int64_t i = 0; i < width; ++i) {
+        output[i] = output[i] * mine + from[2 + i] * other;
+      }
     }
-    if (!Sweep()) return false;
   }
   if (problem_.wanted.weights && !StoreWeights()) return false;
   return Finish();
@@ -408,7 +505,11 @@ bool RowBlock::Run() {
 
 }  // namespace
 
-bool ComputeRowBlock(JobRun& run, int64_t index) {
+namespace {
+
+// Calls work(RowBlock&) on a block that has its memory.
+template <typename Work>
+bool WithMemory(JobRun& run, int64_t index, const Work& work) {
   Scratch count;
   RowBlock(run, index, count);
   std::byte* const memory = ThreadMemory(count.used());
@@ -417,7 +518,26 @@ bool ComputeRowBlock(JobRun& run, int64_t index) {
     return false;
   }
   Scratch scratch(memory);
-  return RowBlock(run, index, scratch).Run();
+  RowBlock block(run, index, scratch);
+  return work(block);
+}
+
+}  // namespace
+
+bool ComputeRowBlock(JobRun& run, int64_t index) {
+  return WithMemory(run, index, [](RowBlock& block) { return block.Run(); });
+}
+
+bool ComputeSplit(JobRun& run, int64_t index, int64_t split, float* partial) {
+  return WithMemory(run, index, [split, partial](RowBlock& block) {
+    return block.RunSplit(split, partial);
+  });
+}
+
+bool MergeSplits(JobRun& run, int64_t index, const float* partials) {
+  return WithMemory(run, index, [partials](RowBlock& block) {
+    return block.RunMerge(partials);
+  });
 }
 
 }  // namespace attention::cpu

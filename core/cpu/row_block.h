@@ -12,6 +12,13 @@ namespace attention::cpu {
 /// of memory.
 bool ComputeRowBlock(JobRun& run, int64_t index);
 
+/// The same in two steps, where the plan splits the keys: first every piece,
+/// its rows' unfinished states put into `partial` (rows of
+/// plan().partial_floats()), then all pieces of a block together, one after the
+/// other.
+bool ComputeSplit(JobRun& run, int64_t index, int64_t split, float* partial);
+bool MergeSplits(JobRun& run, int64_t index, const float* partials);
+
 }  // namespace attention::cpu
 
 #endif  // ATTENTION_CORE_CPU_ROW_BLOCK_H_

@@ -136,8 +136,19 @@ struct AddOp {
   HWY_INLINE VF operator()(VF a, VF b) const { return hn::Add(a, b); }
 };
 
-// Combines the lanes of each of kRows vectors: to[r] belongs to vectors[r]. Four
-// rows share their shuffles.
+template <class D>
+HWY_INLINE hn::Vec<hn::CappedTag<float, 4>> LowestBlock(D d, hn::Vec<D> v) {
+  if constexpr (hn::MaxLanes(D()) <= 4) {
+    static_cast<void>(d);
+    return v;
+  } else {
+    const hn::Half<D> half;
+    return LowestBlock(half, hn::LowerHalf(half, v));
+  }
+}
+
+// Combines the lanes of each of kRows vectors: to[r] belongs to vectors[r].
+// Four rows share their shuffles.
 template <int kRows, class Op>
 HWY_INLINE void ReduceLanes(const VF* vectors, const Op& op, float* to) {
   const F d;
@@ -153,6 +164,10 @@ HWY_INLINE void ReduceLanes(const VF* vectors, const Op& op, float* to) {
     VF v = op(op(v0, v1), op(v2, v3));
     if constexpr (kLanes >= 8) v = op(v, hn::SwapAdjacentBlocks(v));
     if constexpr (kLanes >= 16) v = op(v, hn::ReverseBlocks(d, v));
+    if (r + 4 <= kRows) {
+      hn::StoreU(LowestBlock(d, v), hn::CappedTag<float, 4>(), to + r);
+      continue;
+    }
     hn::Store(v, d, block);
     for (int n = 0; n < 4 && r + n < kRows; ++n) to[r + n] = block[n];
   }
@@ -317,15 +332,21 @@ HWY_INLINE void SecondProduct(const TileArgs& args, int64_t first_row,
 }
 
 template <int kRows>
+HWY_INLINE void FinishGroup(const TileArgs& args, int64_t first_row,
+                            const Columns& columns) {
+  for (int r = 0; r < kRows; ++r) {
+    FinishScores(args, first_row + r, columns, args.scores + r * kScoreStride);
+  }
+}
+
+template <int kRows>
 HWY_INLINE void ScoreGroup(const TileArgs& args, int64_t first_row,
                            const Columns& columns) {
   const int64_t panel = 2 * static_cast<int64_t>(hn::Lanes(F()));
   for (int64_t c = columns.first; c < columns.end; c += panel) {
     ScorePanel<kRows>(args, first_row, c, args.scores + c);
   }
-  for (int r = 0; r < kRows; ++r) {
-    FinishScores(args, first_row + r, columns, args.scores + r * kScoreStride);
-  }
+  FinishGroup<kRows>(args, first_row, columns);
 }
 
 struct AttendGroup {
