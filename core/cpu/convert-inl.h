@@ -151,6 +151,23 @@ void WidenRows(const RowSource& from, int64_t rows, int64_t width, float* to,
   }
 }
 
+void ScaleRow(const float* from, int64_t count, float factor, float* to) {
+  const F d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const VF scale = hn::Set(d, factor);
+  const bool stream = IsAligned(to, sizeof(float) * hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const VF value = hn::Mul(hn::LoadU(d, from + i), scale);
+    if (stream) {
+      hn::Stream(value, d, to + i);
+    } else {
+      hn::StoreU(value, d, to + i);
+    }
+  }
+  for (; i < count; ++i) to[i] = from[i] * factor;
+}
+
 void FinishRows(const FinishArgs& args) {
   const F d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));

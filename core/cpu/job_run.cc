@@ -75,7 +75,7 @@ int64_t JobRun::KeyTiles() const {
   for (const auto& block : problem_.key_value) {
     tiles += (block.key_count + keys - 1) / keys;
   }
-  return problem_.wanted.weights ? 2 * tiles : tiles;
+  return problem_.wanted.weights && !plan_.keeps_weights ? 2 * tiles : tiles;
 }
 
 void JobRun::ComputeBlock(int64_t index) {

@@ -38,6 +38,7 @@ const Kernels* GetKernels() {
       .attend_rows = AttendRows,
       .store_weights = StoreWeights,
       .finish_rows = FinishRows,
+      .scale_row = ScaleRow,
   };
   return &kKernels;
 }

@@ -178,6 +178,8 @@ struct Kernels {
   /// Stores the weights of a tile.
   void (*store_weights)(const TileArgs& args, const WeightArgs& weights);
   void (*finish_rows)(const FinishArgs& args);
+  /// to[i] = from[i] * factor, past the caches where `to` allows it.
+  void (*scale_row)(const float* from, int64_t count, float factor, float* to);
 };
 
 /// Bits of hwy's target masks that this build has kernels for and this

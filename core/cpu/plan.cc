@@ -11,6 +11,7 @@ namespace {
 constexpr int64_t kRowFloats = 160 * 1024;
 constexpr int64_t kKeyFloats = 160 * 1024;
 constexpr int64_t kParameterFloats = 128 * 1024;
+constexpr int64_t kKeptFloats = 96 * 1024;
 // More rows to a block mean less work per row on bringing keys into order.
 constexpr int64_t kMostRows = 264;
 constexpr int64_t kFewestRows = 48;
@@ -55,8 +56,11 @@ bool SharesProjection(const ValidatedProblem& problem) {
 
 int64_t ChooseRowBlock(const Plan& plan, int64_t floats_per_row,
                        int64_t group_rows) {
-  const int64_t most =
-      std::clamp(kRowFloats / floats_per_row, group_rows, kMostRows);
+  int64_t most = std::clamp(kRowFloats / floats_per_row, group_rows, kMostRows);
+  if (plan.keeps_weights) {
+    most = std::min(most,
+                    kKeptFloats / plan.kept_stride / group_rows * group_rows);
+  }
   int64_t blocks = Ceiling(plan.rows_per_lane, most);
   while (plan.lanes * blocks < kEnoughBlocks &&
          Ceiling(plan.rows_per_lane, blocks + 1) >= kFewestRows) {
@@ -64,6 +68,20 @@ int64_t ChooseRowBlock(const Plan& plan, int64_t floats_per_row,
   }
   return std::min(plan.rows_per_lane,
                   RoundUp(Ceiling(plan.rows_per_lane, blocks), group_rows));
+}
+
+// A block's weights stay in the second-level cache until they are normalised,
+// if a few groups of rows fit, and neither rows nor blocks of keys are unusual.
+void ChooseWeights(const ValidatedProblem& problem, int64_t row_floats,
+                   int64_t group_rows, Plan& plan) {
+  if (!problem.wanted.weights) return;
+  for (const auto& block : problem.key_value) {
+    plan.kept_tiles += Ceiling(block.key_count, plan.key_tile);
+  }
+  plan.kept_stride = problem.key_length + kMaxLanes + plan.kept_tiles;
+  plan.keeps_weights = plan.kept_stride * group_rows <= kKeptFloats &&
+                       row_floats * group_rows <= kKeptFloats / 2 &&
+                       plan.kept_tiles <= 256;
 }
 
 // All rows of a lane are one block; keys are split where that keeps more
@@ -126,6 +144,7 @@ Plan MakePlan(const ValidatedProblem& problem, const Kernels& kernels) {
     ChooseSplits(problem.key_length, plan);
     return plan;
   }
+  ChooseWeights(problem, row_floats, kernels.group_rows, plan);
   plan.row_block = ChooseRowBlock(plan, row_floats, kernels.group_rows);
   plan.blocks_per_lane = Ceiling(plan.rows_per_lane, plan.row_block);
   return plan;

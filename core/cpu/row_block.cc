@@ -9,6 +9,7 @@
 #include "core/cpu/scratch.h"
 #include "core/element.h"
 #include "core/philox.h"
+#include "hwy/cache_control.h"
 
 namespace attention::cpu {
 namespace {
@@ -83,6 +84,11 @@ class RowBlock {
   void SetValues(const KeyTile& tile);
   bool Sweep();
   bool StoreWeights();
+  void StoreKeptWeights();
+  float* WeightRow(int64_t row) const {
+    return reinterpret_cast<float*>(run_.outputs().weights.data) +
+           ResultRow(row) * problem_.key_length;
+  }
   bool Finish();
   bool NeedsCare(int64_t row);
   bool IsFlat(int64_t row);
@@ -118,6 +124,10 @@ class RowBlock {
   float* values_ = nullptr;
   float* inverse_ = nullptr;
   float** weight_rows_ = nullptr;
+  float* kept_ = nullptr;
+  float* kept_max_ = nullptr;       // [tile][row]
+  KeyRange* kept_tiles_ = nullptr;  // the keys of each tile
+  int64_t kept_count_ = 0;
   unsigned char** output_rows_ = nullptr;
   uint8_t* not_finite_ = nullptr;
   const unsigned char** mask_rows_ = nullptr;
@@ -138,6 +148,11 @@ void RowBlock::TakeMemory(Scratch& scratch) {
   not_finite_ = scratch.Take<uint8_t>(rows);
   mask_rows_ = scratch.Take<const unsigned char*>(rows);
   bias_rows_ = scratch.Take<const unsigned char*>(rows);
+  if (plan_.keeps_weights) {
+    kept_ = scratch.Take<float>(rows * plan_.kept_stride);
+    kept_max_ = scratch.Take<float>(rows * plan_.kept_tiles);
+    kept_tiles_ = scratch.Take<KeyRange>(plan_.kept_tiles);
+  }
   output_ = scratch.Take<float>(rows * plan_.padded_value_width);
   values_ = scratch.Take<float>(plan_.key_tile * plan_.padded_value_width);
   scores_ = scratch.Take<float>((kMaxGroupRows + 2) * kScoreStride);
@@ -321,12 +336,46 @@ bool RowBlock::Sweep() {
       kernels_.attend_rows(args_);
     } else {
       FillPackedTile(tile, /*with_values=*/true);
+      if (plan_.keeps_weights) {
+        args_.kept = kept_ + tile.first_key;
+        args_.kept_stride = plan_.kept_stride;
+        args_.keep_after_dropout = problem_.wanted.weights_after_dropout;
+        args_.tile_max = kept_max_ + kept_count_ * rows_;
+        kept_tiles_[kept_count_++] = {tile.first_key,
+                                      tile.first_key + tile.count};
+      }
       kernels_.attend_tile(args_);
     }
   });
 }
 
+// Each tile's weights are relative to the maximum that was known then.
+void RowBlock::StoreKeptWeights() {
+  for (int64_t r = 0; r < rows_; ++r) {
+    float* const to = WeightRow(r);
+    int64_t done = 0;
+    for (int64_t t = 0; t < kept_count_; ++t) {
+      const KeyRange& keys = kept_tiles_[t];
+      std::fill(to + done, to + keys.begin, 0.0F);
+      const double rise =
+          static_cast<double>(kept_max_[t * rows_ + r]) - max_[r];
+      const auto factor =
+          static_cast<float>(sum_[r] == 0 ? 0 : std::exp2(rise) / sum_[r]);
+      kernels_.scale_row(kept_ + r * plan_.kept_stride + keys.begin,
+                         keys.end - keys.begin, factor, to + keys.begin);
+      done = keys.end;
+    }
+    std::fill(to + done, to + problem_.key_length, 0.0F);
+  }
+  // Stores past the caches are seen by other threads only after this.
+  hwy::FlushStream();
+}
+
 bool RowBlock::StoreWeights() {
+  if (plan_.keeps_weights) {
+    StoreKeptWeights();
+    return true;
+  }
   const int64_t keys = problem_.key_length;
   auto* weights = reinterpret_cast<float*>(run_.outputs().weights.data);
   for (int64_t r = 0; r < rows_; ++r) {
