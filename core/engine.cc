@@ -5,15 +5,19 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/cpu/cpu_backend.h"
 #include "core/reference/reference_backend.h"
 
 namespace attention {
 namespace {
 
-// Every backend of this build, fastest first: the order in which auto tries
-// them.
+// Every backend of this build that this machine can run, fastest first: the
+// order in which auto tries them.
 std::vector<std::unique_ptr<Backend>> AllBackends() {
   std::vector<std::unique_ptr<Backend>> backends;
+  if (auto cpu = MakeCpuBackend(); cpu.ok()) {
+    backends.push_back(*std::move(cpu));
+  }
   backends.push_back(MakeReferenceBackend());
   return backends;
 }

@@ -1,0 +1,210 @@
+// Rows of any element type, layout and alignment into rows of FP32, and back.
+// Included once per instruction set.
+#if defined(ATTENTION_CORE_CPU_CONVERT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ATTENTION_CORE_CPU_CONVERT_INL_H_
+#undef ATTENTION_CORE_CPU_CONVERT_INL_H_
+#else
+#define ATTENTION_CORE_CPU_CONVERT_INL_H_
+#endif
+
+#include <cstring>
+
+#include "core/cpu/math-inl.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace attention::cpu::HWY_NAMESPACE {
+
+// Where the processor itself converts FP16.
+#undef ATTENTION_HARDWARE_FP16
+#if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2) || HWY_ARCH_ARM
+#define ATTENTION_HARDWARE_FP16 1
+#else
+#define ATTENTION_HARDWARE_FP16 0
+#endif
+
+HWY_INLINE float FloatOfBits(uint32_t bits) {
+  float value;
+  memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+HWY_INLINE uint32_t BitsOfFloat(float value) {
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof(bits));
+  return bits;
+}
+
+HWY_INLINE float FromHalf(uint16_t half) {
+  const uint32_t sign = static_cast<uint32_t>(half & 0x8000U) << 16;
+  const uint32_t rest = half & 0x7FFFU;
+  if (rest >= 0x7C00U) {  // infinity, NaN
+    return FloatOfBits(sign | 0x7F800000U | (rest & 0x3FFU) << 13);
+  }
+  // As if normal, with a bias that the multiplication takes out; exact for
+  // subnormals too.
+  const float magnitude =
+      FloatOfBits(rest << 13) * 5.192296858534828e33F;  // 2^112
+  return FloatOfBits(sign | BitsOfFloat(magnitude));
+}
+
+// To nearest, ties to even.
+HWY_INLINE uint16_t ToHalf(float value) {
+  const uint32_t bits = BitsOfFloat(value);
+  const uint16_t sign = static_cast<uint16_t>(bits >> 16 & 0x8000U);
+  const uint32_t rest = bits & 0x7FFFFFFFU;
+  if (rest > 0x7F800000U) return sign | 0x7E00U;
+  if (rest >= 0x477FF000U) return sign | 0x7C00U;  // 65520 rounds to infinity
+  if (rest < 0x38800000U) {
+    // Below 2^-14: adding 0.5 leaves the multiple of 2^-24 in the low bits.
+    return sign | static_cast<uint16_t>(BitsOfFloat(FloatOfBits(rest) + 0.5F) -
+                                        0x3F000000U);
+  }
+  const uint32_t odd = rest >> 13 & 1U;
+  return sign |
+         static_cast<uint16_t>((rest - 0x38000000U + 0xFFFU + odd) >> 13);
+}
+
+HWY_INLINE uint16_t ToBrain(float value) {
+  const uint32_t bits = BitsOfFloat(value);
+  if ((bits & 0x7FFFFFFFU) > 0x7F800000U) {
+    return static_cast<uint16_t>(bits >> 16 | 0x40U);
+  }
+  return static_cast<uint16_t>((bits + 0x7FFFU + (bits >> 16 & 1U)) >> 16);
+}
+
+HWY_INLINE float LoadOne(Element type, const unsigned char* from) {
+  if (type == Element::kFloat32) {
+    float value;
+    memcpy(&value, from, sizeof(value));
+    return value;
+  }
+  uint16_t bits;
+  memcpy(&bits, from, sizeof(bits));
+  return type == Element::kFloat16
+             ? FromHalf(bits)
+             : FloatOfBits(static_cast<uint32_t>(bits) << 16);
+}
+
+HWY_INLINE VF WidenHalf(const uint16_t* from) {
+  const F d;
+#if ATTENTION_HARDWARE_FP16
+  const hn::Rebind<hwy::float16_t, F> d16;
+  const hn::Rebind<uint16_t, F> du16;
+  return hn::PromoteTo(d, hn::BitCast(d16, hn::LoadU(du16, from)));
+#else
+  HWY_ALIGN float widened[hn::MaxLanes(F())];
+  for (size_t i = 0; i < hn::Lanes(d); ++i) widened[i] = FromHalf(from[i]);
+  return hn::Load(d, widened);
+#endif
+}
+
+HWY_INLINE VF WidenBrain(const uint16_t* from) {
+  const F d;
+  const hn::Rebind<uint16_t, F> du16;
+  const hn::RebindToUnsigned<F> du;
+  return hn::BitCast(
+      d, hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(du16, from))));
+}
+
+HWY_INLINE bool IsAligned(const void* pointer, size_t bytes) {
+  return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
+}
+
+// One row whose elements lie side by side, each at an address that suits it.
+HWY_INLINE void WidenDense(Element type, const unsigned char* from,
+                           int64_t width, float* to) {
+  const F d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  if (type == Element::kFloat32) {
+    memcpy(to, from, static_cast<size_t>(width) * sizeof(float));
+    return;
+  }
+  const auto* elements = reinterpret_cast<const uint16_t*>(from);
+  if (type == Element::kFloat16) {
+    for (; i + lanes <= width; i += lanes) {
+      hn::StoreU(WidenHalf(elements + i), d, to + i);
+    }
+  } else {
+    for (; i + lanes <= width; i += lanes) {
+      hn::StoreU(WidenBrain(elements + i), d, to + i);
+    }
+  }
+  for (; i < width; ++i) to[i] = LoadOne(type, from + i * 2);
+}
+
+void WidenRows(const RowSource& from, int64_t rows, int64_t width, float* to,
+               int64_t to_stride, int64_t padded_width) {
+  const int64_t size = from.type == Element::kFloat32 ? 4 : 2;
+  const bool dense = from.column_stride == size || width == 1;
+  for (int64_t r = 0; r < rows; ++r) {
+    const unsigned char* row = from.data + r * from.row_stride;
+    float* target = to + r * to_stride;
+    if (dense && (size == 4 || IsAligned(row, 2))) {
+      WidenDense(from.type, row, width, target);
+    } else {
+      for (int64_t i = 0; i < width; ++i) {
+        target[i] = LoadOne(from.type, row + i * from.column_stride);
+      }
+    }
+    for (int64_t i = width; i < padded_width; ++i) target[i] = 0.0F;
+  }
+}
+
+void ScaleRow(const float* from, int64_t count, float factor, float* to) {
+  const F d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const VF scale = hn::Set(d, factor);
+  const bool stream = IsAligned(to, sizeof(float) * hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const VF value = hn::Mul(hn::LoadU(d, from + i), scale);
+    if (stream) {
+      hn::Stream(value, d, to + i);
+    } else {
+      hn::StoreU(value, d, to + i);
+    }
+  }
+  for (; i < count; ++i) to[i] = from[i] * factor;
+}
+
+void FinishRows(const FinishArgs& args) {
+  const F d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const VF largest = hn::Set(d, 3.402823466e38F);
+  for (int64_t r = 0; r < args.rows; ++r) {
+    const float* row = args.output + r * args.output_stride;
+    const float sum = args.sum[r];
+    const VF inverse = hn::Set(d, sum == 0.0F ? 0.0F : 1.0F / sum);
+    unsigned char* to = args.to[r];
+    auto all_finite = hn::Eq(inverse, inverse);
+    HWY_ALIGN float piece[hn::MaxLanes(F())];
+    for (int64_t i = 0; i < args.width; i += lanes) {
+      const VF value = hn::Mul(hn::Load(d, row + i), inverse);
+      const int64_t count = HWY_MIN(lanes, args.width - i);
+      all_finite = hn::And(all_finite, hn::Le(hn::Abs(value), largest));
+      if (args.type == Element::kFloat32) {
+        if (count == lanes && IsAligned(to, 4)) {
+          hn::StoreU(value, d, reinterpret_cast<float*>(to) + i);
+        } else {
+          hn::Store(value, d, piece);
+          memcpy(to + i * 4, piece, static_cast<size_t>(count) * 4);
+        }
+        continue;
+      }
+      hn::Store(value, d, piece);
+      uint16_t narrow[hn::MaxLanes(F())];
+      for (int64_t n = 0; n < count; ++n) {
+        narrow[n] = args.type == Element::kFloat16 ? ToHalf(piece[n])
+                                                   : ToBrain(piece[n]);
+      }
+      memcpy(to + i * 2, narrow, static_cast<size_t>(count) * 2);
+    }
+    args.not_finite[r] = hn::AllTrue(d, all_finite) ? 0 : 1;
+  }
+}
+
+}  // namespace attention::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard

@@ -1,0 +1,33 @@
+#ifndef ATTENTION_CORE_CPU_CPU_BACKEND_H_
+#define ATTENTION_CORE_CPU_CPU_BACKEND_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/backend.h"
+
+namespace attention {
+
+/// The instruction sets that MakeCpuBackend() takes on this processor, best
+/// first: "AVX3" (AVX-512), "AVX2", "SSE4", "NEON". Empty on a processor that
+/// this build has no kernels for.
+std::vector<std::string> CpuTargets();
+
+/// The fast backend for a machine without a GPU: fused kernels that never hold
+/// a score matrix, compiled for every instruction set and chosen at run time.
+/// FP32 inside; rows that FP32 would not serve (values that are not finite
+/// beside keys that take no part, scores all close to 0) are computed as the
+/// reference does. Below 2 MiB of scratch per thread, at any length.
+///
+/// `target` is one of CpuTargets(); empty means the environment variable
+/// ATTENTION_CPU_TARGET, and where that is not set the best one.
+/// INVALID_ARGUMENT names the targets where it is another; UNAVAILABLE where
+/// there is none.
+absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(
+    const std::string& target = "");
+
+}  // namespace attention
+
+#endif  // ATTENTION_CORE_CPU_CPU_BACKEND_H_

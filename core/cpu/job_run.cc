@@ -1,0 +1,142 @@
+#include "core/cpu/job_run.h"
+
+#include <algorithm>
+#include <memory>
+#include <new>
+
+#include "absl/strings/str_cat.h"
+#include "core/cpu/row_block.h"
+#include "core/reference/row_tile.h"
+
+namespace attention::cpu {
+namespace {
+
+// Multiplications below which the calling thread computes alone: handing work
+// over would take longer.
+constexpr double kFewMultiplications = 32 * 1024;
+
+bool IsSmall(const ValidatedProblem& problem) {
+  return static_cast<double>(problem.batch) *
+             static_cast<double>(problem.query_heads) *
+             static_cast<double>(problem.query_length) *
+             static_cast<double>(problem.key_length) *
+             static_cast<double>(problem.key_width + problem.value_width +
+                                 problem.hidden_width) <=
+         kFewMultiplications;
+}
+
+}  // namespace
+
+JobRun::JobRun(AttentionJob& job, const RunContext& context,
+               const Kernels& kernels)
+    : job_(job),
+      problem_(*job.problem),
+      context_(context),
+      kernels_(kernels),
+      plan_(MakePlan(problem_, kernels)) {}
+
+void JobRun::Run() {
+  if (!plan_.fits) {
+    const int64_t heads = problem_.batch * problem_.query_heads;
+    job_.tiles_total = heads * problem_.query_length * KeyTiles();
+    context_.workers.ParallelFor(heads, job_.stop, [this](int64_t index) {
+      ComputeHeadCarefully(index);
+    });
+  } else {
+    job_.tiles_total = plan_.blocks() * KeyTiles();
+    if (plan_.splits > 1) {
+      ComputeBySplits();
+    } else if (IsSmall(problem_)) {
+      for (int64_t index = 0; index < plan_.blocks(); ++index) {
+        ComputeBlock(index);
+      }
+    } else {
+      context_.workers.ParallelFor(
+          plan_.blocks(), job_.stop,
+          [this](int64_t index) { ComputeBlock(index); });
+    }
+  }
+  job_.tiles_computed = computed_;
+  job_.status = absl::OkStatus();
+  if (out_of_memory_) {
+    job_.status = absl::ResourceExhaustedError("no memory for a tile");
+  } else if (stopped_ || job_.stop.stop_requested()) {
+    job_.status = absl::CancelledError(
+        absl::StrCat("stopped after ", job_.tiles_computed, " of at most ",
+                     job_.tiles_total, " tiles"));
+  }
+}
+
+// Tiles of keys that a block visits when no mask leaves any out.
+int64_t JobRun::KeyTiles() const {
+  const int64_t keys =
+      plan_.fits ? plan_.key_tile : reference::ChooseTileSizes(problem_).keys;
+  int64_t tiles = 0;
+  for (const auto& block : problem_.key_value) {
+    tiles += (block.key_count + keys - 1) / keys;
+  }
+  return problem_.wanted.weights && !plan_.keeps_weights ? 2 * tiles : tiles;
+}
+
+void JobRun::ComputeBlock(int64_t index) {
+  if (stopped_ || out_of_memory_) return;
+  if (!ComputeRowBlock(*this, index)) stopped_ = true;
+}
+
+void JobRun::ComputeBySplits() {
+  const int64_t block_floats = plan_.row_block * plan_.partial_floats();
+  const int64_t pieces = plan_.blocks() * plan_.splits;
+  const std::unique_ptr<float[]> partials(
+      new (std::nothrow) float[static_cast<size_t>(pieces * block_floats)]);
+  if (partials == nullptr) {
+    out_of_memory_ = true;
+    return;
+  }
+  context_.workers.ParallelFor(pieces, job_.stop, [&](int64_t piece) {
+    if (stopped_ || out_of_memory_) return;
+    if (!ComputeSplit(*this, piece / plan_.splits, piece % plan_.splits,
+                      &partials[static_cast<size_t>(piece * block_floats)])) {
+      stopped_ = true;
+    }
+  });
+  if (stopped_ || out_of_memory_ || job_.stop.stop_requested()) return;
+  for (int64_t index = 0; index < plan_.blocks(); ++index) {
+    if (!MergeSplits(*this, index,
+                     &partials[static_cast<size_t>(index * plan_.splits *
+                                                   block_floats)])) {
+      stopped_ = true;
+      return;
+    }
+  }
+}
+
+void JobRun::ComputeHeadCarefully(int64_t index) {
+  for (int64_t row = 0; row < problem_.query_length; ++row) {
+    if (!ComputeCarefully(index / problem_.query_heads,
+                          index % problem_.query_heads, row)) {
+      stopped_ = true;
+      return;
+    }
+  }
+}
+
+bool JobRun::BeginTile() {
+  if (job_.stop.stop_requested()) return false;
+  computed_.fetch_add(1, std::memory_order_relaxed);
+  if (context_.on_tile) context_.on_tile();
+  return true;
+}
+
+bool JobRun::ComputeCarefully(int64_t batch, int64_t head, int64_t row) {
+  try {
+    reference::RowTile tile(problem_, reference::ChooseTileSizes(problem_),
+                            batch, head, row, 1);
+    return tile.Run(job_.outputs,
+                    [this] { return !job_.stop.stop_requested(); });
+  } catch (const std::bad_alloc&) {
+    out_of_memory_ = true;
+    return false;
+  }
+}
+
+}  // namespace attention::cpu

@@ -1,0 +1,53 @@
+#ifndef ATTENTION_CORE_CPU_JOB_RUN_H_
+#define ATTENTION_CORE_CPU_JOB_RUN_H_
+
+#include <atomic>
+#include <cstdint>
+
+#include "core/backend.h"
+#include "core/cpu/kernels.h"
+#include "core/cpu/plan.h"
+
+namespace attention::cpu {
+
+/// What the pieces of work of one job share while they are computed.
+class JobRun {
+ public:
+  JobRun(AttentionJob& job, const RunContext& context, const Kernels& kernels);
+
+  /// Computes the job and writes what became of it.
+  void Run();
+
+  const ValidatedProblem& problem() const { return problem_; }
+  const AttentionOutputs& outputs() const { return job_.outputs; }
+  const Kernels& kernels() const { return kernels_; }
+  const Plan& plan() const { return plan_; }
+
+  /// Called before each tile. False once the job was stopped.
+  bool BeginTile();
+
+  /// Computes one row of one head as the reference does, in FP64: for rows that
+  /// FP32 would not serve. False once the job was stopped or is out of memory.
+  bool ComputeCarefully(int64_t batch, int64_t head, int64_t row);
+
+  void SetOutOfMemory() { out_of_memory_ = true; }
+
+ private:
+  int64_t KeyTiles() const;
+  void ComputeBlock(int64_t index);
+  void ComputeBySplits();
+  void ComputeHeadCarefully(int64_t index);
+
+  AttentionJob& job_;
+  const ValidatedProblem& problem_;
+  const RunContext& context_;
+  const Kernels& kernels_;
+  const Plan plan_;
+  std::atomic<int64_t> computed_ = 0;
+  std::atomic<bool> stopped_ = false;
+  std::atomic<bool> out_of_memory_ = false;
+};
+
+}  // namespace attention::cpu
+
+#endif  // ATTENTION_CORE_CPU_JOB_RUN_H_

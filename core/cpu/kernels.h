@@ -1,0 +1,193 @@
+#ifndef ATTENTION_CORE_CPU_KERNELS_H_
+#define ATTENTION_CORE_CPU_KERNELS_H_
+
+#include <cstdint>
+
+/// What the vector kernels are given and how they are reached. Everything that
+/// crosses into code compiled for one instruction set is a plain struct of
+/// numbers and pointers: an inline function of a class, instantiated there,
+/// could be picked by the linker for the whole program.
+namespace attention::cpu {
+
+/// Keys of a tile, at most; also what a row of scores has room for.
+inline constexpr int64_t kMaxTileKeys = 128;
+/// Floats from one row of scores to the next. Not a power of two, so that the
+/// rows of a group do not fall into the same cache sets.
+inline constexpr int64_t kScoreStride = kMaxTileKeys + 16;
+/// Rows of a group, at most, on any instruction set.
+inline constexpr int64_t kMaxGroupRows = 12;
+/// Lanes of a vector of floats, at most.
+inline constexpr int64_t kMaxLanes = 16;
+
+enum class Element : uint8_t { kFloat32, kFloat16, kBFloat16 };
+
+/// Rows of one head of a tensor: `data` is the first row's first element.
+/// Strides in bytes, any sign; no alignment promised.
+struct RowSource {
+  const unsigned char* data;
+  int64_t row_stride;
+  int64_t column_stride;
+  Element type;
+};
+
+/// How a score comes from a packed query and a packed key.
+enum class Score : uint8_t {
+  kDot,         // sum q k
+  kDifference,  // - sum (q - k)^2
+  kTanh,        // sum w / (q k + 1), q and k exponentials of projections
+  kTanhExact,   // sum w tanh(q + k), q and k as pairs high, low
+};
+
+/// What happens to scores between the two products, beside the softmax.
+struct Epilogue {
+  /// Per key of the tile, added to the scores; null for none.
+  const float* key_addend;
+  /// Added to the scores of a row; null for none.
+  const float* row_addend;
+  /// Multiplies scores; 1 for none.
+  float factor;
+  /// Above 0: scores are replaced by softcap * tanh(score).
+  float softcap;
+  /// Per row: the element of the tile's first key; null for none. Strides in
+  /// bytes from key to key.
+  const unsigned char* const* mask_rows;
+  int64_t mask_stride;
+  const unsigned char* const* bias_rows;
+  int64_t bias_stride;
+  Element bias_type;
+  /// From the start of those rows to the tile's first key.
+  int64_t first_key;
+};
+
+/// Fills factors[0 ... count - 1]: what dropout multiplies the weights of `row`
+/// by, from key `first_key` on.
+using DropoutRow = void (*)(const void* context, int64_t row, int64_t first_key,
+                            int64_t count, float* factors);
+
+/// A block of rows against a tile of keys. Scores are in units in which the
+/// softmax is 2^(score - max) / sum.
+struct TileArgs {
+  int64_t rows;
+  int64_t keys;         // <= kMaxTileKeys
+  int64_t score_width;  // elements of a packed query
+  int64_t value_width;  // a multiple of the lanes
+  Score score;
+  /// Queries as PackQueries leaves them; keys as PackKeys does.
+  const float* queries;
+  const float* packed_keys;
+  /// Additive scoring: w per hidden unit.
+  const float* tanh_weights;
+  /// One row per key, `value_stride` floats apart, readable in whole vectors.
+  const float* values;
+  int64_t value_stride;
+  /// For attend_rows, in place of packed keys and of values: rows of whole
+  /// vectors as they lie in memory, strides in bytes; queries are row-major.
+  const unsigned char* key_rows;
+  int64_t key_row_stride;
+  const unsigned char* value_rows;
+  int64_t value_row_stride;
+  Element row_type;
+  /// Per row: the keys of the tile that its length, causal rule and window
+  /// leave, as a half-open range; begin == end for none.
+  const int32_t* begin;
+  const int32_t* end;
+  Epilogue epilogue;
+  /// Null for none.
+  DropoutRow dropout;
+  const void* dropout_context;
+  int64_t dropout_first_key;
+
+  /// Per row: running maximum (-inf before the first key), running sum, and
+  /// weighted values, value_width floats apart, 0 before the first key.
+  float* max;
+  float* sum;
+  float* output;
+  /// Scratch: kMaxGroupRows rows of kScoreStride floats, and two rows more.
+  float* scores;
+
+  /// Where set, per row: where weights before normalisation of the tile's keys
+  /// go, relative to the maximum so far, which is put into tile_max (per row).
+  float* kept;
+  int64_t kept_stride;
+  float* tile_max;
+  bool keep_after_dropout;
+};
+
+/// Second sweep: weights of a tile whose rows' softmax is known, stored at
+/// weights + row * weights_stride.
+struct WeightArgs {
+  const float* inverse_sum;  // per row
+  float* const* weights;     // per row: of the tile's first key
+  bool after_dropout;
+};
+
+/// Normalises rows and stores them.
+struct FinishArgs {
+  int64_t rows;
+  int64_t width;
+  const float* output;  // output_stride floats apart
+  int64_t output_stride;
+  const float* sum;
+  Element type;
+  unsigned char* const* to;  // per row
+  /// Set to 1 where a row holds NaN or an infinity, to 0 elsewhere.
+  uint8_t* not_finite;
+};
+
+/// Rows times a matrix, summed in FP64.
+struct ProjectArgs {
+  const float* from;  // rows, from_stride floats apart
+  int64_t from_stride;
+  int64_t rows;
+  int64_t from_width;
+  const float* m;  // from_width rows, m_stride floats apart
+  int64_t m_stride;
+  int64_t to_width;  // a multiple of the lanes
+  /// The sums as FP32, to_stride floats apart, and where wanted (not null) what
+  /// that rounding took away.
+  float* high;
+  float* low;
+  int64_t to_stride;
+  double* wide;  // scratch: 4 from_width
+};
+
+/// The kernels of one instruction set.
+struct Kernels {
+  const char* name;
+  int64_t lanes;
+  int64_t group_rows;  // rows that one pass of the first product computes
+  bool reads_half;     // the processor converts FP16 by itself
+
+  /// Widens rows to FP32, `to_stride` floats apart, padded with zeros up to
+  /// `padded_width`.
+  void (*widen_rows)(const RowSource& from, int64_t rows, int64_t width,
+                     float* to, int64_t to_stride, int64_t padded_width);
+  /// Rows of queries into groups of [width][rows of the group].
+  void (*pack_queries)(const float* rows, int64_t stride, int64_t count,
+                       int64_t width, float factor, float* packed);
+  /// Rows of keys into panels of [width][two vectors], padded with zeros.
+  void (*pack_keys)(const float* rows, int64_t stride, int64_t count,
+                    int64_t width, float* packed);
+  void (*project)(const ProjectArgs& args);
+  /// to[i] = exp(2 from[i]).
+  void (*exp_twice)(const float* from, int64_t count, float* to);
+  /// Adds a tile of keys to its rows' softmax states and weighted values.
+  void (*attend_tile)(const TileArgs& args);
+  /// The same for a few rows and keys that are not packed.
+  void (*attend_rows)(const TileArgs& args);
+  /// Stores the weights of a tile.
+  void (*store_weights)(const TileArgs& args, const WeightArgs& weights);
+  void (*finish_rows)(const FinishArgs& args);
+  /// to[i] = from[i] * factor, past the caches where `to` allows it.
+  void (*scale_row)(const float* from, int64_t count, float factor, float* to);
+};
+
+/// Bits of hwy's target masks that this build has kernels for and this
+/// processor can run, best first; ends with 0.
+const int64_t* AvailableTargets();
+/// The kernels of one of them.
+const Kernels& KernelsOf(int64_t target);
+
+}  // namespace attention::cpu
+
+#endif  // ATTENTION_CORE_CPU_KERNELS_H_

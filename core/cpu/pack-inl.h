@@ -1,0 +1,231 @@
+// Queries, keys and projections in the order in which the first product reads
+// them. Included once per instruction set.
+#if defined(ATTENTION_CORE_CPU_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ATTENTION_CORE_CPU_PACK_INL_H_
+#undef ATTENTION_CORE_CPU_PACK_INL_H_
+#else
+#define ATTENTION_CORE_CPU_PACK_INL_H_
+#endif
+
+#include "core/cpu/math-inl.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace attention::cpu::HWY_NAMESPACE {
+
+// Rows of a group: accumulators of 12 x 2 vectors where there are 32 registers,
+// 6 x 2 where there are 16.
+#if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3) || HWY_ARCH_ARM_A64
+inline constexpr int kGroupRows = 12;
+#else
+inline constexpr int kGroupRows = 6;
+#endif
+
+// Calls visit.template operator()<rows>(first row) for groups that cover `rows`
+// rows, the largest first.
+template <class Visit>
+HWY_INLINE void ForEachGroup(int64_t rows, const Visit& visit) {
+  int64_t r = 0;
+  for (; rows - r >= kGroupRows; r += kGroupRows) {
+    visit.template Group<kGroupRows>(r);
+  }
+  if constexpr (kGroupRows > 8) {
+    if (rows - r >= 8) {
+      visit.template Group<8>(r);
+      r += 8;
+    }
+  }
+  if (rows - r >= 4) {
+    visit.template Group<4>(r);
+    r += 4;
+  }
+  if (rows - r >= 2) {
+    visit.template Group<2>(r);
+    r += 2;
+  }
+  if (rows - r >= 1) visit.template Group<1>(r);
+}
+
+struct PackQueryGroup {
+  const float* rows;
+  int64_t stride;
+  int64_t width;
+  float factor;
+  float* packed;
+
+  template <int kRows>
+  HWY_INLINE void Group(int64_t first) const {
+    float* to = packed + first * width;
+    for (int r = 0; r < kRows; ++r) {
+      const float* from = rows + (first + r) * stride;
+      for (int64_t i = 0; i < width; ++i) {
+        to[i * kRows + r] = from[i] * factor;
+      }
+    }
+  }
+};
+
+void PackQueries(const float* rows, int64_t stride, int64_t count,
+                 int64_t width, float factor, float* packed) {
+  ForEachGroup(count, PackQueryGroup{rows, stride, width, factor, packed});
+}
+
+// Four floats from each of rows 4 b, b = 0, 1, ...: block b of the result.
+template <class D>
+HWY_INLINE hn::Vec<D> LoadBlocks(D d, const float* from, int64_t stride) {
+  if constexpr (hn::MaxLanes(D()) <= 4) {
+    return hn::LoadU(d, from);
+  } else {
+    const hn::Half<D> half;
+    const int64_t rows = static_cast<int64_t>(hn::MaxLanes(D())) / 2;
+    return hn::Combine(d, LoadBlocks(half, from + rows * stride, stride),
+                       LoadBlocks(half, from, stride));
+  }
+}
+
+// Transposes the 4 x 4 floats within each block of four vectors.
+HWY_INLINE void TransposeBlocks(VF& a, VF& b, VF& c, VF& e) {
+  const F d;
+  const hn::RepartitionToWide<F> dw;
+  const auto wide = [](VF v) HWY_ATTR {
+    return hn::BitCast(hn::RepartitionToWide<F>(), v);
+  };
+  const VF ab_low = hn::InterleaveLower(d, a, b);
+  const VF ab_high = hn::InterleaveUpper(d, a, b);
+  const VF ce_low = hn::InterleaveLower(d, c, e);
+  const VF ce_high = hn::InterleaveUpper(d, c, e);
+  a = hn::BitCast(d, hn::InterleaveLower(dw, wide(ab_low), wide(ce_low)));
+  b = hn::BitCast(d, hn::InterleaveUpper(dw, wide(ab_low), wide(ce_low)));
+  c = hn::BitCast(d, hn::InterleaveLower(dw, wide(ab_high), wide(ce_high)));
+  e = hn::BitCast(d, hn::InterleaveUpper(dw, wide(ab_high), wide(ce_high)));
+}
+
+// One vector of keys of a panel.
+HWY_INLINE void PackFullVector(const float* rows, int64_t stride, int64_t width,
+                               float* packed, int64_t panel) {
+  const F d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + 4 <= width; i += 4) {
+    VF a = LoadBlocks(d, rows + i, stride);
+    VF b = LoadBlocks(d, rows + i + stride, stride);
+    VF c = LoadBlocks(d, rows + i + 2 * stride, stride);
+    VF e = LoadBlocks(d, rows + i + 3 * stride, stride);
+    TransposeBlocks(a, b, c, e);
+    hn::Store(a, d, packed + (i + 0) * panel);
+    hn::Store(b, d, packed + (i + 1) * panel);
+    hn::Store(c, d, packed + (i + 2) * panel);
+    hn::Store(e, d, packed + (i + 3) * panel);
+  }
+  for (; i < width; ++i) {
+    for (int64_t k = 0; k < lanes; ++k) {
+      packed[i * panel + k] = rows[k * stride + i];
+    }
+  }
+}
+
+void PackKeys(const float* rows, int64_t stride, int64_t count, int64_t width,
+              float* packed) {
+  const F d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t panel = 2 * lanes;
+  for (int64_t first = 0; first < count; first += lanes) {
+    float* to = packed + first / panel * panel * width + first % panel;
+    const float* from = rows + first * stride;
+    if (count - first >= lanes) {
+      PackFullVector(from, stride, width, to, panel);
+      continue;
+    }
+    for (int64_t i = 0; i < width; ++i) {
+      hn::Store(hn::Zero(d), d, to + i * panel);
+    }
+    for (int64_t k = 0; k < count - first; ++k) {
+      for (int64_t i = 0; i < width; ++i) {
+        to[i * panel + k] = from[k * stride + i];
+      }
+    }
+  }
+  // The panel's second vector, where the keys end in its first.
+  const int64_t vectors = (count + lanes - 1) / lanes;
+  if (vectors % 2 != 0) {
+    float* to = packed + vectors / 2 * panel * width + lanes;
+    for (int64_t i = 0; i < width; ++i) {
+      hn::Store(hn::Zero(d), d, to + i * panel);
+    }
+  }
+}
+
+// One vector of FP64 sums for kRows rows.
+template <int kRows>
+HWY_INLINE void ProjectGroup(const ProjectArgs& args, int64_t first_row,
+                             const double* wide) {
+  const hn::CappedTag<double, kMaxLanes / 2> d;
+  const hn::Rebind<float, decltype(d)> df;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t c = 0; c < args.to_width; c += 2 * lanes) {
+    hn::Vec<decltype(d)> sum0[kRows];
+    hn::Vec<decltype(d)> sum1[kRows];
+    ATTENTION_UNROLL
+    for (int r = 0; r < kRows; ++r) sum0[r] = sum1[r] = hn::Zero(d);
+    const float* m = args.m + c;
+    for (int64_t i = 0; i < args.from_width; ++i) {
+      const auto m0 = hn::PromoteTo(d, hn::LoadU(df, m));
+      const auto m1 = hn::PromoteTo(d, hn::LoadU(df, m + lanes));
+      ATTENTION_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        const auto x = hn::Set(d, wide[r * args.from_width + i]);
+        sum0[r] = hn::MulAdd(x, m0, sum0[r]);
+        sum1[r] = hn::MulAdd(x, m1, sum1[r]);
+      }
+      m += args.m_stride;
+    }
+    for (int r = 0; r < kRows; ++r) {
+      const int64_t at = (first_row + r) * args.to_stride + c;
+      const auto high0 = hn::DemoteTo(df, sum0[r]);
+      const auto high1 = hn::DemoteTo(df, sum1[r]);
+      hn::StoreU(high0, df, args.high + at);
+      hn::StoreU(high1, df, args.high + at + lanes);
+      if (args.low == nullptr) continue;
+      hn::StoreU(hn::DemoteTo(df, hn::Sub(sum0[r], hn::PromoteTo(d, high0))),
+                 df, args.low + at);
+      hn::StoreU(hn::DemoteTo(df, hn::Sub(sum1[r], hn::PromoteTo(d, high1))),
+                 df, args.low + at + lanes);
+    }
+  }
+}
+
+void Project(const ProjectArgs& args) {
+  for (int64_t r = 0; r < args.rows;) {
+    const int rows = args.rows - r >= 4 ? 4 : 1;
+    for (int n = 0; n < rows; ++n) {
+      const float* from = args.from + (r + n) * args.from_stride;
+      double* to = args.wide + n * args.from_width;
+      for (int64_t i = 0; i < args.from_width; ++i) to[i] = from[i];
+    }
+    if (rows == 4) {
+      ProjectGroup<4>(args, r, args.wide);
+    } else {
+      ProjectGroup<1>(args, r, args.wide);
+    }
+    r += rows;
+  }
+}
+
+void ExpTwiceAll(const float* from, int64_t count, float* to) {
+  const F d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    hn::StoreU(ExpTwice(hn::LoadU(d, from + i)), d, to + i);
+  }
+  if (i == count) return;
+  HWY_ALIGN float piece[hn::MaxLanes(F())] = {};
+  for (int64_t k = i; k < count; ++k) piece[k - i] = from[k];
+  hn::Store(ExpTwice(hn::Load(d, piece)), d, piece);
+  for (int64_t k = i; k < count; ++k) to[k] = piece[k - i];
+}
+
+}  // namespace attention::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard

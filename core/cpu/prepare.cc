@@ -1,0 +1,367 @@
+#include "core/cpu/prepare.h"
+
+#include <algorithm>
+#include <cmath>
+#include <variant>
+
+namespace attention::cpu {
+namespace {
+
+constexpr double kLog2E = 1.4426950408889634;
+// Projections up to here have exponentials of which four may be multiplied, and
+// lose nothing by being rounded to FP32 before they are added.
+constexpr float kLargestProjection = 9.0F;
+
+int64_t RoundUp(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
+
+RowSource ParameterRows(const TensorView& view, int64_t head) {
+  const auto* data = reinterpret_cast<const unsigned char*>(view.data);
+  return {data + head * view.strides[0], view.strides[1], view.strides[2],
+          ElementOf(view.type)};
+}
+
+double SquaredNorm(const float* row, int64_t width) {
+  double sums[4] = {};
+  int64_t i = 0;
+  for (; i + 4 <= width; i += 4) {
+    for (int64_t n = 0; n < 4; ++n) {
+      sums[n] += static_cast<double>(row[i + n]) * row[i + n];
+    }
+  }
+  for (; i < width; ++i) sums[0] += static_cast<double>(row[i]) * row[i];
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
+}  // namespace
+
+Element ElementOf(DataType type) {
+  return type == DataType::kFloat16    ? Element::kFloat16
+         : type == DataType::kBFloat16 ? Element::kBFloat16
+                                       : Element::kFloat32;
+}
+
+RowSource RowsOf(const TensorView& view, int64_t batch, int64_t head,
+                 int64_t first) {
+  return {
+      reinterpret_cast<const unsigned char*>(view.At(batch, head, first, 0)),
+      view.strides[2], view.strides[3], ElementOf(view.type)};
+}
+
+Prepare::Prepare(const ValidatedProblem& problem, const Plan& plan,
+                 const Kernels& kernels, Scratch& scratch)
+    : problem_(problem), plan_(plan), kernels_(kernels) {
+  const int64_t rows = plan.row_block;
+  const int64_t keys = RoundUp(plan.key_tile, 2 * kernels.lanes);
+  query_stride_ = RoundUp(problem.query_width, kernels.lanes);
+  key_stride_ = RoundUp(problem.key_width, 2 * kernels.lanes);
+  query_rows_ = scratch.Take<float>(rows * query_stride_);
+  packed_queries_ = scratch.Take<float>(rows * plan.score_width);
+  if (plan.decode) {
+    row_queries_ =
+        scratch.Take<float>(rows * RoundUp(plan.score_width, kernels.lanes));
+  }
+  key_rows_ = scratch.Take<float>(keys * key_stride_);
+  packed_keys_ = scratch.Take<float>(
+      keys * plan.score_width * (plan.method == Method::kAdditive ? 2 : 1));
+  row_addend_ = scratch.Take<float>(rows);
+  row_shift_ = scratch.Take<double>(rows);
+  if (plan.method == Method::kAdditive) {
+    const int64_t hidden = projected_stride_ = plan.padded_hidden_width;
+    projected_queries_ = scratch.Take<float>(rows * hidden);
+    projected_queries_low_ = scratch.Take<float>(rows * hidden);
+    exponentials_ = scratch.Take<float>(rows * hidden);
+    query_pairs_ = scratch.Take<float>(rows * hidden * 2);
+    exact_queries_ = scratch.Take<float>(rows * plan.score_width * 2);
+    projected_keys_ = scratch.Take<float>(keys * hidden);
+    projected_keys_low_ = scratch.Take<float>(keys * hidden);
+    key_exponentials_ = scratch.Take<float>(keys * hidden);
+    key_pairs_ = scratch.Take<float>(keys * hidden * 2);
+    w_q_ = scratch.Take<float>(problem.query_width * hidden);
+    w_k_ = scratch.Take<float>(problem.key_width * hidden);
+    w_v_ = scratch.Take<float>(hidden);
+  } else if (std::holds_alternative<Bilinear>(problem.scoring)) {
+    projected_stride_ = key_stride_;
+    projected_queries_ = scratch.Take<float>(rows * key_stride_);
+    w_q_ = scratch.Take<float>(problem.query_width * key_stride_);
+  } else if (plan.method == Method::kGaussianDot) {
+    centre_ = scratch.Take<float>(key_stride_);
+    key_addend_ = scratch.Take<float>(keys);
+  }
+  wide_ = scratch.Take<double>(
+      4 * std::max(problem.query_width, problem.key_width));
+}
+
+// What scores are counted in until the softmax: logarithms to base 2, or shares
+// of the softcap.
+double Prepare::Unit() const {
+  return problem_.softcap ? 1 / *problem_.softcap : kLog2E;
+}
+
+void Prepare::SetHead(int64_t head) {
+  if (const auto* bilinear = std::get_if<Bilinear>(&problem_.scoring)) {
+    kernels_.widen_rows(ParameterRows(bilinear->m, head), problem_.query_width,
+                        problem_.key_width, w_q_, key_stride_, key_stride_);
+  }
+  const auto* additive = std::get_if<Additive>(&problem_.scoring);
+  if (additive == nullptr) return;
+  const int64_t hidden = problem_.hidden_width;
+  kernels_.widen_rows(ParameterRows(additive->w_q, head), problem_.query_width,
+                      hidden, w_q_, projected_stride_, projected_stride_);
+  kernels_.widen_rows(ParameterRows(additive->w_k, head), problem_.key_width,
+                      hidden, w_k_, projected_stride_, projected_stride_);
+  const TensorView& w_v = additive->w_v;
+  kernels_.widen_rows(
+      {reinterpret_cast<const unsigned char*>(w_v.data) + head * w_v.strides[0],
+       0, w_v.strides[1], ElementOf(w_v.type)},
+      1, hidden, w_v_, projected_stride_, projected_stride_);
+  w_v_sum_ = 0;
+  for (int64_t i = 0; i < hidden; ++i) {
+    w_v_sum_ += w_v_[i];
+    w_v_[i] = static_cast<float>(-2 * Unit() * w_v_[i]);
+  }
+}
+
+void Prepare::SetCentre(const RowSource& key) {
+  if (centre_ == nullptr) return;
+  kernels_.widen_rows(key, 1, problem_.key_width, centre_, key_stride_,
+                      key_stride_);
+}
+
+void Prepare::AddQueries(const RowSource& queries, int64_t first_row,
+                         int64_t count) {
+  kernels_.widen_rows(queries, count, problem_.query_width,
+                      query_rows_ + first_row * query_stride_, query_stride_,
+                      query_stride_);
+}
+
+void Prepare::PackQueries(int64_t rows) {
+  rows_ = rows;
+  double factor = problem_.scale * Unit();
+  const float* from = query_rows_;
+  int64_t stride = query_stride_;
+  std::fill_n(row_shift_, rows, 0.0);
+  if (const auto* gaussian = std::get_if<Gaussian>(&problem_.scoring)) {
+    factor = plan_.method == Method::kGaussianDot
+                 ? Unit() / (gaussian->sigma * gaussian->sigma)
+                 : 1;
+    for (int64_t r = 0; r < rows && centre_ != nullptr; ++r) {
+      float* row = query_rows_ + r * query_stride_;
+      for (int64_t i = 0; i < problem_.query_width; ++i) row[i] -= centre_[i];
+      row_shift_[r] = -SquaredNorm(row, problem_.query_width) /
+                      (2 * gaussian->sigma * gaussian->sigma);
+    }
+  } else if (std::holds_alternative<Bilinear>(problem_.scoring)) {
+    ProjectRows(query_rows_, query_stride_, rows, problem_.query_width, w_q_,
+                projected_queries_, nullptr);
+    from = projected_queries_;
+    stride = projected_stride_;
+  } else if (plan_.method == Method::kAdditive) {
+    ProjectRows(query_rows_, query_stride_, rows, problem_.query_width, w_q_,
+                projected_queries_, projected_queries_low_);
+    large_queries_ = AnyLarge(projected_queries_, rows);
+    exact_packed_ = false;
+    if (!large_queries_) {
+      kernels_.exp_twice(projected_queries_, rows * projected_stride_,
+                         exponentials_);
+    }
+    from = exponentials_;
+    stride = projected_stride_;
+    factor = 1;
+    std::fill_n(row_shift_, rows, w_v_sum_);
+  }
+  for (int64_t r = 0; r < rows; ++r) {
+    row_addend_[r] = static_cast<float>(row_shift_[r] * Unit());
+  }
+  kernels_.pack_queries(from, stride, rows, plan_.score_width,
+                        static_cast<float>(factor), packed_queries_);
+  if (!plan_.decode) return;
+  const auto rounded = static_cast<float>(factor);
+  const int64_t width = RoundUp(plan_.score_width, kernels_.lanes);
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t i = 0; i < width; ++i) {
+      row_queries_[r * width + i] =
+          i < plan_.score_width ? from[r * stride + i] * rounded : 0.0F;
+    }
+  }
+}
+
+void Prepare::SetKeyRows(const RowSource& keys, int64_t count, bool widen,
+                         TileArgs& args) {
+  args.score_width = RoundUp(plan_.score_width, kernels_.lanes);
+  args.queries = row_queries_;
+  if (!widen) {
+    args.key_rows = keys.data;
+    args.key_row_stride = keys.row_stride;
+    args.row_type = keys.type;
+    return;
+  }
+  kernels_.widen_rows(keys, count, problem_.key_width, key_rows_, key_stride_,
+                      key_stride_);
+  args.key_rows = reinterpret_cast<const unsigned char*>(key_rows_);
+  args.key_row_stride = key_stride_ * static_cast<int64_t>(sizeof(float));
+  args.row_type = Element::kFloat32;
+}
+
+const float* Prepare::WidenKeys(const RowSource& keys, int64_t count,
+                                int64_t& stride) {
+  constexpr auto kFloat = static_cast<int64_t>(sizeof(float));
+  const bool readable = keys.type == Element::kFloat32 &&
+                        keys.column_stride == kFloat &&
+                        keys.row_stride % kFloat == 0 &&
+                        reinterpret_cast<uintptr_t>(keys.data) % kFloat == 0;
+  if (readable) {
+    stride = keys.row_stride / kFloat;
+    return reinterpret_cast<const float*>(keys.data);
+  }
+  kernels_.widen_rows(keys, count, problem_.key_width, key_rows_, key_stride_,
+                      key_stride_);
+  stride = key_stride_;
+  return key_rows_;
+}
+
+void Prepare::PackKeys(const RowSource& keys, int64_t count) {
+  int64_t stride = 0;
+  const float* rows = WidenKeys(keys, count, stride);
+  exact_ = false;
+  if (plan_.method == Method::kGaussianDot) {
+    return PackGaussianKeys(rows, stride, count);
+  }
+  if (plan_.method == Method::kAdditive) {
+    return PackAdditiveKeys(rows, stride, count);
+  }
+  kernels_.pack_keys(rows, stride, count, plan_.score_width, packed_keys_);
+}
+
+void Prepare::PackGaussianKeys(const float* rows, int64_t stride,
+                               int64_t count) {
+  const double sigma = std::get<Gaussian>(problem_.scoring).sigma;
+  const double factor = -Unit() / (2 * sigma * sigma);
+  const int64_t width = problem_.key_width;
+  for (int64_t k = 0; k < count; ++k) {
+    float* to = key_rows_ + k * key_stride_;
+    const float* from = rows + k * stride;
+    for (int64_t i = 0; i < width; ++i) to[i] = from[i] - centre_[i];
+    key_addend_[k] = static_cast<float>(factor * SquaredNorm(to, width));
+  }
+  const int64_t padded = RoundUp(count, 2 * kernels_.lanes);
+  std::fill(key_addend_ + count, key_addend_ + padded, 0.0F);
+  kernels_.pack_keys(key_rows_, key_stride_, count, width, packed_keys_);
+}
+
+void Prepare::PackAdditiveKeys(const float* rows, int64_t stride,
+                               int64_t count) {
+  ProjectRows(rows, stride, count, problem_.key_width, w_k_, projected_keys_,
+              projected_keys_low_);
+  exact_ = large_queries_ || AnyLarge(projected_keys_, count);
+  if (!exact_) {
+    kernels_.exp_twice(projected_keys_, count * projected_stride_,
+                       key_exponentials_);
+    kernels_.pack_keys(key_exponentials_, projected_stride_, count,
+                       plan_.score_width, packed_keys_);
+    return;
+  }
+  if (!exact_packed_) {
+    Interleave(projected_queries_, projected_queries_low_, rows_, query_pairs_);
+    kernels_.pack_queries(query_pairs_, 2 * projected_stride_, rows_,
+                          2 * plan_.score_width, 1.0F, exact_queries_);
+    exact_packed_ = true;
+  }
+  Interleave(projected_keys_, projected_keys_low_, count, key_pairs_);
+  kernels_.pack_keys(key_pairs_, 2 * projected_stride_, count,
+                     2 * plan_.score_width, packed_keys_);
+}
+
+void Prepare::ProjectRows(const float* rows, int64_t stride, int64_t count,
+                          int64_t width, const float* m, float* high,
+                          float* low) {
+  kernels_.project({.from = rows,
+                    .from_stride = stride,
+                    .rows = count,
+                    .from_width = width,
+                    .m = m,
+                    .m_stride = projected_stride_,
+                    .to_width = projected_stride_,
+                    .high = high,
+                    .low = low,
+                    .to_stride = projected_stride_,
+                    .wide = wide_});
+}
+
+void Prepare::Interleave(const float* high, const float* low, int64_t count,
+                         float* pairs) const {
+  for (int64_t i = 0; i < count * projected_stride_; ++i) {
+    pairs[2 * i] = high[i];
+    // The low part of an infinity is NaN: infinity less itself.
+    pairs[2 * i + 1] = std::isinf(high[i]) ? 0.0F : low[i];
+  }
+}
+
+bool Prepare::AnyLarge(const float* projections, int64_t count) const {
+  bool small = true;
+  for (int64_t i = 0; i < count * projected_stride_; ++i) {
+    small &= std::abs(projections[i]) <= kLargestProjection;  // not for NaN
+  }
+  return !small;
+}
+
+void Prepare::Fill(TileArgs& args) const {
+  args.score_width = plan_.score_width;
+  args.queries = packed_queries_;
+  args.packed_keys = packed_keys_;
+  args.tanh_weights = w_v_;
+  args.score = Score::kDot;
+  Epilogue& epilogue = args.epilogue;
+  epilogue.factor = 1.0F;
+  epilogue.softcap = 0.0F;
+  epilogue.key_addend = key_addend_;
+  // Without a softcap what a row adds cancels in the softmax.
+  epilogue.row_addend = nullptr;
+  if (problem_.softcap) {
+    epilogue.softcap = static_cast<float>(*problem_.softcap * kLog2E);
+    epilogue.row_addend = row_addend_;
+  }
+  if (plan_.method == Method::kGaussianDirect) {
+    const double sigma = std::get<Gaussian>(problem_.scoring).sigma;
+    args.score = Score::kDifference;
+    epilogue.factor = static_cast<float>(Unit() / (2 * sigma * sigma));
+  } else if (plan_.method == Method::kAdditive) {
+    args.score = exact_ ? Score::kTanhExact : Score::kTanh;
+    if (exact_) {
+      args.score_width = 2 * plan_.score_width;
+      args.queries = exact_queries_;
+    }
+  }
+}
+
+double Prepare::ScoreMagnitude(int64_t row, const RowSource& key) {
+  double sum = 0;
+  if (plan_.method == Method::kAdditive) {
+    for (int64_t i = 0; i < plan_.score_width; ++i) {
+      sum += std::abs(w_v_[i] / (2 * Unit()));
+    }
+    return sum;
+  }
+  kernels_.widen_rows(key, 1, problem_.key_width, key_rows_, key_stride_,
+                      key_stride_);
+  const bool projected = projected_queries_ != nullptr;
+  const float* query = projected ? projected_queries_ + row * projected_stride_
+                                 : query_rows_ + row * query_stride_;
+  if (const auto* gaussian = std::get_if<Gaussian>(&problem_.scoring)) {
+    for (int64_t i = 0; i < problem_.key_width; ++i) {
+      const double centre = centre_ == nullptr ? 0 : centre_[i];
+      const double difference = query[i] - (key_rows_[i] - centre);
+      sum += difference * difference;
+    }
+    return sum / (2 * gaussian->sigma * gaussian->sigma);
+  }
+  for (int64_t i = 0; i < problem_.key_width; ++i) {
+    sum += std::abs(static_cast<double>(query[i]) * key_rows_[i]);
+  }
+  return sum * std::abs(problem_.scale);
+}
+
+double Prepare::LogSumExpShift(int64_t row) const {
+  return problem_.softcap ? 0 : row_shift_[row];
+}
+
+}  // namespace attention::cpu

@@ -1,0 +1,111 @@
+#ifndef ATTENTION_CORE_CPU_PREPARE_H_
+#define ATTENTION_CORE_CPU_PREPARE_H_
+
+#include <cstdint>
+
+#include "core/cpu/kernels.h"
+#include "core/cpu/plan.h"
+#include "core/cpu/scratch.h"
+#include "core/validate.h"
+
+namespace attention::cpu {
+
+/// The kernels' name of an element type that attention has.
+Element ElementOf(DataType type);
+
+/// Rows first ... of head (b, h) of a four-dimensional view.
+RowSource RowsOf(const TensorView& view, int64_t batch, int64_t head,
+                 int64_t first);
+
+/// Brings queries and keys of one block of rows into the form that the first
+/// product reads, whatever the scoring function: a dot product of packed
+/// vectors, plus what each key and each row adds.
+class Prepare {
+ public:
+  /// Takes its memory from `scratch`. `head` is a query head of the lane.
+  Prepare(const ValidatedProblem& problem, const Plan& plan,
+          const Kernels& kernels, Scratch& scratch);
+
+  /// Parameters of query head `head`; called once, before the queries.
+  void SetHead(int64_t head);
+
+  /// Gaussian scoring: the point that is subtracted from queries and keys, a
+  /// row of (batch, kv head)'s keys.
+  void SetCentre(const RowSource& key);
+
+  /// Widens `count` queries into row `first_row` ... of the block.
+  void AddQueries(const RowSource& queries, int64_t first_row, int64_t count);
+  /// After the last of them.
+  void PackQueries(int64_t rows);
+
+  /// Packs a tile of keys.
+  void PackKeys(const RowSource& keys, int64_t count);
+
+  /// In place of PackKeys for a plan that decodes: keys as they lie in memory,
+  /// or widened to FP32 in scratch.
+  void SetKeyRows(const RowSource& keys, int64_t count, bool widen,
+                  TileArgs& args);
+
+  /// Fills in what the first product and the epilogue need for the tile that
+  /// was packed last.
+  void Fill(TileArgs& args) const;
+
+  /// What is added to a row's log-sum-exp, natural; 0 for most.
+  double LogSumExpShift(int64_t row) const;
+
+  /// The sum of the magnitudes of a score's terms, as the tolerances count
+  /// them, or a little less. Spoils the tile that was packed last.
+  double ScoreMagnitude(int64_t row, const RowSource& key);
+
+ private:
+  double Unit() const;
+  const float* WidenKeys(const RowSource& keys, int64_t count, int64_t& stride);
+  void ProjectRows(const float* rows, int64_t stride, int64_t count,
+                   int64_t width, const float* m, float* high, float* low);
+  void PackGaussianKeys(const float* rows, int64_t stride, int64_t count);
+  void PackAdditiveKeys(const float* rows, int64_t stride, int64_t count);
+  // High and low parts side by side.
+  void Interleave(const float* high, const float* low, int64_t count,
+                  float* pairs) const;
+  bool AnyLarge(const float* projections, int64_t count) const;
+
+  const ValidatedProblem& problem_;
+  const Plan& plan_;
+  const Kernels& kernels_;
+
+  int64_t query_stride_ = 0;
+  int64_t key_stride_ = 0;
+  int64_t projected_stride_ = 0;
+  float* query_rows_ = nullptr;
+  float* projected_queries_ = nullptr;
+  float* projected_queries_low_ = nullptr;
+  float* exponentials_ = nullptr;
+  float* packed_queries_ = nullptr;
+  float* row_queries_ = nullptr;
+  float* exact_queries_ = nullptr;
+  float* query_pairs_ = nullptr;
+  float* row_addend_ = nullptr;
+  double* row_shift_ = nullptr;
+  float* centre_ = nullptr;
+  float* key_rows_ = nullptr;
+  float* projected_keys_ = nullptr;
+  float* projected_keys_low_ = nullptr;
+  float* key_exponentials_ = nullptr;
+  float* key_pairs_ = nullptr;
+  float* packed_keys_ = nullptr;
+  float* key_addend_ = nullptr;
+  float* w_q_ = nullptr;
+  float* w_k_ = nullptr;
+  float* w_v_ = nullptr;
+  double* wide_ = nullptr;
+
+  int64_t rows_ = 0;
+  double w_v_sum_ = 0;
+  bool large_queries_ = false;
+  bool exact_packed_ = false;
+  bool exact_ = false;  // the tile packed last
+};
+
+}  // namespace attention::cpu
+
+#endif  // ATTENTION_CORE_CPU_PREPARE_H_

@@ -1,0 +1,592 @@
+#include "core/cpu/row_block.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <variant>
+
+#include "core/cpu/prepare.h"
+#include "core/cpu/scratch.h"
+#include "core/element.h"
+#include "core/philox.h"
+#include "hwy/cache_control.h"
+
+namespace attention::cpu {
+namespace {
+
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+constexpr double kLn2 = 0.6931471805599453;
+
+// Values may be read where they lie, unless their rows are so far apart that
+// every one takes a page of its own.
+constexpr int64_t kFarApart = 2048;
+
+class RowBlock {
+ public:
+  RowBlock(JobRun& run, int64_t index, Scratch& scratch)
+      : run_(run),
+        problem_(run.problem()),
+        plan_(run.plan()),
+        kernels_(run.kernels()),
+        prepare_(run.problem(), run.plan(), run.kernels(), scratch),
+        dropout_(run.problem().dropout.p, run.problem().dropout.seed) {
+    const int64_t lane = index / plan_.blocks_per_lane;
+    const int64_t lanes_per_batch = problem_.query_heads / plan_.heads_per_lane;
+    batch_ = lane / lanes_per_batch;
+    first_head_ = lane % lanes_per_batch * plan_.heads_per_lane;
+    kv_head_ = problem_.KvHead(first_head_);
+    first_row_ = index % plan_.blocks_per_lane * plan_.row_block;
+    keys_ = {0, problem_.key_length};
+    rows_ = std::min(plan_.row_block, plan_.rows_per_lane - first_row_);
+    TakeMemory(scratch);
+  }
+
+  /// Everything, from the queries to the stored results.
+  bool Run();
+  /// One piece of the keys alone; `partial` takes the rows' states.
+  bool RunSplit(int64_t split, float* partial);
+  /// The rest, given the states of all pieces, in order.
+  bool RunMerge(const float* partials);
+
+ private:
+  // One tile of keys, within one block of the problem.
+  struct KeyTile {
+    const ValidatedProblem::Block* block;
+    int64_t first;  // within that block
+    int64_t count;
+    int64_t first_key;  // among all keys
+  };
+
+  void TakeMemory(Scratch& scratch);
+  int64_t HeadOf(int64_t row) const {
+    return first_head_ + (first_row_ + row) / problem_.query_length;
+  }
+  int64_t QueryOf(int64_t row) const {
+    return (first_row_ + row) % problem_.query_length;
+  }
+  // Index of a row among all rows of the result.
+  int64_t ResultRow(int64_t row) const {
+    return (batch_ * problem_.query_heads + HeadOf(row)) *
+               problem_.query_length +
+           QueryOf(row);
+  }
+
+  void Begin();
+  void SetRows();
+  void SetQueries();
+  void SetMasks();
+  template <typename Visit>
+  bool ForEachTile(const Visit& visit);
+  void FillTile(const KeyTile& tile);
+  void FillPackedTile(const KeyTile& tile, bool with_values);
+  void FillRowTile(const KeyTile& tile);
+  bool IsReadable(const RowSource& rows, int64_t width) const;
+  void SetValues(const KeyTile& tile);
+  bool Sweep();
+  bool StoreWeights();
+  void StoreKeptWeights();
+  float* WeightRow(int64_t row) const {
+    return reinterpret_cast<float*>(run_.outputs().weights.data) +
+           ResultRow(row) * problem_.key_length;
+  }
+  bool Finish();
+  bool NeedsCare(int64_t row);
+  bool IsFlat(int64_t row);
+  bool LosesToCentre(int64_t row);
+  double SumOfMagnitudes(int64_t row, int64_t key);
+
+  static void FillDropout(const void* context, int64_t row, int64_t first_key,
+                          int64_t count, float* factors);
+
+  JobRun& run_;
+  const ValidatedProblem& problem_;
+  const Plan& plan_;
+  const Kernels& kernels_;
+  Prepare prepare_;
+  DropoutPattern dropout_;
+
+  int64_t batch_ = 0;
+  int64_t first_head_ = 0;
+  int64_t kv_head_ = 0;
+  int64_t first_row_ = 0;
+  int64_t rows_ = 0;
+  KeyRange keys_;  // that are looked at
+  KeyRange all_;   // spans the ranges of all rows
+  int64_t centre_key_ = -1;
+
+  KeyRange* ranges_ = nullptr;
+  int32_t* begin_ = nullptr;
+  int32_t* end_ = nullptr;
+  float* max_ = nullptr;
+  float* sum_ = nullptr;
+  float* output_ = nullptr;
+  float* scores_ = nullptr;
+  float* values_ = nullptr;
+  float* inverse_ = nullptr;
+  float** weight_rows_ = nullptr;
+  float* kept_ = nullptr;
+  float* kept_max_ = nullptr;       // [tile][row]
+  KeyRange* kept_tiles_ = nullptr;  // the keys of each tile
+  int64_t kept_count_ = 0;
+  unsigned char** output_rows_ = nullptr;
+  uint8_t* not_finite_ = nullptr;
+  const unsigned char** mask_rows_ = nullptr;
+  const unsigned char** bias_rows_ = nullptr;
+  TileArgs args_ = {};
+};
+
+void RowBlock::TakeMemory(Scratch& scratch) {
+  const int64_t rows = plan_.row_block;
+  ranges_ = scratch.Take<KeyRange>(rows);
+  begin_ = scratch.Take<int32_t>(rows);
+  end_ = scratch.Take<int32_t>(rows);
+  max_ = scratch.Take<float>(rows);
+  sum_ = scratch.Take<float>(rows);
+  inverse_ = scratch.Take<float>(rows);
+  weight_rows_ = scratch.Take<float*>(rows);
+  output_rows_ = scratch.Take<unsigned char*>(rows);
+  not_finite_ = scratch.Take<uint8_t>(rows);
+  mask_rows_ = scratch.Take<const unsigned char*>(rows);
+  bias_rows_ = scratch.Take<const unsigned char*>(rows);
+  if (plan_.keeps_weights) {
+    kept_ = scratch.Take<float>(rows * plan_.kept_stride);
+    kept_max_ = scratch.Take<float>(rows * plan_.kept_tiles);
+    kept_tiles_ = scratch.Take<KeyRange>(plan_.kept_tiles);
+  }
+  output_ = scratch.Take<float>(rows * plan_.padded_value_width);
+  values_ = scratch.Take<float>(plan_.key_tile * plan_.padded_value_width);
+  scores_ = scratch.Take<float>((kMaxGroupRows + 2) * kScoreStride);
+}
+
+void RowBlock::SetRows() {
+  all_ = {problem_.key_length, 0};
+  const bool same = !problem_.valid_lens && problem_.causal == Causal::kNone &&
+                    !problem_.window.left && !problem_.window.right;
+  for (int64_t r = 0; r < rows_; ++r) {
+    const KeyRange range = same ? KeyRange{0, problem_.key_length}
+                                : KeysInRange(problem_, batch_, QueryOf(r));
+    ranges_[r] = range;
+    max_[r] = kMinusInfinity;
+    sum_[r] = 0;
+    if (range.begin == range.end) continue;
+    all_.begin = std::min(all_.begin, range.begin);
+    all_.end = std::max(all_.end, range.end);
+  }
+  std::fill_n(output_, rows_ * plan_.padded_value_width, 0.0F);
+}
+
+void RowBlock::SetQueries() {
+  prepare_.SetHead(first_head_);
+  if (plan_.method == Method::kGaussianDot) {
+    // The first key that some row attends; none is needed where none does.
+    centre_key_ = all_.begin;
+    for (const auto& block : problem_.key_value) {
+      const int64_t at = centre_key_ - block.first_key;
+      if (at < 0 || at >= block.key_count) continue;
+      prepare_.SetCentre(RowsOf(block.key, batch_, kv_head_, at));
+    }
+  }
+  for (int64_t r = 0; r < rows_;) {
+    const int64_t query = QueryOf(r);
+    const int64_t count = std::min(rows_ - r, problem_.query_length - query);
+    prepare_.AddQueries(RowsOf(problem_.query, batch_, HeadOf(r), query), r,
+                        count);
+    r += count;
+  }
+  prepare_.PackQueries(rows_);
+}
+
+void RowBlock::SetMasks() {
+  Epilogue& epilogue = args_.epilogue;
+  const auto set = [this](const TensorView& view, const unsigned char** rows) {
+    for (int64_t r = 0; r < rows_; ++r) {
+      rows[r] = reinterpret_cast<const unsigned char*>(
+          view.At(batch_, HeadOf(r), QueryOf(r), 0));
+    }
+  };
+  if (problem_.attend_mask) {
+    set(*problem_.attend_mask, mask_rows_);
+    epilogue.mask_rows = mask_rows_;
+    epilogue.mask_stride = problem_.attend_mask->strides[3];
+  }
+  if (problem_.bias) {
+    set(*problem_.bias, bias_rows_);
+    epilogue.bias_rows = bias_rows_;
+    epilogue.bias_stride = problem_.bias->strides[3];
+    epilogue.bias_type = ElementOf(problem_.bias->type);
+  }
+}
+
+template <typename Visit>
+bool RowBlock::ForEachTile(const Visit& visit) {
+  for (const ValidatedProblem::Block& block : problem_.key_value) {
+    const int64_t first_key = std::max(all_.begin, keys_.begin);
+    const int64_t last_key = std::min(all_.end, keys_.end);
+    const int64_t begin = std::max<int64_t>(0, first_key - block.first_key);
+    const int64_t end = std::min(block.key_count, last_key - block.first_key);
+    for (int64_t first = begin; first < end; first += plan_.key_tile) {
+      if (!run_.BeginTile()) return false;
+      visit(KeyTile{&block, first, std::min(plan_.key_tile, end - first),
+                    block.first_key + first});
+    }
+  }
+  return true;
+}
+
+void RowBlock::SetValues(const KeyTile& tile) {
+  constexpr auto kFloat = static_cast<int64_t>(sizeof(float));
+  const RowSource values =
+      RowsOf(tile.block->value, batch_, kv_head_, tile.first);
+  const int64_t width = problem_.value_width;
+  const bool readable =
+      values.type == Element::kFloat32 && width == plan_.padded_value_width &&
+      values.column_stride == kFloat && values.row_stride % kFloat == 0 &&
+      (values.row_stride == width * kFloat ||
+       std::abs(values.row_stride) < kFarApart) &&
+      reinterpret_cast<uintptr_t>(values.data) % kFloat == 0;
+  if (readable) {
+    args_.values = reinterpret_cast<const float*>(values.data);
+    args_.value_stride = values.row_stride / kFloat;
+    return;
+  }
+  kernels_.widen_rows(values, tile.count, width, values_,
+                      plan_.padded_value_width, plan_.padded_value_width);
+  args_.values = values_;
+  args_.value_stride = plan_.padded_value_width;
+}
+
+void RowBlock::FillPackedTile(const KeyTile& tile, bool with_values) {
+  prepare_.PackKeys(RowsOf(tile.block->key, batch_, kv_head_, tile.first),
+                    tile.count);
+  if (with_values && problem_.value_width > 0) SetValues(tile);
+  FillTile(tile);
+}
+
+// Rows that the kernels read in whole vectors where they lie.
+bool RowBlock::IsReadable(const RowSource& rows, int64_t width) const {
+  const int64_t size = rows.type == Element::kFloat32 ? 4 : 2;
+  return (rows.type != Element::kFloat16 || kernels_.reads_half) &&
+         width % kernels_.lanes == 0 && rows.column_stride == size &&
+         rows.row_stride % size == 0 &&
+         reinterpret_cast<intptr_t>(rows.data) % size == 0;
+}
+
+void RowBlock::FillRowTile(const KeyTile& tile) {
+  FillTile(tile);
+  const RowSource keys = RowsOf(tile.block->key, batch_, kv_head_, tile.first);
+  const RowSource values =
+      RowsOf(tile.block->value, batch_, kv_head_, tile.first);
+  const bool widen = !IsReadable(keys, problem_.key_width) ||
+                     !IsReadable(values, problem_.value_width);
+  prepare_.SetKeyRows(keys, tile.count, widen, args_);
+  if (!widen) {
+    args_.value_rows = values.data;
+    args_.value_row_stride = values.row_stride;
+    return;
+  }
+  if (problem_.value_width > 0) {
+    kernels_.widen_rows(values, tile.count, problem_.value_width, values_,
+                        plan_.padded_value_width, plan_.padded_value_width);
+  }
+  args_.value_rows = reinterpret_cast<const unsigned char*>(values_);
+  args_.value_row_stride =
+      plan_.padded_value_width * static_cast<int64_t>(sizeof(float));
+}
+
+void RowBlock::FillTile(const KeyTile& tile) {
+  for (int64_t r = 0; r < rows_; ++r) {
+    const auto clamp = [&tile](int64_t key) {
+      return static_cast<int32_t>(
+          std::clamp<int64_t>(key - tile.first_key, 0, tile.count));
+    };
+    begin_[r] = clamp(ranges_[r].begin);
+    end_[r] = clamp(ranges_[r].end);
+  }
+  prepare_.Fill(args_);
+  args_.rows = rows_;
+  args_.keys = tile.count;
+  args_.value_width = plan_.padded_value_width;
+  args_.begin = begin_;
+  args_.end = end_;
+  args_.epilogue.first_key = tile.first_key;
+  args_.dropout_first_key = tile.first_key;
+  args_.max = max_;
+  args_.sum = sum_;
+  args_.output = output_;
+  args_.scores = scores_;
+}
+
+void RowBlock::FillDropout(const void* context, int64_t row, int64_t first_key,
+                           int64_t count, float* factors) {
+  const auto& block = *static_cast<const RowBlock*>(context);
+  const auto kept = static_cast<float>(block.dropout_.scale());
+  const int64_t head = block.HeadOf(row);
+  const int64_t query = block.QueryOf(row);
+  for (int64_t j = 0; j < count; ++j) {
+    factors[j] = block.dropout_.Drops(block.batch_, head, query, first_key + j)
+                     ? 0
+                     : kept;
+  }
+}
+
+bool RowBlock::Sweep() {
+  return ForEachTile([this](const KeyTile& tile) {
+    if (plan_.decode) {
+      FillRowTile(tile);
+      kernels_.attend_rows(args_);
+    } else {
+      FillPackedTile(tile, /*with_values=*/true);
+      if (plan_.keeps_weights) {
+        args_.kept = kept_ + tile.first_key;
+        args_.kept_stride = plan_.kept_stride;
+        args_.keep_after_dropout = problem_.wanted.weights_after_dropout;
+        args_.tile_max = kept_max_ + kept_count_ * rows_;
+        kept_tiles_[kept_count_++] = {tile.first_key,
+                                      tile.first_key + tile.count};
+      }
+      kernels_.attend_tile(args_);
+    }
+  });
+}
+
+// Each tile's weights are relative to the maximum that was known then.
+void RowBlock::StoreKeptWeights() {
+  for (int64_t r = 0; r < rows_; ++r) {
+    float* const to = WeightRow(r);
+    int64_t done = 0;
+    for (int64_t t = 0; t < kept_count_; ++t) {
+      const KeyRange& keys = kept_tiles_[t];
+      std::fill(to + done, to + keys.begin, 0.0F);
+      const double rise =
+          static_cast<double>(kept_max_[t * rows_ + r]) - max_[r];
+      const auto factor =
+          static_cast<float>(sum_[r] == 0 ? 0 : std::exp2(rise) / sum_[r]);
+      kernels_.scale_row(kept_ + r * plan_.kept_stride + keys.begin,
+                         keys.end - keys.begin, factor, to + keys.begin);
+      done = keys.end;
+    }
+    std::fill(to + done, to + problem_.key_length, 0.0F);
+  }
+  // Stores past the caches are seen by other threads only after this.
+  hwy::FlushStream();
+}
+
+bool RowBlock::StoreWeights() {
+  if (plan_.keeps_weights) {
+    StoreKeptWeights();
+    return true;
+  }
+  const int64_t keys = problem_.key_length;
+  auto* weights = reinterpret_cast<float*>(run_.outputs().weights.data);
+  for (int64_t r = 0; r < rows_; ++r) {
+    std::fill_n(weights + ResultRow(r) * keys, keys, 0.0F);
+    inverse_[r] = 1 / sum_[r];
+  }
+  return ForEachTile([this, weights, keys](const KeyTile& tile) {
+    FillPackedTile(tile, /*with_values=*/false);
+    for (int64_t r = 0; r < rows_; ++r) {
+      weight_rows_[r] = weights + ResultRow(r) * keys + tile.first_key;
+    }
+    kernels_.store_weights(
+        args_, {.inverse_sum = inverse_,
+                .weights = weight_rows_,
+                .after_dropout = problem_.wanted.weights_after_dropout});
+  });
+}
+
+bool RowBlock::Finish() {
+  const int64_t row_bytes =
+      problem_.value_width * ByteSize(problem_.query.type);
+  auto* output = reinterpret_cast<unsigned char*>(run_.outputs().output.data);
+  auto* lse = reinterpret_cast<float*>(run_.outputs().lse.data);
+  for (int64_t r = 0; r < rows_; ++r) {
+    output_rows_[r] = output + ResultRow(r) * row_bytes;
+    if (!problem_.wanted.lse) continue;
+    lse[ResultRow(r)] =
+        sum_[r] == 0
+            ? kMinusInfinity
+            : static_cast<float>(max_[r] * kLn2 +
+                                 std::log(static_cast<double>(sum_[r])) +
+                                 prepare_.LogSumExpShift(r));
+  }
+  kernels_.finish_rows({.rows = rows_,
+                        .width = problem_.value_width,
+                        .output = output_,
+                        .output_stride = plan_.padded_value_width,
+                        .sum = sum_,
+                        .type = ElementOf(problem_.query.type),
+                        .to = output_rows_,
+                        .not_finite = not_finite_});
+  for (int64_t r = 0; r < rows_; ++r) {
+    if (!NeedsCare(r)) continue;
+    if (!run_.ComputeCarefully(batch_, HeadOf(r), QueryOf(r))) return false;
+  }
+  return true;
+}
+
+// True where a row's result has to come from FP64.
+bool RowBlock::NeedsCare(int64_t row) {
+  if (std::isnan(sum_[row])) {
+    // A score is NaN, and so is the row; but not the weights of keys that take
+    // no part.
+    return problem_.wanted.weights;
+  }
+  if (sum_[row] == 0) {
+    return problem_.empty_rows == EmptyRows::kUniform &&
+           problem_.key_length > 0;
+  }
+  // Perhaps a value of a key that takes no part, times 0.
+  if (not_finite_[row] != 0) return true;
+  return IsFlat(row) || LosesToCentre(row);
+}
+
+// Where all scores of a row are close to 0, its tolerance has room for less
+// than the rounding of FP32 sums.
+bool RowBlock::IsFlat(int64_t row) {
+  constexpr double kFlat = 0.5;
+  if (problem_.query.type != DataType::kFloat32) return false;
+  const double max = max_[row] * kLn2 + prepare_.LogSumExpShift(row);
+  if (plan_.method != Method::kAdditive && std::abs(max) >= kFlat) return false;
+  const KeyRange& range = ranges_[row];
+  // A few keys of the row will do: kappa is the largest of such sums.
+  const int64_t step = std::max<int64_t>(1, (range.end - range.begin) / 16);
+  for (int64_t key = range.begin; key < range.end; key += step) {
+    if (SumOfMagnitudes(row, key) >= kFlat) return false;
+  }
+  return true;
+}
+
+bool RowBlock::LosesToCentre(int64_t row) {
+  if (plan_.method != Method::kGaussianDot) return false;
+  // The row's distance from the centre is that from a key that it attends, and
+  // no score is much more exact than its largest.
+  const KeyRange& range = ranges_[row];
+  const bool attended = centre_key_ >= range.begin && centre_key_ < range.end;
+  if (attended && !problem_.attend_mask && !problem_.bias) return false;
+  const double from_centre = -prepare_.LogSumExpShift(row);
+  const double known = std::max(std::abs(max_[row] * kLn2 - from_centre),
+                                SumOfMagnitudes(row, range.end - 1));
+  return from_centre > 4 * known + 1;
+}
+
+// Whether attend_mask and bias, too, leave a key of its range to a row; 0 where
+// they do not, as far as a sum of magnitudes is concerned.
+double RowBlock::SumOfMagnitudes(int64_t row, int64_t key) {
+  double bias = 0;
+  if (problem_.bias) {
+    bias =
+        LoadElement(problem_.bias->type,
+                    problem_.bias->At(batch_, HeadOf(row), QueryOf(row), key));
+    if (std::isinf(bias)) return 0;
+  }
+  if (problem_.attend_mask &&
+      *problem_.attend_mask->At(batch_, HeadOf(row), QueryOf(row), key) ==
+          std::byte{0}) {
+    return 0;
+  }
+  for (const auto& block : problem_.key_value) {
+    const int64_t at = key - block.first_key;
+    if (at < 0 || at >= block.key_count) continue;
+    return std::abs(bias) + prepare_.ScoreMagnitude(
+                                row, RowsOf(block.key, batch_, kv_head_, at));
+  }
+  return 0;
+}
+
+void RowBlock::Begin() {
+  SetRows();
+  if (all_.begin >= all_.end) return;
+  SetQueries();
+  SetMasks();
+  if (dropout_.active()) {
+    args_.dropout = FillDropout;
+    args_.dropout_context = this;
+  }
+}
+
+bool RowBlock::Run() {
+  Begin();
+  if (!Sweep()) return false;
+  if (problem_.wanted.weights && !StoreWeights()) return false;
+  return Finish();
+}
+
+bool RowBlock::RunSplit(int64_t split, float* partial) {
+  keys_.begin = split * plan_.keys_per_split;
+  keys_.end = std::min(problem_.key_length, keys_.begin + plan_.keys_per_split);
+  Begin();
+  if (!Sweep()) return false;
+  const int64_t width = plan_.padded_value_width;
+  for (int64_t r = 0; r < rows_; ++r) {
+    float* to = partial + r * plan_.partial_floats();
+    to[0] = max_[r];
+    to[1] = sum_[r];
+    std::copy_n(output_ + r * width, width, to + 2);
+  }
+  return true;
+}
+
+bool RowBlock::RunMerge(const float* partials) {
+  Begin();
+  const int64_t width = plan_.padded_value_width;
+  for (int64_t r = 0; r < rows_; ++r) {
+    float* const output = output_ + r * width;
+    for (int64_t split = 0; split < plan_.splits; ++split) {
+      const float* from =
+          partials + (split * rows_ + r) * plan_.partial_floats();
+      if (from[1] == 0) continue;
+      const float top = std::max(max_[r], from[0]);
+      const auto factor = [top](float max) {
+        return max == top ? 1.0F : std::exp2(max - top);
+      };
+      const float mine = factor(max_[r]);
+      const float other = factor(from[0]);
+      sum_[r] = sum_[r] * mine + from[1] * other;
+      max_[r] = top;
+      for (int64_t i = 0; i < width; ++i) {
+        output[i] = output[i] * mine + from[2 + i] * other;
+      }
+    }
+  }
+  if (problem_.wanted.weights && !StoreWeights()) return false;
+  return Finish();
+}
+
+}  // namespace
+
+namespace {
+
+// Calls work(RowBlock&) on a block that has its memory.
+template <typename Work>
+bool WithMemory(JobRun& run, int64_t index, const Work& work) {
+  Scratch count;
+  RowBlock(run, index, count);
+  std::byte* const memory = ThreadMemory(count.used());
+  if (memory == nullptr) {
+    run.SetOutOfMemory();
+    return false;
+  }
+  Scratch scratch(memory);
+  RowBlock block(run, index, scratch);
+  return work(block);
+}
+
+}  // namespace
+
+bool ComputeRowBlock(JobRun& run, int64_t index) {
+  return WithMemory(run, index, [](RowBlock& block) { return block.Run(); });
+}
+
+bool ComputeSplit(JobRun& run, int64_t index, int64_t split, float* partial) {
+  return WithMemory(run, index, [split, partial](RowBlock& block) {
+    return block.RunSplit(split, partial);
+  });
+}
+
+bool MergeSplits(JobRun& run, int64_t index, const float* partials) {
+  return WithMemory(run, index, [partials](RowBlock& block) {
+    return block.RunMerge(partials);
+  });
+}
+
+}  // namespace attention::cpu

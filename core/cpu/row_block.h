@@ -1,0 +1,24 @@
+#ifndef ATTENTION_CORE_CPU_ROW_BLOCK_H_
+#define ATTENTION_CORE_CPU_ROW_BLOCK_H_
+
+#include <cstdint>
+
+#include "core/cpu/job_run.h"
+
+namespace attention::cpu {
+
+/// Computes block `index` of the job's plan: a few rows of one lane against all
+/// their keys, and stores its results. False once the job was stopped or is out
+/// of memory.
+bool ComputeRowBlock(JobRun& run, int64_t index);
+
+/// The same in two steps, where the plan splits the keys: first every piece,
+/// its rows' unfinished states put into `partial` (rows of
+/// plan().partial_floats()), then all pieces of a block together, one after the
+/// other.
+bool ComputeSplit(JobRun& run, int64_t index, int64_t split, float* partial);
+bool MergeSplits(JobRun& run, int64_t index, const float* partials);
+
+}  // namespace attention::cpu
+
+#endif  // ATTENTION_CORE_CPU_ROW_BLOCK_H_

@@ -1,0 +1,190 @@
+// The first product: a group of queries against a panel of keys, with all sums
+// in registers. Included once per instruction set.
+#if defined(ATTENTION_CORE_CPU_SCORE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ATTENTION_CORE_CPU_SCORE_INL_H_
+#undef ATTENTION_CORE_CPU_SCORE_INL_H_
+#else
+#define ATTENTION_CORE_CPU_SCORE_INL_H_
+#endif
+
+#include "core/cpu/math-inl.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace attention::cpu::HWY_NAMESPACE {
+
+// queries: [width][kRows]; keys: [width][two vectors]; scores: kRows rows of
+// two vectors, kScoreStride floats apart.
+template <int kRows>
+HWY_INLINE void DotPanel(const float* HWY_RESTRICT queries,
+                         const float* HWY_RESTRICT keys, int64_t width,
+                         float* HWY_RESTRICT scores) {
+  const F d;
+  const size_t lanes = hn::Lanes(d);
+  VF sum0[kRows];
+  VF sum1[kRows];
+  ATTENTION_UNROLL
+  for (int r = 0; r < kRows; ++r) sum0[r] = sum1[r] = hn::Zero(d);
+  for (int64_t i = 0; i < width; ++i) {
+    const VF key0 = hn::Load(d, keys);
+    const VF key1 = hn::Load(d, keys + lanes);
+    ATTENTION_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      const VF query = hn::Set(d, queries[r]);
+      sum0[r] = hn::MulAdd(query, key0, sum0[r]);
+      sum1[r] = hn::MulAdd(query, key1, sum1[r]);
+    }
+    keys += 2 * lanes;
+    queries += kRows;
+  }
+  ATTENTION_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    hn::StoreU(sum0[r], d, scores + r * kScoreStride);
+    hn::StoreU(sum1[r], d, scores + r * kScoreStride + lanes);
+  }
+}
+
+// - sum (q - k)^2
+template <int kRows>
+HWY_INLINE void DifferencePanel(const float* HWY_RESTRICT queries,
+                                const float* HWY_RESTRICT keys, int64_t width,
+                                float* HWY_RESTRICT scores) {
+  const F d;
+  const size_t lanes = hn::Lanes(d);
+  VF sum0[kRows];
+  VF sum1[kRows];
+  ATTENTION_UNROLL
+  for (int r = 0; r < kRows; ++r) sum0[r] = sum1[r] = hn::Zero(d);
+  for (int64_t i = 0; i < width; ++i) {
+    const VF key0 = hn::Load(d, keys);
+    const VF key1 = hn::Load(d, keys + lanes);
+    ATTENTION_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      const VF query = hn::Set(d, queries[r]);
+      const VF difference0 = hn::Sub(query, key0);
+      const VF difference1 = hn::Sub(query, key1);
+      sum0[r] = hn::NegMulAdd(difference0, difference0, sum0[r]);
+      sum1[r] = hn::NegMulAdd(difference1, difference1, sum1[r]);
+    }
+    keys += 2 * lanes;
+    queries += kRows;
+  }
+  ATTENTION_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    hn::StoreU(sum0[r], d, scores + r * kScoreStride);
+    hn::StoreU(sum1[r], d, scores + r * kScoreStride + lanes);
+  }
+}
+
+// n / x, within 2^-23.
+HWY_INLINE VF Quotient(VF n, VF x) {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+  // A step of Newton's from 14 bits is shorter than a division of 16 lanes.
+  const F d;
+  const VF guess{_mm512_rcp14_ps(x.raw)};
+  const VF error = hn::NegMulAdd(x, guess, hn::Set(d, 1.0F));
+  return hn::Mul(n, hn::MulAdd(guess, error, guess));
+#else
+  return hn::Div(n, x);
+#endif
+}
+
+// sum_i w[i] / (q[i] k[i] + 1), two terms to a division:
+//   w0 / x0 + w1 / x1 = (w0 x1 + w1 x0) / (x0 x1).
+template <int kRows>
+HWY_INLINE void TanhPanel(const float* HWY_RESTRICT queries,
+                          const float* HWY_RESTRICT keys, int64_t width,
+                          const float* HWY_RESTRICT weights,
+                          float* HWY_RESTRICT scores) {
+  const F d;
+  const size_t lanes = hn::Lanes(d);
+  const VF one = hn::Set(d, 1.0F);
+  for (size_t half = 0; half < 2; ++half) {
+    VF sum[kRows];
+    ATTENTION_UNROLL
+    for (int r = 0; r < kRows; ++r) sum[r] = hn::Zero(d);
+    const float* k = keys + half * lanes;
+    const float* q = queries;
+    int64_t i = 0;
+    for (; i + 2 <= width; i += 2) {
+      const VF key0 = hn::Load(d, k);
+      const VF key1 = hn::Load(d, k + 2 * lanes);
+      const VF w0 = hn::Set(d, weights[i]);
+      const VF w1 = hn::Set(d, weights[i + 1]);
+      ATTENTION_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        const VF x0 = hn::MulAdd(hn::Set(d, q[r]), key0, one);
+        const VF x1 = hn::MulAdd(hn::Set(d, q[kRows + r]), key1, one);
+        const VF n = hn::MulAdd(w0, x1, hn::Mul(w1, x0));
+        sum[r] = hn::Add(sum[r], Quotient(n, hn::Mul(x0, x1)));
+      }
+      k += 4 * lanes;
+      q += 2 * kRows;
+    }
+    if (i < width) {
+      const VF key0 = hn::Load(d, k);
+      const VF w0 = hn::Set(d, weights[i]);
+      for (int r = 0; r < kRows; ++r) {
+        const VF x0 = hn::MulAdd(hn::Set(d, q[r]), key0, one);
+        sum[r] = hn::Add(sum[r], Quotient(w0, x0));
+      }
+    }
+    for (int r = 0; r < kRows; ++r) {
+      hn::StoreU(sum[r], d, scores + r * kScoreStride + half * lanes);
+    }
+  }
+}
+
+// The same sum where exponentials of the projections would overflow or lose too
+// much: 1 / (e^(2t) + 1) = (1 - tanh(t)) / 2 with t = (q + k) of two parts
+// each, interleaved: high, low.
+template <int kRows>
+HWY_NOINLINE void TanhExactPanel(const float* queries, const float* keys,
+                                 int64_t width, const float* weights,
+                                 float* scores) {
+  const F d;
+  const size_t lanes = hn::Lanes(d);
+  const VF half_one = hn::Set(d, 0.5F);
+  for (size_t half = 0; half < 2; ++half) {
+    for (int r = 0; r < kRows; ++r) {
+      VF sum = hn::Zero(d);
+      const float* k = keys + half * lanes;
+      const float* q = queries + r;
+      for (int64_t i = 0; i < width; i += 2) {
+        const VF high = hn::Add(hn::Set(d, q[0]), hn::Load(d, k));
+        const VF low =
+            hn::Add(hn::Set(d, q[kRows]), hn::Load(d, k + 2 * lanes));
+        const VF tanh = Tanh(hn::Add(high, low));
+        sum = hn::MulAdd(hn::Set(d, weights[i / 2]),
+                         hn::NegMulAdd(half_one, tanh, half_one), sum);
+        k += 4 * lanes;
+        q += 2 * kRows;
+      }
+      hn::StoreU(sum, d, scores + r * kScoreStride + half * lanes);
+    }
+  }
+}
+
+template <int kRows>
+HWY_INLINE void ScorePanel(const TileArgs& args, int64_t first_row,
+                           int64_t column, float* scores) {
+  const int64_t width = args.score_width;
+  const float* queries = args.queries + first_row * width;
+  const float* keys = args.packed_keys + column * width;
+  switch (args.score) {
+    case Score::kDot:
+      return DotPanel<kRows>(queries, keys, width, scores);
+    case Score::kDifference:
+      return DifferencePanel<kRows>(queries, keys, width, scores);
+    case Score::kTanh:
+      return TanhPanel<kRows>(queries, keys, width, args.tanh_weights, scores);
+    case Score::kTanhExact:
+      return TanhExactPanel<kRows>(queries, keys, width, args.tanh_weights,
+                                   scores);
+  }
+}
+
+}  // namespace attention::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard

@@ -1,0 +1,36 @@
+#include "core/cpu/scratch.h"
+
+#include <memory>
+#include <new>
+
+namespace attention::cpu {
+namespace {
+
+constexpr std::align_val_t kAlignment{64};
+
+struct AlignedDelete {
+  void operator()(std::byte* memory) const {
+    ::operator delete(memory, kAlignment);
+  }
+};
+
+struct Memory {
+  std::unique_ptr<std::byte, AlignedDelete> bytes;
+  size_t size = 0;
+};
+
+}  // namespace
+
+std::byte* ThreadMemory(size_t bytes) {
+  thread_local Memory memory;
+  if (bytes > memory.size) {
+    memory.bytes.reset();
+    memory.size = 0;
+    memory.bytes.reset(static_cast<std::byte*>(
+        ::operator new(bytes, kAlignment, std::nothrow)));
+    if (memory.bytes != nullptr) memory.size = bytes;
+  }
+  return memory.bytes.get();
+}
+
+}  // namespace attention::cpu

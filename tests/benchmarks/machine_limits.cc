@@ -1,0 +1,84 @@
+#include "tests/benchmarks/machine_limits.h"
+
+#include <cstddef>
+
+#if defined(__x86_64__)
+#define HWY_BASELINE_TARGETS HWY_SSE4
+#define HWY_DISABLED_TARGETS HWY_SSSE3
+#endif
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tests/benchmarks/machine_limits.cc"
+// clang-format off
+#include "hwy/foreach_target.h"  // must come before all that follow
+// clang-format on
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace attention::bench::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+double MultiplyAddsOf(int64_t rounds, float* sink) {
+  const hn::ScalableTag<float> d;
+  // Ten chains: two units with a latency of four or five.
+  auto a0 = hn::Set(d, 1.0F), a1 = a0, a2 = a0, a3 = a0, a4 = a0;
+  auto a5 = a0, a6 = a0, a7 = a0, a8 = a0, a9 = a0;
+  const auto x = hn::Set(d, 0.999F);
+  const auto y = hn::Set(d, 0.001F);
+  for (int64_t n = 0; n < rounds; ++n) {
+    a0 = hn::MulAdd(a0, x, y);
+    a1 = hn::MulAdd(a1, x, y);
+    a2 = hn::MulAdd(a2, x, y);
+    a3 = hn::MulAdd(a3, x, y);
+    a4 = hn::MulAdd(a4, x, y);
+    a5 = hn::MulAdd(a5, x, y);
+    a6 = hn::MulAdd(a6, x, y);
+    a7 = hn::MulAdd(a7, x, y);
+    a8 = hn::MulAdd(a8, x, y);
+    a9 = hn::MulAdd(a9, x, y);
+  }
+  const auto sum = hn::Add(
+      hn::Add(hn::Add(hn::Add(a0, a1), hn::Add(a2, a3)), hn::Add(a4, a5)),
+      hn::Add(hn::Add(a6, a7), hn::Add(a8, a9)));
+  *sink = hn::GetLane(hn::SumOfLanes(d, sum));
+  return 2.0 * 10.0 * static_cast<double>(rounds) *
+         static_cast<double>(hn::Lanes(d));
+}
+
+void ReadAllOf(const float* data, int64_t count, float* sink) {
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  auto a = hn::Zero(d), b = a, c = a, e = a;
+  int64_t i = 0;
+  for (; i + 4 * lanes <= count; i += 4 * lanes) {
+    a = hn::Max(a, hn::LoadU(d, data + i));
+    b = hn::Max(b, hn::LoadU(d, data + i + lanes));
+    c = hn::Max(c, hn::LoadU(d, data + i + 2 * lanes));
+    e = hn::Max(e, hn::LoadU(d, data + i + 3 * lanes));
+  }
+  *sink = hn::GetLane(hn::MaxOfLanes(d, hn::Max(hn::Max(a, b), hn::Max(c, e))));
+}
+
+const char* TargetNameOf() { return hwy::TargetName(HWY_TARGET); }
+
+}  // namespace attention::bench::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace attention::bench {
+
+HWY_EXPORT(MultiplyAddsOf);
+HWY_EXPORT(ReadAllOf);
+HWY_EXPORT(TargetNameOf);
+
+double MultiplyAdds(int64_t rounds, float* sink) {
+  return HWY_DYNAMIC_DISPATCH(MultiplyAddsOf)(rounds, sink);
+}
+
+void ReadAll(const float* data, int64_t count, float* sink) {
+  HWY_DYNAMIC_DISPATCH(ReadAllOf)(data, count, sink);
+}
+
+const char* LimitsTarget() { return HWY_DYNAMIC_DISPATCH(TargetNameOf)(); }
+
+}  // namespace attention::bench
+#endif  // HWY_ONCE

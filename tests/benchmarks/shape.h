@@ -1,0 +1,69 @@
+#ifndef ATTENTION_TESTS_BENCHMARKS_SHAPE_H_
+#define ATTENTION_TESTS_BENCHMARKS_SHAPE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/problem.h"
+#include "core/tensor.h"
+
+namespace attention::bench {
+
+/// What is measured; the benchmark's flags fill it.
+struct Case {
+  int64_t batch = 1;
+  int64_t query_heads = 16;
+  int64_t kv_heads = 0;  // 0: as many as query heads
+  int64_t query_length = 1024;
+  int64_t key_length = 0;  // 0: the query's
+  int64_t width = 64;
+  int64_t value_width = 0;   // 0: width
+  int64_t hidden_width = 0;  // 0: width
+  std::string type = "FP32";
+  std::string scoring = "dot";  // dot, additive, gaussian, bilinear
+  bool causal = false;          // bottom-right
+  int64_t window = -1;          // keys to the left; -1: none
+  int64_t mean_length = 0;      // valid_lens of this mean; 0: none
+  double softcap = 0;
+  bool mask = false;
+  bool weights = false;
+  bool lse = false;
+  int threads = 1;
+  std::string backend = "cpu";
+
+  int64_t KvHeads() const { return kv_heads > 0 ? kv_heads : query_heads; }
+  int64_t KeyLength() const {
+    return key_length > 0 ? key_length : query_length;
+  }
+  int64_t ValueWidth() const { return value_width > 0 ? value_width : width; }
+  int64_t HiddenWidth() const {
+    return hidden_width > 0 ? hidden_width : width;
+  }
+
+  /// "B1 H16 L1024 D64 FP32 dot causal", for the report.
+  std::string Name() const;
+  /// 4 B H Lq Lk D, whatever the masks leave of it.
+  double Flops() const;
+  /// Bytes of query, key, value and result, each counted once.
+  double Bytes() const;
+};
+
+/// A problem of this shape over normally distributed numbers, and its memory.
+class Inputs {
+ public:
+  explicit Inputs(const Case& shape);
+  const AttentionProblem& problem() const { return problem_; }
+
+ private:
+  TensorView Normal(DataType type, const Shape& shape, double spread);
+  TensorView Keep(Tensor tensor);
+
+  uint64_t state_ = 0x9E3779B97F4A7C15;
+  AttentionProblem problem_;
+  std::vector<Tensor> tensors_;
+};
+
+}  // namespace attention::bench
+
+#endif  // ATTENTION_TESTS_BENCHMARKS_SHAPE_H_

@@ -1,0 +1,186 @@
+// What small random problems do not reach: many tiles, many blocks, splits.
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "core/cpu/cpu_backend.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/random.h"
+#include "tests/support/random_problem.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/tolerance.h"
+#include "tests/unit/cpu/target_runner.h"
+
+namespace attention::test {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+class CpuBackendTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  void Check(const ProblemSpec& spec) {
+    Check(MakeProblem(spec, TestSeed()).problem);
+  }
+  void Check(const AttentionProblem& problem) {
+    ASSERT_OK_AND_ASSIGN(const Results results, runner_.Run(problem));
+    EXPECT_TRUE(Matches(problem, results));
+  }
+
+  TargetRunner runner_{GetParam()};
+};
+
+ProblemSpec Prefill() {
+  return {.batch = 1,
+          .query_heads = 2,
+          .kv_heads = 1,
+          .query_length = 103,
+          .key_length = 270,
+          .width = 36,
+          .value_width = 32};
+}
+
+ProblemSpec Decode() {
+  return {.batch = 1,
+          .query_heads = 6,
+          .kv_heads = 2,
+          .query_length = 1,
+          .key_length = 2500,
+          .width = 64,
+          .value_width = 64,
+          .wanted = {.weights = false, .lse = true}};
+}
+
+TEST_P(CpuBackendTest, PrefillOfManyTiles) {
+  for (const bool weights : {false, true}) {
+    ProblemSpec spec = Prefill();
+    spec.wanted.weights = weights;
+    Check(spec);
+  }
+}
+
+TEST_P(CpuBackendTest, PrefillOfEveryType) {
+  for (const DataType type : {DataType::kFloat16, DataType::kBFloat16}) {
+    ProblemSpec spec = Prefill();
+    spec.type = type;
+    Check(spec);
+  }
+}
+
+TEST_P(CpuBackendTest, PrefillOfEveryScoring) {
+  for (const ScoringKind scoring :
+       {ScoringKind::kAdditive, ScoringKind::kGaussian,
+        ScoringKind::kBilinear}) {
+    ProblemSpec spec = Prefill();
+    spec.scoring = scoring;
+    spec.sigma = 8;
+    Check(spec);
+    spec.softcap = 3;
+    Check(spec);
+  }
+}
+
+TEST_P(CpuBackendTest, PrefillUnderEveryMask) {
+  ProblemSpec spec = Prefill();
+  spec.valid_lens = LengthsShape::kPerRow;
+  Check(spec);
+  spec.valid_lens = LengthsShape::kPerBatch;
+  spec.causal = Causal::kBottomRight;
+  Check(spec);
+  spec.window.left = 50;
+  Check(spec);
+  spec.attend_mask = MaskExtents::kAll;
+  spec.bias = MaskExtents::kAll;
+  Check(spec);
+}
+
+TEST_P(CpuBackendTest, DropoutOverManyTiles) {
+  ProblemSpec spec = Prefill();
+  spec.dropout = {.training = true, .p = 0.3, .seed = 7};
+  spec.wanted.weights_after_dropout = true;
+  Check(spec);
+}
+
+TEST_P(CpuBackendTest, DecodeWithSplitKeys) {
+  for (const DataType type :
+       {DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16}) {
+    ProblemSpec spec = Decode();
+    spec.type = type;
+    Check(spec);
+  }
+}
+
+TEST_P(CpuBackendTest, DecodeUnderMasksAndOddWidths) {
+  ProblemSpec spec = Decode();
+  spec.width = 33;
+  spec.value_width = 65;
+  spec.query_length = 3;
+  spec.valid_lens = LengthsShape::kPerRow;
+  spec.bias = MaskExtents::kAll;
+  Check(spec);
+  spec.keys_per_block = 700;
+  spec.causal = Causal::kBottomRight;
+  Check(spec);
+}
+
+TEST_P(CpuBackendTest, AdditiveWithLargeProjections) {
+  ProblemSpec spec = {.query_length = 40,
+                      .key_length = 200,
+                      .width = 16,
+                      .spread = 20,
+                      .scoring = ScoringKind::kAdditive};
+  Check(spec);
+}
+
+TEST_P(CpuBackendTest, WidthsBeyondScratchAreComputedAllTheSame) {
+  Check({.query_length = 2, .key_length = 3, .width = 9000, .value_width = 5});
+}
+
+// Keys that some rows of a tile attend and others do not.
+TEST_P(CpuBackendTest, NanInAMaskedValueReachesNoOtherRow) {
+  ProblemSpec spec = Prefill();
+  spec.causal = Causal::kTopLeft;
+  const OwnedProblem owned = MakeProblem(spec, TestSeed());
+  const TensorView& value = owned.problem.key_value[0].value;
+  for (int64_t d = 0; d < spec.value_width; ++d) {
+    SetElement(value, {0, 0, 60, d}, kNan);
+  }
+  Check(owned.problem);
+}
+
+TEST_P(CpuBackendTest, NanInAMaskedKeyReachesNoOtherRow) {
+  ProblemSpec spec = Prefill();
+  spec.causal = Causal::kTopLeft;
+  const OwnedProblem owned = MakeProblem(spec, TestSeed());
+  SetElement(owned.problem.key_value[0].key, {0, 0, 77, 3}, kNan);
+  Check(owned.problem);
+}
+
+TEST_P(CpuBackendTest, NanInAQueryStaysInItsRow) {
+  for (ProblemSpec spec : {Prefill(), Decode()}) {
+    const OwnedProblem owned = MakeProblem(spec, TestSeed());
+    SetElement(owned.problem.query, {0, 1, 0, 5}, kNan);
+    Check(owned.problem);
+  }
+}
+
+TEST_P(CpuBackendTest, GivesTheSameBitsWithAnyNumberOfThreads) {
+  TargetRunner one(GetParam(), 1);
+  TargetRunner seven(GetParam(), 7);
+  for (const ProblemSpec& spec : {Prefill(), Decode()}) {
+    const OwnedProblem owned = MakeProblem(spec, TestSeed());
+    ASSERT_OK_AND_ASSIGN(const Results expected, one.Run(owned.problem));
+    ASSERT_OK_AND_ASSIGN(const Results of_two, runner_.Run(owned.problem));
+    ASSERT_OK_AND_ASSIGN(const Results of_seven, seven.Run(owned.problem));
+    EXPECT_TRUE(SameBits(expected, of_two));
+    EXPECT_TRUE(SameBits(expected, of_seven));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Targets, CpuBackendTest,
+                         ::testing::ValuesIn(CpuTargets()),
+                         [](const auto& test) { return test.param; });
+
+}  // namespace
+}  // namespace attention::test

@@ -1,0 +1,30 @@
+#ifndef ATTENTION_TESTS_UNIT_CPU_TARGET_RUNNER_H_
+#define ATTENTION_TESTS_UNIT_CPU_TARGET_RUNNER_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "core/backend.h"
+#include "core/worker_pool.h"
+#include "tests/support/results.h"
+
+namespace attention::test {
+
+/// The cpu backend for one instruction set, with threads of its own.
+class TargetRunner {
+ public:
+  explicit TargetRunner(const std::string& target, int threads = 2);
+
+  /// Validates a problem and computes it. Result memory is filled with a
+  /// pattern beforehand.
+  absl::StatusOr<Results> Run(const AttentionProblem& problem);
+
+ private:
+  std::unique_ptr<Backend> backend_;
+  WorkerPool workers_;
+};
+
+}  // namespace attention::test
+
+#endif  // ATTENTION_TESTS_UNIT_CPU_TARGET_RUNNER_H_

@@ -1,0 +1,61 @@
+// Every instruction set that the build has kernels for and the processor runs.
+
+#include <string>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "core/cpu/cpu_backend.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/parity/factors.h"
+#include "tests/support/random.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/tolerance.h"
+#include "tests/unit/cpu/target_runner.h"
+
+namespace attention::test {
+namespace {
+
+TEST(CpuTargetsTest, AreAtLeastOneHere) {
+  EXPECT_THAT(CpuTargets(), ::testing::Not(::testing::IsEmpty()));
+}
+
+TEST(CpuTargetsTest, AnUnknownOneIsRefusedWithTheListOfThose) {
+  const auto backend = MakeCpuBackend("MMX");
+  EXPECT_THAT(backend, StatusIs(absl::StatusCode::kInvalidArgument,
+                                ::testing::HasSubstr(CpuTargets()[0])));
+}
+
+TEST(CpuTargetsTest, TheBackendSaysWhichOneItUses) {
+  for (const std::string& target : CpuTargets()) {
+    ASSERT_OK_AND_ASSIGN(const auto backend, MakeCpuBackend(target));
+    EXPECT_EQ(backend->instruction_set(), target);
+  }
+}
+
+// Parameter: instruction set, row of the covering array.
+using PairwiseOnTargetTest =
+    ::testing::TestWithParam<std::tuple<std::string, size_t>>;
+
+TEST_P(PairwiseOnTargetTest, MatchesTheOracle) {
+  const auto& [target, row] = GetParam();
+  SCOPED_TRACE(absl::StrCat("ATTENTION_TEST_SEED=", TestSeed()));
+  SCOPED_TRACE(Describe(FactorRows()[row]));
+  const OwnedProblem owned =
+      MakeProblem(SpecOf(FactorRows()[row]), TestSeed() + row);
+  TargetRunner runner(target);
+  ASSERT_OK_AND_ASSIGN(const Results results, runner.Run(owned.problem));
+  EXPECT_TRUE(Matches(owned.problem, results));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Targets, PairwiseOnTargetTest,
+    ::testing::Combine(::testing::ValuesIn(CpuTargets()),
+                       ::testing::Range(size_t{0}, FactorRows().size())),
+    [](const auto& test) {
+      return absl::StrCat(std::get<0>(test.param), "_row",
+                          std::get<1>(test.param));
+    });
+
+}  // namespace
+}  // namespace attention::test
