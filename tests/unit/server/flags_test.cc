@@ -213,7 +213,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongFlag{"Backend",
                   {"--backend", "abacus"},
                   "--backend",
-                  "'abacus' (expected auto, reference"},
+                  "'abacus' (expected auto, cpu, reference"},
         WrongFlag{"SizeUnit",
                   {"--max-request-bytes", "3XB"},
                   "--max-request-bytes",
