@@ -4,14 +4,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <limits>
-#include <map>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "core/engine.h"
+#include "server/flag_values.h"
 #include "server/option_checks.h"
 #include "server/version.h"
 
@@ -43,22 +42,6 @@ constexpr char kFooter[] =
     "SIGTERM and SIGINT drain: running requests finish within --drain-time, "
     "then\n"
     "the exit code is 0. A second signal ends the process at once.";
-
-// `validator` with a message that says what was expected instead of how the
-// conversion failed.
-CLI::Validator Expecting(const std::string& expected,
-                         const CLI::Validator& validator) {
-  const auto check = [expected, validator](std::string& input) {
-    const std::string had = input;
-    try {
-      if (validator(input).empty()) return std::string();
-    } catch (const CLI::ValidationError&) {
-      // Some validators return their message, others throw it.
-    }
-    return absl::StrCat("'", had, "' (expected ", expected, ")");
-  };
-  return {check, ""};
-}
 
 std::string EnvironmentName(const std::string& flag) {
   return absl::StrCat("ATTENTION_", absl::AsciiStrToUpper(absl::StrReplaceAll(
@@ -110,16 +93,14 @@ struct Parser {
   void AddInteger(const std::string& flag, Integer& value,
                   const std::string& help, const std::string& group) {
     Add(flag, value, "INT", absl::StrCat(value), help, group)
-        ->check(
-            Expecting("a whole number", CLI::TypeValidator<Integer>("INT")));
+        ->check(WholeNumber<Integer>());
   }
 
   void AddSize(const std::string& flag, int64_t& value,
                const std::string& default_text, const std::string& help) {
-    const std::string expected = "a size such as 65536, 64MiB or 2GiB";
     Add(flag, value, "SIZE", default_text, help, "Limits")
-        ->transform(Expecting(expected, CLI::AsSizeValue(false)))
-        ->check(Expecting(expected, CLI::TypeValidator<int64_t>("INT")));
+        ->transform(SizeInBytes())
+        ->check(WholeNumber<int64_t>());
   }
 
   void AddListening() {
@@ -132,10 +113,7 @@ struct Parser {
     Add("--drain-time", drain_seconds, "TIME", "30s",
         "How long running requests may take to finish after SIGTERM or SIGINT",
         group)
-        ->transform(
-            Expecting("a time such as 500ms, 30s or 2min",
-                      CLI::AsNumberWithUnit(std::map<std::string, double>{
-                          {"ms", 0.001}, {"s", 1}, {"min", 60}, {"h", 3600}})));
+        ->transform(TimeInSeconds());
   }
 
   void AddComputing() {

@@ -1,6 +1,7 @@
 // attention-server: see --help.
 #include <pthread.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdio>
@@ -27,6 +28,15 @@ sigset_t BlockStopSignals() {
   return signals;
 }
 
+// From here on a signal ends the process at once. It is handled, because the
+// kernel drops a signal that process 1 of a container does not handle.
+void LetSignalsEndTheProcess(const sigset_t& signals) {
+  const auto end = [](int signal) { _exit(128 + signal); };
+  std::signal(SIGTERM, end);
+  std::signal(SIGINT, end);
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+}
+
 int Serve(const attention::server::ServerOptions& options,
           const sigset_t& signals) {
   attention::server::SetUpLog(options.log_level, options.log_format);
@@ -43,9 +53,7 @@ int Serve(const attention::server::ServerOptions& options,
   spdlog::info("{}: draining, for at most {} ms",
                signal == SIGINT ? "SIGINT" : "SIGTERM",
                options.drain_time.count());
-  // From here on a second signal does what it does by default: it ends the
-  // process at once.
-  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+  LetSignalsEndTheProcess(signals);
   const bool quiet = (*server)->Drain();
   spdlog::info(quiet ? "stopped, every request was answered"
                      : "stopped, requests were cancelled at the drain time's "

@@ -9,6 +9,7 @@
 
 #include <chrono>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "absl/memory/memory.h"
@@ -67,7 +68,6 @@ std::optional<int> Server::Impl::Listen() {
   // calls.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_request_bytes));
-  builder.SetMaxSendMessageSize(static_cast<int>(options.max_response_bytes));
   builder.RegisterService(&service);
   grpc_server = builder.BuildAndStart();
   if (grpc_server == nullptr || port == 0) return std::nullopt;

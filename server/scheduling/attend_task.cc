@@ -102,8 +102,8 @@ absl::Status AttendTask::Compute() {
   job.outputs = reply_->Outputs();
   job.stop = stop_.get_token();
   absl::Status status = services_.engine.Run(job);
-  facts_.backend = std::string(job.backend);
-  facts_.kernel = std::string(job.kernel);
+  facts_.backend = static_cast<std::string>(job.backend);
+  facts_.kernel = static_cast<std::string>(job.kernel);
   return status;
 }
 

@@ -107,7 +107,7 @@ void AttendStream::OnReply(AttendTask* task, AttendTask::Outcome outcome) {
   {
     const std::lock_guard lock(mutex_);
     running_.erase(task->shared_from_this());
-    replies_.push_back({std::move(outcome.reply), std::move(outcome.ticket)});
+    replies_.push_back({outcome.reply, std::move(outcome.ticket)});
   }
   Advance();
 }

@@ -12,7 +12,7 @@ void FillServerInfo(const ServerOptions& options, const Engine& engine,
   info.set_version(Version());
   for (const std::unique_ptr<Backend>& backend : engine.backends()) {
     v1::Backend& entry = *info.add_backends();
-    entry.set_name(std::string(backend->name()));
+    entry.set_name(backend->name().data(), backend->name().size());
     entry.set_instruction_set(backend->instruction_set());
     entry.set_experimental(backend->experimental());
   }

@@ -82,10 +82,16 @@ std::string SuiteOf(const std::string& framework) {
 
 void RegisterGoldenTests(const std::vector<GoldenCase>& cases) {
   for (const GoldenCase& golden : cases) {
+// GoogleTest's registry keeps the factory that it makes here; the analyzer does
+// not see into it and reports a leak.
+#ifndef __clang_analyzer__
     ::testing::RegisterTest(
         SuiteOf(golden.framework).c_str(), golden.name.c_str(), nullptr,
         nullptr, __FILE__, __LINE__,
         [&golden]() -> GoldenTest* { return new GoldenTest(golden); });
+#else
+    (void)golden;
+#endif
   }
 }
 

@@ -57,7 +57,7 @@ std::string ChildProcess::ReadLineWith(const std::string& text) {
   do {
     for (size_t end = text_.find('\n', lines_read_); end != std::string::npos;
          end = text_.find('\n', lines_read_)) {
-      const std::string line = text_.substr(lines_read_, end - lines_read_);
+      std::string line = text_.substr(lines_read_, end - lines_read_);
       lines_read_ = end + 1;
       if (line.find(text) != std::string::npos) return line;
     }

@@ -18,7 +18,6 @@ namespace {
 
 using absl::StatusCode;
 using ::testing::HasSubstr;
-using ::testing::StartsWith;
 
 class StreamTest : public testing::Test {
  protected:

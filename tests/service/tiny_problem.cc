@@ -18,8 +18,9 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 std::vector<double> Flat(const Rows& rows, int64_t times = 1) {
   std::vector<double> flat;
   for (int64_t i = 0; i < times; ++i) {
-    for (const auto& row : rows)
+    for (const auto& row : rows) {
       flat.insert(flat.end(), row.begin(), row.end());
+    }
   }
   return flat;
 }

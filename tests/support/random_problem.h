@@ -35,6 +35,8 @@ enum class MaskExtents : uint8_t {
 enum class LengthsShape : uint8_t { kNone, kPerBatch, kPerRow };
 
 /// What a random problem is like; its numbers follow from a seed.
+// Fields are in the order in which a reader looks for them.
+// NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding)
 struct ProblemSpec {
   int rank = 4;  // with 3, heads are 1; with 2, batch is 1 too
   int64_t batch = 2;

@@ -41,10 +41,13 @@ MATCHER_P2(StatusIs, code, message,
 #define ATTENTION_CONCAT_(a, b) a##b
 #define ATTENTION_CONCAT(a, b) ATTENTION_CONCAT_(a, b)
 
+// The arguments are a name and a declaration: neither stands in parentheses.
+// NOLINTBEGIN(bugprone-macro-parentheses)
 #define ATTENTION_ASSERT_OK_AND_ASSIGN_(result, target, expression) \
   auto result = (expression);                                       \
   ASSERT_THAT(result, ::attention::test::IsOk());                   \
   target = *std::move(result)
+// NOLINTEND(bugprone-macro-parentheses)
 
 /// ASSERT_OK_AND_ASSIGN(Tensor tensor, Tensor::Create(...)): ends the test
 /// where the StatusOr holds an error.

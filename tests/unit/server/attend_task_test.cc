@@ -8,6 +8,7 @@
 #include <latch>
 #include <memory>
 #include <optional>
+#include <semaphore>
 #include <utility>
 
 #include "tests/support/status_matchers.h"
@@ -29,7 +30,7 @@ class AttendTaskTest : public ::testing::Test {
                               [this] {
                                 ++tiles_;
                                 if (held_) {
-                                  in_tile_.count_down();
+                                  in_tile_.release();
                                   gate_.wait();
                                 }
                               }})
@@ -63,7 +64,7 @@ class AttendTaskTest : public ::testing::Test {
   std::future<AttendTask::Outcome> StartHeld(AttendTask& task) {
     held_ = true;
     auto outcome = Start(task);
-    in_tile_.wait();
+    in_tile_.acquire();
     return outcome;
   }
   void Open() { gate_.count_down(); }
@@ -78,7 +79,7 @@ class AttendTaskTest : public ::testing::Test {
 
   std::atomic<int> tiles_ = 0;
   std::atomic<bool> held_ = false;
-  std::latch in_tile_{1};
+  std::counting_semaphore<> in_tile_{0};  // every worker comes by
   std::latch gate_{1};
   Admission admission_{100, 1 << 30};
   int64_t max_response_bytes_ = 1 << 20;
