@@ -50,7 +50,8 @@ class Backend {
   virtual absl::string_view name() const = 0;
   /// What its kernels were compiled for and chosen at run time, for people.
   virtual std::string instruction_set() const = 0;
-  /// True where its kernels have not yet run on real hardware of their kind.
+  /// True where it must be asked for by name: its kernels have not yet run on
+  /// real hardware of their kind, or it is not yet ready to be the default.
   virtual bool experimental() const { return false; }
 
   /// OK, or UNIMPLEMENTED with the reason: the next backend is then asked.

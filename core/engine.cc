@@ -12,7 +12,7 @@ namespace attention {
 namespace {
 
 // Every backend of this build that this machine can run, fastest first: the
-// order in which auto tries them.
+// order in which auto tries those that are not experimental.
 std::vector<std::unique_ptr<Backend>> AllBackends() {
   std::vector<std::unique_ptr<Backend>> backends;
   if (auto cpu = MakeCpuBackend(); cpu.ok()) {
@@ -40,7 +40,9 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineOptions options) {
   }
   auto engine = absl::WrapUnique(new Engine());
   for (auto& backend : AllBackends()) {
-    if (options.backend == "auto" || options.backend == backend->name()) {
+    const bool by_itself =
+        options.backend == "auto" && !backend->experimental();
+    if (by_itself || options.backend == backend->name()) {
       engine->backends_.push_back(std::move(backend));
     }
   }

@@ -17,8 +17,8 @@ namespace attention {
 struct EngineOptions {
   /// Threads that compute; 0 means one per processor that the process may use.
   int threads = 0;
-  /// "auto" tries every backend of this build, fastest first; a backend's name
-  /// uses that one alone.
+  /// "auto" tries every backend of this build that is not experimental, fastest
+  /// first; a backend's name uses that one alone.
   std::string backend = "auto";
   /// Called after every tile, where set (see RunContext).
   std::function<void()> on_tile = {};

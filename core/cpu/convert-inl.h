@@ -12,6 +12,8 @@
 #include "core/cpu/math-inl.h"
 #include "hwy/highway.h"
 
+// Compiled once per instruction set, into a namespace of its own each time.
+// NOLINTBEGIN(misc-definitions-in-headers)
 HWY_BEFORE_NAMESPACE();
 namespace attention::cpu::HWY_NAMESPACE {
 
@@ -206,5 +208,6 @@ void FinishRows(const FinishArgs& args) {
 
 }  // namespace attention::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
+// NOLINTEND(misc-definitions-in-headers)
 
 #endif  // include guard

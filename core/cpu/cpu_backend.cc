@@ -16,6 +16,9 @@ class CpuBackend final : public Backend {
 
   absl::string_view name() const override { return "cpu"; }
   std::string instruction_set() const override { return kernels_.name; }
+  // Rows whose scores are all close to 0 go through FP64 one by one, which is
+  // slower than the reference: until they do not, it is a choice.
+  bool experimental() const override { return true; }
 
   absl::Status Supports(const ValidatedProblem&) const override {
     return absl::OkStatus();  // Validate() admits host memory alone

@@ -14,6 +14,8 @@
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
+// Compiled once per instruction set, into a namespace of its own each time.
+// NOLINTBEGIN(misc-definitions-in-headers)
 HWY_BEFORE_NAMESPACE();
 namespace attention::cpu::HWY_NAMESPACE {
 
@@ -181,5 +183,6 @@ void AttendRows(const TileArgs& args) {
 
 }  // namespace attention::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
+// NOLINTEND(misc-definitions-in-headers)
 
 #endif  // include guard

@@ -18,6 +18,8 @@
 #endif
 #endif
 
+// Compiled once per instruction set, into a namespace of its own each time.
+// NOLINTBEGIN(misc-definitions-in-headers)
 HWY_BEFORE_NAMESPACE();
 namespace attention::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
@@ -110,5 +112,6 @@ HWY_INLINE VF Tanh(VF x) {
 
 }  // namespace attention::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
+// NOLINTEND(misc-definitions-in-headers)
 
 #endif  // include guard

@@ -10,6 +10,8 @@
 #include "core/cpu/math-inl.h"
 #include "hwy/highway.h"
 
+// Compiled once per instruction set, into a namespace of its own each time.
+// NOLINTBEGIN(misc-definitions-in-headers)
 HWY_BEFORE_NAMESPACE();
 namespace attention::cpu::HWY_NAMESPACE {
 
@@ -119,7 +121,7 @@ HWY_INLINE void TanhPanel(const float* HWY_RESTRICT queries,
         sum[r] = hn::Add(sum[r], Quotient(n, hn::Mul(x0, x1)));
       }
       k += 4 * lanes;
-      q += 2 * kRows;
+      q += int64_t{2} * kRows;
     }
     if (i < width) {
       const VF key0 = hn::Load(d, k);
@@ -158,7 +160,7 @@ HWY_NOINLINE void TanhExactPanel(const float* queries, const float* keys,
         sum = hn::MulAdd(hn::Set(d, weights[i / 2]),
                          hn::NegMulAdd(half_one, tanh, half_one), sum);
         k += 4 * lanes;
-        q += 2 * kRows;
+        q += int64_t{2} * kRows;
       }
       hn::StoreU(sum, d, scores + r * kScoreStride + half * lanes);
     }
@@ -186,5 +188,6 @@ HWY_INLINE void ScorePanel(const TileArgs& args, int64_t first_row,
 
 }  // namespace attention::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
+// NOLINTEND(misc-definitions-in-headers)
 
 #endif  // include guard

@@ -13,6 +13,8 @@
 #include "core/cpu/score-inl.h"
 #include "hwy/highway.h"
 
+// Compiled once per instruction set, into a namespace of its own each time.
+// NOLINTBEGIN(misc-definitions-in-headers)
 HWY_BEFORE_NAMESPACE();
 namespace attention::cpu::HWY_NAMESPACE {
 
@@ -432,5 +434,6 @@ void StoreWeights(const TileArgs& args, const WeightArgs& weights) {
 
 }  // namespace attention::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
+// NOLINTEND(misc-definitions-in-headers)
 
 #endif  // include guard
