@@ -91,7 +91,7 @@ TEST(HeatmapTest, ColoursAreOneCodePerCellAndDepth) {
 }
 
 TEST(HeatmapTest, TwentyEightTokensFitIntoEightyColumns) {
-  Heatmap heatmap = Matrix(28, 28, std::vector<float>(28 * 28, 0.1F));
+  Heatmap heatmap = Matrix(28, 28, std::vector<float>(784, 0.1F));
   heatmap.row_labels.assign(28, "attention");
   heatmap.column_labels = heatmap.row_labels;
   EXPECT_LE(WidestLine(DrawHeatmap(heatmap, {.max_width = 80})), 80);

@@ -5,6 +5,7 @@
 #include <limits>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "client/cpp/cli/attend_inputs.h"
 #include "client/cpp/cli/attend_report.h"
 #include "client/cpp/cli/convert.h"
@@ -25,7 +26,7 @@ using ::testing::UnorderedElementsAre;
 const std::string kData = ATTENTION_TEST_DATA;
 
 std::string Message(const absl::Status& status) {
-  return std::string(status.message());
+  return absl::StrCat(status.message());
 }
 
 Tensor Doubles(std::vector<double> values) {
@@ -149,7 +150,8 @@ TEST(ConvertTest, AWantedTypeIsForTheQueryAndWhatMustFollowIt) {
 TEST(ReportTest, TheLargestDifferenceCountsEveryElement) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const float inf = std::numeric_limits<float>::infinity();
-  const auto difference = [](std::vector<float> a, std::vector<float> b) {
+  const auto difference = [](const std::vector<float>& a,
+                             const std::vector<float>& b) {
     return *LargestDifference(Tensor::FromFloats({2}, a),
                               Tensor::FromFloats({2}, b));
   };

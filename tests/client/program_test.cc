@@ -37,7 +37,7 @@ class ProgramTest : public ::testing::Test {
   }
 
   std::string WriteTensor(const std::string& name, const Tensor& tensor) {
-    const std::string path = ::testing::TempDir() + "/" + name + ".npy";
+    std::string path = ::testing::TempDir() + "/" + name + ".npy";
     EXPECT_TRUE(WriteNpy(path, tensor).ok());
     return path;
   }

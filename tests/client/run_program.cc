@@ -6,13 +6,14 @@
 
 #include <cstdio>
 
-extern char** environ;
+#include "absl/strings/str_cat.h"
 
 namespace attention {
 namespace {
 
 std::vector<char*> Pointers(std::vector<std::string>& strings) {
   std::vector<char*> pointers;
+  pointers.reserve(strings.size() + 1);
   for (std::string& string : strings) pointers.push_back(string.data());
   pointers.push_back(nullptr);
   return pointers;
@@ -29,7 +30,7 @@ std::vector<std::string> Environment(
     }
   }
   for (const auto& [name, value] : added) {
-    environment.push_back(name + "=" + value);
+    environment.push_back(absl::StrCat(name, "=", value));
   }
   return environment;
 }

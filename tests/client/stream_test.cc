@@ -46,6 +46,7 @@ class StreamTest : public ::testing::Test {
 
 TEST_F(StreamTest, EveryRequestGetsItsOwnReplyOnce) {
   std::vector<AttendRequest> requests;
+  requests.reserve(100);
   for (int i = 0; i < 100; ++i) {  // more than a stream has in flight
     requests.push_back(NumberRequest(static_cast<float>(i)));
   }

@@ -117,9 +117,8 @@ absl::StatusOr<double> LargestDifference(const Tensor& actual,
   for (size_t i = 0; i < a.size(); ++i) {
     if (a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]))) continue;
     const double difference = std::abs(a[i] - b[i]);
-    largest = std::max(largest, std::isnan(difference)
-                                    ? std::numeric_limits<double>::infinity()
-                                    : difference);
+    if (std::isnan(difference)) return std::numeric_limits<double>::infinity();
+    largest = std::max(largest, difference);
   }
   return largest;
 }

@@ -11,7 +11,8 @@ std::string ThreeDigits(double value) {
   if (value >= 99.95 || value == static_cast<double>(static_cast<int>(value))) {
     return absl::StrFormat("%.0f", value);
   }
-  return absl::StrFormat(value >= 9.995 ? "%.1f" : "%.2f", value);
+  if (value >= 9.995) return absl::StrFormat("%.1f", value);
+  return absl::StrFormat("%.2f", value);
 }
 
 }  // namespace

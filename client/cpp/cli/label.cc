@@ -74,7 +74,7 @@ std::vector<Glyph> SplitGlyphs(absl::string_view text) {
     if (width == 0 && !glyphs.empty()) {
       absl::StrAppend(&glyphs.back().text, text.substr(0, size));
     } else if (width > 0) {
-      glyphs.push_back({std::string(text.substr(0, size)), width});
+      glyphs.push_back({absl::StrCat(text.substr(0, size)), width});
     } else {
       glyphs.push_back({"?", 1});
     }

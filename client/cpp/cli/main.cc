@@ -1,4 +1,6 @@
 #include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
 #include <string>
 
 #include "client/cpp/cli/attend_command.h"
@@ -24,9 +26,8 @@ constexpr char kFooter[] = R"(Examples:
 attention-client COMMAND --help says more about a command.
 Exit codes: 0 success, 1 failure, 2 wrong usage.)";
 
-}  // namespace
-
-int main(int argc, char** argv) {
+// Sets up the commands, runs the one that is asked for and gives its exit code.
+int Run(int argc, char** argv) {
   namespace cli = attention::cli;
   int exit_code = cli::kExitSuccess;
   cli::Globals globals;
@@ -39,16 +40,28 @@ int main(int argc, char** argv) {
   cli::AddServerCommands(app, globals, exit_code);
   try {
     app.parse(argc, argv);
-    if (app.get_subcommands().empty()) {
-      return cli::Report(cli::UsageError(
-          "no command given: demo, attend, health or info (attention-client "
-          "--help says more)"));
-    }
   } catch (const CLI::ParseError& error) {
     // --help and --version end here too, with code 0.
     if (error.get_exit_code() == 0) return app.exit(error);
     return cli::Report(cli::UsageError(std::string(error.what()) +
                                        " (attention-client --help says more)"));
   }
+  if (app.get_subcommands().empty()) {
+    return cli::Report(cli::UsageError(
+        "no command given: demo, attend, health or info (attention-client "
+        "--help says more)"));
+  }
   return exit_code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // What libraries throw, out of memory above all, is a failure like another.
+  try {
+    return Run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "attention-client: %s\n", error.what());
+  }
+  return attention::cli::kExitFailure;
 }

@@ -64,7 +64,7 @@ ColorDepth ChooseDepth(
 }
 
 std::string Paint(ColorDepth depth, double fraction, absl::string_view text) {
-  if (depth == ColorDepth::kNone) return std::string(text);
+  if (depth == ColorDepth::kNone) return absl::StrCat(text);
   const Rgb color = ColorOf(fraction);
   const double lightness =
       0.299 * color.red + 0.587 * color.green + 0.114 * color.blue;

@@ -139,7 +139,7 @@ absl::Status RunStream(v1::AttentionService::Stub& stub,
   // Nothing more comes, so that a writer that still waits will find the stream
   // ended by itself.
   writer.Join();
-  const absl::Status status = ToAbslStatus(stream->Finish());
+  absl::Status status = ToAbslStatus(stream->Finish());
   if (status.ok() && !outgoing.unanswered.empty()) {
     return absl::InternalError(
         absl::StrCat("reply: the server ended the stream with ",
