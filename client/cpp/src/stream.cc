@@ -85,6 +85,11 @@ absl::Status Deliver(const v1::AttendStreamResponse& reply,
                      const OnReply& on_reply) {
   const auto found = unanswered.find(reply.id());
   if (found == unanswered.end()) {
+    // An error without an id is of a request that the server could not read to
+    // its end, perhaps because the deadline passed: the stream's error.
+    if (reply.id().empty() && reply.has_error() && reply.error().code() != 0) {
+      return StatusFromCode(reply.error().code(), reply.error().message());
+    }
     return absl::InternalError(absl::StrCat(
         "reply: id \"", reply.id(), "\" is of no request that waits",
         reply.has_error() ? ": " : "", reply.error().message()));
