@@ -30,7 +30,8 @@ std::byte* ThreadMemory(size_t bytes) {
         ::operator new(bytes, kAlignment, std::nothrow)));
     if (memory.bytes != nullptr) memory.size = bytes;
   }
-  // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDelete): reset() put another there
+  // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDelete): reset() put another
+  // there
   return memory.bytes.get();
 }
 
