@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/validate_parts.h"
@@ -68,16 +69,23 @@ Shape Narrow(const Shape& four, int rank) {
   return narrow;
 }
 
+absl::Status ZeroExtent(absl::string_view field, const TensorView& tensor,
+                        absl::string_view extent) {
+  return FieldError(field,
+                    absl::StrCat("shape ", ShapeToString(tensor.shape), " has ",
+                                 extent, " (expected 1 or more)"));
+}
+
 absl::Status ValidateQuery(const TensorView& query, ValidatedProblem& valid) {
   if (absl::Status status = internal::CheckHostView("query", query);
       !status.ok()) {
     return status;
   }
-  const std::string shape = ShapeToString(query.shape);
   if (query.rank() < 2 || query.rank() > 4) {
-    return FieldError("query",
-                      absl::StrCat("shape ", shape, " has ", query.rank(),
-                                   " dimensions (expected 2, 3 or 4)"));
+    return FieldError(
+        "query",
+        absl::StrCat("shape ", ShapeToString(query.shape), " has ",
+                     query.rank(), " dimensions (expected 2, 3 or 4)"));
   }
   if (!IsAttentionType(query.type)) {
     return FieldError("query", absl::StrCat("datatype ", Name(query.type),
@@ -88,16 +96,8 @@ absl::Status ValidateQuery(const TensorView& query, ValidatedProblem& valid) {
   valid.query_heads = valid.query.shape[1];
   valid.query_length = valid.query.shape[2];
   valid.query_width = valid.query.shape[3];
-  if (valid.query_heads == 0) {
-    return FieldError(
-        "query",
-        absl::StrCat("shape ", shape, " has 0 heads (expected 1 or more)"));
-  }
-  if (valid.query_width == 0) {
-    return FieldError(
-        "query",
-        absl::StrCat("shape ", shape, " has width 0 (expected 1 or more)"));
-  }
+  if (valid.query_heads == 0) return ZeroExtent("query", query, "0 heads");
+  if (valid.query_width == 0) return ZeroExtent("query", query, "width 0");
   return absl::OkStatus();
 }
 
@@ -140,16 +140,12 @@ absl::Status CheckExtent(absl::string_view field, const TensorView& tensor,
 
 absl::Status CheckHeads(absl::string_view field, const TensorView& key,
                         int64_t heads, const ValidatedProblem& valid) {
-  const std::string shape = ShapeToString(key.shape);
-  if (heads == 0) {
-    return FieldError(field, absl::StrCat("shape ", shape,
-                                          " has 0 heads (expected 1 or more)"));
-  }
+  if (heads == 0) return ZeroExtent(field, key, "0 heads");
   if (valid.query_heads % heads != 0) {
     return FieldError(
         field,
-        absl::StrCat("shape ", shape, " has ", heads, " heads, query has ",
-                     valid.query_heads,
+        absl::StrCat("shape ", ShapeToString(key.shape), " has ", heads,
+                     " heads, query has ", valid.query_heads,
                      " (the query's heads are a multiple of the key's)"));
   }
   return absl::OkStatus();
@@ -159,27 +155,25 @@ absl::Status CheckHeads(absl::string_view field, const TensorView& key,
 absl::Status AddBlock(const AttentionProblem& problem, size_t index,
                       ValidatedProblem& valid) {
   const auto& [key, value] = problem.key_value[index];
-  const std::string suffix =
-      problem.key_value.size() > 1 ? absl::StrCat("[", index, "]") : "";
-  const std::string key_name = absl::StrCat("key", suffix);
-  const std::string value_name = absl::StrCat("value", suffix);
+  std::string key_name = "key";
+  std::string value_name = "value";
+  if (problem.key_value.size() > 1) {
+    absl::StrAppend(&key_name, "[", index, "]");
+    absl::StrAppend(&value_name, "[", index, "]");
+  }
   absl::Status status = CheckBesideQuery(key_name, key, problem.query);
   if (status.ok()) status = CheckBesideQuery(value_name, value, problem.query);
   if (!status.ok()) return status;
 
-  const TensorView wide_key = Widen(key);
-  const TensorView wide_value = Widen(value);
+  TensorView wide_key = Widen(key);
+  TensorView wide_value = Widen(value);
   if (index == 0) {
     status = CheckHeads(key_name, key, wide_key.shape[1], valid);
     if (!status.ok()) return status;
     valid.kv_heads = wide_key.shape[1];
     valid.key_width = wide_key.shape[3];
     valid.value_width = wide_value.shape[3];
-    if (valid.key_width == 0) {
-      return FieldError(key_name,
-                        absl::StrCat("shape ", ShapeToString(key.shape),
-                                     " has width 0 (expected 1 or more)"));
-    }
+    if (valid.key_width == 0) return ZeroExtent(key_name, key, "width 0");
   }
   status.Update(CheckExtent(key_name, key, "heads", wide_key.shape[1], "key[0]",
                             valid.kv_heads));
@@ -199,7 +193,8 @@ absl::Status AddBlock(const AttentionProblem& problem, size_t index,
     return FieldError(key_name, "the blocks together pass 2^63 - 1 keys");
   }
   if (keys > 0) {
-    valid.key_value.push_back({wide_key, wide_value, valid.key_length, keys});
+    valid.key_value.push_back(
+        {std::move(wide_key), std::move(wide_value), valid.key_length, keys});
   }
   valid.key_length = length;
   return absl::OkStatus();

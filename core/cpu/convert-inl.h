@@ -170,9 +170,27 @@ void ScaleRow(const float* from, int64_t count, float factor, float* to) {
   for (; i < count; ++i) to[i] = from[i] * factor;
 }
 
+// Up to one vector of results, at an address that may not suit their type.
+HWY_INLINE void StorePiece(Element type, VF value, int64_t count,
+                           unsigned char* to) {
+  HWY_ALIGN float piece[hn::MaxLanes(F())];
+  hn::Store(value, F(), piece);
+  if (type == Element::kFloat32) {
+    memcpy(to, piece, static_cast<size_t>(count) * 4);
+    return;
+  }
+  uint16_t narrow[hn::MaxLanes(F())];
+  for (int64_t n = 0; n < count; ++n) {
+    narrow[n] =
+        type == Element::kFloat16 ? ToHalf(piece[n]) : ToBrain(piece[n]);
+  }
+  memcpy(to, narrow, static_cast<size_t>(count) * 2);
+}
+
 void FinishRows(const FinishArgs& args) {
   const F d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t size = args.type == Element::kFloat32 ? 4 : 2;
   const VF largest = hn::Set(d, 3.402823466e38F);
   for (int64_t r = 0; r < args.rows; ++r) {
     const float* row = args.output + r * args.output_stride;
@@ -180,27 +198,19 @@ void FinishRows(const FinishArgs& args) {
     const VF inverse = hn::Set(d, sum == 0.0F ? 0.0F : 1.0F / sum);
     unsigned char* to = args.to[r];
     auto all_finite = hn::Eq(inverse, inverse);
-    HWY_ALIGN float piece[hn::MaxLanes(F())];
-    for (int64_t i = 0; i < args.width; i += lanes) {
+    int64_t i = 0;
+    if (args.type == Element::kFloat32 && IsAligned(to, 4)) {
+      for (; i + lanes <= args.width; i += lanes) {
+        const VF value = hn::Mul(hn::Load(d, row + i), inverse);
+        all_finite = hn::And(all_finite, hn::Le(hn::Abs(value), largest));
+        hn::StoreU(value, d, reinterpret_cast<float*>(to) + i);
+      }
+    }
+    for (; i < args.width; i += lanes) {
       const VF value = hn::Mul(hn::Load(d, row + i), inverse);
-      const int64_t count = HWY_MIN(lanes, args.width - i);
       all_finite = hn::And(all_finite, hn::Le(hn::Abs(value), largest));
-      if (args.type == Element::kFloat32) {
-        if (count == lanes && IsAligned(to, 4)) {
-          hn::StoreU(value, d, reinterpret_cast<float*>(to) + i);
-        } else {
-          hn::Store(value, d, piece);
-          memcpy(to + i * 4, piece, static_cast<size_t>(count) * 4);
-        }
-        continue;
-      }
-      hn::Store(value, d, piece);
-      uint16_t narrow[hn::MaxLanes(F())];
-      for (int64_t n = 0; n < count; ++n) {
-        narrow[n] = args.type == Element::kFloat16 ? ToHalf(piece[n])
-                                                   : ToBrain(piece[n]);
-      }
-      memcpy(to + i * 2, narrow, static_cast<size_t>(count) * 2);
+      StorePiece(args.type, value, HWY_MIN(lanes, args.width - i),
+                 to + i * size);
     }
     args.not_finite[r] = hn::AllTrue(d, all_finite) ? 0 : 1;
   }

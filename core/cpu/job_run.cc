@@ -44,6 +44,7 @@ void JobRun::Run() {
     });
   } else {
     job_.tiles_total = plan_.blocks() * KeyTiles();
+    if (plan_.blocks() > 0) scratch_bytes_ = RowBlockBytes(*this);
     if (plan_.splits > 1) {
       ComputeBySplits();
     } else if (IsSmall(problem_)) {

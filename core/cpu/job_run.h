@@ -2,6 +2,7 @@
 #define ATTENTION_CORE_CPU_JOB_RUN_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 
 #include "core/backend.h"
@@ -22,6 +23,8 @@ class JobRun {
   const AttentionOutputs& outputs() const { return job_.outputs; }
   const Kernels& kernels() const { return kernels_; }
   const Plan& plan() const { return plan_; }
+  /// Of one block of rows.
+  size_t scratch_bytes() const { return scratch_bytes_; }
 
   /// Called before each tile. False once the job was stopped.
   bool BeginTile();
@@ -43,6 +46,7 @@ class JobRun {
   const RunContext& context_;
   const Kernels& kernels_;
   const Plan plan_;
+  size_t scratch_bytes_ = 0;
   std::atomic<int64_t> computed_ = 0;
   std::atomic<bool> stopped_ = false;
   std::atomic<bool> out_of_memory_ = false;

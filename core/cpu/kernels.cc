@@ -33,6 +33,8 @@ const Kernels* GetKernels() {
       .pack_queries = PackQueries,
       .pack_keys = PackKeys,
       .project = Project,
+      .centre_rows = CentreRows,
+      .all_within = AllWithin,
       .exp_twice = ExpTwiceAll,
       .attend_tile = AttendTile,
       .attend_rows = AttendRows,

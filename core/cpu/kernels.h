@@ -35,6 +35,7 @@ enum class Score : uint8_t {
   kDot,         // sum q k
   kDifference,  // - sum (q - k)^2
   kTanh,        // sum w / (q k + 1), q and k exponentials of projections
+  kTanhSmall,   // the same where a product of four such denominators is finite
   kTanhExact,   // sum w tanh(q + k), q and k as pairs high, low
 };
 
@@ -134,6 +135,9 @@ struct FinishArgs {
   uint8_t* not_finite;
 };
 
+/// Rows that a projection takes at once, at most.
+inline constexpr int64_t kMaxProjectRows = 8;
+
 /// Rows times a matrix, summed in FP64.
 struct ProjectArgs {
   const float* from;  // rows, from_stride floats apart
@@ -148,7 +152,20 @@ struct ProjectArgs {
   float* high;
   float* low;
   int64_t to_stride;
-  double* wide;  // scratch: 4 from_width
+  double* wide;  // scratch: kMaxProjectRows from_width
+};
+
+/// Rows around a centre: to = from - centre, rounded to FP32, and the squared
+/// norms of what that leaves.
+struct CentreArgs {
+  const float* from;  // rows, from_stride floats apart
+  int64_t from_stride;
+  int64_t rows;
+  int64_t width;
+  const float* centre;
+  float* to;  // may be `from`
+  int64_t to_stride;
+  double* squared_norms;  // per row
 };
 
 /// The kernels of one instruction set.
@@ -169,6 +186,9 @@ struct Kernels {
   void (*pack_keys)(const float* rows, int64_t stride, int64_t count,
                     int64_t width, float* packed);
   void (*project)(const ProjectArgs& args);
+  void (*centre_rows)(const CentreArgs& args);
+  /// Whether no magnitude passes `limit`; false where one is NaN.
+  bool (*all_within)(const float* values, int64_t count, float limit);
   /// to[i] = exp(2 from[i]).
   void (*exp_twice)(const float* from, int64_t count, float* to);
   /// Adds a tile of keys to its rows' softmax states and weighted values.

@@ -65,6 +65,15 @@ HWY_INLINE VF Exp2(VF x) {
 #endif
 }
 
+// What Exp2 takes of any x: its result is 2^127 or more, or NaN, from 127 on.
+HWY_INLINE VF Clamped(VF x) {
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
+  return x;  // goes to infinity by itself
+#else
+  return hn::Min(x, hn::Set(F(), 127.0F));
+#endif
+}
+
 // Four at once, so that their long chains of dependent steps overlap.
 HWY_INLINE void Exp2Four(VF& x0, VF& x1, VF& x2, VF& x3) {
   x0 = Exp2(x0);

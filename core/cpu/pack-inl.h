@@ -57,13 +57,44 @@ struct PackQueryGroup {
 
   template <int kRows>
   HWY_INLINE void Group(int64_t first) const {
-    float* to = packed + first * width;
-    for (int r = 0; r < kRows; ++r) {
-      const float* from = rows + (first + r) * stride;
-      for (int64_t i = 0; i < width; ++i) {
-        to[i * kRows + r] = from[i] * factor;
+    float* const to = packed + first * width;
+    const float* const from = rows + first * stride;
+    int64_t i = 0;
+    if constexpr (kRows % 4 == 0) {
+      for (; i + 4 <= width; i += 4) {
+        for (int r = 0; r < kRows; r += 4) {
+          Transpose(from + r * stride + i, to + i * kRows + r, kRows);
+        }
       }
     }
+    for (; i < width; ++i) {
+      for (int r = 0; r < kRows; ++r) {
+        to[i * kRows + r] = from[r * stride + i] * factor;
+      }
+    }
+  }
+
+  // Four elements of four rows: to[i * to_stride + r] = from[r * stride + i].
+  HWY_INLINE void Transpose(const float* from, float* to,
+                            int64_t to_stride) const {
+    const hn::CappedTag<float, 4> d;
+    const hn::CappedTag<double, 2> dw;
+    const auto scale = hn::Set(d, factor);
+    const auto a = hn::Mul(hn::LoadU(d, from), scale);
+    const auto b = hn::Mul(hn::LoadU(d, from + stride), scale);
+    const auto c = hn::Mul(hn::LoadU(d, from + 2 * stride), scale);
+    const auto e = hn::Mul(hn::LoadU(d, from + 3 * stride), scale);
+    const auto ab0 = hn::BitCast(dw, hn::InterleaveLower(d, a, b));
+    const auto ab1 = hn::BitCast(dw, hn::InterleaveUpper(d, a, b));
+    const auto ce0 = hn::BitCast(dw, hn::InterleaveLower(d, c, e));
+    const auto ce1 = hn::BitCast(dw, hn::InterleaveUpper(d, c, e));
+    const auto store = [&](int64_t i, hn::Vec<decltype(dw)> v) HWY_ATTR {
+      hn::StoreU(hn::BitCast(d, v), d, to + i * to_stride);
+    };
+    store(0, hn::InterleaveLower(dw, ab0, ce0));
+    store(1, hn::InterleaveUpper(dw, ab0, ce0));
+    store(2, hn::InterleaveLower(dw, ab1, ce1));
+    store(3, hn::InterleaveUpper(dw, ab1, ce1));
   }
 };
 
@@ -157,7 +188,10 @@ void PackKeys(const float* rows, int64_t stride, int64_t count, int64_t width,
   }
 }
 
-// One vector of FP64 sums for kRows rows.
+// Rows that share a read of the matrix: two vectors of sums each.
+inline constexpr int kProjectRows = kGroupRows > 8 ? 8 : 4;
+
+// Two vectors of FP64 sums for kRows rows.
 template <int kRows>
 HWY_INLINE void ProjectGroup(const ProjectArgs& args, int64_t first_row,
                              const double* wide) {
@@ -198,19 +232,62 @@ HWY_INLINE void ProjectGroup(const ProjectArgs& args, int64_t first_row,
 
 void Project(const ProjectArgs& args) {
   for (int64_t r = 0; r < args.rows;) {
-    const int rows = args.rows - r >= 4 ? 4 : 1;
+    const int rows = args.rows - r >= kProjectRows ? kProjectRows : 1;
     for (int n = 0; n < rows; ++n) {
       const float* from = args.from + (r + n) * args.from_stride;
       double* to = args.wide + n * args.from_width;
       for (int64_t i = 0; i < args.from_width; ++i) to[i] = from[i];
     }
-    if (rows == 4) {
-      ProjectGroup<4>(args, r, args.wide);
+    if (rows == kProjectRows) {
+      ProjectGroup<kProjectRows>(args, r, args.wide);
     } else {
       ProjectGroup<1>(args, r, args.wide);
     }
     r += rows;
   }
+}
+
+void CentreRows(const CentreArgs& args) {
+  const F d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t r = 0; r < args.rows; ++r) {
+    const float* from = args.from + r * args.from_stride;
+    float* to = args.to + r * args.to_stride;
+    VF sum0 = hn::Zero(d);
+    VF sum1 = sum0;
+    int64_t i = 0;
+    for (; i + 2 * lanes <= args.width; i += 2 * lanes) {
+      const VF x0 =
+          hn::Sub(hn::LoadU(d, from + i), hn::LoadU(d, args.centre + i));
+      const VF x1 = hn::Sub(hn::LoadU(d, from + i + lanes),
+                            hn::LoadU(d, args.centre + i + lanes));
+      hn::StoreU(x0, d, to + i);
+      hn::StoreU(x1, d, to + i + lanes);
+      sum0 = hn::MulAdd(x0, x0, sum0);
+      sum1 = hn::MulAdd(x1, x1, sum1);
+    }
+    double sum = 0;
+    for (; i < args.width; ++i) {
+      to[i] = from[i] - args.centre[i];
+      sum += static_cast<double>(to[i]) * to[i];
+    }
+    sum += hn::GetLane(hn::SumOfLanes(d, hn::Add(sum0, sum1)));
+    args.squared_norms[r] = sum;
+  }
+}
+
+bool AllWithin(const float* values, int64_t count, float limit) {
+  const F d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const VF most = hn::Set(d, limit);
+  auto within = hn::Eq(most, most);
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    within = hn::And(within, hn::Le(hn::Abs(hn::LoadU(d, values + i)), most));
+  }
+  bool all = hn::AllTrue(d, within);
+  for (; i < count; ++i) all = all && values[i] <= limit && values[i] >= -limit;
+  return all;
 }
 
 void ExpTwiceAll(const float* from, int64_t count, float* to) {

@@ -14,7 +14,7 @@ constexpr int64_t kParameterFloats = int64_t{128} * 1024;
 constexpr int64_t kKeptFloats = int64_t{96} * 1024;
 // More rows to a block mean less work per row on bringing keys into order.
 constexpr int64_t kMostRows = 264;
-constexpr int64_t kFewestRows = 48;
+constexpr int64_t kFewestRows = 96;
 // Pieces of work that are enough to keep a machine busy.
 constexpr int64_t kEnoughBlocks = 32;
 // Queries that read keys in less time than packing would take. Whatever the

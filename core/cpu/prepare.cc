@@ -2,15 +2,20 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <variant>
 
 namespace attention::cpu {
 namespace {
 
 constexpr double kLog2E = 1.4426950408889634;
-// Projections up to here have exponentials of which four may be multiplied, and
-// lose nothing by being rounded to FP32 before they are added.
+// Where no projection is larger, two of e^(2 (q + k)) + 1 may be multiplied,
+// and nothing is lost by rounding projections to FP32 before they are added...
 constexpr float kLargestProjection = 9.0F;
+// ... and four of them: e^(16 * 5) < 2^127.
+constexpr float kSmallProjection = 5.0F;
+// A weight up to here times three of them stays finite.
+constexpr float kLargestWeight = 1e6F;
 
 int64_t RoundUp(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
 
@@ -18,18 +23,6 @@ RowSource ParameterRows(const TensorView& view, int64_t head) {
   const auto* data = reinterpret_cast<const unsigned char*>(view.data);
   return {data + head * view.strides[0], view.strides[1], view.strides[2],
           ElementOf(view.type)};
-}
-
-double SquaredNorm(const float* row, int64_t width) {
-  double sums[4] = {};
-  int64_t i = 0;
-  for (; i + 4 <= width; i += 4) {
-    for (int64_t n = 0; n < 4; ++n) {
-      sums[n] += static_cast<double>(row[i + n]) * row[i + n];
-    }
-  }
-  for (; i < width; ++i) sums[0] += static_cast<double>(row[i]) * row[i];
-  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
 }  // namespace
@@ -55,10 +48,11 @@ Prepare::Prepare(const ValidatedProblem& problem, const Plan& plan,
   query_stride_ = RoundUp(problem.query_width, kernels.lanes);
   key_stride_ = RoundUp(problem.key_width, 2 * kernels.lanes);
   query_rows_ = scratch.Take<float>(rows * query_stride_);
-  packed_queries_ = scratch.Take<float>(rows * plan.score_width);
   if (plan.decode) {
     row_queries_ =
         scratch.Take<float>(rows * RoundUp(plan.score_width, kernels.lanes));
+  } else {
+    packed_queries_ = scratch.Take<float>(rows * plan.score_width);
   }
   key_rows_ = scratch.Take<float>(keys * key_stride_);
   packed_keys_ = scratch.Take<float>(
@@ -86,9 +80,10 @@ Prepare::Prepare(const ValidatedProblem& problem, const Plan& plan,
   } else if (plan.method == Method::kGaussianDot) {
     centre_ = scratch.Take<float>(key_stride_);
     key_addend_ = scratch.Take<float>(keys);
+    key_norms_ = scratch.Take<double>(keys);
   }
   wide_ = scratch.Take<double>(
-      4 * std::max(problem.query_width, problem.key_width));
+      kMaxProjectRows * std::max(problem.query_width, problem.key_width));
 }
 
 // What scores are counted in until the softmax: logarithms to base 2, or shares
@@ -115,6 +110,8 @@ void Prepare::SetHead(int64_t head) {
        0, w_v.strides[1], ElementOf(w_v.type)},
       1, hidden, w_v_, projected_stride_, projected_stride_);
   w_v_sum_ = 0;
+  const bool small = kernels_.all_within(w_v_, hidden, kLargestWeight);
+  largest_parameter_ = small ? 0 : std::numeric_limits<float>::infinity();
   for (int64_t i = 0; i < hidden; ++i) {
     w_v_sum_ += w_v_[i];
     w_v_[i] = static_cast<float>(-2 * Unit() * w_v_[i]);
@@ -144,11 +141,12 @@ void Prepare::PackQueries(int64_t rows) {
     factor = plan_.method == Method::kGaussianDot
                  ? Unit() / (gaussian->sigma * gaussian->sigma)
                  : 1;
-    for (int64_t r = 0; r < rows && centre_ != nullptr; ++r) {
-      float* row = query_rows_ + r * query_stride_;
-      for (int64_t i = 0; i < problem_.query_width; ++i) row[i] -= centre_[i];
-      row_shift_[r] = -SquaredNorm(row, problem_.query_width) /
-                      (2 * gaussian->sigma * gaussian->sigma);
+    if (centre_ != nullptr) {
+      Centre(query_rows_, query_stride_, rows, query_rows_, query_stride_,
+             row_shift_);
+    }
+    for (int64_t r = 0; r < rows; ++r) {
+      row_shift_[r] /= -2 * gaussian->sigma * gaussian->sigma;
     }
   } else if (std::holds_alternative<Bilinear>(problem_.scoring)) {
     ProjectRows(query_rows_, query_stride_, rows, problem_.query_width, w_q_,
@@ -158,9 +156,9 @@ void Prepare::PackQueries(int64_t rows) {
   } else if (plan_.method == Method::kAdditive) {
     ProjectRows(query_rows_, query_stride_, rows, problem_.query_width, w_q_,
                 projected_queries_, projected_queries_low_);
-    large_queries_ = AnyLarge(projected_queries_, rows);
+    largest_query_ = LargestOf(projected_queries_, rows);
     exact_packed_ = false;
-    if (!large_queries_) {
+    if (largest_query_ <= kLargestProjection) {
       kernels_.exp_twice(projected_queries_, rows * projected_stride_,
                          exponentials_);
     }
@@ -172,9 +170,11 @@ void Prepare::PackQueries(int64_t rows) {
   for (int64_t r = 0; r < rows; ++r) {
     row_addend_[r] = static_cast<float>(row_shift_[r] * Unit());
   }
-  kernels_.pack_queries(from, stride, rows, plan_.score_width,
-                        static_cast<float>(factor), packed_queries_);
-  if (!plan_.decode) return;
+  if (!plan_.decode) {
+    kernels_.pack_queries(from, stride, rows, plan_.score_width,
+                          static_cast<float>(factor), packed_queries_);
+    return;
+  }
   const auto rounded = static_cast<float>(factor);
   const int64_t width = RoundUp(plan_.score_width, kernels_.lanes);
   for (int64_t r = 0; r < rows; ++r) {
@@ -222,7 +222,6 @@ const float* Prepare::WidenKeys(const RowSource& keys, int64_t count,
 void Prepare::PackKeys(const RowSource& keys, int64_t count) {
   int64_t stride = 0;
   const float* rows = WidenKeys(keys, count, stride);
-  exact_ = false;
   if (plan_.method == Method::kGaussianDot) {
     return PackGaussianKeys(rows, stride, count);
   }
@@ -237,23 +236,37 @@ void Prepare::PackGaussianKeys(const float* rows, int64_t stride,
   const double sigma = std::get<Gaussian>(problem_.scoring).sigma;
   const double factor = -Unit() / (2 * sigma * sigma);
   const int64_t width = problem_.key_width;
+  Centre(rows, stride, count, key_rows_, key_stride_, key_norms_);
   for (int64_t k = 0; k < count; ++k) {
-    float* to = key_rows_ + k * key_stride_;
-    const float* from = rows + k * stride;
-    for (int64_t i = 0; i < width; ++i) to[i] = from[i] - centre_[i];
-    key_addend_[k] = static_cast<float>(factor * SquaredNorm(to, width));
+    key_addend_[k] = static_cast<float>(factor * key_norms_[k]);
   }
   const int64_t padded = RoundUp(count, 2 * kernels_.lanes);
   std::fill(key_addend_ + count, key_addend_ + padded, 0.0F);
   kernels_.pack_keys(key_rows_, key_stride_, count, width, packed_keys_);
 }
 
+void Prepare::Centre(const float* rows, int64_t stride, int64_t count,
+                     float* to, int64_t to_stride, double* squared_norms) {
+  kernels_.centre_rows({.from = rows,
+                        .from_stride = stride,
+                        .rows = count,
+                        .width = problem_.key_width,
+                        .centre = centre_,
+                        .to = to,
+                        .to_stride = to_stride,
+                        .squared_norms = squared_norms});
+}
+
 void Prepare::PackAdditiveKeys(const float* rows, int64_t stride,
                                int64_t count) {
   ProjectRows(rows, stride, count, problem_.key_width, w_k_, projected_keys_,
               projected_keys_low_);
-  exact_ = large_queries_ || AnyLarge(projected_keys_, count);
-  if (!exact_) {
+  const float largest = std::max(
+      {largest_parameter_, largest_query_, LargestOf(projected_keys_, count)});
+  additive_ = largest <= kSmallProjection     ? Score::kTanhSmall
+              : largest <= kLargestProjection ? Score::kTanh
+                                              : Score::kTanhExact;
+  if (additive_ != Score::kTanhExact) {
     kernels_.exp_twice(projected_keys_, count * projected_stride_,
                        key_exponentials_);
     kernels_.pack_keys(key_exponentials_, projected_stride_, count,
@@ -296,12 +309,13 @@ void Prepare::Interleave(const float* high, const float* low, int64_t count,
   }
 }
 
-bool Prepare::AnyLarge(const float* projections, int64_t count) const {
-  bool small = true;
-  for (int64_t i = 0; i < count * projected_stride_; ++i) {
-    small &= std::abs(projections[i]) <= kLargestProjection;  // not for NaN
+float Prepare::LargestOf(const float* projections, int64_t count) const {
+  for (const float limit : {kSmallProjection, kLargestProjection}) {
+    if (kernels_.all_within(projections, count * projected_stride_, limit)) {
+      return limit;
+    }
   }
-  return !small;
+  return std::numeric_limits<float>::infinity();
 }
 
 void Prepare::Fill(TileArgs& args) const {
@@ -325,8 +339,8 @@ void Prepare::Fill(TileArgs& args) const {
     args.score = Score::kDifference;
     epilogue.factor = static_cast<float>(Unit() / (2 * sigma * sigma));
   } else if (plan_.method == Method::kAdditive) {
-    args.score = exact_ ? Score::kTanhExact : Score::kTanh;
-    if (exact_) {
+    args.score = additive_;
+    if (additive_ == Score::kTanhExact) {
       args.score_width = 2 * plan_.score_width;
       args.queries = exact_queries_;
     }

@@ -62,12 +62,15 @@ class Prepare {
   const float* WidenKeys(const RowSource& keys, int64_t count, int64_t& stride);
   void ProjectRows(const float* rows, int64_t stride, int64_t count,
                    int64_t width, const float* m, float* high, float* low);
+  void Centre(const float* rows, int64_t stride, int64_t count, float* to,
+              int64_t to_stride, double* squared_norms);
   void PackGaussianKeys(const float* rows, int64_t stride, int64_t count);
   void PackAdditiveKeys(const float* rows, int64_t stride, int64_t count);
   // High and low parts side by side.
   void Interleave(const float* high, const float* low, int64_t count,
                   float* pairs) const;
-  bool AnyLarge(const float* projections, int64_t count) const;
+  // The least limit that no projection passes; infinite for very large ones.
+  float LargestOf(const float* projections, int64_t count) const;
 
   const ValidatedProblem& problem_;
   const Plan& plan_;
@@ -94,6 +97,7 @@ class Prepare {
   float* key_pairs_ = nullptr;
   float* packed_keys_ = nullptr;
   float* key_addend_ = nullptr;
+  double* key_norms_ = nullptr;
   float* w_q_ = nullptr;
   float* w_k_ = nullptr;
   float* w_v_ = nullptr;
@@ -101,9 +105,10 @@ class Prepare {
 
   int64_t rows_ = 0;
   double w_v_sum_ = 0;
-  bool large_queries_ = false;
+  float largest_query_ = 0;
+  float largest_parameter_ = 0;  // infinite where w_v is too large
   bool exact_packed_ = false;
-  bool exact_ = false;  // the tile packed last
+  Score additive_ = Score::kTanh;  // of the tile packed last
 };
 
 }  // namespace attention::cpu

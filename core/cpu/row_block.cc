@@ -559,9 +559,7 @@ namespace {
 // Calls work(RowBlock&) on a block that has its memory.
 template <typename Work>
 bool WithMemory(JobRun& run, int64_t index, const Work& work) {
-  Scratch count;
-  RowBlock(run, index, count);
-  std::byte* const memory = ThreadMemory(count.used());
+  std::byte* const memory = ThreadMemory(run.scratch_bytes());
   if (memory == nullptr) {
     run.SetOutOfMemory();
     return false;
@@ -572,6 +570,12 @@ bool WithMemory(JobRun& run, int64_t index, const Work& work) {
 }
 
 }  // namespace
+
+size_t RowBlockBytes(JobRun& run) {
+  Scratch count;
+  const RowBlock block(run, 0, count);
+  return count.used();
+}
 
 bool ComputeRowBlock(JobRun& run, int64_t index) {
   return WithMemory(run, index, [](RowBlock& block) { return block.Run(); });

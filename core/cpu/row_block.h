@@ -1,11 +1,15 @@
 #ifndef ATTENTION_CORE_CPU_ROW_BLOCK_H_
 #define ATTENTION_CORE_CPU_ROW_BLOCK_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "core/cpu/job_run.h"
 
 namespace attention::cpu {
+
+/// Bytes of scratch that any block of the job takes; its plan has one or more.
+size_t RowBlockBytes(JobRun& run);
 
 /// Computes block `index` of the job's plan: a few rows of one lane against all
 /// their keys, and stores its results. False once the job was stopped or is out

@@ -91,9 +91,20 @@ HWY_INLINE VF Quotient(VF n, VF x) {
 #endif
 }
 
-// sum_i w[i] / (q[i] k[i] + 1), two terms to a division:
-//   w0 / x0 + w1 / x1 = (w0 x1 + w1 x0) / (x0 x1).
-template <int kRows>
+// A sum of fractions with one denominator.
+struct Fraction {
+  VF numerator;
+  VF denominator;
+};
+
+HWY_INLINE Fraction AddFractions(const Fraction& a, const Fraction& b) {
+  return {hn::MulAdd(a.numerator, b.denominator,
+                     hn::Mul(b.numerator, a.denominator)),
+          hn::Mul(a.denominator, b.denominator)};
+}
+
+// sum_i w[i] / (q[i] k[i] + 1), kTerms terms to a division, kTerms 2 or 4.
+template <int kRows, int kTerms>
 HWY_INLINE void TanhPanel(const float* HWY_RESTRICT queries,
                           const float* HWY_RESTRICT keys, int64_t width,
                           const float* HWY_RESTRICT weights,
@@ -108,28 +119,32 @@ HWY_INLINE void TanhPanel(const float* HWY_RESTRICT queries,
     const float* k = keys + half * lanes;
     const float* q = queries;
     int64_t i = 0;
-    for (; i + 2 <= width; i += 2) {
-      const VF key0 = hn::Load(d, k);
-      const VF key1 = hn::Load(d, k + 2 * lanes);
-      const VF w0 = hn::Set(d, weights[i]);
-      const VF w1 = hn::Set(d, weights[i + 1]);
+    for (; i + kTerms <= width; i += kTerms) {
       ATTENTION_UNROLL
       for (int r = 0; r < kRows; ++r) {
-        const VF x0 = hn::MulAdd(hn::Set(d, q[r]), key0, one);
-        const VF x1 = hn::MulAdd(hn::Set(d, q[kRows + r]), key1, one);
-        const VF n = hn::MulAdd(w0, x1, hn::Mul(w1, x0));
-        sum[r] = hn::Add(sum[r], Quotient(n, hn::Mul(x0, x1)));
+        const auto term = [&](int n) HWY_ATTR {
+          const VF key = hn::Load(d, k + static_cast<size_t>(2 * n) * lanes);
+          return Fraction{hn::Set(d, weights[i + n]),
+                          hn::MulAdd(hn::Set(d, q[n * kRows + r]), key, one)};
+        };
+        Fraction f = AddFractions(term(0), term(1));
+        if constexpr (kTerms == 4) {
+          f = AddFractions(f, AddFractions(term(2), term(3)));
+        }
+        sum[r] = hn::Add(sum[r], Quotient(f.numerator, f.denominator));
       }
-      k += 4 * lanes;
-      q += int64_t{2} * kRows;
+      k += kTerms * 2 * lanes;
+      q += int64_t{kTerms} * kRows;
     }
-    if (i < width) {
-      const VF key0 = hn::Load(d, k);
-      const VF w0 = hn::Set(d, weights[i]);
+    for (; i < width; ++i) {
+      const VF key = hn::Load(d, k);
+      const VF weight = hn::Set(d, weights[i]);
       for (int r = 0; r < kRows; ++r) {
-        const VF x0 = hn::MulAdd(hn::Set(d, q[r]), key0, one);
-        sum[r] = hn::Add(sum[r], Quotient(w0, x0));
+        const VF x = hn::MulAdd(hn::Set(d, q[r]), key, one);
+        sum[r] = hn::Add(sum[r], Quotient(weight, x));
       }
+      k += 2 * lanes;
+      q += kRows;
     }
     for (int r = 0; r < kRows; ++r) {
       hn::StoreU(sum[r], d, scores + r * kScoreStride + half * lanes);
@@ -179,7 +194,11 @@ HWY_INLINE void ScorePanel(const TileArgs& args, int64_t first_row,
     case Score::kDifference:
       return DifferencePanel<kRows>(queries, keys, width, scores);
     case Score::kTanh:
-      return TanhPanel<kRows>(queries, keys, width, args.tanh_weights, scores);
+      return TanhPanel<kRows, 2>(queries, keys, width, args.tanh_weights,
+                                 scores);
+    case Score::kTanhSmall:
+      return TanhPanel<kRows, 4>(queries, keys, width, args.tanh_weights,
+                                 scores);
     case Score::kTanhExact:
       return TanhExactPanel<kRows>(queries, keys, width, args.tanh_weights,
                                    scores);

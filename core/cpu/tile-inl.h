@@ -190,6 +190,8 @@ HWY_INLINE VF MaxOfRow(const Columns& columns, const float* scores) {
 }
 
 // Replaces scores by 2^(score - max); returns their sums, lane by lane.
+// kClamped: scores may pass max by any amount.
+template <bool kClamped>
 HWY_INLINE VF WeightsOfRow(const Columns& columns, float max, float* scores) {
   const F d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -203,6 +205,12 @@ HWY_INLINE VF WeightsOfRow(const Columns& columns, float max, float* scores) {
     VF x1 = hn::Sub(hn::LoadU(d, at + lanes), top);
     VF x2 = hn::Sub(hn::LoadU(d, at + 2 * lanes), top);
     VF x3 = hn::Sub(hn::LoadU(d, at + 3 * lanes), top);
+    if (kClamped) {
+      x0 = Clamped(x0);
+      x1 = Clamped(x1);
+      x2 = Clamped(x2);
+      x3 = Clamped(x3);
+    }
     Exp2Four(x0, x1, x2, x3);
     hn::StoreU(x0, d, at);
     hn::StoreU(x1, d, at + lanes);
@@ -212,7 +220,8 @@ HWY_INLINE VF WeightsOfRow(const Columns& columns, float max, float* scores) {
     sum1 = hn::Add(sum1, hn::Add(x2, x3));
   }
   for (; c < columns.last; c += lanes) {
-    const VF p = Exp2(hn::Sub(hn::LoadU(d, scores + c), top));
+    const VF x = hn::Sub(hn::LoadU(d, scores + c), top);
+    const VF p = Exp2(kClamped ? Clamped(x) : x);
     hn::StoreU(p, d, scores + c);
     sum0 = hn::Add(sum0, p);
   }
@@ -260,9 +269,9 @@ HWY_INLINE void SoftmaxGroup(const TileArgs& args, int64_t first_row,
     if (tops[r] == -__builtin_inff()) {
       // No key takes part yet; scores that are NaN do not show in a maximum.
       if (HoldsNan(columns, scores)) sum[r] = __builtin_nanf("");
-      vectors[r] = WeightsOfRow(columns, 0.0F, scores);
+      vectors[r] = WeightsOfRow<false>(columns, 0.0F, scores);
     } else {
-      vectors[r] = WeightsOfRow(columns, tops[r], scores);
+      vectors[r] = WeightsOfRow<false>(columns, tops[r], scores);
     }
   }
   ReduceLanes<kRows>(vectors, AddOp(), sums);
@@ -351,6 +360,33 @@ HWY_INLINE void ScoreGroup(const TileArgs& args, int64_t first_row,
   FinishGroup<kRows>(args, first_row, columns);
 }
 
+// Weights relative to the rows' maxima so far, which need not be exceeded by
+// little to serve: no look for the maximum comes between scores and weights.
+// False, and nothing done to the rows' states, where a row has no maximum yet
+// or its weights grow too large; the scores are then gone.
+template <int kRows>
+HWY_INLINE bool WeightsAtOnce(const TileArgs& args, int64_t first_row,
+                              const Columns& columns) {
+  constexpr float kLargestSum = 16777216.0F;
+  const float* const tops = args.max + first_row;
+  for (int r = 0; r < kRows; ++r) {
+    if (tops[r] == -__builtin_inff()) return false;
+  }
+  ScoreGroup<kRows>(args, first_row, columns);
+  VF vectors[kRows];
+  float sums[kRows];
+  for (int r = 0; r < kRows; ++r) {
+    vectors[r] =
+        WeightsOfRow<true>(columns, tops[r], args.scores + r * kScoreStride);
+  }
+  ReduceLanes<kRows>(vectors, AddOp(), sums);
+  for (int r = 0; r < kRows; ++r) {
+    if (!(sums[r] <= kLargestSum)) return false;  // nor where it is NaN
+  }
+  for (int r = 0; r < kRows; ++r) args.sum[first_row + r] += sums[r];
+  return true;
+}
+
 struct AttendGroup {
   const TileArgs& args;
 
@@ -361,9 +397,13 @@ struct AttendGroup {
       if (args.kept != nullptr) Keep<kRows>(first_row, columns);
       return;
     }
-    ScoreGroup<kRows>(args, first_row, columns);
     float factors[kRows];
-    SoftmaxGroup<kRows>(args, first_row, columns, factors);
+    if (WeightsAtOnce<kRows>(args, first_row, columns)) {
+      for (float& factor : factors) factor = 1.0F;
+    } else {
+      ScoreGroup<kRows>(args, first_row, columns);
+      SoftmaxGroup<kRows>(args, first_row, columns, factors);
+    }
     if (args.kept != nullptr && !args.keep_after_dropout) {
       Keep<kRows>(first_row, columns);
     }

@@ -19,9 +19,12 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 double MultiplyAddsOf(int64_t rounds, float* sink) {
   const hn::ScalableTag<float> d;
-  // Ten chains: two units with a latency of four or five.
-  auto a0 = hn::Set(d, 1.0F), a1 = a0, a2 = a0, a3 = a0, a4 = a0;
-  auto a5 = a0, a6 = a0, a7 = a0, a8 = a0, a9 = a0;
+  // Ten chains: two units with a latency of four or five. They start apart, or
+  // the compiler would see that they are one.
+  auto a0 = hn::Set(d, 1.0F), a1 = hn::Set(d, 1.1F), a2 = hn::Set(d, 1.2F);
+  auto a3 = hn::Set(d, 1.3F), a4 = hn::Set(d, 1.4F), a5 = hn::Set(d, 1.5F);
+  auto a6 = hn::Set(d, 1.6F), a7 = hn::Set(d, 1.7F), a8 = hn::Set(d, 1.8F);
+  auto a9 = hn::Set(d, 1.9F);
   const auto x = hn::Set(d, 0.999F);
   const auto y = hn::Set(d, 0.001F);
   for (int64_t n = 0; n < rounds; ++n) {
