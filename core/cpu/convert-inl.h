@@ -112,6 +112,33 @@ HWY_INLINE bool IsAligned(const void* pointer, size_t bytes) {
   return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
 }
 
+// The first `count` floats, at most a vector of them; zeros after them.
+HWY_INLINE VF LoadFirst(const float* from, int64_t count) {
+  const F d;
+#if HWY_MEM_OPS_MIGHT_FAULT
+  HWY_ALIGN float piece[hn::MaxLanes(F())] = {};
+  memcpy(piece, from, static_cast<size_t>(count) * sizeof(float));
+  return hn::Load(d, piece);
+#else
+  return hn::MaskedLoad(hn::FirstN(d, static_cast<size_t>(count)), d, from);
+#endif
+}
+
+// One row of floats side by side, and zeros up to a multiple of the lanes.
+HWY_INLINE void CopyPadded(const float* from, int64_t width, float* to,
+                           int64_t padded_width) {
+  const F d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= width; i += lanes) {
+    hn::StoreU(hn::LoadU(d, from + i), d, to + i);
+  }
+  for (; i < padded_width; i += lanes) {
+    const int64_t left = HWY_MAX(int64_t{0}, width - i);
+    hn::StoreU(LoadFirst(from + i, left), d, to + i);
+  }
+}
+
 // One row whose elements lie side by side, each at an address that suits it.
 HWY_INLINE void WidenDense(Element type, const unsigned char* from,
                            int64_t width, float* to) {
@@ -139,9 +166,15 @@ void WidenRows(const RowSource& from, int64_t rows, int64_t width, float* to,
                int64_t to_stride, int64_t padded_width) {
   const int64_t size = from.type == Element::kFloat32 ? 4 : 2;
   const bool dense = from.column_stride == size || width == 1;
+  const bool whole = padded_width % static_cast<int64_t>(hn::Lanes(F())) == 0;
   for (int64_t r = 0; r < rows; ++r) {
     const unsigned char* row = from.data + r * from.row_stride;
     float* target = to + r * to_stride;
+    if (dense && size == 4 && whole && IsAligned(row, 4)) {
+      CopyPadded(reinterpret_cast<const float*>(row), width, target,
+                 padded_width);
+      continue;
+    }
     if (dense && (size == 4 || IsAligned(row, 2))) {
       WidenDense(from.type, row, width, target);
     } else {
@@ -176,7 +209,7 @@ HWY_INLINE void StorePiece(Element type, VF value, int64_t count,
   HWY_ALIGN float piece[hn::MaxLanes(F())];
   hn::Store(value, F(), piece);
   if (type == Element::kFloat32) {
-    memcpy(to, piece, static_cast<size_t>(count) * 4);
+    for (int64_t n = 0; n < count; ++n) memcpy(to + n * 4, piece + n, 4);
     return;
   }
   uint16_t narrow[hn::MaxLanes(F())];

@@ -23,6 +23,9 @@ constexpr int64_t kMostDecodeQueries = 4;
 // Rows of a lane whose state fits into scratch beside the keys.
 constexpr int64_t kMostDecodeRows = 256;
 constexpr int64_t kFewestKeysOfSplit = 1024;
+// Keys, and values, of a tile that wait for their turn in the first-level
+// cache while the others are read.
+constexpr int64_t kDecodeTileBytes = int64_t{16} * 1024;
 // Up to here differences cost less than they save in accuracy.
 constexpr int64_t kDirectWidth = 8;
 
@@ -86,8 +89,10 @@ void ChooseWeights(const ValidatedProblem& problem, int64_t row_floats,
 
 // All rows of a lane are one block; keys are split where that keeps more
 // processors busy.
-void ChooseSplits(int64_t keys, Plan& plan) {
+void ChooseSplits(int64_t keys, int64_t row_bytes, int64_t panel, Plan& plan) {
   plan.decode = true;
+  plan.key_tile = std::clamp(kDecodeTileBytes / row_bytes / panel * panel,
+                             panel, plan.key_tile);
   plan.row_block = plan.rows_per_lane;
   plan.blocks_per_lane = 1;
   const int64_t pieces = std::clamp<int64_t>(
@@ -141,7 +146,10 @@ Plan MakePlan(const ValidatedProblem& problem, const Kernels& kernels) {
       problem.query_length <= kMostDecodeQueries &&
       plan.rows_per_lane <=
           std::min(kMostDecodeRows, kRowFloats / row_floats)) {
-    ChooseSplits(problem.key_length, plan);
+    ChooseSplits(problem.key_length,
+                 ByteSize(problem.query.type) *
+                     std::max(problem.key_width, problem.value_width),
+                 panel, plan);
     return plan;
   }
   ChooseWeights(problem, row_floats, kernels.group_rows, plan);
