@@ -7,7 +7,8 @@ import sys
 
 from peers import machine, report
 from peers.cases import CASES, L1024, THREADS_SCALING, Case
-from peers.compare import measure_case, say, start_peers
+from peers.compare import LIBRARIES, measure_case, say
+from peers.library import Library
 from peers.measure import CannotDo
 from peers.ours import Limits, peak_memory
 
@@ -42,17 +43,40 @@ def arguments() -> argparse.Namespace:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--cases", metavar="A,B", help="only these; 'none' for no case at all")
+    parser.add_argument(
+        "--cases", metavar="A,B", help="only these; 'none' for no case at all"
+    )
     parser.add_argument("--list", action="store_true", help="list the cases and end")
-    parser.add_argument("--threads", type=int, default=1, help="of everyone (default: 1)")
+    parser.add_argument(
+        "--threads", type=int, default=1, help="of everyone (default: 1)"
+    )
     parser.add_argument("--rounds", type=int, help="default: 9, or 3 with --quick")
-    parser.add_argument("--seconds", type=float, help="of a turn; default: 0.4, or 0.2 with --quick")
-    parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds, to try things")
-    parser.add_argument("--threads-scaling", action="store_true", help="also measure two threads beside one")
-    parser.add_argument("--no-memory", action="store_true", help="leave out the peak of memory")
-    parser.add_argument("--markdown", type=pathlib.Path, metavar="FILE", help="write the tables, fit for a README")
-    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write every sample")
-    parser.add_argument("--binary", type=pathlib.Path, required=True, help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--seconds", type=float, help="of a turn; default: 0.4, or 0.2 with --quick"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="fewer and shorter rounds, to try things"
+    )
+    parser.add_argument(
+        "--threads-scaling",
+        action="store_true",
+        help="also measure two threads beside one",
+    )
+    parser.add_argument(
+        "--no-memory", action="store_true", help="leave out the peak of memory"
+    )
+    parser.add_argument(
+        "--markdown",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="write the tables, fit for a README",
+    )
+    parser.add_argument(
+        "--json", type=pathlib.Path, metavar="FILE", help="write every sample"
+    )
+    parser.add_argument(
+        "--binary", type=pathlib.Path, required=True, help=argparse.SUPPRESS
+    )
     return parser.parse_args()
 
 
@@ -77,20 +101,27 @@ def main() -> int:
     cases = chosen(args)
     rounds = args.rounds or (3 if args.quick else 9)
     seconds = args.seconds or (0.2 if args.quick else 0.4)
-    start_peers(args.threads)
+    libraries = [Library(name, args.threads) for name in LIBRARIES]
     limits = Limits(args.binary, args.threads)
     about = machine.describe(
         limits.benchmark.about["instruction_set"], args.threads, rounds
     )
     results, failed = [], 0
     for n, case in enumerate(cases):
-        say(f"{case.key}: {case.title} ({n + 1} of {len(cases)}); making everyone ready")
+        say(
+            f"{case.key}: {case.title} ({n + 1} of {len(cases)}); making everyone ready"
+        )
         try:
-            results.append(measure_case(args.binary, case, limits, args.threads, rounds, seconds))
+            results.append(
+                measure_case(
+                    args.binary, case, limits, libraries, args.threads, rounds, seconds
+                )
+            )
         except CannotDo as error:
             say(f"{case.key}: OURS FAILS: {error}")
             failed += 1
-    limits.close()
+    for process in (limits, *libraries):
+        process.close()
     memory = []
     for case in () if args.no_memory else MEMORY_CASES:
         say(f"peak of memory: Lq {case.query_length}, Lk {case.keys}")

@@ -39,9 +39,7 @@ class Expected:
         self.weights = np.empty((*shape, case.keys)) if case.weights else None
         mask = mask_of(case, tensors)
         if mask is not None:
-            mask = np.broadcast_to(
-                mask, (case.batch, 1, case.query_length, case.keys)
-            )
+            mask = np.broadcast_to(mask, (case.batch, 1, case.query_length, case.keys))
         for b in range(case.batch):
             for h in range(case.query_heads):
                 k, v = (t[b, h // case.groups].astype(np.float64) for t in (key, value))

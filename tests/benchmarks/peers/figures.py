@@ -20,7 +20,9 @@ class Result:
 
     def best_peer(self) -> str | None:
         """The peer with the shortest median."""
-        return min(self.peers, key=lambda n: statistics.median(self.peers[n]), default=None)
+        return min(
+            self.peers, key=lambda n: statistics.median(self.peers[n]), default=None
+        )
 
     def pairs_share(self) -> float:
         return self.about["pairs_taking_part"] / self.about["pairs"]
@@ -31,12 +33,16 @@ class Result:
 
     def share_of_limit(self) -> float | None:
         """Our rate over the machine's, round by round; the median."""
-        work = {"arithmetic": ("flops", self.flops()), "memory": ("read", self.about["bytes"])}
+        work = {
+            "arithmetic": ("flops", self.flops()),
+            "memory": ("read", self.about["bytes"]),
+        }
         if self.case.bound not in work:
             return None
         limit, amount = work[self.case.bound]
         return statistics.median(
-            amount / ours / limits[limit] for ours, limits in zip(self.ours, self.limits)
+            amount / ours / limits[limit]
+            for ours, limits in zip(self.ours, self.limits)
         )
 
 
@@ -75,7 +81,9 @@ def judge(result: Result, target: Target) -> Verdict:
         limit = "FMA peak" if target.kind == "peak" else "read rate"
         measured = result.share_of_limit()
         return Verdict(
-            f"{measured:.0%} of {limit}", f">= {value:.0%} of {limit}", measured >= value
+            f"{measured:.0%} of {limit}",
+            f">= {value:.0%} of {limit}",
+            measured >= value,
         )
     if target.kind == "seconds":
         measured = statistics.median(result.ours)

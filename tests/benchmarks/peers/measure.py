@@ -23,9 +23,6 @@ class Contender(Protocol):
 
     name: str
 
-    def results(self) -> dict[str, np.ndarray]:
-        """`output`, and `weights` where they are returned, of one computation."""
-
     def measure(self, seconds: float) -> float:
         """Calls for about that long; the median seconds of a call."""
 
@@ -34,7 +31,7 @@ class Contender(Protocol):
 
 @dataclass
 class Peer:
-    """A contender that is a call in this process."""
+    """A call in this process, and what it computes."""
 
     name: str
     call: Callable[[], object]
@@ -43,6 +40,7 @@ class Peer:
     around: Callable[[], ContextManager] = contextlib.nullcontext
 
     def results(self) -> dict[str, np.ndarray]:
+        """`output`, and `weights` where they are returned, of one call."""
         with self.around():
             self.call()
         return self.read()
@@ -50,9 +48,6 @@ class Peer:
     def measure(self, seconds: float) -> float:
         with self.around(), no_garbage_collection():
             return seconds_of(self.call, seconds)
-
-    def close(self) -> None:
-        pass
 
 
 @contextlib.contextmanager
@@ -88,14 +83,21 @@ def take_turns(
     rounds: int,
     seconds: float,
     after_round: Callable[[], None],
-) -> dict[str, list[float]]:
-    """Seconds of a call, by name, one for each round. Every contender has its turn in
-    every round, and each round begins with another one, so that what the machine does
-    meanwhile falls on all alike."""
+) -> tuple[dict[str, list[float]], dict[str, str]]:
+    """Seconds of a call, by name, one for each round; and who dropped out, and why.
+    Every contender has its turn in every round, and each round begins with another
+    one, so that what the machine does meanwhile falls on all alike."""
     samples: dict[str, list[float]] = {one.name: [] for one in contenders}
+    dropped: dict[str, str] = {}
     for n in range(rounds):
         first = n % len(contenders)
         for one in contenders[first:] + contenders[:first]:
-            samples[one.name].append(one.measure(seconds))
+            if one.name in dropped:
+                continue
+            try:
+                samples[one.name].append(one.measure(seconds))
+            except CannotDo as error:
+                dropped[one.name] = str(error)
+                del samples[one.name]
         after_round()
-    return samples
+    return samples, dropped

@@ -52,7 +52,9 @@ def attention(name: str, plain: bool, folded: bool, case: Case, tensors: dict) -
     if mask is not None and not causal:
         arrays.append(mask)
     parameters = [
-        op.parameter(list(a.shape), ov.Type.boolean if a.dtype == np.bool_ else TYPES[case.dtype])
+        op.parameter(
+            list(a.shape), ov.Type.boolean if a.dtype == np.bool_ else TYPES[case.dtype]
+        )
         for a in arrays
     ]
     if plain:

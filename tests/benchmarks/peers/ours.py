@@ -3,7 +3,6 @@
 import json
 import pathlib
 import subprocess
-import tempfile
 
 import numpy as np
 
@@ -14,22 +13,30 @@ from peers.tensors import read_safetensors
 
 class Ours:
     """A running attention-benchmark. `tensors` are the case's inputs by their names,
-    which the peers are given too, with what it computed from them."""
+    which the peers are given too, with what it computed from them: those that it
+    saved, where `save` says to which file."""
 
-    def __init__(self, name: str, binary: pathlib.Path, case: Case, threads: int):
+    def __init__(
+        self,
+        name: str,
+        binary: pathlib.Path,
+        case: Case,
+        threads: int,
+        save: pathlib.Path | None = None,
+    ):
         self.name = name
-        with tempfile.TemporaryDirectory() as folder:
-            saved = pathlib.Path(folder) / "case.safetensors"
-            flags = ["--serve-rounds", "--save", str(saved), *case.flags(threads)]
-            self.process = subprocess.Popen(
-                [binary, *flags],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            self.about = self.answer()
-            self.tensors: dict[str, np.ndarray] = read_safetensors(saved)
+        flags = ["--serve-rounds", *case.flags(threads)]
+        if save:
+            flags += ["--save", str(save)]
+        self.process = subprocess.Popen(
+            [binary, *flags],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.about = self.answer()
+        self.tensors: dict[str, np.ndarray] = read_safetensors(save) if save else {}
 
     def answer(self) -> dict:
         line = self.process.stdout.readline()

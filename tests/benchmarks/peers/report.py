@@ -39,14 +39,17 @@ def targets_table(results: list[Result]) -> Table:
     """A line for each target; the first of a case has its figures."""
     rows = []
     for result in results:
-        name = result.best_peer()
+        name, best = result.best_peer(), "-"
+        if name is not None:
+            times = ratio(result.peers[name], result.ours)
+            best = f"{noisy(result.peers[name])} {name} ({times:.2f}x)"
         share = result.share_of_limit()
         figures = [
             result.case.title,
             noisy(result.ours),
             rate(result),
             "-" if share is None else f"{share:.0%}",
-            "-" if name is None else f"{noisy(result.peers[name])} ({name})",
+            best,
         ]
         for target in result.case.targets:
             verdict = judge(result, target)
@@ -54,7 +57,16 @@ def targets_table(results: list[Result]) -> Table:
             figures = [""] * len(figures)
     return Table(
         "Ours beside the best peer",
-        ["case", "ours", "rate", "of limit", "best peer", "measured", "wanted", ""],
+        [
+            "case",
+            "ours",
+            "rate",
+            "of limit",
+            "best peer (its time over ours)",
+            "measured",
+            "wanted",
+            "",
+        ],
         rows,
     )
 
@@ -74,9 +86,7 @@ def peers_table(results: list[Result]) -> Table:
         for name, reason in result.cannot.items():
             rows.append([title, name, reason, "", ""])
             title = ""
-    return Table(
-        "Everyone", ["case", "who", "median", "fastest", "times ours"], rows
-    )
+    return Table("Everyone", ["case", "who", "median", "fastest", "times ours"], rows)
 
 
 def memory_table(rows: list[dict]) -> Table:

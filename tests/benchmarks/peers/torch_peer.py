@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import logging
 from collections.abc import Callable
 
 import ml_dtypes
@@ -30,6 +31,8 @@ def to_numpy(tensor: torch.Tensor) -> np.ndarray:
 
 def start(threads: int) -> None:
     torch.set_num_threads(threads)
+    # torch.compile looks for CUDA on its way, and says so.
+    logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
 
 
 def returning(
@@ -86,9 +89,7 @@ def plain_dot(name: str, case: Case, tensors: dict) -> Peer:
         out = out.reshape(scores.shape)
 
     def call() -> None:
-        torch.baddbmm(
-            scores, query, key.mT, beta=0, alpha=case.scale, out=scores
-        )
+        torch.baddbmm(scores, query, key.mT, beta=0, alpha=case.scale, out=scores)
         if mask is not None:
             scores.masked_fill_(out, -torch.inf)
         torch.softmax(scores, -1, out=weights)

@@ -1,0 +1,154 @@
+"""A peer's library in a process of its own, which may crash without harm to the run."""
+
+import importlib
+import multiprocessing
+import pathlib
+import pickle
+import signal
+from dataclasses import dataclass
+
+from peers.cases import Case
+from peers.expected import Expected
+from peers.measure import CannotDo
+from peers.tensors import read_safetensors
+
+PATIENCE = 300  # seconds that an answer may take, compilation included
+
+
+def reason_of(error: Exception) -> str:
+    """The first line that says something, cut to fit into a table."""
+    if isinstance(error, CannotDo):
+        return str(error)
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    # OpenVINO says first where in its source it found out.
+    telling = [
+        line
+        for line in lines
+        if " failed at " not in line and "Exception from" not in line
+    ]
+    text = (telling or lines or [type(error).__name__])[0]
+    return "fails: " + (text if len(text) <= 160 else text[:157] + "...")
+
+
+def serve(module_name: str, threads: int, connection) -> None:
+    """The library's process: answers (command, ...) with (worked, answer)."""
+    module = importlib.import_module(module_name)
+    module.start(threads)
+    peers = {}
+
+    def offers(case: Case) -> list[str]:
+        return list(module.offers(case))
+
+    def make(name: str, case: Case, folder: pathlib.Path) -> None:
+        """Makes the peer, and keeps it if it computes what it should."""
+        tensors = read_safetensors(folder / "case.safetensors")
+        expected: Expected = pickle.loads((folder / "expected").read_bytes())
+        peer = module.offers(case)[name](case, tensors)
+        if wrong := expected.error_in(peer.results()):
+            raise CannotDo(wrong)
+        peers[name] = peer
+
+    def measure(name: str, seconds: float) -> float:
+        return peers[name].measure(seconds)
+
+    def forget() -> None:
+        peers.clear()
+
+    commands = {f.__name__: f for f in (offers, make, measure, forget)}
+    while True:
+        try:
+            command, *rest = connection.recv()
+        except (EOFError, KeyboardInterrupt):
+            return
+        try:
+            answer = (True, commands[command](*rest))
+        except Exception as error:  # whatever it is, it is the peer's answer
+            answer = (False, reason_of(error))
+        connection.send(answer)
+
+
+class Library:
+    """Starts the process when it is first needed, and again after a crash."""
+
+    def __init__(self, module_name: str, threads: int):
+        self.module_name = module_name
+        self.threads = threads
+        self.process = None
+        self.connection = None
+        self.made: dict[str, tuple] = {}  # what to make again after a crash
+
+    def start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.connection, theirs = context.Pipe()
+        self.process = context.Process(
+            target=serve, args=(self.module_name, self.threads, theirs), daemon=True
+        )
+        self.process.start()
+        theirs.close()
+        for arguments in self.made.values():
+            self.ask("make", *arguments)
+
+    def ask(self, command: str, *arguments):
+        if self.process is None:
+            self.start()
+        self.connection.send((command, *arguments))
+        if not self.connection.poll(PATIENCE):
+            self.end()
+            raise CannotDo(f"fails: gives no answer within {PATIENCE} s")
+        try:
+            worked, answer = self.connection.recv()
+        except (EOFError, ConnectionError):
+            code = self.end()
+            what = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+            raise CannotDo(f"crashes: {what}") from None
+        if not worked:
+            raise CannotDo(answer)
+        return answer
+
+    def end(self) -> int:
+        """Ends the process, where it has not done so itself. Returns its exit code."""
+        self.connection.close()
+        self.process.join(5)
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join()
+        code = self.process.exitcode
+        self.process = None
+        return code
+
+    def offers(self, case: Case) -> list[str]:
+        return self.ask("offers", case)
+
+    def make(self, name: str, case: Case, folder: pathlib.Path) -> "RemotePeer":
+        """Raises CannotDo with the reason, a wrong result and a crash included."""
+        self.ask("make", name, case, folder)
+        self.made[name] = (name, case, folder)
+        return RemotePeer(name, self)
+
+    def forget(self) -> None:
+        """Lets go of all peers and their memory."""
+        self.made.clear()
+        if self.process is not None:
+            self.ask("forget")
+
+    def close(self) -> None:
+        if self.process is not None:
+            self.end()
+
+
+@dataclass
+class RemotePeer:
+    """A peer in its library's process."""
+
+    name: str
+    library: Library
+
+    def measure(self, seconds: float) -> float:
+        try:
+            return self.library.ask("measure", self.name, seconds)
+        except CannotDo:
+            self.library.made.pop(self.name, None)
+            raise
+
+    def close(self) -> None:
+        pass
