@@ -14,12 +14,16 @@ from peers.ours import Limits, peak_memory
 
 # Lengths at which the peak of memory is shown; few queries where all would take long.
 MEMORY_CASES = tuple(
-    L1024.but(query_heads=heads, query_length=queries, key_length=keys)
-    for heads, queries, keys in (
-        (4, 1024, 1024),
-        (1, 16384, 16384),
-        (1, 16384, 131072),
-        (8, 1, 131072),
+    L1024.but(query_heads=heads, query_length=queries, key_length=keys, **others)
+    for heads, queries, keys, others in (
+        (4, 1024, 1024, {}),
+        (1, 16384, 16384, {}),
+        (1, 16384, 131072, {}),
+        (8, 1, 131072, {}),
+        (4, 1024, 1024, {"weights": True}),
+        (4, 1, 131072, {"dtype": "BF16"}),
+        (1, 128, 16384, {"scoring": "additive"}),
+        (1, 1024, 16384, {"scoring": "gaussian"}),
     )
 )
 
@@ -38,8 +42,8 @@ examples:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="tests/benchmarks/compare",
-        description="Measures our attention beside PyTorch's, ONNX Runtime's and OpenVINO's, "
-        "and beside the machine's own limits, in one run.",
+        description="Measures our attention beside PyTorch's, ONNX Runtime's and "
+        "OpenVINO's, and beside the machine's own limits, in one run.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -124,7 +128,7 @@ def main() -> int:
         process.close()
     memory = []
     for case in () if args.no_memory else MEMORY_CASES:
-        say(f"peak of memory: Lq {case.query_length}, Lk {case.keys}")
+        say(f"peak of memory: {' '.join(case.flags(args.threads))}")
         memory.append(peak_memory(args.binary, case, args.threads))
 
     tables = []

@@ -13,7 +13,8 @@ class Target:
     peak: our share of the peak rate of multiply-adds, at least
     read: our share of the rate of reading memory, at least
     own: the time of our variant `variant` over ours, at least
-    pairs: our time over what the pairs that take part are of the variant's time, at most
+    pairs: our time over the share of the variant's that the pairs which take part have,
+        at most
     seconds: our time, at most
     """
 
@@ -110,7 +111,6 @@ L1024 = Case("l1024-d64", "B1 H16 L1024 D64")
 L1024_D128 = Case("l1024-d128", "B1 H16 L1024 D128", width=128)
 B8_L128 = Case("b8-l128", "B8 H16 L128 D64", batch=8, query_length=128)
 L4096 = Case("l4096", "B1 H8 L4096 D64", query_heads=8, query_length=4096)
-B8_L512 = Case("", "", batch=8, query_length=512)
 DECODE = Case("decode", "decode: B64 H1 Lq1 Lk4096 D64", batch=64, query_heads=1,
               query_length=1, key_length=4096, bound="memory")  # fmt: skip
 GROUPED = Case("decode-grouped", "decode, grouped 4:1: B8 Hkv8 Lk4096 D128", batch=8,
@@ -168,12 +168,23 @@ CASES: tuple[Case, ...] = (
     with_causal(L1024),
     with_causal(L4096),
     with_full(
-        B8_L512.but(key="valid-lens", title="valid_lens, mean 256: B8 H16 L512 D64", mean_length=256),
+        Case(
+            "valid-lens",
+            "valid_lens, mean 256: B8 H16 L512 D64",
+            batch=8,
+            query_length=512,
+            mean_length=256,
+        ),
         Target("pairs", 1.10, "unmasked"),
     ),
     with_full(
         # A row sees its own key and the 255 before it.
-        L4096.but(key="window", title="causal window of 256: B1 H8 L4096 D64", causal=True, window_left=255),
+        L4096.but(
+            key="window",
+            title="causal window of 256: B1 H8 L4096 D64",
+            causal=True,
+            window_left=255,
+        ),
         Target("pairs", 1.10, "unmasked"),
     ),
     with_targets(DECODE, peer(1.0), Target("read", 0.90)),
@@ -186,8 +197,16 @@ CASES: tuple[Case, ...] = (
         targets=(peer(3.5), Target("own", 1 / 1.05, "dot product")),
         variants=(("dot product", GAUSSIAN.but(scoring="dot")),),
     ),
-    Case("small", "small: B2 L4 D8, in process", batch=2, query_heads=1, query_length=4, width=8, bound="calls",
-         targets=(Target("seconds", 0.5e-6),)),  # fmt: skip
+    Case(
+        "small",
+        "small: B2 L4 D8, in process",
+        batch=2,
+        query_heads=1,
+        query_length=4,
+        width=8,
+        bound="calls",
+        targets=(Target("seconds", 0.5e-6),),
+    ),
 )
 
 # Two threads beside one, for cases large enough to share out.

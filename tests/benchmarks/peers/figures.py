@@ -32,12 +32,13 @@ class Result:
         return self.about["flops"] * self.pairs_share()
 
     def share_of_limit(self) -> float | None:
-        """Our rate over the machine's, round by round; the median."""
+        """Our rate over the machine's, round by round; the median. None where it has
+        no limit of this kind, or its own number of threads, unlike the limits."""
         work = {
             "arithmetic": ("flops", self.flops()),
             "memory": ("read", self.about["bytes"]),
         }
-        if self.case.bound not in work:
+        if self.case.bound not in work or self.case.threads:
             return None
         limit, amount = work[self.case.bound]
         return statistics.median(
@@ -72,7 +73,7 @@ def judge(result: Result, target: Target) -> Verdict:
     value = target.value
     if target.kind == "peer":
         name = result.best_peer()
-        wanted = f">= {value:g}x the peer"
+        wanted = f">= {value:g}x"
         if name is None:
             return Verdict("no peer", wanted, None)
         measured = ratio(result.peers[name], result.ours)
@@ -82,7 +83,7 @@ def judge(result: Result, target: Target) -> Verdict:
         measured = result.share_of_limit()
         return Verdict(
             f"{measured:.0%} of {limit}",
-            f">= {value:.0%} of {limit}",
+            f">= {value:.0%}",
             measured >= value,
         )
     if target.kind == "seconds":
@@ -103,8 +104,7 @@ def judge(result: Result, target: Target) -> Verdict:
         )
     measured = ratio(result.ours, against) / result.pairs_share()
     return Verdict(
-        f"{measured:.2f}x the time that {result.pairs_share():.0%} of the pairs "
-        f"have of own {target.variant}",
+        f"{measured:.2f}x {result.pairs_share():.0%} of own {target.variant}",
         f"<= {value:.2f}x",
         measured <= value,
     )

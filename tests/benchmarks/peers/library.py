@@ -12,6 +12,8 @@ from peers.expected import Expected
 from peers.measure import CannotDo
 from peers.tensors import read_safetensors
 
+# OpenVINO says first where in its source it found out.
+NOT_TELLING = (" failed at ", "Exception from", "While validating node")
 PATIENCE = 300  # seconds that an answer may take, compilation included
 
 
@@ -20,14 +22,11 @@ def reason_of(error: Exception) -> str:
     if isinstance(error, CannotDo):
         return str(error)
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    # OpenVINO says first where in its source it found out.
     telling = [
-        line
-        for line in lines
-        if " failed at " not in line and "Exception from" not in line
+        line for line in lines if not any(words in line for words in NOT_TELLING)
     ]
     text = (telling or lines or [type(error).__name__])[0]
-    return "fails: " + (text if len(text) <= 160 else text[:157] + "...")
+    return "fails: " + (text if len(text) <= 120 else text[:117] + "...")
 
 
 def serve(module_name: str, threads: int, connection) -> None:

@@ -30,7 +30,7 @@ def start(threads: int) -> None:
 
 
 def model_of(case: Case, arrays: dict, outputs: dict) -> bytes:
-    """One Attention node. `arrays` and `outputs` say what its inputs and outputs are."""
+    """One Attention node, with inputs and outputs like these arrays."""
 
     def info(name: str, array: np.ndarray):
         kind = TensorProto.BOOL if array.dtype == np.bool_ else TYPES[case.dtype]

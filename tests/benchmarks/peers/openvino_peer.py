@@ -1,4 +1,4 @@
-"""OpenVINO: the operation ScaledDotProductAttention, and the plain formula as a graph."""
+"""OpenVINO: its ScaledDotProductAttention, and the plain formula as a graph."""
 
 import functools
 from collections.abc import Callable

@@ -32,7 +32,8 @@ MET = {True: "met", False: "missed", None: "-"}
 
 
 def noisy(samples: list[float]) -> str:
-    return f"{duration(statistics.median(samples))} ±{spread(samples) / 2:.0%}"
+    text = duration(statistics.median(samples))
+    return text if len(samples) < 2 else f"{text} ±{spread(samples) / 2:.0%}"
 
 
 def targets_table(results: list[Result]) -> Table:
@@ -42,7 +43,8 @@ def targets_table(results: list[Result]) -> Table:
         name, best = result.best_peer(), "-"
         if name is not None:
             times = ratio(result.peers[name], result.ours)
-            best = f"{noisy(result.peers[name])} {name} ({times:.2f}x)"
+            middle = duration(statistics.median(result.peers[name]))
+            best = f"{middle}, {times:.2f}x: {name}"
         share = result.share_of_limit()
         figures = [
             result.case.title,
@@ -62,7 +64,7 @@ def targets_table(results: list[Result]) -> Table:
             "ours",
             "rate",
             "of limit",
-            "best peer (its time over ours)",
+            "best peer, its time over ours",
             "measured",
             "wanted",
             "",
@@ -80,13 +82,15 @@ def peers_table(results: list[Result]) -> Table:
         for name, samples in {"ours": result.ours, **others, **result.peers}.items():
             rows.append(
                 [title, name, noisy(samples), duration(min(samples)),
-                 f"{ratio(samples, result.ours):.2f}"]
+                 f"{ratio(samples, result.ours):.2f}", ""]
             )  # fmt: skip
             title = ""
         for name, reason in result.cannot.items():
-            rows.append([title, name, reason, "", ""])
+            rows.append([title, name, "", "", "", reason])
             title = ""
-    return Table("Everyone", ["case", "who", "median", "fastest", "times ours"], rows)
+    return Table(
+        "Everyone", ["case", "who", "median", "fastest", "times ours", "why not"], rows
+    )
 
 
 def memory_table(rows: list[dict]) -> Table:
@@ -131,7 +135,7 @@ def machine_lines(machine: dict) -> str:
 NOTE = (
     "Medians of the rounds, ± half their interquartile range; ratios are the median of "
     "the rounds' own. GFLOP/s count 4 D for each pair that takes part, GB/s inputs and "
-    "outputs once."
+    "outputs once; what stays in a cache may exceed the rate of reading memory."
 )
 
 

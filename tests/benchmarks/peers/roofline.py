@@ -206,8 +206,9 @@ def draw(path: pathlib.Path, points: list[Point], roof: Roof, title: str) -> Non
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="tests/benchmarks/roofline",
-        description="How time, bytes and arithmetic intensity of our attention grow with its "
-        "sizes, against the machine's peak rate of multiply-adds and of reading memory.",
+        description="How time, bytes and arithmetic intensity of our attention grow "
+        "with its sizes, against the machine's peak rate of multiply-adds and of reading "
+        "memory.",
         epilog="Points above the slope are problems that stay in a cache. "
         "Takes about two minutes.",
     )
