@@ -10,6 +10,10 @@ benchmark=build/release/bin/attention-benchmark
 # run_python MODULE ARGUMENTS...: makes the virtual environment, once, and the
 # benchmark, and runs the module, which is told where the benchmark is.
 run_python() {
+  # Answered at once, without packages.
+  if [[ " $* " =~ \ (-h|--help|--list)\  ]]; then
+    PYTHONPATH=tests/benchmarks exec python3 -m "$@" --binary "$benchmark"
+  fi
   # A copy of the requirements stands for an environment that was finished.
   if ! cmp -s "$pinned" "$venv/installed.txt"; then
     say "packages from PyPI into $venv: some 6 GB, once, some minutes" >&2

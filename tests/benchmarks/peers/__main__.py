@@ -5,12 +5,8 @@ import json
 import pathlib
 import sys
 
-from peers import machine, report
 from peers.cases import CASES, L1024, THREADS_SCALING, Case
-from peers.compare import LIBRARIES, measure_case, say
-from peers.library import Library
-from peers.measure import CannotDo
-from peers.ours import Limits, peak_memory
+from peers.progress import say
 
 # Lengths at which the peak of memory is shown; few queries where all would take long.
 MEMORY_CASES = tuple(
@@ -103,6 +99,13 @@ def chosen(args: argparse.Namespace) -> list[Case]:
 def main() -> int:
     args = arguments()
     cases = chosen(args)
+    # Only now: --help and --list do without the packages that these need.
+    from peers import machine, report
+    from peers.compare import LIBRARIES, measure_case
+    from peers.library import Library
+    from peers.measure import CannotDo
+    from peers.ours import Limits, peak_memory
+
     rounds = args.rounds or (3 if args.quick else 9)
     seconds = args.seconds or (0.2 if args.quick else 0.4)
     libraries = [Library(name, args.threads) for name in LIBRARIES]
@@ -121,6 +124,11 @@ def main() -> int:
                     args.binary, case, limits, libraries, args.threads, rounds, seconds
                 )
             )
+        except KeyboardInterrupt:
+            print(file=sys.stderr)
+            say("stopped; the tables show what was finished")
+            args.no_memory = True
+            break
         except CannotDo as error:
             say(f"{case.key}: OURS FAILS: {error}")
             failed += 1
@@ -128,7 +136,7 @@ def main() -> int:
         process.close()
     memory = []
     for case in () if args.no_memory else MEMORY_CASES:
-        say(f"peak of memory: {' '.join(case.flags(args.threads))}")
+        say(f"peak of memory ({len(memory) + 1} of {len(MEMORY_CASES)})")
         memory.append(peak_memory(args.binary, case, args.threads))
 
     tables = []

@@ -4,7 +4,6 @@ import pathlib
 import pickle
 import sys
 import tempfile
-import time
 
 from peers.cases import Case
 from peers.expected import Expected
@@ -12,20 +11,10 @@ from peers.figures import Result
 from peers.library import Library
 from peers.measure import CannotDo, Contender, take_turns
 from peers.ours import Limits, Ours
+from peers.progress import say
 
 LIBRARIES = ("peers.torch_peer", "peers.onnxruntime_peer", "peers.openvino_peer")
 LIMITS_SECONDS = 0.2
-_start = time.monotonic()
-
-
-def say(words: str, end: str = "\n") -> None:
-    """Progress, with the seconds since the run began."""
-    print(
-        f"[{time.monotonic() - _start:4.0f}s] {words}",
-        end=end,
-        file=sys.stderr,
-        flush=True,
-    )
 
 
 def ready_peers(case: Case, folder: pathlib.Path, libraries: list[Library]):

@@ -9,9 +9,8 @@ import sys
 from dataclasses import dataclass
 
 from peers.cases import Case
-from peers.compare import say
 from peers.figures import duration
-from peers.ours import Limits, Ours
+from peers.progress import say
 from peers.report import Table
 
 BASE = Case("", "", batch=1, query_heads=8, query_length=1024, width=64)
@@ -65,11 +64,13 @@ class Roof:
 
 
 def measure(args: argparse.Namespace) -> tuple[list[Point], Roof]:
-    limits = Limits(args.binary, args.threads)
-    points, seen = [], []
+    from peers.ours import Limits, Ours  # only now: --help does without NumPy
+
     names = args.sweeps.split(",") if args.sweeps else list(SWEEPS)
     if unknown := [name for name in names if name not in SWEEPS]:
         sys.exit(f"roofline: unknown sweep {', '.join(unknown)}: {', '.join(SWEEPS)}")
+    limits = Limits(args.binary, args.threads)
+    points, seen = [], []
     for name in names:
         say(f"{name} ", end="")
         for case in SWEEPS[name]:
