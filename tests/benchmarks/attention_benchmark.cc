@@ -37,8 +37,9 @@ struct Modes {
 // Validation and computation, into result buffers that are reused.
 void Attend(benchmark::State& state, const Case& shape) {
   auto runner = Runner::Create(shape);
-  if (!runner.ok())
+  if (!runner.ok()) {
     return state.SkipWithError(runner.status().ToString().c_str());
+  }
   for (auto _ : state) {
     if (const absl::Status status = (*runner)->Run(); !status.ok()) {
       return state.SkipWithError(status.ToString().c_str());

@@ -24,9 +24,10 @@ __attribute__((no_sanitize("address"))) int TouchCode(dl_phdr_info* object,
     if (segment.p_type != PT_LOAD || (segment.p_flags & PF_R) == 0) continue;
     const size_t begin = object->dlpi_addr + segment.p_vaddr;
     for (size_t at = begin; at < begin + segment.p_filesz; at += page) {
-      // NOLINTNEXTLINE(performance-no-int-to-ptr): that is how ELF says it
+      // NOLINTBEGIN(performance-no-int-to-ptr): that is how ELF says it
       *static_cast<unsigned*>(sum) +=
           *reinterpret_cast<const volatile unsigned char*>(at);
+      // NOLINTEND(performance-no-int-to-ptr)
     }
   }
   return 0;

@@ -42,8 +42,9 @@ double Case::Bytes() const {
                       static_cast<double>(width + ValueWidth());
   double results = 0;  // beside the output, FP32
   if (weights) results += 4 * static_cast<double>(Pairs());
-  if (lse)
+  if (lse) {
     results += 4 * static_cast<double>(batch * query_heads * query_length);
+  }
   return size * (query + keys) + results;
 }
 

@@ -9,7 +9,7 @@ from peers.cases import Case
 from peers.expected import Expected
 from peers.figures import Result
 from peers.library import Library
-from peers.measure import CannotDo, Contender, take_turns
+from peers.measure import CannotDo, Contender, Crashed, take_turns
 from peers.ours import Limits, Ours
 from peers.progress import say
 
@@ -21,14 +21,25 @@ def ready_peers(case: Case, folder: pathlib.Path, libraries: list[Library]):
     """The peers that compute the case rightly, and why the others do not."""
     ready: list[Contender] = []
     cannot: dict[str, str] = {}
+
+    def make(library: Library, name: str, called: str) -> bool:
+        """False where it crashed: it may do better in another environment."""
+        try:
+            peer = library.make(name, case, folder)
+            peer.name = called
+            ready.append(peer)
+        except CannotDo as error:
+            cannot[called] = str(error)
+            say(f"{case.key}:   {called}: {error}")
+            return not isinstance(error, Crashed)
+        return True
+
     for library in libraries:
         library.forget()
+        library.without_amx.forget()
         for name in library.offers(case):
-            try:
-                ready.append(library.make(name, case, folder))
-            except CannotDo as error:
-                cannot[name] = str(error)
-                say(f"{case.key}:   {name}: {error}")
+            if not make(library, name, name):
+                make(library.without_amx, name, f"{name}, without AMX")
     return ready, cannot
 
 

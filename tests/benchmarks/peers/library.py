@@ -1,7 +1,9 @@
 """A peer's library in a process of its own, which may crash without harm to the run."""
 
+import functools
 import importlib
 import multiprocessing
+import os
 import pathlib
 import pickle
 import signal
@@ -9,11 +11,14 @@ from dataclasses import dataclass
 
 from peers.cases import Case
 from peers.expected import Expected
-from peers.measure import CannotDo
+from peers.measure import CannotDo, Crashed
 from peers.tensors import read_safetensors
 
 # OpenVINO says first where in its source it found out.
 NOT_TELLING = (" failed at ", "Exception from", "While validating node")
+# For oneDNN, which PyTorch and OpenVINO multiply with: some virtual machines report AMX
+# to programs and then trap on what oneDNN does with it.
+WITHOUT_AMX = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_FP16"}
 PATIENCE = 300  # seconds that an answer may take, compilation included
 
 
@@ -29,8 +34,9 @@ def reason_of(error: Exception) -> str:
     return "fails: " + (text if len(text) <= 120 else text[:117] + "...")
 
 
-def serve(module_name: str, threads: int, connection) -> None:
+def serve(module_name: str, threads: int, environment: dict, connection) -> None:
     """The library's process: answers (command, ...) with (worked, answer)."""
+    os.environ.update(environment)
     module = importlib.import_module(module_name)
     module.start(threads)
     peers = {}
@@ -69,9 +75,12 @@ def serve(module_name: str, threads: int, connection) -> None:
 class Library:
     """Starts the process when it is first needed, and again after a crash."""
 
-    def __init__(self, module_name: str, threads: int):
+    def __init__(
+        self, module_name: str, threads: int, environment: dict[str, str] | None = None
+    ):
         self.module_name = module_name
         self.threads = threads
+        self.environment = environment or {}
         self.process = None
         self.connection = None
         self.made: dict[str, tuple] = {}  # what to make again after a crash
@@ -80,7 +89,9 @@ class Library:
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
         self.process = context.Process(
-            target=serve, args=(self.module_name, self.threads, theirs), daemon=True
+            target=serve,
+            args=(self.module_name, self.threads, self.environment, theirs),
+            daemon=True,
         )
         self.process.start()
         theirs.close()
@@ -99,7 +110,7 @@ class Library:
         except (EOFError, ConnectionError):
             code = self.end()
             what = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-            raise CannotDo(f"crashes: {what}") from None
+            raise Crashed(f"crashes: {what}") from None
         if not worked:
             raise CannotDo(answer)
         return answer
@@ -115,6 +126,11 @@ class Library:
         self.process = None
         return code
 
+    @functools.cached_property
+    def without_amx(self) -> "Library":
+        """The same library kept from the processor's tiles; starts when needed."""
+        return Library(self.module_name, self.threads, WITHOUT_AMX)
+
     def offers(self, case: Case) -> list[str]:
         return self.ask("offers", case)
 
@@ -122,7 +138,7 @@ class Library:
         """Raises CannotDo with the reason, a wrong result and a crash included."""
         self.ask("make", name, case, folder)
         self.made[name] = (name, case, folder)
-        return RemotePeer(name, self)
+        return RemotePeer(name, name, self)
 
     def forget(self) -> None:
         """Lets go of all peers and their memory."""
@@ -133,6 +149,8 @@ class Library:
     def close(self) -> None:
         if self.process is not None:
             self.end()
+        if "without_amx" in self.__dict__:
+            self.without_amx.close()
 
 
 @dataclass
@@ -140,13 +158,14 @@ class RemotePeer:
     """A peer in its library's process."""
 
     name: str
+    offered_as: str
     library: Library
 
     def measure(self, seconds: float) -> float:
         try:
-            return self.library.ask("measure", self.name, seconds)
+            return self.library.ask("measure", self.offered_as, seconds)
         except CannotDo:
-            self.library.made.pop(self.name, None)
+            self.library.made.pop(self.offered_as, None)
             raise
 
     def close(self) -> None:

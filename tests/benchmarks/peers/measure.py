@@ -18,6 +18,10 @@ class CannotDo(Exception):
     """Why a peer has no answer to a case."""
 
 
+class Crashed(CannotDo):
+    """The peer ended its process."""
+
+
 class Contender(Protocol):
     """Whoever is measured: us, a variant of us, a peer."""
 
