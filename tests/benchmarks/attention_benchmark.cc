@@ -40,7 +40,7 @@ void Attend(benchmark::State& state, const Case& shape) {
   if (!runner.ok()) {
     return state.SkipWithError(runner.status().ToString().c_str());
   }
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     if (const absl::Status status = (*runner)->Run(); !status.ok()) {
       return state.SkipWithError(status.ToString().c_str());
     }
@@ -64,7 +64,7 @@ void Attend(benchmark::State& state, const Case& shape) {
 
 // The limits measure their own time, so Google Benchmark only shows them.
 void Limit(benchmark::State& state, const char* unit, double rate) {
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
   }
   state.counters[unit] = rate * 1e-9;
   state.SetLabel(LimitsTarget());
@@ -200,4 +200,5 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace attention::bench
 
+// NOLINTNEXTLINE(bugprone-exception-escape): ends the program, which is right
 int main(int argc, char** argv) { return attention::bench::Main(argc, argv); }
