@@ -4,86 +4,102 @@
 #include <benchmark/benchmark.h>
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
-#include <memory>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "core/engine.h"
-#include "core/validate.h"
 #include "tests/benchmarks/machine_limits.h"
+#include "tests/benchmarks/peak_memory.h"
+#include "tests/benchmarks/rounds.h"
+#include "tests/benchmarks/runner.h"
 #include "tests/benchmarks/shape.h"
 
 namespace attention::bench {
 namespace {
 
-Tensor NewTensor(DataType type, const Shape& shape) {
-  return Tensor::Create(type, shape).value();
-}
+// What to do beside or in place of Google Benchmark's measurement.
+struct Modes {
+  bool limits = false;
+  bool serve_rounds = false;
+  bool peak_memory = false;
+  std::string save;
+  std::string instruction_set;
+
+  bool WithoutGoogleBenchmark() const {
+    return serve_rounds || peak_memory || !save.empty();
+  }
+};
 
 // Validation and computation, into result buffers that are reused.
 void Attend(benchmark::State& state, const Case& shape) {
-  auto engine =
-      Engine::Create({.threads = shape.threads, .backend = shape.backend});
-  if (!engine.ok())
-    return state.SkipWithError(engine.status().ToString().c_str());
-  const Inputs inputs(shape);
-  const auto first = Validate(inputs.problem());
-  if (!first.ok())
-    return state.SkipWithError(first.status().ToString().c_str());
-  Tensor output = NewTensor(first->query.type, first->output_shape);
-  Tensor weights, lse;
-  AttentionOutputs outputs;
-  outputs.output = output.mutable_view();
-  if (shape.weights) {
-    weights = NewTensor(DataType::kFloat32, first->weights_shape);
-    outputs.weights = weights.mutable_view();
+  auto runner = Runner::Create(shape);
+  if (!runner.ok()) {
+    return state.SkipWithError(runner.status().ToString().c_str());
   }
-  if (shape.lse) {
-    lse = NewTensor(DataType::kFloat32, first->lse_shape);
-    outputs.lse = lse.mutable_view();
-  }
-  for (auto _ : state) {
-    const auto valid = Validate(inputs.problem());
-    AttentionJob job;
-    job.problem = &*valid;
-    job.outputs = outputs;
-    if (const absl::Status status = (*engine)->Run(job); !status.ok()) {
+  while (state.KeepRunning()) {
+    if (const absl::Status status = (*runner)->Run(); !status.ok()) {
       return state.SkipWithError(status.ToString().c_str());
     }
-    benchmark::DoNotOptimize(output.data());
+    benchmark::DoNotOptimize((*runner)->output().data());
   }
   using benchmark::Counter;
-  state.counters["GFLOP/s"] =
-      Counter(shape.Flops() * 1e-9, Counter::kIsIterationInvariantRate);
-  state.counters["GB/s"] =
-      Counter(shape.Bytes() * 1e-9, Counter::kIsIterationInvariantRate);
-  state.SetLabel((*engine)->backends()[0]->instruction_set());
+  const auto rate = [&state](const char* name, double each) {
+    state.counters[name] =
+        Counter(each * 1e-9, Counter::kIsIterationInvariantRate);
+  };
+  rate("GFLOP/s", shape.Flops());
+  rate("GB/s", shape.Bytes());
+  const int64_t pairs = (*runner)->PairsTakingPart();
+  if (pairs != shape.Pairs()) {
+    rate("GFLOP/s of pairs taking part",
+         shape.Flops() * static_cast<double>(pairs) /
+             static_cast<double>(shape.Pairs()));
+  }
+  state.SetLabel((*runner)->InstructionSet());
 }
 
-void PeakMultiplyAdds(benchmark::State& state) {
-  float sink = 0;
-  double flops = 0;
-  for (auto _ : state) flops += MultiplyAdds(100000, &sink);
-  benchmark::DoNotOptimize(sink);
-  state.counters["GFLOP/s"] =
-      benchmark::Counter(flops * 1e-9, benchmark::Counter::kIsRate);
+// The limits measure their own time, so Google Benchmark only shows them.
+void Limit(benchmark::State& state, const char* unit, double rate) {
+  while (state.KeepRunning()) {
+  }
+  state.counters[unit] = rate * 1e-9;
   state.SetLabel(LimitsTarget());
 }
 
-void MemoryReadRate(benchmark::State& state) {
-  const std::vector<float> data(size_t{1} << 28, 1.0F);  // 1 GiB: no cache
-  float sink = 0;
-  for (auto _ : state) {
-    ReadAll(data.data(), static_cast<int64_t>(data.size()), &sink);
-  }
-  benchmark::DoNotOptimize(sink);
-  state.counters["GB/s"] =
-      benchmark::Counter(static_cast<double>(data.size()) * 4e-9,
-                         benchmark::Counter::kIsIterationInvariantRate);
+int Failed(const absl::Status& status) {
+  std::cerr << "attention-benchmark: " << status.message() << "\n";
+  return 1;
 }
 
-void AddFlags(CLI::App& app, Case& shape, bool& limits) {
+// The modes that do without Google Benchmark.
+int RunMode(const Case& shape, const Modes& modes) {
+  auto runner = Runner::Create(shape);
+  if (!runner.ok()) return Failed(runner.status());
+  absl::Status status;
+  if (modes.peak_memory) {
+    const absl::StatusOr<int64_t> bytes = PeakMemoryOfFirstRun(**runner);
+    if (!bytes.ok()) return Failed(bytes.status());
+    std::cout << nlohmann::json{{"name", shape.Name()},
+                                {"inputs_and_outputs", shape.Bytes()},
+                                {"peak_memory_beyond", *bytes},
+                                {"threads", shape.threads}}
+              << std::endl;
+  }
+  if (!modes.save.empty()) {
+    status = (*runner)->Run();
+    if (status.ok()) status = (*runner)->Save(modes.save);
+  }
+  if (status.ok() && modes.serve_rounds) {
+    status = ServeRounds(shape, **runner, std::cin, std::cout);
+  }
+  return status.ok() ? 0 : Failed(status);
+}
+
+void AddFlags(CLI::App& app, Case& shape, Modes& modes) {
   app.add_option("-b,--batch", shape.batch, "B")->capture_default_str();
   app.add_option("--query-heads", shape.query_heads, "Hq")
       ->capture_default_str();
@@ -112,27 +128,65 @@ void AddFlags(CLI::App& app, Case& shape, bool& limits) {
   app.add_option("--backend", shape.backend)
       ->check(CLI::IsMember(BackendNames()))
       ->capture_default_str();
+  app.add_option("--instruction-set", modes.instruction_set,
+                 "kernels of the backend cpu: AVX3, AVX2, SSE4, ...; the best "
+                 "that the processor has where not given");
   app.add_flag(
-      "--limits", limits,
-      "also measure the peak rate of FP32 multiply-adds and of reading "
-      "memory, on one core");
+      "--limits", modes.limits,
+      "also measure the machine: the peak rate of FP32 multiply-adds and of "
+      "reading memory, with as many threads");
+  const char* const others = "Without Google Benchmark";
+  app.add_flag("--peak-memory", modes.peak_memory,
+               "print, as JSON, the memory that one run needs beyond inputs "
+               "and outputs")
+      ->group(others);
+  app.add_option("--save", modes.save,
+                 "run once and write inputs and results to this safetensors "
+                 "file")
+      ->group(others);
+  app.add_flag("--serve-rounds", modes.serve_rounds,
+               "measure when told to: reads lines 'attend SECONDS' and "
+               "'limits SECONDS' from standard input and answers each with a "
+               "line of JSON")
+      ->group(others);
 }
 
 int Main(int argc, char** argv) {
-  benchmark::Initialize(&argc, argv);  // takes its own --benchmark_... flags
+  // Each library sees its own flags alone: Google Benchmark would answer
+  // --help.
+  std::vector<char*> ours, theirs;
+  for (int n = 0; n < argc; ++n) {
+    const bool is_theirs = std::strncmp(argv[n], "--benchmark_", 12) == 0;
+    if (n == 0 || is_theirs) theirs.push_back(argv[n]);
+    if (n == 0 || !is_theirs) ours.push_back(argv[n]);
+  }
+  int their_count = static_cast<int>(theirs.size());
+  benchmark::Initialize(&their_count, theirs.data());
+  if (benchmark::ReportUnrecognizedArguments(their_count, theirs.data())) {
+    return 2;
+  }
   CLI::App app{
       "Times one attention problem, validation included. Flags of Google "
       "Benchmark work as well: --benchmark_repetitions=N, "
       "--benchmark_min_time=SECONDS, --benchmark_format=json.\n"
       "GFLOP/s count 4 B Hq Lq Lk D whatever masks leave of it; GB/s count "
-      "inputs and output once."};
+      "inputs and results once."};
   Case shape;
-  bool limits = false;
-  AddFlags(app, shape, limits);
-  CLI11_PARSE(app, argc, argv);
-  if (limits) {
-    benchmark::RegisterBenchmark("peak multiply-adds", PeakMultiplyAdds);
-    benchmark::RegisterBenchmark("memory read rate", MemoryReadRate);
+  Modes modes;
+  AddFlags(app, shape, modes);
+  CLI11_PARSE(app, static_cast<int>(ours.size()), ours.data());
+  if (!modes.instruction_set.empty()) {
+    setenv("ATTENTION_CPU_TARGET", modes.instruction_set.c_str(), 1);
+  }
+  if (modes.WithoutGoogleBenchmark()) return RunMode(shape, modes);
+  if (modes.limits) {
+    const double flops = PeakFlops(shape.threads, 0.5);
+    const double read = ReadRate(shape.threads, 0.5);
+    benchmark::RegisterBenchmark("limit: multiply-adds", Limit, "GFLOP/s",
+                                 flops)
+        ->Iterations(1);
+    benchmark::RegisterBenchmark("limit: reading memory", Limit, "GB/s", read)
+        ->Iterations(1);
   }
   benchmark::RegisterBenchmark(
       shape.Name().c_str(),
@@ -146,4 +200,5 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace attention::bench
 
+// NOLINTNEXTLINE(bugprone-exception-escape): ends the program, which is right
 int main(int argc, char** argv) { return attention::bench::Main(argc, argv); }

@@ -1,6 +1,11 @@
 #include "tests/benchmarks/machine_limits.h"
 
+#include <algorithm>
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <thread>
+#include <vector>
 
 #if defined(__x86_64__)
 #define HWY_BASELINE_TARGETS HWY_SSE4
@@ -73,12 +78,60 @@ HWY_EXPORT(MultiplyAddsOf);
 HWY_EXPORT(ReadAllOf);
 HWY_EXPORT(TargetNameOf);
 
-double MultiplyAdds(int64_t rounds, float* sink) {
-  return HWY_DYNAMIC_DISPATCH(MultiplyAddsOf)(rounds, sink);
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The highest work per second of several stretches of `work` on all threads at
+// once; `work(thread)` returns how much it did.
+template <typename Work>
+double BestRate(int threads, double seconds, const Work& work) {
+  double best = 0;
+  const Clock::time_point begin = Clock::now();
+  std::chrono::duration<double> elapsed{};
+  do {
+    std::vector<double> done(static_cast<size_t>(threads));
+    const Clock::time_point start = Clock::now();
+    std::vector<std::thread> others;
+    for (int t = 1; t < threads; ++t) {
+      others.emplace_back([&, t] { done[static_cast<size_t>(t)] = work(t); });
+    }
+    done[0] = work(0);
+    for (std::thread& other : others) other.join();
+    const std::chrono::duration<double> stretch = Clock::now() - start;
+    double sum = 0;
+    for (const double one : done) sum += one;
+    best = std::max(best, sum / stretch.count());
+    elapsed = Clock::now() - begin;
+  } while (elapsed.count() < seconds);
+  return best;
 }
 
-void ReadAll(const float* data, int64_t count, float* sink) {
-  HWY_DYNAMIC_DISPATCH(ReadAllOf)(data, count, sink);
+// Where results go that nobody needs, so that none is left out.
+volatile float g_sink;
+
+}  // namespace
+
+double PeakFlops(int threads, double seconds) {
+  return BestRate(threads, seconds, [](int) {
+    constexpr int64_t kRounds = 2000000;  // some 15 ms: long beside a thread
+    float sink = 0;
+    const double flops = HWY_DYNAMIC_DISPATCH(MultiplyAddsOf)(kRounds, &sink);
+    g_sink = sink;
+    return flops;
+  });
+}
+
+double ReadRate(int threads, double seconds) {
+  constexpr int64_t kFloats = int64_t{1} << 28;  // 1 GiB: more than caches hold
+  static const std::vector<float> data(kFloats, 1.0F);
+  return BestRate(threads, seconds, [threads](int thread) {
+    const int64_t share = kFloats / threads;
+    float sink = 0;
+    HWY_DYNAMIC_DISPATCH(ReadAllOf)(data.data() + thread * share, share, &sink);
+    g_sink = sink;
+    return static_cast<double>(share) * sizeof(float);
+  });
 }
 
 const char* LimitsTarget() { return HWY_DYNAMIC_DISPATCH(TargetNameOf)(); }

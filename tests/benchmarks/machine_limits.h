@@ -5,13 +5,15 @@
 
 namespace attention::bench {
 
-/// Multiplies and adds in registers alone: `rounds` times as many vector
-/// operations as keep one core busy. Returns the floating-point operations that
-/// were done; `sink` takes a result, so that none is left out.
-double MultiplyAdds(int64_t rounds, float* sink);
+/// Floating-point operations per second that `threads` threads reach with FP32
+/// multiply-adds in registers alone (an FMA counts as two), measured for about
+/// `seconds`: the best of several short stretches.
+double PeakFlops(int threads, double seconds);
 
-/// Reads `count` floats, once, in order, with every vector unit of one core.
-void ReadAll(const float* data, int64_t count, float* sink);
+/// Bytes per second that `threads` threads read from memory, together, out of
+/// 1 GiB that the first call allocates and fills; the best pass in about
+/// `seconds`. A last-level cache near that size makes it faster than memory.
+double ReadRate(int threads, double seconds);
 
 /// The instruction set of both: "AVX3", "AVX2", ...
 const char* LimitsTarget();

@@ -1,5 +1,6 @@
 #include "tests/benchmarks/shape.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -25,10 +26,12 @@ std::string Case::Name() const {
   return name;
 }
 
+int64_t Case::Pairs() const {
+  return batch * query_heads * query_length * KeyLength();
+}
+
 double Case::Flops() const {
-  return 4.0 * static_cast<double>(batch * query_heads) *
-         static_cast<double>(query_length) * static_cast<double>(KeyLength()) *
-         static_cast<double>(width);
+  return 4.0 * static_cast<double>(Pairs()) * static_cast<double>(width);
 }
 
 double Case::Bytes() const {
@@ -37,7 +40,12 @@ double Case::Bytes() const {
                        static_cast<double>(width + ValueWidth());
   const double keys = static_cast<double>(batch * KvHeads() * KeyLength()) *
                       static_cast<double>(width + ValueWidth());
-  return size * (query + keys);
+  double results = 0;  // beside the output, FP32
+  if (weights) results += 4 * static_cast<double>(Pairs());
+  if (lse) {
+    results += 4 * static_cast<double>(batch * query_heads * query_length);
+  }
+  return size * (query + keys) + results;
 }
 
 Inputs::Inputs(const Case& shape) {
@@ -46,22 +54,25 @@ Inputs::Inputs(const Case& shape) {
   const int64_t b = shape.batch;
   const int64_t keys = shape.KeyLength();
   problem_.query =
-      Normal(type, {b, shape.query_heads, shape.query_length, shape.width}, 1);
+      Normal("query", type,
+             {b, shape.query_heads, shape.query_length, shape.width}, 1);
   problem_.key_value.push_back(
-      {Normal(type, {b, shape.KvHeads(), keys, shape.width}, 1),
-       Normal(type, {b, shape.KvHeads(), keys, shape.ValueWidth()}, 1)});
+      {Normal("key", type, {b, shape.KvHeads(), keys, shape.width}, 1),
+       Normal("value", type, {b, shape.KvHeads(), keys, shape.ValueWidth()},
+              1)});
   const double spread = 1 / std::sqrt(static_cast<double>(shape.width));
   if (shape.scoring == "additive") {
     const int64_t h = shape.HiddenWidth();
     problem_.scoring =
-        Additive{Normal(DataType::kFloat32, {shape.width, h}, spread),
-                 Normal(DataType::kFloat32, {shape.width, h}, spread),
-                 Normal(DataType::kFloat32, {h}, 1)};
+        Additive{Normal("w_q", DataType::kFloat32, {shape.width, h}, spread),
+                 Normal("w_k", DataType::kFloat32, {shape.width, h}, spread),
+                 Normal("w_v", DataType::kFloat32, {h}, 1)};
   } else if (shape.scoring == "gaussian") {
     problem_.scoring = Gaussian{std::sqrt(static_cast<double>(shape.width))};
   } else if (shape.scoring == "bilinear") {
     problem_.scoring = Bilinear{
-        Normal(DataType::kFloat32, {shape.width, shape.width}, spread), spread};
+        Normal("m", DataType::kFloat32, {shape.width, shape.width}, spread),
+        spread};
   }
   if (shape.softcap > 0) problem_.softcap = shape.softcap;
   if (shape.causal) problem_.masks.causal = Causal::kBottomRight;
@@ -73,7 +84,8 @@ Inputs::Inputs(const Case& shape) {
       const int64_t length = (2 * n + 1) * shape.mean_length / b;
       lengths.push_back(static_cast<int32_t>(std::min(length, keys)));
     }
-    problem_.masks.valid_lens = Keep(Tensor::FromInts({b}, lengths));
+    problem_.masks.valid_lens =
+        Keep("valid_lens", Tensor::FromInts({b}, lengths));
   }
   if (shape.mask) {
     Tensor mask =
@@ -82,19 +94,20 @@ Inputs::Inputs(const Case& shape) {
     for (int64_t i = 0; i < mask.element_count(); ++i) {
       mask.data()[i] = std::byte{i % 7 != 3};
     }
-    problem_.masks.attend_mask = Keep(std::move(mask));
+    problem_.masks.attend_mask = Keep("attend_mask", std::move(mask));
   }
   problem_.wanted.weights = shape.weights;
   problem_.wanted.lse = shape.lse;
 }
 
-TensorView Inputs::Keep(Tensor tensor) {
-  tensors_.push_back(std::move(tensor));
-  return tensors_.back().view();
+TensorView Inputs::Keep(const char* name, Tensor tensor) {
+  tensors_.emplace_back(name, std::move(tensor));
+  return tensors_.back().second.view();
 }
 
 // Sums of uniform numbers: close enough to normal to time with, and quick.
-TensorView Inputs::Normal(DataType type, const Shape& shape, double spread) {
+TensorView Inputs::Normal(const char* name, DataType type, const Shape& shape,
+                          double spread) {
   Tensor tensor = Tensor::Create(type, shape).value();
   for (int64_t i = 0; i < tensor.element_count(); ++i) {
     double sum = -2;
@@ -105,7 +118,7 @@ TensorView Inputs::Normal(DataType type, const Shape& shape, double spread) {
     StoreElement(type, spread * std::sqrt(3.0) * sum,
                  tensor.data() + i * ByteSize(type));
   }
-  return Keep(std::move(tensor));
+  return Keep(name, std::move(tensor));
 }
 
 }  // namespace attention::bench

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/problem.h"
@@ -43,9 +44,11 @@ struct Case {
 
   /// "B1 H16 L1024 D64 FP32 dot causal", for the report.
   std::string Name() const;
+  /// Pairs of a query and a key, over all heads: B Hq Lq Lk.
+  int64_t Pairs() const;
   /// 4 B H Lq Lk D, whatever the masks leave of it.
   double Flops() const;
-  /// Bytes of query, key, value and result, each counted once.
+  /// Bytes of query, key, value and results, each counted once.
   double Bytes() const;
 };
 
@@ -54,14 +57,19 @@ class Inputs {
  public:
   explicit Inputs(const Case& shape);
   const AttentionProblem& problem() const { return problem_; }
+  /// By their names on the wire.
+  const std::vector<std::pair<std::string, Tensor>>& tensors() const {
+    return tensors_;
+  }
 
  private:
-  TensorView Normal(DataType type, const Shape& shape, double spread);
-  TensorView Keep(Tensor tensor);
+  TensorView Normal(const char* name, DataType type, const Shape& shape,
+                    double spread);
+  TensorView Keep(const char* name, Tensor tensor);
 
   uint64_t state_ = 0x9E3779B97F4A7C15;
   AttentionProblem problem_;
-  std::vector<Tensor> tensors_;
+  std::vector<std::pair<std::string, Tensor>> tensors_;
 };
 
 }  // namespace attention::bench

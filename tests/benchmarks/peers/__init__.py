@@ -1,0 +1,1 @@
+"""Our attention beside other people's, on one machine and in one run."""

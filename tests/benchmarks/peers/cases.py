@@ -1,0 +1,224 @@
+"""What is compared: the cases, and what is wanted of each."""
+
+import dataclasses
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is wanted of a case. The kinds, and what `value` is for each:
+
+    peer: the best peer's time over ours, at least
+    peak: our share of the peak rate of multiply-adds, at least
+    read: our share of the rate of reading memory, at least
+    own: the time of our variant `variant` over ours, at least
+    pairs: our time over the share of the variant's that the pairs which take part have,
+        at most
+    seconds: our time, at most
+    """
+
+    kind: str
+    value: float
+    variant: str = ""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One problem, in the words of attention-benchmark's flags."""
+
+    key: str
+    title: str
+    batch: int = 1
+    query_heads: int = 16
+    kv_heads: int = 0  # 0: as many as query heads
+    query_length: int = 1024
+    key_length: int = 0  # 0: the query's
+    width: int = 64
+    dtype: str = "FP32"
+    scoring: str = "dot"
+    causal: bool = False
+    window_left: int = -1  # -1: none
+    mean_length: int = 0  # of valid_lens; 0: none
+    weights: bool = False
+    threads: int = 0  # 0: as many as the run is for
+    peers: bool = True
+    # What bounds it, and so which rate is shown: arithmetic, memory, tanh, calls.
+    bound: str = "arithmetic"
+    targets: tuple[Target, ...] = ()
+    # The same in another form, measured in turns with it, by what it is called.
+    variants: tuple[tuple[str, "Case"], ...] = ()
+
+    @property
+    def groups(self) -> int:
+        """Query heads that read the same keys."""
+        return self.query_heads // self.kv_heads if self.kv_heads else 1
+
+    @property
+    def keys(self) -> int:
+        return self.key_length or self.query_length
+
+    @property
+    def scale(self) -> float:
+        return 1 / math.sqrt(self.width)
+
+    @property
+    def sigma(self) -> float:
+        """Of Gaussian scoring: what attention-benchmark takes."""
+        return math.sqrt(self.width)
+
+    def but(self, **changes) -> "Case":
+        return dataclasses.replace(self, targets=(), variants=(), **changes)
+
+    def flags(self, threads: int) -> list[str]:
+        """attention-benchmark's flags for this case."""
+        flags = {
+            "batch": self.batch,
+            "query-heads": self.query_heads,
+            "kv-heads": self.kv_heads,
+            "query-length": self.query_length,
+            "key-length": self.key_length,
+            "width": self.width,
+            "dtype": self.dtype,
+            "scoring": self.scoring,
+            "threads": self.threads or threads,
+        }
+        if self.window_left >= 0:
+            flags["window"] = self.window_left
+        if self.mean_length:
+            flags["valid-lens"] = self.mean_length
+        words = [word for name, v in flags.items() for word in (f"--{name}", str(v))]
+        if self.causal:
+            words.append("--causal")
+        if self.weights:
+            words.append("--weights")
+        return words
+
+
+def peer(value: float) -> Target:
+    return Target("peer", value)
+
+
+def with_full(case: Case, *targets: Target) -> Case:
+    """A masked case beside the same without its mask."""
+    full = case.but(causal=False, window_left=-1, mean_length=0)
+    return dataclasses.replace(
+        case, targets=(peer(1.0), *targets), variants=(("unmasked", full),)
+    )
+
+
+L1024 = Case("l1024-d64", "B1 H16 L1024 D64")
+L1024_D128 = Case("l1024-d128", "B1 H16 L1024 D128", width=128)
+B8_L128 = Case("b8-l128", "B8 H16 L128 D64", batch=8, query_length=128)
+L4096 = Case("l4096", "B1 H8 L4096 D64", query_heads=8, query_length=4096)
+DECODE = Case("decode", "decode: B64 H1 Lq1 Lk4096 D64", batch=64, query_heads=1,
+              query_length=1, key_length=4096, bound="memory")  # fmt: skip
+GROUPED = Case("decode-grouped", "decode, grouped 4:1: B8 Hkv8 Lk4096 D128", batch=8,
+               query_heads=32, kv_heads=8, query_length=1, key_length=4096, width=128,
+               bound="memory")  # fmt: skip
+ADDITIVE = Case("additive", "additive: B8 Lq128 Lk512 h64", batch=8, query_heads=1,
+                query_length=128, key_length=512, scoring="additive",
+                bound="tanh")  # fmt: skip
+GAUSSIAN = Case("gaussian", "Gaussian: B8 Lq128 Lk512 D64", batch=8, query_heads=1,
+                query_length=128, key_length=512, scoring="gaussian")  # fmt: skip
+
+
+def with_targets(case: Case, *targets: Target) -> Case:
+    return dataclasses.replace(case, targets=targets)
+
+
+def with_weights(case: Case, ratio: float) -> Case:
+    return dataclasses.replace(
+        case,
+        key=f"weights-{case.key}",
+        title=f"weights returned: {case.title}",
+        weights=True,
+        targets=(peer(ratio),),
+    )
+
+
+def with_causal(case: Case) -> Case:
+    return with_full(
+        dataclasses.replace(
+            case, key=f"causal-{case.key}", title=f"causal: {case.title}", causal=True
+        ),
+        Target("own", 1.85, "unmasked"),
+    )
+
+
+def stored_as(case: Case, dtype: str, ratio: float) -> Case:
+    return dataclasses.replace(
+        case,
+        key=f"{case.key}-{dtype.lower()}",
+        title=f"{dtype} {case.title}",
+        dtype=dtype,
+        targets=(Target("own", ratio, "FP32"),),
+        variants=(("FP32", case.but()),),
+    )
+
+
+CASES: tuple[Case, ...] = (
+    with_targets(L1024, peer(1.15), Target("peak", 0.85)),
+    with_targets(L1024_D128, peer(1.10), Target("peak", 0.88)),
+    with_targets(B8_L128, peer(1.33)),
+    with_targets(L4096, peer(1.27)),
+    with_weights(L1024, 1.2),
+    with_weights(L1024_D128, 1.1),
+    with_weights(B8_L128, 1.33),
+    with_causal(L1024),
+    with_causal(L4096),
+    with_full(
+        Case(
+            "valid-lens",
+            "valid_lens, mean 256: B8 H16 L512 D64",
+            batch=8,
+            query_length=512,
+            mean_length=256,
+        ),
+        Target("pairs", 1.10, "unmasked"),
+    ),
+    with_full(
+        # A row sees its own key and the 255 before it.
+        L4096.but(
+            key="window",
+            title="causal window of 256: B1 H8 L4096 D64",
+            causal=True,
+            window_left=255,
+        ),
+        Target("pairs", 1.10, "unmasked"),
+    ),
+    with_targets(DECODE, peer(1.0), Target("read", 0.90)),
+    with_targets(GROUPED, peer(1.0), Target("read", 0.88)),
+    *(stored_as(DECODE, dtype, 2.0) for dtype in ("FP16", "BF16")),
+    *(stored_as(GROUPED, dtype, 1.65) for dtype in ("FP16", "BF16")),
+    with_targets(ADDITIVE, peer(25)),
+    dataclasses.replace(
+        GAUSSIAN,
+        targets=(peer(3.5), Target("own", 1 / 1.05, "dot product")),
+        variants=(("dot product", GAUSSIAN.but(scoring="dot")),),
+    ),
+    Case(
+        "small",
+        "small: B2 L4 D8, in process",
+        batch=2,
+        query_heads=1,
+        query_length=4,
+        width=8,
+        bound="calls",
+        targets=(Target("seconds", 0.5e-6),),
+    ),
+)
+
+# Two threads beside one, for cases large enough to share out.
+THREADS_SCALING: tuple[Case, ...] = tuple(
+    dataclasses.replace(
+        case,
+        key=f"two-threads-{case.key}",
+        title=f"two threads: {case.title}",
+        threads=2,
+        peers=False,
+        targets=(Target("own", 1.9, "one thread"),),
+        variants=(("one thread", case.but(threads=1)),),
+    )
+    for case in (L1024, L1024_D128, B8_L128, L4096, GROUPED)
+)

@@ -1,0 +1,33 @@
+"""What a run was taken on."""
+
+import datetime
+import importlib.metadata
+import os
+import platform
+
+PACKAGES = ("torch", "onnxruntime", "openvino", "numpy")
+
+
+def processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def describe(instruction_set: str, threads: int, rounds: int) -> dict:
+    return {
+        "processor": processor(),
+        "processors": len(os.sched_getaffinity(0)),
+        "instruction_set": instruction_set,
+        "threads": threads,
+        "rounds": rounds,
+        "load_average": os.getloadavg(),
+        "system": platform.platform(),
+        "date": datetime.date.today().isoformat(),
+        "versions": {name: importlib.metadata.version(name) for name in PACKAGES},
+    }

@@ -1,0 +1,151 @@
+"""Tables for the terminal and for Markdown, and everything as JSON."""
+
+import dataclasses
+import statistics
+from dataclasses import dataclass
+
+from peers.figures import Result, duration, judge, rate, ratio, spread
+
+
+@dataclass
+class Table:
+    title: str
+    heads: list[str]
+    rows: list[list[str]]
+
+    def text(self) -> str:
+        widths = [max(map(len, column)) for column in zip(self.heads, *self.rows)]
+        lines = [
+            "  ".join(cell.ljust(w) for cell, w in zip(row, widths)).rstrip()
+            for row in [self.heads, ["-" * w for w in widths], *self.rows]
+        ]
+        return "\n".join([self.title, "", *lines, ""])
+
+    def markdown(self) -> str:
+        rows = [self.heads, ["---"] * len(self.heads), *self.rows]
+        escaped = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+        lines = ["| " + " | ".join(row) + " |" for row in escaped]
+        return "\n".join([f"**{self.title}**", "", *lines, ""])
+
+
+MET = {True: "met", False: "missed", None: "-"}
+
+
+def noisy(samples: list[float]) -> str:
+    text = duration(statistics.median(samples))
+    return text if len(samples) < 2 else f"{text} ±{spread(samples) / 2:.0%}"
+
+
+def targets_table(results: list[Result]) -> Table:
+    """A line for each target; the first of a case has its figures."""
+    rows = []
+    for result in results:
+        name, best = result.best_peer(), "-"
+        if name is not None:
+            times = ratio(result.peers[name], result.ours)
+            middle = duration(statistics.median(result.peers[name]))
+            best = f"{middle}, {times:.2f}x: {name}"
+        share = result.share_of_limit()
+        figures = [
+            result.case.title,
+            noisy(result.ours),
+            rate(result),
+            "-" if share is None else f"{share:.0%}",
+            best,
+        ]
+        for target in result.case.targets:
+            verdict = judge(result, target)
+            rows.append([*figures, verdict.measured, verdict.wanted, MET[verdict.met]])
+            figures = [""] * len(figures)
+    return Table(
+        "Ours beside the best peer",
+        [
+            "case",
+            "ours",
+            "rate",
+            "of limit",
+            "best peer, its time over ours",
+            "measured",
+            "wanted",
+            "",
+        ],
+        rows,
+    )
+
+
+def peers_table(results: list[Result]) -> Table:
+    """Everyone who was measured, and who could not be."""
+    rows = []
+    for result in results:
+        title = result.case.title
+        others = {f"ours, {name}": s for name, s in result.variants.items()}
+        for name, samples in {"ours": result.ours, **others, **result.peers}.items():
+            rows.append(
+                [title, name, noisy(samples), duration(min(samples)),
+                 f"{ratio(samples, result.ours):.2f}", ""]
+            )  # fmt: skip
+            title = ""
+        for name, reason in result.cannot.items():
+            rows.append([title, name, "", "", "", reason])
+            title = ""
+    return Table(
+        "Everyone", ["case", "who", "median", "fastest", "times ours", "why not"], rows
+    )
+
+
+def memory_table(rows: list[dict]) -> Table:
+    limit = 2 << 20  # bytes per thread
+    return Table(
+        "Peak memory beyond inputs and outputs",
+        ["case", "inputs and outputs", "beyond them, per thread", "wanted", ""],
+        [
+            [
+                row["name"],
+                f"{row['inputs_and_outputs'] / 2**20:.1f} MiB",
+                f"{row['peak_memory_beyond'] / 2**20 / row['threads']:.2f} MiB",
+                "<= 2 MiB",
+                MET[row["peak_memory_beyond"] <= limit * row["threads"]],
+            ]
+            for row in rows
+        ],
+    )
+
+
+def limits_line(results: list[Result]) -> str:
+    measured = [limits for result in results for limits in result.limits]
+    flops = [limits["flops"] * 1e-9 for limits in measured]
+    read = [limits["read"] * 1e-9 for limits in measured]
+    return (
+        f"Limits, measured after each round: {statistics.median(flops):.0f} GFLOP/s of "
+        f"FP32 multiply-adds ({min(flops):.0f} to {max(flops):.0f}), "
+        f"{statistics.median(read):.1f} GB/s read from memory "
+        f"({min(read):.1f} to {max(read):.1f})."
+    )
+
+
+def machine_lines(machine: dict) -> str:
+    versions = ", ".join(f"{name} {v}" for name, v in machine["versions"].items())
+    return (
+        f"{machine['processor']}, {machine['processors']} processors, kernels "
+        f"{machine['instruction_set']}, {machine['threads']} thread(s), "
+        f"{machine['rounds']} rounds, {machine['date']}. {versions}."
+    )
+
+
+NOTE = (
+    "Medians of the rounds, ± half their interquartile range; ratios are the median of "
+    "the rounds' own. GFLOP/s count 4 D for each pair that takes part, GB/s inputs and "
+    "outputs once; what stays in a cache may exceed the rate of reading memory."
+)
+
+
+def as_json(machine: dict, results: list[Result], memory: list[dict]) -> dict:
+    cases = []
+    for result in results:
+        entry = dataclasses.asdict(result)
+        entry["targets"] = [
+            dataclasses.asdict(judge(result, target)) for target in result.case.targets
+        ]
+        entry["best_peer"] = result.best_peer()
+        cases.append(entry)
+    return {"machine": machine, "cases": cases, "peak_memory": memory}
