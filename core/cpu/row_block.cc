@@ -431,15 +431,16 @@ void RowBlock::Finish(std::vector<RowId>& careful) {
 bool RowBlock::NeedsCare(int64_t row) {
   if (std::isnan(sum_[row])) {
     // A score is NaN, and so is the row; but not the weights of keys that take
-    // no part.
-    return problem_.wanted.weights;
+    // no part, and not a row whose centre alone is NaN, or so far away that the
+    // product overflows.
+    return problem_.wanted.weights || plan_.method == Method::kGaussianDot;
   }
+  // Perhaps a value of a key that takes no part, times 0.
+  if (not_finite_[row] != 0) return true;
   if (sum_[row] == 0) {
     return problem_.empty_rows == EmptyRows::kUniform &&
            problem_.key_length > 0;
   }
-  // Perhaps a value of a key that takes no part, times 0.
-  if (not_finite_[row] != 0) return true;
   const CareDecision::Row known{
       .index = row,
       .id = {HeadOf(row), QueryOf(row)},
