@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <variant>
 
 #include "core/cpu/prepare.h"
@@ -40,11 +41,12 @@ CarefulRows::CarefulRows(JobRun& run, Scratch& scratch)
   width_ = additive ? problem_.hidden_width : problem_.key_width;
   if (additive) projected_stride_ = RoundUp(width_, lanes);
   if (bilinear) projected_stride_ = key_stride_;
-  most_rows_ = std::clamp(
-      kRowDoubles / (width_ + value_stride_) / kWideRows * kWideRows, kWideRows,
-      std::min(kMostRows, RoundUp(run.plan().row_block, kWideRows)));
-  tile_keys_ = std::clamp(
-      kKeyDoubles / (width_ + value_stride_) / lanes * lanes, lanes, kWideKeys);
+  const int64_t doubles = (additive ? 2 : 1) * width_ + value_stride_;
+  most_rows_ =
+      std::clamp(kRowDoubles / doubles / kWideRows * kWideRows, kWideRows,
+                 std::min(kMostRows, RoundUp(run.plan().row_block, kWideRows)));
+  tile_keys_ =
+      std::clamp(kKeyDoubles / doubles / lanes * lanes, lanes, kWideKeys);
   // Not a power of two, so that the rows do not fall into the same cache sets.
   key_columns_ = tile_keys_ + lanes;
 
@@ -73,6 +75,10 @@ CarefulRows::CarefulRows(JobRun& run, Scratch& scratch)
     w_k_ = scratch.Take<float>(problem_.key_width * projected_stride_);
     w_v_narrow_ = scratch.Take<float>(projected_stride_);
     w_v_ = scratch.Take<double>(projected_stride_);
+    query_exponentials_ = scratch.Take<double>(most_rows_ * width_);
+    key_exponentials_ = scratch.Take<double>(width_ * key_columns_);
+    large_ = scratch.Take<uint8_t>(most_rows_);
+    exact_ = scratch.Take<uint8_t>(kWideRows);
   }
 }
 
@@ -115,6 +121,7 @@ void CarefulRows::SetHead() {
     kernels_.widen_rows(ParameterVector(additive->w_v, head), 1, width_,
                         w_v_narrow_, stride, stride);
     kernels_.widen_to_double(w_v_narrow_, stride, w_v_);
+    args_.tanh_weight_sum = std::accumulate(w_v_, w_v_ + width_, 0.0);
   }
 }
 
@@ -128,6 +135,7 @@ void CarefulRows::SetRows(absl::Span<const RowId> rows) {
     max_[r] = kMinusInfinity;
     sum_[r] = 0;
     ranges_[r] = {0, 0};
+    if (large_ != nullptr) large_[r] = 0;
     if (r >= static_cast<int64_t>(rows.size())) continue;
     ranges_[r] = KeysInRange(problem_, batch_, rows[r].query);
     SetQuery(r);
@@ -135,6 +143,11 @@ void CarefulRows::SetRows(absl::Span<const RowId> rows) {
     all_.begin = std::min(all_.begin, ranges_[r].begin);
     all_.end = std::max(all_.end, ranges_[r].end);
   }
+}
+
+// Where a query's first element is among those of its group.
+int64_t CarefulRows::PlaceOf(int64_t row) const {
+  return row / kWideRows * kWideRows * width_ + row % kWideRows;
 }
 
 void CarefulRows::SetQuery(int64_t row) {
@@ -154,8 +167,18 @@ void CarefulRows::SetQuery(int64_t row) {
                            .to = projected_});
     from = projected_;
   }
-  double* to =
-      queries_ + row / kWideRows * kWideRows * width_ + row % kWideRows;
+  double* to = queries_ + PlaceOf(row);
+  for (int64_t i = 0; i < width_; ++i) to[i * kWideRows] = from[i];
+  if (query_exponentials_ != nullptr) SetExponentials(row);
+}
+
+// Of the query that was projected last.
+void CarefulRows::SetExponentials(int64_t row) {
+  double* const from = projected_ + projected_stride_;
+  const bool good =
+      kernels_.wide_exp_twice(projected_, projected_stride_, from);
+  large_[row] = good ? 0 : 1;
+  double* to = query_exponentials_ + PlaceOf(row);
   for (int64_t i = 0; i < width_; ++i) to[i * kWideRows] = from[i];
 }
 
@@ -229,11 +252,20 @@ void CarefulRows::LoadKeys(const Tile& tile) {
       for (int64_t n = 0; n < count; ++n) to[n] = from[n * stride + i];
     }
   }
-  const int64_t padded = RoundUp(tile.count, kernels_.lanes);
-  if (padded == tile.count) return;
+  FinishKeys(tile.count);
+}
+
+// What stands beside the last key, and exponentials.
+void CarefulRows::FinishKeys(int64_t count) {
+  const int64_t padded = RoundUp(count, kernels_.lanes);
+  large_keys_ = false;
   for (int64_t i = 0; i < width_; ++i) {
-    double* row = keys_ + i * key_columns_;
-    std::fill(row + tile.count, row + padded, 0.0);
+    double* const row = keys_ + i * key_columns_;
+    std::fill(row + count, row + padded, 0.0);
+    if (key_exponentials_ == nullptr) continue;
+    const bool good = kernels_.wide_exp_twice(
+        row, padded, key_exponentials_ + i * key_columns_);
+    large_keys_ |= !good;
   }
 }
 
@@ -262,7 +294,6 @@ void CarefulRows::SetGroup(int64_t first, const Tile& tile) {
   args_.queries = queries_ + first * width_;
   args_.keys = keys_;
   args_.key_stride = key_columns_;
-  args_.tanh_weights = w_v_;
   args_.begin = begin_;
   args_.end = end_;
   args_.values = values_;
@@ -273,6 +304,14 @@ void CarefulRows::SetGroup(int64_t first, const Tile& tile) {
   args_.output = output_ + first * value_stride_;
   args_.scores = scores_;
   SetAddends(first, tile);
+  if (exact_ == nullptr) return;
+  args_.tanh_weights = w_v_;
+  args_.query_exponentials = query_exponentials_ + first * width_;
+  args_.key_exponentials = key_exponentials_;
+  args_.exact = exact_;
+  for (int64_t n = 0; n < kWideRows; ++n) {
+    exact_[n] = large_keys_ || large_[first + n] != 0 ? 1 : 0;
+  }
 }
 
 void CarefulRows::SetAddends(int64_t first, const Tile& tile) {

@@ -42,13 +42,16 @@ class CarefulRows {
 
   void SetHead();
   void SetRows(absl::Span<const RowId> rows);
+  int64_t PlaceOf(int64_t row) const;
   void SetQuery(int64_t row);
+  void SetExponentials(int64_t row);
   bool ComputeGroups();
   // Calls visit(tile) for every tile that holds one of keys_, in order. False
   // once the job was stopped.
   template <typename Visit>
   bool ForEachTile(const Visit& visit);
   void LoadKeys(const Tile& tile);
+  void FinishKeys(int64_t count);
   void LoadValues(const Tile& tile);
   // Points args_ at rows first ... first + kWideRows - 1 of the sweep.
   void SetGroup(int64_t first, const Tile& tile);
@@ -102,6 +105,11 @@ class CarefulRows {
   float* narrow_;  // a few rows on their way to FP64
   double* wide_;
   double* projected_;
+  double* query_exponentials_ = nullptr;
+  double* key_exponentials_ = nullptr;
+  uint8_t* large_ = nullptr;  // per row: exponentials of its query overflow
+  uint8_t* exact_ = nullptr;  // per row of the group
+  bool large_keys_ = false;   // the same of the tile's keys
   float* w_q_ = nullptr;
   float* w_k_ = nullptr;
   float* w_v_narrow_ = nullptr;

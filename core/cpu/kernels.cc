@@ -41,6 +41,7 @@ const Kernels* GetKernels() {
       .finish_rows = FinishRows,
       .scale_row = ScaleRow,
       .widen_to_double = WidenToDouble,
+      .wide_exp_twice = WideExpTwice,
       .wide_project = WideProject,
       .wide_attend = WideAttend,
       .wide_average = WideAverage,

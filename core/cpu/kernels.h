@@ -21,6 +21,8 @@ inline constexpr int64_t kMaxGroupRows = 12;
 inline constexpr int64_t kWideRows = 4;
 inline constexpr int64_t kWideKeys = 128;
 inline constexpr int64_t kWideStride = kWideKeys + 8;
+/// Four exponentials exp(2 x) of such a size may be multiplied.
+inline constexpr double kMostWideProjection = 85.0;
 /// Lanes of a vector of floats, at most.
 inline constexpr int64_t kMaxLanes = 16;
 
@@ -179,8 +181,14 @@ struct WideArgs {
   const double* keys;
   int64_t key_stride;
   const double* tanh_weights;  // [width]
-  double factor;               // multiplies scores
-  double softcap;              // 0 for none
+  double tanh_weight_sum;
+  /// For kTanhExact: exp(2 q) and exp(2 k), laid out alike, and per row whether
+  /// they are not to be used. They are good up to kMostWideProjection.
+  const double* query_exponentials;
+  const double* key_exponentials;
+  const uint8_t* exact;
+  double factor;   // multiplies scores
+  double softcap;  // 0 for none
   /// Per row: the keys of the tile that its length, causal rule and window
   /// leave, as a half-open range.
   const int32_t* begin;
@@ -237,6 +245,9 @@ struct Kernels {
   /// to[i] = from[i], count a multiple of the lanes. False where one is not
   /// finite.
   bool (*widen_to_double)(const float* from, int64_t count, double* to);
+  /// to[i] = exp(2 from[i]), count a multiple of the lanes. False where one is
+  /// beyond kMostWideProjection, or NaN.
+  bool (*wide_exp_twice)(const double* from, int64_t count, double* to);
   void (*wide_project)(const WideProjectArgs& args);
   /// Adds a tile of keys to its rows' softmax states and weighted values.
   void (*wide_attend)(const WideArgs& args);

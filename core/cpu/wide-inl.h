@@ -65,6 +65,20 @@ bool WidenToDouble(const float* from, int64_t count, double* to) {
   return hn::AllTrue(d, hn::Eq(marks, zero));
 }
 
+bool WideExpTwice(const double* from, int64_t count, double* to) {
+  const WD d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const VD most = hn::Set(d, kMostWideProjection);
+  bool good = true;
+  for (int64_t i = 0; i < count; i += lanes) {
+    const VD x = hn::LoadU(d, from + i);
+    const VD twice = hn::Add(x, x);
+    good &= hn::AllTrue(d, hn::Le(hn::Abs(x), most));
+    hn::StoreU(hn::Exp(d, twice), d, to + i);
+  }
+  return good;
+}
+
 template <int kRows>
 HWY_INLINE void WideProjectGroup(const WideProjectArgs& args, int64_t row) {
   const WD d;
@@ -156,9 +170,43 @@ HWY_INLINE void WidePanel(const WideArgs& args, int64_t column) {
   }
 }
 
-// One row: sum w tanh(q + k).
+// One row: sum w tanh(q + k), as
+//   tanh(q + k) = 1 - 2 / (e^(2q) e^(2k) + 1),
+// two terms to a division: w0 / x0 + w1 / x1 = (w0 x1 + w1 x0) / (x0 x1).
 HWY_INLINE void WideTanhRow(const WideArgs& args, int row,
                             const WideColumns& columns) {
+  const WD d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const VD one = hn::Set(d, 1.0);
+  const double* const weights = args.tanh_weights;
+  const int64_t even = args.width / 2 * 2;
+  for (int64_t c = columns.first; c < columns.last; c += lanes) {
+    VD sum = hn::Zero(d);
+    const double* keys = args.key_exponentials + c;
+    const double* queries = args.query_exponentials + row;
+    for (int64_t i = 0; i < even; i += 2) {
+      const VD x0 = hn::MulAdd(hn::Set(d, queries[0]), hn::LoadU(d, keys), one);
+      const VD x1 = hn::MulAdd(hn::Set(d, queries[kWide]),
+                               hn::LoadU(d, keys + args.key_stride), one);
+      const VD n = hn::MulAdd(hn::Set(d, weights[i]), x1,
+                              hn::Mul(hn::Set(d, weights[i + 1]), x0));
+      sum = hn::Add(sum, hn::Div(n, hn::Mul(x0, x1)));
+      keys += 2 * args.key_stride;
+      queries += 2 * kWide;
+    }
+    if (even < args.width) {
+      const VD x = hn::MulAdd(hn::Set(d, *queries), hn::LoadU(d, keys), one);
+      sum = hn::Add(sum, hn::Div(hn::Set(d, weights[even]), x));
+    }
+    const VD all = hn::Set(d, args.tanh_weight_sum);
+    hn::StoreU(hn::NegMulAdd(hn::Set(d, 2.0), sum, all), d,
+               args.scores + row * kWideStride + c);
+  }
+}
+
+// The same where exponentials would overflow.
+HWY_INLINE void WideExactTanhRow(const WideArgs& args, int row,
+                                 const WideColumns& columns) {
   const WD d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t c = columns.first; c < columns.last; c += lanes) {
@@ -208,7 +256,12 @@ HWY_NOINLINE void WideScores(const WideArgs& args, const WideColumns& columns) {
   const int64_t pair = 2 * static_cast<int64_t>(hn::Lanes(WD()));
   if (args.score == Score::kTanhExact) {
     for (int r = 0; r < kWide; ++r) {
-      if (args.begin[r] < args.end[r]) WideTanhRow(args, r, columns);
+      if (args.begin[r] >= args.end[r]) continue;
+      if (args.exact[r] != 0) {
+        WideExactTanhRow(args, r, columns);
+      } else {
+        WideTanhRow(args, r, columns);
+      }
     }
   } else {
     for (int64_t c = columns.first; c < columns.last; c += pair) {
