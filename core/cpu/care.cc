@@ -20,10 +20,7 @@ CareDecision::CareDecision(const ValidatedProblem& problem, const Plan& plan,
                            Scratch& scratch)
     : problem_(problem), plan_(plan), kernels_(kernels), prepare_(prepare) {
   stride_ = problem.key_width;
-  count_ = std::clamp<int64_t>(kSampleFloats / stride_, 1, kMostSamples);
-  count_ = std::clamp<int64_t>(problem.key_length, 1, count_);
-  step_ = std::max<int64_t>(1, (problem.key_length + count_ - 1) / count_);
-  samples_ = scratch.Take<float>(count_ * stride_);
+  samples_ = scratch.Take<float>(std::max(kSampleFloats, stride_));
   key_ = scratch.Take<float>(stride_);
 }
 
@@ -39,6 +36,10 @@ void CareDecision::LoadKey(int64_t key, float* to) const {
 void CareDecision::LoadSamples() {
   if (loaded_) return;
   loaded_ = true;
+  // They follow from the problem alone, not from the block.
+  const int64_t count =
+      std::clamp<int64_t>(kSampleFloats / stride_, 1, kMostSamples);
+  step_ = std::max<int64_t>(1, (problem_.key_length + count - 1) / count);
   for (int64_t n = 0; n * step_ < problem_.key_length; ++n) {
     float* const sample = samples_ + n * stride_;
     LoadKey(n * step_, sample);

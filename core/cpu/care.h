@@ -59,8 +59,7 @@ class CareDecision {
 
   // Some keys, evenly spaced over all of them, in FP32.
   int64_t stride_;
-  int64_t count_;
-  int64_t step_;
+  int64_t step_ = 1;
   float* samples_;
   float* key_;
   bool loaded_ = false;

@@ -192,7 +192,7 @@ HWY_INLINE void WideTanhRow(const WideArgs& args, int row,
                               hn::Mul(hn::Set(d, weights[i + 1]), x0));
       sum = hn::Add(sum, hn::Div(n, hn::Mul(x0, x1)));
       keys += 2 * args.key_stride;
-      queries += 2 * kWide;
+      queries += int64_t{2} * kWide;
     }
     if (even < args.width) {
       const VD x = hn::MulAdd(hn::Set(d, *queries), hn::LoadU(d, keys), one);
