@@ -12,11 +12,15 @@ namespace attention {
 namespace {
 
 // Every backend of this build that this machine can run, fastest first: the
-// order in which auto tries those that are not experimental.
-std::vector<std::unique_ptr<Backend>> AllBackends() {
+// order in which auto tries those that are not experimental. A setting that
+// cannot be followed is an error, not a backend less.
+absl::StatusOr<std::vector<std::unique_ptr<Backend>>> AllBackends() {
   std::vector<std::unique_ptr<Backend>> backends;
-  if (auto cpu = MakeCpuBackend(); cpu.ok()) {
+  auto cpu = MakeCpuBackend();
+  if (cpu.ok()) {
     backends.push_back(*std::move(cpu));
+  } else if (!absl::IsUnavailable(cpu.status())) {
+    return cpu.status();
   }
   backends.push_back(MakeReferenceBackend());
   return backends;
@@ -26,9 +30,8 @@ std::vector<std::unique_ptr<Backend>> AllBackends() {
 
 std::vector<std::string> BackendNames() {
   std::vector<std::string> names = {"auto"};
-  for (const auto& backend : AllBackends()) {
-    names.emplace_back(backend->name());
-  }
+  if (!CpuTargets().empty()) names.emplace_back("cpu");
+  names.emplace_back("reference");
   return names;
 }
 
@@ -38,8 +41,10 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineOptions options) {
         absl::StrCat("worker threads: ", options.threads,
                      " (expected 0 for one per processor, or more)"));
   }
+  auto backends = AllBackends();
+  if (!backends.ok()) return backends.status();
   auto engine = absl::WrapUnique(new Engine());
-  for (auto& backend : AllBackends()) {
+  for (auto& backend : *backends) {
     const bool by_itself =
         options.backend == "auto" && !backend->experimental();
     if (by_itself || options.backend == backend->name()) {

@@ -31,8 +31,9 @@ std::vector<std::string> BackendNames();
 /// its stop token. May be used from several threads at once.
 class Engine {
  public:
-  /// INVALID_ARGUMENT for a backend name that this build does not know, or a
-  /// negative number of threads.
+  /// INVALID_ARGUMENT for a backend name that this build does not know, a
+  /// negative number of threads, or an instruction set in the environment
+  /// variable ATTENTION_CPU_TARGET that is not to be had.
   static absl::StatusOr<std::unique_ptr<Engine>> Create(EngineOptions options);
 
   /// Computes one job and writes its status too. UNIMPLEMENTED where no backend

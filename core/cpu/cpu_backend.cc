@@ -10,14 +10,15 @@
 namespace attention {
 namespace {
 
+constexpr char kTargetVariable[] = "ATTENTION_CPU_TARGET";
+
 class CpuBackend final : public Backend {
  public:
   explicit CpuBackend(const cpu::Kernels& kernels) : kernels_(kernels) {}
 
   absl::string_view name() const override { return "cpu"; }
   std::string instruction_set() const override { return kernels_.name; }
-  // Rows whose scores are all close to 0 go through FP64 one by one, which is
-  // slower than the reference: until they do not, it is a choice.
+  // A choice until it was measured beside its peers.
   bool experimental() const override { return true; }
 
   absl::Status Supports(const ValidatedProblem&) const override {
@@ -53,9 +54,11 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(
     return absl::UnavailableError("no CPU kernels for this processor");
   }
   std::string wanted = target;
-  if (const char* set = std::getenv("ATTENTION_CPU_TARGET");
+  absl::string_view source = "CPU target";
+  if (const char* set = std::getenv(kTargetVariable);
       wanted.empty() && set != nullptr) {
     wanted = set;
+    source = kTargetVariable;
   }
   for (const int64_t* t = targets; *t != 0; ++t) {
     const cpu::Kernels& kernels = cpu::KernelsOf(*t);
@@ -64,7 +67,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(
     }
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("CPU target: '", wanted, "' is not to be had here (",
+      absl::StrCat(source, ": '", wanted, "' is not to be had here (",
                    absl::StrJoin(CpuTargets(), ", "), ")"));
 }
 

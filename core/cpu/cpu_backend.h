@@ -18,13 +18,14 @@ std::vector<std::string> CpuTargets();
 /// The fast backend for a machine without a GPU: fused kernels that never hold
 /// a score matrix, compiled for every instruction set and chosen at run time.
 /// FP32 inside; rows that FP32 would not serve (values that are not finite
-/// beside keys that take no part, scores all close to 0) are computed as the
-/// reference does. Below 2 MiB of scratch per thread, at any length.
+/// beside keys that take no part, scores all close to 0) are computed once more
+/// by FP64 kernels. Below 2 MiB of scratch per thread, at any length; rows too
+/// wide for that go through the reference's loops.
 ///
 /// `target` is one of CpuTargets(); empty means the environment variable
 /// ATTENTION_CPU_TARGET, and where that is not set the best one.
-/// INVALID_ARGUMENT names the targets where it is another; UNAVAILABLE where
-/// there is none.
+/// INVALID_ARGUMENT says what it was, where it came from and the targets that
+/// there are, where it is another; UNAVAILABLE where there is none.
 absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(
     const std::string& target = "");
 

@@ -37,13 +37,9 @@ JobRun::JobRun(AttentionJob& job, const RunContext& context,
 
 void JobRun::Run() {
   if (!plan_.fits) {
-    const int64_t heads = problem_.batch * problem_.query_heads;
-    job_.tiles_total = heads * problem_.query_length * KeyTiles();
-    context_.workers.ParallelFor(heads, job_.stop, [this](int64_t index) {
-      ComputeHeadCarefully(index);
-    });
+    ComputeUnplanned();
   } else {
-    job_.tiles_total = plan_.blocks() * KeyTiles();
+    ExpectTiles(plan_.blocks() * KeyTiles());
     if (plan_.blocks() > 0) scratch_bytes_ = RowBlockBytes(*this);
     if (plan_.splits > 1) {
       ComputeBySplits();
@@ -57,6 +53,7 @@ void JobRun::Run() {
           [this](int64_t index) { ComputeBlock(index); });
     }
   }
+  job_.tiles_total = expected_;
   job_.tiles_computed = computed_;
   job_.status = absl::OkStatus();
   if (out_of_memory_) {
@@ -101,24 +98,38 @@ void JobRun::ComputeBySplits() {
     }
   });
   if (stopped_ || out_of_memory_ || job_.stop.stop_requested()) return;
-  for (int64_t index = 0; index < plan_.blocks(); ++index) {
+  context_.workers.ParallelFor(plan_.blocks(), job_.stop, [&](int64_t index) {
+    if (stopped_ || out_of_memory_) return;
     if (!MergeSplits(*this, index,
                      &partials[static_cast<size_t>(index * plan_.splits *
                                                    block_floats)])) {
       stopped_ = true;
-      return;
     }
-  }
+  });
 }
 
-void JobRun::ComputeHeadCarefully(int64_t index) {
-  for (int64_t row = 0; row < problem_.query_length; ++row) {
-    if (!ComputeCarefully(index / problem_.query_heads,
-                          index % problem_.query_heads, row)) {
-      stopped_ = true;
-      return;
+// Extents that the kernels have no memory for: as the reference does.
+void JobRun::ComputeUnplanned() {
+  const reference::TileSizes sizes = reference::ChooseTileSizes(problem_);
+  const int64_t rows = problem_.query_length;
+  const int64_t per_head = (rows + sizes.rows - 1) / sizes.rows;
+  const int64_t pieces = problem_.batch * problem_.query_heads * per_head;
+  ExpectTiles(pieces * KeyTiles());
+  context_.workers.ParallelFor(pieces, job_.stop, [&](int64_t piece) {
+    if (stopped_ || out_of_memory_) return;
+    const int64_t first = piece % per_head * sizes.rows;
+    const int64_t head = piece / per_head;
+    try {
+      reference::RowTile tile(problem_, sizes, head / problem_.query_heads,
+                              head % problem_.query_heads, first,
+                              std::min(sizes.rows, rows - first));
+      if (!tile.Run(job_.outputs, [this] { return BeginTile(); })) {
+        stopped_ = true;
+      }
+    } catch (const std::bad_alloc&) {
+      out_of_memory_ = true;
     }
-  }
+  });
 }
 
 bool JobRun::BeginTile() {
@@ -126,18 +137,6 @@ bool JobRun::BeginTile() {
   computed_.fetch_add(1, std::memory_order_relaxed);
   if (context_.on_tile) context_.on_tile();
   return true;
-}
-
-bool JobRun::ComputeCarefully(int64_t batch, int64_t head, int64_t row) {
-  try {
-    reference::RowTile tile(problem_, reference::ChooseTileSizes(problem_),
-                            batch, head, row, 1);
-    return tile.Run(job_.outputs,
-                    [this] { return !job_.stop.stop_requested(); });
-  } catch (const std::bad_alloc&) {
-    out_of_memory_ = true;
-    return false;
-  }
 }
 
 }  // namespace attention::cpu

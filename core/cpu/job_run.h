@@ -29,9 +29,9 @@ class JobRun {
   /// Called before each tile. False once the job was stopped.
   bool BeginTile();
 
-  /// Computes one row of one head as the reference does, in FP64: for rows that
-  /// FP32 would not serve. False once the job was stopped or is out of memory.
-  bool ComputeCarefully(int64_t batch, int64_t head, int64_t row);
+  /// Adds to the tiles that the job is expected to have: rows that FP32 does
+  /// not serve visit theirs a second time.
+  void ExpectTiles(int64_t count) { expected_ += count; }
 
   void SetOutOfMemory() { out_of_memory_ = true; }
 
@@ -39,7 +39,7 @@ class JobRun {
   int64_t KeyTiles() const;
   void ComputeBlock(int64_t index);
   void ComputeBySplits();
-  void ComputeHeadCarefully(int64_t index);
+  void ComputeUnplanned();
 
   AttentionJob& job_;
   const ValidatedProblem& problem_;
@@ -47,6 +47,7 @@ class JobRun {
   const Kernels& kernels_;
   const Plan plan_;
   size_t scratch_bytes_ = 0;
+  std::atomic<int64_t> expected_ = 0;
   std::atomic<int64_t> computed_ = 0;
   std::atomic<bool> stopped_ = false;
   std::atomic<bool> out_of_memory_ = false;

@@ -18,6 +18,7 @@
 #include "core/cpu/pack-inl.h"
 #include "core/cpu/score-inl.h"
 #include "core/cpu/tile-inl.h"
+#include "core/cpu/wide-inl.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -41,6 +42,12 @@ const Kernels* GetKernels() {
       .store_weights = StoreWeights,
       .finish_rows = FinishRows,
       .scale_row = ScaleRow,
+      .widen_to_double = WidenToDouble,
+      .wide_exp_twice = WideExpTwice,
+      .wide_project = WideProject,
+      .wide_attend = WideAttend,
+      .wide_average = WideAverage,
+      .wide_weights = WideWeights,
   };
   return &kKernels;
 }

@@ -16,6 +16,13 @@ inline constexpr int64_t kMaxTileKeys = 128;
 inline constexpr int64_t kScoreStride = kMaxTileKeys + 16;
 /// Rows of a group, at most, on any instruction set.
 inline constexpr int64_t kMaxGroupRows = 12;
+/// Rows of a group of the FP64 kernels, and keys of a tile of theirs, at most;
+/// doubles from one row of scores to the next.
+inline constexpr int64_t kWideRows = 4;
+inline constexpr int64_t kWideKeys = 128;
+inline constexpr int64_t kWideStride = kWideKeys + 8;
+/// Four exponentials exp(2 x) of such a size may be multiplied.
+inline constexpr double kMostWideProjection = 85.0;
 /// Lanes of a vector of floats, at most.
 inline constexpr int64_t kMaxLanes = 16;
 
@@ -168,6 +175,60 @@ struct CentreArgs {
   double* squared_norms;  // per row
 };
 
+/// FP64: rows times a matrix of FP32. All strides and to_width in elements.
+struct WideProjectArgs {
+  const double* from;  // rows, from_stride apart
+  int64_t from_stride;
+  int64_t rows;
+  int64_t from_width;
+  const float* m;  // from_width rows, m_stride apart
+  int64_t m_stride;
+  int64_t to_width;  // a multiple of the lanes
+  double* to;        // rows, to_width apart
+};
+
+/// FP64: a group of kWideRows rows against a tile of keys. Scores are natural
+/// ones. Rows that are not there have no keys: begin == end.
+struct WideArgs {
+  int64_t width;  // of a query
+  Score score;    // kDot; kDifference (here the positive sum); kTanhExact
+  const double* queries;  // [width][kWideRows]
+  /// [width][keys], key_stride apart: a column per key, readable up to a
+  /// multiple of the lanes.
+  const double* keys;
+  int64_t key_stride;
+  const double* tanh_weights;  // [width]
+  double tanh_weight_sum;
+  /// For kTanhExact: exp(2 q) and exp(2 k), laid out alike, and per row whether
+  /// they are not to be used. They are good up to kMostWideProjection.
+  const double* query_exponentials;
+  const double* key_exponentials;
+  const uint8_t* exact;
+  double factor;   // multiplies scores
+  double softcap;  // 0 for none
+  /// Per row: the keys of the tile that its length, causal rule and window
+  /// leave, as a half-open range.
+  const int32_t* begin;
+  const int32_t* end;
+  /// kWideRows rows, kWideStride apart: the bias, -inf where a mask leaves a
+  /// key out; null for none.
+  const double* addends;
+  /// The same for what dropout multiplies weights by.
+  const double* dropout;
+  /// Rows of values, value_width apart (a multiple of the lanes), and per key
+  /// whether they are finite; null where all are.
+  const double* values;
+  int64_t value_width;
+  const uint8_t* value_finite;
+  /// Per row: running maximum (-inf before the first key), running sum (NaN as
+  /// soon as a score is NaN or +inf) and weighted values, value_width apart.
+  double* max;
+  double* sum;
+  double* output;
+  /// kWideRows rows, kWideStride apart.
+  double* scores;
+};
+
 /// The kernels of one instruction set.
 struct Kernels {
   const char* name;
@@ -200,6 +261,22 @@ struct Kernels {
   void (*finish_rows)(const FinishArgs& args);
   /// to[i] = from[i] * factor, past the caches where `to` allows it.
   void (*scale_row)(const float* from, int64_t count, float factor, float* to);
+
+  /// to[i] = from[i], count a multiple of the lanes. False where one is not
+  /// finite.
+  bool (*widen_to_double)(const float* from, int64_t count, double* to);
+  /// to[i] = exp(2 from[i]), count a multiple of the lanes. False where one is
+  /// beyond kMostWideProjection, or NaN.
+  bool (*wide_exp_twice)(const double* from, int64_t count, double* to);
+  void (*wide_project)(const WideProjectArgs& args);
+  /// Adds a tile of keys to its rows' softmax states and weighted values.
+  void (*wide_attend)(const WideArgs& args);
+  /// Adds values weighted with `scores`, as they are given (-0.0 for a key that
+  /// takes no part), to the output.
+  void (*wide_average)(const WideArgs& args);
+  /// Puts the weights of a tile into `scores`, given each row's final state;
+  /// those between a row's begin and end are good.
+  void (*wide_weights)(const WideArgs& args);
 };
 
 /// Bits of hwy's target masks that this build has kernels for and this

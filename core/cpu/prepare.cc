@@ -19,10 +19,16 @@ constexpr float kLargestWeight = 1e6F;
 
 int64_t RoundUp(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
 
-RowSource ParameterRows(const TensorView& view, int64_t head) {
-  const auto* data = reinterpret_cast<const unsigned char*>(view.data);
-  return {data + head * view.strides[0], view.strides[1], view.strides[2],
-          ElementOf(view.type)};
+// Sums term(0) ... term(count - 1), four at a time.
+template <typename Term>
+double SumOfTerms(int64_t count, const Term& term) {
+  double sums[4] = {};
+  int64_t i = 0;
+  for (; i + 4 <= count; i += 4) {
+    for (int64_t n = 0; n < 4; ++n) sums[n] += term(i + n);
+  }
+  for (; i < count; ++i) sums[0] += term(i);
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
 }  // namespace
@@ -38,6 +44,18 @@ RowSource RowsOf(const TensorView& view, int64_t batch, int64_t head,
   return {
       reinterpret_cast<const unsigned char*>(view.At(batch, head, first, 0)),
       view.strides[2], view.strides[3], ElementOf(view.type)};
+}
+
+RowSource ParameterRows(const TensorView& view, int64_t head) {
+  const auto* data = reinterpret_cast<const unsigned char*>(view.data);
+  return {data + head * view.strides[0], view.strides[1], view.strides[2],
+          ElementOf(view.type)};
+}
+
+RowSource ParameterVector(const TensorView& view, int64_t head) {
+  const auto* data = reinterpret_cast<const unsigned char*>(view.data);
+  return {data + head * view.strides[0], 0, view.strides[1],
+          ElementOf(view.type)};
 }
 
 Prepare::Prepare(const ValidatedProblem& problem, const Plan& plan,
@@ -104,16 +122,15 @@ void Prepare::SetHead(int64_t head) {
                       hidden, w_q_, projected_stride_, projected_stride_);
   kernels_.widen_rows(ParameterRows(additive->w_k, head), problem_.key_width,
                       hidden, w_k_, projected_stride_, projected_stride_);
-  const TensorView& w_v = additive->w_v;
-  kernels_.widen_rows(
-      {reinterpret_cast<const unsigned char*>(w_v.data) + head * w_v.strides[0],
-       0, w_v.strides[1], ElementOf(w_v.type)},
-      1, hidden, w_v_, projected_stride_, projected_stride_);
+  kernels_.widen_rows(ParameterVector(additive->w_v, head), 1, hidden, w_v_,
+                      projected_stride_, projected_stride_);
   w_v_sum_ = 0;
   const bool small = kernels_.all_within(w_v_, hidden, kLargestWeight);
   largest_parameter_ = small ? 0 : std::numeric_limits<float>::infinity();
+  w_v_magnitude_ = 0;
   for (int64_t i = 0; i < hidden; ++i) {
     w_v_sum_ += w_v_[i];
+    w_v_magnitude_ += std::abs(w_v_[i]);
     w_v_[i] = static_cast<float>(-2 * Unit() * w_v_[i]);
   }
 }
@@ -347,31 +364,40 @@ void Prepare::Fill(TileArgs& args) const {
   }
 }
 
-double Prepare::ScoreMagnitude(int64_t row, const RowSource& key) {
-  double sum = 0;
-  if (plan_.method == Method::kAdditive) {
-    for (int64_t i = 0; i < plan_.score_width; ++i) {
-      sum += std::abs(w_v_[i] / (2 * Unit()));
-    }
-    return sum;
-  }
-  kernels_.widen_rows(key, 1, problem_.key_width, key_rows_, key_stride_,
-                      key_stride_);
-  const bool projected = projected_queries_ != nullptr;
-  const float* query = projected ? projected_queries_ + row * projected_stride_
-                                 : query_rows_ + row * query_stride_;
+const float* Prepare::ProjectedQuery(int64_t row) const {
+  return projected_queries_ != nullptr
+             ? projected_queries_ + row * projected_stride_
+             : query_rows_ + row * query_stride_;
+}
+
+double Prepare::ScoreMagnitude(int64_t row, const float* key) const {
+  if (plan_.method == Method::kAdditive) return w_v_magnitude_;
+  const float* query = ProjectedQuery(row);
+  const int64_t width = problem_.key_width;
   if (const auto* gaussian = std::get_if<Gaussian>(&problem_.scoring)) {
-    for (int64_t i = 0; i < problem_.key_width; ++i) {
+    double sum = 0;
+    for (int64_t i = 0; i < width; ++i) {
       const double centre = centre_ == nullptr ? 0 : centre_[i];
-      const double difference = query[i] - (key_rows_[i] - centre);
+      const double difference = query[i] - (key[i] - centre);
       sum += difference * difference;
     }
     return sum / (2 * gaussian->sigma * gaussian->sigma);
   }
-  for (int64_t i = 0; i < problem_.key_width; ++i) {
-    sum += std::abs(static_cast<double>(query[i]) * key_rows_[i]);
+  return std::abs(problem_.scale) * SumOfTerms(width, [=](int64_t i) {
+           return std::abs(static_cast<double>(query[i]) * key[i]);
+         });
+}
+
+double Prepare::MagnitudePerElement(int64_t row) const {
+  if (plan_.method == Method::kAdditive) return w_v_magnitude_;
+  if (std::holds_alternative<Gaussian>(problem_.scoring)) {
+    return std::numeric_limits<double>::infinity();
   }
-  return sum * std::abs(problem_.scale);
+  const float* query = ProjectedQuery(row);
+  return std::abs(problem_.scale) *
+         SumOfTerms(problem_.key_width, [=](int64_t i) {
+           return std::abs(static_cast<double>(query[i]));
+         });
 }
 
 double Prepare::LogSumExpShift(int64_t row) const {

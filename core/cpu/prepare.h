@@ -17,6 +17,11 @@ Element ElementOf(DataType type);
 RowSource RowsOf(const TensorView& view, int64_t batch, int64_t head,
                  int64_t first);
 
+/// One head's part of a parameter: the rows of a (Hq, rows, columns) view, or
+/// a (Hq, columns) view as one row.
+RowSource ParameterRows(const TensorView& view, int64_t head);
+RowSource ParameterVector(const TensorView& view, int64_t head);
+
 /// Brings queries and keys of one block of rows into the form that the first
 /// product reads, whatever the scoring function: a dot product of packed
 /// vectors, plus what each key and each row adds.
@@ -54,11 +59,20 @@ class Prepare {
   double LogSumExpShift(int64_t row) const;
 
   /// The sum of the magnitudes of a score's terms, as the tolerances count
-  /// them, or a little less. Spoils the tile that was packed last.
-  double ScoreMagnitude(int64_t row, const RowSource& key);
+  /// them, or a little less, of a key in FP32.
+  double ScoreMagnitude(int64_t row, const float* key) const;
+
+  /// What that sum cannot exceed, per unit of the key's largest element; for
+  /// additive scoring the sum itself, whatever the key. Infinite for Gaussian
+  /// scoring, which has no such bound.
+  double MagnitudePerElement(int64_t row) const;
+
+  /// Gaussian scoring by a dot product: -a(query, centre).
+  double DistanceFromCentre(int64_t row) const { return -row_shift_[row]; }
 
  private:
   double Unit() const;
+  const float* ProjectedQuery(int64_t row) const;
   const float* WidenKeys(const RowSource& keys, int64_t count, int64_t& stride);
   void ProjectRows(const float* rows, int64_t stride, int64_t count,
                    int64_t width, const float* m, float* high, float* low);
@@ -107,6 +121,7 @@ class Prepare {
   double w_v_sum_ = 0;
   float largest_query_ = 0;
   float largest_parameter_ = 0;  // infinite where w_v is too large
+  double w_v_magnitude_ = 0;
   bool exact_packed_ = false;
   Score additive_ = Score::kTanh;  // of the tile packed last
 };

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <variant>
+#include <new>
+#include <vector>
 
+#include "core/cpu/care.h"
+#include "core/cpu/careful_rows.h"
 #include "core/cpu/prepare.h"
 #include "core/cpu/scratch.h"
-#include "core/element.h"
 #include "core/philox.h"
 #include "hwy/cache_control.h"
 
@@ -29,6 +31,7 @@ class RowBlock {
         plan_(run.plan()),
         kernels_(run.kernels()),
         prepare_(run.problem(), run.plan(), run.kernels(), scratch),
+        care_(run.problem(), run.plan(), run.kernels(), prepare_, scratch),
         dropout_(run.problem().dropout.p, run.problem().dropout.seed) {
     const int64_t lane = index / plan_.blocks_per_lane;
     const int64_t lanes_per_batch = problem_.query_heads / plan_.heads_per_lane;
@@ -38,15 +41,19 @@ class RowBlock {
     first_row_ = index % plan_.blocks_per_lane * plan_.row_block;
     keys_ = {0, problem_.key_length};
     rows_ = std::min(plan_.row_block, plan_.rows_per_lane - first_row_);
+    care_.SetKeys(batch_, kv_head_);
     TakeMemory(scratch);
   }
 
-  /// Everything, from the queries to the stored results.
-  bool Run();
+  /// Everything, from the queries to the stored results. Rows that FP32 does
+  /// not serve are added to `careful`.
+  bool Run(std::vector<RowId>& careful);
   /// One piece of the keys alone; `partial` takes the rows' states.
   bool RunSplit(int64_t split, float* partial);
   /// The rest, given the states of all pieces, in order.
-  bool RunMerge(const float* partials);
+  bool RunMerge(const float* partials, std::vector<RowId>& careful);
+
+  int64_t batch() const { return batch_; }
 
  private:
   // One tile of keys, within one block of the problem.
@@ -89,11 +96,8 @@ class RowBlock {
     return reinterpret_cast<float*>(run_.outputs().weights.data) +
            ResultRow(row) * problem_.key_length;
   }
-  bool Finish();
+  void Finish(std::vector<RowId>& careful);
   bool NeedsCare(int64_t row);
-  bool IsFlat(int64_t row);
-  bool LosesToCentre(int64_t row);
-  double SumOfMagnitudes(int64_t row, int64_t key);
 
   static void FillDropout(const void* context, int64_t row, int64_t first_key,
                           int64_t count, float* factors);
@@ -103,6 +107,7 @@ class RowBlock {
   const Plan& plan_;
   const Kernels& kernels_;
   Prepare prepare_;
+  CareDecision care_;
   DropoutPattern dropout_;
 
   int64_t batch_ = 0;
@@ -394,7 +399,7 @@ bool RowBlock::StoreWeights() {
   });
 }
 
-bool RowBlock::Finish() {
+void RowBlock::Finish(std::vector<RowId>& careful) {
   const int64_t row_bytes =
       problem_.value_width * ByteSize(problem_.query.type);
   auto* output = reinterpret_cast<unsigned char*>(run_.outputs().output.data);
@@ -418,79 +423,30 @@ bool RowBlock::Finish() {
                         .to = output_rows_,
                         .not_finite = not_finite_});
   for (int64_t r = 0; r < rows_; ++r) {
-    if (!NeedsCare(r)) continue;
-    if (!run_.ComputeCarefully(batch_, HeadOf(r), QueryOf(r))) return false;
+    if (NeedsCare(r)) careful.push_back({HeadOf(r), QueryOf(r)});
   }
-  return true;
 }
 
 // True where a row's result has to come from FP64.
 bool RowBlock::NeedsCare(int64_t row) {
   if (std::isnan(sum_[row])) {
     // A score is NaN, and so is the row; but not the weights of keys that take
-    // no part.
-    return problem_.wanted.weights;
+    // no part, and not a row whose centre alone is NaN, or so far away that the
+    // product overflows.
+    return problem_.wanted.weights || plan_.method == Method::kGaussianDot;
   }
+  // Perhaps a value of a key that takes no part, times 0.
+  if (not_finite_[row] != 0) return true;
   if (sum_[row] == 0) {
     return problem_.empty_rows == EmptyRows::kUniform &&
            problem_.key_length > 0;
   }
-  // Perhaps a value of a key that takes no part, times 0.
-  if (not_finite_[row] != 0) return true;
-  return IsFlat(row) || LosesToCentre(row);
-}
-
-// Where all scores of a row are close to 0, its tolerance has room for less
-// than the rounding of FP32 sums.
-bool RowBlock::IsFlat(int64_t row) {
-  constexpr double kFlat = 0.5;
-  if (problem_.query.type != DataType::kFloat32) return false;
-  const double max = max_[row] * kLn2 + prepare_.LogSumExpShift(row);
-  if (plan_.method != Method::kAdditive && std::abs(max) >= kFlat) return false;
-  const KeyRange& range = ranges_[row];
-  // A few keys of the row will do: kappa is the largest of such sums.
-  const int64_t step = std::max<int64_t>(1, (range.end - range.begin) / 16);
-  for (int64_t key = range.begin; key < range.end; key += step) {
-    if (SumOfMagnitudes(row, key) >= kFlat) return false;
-  }
-  return true;
-}
-
-bool RowBlock::LosesToCentre(int64_t row) {
-  if (plan_.method != Method::kGaussianDot) return false;
-  // The row's distance from the centre is that from a key that it attends, and
-  // no score is much more exact than its largest.
-  const KeyRange& range = ranges_[row];
-  const bool attended = centre_key_ >= range.begin && centre_key_ < range.end;
-  if (attended && !problem_.attend_mask && !problem_.bias) return false;
-  const double from_centre = -prepare_.LogSumExpShift(row);
-  const double known = std::max(std::abs(max_[row] * kLn2 - from_centre),
-                                SumOfMagnitudes(row, range.end - 1));
-  return from_centre > 4 * known + 1;
-}
-
-// Whether attend_mask and bias, too, leave a key of its range to a row; 0 where
-// they do not, as far as a sum of magnitudes is concerned.
-double RowBlock::SumOfMagnitudes(int64_t row, int64_t key) {
-  double bias = 0;
-  if (problem_.bias) {
-    bias =
-        LoadElement(problem_.bias->type,
-                    problem_.bias->At(batch_, HeadOf(row), QueryOf(row), key));
-    if (std::isinf(bias)) return 0;
-  }
-  if (problem_.attend_mask &&
-      *problem_.attend_mask->At(batch_, HeadOf(row), QueryOf(row), key) ==
-          std::byte{0}) {
-    return 0;
-  }
-  for (const auto& block : problem_.key_value) {
-    const int64_t at = key - block.first_key;
-    if (at < 0 || at >= block.key_count) continue;
-    return std::abs(bias) + prepare_.ScoreMagnitude(
-                                row, RowsOf(block.key, batch_, kv_head_, at));
-  }
-  return 0;
+  const CareDecision::Row known{
+      .index = row,
+      .id = {HeadOf(row), QueryOf(row)},
+      .range = ranges_[row],
+      .max = max_[row] * kLn2 + prepare_.LogSumExpShift(row)};
+  return care_.IsFlat(known) || care_.LosesToCentre(known, centre_key_);
 }
 
 void RowBlock::Begin() {
@@ -504,11 +460,12 @@ void RowBlock::Begin() {
   }
 }
 
-bool RowBlock::Run() {
+bool RowBlock::Run(std::vector<RowId>& careful) {
   Begin();
   if (!Sweep()) return false;
   if (problem_.wanted.weights && !StoreWeights()) return false;
-  return Finish();
+  Finish(careful);
+  return true;
 }
 
 bool RowBlock::RunSplit(int64_t split, float* partial) {
@@ -526,7 +483,7 @@ bool RowBlock::RunSplit(int64_t split, float* partial) {
   return true;
 }
 
-bool RowBlock::RunMerge(const float* partials) {
+bool RowBlock::RunMerge(const float* partials, std::vector<RowId>& careful) {
   Begin();
   const int64_t width = plan_.padded_value_width;
   for (int64_t r = 0; r < rows_; ++r) {
@@ -549,14 +506,16 @@ bool RowBlock::RunMerge(const float* partials) {
     }
   }
   if (problem_.wanted.weights && !StoreWeights()) return false;
-  return Finish();
+  Finish(careful);
+  return true;
 }
 
 }  // namespace
 
 namespace {
 
-// Calls work(RowBlock&) on a block that has its memory.
+// Calls work(block, rows that need care) on a block that has its memory, then
+// computes those rows; by then the block's memory is theirs.
 template <typename Work>
 bool WithMemory(JobRun& run, int64_t index, const Work& work) {
   std::byte* const memory = ThreadMemory(run.scratch_bytes());
@@ -564,9 +523,16 @@ bool WithMemory(JobRun& run, int64_t index, const Work& work) {
     run.SetOutOfMemory();
     return false;
   }
-  Scratch scratch(memory);
-  RowBlock block(run, index, scratch);
-  return work(block);
+  try {
+    std::vector<RowId> careful;
+    Scratch scratch(memory);
+    RowBlock block(run, index, scratch);
+    return work(block, careful) &&
+           ComputeCarefulRows(run, block.batch(), careful);
+  } catch (const std::bad_alloc&) {
+    run.SetOutOfMemory();
+    return false;
+  }
 }
 
 }  // namespace
@@ -578,19 +544,24 @@ size_t RowBlockBytes(JobRun& run) {
 }
 
 bool ComputeRowBlock(JobRun& run, int64_t index) {
-  return WithMemory(run, index, [](RowBlock& block) { return block.Run(); });
+  return WithMemory(run, index,
+                    [](RowBlock& block, std::vector<RowId>& careful) {
+                      return block.Run(careful);
+                    });
 }
 
 bool ComputeSplit(JobRun& run, int64_t index, int64_t split, float* partial) {
-  return WithMemory(run, index, [split, partial](RowBlock& block) {
-    return block.RunSplit(split, partial);
-  });
+  return WithMemory(run, index,
+                    [split, partial](RowBlock& block, std::vector<RowId>&) {
+                      return block.RunSplit(split, partial);
+                    });
 }
 
 bool MergeSplits(JobRun& run, int64_t index, const float* partials) {
-  return WithMemory(run, index, [partials](RowBlock& block) {
-    return block.RunMerge(partials);
-  });
+  return WithMemory(run, index,
+                    [partials](RowBlock& block, std::vector<RowId>& careful) {
+                      return block.RunMerge(partials, careful);
+                    });
 }
 
 }  // namespace attention::cpu

@@ -3,11 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
+#include "core/cpu/cpu_backend.h"
 #include "tests/unit/core/problem_builder.h"
 
 namespace attention {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
@@ -26,6 +30,17 @@ TEST(Engine, RefusesAnUnknownBackendAndListsThem) {
 TEST(Engine, RefusesANegativeNumberOfThreads) {
   EXPECT_EQ(Engine::Create({.threads = -1}).status().code(),
             absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Engine, RefusesAnInstructionSetThatIsNotToBeHad) {
+  ASSERT_EQ(setenv("ATTENTION_CPU_TARGET", "MMX", /*overwrite=*/1), 0);
+  const absl::Status status = Engine::Create({.threads = 1}).status();
+  ASSERT_EQ(unsetenv("ATTENTION_CPU_TARGET"), 0);
+  if (CpuTargets().empty()) GTEST_SKIP() << "no kernels for this processor";
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("ATTENTION_CPU_TARGET: 'MMX'"),
+                    HasSubstr(CpuTargets()[0])));
 }
 
 TEST(Engine, SaysWhichBackendAndKernelAnswered) {

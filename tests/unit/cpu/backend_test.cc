@@ -1,35 +1,17 @@
 // What small random problems do not reach: many tiles, many blocks, splits.
 
-#include <cmath>
 #include <limits>
-#include <string>
 
-#include "core/cpu/cpu_backend.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/support/random.h"
-#include "tests/support/random_problem.h"
-#include "tests/support/status_matchers.h"
-#include "tests/support/tolerance.h"
-#include "tests/unit/cpu/target_runner.h"
+#include "tests/unit/cpu/cpu_test.h"
 
 namespace attention::test {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-class CpuBackendTest : public ::testing::TestWithParam<std::string> {
- protected:
-  void Check(const ProblemSpec& spec) {
-    Check(MakeProblem(spec, TestSeed()).problem);
-  }
-  void Check(const AttentionProblem& problem) {
-    ASSERT_OK_AND_ASSIGN(const Results results, runner_.Run(problem));
-    EXPECT_TRUE(Matches(problem, results));
-  }
-
-  TargetRunner runner_{GetParam()};
-};
+using CpuBackendTest = CpuTest;
 
 ProblemSpec Prefill() {
   return {.batch = 1,
@@ -178,9 +160,7 @@ TEST_P(CpuBackendTest, GivesTheSameBitsWithAnyNumberOfThreads) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, CpuBackendTest,
-                         ::testing::ValuesIn(CpuTargets()),
-                         [](const auto& test) { return test.param; });
+INSTANTIATE_FOR_TARGETS(CpuBackendTest);
 
 }  // namespace
 }  // namespace attention::test

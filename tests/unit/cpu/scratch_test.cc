@@ -3,6 +3,9 @@
 #include <cstdint>
 #include <limits>
 
+#include "core/cpu/care.h"
+#include "core/cpu/careful_rows.h"
+#include "core/cpu/job_run.h"
 #include "core/cpu/kernels.h"
 #include "core/cpu/plan.h"
 #include "core/cpu/prepare.h"
@@ -48,9 +51,30 @@ TEST(PlanTest, KeepsScratchBelowTwoMebibytesAtAnyLengthAndWidth) {
         const Plan plan = MakePlan(problem, KernelsOf(*t));
         if (!plan.fits) continue;
         Scratch count;
-        const Prepare prepare(problem, plan, KernelsOf(*t), count);
+        Prepare prepare(problem, plan, KernelsOf(*t), count);
+        const CareDecision care(problem, plan, KernelsOf(*t), prepare, count);
         count.Take<float>((plan.row_block + plan.key_tile) *
                           plan.padded_value_width);
+        EXPECT_LT(count.used(), size_t{2} << 20) << length << " " << width;
+      }
+    }
+  }
+}
+
+// Rows that need care come after a block and use the same memory.
+TEST(CarefulRowsMemoryTest, StaysBelowTwoMebibytesAtAnyLengthAndWidth) {
+  WorkerPool workers(1);
+  for (const int64_t* t = AvailableTargets(); *t != 0; ++t) {
+    for (const int64_t length : {1, 100, 131072}) {
+      for (const int64_t width : {1, 64, 256, 1000, 1700, 4096}) {
+        const ValidatedProblem problem = ProblemOf(length, width);
+        AttentionJob job;
+        job.problem = &problem;
+        const RunContext context{workers};
+        JobRun run(job, context, KernelsOf(*t));
+        if (!run.plan().fits) continue;
+        Scratch count;
+        const CarefulRows rows(run, count);
         EXPECT_LT(count.used(), size_t{2} << 20) << length << " " << width;
       }
     }

@@ -1,0 +1,114 @@
+#include "core/cpu/care.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/element.h"
+
+namespace attention::cpu {
+namespace {
+
+// Sums of magnitudes below which FP32 sums take more than the tolerance has.
+constexpr double kFlat = 0.5;
+constexpr int64_t kMostSamples = 32;
+constexpr int64_t kSampleFloats = int64_t{16} * 1024;
+
+}  // namespace
+
+CareDecision::CareDecision(const ValidatedProblem& problem, const Plan& plan,
+                           const Kernels& kernels, Prepare& prepare,
+                           Scratch& scratch)
+    : problem_(problem), plan_(plan), kernels_(kernels), prepare_(prepare) {
+  stride_ = problem.key_width;
+  samples_ = scratch.Take<float>(std::max(kSampleFloats, stride_));
+  key_ = scratch.Take<float>(stride_);
+}
+
+void CareDecision::LoadKey(int64_t key, float* to) const {
+  for (const auto& block : problem_.key_value) {
+    const int64_t at = key - block.first_key;
+    if (at < 0 || at >= block.key_count) continue;
+    kernels_.widen_rows(RowsOf(block.key, batch_, kv_head_, at), 1,
+                        problem_.key_width, to, stride_, stride_);
+  }
+}
+
+void CareDecision::LoadSamples() {
+  if (loaded_) return;
+  loaded_ = true;
+  // They follow from the problem alone, not from the block.
+  const int64_t count =
+      std::clamp<int64_t>(kSampleFloats / stride_, 1, kMostSamples);
+  step_ = std::max<int64_t>(1, (problem_.key_length + count - 1) / count);
+  for (int64_t n = 0; n * step_ < problem_.key_length; ++n) {
+    float* const sample = samples_ + n * stride_;
+    LoadKey(n * step_, sample);
+    for (int64_t i = 0; i < stride_; ++i) {
+      const double magnitude = std::abs(sample[i]);
+      if (!(magnitude <= largest_)) largest_ = magnitude;  // NaN, too
+    }
+  }
+}
+
+double CareDecision::SumOfMagnitudes(const Row& row, int64_t key,
+                                     const float* values) {
+  double bias = 0;
+  if (problem_.bias) {
+    bias =
+        LoadElement(problem_.bias->type,
+                    problem_.bias->At(batch_, row.id.head, row.id.query, key));
+    if (std::isinf(bias)) return 0;
+  }
+  if (problem_.attend_mask &&
+      *problem_.attend_mask->At(batch_, row.id.head, row.id.query, key) ==
+          std::byte{0}) {
+    return 0;
+  }
+  return std::abs(bias) + prepare_.ScoreMagnitude(row.index, values);
+}
+
+double CareDecision::SumOfMagnitudes(const Row& row, int64_t key) {
+  LoadKey(key, key_);
+  return SumOfMagnitudes(row, key, key_);
+}
+
+bool CareDecision::IsFlat(const Row& row) {
+  if (problem_.query.type != DataType::kFloat32) return false;
+  const bool additive = plan_.method == Method::kAdditive;
+  if (!additive && std::abs(row.max) >= kFlat) return false;
+  if (!problem_.bias) {
+    const double per_element = prepare_.MagnitudePerElement(row.index);
+    if (per_element == 0) return true;
+    if (additive) return per_element < kFlat;
+    LoadSamples();
+    if (per_element * largest_ < kFlat) return true;
+  }
+  // A few of its keys will do: what counts is the largest of such sums.
+  LoadSamples();
+  int64_t key = (row.range.begin + step_ - 1) / step_ * step_;
+  if (key >= row.range.end) {
+    return SumOfMagnitudes(row, row.range.begin) < kFlat;
+  }
+  for (; key < row.range.end; key += step_) {
+    const float* const sample = samples_ + key / step_ * stride_;
+    if (SumOfMagnitudes(row, key, sample) >= kFlat) return false;
+  }
+  return true;
+}
+
+bool CareDecision::LosesToCentre(const Row& row, int64_t centre_key) {
+  if (plan_.method != Method::kGaussianDot) return false;
+  // The row's distance from the centre is that from a key that it attends, and
+  // no score is much more exact than its largest.
+  const bool attended =
+      centre_key >= row.range.begin && centre_key < row.range.end;
+  if (attended && !problem_.attend_mask && !problem_.bias) return false;
+  const double from_centre = prepare_.DistanceFromCentre(row.index);
+  const auto loses = [from_centre](double known) {
+    return from_centre > 4 * known + 1;
+  };
+  return loses(std::abs(row.max)) &&
+         loses(SumOfMagnitudes(row, row.range.end - 1));
+}
+
+}  // namespace attention::cpu
