@@ -48,61 +48,6 @@ HWY_INLINE void ForEachGroup(int64_t rows, const Visit& visit) {
   if (rows - r >= 1) visit.template Group<1>(r);
 }
 
-struct PackQueryGroup {
-  const float* rows;
-  int64_t stride;
-  int64_t width;
-  float factor;
-  float* packed;
-
-  template <int kRows>
-  HWY_INLINE void Group(int64_t first) const {
-    float* const to = packed + first * width;
-    const float* const from = rows + first * stride;
-    int64_t i = 0;
-    if constexpr (kRows % 4 == 0) {
-      for (; i + 4 <= width; i += 4) {
-        for (int r = 0; r < kRows; r += 4) {
-          Transpose(from + r * stride + i, to + i * kRows + r, kRows);
-        }
-      }
-    }
-    for (; i < width; ++i) {
-      for (int r = 0; r < kRows; ++r) {
-        to[i * kRows + r] = from[r * stride + i] * factor;
-      }
-    }
-  }
-
-  // Four elements of four rows: to[i * to_stride + r] = from[r * stride + i].
-  HWY_INLINE void Transpose(const float* from, float* to,
-                            int64_t to_stride) const {
-    const hn::CappedTag<float, 4> d;
-    const hn::CappedTag<double, 2> dw;
-    const auto scale = hn::Set(d, factor);
-    const auto a = hn::Mul(hn::LoadU(d, from), scale);
-    const auto b = hn::Mul(hn::LoadU(d, from + stride), scale);
-    const auto c = hn::Mul(hn::LoadU(d, from + 2 * stride), scale);
-    const auto e = hn::Mul(hn::LoadU(d, from + 3 * stride), scale);
-    const auto ab0 = hn::BitCast(dw, hn::InterleaveLower(d, a, b));
-    const auto ab1 = hn::BitCast(dw, hn::InterleaveUpper(d, a, b));
-    const auto ce0 = hn::BitCast(dw, hn::InterleaveLower(d, c, e));
-    const auto ce1 = hn::BitCast(dw, hn::InterleaveUpper(d, c, e));
-    const auto store = [&](int64_t i, hn::Vec<decltype(dw)> v) HWY_ATTR {
-      hn::StoreU(hn::BitCast(d, v), d, to + i * to_stride);
-    };
-    store(0, hn::InterleaveLower(dw, ab0, ce0));
-    store(1, hn::InterleaveUpper(dw, ab0, ce0));
-    store(2, hn::InterleaveLower(dw, ab1, ce1));
-    store(3, hn::InterleaveUpper(dw, ab1, ce1));
-  }
-};
-
-void PackQueries(const float* rows, int64_t stride, int64_t count,
-                 int64_t width, float factor, float* packed) {
-  ForEachGroup(count, PackQueryGroup{rows, stride, width, factor, packed});
-}
-
 // Four floats from each of rows 4 b, b = 0, 1, ...: block b of the result.
 template <class D>
 HWY_INLINE hn::Vec<D> LoadBlocks(D d, const float* from, int64_t stride) {
@@ -131,6 +76,70 @@ HWY_INLINE void TransposeBlocks(VF& a, VF& b, VF& c, VF& e) {
   b = hn::BitCast(d, hn::InterleaveUpper(dw, wide(ab_low), wide(ce_low)));
   c = hn::BitCast(d, hn::InterleaveLower(dw, wide(ab_high), wide(ce_high)));
   e = hn::BitCast(d, hn::InterleaveUpper(dw, wide(ab_high), wide(ce_high)));
+}
+
+// Block b of four floats goes to to + b * stride.
+template <class D>
+HWY_INLINE void StoreBlocks(D d, hn::Vec<D> v, float* to, int64_t stride) {
+  if constexpr (hn::MaxLanes(D()) <= 4) {
+    hn::StoreU(v, d, to);
+  } else {
+    const hn::Half<D> half;
+    const int64_t blocks = static_cast<int64_t>(hn::MaxLanes(D())) / 8;
+    StoreBlocks(half, hn::LowerHalf(half, v), to, stride);
+    StoreBlocks(half, hn::UpperHalf(half, v), to + blocks * stride, stride);
+  }
+}
+
+struct PackQueryGroup {
+  const float* rows;
+  int64_t stride;
+  int64_t width;
+  float factor;
+  float* packed;
+
+  template <int kRows>
+  HWY_INLINE void Group(int64_t first) const {
+    float* const to = packed + first * width;
+    const float* const from = rows + first * stride;
+    int64_t i = 0;
+    if constexpr (kRows % 4 == 0) {
+      const int64_t lanes = static_cast<int64_t>(hn::Lanes(F()));
+      for (; i + lanes <= width; i += lanes) {
+        for (int r = 0; r < kRows; r += 4) {
+          Transpose(from + r * stride + i, to + i * kRows + r, kRows);
+        }
+      }
+    }
+    for (; i < width; ++i) {
+      for (int r = 0; r < kRows; ++r) {
+        to[i * kRows + r] = from[r * stride + i] * factor;
+      }
+    }
+  }
+
+  // A vector of elements of four rows: to[i * to_stride + r] =
+  // from[r * stride + i].
+  HWY_INLINE void Transpose(const float* from, float* to,
+                            int64_t to_stride) const {
+    const F d;
+    const VF scale = hn::Set(d, factor);
+    VF piece[4];
+    ATTENTION_UNROLL
+    for (int r = 0; r < 4; ++r) {
+      piece[r] = hn::Mul(hn::LoadU(d, from + r * stride), scale);
+    }
+    TransposeBlocks(piece[0], piece[1], piece[2], piece[3]);
+    ATTENTION_UNROLL
+    for (int r = 0; r < 4; ++r) {
+      StoreBlocks(d, piece[r], to + r * to_stride, 4 * to_stride);
+    }
+  }
+};
+
+void PackQueries(const float* rows, int64_t stride, int64_t count,
+                 int64_t width, float factor, float* packed) {
+  ForEachGroup(count, PackQueryGroup{rows, stride, width, factor, packed});
 }
 
 // One vector of keys of a panel.

@@ -31,6 +31,19 @@ double SumOfTerms(int64_t count, const Term& term) {
   return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
+// Rows that may be read as floats where they lie, and their distance in
+// floats; null for others.
+const float* FloatRows(const RowSource& rows, int64_t& stride) {
+  constexpr auto kFloat = static_cast<int64_t>(sizeof(float));
+  if (rows.type != Element::kFloat32 || rows.column_stride != kFloat ||
+      rows.row_stride % kFloat != 0 ||
+      reinterpret_cast<uintptr_t>(rows.data) % kFloat != 0) {
+    return nullptr;
+  }
+  stride = rows.row_stride / kFloat;
+  return reinterpret_cast<const float*>(rows.data);
+}
+
 }  // namespace
 
 Element ElementOf(DataType type) {
@@ -141,37 +154,45 @@ void Prepare::SetCentre(const RowSource& key) {
                       key_stride_);
 }
 
+bool Prepare::UseQueries(const RowSource& queries) {
+  queries_ = FloatRows(queries, queries_stride_);
+  return queries_ != nullptr;
+}
+
 void Prepare::AddQueries(const RowSource& queries, int64_t first_row,
                          int64_t count) {
   kernels_.widen_rows(queries, count, problem_.query_width,
                       query_rows_ + first_row * query_stride_, query_stride_,
                       query_stride_);
+  queries_ = query_rows_;
+  queries_stride_ = query_stride_;
 }
 
 void Prepare::PackQueries(int64_t rows) {
   rows_ = rows;
   double factor = problem_.scale * Unit();
-  const float* from = query_rows_;
-  int64_t stride = query_stride_;
+  const float* from = queries_;
+  int64_t stride = queries_stride_;
   std::fill_n(row_shift_, rows, 0.0);
   if (const auto* gaussian = std::get_if<Gaussian>(&problem_.scoring)) {
     factor = plan_.method == Method::kGaussianDot
                  ? Unit() / (gaussian->sigma * gaussian->sigma)
                  : 1;
     if (centre_ != nullptr) {
-      Centre(query_rows_, query_stride_, rows, query_rows_, query_stride_,
-             row_shift_);
+      Centre(from, stride, rows, query_rows_, query_stride_, row_shift_);
+      from = queries_ = query_rows_;
+      stride = queries_stride_ = query_stride_;
     }
     for (int64_t r = 0; r < rows; ++r) {
       row_shift_[r] /= -2 * gaussian->sigma * gaussian->sigma;
     }
   } else if (std::holds_alternative<Bilinear>(problem_.scoring)) {
-    ProjectRows(query_rows_, query_stride_, rows, problem_.query_width, w_q_,
+    ProjectRows(from, stride, rows, problem_.query_width, w_q_,
                 projected_queries_, nullptr);
     from = projected_queries_;
     stride = projected_stride_;
   } else if (plan_.method == Method::kAdditive) {
-    ProjectRows(query_rows_, query_stride_, rows, problem_.query_width, w_q_,
+    ProjectRows(from, stride, rows, problem_.query_width, w_q_,
                 projected_queries_, projected_queries_low_);
     largest_query_ = LargestOf(projected_queries_, rows);
     exact_packed_ = false;
@@ -221,15 +242,7 @@ void Prepare::SetKeyRows(const RowSource& keys, int64_t count, bool widen,
 
 const float* Prepare::WidenKeys(const RowSource& keys, int64_t count,
                                 int64_t& stride) {
-  constexpr auto kFloat = static_cast<int64_t>(sizeof(float));
-  const bool readable = keys.type == Element::kFloat32 &&
-                        keys.column_stride == kFloat &&
-                        keys.row_stride % kFloat == 0 &&
-                        reinterpret_cast<uintptr_t>(keys.data) % kFloat == 0;
-  if (readable) {
-    stride = keys.row_stride / kFloat;
-    return reinterpret_cast<const float*>(keys.data);
-  }
+  if (const float* rows = FloatRows(keys, stride)) return rows;
   kernels_.widen_rows(keys, count, problem_.key_width, key_rows_, key_stride_,
                       key_stride_);
   stride = key_stride_;
@@ -367,7 +380,7 @@ void Prepare::Fill(TileArgs& args) const {
 const float* Prepare::ProjectedQuery(int64_t row) const {
   return projected_queries_ != nullptr
              ? projected_queries_ + row * projected_stride_
-             : query_rows_ + row * query_stride_;
+             : queries_ + row * queries_stride_;
 }
 
 double Prepare::ScoreMagnitude(int64_t row, const float* key) const {

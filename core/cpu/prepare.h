@@ -38,7 +38,10 @@ class Prepare {
   /// row of (batch, kv head)'s keys.
   void SetCentre(const RowSource& key);
 
-  /// Widens `count` queries into row `first_row` ... of the block.
+  /// Reads all queries of the block where they lie, `queries` being the first;
+  /// false, and nothing done, where they are not rows of floats.
+  bool UseQueries(const RowSource& queries);
+  /// Otherwise: widens `count` queries into row `first_row` ... of the block.
   void AddQueries(const RowSource& queries, int64_t first_row, int64_t count);
   /// After the last of them.
   void PackQueries(int64_t rows);
@@ -94,6 +97,8 @@ class Prepare {
   int64_t key_stride_ = 0;
   int64_t projected_stride_ = 0;
   float* query_rows_ = nullptr;
+  const float* queries_ = nullptr;  // the block's, widened
+  int64_t queries_stride_ = 0;
   float* projected_queries_ = nullptr;
   float* projected_queries_low_ = nullptr;
   float* exponentials_ = nullptr;

@@ -73,14 +73,15 @@ class RowBlock {
   }
   // Index of a row among all rows of the result.
   int64_t ResultRow(int64_t row) const {
-    return (batch_ * problem_.query_heads + HeadOf(row)) *
+    return (batch_ * problem_.query_heads + first_head_) *
                problem_.query_length +
-           QueryOf(row);
+           first_row_ + row;
   }
 
   void Begin();
   void SetRows();
   void SetQueries();
+  void AddQueries();
   void SetMasks();
   template <typename Visit>
   bool ForEachTile(const Visit& visit);
@@ -191,6 +192,19 @@ void RowBlock::SetQueries() {
       prepare_.SetCentre(RowsOf(block.key, batch_, kv_head_, at));
     }
   }
+  // One head after the other, as the lane's rows are.
+  const TensorView& query = problem_.query;
+  const bool in_order =
+      HeadOf(0) == HeadOf(rows_ - 1) ||
+      query.strides[1] == query.strides[2] * problem_.query_length;
+  if (!in_order ||
+      !prepare_.UseQueries(RowsOf(query, batch_, HeadOf(0), QueryOf(0)))) {
+    AddQueries();
+  }
+  prepare_.PackQueries(rows_);
+}
+
+void RowBlock::AddQueries() {
   for (int64_t r = 0; r < rows_;) {
     const int64_t query = QueryOf(r);
     const int64_t count = std::min(rows_ - r, problem_.query_length - query);
@@ -198,7 +212,6 @@ void RowBlock::SetQueries() {
                         count);
     r += count;
   }
-  prepare_.PackQueries(rows_);
 }
 
 void RowBlock::SetMasks() {

@@ -294,31 +294,36 @@ HWY_INLINE void AddValues(const float* HWY_RESTRICT p, int64_t keys,
                           float* HWY_RESTRICT output, int64_t output_stride) {
   const F d;
   const size_t lanes = hn::Lanes(d);
-  VF sum0[kRows];
-  VF sum1[kRows];
+  VF sums[kRows][kVectors];
   ATTENTION_UNROLL
-  for (int r = 0; r < kRows; ++r) sum0[r] = sum1[r] = hn::Zero(d);
+  for (int r = 0; r < kRows; ++r) {
+    ATTENTION_UNROLL
+    for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::Zero(d);
+  }
   for (int64_t j = 0; j < keys; ++j) {
-    const VF value0 = hn::LoadU(d, values);
-    VF value1 = value0;
-    if (kVectors == 2) value1 = hn::LoadU(d, values + lanes);
+    VF value[kVectors];
+    ATTENTION_UNROLL
+    for (int v = 0; v < kVectors; ++v) {
+      value[v] = hn::LoadU(d, values + static_cast<size_t>(v) * lanes);
+    }
     ATTENTION_UNROLL
     for (int r = 0; r < kRows; ++r) {
       const VF weight = hn::Set(d, p[r * kScoreStride]);
-      sum0[r] = hn::MulAdd(weight, value0, sum0[r]);
-      if (kVectors == 2) sum1[r] = hn::MulAdd(weight, value1, sum1[r]);
+      ATTENTION_UNROLL
+      for (int v = 0; v < kVectors; ++v) {
+        sums[r][v] = hn::MulAdd(weight, value[v], sums[r][v]);
+      }
     }
     ++p;
     values += stride;
   }
   ATTENTION_UNROLL
   for (int r = 0; r < kRows; ++r) {
-    float* to = output + r * output_stride;
     const VF factor = hn::Set(d, factors[r]);
-    hn::StoreU(hn::MulAdd(hn::LoadU(d, to), factor, sum0[r]), d, to);
-    if (kVectors == 2) {
-      hn::StoreU(hn::MulAdd(hn::LoadU(d, to + lanes), factor, sum1[r]), d,
-                 to + lanes);
+    ATTENTION_UNROLL
+    for (int v = 0; v < kVectors; ++v) {
+      float* to = output + r * output_stride + static_cast<size_t>(v) * lanes;
+      hn::StoreU(hn::MulAdd(hn::LoadU(d, to), factor, sums[r][v]), d, to);
     }
   }
 }
@@ -332,6 +337,18 @@ HWY_INLINE void SecondProduct(const TileArgs& args, int64_t first_row,
   float* output = args.output + first_row * args.value_width;
   const int64_t keys = columns.end - columns.begin;
   int64_t c = 0;
+  // Half the rows and twice as wide where there are registers for it: fewer
+  // loads to a product, and values are read line after line.
+  if constexpr (kGroupRows > 8 && kRows % 2 == 0) {
+    constexpr int kHalf = kRows / 2;
+    for (; c + 4 * lanes <= args.value_width; c += 4 * lanes) {
+      for (int r = 0; r < kRows; r += kHalf) {
+        AddValues<kHalf, 4>(
+            p + r * kScoreStride, keys, values + c, args.value_stride,
+            factors + r, output + r * args.value_width + c, args.value_width);
+      }
+    }
+  }
   for (; c + 2 * lanes <= args.value_width; c += 2 * lanes) {
     AddValues<kRows, 2>(p, keys, values + c, args.value_stride, factors,
                         output + c, args.value_width);
