@@ -219,6 +219,7 @@ TEST_F(AttendTaskTest, AStopAfterTheEndChangesNothing) {
 
 TEST_F(AttendTaskTest, SaysThatTheServerIsFull) {
   std::vector<Admission::Ticket> tickets;
+  tickets.reserve(100);
   for (int i = 0; i < 100; ++i) {
     tickets.push_back(admission_.Admit(0).value());
   }
