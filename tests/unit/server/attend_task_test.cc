@@ -73,7 +73,7 @@ class AttendTaskTest : public ::testing::Test {
   static v1::AttendRequest LongRequest() {
     v1::AttendRequest request = SmallRequest();
     SetTensor(*request.mutable_query(), v1::DATA_TYPE_FP32, {4096, 2},
-              std::string(4096 * 8, '\0'));
+              std::string(size_t{4096} * 8, '\0'));
     return request;
   }
 
