@@ -43,7 +43,7 @@ int Serve(const attention::server::ServerOptions& options,
   const auto server = attention::server::Server::Start(options);
   if (!server.ok()) {
     std::fprintf(stderr, "attention-server: %s\n",
-                 std::string(server.status().message()).c_str());
+                 static_cast<std::string>(server.status().message()).c_str());
     return 1;
   }
   spdlog::info("attention-server {}: {}", attention::server::Version(),

@@ -65,7 +65,7 @@ class JsonFormatter final : public spdlog::formatter {
               spdlog::memory_buf_t& line) override {
     const nlohmann::json object = {
         {"time", Timestamp(message.time)},
-        {"level", std::string(LevelName(message.level))},
+        {"level", static_cast<std::string>(LevelName(message.level))},
         {"message",
          std::string(message.payload.data(), message.payload.size())}};
     // Bytes that are not UTF-8 become U+FFFD instead of an exception.

@@ -41,7 +41,7 @@ bool IsUtf8(absl::string_view text) {
 
 std::string TruncateUtf8(absl::string_view text, size_t limit) {
   constexpr absl::string_view kEllipsis = "...";
-  if (text.size() <= limit) return std::string(text);
+  if (text.size() <= limit) return static_cast<std::string>(text);
   size_t end = limit - kEllipsis.size();
   while (end > 0 && IsContinuation(text[end])) --end;
   return absl::StrCat(text.substr(0, end), kEllipsis);

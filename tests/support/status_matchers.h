@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -33,7 +34,7 @@ MATCHER_P2(StatusIs, code, message,
   *result_listener << "whose status is " << StatusOf(arg).ToString();
   return StatusOf(arg).code() == code &&
          ::testing::ExplainMatchResult(
-             message, std::string(StatusOf(arg).message()), result_listener);
+             message, absl::StrCat(StatusOf(arg).message()), result_listener);
 }
 
 }  // namespace attention::test

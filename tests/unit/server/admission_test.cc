@@ -103,8 +103,10 @@ TEST(Admission, AdmitsNothingWhileDraining) {
 TEST(Admission, NeverExceedsItsLimitFromManyThreads) {
   const int64_t limit = 3;
   Admission admission(limit, 1000);
+  constexpr int kThreads = 8;
   std::vector<std::thread> threads;
-  for (int thread = 0; thread < 8; ++thread) {
+  threads.reserve(kThreads);
+  for (int thread = 0; thread < kThreads; ++thread) {
     threads.emplace_back([&] {
       for (int i = 0; i < 1000; ++i) {
         const auto ticket = admission.Admit(1);

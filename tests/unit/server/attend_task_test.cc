@@ -73,7 +73,7 @@ class AttendTaskTest : public ::testing::Test {
   static v1::AttendRequest LongRequest() {
     v1::AttendRequest request = SmallRequest();
     SetTensor(*request.mutable_query(), v1::DATA_TYPE_FP32, {4096, 2},
-              std::string(4096 * 8, '\0'));
+              std::string(size_t{4096} * 8, '\0'));
     return request;
   }
 
@@ -219,6 +219,7 @@ TEST_F(AttendTaskTest, AStopAfterTheEndChangesNothing) {
 
 TEST_F(AttendTaskTest, SaysThatTheServerIsFull) {
   std::vector<Admission::Ticket> tickets;
+  tickets.reserve(100);
   for (int i = 0; i < 100; ++i) {
     tickets.push_back(admission_.Admit(0).value());
   }

@@ -44,8 +44,7 @@ std::string Refusal(const std::vector<std::string>& arguments,
 // A config file with this text, whose name is the test's.
 std::string ConfigFile(const std::string& text) {
   const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-  const std::string path =
-      ::testing::TempDir() + "flags_" + test->name() + ".toml";
+  std::string path = ::testing::TempDir() + "flags_" + test->name() + ".toml";
   std::ofstream(path) << text;
   return path;
 }

@@ -18,7 +18,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 std::string Format(spdlog::formatter& formatter, const std::string& text) {
   const spdlog::log_clock::time_point time{

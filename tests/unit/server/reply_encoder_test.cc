@@ -142,7 +142,7 @@ TEST(ReplyBuilder, BytesIsABoundOfTheMessage) {
 TEST(ReplyBuilder, NamesTheOutputThatDoesNotFit) {
   v1::AttendRequest request = RequestForAll();
   // 64 x 64 weights take 16 KiB, the output and lse 256 bytes each.
-  std::string zeros(64 * 4, '\0');
+  std::string zeros(size_t{64} * 4, '\0');
   SetTensor(*request.mutable_query(), v1::DATA_TYPE_FP32, {64, 1}, zeros);
   SetTensor(*request.mutable_key_value()->mutable_key(), v1::DATA_TYPE_FP32,
             {64, 1}, zeros);
