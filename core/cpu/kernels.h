@@ -72,6 +72,15 @@ struct Epilogue {
 using DropoutRow = void (*)(const void* context, int64_t row, int64_t first_key,
                             int64_t count, float* factors);
 
+/// Memory that will be read, or written, soon.
+struct ComingBytes {
+  const unsigned char* data;
+  int64_t count;  // 0 for none
+};
+inline constexpr int kMaxComing = 4;
+/// Bytes of a line of the caches.
+inline constexpr int64_t kLine = 64;
+
 /// A block of rows against a tile of keys. Scores are in units in which the
 /// softmax is 2^(score - max) / sum.
 struct TileArgs {
@@ -119,6 +128,10 @@ struct TileArgs {
   int64_t kept_stride;
   float* tile_max;
   bool keep_after_dropout;
+
+  /// Brought closer, bit by bit, while the tile is computed.
+  ComingBytes coming[kMaxComing];
+  int64_t coming_lines;  // of all of them
 };
 
 /// Second sweep: weights of a tile whose rows' softmax is known, stored at

@@ -33,6 +33,7 @@ class RowBlock {
         prepare_(run.problem(), run.plan(), run.kernels(), scratch),
         care_(run.problem(), run.plan(), run.kernels(), prepare_, scratch),
         dropout_(run.problem().dropout.p, run.problem().dropout.seed) {
+    index_ = index;
     const int64_t lane = index / plan_.blocks_per_lane;
     const int64_t lanes_per_batch = problem_.query_heads / plan_.heads_per_lane;
     batch_ = lane / lanes_per_batch;
@@ -88,6 +89,12 @@ class RowBlock {
   void FillTile(const KeyTile& tile);
   void FillPackedTile(const KeyTile& tile, bool with_values);
   void FillRowTile(const KeyTile& tile);
+  void BringNext(const KeyTile& tile);
+  void BringTile(const ValidatedProblem::Block& block, int64_t batch,
+                 int64_t kv_head, int64_t first);
+  int64_t RowBytes() const {  // of the result
+    return problem_.value_width * ByteSize(problem_.query.type);
+  }
   bool IsReadable(const RowSource& rows, int64_t width) const;
   void SetValues(const KeyTile& tile);
   bool Sweep();
@@ -111,6 +118,7 @@ class RowBlock {
   CareDecision care_;
   DropoutPattern dropout_;
 
+  int64_t index_ = 0;
   int64_t batch_ = 0;
   int64_t first_head_ = 0;
   int64_t kv_head_ = 0;
@@ -273,9 +281,65 @@ void RowBlock::SetValues(const KeyTile& tile) {
   args_.value_stride = plan_.padded_value_width;
 }
 
+namespace {
+
+// Rows that lie close together, as one stretch of memory.
+ComingBytes Stretch(const RowSource& rows, int64_t count, int64_t width) {
+  const int64_t row_bytes = width * (rows.type == Element::kFloat32 ? 4 : 2);
+  const bool dense =
+      rows.row_stride >= row_bytes && rows.row_stride <= 2 * row_bytes;
+  return {rows.data,
+          dense && count > 0 ? (count - 1) * rows.row_stride + row_bytes : 0};
+}
+
+}  // namespace
+
+void RowBlock::BringTile(const ValidatedProblem::Block& block, int64_t batch,
+                         int64_t kv_head, int64_t first) {
+  const int64_t count = std::min(plan_.key_tile, block.key_count - first);
+  args_.coming[0] = Stretch(RowsOf(block.key, batch, kv_head, first), count,
+                            problem_.key_width);
+  args_.coming[1] = Stretch(RowsOf(block.value, batch, kv_head, first), count,
+                            problem_.value_width);
+}
+
+// What is read after a tile: the next one, or the next block of rows, which
+// most likely the same thread computes, and where this one's results go.
+void RowBlock::BringNext(const KeyTile& tile) {
+  std::fill_n(args_.coming, kMaxComing, ComingBytes{});
+  const int64_t next = tile.first + tile.count;
+  if (next < tile.block->key_count && tile.block->first_key + next < all_.end) {
+    return BringTile(*tile.block, batch_, kv_head_, next);
+  }
+  args_.coming[2] = {
+      reinterpret_cast<const unsigned char*>(run_.outputs().output.data) +
+          ResultRow(0) * RowBytes(),
+      rows_ * RowBytes()};
+  const int64_t index = index_ + 1;
+  if (index >= plan_.blocks()) return;
+  const int64_t lane = index / plan_.blocks_per_lane;
+  const int64_t lanes_per_batch = problem_.query_heads / plan_.heads_per_lane;
+  const int64_t batch = lane / lanes_per_batch;
+  const int64_t head = lane % lanes_per_batch * plan_.heads_per_lane;
+  const int64_t row = index % plan_.blocks_per_lane * plan_.row_block;
+  if (row == 0 && all_.begin == 0) {
+    BringTile(problem_.key_value.front(), batch, problem_.KvHead(head), 0);
+  }
+  const int64_t query = row % problem_.query_length;
+  args_.coming[3] = Stretch(
+      RowsOf(problem_.query, batch, head + row / problem_.query_length, query),
+      std::min(plan_.row_block, problem_.query_length - query),
+      problem_.query_width);
+}
+
 void RowBlock::FillPackedTile(const KeyTile& tile, bool with_values) {
   prepare_.PackKeys(RowsOf(tile.block->key, batch_, kv_head_, tile.first),
                     tile.count);
+  BringNext(tile);
+  args_.coming_lines = 0;
+  for (const ComingBytes& coming : args_.coming) {
+    args_.coming_lines += (coming.count + kLine - 1) / kLine;
+  }
   if (with_values && problem_.value_width > 0) SetValues(tile);
   FillTile(tile);
 }
@@ -413,8 +477,7 @@ bool RowBlock::StoreWeights() {
 }
 
 void RowBlock::Finish(std::vector<RowId>& careful) {
-  const int64_t row_bytes =
-      problem_.value_width * ByteSize(problem_.query.type);
+  const int64_t row_bytes = RowBytes();
   auto* output = reinterpret_cast<unsigned char*>(run_.outputs().output.data);
   auto* lse = reinterpret_cast<float*>(run_.outputs().lse.data);
   for (int64_t r = 0; r < rows_; ++r) {

@@ -15,19 +15,19 @@
 HWY_BEFORE_NAMESPACE();
 namespace attention::cpu::HWY_NAMESPACE {
 
-// queries: [width][kRows]; keys: [width][two vectors]; scores: kRows rows of
-// two vectors, kScoreStride floats apart.
-template <int kRows>
-HWY_INLINE void DotPanel(const float* HWY_RESTRICT queries,
-                         const float* HWY_RESTRICT keys, int64_t width,
-                         float* HWY_RESTRICT scores) {
+// Steps first ... last - 1 of a dot product of kRows queries and two vectors of
+// keys. kBring: each of them asks for the next line of what comes, into the
+// second cache, for the first one is full of the tile.
+template <int kRows, bool kBring>
+HWY_INLINE void DotSteps(const float* HWY_RESTRICT queries,
+                         const float* HWY_RESTRICT keys, int64_t first,
+                         int64_t last, const unsigned char* coming, VF* sum0,
+                         VF* sum1) {
   const F d;
   const size_t lanes = hn::Lanes(d);
-  VF sum0[kRows];
-  VF sum1[kRows];
-  ATTENTION_UNROLL
-  for (int r = 0; r < kRows; ++r) sum0[r] = sum1[r] = hn::Zero(d);
-  for (int64_t i = 0; i < width; ++i) {
+  keys += static_cast<size_t>(2 * first) * lanes;
+  queries += first * kRows;
+  for (int64_t i = first; i < last; ++i) {
     const VF key0 = hn::Load(d, keys);
     const VF key1 = hn::Load(d, keys + lanes);
     ATTENTION_UNROLL
@@ -36,9 +36,30 @@ HWY_INLINE void DotPanel(const float* HWY_RESTRICT queries,
       sum0[r] = hn::MulAdd(query, key0, sum0[r]);
       sum1[r] = hn::MulAdd(query, key1, sum1[r]);
     }
+    if (kBring) {
+      __builtin_prefetch(coming, 0, 2);
+      coming += kLine;
+    }
     keys += 2 * lanes;
     queries += kRows;
   }
+}
+
+// queries: [width][kRows]; keys: [width][two vectors]; scores: kRows rows of
+// two vectors, kScoreStride floats apart. `coming` counts lines.
+template <int kRows>
+HWY_INLINE void DotPanel(const float* queries, const float* keys, int64_t width,
+                         const ComingBytes& coming,
+                         float* HWY_RESTRICT scores) {
+  const F d;
+  const size_t lanes = hn::Lanes(d);
+  VF sum0[kRows];
+  VF sum1[kRows];
+  ATTENTION_UNROLL
+  for (int r = 0; r < kRows; ++r) sum0[r] = sum1[r] = hn::Zero(d);
+  const int64_t bringing = HWY_MIN(coming.count, width);
+  DotSteps<kRows, true>(queries, keys, 0, bringing, coming.data, sum0, sum1);
+  DotSteps<kRows, false>(queries, keys, bringing, width, nullptr, sum0, sum1);
   ATTENTION_UNROLL
   for (int r = 0; r < kRows; ++r) {
     hn::StoreU(sum0[r], d, scores + r * kScoreStride);
@@ -184,13 +205,14 @@ HWY_NOINLINE void TanhExactPanel(const float* queries, const float* keys,
 
 template <int kRows>
 HWY_INLINE void ScorePanel(const TileArgs& args, int64_t first_row,
-                           int64_t column, float* scores) {
+                           int64_t column, const ComingBytes& coming,
+                           float* scores) {
   const int64_t width = args.score_width;
   const float* queries = args.queries + first_row * width;
   const float* keys = args.packed_keys + column * width;
   switch (args.score) {
     case Score::kDot:
-      return DotPanel<kRows>(queries, keys, width, scores);
+      return DotPanel<kRows>(queries, keys, width, coming, scores);
     case Score::kDifference:
       return DifferencePanel<kRows>(queries, keys, width, scores);
     case Score::kTanh:

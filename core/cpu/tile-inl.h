@@ -367,12 +367,36 @@ HWY_INLINE void FinishGroup(const TileArgs& args, int64_t first_row,
   }
 }
 
+// What a panel of a group of rows brings closer, of all that comes next: lines
+// of 64 bytes, spread evenly over the tile's panels.
+HWY_INLINE ComingBytes ShareOfComing(const TileArgs& args, int64_t first_row,
+                                     int rows, int64_t panel) {
+  const int64_t width = 2 * static_cast<int64_t>(hn::Lanes(F()));
+  const int64_t panels = (args.keys + width - 1) / width;
+  const int64_t begin = (first_row * panels + panel * rows) *
+                        args.coming_lines / (args.rows * panels);
+  const int64_t end = (first_row * panels + (panel + 1) * rows) *
+                      args.coming_lines / (args.rows * panels);
+  int64_t before = 0;
+  for (const ComingBytes& coming : args.coming) {
+    const int64_t lines = (coming.count + kLine - 1) / kLine;
+    if (begin < before + lines) {
+      return {coming.data + (begin - before) * kLine,
+              HWY_MIN(end - begin, before + lines - begin)};
+    }
+    before += lines;
+  }
+  return {nullptr, 0};
+}
+
 template <int kRows>
 HWY_INLINE void ScoreGroup(const TileArgs& args, int64_t first_row,
                            const Columns& columns) {
   const int64_t panel = 2 * static_cast<int64_t>(hn::Lanes(F()));
   for (int64_t c = columns.first; c < columns.end; c += panel) {
-    ScorePanel<kRows>(args, first_row, c, args.scores + c);
+    ScorePanel<kRows>(args, first_row, c,
+                      ShareOfComing(args, first_row, kRows, c / panel),
+                      args.scores + c);
   }
   FinishGroup<kRows>(args, first_row, columns);
 }
