@@ -48,7 +48,8 @@ enum class Score : uint8_t {
 
 /// What happens to scores between the two products, beside the softmax.
 struct Epilogue {
-  /// Per key of the tile, added to the scores; null for none.
+  /// Per key of the tile, in whole panels, added to dot products; null for
+  /// none.
   const float* key_addend;
   /// Added to the scores of a row; null for none.
   const float* row_addend;

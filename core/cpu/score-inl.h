@@ -45,11 +45,12 @@ HWY_INLINE void DotSteps(const float* HWY_RESTRICT queries,
   }
 }
 
-// queries: [width][kRows]; keys: [width][two vectors]; scores: kRows rows of
-// two vectors, kScoreStride floats apart. `coming` counts lines.
+// queries: [width][kRows]; keys: [width][two vectors]; key_addend: two vectors,
+// or null; scores: kRows rows of two vectors, kScoreStride floats apart.
+// `coming` counts lines.
 template <int kRows>
 HWY_INLINE void DotPanel(const float* queries, const float* keys, int64_t width,
-                         const ComingBytes& coming,
+                         const float* key_addend, const ComingBytes& coming,
                          float* HWY_RESTRICT scores) {
   const F d;
   const size_t lanes = hn::Lanes(d);
@@ -60,6 +61,15 @@ HWY_INLINE void DotPanel(const float* queries, const float* keys, int64_t width,
   const int64_t bringing = HWY_MIN(coming.count, width);
   DotSteps<kRows, true>(queries, keys, 0, bringing, coming.data, sum0, sum1);
   DotSteps<kRows, false>(queries, keys, bringing, width, nullptr, sum0, sum1);
+  if (key_addend != nullptr) {
+    const VF addend0 = hn::Load(d, key_addend);
+    const VF addend1 = hn::Load(d, key_addend + lanes);
+    ATTENTION_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      sum0[r] = hn::Add(sum0[r], addend0);
+      sum1[r] = hn::Add(sum1[r], addend1);
+    }
+  }
   ATTENTION_UNROLL
   for (int r = 0; r < kRows; ++r) {
     hn::StoreU(sum0[r], d, scores + r * kScoreStride);
@@ -99,16 +109,16 @@ HWY_INLINE void DifferencePanel(const float* HWY_RESTRICT queries,
   }
 }
 
-// n / x, within 2^-23.
-HWY_INLINE VF Quotient(VF n, VF x) {
+// sum + n / x, the quotient within 2^-23.
+HWY_INLINE VF AddQuotient(VF n, VF x, VF sum) {
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
   // A step of Newton's from 14 bits is shorter than a division of 16 lanes.
   const F d;
   const VF guess{_mm512_rcp14_ps(x.raw)};
   const VF error = hn::NegMulAdd(x, guess, hn::Set(d, 1.0F));
-  return hn::Mul(n, hn::MulAdd(guess, error, guess));
+  return hn::MulAdd(n, hn::MulAdd(guess, error, guess), sum);
 #else
-  return hn::Div(n, x);
+  return hn::Add(sum, hn::Div(n, x));
 #endif
 }
 
@@ -152,7 +162,7 @@ HWY_INLINE void TanhPanel(const float* HWY_RESTRICT queries,
         if constexpr (kTerms == 4) {
           f = AddFractions(f, AddFractions(term(2), term(3)));
         }
-        sum[r] = hn::Add(sum[r], Quotient(f.numerator, f.denominator));
+        sum[r] = AddQuotient(f.numerator, f.denominator, sum[r]);
       }
       k += kTerms * 2 * lanes;
       q += int64_t{kTerms} * kRows;
@@ -162,7 +172,7 @@ HWY_INLINE void TanhPanel(const float* HWY_RESTRICT queries,
       const VF weight = hn::Set(d, weights[i]);
       for (int r = 0; r < kRows; ++r) {
         const VF x = hn::MulAdd(hn::Set(d, q[r]), key, one);
-        sum[r] = hn::Add(sum[r], Quotient(weight, x));
+        sum[r] = AddQuotient(weight, x, sum[r]);
       }
       k += 2 * lanes;
       q += kRows;
@@ -212,7 +222,11 @@ HWY_INLINE void ScorePanel(const TileArgs& args, int64_t first_row,
   const float* keys = args.packed_keys + column * width;
   switch (args.score) {
     case Score::kDot:
-      return DotPanel<kRows>(queries, keys, width, coming, scores);
+      return DotPanel<kRows>(queries, keys, width,
+                             args.epilogue.key_addend == nullptr
+                                 ? nullptr
+                                 : args.epilogue.key_addend + column,
+                             coming, scores);
     case Score::kDifference:
       return DifferencePanel<kRows>(queries, keys, width, scores);
     case Score::kTanh:

@@ -92,17 +92,14 @@ HWY_INLINE void FinishScores(const TileArgs& args, int64_t row,
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const Epilogue& epilogue = args.epilogue;
   const VF minus_infinity = MinusInfinity();
-  if (epilogue.key_addend != nullptr || epilogue.row_addend != nullptr ||
-      epilogue.factor != 1.0F || epilogue.softcap > 0.0F) {
+  if (epilogue.row_addend != nullptr || epilogue.factor != 1.0F ||
+      epilogue.softcap > 0.0F) {
     const VF factor = hn::Set(d, epilogue.factor);
     const VF softcap = hn::Set(d, epilogue.softcap);
     const VF row_addend = hn::Set(
         d, epilogue.row_addend == nullptr ? 0.0F : epilogue.row_addend[row]);
     for (int64_t c = columns.first; c < columns.last; c += lanes) {
       VF s = hn::MulAdd(hn::LoadU(d, scores + c), factor, row_addend);
-      if (epilogue.key_addend != nullptr) {
-        s = hn::Add(s, hn::Load(d, epilogue.key_addend + c));
-      }
       if (epilogue.softcap > 0.0F) s = hn::Mul(softcap, Tanh(s));
       hn::StoreU(s, d, scores + c);
     }
