@@ -72,10 +72,18 @@ double CareDecision::SumOfMagnitudes(const Row& row, int64_t key) {
   return SumOfMagnitudes(row, key, key_);
 }
 
+bool CareDecision::MayNeed(double max) const {
+  return MayBeFlat(max) || plan_.method == Method::kGaussianDot;
+}
+
+bool CareDecision::MayBeFlat(double max) const {
+  return problem_.query.type == DataType::kFloat32 &&
+         (plan_.method == Method::kAdditive || std::abs(max) < kFlat);
+}
+
 bool CareDecision::IsFlat(const Row& row) {
-  if (problem_.query.type != DataType::kFloat32) return false;
+  if (!MayBeFlat(row.max)) return false;
   const bool additive = plan_.method == Method::kAdditive;
-  if (!additive && std::abs(row.max) >= kFlat) return false;
   if (!problem_.bias) {
     const double per_element = prepare_.MagnitudePerElement(row.index);
     if (per_element == 0) return true;

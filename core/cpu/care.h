@@ -34,6 +34,9 @@ class CareDecision {
     double max;  // its largest score, natural
   };
 
+  /// False where a row's largest score, natural, already says that neither of
+  /// the following holds of it.
+  bool MayNeed(double max) const;
   /// True where all scores are so close to 0 that the row's tolerance has room
   /// for less than the rounding of FP32 sums.
   bool IsFlat(const Row& row);
@@ -43,6 +46,7 @@ class CareDecision {
   bool LosesToCentre(const Row& row, int64_t centre_key);
 
  private:
+  bool MayBeFlat(double max) const;
   void LoadSamples();
   // The sum of the magnitudes of the terms of a score, given the key in FP32;
   // 0 where a mask leaves the key out.

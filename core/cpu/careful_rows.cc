@@ -471,6 +471,7 @@ void CarefulRows::StoreTileWeights(int64_t first, const Tile& tile) {
 
 bool ComputeCarefulRows(JobRun& run, int64_t batch,
                         absl::Span<const RowId> rows) {
+  if (rows.empty()) return true;
   Scratch count;
   const CarefulRows counted(run, count);
   std::byte* const memory = ThreadMemory(count.used());

@@ -517,11 +517,12 @@ bool RowBlock::NeedsCare(int64_t row) {
     return problem_.empty_rows == EmptyRows::kUniform &&
            problem_.key_length > 0;
   }
-  const CareDecision::Row known{
-      .index = row,
-      .id = {HeadOf(row), QueryOf(row)},
-      .range = ranges_[row],
-      .max = max_[row] * kLn2 + prepare_.LogSumExpShift(row)};
+  const double max = max_[row] * kLn2 + prepare_.LogSumExpShift(row);
+  if (!care_.MayNeed(max)) return false;
+  const CareDecision::Row known{.index = row,
+                                .id = {HeadOf(row), QueryOf(row)},
+                                .range = ranges_[row],
+                                .max = max};
   return care_.IsFlat(known) || care_.LosesToCentre(known, centre_key_);
 }
 
