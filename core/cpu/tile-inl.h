@@ -85,6 +85,26 @@ HWY_INLINE void LoadAddends(const TileArgs& args, int64_t row,
   }
 }
 
+// -inf for the columns outside begin ... end - 1: whole vectors between them
+// are left alone.
+HWY_INLINE void MaskEnds(const Columns& columns, int64_t begin, int64_t end,
+                         float* scores) {
+  const F d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const VF first = hn::Set(d, static_cast<float>(begin));
+  const VF last = hn::Set(d, static_cast<float>(end));
+  const auto mask = [&](int64_t c) HWY_ATTR {
+    const VF index = hn::Iota(d, static_cast<float>(c));
+    const auto kept = hn::And(hn::Ge(index, first), hn::Lt(index, last));
+    hn::StoreU(hn::IfThenElse(kept, hn::LoadU(d, scores + c), MinusInfinity()),
+               d, scores + c);
+  };
+  int64_t c = columns.first;
+  for (; c < columns.last && (c < begin || begin >= end); c += lanes) mask(c);
+  if (c + lanes <= end) c += (end - c) / lanes * lanes;
+  for (; c < columns.last; c += lanes) mask(c);
+}
+
 // Softcap, bias and masks of one row of scores.
 HWY_INLINE void FinishScores(const TileArgs& args, int64_t row,
                              const Columns& columns, float* scores) {
@@ -115,17 +135,7 @@ HWY_INLINE void FinishScores(const TileArgs& args, int64_t row,
           scores + c);
     }
   }
-  const int64_t begin = args.begin[row];
-  const int64_t end = args.end[row];
-  if (begin <= columns.first && end >= columns.last) return;
-  const VF first = hn::Set(d, static_cast<float>(begin));
-  const VF last = hn::Set(d, static_cast<float>(end));
-  for (int64_t c = columns.first; c < columns.last; c += lanes) {
-    const VF index = hn::Iota(d, static_cast<float>(c));
-    const auto kept = hn::And(hn::Ge(index, first), hn::Lt(index, last));
-    hn::StoreU(hn::IfThenElse(kept, hn::LoadU(d, scores + c), minus_infinity),
-               d, scores + c);
-  }
+  MaskEnds(columns, args.begin[row], args.end[row], scores);
 }
 
 struct MaxOp {
