@@ -8,8 +8,6 @@
 namespace attention::cpu {
 namespace {
 
-// Sums of magnitudes below which FP32 sums take more than the tolerance has.
-constexpr double kFlat = 0.5;
 constexpr int64_t kMostSamples = 32;
 constexpr int64_t kSampleFloats = int64_t{16} * 1024;
 

@@ -12,6 +12,10 @@
 
 namespace attention::cpu {
 
+/// Where the magnitudes of no score's terms add up to this, FP32 sums take more
+/// than the tolerance has.
+inline constexpr double kFlat = 0.5;
+
 /// Decides which rows of a block FP32 does not serve. What it says of a row
 /// follows from that row and its keys, whatever else is in the block.
 class CareDecision {

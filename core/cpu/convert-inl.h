@@ -220,6 +220,21 @@ HWY_INLINE void StorePiece(Element type, VF value, int64_t count,
   memcpy(to, narrow, static_cast<size_t>(count) * 2);
 }
 
+// The first `count` floats of a vector, at most all of them.
+HWY_INLINE void StoreFirst(VF value, int64_t count, float* to) {
+  const F d;
+  if (count == static_cast<int64_t>(hn::Lanes(d))) {
+    hn::StoreU(value, d, to);
+    return;
+  }
+#if HWY_MEM_OPS_MIGHT_FAULT
+  StorePiece(Element::kFloat32, value, count,
+             reinterpret_cast<unsigned char*>(to));
+#else
+  hn::BlendedStore(value, hn::FirstN(d, static_cast<size_t>(count)), d, to);
+#endif
+}
+
 void FinishRows(const FinishArgs& args) {
   const F d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -233,10 +248,11 @@ void FinishRows(const FinishArgs& args) {
     auto all_finite = hn::Eq(inverse, inverse);
     int64_t i = 0;
     if (args.type == Element::kFloat32 && IsAligned(to, 4)) {
-      for (; i + lanes <= args.width; i += lanes) {
+      for (; i < args.width; i += lanes) {
         const VF value = hn::Mul(hn::Load(d, row + i), inverse);
         all_finite = hn::And(all_finite, hn::Le(hn::Abs(value), largest));
-        hn::StoreU(value, d, reinterpret_cast<float*>(to) + i);
+        StoreFirst(value, HWY_MIN(lanes, args.width - i),
+                   reinterpret_cast<float*>(to) + i);
       }
     }
     for (; i < args.width; i += lanes) {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "core/cpu/job_run.h"
 #include "core/cpu/kernels.h"
+#include "core/cpu/small_problem.h"
 
 namespace attention {
 namespace {
@@ -28,6 +29,10 @@ class CpuBackend final : public Backend {
   void Run(absl::Span<AttentionJob> jobs,
            const RunContext& context) const override {
     for (AttentionJob& job : jobs) {
+      if (!job.stop.stop_requested() && cpu::IsSmallProblem(*job.problem)) {
+        job.kernel = "fp32_small";
+        if (cpu::ComputeSmall(job, context, kernels_)) continue;
+      }
       job.kernel = "fp32_tiles";
       cpu::JobRun(job, context, kernels_).Run();
     }

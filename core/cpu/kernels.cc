@@ -17,6 +17,7 @@
 #include "core/cpu/math-inl.h"
 #include "core/cpu/pack-inl.h"
 #include "core/cpu/score-inl.h"
+#include "core/cpu/small-inl.h"
 #include "core/cpu/tile-inl.h"
 #include "core/cpu/wide-inl.h"
 #include "hwy/highway.h"
@@ -39,6 +40,7 @@ const Kernels* GetKernels() {
       .exp_twice = ExpTwiceAll,
       .attend_tile = AttendTile,
       .attend_rows = AttendRows,
+      .attend_small = AttendSmall,
       .store_weights = StoreWeights,
       .finish_rows = FinishRows,
       .scale_row = ScaleRow,

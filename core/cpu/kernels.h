@@ -243,6 +243,31 @@ struct WideArgs {
   double* scores;
 };
 
+/// Keys, and elements of a row, of what attend_small takes, at most.
+inline constexpr int64_t kSmallKeys = 16;
+inline constexpr int64_t kSmallWidth = 64;
+
+/// All rows of one head against all its keys, every one of which takes part.
+/// Distances of rows in floats.
+struct SmallArgs {
+  int64_t rows;
+  int64_t keys;  // 1 to kSmallKeys
+  int64_t width;
+  int64_t value_width;
+  const float* query;
+  int64_t query_stride;
+  const float* key;
+  int64_t key_stride;
+  const float* value;
+  int64_t value_stride;
+  /// Makes the softmax one of powers of 2 of the scores.
+  float factor;
+  /// A row whose scores' terms all add up to less, by magnitude and with the
+  /// factor, is not computed.
+  float least_magnitude;
+  float* output;  // rows of value_width floats
+};
+
 /// The kernels of one instruction set.
 struct Kernels {
   const char* name;
@@ -270,6 +295,9 @@ struct Kernels {
   void (*attend_tile)(const TileArgs& args);
   /// The same for a few rows and keys that are not packed.
   void (*attend_rows)(const TileArgs& args);
+  /// A small problem's head. False, and the output undefined, where a row's
+  /// scores are too small or too large, or its result is not finite.
+  bool (*attend_small)(const SmallArgs& args);
   /// Stores the weights of a tile.
   void (*store_weights)(const TileArgs& args, const WeightArgs& weights);
   void (*finish_rows)(const FinishArgs& args);
