@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "core/cpu/job_run.h"
 #include "core/cpu/kernels.h"
+#include "core/cpu/targets.h"
 
 namespace attention {
 namespace {
@@ -28,8 +29,9 @@ class CpuBackend final : public Backend {
   void Run(absl::Span<AttentionJob> jobs,
            const RunContext& context) const override {
     for (AttentionJob& job : jobs) {
-      job.kernel = "fp32_tiles";
-      cpu::JobRun(job, context, kernels_).Run();
+      cpu::JobRun run(job, context, kernels_);
+      job.kernel = run.KernelName();
+      run.Run();
     }
   }
 
@@ -41,16 +43,15 @@ class CpuBackend final : public Backend {
 
 std::vector<std::string> CpuTargets() {
   std::vector<std::string> names;
-  for (const int64_t* t = cpu::AvailableTargets(); *t != 0; ++t) {
-    names.emplace_back(cpu::KernelsOf(*t).name);
+  for (const cpu::Kernels& kernels : cpu::Targets()) {
+    names.emplace_back(kernels.name);
   }
   return names;
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(
     const std::string& target) {
-  const int64_t* const targets = cpu::AvailableTargets();
-  if (*targets == 0) {
+  if (cpu::Targets().empty()) {
     return absl::UnavailableError("no CPU kernels for this processor");
   }
   std::string wanted = target;
@@ -60,8 +61,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(
     wanted = set;
     source = kTargetVariable;
   }
-  for (const int64_t* t = targets; *t != 0; ++t) {
-    const cpu::Kernels& kernels = cpu::KernelsOf(*t);
+  for (const cpu::Kernels& kernels : cpu::Targets()) {
     if (wanted.empty() || wanted == kernels.name) {
       return std::make_unique<CpuBackend>(kernels);
     }

@@ -12,6 +12,7 @@
 // clang-format off
 #include "hwy/foreach_target.h"  // must come before all that follow
 // clang-format on
+#include "core/cpu/bf16-inl.h"
 #include "core/cpu/convert-inl.h"
 #include "core/cpu/decode-inl.h"
 #include "core/cpu/math-inl.h"
@@ -30,6 +31,7 @@ const Kernels* GetKernels() {
       .lanes = static_cast<int64_t>(hn::Lanes(F())),
       .group_rows = kGroupRows,
       .reads_half = ATTENTION_HARDWARE_FP16 != 0,
+      .bf16 = nullptr,  // which one is to be used is decided elsewhere
       .widen_rows = WidenRows,
       .pack_queries = PackQueries,
       .pack_keys = PackKeys,
@@ -40,6 +42,17 @@ const Kernels* GetKernels() {
       .attend_tile = AttendTile,
       .attend_rows = AttendRows,
       .store_weights = StoreWeights,
+#if ATTENTION_BF16_KERNELS
+      .copy_bf16 = CopyBf16Rows,
+      .pack_bf16_values = PackBf16Values,
+      .attend_bf16 = AttendBf16,
+      .store_weights_bf16 = StoreBf16Weights,
+#else
+      .copy_bf16 = nullptr,
+      .pack_bf16_values = nullptr,
+      .attend_bf16 = nullptr,
+      .store_weights_bf16 = nullptr,
+#endif
       .finish_rows = FinishRows,
       .scale_row = ScaleRow,
       .widen_to_double = WidenToDouble,
