@@ -7,6 +7,7 @@
 #include "core/cpu/job_run.h"
 #include "core/cpu/kernels.h"
 #include "core/cpu/small_problem.h"
+#include "core/cpu/targets.h"
 
 namespace attention {
 namespace {
@@ -33,8 +34,9 @@ class CpuBackend final : public Backend {
         job.kernel = "fp32_small";
         if (cpu::ComputeSmall(job, context, kernels_)) continue;
       }
-      job.kernel = "fp32_tiles";
-      cpu::JobRun(job, context, kernels_).Run();
+      cpu::JobRun run(job, context, kernels_);
+      job.kernel = run.KernelName();
+      run.Run();
     }
   }
 
@@ -46,16 +48,15 @@ class CpuBackend final : public Backend {
 
 std::vector<std::string> CpuTargets() {
   std::vector<std::string> names;
-  for (const int64_t* t = cpu::AvailableTargets(); *t != 0; ++t) {
-    names.emplace_back(cpu::KernelsOf(*t).name);
+  for (const cpu::Kernels& kernels : cpu::Targets()) {
+    names.emplace_back(kernels.name);
   }
   return names;
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(
     const std::string& target) {
-  const int64_t* const targets = cpu::AvailableTargets();
-  if (*targets == 0) {
+  if (cpu::Targets().empty()) {
     return absl::UnavailableError("no CPU kernels for this processor");
   }
   std::string wanted = target;
@@ -65,8 +66,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(
     wanted = set;
     source = kTargetVariable;
   }
-  for (const int64_t* t = targets; *t != 0; ++t) {
-    const cpu::Kernels& kernels = cpu::KernelsOf(*t);
+  for (const cpu::Kernels& kernels : cpu::Targets()) {
     if (wanted.empty() || wanted == kernels.name) {
       return std::make_unique<CpuBackend>(kernels);
     }

@@ -5,6 +5,7 @@
 #include <new>
 
 #include "absl/strings/str_cat.h"
+#include "core/cpu/bf16_products.h"
 #include "core/cpu/row_block.h"
 #include "core/reference/row_tile.h"
 
@@ -34,6 +35,10 @@ JobRun::JobRun(AttentionJob& job, const RunContext& context,
       context_(context),
       kernels_(kernels),
       plan_(MakePlan(problem_, kernels)) {}
+
+const char* JobRun::KernelName() const {
+  return plan_.bf16 ? kernels_.bf16->name : "fp32_tiles";
+}
 
 void JobRun::Run() {
   if (!plan_.fits) {

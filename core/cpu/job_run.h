@@ -23,6 +23,8 @@ class JobRun {
   const AttentionOutputs& outputs() const { return job_.outputs; }
   const Kernels& kernels() const { return kernels_; }
   const Plan& plan() const { return plan_; }
+  /// The kernel that the job is for.
+  const char* KernelName() const;
   /// Of one block of rows.
   size_t scratch_bytes() const { return scratch_bytes_; }
 

@@ -12,6 +12,7 @@
 // clang-format off
 #include "hwy/foreach_target.h"  // must come before all that follow
 // clang-format on
+#include "core/cpu/bf16-inl.h"
 #include "core/cpu/convert-inl.h"
 #include "core/cpu/decode-inl.h"
 #include "core/cpu/math-inl.h"
@@ -27,29 +28,41 @@ namespace attention::cpu::HWY_NAMESPACE {
 
 const Kernels* GetKernels() {
   static const Kernels kKernels = {
-      .name = hwy::TargetName(HWY_TARGET),
-      .lanes = static_cast<int64_t>(hn::Lanes(F())),
-      .group_rows = kGroupRows,
-      .reads_half = ATTENTION_HARDWARE_FP16 != 0,
-      .widen_rows = WidenRows,
-      .pack_queries = PackQueries,
-      .pack_keys = PackKeys,
-      .project = Project,
-      .centre_rows = CentreRows,
-      .all_within = AllWithin,
-      .exp_twice = ExpTwiceAll,
-      .attend_tile = AttendTile,
-      .attend_rows = AttendRows,
-      .attend_small = AttendSmall,
-      .store_weights = StoreWeights,
-      .finish_rows = FinishRows,
-      .scale_row = ScaleRow,
-      .widen_to_double = WidenToDouble,
-      .wide_exp_twice = WideExpTwice,
-      .wide_project = WideProject,
-      .wide_attend = WideAttend,
-      .wide_average = WideAverage,
-      .wide_weights = WideWeights,
+    .name = hwy::TargetName(HWY_TARGET),
+    .lanes = static_cast<int64_t>(hn::Lanes(F())),
+    .group_rows = kGroupRows,
+    .reads_half = ATTENTION_HARDWARE_FP16 != 0,
+    .bf16 = nullptr,  // which one is to be used is decided elsewhere
+    .widen_rows = WidenRows,
+    .pack_queries = PackQueries,
+    .pack_keys = PackKeys,
+    .project = Project,
+    .centre_rows = CentreRows,
+    .all_within = AllWithin,
+    .exp_twice = ExpTwiceAll,
+    .attend_tile = AttendTile,
+    .attend_rows = AttendRows,
+    .attend_small = AttendSmall,
+    .store_weights = StoreWeights,
+#if ATTENTION_BF16_KERNELS
+    .copy_bf16 = CopyBf16Rows,
+    .pack_bf16_values = PackBf16Values,
+    .attend_bf16 = AttendBf16,
+    .store_weights_bf16 = StoreBf16Weights,
+#else
+    .copy_bf16 = nullptr,
+    .pack_bf16_values = nullptr,
+    .attend_bf16 = nullptr,
+    .store_weights_bf16 = nullptr,
+#endif
+    .finish_rows = FinishRows,
+    .scale_row = ScaleRow,
+    .widen_to_double = WidenToDouble,
+    .wide_exp_twice = WideExpTwice,
+    .wide_project = WideProject,
+    .wide_attend = WideAttend,
+    .wide_average = WideAverage,
+    .wide_weights = WideWeights,
   };
   return &kKernels;
 }

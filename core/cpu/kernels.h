@@ -15,7 +15,7 @@ inline constexpr int64_t kMaxTileKeys = 128;
 /// rows of a group do not fall into the same cache sets.
 inline constexpr int64_t kScoreStride = kMaxTileKeys + 16;
 /// Rows of a group, at most, on any instruction set.
-inline constexpr int64_t kMaxGroupRows = 12;
+inline constexpr int64_t kMaxGroupRows = 32;
 /// Rows of a group of the FP64 kernels, and keys of a tile of theirs, at most;
 /// doubles from one row of scores to the next.
 inline constexpr int64_t kWideRows = 4;
@@ -81,6 +81,27 @@ struct ComingBytes {
 inline constexpr int kMaxComing = 4;
 /// Bytes of a line of the caches.
 inline constexpr int64_t kLine = 64;
+struct Bf16Products;
+
+/// The operands of the two products in BF16, two elements in the place of a
+/// float. Queries and keys hold 0 beyond their width, and so does what stands
+/// beside the last key.
+struct Bf16Operands {
+  /// Of a score, in pairs; a multiple of kBf16Depth.
+  int64_t width;
+  /// Rows of `width` pairs, as many as whole row tiles of the products have.
+  const float* queries;
+  /// As PackKeys leaves rows of `width` pairs: [32 keys][width][key].
+  const float* keys;
+  /// Columns of values, in panels of 32.
+  int64_t value_panels;
+  /// [32 keys][panel][16 pairs][32 columns]: a pair is key i and key 16 + i.
+  const float* values;
+  /// Scratch for the weights of a group, paired like the values:
+  /// kMaxGroupRows rows of kBf16WeightStride.
+  float* weights;
+  const Bf16Products* products;
+};
 
 /// A block of rows against a tile of keys. Scores are in units in which the
 /// softmax is 2^(score - max) / sum.
@@ -133,6 +154,10 @@ struct TileArgs {
   /// Brought closer, bit by bit, while the tile is computed.
   ComingBytes coming[kMaxComing];
   int64_t coming_lines;  // of all of them
+  /// For attend_bf16 and store_weights_bf16, in place of `queries`,
+  /// `packed_keys` and `values`; the epilogue's factor makes scores of what the
+  /// first product gives.
+  Bf16Operands bf16;
 };
 
 /// Second sweep: weights of a tile whose rows' softmax is known, stored at
@@ -274,6 +299,9 @@ struct Kernels {
   int64_t lanes;
   int64_t group_rows;  // rows that one pass of the first product computes
   bool reads_half;     // the processor converts FP16 by itself
+  /// Products of BF16 that this processor has and that are to be used; null for
+  /// none.
+  const Bf16Products* bf16;
 
   /// Widens rows to FP32, `to_stride` floats apart, padded with zeros up to
   /// `padded_width`.
@@ -300,6 +328,18 @@ struct Kernels {
   bool (*attend_small)(const SmallArgs& args);
   /// Stores the weights of a tile.
   void (*store_weights)(const TileArgs& args, const WeightArgs& weights);
+  /// Copies rows of BF16 (a pair in the place of a float, `to_stride` pairs
+  /// apart, zeros beyond `width` and from row `rows` to `padded_rows`). False
+  /// where one is of a magnitude that products of BF16 do not serve. Null, like
+  /// the next three, for an instruction set that has no such products.
+  bool (*copy_bf16)(const RowSource& from, int64_t rows, int64_t padded_rows,
+                    int64_t width, float* to, int64_t to_stride);
+  /// Packs such rows of values, count being a multiple of 32, for the product.
+  void (*pack_bf16_values)(const float* rows, int64_t count, int64_t panels,
+                           float* packed);
+  /// attend_tile and store_weights with products of BF16.
+  void (*attend_bf16)(const TileArgs& args);
+  void (*store_weights_bf16)(const TileArgs& args, const WeightArgs& weights);
   void (*finish_rows)(const FinishArgs& args);
   /// to[i] = from[i] * factor, past the caches where `to` allows it.
   void (*scale_row)(const float* from, int64_t count, float factor, float* to);

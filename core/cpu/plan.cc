@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <variant>
 
+#include "core/cpu/bf16_products.h"
+
 namespace attention::cpu {
 namespace {
 
@@ -55,6 +57,13 @@ bool HeadsShareKeys(const ValidatedProblem& problem) {
 bool SharesProjection(const ValidatedProblem& problem) {
   const auto* bilinear = std::get_if<Bilinear>(&problem.scoring);
   return bilinear == nullptr || bilinear->m.strides[0] == 0;
+}
+
+// The other scoring functions have projections or differences to form first,
+// whose roundings to BF16 the tolerances have no room for.
+bool UsesBf16(const ValidatedProblem& problem, const Kernels& kernels) {
+  return kernels.bf16 != nullptr && problem.query.type == DataType::kBFloat16 &&
+         std::holds_alternative<ScaledDotProduct>(problem.scoring);
 }
 
 int64_t ChooseRowBlock(const Plan& plan, int64_t floats_per_row,
@@ -152,8 +161,11 @@ Plan MakePlan(const ValidatedProblem& problem, const Kernels& kernels) {
                  panel, plan);
     return plan;
   }
-  ChooseWeights(problem, row_floats, kernels.group_rows, plan);
-  plan.row_block = ChooseRowBlock(plan, row_floats, kernels.group_rows);
+  plan.bf16 =
+      UsesBf16(problem, kernels) && row_floats * kBf16RowTile <= kRowFloats;
+  const int64_t group_rows = plan.bf16 ? kBf16RowTile : kernels.group_rows;
+  ChooseWeights(problem, row_floats, group_rows, plan);
+  plan.row_block = ChooseRowBlock(plan, row_floats, group_rows);
   plan.blocks_per_lane = Ceiling(plan.rows_per_lane, plan.row_block);
   return plan;
 }

@@ -35,6 +35,9 @@ struct Plan {
   int64_t blocks_per_lane = 0;
   int64_t key_tile = 0;  // keys of a tile, at most
 
+  /// The products are those of BF16, where the numbers allow it.
+  bool bf16 = false;
+
   // Widths in floats, rounded up to whole vectors, of what is kept per row.
   int64_t score_width = 0;  // not rounded: what the first product sums over
   int64_t padded_value_width = 0;

@@ -223,6 +223,15 @@ void Prepare::PackQueries(int64_t rows) {
   }
 }
 
+void Prepare::SkipQueries(int64_t rows) {
+  std::fill_n(row_shift_, rows, 0.0);
+  std::fill_n(row_addend_, rows, 0.0F);
+}
+
+float Prepare::DotFactor() const {
+  return static_cast<float>(problem_.scale * Unit());
+}
+
 void Prepare::SetKeyRows(const RowSource& keys, int64_t count, bool widen,
                          TileArgs& args) {
   args.score_width = RoundUp(plan_.score_width, kernels_.lanes);

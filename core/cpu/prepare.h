@@ -46,6 +46,13 @@ class Prepare {
   /// After the last of them.
   void PackQueries(int64_t rows);
 
+  /// In place of all that, for a dot product of queries that are not packed
+  /// here.
+  void SkipQueries(int64_t rows);
+  /// What makes the scores of a dot product, in the epilogue's units, of
+  /// queries and keys as they are given.
+  float DotFactor() const;
+
   /// Packs a tile of keys.
   void PackKeys(const RowSource& keys, int64_t count);
 

@@ -6,6 +6,8 @@
 #include <new>
 #include <vector>
 
+#include "core/cpu/bf16_products.h"
+#include "core/cpu/bf16_tiles.h"
 #include "core/cpu/care.h"
 #include "core/cpu/careful_rows.h"
 #include "core/cpu/prepare.h"
@@ -32,6 +34,7 @@ class RowBlock {
         kernels_(run.kernels()),
         prepare_(run.problem(), run.plan(), run.kernels(), scratch),
         care_(run.problem(), run.plan(), run.kernels(), prepare_, scratch),
+        bf16_(run.problem(), run.plan(), run.kernels(), scratch),
         dropout_(run.problem().dropout.p, run.problem().dropout.seed) {
     index_ = index;
     const int64_t lane = index / plan_.blocks_per_lane;
@@ -66,6 +69,11 @@ class RowBlock {
   };
 
   void TakeMemory(Scratch& scratch);
+  // Products of BF16 write whole tiles of rows.
+  int64_t PaddedRows() const {
+    return plan_.bf16 ? Bf16Tiles::PaddedRows(plan_.row_block)
+                      : plan_.row_block;
+  }
   int64_t HeadOf(int64_t row) const {
     return first_head_ + (first_row_ + row) / problem_.query_length;
   }
@@ -82,12 +90,17 @@ class RowBlock {
   void Begin();
   void SetRows();
   void SetQueries();
+  void PackQueries();
   void AddQueries();
+  bool AddBf16Queries();
+  template <typename Visit>
+  bool ForEachHead(const Visit& visit);
   void SetMasks();
   template <typename Visit>
   bool ForEachTile(const Visit& visit);
   void FillTile(const KeyTile& tile);
   void FillPackedTile(const KeyTile& tile, bool with_values);
+  bool FillBf16Tile(const KeyTile& tile);
   void FillRowTile(const KeyTile& tile);
   void BringNext(const KeyTile& tile);
   void BringTile(const ValidatedProblem::Block& block, int64_t batch,
@@ -116,6 +129,7 @@ class RowBlock {
   const Kernels& kernels_;
   Prepare prepare_;
   CareDecision care_;
+  Bf16Tiles bf16_;
   DropoutPattern dropout_;
 
   int64_t index_ = 0;
@@ -127,6 +141,9 @@ class RowBlock {
   KeyRange keys_;  // that are looked at
   KeyRange all_;   // spans the ranges of all rows
   int64_t centre_key_ = -1;
+  bool queries_packed_ = false;  // for products in FP32
+  bool serves_bf16_ = false;     // the queries are there for those of BF16
+  bool is_bf16_ = false;         // the tile that was filled last
 
   KeyRange* ranges_ = nullptr;
   int32_t* begin_ = nullptr;
@@ -167,7 +184,7 @@ void RowBlock::TakeMemory(Scratch& scratch) {
     kept_max_ = scratch.Take<float>(rows * plan_.kept_tiles);
     kept_tiles_ = scratch.Take<KeyRange>(plan_.kept_tiles);
   }
-  output_ = scratch.Take<float>(rows * plan_.padded_value_width);
+  output_ = scratch.Take<float>(PaddedRows() * plan_.padded_value_width);
   values_ = scratch.Take<float>(plan_.key_tile * plan_.padded_value_width);
   scores_ = scratch.Take<float>((kMaxGroupRows + 2) * kScoreStride);
 }
@@ -186,7 +203,7 @@ void RowBlock::SetRows() {
     all_.begin = std::min(all_.begin, range.begin);
     all_.end = std::max(all_.end, range.end);
   }
-  std::fill_n(output_, rows_ * plan_.padded_value_width, 0.0F);
+  std::fill_n(output_, PaddedRows() * plan_.padded_value_width, 0.0F);
 }
 
 void RowBlock::SetQueries() {
@@ -200,6 +217,11 @@ void RowBlock::SetQueries() {
       prepare_.SetCentre(RowsOf(block.key, batch_, kv_head_, at));
     }
   }
+  serves_bf16_ = plan_.bf16 && AddBf16Queries();
+  if (!serves_bf16_) PackQueries();
+}
+
+void RowBlock::PackQueries() {
   // One head after the other, as the lane's rows are.
   const TensorView& query = problem_.query;
   const bool in_order =
@@ -210,16 +232,35 @@ void RowBlock::SetQueries() {
     AddQueries();
   }
   prepare_.PackQueries(rows_);
+  queries_packed_ = true;
 }
 
-void RowBlock::AddQueries() {
+// Visits the block's rows head by head; false as soon as a visit is.
+template <typename Visit>
+bool RowBlock::ForEachHead(const Visit& visit) {
   for (int64_t r = 0; r < rows_;) {
     const int64_t query = QueryOf(r);
     const int64_t count = std::min(rows_ - r, problem_.query_length - query);
-    prepare_.AddQueries(RowsOf(problem_.query, batch_, HeadOf(r), query), r,
-                        count);
+    if (!visit(RowsOf(problem_.query, batch_, HeadOf(r), query), r, count)) {
+      return false;
+    }
     r += count;
   }
+  return true;
+}
+
+void RowBlock::AddQueries() {
+  ForEachHead([this](const RowSource& from, int64_t row, int64_t count) {
+    prepare_.AddQueries(from, row, count);
+    return true;
+  });
+}
+
+bool RowBlock::AddBf16Queries() {
+  prepare_.SkipQueries(rows_);
+  return ForEachHead([this](const RowSource& from, int64_t row, int64_t count) {
+    return bf16_.AddQueries(from, row, count);
+  });
 }
 
 void RowBlock::SetMasks() {
@@ -332,7 +373,24 @@ void RowBlock::BringNext(const KeyTile& tile) {
       problem_.query_width);
 }
 
+// False where the tile's numbers are to be multiplied in FP32.
+bool RowBlock::FillBf16Tile(const KeyTile& tile) {
+  if (!serves_bf16_ ||
+      !bf16_.Pack(RowsOf(tile.block->key, batch_, kv_head_, tile.first),
+                  RowsOf(tile.block->value, batch_, kv_head_, tile.first),
+                  tile.count)) {
+    return false;
+  }
+  FillTile(tile);
+  args_.epilogue.factor = prepare_.DotFactor();
+  bf16_.Fill(args_);
+  return true;
+}
+
 void RowBlock::FillPackedTile(const KeyTile& tile, bool with_values) {
+  is_bf16_ = FillBf16Tile(tile);
+  if (is_bf16_) return;
+  if (!queries_packed_) PackQueries();
   prepare_.PackKeys(RowsOf(tile.block->key, batch_, kv_head_, tile.first),
                     tile.count);
   BringNext(tile);
@@ -426,7 +484,7 @@ bool RowBlock::Sweep() {
         kept_tiles_[kept_count_++] = {tile.first_key,
                                       tile.first_key + tile.count};
       }
-      kernels_.attend_tile(args_);
+      (is_bf16_ ? kernels_.attend_bf16 : kernels_.attend_tile)(args_);
     }
   });
 }
@@ -469,7 +527,7 @@ bool RowBlock::StoreWeights() {
     for (int64_t r = 0; r < rows_; ++r) {
       weight_rows_[r] = weights + ResultRow(r) * keys + tile.first_key;
     }
-    kernels_.store_weights(
+    (is_bf16_ ? kernels_.store_weights_bf16 : kernels_.store_weights)(
         args_, {.inverse_sum = inverse_,
                 .weights = weight_rows_,
                 .after_dropout = problem_.wanted.weights_after_dropout});

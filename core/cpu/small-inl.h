@@ -1,5 +1,5 @@
-// Problems of a few keys, whole: what it takes to cut a problem into tiles would
-// cost more than such a problem. Included once per instruction set.
+// Problems of a few keys, whole: what it takes to cut a problem into tiles
+// would cost more than such a problem. Included once per instruction set.
 #if defined(ATTENTION_CORE_CPU_SMALL_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ATTENTION_CORE_CPU_SMALL_INL_H_
 #undef ATTENTION_CORE_CPU_SMALL_INL_H_

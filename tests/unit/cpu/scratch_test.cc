@@ -9,6 +9,8 @@
 #include "core/cpu/kernels.h"
 #include "core/cpu/plan.h"
 #include "core/cpu/prepare.h"
+#include "core/cpu/row_block.h"
+#include "core/cpu/targets.h"
 #include "gtest/gtest.h"
 
 namespace attention::cpu {
@@ -32,14 +34,17 @@ TEST(ScratchTest, SaysSoWhereMemoryCannotBeHad) {
 }
 
 // Views without memory: planning reads none.
-ValidatedProblem ProblemOf(int64_t length, int64_t width) {
-  const auto view = [](const Shape& shape) {
-    return ContiguousView(DataType::kFloat32, shape, nullptr);
+ValidatedProblem ProblemOf(int64_t length, int64_t width,
+                           DataType type = DataType::kFloat32,
+                           bool weights = false) {
+  const auto view = [type](const Shape& shape) {
+    return ContiguousView(type, shape, nullptr);
   };
   AttentionProblem problem;
   problem.query = view({1, 2, length, width});
   problem.key_value.push_back(
       {view({1, 2, length, width}), view({1, 2, length, width})});
+  problem.wanted.weights = weights;
   return *Validate(problem);
 }
 
@@ -56,6 +61,28 @@ TEST(PlanTest, KeepsScratchBelowTwoMebibytesAtAnyLengthAndWidth) {
         count.Take<float>((plan.row_block + plan.key_tile) *
                           plan.padded_value_width);
         EXPECT_LT(count.used(), size_t{2} << 20) << length << " " << width;
+      }
+    }
+  }
+}
+
+// Operands of BF16 come beside those in FP32, for tiles that need these.
+TEST(RowBlockMemoryTest, StaysBelowTwoMebibytesWithProductsOfBf16) {
+  WorkerPool workers(1);
+  for (const Kernels& kernels : Targets()) {
+    for (const int64_t length : {5, 100, 1024, 5000, 131072}) {
+      for (const int64_t width : {1, 64, 256, 1000, 1700, 2500, 4096}) {
+        for (const bool weights : {false, true}) {
+          const ValidatedProblem problem =
+              ProblemOf(length, width, DataType::kBFloat16, weights);
+          AttentionJob job;
+          job.problem = &problem;
+          const RunContext context{workers};
+          JobRun run(job, context, kernels);
+          if (!run.plan().fits) continue;
+          EXPECT_LT(RowBlockBytes(run), size_t{2} << 20)
+              << kernels.name << " " << length << " " << width;
+        }
       }
     }
   }

@@ -58,7 +58,8 @@ TEST_P(SmallProblemTest, HeadsThatShareKeys) {
 }
 
 TEST_P(SmallProblemTest, RowsThatAreNotSideBySide) {
-  for (const Layout layout : {Layout::kLengthFirst, Layout::kReversed, Layout::kMisaligned}) {
+  for (const Layout layout :
+       {Layout::kLengthFirst, Layout::kReversed, Layout::kMisaligned}) {
     ProblemSpec spec = Small();
     spec.query_heads = spec.kv_heads = 3;
     spec.layout = layout;

@@ -20,7 +20,11 @@ class TargetRunner {
   /// pattern beforehand.
   absl::StatusOr<Results> Run(const AttentionProblem& problem);
 
+  /// Of the problem that was run last.
+  const std::string& kernel() const { return kernel_; }
+
  private:
+  std::string kernel_;
   std::unique_ptr<Backend> backend_;
   WorkerPool workers_;
 };

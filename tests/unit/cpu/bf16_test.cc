@@ -1,0 +1,329 @@
+// Products of BF16: every one that this processor has, against the oracle.
+
+#include <limits>
+#include <memory>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "core/cpu/bf16_products.h"
+#include "core/cpu/kernels.h"
+#include "core/cpu/targets.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/unit/cpu/cpu_test.h"
+
+namespace attention::test {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// The parameter is the suffix of a target that has such products.
+class Bf16Test : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    for (const cpu::Kernels& kernels : cpu::Targets()) {
+      if (absl::EndsWith(kernels.name, GetParam())) kernels_ = &kernels;
+    }
+    if (kernels_ == nullptr) {
+      GTEST_SKIP() << "no '" << GetParam() << "' among this processor's targets"
+                   << " (a build for x86-64 on a processor that multiplies "
+                      "BF16 has it)";
+    }
+    runner_ = std::make_unique<TargetRunner>(kernels_->name);
+  }
+
+  static ProblemSpec Prefill() {
+    return {.batch = 1,
+            .query_heads = 4,
+            .kv_heads = 2,
+            .query_length = 103,
+            .key_length = 270,
+            .width = 36,
+            .value_width = 40,
+            .type = DataType::kBFloat16};
+  }
+
+  void Check(const ProblemSpec& spec) {
+    Check(MakeProblem(spec, TestSeed()).problem);
+  }
+  void Check(const AttentionProblem& problem) {
+    ASSERT_OK_AND_ASSIGN(const Results results, runner_->Run(problem));
+    EXPECT_TRUE(Matches(problem, results));
+    EXPECT_EQ(runner_->kernel(), kernels_->bf16->name);
+  }
+  /// With and without returned weights: they are not computed alike.
+  void CheckBoth(ProblemSpec spec) {
+    for (const bool weights : {false, true}) {
+      spec.wanted.weights = weights;
+      Check(spec);
+    }
+  }
+
+  static void Fill(const TensorView& view, double value) {
+    ForEachIndex(view.shape, [&](absl::Span<const int64_t> index) {
+      SetElement(view, index, value);
+    });
+  }
+
+  const cpu::Kernels* kernels_ = nullptr;
+  std::unique_ptr<TargetRunner> runner_;
+};
+
+TEST_P(Bf16Test, AwkwardQueriesAndKeys) {
+  for (const int64_t queries : {5, 15, 16, 17, 31, 33, 65, 127, 129}) {
+    for (const int64_t keys : {1, 15, 16, 17, 31, 33, 65, 127, 129, 300}) {
+      SCOPED_TRACE(testing::Message() << queries << " x " << keys);
+      ProblemSpec spec = Prefill();
+      spec.query_length = queries;
+      spec.key_length = keys;
+      CheckBoth(spec);
+    }
+  }
+}
+
+TEST_P(Bf16Test, AwkwardWidths) {
+  for (const int64_t width : {1, 2, 15, 16, 17, 31, 33, 65, 127, 129}) {
+    for (const int64_t value_width : {1, 15, 16, 17, 31, 33, 65, 127, 129}) {
+      SCOPED_TRACE(testing::Message() << width << ", " << value_width);
+      ProblemSpec spec = Prefill();
+      spec.query_length = 37;
+      spec.width = width;
+      spec.value_width = value_width;
+      Check(spec);
+    }
+  }
+}
+
+TEST_P(Bf16Test, OneQueryWithWeights) {
+  ProblemSpec spec = Prefill();
+  spec.query_length = 1;
+  Check(spec);
+}
+
+TEST_P(Bf16Test, NoValues) {
+  ProblemSpec spec = Prefill();
+  spec.value_width = 0;
+  CheckBoth(spec);
+}
+
+// More rows than a block has, more keys than are kept until they are
+// normalised.
+TEST_P(Bf16Test, ManyRowsAndKeys) {
+  ProblemSpec spec = Prefill();
+  spec.query_length = 600;
+  CheckBoth(spec);
+  spec.query_length = 20;
+  spec.key_length = 7000;
+  CheckBoth(spec);
+  spec.dropout = {.training = true, .p = 0.3, .seed = 7};
+  spec.wanted.weights_after_dropout = true;
+  Check(spec);
+}
+
+TEST_P(Bf16Test, EveryMask) {
+  ProblemSpec spec = Prefill();
+  spec.valid_lens = LengthsShape::kPerRow;
+  CheckBoth(spec);
+  spec.valid_lens = LengthsShape::kPerBatch;
+  spec.causal = Causal::kBottomRight;
+  CheckBoth(spec);
+  spec.causal = Causal::kTopLeft;
+  spec.query_offset = 30;
+  CheckBoth(spec);
+  spec.window = {.left = 50, .right = 3};
+  CheckBoth(spec);
+  for (const MaskExtents extents : {MaskExtents::kAll, MaskExtents::kSomeOnes,
+                                    MaskExtents::kFewerDimensions}) {
+    spec.attend_mask = extents;
+    CheckBoth(spec);
+    spec.bias = extents;
+    spec.bias_masks = 0.2;
+    CheckBoth(spec);
+  }
+}
+
+TEST_P(Bf16Test, RowsInWhichNoKeyTakesPart) {
+  for (const EmptyRows empty : {EmptyRows::kZero, EmptyRows::kUniform}) {
+    ProblemSpec spec = Prefill();
+    spec.empty_rows = empty;
+    spec.causal = Causal::kTopLeft;
+    spec.key_offset = 40;
+    CheckBoth(spec);
+  }
+}
+
+TEST_P(Bf16Test, SoftcapAndScales) {
+  for (const double scale : {-1.0, 0.0, 1e-6, 1.0, 10.0}) {
+    ProblemSpec spec = Prefill();
+    spec.scale = scale;
+    CheckBoth(spec);
+    spec.softcap = 3;
+    CheckBoth(spec);
+    spec.bias = MaskExtents::kAll;
+    spec.bias_in_query_type = true;
+    CheckBoth(spec);
+  }
+}
+
+TEST_P(Bf16Test, Dropout) {
+  ProblemSpec spec = Prefill();
+  spec.dropout = {.training = true, .p = 0.3, .seed = 7};
+  CheckBoth(spec);
+  spec.wanted.weights_after_dropout = true;
+  CheckBoth(spec);
+}
+
+TEST_P(Bf16Test, LayoutsBlocksAndGroupedHeads) {
+  for (const Layout layout : {Layout::kRowMajor, Layout::kLengthFirst,
+                              Layout::kMisaligned, Layout::kReversed}) {
+    ProblemSpec spec = Prefill();
+    spec.layout = layout;
+    CheckBoth(spec);
+    spec.kv_heads = 1;
+    spec.keys_per_block = 100;
+    CheckBoth(spec);
+  }
+}
+
+TEST_P(Bf16Test, ScoresThatRiseFromTileToTile) {
+  ProblemSpec spec = Prefill();
+  spec.scale = 1;
+  const OwnedProblem owned = MakeProblem(spec, TestSeed());
+  Fill(owned.problem.query, 4);
+  const TensorView& key = owned.problem.key_value[0].key;
+  for (int64_t j = 0; j < spec.key_length; ++j) {
+    for (int64_t i = 0; i < spec.width; ++i) {
+      SetElement(key, {0, 0, j, i}, static_cast<double>(j / 4) / 64);
+      SetElement(key, {0, 1, j, i}, static_cast<double>(300 - j) / 64);
+    }
+  }
+  Check(owned.problem);
+}
+
+TEST_P(Bf16Test, SubnormalNumbers) {
+  ProblemSpec spec = Prefill();
+  spec.magnitudes = Magnitudes::kSubnormal;
+  CheckBoth(spec);
+}
+
+TEST_P(Bf16Test, HugeNumbers) {
+  ProblemSpec spec = Prefill();
+  spec.magnitudes = Magnitudes::kHuge;
+  CheckBoth(spec);
+}
+
+// Two magnitudes that the products would lose, of products that count.
+TEST_P(Bf16Test, SubnormalTimesHuge) {
+  const OwnedProblem owned = MakeProblem(Prefill(), TestSeed());
+  Fill(owned.problem.query, 0x1p-130);
+  const TensorView& key = owned.problem.key_value[0].key;
+  for (int64_t j = 0; j < Prefill().key_length; ++j) {
+    SetElement(key, {0, 0, j, 0}, j % 3 == 0 ? 0x1p126 : 0x1p120);
+    SetElement(key, {0, 1, j, 0}, j % 3 == 0 ? 0x1p126 : 0x1p120);
+  }
+  Check(owned.problem);
+}
+
+// At the limits of what is multiplied as BF16, and just beyond them.
+TEST_P(Bf16Test, LimitsOfTheMagnitudesServed) {
+  for (const double large : {0x1p56, 0x1.02p56, 0x1p57, 0x1p100}) {
+    for (const double small : {0x1p-56, 0x1.fep-57, 0x1p-57, 0x1p-120}) {
+      SCOPED_TRACE(testing::Message() << large << ", " << small);
+      ProblemSpec spec = Prefill();
+      spec.scale = 1;
+      const OwnedProblem owned = MakeProblem(spec, TestSeed());
+      Fill(owned.problem.query, small);
+      Fill(owned.problem.key_value[0].key, large);
+      for (int64_t j = 0; j < spec.key_length; ++j) {
+        SetElement(owned.problem.key_value[0].key, {0, 0, j, 1}, -large / 2);
+      }
+      Check(owned.problem);
+      Fill(owned.problem.key_value[0].value, small);
+      Check(owned.problem);
+    }
+  }
+}
+
+// One number takes its tile, or its block of rows, to FP32; the others stay.
+TEST_P(Bf16Test, TilesOfEitherKindInOneProblem) {
+  for (const int64_t at : {0, 130, 269}) {
+    for (const int64_t length : {40, 900}) {
+      ProblemSpec spec = Prefill();
+      spec.query_length = length;
+      const OwnedProblem owned = MakeProblem(spec, TestSeed());
+      SetElement(owned.problem.key_value[0].key, {0, 0, at, 3}, 0x1p-100);
+      SetElement(owned.problem.key_value[0].value, {0, 1, at, 3}, 0x1p90);
+      Check(owned.problem);
+      SetElement(owned.problem.query, {0, 3, length - 1, 0}, 0x1p-130);
+      Check(owned.problem);
+    }
+  }
+  ProblemSpec long_rows = Prefill();  // whose weights are not kept
+  long_rows.query_length = 20;
+  long_rows.key_length = 7000;
+  const OwnedProblem owned = MakeProblem(long_rows, TestSeed());
+  SetElement(owned.problem.key_value[0].key, {0, 0, 3333, 3}, 0x1p-100);
+  SetElement(owned.problem.key_value[0].value, {0, 1, 3333, 3}, 0x1p90);
+  Check(owned.problem);
+}
+
+TEST_P(Bf16Test, WhatIsMaskedReachesNoRow) {
+  for (const double value : {kNan, kInfinity, -kInfinity}) {
+    ProblemSpec spec = Prefill();
+    spec.causal = Causal::kTopLeft;
+    const OwnedProblem owned = MakeProblem(spec, TestSeed());
+    for (int64_t d = 0; d < spec.value_width; ++d) {
+      SetElement(owned.problem.key_value[0].value, {0, 0, 60, d}, value);
+    }
+    SetElement(owned.problem.key_value[0].key, {0, 1, 77, 3}, value);
+    Check(owned.problem);
+  }
+}
+
+TEST_P(Bf16Test, NanInAQueryStaysInItsRow) {
+  const OwnedProblem owned = MakeProblem(Prefill(), TestSeed());
+  SetElement(owned.problem.query, {0, 1, 50, 5}, kNan);
+  Check(owned.problem);
+}
+
+TEST_P(Bf16Test, GivesTheSameBitsWithAnyNumberOfThreads) {
+  TargetRunner one(kernels_->name, 1);
+  TargetRunner seven(kernels_->name, 7);
+  for (const bool weights : {false, true}) {
+    ProblemSpec spec = Prefill();
+    spec.query_length = 700;
+    spec.wanted.weights = weights;
+    const OwnedProblem owned = MakeProblem(spec, TestSeed());
+    ASSERT_OK_AND_ASSIGN(const Results expected, one.Run(owned.problem));
+    ASSERT_OK_AND_ASSIGN(const Results of_two, runner_->Run(owned.problem));
+    ASSERT_OK_AND_ASSIGN(const Results of_seven, seven.Run(owned.problem));
+    EXPECT_TRUE(SameBits(expected, of_two));
+    EXPECT_TRUE(SameBits(expected, of_seven));
+  }
+}
+
+TEST_P(Bf16Test, OtherProblemsStayInFp32) {
+  const auto kernel_of = [this](const ProblemSpec& spec) {
+    const OwnedProblem owned = MakeProblem(spec, TestSeed());
+    EXPECT_THAT(runner_->Run(owned.problem), IsOk());
+    return runner_->kernel();
+  };
+  ProblemSpec spec = Prefill();
+  EXPECT_EQ(kernel_of(spec), kernels_->bf16->name);
+  spec.type = DataType::kFloat16;
+  EXPECT_EQ(kernel_of(spec), "fp32_tiles");
+  spec = Prefill();
+  spec.scoring = ScoringKind::kBilinear;
+  EXPECT_EQ(kernel_of(spec), "fp32_tiles");
+  spec = Prefill();
+  spec.query_length = 1;
+  spec.wanted.weights = false;
+  EXPECT_EQ(kernel_of(spec), "fp32_tiles");
+}
+
+INSTANTIATE_TEST_SUITE_P(Products, Bf16Test, ::testing::Values("_AMX", "_BF16"),
+                         [](const auto& test) { return test.param.substr(1); });
+
+}  // namespace
+}  // namespace attention::test
