@@ -13,20 +13,13 @@
 #include "core/cpu/tile-inl.h"
 #include "hwy/highway.h"
 
-// Every processor with products of BF16 has AVX-512 or more.
-#undef ATTENTION_BF16_KERNELS
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
-#define ATTENTION_BF16_KERNELS 1
-#else
-#define ATTENTION_BF16_KERNELS 0
-#endif
-
-#if ATTENTION_BF16_KERNELS
-
 // Compiled once per instruction set, into a namespace of its own each time.
 // NOLINTBEGIN(misc-definitions-in-headers)
 HWY_BEFORE_NAMESPACE();
 namespace attention::cpu::HWY_NAMESPACE {
+
+// Every processor with products of BF16 has AVX-512 or more.
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
 
 using Pairs = hn::CappedTag<uint16_t, 2 * kMaxLanes>;
 static_assert(hn::MaxLanes(F()) == kBf16Depth &&
@@ -149,8 +142,8 @@ HWY_INLINE VF PairOf(VF low, VF high) {
   const auto half = hn::Set(d, 0x8000U);
   const auto a = hn::Add(hn::BitCast(d, low), half);
   const auto b = hn::Add(hn::BitCast(d, high), half);
-  return hn::BitCast(F(), hn::Or(hn::ShiftRight<16>(a),
-                                 hn::And(b, hn::Set(d, 0xFFFF0000U))));
+  return hn::BitCast(
+      F(), hn::Or(hn::ShiftRight<16>(a), hn::And(b, hn::Set(d, 0xFFFF0000U))));
 }
 
 HWY_INLINE VF MaxOfScaledRow(const Columns& columns, float factor,
@@ -231,9 +224,9 @@ HWY_INLINE void KeepAndDrop(const TileArgs& args, int64_t row,
   if (args.dropout != nullptr) {
     DropRow(args, row, columns, weights);
     for (int64_t c = columns.first; c < columns.last; c += kBf16Panel) {
-      hn::StoreU(PairOf(hn::LoadU(d, weights + c),
-                        hn::LoadU(d, weights + c + 16)),
-                 d, pairs + (c - columns.first) / 2);
+      hn::StoreU(
+          PairOf(hn::LoadU(d, weights + c), hn::LoadU(d, weights + c + 16)), d,
+          pairs + (c - columns.first) / 2);
     }
   }
   if (args.kept != nullptr && args.keep_after_dropout) {
@@ -296,11 +289,10 @@ struct Bf16Rows {
       // Without a maximum no key takes part yet, or a score is NaN, which then
       // shows in the sum.
       const float top = tops[n] == -__builtin_inff() ? 0.0F : tops[n];
-      vectors[n] =
-          keeps ? Bf16WeightsOfRow<true>(columns, factor[n], top, Scores(n),
-                                         PairsOf(n))
-                : Bf16WeightsOfRow<false>(columns, factor[n], top, Scores(n),
-                                          PairsOf(n));
+      vectors[n] = keeps ? Bf16WeightsOfRow<true>(columns, factor[n], top,
+                                                  Scores(n), PairsOf(n))
+                         : Bf16WeightsOfRow<false>(columns, factor[n], top,
+                                                   Scores(n), PairsOf(n));
     }
     ReduceLanes<4>(vectors, AddOp(), sums);
     for (int n = 0; n < count; ++n) {
@@ -413,9 +405,18 @@ void StoreBf16Weights(const TileArgs& args, const WeightArgs& out) {
   args.bf16.products->end();
 }
 
+#else
+
+inline constexpr decltype(Kernels::copy_bf16) CopyBf16Rows = nullptr;
+inline constexpr decltype(Kernels::pack_bf16_values) PackBf16Values = nullptr;
+inline constexpr decltype(Kernels::attend_bf16) AttendBf16 = nullptr;
+inline constexpr decltype(Kernels::store_weights_bf16) StoreBf16Weights =
+    nullptr;
+
+#endif
+
 }  // namespace attention::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 // NOLINTEND(misc-definitions-in-headers)
 
-#endif  // ATTENTION_BF16_KERNELS
 #endif  // include guard

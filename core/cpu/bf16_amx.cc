@@ -12,8 +12,7 @@
 #include <unistd.h>
 
 #define ATTENTION_AMX __attribute__((target("amx-tile,amx-bf16")))
-#define ATTENTION_AMX_INLINE \
-  ATTENTION_AMX __attribute__((always_inline)) inline
+#define ATTENTION_AMX_INLINE ATTENTION_AMX __attribute__((always_inline)) inline
 
 namespace attention::cpu {
 namespace {
@@ -155,9 +154,7 @@ void AddValuesOfRows(const float* weights, const float* values,
   }
 }
 
-__attribute__((target("xsave"))) uint64_t EnabledStates() {
-  return _xgetbv(0);
-}
+__attribute__((target("xsave"))) uint64_t EnabledStates() { return _xgetbv(0); }
 
 bool ProcessorHasAmx() {
   constexpr unsigned kOsxsave = 1U << 27;                 // leaf 1, ECX
@@ -174,7 +171,8 @@ bool ProcessorHasAmx() {
 // Linux keeps the tiles' registers from a process until it asks for them, once
 // for all of its threads (Documentation/arch/x86/xstate.rst).
 bool SystemGrantsTiles() {
-  constexpr uint64_t kTileStates = uint64_t{3} << 17;  // XCR0: TILECFG, TILEDATA
+  constexpr uint64_t kTileStates = uint64_t{3}
+                                   << 17;     // XCR0: TILECFG, TILEDATA
   constexpr int kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
   constexpr int kTileData = 18;
   return (EnabledStates() & kTileStates) == kTileStates &&

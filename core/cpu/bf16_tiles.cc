@@ -34,10 +34,9 @@ int64_t Bf16Tiles::PaddedRows(int64_t rows) {
 bool Bf16Tiles::AddQueries(const RowSource& queries, int64_t first_row,
                            int64_t count) {
   // What follows the last row is filled anew with each piece.
-  return kernels_.copy_bf16(queries, count,
-                            PaddedRows(first_row + count) - first_row,
-                            problem_.query_width, queries_ + first_row * width_,
-                            width_);
+  return kernels_.copy_bf16(
+      queries, count, PaddedRows(first_row + count) - first_row,
+      problem_.query_width, queries_ + first_row * width_, width_);
 }
 
 bool Bf16Tiles::Pack(const RowSource& keys, const RowSource& values,

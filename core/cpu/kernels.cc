@@ -42,17 +42,10 @@ const Kernels* GetKernels() {
       .attend_tile = AttendTile,
       .attend_rows = AttendRows,
       .store_weights = StoreWeights,
-#if ATTENTION_BF16_KERNELS
       .copy_bf16 = CopyBf16Rows,
       .pack_bf16_values = PackBf16Values,
       .attend_bf16 = AttendBf16,
       .store_weights_bf16 = StoreBf16Weights,
-#else
-      .copy_bf16 = nullptr,
-      .pack_bf16_values = nullptr,
-      .attend_bf16 = nullptr,
-      .store_weights_bf16 = nullptr,
-#endif
       .finish_rows = FinishRows,
       .scale_row = ScaleRow,
       .widen_to_double = WidenToDouble,

@@ -62,8 +62,7 @@ bool SharesProjection(const ValidatedProblem& problem) {
 // The other scoring functions have projections or differences to form first,
 // whose roundings to BF16 the tolerances have no room for.
 bool UsesBf16(const ValidatedProblem& problem, const Kernels& kernels) {
-  return kernels.bf16 != nullptr &&
-         problem.query.type == DataType::kBFloat16 &&
+  return kernels.bf16 != nullptr && problem.query.type == DataType::kBFloat16 &&
          std::holds_alternative<ScaledDotProduct>(problem.scoring);
 }
 
@@ -162,8 +161,8 @@ Plan MakePlan(const ValidatedProblem& problem, const Kernels& kernels) {
                  panel, plan);
     return plan;
   }
-  plan.bf16 = UsesBf16(problem, kernels) &&
-              row_floats * kBf16RowTile <= kRowFloats;
+  plan.bf16 =
+      UsesBf16(problem, kernels) && row_floats * kBf16RowTile <= kRowFloats;
   const int64_t group_rows = plan.bf16 ? kBf16RowTile : kernels.group_rows;
   ChooseWeights(problem, row_floats, group_rows, plan);
   plan.row_block = ChooseRowBlock(plan, row_floats, group_rows);
