@@ -13,34 +13,40 @@
 #include "core/cpu/tile-inl.h"
 #include "hwy/highway.h"
 
-// Every processor with products of BF16 has AVX-512 or more.
-#undef ATTENTION_BF16_KERNELS
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
-#define ATTENTION_BF16_KERNELS 1
-#else
-#define ATTENTION_BF16_KERNELS 0
-#endif
-
-#if ATTENTION_BF16_KERNELS
-
 // Compiled once per instruction set, into a namespace of its own each time.
 // NOLINTBEGIN(misc-definitions-in-headers)
 HWY_BEFORE_NAMESPACE();
 namespace attention::cpu::HWY_NAMESPACE {
 
+// Every processor with products of BF16 has AVX-512 or more.
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+
 using Pairs = hn::CappedTag<uint16_t, 2 * kMaxLanes>;
 static_assert(hn::MaxLanes(F()) == kBf16Depth &&
               hn::MaxLanes(Pairs()) == kBf16Panel);
 
-// Where a magnitude is one that the products serve.
-HWY_INLINE hn::Mask<Pairs> IsServed(hn::Vec<Pairs> v) {
-  const Pairs d;
-  const auto magnitude = hn::And(v, hn::Set(d, uint16_t{0x7FFF}));
-  const auto above = hn::Sub(magnitude, hn::Set(d, kBf16Least));  // wraps
-  const auto most = hn::Set(d, static_cast<uint16_t>(kBf16Most - kBf16Least));
-  return hn::Or(hn::Eq(magnitude, hn::Zero(d)),
-                hn::Eq(hn::Min(above, most), above));
-}
+// The largest magnitude of many, and the smallest but 0 (less the last bit: 0
+// is the largest number then).
+struct Magnitudes {
+  hn::Vec<Pairs> largest;
+  hn::Vec<Pairs> smallest;
+
+  HWY_INLINE void Add(hn::Vec<Pairs> v) {
+    const Pairs d;
+    v = hn::And(v, hn::Set(d, uint16_t{0x7FFF}));
+    largest = hn::Max(largest, v);
+    smallest = hn::Min(smallest, hn::Sub(v, hn::Set(d, uint16_t{1})));
+  }
+
+  // Whether the products serve all of them.
+  HWY_INLINE bool AreServed() const {
+    const Pairs d;
+    const auto most = hn::Set(d, kBf16Most);
+    const auto least = hn::Set(d, static_cast<uint16_t>(kBf16Least - 1));
+    return hn::AllTrue(d, hn::Eq(hn::Max(largest, most), most)) &&
+           hn::AllTrue(d, hn::Eq(hn::Min(smallest, least), least));
+  }
+};
 
 bool CopyBf16Rows(const RowSource& from, int64_t rows, int64_t padded_rows,
                   int64_t width, float* to, int64_t to_stride) {
@@ -48,7 +54,7 @@ bool CopyBf16Rows(const RowSource& from, int64_t rows, int64_t padded_rows,
   const hn::Repartition<uint8_t, Pairs> bytes;
   const bool dense = from.column_stride == 2;
   const int64_t padded = 2 * to_stride;
-  auto served = hn::Eq(hn::Zero(d), hn::Zero(d));
+  Magnitudes magnitudes = {hn::Zero(d), hn::Set(d, uint16_t{0xFFFF})};
   HWY_ALIGN uint16_t piece[kBf16Panel];
   for (int64_t r = 0; r < rows; ++r) {
     const unsigned char* row = from.data + r * from.row_stride;
@@ -56,7 +62,7 @@ bool CopyBf16Rows(const RowSource& from, int64_t rows, int64_t padded_rows,
     int64_t i = 0;
     for (; dense && i + kBf16Panel <= width; i += kBf16Panel) {
       const auto v = hn::BitCast(d, hn::LoadU(bytes, row + 2 * i));
-      served = hn::And(served, IsServed(v));
+      magnitudes.Add(v);
       hn::Store(v, d, out + i);
     }
     for (; i < padded; i += kBf16Panel) {
@@ -66,14 +72,14 @@ bool CopyBf16Rows(const RowSource& from, int64_t rows, int64_t padded_rows,
         memcpy(piece + k, row + (i + k) * from.column_stride, 2);
       }
       const auto v = hn::Load(d, piece);
-      served = hn::And(served, IsServed(v));
+      magnitudes.Add(v);
       hn::Store(v, d, out + i);
     }
   }
   for (int64_t i = rows * to_stride; i < padded_rows * to_stride; ++i) {
     to[i] = 0.0F;
   }
-  return hn::AllTrue(d, served);
+  return magnitudes.AreServed();
 }
 
 void PackBf16Values(const float* rows, int64_t count, int64_t panels,
@@ -399,9 +405,18 @@ void StoreBf16Weights(const TileArgs& args, const WeightArgs& out) {
   args.bf16.products->end();
 }
 
+#else
+
+inline constexpr decltype(Kernels::copy_bf16) CopyBf16Rows = nullptr;
+inline constexpr decltype(Kernels::pack_bf16_values) PackBf16Values = nullptr;
+inline constexpr decltype(Kernels::attend_bf16) AttendBf16 = nullptr;
+inline constexpr decltype(Kernels::store_weights_bf16) StoreBf16Weights =
+    nullptr;
+
+#endif
+
 }  // namespace attention::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 // NOLINTEND(misc-definitions-in-headers)
 
-#endif  // ATTENTION_BF16_KERNELS
 #endif  // include guard

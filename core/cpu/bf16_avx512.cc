@@ -22,6 +22,10 @@ constexpr int64_t kRows = 12;
 
 void Nothing() {}
 
+ATTENTION_BF16_INLINE __m512bh Bf16(__m512 pairs) {
+  return reinterpret_cast<__m512bh>(pairs);
+}
+
 // sums[r] += pairs of row r times pairs of columns, all `depth` of them; the
 // columns' rows are a panel apart.
 template <int kCount, bool kTwo>
@@ -29,12 +33,12 @@ ATTENTION_BF16_INLINE void Accumulate(const float* rows, int64_t stride,
                                       const float* columns, int64_t depth,
                                       __m512* sums0, __m512* sums1) {
   for (int64_t i = 0; i < depth; ++i) {
-    const auto column0 = (__m512bh)_mm512_loadu_ps(columns);
-    const auto column1 =
-        (__m512bh)(kTwo ? _mm512_loadu_ps(columns + 16) : _mm512_setzero_ps());
+    const __m512bh column0 = Bf16(_mm512_loadu_ps(columns));
+    const __m512bh column1 =
+        Bf16(kTwo ? _mm512_loadu_ps(columns + 16) : _mm512_setzero_ps());
 #pragma GCC unroll 16
     for (int r = 0; r < kCount; ++r) {
-      const auto row = (__m512bh)_mm512_set1_ps(rows[r * stride]);
+      const __m512bh row = Bf16(_mm512_set1_ps(rows[r * stride]));
       sums0[r] = _mm512_dpbf16_ps(sums0[r], row, column0);
       if constexpr (kTwo) {
         sums1[r] = _mm512_dpbf16_ps(sums1[r], row, column1);

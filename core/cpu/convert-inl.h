@@ -235,6 +235,24 @@ HWY_INLINE void StoreFirst(VF value, int64_t count, float* to) {
 #endif
 }
 
+// A vector of BF16, rounded as ToBrain() does.
+HWY_INLINE void StoreBrain(VF value, unsigned char* to) {
+  const hn::RebindToUnsigned<F> du;
+  const hn::RebindToSigned<F> di;
+  const hn::Rebind<uint16_t, F> narrow;
+  const auto bits = hn::BitCast(du, value);
+  const auto high = hn::ShiftRight<16>(bits);
+  const auto odd = hn::And(high, hn::Set(du, 1));
+  const auto rounded = hn::ShiftRight<16>(
+      hn::Add(bits, hn::Add(odd, hn::Set(du, uint32_t{0x7FFF}))));
+  const auto nan = hn::Or(high, hn::Set(du, uint32_t{0x40}));
+  const auto is_nan = hn::RebindMask(du, hn::IsNaN(value));
+  const auto result = hn::DemoteTo(
+      narrow, hn::BitCast(di, hn::IfThenElse(is_nan, nan, rounded)));
+  const hn::Repartition<uint8_t, decltype(narrow)> bytes;
+  hn::StoreU(hn::BitCast(bytes, result), bytes, to);
+}
+
 void FinishRows(const FinishArgs& args) {
   const F d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -253,6 +271,13 @@ void FinishRows(const FinishArgs& args) {
         all_finite = hn::And(all_finite, hn::Le(hn::Abs(value), largest));
         StoreFirst(value, HWY_MIN(lanes, args.width - i),
                    reinterpret_cast<float*>(to) + i);
+      }
+    }
+    if (args.type == Element::kBFloat16) {
+      for (; i + lanes <= args.width; i += lanes) {
+        const VF value = hn::Mul(hn::Load(d, row + i), inverse);
+        all_finite = hn::And(all_finite, hn::Le(hn::Abs(value), largest));
+        StoreBrain(value, to + i * size);
       }
     }
     for (; i < args.width; i += lanes) {

@@ -11,16 +11,17 @@
 namespace attention {
 
 /// The instruction sets that MakeCpuBackend() takes on this processor, best
-/// first: "AVX3_AMX" and "AVX3_BF16" (the next one with products of BF16 by
-/// AMX, or by AVX512-BF16), "AVX3" (AVX-512), "AVX2", "SSE4", "NEON". Empty on
-/// a processor that this build has no kernels for.
+/// first: "AVX3_AMX" (the next one with products of BF16 by AMX), "AVX3"
+/// (AVX-512), "AVX3_BF16" (with those of AVX512-BF16: slower than FP32 where
+/// measured), "AVX2", "SSE4", "NEON". Empty on a processor that this build has
+/// no kernels for.
 std::vector<std::string> CpuTargets();
 
 /// The fast backend for a machine without a GPU: fused kernels that never hold
 /// a score matrix, compiled for every instruction set and chosen at run time.
-/// FP32 inside; with "_AMX" and "_BF16" a scaled dot product of BF16 tensors
-/// and many queries multiplies BF16 (weights rounded to it, sums in FP32), and
-/// its kernel is "bf16_amx" or "bf16_avx512", not "fp32_tiles"; tiles that hold
+/// FP32 inside. With "_AMX" or "_BF16" a scaled dot product of BF16 tensors and
+/// many queries multiplies BF16 (weights rounded to it, sums in FP32), and its
+/// kernel is "bf16_amx" or "bf16_avx512", not "fp32_tiles"; tiles that hold
 /// magnitudes outside of 2^-56 to 2^56 stay in FP32. Rows that FP32 would not
 /// serve (values that are not finite beside keys that take no part, scores all
 /// close to 0) are computed once more by FP64 kernels. Below 2 MiB of scratch

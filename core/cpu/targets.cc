@@ -16,9 +16,11 @@ struct Available {
       const Kernels& kernels = KernelsOf(*t);
       if (kernels.attend_bf16 != nullptr) {
         Add(kernels, AmxProducts());
-        Add(kernels, Avx512Bf16Products());
       }
       targets.push_back(kernels);
+      if (kernels.attend_bf16 != nullptr) {
+        Add(kernels, Avx512Bf16Products());
+      }
     }
   }
 
