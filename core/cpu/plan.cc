@@ -1,6 +1,7 @@
 #include "core/cpu/plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <variant>
 
 namespace attention::cpu {
@@ -28,6 +29,9 @@ constexpr int64_t kFewestKeysOfSplit = 1024;
 constexpr int64_t kDecodeTileBytes = int64_t{16} * 1024;
 // Up to here differences cost less than they save in accuracy.
 constexpr int64_t kDirectWidth = 8;
+// Factors of scores, and what is 1 divided by them, up to which they leave
+// queries and norms within FP32's range.
+constexpr double kLargestFactor = 1e20;
 
 int64_t Ceiling(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t RoundUp(int64_t a, int64_t b) { return Ceiling(a, b) * b; }
@@ -41,6 +45,21 @@ Method ChooseMethod(const ValidatedProblem& problem) {
                                              : Method::kGaussianDot;
   }
   return Method::kDot;
+}
+
+// True where FP32 can hold what the options make of the scores: a softcap of
+// 1e38 counts them in shares that vanish, a sigma of 1e-25 in ones without end.
+bool FactorsFit(const ValidatedProblem& problem) {
+  const auto fits = [](double factor) {
+    const double size = std::abs(factor);
+    return size == 0 || (size <= kLargestFactor && size >= 1 / kLargestFactor);
+  };
+  double factor = problem.scale;
+  if (const auto* gaussian = std::get_if<Gaussian>(&problem.scoring)) {
+    factor = 1 / (gaussian->sigma * gaussian->sigma);
+  }
+  const double unit = problem.softcap ? 1 / *problem.softcap : 1;
+  return fits(unit) && fits(factor) && fits(factor * unit);
 }
 
 // True where all query heads of a group see the same keys; a W_k per head makes
@@ -133,7 +152,7 @@ Plan MakePlan(const ValidatedProblem& problem, const Kernels& kernels) {
       query_width + projected + plan.padded_value_width + 16;
   const int64_t key_floats = key_width + projected + plan.padded_value_width;
   const int64_t panel = 2 * kernels.lanes;
-  plan.fits = parameters <= kParameterFloats &&
+  plan.fits = FactorsFit(problem) && parameters <= kParameterFloats &&
               row_floats * kernels.group_rows <= kRowFloats &&
               key_floats * panel <= kKeyFloats;
   if (!plan.fits) return plan;

@@ -24,7 +24,8 @@ enum class Method : uint8_t {
 /// head, are one sequence of rows, cut into blocks. A block is one piece of
 /// work: its rows against all keys, tile by tile.
 struct Plan {
-  /// False: some extent does not fit into the kernels' memory.
+  /// False: some extent does not fit into the kernels' memory, or some option
+  /// not into FP32. The reference's loops then do the work.
   bool fits = true;
   Method method = Method::kDot;
 

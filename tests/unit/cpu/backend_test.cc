@@ -119,6 +119,16 @@ TEST_P(CpuBackendTest, WidthsBeyondScratchAreComputedAllTheSame) {
   Check({.query_length = 2, .key_length = 3, .width = 9000, .value_width = 5});
 }
 
+TEST_P(CpuBackendTest, OptionsNearTheEndsOfTheRangeOfFp32) {
+  for (const double softcap : {1e-30, 3e38}) {
+    Check({.scale = 1e4, .softcap = softcap});
+  }
+  for (const double scale : {1e-40, -1e-25}) Check({.scale = scale});
+  for (const double sigma : {1e-25, 1e30}) {
+    Check({.scoring = ScoringKind::kGaussian, .sigma = sigma});
+  }
+}
+
 // Keys that some rows of a tile attend and others do not.
 TEST_P(CpuBackendTest, NanInAMaskedValueReachesNoOtherRow) {
   ProblemSpec spec = Prefill();
