@@ -48,7 +48,8 @@ Method ChooseMethod(const ValidatedProblem& problem) {
 }
 
 // True where FP32 can hold what the options make of the scores: a softcap of
-// 1e38 counts them in shares that vanish, a sigma of 1e-25 in ones without end.
+// 1e38 counts them in shares that vanish, a sigma of 1e-25 multiplies them by
+// infinity.
 bool FactorsFit(const ValidatedProblem& problem) {
   const auto fits = [](double factor) {
     const double size = std::abs(factor);

@@ -62,10 +62,9 @@ void Shrink(ProblemSpec& spec) {
       --spec.batch;
       continue;
     }
-    int64_t* const largest =
-        std::max({&spec.query_length, &spec.key_length, &spec.width,
-                  &spec.value_width},
-                 [](const int64_t* a, const int64_t* b) { return *a < *b; });
+    int64_t* const largest = std::max(
+        {&spec.query_length, &spec.key_length, &spec.width, &spec.value_width},
+        [](const int64_t* a, const int64_t* b) { return *a < *b; });
     *largest /= 2;
   }
 }
@@ -141,8 +140,8 @@ FuzzedProblem ProblemOf(absl::Span<const uint8_t> bytes) {
   Reader reader(bytes);
   std::vector<int> row;
   for (const Factor& factor : Factors()) {
-    row.push_back(static_cast<int>(
-        reader.Byte() % static_cast<int64_t>(factor.levels.size())));
+    row.push_back(static_cast<int>(reader.Byte() %
+                                   static_cast<int64_t>(factor.levels.size())));
   }
   ProblemSpec spec = SpecOf(row);
   FuzzedProblem made;
