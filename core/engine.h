@@ -18,13 +18,14 @@ struct EngineOptions {
   /// Threads that compute; 0 means one per processor that the process may use.
   int threads = 0;
   /// "auto" tries every backend of this build that is not experimental, fastest
-  /// first; a backend's name uses that one alone.
+  /// first: cpu, then reference. A backend's name uses that one alone.
   std::string backend = "auto";
   /// Called after every tile, where set (see RunContext).
   std::function<void()> on_tile = {};
 };
 
-/// The names that EngineOptions::backend takes in this build, "auto" first.
+/// The names that EngineOptions::backend takes in this build: "auto", then the
+/// backends, fastest first.
 std::vector<std::string> BackendNames();
 
 /// Picks a backend for a problem, runs it over the worker threads and honours

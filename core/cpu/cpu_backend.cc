@@ -20,8 +20,6 @@ class CpuBackend final : public Backend {
 
   absl::string_view name() const override { return "cpu"; }
   std::string instruction_set() const override { return kernels_.name; }
-  // A choice until it was measured beside its peers.
-  bool experimental() const override { return true; }
 
   absl::Status Supports(const ValidatedProblem&) const override {
     return absl::OkStatus();  // Validate() admits host memory alone

@@ -25,8 +25,8 @@ std::vector<std::string> CpuTargets();
 /// magnitudes outside of 2^-56 to 2^56 stay in FP32. Rows that FP32 would not
 /// serve (values that are not finite beside keys that take no part, scores all
 /// close to 0) are computed once more by FP64 kernels. Below 2 MiB of scratch
-/// per thread, at any length; rows too wide for that go through the reference's
-/// loops.
+/// per thread, at any length; rows too wide for that, and scales, sigmas and
+/// softcaps near the ends of FP32's range, go through the reference's loops.
 ///
 /// `target` is one of CpuTargets(); empty means the environment variable
 /// ATTENTION_CPU_TARGET, and where that is not set the best one.

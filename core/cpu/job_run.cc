@@ -113,7 +113,7 @@ void JobRun::ComputeBySplits() {
   });
 }
 
-// Extents that the kernels have no memory for: as the reference does.
+// What the kernels have no memory or no numbers for: as the reference does.
 void JobRun::ComputeUnplanned() {
   const reference::TileSizes sizes = reference::ChooseTileSizes(problem_);
   const int64_t rows = problem_.query_length;

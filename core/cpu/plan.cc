@@ -1,6 +1,7 @@
 #include "core/cpu/plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <variant>
 
 #include "core/cpu/bf16_products.h"
@@ -30,6 +31,9 @@ constexpr int64_t kFewestKeysOfSplit = 1024;
 constexpr int64_t kDecodeTileBytes = int64_t{16} * 1024;
 // Up to here differences cost less than they save in accuracy.
 constexpr int64_t kDirectWidth = 8;
+// Factors of scores, and what is 1 divided by them, up to which they leave
+// queries and norms within FP32's range.
+constexpr double kLargestFactor = 1e20;
 
 int64_t Ceiling(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t RoundUp(int64_t a, int64_t b) { return Ceiling(a, b) * b; }
@@ -114,6 +118,19 @@ void ChooseSplits(int64_t keys, int64_t row_bytes, int64_t panel, Plan& plan) {
 
 }  // namespace
 
+bool FactorsFit(const ValidatedProblem& problem) {
+  const auto fits = [](double factor) {
+    const double size = std::abs(factor);
+    return size == 0 || (size <= kLargestFactor && size >= 1 / kLargestFactor);
+  };
+  double factor = problem.scale;
+  if (const auto* gaussian = std::get_if<Gaussian>(&problem.scoring)) {
+    factor = 1 / (gaussian->sigma * gaussian->sigma);
+  }
+  const double unit = problem.softcap ? 1 / *problem.softcap : 1;
+  return fits(unit) && fits(factor) && fits(factor * unit);
+}
+
 Plan MakePlan(const ValidatedProblem& problem, const Kernels& kernels) {
   Plan plan;
   plan.method = ChooseMethod(problem);
@@ -142,7 +159,7 @@ Plan MakePlan(const ValidatedProblem& problem, const Kernels& kernels) {
       query_width + projected + plan.padded_value_width + 16;
   const int64_t key_floats = key_width + projected + plan.padded_value_width;
   const int64_t panel = 2 * kernels.lanes;
-  plan.fits = parameters <= kParameterFloats &&
+  plan.fits = FactorsFit(problem) && parameters <= kParameterFloats &&
               row_floats * kernels.group_rows <= kRowFloats &&
               key_floats * panel <= kKeyFloats;
   if (!plan.fits) return plan;

@@ -24,7 +24,8 @@ enum class Method : uint8_t {
 /// head, are one sequence of rows, cut into blocks. A block is one piece of
 /// work: its rows against all keys, tile by tile.
 struct Plan {
-  /// False: some extent does not fit into the kernels' memory.
+  /// False: some extent does not fit into the kernels' memory, or some option
+  /// not into FP32. The reference's loops then do the work.
   bool fits = true;
   Method method = Method::kDot;
 
@@ -59,6 +60,11 @@ struct Plan {
   /// Floats of one row's unfinished softmax: maximum, sum, weighted values.
   int64_t partial_floats() const { return 2 + padded_value_width; }
 };
+
+/// True where FP32 can hold what the options make of the scores: a softcap of
+/// 1e38 counts them in shares that vanish, a sigma of 1e-25 multiplies them by
+/// infinity.
+bool FactorsFit(const ValidatedProblem& problem);
 
 Plan MakePlan(const ValidatedProblem& problem, const Kernels& kernels);
 

@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "core/cpu/care.h"
+#include "core/cpu/plan.h"
 
 namespace attention::cpu {
 namespace {
@@ -40,7 +41,7 @@ bool IsSmallProblem(const ValidatedProblem& problem) {
       problem.causal == Causal::kNone && !problem.window.left &&
       !problem.window.right && problem.dropout.p == 0 &&
       !problem.wanted.weights && !problem.wanted.lse;
-  return plain && problem.key_value.size() == 1 &&
+  return plain && FactorsFit(problem) && problem.key_value.size() == 1 &&
          AreFloatRows(problem.query) &&
          AreFloatRows(problem.key_value[0].key) &&
          AreFloatRows(problem.key_value[0].value);

@@ -1,14 +1,17 @@
 // The server, over loopback, against what MXNet, PyTorch, TensorFlow, JAX and
-// MLX computed: one test per framework and case, made from the files
-// themselves. This file has a main() of its own, because the tests are known
-// only then.
+// MLX computed: one test per framework, case and backend, made from the files
+// themselves. Every backend by its name, not auto's choice: what auto falls
+// back on must agree as well, and what it tries first is one of them. This file
+// has a main() of its own, because the tests are known only then.
 
 #include <iostream>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/steps.h"
 #include "gmock/gmock.h"
@@ -26,7 +29,8 @@ namespace {
 
 class GoldenTest : public ::testing::Test {
  public:
-  explicit GoldenTest(const GoldenCase& golden) : golden_(golden) {}
+  GoldenTest(const GoldenCase& golden, std::string backend)
+      : golden_(golden), backend_(std::move(backend)) {}
 
   void TestBody() override {
     if (golden_.IsMaskedSoftmax()) {
@@ -40,7 +44,8 @@ class GoldenTest : public ::testing::Test {
   void TestAttention() {
     ASSERT_OK_AND_ASSIGN(const AttentionProblem problem,
                          GoldenProblem(golden_));
-    ASSERT_OK_AND_ASSIGN(const TestServer server, TestServer::Start());
+    ASSERT_OK_AND_ASSIGN(const TestServer server,
+                         TestServer::Start(TestServer::Options(backend_)));
     ASSERT_OK_AND_ASSIGN(const Results results,
                          AttendOver(server.client(), problem));
     EXPECT_EQ(results.output.shape(), golden_.tensors.at("output").shape());
@@ -74,24 +79,38 @@ class GoldenTest : public ::testing::Test {
   }
 
   const GoldenCase& golden_;
+  const std::string backend_;
 };
 
 std::string SuiteOf(const std::string& framework) {
   return absl::StrCat("Goldens/", framework);
 }
 
-void RegisterGoldenTests(const std::vector<GoldenCase>& cases) {
-  for (const GoldenCase& golden : cases) {
+void RegisterGoldenTest(const GoldenCase& golden, const std::string& name,
+                        const std::string& backend) {
 // GoogleTest's registry keeps the factory that it makes here; the analyzer does
 // not see into it and reports a leak.
 #ifndef __clang_analyzer__
-    ::testing::RegisterTest(
-        SuiteOf(golden.framework).c_str(), golden.name.c_str(), nullptr,
-        nullptr, __FILE__, __LINE__,
-        [&golden]() -> GoldenTest* { return new GoldenTest(golden); });
+  ::testing::RegisterTest(SuiteOf(golden.framework).c_str(), name.c_str(),
+                          nullptr, nullptr, __FILE__, __LINE__,
+                          [&golden, backend]() -> GoldenTest* {
+                            return new GoldenTest(golden, backend);
+                          });
 #else
-    (void)golden;
+  (void)golden, (void)name, (void)backend;
 #endif
+}
+
+void RegisterGoldenTests(const std::vector<GoldenCase>& cases) {
+  for (const GoldenCase& golden : cases) {
+    if (golden.IsMaskedSoftmax()) {  // no backend computes these
+      RegisterGoldenTest(golden, golden.name, "none");
+      continue;
+    }
+    for (const std::string& backend : Backends()) {
+      RegisterGoldenTest(golden, absl::StrCat(golden.name, "/", backend),
+                         backend);
+    }
   }
 }
 
@@ -108,6 +127,20 @@ std::set<std::string> RegisteredTests() {
   return names;
 }
 
+// A case is tested, and on every backend where backends compute it.
+void ExpectTestsOf(const std::string& framework, const std::string& name,
+                   const std::set<std::string>& tests) {
+  const std::string test = absl::StrCat(SuiteOf(framework), ".", name);
+  if (absl::StartsWith(name, "masked_softmax/")) {
+    EXPECT_EQ(tests.count(test), 1U) << test;
+    return;
+  }
+  for (const std::string& backend : Backends()) {
+    EXPECT_EQ(tests.count(absl::StrCat(test, "/", backend)), 1U)
+        << test << " on " << backend;
+  }
+}
+
 TEST(GoldenFilesTest, EveryTensorOfEveryFileBelongsToATest) {
   const std::set<std::string> tests = RegisteredTests();
   for (const char* const file :
@@ -117,10 +150,9 @@ TEST(GoldenFilesTest, EveryTensorOfEveryFileBelongsToATest) {
     EXPECT_FALSE(contents.tensors.empty()) << file;
     for (const auto& [name, tensor] : contents.tensors) {
       const size_t slash = name.rfind('/');
-      const std::string test = absl::StrCat(
-          SuiteOf(file), ".",
-          slash == std::string::npos ? "all" : name.substr(0, slash));
-      EXPECT_EQ(tests.count(test), 1U) << test;
+      ExpectTestsOf(file,
+                    slash == std::string::npos ? "all" : name.substr(0, slash),
+                    tests);
     }
   }
 }
@@ -128,8 +160,7 @@ TEST(GoldenFilesTest, EveryTensorOfEveryFileBelongsToATest) {
 TEST(GoldenFilesTest, EveryFrameworkHasEveryCase) {
   const std::set<std::string> tests = RegisteredTests();
   const auto expect = [&tests](const char* framework, const char* name) {
-    const std::string test = absl::StrCat(SuiteOf(framework), ".", name);
-    EXPECT_EQ(tests.count(test), 1U) << test;
+    ExpectTestsOf(framework, name, tests);
   };
   for (const char* const framework :
        {"mxnet", "pytorch", "tensorflow", "jax", "mlx"}) {

@@ -1,13 +1,16 @@
-// The examples that attention is taught with, and what they print.
+// The examples that attention is taught with, and what they print; those that
+// a server answers on every backend by its name.
 
 #include <cmath>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "core/steps.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/random.h"
+#include "tests/support/results.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/test_server.h"
 
@@ -95,10 +98,10 @@ client::AttendRequest ToyRequest(const Tensor& query) {
   return request;
 }
 
-class TutorialServiceTest : public ::testing::Test {
+class TutorialServiceTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    auto server = TestServer::Start();
+    auto server = TestServer::Start(TestServer::Options(GetParam()));
     ASSERT_THAT(server, IsOk());
     server_.emplace(*std::move(server));
   }
@@ -115,11 +118,15 @@ class TutorialServiceTest : public ::testing::Test {
   std::optional<TestServer> server_;
 };
 
-TEST_F(TutorialServiceTest, DotProductToy) {
+INSTANTIATE_TEST_SUITE_P(Backends, TutorialServiceTest,
+                         ::testing::ValuesIn(Backends()),
+                         [](const auto& param) { return param.param; });
+
+TEST_P(TutorialServiceTest, DotProductToy) {
   ExpectMeans(ToyRequest(Normal({2, 1, 2}, 5)));
 }
 
-TEST_F(TutorialServiceTest, AdditiveToy) {
+TEST_P(TutorialServiceTest, AdditiveToy) {
   client::AttendRequest request = ToyRequest(Normal({2, 1, 20}, 6));
   request.scoring = client::Additive{.w_q = Normal({20, 8}, 7),
                                      .w_k = Normal({2, 8}, 8),
@@ -127,7 +134,7 @@ TEST_F(TutorialServiceTest, AdditiveToy) {
   ExpectMeans(request);
 }
 
-TEST_F(TutorialServiceTest, TwoByFourByEight) {
+TEST_P(TutorialServiceTest, TwoByFourByEight) {
   client::AttendRequest request;
   request.query = Normal({2, 4, 8}, 10);
   request.key = Normal({2, 4, 8}, 11);

@@ -1,9 +1,12 @@
-// Random problems over the wire: what comes back is what the oracle says, and
-// to the bit what the engine gives in the same process.
+// Random problems over the wire, on servers of every backend by its name: what
+// comes back is what the oracle says, and to the bit what the engine gives in
+// the same process.
 
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -23,10 +26,10 @@ OwnedProblem ProblemOfRow(size_t row) {
   return MakeProblem(SpecOf(FactorRows()[row]), TestSeed() + row);
 }
 
-class WireDifferentialTest : public ::testing::Test {
+class WireTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    auto server = TestServer::Start();
+  void StartServer(const std::string& backend) {
+    auto server = TestServer::Start(TestServer::Options(backend));
     ASSERT_THAT(server, IsOk());
     server_.emplace(*std::move(server));
   }
@@ -40,24 +43,42 @@ class WireDifferentialTest : public ::testing::Test {
   std::optional<TestServer> server_;
 };
 
-class WirePairwiseTest : public WireDifferentialTest,
-                         public ::testing::WithParamInterface<size_t> {};
+// Parameter: backend, row of the covering array.
+class WirePairwiseTest
+    : public WireTest,
+      public ::testing::WithParamInterface<std::tuple<std::string, size_t>> {};
 
 TEST_P(WirePairwiseTest, MatchesTheOracle) {
+  const auto& [backend, row] = GetParam();
+  ASSERT_NO_FATAL_FAILURE(StartServer(backend));
   SCOPED_TRACE(absl::StrCat("ATTENTION_TEST_SEED=", TestSeed()));
-  SCOPED_TRACE(Describe(FactorRows()[GetParam()]));
-  Check(ProblemOfRow(GetParam()).problem);
+  SCOPED_TRACE(Describe(FactorRows()[row]));
+  Check(ProblemOfRow(row).problem);
 }
 
-INSTANTIATE_TEST_SUITE_P(Wire, WirePairwiseTest,
-                         ::testing::Range(size_t{0}, FactorRows().size(),
-                                          size_t{5}),
-                         [](const auto& param) {
-                           return absl::StrCat("row", param.param);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Wire, WirePairwiseTest,
+    ::testing::Combine(::testing::ValuesIn(Backends()),
+                       ::testing::Range(size_t{0}, FactorRows().size(),
+                                        size_t{5})),
+    [](const auto& param) {
+      return absl::StrCat(std::get<0>(param.param), "_row",
+                          std::get<1>(param.param));
+    });
 
-TEST_F(WireDifferentialTest, TheWireChangesNoBit) {
-  const auto engine = MakeEngine("auto", /*threads=*/1);
+// Parameter: backend.
+class WireDifferentialTest : public WireTest,
+                             public ::testing::WithParamInterface<std::string> {
+ protected:
+  void SetUp() override { StartServer(GetParam()); }
+};
+
+INSTANTIATE_TEST_SUITE_P(Backends, WireDifferentialTest,
+                         ::testing::ValuesIn(Backends()),
+                         [](const auto& param) { return param.param; });
+
+TEST_P(WireDifferentialTest, TheWireChangesNoBit) {
+  const auto engine = MakeEngine(GetParam(), /*threads=*/1);
   for (size_t row = 0; row < FactorRows().size(); row += 3) {
     SCOPED_TRACE(Describe(FactorRows()[row]));
     OwnedProblem owned = ProblemOfRow(row);
@@ -73,7 +94,7 @@ TEST_F(WireDifferentialTest, TheWireChangesNoBit) {
   }
 }
 
-TEST_F(WireDifferentialTest, OneStreamOfAllProblems) {
+TEST_P(WireDifferentialTest, OneStreamOfAllProblems) {
   std::vector<OwnedProblem> problems;
   std::vector<client::AttendRequest> requests;
   for (size_t row = 0; row < FactorRows().size(); ++row) {
@@ -93,7 +114,7 @@ TEST_F(WireDifferentialTest, OneStreamOfAllProblems) {
   EXPECT_THAT(replies, ::testing::Each(1));
 }
 
-TEST_F(WireDifferentialTest, EmptyTensors) {
+TEST_P(WireDifferentialTest, EmptyTensors) {
   Check(MakeProblem({.batch = 0}, TestSeed()).problem);
   Check(MakeProblem({.query_length = 0}, TestSeed()).problem);
   Check(MakeProblem({.key_length = 0}, TestSeed()).problem);

@@ -33,7 +33,8 @@ v1::AttendRequest GoodRequest(const std::string& id = "good");
 void ExpectGoodReply(const absl::StatusOr<v1::AttendResponse>& reply,
                      const std::string& id = "good");
 
-/// A request of about 1000 tiles and 200 KB: 1024 queries, 2048 keys, width 8.
+/// A request of more than 1000 tiles on every backend, and 1 MiB: 1024 queries,
+/// 16384 keys, width 8.
 v1::AttendRequest LargeRequest();
 
 }  // namespace attention::test

@@ -111,7 +111,7 @@ class Builder {
   }
 
   void AddScoring() {
-    const int64_t hidden = 5;
+    const int64_t hidden = spec_.hidden_width;
     Scoring& scoring = owned_.problem.scoring;
     switch (spec_.scoring) {
       case ScoringKind::kDotProduct:

@@ -46,6 +46,7 @@ struct ProblemSpec {
   int64_t key_length = 11;
   int64_t width = 8;  // Dq; Dk = Dq + 3 where the scoring allows it
   int64_t value_width = 6;
+  int64_t hidden_width = 5;  // of additive scoring
   DataType type = DataType::kFloat32;
   Layout layout = Layout::kRowMajor;
   Magnitudes magnitudes = Magnitudes::kOrdinary;

@@ -4,8 +4,9 @@
 
 namespace attention::test {
 
-server::ServerOptions TestServer::Options() {
+server::ServerOptions TestServer::Options(const std::string& backend) {
   server::ServerOptions options;
+  options.backend = backend;
   options.grpc_port = 0;
   options.worker_threads = 2;
   options.log_level = "error";

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "attention_client/client.h"
@@ -14,8 +15,9 @@ namespace attention::test {
 /// A real server on a free loopback port, and a client that is connected to it.
 class TestServer {
  public:
-  /// Options for tests: two worker threads, and logs of errors alone.
-  static server::ServerOptions Options();
+  /// Options for tests: two worker threads, logs of errors alone, and a backend
+  /// by its name.
+  static server::ServerOptions Options(const std::string& backend = "auto");
 
   /// Starts a server with these options, on a port of the system's choice
   /// whatever they say. `on_tile` as in server/server.h.

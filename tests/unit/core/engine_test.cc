@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <string>
+#include <vector>
 
 #include "core/cpu/cpu_backend.h"
 #include "tests/unit/core/problem_builder.h"
@@ -41,6 +43,20 @@ TEST(Engine, RefusesAnInstructionSetThatIsNotToBeHad) {
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("ATTENTION_CPU_TARGET: 'MMX'"),
                     HasSubstr(CpuTargets()[0])));
+}
+
+TEST(Engine, AutoTriesTheFastestBackendFirstAndTheReferenceLast) {
+  const auto engine = Engine::Create({.threads = 1});
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  std::vector<std::string> tried = {"auto"};
+  for (const auto& backend : (*engine)->backends()) {
+    EXPECT_FALSE(backend->experimental()) << backend->name();
+    tried.emplace_back(backend->name());
+  }
+  EXPECT_EQ(tried, BackendNames());
+  EXPECT_EQ(tried.back(), "reference");
+  if (CpuTargets().empty()) GTEST_SKIP() << "no kernels for this processor";
+  EXPECT_EQ(tried[1], "cpu");
 }
 
 TEST(Engine, SaysWhichBackendAndKernelAnswered) {

@@ -119,6 +119,16 @@ TEST_P(CpuBackendTest, WidthsBeyondScratchAreComputedAllTheSame) {
   Check({.query_length = 2, .key_length = 3, .width = 9000, .value_width = 5});
 }
 
+TEST_P(CpuBackendTest, OptionsNearTheEndsOfTheRangeOfFp32) {
+  for (const double softcap : {1e-30, 3e38}) {
+    Check({.scale = 1e4, .softcap = softcap});
+  }
+  for (const double scale : {1e-40, -1e-25}) Check({.scale = scale});
+  for (const double sigma : {1e-15, 1e30}) {
+    Check({.scoring = ScoringKind::kGaussian, .sigma = sigma});
+  }
+}
+
 // Keys that some rows of a tile attend and others do not.
 TEST_P(CpuBackendTest, NanInAMaskedValueReachesNoOtherRow) {
   ProblemSpec spec = Prefill();
@@ -147,20 +157,19 @@ TEST_P(CpuBackendTest, NanInAQueryStaysInItsRow) {
   }
 }
 
-TEST_P(CpuBackendTest, GivesTheSameBitsWithAnyNumberOfThreads) {
-  TargetRunner one(GetParam(), 1);
-  TargetRunner seven(GetParam(), 7);
-  for (const ProblemSpec& spec : {Prefill(), Decode()}) {
-    const OwnedProblem owned = MakeProblem(spec, TestSeed());
-    ASSERT_OK_AND_ASSIGN(const Results expected, one.Run(owned.problem));
-    ASSERT_OK_AND_ASSIGN(const Results of_two, runner_.Run(owned.problem));
-    ASSERT_OK_AND_ASSIGN(const Results of_seven, seven.Run(owned.problem));
-    EXPECT_TRUE(SameBits(expected, of_two));
-    EXPECT_TRUE(SameBits(expected, of_seven));
-  }
+INSTANTIATE_FOR_TARGETS(CpuBackendTest);
+
+using CpuBackendThreadsTest = CpuThreadsTest;
+
+TEST_P(CpuBackendThreadsTest, Prefill) {
+  CheckThatBitsAreTheSame(MakeProblem(Prefill(), TestSeed()).problem);
 }
 
-INSTANTIATE_FOR_TARGETS(CpuBackendTest);
+TEST_P(CpuBackendThreadsTest, DecodeWithSplitKeys) {
+  CheckThatBitsAreTheSame(MakeProblem(Decode(), TestSeed()).problem);
+}
+
+INSTANTIATE_FOR_TARGETS(CpuBackendThreadsTest);
 
 }  // namespace
 }  // namespace attention::test

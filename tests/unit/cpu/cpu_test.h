@@ -37,6 +37,23 @@ class CpuTest : public ::testing::TestWithParam<std::string> {
   TargetRunner runner_{GetParam()};
 };
 
+/// Tests of what threads change. Every one has its pool to itself: oneTBB gives
+/// no pool more threads than the smallest one that exists beside it has.
+class CpuThreadsTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  /// Computes a problem with 1, 2 and 7 threads and holds the results to each
+  /// other, bit by bit.
+  static void CheckThatBitsAreTheSame(const AttentionProblem& problem) {
+    ASSERT_OK_AND_ASSIGN(const Results expected,
+                         TargetRunner(GetParam(), 1).Run(problem));
+    for (const int threads : {2, 7}) {
+      ASSERT_OK_AND_ASSIGN(const Results results,
+                           TargetRunner(GetParam(), threads).Run(problem));
+      EXPECT_TRUE(SameBits(expected, results)) << threads << " threads";
+    }
+  }
+};
+
 }  // namespace attention::test
 
 /// Runs the tests of a suite on every instruction set of this processor.

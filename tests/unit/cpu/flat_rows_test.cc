@@ -191,17 +191,6 @@ TEST_P(FlatRowsTest, GroupsThatReachIntoTheNextHead) {
   Check(spec);
 }
 
-TEST_P(FlatRowsTest, SameBitsWithAnyNumberOfThreads) {
-  TargetRunner one(GetParam(), 1);
-  TargetRunner seven(GetParam(), 7);
-  for (const ProblemSpec& spec : {Prefill(), Decode()}) {
-    const OwnedProblem owned = MakeProblem(spec, TestSeed());
-    ASSERT_OK_AND_ASSIGN(const Results expected, one.Run(owned.problem));
-    ASSERT_OK_AND_ASSIGN(const Results of_seven, seven.Run(owned.problem));
-    EXPECT_TRUE(SameBits(expected, of_seven));
-  }
-}
-
 // Row i of the output of head h.
 std::vector<double> OutputRow(const Results& results, int64_t h, int64_t i) {
   TensorView row = Slice(results.output.view(), 1, h, h + 1);
@@ -249,6 +238,18 @@ TEST_P(FlatRowsTest, SameBitsForABatchEntryAlone) {
 }
 
 INSTANTIATE_FOR_TARGETS(FlatRowsTest);
+
+using FlatRowsThreadsTest = CpuThreadsTest;
+
+TEST_P(FlatRowsThreadsTest, Prefill) {
+  CheckThatBitsAreTheSame(MakeProblem(Prefill(), TestSeed()).problem);
+}
+
+TEST_P(FlatRowsThreadsTest, DecodeWithSplitKeys) {
+  CheckThatBitsAreTheSame(MakeProblem(Decode(), TestSeed()).problem);
+}
+
+INSTANTIATE_FOR_TARGETS(FlatRowsThreadsTest);
 
 }  // namespace
 }  // namespace attention::test

@@ -69,11 +69,16 @@ class AttendTaskTest : public ::testing::Test {
   }
   void Open() { gate_.count_down(); }
 
-  // Many tiles: 4096 query rows.
+  // Many tiles on every backend: 4096 query rows, 1024 keys.
   static v1::AttendRequest LongRequest() {
     v1::AttendRequest request = SmallRequest();
     SetTensor(*request.mutable_query(), v1::DATA_TYPE_FP32, {4096, 2},
               std::string(size_t{4096} * 8, '\0'));
+    v1::KeyValueTensors& key_value = *request.mutable_key_value();
+    SetTensor(*key_value.mutable_key(), v1::DATA_TYPE_FP32, {1024, 2},
+              std::string(size_t{1024} * 8, '\0'));
+    SetTensor(*key_value.mutable_value(), v1::DATA_TYPE_FP32, {1024, 1},
+              std::string(size_t{1024} * 4, '\0'));
     return request;
   }
 
@@ -93,7 +98,7 @@ TEST_F(AttendTaskTest, AnswersARequest) {
   ASSERT_TRUE(response.ParseFromString(Flatten(outcome.reply)));
   EXPECT_EQ(response.id(), "small");
   EXPECT_EQ(response.output().data(), Floats({4}));  // equal keys: the mean
-  EXPECT_EQ(response.backend(), "reference");
+  EXPECT_EQ(response.backend(), engine_->backends().front()->name());
   EXPECT_NE(response.kernel(), "");
   EXPECT_GT(response.queue_ns(), 0U);
   EXPECT_GT(response.compute_ns(), 0U);

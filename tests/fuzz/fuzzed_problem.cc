@@ -1,0 +1,181 @@
+#include "tests/fuzz/fuzzed_problem.h"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/parity/factors.h"
+#include "tests/support/random_problem.h"
+
+namespace attention::test {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr int kMostReplacements = 8;
+// Multiplications of a problem: what the sanitizers compute in milliseconds.
+constexpr int64_t kMostWork = 80'000;
+
+constexpr double kScales[] = {0, 0.25, -1.5, 40, 1e-20, 1e10, -1e-40, 3e38};
+constexpr double kSigmas[] = {1, 0.1, 12, 1e-3, 1e6, 1e-25, 1e30};
+constexpr double kSoftcaps[] = {1, 0.01, 1e-30, 1e6, 1e30, 3e38};
+
+class Reader {
+ public:
+  explicit Reader(absl::Span<const uint8_t> bytes) : bytes_(bytes) {}
+
+  bool empty() const { return at_ >= bytes_.size(); }
+  int64_t Byte() { return empty() ? 0 : bytes_[at_++]; }
+  int64_t Word() {
+    const int64_t low = Byte();
+    return low + 256 * Byte();
+  }
+  /// Into `extent`, at most `most`, where the next number is not 0.
+  void Override(int64_t number, int64_t most, int64_t& extent) {
+    if (number != 0) extent = number % (most + 1);
+  }
+  template <size_t n>
+  double Pick(const double (&list)[n], double otherwise) {
+    const int64_t choice = Byte();
+    return choice == 0 ? otherwise : list[choice % static_cast<int64_t>(n)];
+  }
+
+ private:
+  absl::Span<const uint8_t> bytes_;
+  size_t at_ = 0;
+};
+
+int64_t WorkOf(const ProblemSpec& spec) {
+  return spec.batch * spec.query_heads * spec.query_length * spec.key_length *
+         (spec.width + spec.value_width +
+          (spec.scoring == ScoringKind::kAdditive ? 8 * spec.width : 0) +
+          (spec.scoring == ScoringKind::kBilinear ? spec.width * spec.width
+                                                  : 0));
+}
+
+// Until the problem is small enough, its largest extent is halved.
+void Shrink(ProblemSpec& spec) {
+  while (WorkOf(spec) > kMostWork) {
+    if (spec.batch > 1) {
+      --spec.batch;
+      continue;
+    }
+    int64_t* const largest = std::max(
+        {&spec.query_length, &spec.key_length, &spec.width, &spec.value_width},
+        [](const int64_t* a, const int64_t* b) { return *a < *b; });
+    *largest /= 2;
+  }
+}
+
+// What may be put in place of an element. Bounds keep products of three within
+// FP32's range: beyond it the contract leaves results to FP32.
+double Replacement(int64_t choice, DataType type, bool is_value) {
+  const bool half = type == DataType::kFloat16;
+  const double large = half ? 60000 : 1e12;
+  const double largest = half                          ? 65504
+                         : type == DataType::kBFloat16 ? 0x1.FEp127
+                                                       : 0x1.FFFFFEp127;
+  const double most = is_value ? largest : large;
+  const double list[] = {std::numeric_limits<double>::quiet_NaN(),
+                         kInfinity,
+                         -kInfinity,
+                         most,
+                         -most,
+                         0,
+                         -0.0,
+                         half ? 0x1p-24 : 0x1p-133,
+                         1000};
+  return list[choice % static_cast<int64_t>(std::size(list))];
+}
+
+// The tensors whose elements may be anything.
+std::vector<std::pair<const char*, TensorView>> Replaceable(
+    const AttentionProblem& problem) {
+  std::vector<std::pair<const char*, TensorView>> tensors = {
+      {"query", problem.query}};
+  for (const KeyValueBlock& block : problem.key_value) {
+    tensors.emplace_back("key", block.key);
+    tensors.emplace_back("value", block.value);
+  }
+  if (const auto* additive = std::get_if<Additive>(&problem.scoring)) {
+    tensors.emplace_back("w_q", additive->w_q);
+    tensors.emplace_back("w_k", additive->w_k);
+    tensors.emplace_back("w_v", additive->w_v);
+  } else if (const auto* bilinear = std::get_if<Bilinear>(&problem.scoring)) {
+    tensors.emplace_back("m", bilinear->m);
+  }
+  return tensors;
+}
+
+void Replace(Reader& reader, FuzzedProblem& made) {
+  const auto tensors = Replaceable(made.owned.problem);
+  for (int n = 0; n < kMostReplacements && !reader.empty(); ++n) {
+    const auto& [name, view] =
+        tensors[static_cast<size_t>(reader.Byte()) % tensors.size()];
+    int64_t where = reader.Word();
+    const int64_t choice = reader.Byte();
+    int64_t count = 1;
+    for (const int64_t extent : view.shape) count *= extent;
+    if (count == 0) continue;
+    where %= count;
+    Shape index = view.shape;
+    for (int extent = view.rank() - 1; extent >= 0; --extent) {
+      index[extent] = where % view.shape[extent];
+      where /= view.shape[extent];
+    }
+    const double value =
+        Replacement(choice, view.type, absl::string_view(name) == "value");
+    SetElement(view, index, value);
+    absl::StrAppend(&made.description, "\n  ", name, " ",
+                    ShapeToString(view.shape), " at ", ShapeToString(index),
+                    ": ", value);
+  }
+}
+
+}  // namespace
+
+FuzzedProblem ProblemOf(absl::Span<const uint8_t> bytes) {
+  Reader reader(bytes);
+  std::vector<int> row;
+  for (const Factor& factor : Factors()) {
+    row.push_back(static_cast<int>(reader.Byte() %
+                                   static_cast<int64_t>(factor.levels.size())));
+  }
+  ProblemSpec spec = SpecOf(row);
+  FuzzedProblem made;
+  made.target = static_cast<uint8_t>(reader.Byte());
+  const int64_t seed = reader.Word();
+  reader.Override(reader.Byte(), 300, spec.query_length);
+  reader.Override(reader.Word(), 1500, spec.key_length);
+  reader.Override(reader.Byte(), 150, spec.width);
+  spec.width = std::max<int64_t>(1, spec.width);
+  reader.Override(reader.Byte(), 150, spec.value_width);
+  reader.Override(reader.Byte(), 255, spec.keys_per_block);
+  reader.Override(reader.Byte(), 80, spec.hidden_width);
+  spec.hidden_width = std::max<int64_t>(1, spec.hidden_width);
+  if (const double scale = reader.Pick(kScales, kInfinity);
+      scale != kInfinity) {
+    spec.scale = scale;
+  }
+  spec.sigma = reader.Pick(kSigmas, spec.sigma);
+  if (const double softcap = reader.Pick(kSoftcaps, 0); softcap != 0) {
+    spec.softcap = softcap;
+  }
+  Shrink(spec);
+  made.owned = MakeProblem(spec, static_cast<uint64_t>(seed));
+  made.description = absl::StrCat(
+      Describe(row), "\n  with batch: ", spec.batch,
+      ", Lq: ", spec.query_length, ", Lk: ", spec.key_length,
+      ", Dq: ", spec.width, ", Dv: ", spec.value_width,
+      ", keys per block: ", spec.keys_per_block, ", h: ", spec.hidden_width,
+      ", scale: ", spec.scale ? absl::StrCat(*spec.scale) : "default",
+      ", sigma: ", spec.sigma,
+      ", softcap: ", spec.softcap ? absl::StrCat(*spec.softcap) : "none",
+      ", seed: ", seed);
+  Replace(reader, made);
+  return made;
+}
+
+}  // namespace attention::test

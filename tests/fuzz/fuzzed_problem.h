@@ -1,0 +1,32 @@
+#ifndef ATTENTION_TESTS_FUZZ_FUZZED_PROBLEM_H_
+#define ATTENTION_TESTS_FUZZ_FUZZED_PROBLEM_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/types/span.h"
+#include "tests/support/owned_problem.h"
+
+namespace attention::test {
+
+/// A problem made of bytes, small enough for thousands in a minute.
+struct FuzzedProblem {
+  OwnedProblem owned;
+  uint8_t target = 0;       // which instruction set, modulo their number
+  std::string description;  // for a person, a line per choice
+};
+
+/// Every byte is one choice, in this order; those that are missing are 0, so
+/// that any bytes are a valid problem, none among them:
+///   a level of each of the Factors() of tests/parity/factors.h, modulo their
+///   number; the instruction set; the seed of the numbers (2 bytes);
+///   instead of the factor's where not 0: Lq, Lk (2 bytes, little-endian), Dq,
+///   Dv, keys per block; the hidden width; scale, sigma and softcap, each from
+///   a list;
+///   then, up to 8 times, one element that is replaced: which tensor, where (2
+///   bytes), by what.
+FuzzedProblem ProblemOf(absl::Span<const uint8_t> bytes);
+
+}  // namespace attention::test
+
+#endif  // ATTENTION_TESTS_FUZZ_FUZZED_PROBLEM_H_
