@@ -309,8 +309,11 @@ void CarefulRows::SetGroup(int64_t first, const Tile& tile) {
   args_.query_exponentials = query_exponentials_ + first * width_;
   args_.key_exponentials = key_exponentials_;
   args_.exact = exact_;
+  // An infinite w_v cannot be taken apart into the sum of all and what is
+  // subtracted from it.
+  const bool exact = large_keys_ || !std::isfinite(args_.tanh_weight_sum);
   for (int64_t n = 0; n < kWideRows; ++n) {
-    exact_[n] = large_keys_ || large_[first + n] != 0 ? 1 : 0;
+    exact_[n] = exact || large_[first + n] != 0 ? 1 : 0;
   }
 }
 

@@ -565,9 +565,11 @@ void RowBlock::Finish(std::vector<RowId>& careful) {
 bool RowBlock::NeedsCare(int64_t row) {
   if (std::isnan(sum_[row])) {
     // A score is NaN, and so is the row; but not the weights of keys that take
-    // no part, and not a row whose centre alone is NaN, or so far away that the
-    // product overflows.
-    return problem_.wanted.weights || plan_.method == Method::kGaussianDot;
+    // no part, not a row whose centre alone is NaN, or so far away that the
+    // product overflows, and not one for which an infinite w_v was taken apart
+    // into a sum and what is subtracted from it.
+    return problem_.wanted.weights || plan_.method == Method::kGaussianDot ||
+           plan_.method == Method::kAdditive;
   }
   // Perhaps a value of a key that takes no part, times 0.
   if (not_finite_[row] != 0) return true;

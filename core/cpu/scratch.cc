@@ -30,8 +30,8 @@ std::byte* ThreadMemory(size_t bytes) {
         ::operator new(bytes, kAlignment, std::nothrow)));
     if (memory.bytes != nullptr) memory.size = bytes;
   }
-  // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDelete): reset() put another
-  // there
+  // What was freed is not what is there: reset() put another into its place.
+  // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDelete)
   return memory.bytes.get();
 }
 

@@ -114,6 +114,22 @@ TEST_P(CarefulRowsTest, NanInAQueryGivesNanWeightsToItsKeysAlone) {
   }
 }
 
+// Its tanh times infinity is infinite, and a softcap makes that finite.
+TEST_P(CarefulRowsTest, AnInfiniteWeightOfAdditiveScoringUnderASoftcap) {
+  for (const bool weights : {false, true}) {
+    ProblemSpec spec = {.scoring = ScoringKind::kAdditive, .softcap = 0.5};
+    spec.wanted.weights = weights;
+    const OwnedProblem owned = MakeProblem(spec, TestSeed());
+    SetElement(std::get<Additive>(owned.problem.scoring).w_v, {0}, kInfinity);
+    ASSERT_OK_AND_ASSIGN(const Results cpu, runner_.Run(owned.problem));
+    ASSERT_OK_AND_ASSIGN(const Results reference,
+                         RunOn(*MakeEngine("reference"), owned.problem));
+    EXPECT_THAT(cpu.output.ToDoubles(),
+                ::testing::Pointwise(::testing::DoubleNear(1e-6),
+                                     reference.output.ToDoubles()));
+  }
+}
+
 TEST_P(CarefulRowsTest, AScoreOfInfinityGivesANanRow) {
   const OwnedProblem owned = MakeProblem(Prefill(), TestSeed());
   for (int64_t i = 0; i < 75; ++i) {
