@@ -9,7 +9,9 @@ namespace {
 
 Tensor Patterned(DataType type, const Shape& shape) {
   Tensor tensor = Tensor::Create(type, shape).value();
-  std::memset(tensor.data(), 0x5A, static_cast<size_t>(tensor.byte_size()));
+  if (tensor.byte_size() > 0) {
+    std::memset(tensor.data(), 0x5A, static_cast<size_t>(tensor.byte_size()));
+  }
   return tensor;
 }
 
