@@ -407,11 +407,14 @@ void StoreBf16Weights(const TileArgs& args, const WeightArgs& out) {
 
 #else
 
+// In the place of functions.
+// NOLINTBEGIN(readability-identifier-naming)
 inline constexpr decltype(Kernels::copy_bf16) CopyBf16Rows = nullptr;
 inline constexpr decltype(Kernels::pack_bf16_values) PackBf16Values = nullptr;
 inline constexpr decltype(Kernels::attend_bf16) AttendBf16 = nullptr;
 inline constexpr decltype(Kernels::store_weights_bf16) StoreBf16Weights =
     nullptr;
+// NOLINTEND(readability-identifier-naming)
 
 #endif
 

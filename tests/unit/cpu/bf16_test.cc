@@ -196,7 +196,7 @@ TEST_P(Bf16Test, ScoresThatRiseFromTileToTile) {
   const TensorView& key = owned.problem.key_value[0].key;
   for (int64_t j = 0; j < spec.key_length; ++j) {
     for (int64_t i = 0; i < spec.width; ++i) {
-      SetElement(key, {0, 0, j, i}, static_cast<double>(j / 4) / 64);
+      SetElement(key, {0, 0, j, i}, static_cast<double>(j) / 256);
       SetElement(key, {0, 1, j, i}, static_cast<double>(300 - j) / 64);
     }
   }
