@@ -124,8 +124,9 @@ bool AllZeroOrOne(const TensorView& mask) {
     std::memcpy(&eight, mask.data + i, sizeof(eight));
     others |= eight & kOthers;
   }
-  for (; i < count; ++i)
+  for (; i < count; ++i) {
     others |= std::to_integer<uint64_t>(mask.data[i]) & kOthers;
+  }
   return others == 0;
 }
 

@@ -164,7 +164,7 @@ HWY_INLINE void TanhPanel(const float* HWY_RESTRICT queries,
         }
         sum[r] = AddQuotient(f.numerator, f.denominator, sum[r]);
       }
-      k += kTerms * 2 * lanes;
+      k += size_t{kTerms} * 2 * lanes;
       q += int64_t{kTerms} * kRows;
     }
     for (; i < width; ++i) {
