@@ -15,11 +15,11 @@
 
 // Compiled once per instruction set, into a namespace of its own each time.
 // NOLINTBEGIN(misc-definitions-in-headers)
-HWY_BEFORE_NAMESPACE();
-namespace attention::cpu::HWY_NAMESPACE {
 
 // Every processor with products of BF16 has AVX-512 or more.
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+HWY_BEFORE_NAMESPACE();
+namespace attention::cpu::HWY_NAMESPACE {
 
 using Pairs = hn::CappedTag<uint16_t, 2 * kMaxLanes>;
 static_assert(hn::MaxLanes(F()) == kBf16Depth &&
@@ -405,7 +405,10 @@ void StoreBf16Weights(const TileArgs& args, const WeightArgs& out) {
   args.bf16.products->end();
 }
 
+}  // namespace attention::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
 #else
+namespace attention::cpu::HWY_NAMESPACE {
 
 // In the place of functions.
 // NOLINTBEGIN(readability-identifier-naming)
@@ -416,10 +419,8 @@ inline constexpr decltype(Kernels::store_weights_bf16) StoreBf16Weights =
     nullptr;
 // NOLINTEND(readability-identifier-naming)
 
-#endif
-
 }  // namespace attention::cpu::HWY_NAMESPACE
-HWY_AFTER_NAMESPACE();
+#endif
 // NOLINTEND(misc-definitions-in-headers)
 
 #endif  // include guard

@@ -97,6 +97,14 @@ TEST_P(Bf16Test, AwkwardWidths) {
   }
 }
 
+// Tiles of fewer keys, blocks of fewer rows.
+TEST_P(Bf16Test, WideHeads) {
+  ProblemSpec spec = Prefill();
+  spec.width = 1000;
+  spec.value_width = 700;
+  CheckBoth(spec);
+}
+
 TEST_P(Bf16Test, OneQueryWithWeights) {
   ProblemSpec spec = Prefill();
   spec.query_length = 1;
