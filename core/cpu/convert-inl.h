@@ -260,8 +260,9 @@ void FinishRows(const FinishArgs& args) {
   const VF largest = hn::Set(d, 3.402823466e38F);
   for (int64_t r = 0; r < args.rows; ++r) {
     const float* row = args.output + r * args.output_stride;
-    const float sum = args.sum[r];
-    const VF inverse = hn::Set(d, sum == 0.0F ? 0.0F : 1.0F / sum);
+    const double sum = args.sum[r];
+    const VF inverse =
+        hn::Set(d, sum == 0.0 ? 0.0F : static_cast<float>(1.0 / sum));
     unsigned char* to = args.to[r];
     auto all_finite = hn::Eq(inverse, inverse);
     int64_t i = 0;

@@ -136,10 +136,11 @@ struct TileArgs {
   const void* dropout_context;
   int64_t dropout_first_key;
 
-  /// Per row: running maximum (-inf before the first key), running sum, and
+  /// Per row: running maximum (-inf before the first key), running sum (in
+  /// FP64: a rounding to FP32 for every tile would show at great lengths), and
   /// weighted values, value_width floats apart, 0 before the first key.
   float* max;
-  float* sum;
+  double* sum;
   float* output;
   /// Scratch: kMaxGroupRows rows of kScoreStride floats, and two rows more.
   float* scores;
@@ -174,7 +175,7 @@ struct FinishArgs {
   int64_t width;
   const float* output;  // output_stride floats apart
   int64_t output_stride;
-  const float* sum;
+  const double* sum;
   Element type;
   unsigned char* const* to;  // per row
   /// Set to 1 where a row holds NaN or an infinity, to 0 elsewhere.

@@ -149,7 +149,7 @@ class RowBlock {
   int32_t* begin_ = nullptr;
   int32_t* end_ = nullptr;
   float* max_ = nullptr;
-  float* sum_ = nullptr;
+  double* sum_ = nullptr;
   float* output_ = nullptr;
   float* scores_ = nullptr;
   float* values_ = nullptr;
@@ -172,7 +172,7 @@ void RowBlock::TakeMemory(Scratch& scratch) {
   begin_ = scratch.Take<int32_t>(rows);
   end_ = scratch.Take<int32_t>(rows);
   max_ = scratch.Take<float>(rows);
-  sum_ = scratch.Take<float>(rows);
+  sum_ = scratch.Take<double>(rows);
   inverse_ = scratch.Take<float>(rows);
   weight_rows_ = scratch.Take<float*>(rows);
   output_rows_ = scratch.Take<unsigned char*>(rows);
@@ -520,7 +520,7 @@ bool RowBlock::StoreWeights() {
   auto* weights = reinterpret_cast<float*>(run_.outputs().weights.data);
   for (int64_t r = 0; r < rows_; ++r) {
     std::fill_n(weights + ResultRow(r) * keys, keys, 0.0F);
-    inverse_[r] = 1 / sum_[r];
+    inverse_[r] = static_cast<float>(1 / sum_[r]);
   }
   return ForEachTile([this, weights, keys](const KeyTile& tile) {
     FillPackedTile(tile, /*with_values=*/false);
@@ -542,11 +542,9 @@ void RowBlock::Finish(std::vector<RowId>& careful) {
     output_rows_[r] = output + ResultRow(r) * row_bytes;
     if (!problem_.wanted.lse) continue;
     lse[ResultRow(r)] =
-        sum_[r] == 0
-            ? kMinusInfinity
-            : static_cast<float>(max_[r] * kLn2 +
-                                 std::log(static_cast<double>(sum_[r])) +
-                                 prepare_.LogSumExpShift(r));
+        sum_[r] == 0 ? kMinusInfinity
+                     : static_cast<float>(max_[r] * kLn2 + std::log(sum_[r]) +
+                                          prepare_.LogSumExpShift(r));
   }
   kernels_.finish_rows({.rows = rows_,
                         .width = problem_.value_width,
@@ -614,7 +612,7 @@ bool RowBlock::RunSplit(int64_t split, float* partial) {
   for (int64_t r = 0; r < rows_; ++r) {
     float* to = partial + r * plan_.partial_floats();
     to[0] = max_[r];
-    to[1] = sum_[r];
+    to[1] = static_cast<float>(sum_[r]);
     std::copy_n(output_ + r * width, width, to + 2);
   }
   return true;

@@ -261,7 +261,7 @@ HWY_INLINE void SoftmaxGroup(const TileArgs& args, int64_t first_row,
                              const Columns& columns, float* factors) {
   const F d;
   float* const max = args.max + first_row;
-  float* const sum = args.sum + first_row;
+  double* const sum = args.sum + first_row;
   VF vectors[kRows];
   float tops[kRows];
   float sums[kRows];
@@ -275,7 +275,7 @@ HWY_INLINE void SoftmaxGroup(const TileArgs& args, int64_t first_row,
     tops[r] = HWY_MAX(max[r], tops[r]);
     if (tops[r] == -__builtin_inff()) {
       // No key takes part yet; scores that are NaN do not show in a maximum.
-      if (HoldsNan(columns, scores)) sum[r] = __builtin_nanf("");
+      if (HoldsNan(columns, scores)) sum[r] = __builtin_nan("");
       vectors[r] = WeightsOfRow<false>(columns, 0.0F, scores);
     } else {
       vectors[r] = WeightsOfRow<false>(columns, tops[r], scores);
