@@ -37,7 +37,7 @@ absl::StatusOr<Results> TargetRunner::Run(const AttentionProblem& problem) {
     job.outputs.lse = results.lse->mutable_view();
   }
   backend_->Run(absl::MakeSpan(&job, 1), RunContext{workers_});
-  kernel_ = std::string(job.kernel);
+  kernel_ = static_cast<std::string>(job.kernel);
   if (!job.status.ok()) return job.status;
   return results;
 }
