@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "core/cpu/prepare.h"
+#include "core/cpu/result_memory.h"
 #include "core/element.h"
 
 namespace attention::cpu {
@@ -430,8 +431,9 @@ void CarefulRows::StoreRow(int64_t row) const {
   if (!problem_.wanted.lse) return;
   const double lse =
       sum_[row] == 0 ? kMinusInfinity : max_[row] + std::log(sum_[row]);
-  reinterpret_cast<float*>(run_.outputs().lse.data)[ResultRow(row)] =
-      static_cast<float>(lse);
+  StoreFloat(
+      static_cast<float>(lse),
+      reinterpret_cast<float*>(run_.outputs().lse.data) + ResultRow(row));
 }
 
 bool CarefulRows::StoreWeights() {
@@ -457,7 +459,7 @@ void CarefulRows::FillWeights(int64_t row, float* to) const {
     if (averaged && problem_.wanted.weights_after_dropout) {
       result *= DropoutFactor(row, j);
     }
-    to[j] = static_cast<float>(result);
+    StoreFloat(static_cast<float>(result), to + j);
   }
 }
 
@@ -467,7 +469,7 @@ void CarefulRows::StoreTileWeights(int64_t first, const Tile& tile) {
     float* const to = WeightRow(first + n) + tile.first_key;
     const double* const from = scores_ + n * kWideStride;
     for (int64_t j = begin_[n]; j < end_[n]; ++j) {
-      to[j] = static_cast<float>(from[j]);
+      StoreFloat(static_cast<float>(from[j]), to + j);
     }
   }
 }

@@ -200,7 +200,10 @@ void ScaleRow(const float* from, int64_t count, float factor, float* to) {
       hn::StoreU(value, d, to + i);
     }
   }
-  for (; i < count; ++i) to[i] = from[i] * factor;
+  for (; i < count; ++i) {
+    const float value = from[i] * factor;
+    memcpy(to + i, &value, sizeof(value));
+  }
 }
 
 // Up to one vector of results, at an address that may not suit their type.

@@ -11,6 +11,7 @@
 #include "core/cpu/care.h"
 #include "core/cpu/careful_rows.h"
 #include "core/cpu/prepare.h"
+#include "core/cpu/result_memory.h"
 #include "core/cpu/scratch.h"
 #include "core/philox.h"
 #include "hwy/cache_control.h"
@@ -496,7 +497,7 @@ void RowBlock::StoreKeptWeights() {
     int64_t done = 0;
     for (int64_t t = 0; t < kept_count_; ++t) {
       const KeyRange& keys = kept_tiles_[t];
-      std::fill(to + done, to + keys.begin, 0.0F);
+      StoreZeros(to + done, keys.begin - done);
       const double rise =
           static_cast<double>(kept_max_[t * rows_ + r]) - max_[r];
       const auto factor =
@@ -505,7 +506,7 @@ void RowBlock::StoreKeptWeights() {
                          keys.end - keys.begin, factor, to + keys.begin);
       done = keys.end;
     }
-    std::fill(to + done, to + problem_.key_length, 0.0F);
+    StoreZeros(to + done, problem_.key_length - done);
   }
   // Stores past the caches are seen by other threads only after this.
   hwy::FlushStream();
@@ -519,7 +520,7 @@ bool RowBlock::StoreWeights() {
   const int64_t keys = problem_.key_length;
   auto* weights = reinterpret_cast<float*>(run_.outputs().weights.data);
   for (int64_t r = 0; r < rows_; ++r) {
-    std::fill_n(weights + ResultRow(r) * keys, keys, 0.0F);
+    StoreZeros(weights + ResultRow(r) * keys, keys);
     inverse_[r] = static_cast<float>(1 / sum_[r]);
   }
   return ForEachTile([this, weights, keys](const KeyTile& tile) {
@@ -541,10 +542,10 @@ void RowBlock::Finish(std::vector<RowId>& careful) {
   for (int64_t r = 0; r < rows_; ++r) {
     output_rows_[r] = output + ResultRow(r) * row_bytes;
     if (!problem_.wanted.lse) continue;
-    lse[ResultRow(r)] =
-        sum_[r] == 0 ? kMinusInfinity
-                     : static_cast<float>(max_[r] * kLn2 + std::log(sum_[r]) +
-                                          prepare_.LogSumExpShift(r));
+    const double natural =
+        max_[r] * kLn2 + std::log(sum_[r]) + prepare_.LogSumExpShift(r);
+    StoreFloat(sum_[r] == 0 ? kMinusInfinity : static_cast<float>(natural),
+               lse + ResultRow(r));
   }
   kernels_.finish_rows({.rows = rows_,
                         .width = problem_.value_width,
