@@ -89,6 +89,8 @@ class Comparison {
       const double a = std::clamp(ours[n], -limit, limit);
       const double b = std::clamp(theirs[n], -limit, limit);
       if (a == b || (std::isnan(a) && std::isnan(b))) continue;
+      // An infinite value of a weight near 1e-310: NaN where that is 0.
+      if (!std::isfinite(ours[n]) && !std::isfinite(theirs[n])) continue;
       const bool resolved =
           kappa <= kResolvedKappa && !std::isnan(tolerances[n]);
       const double tolerance = resolved ? 2 * tolerances[n] : HUGE_VAL;

@@ -1,6 +1,7 @@
 #include "tests/fuzz/fuzzed_problem.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <limits>
 #include <utility>
@@ -131,6 +132,9 @@ void Replace(Reader& reader, FuzzedProblem& made) {
     }
     const double value =
         Replacement(choice, view.type, absl::string_view(name) == "value");
+    // The contract speaks of what is not finite in query, key and value alone.
+    const bool parameter = name[0] == 'w' || name[0] == 'm';
+    if (parameter && !std::isfinite(value)) continue;
     SetElement(view, index, value);
     absl::StrAppend(&made.description, "\n  ", name, " ",
                     ShapeToString(view.shape), " at ", ShapeToString(index),
