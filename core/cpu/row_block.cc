@@ -13,6 +13,7 @@
 #include "core/cpu/prepare.h"
 #include "core/cpu/result_memory.h"
 #include "core/cpu/scratch.h"
+#include "core/element.h"
 #include "core/philox.h"
 #include "hwy/cache_control.h"
 
@@ -119,6 +120,7 @@ class RowBlock {
            ResultRow(row) * problem_.key_length;
   }
   void Finish(std::vector<RowId>& careful);
+  bool QueryHasNan(int64_t row) const;
   bool NeedsCare(int64_t row);
 
   static void FillDropout(const void* context, int64_t row, int64_t first_key,
@@ -560,15 +562,24 @@ void RowBlock::Finish(std::vector<RowId>& careful) {
   }
 }
 
+bool RowBlock::QueryHasNan(int64_t row) const {
+  for (int64_t i = 0; i < problem_.query_width; ++i) {
+    const double element =
+        LoadElement(problem_.query.type,
+                    problem_.query.At(batch_, HeadOf(row), QueryOf(row), i));
+    if (std::isnan(element)) return true;
+  }
+  return false;
+}
+
 // True where a row's result has to come from FP64.
 bool RowBlock::NeedsCare(int64_t row) {
   if (std::isnan(sum_[row])) {
-    // A score is NaN, and so is the row; but not the weights of keys that take
-    // no part, not a row whose centre alone is NaN, or so far away that the
-    // product overflows, and not one for which an infinite w_v was taken apart
-    // into a sum and what is subtracted from it.
-    return problem_.wanted.weights || plan_.method == Method::kGaussianDot ||
-           plan_.method == Method::kAdditive;
+    // A NaN in the query is one in every score. Others may be FP32's alone: a
+    // query too small for it against an infinite key, a product that overflows,
+    // a centre that is NaN, an infinite w_v taken apart into a sum and what is
+    // subtracted from it. And keys that take no part keep weights of 0.
+    return problem_.wanted.weights || !QueryHasNan(row);
   }
   // Perhaps a value of a key that takes no part, times 0.
   if (not_finite_[row] != 0) return true;
