@@ -24,9 +24,8 @@ absl::StatusOr<TensorBytes> ReadTensorBytes(
   if (place == TensorPlace::kAnywhere && size >= kLeastBytesInPlace &&
       in.GetDirectBufferPointer(&data, &here) && here >= size &&
       WorthKeeping(stream.current(), size)) {
-    TensorBytes kept(
-        stream.current(),
-        {static_cast<const std::byte*>(data), static_cast<size_t>(size)});
+    TensorBytes kept(stream.current(), {static_cast<const std::byte*>(data),
+                                        static_cast<size_t>(size)});
     in.Skip(size);
     return kept;
   }
