@@ -16,8 +16,11 @@
 #include "absl/strings/str_cat.h"
 #include "core/engine.h"
 #include "server/listen_error.h"
+#include "server/memory/shared_memory_registry.h"
+#include "server/models/model_table.h"
 #include "server/option_checks.h"
 #include "server/services/attention_service.h"
+#include "server/services/inference_service.h"
 
 namespace attention::server {
 namespace {
@@ -44,7 +47,9 @@ struct Server::Impl {
       : options(std::move(server_options)),
         admission(options.max_requests_in_flight, options.max_bytes_in_flight),
         engine(std::move(built_engine)),
-        service(options, *engine, admission, calls) {}
+        service(options, *engine, admission, calls),
+        inference(options, {*engine, admission, options.max_response_bytes},
+                  calls, models, regions) {}
 
   // Nothing where the port cannot be had; else the port.
   std::optional<int> Listen();
@@ -53,7 +58,10 @@ struct Server::Impl {
   Admission admission;
   ActiveCalls calls;
   std::unique_ptr<Engine> engine;  // waits for tasks that still return
+  ModelTable models;
+  SharedMemoryRegistry regions;
   AttentionService service;
+  InferenceService inference;
   std::unique_ptr<grpc::Server> grpc_server;
   std::once_flag drained;
   bool drained_quietly = true;
@@ -69,10 +77,13 @@ std::optional<int> Server::Impl::Listen() {
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_request_bytes));
   builder.RegisterService(&service);
+  builder.RegisterService(&inference);
   grpc_server = builder.BuildAndStart();
   if (grpc_server == nullptr || port == 0) return std::nullopt;
   grpc_server->GetHealthCheckService()->SetServingStatus(
       v1::AttentionService::service_full_name(), true);
+  grpc_server->GetHealthCheckService()->SetServingStatus(
+      inference::GRPCInferenceService::service_full_name(), true);
   return port;
 }
 
