@@ -57,11 +57,10 @@ InferenceService::Reactor* InferenceService::ModelInfer(
   // gRPC keeps the request until the call is done. The buffer is this call's
   // own and not constant, so its memory can go as soon as it has been read.
   auto& message = const_cast<grpc::ByteBuffer&>(*request);
-  return UnaryCall::Begin(
-      services_, calls_,
-      std::make_unique<InferWire>(models_, UsableRegions(),
-                                  /*on_stream=*/false),
-      *context, message, *response);
+  return UnaryCall::Begin(services_, calls_,
+                          std::make_unique<InferWire>(models_, UsableRegions(),
+                                                      /*on_stream=*/false),
+                          *context, message, *response);
 }
 
 InferenceService::StreamReactor* InferenceService::ModelStreamInfer(
@@ -101,8 +100,7 @@ InferenceService::Reactor* InferenceService::ServerMetadata(
   response->set_version(Version());
   for (const char* extension :
        {"model_configuration", "model_repository", "system_shared_memory",
-        "binary_tensor_data", "parameters", "statistics", "trace",
-        "logging"}) {
+        "binary_tensor_data", "parameters", "statistics", "trace", "logging"}) {
     response->add_extensions(extension);
   }
   return Answer(context, absl::OkStatus());
@@ -197,10 +195,11 @@ InferenceService::Reactor* InferenceService::SystemSharedMemoryRegister(
                   absl::UnavailableError("shared memory is switched off (the "
                                          "server's --allow-shared-memory)"));
   }
-  return Answer(context, regions_.Register({.name = request->name(),
-                                            .key = request->key(),
-                                            .offset = request->offset(),
-                                            .byte_size = request->byte_size()}));
+  return Answer(context,
+                regions_.Register({.name = request->name(),
+                                   .key = request->key(),
+                                   .offset = request->offset(),
+                                   .byte_size = request->byte_size()}));
 }
 
 InferenceService::Reactor* InferenceService::SystemSharedMemoryUnregister(

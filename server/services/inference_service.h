@@ -13,12 +13,24 @@ namespace attention::server {
 // The generated callback service would make every method one of messages.
 namespace inference_methods {
 using Oip = inference::GRPCInferenceService;
-using ServerMethods = Oip::WithCallbackMethod_ServerLive<Oip::WithCallbackMethod_ServerReady<Oip::WithCallbackMethod_ServerMetadata<Oip::WithCallbackMethod_TraceSetting<Oip::WithCallbackMethod_LogSettings<Oip::Service>>>>>;
-using ModelMethods = Oip::WithCallbackMethod_ModelReady<Oip::WithCallbackMethod_ModelMetadata<Oip::WithCallbackMethod_ModelConfig<Oip::WithCallbackMethod_ModelStatistics<ServerMethods>>>>;
+using ServerMethods = Oip::WithCallbackMethod_ServerLive<
+    Oip::WithCallbackMethod_ServerReady<Oip::WithCallbackMethod_ServerMetadata<
+        Oip::WithCallbackMethod_TraceSetting<
+            Oip::WithCallbackMethod_LogSettings<Oip::Service>>>>>;
+using ModelMethods = Oip::WithCallbackMethod_ModelReady<
+    Oip::WithCallbackMethod_ModelMetadata<Oip::WithCallbackMethod_ModelConfig<
+        Oip::WithCallbackMethod_ModelStatistics<ServerMethods>>>>;
 using RepositoryMethods = Oip::WithCallbackMethod_RepositoryIndex<ModelMethods>;
-using SystemMemoryMethods = Oip::WithCallbackMethod_SystemSharedMemoryStatus<Oip::WithCallbackMethod_SystemSharedMemoryRegister<Oip::WithCallbackMethod_SystemSharedMemoryUnregister<RepositoryMethods>>>;
-using MemoryMethods = Oip::WithCallbackMethod_CudaSharedMemoryStatus<Oip::WithCallbackMethod_CudaSharedMemoryRegister<Oip::WithCallbackMethod_CudaSharedMemoryUnregister<SystemMemoryMethods>>>;
-using AllMethods = Oip::WithRawCallbackMethod_ModelInfer<Oip::WithRawCallbackMethod_ModelStreamInfer<MemoryMethods>>;
+using SystemMemoryMethods = Oip::WithCallbackMethod_SystemSharedMemoryStatus<
+    Oip::WithCallbackMethod_SystemSharedMemoryRegister<
+        Oip::WithCallbackMethod_SystemSharedMemoryUnregister<
+            RepositoryMethods>>>;
+using MemoryMethods = Oip::WithCallbackMethod_CudaSharedMemoryStatus<
+    Oip::WithCallbackMethod_CudaSharedMemoryRegister<
+        Oip::WithCallbackMethod_CudaSharedMemoryUnregister<
+            SystemMemoryMethods>>>;
+using AllMethods = Oip::WithRawCallbackMethod_ModelInfer<
+    Oip::WithRawCallbackMethod_ModelStreamInfer<MemoryMethods>>;
 }  // namespace inference_methods
 
 /// inference.GRPCInferenceService: the Open Inference Protocol with Triton's

@@ -22,9 +22,8 @@ struct Input {
 };
 
 std::vector<Input> InputsOf(const Model& model) {
-  std::vector<Input> inputs = {{"query", kTensorRank},
-                               {"key", kTensorRank},
-                               {"value", kTensorRank}};
+  std::vector<Input> inputs = {
+      {"query", kTensorRank}, {"key", kTensorRank}, {"value", kTensorRank}};
   for (const std::string& name : model.parameter_inputs) {
     inputs.push_back({name, name == "w_v" ? kVectorRank : kMatrixRank});
   }
