@@ -18,6 +18,7 @@
 #include "server/listen_error.h"
 #include "server/option_checks.h"
 #include "server/services/attention_service.h"
+#include "server/unix_socket.h"
 
 namespace attention::server {
 namespace {
@@ -46,8 +47,8 @@ struct Server::Impl {
         engine(std::move(built_engine)),
         service(options, *engine, admission, calls) {}
 
-  // Nothing where the port cannot be had; else the port.
-  std::optional<int> Listen();
+  // The port that was taken.
+  absl::StatusOr<int> Listen();
 
   const ServerOptions options;
   Admission admission;
@@ -59,8 +60,9 @@ struct Server::Impl {
   bool drained_quietly = true;
 };
 
-std::optional<int> Server::Impl::Listen() {
+absl::StatusOr<int> Server::Impl::Listen() {
   int port = 0;
+  const std::string& socket = options.grpc_unix_socket;
   grpc::ServerBuilder builder;
   builder.AddListeningPort(HostAndPort(options.grpc_address, options.grpc_port),
                            grpc::InsecureServerCredentials(), &port);
@@ -69,8 +71,22 @@ std::optional<int> Server::Impl::Listen() {
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_request_bytes));
   builder.RegisterService(&service);
-  grpc_server = builder.BuildAndStart();
-  if (grpc_server == nullptr || port == 0) return std::nullopt;
+  {
+    std::optional<OwnerOnlyFiles> owner_only;
+    if (!socket.empty()) {
+      if (absl::Status room = MakeRoomForSocket(socket); !room.ok()) {
+        return room;
+      }
+      builder.AddListeningPort(SocketTarget(socket),
+                               grpc::InsecureServerCredentials());
+      owner_only.emplace();
+    }
+    grpc_server = builder.BuildAndStart();
+  }
+  if (port == 0) {
+    return WhyNotListening(options.grpc_address, options.grpc_port);
+  }
+  if (grpc_server == nullptr) return WhyNoSocket(socket);
   grpc_server->GetHealthCheckService()->SetServingStatus(
       v1::AttentionService::service_full_name(), true);
   return port;
@@ -87,8 +103,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   EnablePlugins();
   auto server = absl::WrapUnique(new Server());
   server->impl_ = std::make_unique<Impl>(options, *std::move(engine));
-  const std::optional<int> port = server->impl_->Listen();
-  if (!port) return WhyNotListening(options.grpc_address, options.grpc_port);
+  const absl::StatusOr<int> port = server->impl_->Listen();
+  if (!port.ok()) return port.status();
   server->port_ = *port;
   server->address_ = HostAndPort(options.grpc_address, *port);
   return server;
@@ -106,8 +122,10 @@ std::string Server::Summary() const {
                     " (", backend->instruction_set(), ")");
   }
   const int threads = engine.workers().threads();
-  return absl::StrCat("listening on ", address_, ", backend ", backends, ", ",
-                      threads,
+  const std::string& socket = impl_->options.grpc_unix_socket;
+  return absl::StrCat("listening on ", address_,
+                      socket.empty() ? "" : " and unix:", socket, ", backend ",
+                      backends, ", ", threads,
                       threads == 1 ? " worker thread" : " worker threads");
 }
 
