@@ -100,9 +100,8 @@ absl::Status MakeRoomForSocket(const std::string& path) {
 absl::Status WhyNoSocket(const std::string& path) {
   const int error = Socket().Bind(path);
   if (error == 0) ::unlink(path.c_str());
-  return absl::UnavailableError(
-      Message(path, error == 0 ? "the socket could not be made"
-                               : ErrorText(error)));
+  return absl::UnavailableError(Message(
+      path, error == 0 ? "the socket could not be made" : ErrorText(error)));
 }
 
 }  // namespace attention::server

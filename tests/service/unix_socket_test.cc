@@ -1,5 +1,7 @@
 // The Unix-domain socket beside the port: who may connect, and what becomes of
 // the file.
+#include "server/unix_socket.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -14,7 +16,6 @@
 #include <memory>
 #include <string>
 
-#include "server/unix_socket.h"
 #include "tests/service/child_process.h"
 #include "tests/service/requests.h"
 #include "tests/service/test_server.h"
