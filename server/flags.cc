@@ -64,6 +64,7 @@ struct Parser {
     AddListening();
     AddComputing();
     AddLimits();
+    AddTrust();
     AddLogging();
   }
 
@@ -101,6 +102,13 @@ struct Parser {
     Add(flag, value, "SIZE", default_text, help, "Limits")
         ->transform(SizeInBytes())
         ->check(WholeNumber<int64_t>());
+  }
+
+  // The flag alone, or --flag=true and --flag=false.
+  void AddSwitch(const std::string& flag, bool& value,
+                 const std::string& help) {
+    Describe(app.add_flag(flag, value), flag, "", value ? "true" : "false",
+             help, "Trust");
   }
 
   void AddListening() {
@@ -147,6 +155,16 @@ struct Parser {
                "Requests in flight on one stream; beyond it the stream is not "
                "read until a reply is out",
                "Limits");
+  }
+
+  // What is off until a person says that every caller may do it.
+  void AddTrust() {
+    AddSwitch("--allow-shared-memory", options.allow_shared_memory,
+              "Callers on this machine may register POSIX shared memory (the "
+              "Open Inference Protocol's extension) and leave tensors there "
+              "instead of sending them. They can name any object in /dev/shm "
+              "that the server's user may open, another program's too: for "
+              "trusted callers");
   }
 
   void AddLogging() {

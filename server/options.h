@@ -32,6 +32,10 @@ struct ServerOptions {
   int64_t max_bytes_in_flight = 4LL << 30;
   /// Per stream; beyond it the stream is not read.
   int64_t max_stream_requests_in_flight = 32;
+  /// Whether callers may register shared memory and have tensors read from it
+  /// and written to it. They name any object that the server's user can open,
+  /// so this is for callers that are trusted.
+  bool allow_shared_memory = false;
   /// How long running requests may take to finish after SIGTERM or SIGINT.
   std::chrono::milliseconds drain_time{30'000};
   /// trace, debug, info, warn, error or off.

@@ -81,6 +81,7 @@ TEST(Flags, FillEveryOption) {
                                     "6",
                                     "--drain-time",
                                     "700ms",
+                                    "--allow-shared-memory",
                                     "--log-level",
                                     "debug",
                                     "--log-format",
@@ -98,6 +99,7 @@ TEST(Flags, FillEveryOption) {
   EXPECT_EQ(options.max_bytes_in_flight, 5LL << 30);
   EXPECT_EQ(options.max_stream_requests_in_flight, 6);
   EXPECT_EQ(options.drain_time, std::chrono::milliseconds(700));
+  EXPECT_TRUE(options.allow_shared_memory);
   EXPECT_EQ(options.log_level, "debug");
   EXPECT_EQ(options.log_format, "json");
 }
@@ -153,6 +155,16 @@ TEST(Flags, AnEmptyVariableCountsAsNotSet) {
 TEST(Flags, OfARepeatedFlagTheLastCounts) {
   EXPECT_EQ(Parse({"--grpc-port", "1", "--grpc-port", "2"}).options.grpc_port,
             2);
+}
+
+TEST(Flags, ASwitchMayComeFromEverywhereAndBeTurnedOffAgain) {
+  EXPECT_FALSE(Parse({}).options.allow_shared_memory);
+  const std::string file = ConfigFile("allow-shared-memory = true\n");
+  EXPECT_TRUE(Parse({"--config", file}).options.allow_shared_memory);
+  const Variables on = {{"ATTENTION_ALLOW_SHARED_MEMORY", "true"}};
+  EXPECT_TRUE(Parse({}, on).options.allow_shared_memory);
+  EXPECT_FALSE(
+      Parse({"--allow-shared-memory=false"}, on).options.allow_shared_memory);
 }
 
 TEST(Flags, HelpTeaches) {

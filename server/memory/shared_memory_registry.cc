@@ -1,0 +1,79 @@
+#include "server/memory/shared_memory_registry.h"
+
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+
+namespace attention::server {
+namespace {
+
+absl::Status Unknown(const std::string& name) {
+  return absl::NotFoundError(absl::StrCat(
+      "shared memory region '", absl::CHexEscape(name.substr(0, 64)),
+      "': no region of that name is registered"));
+}
+
+}  // namespace
+
+absl::Status SharedMemoryRegistry::Register(
+    const SharedMemoryDescription& description) {
+  if (absl::Status status = CheckSharedMemoryName(description.name);
+      !status.ok()) {
+    return status;
+  }
+  // Held while the object is opened and mapped, too, which takes microseconds:
+  // two callers that take one name at once must not both have it.
+  const std::lock_guard lock(mutex_);
+  if (regions_.contains(description.name)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("shared memory region '", description.name,
+                     "': the name is taken; unregister it first"));
+  }
+  if (regions_.size() >= most_regions_) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "shared memory region '", description.name, "': ", regions_.size(),
+        " regions are registered (expected at most ", most_regions_, ")"));
+  }
+  absl::StatusOr<std::shared_ptr<SharedMemoryRegion>> region =
+      SharedMemoryRegion::Map(description);
+  if (!region.ok()) return region.status();
+  regions_.emplace(description.name, *std::move(region));
+  return absl::OkStatus();
+}
+
+void SharedMemoryRegistry::Unregister(const std::string& name) {
+  // Unmapping takes its time, outside the lock.
+  Regions::node_type unregistered;
+  const std::lock_guard lock(mutex_);
+  unregistered = regions_.extract(name);
+}
+
+void SharedMemoryRegistry::UnregisterAll() {
+  Regions unregistered;
+  const std::lock_guard lock(mutex_);
+  unregistered.swap(regions_);
+}
+
+absl::StatusOr<std::vector<SharedMemoryDescription>>
+SharedMemoryRegistry::Status(const std::string& name) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<SharedMemoryDescription> found;
+  for (const auto& [registered, region] : regions_) {
+    if (name.empty() || name == registered) {
+      found.push_back(region->description());
+    }
+  }
+  if (found.empty() && !name.empty()) return Unknown(name);
+  return found;
+}
+
+absl::StatusOr<std::shared_ptr<SharedMemoryRegion>> SharedMemoryRegistry::Find(
+    const std::string& name) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = regions_.find(name);
+  if (found == regions_.end()) return Unknown(name);
+  return found->second;
+}
+
+}  // namespace attention::server

@@ -1,0 +1,63 @@
+#ifndef ATTENTION_SERVER_MEMORY_SHARED_MEMORY_REGISTRY_H_
+#define ATTENTION_SERVER_MEMORY_SHARED_MEMORY_REGISTRY_H_
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/memory/shared_memory_region.h"
+
+namespace attention::server {
+
+/// The shared-memory regions that callers have registered, by name: what the
+/// Open Inference Protocol's extension for system shared memory is about
+/// (Triton's docs/protocol/extension_shared_memory.md). Safe for several
+/// threads at once.
+///
+/// Whoever may register names any shared-memory object that the server's user
+/// can open, whoever created it: switch it on for callers that are trusted.
+class SharedMemoryRegistry {
+ public:
+  static constexpr size_t kMostRegions = 1024;
+
+  /// Refuses a region beyond `most_regions`.
+  explicit SharedMemoryRegistry(size_t most_regions = kMostRegions)
+      : most_regions_(most_regions) {}
+
+  /// Maps a region under a new name. ALREADY_EXISTS for a name that is taken
+  /// (also by the same region), RESOURCE_EXHAUSTED beyond the limit, and what
+  /// CheckSharedMemoryName and SharedMemoryRegion::Map refuse.
+  absl::Status Register(const SharedMemoryDescription& description);
+
+  /// Forgets a region. Requests that hold it finish first; its memory is
+  /// unmapped with the last of them. A name that is not registered is no error:
+  /// that is what Triton's callers rely on.
+  void Unregister(const std::string& name);
+  void UnregisterAll();
+
+  /// What is registered, in order of the names; of one name, where it is not
+  /// empty. NOT_FOUND for a name that is not registered.
+  absl::StatusOr<std::vector<SharedMemoryDescription>> Status(
+      const std::string& name) const;
+
+  /// Holds a region for as long as the caller holds the pointer. NOT_FOUND for
+  /// a name that is not registered.
+  absl::StatusOr<std::shared_ptr<SharedMemoryRegion>> Find(
+      const std::string& name) const;
+
+ private:
+  using Regions = std::map<std::string, std::shared_ptr<SharedMemoryRegion>>;
+
+  const size_t most_regions_;
+  mutable std::mutex mutex_;
+  Regions regions_;
+};
+
+}  // namespace attention::server
+
+#endif  // ATTENTION_SERVER_MEMORY_SHARED_MEMORY_REGISTRY_H_
