@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/engine.h"
+#include "server/unix_socket.h"
 
 namespace attention::server {
 namespace {
@@ -40,6 +41,11 @@ absl::Status CheckOptions(const ServerOptions& options) {
   if (options.grpc_address.empty()) {
     return absl::InvalidArgumentError(
         "--grpc-address: '' (expected an IP address or a host name)");
+  }
+  if (options.grpc_unix_socket.size() > kMostSocketPathBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--grpc-unix-socket: a path of ", options.grpc_unix_socket.size(),
+        " bytes (expected at most ", kMostSocketPathBytes, ")"));
   }
   const absl::Status checks[] = {
       CheckRange("--grpc-port", options.grpc_port, 0, 65535),

@@ -21,6 +21,7 @@
 #include "server/option_checks.h"
 #include "server/services/attention_service.h"
 #include "server/services/inference_service.h"
+#include "server/unix_socket.h"
 
 namespace attention::server {
 namespace {
@@ -51,8 +52,8 @@ struct Server::Impl {
         inference(options, {*engine, admission, options.max_response_bytes},
                   calls, models, regions) {}
 
-  // Nothing where the port cannot be had; else the port.
-  std::optional<int> Listen();
+  // The port that was taken.
+  absl::StatusOr<int> Listen();
 
   const ServerOptions options;
   Admission admission;
@@ -67,8 +68,9 @@ struct Server::Impl {
   bool drained_quietly = true;
 };
 
-std::optional<int> Server::Impl::Listen() {
+absl::StatusOr<int> Server::Impl::Listen() {
   int port = 0;
+  const std::string& socket = options.grpc_unix_socket;
   grpc::ServerBuilder builder;
   builder.AddListeningPort(HostAndPort(options.grpc_address, options.grpc_port),
                            grpc::InsecureServerCredentials(), &port);
@@ -78,8 +80,22 @@ std::optional<int> Server::Impl::Listen() {
   builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_request_bytes));
   builder.RegisterService(&service);
   builder.RegisterService(&inference);
-  grpc_server = builder.BuildAndStart();
-  if (grpc_server == nullptr || port == 0) return std::nullopt;
+  {
+    std::optional<OwnerOnlyFiles> owner_only;
+    if (!socket.empty()) {
+      if (absl::Status room = MakeRoomForSocket(socket); !room.ok()) {
+        return room;
+      }
+      builder.AddListeningPort(SocketTarget(socket),
+                               grpc::InsecureServerCredentials());
+      owner_only.emplace();
+    }
+    grpc_server = builder.BuildAndStart();
+  }
+  if (port == 0) {
+    return WhyNotListening(options.grpc_address, options.grpc_port);
+  }
+  if (grpc_server == nullptr) return WhyNoSocket(socket);
   grpc_server->GetHealthCheckService()->SetServingStatus(
       v1::AttentionService::service_full_name(), true);
   grpc_server->GetHealthCheckService()->SetServingStatus(
@@ -98,8 +114,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   EnablePlugins();
   auto server = absl::WrapUnique(new Server());
   server->impl_ = std::make_unique<Impl>(options, *std::move(engine));
-  const std::optional<int> port = server->impl_->Listen();
-  if (!port) return WhyNotListening(options.grpc_address, options.grpc_port);
+  const absl::StatusOr<int> port = server->impl_->Listen();
+  if (!port.ok()) return port.status();
   server->port_ = *port;
   server->address_ = HostAndPort(options.grpc_address, *port);
   return server;
@@ -117,8 +133,10 @@ std::string Server::Summary() const {
                     " (", backend->instruction_set(), ")");
   }
   const int threads = engine.workers().threads();
-  return absl::StrCat("listening on ", address_, ", backend ", backends, ", ",
-                      threads,
+  const std::string& socket = impl_->options.grpc_unix_socket;
+  return absl::StrCat("listening on ", address_,
+                      socket.empty() ? "" : " and unix:", socket, ", backend ",
+                      backends, ", ", threads,
                       threads == 1 ? " worker thread" : " worker threads");
 }
 

@@ -15,9 +15,9 @@ namespace attention::server {
 class Server {
  public:
   /// Listens and answers from the moment it returns. INVALID_ARGUMENT for
-  /// options that make no sense, UNAVAILABLE where the port is taken; both
-  /// messages name the option or the address. `on_tile` is handed to the engine
-  /// (tests count and hold up tiles with it).
+  /// options that make no sense, UNAVAILABLE where the port or the socket is
+  /// taken; both messages name the option or the address. `on_tile` is handed
+  /// to the engine (tests count and hold up tiles with it).
   static absl::StatusOr<std::unique_ptr<Server>> Start(
       const ServerOptions& options, std::function<void()> on_tile = nullptr);
 
