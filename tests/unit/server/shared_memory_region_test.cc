@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "tests/support/status_matchers.h"
-#include "tests/unit/server/shared_memory_object.h"
+#include "tests/support/shared_memory_object.h"
 
 namespace attention::server {
 namespace {
