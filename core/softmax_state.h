@@ -1,6 +1,7 @@
 #ifndef ATTENTION_CORE_SOFTMAX_STATE_H_
 #define ATTENTION_CORE_SOFTMAX_STATE_H_
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -61,7 +62,10 @@ struct SoftmaxState {
   /// for a key that takes no part, in a NaN row too.
   Float Weight(Float score) const {
     const bool absent = score == -std::numeric_limits<Float>::infinity();
-    return absent || empty() ? 0 : std::exp(score - max) / sum;
+    if (absent || empty()) return 0;
+    // A huge score that was computed a second time may round to more than the
+    // maximum; its weight is no more than that key's all the same. NaN stays.
+    return std::exp(std::min(score - max, Float{0})) / sum;
   }
 
   /// What the caller multiplies its weighted sum by in the end; 0 where no key

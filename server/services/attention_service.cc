@@ -1,10 +1,12 @@
 #include "server/services/attention_service.h"
 
-#include <string>
+#include <memory>
 
-#include "server/services/attend_call.h"
-#include "server/services/attend_stream.h"
+#include "server/services/request_stream.h"
 #include "server/services/server_info.h"
+#include "server/services/unary_call.h"
+#include "server/wire/attend_wire.h"
+#include "server/wire/reply_encoder.h"
 
 namespace attention::server {
 
@@ -21,13 +23,20 @@ grpc::ServerUnaryReactor* AttentionService::Attend(
   // gRPC keeps the request until the call is done. The buffer is this call's
   // own and not constant, so its memory can go as soon as it has been read.
   auto& message = const_cast<grpc::ByteBuffer&>(*request);
-  return AttendCall::Begin(services_, calls_, *context, message, *response);
+  return UnaryCall::Begin(services_, calls_,
+                          std::make_unique<AttendWire>(/*on_stream=*/false),
+                          *context, message, *response);
 }
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>*
 AttentionService::AttendStream(grpc::CallbackServerContext* context) {
-  return server::AttendStream::Begin(
-      services_, calls_, options_.max_stream_requests_in_flight, *context);
+  return RequestStream::Begin(
+      services_, calls_,
+      {.max_in_flight = options_.max_stream_requests_in_flight,
+       .new_request =
+           [] { return std::make_unique<AttendWire>(/*on_stream=*/true); },
+       .encode_error = EncodeStreamError},
+      *context);
 }
 
 grpc::ServerUnaryReactor* AttentionService::GetServerInfo(

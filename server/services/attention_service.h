@@ -4,7 +4,7 @@
 #include "attention/v1/attention.grpc.pb.h"
 #include "server/options.h"
 #include "server/scheduling/active_calls.h"
-#include "server/scheduling/attend_task.h"
+#include "server/scheduling/attention_task.h"
 
 namespace attention::server {
 
@@ -34,7 +34,7 @@ class AttentionService final
 
  private:
   const ServerOptions& options_;
-  const AttendServices services_;
+  const TaskServices services_;
   ActiveCalls& calls_;
 };
 

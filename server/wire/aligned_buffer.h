@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <new>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -13,11 +12,10 @@
 namespace attention::server {
 
 /// Uninitialised bytes that begin at a multiple of 64: what a tensor of a
-/// request is gathered into, and what a result is computed into.
+/// request is gathered into, and what a result is computed into. Its memory
+/// comes from the process's pool and returns to it.
 class AlignedBuffer {
  public:
-  static constexpr std::align_val_t kAlignment{64};
-
   AlignedBuffer() = default;
 
   /// `size` >= 0. RESOURCE_EXHAUSTED where that much memory cannot be had.
@@ -29,12 +27,13 @@ class AlignedBuffer {
     return {bytes_.get(), static_cast<size_t>(size_)};
   }
 
-  /// Gives the memory away; whoever takes it ends it with Free().
+  /// Gives the memory away; whoever takes it, a reply's slice for one, ends it
+  /// with Free() on any thread.
   std::byte* Release() {
     size_ = 0;
     return bytes_.release();
   }
-  static void Free(void* bytes) { ::operator delete[](bytes, kAlignment); }
+  static void Free(void* bytes);
 
  private:
   struct Delete {

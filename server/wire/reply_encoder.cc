@@ -73,7 +73,7 @@ std::string IdField(const std::string& id) {
                                    id);
 }
 
-std::string FactsFields(const ReplyFacts& facts) {
+std::string FactsFields(const RequestFacts& facts) {
   v1::AttendResponse response;
   response.set_backend(facts.backend);
   response.set_kernel(facts.kernel);
@@ -183,7 +183,7 @@ AttentionOutputs ReplyBuilder::Outputs() {
   return outputs;
 }
 
-std::vector<grpc::Slice> ReplyBuilder::Slices(const ReplyFacts& facts) {
+std::vector<grpc::Slice> ReplyBuilder::Slices(const RequestFacts& facts) {
   std::vector<grpc::Slice> slices;
   std::string header = IdField(id_);
   for (Result& result : results_) {
@@ -197,11 +197,11 @@ std::vector<grpc::Slice> ReplyBuilder::Slices(const ReplyFacts& facts) {
   return slices;
 }
 
-grpc::ByteBuffer ReplyBuilder::Build(const ReplyFacts& facts) && {
+grpc::ByteBuffer ReplyBuilder::Build(const RequestFacts& facts) && {
   return ToByteBuffer(Slices(facts));
 }
 
-grpc::ByteBuffer ReplyBuilder::BuildForStream(const ReplyFacts& facts) && {
+grpc::ByteBuffer ReplyBuilder::BuildForStream(const RequestFacts& facts) && {
   std::vector<grpc::Slice> slices = Slices(facts);
   int64_t bytes = 0;
   for (const grpc::Slice& slice : slices) {

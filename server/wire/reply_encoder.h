@@ -3,7 +3,6 @@
 
 #include <grpcpp/support/byte_buffer.h>
 
-#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -13,16 +12,9 @@
 #include "core/problem.h"
 #include "core/validate.h"
 #include "server/wire/aligned_buffer.h"
+#include "server/wire/wire_request.h"
 
 namespace attention::server {
-
-/// What a reply says beside its tensors.
-struct ReplyFacts {
-  std::string backend;
-  std::string kernel;
-  std::chrono::nanoseconds queue_time{0};
-  std::chrono::nanoseconds compute_time{0};
-};
 
 /// A serialized AttendResponse whose tensors are computed in place: first their
 /// sizes are known and can be refused, then the memory is there for the engine
@@ -48,8 +40,8 @@ class ReplyBuilder {
 
   /// The message, as an AttendResponse or within an AttendStreamResponse. Once:
   /// it takes the memory with it.
-  grpc::ByteBuffer Build(const ReplyFacts& facts) &&;
-  grpc::ByteBuffer BuildForStream(const ReplyFacts& facts) &&;
+  grpc::ByteBuffer Build(const RequestFacts& facts) &&;
+  grpc::ByteBuffer BuildForStream(const RequestFacts& facts) &&;
 
  private:
   struct Result {
@@ -63,7 +55,7 @@ class ReplyBuilder {
 
   void Add(int field_number, const char* name, DataType type,
            const Shape& shape);
-  std::vector<grpc::Slice> Slices(const ReplyFacts& facts);
+  std::vector<grpc::Slice> Slices(const RequestFacts& facts);
 
   std::string id_;
   std::vector<Result> results_;  // output, then those that were asked for

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "server/wire/slice_stream.h"
+#include "server/wire/tensor_bytes.h"
 #include "server/wire/utf8.h"
 
 namespace attention::server {
@@ -28,7 +29,7 @@ absl::Span<const std::byte> DecodedAttendRequest::Elements(
 
 int64_t DecodedAttendRequest::ElementBytes() const {
   int64_t bytes = 0;
-  for (const auto& [field, buffer] : elements_) bytes += buffer.size();
+  for (const auto& [field, elements] : elements_) bytes += elements.size();
   return bytes;
 }
 
@@ -49,6 +50,14 @@ absl::Status NotAMessage(absl::string_view what) {
 absl::Status UnknownField(const pb::Descriptor& message, uint32_t number) {
   return absl::InvalidArgumentError(absl::StrCat(
       "field ", number, " of ", message.name(), " is unknown to this server"));
+}
+
+// Lengths and masks decide what is read of the other tensors: they are this
+// request's own bytes, shared with nobody.
+TensorPlace PlaceOf(const std::string& tensor_field) {
+  return tensor_field == "valid_lens" || tensor_field == "attend_mask"
+             ? TensorPlace::kBuffer
+             : TensorPlace::kAnywhere;
 }
 
 void AppendVarint(uint64_t value, std::string& out) {
@@ -202,19 +211,20 @@ class RequestDecoder {
     return absl::OkStatus();
   }
 
-  // The one copy of a tensor's bytes; `size` bytes are there.
+  // The one copy of a tensor's bytes, if any; `size` bytes are there.
   absl::Status GatherElements(const std::string& tensor_field, int size,
                               std::string& out) {
     request_.elements_.erase(tensor_field);
     AppendVarint(size > 0 ? 1 : 0, out);
     if (size == 0) return absl::OkStatus();
     out.push_back('\1');
-    absl::StatusOr<AlignedBuffer> buffer = AlignedBuffer::Create(size);
-    if (!buffer.ok()) return buffer.status();
-    if (!in_.ReadRaw(buffer->data(), size)) {
+    absl::StatusOr<TensorBytes> elements =
+        ReadTensorBytes(stream_, in_, size, PlaceOf(tensor_field));
+    if (absl::IsInvalidArgument(elements.status())) {
       return NotAMessage(absl::StrCat(tensor_field, ": data is cut"));
     }
-    request_.elements_.emplace(tensor_field, *std::move(buffer));
+    if (!elements.ok()) return elements.status();
+    request_.elements_.emplace(tensor_field, *std::move(elements));
     return absl::OkStatus();
   }
 

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "attention/v1/attention.pb.h"
-#include "server/wire/aligned_buffer.h"
+#include "server/wire/tensor_bytes.h"
 
 namespace attention::server {
 
@@ -25,7 +25,7 @@ class DecodedAttendRequest {
   const v1::AttendRequest& message() const { return message_; }
 
   /// The elements of `tensor`, the field of that name of this message ("query",
-  /// "key", "w_q"), aligned to 64 bytes.
+  /// "key", "w_q"), at any alignment.
   absl::Span<const std::byte> Elements(const std::string& field,
                                        const v1::Tensor& tensor) const;
 
@@ -36,11 +36,12 @@ class DecodedAttendRequest {
   friend class RequestDecoder;
 
   v1::AttendRequest message_;
-  std::map<std::string, AlignedBuffer> elements_;
+  std::map<std::string, TensorBytes> elements_;
 };
 
 /// Decodes a serialized AttendRequest that came in `slices`, cut anywhere. Each
-/// tensor's elements are copied once; each slice is released as it is read.
+/// tensor's elements are copied once, or not at all where one slice holds them
+/// (tensor_bytes.h); each slice that is not kept is released as it is read.
 ///
 /// Repeated fields, oneofs and merges have protobuf's own meaning.
 /// INVALID_ARGUMENT where the bytes are not a message, where any field in it is

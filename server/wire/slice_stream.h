@@ -20,6 +20,9 @@ class SliceInputStream final
   /// Bytes of all slices together.
   int64_t TotalBytes() const { return total_bytes_; }
 
+  /// The slice that the bytes of the last Next() lie in, which gave some.
+  const grpc::Slice& current() const { return slices_[next_]; }
+
   bool Next(const void** data, int* size) override;
   void BackUp(int count) override;
   bool Skip(int count) override;

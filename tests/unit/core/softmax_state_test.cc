@@ -48,6 +48,12 @@ TEST(SoftmaxState, DoesNotOverflowOnLargeScores) {
   EXPECT_NEAR(state.LogSumExp(), 1e5 + std::log(2), 1e-9);
 }
 
+TEST(SoftmaxState, AScoreThatIsComputedAgainAndRoundsUpHasNoMoreThanItsWeight) {
+  State state;
+  state.Add(1e20);
+  EXPECT_EQ(state.Weight(1e20 + 1e6), 1);
+}
+
 TEST(SoftmaxState, MergesToTheWhole) {
   const State whole = Of({1, -2, 5, 0.25});
   const State merged = Merged(Of({1, -2}), Of({5, 0.25}));

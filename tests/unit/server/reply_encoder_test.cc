@@ -19,9 +19,10 @@ using ::attention::test::StatusIs;
 using ::testing::ElementsAre;
 using ::testing::StartsWith;
 
-const ReplyFacts kFacts = {"reference", "fp64_tiles",
-                           std::chrono::nanoseconds(12),
-                           std::chrono::nanoseconds(345)};
+const RequestFacts kFacts = {.backend = "reference",
+                             .kernel = "fp64_tiles",
+                             .queue_time = std::chrono::nanoseconds(12),
+                             .compute_time = std::chrono::nanoseconds(345)};
 
 // A builder for the reply to a request; what the problem views need not live.
 ReplyBuilder BuilderFor(const v1::AttendRequest& request) {

@@ -98,7 +98,7 @@ TEST(RequestDecoder, AcceptsNoBytesAsAnEmptyMessage) {
   EXPECT_EQ(decoded.ElementBytes(), 0);
 }
 
-TEST(RequestDecoder, ElementsAreAlignedTo64Bytes) {
+TEST(RequestDecoder, SmallTensorsAreAlignedTo64Bytes) {
   ASSERT_OK_AND_ASSIGN(
       const DecodedAttendRequest decoded,
       DecodeAttendRequest(OneSlice(FullRequest().SerializeAsString())));

@@ -1,5 +1,5 @@
-#ifndef ATTENTION_SERVER_SCHEDULING_ATTEND_TASK_H_
-#define ATTENTION_SERVER_SCHEDULING_ATTEND_TASK_H_
+#ifndef ATTENTION_SERVER_SCHEDULING_ATTENTION_TASK_H_
+#define ATTENTION_SERVER_SCHEDULING_ATTENTION_TASK_H_
 
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/slice.h>
@@ -19,34 +19,32 @@
 #include "core/validate.h"
 #include "server/scheduling/admission.h"
 #include "server/telemetry/request_log.h"
-#include "server/wire/reply_encoder.h"
-#include "server/wire/request_decoder.h"
+#include "server/wire/wire_request.h"
 
 namespace attention::server {
 
 /// What requests run on. The members outlive every task.
-struct AttendServices {
+struct TaskServices {
   const Engine& engine;
   Admission& admission;
   int64_t max_response_bytes;
 };
 
 /// A request as it arrived.
-struct AttendArrival {
-  std::vector<grpc::Slice> message;  // a serialized AttendRequest
+struct RequestArrival {
+  std::unique_ptr<WireRequest> wire;  // what reads it and writes its reply
+  std::vector<grpc::Slice> message;
   std::string peer;
   std::chrono::system_clock::time_point deadline =
       std::chrono::system_clock::time_point::max();
-  /// On a stream: the reply is an AttendStreamResponse and the id is required.
-  bool on_stream = false;
 };
 
 enum class StopReason : uint8_t { kNone, kCancelled, kDeadline, kDraining };
 
-/// One request on its way from bytes to bytes, for unary calls and streams
-/// alike: decoded, translated, validated, its reply's size checked, admitted,
+/// One request on its way from bytes to bytes, for unary calls and streams of
+/// every wire alike: decoded, validated, its reply's size checked, admitted,
 /// all on the caller's thread; then computed and encoded on a worker.
-class AttendTask : public std::enable_shared_from_this<AttendTask> {
+class AttentionTask : public std::enable_shared_from_this<AttentionTask> {
  public:
   struct Outcome {
     absl::Status status;
@@ -58,7 +56,7 @@ class AttendTask : public std::enable_shared_from_this<AttendTask> {
   };
   using Done = std::function<void(Outcome)>;
 
-  AttendTask(const AttendServices& services, AttendArrival arrival);
+  AttentionTask(const TaskServices& services, RequestArrival arrival);
 
   /// Once. `done` is called exactly once: from within Start() where the request
   /// is refused, else from a worker.
@@ -73,27 +71,26 @@ class AttendTask : public std::enable_shared_from_this<AttendTask> {
   absl::Status Prepare();
   void ComputeAndFinish();
   absl::Status Compute();
-  void Finish(const absl::Status& status);
+  absl::StatusOr<grpc::ByteBuffer> Encode();
+  void Finish(absl::StatusOr<grpc::ByteBuffer> reply);
 
   void StopIfLate();
   absl::Status StopStatus() const;
   std::chrono::nanoseconds SinceArrival() const;
 
-  const AttendServices services_;
-  AttendArrival arrival_;
+  const TaskServices services_;
+  RequestArrival arrival_;
   const std::chrono::steady_clock::time_point arrival_time_;
   std::atomic<StopReason> stop_reason_{StopReason::kNone};
   std::stop_source stop_;
   Done done_;
 
-  DecodedAttendRequest request_;  // owns what problem_ views
-  std::optional<ValidatedProblem> problem_;
-  std::optional<ReplyBuilder> reply_;
+  std::optional<ValidatedProblem> problem_;  // views of arrival_.wire's memory
   Admission::Ticket ticket_;
-  ReplyFacts facts_;
+  RequestFacts facts_;
   RequestRecord record_;
 };
 
 }  // namespace attention::server
 
-#endif  // ATTENTION_SERVER_SCHEDULING_ATTEND_TASK_H_
+#endif  // ATTENTION_SERVER_SCHEDULING_ATTENTION_TASK_H_

@@ -1,5 +1,5 @@
-#ifndef ATTENTION_SERVER_SERVICES_ATTEND_CALL_H_
-#define ATTENTION_SERVER_SERVICES_ATTEND_CALL_H_
+#ifndef ATTENTION_SERVER_SERVICES_UNARY_CALL_H_
+#define ATTENTION_SERVER_SERVICES_UNARY_CALL_H_
 
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "server/scheduling/active_calls.h"
-#include "server/scheduling/attend_task.h"
+#include "server/scheduling/attention_task.h"
 
 namespace attention::server {
 
@@ -16,23 +16,26 @@ namespace attention::server {
 /// it.
 std::vector<grpc::Slice> TakeSlices(grpc::ByteBuffer& message);
 
-/// One Attend call. It lives from Begin() until gRPC is done with it and its
-/// task has returned, whichever is later.
-class AttendCall final : public grpc::ServerUnaryReactor,
-                         public DrainableCall,
-                         public std::enable_shared_from_this<AttendCall> {
+/// One unary call that computes attention. It lives from Begin() until gRPC is
+/// done with it and its task has returned, whichever is later.
+class UnaryCall final : public grpc::ServerUnaryReactor,
+                        public DrainableCall,
+                        public std::enable_shared_from_this<UnaryCall> {
  public:
-  /// Starts answering. `request` is emptied; context and response live until
-  /// the call is done. The result is what the service's method returns to gRPC.
-  static grpc::ServerUnaryReactor* Begin(const AttendServices& services,
+  /// Starts answering what `wire` reads. `request` is emptied; context and
+  /// response live until the call is done. The result is what the service's
+  /// method returns to gRPC.
+  static grpc::ServerUnaryReactor* Begin(const TaskServices& services,
                                          ActiveCalls& calls,
+                                         std::unique_ptr<WireRequest> wire,
                                          grpc::CallbackServerContext& context,
                                          grpc::ByteBuffer& request,
                                          grpc::ByteBuffer& response);
 
-  AttendCall(const AttendServices& services, ActiveCalls& calls,
-             grpc::CallbackServerContext& context, grpc::ByteBuffer& request,
-             grpc::ByteBuffer& response);
+  UnaryCall(const TaskServices& services, ActiveCalls& calls,
+            std::unique_ptr<WireRequest> wire,
+            grpc::CallbackServerContext& context, grpc::ByteBuffer& request,
+            grpc::ByteBuffer& response);
 
   // The caller went away, or its deadline passed.
   void OnCancel() override;
@@ -42,12 +45,12 @@ class AttendCall final : public grpc::ServerUnaryReactor,
   void OnDrainEnd() override { task_->Stop(StopReason::kDraining); }
 
  private:
-  void Reply(AttendTask::Outcome outcome);
+  void Reply(AttentionTask::Outcome outcome);
 
   ActiveCalls& calls_;
   grpc::ByteBuffer& response_;
   const std::chrono::system_clock::time_point deadline_;
-  const std::shared_ptr<AttendTask> task_;
+  const std::shared_ptr<AttentionTask> task_;
   Admission::Ticket ticket_;  // until the reply is out
 };
 
@@ -56,4 +59,4 @@ StopReason WhyCancelled(std::chrono::system_clock::time_point deadline);
 
 }  // namespace attention::server
 
-#endif  // ATTENTION_SERVER_SERVICES_ATTEND_CALL_H_
+#endif  // ATTENTION_SERVER_SERVICES_UNARY_CALL_H_

@@ -1,4 +1,4 @@
-#include "server/scheduling/attend_task.h"
+#include "server/scheduling/attention_task.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,6 +11,7 @@
 #include <semaphore>
 #include <utility>
 
+#include "server/wire/attend_wire.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/server/attend_requests.h"
 
@@ -23,7 +24,7 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 // What tasks run on, with every tile counted and, until Open(), held up.
-class AttendTaskTest : public ::testing::Test {
+class AttentionTaskTest : public ::testing::Test {
  protected:
   void SetUp() override {
     engine_ = Engine::Create({/*threads=*/2, "auto",
@@ -37,31 +38,34 @@ class AttendTaskTest : public ::testing::Test {
                   .value();
   }
 
-  std::shared_ptr<AttendTask> Make(const v1::AttendRequest& request,
-                                   AttendArrival arrival = {}) {
+  std::shared_ptr<AttentionTask> Make(const v1::AttendRequest& request,
+                                      RequestArrival arrival = {}) {
+    if (arrival.wire == nullptr) {
+      arrival.wire = std::make_unique<AttendWire>(/*on_stream=*/false);
+    }
     arrival.message = OneSlice(request.SerializeAsString());
-    return std::make_shared<AttendTask>(
-        AttendServices{*engine_, admission_, max_response_bytes_},
+    return std::make_shared<AttentionTask>(
+        TaskServices{*engine_, admission_, max_response_bytes_},
         std::move(arrival));
   }
 
-  static std::future<AttendTask::Outcome> Start(AttendTask& task) {
-    auto promise = std::make_shared<std::promise<AttendTask::Outcome>>();
+  static std::future<AttentionTask::Outcome> Start(AttentionTask& task) {
+    auto promise = std::make_shared<std::promise<AttentionTask::Outcome>>();
     auto future = promise->get_future();
-    task.Start([promise](AttendTask::Outcome outcome) {
+    task.Start([promise](AttentionTask::Outcome outcome) {
       promise->set_value(std::move(outcome));
     });
     return future;
   }
 
-  AttendTask::Outcome Run(const v1::AttendRequest& request,
-                          AttendArrival arrival = {}) {
+  AttentionTask::Outcome Run(const v1::AttendRequest& request,
+                             RequestArrival arrival = {}) {
     return Start(*Make(request, std::move(arrival))).get();
   }
 
   // Starts a request and returns when it is within its first tile, where it
   // stays until Open().
-  std::future<AttendTask::Outcome> StartHeld(AttendTask& task) {
+  std::future<AttentionTask::Outcome> StartHeld(AttentionTask& task) {
     held_ = true;
     auto outcome = Start(task);
     in_tile_.acquire();
@@ -91,8 +95,8 @@ class AttendTaskTest : public ::testing::Test {
   std::unique_ptr<Engine> engine_;
 };
 
-TEST_F(AttendTaskTest, AnswersARequest) {
-  const AttendTask::Outcome outcome = Run(SmallRequest());
+TEST_F(AttentionTaskTest, AnswersARequest) {
+  const AttentionTask::Outcome outcome = Run(SmallRequest());
   ASSERT_THAT(outcome.status, IsOk());
   v1::AttendResponse response;
   ASSERT_TRUE(response.ParseFromString(Flatten(outcome.reply)));
@@ -104,37 +108,38 @@ TEST_F(AttendTaskTest, AnswersARequest) {
   EXPECT_GT(response.compute_ns(), 0U);
 }
 
-TEST_F(AttendTaskTest, WrapsAStreamsReply) {
-  AttendArrival arrival;
-  arrival.on_stream = true;
-  const AttendTask::Outcome outcome = Run(SmallRequest(), std::move(arrival));
+TEST_F(AttentionTaskTest, WrapsAStreamsReply) {
+  RequestArrival arrival;
+  arrival.wire = std::make_unique<AttendWire>(/*on_stream=*/true);
+  const AttentionTask::Outcome outcome =
+      Run(SmallRequest(), std::move(arrival));
   v1::AttendStreamResponse response;
   ASSERT_TRUE(response.ParseFromString(Flatten(outcome.reply)));
   EXPECT_EQ(response.id(), "small");
   EXPECT_EQ(response.result().output().data(), Floats({4}));
 }
 
-TEST_F(AttendTaskTest, RequiresAnIdOnAStream) {
+TEST_F(AttentionTaskTest, RequiresAnIdOnAStream) {
   v1::AttendRequest request = SmallRequest();
   request.clear_id();
-  AttendArrival arrival;
-  arrival.on_stream = true;
+  RequestArrival arrival;
+  arrival.wire = std::make_unique<AttendWire>(/*on_stream=*/true);
   EXPECT_THAT(
       Run(request, std::move(arrival)).status,
       StatusIs(absl::StatusCode::kInvalidArgument, StartsWith("id: missing")));
   EXPECT_THAT(Run(request).status, IsOk());
 }
 
-TEST_F(AttendTaskTest, RefusesWhatValidationRefuses) {
+TEST_F(AttentionTaskTest, RefusesWhatValidationRefuses) {
   v1::AttendRequest request = SmallRequest();
   request.set_softcap(-1);
-  const AttendTask::Outcome outcome = Run(request);
+  const AttentionTask::Outcome outcome = Run(request);
   EXPECT_THAT(outcome.status, StatusIs(absl::StatusCode::kInvalidArgument,
                                        StartsWith("softcap")));
   EXPECT_EQ(outcome.id, "small");
 }
 
-TEST_F(AttendTaskTest, RefusesATooLargeReplyBeforeComputing) {
+TEST_F(AttentionTaskTest, RefusesATooLargeReplyBeforeComputing) {
   max_response_bytes_ = 4096;
   EXPECT_THAT(
       Run(LongRequest()).status,
@@ -143,7 +148,7 @@ TEST_F(AttendTaskTest, RefusesATooLargeReplyBeforeComputing) {
   EXPECT_EQ(admission_.requests(), 0);
 }
 
-TEST_F(AttendTaskTest, RefusesAReplyOfAStaggeringWidthBeforeAllocating) {
+TEST_F(AttentionTaskTest, RefusesAReplyOfAStaggeringWidthBeforeAllocating) {
   v1::AttendRequest request = SmallRequest();
   SetTensor(*request.mutable_key_value()->mutable_key(), v1::DATA_TYPE_FP32,
             {0, 2}, "");
@@ -154,9 +159,9 @@ TEST_F(AttendTaskTest, RefusesAReplyOfAStaggeringWidthBeforeAllocating) {
                        HasSubstr("max_response_bytes")));
 }
 
-TEST_F(AttendTaskTest, HoldsItsPlaceUntilTheOutcomeIsGone) {
+TEST_F(AttentionTaskTest, HoldsItsPlaceUntilTheOutcomeIsGone) {
   {
-    const AttendTask::Outcome outcome = Run(SmallRequest());
+    const AttentionTask::Outcome outcome = Run(SmallRequest());
     EXPECT_EQ(admission_.requests(), 1);
     EXPECT_GT(admission_.bytes(),
               static_cast<int64_t>(SmallRequest().ByteSizeLong()));
@@ -164,14 +169,14 @@ TEST_F(AttendTaskTest, HoldsItsPlaceUntilTheOutcomeIsGone) {
   EXPECT_EQ(admission_.requests(), 0);
 }
 
-TEST_F(AttendTaskTest, IsRefusedWhileTheServerDrains) {
+TEST_F(AttentionTaskTest, IsRefusedWhileTheServerDrains) {
   admission_.StartDraining();
   EXPECT_THAT(Run(SmallRequest()).status,
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("draining")));
 }
 
-TEST_F(AttendTaskTest, DoesNotComputeAfterItsDeadline) {
-  AttendArrival arrival;
+TEST_F(AttentionTaskTest, DoesNotComputeAfterItsDeadline) {
+  RequestArrival arrival;
   arrival.deadline = std::chrono::system_clock::now();
   EXPECT_THAT(
       Run(SmallRequest(), std::move(arrival)).status,
@@ -179,7 +184,7 @@ TEST_F(AttendTaskTest, DoesNotComputeAfterItsDeadline) {
   EXPECT_EQ(tiles_, 0);
 }
 
-TEST_F(AttendTaskTest, DoesNotComputeWhenStoppedBeforeItStarts) {
+TEST_F(AttentionTaskTest, DoesNotComputeWhenStoppedBeforeItStarts) {
   const auto task = Make(SmallRequest());
   task->Stop(StopReason::kCancelled);
   EXPECT_THAT(Start(*task).get().status,
@@ -192,16 +197,16 @@ struct StopCase {
   absl::StatusCode code;
 };
 
-class AttendTaskStops : public AttendTaskTest,
-                        public ::testing::WithParamInterface<StopCase> {};
+class AttentionTaskStops : public AttentionTaskTest,
+                           public ::testing::WithParamInterface<StopCase> {};
 
-TEST_P(AttendTaskStops, WithinATileAndSaysWhy) {
+TEST_P(AttentionTaskStops, WithinATileAndSaysWhy) {
   const auto task = Make(LongRequest());
   auto outcome = StartHeld(*task);
   task->Stop(GetParam().reason);
   task->Stop(StopReason::kCancelled);  // the first reason counts
   Open();
-  const AttendTask::Outcome stopped = outcome.get();
+  const AttentionTask::Outcome stopped = outcome.get();
   EXPECT_EQ(stopped.status.code(), GetParam().code);
   EXPECT_FALSE(stopped.reply.Valid());
   EXPECT_LE(tiles_, engine_->workers().threads());
@@ -209,20 +214,20 @@ TEST_P(AttendTaskStops, WithinATileAndSaysWhy) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Reasons, AttendTaskStops,
+    Reasons, AttentionTaskStops,
     ::testing::Values(
         StopCase{StopReason::kCancelled, absl::StatusCode::kCancelled},
         StopCase{StopReason::kDeadline, absl::StatusCode::kDeadlineExceeded},
         StopCase{StopReason::kDraining, absl::StatusCode::kUnavailable}));
 
-TEST_F(AttendTaskTest, AStopAfterTheEndChangesNothing) {
+TEST_F(AttentionTaskTest, AStopAfterTheEndChangesNothing) {
   const auto task = Make(SmallRequest());
-  const AttendTask::Outcome outcome = Start(*task).get();
+  const AttentionTask::Outcome outcome = Start(*task).get();
   task->Stop(StopReason::kCancelled);
   EXPECT_THAT(outcome.status, IsOk());
 }
 
-TEST_F(AttendTaskTest, SaysThatTheServerIsFull) {
+TEST_F(AttentionTaskTest, SaysThatTheServerIsFull) {
   std::vector<Admission::Ticket> tickets;
   tickets.reserve(100);
   for (int i = 0; i < 100; ++i) {

@@ -1,0 +1,183 @@
+#include "server/services/request_stream.h"
+
+#include <grpcpp/server_context.h>
+
+#include <utility>
+#include <vector>
+
+#include "server/services/unary_call.h"
+#include "server/wire/status_table.h"
+
+namespace attention::server {
+
+RequestStream::RequestStream(const TaskServices& services, ActiveCalls& calls,
+                             StreamRules rules,
+                             grpc::CallbackServerContext& context)
+    : services_(services),
+      calls_(calls),
+      rules_(std::move(rules)),
+      deadline_(context.deadline()),
+      peer_(context.peer()) {}
+
+RequestStream::Reactor* RequestStream::Begin(
+    const TaskServices& services, ActiveCalls& calls, StreamRules rules,
+    grpc::CallbackServerContext& context) {
+  auto stream = std::make_shared<RequestStream>(services, calls,
+                                                std::move(rules), context);
+  calls.Add(stream);
+  stream->Advance();
+  return stream.get();
+}
+
+void RequestStream::Advance() {
+  grpc::Status end;
+  {
+    const std::lock_guard lock(mutex_);
+    if (finished_) return;
+    if (broken_) {
+      // What is being written stays until gRPC has given it back.
+      const size_t keep = writing_ ? 1 : 0;
+      in_flight_ -= static_cast<int64_t>(replies_.size() - keep);
+      while (replies_.size() > keep) replies_.pop_back();
+    }
+    if (!writing_ && !replies_.empty()) {
+      writing_ = true;
+      StartWrite(&replies_.front().message);
+    }
+    const bool ending = half_closed_ || draining_ || broken_ || !failure_.ok();
+    if (!ending && !reading_ && in_flight_ < rules_.max_in_flight) {
+      reading_ = true;
+      StartRead(&incoming_);
+    }
+    if (!ending || in_flight_ > 0) return;
+    finished_ = true;
+    end = EndStatus();
+  }
+  // Without the lock: once it is called, gRPC may be done with the stream at
+  // any time. No other thread calls it, and none begins a read or write any
+  // more.
+  Finish(end);
+}
+
+grpc::Status RequestStream::EndStatus() const {
+  if (broken_) {
+    return {grpc::StatusCode::CANCELLED, "the stream was cancelled"};
+  }
+  if (!failure_.ok()) return ToGrpcStatus(failure_);
+  if (half_closed_) return grpc::Status::OK;
+  return {grpc::StatusCode::UNAVAILABLE, "the server is draining"};
+}
+
+void RequestStream::OnReadDone(bool ok) {
+  grpc::ByteBuffer message;
+  bool start = false;
+  int64_t number = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    reading_ = false;
+    if (!ok) half_closed_ = true;
+    start = ok && !broken_ && !finished_ && failure_.ok();
+    if (start) {
+      ++in_flight_;
+      number = next_request_++;
+    }
+    message.Swap(&incoming_);
+  }
+  if (start) StartRequest(message, number);
+  Advance();
+}
+
+void RequestStream::StartRequest(grpc::ByteBuffer& message, int64_t number) {
+  auto task = std::make_shared<AttentionTask>(
+      services_, RequestArrival{rules_.new_request(), TakeSlices(message),
+                                peer_, deadline_});
+  StopReason stopped;
+  {
+    const std::lock_guard lock(mutex_);
+    running_.insert(task);
+    stopped = stopped_;
+  }
+  if (stopped != StopReason::kNone) task->Stop(stopped);
+  task->Start([self = shared_from_this(), raw = task.get(),
+               number](AttentionTask::Outcome outcome) {
+    self->OnReply(raw, number, std::move(outcome));
+  });
+}
+
+void RequestStream::OnReply(AttentionTask* task, int64_t number,
+                            AttentionTask::Outcome outcome) {
+  Reply reply{outcome.reply, std::move(outcome.ticket), outcome.status};
+  if (!reply.status.ok()) {
+    reply.message = rules_.encode_error(outcome.id, reply.status);
+  }
+  bool failed = false;
+  {
+    const std::lock_guard lock(mutex_);
+    running_.erase(task->shared_from_this());
+    if (!rules_.in_order) {
+      Queue(std::move(reply));
+    } else {
+      early_.emplace(number, std::move(reply));
+      while (!early_.empty() && early_.begin()->first == next_reply_) {
+        Queue(std::move(early_.begin()->second));
+        early_.erase(early_.begin());
+        ++next_reply_;
+      }
+    }
+    failed = !failure_.ok();
+  }
+  if (failed) StopAll(StopReason::kCancelled);
+  Advance();
+}
+
+void RequestStream::Queue(Reply reply) {
+  if (rules_.ends_with_error && failure_.ok()) failure_ = reply.status;
+  if (failure_.ok()) {
+    replies_.push_back(std::move(reply));
+  } else {
+    --in_flight_;
+  }
+}
+
+void RequestStream::OnWriteDone(bool ok) {
+  {
+    const std::lock_guard lock(mutex_);
+    writing_ = false;
+    replies_.pop_front();
+    --in_flight_;
+    if (!ok) broken_ = true;
+  }
+  if (!ok) StopAll(WhyCancelled(deadline_));
+  Advance();
+}
+
+void RequestStream::OnCancel() {
+  {
+    const std::lock_guard lock(mutex_);
+    broken_ = true;
+  }
+  StopAll(WhyCancelled(deadline_));
+  Advance();
+}
+
+void RequestStream::OnDrain() {
+  {
+    const std::lock_guard lock(mutex_);
+    draining_ = true;
+  }
+  Advance();
+}
+
+void RequestStream::StopAll(StopReason reason) {
+  std::vector<std::shared_ptr<AttentionTask>> tasks;
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopped_ == StopReason::kNone) stopped_ = reason;
+    tasks.assign(running_.begin(), running_.end());
+  }
+  for (const auto& task : tasks) task->Stop(reason);
+}
+
+void RequestStream::OnDone() { calls_.Remove(this); }
+
+}  // namespace attention::server

@@ -1,0 +1,115 @@
+#ifndef ATTENTION_SERVER_SERVICES_REQUEST_STREAM_H_
+#define ATTENTION_SERVER_SERVICES_REQUEST_STREAM_H_
+
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_set>
+
+#include "server/scheduling/active_calls.h"
+#include "server/scheduling/attention_task.h"
+
+namespace attention::server {
+
+/// What tells the streams of one wire from those of another.
+struct StreamRules {
+  /// Requests whose reply is not written yet; beyond it the stream is not read.
+  int64_t max_in_flight = 1;
+  std::function<std::unique_ptr<WireRequest>()> new_request;
+  /// The reply to a request that failed; `status` is not OK.
+  std::function<grpc::ByteBuffer(const std::string& id,
+                                 const absl::Status& status)>
+      encode_error;
+  /// Replies in the order of the requests, else in that in which they finish.
+  bool in_order = false;
+  /// The first request that fails ends the stream with its status.
+  bool ends_with_error = false;
+};
+
+/// A call that streams requests in and replies out, independently of each
+/// other.
+///
+/// A request is in flight from when it was read until its reply was written; at
+/// the bound, reading pauses. The stream ends when the client has half-closed
+/// (OK), the server drains (UNAVAILABLE), a request failed where the rules say
+/// so, or the call broke (CANCELLED), and in each case once nothing is in
+/// flight any more.
+///
+/// Lifetime: ActiveCalls and every running task keep the stream; gRPC calls
+/// OnDone after Finish() and after the last of its callbacks has returned, and
+/// only then is it removed from ActiveCalls.
+class RequestStream final
+    : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
+      public DrainableCall,
+      public std::enable_shared_from_this<RequestStream> {
+ public:
+  using Reactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
+
+  /// Starts reading. The result is what the service's method returns to gRPC.
+  static Reactor* Begin(const TaskServices& services, ActiveCalls& calls,
+                        StreamRules rules,
+                        grpc::CallbackServerContext& context);
+
+  RequestStream(const TaskServices& services, ActiveCalls& calls,
+                StreamRules rules, grpc::CallbackServerContext& context);
+
+  void OnReadDone(bool ok) override;
+  void OnWriteDone(bool ok) override;
+  void OnCancel() override;
+  void OnDone() override;
+
+  void OnDrain() override;
+  void OnDrainEnd() override { StopAll(StopReason::kDraining); }
+
+ private:
+  struct Reply {
+    grpc::ByteBuffer message;
+    Admission::Ticket ticket;
+    absl::Status status;
+  };
+
+  void StartRequest(grpc::ByteBuffer& message,  // which is emptied
+                    int64_t number);
+  void OnReply(AttentionTask* task, int64_t number,
+               AttentionTask::Outcome outcome);
+  void Queue(Reply reply);  // mutex_ is held
+  void StopAll(StopReason reason);
+  /// Begins whatever may begin now. Never called with mutex_ held.
+  void Advance();
+  grpc::Status EndStatus() const;  // mutex_ is held
+
+  const TaskServices services_;
+  ActiveCalls& calls_;
+  const StreamRules rules_;
+  const std::chrono::system_clock::time_point deadline_;
+  const std::string peer_;
+
+  std::mutex mutex_;
+  grpc::ByteBuffer incoming_;  // gRPC's while reading_
+  bool reading_ = false;
+  bool half_closed_ = false;  // nothing more comes
+  std::unordered_set<std::shared_ptr<AttentionTask>> running_;
+  int64_t next_request_ = 0;        // requests are numbered as they are read
+  int64_t next_reply_ = 0;          // in order: the request whose turn it is
+  std::map<int64_t, Reply> early_;  // in order: those before whose turn it is
+  std::deque<Reply> replies_;       // the first is gRPC's while writing_
+  bool writing_ = false;
+  int64_t in_flight_ = 0;  // running_, early_ and replies_
+  absl::Status failure_;   // what ends the stream, where the rules say so
+  bool draining_ = false;
+  bool broken_ = false;  // cancelled, or a write failed: nothing more goes out
+  StopReason stopped_ = StopReason::kNone;  // what new tasks are told at once
+  bool finished_ = false;  // Finish() was called, or is about to be
+};
+
+}  // namespace attention::server
+
+#endif  // ATTENTION_SERVER_SERVICES_REQUEST_STREAM_H_

@@ -1,0 +1,33 @@
+#include "server/wire/attend_wire.h"
+
+#include <utility>
+
+#include "server/wire/problem_translation.h"
+
+namespace attention::server {
+
+absl::StatusOr<AttentionProblem> AttendWire::Decode(
+    std::vector<grpc::Slice> message) {
+  absl::StatusOr<DecodedAttendRequest> request =
+      DecodeAttendRequest(std::move(message));
+  if (!request.ok()) return request.status();
+  request_ = *std::move(request);
+  if (on_stream_ && id().empty()) {
+    return absl::InvalidArgumentError(
+        "id: missing (a stream's replies are told apart by it)");
+  }
+  return TranslateToProblem(request_);
+}
+
+absl::Status AttendWire::PlanReply(const ValidatedProblem& problem,
+                                   int64_t limit) {
+  reply_.emplace(id(), problem);
+  return reply_->CheckFits(limit);
+}
+
+absl::StatusOr<grpc::ByteBuffer> AttendWire::Encode(const RequestFacts& facts) {
+  return on_stream_ ? std::move(*reply_).BuildForStream(facts)
+                    : std::move(*reply_).Build(facts);
+}
+
+}  // namespace attention::server

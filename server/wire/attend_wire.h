@@ -1,0 +1,39 @@
+#ifndef ATTENTION_SERVER_WIRE_ATTEND_WIRE_H_
+#define ATTENTION_SERVER_WIRE_ATTEND_WIRE_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/wire/reply_encoder.h"
+#include "server/wire/request_decoder.h"
+#include "server/wire/wire_request.h"
+
+namespace attention::server {
+
+/// An attention.v1.AttendRequest and its reply.
+class AttendWire final : public WireRequest {
+ public:
+  /// On a stream the reply is an AttendStreamResponse and the id is required:
+  /// replies are told apart by it.
+  explicit AttendWire(bool on_stream) : on_stream_(on_stream) {}
+
+  absl::StatusOr<AttentionProblem> Decode(
+      std::vector<grpc::Slice> message) override;
+  const std::string& id() const override { return request_.message().id(); }
+  absl::Status PlanReply(const ValidatedProblem& problem,
+                         int64_t limit) override;
+  int64_t ReplyBytes() const override { return reply_->Bytes(); }
+  absl::Status AllocateReply() override { return reply_->Allocate(); }
+  AttentionOutputs Outputs() override { return reply_->Outputs(); }
+  absl::StatusOr<grpc::ByteBuffer> Encode(const RequestFacts& facts) override;
+
+ private:
+  const bool on_stream_;
+  DecodedAttendRequest request_;
+  std::optional<ReplyBuilder> reply_;
+};
+
+}  // namespace attention::server
+
+#endif  // ATTENTION_SERVER_WIRE_ATTEND_WIRE_H_
