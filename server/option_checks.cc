@@ -41,6 +41,10 @@ absl::Status CheckOptions(const ServerOptions& options) {
     return absl::InvalidArgumentError(
         "--grpc-address: '' (expected an IP address or a host name)");
   }
+  if (options.allow_model_control && options.model_repository.empty()) {
+    return absl::InvalidArgumentError(
+        "--allow-model-control: true (expected --model-repository beside it)");
+  }
   const absl::Status checks[] = {
       CheckRange("--grpc-port", options.grpc_port, 0, 65535),
       CheckRange("--worker-threads", options.worker_threads, 0, kMostThreads),

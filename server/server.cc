@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/engine.h"
 #include "server/listen_error.h"
+#include "server/models/model_repository.h"
 #include "server/option_checks.h"
 #include "server/services/attention_service.h"
 
@@ -35,16 +36,29 @@ void EnablePlugins() {
   });
 }
 
+absl::StatusOr<std::unique_ptr<ModelRepository>> OpenModels(
+    const std::string& directory) {
+  if (directory.empty()) return std::make_unique<ModelRepository>();
+  absl::StatusOr<std::unique_ptr<ModelRepository>> models =
+      ModelRepository::Open(directory);
+  if (models.ok()) return models;
+  return absl::Status(
+      models.status().code(),
+      absl::StrCat("--model-repository: ", models.status().message()));
+}
+
 }  // namespace
 
 // Members are destroyed from the last to the first: each one may be used by
 // those below it.
 struct Server::Impl {
-  Impl(ServerOptions server_options, std::unique_ptr<Engine> built_engine)
+  Impl(ServerOptions server_options, std::unique_ptr<Engine> built_engine,
+       std::unique_ptr<ModelRepository> opened_models)
       : options(std::move(server_options)),
         admission(options.max_requests_in_flight, options.max_bytes_in_flight),
+        models(std::move(opened_models)),
         engine(std::move(built_engine)),
-        service(options, *engine, admission, calls) {}
+        service(options, *engine, admission, calls, *models) {}
 
   // Nothing where the port cannot be had; else the port.
   std::optional<int> Listen();
@@ -52,6 +66,7 @@ struct Server::Impl {
   const ServerOptions options;
   Admission admission;
   ActiveCalls calls;
+  std::unique_ptr<ModelRepository> models;
   std::unique_ptr<Engine> engine;  // waits for tasks that still return
   AttentionService service;
   std::unique_ptr<grpc::Server> grpc_server;
@@ -84,9 +99,13 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Create(
       {options.worker_threads, options.backend, std::move(on_tile)});
   if (!engine.ok()) return engine.status();
+  absl::StatusOr<std::unique_ptr<ModelRepository>> models =
+      OpenModels(options.model_repository);
+  if (!models.ok()) return models.status();
   EnablePlugins();
   auto server = absl::WrapUnique(new Server());
-  server->impl_ = std::make_unique<Impl>(options, *std::move(engine));
+  server->impl_ =
+      std::make_unique<Impl>(options, *std::move(engine), *std::move(models));
   const std::optional<int> port = server->impl_->Listen();
   if (!port) return WhyNotListening(options.grpc_address, options.grpc_port);
   server->port_ = *port;

@@ -23,8 +23,8 @@ struct alignas(BufferPool::kAlignment) BufferPool::Block {
 namespace {
 
 constexpr int64_t kPage = 4096;
-constexpr int64_t kLeastExponent = std::countr_zero(
-    static_cast<uint64_t>(BufferPool::kLeastPooled));
+constexpr int64_t kLeastExponent =
+    std::countr_zero(static_cast<uint64_t>(BufferPool::kLeastPooled));
 constexpr int64_t kMostSize = std::numeric_limits<int64_t>::max() / 2;
 // What the process keeps for its next messages at most: the tensors of some 16
 // requests of 12 MiB with their replies.
@@ -47,18 +47,18 @@ constexpr std::align_val_t kNewAlignment{BufferPool::kAlignment};
 // they know.
 #ifdef __SANITIZE_ADDRESS__
 void* MapPages(int64_t bytes) {
-  return ::operator new(static_cast<size_t>(bytes),
-                        std::align_val_t{static_cast<size_t>(kPage)},
-                        std::nothrow);
+  return ::operator new (static_cast<size_t>(bytes),
+                         std::align_val_t{static_cast<size_t>(kPage)},
+                         std::nothrow);
 }
 void UnmapPages(void* pages, int64_t) {
-  ::operator delete(pages, std::align_val_t{static_cast<size_t>(kPage)});
+  ::operator delete (pages, std::align_val_t{static_cast<size_t>(kPage)});
 }
 #else
 void* MapPages(int64_t bytes) {
-  void* pages = ::mmap(nullptr, static_cast<size_t>(bytes),
-                       PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-                       0);
+  void* pages =
+      ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   return pages == MAP_FAILED ? nullptr : pages;
 }
 void UnmapPages(void* pages, int64_t bytes) {

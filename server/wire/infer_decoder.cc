@@ -32,8 +32,8 @@ absl::Status NotAMessage(absl::string_view what) {
 }
 
 constexpr uint32_t DelimitedTag(int field_number) {
-  return WireFormatLite::MakeTag(
-      field_number, WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
+  return WireFormatLite::MakeTag(field_number,
+                                 WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
 }
 
 constexpr uint32_t kRawTag =

@@ -26,10 +26,10 @@ struct RequestFacts {
   std::chrono::nanoseconds encode_time{0};   // putting the reply together
 };
 
-/// One request in the form of one wire: from a message's bytes to a problem, and
-/// from results to a reply's bytes. It owns what the problem views. The members
-/// are called in their order, by one thread at a time; after a failure only
-/// Finished() is.
+/// One request in the form of one wire: from a message's bytes to a problem,
+/// and from results to a reply's bytes. It owns what the problem views. The
+/// members are called in their order, by one thread at a time; after a failure
+/// only Finished() is.
 class WireRequest {
  public:
   virtual ~WireRequest() = default;

@@ -40,6 +40,12 @@ struct ScoringWriter {
     WriteTensor(scoring.m, *out->mutable_m());
     if (scoring.scale) out->set_scale(*scoring.scale);
   }
+  void operator()(const ParameterSet& scoring) const {
+    v1::ParameterSet* out = message.mutable_parameter_set();
+    out->set_name(scoring.name);
+    if (scoring.scale) out->set_scale(*scoring.scale);
+    if (scoring.sigma) out->set_sigma(*scoring.sigma);
+  }
 };
 
 void WriteMasks(const AttendRequest& request, v1::AttendRequest& message) {

@@ -21,10 +21,10 @@ bool IsAligned(const std::byte* buffer) {
 
 TEST(BufferPool, EveryBufferIsAlignedAndCanBeWritten) {
   BufferPool pool(kPlenty);
-  for (const int64_t size : {int64_t{0}, int64_t{1}, int64_t{100},
-                             BufferPool::kLeastPooled - 1,
-                             BufferPool::kLeastPooled, int64_t{100'000},
-                             kMiB - 1, kMiB, kMiB + 1, 7 * kMiB}) {
+  for (const int64_t size :
+       {int64_t{0}, int64_t{1}, int64_t{100}, BufferPool::kLeastPooled - 1,
+        BufferPool::kLeastPooled, int64_t{100'000}, kMiB - 1, kMiB, kMiB + 1,
+        7 * kMiB}) {
     std::byte* buffer = pool.Take(size);
     ASSERT_NE(buffer, nullptr) << size;
     EXPECT_TRUE(IsAligned(buffer)) << size;
