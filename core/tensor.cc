@@ -42,26 +42,39 @@ std::vector<T> Convert(const Tensor& tensor) {
 
 }  // namespace
 
-void Tensor::AlignedDelete::operator()(std::byte* bytes) const {
-  ::operator delete[](bytes, kAlignment);
+absl::Status Tensor::Allocate(int64_t bytes) {
+  auto* memory = static_cast<std::byte*>(
+      ::operator new[](static_cast<size_t>(bytes), kAlignment, std::nothrow));
+  if (memory == nullptr) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no memory for ", bytes, " bytes"));
+  }
+  bytes_ = std::shared_ptr<std::byte[]>(memory, [](std::byte* released) {
+    ::operator delete[](released, kAlignment);
+  });
+  return absl::OkStatus();
 }
 
-absl::StatusOr<Tensor> Tensor::Create(DataType type, Shape shape) {
+absl::StatusOr<Tensor> Tensor::CreateUninitialized(DataType type, Shape shape) {
   absl::StatusOr<int64_t> count = ElementCount(shape, ByteSize(type));
   if (!count.ok()) return count.status();
   Tensor tensor;
   tensor.type_ = type;
   tensor.shape_ = std::move(shape);
   tensor.element_count_ = *count;
-  const auto bytes = static_cast<size_t>(tensor.byte_size());
-  if (bytes > 0) {
-    tensor.bytes_.reset(static_cast<std::byte*>(
-        ::operator new[](bytes, kAlignment, std::nothrow)));
-    if (tensor.bytes_ == nullptr) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("no memory for ", bytes, " bytes"));
+  if (tensor.byte_size() > 0) {
+    if (absl::Status memory = tensor.Allocate(tensor.byte_size());
+        !memory.ok()) {
+      return memory;
     }
-    std::memset(tensor.bytes_.get(), 0, bytes);
+  }
+  return tensor;
+}
+
+absl::StatusOr<Tensor> Tensor::Create(DataType type, Shape shape) {
+  absl::StatusOr<Tensor> tensor = CreateUninitialized(type, std::move(shape));
+  if (tensor.ok() && tensor->byte_size() > 0) {
+    std::memset(tensor->data(), 0, static_cast<size_t>(tensor->byte_size()));
   }
   return tensor;
 }
@@ -79,9 +92,10 @@ Tensor::Tensor(const Tensor& other)
       shape_(other.shape_),
       element_count_(other.element_count_) {
   if (other.bytes_ == nullptr) return;
-  const auto bytes = static_cast<size_t>(byte_size());
-  bytes_.reset(static_cast<std::byte*>(::operator new[](bytes, kAlignment)));
-  std::memcpy(bytes_.get(), other.bytes_.get(), bytes);
+  // As any copy of a standard container, it throws where there is no memory.
+  if (!Allocate(byte_size()).ok()) throw std::bad_alloc();
+  std::memcpy(bytes_.get(), other.bytes_.get(),
+              static_cast<size_t>(byte_size()));
 }
 
 Tensor& Tensor::operator=(const Tensor& other) {
@@ -91,6 +105,15 @@ Tensor& Tensor::operator=(const Tensor& other) {
 
 absl::Span<const std::byte> Tensor::bytes() const {
   return {bytes_.get(), static_cast<size_t>(byte_size())};
+}
+
+Tensor Tensor::As(DataType type, Shape shape) && {
+  const absl::StatusOr<int64_t> count = ElementCount(shape, ByteSize(type));
+  if (!count.ok() || *count * ByteSize(type) != byte_size()) std::abort();
+  type_ = type;
+  shape_ = std::move(shape);
+  element_count_ = *count;
+  return std::move(*this);
 }
 
 TensorView Tensor::view() const {

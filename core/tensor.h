@@ -24,6 +24,9 @@ class Tensor {
   /// overflows; RESOURCE_EXHAUSTED where that much memory cannot be had.
   static absl::StatusOr<Tensor> Create(DataType type, Shape shape);
 
+  /// The same without the zeros, for who writes every element.
+  static absl::StatusOr<Tensor> CreateUninitialized(DataType type, Shape shape);
+
   /// FP32 from values; their number must be the shape's product (checked).
   static Tensor FromFloats(Shape shape, absl::Span<const float> values);
   /// INT32 from values, for lengths; their number is checked as above.
@@ -37,6 +40,14 @@ class Tensor {
   const std::byte* data() const { return bytes_.get(); }
   std::byte* data() { return bytes_.get(); }
   absl::Span<const std::byte> bytes() const;
+
+  /// Keeps the bytes alive, where they are, beyond the tensor; null where there
+  /// are none. A copy of the tensor has bytes of its own.
+  std::shared_ptr<const std::byte[]> shared_bytes() const { return bytes_; }
+
+  /// The same bytes as another type and shape, which must need exactly as many
+  /// (checked).
+  Tensor As(DataType type, Shape shape) &&;
 
   TensorView view() const;
   MutableTensorView mutable_view();
@@ -53,14 +64,12 @@ class Tensor {
   ~Tensor() = default;
 
  private:
-  struct AlignedDelete {
-    void operator()(std::byte* bytes) const;
-  };
+  absl::Status Allocate(int64_t bytes);
 
   DataType type_ = DataType::kFloat32;
   Shape shape_ = {0};
   int64_t element_count_ = 0;
-  std::unique_ptr<std::byte[], AlignedDelete> bytes_;
+  std::shared_ptr<std::byte[]> bytes_;
 };
 
 }  // namespace attention

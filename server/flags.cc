@@ -119,6 +119,10 @@ struct Parser {
     AddInteger("--grpc-port", options.grpc_port,
                "Its port, 0 to 65535; 0 picks a free one, which the log names",
                group);
+    Add("--grpc-unix-socket", options.grpc_unix_socket, "PATH", "",
+        "A Unix-domain socket to listen on as well, for callers on this "
+        "machine that run as the same user (mode 0600)",
+        group);
     Add("--drain-time", drain_seconds, "TIME", "30s",
         "How long running requests may take to finish after SIGTERM or SIGINT",
         group)

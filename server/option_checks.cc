@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/engine.h"
+#include "server/unix_socket.h"
 
 namespace attention::server {
 namespace {
@@ -44,6 +45,11 @@ absl::Status CheckOptions(const ServerOptions& options) {
   if (options.allow_model_control && options.model_repository.empty()) {
     return absl::InvalidArgumentError(
         "--allow-model-control: true (expected --model-repository beside it)");
+  }
+  if (options.grpc_unix_socket.size() > kMostSocketPathBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--grpc-unix-socket: a path of ", options.grpc_unix_socket.size(),
+        " bytes (expected at most ", kMostSocketPathBytes, ")"));
   }
   const absl::Status checks[] = {
       CheckRange("--grpc-port", options.grpc_port, 0, 65535),

@@ -15,6 +15,10 @@ struct ServerOptions {
   std::string grpc_address = "127.0.0.1";
   /// 0 picks a free port.
   int grpc_port = 8001;
+  /// A Unix-domain socket to listen on as well, for callers on this machine
+  /// alone; at most 107 bytes, "" for none. Only this process's user can
+  /// connect (mode 0600).
+  std::string grpc_unix_socket;
   /// Threads that compute; 0 means one per processor.
   int worker_threads = 0;
   /// "auto" or a backend's name.

@@ -16,9 +16,13 @@
 #include "absl/strings/str_cat.h"
 #include "core/engine.h"
 #include "server/listen_error.h"
+#include "server/memory/shared_memory_registry.h"
 #include "server/models/model_repository.h"
+#include "server/models/model_table.h"
 #include "server/option_checks.h"
 #include "server/services/attention_service.h"
+#include "server/services/inference_service.h"
+#include "server/unix_socket.h"
 
 namespace attention::server {
 namespace {
@@ -36,15 +40,15 @@ void EnablePlugins() {
   });
 }
 
-absl::StatusOr<std::unique_ptr<ModelRepository>> OpenModels(
+absl::StatusOr<std::unique_ptr<ModelRepository>> OpenRepository(
     const std::string& directory) {
   if (directory.empty()) return std::make_unique<ModelRepository>();
-  absl::StatusOr<std::unique_ptr<ModelRepository>> models =
+  absl::StatusOr<std::unique_ptr<ModelRepository>> repository =
       ModelRepository::Open(directory);
-  if (models.ok()) return models;
+  if (repository.ok()) return repository;
   return absl::Status(
-      models.status().code(),
-      absl::StrCat("--model-repository: ", models.status().message()));
+      repository.status().code(),
+      absl::StrCat("--model-repository: ", repository.status().message()));
 }
 
 }  // namespace
@@ -53,29 +57,35 @@ absl::StatusOr<std::unique_ptr<ModelRepository>> OpenModels(
 // those below it.
 struct Server::Impl {
   Impl(ServerOptions server_options, std::unique_ptr<Engine> built_engine,
-       std::unique_ptr<ModelRepository> opened_models)
+       std::unique_ptr<ModelRepository> opened_repository)
       : options(std::move(server_options)),
         admission(options.max_requests_in_flight, options.max_bytes_in_flight),
-        models(std::move(opened_models)),
+        repository(std::move(opened_repository)),
         engine(std::move(built_engine)),
-        service(options, *engine, admission, calls, *models) {}
+        service(options, *engine, admission, calls, *repository),
+        inference(options, {*engine, admission, options.max_response_bytes},
+                  calls, models, regions) {}
 
-  // Nothing where the port cannot be had; else the port.
-  std::optional<int> Listen();
+  // The port that was taken.
+  absl::StatusOr<int> Listen();
 
   const ServerOptions options;
   Admission admission;
   ActiveCalls calls;
-  std::unique_ptr<ModelRepository> models;
+  std::unique_ptr<ModelRepository> repository;
   std::unique_ptr<Engine> engine;  // waits for tasks that still return
+  ModelTable models;
+  SharedMemoryRegistry regions;
   AttentionService service;
+  InferenceService inference;
   std::unique_ptr<grpc::Server> grpc_server;
   std::once_flag drained;
   bool drained_quietly = true;
 };
 
-std::optional<int> Server::Impl::Listen() {
+absl::StatusOr<int> Server::Impl::Listen() {
   int port = 0;
+  const std::string& socket = options.grpc_unix_socket;
   grpc::ServerBuilder builder;
   builder.AddListeningPort(HostAndPort(options.grpc_address, options.grpc_port),
                            grpc::InsecureServerCredentials(), &port);
@@ -84,10 +94,27 @@ std::optional<int> Server::Impl::Listen() {
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_request_bytes));
   builder.RegisterService(&service);
-  grpc_server = builder.BuildAndStart();
-  if (grpc_server == nullptr || port == 0) return std::nullopt;
+  builder.RegisterService(&inference);
+  {
+    std::optional<OwnerOnlyFiles> owner_only;
+    if (!socket.empty()) {
+      if (absl::Status room = MakeRoomForSocket(socket); !room.ok()) {
+        return room;
+      }
+      builder.AddListeningPort(SocketTarget(socket),
+                               grpc::InsecureServerCredentials());
+      owner_only.emplace();
+    }
+    grpc_server = builder.BuildAndStart();
+  }
+  if (port == 0) {
+    return WhyNotListening(options.grpc_address, options.grpc_port);
+  }
+  if (grpc_server == nullptr) return WhyNoSocket(socket);
   grpc_server->GetHealthCheckService()->SetServingStatus(
       v1::AttentionService::service_full_name(), true);
+  grpc_server->GetHealthCheckService()->SetServingStatus(
+      inference::GRPCInferenceService::service_full_name(), true);
   return port;
 }
 
@@ -99,15 +126,15 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Create(
       {options.worker_threads, options.backend, std::move(on_tile)});
   if (!engine.ok()) return engine.status();
-  absl::StatusOr<std::unique_ptr<ModelRepository>> models =
-      OpenModels(options.model_repository);
-  if (!models.ok()) return models.status();
+  absl::StatusOr<std::unique_ptr<ModelRepository>> repository =
+      OpenRepository(options.model_repository);
+  if (!repository.ok()) return repository.status();
   EnablePlugins();
   auto server = absl::WrapUnique(new Server());
-  server->impl_ =
-      std::make_unique<Impl>(options, *std::move(engine), *std::move(models));
-  const std::optional<int> port = server->impl_->Listen();
-  if (!port) return WhyNotListening(options.grpc_address, options.grpc_port);
+  server->impl_ = std::make_unique<Impl>(options, *std::move(engine),
+                                         *std::move(repository));
+  const absl::StatusOr<int> port = server->impl_->Listen();
+  if (!port.ok()) return port.status();
   server->port_ = *port;
   server->address_ = HostAndPort(options.grpc_address, *port);
   return server;
@@ -125,8 +152,10 @@ std::string Server::Summary() const {
                     " (", backend->instruction_set(), ")");
   }
   const int threads = engine.workers().threads();
-  return absl::StrCat("listening on ", address_, ", backend ", backends, ", ",
-                      threads,
+  const std::string& socket = impl_->options.grpc_unix_socket;
+  return absl::StrCat("listening on ", address_,
+                      socket.empty() ? "" : " and unix:", socket, ", backend ",
+                      backends, ", ", threads,
                       threads == 1 ? " worker thread" : " worker threads");
 }
 

@@ -10,13 +10,14 @@
 
 namespace attention::server {
 
-/// A running server: attention.v1, health and reflection on one port.
+/// A running server: attention.v1, the Open Inference Protocol, health and
+/// reflection on one port.
 class Server {
  public:
   /// Listens and answers from the moment it returns. INVALID_ARGUMENT for
-  /// options that make no sense, UNAVAILABLE where the port is taken; both
-  /// messages name the option or the address. `on_tile` is handed to the engine
-  /// (tests count and hold up tiles with it).
+  /// options that make no sense, UNAVAILABLE where the port or the socket is
+  /// taken; both messages name the option or the address. `on_tile` is handed
+  /// to the engine (tests count and hold up tiles with it).
   static absl::StatusOr<std::unique_ptr<Server>> Start(
       const ServerOptions& options, std::function<void()> on_tile = nullptr);
 

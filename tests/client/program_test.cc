@@ -52,6 +52,18 @@ TEST_F(ProgramTest, HealthSaysServingAndEndsWithZero) {
   EXPECT_EQ(result.output, "SERVING\n");
 }
 
+TEST_F(ProgramTest, ReachesAServerThroughItsUnixSocket) {
+  server::ServerOptions options;
+  options.grpc_port = 0;
+  options.grpc_unix_socket = ::testing::TempDir() + "program_test.sock";
+  const auto server = server::Server::Start(options);
+  ASSERT_TRUE(server.ok()) << server.status();
+  const ProgramResult result =
+      RunClient({"health", "--server", "unix:" + options.grpc_unix_socket});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_EQ(result.output, "SERVING\n");
+}
+
 TEST_F(ProgramTest, HealthOfNoServerEndsWithOneAndSaysWhatToDo) {
   const std::string address = server_->address();
   server_.reset();

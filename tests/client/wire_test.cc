@@ -3,10 +3,16 @@
 #include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>
 #include <google/protobuf/util/message_differencer.h>
+#include <grpcpp/support/slice.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "client/cpp/src/reply_decoder.h"
+#include "client/cpp/src/request_encoder.h"
 #include "tests/client/requests.h"
 
 namespace attention::client {
@@ -15,6 +21,21 @@ namespace {
 using ::google::protobuf::util::MessageDifferencer;
 using ::testing::ElementsAre;
 using ::testing::StartsWith;
+
+std::string Flatten(const grpc::ByteBuffer& message) {
+  std::vector<grpc::Slice> slices;
+  std::string bytes;
+  EXPECT_TRUE(message.Dump(&slices).ok());
+  for (const grpc::Slice& slice : slices) {
+    bytes.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+  }
+  return bytes;
+}
+
+grpc::ByteBuffer ToBuffer(const std::string& bytes) {
+  const grpc::Slice slice(bytes);
+  return {&slice, 1};
+}
 
 // The message of NumberRequest(0) with zeros for numbers, so that the text
 // below can say what is added to it.
@@ -40,7 +61,10 @@ void ExpectMessage(const AttendRequest& request, const std::string& added) {
   std::string difference;
   MessageDifferencer differencer;
   differencer.ReportDifferencesToString(&difference);
-  EXPECT_TRUE(differencer.Compare(expected, ToProto(request))) << difference;
+  v1::AttendRequest sent;
+  ASSERT_TRUE(
+      sent.ParseFromString(Flatten(EncodeRequest(request, request.id))));
+  EXPECT_TRUE(differencer.Compare(expected, sent)) << difference;
 }
 
 TEST(WireTest, WhatIsNotSetIsNotSent) {
@@ -134,6 +158,63 @@ TEST(WireTest, BilinearIsSentWithItsParameters) {
     bilinear { m { datatype: DATA_TYPE_FP32 shape: [1, 0] } scale: -1 })");
 }
 
+// Numbers that differ from one another, in every tensor that may be large.
+Tensor Large(int seed) {
+  std::vector<float> values(8192);
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>(seed + static_cast<int>(i));
+  }
+  return Tensor::FromFloats({8192}, values);
+}
+
+TEST(WireTest, LargeTensorsAreSentWhole) {
+  AttendRequest request;
+  request.query = Large(1);
+  request.key = Large(2);
+  request.value = Large(3);
+  request.scoring = Additive{Large(4), Large(5), Large(6)};
+  request.bias = Large(7);
+  request.softcap = 2;
+  v1::AttendRequest sent;
+  ASSERT_TRUE(sent.ParseFromString(Flatten(EncodeRequest(request, "id"))));
+  EXPECT_EQ(sent.id(), "id");
+  EXPECT_EQ(sent.softcap(), 2);
+  const v1::KeyValueTensors& key_value = sent.key_value();
+  int seed = 0;
+  for (const v1::Tensor* tensor :
+       {&sent.query(), &key_value.key(), &key_value.value(),
+        &sent.additive().w_q(), &sent.additive().w_k(), &sent.additive().w_v(),
+        &sent.bias()}) {
+    const Tensor expected = Large(++seed);
+    EXPECT_EQ(tensor->data(),
+              std::string(reinterpret_cast<const char*>(expected.data()),
+                          static_cast<size_t>(expected.byte_size())));
+  }
+}
+
+TEST(WireTest, ABilinearMatrixIsSentWithItsScale) {
+  AttendRequest request = Base();
+  request.scoring = Bilinear{Large(1), 0.5};
+  v1::AttendRequest sent;
+  ASSERT_TRUE(sent.ParseFromString(Flatten(EncodeRequest(request, ""))));
+  EXPECT_EQ(sent.bilinear().scale(), 0.5);
+  EXPECT_EQ(sent.bilinear().m().data().size(), 32768u);
+}
+
+TEST(WireTest, AMessageKeepsTheBytesOfTensorsThatAreGone) {
+  grpc::ByteBuffer message;
+  {
+    AttendRequest request = Base();
+    request.query = Large(9);
+    message = EncodeRequest(request, "");
+  }
+  v1::AttendRequest sent;
+  ASSERT_TRUE(sent.ParseFromString(Flatten(message)));
+  float first = 0;
+  std::memcpy(&first, sent.query().data().data(), sizeof(first));
+  EXPECT_EQ(first, 9.0F);
+}
+
 TEST(WireTest, ATypeWithoutAWireNameIsRefusedByField) {
   AttendRequest request = Base();
   request.bias = *Tensor::Create(DataType::kFloat64, {1});
@@ -155,7 +236,10 @@ absl::StatusOr<AttendResult> Read(const std::string& text) {
   AttendRequest request;
   request.return_weights = true;
   request.return_lse = true;
-  return FromProto(request, response);
+  grpc::ByteBuffer message = ToBuffer(response.SerializeAsString());
+  absl::StatusOr<Reply> reply = DecodeReply(message);
+  if (!reply.ok()) return reply.status();
+  return ToResult(request, *std::move(reply));
 }
 
 constexpr char kTensor[] =
@@ -177,6 +261,39 @@ TEST(WireTest, AReplyIsReadInFull) {
        {&result->output, &*result->weights, &*result->lse}) {
     EXPECT_THAT(tensor->ToFloats(), ElementsAre(1.0F));
   }
+}
+
+TEST(WireTest, FieldsOfALaterServerArePassedOver) {
+  v1::AttendResponse response;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      std::string("backend: 'cpu' output ") + kTensor, &response));
+  // Field 99: a varint, then a string.
+  const std::string later = "\x98\x06\x01\x9a\x06\x03new";
+  grpc::ByteBuffer message =
+      ToBuffer(later + response.SerializeAsString() + later);
+  absl::StatusOr<Reply> reply = DecodeReply(message);
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  const auto result = ToResult(AttendRequest(), *std::move(reply));
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->backend, "cpu");
+  EXPECT_THAT(result->output.ToFloats(), ElementsAre(1.0F));
+}
+
+TEST(WireTest, BytesThatAreNoReplyAreInternalErrors) {
+  v1::AttendResponse response;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      std::string("backend: 'cpu' output ") + kTensor, &response));
+  const std::string bytes = response.SerializeAsString();
+  int refused = 0;
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    grpc::ByteBuffer message = ToBuffer(bytes.substr(0, size));
+    v1::AttendResponse expected;
+    const bool parses = expected.ParseFromString(bytes.substr(0, size));
+    const auto reply = DecodeReply(message);
+    ASSERT_EQ(reply.ok(), parses) << size;
+    refused += parses ? 0 : 1;
+  }
+  EXPECT_GT(refused, 5);
 }
 
 // Replies that are not what they say: the error names the tensor.

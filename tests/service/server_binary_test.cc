@@ -74,11 +74,12 @@ TEST(ServerBinaryTest, HelpTeachesEveryOption) {
   const std::string text = help.ReadAll();
   EXPECT_EQ(help.Wait(), 0);
   for (const char* option :
-       {"--grpc-address", "--grpc-port", "--worker-threads", "--backend",
-        "--max-request-bytes", "--max-response-bytes",
-        "--max-requests-in-flight", "--max-bytes-in-flight",
-        "--max-stream-requests-in-flight", "--drain-time", "--log-level",
-        "--log-format", "--config", "127.0.0.1", "8001", "256MiB"}) {
+       {"--grpc-address", "--grpc-port", "--grpc-unix-socket",
+        "--worker-threads", "--backend", "--max-request-bytes",
+        "--max-response-bytes", "--max-requests-in-flight",
+        "--max-bytes-in-flight", "--max-stream-requests-in-flight",
+        "--drain-time", "--log-level", "--log-format", "--config", "127.0.0.1",
+        "8001", "256MiB"}) {
     EXPECT_THAT(text, HasSubstr(option));
   }
 }
@@ -128,6 +129,9 @@ INSTANTIATE_TEST_SUITE_P(
         {"DrainTimeNegative", {"--drain-time=-1s"}, "--drain-time"},
         {"UnknownLogLevel", {"--log-level", "loud"}, "--log-level"},
         {"UnknownLogFormat", {"--log-format", "xml"}, "--log-format"},
+        {"SocketPathTooLong",
+         {"--grpc-unix-socket", std::string(108, 's')},
+         "--grpc-unix-socket: a path of 108 bytes (expected at most 107)"},
         {"NoSuchConfig",
          {"--config", "/nonexistent/file"},
          "/nonexistent/file"},

@@ -25,7 +25,9 @@ int TerminalWidth() {
 }  // namespace
 
 void AddGlobalFlags(CLI::App& app, Globals& globals) {
-  app.add_option("--server", globals.server, "Where the server listens")
+  app.add_option("--server", globals.server,
+                 "Where the server listens: HOST:PORT, or unix:PATH for a "
+                 "socket on this machine")
       ->envname("ATTENTION_SERVER")
       ->type_name("HOST:PORT")
       ->capture_default_str();

@@ -21,6 +21,7 @@ constexpr char kFooter[] = R"(Examples:
   attention-client --server 10.0.0.7:8001 info
   attention-client attend --query q.npy --key k.npy --value v.npy --output out.safetensors
   attention-client attend --input tests/data/minilm_layer3.safetensors --heatmap 1,11
+  attention-client --server unix:/run/attention/grpc.sock info
   attention-client health && echo ready
 
 attention-client COMMAND --help says more about a command.

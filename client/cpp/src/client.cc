@@ -1,11 +1,15 @@
 #include "attention_client/client.h"
 
 #include <grpcpp/client_context.h>
+#include <grpcpp/completion_queue.h>
+#include <grpcpp/generic/generic_stub.h>
 
 #include <utility>
 
 #include "attention/v1/attention.grpc.pb.h"
 #include "client/cpp/src/channel.h"
+#include "client/cpp/src/reply_decoder.h"
+#include "client/cpp/src/request_encoder.h"
 #include "client/cpp/src/status.h"
 #include "client/cpp/src/stream.h"
 #include "client/cpp/src/wire.h"
@@ -13,11 +17,36 @@
 
 namespace attention::client {
 
+namespace {
+
+constexpr char kAttendMethod[] = "/attention.v1.AttentionService/Attend";
+
+// A blocking call, as a generated stub makes it for messages that are classes.
+grpc::Status CallUnary(grpc::GenericStub& stub, grpc::ClientContext& context,
+                       const char* method, const grpc::ByteBuffer& request,
+                       grpc::ByteBuffer& reply) {
+  grpc::CompletionQueue queue;
+  const auto call = stub.PrepareUnaryCall(&context, method, request, &queue);
+  call->StartCall();
+  grpc::Status status;
+  call->Finish(&reply, &status, nullptr);
+  void* tag = nullptr;
+  bool ok = false;
+  queue.Next(&tag, &ok);
+  queue.Shutdown();
+  while (queue.Next(&tag, &ok)) {
+  }
+  return status;
+}
+
+}  // namespace
+
 struct Client::Impl {
   explicit Impl(const ClientOptions& client_options)
       : options(client_options),
         channel(MakeChannel(options)),
         attention(channel),
+        raw(channel),
         health(channel) {}
 
   void SetDeadline(grpc::ClientContext& context) const {
@@ -30,6 +59,7 @@ struct Client::Impl {
   const std::shared_ptr<grpc::Channel> channel;
   // Stubs have no state beyond the channel; their methods are not const.
   mutable v1::AttentionService::Stub attention;
+  mutable grpc::GenericStub raw;  // for messages that carry tensors
   mutable grpc::health::v1::Health::Stub health;
 };
 
@@ -47,11 +77,14 @@ absl::StatusOr<AttendResult> Client::Attend(
   if (!sendable.ok()) return sendable;
   grpc::ClientContext context;
   impl_->SetDeadline(context);
-  v1::AttendResponse response;
+  grpc::ByteBuffer message;
   const grpc::Status status =
-      impl_->attention.Attend(&context, ToProto(request), &response);
+      CallUnary(impl_->raw, context, kAttendMethod,
+                EncodeRequest(request, request.id), message);
   if (!status.ok()) return ToAbslStatus(status);
-  return FromProto(request, response);
+  absl::StatusOr<Reply> reply = DecodeReply(message);
+  if (!reply.ok()) return reply.status();
+  return ToResult(request, *std::move(reply));
 }
 
 absl::Status Client::AttendMany(
@@ -60,7 +93,7 @@ absl::Status Client::AttendMany(
     const {
   grpc::ClientContext context;
   impl_->SetDeadline(context);
-  return RunStream(impl_->attention, context, impl_->options.max_message_bytes,
+  return RunStream(impl_->raw, context, impl_->options.max_message_bytes,
                    requests, on_reply);
 }
 

@@ -1,11 +1,15 @@
 #include "client/cpp/src/stream.h"
 
+#include <grpcpp/completion_queue.h>
+
+#include <memory>
 #include <string>
-#include <thread>
 #include <unordered_map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client/cpp/src/reply_decoder.h"
+#include "client/cpp/src/request_encoder.h"
 #include "client/cpp/src/status.h"
 #include "client/cpp/src/wire.h"
 
@@ -13,8 +17,10 @@ namespace attention::client {
 namespace {
 
 using OnReply = std::function<void(size_t, absl::StatusOr<AttendResult>)>;
-using Stream =
-    grpc::ClientReaderWriter<v1::AttendRequest, v1::AttendStreamResponse>;
+
+constexpr char kMethod[] = "/attention.v1.AttentionService/AttendStream";
+// Smaller messages may wait for the next one, to go out in one write.
+constexpr size_t kMostBytesHeldBack = 16 << 10;
 
 // What is sent, and which request each id stands for until it is answered.
 struct Outgoing {
@@ -41,48 +47,12 @@ absl::Status CheckIds(const std::vector<AttendRequest>& requests) {
   return absl::OkStatus();
 }
 
-// Writes everything, then says so. Runs on a thread of its own: a server that
-// stops reading until its replies are read would otherwise never go on. Flow
-// control bounds what is under way; one encoded request is held beside that.
-void WriteAll(Stream& stream, const std::vector<AttendRequest>& requests,
-              const std::vector<size_t>& indices) {
-  for (const size_t index : indices) {
-    v1::AttendRequest message = ToProto(requests[index]);
-    if (message.id().empty()) message.set_id(IdOf(requests[index], index));
-    // False: the stream is over, and Finish() will say why.
-    if (!stream.Write(message)) return;
-  }
-  stream.WritesDone();
-}
-
-// Ends the writer whichever way the reader leaves: an exception of the caller's
-// on_reply included.
-class WriterThread {
- public:
-  WriterThread(grpc::ClientContext& context, std::thread thread)
-      : context_(context), thread_(std::move(thread)) {}
-  WriterThread(const WriterThread&) = delete;
-  WriterThread& operator=(const WriterThread&) = delete;
-  ~WriterThread() { Cancel(); }
-
-  void Join() {
-    if (thread_.joinable()) thread_.join();
-  }
-  void Cancel() {
-    if (thread_.joinable()) context_.TryCancel();
-    Join();
-  }
-
- private:
-  grpc::ClientContext& context_;
-  std::thread thread_;
-};
-
 // Hands one reply to its request. INTERNAL for a reply to none of them.
-absl::Status Deliver(const v1::AttendStreamResponse& reply,
+absl::Status Deliver(StreamReply decoded,
                      const std::vector<AttendRequest>& requests,
                      std::unordered_map<std::string, size_t>& unanswered,
                      const OnReply& on_reply) {
+  const v1::AttendStreamResponse& reply = decoded.fields;
   const auto found = unanswered.find(reply.id());
   if (found == unanswered.end()) {
     // An error without an id is of a request that the server could not read to
@@ -101,9 +71,9 @@ absl::Status Deliver(const v1::AttendStreamResponse& reply,
         StatusFromCode(reply.error().code(), reply.error().message());
     if (error.ok()) error = absl::InternalError("reply: error with code OK");
     on_reply(index, std::move(error));
-  } else if (reply.has_result()) {
+  } else if (decoded.result) {
     absl::StatusOr<AttendResult> result =
-        FromProto(requests[index], reply.result());
+        ToResult(requests[index], *std::move(decoded.result));
     if (result.ok()) result->id = reply.id();
     on_reply(index, std::move(result));
   } else {
@@ -112,10 +82,130 @@ absl::Status Deliver(const v1::AttendStreamResponse& reply,
   return absl::OkStatus();
 }
 
+// The call itself. Reading and writing go on independently of each other: a
+// server that stops reading until its replies are read would otherwise never go
+// on. Flow control bounds what is under way.
+class Conversation {
+ public:
+  Conversation(grpc::GenericStub& stub, grpc::ClientContext& context,
+               const std::vector<AttendRequest>& requests, Outgoing outgoing)
+      : context_(context),
+        requests_(requests),
+        outgoing_(std::move(outgoing)),
+        stream_(stub.PrepareCall(&context, kMethod, &queue_)) {}
+  Conversation(const Conversation&) = delete;
+  Conversation& operator=(const Conversation&) = delete;
+
+  // Ends the call whichever way Run() was left: an exception of the caller's
+  // on_reply included.
+  ~Conversation() {
+    if (pending_ > 0) context_.TryCancel();
+    void* tag = nullptr;
+    bool ok = false;
+    for (; pending_ > 0; --pending_) queue_.Next(&tag, &ok);
+    queue_.Shutdown();
+    while (queue_.Next(&tag, &ok)) {
+    }
+  }
+
+  // Returns when the call has ended; `on_reply` is called from here.
+  absl::Status Run(const OnReply& on_reply) {
+    stream_->StartCall(Tag(Step::kStart));
+    ++pending_;
+    while (pending_ > 0) {
+      void* tag = nullptr;
+      bool ok = false;
+      queue_.Next(&tag, &ok);
+      --pending_;
+      const absl::Status status = OnStep(tag, ok, on_reply);
+      if (!status.ok()) return status;
+    }
+    absl::Status status = ToAbslStatus(status_);
+    if (status.ok() && !outgoing_.unanswered.empty()) {
+      return absl::InternalError(
+          absl::StrCat("reply: the server ended the stream with ",
+                       outgoing_.unanswered.size(), " requests unanswered"));
+    }
+    return status;
+  }
+
+ private:
+  enum class Step : uint8_t { kStart, kRead, kWrite, kFinish };
+
+  void* Tag(Step step) { return &steps_[static_cast<size_t>(step)]; }
+
+  absl::Status OnStep(const void* tag, bool ok, const OnReply& on_reply) {
+    if (tag == Tag(Step::kFinish)) return absl::OkStatus();
+    if (tag == Tag(Step::kRead)) {
+      if (ok) {
+        absl::Status status = OnRead(on_reply);
+        if (!status.ok()) return status;
+      }
+    } else {
+      writing_ = false;
+    }
+    if (tag == Tag(Step::kStart) || (tag == Tag(Step::kRead) && ok))
+      StartRead();
+    // A write that failed says that the stream is over, and so will the read.
+    if (tag == Tag(Step::kRead) && !ok) over_ = true;
+    if (tag != Tag(Step::kRead) && ok && !over_) StartWrite();
+    if (over_ && !writing_) {
+      stream_->Finish(&status_, Tag(Step::kFinish));
+      ++pending_;
+    }
+    return absl::OkStatus();
+  }
+
+  void StartRead() {
+    incoming_.Clear();
+    stream_->Read(&incoming_, Tag(Step::kRead));
+    ++pending_;
+  }
+
+  absl::Status OnRead(const OnReply& on_reply) {
+    absl::StatusOr<StreamReply> reply = DecodeStreamReply(incoming_);
+    if (!reply.ok()) return reply.status();
+    return Deliver(*std::move(reply), requests_, outgoing_.unanswered,
+                   on_reply);
+  }
+
+  // The next request, or that there is none.
+  void StartWrite() {
+    if (next_ > outgoing_.indices.size()) return;
+    writing_ = true;
+    ++pending_;
+    if (next_ == outgoing_.indices.size()) {
+      stream_->WritesDone(Tag(Step::kWrite));
+    } else {
+      const size_t index = outgoing_.indices[next_];
+      const AttendRequest& request = requests_[index];
+      const grpc::ByteBuffer message =
+          EncodeRequest(request, IdOf(request, index));
+      grpc::WriteOptions options;
+      if (message.Length() < kMostBytesHeldBack) options.set_buffer_hint();
+      stream_->Write(message, options, Tag(Step::kWrite));
+    }
+    ++next_;
+  }
+
+  grpc::ClientContext& context_;
+  const std::vector<AttendRequest>& requests_;
+  Outgoing outgoing_;
+  grpc::CompletionQueue queue_;
+  const std::unique_ptr<grpc::GenericClientAsyncReaderWriter> stream_;
+  char steps_[4] = {};         // whose addresses are the tags
+  int pending_ = 0;            // steps that were begun and not seen to end
+  grpc::ByteBuffer incoming_;  // gRPC's while it reads
+  size_t next_ = 0;            // request to write
+  bool writing_ = false;
+  bool over_ = false;  // nothing more comes
+  grpc::Status status_;
+};
+
 }  // namespace
 
-absl::Status RunStream(v1::AttentionService::Stub& stub,
-                       grpc::ClientContext& context, int64_t max_message_bytes,
+absl::Status RunStream(grpc::GenericStub& stub, grpc::ClientContext& context,
+                       int64_t max_message_bytes,
                        const std::vector<AttendRequest>& requests,
                        const OnReply& on_reply) {
   if (absl::Status ids = CheckIds(requests); !ids.ok()) return ids;
@@ -131,26 +221,8 @@ absl::Status RunStream(v1::AttentionService::Stub& stub,
   }
   if (outgoing.indices.empty()) return absl::OkStatus();
 
-  const std::unique_ptr<Stream> stream = stub.AttendStream(&context);
-  WriterThread writer(
-      context, std::thread(WriteAll, std::ref(*stream), std::cref(requests),
-                           std::cref(outgoing.indices)));
-  v1::AttendStreamResponse reply;
-  while (stream->Read(&reply)) {
-    absl::Status delivered =
-        Deliver(reply, requests, outgoing.unanswered, on_reply);
-    if (!delivered.ok()) return delivered;
-  }
-  // Nothing more comes, so that a writer that still waits will find the stream
-  // ended by itself.
-  writer.Join();
-  absl::Status status = ToAbslStatus(stream->Finish());
-  if (status.ok() && !outgoing.unanswered.empty()) {
-    return absl::InternalError(
-        absl::StrCat("reply: the server ended the stream with ",
-                     outgoing.unanswered.size(), " requests unanswered"));
-  }
-  return status;
+  return Conversation(stub, context, requests, std::move(outgoing))
+      .Run(on_reply);
 }
 
 }  // namespace attention::client

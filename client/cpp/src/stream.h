@@ -2,11 +2,11 @@
 #define ATTENTION_CLIENT_STREAM_H_
 
 #include <grpcpp/client_context.h>
+#include <grpcpp/generic/generic_stub.h>
 
 #include <functional>
 #include <vector>
 
-#include "attention/v1/attention.grpc.pb.h"
 #include "attention_client/client.h"
 
 namespace attention::client {
@@ -14,7 +14,7 @@ namespace attention::client {
 /// Client::AttendMany() over one call of `stub`, whose deadline `context`
 /// holds.
 absl::Status RunStream(
-    v1::AttentionService::Stub& stub, grpc::ClientContext& context,
+    grpc::GenericStub& stub, grpc::ClientContext& context,
     int64_t max_message_bytes, const std::vector<AttendRequest>& requests,
     const std::function<void(size_t, absl::StatusOr<AttendResult>)>& on_reply);
 

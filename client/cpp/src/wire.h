@@ -9,22 +9,15 @@
 #include "attention/v1/attention.pb.h"
 #include "attention_client/client.h"
 
-/// Between the client's structs and the messages of proto/attention/v1. Nothing
-/// here checks what the server checks.
+/// Between the client's structs and the messages of proto/attention/v1, those
+/// with tensors aside (request_encoder.h, reply_decoder.h). Nothing here checks
+/// what the server checks.
 namespace attention::client {
 
 /// OK where `request` can be put into a message at all: INVALID_ARGUMENT,
 /// naming the field, for an element type that the wire has no name for;
 /// RESOURCE_EXHAUSTED where its tensors alone pass `max_bytes`.
 absl::Status CheckSendable(const AttendRequest& request, int64_t max_bytes);
-
-/// The message of a request that CheckSendable() let pass.
-v1::AttendRequest ToProto(const AttendRequest& request);
-
-/// INTERNAL, naming the field, where a tensor of the reply is missing although
-/// `request` asked for it, or does not fit its own shape.
-absl::StatusOr<AttendResult> FromProto(const AttendRequest& request,
-                                       const v1::AttendResponse& response);
 
 ServerInfo FromProto(const v1::GetServerInfoResponse& response);
 

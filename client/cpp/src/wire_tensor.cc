@@ -1,6 +1,5 @@
 #include "client/cpp/src/wire_tensor.h"
 
-#include <cstring>
 #include <optional>
 #include <string>
 #include <utility>
@@ -38,43 +37,31 @@ v1::DataType ToWire(DataType type) {
   return v1::DATA_TYPE_UNSPECIFIED;
 }
 
-absl::Status BadReply(absl::string_view field, absl::string_view what) {
-  return absl::InternalError(absl::StrCat("reply: ", field, ": ", what));
-}
-
 }  // namespace
 
 bool HasWireType(DataType type) {
   return ToWire(type) != v1::DATA_TYPE_UNSPECIFIED;
 }
 
-void WriteTensor(const Tensor& tensor, v1::Tensor& message) {
+void DescribeTensor(const Tensor& tensor, v1::Tensor& message) {
   message.set_datatype(ToWire(tensor.type()));
   message.mutable_shape()->Assign(tensor.shape().begin(), tensor.shape().end());
-  const absl::Span<const std::byte> bytes = tensor.bytes();
-  message.set_data(bytes.data(), bytes.size());
 }
 
-absl::StatusOr<Tensor> ReadTensor(absl::string_view field, bool present,
-                                  const v1::Tensor& message) {
-  if (!present) return BadReply(field, "missing");
-  const std::optional<DataType> type = FromWire(message.datatype());
+absl::StatusOr<Tensor> AsDescribed(absl::string_view field,
+                                   const v1::Tensor& description,
+                                   Tensor bytes) {
+  const std::optional<DataType> type = FromWire(description.datatype());
   if (!type) {
-    return BadReply(field, absl::StrCat("unknown datatype ",
-                                        static_cast<int>(message.datatype())));
+    return absl::InternalError(
+        absl::StrCat("reply: ", field, ": unknown datatype ",
+                     static_cast<int>(description.datatype())));
   }
-  // The bytes are held against the shape before memory is taken for them.
-  const std::string& data = message.data();
-  const absl::Span<const std::byte> bytes(
-      reinterpret_cast<const std::byte*>(data.data()), data.size());
-  const absl::StatusOr<TensorView> view = ViewOfBytes(
-      absl::StrCat("reply: ", field), *type, message.shape(), bytes);
+  const absl::StatusOr<TensorView> view =
+      ViewOfBytes(absl::StrCat("reply: ", field), *type, description.shape(),
+                  bytes.bytes());
   if (!view.ok()) return absl::InternalError(view.status().message());
-  absl::StatusOr<Tensor> tensor = Tensor::Create(*type, view->shape);
-  if (tensor.ok() && !bytes.empty()) {
-    std::memcpy(tensor->data(), bytes.data(), bytes.size());
-  }
-  return tensor;
+  return std::move(bytes).As(*type, view->shape);
 }
 
 }  // namespace attention::client

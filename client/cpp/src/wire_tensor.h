@@ -11,14 +11,14 @@ namespace attention::client {
 /// Whether the wire has a name for this element type.
 bool HasWireType(DataType type);
 
-/// Copies type, shape and bytes. The type must have a name on the wire.
-void WriteTensor(const Tensor& tensor, v1::Tensor& message);
+/// Sets type and shape, not the bytes. The type must have a name on the wire.
+void DescribeTensor(const Tensor& tensor, v1::Tensor& message);
 
-/// INTERNAL, beginning with "reply: <field>", where the tensor is not
-/// `present`, its type is not known or its bytes do not fit its shape;
-/// RESOURCE_EXHAUSTED where there is no memory for it.
-absl::StatusOr<Tensor> ReadTensor(absl::string_view field, bool present,
-                                  const v1::Tensor& message);
+/// `bytes`, of any type and shape, as what `description` says that they are:
+/// its data is not looked at. INTERNAL, beginning with "reply: <field>", where
+/// the type is not known or the bytes do not fit the shape.
+absl::StatusOr<Tensor> AsDescribed(absl::string_view field,
+                                   const v1::Tensor& description, Tensor bytes);
 
 }  // namespace attention::client
 

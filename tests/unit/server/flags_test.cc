@@ -63,6 +63,8 @@ TEST(Flags, FillEveryOption) {
   const ParsedFlags parsed = Parse({"--grpc-address",
                                     "::1",
                                     "--grpc-port=0",
+                                    "--grpc-unix-socket",
+                                    "run/a.sock",
                                     "--worker-threads",
                                     "3",
                                     "--backend",
@@ -91,6 +93,7 @@ TEST(Flags, FillEveryOption) {
   const ServerOptions& options = parsed.options;
   EXPECT_EQ(options.grpc_address, "::1");
   EXPECT_EQ(options.grpc_port, 0);
+  EXPECT_EQ(options.grpc_unix_socket, "run/a.sock");
   EXPECT_EQ(options.worker_threads, 3);
   EXPECT_EQ(options.backend, "reference");
   EXPECT_EQ(options.max_request_bytes, 1 << 20);

@@ -51,7 +51,8 @@ using Scoring =
 enum class Causal : uint8_t { kNone, kTopLeft, kBottomRight };
 enum class EmptyRows : uint8_t { kZero, kUniform };
 
-/// One request. Only query, key and value are needed.
+/// One request. Only query, key and value are needed. Large tensors are sent
+/// from where they lie: leave them alone until the call has returned.
 struct AttendRequest {
   std::string id;  // returned with the result; needed on a stream
   Tensor query;    // (B, Hq, Lq, Dq), (B, Lq, Dq) or (Lq, Dq)

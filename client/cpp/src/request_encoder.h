@@ -1,0 +1,21 @@
+#ifndef ATTENTION_CLIENT_REQUEST_ENCODER_H_
+#define ATTENTION_CLIENT_REQUEST_ENCODER_H_
+
+#include <grpcpp/support/byte_buffer.h>
+
+#include <string>
+
+#include "attention_client/client.h"
+
+namespace attention::client {
+
+/// The serialized v1::AttendRequest of a request that CheckSendable() let pass,
+/// with `id` in place of its own. Large tensors are not copied: the message
+/// shares their bytes, which must not change until it was sent, and keeps them
+/// alive as long as gRPC needs them.
+grpc::ByteBuffer EncodeRequest(const AttendRequest& request,
+                               const std::string& id);
+
+}  // namespace attention::client
+
+#endif  // ATTENTION_CLIENT_REQUEST_ENCODER_H_
