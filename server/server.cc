@@ -16,8 +16,11 @@
 #include "absl/strings/str_cat.h"
 #include "core/engine.h"
 #include "server/listen_error.h"
+#include "server/memory/shared_memory_registry.h"
+#include "server/models/model_table.h"
 #include "server/option_checks.h"
 #include "server/services/attention_service.h"
+#include "server/services/inference_service.h"
 #include "server/unix_socket.h"
 
 namespace attention::server {
@@ -45,7 +48,9 @@ struct Server::Impl {
       : options(std::move(server_options)),
         admission(options.max_requests_in_flight, options.max_bytes_in_flight),
         engine(std::move(built_engine)),
-        service(options, *engine, admission, calls) {}
+        service(options, *engine, admission, calls),
+        inference(options, {*engine, admission, options.max_response_bytes},
+                  calls, models, regions) {}
 
   // The port that was taken.
   absl::StatusOr<int> Listen();
@@ -54,7 +59,10 @@ struct Server::Impl {
   Admission admission;
   ActiveCalls calls;
   std::unique_ptr<Engine> engine;  // waits for tasks that still return
+  ModelTable models;
+  SharedMemoryRegistry regions;
   AttentionService service;
+  InferenceService inference;
   std::unique_ptr<grpc::Server> grpc_server;
   std::once_flag drained;
   bool drained_quietly = true;
@@ -71,6 +79,7 @@ absl::StatusOr<int> Server::Impl::Listen() {
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_request_bytes));
   builder.RegisterService(&service);
+  builder.RegisterService(&inference);
   {
     std::optional<OwnerOnlyFiles> owner_only;
     if (!socket.empty()) {
@@ -89,6 +98,8 @@ absl::StatusOr<int> Server::Impl::Listen() {
   if (grpc_server == nullptr) return WhyNoSocket(socket);
   grpc_server->GetHealthCheckService()->SetServingStatus(
       v1::AttentionService::service_full_name(), true);
+  grpc_server->GetHealthCheckService()->SetServingStatus(
+      inference::GRPCInferenceService::service_full_name(), true);
   return port;
 }
 

@@ -10,7 +10,8 @@
 
 namespace attention::server {
 
-/// A running server: attention.v1, health and reflection on one port.
+/// A running server: attention.v1, the Open Inference Protocol, health and
+/// reflection on one port.
 class Server {
  public:
   /// Listens and answers from the moment it returns. INVALID_ARGUMENT for

@@ -50,6 +50,11 @@ void Admission::StartDraining() {
   draining_ = true;
 }
 
+bool Admission::draining() const {
+  const std::lock_guard lock(mutex_);
+  return draining_;
+}
+
 int64_t Admission::requests() const {
   const std::lock_guard lock(mutex_);
   return requests_;

@@ -43,6 +43,7 @@ class Admission {
   /// From now on nothing is admitted.
   void StartDraining();
 
+  bool draining() const;
   int64_t requests() const;
   int64_t bytes() const;
 

@@ -1,31 +1,17 @@
 #include "server/wire/reply_encoder.h"
 
-#include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
-#include <google/protobuf/wire_format_lite.h>
-
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "attention/v1/attention.pb.h"
+#include "server/wire/message_pieces.h"
 #include "server/wire/status_table.h"
 
 namespace attention::server {
 namespace {
 
-namespace pb = google::protobuf;
-using pb::internal::WireFormatLite;
-
 // A backend's and a kernel's name with their headers, and two numbers.
 constexpr int64_t kMostFactsBytes = 256;
-
-int64_t SaturatingAdd(int64_t a, int64_t b) {
-  int64_t sum = 0;
-  return __builtin_add_overflow(a, b, &sum)
-             ? std::numeric_limits<int64_t>::max()
-             : sum;
-}
 
 v1::DataType ToWire(DataType type) {
   switch (type) {
@@ -40,18 +26,6 @@ v1::DataType ToWire(DataType type) {
   }
 }
 
-// The tag and length of a length-delimited field.
-std::string Header(int field_number, int64_t length) {
-  std::string header;
-  pb::io::StringOutputStream stream(&header);
-  pb::io::CodedOutputStream out(&stream);
-  out.WriteTag(WireFormatLite::MakeTag(
-      field_number, WireFormatLite::WIRETYPE_LENGTH_DELIMITED));
-  out.WriteVarint64(static_cast<uint64_t>(length));
-  out.Trim();
-  return header;
-}
-
 // Everything of a tensor's field up to its first element.
 std::string TensorHeader(int field_number, DataType type, const Shape& shape,
                          int64_t bytes) {
@@ -59,18 +33,19 @@ std::string TensorHeader(int field_number, DataType type, const Shape& shape,
   tensor.set_datatype(ToWire(type));
   tensor.mutable_shape()->Assign(shape.begin(), shape.end());
   std::string inner = tensor.SerializeAsString();
-  inner += Header(v1::Tensor::kDataFieldNumber, bytes);
+  inner += FieldHeader(v1::Tensor::kDataFieldNumber, bytes);
   return absl::StrCat(
-      Header(field_number,
-             SaturatingAdd(static_cast<int64_t>(inner.size()), bytes)),
+      FieldHeader(field_number,
+                  SaturatingAdd(static_cast<int64_t>(inner.size()), bytes)),
       inner);
 }
 
 std::string IdField(const std::string& id) {
-  return id.empty() ? std::string()
-                    : absl::StrCat(Header(v1::AttendResponse::kIdFieldNumber,
-                                          static_cast<int64_t>(id.size())),
-                                   id);
+  return id.empty()
+             ? std::string()
+             : absl::StrCat(FieldHeader(v1::AttendResponse::kIdFieldNumber,
+                                        static_cast<int64_t>(id.size())),
+                            id);
 }
 
 std::string FactsFields(const RequestFacts& facts) {
@@ -80,17 +55,6 @@ std::string FactsFields(const RequestFacts& facts) {
   response.set_queue_ns(static_cast<uint64_t>(facts.queue_time.count()));
   response.set_compute_ns(static_cast<uint64_t>(facts.compute_time.count()));
   return response.SerializeAsString();
-}
-
-// A slice that owns the buffer's memory.
-grpc::Slice ToSlice(AlignedBuffer buffer) {
-  const auto size = static_cast<size_t>(buffer.size());
-  std::byte* bytes = buffer.Release();
-  return {bytes, size, &AlignedBuffer::Free, bytes};
-}
-
-grpc::ByteBuffer ToByteBuffer(const std::vector<grpc::Slice>& slices) {
-  return {slices.data(), slices.size()};
 }
 
 }  // namespace
@@ -114,16 +78,8 @@ ReplyBuilder::ReplyBuilder(std::string id, const ValidatedProblem& problem)
 
 void ReplyBuilder::Add(int field_number, const char* name, DataType type,
                        const Shape& shape) {
-  // Validate() has seen that their sizes fit into 63 bits; an extent of 0 may
-  // stand beside any others.
-  int64_t bytes = ByteSize(type);
-  for (const int64_t extent : shape) bytes = extent == 0 ? 0 : bytes;
-  for (const int64_t extent : shape) {
-    if (__builtin_mul_overflow(bytes, extent, &bytes)) {
-      bytes = std::numeric_limits<int64_t>::max();
-      break;
-    }
-  }
+  // Validate() has seen that they are at most 63 bits each.
+  const int64_t bytes = SaturatingBytes(type, shape);
   results_.push_back({field_number, name, type, shape, bytes, {}});
 }
 
@@ -214,7 +170,7 @@ grpc::ByteBuffer ReplyBuilder::BuildForStream(const RequestFacts& facts) && {
       slices.begin(),
       grpc::Slice(absl::StrCat(
           IdField(id_),
-          Header(v1::AttendStreamResponse::kResultFieldNumber, bytes))));
+          FieldHeader(v1::AttendStreamResponse::kResultFieldNumber, bytes))));
   return ToByteBuffer(slices);
 }
 

@@ -1,0 +1,33 @@
+#ifndef ATTENTION_SERVER_MODELS_MODEL_H_
+#define ATTENTION_SERVER_MODELS_MODEL_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/problem.h"
+#include "server/models/model_statistics.h"
+
+namespace attention::server {
+
+/// The one version that every model has.
+inline constexpr char kModelVersion[] = "1";
+
+/// What the Open Inference Protocol calls a model: a scoring function with
+/// everything that a request need not say.
+struct Model {
+  std::string name;
+  /// What a request starts from: the scoring function, and options where the
+  /// model sets them. Without tensors of a request's own.
+  AttentionProblem defaults;
+  /// What the views in `defaults` lie in; null where there are none.
+  std::shared_ptr<const void> owner;
+  /// Inputs that the scoring function's parameters come in; none where the
+  /// model brings them.
+  std::vector<std::string> parameter_inputs;
+  std::shared_ptr<ModelCounters> counters;
+};
+
+}  // namespace attention::server
+
+#endif  // ATTENTION_SERVER_MODELS_MODEL_H_

@@ -1,0 +1,74 @@
+#include "server/models/model_table.h"
+
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+
+namespace attention::server {
+namespace {
+
+std::shared_ptr<Model> BuiltIn(std::string name, Scoring scoring,
+                               std::vector<std::string> parameter_inputs) {
+  auto model = std::make_shared<Model>();
+  model->name = std::move(name);
+  model->defaults.scoring = std::move(scoring);
+  model->parameter_inputs = std::move(parameter_inputs);
+  model->counters = std::make_shared<ModelCounters>();
+  return model;
+}
+
+absl::Status CheckVersion(const std::string& name, const std::string& version) {
+  if (version.empty() || version == kModelVersion) return absl::OkStatus();
+  const std::string shown = version.substr(0, 64);
+  if (!absl::c_all_of(version, absl::ascii_isdigit)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "model_version: '", shown, "' (expected a number or nothing)"));
+  }
+  return absl::NotFoundError(absl::StrCat("model_version: '", name,
+                                          "' has no version ", shown,
+                                          " (expected ", kModelVersion, ")"));
+}
+
+}  // namespace
+
+ModelTable::ModelTable() {
+  for (const std::shared_ptr<Model>& model : {
+           BuiltIn("scaled_dot_product_attention", ScaledDotProduct{}, {}),
+           BuiltIn("additive_attention", Additive{}, {"w_q", "w_k", "w_v"}),
+           BuiltIn("gaussian_attention", Gaussian{}, {}),
+           BuiltIn("bilinear_attention", Bilinear{}, {"m"}),
+       }) {
+    models_.emplace(model->name, model);
+  }
+}
+
+absl::StatusOr<std::shared_ptr<const Model>> ModelTable::Find(
+    const std::string& name, const std::string& version) const {
+  std::shared_ptr<const Model> model;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = models_.find(name);
+    if (found != models_.end()) model = found->second;
+  }
+  if (model == nullptr) {
+    // The words that clients of Triton look for.
+    return absl::NotFoundError(absl::StrCat(
+        "Request for unknown model: '", name.substr(0, 256), "' is not found"));
+  }
+  if (absl::Status status = CheckVersion(name, version); !status.ok()) {
+    return status;
+  }
+  return model;
+}
+
+std::vector<std::shared_ptr<const Model>> ModelTable::List() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<const Model>> models;
+  models.reserve(models_.size());
+  for (const auto& [name, model] : models_) models.push_back(model);
+  return models;
+}
+
+}  // namespace attention::server

@@ -1,0 +1,38 @@
+#ifndef ATTENTION_SERVER_MODELS_MODEL_TABLE_H_
+#define ATTENTION_SERVER_MODELS_MODEL_TABLE_H_
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/models/model.h"
+
+namespace attention::server {
+
+/// Every model that can be called, by name. Safe for several threads at once.
+class ModelTable {
+ public:
+  /// The four built-in models, one for each scoring function.
+  ModelTable();
+
+  /// A model, for as long as the caller holds it. NOT_FOUND for an unknown name
+  /// and for a version that it does not have; INVALID_ARGUMENT for a version
+  /// that is not a number. An empty version is the only one.
+  absl::StatusOr<std::shared_ptr<const Model>> Find(
+      const std::string& name, const std::string& version) const;
+
+  /// All of them, in order of their names.
+  std::vector<std::shared_ptr<const Model>> List() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<const Model>> models_;
+};
+
+}  // namespace attention::server
+
+#endif  // ATTENTION_SERVER_MODELS_MODEL_TABLE_H_

@@ -1,0 +1,237 @@
+#include "server/services/inference_service.h"
+
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "server/services/model_descriptions.h"
+#include "server/services/request_stream.h"
+#include "server/services/unary_call.h"
+#include "server/version.h"
+#include "server/wire/infer_reply.h"
+#include "server/wire/infer_wire.h"
+#include "server/wire/status_table.h"
+
+namespace attention::server {
+namespace {
+
+InferenceService::Reactor* Answer(InferenceService::Context* context,
+                                  const absl::Status& status) {
+  InferenceService::Reactor* reactor = context->DefaultReactor();
+  reactor->Finish(ToGrpcStatus(status));
+  return reactor;
+}
+
+// What Triton's clients send where they want a stream to end with an error's
+// status.
+bool AsksForGrpcErrors(const InferenceService::Context& context) {
+  const auto [begin, end] =
+      context.client_metadata().equal_range("triton_grpc_error");
+  return begin != end && begin->second == "true";
+}
+
+absl::Status NoGpu() {
+  return absl::UnimplementedError(
+      "CUDA shared memory: this build of the server has no GPU");
+}
+
+}  // namespace
+
+InferenceService::InferenceService(const ServerOptions& options,
+                                   const TaskServices& services,
+                                   ActiveCalls& calls, ModelTable& models,
+                                   SharedMemoryRegistry& regions)
+    : options_(options),
+      services_(services),
+      calls_(calls),
+      models_(models),
+      regions_(regions) {}
+
+const SharedMemoryRegistry* InferenceService::UsableRegions() const {
+  return options_.allow_shared_memory ? &regions_ : nullptr;
+}
+
+InferenceService::Reactor* InferenceService::ModelInfer(
+    Context* context, const grpc::ByteBuffer* request,
+    grpc::ByteBuffer* response) {
+  // gRPC keeps the request until the call is done. The buffer is this call's
+  // own and not constant, so its memory can go as soon as it has been read.
+  auto& message = const_cast<grpc::ByteBuffer&>(*request);
+  return UnaryCall::Begin(services_, calls_,
+                          std::make_unique<InferWire>(models_, UsableRegions(),
+                                                      /*on_stream=*/false),
+                          *context, message, *response);
+}
+
+InferenceService::StreamReactor* InferenceService::ModelStreamInfer(
+    Context* context) {
+  return RequestStream::Begin(
+      services_, calls_,
+      {.max_in_flight = options_.max_stream_requests_in_flight,
+       .new_request =
+           [this] {
+             return std::make_unique<InferWire>(models_, UsableRegions(),
+                                                /*on_stream=*/true);
+           },
+       .encode_error = EncodeInferStreamError,
+       .in_order = true,
+       .ends_with_error = AsksForGrpcErrors(*context)},
+      *context);
+}
+
+InferenceService::Reactor* InferenceService::ServerLive(
+    Context* context, const inference::ServerLiveRequest*,
+    inference::ServerLiveResponse* response) {
+  response->set_live(true);
+  return Answer(context, absl::OkStatus());
+}
+
+InferenceService::Reactor* InferenceService::ServerReady(
+    Context* context, const inference::ServerReadyRequest*,
+    inference::ServerReadyResponse* response) {
+  response->set_ready(!services_.admission.draining());
+  return Answer(context, absl::OkStatus());
+}
+
+InferenceService::Reactor* InferenceService::ServerMetadata(
+    Context* context, const inference::ServerMetadataRequest*,
+    inference::ServerMetadataResponse* response) {
+  response->set_name("attention-server");
+  response->set_version(Version());
+  for (const char* extension :
+       {"model_configuration", "model_repository", "system_shared_memory",
+        "binary_tensor_data", "parameters", "statistics", "trace", "logging"}) {
+    response->add_extensions(extension);
+  }
+  return Answer(context, absl::OkStatus());
+}
+
+InferenceService::Reactor* InferenceService::ModelReady(
+    Context* context, const inference::ModelReadyRequest* request,
+    inference::ModelReadyResponse* response) {
+  const auto model = models_.Find(request->name(), request->version());
+  response->set_ready(model.ok());
+  // An unknown model is not ready; a version that is none is a mistake.
+  return Answer(context, model.ok() || absl::IsNotFound(model.status())
+                             ? absl::OkStatus()
+                             : model.status());
+}
+
+InferenceService::Reactor* InferenceService::ModelMetadata(
+    Context* context, const inference::ModelMetadataRequest* request,
+    inference::ModelMetadataResponse* response) {
+  const auto model = models_.Find(request->name(), request->version());
+  if (model.ok()) FillModelMetadata(**model, *response);
+  return Answer(context, model.status());
+}
+
+InferenceService::Reactor* InferenceService::ModelConfig(
+    Context* context, const inference::ModelConfigRequest* request,
+    inference::ModelConfigResponse* response) {
+  const auto model = models_.Find(request->name(), request->version());
+  if (model.ok()) FillModelConfig(**model, *response->mutable_config());
+  return Answer(context, model.status());
+}
+
+InferenceService::Reactor* InferenceService::ModelStatistics(
+    Context* context, const inference::ModelStatisticsRequest* request,
+    inference::ModelStatisticsResponse* response) {
+  return Answer(context,
+                FillStatistics(request->name(), request->version(), *response));
+}
+
+absl::Status InferenceService::FillStatistics(
+    const std::string& name, const std::string& version,
+    inference::ModelStatisticsResponse& response) {
+  if (name.empty()) {
+    for (const auto& model : models_.List()) {
+      FillModelStatistics(*model, *response.add_model_stats());
+    }
+    return absl::OkStatus();
+  }
+  const auto model = models_.Find(name, version);
+  if (model.ok()) FillModelStatistics(**model, *response.add_model_stats());
+  return model.status();
+}
+
+InferenceService::Reactor* InferenceService::RepositoryIndex(
+    Context* context, const inference::RepositoryIndexRequest* request,
+    inference::RepositoryIndexResponse* response) {
+  if (!request->repository_name().empty()) {
+    return Answer(context, absl::UnimplementedError(
+                               "repository_name: this server has one "
+                               "repository (expected nothing)"));
+  }
+  for (const auto& model : models_.List()) {
+    auto& entry = *response->add_models();
+    entry.set_name(model->name);
+    entry.set_version(kModelVersion);
+    entry.set_state("READY");
+  }
+  return Answer(context, absl::OkStatus());
+}
+
+InferenceService::Reactor* InferenceService::SystemSharedMemoryStatus(
+    Context* context, const inference::SystemSharedMemoryStatusRequest* request,
+    inference::SystemSharedMemoryStatusResponse* response) {
+  const auto regions = regions_.Status(request->name());
+  if (!regions.ok()) return Answer(context, regions.status());
+  for (const SharedMemoryDescription& region : *regions) {
+    auto& status = (*response->mutable_regions())[region.name];
+    status.set_name(region.name);
+    status.set_key(region.key);
+    status.set_offset(region.offset);
+    status.set_byte_size(region.byte_size);
+  }
+  return Answer(context, absl::OkStatus());
+}
+
+InferenceService::Reactor* InferenceService::SystemSharedMemoryRegister(
+    Context* context,
+    const inference::SystemSharedMemoryRegisterRequest* request,
+    inference::SystemSharedMemoryRegisterResponse*) {
+  if (!options_.allow_shared_memory) {
+    return Answer(context,
+                  absl::UnavailableError("shared memory is switched off (the "
+                                         "server's --allow-shared-memory)"));
+  }
+  return Answer(context,
+                regions_.Register({.name = request->name(),
+                                   .key = request->key(),
+                                   .offset = request->offset(),
+                                   .byte_size = request->byte_size()}));
+}
+
+InferenceService::Reactor* InferenceService::SystemSharedMemoryUnregister(
+    Context* context,
+    const inference::SystemSharedMemoryUnregisterRequest* request,
+    inference::SystemSharedMemoryUnregisterResponse*) {
+  if (request->name().empty()) {
+    regions_.UnregisterAll();
+  } else {
+    regions_.Unregister(request->name());
+  }
+  return Answer(context, absl::OkStatus());
+}
+
+InferenceService::Reactor* InferenceService::CudaSharedMemoryStatus(
+    Context* context, const inference::CudaSharedMemoryStatusRequest*,
+    inference::CudaSharedMemoryStatusResponse*) {
+  return Answer(context, NoGpu());
+}
+
+InferenceService::Reactor* InferenceService::CudaSharedMemoryRegister(
+    Context* context, const inference::CudaSharedMemoryRegisterRequest*,
+    inference::CudaSharedMemoryRegisterResponse*) {
+  return Answer(context, NoGpu());
+}
+
+InferenceService::Reactor* InferenceService::CudaSharedMemoryUnregister(
+    Context* context, const inference::CudaSharedMemoryUnregisterRequest*,
+    inference::CudaSharedMemoryUnregisterResponse*) {
+  // Tools call it before they know what a server has: nothing was registered,
+  // so nothing is now.
+  return Answer(context, absl::OkStatus());
+}
+
+}  // namespace attention::server

@@ -1,0 +1,34 @@
+#ifndef ATTENTION_SERVER_WIRE_MESSAGE_PIECES_H_
+#define ATTENTION_SERVER_WIRE_MESSAGE_PIECES_H_
+
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/slice.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/datatype.h"
+#include "core/shape.h"
+#include "server/wire/aligned_buffer.h"
+
+/// What serialized messages are put together from where a tensor's memory
+/// becomes part of the message.
+namespace attention::server {
+
+/// The tag and length of a length-delimited field.
+std::string FieldHeader(int field_number, int64_t length);
+
+/// A slice that owns the buffer's memory.
+grpc::Slice ToSlice(AlignedBuffer buffer);
+
+grpc::ByteBuffer ToByteBuffer(const std::vector<grpc::Slice>& slices);
+
+/// Saturate at 2^63 - 1. Extents >= 0; an extent of 0 may stand beside any
+/// others.
+int64_t SaturatingAdd(int64_t a, int64_t b);
+int64_t SaturatingBytes(DataType type, const Shape& shape);
+
+}  // namespace attention::server
+
+#endif  // ATTENTION_SERVER_WIRE_MESSAGE_PIECES_H_
