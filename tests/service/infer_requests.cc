@@ -173,9 +173,9 @@ void ExpectSameAnswer(const absl::StatusOr<ModelInferResponse>& infer,
     const auto& output = infer->outputs(n);
     SCOPED_TRACE(output.name());
     EXPECT_EQ(output.datatype(), TypeName(tensor.datatype()));
-    EXPECT_EQ(std::vector<int64_t>(output.shape().begin(),
-                                   output.shape().end()),
-              Shape(tensor));
+    EXPECT_EQ(
+        std::vector<int64_t>(output.shape().begin(), output.shape().end()),
+        Shape(tensor));
     EXPECT_TRUE(infer->raw_output_contents(n) == tensor.data());
   }
 }

@@ -28,8 +28,8 @@ std::string InferenceMethod(const std::string& method);
 /// outputs that `request` wants, "output" first.
 inference::ModelInferRequest ToInfer(const v1::AttendRequest& request);
 
-/// Moves every input's elements from raw_input_contents to typed contents. FP32,
-/// INT32, INT64, BOOL and UINT8 alone.
+/// Moves every input's elements from raw_input_contents to typed contents.
+/// FP32, INT32, INT64, BOOL and UINT8 alone.
 void UseTypedContents(inference::ModelInferRequest& request);
 
 /// Adds an input with raw contents.

@@ -72,8 +72,7 @@ TEST_F(InferTest, HalfPrecision) {
 
 TEST_F(InferTest, MasksPositionsAndWindow) {
   v1::AttendRequest request = TinyRequest();
-  *request.mutable_valid_lens() =
-      MakeTensor(v1::DATA_TYPE_INT64, {1}, {2});
+  *request.mutable_valid_lens() = MakeTensor(v1::DATA_TYPE_INT64, {1}, {2});
   *request.mutable_attend_mask() =
       MakeTensor(v1::DATA_TYPE_BOOL, {2, 3}, {1, 0, 1, 1, 1, 1});
   *request.mutable_bias() = Floats({1, 3}, {0.5, -1, 2});
@@ -194,8 +193,7 @@ TEST_F(InferTest, ReservedParametersChangeNothing) {
   }
   const auto response = Infer(client_, request);
   ASSERT_TRUE(response.ok()) << response.status();
-  EXPECT_EQ(response->raw_output_contents(0),
-            expected->raw_output_contents(0));
+  EXPECT_EQ(response->raw_output_contents(0), expected->raw_output_contents(0));
 }
 
 TEST_F(InferTest, EmptyTensors) {
@@ -224,9 +222,8 @@ TEST_F(InferTest, AnyBytesAreAnswered) {
       input.set_name(name);
       input.set_datatype(type);
       for (const int64_t extent : {1, 2, 64, 16}) input.add_shape(extent);
-      request.add_raw_input_contents(
-          bytes.substr(0, input.datatype() == "FP32" ? bytes.size()
-                                                     : bytes.size() / 2));
+      request.add_raw_input_contents(bytes.substr(
+          0, input.datatype() == "FP32" ? bytes.size() : bytes.size() / 2));
     }
     const auto response = Infer(client_, request);
     EXPECT_TRUE(response.ok()) << type << ": " << response.status();

@@ -45,8 +45,8 @@ class InferenceModelsTest : public testing::Test {
 };
 
 TEST_F(InferenceModelsTest, TheServerIsLiveAndReady) {
-  EXPECT_TRUE(Get<inference::ServerLiveResponse>(
-                  "ServerLive", inference::ServerLiveRequest())
+  EXPECT_TRUE(Get<inference::ServerLiveResponse>("ServerLive",
+                                                 inference::ServerLiveRequest())
                   .live());
   EXPECT_TRUE(Get<inference::ServerReadyResponse>(
                   "ServerReady", inference::ServerReadyRequest())
@@ -68,11 +68,10 @@ TEST_F(InferenceModelsTest, FourModelsAreReady) {
   for (const auto& model : index.models()) {
     names.push_back(model.name());
     EXPECT_EQ(model.state(), "READY");
-    EXPECT_TRUE(
-        Get<inference::ModelReadyResponse>(
-            "ModelReady",
-            Named<inference::ModelReadyRequest>(model.name(), "1"))
-            .ready());
+    EXPECT_TRUE(Get<inference::ModelReadyResponse>(
+                    "ModelReady",
+                    Named<inference::ModelReadyRequest>(model.name(), "1"))
+                    .ready());
   }
   EXPECT_THAT(names, ElementsAre("additive_attention", "bilinear_attention",
                                  "gaussian_attention", kDotProduct));
@@ -159,11 +158,11 @@ TEST_F(InferenceModelsTest, SettingsCanBeReadButNotSet) {
                   .contains("log_info"));
   inference::LogSettingsRequest set;
   (*set.mutable_settings())["log_info"].set_bool_param(false);
-  EXPECT_EQ(CallInference<inference::LogSettingsResponse>(client_,
-                                                          "LogSettings", set)
-                .status()
-                .code(),
-            StatusCode::kUnimplemented);
+  EXPECT_EQ(
+      CallInference<inference::LogSettingsResponse>(client_, "LogSettings", set)
+          .status()
+          .code(),
+      StatusCode::kUnimplemented);
 }
 
 }  // namespace

@@ -121,8 +121,7 @@ TEST_F(InferSharedMemoryTest, OutputsAreWrittenToItAndTheirEntriesAreEmpty) {
   const auto response = Infer(*client_, infer);
   ASSERT_TRUE(response.ok()) << response.status();
   ASSERT_EQ(response->raw_output_contents_size(), 3);
-  EXPECT_EQ(response->raw_output_contents(0),
-            expected->raw_output_contents(0));
+  EXPECT_EQ(response->raw_output_contents(0), expected->raw_output_contents(0));
   EXPECT_EQ(response->raw_output_contents(1), "");
   EXPECT_EQ(std::memcmp(object_.bytes() + 4096 + 5,
                         expected->raw_output_contents(1).data(), size),

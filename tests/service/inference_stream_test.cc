@@ -1,5 +1,5 @@
-// inference.ModelStreamInfer: replies in the order of the requests, errors among
-// them.
+// inference.ModelStreamInfer: replies in the order of the requests, errors
+// among them.
 #include <gmock/gmock.h>
 #include <grpcpp/client_context.h>
 #include <grpcpp/create_channel.h>

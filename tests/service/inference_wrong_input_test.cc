@@ -64,7 +64,9 @@ TEST_F(InferWrongInputTest, UnknownParameterNamesTheKnownOnes) {
 
 TEST_F(InferWrongInputTest, TritonsOtherParameters) {
   ExpectRefused(
-      [](auto& r) { (*r.mutable_parameters())["triton_x"].set_bool_param(true); },
+      [](auto& r) {
+        (*r.mutable_parameters())["triton_x"].set_bool_param(true);
+      },
       kInvalid, "parameter 'triton_x' is unknown");
 }
 
@@ -83,16 +85,16 @@ TEST_F(InferWrongInputTest, ParameterOfAWrongType) {
   ExpectRefused(
       [](auto& r) { (*r.mutable_parameters())["training"].set_int64_param(2); },
       kInvalid, "training: 2 (expected true or false)");
-  ExpectRefused(
-      [](auto& r) { (*r.mutable_parameters())["scale"]; }, kInvalid,
-      "scale: no value (expected a number)");
+  ExpectRefused([](auto& r) { (*r.mutable_parameters())["scale"]; }, kInvalid,
+                "scale: no value (expected a number)");
 }
 
 TEST_F(InferWrongInputTest, UnknownWord) {
   ExpectRefused(
-      [](auto& r) { (*r.mutable_parameters())["causal"].set_string_param("yes"); },
-      kInvalid,
-      "causal: 'yes' (expected 'bottom_right', 'none', 'top_left')");
+      [](auto& r) {
+        (*r.mutable_parameters())["causal"].set_string_param("yes");
+      },
+      kInvalid, "causal: 'yes' (expected 'bottom_right', 'none', 'top_left')");
 }
 
 TEST_F(InferWrongInputTest, ParameterOfAnotherScoringFunction) {
@@ -167,7 +169,10 @@ TEST_F(InferWrongInputTest, TooFewAndTooManyTypedContents) {
   ModelInferRequest request = GoodInfer();
   UseTypedContents(request);
   ModelInferRequest few = request;
-  few.mutable_inputs(1)->mutable_contents()->mutable_fp32_contents()->RemoveLast();
+  few.mutable_inputs(1)
+      ->mutable_contents()
+      ->mutable_fp32_contents()
+      ->RemoveLast();
   ExpectRefused(few, kInvalid, "key: 159 elements (its shape needs 160)");
   request.mutable_inputs(1)->mutable_contents()->add_fp32_contents(1);
   ExpectRefused(request, kInvalid,
