@@ -62,9 +62,10 @@ struct Server::Impl {
         admission(options.max_requests_in_flight, options.max_bytes_in_flight),
         repository(std::move(opened_repository)),
         engine(std::move(built_engine)),
+        models(*repository),
         service(options, *engine, admission, calls, *repository),
         inference(options, {*engine, admission, options.max_response_bytes},
-                  calls, models, regions) {}
+                  calls, models, *repository, regions) {}
 
   // The port that was taken.
   absl::StatusOr<int> Listen();

@@ -33,25 +33,38 @@ absl::Status CheckVersion(const std::string& name, const std::string& version) {
 
 }  // namespace
 
-ModelTable::ModelTable() {
+ModelTable::ModelTable(const ModelRepository& repository)
+    : repository_(repository) {
   for (const std::shared_ptr<Model>& model : {
            BuiltIn("scaled_dot_product_attention", ScaledDotProduct{}, {}),
            BuiltIn("additive_attention", Additive{}, {"w_q", "w_k", "w_v"}),
            BuiltIn("gaussian_attention", Gaussian{}, {}),
            BuiltIn("bilinear_attention", Bilinear{}, {"m"}),
        }) {
-    models_.emplace(model->name, model);
+    built_in_.emplace(model->name, model);
   }
+}
+
+std::shared_ptr<const Model> ModelTable::Lookup(const std::string& name) const {
+  if (const auto found = built_in_.find(name); found != built_in_.end()) {
+    return found->second;
+  }
+  const auto set = repository_.Find(name);
+  if (!set.ok()) return nullptr;
+  auto model = std::make_shared<Model>();
+  model->name = name;
+  model->defaults = (*set)->defaults;
+  model->owner = *set;
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<ModelCounters>& counters = counters_[name];
+  if (counters == nullptr) counters = std::make_shared<ModelCounters>();
+  model->counters = counters;
+  return model;
 }
 
 absl::StatusOr<std::shared_ptr<const Model>> ModelTable::Find(
     const std::string& name, const std::string& version) const {
-  std::shared_ptr<const Model> model;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto found = models_.find(name);
-    if (found != models_.end()) model = found->second;
-  }
+  std::shared_ptr<const Model> model = Lookup(name);
   if (model == nullptr) {
     // The words that clients of Triton look for.
     return absl::NotFoundError(absl::StrCat(
@@ -64,11 +77,23 @@ absl::StatusOr<std::shared_ptr<const Model>> ModelTable::Find(
 }
 
 std::vector<std::shared_ptr<const Model>> ModelTable::List() const {
-  const std::lock_guard lock(mutex_);
   std::vector<std::shared_ptr<const Model>> models;
-  models.reserve(models_.size());
-  for (const auto& [name, model] : models_) models.push_back(model);
+  for (const ModelIndexEntry& entry : Index()) {
+    if (entry.state != ModelState::kReady) continue;
+    // Nothing, where it was unloaded since.
+    if (auto model = Lookup(entry.name)) models.push_back(std::move(model));
+  }
   return models;
+}
+
+std::vector<ModelIndexEntry> ModelTable::Index() const {
+  std::vector<ModelIndexEntry> index = repository_.Index();
+  for (const auto& [name, model] : built_in_) {
+    index.push_back({name, ModelState::kReady, ""});
+  }
+  absl::c_sort(index,
+               [](const auto& a, const auto& b) { return a.name < b.name; });
+  return index;
 }
 
 }  // namespace attention::server

@@ -10,14 +10,16 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/models/model.h"
+#include "server/models/model_repository.h"
 
 namespace attention::server {
 
 /// Every model that can be called, by name. Safe for several threads at once.
 class ModelTable {
  public:
-  /// The four built-in models, one for each scoring function.
-  ModelTable();
+  /// The four built-in models, one for each scoring function, and the parameter
+  /// sets of `repository`, which outlives the table.
+  explicit ModelTable(const ModelRepository& repository);
 
   /// A model, for as long as the caller holds it. NOT_FOUND for an unknown name
   /// and for a version that it does not have; INVALID_ARGUMENT for a version
@@ -28,9 +30,18 @@ class ModelTable {
   /// All of them, in order of their names.
   std::vector<std::shared_ptr<const Model>> List() const;
 
+  /// The same as the repository's index has it: those that cannot be called
+  /// too, with the reason.
+  std::vector<ModelIndexEntry> Index() const;
+
  private:
+  std::shared_ptr<const Model> Lookup(const std::string& name) const;
+
+  const ModelRepository& repository_;
+  std::map<std::string, std::shared_ptr<const Model>> built_in_;
   mutable std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<const Model>> models_;
+  // Of the repository's sets. They stay: one that is loaded anew counts on.
+  mutable std::map<std::string, std::shared_ptr<ModelCounters>> counters_;
 };
 
 }  // namespace attention::server

@@ -40,11 +40,13 @@ absl::Status NoGpu() {
 InferenceService::InferenceService(const ServerOptions& options,
                                    const TaskServices& services,
                                    ActiveCalls& calls, ModelTable& models,
+                                   ModelRepository& repository,
                                    SharedMemoryRegistry& regions)
     : options_(options),
       services_(services),
       calls_(calls),
       models_(models),
+      repository_(repository),
       regions_(regions) {}
 
 const SharedMemoryRegistry* InferenceService::UsableRegions() const {
@@ -152,23 +154,6 @@ absl::Status InferenceService::FillStatistics(
   const auto model = models_.Find(name, version);
   if (model.ok()) FillModelStatistics(**model, *response.add_model_stats());
   return model.status();
-}
-
-InferenceService::Reactor* InferenceService::RepositoryIndex(
-    Context* context, const inference::RepositoryIndexRequest* request,
-    inference::RepositoryIndexResponse* response) {
-  if (!request->repository_name().empty()) {
-    return Answer(context, absl::UnimplementedError(
-                               "repository_name: this server has one "
-                               "repository (expected nothing)"));
-  }
-  for (const auto& model : models_.List()) {
-    auto& entry = *response->add_models();
-    entry.set_name(model->name);
-    entry.set_version(kModelVersion);
-    entry.set_state("READY");
-  }
-  return Answer(context, absl::OkStatus());
 }
 
 InferenceService::Reactor* InferenceService::SystemSharedMemoryStatus(

@@ -20,7 +20,9 @@ using ServerMethods = Oip::WithCallbackMethod_ServerLive<
 using ModelMethods = Oip::WithCallbackMethod_ModelReady<
     Oip::WithCallbackMethod_ModelMetadata<Oip::WithCallbackMethod_ModelConfig<
         Oip::WithCallbackMethod_ModelStatistics<ServerMethods>>>>;
-using RepositoryMethods = Oip::WithCallbackMethod_RepositoryIndex<ModelMethods>;
+using RepositoryMethods = Oip::WithCallbackMethod_RepositoryIndex<
+    Oip::WithCallbackMethod_RepositoryModelLoad<
+        Oip::WithCallbackMethod_RepositoryModelUnload<ModelMethods>>>;
 using SystemMemoryMethods = Oip::WithCallbackMethod_SystemSharedMemoryStatus<
     Oip::WithCallbackMethod_SystemSharedMemoryRegister<
         Oip::WithCallbackMethod_SystemSharedMemoryUnregister<
@@ -42,7 +44,7 @@ class InferenceService final : public inference_methods::AllMethods {
   /// The arguments outlive the service.
   InferenceService(const ServerOptions& options, const TaskServices& services,
                    ActiveCalls& calls, ModelTable& models,
-                   SharedMemoryRegistry& regions);
+                   ModelRepository& repository, SharedMemoryRegistry& regions);
 
   using Context = grpc::CallbackServerContext;
   using Reactor = grpc::ServerUnaryReactor;
@@ -77,6 +79,12 @@ class InferenceService final : public inference_methods::AllMethods {
   Reactor* RepositoryIndex(
       Context* context, const inference::RepositoryIndexRequest* request,
       inference::RepositoryIndexResponse* response) override;
+  Reactor* RepositoryModelLoad(
+      Context* context, const inference::RepositoryModelLoadRequest* request,
+      inference::RepositoryModelLoadResponse*) override;
+  Reactor* RepositoryModelUnload(
+      Context* context, const inference::RepositoryModelUnloadRequest* request,
+      inference::RepositoryModelUnloadResponse*) override;
 
   Reactor* SystemSharedMemoryStatus(
       Context* context,
@@ -118,6 +126,7 @@ class InferenceService final : public inference_methods::AllMethods {
   const TaskServices services_;
   ActiveCalls& calls_;
   ModelTable& models_;
+  ModelRepository& repository_;
   SharedMemoryRegistry& regions_;
 };
 
