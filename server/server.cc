@@ -61,11 +61,11 @@ struct Server::Impl {
       : options(std::move(server_options)),
         admission(options.max_requests_in_flight, options.max_bytes_in_flight),
         repository(std::move(opened_repository)),
-        engine(std::move(built_engine)),
         models(*repository),
+        engine(std::move(built_engine)),
         service(options, *engine, admission, calls, *repository),
         inference(options, {*engine, admission, options.max_response_bytes},
-                  calls, models, *repository, regions) {}
+                  calls, *repository, models, regions) {}
 
   // The port that was taken.
   absl::StatusOr<int> Listen();
@@ -74,9 +74,9 @@ struct Server::Impl {
   Admission admission;
   ActiveCalls calls;
   std::unique_ptr<ModelRepository> repository;
-  std::unique_ptr<Engine> engine;  // waits for tasks that still return
   ModelTable models;
   SharedMemoryRegistry regions;
+  std::unique_ptr<Engine> engine;  // waits for tasks that still return
   AttentionService service;
   InferenceService inference;
   std::unique_ptr<grpc::Server> grpc_server;

@@ -45,26 +45,29 @@ ModelTable::ModelTable(const ModelRepository& repository)
   }
 }
 
-std::shared_ptr<const Model> ModelTable::Lookup(const std::string& name) const {
-  if (const auto found = built_in_.find(name); found != built_in_.end()) {
-    return found->second;
-  }
+std::shared_ptr<const Model> ModelTable::ModelOfSet(
+    const std::string& name) const {
   const auto set = repository_.Find(name);
   if (!set.ok()) return nullptr;
-  auto model = std::make_shared<Model>();
-  model->name = name;
-  model->defaults = (*set)->defaults;
-  model->owner = *set;
   const std::lock_guard lock(mutex_);
-  std::shared_ptr<ModelCounters>& counters = counters_[name];
-  if (counters == nullptr) counters = std::make_shared<ModelCounters>();
-  model->counters = counters;
-  return model;
+  std::shared_ptr<const Model>& known = of_sets_[name];
+  if (known == nullptr || known->owner != *set) {
+    auto model = std::make_shared<Model>();
+    model->name = name;
+    model->defaults = (*set)->defaults;
+    model->owner = *set;
+    model->counters =
+        known == nullptr ? std::make_shared<ModelCounters>() : known->counters;
+    known = std::move(model);
+  }
+  return known;
 }
 
 absl::StatusOr<std::shared_ptr<const Model>> ModelTable::Find(
     const std::string& name, const std::string& version) const {
-  std::shared_ptr<const Model> model = Lookup(name);
+  const auto found = built_in_.find(name);
+  std::shared_ptr<const Model> model =
+      found != built_in_.end() ? found->second : ModelOfSet(name);
   if (model == nullptr) {
     // The words that clients of Triton look for.
     return absl::NotFoundError(absl::StrCat(
@@ -77,23 +80,15 @@ absl::StatusOr<std::shared_ptr<const Model>> ModelTable::Find(
 }
 
 std::vector<std::shared_ptr<const Model>> ModelTable::List() const {
-  std::vector<std::shared_ptr<const Model>> models;
-  for (const ModelIndexEntry& entry : Index()) {
+  Models all = built_in_;
+  for (const ModelIndexEntry& entry : repository_.Index()) {
     if (entry.state != ModelState::kReady) continue;
-    // Nothing, where it was unloaded since.
-    if (auto model = Lookup(entry.name)) models.push_back(std::move(model));
+    if (auto model = ModelOfSet(entry.name)) all.emplace(entry.name, model);
   }
+  std::vector<std::shared_ptr<const Model>> models;
+  models.reserve(all.size());
+  for (const auto& [name, model] : all) models.push_back(model);
   return models;
-}
-
-std::vector<ModelIndexEntry> ModelTable::Index() const {
-  std::vector<ModelIndexEntry> index = repository_.Index();
-  for (const auto& [name, model] : built_in_) {
-    index.push_back({name, ModelState::kReady, ""});
-  }
-  absl::c_sort(index,
-               [](const auto& a, const auto& b) { return a.name < b.name; });
-  return index;
 }
 
 }  // namespace attention::server

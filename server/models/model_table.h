@@ -17,8 +17,8 @@ namespace attention::server {
 /// Every model that can be called, by name. Safe for several threads at once.
 class ModelTable {
  public:
-  /// The four built-in models, one for each scoring function, and the parameter
-  /// sets of `repository`, which outlives the table.
+  /// The four built-in models, one for each scoring function, and the sets of
+  /// `repository`, which outlives the table.
   explicit ModelTable(const ModelRepository& repository);
 
   /// A model, for as long as the caller holds it. NOT_FOUND for an unknown name
@@ -27,21 +27,20 @@ class ModelTable {
   absl::StatusOr<std::shared_ptr<const Model>> Find(
       const std::string& name, const std::string& version) const;
 
-  /// All of them, in order of their names.
+  /// All that can be called, in order of their names.
   std::vector<std::shared_ptr<const Model>> List() const;
 
-  /// The same as the repository's index has it: those that cannot be called
-  /// too, with the reason.
-  std::vector<ModelIndexEntry> Index() const;
-
  private:
-  std::shared_ptr<const Model> Lookup(const std::string& name) const;
+  using Models = std::map<std::string, std::shared_ptr<const Model>>;
+
+  // The model of a set, null where there is none of that name. Its counters
+  // are the name's: they outlive the set when it is loaded anew.
+  std::shared_ptr<const Model> ModelOfSet(const std::string& name) const;
 
   const ModelRepository& repository_;
-  std::map<std::string, std::shared_ptr<const Model>> built_in_;
+  Models built_in_;
   mutable std::mutex mutex_;
-  // Of the repository's sets. They stay: one that is loaded anew counts on.
-  mutable std::map<std::string, std::shared_ptr<ModelCounters>> counters_;
+  mutable Models of_sets_;  // as they were found last
 };
 
 }  // namespace attention::server

@@ -1,47 +1,33 @@
-// The model repository: what there is, and loading and unloading it.
+// The protocol's extension for model repositories.
+#include <set>
 #include <string>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "server/services/answer.h"
 #include "server/services/inference_service.h"
-#include "server/wire/status_table.h"
 
 namespace attention::server {
 namespace {
-
-InferenceService::Reactor* Answer(InferenceService::Context* context,
-                                  const absl::Status& status) {
-  InferenceService::Reactor* reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpcStatus(status));
-  return reactor;
-}
 
 absl::Status OneRepository() {
   return absl::UnimplementedError(
       "repository_name: this server has one repository (expected nothing)");
 }
 
-// The model that a load or an unload is about, where it may be done at all.
+// The kserve SDK sends the name in the field that Triton has for the
+// repository's.
 template <typename Request>
-absl::StatusOr<std::string> ControlledModel(const ServerOptions& options,
-                                            const Request& request) {
-  if (!options.allow_model_control) {
-    return absl::UnavailableError(
-        "loading and unloading models is switched off (the server's "
-        "--allow-model-control)");
-  }
-  // The kserve SDK's own proto has the model's name in field 1.
+absl::StatusOr<std::string> NameIn(const Request& request) {
   if (request.model_name().empty()) return request.repository_name();
   if (!request.repository_name().empty()) return OneRepository();
-  for (const auto& [key, value] : request.parameters()) {
-    // No model here is made of others.
-    if (key == "unload_dependents") continue;
-    return absl::UnimplementedError(absl::StrCat(
-        "parameter '", key.substr(0, 64),
-        "': models come from the server's repository alone (expected none)"));
-  }
   return request.model_name();
+}
+
+absl::Status CheckControl(const ServerOptions& options) {
+  if (options.allow_model_control) return absl::OkStatus();
+  return absl::UnavailableError(
+      "loading and unloading models is switched off (the server's "
+      "--allow-model-control)");
 }
 
 }  // namespace
@@ -52,13 +38,21 @@ InferenceService::Reactor* InferenceService::RepositoryIndex(
   if (!request->repository_name().empty()) {
     return Answer(context, OneRepository());
   }
-  for (const ModelIndexEntry& model : models_.Index()) {
-    const bool ready = model.state == ModelState::kReady;
-    if (request->ready() && !ready) continue;
+  std::set<std::string> ready;
+  for (const auto& model : models_.List()) {
+    ready.insert(model->name);
+    auto& entry = *response->add_models();
+    entry.set_name(model->name);
+    entry.set_version(kModelVersion);
+    entry.set_state("READY");
+  }
+  if (request->ready()) return Answer(context, absl::OkStatus());
+  for (const ModelIndexEntry& model : repository_.Index()) {
+    if (ready.count(model.name) > 0) continue;
     auto& entry = *response->add_models();
     entry.set_name(model.name);
     entry.set_version(kModelVersion);
-    entry.set_state(ready ? "READY" : "UNAVAILABLE");
+    entry.set_state("UNAVAILABLE");
     entry.set_reason(model.reason);
   }
   return Answer(context, absl::OkStatus());
@@ -67,14 +61,25 @@ InferenceService::Reactor* InferenceService::RepositoryIndex(
 InferenceService::Reactor* InferenceService::RepositoryModelLoad(
     Context* context, const inference::RepositoryModelLoadRequest* request,
     inference::RepositoryModelLoadResponse*) {
-  const auto name = ControlledModel(options_, *request);
+  absl::Status status = CheckControl(options_);
+  if (!status.ok()) return Answer(context, status);
+  if (!request->parameters().empty()) {
+    return Answer(context,
+                  absl::UnimplementedError(absl::StrCat(
+                      request->parameters().begin()->first.substr(0, 64),
+                      ": models are loaded from the server's own folders "
+                      "(expected no parameters)")));
+  }
+  const absl::StatusOr<std::string> name = NameIn(*request);
   return Answer(context, name.ok() ? repository_.Load(*name) : name.status());
 }
 
 InferenceService::Reactor* InferenceService::RepositoryModelUnload(
     Context* context, const inference::RepositoryModelUnloadRequest* request,
     inference::RepositoryModelUnloadResponse*) {
-  const auto name = ControlledModel(options_, *request);
+  absl::Status status = CheckControl(options_);
+  if (!status.ok()) return Answer(context, status);
+  const absl::StatusOr<std::string> name = NameIn(*request);
   return Answer(context, name.ok() ? repository_.Unload(*name) : name.status());
 }
 

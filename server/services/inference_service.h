@@ -3,6 +3,7 @@
 
 #include "inference/grpc_service.grpc.pb.h"
 #include "server/memory/shared_memory_registry.h"
+#include "server/models/model_repository.h"
 #include "server/models/model_table.h"
 #include "server/options.h"
 #include "server/scheduling/active_calls.h"
@@ -43,8 +44,8 @@ class InferenceService final : public inference_methods::AllMethods {
  public:
   /// The arguments outlive the service.
   InferenceService(const ServerOptions& options, const TaskServices& services,
-                   ActiveCalls& calls, ModelTable& models,
-                   ModelRepository& repository, SharedMemoryRegistry& regions);
+                   ActiveCalls& calls, ModelRepository& repository,
+                   ModelTable& models, SharedMemoryRegistry& regions);
 
   using Context = grpc::CallbackServerContext;
   using Reactor = grpc::ServerUnaryReactor;
@@ -125,8 +126,8 @@ class InferenceService final : public inference_methods::AllMethods {
   const ServerOptions& options_;
   const TaskServices services_;
   ActiveCalls& calls_;
-  ModelTable& models_;
   ModelRepository& repository_;
+  ModelTable& models_;
   SharedMemoryRegistry& regions_;
 };
 

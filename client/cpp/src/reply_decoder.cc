@@ -71,17 +71,18 @@ absl::StatusOr<bool> Within(pb::io::CodedInputStream& in, int size,
 }
 
 absl::Status ReadTensor(pb::io::CodedInputStream& in, ReplyTensor& tensor) {
-  return ReadFields(
-      in, tensor.description,
-      [&](int field_number, int size) -> absl::StatusOr<bool> {
-        if (field_number != v1::Tensor::kDataFieldNumber) return false;
-        absl::StatusOr<Tensor> bytes =
-            Tensor::CreateUninitialized(DataType::kUint8, {size});
-        if (!bytes.ok()) return bytes.status();
-        if (size > 0 && !in.ReadRaw(bytes->data(), size)) return NotAReply();
-        tensor.bytes = *std::move(bytes);
-        return true;
-      });
+  return ReadFields(in, tensor.description,
+                    [&](int field_number, int size) -> absl::StatusOr<bool> {
+                      if (field_number != v1::Tensor::kDataFieldNumber)
+                        return false;
+                      absl::StatusOr<Tensor> bytes =
+                          Tensor::CreateUninitialized(DataType::kUint8, {size});
+                      if (!bytes.ok()) return bytes.status();
+                      if (size > 0 && !in.ReadRaw(bytes->data(), size))
+                        return NotAReply();
+                      tensor.bytes = *std::move(bytes);
+                      return true;
+                    });
 }
 
 absl::Status ReadReply(pb::io::CodedInputStream& in, Reply& reply) {
@@ -122,8 +123,8 @@ absl::Status ReadMessage(
 
 absl::StatusOr<Reply> DecodeReply(grpc::ByteBuffer& message) {
   Reply reply;
-  absl::Status status = ReadMessage(
-      message, [&](auto& in) { return ReadReply(in, reply); });
+  absl::Status status =
+      ReadMessage(message, [&](auto& in) { return ReadReply(in, reply); });
   if (!status.ok()) return status;
   return reply;
 }

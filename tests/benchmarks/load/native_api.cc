@@ -1,0 +1,101 @@
+#include <cstring>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "client/cpp/src/reply_decoder.h"
+#include "client/cpp/src/request_encoder.h"
+#include "client/cpp/src/wire.h"
+#include "tests/benchmarks/load/api.h"
+
+namespace attention::bench {
+namespace {
+
+DataType TypeOf(const LoadShape& shape) {
+  if (shape.type == "FP16") return DataType::kFloat16;
+  if (shape.type == "BF16") return DataType::kBFloat16;
+  return DataType::kFloat32;
+}
+
+// Small numbers of any type: the high byte of each element says 0 to 2.
+absl::StatusOr<Tensor> RandomTensor(const LoadShape& shape, uint32_t seed) {
+  absl::StatusOr<Tensor> tensor = Tensor::Create(
+      TypeOf(shape), {shape.batch, shape.heads, shape.length, shape.width});
+  if (!tensor.ok()) return tensor.status();
+  std::mt19937 random(seed);
+  const int64_t step = ByteSize(tensor->type());
+  for (int64_t i = 0; i < tensor->byte_size(); ++i) {
+    const auto byte = static_cast<std::byte>(random());
+    const bool high = i % step == step - 1;
+    tensor->data()[i] =
+        high ? (byte & std::byte{0x80}) | std::byte{0x3D} : byte;
+  }
+  return tensor;
+}
+
+class NativeApi final : public Api {
+ public:
+  explicit NativeApi(client::AttendRequest request)
+      : request_(std::move(request)) {}
+
+  const char* unary_method() const override {
+    return "/attention.v1.AttentionService/Attend";
+  }
+  const char* stream_method() const override {
+    return "/attention.v1.AttentionService/AttendStream";
+  }
+
+  grpc::ByteBuffer Encode(const std::string& id) const override {
+    return client::EncodeRequest(request_, id);
+  }
+
+  absl::StatusOr<ReplyFacts> DecodeUnary(
+      grpc::ByteBuffer& message) const override {
+    absl::StatusOr<client::Reply> reply = client::DecodeReply(message);
+    if (!reply.ok()) return reply.status();
+    return Facts(*std::move(reply));
+  }
+
+  absl::StatusOr<ReplyFacts> DecodeStream(
+      grpc::ByteBuffer& message) const override {
+    absl::StatusOr<client::StreamReply> reply =
+        client::DecodeStreamReply(message);
+    if (!reply.ok()) return reply.status();
+    if (!reply->result) {
+      const v1::Error& error = reply->fields.error();
+      return client::StatusFromCode(error.code(), error.message());
+    }
+    absl::StatusOr<ReplyFacts> facts = Facts(*std::move(reply->result));
+    if (facts.ok()) facts->id = reply->fields.id();
+    return facts;
+  }
+
+ private:
+  absl::StatusOr<ReplyFacts> Facts(client::Reply reply) const {
+    const absl::StatusOr<client::AttendResult> result =
+        client::ToResult(request_, std::move(reply));
+    if (!result.ok()) return result.status();
+    return ReplyFacts{result->id, result->compute_time, result->queue_time};
+  }
+
+  const client::AttendRequest request_;
+};
+
+}  // namespace
+
+int64_t LoadShape::TensorBytes() const {
+  return batch * heads * length * width * ByteSize(TypeOf(*this));
+}
+
+absl::StatusOr<std::unique_ptr<Api>> MakeNativeApi(const LoadShape& shape) {
+  client::AttendRequest request;
+  uint32_t seed = 0;
+  for (Tensor* tensor : {&request.query, &request.key, &request.value}) {
+    absl::StatusOr<Tensor> random = RandomTensor(shape, ++seed);
+    if (!random.ok()) return random.status();
+    *tensor = *std::move(random);
+  }
+  return std::make_unique<NativeApi>(std::move(request));
+}
+
+}  // namespace attention::bench
