@@ -54,16 +54,23 @@ def repository(tmp_path_factory, problem):
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory, repository):
+def server(tmp_path_factory, repository, unix_socket):
     """Everything that is off by default is on."""
     running = RunningServer(
         tmp_path_factory.mktemp("server") / "log",
         "--allow-shared-memory",
         "--allow-model-control",
+        f"--grpc-unix-socket={unix_socket}",
         f"--model-repository={repository}",
     )
     yield running
     assert running.stop() == 0
+
+
+@pytest.fixture(scope="session")
+def unix_socket(tmp_path_factory):
+    """Where the server with everything on listens besides."""
+    return tmp_path_factory.mktemp("socket") / "grpc"
 
 
 @pytest.fixture(scope="session")

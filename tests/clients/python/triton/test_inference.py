@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 import oracle
 import pytest
+import tritonclient.grpc as triton
 from numpy.testing import assert_allclose
 from tensors import to_inputs, to_outputs
 from tritonclient.utils import InferenceServerException
@@ -131,6 +132,20 @@ def test_the_protocols_own_parameters_are_passed_over(client, problem):
         priority=1,
         timeout=1_000_000,
     )
+    output, _, _ = problem.expected()
+    assert_allclose(result.as_numpy("output"), output, atol=1e-5)
+
+
+def test_over_a_unix_socket(server, unix_socket, problem):
+    with triton.InferenceServerClient(f"unix:{unix_socket}") as client:
+        result = client.infer(SDPA, to_inputs(problem.tensors))
+    output, _, _ = problem.expected()
+    assert_allclose(result.as_numpy("output"), output, atol=1e-5)
+
+
+def test_more_than_grpcs_usual_limit(client):
+    problem = oracle.Problem(batch=1, heads=2, queries=16, keys=16_384, width=64)
+    result = client.infer(SDPA, to_inputs(problem.tensors))
     output, _, _ = problem.expected()
     assert_allclose(result.as_numpy("output"), output, atol=1e-5)
 
