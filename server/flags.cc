@@ -64,6 +64,7 @@ struct Parser {
     AddListening();
     AddComputing();
     AddLimits();
+    AddModels();
     AddTrust();
     AddLogging();
   }
@@ -157,6 +158,14 @@ struct Parser {
                "Limits");
   }
 
+  void AddModels() {
+    Add("--model-repository", options.model_repository, "DIR", "",
+        "A directory of parameter sets, one folder for each: config.json with "
+        "the scoring function and its options, parameters.safetensors with "
+        "its weights. Requests then name the folder instead of sending them",
+        "Models");
+  }
+
   // What is off until a person says that every caller may do it.
   void AddTrust() {
     AddSwitch("--allow-shared-memory", options.allow_shared_memory,
@@ -165,6 +174,9 @@ struct Parser {
               "instead of sending them. They can name any object in /dev/shm "
               "that the server's user may open, another program's too: for "
               "trusted callers");
+    AddSwitch("--allow-model-control", options.allow_model_control,
+              "Callers may have folders of --model-repository loaded again, "
+              "and unload them for everybody");
   }
 
   void AddLogging() {

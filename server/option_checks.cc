@@ -42,6 +42,10 @@ absl::Status CheckOptions(const ServerOptions& options) {
     return absl::InvalidArgumentError(
         "--grpc-address: '' (expected an IP address or a host name)");
   }
+  if (options.allow_model_control && options.model_repository.empty()) {
+    return absl::InvalidArgumentError(
+        "--allow-model-control: true (expected --model-repository beside it)");
+  }
   if (options.grpc_unix_socket.size() > kMostSocketPathBytes) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--grpc-unix-socket: a path of ", options.grpc_unix_socket.size(),

@@ -32,6 +32,11 @@ struct ServerOptions {
   int64_t max_bytes_in_flight = 4LL << 30;
   /// Per stream; beyond it the stream is not read.
   int64_t max_stream_requests_in_flight = 32;
+  /// A directory of parameter sets (server/models/model_repository.h); none
+  /// where it is empty.
+  std::string model_repository;
+  /// Whether callers may have its folders loaded and unloaded.
+  bool allow_model_control = false;
   /// Whether callers may register shared memory and have tensors read from it
   /// and written to it. They name any object that the server's user can open,
   /// so this is for callers that are trusted.

@@ -17,6 +17,7 @@
 #include "core/engine.h"
 #include "server/listen_error.h"
 #include "server/memory/shared_memory_registry.h"
+#include "server/models/model_repository.h"
 #include "server/models/model_table.h"
 #include "server/option_checks.h"
 #include "server/services/attention_service.h"
@@ -39,18 +40,32 @@ void EnablePlugins() {
   });
 }
 
+absl::StatusOr<std::unique_ptr<ModelRepository>> OpenRepository(
+    const std::string& directory) {
+  if (directory.empty()) return std::make_unique<ModelRepository>();
+  absl::StatusOr<std::unique_ptr<ModelRepository>> repository =
+      ModelRepository::Open(directory);
+  if (repository.ok()) return repository;
+  return absl::Status(
+      repository.status().code(),
+      absl::StrCat("--model-repository: ", repository.status().message()));
+}
+
 }  // namespace
 
 // Members are destroyed from the last to the first: each one may be used by
 // those below it.
 struct Server::Impl {
-  Impl(ServerOptions server_options, std::unique_ptr<Engine> built_engine)
+  Impl(ServerOptions server_options, std::unique_ptr<Engine> built_engine,
+       std::unique_ptr<ModelRepository> opened_repository)
       : options(std::move(server_options)),
         admission(options.max_requests_in_flight, options.max_bytes_in_flight),
+        repository(std::move(opened_repository)),
+        models(*repository),
         engine(std::move(built_engine)),
-        service(options, *engine, admission, calls),
+        service(options, *engine, admission, calls, *repository),
         inference(options, {*engine, admission, options.max_response_bytes},
-                  calls, models, regions) {}
+                  calls, *repository, models, regions) {}
 
   // The port that was taken.
   absl::StatusOr<int> Listen();
@@ -58,9 +73,10 @@ struct Server::Impl {
   const ServerOptions options;
   Admission admission;
   ActiveCalls calls;
-  std::unique_ptr<Engine> engine;  // waits for tasks that still return
+  std::unique_ptr<ModelRepository> repository;
   ModelTable models;
   SharedMemoryRegistry regions;
+  std::unique_ptr<Engine> engine;  // waits for tasks that still return
   AttentionService service;
   InferenceService inference;
   std::unique_ptr<grpc::Server> grpc_server;
@@ -111,9 +127,13 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Create(
       {options.worker_threads, options.backend, std::move(on_tile)});
   if (!engine.ok()) return engine.status();
+  absl::StatusOr<std::unique_ptr<ModelRepository>> repository =
+      OpenRepository(options.model_repository);
+  if (!repository.ok()) return repository.status();
   EnablePlugins();
   auto server = absl::WrapUnique(new Server());
-  server->impl_ = std::make_unique<Impl>(options, *std::move(engine));
+  server->impl_ = std::make_unique<Impl>(options, *std::move(engine),
+                                         *std::move(repository));
   const absl::StatusOr<int> port = server->impl_->Listen();
   if (!port.ok()) return port.status();
   server->port_ = *port;

@@ -33,25 +33,41 @@ absl::Status CheckVersion(const std::string& name, const std::string& version) {
 
 }  // namespace
 
-ModelTable::ModelTable() {
+ModelTable::ModelTable(const ModelRepository& repository)
+    : repository_(repository) {
   for (const std::shared_ptr<Model>& model : {
            BuiltIn("scaled_dot_product_attention", ScaledDotProduct{}, {}),
            BuiltIn("additive_attention", Additive{}, {"w_q", "w_k", "w_v"}),
            BuiltIn("gaussian_attention", Gaussian{}, {}),
            BuiltIn("bilinear_attention", Bilinear{}, {"m"}),
        }) {
-    models_.emplace(model->name, model);
+    built_in_.emplace(model->name, model);
   }
+}
+
+std::shared_ptr<const Model> ModelTable::ModelOfSet(
+    const std::string& name) const {
+  const auto set = repository_.Find(name);
+  if (!set.ok()) return nullptr;
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<const Model>& known = of_sets_[name];
+  if (known == nullptr || known->owner != *set) {
+    auto model = std::make_shared<Model>();
+    model->name = name;
+    model->defaults = (*set)->defaults;
+    model->owner = *set;
+    model->counters =
+        known == nullptr ? std::make_shared<ModelCounters>() : known->counters;
+    known = std::move(model);
+  }
+  return known;
 }
 
 absl::StatusOr<std::shared_ptr<const Model>> ModelTable::Find(
     const std::string& name, const std::string& version) const {
-  std::shared_ptr<const Model> model;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto found = models_.find(name);
-    if (found != models_.end()) model = found->second;
-  }
+  const auto found = built_in_.find(name);
+  std::shared_ptr<const Model> model =
+      found != built_in_.end() ? found->second : ModelOfSet(name);
   if (model == nullptr) {
     // The words that clients of Triton look for.
     return absl::NotFoundError(absl::StrCat(
@@ -64,10 +80,14 @@ absl::StatusOr<std::shared_ptr<const Model>> ModelTable::Find(
 }
 
 std::vector<std::shared_ptr<const Model>> ModelTable::List() const {
-  const std::lock_guard lock(mutex_);
+  Models all = built_in_;
+  for (const ModelIndexEntry& entry : repository_.Index()) {
+    if (entry.state != ModelState::kReady) continue;
+    if (auto model = ModelOfSet(entry.name)) all.emplace(entry.name, model);
+  }
   std::vector<std::shared_ptr<const Model>> models;
-  models.reserve(models_.size());
-  for (const auto& [name, model] : models_) models.push_back(model);
+  models.reserve(all.size());
+  for (const auto& [name, model] : all) models.push_back(model);
   return models;
 }
 

@@ -12,10 +12,12 @@ namespace attention::server {
 
 AttentionService::AttentionService(const ServerOptions& options,
                                    const Engine& engine, Admission& admission,
-                                   ActiveCalls& calls)
+                                   ActiveCalls& calls,
+                                   const ModelRepository& models)
     : options_(options),
       services_{engine, admission, options.max_response_bytes},
-      calls_(calls) {}
+      calls_(calls),
+      models_(models) {}
 
 grpc::ServerUnaryReactor* AttentionService::Attend(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
@@ -23,9 +25,10 @@ grpc::ServerUnaryReactor* AttentionService::Attend(
   // gRPC keeps the request until the call is done. The buffer is this call's
   // own and not constant, so its memory can go as soon as it has been read.
   auto& message = const_cast<grpc::ByteBuffer&>(*request);
-  return UnaryCall::Begin(services_, calls_,
-                          std::make_unique<AttendWire>(/*on_stream=*/false),
-                          *context, message, *response);
+  return UnaryCall::Begin(
+      services_, calls_,
+      std::make_unique<AttendWire>(/*on_stream=*/false, models_), *context,
+      message, *response);
 }
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>*
@@ -34,7 +37,9 @@ AttentionService::AttendStream(grpc::CallbackServerContext* context) {
       services_, calls_,
       {.max_in_flight = options_.max_stream_requests_in_flight,
        .new_request =
-           [] { return std::make_unique<AttendWire>(/*on_stream=*/true); },
+           [this] {
+             return std::make_unique<AttendWire>(/*on_stream=*/true, models_);
+           },
        .encode_error = EncodeStreamError},
       *context);
 }

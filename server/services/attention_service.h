@@ -2,6 +2,7 @@
 #define ATTENTION_SERVER_SERVICES_ATTENTION_SERVICE_H_
 
 #include "attention/v1/attention.grpc.pb.h"
+#include "server/models/model_repository.h"
 #include "server/options.h"
 #include "server/scheduling/active_calls.h"
 #include "server/scheduling/attention_task.h"
@@ -18,7 +19,8 @@ class AttentionService final
  public:
   /// The arguments outlive the service.
   AttentionService(const ServerOptions& options, const Engine& engine,
-                   Admission& admission, ActiveCalls& calls);
+                   Admission& admission, ActiveCalls& calls,
+                   const ModelRepository& models);
 
   grpc::ServerUnaryReactor* Attend(grpc::CallbackServerContext* context,
                                    const grpc::ByteBuffer* request,
@@ -36,6 +38,7 @@ class AttentionService final
   const ServerOptions& options_;
   const TaskServices services_;
   ActiveCalls& calls_;
+  const ModelRepository& models_;
 };
 
 }  // namespace attention::server

@@ -4,23 +4,16 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "server/services/answer.h"
 #include "server/services/model_descriptions.h"
 #include "server/services/request_stream.h"
 #include "server/services/unary_call.h"
 #include "server/version.h"
 #include "server/wire/infer_reply.h"
 #include "server/wire/infer_wire.h"
-#include "server/wire/status_table.h"
 
 namespace attention::server {
 namespace {
-
-InferenceService::Reactor* Answer(InferenceService::Context* context,
-                                  const absl::Status& status) {
-  InferenceService::Reactor* reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpcStatus(status));
-  return reactor;
-}
 
 // What Triton's clients send where they want a stream to end with an error's
 // status.
@@ -30,20 +23,18 @@ bool AsksForGrpcErrors(const InferenceService::Context& context) {
   return begin != end && begin->second == "true";
 }
 
-absl::Status NoGpu() {
-  return absl::UnimplementedError(
-      "CUDA shared memory: this build of the server has no GPU");
-}
-
 }  // namespace
 
 InferenceService::InferenceService(const ServerOptions& options,
                                    const TaskServices& services,
-                                   ActiveCalls& calls, ModelTable& models,
+                                   ActiveCalls& calls,
+                                   ModelRepository& repository,
+                                   ModelTable& models,
                                    SharedMemoryRegistry& regions)
     : options_(options),
       services_(services),
       calls_(calls),
+      repository_(repository),
       models_(models),
       regions_(regions) {}
 
@@ -152,86 +143,6 @@ absl::Status InferenceService::FillStatistics(
   const auto model = models_.Find(name, version);
   if (model.ok()) FillModelStatistics(**model, *response.add_model_stats());
   return model.status();
-}
-
-InferenceService::Reactor* InferenceService::RepositoryIndex(
-    Context* context, const inference::RepositoryIndexRequest* request,
-    inference::RepositoryIndexResponse* response) {
-  if (!request->repository_name().empty()) {
-    return Answer(context, absl::UnimplementedError(
-                               "repository_name: this server has one "
-                               "repository (expected nothing)"));
-  }
-  for (const auto& model : models_.List()) {
-    auto& entry = *response->add_models();
-    entry.set_name(model->name);
-    entry.set_version(kModelVersion);
-    entry.set_state("READY");
-  }
-  return Answer(context, absl::OkStatus());
-}
-
-InferenceService::Reactor* InferenceService::SystemSharedMemoryStatus(
-    Context* context, const inference::SystemSharedMemoryStatusRequest* request,
-    inference::SystemSharedMemoryStatusResponse* response) {
-  const auto regions = regions_.Status(request->name());
-  if (!regions.ok()) return Answer(context, regions.status());
-  for (const SharedMemoryDescription& region : *regions) {
-    auto& status = (*response->mutable_regions())[region.name];
-    status.set_name(region.name);
-    status.set_key(region.key);
-    status.set_offset(region.offset);
-    status.set_byte_size(region.byte_size);
-  }
-  return Answer(context, absl::OkStatus());
-}
-
-InferenceService::Reactor* InferenceService::SystemSharedMemoryRegister(
-    Context* context,
-    const inference::SystemSharedMemoryRegisterRequest* request,
-    inference::SystemSharedMemoryRegisterResponse*) {
-  if (!options_.allow_shared_memory) {
-    return Answer(context,
-                  absl::UnavailableError("shared memory is switched off (the "
-                                         "server's --allow-shared-memory)"));
-  }
-  return Answer(context,
-                regions_.Register({.name = request->name(),
-                                   .key = request->key(),
-                                   .offset = request->offset(),
-                                   .byte_size = request->byte_size()}));
-}
-
-InferenceService::Reactor* InferenceService::SystemSharedMemoryUnregister(
-    Context* context,
-    const inference::SystemSharedMemoryUnregisterRequest* request,
-    inference::SystemSharedMemoryUnregisterResponse*) {
-  if (request->name().empty()) {
-    regions_.UnregisterAll();
-  } else {
-    regions_.Unregister(request->name());
-  }
-  return Answer(context, absl::OkStatus());
-}
-
-InferenceService::Reactor* InferenceService::CudaSharedMemoryStatus(
-    Context* context, const inference::CudaSharedMemoryStatusRequest*,
-    inference::CudaSharedMemoryStatusResponse*) {
-  return Answer(context, NoGpu());
-}
-
-InferenceService::Reactor* InferenceService::CudaSharedMemoryRegister(
-    Context* context, const inference::CudaSharedMemoryRegisterRequest*,
-    inference::CudaSharedMemoryRegisterResponse*) {
-  return Answer(context, NoGpu());
-}
-
-InferenceService::Reactor* InferenceService::CudaSharedMemoryUnregister(
-    Context* context, const inference::CudaSharedMemoryUnregisterRequest*,
-    inference::CudaSharedMemoryUnregisterResponse*) {
-  // Tools call it before they know what a server has: nothing was registered,
-  // so nothing is now.
-  return Answer(context, absl::OkStatus());
 }
 
 }  // namespace attention::server

@@ -3,6 +3,7 @@
 
 #include "inference/grpc_service.grpc.pb.h"
 #include "server/memory/shared_memory_registry.h"
+#include "server/models/model_repository.h"
 #include "server/models/model_table.h"
 #include "server/options.h"
 #include "server/scheduling/active_calls.h"
@@ -20,7 +21,9 @@ using ServerMethods = Oip::WithCallbackMethod_ServerLive<
 using ModelMethods = Oip::WithCallbackMethod_ModelReady<
     Oip::WithCallbackMethod_ModelMetadata<Oip::WithCallbackMethod_ModelConfig<
         Oip::WithCallbackMethod_ModelStatistics<ServerMethods>>>>;
-using RepositoryMethods = Oip::WithCallbackMethod_RepositoryIndex<ModelMethods>;
+using RepositoryMethods = Oip::WithCallbackMethod_RepositoryIndex<
+    Oip::WithCallbackMethod_RepositoryModelLoad<
+        Oip::WithCallbackMethod_RepositoryModelUnload<ModelMethods>>>;
 using SystemMemoryMethods = Oip::WithCallbackMethod_SystemSharedMemoryStatus<
     Oip::WithCallbackMethod_SystemSharedMemoryRegister<
         Oip::WithCallbackMethod_SystemSharedMemoryUnregister<
@@ -41,8 +44,8 @@ class InferenceService final : public inference_methods::AllMethods {
  public:
   /// The arguments outlive the service.
   InferenceService(const ServerOptions& options, const TaskServices& services,
-                   ActiveCalls& calls, ModelTable& models,
-                   SharedMemoryRegistry& regions);
+                   ActiveCalls& calls, ModelRepository& repository,
+                   ModelTable& models, SharedMemoryRegistry& regions);
 
   using Context = grpc::CallbackServerContext;
   using Reactor = grpc::ServerUnaryReactor;
@@ -77,6 +80,12 @@ class InferenceService final : public inference_methods::AllMethods {
   Reactor* RepositoryIndex(
       Context* context, const inference::RepositoryIndexRequest* request,
       inference::RepositoryIndexResponse* response) override;
+  Reactor* RepositoryModelLoad(
+      Context* context, const inference::RepositoryModelLoadRequest* request,
+      inference::RepositoryModelLoadResponse*) override;
+  Reactor* RepositoryModelUnload(
+      Context* context, const inference::RepositoryModelUnloadRequest* request,
+      inference::RepositoryModelUnloadResponse*) override;
 
   Reactor* SystemSharedMemoryStatus(
       Context* context,
@@ -117,6 +126,7 @@ class InferenceService final : public inference_methods::AllMethods {
   const ServerOptions& options_;
   const TaskServices services_;
   ActiveCalls& calls_;
+  ModelRepository& repository_;
   ModelTable& models_;
   SharedMemoryRegistry& regions_;
 };

@@ -3,18 +3,11 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "server/services/answer.h"
 #include "server/services/inference_service.h"
-#include "server/wire/status_table.h"
 
 namespace attention::server {
 namespace {
-
-InferenceService::Reactor* Answer(InferenceService::Context* context,
-                                  const absl::Status& status) {
-  InferenceService::Reactor* reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpcStatus(status));
-  return reactor;
-}
 
 absl::Status CannotBeSet(const std::string& key, const char* instead) {
   return absl::UnimplementedError(absl::StrCat(

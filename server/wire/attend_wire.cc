@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "server/wire/problem_translation.h"
 
 namespace attention::server {
@@ -16,7 +17,17 @@ absl::StatusOr<AttentionProblem> AttendWire::Decode(
     return absl::InvalidArgumentError(
         "id: missing (a stream's replies are told apart by it)");
   }
-  return TranslateToProblem(request_);
+  if (request_.message().has_parameter_set()) {
+    absl::StatusOr<std::shared_ptr<const ParameterSet>> set =
+        models_.Find(request_.message().parameter_set().name());
+    if (!set.ok()) {
+      return absl::Status(
+          set.status().code(),
+          absl::StrCat("parameter_set: ", set.status().message()));
+    }
+    set_ = *std::move(set);
+  }
+  return TranslateToProblem(request_, set_.get());
 }
 
 absl::Status AttendWire::PlanReply(const ValidatedProblem& problem,

@@ -1,10 +1,12 @@
 #ifndef ATTENTION_SERVER_WIRE_ATTEND_WIRE_H_
 #define ATTENTION_SERVER_WIRE_ATTEND_WIRE_H_
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "server/models/model_repository.h"
 #include "server/wire/reply_encoder.h"
 #include "server/wire/request_decoder.h"
 #include "server/wire/wire_request.h"
@@ -16,7 +18,9 @@ class AttendWire final : public WireRequest {
  public:
   /// On a stream the reply is an AttendStreamResponse and the id is required:
   /// replies are told apart by it.
-  explicit AttendWire(bool on_stream) : on_stream_(on_stream) {}
+  /// `models` has the parameter sets that requests may name; it outlives this.
+  AttendWire(bool on_stream, const ModelRepository& models)
+      : on_stream_(on_stream), models_(models) {}
 
   absl::StatusOr<AttentionProblem> Decode(
       std::vector<grpc::Slice> message) override;
@@ -30,7 +34,9 @@ class AttendWire final : public WireRequest {
 
  private:
   const bool on_stream_;
+  const ModelRepository& models_;
   DecodedAttendRequest request_;
+  std::shared_ptr<const ParameterSet> set_;  // the one that the request names
   std::optional<ReplyBuilder> reply_;
 };
 

@@ -132,10 +132,38 @@ std::optional<double> ScaleOf(const Message& message) {
   return message.scale();
 }
 
+// What the request says about the scoring function that its set has given.
+void ReadParameterSet(const v1::ParameterSet& wire, TensorReader& tensors,
+                      AttentionProblem& problem) {
+  const auto misfit = [&](const char* field, const char* those_that_have) {
+    tensors.Fail(
+        FieldError(absl::StrCat("parameter_set.", field),
+                   absl::StrCat("'", wire.name(), "' has no ", field,
+                                " (expected ", those_that_have, " scoring)")));
+  };
+  if (wire.has_scale()) {
+    if (auto* dot = std::get_if<ScaledDotProduct>(&problem.scoring)) {
+      dot->scale = wire.scale();
+    } else if (auto* bilinear = std::get_if<Bilinear>(&problem.scoring)) {
+      bilinear->scale = wire.scale();
+    } else {
+      misfit("scale", "scaled dot product or bilinear");
+    }
+  }
+  if (wire.has_sigma()) {
+    if (auto* gaussian = std::get_if<Gaussian>(&problem.scoring)) {
+      gaussian->sigma = wire.sigma();
+    } else {
+      misfit("sigma", "Gaussian");
+    }
+  }
+}
+
 void ReadScoring(const v1::AttendRequest& message, TensorReader& tensors,
                  AttentionProblem& problem) {
   switch (message.scoring_case()) {
     case v1::AttendRequest::SCORING_NOT_SET:
+      return;
     case v1::AttendRequest::kScaledDotProduct:
       problem.scoring = ScaledDotProduct{ScaleOf(message.scaled_dot_product())};
       return;
@@ -164,6 +192,9 @@ void ReadScoring(const v1::AttendRequest& message, TensorReader& tensors,
       tensors.Require(wire.has_m(), "m", wire.m(), kParameterTypes, bilinear.m);
       return;
     }
+    case v1::AttendRequest::kParameterSet:
+      ReadParameterSet(message.parameter_set(), tensors, problem);
+      return;
   }
 }
 
@@ -176,7 +207,7 @@ void ReadMasks(const v1::AttendRequest& message, TensorReader& tensors,
   tensors.Optional(message.has_bias(), "bias", message.bias(), kParameterTypes,
                    masks.bias);
   if (const auto causal = ToCausal(message.causal())) {
-    masks.causal = *causal;
+    if (message.has_causal()) masks.causal = *causal;
   } else {
     tensors.Fail(FieldError(
         "causal", absl::StrCat(static_cast<int>(message.causal()),
@@ -192,24 +223,28 @@ void ReadMasks(const v1::AttendRequest& message, TensorReader& tensors,
 void ReadOptions(const v1::AttendRequest& message, TensorReader& tensors,
                  AttentionProblem& problem) {
   if (message.has_softcap()) problem.softcap = message.softcap();
-  // Absent scalars read as 0 and false, which are their defaults.
-  problem.dropout = {message.training(), message.dropout_p(), message.seed()};
+  if (message.has_training()) problem.dropout.training = message.training();
+  if (message.has_dropout_p()) problem.dropout.p = message.dropout_p();
+  if (message.has_seed()) problem.dropout.seed = message.seed();
   if (const auto rows = ToEmptyRows(message.empty_rows())) {
-    problem.empty_rows = *rows;
+    if (message.has_empty_rows()) problem.empty_rows = *rows;
   } else {
     tensors.Fail(FieldError("empty_rows",
                             absl::StrCat(static_cast<int>(message.empty_rows()),
                                          " is unknown (expected 0 zero or 1 "
                                          "uniform)")));
   }
-  problem.wanted = {message.return_weights(), message.weights_after_dropout(),
-                    message.return_lse()};
+  if (message.has_weights_after_dropout()) {
+    problem.wanted.weights_after_dropout = message.weights_after_dropout();
+  }
+  problem.wanted.weights = message.return_weights();
+  problem.wanted.lse = message.return_lse();
 }
 
 }  // namespace
 
 absl::StatusOr<AttentionProblem> TranslateToProblem(
-    const DecodedAttendRequest& request) {
+    const DecodedAttendRequest& request, const ParameterSet* set) {
   const v1::AttendRequest& message = request.message();
   if (message.id().size() > kMostIdBytes) {
     return FieldError(
@@ -217,6 +252,12 @@ absl::StatusOr<AttentionProblem> TranslateToProblem(
                            kMostIdBytes, ")"));
   }
   AttentionProblem problem;
+  if (message.has_parameter_set()) {
+    if (set == nullptr) {
+      return absl::NotFoundError("parameter_set: there is none of that name");
+    }
+    problem = set->defaults;
+  }
   TensorReader tensors(request);
   tensors.Require(message.has_query(), "query", message.query(),
                   kAttentionTypes, problem.query);

@@ -89,6 +89,17 @@ TEST(RequestTest, ScoringFollowsFromTheParameters) {
       std::get<client::Gaussian>(Parse("--scoring gaussian")->scoring).sigma);
 }
 
+TEST(RequestTest, AParameterSetStandsInForParameters) {
+  Inputs inputs = WithParameters({"m"});
+  const auto request = Parse("--parameter-set trained --scale 2", inputs);
+  ASSERT_TRUE(request.ok()) << request.status();
+  const auto& set = std::get<client::ParameterSet>(request->scoring);
+  EXPECT_EQ(set.name, "trained");
+  EXPECT_EQ(set.scale, 2.0);
+  EXPECT_EQ(set.sigma, std::nullopt);
+  EXPECT_THAT(inputs.unused, ElementsAre("m"));
+}
+
 TEST(RequestTest, ParametersThatANamedScoringDoesNotUseAreListed) {
   Inputs inputs = WithParameters({"w_q", "w_k", "w_v", "m"});
   ASSERT_TRUE(Parse("--scoring additive", inputs).ok());

@@ -53,6 +53,13 @@ void AddScoringFlags(CLI::App& command, AttendFlags& flags) {
       ->type_name("NAME")
       ->group(group);
   command
+      .add_option("--parameter-set", flags.parameter_set,
+                  "Score with parameters that the server has under a name, "
+                  "instead of sending them")
+      ->excludes("--scoring")
+      ->type_name("NAME")
+      ->group(group);
+  command
       .add_option("--scale", flags.scale,
                   "Scaled dot product: 1/sqrt(width) without it; bilinear: 1")
       ->group(group);

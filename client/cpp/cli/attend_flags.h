@@ -23,6 +23,7 @@ inline constexpr char kBilinear[] = "bilinear";
 struct AttendFlags {
   InputFlags inputs;
   std::optional<std::string> scoring;
+  std::optional<std::string> parameter_set;
   std::optional<double> scale;
   std::optional<double> sigma;
   std::optional<double> softcap;
@@ -48,11 +49,11 @@ struct AttendFlags {
 void AddAttendFlags(CLI::App& command, AttendFlags& flags);
 
 /// The request that flags and inputs ask for together; takes the tensors. The
-/// scoring function follows from the parameters that are there unless it is
-/// named; parameters of another function that came with a file are added to
-/// inputs.unused. UsageError() where flags and inputs contradict each other.
-/// Weights and lse are also asked for where the heatmap or what the file
-/// expects needs them.
+/// scoring function follows from the parameters that are there unless it, or a
+/// set of parameters that the server has, is named; parameters of another
+/// function that came with a file are added to inputs.unused. UsageError()
+/// where flags and inputs contradict each other. Weights and lse are also asked
+/// for where the heatmap or what the file expects needs them.
 absl::StatusOr<client::AttendRequest> BuildRequest(const AttendFlags& flags,
                                                    Inputs& inputs);
 

@@ -56,6 +56,9 @@ struct ScoringName {
   std::string operator()(const client::Bilinear& scoring) const {
     return absl::StrCat("bilinear, scale ", OrDefault(scoring.scale, "1"));
   }
+  std::string operator()(const client::ParameterSet& scoring) const {
+    return absl::StrCat("the server's parameter set ", scoring.name);
+  }
 };
 
 const Tensor* Find(const client::AttendResult& result,

@@ -54,6 +54,9 @@ absl::StatusOr<client::Scoring> TakeAdditive(Inputs& inputs) {
 
 absl::StatusOr<client::Scoring> TakeScoring(const AttendFlags& flags,
                                             Inputs& inputs) {
+  if (flags.parameter_set) {
+    return client::ParameterSet{*flags.parameter_set, flags.scale, flags.sigma};
+  }
   bool ambiguous = false;
   const std::string scoring = InferScoring(flags, inputs, ambiguous);
   if (ambiguous) {
@@ -82,8 +85,14 @@ absl::Status SetAsideParameters(const AttendFlags& flags, Inputs& inputs) {
     const auto found = inputs.tensors.find(name);
     if (found == inputs.tensors.end()) continue;
     if (flags.inputs.npy.count(name) > 0) {
-      return Misfit(absl::StrCat("--", absl::StrReplaceAll(name, {{"_", "-"}})),
-                    flags.scoring.value_or(kScaledDotProduct));
+      const std::string flag =
+          absl::StrCat("--", absl::StrReplaceAll(name, {{"_", "-"}}));
+      return flags.parameter_set
+                 ? UsageError(absl::StrCat(
+                       flag,
+                       " does not go with --parameter-set, which has its "
+                       "own parameters"))
+                 : Misfit(flag, flags.scoring.value_or(kScaledDotProduct));
     }
     inputs.unused.emplace_back(name);
     inputs.tensors.erase(found);

@@ -153,6 +153,13 @@ struct ScoringWriter {
     tensors.Append(v1::Bilinear::kMFieldNumber, scoring.m);
     Write(Wire::kBilinearFieldNumber, fields, std::move(tensors));
   }
+  void operator()(const ParameterSet& scoring) const {
+    v1::ParameterSet fields;
+    fields.set_name(scoring.name);
+    if (scoring.scale) fields.set_scale(*scoring.scale);
+    if (scoring.sigma) fields.set_sigma(*scoring.sigma);
+    Write(Wire::kParameterSetFieldNumber, fields, {});
+  }
 
   void Write(int field_number, const pb::MessageLite& fields,
              Pieces tensors) const {

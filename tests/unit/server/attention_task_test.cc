@@ -41,7 +41,7 @@ class AttentionTaskTest : public ::testing::Test {
   std::shared_ptr<AttentionTask> Make(const v1::AttendRequest& request,
                                       RequestArrival arrival = {}) {
     if (arrival.wire == nullptr) {
-      arrival.wire = std::make_unique<AttendWire>(/*on_stream=*/false);
+      arrival.wire = std::make_unique<AttendWire>(/*on_stream=*/false, models_);
     }
     arrival.message = OneSlice(request.SerializeAsString());
     return std::make_shared<AttentionTask>(
@@ -72,6 +72,8 @@ class AttentionTaskTest : public ::testing::Test {
     return outcome;
   }
   void Open() { gate_.count_down(); }
+
+  ModelRepository models_;
 
   // Many tiles on every backend: 4096 query rows, 1024 keys.
   static v1::AttendRequest LongRequest() {
@@ -110,7 +112,7 @@ TEST_F(AttentionTaskTest, AnswersARequest) {
 
 TEST_F(AttentionTaskTest, WrapsAStreamsReply) {
   RequestArrival arrival;
-  arrival.wire = std::make_unique<AttendWire>(/*on_stream=*/true);
+  arrival.wire = std::make_unique<AttendWire>(/*on_stream=*/true, models_);
   const AttentionTask::Outcome outcome =
       Run(SmallRequest(), std::move(arrival));
   v1::AttendStreamResponse response;
@@ -123,7 +125,7 @@ TEST_F(AttentionTaskTest, RequiresAnIdOnAStream) {
   v1::AttendRequest request = SmallRequest();
   request.clear_id();
   RequestArrival arrival;
-  arrival.wire = std::make_unique<AttendWire>(/*on_stream=*/true);
+  arrival.wire = std::make_unique<AttendWire>(/*on_stream=*/true, models_);
   EXPECT_THAT(
       Run(request, std::move(arrival)).status,
       StatusIs(absl::StatusCode::kInvalidArgument, StartsWith("id: missing")));

@@ -11,11 +11,13 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/shared_memory_object.h"
 #include "tests/support/status_matchers.h"
-#include "tests/unit/server/shared_memory_object.h"
 
 namespace attention::server {
 namespace {
+
+using ::attention::test::SharedMemoryObject;
 
 using ::attention::test::StatusIs;
 using ::testing::HasSubstr;

@@ -81,6 +81,9 @@ TEST(Flags, FillEveryOption) {
                                     "6",
                                     "--drain-time",
                                     "700ms",
+                                    "--model-repository",
+                                    "models",
+                                    "--allow-model-control",
                                     "--allow-shared-memory",
                                     "--log-level",
                                     "debug",
@@ -99,6 +102,8 @@ TEST(Flags, FillEveryOption) {
   EXPECT_EQ(options.max_bytes_in_flight, 5LL << 30);
   EXPECT_EQ(options.max_stream_requests_in_flight, 6);
   EXPECT_EQ(options.drain_time, std::chrono::milliseconds(700));
+  EXPECT_EQ(options.model_repository, "models");
+  EXPECT_TRUE(options.allow_model_control);
   EXPECT_TRUE(options.allow_shared_memory);
   EXPECT_EQ(options.log_level, "debug");
   EXPECT_EQ(options.log_format, "json");
@@ -205,6 +210,10 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         WrongFlag{"UnknownFlag", {"--grpc-prot", "1"}, "--grpc-prot", ""},
         WrongFlag{"Positional", {"serve"}, "serve", ""},
+        WrongFlag{"ControlOfNoModels",
+                  {"--allow-model-control"},
+                  "--allow-model-control",
+                  "expected --model-repository"},
         WrongFlag{"NoValue", {"--grpc-port"}, "--grpc-port", "missing"},
         WrongFlag{"PortNotANumber",
                   {"--grpc-port", "http"},

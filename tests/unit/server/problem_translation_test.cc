@@ -110,6 +110,38 @@ TEST(TranslateToProblem, FillsTheOtherScorings) {
   EXPECT_EQ(std::get<Bilinear>(Translated(request).problem->scoring).scale, 0);
 }
 
+TEST(TranslateToProblem, BeginsWithTheSetThatItNames) {
+  ParameterSet set;
+  set.defaults.scoring = Gaussian{3};
+  set.defaults.softcap = 4;
+  set.defaults.masks.window.left = 5;
+  set.defaults.dropout = {true, 0.5, 6};
+  set.defaults.empty_rows = EmptyRows::kUniform;
+  v1::AttendRequest request = SmallRequest();
+  request.mutable_parameter_set()->set_name("trained");
+  request.set_window_left(7);
+  const DecodedAttendRequest decoded =
+      DecodeAttendRequest(OneSlice(request.SerializeAsString())).value();
+  ASSERT_OK_AND_ASSIGN(const AttentionProblem problem,
+                       TranslateToProblem(decoded, &set));
+  EXPECT_EQ(std::get<Gaussian>(problem.scoring).sigma, 3);
+  EXPECT_EQ(problem.softcap, 4);
+  EXPECT_EQ(problem.masks.window.left, 7);
+  EXPECT_TRUE(problem.dropout.training);
+  EXPECT_EQ(problem.dropout.p, 0.5);
+  EXPECT_EQ(problem.dropout.seed, 6);
+  EXPECT_EQ(problem.empty_rows, EmptyRows::kUniform);
+  EXPECT_THAT(problem.query.shape, ElementsAre(1, 2));
+}
+
+TEST(TranslateToProblem, DoesNotFindASetThatIsNotThere) {
+  v1::AttendRequest request = SmallRequest();
+  request.mutable_parameter_set()->set_name("trained");
+  EXPECT_THAT(
+      Translated(request).problem,
+      StatusIs(absl::StatusCode::kNotFound, HasSubstr("parameter_set")));
+}
+
 TEST(TranslateToProblem, KnowsEveryDatatype) {
   const std::pair<v1::DataType, DataType> table[] = {
       {v1::DATA_TYPE_FP32, DataType::kFloat32},

@@ -11,11 +11,13 @@
 #include <string>
 #include <thread>
 
+#include "tests/support/shared_memory_object.h"
 #include "tests/support/status_matchers.h"
-#include "tests/unit/server/shared_memory_object.h"
 
 namespace attention::server {
 namespace {
+
+using ::attention::test::SharedMemoryObject;
 
 using ::attention::test::IsOk;
 using ::attention::test::StatusIs;

@@ -38,7 +38,15 @@ struct Bilinear {
   Tensor m;                     // (Dq, Dk) or (Hq, Dq, Dk)
   std::optional<double> scale;  // absent: 1
 };
-using Scoring = std::variant<ScaledDotProduct, Additive, Gaussian, Bilinear>;
+/// A scoring function with parameters and options that the server has under a
+/// name; what the request says wins over the set's own options.
+struct ParameterSet {
+  std::string name;
+  std::optional<double> scale;  // scaled dot product and bilinear sets alone
+  std::optional<double> sigma;  // Gaussian sets alone
+};
+using Scoring =
+    std::variant<ScaledDotProduct, Additive, Gaussian, Bilinear, ParameterSet>;
 
 enum class Causal : uint8_t { kNone, kTopLeft, kBottomRight };
 enum class EmptyRows : uint8_t { kZero, kUniform };

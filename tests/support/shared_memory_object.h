@@ -1,5 +1,5 @@
-#ifndef ATTENTION_TESTS_UNIT_SERVER_SHARED_MEMORY_OBJECT_H_
-#define ATTENTION_TESTS_UNIT_SERVER_SHARED_MEMORY_OBJECT_H_
+#ifndef ATTENTION_TESTS_SUPPORT_SHARED_MEMORY_OBJECT_H_
+#define ATTENTION_TESTS_SUPPORT_SHARED_MEMORY_OBJECT_H_
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include <cstring>
 #include <string>
 
-namespace attention::server {
+namespace attention::test {
 
 /// A POSIX shared-memory object as a caller of the server has it: mapped here,
 /// under a key that no other test uses, and gone at the end.
@@ -56,6 +56,6 @@ class SharedMemoryObject {
   std::byte* bytes_ = nullptr;
 };
 
-}  // namespace attention::server
+}  // namespace attention::test
 
-#endif  // ATTENTION_TESTS_UNIT_SERVER_SHARED_MEMORY_OBJECT_H_
+#endif  // ATTENTION_TESTS_SUPPORT_SHARED_MEMORY_OBJECT_H_

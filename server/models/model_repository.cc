@@ -1,0 +1,184 @@
+#include "server/models/model_repository.h"
+
+#include <spdlog/spdlog.h>
+
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace attention::server {
+namespace {
+
+constexpr size_t kMostNameBytes = 128;
+constexpr size_t kMostListed = 20;
+
+// Names come from callers and go into logs and messages.
+std::string Shown(const std::string& name) {
+  return absl::StrCat("'", absl::CHexEscape(name.substr(0, kMostNameBytes)),
+                      "'");
+}
+
+bool IsNameCharacter(char c) {
+  return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' ||
+         c == '-' || c == '.';
+}
+
+}  // namespace
+
+absl::Status CheckModelName(const std::string& name) {
+  if (absl::c_linear_search(kBuiltInModels, name)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "model ", Shown(name), ": the name is a built-in model's"));
+  }
+  if (!name.empty() && name.size() <= kMostNameBytes &&
+      absl::c_all_of(name, IsNameCharacter) &&
+      absl::ascii_isalnum(static_cast<unsigned char>(name.front()))) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "model ", Shown(name), ": not a model's name (expected 1 to ",
+      kMostNameBytes,
+      " letters, digits and _ - . that begin with a letter or a digit)"));
+}
+
+absl::StatusOr<std::unique_ptr<ModelRepository>> ModelRepository::Open(
+    const std::string& directory) {
+  auto repository = std::make_unique<ModelRepository>();
+  repository->directory_ = directory;
+  const absl::StatusOr<std::vector<std::string>> folders =
+      repository->Folders();
+  if (!folders.ok()) return folders.status();
+  for (const std::string& name : *folders) {
+    // Load() has logged what went wrong, and the index keeps it.
+    repository->Load(name).IgnoreError();
+  }
+  return repository;
+}
+
+absl::StatusOr<std::vector<std::string>> ModelRepository::Folders() const {
+  std::vector<std::string> names;
+  if (directory_.empty()) return names;
+  std::error_code error;
+  std::filesystem::directory_iterator entry(directory_, error);
+  while (!error && entry != std::filesystem::directory_iterator()) {
+    std::error_code ignored;  // what cannot be looked at is no folder
+    std::string name = entry->path().filename().string();
+    if (!absl::StartsWith(name, ".") && entry->is_directory(ignored)) {
+      names.push_back(std::move(name));
+    }
+    entry.increment(error);
+  }
+  if (error) {
+    return absl::ErrnoToStatus(
+        error.value(), absl::StrCat("model repository '", directory_, "'"));
+  }
+  absl::c_sort(names);
+  return names;
+}
+
+absl::Status ModelRepository::Load(const std::string& name) {
+  const std::lock_guard one_at_a_time(loading_);
+  if (absl::Status status = CheckModelName(name); !status.ok()) {
+    spdlog::error("{}", std::string(status.message()));
+    return status;
+  }
+  const std::string folder = absl::StrCat(directory_, "/", name);
+  std::error_code ignored;
+  if (directory_.empty() || !std::filesystem::is_directory(folder, ignored)) {
+    return absl::NotFoundError(absl::StrCat(
+        "model '", name, "': the model repository has no such folder"));
+  }
+  absl::StatusOr<ParameterSet> loaded = LoadParameterSet(name, folder);
+  if (!loaded.ok()) {
+    const absl::Status status(
+        loaded.status().code(),
+        absl::StrCat("model '", name, "': ", loaded.status().message()));
+    spdlog::error("{}", std::string(status.message()));
+    const std::lock_guard lock(mutex_);
+    Model& model = models_[name];
+    if (model.set == nullptr) model.reason = std::string(status.message());
+    return status;
+  }
+  auto set = std::make_shared<const ParameterSet>(*std::move(loaded));
+  spdlog::info("model '{}' is ready", name);
+  // The set that is replaced ends after the lock does.
+  const std::lock_guard lock(mutex_);
+  Model& model = models_[name];
+  model.set.swap(set);
+  model.reason.clear();
+  return absl::OkStatus();
+}
+
+absl::Status ModelRepository::Unload(const std::string& name) {
+  std::shared_ptr<const ParameterSet> unloaded;  // ends after the lock does
+  const std::lock_guard lock(mutex_);
+  const auto found = models_.find(name);
+  if (found == models_.end() || found->second.set == nullptr) {
+    return absl::NotFoundError(
+        absl::StrCat("model ", Shown(name), ": is not loaded"));
+  }
+  unloaded.swap(found->second.set);
+  found->second.reason = "unloaded";
+  spdlog::info("model '{}' is unloaded", name);
+  return absl::OkStatus();
+}
+
+std::vector<ModelIndexEntry> ModelRepository::Index() const {
+  // Looked at anew, so that a folder that came since can be seen and loaded.
+  std::map<std::string, ModelIndexEntry> entries;
+  for (std::string& name : Folders().value_or(std::vector<std::string>())) {
+    // Logged when it was met; the built-in model of that name is no folder's.
+    if (absl::c_linear_search(kBuiltInModels, name)) continue;
+    const absl::Status status = CheckModelName(name);
+    ModelIndexEntry entry{
+        name, ModelState::kUnavailable,
+        status.ok() ? "not loaded" : std::string(status.message())};
+    entries.emplace(std::move(name), std::move(entry));
+  }
+  const std::lock_guard lock(mutex_);
+  for (const auto& [name, model] : models_) {
+    const bool ready = model.set != nullptr;
+    if (!ready && !entries.contains(name)) continue;  // its folder is gone
+    entries[name] = {name,
+                     ready ? ModelState::kReady : ModelState::kUnavailable,
+                     model.reason};
+  }
+  std::vector<ModelIndexEntry> index;
+  index.reserve(entries.size());
+  for (auto& [name, entry] : entries) index.push_back(std::move(entry));
+  return index;
+}
+
+std::string ModelRepository::ReadyNames() const {
+  std::vector<absl::string_view> names;
+  for (const auto& [name, model] : models_) {
+    if (model.set == nullptr) continue;
+    if (names.size() == kMostListed) {
+      names.emplace_back("...");
+      break;
+    }
+    names.push_back(name);
+  }
+  return names.empty() ? "none" : absl::StrJoin(names, ", ");
+}
+
+absl::StatusOr<std::shared_ptr<const ParameterSet>> ModelRepository::Find(
+    const std::string& name) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = models_.find(name);
+  if (found != models_.end() && found->second.set != nullptr) {
+    return found->second.set;
+  }
+  return absl::NotFoundError(
+      absl::StrCat("no parameter set ", Shown(name),
+                   " is loaded (those that are: ", ReadyNames(), ")"));
+}
+
+}  // namespace attention::server

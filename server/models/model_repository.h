@@ -1,0 +1,92 @@
+#ifndef ATTENTION_SERVER_MODELS_MODEL_REPOSITORY_H_
+#define ATTENTION_SERVER_MODELS_MODEL_REPOSITORY_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "server/models/parameter_set.h"
+
+namespace attention::server {
+
+/// The models that need no folder: the scoring functions themselves. No folder
+/// can take their names.
+inline constexpr absl::string_view kBuiltInModels[] = {
+    "scaled_dot_product_attention", "additive_attention", "gaussian_attention",
+    "bilinear_attention"};
+
+enum class ModelState : uint8_t { kReady, kUnavailable };
+
+/// One line of the repository's index.
+struct ModelIndexEntry {
+  std::string name;
+  ModelState state;
+  std::string reason;  // why it is unavailable; empty where it is ready
+};
+
+/// The parameter sets of a server: one for each folder of a directory, named as
+/// the folder is (parameter_set.h says what is in it). Safe for several threads
+/// at once. A set in use outlives its unloading.
+class ModelRepository {
+ public:
+  /// No directory, no sets: Find and Load know no name.
+  ModelRepository() = default;
+
+  /// Loads every folder of `directory`. One that is broken is logged and
+  /// listed as unavailable, and the others are loaded all the same. Folders
+  /// whose name begins with '.' are passed over. NOT_FOUND, PERMISSION_DENIED
+  /// and so on where the directory itself cannot be read.
+  static absl::StatusOr<std::unique_ptr<ModelRepository>> Open(
+      const std::string& directory);
+
+  ModelRepository(const ModelRepository&) = delete;
+  ModelRepository& operator=(const ModelRepository&) = delete;
+
+  /// Reads a folder, anew where it is loaded already: requests that began with
+  /// the old set end with it. Where that fails, a set that was ready stays so.
+  /// INVALID_ARGUMENT for a name that no set can have, NOT_FOUND where there is
+  /// no such folder, else the loading's own error with "model 'NAME': " before
+  /// it.
+  absl::Status Load(const std::string& name);
+
+  /// Forgets a set. NOT_FOUND where none of that name is ready.
+  absl::Status Unload(const std::string& name);
+
+  /// Every folder and every loaded set, in order of their names; not a folder
+  /// with a built-in model's name, which can be none.
+  std::vector<ModelIndexEntry> Index() const;
+
+  /// Holds a set for as long as the caller holds the pointer. NOT_FOUND, with
+  /// the names of those that there are, where none of that name is ready.
+  absl::StatusOr<std::shared_ptr<const ParameterSet>> Find(
+      const std::string& name) const;
+
+ private:
+  struct Model {
+    std::shared_ptr<const ParameterSet> set;  // none where it is unavailable
+    std::string reason;
+  };
+
+  // The names of all folders that could be sets.
+  absl::StatusOr<std::vector<std::string>> Folders() const;
+  std::string ReadyNames() const;  // mutex_ is held
+
+  std::string directory_;
+  std::mutex loading_;  // one at a time, so that the last Load() is what counts
+  mutable std::mutex mutex_;
+  std::map<std::string, Model> models_;  // mutex_
+};
+
+/// A model's name: 1 to 128 letters, digits and _ - . that begin with a letter
+/// or a digit, and none of kBuiltInModels. INVALID_ARGUMENT otherwise.
+absl::Status CheckModelName(const std::string& name);
+
+}  // namespace attention::server
+
+#endif  // ATTENTION_SERVER_MODELS_MODEL_REPOSITORY_H_

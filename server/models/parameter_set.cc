@@ -1,0 +1,216 @@
+#include "server/models/parameter_set.h"
+
+#include <cmath>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "core/formats/file.h"
+#include "core/formats/safetensors.h"
+#include "core/validate.h"
+#include "server/models/parameter_set_config.h"
+
+namespace attention::server {
+namespace {
+
+constexpr char kConfigFile[] = "config.json";
+constexpr char kTensorFile[] = "parameters.safetensors";
+constexpr size_t kMostListed = 20;
+
+// Messages go to callers, who need not know where the server keeps its files.
+absl::Status WithoutFolder(const absl::Status& status,
+                           const std::string& folder) {
+  return {status.code(),
+          absl::StripPrefix(status.message(), absl::StrCat(folder, "/"))};
+}
+
+absl::Status InFile(const char* file, const absl::Status& status) {
+  return {status.code(), absl::StrCat(file, ": ", status.message())};
+}
+
+std::string TensorNames(const SafetensorsFile& file) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : file.tensors) {
+    if (names.size() == kMostListed) break;
+    names.push_back(absl::CHexEscape(name));
+  }
+  return absl::StrCat(absl::StrJoin(names, ", "),
+                      file.tensors.size() > kMostListed ? ", ..." : "");
+}
+
+// The same matrices, rows for columns: the last two extents change places.
+Tensor Transposed(const Tensor& tensor) {
+  const std::vector<float> from = tensor.ToFloats();
+  Shape shape = tensor.shape();
+  const size_t rank = shape.size();
+  const int64_t rows = shape[rank - 2];
+  const int64_t columns = shape[rank - 1];
+  std::swap(shape[rank - 2], shape[rank - 1]);
+  std::vector<float> to(from.size());
+  const int64_t size = rows * columns;
+  for (int64_t i = 0; i < tensor.element_count(); ++i) {
+    const int64_t matrix = i / size * size;
+    const int64_t row = i % size / columns;
+    const int64_t column = i % columns;
+    to[matrix + column * rows + row] = from[i];
+  }
+  return Tensor::FromFloats(std::move(shape), to);
+}
+
+absl::Status CheckElements(const std::string& tensor_name,
+                           const Tensor& tensor) {
+  const std::vector<float> values = tensor.ToFloats();
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (std::isfinite(values[i])) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor '", tensor_name, "': element ", i, " is ",
+                     values[i], " (expected finite numbers)"));
+  }
+  return absl::OkStatus();
+}
+
+// A parameter as ParameterSet has it.
+absl::StatusOr<Tensor> Oriented(const std::string& parameter,
+                                const ParameterSource& source,
+                                const Tensor& tensor) {
+  const std::string about =
+      absl::StrCat("tensor '", absl::CHexEscape(source.tensor), "'");
+  if (!IsAttentionType(tensor.type())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(about, ": datatype ", Name(tensor.type()),
+                     " (expected FP32, FP16 or BF16)"));
+  }
+  if (absl::Status status = CheckElements(source.tensor, tensor);
+      !status.ok()) {
+    return status;
+  }
+  const Shape& shape = tensor.shape();
+  const Tensor as_it_lies = Tensor::FromFloats(shape, tensor.ToFloats());
+  if (shape.size() < 2) return as_it_lies;
+  if (!source.layout) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("parameters.", parameter, ".layout: missing (", about,
+                     " has shape ", ShapeToString(shape),
+                     "; expected input_by_output or output_by_input, "
+                     "which is what nn.Linear stores)"));
+  }
+  if (*source.layout == WeightLayout::kInputByOutput) return as_it_lies;
+  // (1, h), that is; (Hq, h) would become another vector for each head.
+  if (parameter == "w_v" && shape[shape.size() - 2] != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(about, ": shape ", ShapeToString(shape),
+                     " (expected (1, h) or (Hq, 1, h) of an output_by_input "
+                     "w_v)"));
+  }
+  return Transposed(as_it_lies);
+}
+
+absl::Status ReadTensors(
+    const std::map<std::string, ParameterSource>& parameters,
+    const SafetensorsFile& file, ParameterSet& set) {
+  for (const auto& [parameter, source] : parameters) {
+    const auto found = file.tensors.find(source.tensor);
+    if (found == file.tensors.end()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "has no tensor '", absl::CHexEscape(source.tensor), "' for ",
+          parameter, " (it has ", TensorNames(file), ")"));
+    }
+    absl::StatusOr<Tensor> tensor = Oriented(parameter, source, found->second);
+    if (!tensor.ok()) return tensor.status();
+    set.tensors.emplace(parameter, *std::move(tensor));
+  }
+  if (auto* additive = std::get_if<Additive>(&set.defaults.scoring)) {
+    additive->w_q = set.tensors.at("w_q").view();
+    additive->w_k = set.tensors.at("w_k").view();
+    additive->w_v = set.tensors.at("w_v").view();
+  }
+  if (auto* bilinear = std::get_if<Bilinear>(&set.defaults.scoring)) {
+    bilinear->m = set.tensors.at("m").view();
+  }
+  return absl::OkStatus();
+}
+
+// Extents that a request for this set could have.
+struct Extents {
+  int64_t heads = 1;
+  int64_t query_width = 1;
+  int64_t key_width = 1;
+};
+
+Extents ExtentsFor(const Scoring& scoring) {
+  Extents extents;
+  const auto read = [&extents](const TensorView& matrix, size_t from_end,
+                               int64_t& width) {
+    const Shape& shape = matrix.shape;
+    if (shape.size() >= from_end) width = shape[shape.size() - from_end];
+    if (shape.size() == 3) extents.heads = shape[0];
+  };
+  if (const auto* additive = std::get_if<Additive>(&scoring)) {
+    int64_t hidden = 0;
+    read(additive->w_q, 1, hidden);
+    read(additive->w_q, 2, extents.query_width);
+    read(additive->w_k, 2, extents.key_width);
+    // (Hq, h) or (Hq, h, 1), where it is not a column, (h, 1).
+    const Shape& w_v = additive->w_v.shape;
+    const bool column = w_v.size() == 2 && w_v[0] == hidden && w_v[1] == 1;
+    if (w_v.size() >= 2 && !column) extents.heads = w_v[0];
+  }
+  if (const auto* bilinear = std::get_if<Bilinear>(&scoring)) {
+    read(bilinear->m, 2, extents.query_width);
+    read(bilinear->m, 1, extents.key_width);
+  }
+  return extents;
+}
+
+// Holds the set to the rules that every request is held to, by a request of one
+// query and one key that fits it. All its elements are one zero.
+absl::Status Check(const AttentionProblem& defaults) {
+  static constexpr float kZero = 0;
+  const Extents extents = ExtentsFor(defaults.scoring);
+  const auto tensor = [&](int64_t width) {
+    TensorView view = ContiguousView(DataType::kFloat32,
+                                     {1, extents.heads, 1, width}, &kZero);
+    for (int64_t& stride : view.strides) stride = 0;
+    return view;
+  };
+  AttentionProblem probe = defaults;
+  probe.query = tensor(extents.query_width);
+  probe.key_value.push_back({tensor(extents.key_width), tensor(1)});
+  return Validate(probe).status();
+}
+
+}  // namespace
+
+absl::StatusOr<ParameterSet> LoadParameterSet(const std::string& name,
+                                              const std::string& folder) {
+  const absl::StatusOr<std::string> json =
+      ReadFile(absl::StrCat(folder, "/", kConfigFile));
+  if (!json.ok()) return WithoutFolder(json.status(), folder);
+  const absl::StatusOr<ParameterSetConfig> config =
+      ParseParameterSetConfig(*json);
+  if (!config.ok()) return InFile(kConfigFile, config.status());
+  ParameterSet set;
+  set.name = name;
+  set.defaults = config->defaults;
+  const char* at_fault = kConfigFile;
+  if (!config->parameters.empty()) {
+    at_fault = kTensorFile;
+    const absl::StatusOr<SafetensorsFile> file =
+        ReadSafetensors(absl::StrCat(folder, "/", kTensorFile));
+    if (!file.ok()) return WithoutFolder(file.status(), folder);
+    if (absl::Status status = ReadTensors(config->parameters, *file, set);
+        !status.ok()) {
+      return InFile(kTensorFile, status);
+    }
+  }
+  if (absl::Status status = Check(set.defaults); !status.ok()) {
+    return InFile(at_fault, status);
+  }
+  return set;
+}
+
+}  // namespace attention::server

@@ -1,0 +1,181 @@
+#include "server/models/parameter_set_config.h"
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "server/models/parameter_set_options.h"
+
+namespace attention::server {
+namespace {
+
+using Json = nlohmann::json;
+
+// Levels that the documented form has.
+constexpr int kDeepest = 3;
+
+absl::Status KeyError(absl::string_view key, absl::string_view problem) {
+  return absl::InvalidArgumentError(absl::StrCat(key, ": ", problem));
+}
+
+// The file as JSON. The library takes the last of two equal keys; here that is
+// an error, because whoever reads the file may take the first.
+absl::StatusOr<Json> Parse(absl::string_view text) {
+  std::vector<std::set<std::string>> keys;  // of the objects that are open
+  std::string twice;
+  bool too_deep = false;
+  const auto note = [&](int depth, Json::parse_event_t event, Json& parsed) {
+    too_deep = too_deep || depth > kDeepest;
+    if (event == Json::parse_event_t::object_start) keys.emplace_back();
+    if (event == Json::parse_event_t::object_end) keys.pop_back();
+    if (event == Json::parse_event_t::key &&
+        !keys.back().insert(parsed.get<std::string>()).second) {
+      twice = parsed.get<std::string>();
+    }
+    return !too_deep;
+  };
+  try {
+    Json json = Json::parse(text.begin(), text.end(), note);
+    if (too_deep) {
+      return absl::InvalidArgumentError(
+          "objects and arrays are nested deeper than any key asks for");
+    }
+    if (!twice.empty()) return KeyError(twice, "comes twice");
+    if (!json.is_object()) {
+      return absl::InvalidArgumentError("not a JSON object");
+    }
+    return json;
+  } catch (const Json::exception& error) {
+    return absl::InvalidArgumentError(error.what());
+  }
+}
+
+// Every key of `object` is one of `known`. `path` is the object's own key.
+absl::Status CheckKeys(absl::string_view path, const Json& object,
+                       const std::vector<std::string>& known) {
+  for (const auto& [key, value] : object.items()) {
+    if (absl::c_linear_search(known, key)) continue;
+    return KeyError(
+        absl::StrCat(path, path.empty() ? "" : ".", absl::CHexEscape(key)),
+        known.empty() ? "unknown key (expected none)"
+                      : absl::StrCat("unknown key (expected ",
+                                     absl::StrJoin(known, ", "), ")"));
+  }
+  return absl::OkStatus();
+}
+
+// The member of that name, or an empty object.
+absl::StatusOr<Json> Object(const Json& parent, const std::string& key,
+                            absl::string_view path) {
+  const auto found = parent.find(key);
+  if (found == parent.end()) return Json::object();
+  if (found->is_object()) return *found;
+  return KeyError(path, absl::StrCat(found->dump(), " (expected an object)"));
+}
+
+absl::StatusOr<WeightLayout> ToLayout(const std::string& path,
+                                      const Json& value) {
+  if (value == "input_by_output") return WeightLayout::kInputByOutput;
+  if (value == "output_by_input") return WeightLayout::kOutputByInput;
+  return KeyError(path, absl::StrCat(value.dump(),
+                                     " (expected input_by_output or "
+                                     "output_by_input)"));
+}
+
+absl::StatusOr<ParameterSource> ReadSource(const Json& parameters,
+                                           const std::string& name) {
+  const std::string path = absl::StrCat("parameters.", name);
+  const absl::StatusOr<Json> object = Object(parameters, name, path);
+  if (!object.ok()) return object.status();
+  if (absl::Status status = CheckKeys(path, *object, {"tensor", "layout"});
+      !status.ok()) {
+    return status;
+  }
+  ParameterSource source{name, std::nullopt};
+  if (const auto tensor = object->find("tensor"); tensor != object->end()) {
+    if (!tensor->is_string()) {
+      return KeyError(path + ".tensor",
+                      absl::StrCat(tensor->dump(), " (expected a string)"));
+    }
+    source.tensor = tensor->get<std::string>();
+  }
+  if (const auto given = object->find("layout"); given != object->end()) {
+    const absl::StatusOr<WeightLayout> layout =
+        ToLayout(path + ".layout", *given);
+    if (!layout.ok()) return layout.status();
+    source.layout = *layout;
+  }
+  return source;
+}
+
+struct ScoringKind {
+  const char* name;
+  Scoring scoring;
+  std::vector<std::string> parameters;
+};
+
+absl::StatusOr<ScoringKind> ReadScoring(const Json& json) {
+  const ScoringKind kinds[] = {{"scaled_dot_product", ScaledDotProduct{}, {}},
+                               {"additive", Additive{}, {"w_q", "w_k", "w_v"}},
+                               {"gaussian", Gaussian{}, {}},
+                               {"bilinear", Bilinear{}, {"m"}}};
+  const std::string expected =
+      absl::StrCat("(expected ",
+                   absl::StrJoin(kinds, ", ",
+                                 [](std::string* out, const auto& kind) {
+                                   absl::StrAppend(out, kind.name);
+                                 }),
+                   ")");
+  const auto found = json.find("scoring");
+  if (found == json.end()) {
+    return KeyError("scoring", absl::StrCat("missing ", expected));
+  }
+  for (const ScoringKind& kind : kinds) {
+    if (*found == kind.name) return kind;
+  }
+  return KeyError("scoring", absl::StrCat(found->dump(), " ", expected));
+}
+
+}  // namespace
+
+absl::StatusOr<ParameterSetConfig> ParseParameterSetConfig(
+    absl::string_view json) {
+  const absl::StatusOr<Json> root = Parse(json);
+  if (!root.ok()) return root.status();
+  if (absl::Status status =
+          CheckKeys("", *root, {"scoring", "parameters", "options"});
+      !status.ok()) {
+    return status;
+  }
+  const absl::StatusOr<ScoringKind> kind = ReadScoring(*root);
+  if (!kind.ok()) return kind.status();
+  const absl::StatusOr<Json> parameters =
+      Object(*root, "parameters", "parameters");
+  if (!parameters.ok()) return parameters.status();
+  if (absl::Status status =
+          CheckKeys("parameters", *parameters, kind->parameters);
+      !status.ok()) {
+    return status;
+  }
+  ParameterSetConfig config;
+  config.defaults.scoring = kind->scoring;
+  for (const std::string& name : kind->parameters) {
+    absl::StatusOr<ParameterSource> source = ReadSource(*parameters, name);
+    if (!source.ok()) return source.status();
+    config.parameters.emplace(name, *std::move(source));
+  }
+  const absl::StatusOr<Json> options = Object(*root, "options", "options");
+  if (!options.ok()) return options.status();
+  if (absl::Status status = ReadParameterSetOptions(*options, config.defaults);
+      !status.ok()) {
+    return status;
+  }
+  return config;
+}
+
+}  // namespace attention::server

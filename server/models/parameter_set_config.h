@@ -1,0 +1,67 @@
+#ifndef ATTENTION_SERVER_MODELS_PARAMETER_SET_CONFIG_H_
+#define ATTENTION_SERVER_MODELS_PARAMETER_SET_CONFIG_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "core/problem.h"
+
+namespace attention::server {
+
+/// How a weight lies in its file.
+enum class WeightLayout : uint8_t {
+  kInputByOutput,  // ours: q W, W of shape (Dq, h)
+  kOutputByInput,  // PyTorch's nn.Linear.weight: q W^T, shape (h, Dq)
+};
+
+/// Where one parameter comes from.
+struct ParameterSource {
+  std::string tensor;  // its name in parameters.safetensors
+  /// Must be declared where the parameter has two extents or more: a square
+  /// matrix the wrong way round passes every check of shapes.
+  std::optional<WeightLayout> layout;
+};
+
+/// What config.json says, checked as far as it can be without the tensors:
+///
+///   {
+///     "scoring": "additive",
+///     "parameters": {
+///       "w_q": {"tensor": "encoder.w_q.weight", "layout": "output_by_input"},
+///       "w_k": {"layout": "input_by_output"},
+///       "w_v": {}
+///     },
+///     "options": {"softcap": 30, "causal": "top_left", "window_left": 128}
+///   }
+///
+/// scoring: scaled_dot_product, additive, gaussian or bilinear. Required.
+/// parameters: w_q, w_k and w_v for additive, m for bilinear, none for the
+/// others. "tensor" is the name in the file, the parameter's own where absent.
+/// "layout" is input_by_output or output_by_input.
+/// options: scale (scaled dot product and bilinear), sigma (Gaussian), softcap,
+/// causal (none, top_left, bottom_right), query_offset, key_offset,
+/// window_left, window_right, dropout_p, seed, training, weights_after_dropout,
+/// empty_rows (zero, uniform), with the meaning that they have in
+/// attention.proto. A request's own options win over them.
+struct ParameterSetConfig {
+  /// What a request that names the set begins with; no tensors are in it yet,
+  /// those of the scoring function neither.
+  AttentionProblem defaults;
+  /// By the parameter's name; each parameter of the scoring function.
+  std::map<std::string, ParameterSource> parameters;
+};
+
+/// INVALID_ARGUMENT, beginning with the key's name ("options.softcap"), for
+/// what is not JSON, a key that is unknown (the known ones are listed) or comes
+/// twice, a missing key and a value of the wrong type. Whether values are in
+/// range is Validate()'s to say.
+absl::StatusOr<ParameterSetConfig> ParseParameterSetConfig(
+    absl::string_view json);
+
+}  // namespace attention::server
+
+#endif  // ATTENTION_SERVER_MODELS_PARAMETER_SET_CONFIG_H_

@@ -1,0 +1,41 @@
+#include "tests/support/model_folders.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "core/formats/file.h"
+#include "core/formats/safetensors.h"
+#include "tests/support/status_matchers.h"
+
+namespace attention::test {
+
+ModelFolders::ModelFolders() : path_(testing::TempDir() + "models_XXXXXX") {
+  EXPECT_NE(mkdtemp(path_.data()), nullptr) << path_;
+}
+
+ModelFolders::~ModelFolders() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+std::string ModelFolders::Add(const std::string& name,
+                              const std::string& config,
+                              const std::map<std::string, Tensor>& tensors) {
+  const std::string folder = path_ + "/" + name;
+  std::filesystem::create_directories(folder);
+  EXPECT_THAT(WriteFile(folder + "/config.json", config), IsOk());
+  if (!tensors.empty()) {
+    EXPECT_THAT(WriteSafetensors(folder + "/parameters.safetensors",
+                                 {.tensors = tensors, .metadata = {}}),
+                IsOk());
+  }
+  return folder;
+}
+
+void ModelFolders::Remove(const std::string& name) {
+  std::filesystem::remove_all(path_ + "/" + name);
+}
+
+}  // namespace attention::test
