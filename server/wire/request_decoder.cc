@@ -75,6 +75,13 @@ bool HasUnknownFields(const pb::Message& message) {
   return false;
 }
 
+// True where `message` holds all of the `size` bytes that it was parsed from:
+// it has no unknown field, and has not dropped one with a scoring that another
+// replaced.
+bool HoldsAll(const v1::AttendRequest& message, size_t size) {
+  return message.ByteSizeLong() == size && !HasUnknownFields(message);
+}
+
 // True where the slices are a small message that is one, without an unknown
 // field. Where it is false, only decoding field by field says what is wrong.
 bool ParseSmall(const std::vector<grpc::Slice>& slices,
@@ -84,14 +91,14 @@ bool ParseSmall(const std::vector<grpc::Slice>& slices,
   if (size > kMostSmallBytes) return false;
   if (slices.size() == 1) {
     return message.ParseFromArray(slices[0].begin(), static_cast<int>(size)) &&
-           !HasUnknownFields(message);
+           HoldsAll(message, size);
   }
   std::string bytes;
   bytes.reserve(size);
   for (const grpc::Slice& slice : slices) {
     bytes.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
   }
-  return message.ParseFromString(bytes) && !HasUnknownFields(message);
+  return message.ParseFromString(bytes) && HoldsAll(message, size);
 }
 
 void AppendVarint(uint64_t value, std::string& out) {
