@@ -17,25 +17,12 @@
 #include "server/wire/reply_encoder.h"
 #include "server/wire/request_decoder.h"
 #include "tests/fuzz/expect.h"
+#include "tests/fuzz/slice_cuts.h"
 
 namespace attention::server {
 namespace {
 
 namespace pb = google::protobuf;
-
-// Cuts that follow from the bytes, so that an input alone reproduces a finding;
-// empty slices are among them.
-std::vector<grpc::Slice> Cut(const uint8_t* data, size_t size) {
-  std::vector<grpc::Slice> slices;
-  uint32_t state = static_cast<uint32_t>(size);
-  for (size_t begin = 0; begin < size;) {
-    state = (state + data[begin]) * 1664525u + 1013904223u;
-    const size_t length = std::min<size_t>((state >> 20) % 40, size - begin);
-    slices.emplace_back(data + begin, length);
-    begin += length;
-  }
-  return slices;
-}
 
 bool HasUnknownFields(const pb::Message& message) {
   const pb::Reflection& reflection = *message.GetReflection();
@@ -83,9 +70,9 @@ void Compare(const uint8_t* data, size_t size) {
   v1::AttendRequest expected;
   const bool parses = expected.ParseFromArray(data, static_cast<int>(size));
   const auto whole = DecodeAttendRequest({grpc::Slice(data, size)});
-  const auto cut = DecodeAttendRequest(Cut(data, size));
+  const auto cut = DecodeAttendRequest(test::CutIntoSlices(data, size));
   Expect(whole.status() == cut.status(), "cuts do not change the outcome");
-  const auto thorough = DecodeFieldByField(Cut(data, size));
+  const auto thorough = DecodeFieldByField(test::CutIntoSlices(data, size));
   Expect(whole.status() == thorough.status() ||
              (whole.ok() &&
               expected.scoring_case() != v1::AttendRequest::SCORING_NOT_SET),
