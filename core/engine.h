@@ -41,6 +41,11 @@ class Engine {
   /// supports it; CANCELLED where it was stopped.
   absl::Status Run(AttentionJob& job) const;
 
+  /// True for a problem that takes some microseconds at most, less than to hand
+  /// it to a worker: Run() it where you are. Never where tiles are watched: who
+  /// watches them may hold them up.
+  bool IsQuick(const ValidatedProblem& problem) const;
+
   /// In the order in which they are tried.
   absl::Span<const std::unique_ptr<Backend>> backends() const {
     return backends_;

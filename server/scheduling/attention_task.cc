@@ -50,6 +50,10 @@ void AttentionTask::Start(Done done) {
     Finish(status);
     return;
   }
+  if (services_.engine.IsQuick(*problem_)) {
+    ComputeAndFinish();
+    return;
+  }
   services_.engine.workers().Post(
       [self = shared_from_this()] { self->ComputeAndFinish(); });
 }

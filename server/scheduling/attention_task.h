@@ -43,7 +43,8 @@ enum class StopReason : uint8_t { kNone, kCancelled, kDeadline, kDraining };
 
 /// One request on its way from bytes to bytes, for unary calls and streams of
 /// every wire alike: decoded, validated, its reply's size checked, admitted,
-/// all on the caller's thread; then computed and encoded on a worker.
+/// all on the caller's thread; then computed and encoded on a worker, or, where
+/// that costs more than computing (Engine::IsQuick), at once.
 class AttentionTask : public std::enable_shared_from_this<AttentionTask> {
  public:
   struct Outcome {
@@ -59,7 +60,7 @@ class AttentionTask : public std::enable_shared_from_this<AttentionTask> {
   AttentionTask(const TaskServices& services, RequestArrival arrival);
 
   /// Once. `done` is called exactly once: from within Start() where the request
-  /// is refused, else from a worker.
+  /// is refused or computed at once, else from a worker.
   void Start(Done done);
 
   /// From any thread, also before Start(): computing ends within a tile, and

@@ -9,6 +9,13 @@
 
 namespace attention::server {
 
+namespace {
+
+// Of a reply that need not be counted against the limits until it is out.
+constexpr size_t kMostReplyBytesAtOnce = 64 << 10;
+
+}  // namespace
+
 std::vector<grpc::Slice> TakeSlices(grpc::ByteBuffer& message) {
   std::vector<grpc::Slice> slices;
   if (!message.Dump(&slices).ok()) slices.clear();
@@ -45,13 +52,33 @@ grpc::ServerUnaryReactor* UnaryCall::Begin(const TaskServices& services,
   call->task_->Start([call](AttentionTask::Outcome outcome) {
     call->Reply(std::move(outcome));
   });
-  return call.get();
+  const bool replied =
+      call->progress_.exchange(Progress::kBegun) == Progress::kReplied;
+  return replied ? call->ReplyAtOnce(context) : call.get();
 }
 
 void UnaryCall::Reply(AttentionTask::Outcome outcome) {
   ticket_ = std::move(outcome.ticket);
   response_.Swap(&outcome.reply);
-  Finish(ToGrpcStatus(outcome.status));
+  status_ = ToGrpcStatus(outcome.status);
+  if (progress_.exchange(Progress::kReplied) == Progress::kBegun) {
+    Finish(status_);
+  }
+}
+
+grpc::ServerUnaryReactor* UnaryCall::ReplyAtOnce(
+    grpc::CallbackServerContext& context) {
+  if (response_.Length() > kMostReplyBytesAtOnce) {
+    Finish(status_);
+    return this;
+  }
+  // gRPC calls the OnDone of a reactor of ours on another thread, which costs
+  // more than the whole of a small call; its own reactor needs none. The limits
+  // are then given back before the reply is out, which is why it must be small.
+  grpc::ServerUnaryReactor* reactor = context.DefaultReactor();
+  reactor->Finish(status_);
+  OnDone();
+  return reactor;
 }
 
 void UnaryCall::OnCancel() { task_->Stop(WhyCancelled(deadline_)); }

@@ -4,7 +4,9 @@
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
 
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <memory>
 
 #include "server/scheduling/active_calls.h"
@@ -45,13 +47,20 @@ class UnaryCall final : public grpc::ServerUnaryReactor,
   void OnDrainEnd() override { task_->Stop(StopReason::kDraining); }
 
  private:
+  // Whether Begin() has returned when the reply comes.
+  enum class Progress : uint8_t { kBeginning, kReplied, kBegun };
+
   void Reply(AttentionTask::Outcome outcome);
+  // What is left to do where the reply came before Begin() ended.
+  grpc::ServerUnaryReactor* ReplyAtOnce(grpc::CallbackServerContext& context);
 
   ActiveCalls& calls_;
   grpc::ByteBuffer& response_;
   const std::chrono::system_clock::time_point deadline_;
   const std::shared_ptr<AttentionTask> task_;
   Admission::Ticket ticket_;  // until the reply is out
+  grpc::Status status_;       // that the call ends with
+  std::atomic<Progress> progress_{Progress::kBeginning};
 };
 
 /// Why a call that gRPC says is cancelled was: its deadline, or its caller.

@@ -12,6 +12,9 @@ namespace {
 
 // A backend's and a kernel's name with their headers, and two numbers.
 constexpr int64_t kMostFactsBytes = 256;
+// Smaller results are copied into the text around them: one slice costs less
+// than three.
+constexpr int64_t kLeastBytesInASlice = 4096;
 
 v1::DataType ToWire(DataType type) {
   switch (type) {
@@ -80,7 +83,13 @@ void ReplyBuilder::Add(int field_number, const char* name, DataType type,
                        const Shape& shape) {
   // Validate() has seen that they are at most 63 bits each.
   const int64_t bytes = SaturatingBytes(type, shape);
-  results_.push_back({field_number, name, type, shape, bytes, {}});
+  results_.push_back({field_number,
+                      name,
+                      type,
+                      shape,
+                      bytes,
+                      TensorHeader(field_number, type, shape, bytes),
+                      {}});
 }
 
 int64_t ReplyBuilder::Bytes() const {
@@ -88,11 +97,9 @@ int64_t ReplyBuilder::Bytes() const {
   int64_t total =
       2 * static_cast<int64_t>(IdField(id_).size()) + kMostFactsBytes;
   for (const Result& result : results_) {
-    const std::string header = TensorHeader(result.field_number, result.type,
-                                            result.shape, result.bytes);
     total = SaturatingAdd(
-        total,
-        SaturatingAdd(static_cast<int64_t>(header.size()), result.bytes));
+        total, SaturatingAdd(static_cast<int64_t>(result.header.size()),
+                             result.bytes));
   }
   return total;
 }
@@ -141,15 +148,19 @@ AttentionOutputs ReplyBuilder::Outputs() {
 
 std::vector<grpc::Slice> ReplyBuilder::Slices(const RequestFacts& facts) {
   std::vector<grpc::Slice> slices;
-  std::string header = IdField(id_);
+  std::string text = IdField(id_);
   for (Result& result : results_) {
-    header += TensorHeader(result.field_number, result.type, result.shape,
-                           result.bytes);
-    slices.emplace_back(header);
+    text += result.header;
+    if (result.bytes < kLeastBytesInASlice) {
+      text.append(reinterpret_cast<const char*>(result.buffer.data()),
+                  static_cast<size_t>(result.bytes));
+      continue;
+    }
+    slices.emplace_back(text);
     slices.push_back(ToSlice(std::move(result.buffer)));
-    header.clear();
+    text.clear();
   }
-  slices.emplace_back(FactsFields(facts));
+  slices.emplace_back(text + FactsFields(facts));
   return slices;
 }
 

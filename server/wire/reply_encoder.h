@@ -49,7 +49,8 @@ class ReplyBuilder {
     const char* name;
     DataType type;
     Shape shape;
-    int64_t bytes;  // of its elements
+    int64_t bytes;       // of its elements
+    std::string header;  // of the message, up to the first of them
     AlignedBuffer buffer;
   };
 

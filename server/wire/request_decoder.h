@@ -20,7 +20,7 @@ namespace attention::server {
 class DecodedAttendRequest {
  public:
   /// Every field as protobuf's own parser would have it, with one difference:
-  /// where a tensor's `data` is not empty, it holds a mark of one byte and the
+  /// where a tensor's `data` is not empty, it may hold a mark of one byte; the
   /// elements are in Elements().
   const v1::AttendRequest& message() const { return message_; }
 
@@ -28,9 +28,6 @@ class DecodedAttendRequest {
   /// "key", "w_q"), at any alignment.
   absl::Span<const std::byte> Elements(const std::string& field,
                                        const v1::Tensor& tensor) const;
-
-  /// Bytes of all tensors' elements.
-  int64_t ElementBytes() const;
 
  private:
   friend class RequestDecoder;
@@ -50,6 +47,13 @@ class DecodedAttendRequest {
 /// KiB. RESOURCE_EXHAUSTED where memory runs out. A length that claims more
 /// bytes than there are allocates nothing.
 absl::StatusOr<DecodedAttendRequest> DecodeAttendRequest(
+    std::vector<grpc::Slice> slices);
+
+/// The same for a message of any size: DecodeAttendRequest() parses a small one
+/// with the generated class first, which is faster. It differs in one thing, an
+/// unknown field within a scoring function that another one then replaced: what
+/// is not there any more has no effect, and the generated class accepts it.
+absl::StatusOr<DecodedAttendRequest> DecodeFieldByField(
     std::vector<grpc::Slice> slices);
 
 }  // namespace attention::server

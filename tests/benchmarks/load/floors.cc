@@ -46,7 +46,9 @@ void AnswerPingsOn(Socket listener) {
 // The same kind of method as ours, and nothing in it.
 class EchoService final
     : public v1::AttentionService::WithRawCallbackMethod_Attend<
-          v1::AttentionService::Service> {
+          v1::AttentionService::WithRawCallbackMethod_AttendStream<
+              v1::AttentionService::WithCallbackMethod_GetServerInfo<
+                  v1::AttentionService::Service>>> {
   grpc::ServerUnaryReactor* Attend(grpc::CallbackServerContext* context,
                                    const grpc::ByteBuffer*,
                                    grpc::ByteBuffer* response) override {

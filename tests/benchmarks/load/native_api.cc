@@ -1,4 +1,3 @@
-#include <cstring>
 #include <random>
 #include <utility>
 #include <vector>
@@ -6,6 +5,7 @@
 #include "client/cpp/src/reply_decoder.h"
 #include "client/cpp/src/request_encoder.h"
 #include "client/cpp/src/wire.h"
+#include "core/element.h"
 #include "tests/benchmarks/load/api.h"
 
 namespace attention::bench {
@@ -17,18 +17,16 @@ DataType TypeOf(const LoadShape& shape) {
   return DataType::kFloat32;
 }
 
-// Small numbers of any type: the high byte of each element says 0 to 2.
+// Numbers as networks have them: normally distributed around 0.
 absl::StatusOr<Tensor> RandomTensor(const LoadShape& shape, uint32_t seed) {
-  absl::StatusOr<Tensor> tensor = Tensor::Create(
+  absl::StatusOr<Tensor> tensor = Tensor::CreateUninitialized(
       TypeOf(shape), {shape.batch, shape.heads, shape.length, shape.width});
   if (!tensor.ok()) return tensor.status();
   std::mt19937 random(seed);
+  std::normal_distribution<double> normal;
   const int64_t step = ByteSize(tensor->type());
-  for (int64_t i = 0; i < tensor->byte_size(); ++i) {
-    const auto byte = static_cast<std::byte>(random());
-    const bool high = i % step == step - 1;
-    tensor->data()[i] =
-        high ? (byte & std::byte{0x80}) | std::byte{0x3D} : byte;
+  for (int64_t i = 0; i < tensor->element_count(); ++i) {
+    StoreElement(tensor->type(), normal(random), tensor->data() + i * step);
   }
   return tensor;
 }

@@ -104,8 +104,11 @@ TEST(ReplyBuilder, ComputesInMemoryAlignedTo64Bytes) {
   EXPECT_EQ(address(builder.Outputs().weights.data), 0U);
 }
 
-TEST(ReplyBuilder, DoesNotCopyTheResults) {
-  ReplyBuilder builder = BuilderFor(SmallRequest());
+TEST(ReplyBuilder, DoesNotCopyLargeResults) {
+  v1::AttendRequest request = SmallRequest();
+  SetTensor(*request.mutable_key_value()->mutable_value(), v1::DATA_TYPE_FP32,
+            {2, 4096}, std::string(size_t{2} * 4096 * 4, '\0'));
+  ReplyBuilder builder = BuilderFor(request);
   ASSERT_THAT(builder.Allocate(), IsOk());
   const auto* output =
       reinterpret_cast<const uint8_t*>(builder.Outputs().output.data);
@@ -114,6 +117,14 @@ TEST(ReplyBuilder, DoesNotCopyTheResults) {
   ASSERT_TRUE(std::move(builder).Build(kFacts).Dump(&slices).ok());
   ASSERT_EQ(slices.size(), 3U);
   EXPECT_EQ(slices[1].begin(), output);
+}
+
+TEST(ReplyBuilder, ASmallReplyIsOneSlice) {
+  ReplyBuilder builder = BuilderFor(SmallRequest());
+  ASSERT_THAT(builder.Allocate(), IsOk());
+  std::vector<grpc::Slice> slices;
+  ASSERT_TRUE(std::move(builder).Build(kFacts).Dump(&slices).ok());
+  EXPECT_EQ(slices.size(), 1U);
 }
 
 TEST(ReplyBuilder, EncodesEmptyResults) {

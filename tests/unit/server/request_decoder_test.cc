@@ -60,12 +60,12 @@ void ExpectAsProtobuf(const std::string& bytes) {
   v1::AttendRequest expected;
   ASSERT_TRUE(expected.ParseFromString(bytes));
   ASSERT_OK_AND_ASSIGN(const DecodedAttendRequest decoded,
-                       DecodeAttendRequest(OneSlice(bytes)));
+                       DecodeFieldByField(OneSlice(bytes)));
   EXPECT_EQ(Restored(decoded).DebugString(), expected.DebugString());
 }
 
 absl::Status DecodeStatus(const std::string& bytes) {
-  return DecodeAttendRequest(OneSlice(bytes)).status();
+  return DecodeFieldByField(OneSlice(bytes)).status();
 }
 
 // A field of wire type 2 with a number below 16.
@@ -93,15 +93,14 @@ TEST(RequestDecoder, HasEveryScoring) {
 
 TEST(RequestDecoder, AcceptsNoBytesAsAnEmptyMessage) {
   ASSERT_OK_AND_ASSIGN(const DecodedAttendRequest decoded,
-                       DecodeAttendRequest({}));
+                       DecodeFieldByField({}));
   EXPECT_FALSE(decoded.message().has_query());
-  EXPECT_EQ(decoded.ElementBytes(), 0);
 }
 
 TEST(RequestDecoder, SmallTensorsAreAlignedTo64Bytes) {
   ASSERT_OK_AND_ASSIGN(
       const DecodedAttendRequest decoded,
-      DecodeAttendRequest(OneSlice(FullRequest().SerializeAsString())));
+      DecodeFieldByField(OneSlice(FullRequest().SerializeAsString())));
   const auto elements = decoded.Elements("query", decoded.message().query());
   EXPECT_EQ(reinterpret_cast<uintptr_t>(elements.data()) % 64, 0U);
 }
@@ -111,7 +110,7 @@ TEST(RequestDecoder, GivesTheSameForEveryCutBetweenSlices) {
   const std::string bytes = request.SerializeAsString();
   for (size_t cut = 0; cut <= bytes.size(); ++cut) {
     ASSERT_OK_AND_ASSIGN(const DecodedAttendRequest decoded,
-                         DecodeAttendRequest(CutAt(bytes, cut)));
+                         DecodeFieldByField(CutAt(bytes, cut)));
     ASSERT_EQ(Restored(decoded).SerializeAsString(), bytes) << "cut at " << cut;
   }
 }
@@ -121,7 +120,7 @@ TEST(RequestDecoder, GivesTheSameForSlicesOfOneByte) {
   std::vector<grpc::Slice> slices;
   for (const char& byte : bytes) slices.emplace_back(&byte, 1);
   ASSERT_OK_AND_ASSIGN(const DecodedAttendRequest decoded,
-                       DecodeAttendRequest(std::move(slices)));
+                       DecodeFieldByField(std::move(slices)));
   EXPECT_EQ(Restored(decoded).SerializeAsString(), bytes);
 }
 
@@ -132,7 +131,7 @@ TEST(RequestDecoder, AcceptsEveryTruncationThatProtobufAcceptsAndNoOther) {
     const std::string cut = bytes.substr(0, size);
     v1::AttendRequest expected;
     const bool parses = expected.ParseFromString(cut);
-    const auto decoded = DecodeAttendRequest(OneSlice(cut));
+    const auto decoded = DecodeFieldByField(OneSlice(cut));
     ASSERT_EQ(decoded.ok(), parses) << size << " " << decoded.status();
     if (!parses) {
       ASSERT_THAT(decoded, StatusIs(kInvalid, HasSubstr("not an Attend")));
@@ -269,8 +268,52 @@ TEST(RequestDecoder, HoldsOneBufferPerTensorHoweverOftenItComes) {
   std::string bytes;
   for (int i = 0; i < 1000; ++i) bytes += Field(2, Field(3, "0123456789"));
   ASSERT_OK_AND_ASSIGN(const DecodedAttendRequest decoded,
-                       DecodeAttendRequest(OneSlice(bytes)));
-  EXPECT_EQ(decoded.ElementBytes(), 10);
+                       DecodeFieldByField(OneSlice(bytes)));
+  EXPECT_EQ(Elements(decoded, "query", decoded.message().query()),
+            "0123456789");
+}
+
+// A small message takes the generated parser first: the outcome is the same.
+void ExpectSameByBothWays(const std::string& bytes) {
+  const auto fast = DecodeAttendRequest(OneSlice(bytes));
+  const auto thorough = DecodeFieldByField(OneSlice(bytes));
+  ASSERT_EQ(fast.status(), thorough.status());
+  if (!fast.ok()) return;
+  EXPECT_EQ(Restored(*fast).SerializeAsString(),
+            Restored(*thorough).SerializeAsString());
+}
+
+TEST(SmallRequest, DecodesAsALargeOneWould) {
+  const std::string bytes = FullRequest().SerializeAsString();
+  for (size_t size = 0; size <= bytes.size(); ++size) {
+    ExpectSameByBothWays(bytes.substr(0, size));
+  }
+  for (size_t cut = 0; cut <= bytes.size(); ++cut) {
+    ASSERT_OK_AND_ASSIGN(const DecodedAttendRequest decoded,
+                         DecodeAttendRequest(CutAt(bytes, cut)));
+    ASSERT_EQ(Restored(decoded).SerializeAsString(), bytes) << "cut at " << cut;
+  }
+}
+
+TEST(SmallRequest, WithAnUnknownFieldAnywhereIsRefusedAsALargeOneWouldBe) {
+  const std::string unknown = Field(15, "x");
+  const std::string full = FullRequest().SerializeAsString();
+  for (const std::string& bytes :
+       {unknown, full + unknown, Field(2, unknown), Field(3, unknown),
+        Field(3, Field(1, unknown)), Field(3, Field(2, unknown)),
+        Field(5, unknown), Field(6, unknown), Field(6, Field(1, unknown)),
+        Field(7, unknown), Field(8, unknown), Field(8, Field(1, unknown)),
+        Field(10, unknown), Field(11, unknown), Field(12, unknown)}) {
+    EXPECT_FALSE(DecodeAttendRequest(OneSlice(bytes)).ok());
+    ExpectSameByBothWays(bytes);
+  }
+}
+
+TEST(SmallRequest, ThatIsNoMessageIsRefusedAsALargeOneWouldBe) {
+  ExpectSameByBothWays(std::string(100, '\xFF'));
+  ExpectSameByBothWays(Field(1, "a\xC0\x80"));
+  ExpectSameByBothWays({9 << 3, 1});
+  ExpectSameByBothWays({2 << 3 | 3, 2 << 3 | 4});
 }
 
 int slices_alive = 0;
