@@ -86,7 +86,7 @@ absl::StatusOr<std::vector<std::string>> ModelRepository::Folders() const {
 absl::Status ModelRepository::Load(const std::string& name) {
   const std::lock_guard one_at_a_time(loading_);
   if (absl::Status status = CheckModelName(name); !status.ok()) {
-    spdlog::error("{}", std::string(status.message()));
+    spdlog::error("{}", static_cast<std::string>(status.message()));
     return status;
   }
   const std::string folder = absl::StrCat(directory_, "/", name);
@@ -97,13 +97,15 @@ absl::Status ModelRepository::Load(const std::string& name) {
   }
   absl::StatusOr<ParameterSet> loaded = LoadParameterSet(name, folder);
   if (!loaded.ok()) {
-    const absl::Status status(
+    absl::Status status(
         loaded.status().code(),
         absl::StrCat("model '", name, "': ", loaded.status().message()));
-    spdlog::error("{}", std::string(status.message()));
+    spdlog::error("{}", static_cast<std::string>(status.message()));
     const std::lock_guard lock(mutex_);
     Model& model = models_[name];
-    if (model.set == nullptr) model.reason = std::string(status.message());
+    if (model.set == nullptr) {
+      model.reason = static_cast<std::string>(status.message());
+    }
     return status;
   }
   auto set = std::make_shared<const ParameterSet>(*std::move(loaded));
@@ -137,9 +139,10 @@ std::vector<ModelIndexEntry> ModelRepository::Index() const {
     // Logged when it was met; the built-in model of that name is no folder's.
     if (absl::c_linear_search(kBuiltInModels, name)) continue;
     const absl::Status status = CheckModelName(name);
-    ModelIndexEntry entry{
-        name, ModelState::kUnavailable,
-        status.ok() ? "not loaded" : std::string(status.message())};
+    ModelIndexEntry entry{name, ModelState::kUnavailable,
+                          status.ok()
+                              ? "not loaded"
+                              : static_cast<std::string>(status.message())};
     entries.emplace(std::move(name), std::move(entry));
   }
   const std::lock_guard lock(mutex_);

@@ -23,7 +23,7 @@ ModelFolders::~ModelFolders() {
 std::string ModelFolders::Add(const std::string& name,
                               const std::string& config,
                               const std::map<std::string, Tensor>& tensors) {
-  const std::string folder = path_ + "/" + name;
+  std::string folder = path_ + "/" + name;
   std::filesystem::create_directories(folder);
   EXPECT_THAT(WriteFile(folder + "/config.json", config), IsOk());
   if (!tensors.empty()) {

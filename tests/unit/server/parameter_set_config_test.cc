@@ -13,7 +13,6 @@
 namespace attention::server {
 namespace {
 
-using ::attention::test::IsOk;
 using ::attention::test::StatusIs;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
