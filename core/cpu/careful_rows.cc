@@ -4,8 +4,11 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <numeric>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include "core/cpu/prepare.h"
 #include "core/cpu/result_memory.h"
@@ -474,8 +477,43 @@ void CarefulRows::StoreTileWeights(int64_t first, const Tile& tile) {
   }
 }
 
-bool ComputeCarefulRows(JobRun& run, int64_t batch,
-                        absl::Span<const RowId> rows) {
+namespace {
+
+// Copies results of rows of one batch entry.
+class RowCopier {
+ public:
+  RowCopier(const JobRun& run, int64_t batch)
+      : problem_(run.problem()), outputs_(run.outputs()), batch_(batch) {}
+
+  void Copy(RowId from, RowId to) const {
+    const int64_t element = ByteSize(problem_.query.type);
+    CopyRow(outputs_.output.data, problem_.value_width * element, from, to);
+    if (problem_.wanted.lse) {
+      CopyRow(outputs_.lse.data, sizeof(float), from, to);
+    }
+    if (problem_.wanted.weights) {
+      CopyRow(outputs_.weights.data,
+              problem_.key_length * int64_t{sizeof(float)}, from, to);
+    }
+  }
+
+ private:
+  void CopyRow(std::byte* data, int64_t bytes, RowId from, RowId to) const {
+    if (bytes == 0) return;
+    std::memcpy(data + Index(to) * bytes, data + Index(from) * bytes,
+                static_cast<size_t>(bytes));
+  }
+  int64_t Index(RowId row) const {
+    return (batch_ * problem_.query_heads + row.head) * problem_.query_length +
+           row.query;
+  }
+
+  const ValidatedProblem& problem_;
+  const AttentionOutputs& outputs_;
+  const int64_t batch_;
+};
+
+bool ComputeRows(JobRun& run, int64_t batch, absl::Span<const RowId> rows) {
   if (rows.empty()) return true;
   Scratch count;
   const CarefulRows counted(run, count);
@@ -486,6 +524,33 @@ bool ComputeCarefulRows(JobRun& run, int64_t batch,
   }
   Scratch scratch(memory);
   return CarefulRows(run, scratch).Compute(batch, rows);
+}
+
+}  // namespace
+
+bool ComputeCarefulRows(JobRun& run, int64_t batch,
+                        absl::Span<const RowId> rows) {
+  ZeroRows& zeros = run.zero_rows();
+  std::vector<RowId> computed;
+  std::map<ZeroRows::Keys, RowId> firsts;  // among those computed
+  std::vector<std::pair<ZeroRows::Keys, RowId>> copied;
+  for (const RowId row : rows) {
+    if (!zeros.Holds(batch, row)) {
+      computed.push_back(row);
+      continue;
+    }
+    const ZeroRows::Keys keys = zeros.KeysOf(batch, row);
+    if (zeros.Find(keys) || !firsts.emplace(keys, row).second) {
+      copied.emplace_back(keys, row);
+    } else {
+      computed.push_back(row);
+    }
+  }
+  if (!ComputeRows(run, batch, computed)) return false;
+  for (const auto& [keys, row] : firsts) zeros.Add(keys, row);
+  const RowCopier copier(run, batch);
+  for (const auto& [keys, row] : copied) copier.Copy(*zeros.Find(keys), row);
+  return true;
 }
 
 }  // namespace attention::cpu

@@ -7,16 +7,11 @@
 #include "core/cpu/job_run.h"
 #include "core/cpu/kernels.h"
 #include "core/cpu/scratch.h"
+#include "core/cpu/zero_rows.h"
 #include "core/philox.h"
 #include "core/validate.h"
 
 namespace attention::cpu {
-
-/// One row of a batch entry's result.
-struct RowId {
-  int64_t head;
-  int64_t query;
-};
 
 /// Computes rows of one lane in FP64, with the meaning that the reference gives
 /// to every option, and stores their results over what was there. What a row
@@ -117,8 +112,9 @@ class CarefulRows {
   WideArgs args_ = {};
 };
 
-/// The same with the calling thread's memory: what it held is lost. False once
-/// the job was stopped or is out of memory.
+/// The same with the calling thread's memory: what it held is lost. Of rows
+/// that have the same result by ZeroRows, one is computed and copied to the
+/// others. False once the job was stopped or is out of memory.
 bool ComputeCarefulRows(JobRun& run, int64_t batch,
                         absl::Span<const RowId> rows);
 

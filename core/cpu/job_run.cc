@@ -34,7 +34,8 @@ JobRun::JobRun(AttentionJob& job, const RunContext& context,
       problem_(*job.problem),
       context_(context),
       kernels_(kernels),
-      plan_(MakePlan(problem_, kernels)) {}
+      plan_(MakePlan(problem_, kernels)),
+      zero_rows_(problem_) {}
 
 const char* JobRun::KernelName() const {
   return plan_.bf16 ? kernels_.bf16->name : "fp32_tiles";

@@ -8,6 +8,7 @@
 #include "core/backend.h"
 #include "core/cpu/kernels.h"
 #include "core/cpu/plan.h"
+#include "core/cpu/zero_rows.h"
 
 namespace attention::cpu {
 
@@ -35,6 +36,9 @@ class JobRun {
   /// not serve visit theirs a second time.
   void ExpectTiles(int64_t count) { expected_ += count; }
 
+  /// Those whose result is stored already.
+  ZeroRows& zero_rows() { return zero_rows_; }
+
   void SetOutOfMemory() { out_of_memory_ = true; }
 
  private:
@@ -49,6 +53,7 @@ class JobRun {
   const Kernels& kernels_;
   const Plan plan_;
   size_t scratch_bytes_ = 0;
+  ZeroRows zero_rows_;
   std::atomic<int64_t> expected_ = 0;
   std::atomic<int64_t> computed_ = 0;
   std::atomic<bool> stopped_ = false;

@@ -49,18 +49,15 @@ std::shared_ptr<const Model> ModelTable::ModelOfSet(
     const std::string& name) const {
   const auto set = repository_.Find(name);
   if (!set.ok()) return nullptr;
+  auto model = std::make_shared<Model>();
+  model->name = name;
+  model->defaults = (*set)->defaults;
+  model->owner = *set;
   const std::lock_guard lock(mutex_);
-  std::shared_ptr<const Model>& known = of_sets_[name];
-  if (known == nullptr || known->owner != *set) {
-    auto model = std::make_shared<Model>();
-    model->name = name;
-    model->defaults = (*set)->defaults;
-    model->owner = *set;
-    model->counters =
-        known == nullptr ? std::make_shared<ModelCounters>() : known->counters;
-    known = std::move(model);
-  }
-  return known;
+  std::shared_ptr<ModelCounters>& counters = counters_[name];
+  if (counters == nullptr) counters = std::make_shared<ModelCounters>();
+  model->counters = counters;
+  return model;
 }
 
 absl::StatusOr<std::shared_ptr<const Model>> ModelTable::Find(

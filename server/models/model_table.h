@@ -40,7 +40,8 @@ class ModelTable {
   const ModelRepository& repository_;
   Models built_in_;
   mutable std::mutex mutex_;
-  mutable Models of_sets_;  // as they were found last
+  // No sets are kept here: one that is unloaded must give its memory back.
+  mutable std::map<std::string, std::shared_ptr<ModelCounters>> counters_;
 };
 
 }  // namespace attention::server

@@ -10,6 +10,7 @@
 #include "core/formats/safetensors.h"
 #include "tests/client/held_server.h"
 #include "tests/client/run_program.h"
+#include "tests/support/model_folders.h"
 
 namespace attention {
 namespace {
@@ -116,6 +117,32 @@ TEST_F(ProgramTest, AttendComparesWithWhatTheFileExpects) {
                     HasSubstr("backend " + BackendNames().at(1) + ","),
                     HasSubstr("The cat sat on the mat"), HasSubstr("because"),
                     Not(HasSubstr("[PAD]"))));
+}
+
+TEST_F(ProgramTest, ParametersThatTheServerHasStandInForThoseOfTheFile) {
+  const std::string path = kData + "/pytorch.safetensors";
+  const auto file = ReadSafetensors(path);
+  ASSERT_TRUE(file.ok()) << file.status();
+  test::ModelFolders folders;
+  folders.Add("trained",
+              R"({"scoring": "additive", "parameters": {
+                    "w_q": {"layout": "input_by_output"},
+                    "w_k": {"layout": "input_by_output"},
+                    "w_v": {"layout": "input_by_output"}}})",
+              {{"w_q", file->tensors.at("additive/toy/w_q")},
+               {"w_k", file->tensors.at("additive/toy/w_k")},
+               {"w_v", file->tensors.at("additive/toy/w_v")}});
+  server::ServerOptions options;
+  options.grpc_port = 0;
+  options.model_repository = folders.path();
+  const auto server = server::Server::Start(options);
+  ASSERT_TRUE(server.ok()) << server.status();
+  const ProgramResult result = RunClient(
+      {"attend", "--server", (*server)->address(), "--input", path, "--case",
+       "additive/toy", "--parameter-set", "trained", "--tolerance", "1e-5"});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_THAT(result.output, AllOf(HasSubstr("parameter set trained"),
+                                   HasSubstr("from the expected output")));
 }
 
 TEST_F(ProgramTest, ADifferenceAboveTheToleranceEndsWithOne) {

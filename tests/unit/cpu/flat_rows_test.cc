@@ -47,6 +47,34 @@ TEST_P(FlatRowsTest, ZeroQueries) {
   }
 }
 
+// They have the results of others like them, but only over the same keys.
+TEST_P(FlatRowsTest, ZeroQueriesOverDifferentKeys) {
+  for (const Causal causal : {Causal::kNone, Causal::kBottomRight}) {
+    ProblemSpec spec = Prefill();
+    spec.batch = 2;
+    spec.kv_heads = 2;
+    spec.causal = causal;
+    spec.scale = 1;
+    const OwnedProblem owned = MakeProblem(spec, TestSeed());
+    Fill(owned.problem.query, 0);
+    Check(owned.problem);
+  }
+}
+
+TEST_P(FlatRowsTest, ZeroQueriesOfEveryScoring) {
+  for (const ScoringKind scoring :
+       {ScoringKind::kAdditive, ScoringKind::kGaussian,
+        ScoringKind::kBilinear}) {
+    ProblemSpec spec = Prefill();
+    spec.scoring = scoring;
+    spec.per_head_parameters = true;
+    spec.scale = 1;
+    const OwnedProblem owned = MakeProblem(spec, TestSeed());
+    Fill(owned.problem.query, 0);
+    Check(owned.problem);
+  }
+}
+
 TEST_P(FlatRowsTest, ZeroKeys) {
   for (ProblemSpec spec : {Prefill(), Decode()}) {
     spec.scale = 1;
