@@ -1,5 +1,7 @@
 #include "tests/benchmarks/load/pacer.h"
 
+#include <grpc/support/time.h>
+
 namespace attention::bench {
 
 Pacer::Pacer(grpc::CompletionQueue& queue, Clock::time_point first,
@@ -18,7 +20,8 @@ void Pacer::Run(Clock::time_point due) {
     std::this_thread::sleep_until(due);
     due += interval_;
     if (!rung_.exchange(true)) {
-      alarm_.Set(&queue_, std::chrono::system_clock::now(), this);
+      // Long ago: "now" would be rounded up to the next millisecond.
+      alarm_.Set(&queue_, gpr_time_0(GPR_CLOCK_REALTIME), this);
     }
   }
 }

@@ -61,12 +61,24 @@ def ours(case: Case, server: Server, arguments: argparse.Namespace) -> dict:
     flags = call_flags(case, server.unix if case.unix else server.tcp)
     if case.stream:
         flags.append("--stream")
+    if case.api != "native":
+        flags += ["--api", case.api]
+    if case.shared_memory:
+        flags.append("--shared-memory")
     if case.rate:
         flags += ["--rate", str(case.rate)]
     return load(arguments.binaries, ["attend", *flags], arguments.seconds)
 
 
-def floor(case: Case, floors: Floors, arguments: argparse.Namespace) -> dict:
+def floor(
+    case: Case, server: Server, floors: Floors, arguments: argparse.Namespace
+) -> dict:
+    if case.floor == "compute":
+        # As the server itself says, of the same problem over our own API.
+        run = load(
+            arguments.binaries, ["attend", *call_flags(case, server.tcp)], arguments.seconds
+        )
+        return {**run, "latency_us": run["compute_us"]}
     kind = "unix" if case.unix else "tcp"
     address = floors.addresses[f"{case.floor}_{kind}"]
     if case.floor == "echo":
@@ -79,7 +91,7 @@ def floor(case: Case, floors: Floors, arguments: argparse.Namespace) -> dict:
 
 def measure(cases: list[Case], folder: Path, arguments: argparse.Namespace) -> list[Result]:
     results = [Result(case) for case in cases]
-    flags = arguments.server_flags.split()
+    flags = ["--allow-shared-memory", *arguments.server_flags.split()]
     with Server(arguments.binaries, folder, flags) as server, Floors(
         arguments.binaries, folder
     ) as floors:
@@ -92,7 +104,7 @@ def measure(cases: list[Case], folder: Path, arguments: argparse.Namespace) -> l
                 say(f"round {number + 1} of {arguments.rounds}: {case.title}")
                 result.rounds.append(ours(case, server, arguments))
                 if case.floor is not None:
-                    result.floors.append(floor(case, floors, arguments))
+                    result.floors.append(floor(case, server, floors, arguments))
     for result in results:
         if result.case.most_memory is None:
             continue

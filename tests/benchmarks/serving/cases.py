@@ -12,12 +12,15 @@ class Case:
     name: str
     title: str
     shape: tuple[int, int, int, int]  # B, H, L, D, in FP32
+    api: str = "native"  # or "inference", the Open Inference Protocol
+    shared_memory: bool = False
     unix: bool = False
     stream: bool = False
     in_flight: int = 1
     rate: float = 0  # calls per second; 0: a closed loop
     # What it is held against: "ping", the same bytes over a plain socket of the
-    # same kind, or "echo", a gRPC call that does nothing. None: nothing.
+    # same kind, "echo", a gRPC call that does nothing, or "compute", the time
+    # that the core takes for the problem. None: nothing.
     floor: str | None = None
     # At most so many times the floor, computing taken off.
     most_of_floor: float | None = None
@@ -68,5 +71,25 @@ CASES = [
     Case("open-loop", "B2 L4 D8, 2,000 a second, TCP", SMALL, in_flight=256, rate=2000),
     Case("medium", "B8 H16 L128 D64, TCP", (8, 16, 128, 64)),
     Case("long", "B1 H16 L1024 D64, TCP", (1, 16, 1024, 64)),
+    Case("medium-oip", "B8 H16 L128 D64, inference, TCP", (8, 16, 128, 64), api="inference"),
+    Case("long-oip", "B1 H16 L1024 D64, inference, TCP", (1, 16, 1024, 64), api="inference"),
+    Case(
+        "medium-shared",
+        "B8 H16 L128 D64, inference, shared memory",
+        (8, 16, 128, 64),
+        api="inference",
+        shared_memory=True,
+        floor="compute",
+        most_of_floor=1.1,
+    ),
+    Case(
+        "long-shared",
+        "B1 H16 L1024 D64, inference, shared memory",
+        (1, 16, 1024, 64),
+        api="inference",
+        shared_memory=True,
+        floor="compute",
+        most_of_floor=1.1,
+    ),
     Case("memory", "4 MiB tensors, 8 in flight, TCP", LARGE, in_flight=8, most_memory=1.3),
 ]
