@@ -75,11 +75,24 @@ bool HasUnknownFields(const pb::Message& message) {
   return false;
 }
 
-// True where `message` holds all of the `size` bytes that it was parsed from:
-// it has no unknown field, and has not dropped one with a scoring that another
-// replaced.
-bool HoldsAll(const v1::AttendRequest& message, size_t size) {
-  return message.ByteSizeLong() == size && !HasUnknownFields(message);
+// True where two members of one oneof occur: the generated class forgets the
+// first, and what was unknown in it. No message within has a oneof.
+bool ReplacesAMember(const uint8_t* bytes, int size) {
+  const pb::Descriptor& descriptor = *v1::AttendRequest::descriptor();
+  pb::io::CodedInputStream in(bytes, size);
+  uint64_t seen = 0;
+  while (const uint32_t tag = in.ReadTag()) {
+    const pb::FieldDescriptor* field =
+        descriptor.FindFieldByNumber(WireFormatLite::GetTagFieldNumber(tag));
+    if (field != nullptr && field->real_containing_oneof() != nullptr) {
+      const uint64_t bit = uint64_t{1}
+                           << field->real_containing_oneof()->index();
+      if ((seen & bit) != 0) return true;
+      seen |= bit;
+    }
+    if (!WireFormatLite::SkipField(&in, tag)) return true;
+  }
+  return false;
 }
 
 // True where the slices are a small message that is one, without an unknown
@@ -88,17 +101,20 @@ bool ParseSmall(const std::vector<grpc::Slice>& slices,
                 v1::AttendRequest& message) {
   size_t size = 0;
   for (const grpc::Slice& slice : slices) size += slice.size();
-  if (size > kMostSmallBytes) return false;
-  if (slices.size() == 1) {
-    return message.ParseFromArray(slices[0].begin(), static_cast<int>(size)) &&
-           HoldsAll(message, size);
+  if (size == 0 || size > kMostSmallBytes) return false;
+  std::string gathered;
+  const uint8_t* bytes = slices[0].begin();
+  if (slices.size() > 1) {
+    gathered.reserve(size);
+    for (const grpc::Slice& slice : slices) {
+      gathered.append(reinterpret_cast<const char*>(slice.begin()),
+                      slice.size());
+    }
+    bytes = reinterpret_cast<const uint8_t*>(gathered.data());
   }
-  std::string bytes;
-  bytes.reserve(size);
-  for (const grpc::Slice& slice : slices) {
-    bytes.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
-  }
-  return message.ParseFromString(bytes) && HoldsAll(message, size);
+  const auto length = static_cast<int>(size);
+  return !ReplacesAMember(bytes, length) &&
+         message.ParseFromArray(bytes, length) && !HasUnknownFields(message);
 }
 
 void AppendVarint(uint64_t value, std::string& out) {

@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "core/tensor.h"
 
 namespace attention::bench {
 
@@ -47,8 +49,17 @@ class Api {
       grpc::ByteBuffer& message) const = 0;
 };
 
+/// Query, key and value, normally distributed around 0; the same every time.
+absl::StatusOr<std::vector<Tensor>> RandomInputs(const LoadShape& shape);
+
 /// attention.v1, through our client library's own encoder and decoder.
 absl::StatusOr<std::unique_ptr<Api>> MakeNativeApi(const LoadShape& shape);
+
+/// The Open Inference Protocol; its replies say nothing of times. With a server
+/// named, the tensors lie in shared memory that is registered there, which it
+/// must allow, and every call's output goes to the same place.
+absl::StatusOr<std::unique_ptr<Api>> MakeInferenceApi(
+    const LoadShape& shape, const std::string& shared_memory_server);
 
 }  // namespace attention::bench
 

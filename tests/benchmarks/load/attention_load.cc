@@ -25,6 +25,7 @@ struct Arguments {
   LoadShape shape;
   std::vector<int64_t> extents = {2, 1, 4, 8};
   std::string api = "native";
+  bool shared_memory = false;
   std::string folder;
   bool json = false;
 };
@@ -75,11 +76,20 @@ int RunFloorServer(const Arguments& arguments) {
 }
 
 int RunCalls(Arguments arguments, bool echo) {
+  if (arguments.shared_memory && arguments.api == "native") {
+    std::cerr << "attention-load: --shared-memory needs --api inference\n";
+    return 2;
+  }
   arguments.shape.batch = arguments.extents[0];
   arguments.shape.heads = arguments.extents[1];
   arguments.shape.length = arguments.extents[2];
   arguments.shape.width = arguments.extents[3];
-  const auto api = MakeNativeApi(arguments.shape);
+  const auto api =
+      arguments.api == "native"
+          ? MakeNativeApi(arguments.shape)
+          : MakeInferenceApi(arguments.shape, arguments.shared_memory
+                                                  ? arguments.load.target
+                                                  : std::string());
   if (!api.ok()) return Finish(api.status(), false);
   return Finish(
       (echo ? EchoLoad : RunLoad)(arguments.load, arguments.shape, **api),
@@ -139,6 +149,15 @@ int Main(int argc, char** argv) {
   attend->add_option("--rate", arguments.load.rate,
                      "calls per second, begun when they are due; latency "
                      "counts from then");
+  attend
+      ->add_option("--api", arguments.api,
+                   "attention.v1 or the Open Inference Protocol")
+      ->check(CLI::IsMember({"native", "inference"}))
+      ->capture_default_str();
+  attend->add_flag(
+      "--shared-memory", arguments.shared_memory,
+      "tensors in shared memory: with --api inference, of a server "
+      "with --allow-shared-memory");
   CLI::App* echo = app.add_subcommand(
       "echo", "Unary calls of the floor server, which does nothing");
   AddCalls(*echo, arguments);

@@ -1,9 +1,11 @@
 #include "tests/benchmarks/load/load.h"
 
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "tests/benchmarks/load/calls.h"
+#include "tests/benchmarks/load/pacer.h"
 #include "tests/benchmarks/load/samples.h"
 
 namespace attention::bench {
@@ -26,6 +28,7 @@ class LoadRun {
   LoadRun(const LoadRun&) = delete;
   LoadRun& operator=(const LoadRun&) = delete;
   ~LoadRun() {
+    StopPacer();
     if (free_.size() < due_.size()) calls_->Cancel();
     queue_.Shutdown();
     void* tag = nullptr;
@@ -39,12 +42,16 @@ class LoadRun {
     measure_from_ = begin + ToDuration(options_.warm_up_seconds);
     const auto end = measure_from_ + ToDuration(options_.seconds);
     next_due_ = begin;
+    if (options_.rate > 0) {
+      pacer_.emplace(queue_, begin, ToDuration(1 / options_.rate));
+    }
     while (Clock::now() < end) {
       StartWhatIsDue();
-      HandleEvent(options_.rate > 0 && !free_.empty() ? next_due_ : end);
+      HandleEvent(end);
       if (over_) return error_;
     }
     const auto measured = Clock::now() - measure_from_;
+    StopPacer();
     while (free_.size() < due_.size() && !over_) {
       HandleEvent(Clock::now() + kPatience);
     }
@@ -59,6 +66,11 @@ class LoadRun {
 
   static Clock::duration ToDuration(double seconds) {
     return std::chrono::duration_cast<Clock::duration>(Seconds(seconds));
+  }
+
+  // The event that it may leave is nobody's any more.
+  void StopPacer() {
+    if (pacer_) pacer_->Stop();
   }
 
   void StartWhatIsDue() {
@@ -85,6 +97,7 @@ class LoadRun {
         grpc::CompletionQueue::NextStatus::GOT_EVENT) {
       return;
     }
+    if (pacer_ && pacer_->Owns(tag)) return;
     const std::optional<Ended> ended = calls_->OnEvent(tag, ok);
     if (!ended) return;
     const auto now = Clock::now();
@@ -108,6 +121,7 @@ class LoadRun {
   Samples samples_;
   grpc::CompletionQueue queue_;
   const std::unique_ptr<Calls> calls_;
+  std::optional<Pacer> pacer_;          // of an open loop
   std::vector<Clock::time_point> due_;  // by slot
   std::vector<int> free_;
   Clock::time_point measure_from_;

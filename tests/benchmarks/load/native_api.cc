@@ -85,14 +85,23 @@ int64_t LoadShape::TensorBytes() const {
   return batch * heads * length * width * ByteSize(TypeOf(*this));
 }
 
-absl::StatusOr<std::unique_ptr<Api>> MakeNativeApi(const LoadShape& shape) {
-  client::AttendRequest request;
-  uint32_t seed = 0;
-  for (Tensor* tensor : {&request.query, &request.key, &request.value}) {
-    absl::StatusOr<Tensor> random = RandomTensor(shape, ++seed);
+absl::StatusOr<std::vector<Tensor>> RandomInputs(const LoadShape& shape) {
+  std::vector<Tensor> inputs;
+  for (const uint32_t seed : {1U, 2U, 3U}) {
+    absl::StatusOr<Tensor> random = RandomTensor(shape, seed);
     if (!random.ok()) return random.status();
-    *tensor = *std::move(random);
+    inputs.push_back(*std::move(random));
   }
+  return inputs;
+}
+
+absl::StatusOr<std::unique_ptr<Api>> MakeNativeApi(const LoadShape& shape) {
+  absl::StatusOr<std::vector<Tensor>> inputs = RandomInputs(shape);
+  if (!inputs.ok()) return inputs.status();
+  client::AttendRequest request;
+  request.query = std::move((*inputs)[0]);
+  request.key = std::move((*inputs)[1]);
+  request.value = std::move((*inputs)[2]);
   return std::make_unique<NativeApi>(std::move(request));
 }
 

@@ -309,6 +309,31 @@ TEST(SmallRequest, WithAnUnknownFieldAnywhereIsRefusedAsALargeOneWouldBe) {
   }
 }
 
+TEST(SmallRequest, WithAnUnknownFieldInAScoringThatIsReplacedIsRefused) {
+  const std::string bytes = Field(7, Field(3, "x")) + Field(5, "");
+  EXPECT_THAT(DecodeAttendRequest(OneSlice(bytes)),
+              StatusIs(kInvalid,
+                       "field 3 of Gaussian is unknown to this "
+                       "server"));
+}
+
+// What the small way relies on.
+TEST(SmallRequest, HasOneofsAtItsTopAlone) {
+  const auto* descriptor = v1::AttendRequest::descriptor();
+  for (int i = 0; i < descriptor->field_count(); ++i) {
+    const auto* message = descriptor->field(i)->message_type();
+    if (message == nullptr) continue;
+    EXPECT_FALSE(descriptor->field(i)->is_repeated());
+    EXPECT_EQ(message->real_oneof_decl_count(), 0) << message->name();
+    for (int k = 0; k < message->field_count(); ++k) {
+      const auto* inner = message->field(k)->message_type();
+      if (inner == nullptr) continue;
+      EXPECT_FALSE(message->field(k)->is_repeated());
+      EXPECT_EQ(inner->real_oneof_decl_count(), 0) << inner->name();
+    }
+  }
+}
+
 TEST(SmallRequest, ThatIsNoMessageIsRefusedAsALargeOneWouldBe) {
   ExpectSameByBothWays(std::string(100, '\xFF'));
   ExpectSameByBothWays(Field(1, "a\xC0\x80"));

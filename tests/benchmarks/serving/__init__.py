@@ -1,0 +1,1 @@
+"""The server under load, beside what no server can be faster than."""
