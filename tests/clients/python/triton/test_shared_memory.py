@@ -189,6 +189,36 @@ def test_a_region_that_its_owner_truncates(client, server, problem, region, leng
     assert_allclose(result.as_numpy("output"), output, atol=1e-5)
 
 
+def test_an_outputs_region_that_its_owner_truncates(client, server, problem, region):
+    output, _, _ = problem.expected()
+    region("target", 4 * output.size)
+    outputs = to_outputs("output")
+    outputs[0].set_shared_memory("target", 4 * output.size)
+    os.truncate(f"/dev/shm/attention_{os.getpid()}_target", 0)
+    with pytest.raises(InferenceServerException, match="'target'.*truncated"):
+        client.infer(SDPA, to_inputs(problem.tensors), outputs=outputs)
+    assert server.is_running()
+
+
+def test_a_truncated_region_registered_anew_works(client, problem, region):
+    source = region("source", problem.query.nbytes)
+    path = f"/dev/shm/attention_{os.getpid()}_source"
+    inputs = to_inputs(problem.tensors)
+    inputs[0].set_shared_memory("source", problem.query.nbytes)
+    os.truncate(path, 0)
+    status_of(client.infer, SDPA, inputs)
+    os.truncate(path, problem.query.nbytes)
+    shm.set_shared_memory_region(source, [problem.query])
+    # The server's own mapping is gone until it is told to make another.
+    assert status_of(client.infer, SDPA, inputs) == "FAILED_PRECONDITION"
+    client.unregister_system_shared_memory("source")
+    key = f"attention_{os.getpid()}_source"
+    client.register_system_shared_memory("source", key, problem.query.nbytes)
+    output, _, _ = problem.expected()
+    result = client.infer(SDPA, inputs)
+    assert_allclose(result.as_numpy("output"), output, atol=1e-5)
+
+
 def test_is_off_by_default(plain_client, problem):
     register = plain_client.register_system_shared_memory
     assert status_of(register, "a", "key", 1) == "UNAVAILABLE"
