@@ -26,9 +26,11 @@ constexpr int64_t kPage = 4096;
 constexpr int64_t kLeastExponent =
     std::countr_zero(static_cast<uint64_t>(BufferPool::kLeastPooled));
 constexpr int64_t kMostSize = std::numeric_limits<int64_t>::max() / 2;
-// What the process keeps for its next messages at most: the tensors of some 16
-// requests of 12 MiB with their replies.
-constexpr int64_t kMostKeptByProcess = 256 << 20;
+// What the process keeps for its next messages at most: the tensors of a
+// request of 12 MiB with its reply. Of many requests, some are still in the
+// blocks that gRPC reads into while others are gathered here: what were kept
+// for all of them would lie beside those blocks, unused.
+constexpr int64_t kMostKeptByProcess = 16 << 20;
 
 // Binary digits of a positive number after its first.
 int DigitsAfterFirst(int64_t value) {
