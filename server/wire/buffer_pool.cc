@@ -32,15 +32,16 @@ constexpr int64_t kMostSize = std::numeric_limits<int64_t>::max() / 2;
 // for all of them would lie beside those blocks, unused.
 constexpr int64_t kMostKeptByProcess = 16 << 20;
 
-// Binary digits of a positive number after its first.
-int DigitsAfterFirst(int64_t value) {
-  return static_cast<int>(std::bit_width(static_cast<uint64_t>(value))) - 1;
+// The exponent of an eighth of the power of two at or below `value` >= 8.
+int EighthExponent(int64_t value) {
+  const auto width = std::bit_width(static_cast<uint64_t>(value));
+  return std::max(static_cast<int>(width) - 4, 0);
 }
 
 // The next eighth of a power of two, for kLeastPooled and more: 12.5% more at
 // most, whole pages.
 int64_t Round(int64_t size) {
-  const int64_t step = int64_t{1} << (DigitsAfterFirst(size) - 3);
+  const int64_t step = int64_t{1} << EighthExponent(size);
   return (size + step - 1) & -step;
 }
 
@@ -78,9 +79,9 @@ BufferPool& BufferPool::OfProcess() {
 }
 
 int BufferPool::ClassOf(int64_t bytes) {
-  const int digits = DigitsAfterFirst(bytes);
-  const int64_t eighth = (bytes >> (digits - 3)) & 7;
-  return static_cast<int>((digits - kLeastExponent) * 8 + eighth);
+  const int exponent = EighthExponent(bytes);
+  const int64_t eighth = (bytes >> exponent) & 7;
+  return static_cast<int>((exponent + 3 - kLeastExponent) * 8 + eighth);
 }
 
 // A block's whole memory begins before its page of bookkeeping.
