@@ -45,10 +45,11 @@ void LetSignalsEndTheProcess(const sigset_t& signals) {
 // pages in again. The tensors' own buffers have a pool for that
 // (wire/buffer_pool.h).
 void KeepFreedMemory() {
-  // Keep what is free at the heap's end, up to this: the blocks of some
-  // requests of 12 MiB. It also keeps glibc from raising M_MMAP_THRESHOLD by
-  // itself, so that blocks over 128 KiB still go back at once.
-  mallopt(M_TRIM_THRESHOLD, 64 << 20);
+  // Keep what is free at the heap's end, up to this: the blocks of a request of
+  // 12 MiB. More would be held twice, here and in the pool, when requests pile
+  // up. It also keeps glibc from raising M_MMAP_THRESHOLD by itself, so that
+  // blocks over 128 KiB still go back at once.
+  mallopt(M_TRIM_THRESHOLD, 16 << 20);
   // An arena keeps what is free for itself. With glibc's eight for each
   // processor, what the threads of gRPC have read adds up: twice the memory.
   const unsigned processors = std::thread::hardware_concurrency();

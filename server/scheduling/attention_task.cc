@@ -81,7 +81,7 @@ absl::Status AttentionTask::Prepare() {
       services_.admission.Admit(message_bytes + wire.ReplyBytes());
   if (!ticket.ok()) return ticket.status();
   ticket_ = *std::move(ticket);
-  return wire.AllocateReply();
+  return absl::OkStatus();
 }
 
 void AttentionTask::ComputeAndFinish() {
@@ -99,6 +99,10 @@ void AttentionTask::ComputeAndFinish() {
 absl::Status AttentionTask::Compute() {
   StopIfLate();
   if (stop_.stop_requested()) return StopStatus();
+  // Not before: what waits in the queue holds no memory for results.
+  if (absl::Status memory = arrival_.wire->AllocateReply(); !memory.ok()) {
+    return memory;
+  }
   AttentionJob job;
   job.problem = &*problem_;
   job.outputs = arrival_.wire->Outputs();

@@ -26,18 +26,23 @@ constexpr int64_t kPage = 4096;
 constexpr int64_t kLeastExponent =
     std::countr_zero(static_cast<uint64_t>(BufferPool::kLeastPooled));
 constexpr int64_t kMostSize = std::numeric_limits<int64_t>::max() / 2;
-// What the process keeps for its next messages at most: the tensors of some 16
-// requests of 12 MiB with their replies.
-constexpr int64_t kMostKeptByProcess = 256 << 20;
+// What the process keeps for its next messages at most: the tensors of a
+// request of 12 MiB with its reply. Of many requests, some are still in the
+// blocks that gRPC reads into while others are gathered here: what were kept
+// for all of them would lie beside those blocks, unused.
+constexpr int64_t kMostKeptByProcess = 16 << 20;
 
-int64_t FloorToPowerOfTwo(int64_t value) {
-  return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(value)));
+// The exponent of an eighth of the power of two at or below `value` >= 8.
+int EighthExponent(int64_t value) {
+  const auto width = std::bit_width(static_cast<uint64_t>(value));
+  return std::max(static_cast<int>(width) - 4, 0);
 }
 
-// The next eighth of a power of two: 12.5% more at most, whole pages.
+// The next eighth of a power of two, for kLeastPooled and more: 12.5% more at
+// most, whole pages.
 int64_t Round(int64_t size) {
-  const int64_t step = FloorToPowerOfTwo(size) / 8;
-  return (size + step - 1) / step * step;
+  const int64_t step = int64_t{1} << EighthExponent(size);
+  return (size + step - 1) & -step;
 }
 
 constexpr std::align_val_t kNewAlignment{BufferPool::kAlignment};
@@ -74,10 +79,9 @@ BufferPool& BufferPool::OfProcess() {
 }
 
 int BufferPool::ClassOf(int64_t bytes) {
-  const int64_t power = FloorToPowerOfTwo(bytes);
-  const int exponent = std::countr_zero(static_cast<uint64_t>(power));
-  return static_cast<int>((exponent - kLeastExponent) * 8 +
-                          (bytes - power) / (power / 8));
+  const int exponent = EighthExponent(bytes);
+  const int64_t eighth = (bytes >> exponent) & 7;
+  return static_cast<int>((exponent + 3 - kLeastExponent) * 8 + eighth);
 }
 
 // A block's whole memory begins before its page of bookkeeping.

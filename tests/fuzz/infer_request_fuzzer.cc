@@ -1,6 +1,7 @@
-// Decoding of ModelInferRequest against protobuf's own parser: what we accept it
-// accepts with the same content, and what it accepts we accept unless it is too
-// much, however the bytes are cut into slices. Then every step up to computing.
+// Decoding of ModelInferRequest against protobuf's own parser: what we accept
+// it accepts with the same content, and what it accepts we accept unless it is
+// too much, however the bytes are cut into slices. Then every step up to
+// computing.
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/stubs/logging.h>
@@ -43,9 +44,8 @@ ModelInferRequest Restored(const DecodedInferRequest& decoded) {
   for (const TensorBytes& raw : decoded.raw) {
     message.add_raw_input_contents(raw.bytes().data(), raw.bytes().size());
   }
-  Expect(static_cast<int>(decoded.contents.size()) ==
-                   message.inputs_size(),
-               "every input has its contents, if only none");
+  Expect(static_cast<int>(decoded.contents.size()) == message.inputs_size(),
+         "every input has its contents, if only none");
   for (int n = 0; n < message.inputs_size(); ++n) {
     for (const TensorBytes& piece : decoded.contents[static_cast<size_t>(n)]) {
       inference::InferTensorContents contents;
@@ -76,9 +76,8 @@ void Serve(const uint8_t* data, size_t size, bool on_stream) {
   const int64_t bound = wire.ReplyBytes();
   const auto reply = wire.Encode({});
   Expect(reply.ok(), "what was planned is encoded");
-  Expect(static_cast<int64_t>(reply->Length()) <= bound &&
-                   bound <= kLimit,
-               "a reply that fits is not longer than its bound");
+  Expect(static_cast<int64_t>(reply->Length()) <= bound && bound <= kLimit,
+         "a reply that fits is not longer than its bound");
 }
 
 void Compare(const uint8_t* data, size_t size) {
@@ -86,8 +85,7 @@ void Compare(const uint8_t* data, size_t size) {
   const bool parses = expected.ParseFromArray(data, static_cast<int>(size));
   const auto whole = DecodeInferRequest({grpc::Slice(data, size)});
   const auto cut = DecodeInferRequest(test::CutIntoSlices(data, size));
-  Expect(whole.status() == cut.status(),
-               "cuts do not change the outcome");
+  Expect(whole.status() == cut.status(), "cuts do not change the outcome");
   if (!whole.ok()) {
     const bool too_much = size > 64 << 10 ||
                           expected.raw_input_contents_size() > 64 ||
@@ -97,8 +95,8 @@ void Compare(const uint8_t* data, size_t size) {
   }
   if (parses) {
     Expect(Canonical(Restored(*whole)) == Canonical(expected) &&
-                     Canonical(Restored(*cut)) == Canonical(expected),
-                 "every field and every element is the same");
+               Canonical(Restored(*cut)) == Canonical(expected),
+           "every field and every element is the same");
   }
   Serve(data, size, /*on_stream=*/(size & 1) != 0);
 }

@@ -10,8 +10,8 @@
 
 namespace attention::test {
 
-/// A message's bytes in slices. The cuts follow from the bytes, so that an input
-/// alone reproduces a finding; empty slices are among them.
+/// A message's bytes in slices. The cuts follow from the bytes, so that an
+/// input alone reproduces a finding; empty slices are among them.
 inline std::vector<grpc::Slice> CutIntoSlices(const uint8_t* data,
                                               size_t size) {
   std::vector<grpc::Slice> slices;

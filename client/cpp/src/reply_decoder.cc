@@ -73,13 +73,15 @@ absl::StatusOr<bool> Within(pb::io::CodedInputStream& in, int size,
 absl::Status ReadTensor(pb::io::CodedInputStream& in, ReplyTensor& tensor) {
   return ReadFields(in, tensor.description,
                     [&](int field_number, int size) -> absl::StatusOr<bool> {
-                      if (field_number != v1::Tensor::kDataFieldNumber)
+                      if (field_number != v1::Tensor::kDataFieldNumber) {
                         return false;
+                      }
                       absl::StatusOr<Tensor> bytes =
                           Tensor::CreateUninitialized(DataType::kUint8, {size});
                       if (!bytes.ok()) return bytes.status();
-                      if (size > 0 && !in.ReadRaw(bytes->data(), size))
+                      if (size > 0 && !in.ReadRaw(bytes->data(), size)) {
                         return NotAReply();
+                      }
                       tensor.bytes = *std::move(bytes);
                       return true;
                     });

@@ -117,7 +117,7 @@ class Conversation {
       bool ok = false;
       queue_.Next(&tag, &ok);
       --pending_;
-      const absl::Status status = OnStep(tag, ok, on_reply);
+      absl::Status status = OnStep(tag, ok, on_reply);
       if (!status.ok()) return status;
     }
     absl::Status status = ToAbslStatus(status_);
@@ -144,8 +144,9 @@ class Conversation {
     } else {
       writing_ = false;
     }
-    if (tag == Tag(Step::kStart) || (tag == Tag(Step::kRead) && ok))
+    if (tag == Tag(Step::kStart) || (tag == Tag(Step::kRead) && ok)) {
       StartRead();
+    }
     // A write that failed says that the stream is over, and so will the read.
     if (tag == Tag(Step::kRead) && !ok) over_ = true;
     if (tag != Tag(Step::kRead) && ok && !over_) StartWrite();

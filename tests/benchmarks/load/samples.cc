@@ -1,7 +1,7 @@
 #include "tests/benchmarks/load/samples.h"
 
 #include <algorithm>
-#include <cstddef>
+#include <cmath>
 
 namespace attention::bench {
 namespace {
@@ -21,7 +21,7 @@ nlohmann::json Quantiles(std::vector<double>& values) {
 double Quantile(std::vector<double>& values, double q) {
   if (values.empty()) return 0;
   const auto last = static_cast<double>(values.size() - 1);
-  const auto at = values.begin() + static_cast<ptrdiff_t>(q * last + 0.5);
+  const auto at = values.begin() + std::lround(q * last);
   std::nth_element(values.begin(), at, values.end());
   return *at;
 }

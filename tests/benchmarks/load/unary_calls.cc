@@ -39,8 +39,9 @@ class UnaryCalls final : public Calls {
   std::optional<Ended> OnEvent(void* tag, bool) override {
     Slot& call = *static_cast<Slot*>(tag);
     const auto slot = static_cast<int>(&call - slots_.data());
-    if (!call.status.ok())
+    if (!call.status.ok()) {
       return Ended{slot, client::ToAbslStatus(call.status)};
+    }
     absl::StatusOr<ReplyFacts> facts = api_.DecodeUnary(call.reply);
     call.reply.Clear();
     return Ended{slot, std::move(facts)};

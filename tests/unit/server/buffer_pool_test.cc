@@ -63,6 +63,7 @@ TEST(BufferPool, DoesNotKeepSmallBuffers) {
 TEST(BufferPool, KeepsNoMoreThanItMay) {
   BufferPool pool(3 * kMiB);
   std::vector<std::byte*> buffers;
+  buffers.reserve(5);
   for (int i = 0; i < 5; ++i) buffers.push_back(pool.Take(kMiB));
   for (std::byte* buffer : buffers) pool.Return(buffer);
   EXPECT_EQ(pool.kept(), 3 * kMiB);
@@ -71,6 +72,7 @@ TEST(BufferPool, KeepsNoMoreThanItMay) {
 TEST(BufferPool, AMissGivesBackAtLeastWhatItTakes) {
   BufferPool pool(kPlenty);
   std::vector<std::byte*> buffers;
+  buffers.reserve(8);
   for (int i = 0; i < 8; ++i) buffers.push_back(pool.Take(kMiB));
   for (std::byte* buffer : buffers) pool.Return(buffer);
   std::byte* large = pool.Take(4 * kMiB);
@@ -98,6 +100,7 @@ TEST(BufferPool, HasNothingForImpossibleSizes) {
 TEST(BufferPool, ThreadsDoNotGetEachOthersMemory) {
   BufferPool pool(4 * kMiB);
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int thread = 0; thread < 4; ++thread) {
     threads.emplace_back([&pool, thread] {
       for (int i = 0; i < 200; ++i) {

@@ -19,8 +19,9 @@ constexpr int kLarge = 4 * kLeastBytesInPlace;
 
 std::string Text(size_t size) {
   std::string text(size, ' ');
-  for (size_t i = 0; i < size; ++i)
+  for (size_t i = 0; i < size; ++i) {
     text[i] = static_cast<char>(i * 7 + i / 256);
+  }
   return text;
 }
 
