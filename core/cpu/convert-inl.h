@@ -42,11 +42,11 @@ HWY_INLINE float FromHalf(uint16_t half) {
   if (rest >= 0x7C00U) {  // infinity, NaN
     return FloatOfBits(sign | 0x7F800000U | (rest & 0x3FFU) << 13);
   }
-  // As if normal, with a bias that the multiplication takes out; exact for
-  // subnormals too.
-  const float magnitude =
-      FloatOfBits(rest << 13) * 5.192296858534828e33F;  // 2^112
-  return FloatOfBits(sign | BitsOfFloat(magnitude));
+  if (rest < 0x400U) {  // subnormal: a multiple of 2^-24
+    const float magnitude = static_cast<float>(rest) * 0x1p-24F;
+    return FloatOfBits(sign | BitsOfFloat(magnitude));
+  }
+  return FloatOfBits(sign | ((rest << 13) + 0x38000000U));
 }
 
 // To nearest, ties to even.
@@ -256,41 +256,56 @@ HWY_INLINE void StoreBrain(VF value, unsigned char* to) {
   hn::StoreU(hn::BitCast(bytes, result), bytes, to);
 }
 
+// A row's results on their way out, and what is to be known of them.
+struct FinishedRow {
+  VF inverse;  // of the sum of weights
+  decltype(hn::Eq(VF(), VF())) all_finite;
+  VF least;  // magnitude
+
+  HWY_INLINE VF Finish(const float* from) {
+    const F d;
+    const VF value = hn::Mul(hn::Load(d, from), inverse);
+    const VF magnitude = hn::Abs(value);
+    all_finite =
+        hn::And(all_finite, hn::Le(magnitude, hn::Set(d, 3.402823466e38F)));
+    least = hn::Min(least, magnitude);
+    return value;
+  }
+};
+
 void FinishRows(const FinishArgs& args) {
   const F d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t size = args.type == Element::kFloat32 ? 4 : 2;
-  const VF largest = hn::Set(d, 3.402823466e38F);
   for (int64_t r = 0; r < args.rows; ++r) {
     const float* row = args.output + r * args.output_stride;
     const double sum = args.sum[r];
-    const VF inverse =
+    FinishedRow finished;
+    finished.inverse =
         hn::Set(d, sum == 0.0 ? 0.0F : static_cast<float>(1.0 / sum));
+    finished.all_finite = hn::Eq(finished.inverse, finished.inverse);
+    finished.least = hn::Set(d, kTinyResult);
     unsigned char* to = args.to[r];
-    auto all_finite = hn::Eq(inverse, inverse);
     int64_t i = 0;
     if (args.type == Element::kFloat32 && IsAligned(to, 4)) {
       for (; i < args.width; i += lanes) {
-        const VF value = hn::Mul(hn::Load(d, row + i), inverse);
-        all_finite = hn::And(all_finite, hn::Le(hn::Abs(value), largest));
-        StoreFirst(value, HWY_MIN(lanes, args.width - i),
+        StoreFirst(finished.Finish(row + i), HWY_MIN(lanes, args.width - i),
                    reinterpret_cast<float*>(to) + i);
       }
     }
     if (args.type == Element::kBFloat16) {
       for (; i + lanes <= args.width; i += lanes) {
-        const VF value = hn::Mul(hn::Load(d, row + i), inverse);
-        all_finite = hn::And(all_finite, hn::Le(hn::Abs(value), largest));
-        StoreBrain(value, to + i * size);
+        StoreBrain(finished.Finish(row + i), to + i * size);
       }
     }
     for (; i < args.width; i += lanes) {
-      const VF value = hn::Mul(hn::Load(d, row + i), inverse);
-      all_finite = hn::And(all_finite, hn::Le(hn::Abs(value), largest));
-      StorePiece(args.type, value, HWY_MIN(lanes, args.width - i),
-                 to + i * size);
+      StorePiece(args.type, finished.Finish(row + i),
+                 HWY_MIN(lanes, args.width - i), to + i * size);
     }
-    args.not_finite[r] = hn::AllTrue(d, all_finite) ? 0 : 1;
+    args.not_finite[r] = hn::AllTrue(d, finished.all_finite) ? 0 : 1;
+    args.tiny[r] =
+        hn::AllFalse(d, hn::Lt(finished.least, hn::Set(d, kTinyResult))) ? 0
+                                                                         : 1;
   }
 }
 

@@ -8,6 +8,7 @@
 #include "core/backend.h"
 #include "core/cpu/kernels.h"
 #include "core/cpu/plan.h"
+#include "core/cpu/subnormals.h"
 #include "core/cpu/zero_rows.h"
 
 namespace attention::cpu {
@@ -39,6 +40,8 @@ class JobRun {
   /// Those whose result is stored already.
   ZeroRows& zero_rows() { return zero_rows_; }
 
+  TinyValues& tiny_values() { return tiny_values_; }
+
   void SetOutOfMemory() { out_of_memory_ = true; }
 
  private:
@@ -54,6 +57,7 @@ class JobRun {
   const Plan plan_;
   size_t scratch_bytes_ = 0;
   ZeroRows zero_rows_;
+  TinyValues tiny_values_;
   std::atomic<int64_t> expected_ = 0;
   std::atomic<int64_t> computed_ = 0;
   std::atomic<bool> stopped_ = false;

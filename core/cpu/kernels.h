@@ -169,6 +169,10 @@ struct WeightArgs {
   bool after_dropout;
 };
 
+/// Larger results have lost nothing that counts to subnormal numbers
+/// (subnormals.h).
+inline constexpr float kTinyResult = 1e-26F;
+
 /// Normalises rows and stores them.
 struct FinishArgs {
   int64_t rows;
@@ -180,6 +184,8 @@ struct FinishArgs {
   unsigned char* const* to;  // per row
   /// Set to 1 where a row holds NaN or an infinity, to 0 elsewhere.
   uint8_t* not_finite;
+  /// Set to 1 where a row holds an element below kTinyResult, to 0 elsewhere.
+  uint8_t* tiny;
 };
 
 /// Rows that a projection takes at once, at most.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <new>
+#include <variant>
 #include <vector>
 
 #include "core/cpu/bf16_products.h"
@@ -13,6 +14,7 @@
 #include "core/cpu/prepare.h"
 #include "core/cpu/result_memory.h"
 #include "core/cpu/scratch.h"
+#include "core/cpu/subnormals.h"
 #include "core/element.h"
 #include "core/philox.h"
 #include "hwy/cache_control.h"
@@ -26,6 +28,9 @@ constexpr double kLn2 = 0.6931471805599453;
 // Values may be read where they lie, unless their rows are so far apart that
 // every one takes a page of its own.
 constexpr int64_t kFarApart = 2048;
+
+// A larger factor makes more than a rounding of a score of what was subnormal.
+constexpr double kHugeFactor = 1e27;
 
 class RowBlock {
  public:
@@ -114,6 +119,7 @@ class RowBlock {
   void SetValues(const KeyTile& tile);
   bool Sweep();
   bool StoreWeights();
+  void ScaleKept(const float* from, int64_t count, double factor, float* to);
   void StoreKeptWeights();
   float* WeightRow(int64_t row) const {
     return reinterpret_cast<float*>(run_.outputs().weights.data) +
@@ -121,6 +127,7 @@ class RowBlock {
   }
   void Finish(std::vector<RowId>& careful);
   bool QueryHasNan(int64_t row) const;
+  bool LosesSubnormals(int64_t row) const;
   bool NeedsCare(int64_t row);
 
   static void FillDropout(const void* context, int64_t row, int64_t first_key,
@@ -164,6 +171,7 @@ class RowBlock {
   int64_t kept_count_ = 0;
   unsigned char** output_rows_ = nullptr;
   uint8_t* not_finite_ = nullptr;
+  uint8_t* tiny_ = nullptr;
   const unsigned char** mask_rows_ = nullptr;
   const unsigned char** bias_rows_ = nullptr;
   TileArgs args_ = {};
@@ -180,6 +188,7 @@ void RowBlock::TakeMemory(Scratch& scratch) {
   weight_rows_ = scratch.Take<float*>(rows);
   output_rows_ = scratch.Take<unsigned char*>(rows);
   not_finite_ = scratch.Take<uint8_t>(rows);
+  tiny_ = scratch.Take<uint8_t>(rows);
   mask_rows_ = scratch.Take<const unsigned char*>(rows);
   bias_rows_ = scratch.Take<const unsigned char*>(rows);
   if (plan_.keeps_weights) {
@@ -492,6 +501,19 @@ bool RowBlock::Sweep() {
   });
 }
 
+// A weight that is large beside a maximum of its time may be worth keeping
+// where the factor alone is subnormal.
+void RowBlock::ScaleKept(const float* from, int64_t count, double factor,
+                         float* to) {
+  constexpr double kShift = 0x1p64;
+  if (factor == 0 || !(factor < 1 / kShift)) {
+    kernels_.scale_row(from, count, static_cast<float>(factor), to);
+    return;
+  }
+  kernels_.scale_row(from, count, static_cast<float>(factor * kShift), to);
+  kernels_.scale_row(to, count, static_cast<float>(1 / kShift), to);
+}
+
 // Each tile's weights are relative to the maximum that was known then.
 void RowBlock::StoreKeptWeights() {
   for (int64_t r = 0; r < rows_; ++r) {
@@ -502,10 +524,9 @@ void RowBlock::StoreKeptWeights() {
       StoreZeros(to + done, keys.begin - done);
       const double rise =
           static_cast<double>(kept_max_[t * rows_ + r]) - max_[r];
-      const auto factor =
-          static_cast<float>(sum_[r] == 0 ? 0 : std::exp2(rise) / sum_[r]);
-      kernels_.scale_row(kept_ + r * plan_.kept_stride + keys.begin,
-                         keys.end - keys.begin, factor, to + keys.begin);
+      ScaleKept(kept_ + r * plan_.kept_stride + keys.begin,
+                keys.end - keys.begin,
+                sum_[r] == 0 ? 0 : std::exp2(rise) / sum_[r], to + keys.begin);
       done = keys.end;
     }
     StoreZeros(to + done, problem_.key_length - done);
@@ -556,7 +577,8 @@ void RowBlock::Finish(std::vector<RowId>& careful) {
                         .sum = sum_,
                         .type = ElementOf(problem_.query.type),
                         .to = output_rows_,
-                        .not_finite = not_finite_});
+                        .not_finite = not_finite_,
+                        .tiny = tiny_});
   for (int64_t r = 0; r < rows_; ++r) {
     if (NeedsCare(r)) careful.push_back({HeadOf(r), QueryOf(r)});
   }
@@ -572,6 +594,29 @@ bool RowBlock::QueryHasNan(int64_t row) const {
   return false;
 }
 
+// True where products of the row's scores may be more than the least that
+// counts although a factor of theirs is subnormal, and was taken for 0.
+bool RowBlock::LosesSubnormals(int64_t row) const {
+  const DataType type = problem_.query.type;
+  const bool is_product =
+      std::holds_alternative<ScaledDotProduct>(problem_.scoring) ||
+      std::holds_alternative<Bilinear>(problem_.scoring);
+  if (!is_product || type == DataType::kFloat16) return false;
+  const double factor = std::abs(problem_.scale) / kLn2;
+  // Of the query itself, before it is scaled.
+  const auto least =
+      static_cast<float>(0x1p-126 / std::clamp(factor, 0x1p-100, 1.0));
+  const auto most = static_cast<float>(kHugeFactor / std::max(factor, 1.0));
+  if (HasMagnitudesBeyond(
+          type, problem_.query.At(batch_, HeadOf(row), QueryOf(row), 0),
+          problem_.query.strides[3], problem_.query_width, least, most)) {
+    return true;
+  }
+  return std::holds_alternative<Bilinear>(problem_.scoring) &&
+         type == DataType::kFloat32 &&
+         prepare_.MagnitudePerElement(row) > kHugeFactor;
+}
+
 // True where a row's result has to come from FP64.
 bool RowBlock::NeedsCare(int64_t row) {
   if (std::isnan(sum_[row])) {
@@ -583,10 +628,13 @@ bool RowBlock::NeedsCare(int64_t row) {
   }
   // Perhaps a value of a key that takes no part, times 0.
   if (not_finite_[row] != 0) return true;
+  // Perhaps the sum of products that were subnormal.
+  if (tiny_[row] != 0 && run_.tiny_values().In(batch_, kv_head_)) return true;
   if (sum_[row] == 0) {
     return problem_.empty_rows == EmptyRows::kUniform &&
            problem_.key_length > 0;
   }
+  if (LosesSubnormals(row)) return true;
   const double max = max_[row] * kLn2 + prepare_.LogSumExpShift(row);
   if (!care_.MayNeed(max)) return false;
   const CareDecision::Row known{.index = row,
@@ -672,10 +720,15 @@ bool WithMemory(JobRun& run, int64_t index, const Work& work) {
   }
   try {
     std::vector<RowId> careful;
-    Scratch scratch(memory);
-    RowBlock block(run, index, scratch);
-    return work(block, careful) &&
-           ComputeCarefulRows(run, block.batch(), careful);
+    int64_t batch = 0;
+    {
+      const SubnormalsAreZero fast;
+      Scratch scratch(memory);
+      RowBlock block(run, index, scratch);
+      batch = block.batch();
+      if (!work(block, careful)) return false;
+    }
+    return ComputeCarefulRows(run, batch, careful);
   } catch (const std::bad_alloc&) {
     run.SetOutOfMemory();
     return false;

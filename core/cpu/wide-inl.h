@@ -52,13 +52,34 @@ HWY_INLINE VD LimitToFloatRange(VD x) {
   return hn::IfThenElse(hn::Lt(x, hn::Neg(most)), WideMinusInfinity(), x);
 }
 
+// Exact, and as fast for subnormal numbers, which a conversion would take a
+// hundred times as long for: their digits are whole numbers.
+HWY_INLINE VD WidenFloats(const float* from) {
+  const WD d;
+  const WideFloats df;
+  const hn::RebindToSigned<WideFloats> di;
+  const auto x = hn::LoadU(df, from);
+  const auto bits = hn::BitCast(di, x);
+  const auto magnitude = hn::And(bits, hn::Set(di, 0x7FFFFFFF));
+  const auto small = hn::Lt(magnitude, hn::Set(di, 0x00800000));
+  const auto digits = hn::IfThenElseZero(small, magnitude);
+  if (HWY_LIKELY(hn::AllTrue(di, hn::Eq(digits, hn::Zero(di))))) {
+    return hn::PromoteTo(d, x);
+  }
+  const auto normal = hn::BitCast(df, hn::IfThenZeroElse(small, bits));
+  const auto whole =
+      hn::IfThenElse(hn::Lt(bits, hn::Zero(di)), hn::Neg(digits), digits);
+  return hn::MulAdd(hn::PromoteTo(d, whole), hn::Set(d, 0x1p-149),
+                    hn::PromoteTo(d, normal));
+}
+
 bool WidenToDouble(const float* from, int64_t count, double* to) {
   const WD d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const VD zero = hn::Zero(d);
   VD marks = zero;  // NaN where a lane has met NaN or an infinity
   for (int64_t i = 0; i < count; i += lanes) {
-    const VD x = hn::PromoteTo(d, hn::LoadU(WideFloats(), from + i));
+    const VD x = WidenFloats(from + i);
     hn::StoreU(x, d, to + i);
     marks = hn::MulAdd(x, zero, marks);
   }
@@ -90,7 +111,7 @@ HWY_INLINE void WideProjectGroup(const WideProjectArgs& args, int64_t row) {
     const float* m = args.m + c;
     const double* from = args.from + row * args.from_stride;
     for (int64_t i = 0; i < args.from_width; ++i) {
-      const VD v = hn::PromoteTo(d, hn::LoadU(WideFloats(), m));
+      const VD v = WidenFloats(m);
       ATTENTION_UNROLL
       for (int r = 0; r < kRows; ++r) {
         const VD x = hn::Set(d, from[r * args.from_stride + i]);
