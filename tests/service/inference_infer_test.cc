@@ -208,7 +208,7 @@ TEST_F(InferTest, EmptyTensors) {
 
 // What a load generator sends that knows the metadata alone: any bytes.
 TEST_F(InferTest, AnyBytesAreAnswered) {
-  std::string bytes(4 * 2 * 64 * 16, '\0');
+  std::string bytes(size_t{4} * 2 * 64 * 16, '\0');
   uint32_t state = 1;
   for (char& byte : bytes) {
     state = state * 1664525U + 1013904223U;

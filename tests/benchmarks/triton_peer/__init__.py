@@ -1,0 +1,1 @@
+"""A Triton server with PyTorch's attention, as a peer of attention-server."""

@@ -1,0 +1,153 @@
+"""A Triton server and its load generator, unpacked from their wheels and run."""
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+import zipfile
+from pathlib import Path
+
+_HERE = Path(__file__).parent
+
+_CONFIG = """\
+name: "sdpa"
+backend: "python"
+max_batch_size: 0
+input [
+  {name: "query" data_type: TYPE_FP32 dims: [-1, -1, -1, -1]},
+  {name: "key" data_type: TYPE_FP32 dims: [-1, -1, -1, -1]},
+  {name: "value" data_type: TYPE_FP32 dims: [-1, -1, -1, -1]}
+]
+output [{name: "output" data_type: TYPE_FP32 dims: [-1, -1, -1, -1]}]
+instance_group [{kind: KIND_CPU count: 1}]
+"""
+
+
+def _packages() -> Path:
+    return Path(sys.prefix) / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / (
+        "site-packages"
+    )
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+class TritonServer:
+    """Ready when it is made; `address` is its gRPC port."""
+
+    def __init__(self, folder: Path):
+        folder = folder.resolve()
+        home = _packages() / "pytriton" / "tritonserver"
+        self._write_model(folder / "models")
+        self._write_backend(home, folder / "backends" / "python")
+        http, grpc, metrics = _free_ports(3)
+        self.address = f"127.0.0.1:{grpc}"
+        flags = [f"--{name}-port={port}" for name, port in
+                 (("http", http), ("grpc", grpc), ("metrics", metrics))]
+        flags += [f"--{name}-address=127.0.0.1" for name in ("http", "grpc", "metrics")]
+        libraries = _packages() / "nvidia_pytriton.libs"
+        self.log = folder / "triton.log"
+        with self.log.open("w") as log:
+            self._process = subprocess.Popen(
+                [
+                    str(home / "bin" / "tritonserver"),
+                    f"--model-repository={folder / 'models'}",
+                    f"--backend-directory={folder / 'backends'}",
+                    "--backend-config=python,shm-default-byte-size=67108864",
+                    *flags,
+                ],
+                env=os.environ
+                | {"PYTHONPATH": str(_packages()), "PYTHONHOME": sys.base_prefix,
+                   "LD_LIBRARY_PATH": str(libraries)},
+                stdout=log,
+                stderr=log,
+            )
+        self._wait(f"http://127.0.0.1:{http}/v2/health/ready")
+
+    @staticmethod
+    def _write_model(models: Path) -> None:
+        version = models / "sdpa" / "1"
+        version.mkdir(parents=True, exist_ok=True)
+        (models / "sdpa" / "config.pbtxt").write_text(_CONFIG)
+        shutil.copy(_HERE / "model.py", version / "model.py")
+
+    @staticmethod
+    def _write_backend(home: Path, backend: Path) -> None:
+        stubs = home / "python_backend_stubs" / f"{sys.version_info.major}.{sys.version_info.minor}"
+        for source in (home / "backends" / "python", stubs):
+            shutil.copytree(source, backend, dirs_exist_ok=True)
+
+    def _wait(self, url: str) -> None:
+        for _ in range(600):
+            try:
+                urllib.request.urlopen(url, timeout=5).close()
+                return
+            except (urllib.error.URLError, ConnectionError):
+                if self._process.poll() is not None:
+                    break
+                time.sleep(0.1)
+        self.__exit__()
+        raise RuntimeError(f"Triton does not become ready; its log is {self.log}")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._process.terminate()
+        self._process.wait()
+
+
+class LoadGenerator:
+    """perf_analyzer."""
+
+    def __init__(self, folder: Path):
+        folder = folder.resolve()
+        self._program = folder / "perf_analyzer"
+        members = {
+            "tritonclient-*": ("perf_analyzer", self._program),
+            "nvidia_cuda_runtime_cu12-*": ("libcudart.so.12", folder / "libcudart.so.12"),
+        }
+        for pattern, (name, to) in members.items():
+            wheel = next((folder / "wheels").glob(pattern))
+            with zipfile.ZipFile(wheel) as archive:
+                member = next(one for one in archive.namelist() if one.endswith("/" + name))
+                to.write_bytes(archive.read(member))
+        self._program.chmod(0o755)
+        self._libraries = folder
+
+    def rate(self, address: str, model: str, case, seconds: float) -> float:
+        """Requests that were answered, a second."""
+        batch, heads, length, width = case.shape
+        shape = f"{batch},{heads},{length},{width}"
+        command = [str(self._program), "-m", model, "-u", address, "-i", "grpc"]
+        command += ["--input-data", "zero" if case.zeros else "random"]
+        for name in ("query", "key", "value"):
+            command += ["--shape", f"{name}:{shape}"]
+        command += ["--concurrency-range", str(case.in_flight)]
+        command += ["--measurement-interval", str(int(1000 * seconds))]
+        # One window: rounds and their median are the caller's.
+        command += ["--stability-percentage", "999", "--max-trials", "3"]
+        if case.shared_memory:
+            command += ["--shared-memory", "system"]
+            command += ["--output-shared-memory-size", str(4 * batch * heads * length * width)]
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            env=os.environ | {"LD_LIBRARY_PATH": str(self._libraries)},
+        )
+        found = re.search(r"Throughput: ([\d.]+) infer/sec", done.stdout)
+        if done.returncode != 0 or not found:
+            raise RuntimeError(f"{' '.join(command)}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+        return float(found[1])
