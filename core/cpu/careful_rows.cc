@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -532,24 +533,34 @@ bool ComputeCarefulRows(JobRun& run, int64_t batch,
                         absl::Span<const RowId> rows) {
   ZeroRows& zeros = run.zero_rows();
   std::vector<RowId> computed;
-  std::map<ZeroRows::Keys, RowId> firsts;  // among those computed
-  std::vector<std::pair<ZeroRows::Keys, RowId>> copied;
+  std::map<ZeroRows::Keys, RowId> firsts;       // among those computed
+  std::vector<std::pair<RowId, RowId>> copied;  // from, to
+  ZeroRows::Keys last_keys;                     // mostly those of the next row
+  std::optional<RowId> last;
   for (const RowId row : rows) {
     if (!zeros.Holds(batch, row)) {
       computed.push_back(row);
       continue;
     }
     const ZeroRows::Keys keys = zeros.KeysOf(batch, row);
-    if (zeros.Find(keys) || !firsts.emplace(keys, row).second) {
-      copied.emplace_back(keys, row);
-    } else {
-      computed.push_back(row);
+    if (!last || keys != last_keys) {
+      last_keys = keys;
+      last = zeros.Find(keys);
     }
+    if (!last) {
+      const auto [first, is_first] = firsts.emplace(keys, row);
+      last = first->second;
+      if (is_first) {
+        computed.push_back(row);
+        continue;
+      }
+    }
+    copied.emplace_back(*last, row);
   }
   if (!ComputeRows(run, batch, computed)) return false;
   for (const auto& [keys, row] : firsts) zeros.Add(keys, row);
   const RowCopier copier(run, batch);
-  for (const auto& [keys, row] : copied) copier.Copy(*zeros.Find(keys), row);
+  for (const auto& [from, to] : copied) copier.Copy(from, to);
   return true;
 }
 

@@ -79,7 +79,9 @@ class TritonServer:
         version = models / "sdpa" / "1"
         version.mkdir(parents=True, exist_ok=True)
         (models / "sdpa" / "config.pbtxt").write_text(_CONFIG)
-        shutil.copy(_HERE / "model.py", version / "model.py")
+        # The backend's interpreter looks in no environment of ours by itself.
+        path = f"import sys\n\nsys.path.insert(0, {str(_packages())!r})\n"
+        (version / "model.py").write_text(path + (_HERE / "model.py").read_text())
 
     @staticmethod
     def _write_backend(home: Path, backend: Path) -> None:
