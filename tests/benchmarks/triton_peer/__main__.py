@@ -74,6 +74,10 @@ def measure(arguments: argparse.Namespace) -> list[dict]:
     return results
 
 
+def _rate(rate: float) -> str:
+    return f"{rate:,.0f}" if rate >= 1000 else f"{rate:.3g}"
+
+
 def table(results: list[dict]) -> Table:
     rows = []
     for case, result in zip(CASES, results):
@@ -82,7 +86,7 @@ def table(results: list[dict]) -> Table:
         rows.append(
             [
                 case.title,
-                *[f"{statistics.median(result[name]):,.4g}" for name in ("ours", "triton")],
+                *[_rate(statistics.median(result[name])) for name in ("ours", "triton")],
                 f"{ratio:.2f}x",
                 "-" if case.wanted is None else f">= {case.wanted}x",
                 MET[met],
