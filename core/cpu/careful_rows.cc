@@ -30,6 +30,12 @@ constexpr int64_t kAtOnce = 4;
 
 int64_t RoundUp(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
 
+// Where a row stands among those of the results.
+int64_t IndexOf(const ValidatedProblem& problem, int64_t batch, RowId row) {
+  return (batch * problem.query_heads + row.head) * problem.query_length +
+         row.query;
+}
+
 }  // namespace
 
 CarefulRows::CarefulRows(JobRun& run, Scratch& scratch)
@@ -412,9 +418,7 @@ void CarefulRows::SetUniformWeights(int64_t first, const Tile& tile) {
 }
 
 int64_t CarefulRows::ResultRow(int64_t row) const {
-  return (batch_ * problem_.query_heads + rows_[row].head) *
-             problem_.query_length +
-         rows_[row].query;
+  return IndexOf(problem_, batch_, rows_[row]);
 }
 
 float* CarefulRows::WeightRow(int64_t row) const {
@@ -501,12 +505,9 @@ class RowCopier {
  private:
   void CopyRow(std::byte* data, int64_t bytes, RowId from, RowId to) const {
     if (bytes == 0) return;
-    std::memcpy(data + Index(to) * bytes, data + Index(from) * bytes,
+    std::memcpy(data + IndexOf(problem_, batch_, to) * bytes,
+                data + IndexOf(problem_, batch_, from) * bytes,
                 static_cast<size_t>(bytes));
-  }
-  int64_t Index(RowId row) const {
-    return (batch_ * problem_.query_heads + row.head) * problem_.query_length +
-           row.query;
   }
 
   const ValidatedProblem& problem_;

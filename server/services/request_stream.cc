@@ -38,7 +38,7 @@ void RequestStream::Advance() {
       // What is being written stays until gRPC has given it back.
       const size_t keep = writing_ ? 1 : 0;
       in_flight_ -= static_cast<int64_t>(replies_.size() - keep);
-      while (replies_.size() > keep) replies_.pop_back();
+      replies_.resize(keep);
     }
     if (!writing_ && !replies_.empty()) {
       writing_ = true;

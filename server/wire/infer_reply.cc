@@ -90,13 +90,16 @@ InferReplyBuilder::Result& InferReplyBuilder::ResultOf(
   return name == "weights" ? weights_ : lse_;
 }
 
+bool InferReplyBuilder::NeedsBuffer(const Result& result) const {
+  // The engine computes the output in any case.
+  return result.wanted == nullptr ? &result == &output_ : result.in_message();
+}
+
 int64_t InferReplyBuilder::Bytes() const {
   int64_t total = kMostOtherBytes;
   for (const Result* result : {&output_, &weights_, &lse_}) {
-    if (result->in_message()) total = SaturatingAdd(total, result->bytes);
+    if (NeedsBuffer(*result)) total = SaturatingAdd(total, result->bytes);
   }
-  // The engine computes it in any case.
-  if (output_.wanted == nullptr) total = SaturatingAdd(total, output_.bytes);
   return total;
 }
 
@@ -126,8 +129,7 @@ absl::Status InferReplyBuilder::CheckFits(int64_t limit) const {
 
 absl::Status InferReplyBuilder::Allocate() {
   for (Result* result : {&output_, &weights_, &lse_}) {
-    if (!result->in_message() && result != &output_) continue;
-    if (result->wanted != nullptr && !result->in_message()) continue;
+    if (!NeedsBuffer(*result)) continue;
     absl::StatusOr<AlignedBuffer> buffer = AlignedBuffer::Create(result->bytes);
     if (!buffer.ok()) return buffer.status();
     result->buffer = *std::move(buffer);

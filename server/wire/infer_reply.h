@@ -77,6 +77,7 @@ class InferReplyBuilder {
     }
   };
 
+  bool NeedsBuffer(const Result& result) const;
   Result& ResultOf(const std::string& name);
   void Plan(Result& result, absl::string_view name, DataType type,
             const Shape& shape);
