@@ -8,9 +8,10 @@ void ModelCounters::CountSuccess(const RequestFacts& facts,
                                  int64_t batch_entries) {
   const auto now = std::chrono::system_clock::now();
   const std::lock_guard lock(mutex_);
-  statistics_.success.Add(facts.queue_time + facts.compute_time +
+  statistics_.success.Add(facts.queue_time + facts.gather_time +
+                          facts.gather_time + facts.compute_time +
                           facts.encode_time);
-  statistics_.compute_input.Add(facts.decode_time);
+  statistics_.compute_input.Add(facts.decode_time + facts.gather_time);
   statistics_.queue.Add(facts.queue_time - facts.decode_time);
   statistics_.compute_infer.Add(facts.compute_time);
   statistics_.compute_output.Add(facts.encode_time);

@@ -81,13 +81,23 @@ absl::Status AttentionTask::Prepare() {
       services_.admission.Admit(message_bytes + wire.ReplyBytes());
   if (!ticket.ok()) return ticket.status();
   ticket_ = *std::move(ticket);
+  // A request that is alone has its large tensors copied by all workers. Beside
+  // others it lets go of its message at once: while it waits, the next messages
+  // are read into that memory.
+  if (services_.admission.requests() > 1) wire.Gather(nullptr);
   return absl::OkStatus();
 }
 
 void AttentionTask::ComputeAndFinish() {
   facts_.queue_time = SinceArrival();
-  const absl::Status status = WithoutBadAlloc([&] { return Compute(); });
-  facts_.compute_time = SinceArrival() - facts_.queue_time;
+  StopIfLate();
+  const absl::Status status =
+      stop_.stop_requested() ? StopStatus() : WithoutBadAlloc([&] {
+        arrival_.wire->Gather(&services_.engine.workers());
+        facts_.gather_time = SinceArrival() - facts_.queue_time;
+        return Compute();
+      });
+  facts_.compute_time = SinceArrival() - facts_.queue_time - facts_.gather_time;
   if (status.ok()) {
     Finish(Encode());
     return;
@@ -97,8 +107,6 @@ void AttentionTask::ComputeAndFinish() {
 }
 
 absl::Status AttentionTask::Compute() {
-  StopIfLate();
-  if (stop_.stop_requested()) return StopStatus();
   // Not before: what waits in the queue holds no memory for results.
   if (absl::Status memory = arrival_.wire->AllocateReply(); !memory.ok()) {
     return memory;

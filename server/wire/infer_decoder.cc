@@ -105,6 +105,8 @@ class InferDecoder {
     }
     absl::StatusOr<TensorBytes> bytes = ReadTensorBytes(stream_, in_, size);
     if (!bytes.ok()) return bytes.status();
+    // Typed contents are read while decoding.
+    if (&entries != &request_.raw) bytes->Gather();
     entries.push_back(*std::move(bytes));
     return absl::OkStatus();
   }

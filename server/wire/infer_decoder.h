@@ -17,7 +17,7 @@ struct DecodedInferRequest {
   /// Every field as protobuf's own parser would have it, without
   /// raw_input_contents and without the inputs' contents.
   inference::ModelInferRequest message;
-  /// raw_input_contents, in order.
+  /// raw_input_contents, in order; large ones are not gathered yet.
   std::vector<TensorBytes> raw;
   /// For each input its serialized InferTensorContents, in pieces that make one
   /// message when put together; none where the field is absent.
@@ -26,7 +26,7 @@ struct DecodedInferRequest {
 
 /// Decodes a serialized ModelInferRequest that came in `slices`, cut anywhere.
 /// Elements are copied once or used where they lie; each slice is released as
-/// it is read.
+/// it is read, or, where large elements lie in it, once these are gathered.
 ///
 /// Unknown fields are skipped, as the protocol's other servers do; an unknown
 /// parameter or input is refused later, by name. INVALID_ARGUMENT where the

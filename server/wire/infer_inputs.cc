@@ -44,9 +44,14 @@ TensorView& Place(const std::string& name, AttentionProblem& problem) {
   return name == "w_k" ? additive.w_k : additive.w_v;
 }
 
+// Those whose values are looked at before computing: they decide what is read.
+bool IsChecked(const std::string& name) {
+  return name == "valid_lens" || name == "attend_mask";
+}
+
 class InputReader {
  public:
-  InputReader(const DecodedInferRequest& request, const Model& model,
+  InputReader(DecodedInferRequest& request, const Model& model,
               const SharedMemoryRegistry* regions, AttentionProblem& problem,
               InferMemory& memory)
       : request_(request),
@@ -124,7 +129,9 @@ class InputReader {
 
   absl::StatusOr<absl::Span<const std::byte>> NextRaw(const std::string& name) {
     if (next_raw_ < request_.raw.size()) {
-      return request_.raw[next_raw_++].bytes();
+      TensorBytes& raw = request_.raw[next_raw_++];
+      if (IsChecked(name)) raw.Gather();
+      return raw.bytes();
     }
     return InputError(
         name, absl::StrCat("unable to find data for input tensor (", next_raw_,
@@ -155,9 +162,8 @@ class InputReader {
       return absl::Status(bytes.status().code(),
                           absl::StrCat(name, ": ", bytes.status().message()));
     }
-    const bool checked = name == "valid_lens" || name == "attend_mask";
     memory_.regions.push_back(*std::move(region));
-    if (!checked) return absl::Span<const std::byte>(*bytes);
+    if (!IsChecked(name)) return absl::Span<const std::byte>(*bytes);
     absl::StatusOr<AlignedBuffer> copy =
         AlignedBuffer::Create(static_cast<int64_t>(bytes->size()));
     if (!copy.ok()) return copy.status();
@@ -169,7 +175,7 @@ class InputReader {
     return memory_.buffers.emplace_back(std::move(buffer)).bytes();
   }
 
-  const DecodedInferRequest& request_;
+  DecodedInferRequest& request_;
   const Model& model_;
   const SharedMemoryRegistry* const regions_;
   AttentionProblem& problem_;
@@ -181,8 +187,7 @@ class InputReader {
 
 }  // namespace
 
-absl::Status ReadInferInputs(const DecodedInferRequest& request,
-                             const Model& model,
+absl::Status ReadInferInputs(DecodedInferRequest& request, const Model& model,
                              const SharedMemoryRegistry* regions,
                              AttentionProblem& problem, InferMemory& memory) {
   return InputReader(request, model, regions, problem, memory).Read();

@@ -23,7 +23,8 @@ struct InferMemory {
 /// function is chosen already. Elements in raw_input_contents and in regions
 /// are used where they are; typed contents, and those inputs in regions whose
 /// values decide what is read (valid_lens, attend_mask), are copied to
-/// `memory`: their owner could change them once they were checked. `regions` is
+/// `memory`: their owner could change them once they were checked. Large raw
+/// elements that are not gathered yet stay so, but for those two. `regions` is
 /// null where shared memory is switched off.
 ///
 /// INVALID_ARGUMENT, beginning with the input's name, for what only the wire
@@ -31,8 +32,7 @@ struct InferMemory {
 /// elements or elements in two places, byte counts that are not what the shape
 /// needs. NOT_FOUND for an unknown region, UNAVAILABLE where they are switched
 /// off.
-absl::Status ReadInferInputs(const DecodedInferRequest& request,
-                             const Model& model,
+absl::Status ReadInferInputs(DecodedInferRequest& request, const Model& model,
                              const SharedMemoryRegistry* regions,
                              AttentionProblem& problem, InferMemory& memory);
 

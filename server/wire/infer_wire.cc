@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "server/wire/infer_parameters.h"
 #include "server/wire/problem_translation.h"
@@ -38,6 +39,14 @@ absl::StatusOr<AttentionProblem> InferWire::Decode(
     problem.wanted.lse |= output.name == "lse";
   }
   return problem;
+}
+
+void InferWire::Gather(WorkerPool* workers) {
+  absl::InlinedVector<TensorBytes*, 8> tensors;
+  for (TensorBytes& raw : request_.raw) {
+    if (!raw.gathered()) tensors.push_back(&raw);
+  }
+  GatherAll(tensors, workers);
 }
 
 absl::Status InferWire::PlanReply(const ValidatedProblem& problem,

@@ -27,6 +27,7 @@ class InferWire final : public WireRequest {
   absl::StatusOr<AttentionProblem> Decode(
       std::vector<grpc::Slice> message) override;
   const std::string& id() const override { return request_.message.id(); }
+  void Gather(WorkerPool* workers) override;
   absl::Status PlanReply(const ValidatedProblem& problem,
                          int64_t limit) override;
   int64_t ReplyBytes() const override { return reply_->Bytes(); }

@@ -10,6 +10,7 @@
 #include <limits>
 #include <utility>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "server/wire/slice_stream.h"
@@ -28,6 +29,14 @@ absl::Span<const std::byte> DecodedAttendRequest::Elements(
   const auto found = elements_.find(field);
   if (found != elements_.end()) return found->second.bytes();
   return {reinterpret_cast<const std::byte*>(data.data()), data.size()};
+}
+
+void DecodedAttendRequest::Gather(WorkerPool* workers) {
+  absl::InlinedVector<TensorBytes*, 8> tensors;
+  for (auto& [field, bytes] : elements_) {
+    if (!bytes.gathered()) tensors.push_back(&bytes);
+  }
+  GatherAll(tensors, workers);
 }
 
 namespace {
@@ -51,8 +60,9 @@ absl::Status UnknownField(const pb::Descriptor& message, uint32_t number) {
       "field ", number, " of ", message.name(), " is unknown to this server"));
 }
 
-// Lengths and masks decide what is read of the other tensors: they are this
-// request's own bytes, shared with nobody.
+// Lengths and masks decide what is read of the other tensors: they are looked
+// at before anything else, and are this request's own bytes, shared with
+// nobody.
 TensorPlace PlaceOf(const std::string& tensor_field) {
   return tensor_field == "valid_lens" || tensor_field == "attend_mask"
              ? TensorPlace::kBuffer

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "attention/v1/attention.pb.h"
+#include "core/worker_pool.h"
 #include "server/wire/tensor_bytes.h"
 
 namespace attention::server {
@@ -26,8 +27,13 @@ class DecodedAttendRequest {
 
   /// The elements of `tensor`, the field of that name of this message ("query",
   /// "key", "w_q"), at any alignment.
+  /// Those of a large tensor are there only after Gather(); those of lengths
+  /// and masks at once.
   absl::Span<const std::byte> Elements(const std::string& field,
                                        const v1::Tensor& tensor) const;
+
+  /// Brings the elements of large tensors to their places (see GatherAll).
+  void Gather(WorkerPool* workers);
 
  private:
   friend class RequestDecoder;

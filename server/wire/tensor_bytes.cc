@@ -1,9 +1,48 @@
 #include "server/wire/tensor_bytes.h"
 
+#include <algorithm>
+#include <cstring>
+
 #include "absl/status/status.h"
 
 namespace attention::server {
 namespace {
+
+namespace pb = google::protobuf;
+
+// Of a piece that is worth keeping a slice for: less is copied at once.
+constexpr int kLeastPiece = 4 << 10;
+// What a worker copies in one go.
+constexpr size_t kPartBytes = 1 << 20;
+
+void CopyAndLetGo(TensorBytes::Piece& piece) {
+  std::memcpy(piece.to, piece.bytes.data(), piece.bytes.size());
+  piece.slice = grpc::Slice();
+}
+
+// Notes where the next `size` bytes of `in` lie, which are there.
+std::vector<TensorBytes::Piece> TakePieces(const SliceInputStream& stream,
+                                           pb::io::CodedInputStream& in,
+                                           int size, std::byte* to) {
+  std::vector<TensorBytes::Piece> pieces;
+  while (size > 0) {
+    const void* data = nullptr;
+    int here = 0;  // bytes of the current slice that are not read yet
+    if (!in.GetDirectBufferPointer(&data, &here)) break;
+    const int count = std::min(here, size);
+    const absl::Span<const std::byte> bytes(static_cast<const std::byte*>(data),
+                                            static_cast<size_t>(count));
+    if (count < kLeastPiece) {
+      std::memcpy(to, data, bytes.size());
+    } else {
+      pieces.push_back({stream.current(), bytes, to});
+    }
+    in.Skip(count);
+    to += count;
+    size -= count;
+  }
+  return pieces;
+}
 
 bool WorthKeeping(const grpc::Slice& slice, int64_t size) {
   return size >= kLeastBytesInPlace &&
@@ -11,6 +50,39 @@ bool WorthKeeping(const grpc::Slice& slice, int64_t size) {
 }
 
 }  // namespace
+
+void TensorBytes::Gather() {
+  for (Piece& piece : pieces_) CopyAndLetGo(piece);
+  pieces_.clear();
+}
+
+void GatherAll(absl::Span<TensorBytes* const> tensors, WorkerPool* workers) {
+  if (workers == nullptr) {
+    for (TensorBytes* tensor : tensors) tensor->Gather();
+    return;
+  }
+  // Parts of pieces that follow one another in a tensor.
+  std::vector<absl::Span<TensorBytes::Piece>> parts;
+  for (TensorBytes* tensor : tensors) {
+    absl::Span<TensorBytes::Piece> rest = absl::MakeSpan(tensor->pieces_);
+    while (!rest.empty()) {
+      size_t count = 0;
+      for (size_t bytes = 0; count < rest.size() && bytes < kPartBytes;
+           ++count) {
+        bytes += rest[count].bytes.size();
+      }
+      parts.push_back(rest.first(count));
+      rest.remove_prefix(count);
+    }
+  }
+  workers->ParallelFor(static_cast<int64_t>(parts.size()), {},
+                       [&parts](int64_t part) {
+                         for (auto& piece : parts[static_cast<size_t>(part)]) {
+                           CopyAndLetGo(piece);
+                         }
+                       });
+  for (TensorBytes* tensor : tensors) tensor->pieces_.clear();
+}
 
 absl::StatusOr<TensorBytes> ReadTensorBytes(
     const SliceInputStream& stream, google::protobuf::io::CodedInputStream& in,
@@ -31,6 +103,12 @@ absl::StatusOr<TensorBytes> ReadTensorBytes(
   }
   absl::StatusOr<AlignedBuffer> buffer = AlignedBuffer::Create(size);
   if (!buffer.ok()) return buffer.status();
+  // Without a limit nobody has said yet that the bytes are there.
+  if (place == TensorPlace::kAnywhere && left >= 0 &&
+      size >= kLeastBytesGatheredLater) {
+    std::byte* const to = buffer->data();
+    return TensorBytes(*std::move(buffer), TakePieces(stream, in, size, to));
+  }
   if (!in.ReadRaw(buffer->data(), size)) {
     return absl::InvalidArgumentError("the tensor's bytes are cut");
   }

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "core/problem.h"
 #include "core/validate.h"
+#include "core/worker_pool.h"
 
 namespace attention::server {
 
@@ -20,8 +21,9 @@ namespace attention::server {
 struct RequestFacts {
   std::string backend;
   std::string kernel;
-  std::chrono::nanoseconds decode_time{0};   // from arrival to the queue
-  std::chrono::nanoseconds queue_time{0};    // from arrival to computing
+  std::chrono::nanoseconds decode_time{0};  // from arrival to the queue
+  std::chrono::nanoseconds queue_time{0};   // from arrival to the queue's end
+  std::chrono::nanoseconds gather_time{0};  // from the queue's end to computing
   std::chrono::nanoseconds compute_time{0};  // computing alone
   std::chrono::nanoseconds encode_time{0};   // putting the reply together
 };
@@ -34,13 +36,18 @@ class WireRequest {
  public:
   virtual ~WireRequest() = default;
 
-  /// What is asked. The slices are released as they are read. INVALID_ARGUMENT
-  /// or NOT_FOUND names the field that is at fault.
+  /// What is asked. Slices are released as they are read, or by Gather().
+  /// INVALID_ARGUMENT or NOT_FOUND names the field that is at fault.
   virtual absl::StatusOr<AttentionProblem> Decode(
       std::vector<grpc::Slice> message) = 0;
 
   /// The caller's name for it; empty where it has none, or could not be read.
   virtual const std::string& id() const = 0;
+
+  /// Brings what is still in the message's slices to where the problem views
+  /// it, on all workers, or on the calling thread where `workers` is null. To
+  /// be called before computing; a second call does nothing.
+  virtual void Gather(WorkerPool* workers) = 0;
 
   /// Sizes the reply, allocates nothing. RESOURCE_EXHAUSTED, with the name of
   /// the output that is too much, where the reply exceeds `limit` bytes.

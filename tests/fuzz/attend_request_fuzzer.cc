@@ -69,10 +69,10 @@ void Serve(const DecodedAttendRequest& decoded) {
 void Compare(const uint8_t* data, size_t size) {
   v1::AttendRequest expected;
   const bool parses = expected.ParseFromArray(data, static_cast<int>(size));
-  const auto whole = DecodeAttendRequest({grpc::Slice(data, size)});
-  const auto cut = DecodeAttendRequest(test::CutIntoSlices(data, size));
+  auto whole = DecodeAttendRequest({grpc::Slice(data, size)});
+  auto cut = DecodeAttendRequest(test::CutIntoSlices(data, size));
   Expect(whole.status() == cut.status(), "cuts do not change the outcome");
-  const auto thorough = DecodeFieldByField(test::CutIntoSlices(data, size));
+  auto thorough = DecodeFieldByField(test::CutIntoSlices(data, size));
   Expect(whole.status() == thorough.status(),
          "small messages are decoded as large ones are");
   if (!whole.ok()) {
@@ -85,8 +85,9 @@ void Compare(const uint8_t* data, size_t size) {
     return;
   }
   Expect(parses, "what is accepted is a message to protobuf");
-  for (const auto* decoded : {&whole, &cut, &thorough}) {
+  for (auto* decoded : {&whole, &cut, &thorough}) {
     v1::AttendRequest message = (*decoded)->message();
+    (*decoded)->Gather(nullptr);
     Restore(**decoded, message);
     Expect(message.SerializeAsString() == expected.SerializeAsString(),
            "every field and every element is the same");

@@ -39,9 +39,10 @@ std::string Canonical(ModelInferRequest message) {
 }
 
 // Puts the elements back to where they were taken from.
-ModelInferRequest Restored(const DecodedInferRequest& decoded) {
+ModelInferRequest Restored(DecodedInferRequest& decoded) {
   ModelInferRequest message = decoded.message;
-  for (const TensorBytes& raw : decoded.raw) {
+  for (TensorBytes& raw : decoded.raw) {
+    raw.Gather();
     message.add_raw_input_contents(raw.bytes().data(), raw.bytes().size());
   }
   Expect(static_cast<int>(decoded.contents.size()) == message.inputs_size(),
@@ -83,8 +84,8 @@ void Serve(const uint8_t* data, size_t size, bool on_stream) {
 void Compare(const uint8_t* data, size_t size) {
   ModelInferRequest expected;
   const bool parses = expected.ParseFromArray(data, static_cast<int>(size));
-  const auto whole = DecodeInferRequest({grpc::Slice(data, size)});
-  const auto cut = DecodeInferRequest(test::CutIntoSlices(data, size));
+  auto whole = DecodeInferRequest({grpc::Slice(data, size)});
+  auto cut = DecodeInferRequest(test::CutIntoSlices(data, size));
   Expect(whole.status() == cut.status(), "cuts do not change the outcome");
   if (!whole.ok()) {
     const bool too_much = size > 64 << 10 ||

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "tests/service/infer_requests.h"
@@ -68,6 +70,43 @@ TEST_F(InferTest, RanksTwoToFour) {
 TEST_F(InferTest, HalfPrecision) {
   ExpectSame(TinyRequest(v1::DATA_TYPE_FP16));
   ExpectSame(TinyRequest(v1::DATA_TYPE_BF16));
+}
+
+// Numbers that are no two alike, 1 MiB of them.
+v1::AttendRequest LargeRequest(double first) {
+  std::vector<double> numbers(256 << 10);
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    numbers[i] = std::sin(first + static_cast<double>(i));
+  }
+  const v1::Tensor tensor = Floats({64, 64, 64}, numbers);
+  v1::AttendRequest request;
+  *request.mutable_query() = tensor;
+  *request.mutable_key_value()->mutable_key() = tensor;
+  *request.mutable_key_value()->mutable_value() = tensor;
+  return request;
+}
+
+TEST_F(InferTest, LargeTensors) { ExpectSame(LargeRequest(0)); }
+
+TEST_F(InferTest, LargeTensorsBesideOthersAreTheSameAsAlone) {
+  constexpr int kRequests = 6;
+  std::vector<absl::StatusOr<v1::AttendResponse>> alone;
+  std::vector<absl::StatusOr<inference::ModelInferResponse>> together(
+      kRequests, absl::UnknownError("not asked yet"));
+  std::vector<std::thread> callers;
+  for (int n = 0; n < kRequests; ++n) {
+    alone.push_back(client_.Attend(LargeRequest(n)));
+  }
+  for (int n = 0; n < kRequests; ++n) {
+    callers.emplace_back([this, n, &together] {
+      WireClient client(server_->address());
+      together[static_cast<size_t>(n)] =
+          Infer(client, ToInfer(LargeRequest(n)));
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  for (size_t n = 0; n < kRequests; ++n)
+    ExpectSameAnswer(together[n], alone[n]);
 }
 
 TEST_F(InferTest, MasksPositionsAndWindow) {

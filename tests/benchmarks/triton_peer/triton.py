@@ -1,5 +1,7 @@
 """A Triton server and its load generator, unpacked from their wheels and run."""
 
+import base64
+import json
 import os
 import re
 import shutil
@@ -10,7 +12,10 @@ import time
 import urllib.error
 import urllib.request
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
+
+import numpy
 
 _HERE = Path(__file__).parent
 
@@ -109,11 +114,31 @@ class TritonServer:
         self._process.wait()
 
 
+@dataclass(frozen=True)
+class Load:
+    """What a server made of a load."""
+
+    calls_per_second: float
+    server_ms: float  # of a call, by the server's own statistics
+
+
+def _write_normal_numbers(shape: tuple[int, ...], file: Path) -> None:
+    """The same numbers in the load generator's form, whoever asks."""
+    generator = numpy.random.default_rng(1)
+    tensors = {}
+    for name in ("query", "key", "value"):
+        numbers = generator.standard_normal(shape, dtype=numpy.float32)
+        encoded = base64.b64encode(numbers.tobytes()).decode()
+        tensors[name] = {"content": {"b64": encoded}, "shape": list(shape)}
+    file.write_text(json.dumps({"data": [tensors]}))
+
+
 class LoadGenerator:
     """perf_analyzer."""
 
     def __init__(self, folder: Path):
         folder = folder.resolve()
+        self._folder = folder
         self._program = folder / "perf_analyzer"
         members = {
             "tritonclient-*": ("perf_analyzer", self._program),
@@ -127,12 +152,19 @@ class LoadGenerator:
         self._program.chmod(0o755)
         self._libraries = folder
 
-    def rate(self, address: str, model: str, case, seconds: float) -> float:
-        """Requests that were answered, a second."""
+    def _numbers(self, case) -> str:
+        if case.numbers != "normal":
+            return case.numbers
+        file = self._folder / f"normal-{'x'.join(map(str, case.shape))}.json"
+        if not file.exists():
+            _write_normal_numbers(case.shape, file)
+        return str(file)
+
+    def run(self, address: str, model: str, case, seconds: float) -> Load:
         batch, heads, length, width = case.shape
         shape = f"{batch},{heads},{length},{width}"
         command = [str(self._program), "-m", model, "-u", address, "-i", "grpc"]
-        command += ["--input-data", "zero" if case.zeros else "random"]
+        command += ["--input-data", self._numbers(case)]
         for name in ("query", "key", "value"):
             command += ["--shape", f"{name}:{shape}"]
         command += ["--concurrency-range", str(case.in_flight)]
@@ -149,7 +181,8 @@ class LoadGenerator:
             check=False,
             env=os.environ | {"LD_LIBRARY_PATH": str(self._libraries)},
         )
-        found = re.search(r"Throughput: ([\d.]+) infer/sec", done.stdout)
-        if done.returncode != 0 or not found:
+        rate = re.search(r"Throughput: ([\d.]+) infer/sec", done.stdout)
+        server = re.search(r"Avg request latency: (\d+) usec", done.stdout)
+        if done.returncode != 0 or not rate or not server:
             raise RuntimeError(f"{' '.join(command)}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
-        return float(found[1])
+        return Load(float(rate[1]), int(server[1]) / 1000)

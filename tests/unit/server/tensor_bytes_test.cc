@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <string>
 #include <utility>
 #include <vector>
@@ -55,7 +56,7 @@ class Slices {
   }
 
   std::string text_;
-  int alive_ = 0;
+  std::atomic<int> alive_ = 0;
   std::vector<grpc::Slice> slices_;
 };
 
@@ -123,6 +124,58 @@ TEST(TensorBytes, AreCopiedWhereABufferIsAskedFor) {
                        Read(slices, 0, kLarge, TensorPlace::kBuffer));
   EXPECT_EQ(slices.alive(), 0);
   EXPECT_EQ(ToString(tensor), Text(kLarge));
+}
+
+constexpr int kHuge = 8 * kLeastBytesGatheredLater;
+// A piece of every kind: large, small, and one that ends within a slice.
+const std::vector<size_t> kPieces = {1000, kHuge / 2, 17, 5000, kHuge / 4};
+
+TEST(TensorBytes, LargeOnesAreGatheredWhenItIsSaid) {
+  Slices slices(Text(kHuge + 5), kPieces);
+  ASSERT_OK_AND_ASSIGN(TensorBytes tensor, Read(slices, 2, kHuge));
+  EXPECT_FALSE(tensor.gathered());
+  EXPECT_EQ(slices.alive(), 4) << "the two that are small are let go";
+  tensor.Gather();
+  EXPECT_TRUE(tensor.gathered());
+  EXPECT_EQ(slices.alive(), 0);
+  EXPECT_EQ(ToString(tensor), Text(kHuge + 5).substr(2, kHuge));
+}
+
+TEST(TensorBytes, AreGatheredOnceMoved) {
+  Slices slices(Text(kHuge), kPieces);
+  ASSERT_OK_AND_ASSIGN(TensorBytes first, Read(slices, 0, kHuge));
+  TensorBytes second = std::move(first);
+  second.Gather();
+  EXPECT_EQ(ToString(second), Text(kHuge));
+}
+
+TEST(TensorBytes, ThatNobodyGathersLetGoOfTheirSlices) {
+  Slices slices(Text(kHuge), kPieces);
+  { ASSERT_OK_AND_ASSIGN(const TensorBytes tensor, Read(slices, 0, kHuge)); }
+  EXPECT_EQ(slices.alive(), 0);
+}
+
+TEST(TensorBytes, ALargeOneIsGatheredAtOnceWhereABufferIsAskedFor) {
+  Slices slices(Text(kHuge), kPieces);
+  ASSERT_OK_AND_ASSIGN(const TensorBytes tensor,
+                       Read(slices, 0, kHuge, TensorPlace::kBuffer));
+  EXPECT_TRUE(tensor.gathered());
+  EXPECT_EQ(ToString(tensor), Text(kHuge));
+}
+
+TEST(TensorBytes, AreGatheredByAllWorkersTogether) {
+  Slices large(Text(kHuge), kPieces);
+  Slices larger(Text(3 * kHuge), std::vector<size_t>(40, 64 << 10));
+  Slices small(Text(kLarge), {});
+  ASSERT_OK_AND_ASSIGN(TensorBytes first, Read(large, 0, kHuge));
+  ASSERT_OK_AND_ASSIGN(TensorBytes second, Read(larger, 0, 3 * kHuge));
+  ASSERT_OK_AND_ASSIGN(TensorBytes third, Read(small, 0, kLarge));
+  WorkerPool workers(3);
+  GatherAll({&first, &second, &third}, &workers);
+  EXPECT_EQ(ToString(first), Text(kHuge));
+  EXPECT_EQ(ToString(second), Text(3 * kHuge));
+  EXPECT_EQ(ToString(third), Text(kLarge));
+  EXPECT_EQ(large.alive() + larger.alive(), 0);
 }
 
 TEST(TensorBytes, MayBeNone) {
