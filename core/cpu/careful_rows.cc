@@ -30,12 +30,6 @@ constexpr int64_t kAtOnce = 4;
 
 int64_t RoundUp(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
 
-// Where a row stands among those of the results.
-int64_t IndexOf(const ValidatedProblem& problem, int64_t batch, RowId row) {
-  return (batch * problem.query_heads + row.head) * problem.query_length +
-         row.query;
-}
-
 }  // namespace
 
 CarefulRows::CarefulRows(JobRun& run, Scratch& scratch)
@@ -417,13 +411,13 @@ void CarefulRows::SetUniformWeights(int64_t first, const Tile& tile) {
   }
 }
 
-int64_t CarefulRows::ResultRow(int64_t row) const {
-  return IndexOf(problem_, batch_, rows_[row]);
+int64_t CarefulRows::ResultOf(int64_t row) const {
+  return ResultRow(problem_, batch_, rows_[row]);
 }
 
 float* CarefulRows::WeightRow(int64_t row) const {
   return reinterpret_cast<float*>(run_.outputs().weights.data) +
-         ResultRow(row) * problem_.key_length;
+         ResultOf(row) * problem_.key_length;
 }
 
 void CarefulRows::StoreRow(int64_t row) const {
@@ -432,16 +426,15 @@ void CarefulRows::StoreRow(int64_t row) const {
   const double* from = output_ + row * value_stride_;
   const double normalizer = sum_[row] == 0 ? 1 : 1 / sum_[row];
   std::byte* to =
-      run_.outputs().output.data + ResultRow(row) * width * ByteSize(type);
+      run_.outputs().output.data + ResultOf(row) * width * ByteSize(type);
   for (int64_t i = 0; i < width; ++i) {
     StoreElement(type, from[i] * normalizer, to + i * ByteSize(type));
   }
   if (!problem_.wanted.lse) return;
   const double lse =
       sum_[row] == 0 ? kMinusInfinity : max_[row] + std::log(sum_[row]);
-  StoreFloat(
-      static_cast<float>(lse),
-      reinterpret_cast<float*>(run_.outputs().lse.data) + ResultRow(row));
+  StoreFloat(static_cast<float>(lse),
+             reinterpret_cast<float*>(run_.outputs().lse.data) + ResultOf(row));
 }
 
 bool CarefulRows::StoreWeights() {
@@ -505,8 +498,8 @@ class RowCopier {
  private:
   void CopyRow(std::byte* data, int64_t bytes, RowId from, RowId to) const {
     if (bytes == 0) return;
-    std::memcpy(data + IndexOf(problem_, batch_, to) * bytes,
-                data + IndexOf(problem_, batch_, from) * bytes,
+    std::memcpy(data + ResultRow(problem_, batch_, to) * bytes,
+                data + ResultRow(problem_, batch_, from) * bytes,
                 static_cast<size_t>(bytes));
   }
 

@@ -6,6 +6,7 @@
 #include "absl/types/span.h"
 #include "core/cpu/job_run.h"
 #include "core/cpu/kernels.h"
+#include "core/cpu/row_id.h"
 #include "core/cpu/scratch.h"
 #include "core/cpu/zero_rows.h"
 #include "core/philox.h"
@@ -60,7 +61,7 @@ class CarefulRows {
   void StoreTileWeights(int64_t first, const Tile& tile);
   void StoreRow(int64_t row) const;
   double DropoutFactor(int64_t row, int64_t key) const;
-  int64_t ResultRow(int64_t row) const;
+  int64_t ResultOf(int64_t row) const;
   float* WeightRow(int64_t row) const;
 
   JobRun& run_;

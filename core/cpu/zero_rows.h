@@ -7,15 +7,10 @@
 #include <optional>
 #include <tuple>
 
+#include "core/cpu/row_id.h"
 #include "core/validate.h"
 
 namespace attention::cpu {
-
-/// One row of a batch entry's result.
-struct RowId {
-  int64_t head;
-  int64_t query;
-};
 
 /// Rows whose query is all zeros, as padding is and what load generators send:
 /// over the same keys they all have the same result, so that one of them is
