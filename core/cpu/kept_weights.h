@@ -35,8 +35,8 @@ class KeptWeights {
   const Plan& plan_;
   const Kernels& kernels_;
   const int64_t rows_;
-  float* weights_ = nullptr;   // [row][key], relative to the maximum at its time
-  float* max_ = nullptr;       // [tile][row]
+  float* weights_ = nullptr;  // [row][key], relative to the maximum at its time
+  float* max_ = nullptr;      // [tile][row]
   KeyRange* tiles_ = nullptr;  // the keys of each tile
   int64_t count_ = 0;          // of tiles
 };

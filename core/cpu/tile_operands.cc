@@ -66,7 +66,8 @@ void TileOperands::PackQueries() {
       rows_.HeadOf(0) == rows_.HeadOf(rows_.count() - 1) ||
       query.strides[1] == query.strides[2] * problem_.query_length;
   if (!in_order ||
-      !prepare_.UseQueries(RowsOf(query, rows_.batch(), rows_.HeadOf(0), rows_.QueryOf(0)))) {
+      !prepare_.UseQueries(
+          RowsOf(query, rows_.batch(), rows_.HeadOf(0), rows_.QueryOf(0)))) {
     AddQueries();
   }
   prepare_.PackQueries(rows_.count());
@@ -78,8 +79,10 @@ template <typename Visit>
 bool TileOperands::ForEachHead(const Visit& visit) {
   for (int64_t r = 0; r < rows_.count();) {
     const int64_t query = rows_.QueryOf(r);
-    const int64_t count = std::min(rows_.count() - r, problem_.query_length - query);
-    if (!visit(RowsOf(problem_.query, rows_.batch(), rows_.HeadOf(r), query), r, count)) {
+    const int64_t count =
+        std::min(rows_.count() - r, problem_.query_length - query);
+    if (!visit(RowsOf(problem_.query, rows_.batch(), rows_.HeadOf(r), query), r,
+               count)) {
       return false;
     }
     r += count;
@@ -144,8 +147,8 @@ void TileOperands::SetValues(const KeyTile& tile) {
   args_.value_stride = plan_.padded_value_width;
 }
 
-void TileOperands::BringTile(const ValidatedProblem::Block& block, int64_t batch,
-                         int64_t kv_head, int64_t first) {
+void TileOperands::BringTile(const ValidatedProblem::Block& block,
+                             int64_t batch, int64_t kv_head, int64_t first) {
   const int64_t count = std::min(plan_.key_tile, block.key_count - first);
   args_.coming[0] = Stretch(RowsOf(block.key, batch, kv_head, first), count,
                             problem_.key_width);
@@ -187,9 +190,10 @@ void TileOperands::BringRows(const BlockRows& rows) {
 // False where the tile's numbers are to be multiplied in FP32.
 bool TileOperands::FillBf16Tile(const KeyTile& tile) {
   if (!serves_bf16_ ||
-      !bf16_.Pack(RowsOf(tile.block->key, rows_.batch(), rows_.kv_head(), tile.first),
-                  RowsOf(tile.block->value, rows_.batch(), rows_.kv_head(), tile.first),
-                  tile.count)) {
+      !bf16_.Pack(
+          RowsOf(tile.block->key, rows_.batch(), rows_.kv_head(), tile.first),
+          RowsOf(tile.block->value, rows_.batch(), rows_.kv_head(), tile.first),
+          tile.count)) {
     return false;
   }
   prepare_.Fill(args_);
@@ -201,8 +205,9 @@ bool TileOperands::FillBf16Tile(const KeyTile& tile) {
 bool TileOperands::FillPackedTile(const KeyTile& tile, bool with_values) {
   if (FillBf16Tile(tile)) return true;
   if (!queries_packed_) PackQueries();
-  prepare_.PackKeys(RowsOf(tile.block->key, rows_.batch(), rows_.kv_head(), tile.first),
-                    tile.count);
+  prepare_.PackKeys(
+      RowsOf(tile.block->key, rows_.batch(), rows_.kv_head(), tile.first),
+      tile.count);
   BringNext(tile);
   args_.coming_lines = 0;
   for (const ComingBytes& coming : args_.coming) {
@@ -224,7 +229,8 @@ bool TileOperands::IsReadable(const RowSource& rows, int64_t width) const {
 
 void TileOperands::FillRowTile(const KeyTile& tile) {
   prepare_.Fill(args_);
-  const RowSource keys = RowsOf(tile.block->key, rows_.batch(), rows_.kv_head(), tile.first);
+  const RowSource keys =
+      RowsOf(tile.block->key, rows_.batch(), rows_.kv_head(), tile.first);
   const RowSource values =
       RowsOf(tile.block->value, rows_.batch(), rows_.kv_head(), tile.first);
   const bool widen = !IsReadable(keys, problem_.key_width) ||

@@ -10,29 +10,10 @@ namespace {
 
 using inference::InferParameter;
 
-// What a parameter is, for a message.
-std::string Describe(const InferParameter& value) {
-  switch (value.parameter_choice_case()) {
-    case InferParameter::kBoolParam:
-      return value.bool_param() ? "true" : "false";
-    case InferParameter::kInt64Param:
-      return absl::StrCat(value.int64_param());
-    case InferParameter::kUint64Param:
-      return absl::StrCat(value.uint64_param());
-    case InferParameter::kDoubleParam:
-      return absl::StrCat(value.double_param());
-    case InferParameter::kStringParam:
-      return absl::StrCat("'", value.string_param().substr(0, 64), "'");
-    case InferParameter::PARAMETER_CHOICE_NOT_SET:
-      break;
-  }
-  return "no value";
-}
-
-absl::Status WrongType(absl::string_view name, const InferParameter& value,
+absl::Status WrongType(const InferParameter& value,
                        absl::string_view expected) {
   return absl::InvalidArgumentError(
-      absl::StrCat(name, ": ", Describe(value), " (expected ", expected, ")"));
+      absl::StrCat(DescribeValue(value), " (expected ", expected, ")"));
 }
 
 // A double that is exactly a whole number of Integer's range.
@@ -49,8 +30,7 @@ bool ToInteger(double value, Integer& integer) {
 }
 
 template <typename Integer>
-absl::StatusOr<Integer> WholeNumberOf(absl::string_view name,
-                                      const InferParameter& value,
+absl::StatusOr<Integer> WholeNumberOf(const InferParameter& value,
                                       absl::string_view expected) {
   Integer integer = 0;
   bool fits = false;
@@ -73,14 +53,31 @@ absl::StatusOr<Integer> WholeNumberOf(absl::string_view name,
     default:
       break;
   }
-  if (!fits) return WrongType(name, value, expected);
+  if (!fits) return WrongType(value, expected);
   return integer;
 }
 
 }  // namespace
 
-absl::StatusOr<double> NumberOf(absl::string_view name,
-                                const InferParameter& value) {
+std::string DescribeValue(const InferParameter& value) {
+  switch (value.parameter_choice_case()) {
+    case InferParameter::kBoolParam:
+      return value.bool_param() ? "true" : "false";
+    case InferParameter::kInt64Param:
+      return absl::StrCat(value.int64_param());
+    case InferParameter::kUint64Param:
+      return absl::StrCat(value.uint64_param());
+    case InferParameter::kDoubleParam:
+      return absl::StrCat(value.double_param());
+    case InferParameter::kStringParam:
+      return absl::StrCat("'", value.string_param().substr(0, 64), "'");
+    case InferParameter::PARAMETER_CHOICE_NOT_SET:
+      break;
+  }
+  return "no value";
+}
+
+absl::StatusOr<double> NumberOf(const InferParameter& value) {
   double number = 0;
   switch (value.parameter_choice_case()) {
     case InferParameter::kDoubleParam:
@@ -95,39 +92,34 @@ absl::StatusOr<double> NumberOf(absl::string_view name,
     default:
       break;
   }
-  return WrongType(name, value, "a number");
+  return WrongType(value, "a number");
 }
 
-absl::StatusOr<int64_t> IntegerOf(absl::string_view name,
-                                  const InferParameter& value) {
-  return WholeNumberOf<int64_t>(name, value, "a whole number of 64 bits");
+absl::StatusOr<int64_t> IntegerOf(const InferParameter& value) {
+  return WholeNumberOf<int64_t>(value, "a whole number of 64 bits");
 }
 
-absl::StatusOr<uint64_t> UnsignedOf(absl::string_view name,
-                                    const InferParameter& value) {
-  return WholeNumberOf<uint64_t>(name, value,
-                                 "a whole number from 0 to 2^64 - 1");
+absl::StatusOr<uint64_t> UnsignedOf(const InferParameter& value) {
+  return WholeNumberOf<uint64_t>(value, "a whole number from 0 to 2^64 - 1");
 }
 
-absl::StatusOr<bool> BoolOf(absl::string_view name,
-                            const InferParameter& value) {
+absl::StatusOr<bool> BoolOf(const InferParameter& value) {
   if (value.parameter_choice_case() == InferParameter::kBoolParam) {
     return value.bool_param();
   }
   bool result = false;
   if (value.parameter_choice_case() == InferParameter::kStringParam) {
     if (absl::SimpleAtob(value.string_param(), &result)) return result;
-  } else if (const auto number = IntegerOf(name, value);
+  } else if (const auto number = IntegerOf(value);
              number.ok() && (*number == 0 || *number == 1)) {
     return *number == 1;
   }
-  return WrongType(name, value, "true or false");
+  return WrongType(value, "true or false");
 }
 
-absl::StatusOr<std::string> TextOf(absl::string_view name,
-                                   const InferParameter& value) {
+absl::StatusOr<std::string> TextOf(const InferParameter& value) {
   if (value.parameter_choice_case() != InferParameter::kStringParam) {
-    return WrongType(name, value, "a string");
+    return WrongType(value, "a string");
   }
   return value.string_param();
 }

@@ -18,21 +18,19 @@ namespace attention::server {
 using InferParameters =
     google::protobuf::Map<std::string, inference::InferParameter>;
 
+/// What a parameter is, for a message.
+std::string DescribeValue(const inference::InferParameter& value);
+
 /// A parameter's value as the type that its name asks for. Numbers may come as
 /// double, as integer or as decimal string, because not every client has every
-/// type; INVALID_ARGUMENT, beginning with `name`, says what it was instead.
-absl::StatusOr<double> NumberOf(absl::string_view name,
-                                const inference::InferParameter& value);
+/// type; INVALID_ARGUMENT says what it was instead.
+absl::StatusOr<double> NumberOf(const inference::InferParameter& value);
 /// A whole number within 64 bits.
-absl::StatusOr<int64_t> IntegerOf(absl::string_view name,
-                                  const inference::InferParameter& value);
-absl::StatusOr<uint64_t> UnsignedOf(absl::string_view name,
-                                    const inference::InferParameter& value);
+absl::StatusOr<int64_t> IntegerOf(const inference::InferParameter& value);
+absl::StatusOr<uint64_t> UnsignedOf(const inference::InferParameter& value);
 /// A bool, 0 or 1, "true" or "false".
-absl::StatusOr<bool> BoolOf(absl::string_view name,
-                            const inference::InferParameter& value);
-absl::StatusOr<std::string> TextOf(absl::string_view name,
-                                   const inference::InferParameter& value);
+absl::StatusOr<bool> BoolOf(const inference::InferParameter& value);
+absl::StatusOr<std::string> TextOf(const inference::InferParameter& value);
 
 /// Sets what a request's parameters say in `problem`, whose scoring function is
 /// chosen already. The protocol's reserved keys are passed over.

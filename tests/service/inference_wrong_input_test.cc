@@ -59,7 +59,7 @@ TEST_F(InferWrongInputTest, VersionThatIsNoNumber) {
 TEST_F(InferWrongInputTest, UnknownParameterNamesTheKnownOnes) {
   ExpectRefused(
       [](auto& r) { (*r.mutable_parameters())["scael"].set_double_param(1); },
-      kInvalid, "parameter 'scael' is unknown (known are causal, dropout_p");
+      kInvalid, "parameter 'scael' is unknown (known are scale, sigma, softcap");
 }
 
 TEST_F(InferWrongInputTest, TritonsOtherParameters) {
@@ -94,13 +94,13 @@ TEST_F(InferWrongInputTest, UnknownWord) {
       [](auto& r) {
         (*r.mutable_parameters())["causal"].set_string_param("yes");
       },
-      kInvalid, "causal: 'yes' (expected 'bottom_right', 'none', 'top_left')");
+      kInvalid, "causal: 'yes' (expected 'none', 'top_left', 'bottom_right')");
 }
 
 TEST_F(InferWrongInputTest, ParameterOfAnotherScoringFunction) {
   ExpectRefused(
       [](auto& r) { (*r.mutable_parameters())["sigma"].set_double_param(1); },
-      kInvalid, "sigma: this model's scoring function has none");
+      kInvalid, "sigma: this scoring function has none");
 }
 
 TEST_F(InferWrongInputTest, UnknownInput) {
