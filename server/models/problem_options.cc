@@ -50,13 +50,13 @@ absl::Status SetWord(const OptionValue& value, const Words<Enum>& words,
     target = meaning;
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      value.Describe(), " (expected ",
-      absl::StrJoin(words, ", ",
-                    [](std::string* list, const auto& word) {
-                      absl::StrAppend(list, "'", word.first, "'");
-                    }),
-      ")"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(value.Describe(), " (expected ",
+                   absl::StrJoin(words, ", ",
+                                 [](std::string* list, const auto& word) {
+                                   absl::StrAppend(list, "'", word.first, "'");
+                                 }),
+                   ")"));
 }
 
 using Value = const OptionValue&;

@@ -70,7 +70,7 @@ absl::Status ApplyParameters(const InferParameters& parameters,
           absl::StrCat("parameter '", key.substr(0, 64),
                        "' is unknown (known are ", ProblemOptionNames(), ")"));
     }
-    const absl::Status status =
+    absl::Status status =
         Named(key, SetProblemOption(key, ParameterValue(value), problem));
     if (!status.ok()) return status;
   }

@@ -89,24 +89,26 @@ v1::AttendRequest LargeRequest(double first) {
 TEST_F(InferTest, LargeTensors) { ExpectSame(LargeRequest(0)); }
 
 TEST_F(InferTest, LargeTensorsBesideOthersAreTheSameAsAlone) {
-  constexpr int kRequests = 6;
-  std::vector<absl::StatusOr<v1::AttendResponse>> alone;
+  constexpr size_t kRequests = 6;
+  const absl::Status not_asked = absl::UnknownError("not asked yet");
+  std::vector<absl::StatusOr<v1::AttendResponse>> alone(kRequests, not_asked);
   std::vector<absl::StatusOr<inference::ModelInferResponse>> together(
-      kRequests, absl::UnknownError("not asked yet"));
-  std::vector<std::thread> callers;
-  for (int n = 0; n < kRequests; ++n) {
-    alone.push_back(client_.Attend(LargeRequest(n)));
-  }
-  for (int n = 0; n < kRequests; ++n) {
-    callers.emplace_back([this, n, &together] {
+      kRequests, not_asked);
+  const auto request = [](size_t n) {
+    return LargeRequest(static_cast<double>(n));
+  };
+  for (size_t n = 0; n < kRequests; ++n) alone[n] = client_.Attend(request(n));
+  std::vector<std::thread> callers(kRequests);
+  for (size_t n = 0; n < kRequests; ++n) {
+    callers[n] = std::thread([&, n] {
       WireClient client(server_->address());
-      together[static_cast<size_t>(n)] =
-          Infer(client, ToInfer(LargeRequest(n)));
+      together[n] = Infer(client, ToInfer(request(n)));
     });
   }
   for (std::thread& caller : callers) caller.join();
-  for (size_t n = 0; n < kRequests; ++n)
+  for (size_t n = 0; n < kRequests; ++n) {
     ExpectSameAnswer(together[n], alone[n]);
+  }
 }
 
 TEST_F(InferTest, MasksPositionsAndWindow) {

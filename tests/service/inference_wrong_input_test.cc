@@ -59,7 +59,8 @@ TEST_F(InferWrongInputTest, VersionThatIsNoNumber) {
 TEST_F(InferWrongInputTest, UnknownParameterNamesTheKnownOnes) {
   ExpectRefused(
       [](auto& r) { (*r.mutable_parameters())["scael"].set_double_param(1); },
-      kInvalid, "parameter 'scael' is unknown (known are scale, sigma, softcap");
+      kInvalid,
+      "parameter 'scael' is unknown (known are scale, sigma, softcap");
 }
 
 TEST_F(InferWrongInputTest, TritonsOtherParameters) {

@@ -165,7 +165,7 @@ TEST(TensorBytes, ALargeOneIsGatheredAtOnceWhereABufferIsAskedFor) {
 
 TEST(TensorBytes, AreGatheredByAllWorkersTogether) {
   Slices large(Text(kHuge), kPieces);
-  Slices larger(Text(3 * kHuge), std::vector<size_t>(40, 64 << 10));
+  Slices larger(Text(size_t{3} * kHuge), std::vector<size_t>(40, 64 << 10));
   Slices small(Text(kLarge), {});
   ASSERT_OK_AND_ASSIGN(TensorBytes first, Read(large, 0, kHuge));
   ASSERT_OK_AND_ASSIGN(TensorBytes second, Read(larger, 0, 3 * kHuge));
@@ -173,7 +173,7 @@ TEST(TensorBytes, AreGatheredByAllWorkersTogether) {
   WorkerPool workers(3);
   GatherAll({&first, &second, &third}, &workers);
   EXPECT_EQ(ToString(first), Text(kHuge));
-  EXPECT_EQ(ToString(second), Text(3 * kHuge));
+  EXPECT_EQ(ToString(second), Text(size_t{3} * kHuge));
   EXPECT_EQ(ToString(third), Text(kLarge));
   EXPECT_EQ(large.alive() + larger.alive(), 0);
 }
