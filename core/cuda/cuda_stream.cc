@@ -42,9 +42,9 @@ absl::Status CudaStream::Select() {
 absl::Status CudaStream::Start() {
   absl::Status status = Select();
   if (!status.ok()) return status;
-  status = health_.Check(
-      "cudaStreamCreateWithFlags",
-      cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+  status =
+      health_.Check("cudaStreamCreateWithFlags",
+                    cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
   for (int n = 0; n < kBuffers && status.ok(); ++n) {
     const auto index = static_cast<size_t>(n);
     void* memory = nullptr;
@@ -78,10 +78,9 @@ CudaStream::~CudaStream() {
 absl::Status CudaStream::Upload(int index, int64_t offset, std::byte* to,
                                 int64_t bytes) {
   if (absl::Status status = Select(); !status.ok()) return status;
-  return health_.Check(
-      "cudaMemcpyAsync",
-      cudaMemcpyAsync(to, buffer(index) + offset, Size(bytes),
-                      cudaMemcpyHostToDevice, stream_));
+  return health_.Check("cudaMemcpyAsync",
+                       cudaMemcpyAsync(to, buffer(index) + offset, Size(bytes),
+                                       cudaMemcpyHostToDevice, stream_));
 }
 
 absl::Status CudaStream::Download(int index, int64_t offset,
@@ -115,8 +114,7 @@ absl::Status CudaStream::Wait(int index) {
 
 absl::Status CudaStream::Synchronize() {
   if (absl::Status status = Select(); !status.ok()) return status;
-  return health_.Check("cudaStreamSynchronize",
-                       cudaStreamSynchronize(stream_));
+  return health_.Check("cudaStreamSynchronize", cudaStreamSynchronize(stream_));
 }
 
 absl::Status CudaStream::Launched(absl::string_view kernel, int code) {
@@ -127,21 +125,21 @@ absl::Status CudaStream::StartCublas() {
   if (cublas_ != nullptr) return absl::OkStatus();
   absl::Status status = health_.Check("cublasCreate", cublasCreate(&cublas_));
   if (!status.ok()) return status;
-  status = health_.Check("cudaMalloc", cudaMalloc(&workspace_, kWorkspaceBytes));
+  status =
+      health_.Check("cudaMalloc", cudaMalloc(&workspace_, kWorkspaceBytes));
   if (!status.ok()) return status;
   status = health_.Check("cublasSetStream", cublasSetStream(cublas_, stream_));
   if (!status.ok()) return status;
-  status = health_.Check(
-      "cublasSetWorkspace",
-      cublasSetWorkspace(cublas_, workspace_, kWorkspaceBytes));
+  status =
+      health_.Check("cublasSetWorkspace",
+                    cublasSetWorkspace(cublas_, workspace_, kWorkspaceBytes));
   if (!status.ok()) return status;
   return health_.Check(
       "cublasSetMathMode",
-      cublasSetMathMode(
-          cublas_,
-          static_cast<cublasMath_t>(
-              CUBLAS_DEFAULT_MATH |
-              CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)));
+      cublasSetMathMode(cublas_,
+                        static_cast<cublasMath_t>(
+                            CUBLAS_DEFAULT_MATH |
+                            CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)));
 }
 
 absl::Status CudaStream::Multiply(const MatrixProduct& product) {
@@ -153,11 +151,11 @@ absl::Status CudaStream::Multiply(const MatrixProduct& product) {
   return health_.Check(
       "cublasGemmStridedBatchedEx",
       cublasGemmStridedBatchedEx_64(
-          cublas_, product.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N,
-          CUBLAS_OP_N, product.n, product.m, product.k, &product.alpha,
-          product.b, type, product.b_row, product.b_matrix, product.a, type,
-          product.a_row, product.a_matrix, &zero, product.c, CUDA_R_32F,
-          product.c_row, product.c_matrix, product.batch, CUBLAS_COMPUTE_32F,
+          cublas_, product.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, CUBLAS_OP_N,
+          product.n, product.m, product.k, &product.alpha, product.b, type,
+          product.b_row, product.b_matrix, product.a, type, product.a_row,
+          product.a_matrix, &zero, product.c, CUDA_R_32F, product.c_row,
+          product.c_matrix, product.batch, CUBLAS_COMPUTE_32F,
           CUBLAS_GEMM_DEFAULT));
 }
 

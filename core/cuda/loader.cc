@@ -29,8 +29,9 @@ absl::StatusOr<std::string> FindPlugin() {
     std::string path = absl::StrCat(folder, place, kPluginFile);
     if (Exists(path)) return path;
   }
-  return absl::NotFoundError(absl::StrCat(
-      kPluginFile, " is neither beside the program nor in "
+  return absl::NotFoundError(
+      absl::StrCat(kPluginFile,
+                   " is neither beside the program nor in "
                    "../lib/attention-server: built without nvcc"));
 }
 

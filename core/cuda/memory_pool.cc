@@ -57,8 +57,8 @@ absl::StatusOr<MemoryPool::Block> MemoryPool::Take(
   }
   const int64_t rounded =
       std::min((bytes + kGranule - 1) / kGranule * kGranule, *limit_);
-  const bool room = returned_.wait(
-      lock, stop, [&] { return lent_ + rounded <= *limit_; });
+  const bool room =
+      returned_.wait(lock, stop, [&] { return lent_ + rounded <= *limit_; });
   if (!room) return absl::CancelledError("stopped before it had memory");
   if (const std::optional<Free> kept = TakeFree(rounded);
       kept && lent_ + kept->bytes <= *limit_) {
@@ -74,10 +74,12 @@ absl::StatusOr<MemoryPool::Block> MemoryPool::Take(
     data = device_.Allocate(rounded);
   }
   if (absl::IsResourceExhausted(data.status())) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "the request needs ", bytes, " bytes of device memory, and within the "
-        "limit of ", *limit_, " (--cuda-memory-limit) the device has no more: ",
-        data.status().message()));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the request needs ", bytes,
+                     " bytes of device memory, and within the "
+                     "limit of ",
+                     *limit_, " (--cuda-memory-limit) the device has no more: ",
+                     data.status().message()));
   }
   if (!data.ok()) return data.status();
   held_ += rounded;
