@@ -53,6 +53,12 @@ class Backend {
   /// True where it must be asked for by name: its kernels have not yet run on
   /// real hardware of their kind, or it is not yet ready to be the default.
   virtual bool experimental() const { return false; }
+  /// True where Run() waits for something other than the calling thread, such
+  /// as a device: even the smallest problem is then for a worker.
+  virtual bool waits() const { return false; }
+  /// OK, or what has broken since the backend was made: UNAVAILABLE, with the
+  /// reason in words. Some or all problems then go to other backends.
+  virtual absl::Status health() const { return absl::OkStatus(); }
 
   /// OK, or UNIMPLEMENTED with the reason: the next backend is then asked.
   virtual absl::Status Supports(const ValidatedProblem& problem) const = 0;

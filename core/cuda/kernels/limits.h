@@ -13,6 +13,10 @@ struct LaunchShape {
   int64_t blocks = 0;
   int32_t threads = 0;
   int32_t shared_bytes = 0;  // dynamic shared memory
+  /// The number of the launch's first block: a kernel counts its blocks from
+  /// here (blockIdx.x + first_block), so that one grid may be launched in
+  /// pieces, between which a job can be stopped.
+  int64_t first_block = 0;
 };
 
 constexpr int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
