@@ -1,0 +1,57 @@
+#ifndef ATTENTION_CORE_CUDA_KERNELS_DISPATCH_INL_H_
+#define ATTENTION_CORE_CUDA_KERNELS_DISPATCH_INL_H_
+
+// Which instance of a kernel serves the arguments: launch is a template that is
+// called with the instance's parameters. Host code.
+
+#include "core/cuda/kernels/arguments.h"
+#include "core/cuda/kernels/limits.h"
+#include "core/cuda/portable/portable.h"
+
+namespace attention::cuda {
+
+/// launch.operator()<Score>().
+template <typename Launch>
+int DispatchScore(const AttentionArgs& args, const Launch& launch) {
+  switch (args.score) {
+    case Score::kAdditive:
+      return launch.template operator()<Score::kAdditive>();
+    case Score::kGaussian:
+      return launch.template operator()<Score::kGaussian>();
+    default:
+      return launch.template operator()<Score::kDot>();
+  }
+}
+
+/// launch.operator()<Score, groups of 64 columns of the values>().
+template <typename Launch>
+int DispatchAttend(const AttentionArgs& args, const Launch& launch) {
+  return DispatchScore(args, [&]<Score kScore>() {
+    return args.value.width <= 64 ? launch.template operator()<kScore, 1>()
+                                  : launch.template operator()<kScore, 2>();
+  });
+}
+
+/// launch.operator()<Half or Brain, width, plain>(): plain where nothing but
+/// the factor and key ranges stands between products and softmax.
+template <typename Launch>
+int DispatchMma(const AttentionArgs& args, const Launch& launch) {
+  const bool plain = args.softcap == 0 && args.bias.data == nullptr &&
+                     args.attend_mask.data == nullptr &&
+                     args.dropout.active == 0;
+  const auto with_width = [&]<typename T, int kWidth>() {
+    return plain ? launch.template operator()<T, kWidth, true>()
+                 : launch.template operator()<T, kWidth, false>();
+  };
+  const auto with_type = [&]<typename T>() {
+    return MmaWidth(args) == 64 ? with_width.template operator()<T, 64>()
+                                : with_width.template operator()<T, 128>();
+  };
+  return args.query.type == Element::kFloat16
+             ? with_type.template operator()<Half>()
+             : with_type.template operator()<Brain>();
+}
+
+}  // namespace attention::cuda
+
+#endif  // ATTENTION_CORE_CUDA_KERNELS_DISPATCH_INL_H_
