@@ -316,7 +316,8 @@ TEST(PlanTest, MemoryThatNoDeviceHasSaturates) {
                      .query_length = int64_t{1} << 28,
                      .key_length = int64_t{1} << 28,
                      .width = 1,
-                     .value_width = int64_t{1} << 28};
+                     .value_width = 1,
+                     .scoring = AdditiveOf(1, int64_t{1} << 30)};
   EXPECT_EQ(PlanOf(spec).bytes, int64_t{1} << 62);
 }
 
