@@ -43,7 +43,7 @@ struct KeySpan {
 /// A mask or bias as the caller gave it; element (b, h, i, j) lies at the sum
 /// of index times stride, in elements; 0 where it is broadcast.
 struct Broadcast {
-  const void* data = nullptr;  // null: there is none
+  const void* data = nullptr;        // null: there is none
   Element type = Element::kFloat32;  // of a bias; a mask has bytes
   int64_t stride_b = 0;
   int64_t stride_h = 0;
@@ -82,10 +82,12 @@ struct AttentionArgs {
   /// W_k has a head extent.
   Rows key;
   Rows value;  // (B, Hkv, Lk, Dv); Dv may be 0 where lse or weights are wanted
-  const float* tanh_weights = nullptr;  // (Hq, width) or, with stride 0, (width)
-  int64_t tanh_weight_stride = 0;       // elements from head to head
+  const float* tanh_weights =
+      nullptr;                     // (Hq, width) or, with stride 0, (width)
+  int64_t tanh_weight_stride = 0;  // elements from head to head
 
-  const KeySpan* key_ranges = nullptr;  // (B, Lq); null: every key for every row
+  const KeySpan* key_ranges =
+      nullptr;  // (B, Lq); null: every key for every row
   Broadcast attend_mask;
   Broadcast bias;
   DropoutArgs dropout;

@@ -22,9 +22,9 @@ struct AttendPlace {
 };
 
 ATTENTION_KERNEL_CODE AttendPlace MakeAttendPlace(const AttentionArgs& args,
+                                                  int64_t index,
                                                   int64_t tile_rows,
                                                   int64_t slices) {
-  int64_t index = BlockIndex();
   AttendPlace place;
   place.split = index % args.splits;
   index /= args.splits;
@@ -103,10 +103,10 @@ ATTENTION_KERNEL_CODE void FinishRowScores(const AttentionArgs& args,
                            : RowOffset(args.bias, batch, row.head, row.query);
   for (int n = 0; n < kTileKeys; ++n) {
     const int64_t key = first_key + ThreadKey() + n;
-    scores[n] = key >= row.begin && key < row.end
-                    ? FinishScore(args, epilogue, mask, bias, key, scores[n],
-                                  magnitude)
-                    : -Infinity();
+    scores[n] =
+        key >= row.begin && key < row.end
+            ? FinishScore(args, epilogue, mask, bias, key, scores[n], magnitude)
+            : -Infinity();
   }
 }
 
@@ -132,6 +132,7 @@ struct ThreadState {
 /// in `factors` what was gathered before has to be multiplied by.
 ATTENTION_KERNEL_CODE void AddToSoftmax(Scores& scores, ThreadState& state,
                                         float (&factors)[kTileRows]) {
+ATTENTION_UNROLL_ALL
   for (int m = 0; m < kTileRows; ++m) {
     RowState& row = state.rows[m];
     float largest = -Infinity();
@@ -164,9 +165,8 @@ ATTENTION_KERNEL_CODE void ShowWeights(const AttendMemory& memory,
   for (int n = 0; n < kTileKeys; ++n) {
     Float4 column;
     for (int m = 0; m < kTileRows; ++m) column.at[m] = weights[m][n];
-    StoreFloat4(
-        memory.weights + (ThreadKey() + n) * kAttendPitch + ThreadRow(),
-        column);
+    StoreFloat4(memory.weights + (ThreadKey() + n) * kAttendPitch + ThreadRow(),
+                column);
   }
 }
 
@@ -218,13 +218,14 @@ template <int kGroups>
 ATTENTION_KERNEL_CODE void AddWeighted(const AttendMemory& memory, int first,
                                        Columns<kGroups>& sums) {
   constexpr int kWidth = kGroups * kColumnGroup;
-#pragma unroll 8
+  ATTENTION_UNROLL(8)
   for (int j = 0; j < kAttendDepth; ++j) {
     const Float4 weights =
         LoadFloat4(memory.weights + (first + j) * kAttendPitch + ThreadRow());
     for (int group = 0; group < kGroups; ++group) {
       const Float4 values = LoadFloat4(memory.values + j * kWidth +
                                        group * kColumnGroup + ThreadKey());
+ATTENTION_UNROLL_ALL
       for (int m = 0; m < kTileRows; ++m) {
         for (int n = 0; n < 4; ++n) {
           float& sum = sums[m][4 * group + n];
@@ -297,8 +298,8 @@ ATTENTION_KERNEL_CODE void StorePartial(const AttentionArgs& args,
                                         const RowState& state,
                                         const float (&sums)[4 * kGroups]) {
   float* const to =
-      args.partials + (place.split * ResultRows(args) + result_row) *
-                          PartialStride(args);
+      args.partials +
+      (place.split * ResultRows(args) + result_row) * PartialStride(args);
   if (place.slice == 0 && ThreadKey() == 0) {
     to[0] = state.max;
     to[1] = state.sum;
@@ -315,6 +316,7 @@ ATTENTION_KERNEL_CODE void StoreRows(const AttentionArgs& args,
                                      const RowTile& rows,
                                      const ThreadState& state,
                                      const Columns<kGroups>& sums) {
+ATTENTION_UNROLL_ALL
   for (int m = 0; m < kTileRows; ++m) {
     RowState row = state.rows[m];
     row.sum = SumOfRow(row.sum);
@@ -330,12 +332,13 @@ ATTENTION_KERNEL_CODE void StoreRows(const AttentionArgs& args,
   }
 }
 
-/// kGroups: groups of 64 columns of the values, 1 or 2.
+/// The block's number in its grid says what it works on, here as in every
+/// kernel. kGroups: groups of 64 columns of the values, 1 or 2.
 template <Score kScore, int kGroups>
-ATTENTION_KERNEL_CODE void Attend(const AttentionArgs& args) {
+ATTENTION_KERNEL_CODE void Attend(const AttentionArgs& args, int64_t block) {
   const AttendMemory memory = MakeAttendMemory();
   const AttendPlace place =
-      MakeAttendPlace(args, kAttendRows, ValueSlices(args));
+      MakeAttendPlace(args, block, kAttendRows, ValueSlices(args));
   const RowTile rows = MakeRowTile<kAttendRows>(
       args, place.lane, place.first_row, place.keys, memory.rows);
   const Epilogue epilogue = MakeLaneEpilogue<kScore>(args, place.lane);
@@ -349,6 +352,7 @@ ATTENTION_KERNEL_CODE void Attend(const AttentionArgs& args) {
     ComputeScores<kScore>(
         args, MakeScoreTile<kScore>(args, place.lane, rows, first_key), memory,
         scores);
+ATTENTION_UNROLL_ALL
     for (int m = 0; m < kTileRows; ++m) {
       FinishRowScores(args, epilogue, place.lane.batch,
                       memory.rows[ThreadRow() + m], first_key, scores[m],
@@ -356,6 +360,7 @@ ATTENTION_KERNEL_CODE void Attend(const AttentionArgs& args) {
     }
     float factors[kTileRows];
     AddToSoftmax(scores, state, factors);
+ATTENTION_UNROLL_ALL
     for (int m = 0; m < kTileRows; ++m) {
       if (args.dropout.active != 0) {
         DropWeights(args, place.lane.batch, memory.rows[ThreadRow() + m],

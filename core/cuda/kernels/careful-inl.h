@@ -95,12 +95,9 @@ ATTENTION_KERNEL_CODE double KeptFactor(const AttentionArgs& args) {
 }
 
 /// sum + weights * the column's values of a tile's keys.
-ATTENTION_KERNEL_CODE double AddCarefulValues(const AttentionArgs& args,
-                                              const CarefulRow& row,
-                                              int64_t first_key, int64_t count,
-                                              int64_t column,
-                                              const double* weights,
-                                              double sum) {
+ATTENTION_KERNEL_CODE double AddCarefulValues(
+    const AttentionArgs& args, const CarefulRow& row, int64_t first_key,
+    int64_t count, int64_t column, const double* weights, double sum) {
   if (column >= args.value.width) return sum;
   const int64_t begin = RowsBegin(args, args.value, row.batch, row.head) +
                         first_key * args.value.width + column;
@@ -159,10 +156,9 @@ ATTENTION_KERNEL_CODE double AverageValues(const AttentionArgs& args,
   const int thread = ThreadIndex();
   for (int64_t first = 0; first < args.key_length; first += kCarefulThreads) {
     SyncBlock();
-    memory.weights[thread] =
-        IsKept(args, row, first + thread)
-            ? 1 / static_cast<double>(args.key_length)
-            : 0.0;
+    memory.weights[thread] = IsKept(args, row, first + thread)
+                                 ? 1 / static_cast<double>(args.key_length)
+                                 : 0.0;
     SyncBlock();
     result = AddCarefulValues(args, row, first,
                               Least(kCarefulThreads, args.key_length - first),
@@ -237,9 +233,8 @@ ATTENTION_KERNEL_CODE void ComputeCarefulRow(const AttentionArgs& args,
     first_column += kCarefulThreads;
   } while (first_column < args.value.width);
   if (args.lse != nullptr && ThreadIndex() == 0) {
-    args.lse[result_row] = row.sum == 0
-                               ? -Infinity()
-                               : static_cast<float>(row.max + log(row.sum));
+    args.lse[result_row] =
+        row.sum == 0 ? -Infinity() : static_cast<float>(row.max + log(row.sum));
   }
   if (args.weights == nullptr) return;
   for (int64_t key = ThreadIndex(); key < args.key_length;
@@ -249,11 +244,11 @@ ATTENTION_KERNEL_CODE void ComputeCarefulRow(const AttentionArgs& args,
   }
 }
 
-ATTENTION_KERNEL_CODE void Careful(const AttentionArgs& args) {
+ATTENTION_KERNEL_CODE void Careful(const AttentionArgs& args, int64_t block) {
   CarefulMemory memory;
   memory.scores = reinterpret_cast<double*>(SharedMemory());
   memory.weights = memory.scores + kCarefulThreads;
-  const int64_t first = BlockIndex() * kCarefulRows;
+  const int64_t first = block * kCarefulRows;
   const int64_t end = Least(first + kCarefulRows, ResultRows(args));
   for (int64_t row = first; row < end; ++row) {
     if (args.careful_rows != nullptr && args.careful_rows[row] == 0) continue;

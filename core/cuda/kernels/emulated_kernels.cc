@@ -16,7 +16,9 @@ namespace {
 template <typename Args, typename Kernel>
 int Launch(const Args& args, const LaunchShape& shape, const Kernel& kernel) {
   emulation::RunGrid(shape.blocks, shape.threads, shape.shared_bytes,
-                     [&args, &kernel] { kernel(args); });
+                     [&args, &shape, &kernel] {
+                       kernel(args, shape.first_block + BlockIndex());
+                     });
   return 0;
 }
 

@@ -52,7 +52,7 @@ constexpr int64_t PartialFloats(const AttentionArgs& args) {
 inline constexpr int32_t kAttendThreads = 256;
 inline constexpr int64_t kAttendRows = 64;
 inline constexpr int64_t kAttendKeys = 64;
-inline constexpr int64_t kAttendDepth = 32;  // of rows' width at a time
+inline constexpr int64_t kAttendDepth = 32;    // of rows' width at a time
 inline constexpr int64_t kAttendValues = 128;  // columns of a slice, at most
 // A tile's row of floats in shared memory: its length and 4 against bank
 // conflicts.

@@ -36,8 +36,8 @@ ATTENTION_KERNEL_CODE int64_t RowOffset(const Broadcast& mask, int64_t batch,
 
 /// What the options make of scores, in FP32.
 struct Epilogue {
-  float factor;       // what sums are multiplied by
-  float softcap;      // 0: none
+  float factor;   // what sums are multiplied by
+  float softcap;  // 0: none
   float softcap_inverse;
   bool plain;  // neither softcap nor bias: factor holds log2 e already
   /// Sums are no scores to judge a row's magnitude by: this is added instead.
@@ -75,8 +75,8 @@ ATTENTION_KERNEL_CODE float FinishScore(const AttentionArgs& args,
   }
   float score = sum * epilogue.factor;
   if (epilogue.plain) {
-    const float size = epilogue.has_magnitude ? epilogue.magnitude * kLog2E
-                                              : fabsf(score);
+    const float size =
+        epilogue.has_magnitude ? epilogue.magnitude * kLog2E : fabsf(score);
     magnitude = Larger(magnitude, size * static_cast<float>(kLn2));
     return score;
   }
@@ -87,8 +87,7 @@ ATTENTION_KERNEL_CODE float FinishScore(const AttentionArgs& args,
     // Returned, not added: a masked NaN must not survive as -inf + NaN.
     if (bias == -Infinity()) return bias;
   }
-  const float size =
-      epilogue.has_magnitude ? epilogue.magnitude : fabsf(score);
+  const float size = epilogue.has_magnitude ? epilogue.magnitude : fabsf(score);
   magnitude = Larger(magnitude, size + fabsf(bias));
   if (epilogue.softcap != 0) {
     score = epilogue.softcap * tanhf(score * epilogue.softcap_inverse);

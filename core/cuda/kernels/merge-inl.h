@@ -10,8 +10,7 @@ namespace attention::cuda {
 
 ATTENTION_KERNEL_CODE const float* PartialOf(const AttentionArgs& args,
                                              int64_t split, int64_t row) {
-  return args.partials +
-         (split * ResultRows(args) + row) * PartialStride(args);
+  return args.partials + (split * ResultRows(args) + row) * PartialStride(args);
 }
 
 /// The state of all keys of a row.
@@ -33,10 +32,9 @@ ATTENTION_KERNEL_CODE RowState MergeStates(const AttentionArgs& args,
 }
 
 /// A warp merges a row.
-ATTENTION_KERNEL_CODE void Merge(const AttentionArgs& args) {
+ATTENTION_KERNEL_CODE void Merge(const AttentionArgs& args, int64_t block) {
   const int lane = ThreadIndex() % kWarp;
-  const int64_t row =
-      BlockIndex() * (kMergeThreads / kWarp) + ThreadIndex() / kWarp;
+  const int64_t row = block * (kMergeThreads / kWarp) + ThreadIndex() / kWarp;
   if (row >= ResultRows(args)) return;
   const RowState state = MergeStates(args, row);
   const float base = Base(state.max);

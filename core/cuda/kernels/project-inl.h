@@ -22,10 +22,10 @@ struct ProjectPlace {
   int64_t first_column;
 };
 
-ATTENTION_KERNEL_CODE ProjectPlace MakeProjectPlace(const ProjectArgs& args) {
+ATTENTION_KERNEL_CODE ProjectPlace MakeProjectPlace(const ProjectArgs& args,
+                                                    int64_t index) {
   const int64_t row_tiles = CeilDivide(args.from.length, kProjectTile);
   const int64_t column_tiles = CeilDivide(args.to_width, kProjectTile);
-  int64_t index = BlockIndex();
   ProjectPlace place;
   place.first_column = index % column_tiles * kProjectTile;
   index /= column_tiles;
@@ -65,10 +65,10 @@ ATTENTION_KERNEL_CODE void LoadProjectTiles(const ProjectArgs& args,
   }
 }
 
-ATTENTION_KERNEL_CODE void Project(const ProjectArgs& args) {
+ATTENTION_KERNEL_CODE void Project(const ProjectArgs& args, int64_t block) {
   auto* const rows = reinterpret_cast<double*>(SharedMemory());
   double* const matrix = rows + kProjectTile * kProjectPitch;
-  const ProjectPlace place = MakeProjectPlace(args);
+  const ProjectPlace place = MakeProjectPlace(args, block);
   const int column = ThreadIndex() % kProjectTile;
   const int first = ThreadIndex() / kProjectTile;
   double sums[kProjectRows] = {};
@@ -82,7 +82,8 @@ ATTENTION_KERNEL_CODE void Project(const ProjectArgs& args) {
     for (int i = 0; i < count; ++i) {
       const double factor = matrix[i * kProjectPitch + column];
       for (int n = 0; n < kProjectRows; ++n) {
-        sums[n] += rows[(first + n * kProjectStep) * kProjectPitch + i] * factor;
+        sums[n] +=
+            rows[(first + n * kProjectStep) * kProjectPitch + i] * factor;
       }
     }
   }

@@ -11,11 +11,11 @@ namespace attention::cuda {
 
 /// A block's shared memory.
 struct AttendMemory {
-  float* queries;  // [kAttendDepth][kAttendPitch], the row last
-  float* keys;     // likewise
-  float* values;   // over both: [kAttendDepth][kAttendValues]
-  float* weights;  // [kAttendKeys][kAttendPitch], the row last
-  RowInfo* rows;   // [kAttendRows]
+  float* queries;       // [kAttendDepth][kAttendPitch], the row last
+  float* keys;          // likewise
+  float* values;        // over both: [kAttendDepth][kAttendValues]
+  float* weights;       // [kAttendKeys][kAttendPitch], the row last
+  RowInfo* rows;        // [kAttendRows]
   float* tanh_weights;  // [kAttendDepth]
 };
 
@@ -27,8 +27,8 @@ ATTENTION_KERNEL_CODE AttendMemory MakeAttendMemory() {
   memory.values = memory.queries;
   static_assert(2 * kTile >= kAttendDepth * kAttendValues);
   memory.weights = memory.keys + kTile;
-  memory.rows = reinterpret_cast<RowInfo*>(memory.weights +
-                                           kAttendKeys * kAttendPitch);
+  memory.rows =
+      reinterpret_cast<RowInfo*>(memory.weights + kAttendKeys * kAttendPitch);
   memory.tanh_weights = reinterpret_cast<float*>(memory.rows + kAttendRows);
   return memory;
 }
@@ -136,10 +136,12 @@ ATTENTION_KERNEL_CODE float AddTerm(float q, float k, float sum) {
 template <Score kScore>
 ATTENTION_KERNEL_CODE void AddDepth(const AttendMemory& memory,
                                     Scores& scores) {
-#pragma unroll 8
+  ATTENTION_UNROLL(8)
   for (int d = 0; d < kAttendDepth; ++d) {
-    const Float4 q = LoadFloat4(memory.queries + d * kAttendPitch + ThreadRow());
+    const Float4 q =
+        LoadFloat4(memory.queries + d * kAttendPitch + ThreadRow());
     const Float4 k = LoadFloat4(memory.keys + d * kAttendPitch + ThreadKey());
+ATTENTION_UNROLL_ALL
     for (int m = 0; m < kTileRows; ++m) {
       for (int n = 0; n < kTileKeys; ++n) {
         scores[m][n] = AddTerm<kScore>(q.at[m], k.at[n], scores[m][n]);
@@ -164,11 +166,13 @@ ATTENTION_KERNEL_CODE float ExpTwice(double p) {
 /// exponentials.
 ATTENTION_KERNEL_CODE void AddTanhDepth(const AttendMemory& memory,
                                         Scores& scores) {
-#pragma unroll 4
+  ATTENTION_UNROLL(4)
   for (int d = 0; d < kAttendDepth; ++d) {
-    const Float4 q = LoadFloat4(memory.queries + d * kAttendPitch + ThreadRow());
+    const Float4 q =
+        LoadFloat4(memory.queries + d * kAttendPitch + ThreadRow());
     const Float4 k = LoadFloat4(memory.keys + d * kAttendPitch + ThreadKey());
     const float w = memory.tanh_weights[d];
+ATTENTION_UNROLL_ALL
     for (int m = 0; m < kTileRows; ++m) {
       for (int n = 0; n < kTileKeys; ++n) {
         const float tanh =
@@ -189,6 +193,7 @@ ATTENTION_KERNEL_CODE void AddExactTanhDepth(const AttendMemory& memory,
     const float* const q = memory.queries + d * kAttendPitch + ThreadRow();
     const float* const k = memory.keys + d * kAttendPitch + ThreadKey();
     const float w = tanh_weights[d];
+ATTENTION_UNROLL_ALL
     for (int m = 0; m < kTileRows; ++m) {
       for (int n = 0; n < kTileKeys; ++n) {
         const float low =
@@ -228,9 +233,8 @@ struct PutExponentials {
         number <= kLargestProjection && number >= -kLargestProjection;
     // A NaN is as good here as elsewhere.
     if (!fits && number == number) *large = true;
-    to[column * kAttendPitch + row] = fits || number != number
-                                          ? ExpTwice(number)
-                                          : 1.0F;
+    to[column * kAttendPitch + row] =
+        fits || number != number ? ExpTwice(number) : 1.0F;
   }
 };
 
@@ -281,6 +285,7 @@ ATTENTION_KERNEL_CODE void ComputeScores(const AttentionArgs& args,
                                          const ScoreTile& tile,
                                          const AttendMemory& memory,
                                          Scores& scores) {
+ATTENTION_UNROLL_ALL
   for (int m = 0; m < kTileRows; ++m) {
     for (int n = 0; n < kTileKeys; ++n) scores[m][n] = 0;
   }

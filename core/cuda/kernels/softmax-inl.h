@@ -69,8 +69,8 @@ struct JoinSum {
 template <typename Visit>
 ATTENTION_KERNEL_CODE void ForEachScore(const SoftmaxRowsArgs& args,
                                         const Epilogue& epilogue,
-                                        const SoftmaxRow& row,
-                                        float& magnitude, const Visit& visit) {
+                                        const SoftmaxRow& row, float& magnitude,
+                                        const Visit& visit) {
   const float* const scores =
       args.scores + (row.result_row - args.first_row) * args.score_stride;
   for (int64_t key = row.span.begin + ThreadIndex(); key < row.span.end;
@@ -113,30 +113,27 @@ ATTENTION_KERNEL_CODE void StoreSoftmax(const SoftmaxRowsArgs& args,
 
 /// The block has one row. A thread reads a score before it writes what may lie
 /// in its place.
-ATTENTION_KERNEL_CODE void SoftmaxRows(const SoftmaxRowsArgs& args) {
+ATTENTION_KERNEL_CODE void SoftmaxRows(const SoftmaxRowsArgs& args,
+                                       int64_t block) {
   const AttentionArgs& problem = args.problem;
-  const SoftmaxRow row =
-      MakeSoftmaxRow(problem, args.first_row + BlockIndex());
+  const SoftmaxRow row = MakeSoftmaxRow(problem, args.first_row + block);
   const Epilogue epilogue = MakeEpilogue<Score::kDot>(problem);
   RowState state = {-Infinity(), 0.0F, 0.0F};
-  ForEachScore(args, epilogue, row, state.magnitude,
-               [&](int64_t, float score) {
-                 state.max = Larger(state.max, score);
-               });
+  ForEachScore(args, epilogue, row, state.magnitude, [&](int64_t, float score) {
+    state.max = Larger(state.max, score);
+  });
   state.max = JoinBlock(state.max, JoinLarger());
   state.magnitude = JoinBlock(state.magnitude, JoinLarger());
   const float base = Base(state.max);
   float ignored = 0;
-  ForEachScore(args, epilogue, row, ignored, [&](int64_t, float score) {
-    state.sum += Exp2(score - base);
-  });
+  ForEachScore(args, epilogue, row, ignored,
+               [&](int64_t, float score) { state.sum += Exp2(score - base); });
   state.sum = JoinBlock(state.sum, JoinSum());
   const float inverse = state.sum == 0 ? 0.0F : 1 / state.sum;
   ForEachScore(args, epilogue, row, ignored, [&](int64_t key, float score) {
     // Not a NaN of the row's for keys that take no part.
     const bool absent = score == -Infinity();
-    StoreSoftmax(args, row, key,
-                 absent ? 0.0F : Exp2(score - base) * inverse);
+    StoreSoftmax(args, row, key, absent ? 0.0F : Exp2(score - base) * inverse);
   });
   for (int64_t key = ThreadIndex(); key < problem.key_length;
        key += kSoftmaxThreads) {
@@ -147,9 +144,9 @@ ATTENTION_KERNEL_CODE void SoftmaxRows(const SoftmaxRowsArgs& args) {
 }
 
 /// A warp has one row.
-ATTENTION_KERNEL_CODE void FinishOutput(const FinishOutputArgs& args) {
-  const int64_t row =
-      BlockIndex() * (kFinishThreads / kWarp) + ThreadIndex() / kWarp;
+ATTENTION_KERNEL_CODE void FinishOutput(const FinishOutputArgs& args,
+                                        int64_t block) {
+  const int64_t row = block * (kFinishThreads / kWarp) + ThreadIndex() / kWarp;
   if (row >= args.rows) return;
   const int64_t width = args.problem.value.width;
   const int64_t result_row = args.first_row + row;

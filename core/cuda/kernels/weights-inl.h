@@ -1,7 +1,8 @@
 #ifndef ATTENTION_CORE_CUDA_KERNELS_WEIGHTS_INL_H_
 #define ATTENTION_CORE_CUDA_KERNELS_WEIGHTS_INL_H_
 
-// Weights, once every row's maximum and sum are known: the scores a second time.
+// Weights, once every row's maximum and sum are known: the scores a second
+// time.
 
 #include "core/cuda/kernels/attend-inl.h"
 
@@ -26,7 +27,8 @@ ATTENTION_KERNEL_CODE void StoreRowWeights(const AttentionArgs& args,
   for (float& score : scores) score = WeightOf(score, row);
   if (args.weights_after_dropout != 0 && args.dropout.active != 0) {
     DropWeights(args, batch, info, first_key, scores);
-    for (float& weight : scores) weight *= static_cast<float>(args.dropout.kept);
+    for (float& weight : scores)
+      weight *= static_cast<float>(args.dropout.kept);
   }
   float* const to = args.weights + result_row * args.key_length + first_key;
   for (int n = 0; n < kTileKeys; ++n) {
@@ -36,25 +38,27 @@ ATTENTION_KERNEL_CODE void StoreRowWeights(const AttentionArgs& args,
 }
 
 template <Score kScore>
-ATTENTION_KERNEL_CODE void StoreWeights(const AttentionArgs& args) {
+ATTENTION_KERNEL_CODE void StoreWeights(const AttentionArgs& args,
+                                        int64_t block) {
   const AttendMemory memory = MakeAttendMemory();
   const int64_t key_tiles = CeilDivide(args.key_length, kAttendKeys);
   const int64_t row_tiles = CeilDivide(RowsPerLane(args), kAttendRows);
-  const int64_t first_key = BlockIndex() % key_tiles * kAttendKeys;
-  const int64_t row_tile = BlockIndex() / key_tiles;
+  const int64_t first_key = block % key_tiles * kAttendKeys;
+  const int64_t row_tile = block / key_tiles;
   const Lane lane = LaneOf(args, row_tile / row_tiles);
-  const RowTile rows = MakeRowTile<kAttendRows>(
-      args, lane, row_tile % row_tiles * kAttendRows, {0, args.key_length},
-      memory.rows);
+  const RowTile rows =
+      MakeRowTile<kAttendRows>(args, lane, row_tile % row_tiles * kAttendRows,
+                               {0, args.key_length}, memory.rows);
   const Epilogue epilogue = MakeLaneEpilogue<kScore>(args, lane);
   Scores scores = {};
-  const bool any = first_key < rows.all.end &&
-                   first_key + kAttendKeys > rows.all.begin;
+  const bool any =
+      first_key < rows.all.end && first_key + kAttendKeys > rows.all.begin;
   if (any) {
-    ComputeScores<kScore>(
-        args, MakeScoreTile<kScore>(args, lane, rows, first_key), memory,
-        scores);
+    ComputeScores<kScore>(args,
+                          MakeScoreTile<kScore>(args, lane, rows, first_key),
+                          memory, scores);
   }
+ATTENTION_UNROLL_ALL
   for (int m = 0; m < kTileRows; ++m) {
     if (ThreadRow() + m >= rows.count) continue;
     float magnitude = 0;

@@ -10,6 +10,9 @@
 #include <cstdint>
 
 #define ATTENTION_KERNEL_CODE __device__ __forceinline__
+#define ATTENTION_PRAGMA(text) _Pragma(#text)
+#define ATTENTION_UNROLL(n) ATTENTION_PRAGMA(unroll n)
+#define ATTENTION_UNROLL_ALL ATTENTION_PRAGMA(unroll)
 
 namespace attention::cuda {
 
@@ -94,10 +97,10 @@ ATTENTION_KERNEL_CODE uint32_t SharedAddress(const void* address) {
 
 ATTENTION_KERNEL_CODE void CopyAsync16(void* to, const void* from, bool valid) {
   const int bytes = valid ? 16 : 0;  // what is not read is filled with zeros
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
-                   SharedAddress(to)),
-               "l"(from), "r"(bytes)
-               : "memory");
+  asm volatile(
+      "cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(SharedAddress(to)),
+      "l"(from), "r"(bytes)
+      : "memory");
 }
 ATTENTION_KERNEL_CODE void CommitCopies() {
   asm volatile("cp.async.commit_group;" ::: "memory");

@@ -150,9 +150,8 @@ void Block::Start(int index, const std::function<void()>& kernel) {
   stack.sp = thread.stack.get() + kStackBytes;
   thread.annotations.Create(thread.stack.get(), kStackBytes);
   thread.fiber = context::fiber(
-      std::allocator_arg,
-      context::preallocated(stack.sp, stack.size, stack), StackOfThread{stack},
-      [this, &kernel](context::fiber&& scheduler) {
+      std::allocator_arg, context::preallocated(stack.sp, stack.size, stack),
+      StackOfThread{stack}, [this, &kernel](context::fiber&& scheduler) {
         scheduler_ = std::move(scheduler);
         scheduler_annotations_.Left();
         kernel();

@@ -12,6 +12,8 @@
 #include "core/cuda/portable/emulation.h"
 
 #define ATTENTION_KERNEL_CODE inline
+#define ATTENTION_UNROLL(n)
+#define ATTENTION_UNROLL_ALL
 
 namespace attention::cuda {
 

@@ -11,7 +11,7 @@
 /// says which; all of those must call it.
 ///
 ///   int ThreadIndex()              within the block
-///   int64_t BlockIndex()           within the grid
+///   int64_t BlockIndex()           within the launch
 ///   std::byte* SharedMemory()      the block's; as many bytes as the launch
 ///                                  asked for, 16-byte aligned, not initialised
 ///   void SyncBlock()               the block: waits for all its threads

@@ -1,0 +1,25 @@
+#include "core/cuda/kernels/device_kernels.h"
+#include "core/cuda/kernels/dispatch-inl.h"
+#include "core/cuda/kernels/mma-inl.h"
+
+namespace attention::cuda {
+namespace {
+
+template <typename T, int kWidth, bool kPlain>
+__global__ void __launch_bounds__(kMmaThreads)
+    AttendMmaKernel(const __grid_constant__ AttentionArgs args,
+                    int64_t first_block) {
+  AttendMma<T, kWidth, kPlain>(args, first_block + BlockIndex());
+}
+
+}  // namespace
+
+int LaunchAttendMma(const AttentionArgs& args, const LaunchShape& shape,
+                    void* stream) {
+  return DispatchMma(args, [&]<typename T, int kWidth, bool kPlain>() {
+    return LaunchKernel(AttendMmaKernel<T, kWidth, kPlain>, args, shape,
+                        stream);
+  });
+}
+
+}  // namespace attention::cuda
