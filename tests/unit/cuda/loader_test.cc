@@ -51,5 +51,18 @@ TEST(LoaderTest, APluginOfAnotherBuildIsRefused) {
                                         HasSubstr("the program of build")));
 }
 
+#ifdef ATTENTION_PLUGIN
+TEST(LoaderTest, ThePluginOfThisBuildLoadsAndSaysWhatDevicesThereAre) {
+  const auto devices = OpenPlugin(ATTENTION_PLUGIN);
+  if (devices.ok()) {
+    ASSERT_FALSE(devices->empty());
+    EXPECT_NE((*devices)[0]->properties().name, "");
+    return;
+  }
+  EXPECT_TRUE(absl::IsUnavailable(devices.status())) << devices.status();
+  EXPECT_THAT(MessageOf(devices), HasSubstr("no CUDA device"));
+}
+#endif
+
 }  // namespace
 }  // namespace attention::cuda
