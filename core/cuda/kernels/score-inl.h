@@ -124,29 +124,42 @@ struct ScoreTile {
 using Scores = float[kTileRows][kTileKeys];
 
 template <Score kScore>
-ATTENTION_KERNEL_CODE float AddTerm(float q, float k, float sum) {
-  if constexpr (kScore == Score::kGaussian) {
-    const float difference = q - k;
-    return Fma(difference, difference, sum);
-  } else {
-    return Fma(q, k, sum);
-  }
-}
-
-template <Score kScore>
 ATTENTION_KERNEL_CODE void AddDepth(const AttendMemory& memory,
                                     Scores& scores) {
   ATTENTION_UNROLL(8)
   for (int d = 0; d < kAttendDepth; ++d) {
-    const Float4 q =
-        LoadFloat4(memory.queries + d * kAttendPitch + ThreadRow());
+    const Float4 q = LoadFloat4(memory.queries + d * kAttendPitch + ThreadRow());
     const Float4 k = LoadFloat4(memory.keys + d * kAttendPitch + ThreadKey());
-ATTENTION_UNROLL_ALL
+    ATTENTION_UNROLL_ALL
     for (int m = 0; m < kTileRows; ++m) {
       for (int n = 0; n < kTileKeys; ++n) {
-        scores[m][n] = AddTerm<kScore>(q.at[m], k.at[n], scores[m][n]);
+        scores[m][n] = Fma(q.at[m], k.at[n], scores[m][n]);
       }
     }
+  }
+}
+
+/// Squares, which do not cancel, make a long sum's roundings add up beside it:
+/// a depth is summed by itself.
+template <>
+ATTENTION_KERNEL_CODE void AddDepth<Score::kGaussian>(
+    const AttendMemory& memory, Scores& scores) {
+  Scores depth = {};
+  ATTENTION_UNROLL(8)
+  for (int d = 0; d < kAttendDepth; ++d) {
+    const Float4 q = LoadFloat4(memory.queries + d * kAttendPitch + ThreadRow());
+    const Float4 k = LoadFloat4(memory.keys + d * kAttendPitch + ThreadKey());
+    ATTENTION_UNROLL_ALL
+    for (int m = 0; m < kTileRows; ++m) {
+      for (int n = 0; n < kTileKeys; ++n) {
+        const float difference = q.at[m] - k.at[n];
+        depth[m][n] = Fma(difference, difference, depth[m][n]);
+      }
+    }
+  }
+  ATTENTION_UNROLL_ALL
+  for (int m = 0; m < kTileRows; ++m) {
+    for (int n = 0; n < kTileKeys; ++n) scores[m][n] += depth[m][n];
   }
 }
 
