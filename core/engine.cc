@@ -33,9 +33,10 @@ absl::Status AddCuda(const EngineOptions& options, Backends& backends,
     auto backend = MakeCudaBackend(*std::move(devices), cuda_options);
     if (!by_name && backend->experimental()) {
       unused.push_back(
-          {kCuda, absl::StrCat(backend->instruction_set(),
-                               " is here; its kernels are experimental and "
-                               "used where cuda is asked for by name")});
+          {kCuda, absl::UnimplementedError(absl::StrCat(
+                      backend->instruction_set(),
+                      " is here; its kernels are experimental and used where "
+                      "cuda is asked for by name"))});
     }
     backends.push_back(std::move(backend));
     return absl::OkStatus();
@@ -45,8 +46,7 @@ absl::Status AddCuda(const EngineOptions& options, Backends& backends,
     return absl::Status(reason.code(),
                         absl::StrCat("backend cuda: ", reason.message()));
   }
-  unused.push_back({kCuda, std::string(reason.message()),
-                    absl::IsFailedPrecondition(reason)});
+  unused.push_back({kCuda, reason});
   return absl::OkStatus();
 }
 
@@ -150,9 +150,24 @@ absl::Status Engine::Run(AttentionJob& job) const {
     if (!job.status.ok()) continue;
     job.backend = backend->name();
     backend->Run(absl::MakeSpan(&job, 1), context);
+    if (!job.status.ok()) TellHealth(*backend);
     break;
   }
   return job.status;
+}
+
+void Engine::TellHealth(const Backend& backend) const {
+  const absl::Status health = backend.health();
+  if (health.ok() || !options_.on_health) return;
+  {
+    const std::lock_guard lock(told_mutex_);
+    if (told_[&backend] == health) return;
+    told_[&backend] = health;
+  }
+  const bool serving = std::any_of(
+      backends_.begin(), backends_.end(),
+      [](const auto& other) { return !absl::IsUnavailable(other->health()); });
+  options_.on_health(backend, health, serving);
 }
 
 }  // namespace attention

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,6 +28,12 @@ struct EngineOptions {
   /// Device memory that cuda takes of each device, in bytes, at most; nothing
   /// means most of what is free (core/cuda/cuda_backend.h).
   std::optional<int64_t> cuda_memory_limit = {};
+  /// Called, where set, after a job in which a backend's health() has become
+  /// worse, from the thread that ran it. `serving` is false once no backend is
+  /// left that computes.
+  std::function<void(const Backend& backend, const absl::Status& health,
+                     bool serving)>
+      on_health = {};
   /// Backends beside those of the build, and in front of them: those of tests.
   std::vector<std::unique_ptr<Backend>> more_backends = {};
   /// Called after every tile, where set (see RunContext).
@@ -37,13 +45,13 @@ struct EngineOptions {
 /// when an engine is made.
 std::vector<std::string> BackendNames();
 
-/// A backend that "auto" does not use, and why, for people.
+/// A backend that "auto" does not use, and why.
 struct UnusedBackend {
   std::string name;
-  std::string reason;
-  /// It cannot be used although somebody has meant it to be: its files are
-  /// there.
-  bool broken = false;
+  /// In words, with the code of core/cuda/loader.h: NOT_FOUND where the build
+  /// has none, UNAVAILABLE where there is no device, FAILED_PRECONDITION where
+  /// its files are there and broken; UNIMPLEMENTED where it is experimental.
+  absl::Status reason;
 };
 
 /// Picks a backend for a problem, runs it over the worker threads and honours
@@ -76,10 +84,15 @@ class Engine {
  private:
   Engine() = default;
 
+  // After a job that failed: tells what has become of the backend's health.
+  void TellHealth(const Backend& backend) const;
+
   EngineOptions options_;
   std::unique_ptr<WorkerPool> workers_;
   std::vector<std::unique_ptr<Backend>> backends_;
   std::vector<UnusedBackend> unused_;
+  mutable std::mutex told_mutex_;
+  mutable std::map<const Backend*, absl::Status> told_;
 };
 
 }  // namespace attention

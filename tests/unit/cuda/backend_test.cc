@@ -58,6 +58,10 @@ class CudaBackendTest : public ::testing::Test {
     engine.threads = 2;
     engine.backend = options.backend;
     engine.on_tile = options.on_tile;
+    engine.on_health = [this](const Backend&, const absl::Status& health,
+                              bool serving) {
+      told_.push_back({health, serving});
+    };
     engine.more_backends.push_back(MakeCudaBackend(
         std::move(devices), {.name = "cuda_test",
                              .memory_limit = options.memory_limit,
@@ -86,6 +90,12 @@ class CudaBackendTest : public ::testing::Test {
     return job;
   }
 
+  // What the engine has told of the backend's health.
+  struct Told {
+    absl::Status health;
+    bool serving;
+  };
+  std::vector<Told> told_;
   std::vector<std::shared_ptr<Faults>> faults_;
   std::unique_ptr<Engine> engine_;
   OwnedProblem owned_ = MakeProblem(
@@ -104,6 +114,14 @@ TEST_F(CudaBackendTest, NamesItsDevices) {
   Start({.devices = 2});
   EXPECT_EQ(engine_->backends()[0]->instruction_set(),
             "sm_90 (emulated), sm_90 (emulated)");
+}
+
+TEST_F(CudaBackendTest, ListsItsDevicesWithTheirMemory) {
+  Start({.devices = 2});
+  const std::vector<BackendDevice> devices = engine_->backends()[0]->devices();
+  ASSERT_EQ(devices.size(), 2U);
+  EXPECT_EQ(devices[0].name, "emulated");
+  EXPECT_EQ(devices[0].memory, int64_t{1} << 40);
 }
 
 TEST_F(CudaBackendTest, IsExperimentalUnlessToldOtherwise) {
@@ -213,6 +231,31 @@ TEST_F(CudaBackendTest, ALostDeviceIsToldWithItsReason) {
   EXPECT_THAT(std::string(health.message()),
               HasSubstr("the device is lost: attend"));
   EXPECT_EQ(Run().status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(CudaBackendTest, ALostDeviceIsToldOnce) {
+  Start({.devices = 2});
+  faults_[1]->launches_left = 0;
+  for (int n = 0; n < 4; ++n) Run().IgnoreError();
+  ASSERT_EQ(told_.size(), 1U);
+  EXPECT_EQ(told_[0].health.code(), absl::StatusCode::kInternal);
+  EXPECT_TRUE(told_[0].serving);
+}
+
+TEST_F(CudaBackendTest, TheLastDeviceToGoIsToldAsTheEnd) {
+  Start({.devices = 2});
+  faults_[0]->launches_left = 0;
+  faults_[1]->launches_left = 0;
+  for (int n = 0; n < 4; ++n) Run().IgnoreError();
+  ASSERT_EQ(told_.size(), 2U);
+  EXPECT_EQ(told_[1].health.code(), absl::StatusCode::kUnavailable);
+  EXPECT_FALSE(told_[1].serving);
+}
+
+TEST_F(CudaBackendTest, AJobThatIsRefusedTellsNothing) {
+  Start({.memory_limit = 1000});
+  EXPECT_FALSE(Run().ok());
+  EXPECT_THAT(told_, ::testing::IsEmpty());
 }
 
 TEST_F(CudaBackendTest, OtherBackendsTakeOverFromALostDevice) {
