@@ -90,13 +90,28 @@ class CudaBackend final : public Backend {
   bool experimental() const override { return options_.experimental; }
   bool waits() const override { return true; }
 
-  // The first device that is lost, so that one of several is told, too.
   absl::Status health() const override {
+    size_t lost = 0;
+    std::string reasons;
     for (const auto& lane : lanes_) {
-      absl::Status status = lane->device().Health();
-      if (!status.ok()) return status;
+      const absl::Status status = lane->device().Health();
+      if (status.ok()) continue;
+      ++lost;
+      absl::StrAppend(&reasons, reasons.empty() ? "" : "; ",
+                      lane->device().properties().name, ": ", status.message());
     }
-    return absl::OkStatus();
+    if (lost == 0) return absl::OkStatus();
+    return lost == lanes_.size() ? absl::UnavailableError(reasons)
+                                 : absl::InternalError(reasons);
+  }
+
+  std::vector<BackendDevice> devices() const override {
+    std::vector<BackendDevice> all;
+    for (const auto& lane : lanes_) {
+      const cuda::DeviceProperties& device = lane->device().properties();
+      all.push_back({device.name, device.memory});
+    }
+    return all;
   }
 
   absl::Status Supports(const ValidatedProblem& problem) const override {

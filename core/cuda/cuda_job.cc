@@ -59,10 +59,8 @@ absl::Status CudaJob::Run() {
   const absl::Status status = Compute();
   // The memory is the next job's once this returns, whatever has happened.
   const absl::Status done = stream_.Synchronize();
-  if (absl::IsCancelled(status) || !done.ok()) {
-    return done.ok() ? status : done;
-  }
-  return status;
+  const bool told = !status.ok() && !absl::IsCancelled(status);
+  return told || done.ok() ? status : done;
 }
 
 absl::Status CudaJob::Compute() {
