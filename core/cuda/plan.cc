@@ -228,7 +228,9 @@ Method ChooseMethod(const ValidatedProblem& problem, const AttentionArgs& args,
           options.least_product_elements) {
     return Method::kProducts;
   }
-  return ServesMma(args) ? Method::kMma : Method::kTiles;
+  // Weights are computed from the very scores whose maximum and sum are known.
+  return ServesMma(args) && !problem.wanted.weights ? Method::kMma
+                                                    : Method::kTiles;
 }
 
 absl::string_view KernelName(const Plan& plan) {

@@ -132,7 +132,7 @@ struct ThreadState {
 /// in `factors` what was gathered before has to be multiplied by.
 ATTENTION_KERNEL_CODE void AddToSoftmax(Scores& scores, ThreadState& state,
                                         float (&factors)[kTileRows]) {
-ATTENTION_UNROLL_ALL
+  ATTENTION_UNROLL_ALL
   for (int m = 0; m < kTileRows; ++m) {
     RowState& row = state.rows[m];
     float largest = -Infinity();
@@ -225,7 +225,7 @@ ATTENTION_KERNEL_CODE void AddWeighted(const AttendMemory& memory, int first,
     for (int group = 0; group < kGroups; ++group) {
       const Float4 values = LoadFloat4(memory.values + j * kWidth +
                                        group * kColumnGroup + ThreadKey());
-ATTENTION_UNROLL_ALL
+      ATTENTION_UNROLL_ALL
       for (int m = 0; m < kTileRows; ++m) {
         for (int n = 0; n < 4; ++n) {
           float& sum = sums[m][4 * group + n];
@@ -316,7 +316,7 @@ ATTENTION_KERNEL_CODE void StoreRows(const AttentionArgs& args,
                                      const RowTile& rows,
                                      const ThreadState& state,
                                      const Columns<kGroups>& sums) {
-ATTENTION_UNROLL_ALL
+  ATTENTION_UNROLL_ALL
   for (int m = 0; m < kTileRows; ++m) {
     RowState row = state.rows[m];
     row.sum = SumOfRow(row.sum);
@@ -346,13 +346,13 @@ ATTENTION_KERNEL_CODE void Attend(const AttentionArgs& args, int64_t block) {
   Columns<kGroups> sums = {};
   for (RowState& row : state.rows) row = {-Infinity(), 0.0F, 0.0F};
 
-  int64_t first_key = rows.all.begin / kAttendKeys * kAttendKeys;
-  for (; first_key < rows.all.end; first_key += kAttendKeys) {
+  int64_t first_key = rows.any.begin / kAttendKeys * kAttendKeys;
+  for (; first_key < rows.any.end; first_key += kAttendKeys) {
     Scores scores;
     ComputeScores<kScore>(
         args, MakeScoreTile<kScore>(args, place.lane, rows, first_key), memory,
         scores);
-ATTENTION_UNROLL_ALL
+    ATTENTION_UNROLL_ALL
     for (int m = 0; m < kTileRows; ++m) {
       FinishRowScores(args, epilogue, place.lane.batch,
                       memory.rows[ThreadRow() + m], first_key, scores[m],
@@ -360,7 +360,7 @@ ATTENTION_UNROLL_ALL
     }
     float factors[kTileRows];
     AddToSoftmax(scores, state, factors);
-ATTENTION_UNROLL_ALL
+    ATTENTION_UNROLL_ALL
     for (int m = 0; m < kTileRows; ++m) {
       if (args.dropout.active != 0) {
         DropWeights(args, place.lane.batch, memory.rows[ThreadRow() + m],

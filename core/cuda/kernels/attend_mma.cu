@@ -5,20 +5,19 @@
 namespace attention::cuda {
 namespace {
 
-template <typename T, int kWidth, bool kPlain>
+template <typename Instance>
 __global__ void __launch_bounds__(kMmaThreads)
     AttendMmaKernel(const __grid_constant__ AttentionArgs args,
                     int64_t first_block) {
-  AttendMma<T, kWidth, kPlain>(args, first_block + BlockIndex());
+  AttendMma<Instance>(args, first_block + BlockIndex());
 }
 
 }  // namespace
 
 int LaunchAttendMma(const AttentionArgs& args, const LaunchShape& shape,
                     void* stream) {
-  return DispatchMma(args, [&]<typename T, int kWidth, bool kPlain>() {
-    return LaunchKernel(AttendMmaKernel<T, kWidth, kPlain>, args, shape,
-                        stream);
+  return DispatchMma(args, [&]<typename Instance>() {
+    return LaunchKernel(AttendMmaKernel<Instance>, args, shape, stream);
   });
 }
 

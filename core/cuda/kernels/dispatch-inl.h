@@ -32,16 +32,34 @@ int DispatchAttend(const AttentionArgs& args, const Launch& launch) {
   });
 }
 
-/// launch.operator()<Half or Brain, width, plain>(): plain where nothing but
-/// the factor and key ranges stands between products and softmax.
+/// What attend_mma is compiled for: a type (Half, Brain), rows of up to kWidth
+/// columns, tiles of 16 rows per warp, and whether nothing but the factor and
+/// key ranges stands between products and softmax.
+template <typename Type, int kWidthOf, int kTilesOf, bool kIsPlain>
+struct MmaInstance {
+  using T = Type;
+  static constexpr int kWidth = kWidthOf;
+  static constexpr int kTiles = kTilesOf;
+  static constexpr int kKeys = static_cast<int>(MmaKeys(kTiles, kWidth));
+  static constexpr bool kPlain = kIsPlain;
+};
+
+/// launch.operator()<MmaInstance>().
 template <typename Launch>
 int DispatchMma(const AttentionArgs& args, const Launch& launch) {
   const bool plain = args.softcap == 0 && args.bias.data == nullptr &&
                      args.attend_mask.data == nullptr &&
                      args.dropout.active == 0;
+  const auto with_tiles = [&]<typename T, int kWidth, int kTiles>() {
+    return plain ? launch.template
+                   operator()<MmaInstance<T, kWidth, kTiles, true>>()
+                 : launch.template
+                   operator()<MmaInstance<T, kWidth, kTiles, false>>();
+  };
   const auto with_width = [&]<typename T, int kWidth>() {
-    return plain ? launch.template operator()<T, kWidth, true>()
-                 : launch.template operator()<T, kWidth, false>();
+    return MmaTilesPerWarp(args) == 1
+               ? with_tiles.template operator()<T, kWidth, 1>()
+               : with_tiles.template operator()<T, kWidth, 2>();
   };
   const auto with_type = [&]<typename T>() {
     return MmaWidth(args) == 64 ? with_width.template operator()<T, 64>()

@@ -36,8 +36,8 @@ int LaunchWeights(const AttentionArgs& args, const LaunchShape& shape, void*) {
 }
 
 int LaunchMma(const AttentionArgs& args, const LaunchShape& shape, void*) {
-  return DispatchMma(args, [&]<typename T, int kWidth, bool kPlain>() {
-    return Launch(args, shape, AttendMma<T, kWidth, kPlain>);
+  return DispatchMma(args, [&]<typename Instance>() {
+    return Launch(args, shape, AttendMma<Instance>);
   });
 }
 

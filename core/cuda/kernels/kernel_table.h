@@ -18,14 +18,15 @@ struct KernelTable {
   /// Every score and type, in FP32. Writes output, lse, careful_rows, row_max
   /// and row_sum, or partials.
   int (*attend)(const AttentionArgs&, const LaunchShape& shape, void* stream);
-  /// The same on tensor cores: where ServesMma() says so.
+  /// The same on tensor cores: where ServesMma() says so, and no weights are
+  /// wanted. (`weights` would compute scores that are rounded otherwise, and
+  /// huge ones are then far off.)
   int (*attend_mma)(const AttentionArgs&, const LaunchShape& shape,
                     void* stream);
   /// What attend or attend_mma left in partials becomes what they write without
   /// splits.
   int (*merge)(const AttentionArgs&, const LaunchShape& shape, void* stream);
-  /// All of `weights`, from row_max and row_sum, which `attend` has left (those
-  /// of attend_mma are good too).
+  /// All of `weights`, from row_max and row_sum, which `attend` has left.
   int (*weights)(const AttentionArgs&, const LaunchShape& shape, void* stream);
   /// Rows in FP64 that careful_rows marks, or all: output, lse and weights.
   int (*careful)(const AttentionArgs&, const LaunchShape& shape, void* stream);

@@ -84,11 +84,18 @@ constexpr LaunchShape WeightsShape(const AttentionArgs& args) {
           kAttendThreads, static_cast<int32_t>(AttendSharedBytes())};
 }
 
-// attend_mma: FP16 and BF16 on tensor cores, from compute capability 8.0.
+// attend_mma: FP16 and BF16 on tensor cores, from compute capability 8.0. Each
+// of four warps has one or two tiles of 16 rows.
 inline constexpr int32_t kMmaThreads = 128;
-inline constexpr int64_t kMmaRows = 64;
-inline constexpr int64_t kMmaKeys = 64;
 inline constexpr int64_t kMmaLargestWidth = 128;
+
+/// Tiles of 16 rows that a warp has: two read keys half as often.
+constexpr int64_t MmaTilesPerWarp(const AttentionArgs& args) {
+  return RowsPerLane(args) <= 64 ? 1 : 2;
+}
+constexpr int64_t MmaRows(const AttentionArgs& args) {
+  return 64 * MmaTilesPerWarp(args);
+}
 
 /// The class of widths that the kernel is compiled for: 64 or 128.
 constexpr int64_t MmaWidth(const AttentionArgs& args) {
@@ -106,16 +113,31 @@ constexpr bool ServesMma(const AttentionArgs& args) {
          args.value.width <= kMmaLargestWidth;
 }
 
-/// Queries, and two tiles each of keys and of values, in 16 bits; what is known
-/// of rows. May be more than the 48 KiB that every device gives unasked (the
+/// Keys of a tile: fewer where a warp's registers are full of sums.
+constexpr int64_t MmaKeys(int64_t tiles_per_warp, int64_t width) {
+  return tiles_per_warp == 2 && width == 128 ? 32 : 64;
+}
+
+/// Queries, a tile each of keys and of values, in 16 bits; what is known of
+/// rows. May be more than the 48 KiB that every device gives unasked (the
 /// launch asks for it).
+constexpr int64_t MmaSharedBytes(int64_t tiles_per_warp, int64_t width) {
+  const int64_t rows = 64 * tiles_per_warp;
+  return (rows + 2 * MmaKeys(tiles_per_warp, width)) * width * 2 + rows * 32;
+}
+/// The most that rows of such a width need.
 constexpr int64_t MmaSharedBytes(int64_t width) {
-  return (kMmaRows + 4 * kMmaKeys) * width * 2 + kMmaRows * 32;
+  const int64_t one = MmaSharedBytes(1, width);
+  const int64_t two = MmaSharedBytes(2, width);
+  return one > two ? one : two;
 }
 
 constexpr LaunchShape MmaShape(const AttentionArgs& args) {
-  return {Lanes(args) * CeilDivide(RowsPerLane(args), kMmaRows) * args.splits,
-          kMmaThreads, static_cast<int32_t>(MmaSharedBytes(MmaWidth(args)))};
+  return {
+      Lanes(args) * CeilDivide(RowsPerLane(args), MmaRows(args)) * args.splits,
+      kMmaThreads,
+      static_cast<int32_t>(
+          MmaSharedBytes(MmaTilesPerWarp(args), MmaWidth(args)))};
 }
 
 // merge: a warp for every row.

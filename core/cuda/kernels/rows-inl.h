@@ -76,13 +76,27 @@ struct RowInfo {
 };
 static_assert(sizeof(RowInfo) == 32);
 
-/// A tile's rows, and the keys that any of them reads.
+/// A tile's rows, and which keys they read.
 struct RowTile {
   RowInfo* rows;
   int64_t first;  // row of the lane
   int64_t count;
-  KeySpan all;
+  KeySpan any;    // spans the keys that any row reads
+  KeySpan every;  // the keys that every row reads, masks aside
 };
+
+ATTENTION_KERNEL_CODE RowInfo MakeRowInfo(const AttentionArgs& args,
+                                          const Lane& lane, int64_t row,
+                                          bool exists, KeySpan keys) {
+  RowInfo info;
+  info.query = row % args.query_length;
+  info.head = static_cast<int32_t>(lane.first_head + row / args.query_length);
+  info.exists = exists ? 1 : 0;
+  const KeySpan span = SpanOf(args, lane.batch, info.query);
+  info.begin = Most(span.begin, keys.begin);
+  info.end = exists ? Least(span.end, keys.end) : info.begin;
+  return info;
+}
 
 /// Fills in `info` for rows first ... of a lane, limited to `keys`. The block.
 template <int kRows>
@@ -91,28 +105,28 @@ ATTENTION_KERNEL_CODE RowTile MakeRowTile(const AttentionArgs& args,
                                           KeySpan keys, RowInfo* info) {
   const int64_t count = Least(kRows, RowsPerLane(args) - first);
   if (ThreadIndex() < kRows) {
-    const int r = ThreadIndex();
-    const bool exists = r < count;
-    const int64_t row = exists ? first + r : first;
-    const int64_t query = row % args.query_length;
-    const KeySpan span = SpanOf(args, lane.batch, query);
-    RowInfo row_info;
-    row_info.begin = Most(span.begin, keys.begin);
-    row_info.end = exists ? Least(span.end, keys.end) : row_info.begin;
-    row_info.query = query;
-    row_info.head =
-        static_cast<int32_t>(lane.first_head + row / args.query_length);
-    row_info.exists = exists ? 1 : 0;
-    info[r] = row_info;
+    const bool exists = ThreadIndex() < count;
+    info[ThreadIndex()] = MakeRowInfo(
+        args, lane, first + (exists ? ThreadIndex() : 0), exists, keys);
   }
   SyncBlock();
-  KeySpan all = {keys.end, keys.begin};
-  for (int r = 0; r < count; ++r) {
+  if (args.key_ranges == nullptr) return {info, first, count, keys, keys};
+  KeySpan any = {keys.end, keys.begin};
+  KeySpan every = keys;
+  for (int r = ThreadIndex() % kWarp; r < count; r += kWarp) {
+    every.begin = Most(every.begin, info[r].begin);
+    every.end = Least(every.end, info[r].end);
     if (info[r].begin >= info[r].end) continue;
-    all.begin = Least(all.begin, info[r].begin);
-    all.end = Most(all.end, info[r].end);
+    any.begin = Least(any.begin, info[r].begin);
+    any.end = Most(any.end, info[r].end);
   }
-  return {info, first, count, all};
+  for (int mask = kWarp / 2; mask > 0; mask /= 2) {
+    any.begin = Least(any.begin, ShuffleXor(any.begin, mask));
+    any.end = Most(any.end, ShuffleXor(any.end, mask));
+    every.begin = Most(every.begin, ShuffleXor(every.begin, mask));
+    every.end = Least(every.end, ShuffleXor(every.end, mask));
+  }
+  return {info, first, count, any, every};
 }
 
 /// One row's softmax, in logarithms to base 2.

@@ -128,7 +128,8 @@ ATTENTION_KERNEL_CODE void AddDepth(const AttendMemory& memory,
                                     Scores& scores) {
   ATTENTION_UNROLL(8)
   for (int d = 0; d < kAttendDepth; ++d) {
-    const Float4 q = LoadFloat4(memory.queries + d * kAttendPitch + ThreadRow());
+    const Float4 q =
+        LoadFloat4(memory.queries + d * kAttendPitch + ThreadRow());
     const Float4 k = LoadFloat4(memory.keys + d * kAttendPitch + ThreadKey());
     ATTENTION_UNROLL_ALL
     for (int m = 0; m < kTileRows; ++m) {
@@ -147,7 +148,8 @@ ATTENTION_KERNEL_CODE void AddDepth<Score::kGaussian>(
   Scores depth = {};
   ATTENTION_UNROLL(8)
   for (int d = 0; d < kAttendDepth; ++d) {
-    const Float4 q = LoadFloat4(memory.queries + d * kAttendPitch + ThreadRow());
+    const Float4 q =
+        LoadFloat4(memory.queries + d * kAttendPitch + ThreadRow());
     const Float4 k = LoadFloat4(memory.keys + d * kAttendPitch + ThreadKey());
     ATTENTION_UNROLL_ALL
     for (int m = 0; m < kTileRows; ++m) {
@@ -185,7 +187,7 @@ ATTENTION_KERNEL_CODE void AddTanhDepth(const AttendMemory& memory,
         LoadFloat4(memory.queries + d * kAttendPitch + ThreadRow());
     const Float4 k = LoadFloat4(memory.keys + d * kAttendPitch + ThreadKey());
     const float w = memory.tanh_weights[d];
-ATTENTION_UNROLL_ALL
+    ATTENTION_UNROLL_ALL
     for (int m = 0; m < kTileRows; ++m) {
       for (int n = 0; n < kTileKeys; ++n) {
         const float tanh =
@@ -206,7 +208,7 @@ ATTENTION_KERNEL_CODE void AddExactTanhDepth(const AttendMemory& memory,
     const float* const q = memory.queries + d * kAttendPitch + ThreadRow();
     const float* const k = memory.keys + d * kAttendPitch + ThreadKey();
     const float w = tanh_weights[d];
-ATTENTION_UNROLL_ALL
+    ATTENTION_UNROLL_ALL
     for (int m = 0; m < kTileRows; ++m) {
       for (int n = 0; n < kTileKeys; ++n) {
         const float low =
@@ -298,7 +300,7 @@ ATTENTION_KERNEL_CODE void ComputeScores(const AttentionArgs& args,
                                          const ScoreTile& tile,
                                          const AttendMemory& memory,
                                          Scores& scores) {
-ATTENTION_UNROLL_ALL
+  ATTENTION_UNROLL_ALL
   for (int m = 0; m < kTileRows; ++m) {
     for (int n = 0; n < kTileKeys; ++n) scores[m][n] = 0;
   }

@@ -11,10 +11,7 @@ namespace attention::cuda {
 /// The weight of a score, times log2 e, in a row.
 ATTENTION_KERNEL_CODE float WeightOf(float score, const RowState& row) {
   if (score == -Infinity() || row.sum == 0) return 0;
-  // A huge score that rounds to more than the maximum, as attend_mma saw it,
-  // weighs no more than that. NaN stays.
-  const float above = score - row.max;
-  return Exp2(above > 0 ? 0.0F : above) / row.sum;
+  return Exp2(score - Base(row.max)) / row.sum;
 }
 
 /// The thread's weights of one row: scores become weights and are stored.
@@ -52,13 +49,13 @@ ATTENTION_KERNEL_CODE void StoreWeights(const AttentionArgs& args,
   const Epilogue epilogue = MakeLaneEpilogue<kScore>(args, lane);
   Scores scores = {};
   const bool any =
-      first_key < rows.all.end && first_key + kAttendKeys > rows.all.begin;
+      first_key < rows.any.end && first_key + kAttendKeys > rows.any.begin;
   if (any) {
     ComputeScores<kScore>(args,
                           MakeScoreTile<kScore>(args, lane, rows, first_key),
                           memory, scores);
   }
-ATTENTION_UNROLL_ALL
+  ATTENTION_UNROLL_ALL
   for (int m = 0; m < kTileRows; ++m) {
     if (ThreadRow() + m >= rows.count) continue;
     float magnitude = 0;

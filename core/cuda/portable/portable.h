@@ -17,7 +17,7 @@
 ///   void SyncBlock()               the block: waits for all its threads
 ///   bool SyncBlockOr(bool)         the block: whether any of them said true
 ///   T ShuffleXor(T, int mask)      the warp: the value of lane ^ mask; float,
-///                                  double, uint32_t
+///                                  double, uint32_t, int64_t
 ///
 ///   float Fma(a, b, c)             a * b + c, rounded once
 ///   float Reciprocal(x)            within a few units in the last place; what

@@ -50,8 +50,8 @@ class Memory {
     const int64_t size = ByteSize(view.type);
     auto* to = Take<std::byte>(count * size);
     if (strides != nullptr) {
-      *strides = {to,       ElementOf(view.type), steps[0], steps[1],
-                  steps[2], steps[3]};
+      *strides = {to,      ElementOf(view.type), steps[0], steps[1], steps[2],
+                  steps[3]};
     }
     std::byte* next = to;
     for (int64_t b = 0; b < extents[0]; ++b) {
@@ -157,9 +157,11 @@ class Run {
     if (const auto* gaussian = std::get_if<Gaussian>(&problem_.scoring)) {
       args_.score = Score::kGaussian;
       args_.factor = -0.5 / (gaussian->sigma * gaussian->sigma);
-    } else if (const auto* bilinear = std::get_if<Bilinear>(&problem_.scoring)) {
+    } else if (const auto* bilinear =
+                   std::get_if<Bilinear>(&problem_.scoring)) {
       args_.query = Project(args_.query, bilinear->m, heads);
-    } else if (const auto* additive = std::get_if<Additive>(&problem_.scoring)) {
+    } else if (const auto* additive =
+                   std::get_if<Additive>(&problem_.scoring)) {
       args_.score = Score::kAdditive;
       per_head = additive->w_k.strides[0] != 0;
       args_.query = Project(args_.query, additive->w_q, heads);
@@ -168,11 +170,10 @@ class Run {
       const int64_t hidden = problem_.hidden_width;
       auto* weights = memory_.Take<float>(heads * hidden);
       for (int64_t n = 0; n < heads * hidden; ++n) {
-        weights[n] = static_cast<float>(
-            LoadElement(additive->w_v.type,
-                        additive->w_v.data +
-                            n / hidden * additive->w_v.strides[0] +
-                            n % hidden * additive->w_v.strides[1]));
+        weights[n] = static_cast<float>(LoadElement(
+            additive->w_v.type, additive->w_v.data +
+                                    n / hidden * additive->w_v.strides[0] +
+                                    n % hidden * additive->w_v.strides[1]));
       }
       args_.tanh_weights = weights;
       args_.tanh_weight_stride = hidden;
@@ -340,8 +341,8 @@ class Run {
     }
     if (args_.careful_rows != nullptr) {
       results.careful_rows =
-          std::count(args_.careful_rows,
-                     args_.careful_rows + ResultRows(args_), uint8_t{1});
+          std::count(args_.careful_rows, args_.careful_rows + ResultRows(args_),
+                     uint8_t{1});
     }
     return results;
   }

@@ -11,10 +11,10 @@ namespace attention::cuda::test {
 
 /// Which kernels a problem goes through.
 enum class Way : uint8_t {
-  kAttend,        // attend, weights, careful
-  kMma,           // attend_mma in its place
-  kCareful,       // careful alone, for every row
-  kProducts,      // softmax_rows between two products, FP32
+  kAttend,    // attend, weights, careful
+  kMma,       // attend_mma in its place
+  kCareful,   // careful alone, for every row
+  kProducts,  // softmax_rows between two products, FP32
 };
 
 struct RunOptions {

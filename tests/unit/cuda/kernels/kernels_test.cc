@@ -65,6 +65,7 @@ TEST_P(PairwiseKernelTest, MatchesTheOracle) {
   if (way == Way::kMma && !IsSixteenBits(spec)) {
     spec.type = DataType::kBFloat16;
   }
+  if (way == Way::kMma) spec.wanted.weights = false;
   SCOPED_TRACE(absl::StrCat("ATTENTION_TEST_SEED=", TestSeed()));
   SCOPED_TRACE(attention::test::Describe(levels));
   const OwnedProblem owned = MakeProblem(spec, TestSeed() + row);
@@ -99,6 +100,7 @@ class KernelTest : public ::testing::TestWithParam<std::tuple<Way, bool>> {
       spec.type = DataType::kFloat16;
     }
     if (!Serves(way(), spec)) return;
+    if (way() == Way::kMma) spec.wanted.weights = false;
     const OwnedProblem owned = MakeProblem(spec, TestSeed());
     EXPECT_TRUE(
         Matches(owned.problem, RunKernels(owned.problem, Options()).results));
@@ -168,15 +170,15 @@ TEST_P(KernelTest, LengthsPerRow) {
 }
 
 TEST_P(KernelTest, ThreadsMayRunInAnyOrder) {
-  ProblemSpec spec = {.query_heads = 2,
-                      .kv_heads = 1,
-                      .query_length = 70,
-                      .key_length = 150,
-                      .width = 40,
-                      .value_width = 70,
-                      .type = way() == Way::kMma ? DataType::kBFloat16
-                                                 : DataType::kFloat32,
-                      .valid_lens = LengthsShape::kPerRow};
+  ProblemSpec spec = {
+      .query_heads = 2,
+      .kv_heads = 1,
+      .query_length = 70,
+      .key_length = 150,
+      .width = 40,
+      .value_width = 70,
+      .type = way() == Way::kMma ? DataType::kBFloat16 : DataType::kFloat32,
+      .valid_lens = LengthsShape::kPerRow};
   for (const ScoringKind scoring :
        {ScoringKind::kDotProduct, ScoringKind::kAdditive,
         ScoringKind::kGaussian}) {
@@ -198,15 +200,14 @@ std::string NameOfWay(
          (std::get<1>(info.param) ? "_split" : "");
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Ways, KernelTest,
-    ::testing::Values(std::tuple(Way::kAttend, false),
-                      std::tuple(Way::kAttend, true),
-                      std::tuple(Way::kMma, false),
-                      std::tuple(Way::kMma, true),
-                      std::tuple(Way::kCareful, false),
-                      std::tuple(Way::kProducts, false)),
-    NameOfWay);
+INSTANTIATE_TEST_SUITE_P(Ways, KernelTest,
+                         ::testing::Values(std::tuple(Way::kAttend, false),
+                                           std::tuple(Way::kAttend, true),
+                                           std::tuple(Way::kMma, false),
+                                           std::tuple(Way::kMma, true),
+                                           std::tuple(Way::kCareful, false),
+                                           std::tuple(Way::kProducts, false)),
+                         NameOfWay);
 
 TEST(CarefulRowsTest, OrdinaryRowsAreNotMarked) {
   for (const DataType type : {DataType::kFloat32, DataType::kFloat16}) {
@@ -224,13 +225,12 @@ TEST(CarefulRowsTest, FlatRowsOfFp32Are) {
 }
 
 TEST(CarefulRowsTest, RowsThatMeetANanInAMaskedValueAre) {
-  const OwnedProblem owned =
-      MakeProblem({.batch = 1,
-                   .query_length = 40,
-                   .key_length = 40,
-                   .width = 32,
-                   .causal = Causal::kTopLeft},
-                  TestSeed());
+  const OwnedProblem owned = MakeProblem({.batch = 1,
+                                          .query_length = 40,
+                                          .key_length = 40,
+                                          .width = 32,
+                                          .causal = Causal::kTopLeft},
+                                         TestSeed());
   attention::test::SetElement(owned.problem.key_value[0].value, {0, 0, 20, 1},
                               std::numeric_limits<double>::quiet_NaN());
   const KernelResults results = RunKernels(owned.problem);
@@ -250,14 +250,14 @@ TEST(CarefulRowsTest, ANanInTheQueryNeedsNone) {
 }
 
 TEST(AdditiveKernelTest, ProjectionsThatCancel) {
-  const OwnedProblem owned = MakeProblem({.query_length = 9,
-                                          .key_length = 65,
-                                          .width = 64,
-                                          .hidden_width = 40,
-                                          .magnitudes =
-                                              Magnitudes::kFarFromOrigin,
-                                          .scoring = ScoringKind::kAdditive},
-                                         TestSeed());
+  const OwnedProblem owned =
+      MakeProblem({.query_length = 9,
+                   .key_length = 65,
+                   .width = 64,
+                   .hidden_width = 40,
+                   .magnitudes = Magnitudes::kFarFromOrigin,
+                   .scoring = ScoringKind::kAdditive},
+                  TestSeed());
   EXPECT_TRUE(Matches(owned.problem, RunKernels(owned.problem).results));
 }
 
