@@ -140,7 +140,8 @@ struct SoftmaxRowsArgs {
   int64_t score_stride = 0;       // elements, >= Lk
   /// (rows, probability_stride): weights after dropout, for the product with
   /// the values. May be `scores` itself where the type is FP32 and the strides
-  /// are equal.
+  /// are equal, and may be the rows' part of problem.weights where the two are
+  /// the same numbers (no dropout, or weights after it), score_stride Lk.
   void* probabilities = nullptr;
   Element probability_type = Element::kFloat32;
   int64_t probability_stride = 0;

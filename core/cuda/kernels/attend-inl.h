@@ -31,7 +31,9 @@ ATTENTION_KERNEL_CODE AttendPlace MakeAttendPlace(const AttentionArgs& args,
   place.slice = index % slices;
   index /= slices;
   const int64_t tiles = CeilDivide(RowsPerLane(args), tile_rows);
-  place.first_row = index % tiles * tile_rows;
+  // The last rows first: under a causal mask they have the most keys, and what
+  // is begun last should be short.
+  place.first_row = (tiles - 1 - index % tiles) * tile_rows;
   place.lane = LaneOf(args, index / tiles);
   place.keys = {0, args.key_length};
   if (args.splits > 1) {

@@ -180,6 +180,11 @@ template <typename T>
 inline constexpr float kWeightShift = 0;
 template <>
 inline constexpr float kWeightShift<Half> = 10;
+/// 2^-kWeightShift.
+template <typename T>
+inline constexpr float kWeightUnit = 1;
+template <>
+inline constexpr float kWeightUnit<Half> = 0x1p-10F;
 
 /// The largest of the 4 threads of a row.
 ATTENTION_KERNEL_CODE float LargestOfMmaRow(float value) {
@@ -217,18 +222,19 @@ ATTENTION_KERNEL_CODE void LimitRow(const RowInfo& row, int64_t first_key,
 /// keys are remembered as a bit each.
 template <typename Instance>
 ATTENTION_KERNEL_CODE uint32_t
-FinishMmaRow(const AttentionArgs& args, const Epilogue& epilogue, int64_t batch,
+FinishMmaRow(const AttentionArgs& args, const Epilogue& epilogue,
              const RowInfo& row, int64_t first_key, int half,
              MmaSums<Instance::kKeys / 8>& scores, float& magnitude) {
-  const int64_t mask = RowOffset(args.attend_mask, batch, row.head, row.query);
-  const int64_t bias = RowOffset(args.bias, batch, row.head, row.query);
+  const int64_t mask =
+      RowOffset(args.attend_mask, row.batch, row.head, row.query);
+  const int64_t bias = RowOffset(args.bias, row.batch, row.head, row.query);
   uint32_t dropped = 0;
   ATTENTION_UNROLL_ALL
   for (int n = 0; n < Instance::kKeys / 8; ++n) {
     const int64_t key = first_key + n * 8 + MmaColumn();
     PhiloxWords words = {};
     if (args.dropout.active != 0) {
-      words = DropoutWords(args.dropout, batch, row.head, row.query, key);
+      words = DropoutWords(args.dropout, row.batch, row.head, row.query, key);
     }
     ATTENTION_UNROLL_ALL
     for (int i = 0; i < 2; ++i) {
@@ -307,21 +313,20 @@ struct MmaRegisters {
   MmaSums<Instance::kWidth / 8> sums[Instance::kTiles];
 };
 
-/// From a tile's products to weights.
+/// From a tile's products to weights; `inside` says that every row reads all of
+/// its keys.
 template <typename Instance>
 ATTENTION_KERNEL_CODE void AddMmaTile(
-    const AttentionArgs& args, const Epilogue& epilogue, int64_t batch,
-    const RowTile& rows, int64_t first_key,
+    const AttentionArgs& args, const Epilogue& epilogue, const RowInfo* rows,
+    bool inside, int64_t first_key,
     MmaSums<Instance::kKeys / 8> (&scores)[Instance::kTiles],
     MmaRegisters<Instance>& registers) {
-  const bool inside = first_key >= rows.every.begin &&
-                      first_key + Instance::kKeys <= rows.every.end;
   ATTENTION_UNROLL_ALL
   for (int tile = 0; tile < Instance::kTiles; ++tile) {
     ATTENTION_UNROLL_ALL
     for (int half = 0; half < 2; ++half) {
       RowState& state = registers.state.rows[tile][half];
-      const RowInfo& row = rows.rows[MmaRow<Instance>(tile, half)];
+      const RowInfo& row = rows[MmaRow<Instance>(tile, half)];
       if constexpr (Instance::kPlain) {
         NoteOverflow<Instance>(scores[tile], half, state.magnitude);
         if (!inside) LimitRow<Instance>(row, first_key, half, scores[tile]);
@@ -329,7 +334,7 @@ ATTENTION_KERNEL_CODE void AddMmaTile(
                             registers.sums[tile]);
       } else {
         const uint32_t dropped =
-            FinishMmaRow<Instance>(args, epilogue, batch, row, first_key, half,
+            FinishMmaRow<Instance>(args, epilogue, row, first_key, half,
                                    scores[tile], state.magnitude);
         AddMmaRow<Instance>(1.0F, half, state, scores[tile],
                             registers.sums[tile]);
@@ -359,16 +364,33 @@ ATTENTION_KERNEL_CODE void StoreColumns(const AttentionArgs& args,
 }
 
 template <typename Instance>
-ATTENTION_KERNEL_CODE void StoreMmaRow(
-    const AttentionArgs& args, const AttendPlace& place, int64_t result_row,
-    int half, const RowState& state,
-    const MmaSums<Instance::kWidth / 8>& sums) {
-  const bool split = args.splits > 1;
+ATTENTION_KERNEL_CODE void StoreMmaPartial(
+    const AttentionArgs& args, int64_t split, int64_t result_row, int half,
+    const RowState& state, const MmaSums<Instance::kWidth / 8>& sums) {
   float* const partial =
-      split ? args.partials + (place.split * ResultRows(args) + result_row) *
-                                  PartialStride(args)
-            : nullptr;
-  const float normalizer = split ? 1.0F : Normalizer(args, state.sum);
+      args.partials +
+      (split * ResultRows(args) + result_row) * PartialStride(args);
+  if (MmaColumn() == 0) {
+    partial[0] = state.max;
+    partial[1] = state.sum;
+    partial[2] = state.magnitude;
+  }
+  ATTENTION_UNROLL_ALL
+  for (int n = 0; n < Instance::kWidth / 8; ++n) {
+    for (int i = 0; i < 2; ++i) {
+      const int column = n * 8 + MmaColumn() + i;
+      if (column < args.value.width) {
+        partial[4 + column] = sums[n][2 * half + i];
+      }
+    }
+  }
+}
+
+template <typename Instance>
+ATTENTION_KERNEL_CODE void StoreMmaRow(
+    const AttentionArgs& args, int64_t result_row, int half,
+    const RowState& state, const MmaSums<Instance::kWidth / 8>& sums) {
+  const float normalizer = Normalizer(args, state.sum);
   bool finite = true;
   ATTENTION_UNROLL_ALL
   for (int n = 0; n < Instance::kWidth / 8; ++n) {
@@ -376,35 +398,23 @@ ATTENTION_KERNEL_CODE void StoreMmaRow(
     if (column >= args.value.width) continue;
     float low = sums[n][2 * half] * normalizer;
     float high = sums[n][2 * half + 1] * normalizer;
-    if (split) {
-      partial[4 + column] = low;
-      if (column + 1 < args.value.width) partial[5 + column] = high;
-      continue;
-    }
     if (state.sum == 0) low = high = 0;
     finite = finite && IsFinite(low) && IsFinite(high);
     StoreColumns<typename Instance::T>(args, result_row, column, low, high);
   }
+  // Perhaps a value of a key that takes no part, times 0.
   if (!finite && args.careful_rows != nullptr &&
       !(IsNan(state.sum) && QueryHasNan(args, result_row))) {
     args.careful_rows[result_row] = 1;
   }
-  if (MmaColumn() != 0) return;
-  if (split) {
-    partial[0] = state.max;
-    partial[1] = state.sum;
-    partial[2] = state.magnitude;
-  } else {
-    StoreRowState(args, state, result_row);
-  }
+  if (MmaColumn() == 0) StoreRowState(args, state, result_row);
 }
 
 template <typename Instance>
 ATTENTION_KERNEL_CODE void StoreMmaRows(const AttentionArgs& args,
-                                        const AttendPlace& place,
-                                        const RowTile& rows,
+                                        int64_t split, const RowInfo* rows,
                                         MmaRegisters<Instance>& registers) {
-  const float shift = FastExp2(-kWeightShift<typename Instance::T>);  // exact
+  constexpr float kUnit = kWeightUnit<typename Instance::T>;
   ATTENTION_UNROLL_ALL
   for (int tile = 0; tile < Instance::kTiles; ++tile) {
     ATTENTION_UNROLL_ALL
@@ -412,64 +422,95 @@ ATTENTION_KERNEL_CODE void StoreMmaRows(const AttentionArgs& args,
       RowState state = registers.state.rows[tile][half];
       state.sum += ShuffleXor(state.sum, 1);
       state.sum += ShuffleXor(state.sum, 2);
-      state.sum *= shift;
+      state.sum *= kUnit;
       state.magnitude = LargestOfMmaRow(state.magnitude);
       ATTENTION_UNROLL_ALL
       for (int n = 0; n < Instance::kWidth / 8; ++n) {
-        registers.sums[tile][n][2 * half] *= shift;
-        registers.sums[tile][n][2 * half + 1] *= shift;
+        registers.sums[tile][n][2 * half] *= kUnit;
+        registers.sums[tile][n][2 * half + 1] *= kUnit;
       }
-      const int row = MmaRow<Instance>(tile, half);
-      if (row >= rows.count) continue;
-      StoreMmaRow<Instance>(args, place,
-                            place.lane.first_result_row + rows.first + row,
-                            half, state, registers.sums[tile]);
+      const RowInfo& row = rows[MmaRow<Instance>(tile, half)];
+      if (row.query < 0) continue;
+      const int64_t result_row = ResultRow(args, row);
+      if (args.splits > 1) {
+        StoreMmaPartial<Instance>(args, split, result_row, half, state,
+                                  registers.sums[tile]);
+      } else {
+        StoreMmaRow<Instance>(args, result_row, half, state,
+                              registers.sums[tile]);
+      }
     }
   }
 }
 
-/// Where a problem's rows lie for one block.
+/// What a block reads: elements where its keys and values begin, and tiles of
+/// keys. As little as can be, for it stays in registers.
 struct MmaSource {
-  int64_t query_begin;
-  int64_t key_begin;
+  int64_t key_begin;  // of the first tile
   int64_t value_begin;
+  int64_t first_key;
+  int32_t tiles;
+  // Tiles of which every row reads every key.
+  int32_t inside_begin;
+  int32_t inside_end;
 };
 
 template <typename Instance>
+ATTENTION_KERNEL_CODE MmaSource MakeMmaSource(const AttentionArgs& args,
+                                              const Lane& lane,
+                                              const RowTile& rows) {
+  constexpr int64_t kKeys = Instance::kKeys;
+  MmaSource source;
+  source.first_key = rows.any.begin / kKeys * kKeys;
+  source.key_begin = RowsBegin(args, args.key, lane.batch, lane.first_head) +
+                     source.first_key * args.key.width;
+  source.value_begin =
+      RowsBegin(args, args.value, lane.batch, lane.first_head) +
+      source.first_key * args.value.width;
+  const int64_t keys = Most(rows.any.end - source.first_key, 0);
+  source.tiles = static_cast<int32_t>(CeilDivide(keys, kKeys));
+  source.inside_begin = static_cast<int32_t>(
+      CeilDivide(Most(rows.every.begin - source.first_key, 0), kKeys));
+  source.inside_end =
+      static_cast<int32_t>(Most(rows.every.end - source.first_key, 0) / kKeys);
+  return source;
+}
+
+template <typename Instance>
 ATTENTION_KERNEL_CODE void StartKeys(const AttentionArgs& args,
-                                     const MmaSource& source, int64_t first,
+                                     const MmaSource& source, int tile,
                                      const MmaMemory<Instance>& memory) {
+  const int64_t first = int64_t{tile} * Instance::kKeys;
   StartRows<Instance::kWidth, Instance::kKeys>(
       args.key.data, source.key_begin + first * args.key.width,
-      args.key_length - first, args.key.width, memory.keys);
+      args.key_length - source.first_key - first, args.key.width, memory.keys);
   CommitCopies();
 }
 
 template <typename Instance>
 ATTENTION_KERNEL_CODE void StartValues(const AttentionArgs& args,
-                                       const MmaSource& source, int64_t first,
+                                       const MmaSource& source, int tile,
                                        const MmaMemory<Instance>& memory) {
+  const int64_t first = int64_t{tile} * Instance::kKeys;
   StartRows<Instance::kWidth, Instance::kKeys>(
       args.value.data, source.value_begin + first * args.value.width,
-      args.key_length - first, args.value.width, memory.values);
+      args.key_length - source.first_key - first, args.value.width,
+      memory.values);
   CommitCopies();
 }
 
-/// Queries and the first tile of keys on their way; queries of a negative
-/// factor are negated, so that the largest product has the largest score.
+/// Queries on their way; those of a negative factor are negated, so that the
+/// largest product has the largest score.
 template <typename Instance>
-ATTENTION_KERNEL_CODE void StartMma(const AttentionArgs& args,
-                                    const MmaSource& source,
-                                    const RowTile& rows, int64_t first_key,
-                                    const MmaMemory<Instance>& memory) {
+ATTENTION_KERNEL_CODE void StartQueries(const AttentionArgs& args,
+                                        const Lane& lane, const RowTile& rows,
+                                        const MmaMemory<Instance>& memory) {
   constexpr int kRows = kMmaRowsOf<Instance>;
-  StartRows<Instance::kWidth, kRows>(args.query.data, source.query_begin,
-                                     rows.count, args.query.width,
-                                     memory.queries);
+  StartRows<Instance::kWidth, kRows>(
+      args.query.data,
+      (lane.first_result_row + rows.first) * int64_t{args.query.width},
+      rows.count, args.query.width, memory.queries);
   CommitCopies();
-  if (first_key < rows.any.end) {
-    StartKeys<Instance>(args, source, first_key, memory);
-  }
   if (args.factor >= 0) return;
   WaitForCopies<0>();
   NegateRows<Instance::kWidth, kRows>(memory.queries);
@@ -482,36 +523,34 @@ ATTENTION_KERNEL_CODE void AttendMma(const AttentionArgs& args, int64_t block) {
   const AttendPlace place = MakeAttendPlace(args, block, kRows, 1);
   const RowTile rows = MakeRowTile<kRows>(args, place.lane, place.first_row,
                                           place.keys, memory.rows);
-  const Lane& lane = place.lane;
-  const MmaSource source = {
-      (lane.first_result_row + rows.first) * int64_t{args.query.width},
-      RowsBegin(args, args.key, lane.batch, lane.first_head),
-      RowsBegin(args, args.value, lane.batch, lane.first_head)};
+  const MmaSource source = MakeMmaSource<Instance>(args, place.lane, rows);
+  StartQueries<Instance>(args, place.lane, rows, memory);
+  if (source.tiles > 0) StartKeys<Instance>(args, source, 0, memory);
   Epilogue epilogue = MakeEpilogue<Score::kDot>(args);
   epilogue.factor = fabsf(epilogue.factor);
   MmaRegisters<Instance> registers = {};
+  ATTENTION_UNROLL_ALL
   for (auto& tile : registers.state.rows) {
     for (RowState& row : tile) row = {-Infinity(), 0.0F, 0.0F};
   }
-
-  int64_t first_key = rows.any.begin / Instance::kKeys * Instance::kKeys;
-  StartMma<Instance>(args, source, rows, first_key, memory);
-  for (; first_key < rows.any.end; first_key += Instance::kKeys) {
+  for (int tile = 0; tile < source.tiles; ++tile) {
     WaitForCopies<0>();
     SyncBlock();  // the keys are there, and everyone is done with the values
-    StartValues<Instance>(args, source, first_key, memory);
+    StartValues<Instance>(args, source, tile, memory);
     MmaSums<Instance::kKeys / 8> scores[Instance::kTiles] = {};
     MultiplyKeys<Instance>(memory, scores);
     WaitForCopies<0>();
     SyncBlock();  // the values are there, and everyone is done with the keys
-    if (first_key + Instance::kKeys < rows.any.end) {
-      StartKeys<Instance>(args, source, first_key + Instance::kKeys, memory);
+    if (tile + 1 < source.tiles) {
+      StartKeys<Instance>(args, source, tile + 1, memory);
     }
-    AddMmaTile<Instance>(args, epilogue, lane.batch, rows, first_key, scores,
-                         registers);
+    const bool inside = tile >= source.inside_begin && tile < source.inside_end;
+    AddMmaTile<Instance>(args, epilogue, memory.rows, inside,
+                         source.first_key + int64_t{tile} * Instance::kKeys,
+                         scores, registers);
     MultiplyValues<Instance>(memory, scores, registers.sums);
   }
-  StoreMmaRows<Instance>(args, place, rows, registers);
+  StoreMmaRows<Instance>(args, block % args.splits, memory.rows, registers);
 }
 
 }  // namespace attention::cuda

@@ -70,11 +70,17 @@ ATTENTION_KERNEL_CODE KeySpan SpanOf(const AttentionArgs& args, int64_t batch,
 struct RowInfo {
   int64_t begin;  // of the keys that it reads and the block works on
   int64_t end;
-  int64_t query;
+  int64_t query;  // -1: there is no such row
   int32_t head;
-  int32_t exists;
+  int32_t batch;
 };
 static_assert(sizeof(RowInfo) == 32);
+
+ATTENTION_KERNEL_CODE int64_t ResultRow(const AttentionArgs& args,
+                                        const RowInfo& row) {
+  return (row.batch * args.query_heads + row.head) * args.query_length +
+         row.query;
+}
 
 /// A tile's rows, and which keys they read.
 struct RowTile {
@@ -91,7 +97,8 @@ ATTENTION_KERNEL_CODE RowInfo MakeRowInfo(const AttentionArgs& args,
   RowInfo info;
   info.query = row % args.query_length;
   info.head = static_cast<int32_t>(lane.first_head + row / args.query_length);
-  info.exists = exists ? 1 : 0;
+  if (!exists) info.query = -1;
+  info.batch = static_cast<int32_t>(lane.batch);
   const KeySpan span = SpanOf(args, lane.batch, info.query);
   info.begin = Most(span.begin, keys.begin);
   info.end = exists ? Least(span.end, keys.end) : info.begin;

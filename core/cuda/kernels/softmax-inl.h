@@ -91,6 +91,14 @@ ATTENTION_KERNEL_CODE void StoreProbability(const SoftmaxRowsArgs& args,
   }
 }
 
+/// True where probabilities are the very rows of weights that are wanted.
+ATTENTION_KERNEL_CODE bool AreWeights(const SoftmaxRowsArgs& args) {
+  const AttentionArgs& problem = args.problem;
+  return problem.weights != nullptr &&
+         args.probabilities ==
+             problem.weights + args.first_row * problem.key_length;
+}
+
 /// Stores a key's weight before or after dropout, and its probability.
 ATTENTION_KERNEL_CODE void StoreSoftmax(const SoftmaxRowsArgs& args,
                                         const SoftmaxRow& row, int64_t key,
@@ -108,7 +116,7 @@ ATTENTION_KERNEL_CODE void StoreSoftmax(const SoftmaxRowsArgs& args,
   }
   const int64_t at =
       (row.result_row - args.first_row) * args.probability_stride + key;
-  StoreProbability(args, at, kept);
+  if (!AreWeights(args)) StoreProbability(args, at, kept);
 }
 
 /// The block has one row. A thread reads a score before it writes what may lie
