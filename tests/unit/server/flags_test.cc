@@ -239,7 +239,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongFlag{"Backend",
                   {"--backend", "abacus"},
                   "--backend",
-                  "'abacus' (expected auto, cpu, reference"},
+                  "'abacus' (expected auto, cuda, "},
         WrongFlag{"SizeUnit",
                   {"--max-request-bytes", "3XB"},
                   "--max-request-bytes",
