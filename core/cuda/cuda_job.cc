@@ -50,22 +50,32 @@ CudaJob::CudaJob(AttentionJob& job, const RunContext& context, const Plan& plan,
       kernels_(device.kernels()),
       stream_(stream),
       memory_(memory),
-      args_(plan.args) {}
+      args_(plan.args) {
+  SetPointers();
+}
 
 absl::Status CudaJob::Run() {
   job_.tiles_total = ExpectedLaunches();
   job_.tiles_computed = 0;
-  SetPointers();
-  const absl::Status status = Compute();
+  absl::Status status = Upload();
+  if (status.ok()) status = Compute();
+  if (status.ok() && job_.stop.stop_requested()) {
+    status = absl::CancelledError("stopped after the last tile");
+  }
+  if (status.ok()) status = Download();
   // The memory is the next job's once this returns, whatever has happened.
   const absl::Status done = stream_.Synchronize();
   const bool told = !status.ok() && !absl::IsCancelled(status);
   return told || done.ok() ? status : done;
 }
 
+absl::Status CudaJob::Upload() {
+  return UploadInputs(problem_, plan_, stream_, memory_);
+}
+
 absl::Status CudaJob::Compute() {
-  absl::Status status = UploadInputs(problem_, plan_, stream_, memory_);
-  if (status.ok() && plan_.careful_rows.bytes > 0) {
+  absl::Status status;
+  if (plan_.careful_rows.bytes > 0) {
     status = stream_.Fill(At(plan_.careful_rows), 0, plan_.careful_rows.bytes);
   }
   if (status.ok()) status = Project();
@@ -75,10 +85,6 @@ absl::Status CudaJob::Compute() {
     status = Attend();
   }
   if (status.ok()) status = Careful();
-  if (status.ok() && job_.stop.stop_requested()) {
-    status = absl::CancelledError("stopped after the last tile");
-  }
-  if (status.ok()) status = Download();
   return status;
 }
 

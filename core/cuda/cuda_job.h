@@ -20,13 +20,18 @@ class CudaJob {
   CudaJob(AttentionJob& job, const RunContext& context, const Plan& plan,
           Device& device, Stream& stream, std::byte* memory);
 
-  /// OK, CANCELLED or the device's error. When it returns, the stream is done
-  /// with the memory. Counts the launches in the job's tiles.
+  /// All of the following, in order: OK, CANCELLED or the device's error. When
+  /// it returns, the stream is done with the memory. Counts the launches in the
+  /// job's tiles.
   absl::Status Run();
 
- private:
-  absl::Status Compute();
+  /// The parts of it, for who measures them: each begins its work on the
+  /// stream, and only the last one waits for it.
   absl::Status Upload();
+  absl::Status Compute();
+  absl::Status Download();
+
+ private:
   void SetPointers();
   int64_t ExpectedLaunches() const;
   absl::Status Project();
@@ -34,7 +39,6 @@ class CudaJob {
   absl::Status Products();
   absl::Status ProductsOf(int64_t first_row, int64_t lane_rows, int64_t lanes);
   absl::Status Careful();
-  absl::Status Download();
 
   // Launches `shape` in pieces of at most `most` blocks.
   absl::Status Launch(absl::string_view kernel, LaunchShape shape, int64_t most,

@@ -75,6 +75,13 @@ CudaStream::~CudaStream() {
   cudaGetLastError();
 }
 
+void* CudaStream::handle() const {
+  // A launch goes to the thread's device, which must be the stream's. What
+  // fails here fails in the launch again.
+  static_cast<void>(cudaSetDevice(ordinal_));
+  return stream_;
+}
+
 absl::Status CudaStream::Upload(int index, int64_t offset, std::byte* to,
                                 int64_t bytes) {
   if (absl::Status status = Select(); !status.ok()) return status;

@@ -24,7 +24,7 @@ class CudaStream final : public Stream {
                                                         DeviceHealth& health);
   ~CudaStream() override;
 
-  void* handle() const override { return stream_; }
+  void* handle() const override;
   std::byte* buffer(int index) const override {
     return buffers_[static_cast<size_t>(index)];
   }

@@ -56,7 +56,8 @@ class Stream {
 
   virtual ~Stream() = default;  // waits for its work
 
-  /// What the kernel table's launches take.
+  /// What the kernel table's launches take, from the calling thread and at
+  /// once.
   virtual void* handle() const = 0;
 
   /// Staging buffer 0 ... kBuffers - 1, aligned to 256 bytes. To be written to
