@@ -72,37 +72,39 @@ ATTENTION_KERNEL_CODE Epilogue MakeLaneEpilogue(const AttentionArgs& args,
   return epilogue;
 }
 
+/// Notes what the block reads; it is there after the next SyncBlock().
 template <Score kScore>
-ATTENTION_KERNEL_CODE ScoreTile MakeScoreTile(const AttentionArgs& args,
-                                              const Lane& lane,
-                                              const RowTile& rows,
-                                              int64_t first_key) {
-  ScoreTile tile;
-  tile.query_begin =
-      (lane.first_result_row + rows.first) * int64_t{args.query.width};
-  tile.query_count = rows.count;
-  tile.key_begin = RowsBegin(args, args.key, lane.batch, lane.first_head) +
-                   first_key * args.key.width;
-  tile.key_count = Least(kAttendKeys, args.key_length - first_key);
-  tile.tanh_weights =
+ATTENTION_KERNEL_CODE void SetAttendSource(const AttentionArgs& args,
+                                           const AttendPlace& place,
+                                           const AttendMemory& memory) {
+  if (ThreadIndex() != 0) return;
+  const Lane& lane = place.lane;
+  AttendSource source;
+  source.query_begin =
+      (lane.first_result_row + place.first_row) * int64_t{args.query.width};
+  source.key_begin = RowsBegin(args, args.key, lane.batch, lane.first_head);
+  source.value_begin = RowsBegin(args, args.value, lane.batch, lane.first_head);
+  source.tanh_weights =
       kScore == Score::kAdditive ? TanhWeights(args, lane) : nullptr;
-  return tile;
+  source.query_count = Least(kAttendRows, RowsPerLane(args) - place.first_row);
+  source.slice = place.slice;
+  source.split = place.split;
+  source.unused = 0;
+  *memory.source = source;
 }
 
 /// The thread's scores of one row, masked and times log2 e.
-ATTENTION_KERNEL_CODE void FinishRowScores(const AttentionArgs& args,
-                                           const Epilogue& epilogue,
-                                           int64_t batch, const RowInfo& row,
-                                           int64_t first_key,
-                                           float (&scores)[kTileKeys],
-                                           float& magnitude) {
+ATTENTION_KERNEL_CODE void FinishRowScores(
+    const AttentionArgs& args, const Epilogue& epilogue, const RowInfo& row,
+    int64_t first_key, float (&scores)[kTileKeys], float& magnitude) {
   const int64_t mask =
       args.attend_mask.data == nullptr
           ? 0
-          : RowOffset(args.attend_mask, batch, row.head, row.query);
-  const int64_t bias = args.bias.data == nullptr
-                           ? 0
-                           : RowOffset(args.bias, batch, row.head, row.query);
+          : RowOffset(args.attend_mask, row.batch, row.head, row.query);
+  const int64_t bias =
+      args.bias.data == nullptr
+          ? 0
+          : RowOffset(args.bias, row.batch, row.head, row.query);
   for (int n = 0; n < kTileKeys; ++n) {
     const int64_t key = first_key + ThreadKey() + n;
     scores[n] =
@@ -151,10 +153,10 @@ ATTENTION_KERNEL_CODE void AddToSoftmax(Scores& scores, ThreadState& state,
   }
 }
 
-ATTENTION_KERNEL_CODE void DropWeights(const AttentionArgs& args, int64_t batch,
+ATTENTION_KERNEL_CODE void DropWeights(const AttentionArgs& args,
                                        const RowInfo& row, int64_t first_key,
                                        float (&weights)[kTileKeys]) {
-  const PhiloxWords words = DropoutWords(args.dropout, batch, row.head,
+  const PhiloxWords words = DropoutWords(args.dropout, row.batch, row.head,
                                          row.query, first_key + ThreadKey());
   for (int n = 0; n < kTileKeys; ++n) {
     if (words.word[n] < args.dropout.threshold) weights[n] = 0;
@@ -240,18 +242,17 @@ ATTENTION_KERNEL_CODE void AddWeighted(const AttendMemory& memory, int first,
 
 template <int kGroups>
 ATTENTION_KERNEL_CODE void AddValues(const AttentionArgs& args,
-                                     const AttendPlace& place,
                                      int64_t first_key,
                                      const AttendMemory& memory,
                                      Columns<kGroups>& sums) {
-  const int64_t begin =
-      RowsBegin(args, args.value, place.lane.batch, place.lane.first_head);
-  const int64_t count = Least(kAttendKeys, args.key_length - first_key);
+  const auto count =
+      static_cast<int>(Least(kAttendKeys, args.key_length - first_key));
   for (int first = 0; first < count; first += kAttendDepth) {
     SyncBlock();
     LoadValuesOf<kGroups>(
-        args.value, begin + (first_key + first) * args.value.width,
-        count - first, place.slice * kAttendValues, memory.values);
+        args.value,
+        memory.source->value_begin + (first_key + first) * args.value.width,
+        count - first, memory.source->slice * kAttendValues, memory.values);
     SyncBlock();
     AddWeighted<kGroups>(memory, first, sums);
   }
@@ -272,13 +273,13 @@ ATTENTION_KERNEL_CODE void ForEachColumn(const AttentionArgs& args,
 
 template <int kGroups>
 ATTENTION_KERNEL_CODE void StoreResults(const AttentionArgs& args,
-                                        const AttendPlace& place,
+                                        const AttendSource& source,
                                         int64_t result_row,
                                         const RowState& state,
                                         const float (&sums)[4 * kGroups]) {
   const float normalizer = Normalizer(args, state.sum);
   bool finite = true;
-  ForEachColumn<kGroups>(args, place.slice, [&](int64_t column, int n) {
+  ForEachColumn<kGroups>(args, source.slice, [&](int64_t column, int n) {
     const float result = state.sum == 0 ? 0.0F : sums[n] * normalizer;
     finite = finite && IsFinite(result);
     StoreOutput(args, result_row * args.value.width + column, result);
@@ -288,34 +289,33 @@ ATTENTION_KERNEL_CODE void StoreResults(const AttentionArgs& args,
       !(IsNan(state.sum) && QueryHasNan(args, result_row))) {
     args.careful_rows[result_row] = 1;
   }
-  if (place.slice == 0 && ThreadKey() == 0) {
+  if (source.slice == 0 && ThreadKey() == 0) {
     StoreRowState(args, state, result_row);
   }
 }
 
 template <int kGroups>
 ATTENTION_KERNEL_CODE void StorePartial(const AttentionArgs& args,
-                                        const AttendPlace& place,
+                                        const AttendSource& source,
                                         int64_t result_row,
                                         const RowState& state,
                                         const float (&sums)[4 * kGroups]) {
   float* const to =
       args.partials +
-      (place.split * ResultRows(args) + result_row) * PartialStride(args);
-  if (place.slice == 0 && ThreadKey() == 0) {
+      (source.split * ResultRows(args) + result_row) * PartialStride(args);
+  if (source.slice == 0 && ThreadKey() == 0) {
     to[0] = state.max;
     to[1] = state.sum;
     to[2] = state.magnitude;
   }
-  ForEachColumn<kGroups>(args, place.slice, [&](int64_t column, int n) {
+  ForEachColumn<kGroups>(args, source.slice, [&](int64_t column, int n) {
     to[4 + column] = sums[n];
   });
 }
 
 template <int kGroups>
 ATTENTION_KERNEL_CODE void StoreRows(const AttentionArgs& args,
-                                     const AttendPlace& place,
-                                     const RowTile& rows,
+                                     const AttendMemory& memory,
                                      const ThreadState& state,
                                      const Columns<kGroups>& sums) {
   ATTENTION_UNROLL_ALL
@@ -323,15 +323,39 @@ ATTENTION_KERNEL_CODE void StoreRows(const AttentionArgs& args,
     RowState row = state.rows[m];
     row.sum = SumOfRow(row.sum);
     row.magnitude = LargestOfRow(row.magnitude);
-    if (ThreadRow() + m >= rows.count) continue;
-    const int64_t result_row =
-        place.lane.first_result_row + rows.first + ThreadRow() + m;
+    const RowInfo& info = memory.rows[ThreadRow() + m];
+    if (info.query < 0) continue;
+    const int64_t result_row = ResultRow(args, info);
     if (args.splits > 1) {
-      StorePartial<kGroups>(args, place, result_row, row, sums[m]);
+      StorePartial<kGroups>(args, *memory.source, result_row, row, sums[m]);
     } else {
-      StoreResults<kGroups>(args, place, result_row, row, sums[m]);
+      StoreResults<kGroups>(args, *memory.source, result_row, row, sums[m]);
     }
   }
+}
+
+/// From a tile's sums of terms to weights, which the block is shown.
+template <int kGroups>
+ATTENTION_KERNEL_CODE void AddTile(const AttentionArgs& args,
+                                   const Epilogue& epilogue, int64_t first_key,
+                                   const AttendMemory& memory, Scores& scores,
+                                   ThreadState& state, Columns<kGroups>& sums) {
+  const RowInfo* const rows = memory.rows + Opaque(ThreadRow());
+  ATTENTION_UNROLL_ALL
+  for (int m = 0; m < kTileRows; ++m) {
+    FinishRowScores(args, epilogue, rows[m], first_key, scores[m],
+                    state.rows[m].magnitude);
+  }
+  float factors[kTileRows];
+  AddToSoftmax(scores, state, factors);
+  ATTENTION_UNROLL_ALL
+  for (int m = 0; m < kTileRows; ++m) {
+    if (args.dropout.active != 0) {
+      DropWeights(args, rows[m], first_key, scores[m]);
+    }
+    for (float& sum : sums[m]) sum *= factors[m];
+  }
+  ShowWeights(memory, scores);
 }
 
 /// The block's number in its grid says what it works on, here as in every
@@ -341,6 +365,7 @@ ATTENTION_KERNEL_CODE void Attend(const AttentionArgs& args, int64_t block) {
   const AttendMemory memory = MakeAttendMemory();
   const AttendPlace place =
       MakeAttendPlace(args, block, kAttendRows, ValueSlices(args));
+  SetAttendSource<kScore>(args, place, memory);
   const RowTile rows = MakeRowTile<kAttendRows>(
       args, place.lane, place.first_row, place.keys, memory.rows);
   const Epilogue epilogue = MakeLaneEpilogue<kScore>(args, place.lane);
@@ -351,29 +376,11 @@ ATTENTION_KERNEL_CODE void Attend(const AttentionArgs& args, int64_t block) {
   int64_t first_key = rows.any.begin / kAttendKeys * kAttendKeys;
   for (; first_key < rows.any.end; first_key += kAttendKeys) {
     Scores scores;
-    ComputeScores<kScore>(
-        args, MakeScoreTile<kScore>(args, place.lane, rows, first_key), memory,
-        scores);
-    ATTENTION_UNROLL_ALL
-    for (int m = 0; m < kTileRows; ++m) {
-      FinishRowScores(args, epilogue, place.lane.batch,
-                      memory.rows[ThreadRow() + m], first_key, scores[m],
-                      state.rows[m].magnitude);
-    }
-    float factors[kTileRows];
-    AddToSoftmax(scores, state, factors);
-    ATTENTION_UNROLL_ALL
-    for (int m = 0; m < kTileRows; ++m) {
-      if (args.dropout.active != 0) {
-        DropWeights(args, place.lane.batch, memory.rows[ThreadRow() + m],
-                    first_key, scores[m]);
-      }
-      for (float& sum : sums[m]) sum *= factors[m];
-    }
-    ShowWeights(memory, scores);
-    AddValues<kGroups>(args, place, first_key, memory, sums);
+    ComputeScores<kScore>(args, first_key, memory, scores);
+    AddTile<kGroups>(args, epilogue, first_key, memory, scores, state, sums);
+    AddValues<kGroups>(args, first_key, memory, sums);
   }
-  StoreRows<kGroups>(args, place, rows, state, sums);
+  StoreRows<kGroups>(args, memory, state, sums);
 }
 
 }  // namespace attention::cuda

@@ -65,10 +65,10 @@ constexpr int64_t ValueSlices(const AttentionArgs& args) {
 }
 
 /// Two tiles of a depth, or one of values; scores; what is known of rows; a
-/// depth of tanh_weights.
+/// depth of tanh_weights; what the block reads.
 constexpr int64_t AttendSharedBytes() {
   return (2 * kAttendDepth + kAttendKeys) * kAttendPitch * 4 +
-         kAttendRows * 32 + kAttendDepth * 4;
+         kAttendRows * 32 + kAttendDepth * 4 + 64;
 }
 
 constexpr LaunchShape AttendShape(const AttentionArgs& args) {

@@ -114,7 +114,7 @@ ATTENTION_KERNEL_CODE void MultiplyKeys(
     const MmaMemory<Instance>& memory,
     MmaSums<Instance::kKeys / 8> (&scores)[Instance::kTiles]) {
   constexpr int kTiles = Instance::kTiles;
-  const int lane = LaneIndex();
+  const int lane = Opaque(LaneIndex());  // addresses are cheap, registers not
   const int first_row = ThreadIndex() / kWarp * kTiles * 16;
   ATTENTION_UNROLL_ALL
   for (int depth = 0; depth < Instance::kWidth / 16; ++depth) {
@@ -148,7 +148,7 @@ ATTENTION_KERNEL_CODE void MultiplyValues(
     MmaSums<Instance::kWidth / 8> (&sums)[Instance::kTiles]) {
   using T = typename Instance::T;
   constexpr int kTiles = Instance::kTiles;
-  const int lane = LaneIndex();
+  const int lane = Opaque(LaneIndex());  // addresses are cheap, registers not
   ATTENTION_UNROLL_ALL
   for (int depth = 0; depth < Instance::kKeys / 16; ++depth) {
     uint32_t p[kTiles][4];
@@ -326,7 +326,7 @@ ATTENTION_KERNEL_CODE void AddMmaTile(
     ATTENTION_UNROLL_ALL
     for (int half = 0; half < 2; ++half) {
       RowState& state = registers.state.rows[tile][half];
-      const RowInfo& row = rows[MmaRow<Instance>(tile, half)];
+      const RowInfo& row = rows[Opaque(MmaRow<Instance>(tile, half))];
       if constexpr (Instance::kPlain) {
         NoteOverflow<Instance>(scores[tile], half, state.magnitude);
         if (!inside) LimitRow<Instance>(row, first_key, half, scores[tile]);

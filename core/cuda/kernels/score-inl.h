@@ -17,7 +17,21 @@ struct AttendMemory {
   float* weights;       // [kAttendKeys][kAttendPitch], the row last
   RowInfo* rows;        // [kAttendRows]
   float* tanh_weights;  // [kAttendDepth]
+  struct AttendSource* source;
 };
+
+/// What a block reads; in shared memory, for registers are scarce.
+struct AttendSource {
+  int64_t query_begin;        // element of query.data of the tile's first row
+  int64_t key_begin;          // element of key.data of key 0
+  int64_t value_begin;        // likewise
+  const float* tanh_weights;  // of the head
+  int64_t query_count;
+  int64_t slice;  // of the values' columns
+  int64_t split;  // of the keys
+  int64_t unused;
+};
+static_assert(sizeof(AttendSource) == 64);
 
 ATTENTION_KERNEL_CODE AttendMemory MakeAttendMemory() {
   AttendMemory memory;
@@ -30,6 +44,8 @@ ATTENTION_KERNEL_CODE AttendMemory MakeAttendMemory() {
   memory.rows =
       reinterpret_cast<RowInfo*>(memory.weights + kAttendKeys * kAttendPitch);
   memory.tanh_weights = reinterpret_cast<float*>(memory.rows + kAttendRows);
+  memory.source =
+      reinterpret_cast<AttendSource*>(memory.tanh_weights + kAttendDepth);
   return memory;
 }
 
@@ -111,15 +127,6 @@ ATTENTION_KERNEL_CODE void LoadDepthOf(const Rows& rows, int64_t begin,
                        rows.width, first_column, put);
   }
 }
-
-/// Where a tile's queries and keys lie.
-struct ScoreTile {
-  int64_t query_begin;  // element of query.data
-  int64_t query_count;
-  int64_t key_begin;  // element of key.data
-  int64_t key_count;
-  const float* tanh_weights;  // of the head
-};
 
 using Scores = float[kTileRows][kTileKeys];
 
@@ -262,30 +269,31 @@ struct PutWidened {
 };
 
 ATTENTION_KERNEL_CODE void ScoreAdditiveDepth(const AttentionArgs& args,
-                                              const ScoreTile& tile,
-                                              int64_t depth,
+                                              int64_t first_key, int64_t depth,
                                               const AttendMemory& memory,
                                               Scores& scores) {
-  const auto* const queries =
-      static_cast<const double*>(args.query.data) + tile.query_begin;
-  const auto* const keys =
-      static_cast<const double*>(args.key.data) + tile.key_begin;
+  const AttendSource& source = *memory.source;
   const int64_t width = args.key.width;
+  const auto* const queries =
+      static_cast<const double*>(args.query.data) + source.query_begin;
+  const auto* const keys = static_cast<const double*>(args.key.data) +
+                           source.key_begin + first_key * width;
+  const int64_t key_count = Least(kAttendKeys, args.key_length - first_key);
   bool large = false;
-  LoadDepth(queries, tile.query_count, width, depth,
+  LoadDepth(queries, source.query_count, width, depth,
             PutExponentials{memory.queries, &large});
-  LoadDepth(keys, tile.key_count, width, depth,
+  LoadDepth(keys, key_count, width, depth,
             PutExponentials{memory.keys, &large});
   if (ThreadIndex() < kAttendDepth) {
     const int64_t at = depth + ThreadIndex();
     memory.tanh_weights[ThreadIndex()] =
-        at < width ? tile.tanh_weights[at] : 0.0F;
+        at < width ? source.tanh_weights[at] : 0.0F;
   }
   if (!SyncBlockOr(large)) return AddTanhDepth(memory, scores);
   for (int first = 0; first < kAttendDepth; first += kAttendDepth / 2) {
-    LoadDepth(queries, tile.query_count, width, depth,
+    LoadDepth(queries, source.query_count, width, depth,
               PutParts{memory.queries, first});
-    LoadDepth(keys, tile.key_count, width, depth, PutParts{memory.keys, first});
+    LoadDepth(keys, key_count, width, depth, PutParts{memory.keys, first});
     SyncBlock();
     AddExactTanhDepth(memory, memory.tanh_weights + first, scores);
     SyncBlock();
@@ -297,7 +305,7 @@ ATTENTION_KERNEL_CODE void ScoreAdditiveDepth(const AttentionArgs& args,
 /// next SyncBlock().
 template <Score kScore>
 ATTENTION_KERNEL_CODE void ComputeScores(const AttentionArgs& args,
-                                         const ScoreTile& tile,
+                                         int64_t first_key,
                                          const AttendMemory& memory,
                                          Scores& scores) {
   ATTENTION_UNROLL_ALL
@@ -307,11 +315,13 @@ ATTENTION_KERNEL_CODE void ComputeScores(const AttentionArgs& args,
   for (int64_t depth = 0; depth < args.key.width; depth += kAttendDepth) {
     SyncBlock();
     if constexpr (kScore == Score::kAdditive) {
-      ScoreAdditiveDepth(args, tile, depth, memory, scores);
+      ScoreAdditiveDepth(args, first_key, depth, memory, scores);
     } else {
-      LoadDepthOf(args.query, tile.query_begin, tile.query_count, depth,
+      const AttendSource& source = *memory.source;
+      LoadDepthOf(args.query, source.query_begin, source.query_count, depth,
                   PutWidened{memory.queries});
-      LoadDepthOf(args.key, tile.key_begin, tile.key_count, depth,
+      LoadDepthOf(args.key, source.key_begin + first_key * args.key.width,
+                  Least(kAttendKeys, args.key_length - first_key), depth,
                   PutWidened{memory.keys});
       SyncBlock();
       AddDepth<kScore>(memory, scores);

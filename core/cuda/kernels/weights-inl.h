@@ -16,14 +16,14 @@ ATTENTION_KERNEL_CODE float WeightOf(float score, const RowState& row) {
 
 /// The thread's weights of one row: scores become weights and are stored.
 ATTENTION_KERNEL_CODE void StoreRowWeights(const AttentionArgs& args,
-                                           int64_t batch, const RowInfo& info,
+                                           const RowInfo& info,
                                            int64_t result_row,
                                            int64_t first_key,
                                            float (&scores)[kTileKeys]) {
   const RowState row = {args.row_max[result_row], args.row_sum[result_row], 0};
   for (float& score : scores) score = WeightOf(score, row);
   if (args.weights_after_dropout != 0 && args.dropout.active != 0) {
-    DropWeights(args, batch, info, first_key, scores);
+    DropWeights(args, info, first_key, scores);
     for (float& weight : scores)
       weight *= static_cast<float>(args.dropout.kept);
   }
@@ -42,29 +42,26 @@ ATTENTION_KERNEL_CODE void StoreWeights(const AttentionArgs& args,
   const int64_t row_tiles = CeilDivide(RowsPerLane(args), kAttendRows);
   const int64_t first_key = block % key_tiles * kAttendKeys;
   const int64_t row_tile = block / key_tiles;
-  const Lane lane = LaneOf(args, row_tile / row_tiles);
-  const RowTile rows =
-      MakeRowTile<kAttendRows>(args, lane, row_tile % row_tiles * kAttendRows,
-                               {0, args.key_length}, memory.rows);
-  const Epilogue epilogue = MakeLaneEpilogue<kScore>(args, lane);
+  AttendPlace place;
+  place.lane = LaneOf(args, row_tile / row_tiles);
+  place.first_row = row_tile % row_tiles * kAttendRows;
+  place.slice = place.split = 0;
+  place.keys = {0, args.key_length};
+  SetAttendSource<kScore>(args, place, memory);
+  const RowTile rows = MakeRowTile<kAttendRows>(
+      args, place.lane, place.first_row, place.keys, memory.rows);
+  const Epilogue epilogue = MakeLaneEpilogue<kScore>(args, place.lane);
   Scores scores = {};
   const bool any =
       first_key < rows.any.end && first_key + kAttendKeys > rows.any.begin;
-  if (any) {
-    ComputeScores<kScore>(args,
-                          MakeScoreTile<kScore>(args, lane, rows, first_key),
-                          memory, scores);
-  }
+  if (any) ComputeScores<kScore>(args, first_key, memory, scores);
   ATTENTION_UNROLL_ALL
   for (int m = 0; m < kTileRows; ++m) {
-    if (ThreadRow() + m >= rows.count) continue;
-    float magnitude = 0;
     const RowInfo& row = memory.rows[ThreadRow() + m];
-    FinishRowScores(args, epilogue, lane.batch, row, first_key, scores[m],
-                    magnitude);
-    StoreRowWeights(args, lane.batch, row,
-                    lane.first_result_row + rows.first + ThreadRow() + m,
-                    first_key, scores[m]);
+    if (row.query < 0) continue;
+    float magnitude = 0;
+    FinishRowScores(args, epilogue, row, first_key, scores[m], magnitude);
+    StoreRowWeights(args, row, ResultRow(args, row), first_key, scores[m]);
   }
 }
 

@@ -35,6 +35,11 @@ ATTENTION_KERNEL_CODE T ShuffleXor(T value, int mask) {
   return __shfl_xor_sync(0xFFFFFFFFU, value, mask);
 }
 
+ATTENTION_KERNEL_CODE int Opaque(int value) {
+  asm volatile("" : "+r"(value));
+  return value;
+}
+
 ATTENTION_KERNEL_CODE float Fma(float a, float b, float c) {
   return __fmaf_rn(a, b, c);
 }

@@ -38,6 +38,7 @@ T ShuffleXor(T value, int mask) {
 inline float Fma(float a, float b, float c) {
   return static_cast<float>(static_cast<double>(a) * b + c);
 }
+inline int Opaque(int value) { return value; }
 inline float Reciprocal(float x) {
   const float result = 1 / x;
   return std::abs(result) < 0x1p-126F ? 0 * result : result;

@@ -19,6 +19,9 @@
 ///   T ShuffleXor(T, int mask)      the warp: the value of lane ^ mask; float,
 ///                                  double, uint32_t, int64_t
 ///
+///   int Opaque(int)                the same, but the compiler does not know:
+///                                  what is computed of it is not kept in
+///                                  registers over a loop
 ///   float Fma(a, b, c)             a * b + c, rounded once
 ///   float Reciprocal(x)            within a few units in the last place; what
 ///                                  is subnormal may be 0
