@@ -159,7 +159,7 @@ ATTENTION_KERNEL_CODE void DropWeights(const AttentionArgs& args,
   const PhiloxWords words = DropoutWords(args.dropout, row.batch, row.head,
                                          row.query, first_key + ThreadKey());
   for (int n = 0; n < kTileKeys; ++n) {
-    if (words.word[n] < args.dropout.threshold) weights[n] = 0;
+    if (words.word[n] < args.dropout.threshold) weights[n] *= 0.0F;
   }
 }
 
