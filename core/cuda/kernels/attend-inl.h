@@ -159,7 +159,7 @@ ATTENTION_KERNEL_CODE void DropWeights(const AttentionArgs& args,
   const PhiloxWords words = DropoutWords(args.dropout, row.batch, row.head,
                                          row.query, first_key + ThreadKey());
   for (int n = 0; n < kTileKeys; ++n) {
-    if (words.word[n] < args.dropout.threshold) weights[n] = 0;
+    if (words.word[n] < args.dropout.threshold) weights[n] *= 0.0F;
   }
 }
 
@@ -196,7 +196,8 @@ ATTENTION_KERNEL_CODE void LoadValues(const T* values, int64_t count,
     for (int half = 0; half < 2; ++half) {
       Float4 wide;
       for (int n = 0; n < 4; ++n) wide.at[n] = Widen(numbers[4 * half + n]);
-      StoreFloat4(to + row * kWidth + column + 4 * half, wide);
+      const int at = row * kWidth + column + 4 * half;
+      StoreFloat4(to + at, wide);
     }
   }
 }
@@ -227,8 +228,8 @@ ATTENTION_KERNEL_CODE void AddWeighted(const AttendMemory& memory, int first,
     const Float4 weights =
         LoadFloat4(memory.weights + (first + j) * kAttendPitch + ThreadRow());
     for (int group = 0; group < kGroups; ++group) {
-      const Float4 values = LoadFloat4(memory.values + j * kWidth +
-                                       group * kColumnGroup + ThreadKey());
+      const int at = j * kWidth + group * kColumnGroup + ThreadKey();
+      const Float4 values = LoadFloat4(memory.values + at);
       ATTENTION_UNROLL_ALL
       for (int m = 0; m < kTileRows; ++m) {
         for (int n = 0; n < 4; ++n) {
@@ -264,8 +265,8 @@ ATTENTION_KERNEL_CODE void ForEachColumn(const AttentionArgs& args,
                                          int64_t slice, const Visit& visit) {
   for (int group = 0; group < kGroups; ++group) {
     for (int n = 0; n < 4; ++n) {
-      const int64_t column =
-          slice * kAttendValues + group * kColumnGroup + ThreadKey() + n;
+      const int within = group * kColumnGroup + ThreadKey() + n;
+      const int64_t column = slice * kAttendValues + within;
       if (column < args.value.width) visit(column, 4 * group + n);
     }
   }

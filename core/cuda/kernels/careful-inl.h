@@ -24,9 +24,13 @@ struct CarefulRow {
   double sum;
 };
 
+/// In place of the weight of a key that takes no part or is dropped: its value
+/// is not even multiplied by 0.
+inline constexpr double kLeftOut = -1;
+
 struct CarefulMemory {
   double* scores;   // [kCarefulThreads], then exponentials
-  double* weights;  // [kCarefulThreads], after dropout; 0 is left out
+  double* weights;  // [kCarefulThreads], after dropout, or kLeftOut
 };
 
 /// Scores beyond FP32's range follow FP32 arithmetic: they are infinite.
@@ -102,7 +106,7 @@ ATTENTION_KERNEL_CODE double AddCarefulValues(
   const int64_t begin = RowsBegin(args, args.value, row.batch, row.head) +
                         first_key * args.value.width + column;
   for (int64_t j = 0; j < count; ++j) {
-    if (weights[j] == 0) continue;
+    if (weights[j] == kLeftOut) continue;
     sum += weights[j] * LoadDouble(args.value.data, args.value.type,
                                    begin + j * args.value.width);
   }
@@ -136,7 +140,7 @@ ATTENTION_KERNEL_CODE double SweepCarefulKeys(const AttentionArgs& args,
     const double weight = absent ? 0.0 : exp(score - base);
     memory.scores[thread] = weight;
     memory.weights[thread] =
-        !absent && IsKept(args, row, first + thread) ? weight : 0.0;
+        !absent && IsKept(args, row, first + thread) ? weight : kLeftOut;
     SyncBlock();
     row.max = max;
     row.sum *= factor;
@@ -158,7 +162,7 @@ ATTENTION_KERNEL_CODE double AverageValues(const AttentionArgs& args,
     SyncBlock();
     memory.weights[thread] = IsKept(args, row, first + thread)
                                  ? 1 / static_cast<double>(args.key_length)
-                                 : 0.0;
+                                 : kLeftOut;
     SyncBlock();
     result = AddCarefulValues(args, row, first,
                               Least(kCarefulThreads, args.key_length - first),
@@ -209,7 +213,7 @@ ATTENTION_KERNEL_CODE double CarefulWeight(const AttentionArgs& args,
   if (args.weights_after_dropout == 0 || args.dropout.active == 0) {
     return weight;
   }
-  return IsKept(args, row, key) ? weight * args.dropout.kept : 0.0;
+  return weight * (IsKept(args, row, key) ? args.dropout.kept : 0.0);
 }
 
 /// The block computes one row.

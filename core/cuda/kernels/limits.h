@@ -153,7 +153,9 @@ inline constexpr int32_t kCarefulThreads = 128;
 inline constexpr int64_t kCarefulRows = 8;
 
 /// A tile of scores and a reduction's scratch, in FP64.
-constexpr int64_t CarefulSharedBytes() { return 2 * kCarefulThreads * 8; }
+constexpr int64_t CarefulSharedBytes() {
+  return int64_t{2} * kCarefulThreads * 8;
+}
 
 constexpr LaunchShape CarefulShape(const AttentionArgs& args) {
   return {CeilDivide(ResultRows(args), kCarefulRows), kCarefulThreads,

@@ -19,7 +19,8 @@ struct MmaTile {
   uint16_t* data;
 
   ATTENTION_KERNEL_CODE uint16_t* Piece(int row, int piece) const {
-    return data + row * kWidth + ((piece ^ (row & 7)) << 3);
+    const int at = row * kWidth + ((piece ^ (row & 7)) << 3);
+    return data + at;
   }
 };
 
@@ -63,19 +64,20 @@ ATTENTION_KERNEL_CODE void StartRows(const void* data, int64_t begin,
   constexpr int kStep = kMmaThreads / kPieces;  // rows at a time
   const auto* const from = static_cast<const uint16_t*>(data) + begin;
   const int piece = ThreadIndex() % kPieces;
+  const int column = piece * 8;
   const bool whole = width % 8 == 0;
   ATTENTION_UNROLL(4)
   for (int row = ThreadIndex() / kPieces; row < kRows; row += kStep) {
-    const bool there = row < count && piece * 8 < width;
+    const bool there = row < count && column < width;
     // An address that is not read has to be one all the same.
-    const uint16_t* const at = there ? from + int64_t{row} * width + piece * 8
+    const uint16_t* const at = there ? from + int64_t{row} * width + column
                                      : static_cast<const uint16_t*>(data);
     if (whole) {
       CopyAsync16(to.Piece(row, piece), at, there);
       continue;
     }
     MmaPiece numbers = {};
-    for (int i = 0; there && i < 8 && piece * 8 + i < width; ++i) {
+    for (int i = 0; there && i < 8 && column + i < width; ++i) {
       numbers.at[i] = at[i];
     }
     *reinterpret_cast<MmaPiece*>(to.Piece(row, piece)) = numbers;
@@ -203,11 +205,12 @@ template <typename Instance>
 ATTENTION_KERNEL_CODE void LimitRow(const RowInfo& row, int64_t first_key,
                                     int half,
                                     MmaSums<Instance::kKeys / 8>& scores) {
-  const auto begin =
-      static_cast<int>(Most(row.begin - first_key, 0)) - MmaColumn();
-  const auto end =
-      static_cast<int>(Most(Least(row.end - first_key, Instance::kKeys), 0)) -
-      MmaColumn();
+  const auto within = [first_key](int64_t key) {
+    const int64_t at = Most(key - first_key, 0);
+    return static_cast<int>(Least(at, Instance::kKeys)) - MmaColumn();
+  };
+  const int begin = within(row.begin);
+  const int end = within(row.end);
   ATTENTION_UNROLL_ALL
   for (int n = 0; n < Instance::kKeys / 8; ++n) {
     for (int i = 0; i < 2; ++i) {
@@ -231,7 +234,8 @@ FinishMmaRow(const AttentionArgs& args, const Epilogue& epilogue,
   uint32_t dropped = 0;
   ATTENTION_UNROLL_ALL
   for (int n = 0; n < Instance::kKeys / 8; ++n) {
-    const int64_t key = first_key + n * 8 + MmaColumn();
+    const int column = n * 8 + MmaColumn();
+    const int64_t key = first_key + column;
     PhiloxWords words = {};
     if (args.dropout.active != 0) {
       words = DropoutWords(args.dropout, row.batch, row.head, row.query, key);

@@ -9,10 +9,11 @@
 
 namespace attention::cuda {
 
-inline constexpr int kProjectPitch = kProjectTile + 1;
+inline constexpr int kProjectSide = kProjectTile;
+inline constexpr int kProjectPitch = kProjectSide + 1;
 /// Rows of the tile that a thread has, 8 apart; one column.
-inline constexpr int kProjectStep = kProjectThreads / kProjectTile;
-inline constexpr int kProjectRows = kProjectTile / kProjectStep;
+inline constexpr int kProjectStep = kProjectThreads / kProjectSide;
+inline constexpr int kProjectRows = kProjectSide / kProjectStep;
 
 struct ProjectPlace {
   int64_t from;    // element of the first row
@@ -45,10 +46,10 @@ ATTENTION_KERNEL_CODE void LoadProjectTiles(const ProjectArgs& args,
                                             const ProjectPlace& place,
                                             int64_t depth, double* rows,
                                             double* matrix) {
-  const int column = ThreadIndex() % kProjectTile;
+  const int column = ThreadIndex() % kProjectSide;
   const int64_t width = args.from.width;
   for (int n = 0; n < kProjectRows; ++n) {
-    const int r = ThreadIndex() / kProjectTile + n * kProjectStep;
+    const int r = ThreadIndex() / kProjectSide + n * kProjectStep;
     const int64_t row = place.first_row + r;
     const int64_t inner = depth + column;
     rows[r * kProjectPitch + column] =
@@ -69,8 +70,8 @@ ATTENTION_KERNEL_CODE void Project(const ProjectArgs& args, int64_t block) {
   auto* const rows = reinterpret_cast<double*>(SharedMemory());
   double* const matrix = rows + kProjectTile * kProjectPitch;
   const ProjectPlace place = MakeProjectPlace(args, block);
-  const int column = ThreadIndex() % kProjectTile;
-  const int first = ThreadIndex() / kProjectTile;
+  const int column = ThreadIndex() % kProjectSide;
+  const int first = ThreadIndex() / kProjectSide;
   double sums[kProjectRows] = {};
   for (int64_t depth = 0; depth < args.from.width; depth += kProjectTile) {
     SyncBlock();
@@ -88,7 +89,8 @@ ATTENTION_KERNEL_CODE void Project(const ProjectArgs& args, int64_t block) {
     }
   }
   for (int n = 0; n < kProjectRows; ++n) {
-    const int64_t row = place.first_row + first + n * kProjectStep;
+    const int r = first + n * kProjectStep;
+    const int64_t row = place.first_row + r;
     const int64_t to = place.first_column + column;
     if (row < args.from.length && to < args.to_width) {
       args.to[place.to + row * args.to_width + to] = sums[n];

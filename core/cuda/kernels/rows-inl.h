@@ -94,14 +94,14 @@ struct RowTile {
 ATTENTION_KERNEL_CODE RowInfo MakeRowInfo(const AttentionArgs& args,
                                           const Lane& lane, int64_t row,
                                           bool exists, KeySpan keys) {
+  const int64_t query = row % args.query_length;
+  const KeySpan span = SpanOf(args, lane.batch, query);
   RowInfo info;
-  info.query = row % args.query_length;
-  info.head = static_cast<int32_t>(lane.first_head + row / args.query_length);
-  if (!exists) info.query = -1;
-  info.batch = static_cast<int32_t>(lane.batch);
-  const KeySpan span = SpanOf(args, lane.batch, info.query);
   info.begin = Most(span.begin, keys.begin);
   info.end = exists ? Least(span.end, keys.end) : info.begin;
+  info.query = exists ? query : -1;
+  info.head = static_cast<int32_t>(lane.first_head + row / args.query_length);
+  info.batch = static_cast<int32_t>(lane.batch);
   return info;
 }
 
@@ -177,14 +177,17 @@ ATTENTION_KERNEL_CODE bool QueryHasNan(const AttentionArgs& args,
 
 /// True where a row's softmax already says that FP32 does not serve it.
 /// Magnitudes of FP32 are infinite where a product overflowed: its score is
-/// then not what it looks like.
+/// then not what it looks like. Where scores are so huge that their rounding
+/// moves the exponentials of all keys out of FP32's range, the sum is 0 or
+/// infinite although keys take part.
 ATTENTION_KERNEL_CODE bool StateNeedsCare(const AttentionArgs& args,
                                           const RowState& state,
                                           int64_t result_row) {
-  if (state.magnitude == Infinity()) return true;
+  if (state.magnitude == Infinity() || state.sum == Infinity()) return true;
   if (IsNan(state.sum)) return !QueryHasNan(args, result_row);
   if (state.sum == 0) {
-    return args.uniform_empty_rows != 0 && args.key_length > 0;
+    return state.max != -Infinity() ||
+           (args.uniform_empty_rows != 0 && args.key_length > 0);
   }
   return args.output_type == Element::kFloat32 && state.magnitude < kFlat;
 }

@@ -70,7 +70,7 @@ ATTENTION_KERNEL_CODE void StoreFloat4(float* to, const Float4& value) {
 
 /// Numbers that a thread brings from one row at a time.
 inline constexpr int kStretch = 8;
-static_assert(kAttendDepth * kAttendRows == kStretch * kAttendThreads);
+static_assert(kAttendDepth * kAttendRows == int64_t{kStretch} * kAttendThreads);
 
 template <typename T>
 struct alignas(16) Stretch {
@@ -98,8 +98,9 @@ template <typename T, typename Put>
 ATTENTION_KERNEL_CODE void LoadDepth(const T* rows, int64_t count,
                                      int64_t width, int64_t first_column,
                                      const Put& put) {
-  const int row = ThreadIndex() % kAttendRows;
-  const int column = ThreadIndex() / kAttendRows * kStretch;
+  constexpr int kRows = kAttendRows;
+  const int row = ThreadIndex() % kRows;
+  const int column = ThreadIndex() / kRows * kStretch;
   T numbers[kStretch] = {};
   if (row < count) {
     LoadStretch(rows + row * width, first_column + column, width, numbers);

@@ -106,9 +106,9 @@ ATTENTION_KERNEL_CODE void StoreSoftmax(const SoftmaxRowsArgs& args,
   const AttentionArgs& problem = args.problem;
   float kept = weight;
   if (problem.dropout.active != 0 && weight != 0) {
-    kept = IsDropped(problem.dropout, row.batch, row.head, row.query, key)
-               ? 0.0F
-               : weight * static_cast<float>(problem.dropout.kept);
+    const bool drops =
+        IsDropped(problem.dropout, row.batch, row.head, row.query, key);
+    kept = weight * (drops ? 0.0F : static_cast<float>(problem.dropout.kept));
   }
   if (problem.weights != nullptr) {
     problem.weights[row.result_row * problem.key_length + key] =

@@ -24,8 +24,8 @@ ATTENTION_KERNEL_CODE void StoreRowWeights(const AttentionArgs& args,
   for (float& score : scores) score = WeightOf(score, row);
   if (args.weights_after_dropout != 0 && args.dropout.active != 0) {
     DropWeights(args, info, first_key, scores);
-    for (float& weight : scores)
-      weight *= static_cast<float>(args.dropout.kept);
+    const auto kept = static_cast<float>(args.dropout.kept);
+    for (float& weight : scores) weight *= kept;
   }
   float* const to = args.weights + result_row * args.key_length + first_key;
   for (int n = 0; n < kTileKeys; ++n) {

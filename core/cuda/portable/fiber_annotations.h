@@ -55,10 +55,10 @@ class FiberAnnotations {
 
  private:
   friend class SchedulerAnnotations;
-  const void* stack_ = nullptr;
-  size_t bytes_ = 0;
-  void* fake_stack_ = nullptr;
-  void* fiber_ = nullptr;
+  [[maybe_unused]] const void* stack_ = nullptr;
+  [[maybe_unused]] size_t bytes_ = 0;
+  [[maybe_unused]] void* fake_stack_ = nullptr;
+  [[maybe_unused]] void* fiber_ = nullptr;
 };
 
 /// Of the stack that fibers are resumed from.
@@ -89,10 +89,10 @@ class SchedulerAnnotations {
 
  private:
   friend class FiberAnnotations;
-  const void* stack_ = nullptr;
-  size_t bytes_ = 0;
-  void* fake_stack_ = nullptr;
-  void* fiber_ = nullptr;
+  [[maybe_unused]] const void* stack_ = nullptr;
+  [[maybe_unused]] size_t bytes_ = 0;
+  [[maybe_unused]] void* fake_stack_ = nullptr;
+  [[maybe_unused]] void* fiber_ = nullptr;
 };
 
 inline void FiberAnnotations::Leave(const SchedulerAnnotations& scheduler) {

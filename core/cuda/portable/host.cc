@@ -22,8 +22,7 @@ emulation::Exchange Show(const T& value) {
 
 uint16_t ElementAt(const void* row, int element) {
   uint16_t bits;
-  std::memcpy(&bits, static_cast<const std::byte*>(row) + 2 * element,
-              sizeof(bits));
+  std::memcpy(&bits, static_cast<const uint16_t*>(row) + element, sizeof(bits));
   return bits;
 }
 
@@ -51,14 +50,15 @@ void MultiplyAddLanes(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
   float rows[2][16];
   float columns[2][16];
   for (int t = 0; t < 4; ++t) {
+    const int at = 2 * t;
     const auto row = Shown<Operands>(exchange, group * 4 + t);
     for (int half = 0; half < 2; ++half) {
-      Unpack<T>(row.a[half], rows[half] + 2 * t);
-      Unpack<T>(row.a[2 + half], rows[half] + 8 + 2 * t);
+      Unpack<T>(row.a[half], rows[half] + at);
+      Unpack<T>(row.a[2 + half], rows[half] + 8 + at);
       const auto column =
           Shown<Operands>(exchange, (lane % 4 * 2 + half) * 4 + t);
-      Unpack<T>(column.b[0], columns[half] + 2 * t);
-      Unpack<T>(column.b[1], columns[half] + 8 + 2 * t);
+      Unpack<T>(column.b[0], columns[half] + at);
+      Unpack<T>(column.b[1], columns[half] + 8 + at);
     }
   }
   for (int n = 0; n < 4; ++n) {

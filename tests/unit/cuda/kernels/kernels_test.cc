@@ -11,7 +11,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/parity/factors.h"
-#include "tests/support/oracle.h"
 #include "tests/support/random.h"
 #include "tests/support/random_problem.h"
 #include "tests/support/tolerance.h"
@@ -20,7 +19,6 @@
 namespace attention::cuda::test {
 namespace {
 
-using attention::test::ComputeExpected;
 using attention::test::LengthsShape;
 using attention::test::Magnitudes;
 using attention::test::MakeProblem;

@@ -35,7 +35,7 @@ void RunBothOrders(int64_t shared_bytes, const Kernel& kernel) {
 }
 
 TEST(EmulationTest, EveryThreadOfEveryBlockRunsOnce) {
-  std::vector<int> runs(3 * kThreads, 0);
+  std::vector<int> runs(size_t{3} * kThreads, 0);
   emulation::RunGrid(3, kThreads, 0, [&runs] {
     ++runs[static_cast<size_t>(BlockIndex() * kThreads + ThreadIndex())];
   });
@@ -230,15 +230,15 @@ TYPED_TEST(SixteenBitsTest, TensorCoreMultipliesMatrices) {
 
 TEST(PortableTest, LoadMatricesGivesRowsToLanes) {
   std::vector<uint32_t> got(kWarp);
-  emulation::RunGrid(1, kWarp, 32 * 16, [&got] {
+  emulation::RunGrid(1, kWarp, int64_t{kWarp} * 16, [&got] {
     auto* const shared = reinterpret_cast<uint16_t*>(SharedMemory());
-    for (int i = 0; i < 8; ++i) {
-      shared[ThreadIndex() * 8 + i] =
-          static_cast<uint16_t>(ThreadIndex() * 8 + i);
+    const int first = ThreadIndex() * 8;
+    for (int i = first; i < first + 8; ++i) {
+      shared[i] = static_cast<uint16_t>(i);
     }
     SyncBlock();
     uint32_t parts[4];
-    LoadMatrices(parts, shared + ThreadIndex() * 8);
+    LoadMatrices(parts, shared + first);
     got[static_cast<size_t>(ThreadIndex())] = parts[2];
   });
   for (uint32_t lane = 0; lane < kWarp; ++lane) {
