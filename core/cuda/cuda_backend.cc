@@ -33,7 +33,7 @@ class Lane {
     if (!memory.ok()) return memory.status();
     absl::StatusOr<std::unique_ptr<Stream>> stream = TakeStream();
     if (!stream.ok()) return stream.status();
-    const absl::Status status =
+    absl::Status status =
         cuda::CudaJob(job, context, plan, *device_, **stream, memory->data())
             .Run();
     // A stream that has failed is not used again.
@@ -66,8 +66,8 @@ class Lane {
 
 class CudaBackend final : public Backend {
  public:
-  CudaBackend(cuda::Devices devices, CudaBackendOptions options)
-      : options_(std::move(options)) {
+  CudaBackend(cuda::Devices devices, const CudaBackendOptions& options)
+      : options_(options) {
     for (auto& device : devices) {
       lanes_.push_back(
           std::make_unique<Lane>(std::move(device), options_.memory_limit));
@@ -164,8 +164,8 @@ class CudaBackend final : public Backend {
 }  // namespace
 
 std::unique_ptr<Backend> MakeCudaBackend(cuda::Devices devices,
-                                         CudaBackendOptions options) {
-  return std::make_unique<CudaBackend>(std::move(devices), std::move(options));
+                                         const CudaBackendOptions& options) {
+  return std::make_unique<CudaBackend>(std::move(devices), options);
 }
 
 }  // namespace attention

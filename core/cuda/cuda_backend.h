@@ -30,8 +30,8 @@ struct CudaBackendOptions {
 /// the limit is RESOURCE_EXHAUSTED; a device's error is the job's own
 /// (INTERNAL). Once no device is left that works, Supports() says UNAVAILABLE
 /// with the reason, and health() too.
-std::unique_ptr<Backend> MakeCudaBackend(cuda::Devices devices,
-                                         CudaBackendOptions options = {});
+std::unique_ptr<Backend> MakeCudaBackend(
+    cuda::Devices devices, const CudaBackendOptions& options = {});
 
 }  // namespace attention
 
