@@ -136,8 +136,9 @@ int64_t CudaJob::ExpectedLaunches() const {
     case Method::kNothing:
       return launches;
   }
-  if (args.splits > 1)
+  if (args.splits > 1) {
     launches += Pieces(MergeShape(args), plan_.attend_blocks);
+  }
   if (plan_.weights.bytes > 0) {
     launches += Pieces(WeightsShape(args), plan_.weights_blocks);
   }

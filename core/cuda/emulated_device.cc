@@ -221,7 +221,7 @@ DeviceProperties EmulatedProperties() {
   return {.name = "emulated",
           .compute_capability = 90,
           .multiprocessors = 4,
-          .shared_memory_per_block = 227 * 1024,
+          .shared_memory_per_block = int64_t{227} * 1024,
           .memory = int64_t{1} << 40};
 }
 

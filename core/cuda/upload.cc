@@ -92,15 +92,15 @@ absl::Status UploadInputs(const ValidatedProblem& problem, const Plan& plan,
     AppendBlocks(problem, &ValidatedProblem::Block::value, uploader);
   }
   const auto* additive = std::get_if<Additive>(&problem.scoring);
-  const auto* bilinear = std::get_if<Bilinear>(&problem.scoring);
   if (begin(plan.query_matrix)) {
-    AppendParameter(additive != nullptr ? additive->w_q : bilinear->m,
+    AppendParameter(additive != nullptr ? additive->w_q
+                                        : std::get<Bilinear>(problem.scoring).m,
                     plan.project_query->matrix_stride, uploader);
   }
-  if (begin(plan.key_matrix)) {
+  if (additive != nullptr && begin(plan.key_matrix)) {
     AppendParameter(additive->w_k, plan.project_key->matrix_stride, uploader);
   }
-  if (begin(plan.tanh_weights)) {
+  if (additive != nullptr && begin(plan.tanh_weights)) {
     AppendTanhWeights(additive->w_v, plan.args.tanh_weight_stride, uploader);
   }
   if (begin(plan.key_ranges)) AppendKeyRanges(problem, uploader);
