@@ -57,13 +57,22 @@ int DispatchMma(const AttentionArgs& args, const Launch& launch) {
                    operator()<MmaInstance<T, kWidth, kTiles, false>>();
   };
   const auto with_width = [&]<typename T, int kWidth>() {
-    return MmaTilesPerWarp(args) == 1
-               ? with_tiles.template operator()<T, kWidth, 1>()
-               : with_tiles.template operator()<T, kWidth, 2>();
+    if constexpr (kWidth < 256) {
+      if (MmaTilesPerWarp(args) == 2) {
+        return with_tiles.template operator()<T, kWidth, 2>();
+      }
+    }
+    return with_tiles.template operator()<T, kWidth, 1>();
   };
   const auto with_type = [&]<typename T>() {
-    return MmaWidth(args) == 64 ? with_width.template operator()<T, 64>()
-                                : with_width.template operator()<T, 128>();
+    switch (MmaWidth(args)) {
+      case 64:
+        return with_width.template operator()<T, 64>();
+      case 128:
+        return with_width.template operator()<T, 128>();
+      default:
+        return with_width.template operator()<T, 256>();
+    }
   };
   return args.query.type == Element::kFloat16
              ? with_type.template operator()<Half>()

@@ -87,19 +87,22 @@ constexpr LaunchShape WeightsShape(const AttentionArgs& args) {
 // attend_mma: FP16 and BF16 on tensor cores, from compute capability 8.0. Each
 // of four warps has one or two tiles of 16 rows.
 inline constexpr int32_t kMmaThreads = 128;
-inline constexpr int64_t kMmaLargestWidth = 128;
+inline constexpr int64_t kMmaLargestWidth = 256;
 
-/// Tiles of 16 rows that a warp has: two read keys half as often.
+/// The class of widths that the kernel is compiled for: 64, 128 or 256.
+constexpr int64_t MmaWidth(const AttentionArgs& args) {
+  const int64_t width =
+      args.key.width > args.value.width ? args.key.width : args.value.width;
+  return width <= 64 ? 64 : width <= 128 ? 128 : 256;
+}
+
+/// Tiles of 16 rows that a warp has: two read keys half as often, where there
+/// are the rows and the registers for it.
 constexpr int64_t MmaTilesPerWarp(const AttentionArgs& args) {
-  return RowsPerLane(args) <= 64 ? 1 : 2;
+  return RowsPerLane(args) <= 64 || MmaWidth(args) == 256 ? 1 : 2;
 }
 constexpr int64_t MmaRows(const AttentionArgs& args) {
   return 64 * MmaTilesPerWarp(args);
-}
-
-/// The class of widths that the kernel is compiled for: 64 or 128.
-constexpr int64_t MmaWidth(const AttentionArgs& args) {
-  return args.key.width <= 64 && args.value.width <= 64 ? 64 : 128;
 }
 
 /// True for dot products of query, key and value of one 16-bit type, of widths
@@ -115,7 +118,7 @@ constexpr bool ServesMma(const AttentionArgs& args) {
 
 /// Keys of a tile: fewer where a warp's registers are full of sums.
 constexpr int64_t MmaKeys(int64_t tiles_per_warp, int64_t width) {
-  return tiles_per_warp == 2 && width == 128 ? 32 : 64;
+  return tiles_per_warp * width >= 256 ? 32 : 64;
 }
 
 /// Queries, a tile each of keys and of values, in 16 bits; what is known of
@@ -128,7 +131,7 @@ constexpr int64_t MmaSharedBytes(int64_t tiles_per_warp, int64_t width) {
 /// The most that rows of such a width need.
 constexpr int64_t MmaSharedBytes(int64_t width) {
   const int64_t one = MmaSharedBytes(1, width);
-  const int64_t two = MmaSharedBytes(2, width);
+  const int64_t two = width < 256 ? MmaSharedBytes(2, width) : 0;
   return one > two ? one : two;
 }
 

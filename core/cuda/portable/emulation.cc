@@ -46,18 +46,25 @@ struct StackOfThread {
   void deallocate(context::stack_context&) const {}
 };
 
+// Threads stay, on the same fiber, for the blocks that follow: a fiber costs
+// the sanitizers more than what a thread of a small problem does.
 struct Thread {
   std::unique_ptr<std::byte[]> stack =
       std::make_unique_for_overwrite<std::byte[]>(kStackBytes);
   context::fiber fiber;
   FiberAnnotations annotations;
-  bool ended = false;
+  bool ended = true;
   int exchanges = 0;
 };
 
 // The block that runs on this thread of the host.
 class Block {
  public:
+  Block() = default;
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+  ~Block() { EndThreads(); }
+
   void Run(int64_t index, int threads, int64_t shared_bytes,
            const std::function<void()>& kernel);
 
@@ -81,7 +88,9 @@ class Block {
     }
   };
 
-  void Start(int index, const std::function<void()>& kernel);
+  void EndThreads();
+  void Start(int index);
+  void Live();
   void Resume(int index);
   void Meet(Meeting& meeting);
   void Yield();
@@ -98,7 +107,9 @@ class Block {
   int64_t shared_bytes_ = -1;
   context::fiber scheduler_;
   SchedulerAnnotations scheduler_annotations_;
+  const std::function<void()>* kernel_ = nullptr;
   bool progress_ = false;
+  bool ending_ = false;
 };
 
 Block& ThisBlock() {
@@ -110,6 +121,7 @@ void Block::Run(int64_t index, int threads, int64_t shared_bytes,
                 const std::function<void()>& kernel) {
   index_ = index;
   if (threads_.size() < static_cast<size_t>(threads)) {
+    EndThreads();
     threads_ = std::vector<Thread>(static_cast<size_t>(threads));
     warps_ = std::vector<Warp>(static_cast<size_t>(threads / kWarp));
   }
@@ -124,7 +136,8 @@ void Block::Run(int64_t index, int threads, int64_t shared_bytes,
   for (int w = 0; w < threads / kWarp; ++w) {
     warps_[w].meeting = {.running = kWarp};
   }
-  for (int t = 0; t < threads; ++t) Start(t, kernel);
+  kernel_ = &kernel;
+  for (int t = 0; t < threads; ++t) Start(t);
   int left = threads;
   while (left > 0) {
     progress_ = false;
@@ -141,23 +154,43 @@ void Block::Run(int64_t index, int threads, int64_t shared_bytes,
   }
 }
 
-void Block::Start(int index, const std::function<void()>& kernel) {
+void Block::EndThreads() {
+  ending_ = true;
+  for (size_t t = 0; t < threads_.size(); ++t) {
+    if (!threads_[t].fiber) continue;
+    Resume(static_cast<int>(t));
+    threads_[t].annotations.Destroy();
+  }
+  ending_ = false;
+}
+
+void Block::Start(int index) {
   Thread& thread = threads_[index];
   thread.ended = false;
   thread.exchanges = 0;
+  if (thread.fiber) return;
   context::stack_context stack;
   stack.size = kStackBytes;
   stack.sp = thread.stack.get() + kStackBytes;
   thread.annotations.Create(thread.stack.get(), kStackBytes);
   thread.fiber = context::fiber(
       std::allocator_arg, context::preallocated(stack.sp, stack.size, stack),
-      StackOfThread{stack}, [this, &kernel](context::fiber&& scheduler) {
+      StackOfThread{stack}, [this](context::fiber&& scheduler) {
         scheduler_ = std::move(scheduler);
         scheduler_annotations_.Left();
-        kernel();
-        End();
+        Live();
+        threads_[current_].annotations.LeaveForever(scheduler_annotations_);
         return std::move(scheduler_);
       });
+}
+
+// What a fiber does: one kernel after the other.
+void Block::Live() {
+  do {
+    (*kernel_)();
+    End();
+    Yield();
+  } while (!ending_);
 }
 
 void Block::Resume(int index) {
@@ -166,7 +199,6 @@ void Block::Resume(int index) {
   scheduler_annotations_.Enter(thread.annotations);
   thread.fiber = std::move(thread.fiber).resume();
   scheduler_annotations_.Returned();
-  if (thread.ended) thread.annotations.Destroy();
 }
 
 void Block::Yield() {
@@ -195,7 +227,6 @@ void Block::End() {
     --meeting->running;
     if (meeting->IsComplete()) meeting->Release();
   }
-  threads_[current_].annotations.LeaveForever(scheduler_annotations_);
 }
 
 bool Block::SyncBlockOr(bool value) {

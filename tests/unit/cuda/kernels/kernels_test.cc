@@ -114,7 +114,8 @@ TEST_P(KernelTest, LengthsAroundTiles) {
 }
 
 TEST_P(KernelTest, WidthsAroundTiles) {
-  for (const int64_t width : {1, 7, 8, 31, 32, 33, 63, 64, 65, 127, 128}) {
+  for (const int64_t width :
+       {1, 7, 8, 31, 32, 33, 63, 64, 65, 127, 128, 129, 200, 256}) {
     SCOPED_TRACE(width);
     Check({.batch = 1, .width = width, .value_width = 3});
     Check({.batch = 1, .width = 3, .value_width = width});
@@ -122,7 +123,7 @@ TEST_P(KernelTest, WidthsAroundTiles) {
 }
 
 TEST_P(KernelTest, WideRowsOfEveryScore) {
-  if (way() == Way::kMma) GTEST_SKIP() << "up to 128 columns";
+  if (way() == Way::kMma) GTEST_SKIP() << "up to 256 columns";
   for (const ScoringKind scoring :
        {ScoringKind::kDotProduct, ScoringKind::kAdditive,
         ScoringKind::kGaussian, ScoringKind::kBilinear}) {
@@ -134,6 +135,19 @@ TEST_P(KernelTest, WideRowsOfEveryScore) {
            .value_width = 259,
            .hidden_width = 67,
            .scoring = scoring});
+  }
+}
+
+TEST_P(KernelTest, ManyRowsOfEveryClassOfWidths) {
+  for (const int64_t width : {40, 104, 160}) {
+    SCOPED_TRACE(width);
+    Check({.batch = 1,
+           .query_length = 130,
+           .key_length = 170,
+           .width = width,
+           .value_width = width,
+           .type = DataType::kBFloat16,
+           .causal = Causal::kTopLeft});
   }
 }
 
