@@ -20,14 +20,14 @@ spdlog::level::level_enum LevelOf(const absl::Status& reason) {
 void BackendHealth::LogUnused(const Engine& engine) {
   for (const UnusedBackend& unused : engine.unused()) {
     spdlog::log(LevelOf(unused.reason), "backend {} is not used: {}",
-                unused.name, std::string(unused.reason.message()));
+                unused.name, static_cast<std::string>(unused.reason.message()));
   }
 }
 
 void BackendHealth::Note(const Backend& backend, const absl::Status& health,
                          bool serving) {
-  spdlog::error("backend {}: {}{}", std::string(backend.name()),
-                std::string(health.message()),
+  spdlog::error("backend {}: {}{}", static_cast<std::string>(backend.name()),
+                static_cast<std::string>(health.message()),
                 serving ? "" : "; no backend is left, not serving any more");
   const std::lock_guard lock(mutex_);
   serving_ = serving_ && serving;

@@ -34,7 +34,7 @@ ProgramResult RunClient(
 // What a server answers with unless told otherwise.
 std::string DefaultBackend() {
   const auto engine = Engine::Create({.threads = 1}).value();
-  return std::string(engine->backends()[0]->name());
+  return static_cast<std::string>(engine->backends()[0]->name());
 }
 
 class ProgramTest : public ::testing::Test {

@@ -137,7 +137,7 @@ nlohmann::json Measure(const Case& shape, cuda::Device& device,
       {"hidden", shape.HiddenWidth()}, {"weights", shape.weights},
       {"flops", shape.Flops()},        {"device", device.properties().name}};
   DeviceRun run(shape, device, stream);
-  line["kernel"] = std::string(run.kernel());
+  line["kernel"] = static_cast<std::string>(run.kernel());
   absl::Status status = run.Call();
   Clock::time_point begin = Clock::now();
   if (status.ok()) status = run.Call();
@@ -156,7 +156,7 @@ nlohmann::json Measure(const Case& shape, cuda::Device& device,
   if (status.ok()) {
     line["seconds"] = Median(seconds);
   } else {
-    line["error"] = std::string(status.message());
+    line["error"] = static_cast<std::string>(status.message());
   }
   return line;
 }

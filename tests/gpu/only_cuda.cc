@@ -15,7 +15,8 @@ class NeedsDevice final : public ::testing::Environment {
  public:
   void SetUp() override {
     const absl::Status status = cuda::OpenDevices().status();
-    if (!status.ok()) GTEST_SKIP() << std::string(status.message());
+    if (!status.ok())
+      GTEST_SKIP() << static_cast<std::string>(status.message());
   }
 };
 

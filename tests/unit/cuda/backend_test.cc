@@ -196,7 +196,8 @@ TEST_F(CudaBackendTest, MoreThanTheMemoryLimitIsRefused) {
   Start({.memory_limit = 1000});
   const absl::Status status = Run().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("the limit of 1000"));
+  EXPECT_THAT(static_cast<std::string>(status.message()),
+              HasSubstr("the limit of 1000"));
 }
 
 TEST_F(CudaBackendTest, ADeviceWithoutMemoryIsNotLost) {
@@ -228,7 +229,7 @@ TEST_F(CudaBackendTest, ALostDeviceIsToldWithItsReason) {
   ASSERT_FALSE(Run().ok());
   const absl::Status health = engine_->backends()[0]->health();
   EXPECT_EQ(health.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(health.message()),
+  EXPECT_THAT(static_cast<std::string>(health.message()),
               HasSubstr("the device is lost: attend"));
   EXPECT_EQ(Run().status().code(), absl::StatusCode::kUnavailable);
 }

@@ -12,7 +12,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 std::string MessageOf(const absl::StatusOr<Devices>& devices) {
-  return std::string(devices.status().message());
+  return static_cast<std::string>(devices.status().message());
 }
 
 TEST(LoaderTest, AFileThatIsNotThereIsNotFound) {

@@ -65,7 +65,7 @@ TEST_F(MemoryPoolTest, MoreThanTheLimitIsRefusedWithBothNumbers) {
       pool.Take(10 * kMiB + 1, stop_.get_token()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(
-      std::string(status.message()),
+      static_cast<std::string>(status.message()),
       AllOf(HasSubstr("needs 10485761 bytes"), HasSubstr("limit of 10485760"),
             HasSubstr("--cuda-memory-limit")));
 }
@@ -80,7 +80,7 @@ TEST_F(MemoryPoolTest, ADeviceThatIsFullIsTold) {
   MemoryPool pool(*device_, 10 * kMiB);
   const absl::Status status = pool.Take(8 * kMiB, stop_.get_token()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(status.message()),
+  EXPECT_THAT(static_cast<std::string>(status.message()),
               HasSubstr("the device has no more"));
 }
 
