@@ -219,6 +219,7 @@ bool SomethingIsComputed(const ValidatedProblem& problem) {
 }
 
 Method ChooseMethod(const ValidatedProblem& problem, const AttentionArgs& args,
+                    const DeviceProperties& device,
                     const PlanOptions& options) {
   if (!FactorsFit(args)) return Method::kCareful;
   const bool plain_dot =
@@ -229,8 +230,10 @@ Method ChooseMethod(const ValidatedProblem& problem, const AttentionArgs& args,
     return Method::kProducts;
   }
   // Weights are computed from the very scores whose maximum and sum are known.
-  return ServesMma(args) && !problem.wanted.weights ? Method::kMma
-                                                    : Method::kTiles;
+  const bool mma =
+      ServesMma(args) && !problem.wanted.weights &&
+      MmaSharedBytes(MmaWidth(args)) <= device.shared_memory_per_block;
+  return mma ? Method::kMma : Method::kTiles;
 }
 
 absl::string_view KernelName(const Plan& plan) {
@@ -382,9 +385,9 @@ absl::Status CheckSupport(const ValidatedProblem& problem,
     return absl::UnimplementedError(
         absl::StrCat("rows of ", widest, " elements"));
   }
-  const int64_t most_shared =
-      std::max({AttendSharedBytes(), CarefulSharedBytes(), ProjectSharedBytes(),
-                MmaSharedBytes(kMmaLargestWidth)});
+  // Where tensor cores' kernel needs more, it is not taken.
+  const int64_t most_shared = std::max(
+      {AttendSharedBytes(), CarefulSharedBytes(), ProjectSharedBytes()});
   if (most_shared > device.shared_memory_per_block) {
     return absl::UnimplementedError(absl::StrCat(
         device.name, " has ", device.shared_memory_per_block,
@@ -399,7 +402,7 @@ Plan MakePlan(const ValidatedProblem& problem, const DeviceProperties& device,
   Plan plan = PlanOfInputs(problem);
   SetScoring(problem, plan);
   SetMasks(problem, plan);
-  plan.method = ChooseMethod(problem, plan.args, options);
+  plan.method = ChooseMethod(problem, plan.args, device, options);
   if (plan.method == Method::kTiles || plan.method == Method::kMma) {
     ChooseLanesAndSplits(device, options, plan.args);
   }

@@ -105,7 +105,7 @@ INSTANTIATE_TEST_SUITE_P(
         Choice{"Fp16", {.type = DataType::kFloat16}, Method::kMma, "fp16_mma"},
         Choice{"Bf16", {.type = DataType::kBFloat16}, Method::kMma, "bf16_mma"},
         Choice{"Bf16TooWideForTheTile",
-               {.width = 192, .type = DataType::kBFloat16},
+               {.width = kMmaLargestWidth + 8, .type = DataType::kBFloat16},
                Method::kTiles,
                "fp32_tiles"},
         Choice{"Bf16Gaussian",
@@ -243,6 +243,16 @@ TEST(PlanTest, ADeviceWithTooLittleSharedMemoryIsRefused) {
   device.shared_memory_per_block = 16 * 1024;
   EXPECT_EQ(CheckSupport(Valid({}), device).code(),
             absl::StatusCode::kUnimplemented);
+}
+
+TEST(PlanTest, ADeviceWithTooLittleSharedMemoryForTensorCoresDoesWithout) {
+  const Spec spec = {.width = kMmaLargestWidth,
+                     .value_width = kMmaLargestWidth,
+                     .type = DataType::kBFloat16};
+  DeviceProperties device = kDevice;
+  EXPECT_EQ(MakePlan(Valid(spec), device).method, Method::kMma);
+  device.shared_memory_per_block = MmaSharedBytes(kMmaLargestWidth) - 1;
+  EXPECT_EQ(MakePlan(Valid(spec), device).method, Method::kTiles);
 }
 
 TEST(PlanTest, RowsWiderThanAKernelCountsAreRefused) {
