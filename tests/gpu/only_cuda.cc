@@ -15,8 +15,9 @@ class NeedsDevice final : public ::testing::Environment {
  public:
   void SetUp() override {
     const absl::Status status = cuda::OpenDevices().status();
-    if (!status.ok())
+    if (!status.ok()) {
       GTEST_SKIP() << static_cast<std::string>(status.message());
+    }
   }
 };
 
