@@ -281,6 +281,7 @@ TEST_F(CudaBackendTest, JobsAtOnceGiveWhatTheyGiveAlone) {
   Start({.devices = 2, .memory_limit = int64_t{2} << 20});
   ASSERT_OK_AND_ASSIGN(const Results alone, Run());
   std::vector<std::thread> threads;
+  threads.reserve(6);
   std::atomic<int> same = 0;
   for (int n = 0; n < 6; ++n) {
     threads.emplace_back([&] {

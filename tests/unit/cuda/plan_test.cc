@@ -17,11 +17,12 @@ namespace {
 
 constexpr int64_t kMostBlocks = std::numeric_limits<int32_t>::max();
 
-const DeviceProperties kDevice = {.name = "NVIDIA H200",
-                                  .compute_capability = 90,
-                                  .multiprocessors = 132,
-                                  .shared_memory_per_block = 227 * 1024,
-                                  .memory = int64_t{139} << 30};
+const DeviceProperties kDevice = {
+    .name = "NVIDIA H200",
+    .compute_capability = 90,
+    .multiprocessors = 132,
+    .shared_memory_per_block = int64_t{227} * 1024,
+    .memory = int64_t{139} << 30};
 
 // What plans follow from. No tensor has any bytes: plans do not look at them.
 struct Spec {
@@ -240,7 +241,7 @@ TEST(PlanTest, SharedMemoryIsWithinWhatADeviceHas) {
 TEST(PlanTest, ADeviceWithTooLittleSharedMemoryIsRefused) {
   DeviceProperties device = kDevice;
   EXPECT_TRUE(CheckSupport(Valid({}), device).ok());
-  device.shared_memory_per_block = 16 * 1024;
+  device.shared_memory_per_block = int64_t{16} * 1024;
   EXPECT_EQ(CheckSupport(Valid({}), device).code(),
             absl::StatusCode::kUnimplemented);
 }
@@ -390,9 +391,11 @@ TEST(PlanTest, ProductsHoldWholeLanesOrAPartOfOne) {
   const Spec spec = {
       .query_heads = 8, .kv_heads = 2, .wanted = kWeights};  // lanes of 4096
   EXPECT_EQ(PlanOf(spec).product_rows, 2 * 2 * 4096);
-  EXPECT_EQ(PlanOf(spec, {.score_bytes = 2 * 4096 * 4096 + 1}).product_rows,
-            2 * 4096);
-  EXPECT_EQ(PlanOf(spec, {.score_bytes = 100 * 4096}).product_rows, 100);
+  EXPECT_EQ(
+      PlanOf(spec, {.score_bytes = int64_t{2} * 4096 * 4096 + 1}).product_rows,
+      2 * 4096);
+  EXPECT_EQ(PlanOf(spec, {.score_bytes = int64_t{100} * 4096}).product_rows,
+            100);
   EXPECT_EQ(PlanOf(spec, {.score_bytes = 1}).product_rows, 1);
 }
 
