@@ -20,11 +20,13 @@ include(GNUInstallDirs)
 
 # attention_options(TARGET): warnings as errors, include paths from the project's root, sanitizers.
 function(attention_options target)
-  target_compile_options(${target} PRIVATE -Wall -Wextra -Wshadow -Wnon-virtual-dtor
-                         -Woverloaded-virtual -Wswitch -Werror
-                         # GCC 12 sees ghosts in the inlined moves of Abseil's InlinedVector, and
-                         # overlaps in short strings that are assigned (its bug 105651).
-                         $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized -Wno-restrict>)
+  set(warnings -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wswitch -Werror
+      # GCC 12 sees ghosts in the inlined moves of Abseil's InlinedVector, and
+      # overlaps in short strings that are assigned (its bug 105651).
+      $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized -Wno-restrict>)
+  target_compile_options(${target} PRIVATE
+    "$<$<COMPILE_LANGUAGE:CXX>:${warnings}>"
+    "$<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-Xcompiler=-Wall,-Wextra>")
   target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
 endfunction()
 

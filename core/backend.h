@@ -5,6 +5,7 @@
 #include <functional>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -40,6 +41,12 @@ struct RunContext {
   std::function<void()> on_tile = {};
 };
 
+/// An accelerator.
+struct BackendDevice {
+  std::string name;
+  int64_t memory = 0;  // bytes
+};
+
 /// One way to compute attention. Implementations keep no state between runs
 /// that a result could depend on, and may be used from several threads at once.
 class Backend {
@@ -53,6 +60,14 @@ class Backend {
   /// True where it must be asked for by name: its kernels have not yet run on
   /// real hardware of their kind, or it is not yet ready to be the default.
   virtual bool experimental() const { return false; }
+  /// True where Run() waits for something other than the calling thread, such
+  /// as a device: even the smallest problem is then for a worker.
+  virtual bool waits() const { return false; }
+  /// OK, or what has broken since the backend was made, in words: UNAVAILABLE
+  /// where it computes nothing any more, INTERNAL where a part of it goes on.
+  virtual absl::Status health() const { return absl::OkStatus(); }
+  /// The accelerators that it computes on.
+  virtual std::vector<BackendDevice> devices() const { return {}; }
 
   /// OK, or UNIMPLEMENTED with the reason: the next backend is then asked.
   virtual absl::Status Supports(const ValidatedProblem& problem) const = 0;

@@ -8,16 +8,57 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/cpu/cpu_backend.h"
+#include "core/cuda/cuda_backend.h"
+#include "core/cuda/loader.h"
 #include "core/reference/reference_backend.h"
 
 namespace attention {
 namespace {
 
+using Backends = std::vector<std::unique_ptr<Backend>>;
+
+constexpr char kAuto[] = "auto";
+constexpr char kCuda[] = "cuda";
+
+// Adds the CUDA devices of this machine. That there are none is an error where
+// they are asked for by name, and a note otherwise.
+absl::Status AddCuda(const EngineOptions& options, Backends& backends,
+                     std::vector<UnusedBackend>& unused) {
+  const bool by_name = options.backend == kCuda;
+  if (!by_name && options.backend != kAuto) return absl::OkStatus();
+  absl::StatusOr<cuda::Devices> devices = cuda::OpenDevices();
+  if (devices.ok()) {
+    CudaBackendOptions cuda_options;
+    cuda_options.memory_limit = options.cuda_memory_limit;
+    auto backend = MakeCudaBackend(*std::move(devices), cuda_options);
+    if (!by_name && backend->experimental()) {
+      unused.push_back(
+          {kCuda, absl::UnimplementedError(absl::StrCat(
+                      backend->instruction_set(),
+                      " is here; its kernels are experimental and used where "
+                      "cuda is asked for by name"))});
+    }
+    backends.push_back(std::move(backend));
+    return absl::OkStatus();
+  }
+  const absl::Status& reason = devices.status();
+  if (by_name) {
+    return absl::Status(reason.code(),
+                        absl::StrCat("backend cuda: ", reason.message()));
+  }
+  unused.push_back({kCuda, reason});
+  return absl::OkStatus();
+}
+
 // Every backend of this build that this machine can run, fastest first: the
 // order in which auto tries those that are not experimental. A setting that
 // cannot be followed is an error, not a backend less.
-absl::StatusOr<std::vector<std::unique_ptr<Backend>>> AllBackends() {
-  std::vector<std::unique_ptr<Backend>> backends;
+absl::StatusOr<Backends> AllBackends(const EngineOptions& options,
+                                     std::vector<UnusedBackend>& unused) {
+  Backends backends;
+  if (absl::Status status = AddCuda(options, backends, unused); !status.ok()) {
+    return status;
+  }
   auto cpu = MakeCpuBackend();
   if (cpu.ok()) {
     backends.push_back(*std::move(cpu));
@@ -60,7 +101,7 @@ double Work(const ValidatedProblem& problem) {
 }  // namespace
 
 std::vector<std::string> BackendNames() {
-  std::vector<std::string> names = {"auto"};
+  std::vector<std::string> names = {kAuto, kCuda};
   if (!CpuTargets().empty()) names.emplace_back("cpu");
   names.emplace_back("reference");
   return names;
@@ -72,16 +113,20 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineOptions options) {
         absl::StrCat("worker threads: ", options.threads,
                      " (expected 0 for one per processor, or more)"));
   }
-  auto backends = AllBackends();
-  if (!backends.ok()) return backends.status();
   auto engine = absl::WrapUnique(new Engine());
-  for (auto& backend : *backends) {
-    const bool by_itself =
-        options.backend == "auto" && !backend->experimental();
-    if (by_itself || options.backend == backend->name()) {
-      engine->backends_.push_back(std::move(backend));
+  auto backends = AllBackends(options, engine->unused_);
+  if (!backends.ok()) return backends.status();
+  const auto choose = [&](std::vector<std::unique_ptr<Backend>>& from) {
+    for (auto& backend : from) {
+      const bool by_itself =
+          options.backend == kAuto && !backend->experimental();
+      if (by_itself || options.backend == backend->name()) {
+        engine->backends_.push_back(std::move(backend));
+      }
     }
-  }
+  };
+  choose(options.more_backends);
+  choose(*backends);
   if (engine->backends_.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("backend: '", options.backend, "' is not in this build (",
@@ -93,7 +138,8 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineOptions options) {
 }
 
 bool Engine::IsQuick(const ValidatedProblem& problem) const {
-  return !options_.on_tile && Work(problem) <= kQuickWork;
+  return !options_.on_tile && !backends_.front()->waits() &&
+         Work(problem) <= kQuickWork;
 }
 
 absl::Status Engine::Run(AttentionJob& job) const {
@@ -104,9 +150,24 @@ absl::Status Engine::Run(AttentionJob& job) const {
     if (!job.status.ok()) continue;
     job.backend = backend->name();
     backend->Run(absl::MakeSpan(&job, 1), context);
+    if (!job.status.ok()) TellHealth(*backend);
     break;
   }
   return job.status;
+}
+
+void Engine::TellHealth(const Backend& backend) const {
+  const absl::Status health = backend.health();
+  if (health.ok() || !options_.on_health) return;
+  {
+    const std::lock_guard lock(told_mutex_);
+    if (told_[&backend] == health) return;
+    told_[&backend] = health;
+  }
+  const bool serving = std::any_of(
+      backends_.begin(), backends_.end(),
+      [](const auto& other) { return !absl::IsUnavailable(other->health()); });
+  options_.on_health(backend, health, serving);
 }
 
 }  // namespace attention

@@ -1,8 +1,12 @@
 #ifndef ATTENTION_CORE_ENGINE_H_
 #define ATTENTION_CORE_ENGINE_H_
 
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,15 +22,37 @@ struct EngineOptions {
   /// Threads that compute; 0 means one per processor that the process may use.
   int threads = 0;
   /// "auto" tries every backend of this build that is not experimental, fastest
-  /// first: cpu, then reference. A backend's name uses that one alone.
+  /// first: cuda, where there is a device, cpu, then reference. A backend's
+  /// name uses that one alone.
   std::string backend = "auto";
+  /// Device memory that cuda takes of each device, in bytes, at most; nothing
+  /// means most of what is free (core/cuda/cuda_backend.h).
+  std::optional<int64_t> cuda_memory_limit = {};
+  /// Called, where set, after a job in which a backend's health() has become
+  /// worse, from the thread that ran it. `serving` is false once no backend is
+  /// left that computes.
+  std::function<void(const Backend& backend, const absl::Status& health,
+                     bool serving)>
+      on_health = {};
+  /// Backends beside those of the build, and in front of them: those of tests.
+  std::vector<std::unique_ptr<Backend>> more_backends = {};
   /// Called after every tile, where set (see RunContext).
   std::function<void()> on_tile = {};
 };
 
-/// The names that EngineOptions::backend takes in this build: "auto", then the
-/// backends, fastest first.
+/// The names that EngineOptions::backend takes: "auto", then the backends,
+/// fastest first. "cuda" is always among them; whether it is to be had is known
+/// when an engine is made.
 std::vector<std::string> BackendNames();
+
+/// A backend that "auto" does not use, and why.
+struct UnusedBackend {
+  std::string name;
+  /// In words, with the code of core/cuda/loader.h: NOT_FOUND where the build
+  /// has none, UNAVAILABLE where there is no device, FAILED_PRECONDITION where
+  /// its files are there and broken; UNIMPLEMENTED where it is experimental.
+  absl::Status reason;
+};
 
 /// Picks a backend for a problem, runs it over the worker threads and honours
 /// its stop token. May be used from several threads at once.
@@ -34,7 +60,8 @@ class Engine {
  public:
   /// INVALID_ARGUMENT for a backend name that this build does not know, a
   /// negative number of threads, or an instruction set in the environment
-  /// variable ATTENTION_CPU_TARGET that is not to be had.
+  /// variable ATTENTION_CPU_TARGET that is not to be had. Where the backend is
+  /// "cuda", the statuses of core/cuda/loader.h, if there is no device.
   static absl::StatusOr<std::unique_ptr<Engine>> Create(EngineOptions options);
 
   /// Computes one job and writes its status too. UNIMPLEMENTED where no backend
@@ -43,7 +70,7 @@ class Engine {
 
   /// True for a problem that takes some microseconds at most, less than to hand
   /// it to a worker: Run() it where you are. Never where tiles are watched: who
-  /// watches them may hold them up.
+  /// watches them may hold them up. Never on a backend that waits for a device.
   bool IsQuick(const ValidatedProblem& problem) const;
 
   /// In the order in which they are tried.
@@ -51,13 +78,21 @@ class Engine {
     return backends_;
   }
   WorkerPool& workers() const { return *workers_; }
+  /// Of "auto": what could be expected and is not used.
+  const std::vector<UnusedBackend>& unused() const { return unused_; }
 
  private:
   Engine() = default;
 
+  // After a job that failed: tells what has become of the backend's health.
+  void TellHealth(const Backend& backend) const;
+
   EngineOptions options_;
   std::unique_ptr<WorkerPool> workers_;
   std::vector<std::unique_ptr<Backend>> backends_;
+  std::vector<UnusedBackend> unused_;
+  mutable std::mutex told_mutex_;
+  mutable std::map<const Backend*, absl::Status> told_;
 };
 
 }  // namespace attention

@@ -137,6 +137,9 @@ struct Parser {
         absl::StrCat("One of ", absl::StrJoin(BackendNames(), ", "),
                      "; auto takes the fastest that supports a request"),
         group);
+    AddSize("--cuda-memory-limit", options.cuda_memory_limit, "0",
+            "Memory of each GPU that the backend cuda takes; a request that "
+            "needs more: RESOURCE_EXHAUSTED. 0 means 80 % of what is free");
   }
 
   void AddLimits() {

@@ -55,6 +55,8 @@ absl::Status CheckOptions(const ServerOptions& options) {
       CheckRange("--grpc-port", options.grpc_port, 0, 65535),
       CheckRange("--worker-threads", options.worker_threads, 0, kMostThreads),
       CheckOneOf("--backend", options.backend, BackendNames()),
+      CheckRange("--cuda-memory-limit", options.cuda_memory_limit, 0,
+                 std::numeric_limits<int64_t>::max(), " bytes"),
       CheckRange("--max-request-bytes", options.max_request_bytes,
                  kSmallestMessage, kLargestMessage, " bytes"),
       CheckRange("--max-response-bytes", options.max_response_bytes,

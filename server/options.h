@@ -23,6 +23,9 @@ struct ServerOptions {
   int worker_threads = 0;
   /// "auto" or a backend's name.
   std::string backend = "auto";
+  /// Device memory that the backend cuda takes of each device, at most; 0 means
+  /// 80 % of what is free at the first request.
+  int64_t cuda_memory_limit = 0;
   /// Largest message each way, 1 KiB to 2^31 - 1 bytes.
   int64_t max_request_bytes = 256LL << 20;
   int64_t max_response_bytes = 256LL << 20;

@@ -22,6 +22,7 @@
 #include "server/option_checks.h"
 #include "server/services/attention_service.h"
 #include "server/services/inference_service.h"
+#include "server/telemetry/backend_health.h"
 #include "server/unix_socket.h"
 
 namespace attention::server {
@@ -51,14 +52,34 @@ absl::StatusOr<std::unique_ptr<ModelRepository>> OpenRepository(
       absl::StrCat("--model-repository: ", repository.status().message()));
 }
 
+absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(
+    const ServerOptions& options, std::function<void()> on_tile,
+    std::shared_ptr<BackendHealth> health) {
+  EngineOptions engine;
+  engine.threads = options.worker_threads;
+  engine.backend = options.backend;
+  engine.on_tile = std::move(on_tile);
+  if (options.cuda_memory_limit > 0) {
+    engine.cuda_memory_limit = options.cuda_memory_limit;
+  }
+  engine.on_health = [health = std::move(health)](const Backend& backend,
+                                                  const absl::Status& status,
+                                                  bool serving) {
+    health->Note(backend, status, serving);
+  };
+  return Engine::Create(std::move(engine));
+}
+
 }  // namespace
 
 // Members are destroyed from the last to the first: each one may be used by
 // those below it.
 struct Server::Impl {
   Impl(ServerOptions server_options, std::unique_ptr<Engine> built_engine,
-       std::unique_ptr<ModelRepository> opened_repository)
+       std::unique_ptr<ModelRepository> opened_repository,
+       std::shared_ptr<BackendHealth> backend_health)
       : options(std::move(server_options)),
+        health(std::move(backend_health)),
         admission(options.max_requests_in_flight, options.max_bytes_in_flight),
         repository(std::move(opened_repository)),
         models(*repository),
@@ -71,6 +92,7 @@ struct Server::Impl {
   absl::StatusOr<int> Listen();
 
   const ServerOptions options;
+  const std::shared_ptr<BackendHealth> health;
   Admission admission;
   ActiveCalls calls;
   std::unique_ptr<ModelRepository> repository;
@@ -116,6 +138,7 @@ absl::StatusOr<int> Server::Impl::Listen() {
       v1::AttentionService::service_full_name(), true);
   grpc_server->GetHealthCheckService()->SetServingStatus(
       inference::GRPCInferenceService::service_full_name(), true);
+  health->Attach(grpc_server->GetHealthCheckService());
   return port;
 }
 
@@ -124,16 +147,18 @@ Server::Server() = default;
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     const ServerOptions& options, std::function<void()> on_tile) {
   if (absl::Status status = CheckOptions(options); !status.ok()) return status;
-  absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Create(
-      {options.worker_threads, options.backend, std::move(on_tile)});
+  const auto health = std::make_shared<BackendHealth>();
+  absl::StatusOr<std::unique_ptr<Engine>> engine =
+      CreateEngine(options, std::move(on_tile), health);
   if (!engine.ok()) return engine.status();
+  BackendHealth::LogUnused(**engine);
   absl::StatusOr<std::unique_ptr<ModelRepository>> repository =
       OpenRepository(options.model_repository);
   if (!repository.ok()) return repository.status();
   EnablePlugins();
   auto server = absl::WrapUnique(new Server());
   server->impl_ = std::make_unique<Impl>(options, *std::move(engine),
-                                         *std::move(repository));
+                                         *std::move(repository), health);
   const absl::StatusOr<int> port = server->impl_->Listen();
   if (!port.ok()) return port.status();
   server->port_ = *port;
@@ -173,6 +198,7 @@ bool Server::Drain() {
       impl.calls.EndDrain();
       impl.calls.WaitUntilNone(std::chrono::steady_clock::now() + kFlushTime);
     }
+    impl.health->Attach(nullptr);
     // Cuts what is still open, a health Watch or a caller that does not read
     // its reply, and returns when every call is done.
     impl.grpc_server->Shutdown(std::chrono::system_clock::now() + kFlushTime);

@@ -15,6 +15,17 @@ void FillServerInfo(const ServerOptions& options, const Engine& engine,
     entry.set_name(backend->name().data(), backend->name().size());
     entry.set_instruction_set(backend->instruction_set());
     entry.set_experimental(backend->experimental());
+    entry.set_broken(static_cast<std::string>(backend->health().message()));
+    for (const BackendDevice& device : backend->devices()) {
+      v1::Device& listed = *info.add_devices();
+      listed.set_name(device.name);
+      listed.set_memory_bytes(static_cast<uint64_t>(device.memory));
+    }
+  }
+  for (const UnusedBackend& unused : engine.unused()) {
+    v1::UnusedBackend& entry = *info.add_unused_backends();
+    entry.set_name(unused.name);
+    entry.set_reason(static_cast<std::string>(unused.reason.message()));
   }
   info.set_worker_threads(engine.workers().threads());
   const auto bytes = [](int64_t limit) { return static_cast<uint64_t>(limit); };

@@ -75,11 +75,11 @@ TEST(ServerBinaryTest, HelpTeachesEveryOption) {
   EXPECT_EQ(help.Wait(), 0);
   for (const char* option :
        {"--grpc-address", "--grpc-port", "--grpc-unix-socket",
-        "--worker-threads", "--backend", "--max-request-bytes",
-        "--max-response-bytes", "--max-requests-in-flight",
-        "--max-bytes-in-flight", "--max-stream-requests-in-flight",
-        "--drain-time", "--log-level", "--log-format", "--config", "127.0.0.1",
-        "8001", "256MiB"}) {
+        "--worker-threads", "--backend", "--cuda-memory-limit",
+        "--max-request-bytes", "--max-response-bytes",
+        "--max-requests-in-flight", "--max-bytes-in-flight",
+        "--max-stream-requests-in-flight", "--drain-time", "--log-level",
+        "--log-format", "--config", "127.0.0.1", "8001", "256MiB"}) {
     EXPECT_THAT(text, HasSubstr(option));
   }
 }

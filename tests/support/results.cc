@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -30,6 +31,17 @@ absl::StatusOr<Tensor> Unwritten(DataType type, const Shape& shape) {
   return tensor;
 }
 
+// What AddBackend() and UseBackend() have said.
+struct Chosen {
+  std::map<std::string, MakeBackend> added;
+  std::string only;
+};
+
+Chosen& ChosenBackends() {
+  static auto* const chosen = new Chosen();
+  return *chosen;
+}
+
 }  // namespace
 
 bool SameBits(const Results& a, const Results& b) {
@@ -37,15 +49,33 @@ bool SameBits(const Results& a, const Results& b) {
          SameBits(a.lse, b.lse);
 }
 
+bool AddBackend(const std::string& name, MakeBackend make) {
+  return ChosenBackends().added.emplace(name, make).second;
+}
+
+bool UseBackend(const std::string& name) {
+  ChosenBackends().only = name;
+  return true;
+}
+
 std::vector<std::string> Backends() {
-  std::vector<std::string> names = BackendNames();
-  names.erase(std::remove(names.begin(), names.end(), "auto"), names.end());
+  const Chosen& chosen = ChosenBackends();
+  if (!chosen.only.empty()) return {chosen.only};
+  std::vector<std::string> names;
+  for (const std::string& name : BackendNames()) {
+    if (name != "auto" && name != "cuda") names.push_back(name);
+  }
+  for (const auto& [name, make] : chosen.added) names.push_back(name);
   return names;
 }
 
 std::unique_ptr<Engine> MakeEngine(const std::string& backend, int threads) {
   EngineOptions options;
   options.backend = backend;
+  const auto& added = ChosenBackends().added;
+  if (const auto found = added.find(backend); found != added.end()) {
+    options.more_backends.push_back(found->second());
+  }
   options.threads = threads;
   return Engine::Create(std::move(options)).value();
 }

@@ -23,8 +23,15 @@ struct Results {
 /// True where every wanted result has the same bits in both.
 bool SameBits(const Results& a, const Results& b);
 
-/// The backends of this build, without "auto": what tests are run for.
+/// What tests are run for: the backends of this machine's processor (cpu,
+/// reference) and those that AddBackend() has added; or what UseBackend() says.
 std::vector<std::string> Backends();
+
+/// Adds a backend that is the tests' own. Before main.
+using MakeBackend = std::unique_ptr<Backend> (*)();
+bool AddBackend(const std::string& name, MakeBackend make);
+/// Makes `name` the only backend that this program tests. Before main.
+bool UseBackend(const std::string& name);
 
 /// An engine of one backend. Ends the process where there is no such backend.
 std::unique_ptr<Engine> MakeEngine(const std::string& backend, int threads = 2);

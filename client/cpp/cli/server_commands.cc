@@ -49,11 +49,18 @@ nlohmann::ordered_json ToJson(const std::string& server,
   for (const client::BackendInfo& backend : info.backends) {
     backends.push_back({{"name", backend.name},
                         {"instruction_set", backend.instruction_set},
-                        {"experimental", backend.experimental}});
+                        {"experimental", backend.experimental},
+                        {"broken", backend.broken}});
+  }
+  nlohmann::ordered_json unused_backends = nlohmann::ordered_json::array();
+  for (const client::UnusedBackendInfo& unused : info.unused_backends) {
+    unused_backends.push_back(
+        {{"name", unused.name}, {"reason", unused.reason}});
   }
   return {{"server", server},
           {"version", info.version},
           {"backends", backends},
+          {"unused_backends", unused_backends},
           {"worker_threads", info.worker_threads},
           {"limits",
            {{"max_request_bytes", info.max_request_bytes},
@@ -74,6 +81,14 @@ std::string ToText(const std::string& server, const client::ServerInfo& info) {
              absl::StrCat(backend.name, ", instruction set ",
                           backend.instruction_set,
                           backend.experimental ? ", experimental" : "")));
+    if (!backend.broken.empty()) {
+      absl::StrAppend(&text,
+                      Line("", absl::StrCat("broken: ", backend.broken)));
+    }
+  }
+  for (const client::UnusedBackendInfo& unused : info.unused_backends) {
+    absl::StrAppend(&text, Line("not used", absl::StrCat(unused.name, ": ",
+                                                         unused.reason)));
   }
   absl::StrAppend(
       &text,

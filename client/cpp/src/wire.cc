@@ -56,8 +56,11 @@ ServerInfo FromProto(const v1::GetServerInfoResponse& response) {
   ServerInfo info;
   info.version = response.version();
   for (const v1::Backend& backend : response.backends()) {
-    info.backends.push_back(
-        {backend.name(), backend.instruction_set(), backend.experimental()});
+    info.backends.push_back({backend.name(), backend.instruction_set(),
+                             backend.experimental(), backend.broken()});
+  }
+  for (const v1::UnusedBackend& unused : response.unused_backends()) {
+    info.unused_backends.push_back({unused.name(), unused.reason()});
   }
   info.worker_threads = response.worker_threads();
   const v1::Limits& limits = response.limits();

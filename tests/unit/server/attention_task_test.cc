@@ -27,14 +27,15 @@ using ::testing::StartsWith;
 class AttentionTaskTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    engine_ = Engine::Create({/*threads=*/2, "auto",
-                              [this] {
-                                ++tiles_;
-                                if (held_) {
-                                  in_tile_.release();
-                                  gate_.wait();
-                                }
-                              }})
+    engine_ = Engine::Create({.threads = 2,
+                              .on_tile =
+                                  [this] {
+                                    ++tiles_;
+                                    if (held_) {
+                                      in_tile_.release();
+                                      gate_.wait();
+                                    }
+                                  }})
                   .value();
   }
 

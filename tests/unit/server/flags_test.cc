@@ -69,6 +69,8 @@ TEST(Flags, FillEveryOption) {
                                     "3",
                                     "--backend",
                                     "reference",
+                                    "--cuda-memory-limit",
+                                    "3GiB",
                                     "--max-request-bytes",
                                     "1MiB",
                                     "--max-response-bytes",
@@ -96,6 +98,7 @@ TEST(Flags, FillEveryOption) {
   EXPECT_EQ(options.grpc_unix_socket, "run/a.sock");
   EXPECT_EQ(options.worker_threads, 3);
   EXPECT_EQ(options.backend, "reference");
+  EXPECT_EQ(options.cuda_memory_limit, 3LL << 30);
   EXPECT_EQ(options.max_request_bytes, 1 << 20);
   EXPECT_EQ(options.max_response_bytes, 2 << 20);
   EXPECT_EQ(options.max_requests_in_flight, 4);
@@ -236,7 +239,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongFlag{"Backend",
                   {"--backend", "abacus"},
                   "--backend",
-                  "'abacus' (expected auto, cpu, reference"},
+                  "'abacus' (expected auto, cuda, "},
         WrongFlag{"SizeUnit",
                   {"--max-request-bytes", "3XB"},
                   "--max-request-bytes",

@@ -92,10 +92,16 @@ struct BackendInfo {
   std::string name;
   std::string instruction_set;
   bool experimental = false;
+  std::string broken;  // what has broken since the start; empty: nothing
+};
+struct UnusedBackendInfo {
+  std::string name;
+  std::string reason;
 };
 struct ServerInfo {
   std::string version;
   std::vector<BackendInfo> backends;
+  std::vector<UnusedBackendInfo> unused_backends;  // passed over at the start
   int worker_threads = 0;
   uint64_t max_request_bytes = 0;
   uint64_t max_response_bytes = 0;

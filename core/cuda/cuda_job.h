@@ -1,0 +1,70 @@
+#ifndef ATTENTION_CORE_CUDA_CUDA_JOB_H_
+#define ATTENTION_CORE_CUDA_CUDA_JOB_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "core/backend.h"
+#include "core/cuda/device.h"
+#include "core/cuda/plan.h"
+
+namespace attention::cuda {
+
+/// One job on one stream: inputs up, kernels, results down. It can be stopped
+/// before each launch.
+class CudaJob {
+ public:
+  /// `memory` holds plan.bytes of device memory. Everything must outlive this.
+  CudaJob(AttentionJob& job, const RunContext& context, const Plan& plan,
+          Device& device, Stream& stream, std::byte* memory);
+
+  /// All of the following, in order: OK, CANCELLED or the device's error. When
+  /// it returns, the stream is done with the memory. Counts the launches in the
+  /// job's tiles.
+  absl::Status Run();
+
+  /// The parts of it, for who measures them: each begins its work on the
+  /// stream, and only the last one waits for it.
+  absl::Status Upload();
+  absl::Status Compute();
+  absl::Status Download();
+
+ private:
+  void SetPointers();
+  int64_t ExpectedLaunches() const;
+  absl::Status Project();
+  absl::Status Attend();
+  absl::Status Products();
+  absl::Status ProductsOf(int64_t first_row, int64_t lane_rows, int64_t lanes);
+  absl::Status Careful();
+
+  // Launches `shape` in pieces of at most `most` blocks.
+  absl::Status Launch(absl::string_view kernel, LaunchShape shape, int64_t most,
+                      absl::FunctionRef<int(const LaunchShape&)> launch);
+  // CANCELLED once a stop was requested; otherwise counts a launch.
+  absl::Status BeginLaunch();
+
+  template <typename T = std::byte>
+  T* At(const Buffer& buffer) const {
+    return buffer.bytes == 0 ? nullptr
+                             : reinterpret_cast<T*>(memory_ + buffer.offset);
+  }
+
+  AttentionJob& job_;
+  const ValidatedProblem& problem_;
+  const RunContext& context_;
+  const Plan& plan_;
+  const KernelTable& kernels_;
+  Stream& stream_;
+  std::byte* const memory_;
+  AttentionArgs args_;  // the plan's, with pointers
+};
+
+/// Writes the results of a problem that needs no device (Method::kNothing).
+void WriteEmptyResults(const AttentionJob& job);
+
+}  // namespace attention::cuda
+
+#endif  // ATTENTION_CORE_CUDA_CUDA_JOB_H_

@@ -1,0 +1,169 @@
+#include "core/cuda/cuda_stream.h"
+
+#include <utility>
+
+#include "absl/memory/memory.h"
+
+namespace attention::cuda {
+namespace {
+
+// What cuBLAS recommends for Hopper. A workspace of the stream's own, always of
+// one size, makes a product's bits the same whatever runs beside it (cuBLAS,
+// "Results Reproducibility").
+constexpr size_t kWorkspaceBytes = size_t{32} << 20;
+
+cudaDataType_t TypeOf(ProductType type) {
+  switch (type) {
+    case ProductType::kFloat16:
+      return CUDA_R_16F;
+    case ProductType::kBfloat16:
+      return CUDA_R_16BF;
+    case ProductType::kFloat32:
+      break;
+  }
+  return CUDA_R_32F;
+}
+
+size_t Size(int64_t bytes) { return static_cast<size_t>(bytes); }
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Stream>> CudaStream::Create(
+    int ordinal, DeviceHealth& health) {
+  auto stream = absl::WrapUnique(new CudaStream(ordinal, health));
+  if (absl::Status status = stream->Start(); !status.ok()) return status;
+  return stream;
+}
+
+absl::Status CudaStream::Select() {
+  return health_.Check("cudaSetDevice", cudaSetDevice(ordinal_));
+}
+
+absl::Status CudaStream::Start() {
+  absl::Status status = Select();
+  if (!status.ok()) return status;
+  status =
+      health_.Check("cudaStreamCreateWithFlags",
+                    cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+  for (int n = 0; n < kBuffers && status.ok(); ++n) {
+    const auto index = static_cast<size_t>(n);
+    void* memory = nullptr;
+    status = health_.Check("cudaMallocHost",
+                           cudaMallocHost(&memory, Size(kBufferBytes)));
+    if (!status.ok()) break;
+    buffers_[index] = static_cast<std::byte*>(memory);
+    status = health_.Check(
+        "cudaEventCreateWithFlags",
+        cudaEventCreateWithFlags(&marks_[index], cudaEventDisableTiming));
+  }
+  return status;
+}
+
+// What fails here has failed before, and been told.
+CudaStream::~CudaStream() {
+  cudaSetDevice(ordinal_);
+  if (stream_ != nullptr) cudaStreamSynchronize(stream_);
+  if (cublas_ != nullptr) cublasDestroy(cublas_);
+  if (workspace_ != nullptr) cudaFree(workspace_);
+  for (cudaEvent_t mark : marks_) {
+    if (mark != nullptr) cudaEventDestroy(mark);
+  }
+  for (std::byte* memory : buffers_) {
+    if (memory != nullptr) cudaFreeHost(memory);
+  }
+  if (stream_ != nullptr) cudaStreamDestroy(stream_);
+  cudaGetLastError();
+}
+
+void* CudaStream::handle() const {
+  // A launch goes to the thread's device, which must be the stream's. What
+  // fails here fails in the launch again.
+  static_cast<void>(cudaSetDevice(ordinal_));
+  return stream_;
+}
+
+absl::Status CudaStream::Upload(int index, int64_t offset, std::byte* to,
+                                int64_t bytes) {
+  if (absl::Status status = Select(); !status.ok()) return status;
+  return health_.Check("cudaMemcpyAsync",
+                       cudaMemcpyAsync(to, buffer(index) + offset, Size(bytes),
+                                       cudaMemcpyHostToDevice, stream_));
+}
+
+absl::Status CudaStream::Download(int index, int64_t offset,
+                                  const std::byte* from, int64_t bytes) {
+  if (absl::Status status = Select(); !status.ok()) return status;
+  return health_.Check(
+      "cudaMemcpyAsync",
+      cudaMemcpyAsync(buffer(index) + offset, from, Size(bytes),
+                      cudaMemcpyDeviceToHost, stream_));
+}
+
+absl::Status CudaStream::Fill(std::byte* to, uint8_t value, int64_t bytes) {
+  if (absl::Status status = Select(); !status.ok()) return status;
+  return health_.Check("cudaMemsetAsync",
+                       cudaMemsetAsync(to, value, Size(bytes), stream_));
+}
+
+absl::Status CudaStream::Mark(int index) {
+  if (absl::Status status = Select(); !status.ok()) return status;
+  return health_.Check(
+      "cudaEventRecord",
+      cudaEventRecord(marks_[static_cast<size_t>(index)], stream_));
+}
+
+absl::Status CudaStream::Wait(int index) {
+  if (absl::Status status = Select(); !status.ok()) return status;
+  return health_.Check(
+      "cudaEventSynchronize",
+      cudaEventSynchronize(marks_[static_cast<size_t>(index)]));
+}
+
+absl::Status CudaStream::Synchronize() {
+  if (absl::Status status = Select(); !status.ok()) return status;
+  return health_.Check("cudaStreamSynchronize", cudaStreamSynchronize(stream_));
+}
+
+absl::Status CudaStream::Launched(absl::string_view kernel, int code) {
+  return health_.Check(kernel, static_cast<cudaError_t>(code));
+}
+
+absl::Status CudaStream::StartCublas() {
+  if (cublas_ != nullptr) return absl::OkStatus();
+  absl::Status status = health_.Check("cublasCreate", cublasCreate(&cublas_));
+  if (!status.ok()) return status;
+  status =
+      health_.Check("cudaMalloc", cudaMalloc(&workspace_, kWorkspaceBytes));
+  if (!status.ok()) return status;
+  status = health_.Check("cublasSetStream", cublasSetStream(cublas_, stream_));
+  if (!status.ok()) return status;
+  status =
+      health_.Check("cublasSetWorkspace",
+                    cublasSetWorkspace(cublas_, workspace_, kWorkspaceBytes));
+  if (!status.ok()) return status;
+  return health_.Check(
+      "cublasSetMathMode",
+      cublasSetMathMode(cublas_,
+                        static_cast<cublasMath_t>(
+                            CUBLAS_DEFAULT_MATH |
+                            CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)));
+}
+
+absl::Status CudaStream::Multiply(const MatrixProduct& product) {
+  if (absl::Status status = Select(); !status.ok()) return status;
+  if (absl::Status status = StartCublas(); !status.ok()) return status;
+  const float zero = 0;
+  const cudaDataType_t type = TypeOf(product.type);
+  // cuBLAS counts columns first: c^T = op(b)^T a^T.
+  return health_.Check(
+      "cublasGemmStridedBatchedEx",
+      cublasGemmStridedBatchedEx_64(
+          cublas_, product.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, CUBLAS_OP_N,
+          product.n, product.m, product.k, &product.alpha, product.b, type,
+          product.b_row, product.b_matrix, product.a, type, product.a_row,
+          product.a_matrix, &zero, product.c, CUDA_R_32F, product.c_row,
+          product.c_matrix, product.batch, CUBLAS_COMPUTE_32F,
+          CUBLAS_GEMM_DEFAULT));
+}
+
+}  // namespace attention::cuda

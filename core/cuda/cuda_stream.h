@@ -1,0 +1,62 @@
+#ifndef ATTENTION_CORE_CUDA_CUDA_STREAM_H_
+#define ATTENTION_CORE_CUDA_CUDA_STREAM_H_
+
+#include <cublas_v2.h>
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "core/cuda/cuda_status.h"
+#include "core/cuda/device.h"
+
+namespace attention::cuda {
+
+/// A CUDA stream with its pinned staging buffers, events and cuBLAS handle.
+class CudaStream final : public Stream {
+ public:
+  /// On device `ordinal`, whose health is told to `health`, which must outlive
+  /// the stream.
+  static absl::StatusOr<std::unique_ptr<Stream>> Create(int ordinal,
+                                                        DeviceHealth& health);
+  ~CudaStream() override;
+
+  void* handle() const override;
+  std::byte* buffer(int index) const override {
+    return buffers_[static_cast<size_t>(index)];
+  }
+  absl::Status Upload(int index, int64_t offset, std::byte* to,
+                      int64_t bytes) override;
+  absl::Status Download(int index, int64_t offset, const std::byte* from,
+                        int64_t bytes) override;
+  absl::Status Fill(std::byte* to, uint8_t value, int64_t bytes) override;
+  absl::Status Mark(int index) override;
+  absl::Status Wait(int index) override;
+  absl::Status Synchronize() override;
+  absl::Status Launched(absl::string_view kernel, int code) override;
+  absl::Status Multiply(const MatrixProduct& product) override;
+
+ private:
+  CudaStream(int ordinal, DeviceHealth& health)
+      : ordinal_(ordinal), health_(health) {}
+  absl::Status Start();
+  // The handle is made at the first product: most jobs have none.
+  absl::Status StartCublas();
+  // The device that the calling thread's next calls are about.
+  absl::Status Select();
+
+  const int ordinal_;
+  DeviceHealth& health_;
+  cudaStream_t stream_ = nullptr;
+  std::array<std::byte*, kBuffers> buffers_ = {};
+  std::array<cudaEvent_t, kBuffers> marks_ = {};
+  cublasHandle_t cublas_ = nullptr;
+  void* workspace_ = nullptr;
+};
+
+}  // namespace attention::cuda
+
+#endif  // ATTENTION_CORE_CUDA_CUDA_STREAM_H_

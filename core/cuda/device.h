@@ -1,0 +1,114 @@
+#ifndef ATTENTION_CORE_CUDA_DEVICE_H_
+#define ATTENTION_CORE_CUDA_DEVICE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "core/cuda/kernels/kernel_table.h"
+
+/// What the host code of the CUDA backend needs of a device. There are two: a
+/// real one (cuda_device.h, in the plugin) and one emulated in host memory
+/// (tests alone), so that everything above this line is the same for both.
+namespace attention::cuda {
+
+/// What plans follow from, beside the problem.
+struct DeviceProperties {
+  std::string name;            // "NVIDIA H200"
+  int compute_capability = 0;  // 10 * major + minor: 90
+  int multiprocessors = 0;
+  int64_t shared_memory_per_block = 0;  // bytes, the most a kernel may ask for
+  int64_t memory = 0;                   // bytes
+};
+
+/// Element types of matrix products.
+enum class ProductType : uint8_t { kFloat32, kFloat16, kBfloat16 };
+
+/// c = alpha * a * op(b) for each of `batch` row-major matrices: a (m, k), b
+/// (k, n), or (n, k) where it is transposed, c (m, n) in FP32. Sums are FP32
+/// (no TF32). Strides are in elements.
+struct MatrixProduct {
+  ProductType type = ProductType::kFloat32;  // of a and b
+  bool transpose_b = false;
+  int64_t m = 0, n = 0, k = 0;
+  float alpha = 1;
+  const void* a = nullptr;
+  const void* b = nullptr;
+  float* c = nullptr;
+  int64_t a_row = 0, b_row = 0, c_row = 0;  // from one row to the next
+  int64_t batch = 1;
+  int64_t a_matrix = 0, b_matrix = 0, c_matrix = 0;  // to the next matrix
+};
+
+/// Work of one device in order, for one thread at a time. Copies go through
+/// staging buffers of pinned host memory: kBuffers of them, so that one is
+/// filled while another is copied. Every call may fail with INTERNAL, which
+/// names the call and the driver's error, and may report what went wrong in
+/// earlier work.
+class Stream {
+ public:
+  static constexpr int kBuffers = 2;
+  static constexpr int64_t kBufferBytes = int64_t{4} << 20;
+
+  virtual ~Stream() = default;  // waits for its work
+
+  /// What the kernel table's launches take, from the calling thread and at
+  /// once.
+  virtual void* handle() const = 0;
+
+  /// Staging buffer 0 ... kBuffers - 1, aligned to 256 bytes. To be written to
+  /// or read after Wait(index).
+  virtual std::byte* buffer(int index) const = 0;
+
+  /// Begin a copy of `bytes` between a staging buffer, from `offset`, and
+  /// device memory.
+  virtual absl::Status Upload(int index, int64_t offset, std::byte* to,
+                              int64_t bytes) = 0;
+  virtual absl::Status Download(int index, int64_t offset,
+                                const std::byte* from, int64_t bytes) = 0;
+  /// Begins to set `bytes` of device memory to `value`.
+  virtual absl::Status Fill(std::byte* to, uint8_t value, int64_t bytes) = 0;
+
+  /// Marks this point of the stream with mark `index`, of which there are
+  /// kBuffers; Wait() returns when the mark's last point is reached.
+  virtual absl::Status Mark(int index) = 0;
+  virtual absl::Status Wait(int index) = 0;
+
+  /// Returns when all work is done.
+  virtual absl::Status Synchronize() = 0;
+
+  /// What a launch's error code means; OK for 0.
+  virtual absl::Status Launched(absl::string_view kernel, int code) = 0;
+
+  virtual absl::Status Multiply(const MatrixProduct& product) = 0;
+};
+
+/// One device. May be used from several threads at once.
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  virtual const DeviceProperties& properties() const = 0;
+  virtual const KernelTable& kernels() const = 0;
+
+  /// Bytes of device memory that are free now, in all processes' eyes.
+  virtual absl::StatusOr<int64_t> FreeMemory() = 0;
+
+  /// Memory aligned to 256 bytes; RESOURCE_EXHAUSTED where there is none.
+  virtual absl::StatusOr<std::byte*> Allocate(int64_t bytes) = 0;
+  virtual void Free(std::byte* memory) = 0;
+
+  virtual absl::StatusOr<std::unique_ptr<Stream>> NewStream() = 0;
+
+  /// OK, or UNAVAILABLE with the error after which nothing can be computed on
+  /// it any more, until the process starts anew.
+  virtual absl::Status Health() const = 0;
+};
+
+}  // namespace attention::cuda
+
+#endif  // ATTENTION_CORE_CUDA_DEVICE_H_

@@ -1,0 +1,162 @@
+#ifndef ATTENTION_CORE_CUDA_KERNELS_ARGUMENTS_H_
+#define ATTENTION_CORE_CUDA_KERNELS_ARGUMENTS_H_
+
+#include <cstdint>
+
+/// What kernels are told, as plain structs that nvcc and the host's compiler
+/// lay out alike and that are passed by value. Pointers are the device's. Every
+/// tensor is row-major without gaps and begins at a multiple of 256 bytes.
+/// Extents as in core/problem.h; every extent of a launch is above 0, except
+/// where a comment says otherwise.
+namespace attention::cuda {
+
+enum class Element : int32_t { kFloat32, kFloat16, kBFloat16, kFloat64 };
+
+/// Bytes of one element.
+constexpr int64_t ElementBytes(Element type) {
+  return type == Element::kFloat64 ? 8 : type == Element::kFloat32 ? 4 : 2;
+}
+
+/// Rows of numbers: (B, heads, length, width).
+struct Rows {
+  const void* data = nullptr;
+  Element type = Element::kFloat32;
+  int32_t width = 0;
+  int64_t heads = 0;
+  int64_t length = 0;
+};
+
+/// What a score is made of. A bilinear score is a dot product with queries that
+/// were multiplied by M.
+enum class Score : int32_t {
+  kDot,       // factor * q.k
+  kAdditive,  // sum_n tanh_weights[n] * tanh(q[n] + k[n]), rows projected
+  kGaussian,  // factor * |q - k|^2, with factor = -1 / (2 sigma^2)
+};
+
+/// The keys begin ... end - 1, as core's KeysInRange() says.
+struct KeySpan {
+  int64_t begin;
+  int64_t end;
+};
+
+/// A mask or bias as the caller gave it; element (b, h, i, j) lies at the sum
+/// of index times stride, in elements; 0 where it is broadcast.
+struct Broadcast {
+  const void* data = nullptr;        // null: there is none
+  Element type = Element::kFloat32;  // of a bias; a mask has bytes
+  int64_t stride_b = 0;
+  int64_t stride_h = 0;
+  int64_t stride_i = 0;
+  int64_t stride_j = 0;
+};
+
+/// Dropout after core/philox.h.
+struct DropoutArgs {
+  int32_t active = 0;
+  uint32_t threshold = 0;  // floor(p * 2^32)
+  uint64_t seed = 0;
+  double kept = 1;  // 1 / (1 - p)
+};
+
+/// One attention problem, for all kernels that see its rows: kernels read what
+/// concerns them. Factors must fit into FP32 (magnitudes, and 1 divided by
+/// them, up to 1e20) for all kernels but `careful`.
+struct AttentionArgs {
+  int64_t batch = 0;
+  int64_t query_heads = 0;
+  int64_t query_length = 0;
+  int64_t key_length = 0;
+  /// Consecutive query heads whose rows share tiles: a divisor of query_heads /
+  /// key.heads and of query_heads / value.heads; 1 where heads have
+  /// tanh_weights of their own.
+  int64_t heads_per_lane = 1;
+
+  Score score = Score::kDot;
+  double factor = 1;
+  double softcap = 0;  // 0: none
+  /// (B, Hq, Lq, width): the problem's query for a dot product or Gaussian
+  /// score, projected rows (FP64) for additive and bilinear.
+  Rows query;
+  /// (B, Hkv, Lk, width); projected rows for additive, whose heads are Hq where
+  /// W_k has a head extent.
+  Rows key;
+  Rows value;  // (B, Hkv, Lk, Dv); Dv may be 0 where lse or weights are wanted
+  const float* tanh_weights =
+      nullptr;                     // (Hq, width) or, with stride 0, (width)
+  int64_t tanh_weight_stride = 0;  // elements from head to head
+
+  const KeySpan* key_ranges =
+      nullptr;  // (B, Lq); null: every key for every row
+  Broadcast attend_mask;
+  Broadcast bias;
+  DropoutArgs dropout;
+  int32_t uniform_empty_rows = 0;
+
+  void* output = nullptr;  // (B, Hq, Lq, Dv)
+  Element output_type = Element::kFloat32;
+  float* lse = nullptr;      // (B, Hq, Lq); null: not wanted
+  float* weights = nullptr;  // (B, Hq, Lq, Lk); null: not wanted
+  int32_t weights_after_dropout = 0;
+
+  /// (B, Hq, Lq), zeroed before the first kernel: set to 1 for rows that FP32
+  /// does not serve. null for `careful`: every row.
+  uint8_t* careful_rows = nullptr;
+  /// (B, Hq, Lq) each: the largest score of a row (times log2 e) and its sum of
+  /// exponentials. Written by `attend` and `merge` where not null, read by
+  /// `weights`.
+  float* row_max = nullptr;
+  float* row_sum = nullptr;
+
+  /// Pieces of the keys that blocks of their own work on; each is a multiple of
+  /// kSplitUnit (limits.h) keys. With more than one, `attend` writes partials
+  /// alone and `merge` makes results of them.
+  int64_t splits = 1;
+  int64_t keys_per_split = 0;
+  float* partials = nullptr;  // PartialFloats(*this) of them
+};
+
+/// to = from W, in FP64: the additive score's q W_q and k W_k, bilinear's q M.
+struct ProjectArgs {
+  int64_t batch = 0;
+  Rows from;                     // (B, from.heads, length, from.width)
+  const void* matrix = nullptr;  // (heads or 1, from.width, to_width)
+  Element matrix_type = Element::kFloat32;
+  int64_t matrix_stride = 0;  // elements from head to head, 0: one for all
+  double* to = nullptr;       // (B, to_heads, length, to_width)
+  int64_t to_heads = 0;       // a multiple of from.heads, which are repeated
+  int32_t to_width = 0;
+};
+
+/// Softmax over finished products q.k: result rows first_row ... first_row +
+/// rows - 1 of the problem, numbered over (B, Hq, Lq). Scale, softcap, bias,
+/// masks, softmax, dropout, lse in one pass, and what `attend` says of
+/// careful_rows. Only for Score::kDot.
+struct SoftmaxRowsArgs {
+  AttentionArgs problem;
+  int64_t first_row = 0;
+  int64_t rows = 0;
+  const float* scores = nullptr;  // (rows, score_stride): q.k, unscaled
+  int64_t score_stride = 0;       // elements, >= Lk
+  /// (rows, probability_stride): weights after dropout, for the product with
+  /// the values. May be `scores` itself where the type is FP32 and the strides
+  /// are equal, and may be the rows' part of problem.weights where the two are
+  /// the same numbers (no dropout, or weights after it), score_stride Lk.
+  void* probabilities = nullptr;
+  Element probability_type = Element::kFloat32;
+  int64_t probability_stride = 0;
+};
+
+/// Products of probabilities and values on their way to the output: rounds rows
+/// first_row ... first_row + rows - 1 and marks in careful_rows those that are
+/// not finite.
+struct FinishOutputArgs {
+  AttentionArgs problem;
+  int64_t first_row = 0;
+  int64_t rows = 0;
+  const float* product = nullptr;  // (rows, Dv)
+};
+
+}  // namespace attention::cuda
+
+#endif  // ATTENTION_CORE_CUDA_KERNELS_ARGUMENTS_H_

@@ -1,0 +1,19 @@
+#include "core/cuda/kernels/device_kernels.h"
+
+namespace attention::cuda {
+
+const KernelTable& DeviceKernels() {
+  static const KernelTable table = {
+      .attend = LaunchAttend,
+      .attend_mma = LaunchAttendMma,
+      .merge = LaunchMerge,
+      .weights = LaunchWeights,
+      .careful = LaunchCareful,
+      .project = LaunchProject,
+      .softmax_rows = LaunchSoftmaxRows,
+      .finish_output = LaunchFinishOutput,
+  };
+  return table;
+}
+
+}  // namespace attention::cuda

@@ -1,0 +1,51 @@
+#ifndef ATTENTION_CORE_CUDA_KERNELS_DEVICE_KERNELS_H_
+#define ATTENTION_CORE_CUDA_KERNELS_DEVICE_KERNELS_H_
+
+// What the .cu files share: launching a kernel, and their parts of the table.
+
+#include <cuda_runtime.h>
+
+#include "core/cuda/kernels/kernel_table.h"
+
+namespace attention::cuda {
+
+/// Launches a __global__ function of the arguments and the first block. 0, or
+/// the launch's cudaError_t.
+template <typename Args>
+int LaunchKernel(void (*kernel)(Args, int64_t), const Args& args,
+                 const LaunchShape& shape, void* stream) {
+  // More than what every kernel may have must be asked for.
+  constexpr int kUnasked = 48 * 1024;
+  if (shape.shared_bytes > kUnasked) {
+    const cudaError_t error = cudaFuncSetAttribute(
+        reinterpret_cast<const void*>(kernel),
+        cudaFuncAttributeMaxDynamicSharedMemorySize, shape.shared_bytes);
+    if (error != cudaSuccess) return error;
+  }
+  kernel<<<static_cast<unsigned>(shape.blocks),
+           static_cast<unsigned>(shape.threads),
+           static_cast<size_t>(shape.shared_bytes),
+           static_cast<cudaStream_t>(stream)>>>(args, shape.first_block);
+  return cudaGetLastError();
+}
+
+int LaunchAttend(const AttentionArgs& args, const LaunchShape& shape,
+                 void* stream);
+int LaunchAttendMma(const AttentionArgs& args, const LaunchShape& shape,
+                    void* stream);
+int LaunchMerge(const AttentionArgs& args, const LaunchShape& shape,
+                void* stream);
+int LaunchWeights(const AttentionArgs& args, const LaunchShape& shape,
+                  void* stream);
+int LaunchCareful(const AttentionArgs& args, const LaunchShape& shape,
+                  void* stream);
+int LaunchProject(const ProjectArgs& args, const LaunchShape& shape,
+                  void* stream);
+int LaunchSoftmaxRows(const SoftmaxRowsArgs& args, const LaunchShape& shape,
+                      void* stream);
+int LaunchFinishOutput(const FinishOutputArgs& args, const LaunchShape& shape,
+                       void* stream);
+
+}  // namespace attention::cuda
+
+#endif  // ATTENTION_CORE_CUDA_KERNELS_DEVICE_KERNELS_H_

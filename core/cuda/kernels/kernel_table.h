@@ -1,0 +1,49 @@
+#ifndef ATTENTION_CORE_CUDA_KERNELS_KERNEL_TABLE_H_
+#define ATTENTION_CORE_CUDA_KERNELS_KERNEL_TABLE_H_
+
+#include "core/cuda/kernels/arguments.h"
+#include "core/cuda/kernels/limits.h"
+
+namespace attention::cuda {
+
+/// Launches kernels: on a device, or the same sources on the host's threads.
+/// Host code does not know which. `shape` is what limits.h says for the
+/// arguments, `stream` a cudaStream_t (ignored on the host, where a launch
+/// returns when its kernel has ended). Each returns 0, or a cudaError_t of the
+/// launch itself. Results do not depend on anything but the arguments.
+///
+/// A problem's order: project (where it has parameters), attend or
+/// attend_mma, merge (where keys were split), weights (where wanted), careful.
+struct KernelTable {
+  /// Every score and type, in FP32. Writes output, lse, careful_rows, row_max
+  /// and row_sum, or partials.
+  int (*attend)(const AttentionArgs&, const LaunchShape& shape, void* stream);
+  /// The same on tensor cores: where ServesMma() says so, and no weights are
+  /// wanted. (`weights` would compute scores that are rounded otherwise, and
+  /// huge ones are then far off.)
+  int (*attend_mma)(const AttentionArgs&, const LaunchShape& shape,
+                    void* stream);
+  /// What attend or attend_mma left in partials becomes what they write without
+  /// splits.
+  int (*merge)(const AttentionArgs&, const LaunchShape& shape, void* stream);
+  /// All of `weights`, from row_max and row_sum, which `attend` has left.
+  int (*weights)(const AttentionArgs&, const LaunchShape& shape, void* stream);
+  /// Rows in FP64 that careful_rows marks, or all: output, lse and weights.
+  int (*careful)(const AttentionArgs&, const LaunchShape& shape, void* stream);
+  int (*project)(const ProjectArgs&, const LaunchShape& shape, void* stream);
+  int (*softmax_rows)(const SoftmaxRowsArgs&, const LaunchShape& shape,
+                      void* stream);
+  int (*finish_output)(const FinishOutputArgs&, const LaunchShape& shape,
+                       void* stream);
+};
+
+/// Compiled by nvcc; of the library attention_cuda_kernels.
+const KernelTable& DeviceKernels();
+
+/// The same kernels on the calling thread, block after block; of the library
+/// attention_cuda_emulation, which is for tests.
+const KernelTable& EmulatedKernels();
+
+}  // namespace attention::cuda
+
+#endif  // ATTENTION_CORE_CUDA_KERNELS_KERNEL_TABLE_H_

@@ -1,0 +1,200 @@
+#ifndef ATTENTION_CORE_CUDA_KERNELS_LIMITS_H_
+#define ATTENTION_CORE_CUDA_KERNELS_LIMITS_H_
+
+#include <cstdint>
+
+#include "core/cuda/kernels/arguments.h"
+
+/// How kernels cut their work: what a planner needs to launch them.
+namespace attention::cuda {
+
+/// Where a kernel's grid is `blocks` along x. blocks must stay below 2^31.
+struct LaunchShape {
+  int64_t blocks = 0;
+  int32_t threads = 0;
+  int32_t shared_bytes = 0;  // dynamic shared memory
+  /// The number of the launch's first block: a kernel counts its blocks from
+  /// here (blockIdx.x + first_block), so that one grid may be launched in
+  /// pieces, between which a job can be stopped.
+  int64_t first_block = 0;
+};
+
+constexpr int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/// Rows of results: B Hq Lq.
+constexpr int64_t ResultRows(const AttentionArgs& args) {
+  return args.batch * args.query_heads * args.query_length;
+}
+/// Groups of heads_per_lane heads, of all batch entries.
+constexpr int64_t Lanes(const AttentionArgs& args) {
+  return args.batch * (args.query_heads / args.heads_per_lane);
+}
+constexpr int64_t RowsPerLane(const AttentionArgs& args) {
+  return args.heads_per_lane * args.query_length;
+}
+
+/// keys_per_split is a multiple of this.
+inline constexpr int64_t kSplitUnit = 128;
+
+/// Floats of partials of one row and split: maximum, sum, magnitude, one that
+/// is not used, weighted values.
+constexpr int64_t PartialStride(const AttentionArgs& args) {
+  return 4 + args.value.width;
+}
+/// (splits, B, Hq, Lq, PartialStride).
+constexpr int64_t PartialFloats(const AttentionArgs& args) {
+  return args.splits * ResultRows(args) * PartialStride(args);
+}
+
+// attend and weights: FP32, any width. A block has a tile of rows of one lane
+// and a slice of the values' columns; wider values mean more slices, each of
+// which computes the scores again.
+inline constexpr int32_t kAttendThreads = 256;
+inline constexpr int64_t kAttendRows = 64;
+inline constexpr int64_t kAttendKeys = 64;
+inline constexpr int64_t kAttendDepth = 32;    // of rows' width at a time
+inline constexpr int64_t kAttendValues = 128;  // columns of a slice, at most
+// A tile's row of floats in shared memory: its length and 4 against bank
+// conflicts.
+inline constexpr int64_t kAttendPitch = kAttendKeys + 4;
+
+constexpr int64_t ValueSlices(const AttentionArgs& args) {
+  return args.value.width <= kAttendValues
+             ? 1
+             : CeilDivide(args.value.width, kAttendValues);
+}
+
+/// Two tiles of a depth, or one of values; scores; what is known of rows; a
+/// depth of tanh_weights; what the block reads.
+constexpr int64_t AttendSharedBytes() {
+  return (2 * kAttendDepth + kAttendKeys) * kAttendPitch * 4 +
+         kAttendRows * 32 + kAttendDepth * 4 + 64;
+}
+
+constexpr LaunchShape AttendShape(const AttentionArgs& args) {
+  return {Lanes(args) * CeilDivide(RowsPerLane(args), kAttendRows) *
+              ValueSlices(args) * args.splits,
+          kAttendThreads, static_cast<int32_t>(AttendSharedBytes())};
+}
+
+/// A block for every tile of rows and keys.
+constexpr LaunchShape WeightsShape(const AttentionArgs& args) {
+  return {Lanes(args) * CeilDivide(RowsPerLane(args), kAttendRows) *
+              CeilDivide(args.key_length, kAttendKeys),
+          kAttendThreads, static_cast<int32_t>(AttendSharedBytes())};
+}
+
+// attend_mma: FP16 and BF16 on tensor cores, from compute capability 8.0. Each
+// of four warps has one or two tiles of 16 rows.
+inline constexpr int32_t kMmaThreads = 128;
+inline constexpr int64_t kMmaLargestWidth = 256;
+
+/// The class of widths that the kernel is compiled for: 64, 128 or 256.
+constexpr int64_t MmaWidth(const AttentionArgs& args) {
+  const int64_t width =
+      args.key.width > args.value.width ? args.key.width : args.value.width;
+  return width <= 64 ? 64 : width <= 128 ? 128 : 256;
+}
+
+/// Tiles of 16 rows that a warp has: two read keys half as often, where there
+/// are the rows and the registers for it.
+constexpr int64_t MmaTilesPerWarp(const AttentionArgs& args) {
+  return RowsPerLane(args) <= 64 || MmaWidth(args) == 256 ? 1 : 2;
+}
+constexpr int64_t MmaRows(const AttentionArgs& args) {
+  return 64 * MmaTilesPerWarp(args);
+}
+
+/// True for dot products of query, key and value of one 16-bit type, of widths
+/// that rows in shared memory have room for.
+constexpr bool ServesMma(const AttentionArgs& args) {
+  return args.score == Score::kDot && args.query.type != Element::kFloat32 &&
+         args.query.type != Element::kFloat64 &&
+         args.key.type == args.query.type &&
+         args.value.type == args.query.type &&
+         args.key.width <= kMmaLargestWidth &&
+         args.value.width <= kMmaLargestWidth;
+}
+
+/// Keys of a tile: fewer where a warp's registers are full of sums.
+constexpr int64_t MmaKeys(int64_t tiles_per_warp, int64_t width) {
+  return tiles_per_warp * width >= 256 ? 32 : 64;
+}
+
+/// Queries, a tile each of keys and of values, in 16 bits; what is known of
+/// rows. May be more than the 48 KiB that every device gives unasked (the
+/// launch asks for it).
+constexpr int64_t MmaSharedBytes(int64_t tiles_per_warp, int64_t width) {
+  const int64_t rows = 64 * tiles_per_warp;
+  return (rows + 2 * MmaKeys(tiles_per_warp, width)) * width * 2 + rows * 32;
+}
+/// The most that rows of such a width need.
+constexpr int64_t MmaSharedBytes(int64_t width) {
+  const int64_t one = MmaSharedBytes(1, width);
+  const int64_t two = width < 256 ? MmaSharedBytes(2, width) : 0;
+  return one > two ? one : two;
+}
+
+constexpr LaunchShape MmaShape(const AttentionArgs& args) {
+  return {
+      Lanes(args) * CeilDivide(RowsPerLane(args), MmaRows(args)) * args.splits,
+      kMmaThreads,
+      static_cast<int32_t>(
+          MmaSharedBytes(MmaTilesPerWarp(args), MmaWidth(args)))};
+}
+
+// merge: a warp for every row.
+inline constexpr int32_t kMergeThreads = 128;
+
+constexpr LaunchShape MergeShape(const AttentionArgs& args) {
+  return {CeilDivide(ResultRows(args), kMergeThreads / 32), kMergeThreads, 0};
+}
+
+// careful: a block looks through some rows, and computes those that it must one
+// after the other.
+inline constexpr int32_t kCarefulThreads = 128;
+inline constexpr int64_t kCarefulRows = 8;
+
+/// A tile of scores and a reduction's scratch, in FP64.
+constexpr int64_t CarefulSharedBytes() {
+  return int64_t{2} * kCarefulThreads * 8;
+}
+
+constexpr LaunchShape CarefulShape(const AttentionArgs& args) {
+  return {CeilDivide(ResultRows(args), kCarefulRows), kCarefulThreads,
+          static_cast<int32_t>(CarefulSharedBytes())};
+}
+
+// project: tiles of 32 rows and 32 columns.
+inline constexpr int32_t kProjectThreads = 256;
+inline constexpr int64_t kProjectTile = 32;
+
+/// Two tiles of FP64, with a column against bank conflicts.
+constexpr int64_t ProjectSharedBytes() {
+  return 2 * kProjectTile * (kProjectTile + 1) * 8;
+}
+
+constexpr LaunchShape ProjectShape(const ProjectArgs& args) {
+  return {args.batch * args.to_heads *
+              CeilDivide(args.from.length, kProjectTile) *
+              CeilDivide(args.to_width, kProjectTile),
+          kProjectThreads, static_cast<int32_t>(ProjectSharedBytes())};
+}
+
+// softmax_rows: a block for every row.
+inline constexpr int32_t kSoftmaxThreads = 128;
+
+constexpr LaunchShape SoftmaxRowsShape(const SoftmaxRowsArgs& args) {
+  return {args.rows, kSoftmaxThreads, kSoftmaxThreads * 4};
+}
+
+// finish_output: a warp for every row.
+inline constexpr int32_t kFinishThreads = 128;
+
+constexpr LaunchShape FinishOutputShape(const FinishOutputArgs& args) {
+  return {CeilDivide(args.rows, kFinishThreads / 32), kFinishThreads, 0};
+}
+
+}  // namespace attention::cuda
+
+#endif  // ATTENTION_CORE_CUDA_KERNELS_LIMITS_H_

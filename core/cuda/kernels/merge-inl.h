@@ -1,0 +1,63 @@
+#ifndef ATTENTION_CORE_CUDA_KERNELS_MERGE_INL_H_
+#define ATTENTION_CORE_CUDA_KERNELS_MERGE_INL_H_
+
+// What blocks found out about pieces of the keys becomes one result: the
+// softmax states of core/softmax_state.h, merged in the order of the pieces.
+
+#include "core/cuda/kernels/rows-inl.h"
+
+namespace attention::cuda {
+
+ATTENTION_KERNEL_CODE const float* PartialOf(const AttentionArgs& args,
+                                             int64_t split, int64_t row) {
+  return args.partials + (split * ResultRows(args) + row) * PartialStride(args);
+}
+
+/// The state of all keys of a row.
+ATTENTION_KERNEL_CODE RowState MergeStates(const AttentionArgs& args,
+                                           int64_t row) {
+  RowState all = {-Infinity(), 0.0F, 0.0F};
+  for (int64_t split = 0; split < args.splits; ++split) {
+    const float* const from = PartialOf(args, split, row);
+    all.max = Larger(all.max, from[0]);
+    all.magnitude = Larger(all.magnitude, from[2]);
+  }
+  const float base = Base(all.max);
+  for (int64_t split = 0; split < args.splits; ++split) {
+    const float* const from = PartialOf(args, split, row);
+    // A NaN sum counts, whatever its maximum.
+    if (from[1] != 0) all.sum += from[1] * Exp2(from[0] - base);
+  }
+  return all;
+}
+
+/// A warp merges a row.
+ATTENTION_KERNEL_CODE void Merge(const AttentionArgs& args, int64_t block) {
+  const int lane = ThreadIndex() % kWarp;
+  const int64_t row = block * (kMergeThreads / kWarp) + ThreadIndex() / kWarp;
+  if (row >= ResultRows(args)) return;
+  const RowState state = MergeStates(args, row);
+  const float base = Base(state.max);
+  const float normalizer = Normalizer(args, state.sum);
+  bool finite = true;
+  for (int64_t column = lane; column < args.value.width; column += kWarp) {
+    float sum = 0;
+    for (int64_t split = 0; split < args.splits; ++split) {
+      const float* const from = PartialOf(args, split, row);
+      if (from[1] == 0) continue;
+      sum = Fma(from[4 + column], Exp2(from[0] - base), sum);
+    }
+    const float result = state.sum == 0 ? 0.0F : sum * normalizer;
+    finite = finite && IsFinite(result);
+    StoreOutput(args, row * args.value.width + column, result);
+  }
+  if (!finite && args.careful_rows != nullptr &&
+      !(IsNan(state.sum) && QueryHasNan(args, row))) {
+    args.careful_rows[row] = 1;
+  }
+  if (lane == 0) StoreRowState(args, state, row);
+}
+
+}  // namespace attention::cuda
+
+#endif  // ATTENTION_CORE_CUDA_KERNELS_MERGE_INL_H_

@@ -1,0 +1,174 @@
+#ifndef ATTENTION_CORE_CUDA_KERNELS_SOFTMAX_INL_H_
+#define ATTENTION_CORE_CUDA_KERNELS_SOFTMAX_INL_H_
+
+// The softmax over rows of products that lie in memory: what stands between two
+// matrix products where weights are wanted.
+
+#include "core/cuda/kernels/mask-inl.h"
+#include "core/cuda/kernels/philox-inl.h"
+#include "core/cuda/kernels/rows-inl.h"
+
+namespace attention::cuda {
+
+/// A result row and where its masks lie.
+struct SoftmaxRow {
+  int64_t batch;
+  int64_t head;
+  int64_t query;
+  int64_t result_row;
+  KeySpan span;
+  int64_t mask;
+  int64_t bias;
+};
+
+ATTENTION_KERNEL_CODE SoftmaxRow MakeSoftmaxRow(const AttentionArgs& args,
+                                                int64_t result_row) {
+  SoftmaxRow row;
+  row.result_row = result_row;
+  row.query = result_row % args.query_length;
+  const int64_t head = result_row / args.query_length;
+  row.head = head % args.query_heads;
+  row.batch = head / args.query_heads;
+  row.span = SpanOf(args, row.batch, row.query);
+  row.mask = RowOffset(args.attend_mask, row.batch, row.head, row.query);
+  row.bias = RowOffset(args.bias, row.batch, row.head, row.query);
+  return row;
+}
+
+/// One number of every thread of the block, brought together by `join`, alike
+/// on all of them.
+template <typename Join>
+ATTENTION_KERNEL_CODE float JoinBlock(float value, const Join& join) {
+  for (int mask = kWarp / 2; mask > 0; mask /= 2) {
+    value = join(value, ShuffleXor(value, mask));
+  }
+  auto* const shared = reinterpret_cast<float*>(SharedMemory());
+  SyncBlock();
+  if (ThreadIndex() % kWarp == 0) shared[ThreadIndex() / kWarp] = value;
+  SyncBlock();
+  float all = shared[0];
+  for (int warp = 1; warp < kSoftmaxThreads / kWarp; ++warp) {
+    all = join(all, shared[warp]);
+  }
+  return all;
+}
+
+struct JoinLarger {
+  ATTENTION_KERNEL_CODE float operator()(float a, float b) const {
+    return Larger(a, b);
+  }
+};
+struct JoinSum {
+  ATTENTION_KERNEL_CODE float operator()(float a, float b) const {
+    return a + b;
+  }
+};
+
+/// Calls visit(key, score times log2 e) for the thread's keys that the row may
+/// read.
+template <typename Visit>
+ATTENTION_KERNEL_CODE void ForEachScore(const SoftmaxRowsArgs& args,
+                                        const Epilogue& epilogue,
+                                        const SoftmaxRow& row, float& magnitude,
+                                        const Visit& visit) {
+  const float* const scores =
+      args.scores + (row.result_row - args.first_row) * args.score_stride;
+  for (int64_t key = row.span.begin + ThreadIndex(); key < row.span.end;
+       key += kSoftmaxThreads) {
+    visit(key, FinishScore(args.problem, epilogue, row.mask, row.bias, key,
+                           scores[key], magnitude));
+  }
+}
+
+ATTENTION_KERNEL_CODE void StoreProbability(const SoftmaxRowsArgs& args,
+                                            int64_t index, float value) {
+  if (args.probability_type == Element::kFloat32) {
+    static_cast<float*>(args.probabilities)[index] = value;
+  } else if (args.probability_type == Element::kFloat16) {
+    static_cast<Half*>(args.probabilities)[index] = Round<Half>(value);
+  } else {
+    static_cast<Brain*>(args.probabilities)[index] = Round<Brain>(value);
+  }
+}
+
+/// True where probabilities are the very rows of weights that are wanted.
+ATTENTION_KERNEL_CODE bool AreWeights(const SoftmaxRowsArgs& args) {
+  const AttentionArgs& problem = args.problem;
+  return problem.weights != nullptr &&
+         args.probabilities ==
+             problem.weights + args.first_row * problem.key_length;
+}
+
+/// Stores a key's weight before or after dropout, and its probability.
+ATTENTION_KERNEL_CODE void StoreSoftmax(const SoftmaxRowsArgs& args,
+                                        const SoftmaxRow& row, int64_t key,
+                                        float weight) {
+  const AttentionArgs& problem = args.problem;
+  float kept = weight;
+  if (problem.dropout.active != 0 && weight != 0) {
+    const bool drops =
+        IsDropped(problem.dropout, row.batch, row.head, row.query, key);
+    kept = weight * (drops ? 0.0F : static_cast<float>(problem.dropout.kept));
+  }
+  if (problem.weights != nullptr) {
+    problem.weights[row.result_row * problem.key_length + key] =
+        problem.weights_after_dropout != 0 ? kept : weight;
+  }
+  const int64_t at =
+      (row.result_row - args.first_row) * args.probability_stride + key;
+  if (!AreWeights(args)) StoreProbability(args, at, kept);
+}
+
+/// The block has one row. A thread reads a score before it writes what may lie
+/// in its place.
+ATTENTION_KERNEL_CODE void SoftmaxRows(const SoftmaxRowsArgs& args,
+                                       int64_t block) {
+  const AttentionArgs& problem = args.problem;
+  const SoftmaxRow row = MakeSoftmaxRow(problem, args.first_row + block);
+  const Epilogue epilogue = MakeEpilogue<Score::kDot>(problem);
+  RowState state = {-Infinity(), 0.0F, 0.0F};
+  ForEachScore(args, epilogue, row, state.magnitude, [&](int64_t, float score) {
+    state.max = Larger(state.max, score);
+  });
+  state.max = JoinBlock(state.max, JoinLarger());
+  state.magnitude = JoinBlock(state.magnitude, JoinLarger());
+  const float base = Base(state.max);
+  float ignored = 0;
+  ForEachScore(args, epilogue, row, ignored,
+               [&](int64_t, float score) { state.sum += Exp2(score - base); });
+  state.sum = JoinBlock(state.sum, JoinSum());
+  const float inverse = state.sum == 0 ? 0.0F : 1 / state.sum;
+  ForEachScore(args, epilogue, row, ignored, [&](int64_t key, float score) {
+    // Not a NaN of the row's for keys that take no part.
+    const bool absent = score == -Infinity();
+    StoreSoftmax(args, row, key, absent ? 0.0F : Exp2(score - base) * inverse);
+  });
+  for (int64_t key = ThreadIndex(); key < problem.key_length;
+       key += kSoftmaxThreads) {
+    if (key >= row.span.begin && key < row.span.end) continue;
+    StoreSoftmax(args, row, key, 0.0F);
+  }
+  if (ThreadIndex() == 0) StoreRowState(problem, state, row.result_row);
+}
+
+/// A warp has one row.
+ATTENTION_KERNEL_CODE void FinishOutput(const FinishOutputArgs& args,
+                                        int64_t block) {
+  const int64_t row = block * (kFinishThreads / kWarp) + ThreadIndex() / kWarp;
+  if (row >= args.rows) return;
+  const int64_t width = args.problem.value.width;
+  const int64_t result_row = args.first_row + row;
+  bool finite = true;
+  for (int64_t i = ThreadIndex() % kWarp; i < width; i += kWarp) {
+    const float value = args.product[row * width + i];
+    finite = finite && IsFinite(value);
+    StoreOutput(args.problem, result_row * width + i, value);
+  }
+  if (!finite && args.problem.careful_rows != nullptr) {
+    args.problem.careful_rows[result_row] = 1;
+  }
+}
+
+}  // namespace attention::cuda
+
+#endif  // ATTENTION_CORE_CUDA_KERNELS_SOFTMAX_INL_H_

@@ -1,0 +1,70 @@
+#ifndef ATTENTION_CORE_CUDA_KERNELS_WEIGHTS_INL_H_
+#define ATTENTION_CORE_CUDA_KERNELS_WEIGHTS_INL_H_
+
+// Weights, once every row's maximum and sum are known: the scores a second
+// time.
+
+#include "core/cuda/kernels/attend-inl.h"
+
+namespace attention::cuda {
+
+/// The weight of a score, times log2 e, in a row.
+ATTENTION_KERNEL_CODE float WeightOf(float score, const RowState& row) {
+  if (score == -Infinity() || row.sum == 0) return 0;
+  return Exp2(score - Base(row.max)) / row.sum;
+}
+
+/// The thread's weights of one row: scores become weights and are stored.
+ATTENTION_KERNEL_CODE void StoreRowWeights(const AttentionArgs& args,
+                                           const RowInfo& info,
+                                           int64_t result_row,
+                                           int64_t first_key,
+                                           float (&scores)[kTileKeys]) {
+  const RowState row = {args.row_max[result_row], args.row_sum[result_row], 0};
+  for (float& score : scores) score = WeightOf(score, row);
+  if (args.weights_after_dropout != 0 && args.dropout.active != 0) {
+    DropWeights(args, info, first_key, scores);
+    const auto kept = static_cast<float>(args.dropout.kept);
+    for (float& weight : scores) weight *= kept;
+  }
+  float* const to = args.weights + result_row * args.key_length + first_key;
+  for (int n = 0; n < kTileKeys; ++n) {
+    const int64_t key = ThreadKey() + n;
+    if (first_key + key < args.key_length) to[key] = scores[n];
+  }
+}
+
+template <Score kScore>
+ATTENTION_KERNEL_CODE void StoreWeights(const AttentionArgs& args,
+                                        int64_t block) {
+  const AttendMemory memory = MakeAttendMemory();
+  const int64_t key_tiles = CeilDivide(args.key_length, kAttendKeys);
+  const int64_t row_tiles = CeilDivide(RowsPerLane(args), kAttendRows);
+  const int64_t first_key = block % key_tiles * kAttendKeys;
+  const int64_t row_tile = block / key_tiles;
+  AttendPlace place;
+  place.lane = LaneOf(args, row_tile / row_tiles);
+  place.first_row = row_tile % row_tiles * kAttendRows;
+  place.slice = place.split = 0;
+  place.keys = {0, args.key_length};
+  SetAttendSource<kScore>(args, place, memory);
+  const RowTile rows = MakeRowTile<kAttendRows>(
+      args, place.lane, place.first_row, place.keys, memory.rows);
+  const Epilogue epilogue = MakeLaneEpilogue<kScore>(args, place.lane);
+  Scores scores = {};
+  const bool any =
+      first_key < rows.any.end && first_key + kAttendKeys > rows.any.begin;
+  if (any) ComputeScores<kScore>(args, first_key, memory, scores);
+  ATTENTION_UNROLL_ALL
+  for (int m = 0; m < kTileRows; ++m) {
+    const RowInfo& row = memory.rows[ThreadRow() + m];
+    if (row.query < 0) continue;
+    float magnitude = 0;
+    FinishRowScores(args, epilogue, row, first_key, scores[m], magnitude);
+    StoreRowWeights(args, row, ResultRow(args, row), first_key, scores[m]);
+  }
+}
+
+}  // namespace attention::cuda
+
+#endif  // ATTENTION_CORE_CUDA_KERNELS_WEIGHTS_INL_H_

@@ -1,0 +1,95 @@
+#ifndef ATTENTION_CORE_CUDA_MEMORY_POOL_H_
+#define ATTENTION_CORE_CUDA_MEMORY_POOL_H_
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/cuda/device.h"
+
+namespace attention::cuda {
+
+/// Memory of one device, kept between jobs and never more than a limit. A job
+/// takes all that it needs as one block, so that jobs that wait for each other
+/// cannot do so for ever. Safe for several threads at once.
+class MemoryPool {
+ public:
+  /// A block of the pool; gives it back when it goes.
+  class Block {
+   public:
+    Block() = default;
+    Block(MemoryPool* pool, std::byte* data, int64_t bytes)
+        : pool_(pool), data_(data), bytes_(bytes) {}
+    Block(Block&& other) noexcept { *this = std::move(other); }
+    Block& operator=(Block&& other) noexcept {
+      std::swap(pool_, other.pool_);
+      std::swap(data_, other.data_);
+      std::swap(bytes_, other.bytes_);
+      return *this;
+    }
+    ~Block() {
+      if (pool_ != nullptr) pool_->GiveBack(data_, bytes_);
+    }
+
+    /// Aligned to 256 bytes.
+    std::byte* data() const { return data_; }
+    /// At least what was asked for.
+    int64_t bytes() const { return bytes_; }
+
+   private:
+    MemoryPool* pool_ = nullptr;
+    std::byte* data_ = nullptr;
+    int64_t bytes_ = 0;
+  };
+
+  /// `limit` in bytes; nothing means kShare of what is free on the device when
+  /// the first block is taken.
+  MemoryPool(Device& device, std::optional<int64_t> limit)
+      : device_(device), limit_(limit) {}
+  ~MemoryPool();
+  MemoryPool(const MemoryPool&) = delete;
+  MemoryPool& operator=(const MemoryPool&) = delete;
+
+  /// The share of a device's free memory that is taken by default.
+  static constexpr double kShare = 0.8;
+
+  /// `bytes` > 0, of unknown content. Waits while other jobs hold what is
+  /// needed, until `stop` is requested: CANCELLED. RESOURCE_EXHAUSTED, naming
+  /// what is needed and the limit, where it would never fit, or where the
+  /// device itself has no more.
+  absl::StatusOr<Block> Take(int64_t bytes, const std::stop_token& stop);
+
+  /// Bytes taken from the device: those of jobs and those that are kept.
+  int64_t bytes_held() const;
+
+ private:
+  struct Free {
+    std::byte* data;
+    int64_t bytes;
+  };
+
+  absl::Status SetLimit();
+  // The smallest free block that does; none where the best one is more than
+  // twice as large.
+  std::optional<Free> TakeFree(int64_t bytes);
+  void ReleaseFree();
+  void GiveBack(std::byte* data, int64_t bytes);
+
+  Device& device_;
+  mutable std::mutex mutex_;
+  std::condition_variable_any returned_;
+  std::optional<int64_t> limit_;
+  int64_t held_ = 0;
+  int64_t lent_ = 0;
+  std::vector<Free> free_;
+};
+
+}  // namespace attention::cuda
+
+#endif  // ATTENTION_CORE_CUDA_MEMORY_POOL_H_

@@ -1,0 +1,105 @@
+#ifndef ATTENTION_CORE_CUDA_PLAN_H_
+#define ATTENTION_CORE_CUDA_PLAN_H_
+
+#include <cstdint>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "core/cuda/device.h"
+#include "core/cuda/kernels/arguments.h"
+#include "core/cuda/kernels/limits.h"
+#include "core/validate.h"
+
+namespace attention::cuda {
+
+/// Which kernels compute a problem.
+enum class Method : uint8_t {
+  kNothing,   // no row, no key or nothing wanted: the host writes it
+  kTiles,     // attend: every score and type, in FP32
+  kMma,       // attend_mma: 16-bit dot products, on tensor cores
+  kProducts,  // with weights: cuBLAS around softmax_rows
+  kCareful,   // careful alone: factors that FP32 has no room for
+};
+
+/// Where a tensor lies in the job's block of device memory; 0 bytes where it is
+/// not there.
+struct Buffer {
+  int64_t offset = 0;  // a multiple of 256
+  int64_t bytes = 0;
+};
+
+/// Thresholds of plans. The defaults are what is served; tests lower them to
+/// see every way with small problems.
+struct PlanOptions {
+  /// Lq * Lk from which a problem with weights goes through cuBLAS.
+  int64_t least_product_elements = int64_t{512} * 512;
+  /// Bytes of scores that are held at once there; one row at least.
+  int64_t score_bytes = int64_t{256} << 20;
+  /// Fewer rows of a head than this share tiles with those of other heads, and
+  /// let keys be split.
+  int64_t few_rows = kAttendRows;
+  /// A launch holds about so many multiply-adds per multiprocessor, some
+  /// milliseconds: a job can be stopped between launches.
+  double work_per_launch = double{1 << 30};
+};
+
+/// How one problem is computed. Follows from the problem, the device and the
+/// options alone. Nothing that a row's bits depend on (method, splits) follows
+/// from the batch, so that a batch entry alone gives what it gives beside
+/// others.
+struct Plan {
+  Method method = Method::kNothing;
+  absl::string_view kernel;  // static text: what the reply calls it
+
+  /// Extents and options; every pointer is null.
+  AttentionArgs args;
+  /// Likewise; of an additive or bilinear score.
+  std::optional<ProjectArgs> project_query;
+  std::optional<ProjectArgs> project_key;
+
+  // What is copied to the device,
+  Buffer query, key, value;
+  Buffer query_matrix, key_matrix, tanh_weights;
+  Buffer key_ranges, attend_mask, bias;
+  // what is computed from it,
+  Buffer projected_query, projected_key;
+  Buffer careful_rows, row_max, row_sum, partials;
+  Buffer scores, probabilities, product;
+  // and what is copied back.
+  Buffer output, weights, lse;
+  int64_t bytes = 0;  // of all of them; 2^62 stands for more
+
+  /// kProducts: rows of scores that are held at once. Whole lanes of Hq / Hkv *
+  /// Lq rows, or a part of one lane.
+  int64_t product_rows = 0;
+
+  /// Blocks of one launch of each kernel, at most.
+  int64_t attend_blocks = 0;
+  int64_t weights_blocks = 0;
+  int64_t careful_blocks = 0;
+  int64_t project_query_blocks = 0;
+  int64_t project_key_blocks = 0;
+};
+
+/// OK, or UNIMPLEMENTED where an extent has no place in a kernel's arguments
+/// or tiles on this device.
+absl::Status CheckSupport(const ValidatedProblem& problem,
+                          const DeviceProperties& device);
+
+/// For a problem that CheckSupport() lets pass.
+Plan MakePlan(const ValidatedProblem& problem, const DeviceProperties& device,
+              const PlanOptions& options = {});
+
+/// A view with the extents that its strides of 0 leave out: its elements once,
+/// row-major. Of a mask or bias of four extents.
+struct Compact {
+  int64_t extents[4];  // 1 where broadcast
+  int64_t strides[4];  // elements; 0 where broadcast
+  int64_t elements;
+};
+Compact CompactOf(const TensorView& view);
+
+}  // namespace attention::cuda
+
+#endif  // ATTENTION_CORE_CUDA_PLAN_H_

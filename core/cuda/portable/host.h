@@ -1,0 +1,103 @@
+#ifndef ATTENTION_CORE_CUDA_PORTABLE_HOST_H_
+#define ATTENTION_CORE_CUDA_PORTABLE_HOST_H_
+
+// portable.h for the host: the emulation's threads, and what instructions of a
+// device compute, lane by lane.
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "core/cuda/portable/emulation.h"
+
+#define ATTENTION_KERNEL_CODE inline
+#define ATTENTION_UNROLL(n)
+#define ATTENTION_UNROLL_ALL
+
+namespace attention::cuda {
+
+using emulation::BlockIndex;
+using emulation::SharedMemory;
+using emulation::SyncBlock;
+using emulation::SyncBlockOr;
+using emulation::ThreadIndex;
+
+template <typename T>
+T ShuffleXor(T value, int mask) {
+  const emulation::Exchange exchange = emulation::NextExchange();
+  const int lane = ThreadIndex() % kWarp;
+  std::memcpy(exchange.Lane(lane), &value, sizeof(value));
+  emulation::SyncWarp();
+  std::memcpy(&value, exchange.Lane(lane ^ mask), sizeof(value));
+  return value;
+}
+
+/// The product is exact in FP64; a second rounding differs from one in so few
+/// cases that no bound of a kernel's depends on it.
+inline float Fma(float a, float b, float c) {
+  return static_cast<float>(static_cast<double>(a) * b + c);
+}
+inline int Opaque(int value) { return value; }
+inline float Reciprocal(float x) {
+  const float result = 1 / x;
+  return std::abs(result) < 0x1p-126F ? 0 * result : result;
+}
+inline float FastExp2(float x) {
+  const float result = std::exp2(x);
+  return result < 0x1p-126F ? 0 : result;
+}
+
+inline float Widen(float value) { return value; }
+inline float Widen(double value) { return static_cast<float>(value); }
+float Widen(Half value);
+inline float Widen(Brain value) {
+  const uint32_t bits = static_cast<uint32_t>(value.bits) << 16;
+  float result;
+  std::memcpy(&result, &bits, sizeof(result));
+  return result;
+}
+
+template <typename T>
+T Round(float value);
+template <>
+inline float Round<float>(float value) {
+  return value;
+}
+template <>
+Half Round<Half>(float value);
+template <>
+Brain Round<Brain>(float value);
+
+template <typename T>
+uint32_t Pair(float low, float high) {
+  return Round<T>(low).bits | static_cast<uint32_t>(Round<T>(high).bits) << 16;
+}
+
+inline void CopyAsync16(void* to, const void* from, bool valid) {
+  if (valid) {
+    std::memcpy(to, from, 16);
+  } else {
+    std::memset(to, 0, 16);
+  }
+}
+inline void CommitCopies() {}
+template <int kNewest>
+void WaitForCopies() {}
+
+void LoadMatrices(uint32_t (&r)[4], const void* row);
+void LoadMatricesTransposed(uint32_t (&r)[4], const void* row);
+
+template <typename T>
+void MultiplyAdd(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
+                 uint32_t b1);
+template <>
+void MultiplyAdd<Half>(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
+                       uint32_t b1);
+template <>
+void MultiplyAdd<Brain>(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
+                        uint32_t b1);
+
+}  // namespace attention::cuda
+
+#endif  // ATTENTION_CORE_CUDA_PORTABLE_HOST_H_

@@ -1,0 +1,164 @@
+#include "core/cuda/transfer.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace attention::cuda {
+namespace {
+
+constexpr int64_t kAlignment = 16;
+
+template <typename Word>
+void Gather(const std::byte* data, int64_t count, int64_t stride,
+            std::byte* to) {
+  for (int64_t n = 0; n < count; ++n) {
+    std::memcpy(to + n * int64_t{sizeof(Word)}, data + n * stride,
+                sizeof(Word));
+  }
+}
+
+// True where the elements from this extent on lie as they would row-major.
+bool IsDense(const TensorView& view, size_t extent) {
+  int64_t stride = ByteSize(view.type);
+  for (size_t n = view.shape.size(); n > extent; --n) {
+    if (view.shape[n - 1] != 1 && view.strides[n - 1] != stride) return false;
+    stride *= view.shape[n - 1];
+  }
+  return true;
+}
+
+int64_t BytesFrom(const TensorView& view, size_t extent) {
+  int64_t bytes = ByteSize(view.type);
+  for (size_t n = extent; n < view.shape.size(); ++n) bytes *= view.shape[n];
+  return bytes;
+}
+
+}  // namespace
+
+void Uploader::Begin(std::byte* to) {
+  Flush();
+  to_ = to;
+  end_ = (end_ + kAlignment - 1) / kAlignment * kAlignment;
+  begin_ = end_;
+}
+
+void Uploader::Flush() {
+  if (!status_.ok() || end_ == begin_) return;
+  status_ = stream_.Upload(index_, begin_, to_, end_ - begin_);
+  to_ += end_ - begin_;
+  begin_ = end_;
+}
+
+int64_t Uploader::Room(int64_t bytes, int64_t unit) {
+  if (end_ + unit > Stream::kBufferBytes) {
+    Flush();
+    if (status_.ok()) status_ = stream_.Mark(index_);
+    index_ = (index_ + 1) % Stream::kBuffers;
+    if (status_.ok()) status_ = stream_.Wait(index_);
+    begin_ = end_ = 0;
+  }
+  if (!status_.ok()) return 0;
+  const int64_t room = (Stream::kBufferBytes - end_) / unit * unit;
+  return std::min(bytes, room);
+}
+
+void Uploader::Append(const void* data, int64_t bytes) {
+  const auto* from = static_cast<const std::byte*>(data);
+  while (bytes > 0) {
+    const int64_t piece = Room(bytes, 1);
+    if (piece == 0) return;
+    std::memcpy(Place(), from, static_cast<size_t>(piece));
+    from += piece;
+    end_ += piece;
+    bytes -= piece;
+  }
+}
+
+void Uploader::AppendStrided(const std::byte* data, int64_t count,
+                             int64_t stride, int64_t size) {
+  while (count > 0) {
+    const int64_t piece = Room(count * size, size) / size;
+    if (piece == 0) return;
+    switch (size) {
+      case 1:
+        Gather<uint8_t>(data, piece, stride, Place());
+        break;
+      case 2:
+        Gather<uint16_t>(data, piece, stride, Place());
+        break;
+      case 4:
+        Gather<uint32_t>(data, piece, stride, Place());
+        break;
+      default:
+        Gather<uint64_t>(data, piece, stride, Place());
+        break;
+    }
+    data += piece * stride;
+    end_ += piece * size;
+    count -= piece;
+  }
+}
+
+void Uploader::AppendFrom(const TensorView& view, size_t extent,
+                          const std::byte* data) {
+  if (!status_.ok()) return;
+  if (IsDense(view, extent)) {
+    Append(data, BytesFrom(view, extent));
+  } else if (extent + 1 == view.shape.size()) {
+    AppendStrided(data, view.shape[extent], view.strides[extent],
+                  ByteSize(view.type));
+  } else {
+    for (int64_t n = 0; n < view.shape[extent]; ++n) {
+      AppendFrom(view, extent + 1, data + n * view.strides[extent]);
+    }
+  }
+}
+
+void Uploader::AppendView(const TensorView& view) {
+  if (BytesFrom(view, 0) == 0) return;
+  AppendFrom(view, 0, view.data);
+}
+
+absl::Status Uploader::Finish() {
+  Flush();
+  return status_;
+}
+
+void Downloader::Turn() {
+  if (status_.ok()) status_ = stream_.Mark(index_);
+  index_ = (index_ + 1) % Stream::kBuffers;
+  Empty(index_);
+  end_ = 0;
+}
+
+void Downloader::Empty(int index) {
+  std::vector<Piece>& pieces = pieces_[static_cast<size_t>(index)];
+  if (!pieces.empty() && status_.ok()) status_ = stream_.Wait(index);
+  for (const Piece& piece : pieces) {
+    if (!status_.ok()) break;
+    std::memcpy(piece.to, stream_.buffer(index) + piece.offset,
+                static_cast<size_t>(piece.bytes));
+  }
+  pieces.clear();
+}
+
+void Downloader::Copy(const std::byte* from, std::byte* to, int64_t bytes) {
+  while (bytes > 0 && status_.ok()) {
+    if (end_ >= Stream::kBufferBytes) Turn();
+    if (!status_.ok()) return;
+    const int64_t piece = std::min(bytes, Stream::kBufferBytes - end_);
+    status_ = stream_.Download(index_, end_, from, piece);
+    pieces_[static_cast<size_t>(index_)].push_back({to, end_, piece});
+    end_ = (end_ + piece + kAlignment - 1) / kAlignment * kAlignment;
+    from += piece;
+    to += piece;
+    bytes -= piece;
+  }
+}
+
+absl::Status Downloader::Finish() {
+  for (int n = 0; n < Stream::kBuffers; ++n) Turn();
+  return status_;
+}
+
+}  // namespace attention::cuda

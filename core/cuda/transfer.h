@@ -1,0 +1,80 @@
+#ifndef ATTENTION_CORE_CUDA_TRANSFER_H_
+#define ATTENTION_CORE_CUDA_TRANSFER_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "core/cuda/device.h"
+#include "core/tensor_view.h"
+
+/// Copies between the caller's memory and the device, through a stream's
+/// staging buffers: while one buffer is on its way, the other one is filled or
+/// emptied. After a failure nothing more is done.
+namespace attention::cuda {
+
+/// Gathers tensors, whatever their strides, into row-major device memory.
+class Uploader {
+ public:
+  explicit Uploader(Stream& stream) : stream_(stream) {}
+
+  /// What is appended from here on goes to `to` ... in device memory.
+  void Begin(std::byte* to);
+  /// `bytes` as they lie in host memory.
+  void Append(const void* data, int64_t bytes);
+  /// The elements of a view of any rank, row-major.
+  void AppendView(const TensorView& view);
+  /// Begins the copies that are left.
+  absl::Status Finish();
+
+ private:
+  // Room in the buffer for some of `bytes`, at least one `unit`; how many of
+  // them is returned. 0 after a failure.
+  int64_t Room(int64_t bytes, int64_t unit);
+  std::byte* Place() const { return stream_.buffer(index_) + end_; }
+  void AppendStrided(const std::byte* data, int64_t count, int64_t stride,
+                     int64_t size);
+  void AppendFrom(const TensorView& view, size_t extent, const std::byte* data);
+  // Begins the copy of what the buffer holds of this tensor.
+  void Flush();
+
+  Stream& stream_;
+  absl::Status status_;
+  std::byte* to_ = nullptr;
+  int index_ = 0;
+  int64_t begin_ = 0;  // of what is not copied yet, in the buffer
+  int64_t end_ = 0;
+};
+
+/// Brings results to host memory.
+class Downloader {
+ public:
+  explicit Downloader(Stream& stream) : stream_(stream) {}
+
+  /// Copies `bytes` from device memory to `to`, before Finish() returns.
+  void Copy(const std::byte* from, std::byte* to, int64_t bytes);
+  absl::Status Finish();
+
+ private:
+  struct Piece {
+    std::byte* to;
+    int64_t offset;  // in the buffer
+    int64_t bytes;
+  };
+
+  // Turns to the other buffer once its pieces lie where they belong.
+  void Turn();
+  void Empty(int index);
+
+  Stream& stream_;
+  absl::Status status_;
+  int index_ = 0;
+  int64_t end_ = 0;
+  std::array<std::vector<Piece>, Stream::kBuffers> pieces_;
+};
+
+}  // namespace attention::cuda
+
+#endif  // ATTENTION_CORE_CUDA_TRANSFER_H_

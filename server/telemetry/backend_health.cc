@@ -1,0 +1,43 @@
+#include "server/telemetry/backend_health.h"
+
+#include <spdlog/spdlog.h>
+
+#include <string>
+
+namespace attention::server {
+namespace {
+
+// A build or a machine without a GPU is as it should be; files that are there
+// and do not work are not.
+spdlog::level::level_enum LevelOf(const absl::Status& reason) {
+  if (absl::IsNotFound(reason)) return spdlog::level::debug;
+  if (absl::IsFailedPrecondition(reason)) return spdlog::level::warn;
+  return spdlog::level::info;
+}
+
+}  // namespace
+
+void BackendHealth::LogUnused(const Engine& engine) {
+  for (const UnusedBackend& unused : engine.unused()) {
+    spdlog::log(LevelOf(unused.reason), "backend {} is not used: {}",
+                unused.name, static_cast<std::string>(unused.reason.message()));
+  }
+}
+
+void BackendHealth::Note(const Backend& backend, const absl::Status& health,
+                         bool serving) {
+  spdlog::error("backend {}: {}{}", static_cast<std::string>(backend.name()),
+                static_cast<std::string>(health.message()),
+                serving ? "" : "; no backend is left, not serving any more");
+  const std::lock_guard lock(mutex_);
+  serving_ = serving_ && serving;
+  if (!serving_ && service_ != nullptr) service_->SetServingStatus(false);
+}
+
+void BackendHealth::Attach(grpc::HealthCheckServiceInterface* service) {
+  const std::lock_guard lock(mutex_);
+  service_ = service;
+  if (!serving_ && service_ != nullptr) service_->SetServingStatus(false);
+}
+
+}  // namespace attention::server

@@ -1,0 +1,366 @@
+#include "tests/unit/cuda/kernels/kernel_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "core/element.h"
+#include "core/validate.h"
+#include "gtest/gtest.h"
+
+namespace attention::cuda::test {
+namespace {
+
+Element ElementOf(DataType type) {
+  return type == DataType::kFloat16    ? Element::kFloat16
+         : type == DataType::kBFloat16 ? Element::kBFloat16
+                                       : Element::kFloat32;
+}
+
+// The "device's" memory: pieces of exactly the bytes that were asked for.
+class Memory {
+ public:
+  void* Take(int64_t bytes) {
+    auto piece = std::make_unique<std::byte[]>(static_cast<size_t>(bytes));
+    // As in a device's memory, something is there: large, and not 0.
+    std::memset(piece.get(), 0x7B, static_cast<size_t>(bytes));
+    pieces_.push_back(std::move(piece));
+    return pieces_.back().get();
+  }
+  template <typename T>
+  T* Take(int64_t count) {
+    return static_cast<T*>(Take(count * static_cast<int64_t>(sizeof(T))));
+  }
+
+  // A row-major copy of a view of four extents, those of stride 0 reduced to 1.
+  void* Gather(const TensorView& view, Broadcast* strides = nullptr) {
+    int64_t extents[4];
+    int64_t steps[4];
+    int64_t count = 1;
+    for (int n = 3; n >= 0; --n) {
+      const bool shared = strides != nullptr && view.strides[n] == 0;
+      extents[n] = shared ? 1 : view.shape[n];
+      steps[n] = shared ? 0 : count;
+      count *= extents[n];
+    }
+    const int64_t size = ByteSize(view.type);
+    auto* to = Take<std::byte>(count * size);
+    if (strides != nullptr) {
+      *strides = {to,      ElementOf(view.type), steps[0], steps[1], steps[2],
+                  steps[3]};
+    }
+    std::byte* next = to;
+    for (int64_t b = 0; b < extents[0]; ++b) {
+      for (int64_t h = 0; h < extents[1]; ++h) {
+        for (int64_t i = 0; i < extents[2]; ++i) {
+          for (int64_t j = 0; j < extents[3]; ++j, next += size) {
+            std::memcpy(next, view.At(b, h, i, j), static_cast<size_t>(size));
+          }
+        }
+      }
+    }
+    return to;
+  }
+
+ private:
+  std::vector<std::unique_ptr<std::byte[]>> pieces_;
+};
+
+// A parameter (heads, rows, columns) with an extent in front.
+TensorView AsFour(TensorView view) {
+  view.shape.insert(view.shape.begin(), 1);
+  view.strides.insert(view.strides.begin(), 0);
+  return view;
+}
+
+class Run {
+ public:
+  Run(const ValidatedProblem& problem, const RunOptions& options)
+      : problem_(problem), options_(options) {}
+
+  KernelResults Compute(const AttentionProblem& asked) {
+    SetTensors();
+    SetScoring();
+    SetMasks();
+    SetResults();
+    Launch();
+    return Results(asked);
+  }
+
+ private:
+  using RowsIn = Rows;
+
+  RowsIn GatherRows(const TensorView& view) {
+    return {memory_.Gather(view), ElementOf(view.type),
+            static_cast<int32_t>(view.shape[3]), view.shape[1], view.shape[2]};
+  }
+
+  // Blocks of keys, or of values, one after the other.
+  RowsIn GatherBlocks(bool values) {
+    const auto& first = problem_.key_value[0];
+    const TensorView& like = values ? first.value : first.key;
+    const int64_t width = like.shape[3];
+    const int64_t bytes = width * ByteSize(like.type);
+    const int64_t rows = problem_.batch * problem_.kv_heads;
+    auto* to = memory_.Take<std::byte>(rows * problem_.key_length * bytes);
+    for (const auto& block : problem_.key_value) {
+      const TensorView& view = values ? block.value : block.key;
+      Memory scratch;
+      const auto* from = static_cast<const std::byte*>(scratch.Gather(view));
+      for (int64_t n = 0; n < rows; ++n) {
+        if (bytes == 0) continue;
+        std::memcpy(to + (n * problem_.key_length + block.first_key) * bytes,
+                    from + n * block.key_count * bytes,
+                    static_cast<size_t>(block.key_count * bytes));
+      }
+    }
+    return {to, ElementOf(like.type), static_cast<int32_t>(width),
+            problem_.kv_heads, problem_.key_length};
+  }
+
+  void SetTensors() {
+    args_.batch = problem_.batch;
+    args_.query_heads = problem_.query_heads;
+    args_.query_length = problem_.query_length;
+    args_.key_length = problem_.key_length;
+    args_.query = GatherRows(problem_.query);
+    args_.key = GatherBlocks(/*values=*/false);
+    args_.value = GatherBlocks(/*values=*/true);
+  }
+
+  RowsIn Project(const RowsIn& from, const TensorView& matrix,
+                 int64_t to_heads) {
+    ProjectArgs project;
+    project.batch = problem_.batch;
+    project.from = from;
+    project.matrix = memory_.Gather(AsFour(matrix));
+    project.matrix_type = ElementOf(matrix.type);
+    project.matrix_stride =
+        matrix.strides[0] == 0 ? 0 : matrix.shape[1] * matrix.shape[2];
+    project.to_heads = to_heads;
+    project.to_width = static_cast<int32_t>(matrix.shape[2]);
+    project.to = memory_.Take<double>(problem_.batch * to_heads * from.length *
+                                      matrix.shape[2]);
+    EXPECT_EQ(table_.project(project, ProjectShape(project), nullptr), 0);
+    return {project.to, Element::kFloat64, project.to_width, to_heads,
+            from.length};
+  }
+
+  void SetScoring() {
+    const int64_t heads = problem_.query_heads;
+    args_.factor = problem_.scale;
+    bool per_head = false;
+    if (const auto* gaussian = std::get_if<Gaussian>(&problem_.scoring)) {
+      args_.score = Score::kGaussian;
+      args_.factor = -0.5 / (gaussian->sigma * gaussian->sigma);
+    } else if (const auto* bilinear =
+                   std::get_if<Bilinear>(&problem_.scoring)) {
+      args_.query = Project(args_.query, bilinear->m, heads);
+    } else if (const auto* additive =
+                   std::get_if<Additive>(&problem_.scoring)) {
+      args_.score = Score::kAdditive;
+      per_head = additive->w_k.strides[0] != 0;
+      args_.query = Project(args_.query, additive->w_q, heads);
+      args_.key = Project(args_.key, additive->w_k,
+                          per_head ? heads : problem_.kv_heads);
+      const int64_t hidden = problem_.hidden_width;
+      auto* weights = memory_.Take<float>(heads * hidden);
+      for (int64_t n = 0; n < heads * hidden; ++n) {
+        weights[n] = static_cast<float>(LoadElement(
+            additive->w_v.type, additive->w_v.data +
+                                    n / hidden * additive->w_v.strides[0] +
+                                    n % hidden * additive->w_v.strides[1]));
+      }
+      args_.tanh_weights = weights;
+      args_.tanh_weight_stride = hidden;
+      per_head = per_head || additive->w_v.strides[0] != 0;
+    }
+    if (options_.shares_tiles && !per_head) {
+      args_.heads_per_lane = heads / problem_.kv_heads;
+    }
+  }
+
+  void SetMasks() {
+    args_.softcap = problem_.softcap.value_or(0);
+    auto* ranges =
+        memory_.Take<KeySpan>(problem_.batch * problem_.query_length);
+    for (int64_t b = 0; b < problem_.batch; ++b) {
+      for (int64_t i = 0; i < problem_.query_length; ++i) {
+        const KeyRange range = KeysInRange(problem_, b, i);
+        ranges[b * problem_.query_length + i] = {range.begin, range.end};
+      }
+    }
+    args_.key_ranges = ranges;
+    if (problem_.attend_mask) {
+      memory_.Gather(*problem_.attend_mask, &args_.attend_mask);
+    }
+    if (problem_.bias) memory_.Gather(*problem_.bias, &args_.bias);
+    args_.dropout.active = problem_.dropout.p > 0 ? 1 : 0;
+    args_.dropout.threshold =
+        static_cast<uint32_t>(std::floor(std::ldexp(problem_.dropout.p, 32)));
+    args_.dropout.seed = problem_.dropout.seed;
+    args_.dropout.kept = 1 / (1 - problem_.dropout.p);
+    args_.uniform_empty_rows =
+        problem_.empty_rows == EmptyRows::kUniform ? 1 : 0;
+    args_.weights_after_dropout = problem_.wanted.weights_after_dropout ? 1 : 0;
+  }
+
+  void SetResults() {
+    const int64_t rows = ResultRows(args_);
+    args_.output_type = ElementOf(problem_.query.type);
+    args_.output =
+        memory_.Take(rows * args_.value.width * ByteSize(problem_.query.type));
+    if (problem_.wanted.lse) args_.lse = memory_.Take<float>(rows);
+    if (problem_.wanted.weights) {
+      args_.weights = memory_.Take<float>(rows * args_.key_length);
+    }
+    args_.row_max = memory_.Take<float>(rows);
+    args_.row_sum = memory_.Take<float>(rows);
+    if (options_.way == Way::kCareful) return;
+    args_.careful_rows = memory_.Take<uint8_t>(rows);
+    std::memset(args_.careful_rows, 0, static_cast<size_t>(rows));
+    if (options_.keys_per_split > 0) {
+      args_.keys_per_split = options_.keys_per_split;
+      args_.splits = CeilDivide(args_.key_length, args_.keys_per_split);
+      args_.partials = memory_.Take<float>(PartialFloats(args_));
+    }
+  }
+
+  // In two launches, as a backend that may be stopped between them.
+  template <typename Args>
+  void LaunchInPieces(int (*kernel)(const Args&, const LaunchShape&, void*),
+                      const Args& args, LaunchShape shape) {
+    const int64_t blocks = shape.blocks;
+    shape.blocks = CeilDivide(blocks, 2);
+    EXPECT_EQ(kernel(args, shape, nullptr), 0);
+    shape.first_block = shape.blocks;
+    shape.blocks = blocks - shape.first_block;
+    if (shape.blocks == 0) return;
+    EXPECT_EQ(kernel(args, shape, nullptr), 0);
+  }
+
+  void Launch() {
+    if (options_.way == Way::kProducts) {
+      Products();
+    } else if (options_.way != Way::kCareful) {
+      const bool mma = options_.way == Way::kMma;
+      LaunchInPieces(mma ? table_.attend_mma : table_.attend, args_,
+                     mma ? MmaShape(args_) : AttendShape(args_));
+      if (args_.splits > 1) {
+        LaunchInPieces(table_.merge, args_, MergeShape(args_));
+      }
+      if (args_.weights != nullptr) {
+        LaunchInPieces(table_.weights, args_, WeightsShape(args_));
+      }
+    }
+    if (options_.with_care) {
+      LaunchInPieces(table_.careful, args_, CarefulShape(args_));
+    }
+  }
+
+  // Plain sums in the order of the indices, as a library might have them.
+  void Products() {
+    const int64_t rows = ResultRows(args_);
+    const int64_t keys = args_.key_length;
+    const int64_t width = args_.key.width;
+    SoftmaxRowsArgs softmax;
+    softmax.problem = args_;
+    softmax.rows = rows;
+    auto* scores = memory_.Take<float>(rows * keys);
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t key = 0; key < keys; ++key) {
+        float sum = 0;
+        for (int64_t d = 0; d < width; ++d) {
+          sum += Load(args_.query, row * width + d) *
+                 Load(args_.key, (KvRow(row) * keys + key) * width + d);
+        }
+        scores[row * keys + key] = sum;
+      }
+    }
+    softmax.scores = scores;
+    softmax.score_stride = softmax.probability_stride = keys;
+    softmax.probabilities = scores;
+    LaunchInPieces(table_.softmax_rows, softmax, SoftmaxRowsShape(softmax));
+    FinishOutputArgs finish;
+    finish.problem = args_;
+    finish.rows = rows;
+    const int64_t columns = args_.value.width;
+    auto* product = memory_.Take<float>(rows * columns);
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t c = 0; c < columns; ++c) {
+        float sum = 0;
+        for (int64_t key = 0; key < keys; ++key) {
+          sum += scores[row * keys + key] *
+                 Load(args_.value, (KvRow(row) * keys + key) * columns + c);
+        }
+        product[row * columns + c] = sum;
+      }
+    }
+    finish.product = product;
+    LaunchInPieces(table_.finish_output, finish, FinishOutputShape(finish));
+  }
+
+  // The row of keys' heads that a result row reads.
+  int64_t KvRow(int64_t row) const {
+    const int64_t head = row / args_.query_length;
+    return head / (args_.query_heads / args_.key.heads);
+  }
+  float Load(const RowsIn& rows, int64_t index) const {
+    const DataType type = rows.type == Element::kFloat32 ? DataType::kFloat32
+                          : rows.type == Element::kFloat16
+                              ? DataType::kFloat16
+                              : DataType::kBFloat16;
+    return static_cast<float>(
+        LoadElement(type, static_cast<const std::byte*>(rows.data) +
+                              index * ElementBytes(rows.type)));
+  }
+
+  static Tensor Copy(DataType type, const Shape& shape, const void* from) {
+    Tensor tensor = Tensor::Create(type, shape).value();
+    if (tensor.byte_size() > 0) {
+      std::memcpy(tensor.data(), from, tensor.byte_size());
+    }
+    return tensor;
+  }
+
+  KernelResults Results(const AttentionProblem& asked) const {
+    KernelResults results;
+    results.results.output =
+        Copy(asked.query.type, problem_.output_shape, args_.output);
+    if (args_.weights != nullptr) {
+      results.results.weights =
+          Copy(DataType::kFloat32, problem_.weights_shape, args_.weights);
+    }
+    if (args_.lse != nullptr) {
+      results.results.lse =
+          Copy(DataType::kFloat32, problem_.lse_shape, args_.lse);
+    }
+    if (args_.careful_rows != nullptr) {
+      results.careful_rows =
+          std::count(args_.careful_rows, args_.careful_rows + ResultRows(args_),
+                     uint8_t{1});
+    }
+    return results;
+  }
+
+  const ValidatedProblem& problem_;
+  const RunOptions& options_;
+  const KernelTable& table_ = EmulatedKernels();
+  Memory memory_;
+  AttentionArgs args_;
+};
+
+}  // namespace
+
+KernelResults RunKernels(const AttentionProblem& problem,
+                         const RunOptions& options) {
+  const auto validated = Validate(problem);
+  EXPECT_TRUE(validated.ok()) << validated.status();
+  return Run(*validated, options).Compute(problem);
+}
+
+}  // namespace attention::cuda::test

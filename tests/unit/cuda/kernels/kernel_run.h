@@ -1,0 +1,43 @@
+#ifndef ATTENTION_TESTS_UNIT_CUDA_KERNELS_KERNEL_RUN_H_
+#define ATTENTION_TESTS_UNIT_CUDA_KERNELS_KERNEL_RUN_H_
+
+#include <cstdint>
+
+#include "core/cuda/kernels/kernel_table.h"
+#include "core/problem.h"
+#include "tests/support/results.h"
+
+namespace attention::cuda::test {
+
+/// Which kernels a problem goes through.
+enum class Way : uint8_t {
+  kAttend,    // attend, weights, careful
+  kMma,       // attend_mma in its place
+  kCareful,   // careful alone, for every row
+  kProducts,  // softmax_rows between two products, FP32
+};
+
+struct RunOptions {
+  Way way = Way::kAttend;
+  /// All heads that read the same keys share tiles; else none.
+  bool shares_tiles = false;
+  /// Keys of a piece; 0: they are not split.
+  int64_t keys_per_split = 0;
+  /// False leaves rows that FP32 does not serve as they are.
+  bool with_care = true;
+};
+
+/// What became of a problem.
+struct KernelResults {
+  attention::test::Results results;
+  int64_t careful_rows = 0;  // that were marked
+};
+
+/// Runs a valid problem with at least one row and one key on the emulated
+/// kernels, with no more memory than they were promised.
+KernelResults RunKernels(const AttentionProblem& problem,
+                         const RunOptions& options = {});
+
+}  // namespace attention::cuda::test
+
+#endif  // ATTENTION_TESTS_UNIT_CUDA_KERNELS_KERNEL_RUN_H_

@@ -1,0 +1,279 @@
+// The kernels on the emulation, one way or another through them, against the
+// oracle.
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "core/cuda/portable/emulation.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/parity/factors.h"
+#include "tests/support/random.h"
+#include "tests/support/random_problem.h"
+#include "tests/support/tolerance.h"
+#include "tests/unit/cuda/kernels/kernel_run.h"
+
+namespace attention::cuda::test {
+namespace {
+
+using attention::test::LengthsShape;
+using attention::test::Magnitudes;
+using attention::test::MakeProblem;
+using attention::test::MaskExtents;
+using attention::test::Matches;
+using attention::test::OwnedProblem;
+using attention::test::ProblemSpec;
+using attention::test::SameBits;
+using attention::test::ScoringKind;
+using attention::test::TestSeed;
+
+bool IsSixteenBits(const ProblemSpec& spec) {
+  return spec.type != DataType::kFloat32;
+}
+
+// Which ways may be gone with a problem.
+bool Serves(Way way, const ProblemSpec& spec) {
+  if (way != Way::kMma && way != Way::kProducts) return true;
+  const bool dot = spec.scoring == ScoringKind::kDotProduct;
+  if (way == Way::kProducts) return dot;
+  return dot && IsSixteenBits(spec) &&
+         std::max(spec.width, spec.value_width) <= kMmaLargestWidth;
+}
+
+std::string NameOf(Way way) {
+  static constexpr const char* kNames[] = {"attend", "mma", "careful",
+                                           "products"};
+  return kNames[static_cast<int>(way)];
+}
+
+// Parameter: way, row of the covering array.
+using PairwiseKernelTest = ::testing::TestWithParam<std::tuple<Way, size_t>>;
+
+TEST_P(PairwiseKernelTest, MatchesTheOracle) {
+  const auto& [way, row] = GetParam();
+  const auto& levels = attention::test::FactorRows()[row];
+  ProblemSpec spec = attention::test::SpecOf(levels);
+  if (way == Way::kMma || way == Way::kProducts) {
+    spec.scoring = ScoringKind::kDotProduct;
+    if (!spec.scale.has_value()) spec.scale = 0.4;
+  }
+  // Such factors are the planner's: they go to `careful` alone.
+  if (spec.scale == 0 && way != Way::kCareful) spec.scale = 0.2;
+  if (way == Way::kMma && !IsSixteenBits(spec)) {
+    spec.type = DataType::kBFloat16;
+  }
+  if (way == Way::kMma) spec.wanted.weights = false;
+  SCOPED_TRACE(absl::StrCat("ATTENTION_TEST_SEED=", TestSeed()));
+  SCOPED_TRACE(attention::test::Describe(levels));
+  const OwnedProblem owned = MakeProblem(spec, TestSeed() + row);
+  const RunOptions options = {.way = way, .shares_tiles = row % 2 == 0};
+  EXPECT_TRUE(
+      Matches(owned.problem, RunKernels(owned.problem, options).results));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Ways, PairwiseKernelTest,
+    ::testing::Combine(::testing::Values(Way::kAttend, Way::kMma, Way::kCareful,
+                                         Way::kProducts),
+                       ::testing::Range(size_t{0},
+                                        attention::test::FactorRows().size())),
+    [](const auto& param) {
+      return absl::StrCat(NameOf(std::get<0>(param.param)), "_row",
+                          std::get<1>(param.param));
+    });
+
+// Parameter: the way, and whether keys are split.
+class KernelTest : public ::testing::TestWithParam<std::tuple<Way, bool>> {
+ protected:
+  static Way way() { return std::get<0>(GetParam()); }
+  static RunOptions Options() {
+    return {.way = way(),
+            .shares_tiles = true,
+            .keys_per_split = std::get<1>(GetParam()) ? kSplitUnit : 0};
+  }
+
+  static void Check(ProblemSpec spec) {
+    if (way() == Way::kMma && !IsSixteenBits(spec)) {
+      spec.type = DataType::kFloat16;
+    }
+    if (!Serves(way(), spec)) return;
+    if (way() == Way::kMma) spec.wanted.weights = false;
+    const OwnedProblem owned = MakeProblem(spec, TestSeed());
+    EXPECT_TRUE(
+        Matches(owned.problem, RunKernels(owned.problem, Options()).results));
+  }
+};
+
+TEST_P(KernelTest, LengthsAroundTiles) {
+  for (const int64_t length : {1, 2, 31, 63, 64, 65, 127, 128, 129, 257}) {
+    SCOPED_TRACE(length);
+    Check({.batch = 1, .query_length = length, .key_length = 3});
+    Check({.batch = 1, .query_length = 3, .key_length = length});
+  }
+}
+
+TEST_P(KernelTest, WidthsAroundTiles) {
+  for (const int64_t width :
+       {1, 7, 8, 31, 32, 33, 63, 64, 65, 127, 128, 129, 200, 256}) {
+    SCOPED_TRACE(width);
+    Check({.batch = 1, .width = width, .value_width = 3});
+    Check({.batch = 1, .width = 3, .value_width = width});
+  }
+}
+
+TEST_P(KernelTest, WideRowsOfEveryScore) {
+  for (const ScoringKind scoring :
+       {ScoringKind::kDotProduct, ScoringKind::kAdditive,
+        ScoringKind::kGaussian, ScoringKind::kBilinear}) {
+    SCOPED_TRACE(static_cast<int>(scoring));
+    Check({.batch = 1,
+           .query_length = 5,
+           .key_length = 70,
+           .width = 131,
+           .value_width = 259,
+           .hidden_width = 67,
+           .scoring = scoring});
+  }
+}
+
+TEST_P(KernelTest, ManyRowsOfEveryClassOfWidths) {
+  for (const int64_t width : {40, 104, 160}) {
+    SCOPED_TRACE(width);
+    Check({.batch = 1,
+           .query_length = 130,
+           .key_length = 170,
+           .width = width,
+           .value_width = width,
+           .type = DataType::kBFloat16,
+           .causal = Causal::kTopLeft});
+  }
+}
+
+TEST_P(KernelTest, CausalRowsOverManyTiles) {
+  Check({.batch = 2,
+         .query_heads = 4,
+         .kv_heads = 2,
+         .query_length = 150,
+         .key_length = 300,
+         .width = 33,
+         .value_width = 40,
+         .causal = Causal::kBottomRight});
+}
+
+TEST_P(KernelTest, WindowsThatBeginWithinATile) {
+  Check({.query_heads = 2,
+         .kv_heads = 1,
+         .query_length = 90,
+         .key_length = 310,
+         .query_offset = 200,
+         .window = {.left = 70, .right = 5}});
+}
+
+TEST_P(KernelTest, LengthsPerRow) {
+  Check({.query_heads = 2,
+         .kv_heads = 1,
+         .query_length = 70,
+         .key_length = 200,
+         .valid_lens = LengthsShape::kPerRow,
+         .bias = MaskExtents::kAll,
+         .dropout = {.training = true, .p = 0.3, .seed = 5}});
+}
+
+TEST_P(KernelTest, ThreadsMayRunInAnyOrder) {
+  ProblemSpec spec = {
+      .query_heads = 2,
+      .kv_heads = 1,
+      .query_length = 70,
+      .key_length = 150,
+      .width = 40,
+      .value_width = 70,
+      .type = way() == Way::kMma ? DataType::kBFloat16 : DataType::kFloat32,
+      .valid_lens = LengthsShape::kPerRow};
+  for (const ScoringKind scoring :
+       {ScoringKind::kDotProduct, ScoringKind::kAdditive,
+        ScoringKind::kGaussian}) {
+    spec.scoring = scoring;
+    if (!Serves(way(), spec)) continue;
+    const OwnedProblem owned = MakeProblem(spec, TestSeed());
+    const KernelResults up = RunKernels(owned.problem, Options());
+    emulation::SetOrder(emulation::Order::kDescending);
+    const KernelResults down = RunKernels(owned.problem, Options());
+    emulation::SetOrder(emulation::Order::kAscending);
+    EXPECT_TRUE(SameBits(up.results, down.results));
+    EXPECT_EQ(up.careful_rows, down.careful_rows);
+  }
+}
+
+std::string NameOfWay(
+    const ::testing::TestParamInfo<KernelTest::ParamType>& info) {
+  return NameOf(std::get<0>(info.param)) +
+         (std::get<1>(info.param) ? "_split" : "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, KernelTest,
+                         ::testing::Values(std::tuple(Way::kAttend, false),
+                                           std::tuple(Way::kAttend, true),
+                                           std::tuple(Way::kMma, false),
+                                           std::tuple(Way::kMma, true),
+                                           std::tuple(Way::kCareful, false),
+                                           std::tuple(Way::kProducts, false)),
+                         NameOfWay);
+
+TEST(CarefulRowsTest, OrdinaryRowsAreNotMarked) {
+  for (const DataType type : {DataType::kFloat32, DataType::kFloat16}) {
+    const OwnedProblem owned = MakeProblem(
+        {.query_length = 70, .key_length = 70, .width = 32, .type = type},
+        TestSeed());
+    EXPECT_EQ(RunKernels(owned.problem).careful_rows, 0);
+  }
+}
+
+TEST(CarefulRowsTest, FlatRowsOfFp32Are) {
+  const OwnedProblem owned = MakeProblem(
+      {.query_length = 7, .key_length = 70, .scale = 1e-3}, TestSeed());
+  EXPECT_EQ(RunKernels(owned.problem).careful_rows, 2 * 7);
+}
+
+TEST(CarefulRowsTest, RowsThatMeetANanInAMaskedValueAre) {
+  const OwnedProblem owned = MakeProblem({.batch = 1,
+                                          .query_length = 40,
+                                          .key_length = 40,
+                                          .width = 32,
+                                          .causal = Causal::kTopLeft},
+                                         TestSeed());
+  attention::test::SetElement(owned.problem.key_value[0].value, {0, 0, 20, 1},
+                              std::numeric_limits<double>::quiet_NaN());
+  const KernelResults results = RunKernels(owned.problem);
+  EXPECT_GE(results.careful_rows, 40);
+  EXPECT_TRUE(Matches(owned.problem, results.results));
+}
+
+TEST(CarefulRowsTest, ANanInTheQueryNeedsNone) {
+  const OwnedProblem owned = MakeProblem(
+      {.batch = 1, .query_length = 40, .key_length = 40, .width = 32},
+      TestSeed());
+  attention::test::SetElement(owned.problem.query, {0, 0, 7, 3},
+                              std::numeric_limits<double>::quiet_NaN());
+  const KernelResults results = RunKernels(owned.problem);
+  EXPECT_EQ(results.careful_rows, 0);
+  EXPECT_TRUE(Matches(owned.problem, results.results));
+}
+
+TEST(AdditiveKernelTest, ProjectionsThatCancel) {
+  const OwnedProblem owned =
+      MakeProblem({.query_length = 9,
+                   .key_length = 65,
+                   .width = 64,
+                   .hidden_width = 40,
+                   .magnitudes = Magnitudes::kFarFromOrigin,
+                   .scoring = ScoringKind::kAdditive},
+                  TestSeed());
+  EXPECT_TRUE(Matches(owned.problem, RunKernels(owned.problem).results));
+}
+
+}  // namespace
+}  // namespace attention::cuda::test

@@ -1,0 +1,140 @@
+#include "core/cuda/memory_pool.h"
+
+#include <latch>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "core/cuda/emulated_device.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
+
+namespace attention::cuda {
+namespace {
+
+using ::attention::test::IsOk;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+
+class MemoryPoolTest : public ::testing::Test {
+ protected:
+  std::shared_ptr<Faults> faults_ = std::make_shared<Faults>();
+  std::unique_ptr<Device> device_ =
+      MakeEmulatedDevice(EmulatedProperties(), faults_);
+  std::stop_source stop_;
+};
+
+TEST_F(MemoryPoolTest, KeepsWhatAJobGivesBackForTheNext) {
+  MemoryPool pool(*device_, 100 * kMiB);
+  std::byte* first = nullptr;
+  {
+    ASSERT_OK_AND_ASSIGN(const auto block, pool.Take(kMiB, stop_.get_token()));
+    first = block.data();
+  }
+  EXPECT_EQ(pool.bytes_held(), kMiB);
+  ASSERT_OK_AND_ASSIGN(const auto block,
+                       pool.Take(kMiB - 5, stop_.get_token()));
+  EXPECT_EQ(block.data(), first);
+  EXPECT_EQ(faults_->allocated, kMiB);
+}
+
+TEST_F(MemoryPoolTest, ABlockThatIsFarTooLargeIsNotTaken) {
+  MemoryPool pool(*device_, 100 * kMiB);
+  { ASSERT_OK_AND_ASSIGN(auto block, pool.Take(50 * kMiB, stop_.get_token())); }
+  ASSERT_OK_AND_ASSIGN(const auto block, pool.Take(kMiB, stop_.get_token()));
+  EXPECT_EQ(block.bytes(), kMiB);
+  EXPECT_EQ(pool.bytes_held(), 51 * kMiB);
+}
+
+TEST_F(MemoryPoolTest, WhatIsKeptMakesRoomForWhatIsNeeded) {
+  MemoryPool pool(*device_, 100 * kMiB);
+  { ASSERT_OK_AND_ASSIGN(auto block, pool.Take(30 * kMiB, stop_.get_token())); }
+  ASSERT_OK_AND_ASSIGN(const auto block,
+                       pool.Take(90 * kMiB, stop_.get_token()));
+  EXPECT_EQ(pool.bytes_held(), 90 * kMiB);
+}
+
+TEST_F(MemoryPoolTest, MoreThanTheLimitIsRefusedWithBothNumbers) {
+  MemoryPool pool(*device_, 10 * kMiB);
+  const absl::Status status =
+      pool.Take(10 * kMiB + 1, stop_.get_token()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(
+      static_cast<std::string>(status.message()),
+      AllOf(HasSubstr("needs 10485761 bytes"), HasSubstr("limit of 10485760"),
+            HasSubstr("--cuda-memory-limit")));
+}
+
+TEST_F(MemoryPoolTest, ALimitThatIsNoWholeNumberOfGranulesCanBeTaken) {
+  MemoryPool pool(*device_, kMiB + 100);
+  EXPECT_THAT(pool.Take(kMiB + 100, stop_.get_token()).status(), IsOk());
+}
+
+TEST_F(MemoryPoolTest, ADeviceThatIsFullIsTold) {
+  faults_->memory = 5 * kMiB;
+  MemoryPool pool(*device_, 10 * kMiB);
+  const absl::Status status = pool.Take(8 * kMiB, stop_.get_token()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(static_cast<std::string>(status.message()),
+              HasSubstr("the device has no more"));
+}
+
+TEST_F(MemoryPoolTest, WhatIsKeptIsGivenBackToADeviceThatIsFull) {
+  faults_->memory = 9 * kMiB;
+  MemoryPool pool(*device_, 20 * kMiB);
+  { ASSERT_OK_AND_ASSIGN(auto block, pool.Take(3 * kMiB, stop_.get_token())); }
+  EXPECT_THAT(pool.Take(8 * kMiB, stop_.get_token()).status(), IsOk());
+}
+
+TEST_F(MemoryPoolTest, TheDefaultIsAShareOfWhatIsFree) {
+  faults_->memory = 100 * kMiB;
+  MemoryPool pool(*device_, std::nullopt);
+  EXPECT_THAT(pool.Take(80 * kMiB, stop_.get_token()).status(), IsOk());
+  EXPECT_EQ(pool.Take(81 * kMiB, stop_.get_token()).status().code(),
+            absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(MemoryPoolTest, AJobWaitsForTheMemoryOfAnother) {
+  MemoryPool pool(*device_, 10 * kMiB);
+  auto first = pool.Take(8 * kMiB, stop_.get_token());
+  ASSERT_THAT(first.status(), IsOk());
+  std::latch begun(1);
+  absl::Status second;
+  std::thread waiting([&] {
+    begun.count_down();
+    second = pool.Take(8 * kMiB, stop_.get_token()).status();
+  });
+  begun.wait();
+  { const MemoryPool::Block gone = *std::move(first); }
+  waiting.join();
+  EXPECT_THAT(second, IsOk());
+}
+
+TEST_F(MemoryPoolTest, AJobThatWaitsCanBeStopped) {
+  MemoryPool pool(*device_, 10 * kMiB);
+  const auto first = pool.Take(8 * kMiB, std::stop_token());
+  ASSERT_THAT(first.status(), IsOk());
+  absl::Status second;
+  std::thread waiting(
+      [&] { second = pool.Take(8 * kMiB, stop_.get_token()).status(); });
+  stop_.request_stop();
+  waiting.join();
+  EXPECT_EQ(second.code(), absl::StatusCode::kCancelled);
+}
+
+TEST_F(MemoryPoolTest, EverythingGoesBackToTheDeviceInTheEnd) {
+  {
+    MemoryPool pool(*device_, 100 * kMiB);
+    ASSERT_OK_AND_ASSIGN(auto a, pool.Take(3 * kMiB, stop_.get_token()));
+    ASSERT_OK_AND_ASSIGN(auto b, pool.Take(5 * kMiB, stop_.get_token()));
+  }
+  EXPECT_EQ(faults_->allocated, 0);
+}
+
+}  // namespace
+}  // namespace attention::cuda

@@ -1,0 +1,149 @@
+#include "core/cuda/transfer.h"
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "core/cuda/emulated_device.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/owned_problem.h"
+#include "tests/support/status_matchers.h"
+
+namespace attention::cuda {
+namespace {
+
+using test::IsOk;
+using test::Layout;
+using test::OwnedProblem;
+
+// Memory of a device, given back in the end.
+class DeviceMemory {
+ public:
+  DeviceMemory(Device& device, int64_t bytes)
+      : device_(device), data_(device.Allocate(bytes).value()) {}
+  ~DeviceMemory() { device_.Free(data_); }
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+
+  std::byte* data() const { return data_; }
+
+ private:
+  Device& device_;
+  std::byte* const data_;
+};
+
+class TransferTest : public ::testing::Test {
+ protected:
+  // `bytes` of device memory, brought back.
+  std::vector<std::byte> Fetch(const std::byte* from, int64_t bytes) {
+    std::vector<std::byte> all(static_cast<size_t>(bytes));
+    Downloader downloader(*stream_);
+    downloader.Copy(from, all.data(), bytes);
+    EXPECT_THAT(downloader.Finish(), IsOk());
+    return all;
+  }
+
+  std::unique_ptr<Device> device_ = MakeEmulatedDevice();
+  std::unique_ptr<Stream> stream_ = device_->NewStream().value();
+};
+
+std::vector<std::byte> BytesOf(const TensorView& view) {
+  const Tensor row_major = test::Materialize(view);
+  return {row_major.bytes().begin(), row_major.bytes().end()};
+}
+
+TEST_F(TransferTest, ViewsOfEveryLayoutAndTypeAreGatheredRowMajor) {
+  for (const Layout layout : {Layout::kRowMajor, Layout::kLengthFirst,
+                              Layout::kMisaligned, Layout::kReversed}) {
+    for (const DataType type : {DataType::kFloat32, DataType::kFloat16,
+                                DataType::kBool, DataType::kInt64}) {
+      OwnedProblem owned;
+      const TensorView view = owned.Add(
+          type, {2, 3, 5, 7}, layout, [](absl::Span<const int64_t> index) {
+            return static_cast<double>((index[2] * 7 + index[3] + index[1]) %
+                                       2);
+          });
+      const std::vector<std::byte> expected = BytesOf(view);
+      const auto bytes = static_cast<int64_t>(expected.size());
+      const DeviceMemory memory(*device_, bytes);
+      Uploader uploader(*stream_);
+      uploader.Begin(memory.data());
+      uploader.AppendView(view);
+      ASSERT_THAT(uploader.Finish(), IsOk());
+      EXPECT_EQ(Fetch(memory.data(), bytes), expected);
+    }
+  }
+}
+
+TEST_F(TransferTest, AStrideOfZeroRepeatsElements) {
+  const float value = 3;
+  TensorView view = ContiguousView(DataType::kFloat32, {2, 3}, &value);
+  view.strides = {0, 0};
+  const DeviceMemory memory(*device_, 24);
+  Uploader uploader(*stream_);
+  uploader.Begin(memory.data());
+  uploader.AppendView(view);
+  ASSERT_THAT(uploader.Finish(), IsOk());
+  std::vector<float> found(6);
+  std::memcpy(found.data(), Fetch(memory.data(), 24).data(), 24);
+  EXPECT_THAT(found, ::testing::Each(3.0F));
+}
+
+// Of 3 1/2 staging buffers.
+std::vector<uint32_t> LargeTensor() {
+  std::vector<uint32_t> all(Stream::kBufferBytes / 4 * 7 / 2);
+  for (size_t n = 0; n < all.size(); ++n) all[n] = static_cast<uint32_t>(n);
+  return all;
+}
+
+TEST_F(TransferTest, TensorsLargerThanTheStagingBuffersArrive) {
+  const std::vector<uint32_t> sent = LargeTensor();
+  const auto bytes = static_cast<int64_t>(sent.size() * 4);
+  const DeviceMemory memory(*device_, bytes);
+  Uploader uploader(*stream_);
+  uploader.Begin(memory.data());
+  uploader.Append(sent.data(), bytes);
+  ASSERT_THAT(uploader.Finish(), IsOk());
+  const std::vector<std::byte> found = Fetch(memory.data(), bytes);
+  EXPECT_EQ(std::memcmp(found.data(), sent.data(), found.size()), 0);
+}
+
+TEST_F(TransferTest, StridedRowsLargerThanTheStagingBuffersArrive) {
+  const std::vector<uint32_t> sent = LargeTensor();
+  const auto count = static_cast<int64_t>(sent.size() / 2);
+  TensorView view = ContiguousView(DataType::kFloat32, {count}, sent.data());
+  view.strides = {8};
+  const DeviceMemory memory(*device_, count * 4);
+  Uploader uploader(*stream_);
+  uploader.Begin(memory.data());
+  uploader.AppendView(view);
+  ASSERT_THAT(uploader.Finish(), IsOk());
+  EXPECT_EQ(Fetch(memory.data(), count * 4), BytesOf(view));
+}
+
+TEST_F(TransferTest, SeveralTensorsShareAStagingBuffer) {
+  constexpr int64_t kCount = 1000;
+  std::vector<uint32_t> sent(kCount);
+  const DeviceMemory memory(*device_, kCount * 256);
+  Uploader uploader(*stream_);
+  for (int64_t n = 0; n < kCount; ++n) {
+    sent[static_cast<size_t>(n)] = static_cast<uint32_t>(n);
+    uploader.Begin(memory.data() + n * 256);
+    uploader.Append(&sent[static_cast<size_t>(n)], 4);
+  }
+  ASSERT_THAT(uploader.Finish(), IsOk());
+  Downloader downloader(*stream_);
+  std::vector<uint32_t> found(kCount);
+  for (int64_t n = 0; n < kCount; ++n) {
+    downloader.Copy(
+        memory.data() + n * 256,
+        reinterpret_cast<std::byte*>(&found[static_cast<size_t>(n)]), 4);
+  }
+  ASSERT_THAT(downloader.Finish(), IsOk());
+  EXPECT_EQ(found, sent);
+}
+
+}  // namespace
+}  // namespace attention::cuda
