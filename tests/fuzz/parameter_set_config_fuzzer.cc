@@ -1,6 +1,6 @@
 // Any bytes either are a parameter set's config.json or are refused with a
-// reason; what is accepted is a JSON object, names the parameters of its scoring
-// function alone, and leaves options that Validate() can judge.
+// reason; what is accepted is a JSON object, names the parameters of its
+// scoring function alone, and leaves options that Validate() can judge.
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>

@@ -99,11 +99,14 @@ void SplitIntoBlocks(AttentionProblem& problem, int64_t keys) {
   const int extent = whole.key.rank() - 2;
   const int64_t count = whole.key.shape[extent];
   problem.key_value.clear();
-  for (int64_t begin = 0; begin < count; begin += keys) {
+  // No keys are one block of none: it still says how wide they would be.
+  int64_t begin = 0;
+  do {
     const int64_t end = std::min(count, begin + keys);
     problem.key_value.push_back({Slice(whole.key, extent, begin, end),
                                  Slice(whole.value, extent, begin, end)});
-  }
+    begin = end;
+  } while (begin < count);
 }
 
 }  // namespace attention::test

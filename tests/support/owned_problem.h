@@ -69,7 +69,8 @@ TensorView Slice(TensorView view, int extent, int64_t begin, int64_t end);
 /// A row-major copy of any view.
 Tensor Materialize(const TensorView& view);
 
-/// Cuts keys and values (of one block) into blocks of at most `keys` keys.
+/// Cuts keys and values (of one block) into blocks of at most `keys` keys, no
+/// keys into one block of none.
 void SplitIntoBlocks(AttentionProblem& problem, int64_t keys);
 
 }  // namespace attention::test
