@@ -285,11 +285,7 @@ ATTENTION_KERNEL_CODE void StoreResults(const AttentionArgs& args,
     finite = finite && IsFinite(result);
     StoreOutput(args, result_row * args.value.width + column, result);
   });
-  // Perhaps a value of a key that takes no part, times 0.
-  if (!finite && args.careful_rows != nullptr &&
-      !(IsNan(state.sum) && QueryHasNan(args, result_row))) {
-    args.careful_rows[result_row] = 1;
-  }
+  if (!finite) MarkNotFinite(args, state, result_row);
   if (source.slice == 0 && ThreadKey() == 0) {
     StoreRowState(args, state, result_row);
   }
@@ -301,14 +297,8 @@ ATTENTION_KERNEL_CODE void StorePartial(const AttentionArgs& args,
                                         int64_t result_row,
                                         const RowState& state,
                                         const float (&sums)[4 * kGroups]) {
-  float* const to =
-      args.partials +
-      (source.split * ResultRows(args) + result_row) * PartialStride(args);
-  if (source.slice == 0 && ThreadKey() == 0) {
-    to[0] = state.max;
-    to[1] = state.sum;
-    to[2] = state.magnitude;
-  }
+  float* const to = PartialOf(args, source.split, result_row);
+  if (source.slice == 0 && ThreadKey() == 0) StorePartialState(state, to);
   ForEachColumn<kGroups>(args, source.slice, [&](int64_t column, int n) {
     to[4 + column] = sums[n];
   });

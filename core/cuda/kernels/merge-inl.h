@@ -8,11 +8,6 @@
 
 namespace attention::cuda {
 
-ATTENTION_KERNEL_CODE const float* PartialOf(const AttentionArgs& args,
-                                             int64_t split, int64_t row) {
-  return args.partials + (split * ResultRows(args) + row) * PartialStride(args);
-}
-
 /// The state of all keys of a row.
 ATTENTION_KERNEL_CODE RowState MergeStates(const AttentionArgs& args,
                                            int64_t row) {
@@ -51,10 +46,7 @@ ATTENTION_KERNEL_CODE void Merge(const AttentionArgs& args, int64_t block) {
     finite = finite && IsFinite(result);
     StoreOutput(args, row * args.value.width + column, result);
   }
-  if (!finite && args.careful_rows != nullptr &&
-      !(IsNan(state.sum) && QueryHasNan(args, row))) {
-    args.careful_rows[row] = 1;
-  }
+  if (!finite) MarkNotFinite(args, state, row);
   if (lane == 0) StoreRowState(args, state, row);
 }
 

@@ -371,14 +371,8 @@ template <typename Instance>
 ATTENTION_KERNEL_CODE void StoreMmaPartial(
     const AttentionArgs& args, int64_t split, int64_t result_row, int half,
     const RowState& state, const MmaSums<Instance::kWidth / 8>& sums) {
-  float* const partial =
-      args.partials +
-      (split * ResultRows(args) + result_row) * PartialStride(args);
-  if (MmaColumn() == 0) {
-    partial[0] = state.max;
-    partial[1] = state.sum;
-    partial[2] = state.magnitude;
-  }
+  float* const partial = PartialOf(args, split, result_row);
+  if (MmaColumn() == 0) StorePartialState(state, partial);
   ATTENTION_UNROLL_ALL
   for (int n = 0; n < Instance::kWidth / 8; ++n) {
     for (int i = 0; i < 2; ++i) {
@@ -406,11 +400,7 @@ ATTENTION_KERNEL_CODE void StoreMmaRow(
     finite = finite && IsFinite(low) && IsFinite(high);
     StoreColumns<typename Instance::T>(args, result_row, column, low, high);
   }
-  // Perhaps a value of a key that takes no part, times 0.
-  if (!finite && args.careful_rows != nullptr &&
-      !(IsNan(state.sum) && QueryHasNan(args, result_row))) {
-    args.careful_rows[result_row] = 1;
-  }
+  if (!finite) MarkNotFinite(args, state, result_row);
   if (MmaColumn() == 0) StoreRowState(args, state, result_row);
 }
 
@@ -480,27 +470,34 @@ ATTENTION_KERNEL_CODE MmaSource MakeMmaSource(const AttentionArgs& args,
   return source;
 }
 
+/// Starts to bring a tile of `rows`, keys or values, of which the block's first
+/// begins at element `begin`.
+template <typename Instance>
+ATTENTION_KERNEL_CODE void StartTile(const AttentionArgs& args,
+                                     const MmaSource& source, const Rows& rows,
+                                     int64_t begin, int tile,
+                                     const MmaTile<Instance::kWidth>& to) {
+  const int64_t first = int64_t{tile} * Instance::kKeys;
+  StartRows<Instance::kWidth, Instance::kKeys>(
+      rows.data, begin + first * rows.width,
+      args.key_length - source.first_key - first, rows.width, to);
+  CommitCopies();
+}
+
 template <typename Instance>
 ATTENTION_KERNEL_CODE void StartKeys(const AttentionArgs& args,
                                      const MmaSource& source, int tile,
                                      const MmaMemory<Instance>& memory) {
-  const int64_t first = int64_t{tile} * Instance::kKeys;
-  StartRows<Instance::kWidth, Instance::kKeys>(
-      args.key.data, source.key_begin + first * args.key.width,
-      args.key_length - source.first_key - first, args.key.width, memory.keys);
-  CommitCopies();
+  StartTile<Instance>(args, source, args.key, source.key_begin, tile,
+                      memory.keys);
 }
 
 template <typename Instance>
 ATTENTION_KERNEL_CODE void StartValues(const AttentionArgs& args,
                                        const MmaSource& source, int tile,
                                        const MmaMemory<Instance>& memory) {
-  const int64_t first = int64_t{tile} * Instance::kKeys;
-  StartRows<Instance::kWidth, Instance::kKeys>(
-      args.value.data, source.value_begin + first * args.value.width,
-      args.key_length - source.first_key - first, args.value.width,
-      memory.values);
-  CommitCopies();
+  StartTile<Instance>(args, source, args.value, source.value_begin, tile,
+                      memory.values);
 }
 
 /// Queries on their way; those of a negative factor are negated, so that the

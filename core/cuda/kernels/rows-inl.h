@@ -192,8 +192,33 @@ ATTENTION_KERNEL_CODE bool StateNeedsCare(const AttentionArgs& args,
   return args.output_type == Element::kFloat32 && state.magnitude < kFlat;
 }
 
-/// Stores what one thread per row knows of it; false where a value that is not
-/// finite is only what the query makes of it.
+/// Where a split's state of a row is: its maximum, sum and magnitude, then,
+/// from [4] on, its weighted values.
+ATTENTION_KERNEL_CODE float* PartialOf(const AttentionArgs& args, int64_t split,
+                                       int64_t result_row) {
+  return args.partials +
+         (split * ResultRows(args) + result_row) * PartialStride(args);
+}
+
+ATTENTION_KERNEL_CODE void StorePartialState(const RowState& state,
+                                             float* partial) {
+  partial[0] = state.max;
+  partial[1] = state.sum;
+  partial[2] = state.magnitude;
+}
+
+/// Marks a row of whose output some element is not finite: perhaps it is a
+/// value of a key that takes no part, times 0.
+ATTENTION_KERNEL_CODE void MarkNotFinite(const AttentionArgs& args,
+                                         const RowState& state,
+                                         int64_t result_row) {
+  if (args.careful_rows != nullptr &&
+      !(IsNan(state.sum) && QueryHasNan(args, result_row))) {
+    args.careful_rows[result_row] = 1;
+  }
+}
+
+/// Stores what one thread per row knows of it.
 ATTENTION_KERNEL_CODE void StoreRowState(const AttentionArgs& args,
                                          const RowState& state,
                                          int64_t result_row) {

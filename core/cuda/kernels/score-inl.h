@@ -131,9 +131,10 @@ ATTENTION_KERNEL_CODE void LoadDepthOf(const Rows& rows, int64_t begin,
 
 using Scores = float[kTileRows][kTileKeys];
 
+/// sums += the products of a depth's queries and keys, or, for Gaussian scores,
+/// the squares of their differences.
 template <Score kScore>
-ATTENTION_KERNEL_CODE void AddDepth(const AttendMemory& memory,
-                                    Scores& scores) {
+ATTENTION_KERNEL_CODE void SumDepth(const AttendMemory& memory, Scores& sums) {
   ATTENTION_UNROLL(8)
   for (int d = 0; d < kAttendDepth; ++d) {
     const Float4 q =
@@ -142,34 +143,31 @@ ATTENTION_KERNEL_CODE void AddDepth(const AttendMemory& memory,
     ATTENTION_UNROLL_ALL
     for (int m = 0; m < kTileRows; ++m) {
       for (int n = 0; n < kTileKeys; ++n) {
-        scores[m][n] = Fma(q.at[m], k.at[n], scores[m][n]);
+        if constexpr (kScore == Score::kGaussian) {
+          const float difference = q.at[m] - k.at[n];
+          sums[m][n] = Fma(difference, difference, sums[m][n]);
+        } else {
+          sums[m][n] = Fma(q.at[m], k.at[n], sums[m][n]);
+        }
       }
     }
   }
 }
 
-/// Squares, which do not cancel, make a long sum's roundings add up beside it:
-/// a depth is summed by itself.
-template <>
-ATTENTION_KERNEL_CODE void AddDepth<Score::kGaussian>(
-    const AttendMemory& memory, Scores& scores) {
-  Scores depth = {};
-  ATTENTION_UNROLL(8)
-  for (int d = 0; d < kAttendDepth; ++d) {
-    const Float4 q =
-        LoadFloat4(memory.queries + d * kAttendPitch + ThreadRow());
-    const Float4 k = LoadFloat4(memory.keys + d * kAttendPitch + ThreadKey());
+template <Score kScore>
+ATTENTION_KERNEL_CODE void AddDepth(const AttendMemory& memory,
+                                    Scores& scores) {
+  if constexpr (kScore != Score::kGaussian) {
+    SumDepth<kScore>(memory, scores);
+  } else {
+    // Squares, which do not cancel, make a long sum's roundings add up beside
+    // it: a depth is summed by itself.
+    Scores depth = {};
+    SumDepth<kScore>(memory, depth);
     ATTENTION_UNROLL_ALL
     for (int m = 0; m < kTileRows; ++m) {
-      for (int n = 0; n < kTileKeys; ++n) {
-        const float difference = q.at[m] - k.at[n];
-        depth[m][n] = Fma(difference, difference, depth[m][n]);
-      }
+      for (int n = 0; n < kTileKeys; ++n) scores[m][n] += depth[m][n];
     }
-  }
-  ATTENTION_UNROLL_ALL
-  for (int m = 0; m < kTileRows; ++m) {
-    for (int n = 0; n < kTileKeys; ++n) scores[m][n] += depth[m][n];
   }
 }
 
