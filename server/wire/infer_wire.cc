@@ -43,9 +43,7 @@ absl::StatusOr<AttentionProblem> InferWire::Decode(
 
 void InferWire::Gather(WorkerPool* workers) {
   absl::InlinedVector<TensorBytes*, 8> tensors;
-  for (TensorBytes& raw : request_.raw) {
-    if (!raw.gathered()) tensors.push_back(&raw);
-  }
+  for (TensorBytes& raw : request_.raw) tensors.push_back(&raw);
   GatherAll(tensors, workers);
 }
 

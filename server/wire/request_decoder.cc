@@ -33,9 +33,7 @@ absl::Span<const std::byte> DecodedAttendRequest::Elements(
 
 void DecodedAttendRequest::Gather(WorkerPool* workers) {
   absl::InlinedVector<TensorBytes*, 8> tensors;
-  for (auto& [field, bytes] : elements_) {
-    if (!bytes.gathered()) tensors.push_back(&bytes);
-  }
+  for (auto& [field, bytes] : elements_) tensors.push_back(&bytes);
   GatherAll(tensors, workers);
 }
 

@@ -59,8 +59,8 @@ class TensorBytes {
   std::vector<Piece> pieces_;
 };
 
-/// Gathers all of them, on all workers, or on the calling thread where
-/// `workers` is null.
+/// Gathers those that are not gathered() yet, on all workers, or on the calling
+/// thread where `workers` is null.
 void GatherAll(absl::Span<TensorBytes* const> tensors, WorkerPool* workers);
 
 /// Tensors smaller than this are copied in any case: it costs less than to keep
