@@ -3,13 +3,16 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <stop_token>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "core/device_memory.h"
 #include "core/problem.h"
 #include "core/validate.h"
 #include "core/worker_pool.h"
@@ -69,6 +72,15 @@ class Backend {
   /// The accelerators that it computes on.
   virtual std::vector<BackendDevice> devices() const { return {}; }
 
+  /// True where it reads and writes memory of CUDA devices beside the host's.
+  virtual bool reaches_devices() const { return false; }
+  /// Maps memory of another process on CUDA device `device`: `bytes` of what
+  /// `handle`, the 64 bytes of a cudaIpcMemHandle_t, stands for.
+  /// INVALID_ARGUMENT, which names raw_handle, device_id or byte_size, where
+  /// there is no such memory; UNIMPLEMENTED where it does not reach devices.
+  virtual absl::StatusOr<std::unique_ptr<DeviceMemory>> MapDeviceMemory(
+      absl::string_view handle, int64_t device, int64_t bytes) const;
+
   /// OK, or UNIMPLEMENTED with the reason: the next backend is then asked.
   virtual absl::Status Supports(const ValidatedProblem& problem) const = 0;
 
@@ -78,6 +90,11 @@ class Backend {
   virtual void Run(absl::Span<AttentionJob> jobs,
                    const RunContext& context) const = 0;
 };
+
+inline absl::StatusOr<std::unique_ptr<DeviceMemory>> Backend::MapDeviceMemory(
+    absl::string_view, int64_t, int64_t) const {
+  return absl::UnimplementedError("no device memory");
+}
 
 }  // namespace attention
 

@@ -10,6 +10,7 @@
 #include "core/cpu/cpu_backend.h"
 #include "core/cuda/cuda_backend.h"
 #include "core/cuda/loader.h"
+#include "core/job_device.h"
 #include "core/reference/reference_backend.h"
 
 namespace attention {
@@ -98,6 +99,12 @@ double Work(const ValidatedProblem& problem) {
   return work;
 }
 
+absl::Status OutOfReach(const Backend& backend, int device) {
+  return absl::UnimplementedError(
+      absl::StrCat("tensors lie on CUDA device ", device, ", the ",
+                   backend.name(), " backend computes in host memory alone"));
+}
+
 }  // namespace
 
 std::vector<std::string> BackendNames() {
@@ -144,16 +151,39 @@ bool Engine::IsQuick(const ValidatedProblem& problem) const {
 
 absl::Status Engine::Run(AttentionJob& job) const {
   const RunContext context{*workers_, options_.on_tile};
-  job.status = absl::UnimplementedError("no backend");
+  const absl::StatusOr<std::optional<int>> device = DeviceOf(job);
+  if (!device.ok()) return job.status = device.status();
+  absl::Status refusal;
   for (const auto& backend : backends_) {
-    job.status = backend->Supports(*job.problem);
-    if (!job.status.ok()) continue;
+    absl::Status status = *device && !backend->reaches_devices()
+                              ? OutOfReach(*backend, **device)
+                              : backend->Supports(*job.problem);
+    if (!status.ok()) {
+      if (refusal.ok()) refusal = std::move(status);
+      continue;
+    }
     job.backend = backend->name();
     backend->Run(absl::MakeSpan(&job, 1), context);
     if (!job.status.ok()) TellHealth(*backend);
-    break;
+    return job.status;
   }
-  return job.status;
+  return job.status = refusal;
+}
+
+absl::StatusOr<std::unique_ptr<DeviceMemory>> Engine::MapDeviceMemory(
+    absl::string_view handle, int64_t device, int64_t bytes) const {
+  for (const auto& backend : backends_) {
+    if (backend->reaches_devices()) {
+      return backend->MapDeviceMemory(handle, device, bytes);
+    }
+  }
+  std::string reason = "this server does not compute on a CUDA device";
+  for (const UnusedBackend& unused : unused_) {
+    if (unused.name == kCuda) {
+      absl::StrAppend(&reason, ": ", unused.reason.message());
+    }
+  }
+  return absl::UnimplementedError(reason);
 }
 
 void Engine::TellHealth(const Backend& backend) const {

@@ -64,14 +64,20 @@ class Engine {
   /// "cuda", the statuses of core/cuda/loader.h, if there is no device.
   static absl::StatusOr<std::unique_ptr<Engine>> Create(EngineOptions options);
 
-  /// Computes one job and writes its status too. UNIMPLEMENTED where no backend
-  /// supports it; CANCELLED where it was stopped.
+  /// Computes one job and writes its status too. Where no backend supports it,
+  /// what the first one says of it; INVALID_ARGUMENT where its tensors lie on
+  /// several devices; CANCELLED where it was stopped.
   absl::Status Run(AttentionJob& job) const;
 
   /// True for a problem that takes some microseconds at most, less than to hand
   /// it to a worker: Run() it where you are. Never where tiles are watched: who
   /// watches them may hold them up. Never on a backend that waits for a device.
   bool IsQuick(const ValidatedProblem& problem) const;
+
+  /// As Backend::MapDeviceMemory, of the backend that jobs with such memory run
+  /// on. UNIMPLEMENTED where this engine computes on no CUDA device.
+  absl::StatusOr<std::unique_ptr<DeviceMemory>> MapDeviceMemory(
+      absl::string_view handle, int64_t device, int64_t bytes) const;
 
   /// In the order in which they are tried.
   absl::Span<const std::unique_ptr<Backend>> backends() const {

@@ -57,8 +57,18 @@ MutableTensorView MutableContiguousView(DataType type,
   return Contiguous(type, shape, static_cast<std::byte*>(data));
 }
 
+bool IsRowMajor(const TensorView& view, size_t first) {
+  int64_t stride = ByteSize(view.type);
+  for (size_t n = view.shape.size(); n > first; --n) {
+    if (view.shape[n - 1] != 1 && view.strides[n - 1] != stride) return false;
+    if (view.shape[n - 1] > 0) stride *= view.shape[n - 1];
+  }
+  return true;
+}
+
 TensorView ReadOnly(const MutableTensorView& view) {
-  return {view.type, view.shape, view.strides, view.data, view.space};
+  return {view.type, view.shape, view.strides,
+          view.data, view.space, view.device};
 }
 
 }  // namespace attention

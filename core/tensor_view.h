@@ -27,6 +27,7 @@ struct BasicTensorView {
   Shape strides;  // bytes, as many as there are extents
   Byte* data = nullptr;
   MemorySpace space = MemorySpace::kHost;
+  int device = 0;  // which one, as CUDA counts them, where space is a device's
 
   int rank() const { return static_cast<int>(shape.size()); }
 
@@ -57,6 +58,10 @@ TensorView ContiguousView(DataType type, absl::Span<const int64_t> shape,
 MutableTensorView MutableContiguousView(DataType type,
                                         absl::Span<const int64_t> shape,
                                         void* data);
+
+/// True where the elements from extent `first` on lie as they would row-major
+/// and without padding.
+bool IsRowMajor(const TensorView& view, size_t first = 0);
 
 /// The same elements, read-only.
 TensorView ReadOnly(const MutableTensorView& view);

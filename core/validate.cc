@@ -15,7 +15,7 @@ absl::Status FieldError(absl::string_view field, absl::string_view problem) {
   return absl::InvalidArgumentError(absl::StrCat(field, ": ", problem));
 }
 
-absl::Status CheckHostView(absl::string_view field, const TensorView& view) {
+absl::Status CheckView(absl::string_view field, const TensorView& view) {
   if (view.strides.size() != view.shape.size()) {
     return FieldError(field, "as many strides as extents are expected");
   }
@@ -23,6 +23,11 @@ absl::Status CheckHostView(absl::string_view field, const TensorView& view) {
       !count.ok()) {
     return FieldError(field, count.status().message());
   }
+  return absl::OkStatus();
+}
+
+absl::Status CheckHostView(absl::string_view field, const TensorView& view) {
+  if (absl::Status status = CheckView(field, view); !status.ok()) return status;
   if (view.space != MemorySpace::kHost) {
     return FieldError(field, "lies in device memory (host memory is expected)");
   }
@@ -77,8 +82,7 @@ absl::Status ZeroExtent(absl::string_view field, const TensorView& tensor,
 }
 
 absl::Status ValidateQuery(const TensorView& query, ValidatedProblem& valid) {
-  if (absl::Status status = internal::CheckHostView("query", query);
-      !status.ok()) {
+  if (absl::Status status = internal::CheckView("query", query); !status.ok()) {
     return status;
   }
   if (query.rank() < 2 || query.rank() > 4) {
@@ -104,8 +108,7 @@ absl::Status ValidateQuery(const TensorView& query, ValidatedProblem& valid) {
 // The rules that a key and a value share: type, rank, batch.
 absl::Status CheckBesideQuery(absl::string_view field, const TensorView& tensor,
                               const TensorView& query) {
-  if (absl::Status status = internal::CheckHostView(field, tensor);
-      !status.ok()) {
+  if (absl::Status status = internal::CheckView(field, tensor); !status.ok()) {
     return status;
   }
   if (tensor.type != query.type) {

@@ -20,7 +20,8 @@ class ValidatedProblem;
 /// Fields are named as on the wire: query, key, value (key[2] where there are
 /// several blocks), valid_lens, attend_mask, bias, w_q, w_k, w_v, m, scale,
 /// sigma, softcap, query_offset, key_offset, window_left, window_right,
-/// dropout_p. Tensors must lie in host memory where their values are checked.
+/// dropout_p. query, key, value and bias may lie in a device's memory, whose
+/// bytes are not looked at; everything else must lie in the host's.
 absl::StatusOr<ValidatedProblem> Validate(const AttentionProblem& problem);
 
 /// A problem that kept every rule, in one form: all ranks widened to four,

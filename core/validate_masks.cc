@@ -108,10 +108,6 @@ absl::Status ValidateLengths(const TensorView& lens, ValidatedProblem& valid) {
   return absl::OkStatus();
 }
 
-bool IsRowMajor(const TensorView& view) {
-  return view.strides == ContiguousStrides(view.shape, ByteSize(view.type));
-}
-
 // Of a row-major mask, eight elements at a time: masks are large, and an index
 // for every element takes longer than the attention does.
 bool AllZeroOrOne(const TensorView& mask) {
@@ -155,7 +151,7 @@ absl::Status ValidateAttendMask(const TensorView& mask, int rank,
 
 absl::Status ValidateBias(const TensorView& bias, int rank,
                           ValidatedProblem& valid) {
-  if (absl::Status status = CheckHostView("bias", bias); !status.ok()) {
+  if (absl::Status status = CheckView("bias", bias); !status.ok()) {
     return status;
   }
   if (!IsFloat32OrQueryType(bias.type, valid)) {

@@ -12,7 +12,9 @@ namespace attention::internal {
 /// INVALID_ARGUMENT "FIELD: what it had (what was expected)".
 absl::Status FieldError(absl::string_view field, absl::string_view problem);
 
-/// Checks that a view is well formed and lies in host memory.
+/// Checks that a view is well formed; CheckHostView() also that it lies in host
+/// memory.
+absl::Status CheckView(absl::string_view field, const TensorView& view);
 absl::Status CheckHostView(absl::string_view field, const TensorView& view);
 
 /// "FP32" or "FP32 or FP16": what bias and parameters may be.

@@ -172,8 +172,9 @@ struct Parser {
   // What is off until a person says that every caller may do it.
   void AddTrust() {
     AddSwitch("--allow-shared-memory", options.allow_shared_memory,
-              "Callers on this machine may register POSIX shared memory (the "
-              "Open Inference Protocol's extension) and leave tensors there "
+              "Callers on this machine may register POSIX shared memory, and "
+              "CUDA memory where the server computes on a GPU (the Open "
+              "Inference Protocol's extensions), and leave tensors there "
               "instead of sending them. They can name any object in /dev/shm "
               "that the server's user may open, another program's too: for "
               "trusted callers");

@@ -53,12 +53,13 @@ absl::StatusOr<std::unique_ptr<ModelRepository>> OpenRepository(
 }
 
 absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(
-    const ServerOptions& options, std::function<void()> on_tile,
+    const ServerOptions& options, TestHooks hooks,
     std::shared_ptr<BackendHealth> health) {
   EngineOptions engine;
   engine.threads = options.worker_threads;
   engine.backend = options.backend;
-  engine.on_tile = std::move(on_tile);
+  engine.on_tile = std::move(hooks.on_tile);
+  engine.more_backends = std::move(hooks.more_backends);
   if (options.cuda_memory_limit > 0) {
     engine.cuda_memory_limit = options.cuda_memory_limit;
   }
@@ -145,11 +146,11 @@ absl::StatusOr<int> Server::Impl::Listen() {
 Server::Server() = default;
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(
-    const ServerOptions& options, std::function<void()> on_tile) {
+    const ServerOptions& options, TestHooks hooks) {
   if (absl::Status status = CheckOptions(options); !status.ok()) return status;
   const auto health = std::make_shared<BackendHealth>();
   absl::StatusOr<std::unique_ptr<Engine>> engine =
-      CreateEngine(options, std::move(on_tile), health);
+      CreateEngine(options, std::move(hooks), health);
   if (!engine.ok()) return engine.status();
   BackendHealth::LogUnused(**engine);
   absl::StatusOr<std::unique_ptr<ModelRepository>> repository =

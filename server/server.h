@@ -4,11 +4,21 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "core/backend.h"
 #include "server/options.h"
 
 namespace attention::server {
+
+/// What tests put into a server; a served one has nothing of it.
+struct TestHooks {
+  /// Handed to the engine: counts and holds up tiles.
+  std::function<void()> on_tile = {};
+  /// In front of the build's own, where `auto` is asked for.
+  std::vector<std::unique_ptr<Backend>> more_backends = {};
+};
 
 /// A running server: attention.v1, the Open Inference Protocol, health and
 /// reflection on one port.
@@ -16,10 +26,9 @@ class Server {
  public:
   /// Listens and answers from the moment it returns. INVALID_ARGUMENT for
   /// options that make no sense, UNAVAILABLE where the port or the socket is
-  /// taken; both messages name the option or the address. `on_tile` is handed
-  /// to the engine (tests count and hold up tiles with it).
+  /// taken; both messages name the option or the address.
   static absl::StatusOr<std::unique_ptr<Server>> Start(
-      const ServerOptions& options, std::function<void()> on_tile = nullptr);
+      const ServerOptions& options, TestHooks hooks = {});
 
   /// Drains with the options' drain time, if Drain() has not run yet.
   ~Server();

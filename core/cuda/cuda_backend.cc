@@ -6,9 +6,12 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "core/cuda/cuda_job.h"
+#include "core/cuda/job_transfer.h"
 #include "core/cuda/memory_pool.h"
+#include "core/job_device.h"
 
 namespace attention {
 namespace {
@@ -17,6 +20,29 @@ using cuda::Device;
 using cuda::MemoryPool;
 using cuda::Plan;
 using cuda::Stream;
+
+// Another process's memory, mapped.
+class MappedMemory final : public DeviceMemory {
+ public:
+  MappedMemory(std::shared_ptr<Device> device, std::byte* memory, int64_t bytes)
+      : device_(std::move(device)),
+        bytes_(memory, static_cast<size_t>(bytes)) {}
+  ~MappedMemory() override { device_->CloseShared(bytes_.data()); }
+  MappedMemory(const MappedMemory&) = delete;
+  MappedMemory& operator=(const MappedMemory&) = delete;
+
+  int device() const override { return device_->properties().ordinal; }
+  absl::Span<std::byte> bytes() const override { return bytes_; }
+  absl::Status CopyToHost(const std::byte* from,
+                          absl::Span<std::byte> to) const override {
+    return device_->CopyToHost(from, to.data(),
+                               static_cast<int64_t>(to.size()));
+  }
+
+ private:
+  const std::shared_ptr<Device> device_;
+  const absl::Span<std::byte> bytes_;
+};
 
 // A device with what is kept on it between jobs.
 class Lane {
@@ -31,11 +57,33 @@ class Lane {
                    const Plan& plan) {
     absl::StatusOr<MemoryPool::Block> memory = pool_.Take(plan.bytes, job.stop);
     if (!memory.ok()) return memory.status();
+    return WithStream([&](Stream& stream) {
+      return cuda::CudaJob(job, context, plan, *device_, stream, memory->data())
+          .Run();
+    });
+  }
+
+  // Of a problem for which nothing is computed.
+  absl::Status RunEmpty(AttentionJob& job) {
+    return WithStream([&](Stream& stream) {
+      absl::Status status = cuda::WriteEmptyResults(job, &stream);
+      const absl::Status done = stream.Synchronize();
+      return status.ok() ? done : status;
+    });
+  }
+
+  absl::StatusOr<std::unique_ptr<DeviceMemory>> Map(absl::string_view handle,
+                                                    int64_t bytes) const {
+    absl::StatusOr<std::byte*> memory = device_->OpenShared(handle, bytes);
+    if (!memory.ok()) return memory.status();
+    return std::make_unique<MappedMemory>(device_, *memory, bytes);
+  }
+
+ private:
+  absl::Status WithStream(absl::FunctionRef<absl::Status(Stream&)> run) {
     absl::StatusOr<std::unique_ptr<Stream>> stream = TakeStream();
     if (!stream.ok()) return stream.status();
-    absl::Status status =
-        cuda::CudaJob(job, context, plan, *device_, **stream, memory->data())
-            .Run();
+    absl::Status status = run(**stream);
     // A stream that has failed is not used again.
     if (status.ok() || absl::IsCancelled(status)) {
       const std::lock_guard lock(mutex_);
@@ -44,7 +92,6 @@ class Lane {
     return status;
   }
 
- private:
   // As many as there have been jobs at once.
   absl::StatusOr<std::unique_ptr<Stream>> TakeStream() {
     {
@@ -58,7 +105,7 @@ class Lane {
     return device_->NewStream();
   }
 
-  const std::unique_ptr<Device> device_;
+  const std::shared_ptr<Device> device_;
   MemoryPool pool_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Stream>> streams_;
@@ -89,6 +136,24 @@ class CudaBackend final : public Backend {
 
   bool experimental() const override { return options_.experimental; }
   bool waits() const override { return true; }
+  bool reaches_devices() const override { return true; }
+
+  absl::StatusOr<std::unique_ptr<DeviceMemory>> MapDeviceMemory(
+      absl::string_view handle, int64_t device, int64_t bytes) const override {
+    if (handle.size() != cuda::kSharedHandleBytes) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "raw_handle: ", handle.size(), " bytes (a cudaIpcMemHandle_t has ",
+          cuda::kSharedHandleBytes, ")"));
+    }
+    std::string known;
+    for (const auto& lane : lanes_) {
+      const int ordinal = lane->device().properties().ordinal;
+      if (ordinal == device) return lane->Map(handle, bytes);
+      absl::StrAppend(&known, known.empty() ? "" : ", ", ordinal);
+    }
+    return absl::InvalidArgumentError(absl::StrCat(
+        "device_id: ", device, " (the server computes on ", known, ")"));
+  }
 
   absl::Status health() const override {
     size_t lost = 0;
@@ -131,19 +196,38 @@ class CudaBackend final : public Backend {
 
  private:
   absl::Status RunOne(AttentionJob& job, const RunContext& context) const {
-    Lane* const lane = NextLane();
+    const absl::StatusOr<std::optional<int>> device = DeviceOf(job);
+    if (!device.ok()) return device.status();
+    Lane* const lane = *device ? LaneOf(**device) : NextLane();
+    if (lane == nullptr && *device) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensors lie on CUDA device ", **device,
+                       ", which this backend does not compute on"));
+    }
     if (lane == nullptr) return Supports(*job.problem);
-    const Plan plan = cuda::MakePlan(*job.problem, lane->device().properties(),
-                                     options_.plan);
+    if (absl::Status health = lane->device().Health(); !health.ok()) {
+      return health;
+    }
+    const Plan plan =
+        cuda::MakePlan(*job.problem, lane->device().properties(), options_.plan,
+                       cuda::InPlaceOf(*job.problem, job.outputs));
     job.kernel = plan.kernel;
     if (job.stop.stop_requested()) {
       return absl::CancelledError("stopped before the first tile");
     }
-    if (plan.method == cuda::Method::kNothing) {
-      cuda::WriteEmptyResults(job);
-      return absl::OkStatus();
+    if (plan.method != cuda::Method::kNothing) {
+      return lane->Run(job, context, plan);
     }
-    return lane->Run(job, context, plan);
+    return *device ? lane->RunEmpty(job)
+                   : cuda::WriteEmptyResults(job, nullptr);
+  }
+
+  // The device that tensors of a job lie on.
+  Lane* LaneOf(int ordinal) const {
+    for (const auto& lane : lanes_) {
+      if (lane->device().properties().ordinal == ordinal) return lane.get();
+    }
+    return nullptr;
   }
 
   // Devices in turn, those that are lost left out; null where all are.

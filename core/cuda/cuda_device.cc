@@ -1,7 +1,10 @@
 #include "core/cuda/cuda_device.h"
 
+#include <cuda.h>
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
 
+#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -13,6 +16,28 @@
 
 namespace attention::cuda {
 namespace {
+
+// Bytes of the allocation that `memory` lies in, from there on. The runtime has
+// no such question; the driver's library is loaded already.
+absl::StatusOr<int64_t> BytesFrom(const std::byte* memory) {
+  using Range = CUresult (*)(CUdeviceptr * base, size_t * size, CUdeviceptr);
+  static const auto range = reinterpret_cast<Range>(
+      dlsym(dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD),
+            "cuMemGetAddressRange_v2"));
+  if (range == nullptr) {
+    return absl::UnimplementedError(
+        "the driver does not tell sizes (cuMemGetAddressRange)");
+  }
+  const auto address = reinterpret_cast<CUdeviceptr>(memory);
+  CUdeviceptr base = 0;
+  size_t size = 0;
+  const CUresult error = range(&base, &size, address);
+  if (error != CUDA_SUCCESS) {
+    return absl::InternalError(
+        absl::StrCat("cuMemGetAddressRange: error ", static_cast<int>(error)));
+  }
+  return static_cast<int64_t>(base + size - address);
+}
 
 class CudaDevice final : public Device {
  public:
@@ -46,6 +71,47 @@ class CudaDevice final : public Device {
     health_.Check("cudaFree", cudaFree(memory)).IgnoreError();
   }
 
+  absl::StatusOr<std::byte*> OpenShared(absl::string_view handle,
+                                        int64_t bytes) override {
+    if (absl::Status status = Select(); !status.ok()) return status;
+    cudaIpcMemHandle_t ipc;
+    static_assert(sizeof(ipc) == kSharedHandleBytes);
+    std::memcpy(&ipc, handle.data(), sizeof(ipc));
+    void* memory = nullptr;
+    absl::Status status = health_.Check(
+        "cudaIpcOpenMemHandle",
+        cudaIpcOpenMemHandle(&memory, ipc, cudaIpcMemLazyEnablePeerAccess));
+    if (!status.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("raw_handle: ", status.message(),
+                       " (expected a cudaIpcMemHandle_t of memory on device ",
+                       ordinal_, " that another process holds)"));
+    }
+    auto* const shared = static_cast<std::byte*>(memory);
+    // What a caller says of the size is not to be believed: a kernel that reads
+    // beyond the memory ends the device for everybody.
+    const absl::StatusOr<int64_t> size = BytesFrom(shared);
+    if (size.ok() && *size >= bytes) return shared;
+    CloseShared(shared);
+    if (!size.ok()) return size.status();
+    return absl::InvalidArgumentError(absl::StrCat(
+        "byte_size: ", bytes, " (the memory of raw_handle has ", *size, ")"));
+  }
+
+  void CloseShared(std::byte* memory) override {
+    if (!Select().ok()) return;
+    health_.Check("cudaIpcCloseMemHandle", cudaIpcCloseMemHandle(memory))
+        .IgnoreError();
+  }
+
+  absl::Status CopyToHost(const std::byte* from, std::byte* to,
+                          int64_t bytes) override {
+    if (absl::Status status = Select(); !status.ok()) return status;
+    return health_.Check("cudaMemcpy",
+                         cudaMemcpy(to, from, static_cast<size_t>(bytes),
+                                    cudaMemcpyDeviceToHost));
+  }
+
   absl::StatusOr<std::unique_ptr<Stream>> NewStream() override {
     return CudaStream::Create(ordinal_, health_);
   }
@@ -69,6 +135,7 @@ absl::StatusOr<DeviceProperties> PropertiesOf(int ordinal) {
   if (!status.ok()) return status;
   DeviceProperties properties;
   properties.name = found.name;
+  properties.ordinal = ordinal;
   properties.compute_capability = 10 * found.major + found.minor;
   properties.multiprocessors = found.multiProcessorCount;
   properties.shared_memory_per_block =

@@ -1,12 +1,9 @@
 #include "core/cuda/cuda_job.h"
 
 #include <algorithm>
-#include <cstring>
-#include <limits>
 
 #include "absl/strings/str_cat.h"
-#include "core/cuda/transfer.h"
-#include "core/cuda/upload.h"
+#include "core/cuda/job_transfer.h"
 
 namespace attention::cuda {
 namespace {
@@ -70,7 +67,7 @@ absl::Status CudaJob::Run() {
 }
 
 absl::Status CudaJob::Upload() {
-  return UploadInputs(problem_, plan_, stream_, memory_);
+  return UploadInputs(problem_, plan_, kernels_, stream_, memory_);
 }
 
 absl::Status CudaJob::Compute() {
@@ -88,18 +85,32 @@ absl::Status CudaJob::Compute() {
   return status;
 }
 
+const void* CudaJob::QueryData() const {
+  return plan_.in_place.query ? problem_.query.data : At(plan_.query);
+}
+
+const void* CudaJob::KeyData() const {
+  return plan_.in_place.key ? problem_.key_value[0].key.data : At(plan_.key);
+}
+
 void CudaJob::SetPointers() {
+  const InPlace& in_place = plan_.in_place;
+  const AttentionOutputs& outputs = job_.outputs;
   args_.query.data =
-      plan_.project_query ? At(plan_.projected_query) : At(plan_.query);
-  args_.key.data = plan_.project_key ? At(plan_.projected_key) : At(plan_.key);
-  args_.value.data = At(plan_.value);
+      plan_.project_query ? At(plan_.projected_query) : QueryData();
+  args_.key.data = plan_.project_key ? At(plan_.projected_key) : KeyData();
+  args_.value.data =
+      in_place.value ? problem_.key_value[0].value.data : At(plan_.value);
   args_.tanh_weights = At<float>(plan_.tanh_weights);
   args_.key_ranges = At<KeySpan>(plan_.key_ranges);
   args_.attend_mask.data = At(plan_.attend_mask);
-  args_.bias.data = At(plan_.bias);
-  args_.output = At(plan_.output);
-  args_.lse = At<float>(plan_.lse);
-  args_.weights = At<float>(plan_.weights);
+  args_.bias.data = in_place.bias ? problem_.bias->data : At(plan_.bias);
+  args_.output = in_place.output ? outputs.output.data : At(plan_.output);
+  args_.lse = in_place.lse ? reinterpret_cast<float*>(outputs.lse.data)
+                           : At<float>(plan_.lse);
+  args_.weights = in_place.weights
+                      ? reinterpret_cast<float*>(outputs.weights.data)
+                      : At<float>(plan_.weights);
   args_.careful_rows = At<uint8_t>(plan_.careful_rows);
   args_.row_max = At<float>(plan_.row_max);
   args_.row_sum = At<float>(plan_.row_sum);
@@ -139,7 +150,7 @@ int64_t CudaJob::ExpectedLaunches() const {
   if (args.splits > 1) {
     launches += Pieces(MergeShape(args), plan_.attend_blocks);
   }
-  if (plan_.weights.bytes > 0) {
+  if (problem_.wanted.weights) {
     launches += Pieces(WeightsShape(args), plan_.weights_blocks);
   }
   return launches;
@@ -177,10 +188,10 @@ absl::Status CudaJob::Launch(
 }
 
 absl::Status CudaJob::Project() {
-  const auto project = [&](ProjectArgs args, const Buffer& from,
+  const auto project = [&](ProjectArgs args, const void* from,
                            const Buffer& matrix, const Buffer& to,
                            int64_t most) {
-    args.from.data = At(from);
+    args.from.data = from;
     args.matrix = At(matrix);
     args.to = At<double>(to);
     return Launch("project", ProjectShape(args), most,
@@ -190,11 +201,11 @@ absl::Status CudaJob::Project() {
   };
   absl::Status status;
   if (plan_.project_query) {
-    status = project(*plan_.project_query, plan_.query, plan_.query_matrix,
+    status = project(*plan_.project_query, QueryData(), plan_.query_matrix,
                      plan_.projected_query, plan_.project_query_blocks);
   }
   if (status.ok() && plan_.project_key) {
-    status = project(*plan_.project_key, plan_.key, plan_.key_matrix,
+    status = project(*plan_.project_key, KeyData(), plan_.key_matrix,
                      plan_.projected_key, plan_.project_key_blocks);
   }
   return status;
@@ -320,31 +331,7 @@ absl::Status CudaJob::Careful() {
 }
 
 absl::Status CudaJob::Download() {
-  Downloader downloader(stream_);
-  const auto copy = [&](const Buffer& from, const MutableTensorView& to) {
-    if (from.bytes > 0) downloader.Copy(At(from), to.data, from.bytes);
-  };
-  copy(plan_.output, job_.outputs.output);
-  copy(plan_.weights, job_.outputs.weights);
-  copy(plan_.lse, job_.outputs.lse);
-  return downloader.Finish();
-}
-
-void WriteEmptyResults(const AttentionJob& job) {
-  const ValidatedProblem& problem = *job.problem;
-  const int64_t rows =
-      problem.batch * problem.query_heads * problem.query_length;
-  const int64_t bytes =
-      rows * problem.value_width * ByteSize(problem.query.type);
-  if (bytes > 0) {
-    std::memset(job.outputs.output.data, 0, static_cast<size_t>(bytes));
-  }
-  if (!problem.wanted.lse) return;
-  const float none = -std::numeric_limits<float>::infinity();
-  for (int64_t row = 0; row < rows; ++row) {
-    std::memcpy(job.outputs.lse.data + row * int64_t{sizeof(none)}, &none,
-                sizeof(none));
-  }
+  return DownloadResults(job_, plan_, kernels_, stream_, memory_);
 }
 
 }  // namespace attention::cuda

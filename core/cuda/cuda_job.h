@@ -33,6 +33,9 @@ class CudaJob {
 
  private:
   void SetPointers();
+  // As the caller gave them, before they are projected.
+  const void* QueryData() const;
+  const void* KeyData() const;
   int64_t ExpectedLaunches() const;
   absl::Status Project();
   absl::Status Attend();
@@ -61,9 +64,6 @@ class CudaJob {
   std::byte* const memory_;
   AttentionArgs args_;  // the plan's, with pointers
 };
-
-/// Writes the results of a problem that needs no device (Method::kNothing).
-void WriteEmptyResults(const AttentionJob& job);
 
 }  // namespace attention::cuda
 

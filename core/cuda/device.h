@@ -19,11 +19,15 @@ namespace attention::cuda {
 /// What plans follow from, beside the problem.
 struct DeviceProperties {
   std::string name;            // "NVIDIA H200"
+  int ordinal = 0;             // among the process's devices, as CUDA counts
   int compute_capability = 0;  // 10 * major + minor: 90
   int multiprocessors = 0;
   int64_t shared_memory_per_block = 0;  // bytes, the most a kernel may ask for
   int64_t memory = 0;                   // bytes
 };
+
+/// Bytes of what another process's memory is known by: a cudaIpcMemHandle_t.
+inline constexpr int64_t kSharedHandleBytes = 64;
 
 /// Element types of matrix products.
 enum class ProductType : uint8_t { kFloat32, kFloat16, kBfloat16 };
@@ -101,6 +105,18 @@ class Device {
   /// Memory aligned to 256 bytes; RESOURCE_EXHAUSTED where there is none.
   virtual absl::StatusOr<std::byte*> Allocate(int64_t bytes) = 0;
   virtual void Free(std::byte* memory) = 0;
+
+  /// Maps memory that another process has allocated and shares; `handle` is a
+  /// cudaIpcMemHandle_t (kSharedHandleBytes). INVALID_ARGUMENT, which names
+  /// raw_handle or byte_size, where it stands for no such memory or for less
+  /// than `bytes`. What is mapped stays mapped until CloseShared().
+  virtual absl::StatusOr<std::byte*> OpenShared(absl::string_view handle,
+                                                int64_t bytes) = 0;
+  virtual void CloseShared(std::byte* memory) = 0;
+
+  /// Copies `bytes` to host memory, and waits for it.
+  virtual absl::Status CopyToHost(const std::byte* from, std::byte* to,
+                                  int64_t bytes) = 0;
 
   virtual absl::StatusOr<std::unique_ptr<Stream>> NewStream() = 0;
 

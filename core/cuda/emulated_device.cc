@@ -1,11 +1,17 @@
 #include "core/cuda/emulated_device.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <array>
 #include <cstring>
 #include <deque>
 #include <map>
 #include <mutex>
 #include <new>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -201,6 +207,49 @@ class EmulatedDevice final : public Device {
     FreeBytes(memory);
   }
 
+  // A handle is the name of a POSIX shared-memory object, filled up with 0: so
+  // another process can share it here, too.
+  absl::StatusOr<std::byte*> OpenShared(absl::string_view handle,
+                                        int64_t bytes) override {
+    const std::string name(handle.data(),
+                           strnlen(handle.data(), handle.size()));
+    const int object = shm_open(name.c_str(), O_RDWR, 0);
+    if (object < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("raw_handle: emulated: no object '", name, "'"));
+    }
+    struct stat facts = {};
+    fstat(object, &facts);
+    void* memory = MAP_FAILED;
+    if (facts.st_size >= bytes) {
+      memory = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
+                    MAP_SHARED, object, 0);
+    }
+    close(object);
+    if (memory == MAP_FAILED) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "byte_size: ", bytes, " (the object has ", facts.st_size, ")"));
+    }
+    const std::lock_guard lock(mutex_);
+    ++state_->faults->shared;
+    shared_[static_cast<std::byte*>(memory)] = bytes;
+    return static_cast<std::byte*>(memory);
+  }
+
+  void CloseShared(std::byte* memory) override {
+    const std::lock_guard lock(mutex_);
+    const auto found = shared_.find(memory);
+    munmap(memory, static_cast<size_t>(found->second));
+    shared_.erase(found);
+    --state_->faults->shared;
+  }
+
+  absl::Status CopyToHost(const std::byte* from, std::byte* to,
+                          int64_t bytes) override {
+    std::memcpy(to, from, static_cast<size_t>(bytes));
+    return state_->Health();
+  }
+
   absl::StatusOr<std::unique_ptr<Stream>> NewStream() override {
     ++state_->faults->streams;
     return std::make_unique<EmulatedStream>(state_);
@@ -213,6 +262,7 @@ class EmulatedDevice final : public Device {
   const std::shared_ptr<State> state_;
   std::mutex mutex_;
   std::map<std::byte*, int64_t> allocations_;
+  std::map<std::byte*, int64_t> shared_;  // mapped
 };
 
 }  // namespace

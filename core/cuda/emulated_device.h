@@ -24,6 +24,8 @@ struct Faults {
   /// Bytes that are taken of it now, and streams that were made of it.
   std::atomic<int64_t> allocated = 0;
   std::atomic<int64_t> streams = 0;
+  /// Pieces of other processes' memory that are mapped now.
+  std::atomic<int64_t> shared = 0;
 };
 
 /// A small device of compute capability 9.0 with 227 KiB of shared memory per

@@ -29,6 +29,15 @@ struct Buffer {
   int64_t bytes = 0;
 };
 
+/// Tensors that kernels read or write where the caller has them: they lie in
+/// the device's memory, row-major and at a multiple of 16 bytes.
+struct InPlace {
+  bool query = false, key = false, value = false, bias = false;
+  bool output = false, weights = false, lse = false;
+};
+InPlace InPlaceOf(const ValidatedProblem& problem,
+                  const AttentionOutputs& outputs);
+
 /// Thresholds of plans. The defaults are what is served; tests lower them to
 /// see every way with small problems.
 struct PlanOptions {
@@ -52,13 +61,14 @@ struct Plan {
   Method method = Method::kNothing;
   absl::string_view kernel;  // static text: what the reply calls it
 
+  InPlace in_place;
   /// Extents and options; every pointer is null.
   AttentionArgs args;
   /// Likewise; of an additive or bilinear score.
   std::optional<ProjectArgs> project_query;
   std::optional<ProjectArgs> project_key;
 
-  // What is copied to the device,
+  // What is copied to the device where it is not in place,
   Buffer query, key, value;
   Buffer query_matrix, key_matrix, tanh_weights;
   Buffer key_ranges, attend_mask, bias;
@@ -66,7 +76,7 @@ struct Plan {
   Buffer projected_query, projected_key;
   Buffer careful_rows, row_max, row_sum, partials;
   Buffer scores, probabilities, product;
-  // and what is copied back.
+  // and what is copied back, likewise.
   Buffer output, weights, lse;
   int64_t bytes = 0;  // of all of them; 2^62 stands for more
 
@@ -89,16 +99,7 @@ absl::Status CheckSupport(const ValidatedProblem& problem,
 
 /// For a problem that CheckSupport() lets pass.
 Plan MakePlan(const ValidatedProblem& problem, const DeviceProperties& device,
-              const PlanOptions& options = {});
-
-/// A view with the extents that its strides of 0 leave out: its elements once,
-/// row-major. Of a mask or bias of four extents.
-struct Compact {
-  int64_t extents[4];  // 1 where broadcast
-  int64_t strides[4];  // elements; 0 where broadcast
-  int64_t elements;
-};
-Compact CompactOf(const TensorView& view);
+              const PlanOptions& options = {}, const InPlace& in_place = {});
 
 }  // namespace attention::cuda
 

@@ -17,16 +17,6 @@ void Gather(const std::byte* data, int64_t count, int64_t stride,
   }
 }
 
-// True where the elements from this extent on lie as they would row-major.
-bool IsDense(const TensorView& view, size_t extent) {
-  int64_t stride = ByteSize(view.type);
-  for (size_t n = view.shape.size(); n > extent; --n) {
-    if (view.shape[n - 1] != 1 && view.strides[n - 1] != stride) return false;
-    stride *= view.shape[n - 1];
-  }
-  return true;
-}
-
 int64_t BytesFrom(const TensorView& view, size_t extent) {
   int64_t bytes = ByteSize(view.type);
   for (size_t n = extent; n < view.shape.size(); ++n) bytes *= view.shape[n];
@@ -102,7 +92,7 @@ void Uploader::AppendStrided(const std::byte* data, int64_t count,
 void Uploader::AppendFrom(const TensorView& view, size_t extent,
                           const std::byte* data) {
   if (!status_.ok()) return;
-  if (IsDense(view, extent)) {
+  if (IsRowMajor(view, extent)) {
     Append(data, BytesFrom(view, extent));
   } else if (extent + 1 == view.shape.size()) {
     AppendStrided(data, view.shape[extent], view.strides[extent],

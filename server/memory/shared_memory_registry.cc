@@ -4,6 +4,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "server/memory/region_names.h"
 
 namespace attention::server {
 namespace {
@@ -14,53 +15,62 @@ absl::Status Unknown(const std::string& name) {
       "': no region of that name is registered"));
 }
 
+MemorySpace SpaceOf(const SharedMemoryRegion& region) {
+  return region.description().space;
+}
+
 }  // namespace
 
-absl::Status SharedMemoryRegistry::Register(
-    const SharedMemoryDescription& description) {
-  if (absl::Status status = CheckSharedMemoryName(description.name);
-      !status.ok()) {
+absl::Status SharedMemoryRegistry::Register(const std::string& name,
+                                            MapRegion map) {
+  if (absl::Status status = CheckSharedMemoryName(name); !status.ok()) {
     return status;
   }
-  // Held while the object is opened and mapped, too, which takes microseconds:
+  // Held while the memory is opened and mapped, too, which takes microseconds:
   // two callers that take one name at once must not both have it.
   const std::lock_guard lock(mutex_);
-  if (regions_.contains(description.name)) {
-    return absl::AlreadyExistsError(
-        absl::StrCat("shared memory region '", description.name,
-                     "': the name is taken; unregister it first"));
+  if (regions_.contains(name)) {
+    return absl::AlreadyExistsError(absl::StrCat(
+        RegionPlace(name), ": the name is taken; unregister it first"));
   }
   if (regions_.size() >= most_regions_) {
     return absl::ResourceExhaustedError(absl::StrCat(
-        "shared memory region '", description.name, "': ", regions_.size(),
+        RegionPlace(name), ": ", regions_.size(),
         " regions are registered (expected at most ", most_regions_, ")"));
   }
-  absl::StatusOr<std::shared_ptr<SharedMemoryRegion>> region =
-      SharedMemoryRegion::Map(description);
+  absl::StatusOr<std::shared_ptr<SharedMemoryRegion>> region = map();
   if (!region.ok()) return region.status();
-  regions_.emplace(description.name, *std::move(region));
+  regions_.emplace(name, *std::move(region));
   return absl::OkStatus();
 }
 
-void SharedMemoryRegistry::Unregister(const std::string& name) {
+void SharedMemoryRegistry::Unregister(MemorySpace space,
+                                      const std::string& name) {
   // Unmapping takes its time, outside the lock.
   Regions::node_type unregistered;
   const std::lock_guard lock(mutex_);
-  unregistered = regions_.extract(name);
+  const auto found = regions_.find(name);
+  if (found == regions_.end()) return;
+  if (SpaceOf(*found->second) == space) unregistered = regions_.extract(found);
 }
 
-void SharedMemoryRegistry::UnregisterAll() {
+void SharedMemoryRegistry::UnregisterAll(MemorySpace space) {
   Regions unregistered;
   const std::lock_guard lock(mutex_);
-  unregistered.swap(regions_);
+  for (auto next = regions_.begin(); next != regions_.end();) {
+    const auto region = next++;
+    if (SpaceOf(*region->second) == space) {
+      unregistered.insert(regions_.extract(region));
+    }
+  }
 }
 
 absl::StatusOr<std::vector<SharedMemoryDescription>>
-SharedMemoryRegistry::Status(const std::string& name) const {
+SharedMemoryRegistry::Status(MemorySpace space, const std::string& name) const {
   const std::lock_guard lock(mutex_);
   std::vector<SharedMemoryDescription> found;
   for (const auto& [registered, region] : regions_) {
-    if (name.empty() || name == registered) {
+    if (SpaceOf(*region) == space && (name.empty() || name == registered)) {
       found.push_back(region->description());
     }
   }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/memory/shared_memory_region.h"
@@ -15,12 +16,13 @@
 namespace attention::server {
 
 /// The shared-memory regions that callers have registered, by name: what the
-/// Open Inference Protocol's extension for system shared memory is about
-/// (Triton's docs/protocol/extension_shared_memory.md). Safe for several
+/// Open Inference Protocol's extensions for system and CUDA shared memory are
+/// about (Triton's docs/protocol/extension_shared_memory.md). Safe for several
 /// threads at once.
 ///
 /// Whoever may register names any shared-memory object that the server's user
-/// can open, whoever created it: switch it on for callers that are trusted.
+/// can open, whoever created it, and may free device memory while it is read:
+/// switch it on for callers that are trusted.
 class SharedMemoryRegistry {
  public:
   static constexpr size_t kMostRegions = 1024;
@@ -29,21 +31,25 @@ class SharedMemoryRegistry {
   explicit SharedMemoryRegistry(size_t most_regions = kMostRegions)
       : most_regions_(most_regions) {}
 
-  /// Maps a region under a new name. ALREADY_EXISTS for a name that is taken
-  /// (also by the same region), RESOURCE_EXHAUSTED beyond the limit, and what
-  /// CheckSharedMemoryName and SharedMemoryRegion::Map refuse.
-  absl::Status Register(const SharedMemoryDescription& description);
+  using MapRegion =
+      absl::FunctionRef<absl::StatusOr<std::shared_ptr<SharedMemoryRegion>>()>;
 
-  /// Forgets a region. Requests that hold it finish first; its memory is
-  /// unmapped with the last of them. A name that is not registered is no error:
-  /// that is what Triton's callers rely on.
-  void Unregister(const std::string& name);
-  void UnregisterAll();
+  /// Registers what `map` maps under a new name, that of the region. Regions of
+  /// all memory spaces share their names. ALREADY_EXISTS for a name that is
+  /// taken (also by the same region), RESOURCE_EXHAUSTED beyond the limit, and
+  /// what CheckSharedMemoryName and `map` refuse.
+  absl::Status Register(const std::string& name, MapRegion map);
 
-  /// What is registered, in order of the names; of one name, where it is not
-  /// empty. NOT_FOUND for a name that is not registered.
+  /// Forgets a region of a memory space. Requests that hold it finish first;
+  /// its memory is unmapped with the last of them. A name that is not
+  /// registered is no error: that is what Triton's callers rely on.
+  void Unregister(MemorySpace space, const std::string& name);
+  void UnregisterAll(MemorySpace space);
+
+  /// What is registered of a memory space, in order of the names; of one name,
+  /// where it is not empty. NOT_FOUND for a name that is not registered.
   absl::StatusOr<std::vector<SharedMemoryDescription>> Status(
-      const std::string& name) const;
+      MemorySpace space, const std::string& name) const;
 
   /// Holds a region for as long as the caller holds the pointer. NOT_FOUND for
   /// a name that is not registered.

@@ -100,13 +100,15 @@ class InferenceService final : public inference_methods::AllMethods {
       const inference::SystemSharedMemoryUnregisterRequest* request,
       inference::SystemSharedMemoryUnregisterResponse*) override;
   Reactor* CudaSharedMemoryStatus(
-      Context* context, const inference::CudaSharedMemoryStatusRequest*,
-      inference::CudaSharedMemoryStatusResponse*) override;
+      Context* context, const inference::CudaSharedMemoryStatusRequest* request,
+      inference::CudaSharedMemoryStatusResponse* response) override;
   Reactor* CudaSharedMemoryRegister(
-      Context* context, const inference::CudaSharedMemoryRegisterRequest*,
+      Context* context,
+      const inference::CudaSharedMemoryRegisterRequest* request,
       inference::CudaSharedMemoryRegisterResponse*) override;
   Reactor* CudaSharedMemoryUnregister(
-      Context* context, const inference::CudaSharedMemoryUnregisterRequest*,
+      Context* context,
+      const inference::CudaSharedMemoryUnregisterRequest* request,
       inference::CudaSharedMemoryUnregisterResponse*) override;
 
   Reactor* TraceSetting(Context* context,

@@ -1,13 +1,15 @@
 // The protocol's extensions for system and CUDA shared memory.
+#include "server/memory/cuda_memory_region.h"
+#include "server/memory/system_memory_region.h"
 #include "server/services/answer.h"
 #include "server/services/inference_service.h"
 
 namespace attention::server {
 namespace {
 
-absl::Status NoGpu() {
-  return absl::UnimplementedError(
-      "CUDA shared memory: this build of the server has no GPU");
+absl::Status SwitchedOff() {
+  return absl::UnavailableError(
+      "shared memory is switched off (the server's --allow-shared-memory)");
 }
 
 }  // namespace
@@ -15,7 +17,7 @@ absl::Status NoGpu() {
 InferenceService::Reactor* InferenceService::SystemSharedMemoryStatus(
     Context* context, const inference::SystemSharedMemoryStatusRequest* request,
     inference::SystemSharedMemoryStatusResponse* response) {
-  const auto regions = regions_.Status(request->name());
+  const auto regions = regions_.Status(MemorySpace::kHost, request->name());
   if (!regions.ok()) return Answer(context, regions.status());
   for (const SharedMemoryDescription& region : *regions) {
     auto& status = (*response->mutable_regions())[region.name];
@@ -31,16 +33,13 @@ InferenceService::Reactor* InferenceService::SystemSharedMemoryRegister(
     Context* context,
     const inference::SystemSharedMemoryRegisterRequest* request,
     inference::SystemSharedMemoryRegisterResponse*) {
-  if (!options_.allow_shared_memory) {
-    return Answer(context,
-                  absl::UnavailableError("shared memory is switched off (the "
-                                         "server's --allow-shared-memory)"));
-  }
-  return Answer(context,
-                regions_.Register({.name = request->name(),
-                                   .key = request->key(),
-                                   .offset = request->offset(),
-                                   .byte_size = request->byte_size()}));
+  if (!options_.allow_shared_memory) return Answer(context, SwitchedOff());
+  return Answer(context, regions_.Register(request->name(), [request] {
+    return SystemMemoryRegion::Map({.name = request->name(),
+                                    .key = request->key(),
+                                    .offset = request->offset(),
+                                    .byte_size = request->byte_size()});
+  }));
 }
 
 InferenceService::Reactor* InferenceService::SystemSharedMemoryUnregister(
@@ -48,30 +47,50 @@ InferenceService::Reactor* InferenceService::SystemSharedMemoryUnregister(
     const inference::SystemSharedMemoryUnregisterRequest* request,
     inference::SystemSharedMemoryUnregisterResponse*) {
   if (request->name().empty()) {
-    regions_.UnregisterAll();
+    regions_.UnregisterAll(MemorySpace::kHost);
   } else {
-    regions_.Unregister(request->name());
+    regions_.Unregister(MemorySpace::kHost, request->name());
   }
   return Answer(context, absl::OkStatus());
 }
 
 InferenceService::Reactor* InferenceService::CudaSharedMemoryStatus(
-    Context* context, const inference::CudaSharedMemoryStatusRequest*,
-    inference::CudaSharedMemoryStatusResponse*) {
-  return Answer(context, NoGpu());
+    Context* context, const inference::CudaSharedMemoryStatusRequest* request,
+    inference::CudaSharedMemoryStatusResponse* response) {
+  const auto regions =
+      regions_.Status(MemorySpace::kCudaDevice, request->name());
+  if (!regions.ok()) return Answer(context, regions.status());
+  for (const SharedMemoryDescription& region : *regions) {
+    auto& status = (*response->mutable_regions())[region.name];
+    status.set_name(region.name);
+    status.set_device_id(static_cast<uint64_t>(region.device));
+    status.set_byte_size(region.byte_size);
+  }
+  return Answer(context, absl::OkStatus());
 }
 
 InferenceService::Reactor* InferenceService::CudaSharedMemoryRegister(
-    Context* context, const inference::CudaSharedMemoryRegisterRequest*,
+    Context* context, const inference::CudaSharedMemoryRegisterRequest* request,
     inference::CudaSharedMemoryRegisterResponse*) {
-  return Answer(context, NoGpu());
+  if (!options_.allow_shared_memory) return Answer(context, SwitchedOff());
+  return Answer(context, regions_.Register(request->name(), [this, request] {
+    return CudaMemoryRegion::Map(request->name(), request->raw_handle(),
+                                 request->device_id(), request->byte_size(),
+                                 services_.engine);
+  }));
 }
 
 InferenceService::Reactor* InferenceService::CudaSharedMemoryUnregister(
-    Context* context, const inference::CudaSharedMemoryUnregisterRequest*,
+    Context* context,
+    const inference::CudaSharedMemoryUnregisterRequest* request,
     inference::CudaSharedMemoryUnregisterResponse*) {
-  // Tools call it before they know what a server has: nothing was registered,
-  // so nothing is now.
+  // Tools call it before they know what a server has: to unregister what was
+  // not registered is no error anywhere.
+  if (request->name().empty()) {
+    regions_.UnregisterAll(MemorySpace::kCudaDevice);
+  } else {
+    regions_.Unregister(MemorySpace::kCudaDevice, request->name());
+  }
   return Answer(context, absl::OkStatus());
 }
 

@@ -1,6 +1,5 @@
 #include "server/wire/infer_inputs.h"
 
-#include <cstring>
 #include <optional>
 #include <set>
 #include <string>
@@ -48,6 +47,19 @@ TensorView& Place(const std::string& name, AttentionProblem& problem) {
 bool IsChecked(const std::string& name) {
   return name == "valid_lens" || name == "attend_mask";
 }
+
+// A device reads these where they lie on it; the others are small, or looked
+// at, and brought to the host.
+bool MayLieOnDevice(const std::string& name) {
+  return name == "query" || name == "key" || name == "value" || name == "bias";
+}
+
+// Where a tensor's elements are.
+struct Elements {
+  absl::Span<const std::byte> bytes;
+  MemorySpace space = MemorySpace::kHost;
+  int device = 0;
+};
 
 class InputReader {
  public:
@@ -98,18 +110,19 @@ class InputReader {
                        "BF16, lengths INT32 or INT64, masks "
                        "BOOL or UINT8)"));
     }
-    const auto bytes = Bytes(n, input, *type);
-    if (!bytes.ok()) return bytes.status();
+    const absl::StatusOr<Elements> elements = ElementsOf(n, input, *type);
+    if (!elements.ok()) return elements.status();
     absl::StatusOr<TensorView> view =
-        ViewOfBytes(input.name(), *type, input.shape(), *bytes);
+        ViewOfBytes(input.name(), *type, input.shape(), elements->bytes);
     if (!view.ok()) return view.status();
+    view->space = elements->space;
+    view->device = elements->device;
     Place(input.name(), problem_) = *std::move(view);
     return absl::OkStatus();
   }
 
-  absl::StatusOr<absl::Span<const std::byte>> Bytes(int n,
-                                                    const InputTensor& input,
-                                                    DataType type) {
+  absl::StatusOr<Elements> ElementsOf(int n, const InputTensor& input,
+                                      DataType type) {
     const auto region = RegionOf(input.name(), input.parameters());
     if (!region.ok()) return region.status();
     const auto& contents = request_.contents[static_cast<size_t>(n)];
@@ -117,21 +130,21 @@ class InputReader {
       return InputError(input.name(),
                         "has contents and a shared_memory_region");
     }
-    if (*region) return BytesOfRegion(input.name(), **region);
+    if (*region) return ElementsOfRegion(input.name(), **region);
     if (contents.empty()) return NextRaw(input.name());
     if (!request_.raw.empty()) {
       return InputError(input.name(),
                         "has contents beside raw_input_contents (a request has "
                         "its elements in one or the other)");
     }
-    return BytesOfContents(input, type, contents);
+    return ElementsOfContents(input, type, contents);
   }
 
-  absl::StatusOr<absl::Span<const std::byte>> NextRaw(const std::string& name) {
+  absl::StatusOr<Elements> NextRaw(const std::string& name) {
     if (next_raw_ < request_.raw.size()) {
       TensorBytes& raw = request_.raw[next_raw_++];
       if (IsChecked(name)) raw.Gather();
-      return raw.bytes();
+      return Elements{raw.bytes()};
     }
     return InputError(
         name, absl::StrCat("unable to find data for input tensor (", next_raw_,
@@ -139,7 +152,7 @@ class InputReader {
                            "shared_memory_region)"));
   }
 
-  absl::StatusOr<absl::Span<const std::byte>> BytesOfContents(
+  absl::StatusOr<Elements> ElementsOfContents(
       const InputTensor& input, DataType type,
       const std::vector<TensorBytes>& contents) {
     const absl::StatusOr<int64_t> count =
@@ -153,8 +166,8 @@ class InputReader {
     return Keep(*std::move(buffer));
   }
 
-  absl::StatusOr<absl::Span<const std::byte>> BytesOfRegion(
-      const std::string& name, const RegionReference& reference) {
+  absl::StatusOr<Elements> ElementsOfRegion(const std::string& name,
+                                            const RegionReference& reference) {
     auto region = FindRegion(regions_, reference.region);
     if (!region.ok()) return region.status();
     const auto bytes = (*region)->Bytes(reference.offset, reference.byte_size);
@@ -162,17 +175,24 @@ class InputReader {
       return absl::Status(bytes.status().code(),
                           absl::StrCat(name, ": ", bytes.status().message()));
     }
-    memory_.regions.push_back(*std::move(region));
-    if (!IsChecked(name)) return absl::Span<const std::byte>(*bytes);
+    const SharedMemoryRegion& held =
+        *memory_.regions.emplace_back(*std::move(region));
+    const SharedMemoryDescription& facts = held.description();
+    const bool on_device = facts.space == MemorySpace::kCudaDevice;
+    if (on_device ? MayLieOnDevice(name) : !IsChecked(name)) {
+      return Elements{*bytes, facts.space, facts.device};
+    }
     absl::StatusOr<AlignedBuffer> copy =
         AlignedBuffer::Create(static_cast<int64_t>(bytes->size()));
     if (!copy.ok()) return copy.status();
-    std::memcpy(copy->data(), bytes->data(), bytes->size());
+    absl::Status copied =
+        held.CopyToHost(bytes->data(), {copy->data(), bytes->size()});
+    if (!copied.ok()) return copied;
     return Keep(*std::move(copy));
   }
 
-  absl::Span<const std::byte> Keep(AlignedBuffer buffer) {
-    return memory_.buffers.emplace_back(std::move(buffer)).bytes();
+  Elements Keep(AlignedBuffer buffer) {
+    return {memory_.buffers.emplace_back(std::move(buffer)).bytes()};
   }
 
   DecodedInferRequest& request_;

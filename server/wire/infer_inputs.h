@@ -23,7 +23,8 @@ struct InferMemory {
 /// function is chosen already. Elements in raw_input_contents and in regions
 /// are used where they are; typed contents, and those inputs in regions whose
 /// values decide what is read (valid_lens, attend_mask), are copied to
-/// `memory`: their owner could change them once they were checked. Large raw
+/// `memory`: their owner could change them once they were checked. So are
+/// parameters in regions of a device. Large raw
 /// elements that are not gathered yet stay so, but for those two. `regions` is
 /// null where shared memory is switched off.
 ///

@@ -140,7 +140,14 @@ absl::Status InferReplyBuilder::Allocate() {
 AttentionOutputs InferReplyBuilder::Outputs() {
   AttentionOutputs outputs;
   const auto view = [](Result& result) {
-    return MutableContiguousView(result.type, result.shape, result.memory());
+    MutableTensorView place =
+        MutableContiguousView(result.type, result.shape, result.memory());
+    if (result.wanted != nullptr && result.wanted->region != nullptr) {
+      const auto& facts = result.wanted->region->description();
+      place.space = facts.space;
+      place.device = facts.device;
+    }
+    return place;
   };
   outputs.output = view(output_);
   if (weights_.wanted != nullptr) outputs.weights = view(weights_);

@@ -53,7 +53,7 @@ inline std::unique_ptr<server::Server> StartServer(
   options.log_level = "off";
   std::function<void()> on_tile;
   if (gate != nullptr) on_tile = [gate] { gate->Pass(); };
-  auto server = server::Server::Start(options, std::move(on_tile));
+  auto server = server::Server::Start(options, {.on_tile = std::move(on_tile)});
   EXPECT_TRUE(server.ok()) << server.status();
   return server.ok() ? *std::move(server) : nullptr;
 }

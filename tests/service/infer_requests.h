@@ -54,6 +54,20 @@ absl::StatusOr<Response> CallInference(WireClient& client,
   return response;
 }
 
+/// Says that an input's or output's elements are `size` bytes of a region.
+template <typename Tensor>
+void PutInRegion(Tensor& tensor, const std::string& region, size_t offset,
+                 size_t size) {
+  auto& parameters = *tensor.mutable_parameters();
+  parameters["shared_memory_region"].set_string_param(region);
+  parameters["shared_memory_byte_size"].set_int64_param(
+      static_cast<int64_t>(size));
+  if (offset > 0) {
+    parameters["shared_memory_offset"].set_int64_param(
+        static_cast<int64_t>(offset));
+  }
+}
+
 /// Fails unless both answers have the same tensors, to the bit.
 void ExpectSameAnswer(
     const absl::StatusOr<inference::ModelInferResponse>& infer,

@@ -26,19 +26,6 @@ server::ServerOptions WithSharedMemory() {
   return options;
 }
 
-template <typename Tensor>
-void PutInRegion(Tensor& tensor, const std::string& region, size_t offset,
-                 size_t size) {
-  auto& parameters = *tensor.mutable_parameters();
-  parameters["shared_memory_region"].set_string_param(region);
-  parameters["shared_memory_byte_size"].set_int64_param(
-      static_cast<int64_t>(size));
-  if (offset > 0) {
-    parameters["shared_memory_offset"].set_int64_param(
-        static_cast<int64_t>(offset));
-  }
-}
-
 class InferSharedMemoryTest : public testing::Test {
  protected:
   void Start(const server::ServerOptions& options = WithSharedMemory()) {
@@ -248,20 +235,6 @@ TEST_F(InferSharedMemoryTest, IsSwitchedOffByDefault) {
   Start(TestOptions());
   EXPECT_EQ(Register("in").code(), StatusCode::kUnavailable);
   EXPECT_TRUE(Unregister("").ok());
-}
-
-TEST_F(InferSharedMemoryTest, CudaMemoryIsUnimplementedButForUnregister) {
-  Start();
-  EXPECT_EQ(CallInference<inference::CudaSharedMemoryRegisterResponse>(
-                *client_, "CudaSharedMemoryRegister",
-                inference::CudaSharedMemoryRegisterRequest())
-                .status()
-                .code(),
-            StatusCode::kUnimplemented);
-  EXPECT_TRUE(CallInference<inference::CudaSharedMemoryUnregisterResponse>(
-                  *client_, "CudaSharedMemoryUnregister",
-                  inference::CudaSharedMemoryUnregisterRequest())
-                  .ok());
 }
 
 }  // namespace

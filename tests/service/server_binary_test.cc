@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "tests/service/child_process.h"
 #include "tests/service/requests.h"
 #include "tests/service/test_server.h"
 #include "tests/service/wire_client.h"
+#include "tests/support/child_process.h"
 
 namespace attention::test {
 namespace {

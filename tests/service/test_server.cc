@@ -57,11 +57,13 @@ server::ServerOptions TestOptions() {
 }
 
 std::unique_ptr<server::Server> StartServer(
-    const server::ServerOptions& options, TileGate* gate) {
+    const server::ServerOptions& options, TileGate* gate,
+    std::vector<std::unique_ptr<Backend>> more_backends) {
   server::SetUpLog(options.log_level, options.log_format);
-  std::function<void()> on_tile;
-  if (gate != nullptr) on_tile = [gate] { gate->OnTile(); };
-  auto server = server::Server::Start(options, std::move(on_tile));
+  server::TestHooks hooks;
+  if (gate != nullptr) hooks.on_tile = [gate] { gate->OnTile(); };
+  hooks.more_backends = std::move(more_backends);
+  auto server = server::Server::Start(options, std::move(hooks));
   if (!server.ok()) {
     std::cerr << "the server does not start: " << server.status() << std::endl;
     std::abort();

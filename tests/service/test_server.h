@@ -6,7 +6,9 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <vector>
 
+#include "core/backend.h"
 #include "server/options.h"
 #include "server/server.h"
 
@@ -51,10 +53,12 @@ class TileGate {
 server::ServerOptions TestOptions();
 
 /// A server in this process. Ends the process with a message where it does not
-/// start. The gate must outlive it and be open when it ends.
+/// start. The gate must outlive it and be open when it ends; `more_backends`
+/// come before the build's own where the backend is "auto".
 std::unique_ptr<server::Server> StartServer(
     const server::ServerOptions& options = TestOptions(),
-    TileGate* gate = nullptr);
+    TileGate* gate = nullptr,
+    std::vector<std::unique_ptr<Backend>> more_backends = {});
 
 }  // namespace attention::test
 

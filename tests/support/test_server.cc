@@ -16,7 +16,8 @@ server::ServerOptions TestServer::Options(const std::string& backend) {
 absl::StatusOr<TestServer> TestServer::Start(server::ServerOptions options,
                                              std::function<void()> on_tile) {
   options.grpc_port = 0;
-  auto started = server::Server::Start(options, std::move(on_tile));
+  auto started =
+      server::Server::Start(options, {.on_tile = std::move(on_tile)});
   if (!started.ok()) return started.status();
   client::ClientOptions client_options;
   client_options.target = (*started)->address();

@@ -5,9 +5,9 @@
 
 /// What kernels are told, as plain structs that nvcc and the host's compiler
 /// lay out alike and that are passed by value. Pointers are the device's. Every
-/// tensor is row-major without gaps and begins at a multiple of 256 bytes.
-/// Extents as in core/problem.h; every extent of a launch is above 0, except
-/// where a comment says otherwise.
+/// tensor is row-major without gaps and begins at a multiple of 16 bytes, but
+/// for those of RearrangeArgs. Extents as in core/problem.h; every extent of a
+/// launch is above 0, except where a comment says otherwise.
 namespace attention::cuda {
 
 enum class Element : int32_t { kFloat32, kFloat16, kBFloat16, kFloat64 };
@@ -155,6 +155,20 @@ struct FinishOutputArgs {
   int64_t first_row = 0;
   int64_t rows = 0;
   const float* product = nullptr;  // (rows, Dv)
+};
+
+/// Copies a tensor of four extents from one place of the device's memory to
+/// another, both with strides of their own. Its elements, or whatever lies
+/// without gaps in both places, are `extents[4]` units each.
+struct RearrangeArgs {
+  const void* from = nullptr;
+  void* to = nullptr;
+  /// Bytes of what is moved at once: 1, 2, 4 or 16. Divides both addresses and
+  /// every stride.
+  int32_t unit = 1;
+  int64_t extents[5] = {1, 1, 1, 1, 1};
+  int64_t from_strides[5] = {};  // bytes
+  int64_t to_strides[5] = {};    // bytes
 };
 
 }  // namespace attention::cuda

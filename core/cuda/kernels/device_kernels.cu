@@ -12,6 +12,7 @@ const KernelTable& DeviceKernels() {
       .project = LaunchProject,
       .softmax_rows = LaunchSoftmaxRows,
       .finish_output = LaunchFinishOutput,
+      .rearrange = LaunchRearrange,
   };
   return table;
 }

@@ -45,6 +45,8 @@ int LaunchSoftmaxRows(const SoftmaxRowsArgs& args, const LaunchShape& shape,
                       void* stream);
 int LaunchFinishOutput(const FinishOutputArgs& args, const LaunchShape& shape,
                        void* stream);
+int LaunchRearrange(const RearrangeArgs& args, const LaunchShape& shape,
+                    void* stream);
 
 }  // namespace attention::cuda
 

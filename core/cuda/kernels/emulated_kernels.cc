@@ -5,6 +5,7 @@
 #include "core/cuda/kernels/merge-inl.h"
 #include "core/cuda/kernels/mma-inl.h"
 #include "core/cuda/kernels/project-inl.h"
+#include "core/cuda/kernels/rearrange-inl.h"
 #include "core/cuda/kernels/softmax-inl.h"
 #include "core/cuda/kernels/weights-inl.h"
 #include "core/cuda/portable/emulation.h"
@@ -58,6 +59,7 @@ const KernelTable& EmulatedKernels() {
       .project = LaunchOne<Project, ProjectArgs>,
       .softmax_rows = LaunchOne<SoftmaxRows, SoftmaxRowsArgs>,
       .finish_output = LaunchOne<FinishOutput, FinishOutputArgs>,
+      .rearrange = LaunchOne<Rearrange, RearrangeArgs>,
   };
   return kTable;
 }

@@ -35,6 +35,10 @@ struct KernelTable {
                       void* stream);
   int (*finish_output)(const FinishOutputArgs&, const LaunchShape& shape,
                        void* stream);
+  /// What lies on the device already, to where the other kernels read it, or
+  /// from where they wrote it.
+  int (*rearrange)(const RearrangeArgs&, const LaunchShape& shape,
+                   void* stream);
 };
 
 /// Compiled by nvcc; of the library attention_cuda_kernels.

@@ -195,6 +195,21 @@ constexpr LaunchShape FinishOutputShape(const FinishOutputArgs& args) {
   return {CeilDivide(args.rows, kFinishThreads / 32), kFinishThreads, 0};
 }
 
+// rearrange: every thread of a block moves some units.
+inline constexpr int32_t kRearrangeThreads = 256;
+inline constexpr int64_t kRearrangeUnits = 8;  // of a thread
+
+constexpr int64_t RearrangeCount(const RearrangeArgs& args) {
+  int64_t units = 1;
+  for (const int64_t extent : args.extents) units *= extent;
+  return units;
+}
+
+constexpr LaunchShape RearrangeShape(const RearrangeArgs& args) {
+  return {CeilDivide(RearrangeCount(args), kRearrangeThreads * kRearrangeUnits),
+          kRearrangeThreads, 0};
+}
+
 }  // namespace attention::cuda
 
 #endif  // ATTENTION_CORE_CUDA_KERNELS_LIMITS_H_

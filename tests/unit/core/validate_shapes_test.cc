@@ -73,11 +73,12 @@ INSTANTIATE_TEST_SUITE_P(
         {"StridesMissing",
          [](ProblemBuilder& b) { b.problem.query.strides.pop_back(); },
          "query: as many strides as extents are expected"},
-        {"QueryOnADevice",
+        {"LengthsOnADevice",
          [](ProblemBuilder& b) {
-           b.problem.query.space = MemorySpace::kCudaDevice;
+           b.problem.masks.valid_lens = b.Zeros(DataType::kInt32, {2});
+           b.problem.masks.valid_lens->space = MemorySpace::kCudaDevice;
          },
-         "query: lies in device memory (host memory is expected)"},
+         "valid_lens: lies in device memory (host memory is expected)"},
         {"MixedDatatypes",
          [](ProblemBuilder& b) {
            b.problem.key_value[0].key =

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/cuda/plan_memory.h"
 #include "core/problem.h"
 #include "core/validate.h"
 #include "gmock/gmock.h"

@@ -1,5 +1,3 @@
-#include "server/memory/shared_memory_region.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,6 +9,8 @@
 #include <string>
 #include <thread>
 
+#include "server/memory/region_names.h"
+#include "server/memory/system_memory_region.h"
 #include "tests/support/shared_memory_object.h"
 #include "tests/support/status_matchers.h"
 
@@ -27,13 +27,13 @@ using ::testing::HasSubstr;
 constexpr uint64_t kLargest = std::numeric_limits<uint64_t>::max();
 constexpr size_t kSize = 40'000;  // not a whole number of pages
 
-using RegionPointer = std::shared_ptr<SharedMemoryRegion>;
+using RegionPointer = std::shared_ptr<SystemMemoryRegion>;
 
 absl::StatusOr<RegionPointer> MapAll(const SharedMemoryObject& object) {
-  return SharedMemoryRegion::Map({"tensors", object.key(), 0, kSize});
+  return SystemMemoryRegion::Map({"tensors", object.key(), 0, kSize});
 }
 
-TEST(SharedMemoryRegion, IsTheOwnersMemory) {
+TEST(SystemMemoryRegion, IsTheOwnersMemory) {
   SharedMemoryObject object(kSize);
   ASSERT_OK_AND_ASSIGN(const RegionPointer region, MapAll(object));
   object.bytes()[100] = std::byte{7};
@@ -45,19 +45,19 @@ TEST(SharedMemoryRegion, IsTheOwnersMemory) {
   EXPECT_EQ(object.bytes()[101], std::byte{8});
 }
 
-TEST(SharedMemoryRegion, BeginsAtAnyByte) {
+TEST(SystemMemoryRegion, BeginsAtAnyByte) {
   SharedMemoryObject object(kSize);
   const size_t offset = SharedMemoryObject::PageSize() + 13;
   object.bytes()[offset + 2] = std::byte{9};
   ASSERT_OK_AND_ASSIGN(
       const RegionPointer region,
-      SharedMemoryRegion::Map({"r", object.key(), offset, kSize - offset}));
+      SystemMemoryRegion::Map({"r", object.key(), offset, kSize - offset}));
   ASSERT_OK_AND_ASSIGN(const absl::Span<std::byte> bytes, region->Bytes(2, 1));
   EXPECT_EQ(bytes[0], std::byte{9});
   EXPECT_THAT(region->Bytes(kSize - offset - 1, 1), IsOk());
 }
 
-TEST(SharedMemoryRegion, OneObjectMayBeMappedTwice) {
+TEST(SystemMemoryRegion, OneObjectMayBeMappedTwice) {
   SharedMemoryObject object(kSize);
   ASSERT_OK_AND_ASSIGN(const RegionPointer first, MapAll(object));
   ASSERT_OK_AND_ASSIGN(const RegionPointer second, MapAll(object));
@@ -67,7 +67,7 @@ TEST(SharedMemoryRegion, OneObjectMayBeMappedTwice) {
   EXPECT_EQ(read[0], std::byte{5});
 }
 
-TEST(SharedMemoryRegion, OutlivesTheObjectsName) {
+TEST(SystemMemoryRegion, OutlivesTheObjectsName) {
   RegionPointer region;
   {
     SharedMemoryObject object(kSize);
@@ -98,7 +98,7 @@ TEST_P(OutOfBounds, BytesRefuses) {
 TEST_P(OutOfBounds, MapRefuses) {
   SharedMemoryObject object(kSize);
   EXPECT_THAT(
-      SharedMemoryRegion::Map(
+      SystemMemoryRegion::Map(
           {"tensors", object.key(), GetParam().offset, GetParam().byte_size}),
       StatusIs(absl::StatusCode::kInvalidArgument,
                AllOf(HasSubstr("'tensors'"), HasSubstr(object.key()),
@@ -106,7 +106,7 @@ TEST_P(OutOfBounds, MapRefuses) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    SharedMemoryRegion, OutOfBounds,
+    SystemMemoryRegion, OutOfBounds,
     ::testing::Values(Range{"OneTooMany", 0, kSize + 1},
                       Range{"OneBeyond", 1, kSize},
                       Range{"BeginsAtTheEnd", kSize, 1},
@@ -119,27 +119,27 @@ INSTANTIATE_TEST_SUITE_P(
                       Range{"NegativeAsSigned", uint64_t{1} << 63, 1}),
     [](const auto& test) { return test.param.name; });
 
-TEST(SharedMemoryRegion, OfNoBytesIsRefused) {
+TEST(SystemMemoryRegion, OfNoBytesIsRefused) {
   SharedMemoryObject object(kSize);
-  EXPECT_THAT(SharedMemoryRegion::Map({"r", object.key(), 0, 0}),
+  EXPECT_THAT(SystemMemoryRegion::Map({"r", object.key(), 0, 0}),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("byte_size is 0")));
 }
 
-TEST(SharedMemoryRegion, NoBytesOfItAreFine) {
+TEST(SystemMemoryRegion, NoBytesOfItAreFine) {
   SharedMemoryObject object(kSize);
   ASSERT_OK_AND_ASSIGN(const RegionPointer region, MapAll(object));
   EXPECT_THAT(region->Bytes(kSize, 0), IsOk());
 }
 
-TEST(SharedMemoryRegion, OfAnObjectThatDoesNotExistIsNotFound) {
+TEST(SystemMemoryRegion, OfAnObjectThatDoesNotExistIsNotFound) {
   EXPECT_THAT(
-      SharedMemoryRegion::Map({"r", "/attention_test_of_nobody", 0, 1}),
+      SystemMemoryRegion::Map({"r", "/attention_test_of_nobody", 0, 1}),
       StatusIs(absl::StatusCode::kNotFound,
                AllOf(HasSubstr("'r'"), HasSubstr("attention_test_of_nobody"))));
 }
 
-TEST(SharedMemoryRegion, KeysAreNamesOfObjectsAlone) {
+TEST(SystemMemoryRegion, KeysAreNamesOfObjectsAlone) {
   for (const char* key : {"k", "/k", "/psm_1a2b3c", "/a.b-c:d+e=f@g"}) {
     EXPECT_THAT(CheckSharedMemoryKey(key), IsOk()) << key;
   }
@@ -153,7 +153,7 @@ TEST(SharedMemoryRegion, KeysAreNamesOfObjectsAlone) {
   }
 }
 
-TEST(SharedMemoryRegion, KeysOfTritonsOwnMemoryAreReserved) {
+TEST(SystemMemoryRegion, KeysOfTritonsOwnMemoryAreReserved) {
   for (const char* key : {"triton_python_backend_shm_region_1",
                           "/triton_python_backend_shm_region_"}) {
     EXPECT_THAT(
@@ -162,7 +162,7 @@ TEST(SharedMemoryRegion, KeysOfTritonsOwnMemoryAreReserved) {
   }
 }
 
-TEST(SharedMemoryRegion, ATruncatedOneIsLostWhenItIsTouched) {
+TEST(SystemMemoryRegion, ATruncatedOneIsLostWhenItIsTouched) {
   SharedMemoryObject object(kSize);
   ASSERT_OK_AND_ASSIGN(const RegionPointer region, MapAll(object));
   ASSERT_OK_AND_ASSIGN(const absl::Span<std::byte> bytes,
@@ -178,7 +178,7 @@ TEST(SharedMemoryRegion, ATruncatedOneIsLostWhenItIsTouched) {
                        HasSubstr("register it again")));
 }
 
-TEST(SharedMemoryRegion, AnotherMappingOfItsObjectIsLostByItself) {
+TEST(SystemMemoryRegion, AnotherMappingOfItsObjectIsLostByItself) {
   SharedMemoryObject object(kSize);
   ASSERT_OK_AND_ASSIGN(const RegionPointer touched, MapAll(object));
   ASSERT_OK_AND_ASSIGN(const RegionPointer untouched, MapAll(object));
@@ -213,13 +213,13 @@ void TruncateDuring(Pass pass) {
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("")));
 }
 
-TEST(SharedMemoryRegion, TruncatedWhileItIsReadDoesNotEndTheProcess) {
+TEST(SystemMemoryRegion, TruncatedWhileItIsReadDoesNotEndTheProcess) {
   TruncateDuring([](absl::Span<const std::byte> bytes) {
     for (const volatile std::byte& byte : bytes) (void)std::byte{byte};
   });
 }
 
-TEST(SharedMemoryRegion, TruncatedWhileItIsWrittenDoesNotEndTheProcess) {
+TEST(SystemMemoryRegion, TruncatedWhileItIsWrittenDoesNotEndTheProcess) {
   TruncateDuring([](absl::Span<std::byte> bytes) {
     std::fill(bytes.begin(), bytes.end(), std::byte{1});
   });

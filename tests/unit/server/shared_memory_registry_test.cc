@@ -4,11 +4,13 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "server/memory/system_memory_region.h"
 #include "tests/support/shared_memory_object.h"
 #include "tests/support/status_matchers.h"
 
@@ -27,11 +29,17 @@ constexpr size_t kSize = 4096;
 class SharedMemoryRegistryTest : public ::testing::Test {
  protected:
   absl::Status Register(const std::string& name) {
-    return registry_.Register({name, object_.key(), 0, kSize});
+    return Register(name, 0, kSize);
+  }
+  absl::Status Register(const std::string& name, uint64_t offset,
+                        uint64_t size) {
+    return registry_.Register(name, [&] {
+      return SystemMemoryRegion::Map({name, object_.key(), offset, size});
+    });
   }
   std::vector<std::string> Names() {
     std::vector<std::string> names;
-    const auto regions = registry_.Status("");
+    const auto regions = registry_.Status(MemorySpace::kHost, "");
     EXPECT_THAT(regions, IsOk());
     for (const SharedMemoryDescription& region : *regions) {
       names.push_back(region.name);
@@ -44,10 +52,11 @@ class SharedMemoryRegistryTest : public ::testing::Test {
 };
 
 TEST_F(SharedMemoryRegistryTest, WhatIsRegisteredIsFoundAndListed) {
-  ASSERT_THAT(registry_.Register({"a", object_.key(), 16, 32}), IsOk());
+  ASSERT_THAT(Register("a", 16, 32), IsOk());
   ASSERT_OK_AND_ASSIGN(const auto region, registry_.Find("a"));
   EXPECT_THAT(region->Bytes(0, 32), IsOk());
-  ASSERT_OK_AND_ASSIGN(const auto status, registry_.Status("a"));
+  ASSERT_OK_AND_ASSIGN(const auto status,
+                       registry_.Status(MemorySpace::kHost, "a"));
   ASSERT_EQ(status.size(), 1);
   EXPECT_EQ(status[0].name, "a");
   EXPECT_EQ(status[0].key, object_.key());
@@ -69,27 +78,27 @@ TEST_F(SharedMemoryRegistryTest, ATakenNameIsRefused) {
 
 TEST_F(SharedMemoryRegistryTest, ANameIsFreeAgainOnceUnregistered) {
   ASSERT_THAT(Register("a"), IsOk());
-  registry_.Unregister("a");
+  registry_.Unregister(MemorySpace::kHost, "a");
   EXPECT_THAT(Register("a"), IsOk());
 }
 
 TEST_F(SharedMemoryRegistryTest, AnUnknownNameIsNotFound) {
   EXPECT_THAT(registry_.Find("x"),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("'x'")));
-  EXPECT_THAT(registry_.Status("x"),
+  EXPECT_THAT(registry_.Status(MemorySpace::kHost, "x"),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("'x'")));
 }
 
 TEST_F(SharedMemoryRegistryTest, UnregisteringAnUnknownNameChangesNothing) {
   ASSERT_THAT(Register("a"), IsOk());
-  registry_.Unregister("x");
+  registry_.Unregister(MemorySpace::kHost, "x");
   EXPECT_EQ(Names(), std::vector<std::string>{"a"});
 }
 
 TEST_F(SharedMemoryRegistryTest, UnregisterAllForgetsEveryRegion) {
   ASSERT_THAT(Register("a"), IsOk());
   ASSERT_THAT(Register("b"), IsOk());
-  registry_.UnregisterAll();
+  registry_.UnregisterAll(MemorySpace::kHost);
   EXPECT_THAT(Names(), IsEmpty());
 }
 
@@ -97,17 +106,17 @@ TEST_F(SharedMemoryRegistryTest, AHeldRegionOutlivesItsName) {
   ASSERT_THAT(Register("a"), IsOk());
   ASSERT_OK_AND_ASSIGN(const auto region, registry_.Find("a"));
   ASSERT_OK_AND_ASSIGN(const auto bytes, region->Bytes(0, kSize));
-  registry_.Unregister("a");
+  registry_.Unregister(MemorySpace::kHost, "a");
   bytes[kSize - 1] = std::byte{4};
   EXPECT_EQ(object_.bytes()[kSize - 1], std::byte{4});
-  EXPECT_FALSE(region->lost());
+  EXPECT_THAT(region->CheckIntact(), IsOk());
 }
 
 TEST_F(SharedMemoryRegistryTest, OneBeyondTheLimitIsRefused) {
   for (const char* name : {"a", "b", "c"}) ASSERT_THAT(Register(name), IsOk());
   EXPECT_THAT(Register("d"), StatusIs(absl::StatusCode::kResourceExhausted,
                                       HasSubstr("at most 3")));
-  registry_.Unregister("b");
+  registry_.Unregister(MemorySpace::kHost, "b");
   EXPECT_THAT(Register("d"), IsOk());
 }
 
@@ -122,7 +131,7 @@ TEST_F(SharedMemoryRegistryTest, NamesAreRestricted) {
 }
 
 TEST_F(SharedMemoryRegistryTest, WhatCannotBeMappedIsNotRegistered) {
-  EXPECT_THAT(registry_.Register({"a", object_.key(), 0, kSize + 1}),
+  EXPECT_THAT(Register("a", 0, kSize + 1),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'a'")));
   EXPECT_THAT(Names(), IsEmpty());
 }
@@ -140,7 +149,7 @@ TEST_F(SharedMemoryRegistryTest, UsersAndUnregisteringMeetSafely) {
   });
   for (int i = 0; i < 200; ++i) {
     EXPECT_THAT(Register("a"), IsOk());
-    registry_.Unregister("a");
+    registry_.Unregister(MemorySpace::kHost, "a");
   }
   stop = true;
   user.join();

@@ -1,0 +1,36 @@
+#include <cstdint>
+
+#include "core/cuda/plan.h"
+#include "core/cuda/plan_memory.h"
+
+namespace attention::cuda {
+namespace {
+
+// What kernels rely on: they move 16 bytes at a time.
+constexpr uintptr_t kAlignment = 16;
+
+bool LiesInPlace(const TensorView& view) {
+  return view.space == MemorySpace::kCudaDevice && IsRowMajor(view) &&
+         reinterpret_cast<uintptr_t>(view.data) % kAlignment == 0;
+}
+
+}  // namespace
+
+InPlace InPlaceOf(const ValidatedProblem& problem,
+                  const AttentionOutputs& outputs) {
+  InPlace in_place;
+  in_place.query = LiesInPlace(problem.query);
+  // Several blocks are brought side by side.
+  if (problem.key_value.size() == 1) {
+    in_place.key = LiesInPlace(problem.key_value[0].key);
+    in_place.value = LiesInPlace(problem.key_value[0].value);
+  }
+  in_place.bias = problem.bias && LiesInPlace(WithoutRepeats(*problem.bias));
+  in_place.output = LiesInPlace(ReadOnly(outputs.output));
+  in_place.weights =
+      problem.wanted.weights && LiesInPlace(ReadOnly(outputs.weights));
+  in_place.lse = problem.wanted.lse && LiesInPlace(ReadOnly(outputs.lse));
+  return in_place;
+}
+
+}  // namespace attention::cuda

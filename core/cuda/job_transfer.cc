@@ -1,0 +1,228 @@
+#include "core/cuda/job_transfer.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <variant>
+#include <vector>
+
+#include "core/cuda/plan_memory.h"
+#include "core/cuda/rearrange.h"
+#include "core/cuda/transfer.h"
+#include "core/element.h"
+
+namespace attention::cuda {
+namespace {
+
+// One head and batch entry of a view of four extents, (length, width).
+TensorView HeadOf(const TensorView& view, int64_t batch, int64_t head) {
+  TensorView rows;
+  rows.type = view.type;
+  rows.shape = {view.shape[2], view.shape[3]};
+  rows.strides = {view.strides[2], view.strides[3]};
+  rows.data = view.data + batch * view.strides[0] + head * view.strides[1];
+  return rows;
+}
+
+// A parameter (Hq, ...), once where its heads share it.
+void AppendParameter(TensorView parameter, int64_t head_stride,
+                     Uploader& uploader) {
+  if (head_stride == 0) parameter.shape[0] = 1;
+  uploader.AppendView(parameter);
+}
+
+// w_v, (Hq, h), which kernels read in FP32.
+void AppendTanhWeights(TensorView w_v, int64_t head_stride,
+                       Uploader& uploader) {
+  if (head_stride == 0) w_v.shape[0] = 1;
+  std::vector<float> row(static_cast<size_t>(w_v.shape[1]));
+  for (int64_t head = 0; head < w_v.shape[0]; ++head) {
+    for (int64_t n = 0; n < w_v.shape[1]; ++n) {
+      row[static_cast<size_t>(n)] = static_cast<float>(LoadElement(
+          w_v.type, w_v.data + head * w_v.strides[0] + n * w_v.strides[1]));
+    }
+    uploader.Append(row.data(),
+                    static_cast<int64_t>(row.size() * sizeof(float)));
+  }
+}
+
+void AppendKeyRanges(const ValidatedProblem& problem, Uploader& uploader) {
+  std::vector<KeySpan> spans(static_cast<size_t>(problem.query_length));
+  for (int64_t b = 0; b < problem.batch; ++b) {
+    for (int64_t i = 0; i < problem.query_length; ++i) {
+      const KeyRange range = KeysInRange(problem, b, i);
+      spans[static_cast<size_t>(i)] = {range.begin, range.end};
+    }
+    uploader.Append(spans.data(),
+                    static_cast<int64_t>(spans.size() * sizeof(KeySpan)));
+  }
+}
+
+bool OnDevice(const TensorView& view) {
+  return view.space == MemorySpace::kCudaDevice;
+}
+
+class InputBringer {
+ public:
+  InputBringer(const KernelTable& kernels, Stream& stream, std::byte* memory)
+      : kernels_(kernels), stream_(stream), memory_(memory), up_(stream) {}
+
+  // Where host memory is appended to from here on; null where nothing is to be
+  // brought.
+  Uploader* Begin(const Buffer& buffer) {
+    if (buffer.bytes == 0) return nullptr;
+    up_.Begin(memory_ + buffer.offset);
+    return &up_;
+  }
+
+  void Bring(const TensorView& view, const Buffer& buffer) {
+    if (buffer.bytes == 0) return;
+    if (!OnDevice(view)) {
+      Begin(buffer)->AppendView(view);
+      return;
+    }
+    Move(view, memory_ + buffer.offset,
+         ContiguousStrides(view.shape, ByteSize(view.type)));
+  }
+
+  // Keys or values, those of all blocks side by side in each head.
+  void BringBlocks(const ValidatedProblem& problem,
+                   TensorView ValidatedProblem::Block::*part,
+                   const Buffer& buffer) {
+    if (buffer.bytes == 0) return;
+    const auto& blocks = problem.key_value;
+    if (std::any_of(blocks.begin(), blocks.end(), [part](const auto& block) {
+          return OnDevice(block.*part);
+        })) {
+      for (const auto& block : blocks) {
+        BringBlock(problem, block.*part, block.first_key, buffer);
+      }
+      return;
+    }
+    // From the host in one go.
+    Uploader& up = *Begin(buffer);
+    for (int64_t b = 0; b < problem.batch; ++b) {
+      for (int64_t head = 0; head < problem.kv_heads; ++head) {
+        for (const auto& block : blocks) {
+          up.AppendView(HeadOf(block.*part, b, head));
+        }
+      }
+    }
+  }
+
+  absl::Status Finish() {
+    absl::Status uploaded = up_.Finish();
+    return status_.ok() ? uploaded : status_;
+  }
+
+ private:
+  void BringBlock(const ValidatedProblem& problem, const TensorView& block,
+                  int64_t first_key, const Buffer& buffer) {
+    const Shape all = {problem.batch, problem.kv_heads, problem.key_length,
+                       block.shape[3]};
+    const Shape strides = ContiguousStrides(all, ByteSize(block.type));
+    std::byte* const to = memory_ + buffer.offset + first_key * strides[2];
+    if (OnDevice(block)) return Move(block, to, strides);
+    for (int64_t b = 0; b < problem.batch; ++b) {
+      for (int64_t head = 0; head < problem.kv_heads; ++head) {
+        up_.Begin(to + b * strides[0] + head * strides[1]);
+        up_.AppendView(HeadOf(block, b, head));
+      }
+    }
+  }
+
+  void Move(const TensorView& view, std::byte* to, const Shape& strides) {
+    if (!status_.ok()) return;
+    status_ = Rearrange(RearrangeArgsOf(view, to, strides), kernels_, stream_);
+  }
+
+  const KernelTable& kernels_;
+  Stream& stream_;
+  std::byte* const memory_;
+  Uploader up_;
+  absl::Status status_;
+};
+
+}  // namespace
+
+absl::Status UploadInputs(const ValidatedProblem& problem, const Plan& plan,
+                          const KernelTable& kernels, Stream& stream,
+                          std::byte* memory) {
+  InputBringer bringer(kernels, stream, memory);
+  bringer.Bring(problem.query, plan.query);
+  bringer.BringBlocks(problem, &ValidatedProblem::Block::key, plan.key);
+  bringer.BringBlocks(problem, &ValidatedProblem::Block::value, plan.value);
+  const auto* additive = std::get_if<Additive>(&problem.scoring);
+  if (Uploader* up = bringer.Begin(plan.query_matrix)) {
+    AppendParameter(additive != nullptr ? additive->w_q
+                                        : std::get<Bilinear>(problem.scoring).m,
+                    plan.project_query->matrix_stride, *up);
+  }
+  if (additive != nullptr) {
+    if (Uploader* up = bringer.Begin(plan.key_matrix)) {
+      AppendParameter(additive->w_k, plan.project_key->matrix_stride, *up);
+    }
+    if (Uploader* up = bringer.Begin(plan.tanh_weights)) {
+      AppendTanhWeights(additive->w_v, plan.args.tanh_weight_stride, *up);
+    }
+  }
+  if (Uploader* up = bringer.Begin(plan.key_ranges)) {
+    AppendKeyRanges(problem, *up);
+  }
+  if (problem.attend_mask) {
+    bringer.Bring(WithoutRepeats(*problem.attend_mask), plan.attend_mask);
+  }
+  if (problem.bias) bringer.Bring(WithoutRepeats(*problem.bias), plan.bias);
+  return bringer.Finish();
+}
+
+absl::Status DownloadResults(const AttentionJob& job, const Plan& plan,
+                             const KernelTable& kernels, Stream& stream,
+                             const std::byte* memory) {
+  absl::Status status;
+  Downloader down(stream);
+  const auto copy = [&](const Buffer& buffer, const MutableTensorView& to) {
+    const std::byte* const from = memory + buffer.offset;
+    if (buffer.bytes == 0 || !status.ok()) return;
+    if (to.space == MemorySpace::kCudaDevice) {
+      status = CopyOnDevice(from, to.data, buffer.bytes, kernels, stream);
+    } else {
+      down.Copy(from, to.data, buffer.bytes);
+    }
+  };
+  copy(plan.output, job.outputs.output);
+  copy(plan.weights, job.outputs.weights);
+  copy(plan.lse, job.outputs.lse);
+  const absl::Status downloaded = down.Finish();
+  return status.ok() ? downloaded : status;
+}
+
+absl::Status WriteEmptyResults(const AttentionJob& job, Stream* stream) {
+  const ValidatedProblem& problem = *job.problem;
+  const int64_t rows =
+      problem.batch * problem.query_heads * problem.query_length;
+  const int64_t bytes =
+      rows * problem.value_width * ByteSize(problem.query.type);
+  const MutableTensorView& output = job.outputs.output;
+  absl::Status status;
+  if (bytes > 0 && output.space == MemorySpace::kCudaDevice) {
+    status = stream->Fill(output.data, 0, bytes);
+  } else if (bytes > 0) {
+    std::memset(output.data, 0, static_cast<size_t>(bytes));
+  }
+  if (!status.ok() || !problem.wanted.lse) return status;
+  constexpr float kNone = -std::numeric_limits<float>::infinity();
+  const MutableTensorView& lse = job.outputs.lse;
+  if (lse.space == MemorySpace::kCudaDevice) {
+    Uploader up(*stream);
+    up.Begin(lse.data);
+    for (int64_t row = 0; row < rows; ++row) up.Append(&kNone, sizeof(kNone));
+    return up.Finish();
+  }
+  for (int64_t row = 0; row < rows; ++row) {
+    std::memcpy(lse.data + row * int64_t{sizeof(kNone)}, &kNone, sizeof(kNone));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace attention::cuda

@@ -1,0 +1,36 @@
+#ifndef ATTENTION_CORE_CUDA_JOB_TRANSFER_H_
+#define ATTENTION_CORE_CUDA_JOB_TRANSFER_H_
+
+#include <cstddef>
+
+#include "absl/status/status.h"
+#include "core/backend.h"
+#include "core/cuda/device.h"
+#include "core/cuda/plan.h"
+#include "core/validate.h"
+
+/// Between where a job's tensors are, in the host's memory or the device's, and
+/// where its kernels want them.
+namespace attention::cuda {
+
+/// Begins to copy everything that a plan reads and that is not in place to its
+/// places in `memory`: keys and values of all blocks side by side, masks in
+/// their compact forms, the key ranges of all rows.
+absl::Status UploadInputs(const ValidatedProblem& problem, const Plan& plan,
+                          const KernelTable& kernels, Stream& stream,
+                          std::byte* memory);
+
+/// Copies the results from `memory` to where the job wants them, those that
+/// are not there already. Those in host memory are there when it returns.
+absl::Status DownloadResults(const AttentionJob& job, const Plan& plan,
+                             const KernelTable& kernels, Stream& stream,
+                             const std::byte* memory);
+
+/// Writes the results of a problem for which nothing is computed
+/// (Method::kNothing); those in device memory are written by `stream`, which
+/// may be null where there are none.
+absl::Status WriteEmptyResults(const AttentionJob& job, Stream* stream);
+
+}  // namespace attention::cuda
+
+#endif  // ATTENTION_CORE_CUDA_JOB_TRANSFER_H_

@@ -1,0 +1,261 @@
+#include "core/cuda/plan_memory.h"
+
+#include <algorithm>
+#include <cmath>
+#include <initializer_list>
+#include <variant>
+
+namespace attention::cuda {
+namespace {
+
+constexpr int64_t kTooMany = int64_t{1} << 62;
+constexpr int64_t kAlignment = 256;
+
+Element ElementOf(DataType type) {
+  switch (type) {
+    case DataType::kFloat16:
+      return Element::kFloat16;
+    case DataType::kBFloat16:
+      return Element::kBFloat16;
+    default:
+      return Element::kFloat32;
+  }
+}
+
+Buffer Place(int64_t bytes, Plan& plan) {
+  if (bytes > kTooMany - kAlignment - plan.bytes) {
+    plan.bytes = kTooMany;
+    return {0, bytes};
+  }
+  const Buffer buffer{plan.bytes, bytes};
+  plan.bytes = CeilDivide(plan.bytes + bytes, kAlignment) * kAlignment;
+  return buffer;
+}
+
+bool SharedByHeads(const TensorView& parameter) {
+  return parameter.shape[0] == 1 || parameter.strides[0] == 0;
+}
+
+Broadcast BroadcastOf(const TensorView& view) {
+  const Compact compact = CompactOf(view);
+  Broadcast broadcast;
+  broadcast.type = ElementOf(view.type);
+  broadcast.stride_b = compact.strides[0];
+  broadcast.stride_h = compact.strides[1];
+  broadcast.stride_i = compact.strides[2];
+  broadcast.stride_j = compact.strides[3];
+  return broadcast;
+}
+
+Rows RowsOf(const TensorView& view, int64_t heads, int64_t length,
+            int64_t width) {
+  return {nullptr, ElementOf(view.type), static_cast<int32_t>(width), heads,
+          length};
+}
+
+int64_t BytesOf(const Rows& rows, int64_t batch) {
+  return Product(
+      {batch, rows.heads, rows.length, rows.width, ElementBytes(rows.type)});
+}
+
+// Multiplies `from` by a parameter (Hq, from.width, to_width); the result
+// stands in for it.
+ProjectArgs ProjectionOf(const ValidatedProblem& problem, const Rows& from,
+                         const TensorView& matrix, int64_t to_heads,
+                         int64_t to_width) {
+  ProjectArgs project;
+  project.batch = problem.batch;
+  project.from = from;
+  project.matrix_type = ElementOf(matrix.type);
+  project.matrix_stride = SharedByHeads(matrix) ? 0 : from.width * to_width;
+  project.to_heads = to_heads;
+  project.to_width = static_cast<int32_t>(to_width);
+  return project;
+}
+
+Rows Projected(const ProjectArgs& project) {
+  return {nullptr, Element::kFloat64, project.to_width, project.to_heads,
+          project.from.length};
+}
+
+int64_t MatrixBytes(const ProjectArgs& project) {
+  return Product({project.matrix_stride == 0 ? 1 : project.to_heads,
+                  project.from.width, project.to_width,
+                  ElementBytes(project.matrix_type)});
+}
+
+}  // namespace
+
+int64_t Product(std::initializer_list<int64_t> factors) {
+  int64_t product = 1;
+  for (const int64_t factor : factors) {
+    if (factor == 0) return 0;
+    if (product > kTooMany / factor) return kTooMany;
+    product *= factor;
+  }
+  return product;
+}
+
+Compact CompactOf(const TensorView& view) {
+  Compact compact = {};
+  compact.elements = 1;
+  for (int n = 3; n >= 0; --n) {
+    const auto index = static_cast<size_t>(n);
+    const bool shared = view.strides[index] == 0 || view.shape[index] == 1;
+    compact.extents[index] = shared ? 1 : view.shape[index];
+    compact.strides[index] = shared ? 0 : compact.elements;
+    compact.elements = Product({compact.elements, compact.extents[index]});
+  }
+  return compact;
+}
+
+void SetScoring(const ValidatedProblem& problem, Plan& plan) {
+  AttentionArgs& args = plan.args;
+  args.factor = problem.scale;
+  const int64_t heads = problem.query_heads;
+  if (const auto* gaussian = std::get_if<Gaussian>(&problem.scoring)) {
+    args.score = Score::kGaussian;
+    args.factor = -0.5 / (gaussian->sigma * gaussian->sigma);
+  } else if (const auto* bilinear = std::get_if<Bilinear>(&problem.scoring)) {
+    plan.project_query = ProjectionOf(problem, args.query, bilinear->m, heads,
+                                      problem.key_width);
+  } else if (const auto* additive = std::get_if<Additive>(&problem.scoring)) {
+    args.score = Score::kAdditive;
+    args.factor = 1;
+    const int64_t hidden = problem.hidden_width;
+    plan.project_query =
+        ProjectionOf(problem, args.query, additive->w_q, heads, hidden);
+    const bool shared = SharedByHeads(additive->w_k);
+    plan.project_key = ProjectionOf(problem, args.key, additive->w_k,
+                                    shared ? problem.kv_heads : heads, hidden);
+    args.tanh_weight_stride = SharedByHeads(additive->w_v) ? 0 : hidden;
+    plan.tanh_weights = Place(
+        Product({args.tanh_weight_stride == 0 ? 1 : heads, hidden, 4}), plan);
+  }
+  if (plan.project_query) {
+    plan.query_matrix = Place(MatrixBytes(*plan.project_query), plan);
+    args.query = Projected(*plan.project_query);
+    plan.projected_query = Place(BytesOf(args.query, problem.batch), plan);
+  }
+  if (plan.project_key) {
+    plan.key_matrix = Place(MatrixBytes(*plan.project_key), plan);
+    args.key = Projected(*plan.project_key);
+    plan.projected_key = Place(BytesOf(args.key, problem.batch), plan);
+  }
+}
+
+void SetMasks(const ValidatedProblem& problem, Plan& plan) {
+  AttentionArgs& args = plan.args;
+  if (problem.valid_lens || problem.causal != Causal::kNone ||
+      problem.window.left || problem.window.right) {
+    plan.key_ranges = Place(Product({problem.batch, problem.query_length,
+                                     int64_t{sizeof(KeySpan)}}),
+                            plan);
+  }
+  if (problem.attend_mask) {
+    args.attend_mask = BroadcastOf(*problem.attend_mask);
+    plan.attend_mask = Place(CompactOf(*problem.attend_mask).elements, plan);
+  }
+  if (problem.bias) {
+    args.bias = BroadcastOf(*problem.bias);
+    if (!plan.in_place.bias) {
+      plan.bias = Place(Product({CompactOf(*problem.bias).elements,
+                                 ElementBytes(args.bias.type)}),
+                        plan);
+    }
+  }
+  if (problem.dropout.p > 0) {
+    args.dropout.active = 1;
+    args.dropout.threshold =
+        static_cast<uint32_t>(std::floor(std::ldexp(problem.dropout.p, 32)));
+    args.dropout.seed = problem.dropout.seed;
+    args.dropout.kept = 1 / (1 - problem.dropout.p);
+  }
+}
+
+TensorView WithoutRepeats(TensorView view) {
+  const Compact compact = CompactOf(view);
+  for (size_t n = 0; n < view.shape.size(); ++n) {
+    view.shape[n] = compact.extents[n];
+  }
+  return view;
+}
+
+Plan PlanOfInputs(const ValidatedProblem& problem, const InPlace& in_place) {
+  Plan plan;
+  AttentionArgs& args = plan.args;
+  args.batch = problem.batch;
+  args.query_heads = problem.query_heads;
+  args.query_length = problem.query_length;
+  args.key_length = problem.key_length;
+  args.softcap = problem.softcap.value_or(0);
+  args.uniform_empty_rows = problem.empty_rows == EmptyRows::kUniform ? 1 : 0;
+  args.weights_after_dropout = problem.wanted.weights_after_dropout ? 1 : 0;
+  args.output_type = ElementOf(problem.query.type);
+  args.query = RowsOf(problem.query, problem.query_heads, problem.query_length,
+                      problem.query_width);
+  if (problem.key_length == 0) return plan;
+  args.key = RowsOf(problem.key_value[0].key, problem.kv_heads,
+                    problem.key_length, problem.key_width);
+  args.value = RowsOf(problem.key_value[0].value, problem.kv_heads,
+                      problem.key_length, problem.value_width);
+  plan.in_place = in_place;
+  const auto place = [&](bool in_place_already, const Rows& rows) {
+    if (in_place_already) return Buffer();
+    return Place(BytesOf(rows, problem.batch), plan);
+  };
+  plan.query = place(in_place.query, args.query);
+  plan.key = place(in_place.key, args.key);
+  plan.value = place(in_place.value, args.value);
+  return plan;
+}
+
+void PlaceScratch(const ValidatedProblem& problem, const PlanOptions& options,
+                  Plan& plan) {
+  AttentionArgs& args = plan.args;
+  const int64_t rows =
+      Product({args.batch, args.query_heads, args.query_length});
+  if (plan.method != Method::kCareful) {
+    plan.careful_rows = Place(rows, plan);
+    if (problem.wanted.weights && plan.method != Method::kProducts) {
+      plan.row_max = Place(Product({rows, 4}), plan);
+      plan.row_sum = Place(Product({rows, 4}), plan);
+    }
+  }
+  if (args.splits > 1) {
+    plan.partials =
+        Place(Product({args.splits, rows, PartialStride(args), 4}), plan);
+  }
+  if (plan.method == Method::kProducts) {
+    const int64_t row_bytes = Product({args.key_length, 4});
+    const int64_t most = std::max<int64_t>(1, options.score_bytes / row_bytes);
+    const int64_t lane = args.query_heads / args.key.heads * args.query_length;
+    plan.product_rows =
+        most >= lane ? std::min(rows, most / lane * lane) : most;
+    plan.scores = Place(Product({plan.product_rows, row_bytes}), plan);
+    if (args.query.type != Element::kFloat32) {
+      plan.probabilities = Place(plan.scores.bytes / 2, plan);
+    }
+    plan.product =
+        Place(Product({plan.product_rows, args.value.width, 4}), plan);
+  }
+}
+
+void PlaceResults(const ValidatedProblem& problem, Plan& plan) {
+  const AttentionArgs& args = plan.args;
+  const int64_t rows =
+      Product({args.batch, args.query_heads, args.query_length});
+  if (!plan.in_place.output) {
+    plan.output = Place(
+        Product({rows, args.value.width, ElementBytes(args.output_type)}),
+        plan);
+  }
+  if (problem.wanted.weights && !plan.in_place.weights) {
+    plan.weights = Place(Product({rows, args.key_length, 4}), plan);
+  }
+  if (problem.wanted.lse && !plan.in_place.lse) {
+    plan.lse = Place(Product({rows, 4}), plan);
+  }
+}
+
+}  // namespace attention::cuda

@@ -1,0 +1,74 @@
+#include "core/cuda/rearrange.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace attention::cuda {
+namespace {
+
+// Blocks of a launch, at most: a grid's extent along x.
+constexpr int64_t kMostBlocks = std::numeric_limits<int32_t>::max();
+
+// Whether units of `unit` bytes never lie across a multiple of their size.
+bool Fits(int32_t unit, const RearrangeArgs& args, int64_t piece_bytes) {
+  const auto divides = [unit](int64_t number) { return number % unit == 0; };
+  return reinterpret_cast<uintptr_t>(args.from) % unit == 0 &&
+         reinterpret_cast<uintptr_t>(args.to) % unit == 0 &&
+         divides(piece_bytes) &&
+         std::all_of(args.from_strides, args.from_strides + 4, divides) &&
+         std::all_of(args.to_strides, args.to_strides + 4, divides);
+}
+
+}  // namespace
+
+RearrangeArgs RearrangeArgsOf(const TensorView& from, std::byte* to,
+                              absl::Span<const int64_t> to_strides) {
+  RearrangeArgs args;
+  args.from = from.data;
+  args.to = to;
+  const auto rank = static_cast<size_t>(from.rank());
+  for (size_t n = 0; n < rank; ++n) {
+    const size_t place = n + 4 - rank;
+    args.extents[place] = from.shape[n];
+    args.from_strides[place] = from.strides[n];
+    args.to_strides[place] = to_strides[n];
+  }
+  int64_t piece = ByteSize(from.type);
+  for (int n = 3; n >= 0; --n) {
+    const bool without_gaps =
+        args.from_strides[n] == piece && args.to_strides[n] == piece;
+    if (!without_gaps && args.extents[n] != 1) break;
+    piece *= args.extents[n];
+    args.extents[n] = 1;
+    args.from_strides[n] = args.to_strides[n] = 0;
+  }
+  for (const int32_t unit : {16, 4, 2, 1}) {
+    args.unit = unit;
+    if (Fits(unit, args, piece)) break;
+  }
+  args.extents[4] = piece / args.unit;
+  args.from_strides[4] = args.to_strides[4] = args.unit;
+  return args;
+}
+
+absl::Status Rearrange(const RearrangeArgs& args, const KernelTable& kernels,
+                       Stream& stream) {
+  LaunchShape shape = RearrangeShape(args);
+  const int64_t blocks = shape.blocks;
+  for (; shape.first_block < blocks; shape.first_block += kMostBlocks) {
+    shape.blocks = std::min(kMostBlocks, blocks - shape.first_block);
+    absl::Status status = stream.Launched(
+        "rearrange", kernels.rearrange(args, shape, stream.handle()));
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CopyOnDevice(const std::byte* from, std::byte* to, int64_t bytes,
+                          const KernelTable& kernels, Stream& stream) {
+  return Rearrange(
+      RearrangeArgsOf(ContiguousView(DataType::kUint8, {bytes}, from), to, {1}),
+      kernels, stream);
+}
+
+}  // namespace attention::cuda

@@ -1,0 +1,52 @@
+#include "core/job_device.h"
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace attention {
+namespace {
+
+class Finder {
+ public:
+  template <typename View>
+  void Look(absl::string_view name, const View& view) {
+    if (!status_.ok() || view.space != MemorySpace::kCudaDevice) return;
+    if (!device_) {
+      device_ = view.device;
+      first_ = name;
+    } else if (*device_ != view.device) {
+      status_ = absl::InvalidArgumentError(absl::StrCat(
+          name, ": lies on CUDA device ", view.device, ", ", first_,
+          " on device ", *device_, " (one device is expected)"));
+    }
+  }
+
+  absl::StatusOr<std::optional<int>> Found() const {
+    if (!status_.ok()) return status_;
+    return device_;
+  }
+
+ private:
+  absl::Status status_;
+  std::optional<int> device_;
+  absl::string_view first_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::optional<int>> DeviceOf(const AttentionJob& job) {
+  const ValidatedProblem& problem = *job.problem;
+  Finder finder;
+  finder.Look("query", problem.query);
+  for (const ValidatedProblem::Block& block : problem.key_value) {
+    finder.Look("key", block.key);
+    finder.Look("value", block.value);
+  }
+  if (problem.bias) finder.Look("bias", *problem.bias);
+  finder.Look("output", job.outputs.output);
+  if (problem.wanted.weights) finder.Look("weights", job.outputs.weights);
+  if (problem.wanted.lse) finder.Look("lse", job.outputs.lse);
+  return finder.Found();
+}
+
+}  // namespace attention

@@ -1,0 +1,122 @@
+#include "server/memory/system_memory_region.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
+#include "server/memory/region_names.h"
+
+namespace attention::server {
+namespace {
+
+absl::Status SystemError(const SharedMemoryDescription& description,
+                         absl::string_view action) {
+  return absl::ErrnoToStatus(
+      errno, absl::StrCat(RegionPlace(description.name), ": ", action, " key '",
+                          description.key, "'"));
+}
+
+// Closes the object when its mapping stands: the mapping keeps it alive.
+class Descriptor {
+ public:
+  explicit Descriptor(int descriptor) : descriptor_(descriptor) {}
+  ~Descriptor() {
+    if (descriptor_ >= 0) close(descriptor_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return descriptor_; }
+
+ private:
+  int descriptor_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<SystemMemoryRegion>> SystemMemoryRegion::Map(
+    SharedMemoryDescription description) {
+  if (absl::Status status = CheckSharedMemoryKey(description.key);
+      !status.ok()) {
+    return status;
+  }
+  if (description.byte_size == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(RegionPlace(description.name),
+                     ": byte_size is 0 (expected at least 1)"));
+  }
+  auto region =
+      absl::WrapUnique(new SystemMemoryRegion(std::move(description)));
+  const Descriptor object(
+      shm_open(region->description().key.c_str(), O_RDWR, 0));
+  if (object.get() < 0) return SystemError(region->description(), "opening");
+  if (absl::Status status = region->MapObject(object.get()); !status.ok()) {
+    return status;
+  }
+  return std::shared_ptr<SystemMemoryRegion>(std::move(region));
+}
+
+absl::Status SystemMemoryRegion::MapObject(int descriptor) {
+  struct stat object = {};
+  if (fstat(descriptor, &object) != 0) {
+    return SystemError(description(), "asking for the size of");
+  }
+  const uint64_t offset = description().offset;
+  const uint64_t size = description().byte_size;
+  const auto object_size = static_cast<uint64_t>(object.st_size);
+  // Differences and no sums: those of a caller's numbers may wrap around.
+  if (!S_ISREG(object.st_mode) || offset > object_size ||
+      size > object_size - offset) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        RegionPlace(description().name), ": offset ", offset, " and byte_size ",
+        size, " do not lie within key '", description().key, "', which has ",
+        object_size, " bytes"));
+  }
+  // Whole pages, because that is what the guard puts others in place of.
+  const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const uint64_t lead = offset % page;
+  const uint64_t mapped = (lead + size + page - 1) / page * page;
+  void* const begin = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_SHARED,
+                           descriptor, static_cast<off_t>(offset - lead));
+  if (begin == MAP_FAILED) {
+    return absl::ResourceExhaustedError(
+        SystemError(description(), "mapping").message());
+  }
+  mapping_ = begin;
+  mapping_size_ = mapped;
+  set_begin(static_cast<std::byte*>(begin) + lead);
+  absl::StatusOr<FaultGuard> guard = FaultGuard::Create(begin, mapped);
+  if (!guard.ok()) return guard.status();
+  guard_.emplace(*std::move(guard));
+  return absl::OkStatus();
+}
+
+SystemMemoryRegion::~SystemMemoryRegion() {
+  guard_.reset();
+  if (mapping_ != nullptr) munmap(mapping_, mapping_size_);
+}
+
+absl::Status SystemMemoryRegion::CheckIntact() const {
+  if (!lost()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(RegionPlace(description().name),
+                   ": its memory went away while it was used, because "
+                   "key '",
+                   description().key,
+                   "' was truncated or the system has no room "
+                   "for it; unregister the region and register it again"));
+}
+
+absl::Status SystemMemoryRegion::CopyToHost(const std::byte* from,
+                                            absl::Span<std::byte> to) const {
+  std::memcpy(to.data(), from, to.size());
+  return absl::OkStatus();
+}
+
+}  // namespace attention::server

@@ -1,0 +1,50 @@
+#ifndef ATTENTION_SERVER_MEMORY_SYSTEM_MEMORY_REGION_H_
+#define ATTENTION_SERVER_MEMORY_SYSTEM_MEMORY_REGION_H_
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "server/memory/fault_guard.h"
+#include "server/memory/shared_memory_region.h"
+
+namespace attention::server {
+
+/// A part of a POSIX shared-memory object, mapped for reading and writing.
+class SystemMemoryRegion final : public SharedMemoryRegion {
+ public:
+  /// Opens and maps. INVALID_ARGUMENT where the key is not one that
+  /// CheckSharedMemoryKey takes, byte_size is 0 or the object ends before
+  /// offset + byte_size; NOT_FOUND, PERMISSION_DENIED and so on where the
+  /// system refuses to open the object; RESOURCE_EXHAUSTED where it cannot be
+  /// mapped.
+  static absl::StatusOr<std::shared_ptr<SystemMemoryRegion>> Map(
+      SharedMemoryDescription description);
+  ~SystemMemoryRegion() override;
+
+  /// Whether memory was missing when it was touched: its owner truncated the
+  /// object, or the system had no page left for it. From then on the region
+  /// reads as zeros and what is written stays in this process.
+  bool lost() const { return guard_->faulted(); }
+
+  absl::Status CheckIntact() const override;
+  absl::Status CopyToHost(const std::byte* from,
+                          absl::Span<std::byte> to) const override;
+
+ private:
+  explicit SystemMemoryRegion(SharedMemoryDescription description)
+      : SharedMemoryRegion(std::move(description)) {}
+  absl::Status MapObject(int descriptor);
+
+  void* mapping_ = nullptr;  // begins at the page that offset lies in
+  size_t mapping_size_ = 0;
+  std::optional<FaultGuard> guard_;
+};
+
+}  // namespace attention::server
+
+#endif  // ATTENTION_SERVER_MEMORY_SYSTEM_MEMORY_REGION_H_
