@@ -60,8 +60,8 @@ class Backend {
   virtual absl::string_view name() const = 0;
   /// What its kernels were compiled for and chosen at run time, for people.
   virtual std::string instruction_set() const = 0;
-  /// True where it must be asked for by name: its kernels have not yet run on
-  /// real hardware of their kind, or it is not yet ready to be the default.
+  /// True where its kernels have not yet run on real hardware of their kind:
+  /// "auto" uses it where SelfCheck() passes.
   virtual bool experimental() const { return false; }
   /// True where Run() waits for something other than the calling thread, such
   /// as a device: even the smallest problem is then for a worker.

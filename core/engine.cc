@@ -12,6 +12,7 @@
 #include "core/cuda/loader.h"
 #include "core/job_device.h"
 #include "core/reference/reference_backend.h"
+#include "core/self_check.h"
 
 namespace attention {
 namespace {
@@ -31,15 +32,7 @@ absl::Status AddCuda(const EngineOptions& options, Backends& backends,
   if (devices.ok()) {
     CudaBackendOptions cuda_options;
     cuda_options.memory_limit = options.cuda_memory_limit;
-    auto backend = MakeCudaBackend(*std::move(devices), cuda_options);
-    if (!by_name && backend->experimental()) {
-      unused.push_back(
-          {kCuda, absl::UnimplementedError(absl::StrCat(
-                      backend->instruction_set(),
-                      " is here; its kernels are experimental and used where "
-                      "cuda is asked for by name"))});
-    }
-    backends.push_back(std::move(backend));
+    backends.push_back(MakeCudaBackend(*std::move(devices), cuda_options));
     return absl::OkStatus();
   }
   const absl::Status& reason = devices.status();
@@ -52,8 +45,8 @@ absl::Status AddCuda(const EngineOptions& options, Backends& backends,
 }
 
 // Every backend of this build that this machine can run, fastest first: the
-// order in which auto tries those that are not experimental. A setting that
-// cannot be followed is an error, not a backend less.
+// order in which auto tries them. A setting that cannot be followed is an
+// error, not a backend less.
 absl::StatusOr<Backends> AllBackends(const EngineOptions& options,
                                      std::vector<UnusedBackend>& unused) {
   Backends backends;
@@ -99,6 +92,14 @@ double Work(const ValidatedProblem& problem) {
   return work;
 }
 
+absl::Status FailedCheck(const Backend& backend, const absl::Status& why) {
+  return absl::InternalError(
+      absl::StrCat(backend.instruction_set(),
+                   " is experimental and does not compute what the reference "
+                   "does: ",
+                   why.message()));
+}
+
 absl::Status OutOfReach(const Backend& backend, int device) {
   return absl::UnimplementedError(
       absl::StrCat("tensors lie on CUDA device ", device, ", the ",
@@ -123,12 +124,22 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineOptions options) {
   auto engine = absl::WrapUnique(new Engine());
   auto backends = AllBackends(options, engine->unused_);
   if (!backends.ok()) return backends.status();
+  engine->workers_ = std::make_unique<WorkerPool>(options.threads);
   const auto choose = [&](std::vector<std::unique_ptr<Backend>>& from) {
     for (auto& backend : from) {
-      const bool by_itself =
-          options.backend == kAuto && !backend->experimental();
-      if (by_itself || options.backend == backend->name()) {
+      if (options.backend != kAuto && options.backend != backend->name()) {
+        continue;
+      }
+      // Who asks for it by name, takes it as it is.
+      const absl::Status checked =
+          options.backend == kAuto && backend->experimental()
+              ? SelfCheck(*backend, *engine->workers_)
+              : absl::OkStatus();
+      if (checked.ok()) {
         engine->backends_.push_back(std::move(backend));
+      } else {
+        engine->unused_.push_back({static_cast<std::string>(backend->name()),
+                                   FailedCheck(*backend, checked)});
       }
     }
   };
@@ -139,10 +150,11 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineOptions options) {
         absl::StrCat("backend: '", options.backend, "' is not in this build (",
                      absl::StrJoin(BackendNames(), ", "), ")"));
   }
-  engine->workers_ = std::make_unique<WorkerPool>(options.threads);
   engine->options_ = std::move(options);
   return engine;
 }
+
+bool Engine::chosen_by_name() const { return options_.backend != kAuto; }
 
 bool Engine::IsQuick(const ValidatedProblem& problem) const {
   return !options_.on_tile && !backends_.front()->waits() &&

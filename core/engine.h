@@ -21,9 +21,10 @@ namespace attention {
 struct EngineOptions {
   /// Threads that compute; 0 means one per processor that the process may use.
   int threads = 0;
-  /// "auto" tries every backend of this build that is not experimental, fastest
-  /// first: cuda, where there is a device, cpu, then reference. A backend's
-  /// name uses that one alone.
+  /// "auto" tries every backend of this build, fastest first: cuda, where there
+  /// is a device, cpu, then reference. One that is experimental must have
+  /// passed SelfCheck() on this machine. A backend's name uses that one alone,
+  /// unchecked.
   std::string backend = "auto";
   /// Device memory that cuda takes of each device, in bytes, at most; nothing
   /// means most of what is free (core/cuda/cuda_backend.h).
@@ -50,7 +51,7 @@ struct UnusedBackend {
   std::string name;
   /// In words, with the code of core/cuda/loader.h: NOT_FOUND where the build
   /// has none, UNAVAILABLE where there is no device, FAILED_PRECONDITION where
-  /// its files are there and broken; UNIMPLEMENTED where it is experimental.
+  /// its files are there and broken; INTERNAL where it failed SelfCheck().
   absl::Status reason;
 };
 
@@ -83,6 +84,8 @@ class Engine {
   absl::Span<const std::unique_ptr<Backend>> backends() const {
     return backends_;
   }
+  /// Whether the caller named the backend, rather than asking for "auto".
+  bool chosen_by_name() const;
   WorkerPool& workers() const { return *workers_; }
   /// Of "auto": what could be expected and is not used.
   const std::vector<UnusedBackend>& unused() const { return unused_; }

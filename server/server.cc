@@ -152,7 +152,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   absl::StatusOr<std::unique_ptr<Engine>> engine =
       CreateEngine(options, std::move(hooks), health);
   if (!engine.ok()) return engine.status();
-  BackendHealth::LogUnused(**engine);
+  BackendHealth::LogBackends(**engine);
   absl::StatusOr<std::unique_ptr<ModelRepository>> repository =
       OpenRepository(options.model_repository);
   if (!repository.ok()) return repository.status();

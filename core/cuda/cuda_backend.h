@@ -13,7 +13,7 @@
 namespace attention {
 
 /// True until the kernels have passed the tests of tests/gpu on real devices:
-/// "auto" passes the backend over.
+/// "auto" checks the backend against the reference before it uses it.
 inline constexpr bool kCudaIsExperimental = true;
 
 struct CudaBackendOptions {

@@ -246,9 +246,9 @@ void PlaceResults(const ValidatedProblem& problem, Plan& plan) {
   const int64_t rows =
       Product({args.batch, args.query_heads, args.query_length});
   if (!plan.in_place.output) {
-    plan.output = Place(
-        Product({rows, args.value.width, ElementBytes(args.output_type)}),
-        plan);
+    plan.output =
+        Place(Product({rows, args.value.width, ElementBytes(args.output_type)}),
+              plan);
   }
   if (problem.wanted.weights && !plan.in_place.weights) {
     plan.weights = Place(Product({rows, args.key_length, 4}), plan);

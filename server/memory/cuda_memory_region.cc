@@ -18,8 +18,8 @@ absl::StatusOr<std::shared_ptr<CudaMemoryRegion>> CudaMemoryRegion::Map(
         absl::StrCat(RegionPlace(name), ": byte_size is ", byte_size,
                      " (expected 1 to 2^63 - 1)"));
   }
-  absl::StatusOr<std::unique_ptr<DeviceMemory>> memory = engine.MapDeviceMemory(
-      handle, device, static_cast<int64_t>(byte_size));
+  absl::StatusOr<std::unique_ptr<DeviceMemory>> memory =
+      engine.MapDeviceMemory(handle, device, static_cast<int64_t>(byte_size));
   if (!memory.ok()) {
     return absl::Status(
         memory.status().code(),

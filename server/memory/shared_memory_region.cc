@@ -10,8 +10,8 @@ absl::StatusOr<absl::Span<std::byte>> SharedMemoryRegion::Bytes(
   const uint64_t size = description_.byte_size;
   if (offset > size || byte_size > size - offset) {
     return absl::InvalidArgumentError(
-        absl::StrCat(RegionPlace(description_.name), ": shared_memory_offset ", offset,
-                     " and shared_memory_byte_size ", byte_size,
+        absl::StrCat(RegionPlace(description_.name), ": shared_memory_offset ",
+                     offset, " and shared_memory_byte_size ", byte_size,
                      " do not lie within its ", size, " bytes"));
   }
   if (absl::Status status = CheckIntact(); !status.ok()) return status;

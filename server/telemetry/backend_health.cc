@@ -11,13 +11,26 @@ namespace {
 // and do not work are not.
 spdlog::level::level_enum LevelOf(const absl::Status& reason) {
   if (absl::IsNotFound(reason)) return spdlog::level::debug;
-  if (absl::IsFailedPrecondition(reason)) return spdlog::level::warn;
+  if (absl::IsFailedPrecondition(reason) || absl::IsInternal(reason)) {
+    return spdlog::level::warn;
+  }
   return spdlog::level::info;
 }
 
 }  // namespace
 
-void BackendHealth::LogUnused(const Engine& engine) {
+void BackendHealth::LogBackends(const Engine& engine) {
+  for (const auto& backend : engine.backends()) {
+    if (!backend->experimental()) continue;
+    spdlog::warn(
+        "backend {} on {} is experimental: its kernels have not been "
+        "tested on a real device yet{}",
+        static_cast<std::string>(backend->name()), backend->instruction_set(),
+        engine.chosen_by_name()
+            ? ""
+            : "; used because it agreed with the reference in the "
+              "check at start");
+  }
   for (const UnusedBackend& unused : engine.unused()) {
     spdlog::log(LevelOf(unused.reason), "backend {} is not used: {}",
                 unused.name, static_cast<std::string>(unused.reason.message()));

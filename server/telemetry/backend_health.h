@@ -13,8 +13,9 @@ namespace attention::server {
 /// when no backend is left. Safe for several threads at once.
 class BackendHealth {
  public:
-  /// The log lines at the start: backends that "auto" passes over.
-  static void LogUnused(const Engine& engine);
+  /// The log lines at the start: backends that are experimental, and those that
+  /// "auto" passes over.
+  static void LogBackends(const Engine& engine);
 
   /// What EngineOptions::on_health tells.
   void Note(const Backend& backend, const absl::Status& health, bool serving);

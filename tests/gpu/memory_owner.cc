@@ -29,7 +29,8 @@ void PrintHandle(void* memory) {
   Check("cudaIpcGetMemHandle", cudaIpcGetMemHandle(&handle, memory));
   std::printf("handle ");
   for (const char byte : handle.reserved) {
-    std::printf("%02x", static_cast<unsigned>(static_cast<unsigned char>(byte)));
+    std::printf("%02x",
+                static_cast<unsigned>(static_cast<unsigned char>(byte)));
   }
   std::printf("\n");
   std::fflush(stdout);
@@ -59,12 +60,12 @@ int main(int argc, char** argv) {
   std::vector<char> bytes = ReadFile(argv[1]);
   void* memory = nullptr;
   Check("cudaMalloc", cudaMalloc(&memory, bytes.size()));
-  Check("cudaMemcpy", cudaMemcpy(memory, bytes.data(), bytes.size(),
-                                 cudaMemcpyHostToDevice));
+  Check("cudaMemcpy",
+        cudaMemcpy(memory, bytes.data(), bytes.size(), cudaMemcpyHostToDevice));
   PrintHandle(memory);
   WaitForEnd();
-  Check("cudaMemcpy", cudaMemcpy(bytes.data(), memory, bytes.size(),
-                                 cudaMemcpyDeviceToHost));
+  Check("cudaMemcpy",
+        cudaMemcpy(bytes.data(), memory, bytes.size(), cudaMemcpyDeviceToHost));
   std::ofstream(argv[1], std::ios::binary)
       .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   Check("cudaFree", cudaFree(memory));

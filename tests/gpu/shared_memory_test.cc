@@ -74,8 +74,8 @@ class SharedDeviceMemoryTest : public ::testing::Test {
   // The same tensor in the memory of the device.
   static TensorView OnDevice(const TensorView& view, const DeviceMemory& memory,
                              size_t offset) {
-    TensorView there = ContiguousView(view.type, view.shape,
-                                      memory.bytes().data() + offset);
+    TensorView there =
+        ContiguousView(view.type, view.shape, memory.bytes().data() + offset);
     there.space = MemorySpace::kCudaDevice;
     there.device = memory.device();
     return there;
@@ -111,17 +111,17 @@ TEST_P(SharedTensorsTest, GiveTheBitsThatHostMemoryGives) {
   const size_t value = PlaceView(block.value, GetParam());
   const size_t output = Place(expected.output.byte_size(), GetParam());
   StartOwner();
-  ASSERT_OK_AND_ASSIGN(auto memory,
-                       engine->MapDeviceMemory(
-                           handle_, 0, static_cast<int64_t>(bytes_.size())));
+  ASSERT_OK_AND_ASSIGN(
+      auto memory,
+      engine->MapDeviceMemory(handle_, 0, static_cast<int64_t>(bytes_.size())));
   problem.query = OnDevice(problem.query, *memory, query);
   block.key = OnDevice(block.key, *memory, key);
   block.value = OnDevice(block.value, *memory, value);
   ASSERT_OK_AND_ASSIGN(const ValidatedProblem valid, Validate(problem));
   AttentionJob job;
   job.problem = &valid;
-  job.outputs.output = MutableContiguousView(
-      spec.type, valid.output_shape, memory->bytes().data() + output);
+  job.outputs.output = MutableContiguousView(spec.type, valid.output_shape,
+                                             memory->bytes().data() + output);
   job.outputs.output.space = MemorySpace::kCudaDevice;
   job.outputs.output.device = memory->device();
   ASSERT_THAT(engine->Run(job), IsOk());
@@ -140,15 +140,14 @@ TEST_F(SharedDeviceMemoryTest, IsCopiedToTheHost) {
   bytes_ = "what the owner has written";
   StartOwner();
   const auto engine = test::MakeEngine("cuda");
-  ASSERT_OK_AND_ASSIGN(auto memory,
-                       engine->MapDeviceMemory(
-                           handle_, 0, static_cast<int64_t>(bytes_.size())));
+  ASSERT_OK_AND_ASSIGN(
+      auto memory,
+      engine->MapDeviceMemory(handle_, 0, static_cast<int64_t>(bytes_.size())));
   std::string found(bytes_.size(), '\0');
-  ASSERT_THAT(
-      memory->CopyToHost(memory->bytes().data(),
-                         {reinterpret_cast<std::byte*>(found.data()),
-                          found.size()}),
-      IsOk());
+  ASSERT_THAT(memory->CopyToHost(
+                  memory->bytes().data(),
+                  {reinterpret_cast<std::byte*>(found.data()), found.size()}),
+              IsOk());
   EXPECT_EQ(found, bytes_);
   memory.reset();
   EndOwner();

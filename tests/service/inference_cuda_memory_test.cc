@@ -168,10 +168,10 @@ TEST_F(InferCudaMemoryTest, OutputsAreWrittenToIt) {
     for (int n = 0; n < 3; ++n) {
       const std::string& bytes = expected->raw_output_contents(n);
       EXPECT_EQ(response->raw_output_contents(n), "");
-      EXPECT_EQ(std::memcmp(object_.bytes() +
-                                static_cast<size_t>(n) * 1024 + beyond,
-                            bytes.data(), bytes.size()),
-                0);
+      EXPECT_EQ(
+          std::memcmp(object_.bytes() + static_cast<size_t>(n) * 1024 + beyond,
+                      bytes.data(), bytes.size()),
+          0);
     }
   }
 }

@@ -4,8 +4,10 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -15,6 +17,7 @@
 #include "core/cuda/cuda_backend.h"
 #include "core/cuda/emulated_device.h"
 #include "core/engine.h"
+#include "core/self_check.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/random.h"
@@ -45,6 +48,7 @@ class CudaBackendTest : public ::testing::Test {
     cuda::PlanOptions plan = {};
     std::string backend = "cuda_test";
     std::function<void()> on_tile = nullptr;
+    int64_t launches_of_the_last = std::numeric_limits<int64_t>::max();
   };
 
   void Start(const Options& options) {
@@ -54,6 +58,7 @@ class CudaBackendTest : public ::testing::Test {
       devices.push_back(
           cuda::MakeEmulatedDevice(cuda::EmulatedProperties(), faults_.back()));
     }
+    faults_.back()->launches_left = options.launches_of_the_last;
     EngineOptions engine;
     engine.threads = 2;
     engine.backend = options.backend;
@@ -128,9 +133,58 @@ TEST_F(CudaBackendTest, IsExperimentalUnlessToldOtherwise) {
   EXPECT_TRUE(MakeCudaBackend({})->experimental());
 }
 
-TEST_F(CudaBackendTest, AutoPassesOverAnExperimentalOne) {
+TEST_F(CudaBackendTest, AutoUsesAnExperimentalOneThatAgreesWithTheReference) {
   Start({.experimental = true, .backend = "auto"});
+  EXPECT_EQ(engine_->backends()[0]->name(), "cuda_test");
+}
+
+TEST_F(CudaBackendTest, AutoPassesOverAnExperimentalOneWhoseDeviceFails) {
+  Start({.devices = 2,
+         .experimental = true,
+         .backend = "auto",
+         .launches_of_the_last = 5});
   EXPECT_NE(engine_->backends()[0]->name(), "cuda_test");
+  const UnusedBackend& unused = engine_->unused().back();
+  EXPECT_EQ(unused.name, "cuda_test");
+  EXPECT_EQ(unused.reason.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(static_cast<std::string>(unused.reason.message()),
+              HasSubstr("emulated failure"));
+}
+
+// Notes which kernels answer.
+class Recorder final : public Backend {
+ public:
+  explicit Recorder(std::unique_ptr<Backend> backend)
+      : backend_(std::move(backend)) {}
+
+  absl::string_view name() const override { return backend_->name(); }
+  std::string instruction_set() const override { return "none"; }
+  absl::Status Supports(const ValidatedProblem& problem) const override {
+    return backend_->Supports(problem);
+  }
+  void Run(absl::Span<AttentionJob> jobs,
+           const RunContext& context) const override {
+    backend_->Run(jobs, context);
+    for (const AttentionJob& job : jobs) kernels_.emplace(job.kernel);
+  }
+  const std::set<std::string>& kernels() const { return kernels_; }
+
+ private:
+  const std::unique_ptr<Backend> backend_;
+  mutable std::set<std::string> kernels_;
+};
+
+TEST(CudaSelfCheck, UsesEveryKernel) {
+  cuda::Devices devices;
+  devices.push_back(cuda::MakeEmulatedDevice());
+  const Recorder recorder(MakeCudaBackend(std::move(devices)));
+  WorkerPool workers(2);
+  EXPECT_THAT(SelfCheck(recorder, workers), IsOk());
+  EXPECT_THAT(recorder.kernels(),
+              ::testing::UnorderedElementsAre("fp32_tiles", "fp32_tiles_split",
+                                              "fp16_mma", "fp16_mma_split",
+                                              "bf16_mma", "bf16_mma_split",
+                                              "cublas_products", "fp64_rows"));
 }
 
 TEST_F(CudaBackendTest, AutoPrefersOneThatIsNot) {

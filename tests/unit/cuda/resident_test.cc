@@ -194,13 +194,12 @@ TEST_P(ResidentLayoutTest, GivesTheBitsThatHostMemoryGives) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, ResidentLayoutTest,
-    ::testing::Combine(::testing::ValuesIn(Cases()),
-                       ::testing::Values(Lies{"row_major", Layout::kRowMajor},
-                                         Lies{"length_first",
-                                              Layout::kLengthFirst},
-                                         Lies{"misaligned",
-                                              Layout::kMisaligned},
-                                         Lies{"reversed", Layout::kReversed})),
+    ::testing::Combine(
+        ::testing::ValuesIn(Cases()),
+        ::testing::Values(Lies{"row_major", Layout::kRowMajor},
+                          Lies{"length_first", Layout::kLengthFirst},
+                          Lies{"misaligned", Layout::kMisaligned},
+                          Lies{"reversed", Layout::kReversed})),
     [](const auto& test) {
       return std::get<0>(test.param).name + "_" + std::get<1>(test.param).name;
     });

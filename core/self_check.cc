@@ -1,0 +1,256 @@
+#include "core/self_check.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "core/element.h"
+#include "core/philox.h"
+#include "core/reference/reference_backend.h"
+#include "core/tensor.h"
+
+namespace attention {
+namespace {
+
+// Queries are so large that a row's weights are those of a few keys: where they
+// are those of all, a result that is wrong in every bit is as small as a right
+// one.
+constexpr double kQuerySpread = 12;
+
+struct Outline {
+  DataType type = DataType::kFloat32;
+  int64_t query_heads = 2;
+  int64_t kv_heads = 2;
+  int64_t query_length = 70;
+  int64_t key_length = 100;
+  int64_t width = 40;
+  WantedOutputs wanted = {.lse = true};
+};
+
+// Inputs with the memory that they lie in.
+class Case {
+ public:
+  Case(std::string name, const Outline& outline)
+      : name_(std::move(name)), outline_(outline) {
+    problem_.query = Make(
+        {1, outline.query_heads, outline.query_length, outline.width},
+        kQuerySpread);
+    const Shape keys = {1, outline.kv_heads, outline.key_length, outline.width};
+    problem_.key_value.push_back({Make(keys), Make(keys)});
+    problem_.wanted = outline.wanted;
+  }
+
+  // A copy's views would be of the original's tensors.
+  Case(const Case&) = delete;
+  Case& operator=(const Case&) = delete;
+  Case(Case&&) noexcept = default;
+  Case& operator=(Case&&) noexcept = default;
+
+  const std::string& name() const { return name_; }
+  const AttentionProblem& problem() const { return problem_; }
+
+  Case&& WithCausal() && {
+    problem_.masks.causal = Causal::kTopLeft;
+    return std::move(*this);
+  }
+  Case&& WithBand() && {
+    problem_.masks.window = {.left = 30, .right = 20};
+    problem_.masks.bias = Make({outline_.query_length, outline_.key_length});
+    problem_.softcap = 10;
+    return std::move(*this);
+  }
+  Case&& WithDropout() && {
+    problem_.dropout = {.training = true, .p = 0.3, .seed = 5};
+    return std::move(*this);
+  }
+  Case&& WithScoring(Scoring scoring) && {
+    problem_.scoring = std::move(scoring);
+    return std::move(*this);
+  }
+
+  Case&& WithAdditive(int64_t hidden) && {
+    Additive additive;
+    additive.w_q = Make({outline_.width, hidden});
+    additive.w_k = Make({outline_.width, hidden});
+    additive.w_v = Make({hidden});
+    return std::move(*this).WithScoring(additive);
+  }
+  Case&& WithBilinear() && {
+    Bilinear bilinear;
+    bilinear.m = Make({outline_.width, outline_.width});
+    bilinear.scale = 0.05;
+    return std::move(*this).WithScoring(bilinear);
+  }
+
+ private:
+  // Numbers between -spread and spread, others for every tensor.
+  TensorView Make(const Shape& shape, double spread = 1) {
+    Tensor tensor = Tensor::Create(outline_.type, shape).value();
+    const auto number = static_cast<uint32_t>(tensors_.size());
+    for (int64_t n = 0; n < tensor.element_count(); ++n) {
+      const uint32_t word =
+          Philox4x32({static_cast<uint32_t>(n), number, 0, 0}, {1, 2})[0];
+      StoreElement(outline_.type, (std::ldexp(word, -31) - 1) * spread,
+                   tensor.data() + n * ByteSize(outline_.type));
+    }
+    tensors_.push_back(std::move(tensor));
+    return tensors_.back().view();
+  }
+
+  std::string name_;
+  Outline outline_;
+  AttentionProblem problem_;
+  std::vector<Tensor> tensors_;
+};
+
+std::vector<Case> Cases() {
+  constexpr WantedOutputs kAll = {.weights = true, .lse = true};
+  constexpr Outline kProducts = {
+      .query_length = 520, .key_length = 520, .width = 16, .wanted = kAll};
+  std::vector<Case> cases;
+  const auto add = [&](Case&& made) { cases.push_back(std::move(made)); };
+  add(Case("FP32 causal, dropout, weights", {.wanted = kAll})
+          .WithCausal()
+          .WithDropout());
+  add(Case("FP32 band, bias, softcap", {.width = 130}).WithBand());
+  add(Case("FP32 additive", {.wanted = kAll}).WithAdditive(33));
+  add(Case("FP32 Gaussian", {.width = 3, .wanted = kAll})
+          .WithScoring(Gaussian{.sigma = 1}));
+  add(Case("FP32 bilinear", {}).WithBilinear());
+  add(Case("FP32 scale 0", {}).WithScoring(ScaledDotProduct{.scale = 0}));
+  add(Case("FP32 few rows", {.query_length = 2, .key_length = 3000}));
+  add(Case("FP32 products", kProducts).WithCausal());
+  for (const DataType type : {DataType::kFloat16, DataType::kBFloat16}) {
+    const auto named = [type](absl::string_view what) {
+      return absl::StrCat(Name(type), " ", what);
+    };
+    Outline products = kProducts;
+    products.type = type;
+    add(Case(named("causal"),
+             {.type = type, .query_heads = 4, .query_length = 150, .width = 64})
+            .WithCausal());
+    add(Case(named("band, bias, softcap"), {.type = type, .width = 120})
+            .WithBand());
+    add(Case(named("wide rows"), {.type = type, .width = 256}).WithDropout());
+    add(Case(named("few rows"), {.type = type,
+                                 .query_heads = 4,
+                                 .query_length = 1,
+                                 .key_length = 3000,
+                                 .width = 128}));
+    add(Case(named("products"), products).WithCausal());
+  }
+  return cases;
+}
+
+// What roundings of numbers up to 1 may come to; scores are up to some tens.
+double Tolerance(DataType type) {
+  switch (type) {
+    case DataType::kFloat16:
+      return 8e-3;
+    case DataType::kBFloat16:
+      return 4e-2;
+    default:
+      return 2e-4;
+  }
+}
+
+struct Results {
+  Tensor output, weights, lse;
+  std::string kernel;
+};
+
+absl::StatusOr<Results> Compute(const Backend& backend,
+                                const ValidatedProblem& problem,
+                                WorkerPool& workers) {
+  Results results;
+  const auto make = [](Tensor& tensor, DataType type, const Shape& shape) {
+    absl::StatusOr<Tensor> made = Tensor::Create(type, shape);
+    if (made.ok()) tensor = *std::move(made);
+    return made.status();
+  };
+  absl::Status status =
+      make(results.output, problem.query.type, problem.output_shape);
+  if (status.ok() && problem.wanted.weights) {
+    status = make(results.weights, DataType::kFloat32, problem.weights_shape);
+  }
+  if (status.ok()) {
+    status = make(results.lse, DataType::kFloat32, problem.lse_shape);
+  }
+  if (status.ok()) status = backend.Supports(problem);
+  if (!status.ok()) return status;
+  AttentionJob job;
+  job.problem = &problem;
+  job.outputs = {results.output.mutable_view(), results.weights.mutable_view(),
+                 results.lse.mutable_view()};
+  backend.Run(absl::MakeSpan(&job, 1), {workers});
+  if (!job.status.ok()) return job.status;
+  results.kernel = static_cast<std::string>(job.kernel);
+  return results;
+}
+
+absl::Status Compare(absl::string_view tensor, const Tensor& found,
+                     const Tensor& expected, double tolerance) {
+  const std::vector<double> had = found.ToDoubles();
+  const std::vector<double> wanted = expected.ToDoubles();
+  for (size_t n = 0; n < wanted.size(); ++n) {
+    // Not NaN either.
+    if (std::abs(had[n] - wanted[n]) <=
+        tolerance * std::max(1.0, std::abs(wanted[n]))) {
+      continue;
+    }
+    return absl::InternalError(absl::StrCat(tensor, " element ", n, " is ",
+                                            had[n], " (", wanted[n],
+                                            " is expected)"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Check(const Case& made, const Backend& backend,
+                   const Backend& reference, WorkerPool& workers) {
+  const absl::StatusOr<ValidatedProblem> problem = Validate(made.problem());
+  if (!problem.ok()) return problem.status();
+  const auto expected = Compute(reference, *problem, workers);
+  if (!expected.ok()) return expected.status();
+  const size_t devices = std::max<size_t>(1, backend.devices().size());
+  // Devices take turns.
+  for (size_t n = 0; n < devices; ++n) {
+    const auto found = Compute(backend, *problem, workers);
+    if (!found.ok()) return found.status();
+    const double fp32 = Tolerance(DataType::kFloat32);
+    absl::Status status = Compare("output", found->output, expected->output,
+                                  Tolerance(problem->query.type));
+    if (status.ok()) {
+      status = Compare("weights", found->weights, expected->weights, fp32);
+    }
+    if (status.ok()) status = Compare("lse", found->lse, expected->lse, fp32);
+    if (!status.ok()) {
+      return absl::InternalError(
+          absl::StrCat("kernel ", found->kernel, ": ", status.message()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status SelfCheck(const Backend& backend, WorkerPool& workers) {
+  const std::unique_ptr<Backend> reference = MakeReferenceBackend();
+  for (const Case& made : Cases()) {
+    if (absl::Status status = Check(made, backend, *reference, workers);
+        !status.ok()) {
+      return absl::InternalError(
+          absl::StrCat(made.name(), ": ", status.message()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace attention
