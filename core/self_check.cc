@@ -40,9 +40,9 @@ class Case {
  public:
   Case(std::string name, const Outline& outline)
       : name_(std::move(name)), outline_(outline) {
-    problem_.query = Make(
-        {1, outline.query_heads, outline.query_length, outline.width},
-        kQuerySpread);
+    problem_.query =
+        Make({1, outline.query_heads, outline.query_length, outline.width},
+             kQuerySpread);
     const Shape keys = {1, outline.kv_heads, outline.key_length, outline.width};
     problem_.key_value.push_back({Make(keys), Make(keys)});
     problem_.wanted = outline.wanted;

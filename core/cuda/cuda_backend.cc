@@ -11,6 +11,7 @@
 #include "core/cuda/cuda_job.h"
 #include "core/cuda/job_transfer.h"
 #include "core/cuda/memory_pool.h"
+#include "core/cuda/sliced_job.h"
 #include "core/job_device.h"
 
 namespace attention {
@@ -60,6 +61,19 @@ class Lane {
     return WithStream([&](Stream& stream) {
       return cuda::CudaJob(job, context, plan, *device_, stream, memory->data())
           .Run();
+    });
+  }
+
+  absl::Status RunSliced(AttentionJob& job, const RunContext& context,
+                         const cuda::PlanOptions& options, int64_t entries) {
+    cuda::SlicedJob sliced(job, context, *device_, options, entries);
+    absl::StatusOr<MemoryPool::Block> memory =
+        pool_.Take(sliced.bytes(), job.stop);
+    if (!memory.ok()) return memory.status();
+    return WithStream([&](Stream& first) {
+      return WithStream([&](Stream& second) {
+        return sliced.Run({&first, &second}, memory->data());
+      });
     });
   }
 
@@ -215,11 +229,16 @@ class CudaBackend final : public Backend {
     if (job.stop.stop_requested()) {
       return absl::CancelledError("stopped before the first tile");
     }
-    if (plan.method != cuda::Method::kNothing) {
-      return lane->Run(job, context, plan);
+    if (plan.method == cuda::Method::kNothing) {
+      return *device ? lane->RunEmpty(job)
+                     : cuda::WriteEmptyResults(job, nullptr);
     }
-    return *device ? lane->RunEmpty(job)
-                   : cuda::WriteEmptyResults(job, nullptr);
+    const int64_t entries =
+        *device ? job.problem->batch
+                : cuda::EntriesOfSlice(*job.problem, plan, options_.plan);
+    return entries < job.problem->batch
+               ? lane->RunSliced(job, context, options_.plan, entries)
+               : lane->Run(job, context, plan);
   }
 
   // The device that tensors of a job lie on.

@@ -1,6 +1,7 @@
 #include "core/cuda/cuda_job.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/cuda/job_transfer.h"
@@ -51,16 +52,22 @@ CudaJob::CudaJob(AttentionJob& job, const RunContext& context, const Plan& plan,
   SetPointers();
 }
 
-absl::Status CudaJob::Run() {
+absl::Status CudaJob::Run() { return End(Begin()); }
+
+absl::Status CudaJob::Begin() {
   job_.tiles_total = ExpectedLaunches();
   job_.tiles_computed = 0;
   absl::Status status = Upload();
-  if (status.ok()) status = Compute();
+  return status.ok() ? Compute() : status;
+}
+
+absl::Status CudaJob::End(absl::Status begun) {
+  absl::Status status = std::move(begun);
   if (status.ok() && job_.stop.stop_requested()) {
     status = absl::CancelledError("stopped after the last tile");
   }
   if (status.ok()) status = Download();
-  // The memory is the next job's once this returns, whatever has happened.
+  // The memory is the next job's once this returns.
   const absl::Status done = stream_.Synchronize();
   const bool told = !status.ok() && !absl::IsCancelled(status);
   return told || done.ok() ? status : done;
@@ -137,11 +144,12 @@ int64_t CudaJob::ExpectedLaunches() const {
       break;
     case Method::kProducts: {
       const int64_t lane = RowsOfLane(args);
-      const int64_t lanes = args.batch * args.key.heads;
-      launches += plan_.product_rows >= lane
-                      ? CeilDivide(lanes, plan_.product_rows / lane)
-                      : lanes * CeilDivide(lane, plan_.product_rows);
-      return launches;
+      const int64_t lanes = args.key.heads;
+      const int64_t of_entry =
+          plan_.product_rows >= lane
+              ? CeilDivide(lanes, plan_.product_rows / lane)
+              : lanes * CeilDivide(lane, plan_.product_rows);
+      return launches + args.batch * of_entry;
     }
     case Method::kCareful:
     case Method::kNothing:
@@ -235,19 +243,30 @@ absl::Status CudaJob::Attend() {
 }
 
 absl::Status CudaJob::Products() {
+  for (int64_t b = 0; b < args_.batch; ++b) {
+    if (absl::Status status = ProductsOfEntry(b); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+// One batch entry at a time: what cuBLAS chooses follows from how many products
+// it is given at once, and an entry's bits must not follow from the others.
+absl::Status CudaJob::ProductsOfEntry(int64_t batch) {
   const int64_t lane = RowsOfLane(args_);
-  const int64_t lanes = args_.batch * args_.key.heads;
+  const int64_t lanes = args_.key.heads;
+  const int64_t first_row = batch * lanes * lane;
   const int64_t at_once = plan_.product_rows / lane;
   for (int64_t n = 0; n < lanes; n += std::max<int64_t>(at_once, 1)) {
     if (at_once > 0) {
       absl::Status status =
-          ProductsOf(n * lane, lane, std::min(at_once, lanes - n));
+          ProductsOf(first_row + n * lane, lane, std::min(at_once, lanes - n));
       if (!status.ok()) return status;
       continue;
     }
     for (int64_t row = 0; row < lane; row += plan_.product_rows) {
-      absl::Status status = ProductsOf(
-          n * lane + row, std::min(plan_.product_rows, lane - row), 1);
+      absl::Status status =
+          ProductsOf(first_row + n * lane + row,
+                     std::min(plan_.product_rows, lane - row), 1);
       if (!status.ok()) return status;
     }
   }

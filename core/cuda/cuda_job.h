@@ -20,10 +20,16 @@ class CudaJob {
   CudaJob(AttentionJob& job, const RunContext& context, const Plan& plan,
           Device& device, Stream& stream, std::byte* memory);
 
-  /// All of the following, in order: OK, CANCELLED or the device's error. When
-  /// it returns, the stream is done with the memory. Counts the launches in the
-  /// job's tiles.
+  /// Begin() and End(): OK, CANCELLED or the device's error. Counts the
+  /// launches in the job's tiles.
   absl::Status Run();
+
+  /// Uploads and computes. The work goes on when it returns.
+  absl::Status Begin();
+  /// Downloads, where `begun`, what Begin() returned, is OK. When it returns,
+  /// the stream is done with the memory, whatever has happened. The first error
+  /// of both.
+  absl::Status End(absl::Status begun);
 
   /// The parts of it, for who measures them: each begins its work on the
   /// stream, and only the last one waits for it.
@@ -40,6 +46,7 @@ class CudaJob {
   absl::Status Project();
   absl::Status Attend();
   absl::Status Products();
+  absl::Status ProductsOfEntry(int64_t batch);
   absl::Status ProductsOf(int64_t first_row, int64_t lane_rows, int64_t lanes);
   absl::Status Careful();
 

@@ -51,6 +51,10 @@ struct PlanOptions {
   /// A launch holds about so many multiply-adds per multiprocessor, some
   /// milliseconds: a job can be stopped between launches.
   double work_per_launch = double{1 << 30};
+  /// Bytes of a slice: a job that brings more between host and device goes in
+  /// slices of its batch, of which one is computed while the next one is
+  /// brought and the last one fetched (sliced_job.h).
+  int64_t slice_bytes = int64_t{8} << 20;
 };
 
 /// How one problem is computed. Follows from the problem, the device and the
@@ -81,7 +85,7 @@ struct Plan {
   int64_t bytes = 0;  // of all of them; 2^62 stands for more
 
   /// kProducts: rows of scores that are held at once. Whole lanes of Hq / Hkv *
-  /// Lq rows, or a part of one lane.
+  /// Lq rows of one batch entry, or a part of one lane.
   int64_t product_rows = 0;
 
   /// Blocks of one launch of each kernel, at most.

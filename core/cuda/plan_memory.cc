@@ -231,7 +231,7 @@ void PlaceScratch(const ValidatedProblem& problem, const PlanOptions& options,
     const int64_t most = std::max<int64_t>(1, options.score_bytes / row_bytes);
     const int64_t lane = args.query_heads / args.key.heads * args.query_length;
     plan.product_rows =
-        most >= lane ? std::min(rows, most / lane * lane) : most;
+        most >= lane ? std::min(args.key.heads, most / lane) * lane : most;
     plan.scores = Place(Product({plan.product_rows, row_bytes}), plan);
     if (args.query.type != Element::kFloat32) {
       plan.probabilities = Place(plan.scores.bytes / 2, plan);

@@ -24,12 +24,13 @@ std::unique_ptr<Backend> MakeEmulated() {
 }
 
 // With weights through matrix products in a few rows at a time, in launches of
-// one block each.
+// one block each, and one batch entry after the other.
 std::unique_ptr<Backend> MakeEmulatedSmall() {
   return Make({.name = "cuda_emulated_small",
                .plan = {.least_product_elements = 1,
                         .score_bytes = 2048,
-                        .work_per_launch = 1}});
+                        .work_per_launch = 1,
+                        .slice_bytes = 1}});
 }
 
 // In the order of initialisation of this file, before main.

@@ -79,19 +79,19 @@ TEST(SelfCheck, FindsWrongWeights) {
 }
 
 TEST(SelfCheck, FindsNaN) {
-  EXPECT_THAT(CheckAltered([](AttentionJob& job) {
-                StoreElement(job.outputs.lse.type, NAN, job.outputs.lse.data);
-              }),
-              StatusIs(absl::StatusCode::kInternal,
-                       HasSubstr("lse element 0 is nan")));
+  EXPECT_THAT(
+      CheckAltered([](AttentionJob& job) {
+        StoreElement(job.outputs.lse.type, NAN, job.outputs.lse.data);
+      }),
+      StatusIs(absl::StatusCode::kInternal, HasSubstr("lse element 0 is nan")));
 }
 
 TEST(SelfCheck, GivesOnWhatABackendSays) {
-  EXPECT_THAT(CheckAltered([](AttentionJob& job) {
-                job.status = absl::InternalError("no more memory");
-              }),
-              StatusIs(absl::StatusCode::kInternal,
-                       HasSubstr("no more memory")));
+  EXPECT_THAT(
+      CheckAltered([](AttentionJob& job) {
+        job.status = absl::InternalError("no more memory");
+      }),
+      StatusIs(absl::StatusCode::kInternal, HasSubstr("no more memory")));
 }
 
 }  // namespace

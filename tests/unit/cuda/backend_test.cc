@@ -151,6 +151,45 @@ TEST_F(CudaBackendTest, AutoPassesOverAnExperimentalOneWhoseDeviceFails) {
               HasSubstr("emulated failure"));
 }
 
+TEST_F(CudaBackendTest, SlicesOfTheBatchGiveTheBitsOfTheWhole) {
+  test::ProblemSpec spec;
+  spec.batch = 5;
+  spec.query_length = 20;
+  spec.key_length = 30;
+  spec.valid_lens = test::LengthsShape::kPerBatch;
+  spec.bias = test::MaskExtents::kAll;
+  spec.wanted = {.weights = true, .lse = true};
+  owned_ = MakeProblem(spec, TestSeed());
+  Start({});
+  ASSERT_OK_AND_ASSIGN(const Results whole, Run());
+  EXPECT_EQ(faults_[0]->streams, 1);
+  Start({.plan = {.slice_bytes = 2 * 20 * 30 * 4 * 3}});
+  ASSERT_OK_AND_ASSIGN(const Results sliced, Run());
+  EXPECT_TRUE(SameBits(sliced, whole));
+  EXPECT_EQ(faults_[1]->streams, 2);
+}
+
+TEST_F(CudaBackendTest, AFailureInOneSliceIsTheJobs) {
+  owned_ = MakeProblem({.batch = 6, .query_length = 9}, TestSeed());
+  for (const int64_t launches : {0, 1, 4, 9}) {
+    Start({.plan = {.slice_bytes = 1}});
+    faults_.back()->launches_left = launches;
+    EXPECT_EQ(Run().status().code(), absl::StatusCode::kInternal) << launches;
+  }
+}
+
+TEST_F(CudaBackendTest, AStopBetweenSlicesEndsTheJob) {
+  owned_ = MakeProblem({.batch = 6, .query_length = 9}, TestSeed());
+  std::stop_source stop;
+  std::atomic<int64_t> tiles = 0;
+  Start({.plan = {.slice_bytes = 1}, .on_tile = [&] {
+           if (++tiles == 5) stop.request_stop();
+         }});
+  const AttentionJob job = RunJob(stop.get_token());
+  EXPECT_EQ(job.status.code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(job.tiles_computed, 5);
+}
+
 // Notes which kernels answer.
 class Recorder final : public Backend {
  public:

@@ -391,10 +391,10 @@ TEST(PlanTest, ProjectedRowsStandInForQueriesAndKeys) {
 TEST(PlanTest, ProductsHoldWholeLanesOrAPartOfOne) {
   const Spec spec = {
       .query_heads = 8, .kv_heads = 2, .wanted = kWeights};  // lanes of 4096
-  EXPECT_EQ(PlanOf(spec).product_rows, 2 * 2 * 4096);
+  EXPECT_EQ(PlanOf(spec).product_rows, 2 * 4096);
   EXPECT_EQ(
-      PlanOf(spec, {.score_bytes = int64_t{2} * 4096 * 4096 + 1}).product_rows,
-      2 * 4096);
+      PlanOf(spec, {.score_bytes = int64_t{4096} * 4096 + 1}).product_rows,
+      4096);
   EXPECT_EQ(PlanOf(spec, {.score_bytes = int64_t{100} * 4096}).product_rows,
             100);
   EXPECT_EQ(PlanOf(spec, {.score_bytes = 1}).product_rows, 1);
