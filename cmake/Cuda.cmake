@@ -27,7 +27,9 @@ endfunction()
 
 if(NOT CMAKE_CUDA_COMPILER)
   find_program(CMAKE_CUDA_COMPILER nvcc
-    HINTS $ENV{CUDACXX} ENV CUDA_HOME ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES bin NO_CACHE)
+    HINTS $ENV{CUDACXX} ENV CUDA_HOME ENV CUDA_PATH
+          ${PROJECT_SOURCE_DIR}/build/cuda/toolkit /usr/local/cuda  # the first is deploy/setup-cuda's
+    PATH_SUFFIXES bin NO_CACHE)
   if(DEFINED ENV{CUDACXX} AND EXISTS "$ENV{CUDACXX}")
     set(CMAKE_CUDA_COMPILER "$ENV{CUDACXX}")
   endif()
