@@ -10,18 +10,18 @@
 using attention::cuda::emulation::NoteAccess;
 
 // NOLINTBEGIN(bugprone-reserved-identifier): the compilers' names.
-#define ATTENTION_HOOKS(bytes)                     \
-  void __tsan_read##bytes(void* address) {         \
-    NoteAccess(address, bytes, false);             \
-  }                                                \
-  void __tsan_write##bytes(void* address) {        \
-    NoteAccess(address, bytes, true);              \
-  }                                                \
-  void __tsan_unaligned_read##bytes(void* address) { \
-    NoteAccess(address, bytes, false);             \
-  }                                                \
+#define ATTENTION_HOOKS(bytes)                        \
+  void __tsan_read##bytes(void* address) {            \
+    NoteAccess(address, bytes, false);                \
+  }                                                   \
+  void __tsan_write##bytes(void* address) {           \
+    NoteAccess(address, bytes, true);                 \
+  }                                                   \
+  void __tsan_unaligned_read##bytes(void* address) {  \
+    NoteAccess(address, bytes, false);                \
+  }                                                   \
   void __tsan_unaligned_write##bytes(void* address) { \
-    NoteAccess(address, bytes, true);              \
+    NoteAccess(address, bytes, true);                 \
   }
 
 extern "C" {
