@@ -18,7 +18,9 @@ void RunBlock(const std::function<void()>& kernel) {
   emulation::RunGrid(1, kThreads, kThreads * 20, kernel);
 }
 
-int* Numbers() { return reinterpret_cast<int*>(SharedMemory() + kThreads * 16); }
+int* Numbers() {
+  return reinterpret_cast<int*>(SharedMemory() + kThreads * 16);
+}
 std::byte* Piece(int thread) { return SharedMemory() + thread * 16; }
 
 alignas(16) constexpr std::array<uint8_t, 16> kFrom = {1, 2, 3, 4};
@@ -128,9 +130,8 @@ TEST(RaceCheckDeathTest, ACopyThatIsNeverWaitedFor) {
 }
 
 TEST(RaceCheckDeathTest, ACopyThatIsNotAligned) {
-  EXPECT_DEATH(
-      RunBlock([] { CopyAsync16(Piece(0) + 8, kFrom.data(), true); }),
-      "not aligned");
+  EXPECT_DEATH(RunBlock([] { CopyAsync16(Piece(0) + 8, kFrom.data(), true); }),
+               "not aligned");
 }
 
 TEST(RaceCheckDeathTest, AShuffleWithALaneThatHasEnded) {
