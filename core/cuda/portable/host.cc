@@ -31,8 +31,9 @@ const void* MatrixRow(const void* row) {
   return row;
 }
 
-uint16_t ElementAt(const void* row, int element) {
-  uint16_t bits;
+template <typename T>
+T NumbersAt(const void* row, int element) {
+  T bits;
   const auto* const from = static_cast<const uint16_t*>(row) + element;
   emulation::NoteAccess(from, sizeof(bits), false);
   std::memcpy(&bits, from, sizeof(bits));
@@ -157,9 +158,7 @@ void LoadMatrices(uint32_t (&r)[4], const void* row) {
   const int lane = ThreadIndex() % kWarp;
   for (int m = 0; m < 4; ++m) {
     const void* from = Shown<const void*>(exchange, 8 * m + lane / 4);
-    const int element = lane % 4 * 2;
-    r[m] = ElementAt(from, element) |
-           static_cast<uint32_t>(ElementAt(from, element + 1)) << 16;
+    r[m] = NumbersAt<uint32_t>(from, lane % 4 * 2);
   }
 }
 
@@ -170,8 +169,8 @@ void LoadMatricesTransposed(uint32_t (&r)[4], const void* row) {
     const int first = 8 * m + lane % 4 * 2;
     const void* low = Shown<const void*>(exchange, first);
     const void* high = Shown<const void*>(exchange, first + 1);
-    r[m] = ElementAt(low, lane / 4) |
-           static_cast<uint32_t>(ElementAt(high, lane / 4)) << 16;
+    r[m] = NumbersAt<uint16_t>(low, lane / 4) |
+           static_cast<uint32_t>(NumbersAt<uint16_t>(high, lane / 4)) << 16;
   }
 }
 

@@ -38,43 +38,39 @@ void RaceCheck::Begin(int64_t bytes) {
   bytes_.assign(static_cast<size_t>(bytes), {0, kNobody, kNobody});
 }
 
-RaceCheck::Byte& RaceCheck::At(int64_t offset, uint64_t meeting) {
-  Byte& byte = bytes_[static_cast<size_t>(offset)];
-  if (byte.meeting != meeting && byte.meeting != kCopied) {
-    byte = {meeting, kNobody, kNobody};
-  }
-  return byte;
-}
-
 void RaceCheck::Read(int64_t offset, int64_t bytes, int thread,
                      uint64_t meeting) {
-  for (int64_t at = offset; at < offset + bytes; ++at) {
-    Byte& byte = At(at, meeting);
-    if (byte.meeting == kCopied) {
-      Report(at, thread, "reads", byte.writer, "has copied to");
+  const auto reader = static_cast<int16_t>(thread);
+  for (Byte* byte = At(offset); byte != At(offset + bytes); ++byte) {
+    if (byte->meeting == kCopied) {
+      Report(byte - At(0), thread, "reads", byte->writer, "has copied to");
     }
-    if (IsAnother(byte.writer, thread)) {
-      Report(at, thread, "reads", byte.writer, "wrote");
+    if (byte->meeting != meeting) {
+      *byte = {meeting, kNobody, reader};
+      continue;
     }
-    byte.reader = IsAnother(byte.reader, thread) ? kSeveral
-                                                 : static_cast<int16_t>(thread);
+    if (IsAnother(byte->writer, thread)) {
+      Report(byte - At(0), thread, "reads", byte->writer, "wrote");
+    }
+    byte->reader = IsAnother(byte->reader, thread) ? kSeveral : reader;
   }
 }
 
 void RaceCheck::Write(int64_t offset, int64_t bytes, int thread,
                       uint64_t meeting) {
-  for (int64_t at = offset; at < offset + bytes; ++at) {
-    Byte& byte = At(at, meeting);
-    if (byte.meeting == kCopied) {
-      Report(at, thread, "writes", byte.writer, "has copied to");
+  const auto writer = static_cast<int16_t>(thread);
+  for (Byte* byte = At(offset); byte != At(offset + bytes); ++byte) {
+    if (byte->meeting == kCopied) {
+      Report(byte - At(0), thread, "writes", byte->writer, "has copied to");
     }
-    if (IsAnother(byte.writer, thread)) {
-      Report(at, thread, "writes", byte.writer, "wrote");
+    if (byte->meeting != meeting) *byte = {meeting, writer, kNobody};
+    if (IsAnother(byte->writer, thread)) {
+      Report(byte - At(0), thread, "writes", byte->writer, "wrote");
     }
-    if (IsAnother(byte.reader, thread)) {
-      Report(at, thread, "writes", byte.reader, "read");
+    if (IsAnother(byte->reader, thread)) {
+      Report(byte - At(0), thread, "writes", byte->reader, "read");
     }
-    byte.writer = static_cast<int16_t>(thread);
+    byte->writer = writer;
   }
 }
 
@@ -82,15 +78,14 @@ void RaceCheck::BeginCopy(int64_t offset, int64_t bytes, int thread,
                           uint64_t meeting) {
   Write(offset, bytes, thread, meeting);
   for (int64_t at = offset; at < offset + bytes; ++at) {
-    bytes_[static_cast<size_t>(at)].meeting = kCopied;
+    At(at)->meeting = kCopied;
   }
 }
 
 void RaceCheck::EndCopy(int64_t offset, int64_t bytes, int thread,
                         uint64_t meeting) {
   for (int64_t at = offset; at < offset + bytes; ++at) {
-    bytes_[static_cast<size_t>(at)] = {meeting, static_cast<int16_t>(thread),
-                                       kNobody};
+    *At(at) = {meeting, static_cast<int16_t>(thread), kNobody};
   }
 }
 

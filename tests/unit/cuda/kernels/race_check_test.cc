@@ -12,16 +12,17 @@ namespace attention::cuda {
 namespace {
 
 constexpr int kThreads = 64;
+constexpr int64_t kPiece = 16;  // bytes of a copy
 
 // On one block of two warps with a number and 16 bytes for each thread.
 void RunBlock(const std::function<void()>& kernel) {
-  emulation::RunGrid(1, kThreads, kThreads * 20, kernel);
+  emulation::RunGrid(1, kThreads, kThreads * (kPiece + 4), kernel);
 }
 
 int* Numbers() {
-  return reinterpret_cast<int*>(SharedMemory() + kThreads * 16);
+  return reinterpret_cast<int*>(SharedMemory() + kThreads * kPiece);
 }
-std::byte* Piece(int thread) { return SharedMemory() + thread * 16; }
+std::byte* Piece(int thread) { return SharedMemory() + thread * kPiece; }
 
 alignas(16) constexpr std::array<uint8_t, 16> kFrom = {1, 2, 3, 4};
 
