@@ -167,6 +167,8 @@ absl::StatusOr<Devices> OpenCudaDevices() {
           std::make_unique<CudaDevice>(ordinal, *std::move(properties)));
     }
   }
+  // A launch on this thread would else report what is reported here.
+  static_cast<void>(cudaGetLastError());
   if (devices.empty()) {
     return absl::UnavailableError(absl::StrCat("no CUDA device", left_out));
   }

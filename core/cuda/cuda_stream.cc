@@ -129,24 +129,33 @@ absl::Status CudaStream::Launched(absl::string_view kernel, int code) {
 }
 
 absl::Status CudaStream::StartCublas() {
-  if (cublas_ != nullptr) return absl::OkStatus();
-  absl::Status status = health_.Check("cublasCreate", cublasCreate(&cublas_));
-  if (!status.ok()) return status;
-  status =
-      health_.Check("cudaMalloc", cudaMalloc(&workspace_, kWorkspaceBytes));
-  if (!status.ok()) return status;
-  status = health_.Check("cublasSetStream", cublasSetStream(cublas_, stream_));
-  if (!status.ok()) return status;
-  status =
-      health_.Check("cublasSetWorkspace",
-                    cublasSetWorkspace(cublas_, workspace_, kWorkspaceBytes));
-  if (!status.ok()) return status;
-  return health_.Check(
-      "cublasSetMathMode",
-      cublasSetMathMode(cublas_,
-                        static_cast<cublasMath_t>(
-                            CUBLAS_DEFAULT_MATH |
-                            CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)));
+  if (cublas_is_ready_) return absl::OkStatus();
+  absl::Status status;
+  if (cublas_ == nullptr) {
+    status = health_.Check("cublasCreate", cublasCreate(&cublas_));
+  }
+  if (status.ok() && workspace_ == nullptr) {
+    status =
+        health_.Check("cudaMalloc", cudaMalloc(&workspace_, kWorkspaceBytes));
+  }
+  // The stream first: setting it takes the workspace away.
+  if (status.ok()) {
+    status =
+        health_.Check("cublasSetStream", cublasSetStream(cublas_, stream_));
+  }
+  if (status.ok()) {
+    status =
+        health_.Check("cublasSetWorkspace",
+                      cublasSetWorkspace(cublas_, workspace_, kWorkspaceBytes));
+  }
+  if (status.ok()) {
+    constexpr auto kMode = static_cast<cublasMath_t>(
+        CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
+    status =
+        health_.Check("cublasSetMathMode", cublasSetMathMode(cublas_, kMode));
+  }
+  cublas_is_ready_ = status.ok();
+  return status;
 }
 
 absl::Status CudaStream::Multiply(const MatrixProduct& product) {

@@ -54,6 +54,7 @@ class CudaStream final : public Stream {
   std::array<std::byte*, kBuffers> buffers_ = {};
   std::array<cudaEvent_t, kBuffers> marks_ = {};
   cublasHandle_t cublas_ = nullptr;
+  bool cublas_is_ready_ = false;
   void* workspace_ = nullptr;
 };
 

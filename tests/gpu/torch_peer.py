@@ -3,6 +3,7 @@ device, and both side by side as a Markdown table.
 
 Usage: torch_peer.py MEASURED.jsonl >TABLE.md    without PyTorch: ours alone
 """
+import functools
 import json
 import statistics
 import sys
@@ -91,13 +92,18 @@ def measure(case):
         return found
     for backend in (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION,
                     SDPBackend.EFFICIENT_ATTENTION):
-        try:
-            with sdpa_kernel([backend]):
-                found[backend.name.split("_")[0].lower()] = seconds_of(
-                    lambda: F.scaled_dot_product_attention(
-                        query, keys, values, is_causal=case["causal"]))
-        except RuntimeError:  # it does not serve this case
-            continue
+        name = backend.name.split("_")[0].lower()
+        ways = {name: (keys, values, {})}
+        if keys.shape != key.shape:
+            ways[name + ", grouped"] = (key, value, {"enable_gqa": True})
+        for way, (k, v, options) in ways.items():
+            try:
+                with sdpa_kernel([backend]):
+                    found[way] = seconds_of(functools.partial(
+                        F.scaled_dot_product_attention, query, k, v,
+                        is_causal=case["causal"], **options))
+            except (RuntimeError, TypeError):  # it does not serve this case
+                continue
     return found
 
 

@@ -525,8 +525,10 @@ ATTENTION_KERNEL_CODE void AttendMma(const AttentionArgs& args, int64_t block) {
   const RowTile rows = MakeRowTile<kRows>(args, place.lane, place.first_row,
                                           place.keys, memory.rows);
   const MmaSource source = MakeMmaSource<Instance>(args, place.lane, rows);
-  StartQueries<Instance>(args, place.lane, rows, memory);
-  if (source.tiles > 0) StartKeys<Instance>(args, source, 0, memory);
+  if (source.tiles > 0) {  // else nobody would wait for the copies
+    StartQueries<Instance>(args, place.lane, rows, memory);
+    StartKeys<Instance>(args, source, 0, memory);
+  }
   Epilogue epilogue = MakeEpilogue<Score::kDot>(args);
   epilogue.factor = fabsf(epilogue.factor);
   MmaRegisters<Instance> registers = {};

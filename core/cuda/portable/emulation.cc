@@ -2,8 +2,6 @@
 
 #include <boost/context/fiber.hpp>
 #include <boost/context/preallocated.hpp>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "core/cuda/portable/fiber_annotations.h"
+#include "core/cuda/portable/race_check.h"
 
 namespace attention::cuda::emulation {
 namespace {
@@ -46,6 +45,17 @@ struct StackOfThread {
   void deallocate(context::stack_context&) const {}
 };
 
+// A copy that has been started: `group` ones were committed before.
+struct Copy {
+  std::byte* to;
+  const void* from;
+  int group;
+};
+
+bool IsAligned(const void* address) {
+  return reinterpret_cast<uintptr_t>(address) % kCopyBytes == 0;
+}
+
 // Threads stay, on the same fiber, for the blocks that follow: a fiber costs
 // the sanitizers more than what a thread of a small problem does.
 struct Thread {
@@ -55,6 +65,8 @@ struct Thread {
   FiberAnnotations annotations;
   bool ended = true;
   int exchanges = 0;
+  std::vector<Copy> copies;  // under way
+  int groups = 0;            // committed
 };
 
 // The block that runs on this thread of the host.
@@ -77,9 +89,15 @@ class Block {
   void SyncWarp() { Meet(warps_[current_ / kWarp].meeting); }
   bool SyncBlockOr(bool value);
   Exchange NextExchange() {
-    const int turn = threads_[current_].exchanges++ & 1;
-    return {warps_[current_ / kWarp].exchange[turn]};
+    Warp& warp = warps_[current_ / kWarp];
+    if (warp.meeting.running != kWarp) Forbid("a lane asks one that has ended");
+    return {warp.exchange[threads_[current_].exchanges++ & 1]};
   }
+
+  void StartCopy(std::byte* to, const void* from);
+  void CommitCopies() { ++threads_[current_].groups; }
+  void EndCopies(int newest);
+  void NoteAccess(const void* address, int64_t bytes, bool writes);
 
  private:
   struct FreeShared {
@@ -95,6 +113,10 @@ class Block {
   void Meet(Meeting& meeting);
   void Yield();
   void End();
+  // From the beginning of shared memory; may lie outside.
+  int64_t OffsetOf(const void* address) const {
+    return static_cast<const std::byte*>(address) - shared_.get();
+  }
 
   Order order_ = Order::kAscending;
   int64_t index_ = 0;
@@ -105,6 +127,7 @@ class Block {
   bool or_values_[2] = {};
   std::unique_ptr<std::byte[], FreeShared> shared_;
   int64_t shared_bytes_ = -1;
+  RaceCheck races_;
   context::fiber scheduler_;
   SchedulerAnnotations scheduler_annotations_;
   const std::function<void()>* kernel_ = nullptr;
@@ -129,9 +152,11 @@ void Block::Run(int64_t index, int threads, int64_t shared_bytes,
     shared_.reset(new (kSharedAlignment)
                       std::byte[static_cast<size_t>(shared_bytes)]);
     shared_bytes_ = shared_bytes;
+    races_.Begin(shared_bytes);
   }
   std::memset(shared_.get(), 0xFF, static_cast<size_t>(shared_bytes));
-  all_ = {.running = threads};
+  // Not from 0: what the last block did is over.
+  all_ = {.running = threads, .generation = all_.generation + 1};
   or_values_[0] = or_values_[1] = false;
   for (int w = 0; w < threads / kWarp; ++w) {
     warps_[w].meeting = {.running = kWarp};
@@ -147,10 +172,7 @@ void Block::Run(int64_t index, int threads, int64_t shared_bytes,
       Resume(t);
       if (threads_[t].ended) --left;
     }
-    if (!progress_) {
-      std::fputs("a kernel's threads wait for one that never comes\n", stderr);
-      std::abort();
-    }
+    if (!progress_) Forbid("a kernel's threads wait for one that never comes");
   }
 }
 
@@ -168,6 +190,7 @@ void Block::Start(int index) {
   Thread& thread = threads_[index];
   thread.ended = false;
   thread.exchanges = 0;
+  thread.groups = 0;
   if (thread.fiber) return;
   context::stack_context stack;
   stack.size = kStackBytes;
@@ -223,6 +246,10 @@ void Block::Meet(Meeting& meeting) {
 void Block::End() {
   progress_ = true;
   threads_[current_].ended = true;
+  if (!threads_[current_].copies.empty()) Forbid("a thread leaves its copies");
+  if (warps_[current_ / kWarp].meeting.arrived > 0) {
+    Forbid("a lane has ended that others ask");
+  }
   for (Meeting* meeting : {&all_, &warps_[current_ / kWarp].meeting}) {
     --meeting->running;
     if (meeting->IsComplete()) meeting->Release();
@@ -236,6 +263,45 @@ bool Block::SyncBlockOr(bool value) {
   or_values_[turn] |= value;
   SyncBlock();
   return or_values_[turn];
+}
+
+void Block::StartCopy(std::byte* to, const void* from) {
+  const int64_t offset = OffsetOf(to);
+  if (!IsAligned(to) || !IsAligned(from)) Forbid("a copy is not aligned");
+  if (offset < 0 || offset + kCopyBytes > shared_bytes_) {
+    Forbid("a copy leaves shared memory");
+  }
+  races_.BeginCopy(offset, kCopyBytes, current_, all_.generation);
+  std::memset(to, 0xFF, kCopyBytes);
+  Thread& thread = threads_[current_];
+  thread.copies.push_back({to, from, thread.groups});
+}
+
+void Block::EndCopies(int newest) {
+  Thread& thread = threads_[current_];
+  const auto arrives = [&](const Copy& copy) {
+    return copy.group < thread.groups - newest;
+  };
+  for (const Copy& copy : thread.copies) {
+    if (!arrives(copy)) continue;
+    races_.EndCopy(OffsetOf(copy.to), kCopyBytes, current_, all_.generation);
+    if (copy.from == nullptr) {
+      std::memset(copy.to, 0, kCopyBytes);
+    } else {
+      std::memcpy(copy.to, copy.from, kCopyBytes);
+    }
+  }
+  std::erase_if(thread.copies, arrives);
+}
+
+void Block::NoteAccess(const void* address, int64_t bytes, bool writes) {
+  const int64_t offset = OffsetOf(address);
+  if (offset < 0 || offset + bytes > shared_bytes_) return;
+  if (writes) {
+    races_.Write(offset, bytes, current_, all_.generation);
+  } else {
+    races_.Read(offset, bytes, current_, all_.generation);
+  }
 }
 
 }  // namespace
@@ -256,6 +322,14 @@ std::byte* SharedMemory() { return ThisBlock().shared(); }
 void SyncBlock() { ThisBlock().SyncBlock(); }
 void SyncWarp() { ThisBlock().SyncWarp(); }
 bool SyncBlockOr(bool value) { return ThisBlock().SyncBlockOr(value); }
+void CopyAsync(void* to, const void* from) {
+  ThisBlock().StartCopy(static_cast<std::byte*>(to), from);
+}
+void CommitCopies() { ThisBlock().CommitCopies(); }
+void WaitForCopies(int newest) { ThisBlock().EndCopies(newest); }
+void NoteAccess(const void* address, int64_t bytes, bool writes) {
+  ThisBlock().NoteAccess(address, bytes, writes);
+}
 Exchange NextExchange() { return ThisBlock().NextExchange(); }
 
 }  // namespace attention::cuda::emulation

@@ -12,9 +12,11 @@
 /// It finds what a device may not: shared memory is exactly as large as was
 /// asked for and holds NaN at first, so that the address sanitizer and the
 /// results show what is out of bounds or not initialised; threads that wait for
-/// one that has gone another way end the process; and as threads run in either
-/// order between two points at which they meet, a result that differs between
-/// the orders shows a point that is missing.
+/// one that has gone another way end the process, and so do shuffles with lanes
+/// that have ended; copies arrive when they are waited for and no earlier; and
+/// races for shared memory end the process too (race_check.h), as far as the
+/// emulation is told of accesses: by the functions of portable.h always, by
+/// kernels' own loads and stores where race_hooks.cc is linked.
 namespace attention::cuda::emulation {
 
 /// Which thread of a block runs first, up to the point at which it waits.
@@ -37,6 +39,17 @@ std::byte* SharedMemory();
 void SyncBlock();
 void SyncWarp();
 bool SyncBlockOr(bool value);
+
+/// Starts a copy of 16 bytes, or, where `from` is null, of zeros; ends a group
+/// of this thread's copies; waits for all groups but the newest ones.
+inline constexpr int64_t kCopyBytes = 16;
+void CopyAsync(void* to, const void* from);
+void CommitCopies();
+void WaitForCopies(int newest);
+
+/// Before the running thread reads or writes; what is not in shared memory is
+/// passed over.
+void NoteAccess(const void* address, int64_t bytes, bool writes);
 
 /// Memory in which lanes of a warp show each other `bytes` each: fill one's
 /// own, SyncWarp(), read others'. It is written over by the next exchange but

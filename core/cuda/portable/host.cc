@@ -1,4 +1,7 @@
+#include <cmath>
+
 #include "core/cuda/portable/portable.h"
+#include "core/cuda/portable/race_check.h"
 
 namespace attention::cuda {
 namespace {
@@ -20,9 +23,20 @@ emulation::Exchange Show(const T& value) {
   return exchange;
 }
 
-uint16_t ElementAt(const void* row, int element) {
-  uint16_t bits;
-  std::memcpy(&bits, static_cast<const uint16_t*>(row) + element, sizeof(bits));
+// A row of eight numbers that ldmatrix takes.
+const void* MatrixRow(const void* row) {
+  if (reinterpret_cast<uintptr_t>(row) % 16 != 0) {
+    emulation::Forbid("a matrix's row is not aligned");
+  }
+  return row;
+}
+
+template <typename T>
+T NumbersAt(const void* row, int element) {
+  T bits;
+  const auto* const from = static_cast<const uint16_t*>(row) + element;
+  emulation::NoteAccess(from, sizeof(bits), false);
+  std::memcpy(&bits, from, sizeof(bits));
   return bits;
 }
 
@@ -31,6 +45,38 @@ template <typename T>
 void Unpack(uint32_t pair, float* to) {
   to[0] = Widen(T{static_cast<uint16_t>(pair)});
   to[1] = Widen(T{static_cast<uint16_t>(pair >> 16)});
+}
+
+// Tensor cores add a block of products at once, which are exact, and do not
+// round: numbers are aligned to the largest one and cut off a bit after FP32's
+// last, and so is the sum (Fasi, Higham, Mikaitis and Pranesh, "Numerical
+// behavior of NVIDIA tensor cores", 2021). This is how A100 does it; younger
+// devices have longer blocks or keep more bits.
+constexpr int kBlock = 8;
+constexpr int kKeptBits = 24;
+
+float CutOff(double value) {
+  const auto nearest = static_cast<float>(value);
+  const bool is_beyond = std::abs(double{nearest}) > std::abs(value);
+  if (!is_beyond || std::isinf(nearest)) return nearest;
+  return BitsToFloat(FloatToBits(nearest) - 1);
+}
+
+float AddBlock(float c, const float* a, const float* b) {
+  double terms[kBlock + 1];
+  double plain = c;
+  double largest = std::abs(double{c});
+  for (int k = 0; k < kBlock; ++k) {
+    terms[k] = static_cast<double>(a[k]) * b[k];
+    plain += terms[k];
+    largest = std::fmax(largest, std::abs(terms[k]));
+  }
+  terms[kBlock] = c;
+  if (largest == 0 || !std::isfinite(plain)) return static_cast<float>(plain);
+  const double unit = std::ldexp(1.0, std::ilogb(largest) - kKeptBits);
+  int64_t sum = 0;
+  for (const double term : terms) sum += static_cast<int64_t>(term / unit);
+  return CutOff(static_cast<double>(sum) * unit);
 }
 
 struct Operands {
@@ -62,12 +108,9 @@ void MultiplyAddLanes(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
     }
   }
   for (int n = 0; n < 4; ++n) {
-    // Products are exact; they are added with more digits than FP32 has.
-    double sum = c[n];
-    for (int k = 0; k < 16; ++k) {
-      sum += static_cast<double>(rows[n / 2][k]) * columns[n % 2][k];
+    for (int first = 0; first < 16; first += kBlock) {
+      c[n] = AddBlock(c[n], rows[n / 2] + first, columns[n % 2] + first);
     }
-    c[n] = static_cast<float>(sum);
   }
 }
 
@@ -111,25 +154,23 @@ Brain Round<Brain>(float value) {
 }
 
 void LoadMatrices(uint32_t (&r)[4], const void* row) {
-  const emulation::Exchange exchange = Show(row);
+  const emulation::Exchange exchange = Show(MatrixRow(row));
   const int lane = ThreadIndex() % kWarp;
   for (int m = 0; m < 4; ++m) {
     const void* from = Shown<const void*>(exchange, 8 * m + lane / 4);
-    const int element = lane % 4 * 2;
-    r[m] = ElementAt(from, element) |
-           static_cast<uint32_t>(ElementAt(from, element + 1)) << 16;
+    r[m] = NumbersAt<uint32_t>(from, lane % 4 * 2);
   }
 }
 
 void LoadMatricesTransposed(uint32_t (&r)[4], const void* row) {
-  const emulation::Exchange exchange = Show(row);
+  const emulation::Exchange exchange = Show(MatrixRow(row));
   const int lane = ThreadIndex() % kWarp;
   for (int m = 0; m < 4; ++m) {
     const int first = 8 * m + lane % 4 * 2;
     const void* low = Shown<const void*>(exchange, first);
     const void* high = Shown<const void*>(exchange, first + 1);
-    r[m] = ElementAt(low, lane / 4) |
-           static_cast<uint32_t>(ElementAt(high, lane / 4)) << 16;
+    r[m] = NumbersAt<uint16_t>(low, lane / 4) |
+           static_cast<uint32_t>(NumbersAt<uint16_t>(high, lane / 4)) << 16;
   }
 }
 

@@ -39,13 +39,25 @@ inline float Fma(float a, float b, float c) {
   return static_cast<float>(static_cast<double>(a) * b + c);
 }
 inline int Opaque(int value) { return value; }
+
+/// A number next to the exact one, now above, now below: as good as an
+/// approximation is that is a unit in the last place off. Powers of 2 stay.
+inline float NextTo(float exact) {
+  uint32_t bits;
+  std::memcpy(&bits, &exact, sizeof(bits));
+  const bool is_approximate = std::isfinite(exact) && (bits & 0x7FFFFFU) != 0;
+  if (!is_approximate) return exact;
+  bits += (bits * 0x9E3779B1U) >> 31 != 0 ? 1U : ~0U;
+  std::memcpy(&exact, &bits, sizeof(bits));
+  return exact;
+}
 inline float Reciprocal(float x) {
   const float result = 1 / x;
-  return std::abs(result) < 0x1p-126F ? 0 * result : result;
+  return std::abs(result) < 0x1p-126F ? 0 * result : NextTo(result);
 }
 inline float FastExp2(float x) {
   const float result = std::exp2(x);
-  return result < 0x1p-126F ? 0 : result;
+  return result < 0x1p-126F ? 0 : NextTo(result);
 }
 
 inline float Widen(float value) { return value; }
@@ -75,15 +87,13 @@ uint32_t Pair(float low, float high) {
 }
 
 inline void CopyAsync16(void* to, const void* from, bool valid) {
-  if (valid) {
-    std::memcpy(to, from, 16);
-  } else {
-    std::memset(to, 0, 16);
-  }
+  emulation::CopyAsync(to, valid ? from : nullptr);
 }
-inline void CommitCopies() {}
+using emulation::CommitCopies;
 template <int kNewest>
-void WaitForCopies() {}
+void WaitForCopies() {
+  emulation::WaitForCopies(kNewest);
+}
 
 void LoadMatrices(uint32_t (&r)[4], const void* row);
 void LoadMatricesTransposed(uint32_t (&r)[4], const void* row);
