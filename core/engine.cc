@@ -182,6 +182,12 @@ absl::Status Engine::Run(AttentionJob& job) const {
   return job.status = refusal;
 }
 
+bool Engine::reaches_devices() const {
+  return std::any_of(
+      backends_.begin(), backends_.end(),
+      [](const auto& backend) { return backend->reaches_devices(); });
+}
+
 absl::StatusOr<std::unique_ptr<DeviceMemory>> Engine::MapDeviceMemory(
     absl::string_view handle, int64_t device, int64_t bytes) const {
   for (const auto& backend : backends_) {

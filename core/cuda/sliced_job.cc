@@ -80,8 +80,8 @@ int64_t EntriesOfSlice(const ValidatedProblem& problem, const Plan& plan,
                      plan.method == Method::kNothing;
   if (whole) return problem.batch;
   const int64_t of_entry = std::max<int64_t>(1, moved / problem.batch);
-  const int64_t entries = std::clamp<int64_t>(options.slice_bytes / of_entry,
-                                              1, problem.batch);
+  const int64_t entries =
+      std::clamp<int64_t>(options.slice_bytes / of_entry, 1, problem.batch);
   const int64_t slices = CeilDivide(problem.batch, entries);
   const int64_t most_shared = moved / kLeastShare / slices;
   return SharedBytes(problem, plan) > most_shared ? problem.batch : entries;
@@ -96,8 +96,8 @@ class SlicedJob::Slice {
         problem_(EntriesOf(*whole.job_.problem, first, count_)),
         plan_(MakePlan(problem_, whole.device_.properties(), whole.options_)) {
     part_.problem = &problem_;
-    part_.outputs = EntriesOf(whole.job_.outputs, problem_.wanted, first,
-                              count_);
+    part_.outputs =
+        EntriesOf(whole.job_.outputs, problem_.wanted, first, count_);
     part_.stop = whole.job_.stop;
     job_.emplace(part_, whole.context_, plan_, whole.device_, stream, memory);
   }
@@ -144,9 +144,9 @@ absl::Status SlicedJob::Run(const std::array<Stream*, 2>& streams,
   int64_t n = 0;
   for (int64_t first = 0; first < job_.problem->batch && status.ok();
        first += entries_, ++n) {
-    auto slice = std::make_unique<Slice>(
-        *this, first, *streams[static_cast<size_t>(n % 2)],
-        memory + n % 2 * slice_bytes_);
+    auto slice = std::make_unique<Slice>(*this, first,
+                                         *streams[static_cast<size_t>(n % 2)],
+                                         memory + n % 2 * slice_bytes_);
     status = slice->Begin();
     job_.tiles_total += slice->part().tiles_total;
     if (before != nullptr) end(*before);

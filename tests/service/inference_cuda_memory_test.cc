@@ -30,7 +30,9 @@ namespace {
 using absl::StatusCode;
 using inference::ModelInferRequest;
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 server::ServerOptions WithSharedMemory() {
   server::ServerOptions options = TestOptions();
@@ -174,6 +176,21 @@ TEST_F(InferCudaMemoryTest, OutputsAreWrittenToIt) {
           0);
     }
   }
+}
+
+TEST_F(InferCudaMemoryTest, IsAnExtensionOfAServerWithADevice) {
+  const auto extensions = [this] {
+    return CallInference<inference::ServerMetadataResponse>(
+               *client_, "ServerMetadata", inference::ServerMetadataRequest())
+        .value()
+        .extensions();
+  };
+  Start();
+  EXPECT_THAT(extensions(), Contains("cuda_shared_memory"));
+  server::ServerOptions options = WithSharedMemory();
+  options.backend = "reference";
+  Start(options);
+  EXPECT_THAT(extensions(), Not(Contains("cuda_shared_memory")));
 }
 
 TEST_F(InferCudaMemoryTest, StatusListsItsRegionsAlone) {
