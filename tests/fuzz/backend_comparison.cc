@@ -46,7 +46,8 @@ class Comparison {
                  WeightTolerances(expected_));
     }
     if (reference_.lse) {
-      CompareAll("lse", *results_.lse, *reference_.lse, LseTolerances(expected_));
+      CompareAll("lse", *results_.lse, *reference_.lse,
+                 LseTolerances(expected_));
     }
   }
 
@@ -68,14 +69,17 @@ class Comparison {
   // Each backend is within the tolerance of the truth, so that they are within
   // twice that of each other. NaN and infinities must be the same, but where a
   // finite result is so large that its rounding may be an infinity.
-  void CompareAll(const char* name, const Tensor& computed, const Tensor& reference,
+  void CompareAll(const char* name, const Tensor& computed,
+                  const Tensor& reference,
                   const std::vector<double>& tolerances,
                   bool of_values = false) const {
-    if (computed.type() != reference.type() || computed.shape() != reference.shape() ||
+    if (computed.type() != reference.type() ||
+        computed.shape() != reference.shape() ||
         static_cast<size_t>(computed.element_count()) != tolerances.size()) {
       Fail(name, 0, 0, 0, 0);
     }
-    const double limit = computed.type() == DataType::kFloat16 ? 0x1p16 : 0x1p128;
+    const double limit =
+        computed.type() == DataType::kFloat16 ? 0x1p16 : 0x1p128;
     const std::vector<double> ours = computed.ToDoubles();
     const std::vector<double> theirs = reference.ToDoubles();
     const size_t per_row =

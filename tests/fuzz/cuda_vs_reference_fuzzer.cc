@@ -12,9 +12,9 @@
 namespace attention::test {
 namespace {
 
-// A tenth of the cpu's: an emulated block takes as long for one row as for all
+// A fifth of the cpu's: an emulated block takes as long for one row as for all
 // that it has threads for.
-constexpr int64_t kMostWork = 8'000;
+constexpr int64_t kMostWork = 16'000;
 
 // Kept from run to run: the device's threads.
 const std::vector<Variant>& Emulations() {
