@@ -115,9 +115,9 @@ int64_t WideOperands::PlaceOf(int64_t row) const {
 }
 
 void WideOperands::SetQuery(int64_t row, RowId id) {
-  kernels_.widen_rows(
-      RowsOf(problem_.query, batch_, id.head, id.query), 1,
-      problem_.query_width, narrow_, query_stride_, query_stride_);
+  kernels_.widen_rows(RowsOf(problem_.query, batch_, id.head, id.query), 1,
+                      problem_.query_width, narrow_, query_stride_,
+                      query_stride_);
   kernels_.widen_to_double(narrow_, query_stride_, wide_);
   const double* from = wide_;
   if (w_q_ != nullptr) {
