@@ -34,7 +34,7 @@ const std::vector<Variant>& Targets() {
 }  // namespace attention::test
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace attention::test;
-  CompareWithReference({data, size}, kMostWork, Targets());
+  namespace test = attention::test;
+  test::CompareWithReference({data, size}, test::kMostWork, test::Targets());
   return 0;
 }

@@ -35,7 +35,7 @@ const std::vector<Variant>& Emulations() {
 }  // namespace attention::test
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace attention::test;
-  CompareWithReference({data, size}, kMostWork, Emulations());
+  namespace test = attention::test;
+  test::CompareWithReference({data, size}, test::kMostWork, test::Emulations());
   return 0;
 }

@@ -1,9 +1,8 @@
-#include "core/cuda/plan.h"
-
 #include <cstdint>
 #include <ostream>
 #include <string>
 
+#include "core/cuda/plan.h"
 #include "gtest/gtest.h"
 #include "tests/unit/cuda/planned.h"
 
@@ -103,7 +102,6 @@ INSTANTIATE_TEST_SUITE_P(
                "fp32_tiles"}),
     [](const auto& test) { return test.param.name; });
 
-
 TEST(PlanSupportTest, ADeviceWithTooLittleSharedMemoryIsRefused) {
   DeviceProperties device = kDevice;
   EXPECT_TRUE(CheckSupport(Valid({}), device).ok());
@@ -112,7 +110,8 @@ TEST(PlanSupportTest, ADeviceWithTooLittleSharedMemoryIsRefused) {
             absl::StatusCode::kUnimplemented);
 }
 
-TEST(PlanSupportTest, ADeviceWithTooLittleSharedMemoryForTensorCoresDoesWithout) {
+TEST(PlanSupportTest,
+     ADeviceWithTooLittleSharedMemoryForTensorCoresDoesWithout) {
   const Spec spec = {.width = kMmaLargestWidth,
                      .value_width = kMmaLargestWidth,
                      .type = DataType::kBFloat16};

@@ -1,9 +1,8 @@
-#include "core/cuda/plan.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <vector>
 
+#include "core/cuda/plan.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/cuda/planned.h"
