@@ -3,10 +3,10 @@
 
 #include <cstdint>
 
-#include "core/cpu/careful_rows.h"
 #include "core/cpu/kernels.h"
 #include "core/cpu/plan.h"
 #include "core/cpu/prepare.h"
+#include "core/cpu/row_id.h"
 #include "core/cpu/scratch.h"
 #include "core/validate.h"
 

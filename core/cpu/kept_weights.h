@@ -4,9 +4,9 @@
 #include <cstdint>
 
 #include "core/cpu/kernels.h"
+#include "core/cpu/key_tile.h"
 #include "core/cpu/plan.h"
 #include "core/cpu/scratch.h"
-#include "core/cpu/tile_operands.h"
 #include "core/validate.h"
 
 namespace attention::cpu {

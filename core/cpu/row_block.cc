@@ -7,8 +7,9 @@
 #include <vector>
 
 #include "core/cpu/block_rows.h"
-#include "core/cpu/careful_rows.h"
+#include "core/cpu/careful_copies.h"
 #include "core/cpu/kept_weights.h"
+#include "core/cpu/key_tile.h"
 #include "core/cpu/result_memory.h"
 #include "core/cpu/row_care.h"
 #include "core/cpu/scratch.h"

@@ -7,20 +7,13 @@
 #include "core/cpu/block_rows.h"
 #include "core/cpu/job_run.h"
 #include "core/cpu/kernels.h"
+#include "core/cpu/key_tile.h"
 #include "core/cpu/plan.h"
 #include "core/cpu/prepare.h"
 #include "core/cpu/scratch.h"
 #include "core/validate.h"
 
 namespace attention::cpu {
-
-/// One tile of keys, within one block of the problem.
-struct KeyTile {
-  const ValidatedProblem::Block* block;
-  int64_t first;  // within that block
-  int64_t count;
-  int64_t first_key;  // among all keys
-};
 
 /// What the kernels read of a block of rows and a tile of keys: queries, keys
 /// and values in the form that the plan's products take, masks, and what to

@@ -16,8 +16,6 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int kMostReplacements = 8;
-// Multiplications of a problem: what the sanitizers compute in milliseconds.
-constexpr int64_t kMostWork = 80'000;
 
 // Known, and not to be found again: FP32 sums over hundreds of blocks lose more
 // than the tolerances have.
@@ -61,8 +59,8 @@ int64_t WorkOf(const ProblemSpec& spec) {
 }
 
 // Until the problem is small enough, its largest extent is halved.
-void Shrink(ProblemSpec& spec) {
-  while (WorkOf(spec) > kMostWork) {
+void Shrink(ProblemSpec& spec, int64_t most_work) {
+  while (WorkOf(spec) > most_work) {
     if (spec.batch > 1) {
       --spec.batch;
       continue;
@@ -144,7 +142,7 @@ void Replace(Reader& reader, FuzzedProblem& made) {
 
 }  // namespace
 
-FuzzedProblem ProblemOf(absl::Span<const uint8_t> bytes) {
+FuzzedProblem ProblemOf(absl::Span<const uint8_t> bytes, int64_t most_work) {
   Reader reader(bytes);
   std::vector<int> row;
   for (const Factor& factor : Factors()) {
@@ -153,7 +151,7 @@ FuzzedProblem ProblemOf(absl::Span<const uint8_t> bytes) {
   }
   ProblemSpec spec = SpecOf(row);
   FuzzedProblem made;
-  made.target = static_cast<uint8_t>(reader.Byte());
+  made.variant = static_cast<uint8_t>(reader.Byte());
   const int64_t seed = reader.Word();
   reader.Override(reader.Byte(), 300, spec.query_length);
   reader.Override(reader.Word(), 1500, spec.key_length);
@@ -171,7 +169,7 @@ FuzzedProblem ProblemOf(absl::Span<const uint8_t> bytes) {
   if (const double softcap = reader.Pick(kSoftcaps, 0); softcap != 0) {
     spec.softcap = softcap;
   }
-  Shrink(spec);
+  Shrink(spec, most_work);
   if (spec.keys_per_block > 0) {
     spec.keys_per_block =
         std::max(spec.keys_per_block, spec.key_length / kMostBlocks + 1);

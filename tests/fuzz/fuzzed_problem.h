@@ -12,20 +12,22 @@ namespace attention::test {
 /// A problem made of bytes, small enough for thousands in a minute.
 struct FuzzedProblem {
   OwnedProblem owned;
-  uint8_t target = 0;       // which instruction set, modulo their number
+  uint8_t variant = 0;      // of the backend, modulo how many it has
   std::string description;  // for a person, a line per choice
 };
 
 /// Every byte is one choice, in this order; those that are missing are 0, so
 /// that any bytes are a valid problem, none among them:
 ///   a level of each of the Factors() of tests/parity/factors.h, modulo their
-///   number; the instruction set; the seed of the numbers (2 bytes);
+///   number; the variant; the seed of the numbers (2 bytes);
 ///   instead of the factor's where not 0: Lq, Lk (2 bytes, little-endian), Dq,
 ///   Dv, keys per block; the hidden width; scale, sigma and softcap, each from
 ///   a list;
 ///   then, up to 8 times, one element that is replaced: which tensor, where (2
 ///   bytes), by what.
-FuzzedProblem ProblemOf(absl::Span<const uint8_t> bytes);
+/// Extents are halved until a problem has no more than `most_work`
+/// multiplications: what is computed in milliseconds.
+FuzzedProblem ProblemOf(absl::Span<const uint8_t> bytes, int64_t most_work);
 
 }  // namespace attention::test
 

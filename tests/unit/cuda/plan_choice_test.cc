@@ -1,0 +1,136 @@
+#include <cstdint>
+#include <ostream>
+#include <string>
+
+#include "core/cuda/plan.h"
+#include "gtest/gtest.h"
+#include "tests/unit/cuda/planned.h"
+
+namespace attention::cuda {
+namespace {
+
+struct Choice {
+  std::string name;
+  Spec spec;
+  Method method;
+  std::string kernel;
+};
+
+std::ostream& operator<<(std::ostream& out, const Choice& choice) {
+  return out << choice.name;
+}
+
+class PlanChoiceTest : public ::testing::TestWithParam<Choice> {};
+
+TEST_P(PlanChoiceTest, TakesTheKernel) {
+  const Plan plan = PlanOf(GetParam().spec);
+  EXPECT_EQ(plan.method, GetParam().method);
+  EXPECT_EQ(plan.kernel, GetParam().kernel);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Choices, PlanChoiceTest,
+    ::testing::Values(
+        Choice{"Fp32", {}, Method::kTiles, "fp32_tiles"},
+        Choice{"Fp16", {.type = DataType::kFloat16}, Method::kMma, "fp16_mma"},
+        Choice{"Bf16", {.type = DataType::kBFloat16}, Method::kMma, "bf16_mma"},
+        Choice{"Bf16TooWideForTheTile",
+               {.width = kMmaLargestWidth + 8, .type = DataType::kBFloat16},
+               Method::kTiles,
+               "fp32_tiles"},
+        Choice{"Bf16Gaussian",
+               {.type = DataType::kBFloat16, .scoring = Gaussian()},
+               Method::kTiles,
+               "fp32_tiles"},
+        Choice{"Decode",
+               {.query_length = 1, .key_length = 65536},
+               Method::kTiles,
+               "fp32_tiles_split"},
+        Choice{"Bf16Decode",
+               {.query_length = 1,
+                .key_length = 65536,
+                .type = DataType::kBFloat16},
+               Method::kMma,
+               "bf16_mma_split"},
+        Choice{"Fp16Decode",
+               {.query_length = 1,
+                .key_length = 65536,
+                .type = DataType::kFloat16},
+               Method::kMma,
+               "fp16_mma_split"},
+        Choice{"DecodeOfFewKeys",
+               {.query_length = 1, .key_length = 200},
+               Method::kTiles,
+               "fp32_tiles"},
+        Choice{"Weights",
+               {.wanted = kWeights},
+               Method::kProducts,
+               "cublas_products"},
+        Choice{"WeightsOfFewRows",
+               {.query_length = 8, .wanted = kWeights},
+               Method::kTiles,
+               "fp32_tiles_split"},
+        Choice{"WeightsOfGaussian",
+               {.scoring = Gaussian(), .wanted = kWeights},
+               Method::kTiles,
+               "fp32_tiles"},
+        Choice{"Additive",
+               {.scoring = AdditiveOf(64, 32)},
+               Method::kTiles,
+               "fp32_tiles"},
+        Choice{"HugeScale",
+               {.scoring = ScaledDotProduct{1e30}},
+               Method::kCareful,
+               "fp64_rows"},
+        Choice{"ScaleOfZero",
+               {.scoring = ScaledDotProduct{0.0}},
+               Method::kCareful,
+               "fp64_rows"},
+        Choice{"TinySigma",
+               {.scoring = Gaussian{1e-15}},
+               Method::kCareful,
+               "fp64_rows"},
+        Choice{
+            "TinySoftcap", {.softcap = 1e-30}, Method::kCareful, "fp64_rows"},
+        Choice{"NoKeys", {.key_length = 0}, Method::kNothing, ""},
+        Choice{"NoRows", {.query_length = 0}, Method::kNothing, ""},
+        Choice{"NoBatch", {.batch = 0}, Method::kNothing, ""},
+        Choice{"NothingWanted", {.value_width = 0}, Method::kNothing, ""},
+        Choice{"OnlyTheLogSumExp",
+               {.value_width = 0, .wanted = {.lse = true}},
+               Method::kTiles,
+               "fp32_tiles"}),
+    [](const auto& test) { return test.param.name; });
+
+TEST(PlanSupportTest, ADeviceWithTooLittleSharedMemoryIsRefused) {
+  DeviceProperties device = kDevice;
+  EXPECT_TRUE(CheckSupport(Valid({}), device).ok());
+  device.shared_memory_per_block = int64_t{16} * 1024;
+  EXPECT_EQ(CheckSupport(Valid({}), device).code(),
+            absl::StatusCode::kUnimplemented);
+}
+
+TEST(PlanSupportTest,
+     ADeviceWithTooLittleSharedMemoryForTensorCoresDoesWithout) {
+  const Spec spec = {.width = kMmaLargestWidth,
+                     .value_width = kMmaLargestWidth,
+                     .type = DataType::kBFloat16};
+  DeviceProperties device = kDevice;
+  EXPECT_EQ(MakePlan(Valid(spec), device).method, Method::kMma);
+  device.shared_memory_per_block = MmaSharedBytes(kMmaLargestWidth) - 1;
+  EXPECT_EQ(MakePlan(Valid(spec), device).method, Method::kTiles);
+}
+
+TEST(PlanSupportTest, RowsWiderThanAKernelCountsAreRefused) {
+  const Spec spec = {.batch = 1,
+                     .query_heads = 1,
+                     .kv_heads = 1,
+                     .query_length = 1,
+                     .key_length = 1,
+                     .width = int64_t{1} << 31};
+  EXPECT_EQ(CheckSupport(Valid(spec), kDevice).code(),
+            absl::StatusCode::kUnimplemented);
+}
+
+}  // namespace
+}  // namespace attention::cuda
