@@ -177,16 +177,13 @@ ATTENTION_KERNEL_CODE void MultiplyValues(
   }
 }
 
-/// Weights are taken 2^10 times as large for FP16, which has few small numbers.
+/// Weights are taken this many times as large for FP16, which has few small
+/// numbers. Not by a larger exponent: the argument of the exponential, which is
+/// near 0 for the keys that count, would lose bits to it.
 template <typename T>
-inline constexpr float kWeightShift = 0;
+inline constexpr float kWeightScale = 1;
 template <>
-inline constexpr float kWeightShift<Half> = 10;
-/// 2^-kWeightShift.
-template <typename T>
-inline constexpr float kWeightUnit = 1;
-template <>
-inline constexpr float kWeightUnit<Half> = 0x1p-10F;
+inline constexpr float kWeightScale<Half> = 0x1p10F;
 
 /// The largest of the 4 threads of a row.
 ATTENTION_KERNEL_CODE float LargestOfMmaRow(float value) {
@@ -265,7 +262,7 @@ template <typename Instance>
 ATTENTION_KERNEL_CODE void AddMmaRow(float factor, int half, RowState& row,
                                      MmaSums<Instance::kKeys / 8>& scores,
                                      MmaSums<Instance::kWidth / 8>& sums) {
-  constexpr float kShift = kWeightShift<typename Instance::T>;
+  constexpr float kScale = kWeightScale<typename Instance::T>;
   float largest = -Infinity();
   ATTENTION_UNROLL_ALL
   for (int n = 0; n < Instance::kKeys / 8; ++n) {
@@ -273,15 +270,15 @@ ATTENTION_KERNEL_CODE void AddMmaRow(float factor, int half, RowState& row,
         Larger(largest, Larger(scores[n][2 * half], scores[n][2 * half + 1]));
   }
   const float max = Larger(row.max, LargestOfMmaRow(largest) * factor);
-  const float base = Base(max) - kShift;
-  const float scale = FastExp2(row.max - Base(max));
+  const float base = Base(max);
+  const float scale = FastExp2(row.max - base);
   float sum = 0;
   ATTENTION_UNROLL_ALL
   for (int n = 0; n < Instance::kKeys / 8; ++n) {
     ATTENTION_UNROLL_ALL
     for (int i = 0; i < 2; ++i) {
       float& score = scores[n][2 * half + i];
-      score = FastExp2(Fma(score, factor, -base));
+      score = kScale * FastExp2(Fma(score, factor, -base));
       sum += score;
     }
   }
@@ -300,7 +297,7 @@ template <typename Instance>
 ATTENTION_KERNEL_CODE void NoteOverflow(
     const MmaSums<Instance::kKeys / 8>& scores, int half, float& magnitude) {
   if constexpr (sizeof(typename Instance::T) == sizeof(Brain) &&
-                kWeightShift<typename Instance::T> == 0) {
+                kWeightScale<typename Instance::T> == 1) {
     float size = 0;
     ATTENTION_UNROLL_ALL
     for (int n = 0; n < Instance::kKeys / 8; ++n) {
@@ -408,7 +405,7 @@ template <typename Instance>
 ATTENTION_KERNEL_CODE void StoreMmaRows(const AttentionArgs& args,
                                         int64_t split, const RowInfo* rows,
                                         MmaRegisters<Instance>& registers) {
-  constexpr float kUnit = kWeightUnit<typename Instance::T>;
+  constexpr float kUnit = 1 / kWeightScale<typename Instance::T>;
   ATTENTION_UNROLL_ALL
   for (int tile = 0; tile < Instance::kTiles; ++tile) {
     ATTENTION_UNROLL_ALL

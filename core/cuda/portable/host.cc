@@ -50,8 +50,8 @@ void Unpack(uint32_t pair, float* to) {
 // Tensor cores add a block of products at once, which are exact, and do not
 // round: numbers are aligned to the largest one and cut off a bit after FP32's
 // last, and so is the sum (Fasi, Higham, Mikaitis and Pranesh, "Numerical
-// behavior of NVIDIA tensor cores", 2021). This is how A100 does it; younger
-// devices have longer blocks or keep more bits.
+// behavior of NVIDIA tensor cores", 2021). This is A100's way; Hopper has
+// blocks of 16 and keeps a bit more.
 constexpr int kBlock = 8;
 constexpr int kKeptBits = 24;
 
