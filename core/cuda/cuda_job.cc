@@ -300,6 +300,7 @@ absl::Status CudaJob::ProductsOf(int64_t first_row, int64_t lane_rows,
   scores.a_matrix = lane_rows * width;
   scores.b_matrix = keys * width;
   scores.c_matrix = lane_rows * keys;
+  scores.workspace = At(plan_.workspace);
   absl::Status status = stream_.Multiply(scores);
   if (!status.ok()) return status;
 

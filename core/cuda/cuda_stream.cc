@@ -7,11 +7,6 @@
 namespace attention::cuda {
 namespace {
 
-// What cuBLAS recommends for Hopper. A workspace of the stream's own, always of
-// one size, makes a product's bits the same whatever runs beside it (cuBLAS,
-// "Results Reproducibility").
-constexpr size_t kWorkspaceBytes = size_t{32} << 20;
-
 cudaDataType_t TypeOf(ProductType type) {
   switch (type) {
     case ProductType::kFloat16:
@@ -64,7 +59,6 @@ CudaStream::~CudaStream() {
   cudaSetDevice(ordinal_);
   if (stream_ != nullptr) cudaStreamSynchronize(stream_);
   if (cublas_ != nullptr) cublasDestroy(cublas_);
-  if (workspace_ != nullptr) cudaFree(workspace_);
   for (cudaEvent_t mark : marks_) {
     if (mark != nullptr) cudaEventDestroy(mark);
   }
@@ -134,19 +128,9 @@ absl::Status CudaStream::StartCublas() {
   if (cublas_ == nullptr) {
     status = health_.Check("cublasCreate", cublasCreate(&cublas_));
   }
-  if (status.ok() && workspace_ == nullptr) {
-    status =
-        health_.Check("cudaMalloc", cudaMalloc(&workspace_, kWorkspaceBytes));
-  }
-  // The stream first: setting it takes the workspace away.
   if (status.ok()) {
     status =
         health_.Check("cublasSetStream", cublasSetStream(cublas_, stream_));
-  }
-  if (status.ok()) {
-    status =
-        health_.Check("cublasSetWorkspace",
-                      cublasSetWorkspace(cublas_, workspace_, kWorkspaceBytes));
   }
   if (status.ok()) {
     constexpr auto kMode = static_cast<cublasMath_t>(
@@ -161,6 +145,13 @@ absl::Status CudaStream::StartCublas() {
 absl::Status CudaStream::Multiply(const MatrixProduct& product) {
   if (absl::Status status = Select(); !status.ok()) return status;
   if (absl::Status status = StartCublas(); !status.ok()) return status;
+  // A workspace of the job's own makes a product's bits the same whatever runs
+  // beside it (cuBLAS, "Results Reproducibility").
+  absl::Status status =
+      health_.Check("cublasSetWorkspace",
+                    cublasSetWorkspace(cublas_, product.workspace,
+                                       static_cast<size_t>(kWorkspaceBytes)));
+  if (!status.ok()) return status;
   const float zero = 0;
   const cudaDataType_t type = TypeOf(product.type);
   // cuBLAS counts columns first: c^T = op(b)^T a^T.

@@ -55,7 +55,6 @@ class CudaStream final : public Stream {
   std::array<cudaEvent_t, kBuffers> marks_ = {};
   cublasHandle_t cublas_ = nullptr;
   bool cublas_is_ready_ = false;
-  void* workspace_ = nullptr;
 };
 
 }  // namespace attention::cuda

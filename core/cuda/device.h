@@ -46,7 +46,13 @@ struct MatrixProduct {
   int64_t a_row = 0, b_row = 0, c_row = 0;  // from one row to the next
   int64_t batch = 1;
   int64_t a_matrix = 0, b_matrix = 0, c_matrix = 0;  // to the next matrix
+  /// kWorkspaceBytes of device memory that nothing else uses meanwhile.
+  std::byte* workspace = nullptr;
 };
+
+/// What cuBLAS recommends for Hopper. Always of one size, because the algorithm
+/// that it chooses may follow from it.
+inline constexpr int64_t kWorkspaceBytes = int64_t{32} << 20;
 
 /// Work of one device in order, for one thread at a time. Copies go through
 /// staging buffers of pinned host memory: kBuffers of them, so that one is

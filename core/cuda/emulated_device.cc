@@ -117,6 +117,10 @@ class EmulatedStream final : public Stream {
 
   absl::Status Multiply(const MatrixProduct& product) override {
     CopyUpTo(begun_);
+    // As cuBLAS may write to any of it: to its ends here.
+    constexpr int64_t kEnd = 4096;
+    std::memset(product.workspace, 0xFF, kEnd);
+    std::memset(product.workspace + kWorkspaceBytes - kEnd, 0xFF, kEnd);
     for (int64_t n = 0; n < product.batch; ++n) MultiplyOne(product, n);
     return state_->Health();
   }

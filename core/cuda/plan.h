@@ -79,7 +79,7 @@ struct Plan {
   // what is computed from it,
   Buffer projected_query, projected_key;
   Buffer careful_rows, row_max, row_sum, partials;
-  Buffer scores, probabilities, product;
+  Buffer scores, probabilities, product, workspace;
   // and what is copied back, likewise.
   Buffer output, weights, lse;
   int64_t bytes = 0;  // of all of them; 2^62 stands for more

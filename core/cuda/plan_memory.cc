@@ -238,6 +238,7 @@ void PlaceScratch(const ValidatedProblem& problem, const PlanOptions& options,
     }
     plan.product =
         Place(Product({plan.product_rows, args.value.width, 4}), plan);
+    plan.workspace = Place(kWorkspaceBytes, plan);
   }
 }
 

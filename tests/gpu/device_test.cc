@@ -143,6 +143,7 @@ class ProductTest : public DeviceTest,
     product.a_matrix = kRows * kDepth;
     product.b_matrix = kColumns * kDepth;
     product.c_matrix = kRows * kColumns;
+    product.workspace = memory_ + kMemory - kWorkspaceBytes;
     return product;
   }
 };
@@ -191,6 +192,7 @@ TEST_F(DeviceTest, ProductsInFp32KeepAllBits) {
   product.a = product.b = memory_;
   product.c = reinterpret_cast<float*>(memory_ + 256);
   product.a_row = product.b_row = product.c_row = 1;
+  product.workspace = memory_ + kMemory - kWorkspaceBytes;
   ASSERT_THAT(stream_->Multiply(product), IsOk());
   float found = 0;
   std::memcpy(&found, Get(memory_ + 256, 4).data(), 4);
