@@ -177,16 +177,16 @@ ATTENTION_KERNEL_CODE void MultiplyValues(
   }
 }
 
-/// Weights are taken 2^10 times as large for FP16, which has few small numbers.
+/// FP16 weights are taken kHalfProbability times as large, 2^kWeightShift.
 template <typename T>
 inline constexpr float kWeightShift = 0;
 template <>
-inline constexpr float kWeightShift<Half> = 10;
+inline constexpr float kWeightShift<Half> = 15;
 /// 2^-kWeightShift.
 template <typename T>
 inline constexpr float kWeightUnit = 1;
 template <>
-inline constexpr float kWeightUnit<Half> = 0x1p-10F;
+inline constexpr float kWeightUnit<Half> = 1 / kHalfProbability;
 
 /// The largest of the 4 threads of a row.
 ATTENTION_KERNEL_CODE float LargestOfMmaRow(float value) {
