@@ -272,7 +272,10 @@ ATTENTION_KERNEL_CODE void AddMmaRow(float factor, int half, RowState& row,
     largest =
         Larger(largest, Larger(scores[n][2 * half], scores[n][2 * half + 1]));
   }
-  const float max = Larger(row.max, LargestOfMmaRow(largest) * factor);
+  const float found = Larger(row.max, LargestOfMmaRow(largest) * factor);
+  // Rounded as the base is: the tolerance of lse has no room for more than one
+  // of them.
+  const float max = found - kShift + kShift;
   const float base = Base(max) - kShift;
   const float scale = FastExp2(row.max - Base(max));
   float sum = 0;
