@@ -337,6 +337,7 @@ absl::Status CudaJob::ProductsOf(int64_t first_row, int64_t lane_rows,
   finish.problem = args_;
   finish.first_row = first_row;
   finish.rows = softmax.rows;
+  finish.probability_type = softmax.probability_type;
   finish.product = weighted.c;
   return stream_.Launched(
       "finish_output", kernels_.finish_output(finish, FinishOutputShape(finish),

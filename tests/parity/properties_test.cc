@@ -148,6 +148,36 @@ TEST_P(PropertiesTest, LargeScoresDoNotOverflow) {
               ::testing::ElementsAre(std::ldexp(1, 40)));
 }
 
+// A key that takes nearly all the weight and has nothing to give: the output is
+// what FP16 makes of the largest values under weights below its smallest
+// number.
+OwnedProblem LargeValuesOfSmallWeights(bool weights) {
+  OwnedProblem owned;
+  owned.problem.query = owned.Add(DataType::kFloat16, {1, 1}, Layout::kRowMajor,
+                                  [](absl::Span<const int64_t>) { return 1; });
+  const auto first = [](double number, double others) {
+    return [=](absl::Span<const int64_t> index) {
+      return index[0] == 0 ? number : others;
+    };
+  };
+  owned.problem.key_value.push_back(
+      {.key = owned.Add(DataType::kFloat16, {2, 1}, Layout::kRowMajor,
+                        first(21.3, 0)),
+       .value = owned.Add(DataType::kFloat16, {2, 1}, Layout::kRowMajor,
+                          first(0, 65504))});
+  owned.problem.scoring = ScaledDotProduct{.scale = 1};
+  owned.problem.wanted.weights = weights;
+  return owned;
+}
+
+TEST_P(PropertiesTest, LargeValuesOfSmallWeightsCount) {
+  Check(LargeValuesOfSmallWeights(/*weights=*/false).problem);
+}
+
+TEST_P(PropertiesTest, LargeValuesOfSmallWeightsCountBesideWeights) {
+  Check(LargeValuesOfSmallWeights(/*weights=*/true).problem);
+}
+
 TEST_P(PropertiesTest, DropoutTakesItsShareAndKeepsTheMean) {
   const OwnedProblem owned =
       MakeProblem({.query_heads = 3,

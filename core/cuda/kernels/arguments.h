@@ -128,6 +128,11 @@ struct ProjectArgs {
   int32_t to_width = 0;
 };
 
+/// FP16 has few small numbers: weights in FP16 are taken as much larger as the
+/// largest of them, 1, lets them. What is lost below its smallest number is
+/// then no more than the smallest number of an output.
+inline constexpr float kHalfProbability = 0x1p15F;
+
 /// Softmax over finished products q.k: result rows first_row ... first_row +
 /// rows - 1 of the problem, numbered over (B, Hq, Lq). Scale, softcap, bias,
 /// masks, softmax, dropout, lse in one pass, and what `attend` says of
@@ -141,7 +146,9 @@ struct SoftmaxRowsArgs {
   /// (rows, probability_stride): weights after dropout, for the product with
   /// the values. May be `scores` itself where the type is FP32 and the strides
   /// are equal, and may be the rows' part of problem.weights where the two are
-  /// the same numbers (no dropout, or weights after it), score_stride Lk.
+  /// the same numbers (no dropout, or weights after it), score_stride Lk. Of
+  /// FP16 they are weights before dropout's factor, kHalfProbability times as
+  /// large.
   void* probabilities = nullptr;
   Element probability_type = Element::kFloat32;
   int64_t probability_stride = 0;
@@ -149,12 +156,13 @@ struct SoftmaxRowsArgs {
 
 /// Products of probabilities and values on their way to the output: rounds rows
 /// first_row ... first_row + rows - 1 and marks in careful_rows those that are
-/// not finite.
+/// not finite. Takes back what FP16 probabilities are multiplied by.
 struct FinishOutputArgs {
   AttentionArgs problem;
   int64_t first_row = 0;
   int64_t rows = 0;
   const float* product = nullptr;  // (rows, Dv)
+  Element probability_type = Element::kFloat32;
 };
 
 /// Copies a tensor of four extents from one place of the device's memory to

@@ -177,13 +177,13 @@ ATTENTION_KERNEL_CODE void MultiplyValues(
   }
 }
 
-/// Weights are taken this many times as large for FP16, which has few small
-/// numbers. Not by a larger exponent: the argument of the exponential, which is
-/// near 0 for the keys that count, would lose bits to it.
+/// FP16 weights are taken so many times as large. Not by a larger exponent: the
+/// argument of the exponential, which is near 0 for the keys that count, would
+/// lose bits to it.
 template <typename T>
 inline constexpr float kWeightScale = 1;
 template <>
-inline constexpr float kWeightScale<Half> = 0x1p10F;
+inline constexpr float kWeightScale<Half> = kHalfProbability;
 
 /// The largest of the 4 threads of a row.
 ATTENTION_KERNEL_CODE float LargestOfMmaRow(float value) {

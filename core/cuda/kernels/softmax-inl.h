@@ -105,9 +105,9 @@ ATTENTION_KERNEL_CODE void StoreSoftmax(const SoftmaxRowsArgs& args,
                                         float weight) {
   const AttentionArgs& problem = args.problem;
   float kept = weight;
+  bool drops = false;
   if (problem.dropout.active != 0 && weight != 0) {
-    const bool drops =
-        IsDropped(problem.dropout, row.batch, row.head, row.query, key);
+    drops = IsDropped(problem.dropout, row.batch, row.head, row.query, key);
     kept = weight * (drops ? 0.0F : static_cast<float>(problem.dropout.kept));
   }
   if (problem.weights != nullptr) {
@@ -116,7 +116,11 @@ ATTENTION_KERNEL_CODE void StoreSoftmax(const SoftmaxRowsArgs& args,
   }
   const int64_t at =
       (row.result_row - args.first_row) * args.probability_stride + key;
-  if (!AreWeights(args)) StoreProbability(args, at, kept);
+  if (AreWeights(args)) return;
+  if (args.probability_type == Element::kFloat16) {
+    kept = weight * (drops ? 0.0F : kHalfProbability);
+  }
+  StoreProbability(args, at, kept);
 }
 
 /// The block has one row. A thread reads a score before it writes what may lie
@@ -151,6 +155,14 @@ ATTENTION_KERNEL_CODE void SoftmaxRows(const SoftmaxRowsArgs& args,
   if (ThreadIndex() == 0) StoreRowState(problem, state, row.result_row);
 }
 
+/// What makes an output of a product of probabilities and values.
+ATTENTION_KERNEL_CODE float ProductFactor(const FinishOutputArgs& args) {
+  if (args.probability_type != Element::kFloat16) return 1;
+  const DropoutArgs& dropout = args.problem.dropout;
+  const double kept = dropout.active != 0 ? dropout.kept : 1;
+  return static_cast<float>(kept / kHalfProbability);
+}
+
 /// A warp has one row.
 ATTENTION_KERNEL_CODE void FinishOutput(const FinishOutputArgs& args,
                                         int64_t block) {
@@ -158,9 +170,10 @@ ATTENTION_KERNEL_CODE void FinishOutput(const FinishOutputArgs& args,
   if (row >= args.rows) return;
   const int64_t width = args.problem.value.width;
   const int64_t result_row = args.first_row + row;
+  const float factor = ProductFactor(args);
   bool finite = true;
   for (int64_t i = ThreadIndex() % kWarp; i < width; i += kWarp) {
-    const float value = args.product[row * width + i];
+    const float value = args.product[row * width + i] * factor;
     finite = finite && IsFinite(value);
     StoreOutput(args.problem, result_row * width + i, value);
   }
