@@ -64,11 +64,18 @@ class Lane {
     });
   }
 
+  // `plan` is the whole job's.
   absl::Status RunSliced(AttentionJob& job, const RunContext& context,
-                         const cuda::PlanOptions& options, int64_t entries) {
+                         const Plan& plan, const cuda::PlanOptions& options,
+                         int64_t entries) {
     cuda::SlicedJob sliced(job, context, *device_, options, entries);
     absl::StatusOr<MemoryPool::Block> memory =
         pool_.Take(sliced.bytes(), job.stop);
+    // Two slices at once may need more than the whole.
+    if (absl::IsResourceExhausted(memory.status()) &&
+        plan.bytes < sliced.bytes()) {
+      return Run(job, context, plan);
+    }
     if (!memory.ok()) return memory.status();
     return WithStream([&](Stream& first) {
       return WithStream([&](Stream& second) {
@@ -237,7 +244,7 @@ class CudaBackend final : public Backend {
         *device ? job.problem->batch
                 : cuda::EntriesOfSlice(*job.problem, plan, options_.plan);
     return entries < job.problem->batch
-               ? lane->RunSliced(job, context, options_.plan, entries)
+               ? lane->RunSliced(job, context, plan, options_.plan, entries)
                : lane->Run(job, context, plan);
   }
 

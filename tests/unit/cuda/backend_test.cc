@@ -169,6 +169,23 @@ TEST_F(CudaBackendTest, SlicesOfTheBatchGiveTheBitsOfTheWhole) {
   EXPECT_EQ(faults_[1]->streams, 2);
 }
 
+TEST_F(CudaBackendTest, WhatDoesNotFitInSlicesIsComputedAsAWhole) {
+  test::ProblemSpec spec;
+  spec.batch = 3;
+  spec.wanted.weights = true;
+  owned_ = MakeProblem(spec, TestSeed());
+  // Two slices have a workspace each.
+  const cuda::PlanOptions plan = {.least_product_elements = 1,
+                                  .slice_bytes = 1};
+  Start({.memory_limit = cuda::kWorkspaceBytes * 3 / 2, .plan = plan});
+  ASSERT_OK_AND_ASSIGN(const Results whole, Run());
+  EXPECT_EQ(faults_.back()->streams, 1);
+  Start({.plan = plan});
+  ASSERT_OK_AND_ASSIGN(const Results sliced, Run());
+  EXPECT_EQ(faults_.back()->streams, 2);
+  EXPECT_TRUE(SameBits(sliced, whole));
+}
+
 TEST_F(CudaBackendTest, AFailureInOneSliceIsTheJobs) {
   owned_ = MakeProblem({.batch = 6, .query_length = 9}, TestSeed());
   for (const int64_t launches : {0, 1, 4, 9}) {
