@@ -135,6 +135,7 @@ class EmulatedStream final : public Stream {
   void Begin(Copy copy) {
     copies_.push_back(copy);
     ++begun_;
+    ++state_->faults->copies;
   }
 
   void CopyUpTo(int64_t count) const {

@@ -24,6 +24,8 @@ struct Faults {
   /// Bytes that are taken of it now, and streams that were made of it.
   std::atomic<int64_t> allocated = 0;
   std::atomic<int64_t> streams = 0;
+  /// Copies between host and device that were begun.
+  std::atomic<int64_t> copies = 0;
   /// Pieces of other processes' memory that are mapped now.
   std::atomic<int64_t> shared = 0;
 };

@@ -71,7 +71,7 @@ class InputBringer {
   // brought.
   Uploader* Begin(const Buffer& buffer) {
     if (buffer.bytes == 0) return nullptr;
-    up_.Begin(memory_ + buffer.offset);
+    up_.BeginNext(memory_ + buffer.offset);
     return &up_;
   }
 

@@ -32,6 +32,19 @@ void Uploader::Begin(std::byte* to) {
   begin_ = end_;
 }
 
+void Uploader::BeginNext(std::byte* to) {
+  const int64_t pending = end_ - begin_;
+  const int64_t padding = reinterpret_cast<intptr_t>(to) -
+                          reinterpret_cast<intptr_t>(to_) - pending;
+  if (pending == 0 || padding < 0 || padding >= kMostPadding ||
+      end_ + padding > Stream::kBufferBytes) {
+    Begin(to);
+    return;
+  }
+  std::memset(Place(), 0, static_cast<size_t>(padding));
+  end_ += padding;
+}
+
 void Uploader::Flush() {
   if (!status_.ok() || end_ == begin_) return;
   status_ = stream_.Upload(index_, begin_, to_, end_ - begin_);

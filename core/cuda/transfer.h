@@ -22,6 +22,11 @@ class Uploader {
 
   /// What is appended from here on goes to `to` ... in device memory.
   void Begin(std::byte* to);
+  /// The same, where the bytes up to `to` belong to nobody if they are fewer
+  /// than kMostPadding after the end of the tensor before: both then go in one
+  /// copy, which for small tensors takes no longer than one of them.
+  void BeginNext(std::byte* to);
+  static constexpr int64_t kMostPadding = 256;
   /// `bytes` as they lie in host memory.
   void Append(const void* data, int64_t bytes);
   /// The elements of a view of any rank, row-major.

@@ -295,6 +295,17 @@ TEST_F(CudaBackendTest, TheSecondJobTakesNoMoreMemory) {
   EXPECT_EQ(faults_[0]->streams, 1);
 }
 
+TEST_F(CudaBackendTest, ASmallProblemIsOneCopyEachWay) {
+  Start({});
+  owned_ = MakeProblem({.valid_lens = test::LengthsShape::kPerRow,
+                        .attend_mask = test::MaskExtents::kAll,
+                        .bias = test::MaskExtents::kAll,
+                        .wanted = {}},
+                       TestSeed());
+  ASSERT_THAT(Run().status(), IsOk());
+  EXPECT_EQ(faults_[0]->copies, 2);
+}
+
 TEST_F(CudaBackendTest, GivesAllMemoryBackInTheEnd) {
   Start({});
   ASSERT_THAT(Run().status(), IsOk());

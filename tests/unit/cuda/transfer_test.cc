@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "core/cuda/emulated_device.h"
@@ -45,7 +46,9 @@ class TransferTest : public ::testing::Test {
     return all;
   }
 
-  std::unique_ptr<Device> device_ = MakeEmulatedDevice();
+  std::shared_ptr<Faults> faults_ = std::make_shared<Faults>();
+  std::unique_ptr<Device> device_ =
+      MakeEmulatedDevice(EmulatedProperties(), faults_);
   std::unique_ptr<Stream> stream_ = device_->NewStream().value();
 };
 
@@ -75,6 +78,28 @@ TEST_F(TransferTest, ViewsOfEveryLayoutAndTypeAreGatheredRowMajor) {
       EXPECT_EQ(Fetch(memory.data(), bytes), expected);
     }
   }
+}
+
+TEST_F(TransferTest, SmallTensorsSideBySideGoInOneCopy) {
+  const DeviceMemory memory(*device_, 2048);
+  const std::string first(100, 'a');
+  const std::string second(300, 'b');
+  const std::string far(5, 'c');
+  Uploader uploader(*stream_);
+  uploader.BeginNext(memory.data());
+  uploader.Append(first.data(), 100);
+  uploader.BeginNext(memory.data() + 256);
+  uploader.Append(second.data(), 300);
+  uploader.BeginNext(memory.data() + 1024);
+  uploader.Append(far.data(), 5);
+  ASSERT_THAT(uploader.Finish(), IsOk());
+  EXPECT_EQ(faults_->copies, 2);
+  const std::vector<std::byte> found = Fetch(memory.data(), 2048);
+  EXPECT_EQ(std::memcmp(found.data(), first.data(), 100), 0);
+  EXPECT_EQ(std::memcmp(found.data() + 256, second.data(), 300), 0);
+  EXPECT_EQ(std::memcmp(found.data() + 1024, far.data(), 5), 0);
+  // What is not between them, nobody has written.
+  EXPECT_EQ(found[556], std::byte{0xFF});
 }
 
 TEST_F(TransferTest, AStrideOfZeroRepeatsElements) {
