@@ -130,11 +130,12 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineOptions options) {
       if (options.backend != kAuto && options.backend != backend->name()) {
         continue;
       }
+      absl::Status checked;
       // Who asks for it by name, takes it as it is.
-      const absl::Status checked =
-          options.backend == kAuto && backend->experimental()
-              ? SelfCheck(*backend, *engine->workers_)
-              : absl::OkStatus();
+      if (options.backend == kAuto && backend->experimental()) {
+        if (options.on_self_check) options.on_self_check(*backend);
+        checked = SelfCheck(*backend, *engine->workers_);
+      }
       if (checked.ok()) {
         engine->backends_.push_back(std::move(backend));
       } else {

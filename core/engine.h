@@ -29,6 +29,9 @@ struct EngineOptions {
   /// Device memory that cuda takes of each device, in bytes, at most; nothing
   /// means most of what is free (core/cuda/cuda_backend.h).
   std::optional<int64_t> cuda_memory_limit = {};
+  /// Called, where set, before a backend's SelfCheck(), which takes a while
+  /// where a device must compile its kernels first.
+  std::function<void(const Backend& backend)> on_self_check = {};
   /// Called, where set, after a job in which a backend's health() has become
   /// worse, from the thread that ran it. `serving` is false once no backend is
   /// left that computes.

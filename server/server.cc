@@ -63,6 +63,7 @@ absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(
   if (options.cuda_memory_limit > 0) {
     engine.cuda_memory_limit = options.cuda_memory_limit;
   }
+  engine.on_self_check = BackendHealth::LogSelfCheck;
   engine.on_health = [health = std::move(health)](const Backend& backend,
                                                   const absl::Status& status,
                                                   bool serving) {

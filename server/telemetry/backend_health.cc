@@ -19,6 +19,12 @@ spdlog::level::level_enum LevelOf(const absl::Status& reason) {
 
 }  // namespace
 
+void BackendHealth::LogSelfCheck(const Backend& backend) {
+  spdlog::info("backend {} on {}: comparing each kernel with the reference",
+               static_cast<std::string>(backend.name()),
+               backend.instruction_set());
+}
+
 void BackendHealth::LogBackends(const Engine& engine) {
   for (const auto& backend : engine.backends()) {
     if (!backend->experimental()) continue;

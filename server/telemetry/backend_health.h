@@ -13,6 +13,8 @@ namespace attention::server {
 /// when no backend is left. Safe for several threads at once.
 class BackendHealth {
  public:
+  /// The log line before a backend is checked against the reference.
+  static void LogSelfCheck(const Backend& backend);
   /// The log lines at the start: backends that are experimental, and those that
   /// "auto" passes over.
   static void LogBackends(const Engine& engine);

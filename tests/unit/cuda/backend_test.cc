@@ -63,6 +63,9 @@ class CudaBackendTest : public ::testing::Test {
     engine.threads = 2;
     engine.backend = options.backend;
     engine.on_tile = options.on_tile;
+    engine.on_self_check = [this](const Backend& backend) {
+      checked_ = static_cast<std::string>(backend.name());
+    };
     engine.on_health = [this](const Backend&, const absl::Status& health,
                               bool serving) {
       told_.push_back({health, serving});
@@ -101,6 +104,7 @@ class CudaBackendTest : public ::testing::Test {
     bool serving;
   };
   std::vector<Told> told_;
+  std::string checked_;  // the last backend that was
   std::vector<std::shared_ptr<Faults>> faults_;
   std::unique_ptr<Engine> engine_;
   OwnedProblem owned_ = MakeProblem(
@@ -136,6 +140,13 @@ TEST_F(CudaBackendTest, IsExperimentalUnlessToldOtherwise) {
 TEST_F(CudaBackendTest, AutoUsesAnExperimentalOneThatAgreesWithTheReference) {
   Start({.experimental = true, .backend = "auto"});
   EXPECT_EQ(engine_->backends()[0]->name(), "cuda_test");
+  EXPECT_EQ(checked_, "cuda_test");
+}
+
+TEST_F(CudaBackendTest, WhoNamesAnExperimentalOneTakesItUnchecked) {
+  Start({.experimental = true});
+  EXPECT_EQ(engine_->backends()[0]->name(), "cuda_test");
+  EXPECT_EQ(checked_, "");
 }
 
 TEST_F(CudaBackendTest, AutoPassesOverAnExperimentalOneWhoseDeviceFails) {
