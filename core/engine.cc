@@ -183,10 +183,17 @@ absl::Status Engine::Run(AttentionJob& job) const {
   return job.status = refusal;
 }
 
-bool Engine::reaches_devices() const {
-  return std::any_of(
-      backends_.begin(), backends_.end(),
-      [](const auto& backend) { return backend->reaches_devices(); });
+absl::Status Engine::CheckReachesDevices() const {
+  for (const auto& backend : backends_) {
+    if (backend->reaches_devices()) return absl::OkStatus();
+  }
+  std::string reason = "this server does not compute on a CUDA device";
+  for (const UnusedBackend& unused : unused_) {
+    if (unused.name == kCuda) {
+      absl::StrAppend(&reason, ": ", unused.reason.message());
+    }
+  }
+  return absl::UnimplementedError(reason);
 }
 
 absl::StatusOr<std::unique_ptr<DeviceMemory>> Engine::MapDeviceMemory(
@@ -196,13 +203,7 @@ absl::StatusOr<std::unique_ptr<DeviceMemory>> Engine::MapDeviceMemory(
       return backend->MapDeviceMemory(handle, device, bytes);
     }
   }
-  std::string reason = "this server does not compute on a CUDA device";
-  for (const UnusedBackend& unused : unused_) {
-    if (unused.name == kCuda) {
-      absl::StrAppend(&reason, ": ", unused.reason.message());
-    }
-  }
-  return absl::UnimplementedError(reason);
+  return CheckReachesDevices();
 }
 
 void Engine::TellHealth(const Backend& backend) const {

@@ -78,8 +78,9 @@ class Engine {
   /// watches them may hold them up. Never on a backend that waits for a device.
   bool IsQuick(const ValidatedProblem& problem) const;
 
-  /// Whether a backend of this engine computes on CUDA devices.
-  bool reaches_devices() const;
+  /// OK where a backend of this engine computes on CUDA devices; UNIMPLEMENTED,
+  /// with the reason where there is one, otherwise.
+  absl::Status CheckReachesDevices() const;
   /// As Backend::MapDeviceMemory, of the backend that jobs with such memory run
   /// on. UNIMPLEMENTED where this engine computes on no CUDA device.
   absl::StatusOr<std::unique_ptr<DeviceMemory>> MapDeviceMemory(

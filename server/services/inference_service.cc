@@ -94,7 +94,7 @@ InferenceService::Reactor* InferenceService::ServerMetadata(
         "binary_tensor_data", "parameters", "statistics", "trace", "logging"}) {
     response->add_extensions(extension);
   }
-  if (services_.engine.reaches_devices()) {
+  if (services_.engine.CheckReachesDevices().ok()) {
     response->add_extensions("cuda_shared_memory");
   }
   return Answer(context, absl::OkStatus());

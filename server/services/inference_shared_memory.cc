@@ -57,6 +57,10 @@ InferenceService::Reactor* InferenceService::SystemSharedMemoryUnregister(
 InferenceService::Reactor* InferenceService::CudaSharedMemoryStatus(
     Context* context, const inference::CudaSharedMemoryStatusRequest* request,
     inference::CudaSharedMemoryStatusResponse* response) {
+  if (absl::Status status = services_.engine.CheckReachesDevices();
+      !status.ok()) {
+    return Answer(context, status);
+  }
   const auto regions =
       regions_.Status(MemorySpace::kCudaDevice, request->name());
   if (!regions.ok()) return Answer(context, regions.status());
