@@ -173,8 +173,9 @@ absl::StatusOr<Results> Compute(const Backend& backend,
   Results results;
   const auto make = [](Tensor& tensor, DataType type, const Shape& shape) {
     absl::StatusOr<Tensor> made = Tensor::Create(type, shape);
-    if (made.ok()) tensor = *std::move(made);
-    return made.status();
+    if (!made.ok()) return made.status();
+    tensor = *std::move(made);
+    return absl::OkStatus();
   };
   absl::Status status =
       make(results.output, problem.query.type, problem.output_shape);
