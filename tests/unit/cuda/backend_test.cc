@@ -174,7 +174,7 @@ TEST_F(CudaBackendTest, SlicesOfTheBatchGiveTheBitsOfTheWhole) {
   Start({});
   ASSERT_OK_AND_ASSIGN(const Results whole, Run());
   EXPECT_EQ(faults_[0]->streams, 1);
-  Start({.plan = {.slice_bytes = 2 * 20 * 30 * 4 * 3}});
+  Start({.plan = {.slice_bytes = int64_t{2} * 20 * 30 * 4 * 3}});
   ASSERT_OK_AND_ASSIGN(const Results sliced, Run());
   EXPECT_TRUE(SameBits(sliced, whole));
   EXPECT_EQ(faults_[1]->streams, 2);

@@ -25,7 +25,6 @@
 namespace attention {
 namespace {
 
-using test::IsOk;
 using test::Layout;
 using test::MakeProblem;
 using test::OwnedProblem;
