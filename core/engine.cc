@@ -183,10 +183,15 @@ absl::Status Engine::Run(AttentionJob& job) const {
   return job.status = refusal;
 }
 
+const Backend* Engine::BackendOfDevices() const {
+  const auto found = std::find_if(
+      backends_.begin(), backends_.end(),
+      [](const auto& backend) { return backend->reaches_devices(); });
+  return found == backends_.end() ? nullptr : found->get();
+}
+
 absl::Status Engine::CheckReachesDevices() const {
-  for (const auto& backend : backends_) {
-    if (backend->reaches_devices()) return absl::OkStatus();
-  }
+  if (BackendOfDevices() != nullptr) return absl::OkStatus();
   std::string reason = "this server does not compute on a CUDA device";
   for (const UnusedBackend& unused : unused_) {
     if (unused.name == kCuda) {
@@ -198,12 +203,9 @@ absl::Status Engine::CheckReachesDevices() const {
 
 absl::StatusOr<std::unique_ptr<DeviceMemory>> Engine::MapDeviceMemory(
     absl::string_view handle, int64_t device, int64_t bytes) const {
-  for (const auto& backend : backends_) {
-    if (backend->reaches_devices()) {
-      return backend->MapDeviceMemory(handle, device, bytes);
-    }
-  }
-  return CheckReachesDevices();
+  const Backend* const backend = BackendOfDevices();
+  if (backend == nullptr) return CheckReachesDevices();
+  return backend->MapDeviceMemory(handle, device, bytes);
 }
 
 void Engine::TellHealth(const Backend& backend) const {

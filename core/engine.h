@@ -99,6 +99,8 @@ class Engine {
  private:
   Engine() = default;
 
+  // The first that computes on CUDA devices; null where none does.
+  const Backend* BackendOfDevices() const;
   // After a job that failed: tells what has become of the backend's health.
   void TellHealth(const Backend& backend) const;
 

@@ -8,6 +8,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "core/cuda/cuda_job.h"
 #include "core/cuda/job_transfer.h"
 #include "core/cuda/memory_pool.h"
@@ -166,14 +167,15 @@ class CudaBackend final : public Backend {
           "raw_handle: ", handle.size(), " bytes (a cudaIpcMemHandle_t has ",
           cuda::kSharedHandleBytes, ")"));
     }
-    std::string known;
-    for (const auto& lane : lanes_) {
-      const int ordinal = lane->device().properties().ordinal;
-      if (ordinal == device) return lane->Map(handle, bytes);
-      absl::StrAppend(&known, known.empty() ? "" : ", ", ordinal);
-    }
+    if (const Lane* lane = LaneOf(device)) return lane->Map(handle, bytes);
     return absl::InvalidArgumentError(absl::StrCat(
-        "device_id: ", device, " (the server computes on ", known, ")"));
+        "device_id: ", device, " (the server computes on ",
+        absl::StrJoin(lanes_, ", ",
+                      [](std::string* known, const auto& lane) {
+                        absl::StrAppend(known,
+                                        lane->device().properties().ordinal);
+                      }),
+        ")"));
   }
 
   absl::Status health() const override {
@@ -226,8 +228,9 @@ class CudaBackend final : public Backend {
                        ", which this backend does not compute on"));
     }
     if (lane == nullptr) return Supports(*job.problem);
-    if (absl::Status health = lane->device().Health(); !health.ok()) {
-      return health;
+    // Those that take turns are asked where they are chosen.
+    if (*device && !lane->device().Health().ok()) {
+      return lane->device().Health();
     }
     const Plan plan =
         cuda::MakePlan(*job.problem, lane->device().properties(), options_.plan,
@@ -249,7 +252,7 @@ class CudaBackend final : public Backend {
   }
 
   // The device that tensors of a job lie on.
-  Lane* LaneOf(int ordinal) const {
+  Lane* LaneOf(int64_t ordinal) const {
     for (const auto& lane : lanes_) {
       if (lane->device().properties().ordinal == ordinal) return lane.get();
     }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 
@@ -53,6 +54,9 @@ struct MatrixProduct {
 /// What cuBLAS recommends for Hopper. Always of one size, because the algorithm
 /// that it chooses may follow from it.
 inline constexpr int64_t kWorkspaceBytes = int64_t{32} << 20;
+
+/// The most blocks of a launch: a grid's extent along x.
+inline constexpr int64_t kMostGridBlocks = std::numeric_limits<int32_t>::max();
 
 /// Work of one device in order, for one thread at a time. Copies go through
 /// staging buffers of pinned host memory: kBuffers of them, so that one is

@@ -12,8 +12,6 @@
 namespace attention::cuda {
 namespace {
 
-// The most blocks of a launch: a grid's extent along x.
-constexpr int64_t kMostBlocks = std::numeric_limits<int32_t>::max();
 // Fewer keys than this are not worth a block of their own.
 constexpr int64_t kLeastSplit = 4 * kSplitUnit;
 // Blocks for each multiprocessor that keep it busy.
@@ -114,7 +112,7 @@ int64_t BlocksPerLaunch(double work, const DeviceProperties& device,
   const double at_least =
       options.work_per_launch >= PlanOptions().work_per_launch ? least : 1;
   return static_cast<int64_t>(
-      std::clamp(blocks, at_least, static_cast<double>(kMostBlocks)));
+      std::clamp(blocks, at_least, static_cast<double>(kMostGridBlocks)));
 }
 
 void ChooseLaunches(const DeviceProperties& device, const PlanOptions& options,

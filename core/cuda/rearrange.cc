@@ -1,13 +1,9 @@
 #include "core/cuda/rearrange.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace attention::cuda {
 namespace {
-
-// Blocks of a launch, at most: a grid's extent along x.
-constexpr int64_t kMostBlocks = std::numeric_limits<int32_t>::max();
 
 // Whether units of `unit` bytes never lie across a multiple of their size.
 bool Fits(int32_t unit, const RearrangeArgs& args, int64_t piece_bytes) {
@@ -55,8 +51,8 @@ absl::Status Rearrange(const RearrangeArgs& args, const KernelTable& kernels,
                        Stream& stream) {
   LaunchShape shape = RearrangeShape(args);
   const int64_t blocks = shape.blocks;
-  for (; shape.first_block < blocks; shape.first_block += kMostBlocks) {
-    shape.blocks = std::min(kMostBlocks, blocks - shape.first_block);
+  for (; shape.first_block < blocks; shape.first_block += kMostGridBlocks) {
+    shape.blocks = std::min(kMostGridBlocks, blocks - shape.first_block);
     absl::Status status = stream.Launched(
         "rearrange", kernels.rearrange(args, shape, stream.handle()));
     if (!status.ok()) return status;

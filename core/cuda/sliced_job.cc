@@ -16,7 +16,7 @@ constexpr int64_t kLeastShare = 8;
 
 template <typename View>
 void TakeEntries(View& view, int64_t first, int64_t count) {
-  if (!view.strides.empty()) view.data += first * view.strides[0];
+  view.data += first * view.strides[0];
   view.shape[0] = count;
 }
 

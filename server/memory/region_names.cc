@@ -65,4 +65,9 @@ std::string RegionPlace(const std::string& name) {
   return absl::StrCat("shared memory region '", name, "'");
 }
 
+absl::Status SharedMemoryIsOff() {
+  return absl::UnavailableError(
+      "shared memory is switched off (the server's --allow-shared-memory)");
+}
+
 }  // namespace attention::server

@@ -19,6 +19,9 @@ absl::Status CheckSharedMemoryKey(const std::string& key);
 /// "shared memory region 'tensors'", for messages.
 std::string RegionPlace(const std::string& name);
 
+/// UNAVAILABLE: what is said where shared memory is switched off.
+absl::Status SharedMemoryIsOff();
+
 }  // namespace attention::server
 
 #endif  // ATTENTION_SERVER_MEMORY_REGION_NAMES_H_

@@ -10,9 +10,9 @@ namespace attention::server {
 namespace {
 
 absl::Status Unknown(const std::string& name) {
-  return absl::NotFoundError(absl::StrCat(
-      "shared memory region '", absl::CHexEscape(name.substr(0, 64)),
-      "': no region of that name is registered"));
+  return absl::NotFoundError(
+      absl::StrCat(RegionPlace(absl::CHexEscape(name.substr(0, 64))),
+                   ": no region of that name is registered"));
 }
 
 MemorySpace SpaceOf(const SharedMemoryRegion& region) {

@@ -1,5 +1,8 @@
 // The protocol's extensions for system and CUDA shared memory.
+#include <string>
+
 #include "server/memory/cuda_memory_region.h"
+#include "server/memory/region_names.h"
 #include "server/memory/system_memory_region.h"
 #include "server/services/answer.h"
 #include "server/services/inference_service.h"
@@ -7,9 +10,14 @@
 namespace attention::server {
 namespace {
 
-absl::Status SwitchedOff() {
-  return absl::UnavailableError(
-      "shared memory is switched off (the server's --allow-shared-memory)");
+// Forgets the region of that name, or all of the space where there is none.
+void Forget(SharedMemoryRegistry& regions, MemorySpace space,
+            const std::string& name) {
+  if (name.empty()) {
+    regions.UnregisterAll(space);
+  } else {
+    regions.Unregister(space, name);
+  }
 }
 
 }  // namespace
@@ -33,7 +41,8 @@ InferenceService::Reactor* InferenceService::SystemSharedMemoryRegister(
     Context* context,
     const inference::SystemSharedMemoryRegisterRequest* request,
     inference::SystemSharedMemoryRegisterResponse*) {
-  if (!options_.allow_shared_memory) return Answer(context, SwitchedOff());
+  if (!options_.allow_shared_memory)
+    return Answer(context, SharedMemoryIsOff());
   return Answer(context, regions_.Register(request->name(), [request] {
     return SystemMemoryRegion::Map({.name = request->name(),
                                     .key = request->key(),
@@ -46,11 +55,7 @@ InferenceService::Reactor* InferenceService::SystemSharedMemoryUnregister(
     Context* context,
     const inference::SystemSharedMemoryUnregisterRequest* request,
     inference::SystemSharedMemoryUnregisterResponse*) {
-  if (request->name().empty()) {
-    regions_.UnregisterAll(MemorySpace::kHost);
-  } else {
-    regions_.Unregister(MemorySpace::kHost, request->name());
-  }
+  Forget(regions_, MemorySpace::kHost, request->name());
   return Answer(context, absl::OkStatus());
 }
 
@@ -76,7 +81,8 @@ InferenceService::Reactor* InferenceService::CudaSharedMemoryStatus(
 InferenceService::Reactor* InferenceService::CudaSharedMemoryRegister(
     Context* context, const inference::CudaSharedMemoryRegisterRequest* request,
     inference::CudaSharedMemoryRegisterResponse*) {
-  if (!options_.allow_shared_memory) return Answer(context, SwitchedOff());
+  if (!options_.allow_shared_memory)
+    return Answer(context, SharedMemoryIsOff());
   return Answer(context, regions_.Register(request->name(), [this, request] {
     return CudaMemoryRegion::Map(request->name(), request->raw_handle(),
                                  request->device_id(), request->byte_size(),
@@ -90,11 +96,7 @@ InferenceService::Reactor* InferenceService::CudaSharedMemoryUnregister(
     inference::CudaSharedMemoryUnregisterResponse*) {
   // Tools call it before they know what a server has: to unregister what was
   // not registered is no error anywhere.
-  if (request->name().empty()) {
-    regions_.UnregisterAll(MemorySpace::kCudaDevice);
-  } else {
-    regions_.Unregister(MemorySpace::kCudaDevice, request->name());
-  }
+  Forget(regions_, MemorySpace::kCudaDevice, request->name());
   return Answer(context, absl::OkStatus());
 }
 

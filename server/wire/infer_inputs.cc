@@ -8,6 +8,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "server/memory/region_names.h"
 #include "server/wire/infer_parameters.h"
 #include "server/wire/typed_contents.h"
 
@@ -215,10 +216,7 @@ absl::Status ReadInferInputs(DecodedInferRequest& request, const Model& model,
 
 absl::StatusOr<std::shared_ptr<SharedMemoryRegion>> FindRegion(
     const SharedMemoryRegistry* regions, const std::string& name) {
-  if (regions == nullptr) {
-    return absl::UnavailableError(
-        "shared memory is switched off (the server's --allow-shared-memory)");
-  }
+  if (regions == nullptr) return SharedMemoryIsOff();
   return regions->Find(name);
 }
 

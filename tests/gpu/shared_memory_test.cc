@@ -1,9 +1,12 @@
 // Memory that another process shares (cudaIpcMemHandle_t): inputs are read from
 // it and results written to it where they lie.
 
+#include <unistd.h>
+
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -39,7 +42,8 @@ class SharedDeviceMemoryTest : public ::testing::Test {
  protected:
   // The other process's memory, `bytes_` at first.
   void StartOwner() {
-    file_ = ::testing::TempDir() + "attention_device_memory";
+    file_ = ::testing::TempDir() + "attention_device_memory_" +
+            std::to_string(getpid());
     std::ofstream(file_, std::ios::binary)
         .write(bytes_.data(), static_cast<std::streamsize>(bytes_.size()));
     owner_ = std::make_unique<ChildProcess>(ATTENTION_MEMORY_OWNER,
@@ -49,6 +53,8 @@ class SharedDeviceMemoryTest : public ::testing::Test {
     handle_ = absl::HexStringToBytes(line.substr(0, 2 * kHandle));
     ASSERT_EQ(handle_.size(), kHandle);
   }
+
+  void TearDown() override { std::remove(file_.c_str()); }
 
   // What the other process finds in its memory in the end.
   std::string EndOwner() {
