@@ -41,8 +41,9 @@ InferenceService::Reactor* InferenceService::SystemSharedMemoryRegister(
     Context* context,
     const inference::SystemSharedMemoryRegisterRequest* request,
     inference::SystemSharedMemoryRegisterResponse*) {
-  if (!options_.allow_shared_memory)
+  if (!options_.allow_shared_memory) {
     return Answer(context, SharedMemoryIsOff());
+  }
   return Answer(context, regions_.Register(request->name(), [request] {
     return SystemMemoryRegion::Map({.name = request->name(),
                                     .key = request->key(),
@@ -81,8 +82,9 @@ InferenceService::Reactor* InferenceService::CudaSharedMemoryStatus(
 InferenceService::Reactor* InferenceService::CudaSharedMemoryRegister(
     Context* context, const inference::CudaSharedMemoryRegisterRequest* request,
     inference::CudaSharedMemoryRegisterResponse*) {
-  if (!options_.allow_shared_memory)
+  if (!options_.allow_shared_memory) {
     return Answer(context, SharedMemoryIsOff());
+  }
   return Answer(context, regions_.Register(request->name(), [this, request] {
     return CudaMemoryRegion::Map(request->name(), request->raw_handle(),
                                  request->device_id(), request->byte_size(),
