@@ -59,21 +59,34 @@ struct ScoreRows {
   template <int kCount>
   ATTENTION_BF16 void Rows(int64_t first) const {
     for (int64_t p = 0; p < panels; ++p) {
-      __m512 sums0[kCount];
-      __m512 sums1[kCount];
-#pragma GCC unroll 16
-      for (int r = 0; r < kCount; ++r) {
-        sums0[r] = sums1[r] = _mm512_setzero_ps();
+      // Summed in pieces, as kPieceSteps of score-inl.h says.
+      for (int64_t i = 0; i < width; i += kBf16Depth) {
+        Piece<kCount>(queries + first * width + i,
+                      keys + (p * width + i) * kBf16Panel, i == 0,
+                      scores + first * kScoreStride + p * kBf16Panel);
       }
-      Accumulate<kCount, true>(queries + first * width, width,
-                               keys + p * width * kBf16Panel, width, sums0,
-                               sums1);
-      float* const to = scores + first * kScoreStride + p * kBf16Panel;
+    }
+  }
+
+  template <int kCount>
+  ATTENTION_BF16_INLINE void Piece(const float* rows, const float* columns,
+                                   bool is_first, float* to) const {
+    __m512 sums0[kCount];
+    __m512 sums1[kCount];
 #pragma GCC unroll 16
-      for (int r = 0; r < kCount; ++r) {
-        _mm512_storeu_ps(to + r * kScoreStride, sums0[r]);
-        _mm512_storeu_ps(to + r * kScoreStride + 16, sums1[r]);
+    for (int r = 0; r < kCount; ++r) {
+      sums0[r] = sums1[r] = _mm512_setzero_ps();
+    }
+    Accumulate<kCount, true>(rows, width, columns, kBf16Depth, sums0, sums1);
+#pragma GCC unroll 16
+    for (int r = 0; r < kCount; ++r) {
+      float* const row = to + r * kScoreStride;
+      if (!is_first) {
+        sums0[r] = _mm512_add_ps(sums0[r], _mm512_loadu_ps(row));
+        sums1[r] = _mm512_add_ps(sums1[r], _mm512_loadu_ps(row + 16));
       }
+      _mm512_storeu_ps(row, sums0[r]);
+      _mm512_storeu_ps(row + 16, sums1[r]);
     }
   }
 };

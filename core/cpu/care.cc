@@ -70,6 +70,21 @@ double CareDecision::SumOfMagnitudes(const Row& row, int64_t key) {
   return SumOfMagnitudes(row, key, key_);
 }
 
+// A few keys will do: what counts is the largest of their sums.
+bool CareDecision::AllSums(const Row& row,
+                           absl::FunctionRef<bool(double)> holds) {
+  LoadSamples();
+  int64_t key = (row.range.begin + step_ - 1) / step_ * step_;
+  if (key >= row.range.end) {
+    return holds(SumOfMagnitudes(row, row.range.begin));
+  }
+  for (; key < row.range.end; key += step_) {
+    const float* const sample = samples_ + key / step_ * stride_;
+    if (!holds(SumOfMagnitudes(row, key, sample))) return false;
+  }
+  return true;
+}
+
 bool CareDecision::MayNeed(double max) const {
   return MayBeFlat(max) || plan_.method == Method::kGaussianDot;
 }
@@ -89,32 +104,18 @@ bool CareDecision::IsFlat(const Row& row) {
     LoadSamples();
     if (per_element * largest_ < kFlat) return true;
   }
-  // A few of its keys will do: what counts is the largest of such sums.
-  LoadSamples();
-  int64_t key = (row.range.begin + step_ - 1) / step_ * step_;
-  if (key >= row.range.end) {
-    return SumOfMagnitudes(row, row.range.begin) < kFlat;
-  }
-  for (; key < row.range.end; key += step_) {
-    const float* const sample = samples_ + key / step_ * stride_;
-    if (SumOfMagnitudes(row, key, sample) >= kFlat) return false;
-  }
-  return true;
+  return AllSums(row, [](double sum) { return sum < kFlat; });
 }
 
-bool CareDecision::LosesToCentre(const Row& row, int64_t centre_key) {
+bool CareDecision::LosesToCentre(const Row& row) {
   if (plan_.method != Method::kGaussianDot) return false;
-  // The row's distance from the centre is that from a key that it attends, and
-  // no score is much more exact than its largest.
-  const bool attended =
-      centre_key >= row.range.begin && centre_key < row.range.end;
-  if (attended && !problem_.attend_mask && !problem_.bias) return false;
   const double from_centre = prepare_.DistanceFromCentre(row.index);
   const auto loses = [from_centre](double known) {
-    return from_centre > 4 * known + 1;
+    return from_centre > known + 1;
   };
+  // Most rows need no look at their keys.
   return loses(std::abs(row.max)) &&
-         loses(SumOfMagnitudes(row, row.range.end - 1));
+         loses(SumOfMagnitudes(row, row.range.end - 1)) && AllSums(row, loses);
 }
 
 }  // namespace attention::cpu

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "absl/functional/function_ref.h"
 #include "core/cpu/kernels.h"
 #include "core/cpu/plan.h"
 #include "core/cpu/prepare.h"
@@ -44,10 +45,10 @@ class CareDecision {
   /// True where all scores are so close to 0 that the row's tolerance has room
   /// for less than the rounding of FP32 sums.
   bool IsFlat(const Row& row);
-  /// Gaussian scoring: true where the row lies so much farther from the block's
-  /// centre than from its keys that the subtraction has lost too much.
-  /// `centre_key` is where the centre was taken.
-  bool LosesToCentre(const Row& row, int64_t centre_key);
+  /// Gaussian scoring by a dot product: true where the row lies farther from
+  /// the block's centre than from its keys, so that its scores are differences
+  /// of larger numbers than its tolerance has room for.
+  bool LosesToCentre(const Row& row);
 
  private:
   bool MayBeFlat(double max) const;
@@ -56,6 +57,8 @@ class CareDecision {
   // 0 where a mask leaves the key out.
   double SumOfMagnitudes(const Row& row, int64_t key, const float* values);
   double SumOfMagnitudes(const Row& row, int64_t key);
+  // Whether something holds of such sums of some of the row's keys.
+  bool AllSums(const Row& row, absl::FunctionRef<bool(double)> holds);
   void LoadKey(int64_t key, float* to) const;
 
   const ValidatedProblem& problem_;

@@ -85,7 +85,7 @@ Prepare::Prepare(const ValidatedProblem& problem, const Plan& plan,
   } else {
     packed_queries_ = scratch.Take<float>(rows * plan.score_width);
   }
-  key_rows_ = scratch.Take<float>(keys * key_stride_);
+  key_rows_ = scratch.Take<float>(std::max(keys, kCentreKeys) * key_stride_);
   packed_keys_ = scratch.Take<float>(
       keys * plan.score_width * (plan.method == Method::kAdditive ? 2 : 1));
   row_addend_ = scratch.Take<float>(rows);
@@ -148,10 +148,22 @@ void Prepare::SetHead(int64_t head) {
   }
 }
 
-void Prepare::SetCentre(const RowSource& key) {
-  if (centre_ == nullptr) return;
-  kernels_.widen_rows(key, 1, problem_.key_width, centre_, key_stride_,
-                      key_stride_);
+void Prepare::SetCentre(const std::array<RowSource, kCentreKeys>& keys) {
+  for (int64_t n = 0; n < kCentreKeys; ++n) {
+    kernels_.widen_rows(keys[n], 1, problem_.key_width,
+                        key_rows_ + n * key_stride_, key_stride_, key_stride_);
+  }
+  const float* const rows = key_rows_;
+  const auto element = [rows](int64_t at) {
+    const float x = rows[at];
+    return x - x == 0 ? x : 0.0F;  // neither NaN nor an infinity
+  };
+  for (int64_t i = 0; i < key_stride_; ++i) {
+    const float a = element(i);
+    const float b = element(key_stride_ + i);
+    const float c = element(2 * key_stride_ + i);
+    centre_[i] = std::max(std::min(a, b), std::min(std::max(a, b), c));
+  }
 }
 
 bool Prepare::UseQueries(const RowSource& queries) {

@@ -1,6 +1,7 @@
 #ifndef ATTENTION_CORE_CPU_PREPARE_H_
 #define ATTENTION_CORE_CPU_PREPARE_H_
 
+#include <array>
 #include <cstdint>
 
 #include "core/cpu/kernels.h"
@@ -9,6 +10,9 @@
 #include "core/validate.h"
 
 namespace attention::cpu {
+
+/// Keys that the centre of Gaussian scoring is taken from.
+inline constexpr int64_t kCentreKeys = 3;
 
 /// The kernels' name of an element type that attention has.
 Element ElementOf(DataType type);
@@ -34,9 +38,10 @@ class Prepare {
   /// Parameters of query head `head`; called once, before the queries.
   void SetHead(int64_t head);
 
-  /// Gaussian scoring: the point that is subtracted from queries and keys, a
-  /// row of (batch, kv head)'s keys.
-  void SetCentre(const RowSource& key);
+  /// Gaussian scoring by a dot product: the point that is subtracted from
+  /// queries and keys. In every direction it is the median of three keys, so
+  /// that one which lies far from the others does not move it.
+  void SetCentre(const std::array<RowSource, kCentreKeys>& keys);
 
   /// Reads all queries of the block where they lie, `queries` being the first;
   /// false, and nothing done, where they are not rows of floats.

@@ -89,8 +89,7 @@ bool RowCare::Needs(const Result& result) {
                                 .id = rows_.IdOf(result.row),
                                 .range = result.range,
                                 .max = max};
-  return care_.IsFlat(known) ||
-         care_.LosesToCentre(known, operands_.centre_key());
+  return care_.IsFlat(known) || care_.LosesToCentre(known);
 }
 
 }  // namespace attention::cpu

@@ -45,6 +45,13 @@ HWY_INLINE void DotSteps(const float* HWY_RESTRICT queries,
   }
 }
 
+// A dot product is summed in pieces of so many steps, each from 0, and so many
+// pieces in sums of their own: where one element is much larger than all others
+// a score is rounded at its full size some 20 times, not once for every element
+// (Higham, "Accuracy and Stability of Numerical Algorithms", 4.2).
+inline constexpr int64_t kPieceSteps = 16;
+inline constexpr int64_t kSumSteps = 8 * kPieceSteps;
+
 // queries: [width][kRows]; keys: [width][two vectors]; key_addend: two vectors,
 // or null; scores: kRows rows of two vectors, kScoreStride floats apart.
 // `coming` counts lines.
@@ -54,27 +61,55 @@ HWY_INLINE void DotPanel(const float* queries, const float* keys, int64_t width,
                          float* HWY_RESTRICT scores) {
   const F d;
   const size_t lanes = hn::Lanes(d);
-  VF sum0[kRows];
-  VF sum1[kRows];
-  ATTENTION_UNROLL
-  for (int r = 0; r < kRows; ++r) sum0[r] = sum1[r] = hn::Zero(d);
-  const int64_t bringing = HWY_MIN(coming.count, width);
-  DotSteps<kRows, true>(queries, keys, 0, bringing, coming.data, sum0, sum1);
-  DotSteps<kRows, false>(queries, keys, bringing, width, nullptr, sum0, sum1);
-  if (key_addend != nullptr) {
-    const VF addend0 = hn::Load(d, key_addend);
-    const VF addend1 = hn::Load(d, key_addend + lanes);
+  HWY_ALIGN float pieces[kRows * 2 * hn::MaxLanes(d)];
+  int64_t first = 0;
+  do {
+    const int64_t last = HWY_MIN(first + kPieceSteps, width);
+    const int64_t bringing = HWY_MAX(first, HWY_MIN(coming.count, last));
+    VF sum0[kRows];
+    VF sum1[kRows];
+    ATTENTION_UNROLL
+    for (int r = 0; r < kRows; ++r) sum0[r] = sum1[r] = hn::Zero(d);
+    DotSteps<kRows, true>(
+        queries, keys, first, bringing,
+        bringing > first ? coming.data + first * kLine : nullptr, sum0, sum1);
+    DotSteps<kRows, false>(queries, keys, bringing, last, nullptr, sum0, sum1);
+    if (first % kSumSteps != 0) {
+      ATTENTION_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        const float* const piece = pieces + 2 * r * lanes;
+        sum0[r] = hn::Add(sum0[r], hn::Load(d, piece));
+        sum1[r] = hn::Add(sum1[r], hn::Load(d, piece + lanes));
+      }
+    }
+    const bool is_sum = last % kSumSteps == 0 || last == width;
+    if (is_sum && first >= kSumSteps) {
+      ATTENTION_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        const float* const score = scores + r * kScoreStride;
+        sum0[r] = hn::Add(sum0[r], hn::LoadU(d, score));
+        sum1[r] = hn::Add(sum1[r], hn::LoadU(d, score + lanes));
+      }
+    }
+    if (last == width && key_addend != nullptr) {
+      const VF addend0 = hn::Load(d, key_addend);
+      const VF addend1 = hn::Load(d, key_addend + lanes);
+      ATTENTION_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        sum0[r] = hn::Add(sum0[r], addend0);
+        sum1[r] = hn::Add(sum1[r], addend1);
+      }
+    }
+    float* const to = is_sum ? scores : pieces;
+    const int64_t stride =
+        is_sum ? kScoreStride : 2 * static_cast<int64_t>(lanes);
     ATTENTION_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      sum0[r] = hn::Add(sum0[r], addend0);
-      sum1[r] = hn::Add(sum1[r], addend1);
+      hn::StoreU(sum0[r], d, to + r * stride);
+      hn::StoreU(sum1[r], d, to + r * stride + lanes);
     }
-  }
-  ATTENTION_UNROLL
-  for (int r = 0; r < kRows; ++r) {
-    hn::StoreU(sum0[r], d, scores + r * kScoreStride);
-    hn::StoreU(sum1[r], d, scores + r * kScoreStride + lanes);
-  }
+    first = last;
+  } while (first < width);
 }
 
 // - sum (q - k)^2

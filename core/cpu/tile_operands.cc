@@ -1,6 +1,7 @@
 #include "core/cpu/tile_operands.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 
 namespace attention::cpu {
@@ -46,17 +47,24 @@ void TileOperands::SetRows(KeyRange keys) {
 
 void TileOperands::SetQueries() {
   prepare_.SetHead(rows_.HeadOf(0));
-  if (plan_.method == Method::kGaussianDot) {
-    // The first key that some row attends; none is needed where none does.
-    centre_key_ = keys_.begin;
-    for (const auto& block : problem_.key_value) {
-      const int64_t at = centre_key_ - block.first_key;
-      if (at < 0 || at >= block.key_count) continue;
-      prepare_.SetCentre(RowsOf(block.key, rows_.batch(), rows_.kv_head(), at));
-    }
-  }
+  if (plan_.method == Method::kGaussianDot) SetCentre();
   serves_bf16_ = plan_.bf16 && AddBf16Queries();
   if (!serves_bf16_) PackQueries();
+}
+
+// Amid keys spread over those that the block's rows read.
+void TileOperands::SetCentre() {
+  const int64_t span = keys_.end - keys_.begin;
+  std::array<RowSource, kCentreKeys> keys;
+  for (int64_t n = 0; n < kCentreKeys; ++n) {
+    const int64_t key = keys_.begin + (2 * n + 1) * span / (2 * kCentreKeys);
+    for (const auto& block : problem_.key_value) {
+      const int64_t at = key - block.first_key;
+      if (at < 0 || at >= block.key_count) continue;
+      keys[n] = RowsOf(block.key, rows_.batch(), rows_.kv_head(), at);
+    }
+  }
+  prepare_.SetCentre(keys);
 }
 
 void TileOperands::PackQueries() {

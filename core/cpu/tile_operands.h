@@ -43,12 +43,10 @@ class TileOperands {
 
   Prepare& prepare() { return prepare_; }
   const Prepare& prepare() const { return prepare_; }
-  /// Gaussian scoring by a dot product: the key that was taken for the centre;
-  /// else -1.
-  int64_t centre_key() const { return centre_key_; }
 
  private:
   void SetQueries();
+  void SetCentre();
   void SetMasks();
   void PackQueries();
   void AddQueries();
@@ -72,7 +70,6 @@ class TileOperands {
   Bf16Tiles bf16_;
 
   KeyRange keys_;
-  int64_t centre_key_ = -1;
   bool queries_packed_ = false;  // for products in FP32
   bool serves_bf16_ = false;     // the queries are there for those of BF16
 
