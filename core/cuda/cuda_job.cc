@@ -274,6 +274,28 @@ absl::Status CudaJob::ProductsOfEntry(int64_t batch) {
 }
 
 // Rows of `lanes` whole lanes, or of a part of one lane.
+// Columns of rows are summed by themselves, a piece at a time: cuBLAS promises
+// no order, and one sum of many loses more than scores have room for where one
+// number is much larger than all others (score-inl.h). Tensor cores add up
+// eight products or more before they lose something.
+absl::Status CudaJob::MultiplyInPieces(MatrixProduct product) {
+  constexpr int64_t kDepth = 32;
+  constexpr int64_t kTensorCoreDepth = 32;
+  const int64_t width = product.k;
+  const int64_t depth =
+      product.type == ProductType::kFloat32 ? kDepth : kTensorCoreDepth;
+  for (int64_t first = 0; first < width; first += depth) {
+    product.k = std::min(depth, width - first);
+    product.add = first > 0;
+    absl::Status status = stream_.Multiply(product);
+    if (!status.ok()) return status;
+    const int64_t bytes = Bytes(args_.query.type, product.k);
+    product.a = Offset(product.a, bytes);
+    product.b = Offset(product.b, bytes);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CudaJob::ProductsOf(int64_t first_row, int64_t lane_rows,
                                  int64_t lanes) {
   if (absl::Status status = BeginLaunch(); !status.ok()) return status;
@@ -301,7 +323,7 @@ absl::Status CudaJob::ProductsOf(int64_t first_row, int64_t lane_rows,
   scores.b_matrix = keys * width;
   scores.c_matrix = lane_rows * keys;
   scores.workspace = At(plan_.workspace);
-  absl::Status status = stream_.Multiply(scores);
+  absl::Status status = MultiplyInPieces(scores);
   if (!status.ok()) return status;
 
   SoftmaxRowsArgs softmax;

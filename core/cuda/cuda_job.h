@@ -47,6 +47,7 @@ class CudaJob {
   absl::Status Attend();
   absl::Status Products();
   absl::Status ProductsOfEntry(int64_t batch);
+  absl::Status MultiplyInPieces(MatrixProduct product);
   absl::Status ProductsOf(int64_t first_row, int64_t lane_rows, int64_t lanes);
   absl::Status Careful();
 

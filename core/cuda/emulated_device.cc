@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -13,8 +14,10 @@
 #include <new>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/cuda/portable/tensor_core.h"
 #include "core/element.h"
 
 namespace attention::cuda {
@@ -46,6 +49,24 @@ std::byte* AllocateBytes(int64_t bytes) {
 }
 
 void FreeBytes(std::byte* memory) { ::operator delete(memory, kAlignment); }
+
+// One after the other, as cuBLAS's kernels for FP32 are likely to.
+float SumOfProducts(const std::vector<float>& a, const std::vector<float>& b) {
+  float sum = 0;
+  for (size_t k = 0; k < a.size(); ++k) sum = std::fma(a[k], b[k], sum);
+  return sum;
+}
+
+float TensorCoreSum(std::vector<float> a, std::vector<float> b) {
+  const size_t blocks = (a.size() + kTensorCoreBlock - 1) / kTensorCoreBlock;
+  a.resize(blocks * kTensorCoreBlock);
+  b.resize(a.size());
+  float sum = 0;
+  for (size_t k = 0; k < a.size(); k += kTensorCoreBlock) {
+    sum = AddProducts(sum, &a[k], &b[k]);
+  }
+  return sum;
+}
 
 DataType TypeOf(ProductType type) {
   switch (type) {
@@ -154,17 +175,23 @@ class EmulatedStream final : public Stream {
     const auto* const b =
         static_cast<const std::byte*>(product.b) + n * product.b_matrix * size;
     float* const c = product.c + n * product.c_matrix;
+    std::vector<float> row(static_cast<size_t>(product.k));
+    std::vector<float> column(row.size());
     for (int64_t i = 0; i < product.m; ++i) {
       for (int64_t j = 0; j < product.n; ++j) {
-        float sum = 0;
         for (int64_t k = 0; k < product.k; ++k) {
           const int64_t at = product.transpose_b ? j * product.b_row + k
                                                  : k * product.b_row + j;
-          sum += static_cast<float>(
-                     LoadElement(type, a + (i * product.a_row + k) * size)) *
-                 static_cast<float>(LoadElement(type, b + at * size));
+          const auto place = static_cast<size_t>(k);
+          row[place] = static_cast<float>(
+              LoadElement(type, a + (i * product.a_row + k) * size));
+          column[place] = static_cast<float>(LoadElement(type, b + at * size));
         }
-        c[i * product.c_row + j] = product.alpha * sum;
+        float& to = c[i * product.c_row + j];
+        const float sum = type == DataType::kFloat32
+                              ? SumOfProducts(row, column)
+                              : TensorCoreSum(row, column);
+        to = product.add ? to + sum : sum;
       }
     }
   }

@@ -131,12 +131,24 @@ ATTENTION_KERNEL_CODE void LoadDepthOf(const Rows& rows, int64_t begin,
 
 using Scores = float[kTileRows][kTileKeys];
 
-/// sums += the products of a depth's queries and keys, or, for Gaussian scores,
-/// the squares of their differences.
+/// Columns of rows that are summed by themselves, from 0: where one number is
+/// much larger than all others, or squares, which do not cancel, grow, a score
+/// is rounded at its full size some 20 times, not once for every column
+/// (Higham, "Accuracy and Stability of Numerical Algorithms", 4.2).
+inline constexpr int kPieceDepth = 16;
+static_assert(kAttendDepth == 2 * kPieceDepth);
+
+/// The products of a piece's queries and keys, or, for Gaussian scores, the
+/// squares of their differences.
 template <Score kScore>
-ATTENTION_KERNEL_CODE void SumDepth(const AttendMemory& memory, Scores& sums) {
+ATTENTION_KERNEL_CODE void SumPiece(const AttendMemory& memory, int first,
+                                    Scores& sums) {
+  ATTENTION_UNROLL_ALL
+  for (int m = 0; m < kTileRows; ++m) {
+    for (int n = 0; n < kTileKeys; ++n) sums[m][n] = 0;
+  }
   ATTENTION_UNROLL(8)
-  for (int d = 0; d < kAttendDepth; ++d) {
+  for (int d = first; d < first + kPieceDepth; ++d) {
     const Float4 q =
         LoadFloat4(memory.queries + d * kAttendPitch + ThreadRow());
     const Float4 k = LoadFloat4(memory.keys + d * kAttendPitch + ThreadKey());
@@ -154,21 +166,22 @@ ATTENTION_KERNEL_CODE void SumDepth(const AttendMemory& memory, Scores& sums) {
   }
 }
 
+ATTENTION_KERNEL_CODE void AddScores(const Scores& from, Scores& to) {
+  ATTENTION_UNROLL_ALL
+  for (int m = 0; m < kTileRows; ++m) {
+    for (int n = 0; n < kTileKeys; ++n) to[m][n] += from[m][n];
+  }
+}
+
 template <Score kScore>
 ATTENTION_KERNEL_CODE void AddDepth(const AttendMemory& memory,
                                     Scores& scores) {
-  if constexpr (kScore != Score::kGaussian) {
-    SumDepth<kScore>(memory, scores);
-  } else {
-    // Squares, which do not cancel, make a long sum's roundings add up beside
-    // it: a depth is summed by itself.
-    Scores depth = {};
-    SumDepth<kScore>(memory, depth);
-    ATTENTION_UNROLL_ALL
-    for (int m = 0; m < kTileRows; ++m) {
-      for (int n = 0; n < kTileKeys; ++n) scores[m][n] += depth[m][n];
-    }
-  }
+  Scores depth;
+  Scores piece;
+  SumPiece<kScore>(memory, 0, depth);
+  SumPiece<kScore>(memory, kPieceDepth, piece);
+  AddScores(piece, depth);
+  AddScores(depth, scores);
 }
 
 /// Projections beyond this have exponentials that FP32 does not hold.

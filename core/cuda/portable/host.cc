@@ -2,6 +2,7 @@
 
 #include "core/cuda/portable/portable.h"
 #include "core/cuda/portable/race_check.h"
+#include "core/cuda/portable/tensor_core.h"
 
 namespace attention::cuda {
 namespace {
@@ -47,38 +48,6 @@ void Unpack(uint32_t pair, float* to) {
   to[1] = Widen(T{static_cast<uint16_t>(pair >> 16)});
 }
 
-// Tensor cores add a block of products at once, which are exact, and do not
-// round: numbers are aligned to the largest one and cut off a bit after FP32's
-// last, and so is the sum (Fasi, Higham, Mikaitis and Pranesh, "Numerical
-// behavior of NVIDIA tensor cores", 2021). This is A100's way; Hopper has
-// blocks of 16 and keeps a bit more.
-constexpr int kBlock = 8;
-constexpr int kKeptBits = 24;
-
-float CutOff(double value) {
-  const auto nearest = static_cast<float>(value);
-  const bool is_beyond = std::abs(double{nearest}) > std::abs(value);
-  if (!is_beyond || std::isinf(nearest)) return nearest;
-  return BitsToFloat(FloatToBits(nearest) - 1);
-}
-
-float AddBlock(float c, const float* a, const float* b) {
-  double terms[kBlock + 1];
-  double plain = c;
-  double largest = std::abs(double{c});
-  for (int k = 0; k < kBlock; ++k) {
-    terms[k] = static_cast<double>(a[k]) * b[k];
-    plain += terms[k];
-    largest = std::fmax(largest, std::abs(terms[k]));
-  }
-  terms[kBlock] = c;
-  if (largest == 0 || !std::isfinite(plain)) return static_cast<float>(plain);
-  const double unit = std::ldexp(1.0, std::ilogb(largest) - kKeptBits);
-  int64_t sum = 0;
-  for (const double term : terms) sum += static_cast<int64_t>(term / unit);
-  return CutOff(static_cast<double>(sum) * unit);
-}
-
 struct Operands {
   uint32_t a[4];
   uint32_t b[2];
@@ -108,8 +77,8 @@ void MultiplyAddLanes(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
     }
   }
   for (int n = 0; n < 4; ++n) {
-    for (int first = 0; first < 16; first += kBlock) {
-      c[n] = AddBlock(c[n], rows[n / 2] + first, columns[n % 2] + first);
+    for (int first = 0; first < 16; first += kTensorCoreBlock) {
+      c[n] = AddProducts(c[n], rows[n / 2] + first, columns[n % 2] + first);
     }
   }
 }
