@@ -36,7 +36,7 @@ JobRun::JobRun(AttentionJob& job, const RunContext& context,
       kernels_(kernels),
       plan_(MakePlan(problem_, kernels)),
       zero_rows_(problem_),
-      tiny_values_(problem_) {}
+      tiny_values_(problem_, kernels_) {}
 
 const char* JobRun::KernelName() const {
   return plan_.bf16 ? kernels_.bf16->name : "fp32_tiles";

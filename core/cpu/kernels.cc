@@ -15,6 +15,7 @@
 #include "core/cpu/bf16-inl.h"
 #include "core/cpu/convert-inl.h"
 #include "core/cpu/decode-inl.h"
+#include "core/cpu/magnitudes-inl.h"
 #include "core/cpu/math-inl.h"
 #include "core/cpu/pack-inl.h"
 #include "core/cpu/score-inl.h"
@@ -39,6 +40,7 @@ const Kernels* GetKernels() {
       .project = Project,
       .centre_rows = CentreRows,
       .all_within = AllWithin,
+      .any_beyond = AnyBeyond,
       .exp_twice = ExpTwiceAll,
       .attend_tile = AttendTile,
       .attend_rows = AttendRows,

@@ -324,6 +324,12 @@ struct Kernels {
   void (*centre_rows)(const CentreArgs& args);
   /// Whether no magnitude passes `limit`; false where one is NaN.
   bool (*all_within)(const float* values, int64_t count, float limit);
+  /// Whether one of a row's elements, of FP32 or BF16, is not 0 and has a
+  /// magnitude below `least` or above `most`, NaN being above all. It compares
+  /// bits, which tells subnormal numbers from 0 while SubnormalsAreZero
+  /// (subnormals.h) lives.
+  bool (*any_beyond)(const RowSource& row, int64_t count, float least,
+                     float most);
   /// to[i] = exp(2 from[i]).
   void (*exp_twice)(const float* from, int64_t count, float* to);
   /// Adds a tile of keys to its rows' softmax states and weighted values.

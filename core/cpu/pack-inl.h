@@ -285,20 +285,6 @@ void CentreRows(const CentreArgs& args) {
   }
 }
 
-bool AllWithin(const float* values, int64_t count, float limit) {
-  const F d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const VF most = hn::Set(d, limit);
-  auto within = hn::Eq(most, most);
-  int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) {
-    within = hn::And(within, hn::Le(hn::Abs(hn::LoadU(d, values + i)), most));
-  }
-  bool all = hn::AllTrue(d, within);
-  for (; i < count; ++i) all = all && values[i] <= limit && values[i] >= -limit;
-  return all;
-}
-
 void ExpTwiceAll(const float* from, int64_t count, float* to) {
   const F d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <variant>
 
-#include "core/cpu/subnormals.h"
+#include "core/cpu/prepare.h"
 #include "core/element.h"
 
 namespace attention::cpu {
@@ -51,11 +51,9 @@ bool RowCare::LosesSubnormals(int64_t row) const {
   const auto least =
       static_cast<float>(0x1p-126 / std::clamp(factor, 0x1p-100, 1.0));
   const auto most = static_cast<float>(kHugeFactor / std::max(factor, 1.0));
-  if (HasMagnitudesBeyond(type,
-                          problem_.query.At(rows_.batch(), rows_.HeadOf(row),
-                                            rows_.QueryOf(row), 0),
-                          problem_.query.strides[3], problem_.query_width,
-                          least, most)) {
+  if (run_.kernels().any_beyond(RowsOf(problem_.query, rows_.batch(),
+                                       rows_.HeadOf(row), rows_.QueryOf(row)),
+                                problem_.query_width, least, most)) {
     return true;
   }
   return std::holds_alternative<Bilinear>(problem_.scoring) &&

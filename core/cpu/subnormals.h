@@ -7,6 +7,7 @@
 #include <mutex>
 #include <utility>
 
+#include "core/cpu/kernels.h"
 #include "core/validate.h"
 #include "hwy/base.h"
 
@@ -43,13 +44,6 @@ class SubnormalsAreZero {
 #endif
 };
 
-/// Whether any of `count` FP32 or BF16 elements, `stride` bytes apart, is not 0
-/// and has a magnitude below `least` or above `most`. It compares bits, which
-/// tells subnormal numbers from 0 while SubnormalsAreZero lives.
-bool HasMagnitudesBeyond(DataType type, const std::byte* elements,
-                         int64_t stride, int64_t count, float least,
-                         float most);
-
 /// Results below kTinyResult (kernels.h) whose values are below this may have
 /// lost what counts in them to SubnormalsAreZero.
 inline constexpr float kTinyValue = 1e-12F;
@@ -58,7 +52,8 @@ inline constexpr float kTinyValue = 1e-12F;
 /// it has looked for once it remembers. Safe for several threads at once.
 class TinyValues {
  public:
-  explicit TinyValues(const ValidatedProblem& problem) : problem_(problem) {}
+  TinyValues(const ValidatedProblem& problem, const Kernels& kernels)
+      : problem_(problem), kernels_(kernels) {}
 
   /// Whether any value of this batch entry's head is.
   bool In(int64_t batch, int64_t kv_head);
@@ -67,6 +62,7 @@ class TinyValues {
   bool Search(int64_t batch, int64_t kv_head) const;
 
   const ValidatedProblem& problem_;
+  const Kernels& kernels_;
   std::mutex mutex_;
   std::map<std::pair<int64_t, int64_t>, bool> known_;
 };

@@ -1,12 +1,13 @@
 // Scores that are sums of large numbers, on every backend: their rounding may
 // cost what the tolerances say.
 
+#include "tests/support/uneven_scores.h"
+
 #include <string>
 #include <tuple>
 
 #include "gtest/gtest.h"
 #include "tests/parity/backend_test.h"
-#include "tests/support/uneven_scores.h"
 
 namespace attention::test {
 namespace {
@@ -18,8 +19,9 @@ using UnevenScoresTest =
 TEST_P(UnevenScoresTest, MatchTheOracle) {
   const auto& [backend, scores] = GetParam();
   if (backend.starts_with("cuda") && scores.of_tensor_cores) {
-    GTEST_SKIP() << "known: tensor cores cut sums off where FP32 rounds, so that "
-                    "lse of FP16 is up to 2.5 times its tolerance away";
+    GTEST_SKIP()
+        << "known: tensor cores cut sums off where FP32 rounds, so that "
+           "lse of FP16 is up to 2.5 times its tolerance away";
   }
   const OwnedProblem owned = scores.make();
   ASSERT_OK_AND_ASSIGN(const Results results,
@@ -27,13 +29,13 @@ TEST_P(UnevenScoresTest, MatchTheOracle) {
   EXPECT_TRUE(Matches(owned.problem, results));
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, UnevenScoresTest,
-                         ::testing::Combine(::testing::ValuesIn(Backends()),
-                                            ::testing::ValuesIn(AllUnevenScores())),
-                         [](const auto& test) {
-                           return std::get<0>(test.param) + "_" +
-                                  std::get<1>(test.param).name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Backends, UnevenScoresTest,
+    ::testing::Combine(::testing::ValuesIn(Backends()),
+                       ::testing::ValuesIn(AllUnevenScores())),
+    [](const auto& test) {
+      return std::get<0>(test.param) + "_" + std::get<1>(test.param).name;
+    });
 
 }  // namespace
 }  // namespace attention::test

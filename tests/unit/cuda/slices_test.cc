@@ -1,0 +1,72 @@
+// Jobs that go through the device in slices of their batch.
+
+#include <atomic>
+#include <cstdint>
+#include <stop_token>
+
+#include "gtest/gtest.h"
+#include "tests/unit/cuda/backend_fixture.h"
+
+namespace attention::test {
+namespace {
+
+using CudaSlicesTest = CudaBackendTest;
+
+TEST_F(CudaSlicesTest, SlicesOfTheBatchGiveTheBitsOfTheWhole) {
+  ProblemSpec spec;
+  spec.batch = 5;
+  spec.query_length = 20;
+  spec.key_length = 30;
+  spec.valid_lens = LengthsShape::kPerBatch;
+  spec.bias = MaskExtents::kAll;
+  spec.wanted = {.weights = true, .lse = true};
+  owned_ = MakeProblem(spec, TestSeed());
+  Start({});
+  ASSERT_OK_AND_ASSIGN(const Results whole, Run());
+  EXPECT_EQ(faults_[0]->streams, 1);
+  Start({.plan = {.slice_bytes = int64_t{2} * 20 * 30 * 4 * 3}});
+  ASSERT_OK_AND_ASSIGN(const Results sliced, Run());
+  EXPECT_TRUE(SameBits(sliced, whole));
+  EXPECT_EQ(faults_[1]->streams, 2);
+}
+
+TEST_F(CudaSlicesTest, WhatDoesNotFitInSlicesIsComputedAsAWhole) {
+  ProblemSpec spec;
+  spec.batch = 3;
+  spec.wanted.weights = true;
+  owned_ = MakeProblem(spec, TestSeed());
+  // Two slices have a workspace each.
+  const cuda::PlanOptions plan = {.least_product_elements = 1,
+                                  .slice_bytes = 1};
+  Start({.memory_limit = cuda::kWorkspaceBytes * 3 / 2, .plan = plan});
+  ASSERT_OK_AND_ASSIGN(const Results whole, Run());
+  EXPECT_EQ(faults_.back()->streams, 1);
+  Start({.plan = plan});
+  ASSERT_OK_AND_ASSIGN(const Results sliced, Run());
+  EXPECT_EQ(faults_.back()->streams, 2);
+  EXPECT_TRUE(SameBits(sliced, whole));
+}
+
+TEST_F(CudaSlicesTest, AFailureInOneSliceIsTheJobs) {
+  owned_ = MakeProblem({.batch = 6, .query_length = 9}, TestSeed());
+  for (const int64_t launches : {0, 1, 4, 9}) {
+    Start({.plan = {.slice_bytes = 1}});
+    faults_.back()->launches_left = launches;
+    EXPECT_EQ(Run().status().code(), absl::StatusCode::kInternal) << launches;
+  }
+}
+
+TEST_F(CudaSlicesTest, AStopBetweenSlicesEndsTheJob) {
+  owned_ = MakeProblem({.batch = 6, .query_length = 9}, TestSeed());
+  std::stop_source stop;
+  std::atomic<int64_t> tiles = 0;
+  Start({.plan = {.slice_bytes = 1}, .on_tile = [&] {
+           if (++tiles == 5) stop.request_stop();
+         }});
+  const AttentionJob job = RunJob(stop.get_token());
+  EXPECT_EQ(job.status.code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(job.tiles_computed, 5);
+}
+
+}  // namespace
+}  // namespace attention::test
