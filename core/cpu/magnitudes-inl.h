@@ -74,17 +74,12 @@ bool AnyBeyond(const RowSource& row, int64_t count, float least, float most) {
   if (row.column_stride == size && IsAligned(row.data, size)) {
     const auto* const floats = reinterpret_cast<const float*>(row.data);
     const auto* const brains = reinterpret_cast<const uint16_t*>(row.data);
-    const bool any =
-        wide ? AnyVectorBeyond(
-                   bounds, count,
-                   [floats](int64_t i)
-                       HWY_ATTR { return hn::LoadU(F(), floats + i); },
-                   done)
-             : AnyVectorBeyond(
-                   bounds, count,
-                   [brains](int64_t i)
-                       HWY_ATTR { return WidenBrain(brains + i); },
-                   done);
+    const auto wide_at = [floats](int64_t i)
+                             HWY_ATTR { return hn::LoadU(F(), floats + i); };
+    const auto brain_at = [brains](int64_t i)
+                              HWY_ATTR { return WidenBrain(brains + i); };
+    const bool any = wide ? AnyVectorBeyond(bounds, count, wide_at, done)
+                          : AnyVectorBeyond(bounds, count, brain_at, done);
     if (any) return true;
   }
   for (; done < count; ++done) {

@@ -45,6 +45,29 @@ HWY_INLINE void DotSteps(const float* HWY_RESTRICT queries,
   }
 }
 
+// Rows of two vectors, `stride` floats apart, to and from registers.
+template <int kRows>
+HWY_INLINE void AddRows(const float* from, int64_t stride, VF* sum0, VF* sum1) {
+  const F d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  ATTENTION_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    sum0[r] = hn::Add(sum0[r], hn::LoadU(d, from + r * stride));
+    sum1[r] = hn::Add(sum1[r], hn::LoadU(d, from + r * stride + lanes));
+  }
+}
+template <int kRows>
+HWY_INLINE void StoreRows(const VF* sum0, const VF* sum1, float* to,
+                          int64_t stride) {
+  const F d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  ATTENTION_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    hn::StoreU(sum0[r], d, to + r * stride);
+    hn::StoreU(sum1[r], d, to + r * stride + lanes);
+  }
+}
+
 // A dot product is summed in pieces of so many steps, each from 0, and so many
 // pieces in sums of their own: where one element is much larger than all others
 // a score is rounded at its full size some 20 times, not once for every element
@@ -60,8 +83,8 @@ HWY_INLINE void DotPanel(const float* queries, const float* keys, int64_t width,
                          const float* key_addend, const ComingBytes& coming,
                          float* HWY_RESTRICT scores) {
   const F d;
-  const size_t lanes = hn::Lanes(d);
-  HWY_ALIGN float pieces[kRows * 2 * hn::MaxLanes(d)];
+  constexpr int64_t kStride = 2 * static_cast<int64_t>(hn::MaxLanes(d));
+  HWY_ALIGN float pieces[kRows * kStride];
   int64_t first = 0;
   do {
     const int64_t last = HWY_MIN(first + kPieceSteps, width);
@@ -74,39 +97,15 @@ HWY_INLINE void DotPanel(const float* queries, const float* keys, int64_t width,
         queries, keys, first, bringing,
         bringing > first ? coming.data + first * kLine : nullptr, sum0, sum1);
     DotSteps<kRows, false>(queries, keys, bringing, last, nullptr, sum0, sum1);
-    if (first % kSumSteps != 0) {
-      ATTENTION_UNROLL
-      for (int r = 0; r < kRows; ++r) {
-        const float* const piece = pieces + 2 * r * lanes;
-        sum0[r] = hn::Add(sum0[r], hn::Load(d, piece));
-        sum1[r] = hn::Add(sum1[r], hn::Load(d, piece + lanes));
+    if (first % kSumSteps != 0) AddRows<kRows>(pieces, kStride, sum0, sum1);
+    if (last % kSumSteps != 0 && last < width) {
+      StoreRows<kRows>(sum0, sum1, pieces, kStride);
+    } else {
+      if (first >= kSumSteps) AddRows<kRows>(scores, kScoreStride, sum0, sum1);
+      if (last == width && key_addend != nullptr) {
+        AddRows<kRows>(key_addend, 0, sum0, sum1);
       }
-    }
-    const bool is_sum = last % kSumSteps == 0 || last == width;
-    if (is_sum && first >= kSumSteps) {
-      ATTENTION_UNROLL
-      for (int r = 0; r < kRows; ++r) {
-        const float* const score = scores + r * kScoreStride;
-        sum0[r] = hn::Add(sum0[r], hn::LoadU(d, score));
-        sum1[r] = hn::Add(sum1[r], hn::LoadU(d, score + lanes));
-      }
-    }
-    if (last == width && key_addend != nullptr) {
-      const VF addend0 = hn::Load(d, key_addend);
-      const VF addend1 = hn::Load(d, key_addend + lanes);
-      ATTENTION_UNROLL
-      for (int r = 0; r < kRows; ++r) {
-        sum0[r] = hn::Add(sum0[r], addend0);
-        sum1[r] = hn::Add(sum1[r], addend1);
-      }
-    }
-    float* const to = is_sum ? scores : pieces;
-    const int64_t stride =
-        is_sum ? kScoreStride : 2 * static_cast<int64_t>(lanes);
-    ATTENTION_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      hn::StoreU(sum0[r], d, to + r * stride);
-      hn::StoreU(sum1[r], d, to + r * stride + lanes);
+      StoreRows<kRows>(sum0, sum1, scores, kScoreStride);
     }
     first = last;
   } while (first < width);

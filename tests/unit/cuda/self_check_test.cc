@@ -1,11 +1,12 @@
 // When `auto` takes a backend whose kernels no device has run yet.
 
+#include "core/self_check.h"
+
 #include <memory>
 #include <set>
 #include <string>
 #include <utility>
 
-#include "core/self_check.h"
 #include "core/worker_pool.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
