@@ -52,12 +52,23 @@ void TileOperands::SetQueries() {
   if (!serves_bf16_) PackQueries();
 }
 
-// Amid keys spread over those that the block's rows read.
+// Keys among which the centre lies: without windows those of the whole batch
+// entry, so that a row's bits do not follow from how many rows its block has.
+KeyRange TileOperands::CentreSpan() const {
+  if (problem_.window.left || problem_.window.right) return keys_;
+  const KeyRange first = KeysInRange(problem_, rows_.batch(), 0);
+  const KeyRange last =
+      KeysInRange(problem_, rows_.batch(), problem_.query_length - 1);
+  const KeyRange& more = first.end > last.end ? first : last;
+  return more.begin < more.end ? more : KeyRange{0, problem_.key_length};
+}
+
 void TileOperands::SetCentre() {
-  const int64_t span = keys_.end - keys_.begin;
+  const KeyRange span = CentreSpan();
+  const int64_t count = span.end - span.begin;
   std::array<RowSource, kCentreKeys> keys;
   for (int64_t n = 0; n < kCentreKeys; ++n) {
-    const int64_t key = keys_.begin + (2 * n + 1) * span / (2 * kCentreKeys);
+    const int64_t key = span.begin + (2 * n + 1) * count / (2 * kCentreKeys);
     for (const auto& block : problem_.key_value) {
       const int64_t at = key - block.first_key;
       if (at < 0 || at >= block.key_count) continue;

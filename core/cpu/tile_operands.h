@@ -46,6 +46,7 @@ class TileOperands {
 
  private:
   void SetQueries();
+  KeyRange CentreSpan() const;
   void SetCentre();
   void SetMasks();
   void PackQueries();

@@ -73,28 +73,35 @@ TEST_P(ThreadsTest, AnyNumberOfThreadsForALargeProblem) {
 }
 
 // One batch entry alone gives what it gives at the same place of a larger
-// batch.
+// batch, also where a batch makes blocks of rows longer.
 TEST_P(DeterminismTest, TheFirstBatchEntryAlone) {
-  OwnedProblem owned = MakeProblem({.batch = 3,
-                                    .query_heads = 2,
-                                    .kv_heads = 2,
-                                    .query_length = 33,
-                                    .key_length = 65,
-                                    .dropout = {true, 0.3, 5}},
-                                   TestSeed());
-  ASSERT_OK_AND_ASSIGN(const Results all, Run(owned.problem));
-  AttentionProblem& problem = owned.problem;
-  KeyValueBlock& block = problem.key_value[0];
-  problem.query = Slice(problem.query, 0, 0, 1);
-  block = {.key = Slice(block.key, 0, 0, 1),
-           .value = Slice(block.value, 0, 0, 1)};
-  ASSERT_OK_AND_ASSIGN(const Results alone, Run(problem));
-  const auto first_third = [](const Tensor& tensor) {
-    return Materialize(Slice(tensor.view(), 0, 0, 1)).ToDoubles();
-  };
-  EXPECT_EQ(alone.output.ToDoubles(), first_third(all.output));
-  EXPECT_EQ(alone.weights->ToDoubles(), first_third(*all.weights));
-  EXPECT_EQ(alone.lse->ToDoubles(), first_third(*all.lse));
+  for (const ScoringKind scoring :
+       {ScoringKind::kDotProduct, ScoringKind::kGaussian}) {
+    OwnedProblem owned = MakeProblem({.batch = 9,
+                                      .query_heads = 2,
+                                      .kv_heads = 2,
+                                      .query_length = 250,
+                                      .key_length = 65,
+                                      .width = 17,
+                                      .scoring = scoring,
+                                      .sigma = 3,
+                                      .causal = Causal::kTopLeft,
+                                      .dropout = {true, 0.3, 5}},
+                                     TestSeed());
+    ASSERT_OK_AND_ASSIGN(const Results all, Run(owned.problem));
+    AttentionProblem& problem = owned.problem;
+    KeyValueBlock& block = problem.key_value[0];
+    problem.query = Slice(problem.query, 0, 0, 1);
+    block = {.key = Slice(block.key, 0, 0, 1),
+             .value = Slice(block.value, 0, 0, 1)};
+    ASSERT_OK_AND_ASSIGN(const Results alone, Run(problem));
+    const auto first = [](const Tensor& tensor) {
+      return Materialize(Slice(tensor.view(), 0, 0, 1)).ToDoubles();
+    };
+    EXPECT_EQ(alone.output.ToDoubles(), first(all.output));
+    EXPECT_EQ(alone.weights->ToDoubles(), first(*all.weights));
+    EXPECT_EQ(alone.lse->ToDoubles(), first(*all.lse));
+  }
 }
 
 // A backend is given several problems in one span.
