@@ -23,6 +23,12 @@ class Reader {
       const int64_t keys = block.key.shape[rank_ - 2];
       for (int64_t j = 0; j < keys; ++j) places_.push_back({&block, j});
     }
+    for (int64_t b = 0; b < batch(); ++b) {
+      for (const Place& place : places_) {
+        AppendHeads(place.block->key, b, place.index, keys_);
+        AppendHeads(place.block->value, b, place.index, values_);
+      }
+    }
   }
 
   int64_t batch() const { return rank_ == 2 ? 1 : problem_.query.shape[0]; }
@@ -38,13 +44,13 @@ class Reader {
   std::vector<double> Query(int64_t b, int64_t h, int64_t i) const {
     return Row(problem_.query, b, h, i);
   }
-  std::vector<double> Key(int64_t b, int64_t query_head, int64_t j) const {
-    const TensorView& key = places_[j].block->key;
-    return Row(key, b, KvHead(key, query_head), places_[j].index);
+  const std::vector<double>& Key(int64_t b, int64_t query_head,
+                                 int64_t j) const {
+    return keys_[PlaceOf(b, query_head, j)];
   }
-  std::vector<double> Value(int64_t b, int64_t query_head, int64_t j) const {
-    const TensorView& value = places_[j].block->value;
-    return Row(value, b, KvHead(value, query_head), places_[j].index);
+  const std::vector<double>& Value(int64_t b, int64_t query_head,
+                                   int64_t j) const {
+    return values_[PlaceOf(b, query_head, j)];
   }
   double Bias(int64_t b, int64_t h, int64_t i, int64_t j) const {
     return problem_.masks.bias
@@ -82,8 +88,17 @@ class Reader {
   int64_t HeadsOf(const TensorView& tensor) const {
     return rank_ == 4 ? tensor.shape[1] : 1;
   }
-  int64_t KvHead(const TensorView& tensor, int64_t query_head) const {
-    return query_head / (query_heads() / HeadsOf(tensor));
+  int64_t KvHeads() const { return HeadsOf(places_[0].block->key); }
+  void AppendHeads(const TensorView& tensor, int64_t b, int64_t index,
+                   std::vector<std::vector<double>>& rows) const {
+    for (int64_t h = 0; h < KvHeads(); ++h) {
+      rows.push_back(Row(tensor, b, h, index));
+    }
+  }
+  // Of a key, and of a value, in keys_ and values_.
+  size_t PlaceOf(int64_t b, int64_t query_head, int64_t j) const {
+    const int64_t kv_head = query_head / (query_heads() / KvHeads());
+    return static_cast<size_t>((b * key_length() + j) * KvHeads() + kv_head);
   }
   std::vector<double> Row(const TensorView& tensor, int64_t b, int64_t h,
                           int64_t i) const {
@@ -103,6 +118,9 @@ class Reader {
   const AttentionProblem& problem_;
   int rank_;
   std::vector<Place> places_;
+  // Read once, for every row reads them: (b, j, kv head).
+  std::vector<std::vector<double>> keys_;
+  std::vector<std::vector<double>> values_;
 };
 
 bool Drops(const Dropout& dropout, int64_t b, int64_t h, int64_t i, int64_t j) {
@@ -136,7 +154,7 @@ class RowOracle {
     std::vector<double> output(width), weighted(width), reach(width);
     for (size_t j = 0; j < dropped_.size(); ++j) {
       if (dropped_[j] == 0) continue;
-      const std::vector<double> v =
+      const std::vector<double>& v =
           reader_.Value(b_, h_, static_cast<int64_t>(j));
       for (size_t x = 0; x < width; ++x) {
         output[x] += dropped_[j] * v[x];
