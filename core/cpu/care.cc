@@ -23,12 +23,8 @@ CareDecision::CareDecision(const ValidatedProblem& problem, const Plan& plan,
 }
 
 void CareDecision::LoadKey(int64_t key, float* to) const {
-  for (const auto& block : problem_.key_value) {
-    const int64_t at = key - block.first_key;
-    if (at < 0 || at >= block.key_count) continue;
-    kernels_.widen_rows(RowsOf(block.key, batch_, kv_head_, at), 1,
-                        problem_.key_width, to, stride_, stride_);
-  }
+  kernels_.widen_rows(KeyRow(problem_, batch_, kv_head_, key), 1,
+                      problem_.key_width, to, stride_, stride_);
 }
 
 void CareDecision::LoadSamples() {

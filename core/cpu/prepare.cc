@@ -59,6 +59,17 @@ RowSource RowsOf(const TensorView& view, int64_t batch, int64_t head,
       view.strides[2], view.strides[3], ElementOf(view.type)};
 }
 
+RowSource KeyRow(const ValidatedProblem& problem, int64_t batch,
+                 int64_t kv_head, int64_t key) {
+  RowSource row = {};
+  for (const auto& block : problem.key_value) {
+    const int64_t at = key - block.first_key;
+    if (at < 0 || at >= block.key_count) continue;
+    row = RowsOf(block.key, batch, kv_head, at);
+  }
+  return row;
+}
+
 RowSource ParameterRows(const TensorView& view, int64_t head) {
   const auto* data = reinterpret_cast<const unsigned char*>(view.data);
   return {data + head * view.strides[0], view.strides[1], view.strides[2],

@@ -21,6 +21,10 @@ Element ElementOf(DataType type);
 RowSource RowsOf(const TensorView& view, int64_t batch, int64_t head,
                  int64_t first);
 
+/// The row of key `key`, whatever block it is in.
+RowSource KeyRow(const ValidatedProblem& problem, int64_t batch,
+                 int64_t kv_head, int64_t key);
+
 /// One head's part of a parameter: the rows of a (Hq, rows, columns) view, or
 /// a (Hq, columns) view as one row.
 RowSource ParameterRows(const TensorView& view, int64_t head);

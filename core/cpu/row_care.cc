@@ -64,9 +64,10 @@ bool RowCare::LosesSubnormals(int64_t row) const {
 bool RowCare::Needs(const Result& result) {
   if (std::isnan(result.sum)) {
     // A NaN in the query is one in every score. Others may be FP32's alone: a
-    // query too small for it against an infinite key, a product that overflows,
-    // a centre that is NaN, an infinite w_v taken apart into a sum and what is
-    // subtracted from it. And keys that take no part keep weights of 0.
+    // query too small for it against an infinite key, a product or a distance
+    // from the centre that overflows, an infinite w_v taken apart into a sum
+    // and what is subtracted from it. And keys that take no part keep weights
+    // of 0.
     return problem_.wanted.weights || !QueryHasNan(result.row);
   }
   // Perhaps a value of a key that takes no part, times 0.

@@ -69,11 +69,7 @@ void TileOperands::SetCentre() {
   std::array<RowSource, kCentreKeys> keys;
   for (int64_t n = 0; n < kCentreKeys; ++n) {
     const int64_t key = span.begin + (2 * n + 1) * count / (2 * kCentreKeys);
-    for (const auto& block : problem_.key_value) {
-      const int64_t at = key - block.first_key;
-      if (at < 0 || at >= block.key_count) continue;
-      keys[n] = RowsOf(block.key, rows_.batch(), rows_.kv_head(), at);
-    }
+    keys[n] = KeyRow(problem_, rows_.batch(), rows_.kv_head(), key);
   }
   prepare_.SetCentre(keys);
 }

@@ -273,19 +273,14 @@ absl::Status CudaJob::ProductsOfEntry(int64_t batch) {
   return absl::OkStatus();
 }
 
-// Rows of `lanes` whole lanes, or of a part of one lane.
 // Columns of rows are summed by themselves, a piece at a time: cuBLAS promises
 // no order, and one sum of many loses more than scores have room for where one
-// number is much larger than all others (score-inl.h). Tensor cores add up
-// eight products or more before they lose something.
+// number is much larger than all others (score-inl.h).
 absl::Status CudaJob::MultiplyInPieces(MatrixProduct product) {
   constexpr int64_t kDepth = 32;
-  constexpr int64_t kTensorCoreDepth = 32;
   const int64_t width = product.k;
-  const int64_t depth =
-      product.type == ProductType::kFloat32 ? kDepth : kTensorCoreDepth;
-  for (int64_t first = 0; first < width; first += depth) {
-    product.k = std::min(depth, width - first);
+  for (int64_t first = 0; first < width; first += kDepth) {
+    product.k = std::min(kDepth, width - first);
     product.add = first > 0;
     absl::Status status = stream_.Multiply(product);
     if (!status.ok()) return status;
@@ -296,6 +291,7 @@ absl::Status CudaJob::MultiplyInPieces(MatrixProduct product) {
   return absl::OkStatus();
 }
 
+// Rows of `lanes` whole lanes, or of a part of one lane.
 absl::Status CudaJob::ProductsOf(int64_t first_row, int64_t lane_rows,
                                  int64_t lanes) {
   if (absl::Status status = BeginLaunch(); !status.ok()) return status;
