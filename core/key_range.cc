@@ -39,4 +39,9 @@ KeyRange KeysInRange(const ValidatedProblem& problem, int64_t batch,
   return range;
 }
 
+bool HasRangeMask(const ValidatedProblem& problem) {
+  return problem.valid_lens || problem.causal != Causal::kNone ||
+         problem.window.left || problem.window.right;
+}
+
 }  // namespace attention

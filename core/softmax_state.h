@@ -7,6 +7,28 @@
 
 namespace attention {
 
+/// What a softmax is made of: powers of e or of 2, and their logarithm.
+struct NaturalExponentials {
+  template <typename Float>
+  static Float Exp(Float x) {
+    return std::exp(x);
+  }
+  template <typename Float>
+  static Float Log(Float x) {
+    return std::log(x);
+  }
+};
+struct PowersOfTwo {
+  template <typename Float>
+  static Float Exp(Float x) {
+    return std::exp2(x);
+  }
+  template <typename Float>
+  static Float Log(Float x) {
+    return std::log2(x);
+  }
+};
+
 /// One row's softmax while its keys arrive in pieces (Milakov and Gimelshein,
 /// "Online normalizer calculation for softmax", 2018). It stands for the sum of
 /// exponentials over the keys seen so far,
@@ -21,8 +43,9 @@ namespace attention {
 ///
 /// A score of -inf is a key that takes no part. NaN stays, and +inf gives NaN,
 /// as inf - inf does in a softmax that has all scores at hand: the row becomes
-/// NaN. Natural exponentials throughout.
-template <typename Float>
+/// NaN. Natural exponentials, or, with PowersOfTwo, those of scores that were
+/// multiplied by log2(e): then `max` and LogSumExp() are in such units, too.
+template <typename Float, typename Base = NaturalExponentials>
 struct SoftmaxState {
   Float max = -std::numeric_limits<Float>::infinity();
   Float sum = 0;
@@ -44,7 +67,7 @@ struct SoftmaxState {
       return {0, 1};
     }
     const Float top = max >= other.max || std::isnan(max) ? max : other.max;
-    const Factors factors{std::exp(max - top), std::exp(other.max - top)};
+    const Factors factors{Base::Exp(max - top), Base::Exp(other.max - top)};
     sum = sum * factors.mine + other.sum * factors.other;
     max = top;
     return factors;
@@ -65,7 +88,7 @@ struct SoftmaxState {
     if (absent || empty()) return 0;
     // A huge score that was computed a second time may round to more than the
     // maximum; its weight is no more than that key's all the same. NaN stays.
-    return std::exp(std::min(score - max, Float{0})) / sum;
+    return Base::Exp(std::min(score - max, Float{0})) / sum;
   }
 
   /// What the caller multiplies its weighted sum by in the end; 0 where no key
@@ -75,7 +98,7 @@ struct SoftmaxState {
   /// ln(sum_j exp(s_j)); -inf where no key took part.
   Float LogSumExp() const {
     return empty() ? -std::numeric_limits<Float>::infinity()
-                   : max + std::log(sum);
+                   : max + Base::Log(sum);
   }
 };
 

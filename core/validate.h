@@ -93,6 +93,8 @@ struct KeyRange {
 };
 KeyRange KeysInRange(const ValidatedProblem& problem, int64_t batch,
                      int64_t row);
+/// Whether that leaves any key out in any row, as far as the options tell.
+bool HasRangeMask(const ValidatedProblem& problem);
 
 }  // namespace attention
 

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <initializer_list>
 #include <limits>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -102,32 +103,46 @@ absl::Status ValidateAdditive(const Additive& given, ValidatedProblem& valid) {
   return absl::OkStatus();
 }
 
+// One rule book for every scoring function.
+struct ValidateEach {
+  const AttentionProblem& problem;
+  ValidatedProblem& valid;
+
+  absl::Status operator()(const ScaledDotProduct& given) const {
+    valid.scale = given.scale.value_or(
+        1 / std::sqrt(static_cast<double>(valid.query_width)));
+    valid.scoring = ScaledDotProduct{valid.scale};
+    absl::Status status =
+        CheckEqualWidths("scaled dot product", problem, valid);
+    status.Update(CheckFinite("scale", valid.scale));
+    return status;
+  }
+  absl::Status operator()(const Additive& given) const {
+    return ValidateAdditive(given, valid);
+  }
+  absl::Status operator()(const Gaussian& given) const {
+    valid.scoring = given;
+    absl::Status status = CheckEqualWidths("Gaussian scoring", problem, valid);
+    status.Update(CheckPositive("sigma", given.sigma));
+    return status;
+  }
+  absl::Status operator()(const Bilinear& given) const {
+    Bilinear result = given;
+    absl::Status status = ReadParameter(
+        "m", given.m, {valid.query_width, valid.key_width}, valid, result.m);
+    status.Update(CheckFinite("scale", given.scale));
+    valid.scale = given.scale;
+    valid.scoring = result;
+    return status;
+  }
+};
+
 }  // namespace
 
 absl::Status ValidateScoring(const AttentionProblem& problem,
                              ValidatedProblem& valid) {
-  absl::Status status;
-  if (const auto* dot = std::get_if<ScaledDotProduct>(&problem.scoring)) {
-    valid.scale = dot->scale.value_or(
-        1 / std::sqrt(static_cast<double>(valid.query_width)));
-    status = CheckEqualWidths("scaled dot product", problem, valid);
-    status.Update(CheckFinite("scale", valid.scale));
-    valid.scoring = ScaledDotProduct{valid.scale};
-  } else if (const auto* additive = std::get_if<Additive>(&problem.scoring)) {
-    status = ValidateAdditive(*additive, valid);
-  } else if (const auto* gaussian = std::get_if<Gaussian>(&problem.scoring)) {
-    status = CheckEqualWidths("Gaussian scoring", problem, valid);
-    status.Update(CheckPositive("sigma", gaussian->sigma));
-    valid.scoring = *gaussian;
-  } else if (const auto* bilinear = std::get_if<Bilinear>(&problem.scoring)) {
-    Bilinear result = *bilinear;
-    status =
-        ReadParameter("m", bilinear->m, {valid.query_width, valid.key_width},
-                      valid, result.m);
-    status.Update(CheckFinite("scale", bilinear->scale));
-    valid.scale = bilinear->scale;
-    valid.scoring = result;
-  }
+  absl::Status status =
+      std::visit(ValidateEach{problem, valid}, problem.scoring);
   if (problem.softcap) {
     status.Update(CheckPositive("softcap", *problem.softcap));
     valid.softcap = problem.softcap;

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/cpu/job_run.h"
-#include "core/cpu/kernels.h"
+#include "core/cpu/kernels/kernels.h"
 #include "core/cpu/small_problem.h"
 #include "core/cpu/targets.h"
 
@@ -33,8 +33,8 @@ class CpuBackend final : public Backend {
         if (cpu::ComputeSmall(job, context, kernels_)) continue;
       }
       cpu::JobRun run(job, context, kernels_);
-      job.kernel = run.KernelName();
       run.Run();
+      job.kernel = run.KernelName();
     }
   }
 

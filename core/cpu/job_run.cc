@@ -5,9 +5,8 @@
 #include <new>
 
 #include "absl/strings/str_cat.h"
-#include "core/cpu/bf16_products.h"
-#include "core/cpu/row_block.h"
-#include "core/reference/row_tile.h"
+#include "core/cpu/bf16/products.h"
+#include "core/cpu/rows/row_block.h"
 
 namespace attention::cpu {
 namespace {
@@ -34,31 +33,29 @@ JobRun::JobRun(AttentionJob& job, const RunContext& context,
       problem_(*job.problem),
       context_(context),
       kernels_(kernels),
-      plan_(MakePlan(problem_, kernels)),
-      zero_rows_(problem_),
-      tiny_values_(problem_, kernels_) {}
+      plan_(MakePlan(problem_, kernels)) {}
 
 const char* JobRun::KernelName() const {
-  return plan_.bf16 ? kernels_.bf16->name : "fp32_tiles";
+  if (plan_.bf16) return kernels_.bf16->name;
+  if (plan_.decode) return "fp32_decode";
+  return lost_rows_ ? "fp32_tiles_and_differences" : "fp32_tiles";
 }
 
 void JobRun::Run() {
-  if (!plan_.fits) {
-    ComputeUnplanned();
-  } else {
+  if (plan_.blocks() > 0) {
     ExpectTiles(plan_.blocks() * KeyTiles());
-    if (plan_.blocks() > 0) scratch_bytes_ = RowBlockBytes(*this);
-    if (plan_.splits > 1) {
-      ComputeBySplits();
-    } else if (IsSmall(problem_)) {
-      for (int64_t index = 0; index < plan_.blocks(); ++index) {
-        ComputeBlock(index);
-      }
-    } else {
-      context_.workers.ParallelFor(
-          plan_.blocks(), job_.stop,
-          [this](int64_t index) { ComputeBlock(index); });
+    scratch_bytes_ = RowBlockBytes(*this);
+  }
+  if (plan_.splits > 1) {
+    ComputeBySplits();
+  } else if (IsSmall(problem_)) {
+    for (int64_t index = 0; index < plan_.blocks(); ++index) {
+      ComputeBlock(index);
     }
+  } else {
+    context_.workers.ParallelFor(
+        plan_.blocks(), job_.stop,
+        [this](int64_t index) { ComputeBlock(index); });
   }
   job_.tiles_total = expected_;
   job_.tiles_computed = computed_;
@@ -74,11 +71,9 @@ void JobRun::Run() {
 
 // Tiles of keys that a block visits when no mask leaves any out.
 int64_t JobRun::KeyTiles() const {
-  const int64_t keys =
-      plan_.fits ? plan_.key_tile : reference::ChooseTileSizes(problem_).keys;
   int64_t tiles = 0;
   for (const auto& block : problem_.key_value) {
-    tiles += (block.key_count + keys - 1) / keys;
+    tiles += CeilDivide(block.key_count, plan_.key_tile);
   }
   return problem_.wanted.weights && !plan_.keeps_weights ? 2 * tiles : tiles;
 }
@@ -90,17 +85,17 @@ void JobRun::ComputeBlock(int64_t index) {
 
 void JobRun::ComputeBySplits() {
   const int64_t block_floats = plan_.row_block * plan_.partial_floats();
-  const int64_t pieces = plan_.blocks() * plan_.splits;
+  const int64_t splits = plan_.blocks() * plan_.splits;
   const std::unique_ptr<float[]> partials(
-      new (std::nothrow) float[static_cast<size_t>(pieces * block_floats)]);
+      new (std::nothrow) float[static_cast<size_t>(splits * block_floats)]);
   if (partials == nullptr) {
     out_of_memory_ = true;
     return;
   }
-  context_.workers.ParallelFor(pieces, job_.stop, [&](int64_t piece) {
+  context_.workers.ParallelFor(splits, job_.stop, [&](int64_t split) {
     if (stopped_ || out_of_memory_) return;
-    if (!ComputeSplit(*this, piece / plan_.splits, piece % plan_.splits,
-                      &partials[static_cast<size_t>(piece * block_floats)])) {
+    if (!ComputeSplit(*this, split / plan_.splits, split % plan_.splits,
+                      &partials[static_cast<size_t>(split * block_floats)])) {
       stopped_ = true;
     }
   });
@@ -111,30 +106,6 @@ void JobRun::ComputeBySplits() {
                      &partials[static_cast<size_t>(index * plan_.splits *
                                                    block_floats)])) {
       stopped_ = true;
-    }
-  });
-}
-
-// What the kernels have no memory or no numbers for: as the reference does.
-void JobRun::ComputeUnplanned() {
-  const reference::TileSizes sizes = reference::ChooseTileSizes(problem_);
-  const int64_t rows = problem_.query_length;
-  const int64_t per_head = (rows + sizes.rows - 1) / sizes.rows;
-  const int64_t pieces = problem_.batch * problem_.query_heads * per_head;
-  ExpectTiles(pieces * KeyTiles());
-  context_.workers.ParallelFor(pieces, job_.stop, [&](int64_t piece) {
-    if (stopped_ || out_of_memory_) return;
-    const int64_t first = piece % per_head * sizes.rows;
-    const int64_t head = piece / per_head;
-    try {
-      reference::RowTile tile(problem_, sizes, head / problem_.query_heads,
-                              head % problem_.query_heads, first,
-                              std::min(sizes.rows, rows - first));
-      if (!tile.Run(job_.outputs, [this] { return BeginTile(); })) {
-        stopped_ = true;
-      }
-    } catch (const std::bad_alloc&) {
-      out_of_memory_ = true;
     }
   });
 }

@@ -6,10 +6,8 @@
 #include <cstdint>
 
 #include "core/backend.h"
-#include "core/cpu/kernels.h"
+#include "core/cpu/kernels/kernels.h"
 #include "core/cpu/plan.h"
-#include "core/cpu/subnormals.h"
-#include "core/cpu/zero_rows.h"
 
 namespace attention::cpu {
 
@@ -21,11 +19,12 @@ class JobRun {
   /// Computes the job and writes what became of it.
   void Run();
 
+  const AttentionJob& job() const { return job_; }
   const ValidatedProblem& problem() const { return problem_; }
   const AttentionOutputs& outputs() const { return job_.outputs; }
   const Kernels& kernels() const { return kernels_; }
   const Plan& plan() const { return plan_; }
-  /// The kernel that the job is for.
+  /// The kernel that has answered, once Run() is through.
   const char* KernelName() const;
   /// Of one block of rows.
   size_t scratch_bytes() const { return scratch_bytes_; }
@@ -33,14 +32,16 @@ class JobRun {
   /// Called before each tile. False once the job was stopped.
   bool BeginTile();
 
-  /// Adds to the tiles that the job is expected to have: rows that FP32 does
-  /// not serve visit theirs a second time.
+  /// Adds to the tiles that the job is expected to have: rows that are computed
+  /// in another pass visit theirs a second time.
   void ExpectTiles(int64_t count) { expected_ += count; }
 
-  /// Those whose result is stored already.
-  ZeroRows& zero_rows() { return zero_rows_; }
+  /// Some rows have lost their scores and are computed by differences.
+  void SetLostRows() { lost_rows_ = true; }
 
-  TinyValues& tiny_values() { return tiny_values_; }
+  /// A split has met values that are not finite.
+  void SetMetNonFinite() { met_non_finite_ = true; }
+  bool met_non_finite() const { return met_non_finite_; }
 
   void SetOutOfMemory() { out_of_memory_ = true; }
 
@@ -48,7 +49,6 @@ class JobRun {
   int64_t KeyTiles() const;
   void ComputeBlock(int64_t index);
   void ComputeBySplits();
-  void ComputeUnplanned();
 
   AttentionJob& job_;
   const ValidatedProblem& problem_;
@@ -56,12 +56,12 @@ class JobRun {
   const Kernels& kernels_;
   const Plan plan_;
   size_t scratch_bytes_ = 0;
-  ZeroRows zero_rows_;
-  TinyValues tiny_values_;
   std::atomic<int64_t> expected_ = 0;
   std::atomic<int64_t> computed_ = 0;
   std::atomic<bool> stopped_ = false;
   std::atomic<bool> out_of_memory_ = false;
+  std::atomic<bool> lost_rows_ = false;
+  std::atomic<bool> met_non_finite_ = false;
 };
 
 }  // namespace attention::cpu

@@ -3,16 +3,15 @@
 #include <cstdint>
 #include <variant>
 
-#include "core/cpu/care.h"
-#include "core/cpu/plan.h"
+#include "core/cpu/scoring/scoring.h"
 
 namespace attention::cpu {
 namespace {
 
-constexpr double kLog2E = 1.4426950408889634;
 constexpr int64_t kFloat = sizeof(float);
-// Problems with more rows are worth a second thread.
+// Larger ones are computed faster in tiles, or worth a second thread.
 constexpr int64_t kMostRows = 256;
+constexpr int64_t kMostMultiplications = int64_t{64} * 1024;
 
 bool AreFloatRows(const TensorView& view) {
   return view.strides[3] == kFloat && view.strides[0] % kFloat == 0 &&
@@ -29,19 +28,21 @@ const float* FirstRow(const TensorView& view, int64_t batch, int64_t head) {
 bool IsSmallProblem(const ValidatedProblem& problem) {
   // Extents first: most problems are done with here. Their product fits, as
   // Validate() has seen.
+  const int64_t rows =
+      problem.batch * problem.query_heads * problem.query_length;
   if (problem.key_length > kSmallKeys || problem.key_length == 0 ||
       problem.key_width > kSmallWidth || problem.value_width > kSmallWidth ||
-      problem.batch * problem.query_heads * problem.query_length > kMostRows) {
+      rows > kMostRows ||
+      rows * problem.key_length * (problem.key_width + problem.value_width) >
+          kMostMultiplications) {
     return false;
   }
   const bool plain =
       std::holds_alternative<ScaledDotProduct>(problem.scoring) &&
       problem.query.type == DataType::kFloat32 && !problem.softcap &&
-      !problem.valid_lens && !problem.attend_mask && !problem.bias &&
-      problem.causal == Causal::kNone && !problem.window.left &&
-      !problem.window.right && problem.dropout.p == 0 &&
-      !problem.wanted.weights && !problem.wanted.lse;
-  return plain && FactorsFit(problem) && problem.key_value.size() == 1 &&
+      !HasRangeMask(problem) && !problem.attend_mask && !problem.bias &&
+      problem.dropout.p == 0 && !problem.wanted.weights && !problem.wanted.lse;
+  return plain && problem.key_value.size() == 1 &&
          AreFloatRows(problem.query) &&
          AreFloatRows(problem.key_value[0].key) &&
          AreFloatRows(problem.key_value[0].value);
@@ -60,8 +61,7 @@ bool ComputeSmall(AttentionJob& job, const RunContext& context,
   args.query_stride = problem.query.strides[2] / kFloat;
   args.key_stride = key.strides[2] / kFloat;
   args.value_stride = value.strides[2] / kFloat;
-  args.factor = static_cast<float>(problem.scale * kLog2E);
-  args.least_magnitude = static_cast<float>(kFlat * kLog2E);
+  args.factor = FactorOf(problem.scale * ScoreUnit(problem));
   for (int64_t batch = 0; batch < problem.batch; ++batch) {
     for (int64_t head = 0; head < problem.query_heads; ++head) {
       args.query = FirstRow(problem.query, batch, head);

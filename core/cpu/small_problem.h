@@ -2,7 +2,7 @@
 #define ATTENTION_CORE_CPU_SMALL_PROBLEM_H_
 
 #include "core/backend.h"
-#include "core/cpu/kernels.h"
+#include "core/cpu/kernels/kernels.h"
 
 namespace attention::cpu {
 
@@ -13,8 +13,8 @@ namespace attention::cpu {
 bool IsSmallProblem(const ValidatedProblem& problem);
 
 /// Computes it on the calling thread. False, with results that mean nothing,
-/// where a row needs more care than FP32 sums give; the problem must then be
-/// computed as any other.
+/// where one is not finite; the problem must then be computed as any other,
+/// which knows what an infinite value does to a weight that underflows.
 bool ComputeSmall(AttentionJob& job, const RunContext& context,
                   const Kernels& kernels);
 

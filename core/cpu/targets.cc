@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/cpu/bf16_products.h"
+#include "core/cpu/bf16/products.h"
 
 namespace attention::cpu {
 namespace {

@@ -2,7 +2,7 @@
 #define ATTENTION_CORE_CPU_TARGETS_H_
 
 #include "absl/types/span.h"
-#include "core/cpu/kernels.h"
+#include "core/cpu/kernels/kernels.h"
 
 namespace attention::cpu {
 

@@ -47,9 +47,9 @@ class MappedMemory final : public DeviceMemory {
 };
 
 // A device with what is kept on it between jobs.
-class Lane {
+class Station {
  public:
-  Lane(std::unique_ptr<Device> device, std::optional<int64_t> memory_limit)
+  Station(std::unique_ptr<Device> device, std::optional<int64_t> memory_limit)
       : device_(std::move(device)), pool_(*device_, memory_limit) {}
 
   Device& device() { return *device_; }
@@ -138,8 +138,8 @@ class CudaBackend final : public Backend {
   CudaBackend(cuda::Devices devices, const CudaBackendOptions& options)
       : options_(options) {
     for (auto& device : devices) {
-      lanes_.push_back(
-          std::make_unique<Lane>(std::move(device), options_.memory_limit));
+      stations_.push_back(
+          std::make_unique<Station>(std::move(device), options_.memory_limit));
     }
   }
 
@@ -148,8 +148,8 @@ class CudaBackend final : public Backend {
   // "sm_90 (NVIDIA H200), sm_90 (NVIDIA H200)"
   std::string instruction_set() const override {
     std::string all;
-    for (const auto& lane : lanes_) {
-      const cuda::DeviceProperties& device = lane->device().properties();
+    for (const auto& station : stations_) {
+      const cuda::DeviceProperties& device = station->device().properties();
       absl::StrAppend(&all, all.empty() ? "" : ", ", "sm_",
                       device.compute_capability, " (", device.name, ")");
     }
@@ -167,13 +167,15 @@ class CudaBackend final : public Backend {
           "raw_handle: ", handle.size(), " bytes (a cudaIpcMemHandle_t has ",
           cuda::kSharedHandleBytes, ")"));
     }
-    if (const Lane* lane = LaneOf(device)) return lane->Map(handle, bytes);
+    if (const Station* station = StationOf(device)) {
+      return station->Map(handle, bytes);
+    }
     return absl::InvalidArgumentError(absl::StrCat(
         "device_id: ", device, " (the server computes on ",
-        absl::StrJoin(lanes_, ", ",
-                      [](std::string* known, const auto& lane) {
+        absl::StrJoin(stations_, ", ",
+                      [](std::string* known, const auto& station) {
                         absl::StrAppend(known,
-                                        lane->device().properties().ordinal);
+                                        station->device().properties().ordinal);
                       }),
         ")"));
   }
@@ -181,22 +183,23 @@ class CudaBackend final : public Backend {
   absl::Status health() const override {
     size_t lost = 0;
     std::string reasons;
-    for (const auto& lane : lanes_) {
-      const absl::Status status = lane->device().Health();
+    for (const auto& station : stations_) {
+      const absl::Status status = station->device().Health();
       if (status.ok()) continue;
       ++lost;
       absl::StrAppend(&reasons, reasons.empty() ? "" : "; ",
-                      lane->device().properties().name, ": ", status.message());
+                      station->device().properties().name, ": ",
+                      status.message());
     }
     if (lost == 0) return absl::OkStatus();
-    return lost == lanes_.size() ? absl::UnavailableError(reasons)
-                                 : absl::InternalError(reasons);
+    return lost == stations_.size() ? absl::UnavailableError(reasons)
+                                    : absl::InternalError(reasons);
   }
 
   std::vector<BackendDevice> devices() const override {
     std::vector<BackendDevice> all;
-    for (const auto& lane : lanes_) {
-      const cuda::DeviceProperties& device = lane->device().properties();
+    for (const auto& station : stations_) {
+      const cuda::DeviceProperties& device = station->device().properties();
       all.push_back({device.name, device.memory});
     }
     return all;
@@ -204,10 +207,10 @@ class CudaBackend final : public Backend {
 
   absl::Status Supports(const ValidatedProblem& problem) const override {
     absl::Status status = absl::UnavailableError("no device");
-    for (const auto& lane : lanes_) {
-      status = lane->device().Health();
+    for (const auto& station : stations_) {
+      status = station->device().Health();
       if (!status.ok()) continue;
-      return cuda::CheckSupport(problem, lane->device().properties());
+      return cuda::CheckSupport(problem, station->device().properties());
     }
     return status;
   }
@@ -221,56 +224,58 @@ class CudaBackend final : public Backend {
   absl::Status RunOne(AttentionJob& job, const RunContext& context) const {
     const absl::StatusOr<std::optional<int>> device = DeviceOf(job);
     if (!device.ok()) return device.status();
-    Lane* const lane = *device ? LaneOf(**device) : NextLane();
-    if (lane == nullptr && *device) {
+    Station* const station = *device ? StationOf(**device) : NextStation();
+    if (station == nullptr && *device) {
       return absl::InvalidArgumentError(
           absl::StrCat("tensors lie on CUDA device ", **device,
                        ", which this backend does not compute on"));
     }
-    if (lane == nullptr) return Supports(*job.problem);
+    if (station == nullptr) return Supports(*job.problem);
     // Those that take turns are asked where they are chosen.
-    if (*device && !lane->device().Health().ok()) {
-      return lane->device().Health();
+    if (*device && !station->device().Health().ok()) {
+      return station->device().Health();
     }
-    const Plan plan =
-        cuda::MakePlan(*job.problem, lane->device().properties(), options_.plan,
-                       cuda::InPlaceOf(*job.problem, job.outputs));
+    const Plan plan = cuda::MakePlan(
+        *job.problem, station->device().properties(), options_.plan,
+        cuda::InPlaceOf(*job.problem, job.outputs));
     job.kernel = plan.kernel;
     if (job.stop.stop_requested()) {
       return absl::CancelledError("stopped before the first tile");
     }
     if (plan.method == cuda::Method::kNothing) {
-      return *device ? lane->RunEmpty(job)
+      return *device ? station->RunEmpty(job)
                      : cuda::WriteEmptyResults(job, nullptr);
     }
     const int64_t entries =
         *device ? job.problem->batch
                 : cuda::EntriesOfSlice(*job.problem, plan, options_.plan);
     return entries < job.problem->batch
-               ? lane->RunSliced(job, context, plan, options_.plan, entries)
-               : lane->Run(job, context, plan);
+               ? station->RunSliced(job, context, plan, options_.plan, entries)
+               : station->Run(job, context, plan);
   }
 
   // The device that tensors of a job lie on.
-  Lane* LaneOf(int64_t ordinal) const {
-    for (const auto& lane : lanes_) {
-      if (lane->device().properties().ordinal == ordinal) return lane.get();
+  Station* StationOf(int64_t ordinal) const {
+    for (const auto& station : stations_) {
+      if (station->device().properties().ordinal == ordinal) {
+        return station.get();
+      }
     }
     return nullptr;
   }
 
   // Devices in turn, those that are lost left out; null where all are.
-  Lane* NextLane() const {
+  Station* NextStation() const {
     const size_t first = next_.fetch_add(1, std::memory_order_relaxed);
-    for (size_t n = 0; n < lanes_.size(); ++n) {
-      Lane& lane = *lanes_[(first + n) % lanes_.size()];
-      if (lane.device().Health().ok()) return &lane;
+    for (size_t n = 0; n < stations_.size(); ++n) {
+      Station& station = *stations_[(first + n) % stations_.size()];
+      if (station.device().Health().ok()) return &station;
     }
     return nullptr;
   }
 
   const CudaBackendOptions options_;
-  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::vector<std::unique_ptr<Station>> stations_;
   mutable std::atomic<size_t> next_ = 0;
 };
 

@@ -7,37 +7,6 @@
 #include "core/cuda/job_transfer.h"
 
 namespace attention::cuda {
-namespace {
-
-int64_t Pieces(const LaunchShape& shape, int64_t most) {
-  return CeilDivide(shape.blocks, most);
-}
-
-int64_t RowsOfLane(const AttentionArgs& args) {
-  return args.query_heads / args.key.heads * args.query_length;
-}
-
-// Bytes of `elements` of a type.
-int64_t Bytes(Element type, int64_t elements) {
-  return elements * ElementBytes(type);
-}
-
-const std::byte* Offset(const void* data, int64_t bytes) {
-  return static_cast<const std::byte*>(data) + bytes;
-}
-
-ProductType ProductTypeOf(Element type) {
-  switch (type) {
-    case Element::kFloat16:
-      return ProductType::kFloat16;
-    case Element::kBFloat16:
-      return ProductType::kBfloat16;
-    default:
-      return ProductType::kFloat32;
-  }
-}
-
-}  // namespace
 
 CudaJob::CudaJob(AttentionJob& job, const RunContext& context, const Plan& plan,
                  Device& device, Stream& stream, std::byte* memory)
@@ -50,13 +19,14 @@ CudaJob::CudaJob(AttentionJob& job, const RunContext& context, const Plan& plan,
       memory_(memory),
       args_(plan.args) {
   SetPointers();
+  SetSteps();
 }
 
 absl::Status CudaJob::Run() { return End(Begin()); }
 
 absl::Status CudaJob::Begin() {
-  job_.tiles_total = ExpectedLaunches();
-  job_.tiles_computed = 0;
+  job_.tiles_total = job_.tiles_computed = 0;
+  for (const Step& step : steps_) job_.tiles_total += step.launches;
   absl::Status status = Upload();
   return status.ok() ? Compute() : status;
 }
@@ -78,17 +48,11 @@ absl::Status CudaJob::Upload() {
 }
 
 absl::Status CudaJob::Compute() {
-  absl::Status status;
-  if (plan_.careful_rows.bytes > 0) {
-    status = stream_.Fill(At(plan_.careful_rows), 0, plan_.careful_rows.bytes);
+  static_assert(static_cast<int>(RowMark::kNone) == 0);
+  absl::Status status = stream_.Fill(At(plan_.marks), 0, plan_.marks.bytes);
+  for (const Step& step : steps_) {
+    if (status.ok()) status = step.run();
   }
-  if (status.ok()) status = Project();
-  if (status.ok() && plan_.method == Method::kProducts) {
-    status = Products();
-  } else if (status.ok() && plan_.method != Method::kCareful) {
-    status = Attend();
-  }
-  if (status.ok()) status = Careful();
   return status;
 }
 
@@ -108,7 +72,7 @@ void CudaJob::SetPointers() {
   args_.key.data = plan_.project_key ? At(plan_.projected_key) : KeyData();
   args_.value.data =
       in_place.value ? problem_.key_value[0].value.data : At(plan_.value);
-  args_.tanh_weights = At<float>(plan_.tanh_weights);
+  args_.term_weights = At<float>(plan_.term_weights);
   args_.key_ranges = At<KeySpan>(plan_.key_ranges);
   args_.attend_mask.data = At(plan_.attend_mask);
   args_.bias.data = in_place.bias ? problem_.bias->data : At(plan_.bias);
@@ -118,50 +82,69 @@ void CudaJob::SetPointers() {
   args_.weights = in_place.weights
                       ? reinterpret_cast<float*>(outputs.weights.data)
                       : At<float>(plan_.weights);
-  args_.careful_rows = At<uint8_t>(plan_.careful_rows);
+  args_.marks = At<RowMark>(plan_.marks);
   args_.row_max = At<float>(plan_.row_max);
   args_.row_sum = At<float>(plan_.row_sum);
   args_.partials = At<float>(plan_.partials);
 }
 
-int64_t CudaJob::ExpectedLaunches() const {
-  const AttentionArgs& args = plan_.args;
-  int64_t launches = Pieces(CarefulShape(args), plan_.careful_blocks);
+template <typename Args>
+void CudaJob::AddStep(absl::string_view kernel, const Args& args,
+                      const LaunchShape& shape, int64_t most,
+                      int (*launch)(const Args&, const LaunchShape&, void*)) {
+  const auto run = [this, kernel, args, shape, most, launch] {
+    return Launch(kernel, shape, most, [&](const LaunchShape& one) {
+      return launch(args, one, stream_.handle());
+    });
+  };
+  steps_.push_back({CeilDivide(shape.blocks, most), run});
+}
+
+void CudaJob::AddProjection(ProjectArgs args, const void* from,
+                            const Buffer& matrix, const Buffer& to,
+                            int64_t most) {
+  args.from.data = from;
+  args.matrix = At(matrix);
+  args.to = At<float>(to);
+  AddStep("project", args, ProjectShape(args), most, kernels_.project);
+}
+
+void CudaJob::SetSteps() {
   if (plan_.project_query) {
-    launches +=
-        Pieces(ProjectShape(*plan_.project_query), plan_.project_query_blocks);
+    AddProjection(*plan_.project_query, QueryData(), plan_.query_matrix,
+                  plan_.projected_query, plan_.project_query_blocks);
   }
   if (plan_.project_key) {
-    launches +=
-        Pieces(ProjectShape(*plan_.project_key), plan_.project_key_blocks);
+    AddProjection(*plan_.project_key, KeyData(), plan_.key_matrix,
+                  plan_.projected_key, plan_.project_key_blocks);
   }
   switch (plan_.method) {
     case Method::kTiles:
-      launches += Pieces(AttendShape(args), plan_.attend_blocks);
+      AddStep("attend", args_, AttendShape(args_), plan_.attend_blocks,
+              kernels_.attend);
       break;
     case Method::kMma:
-      launches += Pieces(MmaShape(args), plan_.attend_blocks);
+      AddStep("attend_mma", args_, MmaShape(args_), plan_.attend_blocks,
+              kernels_.attend_mma);
       break;
-    case Method::kProducts: {
-      const int64_t lane = RowsOfLane(args);
-      const int64_t lanes = args.key.heads;
-      const int64_t of_entry =
-          plan_.product_rows >= lane
-              ? CeilDivide(lanes, plan_.product_rows / lane)
-              : lanes * CeilDivide(lane, plan_.product_rows);
-      return launches + args.batch * of_entry;
-    }
-    case Method::kCareful:
+    case Method::kProducts:
+      steps_.push_back({ProductCount(plan_), [this] { return Products(); }});
+      break;
     case Method::kNothing:
-      return launches;
+      return;
   }
-  if (args.splits > 1) {
-    launches += Pieces(MergeShape(args), plan_.attend_blocks);
+  if (args_.splits > 1) {
+    AddStep("merge", args_, MergeShape(args_), plan_.attend_blocks,
+            kernels_.merge);
   }
-  if (problem_.wanted.weights) {
-    launches += Pieces(WeightsShape(args), plan_.weights_blocks);
+  if (args_.weights != nullptr && plan_.method != Method::kProducts) {
+    AddStep("weights", args_, WeightsShape(args_), plan_.weights_blocks,
+            kernels_.weights);
   }
-  return launches;
+  AttentionArgs whole = args_;
+  whole.splits = 1;
+  AddStep("isolate", whole, IsolateShape(whole), plan_.isolate_blocks,
+          kernels_.isolate);
 }
 
 absl::Status CudaJob::BeginLaunch() {
@@ -186,7 +169,7 @@ absl::Status CudaJob::Launch(
     absl::Status status = stream_.Launched(kernel, launch(shape));
     if (!status.ok()) return status;
     if (blocks <= most) break;
-    // No more than two pieces under way, so that a stop is not far off.
+    // No more than two launches under way, so that a stop is not far off.
     const int mark = static_cast<int>(first / most % Stream::kBuffers);
     status = stream_.Mark(mark);
     if (status.ok()) status = stream_.Wait((mark + 1) % Stream::kBuffers);
@@ -195,178 +178,53 @@ absl::Status CudaJob::Launch(
   return absl::OkStatus();
 }
 
-absl::Status CudaJob::Project() {
-  const auto project = [&](ProjectArgs args, const void* from,
-                           const Buffer& matrix, const Buffer& to,
-                           int64_t most) {
-    args.from.data = from;
-    args.matrix = At(matrix);
-    args.to = At<double>(to);
-    return Launch("project", ProjectShape(args), most,
-                  [&](const LaunchShape& shape) {
-                    return kernels_.project(args, shape, stream_.handle());
-                  });
-  };
-  absl::Status status;
-  if (plan_.project_query) {
-    status = project(*plan_.project_query, QueryData(), plan_.query_matrix,
-                     plan_.projected_query, plan_.project_query_blocks);
-  }
-  if (status.ok() && plan_.project_key) {
-    status = project(*plan_.project_key, KeyData(), plan_.key_matrix,
-                     plan_.projected_key, plan_.project_key_blocks);
-  }
-  return status;
-}
-
-absl::Status CudaJob::Attend() {
-  const bool mma = plan_.method == Method::kMma;
-  absl::Status status = Launch(
-      mma ? "attend_mma" : "attend", mma ? MmaShape(args_) : AttendShape(args_),
-      plan_.attend_blocks, [&](const LaunchShape& shape) {
-        return mma ? kernels_.attend_mma(args_, shape, stream_.handle())
-                   : kernels_.attend(args_, shape, stream_.handle());
-      });
-  if (status.ok() && args_.splits > 1) {
-    status = Launch("merge", MergeShape(args_), plan_.attend_blocks,
-                    [&](const LaunchShape& shape) {
-                      return kernels_.merge(args_, shape, stream_.handle());
-                    });
-  }
-  if (status.ok() && args_.weights != nullptr) {
-    status = Launch("weights", WeightsShape(args_), plan_.weights_blocks,
-                    [&](const LaunchShape& shape) {
-                      return kernels_.weights(args_, shape, stream_.handle());
-                    });
-  }
-  return status;
-}
-
 absl::Status CudaJob::Products() {
-  for (int64_t b = 0; b < args_.batch; ++b) {
-    if (absl::Status status = ProductsOfEntry(b); !status.ok()) return status;
-  }
-  return absl::OkStatus();
-}
-
-// One batch entry at a time: what cuBLAS chooses follows from how many products
-// it is given at once, and an entry's bits must not follow from the others.
-absl::Status CudaJob::ProductsOfEntry(int64_t batch) {
-  const int64_t lane = RowsOfLane(args_);
-  const int64_t lanes = args_.key.heads;
-  const int64_t first_row = batch * lanes * lane;
-  const int64_t at_once = plan_.product_rows / lane;
-  for (int64_t n = 0; n < lanes; n += std::max<int64_t>(at_once, 1)) {
-    if (at_once > 0) {
-      absl::Status status =
-          ProductsOf(first_row + n * lane, lane, std::min(at_once, lanes - n));
-      if (!status.ok()) return status;
-      continue;
-    }
-    for (int64_t row = 0; row < lane; row += plan_.product_rows) {
-      absl::Status status =
-          ProductsOf(first_row + n * lane + row,
-                     std::min(plan_.product_rows, lane - row), 1);
-      if (!status.ok()) return status;
-    }
-  }
-  return absl::OkStatus();
-}
-
-// Columns of rows are summed by themselves, a piece at a time: cuBLAS promises
-// no order, and one sum of many loses more than scores have room for where one
-// number is much larger than all others (score-inl.h).
-absl::Status CudaJob::MultiplyInPieces(MatrixProduct product) {
-  constexpr int64_t kDepth = 32;
-  const int64_t width = product.k;
-  for (int64_t first = 0; first < width; first += kDepth) {
-    product.k = std::min(kDepth, width - first);
-    product.add = first > 0;
-    absl::Status status = stream_.Multiply(product);
+  const int64_t count = ProductCount(plan_);
+  for (int64_t n = 0; n < count; ++n) {
+    absl::Status status = BeginLaunch();
+    if (status.ok()) status = ProductsOf(ProductRowsOf(plan_, n));
     if (!status.ok()) return status;
-    const int64_t bytes = Bytes(args_.query.type, product.k);
-    product.a = Offset(product.a, bytes);
-    product.b = Offset(product.b, bytes);
   }
   return absl::OkStatus();
 }
 
-// Rows of `lanes` whole lanes, or of a part of one lane.
-absl::Status CudaJob::ProductsOf(int64_t first_row, int64_t lane_rows,
-                                 int64_t lanes) {
-  if (absl::Status status = BeginLaunch(); !status.ok()) return status;
-  const int64_t keys = args_.key_length;
-  const int64_t lane = first_row / RowsOfLane(args_);
-  const int64_t width = args_.query.width;
-  const int64_t value_width = args_.value.width;
-  const auto* const values = Offset(
-      args_.value.data, Bytes(args_.value.type, lane * keys * value_width));
-
-  MatrixProduct scores;
-  scores.type = ProductTypeOf(args_.query.type);
-  scores.transpose_b = true;
-  scores.m = lane_rows;
-  scores.n = keys;
-  scores.k = width;
-  scores.a =
-      Offset(args_.query.data, Bytes(args_.query.type, first_row * width));
-  scores.b = Offset(args_.key.data, Bytes(args_.key.type, lane * keys * width));
-  scores.c = At<float>(plan_.scores);
-  scores.a_row = scores.b_row = width;
-  scores.c_row = keys;
-  scores.batch = lanes;
-  scores.a_matrix = lane_rows * width;
-  scores.b_matrix = keys * width;
-  scores.c_matrix = lane_rows * keys;
-  scores.workspace = At(plan_.workspace);
-  absl::Status status = MultiplyInPieces(scores);
+absl::Status CudaJob::ProductsOf(const ProductRows& rows) {
+  MatrixProduct qk = QkProduct(args_, rows);
+  qk.c = At<float>(plan_.scores);
+  qk.workspace = At(plan_.workspace);
+  absl::Status status = stream_.Multiply(qk);
   if (!status.ok()) return status;
 
   SoftmaxRowsArgs softmax;
   softmax.problem = args_;
-  softmax.first_row = first_row;
-  softmax.rows = lane_rows * lanes;
-  softmax.scores = scores.c;
-  softmax.score_stride = softmax.probability_stride = keys;
+  softmax.first_row = rows.first;
+  softmax.rows = rows.of_group * rows.groups;
+  softmax.scores = qk.c;
+  softmax.score_stride = softmax.probability_stride = args_.key_length;
   softmax.probability_type = args_.value.type;
   softmax.probabilities =
-      plan_.probabilities.bytes > 0 ? At<void>(plan_.probabilities) : scores.c;
+      plan_.probabilities.bytes > 0 ? At<void>(plan_.probabilities) : qk.c;
   status = stream_.Launched(
       "softmax_rows", kernels_.softmax_rows(softmax, SoftmaxRowsShape(softmax),
                                             stream_.handle()));
   if (!status.ok()) return status;
 
-  MatrixProduct weighted = scores;
-  weighted.transpose_b = false;
-  weighted.n = value_width;
-  weighted.k = keys;
-  weighted.a = softmax.probabilities;
-  weighted.b = values;
-  weighted.c = At<float>(plan_.product);
-  weighted.a_row = keys;
-  weighted.b_row = weighted.c_row = value_width;
-  weighted.a_matrix = lane_rows * keys;
-  weighted.b_matrix = keys * value_width;
-  weighted.c_matrix = lane_rows * value_width;
-  status = stream_.Multiply(weighted);
+  MatrixProduct pv = PvProduct(args_, rows);
+  pv.a = softmax.probabilities;
+  pv.c = At<float>(plan_.pv);
+  pv.workspace = qk.workspace;
+  status = stream_.Multiply(pv);
   if (!status.ok()) return status;
 
   FinishOutputArgs finish;
   finish.problem = args_;
-  finish.first_row = first_row;
+  finish.first_row = rows.first;
   finish.rows = softmax.rows;
   finish.probability_type = softmax.probability_type;
-  finish.product = weighted.c;
+  finish.pv = pv.c;
   return stream_.Launched(
       "finish_output", kernels_.finish_output(finish, FinishOutputShape(finish),
                                               stream_.handle()));
-}
-
-absl::Status CudaJob::Careful() {
-  return Launch("careful", CarefulShape(args_), plan_.careful_blocks,
-                [&](const LaunchShape& shape) {
-                  return kernels_.careful(args_, shape, stream_.handle());
-                });
 }
 
 absl::Status CudaJob::Download() {

@@ -3,12 +3,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "core/backend.h"
 #include "core/cuda/device.h"
 #include "core/cuda/plan.h"
+#include "core/cuda/products.h"
 
 namespace attention::cuda {
 
@@ -19,6 +22,8 @@ class CudaJob {
   /// `memory` holds plan.bytes of device memory. Everything must outlive this.
   CudaJob(AttentionJob& job, const RunContext& context, const Plan& plan,
           Device& device, Stream& stream, std::byte* memory);
+  CudaJob(const CudaJob&) = delete;
+  CudaJob& operator=(const CudaJob&) = delete;
 
   /// Begin() and End(): OK, CANCELLED or the device's error. Counts the
   /// launches in the job's tiles.
@@ -42,16 +47,24 @@ class CudaJob {
   // As the caller gave them, before they are projected.
   const void* QueryData() const;
   const void* KeyData() const;
-  int64_t ExpectedLaunches() const;
-  absl::Status Project();
-  absl::Status Attend();
-  absl::Status Products();
-  absl::Status ProductsOfEntry(int64_t batch);
-  absl::Status MultiplyInPieces(MatrixProduct product);
-  absl::Status ProductsOf(int64_t first_row, int64_t lane_rows, int64_t lanes);
-  absl::Status Careful();
 
-  // Launches `shape` in pieces of at most `most` blocks.
+  // What is computed, in order; each counts and may be stopped before its
+  // launches.
+  struct Step {
+    int64_t launches;
+    std::function<absl::Status()> run;
+  };
+  void SetSteps();
+  template <typename Args>
+  void AddStep(absl::string_view kernel, const Args& args,
+               const LaunchShape& shape, int64_t most,
+               int (*launch)(const Args&, const LaunchShape&, void*));
+  void AddProjection(ProjectArgs args, const void* from, const Buffer& matrix,
+                     const Buffer& to, int64_t most);
+  absl::Status Products();
+  absl::Status ProductsOf(const ProductRows& rows);
+
+  // Runs `shape` in launches of at most `most` blocks.
   absl::Status Launch(absl::string_view kernel, LaunchShape shape, int64_t most,
                       absl::FunctionRef<int(const LaunchShape&)> launch);
   // CANCELLED once a stop was requested; otherwise counts a launch.
@@ -71,6 +84,7 @@ class CudaJob {
   Stream& stream_;
   std::byte* const memory_;
   AttentionArgs args_;  // the plan's, with pointers
+  std::vector<Step> steps_;
 };
 
 }  // namespace attention::cuda

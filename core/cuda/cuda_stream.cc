@@ -153,7 +153,7 @@ absl::Status CudaStream::Multiply(const MatrixProduct& product) {
                                        static_cast<size_t>(kWorkspaceBytes)));
   if (!status.ok()) return status;
   const float one = 1;
-  const float kept = product.add ? 1 : 0;
+  const float none = 0;
   const cudaDataType_t type = TypeOf(product.type);
   // cuBLAS counts columns first: c^T = op(b)^T a^T.
   return health_.Check(
@@ -162,7 +162,7 @@ absl::Status CudaStream::Multiply(const MatrixProduct& product) {
           cublas_, product.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, CUBLAS_OP_N,
           product.n, product.m, product.k, &one, product.b, type, product.b_row,
           product.b_matrix, product.a, type, product.a_row, product.a_matrix,
-          &kept, product.c, CUDA_R_32F, product.c_row, product.c_matrix,
+          &none, product.c, CUDA_R_32F, product.c_row, product.c_matrix,
           product.batch, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
 }
 

@@ -33,14 +33,13 @@ inline constexpr int64_t kSharedHandleBytes = 64;
 /// Element types of matrix products.
 enum class ProductType : uint8_t { kFloat32, kFloat16, kBfloat16 };
 
-/// c = a * op(b), or c += a * op(b), for each of `batch` row-major matrices: a
-/// (m, k), b (k, n), or (n, k) where it is transposed, c (m, n) in FP32. Sums
-/// are FP32 (no TF32). Strides are in elements.
+/// c = a * op(b) for each of `batch` row-major matrices: a (m, k), b (k, n), or
+/// (n, k) where it is transposed, c (m, n) in FP32. Sums are FP32 (no TF32).
+/// Strides are in elements.
 struct MatrixProduct {
   ProductType type = ProductType::kFloat32;  // of a and b
   bool transpose_b = false;
   int64_t m = 0, n = 0, k = 0;
-  bool add = false;  // to c
   const void* a = nullptr;
   const void* b = nullptr;
   float* c = nullptr;

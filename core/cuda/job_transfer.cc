@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <variant>
 #include <vector>
 
 #include "core/cuda/plan_memory.h"
 #include "core/cuda/rearrange.h"
+#include "core/cuda/scoring.h"
 #include "core/cuda/transfer.h"
 #include "core/element.h"
 
@@ -31,15 +31,16 @@ void AppendParameter(TensorView parameter, int64_t head_stride,
   uploader.AppendView(parameter);
 }
 
-// w_v, (Hq, h), which kernels read in FP32.
-void AppendTanhWeights(TensorView w_v, int64_t head_stride,
+// Weights of terms, (Hq, width), which kernels read in FP32.
+void AppendTermWeights(TensorView weights, int64_t head_stride,
                        Uploader& uploader) {
-  if (head_stride == 0) w_v.shape[0] = 1;
-  std::vector<float> row(static_cast<size_t>(w_v.shape[1]));
-  for (int64_t head = 0; head < w_v.shape[0]; ++head) {
-    for (int64_t n = 0; n < w_v.shape[1]; ++n) {
+  if (head_stride == 0) weights.shape[0] = 1;
+  std::vector<float> row(static_cast<size_t>(weights.shape[1]));
+  for (int64_t head = 0; head < weights.shape[0]; ++head) {
+    for (int64_t n = 0; n < weights.shape[1]; ++n) {
       row[static_cast<size_t>(n)] = static_cast<float>(LoadElement(
-          w_v.type, w_v.data + head * w_v.strides[0] + n * w_v.strides[1]));
+          weights.type,
+          weights.data + head * weights.strides[0] + n * weights.strides[1]));
     }
     uploader.Append(row.data(),
                     static_cast<int64_t>(row.size() * sizeof(float)));
@@ -152,19 +153,16 @@ absl::Status UploadInputs(const ValidatedProblem& problem, const Plan& plan,
   bringer.Bring(problem.query, plan.query);
   bringer.BringBlocks(problem, &ValidatedProblem::Block::key, plan.key);
   bringer.BringBlocks(problem, &ValidatedProblem::Block::value, plan.value);
-  const auto* additive = std::get_if<Additive>(&problem.scoring);
+  const ScoringParts scoring = PartsOf(problem);
   if (Uploader* up = bringer.Begin(plan.query_matrix)) {
-    AppendParameter(additive != nullptr ? additive->w_q
-                                        : std::get<Bilinear>(problem.scoring).m,
-                    plan.project_query->matrix_stride, *up);
+    AppendParameter(*scoring.query_matrix, plan.project_query->matrix_stride,
+                    *up);
   }
-  if (additive != nullptr) {
-    if (Uploader* up = bringer.Begin(plan.key_matrix)) {
-      AppendParameter(additive->w_k, plan.project_key->matrix_stride, *up);
-    }
-    if (Uploader* up = bringer.Begin(plan.tanh_weights)) {
-      AppendTanhWeights(additive->w_v, plan.args.tanh_weight_stride, *up);
-    }
+  if (Uploader* up = bringer.Begin(plan.key_matrix)) {
+    AppendParameter(*scoring.key_matrix, plan.project_key->matrix_stride, *up);
+  }
+  if (Uploader* up = bringer.Begin(plan.term_weights)) {
+    AppendTermWeights(*scoring.term_weights, plan.args.term_weight_stride, *up);
   }
   if (Uploader* up = bringer.Begin(plan.key_ranges)) {
     AppendKeyRanges(problem, *up);

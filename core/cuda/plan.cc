@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <limits>
-#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "core/cuda/plan_memory.h"
+#include "core/cuda/scoring.h"
 
 namespace attention::cuda {
 namespace {
@@ -19,23 +18,6 @@ constexpr int64_t kBusyBlocks = 2;
 // Launches of fewer blocks than this for each multiprocessor leave some idle
 // at their ends.
 constexpr int64_t kLeastLaunchBlocks = 8;
-// Factors beyond this, or below its inverse, leave FP32 no room.
-constexpr double kLargestFactor = 1e20;
-// What a tanh costs in multiply-adds.
-constexpr double kTanhWork = 16;
-
-bool Fits(double factor) {
-  const double size = std::abs(factor);
-  return size <= kLargestFactor && size >= 1 / kLargestFactor;
-}
-
-// False for scales, sigmas and softcaps that FP32 has no room for. A scale of
-// 0 is among them: all of its rows need FP64 anyway.
-bool FactorsFit(const AttentionArgs& args) {
-  const double unit = args.softcap != 0 ? 1 / args.softcap : 1;
-  return Fits(unit) && Fits(args.factor) && Fits(args.factor * unit);
-}
-
 bool SomethingIsComputed(const ValidatedProblem& problem) {
   const WantedOutputs& wanted = problem.wanted;
   return problem.batch > 0 && problem.query_length > 0 &&
@@ -46,10 +28,13 @@ bool SomethingIsComputed(const ValidatedProblem& problem) {
 Method ChooseMethod(const ValidatedProblem& problem, const AttentionArgs& args,
                     const DeviceProperties& device,
                     const PlanOptions& options) {
-  if (!FactorsFit(args)) return Method::kCareful;
-  const bool plain_dot =
-      args.score == Score::kDot && args.query.type != Element::kFloat64;
-  if (plain_dot && problem.wanted.weights && problem.value_width > 0 &&
+  // Not where one of them was projected, which makes it FP32, nor in sums so
+  // long that tensor cores, which cut them off, lose too much.
+  const bool is_product = args.score == Score::kDot &&
+                          args.query.type == args.key.type &&
+                          (args.query.type == Element::kFloat32 ||
+                           args.key.width <= kMmaLargestWidth);
+  if (is_product && problem.wanted.weights && problem.value_width > 0 &&
       Product({args.query_length, args.key_length}) >=
           options.least_product_elements) {
     return Method::kProducts;
@@ -73,8 +58,6 @@ absl::string_view KernelName(const Plan& plan) {
       return split ? "fp16_mma_split" : "fp16_mma";
     case Method::kProducts:
       return "cublas_products";
-    case Method::kCareful:
-      return "fp64_rows";
     case Method::kNothing:
       break;
   }
@@ -82,17 +65,17 @@ absl::string_view KernelName(const Plan& plan) {
 }
 
 // Few rows: those of all heads that read the same keys share tiles, and blocks
-// of their own read pieces of the keys.
-void ChooseLanesAndSplits(const DeviceProperties& device,
-                          const PlanOptions& options, AttentionArgs& args) {
+// of their own read splits of the keys.
+void ChooseGroupsAndSplits(const DeviceProperties& device,
+                           const PlanOptions& options, AttentionArgs& args) {
   if (args.query_length >= options.few_rows) return;
-  if (args.tanh_weight_stride == 0) {
-    args.heads_per_lane =
+  if (args.term_weight_stride == 0) {
+    args.heads_per_group =
         args.query_heads / std::max(args.key.heads, args.value.heads);
   }
   // Tiles of one batch entry, not of all: the splits decide the bits.
-  const int64_t tiles = args.query_heads / args.heads_per_lane *
-                        CeilDivide(RowsPerLane(args), kAttendRows);
+  const int64_t tiles = args.query_heads / args.heads_per_group *
+                        CeilDivide(RowsPerGroup(args), kAttendRows);
   const int64_t wanted =
       CeilDivide(kBusyBlocks * device.multiprocessors, tiles);
   const int64_t most = CeilDivide(args.key_length, kLeastSplit);
@@ -118,21 +101,19 @@ int64_t BlocksPerLaunch(double work, const DeviceProperties& device,
 void ChooseLaunches(const DeviceProperties& device, const PlanOptions& options,
                     Plan& plan) {
   const AttentionArgs& args = plan.args;
-  const double score = static_cast<double>(args.key.width) *
-                       (args.score == Score::kAdditive ? kTanhWork : 1);
+  const double score =
+      static_cast<double>(args.key.width) * WorkOfTerm(args.score);
   const double pair = score + static_cast<double>(args.value.width);
   const double keys = static_cast<double>(args.key_length);
   const double split_keys =
       args.splits > 1 ? static_cast<double>(args.keys_per_split) : keys;
+  const auto rows = static_cast<double>(kAttendRows);
   const auto blocks = [&](double work) {
     return BlocksPerLaunch(work, device, options);
   };
-  plan.attend_blocks =
-      blocks(static_cast<double>(kAttendRows) * split_keys * pair);
-  plan.weights_blocks =
-      blocks(static_cast<double>(kAttendRows * kAttendKeys) * score);
-  plan.careful_blocks =
-      blocks(static_cast<double>(kCarefulRows) * keys * pair * 4);
+  plan.attend_blocks = blocks(rows * split_keys * pair);
+  plan.isolate_blocks = blocks(rows * keys * pair);
+  plan.weights_blocks = blocks(rows * static_cast<double>(kAttendKeys) * score);
   const auto project = [&](const std::optional<ProjectArgs>& args_of) {
     if (!args_of) return int64_t{0};
     return blocks(static_cast<double>(kProjectTile * kProjectTile) *
@@ -155,8 +136,8 @@ absl::Status CheckSupport(const ValidatedProblem& problem,
         absl::StrCat("rows of ", widest, " elements"));
   }
   // Where tensor cores' kernel needs more, it is not taken.
-  const int64_t most_shared = std::max(
-      {AttendSharedBytes(), CarefulSharedBytes(), ProjectSharedBytes()});
+  const int64_t most_shared =
+      std::max(AttendSharedBytes(), ProjectSharedBytes());
   if (most_shared > device.shared_memory_per_block) {
     return absl::UnimplementedError(absl::StrCat(
         device.name, " has ", device.shared_memory_per_block,
@@ -173,7 +154,7 @@ Plan MakePlan(const ValidatedProblem& problem, const DeviceProperties& device,
   SetMasks(problem, plan);
   plan.method = ChooseMethod(problem, plan.args, device, options);
   if (plan.method == Method::kTiles || plan.method == Method::kMma) {
-    ChooseLanesAndSplits(device, options, plan.args);
+    ChooseGroupsAndSplits(device, options, plan.args);
   }
   PlaceScratch(problem, options, plan);
   PlaceResults(problem, plan);

@@ -19,7 +19,6 @@ enum class Method : uint8_t {
   kTiles,     // attend: every score and type, in FP32
   kMma,       // attend_mma: 16-bit dot products, on tensor cores
   kProducts,  // with weights: cuBLAS around softmax_rows
-  kCareful,   // careful alone: factors that FP32 has no room for
 };
 
 /// Where a tensor lies in the job's block of device memory; 0 bytes where it is
@@ -68,30 +67,30 @@ struct Plan {
   InPlace in_place;
   /// Extents and options; every pointer is null.
   AttentionArgs args;
-  /// Likewise; of an additive or bilinear score.
+  /// Likewise; of a score with matrices.
   std::optional<ProjectArgs> project_query;
   std::optional<ProjectArgs> project_key;
 
   // What is copied to the device where it is not in place,
   Buffer query, key, value;
-  Buffer query_matrix, key_matrix, tanh_weights;
+  Buffer query_matrix, key_matrix, term_weights;
   Buffer key_ranges, attend_mask, bias;
   // what is computed from it,
   Buffer projected_query, projected_key;
-  Buffer careful_rows, row_max, row_sum, partials;
-  Buffer scores, probabilities, product, workspace;
+  Buffer marks, row_max, row_sum, partials;
+  Buffer scores, probabilities, pv, workspace;
   // and what is copied back, likewise.
   Buffer output, weights, lse;
   int64_t bytes = 0;  // of all of them; 2^62 stands for more
 
-  /// kProducts: rows of scores that are held at once. Whole lanes of Hq / Hkv *
-  /// Lq rows of one batch entry, or a part of one lane.
+  /// kProducts: rows of scores that are held at once, a band. Whole kv groups
+  /// of Hq / Hkv * Lq rows of one batch entry, or a part of one kv group.
   int64_t product_rows = 0;
 
   /// Blocks of one launch of each kernel, at most.
   int64_t attend_blocks = 0;
   int64_t weights_blocks = 0;
-  int64_t careful_blocks = 0;
+  int64_t isolate_blocks = 0;
   int64_t project_query_blocks = 0;
   int64_t project_key_blocks = 0;
 };

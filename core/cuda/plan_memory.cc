@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
-#include <variant>
+#include <limits>
+
+#include "core/cuda/scoring.h"
 
 namespace attention::cuda {
 namespace {
@@ -61,8 +63,8 @@ int64_t BytesOf(const Rows& rows, int64_t batch) {
 // Multiplies `from` by a parameter (Hq, from.width, to_width); the result
 // stands in for it.
 ProjectArgs ProjectionOf(const ValidatedProblem& problem, const Rows& from,
-                         const TensorView& matrix, int64_t to_heads,
-                         int64_t to_width) {
+                         const TensorView& matrix, int64_t to_heads) {
+  const int64_t to_width = matrix.shape[2];
   ProjectArgs project;
   project.batch = problem.batch;
   project.from = from;
@@ -74,7 +76,7 @@ ProjectArgs ProjectionOf(const ValidatedProblem& problem, const Rows& from,
 }
 
 Rows Projected(const ProjectArgs& project) {
-  return {nullptr, Element::kFloat64, project.to_width, project.to_heads,
+  return {nullptr, Element::kFloat32, project.to_width, project.to_heads,
           project.from.length};
 }
 
@@ -111,43 +113,38 @@ Compact CompactOf(const TensorView& view) {
 
 void SetScoring(const ValidatedProblem& problem, Plan& plan) {
   AttentionArgs& args = plan.args;
-  args.factor = problem.scale;
-  const int64_t heads = problem.query_heads;
-  if (const auto* gaussian = std::get_if<Gaussian>(&problem.scoring)) {
-    args.score = Score::kGaussian;
-    args.factor = -0.5 / (gaussian->sigma * gaussian->sigma);
-  } else if (const auto* bilinear = std::get_if<Bilinear>(&problem.scoring)) {
-    plan.project_query = ProjectionOf(problem, args.query, bilinear->m, heads,
-                                      problem.key_width);
-  } else if (const auto* additive = std::get_if<Additive>(&problem.scoring)) {
-    args.score = Score::kAdditive;
-    args.factor = 1;
-    const int64_t hidden = problem.hidden_width;
-    plan.project_query =
-        ProjectionOf(problem, args.query, additive->w_q, heads, hidden);
-    const bool shared = SharedByHeads(additive->w_k);
-    plan.project_key = ProjectionOf(problem, args.key, additive->w_k,
-                                    shared ? problem.kv_heads : heads, hidden);
-    args.tanh_weight_stride = SharedByHeads(additive->w_v) ? 0 : hidden;
-    plan.tanh_weights = Place(
-        Product({args.tanh_weight_stride == 0 ? 1 : heads, hidden, 4}), plan);
-  }
-  if (plan.project_query) {
+  const ScoringParts parts = PartsOf(problem);
+  args.score = parts.score;
+  // Of infinity and 0, which is a legal score, a product would make NaN.
+  constexpr double kMost = std::numeric_limits<float>::max();
+  args.factor = std::clamp(parts.factor, -kMost, kMost);
+  if (parts.query_matrix != nullptr) {
+    plan.project_query = ProjectionOf(problem, args.query, *parts.query_matrix,
+                                      problem.query_heads);
     plan.query_matrix = Place(MatrixBytes(*plan.project_query), plan);
     args.query = Projected(*plan.project_query);
     plan.projected_query = Place(BytesOf(args.query, problem.batch), plan);
   }
-  if (plan.project_key) {
+  if (parts.key_matrix != nullptr) {
+    const bool shared = SharedByHeads(*parts.key_matrix);
+    plan.project_key =
+        ProjectionOf(problem, args.key, *parts.key_matrix,
+                     shared ? problem.kv_heads : problem.query_heads);
     plan.key_matrix = Place(MatrixBytes(*plan.project_key), plan);
     args.key = Projected(*plan.project_key);
     plan.projected_key = Place(BytesOf(args.key, problem.batch), plan);
+  }
+  if (parts.term_weights != nullptr) {
+    const bool shared = SharedByHeads(*parts.term_weights);
+    args.term_weight_stride = shared ? 0 : args.key.width;
+    plan.term_weights = Place(
+        Product({shared ? 1 : problem.query_heads, args.key.width, 4}), plan);
   }
 }
 
 void SetMasks(const ValidatedProblem& problem, Plan& plan) {
   AttentionArgs& args = plan.args;
-  if (problem.valid_lens || problem.causal != Causal::kNone ||
-      problem.window.left || problem.window.right) {
+  if (HasRangeMask(problem)) {
     plan.key_ranges = Place(Product({problem.batch, problem.query_length,
                                      int64_t{sizeof(KeySpan)}}),
                             plan);
@@ -169,7 +166,7 @@ void SetMasks(const ValidatedProblem& problem, Plan& plan) {
     args.dropout.threshold =
         static_cast<uint32_t>(std::floor(std::ldexp(problem.dropout.p, 32)));
     args.dropout.seed = problem.dropout.seed;
-    args.dropout.kept = 1 / (1 - problem.dropout.p);
+    args.dropout.kept = static_cast<float>(1 / (1 - problem.dropout.p));
   }
 }
 
@@ -188,7 +185,11 @@ Plan PlanOfInputs(const ValidatedProblem& problem, const InPlace& in_place) {
   args.query_heads = problem.query_heads;
   args.query_length = problem.query_length;
   args.key_length = problem.key_length;
-  args.softcap = problem.softcap.value_or(0);
+  if (problem.softcap) {
+    // Beyond these, where FP32 has no room for it or its inverse, tanh is
+    // saturated or the identity for every score.
+    args.softcap = std::clamp(*problem.softcap, 0x1p-60, 0x1p63);
+  }
   args.uniform_empty_rows = problem.empty_rows == EmptyRows::kUniform ? 1 : 0;
   args.weights_after_dropout = problem.wanted.weights_after_dropout ? 1 : 0;
   args.output_type = ElementOf(problem.query.type);
@@ -215,12 +216,10 @@ void PlaceScratch(const ValidatedProblem& problem, const PlanOptions& options,
   AttentionArgs& args = plan.args;
   const int64_t rows =
       Product({args.batch, args.query_heads, args.query_length});
-  if (plan.method != Method::kCareful) {
-    plan.careful_rows = Place(rows, plan);
-    if (problem.wanted.weights && plan.method != Method::kProducts) {
-      plan.row_max = Place(Product({rows, 4}), plan);
-      plan.row_sum = Place(Product({rows, 4}), plan);
-    }
+  plan.marks = Place(Product({rows, sizeof(RowMark)}), plan);
+  if (problem.wanted.weights && plan.method != Method::kProducts) {
+    plan.row_max = Place(Product({rows, 4}), plan);
+    plan.row_sum = Place(Product({rows, 4}), plan);
   }
   if (args.splits > 1) {
     plan.partials =
@@ -229,15 +228,17 @@ void PlaceScratch(const ValidatedProblem& problem, const PlanOptions& options,
   if (plan.method == Method::kProducts) {
     const int64_t row_bytes = Product({args.key_length, 4});
     const int64_t most = std::max<int64_t>(1, options.score_bytes / row_bytes);
-    const int64_t lane = args.query_heads / args.key.heads * args.query_length;
+    const int64_t group_rows =
+        args.query_heads / args.key.heads * args.query_length;
     plan.product_rows =
-        most >= lane ? std::min(args.key.heads, most / lane) * lane : most;
+        most >= group_rows
+            ? std::min(args.key.heads, most / group_rows) * group_rows
+            : most;
     plan.scores = Place(Product({plan.product_rows, row_bytes}), plan);
     if (args.query.type != Element::kFloat32) {
       plan.probabilities = Place(plan.scores.bytes / 2, plan);
     }
-    plan.product =
-        Place(Product({plan.product_rows, args.value.width, 4}), plan);
+    plan.pv = Place(Product({plan.product_rows, args.value.width, 4}), plan);
     plan.workspace = Place(kWorkspaceBytes, plan);
   }
 }

@@ -6,11 +6,11 @@ namespace attention::cuda {
 namespace {
 
 // Whether units of `unit` bytes never lie across a multiple of their size.
-bool Fits(int32_t unit, const RearrangeArgs& args, int64_t piece_bytes) {
+bool Fits(int32_t unit, const RearrangeArgs& args, int64_t run_bytes) {
   const auto divides = [unit](int64_t number) { return number % unit == 0; };
   return reinterpret_cast<uintptr_t>(args.from) % unit == 0 &&
          reinterpret_cast<uintptr_t>(args.to) % unit == 0 &&
-         divides(piece_bytes) &&
+         divides(run_bytes) &&
          std::all_of(args.from_strides, args.from_strides + 4, divides) &&
          std::all_of(args.to_strides, args.to_strides + 4, divides);
 }
@@ -29,20 +29,20 @@ RearrangeArgs RearrangeArgsOf(const TensorView& from, std::byte* to,
     args.from_strides[place] = from.strides[n];
     args.to_strides[place] = to_strides[n];
   }
-  int64_t piece = ByteSize(from.type);
+  int64_t run = ByteSize(from.type);
   for (int n = 3; n >= 0; --n) {
     const bool without_gaps =
-        args.from_strides[n] == piece && args.to_strides[n] == piece;
+        args.from_strides[n] == run && args.to_strides[n] == run;
     if (!without_gaps && args.extents[n] != 1) break;
-    piece *= args.extents[n];
+    run *= args.extents[n];
     args.extents[n] = 1;
     args.from_strides[n] = args.to_strides[n] = 0;
   }
   for (const int32_t unit : {16, 4, 2, 1}) {
     args.unit = unit;
-    if (Fits(unit, args, piece)) break;
+    if (Fits(unit, args, run)) break;
   }
-  args.extents[4] = piece / args.unit;
+  args.extents[4] = run / args.unit;
   args.from_strides[4] = args.to_strides[4] = args.unit;
   return args;
 }

@@ -58,7 +58,7 @@ bool IsShared(const std::optional<TensorView>& view) {
 // Bytes of what every slice needs.
 int64_t SharedBytes(const ValidatedProblem& problem, const Plan& plan) {
   return plan.query_matrix.bytes + plan.key_matrix.bytes +
-         plan.tanh_weights.bytes +
+         plan.term_weights.bytes +
          (IsShared(problem.attend_mask) ? plan.attend_mask.bytes : 0) +
          (IsShared(problem.bias) ? plan.bias.bytes : 0);
 }

@@ -94,24 +94,32 @@ TensorView AsRow(TensorView view) {
   return view;
 }
 
+struct Make {
+  const ValidatedProblem& problem;
+  int64_t head;
+
+  std::unique_ptr<Scorer> operator()(const ScaledDotProduct&) const {
+    return std::make_unique<DotProductScorer>(problem.scale);
+  }
+  std::unique_ptr<Scorer> operator()(const Additive& additive) const {
+    return std::make_unique<AdditiveScorer>(
+        LoadParameter(additive.w_q, head), LoadParameter(additive.w_k, head),
+        LoadParameter(AsRow(additive.w_v), head));
+  }
+  std::unique_ptr<Scorer> operator()(const Gaussian& gaussian) const {
+    return std::make_unique<GaussianScorer>(gaussian.sigma);
+  }
+  std::unique_ptr<Scorer> operator()(const Bilinear& bilinear) const {
+    return std::make_unique<BilinearScorer>(LoadParameter(bilinear.m, head),
+                                            problem.scale);
+  }
+};
+
 }  // namespace
 
 std::unique_ptr<Scorer> MakeScorer(const ValidatedProblem& problem,
                                    int64_t query_head) {
-  if (const auto* additive = std::get_if<Additive>(&problem.scoring)) {
-    return std::make_unique<AdditiveScorer>(
-        LoadParameter(additive->w_q, query_head),
-        LoadParameter(additive->w_k, query_head),
-        LoadParameter(AsRow(additive->w_v), query_head));
-  }
-  if (const auto* gaussian = std::get_if<Gaussian>(&problem.scoring)) {
-    return std::make_unique<GaussianScorer>(gaussian->sigma);
-  }
-  if (const auto* bilinear = std::get_if<Bilinear>(&problem.scoring)) {
-    return std::make_unique<BilinearScorer>(
-        LoadParameter(bilinear->m, query_head), problem.scale);
-  }
-  return std::make_unique<DotProductScorer>(problem.scale);
+  return std::visit(Make{problem, query_head}, problem.scoring);
 }
 
 }  // namespace attention::reference

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "core/cuda/cuda_backend.h"
-#include "core/cuda/emulated_device.h"
+#include "core/cuda/emulation/emulated_device.h"
 #include "tests/service/infer_requests.h"
 #include "tests/service/requests.h"
 #include "tests/service/test_server.h"

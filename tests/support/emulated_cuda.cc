@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/cuda/cuda_backend.h"
-#include "core/cuda/emulated_device.h"
+#include "core/cuda/emulation/emulated_device.h"
 #include "tests/support/results.h"
 
 namespace attention::test {

@@ -5,7 +5,7 @@
 #include <limits>
 #include <optional>
 
-#include "absl/numeric/int128.h"
+#include "tests/support/oracle_reader.h"
 #include "tests/support/oracle_score.h"
 
 namespace attention::test {
@@ -13,115 +13,8 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Reads a problem's tensors by (b, h, i) and (b, h, j), whatever rank and
-// blocks it has.
-class Reader {
- public:
-  explicit Reader(const AttentionProblem& problem)
-      : problem_(problem), rank_(problem.query.rank()) {
-    for (const KeyValueBlock& block : problem.key_value) {
-      const int64_t keys = block.key.shape[rank_ - 2];
-      for (int64_t j = 0; j < keys; ++j) places_.push_back({&block, j});
-    }
-    for (int64_t b = 0; b < batch(); ++b) {
-      for (const Place& place : places_) {
-        AppendHeads(place.block->key, b, place.index, keys_);
-        AppendHeads(place.block->value, b, place.index, values_);
-      }
-    }
-  }
-
-  int64_t batch() const { return rank_ == 2 ? 1 : problem_.query.shape[0]; }
-  int64_t query_heads() const { return HeadsOf(problem_.query); }
-  int64_t query_length() const { return problem_.query.shape[rank_ - 2]; }
-  int64_t key_length() const { return static_cast<int64_t>(places_.size()); }
-  int64_t value_width() const {
-    return problem_.key_value.empty()
-               ? 0
-               : problem_.key_value[0].value.shape[rank_ - 1];
-  }
-
-  std::vector<double> Query(int64_t b, int64_t h, int64_t i) const {
-    return Row(problem_.query, b, h, i);
-  }
-  const std::vector<double>& Key(int64_t b, int64_t query_head,
-                                 int64_t j) const {
-    return keys_[PlaceOf(b, query_head, j)];
-  }
-  const std::vector<double>& Value(int64_t b, int64_t query_head,
-                                   int64_t j) const {
-    return values_[PlaceOf(b, query_head, j)];
-  }
-  double Bias(int64_t b, int64_t h, int64_t i, int64_t j) const {
-    return problem_.masks.bias
-               ? ReadBroadcast(*problem_.masks.bias, rank_, b, h, i, j)
-               : 0;
-  }
-
-  // All masks but the bias.
-  bool TakesPart(int64_t b, int64_t h, int64_t i, int64_t j) const {
-    const Masks& masks = problem_.masks;
-    if (masks.valid_lens && static_cast<double>(j) >= ValidLength(b, i)) {
-      return false;
-    }
-    if (masks.attend_mask &&
-        ReadBroadcast(*masks.attend_mask, rank_, b, h, i, j) == 0) {
-      return false;
-    }
-    // Wide enough for any offset and window.
-    const absl::int128 key = absl::int128(j) + masks.key_offset.value_or(0);
-    const absl::int128 p =
-        masks.causal == Causal::kBottomRight
-            ? absl::int128(i) + key_length() - query_length()
-            : absl::int128(i) + masks.query_offset.value_or(0);
-    if (masks.causal != Causal::kNone && key > p) return false;
-    if (masks.window.left && key < p - *masks.window.left) return false;
-    return !(masks.window.right && key > p + *masks.window.right);
-  }
-
- private:
-  struct Place {
-    const KeyValueBlock* block;
-    int64_t index;
-  };
-
-  int64_t HeadsOf(const TensorView& tensor) const {
-    return rank_ == 4 ? tensor.shape[1] : 1;
-  }
-  int64_t KvHeads() const { return HeadsOf(places_[0].block->key); }
-  void AppendHeads(const TensorView& tensor, int64_t b, int64_t index,
-                   std::vector<std::vector<double>>& rows) const {
-    for (int64_t h = 0; h < KvHeads(); ++h) {
-      rows.push_back(Row(tensor, b, h, index));
-    }
-  }
-  // Of a key, and of a value, in keys_ and values_.
-  size_t PlaceOf(int64_t b, int64_t query_head, int64_t j) const {
-    const int64_t kv_head = query_head / (query_heads() / KvHeads());
-    return static_cast<size_t>((b * key_length() + j) * KvHeads() + kv_head);
-  }
-  std::vector<double> Row(const TensorView& tensor, int64_t b, int64_t h,
-                          int64_t i) const {
-    std::vector<double> row(tensor.shape[rank_ - 1]);
-    for (size_t d = 0; d < row.size(); ++d) {
-      row[d] = ReadBroadcast(tensor, rank_, b, h, i, static_cast<int64_t>(d));
-    }
-    return row;
-  }
-  double ValidLength(int64_t b, int64_t i) const {
-    const TensorView& lengths = *problem_.masks.valid_lens;
-    const std::byte* at = lengths.data + b * lengths.strides[0];
-    if (lengths.rank() == 2) at += i * lengths.strides[1];
-    return ReadElement(lengths.type, at);
-  }
-
-  const AttentionProblem& problem_;
-  int rank_;
-  std::vector<Place> places_;
-  // Read once, for every row reads them: (b, j, kv head).
-  std::vector<std::vector<double>> keys_;
-  std::vector<std::vector<double>> values_;
-};
+// Weights that FP32 may take for 0, or not, after what it loses of the score.
+constexpr double kPerhapsNoWeight = 0x1p-100;
 
 bool Drops(const Dropout& dropout, int64_t b, int64_t h, int64_t i, int64_t j) {
   if (!dropout.training) return false;
@@ -136,10 +29,12 @@ bool Drops(const Dropout& dropout, int64_t b, int64_t h, int64_t i, int64_t j) {
 // A row's scores, softmax and sums, one step of the contract after the other.
 class RowOracle {
  public:
-  RowOracle(const AttentionProblem& problem, const Reader& reader, int64_t b,
-            int64_t h, int64_t i)
+  // `keys` are those of (b, h).
+  RowOracle(const AttentionProblem& problem, const ProblemReader& reader,
+            const Scorer& scorer, const std::vector<ScoreOperand>& keys,
+            int64_t b, int64_t h, int64_t i)
       : problem_(problem), reader_(reader), b_(b), h_(h), i_(i) {
-    ComputeScores();
+    ComputeScores(scorer, keys);
     ComputeWeights();
   }
 
@@ -148,44 +43,86 @@ class RowOracle {
     const std::vector<double>& weights = after ? dropped_ : weights_;
     expected.weights.insert(expected.weights.end(), weights.begin(),
                             weights.end());
+    for (size_t j = 0; j < weights.size(); ++j) {
+      expected.takes_part.push_back(after ? kept_[j] : counts_[j]);
+    }
     expected.lse.push_back(lse_);
     expected.kappa.push_back(kappa_);
-    const size_t width = expected.value_width;
-    std::vector<double> output(width), weighted(width), reach(width);
+    expected.lost.push_back(lost_);
+    expected.row_overflows.push_back(overflows_);
+    const size_t end = expected.output.size() + expected.value_width;
+    expected.output.resize(end);
+    expected.weighted.resize(end);
+    expected.reach.resize(end);
+    expected.largest.resize(end);
+    expected.output_overflows.resize(end);
     for (size_t j = 0; j < dropped_.size(); ++j) {
-      if (dropped_[j] == 0) continue;
-      const std::vector<double>& v =
-          reader_.Value(b_, h_, static_cast<int64_t>(j));
-      for (size_t x = 0; x < width; ++x) {
-        output[x] += dropped_[j] * v[x];
-        weighted[x] += dropped_[j] * std::abs(v[x]);
-        reach[x] += std::abs(v[x]);
+      if (kept_[j]) AddValue(j, end - expected.value_width, expected);
+    }
+    // All keys of a row of NaN are dropped: NaN, or 0.
+    const bool dropped_nan =
+        std::isnan(lse_) &&
+        std::find(kept_.begin(), kept_.end(), true) == kept_.end();
+    for (size_t n = end - expected.value_width; n < end; ++n) {
+      if (dropped_nan || Overflows(expected.reach[n])) {
+        expected.output_overflows[n] = true;
       }
     }
-    expected.output.insert(expected.output.end(), output.begin(), output.end());
-    expected.weighted.insert(expected.weighted.end(), weighted.begin(),
-                             weighted.end());
-    expected.reach.insert(expected.reach.end(), reach.begin(), reach.end());
   }
 
  private:
+  void AddValue(size_t j, size_t begin, Expected& expected) const {
+    const std::vector<double>& v =
+        reader_.Value(b_, h_, static_cast<int64_t>(j));
+    const double weight = dropped_[j];
+    for (size_t x = 0; x < v.size(); ++x) {
+      if (!std::isfinite(v[x]) && weight < kPerhapsNoWeight) {
+        expected.output_overflows[begin + x] = true;
+        continue;
+      }
+      expected.output[begin + x] += weight * v[x];
+      expected.weighted[begin + x] += weight * std::abs(v[x]);
+      if (!std::isfinite(v[x])) continue;
+      expected.reach[begin + x] += std::abs(v[x]);
+      expected.largest[begin + x] =
+          std::max(expected.largest[begin + x], std::abs(v[x]));
+    }
+  }
+
   // Scoring, softcap, bias, masks.
-  void ComputeScores() {
-    const std::vector<double> q = reader_.Query(b_, h_, i_);
+  void ComputeScores(const Scorer& scorer,
+                     const std::vector<ScoreOperand>& keys) {
+    const ScoreOperand q = scorer.Query(h_, reader_.Query(b_, h_, i_));
     for (int64_t j = 0; j < reader_.key_length(); ++j) {
       std::optional<double>& result = scores_.emplace_back();
       const double bias = reader_.Bias(b_, h_, i_, j);
       if (!reader_.TakesPart(b_, h_, i_, j) || bias == -kInfinity) continue;
-      Score score =
-          ComputeScore(problem_.scoring, h_, q, reader_.Key(b_, h_, j));
-      if (problem_.softcap) {
-        const double cap = *problem_.softcap;
-        score.value = cap * std::tanh(score.value / cap);
-      }
+      const ScoreOperand& k = keys[j];
+      Score score = scorer.Compute(h_, q, k);
+      if (problem_.softcap) Cap(*problem_.softcap, score);
       result = score.value + bias;
-      kappa_ = std::max(kappa_, score.magnitude + std::abs(bias));
+      const auto width = [](const ScoreOperand& operand) {
+        return static_cast<int64_t>(operand.row.size());
+      };
+      // What is infinite has no rounding; a softcap makes it finite.
+      const double magnitude =
+          std::isfinite(score.magnitude)
+              ? scorer.Growth(width(q), width(k)) * score.magnitude
+              : std::abs(score.value);
+      const double kappa = magnitude + std::abs(bias);
+      if (std::isfinite(kappa)) kappa_ = std::max(kappa_, kappa);
+      lost_ = std::max(lost_, score.lost);
+      overflows_ = overflows_ || score.overflows || Overflows(bias) ||
+                   Overflows(std::abs(score.value));
       empty_ = false;
     }
+    if (!std::isfinite(lost_)) overflows_ = true;
+  }
+
+  static void Cap(double cap, Score& score) {
+    const double ratio = score.value / cap;
+    score.lost += Vanishes(ratio) ? std::abs(score.value) : kVanishing;
+    score.value = cap * std::tanh(ratio);
   }
 
   // Softmax, dropout.
@@ -199,41 +136,61 @@ class RowOracle {
       if (score) sum += std::exp(*score - max);
     }
     lse_ = empty_ ? -kInfinity : max + std::log(sum);
+    // NaN, but perhaps for keys that are infinitely less.
+    for (const std::optional<double>& score : scores_) {
+      if (score && std::isinf(*score) && !std::isfinite(max)) overflows_ = true;
+    }
+    if (std::isfinite(max) && max < -kOverflowing) overflows_ = true;
     const bool uniform = empty_ && problem_.empty_rows == EmptyRows::kUniform;
     for (size_t j = 0; j < scores_.size(); ++j) {
       double weight = uniform ? 1 / static_cast<double>(scores_.size()) : 0;
       if (scores_[j]) weight = std::exp(*scores_[j] - max) / sum;
       weights_.push_back(weight);
       const Dropout& dropout = problem_.dropout;
-      if (Drops(dropout, b_, h_, i_, static_cast<int64_t>(j))) weight = 0;
+      const bool drops = Drops(dropout, b_, h_, i_, static_cast<int64_t>(j));
+      if (drops) weight *= 0;  // NaN stays
+      counts_.push_back(scores_[j] || uniform);
+      kept_.push_back(counts_[j] && !drops);
       dropped_.push_back(dropout.training ? weight / (1 - dropout.p) : weight);
     }
   }
 
   const AttentionProblem& problem_;
-  const Reader& reader_;
+  const ProblemReader& reader_;
   int64_t b_, h_, i_;
   std::vector<std::optional<double>> scores_;  // nothing: takes no part
   std::vector<double> weights_;                // before dropout
   std::vector<double> dropped_;                // after dropout
+  std::vector<bool> counts_;                   // takes part, or row is uniform
+  std::vector<bool> kept_;                     // and is not dropped
   double lse_ = 0;
   double kappa_ = 0;
+  double lost_ = 0;
+  bool overflows_ = false;
   bool empty_ = true;
 };
 
 }  // namespace
 
 Expected ComputeExpected(const AttentionProblem& problem) {
-  const Reader reader(problem);
+  const ProblemReader reader(problem);
+  const Scorer scorer(problem.scoring);
   Expected expected{.batch = reader.batch(),
                     .query_heads = reader.query_heads(),
                     .query_length = reader.query_length(),
                     .key_length = reader.key_length(),
                     .value_width = reader.value_width()};
+  if (problem.dropout.training) {
+    expected.largest_weight = 1 / (1 - problem.dropout.p);
+  }
   for (int64_t b = 0; b < expected.batch; ++b) {
     for (int64_t h = 0; h < expected.query_heads; ++h) {
+      std::vector<ScoreOperand> keys;
+      for (int64_t j = 0; j < expected.key_length; ++j) {
+        keys.push_back(scorer.Key(h, reader.Key(b, h, j)));
+      }
       for (int64_t i = 0; i < expected.query_length; ++i) {
-        RowOracle(problem, reader, b, h, i).AppendTo(expected);
+        RowOracle(problem, reader, scorer, keys, b, h, i).AppendTo(expected);
       }
     }
   }

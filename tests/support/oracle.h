@@ -18,15 +18,26 @@ struct Expected {
   int64_t key_length = 0;
   int64_t value_width = 0;
 
-  std::vector<double> output = {};  // (B, Hq, Lq, Dv)
-  std::vector<double> weights =
-      {};                        // (B, Hq, Lq, Lk), those that were asked for
-  std::vector<double> lse = {};  // (B, Hq, Lq)
+  std::vector<double> output = {};   // (B, Hq, Lq, Dv)
+  std::vector<double> weights = {};  // (B, Hq, Lq, Lk), those asked for
+  std::vector<double> lse = {};      // (B, Hq, Lq)
 
-  std::vector<double> weighted = {};  // per output element: sum_j w_j |v_j|
-  std::vector<double> reach = {};  // per output element: sum_j |v_j|, w_j not 0
-  std::vector<double> kappa =
-      {};  // per row: its largest sum of |terms| of a score
+  // Per weight: the key takes part in the row, however little it weighs.
+  std::vector<bool> takes_part = {};
+  // Per output element: sum_j w_j |v_j|, and the sum and the largest of the
+  // |v_j| that take part.
+  std::vector<double> weighted = {};
+  std::vector<double> reach = {};
+  std::vector<double> largest = {};
+  // Per row: kappa of the contract's tolerances, and by how much a score may be
+  // off because something in it is below 2^-126 and counts as 0.
+  std::vector<double> kappa = {};
+  std::vector<double> lost = {};
+  // Rows and output elements that may be anything: FP32 may overflow on the way
+  // to them.
+  std::vector<bool> row_overflows = {};
+  std::vector<bool> output_overflows = {};
+  double largest_weight = 1;  // what dropout makes of a weight of 1
 };
 
 /// Computes a valid problem by nested loops over its elements, from the numeric

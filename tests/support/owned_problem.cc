@@ -77,6 +77,12 @@ void SetElement(const TensorView& owned, absl::Span<const int64_t> index,
                ElementAddress(OwnedProblem::Writable(owned), index));
 }
 
+void Fill(const TensorView& owned, double value) {
+  ForEachIndex(owned.shape, [&](absl::Span<const int64_t> index) {
+    SetElement(owned, index, value);
+  });
+}
+
 TensorView Slice(TensorView view, int extent, int64_t begin, int64_t end) {
   if (end > begin) view.data += begin * view.strides[extent];
   view.shape[extent] = end - begin;

@@ -63,6 +63,9 @@ Byte* ElementAddress(const BasicTensorView<Byte>& view,
 void SetElement(const TensorView& owned, absl::Span<const int64_t> index,
                 double value);
 
+/// The same for every element.
+void Fill(const TensorView& owned, double value);
+
 /// The part of a view from `begin` up to `end` along one of its extents.
 TensorView Slice(TensorView view, int extent, int64_t begin, int64_t end);
 

@@ -4,32 +4,47 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "tests/support/oracle_score.h"
 
 namespace attention::test {
 namespace {
 
 constexpr double kEps32 = 0x1p-24;
-constexpr double kSmallestNormal32 = 0x1p-126;
-constexpr double kSmallest32 = 0x1p-149;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
+// Below it a result may be 0, or its rounding is no share of it any more.
 double SmallestNumber(DataType type) {
-  switch (type) {
-    case DataType::kFloat16:
-      return 0x1p-24;
-    case DataType::kBFloat16:
-      return 0x1p-133;
-    default:
-      return kSmallest32;
-  }
+  return type == DataType::kFloat16 ? 0x1p-24 : kVanishing;
 }
+
+// What is close to it may be rounded to infinity.
+double LargestNumber(DataType type) {
+  return type == DataType::kFloat16 ? 65504.0 : kOverflowing;
+}
+
+// Weights' relative error, and outputs' beside the values that they are sums
+// of, from what the scores have lost. No less than the error itself, however
+// large that is.
+double FromLostScores(double lost) { return std::expm1(2 * lost); }
+
+// The tolerances are what rounding costs to first order. A row in which it may
+// move a score by more has weights of any size, and outputs that are any mean
+// of the values: all that FP32 can promise there.
+bool IsUnresolved(const Expected& expected, size_t row) {
+  return kToleranceFactor * kEps32 * expected.kappa[row] > 0.125;
+}
+
+// 0 where either is, also beside infinity: a row of zeros has no error.
+double Product(double a, double b) { return a == 0 || b == 0 ? 0 : a * b; }
 
 // How far out an element is, in tolerances; infinite where NaN or an infinity
 // is not what was expected.
 double Excess(double actual, double expected, double tolerance) {
+  if (tolerance == kAnything) return 0;
   if (std::isnan(expected) && std::isnan(actual)) return 0;
   if (actual == expected) return 0;
   if (!std::isfinite(actual) || !std::isfinite(expected)) {
-    return std::numeric_limits<double>::infinity();
+    return kInfinity;
   }
   return std::abs(actual - expected) / tolerance;
 }
@@ -48,11 +63,18 @@ double Excess(double actual, double expected, double tolerance) {
          << ShapeToString(four);
 }
 
+// Scores of which FP64 itself keeps no more than a few digits after the point:
+// computed twice, in another order, they give other weights.
+constexpr double kBeyondFp64 = 0x1p30;
+
 // Weights before dropout sum to 1 in every row in which a key takes part.
 ::testing::AssertionResult RowsSumToOne(const Expected& expected,
                                         absl::Span<const double> weights) {
   const size_t keys = expected.key_length;
   for (size_t row = 0; row < expected.lse.size(); ++row) {
+    if (expected.row_overflows[row] || expected.kappa[row] > kBeyondFp64) {
+      continue;
+    }
     double sum = 0;
     double wanted = 0;
     for (size_t j = 0; j < keys; ++j) {
@@ -84,17 +106,28 @@ double UnitRoundoff(DataType type) {
 std::vector<double> OutputTolerances(const Expected& expected, DataType type) {
   const double u_out = UnitRoundoff(type);
   const double u_in = type == DataType::kFloat32 ? 0 : u_out;
+  const auto keys = static_cast<double>(expected.key_length);
   std::vector<double> tolerances(expected.output.size());
   for (size_t n = 0; n < tolerances.size(); ++n) {
+    const size_t row = n / expected.value_width;
     const double o = std::abs(expected.output[n]);
-    const double weighted = expected.weighted[n];
-    const double kappa = expected.kappa[n / expected.value_width];
-    const double underflow =
-        SmallestNumber(type) + kSmallestNormal32 * expected.reach[n] +
-        kSmallest32 * static_cast<double>(expected.key_length);
+    const double sum = expected.weighted[n] + o;
+    // The result, and per key a value, its weight and their product.
+    const double vanished =
+        SmallestNumber(type) +
+        kVanishing * expected.largest_weight * (1 + keys + expected.reach[n]);
     tolerances[n] =
-        underflow + kToleranceFactor * (u_out * o + u_in * weighted +
-                                        kEps32 * kappa * (weighted + o));
+        vanished + Product(FromLostScores(expected.lost[row]), sum) +
+        kToleranceFactor * (u_out * o + u_in * expected.weighted[n] +
+                            kEps32 * Product(2 + expected.kappa[row], sum));
+    const bool unresolved = IsUnresolved(expected, row);
+    if (unresolved) {
+      tolerances[n] += 2 * expected.largest_weight * expected.largest[n];
+    }
+    if (expected.row_overflows[row] || expected.output_overflows[n] ||
+        (std::isfinite(o) ? 1.01 * o >= LargestNumber(type) : unresolved)) {
+      tolerances[n] = kAnything;
+    }
   }
   return tolerances;
 }
@@ -102,11 +135,19 @@ std::vector<double> OutputTolerances(const Expected& expected, DataType type) {
 std::vector<double> WeightTolerances(const Expected& expected) {
   std::vector<double> tolerances(expected.weights.size());
   for (size_t n = 0; n < tolerances.size(); ++n) {
+    const size_t row = n / expected.key_length;
     const double weight = expected.weights[n];
-    if (weight == 0) continue;  // exactly 0: dropped, or takes no part
-    const double kappa = expected.kappa[n / expected.key_length];
-    tolerances[n] = kSmallestNormal32 +
-                    kToleranceFactor * kEps32 * weight * (1 + 2 * kappa);
+    if (expected.row_overflows[row]) tolerances[n] = kAnything;
+    // Others are exactly 0.
+    if (expected.row_overflows[row] || !expected.takes_part[n]) continue;
+    if (IsUnresolved(expected, row)) {
+      tolerances[n] = expected.largest_weight;
+      continue;
+    }
+    tolerances[n] =
+        kVanishing * expected.largest_weight +
+        Product(FromLostScores(expected.lost[row]), weight) +
+        kToleranceFactor * kEps32 * weight * (1 + 2 * expected.kappa[row]);
   }
   return tolerances;
 }
@@ -114,10 +155,17 @@ std::vector<double> WeightTolerances(const Expected& expected) {
 std::vector<double> LseTolerances(const Expected& expected) {
   std::vector<double> tolerances(expected.lse.size());
   for (size_t n = 0; n < tolerances.size(); ++n) {
-    tolerances[n] = kToleranceFactor * kEps32 *
-                    (1 + expected.kappa[n] + std::abs(expected.lse[n]));
+    tolerances[n] = expected.lost[n] +
+                    kToleranceFactor * kEps32 *
+                        (1 + expected.kappa[n] + std::abs(expected.lse[n]));
+    if (expected.row_overflows[n]) tolerances[n] = kAnything;
   }
   return tolerances;
+}
+
+Expected OfTensorCores(Expected expected) {
+  for (double& kappa : expected.kappa) kappa *= 2;
+  return expected;
 }
 
 ::testing::AssertionResult IsWithin(const std::string& name,

@@ -21,19 +21,27 @@ inline constexpr double kToleranceFactor = 4;
 /// 2^-8 for FP32, FP16, BF16.
 double UnitRoundoff(DataType type);
 
+/// A tolerance that any answer is within, NaN and infinities too: FP32 may
+/// overflow on the way to it.
+inline constexpr double kAnything = -1;
+
 /// Per output element o with weights w over values v:
-///   c * [u_out |o| + u_in sum(w |v|) + 2^-24 kappa (sum(w |v|) + |o|)],
-/// u_in being 0 for FP32, plus what underflow costs: the smallest number of the
-/// output's type, and weights below FP32's normal range.
+///   c * [u_out |o| + u_in sum(w |v|) + 2^-24 (2 + kappa) sum(w (|v| + |o|))],
+/// u_in being 0 for FP32, plus what it may lose because what lies below 2^-126
+/// in magnitude may count as 0.
 std::vector<double> OutputTolerances(const Expected& expected, DataType type);
-/// The same for weights (each is an output whose value is 1 at one key), and
-/// for lse.
+/// c * 2^-24 * w * (1 + 2 kappa), and c * 2^-24 * (1 + kappa + |lse|), plus the
+/// same.
 std::vector<double> WeightTolerances(const Expected& expected);
 std::vector<double> LseTolerances(const Expected& expected);
 
+/// What is expected of tensor cores that cut sums off instead of rounding them:
+/// the growth g of their errors is twice that of FP32's.
+Expected OfTensorCores(Expected expected);
+
 /// Fails, with the element that is furthest out, unless every |actual -
-/// expected|
-/// <= tolerance. Where NaN or an infinity is expected, only the same will do.
+/// expected| <= tolerance. Where NaN or an infinity is expected, only the same
+/// will do.
 ::testing::AssertionResult IsWithin(const std::string& name,
                                     absl::Span<const double> actual,
                                     absl::Span<const double> expected,

@@ -92,17 +92,19 @@ std::vector<UnevenScores> AllUnevenScores() {
       const std::string of = absl::StrCat("_", Name(type), "_width", width);
       all.push_back({"OneLargeElement" + of,
                      [=] { return OneLargeElement(type, width); }});
-      all.push_back({"ProductsOfOneSign" + of,
-                     [=] { return ProductsOfOneSign(type, width); }});
-      all.push_back(
-          {.name = "ProductsOfOneSignWithoutWeights" + of,
-           .make =
-               [=] {
-                 OwnedProblem owned = ProductsOfOneSign(type, width);
-                 owned.problem.wanted.weights = false;
-                 return owned;
-               },
-           .of_tensor_cores = type == DataType::kFloat16 && width < 300});
+      // Wider ones are not for tensor cores.
+      const bool of_tensor_cores = type == DataType::kFloat16 && width < 300;
+      all.push_back({.name = "ProductsOfOneSign" + of,
+                     .make = [=] { return ProductsOfOneSign(type, width); },
+                     .of_tensor_cores = of_tensor_cores});
+      all.push_back({.name = "ProductsOfOneSignWithoutWeights" + of,
+                     .make =
+                         [=] {
+                           OwnedProblem owned = ProductsOfOneSign(type, width);
+                           owned.problem.wanted.weights = false;
+                           return owned;
+                         },
+                     .of_tensor_cores = of_tensor_cores});
     }
   }
   for (const int64_t width : {36, 150}) {

@@ -10,11 +10,11 @@
 /// launch is above 0, except where a comment says otherwise.
 namespace attention::cuda {
 
-enum class Element : int32_t { kFloat32, kFloat16, kBFloat16, kFloat64 };
+enum class Element : int32_t { kFloat32, kFloat16, kBFloat16 };
 
 /// Bytes of one element.
 constexpr int64_t ElementBytes(Element type) {
-  return type == Element::kFloat64 ? 8 : type == Element::kFloat32 ? 4 : 2;
+  return type == Element::kFloat32 ? 4 : 2;
 }
 
 /// Rows of numbers: (B, heads, length, width).
@@ -26,12 +26,13 @@ struct Rows {
   int64_t length = 0;
 };
 
-/// What a score is made of. A bilinear score is a dot product with queries that
-/// were multiplied by M.
+/// What a score is factor times the sum of; score-inl.h has the terms. Rows of
+/// queries and keys may be projected first: a bilinear score is a dot product
+/// with queries that were multiplied by M.
 enum class Score : int32_t {
-  kDot,       // factor * q.k
-  kAdditive,  // sum_n tanh_weights[n] * tanh(q[n] + k[n]), rows projected
-  kGaussian,  // factor * |q - k|^2, with factor = -1 / (2 sigma^2)
+  kDot,       // q[n] k[n]
+  kAdditive,  // term_weights[n] tanh(q[n] + k[n])
+  kGaussian,  // (q[n] - k[n])^2
 };
 
 /// The keys begin ... end - 1, as core's KeysInRange() says.
@@ -56,35 +57,40 @@ struct DropoutArgs {
   int32_t active = 0;
   uint32_t threshold = 0;  // floor(p * 2^32)
   uint64_t seed = 0;
-  double kept = 1;  // 1 / (1 - p)
+  float kept = 1;  // 1 / (1 - p)
+};
+
+/// Why `isolate` is to compute a row's output again.
+enum class RowMark : uint8_t {
+  kNone,
+  kNotFinite,  // it is not finite: a key that takes no part may have done it
+  kAveraged,   // no key takes part, and the mean of all values is asked for
 };
 
 /// One attention problem, for all kernels that see its rows: kernels read what
-/// concerns them. Factors must fit into FP32 (magnitudes, and 1 divided by
-/// them, up to 1e20) for all kernels but `careful`.
+/// concerns them.
 struct AttentionArgs {
   int64_t batch = 0;
   int64_t query_heads = 0;
   int64_t query_length = 0;
   int64_t key_length = 0;
-  /// Consecutive query heads whose rows share tiles: a divisor of query_heads /
-  /// key.heads and of query_heads / value.heads; 1 where heads have
-  /// tanh_weights of their own.
-  int64_t heads_per_lane = 1;
+  /// Consecutive query heads, a kv group, whose rows share tiles: a divisor of
+  /// query_heads / key.heads and of query_heads / value.heads; 1 where heads
+  /// have term_weights of their own.
+  int64_t heads_per_group = 1;
 
   Score score = Score::kDot;
-  double factor = 1;
-  double softcap = 0;  // 0: none
-  /// (B, Hq, Lq, width): the problem's query for a dot product or Gaussian
-  /// score, projected rows (FP64) for additive and bilinear.
+  double factor = 1;   // finite in FP32
+  double softcap = 0;  // 0: none; else within 2^-60 ... 2^63
+  /// (B, Hq, Lq, width), the problem's query or projected rows.
   Rows query;
-  /// (B, Hkv, Lk, width); projected rows for additive, whose heads are Hq where
-  /// W_k has a head extent.
+  /// (B, Hkv, Lk, width), likewise; projected keys have Hq heads where their
+  /// matrix has a head extent.
   Rows key;
   Rows value;  // (B, Hkv, Lk, Dv); Dv may be 0 where lse or weights are wanted
-  const float* tanh_weights =
+  const float* term_weights =
       nullptr;                     // (Hq, width) or, with stride 0, (width)
-  int64_t tanh_weight_stride = 0;  // elements from head to head
+  int64_t term_weight_stride = 0;  // elements from head to head
 
   const KeySpan* key_ranges =
       nullptr;  // (B, Lq); null: every key for every row
@@ -99,16 +105,15 @@ struct AttentionArgs {
   float* weights = nullptr;  // (B, Hq, Lq, Lk); null: not wanted
   int32_t weights_after_dropout = 0;
 
-  /// (B, Hq, Lq), zeroed before the first kernel: set to 1 for rows that FP32
-  /// does not serve. null for `careful`: every row.
-  uint8_t* careful_rows = nullptr;
+  /// (B, Hq, Lq), kNone before the first kernel.
+  RowMark* marks = nullptr;
   /// (B, Hq, Lq) each: the largest score of a row (times log2 e) and its sum of
   /// exponentials. Written by `attend` and `merge` where not null, read by
   /// `weights`.
   float* row_max = nullptr;
   float* row_sum = nullptr;
 
-  /// Pieces of the keys that blocks of their own work on; each is a multiple of
+  /// Ranges of the keys that blocks of their own work on; each is a multiple of
   /// kSplitUnit (limits.h) keys. With more than one, `attend` writes partials
   /// alone and `merge` makes results of them.
   int64_t splits = 1;
@@ -116,14 +121,14 @@ struct AttentionArgs {
   float* partials = nullptr;  // PartialFloats(*this) of them
 };
 
-/// to = from W, in FP64: the additive score's q W_q and k W_k, bilinear's q M.
+/// to = from W: the additive score's q W_q and k W_k, bilinear's q M.
 struct ProjectArgs {
   int64_t batch = 0;
   Rows from;                     // (B, from.heads, length, from.width)
   const void* matrix = nullptr;  // (heads or 1, from.width, to_width)
   Element matrix_type = Element::kFloat32;
   int64_t matrix_stride = 0;  // elements from head to head, 0: one for all
-  double* to = nullptr;       // (B, to_heads, length, to_width)
+  float* to = nullptr;        // (B, to_heads, length, to_width)
   int64_t to_heads = 0;       // a multiple of from.heads, which are repeated
   int32_t to_width = 0;
 };
@@ -133,35 +138,33 @@ struct ProjectArgs {
 /// then no more than the smallest number of an output.
 inline constexpr float kHalfProbability = 0x1p15F;
 
-/// Softmax over finished products q.k: result rows first_row ... first_row +
-/// rows - 1 of the problem, numbered over (B, Hq, Lq). Scale, softcap, bias,
-/// masks, softmax, dropout, lse in one pass, and what `attend` says of
-/// careful_rows. Only for Score::kDot.
+/// Softmax over a finished QK: result rows first_row ... first_row + rows - 1
+/// of the problem, numbered over (B, Hq, Lq). Scale, softcap, bias, masks,
+/// softmax, dropout, lse in one pass. Only for Score::kDot.
 struct SoftmaxRowsArgs {
   AttentionArgs problem;
   int64_t first_row = 0;
   int64_t rows = 0;
   const float* scores = nullptr;  // (rows, score_stride): q.k, unscaled
   int64_t score_stride = 0;       // elements, >= Lk
-  /// (rows, probability_stride): weights after dropout, for the product with
-  /// the values. May be `scores` itself where the type is FP32 and the strides
-  /// are equal, and may be the rows' part of problem.weights where the two are
-  /// the same numbers (no dropout, or weights after it), score_stride Lk. Of
-  /// FP16 they are weights before dropout's factor, kHalfProbability times as
-  /// large.
+  /// (rows, probability_stride): weights after dropout, for PV. May be `scores`
+  /// itself where the type is FP32 and the strides are equal, and may be the
+  /// rows' part of problem.weights where the two are the same numbers (no
+  /// dropout, or weights after it), score_stride Lk. Of FP16 they are weights
+  /// before dropout's factor, kHalfProbability times as large.
   void* probabilities = nullptr;
   Element probability_type = Element::kFloat32;
   int64_t probability_stride = 0;
 };
 
-/// Products of probabilities and values on their way to the output: rounds rows
-/// first_row ... first_row + rows - 1 and marks in careful_rows those that are
-/// not finite. Takes back what FP16 probabilities are multiplied by.
+/// PV of probabilities on its way to the output: rounds rows first_row ...
+/// first_row + rows - 1 and marks those that are not finite. Takes back what
+/// FP16 probabilities are multiplied by.
 struct FinishOutputArgs {
   AttentionArgs problem;
   int64_t first_row = 0;
   int64_t rows = 0;
-  const float* product = nullptr;  // (rows, Dv)
+  const float* pv = nullptr;  // (rows, Dv)
   Element probability_type = Element::kFloat32;
 };
 

@@ -8,7 +8,7 @@ const KernelTable& DeviceKernels() {
       .attend_mma = LaunchAttendMma,
       .merge = LaunchMerge,
       .weights = LaunchWeights,
-      .careful = LaunchCareful,
+      .isolate = LaunchIsolate,
       .project = LaunchProject,
       .softmax_rows = LaunchSoftmaxRows,
       .finish_output = LaunchFinishOutput,

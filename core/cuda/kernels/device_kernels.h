@@ -6,14 +6,22 @@
 #include <cuda_runtime.h>
 
 #include "core/cuda/kernels/kernel_table.h"
+#include "core/cuda/portable/portable.h"
 
 namespace attention::cuda {
 
-/// Launches a __global__ function of the arguments and the first block. 0, or
-/// the launch's cudaError_t.
-template <typename Args>
-int LaunchKernel(void (*kernel)(Args, int64_t), const Args& args,
-                 const LaunchShape& shape, void* stream) {
+/// A kernel's code on a device. kLeastBlocks: of a multiprocessor at once, for
+/// which the compiler saves registers; 0: as it likes.
+template <auto kCode, int kThreads, int kLeastBlocks, typename Args>
+__global__ void __launch_bounds__(kThreads, kLeastBlocks)
+    Kernel(const __grid_constant__ Args args, int64_t first_block) {
+  kCode(args, first_block + BlockIndex());
+}
+
+/// 0, or the launch's cudaError_t.
+template <auto kCode, int kThreads, int kLeastBlocks = 0, typename Args>
+int LaunchKernel(const Args& args, const LaunchShape& shape, void* stream) {
+  const auto kernel = Kernel<kCode, kThreads, kLeastBlocks, Args>;
   // More than what every kernel may have must be asked for.
   constexpr int kUnasked = 48 * 1024;
   if (shape.shared_bytes > kUnasked) {
@@ -37,7 +45,7 @@ int LaunchMerge(const AttentionArgs& args, const LaunchShape& shape,
                 void* stream);
 int LaunchWeights(const AttentionArgs& args, const LaunchShape& shape,
                   void* stream);
-int LaunchCareful(const AttentionArgs& args, const LaunchShape& shape,
+int LaunchIsolate(const AttentionArgs& args, const LaunchShape& shape,
                   void* stream);
 int LaunchProject(const ProjectArgs& args, const LaunchShape& shape,
                   void* stream);

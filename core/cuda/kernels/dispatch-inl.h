@@ -14,13 +14,14 @@ namespace attention::cuda {
 template <typename Launch>
 int DispatchScore(const AttentionArgs& args, const Launch& launch) {
   switch (args.score) {
+    case Score::kDot:
+      return launch.template operator()<Score::kDot>();
     case Score::kAdditive:
       return launch.template operator()<Score::kAdditive>();
     case Score::kGaussian:
       return launch.template operator()<Score::kGaussian>();
-    default:
-      return launch.template operator()<Score::kDot>();
   }
+  __builtin_unreachable();
 }
 
 /// launch.operator()<Score, groups of 64 columns of the values>().
@@ -34,7 +35,7 @@ int DispatchAttend(const AttentionArgs& args, const Launch& launch) {
 
 /// What attend_mma is compiled for: a type (Half, Brain), rows of up to kWidth
 /// columns, tiles of 16 rows per warp, and whether nothing but the factor and
-/// key ranges stands between products and softmax.
+/// key ranges stands between QK and the softmax.
 template <typename Type, int kWidthOf, int kTilesOf, bool kIsPlain>
 struct MmaInstance {
   using T = Type;
@@ -47,9 +48,11 @@ struct MmaInstance {
 /// launch.operator()<MmaInstance>().
 template <typename Launch>
 int DispatchMma(const AttentionArgs& args, const Launch& launch) {
+  // A factor of 0 makes NaN of the -inf of keys out of range.
   const bool plain = args.softcap == 0 && args.bias.data == nullptr &&
                      args.attend_mask.data == nullptr &&
-                     args.dropout.active == 0;
+                     args.dropout.active == 0 &&
+                     static_cast<float>(args.factor) != 0;
   const auto with_tiles = [&]<typename T, int kWidth, int kTiles>() {
     return plain ? launch.template
                    operator()<MmaInstance<T, kWidth, kTiles, true>>()

@@ -13,10 +13,10 @@ namespace attention::cuda {
 /// launch itself. Results do not depend on anything but the arguments.
 ///
 /// A problem's order: project (where it has parameters), attend or
-/// attend_mma, merge (where keys were split), weights (where wanted), careful.
+/// attend_mma, merge (where keys were split), weights (where wanted), isolate.
 struct KernelTable {
-  /// Every score and type, in FP32. Writes output, lse, careful_rows, row_max
-  /// and row_sum, or partials.
+  /// Every score and type, in FP32. Writes output, lse, marks, row_max and
+  /// row_sum, or partials.
   int (*attend)(const AttentionArgs&, const LaunchShape& shape, void* stream);
   /// The same on tensor cores: where ServesMma() says so, and no weights are
   /// wanted. (`weights` would compute scores that are rounded otherwise, and
@@ -28,8 +28,11 @@ struct KernelTable {
   int (*merge)(const AttentionArgs&, const LaunchShape& shape, void* stream);
   /// All of `weights`, from row_max and row_sum, which `attend` has left.
   int (*weights)(const AttentionArgs&, const LaunchShape& shape, void* stream);
-  /// Rows in FP64 that careful_rows marks, or all: output, lse and weights.
-  int (*careful)(const AttentionArgs&, const LaunchShape& shape, void* stream);
+  /// The output of rows that are marked, from the start: values that are not
+  /// finite reach it where their keys take part and nowhere else. Returns at
+  /// once where there are no such rows or values. For arguments with splits of
+  /// 1.
+  int (*isolate)(const AttentionArgs&, const LaunchShape& shape, void* stream);
   int (*project)(const ProjectArgs&, const LaunchShape& shape, void* stream);
   int (*softmax_rows)(const SoftmaxRowsArgs&, const LaunchShape& shape,
                       void* stream);
@@ -43,10 +46,6 @@ struct KernelTable {
 
 /// Compiled by nvcc; of the library attention_cuda_kernels.
 const KernelTable& DeviceKernels();
-
-/// The same kernels on the calling thread, block after block; of the library
-/// attention_cuda_emulation, which is for tests.
-const KernelTable& EmulatedKernels();
 
 }  // namespace attention::cuda
 

@@ -14,8 +14,8 @@ struct LaunchShape {
   int32_t threads = 0;
   int32_t shared_bytes = 0;  // dynamic shared memory
   /// The number of the launch's first block: a kernel counts its blocks from
-  /// here (blockIdx.x + first_block), so that one grid may be launched in
-  /// pieces, between which a job can be stopped.
+  /// here (blockIdx.x + first_block), so that one grid may be several
+  /// launches, between which a job can be stopped.
   int64_t first_block = 0;
 };
 
@@ -25,61 +25,66 @@ constexpr int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr int64_t ResultRows(const AttentionArgs& args) {
   return args.batch * args.query_heads * args.query_length;
 }
-/// Groups of heads_per_lane heads, of all batch entries.
-constexpr int64_t Lanes(const AttentionArgs& args) {
-  return args.batch * (args.query_heads / args.heads_per_lane);
+/// Kv groups: heads_per_group query heads each, of all batch entries.
+constexpr int64_t KvGroups(const AttentionArgs& args) {
+  return args.batch * (args.query_heads / args.heads_per_group);
 }
-constexpr int64_t RowsPerLane(const AttentionArgs& args) {
-  return args.heads_per_lane * args.query_length;
+constexpr int64_t RowsPerGroup(const AttentionArgs& args) {
+  return args.heads_per_group * args.query_length;
 }
 
 /// keys_per_split is a multiple of this.
 inline constexpr int64_t kSplitUnit = 128;
 
-/// Floats of partials of one row and split: maximum, sum, magnitude, one that
-/// is not used, weighted values.
+/// Floats of partials of one row and split: maximum, sum, weighted values.
 constexpr int64_t PartialStride(const AttentionArgs& args) {
-  return 4 + args.value.width;
+  return 2 + args.value.width;
 }
 /// (splits, B, Hq, Lq, PartialStride).
 constexpr int64_t PartialFloats(const AttentionArgs& args) {
   return args.splits * ResultRows(args) * PartialStride(args);
 }
 
-// attend and weights: FP32, any width. A block has a tile of rows of one lane
-// and a slice of the values' columns; wider values mean more slices, each of
-// which computes the scores again.
+// attend, isolate and weights: FP32, any width. A block has a tile of rows of
+// one kv group and a strip of the values' columns; wider values mean more
+// strips, each of which computes the scores again.
 inline constexpr int32_t kAttendThreads = 256;
 inline constexpr int64_t kAttendRows = 64;
 inline constexpr int64_t kAttendKeys = 64;
 inline constexpr int64_t kAttendDepth = 32;    // of rows' width at a time
-inline constexpr int64_t kAttendValues = 128;  // columns of a slice, at most
+inline constexpr int64_t kAttendValues = 128;  // columns of a strip, at most
 // A tile's row of floats in shared memory: its length and 4 against bank
 // conflicts.
 inline constexpr int64_t kAttendPitch = kAttendKeys + 4;
 
-constexpr int64_t ValueSlices(const AttentionArgs& args) {
+constexpr int64_t ValueStrips(const AttentionArgs& args) {
   return args.value.width <= kAttendValues
              ? 1
              : CeilDivide(args.value.width, kAttendValues);
 }
 
 /// Two tiles of a depth, or one of values; scores; what is known of rows; a
-/// depth of tanh_weights; what the block reads.
+/// depth of term_weights; what the block reads.
 constexpr int64_t AttendSharedBytes() {
   return (2 * kAttendDepth + kAttendKeys) * kAttendPitch * 4 +
          kAttendRows * 32 + kAttendDepth * 4 + 64;
 }
 
 constexpr LaunchShape AttendShape(const AttentionArgs& args) {
-  return {Lanes(args) * CeilDivide(RowsPerLane(args), kAttendRows) *
-              ValueSlices(args) * args.splits,
+  return {KvGroups(args) * CeilDivide(RowsPerGroup(args), kAttendRows) *
+              ValueStrips(args) * args.splits,
           kAttendThreads, static_cast<int32_t>(AttendSharedBytes())};
+}
+
+/// As attend without splits.
+constexpr LaunchShape IsolateShape(AttentionArgs args) {
+  args.splits = 1;
+  return AttendShape(args);
 }
 
 /// A block for every tile of rows and keys.
 constexpr LaunchShape WeightsShape(const AttentionArgs& args) {
-  return {Lanes(args) * CeilDivide(RowsPerLane(args), kAttendRows) *
+  return {KvGroups(args) * CeilDivide(RowsPerGroup(args), kAttendRows) *
               CeilDivide(args.key_length, kAttendKeys),
           kAttendThreads, static_cast<int32_t>(AttendSharedBytes())};
 }
@@ -99,7 +104,7 @@ constexpr int64_t MmaWidth(const AttentionArgs& args) {
 /// Tiles of 16 rows that a warp has: two read keys half as often, where there
 /// are the rows and the registers for it.
 constexpr int64_t MmaTilesPerWarp(const AttentionArgs& args) {
-  return RowsPerLane(args) <= 64 || MmaWidth(args) == 256 ? 1 : 2;
+  return RowsPerGroup(args) <= 64 || MmaWidth(args) == 256 ? 1 : 2;
 }
 constexpr int64_t MmaRows(const AttentionArgs& args) {
   return 64 * MmaTilesPerWarp(args);
@@ -109,7 +114,6 @@ constexpr int64_t MmaRows(const AttentionArgs& args) {
 /// that rows in shared memory have room for.
 constexpr bool ServesMma(const AttentionArgs& args) {
   return args.score == Score::kDot && args.query.type != Element::kFloat32 &&
-         args.query.type != Element::kFloat64 &&
          args.key.type == args.query.type &&
          args.value.type == args.query.type &&
          args.key.width <= kMmaLargestWidth &&
@@ -136,11 +140,11 @@ constexpr int64_t MmaSharedBytes(int64_t width) {
 }
 
 constexpr LaunchShape MmaShape(const AttentionArgs& args) {
-  return {
-      Lanes(args) * CeilDivide(RowsPerLane(args), MmaRows(args)) * args.splits,
-      kMmaThreads,
-      static_cast<int32_t>(
-          MmaSharedBytes(MmaTilesPerWarp(args), MmaWidth(args)))};
+  return {KvGroups(args) * CeilDivide(RowsPerGroup(args), MmaRows(args)) *
+              args.splits,
+          kMmaThreads,
+          static_cast<int32_t>(
+              MmaSharedBytes(MmaTilesPerWarp(args), MmaWidth(args)))};
 }
 
 // merge: a warp for every row.
@@ -150,28 +154,13 @@ constexpr LaunchShape MergeShape(const AttentionArgs& args) {
   return {CeilDivide(ResultRows(args), kMergeThreads / 32), kMergeThreads, 0};
 }
 
-// careful: a block looks through some rows, and computes those that it must one
-// after the other.
-inline constexpr int32_t kCarefulThreads = 128;
-inline constexpr int64_t kCarefulRows = 8;
-
-/// A tile of scores and a reduction's scratch, in FP64.
-constexpr int64_t CarefulSharedBytes() {
-  return int64_t{2} * kCarefulThreads * 8;
-}
-
-constexpr LaunchShape CarefulShape(const AttentionArgs& args) {
-  return {CeilDivide(ResultRows(args), kCarefulRows), kCarefulThreads,
-          static_cast<int32_t>(CarefulSharedBytes())};
-}
-
 // project: tiles of 32 rows and 32 columns.
 inline constexpr int32_t kProjectThreads = 256;
 inline constexpr int64_t kProjectTile = 32;
 
-/// Two tiles of FP64, with a column against bank conflicts.
+/// Two tiles, with a column against bank conflicts.
 constexpr int64_t ProjectSharedBytes() {
-  return 2 * kProjectTile * (kProjectTile + 1) * 8;
+  return 2 * kProjectTile * (kProjectTile + 1) * 4;
 }
 
 constexpr LaunchShape ProjectShape(const ProjectArgs& args) {

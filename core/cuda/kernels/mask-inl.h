@@ -4,29 +4,11 @@
 // What stands between a sum of products and the softmax: factor, softcap, bias
 // and masks, for one score at a time.
 
+#include <cfloat>
+
 #include "core/cuda/kernels/rows-inl.h"
 
 namespace attention::cuda {
-
-ATTENTION_KERNEL_CODE float LoadFloat(const void* data, Element type,
-                                      int64_t index) {
-  switch (type) {
-    case Element::kFloat32:
-      return static_cast<const float*>(data)[index];
-    case Element::kFloat16:
-      return Widen(static_cast<const Half*>(data)[index]);
-    case Element::kBFloat16:
-      return Widen(static_cast<const Brain*>(data)[index]);
-    default:
-      return Widen(static_cast<const double*>(data)[index]);
-  }
-}
-
-ATTENTION_KERNEL_CODE double LoadDouble(const void* data, Element type,
-                                        int64_t index) {
-  return type == Element::kFloat64 ? static_cast<const double*>(data)[index]
-                                   : double{LoadFloat(data, type, index)};
-}
 
 /// The element of a row at key j lies this many elements on from the row's.
 ATTENTION_KERNEL_CODE int64_t RowOffset(const Broadcast& mask, int64_t batch,
@@ -40,46 +22,40 @@ struct Epilogue {
   float softcap;  // 0: none
   float softcap_inverse;
   bool plain;  // neither softcap nor bias: factor holds log2 e already
-  /// Sums are no scores to judge a row's magnitude by: this is added instead.
-  float magnitude;
-  bool has_magnitude;
 };
 
-template <Score kScore>
+/// An infinite factor would make NaN of sums that are 0.
+ATTENTION_KERNEL_CODE float LimitToFloat(double x) {
+  if (x > FLT_MAX) return FLT_MAX;
+  if (x < -FLT_MAX) return -FLT_MAX;
+  return static_cast<float>(x);
+}
+
 ATTENTION_KERNEL_CODE Epilogue MakeEpilogue(const AttentionArgs& args) {
   Epilogue epilogue;
-  const double factor = kScore == Score::kAdditive ? 1.0 : args.factor;
   epilogue.plain = args.softcap == 0 && args.bias.data == nullptr;
   constexpr double kWideLog2E = 1.4426950408889634;
   epilogue.factor =
-      static_cast<float>(epilogue.plain ? factor * kWideLog2E : factor);
+      LimitToFloat(epilogue.plain ? args.factor * kWideLog2E : args.factor);
   epilogue.softcap = static_cast<float>(args.softcap);
-  epilogue.softcap_inverse =
-      args.softcap == 0 ? 0.0F : static_cast<float>(1 / args.softcap);
-  epilogue.magnitude = 0;
-  epilogue.has_magnitude = false;
+  epilogue.softcap_inverse = args.softcap == 0 ? 0.0F : 1 / epilogue.softcap;
   return epilogue;
 }
 
 /// The score of one row and key, times log2 e, of a sum of terms; -inf where
-/// the key takes no part. `magnitude` grows to what is known of the row's.
+/// the key takes no part.
 ATTENTION_KERNEL_CODE float FinishScore(const AttentionArgs& args,
                                         const Epilogue& epilogue,
                                         int64_t mask_offset,
                                         int64_t bias_offset, int64_t key,
-                                        float sum, float& magnitude) {
+                                        float sum) {
   if (args.attend_mask.data != nullptr) {
     const auto* const mask =
         static_cast<const uint8_t*>(args.attend_mask.data) + mask_offset;
     if (mask[key * args.attend_mask.stride_j] == 0) return -Infinity();
   }
   float score = sum * epilogue.factor;
-  if (epilogue.plain) {
-    const float size =
-        epilogue.has_magnitude ? epilogue.magnitude * kLog2E : fabsf(score);
-    magnitude = Larger(magnitude, size * static_cast<float>(kLn2));
-    return score;
-  }
+  if (epilogue.plain) return score;
   float bias = 0;
   if (args.bias.data != nullptr) {
     bias = LoadFloat(args.bias.data, args.bias.type,
@@ -87,8 +63,6 @@ ATTENTION_KERNEL_CODE float FinishScore(const AttentionArgs& args,
     // Returned, not added: a masked NaN must not survive as -inf + NaN.
     if (bias == -Infinity()) return bias;
   }
-  const float size = epilogue.has_magnitude ? epilogue.magnitude : fabsf(score);
-  magnitude = Larger(magnitude, size + fabsf(bias));
   if (epilogue.softcap != 0) {
     score = epilogue.softcap * tanhf(score * epilogue.softcap_inverse);
   }

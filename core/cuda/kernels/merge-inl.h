@@ -1,8 +1,8 @@
 #ifndef ATTENTION_CORE_CUDA_KERNELS_MERGE_INL_H_
 #define ATTENTION_CORE_CUDA_KERNELS_MERGE_INL_H_
 
-// What blocks found out about pieces of the keys becomes one result: the
-// softmax states of core/softmax_state.h, merged in the order of the pieces.
+// What blocks found out about splits of the keys becomes one result: the
+// softmax states of core/softmax_state.h, merged in the order of the splits.
 
 #include "core/cuda/kernels/rows-inl.h"
 
@@ -11,11 +11,9 @@ namespace attention::cuda {
 /// The state of all keys of a row.
 ATTENTION_KERNEL_CODE RowState MergeStates(const AttentionArgs& args,
                                            int64_t row) {
-  RowState all = {-Infinity(), 0.0F, 0.0F};
+  RowState all = {-Infinity(), 0.0F};
   for (int64_t split = 0; split < args.splits; ++split) {
-    const float* const from = PartialOf(args, split, row);
-    all.max = Larger(all.max, from[0]);
-    all.magnitude = Larger(all.magnitude, from[2]);
+    all.max = Larger(all.max, PartialOf(args, split, row)[0]);
   }
   const float base = Base(all.max);
   for (int64_t split = 0; split < args.splits; ++split) {
@@ -40,7 +38,7 @@ ATTENTION_KERNEL_CODE void Merge(const AttentionArgs& args, int64_t block) {
     for (int64_t split = 0; split < args.splits; ++split) {
       const float* const from = PartialOf(args, split, row);
       if (from[1] == 0) continue;
-      sum = Fma(from[4 + column], Exp2(from[0] - base), sum);
+      sum = Fma(from[kPartialValues + column], Exp2(from[0] - base), sum);
     }
     const float result = state.sum == 0 ? 0.0F : sum * normalizer;
     finite = finite && IsFinite(result);

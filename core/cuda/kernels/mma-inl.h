@@ -3,8 +3,7 @@
 
 // The fused kernel on tensor cores, after Dao, "FlashAttention-2" (2023): each
 // warp has rows of its own, whose scores stay in registers, where the result of
-// one product is the operand of the next. Instance is a dispatch-inl.h's
-// MmaInstance.
+// QK is the operand of PV. Instance is a dispatch-inl.h's MmaInstance.
 
 #include "core/cuda/kernels/mma_store-inl.h"
 
@@ -24,15 +23,16 @@ struct MmaSource {
 
 template <typename Instance>
 ATTENTION_KERNEL_CODE MmaSource MakeMmaSource(const AttentionArgs& args,
-                                              const Lane& lane,
+                                              const KvGroup& kv_group,
                                               const RowTile& rows) {
   constexpr int64_t kKeys = Instance::kKeys;
   MmaSource source;
   source.first_key = rows.any.begin / kKeys * kKeys;
-  source.key_begin = RowsBegin(args, args.key, lane.batch, lane.first_head) +
-                     source.first_key * args.key.width;
+  source.key_begin =
+      RowsBegin(args, args.key, kv_group.batch, kv_group.first_head) +
+      source.first_key * args.key.width;
   source.value_begin =
-      RowsBegin(args, args.value, lane.batch, lane.first_head) +
+      RowsBegin(args, args.value, kv_group.batch, kv_group.first_head) +
       source.first_key * args.value.width;
   const int64_t keys = Most(rows.any.end - source.first_key, 0);
   source.tiles = static_cast<int32_t>(CeilDivide(keys, kKeys));
@@ -74,15 +74,16 @@ ATTENTION_KERNEL_CODE void StartValues(const AttentionArgs& args,
 }
 
 /// Queries on their way; those of a negative factor are negated, so that the
-/// largest product has the largest score.
+/// largest sum has the largest score.
 template <typename Instance>
 ATTENTION_KERNEL_CODE void StartQueries(const AttentionArgs& args,
-                                        const Lane& lane, const RowTile& rows,
+                                        const KvGroup& kv_group,
+                                        const RowTile& rows,
                                         const MmaMemory<Instance>& memory) {
   constexpr int kRows = kMmaRowsOf<Instance>;
   StartRows<Instance::kWidth, kRows>(
       args.query.data,
-      (lane.first_result_row + rows.first) * int64_t{args.query.width},
+      (kv_group.first_result_row + rows.first) * int64_t{args.query.width},
       rows.count, args.query.width, memory.queries);
   CommitCopies();
   if (args.factor >= 0) return;
@@ -95,19 +96,19 @@ ATTENTION_KERNEL_CODE void AttendMma(const AttentionArgs& args, int64_t block) {
   constexpr int kRows = kMmaRowsOf<Instance>;
   const MmaMemory<Instance> memory = MakeMmaMemory<Instance>();
   const AttendPlace place = MakeAttendPlace(args, block, kRows, 1);
-  const RowTile rows = MakeRowTile<kRows>(args, place.lane, place.first_row,
+  const RowTile rows = MakeRowTile<kRows>(args, place.kv_group, place.first_row,
                                           place.keys, memory.rows);
-  const MmaSource source = MakeMmaSource<Instance>(args, place.lane, rows);
+  const MmaSource source = MakeMmaSource<Instance>(args, place.kv_group, rows);
   if (source.tiles > 0) {  // else nobody would wait for the copies
-    StartQueries<Instance>(args, place.lane, rows, memory);
+    StartQueries<Instance>(args, place.kv_group, rows, memory);
     StartKeys<Instance>(args, source, 0, memory);
   }
-  Epilogue epilogue = MakeEpilogue<Score::kDot>(args);
+  Epilogue epilogue = MakeEpilogue(args);
   epilogue.factor = fabsf(epilogue.factor);
   MmaRegisters<Instance> registers = {};
   ATTENTION_UNROLL_ALL
   for (auto& tile : registers.state.rows) {
-    for (RowState& row : tile) row = {-Infinity(), 0.0F, 0.0F};
+    for (RowState& row : tile) row = {-Infinity(), 0.0F};
   }
   for (int tile = 0; tile < source.tiles; ++tile) {
     WaitForCopies<0>();

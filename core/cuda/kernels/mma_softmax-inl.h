@@ -21,7 +21,7 @@ ATTENTION_KERNEL_CODE float LargestOfMmaRow(float value) {
   return Larger(value, ShuffleXor(value, 2));
 }
 
-/// What one thread knows of its rows: sums and magnitudes of its own keys.
+/// What one thread knows of its rows: sums of its own keys.
 template <typename Instance>
 struct MmaState {
   RowState rows[Instance::kTiles][2];
@@ -51,10 +51,9 @@ ATTENTION_KERNEL_CODE void LimitRow(const RowInfo& row, int64_t first_key,
 /// Everything that is not plain: scores are finished one by one, and dropped
 /// keys are remembered as a bit each.
 template <typename Instance>
-ATTENTION_KERNEL_CODE uint32_t
-FinishMmaRow(const AttentionArgs& args, const Epilogue& epilogue,
-             const RowInfo& row, int64_t first_key, int half,
-             MmaSums<Instance::kKeys / 8>& scores, float& magnitude) {
+ATTENTION_KERNEL_CODE uint32_t FinishMmaRow(
+    const AttentionArgs& args, const Epilogue& epilogue, const RowInfo& row,
+    int64_t first_key, int half, MmaSums<Instance::kKeys / 8>& scores) {
   const int64_t mask =
       RowOffset(args.attend_mask, row.batch, row.head, row.query);
   const int64_t bias = RowOffset(args.bias, row.batch, row.head, row.query);
@@ -74,8 +73,7 @@ FinishMmaRow(const AttentionArgs& args, const Epilogue& epilogue,
         score = -Infinity();
         continue;
       }
-      score =
-          FinishScore(args, epilogue, mask, bias, key + i, score, magnitude);
+      score = FinishScore(args, epilogue, mask, bias, key + i, score);
       const uint32_t word =
           MmaColumn() % 4 == 0 ? words.word[i] : words.word[2 + i];
       const bool drops =
@@ -86,55 +84,55 @@ FinishMmaRow(const AttentionArgs& args, const Epilogue& epilogue,
   return dropped;
 }
 
-/// Makes weights of one row's scores (not yet multiplied by `factor`), and
-/// brings its sums to the new maximum.
-template <typename Instance>
-ATTENTION_KERNEL_CODE void AddMmaRow(float factor, int half, RowState& row,
-                                     MmaSums<Instance::kKeys / 8>& scores,
-                                     MmaSums<Instance::kWidth / 8>& sums) {
+/// Replaces one row's scores by weight(score); returns their sum.
+template <typename Instance, typename Weight>
+ATTENTION_KERNEL_CODE float WeightMmaRow(int half, const Weight& weight,
+                                         MmaSums<Instance::kKeys / 8>& scores) {
   constexpr float kScale = kWeightScale<typename Instance::T>;
-  float largest = -Infinity();
-  ATTENTION_UNROLL_ALL
-  for (int n = 0; n < Instance::kKeys / 8; ++n) {
-    largest =
-        Larger(largest, Larger(scores[n][2 * half], scores[n][2 * half + 1]));
-  }
-  const float max = Larger(row.max, LargestOfMmaRow(largest) * factor);
-  const float base = Base(max);
-  const float scale = FastExp2(row.max - base);
   float sum = 0;
   ATTENTION_UNROLL_ALL
   for (int n = 0; n < Instance::kKeys / 8; ++n) {
     ATTENTION_UNROLL_ALL
     for (int i = 0; i < 2; ++i) {
       float& score = scores[n][2 * half + i];
-      score = kScale * FastExp2(Fma(score, factor, -base));
+      score = kScale * FastExp2(weight(score));
       sum += score;
     }
   }
+  return sum;
+}
+
+/// Makes weights of one row's scores (not yet multiplied by `factor`), and
+/// brings its sums to the new maximum.
+template <typename Instance>
+ATTENTION_KERNEL_CODE void AddMmaRow(float factor, int half, RowState& row,
+                                     MmaSums<Instance::kKeys / 8>& scores,
+                                     MmaSums<Instance::kWidth / 8>& sums) {
+  // Up to here the rounding of a product makes little of an exponent; beyond,
+  // the largest score has to give exactly 0.
+  constexpr float kLargestFused = 0x1p20F;
+  float largest = -Infinity();
+  ATTENTION_UNROLL_ALL
+  for (int n = 0; n < Instance::kKeys / 8; ++n) {
+    largest =
+        Larger(largest, Larger(scores[n][2 * half], scores[n][2 * half + 1]));
+  }
+  const float max = Larger(row.max, Multiply(LargestOfMmaRow(largest), factor));
+  const float base = Base(max);
+  const float scale = FastExp2(row.max - base);
+  const float sum =
+      base < kLargestFused && base > -kLargestFused
+          ? WeightMmaRow<Instance>(
+                half, [=](float s) { return Fma(s, factor, -base); }, scores)
+          : WeightMmaRow<Instance>(
+                half, [=](float s) { return Multiply(s, factor) - base; },
+                scores);
   row.max = max;
   row.sum = Fma(row.sum, scale, sum);
   ATTENTION_UNROLL_ALL
   for (int n = 0; n < Instance::kWidth / 8; ++n) {
     sums[n][2 * half] *= scale;
     sums[n][2 * half + 1] *= scale;
-  }
-}
-
-/// Where products of BF16 numbers overflow to -inf, their keys look as if they
-/// took no part: the row has to be marked.
-template <typename Instance>
-ATTENTION_KERNEL_CODE void NoteOverflow(
-    const MmaSums<Instance::kKeys / 8>& scores, int half, float& magnitude) {
-  if constexpr (sizeof(typename Instance::T) == sizeof(Brain) &&
-                kWeightScale<typename Instance::T> == 1) {
-    float size = 0;
-    ATTENTION_UNROLL_ALL
-    for (int n = 0; n < Instance::kKeys / 8; ++n) {
-      size = Larger(size, fabsf(scores[n][2 * half]));
-      size = Larger(size, fabsf(scores[n][2 * half + 1]));
-    }
-    if (size == Infinity()) magnitude = size;
   }
 }
 
@@ -159,14 +157,12 @@ ATTENTION_KERNEL_CODE void AddMmaTile(
       RowState& state = registers.state.rows[tile][half];
       const RowInfo& row = rows[Opaque(MmaRow<Instance>(tile, half))];
       if constexpr (Instance::kPlain) {
-        NoteOverflow<Instance>(scores[tile], half, state.magnitude);
         if (!inside) LimitRow<Instance>(row, first_key, half, scores[tile]);
         AddMmaRow<Instance>(epilogue.factor, half, state, scores[tile],
                             registers.sums[tile]);
       } else {
-        const uint32_t dropped =
-            FinishMmaRow<Instance>(args, epilogue, row, first_key, half,
-                                   scores[tile], state.magnitude);
+        const uint32_t dropped = FinishMmaRow<Instance>(
+            args, epilogue, row, first_key, half, scores[tile]);
         AddMmaRow<Instance>(1.0F, half, state, scores[tile],
                             registers.sums[tile]);
         ATTENTION_UNROLL_ALL

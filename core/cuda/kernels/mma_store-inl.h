@@ -33,7 +33,7 @@ ATTENTION_KERNEL_CODE void StoreMmaPartial(
     for (int i = 0; i < 2; ++i) {
       const int column = n * 8 + MmaColumn() + i;
       if (column < args.value.width) {
-        partial[4 + column] = sums[n][2 * half + i];
+        partial[kPartialValues + column] = sums[n][2 * half + i];
       }
     }
   }
@@ -72,7 +72,6 @@ ATTENTION_KERNEL_CODE void StoreMmaRows(const AttentionArgs& args,
       state.sum += ShuffleXor(state.sum, 1);
       state.sum += ShuffleXor(state.sum, 2);
       state.sum *= kUnit;
-      state.magnitude = LargestOfMmaRow(state.magnitude);
       ATTENTION_UNROLL_ALL
       for (int n = 0; n < Instance::kWidth / 8; ++n) {
         registers.sums[tile][n][2 * half] *= kUnit;

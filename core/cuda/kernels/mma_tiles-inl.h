@@ -4,20 +4,20 @@
 // What attend_mma has in shared memory and in registers, and the products of
 // tensor cores between them. Instance is a dispatch-inl.h's MmaInstance.
 
-#include "core/cuda/kernels/attend-inl.h"
+#include "core/cuda/kernels/attend_softmax-inl.h"
 #include "core/cuda/kernels/dispatch-inl.h"
 
 namespace attention::cuda {
 
-/// Rows of 16-bit numbers in shared memory. Pieces of 16 bytes change places
-/// within their row so that eight rows' pieces of one column, which ldmatrix
+/// Rows of 16-bit numbers in shared memory. Chunks of 16 bytes change places
+/// within their row so that eight rows' chunks of one column, which ldmatrix
 /// reads at once, lie in different banks.
 template <int kWidth>
 struct MmaTile {
   uint16_t* data;
 
-  ATTENTION_KERNEL_CODE uint16_t* Piece(int row, int piece) const {
-    const int at = row * kWidth + ((piece ^ (row & 7)) << 3);
+  ATTENTION_KERNEL_CODE uint16_t* Chunk(int row, int chunk) const {
+    const int at = row * kWidth + ((chunk ^ (row & 7)) << 3);
     return data + at;
   }
 };
@@ -47,50 +47,50 @@ ATTENTION_KERNEL_CODE MmaMemory<Instance> MakeMmaMemory() {
 }
 
 /// Eight numbers as they are copied.
-struct alignas(16) MmaPiece {
+struct alignas(16) MmaChunk {
   uint16_t at[8];
 };
 
 /// Starts to bring `count` of kRows rows of `width` columns, from element
-/// `begin` of `data` on; 0 elsewhere. Rows that are not whole pieces are
+/// `begin` of `data` on; 0 elsewhere. Rows that are not whole chunks are
 /// brought at once.
 template <int kWidth, int kRows>
 ATTENTION_KERNEL_CODE void StartRows(const void* data, int64_t begin,
                                      int64_t count, int width,
                                      const MmaTile<kWidth>& to) {
-  constexpr int kPieces = kWidth / 8;
-  constexpr int kStep = kMmaThreads / kPieces;  // rows at a time
+  constexpr int kChunks = kWidth / 8;
+  constexpr int kStep = kMmaThreads / kChunks;  // rows at a time
   const auto* const from = static_cast<const uint16_t*>(data) + begin;
-  const int piece = ThreadIndex() % kPieces;
-  const int column = piece * 8;
+  const int chunk = ThreadIndex() % kChunks;
+  const int column = chunk * 8;
   const bool whole = width % 8 == 0;
   ATTENTION_UNROLL(4)
-  for (int row = ThreadIndex() / kPieces; row < kRows; row += kStep) {
+  for (int row = ThreadIndex() / kChunks; row < kRows; row += kStep) {
     const bool there = row < count && column < width;
     // An address that is not read has to be one all the same.
     const uint16_t* const at = there ? from + int64_t{row} * width + column
                                      : static_cast<const uint16_t*>(data);
     if (whole) {
-      CopyAsync16(to.Piece(row, piece), at, there);
+      CopyAsync16(to.Chunk(row, chunk), at, there);
       continue;
     }
-    MmaPiece numbers = {};
+    MmaChunk numbers = {};
     for (int i = 0; there && i < 8 && column + i < width; ++i) {
       numbers.at[i] = at[i];
     }
-    *reinterpret_cast<MmaPiece*>(to.Piece(row, piece)) = numbers;
+    *reinterpret_cast<MmaChunk*>(to.Chunk(row, chunk)) = numbers;
   }
 }
 
 /// Negates what this thread has brought.
 template <int kWidth, int kRows>
 ATTENTION_KERNEL_CODE void NegateRows(const MmaTile<kWidth>& tile) {
-  constexpr int kPieces = kWidth / 8;
-  for (int row = ThreadIndex() / kPieces; row < kRows;
-       row += kMmaThreads / kPieces) {
-    auto* const piece =
-        reinterpret_cast<MmaPiece*>(tile.Piece(row, ThreadIndex() % kPieces));
-    for (uint16_t& number : piece->at) number ^= 0x8000U;
+  constexpr int kChunks = kWidth / 8;
+  for (int row = ThreadIndex() / kChunks; row < kRows;
+       row += kMmaThreads / kChunks) {
+    auto* const chunk =
+        reinterpret_cast<MmaChunk*>(tile.Chunk(row, ThreadIndex() % kChunks));
+    for (uint16_t& number : chunk->at) number ^= 0x8000U;
   }
 }
 
@@ -108,7 +108,7 @@ ATTENTION_KERNEL_CODE int MmaRow(int tile, int half) {
 }
 ATTENTION_KERNEL_CODE int MmaColumn() { return LaneIndex() % 4 * 2; }
 
-/// scores += queries keys^T for the warp's rows and a tile of keys.
+/// QK: scores += queries keys^T for the warp's rows and a tile of keys.
 template <typename Instance>
 ATTENTION_KERNEL_CODE void MultiplyKeys(
     const MmaMemory<Instance>& memory,
@@ -122,13 +122,13 @@ ATTENTION_KERNEL_CODE void MultiplyKeys(
     ATTENTION_UNROLL_ALL
     for (int tile = 0; tile < kTiles; ++tile) {
       LoadMatrices(q[tile],
-                   memory.queries.Piece(first_row + tile * 16 + lane % 16,
+                   memory.queries.Chunk(first_row + tile * 16 + lane % 16,
                                         depth * 2 + lane / 16));
     }
     ATTENTION_UNROLL_ALL
     for (int n = 0; n < Instance::kKeys / 8; n += 2) {
       uint32_t k[4];
-      LoadMatrices(k, memory.keys.Piece(n * 8 + lane / 16 * 8 + lane % 8,
+      LoadMatrices(k, memory.keys.Chunk(n * 8 + lane / 16 * 8 + lane % 8,
                                         depth * 2 + lane / 8 % 2));
       ATTENTION_UNROLL_ALL
       for (int tile = 0; tile < kTiles; ++tile) {
@@ -140,7 +140,7 @@ ATTENTION_KERNEL_CODE void MultiplyKeys(
   }
 }
 
-/// sums += weights values, the weights rounded to the values' type.
+/// PV: sums += weights values, the weights rounded to the values' type.
 template <typename Instance>
 ATTENTION_KERNEL_CODE void MultiplyValues(
     const MmaMemory<Instance>& memory,
@@ -165,7 +165,7 @@ ATTENTION_KERNEL_CODE void MultiplyValues(
     for (int n = 0; n < Instance::kWidth / 8; n += 2) {
       uint32_t v[4];
       LoadMatricesTransposed(
-          v, memory.values.Piece(depth * 16 + lane % 16, n + lane / 16));
+          v, memory.values.Chunk(depth * 16 + lane % 16, n + lane / 16));
       ATTENTION_UNROLL_ALL
       for (int tile = 0; tile < kTiles; ++tile) {
         MultiplyAdd<T>(sums[tile][n], p[tile], v[0], v[1]);

@@ -1,10 +1,8 @@
 #ifndef ATTENTION_CORE_CUDA_KERNELS_PROJECT_INL_H_
 #define ATTENTION_CORE_CUDA_KERNELS_PROJECT_INL_H_
 
-// Rows times a matrix, in FP64: a score is a difference of projections, which
-// may be a hundred times as large as what is left of them.
+// Rows times a matrix.
 
-#include "core/cuda/kernels/mask-inl.h"
 #include "core/cuda/kernels/rows-inl.h"
 
 namespace attention::cuda {
@@ -44,8 +42,8 @@ ATTENTION_KERNEL_CODE ProjectPlace MakeProjectPlace(const ProjectArgs& args,
 
 ATTENTION_KERNEL_CODE void LoadProjectTiles(const ProjectArgs& args,
                                             const ProjectPlace& place,
-                                            int64_t depth, double* rows,
-                                            double* matrix) {
+                                            int64_t depth, float* rows,
+                                            float* matrix) {
   const int column = ThreadIndex() % kProjectSide;
   const int64_t width = args.from.width;
   for (int n = 0; n < kProjectRows; ++n) {
@@ -54,25 +52,25 @@ ATTENTION_KERNEL_CODE void LoadProjectTiles(const ProjectArgs& args,
     const int64_t inner = depth + column;
     rows[r * kProjectPitch + column] =
         row < args.from.length && inner < width
-            ? LoadDouble(args.from.data, args.from.type,
-                         place.from + row * width + inner)
-            : 0.0;
+            ? LoadFloat(args.from.data, args.from.type,
+                        place.from + row * width + inner)
+            : 0.0F;
     const int64_t to = place.first_column + column;
     matrix[r * kProjectPitch + column] =
         depth + r < width && to < args.to_width
-            ? LoadDouble(args.matrix, args.matrix_type,
-                         place.matrix + (depth + r) * args.to_width + to)
-            : 0.0;
+            ? LoadFloat(args.matrix, args.matrix_type,
+                        place.matrix + (depth + r) * args.to_width + to)
+            : 0.0F;
   }
 }
 
 ATTENTION_KERNEL_CODE void Project(const ProjectArgs& args, int64_t block) {
-  auto* const rows = reinterpret_cast<double*>(SharedMemory());
-  double* const matrix = rows + kProjectTile * kProjectPitch;
+  auto* const rows = reinterpret_cast<float*>(SharedMemory());
+  float* const matrix = rows + kProjectTile * kProjectPitch;
   const ProjectPlace place = MakeProjectPlace(args, block);
   const int column = ThreadIndex() % kProjectSide;
   const int first = ThreadIndex() / kProjectSide;
-  double sums[kProjectRows] = {};
+  float sums[kProjectRows] = {};
   for (int64_t depth = 0; depth < args.from.width; depth += kProjectTile) {
     SyncBlock();
     LoadProjectTiles(args, place, depth, rows, matrix);
@@ -81,10 +79,10 @@ ATTENTION_KERNEL_CODE void Project(const ProjectArgs& args, int64_t block) {
     const auto count =
         static_cast<int>(Least(kProjectTile, args.from.width - depth));
     for (int i = 0; i < count; ++i) {
-      const double factor = matrix[i * kProjectPitch + column];
+      const float factor = matrix[i * kProjectPitch + column];
       for (int n = 0; n < kProjectRows; ++n) {
-        sums[n] +=
-            rows[(first + n * kProjectStep) * kProjectPitch + i] * factor;
+        sums[n] = Fma(rows[(first + n * kProjectStep) * kProjectPitch + i],
+                      factor, sums[n]);
       }
     }
   }

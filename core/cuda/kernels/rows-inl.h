@@ -4,22 +4,18 @@
 // What kernels know of rows: which head and query they are, which keys they
 // read, and what becomes of a row in the end.
 
-#include <cfloat>
 #include <cmath>
 #include <cstdint>
 
 #include "core/cuda/kernels/arguments.h"
+#include "core/cuda/kernels/elements-inl.h"
 #include "core/cuda/kernels/limits.h"
 #include "core/cuda/portable/portable.h"
 
 namespace attention::cuda {
 
 inline constexpr float kLog2E = 1.4426950408889634F;
-inline constexpr double kLn2 = 0.6931471805599453;
-
-/// Where the magnitudes of no score's terms add up to this, FP32 sums take more
-/// than the tolerance has (core/cpu/care.h).
-inline constexpr float kFlat = 0.5F;
+inline constexpr float kLn2 = 0.6931471805599453F;
 
 ATTENTION_KERNEL_CODE float Infinity() { return BitsToFloat(0x7F800000U); }
 ATTENTION_KERNEL_CODE bool IsNan(float x) { return x != x; }
@@ -31,16 +27,17 @@ ATTENTION_KERNEL_CODE bool IsFinite(float x) {
 ATTENTION_KERNEL_CODE float Larger(float a, float b) { return b > a ? b : a; }
 
 /// Query heads that share keys, of one batch entry.
-struct Lane {
+struct KvGroup {
   int64_t batch;
   int64_t first_head;
   int64_t first_result_row;  // among (B, Hq, Lq)
 };
 
-ATTENTION_KERNEL_CODE Lane LaneOf(const AttentionArgs& args, int64_t index) {
-  const int64_t lanes_per_batch = args.query_heads / args.heads_per_lane;
-  const int64_t batch = index / lanes_per_batch;
-  const int64_t head = index % lanes_per_batch * args.heads_per_lane;
+ATTENTION_KERNEL_CODE KvGroup KvGroupOf(const AttentionArgs& args,
+                                        int64_t index) {
+  const int64_t groups_per_batch = args.query_heads / args.heads_per_group;
+  const int64_t batch = index / groups_per_batch;
+  const int64_t head = index % groups_per_batch * args.heads_per_group;
   return {batch, head, (batch * args.query_heads + head) * args.query_length};
 }
 
@@ -85,39 +82,44 @@ ATTENTION_KERNEL_CODE int64_t ResultRow(const AttentionArgs& args,
 /// A tile's rows, and which keys they read.
 struct RowTile {
   RowInfo* rows;
-  int64_t first;  // row of the lane
+  int64_t first;  // row of the kv group
   int64_t count;
   KeySpan any;    // spans the keys that any row reads
   KeySpan every;  // the keys that every row reads, masks aside
 };
 
 ATTENTION_KERNEL_CODE RowInfo MakeRowInfo(const AttentionArgs& args,
-                                          const Lane& lane, int64_t row,
+                                          const KvGroup& kv_group, int64_t row,
                                           bool exists, KeySpan keys) {
   const int64_t query = row % args.query_length;
-  const KeySpan span = SpanOf(args, lane.batch, query);
+  const KeySpan span = SpanOf(args, kv_group.batch, query);
   RowInfo info;
   info.begin = Most(span.begin, keys.begin);
   info.end = exists ? Least(span.end, keys.end) : info.begin;
   info.query = exists ? query : -1;
-  info.head = static_cast<int32_t>(lane.first_head + row / args.query_length);
-  info.batch = static_cast<int32_t>(lane.batch);
+  info.head =
+      static_cast<int32_t>(kv_group.first_head + row / args.query_length);
+  info.batch = static_cast<int32_t>(kv_group.batch);
   return info;
 }
 
-/// Fills in `info` for rows first ... of a lane, limited to `keys`. The block.
+/// Fills in `info` for rows first ... of a kv group, limited to `keys`: the
+/// block, for which they are there after the next SyncBlock().
 template <int kRows>
-ATTENTION_KERNEL_CODE RowTile MakeRowTile(const AttentionArgs& args,
-                                          const Lane& lane, int64_t first,
-                                          KeySpan keys, RowInfo* info) {
-  const int64_t count = Least(kRows, RowsPerLane(args) - first);
-  if (ThreadIndex() < kRows) {
-    const bool exists = ThreadIndex() < count;
-    info[ThreadIndex()] = MakeRowInfo(
-        args, lane, first + (exists ? ThreadIndex() : 0), exists, keys);
-  }
-  SyncBlock();
-  if (args.key_ranges == nullptr) return {info, first, count, keys, keys};
+ATTENTION_KERNEL_CODE void FillRows(const AttentionArgs& args,
+                                    const KvGroup& kv_group, int64_t first,
+                                    KeySpan keys, RowInfo* info) {
+  if (ThreadIndex() >= kRows) return;
+  const bool exists = ThreadIndex() < RowsPerGroup(args) - first;
+  info[ThreadIndex()] = MakeRowInfo(
+      args, kv_group, first + (exists ? ThreadIndex() : 0), exists, keys);
+}
+
+/// What rows that were filled in read together, of `keys`. The warp.
+template <int kRows>
+ATTENTION_KERNEL_CODE RowTile SpanRows(const AttentionArgs& args, int64_t first,
+                                       KeySpan keys, RowInfo* info) {
+  const int64_t count = Least(kRows, RowsPerGroup(args) - first);
   KeySpan any = {keys.end, keys.begin};
   KeySpan every = keys;
   for (int r = ThreadIndex() % kWarp; r < count; r += kWarp) {
@@ -136,13 +138,25 @@ ATTENTION_KERNEL_CODE RowTile MakeRowTile(const AttentionArgs& args,
   return {info, first, count, any, every};
 }
 
+/// Both. The block.
+template <int kRows>
+ATTENTION_KERNEL_CODE RowTile MakeRowTile(const AttentionArgs& args,
+                                          const KvGroup& kv_group,
+                                          int64_t first, KeySpan keys,
+                                          RowInfo* info) {
+  FillRows<kRows>(args, kv_group, first, keys, info);
+  SyncBlock();
+  if (args.key_ranges != nullptr) {
+    return SpanRows<kRows>(args, first, keys, info);
+  }
+  const int64_t count = Least(kRows, RowsPerGroup(args) - first);
+  return {info, first, count, keys, keys};
+}
+
 /// One row's softmax, in logarithms to base 2.
 struct RowState {
   float max;  // -inf: no key yet
   float sum;  // relative to max
-  /// The largest sum of magnitudes of a score's terms, as far as it is known:
-  /// never more than it is.
-  float magnitude;
 };
 
 /// What exponentials are taken relative to.
@@ -150,109 +164,63 @@ ATTENTION_KERNEL_CODE float Base(float max) {
   return max == -Infinity() ? 0.0F : max;
 }
 
-template <typename T>
-ATTENTION_KERNEL_CODE bool HasNan(const T* numbers, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) {
-    if (IsNan(Widen(numbers[i]))) return true;
-  }
-  return false;
-}
-
-/// True where a row's query alone makes every score NaN.
-ATTENTION_KERNEL_CODE bool QueryHasNan(const AttentionArgs& args,
-                                       int64_t result_row) {
-  const int64_t width = args.query.width;
-  const int64_t begin = result_row * width;
-  switch (args.query.type) {
-    case Element::kFloat32:
-      return HasNan(static_cast<const float*>(args.query.data) + begin, width);
-    case Element::kFloat16:
-      return HasNan(static_cast<const Half*>(args.query.data) + begin, width);
-    case Element::kBFloat16:
-      return HasNan(static_cast<const Brain*>(args.query.data) + begin, width);
-    default:
-      return HasNan(static_cast<const double*>(args.query.data) + begin, width);
-  }
-}
-
-/// True where a row's softmax already says that FP32 does not serve it.
-/// Magnitudes of FP32 are infinite where a product overflowed: its score is
-/// then not what it looks like. Where scores are so huge that their rounding
-/// moves the exponentials of all keys out of FP32's range, the sum is 0 or
-/// infinite although keys take part.
-ATTENTION_KERNEL_CODE bool StateNeedsCare(const AttentionArgs& args,
-                                          const RowState& state,
-                                          int64_t result_row) {
-  if (state.magnitude == Infinity() || state.sum == Infinity()) return true;
-  if (IsNan(state.sum)) return !QueryHasNan(args, result_row);
-  if (state.sum == 0) {
-    return state.max != -Infinity() ||
-           (args.uniform_empty_rows != 0 && args.key_length > 0);
-  }
-  return args.output_type == Element::kFloat32 && state.magnitude < kFlat;
-}
-
-/// Where a split's state of a row is: its maximum, sum and magnitude, then,
-/// from [4] on, its weighted values.
+/// Where a split's state of a row is: its maximum and sum, then, from
+/// [kPartialValues] on, its weighted values.
 ATTENTION_KERNEL_CODE float* PartialOf(const AttentionArgs& args, int64_t split,
                                        int64_t result_row) {
   return args.partials +
          (split * ResultRows(args) + result_row) * PartialStride(args);
 }
+inline constexpr int kPartialValues = 2;
 
 ATTENTION_KERNEL_CODE void StorePartialState(const RowState& state,
                                              float* partial) {
   partial[0] = state.max;
   partial[1] = state.sum;
-  partial[2] = state.magnitude;
 }
 
 /// Marks a row of whose output some element is not finite: perhaps it is a
-/// value of a key that takes no part, times 0.
+/// value of a key that takes no part, times 0. A row whose scores are NaN is
+/// NaN in any case.
 ATTENTION_KERNEL_CODE void MarkNotFinite(const AttentionArgs& args,
                                          const RowState& state,
                                          int64_t result_row) {
-  if (args.careful_rows != nullptr &&
-      !(IsNan(state.sum) && QueryHasNan(args, result_row))) {
-    args.careful_rows[result_row] = 1;
-  }
+  if (!IsNan(state.sum)) args.marks[result_row] = RowMark::kNotFinite;
 }
 
 /// Stores what one thread per row knows of it.
 ATTENTION_KERNEL_CODE void StoreRowState(const AttentionArgs& args,
                                          const RowState& state,
                                          int64_t result_row) {
+  const bool empty = state.sum == 0;
   if (args.lse != nullptr) {
-    const double natural = state.max * kLn2 + log(double{state.sum});
     args.lse[result_row] =
-        state.sum == 0 ? -Infinity() : static_cast<float>(natural);
+        empty ? -Infinity() : Fma(state.max, kLn2, logf(state.sum));
   }
   if (args.row_max != nullptr) {
     args.row_max[result_row] = state.max;
     args.row_sum[result_row] = state.sum;
   }
-  if (args.careful_rows != nullptr && StateNeedsCare(args, state, result_row)) {
-    args.careful_rows[result_row] = 1;
+  if (empty && args.uniform_empty_rows != 0) {
+    args.marks[result_row] = RowMark::kAveraged;
   }
+}
+
+/// The weight of every key in a row in which none takes part.
+ATTENTION_KERNEL_CODE float EmptyRowWeight(const AttentionArgs& args) {
+  return args.uniform_empty_rows != 0 ? 1 / static_cast<float>(args.key_length)
+                                      : 0.0F;
 }
 
 /// What weighted values are multiplied by in the end.
 ATTENTION_KERNEL_CODE float Normalizer(const AttentionArgs& args, float sum) {
   if (sum == 0) return 0;
-  return (args.dropout.active != 0 ? static_cast<float>(args.dropout.kept)
-                                   : 1.0F) /
-         sum;
+  return (args.dropout.active != 0 ? args.dropout.kept : 1.0F) / sum;
 }
 
 ATTENTION_KERNEL_CODE void StoreOutput(const AttentionArgs& args, int64_t index,
                                        float value) {
-  if (args.output_type == Element::kFloat32) {
-    static_cast<float*>(args.output)[index] = value;
-  } else if (args.output_type == Element::kFloat16) {
-    static_cast<Half*>(args.output)[index] = Round<Half>(value);
-  } else {
-    static_cast<Brain*>(args.output)[index] = Round<Brain>(value);
-  }
+  StoreFloat(args.output, args.output_type, index, value);
 }
 
 }  // namespace attention::cuda

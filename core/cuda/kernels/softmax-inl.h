@@ -1,8 +1,8 @@
 #ifndef ATTENTION_CORE_CUDA_KERNELS_SOFTMAX_INL_H_
 #define ATTENTION_CORE_CUDA_KERNELS_SOFTMAX_INL_H_
 
-// The softmax over rows of products that lie in memory: what stands between two
-// matrix products where weights are wanted.
+// The softmax over rows of QK that lie in memory: what stands between QK and PV
+// where cuBLAS computes them and weights are wanted.
 
 #include "core/cuda/kernels/mask-inl.h"
 #include "core/cuda/kernels/philox-inl.h"
@@ -69,25 +69,14 @@ struct JoinSum {
 template <typename Visit>
 ATTENTION_KERNEL_CODE void ForEachScore(const SoftmaxRowsArgs& args,
                                         const Epilogue& epilogue,
-                                        const SoftmaxRow& row, float& magnitude,
+                                        const SoftmaxRow& row,
                                         const Visit& visit) {
   const float* const scores =
       args.scores + (row.result_row - args.first_row) * args.score_stride;
   for (int64_t key = row.span.begin + ThreadIndex(); key < row.span.end;
        key += kSoftmaxThreads) {
     visit(key, FinishScore(args.problem, epilogue, row.mask, row.bias, key,
-                           scores[key], magnitude));
-  }
-}
-
-ATTENTION_KERNEL_CODE void StoreProbability(const SoftmaxRowsArgs& args,
-                                            int64_t index, float value) {
-  if (args.probability_type == Element::kFloat32) {
-    static_cast<float*>(args.probabilities)[index] = value;
-  } else if (args.probability_type == Element::kFloat16) {
-    static_cast<Half*>(args.probabilities)[index] = Round<Half>(value);
-  } else {
-    static_cast<Brain*>(args.probabilities)[index] = Round<Brain>(value);
+                           scores[key]));
   }
 }
 
@@ -108,7 +97,7 @@ ATTENTION_KERNEL_CODE void StoreSoftmax(const SoftmaxRowsArgs& args,
   bool drops = false;
   if (problem.dropout.active != 0 && weight != 0) {
     drops = IsDropped(problem.dropout, row.batch, row.head, row.query, key);
-    kept = weight * (drops ? 0.0F : static_cast<float>(problem.dropout.kept));
+    kept = weight * (drops ? 0.0F : problem.dropout.kept);
   }
   if (problem.weights != nullptr) {
     problem.weights[row.result_row * problem.key_length + key] =
@@ -120,7 +109,7 @@ ATTENTION_KERNEL_CODE void StoreSoftmax(const SoftmaxRowsArgs& args,
   if (args.probability_type == Element::kFloat16) {
     kept = weight * (drops ? 0.0F : kHalfProbability);
   }
-  StoreProbability(args, at, kept);
+  StoreFloat(args.probabilities, args.probability_type, at, kept);
 }
 
 /// The block has one row. A thread reads a score before it writes what may lie
@@ -129,38 +118,37 @@ ATTENTION_KERNEL_CODE void SoftmaxRows(const SoftmaxRowsArgs& args,
                                        int64_t block) {
   const AttentionArgs& problem = args.problem;
   const SoftmaxRow row = MakeSoftmaxRow(problem, args.first_row + block);
-  const Epilogue epilogue = MakeEpilogue<Score::kDot>(problem);
-  RowState state = {-Infinity(), 0.0F, 0.0F};
-  ForEachScore(args, epilogue, row, state.magnitude, [&](int64_t, float score) {
+  const Epilogue epilogue = MakeEpilogue(problem);
+  RowState state = {-Infinity(), 0.0F};
+  ForEachScore(args, epilogue, row, [&](int64_t, float score) {
     state.max = Larger(state.max, score);
   });
   state.max = JoinBlock(state.max, JoinLarger());
-  state.magnitude = JoinBlock(state.magnitude, JoinLarger());
   const float base = Base(state.max);
-  float ignored = 0;
-  ForEachScore(args, epilogue, row, ignored,
+  ForEachScore(args, epilogue, row,
                [&](int64_t, float score) { state.sum += Exp2(score - base); });
   state.sum = JoinBlock(state.sum, JoinSum());
   const float inverse = state.sum == 0 ? 0.0F : 1 / state.sum;
-  ForEachScore(args, epilogue, row, ignored, [&](int64_t key, float score) {
-    // Not a NaN of the row's for keys that take no part.
-    const bool absent = score == -Infinity();
-    StoreSoftmax(args, row, key, absent ? 0.0F : Exp2(score - base) * inverse);
+  // Of keys that take no part, in a row that is NaN too.
+  const float left_out = state.sum == 0 ? EmptyRowWeight(problem) : 0.0F;
+  ForEachScore(args, epilogue, row, [&](int64_t key, float score) {
+    const bool takes_part = score != -Infinity();
+    StoreSoftmax(args, row, key,
+                 takes_part ? Exp2(score - base) * inverse : left_out);
   });
   for (int64_t key = ThreadIndex(); key < problem.key_length;
        key += kSoftmaxThreads) {
     if (key >= row.span.begin && key < row.span.end) continue;
-    StoreSoftmax(args, row, key, 0.0F);
+    StoreSoftmax(args, row, key, left_out);
   }
   if (ThreadIndex() == 0) StoreRowState(problem, state, row.result_row);
 }
 
-/// What makes an output of a product of probabilities and values.
-ATTENTION_KERNEL_CODE float ProductFactor(const FinishOutputArgs& args) {
+/// What makes an output of PV.
+ATTENTION_KERNEL_CODE float PvFactor(const FinishOutputArgs& args) {
   if (args.probability_type != Element::kFloat16) return 1;
   const DropoutArgs& dropout = args.problem.dropout;
-  const double kept = dropout.active != 0 ? dropout.kept : 1;
-  return static_cast<float>(kept / kHalfProbability);
+  return (dropout.active != 0 ? dropout.kept : 1.0F) / kHalfProbability;
 }
 
 /// A warp has one row.
@@ -170,16 +158,15 @@ ATTENTION_KERNEL_CODE void FinishOutput(const FinishOutputArgs& args,
   if (row >= args.rows) return;
   const int64_t width = args.problem.value.width;
   const int64_t result_row = args.first_row + row;
-  const float factor = ProductFactor(args);
+  const float factor = PvFactor(args);
   bool finite = true;
   for (int64_t i = ThreadIndex() % kWarp; i < width; i += kWarp) {
-    const float value = args.product[row * width + i] * factor;
+    const float value = args.pv[row * width + i] * factor;
     finite = finite && IsFinite(value);
     StoreOutput(args.problem, result_row * width + i, value);
   }
-  if (!finite && args.problem.careful_rows != nullptr) {
-    args.problem.careful_rows[result_row] = 1;
-  }
+  RowMark& mark = args.problem.marks[result_row];
+  if (!finite && mark == RowMark::kNone) mark = RowMark::kNotFinite;
 }
 
 }  // namespace attention::cuda

@@ -2,30 +2,15 @@
 #include "core/cuda/kernels/softmax-inl.h"
 
 namespace attention::cuda {
-namespace {
-
-__global__ void __launch_bounds__(kSoftmaxThreads)
-    SoftmaxRowsKernel(const __grid_constant__ SoftmaxRowsArgs args,
-                      int64_t first_block) {
-  SoftmaxRows(args, first_block + BlockIndex());
-}
-
-__global__ void __launch_bounds__(kFinishThreads)
-    FinishOutputKernel(const __grid_constant__ FinishOutputArgs args,
-                       int64_t first_block) {
-  FinishOutput(args, first_block + BlockIndex());
-}
-
-}  // namespace
 
 int LaunchSoftmaxRows(const SoftmaxRowsArgs& args, const LaunchShape& shape,
                       void* stream) {
-  return LaunchKernel(SoftmaxRowsKernel, args, shape, stream);
+  return LaunchKernel<SoftmaxRows, kSoftmaxThreads>(args, shape, stream);
 }
 
 int LaunchFinishOutput(const FinishOutputArgs& args, const LaunchShape& shape,
                        void* stream) {
-  return LaunchKernel(FinishOutputKernel, args, shape, stream);
+  return LaunchKernel<FinishOutput, kFinishThreads>(args, shape, stream);
 }
 
 }  // namespace attention::cuda

@@ -4,13 +4,15 @@
 // Weights, once every row's maximum and sum are known: the scores a second
 // time.
 
-#include "core/cuda/kernels/attend-inl.h"
+#include "core/cuda/kernels/attend_softmax-inl.h"
 
 namespace attention::cuda {
 
 /// The weight of a score, times log2 e, in a row.
-ATTENTION_KERNEL_CODE float WeightOf(float score, const RowState& row) {
-  if (score == -Infinity() || row.sum == 0) return 0;
+ATTENTION_KERNEL_CODE float WeightOf(const AttentionArgs& args, float score,
+                                     const RowState& row) {
+  if (row.sum == 0) return EmptyRowWeight(args);
+  if (score == -Infinity()) return 0;  // in a row that is NaN, too
   return Exp2(score - Base(row.max)) / row.sum;
 }
 
@@ -20,12 +22,11 @@ ATTENTION_KERNEL_CODE void StoreRowWeights(const AttentionArgs& args,
                                            int64_t result_row,
                                            int64_t first_key,
                                            float (&scores)[kTileKeys]) {
-  const RowState row = {args.row_max[result_row], args.row_sum[result_row], 0};
-  for (float& score : scores) score = WeightOf(score, row);
+  const RowState row = {args.row_max[result_row], args.row_sum[result_row]};
+  for (float& score : scores) score = WeightOf(args, score, row);
   if (args.weights_after_dropout != 0 && args.dropout.active != 0) {
-    DropWeights(args, info, first_key, scores);
-    const auto kept = static_cast<float>(args.dropout.kept);
-    for (float& weight : scores) weight *= kept;
+    DropWeights(args, info, first_key, 0.0F, scores);
+    for (float& weight : scores) weight *= args.dropout.kept;
   }
   float* const to = args.weights + result_row * args.key_length + first_key;
   for (int n = 0; n < kTileKeys; ++n) {
@@ -39,18 +40,18 @@ ATTENTION_KERNEL_CODE void StoreWeights(const AttentionArgs& args,
                                         int64_t block) {
   const AttendMemory memory = MakeAttendMemory();
   const int64_t key_tiles = CeilDivide(args.key_length, kAttendKeys);
-  const int64_t row_tiles = CeilDivide(RowsPerLane(args), kAttendRows);
+  const int64_t row_tiles = CeilDivide(RowsPerGroup(args), kAttendRows);
   const int64_t first_key = block % key_tiles * kAttendKeys;
   const int64_t row_tile = block / key_tiles;
   AttendPlace place;
-  place.lane = LaneOf(args, row_tile / row_tiles);
+  place.kv_group = KvGroupOf(args, row_tile / row_tiles);
   place.first_row = row_tile % row_tiles * kAttendRows;
-  place.slice = place.split = 0;
+  place.strip = place.split = 0;
   place.keys = {0, args.key_length};
   SetAttendSource<kScore>(args, place, memory);
   const RowTile rows = MakeRowTile<kAttendRows>(
-      args, place.lane, place.first_row, place.keys, memory.rows);
-  const Epilogue epilogue = MakeLaneEpilogue<kScore>(args, place.lane);
+      args, place.kv_group, place.first_row, place.keys, memory.rows);
+  const Epilogue epilogue = MakeEpilogue(args);
   Scores scores = {};
   const bool any =
       first_key < rows.any.end && first_key + kAttendKeys > rows.any.begin;
@@ -59,8 +60,7 @@ ATTENTION_KERNEL_CODE void StoreWeights(const AttentionArgs& args,
   for (int m = 0; m < kTileRows; ++m) {
     const RowInfo& row = memory.rows[ThreadRow() + m];
     if (row.query < 0) continue;
-    float magnitude = 0;
-    FinishRowScores(args, epilogue, row, first_key, scores[m], magnitude);
+    FinishRowScores(args, epilogue, row, first_key, scores[m]);
     StoreRowWeights(args, row, ResultRow(args, row), first_key, scores[m]);
   }
 }

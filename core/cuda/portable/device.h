@@ -43,6 +43,9 @@ ATTENTION_KERNEL_CODE int Opaque(int value) {
 ATTENTION_KERNEL_CODE float Fma(float a, float b, float c) {
   return __fmaf_rn(a, b, c);
 }
+ATTENTION_KERNEL_CODE float Multiply(float a, float b) {
+  return __fmul_rn(a, b);
+}
 ATTENTION_KERNEL_CODE float Reciprocal(float x) {
   float result;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
@@ -55,9 +58,6 @@ ATTENTION_KERNEL_CODE float FastExp2(float x) {
 }
 
 ATTENTION_KERNEL_CODE float Widen(float value) { return value; }
-ATTENTION_KERNEL_CODE float Widen(double value) {
-  return static_cast<float>(value);
-}
 ATTENTION_KERNEL_CODE float Widen(Half value) {
   return __half2float(__ushort_as_half(value.bits));
 }

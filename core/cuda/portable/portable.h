@@ -17,18 +17,18 @@
 ///   void SyncBlock()               the block: waits for all its threads
 ///   bool SyncBlockOr(bool)         the block: whether any of them said true
 ///   T ShuffleXor(T, int mask)      the warp: the value of lane ^ mask; float,
-///                                  double, uint32_t, int64_t
+///                                  uint32_t, int64_t
 ///
 ///   int Opaque(int)                the same, but the compiler does not know:
 ///                                  what is computed of it is not kept in
 ///                                  registers over a loop
 ///   float Fma(a, b, c)             a * b + c, rounded once
+///   float Multiply(a, b)           a * b, rounded before it is added to others
 ///   float Reciprocal(x)            within a few units in the last place; what
 ///                                  is subnormal may be 0
 ///   float FastExp2(x)              2^x within 2^-22; what is subnormal is 0
 ///
-///   float Widen(T), T Round<T>(f)  T: float, Half, Brain, double (which is
-///                                  rounded to float and widened exactly)
+///   float Widen(T), T Round<T>(f)  T: float, Half, Brain
 ///   Pair<T>(low, high)             two rounded numbers in 32 bits
 ///
 ///   void CopyAsync16(to, from, valid)  starts a copy of 16 aligned bytes into
@@ -63,7 +63,7 @@ struct Brain {
 #ifdef __CUDACC__
 #include "core/cuda/portable/device.h"
 #else
-#include "core/cuda/portable/host.h"
+#include "core/cuda/emulation/host.h"
 #endif
 // IWYU pragma: end_exports
 

@@ -15,6 +15,18 @@
 
 namespace attention::test {
 
+/// Computes a problem on every instruction set of this processor and holds the
+/// results to the oracle, which is asked once.
+inline void CheckOnEveryTarget(const AttentionProblem& problem) {
+  const Expected expected = ComputeExpected(problem);
+  for (const std::string& target : CpuTargets()) {
+    SCOPED_TRACE(target);
+    ASSERT_OK_AND_ASSIGN(const Results results,
+                         TargetRunner(target).Run(problem));
+    EXPECT_TRUE(Matches(problem, expected, results));
+  }
+}
+
 /// A test of the cpu backend; the parameter is the instruction set.
 class CpuTest : public ::testing::TestWithParam<std::string> {
  protected:
@@ -25,13 +37,6 @@ class CpuTest : public ::testing::TestWithParam<std::string> {
   void Check(const AttentionProblem& problem) {
     ASSERT_OK_AND_ASSIGN(const Results results, runner_.Run(problem));
     EXPECT_TRUE(Matches(problem, results));
-  }
-
-  /// Sets every element of one of a problem's views.
-  static void Fill(const TensorView& view, double value) {
-    ForEachIndex(view.shape, [&](absl::Span<const int64_t> index) {
-      SetElement(view, index, value);
-    });
   }
 
   TargetRunner runner_{GetParam()};
@@ -53,6 +58,25 @@ class CpuThreadsTest : public ::testing::TestWithParam<std::string> {
     }
   }
 };
+
+/// "dot_product", ..., for names of tests.
+inline std::string NameOf(ScoringKind scoring) {
+  switch (scoring) {
+    case ScoringKind::kDotProduct:
+      return "dot_product";
+    case ScoringKind::kAdditive:
+      return "additive";
+    case ScoringKind::kGaussian:
+      return "gaussian";
+    case ScoringKind::kBilinear:
+      return "bilinear";
+  }
+  return "";
+}
+
+inline constexpr ScoringKind kAllScorings[] = {
+    ScoringKind::kDotProduct, ScoringKind::kAdditive, ScoringKind::kGaussian,
+    ScoringKind::kBilinear};
 
 }  // namespace attention::test
 

@@ -7,7 +7,7 @@
 #include <thread>
 #include <utility>
 
-#include "core/cuda/emulated_device.h"
+#include "core/cuda/emulation/emulated_device.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"

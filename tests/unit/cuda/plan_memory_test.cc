@@ -47,9 +47,9 @@ TEST(PlanMemoryTest, BuffersDoNotOverlapAndAreAligned) {
   const Plan plan = PlanOf(spec);
   std::vector<Buffer> buffers = {
       plan.query,        plan.key,           plan.value,
-      plan.query_matrix, plan.key_matrix,    plan.tanh_weights,
+      plan.query_matrix, plan.key_matrix,    plan.term_weights,
       plan.key_ranges,   plan.projected_key, plan.projected_query,
-      plan.careful_rows, plan.row_max,       plan.row_sum,
+      plan.marks,        plan.row_max,       plan.row_sum,
       plan.output,       plan.weights,       plan.lse};
   std::sort(
       buffers.begin(), buffers.end(),
@@ -68,17 +68,18 @@ TEST(PlanMemoryTest, MemoryThatNoDeviceHasSaturates) {
   const Spec spec = {.batch = 1,
                      .query_heads = 1,
                      .kv_heads = 1,
-                     .query_length = int64_t{1} << 28,
-                     .key_length = int64_t{1} << 28,
+                     .query_length = int64_t{1} << 29,
+                     .key_length = int64_t{1} << 29,
                      .width = 1,
                      .value_width = 1,
                      .scoring = AdditiveOf(1, int64_t{1} << 30)};
   EXPECT_EQ(PlanOf(spec).bytes, int64_t{1} << 62);
 }
 
-TEST(PlanMemoryTest, ProductsHoldWholeLanesOrAPartOfOne) {
-  const Spec spec = {
-      .query_heads = 8, .kv_heads = 2, .wanted = kWeights};  // lanes of 4096
+TEST(PlanMemoryTest, ProductsHoldWholeGroupsOrAPartOfOne) {
+  const Spec spec = {.query_heads = 8,
+                     .kv_heads = 2,
+                     .wanted = kWeights};  // 4096 rows a kv group
   EXPECT_EQ(PlanOf(spec).product_rows, 2 * 4096);
   EXPECT_EQ(
       PlanOf(spec, {.score_bytes = int64_t{4096} * 4096 + 1}).product_rows,

@@ -15,7 +15,7 @@ TEST(PlanTest, LaunchesStayWithinTheGridThatADeviceHas) {
   for (const Spec& spec : LargeShapes()) {
     const Plan plan = PlanOf(spec);
     for (const int64_t blocks :
-         {plan.attend_blocks, plan.weights_blocks, plan.careful_blocks}) {
+         {plan.attend_blocks, plan.weights_blocks, plan.isolate_blocks}) {
       EXPECT_GE(blocks, kDevice.multiprocessors);
       EXPECT_LE(blocks, kMostBlocks);
     }
@@ -28,7 +28,6 @@ TEST(PlanTest, SharedMemoryIsWithinWhatADeviceHas) {
     const int64_t most = kDevice.shared_memory_per_block;
     EXPECT_LE(AttendShape(args).shared_bytes, most);
     EXPECT_LE(WeightsShape(args).shared_bytes, most);
-    EXPECT_LE(CarefulShape(args).shared_bytes, most);
     if (ServesMma(args)) {
       EXPECT_LE(MmaShape(args).shared_bytes, most);
     }
@@ -59,9 +58,9 @@ TEST(PlanTest, SplitsDoNotFollowFromTheBatch) {
 
 TEST(PlanTest, FewQueriesOfHeadsThatReadTheSameKeysShareTiles) {
   Spec spec = {.query_heads = 32, .kv_heads = 8, .query_length = 1};
-  EXPECT_EQ(PlanOf(spec).args.heads_per_lane, 4);
+  EXPECT_EQ(PlanOf(spec).args.heads_per_group, 4);
   spec.query_length = 1024;
-  EXPECT_EQ(PlanOf(spec).args.heads_per_lane, 1);
+  EXPECT_EQ(PlanOf(spec).args.heads_per_group, 1);
 }
 
 TEST(PlanTest, HeadsWithParametersOfTheirOwnDoNotShareTiles) {
@@ -70,9 +69,9 @@ TEST(PlanTest, HeadsWithParametersOfTheirOwnDoNotShareTiles) {
                      .query_length = 1,
                      .scoring = AdditiveOf(64, 32, 8)};
   const Plan plan = PlanOf(spec);
-  EXPECT_EQ(plan.args.heads_per_lane, 1);
+  EXPECT_EQ(plan.args.heads_per_group, 1);
   EXPECT_EQ(plan.args.key.heads, 8);
-  EXPECT_EQ(plan.args.tanh_weight_stride, 32);
+  EXPECT_EQ(plan.args.term_weight_stride, 32);
   EXPECT_EQ(plan.project_key->matrix_stride, 64 * 32);
 }
 
@@ -84,10 +83,20 @@ TEST(PlanTest, ProjectedRowsStandInForQueriesAndKeys) {
   EXPECT_EQ(plan.project_query->to_width, 32);
   EXPECT_EQ(plan.project_key->to_heads, 2);
   EXPECT_EQ(plan.project_key->matrix_stride, 0);
-  EXPECT_EQ(plan.args.query.type, Element::kFloat64);
+  EXPECT_EQ(plan.args.query.type, Element::kFloat32);
   EXPECT_EQ(plan.args.query.width, 32);
-  EXPECT_EQ(plan.projected_query.bytes, 2 * 8 * 1024 * 32 * 8);
-  EXPECT_EQ(plan.projected_key.bytes, 2 * 2 * 1024 * 32 * 8);
+  EXPECT_EQ(plan.projected_query.bytes, 2 * 8 * 1024 * 32 * 4);
+  EXPECT_EQ(plan.projected_key.bytes, 2 * 2 * 1024 * 32 * 4);
+}
+
+TEST(PlanTest, FactorsStayWithinWhatFp32Has) {
+  constexpr double kMost = std::numeric_limits<float>::max();
+  EXPECT_EQ(PlanOf({.scoring = ScaledDotProduct{kMost}}).args.factor, kMost);
+  EXPECT_EQ(PlanOf({.scoring = ScaledDotProduct{0.0}}).args.factor, 0);
+  EXPECT_EQ(PlanOf({.scoring = Gaussian{1e-30}}).args.factor, -kMost);
+  EXPECT_EQ(PlanOf({.softcap = 1e-30}).args.softcap, 0x1p-60);
+  EXPECT_EQ(PlanOf({.softcap = 1e30}).args.softcap, 0x1p63);
+  EXPECT_EQ(PlanOf({.softcap = 30}).args.softcap, 30);
 }
 
 }  // namespace

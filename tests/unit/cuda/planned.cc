@@ -51,6 +51,10 @@ Scoring AdditiveOf(int64_t width, int64_t hidden, int64_t heads) {
                   View(DataType::kFloat32, shape({hidden}))};
 }
 
+Scoring BilinearOf(int64_t width) {
+  return Bilinear{View(DataType::kFloat32, {width, width})};
+}
+
 std::vector<Spec> LargeShapes() {
   return {
       {.batch = 64,

@@ -39,6 +39,9 @@ TensorView View(DataType type, const Shape& shape);
 /// given.
 Scoring AdditiveOf(int64_t width, int64_t hidden, int64_t heads = 0);
 
+/// Of queries and keys of a width.
+Scoring BilinearOf(int64_t width);
+
 ValidatedProblem Valid(const Spec& spec);
 
 /// On kDevice.

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "core/cuda/cuda_backend.h"
-#include "core/cuda/emulated_device.h"
+#include "core/cuda/emulation/emulated_device.h"
 #include "core/cuda/rearrange.h"
 #include "core/engine.h"
 #include "gmock/gmock.h"

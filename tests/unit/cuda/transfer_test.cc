@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/cuda/emulated_device.h"
+#include "core/cuda/emulation/emulated_device.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/owned_problem.h"

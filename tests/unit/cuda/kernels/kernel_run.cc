@@ -5,9 +5,10 @@
 #include <cstring>
 #include <memory>
 #include <utility>
-#include <variant>
 #include <vector>
 
+#include "core/cuda/emulation/emulated_kernels.h"
+#include "core/cuda/scoring.h"
 #include "core/element.h"
 #include "core/validate.h"
 #include "gtest/gtest.h"
@@ -21,15 +22,15 @@ Element ElementOf(DataType type) {
                                        : Element::kFloat32;
 }
 
-// The "device's" memory: pieces of exactly the bytes that were asked for.
+// The "device's" memory: allocations of exactly the bytes that were asked for.
 class Memory {
  public:
   void* Take(int64_t bytes) {
-    auto piece = std::make_unique<std::byte[]>(static_cast<size_t>(bytes));
+    auto allocation = std::make_unique<std::byte[]>(static_cast<size_t>(bytes));
     // As in a device's memory, something is there: large, and not 0.
-    std::memset(piece.get(), 0x7B, static_cast<size_t>(bytes));
-    pieces_.push_back(std::move(piece));
-    return pieces_.back().get();
+    std::memset(allocation.get(), 0x7B, static_cast<size_t>(bytes));
+    allocations_.push_back(std::move(allocation));
+    return allocations_.back().get();
   }
   template <typename T>
   T* Take(int64_t count) {
@@ -67,7 +68,7 @@ class Memory {
   }
 
  private:
-  std::vector<std::unique_ptr<std::byte[]>> pieces_;
+  std::vector<std::unique_ptr<std::byte[]>> allocations_;
 };
 
 // A parameter (heads, rows, columns) with an extent in front.
@@ -143,44 +144,42 @@ class Run {
         matrix.strides[0] == 0 ? 0 : matrix.shape[1] * matrix.shape[2];
     project.to_heads = to_heads;
     project.to_width = static_cast<int32_t>(matrix.shape[2]);
-    project.to = memory_.Take<double>(problem_.batch * to_heads * from.length *
-                                      matrix.shape[2]);
+    project.to = memory_.Take<float>(problem_.batch * to_heads * from.length *
+                                     matrix.shape[2]);
     EXPECT_EQ(table_.project(project, ProjectShape(project), nullptr), 0);
-    return {project.to, Element::kFloat64, project.to_width, to_heads,
+    return {project.to, Element::kFloat32, project.to_width, to_heads,
             from.length};
   }
 
   void SetScoring() {
+    const ScoringParts parts = PartsOf(problem_);
     const int64_t heads = problem_.query_heads;
-    args_.factor = problem_.scale;
+    args_.score = parts.score;
+    args_.factor = parts.factor;
     bool per_head = false;
-    if (const auto* gaussian = std::get_if<Gaussian>(&problem_.scoring)) {
-      args_.score = Score::kGaussian;
-      args_.factor = -0.5 / (gaussian->sigma * gaussian->sigma);
-    } else if (const auto* bilinear =
-                   std::get_if<Bilinear>(&problem_.scoring)) {
-      args_.query = Project(args_.query, bilinear->m, heads);
-    } else if (const auto* additive =
-                   std::get_if<Additive>(&problem_.scoring)) {
-      args_.score = Score::kAdditive;
-      per_head = additive->w_k.strides[0] != 0;
-      args_.query = Project(args_.query, additive->w_q, heads);
-      args_.key = Project(args_.key, additive->w_k,
+    if (parts.query_matrix != nullptr) {
+      args_.query = Project(args_.query, *parts.query_matrix, heads);
+    }
+    if (parts.key_matrix != nullptr) {
+      per_head = parts.key_matrix->strides[0] != 0;
+      args_.key = Project(args_.key, *parts.key_matrix,
                           per_head ? heads : problem_.kv_heads);
-      const int64_t hidden = problem_.hidden_width;
-      auto* weights = memory_.Take<float>(heads * hidden);
-      for (int64_t n = 0; n < heads * hidden; ++n) {
+    }
+    if (parts.term_weights != nullptr) {
+      const TensorView& of = *parts.term_weights;
+      const int64_t width = args_.key.width;
+      auto* weights = memory_.Take<float>(heads * width);
+      for (int64_t n = 0; n < heads * width; ++n) {
         weights[n] = static_cast<float>(LoadElement(
-            additive->w_v.type, additive->w_v.data +
-                                    n / hidden * additive->w_v.strides[0] +
-                                    n % hidden * additive->w_v.strides[1]));
+            of.type,
+            of.data + n / width * of.strides[0] + n % width * of.strides[1]));
       }
-      args_.tanh_weights = weights;
-      args_.tanh_weight_stride = hidden;
-      per_head = per_head || additive->w_v.strides[0] != 0;
+      args_.term_weights = weights;
+      args_.term_weight_stride = width;
+      per_head = per_head || of.strides[0] != 0;
     }
     if (options_.shares_tiles && !per_head) {
-      args_.heads_per_lane = heads / problem_.kv_heads;
+      args_.heads_per_group = heads / problem_.kv_heads;
     }
   }
 
@@ -203,7 +202,7 @@ class Run {
     args_.dropout.threshold =
         static_cast<uint32_t>(std::floor(std::ldexp(problem_.dropout.p, 32)));
     args_.dropout.seed = problem_.dropout.seed;
-    args_.dropout.kept = 1 / (1 - problem_.dropout.p);
+    args_.dropout.kept = static_cast<float>(1 / (1 - problem_.dropout.p));
     args_.uniform_empty_rows =
         problem_.empty_rows == EmptyRows::kUniform ? 1 : 0;
     args_.weights_after_dropout = problem_.wanted.weights_after_dropout ? 1 : 0;
@@ -220,9 +219,8 @@ class Run {
     }
     args_.row_max = memory_.Take<float>(rows);
     args_.row_sum = memory_.Take<float>(rows);
-    if (options_.way == Way::kCareful) return;
-    args_.careful_rows = memory_.Take<uint8_t>(rows);
-    std::memset(args_.careful_rows, 0, static_cast<size_t>(rows));
+    args_.marks = memory_.Take<RowMark>(rows);
+    std::fill_n(args_.marks, rows, RowMark::kNone);
     if (options_.keys_per_split > 0) {
       args_.keys_per_split = options_.keys_per_split;
       args_.splits = CeilDivide(args_.key_length, args_.keys_per_split);
@@ -232,7 +230,7 @@ class Run {
 
   // In two launches, as a backend that may be stopped between them.
   template <typename Args>
-  void LaunchInPieces(int (*kernel)(const Args&, const LaunchShape&, void*),
+  void LaunchInHalves(int (*kernel)(const Args&, const LaunchShape&, void*),
                       const Args& args, LaunchShape shape) {
     const int64_t blocks = shape.blocks;
     shape.blocks = CeilDivide(blocks, 2);
@@ -246,20 +244,20 @@ class Run {
   void Launch() {
     if (options_.way == Way::kProducts) {
       Products();
-    } else if (options_.way != Way::kCareful) {
+    } else {
       const bool mma = options_.way == Way::kMma;
-      LaunchInPieces(mma ? table_.attend_mma : table_.attend, args_,
+      LaunchInHalves(mma ? table_.attend_mma : table_.attend, args_,
                      mma ? MmaShape(args_) : AttendShape(args_));
       if (args_.splits > 1) {
-        LaunchInPieces(table_.merge, args_, MergeShape(args_));
+        LaunchInHalves(table_.merge, args_, MergeShape(args_));
       }
       if (args_.weights != nullptr) {
-        LaunchInPieces(table_.weights, args_, WeightsShape(args_));
+        LaunchInHalves(table_.weights, args_, WeightsShape(args_));
       }
     }
-    if (options_.with_care) {
-      LaunchInPieces(table_.careful, args_, CarefulShape(args_));
-    }
+    AttentionArgs whole = args_;
+    whole.splits = 1;
+    LaunchInHalves(table_.isolate, whole, IsolateShape(whole));
   }
 
   // Plain sums in the order of the indices, as a library might have them.
@@ -284,12 +282,12 @@ class Run {
     softmax.scores = scores;
     softmax.score_stride = softmax.probability_stride = keys;
     softmax.probabilities = scores;
-    LaunchInPieces(table_.softmax_rows, softmax, SoftmaxRowsShape(softmax));
+    LaunchInHalves(table_.softmax_rows, softmax, SoftmaxRowsShape(softmax));
     FinishOutputArgs finish;
     finish.problem = args_;
     finish.rows = rows;
     const int64_t columns = args_.value.width;
-    auto* product = memory_.Take<float>(rows * columns);
+    auto* pv = memory_.Take<float>(rows * columns);
     for (int64_t row = 0; row < rows; ++row) {
       for (int64_t c = 0; c < columns; ++c) {
         float sum = 0;
@@ -297,11 +295,11 @@ class Run {
           sum += scores[row * keys + key] *
                  Load(args_.value, (KvRow(row) * keys + key) * columns + c);
         }
-        product[row * columns + c] = sum;
+        pv[row * columns + c] = sum;
       }
     }
-    finish.product = product;
-    LaunchInPieces(table_.finish_output, finish, FinishOutputShape(finish));
+    finish.pv = pv;
+    LaunchInHalves(table_.finish_output, finish, FinishOutputShape(finish));
   }
 
   // The row of keys' heads that a result row reads.
@@ -339,11 +337,9 @@ class Run {
       results.results.lse =
           Copy(DataType::kFloat32, problem_.lse_shape, args_.lse);
     }
-    if (args_.careful_rows != nullptr) {
-      results.careful_rows =
-          std::count(args_.careful_rows, args_.careful_rows + ResultRows(args_),
-                     uint8_t{1});
-    }
+    results.marked_rows =
+        std::count_if(args_.marks, args_.marks + ResultRows(args_),
+                      [](RowMark mark) { return mark != RowMark::kNone; });
     return results;
   }
 

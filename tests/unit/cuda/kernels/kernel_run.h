@@ -11,26 +11,23 @@ namespace attention::cuda::test {
 
 /// Which kernels a problem goes through.
 enum class Way : uint8_t {
-  kAttend,    // attend, weights, careful
+  kAttend,    // attend, weights, isolate
   kMma,       // attend_mma in its place
-  kCareful,   // careful alone, for every row
-  kProducts,  // softmax_rows between two products, FP32
+  kProducts,  // softmax_rows between QK and PV, FP32
 };
 
 struct RunOptions {
   Way way = Way::kAttend;
   /// All heads that read the same keys share tiles; else none.
   bool shares_tiles = false;
-  /// Keys of a piece; 0: they are not split.
+  /// Keys of a split; 0: they are not split.
   int64_t keys_per_split = 0;
-  /// False leaves rows that FP32 does not serve as they are.
-  bool with_care = true;
 };
 
 /// What became of a problem.
 struct KernelResults {
   attention::test::Results results;
-  int64_t careful_rows = 0;  // that were marked
+  int64_t marked_rows = 0;  // that `isolate` was to look at
 };
 
 /// Runs a valid problem with at least one row and one key on the emulated

@@ -3,12 +3,11 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
-#include "core/cuda/portable/emulation.h"
+#include "core/cuda/emulation/emulation.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/parity/factors.h"
@@ -45,8 +44,7 @@ bool Serves(Way way, const ProblemSpec& spec) {
 }
 
 std::string NameOf(Way way) {
-  static constexpr const char* kNames[] = {"attend", "mma", "careful",
-                                           "products"};
+  static constexpr const char* kNames[] = {"attend", "mma", "products"};
   return kNames[static_cast<int>(way)];
 }
 
@@ -61,8 +59,6 @@ TEST_P(PairwiseKernelTest, MatchesTheOracle) {
     spec.scoring = ScoringKind::kDotProduct;
     if (!spec.scale.has_value()) spec.scale = 0.4;
   }
-  // Such factors are the planner's: they go to `careful` alone.
-  if (spec.scale == 0 && way != Way::kCareful) spec.scale = 0.2;
   if (way == Way::kMma && !IsSixteenBits(spec)) {
     spec.type = DataType::kBFloat16;
   }
@@ -77,10 +73,9 @@ TEST_P(PairwiseKernelTest, MatchesTheOracle) {
 
 INSTANTIATE_TEST_SUITE_P(
     Ways, PairwiseKernelTest,
-    ::testing::Combine(::testing::Values(Way::kAttend, Way::kMma, Way::kCareful,
-                                         Way::kProducts),
-                       ::testing::Range(size_t{0},
-                                        attention::test::FactorRows().size())),
+    ::testing::Combine(
+        ::testing::Values(Way::kAttend, Way::kMma, Way::kProducts),
+        ::testing::Range(size_t{0}, attention::test::FactorRows().size())),
     [](const auto& param) {
       return absl::StrCat(NameOf(std::get<0>(param.param)), "_row",
                           std::get<1>(param.param));
@@ -204,7 +199,7 @@ TEST_P(KernelTest, ThreadsMayRunInAnyOrder) {
     const KernelResults down = RunKernels(owned.problem, Options());
     emulation::SetOrder(emulation::Order::kAscending);
     EXPECT_TRUE(SameBits(up.results, down.results));
-    EXPECT_EQ(up.careful_rows, down.careful_rows);
+    EXPECT_EQ(up.marked_rows, down.marked_rows);
   }
 }
 
@@ -219,49 +214,8 @@ INSTANTIATE_TEST_SUITE_P(Ways, KernelTest,
                                            std::tuple(Way::kAttend, true),
                                            std::tuple(Way::kMma, false),
                                            std::tuple(Way::kMma, true),
-                                           std::tuple(Way::kCareful, false),
                                            std::tuple(Way::kProducts, false)),
                          NameOfWay);
-
-TEST(CarefulRowsTest, OrdinaryRowsAreNotMarked) {
-  for (const DataType type : {DataType::kFloat32, DataType::kFloat16}) {
-    const OwnedProblem owned = MakeProblem(
-        {.query_length = 70, .key_length = 70, .width = 32, .type = type},
-        TestSeed());
-    EXPECT_EQ(RunKernels(owned.problem).careful_rows, 0);
-  }
-}
-
-TEST(CarefulRowsTest, FlatRowsOfFp32Are) {
-  const OwnedProblem owned = MakeProblem(
-      {.query_length = 7, .key_length = 70, .scale = 1e-3}, TestSeed());
-  EXPECT_EQ(RunKernels(owned.problem).careful_rows, 2 * 7);
-}
-
-TEST(CarefulRowsTest, RowsThatMeetANanInAMaskedValueAre) {
-  const OwnedProblem owned = MakeProblem({.batch = 1,
-                                          .query_length = 40,
-                                          .key_length = 40,
-                                          .width = 32,
-                                          .causal = Causal::kTopLeft},
-                                         TestSeed());
-  attention::test::SetElement(owned.problem.key_value[0].value, {0, 0, 20, 1},
-                              std::numeric_limits<double>::quiet_NaN());
-  const KernelResults results = RunKernels(owned.problem);
-  EXPECT_GE(results.careful_rows, 40);
-  EXPECT_TRUE(Matches(owned.problem, results.results));
-}
-
-TEST(CarefulRowsTest, ANanInTheQueryNeedsNone) {
-  const OwnedProblem owned = MakeProblem(
-      {.batch = 1, .query_length = 40, .key_length = 40, .width = 32},
-      TestSeed());
-  attention::test::SetElement(owned.problem.query, {0, 0, 7, 3},
-                              std::numeric_limits<double>::quiet_NaN());
-  const KernelResults results = RunKernels(owned.problem);
-  EXPECT_EQ(results.careful_rows, 0);
-  EXPECT_TRUE(Matches(owned.problem, results.results));
-}
 
 TEST(AdditiveKernelTest, ProjectionsThatCancel) {
   const OwnedProblem owned =
@@ -273,6 +227,20 @@ TEST(AdditiveKernelTest, ProjectionsThatCancel) {
                    .scoring = ScoringKind::kAdditive},
                   TestSeed());
   EXPECT_TRUE(Matches(owned.problem, RunKernels(owned.problem).results));
+}
+
+TEST(AdditiveKernelTest, ProjectionsOfAnySize) {
+  for (const double spread : {1e-30, 1e-3, 50.0, 1e4, 1e30}) {
+    SCOPED_TRACE(spread);
+    const OwnedProblem owned = MakeProblem({.query_length = 9,
+                                            .key_length = 65,
+                                            .width = 16,
+                                            .hidden_width = 40,
+                                            .spread = spread,
+                                            .scoring = ScoringKind::kAdditive},
+                                           TestSeed());
+    EXPECT_TRUE(Matches(owned.problem, RunKernels(owned.problem).results));
+  }
 }
 
 }  // namespace

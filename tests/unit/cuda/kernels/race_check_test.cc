@@ -12,17 +12,17 @@ namespace attention::cuda {
 namespace {
 
 constexpr int kThreads = 64;
-constexpr int64_t kPiece = 16;  // bytes of a copy
+constexpr int64_t kChunk = 16;  // bytes of a copy
 
 // On one block of two warps with a number and 16 bytes for each thread.
 void RunBlock(const std::function<void()>& kernel) {
-  emulation::RunGrid(1, kThreads, kThreads * (kPiece + 4), kernel);
+  emulation::RunGrid(1, kThreads, kThreads * (kChunk + 4), kernel);
 }
 
 int* Numbers() {
-  return reinterpret_cast<int*>(SharedMemory() + kThreads * kPiece);
+  return reinterpret_cast<int*>(SharedMemory() + kThreads * kChunk);
 }
-std::byte* Piece(int thread) { return SharedMemory() + thread * kPiece; }
+std::byte* Chunk(int thread) { return SharedMemory() + thread * kChunk; }
 
 alignas(16) constexpr std::array<uint8_t, 16> kFrom = {1, 2, 3, 4};
 
@@ -50,12 +50,12 @@ TEST(RaceCheckTest, TheNextBlockMayWriteWhereTheLastOneRead) {
 TEST(RaceCheckTest, CopiesAreThereOnceWaitedForAndMet) {
   std::array<int, 4> got = {};
   RunBlock([&got] {
-    CopyAsync16(Piece(ThreadIndex()), kFrom.data(), true);
+    CopyAsync16(Chunk(ThreadIndex()), kFrom.data(), true);
     CommitCopies();
     WaitForCopies<0>();
     SyncBlock();
     if (ThreadIndex() < 4) {
-      got[ThreadIndex()] = static_cast<int>(Piece(63)[ThreadIndex()]);
+      got[ThreadIndex()] = static_cast<int>(Chunk(63)[ThreadIndex()]);
     }
   });
   EXPECT_EQ(got, (std::array<int, 4>{1, 2, 3, 4}));
@@ -65,12 +65,12 @@ TEST(RaceCheckTest, TheNewestCopiesMayStillBeUnderWay) {
   int got = 0;
   RunBlock([&got] {
     if (ThreadIndex() != 0) return;
-    CopyAsync16(Piece(0), kFrom.data(), true);
+    CopyAsync16(Chunk(0), kFrom.data(), true);
     CommitCopies();
-    CopyAsync16(Piece(1), kFrom.data(), true);
+    CopyAsync16(Chunk(1), kFrom.data(), true);
     CommitCopies();
     WaitForCopies<1>();
-    got = static_cast<int>(Piece(0)[1]);
+    got = static_cast<int>(Chunk(0)[1]);
     WaitForCopies<0>();
   });
   EXPECT_EQ(got, 2);
@@ -105,33 +105,33 @@ TEST(RaceCheckDeathTest, AShuffleIsNoMeeting) {
 
 TEST(RaceCheckDeathTest, AReadOfACopyThatIsNotWaitedFor) {
   EXPECT_DEATH(RunBlock([] {
-                 CopyAsync16(Piece(ThreadIndex()), kFrom.data(), true);
+                 CopyAsync16(Chunk(ThreadIndex()), kFrom.data(), true);
                  CommitCopies();
                  WaitForCopies<1>();
                  Numbers()[ThreadIndex()] =
-                     static_cast<int>(*Piece(ThreadIndex()));
+                     static_cast<int>(*Chunk(ThreadIndex()));
                }),
                "a race: thread 0 reads .* thread 0 has copied to");
 }
 
 TEST(RaceCheckDeathTest, AReadOfAnotherThreadsCopyBeforeTheBlockHasMet) {
   EXPECT_DEATH(RunBlock([] {
-                 CopyAsync16(Piece(ThreadIndex()), kFrom.data(), true);
+                 CopyAsync16(Chunk(ThreadIndex()), kFrom.data(), true);
                  CommitCopies();
                  WaitForCopies<0>();
                  uint32_t parts[4];
-                 LoadMatrices(parts, Piece(ThreadIndex()));
+                 LoadMatrices(parts, Chunk(ThreadIndex()));
                }),
                "a race: thread .* reads .* wrote");
 }
 
 TEST(RaceCheckDeathTest, ACopyThatIsNeverWaitedFor) {
-  EXPECT_DEATH(RunBlock([] { CopyAsync16(Piece(0), kFrom.data(), false); }),
+  EXPECT_DEATH(RunBlock([] { CopyAsync16(Chunk(0), kFrom.data(), false); }),
                "a thread leaves its copies");
 }
 
 TEST(RaceCheckDeathTest, ACopyThatIsNotAligned) {
-  EXPECT_DEATH(RunBlock([] { CopyAsync16(Piece(0) + 8, kFrom.data(), true); }),
+  EXPECT_DEATH(RunBlock([] { CopyAsync16(Chunk(0) + 8, kFrom.data(), true); }),
                "not aligned");
 }
 

@@ -1,0 +1,51 @@
+#ifndef ATTENTION_CORE_CPU_BF16_PRODUCTS_H_
+#define ATTENTION_CORE_CPU_BF16_PRODUCTS_H_
+
+#include <cstdint>
+
+#include "core/cpu/kernels/arguments.h"
+
+/// Products of BF16 with sums in FP32, for which Highway has no names: written
+/// in intrinsics, reached through pointers, absent on other architectures.
+///
+/// Such instructions take subnormal numbers for 0, and results below the
+/// normal range, too (Intel 64 and IA-32 Architectures Software Developer's
+/// Manual, volume 2: TDPBF16PS, VDPBF16PS), as FP32 does here.
+namespace attention::cpu {
+
+/// Rows of a tile of queries; rows of the operands are padded to this.
+inline constexpr int64_t kBf16RowTile = 16;
+/// Pairs that one step of a product sums over; keys, and columns, of a panel.
+inline constexpr int64_t kBf16Depth = 16;
+inline constexpr int64_t kBf16Panel = 32;
+/// Floats from one row of weights to the next. Not a power of two.
+inline constexpr int64_t kBf16WeightStride = kMaxTileKeys / 2 + 16;
+
+/// One way to compute them. Rows are at most kMaxMicroRows; their operands, and
+/// results, are there up to a multiple of kBf16RowTile.
+struct Bf16Products {
+  const char* name;    // of kernels that use it
+  const char* suffix;  // of the name of the target
+
+  /// Before the first and after the last product on a thread.
+  void (*begin)();
+  void (*end)();
+  /// `panels` panels of keys: rows of scores, kScoreStride apart, from
+  /// operands.queries and operands.keys.
+  void (*scores)(const float* queries, const float* keys, int64_t width,
+                 int64_t rows, int64_t panels, float* scores);
+  /// Adds weights times values to rows of output, output_width (a multiple of
+  /// 16) apart. From one panel of keys to the next, values lie `value_panels`
+  /// panels of columns apart.
+  void (*add_values)(const float* weights, const float* values,
+                     int64_t value_panels, int64_t rows, int64_t panels,
+                     float* output, int64_t output_width);
+};
+
+/// Null where the processor, the operating system or this build has none.
+const Bf16Products* AmxProducts();
+const Bf16Products* Avx512Bf16Products();
+
+}  // namespace attention::cpu
+
+#endif  // ATTENTION_CORE_CPU_BF16_PRODUCTS_H_

@@ -1,0 +1,383 @@
+// Rows of any element type, layout and alignment into rows of FP32, and back.
+// Included once per instruction set.
+#if defined(ATTENTION_CORE_CPU_KERNELS_CONVERT_INL_H_) == \
+    defined(HWY_TARGET_TOGGLE)
+#ifdef ATTENTION_CORE_CPU_KERNELS_CONVERT_INL_H_
+#undef ATTENTION_CORE_CPU_KERNELS_CONVERT_INL_H_
+#else
+#define ATTENTION_CORE_CPU_KERNELS_CONVERT_INL_H_
+#endif
+
+#include <cstring>
+
+#include "core/cpu/kernels/math-inl.h"
+#include "hwy/highway.h"
+
+// Compiled once per instruction set, into a namespace of its own each time.
+// NOLINTBEGIN(misc-definitions-in-headers)
+HWY_BEFORE_NAMESPACE();
+namespace attention::cpu::HWY_NAMESPACE {
+
+// Where the processor itself converts FP16.
+#undef ATTENTION_HARDWARE_FP16
+#if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2) || HWY_ARCH_ARM
+#define ATTENTION_HARDWARE_FP16 1
+#else
+#define ATTENTION_HARDWARE_FP16 0
+#endif
+
+HWY_INLINE float FloatOfBits(uint32_t bits) {
+  float value;
+  memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+HWY_INLINE uint32_t BitsOfFloat(float value) {
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof(bits));
+  return bits;
+}
+
+HWY_INLINE float FromHalf(uint16_t half) {
+  const uint32_t sign = static_cast<uint32_t>(half & 0x8000U) << 16;
+  const uint32_t rest = half & 0x7FFFU;
+  if (rest >= 0x7C00U) {  // infinity, NaN
+    return FloatOfBits(sign | 0x7F800000U | (rest & 0x3FFU) << 13);
+  }
+  if (rest < 0x400U) {  // subnormal: a multiple of 2^-24
+    const float magnitude = static_cast<float>(rest) * 0x1p-24F;
+    return FloatOfBits(sign | BitsOfFloat(magnitude));
+  }
+  return FloatOfBits(sign | ((rest << 13) + 0x38000000U));
+}
+
+// To nearest, ties to even.
+HWY_INLINE uint16_t ToHalf(float value) {
+  const uint32_t bits = BitsOfFloat(value);
+  const uint16_t sign = static_cast<uint16_t>(bits >> 16 & 0x8000U);
+  const uint32_t rest = bits & 0x7FFFFFFFU;
+  if (rest > 0x7F800000U) return sign | 0x7E00U;
+  if (rest >= 0x477FF000U) return sign | 0x7C00U;  // 65520 rounds to infinity
+  if (rest < 0x38800000U) {
+    // Below 2^-14: adding 0.5 leaves the multiple of 2^-24 in the low bits.
+    return sign | static_cast<uint16_t>(BitsOfFloat(FloatOfBits(rest) + 0.5F) -
+                                        0x3F000000U);
+  }
+  const uint32_t odd = rest >> 13 & 1U;
+  return sign |
+         static_cast<uint16_t>((rest - 0x38000000U + 0xFFFU + odd) >> 13);
+}
+
+HWY_INLINE uint16_t ToBrain(float value) {
+  const uint32_t bits = BitsOfFloat(value);
+  if ((bits & 0x7FFFFFFFU) > 0x7F800000U) {
+    return static_cast<uint16_t>(bits >> 16 | 0x40U);
+  }
+  return static_cast<uint16_t>((bits + 0x7FFFU + (bits >> 16 & 1U)) >> 16);
+}
+
+HWY_INLINE float LoadOne(Element type, const unsigned char* from) {
+  if (type == Element::kFloat32) {
+    float value;
+    memcpy(&value, from, sizeof(value));
+    return value;
+  }
+  uint16_t bits;
+  memcpy(&bits, from, sizeof(bits));
+  return type == Element::kFloat16
+             ? FromHalf(bits)
+             : FloatOfBits(static_cast<uint32_t>(bits) << 16);
+}
+
+HWY_INLINE VF WidenHalf(const uint16_t* from) {
+  const F d;
+#if ATTENTION_HARDWARE_FP16
+  const hn::Rebind<hwy::float16_t, F> d16;
+  const hn::Rebind<uint16_t, F> du16;
+  return hn::PromoteTo(d, hn::BitCast(d16, hn::LoadU(du16, from)));
+#else
+  HWY_ALIGN float widened[hn::MaxLanes(F())];
+  for (size_t i = 0; i < hn::Lanes(d); ++i) widened[i] = FromHalf(from[i]);
+  return hn::Load(d, widened);
+#endif
+}
+
+HWY_INLINE VF WidenBrain(const uint16_t* from) {
+  const F d;
+  const hn::Rebind<uint16_t, F> du16;
+  const hn::RebindToUnsigned<F> du;
+  return hn::BitCast(
+      d, hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(du16, from))));
+}
+
+HWY_INLINE bool IsAligned(const void* pointer, size_t bytes) {
+  return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
+}
+
+// The first `count` floats, at most a vector of them; zeros after them.
+HWY_INLINE VF LoadFirst(const float* from, int64_t count) {
+  const F d;
+#if HWY_MEM_OPS_MIGHT_FAULT
+  HWY_ALIGN float piece[hn::MaxLanes(F())] = {};
+  memcpy(piece, from, static_cast<size_t>(count) * sizeof(float));
+  return hn::Load(d, piece);
+#else
+  return hn::MaskedLoad(hn::FirstN(d, static_cast<size_t>(count)), d, from);
+#endif
+}
+
+// One row of floats side by side, and zeros up to a multiple of the lanes.
+HWY_INLINE void CopyPadded(const float* from, int64_t width, float* to,
+                           int64_t padded_width) {
+  const F d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= width; i += lanes) {
+    hn::StoreU(hn::LoadU(d, from + i), d, to + i);
+  }
+  for (; i < padded_width; i += lanes) {
+    const int64_t left = HWY_MAX(int64_t{0}, width - i);
+    hn::StoreU(LoadFirst(from + i, left), d, to + i);
+  }
+}
+
+// Up to one vector of results, at an address that may not suit their type.
+HWY_INLINE void StorePiece(Element type, VF value, int64_t count,
+                           unsigned char* to) {
+  HWY_ALIGN float piece[hn::MaxLanes(F())];
+  hn::Store(value, F(), piece);
+  if (type == Element::kFloat32) {
+    for (int64_t n = 0; n < count; ++n) memcpy(to + n * 4, piece + n, 4);
+    return;
+  }
+  uint16_t narrow[hn::MaxLanes(F())];
+  for (int64_t n = 0; n < count; ++n) {
+    narrow[n] =
+        type == Element::kFloat16 ? ToHalf(piece[n]) : ToBrain(piece[n]);
+  }
+  memcpy(to, narrow, static_cast<size_t>(count) * 2);
+}
+
+// The first `count` floats of a vector, at most all of them.
+HWY_INLINE void StoreFirst(VF value, int64_t count, float* to) {
+  const F d;
+  if (count == static_cast<int64_t>(hn::Lanes(d))) {
+    hn::StoreU(value, d, to);
+    return;
+  }
+#if HWY_MEM_OPS_MIGHT_FAULT
+  StorePiece(Element::kFloat32, value, count,
+             reinterpret_cast<unsigned char*>(to));
+#else
+  hn::BlendedStore(value, hn::FirstN(d, static_cast<size_t>(count)), d, to);
+#endif
+}
+
+HWY_INLINE VF WidenVector(Element type, const uint16_t* from) {
+  return type == Element::kFloat16 ? WidenHalf(from) : WidenBrain(from);
+}
+
+// One row whose elements lie side by side, each at an address that suits it.
+HWY_INLINE void WidenDense(Element type, const unsigned char* from,
+                           int64_t width, float* to) {
+  const F d;
+  constexpr auto kLanes = static_cast<int64_t>(hn::MaxLanes(F()));
+  if (type == Element::kFloat32) {
+    memcpy(to, from, static_cast<size_t>(width) * sizeof(float));
+    return;
+  }
+  const auto* elements = reinterpret_cast<const uint16_t*>(from);
+  int64_t i = 0;
+  for (; i + kLanes <= width; i += kLanes) {
+    hn::StoreU(WidenVector(type, elements + i), d, to + i);
+  }
+  if (i == width) return;
+  uint16_t piece[kLanes] = {};
+  memcpy(piece, elements + i, static_cast<size_t>(width - i) * 2);
+  StoreFirst(WidenVector(type, piece), width - i, to + i);
+}
+
+void WidenRows(const RowSource& from, int64_t rows, int64_t width, float* to,
+               int64_t to_stride, int64_t padded_width) {
+  const int64_t size = from.type == Element::kFloat32 ? 4 : 2;
+  const bool dense = from.column_stride == size || width == 1;
+  const bool whole = padded_width % static_cast<int64_t>(hn::Lanes(F())) == 0;
+  for (int64_t r = 0; r < rows; ++r) {
+    const unsigned char* row = from.data + r * from.row_stride;
+    float* target = to + r * to_stride;
+    if (dense && size == 4 && whole && IsAligned(row, 4)) {
+      CopyPadded(reinterpret_cast<const float*>(row), width, target,
+                 padded_width);
+      continue;
+    }
+    if (dense && (size == 4 || IsAligned(row, 2))) {
+      WidenDense(from.type, row, width, target);
+    } else {
+      for (int64_t i = 0; i < width; ++i) {
+        target[i] = LoadOne(from.type, row + i * from.column_stride);
+      }
+    }
+    for (int64_t i = width; i < padded_width; ++i) target[i] = 0.0F;
+  }
+}
+
+void ScaleRow(const float* from, int64_t count, float factor, float* to) {
+  const F d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const VF scale = hn::Set(d, factor);
+  const bool stream = IsAligned(to, sizeof(float) * hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const VF value = hn::Mul(hn::LoadU(d, from + i), scale);
+    if (stream) {
+      hn::Stream(value, d, to + i);
+    } else {
+      hn::StoreU(value, d, to + i);
+    }
+  }
+  for (; i < count; ++i) {
+    const float value = from[i] * factor;
+    memcpy(to + i, &value, sizeof(value));
+  }
+}
+
+// A vector of elements side by side, at an address that suits their type.
+template <Element kType>
+HWY_INLINE VF LoadWide(const unsigned char* row, int64_t index) {
+  if constexpr (kType == Element::kFloat32) {
+    return hn::LoadU(F(), reinterpret_cast<const float*>(row) + index);
+  } else if constexpr (kType == Element::kFloat16) {
+    return WidenHalf(reinterpret_cast<const uint16_t*>(row) + index);
+  } else {
+    return WidenBrain(reinterpret_cast<const uint16_t*>(row) + index);
+  }
+}
+
+// The first `count` of a vector, less than all; zeros after them.
+template <Element kType>
+HWY_INLINE VF LoadPart(const unsigned char* row, int64_t index, int64_t count) {
+  if constexpr (kType == Element::kFloat32) {
+    return LoadFirst(reinterpret_cast<const float*>(row) + index, count);
+  } else {
+    const auto* const from = reinterpret_cast<const uint16_t*>(row) + index;
+    HWY_ALIGN uint16_t piece[hn::MaxLanes(F())] = {};
+#if HWY_MEM_OPS_MIGHT_FAULT
+    memcpy(piece, from, static_cast<size_t>(count) * 2);
+#else
+    const hn::Rebind<uint16_t, F> d16;
+    hn::Store(
+        hn::MaskedLoad(hn::FirstN(d16, static_cast<size_t>(count)), d16, from),
+        d16, piece);
+#endif
+    return WidenVector(kType, piece);
+  }
+}
+
+// Whether a row's elements, side by side, are all finite.
+template <Element kType>
+HWY_INLINE bool IsFiniteRow(const unsigned char* row, int64_t width) {
+  const F d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  VF all = hn::Zero(d);  // NaN where one is not
+  int64_t i = 0;
+  for (; i + lanes <= width; i += lanes) {
+    all = hn::MulAdd(LoadWide<kType>(row, i), hn::Zero(d), all);
+  }
+  bool finite = hn::AllTrue(d, hn::Eq(all, all));
+  for (; i < width; ++i) {
+    const float x = LoadOne(kType, row + i * SizeOf(kType));
+    finite = finite && x - x == 0.0F;
+  }
+  return finite;
+}
+
+template <Element kType>
+HWY_INLINE int64_t NextNonFiniteOf(const RowSource& rows, int64_t first,
+                                   int64_t count, int64_t width) {
+  const int64_t size = SizeOf(kType);
+  const bool dense = rows.column_stride == size &&
+                     rows.row_stride % size == 0 && IsAligned(rows.data, size);
+  for (int64_t r = first; r < count; ++r) {
+    const unsigned char* row = rows.data + r * rows.row_stride;
+    bool finite = true;
+    if (dense) {
+      finite = IsFiniteRow<kType>(row, width);
+    } else {
+      for (int64_t i = 0; i < width; ++i) {
+        const float x = LoadOne(kType, row + i * rows.column_stride);
+        finite = finite && x - x == 0.0F;
+      }
+    }
+    if (!finite) return r;
+  }
+  return count;
+}
+
+int64_t NextNonFinite(const RowSource& rows, int64_t first, int64_t count,
+                      int64_t width) {
+  switch (rows.type) {
+    case Element::kFloat32:
+      return NextNonFiniteOf<Element::kFloat32>(rows, first, count, width);
+    case Element::kFloat16:
+      return NextNonFiniteOf<Element::kFloat16>(rows, first, count, width);
+    case Element::kBFloat16:
+      return NextNonFiniteOf<Element::kBFloat16>(rows, first, count, width);
+  }
+  return count;
+}
+
+// A vector of BF16, rounded as ToBrain() does.
+HWY_INLINE void StoreBrain(VF value, unsigned char* to) {
+  const hn::RebindToUnsigned<F> du;
+  const hn::RebindToSigned<F> di;
+  const hn::Rebind<uint16_t, F> narrow;
+  const auto bits = hn::BitCast(du, value);
+  const auto high = hn::ShiftRight<16>(bits);
+  const auto odd = hn::And(high, hn::Set(du, 1));
+  const auto rounded = hn::ShiftRight<16>(
+      hn::Add(bits, hn::Add(odd, hn::Set(du, uint32_t{0x7FFF}))));
+  const auto nan = hn::Or(high, hn::Set(du, uint32_t{0x40}));
+  const auto is_nan = hn::RebindMask(du, hn::IsNaN(value));
+  const auto result = hn::DemoteTo(
+      narrow, hn::BitCast(di, hn::IfThenElse(is_nan, nan, rounded)));
+  const hn::Repartition<uint8_t, decltype(narrow)> bytes;
+  hn::StoreU(hn::BitCast(bytes, result), bytes, to);
+}
+
+void FinishRows(const FinishArgs& args) {
+  const F d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t size = SizeOf(args.type);
+  for (int64_t r = 0; r < args.rows; ++r) {
+    unsigned char* to = args.to[r];
+    if (to == nullptr) continue;
+    const float* row = args.output + r * args.output_stride;
+    const double sum = args.sum[r];
+    const VF inverse =
+        hn::Set(d, sum == 0.0 ? 0.0F : static_cast<float>(1.0 / sum));
+    const auto finish = [=](int64_t i) HWY_ATTR {
+      return hn::Mul(hn::Load(d, row + i), inverse);
+    };
+    int64_t i = 0;
+    if (args.type == Element::kFloat32 && IsAligned(to, 4)) {
+      for (; i < args.width; i += lanes) {
+        StoreFirst(finish(i), HWY_MIN(lanes, args.width - i),
+                   reinterpret_cast<float*>(to) + i);
+      }
+    }
+    if (args.type == Element::kBFloat16) {
+      for (; i + lanes <= args.width; i += lanes) {
+        StoreBrain(finish(i), to + i * size);
+      }
+    }
+    for (; i < args.width; i += lanes) {
+      StorePiece(args.type, finish(i), HWY_MIN(lanes, args.width - i),
+                 to + i * size);
+    }
+  }
+}
+
+}  // namespace attention::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+// NOLINTEND(misc-definitions-in-headers)
+
+#endif  // include guard

@@ -1,0 +1,92 @@
+#include "core/cpu/kernels/kernels.h"
+
+#include <cstring>
+
+// Nothing below SSE4 is built: a processor without it is left to the reference.
+#if defined(__x86_64__)
+#define HWY_BASELINE_TARGETS HWY_SSE4
+#define HWY_DISABLED_TARGETS HWY_SSSE3
+#endif
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/cpu/kernels/kernels.cc"
+// clang-format off
+#include "hwy/foreach_target.h"  // must come before all that follow
+// clang-format on
+#include "core/cpu/bf16/bf16-inl.h"
+#include "core/cpu/kernels/convert-inl.h"
+#include "core/cpu/kernels/decode-inl.h"
+#include "core/cpu/kernels/math-inl.h"
+#include "core/cpu/kernels/pack-inl.h"
+#include "core/cpu/kernels/project-inl.h"
+#include "core/cpu/kernels/small-inl.h"
+#include "core/cpu/kernels/tile-inl.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace attention::cpu::HWY_NAMESPACE {
+
+const Kernels* GetKernels() {
+  static const Kernels kKernels = {
+      .name = hwy::TargetName(HWY_TARGET),
+      .lanes = static_cast<int64_t>(hn::Lanes(F())),
+      .micro_rows = kMicroRows,
+      .reads_half = ATTENTION_HARDWARE_FP16 != 0,
+      .bf16 = nullptr,  // which one is to be used is decided elsewhere
+      .widen_rows = WidenRows,
+      .next_non_finite = NextNonFinite,
+      .pack_queries = PackQueries,
+      .pack_keys = PackKeys,
+      .project = Project,
+      .centre_rows = CentreRows,
+      .largest_magnitude = LargestMagnitude,
+      .exp_twice = ExpTwiceAll,
+      .exp_twice_wide = ExpTwiceWideAll,
+      .add_partial_scores = AddPartialScores,
+      .attend_tile = AttendTile,
+      .attend_rows = AttendRows,
+      .attend_small = AttendSmall,
+      .store_weights = StoreWeights,
+      .finish_rows = FinishRows,
+      .scale_row = ScaleRow,
+      .copy_bf16 = CopyBf16Rows,
+      .copy_finite_bf16 = CopyFiniteBf16Rows,
+      .pack_bf16_values = PackBf16Values,
+      .attend_bf16 = AttendBf16,
+      .store_weights_bf16 = StoreBf16Weights,
+  };
+  return &kKernels;
+}
+
+}  // namespace attention::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace attention::cpu {
+
+HWY_EXPORT(GetKernels);
+
+const int64_t* AvailableTargets() {
+  static const int64_t* const kTargets = [] {
+    static int64_t targets[HWY_MAX_DYNAMIC_TARGETS + 2] = {};
+    size_t count = 0;
+    for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+      targets[count++] = target;
+    }
+    return targets;
+  }();
+  return kTargets;
+}
+
+const Kernels& KernelsOf(int64_t target) {
+#if (HWY_TARGETS & (HWY_TARGETS - 1)) == 0
+  static_cast<void>(target);
+  return *HWY_STATIC_DISPATCH(GetKernels)();
+#else
+  hwy::ChosenTarget chosen;
+  chosen.Update(target);
+  return *HWY_DISPATCH_TABLE(GetKernels)[chosen.GetIndex()]();
+#endif
+}
+
+}  // namespace attention::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,85 @@
+#ifndef ATTENTION_CORE_CPU_KERNELS_KERNELS_H_
+#define ATTENTION_CORE_CPU_KERNELS_KERNELS_H_
+
+#include <cstdint>
+
+#include "core/cpu/kernels/arguments.h"
+
+namespace attention::cpu {
+
+/// The vector kernels of one instruction set.
+struct Kernels {
+  const char* name;
+  int64_t lanes;
+  int64_t micro_rows;  // rows that one pass of QK computes
+  bool reads_half;     // the processor converts FP16 by itself
+  /// Products of BF16 that this processor has and that are to be used; null for
+  /// none.
+  const Bf16Products* bf16;
+
+  /// Widens rows to FP32, `to_stride` floats apart, padded with zeros up to
+  /// `padded_width`.
+  void (*widen_rows)(const RowSource& from, int64_t rows, int64_t width,
+                     float* to, int64_t to_stride, int64_t padded_width);
+  /// The first of rows `first` ... `count` - 1 that holds NaN or an infinity;
+  /// `count` where none does.
+  int64_t (*next_non_finite)(const RowSource& rows, int64_t first,
+                             int64_t count, int64_t width);
+  /// Rows of queries into micro-tiles of [width][rows of it].
+  void (*pack_queries)(const float* rows, int64_t stride, int64_t count,
+                       int64_t width, float factor, float* packed);
+  /// Rows of keys into panels of [width][two vectors], padded with zeros.
+  void (*pack_keys)(const float* rows, int64_t stride, int64_t count,
+                    int64_t width, float* packed);
+  void (*project)(const ProjectArgs& args);
+  void (*centre_rows)(const CentreArgs& args);
+  /// Of all magnitudes; NaN where one is. 0 for none.
+  float (*largest_magnitude)(const float* values, int64_t count);
+  /// to[i] = e^(2 from[i]), for magnitudes up to 40; count is a multiple of the
+  /// lanes.
+  void (*exp_twice)(const float* from, int64_t count, float* to);
+  /// e^(2 from[i]) as to[2 i] * 2^to[2 i + 1], for any number; likewise.
+  void (*exp_twice_wide)(const float* from, int64_t count, float* to);
+
+  /// QK alone: adds scores before the epilogue to args.partial, or stores them
+  /// there where `first`.
+  void (*add_partial_scores)(const TileArgs& args, bool first);
+  /// Adds a tile of keys to its rows' softmax states and weighted values.
+  void (*attend_tile)(const TileArgs& args);
+  /// The same for a few rows and keys that are not packed.
+  void (*attend_rows)(const TileArgs& args);
+  /// A small problem's head. False, and the output undefined, where a result is
+  /// not finite.
+  bool (*attend_small)(const SmallArgs& args);
+  /// Stores the weights of a tile.
+  void (*store_weights)(const TileArgs& args, const WeightArgs& weights);
+  void (*finish_rows)(const FinishArgs& args);
+  /// to[i] = from[i] * factor, past the caches where `to` allows it.
+  void (*scale_row)(const float* from, int64_t count, float factor, float* to);
+
+  /// Copies rows of BF16 (a pair in the place of a float, `to_stride` pairs
+  /// apart, zeros beyond `width` and from row `rows` to `padded_rows`). Null,
+  /// like the next four, for an instruction set that has no such products.
+  void (*copy_bf16)(const RowSource& from, int64_t rows, int64_t padded_rows,
+                    int64_t width, float* to, int64_t to_stride);
+  /// The same with 0 for what is not finite. False where something is not.
+  bool (*copy_finite_bf16)(const RowSource& from, int64_t rows,
+                           int64_t padded_rows, int64_t width, float* to,
+                           int64_t to_stride);
+  /// Packs such rows of values, count being a multiple of 32, for PV.
+  void (*pack_bf16_values)(const float* rows, int64_t count, int64_t panels,
+                           float* packed);
+  /// attend_tile and store_weights with products of BF16.
+  void (*attend_bf16)(const TileArgs& args);
+  void (*store_weights_bf16)(const TileArgs& args, const WeightArgs& weights);
+};
+
+/// Bits of hwy's target masks that this build has kernels for and this
+/// processor can run, best first; ends with 0.
+const int64_t* AvailableTargets();
+/// The kernels of one of them.
+const Kernels& KernelsOf(int64_t target);
+
+}  // namespace attention::cpu
+
+#endif  // ATTENTION_CORE_CPU_KERNELS_KERNELS_H_

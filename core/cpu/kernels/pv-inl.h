@@ -1,0 +1,147 @@
+// PV: the weights of a micro-tile times a tile's values. Included once per
+// instruction set.
+#if defined(ATTENTION_CORE_CPU_KERNELS_PV_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ATTENTION_CORE_CPU_KERNELS_PV_INL_H_
+#undef ATTENTION_CORE_CPU_KERNELS_PV_INL_H_
+#else
+#define ATTENTION_CORE_CPU_KERNELS_PV_INL_H_
+#endif
+
+#include "core/cpu/kernels/epilogue-inl.h"
+#include "core/cpu/kernels/math-inl.h"
+#include "core/cpu/kernels/pack-inl.h"
+#include "hwy/highway.h"
+
+// Compiled once per instruction set, into a namespace of its own each time.
+// NOLINTBEGIN(misc-definitions-in-headers)
+HWY_BEFORE_NAMESPACE();
+namespace attention::cpu::HWY_NAMESPACE {
+
+// sums[r] = sum_j p[r][j] v[j], kVectors vectors wide; load(j, v) gives a
+// vector of a key's values.
+template <int kRows, int kVectors, class Load>
+HWY_INLINE void SumValues(const float* HWY_RESTRICT p, int64_t keys,
+                          const Load& load, VF (*HWY_RESTRICT sums)[kVectors]) {
+  const F d;
+  VF total[kRows][kVectors];
+  ATTENTION_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    ATTENTION_UNROLL
+    for (int v = 0; v < kVectors; ++v) total[r][v] = hn::Zero(d);
+  }
+  for (int64_t j = 0; j < keys; ++j) {
+    VF value[kVectors];
+    ATTENTION_UNROLL
+    for (int v = 0; v < kVectors; ++v) value[v] = load(j, v);
+    ATTENTION_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      const VF weight = hn::Set(d, p[r * kScoreStride + j]);
+      ATTENTION_UNROLL
+      for (int v = 0; v < kVectors; ++v) {
+        total[r][v] = hn::MulAdd(weight, value[v], total[r][v]);
+      }
+    }
+  }
+  ATTENTION_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    ATTENTION_UNROLL
+    for (int v = 0; v < kVectors; ++v) sums[r][v] = total[r][v];
+  }
+}
+
+// The same with 0 for what is not finite among the values.
+template <int kRows, int kVectors, class Load>
+HWY_NOINLINE void SumFiniteValues(const float* p, int64_t keys,
+                                  const Load& load, VF (*sums)[kVectors]) {
+  SumValues<kRows, kVectors>(
+      p, keys,
+      [&load](int64_t j, int v) HWY_ATTR {
+        const VF value = load(j, v);
+        return hn::IfThenElseZero(hn::IsFinite(value), value);
+      },
+      sums);
+}
+
+// output[r] = output[r] * factor[r] + sum_j p[r][j] v[j]. Where a value is not
+// finite, which the sums tell, it is left out and met_non_finite told.
+template <int kRows, int kVectors, class Load>
+HWY_INLINE void AddValues(const TileArgs& args, const float* p, int64_t keys,
+                          const Load& load, const float* HWY_RESTRICT factors,
+                          float* HWY_RESTRICT output) {
+  const F d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  VF sums[kRows][kVectors];
+  if (HWY_LIKELY(!*args.met_non_finite)) {
+    SumValues<kRows, kVectors>(p, keys, load, sums);
+    VF all = hn::Zero(d);  // NaN where a sum is not finite
+    ATTENTION_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      ATTENTION_UNROLL
+      for (int v = 0; v < kVectors; ++v) {
+        all = hn::MulAdd(sums[r][v], hn::Zero(d), all);
+      }
+    }
+    *args.met_non_finite = !hn::AllTrue(d, hn::Eq(all, all));
+  }
+  // Once one was met there are probably more.
+  if (HWY_UNLIKELY(*args.met_non_finite)) {
+    SumFiniteValues<kRows, kVectors>(p, keys, load, sums);
+  }
+  ATTENTION_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    const VF factor = hn::Set(d, factors[r]);
+    ATTENTION_UNROLL
+    for (int v = 0; v < kVectors; ++v) {
+      float* to = output + r * args.value_width + v * lanes;
+      hn::StoreU(hn::MulAdd(hn::LoadU(d, to), factor, sums[r][v]), d, to);
+    }
+  }
+}
+
+template <int kRows, int kVectors>
+HWY_INLINE void AddPackedValues(const TileArgs& args, const float* p,
+                                int64_t keys, const float* values,
+                                const float* factors, float* output) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(F()));
+  AddValues<kRows, kVectors>(
+      args, p, keys,
+      [=, stride = args.value_stride](int64_t j, int v)
+          HWY_ATTR { return hn::LoadU(F(), values + j * stride + v * lanes); },
+      factors, output);
+}
+
+template <int kRows>
+HWY_INLINE void AddWeightedValues(const TileArgs& args, int64_t first_row,
+                                  const Columns& columns, const float* weights,
+                                  const float* factors) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(F()));
+  const float* p = weights + columns.begin;
+  const float* values = args.values + columns.begin * args.value_stride;
+  float* output = args.output + first_row * args.value_width;
+  const int64_t keys = columns.end - columns.begin;
+  int64_t c = 0;
+  // Half the rows and twice as wide where there are registers for it: fewer
+  // loads to a product, and values are read line after line.
+  if constexpr (kMicroRows > 8 && kRows % 2 == 0) {
+    constexpr int kHalf = kRows / 2;
+    for (; c + 4 * lanes <= args.value_width; c += 4 * lanes) {
+      for (int r = 0; r < kRows; r += kHalf) {
+        AddPackedValues<kHalf, 4>(args, p + r * kScoreStride, keys, values + c,
+                                  factors + r,
+                                  output + r * args.value_width + c);
+      }
+    }
+  }
+  for (; c + 2 * lanes <= args.value_width; c += 2 * lanes) {
+    AddPackedValues<kRows, 2>(args, p, keys, values + c, factors, output + c);
+  }
+  if (c < args.value_width) {
+    AddPackedValues<kRows, 1>(args, p, keys, values + c, factors, output + c);
+  }
+}
+
+}  // namespace attention::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+// NOLINTEND(misc-definitions-in-headers)
+
+#endif  // include guard

@@ -1,0 +1,71 @@
+#ifndef ATTENTION_CORE_CPU_ROWS_BLOCK_ROWS_H_
+#define ATTENTION_CORE_CPU_ROWS_BLOCK_ROWS_H_
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/cpu/plan.h"
+#include "core/validate.h"
+
+namespace attention::cpu {
+
+/// Which rows the blocks of a plan are of: some that follow one another in
+/// their kv group, head after head, and all read the keys of one key/value
+/// head.
+class BlockRows {
+ public:
+  /// 0 <= index < plan.blocks().
+  BlockRows(const ValidatedProblem& problem, const Plan& plan, int64_t index)
+      : index_(index), query_length_(problem.query_length) {
+    const int64_t group = index / plan.blocks_per_group;
+    const int64_t groups_per_batch = problem.query_heads / plan.heads_per_group;
+    batch_ = group / groups_per_batch;
+    first_head_ = group % groups_per_batch * plan.heads_per_group;
+    kv_head_ = problem.KvHead(first_head_);
+    first_row_ = index % plan.blocks_per_group * plan.row_block;
+    count_ = std::min(plan.row_block, plan.rows_per_group - first_row_);
+    first_result_ =
+        (batch_ * problem.query_heads + first_head_) * problem.query_length;
+  }
+
+  /// Some of them: `count` rows from row `first` on.
+  BlockRows Some(int64_t first, int64_t count) const {
+    BlockRows rows = *this;
+    rows.first_row_ += first;
+    rows.count_ = count;
+    return rows;
+  }
+
+  int64_t index() const { return index_; }
+  int64_t batch() const { return batch_; }
+  int64_t kv_head() const { return kv_head_; }
+  int64_t count() const { return count_; }
+  /// Whether they are the first of their kv group.
+  bool begin_group() const { return first_row_ == 0; }
+
+  // Of a row of the block, from 0.
+  int64_t HeadOf(int64_t row) const {
+    return first_head_ + (first_row_ + row) / query_length_;
+  }
+  int64_t QueryOf(int64_t row) const {
+    return (first_row_ + row) % query_length_;
+  }
+  /// Its place among all rows of the results.
+  int64_t ResultOf(int64_t row) const {
+    return first_result_ + first_row_ + row;
+  }
+
+ private:
+  int64_t index_;
+  int64_t query_length_;
+  int64_t batch_;
+  int64_t first_head_;
+  int64_t kv_head_;
+  int64_t first_row_;  // in the kv group
+  int64_t count_;
+  int64_t first_result_;  // of the kv group
+};
+
+}  // namespace attention::cpu
+
+#endif  // ATTENTION_CORE_CPU_ROWS_BLOCK_ROWS_H_

@@ -1,0 +1,70 @@
+#include "core/cpu/rows/prefetch.h"
+
+#include <algorithm>
+
+#include "core/cpu/row_source.h"
+
+namespace attention::cpu {
+namespace {
+
+// Rows that lie close together, as one stretch of memory.
+PrefetchRange Stretch(const RowSource& rows, int64_t count, int64_t width) {
+  const int64_t row_bytes = width * SizeOf(rows.type);
+  const bool dense =
+      rows.row_stride >= row_bytes && rows.row_stride <= 2 * row_bytes;
+  return {rows.data,
+          dense && count > 0 ? (count - 1) * rows.row_stride + row_bytes : 0};
+}
+
+void SetTile(const ValidatedProblem& problem, const Plan& plan,
+             const ValidatedProblem::Block& block, const BlockRows& rows,
+             int64_t first, PrefetchRange* ranges) {
+  const int64_t count = std::min(plan.key_tile, block.key_count - first);
+  ranges[0] = Stretch(RowsOf(block.key, rows.batch(), rows.kv_head(), first),
+                      count, problem.key_width);
+  ranges[1] = Stretch(RowsOf(block.value, rows.batch(), rows.kv_head(), first),
+                      count, problem.value_width);
+}
+
+void SetBlock(const ValidatedProblem& problem, const Plan& plan,
+              const BlockRows& rows, bool from_first_key,
+              PrefetchRange* ranges) {
+  if (rows.begin_group() && from_first_key) {
+    SetTile(problem, plan, problem.key_value.front(), rows, 0, ranges);
+  }
+  const int64_t query = rows.QueryOf(0);
+  ranges[3] =
+      Stretch(RowsOf(problem.query, rows.batch(), rows.HeadOf(0), query),
+              std::min(plan.row_block, problem.query_length - query),
+              problem.query_width);
+}
+
+}  // namespace
+
+void SetPrefetch(const AttentionJob& job, const Plan& plan,
+                 const BlockRows& rows, const KeyRange& keys,
+                 const KeyTile& tile, TileArgs& args) {
+  const ValidatedProblem& problem = *job.problem;
+  std::fill_n(args.prefetch, kMaxPrefetch, PrefetchRange{});
+  const int64_t next = tile.first + tile.count;
+  if (next < tile.block->key_count && tile.block->first_key + next < keys.end) {
+    SetTile(problem, plan, *tile.block, rows, next, args.prefetch);
+  } else {
+    const int64_t row_bytes =
+        problem.value_width * ByteSize(problem.query.type);
+    args.prefetch[2] = {
+        reinterpret_cast<const unsigned char*>(job.outputs.output.data) +
+            rows.ResultOf(0) * row_bytes,
+        rows.count() * row_bytes};
+    if (rows.index() + 1 < plan.blocks()) {
+      SetBlock(problem, plan, BlockRows(problem, plan, rows.index() + 1),
+               keys.begin == 0, args.prefetch);
+    }
+  }
+  args.prefetch_lines = 0;
+  for (const PrefetchRange& range : args.prefetch) {
+    args.prefetch_lines += CeilDivide(range.bytes, kLine);
+  }
+}
+
+}  // namespace attention::cpu

@@ -1,0 +1,20 @@
+#ifndef ATTENTION_CORE_CPU_ROWS_PREFETCH_H_
+#define ATTENTION_CORE_CPU_ROWS_PREFETCH_H_
+
+#include "core/backend.h"
+#include "core/cpu/plan.h"
+#include "core/cpu/rows/block_rows.h"
+#include "core/cpu/rows/key_tile.h"
+
+namespace attention::cpu {
+
+/// Has the kernels ask, while they compute `tile` for `rows`, for what is read
+/// after it: the next tile of `keys`, or the next block of rows, which most
+/// likely the same thread computes, and where this one's results go.
+void SetPrefetch(const AttentionJob& job, const Plan& plan,
+                 const BlockRows& rows, const KeyRange& keys,
+                 const KeyTile& tile, TileArgs& args);
+
+}  // namespace attention::cpu
+
+#endif  // ATTENTION_CORE_CPU_ROWS_PREFETCH_H_

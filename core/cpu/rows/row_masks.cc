@@ -1,0 +1,130 @@
+#include "core/cpu/rows/row_masks.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/cpu/row_source.h"
+#include "core/element.h"
+
+namespace attention::cpu {
+namespace {
+
+void Include(const KeyRange& range, KeyRange& all) {
+  if (range.begin == range.end) return;
+  all.begin = std::min(all.begin, range.begin);
+  all.end = std::max(all.end, range.end);
+}
+
+}  // namespace
+
+RowMasks::RowMasks(const ValidatedProblem& problem, const Plan& plan,
+                   const BlockRows& rows, Pass pass, Scratch& scratch)
+    : problem_(problem),
+      rows_(rows),
+      uniform_(pass == Pass::kUniform),
+      dropout_(problem.dropout.p, problem.dropout.seed),
+      ranges_(scratch.Take<KeyRange>(plan.row_block)),
+      begin_(scratch.Take<int32_t>(plan.row_block)),
+      end_(scratch.Take<int32_t>(plan.row_block)),
+      mask_rows_(scratch.Take<const unsigned char*>(plan.row_block)),
+      bias_rows_(scratch.Take<const unsigned char*>(plan.row_block)) {}
+
+void RowMasks::SetRows(TileArgs& args) {
+  all_ = {problem_.key_length, 0};
+  const bool same = uniform_ || !HasRangeMask(problem_);
+  for (int64_t r = 0; r < rows_.count(); ++r) {
+    ranges_[r] = same ? KeyRange{0, problem_.key_length}
+                      : KeysInRange(problem_, rows_.batch(), rows_.QueryOf(r));
+    Include(ranges_[r], all_);
+  }
+  if (problem_.attend_mask) SetElements(*problem_.attend_mask, mask_rows_);
+  if (problem_.bias) SetElements(*problem_.bias, bias_rows_);
+  args.begin = begin_;
+  args.end = end_;
+  if (dropout_.active()) {
+    args.dropout = FillDropout;
+    args.dropout_context = this;
+  }
+}
+
+void RowMasks::SetElements(const TensorView& view,
+                           const unsigned char** rows) const {
+  for (int64_t r = 0; r < rows_.count(); ++r) {
+    rows[r] = reinterpret_cast<const unsigned char*>(
+        view.At(rows_.batch(), rows_.HeadOf(r), rows_.QueryOf(r), 0));
+  }
+}
+
+void RowMasks::SetTile(const KeyTile& tile, TileArgs& args) {
+  for (int64_t r = 0; r < rows_.count(); ++r) {
+    const auto clamp = [&tile](int64_t key) {
+      return static_cast<int32_t>(
+          std::clamp<int64_t>(key - tile.first_key, 0, tile.count));
+    };
+    begin_[r] = clamp(ranges_[r].begin);
+    end_[r] = clamp(ranges_[r].end);
+  }
+  args.dropout_first_key = tile.first_key;
+  Epilogue& epilogue = args.epilogue;
+  epilogue.first_key = tile.first_key;
+  epilogue.mask_rows = nullptr;
+  epilogue.bias_rows = nullptr;
+  if (uniform_) return;
+  if (problem_.attend_mask) {
+    epilogue.mask_rows = mask_rows_;
+    epilogue.mask_stride = problem_.attend_mask->strides[3];
+  }
+  if (problem_.bias) {
+    epilogue.bias_rows = bias_rows_;
+    epilogue.bias_stride = problem_.bias->strides[3];
+    epilogue.bias_type = ElementOf(problem_.bias->type);
+  }
+}
+
+bool RowMasks::TakesPart(int64_t row, int64_t key) const {
+  if (uniform_) return true;
+  if (key < ranges_[row].begin || key >= ranges_[row].end) return false;
+  if (problem_.attend_mask &&
+      mask_rows_[row][key * problem_.attend_mask->strides[3]] == 0) {
+    return false;
+  }
+  if (!problem_.bias) return true;
+  const double bias = LoadElement(
+      problem_.bias->type, reinterpret_cast<const std::byte*>(bias_rows_[row]) +
+                               key * problem_.bias->strides[3]);
+  return !(std::isinf(bias) && bias < 0);
+}
+
+bool RowMasks::Weighs(int64_t row, int64_t key) const {
+  return TakesPart(row, key) &&
+         !(dropout_.active() && dropout_.Drops(rows_.batch(), rows_.HeadOf(row),
+                                               rows_.QueryOf(row), key));
+}
+
+void RowMasks::FillDropout(const void* context, int64_t row, int64_t first_key,
+                           int64_t count, float* factors) {
+  const auto& masks = *static_cast<const RowMasks*>(context);
+  const auto kept = static_cast<float>(masks.dropout_.scale());
+  const BlockRows& rows = masks.rows_;
+  const int64_t head = rows.HeadOf(row);
+  const int64_t query = rows.QueryOf(row);
+  for (int64_t j = 0; j < count; ++j) {
+    factors[j] = masks.dropout_.Drops(rows.batch(), head, query, first_key + j)
+                     ? 0
+                     : kept;
+  }
+}
+
+KeyRange KeysOfBlock(const ValidatedProblem& problem, const BlockRows& rows) {
+  if (!HasRangeMask(problem)) return {0, problem.key_length};
+  const bool windows = problem.window.left || problem.window.right;
+  KeyRange all = {problem.key_length, 0};
+  const int64_t count = windows ? rows.count() : problem.query_length;
+  for (int64_t r = 0; r < count; ++r) {
+    const int64_t query = windows ? rows.QueryOf(r) : r;
+    Include(KeysInRange(problem, rows.batch(), query), all);
+  }
+  return all;
+}
+
+}  // namespace attention::cpu

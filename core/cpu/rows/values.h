@@ -1,0 +1,66 @@
+#ifndef ATTENTION_CORE_CPU_ROWS_VALUES_H_
+#define ATTENTION_CORE_CPU_ROWS_VALUES_H_
+
+#include <cstdint>
+
+#include "core/cpu/kernels/kernels.h"
+#include "core/cpu/plan.h"
+#include "core/cpu/rows/block_rows.h"
+#include "core/cpu/rows/key_tile.h"
+#include "core/cpu/rows/row_masks.h"
+#include "core/cpu/scoring/scoring.h"
+#include "core/cpu/scratch.h"
+#include "core/validate.h"
+
+namespace attention::cpu {
+
+/// The values of a tile of keys in the form that PV reads: where they lie, if
+/// it can read them so, else in scratch.
+///
+/// PV multiplies the values of all keys of a tile, also by weights that are 0
+/// because a mask leaves a key out, and 0 times NaN is NaN. So PV leaves out
+/// what is not finite among values, and its effect on the rows in which such a
+/// key takes part is added in the end (AddNonFinite()).
+class Values {
+ public:
+  /// Takes its memory from `scratch`; the others outlive it.
+  Values(const ValidatedProblem& problem, const Plan& plan,
+         const Kernels& kernels, Pass pass, Scratch& scratch);
+
+  /// Fills in args.values, or the operands of PV in BF16.
+  void SetPacked(const BlockRows& rows, const KeyTile& tile, TileArgs& args);
+
+  /// For a plan that decodes: whether these rows, of `width` elements, can be
+  /// read as they lie.
+  bool IsReadable(const RowSource& rows, int64_t width) const;
+  /// Fills in args.value_rows, as they lie or, with `widen`, as floats.
+  void SetRows(const RowSource& values, int64_t count, bool widen,
+               TileArgs& args);
+
+  /// Adds to rows of output, before they are normalised, what values that are
+  /// not finite make of them. Does nothing where none was met.
+  void AddNonFinite(const BlockRows& rows, const RowMasks& masks,
+                    float* output) const;
+
+  /// Whether one was met in any tile; a split tells the others' merge.
+  bool met_non_finite() const { return met_non_finite_; }
+  void SetMetNonFinite() { met_non_finite_ = true; }
+
+ private:
+  void SetBf16(const RowSource& values, int64_t count, TileArgs& args);
+
+  const ValidatedProblem& problem_;
+  const Plan& plan_;
+  const Kernels& kernels_;
+  const bool bf16_;
+  int64_t stride_;  // of values_
+  float* values_ = nullptr;
+  float* bf16_rows_ = nullptr;
+  float* bf16_values_ = nullptr;
+  float* bf16_weights_ = nullptr;
+  bool met_non_finite_ = false;
+};
+
+}  // namespace attention::cpu
+
+#endif  // ATTENTION_CORE_CPU_ROWS_VALUES_H_

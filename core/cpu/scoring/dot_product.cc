@@ -1,0 +1,73 @@
+#include "core/cpu/scoring/dot_product.h"
+
+#include <algorithm>
+
+#include "core/cpu/scoring/projection.h"
+
+namespace attention::cpu {
+
+DotProduct::DotProduct(const ValidatedProblem& problem, const Plan& plan,
+                       const Kernels& kernels, Scratch& scratch)
+    : PackedScoring(problem, plan, kernels, 1, scratch),
+      queries_(problem, kernels, plan.row_block,
+               std::max(plan.score_part,
+                        std::min(problem.query_width, Projection::kDepth)),
+               scratch),
+      keys_(problem, kernels, plan.key_tile,
+            plan.decode ? problem.key_width : plan.score_part, scratch) {
+  if (plan.decode) {
+    row_queries_ = scratch.Take<float>(
+        plan.row_block * RoundUp(plan.score_width, kernels.lanes));
+  }
+}
+
+FloatRows DotProduct::Queries(const BlockRows& rows, int64_t first,
+                              int64_t columns) {
+  return queries_.Queries(rows, first, columns);
+}
+
+void DotProduct::SetQueries(const BlockRows& rows) {
+  rows_ = rows.count();
+  const float factor = FactorOf(problem_.scale * ScoreUnit(problem_));
+  const int64_t padded = RoundUp(plan_.score_width, kernels_.lanes);
+  ForEachPart([&](const Part& part) {
+    const FloatRows from = Queries(rows, part.first, part.width);
+    if (!plan_.decode) {
+      kernels_.pack_queries(from.data, from.stride, rows_, part.width, factor,
+                            PackedQueries(part));
+      return;
+    }
+    for (int64_t r = 0; r < rows_; ++r) {
+      float* const to = row_queries_ + r * padded;
+      for (int64_t i = 0; i < part.width; ++i) {
+        to[part.first + i] = from.data[r * from.stride + i] * factor;
+      }
+      std::fill(to + plan_.score_width, to + padded, 0.0F);
+    }
+  });
+}
+
+void DotProduct::PackKeys(const RowSource& keys, int64_t count,
+                          const Part& part, float* packed, TileArgs& args) {
+  const FloatRows from = keys_.Keys(keys, count, part.first, part.width);
+  kernels_.pack_keys(from.data, from.stride, count, part.width, packed);
+  args.score = Score::kDot;
+}
+
+void DotProduct::SetKeyRows(const RowSource& keys, int64_t count, bool widen,
+                            TileArgs& args) {
+  FillEpilogue(problem_, 1, args.epilogue);
+  args.score_width = RoundUp(plan_.score_width, kernels_.lanes);
+  args.queries = row_queries_;
+  args.key_rows = keys.data;
+  args.key_row_stride = keys.row_stride;
+  args.key_row_width = problem_.key_width;
+  args.row_type = keys.type;
+  if (!widen) return;
+  const FloatRows rows = keys_.Padded(keys, count, problem_.key_width);
+  args.key_rows = reinterpret_cast<const unsigned char*>(rows.data);
+  args.key_row_stride = rows.stride * static_cast<int64_t>(sizeof(float));
+  args.row_type = Element::kFloat32;
+}
+
+}  // namespace attention::cpu

@@ -1,0 +1,135 @@
+#include "core/cpu/scoring/gaussian.h"
+
+#include <algorithm>
+#include <cmath>
+#include <variant>
+
+#include "core/cpu/rows/row_masks.h"
+
+namespace attention::cpu {
+namespace {
+
+constexpr int64_t kCentreKeys = 3;
+
+float FiniteOrZero(float x) { return std::isfinite(x) ? x : 0.0F; }
+
+float Median(float a, float b, float c) {
+  return std::max(std::min(a, b), std::min(std::max(a, b), c));
+}
+
+// The row of key `key`, whatever block it is in.
+RowSource KeyRow(const ValidatedProblem& problem, const BlockRows& rows,
+                 int64_t key) {
+  RowSource row = {};
+  for (const auto& block : problem.key_value) {
+    const int64_t at = key - block.first_key;
+    if (at < 0 || at >= block.key_count) continue;
+    row = RowsOf(block.key, rows.batch(), rows.kv_head(), at);
+  }
+  return row;
+}
+
+}  // namespace
+
+GaussianProduct::GaussianProduct(const ValidatedProblem& problem,
+                                 const Plan& plan, const Kernels& kernels,
+                                 Scratch& scratch)
+    : PackedScoring(problem, plan, kernels, 1, scratch),
+      sigma_(std::get<Gaussian>(problem.scoring).sigma),
+      queries_(problem, kernels, plan.row_block, plan.score_part, scratch),
+      keys_(problem, kernels, plan.key_tile, plan.score_part, scratch) {
+  const int64_t keys = RoundUp(plan.key_tile, 2 * kernels.lanes);
+  const int64_t most = std::max(plan.row_block, keys);
+  centre_stride_ = RoundUp(problem.key_width, kernels.lanes);
+  centre_ = scratch.Take<float>(kCentreKeys * centre_stride_);
+  centred_ =
+      scratch.Take<float>(most * RoundUp(plan.score_part, kernels.lanes));
+  key_addend_ = scratch.Take<float>(keys);
+  key_norms_ = scratch.Take<double>(keys);
+  row_shift_ = scratch.Take<double>(plan.row_block);
+  row_addend_ = scratch.Take<float>(plan.row_block);
+  met_far_ = scratch.Take<uint8_t>(plan.row_block);
+}
+
+void GaussianProduct::SetCentre(const BlockRows& rows) {
+  const KeyRange span = KeysOfBlock(problem_, rows);
+  const int64_t count = span.end - span.begin;
+  for (int64_t n = 0; n < kCentreKeys; ++n) {
+    const int64_t key = span.begin + (2 * n + 1) * count / (2 * kCentreKeys);
+    kernels_.widen_rows(KeyRow(problem_, rows, key), 1, problem_.key_width,
+                        centre_ + n * centre_stride_, centre_stride_,
+                        centre_stride_);
+  }
+  const float* const b = centre_ + centre_stride_;
+  const float* const c = b + centre_stride_;
+  for (int64_t i = 0; i < centre_stride_; ++i) {
+    centre_[i] = Median(FiniteOrZero(centre_[i]), FiniteOrZero(b[i]),
+                        FiniteOrZero(c[i]));
+  }
+}
+
+FloatRows GaussianProduct::Centre(const FloatRows& rows, int64_t count,
+                                  const Part& part, double* squared_norms) {
+  if (part.first == 0) std::fill_n(squared_norms, count, 0.0);
+  const int64_t stride = RoundUp(plan_.score_part, kernels_.lanes);
+  kernels_.centre_rows({.from = rows.data,
+                        .from_stride = rows.stride,
+                        .rows = count,
+                        .width = part.width,
+                        .centre = centre_ + part.first,
+                        .to = centred_,
+                        .to_stride = stride,
+                        .squared_norms = squared_norms});
+  return {centred_, stride};
+}
+
+void GaussianProduct::SetQueries(const BlockRows& rows) {
+  rows_ = rows.count();
+  SetCentre(rows);
+  const float factor = FactorOf(ScoreUnit(problem_) / (sigma_ * sigma_));
+  ForEachPart([&](const Part& part) {
+    const FloatRows from =
+        Centre(queries_.Queries(rows, part.first, part.width), rows_, part,
+               row_shift_);
+    kernels_.pack_queries(from.data, from.stride, rows_, part.width, factor,
+                          PackedQueries(part));
+  });
+  for (int64_t r = 0; r < rows_; ++r) {
+    row_shift_[r] /= -2 * sigma_ * sigma_;
+    row_addend_[r] = static_cast<float>(row_shift_[r]);
+    // Rows as near to the centre as this need no far key.
+    met_far_[r] = row_shift_[r] < -1 ? 0 : 1;
+  }
+}
+
+void GaussianProduct::PackKeys(const RowSource& keys, int64_t count,
+                               const Part& part, float* packed,
+                               TileArgs& args) {
+  const FloatRows from = Centre(keys_.Keys(keys, count, part.first, part.width),
+                                count, part, key_norms_);
+  kernels_.pack_keys(from.data, from.stride, count, part.width, packed);
+  args.score = Score::kDot;
+  if (!part.last) return;
+  const double unit = ScoreUnit(problem_);
+  const double factor = -unit / (2 * sigma_ * sigma_);
+  for (int64_t k = 0; k < count; ++k) {
+    key_addend_[k] = static_cast<float>(factor * key_norms_[k]);
+  }
+  std::fill(key_addend_ + count,
+            key_addend_ + RoundUp(count, 2 * kernels_.lanes), 0.0F);
+  args.epilogue.key_addend = key_addend_;
+  if (problem_.softcap) args.epilogue.row_addend = row_addend_;
+  // Such a key is as far from the row, less 1, as the centre is.
+  args.far_score = static_cast<float>(unit);
+  args.met_far = met_far_;
+}
+
+bool GaussianProduct::LostRow(int64_t row, double sum) const {
+  return met_far_[row] == 0 || std::isnan(sum);
+}
+
+double GaussianProduct::LogSumExpShift(int64_t row) const {
+  return problem_.softcap ? 0 : row_shift_[row];
+}
+
+}  // namespace attention::cpu

@@ -1,0 +1,50 @@
+#include "core/cpu/scoring/gaussian_differences.h"
+
+#include <variant>
+
+namespace attention::cpu {
+namespace {
+
+constexpr int64_t kWidest = 8;
+constexpr int64_t kMostQueries = 8;
+// 1 / sigma^2 and norms stay within FP32's range between these.
+constexpr double kLeastSigma = 1e-10;
+constexpr double kMostSigma = 1e10;
+
+}  // namespace
+
+bool PrefersDifferences(const ValidatedProblem& problem) {
+  const double sigma = std::get<Gaussian>(problem.scoring).sigma;
+  return problem.key_width <= kWidest || problem.query_length <= kMostQueries ||
+         sigma < kLeastSigma || sigma > kMostSigma;
+}
+
+GaussianDifferences::GaussianDifferences(const ValidatedProblem& problem,
+                                         const Plan& plan,
+                                         const Kernels& kernels,
+                                         Scratch& scratch)
+    : PackedScoring(problem, plan, kernels, 1, scratch),
+      queries_(problem, kernels, plan.row_block, plan.score_part, scratch),
+      keys_(problem, kernels, plan.key_tile, plan.score_part, scratch) {}
+
+void GaussianDifferences::SetQueries(const BlockRows& rows) {
+  rows_ = rows.count();
+  ForEachPart([&](const Part& part) {
+    const FloatRows from = queries_.Queries(rows, part.first, part.width);
+    kernels_.pack_queries(from.data, from.stride, rows_, part.width, 1.0F,
+                          PackedQueries(part));
+  });
+}
+
+void GaussianDifferences::PackKeys(const RowSource& keys, int64_t count,
+                                   const Part& part, float* packed,
+                                   TileArgs& args) {
+  const FloatRows from = keys_.Keys(keys, count, part.first, part.width);
+  kernels_.pack_keys(from.data, from.stride, count, part.width, packed);
+  const double sigma = std::get<Gaussian>(problem_.scoring).sigma;
+  args.score = Score::kDifference;
+  FillEpilogue(problem_, ScoreUnit(problem_) / (2 * sigma * sigma),
+               args.epilogue);
+}
+
+}  // namespace attention::cpu

@@ -1,0 +1,315 @@
+#include "core/cuda/emulation/emulated_device.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/cuda/emulation/emulated_kernels.h"
+#include "core/cuda/emulation/tensor_core.h"
+#include "core/element.h"
+
+namespace attention::cuda {
+namespace {
+
+constexpr std::align_val_t kAlignment{256};
+
+// The state of a device that its streams share with it.
+struct State {
+  std::shared_ptr<Faults> faults;
+  std::mutex mutex;
+  absl::Status health;
+
+  absl::Status Health() {
+    const std::lock_guard lock(mutex);
+    return health;
+  }
+  void Lose(absl::string_view reason) {
+    const std::lock_guard lock(mutex);
+    if (health.ok()) health = absl::UnavailableError(reason);
+  }
+};
+
+std::byte* AllocateBytes(int64_t bytes) {
+  // 0xFF everywhere: NaN in every floating-point type.
+  void* const memory = ::operator new(static_cast<size_t>(bytes), kAlignment);
+  std::memset(memory, 0xFF, static_cast<size_t>(bytes));
+  return static_cast<std::byte*>(memory);
+}
+
+void FreeBytes(std::byte* memory) { ::operator delete(memory, kAlignment); }
+
+// One after the other, as cuBLAS's kernels for FP32 are likely to.
+float SumOfProducts(const std::vector<float>& a, const std::vector<float>& b) {
+  float sum = 0;
+  for (size_t k = 0; k < a.size(); ++k) sum = std::fma(a[k], b[k], sum);
+  return sum;
+}
+
+float TensorCoreSum(std::vector<float> a, std::vector<float> b) {
+  const size_t blocks = (a.size() + kTensorCoreBlock - 1) / kTensorCoreBlock;
+  a.resize(blocks * kTensorCoreBlock);
+  b.resize(a.size());
+  float sum = 0;
+  for (size_t k = 0; k < a.size(); k += kTensorCoreBlock) {
+    sum = AddProducts(sum, &a[k], &b[k]);
+  }
+  return sum;
+}
+
+DataType TypeOf(ProductType type) {
+  switch (type) {
+    case ProductType::kFloat16:
+      return DataType::kFloat16;
+    case ProductType::kBfloat16:
+      return DataType::kBFloat16;
+    case ProductType::kFloat32:
+      break;
+  }
+  return DataType::kFloat32;
+}
+
+class EmulatedStream final : public Stream {
+ public:
+  explicit EmulatedStream(std::shared_ptr<State> state)
+      : state_(std::move(state)) {
+    for (std::byte*& memory : buffers_) memory = AllocateBytes(kBufferBytes);
+  }
+  ~EmulatedStream() override {
+    CopyUpTo(begun_);
+    for (std::byte* memory : buffers_) FreeBytes(memory);
+  }
+
+  void* handle() const override {
+    CopyUpTo(begun_);  // what is launched next comes after all copies
+    return nullptr;
+  }
+  std::byte* buffer(int index) const override {
+    return buffers_[static_cast<size_t>(index)];
+  }
+
+  absl::Status Upload(int index, int64_t offset, std::byte* to,
+                      int64_t bytes) override {
+    Begin({to, buffer(index) + offset, bytes});
+    return state_->Health();
+  }
+  absl::Status Download(int index, int64_t offset, const std::byte* from,
+                        int64_t bytes) override {
+    Begin({buffer(index) + offset, from, bytes});
+    return state_->Health();
+  }
+  absl::Status Fill(std::byte* to, uint8_t value, int64_t bytes) override {
+    CopyUpTo(begun_);
+    std::memset(to, value, static_cast<size_t>(bytes));
+    return state_->Health();
+  }
+  absl::Status Mark(int index) override {
+    marks_[static_cast<size_t>(index)] = begun_;
+    return state_->Health();
+  }
+  absl::Status Wait(int index) override {
+    CopyUpTo(marks_[static_cast<size_t>(index)]);
+    return state_->Health();
+  }
+  absl::Status Synchronize() override {
+    CopyUpTo(begun_);
+    return state_->Health();
+  }
+
+  absl::Status Launched(absl::string_view kernel, int code) override {
+    if (state_->faults->launches_left-- <= 0) {
+      state_->Lose(absl::StrCat("the device is lost: ", kernel, ": emulated"));
+      return absl::InternalError(absl::StrCat(kernel, ": emulated failure"));
+    }
+    if (code == 0) return absl::OkStatus();
+    return absl::InternalError(absl::StrCat(kernel, ": error ", code));
+  }
+
+  absl::Status Multiply(const MatrixProduct& product) override {
+    CopyUpTo(begun_);
+    // As cuBLAS may write to any of it: to its ends here.
+    constexpr int64_t kEnd = 4096;
+    std::memset(product.workspace, 0xFF, kEnd);
+    std::memset(product.workspace + kWorkspaceBytes - kEnd, 0xFF, kEnd);
+    for (int64_t n = 0; n < product.batch; ++n) MultiplyOne(product, n);
+    return state_->Health();
+  }
+
+ private:
+  struct Copy {
+    std::byte* to;
+    const std::byte* from;
+    int64_t bytes;
+  };
+
+  void Begin(Copy copy) {
+    copies_.push_back(copy);
+    ++begun_;
+    ++state_->faults->copies;
+  }
+
+  void CopyUpTo(int64_t count) const {
+    for (; done_ < count; ++done_) {
+      const Copy& copy = copies_.front();
+      std::memcpy(copy.to, copy.from, static_cast<size_t>(copy.bytes));
+      copies_.pop_front();
+    }
+  }
+
+  static void MultiplyOne(const MatrixProduct& product, int64_t n) {
+    const DataType type = TypeOf(product.type);
+    const int64_t size = ByteSize(type);
+    const auto* const a =
+        static_cast<const std::byte*>(product.a) + n * product.a_matrix * size;
+    const auto* const b =
+        static_cast<const std::byte*>(product.b) + n * product.b_matrix * size;
+    float* const c = product.c + n * product.c_matrix;
+    std::vector<float> row(static_cast<size_t>(product.k));
+    std::vector<float> column(row.size());
+    for (int64_t i = 0; i < product.m; ++i) {
+      for (int64_t j = 0; j < product.n; ++j) {
+        for (int64_t k = 0; k < product.k; ++k) {
+          const int64_t at = product.transpose_b ? j * product.b_row + k
+                                                 : k * product.b_row + j;
+          const auto place = static_cast<size_t>(k);
+          row[place] = static_cast<float>(
+              LoadElement(type, a + (i * product.a_row + k) * size));
+          column[place] = static_cast<float>(LoadElement(type, b + at * size));
+        }
+        c[i * product.c_row + j] = type == DataType::kFloat32
+                                       ? SumOfProducts(row, column)
+                                       : TensorCoreSum(row, column);
+      }
+    }
+  }
+
+  const std::shared_ptr<State> state_;
+  std::array<std::byte*, kBuffers> buffers_ = {};
+  std::array<int64_t, kBuffers> marks_ = {};  // copies begun by then
+  mutable std::deque<Copy> copies_;           // begun and not done
+  int64_t begun_ = 0;
+  mutable int64_t done_ = 0;
+};
+
+class EmulatedDevice final : public Device {
+ public:
+  EmulatedDevice(DeviceProperties properties, std::shared_ptr<Faults> faults)
+      : properties_(std::move(properties)), state_(std::make_shared<State>()) {
+    state_->faults = faults ? std::move(faults) : std::make_shared<Faults>();
+  }
+
+  const DeviceProperties& properties() const override { return properties_; }
+  const KernelTable& kernels() const override { return EmulatedKernels(); }
+
+  absl::StatusOr<int64_t> FreeMemory() override {
+    const Faults& faults = *state_->faults;
+    return faults.memory - faults.allocated;
+  }
+
+  absl::StatusOr<std::byte*> Allocate(int64_t bytes) override {
+    const std::lock_guard lock(mutex_);
+    Faults& faults = *state_->faults;
+    if (faults.allocated + bytes > faults.memory) {
+      return absl::ResourceExhaustedError("emulated: out of memory");
+    }
+    std::byte* const memory = AllocateBytes(bytes);
+    faults.allocated += bytes;
+    allocations_[memory] = bytes;
+    return memory;
+  }
+
+  void Free(std::byte* memory) override {
+    const std::lock_guard lock(mutex_);
+    const auto found = allocations_.find(memory);
+    state_->faults->allocated -= found->second;
+    allocations_.erase(found);
+    FreeBytes(memory);
+  }
+
+  // A handle is the name of a POSIX shared-memory object, filled up with 0: so
+  // another process can share it here, too.
+  absl::StatusOr<std::byte*> OpenShared(absl::string_view handle,
+                                        int64_t bytes) override {
+    const std::string name(handle.data(),
+                           strnlen(handle.data(), handle.size()));
+    const int object = shm_open(name.c_str(), O_RDWR, 0);
+    if (object < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("raw_handle: emulated: no object '", name, "'"));
+    }
+    struct stat facts = {};
+    fstat(object, &facts);
+    void* memory = MAP_FAILED;
+    if (facts.st_size >= bytes) {
+      memory = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
+                    MAP_SHARED, object, 0);
+    }
+    close(object);
+    if (memory == MAP_FAILED) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "byte_size: ", bytes, " (the object has ", facts.st_size, ")"));
+    }
+    const std::lock_guard lock(mutex_);
+    ++state_->faults->shared;
+    shared_[static_cast<std::byte*>(memory)] = bytes;
+    return static_cast<std::byte*>(memory);
+  }
+
+  void CloseShared(std::byte* memory) override {
+    const std::lock_guard lock(mutex_);
+    const auto found = shared_.find(memory);
+    munmap(memory, static_cast<size_t>(found->second));
+    shared_.erase(found);
+    --state_->faults->shared;
+  }
+
+  absl::Status CopyToHost(const std::byte* from, std::byte* to,
+                          int64_t bytes) override {
+    std::memcpy(to, from, static_cast<size_t>(bytes));
+    return state_->Health();
+  }
+
+  absl::StatusOr<std::unique_ptr<Stream>> NewStream() override {
+    ++state_->faults->streams;
+    return std::make_unique<EmulatedStream>(state_);
+  }
+
+  absl::Status Health() const override { return state_->Health(); }
+
+ private:
+  const DeviceProperties properties_;
+  const std::shared_ptr<State> state_;
+  std::mutex mutex_;
+  std::map<std::byte*, int64_t> allocations_;
+  std::map<std::byte*, int64_t> shared_;  // mapped
+};
+
+}  // namespace
+
+DeviceProperties EmulatedProperties() {
+  return {.name = "emulated",
+          .compute_capability = 90,
+          .multiprocessors = 4,
+          .shared_memory_per_block = int64_t{227} * 1024,
+          .memory = int64_t{1} << 40};
+}
+
+std::unique_ptr<Device> MakeEmulatedDevice(DeviceProperties properties,
+                                           std::shared_ptr<Faults> faults) {
+  return std::make_unique<EmulatedDevice>(std::move(properties),
+                                          std::move(faults));
+}
+
+}  // namespace attention::cuda

@@ -1,0 +1,74 @@
+#include "core/cuda/emulation/emulated_kernels.h"
+
+#include "core/cuda/emulation/emulation.h"
+#include "core/cuda/kernels/attend-inl.h"
+#include "core/cuda/kernels/dispatch-inl.h"
+#include "core/cuda/kernels/isolate-inl.h"
+#include "core/cuda/kernels/merge-inl.h"
+#include "core/cuda/kernels/mma-inl.h"
+#include "core/cuda/kernels/project-inl.h"
+#include "core/cuda/kernels/rearrange-inl.h"
+#include "core/cuda/kernels/softmax-inl.h"
+#include "core/cuda/kernels/weights-inl.h"
+
+namespace attention::cuda {
+namespace {
+
+// A launch whose kernel has ended when it returns.
+template <typename Args, typename Kernel>
+int Launch(const Args& args, const LaunchShape& shape, const Kernel& kernel) {
+  emulation::RunGrid(shape.blocks, shape.threads, shape.shared_bytes,
+                     [&args, &shape, &kernel] {
+                       kernel(args, shape.first_block + BlockIndex());
+                     });
+  return 0;
+}
+
+// DispatchAttend() and the like hand on which kernel it is.
+int LaunchAttend(const AttentionArgs& args, const LaunchShape& shape, void*) {
+  return DispatchAttend(args, [&]<Score kScore, int kColumnGroups>() {
+    return Launch(args, shape, Attend<kScore, kColumnGroups>);
+  });
+}
+
+int LaunchIsolate(const AttentionArgs& args, const LaunchShape& shape, void*) {
+  return DispatchAttend(args, [&]<Score kScore, int kColumnGroups>() {
+    return Launch(args, shape, Isolate<kScore, kColumnGroups>);
+  });
+}
+
+int LaunchWeights(const AttentionArgs& args, const LaunchShape& shape, void*) {
+  return DispatchScore(args, [&]<Score kScore>() {
+    return Launch(args, shape, StoreWeights<kScore>);
+  });
+}
+
+int LaunchMma(const AttentionArgs& args, const LaunchShape& shape, void*) {
+  return DispatchMma(args, [&]<typename Instance>() {
+    return Launch(args, shape, AttendMma<Instance>);
+  });
+}
+
+template <auto kKernel, typename Args>
+int LaunchOne(const Args& args, const LaunchShape& shape, void*) {
+  return Launch(args, shape, kKernel);
+}
+
+}  // namespace
+
+const KernelTable& EmulatedKernels() {
+  static constexpr KernelTable kTable = {
+      .attend = LaunchAttend,
+      .attend_mma = LaunchMma,
+      .merge = LaunchOne<Merge, AttentionArgs>,
+      .weights = LaunchWeights,
+      .isolate = LaunchIsolate,
+      .project = LaunchOne<Project, ProjectArgs>,
+      .softmax_rows = LaunchOne<SoftmaxRows, SoftmaxRowsArgs>,
+      .finish_output = LaunchOne<FinishOutput, FinishOutputArgs>,
+      .rearrange = LaunchOne<Rearrange, RearrangeArgs>,
+  };
+  return kTable;
+}
+
+}  // namespace attention::cuda

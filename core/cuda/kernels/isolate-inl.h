@@ -1,0 +1,123 @@
+#ifndef ATTENTION_CORE_CUDA_KERNELS_ISOLATE_INL_H_
+#define ATTENTION_CORE_CUDA_KERNELS_ISOLATE_INL_H_
+
+// The output of rows that are marked, once more. A product has 0 * NaN = NaN,
+// so the other kernels let a value that is not finite reach rows in which its
+// key takes no part. Here it reaches those in which it does, with a look at
+// every value: too slow for all rows, and nothing that finite data needs.
+
+#include "core/cuda/kernels/attend-inl.h"
+
+namespace attention::cuda {
+
+ATTENTION_KERNEL_CODE bool IsAveraged(const AttentionArgs& args,
+                                      const RowInfo& row) {
+  return row.query >= 0 &&
+         args.marks[ResultRow(args, row)] == RowMark::kAveraged;
+}
+
+/// How values meet weights here: one that is not finite is added where its key
+/// takes part, however small the weight, and left out elsewhere.
+struct Isolated {
+  /// In rows that are averaged every key takes part alike.
+  ATTENTION_KERNEL_CODE static void SetScores(const AttentionArgs& args,
+                                              int64_t first_key,
+                                              const AttendMemory& memory,
+                                              Scores& scores) {
+    for (int m = 0; m < kTileRows; ++m) {
+      if (!IsAveraged(args, memory.rows[ThreadRow() + m])) continue;
+      for (int n = 0; n < kTileKeys; ++n) {
+        const int64_t key = first_key + ThreadKey() + n;
+        scores[m][n] = key < args.key_length ? 0.0F : -Infinity();
+      }
+    }
+  }
+  ATTENTION_KERNEL_CODE static float WeightOf(float score, float base) {
+    return score == -Infinity() ? kLeftOut : Exp2(score - base);
+  }
+  ATTENTION_KERNEL_CODE static float Rescale(float sum, float factor) {
+    return IsFinite(sum) ? sum * factor : sum;
+  }
+  ATTENTION_KERNEL_CODE static float Add(float weight, float value, float sum) {
+    if (IsFinite(value)) return Fma(weight, value, sum);
+    return FloatToBits(weight) == FloatToBits(kLeftOut) ? sum : sum + value;
+  }
+};
+
+/// Leaves of a tile's rows those that are marked; those to be averaged read
+/// every key. Whether there are any of those, for the thread.
+ATTENTION_KERNEL_CODE bool SelectMarkedRows(const AttentionArgs& args,
+                                            const AttendMemory& memory) {
+  if (ThreadIndex() >= kAttendRows) return false;
+  RowInfo& row = memory.rows[ThreadIndex()];
+  if (row.query < 0) return false;
+  if (IsAveraged(args, row)) {
+    row.begin = 0;
+    row.end = args.key_length;
+    return true;
+  }
+  if (args.marks[ResultRow(args, row)] == RowMark::kNone) {
+    row.query = -1;
+    row.end = row.begin;
+  }
+  return false;
+}
+
+/// Whether the thread finds a value that is not finite among those of the
+/// block's columns: of every key, because kernels read more than rows' ranges.
+template <int kColumnGroups>
+ATTENTION_KERNEL_CODE bool FindsNotFinite(const AttentionArgs& args,
+                                          const AttendSource& source) {
+  constexpr int kWarps = kAttendThreads / kWarp;
+  const int64_t width = args.value.width;
+  const int64_t first = source.strip * kAttendValues;
+  const int64_t end =
+      Least(width, first + int64_t{kColumnGroups} * kColumnGroup);
+  bool found = false;
+  for (int64_t key = ThreadIndex() / kWarp; key < args.key_length;
+       key += kWarps) {
+    const int64_t row = source.value_begin + key * width;
+    for (int64_t at = first + ThreadIndex() % kWarp; at < end; at += kWarp) {
+      const float value = LoadFloat(args.value.data, args.value.type, row + at);
+      found = found || !IsFinite(value);
+    }
+  }
+  return found;
+}
+
+/// `block` as of attend, for arguments without splits.
+template <Score kScore, int kColumnGroups>
+ATTENTION_KERNEL_CODE void Isolate(const AttentionArgs& args, int64_t block) {
+  const AttendMemory memory = MakeAttendMemory();
+  const AttendPlace place =
+      MakeAttendPlace(args, block, kAttendRows, ValueStrips(args));
+  const int64_t row = place.first_row + ThreadIndex();
+  const bool marked =
+      ThreadIndex() < kAttendRows && row < RowsPerGroup(args) &&
+      args.marks[place.kv_group.first_result_row + row] != RowMark::kNone;
+  if (!SyncBlockOr(marked)) return;
+
+  SetAttendSource<kScore>(args, place, memory);
+  FillRows<kAttendRows>(args, place.kv_group, place.first_row, place.keys,
+                        memory.rows);
+  const bool averages = SyncBlockOr(SelectMarkedRows(args, memory));
+  const KeySpan keys =
+      SpanRows<kAttendRows>(args, place.first_row, place.keys, memory.rows).any;
+  if (!SyncBlockOr(averages ||
+                   FindsNotFinite<kColumnGroups>(args, *memory.source))) {
+    return;
+  }
+  ThreadState state;
+  Columns<kColumnGroups> sums = {};
+  SweepKeys<kScore, Isolated, kColumnGroups>(args, keys, memory, state, sums);
+  StoreRows<kColumnGroups>(
+      args, memory, state, sums,
+      [&](int64_t result_row, const RowState& whole, const auto& of) {
+        StoreRowOutput<kColumnGroups>(args, *memory.source, result_row, whole,
+                                      of);
+      });
+}
+
+}  // namespace attention::cuda
+
+#endif  // ATTENTION_CORE_CUDA_KERNELS_ISOLATE_INL_H_

@@ -1,0 +1,15 @@
+#include "core/cuda/kernels/device_kernels.h"
+#include "core/cuda/kernels/dispatch-inl.h"
+#include "core/cuda/kernels/isolate-inl.h"
+
+namespace attention::cuda {
+
+int LaunchIsolate(const AttentionArgs& args, const LaunchShape& shape,
+                  void* stream) {
+  return DispatchAttend(args, [&]<Score kScore, int kColumnGroups>() {
+    return LaunchKernel<Isolate<kScore, kColumnGroups>, kAttendThreads>(
+        args, shape, stream);
+  });
+}
+
+}  // namespace attention::cuda

@@ -1,0 +1,151 @@
+#include "tests/support/oracle_reader.h"
+
+#include <cstring>
+#include <limits>
+
+#include "absl/numeric/int128.h"
+
+namespace attention::test {
+namespace {
+
+template <typename T>
+T ReadAs(const std::byte* address) {
+  T value;
+  std::memcpy(&value, address, sizeof(value));
+  return value;
+}
+
+// IEEE 754 binary16: 1 sign bit, 5 of exponent (bias 15), 10 of fraction.
+double HalfToDouble(uint16_t bits) {
+  const double sign = (bits >> 15) != 0 ? -1 : 1;
+  const int exponent = (bits >> 10) & 31;
+  const int fraction = bits & 1023;
+  if (exponent == 0) return sign * std::ldexp(fraction, -24);
+  if (exponent < 31) return sign * std::ldexp(1024 + fraction, exponent - 25);
+  return fraction == 0 ? sign * std::numeric_limits<double>::infinity()
+                       : std::numeric_limits<double>::quiet_NaN();
+}
+
+double BrainToDouble(uint16_t bits) {
+  const uint32_t widened = static_cast<uint32_t>(bits) << 16;
+  float value;
+  std::memcpy(&value, &widened, sizeof(value));
+  return value;
+}
+
+// Element (b, h, i, x) of a tensor of a problem of rank 2 to 4, where absent
+// extents and extents of 1 are broadcast as in NumPy.
+double ReadBroadcast(const TensorView& view, int problem_rank, int64_t b,
+                     int64_t h, int64_t i, int64_t x) {
+  const int64_t four[] = {b, h, i, x};
+  const int64_t three[] = {b, i, x};
+  const int64_t two[] = {i, x};
+  const int64_t* const index = problem_rank == 4   ? four
+                               : problem_rank == 3 ? three
+                                                   : two;
+  const std::byte* at = view.data;
+  for (int extent = 0; extent < view.rank(); ++extent) {
+    if (view.shape[extent] == 1) continue;
+    at += view.strides[extent] * index[problem_rank - view.rank() + extent];
+  }
+  return ReadElement(view.type, at);
+}
+
+}  // namespace
+
+double ReadElement(DataType type, const std::byte* address) {
+  switch (type) {
+    case DataType::kFloat32:
+      return ReadAs<float>(address);
+    case DataType::kFloat16:
+      return HalfToDouble(ReadAs<uint16_t>(address));
+    case DataType::kBFloat16:
+      return BrainToDouble(ReadAs<uint16_t>(address));
+    case DataType::kInt32:
+      return ReadAs<int32_t>(address);
+    case DataType::kInt64:
+      return static_cast<double>(ReadAs<int64_t>(address));
+    case DataType::kBool:
+    case DataType::kUint8:
+      return ReadAs<uint8_t>(address);
+    default:
+      return std::numeric_limits<double>::quiet_NaN();  // not an input's type
+  }
+}
+
+ProblemReader::ProblemReader(const AttentionProblem& problem)
+    : problem_(problem), rank_(problem.query.rank()) {
+  for (const KeyValueBlock& block : problem.key_value) {
+    const int64_t keys = block.key.shape[rank_ - 2];
+    for (int64_t j = 0; j < keys; ++j) places_.push_back({&block, j});
+  }
+  for (int64_t b = 0; b < batch(); ++b) {
+    for (const Place& place : places_) {
+      AppendHeads(place.block->key, b, place.index, keys_);
+      AppendHeads(place.block->value, b, place.index, values_);
+    }
+  }
+}
+
+int64_t ProblemReader::value_width() const {
+  return problem_.key_value.empty()
+             ? 0
+             : problem_.key_value[0].value.shape[rank_ - 1];
+}
+
+double ProblemReader::Bias(int64_t b, int64_t h, int64_t i, int64_t j) const {
+  return problem_.masks.bias
+             ? ReadBroadcast(*problem_.masks.bias, rank_, b, h, i, j)
+             : 0;
+}
+
+bool ProblemReader::TakesPart(int64_t b, int64_t h, int64_t i,
+                              int64_t j) const {
+  const Masks& masks = problem_.masks;
+  if (masks.valid_lens && static_cast<double>(j) >= ValidLength(b, i)) {
+    return false;
+  }
+  if (masks.attend_mask &&
+      ReadBroadcast(*masks.attend_mask, rank_, b, h, i, j) == 0) {
+    return false;
+  }
+  // Wide enough for any offset and window.
+  const absl::int128 key = absl::int128(j) + masks.key_offset.value_or(0);
+  const absl::int128 p = masks.causal == Causal::kBottomRight
+                             ? absl::int128(i) + key_length() - query_length()
+                             : absl::int128(i) + masks.query_offset.value_or(0);
+  if (masks.causal != Causal::kNone && key > p) return false;
+  if (masks.window.left && key < p - *masks.window.left) return false;
+  return !(masks.window.right && key > p + *masks.window.right);
+}
+
+void ProblemReader::AppendHeads(const TensorView& tensor, int64_t b,
+                                int64_t index,
+                                std::vector<std::vector<double>>& rows) const {
+  for (int64_t h = 0; h < KvHeads(); ++h) {
+    rows.push_back(Row(tensor, b, h, index));
+  }
+}
+
+size_t ProblemReader::PlaceOf(int64_t b, int64_t query_head, int64_t j) const {
+  const int64_t kv_head = query_head / (query_heads() / KvHeads());
+  return static_cast<size_t>((b * key_length() + j) * KvHeads() + kv_head);
+}
+
+std::vector<double> ProblemReader::Row(const TensorView& tensor, int64_t b,
+                                       int64_t h, int64_t i) const {
+  std::vector<double> row(tensor.shape[rank_ - 1]);
+  for (size_t d = 0; d < row.size(); ++d) {
+    row[d] = ReadBroadcast(tensor, rank_, b, h, i, static_cast<int64_t>(d));
+  }
+  return row;
+}
+
+double ProblemReader::ValidLength(int64_t b, int64_t i) const {
+  const TensorView& lengths = *problem_.masks.valid_lens;
+  const std::byte* at = lengths.data + b * lengths.strides[0];
+  if (lengths.rank() == 2) at += i * lengths.strides[1];
+  return ReadElement(lengths.type, at);
+}
+
+}  // namespace attention::test

@@ -1,0 +1,127 @@
+// The same request gives the same bits, whatever stands beside it and however
+// many threads there are.
+
+#include <cstdint>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/unit/cpu/cpu_test.h"
+
+namespace attention::test {
+namespace {
+
+ProblemSpec Prefill() {
+  return {.batch = 1,
+          .query_heads = 2,
+          .kv_heads = 1,
+          .query_length = 103,
+          .key_length = 270,
+          .width = 36,
+          .value_width = 33};
+}
+
+ProblemSpec Decode() {
+  return {.batch = 1,
+          .query_heads = 6,
+          .kv_heads = 2,
+          .query_length = 1,
+          .key_length = 2500,
+          .width = 64,
+          .value_width = 64,
+          .wanted = {.weights = false, .lse = true}};
+}
+
+using SameBitsTest = CpuTest;
+
+// Row i of the output of head h.
+std::vector<double> OutputRow(const Results& results, int64_t h, int64_t i) {
+  TensorView row = Slice(results.output.view(), 1, h, h + 1);
+  row = Slice(row, 2, i, i + 1);
+  return Materialize(row).ToDoubles();
+}
+
+// Rows of zeros and of numbers beyond every other, beside rows that stay.
+TEST_P(SameBitsTest, WhateverTheNeighboursHold) {
+  ProblemSpec spec = Prefill();
+  spec.causal = Causal::kTopLeft;
+  spec.query_offset = 100;
+  const OwnedProblem plain = MakeProblem(spec, TestSeed());
+  ASSERT_OK_AND_ASSIGN(const Results before, runner_.Run(plain.problem));
+  for (const double number : {0.0, 1e-40, 1e6}) {
+    const OwnedProblem changed = MakeProblem(spec, TestSeed());
+    for (int64_t i = 0; i < spec.query_length; i += 2) {
+      Fill(Slice(Slice(changed.problem.query, 1, 1, 2), 2, i, i + 1), number);
+    }
+    ASSERT_OK_AND_ASSIGN(const Results after, runner_.Run(changed.problem));
+    for (int64_t i = 1; i < spec.query_length; i += 2) {
+      EXPECT_EQ(OutputRow(before, 1, i), OutputRow(after, 1, i)) << i;
+    }
+  }
+}
+
+TEST_P(SameBitsTest, ForABatchEntryAlone) {
+  ProblemSpec spec = Prefill();
+  spec.batch = 3;
+  spec.valid_lens = LengthsShape::kPerRow;
+  for (const double scale : {0.2, 1e-6}) {
+    spec.scale = scale;
+    OwnedProblem owned = MakeProblem(spec, TestSeed());
+    ASSERT_OK_AND_ASSIGN(const Results all, runner_.Run(owned.problem));
+    AttentionProblem& problem = owned.problem;
+    KeyValueBlock& block = problem.key_value[0];
+    problem.query = Slice(problem.query, 0, 0, 1);
+    block = {.key = Slice(block.key, 0, 0, 1),
+             .value = Slice(block.value, 0, 0, 1)};
+    problem.masks.valid_lens = Slice(*problem.masks.valid_lens, 0, 0, 1);
+    ASSERT_OK_AND_ASSIGN(const Results alone, runner_.Run(problem));
+    EXPECT_EQ(alone.output.ToDoubles(),
+              Materialize(Slice(all.output.view(), 0, 0, 1)).ToDoubles());
+  }
+}
+
+INSTANTIATE_FOR_TARGETS(SameBitsTest);
+
+using SameBitsThreadsTest = CpuThreadsTest;
+
+TEST_P(SameBitsThreadsTest, OfPrefill) {
+  for (const ScoringKind scoring : kAllScorings) {
+    ProblemSpec spec = Prefill();
+    spec.scoring = scoring;
+    spec.sigma = 4;
+    CheckThatBitsAreTheSame(MakeProblem(spec, TestSeed()).problem);
+  }
+}
+
+TEST_P(SameBitsThreadsTest, OfDecodeWithSplitKeys) {
+  for (const ScoringKind scoring : kAllScorings) {
+    ProblemSpec spec = Decode();
+    spec.scoring = scoring;
+    spec.sigma = 4;
+    CheckThatBitsAreTheSame(MakeProblem(spec, TestSeed()).problem);
+  }
+}
+
+TEST_P(SameBitsThreadsTest, OfSmallScores) {
+  for (ProblemSpec spec : {Prefill(), Decode()}) {
+    spec.scale = 1e-6;
+    CheckThatBitsAreTheSame(MakeProblem(spec, TestSeed()).problem);
+  }
+}
+
+TEST_P(SameBitsThreadsTest, OfWideRows) {
+  ProblemSpec spec = Prefill();
+  spec.query_length = 20;
+  spec.key_length = 40;
+  spec.width = 640;
+  spec.value_width = 1030;
+  spec.hidden_width = 640;
+  for (const ScoringKind scoring : kAllScorings) {
+    spec.scoring = scoring;
+    CheckThatBitsAreTheSame(MakeProblem(spec, TestSeed()).problem);
+  }
+}
+
+INSTANTIATE_FOR_TARGETS(SameBitsThreadsTest);
+
+}  // namespace
+}  // namespace attention::test

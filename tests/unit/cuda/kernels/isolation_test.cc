@@ -1,0 +1,153 @@
+// Values that are not finite, on every way through the kernels: they reach the
+// rows in which their keys take part and no other.
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <tuple>
+
+#include "gtest/gtest.h"
+#include "tests/support/random.h"
+#include "tests/support/random_problem.h"
+#include "tests/support/tolerance.h"
+#include "tests/unit/cuda/kernels/kernel_run.h"
+
+namespace attention::cuda::test {
+namespace {
+
+using attention::test::MakeProblem;
+using attention::test::Matches;
+using attention::test::OwnedProblem;
+using attention::test::ProblemSpec;
+using attention::test::SetElement;
+using attention::test::TestSeed;
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr int64_t kLength = 150;
+
+// Parameter: the way, and whether keys are split.
+class IsolationTest : public ::testing::TestWithParam<std::tuple<Way, bool>> {
+ protected:
+  // As many keys as rows, row i reading keys 0 ... i.
+  IsolationTest() {
+    spec_ = {.batch = 2,
+             .query_heads = 2,
+             .kv_heads = 1,
+             .query_length = kLength,
+             .key_length = kLength,
+             .width = 32,
+             .value_width = 70,
+             .causal = Causal::kTopLeft};
+    if (way() == Way::kMma) {
+      spec_.type = DataType::kBFloat16;
+      spec_.wanted.weights = false;
+    }
+  }
+
+  static Way way() { return std::get<0>(GetParam()); }
+  void Make() { owned_ = MakeProblem(spec_, TestSeed()); }
+  void Plant(int64_t key, int64_t column, double value) {
+    SetElement(owned_.problem.key_value[0].value, {0, 0, key, column}, value);
+  }
+  // How many rows were marked.
+  int64_t Check() {
+    const KernelResults results = RunKernels(
+        owned_.problem,
+        {.way = way(),
+         .shares_tiles = true,
+         .keys_per_split = std::get<1>(GetParam()) ? kSplitUnit : 0});
+    EXPECT_TRUE(Matches(owned_.problem, results.results));
+    return results.marked_rows;
+  }
+
+  ProblemSpec spec_;
+  OwnedProblem owned_;
+};
+
+TEST_P(IsolationTest, FiniteRowsAreNotLookedAtAgain) {
+  Make();
+  EXPECT_EQ(Check(), 0);
+}
+
+TEST_P(IsolationTest, NanReachesTheRowsThatReadIt) {
+  Make();
+  Plant(20, 1, kNan);
+  Plant(140, 69, kNan);
+  EXPECT_GE(Check(), 2 * (kLength - 20));
+}
+
+TEST_P(IsolationTest, InfinitiesAddUp) {
+  Make();
+  Plant(20, 1, kInfinity);
+  Plant(70, 1, -kInfinity);  // NaN from here on
+  Plant(30, 2, -kInfinity);
+  Check();
+}
+
+TEST_P(IsolationTest, AWeightThatUnderflowsCarriesInfinity) {
+  spec_.scale = 10;
+  Make();
+  for (int64_t key = 0; key < kLength; key += 10) {
+    Plant(key, key / 10, kInfinity);
+  }
+  Check();
+}
+
+TEST_P(IsolationTest, DroppedKeysCarryNothing) {
+  spec_.dropout = {.training = true, .p = 0.5, .seed = 7};
+  Make();
+  for (int64_t key = 0; key < kLength; key += 10) {
+    Plant(key, key / 10, kNan);
+  }
+  Check();
+}
+
+TEST_P(IsolationTest, MaskedKeysCarryNothing) {
+  spec_.attend_mask = attention::test::MaskExtents::kAll;
+  spec_.bias = attention::test::MaskExtents::kAll;
+  spec_.bias_masks = 0.3;
+  Make();
+  for (int64_t key = 0; key < kLength; key += 10) {
+    Plant(key, key / 10, kNan);
+  }
+  Check();
+}
+
+TEST_P(IsolationTest, AveragedRowsHaveAllValues) {
+  spec_.query_offset = -70;  // no key for the rows before it
+  spec_.empty_rows = EmptyRows::kUniform;
+  spec_.dropout = {.training = true, .p = 0.3, .seed = 7};
+  Make();
+  EXPECT_EQ(Check(), 2 * 2 * 70);
+  Plant(140, 3, kNan);
+  Check();
+}
+
+TEST_P(IsolationTest, NanScoresNeedNoSecondLook) {
+  Make();
+  SetElement(owned_.problem.query, {0, 0, 7, 3}, kNan);
+  SetElement(owned_.problem.key_value[0].key, {1, 0, 100, 3}, kNan);
+  const int64_t marked = Check();
+  if (way() != Way::kProducts) {  // where nothing is known of scores any more
+    EXPECT_EQ(marked, 0);
+  }
+}
+
+std::string NameOf(
+    const ::testing::TestParamInfo<IsolationTest::ParamType>& info) {
+  static constexpr const char* kNames[] = {"attend", "mma", "products"};
+  const auto [way, splits] = info.param;
+  return std::string(kNames[static_cast<int>(way)]) + (splits ? "_split" : "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, IsolationTest,
+                         ::testing::Values(std::tuple(Way::kAttend, false),
+                                           std::tuple(Way::kAttend, true),
+                                           std::tuple(Way::kMma, false),
+                                           std::tuple(Way::kMma, true),
+                                           std::tuple(Way::kProducts, false)),
+                         NameOf);
+
+}  // namespace
+}  // namespace attention::cuda::test
