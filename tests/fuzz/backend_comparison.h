@@ -20,8 +20,8 @@ struct Variant {
 
 /// Computes the problem that `bytes` are (ProblemOf()) on the reference and on
 /// the one of `variants`, one or more, that they name. Ends the process where
-/// one of them fails or their results differ by more than the tolerances of
-/// both.
+/// one of them fails or its results are not those of the tests' oracle, within
+/// the contract's tolerances.
 void CompareWithReference(absl::Span<const uint8_t> bytes, int64_t most_work,
                           absl::Span<const Variant> variants);
 

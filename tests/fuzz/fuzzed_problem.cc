@@ -16,6 +16,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int kMostReplacements = 8;
+constexpr int64_t kMostNarrow = 150;
 
 // Known, and not to be found again: FP32 sums over hundreds of blocks lose more
 // than the tolerances have.
@@ -39,6 +40,15 @@ class Reader {
   void Override(int64_t number, int64_t most, int64_t& extent) {
     if (number != 0) extent = number % (most + 1);
   }
+  /// The same for a width, of which the last 25 choices are large ones.
+  void OverrideWidth(int64_t most, int64_t& width) {
+    const int64_t number = Byte();
+    if (number > 230) {
+      width = 200 * (number - 230) + number % 3;
+    } else {
+      Override(number, most, width);
+    }
+  }
   template <size_t n>
   double Pick(const double (&list)[n], double otherwise) {
     const int64_t choice = Byte();
@@ -50,26 +60,45 @@ class Reader {
   size_t at_ = 0;
 };
 
+// Multiplications, a quarter of those of projections (they are quick) and a few
+// for each tanh.
 int64_t WorkOf(const ProblemSpec& spec) {
-  return spec.batch * spec.query_heads * spec.query_length * spec.key_length *
-         (spec.width + spec.value_width +
-          (spec.scoring == ScoringKind::kAdditive ? 8 * spec.width : 0) +
-          (spec.scoring == ScoringKind::kBilinear ? spec.width * spec.width
-                                                  : 0));
+  const int64_t queries = spec.batch * spec.query_heads * spec.query_length;
+  const int64_t keys = spec.batch * spec.query_heads * spec.key_length;
+  int64_t score = spec.width;
+  int64_t projections = 0;
+  if (spec.scoring == ScoringKind::kAdditive) {
+    score = 8 * spec.hidden_width;
+    projections = (queries + keys) * spec.width * spec.hidden_width;
+  } else if (spec.scoring == ScoringKind::kBilinear) {
+    projections = queries * spec.width * spec.width;
+  }
+  return queries * spec.key_length * (score + spec.value_width) +
+         projections / 4;
 }
 
-// Until the problem is small enough, its largest extent is halved.
+// Until the problem is small enough, its largest extent is halved; lengths
+// first where a width is a large one, which would not be seen otherwise.
 void Shrink(ProblemSpec& spec, int64_t most_work) {
+  const auto larger = [](const int64_t* a, const int64_t* b) {
+    return *a < *b;
+  };
+  const bool wide =
+      std::max({spec.width, spec.value_width, spec.hidden_width}) > kMostNarrow;
   while (WorkOf(spec) > most_work) {
     if (spec.batch > 1) {
       --spec.batch;
       continue;
     }
-    int64_t* const largest = std::max(
-        {&spec.query_length, &spec.key_length, &spec.width, &spec.value_width},
-        [](const int64_t* a, const int64_t* b) { return *a < *b; });
-    *largest /= 2;
+    int64_t* const length =
+        std::max(&spec.query_length, &spec.key_length, larger);
+    int64_t* const width =
+        std::max({&spec.width, &spec.value_width, &spec.hidden_width}, larger);
+    const bool shorten = wide ? *length > 3 : *length > *width;
+    *(shorten ? length : width) /= 2;
   }
+  spec.width = std::max<int64_t>(1, spec.width);
+  spec.hidden_width = std::max<int64_t>(1, spec.hidden_width);
 }
 
 // What may be put in place of an element. Bounds keep products of three within
@@ -155,11 +184,11 @@ FuzzedProblem ProblemOf(absl::Span<const uint8_t> bytes, int64_t most_work) {
   const int64_t seed = reader.Word();
   reader.Override(reader.Byte(), 300, spec.query_length);
   reader.Override(reader.Word(), 1500, spec.key_length);
-  reader.Override(reader.Byte(), 150, spec.width);
+  reader.OverrideWidth(kMostNarrow, spec.width);
   spec.width = std::max<int64_t>(1, spec.width);
-  reader.Override(reader.Byte(), 150, spec.value_width);
+  reader.OverrideWidth(kMostNarrow, spec.value_width);
   reader.Override(reader.Byte(), 255, spec.keys_per_block);
-  reader.Override(reader.Byte(), 80, spec.hidden_width);
+  reader.OverrideWidth(80, spec.hidden_width);
   spec.hidden_width = std::max<int64_t>(1, spec.hidden_width);
   if (const double scale = reader.Pick(kScales, kInfinity);
       scale != kInfinity) {
@@ -169,6 +198,7 @@ FuzzedProblem ProblemOf(absl::Span<const uint8_t> bytes, int64_t most_work) {
   if (const double softcap = reader.Pick(kSoftcaps, 0); softcap != 0) {
     spec.softcap = softcap;
   }
+  if (spec.scoring != ScoringKind::kAdditive) spec.hidden_width = 1;
   Shrink(spec, most_work);
   if (spec.keys_per_block > 0) {
     spec.keys_per_block =

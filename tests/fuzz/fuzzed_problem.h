@@ -21,8 +21,8 @@ struct FuzzedProblem {
 ///   a level of each of the Factors() of tests/parity/factors.h, modulo their
 ///   number; the variant; the seed of the numbers (2 bytes);
 ///   instead of the factor's where not 0: Lq, Lk (2 bytes, little-endian), Dq,
-///   Dv, keys per block; the hidden width; scale, sigma and softcap, each from
-///   a list;
+///   Dv, keys per block; the hidden width (231 and more are widths of 200 to
+///   5,000); scale, sigma and softcap, each from a list;
 ///   then, up to 8 times, one element that is replaced: which tensor, where (2
 ///   bytes), by what.
 /// Extents are halved until a problem has no more than `most_work`
