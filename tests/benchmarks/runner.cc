@@ -11,11 +11,13 @@ namespace attention::bench {
 Runner::Runner(const Case& shape, std::unique_ptr<Engine> engine)
     : inputs_(shape), engine_(std::move(engine)) {}
 
-absl::StatusOr<std::unique_ptr<Runner>> Runner::Create(const Case& shape) {
+absl::StatusOr<std::unique_ptr<Runner>> Runner::Create(
+    const Case& shape, absl::FunctionRef<void(Inputs&)> change) {
   auto engine =
       Engine::Create({.threads = shape.threads, .backend = shape.backend});
   if (!engine.ok()) return engine.status();
   std::unique_ptr<Runner> runner(new Runner(shape, *std::move(engine)));
+  change(runner->inputs_);
   const auto valid = Validate(runner->inputs_.problem());
   if (!valid.ok()) return valid.status();
   const auto create = [](DataType type, const Shape& extents, Tensor& tensor,

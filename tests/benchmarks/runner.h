@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/engine.h"
@@ -17,7 +18,9 @@ namespace attention::bench {
 /// result buffers that every run writes anew.
 class Runner {
  public:
-  static absl::StatusOr<std::unique_ptr<Runner>> Create(const Case& shape);
+  /// `change`, where given, is the last to touch the inputs.
+  static absl::StatusOr<std::unique_ptr<Runner>> Create(
+      const Case& shape, absl::FunctionRef<void(Inputs&)> change = Unchanged);
 
   /// What a caller of the library does: validates the problem and computes it.
   absl::Status Run();
@@ -36,6 +39,7 @@ class Runner {
 
  private:
   Runner(const Case& shape, std::unique_ptr<Engine> engine);
+  static void Unchanged(Inputs&) {}
 
   Inputs inputs_;
   std::unique_ptr<Engine> engine_;

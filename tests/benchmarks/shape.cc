@@ -88,16 +88,35 @@ Inputs::Inputs(const Case& shape) {
         Keep("valid_lens", Tensor::FromInts({b}, lengths));
   }
   if (shape.mask) {
-    Tensor mask =
-        Tensor::Create(DataType::kBool, {1, 1, shape.query_length, keys})
-            .value();
-    for (int64_t i = 0; i < mask.element_count(); ++i) {
-      mask.data()[i] = std::byte{i % 7 != 3};
-    }
-    problem_.masks.attend_mask = Keep("attend_mask", std::move(mask));
+    Mask([keys](int64_t i, int64_t j) { return (i * keys + j) % 7 != 3; });
   }
   problem_.wanted.weights = shape.weights;
   problem_.wanted.lse = shape.lse;
+}
+
+void Inputs::Change(
+    absl::string_view name,
+    absl::FunctionRef<double(int64_t row, int64_t column, double)> number) {
+  for (auto& [known, tensor] : tensors_) {
+    if (known != name) continue;
+    const int64_t columns = tensor.shape().back();
+    const int64_t size = ByteSize(tensor.type());
+    for (int64_t n = 0; n < tensor.element_count(); ++n) {
+      std::byte* const at = tensor.data() + n * size;
+      const double was = LoadElement(tensor.type(), at);
+      StoreElement(tensor.type(), number(n / columns, n % columns, was), at);
+    }
+  }
+}
+
+void Inputs::Mask(absl::FunctionRef<bool(int64_t i, int64_t j)> takes_part) {
+  const int64_t rows = problem_.query.shape[2];
+  const int64_t keys = problem_.key_value[0].key.shape[2];
+  Tensor mask = Tensor::Create(DataType::kBool, {1, 1, rows, keys}).value();
+  for (int64_t n = 0; n < mask.element_count(); ++n) {
+    mask.data()[n] = std::byte{takes_part(n / keys, n % keys)};
+  }
+  problem_.masks.attend_mask = Keep("attend_mask", std::move(mask));
 }
 
 TensorView Inputs::Keep(const char* name, Tensor tensor) {

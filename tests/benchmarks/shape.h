@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+#include "absl/strings/string_view.h"
 #include "core/problem.h"
 #include "core/tensor.h"
 
@@ -57,6 +59,16 @@ class Inputs {
  public:
   explicit Inputs(const Case& shape);
   const AttentionProblem& problem() const { return problem_; }
+
+  /// Replaces the elements of one tensor, "query", "w_k", ...: `number` is told
+  /// the element's row over all batch entries and heads, its column and what it
+  /// was.
+  void Change(
+      absl::string_view name,
+      absl::FunctionRef<double(int64_t row, int64_t column, double)> number);
+  /// Lets key j take part in row i of every head where `takes_part` says so.
+  void Mask(absl::FunctionRef<bool(int64_t i, int64_t j)> takes_part);
+
   /// By their names on the wire.
   const std::vector<std::pair<std::string, Tensor>>& tensors() const {
     return tensors_;
