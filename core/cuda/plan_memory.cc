@@ -186,9 +186,8 @@ Plan PlanOfInputs(const ValidatedProblem& problem, const InPlace& in_place) {
   args.query_length = problem.query_length;
   args.key_length = problem.key_length;
   if (problem.softcap) {
-    // Beyond these, where FP32 has no room for it or its inverse, tanh is
-    // saturated or the identity for every score.
-    args.softcap = std::clamp(*problem.softcap, 0x1p-60, 0x1p63);
+    // Within FP32, with an inverse: below 2^-60 every score counts as capped.
+    args.softcap = std::clamp(*problem.softcap, 0x1p-60, 0x1.FFFFFEp127);
   }
   args.uniform_empty_rows = problem.empty_rows == EmptyRows::kUniform ? 1 : 0;
   args.weights_after_dropout = problem.wanted.weights_after_dropout ? 1 : 0;

@@ -81,7 +81,7 @@ struct AttentionArgs {
 
   Score score = Score::kDot;
   double factor = 1;   // finite in FP32
-  double softcap = 0;  // 0: none; else within 2^-60 ... 2^63
+  double softcap = 0;  // 0: none; else 2^-60 to FP32's largest number
   /// (B, Hq, Lq, width), the problem's query or projected rows.
   Rows query;
   /// (B, Hkv, Lk, width), likewise; projected keys have Hq heads where their

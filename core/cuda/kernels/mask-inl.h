@@ -42,6 +42,18 @@ ATTENTION_KERNEL_CODE Epilogue MakeEpilogue(const AttentionArgs& args) {
   return epilogue;
 }
 
+/// softcap * tanh(score / softcap). Scores that are small beside the softcap
+/// stay as they are, for their quotient may be too small for FP32; the largest
+/// ones stay finite when they are multiplied with log2 e.
+ATTENTION_KERNEL_CODE float Capped(const Epilogue& epilogue, float score) {
+  constexpr float kMost = 2.35e38F;
+  if (!(fabsf(score) < epilogue.softcap * 0x1p-13F)) {
+    score = epilogue.softcap * tanhf(score * epilogue.softcap_inverse);
+  }
+  if (score > kMost) return kMost;
+  return score < -kMost ? -kMost : score;
+}
+
 /// The score of one row and key, times log2 e, of a sum of terms; -inf where
 /// the key takes no part.
 ATTENTION_KERNEL_CODE float FinishScore(const AttentionArgs& args,
@@ -63,9 +75,7 @@ ATTENTION_KERNEL_CODE float FinishScore(const AttentionArgs& args,
     // Returned, not added: a masked NaN must not survive as -inf + NaN.
     if (bias == -Infinity()) return bias;
   }
-  if (epilogue.softcap != 0) {
-    score = epilogue.softcap * tanhf(score * epilogue.softcap_inverse);
-  }
+  if (epilogue.softcap != 0) score = Capped(epilogue, score);
   return (score + bias) * kLog2E;
 }
 
