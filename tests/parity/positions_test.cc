@@ -40,10 +40,10 @@ TensorView AddOffsets(const std::vector<int64_t>& offsets,
 }
 
 TensorView AddSlopes(const std::vector<double>& slopes, OwnedProblem& owned) {
-  return owned.Add(
-      DataType::kFloat32, {static_cast<int64_t>(slopes.size())},
-      Layout::kRowMajor,
-      [&](absl::Span<const int64_t> index) { return slopes[index[0]]; });
+  return owned.Add(DataType::kFloat32, {static_cast<int64_t>(slopes.size())},
+                   Layout::kRowMajor, [&](absl::Span<const int64_t> index) {
+                     return slopes[index[0]];
+                   });
 }
 
 TEST_P(PositionsTest, EqualOffsetsAreACommonOffset) {
@@ -91,22 +91,20 @@ TEST_P(PositionsTest, EveryBatchEntryGivesWhatItGivesAlone) {
 
 TEST_P(PositionsTest, AlibiIsTheBiasOfItsDistances) {
   const std::vector<double> slopes = {0.5, 0.25, 0, -0.0625};
-  OwnedProblem owned =
-      MakeProblem({.query_heads = 4, .query_length = 70, .key_length = 140},
-                  TestSeed());
+  OwnedProblem owned = MakeProblem(
+      {.query_heads = 4, .query_length = 70, .key_length = 140}, TestSeed());
   AttentionProblem& problem = owned.problem;
   problem.masks.query_offset = 50;
   problem.masks.key_offset = -9;
   problem.alibi_slopes = AddSlopes(slopes, owned);
   ASSERT_OK_AND_ASSIGN(const Results alibi, Run(problem));
   problem.alibi_slopes.reset();
-  problem.masks.bias =
-      owned.Add(DataType::kFloat32, {4, 70, 140}, Layout::kRowMajor,
-                [&](absl::Span<const int64_t> index) {
-                  const int64_t distance = (index[1] + 50) - (index[2] - 9);
-                  return -slopes[index[0]] *
-                         std::abs(static_cast<double>(distance));
-                });
+  problem.masks.bias = owned.Add(
+      DataType::kFloat32, {4, 70, 140}, Layout::kRowMajor,
+      [&](absl::Span<const int64_t> index) {
+        const int64_t distance = (index[1] + 50) - (index[2] - 9);
+        return -slopes[index[0]] * std::abs(static_cast<double>(distance));
+      });
   const Expected expected = ComputeExpected(problem);
   EXPECT_TRUE(Matches(problem, expected, alibi));
 }

@@ -22,10 +22,10 @@ using SinksTest = BackendTest;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 TensorView AddSinks(const std::vector<double>& sinks, OwnedProblem& owned) {
-  return owned.Add(
-      DataType::kFloat32, {static_cast<int64_t>(sinks.size())},
-      Layout::kRowMajor,
-      [&](absl::Span<const int64_t> index) { return sinks[index[0]]; });
+  return owned.Add(DataType::kFloat32, {static_cast<int64_t>(sinks.size())},
+                   Layout::kRowMajor, [&](absl::Span<const int64_t> index) {
+                     return sinks[index[0]];
+                   });
 }
 
 // One for each way through a backend: few and many queries, types, results.
