@@ -127,11 +127,13 @@ HWY_INLINE void SubtractAlibi(const Epilogue& epilogue, int64_t row,
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const VF slope = hn::Set(d, epilogue.alibi_slopes[row]);
   const VF position = hn::Set(d, epilogue.alibi_positions[row]);
+  const VF step = hn::Set(d, static_cast<float>(lanes));
+  VF column = hn::Iota(d, static_cast<float>(columns.first));
   for (int64_t c = columns.first; c < columns.last; c += lanes) {
-    const VF distance =
-        hn::Abs(hn::Sub(position, hn::Iota(d, static_cast<float>(c))));
+    const VF distance = hn::Abs(hn::Sub(position, column));
     hn::StoreU(hn::NegMulAdd(slope, distance, hn::LoadU(d, scores + c)), d,
                scores + c);
+    column = hn::Add(column, step);
   }
 }
 
