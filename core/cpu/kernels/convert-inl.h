@@ -220,14 +220,20 @@ void WidenRows(const RowSource& from, int64_t rows, int64_t width, float* to,
   }
 }
 
-void ScaleRow(const float* from, int64_t count, float factor, float* to) {
+// In two steps where the factor alone would be subnormal or 0: what it is
+// multiplied by may be large. At once, for `to` is not in the caches.
+void ScaleRow(const float* from, int64_t count, double factor, float* to) {
   const F d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const VF scale = hn::Set(d, factor);
+  const float after = factor < 0x1p-64 ? 0x1p-64F : 1.0F;
+  const float first = static_cast<float>(factor / after);
+  const VF scale = hn::Set(d, first);
+  const VF scale_after = hn::Set(d, after);
   const bool stream = IsAligned(to, sizeof(float) * hn::Lanes(d));
   int64_t i = 0;
   for (; i + lanes <= count; i += lanes) {
-    const VF value = hn::Mul(hn::LoadU(d, from + i), scale);
+    const VF value =
+        hn::Mul(hn::Mul(hn::LoadU(d, from + i), scale), scale_after);
     if (stream) {
       hn::Stream(value, d, to + i);
     } else {
@@ -235,7 +241,7 @@ void ScaleRow(const float* from, int64_t count, float factor, float* to) {
     }
   }
   for (; i < count; ++i) {
-    const float value = from[i] * factor;
+    const float value = from[i] * first * after;
     memcpy(to + i, &value, sizeof(value));
   }
 }

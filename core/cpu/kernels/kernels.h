@@ -55,7 +55,7 @@ struct Kernels {
   void (*store_weights)(const TileArgs& args, const WeightArgs& weights);
   void (*finish_rows)(const FinishArgs& args);
   /// to[i] = from[i] * factor, past the caches where `to` allows it.
-  void (*scale_row)(const float* from, int64_t count, float factor, float* to);
+  void (*scale_row)(const float* from, int64_t count, double factor, float* to);
 
   /// Copies rows of BF16 (a pair in the place of a float, `to_stride` pairs
   /// apart, zeros beyond `width` and from row `rows` to `padded_rows`). Null,

@@ -24,19 +24,6 @@ void KeptWeights::Keep(const KeyTile& tile, TileArgs& args) {
   tiles_[count_++] = {tile.first_key, tile.first_key + tile.count};
 }
 
-// A weight that is large beside a maximum of its time may be worth keeping
-// where the factor alone is subnormal.
-void KeptWeights::Scale(const float* from, int64_t count, double factor,
-                        float* to) const {
-  constexpr double kShift = 0x1p64;
-  if (factor == 0 || !(factor < 1 / kShift)) {
-    kernels_.scale_row(from, count, static_cast<float>(factor), to);
-    return;
-  }
-  kernels_.scale_row(from, count, static_cast<float>(factor * kShift), to);
-  kernels_.scale_row(to, count, static_cast<float>(1 / kShift), to);
-}
-
 // Each tile's weights are relative to the maximum that was known then.
 void KeptWeights::Store(int64_t row, float max, double sum, float* to) const {
   int64_t done = 0;
@@ -44,9 +31,9 @@ void KeptWeights::Store(int64_t row, float max, double sum, float* to) const {
     const KeyRange& keys = tiles_[t];
     StoreZeros(to + done, keys.begin - done);
     const double rise = static_cast<double>(max_[t * rows_ + row]) - max;
-    Scale(weights_ + row * plan_.kept_stride + keys.begin,
-          keys.end - keys.begin, sum == 0 ? 0 : std::exp2(rise) / sum,
-          to + keys.begin);
+    kernels_.scale_row(weights_ + row * plan_.kept_stride + keys.begin,
+                       keys.end - keys.begin,
+                       sum == 0 ? 0 : std::exp2(rise) / sum, to + keys.begin);
     done = keys.end;
   }
   StoreZeros(to + done, problem_.key_length - done);

@@ -29,8 +29,6 @@ class KeptWeights {
   static void FlushStores();
 
  private:
-  void Scale(const float* from, int64_t count, double factor, float* to) const;
-
   const ValidatedProblem& problem_;
   const Plan& plan_;
   const Kernels& kernels_;
