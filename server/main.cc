@@ -43,7 +43,7 @@ void LetSignalsEndTheProcess(const sigset_t& signals) {
 // Messages are read into blocks of some 64 KiB, which glibc gives back to the
 // kernel as soon as a message has been read; the next one faults all of their
 // pages in again. The tensors' own buffers have a pool for that
-// (wire/buffer_pool.h).
+// (memory/buffer_pool.h).
 void KeepFreedMemory() {
   // Keep what is free at the heap's end, up to this: the blocks of a request of
   // 12 MiB. More would be held twice, here and in the pool, when requests pile

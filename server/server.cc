@@ -86,9 +86,10 @@ struct Server::Impl {
         repository(std::move(opened_repository)),
         models(*repository),
         engine(std::move(built_engine)),
-        service(options, *engine, admission, calls, *repository),
-        inference(options, {*engine, admission, options.max_response_bytes},
-                  calls, *repository, models, regions) {}
+        service(options, *engine, {engine->workers(), admission}, calls,
+                *repository),
+        inference(options, *engine, {engine->workers(), admission}, calls,
+                  *repository, models, regions) {}
 
   // The port that was taken.
   absl::StatusOr<int> Listen();

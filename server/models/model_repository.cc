@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "server/request/scoring_names.h"
 
 namespace attention::server {
 namespace {
@@ -30,10 +31,17 @@ bool IsNameCharacter(char c) {
          c == '-' || c == '.';
 }
 
+// The models that need no folder: the scoring functions themselves.
+bool IsBuiltIn(const std::string& name) {
+  return absl::c_any_of(ScoringNames(), [&name](const ScoringName& scoring) {
+    return scoring.model == name;
+  });
+}
+
 }  // namespace
 
 absl::Status CheckModelName(const std::string& name) {
-  if (absl::c_linear_search(kBuiltInModels, name)) {
+  if (IsBuiltIn(name)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "model ", Shown(name), ": the name is a built-in model's"));
   }
@@ -137,7 +145,7 @@ std::vector<ModelIndexEntry> ModelRepository::Index() const {
   std::map<std::string, ModelIndexEntry> entries;
   for (std::string& name : Folders().value_or(std::vector<std::string>())) {
     // Logged when it was met; the built-in model of that name is no folder's.
-    if (absl::c_linear_search(kBuiltInModels, name)) continue;
+    if (IsBuiltIn(name)) continue;
     const absl::Status status = CheckModelName(name);
     ModelIndexEntry entry{name, ModelState::kUnavailable,
                           status.ok()

@@ -15,12 +15,6 @@
 
 namespace attention::server {
 
-/// The models that need no folder: the scoring functions themselves. No folder
-/// can take their names.
-inline constexpr absl::string_view kBuiltInModels[] = {
-    "scaled_dot_product_attention", "additive_attention", "gaussian_attention",
-    "bilinear_attention"};
-
 enum class ModelState : uint8_t { kReady, kUnavailable };
 
 /// One line of the repository's index.
@@ -84,7 +78,8 @@ class ModelRepository {
 };
 
 /// A model's name: 1 to 128 letters, digits and _ - . that begin with a letter
-/// or a digit, and none of kBuiltInModels. INVALID_ARGUMENT otherwise.
+/// or a digit, and none of a built-in model (scoring_names.h). INVALID_ARGUMENT
+/// otherwise.
 absl::Status CheckModelName(const std::string& name);
 
 }  // namespace attention::server

@@ -13,6 +13,7 @@
 #include "core/formats/safetensors.h"
 #include "core/validate.h"
 #include "server/models/parameter_set_config.h"
+#include "server/request/tensor_fields.h"
 
 namespace attention::server {
 namespace {
@@ -123,13 +124,8 @@ absl::Status ReadTensors(
     if (!tensor.ok()) return tensor.status();
     set.tensors.emplace(parameter, *std::move(tensor));
   }
-  if (auto* additive = std::get_if<Additive>(&set.defaults.scoring)) {
-    additive->w_q = set.tensors.at("w_q").view();
-    additive->w_k = set.tensors.at("w_k").view();
-    additive->w_v = set.tensors.at("w_v").view();
-  }
-  if (auto* bilinear = std::get_if<Bilinear>(&set.defaults.scoring)) {
-    bilinear->m = set.tensors.at("m").view();
+  for (const auto& [parameter, tensor] : set.tensors) {
+    FindTensor(parameter)->place(set.defaults) = tensor.view();
   }
   return absl::OkStatus();
 }
