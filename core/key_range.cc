@@ -13,6 +13,16 @@ int64_t Clamp(Int128 value, int64_t low, int64_t high) {
   return value < low ? low : value > high ? high : static_cast<int64_t>(value);
 }
 
+// The row's position, counted as key indices.
+Int128 PositionOf(const ValidatedProblem& problem, int64_t batch, int64_t row) {
+  int64_t offset = problem.query_position;
+  if (const auto& offsets = problem.query_offsets) {
+    offset =
+        LoadInteger(offsets->type, offsets->data + batch * offsets->strides[0]);
+  }
+  return Int128{row} + offset - problem.key_position;
+}
+
 }  // namespace
 
 KeyRange KeysInRange(const ValidatedProblem& problem, int64_t batch,
@@ -23,9 +33,7 @@ KeyRange KeysInRange(const ValidatedProblem& problem, int64_t batch,
     range.end = LoadInteger(
         lens.type, lens.data + batch * lens.strides[0] + row * lens.strides[1]);
   }
-  // The row's position, counted as key indices.
-  const Int128 position =
-      Int128{row} + problem.query_position - problem.key_position;
+  const Int128 position = PositionOf(problem, batch, row);
   if (problem.causal != Causal::kNone) {
     range.end = Clamp(position + 1, 0, range.end);
   }
@@ -42,6 +50,11 @@ KeyRange KeysInRange(const ValidatedProblem& problem, int64_t batch,
 bool HasRangeMask(const ValidatedProblem& problem) {
   return problem.valid_lens || problem.causal != Causal::kNone ||
          problem.window.left || problem.window.right;
+}
+
+double RowPosition(const ValidatedProblem& problem, int64_t batch,
+                   int64_t row) {
+  return static_cast<double>(PositionOf(problem, batch, row));
 }
 
 }  // namespace attention

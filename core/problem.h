@@ -48,7 +48,7 @@ using Scoring = std::variant<ScaledDotProduct, Additive, Gaussian, Bilinear>;
 /// Row i stands at position p, key j at j + key_offset; key positions <= p take
 /// part.
 enum class Causal : uint8_t {
-  kNone,         // every key; p = i + query_offset, for the window's sake
+  kNone,         // every key; p = i + query_offset, for window and ALiBi
   kTopLeft,      // p = i + query_offset
   kBottomRight,  // p = i + Lk - Lq
 };
@@ -73,6 +73,8 @@ struct Masks {
   /// Not with kBottomRight. Default 0. Magnitude at most 2^62.
   std::optional<int64_t> query_offset;
   std::optional<int64_t> key_offset;
+  /// A query_offset for every batch entry, in its place: INT32 or INT64, (B).
+  std::optional<TensorView> query_offsets;
   Window window;
 };
 
@@ -84,7 +86,8 @@ struct Dropout {
   uint64_t seed = 0;
 };
 
-/// What a row gives in which no key takes part; its lse is -inf either way.
+/// What a row gives in which no key takes part and that has no sink; its lse is
+/// -inf either way.
 enum class EmptyRows : uint8_t {
   kZero,     // output 0, weights 0
   kUniform,  // weights 1 / Lk, output the mean of all values
@@ -112,6 +115,15 @@ struct AttentionProblem {
   Scoring scoring;
   std::optional<double> softcap;  // c * tanh(score / c); finite, > 0
   Masks masks;
+  /// ALiBi (Press et al. 2022): FP32, (Hq) or (B, Hq). Adds -slope * |p -
+  /// position of the key| to the score, with the bias; positions are those of
+  /// `masks`.
+  std::optional<TensorView> alibi_slopes;
+  /// Attention sinks: FP32, (Hq) or (B, Hq), below +inf. A logit that takes
+  /// part in the softmax's sum, in lse too, and has no value; neither scaled,
+  /// capped nor masked. A row without keys gives 0, and the sink as lse,
+  /// whatever empty_rows says. -inf is no sink.
+  std::optional<TensorView> sinks;
   Dropout dropout;
   EmptyRows empty_rows = EmptyRows::kZero;
   WantedOutputs wanted;

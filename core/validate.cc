@@ -249,6 +249,7 @@ absl::StatusOr<ValidatedProblem> Validate(const AttentionProblem& problem) {
   const int rank = problem.query.rank();
   status = internal::ValidateScoring(problem, valid);
   if (status.ok()) status = internal::ValidateMasks(problem, rank, valid);
+  if (status.ok()) status = internal::ValidatePerHead(problem, valid);
   if (status.ok()) status = ValidateDropout(problem.dropout, valid);
   if (status.ok()) status = SetResultShapes(rank, valid);
   if (!status.ok()) return status;

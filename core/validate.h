@@ -13,15 +13,16 @@ namespace attention {
 class ValidatedProblem;
 
 /// Checks every rule of the numeric contract, once, including the values of
-/// valid_lens and attend_mask. INVALID_ARGUMENT names the field first, what it
-/// had and what was expected:
+/// valid_lens, attend_mask, query_offsets and sinks. INVALID_ARGUMENT names the
+/// field first, what it had and what was expected:
 ///   key: shape [2, 10, 3] has width 3, query has 2 (scaled dot product needs
 ///   equal widths)
 /// Fields are named as on the wire: query, key, value (key[2] where there are
 /// several blocks), valid_lens, attend_mask, bias, w_q, w_k, w_v, m, scale,
-/// sigma, softcap, query_offset, key_offset, window_left, window_right,
-/// dropout_p. query, key, value and bias may lie in a device's memory, whose
-/// bytes are not looked at; everything else must lie in the host's.
+/// sigma, softcap, query_offset, query_offsets, key_offset, window_left,
+/// window_right, alibi_slopes, sinks, dropout_p. query, key, value and bias may
+/// lie in a device's memory, whose bytes are not looked at; everything else
+/// must lie in the host's.
 absl::StatusOr<ValidatedProblem> Validate(const AttentionProblem& problem);
 
 /// A problem that kept every rule, in one form: all ranks widened to four,
@@ -58,11 +59,15 @@ class ValidatedProblem {
   std::optional<TensorView> attend_mask;  // (B, Hq, Lq, Lk), strides 0 likewise
   std::optional<TensorView> bias;         // (B, Hq, Lq, Lk), strides 0 likewise
   Causal causal = Causal::kNone;
-  /// Row i stands at position i + query_position, key j at j + key_position.
+  /// Row i stands at position i + query_position, or i + query_offsets[b] where
+  /// those are given; key j at j + key_position.
   int64_t query_position = 0;
+  std::optional<TensorView> query_offsets;  // (B)
   int64_t key_position = 0;
   Window window;
-  Dropout dropout;  // p is 0 unless training
+  std::optional<TensorView> alibi_slopes;  // (B, Hq), stride 0 where shared
+  std::optional<TensorView> sinks;         // (B, Hq), stride 0 where shared
+  Dropout dropout;                         // p is 0 unless training
   EmptyRows empty_rows = EmptyRows::kZero;
   WantedOutputs wanted;
 
@@ -70,6 +75,11 @@ class ValidatedProblem {
   int64_t KvHead(int64_t query_head) const {
     return query_head / (query_heads / kv_heads);
   }
+
+  /// Of a batch entry's query head; 0 where there are none.
+  float AlibiSlope(int64_t batch_entry, int64_t query_head) const;
+  /// The same; -inf where it has none.
+  float Sink(int64_t batch_entry, int64_t query_head) const;
 
   // What the caller is given, in the query's own rank.
   Shape output_shape;  // (B, Hq, Lq, Dv) or its shorter forms; the query's type
@@ -95,6 +105,10 @@ KeyRange KeysInRange(const ValidatedProblem& problem, int64_t batch,
                      int64_t row);
 /// Whether that leaves any key out in any row, as far as the options tell.
 bool HasRangeMask(const ValidatedProblem& problem);
+
+/// A row's position p, counted as key indices: key j is |result - j| away from
+/// it. Exact below 2^53.
+double RowPosition(const ValidatedProblem& problem, int64_t batch, int64_t row);
 
 }  // namespace attention
 

@@ -72,13 +72,21 @@ absl::Status ForEachElement(const TensorView& view, const Visit& visit) {
   }
 }
 
-absl::Status ValidateLengths(const TensorView& lens, ValidatedProblem& valid) {
-  if (absl::Status status = CheckHostView("valid_lens", lens); !status.ok()) {
+// An integer tensor in host memory.
+absl::Status CheckIntegers(absl::string_view field, const TensorView& view) {
+  if (absl::Status status = CheckHostView(field, view); !status.ok()) {
     return status;
   }
-  if (lens.type != DataType::kInt32 && lens.type != DataType::kInt64) {
-    return FieldError("valid_lens", absl::StrCat("datatype ", Name(lens.type),
-                                                 " (expected INT32 or INT64)"));
+  if (view.type == DataType::kInt32 || view.type == DataType::kInt64) {
+    return absl::OkStatus();
+  }
+  return FieldError(field, absl::StrCat("datatype ", Name(view.type),
+                                        " (expected INT32 or INT64)"));
+}
+
+absl::Status ValidateLengths(const TensorView& lens, ValidatedProblem& valid) {
+  if (absl::Status status = CheckIntegers("valid_lens", lens); !status.ok()) {
+    return status;
   }
   const Shape per_batch = {valid.batch};
   const Shape per_row = {valid.batch, valid.query_length};
@@ -160,9 +168,13 @@ absl::Status ValidateBias(const TensorView& bias, int rank,
   return Broadcast("bias", bias, rank, valid, valid.bias);
 }
 
+bool IsOffset(int64_t offset) {
+  constexpr int64_t kMost = int64_t{1} << 62;
+  return offset >= -kMost && offset <= kMost;
+}
+
 absl::Status CheckOffset(absl::string_view field,
                          const std::optional<int64_t>& offset, Causal causal) {
-  constexpr int64_t kMost = int64_t{1} << 62;
   if (!offset) return absl::OkStatus();
   if (causal == Causal::kBottomRight) {
     return FieldError(
@@ -170,11 +182,43 @@ absl::Status CheckOffset(absl::string_view field,
                             " was given with causal bottom_right, which places "
                             "the queries itself (leave it out)"));
   }
-  if (*offset < -kMost || *offset > kMost) {
+  if (!IsOffset(*offset)) {
     return FieldError(field,
                       absl::StrCat(*offset, " (expected -2^62 to 2^62)"));
   }
   return absl::OkStatus();
+}
+
+absl::Status ValidateOffsets(const TensorView& offsets, const Masks& masks,
+                             ValidatedProblem& valid) {
+  constexpr char kField[] = "query_offsets";
+  if (absl::Status status = CheckIntegers(kField, offsets); !status.ok()) {
+    return status;
+  }
+  if (masks.query_offset) {
+    return FieldError(kField, absl::StrCat("was given with query_offset ",
+                                           *masks.query_offset,
+                                           " (one of the two is expected)"));
+  }
+  if (masks.causal == Causal::kBottomRight) {
+    return FieldError(kField,
+                      "was given with causal bottom_right, which places the "
+                      "queries itself (leave it out)");
+  }
+  if (const Shape expected = {valid.batch}; offsets.shape != expected) {
+    return FieldError(
+        kField, absl::StrCat("shape ", ShapeToString(offsets.shape),
+                             " (expected ", ShapeToString(expected), ")"));
+  }
+  valid.query_offsets = offsets;
+  const auto check = [&](const std::byte* element, const Shape& index) {
+    const int64_t offset = LoadInteger(offsets.type, element);
+    if (IsOffset(offset)) return absl::OkStatus();
+    return FieldError(
+        kField, absl::StrCat("element ", ShapeToString(index), " is ", offset,
+                             " (expected -2^62 to 2^62)"));
+  };
+  return ForEachElement(offsets, check);
 }
 
 absl::Status CheckWindow(absl::string_view field,
@@ -198,6 +242,9 @@ absl::Status ValidateMasks(const AttentionProblem& problem, int rank,
   }
   if (masks.bias) status.Update(ValidateBias(*masks.bias, rank, valid));
   status.Update(CheckOffset("query_offset", masks.query_offset, masks.causal));
+  if (masks.query_offsets) {
+    status.Update(ValidateOffsets(*masks.query_offsets, masks, valid));
+  }
   status.Update(CheckOffset("key_offset", masks.key_offset, masks.causal));
   status.Update(CheckWindow("window_left", masks.window.left));
   status.Update(CheckWindow("window_right", masks.window.right));

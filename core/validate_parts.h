@@ -32,6 +32,10 @@ absl::Status ValidateScoring(const AttentionProblem& problem,
 absl::Status ValidateMasks(const AttentionProblem& problem, int rank,
                            ValidatedProblem& valid);
 
+/// What every head has one of: fills `alibi_slopes`, `sinks`.
+absl::Status ValidatePerHead(const AttentionProblem& problem,
+                             ValidatedProblem& valid);
+
 }  // namespace attention::internal
 
 #endif  // ATTENTION_CORE_VALIDATE_PARTS_H_

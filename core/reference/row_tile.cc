@@ -29,6 +29,7 @@ RowTile::RowTile(const ValidatedProblem& problem, TileSizes sizes,
       head_(head),
       first_row_(first_row),
       rows_(rows),
+      slope_(problem.AlibiSlope(batch, head)),
       dropout_(problem.dropout.p, problem.dropout.seed),
       scorer_(MakeScorer(problem, head)),
       all_{problem.key_length, 0},
@@ -78,6 +79,7 @@ bool RowTile::Run(const AttentionOutputs& outputs,
         Accumulate(first_key, values);
       });
   if (!finished) return false;
+  AddSinks();
   if (problem_.empty_rows == EmptyRows::kUniform &&
       !AverageEmptyRows(next_tile)) {
     return false;
@@ -101,6 +103,7 @@ void RowTile::ScoreTile(int64_t first_key, const Matrix& keys) {
 void RowTile::MaskRow(int64_t row, int64_t first_key, int64_t count) {
   const int64_t query = first_row_ + row;
   const KeyRange range = ranges_[static_cast<size_t>(row)];
+  const double position = RowPosition(problem_, batch_, query);
   for (int64_t j = 0; j < count; ++j) {
     const int64_t key = first_key + j;
     double& score = scores_(row, j);
@@ -115,6 +118,10 @@ void RowTile::MaskRow(int64_t row, int64_t first_key, int64_t count) {
     score = LimitToFloatRange(score);
     if (problem_.softcap) {
       score = *problem_.softcap * std::tanh(score / *problem_.softcap);
+    }
+    if (problem_.alibi_slopes) {
+      const double distance = std::abs(position - static_cast<double>(key));
+      score = LimitToFloatRange(score - LimitToFloatRange(slope_ * distance));
     }
     if (problem_.bias) {
       const double bias = LoadElement(
@@ -136,6 +143,13 @@ void RowTile::Accumulate(int64_t first_key, const Matrix& values) {
       const double kept = DropoutFactor(r, first_key + j);
       if (kept != 0) output_.row(r) += factors.other * kept * values.row(j);
     }
+  }
+}
+
+void RowTile::AddSinks() {
+  const double sink = problem_.Sink(batch_, head_);
+  for (int64_t r = 0; r < rows_; ++r) {
+    output_.row(r) *= states_[static_cast<size_t>(r)].Add(sink).mine;
   }
 }
 

@@ -42,6 +42,8 @@ class RowTile {
   void ScoreTile(int64_t first_key, const Matrix& keys);
   void MaskRow(int64_t row, int64_t first_key, int64_t count);
   void Accumulate(int64_t first_key, const Matrix& values);
+  // After all keys: a sink is one more score, without a value.
+  void AddSinks();
   bool AverageEmptyRows(const std::function<bool()>& next_tile);
   // What dropout multiplies a weight by: 1, 0 or 1 / (1 - p).
   double DropoutFactor(int64_t row, int64_t key) const;
@@ -57,6 +59,7 @@ class RowTile {
   int64_t head_;
   int64_t first_row_;
   int64_t rows_;
+  double slope_;  // of ALiBi
   DropoutPattern dropout_;
   std::unique_ptr<Scorer> scorer_;
   std::vector<KeyRange> ranges_;              // of each row

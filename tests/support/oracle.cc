@@ -89,7 +89,7 @@ class RowOracle {
     }
   }
 
-  // Scoring, softcap, bias, masks.
+  // Scoring, softcap, ALiBi, bias, masks.
   void ComputeScores(const Scorer& scorer,
                      const std::vector<ScoreOperand>& keys) {
     const ScoreOperand q = scorer.Query(h_, reader_.Query(b_, h_, i_));
@@ -100,7 +100,8 @@ class RowOracle {
       const ScoreOperand& k = keys[j];
       Score score = scorer.Compute(h_, q, k);
       if (problem_.softcap) Cap(*problem_.softcap, score);
-      result = score.value + bias;
+      const double alibi = reader_.Alibi(b_, h_, i_, j);
+      result = score.value + alibi + bias;
       const auto width = [](const ScoreOperand& operand) {
         return static_cast<int64_t>(operand.row.size());
       };
@@ -109,10 +110,11 @@ class RowOracle {
           std::isfinite(score.magnitude)
               ? scorer.Growth(width(q), width(k)) * score.magnitude
               : std::abs(score.value);
-      const double kappa = magnitude + std::abs(bias);
+      const double kappa = magnitude + std::abs(alibi) + std::abs(bias);
       if (std::isfinite(kappa)) kappa_ = std::max(kappa_, kappa);
       lost_ = std::max(lost_, score.lost);
       overflows_ = overflows_ || score.overflows || Overflows(bias) ||
+                   Overflows(std::abs(alibi)) ||
                    Overflows(std::abs(score.value));
       empty_ = false;
     }
@@ -125,23 +127,29 @@ class RowOracle {
     score.value = cap * std::tanh(ratio);
   }
 
-  // Softmax, dropout.
+  // Softmax with the head's sink, dropout.
   void ComputeWeights() {
     double max = -kInfinity;
     for (const std::optional<double>& score : scores_) {
       if (score && (*score > max || std::isnan(*score))) max = *score;
     }
-    double sum = 0;
+    if (std::isfinite(max) && max < -kOverflowing) overflows_ = true;
+    const std::optional<double> sink = reader_.Sink(b_, h_);
+    if (sink && *sink > max) max = *sink;
+    double sum = sink ? std::exp(*sink - max) : 0;
+    // Of the sink's rounding the row sees as much as the sink weighs.
+    const double of_sink = sum;
     for (const std::optional<double>& score : scores_) {
       if (score) sum += std::exp(*score - max);
     }
-    lse_ = empty_ ? -kInfinity : max + std::log(sum);
+    if (sink) kappa_ = std::max(kappa_, of_sink / sum * std::abs(*sink));
+    lse_ = empty_ && !sink ? -kInfinity : max + std::log(sum);
     // NaN, but perhaps for keys that are infinitely less.
     for (const std::optional<double>& score : scores_) {
       if (score && std::isinf(*score) && !std::isfinite(max)) overflows_ = true;
     }
-    if (std::isfinite(max) && max < -kOverflowing) overflows_ = true;
-    const bool uniform = empty_ && problem_.empty_rows == EmptyRows::kUniform;
+    const bool uniform =
+        empty_ && !sink && problem_.empty_rows == EmptyRows::kUniform;
     for (size_t j = 0; j < scores_.size(); ++j) {
       double weight = uniform ? 1 / static_cast<double>(scores_.size()) : 0;
       if (scores_[j]) weight = std::exp(*scores_[j] - max) / sum;

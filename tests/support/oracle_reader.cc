@@ -1,9 +1,8 @@
 #include "tests/support/oracle_reader.h"
 
+#include <cmath>
 #include <cstring>
 #include <limits>
-
-#include "absl/numeric/int128.h"
 
 namespace attention::test {
 namespace {
@@ -109,14 +108,46 @@ bool ProblemReader::TakesPart(int64_t b, int64_t h, int64_t i,
       ReadBroadcast(*masks.attend_mask, rank_, b, h, i, j) == 0) {
     return false;
   }
-  // Wide enough for any offset and window.
   const absl::int128 key = absl::int128(j) + masks.key_offset.value_or(0);
-  const absl::int128 p = masks.causal == Causal::kBottomRight
-                             ? absl::int128(i) + key_length() - query_length()
-                             : absl::int128(i) + masks.query_offset.value_or(0);
+  const absl::int128 p = Position(b, i);
   if (masks.causal != Causal::kNone && key > p) return false;
   if (masks.window.left && key < p - *masks.window.left) return false;
   return !(masks.window.right && key > p + *masks.window.right);
+}
+
+absl::int128 ProblemReader::Position(int64_t b, int64_t i) const {
+  const Masks& masks = problem_.masks;
+  const absl::int128 row = i;
+  if (masks.causal == Causal::kBottomRight) {
+    return row + key_length() - query_length();
+  }
+  if (const auto& offsets = masks.query_offsets) {
+    const std::byte* at = offsets->data + b * offsets->strides[0];
+    return row + (offsets->type == DataType::kInt64 ? ReadAs<int64_t>(at)
+                                                    : ReadAs<int32_t>(at));
+  }
+  return row + masks.query_offset.value_or(0);
+}
+
+double ProblemReader::Alibi(int64_t b, int64_t h, int64_t i, int64_t j) const {
+  if (!problem_.alibi_slopes) return 0;
+  const absl::int128 key =
+      absl::int128(j) + problem_.masks.key_offset.value_or(0);
+  const auto distance = static_cast<double>(Position(b, i) - key);
+  return -OfHead(*problem_.alibi_slopes, b, h) * std::abs(distance);
+}
+
+std::optional<double> ProblemReader::Sink(int64_t b, int64_t h) const {
+  if (!problem_.sinks) return std::nullopt;
+  const double sink = OfHead(*problem_.sinks, b, h);
+  if (std::isinf(sink)) return std::nullopt;
+  return sink;
+}
+
+double ProblemReader::OfHead(const TensorView& view, int64_t b, int64_t h) {
+  const std::byte* at = view.data;
+  if (view.rank() == 2) at += b * view.strides[0];
+  return ReadElement(view.type, at + h * view.strides.back());
 }
 
 void ProblemReader::AppendHeads(const TensorView& tensor, int64_t b,

@@ -3,8 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "absl/numeric/int128.h"
 #include "core/problem.h"
 
 namespace attention::test {
@@ -37,6 +39,10 @@ class ProblemReader {
   }
   /// 0 where there is none.
   double Bias(int64_t b, int64_t h, int64_t i, int64_t j) const;
+  /// What ALiBi adds; 0 where there is none.
+  double Alibi(int64_t b, int64_t h, int64_t i, int64_t j) const;
+  /// Nothing where the head has none.
+  std::optional<double> Sink(int64_t b, int64_t h) const;
   /// After all masks but the bias.
   bool TakesPart(int64_t b, int64_t h, int64_t i, int64_t j) const;
 
@@ -57,6 +63,9 @@ class ProblemReader {
   std::vector<double> Row(const TensorView& tensor, int64_t b, int64_t h,
                           int64_t i) const;
   double ValidLength(int64_t b, int64_t i) const;
+  // p of row i: wide enough for any offset and window.
+  absl::int128 Position(int64_t b, int64_t i) const;
+  static double OfHead(const TensorView& view, int64_t b, int64_t h);
 
   const AttentionProblem& problem_;
   int rank_;

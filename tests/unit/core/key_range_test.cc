@@ -65,6 +65,25 @@ TEST_F(KeyRangeTest, OffsetsPlaceTheQueriesAndKeys) {
   Expect(3, 0, 6);
 }
 
+TEST_F(KeyRangeTest, OffsetsOfBatchEntriesPlaceEachOfThem) {
+  ProblemBuilder two({2, 4, 2}, {2, 6, 2}, {2, 6, 3});
+  two.problem.masks.causal = Causal::kTopLeft;
+  two.problem.masks.query_offsets = two.Ints({2}, {1, -2});
+  two.problem.masks.key_offset = -1;
+  const auto valid = Validate(two.problem);
+  ASSERT_TRUE(valid.ok()) << valid.status();
+  EXPECT_EQ(KeysInRange(*valid, 0, 2).end, 5);
+  EXPECT_EQ(KeysInRange(*valid, 1, 2).end, 2);
+  EXPECT_EQ(RowPosition(*valid, 0, 2), 4);
+  EXPECT_EQ(RowPosition(*valid, 1, 0), -1);
+}
+
+TEST_F(KeyRangeTest, PositionsDoNotOverflowEither) {
+  masks().query_offset = kFarthest;
+  masks().key_offset = -kFarthest;
+  EXPECT_EQ(RowPosition(*Validate(builder_.problem), 0, 3), 0x1p63);
+}
+
 TEST_F(KeyRangeTest, OffsetsMayLeaveNothing) {
   masks().causal = Causal::kTopLeft;
   masks().key_offset = 100;

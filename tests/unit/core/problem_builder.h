@@ -2,6 +2,7 @@
 #define ATTENTION_TESTS_UNIT_CORE_PROBLEM_BUILDER_H_
 
 #include <cstdint>
+#include <cstring>
 #include <deque>
 #include <utility>
 #include <vector>
@@ -34,6 +35,14 @@ class ProblemBuilder {
   }
   TensorView Ints(Shape shape, const std::vector<int32_t>& values) {
     return Keep(Tensor::FromInts(std::move(shape), values));
+  }
+  TensorView Longs(Shape shape, const std::vector<int64_t>& values) {
+    Tensor tensor = Tensor::Create(DataType::kInt64, std::move(shape)).value();
+    std::memcpy(tensor.data(), values.data(), values.size() * sizeof(int64_t));
+    return Keep(std::move(tensor));
+  }
+  TensorView Floats(Shape shape, const std::vector<float>& values) {
+    return Keep(Tensor::FromFloats(std::move(shape), values));
   }
   TensorView Bytes(Shape shape, const std::vector<uint8_t>& values) {
     Tensor tensor = Tensor::Create(DataType::kBool, std::move(shape)).value();

@@ -14,6 +14,7 @@ using ::testing::ElementsAre;
 using testing::ProblemBuilder;
 
 constexpr DataType kF32 = DataType::kFloat32;
+constexpr int64_t kFarthest = int64_t{1} << 62;
 
 struct BadMask {
   std::string name;
@@ -102,6 +103,44 @@ INSTANTIATE_TEST_SUITE_P(
            SetOffset(b, (int64_t{1} << 62) + 1, Causal::kTopLeft);
          },
          "query_offset: 4611686018427387905 (expected -2^62 to 2^62)"},
+        {"OffsetsOfFloats",
+         [](ProblemBuilder& b) {
+           b.problem.masks.query_offsets = b.Zeros(kF32, {2});
+         },
+         "query_offsets: datatype FP32 (expected INT32 or INT64)"},
+        {"OffsetsOfWrongShape",
+         [](ProblemBuilder& b) {
+           b.problem.masks.query_offsets = b.Ints({2, 3}, {0, 1, 2, 3, 4, 5});
+         },
+         "query_offsets: shape [2, 3] (expected [2])"},
+        {"OffsetsOnADevice",
+         [](ProblemBuilder& b) {
+           TensorView offsets = b.Ints({2}, {0, 1});
+           offsets.space = MemorySpace::kCudaDevice;
+           b.problem.masks.query_offsets = offsets;
+         },
+         "query_offsets: lies in device memory (host memory is expected)"},
+        {"OffsetsTooFar",
+         [](ProblemBuilder& b) {
+           b.problem.masks.query_offsets =
+               b.Longs({2}, {-kFarthest, -kFarthest - 1});
+         },
+         "query_offsets: element [1] is -4611686018427387905 (expected -2^62 "
+         "to 2^62)"},
+        {"OffsetsWithAnOffset",
+         [](ProblemBuilder& b) {
+           SetOffset(b, 7, Causal::kTopLeft);
+           b.problem.masks.query_offsets = b.Ints({2}, {0, 1});
+         },
+         "query_offsets: was given with query_offset 7 (one of the two is "
+         "expected)"},
+        {"OffsetsWithBottomRight",
+         [](ProblemBuilder& b) {
+           b.problem.masks.causal = Causal::kBottomRight;
+           b.problem.masks.query_offsets = b.Ints({2}, {0, 1});
+         },
+         "query_offsets: was given with causal bottom_right, which places the "
+         "queries itself (leave it out)"},
         {"WindowLeftNegative",
          [](ProblemBuilder& b) { b.problem.masks.window.left = -1; },
          "window_left: -1 (expected 0 or more; absent = unbounded)"},
@@ -158,6 +197,15 @@ TEST(ValidateMasks, ReadsAStridedMaskWhereItIs) {
 TEST(ValidateMasks, ReadsNothingOfAnEmptyMask) {
   ProblemBuilder builder({2, 4, 0, 8}, {2, 2, 5, 8}, {2, 2, 5, 6});
   builder.problem.masks.attend_mask = builder.Bytes({0, 5}, {});
+  EXPECT_TRUE(Validate(builder.problem).ok());
+}
+
+TEST(ValidateMasks, TakesOffsetsOfEveryBatchEntry) {
+  ProblemBuilder builder;
+  builder.problem.masks.query_offsets =
+      builder.Longs({2}, {-kFarthest, kFarthest});
+  EXPECT_TRUE(Validate(builder.problem).ok());
+  builder.problem.masks.query_offsets = builder.Ints({2}, {-3, 7});
   EXPECT_TRUE(Validate(builder.problem).ok());
 }
 
