@@ -17,8 +17,8 @@ absl::Status ReadPerHead(absl::string_view field, const TensorView& view,
     return status;
   }
   if (view.type != DataType::kFloat32) {
-    return FieldError(field, absl::StrCat("datatype ", Name(view.type),
-                                          " (expected FP32)"));
+    return FieldError(
+        field, absl::StrCat("datatype ", Name(view.type), " (expected FP32)"));
   }
   const Shape shared = {valid.query_heads};
   const Shape per_batch = {valid.batch, valid.query_heads};
@@ -75,9 +75,9 @@ namespace {
 float OfHead(const std::optional<TensorView>& view, int64_t batch, int64_t head,
              float absent) {
   if (!view) return absent;
-  return static_cast<float>(
-      LoadElement(view->type, view->data + batch * view->strides[0] +
-                                  head * view->strides[1]));
+  return static_cast<float>(LoadElement(
+      view->type,
+      view->data + batch * view->strides[0] + head * view->strides[1]));
 }
 
 }  // namespace

@@ -85,12 +85,18 @@ absl::StatusOr<Tensor> Oriented(const std::string& parameter,
         absl::StrCat(about, ": datatype ", Name(tensor.type()),
                      " (expected FP32, FP16 or BF16)"));
   }
+  const Shape& shape = tensor.shape();
+  const Tensor as_it_lies = Tensor::FromFloats(shape, tensor.ToFloats());
+  if (FindTensor(parameter)->need != Need::kScoring) {
+    // An option of each head; Validate() looks at its elements.
+    if (shape.size() == 1) return as_it_lies;
+    return absl::InvalidArgumentError(absl::StrCat(
+        about, ": shape ", ShapeToString(shape), " (expected (Hq))"));
+  }
   if (absl::Status status = CheckElements(source.tensor, tensor);
       !status.ok()) {
     return status;
   }
-  const Shape& shape = tensor.shape();
-  const Tensor as_it_lies = Tensor::FromFloats(shape, tensor.ToFloats());
   if (shape.size() < 2) return as_it_lies;
   if (!source.layout) {
     return absl::InvalidArgumentError(
@@ -137,8 +143,11 @@ struct Extents {
   int64_t key_width = 1;
 };
 
-Extents ExtentsFor(const Scoring& scoring) {
+Extents ExtentsFor(const AttentionProblem& defaults) {
+  const Scoring& scoring = defaults.scoring;
   Extents extents;
+  if (defaults.alibi_slopes) extents.heads = defaults.alibi_slopes->shape[0];
+  if (defaults.sinks) extents.heads = defaults.sinks->shape[0];
   const auto read = [&extents](const TensorView& matrix, size_t from_end,
                                int64_t& width) {
     const Shape& shape = matrix.shape;
@@ -166,7 +175,7 @@ Extents ExtentsFor(const Scoring& scoring) {
 // query and one key that fits it. All its elements are one zero.
 absl::Status Check(const AttentionProblem& defaults) {
   static constexpr float kZero = 0;
-  const Extents extents = ExtentsFor(defaults.scoring);
+  const Extents extents = ExtentsFor(defaults);
   const auto tensor = [&](int64_t width) {
     TensorView view = ContiguousView(DataType::kFloat32,
                                      {1, extents.heads, 1, width}, &kZero);

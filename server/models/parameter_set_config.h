@@ -41,7 +41,8 @@ struct ParameterSource {
 /// scoring: scaled_dot_product, additive, gaussian or bilinear. Required.
 /// parameters: those tensors of the scoring function that a set may have
 /// (tensor_fields.h). "tensor" is the name in the file, the parameter's own
-/// where absent. "layout" is input_by_output or output_by_input.
+/// where absent; options of each head (alibi_slopes, sinks) are read where
+/// "parameters" names them. "layout" is input_by_output or output_by_input.
 /// options: any of option_fields.h that the scoring function has. A request's
 /// own win over them.
 struct ParameterSetConfig {

@@ -62,9 +62,8 @@ absl::Status SetWord(const OptionValue& value,
     target = static_cast<Enum>(n);
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(Describe(value), " (expected '",
-                   absl::StrJoin(words, "', '"), "')"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      Describe(value), " (expected '", absl::StrJoin(words, "', '"), "')"));
 }
 
 using Value = const OptionValue&;
@@ -82,51 +81,51 @@ absl::Status SetSigma(Value value, Problem problem) {
 }
 
 constexpr OptionField kOptions[] = {
-    {"scale", OptionType::kNumber, "finite",
-     "1/sqrt(D) of a scaled dot product, 1 of bilinear scoring",
-     "Factor of the scores.", SetScale,
+    {"scale", OptionType::kNumber, "finite FP32", "1/sqrt(Dq); bilinear: 1",
+     "factor of the scores; 0 is legal", SetScale,
      ScoringsOf<ScaledDotProduct, Bilinear>()},
-    {"sigma", OptionType::kNumber, "finite, > 0", "1",
-     "Width of the Gaussian kernel.", SetSigma, ScoringsOf<Gaussian>()},
-    {"softcap", OptionType::kNumber, "finite, > 0; 0 is none", "none",
-     "Scores become c * tanh(score / c), before bias and masks.",
+    {"sigma", OptionType::kNumber, "> 0, finite FP32", "1",
+     "width of the kernel", SetSigma, ScoringsOf<Gaussian>()},
+    {"softcap", OptionType::kNumber, "> 0, finite FP32; 0 is off", "off",
+     "caps scores: c * tanh(score / c), before bias and masks",
      [](Value v, Problem p) { return SetUnless(0.0, v, p.softcap); }},
     {"causal", OptionType::kWord, "", "none",
-     "Keys at positions up to the row's own take part.",
+     "keys up to the row's own position take part: `top_left` places rows as "
+     "PyTorch and JAX do, `bottom_right` as FlashAttention and MLX",
      [](Value v, Problem p) {
        return SetWord(v, kCausalWords, p.masks.causal);
      },
      kAnyScoring, kCausalWords},
-    {"query_offset", OptionType::kInteger, "magnitude <= 2^62", "0",
-     "Position of the first query; not with bottom_right.",
+    {"query_offset", OptionType::kInteger, "-2^62 to 2^62", "0",
+     "position of the first query in a longer sequence; not with "
+     "`bottom_right`",
      [](Value v, Problem p) { return Set(v, p.masks.query_offset); }},
-    {"key_offset", OptionType::kInteger, "magnitude <= 2^62", "0",
-     "Position of the first key; not with bottom_right.",
+    {"key_offset", OptionType::kInteger, "-2^62 to 2^62", "0",
+     "position of the first key; not with `bottom_right`",
      [](Value v, Problem p) { return Set(v, p.masks.key_offset); }},
-    {"window_left", OptionType::kInteger, ">= 0; -1 is unbounded", "unbounded",
-     "Keys from the row's position minus this on take part.",
+    {"window_left", OptionType::kInteger, ">= 0; -1 is off", "unbounded",
+     "how many positions before its own a row sees",
      [](Value v, Problem p) {
        return SetUnless(int64_t{-1}, v, p.masks.window.left);
      }},
-    {"window_right", OptionType::kInteger, ">= 0; -1 is unbounded", "unbounded",
-     "Keys up to the row's position plus this take part.",
+    {"window_right", OptionType::kInteger, ">= 0; -1 is off", "unbounded",
+     "how many positions after its own a row sees",
      [](Value v, Problem p) {
        return SetUnless(int64_t{-1}, v, p.masks.window.right);
      }},
     {"dropout_p", OptionType::kNumber, "0 <= p < 1", "0",
-     "Probability with which a weight is dropped; only in training.",
+     "probability that a weight is dropped; only with `training`",
      [](Value v, Problem p) { return Set(v, p.dropout.p); }},
-    {"seed", OptionType::kUnsigned, "0 to 2^64 - 1", "0",
-     "Which weights are dropped.",
+    {"seed", OptionType::kUnsigned, "any", "0",
+     "which weights are dropped (Philox4x32-10 of seed and index)",
      [](Value v, Problem p) { return Set(v, p.dropout.seed); }},
-    {"training", OptionType::kBool, "", "false", "Switches dropout on.",
+    {"training", OptionType::kBool, "", "false", "whether dropout happens",
      [](Value v, Problem p) { return Set(v, p.dropout.training); }},
     {"weights_after_dropout", OptionType::kBool, "", "false",
-     "Return the weights after dropout instead of before it.",
+     "return the weights after dropout instead of before it",
      [](Value v, Problem p) { return Set(v, p.wanted.weights_after_dropout); }},
     {"empty_rows", OptionType::kWord, "", "zero",
-     "What a row gives in which no key takes part: zeros, or the mean of all "
-     "values.",
+     "what a row without keys gives: zeros, or the mean of all values",
      [](Value v, Problem p) {
        return SetWord(v, kEmptyRowsWords, p.empty_rows);
      },
@@ -154,9 +153,8 @@ std::string OptionNames() {
 absl::Status SetOption(const OptionField& option, const OptionValue& value,
                        AttentionProblem& problem) {
   if (!Contains(option.scorings, problem.scoring)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("this scoring function has none (",
-                     WhichHave(option.scorings), ")"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "this scoring function has none (", WhichHave(option.scorings), ")"));
   }
   return option.set(value, problem);
 }

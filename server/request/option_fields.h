@@ -21,9 +21,9 @@ enum class OptionType : uint8_t { kNumber, kInteger, kUnsigned, kBool, kWord };
 struct OptionField {
   absl::string_view name;
   OptionType type;
-  absl::string_view range;    // for people: "finite, > 0; 0 is none"
+  absl::string_view range;    // for people: "> 0, finite FP32; 0 is off"
   absl::string_view absent;   // what holds without it
-  absl::string_view meaning;  // a sentence
+  absl::string_view meaning;  // for people, in a few words
   /// Sets it in a problem whose scoring function is chosen and has it.
   /// INVALID_ARGUMENT, without the name, for a value of another type or an
   /// unknown word; whether a value is in range is Validate()'s to say.

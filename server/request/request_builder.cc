@@ -52,8 +52,7 @@ absl::Status RequestBuilder::SetTensor(const TensorField& tensor, DataType type,
 absl::Status RequestBuilder::SetTensor(const TensorField& tensor, DataType type,
                                        absl::Span<const int64_t> shape,
                                        AlignedBuffer buffer) {
-  const AlignedBuffer& kept =
-      request_.buffers.emplace_back(std::move(buffer));
+  const AlignedBuffer& kept = request_.buffers.emplace_back(std::move(buffer));
   return SetTensor(tensor, type, shape, kept.bytes());
 }
 

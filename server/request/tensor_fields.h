@@ -25,7 +25,7 @@ struct TensorField {
   absl::string_view name;
   absl::string_view types;    // for people: "INT32 or INT64"
   absl::string_view shape;    // with four dimensions: "(B, Hq, Lq, Dq)"
-  absl::string_view meaning;  // a sentence
+  absl::string_view meaning;  // for people, in a few words
   Need need;
   /// The scoring functions that have it.
   ScoringSet scorings;

@@ -90,9 +90,10 @@ absl::Status ReadTensor(const TensorField& field, const v1::Tensor& tensor,
   if (!type) {
     const int number = tensor.datatype();
     return FieldError(
-        field.name, absl::StrCat("datatype ", number,
-                                 number == 0 ? " is unspecified" : " is unknown",
-                                 " (expected ", field.types, ")"));
+        field.name,
+        absl::StrCat("datatype ", number,
+                     number == 0 ? " is unspecified" : " is unknown",
+                     " (expected ", field.types, ")"));
   }
   TensorBytes* const bytes = elements.Find(tensor.data());
   if (bytes == nullptr) {
@@ -159,7 +160,8 @@ absl::Status ReadTensors(const v1::AttendRequest& message,
     const pb::Reflection& inner = *holder->GetReflection();
     if (!inner.HasField(*holder, field)) continue;
     absl::Status status = ReadTensor(
-        *tensor, static_cast<const v1::Tensor&>(inner.GetMessage(*holder, field)),
+        *tensor,
+        static_cast<const v1::Tensor&>(inner.GetMessage(*holder, field)),
         elements, builder);
     if (!status.ok()) return status;
   }

@@ -91,9 +91,9 @@ class MessageSplitter {
           CopyField(message, static_cast<uint32_t>(tag), within, out);
       if (!status.ok()) return status;
       if (out.size() > kMostOtherBytes) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("the fields other than tensor elements take more than ",
-                         kMostOtherBytes, " bytes"));
+        return absl::InvalidArgumentError(absl::StrCat(
+            "the fields other than tensor elements take more than ",
+            kMostOtherBytes, " bytes"));
       }
     }
     return absl::OkStatus();
@@ -146,10 +146,10 @@ class MessageSplitter {
           absl::StrCat("field ", WireFormatLite::GetTagFieldNumber(tag), " of ",
                        message.name(), " is unknown to this server"));
     }
-    return absl::InvalidArgumentError(absl::StrCat(
-        field->name(), ": wire type ",
-        static_cast<int>(WireFormatLite::GetTagWireType(tag)),
-        " is not its own"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(field->name(), ": wire type ",
+                     static_cast<int>(WireFormatLite::GetTagWireType(tag)),
+                     " is not its own"));
   }
 
   absl::Status CopyVarint(const pb::FieldDescriptor& field, std::string& out) {
@@ -220,7 +220,8 @@ class MessageSplitter {
         return absl::InvalidArgumentError(absl::StrCat(
             field.name(), ": more than ", kMostElements, " tensors"));
       }
-      absl::StatusOr<TensorBytes> elements = ReadTensorBytes(stream_, in_, size);
+      absl::StatusOr<TensorBytes> elements =
+          ReadTensorBytes(stream_, in_, size);
       if (absl::IsInvalidArgument(elements.status())) {
         return NotAMessage(absl::StrCat(within, within.empty() ? "" : ": ",
                                         field.name(), " is cut"));

@@ -5,9 +5,13 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "core/engine.h"
 #include "core/formats/npy.h"
 #include "core/formats/safetensors.h"
+#include "server/request/option_fields.h"
+#include "server/request/tensor_fields.h"
 #include "tests/client/held_server.h"
 #include "tests/client/run_program.h"
 #include "tests/support/model_folders.h"
@@ -52,6 +56,20 @@ class ProgramTest : public ::testing::Test {
 
   std::unique_ptr<server::Server> server_ = client::StartServer();
 };
+
+// What the server's tables have, the command has under the same name.
+TEST(ClientHelp, HasEveryFieldOfARequest) {
+  const std::string help = RunClient({"attend", "--help"}).output;
+  const auto flag = [](absl::string_view name) {
+    return absl::StrCat(" --", absl::StrReplaceAll(name, {{"_", "-"}}));
+  };
+  for (const server::TensorField& tensor : server::TensorFields()) {
+    EXPECT_THAT(help, HasSubstr(flag(tensor.name)));
+  }
+  for (const server::OptionField& option : server::OptionFields()) {
+    EXPECT_THAT(help, HasSubstr(flag(option.name)));
+  }
+}
 
 TEST_F(ProgramTest, HealthSaysServingAndEndsWithZero) {
   const ProgramResult result = RunHere({"health"});

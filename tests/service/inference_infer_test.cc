@@ -271,5 +271,17 @@ TEST_F(InferTest, AnyBytesAreAnswered) {
   }
 }
 
+TEST_F(InferTest, TakesTheOptionsOfHeadsAndBatchEntries) {
+  v1::AttendRequest request = TinyRequest(4, 2, 2, 1);
+  request.set_causal(v1::CAUSAL_TOP_LEFT);
+  *request.mutable_alibi_slopes() =
+      MakeTensor(v1::DATA_TYPE_FP32, {2}, {0.25, 0.5});
+  *request.mutable_sinks() =
+      MakeTensor(v1::DATA_TYPE_FP32, {2, 2}, {0.5, 1, -1, 0});
+  *request.mutable_query_offsets() =
+      MakeTensor(v1::DATA_TYPE_INT32, {2}, {0, 1});
+  ExpectSameAnswer(Infer(client_, ToInfer(request)), client_.Attend(request));
+}
+
 }  // namespace
 }  // namespace attention::test

@@ -108,7 +108,8 @@ TEST_F(InferWrongInputTest, UnknownInput) {
   ExpectRefused([](auto& r) { r.mutable_inputs(2)->set_name("values"); },
                 kInvalid,
                 "input 'values' is unknown to scaled_dot_product_attention "
-                "(known are query, key, value, valid_lens, attend_mask, bias)");
+                "(known are query, key, value, valid_lens, attend_mask, bias, "
+                "alibi_slopes, sinks, query_offsets)");
 }
 
 TEST_F(InferWrongInputTest, InputThatIsMissing) {
@@ -226,8 +227,8 @@ TEST_F(InferWrongInputTest, ManySmallFieldsAreRefusedBeforeTheyAreParsed) {
   ExpectRefused(request, kInvalid,
                 "the fields other than tensor elements take more than 65536");
   request = GoodInfer();
-  for (int n = 0; n < 100; ++n) request.add_raw_input_contents("");
-  ExpectRefused(request, kInvalid, "raw_input_contents: more than 64 entries");
+  for (int n = 0; n < 100; ++n) request.add_raw_input_contents("x");
+  ExpectRefused(request, kInvalid, "raw_input_contents: more than 64 tensors");
 }
 
 TEST_F(InferWrongInputTest, BytesThatAreNoMessage) {

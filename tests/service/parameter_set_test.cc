@@ -196,7 +196,8 @@ TEST_F(ParameterSetTest, AScaleThatTheScoringHasNotIsRefused) {
                 request.mutable_parameter_set()->set_scale(1);
               }),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("parameter_set.scale: 'a' has no scale")));
+                       HasSubstr("parameter_set.scale: this scoring function "
+                                 "has none")));
 }
 
 TEST_F(ParameterSetTest, WidthsThatDoNotFitTheParametersAreRefused) {

@@ -104,8 +104,8 @@ INSTANTIATE_TEST_SUITE_P(
     UnknownField, WrongBytesTest,
     testing::ValuesIn(std::vector<WrongBytes>{
         {"OfTheRequest",
-         Good() + Tag(26, kVarint) + "\1",
-         {"field 26 of AttendRequest is unknown"}},
+         Good() + Tag(99, kVarint) + "\1",
+         {"field 99 of AttendRequest is unknown"}},
         {"Reserved",
          Good() + Field(4, ""),
          {"field 4 of AttendRequest is unknown"}},

@@ -82,8 +82,7 @@ INSTANTIATE_TEST_SUITE_P(
          "sink)"},
         {"SinkOfInfinity",
          [](ProblemBuilder& b) {
-           b.problem.sinks =
-               b.Floats({2, 4}, {1, 2, 3, 4, 5, 6, 7, kInfinity});
+           b.problem.sinks = b.Floats({2, 4}, {1, 2, 3, 4, 5, 6, 7, kInfinity});
          },
          "sinks: element [1, 3] is inf (expected a finite number, or -inf for "
          "no sink)"},

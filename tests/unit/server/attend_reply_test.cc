@@ -1,5 +1,3 @@
-#include "server/wire/attend_wire.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +6,7 @@
 #include <utility>
 
 #include "server/request/results.h"
+#include "server/wire/attend_wire.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/server/attend_requests.h"
 
@@ -78,8 +77,7 @@ TEST(AttendReply, IsWhatTheGeneratedClassReads) {
   ASSERT_THAT(reply.results.Allocate(), IsOk());
   Fill(reply.results);
   v1::AttendResponse response;
-  ASSERT_TRUE(
-      response.ParseFromString(Flatten(reply.Encode())));
+  ASSERT_TRUE(response.ParseFromString(Flatten(reply.Encode())));
   ExpectAll(response);
 }
 
@@ -88,8 +86,7 @@ TEST(AttendReply, IsWhatTheGeneratedClassReadsOnAStream) {
   ASSERT_THAT(reply.results.Allocate(), IsOk());
   Fill(reply.results);
   v1::AttendStreamResponse response;
-  ASSERT_TRUE(response.ParseFromString(
-      Flatten(reply.Encode())));
+  ASSERT_TRUE(response.ParseFromString(Flatten(reply.Encode())));
   EXPECT_EQ(response.id(), "small");
   ExpectAll(response.result());
 }
@@ -99,8 +96,7 @@ TEST(AttendReply, HoldsOnlyWhatWasAskedFor) {
   ASSERT_THAT(reply.results.Allocate(), IsOk());
   std::memcpy(reply.results.Outputs().output.data, "outp", 4);
   v1::AttendResponse response;
-  ASSERT_TRUE(
-      response.ParseFromString(Flatten(reply.Encode())));
+  ASSERT_TRUE(response.ParseFromString(Flatten(reply.Encode())));
   EXPECT_FALSE(response.has_weights());
   EXPECT_FALSE(response.has_lse());
 }
@@ -144,8 +140,7 @@ TEST(AttendReply, EncodesEmptyResults) {
   Reply reply(request);
   ASSERT_THAT(reply.results.Allocate(), IsOk());
   v1::AttendResponse response;
-  ASSERT_TRUE(
-      response.ParseFromString(Flatten(reply.Encode())));
+  ASSERT_TRUE(response.ParseFromString(Flatten(reply.Encode())));
   EXPECT_THAT(response.output().shape(), ElementsAre(0, 1));
   EXPECT_EQ(response.output().data(), "");
   EXPECT_TRUE(response.has_weights());

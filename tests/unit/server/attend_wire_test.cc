@@ -52,6 +52,9 @@ TEST(AttendWire, FillsEveryField) {
   EXPECT_EQ(problem.masks.valid_lens->type, DataType::kInt32);
   EXPECT_EQ(problem.masks.attend_mask->type, DataType::kBool);
   EXPECT_EQ(problem.masks.bias->type, DataType::kFloat32);
+  EXPECT_EQ(LoadElement(DataType::kFloat32, problem.alibi_slopes->data), 6);
+  EXPECT_EQ(LoadElement(DataType::kFloat32, problem.sinks->data), 7);
+  EXPECT_EQ(problem.masks.query_offsets->type, DataType::kInt32);
   EXPECT_EQ(problem.masks.causal, Causal::kTopLeft);
   EXPECT_EQ(problem.masks.query_offset, 7);
   EXPECT_EQ(problem.masks.key_offset, -3);
@@ -166,9 +169,8 @@ TEST_F(AttendWireWithASet, CannotGiveItAnOptionOfAnotherScoring) {
 TEST(AttendWire, DoesNotFindASetThatIsNotThere) {
   v1::AttendRequest request = SmallRequest();
   request.mutable_parameter_set()->set_name("trained");
-  EXPECT_THAT(
-      Decoded(request).request,
-      StatusIs(absl::StatusCode::kNotFound, HasSubstr("parameter_set")));
+  EXPECT_THAT(Decoded(request).request, StatusIs(absl::StatusCode::kNotFound,
+                                                 HasSubstr("parameter_set")));
 }
 
 TEST(AttendWire, KnowsEveryDatatype) {

@@ -166,10 +166,11 @@ TEST_P(InferWireRefuses, AndNamesTheField) {
 INSTANTIATE_TEST_SUITE_P(
     Wrong, InferWireRefuses,
     ::testing::Values(
-        WrongCase{"UnknownInput",
-                  [](Request& r) { AddRaw(r, "mask", "BOOL", {1}, "1"); },
-                  "input 'mask' is unknown to scaled_dot_product_attention "
-                  "(known are query, key, value, valid_lens, attend_mask, bias"},
+        WrongCase{
+            "UnknownInput",
+            [](Request& r) { AddRaw(r, "mask", "BOOL", {1}, "1"); },
+            "input 'mask' is unknown to scaled_dot_product_attention "
+            "(known are query, key, value, valid_lens, attend_mask, bias"},
         WrongCase{"InputTwice",
                   [](Request& r) {
                     AddRaw(r, "query", "FP32", {1, 1}, Floats({1}));

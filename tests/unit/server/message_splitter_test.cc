@@ -69,8 +69,7 @@ v1::AttendRequest Restored(SplitAttend& split) {
 void ExpectAsProtobuf(const std::string& bytes) {
   v1::AttendRequest expected;
   ASSERT_TRUE(expected.ParseFromString(bytes));
-  ASSERT_OK_AND_ASSIGN(SplitAttend decoded,
-                       Split(OneSlice(bytes)));
+  ASSERT_OK_AND_ASSIGN(SplitAttend decoded, Split(OneSlice(bytes)));
   EXPECT_EQ(Restored(decoded).DebugString(), expected.DebugString());
 }
 
@@ -102,15 +101,13 @@ TEST(SplitMessage, HasEveryScoring) {
 }
 
 TEST(SplitMessage, AcceptsNoBytesAsAnEmptyMessage) {
-  ASSERT_OK_AND_ASSIGN(SplitAttend decoded,
-                       Split({}));
+  ASSERT_OK_AND_ASSIGN(SplitAttend decoded, Split({}));
   EXPECT_FALSE(decoded.message.has_query());
 }
 
 TEST(SplitMessage, SmallTensorsAreAlignedTo64Bytes) {
-  ASSERT_OK_AND_ASSIGN(
-      SplitAttend decoded,
-      Split(OneSlice(FullRequest().SerializeAsString())));
+  ASSERT_OK_AND_ASSIGN(SplitAttend decoded,
+                       Split(OneSlice(FullRequest().SerializeAsString())));
   const TensorBytes* query =
       decoded.elements.Find(decoded.message.query().data());
   ASSERT_NE(query, nullptr);
@@ -121,8 +118,7 @@ TEST(SplitMessage, GivesTheSameForEveryCutBetweenSlices) {
   const v1::AttendRequest request = FullRequest();
   const std::string bytes = request.SerializeAsString();
   for (size_t cut = 0; cut <= bytes.size(); ++cut) {
-    ASSERT_OK_AND_ASSIGN(SplitAttend decoded,
-                         Split(CutAt(bytes, cut)));
+    ASSERT_OK_AND_ASSIGN(SplitAttend decoded, Split(CutAt(bytes, cut)));
     ASSERT_EQ(Restored(decoded).SerializeAsString(), bytes) << "cut at " << cut;
   }
 }
@@ -131,8 +127,7 @@ TEST(SplitMessage, GivesTheSameForSlicesOfOneByte) {
   const std::string bytes = FullRequest().SerializeAsString();
   std::vector<grpc::Slice> slices;
   for (const char& byte : bytes) slices.emplace_back(&byte, 1);
-  ASSERT_OK_AND_ASSIGN(SplitAttend decoded,
-                       Split(std::move(slices)));
+  ASSERT_OK_AND_ASSIGN(SplitAttend decoded, Split(std::move(slices)));
   EXPECT_EQ(Restored(decoded).SerializeAsString(), bytes);
 }
 
@@ -301,8 +296,7 @@ TEST(SplitMessage, LetsGoOfEverySlice) {
     slices.emplace_back(
         &byte, 1, [](void*) { --slices_alive; }, nullptr);
   }
-  ASSERT_OK_AND_ASSIGN(SplitAttend decoded,
-                       Split(std::move(slices)));
+  ASSERT_OK_AND_ASSIGN(SplitAttend decoded, Split(std::move(slices)));
   EXPECT_EQ(slices_alive, 0);
 }
 

@@ -46,7 +46,8 @@ TEST_F(ModelTableTest, ASetTakesNoParameterInputs) {
   ASSERT_OK_AND_ASSIGN(const auto model, table_->Find("a_set", ""));
   AttentionProblem problem = model->defaults;
   EXPECT_EQ(AcceptedTensors(problem),
-            "query, key, value, valid_lens, attend_mask, bias");
+            "query, key, value, valid_lens, attend_mask, bias, alibi_slopes, "
+            "sinks, query_offsets");
 }
 
 TEST_F(ModelTableTest, UnloadingASetFreesItOnceNobodyUsesIt) {

@@ -231,10 +231,11 @@ TEST_P(OperationTest, EndsAtTheCallersDeadline) {
   std::latch gate(1);
   store_.gate = &gate;
   std::string reply;
-  EXPECT_EQ(Call("a:one", reply,
-                 std::chrono::system_clock::now() + std::chrono::milliseconds(1))
-                .error_code(),
-            grpc::StatusCode::DEADLINE_EXCEEDED);
+  EXPECT_EQ(
+      Call("a:one", reply,
+           std::chrono::system_clock::now() + std::chrono::milliseconds(1))
+          .error_code(),
+      grpc::StatusCode::DEADLINE_EXCEEDED);
   gate.count_down();
 }
 
@@ -243,7 +244,8 @@ TEST_P(OperationTest, IsWaitedForByADrain) {
   EXPECT_TRUE(Call("a:one", reply).ok());
   admission_.StartDraining();
   calls_.StartDrain();
-  EXPECT_TRUE(calls_.WaitUntilNone(std::chrono::steady_clock::time_point::max()));
+  EXPECT_TRUE(
+      calls_.WaitUntilNone(std::chrono::steady_clock::time_point::max()));
 }
 
 INSTANTIATE_TEST_SUITE_P(QuickAndQueued, OperationTest, ::testing::Bool(),

@@ -154,7 +154,8 @@ INSTANTIATE_TEST_SUITE_P(
                     "parameters.m: unknown key", "w_q, w_k, w_v"},
         WrongConfig{"ParameterOfNone",
                     R"({"scoring": "gaussian", "parameters": {"m": {}}})",
-                    "parameters.m: unknown key", "expected none"},
+                    "parameters.m: unknown key",
+                    "expected alibi_slopes, sinks"},
         WrongConfig{
             "UnknownLayout",
             R"({"scoring": "bilinear", "parameters": {"m": {"layout": "t"}}})",

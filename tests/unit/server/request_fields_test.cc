@@ -1,7 +1,7 @@
 // The tables of tensors and options against attention.proto: a field that one
 // of them has and the other has not would be dropped in silence.
-#include <google/protobuf/descriptor.h>
 #include <gmock/gmock.h>
+#include <google/protobuf/descriptor.h>
 #include <gtest/gtest.h>
 
 #include <set>

@@ -48,14 +48,13 @@ class TaskTest : public ::testing::Test {
   }
 
   std::shared_ptr<Task> Make(const v1::AttendRequest& request,
-                                      RequestArrival arrival = {}) {
+                             RequestArrival arrival = {}) {
     if (arrival.operation == nullptr) {
       arrival.operation = Attention(/*on_stream=*/false);
     }
     arrival.message = OneSlice(request.SerializeAsString());
-    return std::make_shared<Task>(
-        TaskServices{engine_->workers(), admission_},
-        std::move(arrival));
+    return std::make_shared<Task>(TaskServices{engine_->workers(), admission_},
+                                  std::move(arrival));
   }
 
   static std::future<Task::Outcome> Start(Task& task) {
@@ -68,7 +67,7 @@ class TaskTest : public ::testing::Test {
   }
 
   Task::Outcome Run(const v1::AttendRequest& request,
-                             RequestArrival arrival = {}) {
+                    RequestArrival arrival = {}) {
     return Start(*Make(request, std::move(arrival))).get();
   }
 
@@ -122,8 +121,7 @@ TEST_F(TaskTest, AnswersARequest) {
 TEST_F(TaskTest, WrapsAStreamsReply) {
   RequestArrival arrival;
   arrival.operation = Attention(/*on_stream=*/true);
-  const Task::Outcome outcome =
-      Run(SmallRequest(), std::move(arrival));
+  const Task::Outcome outcome = Run(SmallRequest(), std::move(arrival));
   v1::AttendStreamResponse response;
   ASSERT_TRUE(response.ParseFromString(Flatten(outcome.reply)));
   EXPECT_EQ(response.id(), "small");
@@ -209,7 +207,7 @@ struct StopCase {
 };
 
 class TaskStops : public TaskTest,
-                           public ::testing::WithParamInterface<StopCase> {};
+                  public ::testing::WithParamInterface<StopCase> {};
 
 TEST_P(TaskStops, WithinATileAndSaysWhy) {
   const auto task = Make(LongRequest());

@@ -63,8 +63,11 @@ struct AttendRequest {
   std::optional<Tensor> valid_lens;
   std::optional<Tensor> attend_mask;
   std::optional<Tensor> bias;
+  std::optional<Tensor> alibi_slopes;  // (Hq) or (B, Hq)
+  std::optional<Tensor> sinks;         // (Hq) or (B, Hq)
   std::optional<Causal> causal;
   std::optional<int64_t> query_offset;
+  std::optional<Tensor> query_offsets;  // (B), instead of query_offset
   std::optional<int64_t> key_offset;
   std::optional<int64_t> window_left;
   std::optional<int64_t> window_right;
