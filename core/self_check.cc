@@ -67,6 +67,13 @@ class Case {
     problem_.softcap = 10;
     return std::move(*this);
   }
+  Case&& WithAlibiAndSinks() && {
+    problem_.masks.query_offset = 20;
+    const Shape heads = {outline_.query_heads};
+    problem_.alibi_slopes = MakeOf(DataType::kFloat32, heads, 1);
+    problem_.sinks = MakeOf(DataType::kFloat32, heads, 10);
+    return std::move(*this);
+  }
   Case&& WithDropout() && {
     problem_.dropout = {.training = true, .p = 0.3, .seed = 5};
     return std::move(*this);
@@ -91,15 +98,19 @@ class Case {
   }
 
  private:
-  // Numbers between -spread and spread, others for every tensor.
   TensorView Make(const Shape& shape, double spread = 1) {
-    Tensor tensor = Tensor::Create(outline_.type, shape).value();
+    return MakeOf(outline_.type, shape, spread);
+  }
+
+  // Numbers between -spread and spread, others for every tensor.
+  TensorView MakeOf(DataType type, const Shape& shape, double spread) {
+    Tensor tensor = Tensor::Create(type, shape).value();
     const auto number = static_cast<uint32_t>(tensors_.size());
     for (int64_t n = 0; n < tensor.element_count(); ++n) {
       const uint32_t word =
           Philox4x32({static_cast<uint32_t>(n), number, 0, 0}, {1, 2})[0];
-      StoreElement(outline_.type, (std::ldexp(word, -31) - 1) * spread,
-                   tensor.data() + n * ByteSize(outline_.type));
+      StoreElement(type, (std::ldexp(word, -31) - 1) * spread,
+                   tensor.data() + n * ByteSize(type));
     }
     tensors_.push_back(std::move(tensor));
     return tensors_.back().view();
@@ -121,6 +132,7 @@ std::vector<Case> Cases() {
           .WithCausal()
           .WithDropout());
   add(Case("FP32 band, bias, softcap", {.width = 130}).WithBand());
+  add(Case("FP32 ALiBi, sinks", {.wanted = kAll}).WithAlibiAndSinks());
   add(Case("FP32 additive", {.wanted = kAll}).WithAdditive(33));
   add(Case("FP32 Gaussian", {.width = 3, .wanted = kAll})
           .WithScoring(Gaussian{.sigma = 1}));
@@ -139,6 +151,8 @@ std::vector<Case> Cases() {
             .WithCausal());
     add(Case(named("band, bias, softcap"), {.type = type, .width = 120})
             .WithBand());
+    add(Case(named("ALiBi, sinks"), {.type = type, .width = 64})
+            .WithAlibiAndSinks());
     add(Case(named("wide rows"), {.type = type, .width = 256}).WithDropout());
     add(Case(named("few rows"), {.type = type,
                                  .query_heads = 4,

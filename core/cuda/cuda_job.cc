@@ -76,6 +76,9 @@ void CudaJob::SetPointers() {
   args_.key_ranges = At<KeySpan>(plan_.key_ranges);
   args_.attend_mask.data = At(plan_.attend_mask);
   args_.bias.data = in_place.bias ? problem_.bias->data : At(plan_.bias);
+  args_.alibi_slopes = At<float>(plan_.alibi_slopes);
+  args_.alibi_positions = At<double>(plan_.alibi_positions);
+  args_.sinks = At<float>(plan_.sinks);
   args_.output = in_place.output ? outputs.output.data : At(plan_.output);
   args_.lse = in_place.lse ? reinterpret_cast<float*>(outputs.lse.data)
                            : At<float>(plan_.lse);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <vector>
 
 #include "core/cuda/plan_memory.h"
@@ -56,6 +55,13 @@ void AppendKeyRanges(const ValidatedProblem& problem, Uploader& uploader) {
     }
     uploader.Append(spans.data(),
                     static_cast<int64_t>(spans.size() * sizeof(KeySpan)));
+  }
+}
+
+void AppendPositions(const ValidatedProblem& problem, Uploader& uploader) {
+  for (int64_t b = 0; b < problem.batch; ++b) {
+    const double position = RowPosition(problem, b, 0);
+    uploader.Append(&position, sizeof(position));
   }
 }
 
@@ -171,6 +177,11 @@ absl::Status UploadInputs(const ValidatedProblem& problem, const Plan& plan,
     bringer.Bring(WithoutRepeats(*problem.attend_mask), plan.attend_mask);
   }
   if (problem.bias) bringer.Bring(WithoutRepeats(*problem.bias), plan.bias);
+  if (problem.alibi_slopes) {
+    bringer.Bring(*problem.alibi_slopes, plan.alibi_slopes);
+    AppendPositions(problem, *bringer.Begin(plan.alibi_positions));
+  }
+  if (problem.sinks) bringer.Bring(*problem.sinks, plan.sinks);
   return bringer.Finish();
 }
 
@@ -209,16 +220,25 @@ absl::Status WriteEmptyResults(const AttentionJob& job, Stream* stream) {
     std::memset(output.data, 0, static_cast<size_t>(bytes));
   }
   if (!status.ok() || !problem.wanted.lse) return status;
-  constexpr float kNone = -std::numeric_limits<float>::infinity();
+  // A head's sink, or -inf.
+  const auto lse_of = [&problem](int64_t row) {
+    const int64_t head = row / problem.query_length;
+    return problem.Sink(head / problem.query_heads, head % problem.query_heads);
+  };
   const MutableTensorView& lse = job.outputs.lse;
   if (lse.space == MemorySpace::kCudaDevice) {
     Uploader up(*stream);
     up.Begin(lse.data);
-    for (int64_t row = 0; row < rows; ++row) up.Append(&kNone, sizeof(kNone));
+    for (int64_t row = 0; row < rows; ++row) {
+      const float of_row = lse_of(row);
+      up.Append(&of_row, sizeof(of_row));
+    }
     return up.Finish();
   }
   for (int64_t row = 0; row < rows; ++row) {
-    std::memcpy(lse.data + row * int64_t{sizeof(kNone)}, &kNone, sizeof(kNone));
+    const float of_row = lse_of(row);
+    std::memcpy(lse.data + row * int64_t{sizeof(of_row)}, &of_row,
+                sizeof(of_row));
   }
   return absl::OkStatus();
 }

@@ -75,6 +75,7 @@ struct Plan {
   Buffer query, key, value;
   Buffer query_matrix, key_matrix, term_weights;
   Buffer key_ranges, attend_mask, bias;
+  Buffer alibi_slopes, alibi_positions, sinks;
   // what is computed from it,
   Buffer projected_query, projected_key;
   Buffer marks, row_max, row_sum, partials;

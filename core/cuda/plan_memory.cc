@@ -161,6 +161,12 @@ void SetMasks(const ValidatedProblem& problem, Plan& plan) {
                         plan);
     }
   }
+  const int64_t heads = Product({problem.batch, problem.query_heads, 4});
+  if (problem.alibi_slopes) {
+    plan.alibi_slopes = Place(heads, plan);
+    plan.alibi_positions = Place(Product({problem.batch, 8}), plan);
+  }
+  if (problem.sinks) plan.sinks = Place(heads, plan);
   if (problem.dropout.p > 0) {
     args.dropout.active = 1;
     args.dropout.threshold =

@@ -37,6 +37,9 @@ ValidatedProblem EntriesOf(const ValidatedProblem& problem, int64_t first,
   TakeEntries(slice.valid_lens, first, count);
   TakeEntries(slice.attend_mask, first, count);
   TakeEntries(slice.bias, first, count);
+  TakeEntries(slice.query_offsets, first, count);
+  TakeEntries(slice.alibi_slopes, first, count);
+  TakeEntries(slice.sinks, first, count);
   return slice;
 }
 

@@ -121,6 +121,8 @@ void AddFlags(CLI::App& app, Case& shape, Modes& modes) {
   app.add_option("--valid-lens", shape.mean_length,
                  "mean of lengths spread evenly over the batch");
   app.add_option("--softcap", shape.softcap);
+  app.add_flag("--alibi", shape.alibi, "ALiBi with the slopes of its paper");
+  app.add_flag("--sinks", shape.sinks, "an attention sink for every head");
   app.add_flag("--mask", shape.mask, "an attend_mask that takes out 1 of 7");
   app.add_flag("--weights", shape.weights, "return the weights too");
   app.add_flag("--lse", shape.lse, "return the log-sum-exp too");

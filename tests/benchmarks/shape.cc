@@ -20,6 +20,8 @@ std::string Case::Name() const {
   if (window >= 0) absl::StrAppend(&name, " window ", window);
   if (mean_length > 0) absl::StrAppend(&name, " lengths ~", mean_length);
   if (softcap > 0) absl::StrAppend(&name, " softcap");
+  if (alibi) absl::StrAppend(&name, " ALiBi");
+  if (sinks) absl::StrAppend(&name, " sinks");
   if (mask) absl::StrAppend(&name, " mask");
   if (weights) absl::StrAppend(&name, " weights");
   absl::StrAppend(&name, " threads ", threads, " ", backend);
@@ -86,6 +88,20 @@ Inputs::Inputs(const Case& shape) {
     }
     problem_.masks.valid_lens =
         Keep("valid_lens", Tensor::FromInts({b}, lengths));
+  }
+  if (shape.alibi) {
+    // 2^(-8 / Hq), 2^(-16 / Hq), ... 2^-8.
+    std::vector<float> slopes;
+    for (int64_t n = 1; n <= shape.query_heads; ++n) {
+      slopes.push_back(std::exp2(-8 * static_cast<float>(n) /
+                                 static_cast<float>(shape.query_heads)));
+    }
+    problem_.alibi_slopes =
+        Keep("alibi_slopes", Tensor::FromFloats({shape.query_heads}, slopes));
+  }
+  if (shape.sinks) {
+    problem_.sinks =
+        Normal("sinks", DataType::kFloat32, {shape.query_heads}, 1);
   }
   if (shape.mask) {
     Mask([keys](int64_t i, int64_t j) { return (i * keys + j) % 7 != 3; });

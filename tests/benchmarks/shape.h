@@ -29,6 +29,8 @@ struct Case {
   int64_t window = -1;          // keys to the left; -1: none
   int64_t mean_length = 0;      // valid_lens of this mean; 0: none
   double softcap = 0;
+  bool alibi = false;
+  bool sinks = false;
   bool mask = false;
   bool weights = false;
   bool lse = false;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -24,6 +25,9 @@ constexpr int64_t kMostBlocks = 64;
 
 constexpr double kScales[] = {0, 0.25, -1.5, 40, 1e-20, 1e10, -1e-40, 3e38};
 constexpr double kSigmas[] = {1, 0.1, 12, 1e-3, 1e6, 1e-25, 1e30};
+constexpr double kSlopes[] = {0, 1, 1e-30, -0.125, 1e6, 1e30, 3e38};
+constexpr double kSinks[] = {0, 100, -100, 1e10, 3e38, -3e38, 1e-40};
+constexpr double kOffsets[] = {0, 1e4, 0x1p31, 0x1p62, -0x1p62, -1e4};
 constexpr double kSoftcaps[] = {1, 0.01, 1e-30, 1e6, 1e30, 3e38};
 
 class Reader {
@@ -141,6 +145,26 @@ std::vector<std::pair<const char*, TensorView>> Replaceable(
   return tensors;
 }
 
+// The first head's slope and sink and the first batch entry's offset, where
+// there are any, become one of the list's.
+void SetExtremes(Reader& reader, FuzzedProblem& made) {
+  const AttentionProblem& problem = made.owned.problem;
+  const auto set = [&](const char* name, const std::optional<TensorView>& view,
+                       double value) {
+    if (!view || value == kInfinity) return;
+    if (ElementCount(view->shape).value_or(0) == 0) return;
+    SetElement(*view, Shape(view->shape.size(), 0), value);
+    absl::StrAppend(&made.description, "\n  first of ", name, ": ", value);
+  };
+  set("alibi_slopes", problem.alibi_slopes, reader.Pick(kSlopes, kInfinity));
+  set("sinks", problem.sinks, reader.Pick(kSinks, kInfinity));
+  const double offset = reader.Pick(kOffsets, kInfinity);
+  const auto& offsets = problem.masks.query_offsets;
+  if (offsets && offsets->type == DataType::kInt64) {
+    set("query_offsets", offsets, offset);
+  }
+}
+
 void Replace(Reader& reader, FuzzedProblem& made) {
   const auto tensors = Replaceable(made.owned.problem);
   for (int n = 0; n < kMostReplacements && !reader.empty(); ++n) {
@@ -214,6 +238,7 @@ FuzzedProblem ProblemOf(absl::Span<const uint8_t> bytes, int64_t most_work) {
       ", sigma: ", spec.sigma,
       ", softcap: ", spec.softcap ? absl::StrCat(*spec.softcap) : "none",
       ", seed: ", seed);
+  SetExtremes(reader, made);
   Replace(reader, made);
   return made;
 }

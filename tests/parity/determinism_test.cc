@@ -27,6 +27,8 @@ OwnedProblem LargeProblem() {
                       .value_width = 17,
                       .keys_per_block = 50,
                       .valid_lens = LengthsShape::kPerRow,
+                      .alibi_slopes = PerHeadShape::kPerHead,
+                      .sinks = PerHeadShape::kPerHead,
                       .dropout = {.training = true, .p = 0.1, .seed = 11}},
                      TestSeed());
 }

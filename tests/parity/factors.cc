@@ -133,6 +133,12 @@ void Place(S& s, Causal causal, std::optional<int64_t> query_offset,
   s.key_offset = key_offset;
 }
 
+// They take the place of a common offset, and bottom-right takes none.
+void PlaceEach(S& s, Causal causal, DataType type) {
+  Place(s, causal, {}, 2);
+  s.query_offsets_type = type;
+}
+
 Factor Positions() {
   return {
       "position",
@@ -146,7 +152,11 @@ Factor Positions() {
         [](S& s) { Place(s, Causal::kTopLeft, {}, 5); }},
        {"top-left, offsets -4 and -9",
         [](S& s) { Place(s, Causal::kTopLeft, -4, -9); }},
-       {"bottom-right", [](S& s) { Place(s, Causal::kBottomRight, {}, {}); }}}};
+       {"bottom-right", [](S& s) { Place(s, Causal::kBottomRight, {}, {}); }},
+       {"not causal, query_offsets INT32",
+        [](S& s) { PlaceEach(s, Causal::kNone, DataType::kInt32); }},
+       {"top-left, query_offsets INT64",
+        [](S& s) { PlaceEach(s, Causal::kTopLeft, DataType::kInt64); }}}};
 }
 
 Factor Windows() {
@@ -160,6 +170,25 @@ Factor Windows() {
             }},
            {"left 0, right 0", [](S& s) {
               s.window = {0, 0};
+            }}}};
+}
+
+Factor AlibiSlopes() {
+  using P = PerHeadShape;
+  return {"alibi_slopes",
+          {{"none", [](S&) {}},
+           {"(Hq)", [](S& s) { s.alibi_slopes = P::kPerHead; }},
+           {"(B, Hq)", [](S& s) { s.alibi_slopes = P::kPerBatchAndHead; }}}};
+}
+
+Factor Sinks() {
+  using P = PerHeadShape;
+  return {"sinks",
+          {{"none", [](S&) {}},
+           {"(Hq)", [](S& s) { s.sinks = P::kPerHead; }},
+           {"(B, Hq), some -inf", [](S& s) {
+              s.sinks = P::kPerBatchAndHead;
+              s.sinks_absent = 0.5;
             }}}};
 }
 
@@ -233,6 +262,8 @@ std::vector<Factor> AllFactors() {
           Biases(),
           Positions(),
           Windows(),
+          AlibiSlopes(),
+          Sinks(),
           Dropouts(),
           EmptyRowsFactor(),
           ResultsFactor(),

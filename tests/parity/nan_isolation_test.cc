@@ -73,12 +73,29 @@ void MaskByWindow(OwnedProblem& owned) {
   owned.problem.masks.query_offset = 33;
 }
 
+// With what else there is for a head.
+void MaskByCausalityOfEntries(OwnedProblem& owned) {
+  const auto add = [&owned](DataType type, const Shape& shape,
+                            std::vector<double> numbers) {
+    return owned.Add(type, shape, Layout::kRowMajor,
+                     [&](absl::Span<const int64_t> index) {
+                       return numbers[static_cast<size_t>(index[0])];
+                     });
+  };
+  owned.problem.masks.causal = Causal::kTopLeft;
+  owned.problem.masks.query_offsets = add(DataType::kInt64, {2}, {30, 45});
+  owned.problem.alibi_slopes =
+      add(DataType::kFloat32, {4}, {0.5, 0.25, -0.125, 0.0625});
+  owned.problem.sinks = add(DataType::kFloat32, {4}, {1, 2, -1, -kInfinity});
+}
+
 constexpr Mechanism kMechanisms[] = {
     {"valid_lens", MaskByLengths},
     {"valid_lens_per_row", MaskByLengthsPerRow},
     {"attend_mask", MaskByAttendMask},
     {"bias", MaskByBias},
     {"causal", MaskByCausality},
+    {"causal_of_entries", MaskByCausalityOfEntries},
     {"window", MaskByWindow}};
 
 // Parameter: backend, mechanism, scoring.

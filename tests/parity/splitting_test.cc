@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -93,17 +94,23 @@ Merged MergeByLse(const std::vector<Results>& shards, int64_t width) {
   return merged;
 }
 
+// Of shards one has the sinks.
 TEST_P(SplittingTest, ShardsOfKeysMergedByLseAreTheWhole) {
-  OwnedProblem owned = MakeProblem(CausalSpec(), TestSeed());
+  ProblemSpec spec = CausalSpec();
+  spec.alibi_slopes = PerHeadShape::kPerHead;
+  spec.sinks = PerHeadShape::kPerHead;
+  OwnedProblem owned = MakeProblem(spec, TestSeed());
   AttentionProblem& problem = owned.problem;
   const Expected expected = ComputeExpected(problem);
   const KeyValueBlock keys = problem.key_value[0];
+  const std::optional<TensorView> sinks = problem.sinks;
   std::vector<Results> shards;
   for (const auto& [begin, end] :
        {std::pair<int64_t, int64_t>{0, 7}, {7, 40}, {40, kLength}}) {
     problem.key_value[0] = {.key = Slice(keys.key, 2, begin, end),
                             .value = Slice(keys.value, 2, begin, end)};
     problem.masks.key_offset = begin;
+    problem.sinks = begin == 7 ? sinks : std::nullopt;
     ASSERT_OK_AND_ASSIGN(Results shard, Run(problem));
     shards.push_back(std::move(shard));
   }

@@ -49,6 +49,7 @@ class RowOracle {
     expected.lse.push_back(lse_);
     expected.kappa.push_back(kappa_);
     expected.lost.push_back(lost_);
+    expected.has_sink.push_back(reader_.Sink(b_, h_).has_value());
     expected.row_overflows.push_back(overflows_);
     const size_t end = expected.output.size() + expected.value_width;
     expected.output.resize(end);

@@ -33,6 +33,8 @@ struct Expected {
   // off because something in it is below 2^-126 and counts as 0.
   std::vector<double> kappa = {};
   std::vector<double> lost = {};
+  // Per row: its head has a sink, of which the sum of its weights depends.
+  std::vector<bool> has_sink = {};
   // Rows and output elements that may be anything: FP32 may overflow on the way
   // to them.
   std::vector<bool> row_overflows = {};

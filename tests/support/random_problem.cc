@@ -20,6 +20,7 @@ class Builder {
     AddTensors();
     AddScoring();
     AddMasks();
+    AddPerHeadOptions();
     AttentionProblem& problem = owned_.problem;
     problem.softcap = spec_.softcap;
     problem.dropout = spec_.dropout;
@@ -178,6 +179,35 @@ class Builder {
     masks.query_offset = spec_.query_offset;
     masks.key_offset = spec_.key_offset;
     masks.window = spec_.window;
+    if (spec_.query_offsets_type) {
+      masks.query_offsets = owned_.Add(
+          *spec_.query_offsets_type, {spec_.rank == 2 ? 1 : spec_.batch},
+          spec_.layout, [&](Index) {
+            return static_cast<double>(
+                random_.Between(-spec_.query_length, spec_.key_length));
+          });
+    }
+  }
+
+  std::optional<TensorView> AddPerHead(PerHeadShape extents,
+                                       absl::FunctionRef<double()> number) {
+    if (extents == PerHeadShape::kNone) return std::nullopt;
+    const int64_t heads = spec_.rank == 4 ? spec_.query_heads : 1;
+    const int64_t batch = spec_.rank == 2 ? 1 : spec_.batch;
+    const Shape shape =
+        extents == PerHeadShape::kPerHead ? Shape{heads} : Shape{batch, heads};
+    return owned_.Add(DataType::kFloat32, shape, spec_.layout,
+                      [&](Index) { return number(); });
+  }
+
+  void AddPerHeadOptions() {
+    owned_.problem.alibi_slopes =
+        AddPerHead(spec_.alibi_slopes, [&] { return 0.5 * random_.Normal(); });
+    owned_.problem.sinks = AddPerHead(spec_.sinks, [&] {
+      return random_.Chance(spec_.sinks_absent)
+                 ? -std::numeric_limits<double>::infinity()
+                 : 3 * random_.Normal();
+    });
   }
 
   const ProblemSpec& spec_;

@@ -34,6 +34,9 @@ enum class MaskExtents : uint8_t {
 
 enum class LengthsShape : uint8_t { kNone, kPerBatch, kPerRow };
 
+/// Of alibi_slopes and sinks.
+enum class PerHeadShape : uint8_t { kNone, kPerHead, kPerBatchAndHead };
+
 /// What a random problem is like; its numbers follow from a seed.
 // Fields are in the order in which a reader looks for them.
 // NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding)
@@ -72,7 +75,11 @@ struct ProblemSpec {
   Causal causal = Causal::kNone;
   std::optional<int64_t> query_offset = {};
   std::optional<int64_t> key_offset = {};
+  std::optional<DataType> query_offsets_type = {};  // absent: none
   Window window = {};
+  PerHeadShape alibi_slopes = PerHeadShape::kNone;
+  PerHeadShape sinks = PerHeadShape::kNone;
+  double sinks_absent = 0;  // the share of -inf in the sinks
   Dropout dropout = {};
   EmptyRows empty_rows = EmptyRows::kZero;
   WantedOutputs wanted = {

@@ -56,6 +56,11 @@ struct Epilogue {
   /// Above 0: scores, natural until then, are replaced by log2(e) * softcap *
   /// tanh(score / softcap).
   float softcap;
+  /// ALiBi, per row: what a score loses for every position between the row and
+  /// the key, and the row's position, counted from the tile's first key; null
+  /// for none.
+  const float* alibi_slopes;
+  const float* alibi_positions;
   /// Per row: the element of the tile's first key; null for none. Strides in
   /// bytes from key to key.
   const unsigned char* const* mask_rows;

@@ -1,4 +1,4 @@
-// Between QK and the softmax: softcap, bias and masks. Included once per
+// Between QK and the softmax: softcap, ALiBi, bias and masks. Included once per
 // instruction set.
 #if defined(ATTENTION_CORE_CPU_KERNELS_EPILOGUE_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
@@ -120,7 +120,24 @@ HWY_INLINE VF Capped(VF score, float softcap) {
                  hn::Set(d, 1.44269504F));
 }
 
-// Softcap, bias and masks of one row of scores.
+// Distances are those of FP32: exact below 2^24.
+HWY_INLINE void SubtractAlibi(const Epilogue& epilogue, int64_t row,
+                              const Columns& columns, float* scores) {
+  const F d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const VF slope = hn::Set(d, epilogue.alibi_slopes[row]);
+  const VF position = hn::Set(d, epilogue.alibi_positions[row]);
+  const VF step = hn::Set(d, static_cast<float>(lanes));
+  VF column = hn::Iota(d, static_cast<float>(columns.first));
+  for (int64_t c = columns.first; c < columns.last; c += lanes) {
+    const VF distance = hn::Abs(hn::Sub(position, column));
+    hn::StoreU(hn::NegMulAdd(slope, distance, hn::LoadU(d, scores + c)), d,
+               scores + c);
+    column = hn::Add(column, step);
+  }
+}
+
+// Softcap, ALiBi, bias and masks of one row of scores.
 HWY_INLINE void FinishScores(const TileArgs& args, int64_t row,
                              const Columns& columns, float* scores) {
   const F d;
@@ -143,6 +160,9 @@ HWY_INLINE void FinishScores(const TileArgs& args, int64_t row,
       if (epilogue.softcap > 0.0F) s = Capped(s, epilogue.softcap);
       hn::StoreU(s, d, scores + c);
     }
+  }
+  if (epilogue.alibi_slopes != nullptr) {
+    SubtractAlibi(epilogue, row, columns, scores);
   }
   if (epilogue.bias_rows != nullptr || epilogue.mask_rows != nullptr) {
     float* line = args.scores + kAddendRow * kScoreStride;
@@ -176,7 +196,7 @@ HWY_INLINE void NoteFarKeys(const TileArgs& args, int64_t row,
   }
 }
 
-// Softcap, bias and masks of all rows of a micro-tile.
+// Softcap, ALiBi, bias and masks of all rows of a micro-tile.
 template <int kRows>
 HWY_INLINE void FinishScoresOfRows(const TileArgs& args, int64_t first_row,
                                    const Columns& columns) {

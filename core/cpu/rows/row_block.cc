@@ -73,12 +73,16 @@ class RowBlock {
   bool Finish(Remaining& remaining);
   bool StoreWeights();
   bool SweepWeights(bool of_nan_rows);
+  void FinishSoftmax();
   void StoreOutput();
-  void StoreLogSumExp(int64_t row) const;
+  void StoreLogSumExp(int64_t row, double lse) const;
   Pass PassOf(int64_t row) const;
 
   bool IsStored(int64_t row) const {
     return remaining_ == nullptr || remaining_[row] == pass_;
+  }
+  float SinkOf(int64_t row) const {
+    return problem_.Sink(rows_.batch(), rows_.HeadOf(row));
   }
   float* WeightRow(int64_t row) const {
     return reinterpret_cast<float*>(run_.outputs().weights.data) +
@@ -228,12 +232,27 @@ bool RowBlock::SweepWeights(bool of_nan_rows) {
   });
 }
 
-void RowBlock::StoreLogSumExp(int64_t row) const {
-  const double natural =
-      max_[row] * kLn2 + std::log(sum_[row]) + scoring_->LogSumExpShift(row);
-  const bool empty = sum_[row] == 0 || pass_ == Pass::kUniform;
+// A row's sink comes after its keys: its sum then counts it, still relative to
+// the keys' maximum. A row without keys keeps its sum of 0.
+void RowBlock::FinishSoftmax() {
+  if (!problem_.sinks && !problem_.wanted.lse) return;
+  for (int64_t r = 0; r < rows_.count(); ++r) {
+    SoftmaxState<double, PowersOfTwo> state{max_[r], sum_[r]};
+    const double shift = state.empty() ? 0 : scoring_->LogSumExpShift(r);
+    if (problem_.sinks) {
+      const auto factors = state.Add((SinkOf(r) - shift) / kLn2);
+      if (sum_[r] != 0) sum_[r] = state.sum / factors.mine;
+    }
+    if (!problem_.wanted.lse || !IsStored(r)) continue;
+    const bool empty = state.empty() || pass_ == Pass::kUniform;
+    StoreLogSumExp(r, empty ? kMinusInfinity
+                            : state.max * kLn2 + std::log(state.sum) + shift);
+  }
+}
+
+void RowBlock::StoreLogSumExp(int64_t row, double lse) const {
   StoreFloat(
-      empty ? kMinusInfinity : static_cast<float>(natural),
+      static_cast<float>(lse),
       reinterpret_cast<float*>(run_.outputs().lse.data) + rows_.ResultOf(row));
 }
 
@@ -244,7 +263,6 @@ void RowBlock::StoreOutput() {
   for (int64_t r = 0; r < rows_.count(); ++r) {
     output_rows_[r] =
         IsStored(r) ? output + rows_.ResultOf(r) * row_bytes : nullptr;
-    if (problem_.wanted.lse && IsStored(r)) StoreLogSumExp(r);
   }
   kernels_.finish_rows({.rows = rows_.count(),
                         .width = problem_.value_width,
@@ -257,15 +275,17 @@ void RowBlock::StoreOutput() {
 
 Pass RowBlock::PassOf(int64_t row) const {
   if (sum_[row] == 0) {
-    return problem_.empty_rows == EmptyRows::kUniform && problem_.key_length > 0
-               ? Pass::kUniform
-               : Pass::kAttend;
+    const bool uniform = problem_.empty_rows == EmptyRows::kUniform &&
+                         problem_.key_length > 0 &&
+                         SinkOf(row) == kMinusInfinity;
+    return uniform ? Pass::kUniform : Pass::kAttend;
   }
   return scoring_->LostRow(row, sum_[row]) ? Pass::kDifferences : Pass::kAttend;
 }
 
 bool RowBlock::Finish(Remaining& remaining) {
   values_.AddNonFinite(rows_, masks_, output_);
+  FinishSoftmax();
   if (problem_.wanted.weights && !StoreWeights()) return false;
   StoreOutput();
   if (pass_ == Pass::kUniform) return true;

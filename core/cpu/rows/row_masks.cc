@@ -26,6 +26,9 @@ RowMasks::RowMasks(const ValidatedProblem& problem, const Plan& plan,
       ranges_(scratch.Take<KeyRange>(plan.row_block)),
       begin_(scratch.Take<int32_t>(plan.row_block)),
       end_(scratch.Take<int32_t>(plan.row_block)),
+      alibi_slopes_(scratch.Take<float>(plan.row_block)),
+      positions_(scratch.Take<double>(plan.row_block)),
+      alibi_positions_(scratch.Take<float>(plan.row_block)),
       mask_rows_(scratch.Take<const unsigned char*>(plan.row_block)),
       bias_rows_(scratch.Take<const unsigned char*>(plan.row_block)) {}
 
@@ -37,6 +40,7 @@ void RowMasks::SetRows(TileArgs& args) {
                       : KeysInRange(problem_, rows_.batch(), rows_.QueryOf(r));
     Include(ranges_[r], all_);
   }
+  if (problem_.alibi_slopes) SetAlibi();
   if (problem_.attend_mask) SetElements(*problem_.attend_mask, mask_rows_);
   if (problem_.bias) SetElements(*problem_.bias, bias_rows_);
   args.begin = begin_;
@@ -44,6 +48,16 @@ void RowMasks::SetRows(TileArgs& args) {
   if (dropout_.active()) {
     args.dropout = FillDropout;
     args.dropout_context = this;
+  }
+}
+
+void RowMasks::SetAlibi() {
+  constexpr double kLog2E = 1.4426950408889634;
+  for (int64_t r = 0; r < rows_.count(); ++r) {
+    const float slope = problem_.AlibiSlope(rows_.batch(), rows_.HeadOf(r));
+    // A finite one stays finite: a distance of 0 takes nothing away.
+    alibi_slopes_[r] = std::isfinite(slope) ? FactorOf(slope * kLog2E) : slope;
+    positions_[r] = RowPosition(problem_, rows_.batch(), rows_.QueryOf(r));
   }
 }
 
@@ -67,9 +81,18 @@ void RowMasks::SetTile(const KeyTile& tile, TileArgs& args) {
   args.dropout_first_key = tile.first_key;
   Epilogue& epilogue = args.epilogue;
   epilogue.first_key = tile.first_key;
+  epilogue.alibi_slopes = nullptr;
   epilogue.mask_rows = nullptr;
   epilogue.bias_rows = nullptr;
   if (uniform_) return;
+  if (problem_.alibi_slopes) {
+    for (int64_t r = 0; r < rows_.count(); ++r) {
+      alibi_positions_[r] = static_cast<float>(
+          positions_[r] - static_cast<double>(tile.first_key));
+    }
+    epilogue.alibi_slopes = alibi_slopes_;
+    epilogue.alibi_positions = alibi_positions_;
+  }
   if (problem_.attend_mask) {
     epilogue.mask_rows = mask_rows_;
     epilogue.mask_stride = problem_.attend_mask->strides[3];

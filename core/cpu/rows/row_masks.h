@@ -39,6 +39,7 @@ class RowMasks {
 
  private:
   bool TakesPart(int64_t row, int64_t key) const;
+  void SetAlibi();
   void SetElements(const TensorView& view, const unsigned char** rows) const;
   static void FillDropout(const void* context, int64_t row, int64_t first_key,
                           int64_t count, float* factors);
@@ -52,6 +53,9 @@ class RowMasks {
   KeyRange* ranges_;
   int32_t* begin_;  // of its range, within the tile
   int32_t* end_;
+  float* alibi_slopes_;
+  double* positions_;       // as RowPosition() has them
+  float* alibi_positions_;  // within the tile
   const unsigned char** mask_rows_;
   const unsigned char** bias_rows_;
 };

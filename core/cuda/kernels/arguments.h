@@ -96,6 +96,11 @@ struct AttentionArgs {
       nullptr;  // (B, Lq); null: every key for every row
   Broadcast attend_mask;
   Broadcast bias;
+  /// ALiBi: (B, Hq) slopes; and of each batch entry the position of its first
+  /// row, counted as key indices (core's RowPosition()). Null: there is none.
+  const float* alibi_slopes = nullptr;
+  const double* alibi_positions = nullptr;
+  const float* sinks = nullptr;  // (B, Hq), -inf for none; null: none at all
   DropoutArgs dropout;
   int32_t uniform_empty_rows = 0;
 

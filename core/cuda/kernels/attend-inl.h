@@ -28,11 +28,12 @@ template <int kColumnGroups>
 ATTENTION_KERNEL_CODE void StoreResults(
     const AttentionArgs& args, const AttendSource& source, int64_t result_row,
     const RowState& state, const float (&sums)[4 * kColumnGroups]) {
+  const FinishedRow row = FinishRow(args, state, result_row);
   const bool finite =
-      StoreRowOutput<kColumnGroups>(args, source, result_row, state, sums);
-  if (!finite) MarkNotFinite(args, state, result_row);
+      StoreRowOutput<kColumnGroups>(args, source, result_row, row.state, sums);
+  if (!finite) MarkNotFinite(args, row.state, result_row);
   if (source.strip == 0 && ThreadKey() == 0) {
-    StoreRowState(args, state, result_row);
+    StoreRowState(args, row, result_row);
   }
 }
 

@@ -78,18 +78,12 @@ ATTENTION_KERNEL_CODE void FinishRowScores(const AttentionArgs& args,
                                            const RowInfo& row,
                                            int64_t first_key,
                                            float (&scores)[kTileKeys]) {
-  const int64_t mask =
-      args.attend_mask.data == nullptr
-          ? 0
-          : RowOffset(args.attend_mask, row.batch, row.head, row.query);
-  const int64_t bias =
-      args.bias.data == nullptr
-          ? 0
-          : RowOffset(args.bias, row.batch, row.head, row.query);
+  const RowMasks masks =
+      MasksOf(args, row.batch, row.head, row.query, first_key);
   for (int n = 0; n < kTileKeys; ++n) {
     const int64_t key = first_key + ThreadKey() + n;
     scores[n] = key >= row.begin && key < row.end
-                    ? FinishScore(args, epilogue, mask, bias, key, scores[n])
+                    ? FinishScore(args, epilogue, masks, key, scores[n])
                     : -Infinity();
   }
 }

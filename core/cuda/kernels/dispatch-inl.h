@@ -51,7 +51,7 @@ int DispatchMma(const AttentionArgs& args, const Launch& launch) {
   // A factor of 0 makes NaN of the -inf of keys out of range.
   const bool plain = args.softcap == 0 && args.bias.data == nullptr &&
                      args.attend_mask.data == nullptr &&
-                     args.dropout.active == 0 &&
+                     args.alibi_slopes == nullptr && args.dropout.active == 0 &&
                      static_cast<float>(args.factor) != 0;
   const auto with_tiles = [&]<typename T, int kWidth, int kTiles>() {
     return plain ? launch.template

@@ -113,8 +113,9 @@ ATTENTION_KERNEL_CODE void Isolate(const AttentionArgs& args, int64_t block) {
   StoreRows<kColumnGroups>(
       args, memory, state, sums,
       [&](int64_t result_row, const RowState& whole, const auto& of) {
-        StoreRowOutput<kColumnGroups>(args, *memory.source, result_row, whole,
-                                      of);
+        const FinishedRow finished = FinishRow(args, whole, result_row);
+        StoreRowOutput<kColumnGroups>(args, *memory.source, result_row,
+                                      finished.state, of);
       });
 }
 

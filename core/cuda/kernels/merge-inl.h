@@ -29,7 +29,8 @@ ATTENTION_KERNEL_CODE void Merge(const AttentionArgs& args, int64_t block) {
   const int lane = ThreadIndex() % kWarp;
   const int64_t row = block * (kMergeThreads / kWarp) + ThreadIndex() / kWarp;
   if (row >= ResultRows(args)) return;
-  const RowState state = MergeStates(args, row);
+  const FinishedRow finished = FinishRow(args, MergeStates(args, row), row);
+  const RowState& state = finished.state;
   const float base = Base(state.max);
   const float normalizer = Normalizer(args, state.sum);
   bool finite = true;
@@ -45,7 +46,7 @@ ATTENTION_KERNEL_CODE void Merge(const AttentionArgs& args, int64_t block) {
     StoreOutput(args, row * args.value.width + column, result);
   }
   if (!finite) MarkNotFinite(args, state, row);
-  if (lane == 0) StoreRowState(args, state, row);
+  if (lane == 0) StoreRowState(args, finished, row);
 }
 
 }  // namespace attention::cuda

@@ -54,9 +54,8 @@ template <typename Instance>
 ATTENTION_KERNEL_CODE uint32_t FinishMmaRow(
     const AttentionArgs& args, const Epilogue& epilogue, const RowInfo& row,
     int64_t first_key, int half, MmaSums<Instance::kKeys / 8>& scores) {
-  const int64_t mask =
-      RowOffset(args.attend_mask, row.batch, row.head, row.query);
-  const int64_t bias = RowOffset(args.bias, row.batch, row.head, row.query);
+  const RowMasks masks =
+      MasksOf(args, row.batch, row.head, row.query, first_key);
   uint32_t dropped = 0;
   ATTENTION_UNROLL_ALL
   for (int n = 0; n < Instance::kKeys / 8; ++n) {
@@ -73,7 +72,7 @@ ATTENTION_KERNEL_CODE uint32_t FinishMmaRow(
         score = -Infinity();
         continue;
       }
-      score = FinishScore(args, epilogue, mask, bias, key + i, score);
+      score = FinishScore(args, epilogue, masks, key + i, score);
       const uint32_t word =
           MmaColumn() % 4 == 0 ? words.word[i] : words.word[2 + i];
       const bool drops =

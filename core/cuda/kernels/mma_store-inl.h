@@ -42,7 +42,9 @@ ATTENTION_KERNEL_CODE void StoreMmaPartial(
 template <typename Instance>
 ATTENTION_KERNEL_CODE void StoreMmaRow(
     const AttentionArgs& args, int64_t result_row, int half,
-    const RowState& state, const MmaSums<Instance::kWidth / 8>& sums) {
+    const RowState& of_keys, const MmaSums<Instance::kWidth / 8>& sums) {
+  const FinishedRow row = FinishRow(args, of_keys, result_row);
+  const RowState& state = row.state;
   const float normalizer = Normalizer(args, state.sum);
   bool finite = true;
   ATTENTION_UNROLL_ALL
@@ -56,7 +58,7 @@ ATTENTION_KERNEL_CODE void StoreMmaRow(
     StoreColumns<typename Instance::T>(args, result_row, column, low, high);
   }
   if (!finite) MarkNotFinite(args, state, result_row);
-  if (MmaColumn() == 0) StoreRowState(args, state, result_row);
+  if (MmaColumn() == 0) StoreRowState(args, row, result_row);
 }
 
 template <typename Instance>

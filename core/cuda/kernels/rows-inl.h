@@ -188,20 +188,43 @@ ATTENTION_KERNEL_CODE void MarkNotFinite(const AttentionArgs& args,
   if (!IsNan(state.sum)) args.marks[result_row] = RowMark::kNotFinite;
 }
 
+/// A row once all its keys are in, and its head's sink.
+struct FinishedRow {
+  /// The sum counts the sink, still relative to the keys' maximum; infinite
+  /// where a row has a sink and no keys.
+  RowState state;
+  float lse;
+};
+
+ATTENTION_KERNEL_CODE FinishedRow FinishRow(const AttentionArgs& args,
+                                            const RowState& state,
+                                            int64_t result_row) {
+  const bool empty = state.sum == 0;
+  FinishedRow row = {
+      state, empty ? -Infinity() : Fma(state.max, kLn2, logf(state.sum))};
+  if (args.sinks == nullptr) return row;
+  const float sink = args.sinks[result_row / args.query_length];
+  if (sink == -Infinity()) return row;
+  // Natural: log2 e times the largest sinks would be infinite.
+  const float top = Larger(row.lse, sink);
+  const float keys = expf(row.lse - top);
+  const float all = keys + expf(sink - top);
+  row.state.sum = empty ? Infinity() : state.sum * (all / keys);
+  row.lse = top + logf(all);
+  return row;
+}
+
 /// Stores what one thread per row knows of it.
 ATTENTION_KERNEL_CODE void StoreRowState(const AttentionArgs& args,
-                                         const RowState& state,
+                                         const FinishedRow& row,
                                          int64_t result_row) {
-  const bool empty = state.sum == 0;
-  if (args.lse != nullptr) {
-    args.lse[result_row] =
-        empty ? -Infinity() : Fma(state.max, kLn2, logf(state.sum));
-  }
+  const RowState& state = row.state;
+  if (args.lse != nullptr) args.lse[result_row] = row.lse;
   if (args.row_max != nullptr) {
     args.row_max[result_row] = state.max;
     args.row_sum[result_row] = state.sum;
   }
-  if (empty && args.uniform_empty_rows != 0) {
+  if (state.sum == 0 && args.uniform_empty_rows != 0) {
     args.marks[result_row] = RowMark::kAveraged;
   }
 }

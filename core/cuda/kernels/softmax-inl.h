@@ -10,15 +10,13 @@
 
 namespace attention::cuda {
 
-/// A result row and where its masks lie.
+/// A result row.
 struct SoftmaxRow {
   int64_t batch;
   int64_t head;
   int64_t query;
   int64_t result_row;
   KeySpan span;
-  int64_t mask;
-  int64_t bias;
 };
 
 ATTENTION_KERNEL_CODE SoftmaxRow MakeSoftmaxRow(const AttentionArgs& args,
@@ -30,8 +28,6 @@ ATTENTION_KERNEL_CODE SoftmaxRow MakeSoftmaxRow(const AttentionArgs& args,
   row.head = head % args.query_heads;
   row.batch = head / args.query_heads;
   row.span = SpanOf(args, row.batch, row.query);
-  row.mask = RowOffset(args.attend_mask, row.batch, row.head, row.query);
-  row.bias = RowOffset(args.bias, row.batch, row.head, row.query);
   return row;
 }
 
@@ -75,8 +71,9 @@ ATTENTION_KERNEL_CODE void ForEachScore(const SoftmaxRowsArgs& args,
       args.scores + (row.result_row - args.first_row) * args.score_stride;
   for (int64_t key = row.span.begin + ThreadIndex(); key < row.span.end;
        key += kSoftmaxThreads) {
-    visit(key, FinishScore(args.problem, epilogue, row.mask, row.bias, key,
-                           scores[key]));
+    const RowMasks masks =
+        MasksOf(args.problem, row.batch, row.head, row.query, key);
+    visit(key, FinishScore(args.problem, epilogue, masks, key, scores[key]));
   }
 }
 
@@ -128,6 +125,8 @@ ATTENTION_KERNEL_CODE void SoftmaxRows(const SoftmaxRowsArgs& args,
   ForEachScore(args, epilogue, row,
                [&](int64_t, float score) { state.sum += Exp2(score - base); });
   state.sum = JoinBlock(state.sum, JoinSum());
+  const FinishedRow finished = FinishRow(problem, state, row.result_row);
+  state = finished.state;
   const float inverse = state.sum == 0 ? 0.0F : 1 / state.sum;
   // Of keys that take no part, in a row that is NaN too.
   const float left_out = state.sum == 0 ? EmptyRowWeight(problem) : 0.0F;
@@ -141,7 +140,7 @@ ATTENTION_KERNEL_CODE void SoftmaxRows(const SoftmaxRowsArgs& args,
     if (key >= row.span.begin && key < row.span.end) continue;
     StoreSoftmax(args, row, key, left_out);
   }
-  if (ThreadIndex() == 0) StoreRowState(problem, state, row.result_row);
+  if (ThreadIndex() == 0) StoreRowState(problem, finished, row.result_row);
 }
 
 /// What makes an output of PV.

@@ -40,6 +40,8 @@ class Case:
     causal: bool = False
     window_left: int = -1  # -1: none
     mean_length: int = 0  # of valid_lens; 0: none
+    alibi: bool = False
+    sinks: bool = False
     weights: bool = False
     threads: int = 0  # 0: as many as the run is for
     peers: bool = True
@@ -90,6 +92,10 @@ class Case:
         words = [word for name, v in flags.items() for word in (f"--{name}", str(v))]
         if self.causal:
             words.append("--causal")
+        if self.alibi:
+            words.append("--alibi")
+        if self.sinks:
+            words.append("--sinks")
         if self.weights:
             words.append("--weights")
         return words
@@ -186,6 +192,24 @@ CASES: tuple[Case, ...] = (
             window_left=255,
         ),
         Target("pairs", 1.10, "unmasked"),
+    ),
+    dataclasses.replace(
+        L1024,
+        key="alibi",
+        title="ALiBi: B1 H16 L1024 D64",
+        alibi=True,
+        targets=(peer(1.0), Target("own", 1 / 1.1, "without")),
+        variants=(("without", L1024),),
+    ),
+    # No peer has them.
+    dataclasses.replace(
+        L1024,
+        key="sinks",
+        title="sinks: B1 H16 L1024 D64",
+        sinks=True,
+        peers=False,
+        targets=(Target("own", 1 / 1.02, "without"),),
+        variants=(("without", L1024),),
     ),
     with_targets(DECODE, peer(1.0), Target("read", 0.90)),
     with_targets(GROUPED, peer(1.0), Target("read", 0.88)),

@@ -39,17 +39,24 @@ class Expected:
         self.weights = np.empty((*shape, case.keys)) if case.weights else None
         mask = mask_of(case, tensors)
         if mask is not None:
-            mask = np.broadcast_to(mask, (case.batch, 1, case.query_length, case.keys))
+            shape = (case.batch, case.query_heads, case.query_length, case.keys)
+            mask = np.broadcast_to(mask, shape)
         for b in range(case.batch):
             for h in range(case.query_heads):
                 k, v = (t[b, h // case.groups].astype(np.float64) for t in (key, value))
                 scores = scores_of(
                     case, tensors, query[b, h, self.rows].astype(np.float64), k
                 )
-                if mask is not None:
-                    scores = np.where(mask[b, 0, self.rows], scores, -np.inf)
-                weights = np.exp(scores - scores.max(-1, keepdims=True))
-                weights /= weights.sum(-1, keepdims=True)
+                if case.alibi:
+                    scores = scores + mask[b, h, self.rows]
+                elif mask is not None:
+                    scores = np.where(mask[b, h, self.rows], scores, -np.inf)
+                top = scores.max(-1, keepdims=True)
+                weights = np.exp(scores - top)
+                total = weights.sum(-1, keepdims=True)
+                if case.sinks:
+                    total += np.exp(tensors["sinks"][h] - top)
+                weights /= total
                 self.output[b, h] = weights @ v
                 if self.weights is not None:
                     self.weights[b, h] = weights

@@ -69,7 +69,8 @@ def attention(name: str, folded: bool, case: Case, tensors: dict) -> Peer:
         rows = (case.batch, case.kv_heads, -1, case.width)
         arrays["query"] = arrays["query"].reshape(rows)
     mask = mask_of(case, tensors)
-    if mask is not None and not (case.causal and case.window_left < 0):
+    causal = case.causal and case.window_left < 0 and not case.alibi
+    if mask is not None and not causal:
         # The operator wants every row, and may broadcast the first two extents.
         rows = (*mask.shape[:2], case.query_length, case.keys)
         arrays["mask"] = np.broadcast_to(mask, rows).copy()

@@ -48,7 +48,7 @@ def attention(name: str, plain: bool, folded: bool, case: Case, tensors: dict) -
     if folded:
         arrays[0] = arrays[0].reshape(case.batch, case.kv_heads, -1, case.width)
     mask = mask_of(case, tensors)
-    causal = case.causal and case.window_left < 0
+    causal = case.causal and case.window_left < 0 and not case.alibi
     if mask is not None and not causal:
         arrays.append(mask)
     parameters = [

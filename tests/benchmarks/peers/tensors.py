@@ -40,8 +40,8 @@ def read_safetensors(path: pathlib.Path) -> dict[str, np.ndarray]:
 
 
 def mask_of(case, tensors: dict[str, np.ndarray]) -> np.ndarray | None:
-    """The case's masks as one boolean mask, True where a key takes part, broadcastable
-    to (B, H, Lq, Lk); None without masks."""
+    """The case's masks as one boolean mask, True where a key takes part, or, with ALiBi,
+    as what is added to scores; broadcastable to (B, H, Lq, Lk). None without masks."""
     mask = None
     position = np.arange(case.query_length)[:, None] + case.keys - case.query_length
     key = np.arange(case.keys)[None, :]
@@ -55,4 +55,8 @@ def mask_of(case, tensors: dict[str, np.ndarray]) -> np.ndarray | None:
     if "valid_lens" in tensors:
         lengths = key[None, None] < tensors["valid_lens"][:, None, None, None]
         mask = lengths if mask is None else mask & lengths
-    return mask
+    if not case.alibi:
+        return mask
+    slopes = tensors["alibi_slopes"][None, :, None, None]
+    bias = (-slopes * np.abs(position - key)).astype(np.float32)
+    return bias if mask is None else np.where(mask, bias, np.float32(-np.inf))

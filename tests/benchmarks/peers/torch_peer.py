@@ -62,7 +62,7 @@ def sdpa(name: str, backend, folded: bool, case: Case, tensors: dict) -> Peer:
         query = query.reshape(case.batch, case.kv_heads, -1, case.width)
     options = {}
     mask = mask_of(case, tensors)
-    if case.causal and case.window_left < 0:
+    if case.causal and case.window_left < 0 and not case.alibi:
         options["is_causal"] = True
     elif mask is not None:
         options["attn_mask"] = torch.from_numpy(mask)
@@ -83,6 +83,8 @@ def plain_dot(name: str, case: Case, tensors: dict) -> Peer:
     weights = torch.empty_like(scores)
     output = torch.empty_like(query)
     mask = mask_of(case, tensors)
+    if case.alibi:
+        raise CannotDo("is measured without ALiBi")
     if mask is not None:
         rows = (case.batch, case.query_heads, case.query_length, case.keys)
         out = torch.from_numpy(np.broadcast_to(~mask, rows).copy())

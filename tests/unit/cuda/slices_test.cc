@@ -19,6 +19,10 @@ TEST_F(CudaSlicesTest, SlicesOfTheBatchGiveTheBitsOfTheWhole) {
   spec.key_length = 30;
   spec.valid_lens = LengthsShape::kPerBatch;
   spec.bias = MaskExtents::kAll;
+  spec.query_offsets_type = DataType::kInt32;
+  spec.window.left = 9;
+  spec.alibi_slopes = PerHeadShape::kPerBatchAndHead;
+  spec.sinks = PerHeadShape::kPerBatchAndHead;
   spec.wanted = {.weights = true, .lse = true};
   owned_ = MakeProblem(spec, TestSeed());
   Start({});

@@ -198,6 +198,7 @@ class Run {
       memory_.Gather(*problem_.attend_mask, &args_.attend_mask);
     }
     if (problem_.bias) memory_.Gather(*problem_.bias, &args_.bias);
+    SetPerHead();
     args_.dropout.active = problem_.dropout.p > 0 ? 1 : 0;
     args_.dropout.threshold =
         static_cast<uint32_t>(std::floor(std::ldexp(problem_.dropout.p, 32)));
@@ -206,6 +207,25 @@ class Run {
     args_.uniform_empty_rows =
         problem_.empty_rows == EmptyRows::kUniform ? 1 : 0;
     args_.weights_after_dropout = problem_.wanted.weights_after_dropout ? 1 : 0;
+  }
+
+  void SetPerHead() {
+    const int64_t heads = problem_.query_heads;
+    auto* slopes = memory_.Take<float>(problem_.batch * heads);
+    auto* positions = memory_.Take<double>(problem_.batch);
+    auto* sinks = memory_.Take<float>(problem_.batch * heads);
+    for (int64_t b = 0; b < problem_.batch; ++b) {
+      positions[b] = RowPosition(problem_, b, 0);
+      for (int64_t h = 0; h < heads; ++h) {
+        slopes[b * heads + h] = problem_.AlibiSlope(b, h);
+        sinks[b * heads + h] = problem_.Sink(b, h);
+      }
+    }
+    if (problem_.alibi_slopes) {
+      args_.alibi_slopes = slopes;
+      args_.alibi_positions = positions;
+    }
+    if (problem_.sinks) args_.sinks = sinks;
   }
 
   void SetResults() {
