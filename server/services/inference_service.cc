@@ -29,12 +29,14 @@ InferenceService::InferenceService(const ServerOptions& options,
                                    const TaskServices& services,
                                    ActiveCalls& calls,
                                    ModelRepository& repository,
+                                   RepositoryQueue& repository_queue,
                                    ModelTable& models,
                                    SharedMemoryRegistry& regions)
     : options_(options),
       services_(services),
       calls_(calls),
       repository_(repository),
+      repository_queue_(repository_queue),
       models_(models),
       regions_(regions) {}
 
