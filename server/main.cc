@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "server/environment.h"
 #include "server/flags.h"
 #include "server/server.h"
 #include "server/telemetry/log.h"
@@ -59,6 +60,11 @@ void KeepFreedMemory() {
 int Serve(const attention::server::ServerOptions& options,
           const sigset_t& signals) {
   attention::server::SetUpLog(options.log_level, options.log_format);
+  for (const std::string& line : attention::server::UnknownVariables(
+           attention::server::ProcessVariables(),
+           attention::server::OptionVariables())) {
+    spdlog::warn("{}", line);
+  }
   const auto server = attention::server::Server::Start(options);
   if (!server.ok()) {
     std::fprintf(stderr, "attention-server: %s\n",

@@ -1,16 +1,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "client/cpp/cli/globals.h"
 #include "core/backend.h"
 #include "core/engine.h"
 #include "core/formats/npy.h"
 #include "core/formats/safetensors.h"
+#include "server/environment.h"
+#include "server/flags.h"
 #include "server/server.h"
 #include "tests/client/held_server.h"
 #include "tests/client/run_program.h"
@@ -123,6 +127,30 @@ TEST(InfoTest, ListsTheDevicesWithTheirMemory) {
   EXPECT_THAT(RunClient({"info", "--json", "--server", address}).output,
               AllOf(HasSubstr("\"name\": \"Card A\""),
                     HasSubstr("\"memory_bytes\": 85899345920")));
+}
+
+TEST_F(ProgramTest, AMisspeltVariableIsNotedAndThoseOfTheServerAreNot) {
+  const std::vector<std::string> health = {"health", "--server",
+                                           server_->address()};
+  EXPECT_EQ(RunClient(health, {{"ATTENTION_SERVRE", "a:1"}}).errors,
+            "note: environment: ATTENTION_SERVRE is not read (nearest: "
+            "ATTENTION_SERVER)\n");
+  EXPECT_EQ(RunClient(health, {{"ATTENTION_GRPC_PORT", "9000"}}).errors, "");
+}
+
+// Each side leaves the other's variables alone.
+TEST(VariablesTest, TheServerKnowsThoseOfTheClient) {
+  CLI::App app;
+  cli::Globals globals;
+  cli::AddGlobalFlags(app, globals);
+  std::vector<std::string> variables;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_envname().empty()) continue;
+    variables.push_back(option->get_envname() + "=x");
+  }
+  EXPECT_THAT(variables, Not(IsEmpty()));
+  EXPECT_THAT(server::UnknownVariables(variables, server::OptionVariables()),
+              IsEmpty());
 }
 
 TEST_F(ProgramTest, InfoAsJsonHasPlainNumbers) {
