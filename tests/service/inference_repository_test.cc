@@ -79,14 +79,20 @@ class InferenceRepositoryTest : public testing::Test {
   std::future<absl::Status> StartLoad() {
     inference::RepositoryModelLoadRequest request;
     request.set_model_name("large");
-    std::shared_ptr<PendingCall> call =
-        Client().Start(InferenceMethod("RepositoryModelLoad"),
-                       request.SerializeAsString());
+    std::shared_ptr<PendingCall> call = Client().Start(
+        InferenceMethod("RepositoryModelLoad"), request.SerializeAsString());
     return std::async(std::launch::async, [this, call] {
-      const absl::Status status = call->Wait().status();
+      absl::Status status = call->Wait().status();
       ++loads_done_;
       return status;
     });
+  }
+
+  std::vector<std::future<absl::Status>> StartLoads() {
+    std::vector<std::future<absl::Status>> loads;
+    loads.reserve(kLoads);
+    for (int n = 0; n < kLoads; ++n) loads.push_back(StartLoad());
+    return loads;
   }
 
   ModelFolders folders_;
@@ -161,8 +167,7 @@ TEST_F(InferenceRepositoryTest, ThoseThatAreReadyAreListedAlone) {
 TEST_F(InferenceRepositoryTest, OthersAreAnsweredWhileModelsLoad) {
   AddLargeModel(300'000);
   ExpectGoodReply(Client().Attend(GoodRequest()));  // connected from here on
-  std::vector<std::future<absl::Status>> loads;
-  for (int n = 0; n < kLoads; ++n) loads.push_back(StartLoad());
+  auto loads = StartLoads();
   for (int n = 0; n < 5; ++n) {
     ExpectGoodReply(Client().Attend(GoodRequest()));
     EXPECT_TRUE(Client().Call(kHealthCheck, "").ok());
@@ -174,8 +179,7 @@ TEST_F(InferenceRepositoryTest, OthersAreAnsweredWhileModelsLoad) {
 TEST_F(InferenceRepositoryTest, EveryLoadIsAnsweredWhenTheServerDrains) {
   AddLargeModel(100'000);
   ExpectGoodReply(Client().Attend(GoodRequest()));
-  std::vector<std::future<absl::Status>> loads;
-  for (int n = 0; n < kLoads; ++n) loads.push_back(StartLoad());
+  auto loads = StartLoads();
   // All of them have arrived when a call that comes after them is answered.
   ExpectGoodReply(Client().Attend(GoodRequest()));
   EXPECT_TRUE(server_->Drain());
@@ -193,8 +197,7 @@ TEST_F(InferenceRepositoryTest, EveryLoadIsAnsweredWhenTheServerDrains) {
 TEST_F(InferenceRepositoryTest, WhatNobodyWaitsForAnyMoreIsNotDone) {
   AddLargeModel(100'000);
   ExpectGoodReply(Client().Attend(GoodRequest()));
-  std::vector<std::future<absl::Status>> loads;
-  for (int n = 0; n < kLoads; ++n) loads.push_back(StartLoad());
+  auto loads = StartLoads();
   inference::RepositoryModelUnloadRequest request;
   request.set_model_name("large");
   const auto unload = Client().Start(InferenceMethod("RepositoryModelUnload"),

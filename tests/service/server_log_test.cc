@@ -62,8 +62,9 @@ TEST(ServerLogTest, WhyItDoesNotStartIsJsonToo) {
   const std::string text = server.ReadAll();
   EXPECT_EQ(server.Wait(), 1);
   ASSERT_TRUE(nlohmann::json::accept(text)) << text;
-  EXPECT_THAT(nlohmann::json::parse(text)["message"].get<std::string>(),
-              AllOf(HasSubstr("--model-repository"), HasSubstr("/nonexistent")));
+  EXPECT_THAT(
+      nlohmann::json::parse(text)["message"].get<std::string>(),
+      AllOf(HasSubstr("--model-repository"), HasSubstr("/nonexistent")));
 }
 
 TEST(ServerLogTest, WarnsOfAMisspeltVariable) {

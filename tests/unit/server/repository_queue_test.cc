@@ -62,9 +62,8 @@ TEST(RepositoryQueue, TurnsAwayWhatItHasNoPlaceFor) {
   queue.Add([&](const absl::Status& turn) { waiting = turn; });
   queue.Add([&](const absl::Status& turn) { refused = turn; });
   ASSERT_TRUE(refused.has_value());
-  EXPECT_THAT(*refused,
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       HasSubstr("1 calls wait for it (at most 1)")));
+  EXPECT_THAT(*refused, StatusIs(absl::StatusCode::kResourceExhausted,
+                                 HasSubstr("1 calls wait for it (at most 1)")));
   held.Open();
   ASSERT_TRUE(queue.WaitUntilIdle(kNever));
   EXPECT_THAT(waiting, IsOk());
@@ -78,8 +77,8 @@ TEST(RepositoryQueue, DrainingTurnsAwayWhatWaitsAndLetsTheRunningOneEnd) {
   queue.Add([&](const absl::Status& turn) { waiting = turn; });
   queue.StartDraining();
   ASSERT_TRUE(waiting.has_value());
-  EXPECT_THAT(*waiting, StatusIs(absl::StatusCode::kUnavailable,
-                                 HasSubstr("draining")));
+  EXPECT_THAT(*waiting,
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("draining")));
   queue.Add([&](const absl::Status& turn) { late = turn; });
   ASSERT_TRUE(late.has_value());
   EXPECT_EQ(late->code(), absl::StatusCode::kUnavailable);
