@@ -41,9 +41,10 @@ std::vector<std::string> UnknownVariables(
       continue;
     }
     const std::string shown = absl::CHexEscape(name.substr(0, 128));
-    lines.push_back(absl::StrCat(
-        "environment: ", shown, " is not an option and is ignored (nearest: ",
-        NearestName(shown, known), "; attention-server --help lists them all)"));
+    lines.push_back(absl::StrCat("environment: ", shown,
+                                 " is not an option and is ignored (nearest: ",
+                                 NearestName(shown, known),
+                                 "; attention-server --help lists them all)"));
   }
   return lines;
 }

@@ -53,8 +53,8 @@ void RepositoryQueue::StartDraining() {
 bool RepositoryQueue::WaitUntilIdle(
     std::chrono::steady_clock::time_point deadline) {
   std::unique_lock lock(mutex_);
-  return changed_.wait_until(
-      lock, deadline, [this] { return !running_ && waiting_.empty(); });
+  return changed_.wait_until(lock, deadline,
+                             [this] { return !running_ && waiting_.empty(); });
 }
 
 void RepositoryQueue::Work() {
