@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "server/environment.h"
 #include "server/flags.h"
 #include "server/server.h"
 #include "server/telemetry/log.h"
@@ -56,13 +57,29 @@ void KeepFreedMemory() {
   mallopt(M_ARENA_MAX, static_cast<int>(std::max(1U, processors / 4)));
 }
 
+// A person who starts the server reads a plain line, whatever the log's level;
+// who collects JSON is not given anything else.
+void SayWhyNot(const attention::server::ServerOptions& options,
+               const std::string& reason) {
+  if (options.log_format == "json") {
+    spdlog::set_level(spdlog::level::critical);
+    spdlog::critical("{}", reason);
+  } else {
+    std::fprintf(stderr, "attention-server: %s\n", reason.c_str());
+  }
+}
+
 int Serve(const attention::server::ServerOptions& options,
           const sigset_t& signals) {
   attention::server::SetUpLog(options.log_level, options.log_format);
+  for (const std::string& line : attention::server::UnknownVariables(
+           attention::server::ProcessVariables(),
+           attention::server::OptionVariables())) {
+    spdlog::warn("{}", line);
+  }
   const auto server = attention::server::Server::Start(options);
   if (!server.ok()) {
-    std::fprintf(stderr, "attention-server: %s\n",
-                 static_cast<std::string>(server.status().message()).c_str());
+    SayWhyNot(options, static_cast<std::string>(server.status().message()));
     return 1;
   }
   spdlog::info("attention-server {}: {}", attention::server::Version(),

@@ -12,8 +12,6 @@
 namespace attention {
 namespace {
 
-constexpr char kTargetVariable[] = "ATTENTION_CPU_TARGET";
-
 class CpuBackend final : public Backend {
  public:
   explicit CpuBackend(const cpu::Kernels& kernels) : kernels_(kernels) {}
@@ -63,10 +61,10 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(
   }
   std::string wanted = target;
   absl::string_view source = "CPU target";
-  if (const char* set = std::getenv(kTargetVariable);
+  if (const char* set = std::getenv(kCpuTargetVariable);
       wanted.empty() && set != nullptr) {
     wanted = set;
-    source = kTargetVariable;
+    source = kCpuTargetVariable;
   }
   for (const cpu::Kernels& kernels : cpu::Targets()) {
     if (wanted.empty() || wanted == kernels.name) {

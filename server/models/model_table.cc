@@ -73,9 +73,8 @@ absl::StatusOr<std::shared_ptr<const Model>> ModelTable::Find(
 
 std::vector<std::shared_ptr<const Model>> ModelTable::List() const {
   Models all = built_in_;
-  for (const ModelIndexEntry& entry : repository_.Index()) {
-    if (entry.state != ModelState::kReady) continue;
-    if (auto model = ModelOfSet(entry.name)) all.emplace(entry.name, model);
+  for (const std::string& name : repository_.Ready()) {
+    if (auto model = ModelOfSet(name)) all.emplace(name, model);
   }
   std::vector<std::shared_ptr<const Model>> models;
   models.reserve(all.size());

@@ -25,18 +25,17 @@ bool AsksForGrpcErrors(const InferenceService::Context& context) {
 
 }  // namespace
 
-InferenceService::InferenceService(const ServerOptions& options,
-                                   const Engine& engine,
-                                   const TaskServices& services,
-                                   ActiveCalls& calls,
-                                   ModelRepository& repository,
-                                   ModelTable& models,
-                                   SharedMemoryRegistry& regions)
+InferenceService::InferenceService(
+    const ServerOptions& options, const Engine& engine,
+    const TaskServices& services, ActiveCalls& calls,
+    ModelRepository& repository, RepositoryQueue& repository_queue,
+    ModelTable& models, SharedMemoryRegistry& regions)
     : options_(options),
       engine_(engine),
       services_(services),
       calls_(calls),
       repository_(repository),
+      repository_queue_(repository_queue),
       models_(models),
       regions_(regions) {}
 

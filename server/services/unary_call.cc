@@ -45,9 +45,13 @@ grpc::ServerUnaryReactor* UnaryCall::Begin(const TaskServices& services,
                                            grpc::CallbackServerContext& context,
                                            grpc::ByteBuffer& request,
                                            grpc::ByteBuffer& response) {
+  // An empty message is one too; none at all is what gRPC gives where the
+  // caller reset the call while its message was on its way.
+  const bool arrived = request.Valid();
   auto call = std::make_shared<UnaryCall>(services, calls, std::move(operation),
                                           context, request, response);
   calls.Add(call);
+  if (!arrived) call->OnCancel();
   // The task keeps the call: gRPC may be done with it while Reply() returns.
   call->task_->Start(
       [call](Task::Outcome outcome) { call->Reply(std::move(outcome)); });

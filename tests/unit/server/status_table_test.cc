@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "server/wire/utf8.h"
+#include "server/utf8.h"
 
 namespace attention::server {
 namespace {

@@ -101,10 +101,15 @@ struct UnusedBackendInfo {
   std::string name;
   std::string reason;
 };
+struct DeviceInfo {
+  std::string name;
+  uint64_t memory_bytes = 0;
+};
 struct ServerInfo {
   std::string version;
   std::vector<BackendInfo> backends;
   std::vector<UnusedBackendInfo> unused_backends;  // passed over at the start
+  std::vector<DeviceInfo> devices;  // accelerators; none on a CPU server
   int worker_threads = 0;
   uint64_t max_request_bytes = 0;
   uint64_t max_response_bytes = 0;

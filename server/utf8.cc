@@ -1,4 +1,4 @@
-#include "server/wire/utf8.h"
+#include "server/utf8.h"
 
 #include <cstdint>
 

@@ -1,5 +1,5 @@
-#ifndef ATTENTION_SERVER_WIRE_UTF8_H_
-#define ATTENTION_SERVER_WIRE_UTF8_H_
+#ifndef ATTENTION_SERVER_UTF8_H_
+#define ATTENTION_SERVER_UTF8_H_
 
 #include <cstddef>
 #include <string>
@@ -18,4 +18,4 @@ std::string TruncateUtf8(absl::string_view text, size_t limit);
 
 }  // namespace attention::server
 
-#endif  // ATTENTION_SERVER_WIRE_UTF8_H_
+#endif  // ATTENTION_SERVER_UTF8_H_
