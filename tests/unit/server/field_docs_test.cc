@@ -1,7 +1,6 @@
 // docs/inference-protocol.md's tables of inputs and options are the tables of
-// the server. To bring them up to date:
-//   ATTENTION_UPDATE_DOCS=1 build/release/bin/server_test \
-//     --gtest_filter='FieldDocs.*'
+// the server. With ATTENTION_UPDATE_DOCS=1 in the environment,
+// server_test --gtest_filter='FieldDocs.*' brings them up to date.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
