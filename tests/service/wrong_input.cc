@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "tests/service/test_server.h"
+#include "tests/service/gated_server.h"
 #include "tests/service/wire_client.h"
 
 namespace attention::test {
