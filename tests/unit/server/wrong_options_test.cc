@@ -7,6 +7,7 @@
 
 #include "tests/service/requests.h"
 #include "tests/service/wrong_input.h"
+#include "tests/unit/server/refusals.h"
 
 namespace attention::test {
 namespace {
@@ -19,7 +20,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int64_t kLowest = std::numeric_limits<int64_t>::min();
 
 class WrongOptionsTest : public testing::TestWithParam<WrongInput> {};
-TEST_P(WrongOptionsTest, IsRefused) { ExpectRefusedAndServing(GetParam()); }
+TEST_P(WrongOptionsTest, IsRefused) { server::ExpectRefused(GetParam()); }
 
 // Rows that set one tensor or one scalar.
 WrongInput Lens(const char* name, const v1::Tensor& tensor,

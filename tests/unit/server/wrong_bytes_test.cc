@@ -1,16 +1,13 @@
 // Messages that are not an AttendRequest, or that hold more than this server
-// knows: unary calls of raw bytes.
-#include <gmock/gmock.h>
+// knows.
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
-#include "tests/service/gated_server.h"
-#include "tests/service/wire_client.h"
 #include "tests/service/wrong_input.h"
+#include "tests/unit/server/refusals.h"
 
 namespace attention::test {
 namespace {
@@ -49,13 +46,8 @@ struct WrongBytes {
 class WrongBytesTest : public testing::TestWithParam<WrongBytes> {};
 
 TEST_P(WrongBytesTest, AreRefused) {
-  TileGate gate;
-  const auto server = StartServer(TestOptions(), &gate);
-  WireClient client(server->address());
-  ExpectRefusal(client.Call(kAttend, GetParam().bytes).status(),
+  ExpectRefusal(server::StatusOf(GetParam().bytes),
                 absl::StatusCode::kInvalidArgument, GetParam().message);
-  EXPECT_EQ(gate.tiles(), 0);
-  ExpectGoodReply(client.Attend(GoodRequest()));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -129,73 +121,6 @@ INSTANTIATE_TEST_SUITE_P(
          {"field 3 of Gaussian is unknown"}},
     }),
     [](const auto& row) { return row.param.name; });
-
-// What protobuf allows, however odd: the server must not refuse it.
-TEST(OddBytesTest, OfTwoScoringFunctionsTheLastOneCounts) {
-  const auto server = StartServer();
-  WireClient client(server->address());
-  // Gaussian, with a sigma that would be refused, then scaled dot product.
-  v1::AttendRequest bad;
-  bad.mutable_gaussian()->set_sigma(-1);
-  v1::AttendRequest good;
-  good.mutable_scaled_dot_product();
-  EXPECT_TRUE(client
-                  .Call(kAttend, Good() + bad.SerializeAsString() +
-                                     good.SerializeAsString())
-                  .ok());
-  ExpectRefusal(client
-                    .Call(kAttend, Good() + good.SerializeAsString() +
-                                       bad.SerializeAsString())
-                    .status(),
-                absl::StatusCode::kInvalidArgument, {"sigma: -1"});
-}
-
-TEST(OddBytesTest, FieldsMayComeInAnyOrderAndInPieces) {
-  const auto server = StartServer();
-  WireClient client(server->address());
-  const v1::AttendRequest request = GoodRequest("pieces");
-  v1::AttendRequest value_only = request;
-  value_only.clear_query();
-  value_only.mutable_key_value()->clear_key();
-  v1::AttendRequest shape_only;
-  *shape_only.mutable_query() = request.query();
-  shape_only.mutable_query()->clear_data();
-  v1::AttendRequest data_only;
-  data_only.mutable_query()->set_data(request.query().data());
-  v1::AttendRequest key_only;
-  *key_only.mutable_key_value()->mutable_key() = request.key_value().key();
-
-  const auto bytes = client.Call(kAttend, value_only.SerializeAsString() +
-                                              shape_only.SerializeAsString() +
-                                              key_only.SerializeAsString() +
-                                              data_only.SerializeAsString());
-  ASSERT_TRUE(bytes.ok()) << bytes.status();
-  v1::AttendResponse response;
-  ASSERT_TRUE(response.ParseFromString(*bytes));
-  ExpectGoodReply(response, "pieces");
-}
-
-TEST(OddBytesTest, OfDataThatComeTwiceTheLastCount) {
-  const auto server = StartServer();
-  WireClient client(server->address());
-  v1::AttendRequest data_only;
-  data_only.mutable_query()->set_data("too few bytes");
-  const std::string first = data_only.SerializeAsString();
-  EXPECT_TRUE(client.Call(kAttend, first + Good()).ok());
-  ExpectRefusal(client.Call(kAttend, Good() + first).status(),
-                absl::StatusCode::kInvalidArgument,
-                {"query: 13 bytes of data", "needs 768"});
-}
-
-TEST(OddBytesTest, AnUnknownMethodIsUnimplementedAndTheServerGoesOn) {
-  const auto server = StartServer();
-  WireClient client(server->address());
-  EXPECT_EQ(client.Call("/attention.v1.AttentionService/Forget", Good())
-                .status()
-                .code(),
-            absl::StatusCode::kUnimplemented);
-  ExpectGoodReply(client.Attend(GoodRequest()));
-}
 
 }  // namespace
 }  // namespace attention::test

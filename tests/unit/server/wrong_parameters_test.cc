@@ -6,6 +6,7 @@
 
 #include "tests/service/requests.h"
 #include "tests/service/wrong_input.h"
+#include "tests/unit/server/refusals.h"
 
 namespace attention::test {
 namespace {
@@ -15,7 +16,7 @@ using Rows = std::vector<WrongInput>;
 using Extents = std::vector<int64_t>;
 
 class WrongParametersTest : public testing::TestWithParam<WrongInput> {};
-TEST_P(WrongParametersTest, IsRefused) { ExpectRefusedAndServing(GetParam()); }
+TEST_P(WrongParametersTest, IsRefused) { server::ExpectRefused(GetParam()); }
 
 v1::Tensor Zeros(const Extents& shape) {
   return Filled(v1::DATA_TYPE_FP32, shape, 0);

@@ -6,6 +6,7 @@
 
 #include "tests/service/requests.h"
 #include "tests/service/wrong_input.h"
+#include "tests/unit/server/refusals.h"
 
 namespace attention::test {
 namespace {
@@ -35,7 +36,7 @@ v1::Tensor& Value(Request& r) {
 }
 
 class WrongShapesTest : public testing::TestWithParam<WrongInput> {};
-TEST_P(WrongShapesTest, IsRefused) { ExpectRefusedAndServing(GetParam()); }
+TEST_P(WrongShapesTest, IsRefused) { server::ExpectRefused(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(
     Missing, WrongShapesTest,
