@@ -8,9 +8,9 @@
 #include <thread>
 #include <vector>
 
+#include "tests/service/gated_server.h"
 #include "tests/service/infer_requests.h"
 #include "tests/service/requests.h"
-#include "tests/service/test_server.h"
 #include "tests/service/tiny_problem.h"
 #include "tests/service/wire_client.h"
 

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/service/gated_server.h"
 #include "tests/service/infer_requests.h"
 #include "tests/service/requests.h"
-#include "tests/service/test_server.h"
 #include "tests/service/wire_client.h"
 #include "tests/support/model_folders.h"
 

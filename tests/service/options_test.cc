@@ -7,8 +7,8 @@
 #include <limits>
 #include <memory>
 
+#include "tests/service/gated_server.h"
 #include "tests/service/requests.h"
-#include "tests/service/test_server.h"
 #include "tests/service/tiny_problem.h"
 #include "tests/service/wire_client.h"
 

@@ -7,8 +7,8 @@
 #include <memory>
 #include <string>
 
+#include "tests/service/gated_server.h"
 #include "tests/service/requests.h"
-#include "tests/service/test_server.h"
 #include "tests/service/tiny_problem.h"
 #include "tests/service/wire_client.h"
 #include "tests/support/model_folders.h"

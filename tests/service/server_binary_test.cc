@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/service/gated_server.h"
 #include "tests/service/requests.h"
 #include "tests/service/running_server.h"
-#include "tests/service/test_server.h"
 #include "tests/service/wire_client.h"
 #include "tests/support/child_process.h"
 
