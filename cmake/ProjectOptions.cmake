@@ -10,10 +10,16 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)
 endif()
 
-# gRPC's headers take seconds to compile: never compile the same text twice.
+# Never compile the same text twice, in whatever checkout it lies. What a file depends on is what
+# the compiler says (depend), so that nothing is preprocessed first; precompiled headers need the
+# sloppiness.
 find_program(CCACHE_PROGRAM ccache)
-if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+if(CCACHE_PROGRAM)
+  set(ccache_launcher env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=true
+      CCACHE_DEPEND=true CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE_PROGRAM})
+  if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${ccache_launcher})
+  endif()
 endif()
 
 include(GNUInstallDirs)

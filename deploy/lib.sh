@@ -1,9 +1,6 @@
 # shellcheck shell=bash
 # What the scripts share. To be sourced, from the project's root.
 
-# What ccache holds serves every checkout, wherever it lies.
-export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=true
-
 # say WORDS...: a line of progress with the seconds since the script began.
 say() { printf '[%3ds] %s\n' "$SECONDS" "$*"; }
 

@@ -20,6 +20,14 @@ CLI::Validator Expecting(const std::string& expected,
   return {check, ""};
 }
 
+CLI::Validator TrueOrFalse() {
+  return Expecting(
+      "true or false",
+      CLI::IsMember({"true", "false", "on", "off", "yes", "no", "enable",
+                     "disable", "t", "f", "y", "n", "1", "0"},
+                    CLI::ignore_case));
+}
+
 CLI::Validator SizeInBytes() {
   return Expecting("a size such as 65536, 64MiB or 2GiB",
                    CLI::AsSizeValue(/*kb_is_1000=*/false));

@@ -17,6 +17,9 @@ CLI::Validator WholeNumber() {
   return Expecting("a whole number", CLI::TypeValidator<Integer>("INT"));
 }
 
+/// What a switch may be given: true, false and CLI11's other words for them.
+CLI::Validator TrueOrFalse();
+
 /// Turns "65536", "64MiB" or "2 GB" into bytes; every unit is a power of 1024.
 CLI::Validator SizeInBytes();
 

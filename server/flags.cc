@@ -5,11 +5,14 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "core/engine.h"
+#include "server/flag_errors.h"
 #include "server/flag_values.h"
 #include "server/option_checks.h"
 #include "server/version.h"
@@ -59,6 +62,7 @@ struct Parser {
     app.set_config("--config", "", "");
     Describe(app.get_config_ptr(), "--config", "FILE", "",
              "Read options from FILE", "General");
+    app.allow_extras();  // ParseFlags() says which
     app.allow_config_extras(CLI::config_extras_mode::error);
     app.footer(kFooter);
     AddListening();
@@ -108,8 +112,9 @@ struct Parser {
   // The flag alone, or --flag=true and --flag=false.
   void AddSwitch(const std::string& flag, bool& value,
                  const std::string& help) {
-    Describe(app.add_flag(flag, value), flag, "", value ? "true" : "false",
-             help, "Trust");
+    CLI::Option* option = app.add_flag(flag, value);
+    Describe(option, flag, "", value ? "true" : "false", help, "Trust");
+    option->check(TrueOrFalse());
   }
 
   void AddListening() {
@@ -197,21 +202,39 @@ struct Parser {
   std::vector<std::string> flags;
 };
 
-// A config file that CLI11 2.1.2 reads last must not win over the environment,
-// so the environment is turned into arguments in front of the real ones: of two
-// that set an option the later one counts, and the file sets what none has set.
-std::vector<std::string> WithEnvironment(
+bool IsGiven(const std::string& flag,
+             const std::vector<std::string>& arguments) {
+  return absl::c_any_of(arguments, [&flag](const std::string& argument) {
+    return argument == flag || absl::StartsWith(argument, flag + "=");
+  });
+}
+
+// The flags that the environment sets and the arguments do not, each as
+// "--flag=value".
+std::vector<std::string> FromEnvironment(
     const std::vector<std::string>& flags,
     const std::vector<std::string>& arguments, const Environment& environment) {
-  std::vector<std::string> all;
+  std::vector<std::string> set;
   for (const std::string& flag : flags) {
     const std::optional<std::string> value = environment(EnvironmentName(flag));
-    if (value && !value->empty()) {
-      all.push_back(absl::StrCat(flag, "=", *value));
+    if (value && !value->empty() && !IsGiven(flag, arguments)) {
+      set.push_back(absl::StrCat(flag, "=", *value));
     }
   }
-  all.insert(all.end(), arguments.begin(), arguments.end());
-  return all;
+  return set;
+}
+
+// What a message about an option says more where its value did not come from
+// the command line: it may have been set long ago and elsewhere.
+std::string Origin(absl::string_view message,
+                   const std::vector<std::string>& from_environment) {
+  for (const std::string& set : from_environment) {
+    const std::string flag = set.substr(0, set.find('='));
+    if (absl::StartsWith(message, flag + ":")) {
+      return absl::StrCat(" (", EnvironmentName(flag), " in the environment)");
+    }
+  }
+  return "";
 }
 
 ParsedFlags::Exit WrongOption(absl::string_view message) {
@@ -231,8 +254,18 @@ ParsedFlags ParseFlags(const std::vector<std::string>& arguments,
                        const Environment& environment) {
   ParsedFlags parsed;
   Parser parser(parsed.options);
-  std::vector<std::string> all =
-      WithEnvironment(parser.flags, arguments, environment);
+  // A config file that CLI11 2.1.2 reads last must not win over the
+  // environment, so the environment is turned into arguments: the file sets
+  // what none has set.
+  const std::vector<std::string> from_environment =
+      FromEnvironment(parser.flags, arguments, environment);
+  const auto wrong = [&](absl::string_view message) {
+    parsed.exit =
+        WrongOption(absl::StrCat(message, Origin(message, from_environment)));
+    return parsed;
+  };
+  std::vector<std::string> all = from_environment;
+  all.insert(all.end(), arguments.begin(), arguments.end());
   std::reverse(all.begin(), all.end());  // the order that App::parse wants
   try {
     parser.app.parse(std::move(all));
@@ -242,30 +275,34 @@ ParsedFlags ParseFlags(const std::vector<std::string>& arguments,
   } catch (const CLI::CallForVersion& version) {
     parsed.exit = {0, absl::StrCat(version.what(), "\n")};
     return parsed;
-  } catch (const CLI::ConfigError& error) {
-    // CLI11 calls every unknown key one that "INI was not able to parse".
-    parsed.exit = WrongOption(absl::StrReplaceAll(
-        error.what(),
-        {{"INI was not able to parse", "--config: unknown key"}}));
-    return parsed;
   } catch (const CLI::Error& error) {
-    parsed.exit = WrongOption(error.what());
-    return parsed;
+    return wrong(Explain(error, parser.flags));
+  }
+  if (const auto unknown = parser.app.remaining(); !unknown.empty()) {
+    return wrong(ExplainUnknown(unknown.front(), parser.flags));
   }
   // Compared as doubles first: the conversion of what does not fit is
   // undefined.
   const double milliseconds = std::round(parser.drain_seconds * 1000);
   if (!(std::abs(milliseconds) < 1e15)) {
-    parsed.exit = WrongOption(absl::StrCat(
-        "--drain-time: ", parser.drain_seconds, "s (expected 0 to 24h)"));
-    return parsed;
+    return wrong(absl::StrCat("--drain-time: ", parser.drain_seconds,
+                              "s (expected 0 to 24h)"));
   }
   parsed.options.drain_time =
       std::chrono::milliseconds(static_cast<int64_t>(milliseconds));
   if (const absl::Status status = CheckOptions(parsed.options); !status.ok()) {
-    parsed.exit = WrongOption(status.message());
+    return wrong(status.message());
   }
   return parsed;
+}
+
+std::vector<std::string> OptionVariables() {
+  ServerOptions unused;
+  std::vector<std::string> names;
+  for (const std::string& flag : Parser(unused).flags) {
+    names.push_back(EnvironmentName(flag));
+  }
+  return names;
 }
 
 }  // namespace attention::server

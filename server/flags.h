@@ -36,6 +36,9 @@ std::optional<std::string> ProcessEnvironment(const std::string& name);
 ParsedFlags ParseFlags(const std::vector<std::string>& arguments,
                        const Environment& environment = ProcessEnvironment);
 
+/// The names of the variables that ParseFlags() reads, one for each option.
+std::vector<std::string> OptionVariables();
+
 }  // namespace attention::server
 
 #endif  // ATTENTION_SERVER_FLAGS_H_

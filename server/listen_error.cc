@@ -27,6 +27,21 @@ int BindError(const addrinfo& address) {
   return error;
 }
 
+const char* WhatToDo(int bind_error) {
+  switch (bind_error) {
+    case EADDRINUSE:
+      return " (another program listens there; --grpc-port takes another port, "
+             "0 any that is free)";
+    case EACCES:
+      return " (ports below 1024 may need a privilege; --grpc-port takes "
+             "another)";
+    case EADDRNOTAVAIL:
+      return " (this machine has no such address)";
+    default:
+      return "";
+  }
+}
+
 }  // namespace
 
 std::string HostAndPort(const std::string& host, int port) {
@@ -49,9 +64,9 @@ absl::Status WhyNotListening(const std::string& host, int port) {
   const int error =
       ::getaddrinfo(name.c_str(), std::to_string(port).c_str(), &hints, &found);
   if (error != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("cannot listen on ", where, ": ", ::gai_strerror(error),
-                     " (--grpc-address is an IP address or a host name)"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cannot listen on ", where, ": ", ::gai_strerror(error),
+        " (--grpc-address is an IP address or a host name, without a port)"));
   }
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(
       found, &::freeaddrinfo);
@@ -59,8 +74,8 @@ absl::Status WhyNotListening(const std::string& host, int port) {
   const std::string reason = bind_error == 0
                                  ? "the port could not be taken"
                                  : std::generic_category().message(bind_error);
-  const std::string message =
-      absl::StrCat("cannot listen on ", where, ": ", reason);
+  const std::string message = absl::StrCat("cannot listen on ", where, ": ",
+                                           reason, WhatToDo(bind_error));
   return bind_error == EADDRNOTAVAIL ? absl::InvalidArgumentError(message)
                                      : absl::UnavailableError(message);
 }

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "server/environment.h"
 #include "server/flags.h"
 #include "server/server.h"
 #include "server/telemetry/log.h"
@@ -43,7 +44,7 @@ void LetSignalsEndTheProcess(const sigset_t& signals) {
 // Messages are read into blocks of some 64 KiB, which glibc gives back to the
 // kernel as soon as a message has been read; the next one faults all of their
 // pages in again. The tensors' own buffers have a pool for that
-// (wire/buffer_pool.h).
+// (memory/buffer_pool.h).
 void KeepFreedMemory() {
   // Keep what is free at the heap's end, up to this: the blocks of a request of
   // 12 MiB. More would be held twice, here and in the pool, when requests pile
@@ -56,13 +57,29 @@ void KeepFreedMemory() {
   mallopt(M_ARENA_MAX, static_cast<int>(std::max(1U, processors / 4)));
 }
 
+// A person who starts the server reads a plain line, whatever the log's level;
+// who collects JSON is not given anything else.
+void SayWhyNot(const attention::server::ServerOptions& options,
+               const std::string& reason) {
+  if (options.log_format == "json") {
+    spdlog::set_level(spdlog::level::critical);
+    spdlog::critical("{}", reason);
+  } else {
+    std::fprintf(stderr, "attention-server: %s\n", reason.c_str());
+  }
+}
+
 int Serve(const attention::server::ServerOptions& options,
           const sigset_t& signals) {
   attention::server::SetUpLog(options.log_level, options.log_format);
+  for (const std::string& line : attention::server::UnknownVariables(
+           attention::server::ProcessVariables(),
+           attention::server::OptionVariables())) {
+    spdlog::warn("{}", line);
+  }
   const auto server = attention::server::Server::Start(options);
   if (!server.ok()) {
-    std::fprintf(stderr, "attention-server: %s\n",
-                 static_cast<std::string>(server.status().message()).c_str());
+    SayWhyNot(options, static_cast<std::string>(server.status().message()));
     return 1;
   }
   spdlog::info("attention-server {}: {}", attention::server::Version(),

@@ -19,6 +19,7 @@
 #include "server/memory/shared_memory_registry.h"
 #include "server/models/model_repository.h"
 #include "server/models/model_table.h"
+#include "server/models/repository_queue.h"
 #include "server/option_checks.h"
 #include "server/services/attention_service.h"
 #include "server/services/inference_service.h"
@@ -86,9 +87,10 @@ struct Server::Impl {
         repository(std::move(opened_repository)),
         models(*repository),
         engine(std::move(built_engine)),
-        service(options, *engine, admission, calls, *repository),
-        inference(options, {*engine, admission, options.max_response_bytes},
-                  calls, *repository, models, regions) {}
+        service(options, *engine, {engine->workers(), admission}, calls,
+                *repository),
+        inference(options, *engine, {engine->workers(), admission}, calls,
+                  *repository, repository_queue, models, regions) {}
 
   // The port that was taken.
   absl::StatusOr<int> Listen();
@@ -100,6 +102,7 @@ struct Server::Impl {
   std::unique_ptr<ModelRepository> repository;
   ModelTable models;
   SharedMemoryRegistry regions;
+  RepositoryQueue repository_queue;
   std::unique_ptr<Engine> engine;  // waits for tasks that still return
   AttentionService service;
   InferenceService inference;
@@ -195,14 +198,17 @@ bool Server::Drain() {
     impl.grpc_server->GetHealthCheckService()->SetServingStatus(false);
     impl.admission.StartDraining();
     impl.calls.StartDrain();
-    impl.drained_quietly = impl.calls.WaitUntilNone(deadline);
+    impl.repository_queue.StartDraining();
+    const bool loaded = impl.repository_queue.WaitUntilIdle(deadline);
+    impl.drained_quietly = impl.calls.WaitUntilNone(deadline) && loaded;
     if (!impl.drained_quietly) {
       impl.calls.EndDrain();
       impl.calls.WaitUntilNone(std::chrono::steady_clock::now() + kFlushTime);
     }
     impl.health->Attach(nullptr);
     // Cuts what is still open, a health Watch or a caller that does not read
-    // its reply, and returns when every call is done.
+    // its reply, and returns when every call is done: where a model is still
+    // loading, when it is loaded.
     impl.grpc_server->Shutdown(std::chrono::system_clock::now() + kFlushTime);
   });
   return impl_->drained_quietly;

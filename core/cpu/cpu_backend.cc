@@ -12,8 +12,6 @@
 namespace attention {
 namespace {
 
-constexpr char kTargetVariable[] = "ATTENTION_CPU_TARGET";
-
 class CpuBackend final : public Backend {
  public:
   explicit CpuBackend(const cpu::Kernels& kernels) : kernels_(kernels) {}
@@ -21,7 +19,11 @@ class CpuBackend final : public Backend {
   absl::string_view name() const override { return "cpu"; }
   std::string instruction_set() const override { return kernels_.name; }
 
-  absl::Status Supports(const ValidatedProblem&) const override {
+  absl::Status Supports(const ValidatedProblem& problem) const override {
+    if (problem.query_offsets || problem.alibi_slopes || problem.sinks) {
+      return absl::UnimplementedError(
+          "query_offsets, alibi_slopes and sinks are the reference's");
+    }
     return absl::OkStatus();  // Validate() admits host memory alone
   }
 
@@ -59,10 +61,10 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(
   }
   std::string wanted = target;
   absl::string_view source = "CPU target";
-  if (const char* set = std::getenv(kTargetVariable);
+  if (const char* set = std::getenv(kCpuTargetVariable);
       wanted.empty() && set != nullptr) {
     wanted = set;
-    source = kTargetVariable;
+    source = kCpuTargetVariable;
   }
   for (const cpu::Kernels& kernels : cpu::Targets()) {
     if (wanted.empty() || wanted == kernels.name) {

@@ -10,6 +10,9 @@
 
 namespace attention {
 
+/// The environment variable that names the instruction set.
+inline constexpr char kCpuTargetVariable[] = "ATTENTION_CPU_TARGET";
+
 /// The instruction sets that MakeCpuBackend() takes on this processor, best
 /// first: "AVX3_AMX" (the next one with products of BF16 by AMX), "AVX3"
 /// (AVX-512), "AVX3_BF16" (with those of AVX512-BF16: slower than FP32 where

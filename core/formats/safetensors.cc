@@ -52,23 +52,19 @@ absl::Status CheckLayout(const SafetensorsHeader& header, int64_t data_size) {
   for (const Entry* entry : entries) {
     const auto& [begin, end] =
         std::pair(entry->second.begin, entry->second.end);
-    const std::string offsets = OffsetsToString(entry->second);
-    if (end < begin) {
-      return ErrorAbout(*entry,
-                        absl::StrCat(offsets, " end before they begin"));
-    }
+    const auto error = [entry](const auto&... reason) {
+      return ErrorAbout(
+          *entry, absl::StrCat(OffsetsToString(entry->second), reason...));
+    };
+    if (end < begin) return error(" end before they begin");
     if (end > data_size) {
-      return ErrorAbout(*entry, absl::StrCat(offsets,
-                                             " run past the end, the "
-                                             "file has ",
-                                             data_size, " bytes of data"));
+      return error(" run past the end, the file has ", data_size,
+                   " bytes of data");
     }
     if (begin != position) {
-      return ErrorAbout(
-          *entry, absl::StrCat(offsets,
-                               begin < position ? " overlap another tensor's"
-                                                : " leave a hole before them",
-                               ", expected to begin at ", position));
+      return error(begin < position ? " overlap another tensor's"
+                                    : " leave a hole before them",
+                   ", expected to begin at ", position);
     }
     position = end;
   }
@@ -93,7 +89,8 @@ absl::StatusOr<Tensor> ReadTensor(const Entry& named,
                      " bytes, shape ", ShapeToString(entry.shape), " of ",
                      SafetensorsName(entry.type), " needs ", *count * size));
   }
-  absl::StatusOr<Tensor> tensor = Tensor::Create(entry.type, entry.shape);
+  absl::StatusOr<Tensor> tensor =
+      Tensor::CreateUninitialized(entry.type, entry.shape);
   if (!tensor.ok()) {
     return absl::Status(tensor.status().code(),
                         absl::StrCat(SafetensorsErrorPrefix(named.first),
@@ -167,7 +164,8 @@ absl::StatusOr<SafetensorsFile> ParseSafetensors(
   for (const Entry& entry : header->tensors) {
     absl::StatusOr<Tensor> tensor = ReadTensor(entry, data);
     if (!tensor.ok()) return tensor.status();
-    file.tensors.emplace(entry.first, *std::move(tensor));
+    file.tensors.emplace_hint(file.tensors.end(), entry.first,
+                              *std::move(tensor));
   }
   file.metadata = std::move(header->metadata);
   return file;

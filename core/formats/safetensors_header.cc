@@ -1,5 +1,6 @@
 #include "core/formats/safetensors_header.h"
 
+#include <bitset>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -29,8 +30,7 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
       case Place::kNames:
         place_ =
             name_ == kSafetensorsMetadata ? Place::kMetadata : Place::kTensor;
-        entry_.shape.clear();
-        seen_ = {};
+        seen_.reset();
         return true;
       default:
         return Unexpected("an object");
@@ -57,12 +57,9 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
       return true;
     }
     if (place_ == Place::kTensor) {
-      for (const char* field : {kDtype, kShape, kDataOffsets}) {
-        if (!seen_.contains(field)) {
-          return Refuse(absl::StrCat("has no ", field));
-        }
+      for (size_t i = 0; i < seen_.size(); ++i) {
+        if (!seen_[i]) return Refuse(absl::StrCat("has no ", kFields[i]));
       }
-      header_.tensors.emplace(name_, std::move(entry_));
     }
     place_ = Place::kNames;
     return true;
@@ -102,7 +99,7 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
       return Refuse(
           absl::StrCat("unknown dtype \"", SafetensorsPrintable(text), "\""));
     }
-    entry_.type = *type;
+    entry_->type = *type;
     return true;
   }
 
@@ -112,14 +109,14 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
     }
     const auto value = static_cast<int64_t>(number);
     if (place_ == Place::kShapeArray) {
-      entry_.shape.push_back(value);
+      entry_->shape.push_back(value);
       return true;
     }
     if (place_ != Place::kOffsetsArray) return Unexpected("a number");
     if (offsets_seen_ == 2) {
       return Refuse("data_offsets has more than two integers");
     }
-    (offsets_seen_ == 0 ? entry_.begin : entry_.end) = value;
+    (offsets_seen_ == 0 ? entry_->begin : entry_->end) = value;
     ++offsets_seen_;
     return true;
   }
@@ -165,24 +162,32 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
   static constexpr char kDtype[] = "dtype";
   static constexpr char kShape[] = "shape";
   static constexpr char kDataOffsets[] = "data_offsets";
+  static constexpr const char* kFields[] = {kDtype, kShape, kDataOffsets};
 
   bool Name(const string_t& name) {
     name_ = name;
     field_.clear();
-    const bool twice = name == kSafetensorsMetadata
-                           ? std::exchange(metadata_seen_, true)
-                           : header_.tensors.contains(name);
-    return !twice || Refuse("comes twice");
+    if (name == kSafetensorsMetadata) {
+      return !std::exchange(metadata_seen_, true) || Refuse("comes twice");
+    }
+    // Most files have their names in order: each then goes to the map's end
+    // without a search.
+    auto& tensors = header_.tensors;
+    const size_t count = tensors.size();
+    entry_ = &tensors.try_emplace(tensors.end(), name)->second;
+    return tensors.size() > count || Refuse("comes twice");
   }
 
   bool Field(const string_t& field) {
     field_ = field;
-    if (field != kDtype && field != kShape && field != kDataOffsets) {
-      return Refuse(
-          absl::StrCat("unknown field \"", SafetensorsPrintable(field), "\""));
+    for (size_t i = 0; i < seen_.size(); ++i) {
+      if (field != kFields[i]) continue;
+      if (seen_[i]) return Refuse(absl::StrCat(field, " comes twice"));
+      seen_.set(i);
+      return true;
     }
-    return seen_.emplace(field, true).second ||
-           Refuse(absl::StrCat(field, " comes twice"));
+    return Refuse(
+        absl::StrCat("unknown field \"", SafetensorsPrintable(field), "\""));
   }
 
   bool Unexpected(absl::string_view found) {
@@ -211,12 +216,12 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
   }
 
   Place place_ = Place::kStart;
-  std::string name_;   // of the tensor, or __metadata__
-  std::string field_;  // within it
-  std::map<std::string, bool> seen_;
+  std::string name_;     // of the tensor, or __metadata__
+  std::string field_;    // within it
+  std::bitset<3> seen_;  // of kFields
   bool metadata_seen_ = false;
   int offsets_seen_ = 0;
-  SafetensorsEntry entry_;
+  SafetensorsEntry* entry_ = nullptr;  // of name_, in header_
   SafetensorsHeader header_;
   absl::Status status_;
 };

@@ -1,7 +1,7 @@
 """Calls the attention service from plain gRPC, with nothing but generated stubs.
 
-examples/python/run makes the stubs and runs this file. It sends one request, holds
-the answer against NumPy, and then shows what a wrong request gets.
+examples/python/run makes the stubs and runs this file. It sends one request,
+compares the answer with NumPy, and then shows the error that a wrong request gets.
 """
 
 import argparse

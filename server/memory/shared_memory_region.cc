@@ -18,4 +18,13 @@ absl::StatusOr<absl::Span<std::byte>> SharedMemoryRegion::Bytes(
   return absl::MakeSpan(begin_ + offset, byte_size);
 }
 
+MemoryRange SharedMemoryRegion::RangeOf(
+    absl::Span<const std::byte> bytes) const {
+  const bool on_host = description_.space == MemorySpace::kHost;
+  const auto begin = on_host ? description_.offset +
+                                   static_cast<uint64_t>(bytes.data() - begin_)
+                             : reinterpret_cast<uintptr_t>(bytes.data());
+  return {object_, begin, begin + bytes.size()};
+}
+
 }  // namespace attention::server

@@ -25,6 +25,15 @@ struct SharedMemoryDescription {
   int device = 0;  // of kCudaDevice
 };
 
+/// Which memory bytes are, however often an object is mapped.
+struct MemoryRange {
+  /// The object's device and inode; zeros for device memory, whose addresses
+  /// are the same in every mapping.
+  std::pair<uint64_t, uint64_t> object;
+  uint64_t begin = 0;  // in the object, or the address
+  uint64_t end = 0;
+};
+
 /// Memory that another process shares with this one, mapped until the last one
 /// who holds the region lets go. Safe for several threads at once, as far as
 /// the bytes themselves are: their owner may change them at any moment, so
@@ -45,6 +54,9 @@ class SharedMemoryRegion {
   absl::StatusOr<absl::Span<std::byte>> Bytes(uint64_t offset,
                                               uint64_t byte_size) const;
 
+  /// Of bytes that Bytes() gave.
+  MemoryRange RangeOf(absl::Span<const std::byte> bytes) const;
+
   /// FAILED_PRECONDITION, naming the region, where its memory went away. Ask
   /// when all reading and writing for a request is done, before it is answered.
   virtual absl::Status CheckIntact() const = 0;
@@ -58,10 +70,15 @@ class SharedMemoryRegion {
       : description_(std::move(description)) {}
 
   void set_begin(std::byte* begin) { begin_ = begin; }
+  /// Of host memory: the object's device and inode.
+  void set_object(uint64_t device, uint64_t inode) {
+    object_ = {device, inode};
+  }
 
  private:
   const SharedMemoryDescription description_;
   std::byte* begin_ = nullptr;
+  std::pair<uint64_t, uint64_t> object_ = {0, 0};
 };
 
 }  // namespace attention::server

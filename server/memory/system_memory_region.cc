@@ -91,6 +91,7 @@ absl::Status SystemMemoryRegion::MapObject(int descriptor) {
   mapping_ = begin;
   mapping_size_ = mapped;
   set_begin(static_cast<std::byte*>(begin) + lead);
+  set_object(object.st_dev, object.st_ino);
   absl::StatusOr<FaultGuard> guard = FaultGuard::Create(begin, mapped);
   if (!guard.ok()) return guard.status();
   guard_.emplace(*std::move(guard));

@@ -3,10 +3,9 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "core/problem.h"
-#include "server/models/model_statistics.h"
+#include "server/telemetry/model_statistics.h"
 
 namespace attention::server {
 
@@ -22,9 +21,6 @@ struct Model {
   AttentionProblem defaults;
   /// What the views in `defaults` lie in; null where there are none.
   std::shared_ptr<const void> owner;
-  /// Inputs that the scoring function's parameters come in; none where the
-  /// model brings them.
-  std::vector<std::string> parameter_inputs;
   std::shared_ptr<ModelCounters> counters;
 };
 

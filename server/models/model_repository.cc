@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <filesystem>
+#include <new>
 #include <system_error>
 #include <utility>
 
@@ -12,12 +13,15 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "server/request/scoring_names.h"
+#include "server/utf8.h"
 
 namespace attention::server {
 namespace {
 
 constexpr size_t kMostNameBytes = 128;
 constexpr size_t kMostListed = 20;
+constexpr size_t kMostReasonBytes = 1024;
 
 // Names come from callers and go into logs and messages.
 std::string Shown(const std::string& name) {
@@ -25,15 +29,39 @@ std::string Shown(const std::string& name) {
                       "'");
 }
 
+// What a set could not be loaded for. It may quote a file, whatever is in it.
+std::string Reason(const absl::Status& status) {
+  const absl::string_view message = status.message();
+  return TruncateUtf8(IsUtf8(message) ? static_cast<std::string>(message)
+                                      : absl::CHexEscape(message),
+                      kMostReasonBytes);
+}
+
+absl::StatusOr<ParameterSet> LoadWithoutBadAlloc(const std::string& name,
+                                                 const std::string& folder) {
+  try {
+    return LoadParameterSet(name, folder);
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("the server is out of memory");
+  }
+}
+
 bool IsNameCharacter(char c) {
   return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' ||
          c == '-' || c == '.';
 }
 
+// The models that need no folder: the scoring functions themselves.
+bool IsBuiltIn(const std::string& name) {
+  return absl::c_any_of(ScoringNames(), [&name](const ScoringName& scoring) {
+    return scoring.model == name;
+  });
+}
+
 }  // namespace
 
 absl::Status CheckModelName(const std::string& name) {
-  if (absl::c_linear_search(kBuiltInModels, name)) {
+  if (IsBuiltIn(name)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "model ", Shown(name), ": the name is a built-in model's"));
   }
@@ -76,8 +104,8 @@ absl::StatusOr<std::vector<std::string>> ModelRepository::Folders() const {
     entry.increment(error);
   }
   if (error) {
-    return absl::ErrnoToStatus(
-        error.value(), absl::StrCat("model repository '", directory_, "'"));
+    return absl::ErrnoToStatus(error.value(),
+                               absl::StrCat("directory '", directory_, "'"));
   }
   absl::c_sort(names);
   return names;
@@ -95,16 +123,16 @@ absl::Status ModelRepository::Load(const std::string& name) {
     return absl::NotFoundError(absl::StrCat(
         "model '", name, "': the model repository has no such folder"));
   }
-  absl::StatusOr<ParameterSet> loaded = LoadParameterSet(name, folder);
+  absl::StatusOr<ParameterSet> loaded = LoadWithoutBadAlloc(name, folder);
   if (!loaded.ok()) {
     absl::Status status(
         loaded.status().code(),
-        absl::StrCat("model '", name, "': ", loaded.status().message()));
+        absl::StrCat("model '", name, "': ", Reason(loaded.status())));
     spdlog::error("{}", static_cast<std::string>(status.message()));
     const std::lock_guard lock(mutex_);
     Model& model = models_[name];
     if (model.set == nullptr) {
-      model.reason = static_cast<std::string>(status.message());
+      model.reason = Reason(status);
     }
     return status;
   }
@@ -137,12 +165,11 @@ std::vector<ModelIndexEntry> ModelRepository::Index() const {
   std::map<std::string, ModelIndexEntry> entries;
   for (std::string& name : Folders().value_or(std::vector<std::string>())) {
     // Logged when it was met; the built-in model of that name is no folder's.
-    if (absl::c_linear_search(kBuiltInModels, name)) continue;
+    if (IsBuiltIn(name)) continue;
     const absl::Status status = CheckModelName(name);
-    ModelIndexEntry entry{name, ModelState::kUnavailable,
-                          status.ok()
-                              ? "not loaded"
-                              : static_cast<std::string>(status.message())};
+    ModelIndexEntry entry{status.ok() ? name : absl::CHexEscape(name),
+                          ModelState::kUnavailable,
+                          status.ok() ? "not loaded" : Reason(status)};
     entries.emplace(std::move(name), std::move(entry));
   }
   const std::lock_guard lock(mutex_);
@@ -159,7 +186,16 @@ std::vector<ModelIndexEntry> ModelRepository::Index() const {
   return index;
 }
 
-std::string ModelRepository::ReadyNames() const {
+std::vector<std::string> ModelRepository::Ready() const {
+  std::vector<std::string> names;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [name, model] : models_) {
+    if (model.set != nullptr) names.push_back(name);
+  }
+  return names;
+}
+
+std::string ModelRepository::FirstReady() const {
   std::vector<absl::string_view> names;
   for (const auto& [name, model] : models_) {
     if (model.set == nullptr) continue;
@@ -181,7 +217,7 @@ absl::StatusOr<std::shared_ptr<const ParameterSet>> ModelRepository::Find(
   }
   return absl::NotFoundError(
       absl::StrCat("no parameter set ", Shown(name),
-                   " is loaded (those that are: ", ReadyNames(), ")"));
+                   " is loaded (those that are: ", FirstReady(), ")"));
 }
 
 }  // namespace attention::server

@@ -15,19 +15,16 @@
 
 namespace attention::server {
 
-/// The models that need no folder: the scoring functions themselves. No folder
-/// can take their names.
-inline constexpr absl::string_view kBuiltInModels[] = {
-    "scaled_dot_product_attention", "additive_attention", "gaussian_attention",
-    "bilinear_attention"};
-
 enum class ModelState : uint8_t { kReady, kUnavailable };
 
-/// One line of the repository's index.
+/// One line of the repository's index. Both texts are UTF-8, whatever folders
+/// and files have in them.
 struct ModelIndexEntry {
+  /// A name that no set can have is escaped, as C does: "a\xff", "a\nb".
   std::string name;
   ModelState state;
-  std::string reason;  // why it is unavailable; empty where it is ready
+  /// Why it is unavailable, at most 1 KiB; empty where it is ready.
+  std::string reason;
 };
 
 /// The parameter sets of a server: one for each folder of a directory, named as
@@ -51,16 +48,19 @@ class ModelRepository {
   /// Reads a folder, anew where it is loaded already: requests that began with
   /// the old set end with it. Where that fails, a set that was ready stays so.
   /// INVALID_ARGUMENT for a name that no set can have, NOT_FOUND where there is
-  /// no such folder, else the loading's own error with "model 'NAME': " before
-  /// it.
+  /// no such folder, RESOURCE_EXHAUSTED where there is no memory for it, else
+  /// the loading's own error with "model 'NAME': " before it.
   absl::Status Load(const std::string& name);
 
   /// Forgets a set. NOT_FOUND where none of that name is ready.
   absl::Status Unload(const std::string& name);
 
   /// Every folder and every loaded set, in order of their names; not a folder
-  /// with a built-in model's name, which can be none.
+  /// with a built-in model's name, which can be none. Reads the directory.
   std::vector<ModelIndexEntry> Index() const;
+
+  /// The names of the sets that are ready, in order. Reads no file.
+  std::vector<std::string> Ready() const;
 
   /// Holds a set for as long as the caller holds the pointer. NOT_FOUND, with
   /// the names of those that there are, where none of that name is ready.
@@ -75,7 +75,7 @@ class ModelRepository {
 
   // The names of all folders that could be sets.
   absl::StatusOr<std::vector<std::string>> Folders() const;
-  std::string ReadyNames() const;  // mutex_ is held
+  std::string FirstReady() const;  // mutex_ is held
 
   std::string directory_;
   std::mutex loading_;  // one at a time, so that the last Load() is what counts
@@ -84,7 +84,8 @@ class ModelRepository {
 };
 
 /// A model's name: 1 to 128 letters, digits and _ - . that begin with a letter
-/// or a digit, and none of kBuiltInModels. INVALID_ARGUMENT otherwise.
+/// or a digit, and none of a built-in model (scoring_names.h). INVALID_ARGUMENT
+/// otherwise.
 absl::Status CheckModelName(const std::string& name);
 
 }  // namespace attention::server

@@ -5,16 +5,15 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "server/request/scoring_names.h"
 
 namespace attention::server {
 namespace {
 
-std::shared_ptr<Model> BuiltIn(std::string name, Scoring scoring,
-                               std::vector<std::string> parameter_inputs) {
+std::shared_ptr<Model> BuiltIn(const ScoringName& scoring) {
   auto model = std::make_shared<Model>();
-  model->name = std::move(name);
-  model->defaults.scoring = std::move(scoring);
-  model->parameter_inputs = std::move(parameter_inputs);
+  model->name = static_cast<std::string>(scoring.model);
+  model->defaults.scoring = scoring.scoring;
   model->counters = std::make_shared<ModelCounters>();
   return model;
 }
@@ -35,12 +34,8 @@ absl::Status CheckVersion(const std::string& name, const std::string& version) {
 
 ModelTable::ModelTable(const ModelRepository& repository)
     : repository_(repository) {
-  for (const std::shared_ptr<Model>& model : {
-           BuiltIn("scaled_dot_product_attention", ScaledDotProduct{}, {}),
-           BuiltIn("additive_attention", Additive{}, {"w_q", "w_k", "w_v"}),
-           BuiltIn("gaussian_attention", Gaussian{}, {}),
-           BuiltIn("bilinear_attention", Bilinear{}, {"m"}),
-       }) {
+  for (const ScoringName& scoring : ScoringNames()) {
+    const std::shared_ptr<Model> model = BuiltIn(scoring);
     built_in_.emplace(model->name, model);
   }
 }
@@ -78,9 +73,8 @@ absl::StatusOr<std::shared_ptr<const Model>> ModelTable::Find(
 
 std::vector<std::shared_ptr<const Model>> ModelTable::List() const {
   Models all = built_in_;
-  for (const ModelIndexEntry& entry : repository_.Index()) {
-    if (entry.state != ModelState::kReady) continue;
-    if (auto model = ModelOfSet(entry.name)) all.emplace(entry.name, model);
+  for (const std::string& name : repository_.Ready()) {
+    if (auto model = ModelOfSet(name)) all.emplace(name, model);
   }
   std::vector<std::shared_ptr<const Model>> models;
   models.reserve(all.size());

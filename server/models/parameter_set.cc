@@ -13,6 +13,7 @@
 #include "core/formats/safetensors.h"
 #include "core/validate.h"
 #include "server/models/parameter_set_config.h"
+#include "server/request/tensor_fields.h"
 
 namespace attention::server {
 namespace {
@@ -84,12 +85,18 @@ absl::StatusOr<Tensor> Oriented(const std::string& parameter,
         absl::StrCat(about, ": datatype ", Name(tensor.type()),
                      " (expected FP32, FP16 or BF16)"));
   }
+  const Shape& shape = tensor.shape();
+  const Tensor as_it_lies = Tensor::FromFloats(shape, tensor.ToFloats());
+  if (FindTensor(parameter)->need != Need::kScoring) {
+    // An option of each head; Validate() looks at its elements.
+    if (shape.size() == 1) return as_it_lies;
+    return absl::InvalidArgumentError(absl::StrCat(
+        about, ": shape ", ShapeToString(shape), " (expected (Hq))"));
+  }
   if (absl::Status status = CheckElements(source.tensor, tensor);
       !status.ok()) {
     return status;
   }
-  const Shape& shape = tensor.shape();
-  const Tensor as_it_lies = Tensor::FromFloats(shape, tensor.ToFloats());
   if (shape.size() < 2) return as_it_lies;
   if (!source.layout) {
     return absl::InvalidArgumentError(
@@ -123,13 +130,8 @@ absl::Status ReadTensors(
     if (!tensor.ok()) return tensor.status();
     set.tensors.emplace(parameter, *std::move(tensor));
   }
-  if (auto* additive = std::get_if<Additive>(&set.defaults.scoring)) {
-    additive->w_q = set.tensors.at("w_q").view();
-    additive->w_k = set.tensors.at("w_k").view();
-    additive->w_v = set.tensors.at("w_v").view();
-  }
-  if (auto* bilinear = std::get_if<Bilinear>(&set.defaults.scoring)) {
-    bilinear->m = set.tensors.at("m").view();
+  for (const auto& [parameter, tensor] : set.tensors) {
+    FindTensor(parameter)->place(set.defaults) = tensor.view();
   }
   return absl::OkStatus();
 }
@@ -141,8 +143,11 @@ struct Extents {
   int64_t key_width = 1;
 };
 
-Extents ExtentsFor(const Scoring& scoring) {
+Extents ExtentsFor(const AttentionProblem& defaults) {
+  const Scoring& scoring = defaults.scoring;
   Extents extents;
+  if (defaults.alibi_slopes) extents.heads = defaults.alibi_slopes->shape[0];
+  if (defaults.sinks) extents.heads = defaults.sinks->shape[0];
   const auto read = [&extents](const TensorView& matrix, size_t from_end,
                                int64_t& width) {
     const Shape& shape = matrix.shape;
@@ -170,7 +175,7 @@ Extents ExtentsFor(const Scoring& scoring) {
 // query and one key that fits it. All its elements are one zero.
 absl::Status Check(const AttentionProblem& defaults) {
   static constexpr float kZero = 0;
-  const Extents extents = ExtentsFor(defaults.scoring);
+  const Extents extents = ExtentsFor(defaults);
   const auto tensor = [&](int64_t width) {
     TensorView view = ContiguousView(DataType::kFloat32,
                                      {1, extents.heads, 1, width}, &kZero);

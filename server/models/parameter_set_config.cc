@@ -9,7 +9,9 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "server/models/parameter_set_options.h"
+#include "server/request/option_fields.h"
+#include "server/request/scoring_names.h"
+#include "server/request/tensor_fields.h"
 
 namespace attention::server {
 namespace {
@@ -113,32 +115,97 @@ absl::StatusOr<ParameterSource> ReadSource(const Json& parameters,
   return source;
 }
 
-struct ScoringKind {
-  const char* name;
-  Scoring scoring;
-  std::vector<std::string> parameters;
-};
-
-absl::StatusOr<ScoringKind> ReadScoring(const Json& json) {
-  const ScoringKind kinds[] = {{"scaled_dot_product", ScaledDotProduct{}, {}},
-                               {"additive", Additive{}, {"w_q", "w_k", "w_v"}},
-                               {"gaussian", Gaussian{}, {}},
-                               {"bilinear", Bilinear{}, {"m"}}};
-  const std::string expected =
-      absl::StrCat("(expected ",
-                   absl::StrJoin(kinds, ", ",
-                                 [](std::string* out, const auto& kind) {
-                                   absl::StrAppend(out, kind.name);
-                                 }),
-                   ")");
+absl::StatusOr<Scoring> ReadScoring(const Json& json) {
   const auto found = json.find("scoring");
-  if (found == json.end()) {
-    return KeyError("scoring", absl::StrCat("missing ", expected));
+  if (found != json.end()) {
+    for (const ScoringName& scoring : ScoringNames()) {
+      if (*found == std::string(scoring.name)) return scoring.scoring;
+    }
   }
-  for (const ScoringKind& kind : kinds) {
-    if (*found == kind.name) return kind;
+  const auto append = [](std::string* out, const ScoringName& scoring) {
+    absl::StrAppend(out, scoring.name);
+  };
+  return KeyError(
+      "scoring",
+      absl::StrCat(found == json.end() ? "missing" : found->dump(),
+                   " (expected ", absl::StrJoin(ScoringNames(), ", ", append),
+                   ")"));
+}
+
+// A value of the type that the option has: in a file there is no need for
+// numbers in strings.
+bool HasType(const Json& value, OptionType type) {
+  switch (type) {
+    case OptionType::kNumber:
+      return value.is_number();
+    case OptionType::kInteger:
+    case OptionType::kUnsigned:
+      return value.is_number_integer();
+    case OptionType::kBool:
+      return value.is_boolean();
+    case OptionType::kWord:
+      return true;  // SetOption() knows the words
   }
-  return KeyError("scoring", absl::StrCat(found->dump(), " ", expected));
+  return false;
+}
+
+const char* Expected(OptionType type) {
+  switch (type) {
+    case OptionType::kNumber:
+      return "a number";
+    case OptionType::kInteger:
+      return "a whole number";
+    case OptionType::kUnsigned:
+      return "a whole number, 0 or more";
+    case OptionType::kBool:
+      return "true or false";
+    case OptionType::kWord:
+      break;
+  }
+  return "";
+}
+
+OptionValue ValueOf(const Json& value) {
+  if (value.is_boolean()) return value.get<bool>();
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_number_unsigned()) return value.get<uint64_t>();
+  if (value.is_number_integer()) return value.get<int64_t>();
+  return value.get<double>();
+}
+
+absl::Status ReadOptions(const Json& options, AttentionProblem& defaults) {
+  for (const auto& [name, value] : options.items()) {
+    const std::string path = absl::StrCat("options.", absl::CHexEscape(name));
+    const OptionField* const option = FindOption(name);
+    if (option == nullptr) {
+      return KeyError(
+          path, absl::StrCat("unknown key (expected ", OptionNames(), ")"));
+    }
+    if (!HasType(value, option->type)) {
+      return KeyError(path, absl::StrCat(value.dump(), " (expected ",
+                                         Expected(option->type), ")"));
+    }
+    const absl::Status status = SetOption(*option, ValueOf(value), defaults);
+    if (!status.ok()) return KeyError(path, status.message());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadParameters(const Json& parameters,
+                            ParameterSetConfig& config) {
+  std::vector<std::string> known;
+  for (const TensorField& tensor : TensorFields()) {
+    if (!tensor.in_parameter_sets ||
+        !Contains(tensor.scorings, config.defaults.scoring)) {
+      continue;
+    }
+    const std::string& name = known.emplace_back(tensor.name);
+    if (tensor.need == Need::kNobody && !parameters.contains(name)) continue;
+    absl::StatusOr<ParameterSource> source = ReadSource(parameters, name);
+    if (!source.ok()) return source.status();
+    config.parameters.emplace(name, *std::move(source));
+  }
+  return CheckKeys("parameters", parameters, known);
 }
 
 }  // namespace
@@ -152,29 +219,19 @@ absl::StatusOr<ParameterSetConfig> ParseParameterSetConfig(
       !status.ok()) {
     return status;
   }
-  const absl::StatusOr<ScoringKind> kind = ReadScoring(*root);
-  if (!kind.ok()) return kind.status();
+  ParameterSetConfig config;
+  absl::StatusOr<Scoring> scoring = ReadScoring(*root);
+  if (!scoring.ok()) return scoring.status();
+  config.defaults.scoring = *std::move(scoring);
   const absl::StatusOr<Json> parameters =
       Object(*root, "parameters", "parameters");
   if (!parameters.ok()) return parameters.status();
-  if (absl::Status status =
-          CheckKeys("parameters", *parameters, kind->parameters);
-      !status.ok()) {
-    return status;
-  }
-  ParameterSetConfig config;
-  config.defaults.scoring = kind->scoring;
-  for (const std::string& name : kind->parameters) {
-    absl::StatusOr<ParameterSource> source = ReadSource(*parameters, name);
-    if (!source.ok()) return source.status();
-    config.parameters.emplace(name, *std::move(source));
-  }
+  absl::Status status = ReadParameters(*parameters, config);
+  if (!status.ok()) return status;
   const absl::StatusOr<Json> options = Object(*root, "options", "options");
   if (!options.ok()) return options.status();
-  if (absl::Status status = ReadParameterSetOptions(*options, config.defaults);
-      !status.ok()) {
-    return status;
-  }
+  status = ReadOptions(*options, config.defaults);
+  if (!status.ok()) return status;
   return config;
 }
 

@@ -39,14 +39,12 @@ struct ParameterSource {
 ///   }
 ///
 /// scoring: scaled_dot_product, additive, gaussian or bilinear. Required.
-/// parameters: w_q, w_k and w_v for additive, m for bilinear, none for the
-/// others. "tensor" is the name in the file, the parameter's own where absent.
-/// "layout" is input_by_output or output_by_input.
-/// options: scale (scaled dot product and bilinear), sigma (Gaussian), softcap,
-/// causal (none, top_left, bottom_right), query_offset, key_offset,
-/// window_left, window_right, dropout_p, seed, training, weights_after_dropout,
-/// empty_rows (zero, uniform), with the meaning that they have in
-/// attention.proto. A request's own options win over them.
+/// parameters: those tensors of the scoring function that a set may have
+/// (tensor_fields.h). "tensor" is the name in the file, the parameter's own
+/// where absent; options of each head (alibi_slopes, sinks) are read where
+/// "parameters" names them. "layout" is input_by_output or output_by_input.
+/// options: any of option_fields.h that the scoring function has. A request's
+/// own win over them.
 struct ParameterSetConfig {
   /// What a request that names the set begins with; no tensors are in it yet,
   /// those of the scoring function neither.

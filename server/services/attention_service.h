@@ -1,11 +1,14 @@
 #ifndef ATTENTION_SERVER_SERVICES_ATTENTION_SERVICE_H_
 #define ATTENTION_SERVER_SERVICES_ATTENTION_SERVICE_H_
 
+#include <memory>
+
 #include "attention/v1/attention.grpc.pb.h"
+#include "core/engine.h"
 #include "server/models/model_repository.h"
 #include "server/options.h"
 #include "server/scheduling/active_calls.h"
-#include "server/scheduling/attention_task.h"
+#include "server/scheduling/task.h"
 
 namespace attention::server {
 
@@ -19,7 +22,7 @@ class AttentionService final
  public:
   /// The arguments outlive the service.
   AttentionService(const ServerOptions& options, const Engine& engine,
-                   Admission& admission, ActiveCalls& calls,
+                   const TaskServices& services, ActiveCalls& calls,
                    const ModelRepository& models);
 
   grpc::ServerUnaryReactor* Attend(grpc::CallbackServerContext* context,
@@ -35,7 +38,10 @@ class AttentionService final
       v1::GetServerInfoResponse* response) override;
 
  private:
+  std::unique_ptr<Operation> NewOperation(bool on_stream) const;
+
   const ServerOptions& options_;
+  const Engine& engine_;
   const TaskServices services_;
   ActiveCalls& calls_;
   const ModelRepository& models_;

@@ -1,10 +1,13 @@
 // The protocol's extension for model repositories.
+#include <functional>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "server/services/answer.h"
 #include "server/services/inference_service.h"
+#include "server/wire/status_table.h"
 
 namespace attention::server {
 namespace {
@@ -32,30 +35,59 @@ absl::Status CheckControl(const ServerOptions& options) {
 
 }  // namespace
 
+InferenceService::Reactor* InferenceService::AnswerFromRepository(
+    Context* context, std::function<absl::Status()> work) {
+  // gRPC keeps the call, with its request and its response, until Finish().
+  Reactor* reactor = context->DefaultReactor();
+  repository_queue_.Add(
+      [context, reactor, work = std::move(work)](const absl::Status& turn) {
+        absl::Status status = turn;
+        if (status.ok() && context->IsCancelled()) {
+          status = absl::CancelledError("the caller cancelled the call");
+        }
+        if (status.ok()) status = work();
+        reactor->Finish(ToGrpcStatus(status));
+      });
+  return reactor;
+}
+
+void InferenceService::FillIndex(
+    const inference::RepositoryIndexRequest& request,
+    inference::RepositoryIndexResponse& response) {
+  std::set<std::string> ready;
+  for (const auto& model : models_.List()) {
+    ready.insert(model->name);
+    auto& entry = *response.add_models();
+    entry.set_name(model->name);
+    entry.set_version(kModelVersion);
+    entry.set_state("READY");
+  }
+  if (request.ready()) return;
+  for (const ModelIndexEntry& model : repository_.Index()) {
+    if (ready.count(model.name) > 0) continue;
+    auto& entry = *response.add_models();
+    entry.set_name(model.name);
+    entry.set_version(kModelVersion);
+    entry.set_state("UNAVAILABLE");
+    entry.set_reason(model.reason);
+  }
+}
+
 InferenceService::Reactor* InferenceService::RepositoryIndex(
     Context* context, const inference::RepositoryIndexRequest* request,
     inference::RepositoryIndexResponse* response) {
   if (!request->repository_name().empty()) {
     return Answer(context, OneRepository());
   }
-  std::set<std::string> ready;
-  for (const auto& model : models_.List()) {
-    ready.insert(model->name);
-    auto& entry = *response->add_models();
-    entry.set_name(model->name);
-    entry.set_version(kModelVersion);
-    entry.set_state("READY");
+  // Those that are ready are known without looking at the folders.
+  if (request->ready() || options_.model_repository.empty()) {
+    FillIndex(*request, *response);
+    return Answer(context, absl::OkStatus());
   }
-  if (request->ready()) return Answer(context, absl::OkStatus());
-  for (const ModelIndexEntry& model : repository_.Index()) {
-    if (ready.count(model.name) > 0) continue;
-    auto& entry = *response->add_models();
-    entry.set_name(model.name);
-    entry.set_version(kModelVersion);
-    entry.set_state("UNAVAILABLE");
-    entry.set_reason(model.reason);
-  }
-  return Answer(context, absl::OkStatus());
+  return AnswerFromRepository(context, [this, request, response] {
+    FillIndex(*request, *response);
+    return absl::OkStatus();
+  });
 }
 
 InferenceService::Reactor* InferenceService::RepositoryModelLoad(
@@ -71,7 +103,9 @@ InferenceService::Reactor* InferenceService::RepositoryModelLoad(
                       "(expected no parameters)")));
   }
   const absl::StatusOr<std::string> name = NameIn(*request);
-  return Answer(context, name.ok() ? repository_.Load(*name) : name.status());
+  if (!name.ok()) return Answer(context, name.status());
+  return AnswerFromRepository(
+      context, [this, name = *name] { return repository_.Load(name); });
 }
 
 InferenceService::Reactor* InferenceService::RepositoryModelUnload(
@@ -80,7 +114,9 @@ InferenceService::Reactor* InferenceService::RepositoryModelUnload(
   absl::Status status = CheckControl(options_);
   if (!status.ok()) return Answer(context, status);
   const absl::StatusOr<std::string> name = NameIn(*request);
-  return Answer(context, name.ok() ? repository_.Unload(*name) : name.status());
+  if (!name.ok()) return Answer(context, name.status());
+  return AnswerFromRepository(
+      context, [this, name = *name] { return repository_.Unload(name); });
 }
 
 }  // namespace attention::server

@@ -4,12 +4,12 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "server/request/attention_operation.h"
 #include "server/services/answer.h"
 #include "server/services/model_descriptions.h"
 #include "server/services/request_stream.h"
 #include "server/services/unary_call.h"
 #include "server/version.h"
-#include "server/wire/infer_reply.h"
 #include "server/wire/infer_wire.h"
 
 namespace attention::server {
@@ -25,21 +25,29 @@ bool AsksForGrpcErrors(const InferenceService::Context& context) {
 
 }  // namespace
 
-InferenceService::InferenceService(const ServerOptions& options,
-                                   const TaskServices& services,
-                                   ActiveCalls& calls,
-                                   ModelRepository& repository,
-                                   ModelTable& models,
-                                   SharedMemoryRegistry& regions)
+InferenceService::InferenceService(
+    const ServerOptions& options, const Engine& engine,
+    const TaskServices& services, ActiveCalls& calls,
+    ModelRepository& repository, RepositoryQueue& repository_queue,
+    ModelTable& models, SharedMemoryRegistry& regions)
     : options_(options),
+      engine_(engine),
       services_(services),
       calls_(calls),
       repository_(repository),
+      repository_queue_(repository_queue),
       models_(models),
       regions_(regions) {}
 
 const SharedMemoryRegistry* InferenceService::UsableRegions() const {
   return options_.allow_shared_memory ? &regions_ : nullptr;
+}
+
+std::unique_ptr<Operation> InferenceService::NewOperation(
+    bool on_stream) const {
+  return std::make_unique<AttentionOperation>(
+      std::make_unique<InferWire>(models_, UsableRegions(), on_stream), engine_,
+      options_.max_response_bytes);
 }
 
 InferenceService::Reactor* InferenceService::ModelInfer(
@@ -48,9 +56,7 @@ InferenceService::Reactor* InferenceService::ModelInfer(
   // gRPC keeps the request until the call is done. The buffer is this call's
   // own and not constant, so its memory can go as soon as it has been read.
   auto& message = const_cast<grpc::ByteBuffer&>(*request);
-  return UnaryCall::Begin(services_, calls_,
-                          std::make_unique<InferWire>(models_, UsableRegions(),
-                                                      /*on_stream=*/false),
+  return UnaryCall::Begin(services_, calls_, NewOperation(/*on_stream=*/false),
                           *context, message, *response);
 }
 
@@ -59,11 +65,7 @@ InferenceService::StreamReactor* InferenceService::ModelStreamInfer(
   return RequestStream::Begin(
       services_, calls_,
       {.max_in_flight = options_.max_stream_requests_in_flight,
-       .new_request =
-           [this] {
-             return std::make_unique<InferWire>(models_, UsableRegions(),
-                                                /*on_stream=*/true);
-           },
+       .new_operation = [this] { return NewOperation(/*on_stream=*/true); },
        .encode_error = EncodeInferStreamError,
        .in_order = true,
        .ends_with_error = AsksForGrpcErrors(*context)},
@@ -94,7 +96,7 @@ InferenceService::Reactor* InferenceService::ServerMetadata(
         "binary_tensor_data", "parameters", "statistics", "trace", "logging"}) {
     response->add_extensions(extension);
   }
-  if (services_.engine.CheckReachesDevices().ok()) {
+  if (engine_.CheckReachesDevices().ok()) {
     response->add_extensions("cuda_shared_memory");
   }
   return Answer(context, absl::OkStatus());

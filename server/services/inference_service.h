@@ -1,13 +1,19 @@
 #ifndef ATTENTION_SERVER_SERVICES_INFERENCE_SERVICE_H_
 #define ATTENTION_SERVER_SERVICES_INFERENCE_SERVICE_H_
 
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "core/engine.h"
 #include "inference/grpc_service.grpc.pb.h"
 #include "server/memory/shared_memory_registry.h"
 #include "server/models/model_repository.h"
 #include "server/models/model_table.h"
+#include "server/models/repository_queue.h"
 #include "server/options.h"
 #include "server/scheduling/active_calls.h"
-#include "server/scheduling/attention_task.h"
+#include "server/scheduling/task.h"
 
 namespace attention::server {
 
@@ -43,9 +49,11 @@ using AllMethods = Oip::WithRawCallbackMethod_ModelInfer<
 class InferenceService final : public inference_methods::AllMethods {
  public:
   /// The arguments outlive the service.
-  InferenceService(const ServerOptions& options, const TaskServices& services,
-                   ActiveCalls& calls, ModelRepository& repository,
-                   ModelTable& models, SharedMemoryRegistry& regions);
+  InferenceService(const ServerOptions& options, const Engine& engine,
+                   const TaskServices& services, ActiveCalls& calls,
+                   ModelRepository& repository,
+                   RepositoryQueue& repository_queue, ModelTable& models,
+                   SharedMemoryRegistry& regions);
 
   using Context = grpc::CallbackServerContext;
   using Reactor = grpc::ServerUnaryReactor;
@@ -119,16 +127,24 @@ class InferenceService final : public inference_methods::AllMethods {
                        inference::LogSettingsResponse* response) override;
 
  private:
+  std::unique_ptr<Operation> NewOperation(bool on_stream) const;
   // Null where shared memory is switched off.
   const SharedMemoryRegistry* UsableRegions() const;
+  // Answers with what `work` comes to once the repository has come to it.
+  Reactor* AnswerFromRepository(Context* context,
+                                std::function<absl::Status()> work);
+  void FillIndex(const inference::RepositoryIndexRequest& request,
+                 inference::RepositoryIndexResponse& response);
   absl::Status FillStatistics(const std::string& name,
                               const std::string& version,
                               inference::ModelStatisticsResponse& response);
 
   const ServerOptions& options_;
+  const Engine& engine_;
   const TaskServices services_;
   ActiveCalls& calls_;
   ModelRepository& repository_;
+  RepositoryQueue& repository_queue_;
   ModelTable& models_;
   SharedMemoryRegistry& regions_;
 };

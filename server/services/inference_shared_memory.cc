@@ -63,8 +63,7 @@ InferenceService::Reactor* InferenceService::SystemSharedMemoryUnregister(
 InferenceService::Reactor* InferenceService::CudaSharedMemoryStatus(
     Context* context, const inference::CudaSharedMemoryStatusRequest* request,
     inference::CudaSharedMemoryStatusResponse* response) {
-  if (absl::Status status = services_.engine.CheckReachesDevices();
-      !status.ok()) {
+  if (absl::Status status = engine_.CheckReachesDevices(); !status.ok()) {
     return Answer(context, status);
   }
   const auto regions =
@@ -88,7 +87,7 @@ InferenceService::Reactor* InferenceService::CudaSharedMemoryRegister(
   return Answer(context, regions_.Register(request->name(), [this, request] {
     return CudaMemoryRegion::Map(request->name(), request->raw_handle(),
                                  request->device_id(), request->byte_size(),
-                                 services_.engine);
+                                 engine_);
   }));
 }
 

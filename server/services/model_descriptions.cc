@@ -1,7 +1,8 @@
 #include "server/services/model_descriptions.h"
 
-#include <string>
 #include <vector>
+
+#include "server/request/tensor_fields.h"
 
 namespace attention::server {
 namespace {
@@ -10,29 +11,25 @@ using std::chrono::duration_cast;
 using std::chrono::milliseconds;
 
 constexpr char kPlatform[] = "attention";
-constexpr char kOutput[] = "output";
-// 4 dimensions, or as many as a parameter of one head has.
-constexpr int kTensorRank = 4;
-constexpr int kMatrixRank = 2;
-constexpr int kVectorRank = 1;
+constexpr absl::string_view kOutput = Name(ResultField::kOutput);
+constexpr int kOutputRank = 4;
 
-struct Input {
-  std::string name;
-  int rank;
-};
-
-std::vector<Input> InputsOf(const Model& model) {
-  std::vector<Input> inputs = {
-      {"query", kTensorRank}, {"key", kTensorRank}, {"value", kTensorRank}};
-  for (const std::string& name : model.parameter_inputs) {
-    inputs.push_back({name, name == "w_v" ? kVectorRank : kMatrixRank});
+// The tensors that every request for the model must bring.
+std::vector<const TensorField*> InputsOf(const Model& model) {
+  AttentionProblem problem = model.defaults;
+  std::vector<const TensorField*> inputs;
+  for (const TensorField& tensor : TensorFields()) {
+    if (tensor.need == Need::kEveryRequest ||
+        (tensor.need == Need::kScoring && Accepts(tensor, problem))) {
+      inputs.push_back(&tensor);
+    }
   }
   return inputs;
 }
 
-void FillTensor(const std::string& name, int rank,
+void FillTensor(absl::string_view name, int rank,
                 inference::ModelMetadataResponse::TensorMetadata& tensor) {
-  tensor.set_name(name);
+  tensor.set_name(name.data(), name.size());
   tensor.set_datatype("FP32");
   for (int n = 0; n < rank; ++n) tensor.add_shape(-1);
 }
@@ -49,10 +46,10 @@ void FillModelMetadata(const Model& model,
   metadata.set_name(model.name);
   metadata.add_versions(kModelVersion);
   metadata.set_platform(kPlatform);
-  for (const Input& input : InputsOf(model)) {
-    FillTensor(input.name, input.rank, *metadata.add_inputs());
+  for (const TensorField* input : InputsOf(model)) {
+    FillTensor(input->name, input->metadata_rank, *metadata.add_inputs());
   }
-  FillTensor(kOutput, kTensorRank, *metadata.add_outputs());
+  FillTensor(kOutput, kOutputRank, *metadata.add_outputs());
 }
 
 void FillModelConfig(const Model& model, inference::ModelConfig& config) {
@@ -60,16 +57,16 @@ void FillModelConfig(const Model& model, inference::ModelConfig& config) {
   config.set_platform(kPlatform);
   config.set_backend(kPlatform);
   config.set_max_batch_size(0);
-  for (const Input& input : InputsOf(model)) {
+  for (const TensorField* input : InputsOf(model)) {
     inference::ModelInput& wire = *config.add_input();
-    wire.set_name(input.name);
+    wire.set_name(input->name.data(), input->name.size());
     wire.set_data_type(inference::TYPE_FP32);
-    for (int n = 0; n < input.rank; ++n) wire.add_dims(-1);
+    for (int n = 0; n < input->metadata_rank; ++n) wire.add_dims(-1);
   }
   inference::ModelOutput& output = *config.add_output();
-  output.set_name(kOutput);
+  output.set_name(kOutput.data(), kOutput.size());
   output.set_data_type(inference::TYPE_FP32);
-  for (int n = 0; n < kTensorRank; ++n) output.add_dims(-1);
+  for (int n = 0; n < kOutputRank; ++n) output.add_dims(-1);
   config.mutable_model_transaction_policy()->set_decoupled(false);
 }
 

@@ -88,8 +88,8 @@ void RequestStream::OnReadDone(bool ok) {
 }
 
 void RequestStream::StartRequest(grpc::ByteBuffer& message, int64_t number) {
-  auto task = std::make_shared<AttentionTask>(
-      services_, RequestArrival{rules_.new_request(), TakeSlices(message),
+  auto task = std::make_shared<Task>(
+      services_, RequestArrival{rules_.new_operation(), TakeSlices(message),
                                 peer_, deadline_});
   StopReason stopped;
   {
@@ -99,13 +99,12 @@ void RequestStream::StartRequest(grpc::ByteBuffer& message, int64_t number) {
   }
   if (stopped != StopReason::kNone) task->Stop(stopped);
   task->Start([self = shared_from_this(), raw = task.get(),
-               number](AttentionTask::Outcome outcome) {
+               number](Task::Outcome outcome) {
     self->OnReply(raw, number, std::move(outcome));
   });
 }
 
-void RequestStream::OnReply(AttentionTask* task, int64_t number,
-                            AttentionTask::Outcome outcome) {
+void RequestStream::OnReply(Task* task, int64_t number, Task::Outcome outcome) {
   Reply reply{outcome.reply, std::move(outcome.ticket), outcome.status};
   if (!reply.status.ok()) {
     reply.message = rules_.encode_error(outcome.id, reply.status);
@@ -169,7 +168,7 @@ void RequestStream::OnDrain() {
 }
 
 void RequestStream::StopAll(StopReason reason) {
-  std::vector<std::shared_ptr<AttentionTask>> tasks;
+  std::vector<std::shared_ptr<Task>> tasks;
   {
     const std::lock_guard lock(mutex_);
     if (stopped_ == StopReason::kNone) stopped_ = reason;

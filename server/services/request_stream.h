@@ -15,7 +15,7 @@
 #include <unordered_set>
 
 #include "server/scheduling/active_calls.h"
-#include "server/scheduling/attention_task.h"
+#include "server/scheduling/task.h"
 
 namespace attention::server {
 
@@ -23,7 +23,7 @@ namespace attention::server {
 struct StreamRules {
   /// Requests whose reply is not written yet; beyond it the stream is not read.
   int64_t max_in_flight = 1;
-  std::function<std::unique_ptr<WireRequest>()> new_request;
+  std::function<std::unique_ptr<Operation>()> new_operation;
   /// The reply to a request that failed; `status` is not OK.
   std::function<grpc::ByteBuffer(const std::string& id,
                                  const absl::Status& status)>
@@ -78,8 +78,7 @@ class RequestStream final
 
   void StartRequest(grpc::ByteBuffer& message,  // which is emptied
                     int64_t number);
-  void OnReply(AttentionTask* task, int64_t number,
-               AttentionTask::Outcome outcome);
+  void OnReply(Task* task, int64_t number, Task::Outcome outcome);
   void Queue(Reply reply);  // mutex_ is held
   void StopAll(StopReason reason);
   /// Begins whatever may begin now. Never called with mutex_ held.
@@ -96,7 +95,7 @@ class RequestStream final
   grpc::ByteBuffer incoming_;  // gRPC's while reading_
   bool reading_ = false;
   bool half_closed_ = false;  // nothing more comes
-  std::unordered_set<std::shared_ptr<AttentionTask>> running_;
+  std::unordered_set<std::shared_ptr<Task>> running_;
   int64_t next_request_ = 0;        // requests are numbered as they are read
   int64_t next_reply_ = 0;          // in order: the request whose turn it is
   std::map<int64_t, Reply> early_;  // in order: those before whose turn it is

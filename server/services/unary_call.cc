@@ -29,35 +29,38 @@ StopReason WhyCancelled(std::chrono::system_clock::time_point deadline) {
 }
 
 UnaryCall::UnaryCall(const TaskServices& services, ActiveCalls& calls,
-                     std::unique_ptr<WireRequest> wire,
+                     std::unique_ptr<Operation> operation,
                      grpc::CallbackServerContext& context,
                      grpc::ByteBuffer& request, grpc::ByteBuffer& response)
     : calls_(calls),
       response_(response),
       deadline_(context.deadline()),
-      task_(std::make_shared<AttentionTask>(
-          services, RequestArrival{std::move(wire), TakeSlices(request),
+      task_(std::make_shared<Task>(
+          services, RequestArrival{std::move(operation), TakeSlices(request),
                                    context.peer(), deadline_})) {}
 
 grpc::ServerUnaryReactor* UnaryCall::Begin(const TaskServices& services,
                                            ActiveCalls& calls,
-                                           std::unique_ptr<WireRequest> wire,
+                                           std::unique_ptr<Operation> operation,
                                            grpc::CallbackServerContext& context,
                                            grpc::ByteBuffer& request,
                                            grpc::ByteBuffer& response) {
-  auto call = std::make_shared<UnaryCall>(services, calls, std::move(wire),
+  // An empty message is one too; none at all is what gRPC gives where the
+  // caller reset the call while its message was on its way.
+  const bool arrived = request.Valid();
+  auto call = std::make_shared<UnaryCall>(services, calls, std::move(operation),
                                           context, request, response);
   calls.Add(call);
+  if (!arrived) call->OnCancel();
   // The task keeps the call: gRPC may be done with it while Reply() returns.
-  call->task_->Start([call](AttentionTask::Outcome outcome) {
-    call->Reply(std::move(outcome));
-  });
+  call->task_->Start(
+      [call](Task::Outcome outcome) { call->Reply(std::move(outcome)); });
   const bool replied =
       call->progress_.exchange(Progress::kBegun) == Progress::kReplied;
   return replied ? call->ReplyAtOnce(context) : call.get();
 }
 
-void UnaryCall::Reply(AttentionTask::Outcome outcome) {
+void UnaryCall::Reply(Task::Outcome outcome) {
   ticket_ = std::move(outcome.ticket);
   response_.Swap(&outcome.reply);
   status_ = ToGrpcStatus(outcome.status);

@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "server/scheduling/active_calls.h"
-#include "server/scheduling/attention_task.h"
+#include "server/scheduling/task.h"
 
 namespace attention::server {
 
@@ -18,24 +18,24 @@ namespace attention::server {
 /// it.
 std::vector<grpc::Slice> TakeSlices(grpc::ByteBuffer& message);
 
-/// One unary call that computes attention. It lives from Begin() until gRPC is
+/// One unary call of an operation. It lives from Begin() until gRPC is
 /// done with it and its task has returned, whichever is later.
 class UnaryCall final : public grpc::ServerUnaryReactor,
                         public DrainableCall,
                         public std::enable_shared_from_this<UnaryCall> {
  public:
-  /// Starts answering what `wire` reads. `request` is emptied; context and
+  /// Starts the operation. `request` is emptied; context and
   /// response live until the call is done. The result is what the service's
   /// method returns to gRPC.
   static grpc::ServerUnaryReactor* Begin(const TaskServices& services,
                                          ActiveCalls& calls,
-                                         std::unique_ptr<WireRequest> wire,
+                                         std::unique_ptr<Operation> operation,
                                          grpc::CallbackServerContext& context,
                                          grpc::ByteBuffer& request,
                                          grpc::ByteBuffer& response);
 
   UnaryCall(const TaskServices& services, ActiveCalls& calls,
-            std::unique_ptr<WireRequest> wire,
+            std::unique_ptr<Operation> operation,
             grpc::CallbackServerContext& context, grpc::ByteBuffer& request,
             grpc::ByteBuffer& response);
 
@@ -50,14 +50,14 @@ class UnaryCall final : public grpc::ServerUnaryReactor,
   // Whether Begin() has returned when the reply comes.
   enum class Progress : uint8_t { kBeginning, kReplied, kBegun };
 
-  void Reply(AttentionTask::Outcome outcome);
+  void Reply(Task::Outcome outcome);
   // What is left to do where the reply came before Begin() ended.
   grpc::ServerUnaryReactor* ReplyAtOnce(grpc::CallbackServerContext& context);
 
   ActiveCalls& calls_;
   grpc::ByteBuffer& response_;
   const std::chrono::system_clock::time_point deadline_;
-  const std::shared_ptr<AttentionTask> task_;
+  const std::shared_ptr<Task> task_;
   Admission::Ticket ticket_;  // until the reply is out
   grpc::Status status_;       // that the call ends with
   std::atomic<Progress> progress_{Progress::kBeginning};

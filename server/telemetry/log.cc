@@ -1,5 +1,6 @@
 #include "server/telemetry/log.h"
 
+#include <google/protobuf/stubs/logging.h>
 #include <grpc/support/log.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
@@ -7,6 +8,7 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 
@@ -79,8 +81,25 @@ class JsonFormatter final : public spdlog::formatter {
   }
 };
 
+// What gRPC calls an error is mostly what a caller or a network did. Only what
+// it says before it ends the process is ours to tell.
 void LogForGrpc(gpr_log_func_args* args) {
-  spdlog::debug("grpc: {}", args->message);
+  const bool fatal = absl::StartsWith(args->message, "assertion failed");
+  spdlog::log(fatal ? spdlog::level::critical : spdlog::level::debug,
+              "grpc: {}", args->message);
+}
+
+// What cannot be parsed is a caller's message, and the caller is told.
+void LogForProtobuf(google::protobuf::LogLevel level, const char* /*file*/,
+                    int /*line*/, const std::string& message) {
+  spdlog::level::level_enum ours = spdlog::level::debug;
+  if (level == google::protobuf::LOGLEVEL_FATAL) {
+    ours = spdlog::level::critical;
+  } else if (level == google::protobuf::LOGLEVEL_ERROR &&
+             !absl::StrContains(message, "parsing")) {
+    ours = spdlog::level::err;
+  }
+  spdlog::log(ours, "protobuf: {}", message);
 }
 
 }  // namespace
@@ -101,6 +120,7 @@ void SetUpLog(const std::string& level, const std::string& format) {
   logger->set_level(spdlog::level::from_str(level));
   spdlog::set_default_logger(std::move(logger));
   gpr_set_log_function(&LogForGrpc);
+  google::protobuf::SetLogHandler(&LogForProtobuf);
 }
 
 }  // namespace attention::server

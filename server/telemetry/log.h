@@ -9,7 +9,8 @@
 namespace attention::server {
 
 /// The process's log, on stderr. `level` and `format` are ServerOptions' and
-/// have been checked. gRPC's own messages appear at debug.
+/// have been checked. What gRPC and protobuf would write to stderr by
+/// themselves becomes lines of this log, most of them at debug.
 void SetUpLog(const std::string& level, const std::string& format);
 
 /// "2024-05-01T10:00:00.000Z info message", one line whatever the message has

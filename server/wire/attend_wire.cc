@@ -1,44 +1,180 @@
 #include "server/wire/attend_wire.h"
 
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/wire/problem_translation.h"
+#include "server/request/request_builder.h"
+#include "server/wire/attend_fields.h"
+#include "server/wire/message_pieces.h"
+#include "server/wire/status_table.h"
 
 namespace attention::server {
+namespace {
 
-absl::StatusOr<AttentionProblem> AttendWire::Decode(
-    std::vector<grpc::Slice> message) {
-  absl::StatusOr<DecodedAttendRequest> request =
-      DecodeAttendRequest(std::move(message));
-  if (!request.ok()) return request.status();
-  request_ = *std::move(request);
-  if (on_stream_ && id().empty()) {
-    return absl::InvalidArgumentError(
-        "id: missing (a stream's replies are told apart by it)");
+// A backend's and a kernel's name with their headers, two numbers, and of each
+// result the datatype, the shape and headers.
+constexpr int64_t kMostFactsBytes = 256;
+constexpr int64_t kMostTensorHeaderBytes = 96;
+// Smaller results are copied into the text around them: one slice costs less
+// than three.
+constexpr int64_t kLeastBytesInASlice = 4096;
+
+v1::DataType ToWire(DataType type) {
+  switch (type) {
+    case DataType::kFloat32:
+      return v1::DATA_TYPE_FP32;
+    case DataType::kFloat16:
+      return v1::DATA_TYPE_FP16;
+    case DataType::kBFloat16:
+      return v1::DATA_TYPE_BF16;
+    default:
+      return v1::DATA_TYPE_UNSPECIFIED;  // no result has another type
   }
-  if (request_.message().has_parameter_set()) {
+}
+
+int FieldNumber(ResultField result) {
+  switch (result) {
+    case ResultField::kOutput:
+      return v1::AttendResponse::kOutputFieldNumber;
+    case ResultField::kWeights:
+      return v1::AttendResponse::kWeightsFieldNumber;
+    case ResultField::kLse:
+      return v1::AttendResponse::kLseFieldNumber;
+  }
+  return 0;
+}
+
+// Everything of a result's field up to its first element.
+std::string TensorHeader(const Result& result) {
+  v1::Tensor tensor;
+  tensor.set_datatype(ToWire(result.type));
+  tensor.mutable_shape()->Assign(result.shape.begin(), result.shape.end());
+  std::string inner = tensor.SerializeAsString();
+  inner += FieldHeader(v1::Tensor::kDataFieldNumber, result.bytes);
+  return absl::StrCat(
+      FieldHeader(FieldNumber(result.wanted.result),
+                  static_cast<int64_t>(inner.size()) + result.bytes),
+      inner);
+}
+
+std::string IdField(const std::string& id) {
+  return id.empty()
+             ? std::string()
+             : absl::StrCat(FieldHeader(v1::AttendResponse::kIdFieldNumber,
+                                        static_cast<int64_t>(id.size())),
+                            id);
+}
+
+std::string FactsFields(const RequestFacts& facts) {
+  v1::AttendResponse response;
+  response.set_backend(facts.backend);
+  response.set_kernel(facts.kernel);
+  response.set_queue_ns(static_cast<uint64_t>(facts.queue_time.count()));
+  response.set_compute_ns(static_cast<uint64_t>(facts.compute_time.count()));
+  return response.SerializeAsString();
+}
+
+// What the request begins with.
+absl::StatusOr<RequestBuilder> Begin(const v1::AttendRequest& message,
+                                     const ModelRepository& models) {
+  if (message.has_parameter_set()) {
     absl::StatusOr<std::shared_ptr<const ParameterSet>> set =
-        models_.Find(request_.message().parameter_set().name());
-    if (!set.ok()) {
-      return absl::Status(
-          set.status().code(),
-          absl::StrCat("parameter_set: ", set.status().message()));
-    }
-    set_ = *std::move(set);
+        models.Find(message.parameter_set().name());
+    if (!set.ok()) return Named("parameter_set", set.status());
+    return RequestBuilder((*set)->defaults, *set);
   }
-  return TranslateToProblem(request_, set_.get());
+  AttentionProblem problem;
+  ChosenScoring(message, problem.scoring);
+  return RequestBuilder(problem);
 }
 
-absl::Status AttendWire::PlanReply(const ValidatedProblem& problem,
-                                   int64_t limit) {
-  reply_.emplace(id(), problem);
-  return reply_->CheckFits(limit);
+absl::Status AddResults(const v1::AttendRequest& message,
+                        RequestBuilder& builder) {
+  absl::Status status = builder.AddResult({ResultField::kOutput});
+  if (message.return_weights()) {
+    status.Update(builder.AddResult({ResultField::kWeights}));
+  }
+  if (message.return_lse()) {
+    status.Update(builder.AddResult({ResultField::kLse}));
+  }
+  return status;
 }
 
-absl::StatusOr<grpc::ByteBuffer> AttendWire::Encode(const RequestFacts& facts) {
-  return on_stream_ ? std::move(*reply_).BuildForStream(facts)
-                    : std::move(*reply_).Build(facts);
+}  // namespace
+
+absl::StatusOr<AttentionRequest> AttendWire::Decode(
+    std::vector<grpc::Slice> message) {
+  absl::StatusOr<MessageElements> elements =
+      SplitMessage(std::move(message), AttendRules(), message_);
+  if (!elements.ok()) return elements.status();
+  elements_ = *std::move(elements);
+  if (on_stream_ && id().empty()) {
+    return FieldError("id",
+                      "missing (a stream's replies are told apart by it)");
+  }
+  if (absl::Status status = CheckId(id()); !status.ok()) return status;
+  absl::StatusOr<RequestBuilder> builder = Begin(message_, models_);
+  if (!builder.ok()) return builder.status();
+  absl::Status status = ReadTensors(message_, elements_, *builder);
+  if (status.ok()) status = ReadOptions(message_, *builder);
+  if (status.ok()) status = AddResults(message_, *builder);
+  if (!status.ok()) return status;
+  if (message_.has_query() && !message_.has_key_value()) {
+    return FieldError("key_value", "missing");
+  }
+  return (*std::move(builder)).Build();
+}
+
+int64_t AttendWire::OtherBytes() const {
+  // The id is once in the message, once more around it on a stream.
+  return 2 * static_cast<int64_t>(IdField(id()).size()) + kMostFactsBytes +
+         3 * kMostTensorHeaderBytes;
+}
+
+grpc::ByteBuffer AttendWire::Encode(absl::Span<Result> results,
+                                    const RequestFacts& facts) {
+  std::vector<grpc::Slice> slices;
+  const std::string id_field = IdField(id());
+  std::string text = id_field;
+  int64_t bytes = 0;
+  const auto end_slice = [&](grpc::Slice slice) {
+    bytes += static_cast<int64_t>(slice.size());
+    slices.push_back(std::move(slice));
+  };
+  for (Result& result : results) {
+    text += TensorHeader(result);
+    if (result.bytes < kLeastBytesInASlice) {
+      text.append(reinterpret_cast<const char*>(result.buffer.data()),
+                  static_cast<size_t>(result.bytes));
+      continue;
+    }
+    end_slice(grpc::Slice(text));
+    end_slice(ToSlice(std::move(result.buffer)));
+    text.clear();
+  }
+  end_slice(grpc::Slice(text + FactsFields(facts)));
+  if (!on_stream_) return ToByteBuffer(slices);
+  // The id has the same field number in both messages.
+  static_assert(static_cast<int>(v1::AttendStreamResponse::kIdFieldNumber) ==
+                static_cast<int>(v1::AttendResponse::kIdFieldNumber));
+  slices.insert(
+      slices.begin(),
+      grpc::Slice(absl::StrCat(
+          id_field,
+          FieldHeader(v1::AttendStreamResponse::kResultFieldNumber, bytes))));
+  return ToByteBuffer(slices);
+}
+
+grpc::ByteBuffer EncodeStreamError(const std::string& id,
+                                   const absl::Status& status) {
+  const grpc::Status wire = ToGrpcStatus(status);
+  v1::AttendStreamResponse response;
+  response.set_id(id);
+  response.mutable_error()->set_code(static_cast<int>(wire.error_code()));
+  response.mutable_error()->set_message(wire.error_message());
+  const grpc::Slice slice(response.SerializeAsString());
+  return {&slice, 1};
 }
 
 }  // namespace attention::server

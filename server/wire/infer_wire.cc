@@ -2,83 +2,134 @@
 
 #include <utility>
 
-#include "absl/container/inlined_vector.h"
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "server/wire/infer_parameters.h"
-#include "server/wire/problem_translation.h"
+#include "absl/strings/str_join.h"
+#include "server/request/request_builder.h"
+#include "server/wire/infer_inputs.h"
+#include "server/wire/infer_values.h"
+#include "server/wire/message_pieces.h"
 
 namespace attention::server {
+namespace {
 
-absl::StatusOr<AttentionProblem> InferWire::Decode(
-    std::vector<grpc::Slice> message) {
-  absl::StatusOr<DecodedInferRequest> request =
-      DecodeInferRequest(std::move(message));
-  if (!request.ok()) return request.status();
-  request_ = *std::move(request);
-  const inference::ModelInferRequest& fields = request_.message;
-  if (fields.id().size() > kMostIdBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("id: ", fields.id().size(),
-                                                   " bytes (expected at most ",
-                                                   kMostIdBytes, ")"));
+using inference::ModelInferRequest;
+using inference::ModelInferResponse;
+using inference::ModelStreamInferResponse;
+
+// Model's name, version, id, each output's name, datatype and shape: what a
+// reply has beside elements.
+constexpr int64_t kMostOtherBytes = 2048;
+
+absl::StatusOr<WantedResult> ReadOutput(
+    const ModelInferRequest::InferRequestedOutputTensor& output,
+    const SharedMemoryRegistry* regions) {
+  const auto* const name = absl::c_find(kResultNames, output.name());
+  if (name == std::end(kResultNames)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "output '", output.name().substr(0, 64), "' is unknown (known are ",
+        absl::StrJoin(kResultNames, ", "), ")"));
   }
-  auto model = models_.Find(fields.model_name(), fields.model_version());
+  WantedResult result;
+  result.result = kResultFields[name - std::begin(kResultNames)];
+  absl::StatusOr<RegionBytes> place =
+      ReadRegion(output.name(), output.parameters(), regions);
+  if (!place.ok()) return place.status();
+  result.place = *std::move(place);
+  return result;
+}
+
+absl::Status ReadOutputs(const ModelInferRequest& message,
+                         const SharedMemoryRegistry* regions,
+                         RequestBuilder& builder) {
+  for (const auto& output : message.outputs()) {
+    const absl::StatusOr<WantedResult> result = ReadOutput(output, regions);
+    if (!result.ok()) return result.status();
+    if (absl::Status status = builder.AddResult(*result); !status.ok()) {
+      return status;
+    }
+  }
+  return absl::OkStatus();
+}
+
+// The outputs' entries in `response`, and the slices of their elements.
+std::vector<grpc::Slice> AddOutputs(absl::Span<Result> results,
+                                    ModelInferResponse& response) {
+  std::vector<grpc::Slice> slices;
+  for (Result& result : results) {
+    const absl::string_view name = Name(result.wanted.result);
+    auto& output = *response.add_outputs();
+    output.set_name(name.data(), name.size());
+    output.set_datatype(static_cast<std::string>(Name(result.type)));
+    output.mutable_shape()->Assign(result.shape.begin(), result.shape.end());
+    // One entry for each output, an empty one where it is in a region.
+    const int64_t size = result.in_region() ? 0 : result.bytes;
+    slices.emplace_back(
+        FieldHeader(ModelInferResponse::kRawOutputContentsFieldNumber, size));
+    if (size > 0) slices.push_back(ToSlice(std::move(result.buffer)));
+  }
+  return slices;
+}
+
+}  // namespace
+
+absl::StatusOr<AttentionRequest> InferWire::Decode(
+    std::vector<grpc::Slice> message) {
+  absl::StatusOr<MessageElements> elements =
+      SplitMessage(std::move(message), InferRules(), message_);
+  if (!elements.ok()) return elements.status();
+  elements_ = *std::move(elements);
+  if (absl::Status status = CheckId(id()); !status.ok()) return status;
+  auto model = models_.Find(message_.model_name(), message_.model_version());
   if (!model.ok()) return model.status();
   model_ = *std::move(model);
 
-  AttentionProblem problem = model_->defaults;
-  absl::Status status = ApplyParameters(fields.parameters(), problem);
+  RequestBuilder builder(model_->defaults, model_->owner);
+  absl::Status status = ReadParameters(message_.parameters(), builder);
   if (status.ok()) {
-    status = ReadInferInputs(request_, *model_, regions_, problem, memory_);
+    status = ReadInputs(message_, elements_, model_->name, regions_, builder);
   }
+  if (status.ok()) status = ReadOutputs(message_, regions_, builder);
   if (!status.ok()) return status;
-  auto outputs = ReadInferOutputs(fields, regions_);
-  if (!outputs.ok()) return outputs.status();
-  outputs_ = *std::move(outputs);
-  for (const InferOutput& output : outputs_) {
-    problem.wanted.weights |= output.name == "weights";
-    problem.wanted.lse |= output.name == "lse";
-  }
-  return problem;
+  return std::move(builder).Build();
 }
 
-void InferWire::Gather(WorkerPool* workers) {
-  absl::InlinedVector<TensorBytes*, 8> tensors;
-  for (TensorBytes& raw : request_.raw) tensors.push_back(&raw);
-  GatherAll(tensors, workers);
-}
+int64_t InferWire::OtherBytes() const { return kMostOtherBytes; }
 
-absl::Status InferWire::PlanReply(const ValidatedProblem& problem,
-                                  int64_t limit) {
-  batch_ = problem.batch;
-  reply_.emplace(std::move(outputs_), problem);
-  return reply_->CheckFits(limit);
-}
-
-absl::StatusOr<grpc::ByteBuffer> InferWire::Encode(const RequestFacts&) {
-  for (const auto& region : memory_.regions) {
-    absl::Status intact = region->CheckIntact();
-    if (!intact.ok()) return intact;
-  }
-  inference::ModelInferResponse response;
+grpc::ByteBuffer InferWire::Encode(absl::Span<Result> results,
+                                   const RequestFacts&) {
+  ModelInferResponse response;
   response.set_model_name(model_->name);
   response.set_model_version(kModelVersion);
-  response.set_id(request_.message.id());
+  response.set_id(id());
   if (on_stream_) {
     // One request has one reply.
     (*response.mutable_parameters())["triton_final_response"].set_bool_param(
         true);
   }
-  return std::move(*reply_).Build(std::move(response), on_stream_);
+  const std::vector<grpc::Slice> elements = AddOutputs(results, response);
+  const std::string fields = response.SerializeAsString();
+  auto bytes = static_cast<int64_t>(fields.size());
+  for (const grpc::Slice& slice : elements) {
+    bytes += static_cast<int64_t>(slice.size());
+  }
+  std::vector<grpc::Slice> message;
+  if (on_stream_) {
+    message.emplace_back(FieldHeader(
+        ModelStreamInferResponse::kInferResponseFieldNumber, bytes));
+  }
+  message.emplace_back(fields);
+  message.insert(message.end(), elements.begin(), elements.end());
+  return ToByteBuffer(message);
 }
 
-void InferWire::Finished(const RequestFacts& facts,
-                         const absl::Status& status) {
-  if (model_ == nullptr) return;
-  if (status.ok()) {
-    model_->counters->CountSuccess(facts, batch_);
-  } else {
-    model_->counters->CountFailure(facts);
-  }
+grpc::ByteBuffer EncodeInferStreamError(const std::string& id,
+                                        const absl::Status& status) {
+  ModelStreamInferResponse response;
+  response.set_error_message(static_cast<std::string>(status.message()));
+  response.mutable_infer_response()->set_id(id);
+  const grpc::Slice slice(response.SerializeAsString());
+  return {&slice, 1};
 }
 
 }  // namespace attention::server

@@ -2,21 +2,19 @@
 #define ATTENTION_SERVER_WIRE_INFER_WIRE_H_
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "inference/grpc_service.pb.h"
 #include "server/memory/shared_memory_registry.h"
 #include "server/models/model_table.h"
-#include "server/wire/infer_decoder.h"
-#include "server/wire/infer_inputs.h"
-#include "server/wire/infer_reply.h"
-#include "server/wire/wire_request.h"
+#include "server/request/attention_operation.h"
+#include "server/wire/message_splitter.h"
 
 namespace attention::server {
 
 /// An inference.ModelInferRequest and its reply.
-class InferWire final : public WireRequest {
+class InferWire final : public AttentionWire {
  public:
   /// `models` outlives it, and `regions`, which is null where shared memory is
   /// switched off. On a stream the reply is a ModelStreamInferResponse.
@@ -24,29 +22,32 @@ class InferWire final : public WireRequest {
             bool on_stream)
       : models_(models), regions_(regions), on_stream_(on_stream) {}
 
-  absl::StatusOr<AttentionProblem> Decode(
+  /// Unknown fields are skipped, as the protocol's other servers do; an unknown
+  /// parameter or input is refused by name.
+  absl::StatusOr<AttentionRequest> Decode(
       std::vector<grpc::Slice> message) override;
-  const std::string& id() const override { return request_.message.id(); }
-  void Gather(WorkerPool* workers) override;
-  absl::Status PlanReply(const ValidatedProblem& problem,
-                         int64_t limit) override;
-  int64_t ReplyBytes() const override { return reply_->Bytes(); }
-  absl::Status AllocateReply() override { return reply_->Allocate(); }
-  AttentionOutputs Outputs() override { return reply_->Outputs(); }
-  absl::StatusOr<grpc::ByteBuffer> Encode(const RequestFacts& facts) override;
-  void Finished(const RequestFacts& facts, const absl::Status& status) override;
+  const std::string& id() const override { return message_.id(); }
+  std::shared_ptr<ModelCounters> model() const override {
+    return model_ == nullptr ? nullptr : model_->counters;
+  }
+  void Gather(WorkerPool* workers) override { elements_.Gather(workers); }
+  int64_t OtherBytes() const override;
+  grpc::ByteBuffer Encode(absl::Span<Result> results,
+                          const RequestFacts& facts) override;
 
  private:
   const ModelTable& models_;
   const SharedMemoryRegistry* const regions_;
   const bool on_stream_;
-  DecodedInferRequest request_;
+  inference::ModelInferRequest message_;
+  MessageElements elements_;
   std::shared_ptr<const Model> model_;
-  InferMemory memory_;
-  std::vector<InferOutput> outputs_;
-  std::optional<InferReplyBuilder> reply_;
-  int64_t batch_ = 1;  // entries
 };
+
+/// A serialized ModelStreamInferResponse with an error, which carries the id in
+/// the way that Triton's clients expect; `status` is not OK.
+grpc::ByteBuffer EncodeInferStreamError(const std::string& id,
+                                        const absl::Status& status);
 
 }  // namespace attention::server
 

@@ -4,8 +4,6 @@
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/wire_format_lite.h>
 
-#include <limits>
-
 namespace attention::server {
 
 namespace pb = google::protobuf;
@@ -30,24 +28,6 @@ grpc::Slice ToSlice(AlignedBuffer buffer) {
 
 grpc::ByteBuffer ToByteBuffer(const std::vector<grpc::Slice>& slices) {
   return {slices.data(), slices.size()};
-}
-
-int64_t SaturatingAdd(int64_t a, int64_t b) {
-  int64_t sum = 0;
-  return __builtin_add_overflow(a, b, &sum)
-             ? std::numeric_limits<int64_t>::max()
-             : sum;
-}
-
-int64_t SaturatingBytes(DataType type, const Shape& shape) {
-  int64_t bytes = ByteSize(type);
-  for (const int64_t extent : shape) bytes = extent == 0 ? 0 : bytes;
-  for (const int64_t extent : shape) {
-    if (__builtin_mul_overflow(bytes, extent, &bytes)) {
-      return std::numeric_limits<int64_t>::max();
-    }
-  }
-  return bytes;
 }
 
 }  // namespace attention::server

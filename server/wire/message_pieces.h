@@ -8,9 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/datatype.h"
-#include "core/shape.h"
-#include "server/wire/aligned_buffer.h"
+#include "server/memory/aligned_buffer.h"
 
 /// What serialized messages are put together from where a tensor's memory
 /// becomes part of the message.
@@ -23,11 +21,6 @@ std::string FieldHeader(int field_number, int64_t length);
 grpc::Slice ToSlice(AlignedBuffer buffer);
 
 grpc::ByteBuffer ToByteBuffer(const std::vector<grpc::Slice>& slices);
-
-/// Saturate at 2^63 - 1. Extents >= 0; an extent of 0 may stand beside any
-/// others.
-int64_t SaturatingAdd(int64_t a, int64_t b);
-int64_t SaturatingBytes(DataType type, const Shape& shape);
 
 }  // namespace attention::server
 

@@ -15,9 +15,6 @@ inline constexpr size_t kMostStatusMessageBytes = 1024;
 /// message cut to kMostStatusMessageBytes.
 grpc::Status ToGrpcStatus(const absl::Status& status);
 
-/// The code's name as gRPC's documentation has it: "INVALID_ARGUMENT".
-const char* CodeName(absl::StatusCode code);
-
 }  // namespace attention::server
 
 #endif  // ATTENTION_SERVER_WIRE_STATUS_TABLE_H_

@@ -86,16 +86,15 @@ void GatherAll(absl::Span<TensorBytes* const> tensors, WorkerPool* workers) {
 
 absl::StatusOr<TensorBytes> ReadTensorBytes(
     const SliceInputStream& stream, google::protobuf::io::CodedInputStream& in,
-    int size, TensorPlace place) {
+    int size) {
   const int left = in.BytesUntilLimit();
   if (left >= 0 && left < size) {
     return absl::InvalidArgumentError("the tensor's bytes are cut");
   }
   const void* data = nullptr;
   int here = 0;  // bytes of the current slice that are not read yet
-  if (place == TensorPlace::kAnywhere && size >= kLeastBytesInPlace &&
-      in.GetDirectBufferPointer(&data, &here) && here >= size &&
-      WorthKeeping(stream.current(), size)) {
+  if (size >= kLeastBytesInPlace && in.GetDirectBufferPointer(&data, &here) &&
+      here >= size && WorthKeeping(stream.current(), size)) {
     TensorBytes kept(stream.current(), {static_cast<const std::byte*>(data),
                                         static_cast<size_t>(size)});
     in.Skip(size);
@@ -104,8 +103,7 @@ absl::StatusOr<TensorBytes> ReadTensorBytes(
   absl::StatusOr<AlignedBuffer> buffer = AlignedBuffer::Create(size);
   if (!buffer.ok()) return buffer.status();
   // Without a limit nobody has said yet that the bytes are there.
-  if (place == TensorPlace::kAnywhere && left >= 0 &&
-      size >= kLeastBytesGatheredLater) {
+  if (left >= 0 && size >= kLeastBytesGatheredLater) {
     std::byte* const to = buffer->data();
     return TensorBytes(*std::move(buffer), TakePieces(stream, in, size, to));
   }

@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "core/worker_pool.h"
-#include "server/wire/aligned_buffer.h"
+#include "server/memory/aligned_buffer.h"
 #include "server/wire/slice_stream.h"
 
 namespace attention::server {
@@ -71,14 +71,9 @@ inline constexpr int64_t kLeastBytesInPlace = 16 << 10;
 /// are free then.
 inline constexpr int64_t kLeastBytesGatheredLater = 256 << 10;
 
-enum class TensorPlace : uint8_t {
-  kAnywhere,  // where they lie, at any alignment, or in a buffer, maybe later
-  kBuffer,    // in a buffer of their own, aligned to 64 bytes, at once
-};
-
 /// Reads the next `size` >= 0 bytes of `in`, which reads `stream`.
 ///
-/// With kAnywhere they stay where they lie if one slice holds all of them, they
+/// They stay where they lie if one slice holds all of them, they
 /// are at least kLeastBytesInPlace and a quarter of that slice: so a tensor
 /// keeps at most four times its bytes. Otherwise they belong into a buffer:
 /// from kLeastBytesGatheredLater on they are not gathered() yet, and below
@@ -88,7 +83,7 @@ enum class TensorPlace : uint8_t {
 /// them if `in` has a limit; RESOURCE_EXHAUSTED where there is no memory.
 absl::StatusOr<TensorBytes> ReadTensorBytes(
     const SliceInputStream& stream, google::protobuf::io::CodedInputStream& in,
-    int size, TensorPlace place = TensorPlace::kAnywhere);
+    int size);
 
 }  // namespace attention::server
 

@@ -176,14 +176,14 @@ class ContentsReader {
 
 absl::StatusOr<AlignedBuffer> ReadTypedContents(
     absl::string_view input, DataType type, int64_t count,
-    const std::vector<TensorBytes>& pieces) {
+    absl::Span<TensorBytes* const> pieces) {
   if (FieldOf(type) == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(input, ": ", Name(type),
                      " has no typed contents (send it in raw_input_contents)"));
   }
   int64_t bytes = 0;
-  for (const TensorBytes& piece : pieces) bytes += piece.size();
+  for (const TensorBytes* piece : pieces) bytes += piece->size();
   if (count > bytes) {  // an element takes a byte at least
     return absl::InvalidArgumentError(
         absl::StrCat(input, ": contents of ", bytes, " bytes (its shape needs ",
@@ -193,8 +193,8 @@ absl::StatusOr<AlignedBuffer> ReadTypedContents(
       AlignedBuffer::Create(count * ByteSize(type));
   if (!buffer.ok()) return buffer;
   ContentsReader reader(input, type, count, *buffer);
-  for (const TensorBytes& piece : pieces) {
-    absl::Status status = reader.ReadPiece(piece.bytes());
+  for (const TensorBytes* piece : pieces) {
+    absl::Status status = reader.ReadPiece(piece->bytes());
     if (!status.ok()) return status;
   }
   if (absl::Status status = reader.Done(); !status.ok()) return status;

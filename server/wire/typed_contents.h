@@ -2,20 +2,20 @@
 #define ATTENTION_SERVER_WIRE_TYPED_CONTENTS_H_
 
 #include <cstdint>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "core/datatype.h"
-#include "server/wire/aligned_buffer.h"
+#include "server/memory/aligned_buffer.h"
 #include "server/wire/tensor_bytes.h"
 
 namespace attention::server {
 
 /// The elements of a serialized inference.InferTensorContents as the bytes of a
-/// row-major tensor: `count` >= 0 elements of `type`. `pieces` make one message
-/// when put together; packed and unpacked elements may be mixed, as protobuf
-/// has it.
+/// row-major tensor: `count` >= 0 elements of `type`. `pieces` are gathered and
+/// make one message when put together; packed and unpacked elements may be
+/// mixed, as protobuf has it.
 ///
 /// INVALID_ARGUMENT, beginning with `input`, where the elements are not in the
 /// field that the protocol has for the type (FP16 and BF16 have none), are not
@@ -23,7 +23,7 @@ namespace attention::server {
 /// there are bytes in `pieces`.
 absl::StatusOr<AlignedBuffer> ReadTypedContents(
     absl::string_view input, DataType type, int64_t count,
-    const std::vector<TensorBytes>& pieces);
+    absl::Span<TensorBytes* const> pieces);
 
 }  // namespace attention::server
 

@@ -8,14 +8,9 @@ set(prefix ${SCRATCH}/prefix)
 file(REMOVE_RECURSE ${SCRATCH})
 run(${CMAKE_COMMAND} --install ${BUILD} --component client --prefix ${prefix})
 
-set(flags "")
-if(SANITIZE)
-  set(flags -fsanitize=${SANITIZE})  # what the installed libraries were built with
-endif()
 run(${CMAKE_COMMAND} -S ${EXAMPLE} -B ${SCRATCH}/build -G ${GENERATOR}
     -D CMAKE_PREFIX_PATH=${prefix} -D CMAKE_BUILD_TYPE=Release
-    -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}
-    -D CMAKE_CXX_FLAGS=${flags})
+    -D CMAKE_CXX_COMPILER=${COMPILER} -D CMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER})
 run(${CMAKE_COMMAND} --build ${SCRATCH}/build)
 
 run(${WITH_SERVER} ${SCRATCH}/build/attention_example {address})

@@ -1,13 +1,25 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "client/cpp/cli/globals.h"
+#include "core/backend.h"
 #include "core/engine.h"
 #include "core/formats/npy.h"
 #include "core/formats/safetensors.h"
+#include "server/environment.h"
+#include "server/flags.h"
+#include "server/request/option_fields.h"
+#include "server/request/tensor_fields.h"
+#include "server/server.h"
 #include "tests/client/held_server.h"
 #include "tests/client/run_program.h"
 #include "tests/support/model_folders.h"
@@ -53,6 +65,20 @@ class ProgramTest : public ::testing::Test {
   std::unique_ptr<server::Server> server_ = client::StartServer();
 };
 
+// What the server's tables have, the command has under the same name.
+TEST(ClientHelp, HasEveryFieldOfARequest) {
+  const std::string help = RunClient({"attend", "--help"}).output;
+  const auto flag = [](absl::string_view name) {
+    return absl::StrCat(" --", absl::StrReplaceAll(name, {{"_", "-"}}));
+  };
+  for (const server::TensorField& tensor : server::TensorFields()) {
+    EXPECT_THAT(help, HasSubstr(flag(tensor.name)));
+  }
+  for (const server::OptionField& option : server::OptionFields()) {
+    EXPECT_THAT(help, HasSubstr(flag(option.name)));
+  }
+}
+
 TEST_F(ProgramTest, HealthSaysServingAndEndsWithZero) {
   const ProgramResult result = RunHere({"health"});
   EXPECT_EQ(result.exit_code, 0) << result.errors;
@@ -89,6 +115,60 @@ TEST_F(ProgramTest, InfoListsVersionBackendsAndLimits) {
   EXPECT_THAT(result.output,
               AllOf(HasSubstr("version "), HasSubstr(DefaultBackend()),
                     HasSubstr("reference"), HasSubstr("256 MiB per request")));
+}
+
+// A backend with two accelerators, which computes nothing.
+class WithDevices final : public Backend {
+ public:
+  absl::string_view name() const override { return "other"; }
+  std::string instruction_set() const override { return "none"; }
+  std::vector<BackendDevice> devices() const override {
+    return {{"Card A", 80LL << 30}, {"Card B", 1536LL << 20}};
+  }
+  absl::Status Supports(const ValidatedProblem&) const override {
+    return absl::UnimplementedError("nothing");
+  }
+  void Run(absl::Span<AttentionJob>, const RunContext&) const override {}
+};
+
+TEST(InfoTest, ListsTheDevicesWithTheirMemory) {
+  server::ServerOptions options;
+  options.grpc_port = 0;
+  server::TestHooks hooks;
+  hooks.more_backends.push_back(std::make_unique<WithDevices>());
+  const auto server = server::Server::Start(options, std::move(hooks));
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string address = (*server)->address();
+  EXPECT_THAT(RunClient({"info", "--server", address}).output,
+              AllOf(HasSubstr("Card A, 80 GiB of memory"),
+                    HasSubstr("Card B, 1.50 GiB of memory")));
+  EXPECT_THAT(RunClient({"info", "--json", "--server", address}).output,
+              AllOf(HasSubstr("\"name\": \"Card A\""),
+                    HasSubstr("\"memory_bytes\": 85899345920")));
+}
+
+TEST_F(ProgramTest, AMisspeltVariableIsNotedAndThoseOfTheServerAreNot) {
+  const std::vector<std::string> health = {"health", "--server",
+                                           server_->address()};
+  EXPECT_EQ(RunClient(health, {{"ATTENTION_SERVRE", "a:1"}}).errors,
+            "note: environment: ATTENTION_SERVRE is not read (nearest: "
+            "ATTENTION_SERVER)\n");
+  EXPECT_EQ(RunClient(health, {{"ATTENTION_GRPC_PORT", "9000"}}).errors, "");
+}
+
+// Each side leaves the other's variables alone.
+TEST(VariablesTest, TheServerKnowsThoseOfTheClient) {
+  CLI::App app;
+  cli::Globals globals;
+  cli::AddGlobalFlags(app, globals);
+  std::vector<std::string> variables;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_envname().empty()) continue;
+    variables.push_back(option->get_envname() + "=x");
+  }
+  EXPECT_THAT(variables, Not(IsEmpty()));
+  EXPECT_THAT(server::UnknownVariables(variables, server::OptionVariables()),
+              IsEmpty());
 }
 
 TEST_F(ProgramTest, InfoAsJsonHasPlainNumbers) {

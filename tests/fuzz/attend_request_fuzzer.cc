@@ -13,9 +13,10 @@
 
 #include "attention/v1/attention.pb.h"
 #include "core/validate.h"
-#include "server/wire/problem_translation.h"
-#include "server/wire/reply_encoder.h"
-#include "server/wire/request_decoder.h"
+#include "server/models/model_repository.h"
+#include "server/request/results.h"
+#include "server/wire/attend_fields.h"
+#include "server/wire/attend_wire.h"
 #include "tests/fuzz/expect.h"
 #include "tests/fuzz/slice_cuts.h"
 
@@ -35,8 +36,22 @@ bool HasUnknownFields(const pb::Message& message) {
   });
 }
 
+struct Split {
+  absl::Status status;
+  v1::AttendRequest message;
+  MessageElements elements;
+};
+
+Split SplitOf(std::vector<grpc::Slice> slices) {
+  Split split;
+  auto elements = SplitMessage(std::move(slices), AttendRules(), split.message);
+  split.status = elements.status();
+  if (elements.ok()) split.elements = *std::move(elements);
+  return split;
+}
+
 // Puts the elements back in place of their marks, for a comparison as a whole.
-void Restore(const DecodedAttendRequest& decoded, pb::Message& message) {
+void Restore(MessageElements& elements, pb::Message& message) {
   const pb::Reflection& reflection = *message.GetReflection();
   std::vector<const pb::FieldDescriptor*> fields;
   reflection.ListFields(message, &fields);
@@ -44,55 +59,61 @@ void Restore(const DecodedAttendRequest& decoded, pb::Message& message) {
     if (field->message_type() == nullptr) continue;
     pb::Message* inner = reflection.MutableMessage(&message, field);
     if (field->message_type() != v1::Tensor::descriptor()) {
-      Restore(decoded, *inner);
+      Restore(elements, *inner);
       continue;
     }
     auto& tensor = static_cast<v1::Tensor&>(*inner);
-    const auto elements = decoded.Elements(field->name(), tensor);
-    tensor.set_data(elements.data(), elements.size());
+    TensorBytes* const bytes = elements.Find(tensor.data());
+    if (bytes == nullptr) continue;
+    bytes->Gather();
+    tensor.set_data(bytes->bytes().data(), bytes->bytes().size());
   }
 }
 
 // Every step up to computing, as a server takes them.
-void Serve(const DecodedAttendRequest& decoded) {
-  const auto problem = TranslateToProblem(decoded);
-  if (!problem.ok()) return;
-  const auto valid = Validate(*problem);
+void Serve(const uint8_t* data, size_t size) {
+  static const auto* const models = new ModelRepository;
+  AttendWire wire(/*on_stream=*/true, *models);
+  const auto request = wire.Decode(test::CutIntoSlices(data, size));
+  if (!request.ok()) return;
+  const auto valid = Validate(request->problem);
   if (!valid.ok()) return;
-  ReplyBuilder reply(decoded.message().id(), *valid);
-  if (!reply.CheckFits(1 << 20).ok() || !reply.Allocate().ok()) return;
-  Expect(static_cast<int64_t>(std::move(reply).BuildForStream({}).Length()) <=
-             1 << 20,
-         "a reply that fits is not longer than its bound");
+  Results results(request->results, *valid);
+  constexpr int64_t kLimit = 1 << 20;
+  if (!results.CheckFit(wire.OtherBytes(), kLimit).ok() ||
+      !results.Allocate().ok()) {
+    return;
+  }
+  Expect(
+      static_cast<int64_t>(wire.Encode(results.sent(), {}).Length()) <= kLimit,
+      "a reply that fits is not longer than its bound");
 }
 
 void Compare(const uint8_t* data, size_t size) {
   v1::AttendRequest expected;
   const bool parses = expected.ParseFromArray(data, static_cast<int>(size));
-  auto whole = DecodeAttendRequest({grpc::Slice(data, size)});
-  auto cut = DecodeAttendRequest(test::CutIntoSlices(data, size));
-  Expect(whole.status() == cut.status(), "cuts do not change the outcome");
-  auto thorough = DecodeFieldByField(test::CutIntoSlices(data, size));
-  Expect(whole.status() == thorough.status(),
-         "small messages are decoded as large ones are");
-  if (!whole.ok()) {
+  Split whole = SplitOf({grpc::Slice(data, size)});
+  Split cut = SplitOf(test::CutIntoSlices(data, size));
+  Expect(whole.status == cut.status, "cuts do not change the outcome");
+  if (!whole.status.ok()) {
     // protobuf forgets the unknown fields of a scoring that another replaced.
     const bool replaced =
         expected.scoring_case() != v1::AttendRequest::SCORING_NOT_SET;
     const bool too_long = size > 64 << 10;
-    Expect(!parses || HasUnknownFields(expected) || replaced || too_long,
+    const bool too_many = size > 64 * 5;  // tensors of one byte
+    Expect(!parses || HasUnknownFields(expected) || replaced || too_long ||
+               too_many,
            "what protobuf accepts is accepted");
     return;
   }
   Expect(parses, "what is accepted is a message to protobuf");
-  for (auto* decoded : {&whole, &cut, &thorough}) {
-    v1::AttendRequest message = (*decoded)->message();
-    (*decoded)->Gather(nullptr);
-    Restore(**decoded, message);
+  for (Split* split : {&whole, &cut}) {
+    v1::AttendRequest message = split->message;
+    Restore(split->elements, message);
     Expect(message.SerializeAsString() == expected.SerializeAsString(),
            "every field and every element is the same");
   }
-  Serve(*cut);
+  Serve(data, size);
 }
 
 }  // namespace

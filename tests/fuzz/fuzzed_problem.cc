@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "tests/parity/factors.h"
+#include "tests/support/factors.h"
 #include "tests/support/random_problem.h"
 
 namespace attention::test {

@@ -18,7 +18,7 @@ struct FuzzedProblem {
 
 /// Every byte is one choice, in this order; those that are missing are 0, so
 /// that any bytes are a valid problem, none among them:
-///   a level of each of the Factors() of tests/parity/factors.h, modulo their
+///   a level of each of the Factors() of tests/support/factors.h, modulo their
 ///   number; the variant; the seed of the numbers (2 bytes);
 ///   instead of the factor's where not 0: Lq, Lk (2 bytes, little-endian), Dq,
 ///   Dv, keys per block; the hidden width (231 and more are widths of 200 to

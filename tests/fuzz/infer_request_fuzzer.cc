@@ -14,7 +14,8 @@
 #include "inference/grpc_service.pb.h"
 #include "server/models/model_repository.h"
 #include "server/models/model_table.h"
-#include "server/wire/infer_decoder.h"
+#include "server/request/results.h"
+#include "server/wire/infer_inputs.h"
 #include "server/wire/infer_wire.h"
 #include "tests/fuzz/expect.h"
 #include "tests/fuzz/slice_cuts.h"
@@ -38,24 +39,45 @@ std::string Canonical(ModelInferRequest message) {
   return bytes;
 }
 
+struct Split {
+  absl::Status status;
+  ModelInferRequest message;
+  MessageElements elements;
+};
+
+Split SplitOf(std::vector<grpc::Slice> slices) {
+  Split split;
+  auto elements = SplitMessage(std::move(slices), InferRules(), split.message);
+  split.status = elements.status();
+  if (elements.ok()) split.elements = *std::move(elements);
+  return split;
+}
+
+std::string TextOf(MessageElements& elements, const std::string& mark) {
+  TensorBytes* const bytes = elements.Find(mark);
+  if (bytes == nullptr) return {};
+  bytes->Gather();
+  return {reinterpret_cast<const char*>(bytes->bytes().data()),
+          bytes->bytes().size()};
+}
+
 // Puts the elements back to where they were taken from.
-ModelInferRequest Restored(DecodedInferRequest& decoded) {
-  ModelInferRequest message = decoded.message;
-  for (TensorBytes& raw : decoded.raw) {
-    raw.Gather();
-    message.add_raw_input_contents(raw.bytes().data(), raw.bytes().size());
+ModelInferRequest Restored(Split& split) {
+  ModelInferRequest message = split.message;
+  for (std::string& raw : *message.mutable_raw_input_contents()) {
+    raw = TextOf(split.elements, raw);
   }
-  Expect(static_cast<int>(decoded.contents.size()) == message.inputs_size(),
-         "every input has its contents, if only none");
-  for (int n = 0; n < message.inputs_size(); ++n) {
-    for (const TensorBytes& piece : decoded.contents[static_cast<size_t>(n)]) {
-      inference::InferTensorContents contents;
-      if (!contents.ParseFromArray(piece.bytes().data(),
-                                   static_cast<int>(piece.bytes().size()))) {
-        continue;  // refused when it is read
+  for (auto& input : *message.mutable_inputs()) {
+    if (!input.has_contents()) continue;
+    inference::InferTensorContents contents;
+    for (const std::string& mark : input.contents().bytes_contents()) {
+      inference::InferTensorContents piece;
+      // What does not parse is refused when it is read.
+      if (piece.ParseFromString(TextOf(split.elements, mark))) {
+        contents.MergeFrom(piece);
       }
-      message.mutable_inputs(n)->mutable_contents()->MergeFrom(contents);
     }
+    *input.mutable_contents() = contents;
   }
   return message;
 }
@@ -66,28 +88,29 @@ void Serve(const uint8_t* data, size_t size, bool on_stream) {
   static const auto* const models = new ModelTable(*repository);
   constexpr int64_t kLimit = 1 << 20;
   InferWire wire(*models, /*regions=*/nullptr, on_stream);
-  const auto problem = wire.Decode(test::CutIntoSlices(data, size));
-  if (!problem.ok()) return;
-  const auto valid = Validate(*problem);
+  const auto request = wire.Decode(test::CutIntoSlices(data, size));
+  if (!request.ok()) return;
+  const auto valid = Validate(request->problem);
   if (!valid.ok()) return;
-  if (!wire.PlanReply(*valid, kLimit).ok() || !wire.AllocateReply().ok()) {
+  Results results(request->results, *valid);
+  if (!results.CheckFit(wire.OtherBytes(), kLimit).ok() ||
+      !results.Allocate().ok()) {
     return;
   }
-  static_cast<void>(wire.Outputs());
-  const int64_t bound = wire.ReplyBytes();
-  const auto reply = wire.Encode({});
-  Expect(reply.ok(), "what was planned is encoded");
-  Expect(static_cast<int64_t>(reply->Length()) <= bound && bound <= kLimit,
+  static_cast<void>(results.Outputs());
+  const int64_t bound = results.Bytes() + wire.OtherBytes();
+  const auto reply = wire.Encode(results.sent(), {});
+  Expect(static_cast<int64_t>(reply.Length()) <= bound && bound <= kLimit,
          "a reply that fits is not longer than its bound");
 }
 
 void Compare(const uint8_t* data, size_t size) {
   ModelInferRequest expected;
   const bool parses = expected.ParseFromArray(data, static_cast<int>(size));
-  auto whole = DecodeInferRequest({grpc::Slice(data, size)});
-  auto cut = DecodeInferRequest(test::CutIntoSlices(data, size));
-  Expect(whole.status() == cut.status(), "cuts do not change the outcome");
-  if (!whole.ok()) {
+  Split whole = SplitOf({grpc::Slice(data, size)});
+  Split cut = SplitOf(test::CutIntoSlices(data, size));
+  Expect(whole.status == cut.status, "cuts do not change the outcome");
+  if (!whole.status.ok()) {
     const bool too_much = size > 64 << 10 ||
                           expected.raw_input_contents_size() > 64 ||
                           expected.inputs_size() > 0;
@@ -95,8 +118,8 @@ void Compare(const uint8_t* data, size_t size) {
     return;
   }
   if (parses) {
-    Expect(Canonical(Restored(*whole)) == Canonical(expected) &&
-               Canonical(Restored(*cut)) == Canonical(expected),
+    Expect(Canonical(Restored(whole)) == Canonical(expected) &&
+               Canonical(Restored(cut)) == Canonical(expected),
            "every field and every element is the same");
   }
   Serve(data, size, /*on_stream=*/(size & 1) != 0);

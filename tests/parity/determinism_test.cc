@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/parity/backend_test.h"
-#include "tests/parity/factors.h"
+#include "tests/support/factors.h"
 #include "tests/support/random.h"
 
 namespace attention::test {

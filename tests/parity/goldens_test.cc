@@ -17,10 +17,10 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/parity/golden_cases.h"
+#include "tests/support/connected_server.h"
 #include "tests/support/oracle.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/test_data.h"
-#include "tests/support/test_server.h"
 #include "tests/support/tolerance.h"
 #include "tests/support/wire_problem.h"
 
@@ -44,8 +44,9 @@ class GoldenTest : public ::testing::Test {
   void TestAttention() {
     ASSERT_OK_AND_ASSIGN(const AttentionProblem problem,
                          GoldenProblem(golden_));
-    ASSERT_OK_AND_ASSIGN(const TestServer server,
-                         TestServer::Start(TestServer::Options(backend_)));
+    ASSERT_OK_AND_ASSIGN(
+        const ConnectedServer server,
+        ConnectedServer::Start(ConnectedServer::Options(backend_)));
     ASSERT_OK_AND_ASSIGN(const Results results,
                          AttendOver(server.client(), problem));
     EXPECT_EQ(results.output.shape(), golden_.tensors.at("output").shape());

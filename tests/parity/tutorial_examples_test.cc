@@ -9,10 +9,10 @@
 #include "core/steps.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/connected_server.h"
 #include "tests/support/random.h"
 #include "tests/support/results.h"
 #include "tests/support/status_matchers.h"
-#include "tests/support/test_server.h"
 
 namespace attention::test {
 namespace {
@@ -101,7 +101,7 @@ client::AttendRequest ToyRequest(const Tensor& query) {
 class TutorialServiceTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    auto server = TestServer::Start(TestServer::Options(GetParam()));
+    auto server = ConnectedServer::Start(ConnectedServer::Options(GetParam()));
     ASSERT_THAT(server, IsOk());
     server_.emplace(*std::move(server));
   }
@@ -115,7 +115,7 @@ class TutorialServiceTest : public ::testing::TestWithParam<std::string> {
                           std::vector<float>{2, 3, 4, 5, 10, 11, 12, 13}));
   }
 
-  std::optional<TestServer> server_;
+  std::optional<ConnectedServer> server_;
 };
 
 INSTANTIATE_TEST_SUITE_P(Backends, TutorialServiceTest,

@@ -12,10 +12,10 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/parity/factors.h"
+#include "tests/support/connected_server.h"
+#include "tests/support/factors.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
-#include "tests/support/test_server.h"
 #include "tests/support/tolerance.h"
 #include "tests/support/wire_problem.h"
 
@@ -33,7 +33,7 @@ OwnedProblem ProblemOfRow(size_t row) {
 class WireTest : public ::testing::Test {
  protected:
   void StartServer(const std::string& backend) {
-    auto server = TestServer::Start(TestServer::Options(backend));
+    auto server = ConnectedServer::Start(ConnectedServer::Options(backend));
     ASSERT_THAT(server, IsOk());
     server_.emplace(*std::move(server));
   }
@@ -44,7 +44,7 @@ class WireTest : public ::testing::Test {
     EXPECT_TRUE(Matches(problem, results));
   }
 
-  std::optional<TestServer> server_;
+  std::optional<ConnectedServer> server_;
 };
 
 // Parameter: backend, row of the covering array.

@@ -7,8 +7,8 @@
 #include <memory>
 #include <thread>
 
+#include "tests/service/gated_server.h"
 #include "tests/service/requests.h"
-#include "tests/service/test_server.h"
 #include "tests/service/wire_client.h"
 
 namespace attention::test {

@@ -60,6 +60,13 @@ void SetMasks(const v1::AttendRequest& from, ModelInferRequest& to) {
   if (from.has_valid_lens()) AddInput("valid_lens", from.valid_lens(), to);
   if (from.has_attend_mask()) AddInput("attend_mask", from.attend_mask(), to);
   if (from.has_bias()) AddInput("bias", from.bias(), to);
+  if (from.has_alibi_slopes()) {
+    AddInput("alibi_slopes", from.alibi_slopes(), to);
+  }
+  if (from.has_sinks()) AddInput("sinks", from.sinks(), to);
+  if (from.has_query_offsets()) {
+    AddInput("query_offsets", from.query_offsets(), to);
+  }
   auto& parameters = *to.mutable_parameters();
   if (from.causal() == v1::CAUSAL_TOP_LEFT) {
     parameters["causal"].set_string_param("top_left");

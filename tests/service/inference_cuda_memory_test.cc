@@ -16,9 +16,9 @@
 
 #include "core/cuda/cuda_backend.h"
 #include "core/cuda/emulation/emulated_device.h"
+#include "tests/service/gated_server.h"
 #include "tests/service/infer_requests.h"
 #include "tests/service/requests.h"
-#include "tests/service/test_server.h"
 #include "tests/service/tiny_problem.h"
 #include "tests/service/wire_client.h"
 #include "tests/support/shared_memory_object.h"

@@ -8,9 +8,9 @@
 #include <thread>
 #include <vector>
 
+#include "tests/service/gated_server.h"
 #include "tests/service/infer_requests.h"
 #include "tests/service/requests.h"
-#include "tests/service/test_server.h"
 #include "tests/service/tiny_problem.h"
 #include "tests/service/wire_client.h"
 
@@ -269,6 +269,18 @@ TEST_F(InferTest, AnyBytesAreAnswered) {
     const auto response = Infer(client_, request);
     EXPECT_TRUE(response.ok()) << type << ": " << response.status();
   }
+}
+
+TEST_F(InferTest, TakesTheOptionsOfHeadsAndBatchEntries) {
+  v1::AttendRequest request = TinyRequest(4, 2, 2, 1);
+  request.set_causal(v1::CAUSAL_TOP_LEFT);
+  *request.mutable_alibi_slopes() =
+      MakeTensor(v1::DATA_TYPE_FP32, {2}, {0.25, 0.5});
+  *request.mutable_sinks() =
+      MakeTensor(v1::DATA_TYPE_FP32, {2, 2}, {0.5, 1, -1, 0});
+  *request.mutable_query_offsets() =
+      MakeTensor(v1::DATA_TYPE_INT32, {2}, {0, 1});
+  ExpectSameAnswer(Infer(client_, ToInfer(request)), client_.Attend(request));
 }
 
 }  // namespace

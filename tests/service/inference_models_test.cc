@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/service/gated_server.h"
 #include "tests/service/infer_requests.h"
-#include "tests/service/test_server.h"
 #include "tests/service/wire_client.h"
 
 namespace attention::test {

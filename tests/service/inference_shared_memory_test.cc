@@ -6,9 +6,9 @@
 #include <memory>
 #include <string>
 
+#include "tests/service/gated_server.h"
 #include "tests/service/infer_requests.h"
 #include "tests/service/requests.h"
-#include "tests/service/test_server.h"
 #include "tests/service/tiny_problem.h"
 #include "tests/service/wire_client.h"
 #include "tests/support/shared_memory_object.h"
@@ -113,6 +113,34 @@ TEST_F(InferSharedMemoryTest, OutputsAreWrittenToItAndTheirEntriesAreEmpty) {
   EXPECT_EQ(std::memcmp(object_.bytes() + 4096 + 5,
                         expected->raw_output_contents(1).data(), size),
             0);
+}
+
+TEST_F(InferSharedMemoryTest, AnOutputOverATensorIsRefused) {
+  Start();
+  // One object under two names, as two regions.
+  ASSERT_TRUE(Register("in").ok());
+  ASSERT_TRUE(Register("again", 4, 4096).ok());
+  ModelInferRequest infer = ToInfer(TinyRequest());
+  MoveInputs(infer);  // the query lies in bytes 3 to 18
+  PutInRegion(*infer.mutable_outputs(0), "again", 10, 16);
+  const auto response = Infer(*client_, infer);
+  EXPECT_EQ(response.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(response.status().message()),
+              HasSubstr("output: its shared memory overlaps that of query"));
+  PutInRegion(*infer.mutable_outputs(0), "again", 1000, 16);
+  EXPECT_TRUE(Infer(*client_, infer).ok());
+}
+
+TEST_F(InferSharedMemoryTest, AnOutputOverAnotherIsRefused) {
+  Start();
+  ASSERT_TRUE(Register("out").ok());
+  ModelInferRequest infer = ToInfer(TinyRequest());
+  PutInRegion(*infer.mutable_outputs(0), "out", 0, 16);
+  PutInRegion(*infer.mutable_outputs(1), "out", 15, 24);
+  const auto response = Infer(*client_, infer);
+  EXPECT_EQ(response.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(response.status().message()),
+              HasSubstr("weights: its shared memory overlaps that of output"));
 }
 
 TEST_F(InferSharedMemoryTest, AnOutputThatDoesNotFitIsRefused) {

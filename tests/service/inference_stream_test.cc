@@ -10,9 +10,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "inference/grpc_service.grpc.pb.h"
+#include "tests/service/gated_server.h"
 #include "tests/service/infer_requests.h"
 #include "tests/service/requests.h"
-#include "tests/service/test_server.h"
 
 namespace attention::test {
 namespace {

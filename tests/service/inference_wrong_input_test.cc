@@ -7,9 +7,9 @@
 #include <memory>
 #include <string>
 
+#include "tests/service/gated_server.h"
 #include "tests/service/infer_requests.h"
 #include "tests/service/requests.h"
-#include "tests/service/test_server.h"
 #include "tests/service/wire_client.h"
 
 namespace attention::test {
@@ -19,8 +19,12 @@ using absl::StatusCode;
 using inference::ModelInferRequest;
 using ::testing::HasSubstr;
 
+// One server for all: every refusal must leave it as it was.
 class InferWrongInputTest : public testing::Test {
  protected:
+  static void SetUpTestSuite() { server_ = StartServer(); }
+  static void TearDownTestSuite() { server_.reset(); }
+
   void ExpectRefused(const std::function<void(ModelInferRequest&)>& spoil,
                      StatusCode code, const std::string& message) {
     ModelInferRequest request = GoodInfer();
@@ -34,9 +38,10 @@ class InferWrongInputTest : public testing::Test {
     EXPECT_THAT(std::string(response.status().message()), HasSubstr(message));
   }
 
-  std::unique_ptr<server::Server> server_ = StartServer();
+  static std::unique_ptr<server::Server> server_;
   WireClient client_{server_->address()};
 };
+std::unique_ptr<server::Server> InferWrongInputTest::server_;
 
 constexpr StatusCode kInvalid = StatusCode::kInvalidArgument;
 
@@ -108,7 +113,8 @@ TEST_F(InferWrongInputTest, UnknownInput) {
   ExpectRefused([](auto& r) { r.mutable_inputs(2)->set_name("values"); },
                 kInvalid,
                 "input 'values' is unknown to scaled_dot_product_attention "
-                "(known are query, key, value, valid_lens, attend_mask, bias)");
+                "(known are query, key, value, valid_lens, attend_mask, bias, "
+                "alibi_slopes, sinks, query_offsets)");
 }
 
 TEST_F(InferWrongInputTest, InputThatIsMissing) {
@@ -226,8 +232,8 @@ TEST_F(InferWrongInputTest, ManySmallFieldsAreRefusedBeforeTheyAreParsed) {
   ExpectRefused(request, kInvalid,
                 "the fields other than tensor elements take more than 65536");
   request = GoodInfer();
-  for (int n = 0; n < 100; ++n) request.add_raw_input_contents("");
-  ExpectRefused(request, kInvalid, "raw_input_contents: more than 64 entries");
+  for (int n = 0; n < 100; ++n) request.add_raw_input_contents("x");
+  ExpectRefused(request, kInvalid, "raw_input_contents: more than 64 tensors");
 }
 
 TEST_F(InferWrongInputTest, BytesThatAreNoMessage) {

@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
+#include "tests/service/gated_server.h"
 #include "tests/service/requests.h"
-#include "tests/service/test_server.h"
 #include "tests/service/wire_client.h"
 #include "tests/service/wrong_input.h"
 

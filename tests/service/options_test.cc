@@ -7,8 +7,8 @@
 #include <limits>
 #include <memory>
 
+#include "tests/service/gated_server.h"
 #include "tests/service/requests.h"
-#include "tests/service/test_server.h"
 #include "tests/service/tiny_problem.h"
 #include "tests/service/wire_client.h"
 
@@ -216,6 +216,39 @@ TEST_F(OptionsTest, NothingIsDroppedWithoutTraining) {
     ASSERT_TRUE(reply.ok()) << reply.status();
     EXPECT_THAT(Values(reply->output()), Each(1.0));
   }
+}
+
+TEST_F(OptionsTest, AlibiSlopesTakeOffTheDistance) {
+  v1::AttendRequest request = TinyRequest();
+  *request.mutable_alibi_slopes() = MakeTensor(v1::DATA_TYPE_FP32, {1}, {0.25});
+  Rows scores = Scores([](const Vector& q, const Vector& k) {
+    return Dot(q, k) / std::sqrt(2.0);
+  });
+  for (int i = 0; i < 2; ++i) {
+    for (int j = 0; j < 3; ++j) scores[i][j] -= 0.25 * std::abs(i - j);
+  }
+  ExpectAnswer(client_, request, scores);
+}
+
+TEST_F(OptionsTest, SinksTakeTheirShareOfEveryRow) {
+  v1::AttendRequest request = TinyRequest();
+  *request.mutable_sinks() = MakeTensor(v1::DATA_TYPE_FP32, {1}, {0.5});
+  const auto reply = client_.Attend(request);
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  const auto weights = Values(reply->weights());
+  const auto lse = Values(reply->lse());
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_NEAR(weights[3 * i] + weights[3 * i + 1] + weights[3 * i + 2] +
+                    std::exp(0.5 - lse[i]),
+                1, 1e-6);
+  }
+}
+
+TEST_F(OptionsTest, QueryOffsetsMoveTheirBatchEntry) {
+  v1::AttendRequest request = TinyRequest();
+  request.set_causal(v1::CAUSAL_TOP_LEFT);
+  *request.mutable_query_offsets() = MakeTensor(v1::DATA_TYPE_INT64, {1}, {1});
+  ExpectKeys(request, {{1, 1, 0}, {1, 1, 1}});
 }
 
 TEST_F(OptionsTest, WeightsAndLseComeOnlyWhenAskedFor) {

@@ -7,8 +7,8 @@
 #include <memory>
 #include <string>
 
+#include "tests/service/gated_server.h"
 #include "tests/service/requests.h"
-#include "tests/service/test_server.h"
 #include "tests/service/tiny_problem.h"
 #include "tests/service/wire_client.h"
 #include "tests/support/model_folders.h"
@@ -196,7 +196,8 @@ TEST_F(ParameterSetTest, AScaleThatTheScoringHasNotIsRefused) {
                 request.mutable_parameter_set()->set_scale(1);
               }),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("parameter_set.scale: 'a' has no scale")));
+                       HasSubstr("parameter_set.scale: this scoring function "
+                                 "has none")));
 }
 
 TEST_F(ParameterSetTest, WidthsThatDoNotFitTheParametersAreRefused) {

@@ -3,13 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/service/gated_server.h"
 #include "tests/service/requests.h"
-#include "tests/service/test_server.h"
+#include "tests/service/running_server.h"
 #include "tests/service/wire_client.h"
 #include "tests/support/child_process.h"
 
@@ -18,28 +18,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-// A binary that listens on a free port, and where.
-struct RunningServer {
-  std::unique_ptr<ChildProcess> process;
-  std::string line;  // the one that it prints when it is ready
-  std::string address;
-};
-
-RunningServer Launch(std::vector<std::string> arguments = {}) {
-  arguments.insert(arguments.end(), {"--grpc-port", "0"});
-  RunningServer server;
-  server.process =
-      std::make_unique<ChildProcess>(ATTENTION_SERVER_BINARY, arguments);
-  const std::string before = "listening on ";
-  server.line = server.process->ReadLineWith(before);
-  const size_t begin = server.line.find(before);
-  if (begin != std::string::npos) {
-    const std::string rest = server.line.substr(begin + before.size());
-    server.address = rest.substr(0, rest.find_first_of(", "));
-  }
-  return server;
-}
 
 class StopSignalTest : public testing::TestWithParam<int> {};
 

@@ -16,8 +16,8 @@
 #include <memory>
 #include <string>
 
+#include "tests/service/gated_server.h"
 #include "tests/service/requests.h"
-#include "tests/service/test_server.h"
 #include "tests/service/wire_client.h"
 #include "tests/service/wrong_input.h"
 #include "tests/support/child_process.h"

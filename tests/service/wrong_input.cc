@@ -2,9 +2,6 @@
 
 #include <gmock/gmock.h>
 
-#include "tests/service/test_server.h"
-#include "tests/service/wire_client.h"
-
 namespace attention::test {
 
 void ExpectRefusal(const absl::Status& status, absl::StatusCode code,
@@ -18,18 +15,6 @@ void ExpectRefusal(const absl::Status& status, absl::StatusCode code,
       EXPECT_THAT(text, testing::HasSubstr(message[i]));
     }
   }
-}
-
-void ExpectRefusedAndServing(const WrongInput& row) {
-  TileGate gate;
-  const auto server = StartServer(TestOptions(), &gate);
-  WireClient client(server->address());
-  v1::AttendRequest request = GoodRequest("bad");
-  row.spoil(request);
-  ExpectRefusal(client.Attend(request).status(),
-                absl::StatusCode::kInvalidArgument, row.message);
-  EXPECT_EQ(gate.tiles(), 0) << "nothing is computed of a refused request";
-  ExpectGoodReply(client.Attend(GoodRequest()));
 }
 
 }  // namespace attention::test

@@ -36,11 +36,6 @@ inline std::string WrongInputName(
 void ExpectRefusal(const absl::Status& status, absl::StatusCode code,
                    const std::vector<std::string>& message);
 
-/// Sends what `row` describes to a server of its own: INVALID_ARGUMENT with the
-/// row's message is expected, that nothing was computed, and that the same
-/// connection then answers a good request.
-void ExpectRefusedAndServing(const WrongInput& row);
-
 }  // namespace attention::test
 
 #endif  // ATTENTION_TESTS_SERVICE_WRONG_INPUT_H_

@@ -65,7 +65,9 @@ void AddScoringFlags(CLI::App& command, AttendFlags& flags) {
       ->group(group);
   command.add_option("--sigma", flags.sigma, "Gaussian: above 0; 1 without it")
       ->group(group);
-  command.add_option("--softcap", flags.softcap, "c * tanh(score / c)")
+  command
+      .add_option("--softcap", flags.softcap,
+                  "c * tanh(score / c); 0: none, whatever the set has")
       ->group(group);
 }
 
@@ -86,11 +88,11 @@ void AddMaskFlags(CLI::App& command, AttendFlags& flags) {
       ->group(group);
   command
       .add_option("--window-left", flags.window_left,
-                  "Keys before a query's position that it sees")
+                  "Keys before a query's position that it sees; -1: all")
       ->group(group);
   command
       .add_option("--window-right", flags.window_right,
-                  "Keys after it that it sees")
+                  "Keys after it that it sees; -1: all")
       ->group(group);
   command
       .add_option("--empty-rows", flags.empty_rows,

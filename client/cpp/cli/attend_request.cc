@@ -111,6 +111,9 @@ void SetMasks(const AttendFlags& flags, Inputs& inputs,
   request.valid_lens = TakeOptional(inputs, "valid_lens");
   request.attend_mask = TakeOptional(inputs, "attend_mask");
   request.bias = TakeOptional(inputs, "bias");
+  request.alibi_slopes = TakeOptional(inputs, "alibi_slopes");
+  request.sinks = TakeOptional(inputs, "sinks");
+  request.query_offsets = TakeOptional(inputs, "query_offsets");
   if (flags.causal) {
     request.causal = *flags.causal == "none" ? client::Causal::kNone
                      : *flags.causal == "top_left"

@@ -7,11 +7,14 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "absl/strings/str_cat.h"
 #include "client/cpp/cli/failure.h"
+#include "core/nearest_name.h"
 
 namespace attention::cli {
 namespace {
 
+constexpr size_t kMostMisspelt = 2;  // characters
 constexpr double kLongestDeadlineSeconds = 365.0 * 24 * 3600;
 
 int TerminalWidth() {
@@ -42,6 +45,24 @@ void AddGlobalFlags(CLI::App& app, Globals& globals) {
       ->type_name("WHEN")
       ->check(CLI::IsMember({"auto", "always", "never"}).description(""))
       ->capture_default_str();
+}
+
+std::vector<std::string> MisspeltVariables(const CLI::App& app,
+                                           char** environment) {
+  std::vector<std::string> lines;
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string known = option->get_envname();
+    if (known.empty()) continue;
+    for (char** entry = environment; *entry != nullptr; ++entry) {
+      const std::string variable = *entry;
+      const std::string name = variable.substr(0, variable.find('='));
+      const size_t distance = EditDistance(name, known);
+      if (distance == 0 || distance > kMostMisspelt) continue;
+      lines.push_back(absl::StrCat("environment: ", name,
+                                   " is not read (nearest: ", known, ")"));
+    }
+  }
+  return lines;
 }
 
 absl::StatusOr<client::Client> Connect(const Globals& globals) {

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "attention_client/client.h"
@@ -19,6 +20,12 @@ struct Globals {
 
 /// Adds --server, --deadline and --color.
 void AddGlobalFlags(CLI::App& app, Globals& globals);
+
+/// A line for each variable of `environment` ("NAME=VALUE" entries, ended by a
+/// null) that is not read but nearly has the name of one that is. Others that
+/// begin with ATTENTION_ may be the server's.
+std::vector<std::string> MisspeltVariables(const CLI::App& app,
+                                           char** environment);
 
 /// A client of the server that was named; UsageError() for values out of range.
 absl::StatusOr<client::Client> Connect(const Globals& globals);

@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
@@ -39,6 +41,10 @@ int Run(int argc, char** argv) {
   cli::AddDemoCommand(app, globals, exit_code);
   cli::AddAttendCommand(app, globals, exit_code);
   cli::AddServerCommands(app, globals, exit_code);
+  // The commands run while the command line is parsed.
+  for (const std::string& line : cli::MisspeltVariables(app, environ)) {
+    cli::Note(line);
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

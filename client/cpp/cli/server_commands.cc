@@ -57,10 +57,16 @@ nlohmann::ordered_json ToJson(const std::string& server,
     unused_backends.push_back(
         {{"name", unused.name}, {"reason", unused.reason}});
   }
+  nlohmann::ordered_json devices = nlohmann::ordered_json::array();
+  for (const client::DeviceInfo& device : info.devices) {
+    devices.push_back(
+        {{"name", device.name}, {"memory_bytes", device.memory_bytes}});
+  }
   return {{"server", server},
           {"version", info.version},
           {"backends", backends},
           {"unused_backends", unused_backends},
+          {"devices", devices},
           {"worker_threads", info.worker_threads},
           {"limits",
            {{"max_request_bytes", info.max_request_bytes},
@@ -89,6 +95,12 @@ std::string ToText(const std::string& server, const client::ServerInfo& info) {
   for (const client::UnusedBackendInfo& unused : info.unused_backends) {
     absl::StrAppend(&text, Line("not used", absl::StrCat(unused.name, ": ",
                                                          unused.reason)));
+  }
+  for (const client::DeviceInfo& device : info.devices) {
+    absl::StrAppend(
+        &text, Line("device", absl::StrCat(device.name, ", ",
+                                           FormatBytes(device.memory_bytes),
+                                           " of memory")));
   }
   absl::StrAppend(
       &text,
@@ -131,7 +143,8 @@ void AddServerCommands(CLI::App& app, const Globals& globals, int& exit_code) {
   };
   add("health", "Is the server ready? The exit code is 0 for SERVING alone",
       RunHealth);
-  add("info", "The server's version, backends, threads and limits", RunInfo);
+  add("info", "The server's version, backends, devices, threads and limits",
+      RunInfo);
 }
 
 }  // namespace attention::cli

@@ -209,6 +209,9 @@ grpc::ByteBuffer EncodeRequest(const AttendRequest& request,
   message.Append(Wire::kValidLensFieldNumber, request.valid_lens);
   message.Append(Wire::kAttendMaskFieldNumber, request.attend_mask);
   message.Append(Wire::kBiasFieldNumber, request.bias);
+  message.Append(Wire::kAlibiSlopesFieldNumber, request.alibi_slopes);
+  message.Append(Wire::kSinksFieldNumber, request.sinks);
+  message.Append(Wire::kQueryOffsetsFieldNumber, request.query_offsets);
   return std::move(message).Build();
 }
 

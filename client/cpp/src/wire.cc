@@ -62,6 +62,9 @@ ServerInfo FromProto(const v1::GetServerInfoResponse& response) {
   for (const v1::UnusedBackend& unused : response.unused_backends()) {
     info.unused_backends.push_back({unused.name(), unused.reason()});
   }
+  for (const v1::Device& device : response.devices()) {
+    info.devices.push_back({device.name(), device.memory_bytes()});
+  }
   info.worker_threads = response.worker_threads();
   const v1::Limits& limits = response.limits();
   info.max_request_bytes = limits.max_request_bytes();

@@ -7,7 +7,7 @@
 #include "core/cpu/cpu_backend.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/parity/factors.h"
+#include "tests/support/factors.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/tolerance.h"

@@ -41,7 +41,8 @@ inline v1::AttendRequest SmallRequest() {
   return request;
 }
 
-/// SmallRequest() with every field of AttendRequest set, additive scoring.
+/// SmallRequest() with every field of AttendRequest set, additive scoring;
+/// together they are no problem that is computed.
 inline v1::AttendRequest FullRequest() {
   v1::AttendRequest request = SmallRequest();
   v1::Additive& additive = *request.mutable_additive();
@@ -57,6 +58,11 @@ inline v1::AttendRequest FullRequest() {
             std::string("\1\1", 2));
   SetTensor(*request.mutable_bias(), v1::DATA_TYPE_FP32, {1, 2},
             Floats({0, 1}));
+  SetTensor(*request.mutable_alibi_slopes(), v1::DATA_TYPE_FP32, {1},
+            Floats({6}));
+  SetTensor(*request.mutable_sinks(), v1::DATA_TYPE_FP32, {1}, Floats({7}));
+  SetTensor(*request.mutable_query_offsets(), v1::DATA_TYPE_INT32, {1},
+            std::string("\1\0\0\0", 4));
   request.set_causal(v1::CAUSAL_TOP_LEFT);
   request.set_query_offset(7);
   request.set_key_offset(-3);

@@ -1,4 +1,4 @@
-#include "server/wire/buffer_pool.h"
+#include "server/memory/buffer_pool.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -18,6 +18,7 @@ namespace {
 
 using ::attention::test::IsOk;
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::HasSubstr;
 
 using Variables = std::map<std::string, std::string>;
@@ -211,13 +212,25 @@ TEST_P(FlagsRefuse, WithTheOptionAndWhatItHad) {
 INSTANTIATE_TEST_SUITE_P(
     Wrong, FlagsRefuse,
     ::testing::Values(
-        WrongFlag{"UnknownFlag", {"--grpc-prot", "1"}, "--grpc-prot", ""},
-        WrongFlag{"Positional", {"serve"}, "serve", ""},
+        WrongFlag{"UnknownFlag",
+                  {"--grpc-prot", "1"},
+                  "attention-server: --grpc-prot: unknown option",
+                  "(the nearest is --grpc-port)"},
+        WrongFlag{"UnknownFlagWithItsValue",
+                  {"--loglevel=debug"},
+                  "attention-server: --loglevel: unknown option",
+                  "(the nearest is --log-level)"},
+        WrongFlag{"Positional", {"serve"}, "'serve': not an option", ""},
+        WrongFlag{"SwitchIsAWord",
+                  {"--allow-shared-memory=maybe"},
+                  "--allow-shared-memory",
+                  "'maybe' (expected true or false)"},
         WrongFlag{"ControlOfNoModels",
                   {"--allow-model-control"},
                   "--allow-model-control",
                   "expected --model-repository"},
-        WrongFlag{"NoValue", {"--grpc-port"}, "--grpc-port", "missing"},
+        WrongFlag{
+            "NoValue", {"--grpc-port"}, "--grpc-port: its value", "missing"},
         WrongFlag{"PortNotANumber",
                   {"--grpc-port", "http"},
                   "--grpc-port",
@@ -284,18 +297,31 @@ INSTANTIATE_TEST_SUITE_P(
                   "'xml' (expected text, json)"},
         WrongFlag{"NoSuchFile",
                   {"--config", "/nonexistent.toml"},
-                  "/nonexistent.toml",
-                  "not readable"}),
+                  "--config: /nonexistent.toml",
+                  "not readable (expected a file)"}),
     [](const auto& row) { return std::string(row.param.name); });
 
-TEST(Flags, AWrongVariableIsRefusedLikeAFlag) {
+TEST(Flags, AWrongVariableIsRefusedLikeAFlagAndNamed) {
   EXPECT_THAT(Refusal({}, {{"ATTENTION_GRPC_PORT", "70000"}}),
-              HasSubstr("--grpc-port: 70000"));
+              AllOf(HasSubstr("--grpc-port: 70000"),
+                    HasSubstr("(ATTENTION_GRPC_PORT in the environment)")));
+}
+
+TEST(Flags, AWrongVariableDoesNotMatterBesideAFlag) {
+  EXPECT_EQ(Parse({"--grpc-port", "1"}, {{"ATTENTION_GRPC_PORT", "http"}})
+                .options.grpc_port,
+            1);
+}
+
+TEST(Flags, EachHasAVariable) {
+  EXPECT_THAT(OptionVariables(),
+              AllOf(Contains("ATTENTION_CONFIG"), Contains("ATTENTION_BACKEND"),
+                    Contains("ATTENTION_ALLOW_MODEL_CONTROL")));
 }
 
 TEST(Flags, AnUnknownKeyInTheFileIsRefused) {
   EXPECT_THAT(Refusal({"--config", ConfigFile("grpc-prot = 3\n")}),
-              HasSubstr("unknown key grpc-prot"));
+              HasSubstr("unknown key grpc-prot (the nearest is grpc-port)"));
 }
 
 TEST(Flags, AWrongValueInTheFileIsRefused) {

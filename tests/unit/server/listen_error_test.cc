@@ -31,7 +31,8 @@ TEST(ServerStart, SaysThatThePortIsTaken) {
   EXPECT_THAT(Server::Start(options),
               StatusIs(absl::StatusCode::kUnavailable,
                        AllOf(HasSubstr((*first)->address()),
-                             HasSubstr("Address already in use"))));
+                             HasSubstr("Address already in use"),
+                             HasSubstr("--grpc-port"))));
 }
 
 TEST(ServerStart, SaysThatTheAddressIsNone) {

@@ -11,7 +11,7 @@
 #include <sstream>
 #include <string>
 
-#include "server/telemetry/request_log.h"
+#include "server/telemetry/request_facts.h"
 
 namespace attention::server {
 namespace {
@@ -79,17 +79,17 @@ class CapturedLog {
   std::shared_ptr<spdlog::logger> previous_;
 };
 
-TEST(RequestRecord, SaysWhatAnsweredAtDebug) {
+TEST(RequestFacts, SaysWhatAnsweredAtDebug) {
   const CapturedLog log(spdlog::level::debug);
-  RequestRecord record;
+  RequestFacts record;
   record.id = "a\n\"b";
   record.peer = "ipv4:127.0.0.1:5";
-  record.shapes = "[1, 2] [2, 2] [2, 1]";
+  record.details = "[1, 2] [2, 2] [2, 1]";
   record.backend = "reference";
   record.kernel = "fp64_tiles";
   record.queue_time = std::chrono::microseconds(12);
   record.compute_time = std::chrono::microseconds(34);
-  record.Log();
+  Observe(record);
   EXPECT_THAT(
       log.text(),
       AllOf(HasSubstr(R"(id="a\n\"b")"), HasSubstr("peer=ipv4:127.0.0.1:5"),
@@ -97,22 +97,22 @@ TEST(RequestRecord, SaysWhatAnsweredAtDebug) {
             HasSubstr("queue_us=12 compute_us=34 status=OK")));
 }
 
-TEST(RequestRecord, WarnsOfRefusals) {
+TEST(RequestFacts, WarnsOfRefusals) {
   const CapturedLog log(spdlog::level::info);
-  RequestRecord record;
+  RequestFacts record;
   record.refused = true;
   record.status = absl::InvalidArgumentError("query: missing");
-  record.Log();
+  Observe(record);
   EXPECT_THAT(log.text(), AllOf(HasSubstr("warning"), HasSubstr("refused"),
                                 HasSubstr("INVALID_ARGUMENT"),
                                 HasSubstr("query: missing")));
 }
 
-TEST(RequestRecord, IsQuietAboutTheRestAtInfo) {
+TEST(RequestFacts, IsQuietAboutTheRestAtInfo) {
   const CapturedLog log(spdlog::level::info);
-  RequestRecord().Log();
+  Observe(RequestFacts());
   EXPECT_EQ(log.text(), "");
-  EXPECT_FALSE(RequestRecord::Wanted());
+  EXPECT_FALSE(WantsDetails());
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "server/request/tensor_fields.h"
 #include "tests/support/model_folders.h"
 #include "tests/support/status_matchers.h"
 
@@ -17,7 +18,6 @@ using ::attention::test::IsOk;
 using ::attention::test::StatusIs;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 class ModelTableTest : public ::testing::Test {
  protected:
@@ -44,7 +44,10 @@ TEST_F(ModelTableTest, HasTheBuiltInModelsAndTheSets) {
 
 TEST_F(ModelTableTest, ASetTakesNoParameterInputs) {
   ASSERT_OK_AND_ASSIGN(const auto model, table_->Find("a_set", ""));
-  EXPECT_THAT(model->parameter_inputs, IsEmpty());
+  AttentionProblem problem = model->defaults;
+  EXPECT_EQ(AcceptedTensors(problem),
+            "query, key, value, valid_lens, attend_mask, bias, alibi_slopes, "
+            "sinks, query_offsets");
 }
 
 TEST_F(ModelTableTest, UnloadingASetFreesItOnceNobodyUsesIt) {

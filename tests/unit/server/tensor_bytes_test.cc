@@ -61,13 +61,12 @@ class Slices {
 };
 
 // Skips `before` bytes of the slices and reads `size`.
-absl::StatusOr<TensorBytes> Read(Slices& slices, int before, int size,
-                                 TensorPlace place = TensorPlace::kAnywhere) {
+absl::StatusOr<TensorBytes> Read(Slices& slices, int before, int size) {
   SliceInputStream stream(slices.Take());
   google::protobuf::io::CodedInputStream in(&stream);
   in.PushLimit(static_cast<int>(stream.TotalBytes()));
   EXPECT_TRUE(in.Skip(before));
-  absl::StatusOr<TensorBytes> read = ReadTensorBytes(stream, in, size, place);
+  absl::StatusOr<TensorBytes> read = ReadTensorBytes(stream, in, size);
   return read;
 }
 
@@ -118,14 +117,6 @@ TEST(TensorBytes, DoNotKeepASliceOverFourTimesTheirSize) {
   EXPECT_EQ(ToString(tensor), Text(kLarge));
 }
 
-TEST(TensorBytes, AreCopiedWhereABufferIsAskedFor) {
-  Slices slices(Text(kLarge), {});
-  ASSERT_OK_AND_ASSIGN(const TensorBytes tensor,
-                       Read(slices, 0, kLarge, TensorPlace::kBuffer));
-  EXPECT_EQ(slices.alive(), 0);
-  EXPECT_EQ(ToString(tensor), Text(kLarge));
-}
-
 constexpr int kHuge = 8 * kLeastBytesGatheredLater;
 // A piece of every kind: large, small, and one that ends within a slice.
 const std::vector<size_t> kPieces = {1000, kHuge / 2, 17, 5000, kHuge / 4};
@@ -153,14 +144,6 @@ TEST(TensorBytes, ThatNobodyGathersLetGoOfTheirSlices) {
   Slices slices(Text(kHuge), kPieces);
   { ASSERT_OK_AND_ASSIGN(const TensorBytes tensor, Read(slices, 0, kHuge)); }
   EXPECT_EQ(slices.alive(), 0);
-}
-
-TEST(TensorBytes, ALargeOneIsGatheredAtOnceWhereABufferIsAskedFor) {
-  Slices slices(Text(kHuge), kPieces);
-  ASSERT_OK_AND_ASSIGN(const TensorBytes tensor,
-                       Read(slices, 0, kHuge, TensorPlace::kBuffer));
-  EXPECT_TRUE(tensor.gathered());
-  EXPECT_EQ(ToString(tensor), Text(kHuge));
 }
 
 TEST(TensorBytes, AreGatheredByAllWorkersTogether) {

@@ -63,8 +63,11 @@ struct AttendRequest {
   std::optional<Tensor> valid_lens;
   std::optional<Tensor> attend_mask;
   std::optional<Tensor> bias;
+  std::optional<Tensor> alibi_slopes;  // (Hq) or (B, Hq)
+  std::optional<Tensor> sinks;         // (Hq) or (B, Hq)
   std::optional<Causal> causal;
   std::optional<int64_t> query_offset;
+  std::optional<Tensor> query_offsets;  // (B), instead of query_offset
   std::optional<int64_t> key_offset;
   std::optional<int64_t> window_left;
   std::optional<int64_t> window_right;
@@ -98,10 +101,15 @@ struct UnusedBackendInfo {
   std::string name;
   std::string reason;
 };
+struct DeviceInfo {
+  std::string name;
+  uint64_t memory_bytes = 0;
+};
 struct ServerInfo {
   std::string version;
   std::vector<BackendInfo> backends;
   std::vector<UnusedBackendInfo> unused_backends;  // passed over at the start
+  std::vector<DeviceInfo> devices;  // accelerators; none on a CPU server
   int worker_threads = 0;
   uint64_t max_request_bytes = 0;
   uint64_t max_response_bytes = 0;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/cuda/emulation/emulated_kernels.h"
+#include "core/cuda/kernels/limits.h"
 #include "core/cuda/scoring.h"
 #include "core/element.h"
 #include "core/validate.h"
@@ -266,6 +267,7 @@ class Run {
       Products();
     } else {
       const bool mma = options_.way == Way::kMma;
+      EXPECT_TRUE(!mma || ServesMma(args_));
       LaunchInHalves(mma ? table_.attend_mma : table_.attend, args_,
                      mma ? MmaShape(args_) : AttendShape(args_));
       if (args_.splits > 1) {

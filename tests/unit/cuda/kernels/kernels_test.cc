@@ -1,16 +1,17 @@
 // The kernels on the emulation, one way or another through them, against the
 // oracle.
 
-#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "core/cuda/emulation/emulation.h"
+#include "core/cuda/kernels/limits.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/parity/factors.h"
+#include "tests/support/factors.h"
 #include "tests/support/random.h"
 #include "tests/support/random_problem.h"
 #include "tests/support/tolerance.h"
@@ -34,13 +35,11 @@ bool IsSixteenBits(const ProblemSpec& spec) {
   return spec.type != DataType::kFloat32;
 }
 
-// Which ways may be gone with a problem.
-bool Serves(Way way, const ProblemSpec& spec) {
-  if (way != Way::kMma && way != Way::kProducts) return true;
-  const bool dot = spec.scoring == ScoringKind::kDotProduct;
-  if (way == Way::kProducts) return dot;
-  return dot && IsSixteenBits(spec) &&
-         std::max(spec.width, spec.value_width) <= kMmaLargestWidth;
+// The scores that a way computes.
+std::vector<ScoringKind> ScoresOf(Way way) {
+  if (way != Way::kAttend) return {ScoringKind::kDotProduct};
+  return {ScoringKind::kDotProduct, ScoringKind::kAdditive,
+          ScoringKind::kGaussian, ScoringKind::kBilinear};
 }
 
 std::string NameOf(Way way) {
@@ -95,7 +94,6 @@ class KernelTest : public ::testing::TestWithParam<std::tuple<Way, bool>> {
     if (way() == Way::kMma && !IsSixteenBits(spec)) {
       spec.type = DataType::kFloat16;
     }
-    if (!Serves(way(), spec)) return;
     if (way() == Way::kMma) spec.wanted.weights = false;
     const OwnedProblem owned = MakeProblem(spec, TestSeed());
     EXPECT_TRUE(
@@ -121,15 +119,13 @@ TEST_P(KernelTest, WidthsAroundTiles) {
 }
 
 TEST_P(KernelTest, WideRowsOfEveryScore) {
-  for (const ScoringKind scoring :
-       {ScoringKind::kDotProduct, ScoringKind::kAdditive,
-        ScoringKind::kGaussian, ScoringKind::kBilinear}) {
+  for (const ScoringKind scoring : ScoresOf(way())) {
     SCOPED_TRACE(static_cast<int>(scoring));
     Check({.batch = 1,
            .query_length = 5,
            .key_length = 70,
            .width = 131,
-           .value_width = 259,
+           .value_width = way() == Way::kMma ? kMmaLargestWidth : 259,
            .hidden_width = 67,
            .scoring = scoring});
   }
@@ -188,11 +184,8 @@ TEST_P(KernelTest, ThreadsMayRunInAnyOrder) {
       .value_width = 70,
       .type = way() == Way::kMma ? DataType::kBFloat16 : DataType::kFloat32,
       .valid_lens = LengthsShape::kPerRow};
-  for (const ScoringKind scoring :
-       {ScoringKind::kDotProduct, ScoringKind::kAdditive,
-        ScoringKind::kGaussian}) {
+  for (const ScoringKind scoring : ScoresOf(way())) {
     spec.scoring = scoring;
-    if (!Serves(way(), spec)) continue;
     const OwnedProblem owned = MakeProblem(spec, TestSeed());
     const KernelResults up = RunKernels(owned.problem, Options());
     emulation::SetOrder(emulation::Order::kDescending);

@@ -1,0 +1,80 @@
+#include <grpcpp/create_channel.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/support/channel_arguments.h>
+
+#include <utility>
+#include <vector>
+
+#include "benchmarks/load/calls.h"
+#include "client/cpp/src/status.h"
+
+namespace attention::bench {
+namespace {
+
+class UnaryCalls final : public Calls {
+ public:
+  UnaryCalls(std::shared_ptr<grpc::Channel> channel,
+             grpc::CompletionQueue& queue, const Api& api, int slots)
+      : stub_(std::move(channel)),
+        queue_(queue),
+        api_(api),
+        slots_(static_cast<size_t>(slots)) {}
+
+  void Start(int slot) override {
+    Slot& call = slots_[static_cast<size_t>(slot)];
+    call.context.emplace();
+    call.reader = stub_.PrepareUnaryCall(&*call.context, api_.unary_method(),
+                                         api_.Encode(""), &queue_);
+    call.reader->StartCall();
+    call.reader->Finish(&call.reply, &call.status, &call);
+  }
+
+  void Cancel() override {
+    for (Slot& slot : slots_) {
+      if (slot.context) slot.context->TryCancel();
+    }
+  }
+
+  std::optional<Ended> OnEvent(void* tag, bool) override {
+    Slot& call = *static_cast<Slot*>(tag);
+    const auto slot = static_cast<int>(&call - slots_.data());
+    if (!call.status.ok()) {
+      return Ended{slot, client::ToAbslStatus(call.status)};
+    }
+    absl::StatusOr<ReplyFacts> facts = api_.DecodeUnary(call.reply);
+    call.reply.Clear();
+    return Ended{slot, std::move(facts)};
+  }
+
+ private:
+  struct Slot {
+    std::optional<grpc::ClientContext> context;
+    std::unique_ptr<grpc::GenericClientAsyncResponseReader> reader;
+    grpc::ByteBuffer reply;
+    grpc::Status status;
+  };
+
+  grpc::GenericStub stub_;
+  grpc::CompletionQueue& queue_;
+  const Api& api_;
+  std::vector<Slot> slots_;
+};
+
+}  // namespace
+
+std::shared_ptr<grpc::Channel> Connect(const std::string& target) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(-1);
+  arguments.SetMaxSendMessageSize(-1);
+  return grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(),
+                                   arguments);
+}
+
+std::unique_ptr<Calls> MakeUnaryCalls(std::shared_ptr<grpc::Channel> channel,
+                                      grpc::CompletionQueue& queue,
+                                      const Api& api, int slots) {
+  return std::make_unique<UnaryCalls>(std::move(channel), queue, api, slots);
+}
+
+}  // namespace attention::bench

@@ -1,0 +1,162 @@
+"""benchmarks/compare: see --help."""
+
+import argparse
+import json
+import pathlib
+import sys
+
+from peers.cases import CASES, L1024, THREADS_SCALING, Case
+from peers.progress import say
+
+# Lengths at which the peak of memory is shown; few queries where all would take long.
+MEMORY_CASES = tuple(
+    L1024.but(query_heads=heads, query_length=queries, key_length=keys, **others)
+    for heads, queries, keys, others in (
+        (4, 1024, 1024, {}),
+        (1, 16384, 16384, {}),
+        (1, 16384, 131072, {}),
+        (8, 1, 131072, {}),
+        (4, 1024, 1024, {"weights": True}),
+        (4, 1, 131072, {"dtype": "BF16"}),
+        (1, 128, 16384, {"scoring": "additive"}),
+        (1, 1024, 16384, {"scoring": "gaussian"}),
+    )
+)
+
+EPILOG = """\
+Every contender computes the same numbers, is checked against FP64 in NumPy, and then
+measured for a short time in every round, one after the other. Leave the machine alone
+meanwhile. A full run takes about 15 minutes, --quick a quarter of that.
+
+examples:
+  benchmarks/compare --quick --cases l1024-d64,decode
+  benchmarks/compare --markdown performance.md --json performance.json
+  benchmarks/compare --threads 2 --cases l4096
+"""
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="benchmarks/compare",
+        description="Measures our attention beside PyTorch's, ONNX Runtime's and "
+        "OpenVINO's, and beside the machine's own limits, in one run.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--cases", metavar="A,B", help="only these; 'none' for no case at all"
+    )
+    parser.add_argument("--list", action="store_true", help="list the cases and end")
+    parser.add_argument(
+        "--threads", type=int, default=1, help="of everyone (default: 1)"
+    )
+    parser.add_argument("--rounds", type=int, help="default: 9, or 3 with --quick")
+    parser.add_argument(
+        "--seconds", type=float, help="of a turn; default: 0.4, or 0.2 with --quick"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="fewer and shorter rounds, to try things"
+    )
+    parser.add_argument(
+        "--threads-scaling",
+        action="store_true",
+        help="also measure two threads beside one",
+    )
+    parser.add_argument(
+        "--no-memory", action="store_true", help="leave out the peak of memory"
+    )
+    parser.add_argument(
+        "--markdown",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="write the tables, fit for a README",
+    )
+    parser.add_argument(
+        "--json", type=pathlib.Path, metavar="FILE", help="write every sample"
+    )
+    parser.add_argument(
+        "--binary", type=pathlib.Path, required=True, help=argparse.SUPPRESS
+    )
+    return parser.parse_args()
+
+
+def chosen(args: argparse.Namespace) -> list[Case]:
+    known = {case.key: case for case in (*CASES, *THREADS_SCALING)}
+    if args.list:
+        print("\n".join(f"{key:28} {case.title}" for key, case in known.items()))
+        sys.exit()
+    if args.cases == "none":
+        return []
+    if not args.cases:
+        return [*CASES, *(THREADS_SCALING if args.threads_scaling else ())]
+    keys = args.cases.split(",")
+    if unknown := [key for key in keys if key not in known]:
+        sys.exit(f"compare: unknown case {', '.join(unknown)}; --list shows the cases")
+    scaling = THREADS_SCALING if args.threads_scaling else ()
+    return [known[key] for key in keys] + [c for c in scaling if c.key not in keys]
+
+
+def main() -> int:
+    args = arguments()
+    cases = chosen(args)
+    # Only now: --help and --list do without the packages that these need.
+    from peers import machine, report
+    from peers.compare import LIBRARIES, measure_case
+    from peers.library import Library
+    from peers.measure import CannotDo
+    from peers.ours import Limits, peak_memory
+
+    rounds = args.rounds or (3 if args.quick else 9)
+    seconds = args.seconds or (0.2 if args.quick else 0.4)
+    libraries = [Library(name, args.threads) for name in LIBRARIES]
+    limits = Limits(args.binary, args.threads)
+    about = machine.describe(
+        limits.benchmark.about["instruction_set"], args.threads, rounds
+    )
+    results, failed = [], 0
+    for n, case in enumerate(cases):
+        say(
+            f"{case.key}: {case.title} ({n + 1} of {len(cases)}); making everyone ready"
+        )
+        try:
+            results.append(
+                measure_case(
+                    args.binary, case, limits, libraries, args.threads, rounds, seconds
+                )
+            )
+        except KeyboardInterrupt:
+            print(file=sys.stderr)
+            say("stopped; the tables show what was finished")
+            args.no_memory = True
+            break
+        except CannotDo as error:
+            say(f"{case.key}: OURS FAILS: {error}")
+            failed += 1
+    for process in (limits, *libraries):
+        process.close()
+    memory = []
+    for case in () if args.no_memory else MEMORY_CASES:
+        say(f"peak of memory ({len(memory) + 1} of {len(MEMORY_CASES)})")
+        memory.append(peak_memory(args.binary, case, args.threads))
+
+    tables = []
+    if results:
+        tables = [report.targets_table(results), report.peers_table(results)]
+    if memory:
+        tables.append(report.memory_table(memory))
+    lines = [report.machine_lines(about)]
+    if results:
+        lines += [report.limits_line(results), report.NOTE]
+    print("\n" + "\n".join(table.text() for table in tables))
+    print("\n".join(lines))
+    if args.markdown:
+        text = "\n".join(table.markdown() for table in tables)
+        args.markdown.write_text(" ".join(lines) + "\n\n" + text, encoding="utf-8")
+    if args.json:
+        content = report.as_json(about, results, memory)
+        args.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,159 @@
+#include "benchmarks/shape.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/element.h"
+
+namespace attention::bench {
+
+std::string Case::Name() const {
+  std::string name =
+      absl::StrCat("B", batch, " H", query_heads,
+                   KvHeads() != query_heads ? absl::StrCat("/", KvHeads()) : "",
+                   " Lq", query_length, " Lk", KeyLength(), " D", width);
+  if (ValueWidth() != width) absl::StrAppend(&name, " Dv", ValueWidth());
+  absl::StrAppend(&name, " ", type, " ", scoring);
+  if (causal) absl::StrAppend(&name, " causal");
+  if (window >= 0) absl::StrAppend(&name, " window ", window);
+  if (mean_length > 0) absl::StrAppend(&name, " lengths ~", mean_length);
+  if (softcap > 0) absl::StrAppend(&name, " softcap");
+  if (alibi) absl::StrAppend(&name, " ALiBi");
+  if (sinks) absl::StrAppend(&name, " sinks");
+  if (mask) absl::StrAppend(&name, " mask");
+  if (weights) absl::StrAppend(&name, " weights");
+  absl::StrAppend(&name, " threads ", threads, " ", backend);
+  return name;
+}
+
+int64_t Case::Pairs() const {
+  return batch * query_heads * query_length * KeyLength();
+}
+
+double Case::Flops() const {
+  return 4.0 * static_cast<double>(Pairs()) * static_cast<double>(width);
+}
+
+double Case::Bytes() const {
+  const double size = type == "FP32" ? 4 : 2;
+  const double query = static_cast<double>(batch * query_heads * query_length) *
+                       static_cast<double>(width + ValueWidth());
+  const double keys = static_cast<double>(batch * KvHeads() * KeyLength()) *
+                      static_cast<double>(width + ValueWidth());
+  double results = 0;  // beside the output, FP32
+  if (weights) results += 4 * static_cast<double>(Pairs());
+  if (lse) {
+    results += 4 * static_cast<double>(batch * query_heads * query_length);
+  }
+  return size * (query + keys) + results;
+}
+
+Inputs::Inputs(const Case& shape) {
+  const DataType type =
+      DataTypeFromName(shape.type).value_or(DataType::kFloat32);
+  const int64_t b = shape.batch;
+  const int64_t keys = shape.KeyLength();
+  problem_.query =
+      Normal("query", type,
+             {b, shape.query_heads, shape.query_length, shape.width}, 1);
+  problem_.key_value.push_back(
+      {Normal("key", type, {b, shape.KvHeads(), keys, shape.width}, 1),
+       Normal("value", type, {b, shape.KvHeads(), keys, shape.ValueWidth()},
+              1)});
+  const double spread = 1 / std::sqrt(static_cast<double>(shape.width));
+  if (shape.scoring == "additive") {
+    const int64_t h = shape.HiddenWidth();
+    problem_.scoring =
+        Additive{Normal("w_q", DataType::kFloat32, {shape.width, h}, spread),
+                 Normal("w_k", DataType::kFloat32, {shape.width, h}, spread),
+                 Normal("w_v", DataType::kFloat32, {h}, 1)};
+  } else if (shape.scoring == "gaussian") {
+    problem_.scoring = Gaussian{std::sqrt(static_cast<double>(shape.width))};
+  } else if (shape.scoring == "bilinear") {
+    problem_.scoring = Bilinear{
+        Normal("m", DataType::kFloat32, {shape.width, shape.width}, spread),
+        spread};
+  }
+  if (shape.softcap > 0) problem_.softcap = shape.softcap;
+  if (shape.causal) problem_.masks.causal = Causal::kBottomRight;
+  if (shape.window >= 0) problem_.masks.window.left = shape.window;
+  if (shape.mean_length > 0) {
+    // Evenly spread over 1 ... 2 mean - 1, the same for every run.
+    std::vector<int32_t> lengths;
+    for (int64_t n = 0; n < b; ++n) {
+      const int64_t length = (2 * n + 1) * shape.mean_length / b;
+      lengths.push_back(static_cast<int32_t>(std::min(length, keys)));
+    }
+    problem_.masks.valid_lens =
+        Keep("valid_lens", Tensor::FromInts({b}, lengths));
+  }
+  if (shape.alibi) {
+    // 2^(-8 / Hq), 2^(-16 / Hq), ... 2^-8.
+    std::vector<float> slopes;
+    for (int64_t n = 1; n <= shape.query_heads; ++n) {
+      slopes.push_back(std::exp2(-8 * static_cast<float>(n) /
+                                 static_cast<float>(shape.query_heads)));
+    }
+    problem_.alibi_slopes =
+        Keep("alibi_slopes", Tensor::FromFloats({shape.query_heads}, slopes));
+  }
+  if (shape.sinks) {
+    problem_.sinks =
+        Normal("sinks", DataType::kFloat32, {shape.query_heads}, 1);
+  }
+  if (shape.mask) {
+    Mask([keys](int64_t i, int64_t j) { return (i * keys + j) % 7 != 3; });
+  }
+  problem_.wanted.weights = shape.weights;
+  problem_.wanted.lse = shape.lse;
+}
+
+void Inputs::Change(
+    absl::string_view name,
+    absl::FunctionRef<double(int64_t row, int64_t column, double)> number) {
+  for (auto& [known, tensor] : tensors_) {
+    if (known != name) continue;
+    const int64_t columns = tensor.shape().back();
+    const int64_t size = ByteSize(tensor.type());
+    for (int64_t n = 0; n < tensor.element_count(); ++n) {
+      std::byte* const at = tensor.data() + n * size;
+      const double was = LoadElement(tensor.type(), at);
+      StoreElement(tensor.type(), number(n / columns, n % columns, was), at);
+    }
+  }
+}
+
+void Inputs::Mask(absl::FunctionRef<bool(int64_t i, int64_t j)> takes_part) {
+  const int64_t rows = problem_.query.shape[2];
+  const int64_t keys = problem_.key_value[0].key.shape[2];
+  Tensor mask = Tensor::Create(DataType::kBool, {1, 1, rows, keys}).value();
+  for (int64_t n = 0; n < mask.element_count(); ++n) {
+    mask.data()[n] = std::byte{takes_part(n / keys, n % keys)};
+  }
+  problem_.masks.attend_mask = Keep("attend_mask", std::move(mask));
+}
+
+TensorView Inputs::Keep(const char* name, Tensor tensor) {
+  tensors_.emplace_back(name, std::move(tensor));
+  return tensors_.back().second.view();
+}
+
+// Sums of uniform numbers: close enough to normal to time with, and quick.
+TensorView Inputs::Normal(const char* name, DataType type, const Shape& shape,
+                          double spread) {
+  Tensor tensor = Tensor::Create(type, shape).value();
+  for (int64_t i = 0; i < tensor.element_count(); ++i) {
+    double sum = -2;
+    for (int n = 0; n < 4; ++n) {
+      state_ = state_ * 6364136223846793005 + 1442695040888963407;
+      sum += static_cast<double>(state_ >> 40) * 0x1p-24;
+    }
+    StoreElement(type, spread * std::sqrt(3.0) * sum,
+                 tensor.data() + i * ByteSize(type));
+  }
+  return Keep(name, std::move(tensor));
+}
+
+}  // namespace attention::bench

@@ -1,0 +1,58 @@
+# Other people's headers take longer to read than our files to compile: Abseil's and the standard
+# library's 2 s a file, gRPC's and Protobuf's as much again. GCC reads them once.
+#
+# What a file needs it includes all the same: tools/tidy reads every file without this.
+set(standard_headers
+  <algorithm> <array> <atomic> <chrono> <cmath> <condition_variable> <cstddef> <cstdint> <cstring>
+  <functional> <limits> <map> <memory> <mutex> <optional> <stop_token> <string> <string_view>
+  <thread> <tuple> <utility> <variant> <vector>
+  <absl/container/inlined_vector.h> <absl/functional/function_ref.h> <absl/status/status.h>
+  <absl/status/statusor.h> <absl/strings/str_cat.h> <absl/types/span.h>)
+set(grpc_headers
+  <google/protobuf/io/coded_stream.h> <google/protobuf/io/zero_copy_stream_impl_lite.h>
+  <google/protobuf/message.h> <google/protobuf/wire_format_lite.h> <grpcpp/grpcpp.h>
+  <grpcpp/generic/generic_stub.h> <grpcpp/support/server_callback.h>)
+set(test_headers <gmock/gmock.h> <gtest/gtest.h>)
+
+# attention_precompiled(TARGET standard|grpc|test|grpc_test): which of the above TARGET reads so,
+# the standard ones always. A file with compile options of its own cannot (SKIP_PRECOMPILE_HEADERS).
+function(attention_precompiled target kind)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    return()
+  endif()
+  set(library attention_headers_${kind})
+  if(NOT TARGET ${library})
+    set(headers ${standard_headers})
+    if(kind MATCHES "grpc")
+      list(APPEND headers ${grpc_headers})
+    endif()
+    if(kind MATCHES "test")
+      list(APPEND headers ${test_headers})
+    endif()
+    set(source ${PROJECT_BINARY_DIR}/${library}.cc)
+    file(CONFIGURE OUTPUT ${source} CONTENT "")
+    add_library(${library} OBJECT ${source})
+    target_precompile_headers(${library} PRIVATE ${headers})
+    if(kind MATCHES "test")
+      target_link_libraries(${library} PRIVATE GTest::gmock)
+    endif()
+  endif()
+  target_precompile_headers(${target} REUSE_FROM ${library})
+  # It serves compilations with the same macros alone, and some of gRPC's users have -pthread's. And
+  # GCC 12 sees ghosts in the copies of short strings (its bug 105329), which it keeps to itself
+  # only where headers are not precompiled.
+  if(kind MATCHES "grpc")
+    target_compile_options(${library} PRIVATE -pthread)
+    target_compile_options(${target} PRIVATE -pthread
+      -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
+  endif()
+endfunction()
+
+# attention_runs_once(a.cc ...): sources of a program's start, with CLI11's templates: to optimise
+# them takes longer than they ever run.
+function(attention_runs_once)
+  set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS -O1 SKIP_PRECOMPILE_HEADERS ON)
+endfunction()
+
+# A precompiled header is of one kind of code: programs are compiled as libraries are.
+set(CMAKE_CXX_COMPILE_OPTIONS_PIE ${CMAKE_CXX_COMPILE_OPTIONS_PIC})

@@ -1,0 +1,77 @@
+#include "server/models/repository_queue.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace attention::server {
+namespace {
+
+absl::Status Draining() {
+  return absl::UnavailableError("the server is draining");
+}
+
+}  // namespace
+
+RepositoryQueue::RepositoryQueue(size_t most_waiting)
+    : most_waiting_(most_waiting), thread_([this] { Work(); }) {}
+
+RepositoryQueue::~RepositoryQueue() {
+  StartDraining();
+  thread_.join();
+}
+
+void RepositoryQueue::Add(Task task) {
+  absl::Status refusal = Draining();
+  {
+    const std::lock_guard lock(mutex_);
+    if (!draining_ && waiting_.size() < most_waiting_) {
+      waiting_.push_back(std::move(task));
+      changed_.notify_all();
+      return;
+    }
+    if (!draining_) {
+      refusal = absl::ResourceExhaustedError(
+          absl::StrCat("the model repository is busy: ", waiting_.size(),
+                       " calls wait for it (at most ", most_waiting_, ")"));
+    }
+  }
+  task(refusal);
+}
+
+void RepositoryQueue::StartDraining() {
+  std::deque<Task> refused;
+  {
+    const std::lock_guard lock(mutex_);
+    draining_ = true;
+    refused.swap(waiting_);
+    changed_.notify_all();
+  }
+  for (const Task& task : refused) task(Draining());
+}
+
+bool RepositoryQueue::WaitUntilIdle(
+    std::chrono::steady_clock::time_point deadline) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_until(lock, deadline,
+                             [this] { return !running_ && waiting_.empty(); });
+}
+
+void RepositoryQueue::Work() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return draining_ || !waiting_.empty(); });
+    if (draining_) return;
+    Task task = std::move(waiting_.front());
+    waiting_.pop_front();
+    running_ = true;
+    lock.unlock();
+    task(absl::OkStatus());
+    task = nullptr;  // what it holds ends here, and not under the lock
+    lock.lock();
+    running_ = false;
+    changed_.notify_all();
+  }
+}
+
+}  // namespace attention::server

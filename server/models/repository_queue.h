@@ -1,0 +1,58 @@
+#ifndef ATTENTION_SERVER_MODELS_REPOSITORY_QUEUE_H_
+#define ATTENTION_SERVER_MODELS_REPOSITORY_QUEUE_H_
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "absl/status/status.h"
+
+namespace attention::server {
+
+/// Does what reads a model repository's files, one task after the other in the
+/// order in which they came, on a thread of its own: a disk may be slow and a
+/// file large, and the threads that take requests must not wait for either.
+/// Safe for several threads at once.
+class RepositoryQueue {
+ public:
+  /// Called exactly once, without a lock: with OK on the queue's thread when it
+  /// is the task's turn, else with why its turn never comes. Throws nothing.
+  using Task = std::function<void(const absl::Status& turn)>;
+
+  /// `most_waiting` tasks at most wait beside the one that runs.
+  explicit RepositoryQueue(size_t most_waiting = 64);
+  /// Drains, and returns when the task that runs has returned.
+  ~RepositoryQueue();
+  RepositoryQueue(const RepositoryQueue&) = delete;
+  RepositoryQueue& operator=(const RepositoryQueue&) = delete;
+
+  /// Where the queue is full the task is told RESOURCE_EXHAUSTED, and once it
+  /// drains UNAVAILABLE, both before this returns.
+  void Add(Task task);
+
+  /// From now on no task has its turn: those that wait are told UNAVAILABLE
+  /// before this returns. The one that runs goes on.
+  void StartDraining();
+
+  /// True as soon as no task runs or waits, false where one does at `deadline`.
+  bool WaitUntilIdle(std::chrono::steady_clock::time_point deadline);
+
+ private:
+  void Work();
+
+  const size_t most_waiting_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Task> waiting_;
+  bool running_ = false;
+  bool draining_ = false;
+  std::thread thread_;  // last: it uses the others
+};
+
+}  // namespace attention::server
+
+#endif  // ATTENTION_SERVER_MODELS_REPOSITORY_QUEUE_H_

@@ -1,0 +1,69 @@
+#include "server/request/attention_operation.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/request/region_checks.h"
+
+namespace attention::server {
+namespace {
+
+std::string Shapes(const AttentionProblem& problem) {
+  std::string shapes = ShapeToString(problem.query.shape);
+  for (const KeyValueBlock& block : problem.key_value) {
+    absl::StrAppend(&shapes, " ", ShapeToString(block.key.shape), " ",
+                    ShapeToString(block.value.shape));
+  }
+  return shapes;
+}
+
+}  // namespace
+
+absl::Status AttentionOperation::Decode(std::vector<grpc::Slice> message,
+                                        RequestFacts& facts) {
+  absl::StatusOr<AttentionRequest> request = wire_->Decode(std::move(message));
+  facts.id = wire_->id();
+  facts.model = wire_->model();
+  if (!request.ok()) return request.status();
+  request_ = *std::move(request);
+  if (WantsDetails()) facts.details = Shapes(request_.problem);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<OperationNeeds> AttentionOperation::Plan(RequestFacts& facts) {
+  absl::StatusOr<ValidatedProblem> valid = Validate(request_.problem);
+  if (!valid.ok()) return valid.status();
+  problem_ = *std::move(valid);
+  facts.batch_entries = problem_->batch;
+  // Sizes are checked before anything of that size is allocated: a width of
+  // 2^40 beside a length of 0 is legal on paper.
+  results_.emplace(request_.results, *problem_);
+  absl::Status status =
+      results_->CheckFit(wire_->OtherBytes(), max_response_bytes_);
+  if (status.ok()) status = CheckResultsApart(request_);
+  if (!status.ok()) return status;
+  return OperationNeeds{results_->Bytes() + wire_->OtherBytes(),
+                        engine_.IsQuick(*problem_)};
+}
+
+absl::Status AttentionOperation::Run(const std::stop_token& stop,
+                                     RequestFacts& facts) {
+  // Not before: what waits in the queue holds no memory for results.
+  if (absl::Status memory = results_->Allocate(); !memory.ok()) return memory;
+  AttentionJob job;
+  job.problem = &*problem_;
+  job.outputs = results_->Outputs();
+  job.stop = stop;
+  absl::Status status = engine_.Run(job);
+  facts.backend = static_cast<std::string>(job.backend);
+  facts.kernel = static_cast<std::string>(job.kernel);
+  return status;
+}
+
+absl::StatusOr<grpc::ByteBuffer> AttentionOperation::Encode(
+    const RequestFacts& facts) {
+  if (absl::Status intact = CheckIntact(request_); !intact.ok()) return intact;
+  return wire_->Encode(results_->sent(), facts);
+}
+
+}  // namespace attention::server

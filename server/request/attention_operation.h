@@ -1,0 +1,72 @@
+#ifndef ATTENTION_SERVER_REQUEST_ATTENTION_OPERATION_H_
+#define ATTENTION_SERVER_REQUEST_ATTENTION_OPERATION_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/engine.h"
+#include "core/validate.h"
+#include "server/request/attention_request.h"
+#include "server/request/operation.h"
+#include "server/request/results.h"
+
+namespace attention::server {
+
+/// The form that attention has on one wire: its message and its reply. It keeps
+/// the message's elements, which the request views.
+class AttentionWire {
+ public:
+  virtual ~AttentionWire() = default;
+
+  /// What is asked. INVALID_ARGUMENT or NOT_FOUND names the field that is at
+  /// fault.
+  virtual absl::StatusOr<AttentionRequest> Decode(
+      std::vector<grpc::Slice> message) = 0;
+  /// The caller's name for it; empty where it has none, or could not be read.
+  virtual const std::string& id() const = 0;
+  /// Who counts the requests of the model that it names; null where it names
+  /// none, or could not be read.
+  virtual std::shared_ptr<ModelCounters> model() const { return nullptr; }
+  /// As Operation::Gather.
+  virtual void Gather(WorkerPool* workers) = 0;
+
+  /// Bytes of the reply that are no elements, at most.
+  virtual int64_t OtherBytes() const = 0;
+  /// The reply with the results, whose memory it takes.
+  virtual grpc::ByteBuffer Encode(absl::Span<Result> results,
+                                  const RequestFacts& facts) = 0;
+};
+
+/// Attention, over any wire.
+class AttentionOperation final : public Operation {
+ public:
+  /// `engine` outlives it. RESOURCE_EXHAUSTED for replies beyond
+  /// `max_response_bytes`.
+  AttentionOperation(std::unique_ptr<AttentionWire> wire, const Engine& engine,
+                     int64_t max_response_bytes)
+      : wire_(std::move(wire)),
+        engine_(engine),
+        max_response_bytes_(max_response_bytes) {}
+
+  absl::Status Decode(std::vector<grpc::Slice> message,
+                      RequestFacts& facts) override;
+  absl::StatusOr<OperationNeeds> Plan(RequestFacts& facts) override;
+  void Gather(WorkerPool* workers) override { wire_->Gather(workers); }
+  absl::Status Run(const std::stop_token& stop, RequestFacts& facts) override;
+  absl::StatusOr<grpc::ByteBuffer> Encode(const RequestFacts& facts) override;
+
+ private:
+  const std::unique_ptr<AttentionWire> wire_;
+  const Engine& engine_;
+  const int64_t max_response_bytes_;
+  AttentionRequest request_;
+  std::optional<ValidatedProblem> problem_;
+  std::optional<Results> results_;
+};
+
+}  // namespace attention::server
+
+#endif  // ATTENTION_SERVER_REQUEST_ATTENTION_OPERATION_H_

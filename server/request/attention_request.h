@@ -1,0 +1,49 @@
+#ifndef ATTENTION_SERVER_REQUEST_ATTENTION_REQUEST_H_
+#define ATTENTION_SERVER_REQUEST_ATTENTION_REQUEST_H_
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "core/problem.h"
+#include "server/memory/aligned_buffer.h"
+#include "server/memory/shared_memory_region.h"
+#include "server/request/tensor_fields.h"
+
+namespace attention::server {
+
+/// Bytes of a shared-memory region that a tensor or a result lies in.
+struct RegionBytes {
+  std::shared_ptr<SharedMemoryRegion> region;  // null: in none
+  absl::Span<std::byte> bytes;
+};
+
+/// One result that a request wants back, and where.
+struct WantedResult {
+  ResultField result = ResultField::kOutput;
+  RegionBytes place = {};  // without a region: in the reply
+};
+
+/// What one request asks, whichever wire it came over.
+struct AttentionRequest {
+  /// Views of the wire's memory, of what follows, or of regions.
+  AttentionProblem problem;
+  /// In the reply's order, each at most once. problem.wanted says the same of
+  /// weights and lse.
+  std::vector<WantedResult> results;
+
+  /// What tensors lie in apart from the message.
+  struct TensorInRegion {
+    absl::string_view field;
+    RegionBytes place;
+  };
+  std::vector<TensorInRegion> tensors_in_regions;
+  std::vector<AlignedBuffer> buffers;
+  std::shared_ptr<const void> parameters;  // of a set
+};
+
+}  // namespace attention::server
+
+#endif  // ATTENTION_SERVER_REQUEST_ATTENTION_REQUEST_H_

@@ -1,0 +1,122 @@
+#include "server/request/request_builder.h"
+
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+
+namespace attention::server {
+
+RequestBuilder::RequestBuilder(const AttentionProblem& defaults,
+                               std::shared_ptr<const void> owner) {
+  request_.problem = defaults;
+  request_.problem.key_value.resize(1);
+  request_.parameters = std::move(owner);
+}
+
+absl::Status RequestBuilder::SetOption(const OptionField& option,
+                                       const OptionValue& value,
+                                       absl::string_view name) {
+  return Named(name.empty() ? option.name : name,
+               server::SetOption(option, value, request_.problem));
+}
+
+const TensorField* RequestBuilder::Accepted(absl::string_view name) {
+  const TensorField* const tensor = FindTensor(name);
+  if (tensor == nullptr) return nullptr;
+  const bool accepted =
+      given_.count(tensor) > 0 || Accepts(*tensor, request_.problem);
+  return accepted ? tensor : nullptr;
+}
+
+absl::StatusOr<TensorView*> RequestBuilder::Set(
+    const TensorField& tensor, DataType type, absl::Span<const int64_t> shape,
+    absl::Span<const std::byte> bytes) {
+  if (!given_.insert(&tensor).second) {
+    return FieldError(tensor.name, "given twice");
+  }
+  absl::StatusOr<TensorView> view =
+      ViewOfBytes(tensor.name, type, shape, bytes);
+  if (!view.ok()) return view.status();
+  TensorView& place = tensor.place(request_.problem);
+  place = *std::move(view);
+  return &place;
+}
+
+absl::Status RequestBuilder::SetTensor(const TensorField& tensor, DataType type,
+                                       absl::Span<const int64_t> shape,
+                                       absl::Span<const std::byte> bytes) {
+  return Set(tensor, type, shape, bytes).status();
+}
+
+absl::Status RequestBuilder::SetTensor(const TensorField& tensor, DataType type,
+                                       absl::Span<const int64_t> shape,
+                                       AlignedBuffer buffer) {
+  const AlignedBuffer& kept = request_.buffers.emplace_back(std::move(buffer));
+  return SetTensor(tensor, type, shape, kept.bytes());
+}
+
+absl::Status RequestBuilder::SetTensor(const TensorField& tensor, DataType type,
+                                       absl::Span<const int64_t> shape,
+                                       RegionBytes place) {
+  const absl::Span<std::byte> bytes = place.bytes;
+  const SharedMemoryRegion& region = *place.region;
+  const SharedMemoryDescription& facts = region.description();
+  request_.tensors_in_regions.push_back({tensor.name, std::move(place)});
+  const bool on_device = facts.space == MemorySpace::kCudaDevice;
+  if (on_device ? tensor.may_lie_on_device : !tensor.read_first) {
+    absl::StatusOr<TensorView*> view = Set(tensor, type, shape, bytes);
+    if (!view.ok()) return view.status();
+    (*view)->space = facts.space;
+    (*view)->device = facts.device;
+    return absl::OkStatus();
+  }
+  absl::StatusOr<AlignedBuffer> copy =
+      AlignedBuffer::Create(static_cast<int64_t>(bytes.size()));
+  if (!copy.ok()) return copy.status();
+  absl::Status copied =
+      region.CopyToHost(bytes.data(), {copy->data(), bytes.size()});
+  if (!copied.ok()) return copied;
+  return SetTensor(tensor, type, shape, *std::move(copy));
+}
+
+absl::Status RequestBuilder::AddResult(const WantedResult& result) {
+  const bool twice = absl::c_any_of(
+      request_.results,
+      [&](const WantedResult& other) { return other.result == result.result; });
+  if (twice) return FieldError(Name(result.result), "asked for twice");
+  request_.results.push_back(result);
+  WantedOutputs& wanted = request_.problem.wanted;
+  wanted.weights |= result.result == ResultField::kWeights;
+  wanted.lse |= result.result == ResultField::kLse;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<AttentionRequest> RequestBuilder::Build() && {
+  for (const TensorField& tensor : TensorFields()) {
+    if (tensor.need == Need::kNobody || given_.count(&tensor) > 0) continue;
+    if (Accepts(tensor, request_.problem)) {
+      return FieldError(tensor.name, "missing");
+    }
+  }
+  if (request_.results.empty()) request_.results.emplace_back();
+  return std::move(request_);
+}
+
+absl::Status FieldError(absl::string_view field, absl::string_view problem) {
+  return absl::InvalidArgumentError(absl::StrCat(field, ": ", problem));
+}
+
+absl::Status Named(absl::string_view field, const absl::Status& status) {
+  if (status.ok()) return status;
+  return absl::Status(status.code(),
+                      absl::StrCat(field, ": ", status.message()));
+}
+
+absl::Status CheckId(absl::string_view id) {
+  if (id.size() <= kMostIdBytes) return absl::OkStatus();
+  return FieldError("id", absl::StrCat(id.size(), " bytes (expected at most ",
+                                       kMostIdBytes, ")"));
+}
+
+}  // namespace attention::server

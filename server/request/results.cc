@@ -1,0 +1,139 @@
+#include "server/request/results.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+
+namespace attention::server {
+namespace {
+
+constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+
+// Terms >= 0.
+int64_t SaturatingAdd(int64_t a, int64_t b) {
+  int64_t sum = 0;
+  return __builtin_add_overflow(a, b, &sum) ? kMost : sum;
+}
+
+// An extent of 0 may stand beside any others.
+int64_t SaturatingBytes(DataType type, const Shape& shape) {
+  if (absl::c_linear_search(shape, 0)) return 0;
+  int64_t bytes = ByteSize(type);
+  for (const int64_t extent : shape) {
+    if (__builtin_mul_overflow(bytes, extent, &bytes)) return kMost;
+  }
+  return bytes;
+}
+
+Result Plan(const WantedResult& wanted, const ValidatedProblem& problem) {
+  Result result;
+  result.wanted = wanted;
+  switch (wanted.result) {
+    case ResultField::kOutput:
+      result.type = problem.query.type;
+      result.shape = problem.output_shape;
+      break;
+    case ResultField::kWeights:
+      result.shape = problem.weights_shape;
+      break;
+    case ResultField::kLse:
+      result.shape = problem.lse_shape;
+      break;
+  }
+  result.bytes = SaturatingBytes(result.type, result.shape);
+  return result;
+}
+
+absl::Status CheckRoom(const Result& result) {
+  const auto room = static_cast<int64_t>(result.wanted.place.bytes.size());
+  if (!result.in_region() || result.bytes <= room) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      Name(result.wanted.result), ": shape ", ShapeToString(result.shape),
+      " takes ", result.bytes, " bytes, shared_memory_byte_size is ", room));
+}
+
+MutableTensorView ViewOf(Result& result) {
+  const RegionBytes& place = result.wanted.place;
+  MutableTensorView view = MutableContiguousView(
+      result.type, result.shape,
+      result.in_region() ? place.bytes.data() : result.buffer.data());
+  if (result.in_region()) {
+    view.space = place.region->description().space;
+    view.device = place.region->description().device;
+  }
+  return view;
+}
+
+}  // namespace
+
+Results::Results(const std::vector<WantedResult>& wanted,
+                 const ValidatedProblem& problem)
+    : sent_(wanted.size()) {
+  bool has_output = false;
+  for (const WantedResult& result : wanted) {
+    results_.push_back(Plan(result, problem));
+    has_output |= result.result == ResultField::kOutput;
+  }
+  // The engine computes it in any case.
+  if (!has_output) results_.push_back(Plan({ResultField::kOutput}, problem));
+}
+
+int64_t Results::Bytes() const {
+  int64_t total = 0;
+  for (const Result& result : results_) {
+    if (!result.in_region()) total = SaturatingAdd(total, result.bytes);
+  }
+  return total;
+}
+
+const Result& Results::Largest() const {
+  return *absl::c_max_element(results_, [](const Result& a, const Result& b) {
+    return (a.in_region() ? -1 : a.bytes) < (b.in_region() ? -1 : b.bytes);
+  });
+}
+
+absl::Status Results::CheckFit(int64_t other_bytes, int64_t limit) const {
+  for (const Result& result : results_) {
+    if (absl::Status room = CheckRoom(result); !room.ok()) return room;
+  }
+  const int64_t bytes = SaturatingAdd(Bytes(), other_bytes);
+  if (bytes <= limit) return absl::OkStatus();
+  const Result& largest = Largest();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      Name(largest.wanted.result), ": shape ", ShapeToString(largest.shape),
+      " takes ", largest.bytes, " bytes, the reply ", bytes, " (at most ",
+      limit, ", the server's max_response_bytes)"));
+}
+
+absl::Status Results::Allocate() {
+  for (Result& result : results_) {
+    if (result.in_region()) continue;
+    absl::StatusOr<AlignedBuffer> buffer = AlignedBuffer::Create(result.bytes);
+    if (!buffer.ok()) return buffer.status();
+    result.buffer = *std::move(buffer);
+  }
+  return absl::OkStatus();
+}
+
+AttentionOutputs Results::Outputs() {
+  AttentionOutputs outputs;
+  for (Result& result : results_) {
+    switch (result.wanted.result) {
+      case ResultField::kOutput:
+        outputs.output = ViewOf(result);
+        break;
+      case ResultField::kWeights:
+        outputs.weights = ViewOf(result);
+        break;
+      case ResultField::kLse:
+        outputs.lse = ViewOf(result);
+        break;
+    }
+  }
+  return outputs;
+}
+
+}  // namespace attention::server

@@ -1,0 +1,68 @@
+#ifndef ATTENTION_SERVER_REQUEST_RESULTS_H_
+#define ATTENTION_SERVER_REQUEST_RESULTS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "core/problem.h"
+#include "core/shape.h"
+#include "core/validate.h"
+#include "server/memory/aligned_buffer.h"
+#include "server/request/attention_request.h"
+
+namespace attention::server {
+
+/// One result: what it is, and where it is computed to.
+struct Result {
+  WantedResult wanted;
+  DataType type = DataType::kFloat32;
+  Shape shape;
+  int64_t bytes = 0;     // of its elements; saturates at 2^63 - 1
+  AlignedBuffer buffer;  // unless it goes to a region
+
+  bool in_region() const { return wanted.place.region != nullptr; }
+};
+
+/// The results of one request, planned before anything is allocated, computed
+/// in place and then sent: first their sizes are known and can be refused, then
+/// the memory is there for the engine to write to, then that same memory
+/// becomes the message.
+class Results {
+ public:
+  /// Nothing is allocated yet.
+  Results(const std::vector<WantedResult>& wanted,
+          const ValidatedProblem& problem);
+
+  /// What the reply sends, in its order.
+  absl::Span<Result> sent() { return absl::MakeSpan(results_).first(sent_); }
+  absl::Span<const Result> sent() const {
+    return absl::MakeConstSpan(results_).first(sent_);
+  }
+
+  /// Bytes of all elements that are not in regions; saturates at 2^63 - 1.
+  int64_t Bytes() const;
+
+  /// OK where the results and `other_bytes` of the message around them fit into
+  /// `limit` bytes, and each result into its region. RESOURCE_EXHAUSTED or
+  /// INVALID_ARGUMENT with the name of the one that does not.
+  absl::Status CheckFit(int64_t other_bytes, int64_t limit) const;
+
+  /// Memory for those that are not in regions. RESOURCE_EXHAUSTED where there
+  /// is none; CheckFit() was OK.
+  absl::Status Allocate();
+
+  /// Where the engine writes, after Allocate().
+  AttentionOutputs Outputs();
+
+ private:
+  const Result& Largest() const;
+
+  std::vector<Result> results_;  // sent_ of them, then an output nobody wants
+  size_t sent_;
+};
+
+}  // namespace attention::server
+
+#endif  // ATTENTION_SERVER_REQUEST_RESULTS_H_

@@ -1,0 +1,145 @@
+#include "server/scheduling/task.h"
+
+#include <new>
+#include <utility>
+
+namespace attention::server {
+namespace {
+
+// The one exception that running out of memory in a library can raise here; it
+// ends the request and not the process.
+template <typename Function>
+auto WithoutBadAlloc(Function function) -> decltype(function()) {
+  try {
+    return function();
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("the server is out of memory");
+  }
+}
+
+}  // namespace
+
+Task::Task(const TaskServices& services, RequestArrival arrival)
+    : services_(services),
+      arrival_(std::move(arrival)),
+      arrival_time_(std::chrono::steady_clock::now()) {
+  facts_.peer = arrival_.peer;
+}
+
+void Task::Start(Done done) {
+  done_ = std::move(done);
+  StopIfLate();
+  const absl::Status status = stop_.stop_requested()
+                                  ? StopStatus()
+                                  : WithoutBadAlloc([&] { return Prepare(); });
+  facts_.decode_time = SinceArrival();
+  if (!status.ok()) {
+    facts_.refused = true;
+    Finish(status);
+    return;
+  }
+  if (quick_) {
+    RunAndFinish();
+    return;
+  }
+  services_.workers.Post([self = shared_from_this()] { self->RunAndFinish(); });
+}
+
+absl::Status Task::Prepare() {
+  Operation& operation = *arrival_.operation;
+  for (const grpc::Slice& slice : arrival_.message) {
+    facts_.request_bytes += static_cast<int64_t>(slice.size());
+  }
+  absl::Status status = operation.Decode(std::move(arrival_.message), facts_);
+  if (!status.ok()) return status;
+  const absl::StatusOr<OperationNeeds> needs = operation.Plan(facts_);
+  if (!needs.ok()) return needs.status();
+  absl::StatusOr<Admission::Ticket> ticket =
+      services_.admission.Admit(facts_.request_bytes + needs->reply_bytes);
+  if (!ticket.ok()) return ticket.status();
+  ticket_ = *std::move(ticket);
+  quick_ = needs->quick;
+  // A request that is alone has its large tensors copied by all workers. Beside
+  // others it lets go of its message at once: while it waits, the next messages
+  // are read into that memory.
+  if (services_.admission.requests() > 1) operation.Gather(nullptr);
+  return absl::OkStatus();
+}
+
+void Task::RunAndFinish() {
+  facts_.queue_time = SinceArrival();
+  StopIfLate();
+  const absl::Status status =
+      stop_.stop_requested() ? StopStatus() : WithoutBadAlloc([&] {
+        arrival_.operation->Gather(&services_.workers);
+        facts_.gather_time = SinceArrival() - facts_.queue_time;
+        return arrival_.operation->Run(stop_.get_token(), facts_);
+      });
+  facts_.compute_time = SinceArrival() - facts_.queue_time - facts_.gather_time;
+  if (status.ok()) {
+    Finish(Encode());
+    return;
+  }
+  // What was stopped says CANCELLED; the caller is told why.
+  Finish(status.code() == absl::StatusCode::kCancelled ? StopStatus() : status);
+}
+
+absl::StatusOr<grpc::ByteBuffer> Task::Encode() {
+  const std::chrono::nanoseconds begin = SinceArrival();
+  absl::StatusOr<grpc::ByteBuffer> reply =
+      WithoutBadAlloc([&] { return arrival_.operation->Encode(facts_); });
+  facts_.encode_time = SinceArrival() - begin;
+  return reply;
+}
+
+void Task::Finish(absl::StatusOr<grpc::ByteBuffer> reply) {
+  facts_.status = reply.status();
+  if (reply.ok()) facts_.reply_bytes = static_cast<int64_t>(reply->Length());
+  Observe(facts_);
+
+  Outcome outcome;
+  outcome.status = reply.status();
+  outcome.id = std::move(facts_.id);
+  if (reply.ok()) {
+    outcome.reply.Swap(&*reply);
+    outcome.ticket = std::move(ticket_);
+  } else {
+    ticket_ = Admission::Ticket();
+  }
+  // Whoever is called may keep the task: let go of all that is large.
+  arrival_.operation.reset();
+  const Done done = std::exchange(done_, nullptr);
+  done(std::move(outcome));
+}
+
+void Task::Stop(StopReason reason) {
+  StopReason none = StopReason::kNone;
+  stop_reason_.compare_exchange_strong(none, reason);
+  stop_.request_stop();
+}
+
+void Task::StopIfLate() {
+  if (std::chrono::system_clock::now() >= arrival_.deadline) {
+    Stop(StopReason::kDeadline);
+  }
+}
+
+absl::Status Task::StopStatus() const {
+  switch (stop_reason_.load()) {
+    case StopReason::kDeadline:
+      return absl::DeadlineExceededError("the caller's deadline passed");
+    case StopReason::kDraining:
+      return absl::UnavailableError(
+          "the server is draining and its drain time is over");
+    case StopReason::kNone:
+    case StopReason::kCancelled:
+      break;
+  }
+  return absl::CancelledError("the caller cancelled the request");
+}
+
+std::chrono::nanoseconds Task::SinceArrival() const {
+  return std::chrono::steady_clock::now() - arrival_time_;
+}
+
+}  // namespace attention::server

@@ -1,0 +1,91 @@
+#ifndef ATTENTION_SERVER_SCHEDULING_TASK_H_
+#define ATTENTION_SERVER_SCHEDULING_TASK_H_
+
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/slice.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "core/worker_pool.h"
+#include "server/request/operation.h"
+#include "server/scheduling/admission.h"
+#include "server/telemetry/request_facts.h"
+
+namespace attention::server {
+
+/// What requests run on. The members outlive every task.
+struct TaskServices {
+  WorkerPool& workers;
+  Admission& admission;
+};
+
+/// A request as it arrived.
+struct RequestArrival {
+  std::unique_ptr<Operation> operation;  // what reads it and does it
+  std::vector<grpc::Slice> message;
+  std::string peer;
+  std::chrono::system_clock::time_point deadline =
+      std::chrono::system_clock::time_point::max();
+};
+
+enum class StopReason : uint8_t { kNone, kCancelled, kDeadline, kDraining };
+
+/// One request on its way from bytes to bytes, whatever it does, for unary
+/// calls and streams alike: decoded, planned and admitted on the caller's
+/// thread; then run and encoded on a worker, or at once where it is quick.
+class Task : public std::enable_shared_from_this<Task> {
+ public:
+  struct Outcome {
+    absl::Status status;
+    std::string id;          // empty where it could not be decoded
+    grpc::ByteBuffer reply;  // where status is OK
+    /// What the request holds of the server's limits; keep it until the reply
+    /// is out.
+    Admission::Ticket ticket;
+  };
+  using Done = std::function<void(Outcome)>;
+
+  Task(const TaskServices& services, RequestArrival arrival);
+
+  /// Once. `done` is called exactly once: from within Start() where the request
+  /// is refused or computed at once, else from a worker.
+  void Start(Done done);
+
+  /// From any thread, also before Start(): computing ends within a tile, and
+  /// the status tells the first reason: CANCELLED, DEADLINE_EXCEEDED or
+  /// UNAVAILABLE. A request that is done by then is not affected.
+  void Stop(StopReason reason);
+
+ private:
+  absl::Status Prepare();
+  void RunAndFinish();
+  absl::StatusOr<grpc::ByteBuffer> Encode();
+  void Finish(absl::StatusOr<grpc::ByteBuffer> reply);
+
+  void StopIfLate();
+  absl::Status StopStatus() const;
+  std::chrono::nanoseconds SinceArrival() const;
+
+  const TaskServices services_;
+  RequestArrival arrival_;
+  const std::chrono::steady_clock::time_point arrival_time_;
+  std::atomic<StopReason> stop_reason_{StopReason::kNone};
+  std::stop_source stop_;
+  Done done_;
+
+  bool quick_ = false;
+  Admission::Ticket ticket_;
+  RequestFacts facts_;
+};
+
+}  // namespace attention::server
+
+#endif  // ATTENTION_SERVER_SCHEDULING_TASK_H_

@@ -1,0 +1,54 @@
+#ifndef ATTENTION_SERVER_TELEMETRY_REQUEST_FACTS_H_
+#define ATTENTION_SERVER_TELEMETRY_REQUEST_FACTS_H_
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace attention::server {
+
+class ModelCounters;
+
+/// What there is to say of one request of an RPC that costs something. Put
+/// together on the request's way, observed once at its end.
+struct RequestFacts {
+  /// As the caller sent it; empty where it has none, or could not be read.
+  std::string id;
+  std::string peer;
+  /// What was asked, for the log: shapes of query, key and value. Only where
+  /// WantsDetails().
+  std::string details;
+  std::string backend;
+  std::string kernel;
+
+  int64_t request_bytes = 0;
+  int64_t reply_bytes = 0;  // of the message; 0 where there is none
+  int64_t batch_entries = 0;
+
+  std::chrono::nanoseconds decode_time{0};  // from arrival to the queue
+  std::chrono::nanoseconds queue_time{0};   // from arrival to the queue's end
+  std::chrono::nanoseconds gather_time{0};  // from the queue's end to computing
+  std::chrono::nanoseconds compute_time{0};  // computing alone
+  std::chrono::nanoseconds encode_time{0};   // putting the reply together
+
+  absl::Status status;
+  bool refused = false;  // before it was queued
+
+  /// Who counts the requests of a model; null where there is none.
+  std::shared_ptr<ModelCounters> model;
+};
+
+/// True where the log shows more than refusals: RequestFacts::details is then
+/// worth putting together.
+bool WantsDetails();
+
+/// The one place where every request ends: logs it (a debug line, a warning
+/// where it was refused) and has its model count it.
+void Observe(const RequestFacts& facts);
+
+}  // namespace attention::server
+
+#endif  // ATTENTION_SERVER_TELEMETRY_REQUEST_FACTS_H_

@@ -1,0 +1,128 @@
+#include "server/wire/infer_values.h"
+
+#include <cstdint>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "server/memory/region_names.h"
+#include "server/request/option_fields.h"
+
+namespace attention::server {
+namespace {
+
+using inference::InferParameter;
+
+OptionValue ValueOf(const InferParameter& value) {
+  switch (value.parameter_choice_case()) {
+    case InferParameter::kBoolParam:
+      return value.bool_param();
+    case InferParameter::kInt64Param:
+      return value.int64_param();
+    case InferParameter::kUint64Param:
+      return value.uint64_param();
+    case InferParameter::kDoubleParam:
+      return value.double_param();
+    case InferParameter::kStringParam:
+      return value.string_param();
+    case InferParameter::PARAMETER_CHOICE_NOT_SET:
+      break;
+  }
+  return {};
+}
+
+// Takes the value of a StatusOr, or returns its status.
+template <typename Value>
+absl::Status Take(absl::StatusOr<Value> value, Value& target) {
+  if (!value.ok()) return value.status();
+  target = *std::move(value);
+  return absl::OkStatus();
+}
+
+// Keys that the protocol, its clients or its gateways use for themselves; none
+// of them changes what is computed.
+bool IsReserved(const std::string& key) {
+  static constexpr absl::string_view kReserved[] = {
+      "sequence_id",
+      "sequence_start",
+      "sequence_end",
+      "priority",
+      "timeout",
+      "headers",
+      "binary_data_output",
+      "triton_enable_empty_final_response",
+  };
+  return absl::c_linear_search(kReserved, key);
+}
+
+// What an input's or an output's own parameters say.
+struct RegionReference {
+  std::string region;
+  uint64_t offset = 0;     // bytes
+  uint64_t byte_size = 0;  // bytes
+  bool sized = false;      // an offset or a size was given
+};
+
+absl::StatusOr<RegionReference> ReadReference(
+    absl::string_view field, const InferParameters& parameters) {
+  RegionReference reference;
+  for (const auto& [key, value] : parameters) {
+    absl::Status status;
+    if (key == "shared_memory_region") {
+      status = Take(TextOf(ValueOf(value)), reference.region);
+    } else if (key == "shared_memory_byte_size") {
+      status = Take(UnsignedOf(ValueOf(value)), reference.byte_size);
+      reference.sized = true;
+    } else if (key == "shared_memory_offset") {
+      status = Take(UnsignedOf(ValueOf(value)), reference.offset);
+      reference.sized = true;
+    } else if (key != "binary_data_size" && key != "binary_data") {
+      status = absl::InvalidArgumentError(
+          "unknown (known are shared_memory_region, shared_memory_byte_size, "
+          "shared_memory_offset)");
+    }
+    if (!status.ok()) {
+      return Named(absl::StrCat(field, ".", key.substr(0, 64)), status);
+    }
+  }
+  return reference;
+}
+
+}  // namespace
+
+absl::Status ReadParameters(const InferParameters& parameters,
+                            RequestBuilder& builder) {
+  for (const auto& [key, value] : parameters) {
+    if (IsReserved(key)) continue;
+    const OptionField* const option = FindOption(key);
+    if (option == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("parameter '", key.substr(0, 64),
+                       "' is unknown (known are ", OptionNames(), ")"));
+    }
+    absl::Status status = builder.SetOption(*option, ValueOf(value));
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<RegionBytes> ReadRegion(absl::string_view field,
+                                       const InferParameters& parameters,
+                                       const SharedMemoryRegistry* regions) {
+  const absl::StatusOr<RegionReference> reference =
+      ReadReference(field, parameters);
+  if (!reference.ok()) return reference.status();
+  if (reference->region.empty()) {
+    if (!reference->sized) return RegionBytes();
+    return FieldError(absl::StrCat(field, ".shared_memory_region"),
+                      "missing beside a size or an offset");
+  }
+  if (regions == nullptr) return SharedMemoryIsOff();
+  auto region = regions->Find(reference->region);
+  if (!region.ok()) return region.status();
+  const auto bytes = (*region)->Bytes(reference->offset, reference->byte_size);
+  if (!bytes.ok()) return Named(field, bytes.status());
+  return RegionBytes{*std::move(region), *bytes};
+}
+
+}  // namespace attention::server

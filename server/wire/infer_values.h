@@ -1,0 +1,37 @@
+#ifndef ATTENTION_SERVER_WIRE_INFER_VALUES_H_
+#define ATTENTION_SERVER_WIRE_INFER_VALUES_H_
+
+#include <google/protobuf/map.h>
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "inference/grpc_service.pb.h"
+#include "server/memory/shared_memory_registry.h"
+#include "server/request/request_builder.h"
+
+namespace attention::server {
+
+using InferParameters =
+    google::protobuf::Map<std::string, inference::InferParameter>;
+
+/// Sets what a request's parameters say. The protocol's reserved keys are
+/// passed over. INVALID_ARGUMENT for a key that is unknown, which lists the
+/// known ones, and for what SetOption() refuses.
+absl::Status ReadParameters(const InferParameters& parameters,
+                            RequestBuilder& builder);
+
+/// Where an input or an output lies, as its own parameters say; without a
+/// region where they name none. `field` is its name, `regions` null where
+/// shared memory is switched off. INVALID_ARGUMENT for a key that is unknown, a
+/// wrong type, a size without a region, or bytes that do not lie in it;
+/// NOT_FOUND for an unknown region, UNAVAILABLE where they are switched off.
+absl::StatusOr<RegionBytes> ReadRegion(absl::string_view field,
+                                       const InferParameters& parameters,
+                                       const SharedMemoryRegistry* regions);
+
+}  // namespace attention::server
+
+#endif  // ATTENTION_SERVER_WIRE_INFER_VALUES_H_

@@ -1,0 +1,70 @@
+#ifndef ATTENTION_SERVER_WIRE_MESSAGE_SPLITTER_H_
+#define ATTENTION_SERVER_WIRE_MESSAGE_SPLITTER_H_
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
+#include <grpcpp/support/slice.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "core/worker_pool.h"
+#include "server/wire/tensor_bytes.h"
+
+namespace attention::server {
+
+/// The elements of a message's tensors, apart from it. What stands in the
+/// message in their place is a mark.
+class MessageElements {
+ public:
+  /// Those that `mark` stands for; null for an empty one, which stands for no
+  /// bytes. Large ones may not be gathered() yet.
+  TensorBytes* Find(absl::string_view mark);
+
+  /// Gathers all that are not gathered yet (see GatherAll).
+  void Gather(WorkerPool* workers);
+
+ private:
+  friend class MessageSplitter;
+  std::vector<TensorBytes> elements_;
+};
+
+/// What a splitter does with a field that the message's type does not have.
+enum class UnknownFields : uint8_t {
+  kRefuse,  // one that is dropped could have been a mask
+  kSkip,
+};
+
+/// What is split off messages of one type.
+struct SplitRules {
+  const google::protobuf::Descriptor* message;
+  UnknownFields unknown;
+  /// The fields that hold elements, in the message or in one within it: of type
+  /// bytes, which the mark then stands in, or messages with a field
+  /// `bytes_contents`, which it then stands in.
+  std::vector<const google::protobuf::FieldDescriptor*> elements;
+};
+
+/// Parses a serialized message that came in `slices`, cut anywhere, into
+/// `message`, and what its fields of elements hold into the result. Elements
+/// are copied once, or not at all where one slice holds them (tensor_bytes.h);
+/// each slice that is not kept is released as it is read.
+///
+/// Repeated fields, oneofs and merges have protobuf's own meaning.
+/// INVALID_ARGUMENT where the bytes are not a message, where a field is unknown
+/// and `rules` refuse that (also in a member of a oneof that a later one
+/// replaces), where a string is not UTF-8, where more than 64 fields hold
+/// elements, or where all others take more than 64 KiB. RESOURCE_EXHAUSTED
+/// where memory runs out. A length that claims more bytes than there are
+/// allocates nothing.
+absl::StatusOr<MessageElements> SplitMessage(
+    std::vector<grpc::Slice> slices, const SplitRules& rules,
+    google::protobuf::Message& message);
+
+}  // namespace attention::server
+
+#endif  // ATTENTION_SERVER_WIRE_MESSAGE_SPLITTER_H_

@@ -1,0 +1,25 @@
+# What the sanitizers' builds leave out, in one place: each runs what it can see something in, once.
+# <program>_RUNS is a GoogleTest filter; programs in ATTENTION_TESTS_LEFT_OUT are not built.
+set(ATTENTION_TESTS_LEFT_OUT)
+
+# The tests of the oracle and of its tolerances are about numbers, not about memory or threads.
+set(oracle_tests "OracleTest.*:KappaTest.*:RangeTest.*:*OverflowTest.*:*ToleranceTest.*")
+
+if(ATTENTION_SANITIZE MATCHES "address")
+  # Everything of ours, at small size. The rows of the covering array go through the kernels once:
+  # through the cpu backend's for this processor (its other instruction sets' have all the other
+  # tests of cpu_backend_test) and through the CUDA kernels in allocations of exactly the bytes that
+  # they may use (attention_cuda_kernels_test), and in slices (cuda_emulated_small).
+  set(cpu_backend_test_RUNS "-*PairwiseOnTargetTest.*")
+  set(attention_parity_core_test_RUNS "-*PairwiseTest.*/cuda_emulated_row*:${oracle_tests}")
+elseif(ATTENTION_SANITIZE MATCHES "thread")
+  # What threads share: the worker pool, the engine, blocks of rows and split keys with 1, 2 and 7
+  # threads, keys that are masked for some rows of a block, a device's queue and its memory. Files
+  # and the kernels themselves have one thread. (An emulated device's threads are fibers of one
+  # thread, and every change of fibers is slow here: of them, the layer's own tests.)
+  list(APPEND ATTENTION_TESTS_LEFT_OUT formats_test)
+  set(cpu_backend_test_RUNS "*ThreadsTest.*:*SameBitsTest.*:*.NanInAMasked*_FP32:CpuTargetsTest.*")
+  set(attention_cuda_kernels_test_RUNS "Emulation*:Portable*:SixteenBits*:Philox*")
+  set(attention_parity_core_test_RUNS
+      "*PairwiseTest.*/cpu_row*:*ThreadsTest.*:*DeterminismTest.*:*SplittingTest.*:*NanTest.*")
+endif()

@@ -1,0 +1,36 @@
+#ifndef ATTENTION_TESTS_SUPPORT_FACTORS_H_
+#define ATTENTION_TESTS_SUPPORT_FACTORS_H_
+
+#include <string>
+#include <vector>
+
+#include "tests/support/random_problem.h"
+
+namespace attention::test {
+
+/// One choice for one option.
+struct Level {
+  std::string name;
+  void (*apply)(ProblemSpec& spec);
+};
+
+/// One option of a problem with all the choices that are tested, so made that
+/// every combination of levels of different factors is a valid problem.
+struct Factor {
+  std::string name;
+  std::vector<Level> levels;
+};
+
+/// Every option, shape, layout and kind of data.
+const std::vector<Factor>& Factors();
+
+/// The rows of a covering array of all pairs of levels (covering_array.h).
+const std::vector<std::vector<int>>& FactorRows();
+
+/// A row's problem, and its levels for a person to read.
+ProblemSpec SpecOf(const std::vector<int>& row);
+std::string Describe(const std::vector<int>& row);
+
+}  // namespace attention::test
+
+#endif  // ATTENTION_TESTS_SUPPORT_FACTORS_H_

@@ -1,0 +1,302 @@
+#include "server/wire/infer_wire.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/element.h"
+#include "core/validate.h"
+#include "server/request/results.h"
+#include "tests/support/status_matchers.h"
+#include "tests/unit/server/attend_requests.h"
+
+namespace attention::server {
+namespace {
+
+using ::attention::test::IsOk;
+using ::attention::test::StatusIs;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Request = inference::ModelInferRequest;
+
+inference::ModelInferRequest::InferInputTensor& AddInput(
+    Request& request, const char* name, const char* type,
+    const std::vector<int64_t>& shape) {
+  auto& input = *request.add_inputs();
+  input.set_name(name);
+  input.set_datatype(type);
+  for (const int64_t extent : shape) input.add_shape(extent);
+  return input;
+}
+
+void AddRaw(Request& request, const char* name, const char* type,
+            const std::vector<int64_t>& shape, const std::string& bytes) {
+  AddInput(request, name, type, shape);
+  request.add_raw_input_contents(bytes);
+}
+
+// One query of width 2 over two keys, values of width 1.
+Request Small(const char* model = "scaled_dot_product_attention") {
+  Request request;
+  request.set_model_name(model);
+  request.set_id("small");
+  AddRaw(request, "query", "FP32", {1, 2}, Floats({1, 2}));
+  AddRaw(request, "key", "FP32", {2, 2}, Floats({1, 0, 1, 0}));
+  AddRaw(request, "value", "FP32", {2, 1}, Floats({3, 5}));
+  return request;
+}
+
+struct Decoded {
+  explicit Decoded(const Request& message, bool on_stream = false)
+      : models(repository),
+        wire(models, /*regions=*/nullptr, on_stream),
+        request(wire.Decode(OneSlice(message.SerializeAsString()))) {}
+
+  const AttentionProblem& problem() const { return request->problem; }
+
+  ModelRepository repository;
+  ModelTable models;
+  InferWire wire;
+  absl::StatusOr<AttentionRequest> request;
+};
+
+TEST(InferWire, ReadsRawInputs) {
+  const Decoded decoded(Small());
+  ASSERT_THAT(decoded.request, IsOk());
+  EXPECT_THAT(decoded.problem().query.shape, ElementsAre(1, 2));
+  EXPECT_EQ(LoadElement(DataType::kFloat32, decoded.problem().query.data), 1);
+  EXPECT_THAT(decoded.problem().key_value[0].key.shape, ElementsAre(2, 2));
+  EXPECT_THAT(decoded.problem().key_value[0].value.shape, ElementsAre(2, 1));
+  EXPECT_EQ(decoded.wire.id(), "small");
+}
+
+TEST(InferWire, ReadsInputsInAnyOrder) {
+  Request request;
+  request.set_model_name("bilinear_attention");
+  AddRaw(request, "value", "FP32", {2, 1}, Floats({3, 5}));
+  AddRaw(request, "m", "FP32", {2, 2}, Floats({1, 2, 3, 4}));
+  AddRaw(request, "key", "FP32", {2, 2}, Floats({1, 0, 1, 0}));
+  AddRaw(request, "valid_lens", "INT32", {1}, std::string("\2\0\0\0", 4));
+  AddRaw(request, "query", "FP32", {1, 2}, Floats({7, 2}));
+  const Decoded decoded(request);
+  ASSERT_THAT(decoded.request, IsOk());
+  EXPECT_EQ(LoadElement(DataType::kFloat32, decoded.problem().query.data), 7);
+  EXPECT_THAT(std::get<Bilinear>(decoded.problem().scoring).m.shape,
+              ElementsAre(2, 2));
+  EXPECT_EQ(decoded.problem().masks.valid_lens->type, DataType::kInt32);
+}
+
+TEST(InferWire, ReadsTypedContents) {
+  Request request;
+  request.set_model_name("scaled_dot_product_attention");
+  const auto add = [&](const char* name, const std::vector<int64_t>& shape,
+                       const std::vector<float>& values) {
+    auto& input = AddInput(request, name, "FP32", shape);
+    for (const float value : values) {
+      input.mutable_contents()->add_fp32_contents(value);
+    }
+  };
+  add("query", {1, 2}, {1.5, 2});
+  add("key", {2, 2}, {1, 0, 1, 0});
+  add("value", {2, 1}, {3, 5});
+  auto& mask = AddInput(request, "attend_mask", "BOOL", {1, 2});
+  mask.mutable_contents()->add_bool_contents(true);
+  mask.mutable_contents()->add_bool_contents(false);
+  const Decoded decoded(request);
+  ASSERT_THAT(decoded.request, IsOk());
+  const AttentionProblem& problem = decoded.problem();
+  EXPECT_EQ(LoadElement(DataType::kFloat32, problem.query.data), 1.5);
+  EXPECT_EQ(problem.masks.attend_mask->data[0], std::byte{1});
+  EXPECT_EQ(problem.masks.attend_mask->data[1], std::byte{0});
+}
+
+TEST(InferWire, ReadsParametersAndPassesReservedOnesOver) {
+  Request request = Small("gaussian_attention");
+  auto& parameters = *request.mutable_parameters();
+  parameters["sigma"].set_string_param("2.5");
+  parameters["causal"].set_string_param("top_left");
+  parameters["seed"].set_int64_param(7);
+  parameters["priority"].set_uint64_param(1);
+  const Decoded decoded(request);
+  ASSERT_THAT(decoded.request, IsOk());
+  EXPECT_EQ(std::get<Gaussian>(decoded.problem().scoring).sigma, 2.5);
+  EXPECT_EQ(decoded.problem().masks.causal, Causal::kTopLeft);
+  EXPECT_EQ(decoded.problem().dropout.seed, 7U);
+}
+
+TEST(InferWire, WantsTheOutputAloneWhereNoneIsNamed) {
+  const Decoded decoded(Small());
+  ASSERT_EQ(decoded.request->results.size(), 1U);
+  EXPECT_EQ(decoded.request->results[0].result, ResultField::kOutput);
+  EXPECT_FALSE(decoded.problem().wanted.weights);
+}
+
+TEST(InferWire, WantsTheOutputsThatAreNamedInTheirOrder) {
+  Request request = Small();
+  request.add_outputs()->set_name("lse");
+  request.add_outputs()->set_name("weights");
+  const Decoded decoded(request);
+  ASSERT_EQ(decoded.request->results.size(), 2U);
+  EXPECT_EQ(decoded.request->results[0].result, ResultField::kLse);
+  EXPECT_EQ(decoded.request->results[1].result, ResultField::kWeights);
+  EXPECT_TRUE(decoded.problem().wanted.weights);
+  EXPECT_TRUE(decoded.problem().wanted.lse);
+}
+
+struct WrongCase {
+  const char* name;
+  std::function<void(Request&)> spoil;
+  const char* message;
+};
+
+class InferWireRefuses : public ::testing::TestWithParam<WrongCase> {};
+
+TEST_P(InferWireRefuses, AndNamesTheField) {
+  Request request = Small();
+  GetParam().spoil(request);
+  EXPECT_THAT(Decoded(request).request,
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr(GetParam().message)));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Wrong, InferWireRefuses,
+    ::testing::Values(
+        WrongCase{
+            "UnknownInput",
+            [](Request& r) { AddRaw(r, "mask", "BOOL", {1}, "1"); },
+            "input 'mask' is unknown to scaled_dot_product_attention "
+            "(known are query, key, value, valid_lens, attend_mask, bias"},
+        WrongCase{"InputTwice",
+                  [](Request& r) {
+                    AddRaw(r, "query", "FP32", {1, 1}, Floats({1}));
+                  },
+                  "query: given twice"},
+        WrongCase{"Missing",
+                  [](Request& r) {
+                    r.mutable_inputs()->RemoveLast();
+                    r.mutable_raw_input_contents()->RemoveLast();
+                  },
+                  "value: missing"},
+        WrongCase{"Datatype",
+                  [](Request& r) { r.mutable_inputs(0)->set_datatype("F32"); },
+                  "query: datatype 'F32' is unknown (expected FP32, FP16 or "
+                  "BF16)"},
+        WrongCase{
+            "TooFewRaw",
+            [](Request& r) { r.mutable_raw_input_contents()->RemoveLast(); },
+            "value: unable to find data for input tensor"},
+        WrongCase{"TooManyRaw",
+                  [](Request& r) { r.add_raw_input_contents("x"); },
+                  "raw_input_contents: 4 entries (expected 3"},
+        WrongCase{"RawAndContents",
+                  [](Request& r) {
+                    r.mutable_inputs(1)->mutable_contents()->add_fp32_contents(
+                        1);
+                  },
+                  "key: has contents beside raw_input_contents"},
+        WrongCase{"Bytes",
+                  [](Request& r) { r.mutable_inputs(0)->set_shape(1, 3); },
+                  "query: "},
+        WrongCase{"Parameter",
+                  [](Request& r) {
+                    (*r.mutable_parameters())["scal"].set_double_param(1);
+                  },
+                  "parameter 'scal' is unknown (known are scale, sigma"},
+        WrongCase{"ParameterOfAnother",
+                  [](Request& r) {
+                    (*r.mutable_parameters())["sigma"].set_double_param(1);
+                  },
+                  "sigma: this scoring function has none"},
+        WrongCase{"Output",
+                  [](Request& r) { r.add_outputs()->set_name("outputs"); },
+                  "output 'outputs' is unknown (known are output, weights, "
+                  "lse)"},
+        WrongCase{"OutputTwice",
+                  [](Request& r) {
+                    r.add_outputs()->set_name("lse");
+                    r.add_outputs()->set_name("lse");
+                  },
+                  "lse: asked for twice"},
+        WrongCase{"InputParameter",
+                  [](Request& r) {
+                    (*r.mutable_inputs(0)->mutable_parameters())["shm"]
+                        .set_bool_param(true);
+                  },
+                  "query.shm: unknown (known are shared_memory_region"},
+        WrongCase{"SizeWithoutRegion",
+                  [](Request& r) {
+                    (*r.mutable_inputs(0)
+                          ->mutable_parameters())["shared_memory_byte_size"]
+                        .set_int64_param(8);
+                  },
+                  "query.shared_memory_region: missing"},
+        WrongCase{"LongId", [](Request& r) { r.set_id(std::string(257, 'x')); },
+                  "id: 257 bytes"}),
+    [](const auto& row) { return std::string(row.param.name); });
+
+TEST(InferWire, SaysThatSharedMemoryIsOff) {
+  Request request = Small();
+  (*request.add_outputs()->mutable_parameters())["shared_memory_region"]
+      .set_string_param("r");
+  request.mutable_outputs(0)->set_name("output");
+  EXPECT_THAT(Decoded(request).request,
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("shared")));
+}
+
+TEST(InferWire, DoesNotFindAnUnknownModel) {
+  Request request = Small("softmax_attention");
+  EXPECT_THAT(Decoded(request).request,
+              StatusIs(absl::StatusCode::kNotFound,
+                       HasSubstr("'softmax_attention' is not found")));
+}
+
+TEST(InferReply, IsWhatTheGeneratedClassReads) {
+  Request request = Small();
+  request.add_outputs()->set_name("lse");
+  request.add_outputs()->set_name("output");
+  Decoded decoded(request);
+  Results results(decoded.request->results,
+                  Validate(decoded.problem()).value());
+  ASSERT_THAT(results.Allocate(), IsOk());
+  std::memcpy(results.Outputs().output.data, "outp", 4);
+  std::memcpy(results.Outputs().lse.data, "lse0", 4);
+  inference::ModelInferResponse response;
+  ASSERT_TRUE(response.ParseFromString(
+      Flatten(decoded.wire.Encode(results.sent(), {}))));
+  EXPECT_EQ(response.model_name(), "scaled_dot_product_attention");
+  EXPECT_EQ(response.model_version(), "1");
+  EXPECT_EQ(response.id(), "small");
+  ASSERT_EQ(response.outputs_size(), 2);
+  EXPECT_EQ(response.outputs(0).name(), "lse");
+  EXPECT_THAT(response.outputs(0).shape(), ElementsAre(1));
+  EXPECT_EQ(response.outputs(1).datatype(), "FP32");
+  EXPECT_THAT(response.raw_output_contents(), ElementsAre("lse0", "outp"));
+}
+
+TEST(InferReply, IsWhatTheGeneratedClassReadsOnAStream) {
+  Decoded decoded(Small(), /*on_stream=*/true);
+  Results results(decoded.request->results,
+                  Validate(decoded.problem()).value());
+  ASSERT_THAT(results.Allocate(), IsOk());
+  std::memcpy(results.Outputs().output.data, "outp", 4);
+  const grpc::ByteBuffer reply = decoded.wire.Encode(results.sent(), {});
+  EXPECT_LE(static_cast<int64_t>(reply.Length()),
+            results.Bytes() + decoded.wire.OtherBytes());
+  inference::ModelStreamInferResponse response;
+  ASSERT_TRUE(response.ParseFromString(Flatten(reply)));
+  EXPECT_EQ(response.error_message(), "");
+  EXPECT_TRUE(response.infer_response()
+                  .parameters()
+                  .at("triton_final_response")
+                  .bool_param());
+  EXPECT_THAT(response.infer_response().raw_output_contents(),
+              ElementsAre("outp"));
+}
+
+}  // namespace
+}  // namespace attention::server

@@ -1,0 +1,100 @@
+#include "server/models/repository_queue.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <future>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "tests/support/status_matchers.h"
+
+namespace attention::server {
+namespace {
+
+using ::attention::test::IsOk;
+using ::attention::test::StatusIs;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr auto kNever = std::chrono::steady_clock::time_point::max();
+
+// A task that has begun and waits for Open().
+class HeldTask {
+ public:
+  explicit HeldTask(RepositoryQueue& queue) {
+    queue.Add([this](const absl::Status& turn) {
+      begun_.set_value(turn);
+      open_.get_future().wait();
+    });
+    EXPECT_THAT(begun_.get_future().get(), IsOk());
+  }
+  void Open() { open_.set_value(); }
+
+ private:
+  std::promise<absl::Status> begun_;
+  std::promise<void> open_;
+};
+
+TEST(RepositoryQueue, RunsTasksInOrderOnAThreadOfItsOwn) {
+  std::vector<int> order;
+  std::thread::id thread;
+  RepositoryQueue queue;
+  for (int n = 0; n < 3; ++n) {
+    queue.Add([&, n](const absl::Status& turn) {
+      EXPECT_THAT(turn, IsOk());
+      order.push_back(n);
+      thread = std::this_thread::get_id();
+    });
+  }
+  ASSERT_TRUE(queue.WaitUntilIdle(kNever));
+  EXPECT_THAT(order, ElementsAre(0, 1, 2));
+  EXPECT_NE(thread, std::this_thread::get_id());
+}
+
+TEST(RepositoryQueue, TurnsAwayWhatItHasNoPlaceFor) {
+  absl::Status waiting;
+  std::optional<absl::Status> refused;
+  RepositoryQueue queue(/*most_waiting=*/1);
+  HeldTask held(queue);
+  queue.Add([&](const absl::Status& turn) { waiting = turn; });
+  queue.Add([&](const absl::Status& turn) { refused = turn; });
+  ASSERT_TRUE(refused.has_value());
+  EXPECT_THAT(*refused, StatusIs(absl::StatusCode::kResourceExhausted,
+                                 HasSubstr("1 calls wait for it (at most 1)")));
+  held.Open();
+  ASSERT_TRUE(queue.WaitUntilIdle(kNever));
+  EXPECT_THAT(waiting, IsOk());
+}
+
+TEST(RepositoryQueue, DrainingTurnsAwayWhatWaitsAndLetsTheRunningOneEnd) {
+  std::optional<absl::Status> waiting;
+  std::optional<absl::Status> late;
+  RepositoryQueue queue;
+  HeldTask held(queue);
+  queue.Add([&](const absl::Status& turn) { waiting = turn; });
+  queue.StartDraining();
+  ASSERT_TRUE(waiting.has_value());
+  EXPECT_THAT(*waiting,
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("draining")));
+  queue.Add([&](const absl::Status& turn) { late = turn; });
+  ASSERT_TRUE(late.has_value());
+  EXPECT_EQ(late->code(), absl::StatusCode::kUnavailable);
+  EXPECT_FALSE(queue.WaitUntilIdle(std::chrono::steady_clock::now()));
+  held.Open();
+  EXPECT_TRUE(queue.WaitUntilIdle(kNever));
+}
+
+TEST(RepositoryQueue, EndsWithTheTaskThatRuns) {
+  std::optional<RepositoryQueue> queue(std::in_place);
+  HeldTask held(*queue);
+  const auto ended =
+      std::async(std::launch::async, [&queue] { queue.reset(); });
+  held.Open();
+  ended.wait();
+}
+
+}  // namespace
+}  // namespace attention::server
