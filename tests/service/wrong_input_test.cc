@@ -68,7 +68,7 @@ INSTANTIATE_TEST_SUITE_P(
             {"the bytes are not an Attend"}},
         Row{"UnknownField",
             GoodRequest("bad").SerializeAsString() + "\xd0\x01\x01",
-            {"field 26 of AttendRequest is unknown"}},
+            {"field 99 of AttendRequest is unknown"}},
         Row{"Empty", "", {"query: missing"}},
         Spoilt("IdTooLong", [](Request& r) { r.set_id(std::string(257, 'x')); },
                {"id: 257 bytes (expected at most 256)"}),
