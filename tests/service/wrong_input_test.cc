@@ -67,7 +67,7 @@ INSTANTIATE_TEST_SUITE_P(
             std::string(100, '\xff'),
             {"the bytes are not an Attend"}},
         Row{"UnknownField",
-            GoodRequest("bad").SerializeAsString() + "\xd0\x01\x01",
+            GoodRequest("bad").SerializeAsString() + "\x98\x06\x01",
             {"field 99 of AttendRequest is unknown"}},
         Row{"Empty", "", {"query: missing"}},
         Spoilt("IdTooLong", [](Request& r) { r.set_id(std::string(257, 'x')); },
