@@ -19,11 +19,7 @@ class CpuBackend final : public Backend {
   absl::string_view name() const override { return "cpu"; }
   std::string instruction_set() const override { return kernels_.name; }
 
-  absl::Status Supports(const ValidatedProblem& problem) const override {
-    if (problem.query_offsets || problem.alibi_slopes || problem.sinks) {
-      return absl::UnimplementedError(
-          "query_offsets, alibi_slopes and sinks are the reference's");
-    }
+  absl::Status Supports(const ValidatedProblem&) const override {
     return absl::OkStatus();  // Validate() admits host memory alone
   }
 

@@ -127,10 +127,6 @@ void ChooseLaunches(const DeviceProperties& device, const PlanOptions& options,
 
 absl::Status CheckSupport(const ValidatedProblem& problem,
                           const DeviceProperties& device) {
-  if (problem.query_offsets || problem.alibi_slopes || problem.sinks) {
-    return absl::UnimplementedError(
-        "query_offsets, alibi_slopes and sinks are the reference's");
-  }
   const std::array<int64_t, 4> widths = {problem.query_width, problem.key_width,
                                          problem.value_width,
                                          problem.hidden_width};

@@ -22,12 +22,8 @@
 namespace attention::test {
 namespace {
 
-// The wire has no place for the offsets of batch entries, slopes and sinks yet.
 OwnedProblem ProblemOfRow(size_t row) {
-  ProblemSpec spec = SpecOf(FactorRows()[row]);
-  spec.query_offsets_type.reset();
-  spec.alibi_slopes = spec.sinks = PerHeadShape::kNone;
-  return MakeProblem(spec, TestSeed() + row);
+  return MakeProblem(SpecOf(FactorRows()[row]), TestSeed() + row);
 }
 
 class WireTest : public ::testing::Test {

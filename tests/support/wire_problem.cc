@@ -71,6 +71,7 @@ void SetMasks(const Masks& masks, client::AttendRequest& request) {
   request.query_offset = masks.query_offset;
   request.query_offsets = Materialize(masks.query_offsets);
   request.key_offset = masks.key_offset;
+  request.query_offsets = Materialize(masks.query_offsets);
   request.window_left = masks.window.left;
   request.window_right = masks.window.right;
 }
@@ -91,6 +92,8 @@ client::AttendRequest ToRequest(const AttentionProblem& problem) {
   request.scoring = std::visit(ToWireScoring{}, problem.scoring);
   request.softcap = problem.softcap;
   SetMasks(problem.masks, request);
+  request.alibi_slopes = Materialize(problem.alibi_slopes);
+  request.sinks = Materialize(problem.sinks);
   request.alibi_slopes = Materialize(problem.alibi_slopes);
   request.sinks = Materialize(problem.sinks);
   SetDropout(problem.dropout, request);
