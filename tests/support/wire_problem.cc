@@ -69,7 +69,6 @@ void SetMasks(const Masks& masks, client::AttendRequest& request) {
     request.causal = client::Causal::kBottomRight;
   }
   request.query_offset = masks.query_offset;
-  request.query_offsets = Materialize(masks.query_offsets);
   request.key_offset = masks.key_offset;
   request.query_offsets = Materialize(masks.query_offsets);
   request.window_left = masks.window.left;
@@ -92,8 +91,6 @@ client::AttendRequest ToRequest(const AttentionProblem& problem) {
   request.scoring = std::visit(ToWireScoring{}, problem.scoring);
   request.softcap = problem.softcap;
   SetMasks(problem.masks, request);
-  request.alibi_slopes = Materialize(problem.alibi_slopes);
-  request.sinks = Materialize(problem.sinks);
   request.alibi_slopes = Materialize(problem.alibi_slopes);
   request.sinks = Materialize(problem.sinks);
   SetDropout(problem.dropout, request);
