@@ -51,6 +51,7 @@ class AttentionOperation final : public Operation {
         engine_(engine),
         max_response_bytes_(max_response_bytes) {}
 
+  const char* name() const override { return "attend"; }
   absl::Status Decode(std::vector<grpc::Slice> message,
                       RequestFacts& facts) override;
   absl::StatusOr<OperationNeeds> Plan(RequestFacts& facts) override;

@@ -33,6 +33,9 @@ class Operation {
  public:
   virtual ~Operation() = default;
 
+  /// What the log calls it, one word: "attend".
+  virtual const char* name() const = 0;
+
   /// Reads the message. Slices are released as they are read, or by Gather().
   /// Notes the caller's id in `facts`, also where it then fails.
   virtual absl::Status Decode(std::vector<grpc::Slice> message,

@@ -23,6 +23,7 @@ Task::Task(const TaskServices& services, RequestArrival arrival)
     : services_(services),
       arrival_(std::move(arrival)),
       arrival_time_(std::chrono::steady_clock::now()) {
+  facts_.operation = arrival_.operation->name();
   facts_.peer = arrival_.peer;
 }
 

@@ -21,16 +21,17 @@ std::string Quoted(absl::string_view text) {
 void Log(const RequestFacts& facts) {
   const std::string code = absl::StatusCodeToString(facts.status.code());
   if (facts.refused) {
-    spdlog::warn("refused id={} peer={} status={} message={}", Quoted(facts.id),
-                 facts.peer, code, Quoted(facts.status.message()));
+    spdlog::warn("refused {} id={} peer={} status={} message={}",
+                 facts.operation, Quoted(facts.id), facts.peer, code,
+                 Quoted(facts.status.message()));
     return;
   }
   if (!WantsDetails()) return;
   spdlog::debug(
-      "attend id={} peer={} shapes={} backend={} kernel={} queue_us={} "
+      "{} id={} peer={} shapes={} backend={} kernel={} queue_us={} "
       "compute_us={} status={}",
-      Quoted(facts.id), facts.peer, Quoted(facts.details), facts.backend,
-      facts.kernel, Microseconds(facts.queue_time),
+      facts.operation, Quoted(facts.id), facts.peer, Quoted(facts.details),
+      facts.backend, facts.kernel, Microseconds(facts.queue_time),
       Microseconds(facts.compute_time), code);
 }
 

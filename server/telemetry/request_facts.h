@@ -15,6 +15,7 @@ class ModelCounters;
 /// What there is to say of one request of an RPC that costs something. Put
 /// together on the request's way, observed once at its end.
 struct RequestFacts {
+  const char* operation = "";  // one word: "attend"
   /// As the caller sent it; empty where it has none, or could not be read.
   std::string id;
   std::string peer;

@@ -82,6 +82,7 @@ class CapturedLog {
 TEST(RequestFacts, SaysWhatAnsweredAtDebug) {
   const CapturedLog log(spdlog::level::debug);
   RequestFacts record;
+  record.operation = "attend";
   record.id = "a\n\"b";
   record.peer = "ipv4:127.0.0.1:5";
   record.details = "[1, 2] [2, 2] [2, 1]";

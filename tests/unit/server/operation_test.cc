@@ -40,6 +40,7 @@ class Append final : public Operation {
  public:
   Append(Store& store, bool quick) : store_(store), quick_(quick) {}
 
+  const char* name() const override { return "append"; }
   absl::Status Decode(std::vector<grpc::Slice> message,
                       RequestFacts& facts) override {
     const grpc::ByteBuffer bytes(message.data(), message.size());
