@@ -24,17 +24,15 @@ absl::Status RequestBuilder::SetOption(const OptionField& option,
 const TensorField* RequestBuilder::Accepted(absl::string_view name) {
   const TensorField* const tensor = FindTensor(name);
   if (tensor == nullptr) return nullptr;
-  const bool accepted =
-      given_.count(tensor) > 0 || Accepts(*tensor, request_.problem);
+  const bool accepted = IsGiven(*tensor) || Accepts(*tensor, request_.problem);
   return accepted ? tensor : nullptr;
 }
 
 absl::StatusOr<TensorView*> RequestBuilder::Set(
     const TensorField& tensor, DataType type, absl::Span<const int64_t> shape,
     absl::Span<const std::byte> bytes) {
-  if (!given_.insert(&tensor).second) {
-    return FieldError(tensor.name, "given twice");
-  }
+  if (IsGiven(tensor)) return FieldError(tensor.name, "given twice");
+  given_.set(IndexOf(tensor));
   absl::StatusOr<TensorView> view =
       ViewOfBytes(tensor.name, type, shape, bytes);
   if (!view.ok()) return view.status();
@@ -94,7 +92,7 @@ absl::Status RequestBuilder::AddResult(const WantedResult& result) {
 
 absl::StatusOr<AttentionRequest> RequestBuilder::Build() && {
   for (const TensorField& tensor : TensorFields()) {
-    if (tensor.need == Need::kNobody || given_.count(&tensor) > 0) continue;
+    if (tensor.need == Need::kNobody || IsGiven(tensor)) continue;
     if (Accepts(tensor, request_.problem)) {
       return FieldError(tensor.name, "missing");
     }

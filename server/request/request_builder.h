@@ -1,10 +1,10 @@
 #ifndef ATTENTION_SERVER_REQUEST_REQUEST_BUILDER_H_
 #define ATTENTION_SERVER_REQUEST_REQUEST_BUILDER_H_
 
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <set>
 #include <string>
 
 #include "absl/status/status.h"
@@ -63,13 +63,16 @@ class RequestBuilder {
   absl::StatusOr<AttentionRequest> Build() &&;
 
  private:
+  bool IsGiven(const TensorField& tensor) const {
+    return given_[IndexOf(tensor)];
+  }
   // The field's view, with a first look at it.
   absl::StatusOr<TensorView*> Set(const TensorField& tensor, DataType type,
                                   absl::Span<const int64_t> shape,
                                   absl::Span<const std::byte> bytes);
 
   AttentionRequest request_;
-  std::set<const TensorField*> given_;
+  std::bitset<kMostTensorFields> given_;
 };
 
 /// INVALID_ARGUMENT: "FIELD: PROBLEM".

@@ -1,5 +1,7 @@
 #include "server/request/tensor_fields.h"
 
+#include <iterator>
+
 #include "absl/strings/str_cat.h"
 
 namespace attention::server {
@@ -79,6 +81,8 @@ constexpr TensorField kTensors[] = {
      [](Problem p) -> TensorView& { return p.masks.query_offsets.emplace(); },
      /*metadata_rank=*/0, /*read_first=*/true},
 };
+
+static_assert(std::size(kTensors) <= kMostTensorFields);
 
 }  // namespace
 

@@ -1,6 +1,7 @@
 #ifndef ATTENTION_SERVER_REQUEST_TENSOR_FIELDS_H_
 #define ATTENTION_SERVER_REQUEST_TENSOR_FIELDS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -45,6 +46,12 @@ struct TensorField {
 };
 
 absl::Span<const TensorField> TensorFields();
+inline constexpr size_t kMostTensorFields = 32;
+
+/// Where it stands among them.
+inline size_t IndexOf(const TensorField& tensor) {
+  return static_cast<size_t>(&tensor - TensorFields().data());
+}
 
 /// Null where there is none of that name.
 const TensorField* FindTensor(absl::string_view name);

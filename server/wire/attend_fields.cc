@@ -141,7 +141,7 @@ const pb::FieldDescriptor* ScoringField(const v1::AttendRequest& message) {
 
 const SplitRules& AttendRules() {
   static const auto* const rules =
-      new SplitRules{v1::AttendRequest::descriptor(),
+      new SplitRules{*v1::AttendRequest::descriptor(),
                      UnknownFields::kRefuse,
                      {v1::Tensor::descriptor()->FindFieldByNumber(
                          v1::Tensor::kDataFieldNumber)}};
@@ -153,15 +153,16 @@ absl::Status ReadTensors(const v1::AttendRequest& message,
   const pb::Reflection& reflection = *message.GetReflection();
   for (const auto& [tensor, parent, field] : Paths().tensors) {
     const pb::Message* holder = &message;
+    const pb::Reflection* inner = &reflection;
     if (parent != nullptr) {
       if (!reflection.HasField(message, parent)) continue;
       holder = &reflection.GetMessage(message, parent);
+      inner = holder->GetReflection();
     }
-    const pb::Reflection& inner = *holder->GetReflection();
-    if (!inner.HasField(*holder, field)) continue;
+    if (!inner->HasField(*holder, field)) continue;
     absl::Status status = ReadTensor(
         *tensor,
-        static_cast<const v1::Tensor&>(inner.GetMessage(*holder, field)),
+        static_cast<const v1::Tensor&>(inner->GetMessage(*holder, field)),
         elements, builder);
     if (!status.ok()) return status;
   }

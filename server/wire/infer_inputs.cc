@@ -110,7 +110,7 @@ class InputReader {
 
 const SplitRules& InferRules() {
   static const auto* const rules = new SplitRules{
-      ModelInferRequest::descriptor(),
+      *ModelInferRequest::descriptor(),
       UnknownFields::kSkip,
       {ModelInferRequest::descriptor()->FindFieldByName("raw_input_contents"),
        ModelInferRequest::InferInputTensor::descriptor()->FindFieldByName(

@@ -23,6 +23,8 @@ using pb::internal::WireFormatLite;
 // What a skeleton may take: an id of 256 bytes and a dozen shapes take far
 // less, and protobuf's parser turns a byte of it into up to eight in memory.
 constexpr size_t kMostOtherBytes = 64 << 10;
+// What most skeletons take.
+constexpr size_t kUsualOtherBytes = 512;
 // An entry costs memory, even one of a byte.
 constexpr size_t kMostElements = 64;
 // protobuf's own bounds.
@@ -34,6 +36,10 @@ constexpr char kMarkField[] = "bytes_contents";
 using Mark = uint16_t;
 
 void AppendVarint(uint64_t value, std::string& out) {
+  if (value < 0x80) {  // nearly all of them
+    out.push_back(static_cast<char>(value));
+    return;
+  }
   uint8_t bytes[10];
   const uint8_t* end =
       pb::io::CodedOutputStream::WriteVarint64ToArray(value, bytes);
@@ -56,11 +62,80 @@ void MessageElements::Gather(WorkerPool* workers) {
   GatherAll(tensors, workers);
 }
 
+// What becomes of a field: looked up once, not for every message.
+struct SplitRules::FieldPlan {
+  const pb::FieldDescriptor* field = nullptr;
+  WireFormatLite::WireType wire_type = WireFormatLite::WIRETYPE_VARINT;
+  bool packable = false;
+  bool utf8 = false;
+  bool elements = false;
+  int mark_number = 0;  // of elements in a message: the field of the mark
+  const MessagePlan* message = nullptr;
+
+  bool Takes(WireFormatLite::WireType type) const {
+    return type == wire_type ||
+           (packable && type == WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
+  }
+};
+
+struct SplitRules::MessagePlan {
+  const pb::Descriptor* message;
+  std::vector<FieldPlan> fields;  // by number
+
+  const FieldPlan* Find(int number) const {
+    const auto index = static_cast<size_t>(number);
+    return index < fields.size() && fields[index].field != nullptr
+               ? &fields[index]
+               : nullptr;
+  }
+};
+
+SplitRules::SplitRules(const pb::Descriptor& message, UnknownFields unknown,
+                       std::vector<const pb::FieldDescriptor*> elements)
+    : unknown_(unknown),
+      elements_(std::move(elements)),
+      root_(PlanOf(message)) {}
+
+SplitRules::~SplitRules() = default;
+
+const SplitRules::MessagePlan* SplitRules::PlanOf(
+    const pb::Descriptor& message) {
+  std::unique_ptr<MessagePlan>& made = plans_[&message];
+  if (made != nullptr) return made.get();
+  made = std::make_unique<MessagePlan>();
+  MessagePlan& plan = *made;
+  plan.message = &message;
+  for (int n = 0; n < message.field_count(); ++n) {
+    const pb::FieldDescriptor& field = *message.field(n);
+    const auto number = static_cast<size_t>(field.number());
+    if (plan.fields.size() <= number) plan.fields.resize(number + 1);
+    FieldPlan entry;
+    entry.field = &field;
+    entry.wire_type = WireFormatLite::WireTypeForFieldType(
+        static_cast<WireFormatLite::FieldType>(field.type()));
+    entry.packable = field.is_packable();
+    entry.utf8 = field.type() == pb::FieldDescriptor::TYPE_STRING;
+    entry.elements = absl::c_linear_search(elements_, &field);
+    if (const pb::Descriptor* inner = field.message_type()) {
+      if (entry.elements) {
+        entry.mark_number = inner->FindFieldByName(kMarkField)->number();
+      } else {
+        entry.message = PlanOf(*inner);
+      }
+    }
+    plan.fields[number] = entry;
+  }
+  return &plan;
+}
+
 // Copies a message field by field into its skeleton: the same fields in the
 // same order, with a mark in place of elements. Parsing the skeleton with the
 // generated class then gives every repetition, merge and oneof protobuf's own
 // meaning: whatever takes a tensor away takes its mark away.
 class MessageSplitter {
+  using MessagePlan = SplitRules::MessagePlan;
+  using FieldPlan = SplitRules::FieldPlan;
+
  public:
   MessageSplitter(std::vector<grpc::Slice> slices, const SplitRules& rules)
       : rules_(rules), stream_(std::move(slices)), in_(&stream_) {}
@@ -71,7 +146,8 @@ class MessageSplitter {
     }
     in_.PushLimit(static_cast<int>(stream_.TotalBytes()));
     std::string skeleton;
-    absl::Status status = CopyMessage(*rules_.message, "", skeleton);
+    skeleton.reserve(kUsualOtherBytes);
+    absl::Status status = CopyMessage(*rules_.root_, "", skeleton);
     if (!status.ok()) return status;
     if (!message.ParseFromString(skeleton)) {
       return NotAMessage("a field is malformed");
@@ -82,8 +158,8 @@ class MessageSplitter {
  private:
   // Copies fields up to the current limit. `within` is the name of the field
   // that holds this message.
-  absl::Status CopyMessage(const pb::Descriptor& message,
-                           absl::string_view within, std::string& out) {
+  absl::Status CopyMessage(const MessagePlan& message, absl::string_view within,
+                           std::string& out) {
     while (in_.BytesUntilLimit() > 0) {
       uint64_t tag = 0;
       if (!ReadVarint(kMostTagBytes, tag)) return NotAMessage("a tag is cut");
@@ -99,55 +175,44 @@ class MessageSplitter {
     return absl::OkStatus();
   }
 
-  absl::Status CopyField(const pb::Descriptor& message, uint32_t tag,
+  absl::Status CopyField(const MessagePlan& message, uint32_t tag,
                          absl::string_view within, std::string& out) {
-    const auto number = WireFormatLite::GetTagFieldNumber(tag);
     const auto wire_type = WireFormatLite::GetTagWireType(tag);
-    const pb::FieldDescriptor* field = message.FindFieldByNumber(number);
-    if (field == nullptr || !IsOwnType(*field, wire_type)) {
-      return Unknown(message, field, tag);
+    const FieldPlan* const plan =
+        message.Find(WireFormatLite::GetTagFieldNumber(tag));
+    if (plan == nullptr || !plan->Takes(wire_type)) {
+      return Unknown(message, plan, tag);
     }
     AppendVarint(tag, out);
     switch (wire_type) {
       case WireFormatLite::WIRETYPE_VARINT:
-        return CopyVarint(*field, out);
+        return CopyVarint(*plan->field, out);
       case WireFormatLite::WIRETYPE_FIXED64:
-        return CopyRaw(*field, sizeof(uint64_t), out);
+        return CopyRaw(*plan->field, sizeof(uint64_t), out);
       case WireFormatLite::WIRETYPE_FIXED32:
-        return CopyRaw(*field, sizeof(uint32_t), out);
+        return CopyRaw(*plan->field, sizeof(uint32_t), out);
       case WireFormatLite::WIRETYPE_LENGTH_DELIMITED:
-        return CopyDelimited(*field, within, out);
+        return CopyDelimited(*plan, within, out);
       default:
         return NotAMessage("it has a group");
     }
   }
 
-  static bool IsOwnType(const pb::FieldDescriptor& field,
-                        WireFormatLite::WireType wire_type) {
-    if (field.is_packable() &&
-        wire_type == WireFormatLite::WIRETYPE_LENGTH_DELIMITED) {
-      return true;
-    }
-    return wire_type ==
-           WireFormatLite::WireTypeForFieldType(
-               static_cast<WireFormatLite::FieldType>(field.type()));
-  }
-
   // To protobuf, a field of another wire type is unknown, too.
-  absl::Status Unknown(const pb::Descriptor& message,
-                       const pb::FieldDescriptor* field, uint32_t tag) {
-    if (rules_.unknown == UnknownFields::kSkip) {
+  absl::Status Unknown(const MessagePlan& message, const FieldPlan* plan,
+                       uint32_t tag) {
+    if (rules_.unknown_ == UnknownFields::kSkip) {
       return WireFormatLite::SkipField(&in_, tag)
                  ? absl::OkStatus()
                  : NotAMessage("a field is malformed");
     }
-    if (field == nullptr) {
+    if (plan == nullptr) {
       return absl::InvalidArgumentError(
           absl::StrCat("field ", WireFormatLite::GetTagFieldNumber(tag), " of ",
-                       message.name(), " is unknown to this server"));
+                       message.message->name(), " is unknown to this server"));
     }
     return absl::InvalidArgumentError(
-        absl::StrCat(field->name(), ": wire type ",
+        absl::StrCat(plan->field->name(), ": wire type ",
                      static_cast<int>(WireFormatLite::GetTagWireType(tag)),
                      " is not its own"));
   }
@@ -159,39 +224,36 @@ class MessageSplitter {
     return absl::OkStatus();
   }
 
-  absl::Status CopyDelimited(const pb::FieldDescriptor& field,
-                             absl::string_view within, std::string& out) {
+  absl::Status CopyDelimited(const FieldPlan& plan, absl::string_view within,
+                             std::string& out) {
     uint64_t length = 0;
     if (!ReadVarint(kMostLengthBytes, length) ||
         length > static_cast<uint64_t>(in_.BytesUntilLimit())) {
-      return Cut(field);
+      return Cut(*plan.field);
     }
     const auto size = static_cast<int>(length);
-    if (absl::c_linear_search(rules_.elements, &field)) {
-      return TakeElements(field, within, size, out);
-    }
-    if (field.message_type() != nullptr) {
-      return CopySubmessage(field, size, out);
-    }
-    return CopyText(field, size, out);
+    if (plan.elements) return TakeElements(plan, within, size, out);
+    return plan.message != nullptr ? CopySubmessage(plan, size, out)
+                                   : CopyText(plan, size, out);
   }
 
-  absl::Status CopySubmessage(const pb::FieldDescriptor& field, int size,
+  absl::Status CopySubmessage(const FieldPlan& plan, int size,
                               std::string& out) {
     const auto limit = in_.PushLimit(size);
-    std::string inner;
-    absl::Status status =
-        CopyMessage(*field.message_type(), field.name(), inner);
+    const size_t begin = out.size();
+    absl::Status status = CopyMessage(*plan.message, plan.field->name(), out);
     if (!status.ok()) return status;
     in_.PopLimit(limit);
-    AppendVarint(inner.size(), out);
-    out += inner;
+    // Its length is known only now, and stands before it.
+    std::string length;
+    AppendVarint(out.size() - begin, length);
+    out.insert(begin, length);
     return absl::OkStatus();
   }
 
   // Bytes, a string or packed numbers.
-  absl::Status CopyText(const pb::FieldDescriptor& field, int size,
-                        std::string& out) {
+  absl::Status CopyText(const FieldPlan& plan, int size, std::string& out) {
+    const pb::FieldDescriptor& field = *plan.field;
     if (static_cast<size_t>(size) > kMostOtherBytes) {
       return absl::InvalidArgumentError(
           absl::StrCat(field.name(), ": takes ", size, " bytes (at most ",
@@ -201,8 +263,7 @@ class MessageSplitter {
     const size_t begin = out.size();
     absl::Status status = CopyRaw(field, size, out);
     if (!status.ok()) return status;
-    if (field.type() == pb::FieldDescriptor::TYPE_STRING &&
-        !IsUtf8(absl::string_view(out).substr(begin))) {
+    if (plan.utf8 && !IsUtf8(absl::string_view(out).substr(begin))) {
       return absl::InvalidArgumentError(
           absl::StrCat(field.name(), ": is not UTF-8"));
     }
@@ -210,9 +271,9 @@ class MessageSplitter {
   }
 
   // The one copy of a tensor's bytes, if any; `size` bytes are there.
-  absl::Status TakeElements(const pb::FieldDescriptor& field,
-                            absl::string_view within, int size,
-                            std::string& out) {
+  absl::Status TakeElements(const FieldPlan& plan, absl::string_view within,
+                            int size, std::string& out) {
+    const pb::FieldDescriptor& field = *plan.field;
     std::string mark;
     if (size > 0) {
       const auto index = static_cast<Mark>(result_.elements_.size());
@@ -230,9 +291,8 @@ class MessageSplitter {
       result_.elements_.push_back(*std::move(elements));
       mark.assign(reinterpret_cast<const char*>(&index), sizeof index);
     }
-    if (const pb::Descriptor* message = field.message_type()) {
-      mark = FieldHeader(message->FindFieldByName(kMarkField)->number(),
-                         static_cast<int64_t>(mark.size())) +
+    if (plan.mark_number != 0) {
+      mark = FieldHeader(plan.mark_number, static_cast<int64_t>(mark.size())) +
              mark;
     }
     AppendVarint(mark.size(), out);
@@ -256,9 +316,10 @@ class MessageSplitter {
   }
 
   absl::Status NotAMessage(absl::string_view what) const {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the bytes are not ", rules_.message->name()[0] == 'A' ? "an " : "a ",
-        rules_.message->name(), ": ", what));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the bytes are not ",
+                     rules_.root_->message->name()[0] == 'A' ? "an " : "a ",
+                     rules_.root_->message->name(), ": ", what));
   }
   absl::Status Cut(const pb::FieldDescriptor& field) const {
     return NotAMessage(absl::StrCat(field.name(), " is cut or malformed"));

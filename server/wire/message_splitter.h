@@ -5,6 +5,8 @@
 #include <google/protobuf/message.h>
 #include <grpcpp/support/slice.h>
 
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -39,14 +41,29 @@ enum class UnknownFields : uint8_t {
   kSkip,
 };
 
-/// What is split off messages of one type.
-struct SplitRules {
-  const google::protobuf::Descriptor* message;
-  UnknownFields unknown;
-  /// The fields that hold elements, in the message or in one within it: of type
-  /// bytes, which the mark then stands in, or messages with a field
-  /// `bytes_contents`, which it then stands in.
-  std::vector<const google::protobuf::FieldDescriptor*> elements;
+/// What is split off messages of one type. Made once for each.
+class SplitRules {
+ public:
+  /// `elements` are the fields that hold elements, in the message or in one
+  /// within it: of type bytes, which the mark then stands in, or messages with
+  /// a field `bytes_contents`, which it then stands in.
+  SplitRules(const google::protobuf::Descriptor& message, UnknownFields unknown,
+             std::vector<const google::protobuf::FieldDescriptor*> elements);
+  ~SplitRules();
+
+ private:
+  friend class MessageSplitter;
+  struct MessagePlan;
+  struct FieldPlan;
+
+  // What becomes of each field of the message and of those within it.
+  const MessagePlan* PlanOf(const google::protobuf::Descriptor& message);
+
+  const UnknownFields unknown_;
+  const std::vector<const google::protobuf::FieldDescriptor*> elements_;
+  std::map<const google::protobuf::Descriptor*, std::unique_ptr<MessagePlan>>
+      plans_;
+  const MessagePlan* const root_;
 };
 
 /// Parses a serialized message that came in `slices`, cut anywhere, into
