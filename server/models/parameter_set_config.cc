@@ -119,7 +119,9 @@ absl::StatusOr<Scoring> ReadScoring(const Json& json) {
   const auto found = json.find("scoring");
   if (found != json.end()) {
     for (const ScoringName& scoring : ScoringNames()) {
-      if (*found == std::string(scoring.name)) return scoring.scoring;
+      if (*found == static_cast<std::string>(scoring.name)) {
+        return scoring.scoring;
+      }
     }
   }
   const auto append = [](std::string* out, const ScoringName& scoring) {

@@ -18,6 +18,8 @@ namespace attention::server {
 
 enum class OptionType : uint8_t { kNumber, kInteger, kUnsigned, kBool, kWord };
 
+// In the order in which the table is read.
+// NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding)
 struct OptionField {
   absl::string_view name;
   OptionType type;
