@@ -14,9 +14,7 @@ namespace attention::server {
 namespace {
 
 using ::attention::test::IsOk;
-using ::attention::test::StatusIs;
 using ::testing::ElementsAre;
-using ::testing::StartsWith;
 
 RequestFacts Facts() {
   RequestFacts facts;
