@@ -16,7 +16,6 @@ namespace attention::server {
 namespace {
 
 namespace pb = google::protobuf;
-using ::attention::test::IsOk;
 using ::attention::test::StatusIs;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
