@@ -82,7 +82,7 @@ TEST(RequestFields, HaveTheTypesOfAttendRequest) {
   for (const OptionField& option : OptionFields()) {
     const pb::FieldDescriptor* field =
         v1::AttendRequest::descriptor()->FindFieldByName(
-            std::string(option.name));
+            static_cast<std::string>(option.name));
     if (field == nullptr) continue;  // of a scoring function
     ++compared;
     EXPECT_EQ(field->cpp_type(), CppTypeOf(option.type)) << option.name;
@@ -96,7 +96,7 @@ TEST(RequestFields, HaveTheWordsOfAttendRequestInTheirOrder) {
     if (option.type != OptionType::kWord) continue;
     const pb::EnumDescriptor& words =
         *v1::AttendRequest::descriptor()
-             ->FindFieldByName(std::string(option.name))
+             ->FindFieldByName(static_cast<std::string>(option.name))
              ->enum_type();
     ASSERT_EQ(words.value_count(), static_cast<int>(option.words.size()));
     for (int n = 0; n < words.value_count(); ++n) {
