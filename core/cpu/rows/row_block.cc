@@ -245,7 +245,7 @@ void RowBlock::FinishSoftmax() {
     }
     if (!problem_.wanted.lse || !IsStored(r)) continue;
     const bool empty = state.empty() || pass_ == Pass::kUniform;
-    StoreLogSumExp(r, empty ? kMinusInfinity
+    StoreLogSumExp(r, empty ? double{kMinusInfinity}
                             : state.max * kLn2 + std::log(state.sum) + shift);
   }
 }
