@@ -19,6 +19,7 @@
 #include "server/wire/attend_wire.h"
 #include "tests/fuzz/expect.h"
 #include "tests/fuzz/slice_cuts.h"
+#include "tests/support/restore_elements.h"
 
 namespace attention::server {
 namespace {
@@ -48,26 +49,6 @@ Split SplitOf(std::vector<grpc::Slice> slices) {
   split.status = elements.status();
   if (elements.ok()) split.elements = *std::move(elements);
   return split;
-}
-
-// Puts the elements back in place of their marks, for a comparison as a whole.
-void Restore(MessageElements& elements, pb::Message& message) {
-  const pb::Reflection& reflection = *message.GetReflection();
-  std::vector<const pb::FieldDescriptor*> fields;
-  reflection.ListFields(message, &fields);
-  for (const auto* field : fields) {
-    if (field->message_type() == nullptr) continue;
-    pb::Message* inner = reflection.MutableMessage(&message, field);
-    if (field->message_type() != v1::Tensor::descriptor()) {
-      Restore(elements, *inner);
-      continue;
-    }
-    auto& tensor = static_cast<v1::Tensor&>(*inner);
-    TensorBytes* const bytes = elements.Find(tensor.data());
-    if (bytes == nullptr) continue;
-    bytes->Gather();
-    tensor.set_data(bytes->bytes().data(), bytes->bytes().size());
-  }
 }
 
 // Every step up to computing, as a server takes them.
@@ -109,7 +90,7 @@ void Compare(const uint8_t* data, size_t size) {
   Expect(parses, "what is accepted is a message to protobuf");
   for (Split* split : {&whole, &cut}) {
     v1::AttendRequest message = split->message;
-    Restore(split->elements, message);
+    RestoreElements(split->elements, message);
     Expect(message.SerializeAsString() == expected.SerializeAsString(),
            "every field and every element is the same");
   }

@@ -9,13 +9,13 @@
 #include "inference/grpc_service.pb.h"
 #include "server/wire/attend_fields.h"
 #include "server/wire/infer_inputs.h"
+#include "tests/support/restore_elements.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/server/attend_requests.h"
 
 namespace attention::server {
 namespace {
 
-namespace pb = google::protobuf;
 using ::attention::test::StatusIs;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -37,30 +37,10 @@ absl::StatusOr<SplitAttend> Split(std::vector<grpc::Slice> slices) {
   return split;
 }
 
-// Puts the elements back in place of their marks.
-void Restore(MessageElements& elements, pb::Message& message) {
-  const pb::Reflection& reflection = *message.GetReflection();
-  std::vector<const pb::FieldDescriptor*> fields;
-  reflection.ListFields(message, &fields);
-  for (const pb::FieldDescriptor* field : fields) {
-    if (field->message_type() == nullptr) continue;
-    pb::Message* inner = reflection.MutableMessage(&message, field);
-    if (field->message_type() != v1::Tensor::descriptor()) {
-      Restore(elements, *inner);
-      continue;
-    }
-    auto& tensor = static_cast<v1::Tensor&>(*inner);
-    TensorBytes* const bytes = elements.Find(tensor.data());
-    if (bytes == nullptr) continue;
-    bytes->Gather();
-    tensor.set_data(bytes->bytes().data(), bytes->bytes().size());
-  }
-}
-
 // The request as the generated class would have parsed it.
 v1::AttendRequest Restored(SplitAttend& split) {
   v1::AttendRequest message = split.message;
-  Restore(split.elements, message);
+  RestoreElements(split.elements, message);
   return message;
 }
 
