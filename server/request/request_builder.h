@@ -36,7 +36,7 @@ class RequestBuilder {
                          absl::string_view name = "");
 
   /// The tensor of that name that this request may carry; null where there is
-  /// none. AcceptedNames() lists those that are there are.
+  /// none. AcceptedNames() lists those that there are.
   const TensorField* Accepted(absl::string_view name);
   std::string AcceptedNames() { return AcceptedTensors(request_.problem); }
 
