@@ -25,6 +25,10 @@ struct AttentionJob {
   const ValidatedProblem* problem = nullptr;
   AttentionOutputs outputs;
   std::stop_token stop;
+  /// Called before each tile, from any of the workers, where set. It may
+  /// compute another job on that thread meanwhile (a large job then gives way
+  /// to a small one). Not called where a device computes.
+  std::function<void()> before_tile = {};
 
   // Written by Backend::Run.
   /// OK, or CANCELLED where `stop` was requested before the last tile; results

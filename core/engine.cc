@@ -69,29 +69,6 @@ constexpr double kQuickWork = 16'384;
 // What a tanh costs in multiply-adds.
 constexpr double kTanhWork = 16;
 
-// Multiply-adds of the problem, or more: a product that cannot overflow, and
-// is never less than the elements that are read or written.
-double Work(const ValidatedProblem& problem) {
-  const auto extent = [](int64_t value) {
-    return static_cast<double>(std::max<int64_t>(value, 1));
-  };
-  const double rows = extent(problem.batch) * extent(problem.query_heads) *
-                      extent(problem.query_length);
-  const double keys = extent(problem.batch) * extent(problem.kv_heads) *
-                      extent(problem.key_length);
-  const double hidden = static_cast<double>(problem.hidden_width);
-  const double query_width = extent(problem.query_width);
-  const double key_width = extent(problem.key_width);
-  double work =
-      rows * extent(problem.key_length) *
-      (query_width + extent(problem.value_width) + hidden * kTanhWork);
-  work += (rows * query_width + keys * key_width) * hidden;
-  if (std::holds_alternative<Bilinear>(problem.scoring)) {
-    work += rows * query_width * key_width;
-  }
-  return work;
-}
-
 absl::Status FailedCheck(const Backend& backend, const absl::Status& why) {
   return absl::InternalError(
       absl::StrCat(backend.instruction_set(),
@@ -156,6 +133,29 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineOptions options) {
 }
 
 bool Engine::chosen_by_name() const { return options_.backend != kAuto; }
+
+// Multiply-adds of the problem, or more: a product that cannot overflow, and
+// is never less than the elements that are read or written.
+double Engine::Work(const ValidatedProblem& problem) {
+  const auto extent = [](int64_t value) {
+    return static_cast<double>(std::max<int64_t>(value, 1));
+  };
+  const double rows = extent(problem.batch) * extent(problem.query_heads) *
+                      extent(problem.query_length);
+  const double keys = extent(problem.batch) * extent(problem.kv_heads) *
+                      extent(problem.key_length);
+  const double hidden = static_cast<double>(problem.hidden_width);
+  const double query_width = extent(problem.query_width);
+  const double key_width = extent(problem.key_width);
+  double work =
+      rows * extent(problem.key_length) *
+      (query_width + extent(problem.value_width) + hidden * kTanhWork);
+  work += (rows * query_width + keys * key_width) * hidden;
+  if (std::holds_alternative<Bilinear>(problem.scoring)) {
+    work += rows * query_width * key_width;
+  }
+  return work;
+}
 
 bool Engine::IsQuick(const ValidatedProblem& problem) const {
   return !options_.on_tile && !backends_.front()->waits() &&

@@ -73,6 +73,10 @@ class Engine {
   /// several devices; CANCELLED where it was stopped.
   absl::Status Run(AttentionJob& job) const;
 
+  /// What a problem takes, in multiply-adds; a tanh counts as several. Two
+  /// problems of one scoring function take about as long as their work says.
+  static double Work(const ValidatedProblem& problem);
+
   /// True for a problem that takes some microseconds at most, less than to hand
   /// it to a worker: Run() it where you are. Never where tiles are watched: who
   /// watches them may hold them up. Never on a backend that waits for a device.

@@ -44,6 +44,8 @@ void HappensAfter([[maybe_unused]] void* address) {
 #endif
 }
 
+thread_local bool in_place = false;
+
 int ThreadsOrDefault(int threads) {
   return threads > 0 ? threads : tbb::this_task_arena::max_concurrency();
 }
@@ -79,6 +81,12 @@ void WorkerPool::ParallelFor(int64_t count, std::stop_token stop,
                              absl::FunctionRef<void(int64_t)> body) {
   if (count <= 0 || stop.stop_requested()) return;
   if (count == 1) return body(0);
+  if (in_place) {
+    for (int64_t index = 0; index < count && !stop.stop_requested(); ++index) {
+      body(index);
+    }
+    return;
+  }
   // Their addresses name the loop's edges. Two, so that none runs from one call
   // of body to another: calls that race must be reported.
   char spawn = 0;
@@ -102,6 +110,9 @@ void WorkerPool::ParallelFor(int64_t count, std::stop_token stop,
   });
   HappensAfter(&join);
 }
+
+WorkerPool::InPlace::InPlace() : before_(std::exchange(in_place, true)) {}
+WorkerPool::InPlace::~InPlace() { in_place = before_; }
 
 void WorkerPool::Post(std::function<void()> task) {
   Impl* impl = impl_.get();

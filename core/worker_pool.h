@@ -31,6 +31,20 @@ class WorkerPool {
   void ParallelFor(int64_t count, std::stop_token stop,
                    absl::FunctionRef<void(int64_t)> body);
 
+  /// While it lives, ParallelFor() of the thread that made it calls body on
+  /// that thread alone. For small jobs while others wait: all threads are busy
+  /// without it.
+  class InPlace {
+   public:
+    InPlace();
+    ~InPlace();
+    InPlace(const InPlace&) = delete;
+    InPlace& operator=(const InPlace&) = delete;
+
+   private:
+    const bool before_;
+  };
+
   /// Runs `task` on the pool some time later; tasks begin in order. Must not
   /// throw.
   void Post(std::function<void()> task);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <deque>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
@@ -51,8 +52,8 @@ std::string EnvironmentName(const std::string& flag) {
                                         flag, {{"--", ""}, {"-", "_"}})));
 }
 
-// The options of the command line, bound to the struct that they fill;
-// drain_time comes as seconds first.
+// The options of the command line, bound to the struct that they fill; times
+// come as seconds first.
 struct Parser {
   explicit Parser(ServerOptions& target) : options(target) {
     app.set_version_flag("--version",
@@ -109,6 +110,14 @@ struct Parser {
         ->check(WholeNumber<int64_t>());
   }
 
+  void AddTime(const std::string& flag, std::chrono::milliseconds& value,
+               const std::string& default_text, const std::string& help,
+               const std::string& group) {
+    times.push_back({flag, &value, static_cast<double>(value.count()) / 1000});
+    Add(flag, times.back().seconds, "TIME", default_text, help, group)
+        ->transform(TimeInSeconds());
+  }
+
   // The flag alone, or --flag=true and --flag=false.
   void AddSwitch(const std::string& flag, bool& value,
                  const std::string& help) {
@@ -128,10 +137,10 @@ struct Parser {
         "A Unix-domain socket to listen on as well, for callers on this "
         "machine that run as the same user (mode 0600)",
         group);
-    Add("--drain-time", drain_seconds, "TIME", "30s",
-        "How long running requests may take to finish after SIGTERM or SIGINT",
-        group)
-        ->transform(TimeInSeconds());
+    AddTime("--drain-time", options.drain_time, "30s",
+            "How long running requests may take to finish after SIGTERM or "
+            "SIGINT",
+            group);
   }
 
   void AddComputing() {
@@ -164,6 +173,10 @@ struct Parser {
                "Requests in flight on one stream; beyond it the stream is not "
                "read until a reply is out",
                "Limits");
+    AddTime("--max-compute-time", options.max_compute_time, "5min",
+            "How long one request may compute; it is stopped then: "
+            "RESOURCE_EXHAUSTED. 0 means for ever",
+            "Limits");
   }
 
   void AddModels() {
@@ -196,8 +209,16 @@ struct Parser {
         "text for people, json (one object per line) for collectors", group);
   }
 
+  // A time as it is parsed, and where it belongs. A deque: CLI11 keeps the
+  // address of `seconds`.
+  struct Time {
+    std::string flag;
+    std::chrono::milliseconds* value;
+    double seconds;
+  };
+
   ServerOptions& options;
-  double drain_seconds = 30;
+  std::deque<Time> times;
   CLI::App app{kDescription, "attention-server"};
   std::vector<std::string> flags;
 };
@@ -281,15 +302,16 @@ ParsedFlags ParseFlags(const std::vector<std::string>& arguments,
   if (const auto unknown = parser.app.remaining(); !unknown.empty()) {
     return wrong(ExplainUnknown(unknown.front(), parser.flags));
   }
-  // Compared as doubles first: the conversion of what does not fit is
-  // undefined.
-  const double milliseconds = std::round(parser.drain_seconds * 1000);
-  if (!(std::abs(milliseconds) < 1e15)) {
-    return wrong(absl::StrCat("--drain-time: ", parser.drain_seconds,
-                              "s (expected 0 to 24h)"));
+  for (const Parser::Time& time : parser.times) {
+    // Compared as doubles first: the conversion of what does not fit is
+    // undefined.
+    const double milliseconds = std::round(time.seconds * 1000);
+    if (!(std::abs(milliseconds) < 1e15)) {
+      return wrong(
+          absl::StrCat(time.flag, ": ", time.seconds, "s (expected 0 to 24h)"));
+    }
+    *time.value = std::chrono::milliseconds(static_cast<int64_t>(milliseconds));
   }
-  parsed.options.drain_time =
-      std::chrono::milliseconds(static_cast<int64_t>(milliseconds));
   if (const absl::Status status = CheckOptions(parsed.options); !status.ok()) {
     return wrong(status.message());
   }

@@ -19,7 +19,7 @@ constexpr int64_t kLargestMessage = std::numeric_limits<int32_t>::max();
 constexpr int64_t kSmallestMessage = 1024;
 constexpr int64_t kMostThreads = 4096;
 constexpr int64_t kMostRequests = 1'000'000;
-constexpr int64_t kLongestDrainMs = 24LL * 60 * 60 * 1000;
+constexpr int64_t kLongestMs = 24LL * 60 * 60 * 1000;
 
 absl::Status CheckRange(absl::string_view flag, int64_t value, int64_t least,
                         int64_t most, absl::string_view unit = "") {
@@ -68,8 +68,10 @@ absl::Status CheckOptions(const ServerOptions& options) {
                  " bytes"),
       CheckRange("--max-stream-requests-in-flight",
                  options.max_stream_requests_in_flight, 1, kMostRequests),
-      CheckRange("--drain-time", options.drain_time.count(), 0, kLongestDrainMs,
+      CheckRange("--drain-time", options.drain_time.count(), 0, kLongestMs,
                  " ms"),
+      CheckRange("--max-compute-time", options.max_compute_time.count(), 0,
+                 kLongestMs, " ms"),
       CheckOneOf("--log-level", options.log_level,
                  {"trace", "debug", "info", "warn", "error", "off"}),
       CheckOneOf("--log-format", options.log_format, {"text", "json"}),

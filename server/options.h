@@ -35,6 +35,9 @@ struct ServerOptions {
   int64_t max_bytes_in_flight = 4LL << 30;
   /// Per stream; beyond it the stream is not read.
   int64_t max_stream_requests_in_flight = 32;
+  /// How long one request may compute; it is stopped then:
+  /// RESOURCE_EXHAUSTED. 0 means for ever.
+  std::chrono::milliseconds max_compute_time{300'000};
   /// A directory of parameter sets (server/models/model_repository.h); none
   /// where it is empty.
   std::string model_repository;

@@ -87,10 +87,18 @@ struct Server::Impl {
         repository(std::move(opened_repository)),
         models(*repository),
         engine(std::move(built_engine)),
-        service(options, *engine, {engine->workers(), admission}, calls,
-                *repository),
-        inference(options, *engine, {engine->workers(), admission}, calls,
-                  *repository, repository_queue, models, regions) {}
+        queue(engine->workers()),
+        service(options, *engine, services(), calls, *repository),
+        inference(options, *engine, services(), calls, *repository,
+                  repository_queue, models, regions) {}
+
+  TaskServices services() {
+    TaskServices services{engine->workers(), admission, queue, costs};
+    if (options.max_compute_time.count() > 0) {
+      services.max_compute_time = options.max_compute_time;
+    }
+    return services;
+  }
 
   // The port that was taken.
   absl::StatusOr<int> Listen();
@@ -103,7 +111,9 @@ struct Server::Impl {
   ModelTable models;
   SharedMemoryRegistry regions;
   RepositoryQueue repository_queue;
+  CostModel costs;
   std::unique_ptr<Engine> engine;  // waits for tasks that still return
+  RequestQueue queue;
   AttentionService service;
   InferenceService inference;
   std::unique_ptr<grpc::Server> grpc_server;

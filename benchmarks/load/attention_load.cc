@@ -41,6 +41,9 @@ void Print(const nlohmann::json& result) {
       result["calls"].get<int64_t>(), result["errors"].get<int64_t>(),
       result["calls_per_second"].get<double>(),
       result["bytes_per_second"].get<double>() / (1 << 20));
+  for (const auto& [code, count] : result["errors_by_code"].items()) {
+    std::cout << absl::StrFormat("%13s %d\n", code, count.get<int64_t>());
+  }
   for (const char* what :
        {"latency_us", "transport_us", "compute_us", "queue_us"}) {
     const auto& times = result[what];
@@ -149,6 +152,9 @@ int Main(int argc, char** argv) {
   attend->add_option("--rate", arguments.load.rate,
                      "calls per second, begun when they are due; latency "
                      "counts from then");
+  attend->add_option("--timeout", arguments.load.timeout_seconds,
+                     "seconds that a unary call may take; 0: as long as it "
+                     "likes");
   attend
       ->add_option("--api", arguments.api,
                    "attention.v1 or the Open Inference Protocol")

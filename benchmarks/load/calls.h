@@ -4,6 +4,7 @@
 #include <grpcpp/channel.h>
 #include <grpcpp/completion_queue.h>
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,8 +28,9 @@ struct Ended {
 class Calls {
  public:
   virtual ~Calls() = default;
-  /// Begins the call of a free slot.
-  virtual void Start(int slot) = 0;
+  /// Begins the call of a free slot; a unary call ends by `deadline`.
+  virtual void Start(int slot,
+                     std::chrono::system_clock::time_point deadline) = 0;
   /// What an event of the completion queue means; often nothing.
   virtual std::optional<Ended> OnEvent(void* tag, bool ok) = 0;
   /// Ends what is left, when no call is under way.

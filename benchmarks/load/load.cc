@@ -79,10 +79,21 @@ class LoadRun {
       if (options_.rate > 0 && now < next_due_) return;
       const int slot = free_.back();
       free_.pop_back();
-      due_[static_cast<size_t>(slot)] = options_.rate > 0 ? next_due_ : now;
+      const auto due = options_.rate > 0 ? next_due_ : now;
+      due_[static_cast<size_t>(slot)] = due;
       if (options_.rate > 0) next_due_ += ToDuration(1 / options_.rate);
-      calls_->Start(slot);
+      calls_->Start(slot, Deadline(due - now));
     }
+  }
+
+  // Of a call that is due in `wait`, or was before now.
+  std::chrono::system_clock::time_point Deadline(Clock::duration wait) const {
+    if (options_.timeout_seconds <= 0) {
+      return std::chrono::system_clock::time_point::max();
+    }
+    return std::chrono::system_clock::now() +
+           std::chrono::duration_cast<std::chrono::microseconds>(
+               wait + ToDuration(options_.timeout_seconds));
   }
 
   // Waits until `deadline` at most.
@@ -112,7 +123,7 @@ class LoadRun {
       samples_.Add(now - due_[static_cast<size_t>(ended->slot)],
                    ended->reply->compute, ended->reply->queue);
     } else {
-      samples_.AddError();
+      samples_.AddError(ended->reply.status().code());
       error_.Update(ended->reply.status());
     }
   }

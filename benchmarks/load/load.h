@@ -19,6 +19,7 @@ struct LoadOptions {
   /// Open loop: calls per second, begun when they are due whatever became of
   /// those before; their latency counts from when they were due. 0: closed.
   double rate = 0;
+  double timeout_seconds = 0;  // of a unary call, from when it is due; 0: none
   double warm_up_seconds = 0.3;
   double seconds = 2;
 };

@@ -38,8 +38,15 @@ void Samples::Add(std::chrono::nanoseconds latency,
 nlohmann::json Samples::ToJson(Clock::duration elapsed) {
   const double seconds = std::chrono::duration<double>(elapsed).count();
   const double rate = static_cast<double>(latency_.size()) / seconds;
+  int64_t errors = 0;
+  nlohmann::json codes = nlohmann::json::object();
+  for (const auto& [code, count] : errors_) {
+    errors += count;
+    codes[absl::StatusCodeToString(code)] = count;
+  }
   return {{"calls", latency_.size()},
-          {"errors", errors_},
+          {"errors", errors},
+          {"errors_by_code", codes},
           {"seconds", seconds},
           {"calls_per_second", rate},
           {"bytes_per_second", rate * static_cast<double>(bytes_each_)},

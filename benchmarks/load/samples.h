@@ -3,8 +3,11 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <vector>
+
+#include "absl/status/status.h"
 
 namespace attention::bench {
 
@@ -24,14 +27,13 @@ class Samples {
   void Add(std::chrono::nanoseconds latency,
            std::chrono::nanoseconds compute = {},
            std::chrono::nanoseconds queue = {});
-  void AddError() { ++errors_; }
+  void AddError(absl::StatusCode code) { ++errors_[code]; }
 
   /// Rates over `elapsed`, and quantiles in microseconds; "transport" is the
   /// latency without the time that the server computed.
   nlohmann::json ToJson(Clock::duration elapsed);
 
   bool empty() const { return latency_.empty(); }
-  int64_t errors() const { return errors_; }
 
  private:
   const int64_t bytes_each_;
@@ -39,7 +41,7 @@ class Samples {
   std::vector<double> transport_;
   std::vector<double> compute_;
   std::vector<double> queue_;
-  int64_t errors_ = 0;
+  std::map<absl::StatusCode, int64_t> errors_;
 };
 
 }  // namespace attention::bench

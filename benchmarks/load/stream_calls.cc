@@ -26,7 +26,7 @@ class StreamCalls final : public Calls {
     Read();
   }
 
-  void Start(int slot) override {
+  void Start(int slot, std::chrono::system_clock::time_point) override {
     waiting_.push_back(slot);
     if (!writing_) Write();
   }

@@ -21,9 +21,11 @@ class UnaryCalls final : public Calls {
         api_(api),
         slots_(static_cast<size_t>(slots)) {}
 
-  void Start(int slot) override {
+  void Start(int slot,
+             std::chrono::system_clock::time_point deadline) override {
     Slot& call = slots_[static_cast<size_t>(slot)];
     call.context.emplace();
+    call.context->set_deadline(deadline);
     call.reader = stub_.PrepareUnaryCall(&*call.context, api_.unary_method(),
                                          api_.Encode(""), &queue_);
     call.reader->StartCall();

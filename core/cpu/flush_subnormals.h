@@ -9,6 +9,12 @@
 
 namespace attention::cpu {
 
+#if HWY_ARCH_X86
+// Bits of MXCSR.
+inline constexpr unsigned kFlushToZero = 1U << 15;
+inline constexpr unsigned kDenormalsAreZero = 1U << 6;
+#endif
+
 /// While it lives, this thread's SSE and AVX arithmetic reads subnormal numbers
 /// as 0 and writes 0 for them. An instruction that meets one otherwise takes a
 /// hundred times as long (Intel's optimization manual, "Floating-Point
@@ -30,8 +36,27 @@ class FlushSubnormals {
 
  private:
 #if HWY_ARCH_X86
-  static constexpr unsigned kFlushToZero = 1U << 15;
-  static constexpr unsigned kDenormalsAreZero = 1U << 6;
+  const unsigned before_;
+#endif
+};
+
+/// The opposite: while it lives, this thread's arithmetic is IEEE 754's again.
+class KeepSubnormals {
+ public:
+#if HWY_ARCH_X86
+  KeepSubnormals() : before_(_mm_getcsr()) {
+    _mm_setcsr(before_ & ~(kFlushToZero | kDenormalsAreZero));
+  }
+  ~KeepSubnormals() { _mm_setcsr(before_); }
+#else
+  KeepSubnormals() = default;
+  ~KeepSubnormals() = default;
+#endif
+  KeepSubnormals(const KeepSubnormals&) = delete;
+  KeepSubnormals& operator=(const KeepSubnormals&) = delete;
+
+ private:
+#if HWY_ARCH_X86
   const unsigned before_;
 #endif
 };

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/cpu/bf16/products.h"
+#include "core/cpu/flush_subnormals.h"
 #include "core/cpu/rows/row_block.h"
 
 namespace attention::cpu {
@@ -114,6 +115,11 @@ bool JobRun::BeginTile() {
   if (job_.stop.stop_requested()) return false;
   computed_.fetch_add(1, std::memory_order_relaxed);
   if (context_.on_tile) context_.on_tile();
+  if (job_.before_tile) {
+    // Another job's numbers must not depend on what it interrupts.
+    const KeepSubnormals as_usual;
+    job_.before_tile();
+  }
   return true;
 }
 

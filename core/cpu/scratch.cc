@@ -1,5 +1,6 @@
 #include "core/cpu/scratch.h"
 
+#include <array>
 #include <memory>
 #include <new>
 
@@ -17,22 +18,39 @@ struct AlignedDelete {
 struct Memory {
   std::unique_ptr<std::byte, AlignedDelete> bytes;
   size_t size = 0;
+
+  std::byte* Reserve(size_t wanted) {
+    if (wanted <= size) return bytes.get();
+    bytes.reset();
+    size = 0;
+    bytes.reset(static_cast<std::byte*>(
+        ::operator new(wanted, kAlignment, std::nothrow)));
+    if (bytes != nullptr) size = wanted;
+    return bytes.get();
+  }
 };
+
+// How deep leases nest: a tile, and what it gives way to.
+constexpr size_t kDepth = 2;
+
+struct Leases {
+  std::array<Memory, kDepth> memory;
+  size_t depth = 0;
+};
+
+Leases& OfThread() {
+  thread_local Leases leases;
+  return leases;
+}
 
 }  // namespace
 
-std::byte* ThreadMemory(size_t bytes) {
-  thread_local Memory memory;
-  if (bytes > memory.size) {
-    memory.bytes.reset();
-    memory.size = 0;
-    memory.bytes.reset(static_cast<std::byte*>(
-        ::operator new(bytes, kAlignment, std::nothrow)));
-    if (memory.bytes != nullptr) memory.size = bytes;
-  }
-  // What was freed is not what is there: reset() put another into its place.
-  // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDelete)
-  return memory.bytes.get();
+ThreadMemory::ThreadMemory(size_t bytes) {
+  Leases& leases = OfThread();
+  const size_t depth = leases.depth++;
+  bytes_ = depth < kDepth ? leases.memory[depth].Reserve(bytes) : nullptr;
 }
+
+ThreadMemory::~ThreadMemory() { --OfThread().depth; }
 
 }  // namespace attention::cpu

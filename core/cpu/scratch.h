@@ -32,9 +32,23 @@ class Scratch {
   size_t used_ = 0;
 };
 
-/// The calling thread's memory, of at least `bytes` bytes; null where there is
-/// none to be had. Valid until the thread's next call.
-std::byte* ThreadMemory(size_t bytes);
+/// Memory of the calling thread, kept from one use to the next and lent while
+/// this lives. Leases of a thread nest: what a tile gives way to
+/// (AttentionJob::before_tile) has memory of its own.
+class ThreadMemory {
+ public:
+  explicit ThreadMemory(size_t bytes);
+  ~ThreadMemory();
+  ThreadMemory(const ThreadMemory&) = delete;
+  ThreadMemory& operator=(const ThreadMemory&) = delete;
+
+  /// At least as many bytes as were asked for, at a multiple of 64; null where
+  /// there are none to be had.
+  std::byte* get() const { return bytes_; }
+
+ private:
+  std::byte* bytes_;
+};
 
 }  // namespace attention::cpu
 

@@ -76,6 +76,7 @@ class JobRun {
     if (job_.stop.stop_requested()) return false;
     ++computed_;
     if (context_.on_tile) context_.on_tile();
+    if (job_.before_tile) job_.before_tile();
     return true;
   }
 

@@ -42,11 +42,14 @@ absl::StatusOr<OperationNeeds> AttentionOperation::Plan(RequestFacts& facts) {
       results_->CheckFit(wire_->OtherBytes(), max_response_bytes_);
   if (status.ok()) status = CheckResultsApart(request_);
   if (!status.ok()) return status;
-  return OperationNeeds{results_->Bytes() + wire_->OtherBytes(),
-                        engine_.IsQuick(*problem_)};
+  return OperationNeeds{
+      results_->Bytes() + wire_->OtherBytes(),
+      {static_cast<int>(problem_->scoring.index()), Engine::Work(*problem_)},
+      engine_.IsQuick(*problem_)};
 }
 
 absl::Status AttentionOperation::Run(const std::stop_token& stop,
+                                     const std::function<void()>& give_way,
                                      RequestFacts& facts) {
   // Not before: what waits in the queue holds no memory for results.
   if (absl::Status memory = results_->Allocate(); !memory.ok()) return memory;
@@ -54,9 +57,11 @@ absl::Status AttentionOperation::Run(const std::stop_token& stop,
   job.problem = &*problem_;
   job.outputs = results_->Outputs();
   job.stop = stop;
+  job.before_tile = give_way;
   absl::Status status = engine_.Run(job);
   facts.backend = static_cast<std::string>(job.backend);
   facts.kernel = static_cast<std::string>(job.kernel);
+  facts.parts = job.tiles_total;
   return status;
 }
 

@@ -2,6 +2,7 @@
 #define ATTENTION_SERVER_REQUEST_ATTENTION_OPERATION_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -56,7 +57,9 @@ class AttentionOperation final : public Operation {
                       RequestFacts& facts) override;
   absl::StatusOr<OperationNeeds> Plan(RequestFacts& facts) override;
   void Gather(WorkerPool* workers) override { wire_->Gather(workers); }
-  absl::Status Run(const std::stop_token& stop, RequestFacts& facts) override;
+  absl::Status Run(const std::stop_token& stop,
+                   const std::function<void()>& give_way,
+                   RequestFacts& facts) override;
   absl::StatusOr<grpc::ByteBuffer> Encode(const RequestFacts& facts) override;
 
  private:

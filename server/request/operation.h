@@ -5,6 +5,7 @@
 #include <grpcpp/support/slice.h>
 
 #include <cstdint>
+#include <functional>
 #include <stop_token>
 #include <vector>
 
@@ -15,10 +16,19 @@
 
 namespace attention::server {
 
+/// How much there is to compute: requests of one kind take about as long as
+/// their amounts say.
+struct Work {
+  static constexpr int kKinds = 8;
+  int kind = 0;  // 0 to kKinds - 1
+  double amount = 0;
+};
+
 /// What an operation needs, known before it runs.
 struct OperationNeeds {
   /// Bytes that the reply will hold at most.
   int64_t reply_bytes = 0;
+  Work work;
   /// Running costs less than handing it to a worker.
   bool quick = false;
 };
@@ -49,9 +59,11 @@ class Operation {
   /// does nothing.
   virtual void Gather(WorkerPool* workers) = 0;
 
-  /// Does it. CANCELLED soon after a stop was asked for. Notes in `facts` what
-  /// it ran on.
+  /// Does it. CANCELLED soon after a stop was asked for. Calls `give_way` now
+  /// and then, from any worker, if it takes long: smaller requests run within.
+  /// Notes in `facts` what it ran on.
   virtual absl::Status Run(const std::stop_token& stop,
+                           const std::function<void()>& give_way,
                            RequestFacts& facts) = 0;
 
   /// The reply, which takes the results' memory with it.

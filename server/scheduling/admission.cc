@@ -1,19 +1,32 @@
 #include "server/scheduling/admission.h"
 
+#include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/scheduling/retry_after.h"
 
 namespace attention::server {
+namespace {
+
+// Callers that hold nothing are kept up to this many: the next call of one of
+// them finds its entry.
+constexpr size_t kMostIdleCallers = 1024;
+constexpr std::chrono::milliseconds kTryAgain{100};
+
+}  // namespace
 
 Admission::Ticket::Ticket(Ticket&& other) noexcept
     : admission_(std::exchange(other.admission_, nullptr)),
+      held_(other.held_),
       bytes_(other.bytes_) {}
 
 Admission::Ticket& Admission::Ticket::operator=(Ticket&& other) noexcept {
   if (this != &other) {
     Return();
     admission_ = std::exchange(other.admission_, nullptr);
+    held_ = other.held_;
     bytes_ = other.bytes_;
   }
   return *this;
@@ -22,27 +35,66 @@ Admission::Ticket& Admission::Ticket::operator=(Ticket&& other) noexcept {
 void Admission::Ticket::Return() {
   if (admission_ == nullptr) return;
   const std::lock_guard lock(admission_->mutex_);
-  --admission_->requests_;
-  admission_->bytes_ -= bytes_;
+  for (Held* held : {&admission_->all_, held_}) {
+    --held->requests;
+    held->bytes -= bytes_;
+  }
 }
 
-absl::StatusOr<Admission::Ticket> Admission::Admit(int64_t bytes) {
+absl::StatusOr<Admission::Ticket> Admission::Admit(const std::string& caller,
+                                                   int64_t bytes) {
   const std::lock_guard lock(mutex_);
   if (draining_) return absl::UnavailableError("the server is draining");
-  if (requests_ >= max_requests_) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "the server is full: ", requests_, " requests in flight (at most ",
-        max_requests_, ", max_requests_in_flight)"));
+  ForgetIdleCallers();
+  Held& held = callers_[caller];
+  if (absl::Status full = Check(held, bytes); !full.ok()) return full;
+  for (Held* each : {&all_, &held}) {
+    ++each->requests;
+    each->bytes += bytes;
   }
-  if (bytes > max_bytes_ - bytes_) {
+  return Ticket(this, &held, bytes);
+}
+
+absl::Status Admission::Check(const Held& caller, int64_t bytes) const {
+  if (bytes > max_bytes_) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("the server is full: request and reply take ", bytes,
-                     " bytes, those in flight ", bytes_, " (at most ",
+        absl::StrCat("request and reply take ", bytes, " bytes (at most ",
                      max_bytes_, ", max_bytes_in_flight)"));
   }
-  ++requests_;
-  bytes_ += bytes;
-  return Ticket(this, bytes);
+  std::string full;
+  const int64_t most_requests = std::max<int64_t>(max_requests_ / 2, 1);
+  const int64_t most_bytes = max_bytes_ / 2;
+  if (all_.requests >= max_requests_) {
+    full = absl::StrCat("the server is full: ", all_.requests,
+                        " requests in flight (at most ", max_requests_,
+                        ", max_requests_in_flight)");
+  } else if (bytes > max_bytes_ - all_.bytes) {
+    full = absl::StrCat("the server is full: request and reply take ", bytes,
+                        " bytes, those in flight ", all_.bytes, " (at most ",
+                        max_bytes_, ", max_bytes_in_flight)");
+  } else if (caller.requests >= most_requests) {
+    full = absl::StrCat("the caller\'s share is full: ", caller.requests,
+                        " requests in flight on this connection (at most ",
+                        most_requests, ", half of max_requests_in_flight)");
+  } else if (caller.requests > 0 && bytes > most_bytes - caller.bytes) {
+    full = absl::StrCat("the caller\'s share is full: request and reply take ",
+                        bytes, " bytes, those in flight on this connection ",
+                        caller.bytes, " (at most ", most_bytes,
+                        ", half of max_bytes_in_flight)");
+  }
+  if (full.empty()) return absl::OkStatus();
+  return RetryAfter(absl::ResourceExhaustedError(full), kTryAgain);
+}
+
+void Admission::ForgetIdleCallers() {
+  if (callers_.size() <=
+      kMostIdleCallers + static_cast<size_t>(all_.requests)) {
+    return;
+  }
+  for (auto caller = callers_.begin(); caller != callers_.end();) {
+    caller = caller->second.requests == 0 ? callers_.erase(caller)
+                                          : std::next(caller);
+  }
 }
 
 void Admission::StartDraining() {
@@ -57,12 +109,12 @@ bool Admission::draining() const {
 
 int64_t Admission::requests() const {
   const std::lock_guard lock(mutex_);
-  return requests_;
+  return all_.requests;
 }
 
 int64_t Admission::bytes() const {
   const std::lock_guard lock(mutex_);
-  return bytes_;
+  return all_.bytes;
 }
 
 }  // namespace attention::server

@@ -3,15 +3,23 @@
 
 #include <cstdint>
 #include <mutex>
+#include <string>
+#include <unordered_map>
 
 #include "absl/status/statusor.h"
 
 namespace attention::server {
 
 /// Bounds what the server holds: requests queued or running, and the bytes of
-/// those and of their replies. May be used from several threads at once and
-/// must outlive its tickets.
+/// those and of their replies. One caller holds half of either at most, so that
+/// others are served beside one that sends too much or takes no replies. May be
+/// used from several threads at once and must outlive its tickets.
 class Admission {
+  struct Held {
+    int64_t requests = 0;
+    int64_t bytes = 0;
+  };
+
  public:
   /// A request's place, given back when it is destroyed.
   class Ticket {
@@ -23,11 +31,12 @@ class Admission {
 
    private:
     friend class Admission;
-    Ticket(Admission* admission, int64_t bytes)
-        : admission_(admission), bytes_(bytes) {}
+    Ticket(Admission* admission, Held* held, int64_t bytes)
+        : admission_(admission), held_(held), bytes_(bytes) {}
     void Return();
 
     Admission* admission_ = nullptr;
+    Held* held_ = nullptr;  // by its caller
     int64_t bytes_ = 0;
   };
 
@@ -35,10 +44,12 @@ class Admission {
   Admission(int64_t max_requests, int64_t max_bytes)
       : max_requests_(max_requests), max_bytes_(max_bytes) {}
 
-  /// A place for a request that, with its reply, holds `bytes` >= 0.
-  /// RESOURCE_EXHAUSTED names the limit that is reached; UNAVAILABLE once
-  /// draining.
-  absl::StatusOr<Ticket> Admit(int64_t bytes);
+  /// A place for a request of `caller` that, with its reply, holds `bytes`
+  /// >= 0. RESOURCE_EXHAUSTED names the limit that is reached, with a time
+  /// after which to try again unless the request can never be admitted;
+  /// UNAVAILABLE once draining. A caller's only request may be larger than its
+  /// share.
+  absl::StatusOr<Ticket> Admit(const std::string& caller, int64_t bytes);
 
   /// From now on nothing is admitted.
   void StartDraining();
@@ -48,12 +59,16 @@ class Admission {
   int64_t bytes() const;
 
  private:
+  // mutex_ is held for both.
+  absl::Status Check(const Held& caller, int64_t bytes) const;
+  void ForgetIdleCallers();
+
   const int64_t max_requests_;
   const int64_t max_bytes_;
   mutable std::mutex mutex_;
   bool draining_ = false;
-  int64_t requests_ = 0;
-  int64_t bytes_ = 0;
+  Held all_;
+  std::unordered_map<std::string, Held> callers_;  // nodes stay where they are
 };
 
 }  // namespace attention::server

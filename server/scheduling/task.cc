@@ -3,6 +3,8 @@
 #include <new>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace attention::server {
 namespace {
 
@@ -30,20 +32,19 @@ Task::Task(const TaskServices& services, RequestArrival arrival)
 void Task::Start(Done done) {
   done_ = std::move(done);
   StopIfLate();
-  const absl::Status status = stop_.stop_requested()
-                                  ? StopStatus()
-                                  : WithoutBadAlloc([&] { return Prepare(); });
+  absl::Status status = stop_.stop_requested()
+                            ? StopStatus()
+                            : WithoutBadAlloc([&] { return Prepare(); });
   facts_.decode_time = SinceArrival();
+  if (status.ok() && !needs_.quick) {
+    status = Enqueue();
+    if (status.ok()) return FinishIfStoppedInQueue();
+  }
   if (!status.ok()) {
     facts_.refused = true;
-    Finish(status);
-    return;
+    return Finish(status);
   }
-  if (quick_) {
-    RunAndFinish();
-    return;
-  }
-  services_.workers.Post([self = shared_from_this()] { self->RunAndFinish(); });
+  RunAndFinish({});
 }
 
 absl::Status Task::Prepare() {
@@ -53,13 +54,13 @@ absl::Status Task::Prepare() {
   }
   absl::Status status = operation.Decode(std::move(arrival_.message), facts_);
   if (!status.ok()) return status;
-  const absl::StatusOr<OperationNeeds> needs = operation.Plan(facts_);
+  absl::StatusOr<OperationNeeds> needs = operation.Plan(facts_);
   if (!needs.ok()) return needs.status();
-  absl::StatusOr<Admission::Ticket> ticket =
-      services_.admission.Admit(facts_.request_bytes + needs->reply_bytes);
+  needs_ = *std::move(needs);
+  absl::StatusOr<Admission::Ticket> ticket = services_.admission.Admit(
+      arrival_.peer, facts_.request_bytes + needs_.reply_bytes);
   if (!ticket.ok()) return ticket.status();
   ticket_ = *std::move(ticket);
-  quick_ = needs->quick;
   // A request that is alone has its large tensors copied by all workers. Beside
   // others it lets go of its message at once: while it waits, the next messages
   // are read into that memory.
@@ -67,22 +68,39 @@ absl::Status Task::Prepare() {
   return absl::OkStatus();
 }
 
-void Task::RunAndFinish() {
+absl::Status Task::Enqueue() {
+  return services_.queue.Add(
+      shared_from_this(), {arrival_.peer, services_.costs.Estimate(needs_.work),
+                           arrival_.deadline});
+}
+
+void Task::RunQueued(Turn& turn) {
+  RunAndFinish([this, &turn] {
+    StopIfTooLong();
+    turn.GiveWay();
+  });
+  if (computed_) {
+    services_.costs.Learn(needs_.work, turn.ThreadTime(facts_.parts));
+  }
+}
+
+void Task::RunAndFinish(const std::function<void()>& give_way) {
   facts_.queue_time = SinceArrival();
   StopIfLate();
   const absl::Status status =
-      stop_.stop_requested() ? StopStatus() : WithoutBadAlloc([&] {
-        arrival_.operation->Gather(&services_.workers);
-        facts_.gather_time = SinceArrival() - facts_.queue_time;
-        return arrival_.operation->Run(stop_.get_token(), facts_);
-      });
+      stop_.stop_requested() ? StopStatus()
+                             : WithoutBadAlloc([&] { return Run(give_way); });
   facts_.compute_time = SinceArrival() - facts_.queue_time - facts_.gather_time;
-  if (status.ok()) {
-    Finish(Encode());
-    return;
-  }
+  computed_ = status.ok();
+  if (status.ok()) return Finish(Encode());
   // What was stopped says CANCELLED; the caller is told why.
   Finish(status.code() == absl::StatusCode::kCancelled ? StopStatus() : status);
+}
+
+absl::Status Task::Run(const std::function<void()>& give_way) {
+  arrival_.operation->Gather(&services_.workers);
+  facts_.gather_time = SinceArrival() - facts_.queue_time;
+  return arrival_.operation->Run(stop_.get_token(), give_way, facts_);
 }
 
 absl::StatusOr<grpc::ByteBuffer> Task::Encode() {
@@ -117,6 +135,14 @@ void Task::Stop(StopReason reason) {
   StopReason none = StopReason::kNone;
   stop_reason_.compare_exchange_strong(none, reason);
   stop_.request_stop();
+  FinishIfStoppedInQueue();
+}
+
+// Whoever takes it out of the queue, a worker or this, finishes it.
+void Task::FinishIfStoppedInQueue() {
+  if (!stop_.stop_requested() || !services_.queue.Remove(this)) return;
+  facts_.queue_time = SinceArrival();
+  Finish(StopStatus());
 }
 
 void Task::StopIfLate() {
@@ -125,8 +151,22 @@ void Task::StopIfLate() {
   }
 }
 
+// While it computes.
+void Task::StopIfTooLong() {
+  if (SinceArrival() - facts_.queue_time > services_.max_compute_time) {
+    Stop(StopReason::kTooLong);
+  }
+}
+
 absl::Status Task::StopStatus() const {
   switch (stop_reason_.load()) {
+    case StopReason::kTooLong:
+      return absl::ResourceExhaustedError(
+          absl::StrCat("computing was stopped after ",
+                       std::chrono::duration_cast<std::chrono::milliseconds>(
+                           services_.max_compute_time)
+                           .count(),
+                       " ms (max_compute_time)"));
     case StopReason::kDeadline:
       return absl::DeadlineExceededError("the caller's deadline passed");
     case StopReason::kDraining:

@@ -17,6 +17,8 @@
 #include "core/worker_pool.h"
 #include "server/request/operation.h"
 #include "server/scheduling/admission.h"
+#include "server/scheduling/cost_model.h"
+#include "server/scheduling/request_queue.h"
 #include "server/telemetry/request_facts.h"
 
 namespace attention::server {
@@ -25,23 +27,35 @@ namespace attention::server {
 struct TaskServices {
   WorkerPool& workers;
   Admission& admission;
+  RequestQueue& queue;
+  CostModel& costs;
+  /// How long one request may compute.
+  std::chrono::nanoseconds max_compute_time = std::chrono::nanoseconds::max();
 };
 
 /// A request as it arrived.
 struct RequestArrival {
   std::unique_ptr<Operation> operation;  // what reads it and does it
   std::vector<grpc::Slice> message;
-  std::string peer;
+  std::string peer;  // whose shares it takes
   std::chrono::system_clock::time_point deadline =
       std::chrono::system_clock::time_point::max();
 };
 
-enum class StopReason : uint8_t { kNone, kCancelled, kDeadline, kDraining };
+enum class StopReason : uint8_t {
+  kNone,
+  kCancelled,
+  kDeadline,
+  kDraining,
+  kTooLong  // beyond max_compute_time
+};
 
 /// One request on its way from bytes to bytes, whatever it does, for unary
 /// calls and streams alike: decoded, planned and admitted on the caller's
-/// thread; then run and encoded on a worker, or at once where it is quick.
-class Task : public std::enable_shared_from_this<Task> {
+/// thread; then run and encoded on a worker when its turn comes, or at once
+/// where it is quick.
+class Task final : public QueuedWork,
+                   public std::enable_shared_from_this<Task> {
  public:
   struct Outcome {
     absl::Status status;
@@ -59,18 +73,25 @@ class Task : public std::enable_shared_from_this<Task> {
   /// is refused or computed at once, else from a worker.
   void Start(Done done);
 
-  /// From any thread, also before Start(): computing ends within a tile, and
-  /// the status tells the first reason: CANCELLED, DEADLINE_EXCEEDED or
-  /// UNAVAILABLE. A request that is done by then is not affected.
+  /// From any thread, also before Start(): what waits leaves the queue and
+  /// calls `done` from within, computing ends within a tile. The status tells
+  /// the first reason: CANCELLED, DEADLINE_EXCEEDED or UNAVAILABLE. A request
+  /// that is done by then is not affected.
   void Stop(StopReason reason);
+
+  void RunQueued(Turn& turn) override;
 
  private:
   absl::Status Prepare();
-  void RunAndFinish();
+  absl::Status Enqueue();
+  absl::Status Run(const std::function<void()>& give_way);
+  void RunAndFinish(const std::function<void()>& give_way);
   absl::StatusOr<grpc::ByteBuffer> Encode();
   void Finish(absl::StatusOr<grpc::ByteBuffer> reply);
 
   void StopIfLate();
+  void StopIfTooLong();
+  void FinishIfStoppedInQueue();
   absl::Status StopStatus() const;
   std::chrono::nanoseconds SinceArrival() const;
 
@@ -81,8 +102,9 @@ class Task : public std::enable_shared_from_this<Task> {
   std::stop_source stop_;
   Done done_;
 
-  bool quick_ = false;
+  OperationNeeds needs_;
   Admission::Ticket ticket_;
+  bool computed_ = false;  // to its end
   RequestFacts facts_;
 };
 

@@ -28,6 +28,7 @@ struct RequestFacts {
   int64_t request_bytes = 0;
   int64_t reply_bytes = 0;  // of the message; 0 where there is none
   int64_t batch_entries = 0;
+  int64_t parts = 1;  // that could run at once
 
   std::chrono::nanoseconds decode_time{0};  // from arrival to the queue
   std::chrono::nanoseconds queue_time{0};   // from arrival to the queue's end

@@ -130,7 +130,7 @@ TEST(AdmissionTest, BytesBeyondTheLimitAreTurnedAway) {
   WireClient client(server->address());
   ExpectRefusal(client.Attend(LargeRequest()).status(),
                 StatusCode::kResourceExhausted,
-                {"the server is full", "65536", "max_bytes_in_flight"});
+                {"request and reply take", "65536", "max_bytes_in_flight"});
   ExpectGoodReply(client.Attend(GoodRequest()));
 }
 

@@ -360,7 +360,8 @@ bool RunPass(JobRun& run, const BlockRows& rows, Pass pass,
 // what remains; by then the block's memory is theirs.
 template <typename Work>
 bool WithMemory(JobRun& run, int64_t index, const Work& work) {
-  std::byte* const memory = ThreadMemory(run.scratch_bytes());
+  const ThreadMemory lease(run.scratch_bytes());
+  std::byte* const memory = lease.get();
   if (memory == nullptr) {
     run.SetOutOfMemory();
     return false;

@@ -1,9 +1,12 @@
 #include "core/worker_pool.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <latch>
+#include <stop_token>
+#include <thread>
 #include <vector>
 
 namespace attention {
@@ -89,6 +92,31 @@ TEST(WorkerPool, LoopsInsidePostedTasksDoNotRunOtherTasksMeanwhile) {
   done.wait();
   ASSERT_EQ(order.size(), 40U);
   for (size_t i = 1; i < 20; ++i) EXPECT_EQ(order[i], order[0]);
+}
+
+TEST(WorkerPool, InPlaceTheCallingThreadDoesAll) {
+  WorkerPool pool(4);
+  std::vector<std::thread::id> threads(100);
+  const auto run = [&] {
+    pool.ParallelFor(100, {}, [&](int64_t i) {
+      threads[static_cast<size_t>(i)] = std::this_thread::get_id();
+    });
+  };
+  const WorkerPool::InPlace alone;
+  run();
+  EXPECT_THAT(threads, testing::Each(std::this_thread::get_id()));
+}
+
+TEST(WorkerPool, InPlaceLeavesOutCallsAfterAStop) {
+  WorkerPool pool(2);
+  std::stop_source stop;
+  int calls = 0;
+  const WorkerPool::InPlace alone;
+  pool.ParallelFor(100, stop.get_token(), [&](int64_t index) {
+    ++calls;
+    if (index == 9) stop.request_stop();
+  });
+  EXPECT_EQ(calls, 10);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "tests/support/status_matchers.h"
 
 namespace attention::server {
@@ -19,10 +20,15 @@ using ::attention::test::IsOk;
 using ::attention::test::StatusIs;
 using ::testing::HasSubstr;
 
+bool HasRetryInfo(const absl::Status& status) {
+  return status.GetPayload("type.googleapis.com/google.rpc.RetryInfo")
+      .has_value();
+}
+
 TEST(Admission, CountsWhatItAdmits) {
   Admission admission(10, 1000);
-  const auto first = admission.Admit(100);
-  const auto second = admission.Admit(200);
+  const auto first = admission.Admit("a", 100);
+  const auto second = admission.Admit("a", 200);
   ASSERT_THAT(first, IsOk());
   ASSERT_THAT(second, IsOk());
   EXPECT_EQ(admission.requests(), 2);
@@ -32,7 +38,7 @@ TEST(Admission, CountsWhatItAdmits) {
 TEST(Admission, ATicketGivesItsPlaceBack) {
   Admission admission(1, 1000);
   {
-    const auto ticket = admission.Admit(1000);
+    const auto ticket = admission.Admit("a", 1000);
     ASSERT_THAT(ticket, IsOk());
   }
   EXPECT_EQ(admission.requests(), 0);
@@ -44,7 +50,7 @@ TEST(Admission, AMovedTicketGivesItsPlaceBackOnce) {
   {
     Admission::Ticket kept;
     {
-      auto ticket = admission.Admit(100);
+      auto ticket = admission.Admit("a", 100);
       ASSERT_THAT(ticket, IsOk());
       kept = *std::move(ticket);
     }
@@ -57,46 +63,93 @@ TEST(Admission, AMovedTicketGivesItsPlaceBackOnce) {
 
 TEST(Admission, ReplacingATicketGivesTheOldPlaceBack) {
   Admission admission(10, 1000);
-  Admission::Ticket ticket = admission.Admit(100).value();
-  ticket = admission.Admit(30).value();
+  Admission::Ticket ticket = admission.Admit("a", 100).value();
+  ticket = admission.Admit("a", 30).value();
   EXPECT_EQ(admission.requests(), 1);
   EXPECT_EQ(admission.bytes(), 30);
 }
 
 TEST(Admission, NamesTheLimitOfRequests) {
   Admission admission(1, 1000);
-  const auto ticket = admission.Admit(0);
+  const auto ticket = admission.Admit("a", 0);
   ASSERT_THAT(ticket, IsOk());
-  EXPECT_THAT(admission.Admit(0),
+  EXPECT_THAT(admission.Admit("a", 0),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        HasSubstr("max_requests_in_flight")));
 }
 
 TEST(Admission, NamesTheLimitOfBytes) {
   Admission admission(10, 1000);
-  const auto ticket = admission.Admit(600);
+  const auto ticket = admission.Admit("a", 600);
   ASSERT_THAT(ticket, IsOk());
-  EXPECT_THAT(admission.Admit(401),
+  EXPECT_THAT(admission.Admit("a", 401),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        HasSubstr("max_bytes_in_flight")));
-  EXPECT_THAT(admission.Admit(400), IsOk());
+  EXPECT_THAT(admission.Admit("b", 400), IsOk());
+}
+
+TEST(Admission, ACallerHasHalfOfTheRequests) {
+  Admission admission(4, 1000);
+  const auto first = admission.Admit("a", 0);
+  const auto second = admission.Admit("a", 0);
+  const auto third = admission.Admit("a", 0);
+  EXPECT_THAT(third, StatusIs(absl::StatusCode::kResourceExhausted,
+                              HasSubstr("half of max_requests_in_flight")));
+  EXPECT_THAT(admission.Admit("b", 0), IsOk());
+}
+
+TEST(Admission, ACallerHasHalfOfTheBytes) {
+  Admission admission(10, 1000);
+  const auto first = admission.Admit("a", 300);
+  EXPECT_THAT(admission.Admit("a", 201),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("half of max_bytes_in_flight")));
+  EXPECT_THAT(admission.Admit("b", 500), IsOk());
+}
+
+TEST(Admission, ACallersOnlyRequestMayBeLargerThanItsShare) {
+  Admission admission(10, 1000);
+  EXPECT_THAT(admission.Admit("a", 900), IsOk());
+}
+
+TEST(Admission, SaysWhenToTryAgain) {
+  Admission admission(1, 1000);
+  const auto ticket = admission.Admit("a", 0);
+  EXPECT_TRUE(HasRetryInfo(admission.Admit("b", 0).status()));
+}
+
+TEST(Admission, WhatNeverFitsIsNotWorthASecondTry) {
+  Admission admission(1, 1000);
+  const absl::Status status = admission.Admit("a", 1001).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_FALSE(HasRetryInfo(status));
+}
+
+TEST(Admission, CountsManyCallersThatComeAndGo) {
+  Admission admission(10, 1000);
+  const auto kept = admission.Admit("kept", 100);
+  for (int i = 0; i < 5000; ++i) {
+    ASSERT_THAT(admission.Admit(absl::StrCat("caller", i), 900), IsOk());
+  }
+  EXPECT_EQ(admission.requests(), 1);
+  EXPECT_EQ(admission.bytes(), 100);
 }
 
 TEST(Admission, DoesNotOverflow) {
   Admission admission(10, std::numeric_limits<int64_t>::max());
-  const auto ticket = admission.Admit(std::numeric_limits<int64_t>::max());
+  const auto ticket = admission.Admit("a", std::numeric_limits<int64_t>::max());
   ASSERT_THAT(ticket, IsOk());
-  EXPECT_THAT(admission.Admit(std::numeric_limits<int64_t>::max()),
+  EXPECT_THAT(admission.Admit("a", std::numeric_limits<int64_t>::max()),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("")));
 }
 
 TEST(Admission, AdmitsNothingWhileDraining) {
   Admission admission(10, 1000);
-  const auto before = admission.Admit(1);
+  const auto before = admission.Admit("a", 1);
   ASSERT_THAT(before, IsOk());
   admission.StartDraining();
-  EXPECT_THAT(admission.Admit(1), StatusIs(absl::StatusCode::kUnavailable,
-                                           "the server is draining"));
+  EXPECT_THAT(admission.Admit("a", 1), StatusIs(absl::StatusCode::kUnavailable,
+                                                "the server is draining"));
   EXPECT_EQ(admission.requests(), 1);
 }
 
@@ -107,9 +160,9 @@ TEST(Admission, NeverExceedsItsLimitFromManyThreads) {
   std::vector<std::thread> threads;
   threads.reserve(kThreads);
   for (int thread = 0; thread < kThreads; ++thread) {
-    threads.emplace_back([&] {
+    threads.emplace_back([&, caller = absl::StrCat(thread)] {
       for (int i = 0; i < 1000; ++i) {
-        const auto ticket = admission.Admit(1);
+        const auto ticket = admission.Admit(caller, 1);
         EXPECT_LE(admission.requests(), limit);
       }
     });

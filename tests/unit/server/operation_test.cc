@@ -55,10 +55,11 @@ class Append final : public Operation {
     return absl::OkStatus();
   }
   absl::StatusOr<OperationNeeds> Plan(RequestFacts&) override {
-    return OperationNeeds{static_cast<int64_t>(text_.size()), quick_};
+    return OperationNeeds{static_cast<int64_t>(text_.size()), {}, quick_};
   }
   void Gather(WorkerPool*) override {}
-  absl::Status Run(const std::stop_token& stop, RequestFacts& facts) override {
+  absl::Status Run(const std::stop_token& stop, const std::function<void()>&,
+                   RequestFacts& facts) override {
     facts.backend = "store";
     if (store_.gate.has_value()) store_.gate->wait();
     if (stop.stop_requested()) return absl::CancelledError("stopped");
@@ -194,7 +195,10 @@ class OperationTest : public ::testing::TestWithParam<bool> {
   Admission admission_{8, 1 << 20};
   ActiveCalls calls_;
   Store store_;
-  StoreService service_{{workers_, admission_}, calls_, store_, GetParam()};
+  RequestQueue waiting_{workers_};
+  CostModel costs_;
+  StoreService service_{
+      {workers_, admission_, waiting_, costs_}, calls_, store_, GetParam()};
   std::unique_ptr<grpc::Server> server_;
   std::shared_ptr<grpc::Channel> channel_;
   grpc::CompletionQueue queue_;

@@ -1,9 +1,14 @@
 #include "server/wire/status_table.h"
 
+#include <google/protobuf/any.pb.h>
+#include <google/protobuf/duration.pb.h>
+#include <google/protobuf/unknown_field_set.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <string>
 
+#include "server/scheduling/retry_after.h"
 #include "server/utf8.h"
 
 namespace attention::server {
@@ -62,6 +67,43 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(StatusTable, KeepsTheMessage) {
   EXPECT_EQ(ToGrpcStatus(absl::NotFoundError("no such key")).error_message(),
             "no such key");
+}
+
+TEST(StatusTable, HasNoDetailsWithoutPayloads) {
+  EXPECT_EQ(ToGrpcStatus(absl::NotFoundError("no")).error_details(), "");
+}
+
+// google.rpc.Status: 1 code, 2 message, 3 details (of Any: 1 type_url, 2
+// value); google.rpc.RetryInfo: 1 retry_delay.
+TEST(StatusTable, SendsTheTimeToTryAgainAsGooglesRetryInfo) {
+  const std::string details =
+      ToGrpcStatus(RetryAfter(absl::ResourceExhaustedError("full"),
+                              std::chrono::milliseconds(1500)))
+          .error_details();
+  google::protobuf::UnknownFieldSet status;
+  ASSERT_TRUE(status.ParseFromString(details));
+  ASSERT_EQ(status.field_count(), 3);
+  google::protobuf::Any any;
+  google::protobuf::Duration delay;
+  google::protobuf::UnknownFieldSet retry_info;
+  for (int i = 0; i < 3; ++i) {
+    const auto& field = status.field(i);
+    if (field.number() == 1) {
+      EXPECT_EQ(field.varint(), 8U);
+    }
+    if (field.number() == 2) {
+      EXPECT_EQ(field.length_delimited(), "full");
+    }
+    if (field.number() == 3) {
+      ASSERT_TRUE(any.ParseFromString(field.length_delimited()));
+    }
+  }
+  EXPECT_EQ(any.type_url(), "type.googleapis.com/google.rpc.RetryInfo");
+  ASSERT_TRUE(retry_info.ParseFromString(any.value()));
+  ASSERT_EQ(retry_info.field_count(), 1);
+  ASSERT_TRUE(delay.ParseFromString(retry_info.field(0).length_delimited()));
+  EXPECT_EQ(delay.seconds(), 1);
+  EXPECT_EQ(delay.nanos(), 500'000'000);
 }
 
 TEST(StatusTable, CutsLongMessagesBetweenCharacters) {

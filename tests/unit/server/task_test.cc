@@ -39,6 +39,7 @@ class TaskTest : public ::testing::Test {
                                     }
                                   }})
                   .value();
+    queue_ = std::make_unique<RequestQueue>(engine_->workers());
   }
 
   std::unique_ptr<Operation> Attention(bool on_stream) {
@@ -53,8 +54,9 @@ class TaskTest : public ::testing::Test {
       arrival.operation = Attention(/*on_stream=*/false);
     }
     arrival.message = OneSlice(request.SerializeAsString());
-    return std::make_shared<Task>(TaskServices{engine_->workers(), admission_},
-                                  std::move(arrival));
+    return std::make_shared<Task>(
+        TaskServices{engine_->workers(), admission_, *queue_, costs_},
+        std::move(arrival));
   }
 
   static std::future<Task::Outcome> Start(Task& task) {
@@ -102,7 +104,9 @@ class TaskTest : public ::testing::Test {
   std::latch gate_{1};
   Admission admission_{100, 1 << 30};
   int64_t max_response_bytes_ = 1 << 20;
+  CostModel costs_;
   std::unique_ptr<Engine> engine_;
+  std::unique_ptr<RequestQueue> queue_;
 };
 
 TEST_F(TaskTest, AnswersARequest) {
@@ -240,7 +244,8 @@ TEST_F(TaskTest, SaysThatTheServerIsFull) {
   std::vector<Admission::Ticket> tickets;
   tickets.reserve(100);
   for (int i = 0; i < 100; ++i) {
-    tickets.push_back(admission_.Admit(0).value());
+    tickets.push_back(
+        admission_.Admit(i % 2 == 0 ? "one" : "other", 0).value());
   }
   EXPECT_THAT(Run(SmallRequest()).status,
               StatusIs(absl::StatusCode::kResourceExhausted,

@@ -1,0 +1,34 @@
+#include "server/scheduling/retry_after.h"
+
+#include <google/protobuf/duration.pb.h>
+#include <google/protobuf/unknown_field_set.h>
+#include <google/protobuf/util/time_util.h>
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/cord.h"
+
+namespace attention::server {
+namespace {
+
+constexpr char kRetryInfo[] = "type.googleapis.com/google.rpc.RetryInfo";
+constexpr int kRetryDelay = 1;  // the message's one field
+
+}  // namespace
+
+absl::Status RetryAfter(absl::Status status, std::chrono::nanoseconds time) {
+  const auto milliseconds =
+      std::chrono::ceil<std::chrono::milliseconds>(time).count();
+  google::protobuf::UnknownFieldSet retry_info;
+  retry_info.AddLengthDelimited(
+      kRetryDelay, google::protobuf::util::TimeUtil::MillisecondsToDuration(
+                       std::max<int64_t>(milliseconds, 1))
+                       .SerializeAsString());
+  std::string bytes;
+  retry_info.SerializeToString(&bytes);
+  status.SetPayload(kRetryInfo, absl::Cord(bytes));
+  return status;
+}
+
+}  // namespace attention::server

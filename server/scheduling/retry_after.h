@@ -1,0 +1,17 @@
+#ifndef ATTENTION_SERVER_SCHEDULING_RETRY_AFTER_H_
+#define ATTENTION_SERVER_SCHEDULING_RETRY_AFTER_H_
+
+#include <chrono>
+
+#include "absl/status/status.h"
+
+namespace attention::server {
+
+/// `status` with the time after which it makes sense to try again: its payload
+/// is a google.rpc.RetryInfo (google/rpc/error_details.proto of googleapis),
+/// which the caller gets with the status. At least a millisecond.
+absl::Status RetryAfter(absl::Status status, std::chrono::nanoseconds time);
+
+}  // namespace attention::server
+
+#endif  // ATTENTION_SERVER_SCHEDULING_RETRY_AFTER_H_

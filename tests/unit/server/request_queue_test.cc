@@ -1,0 +1,238 @@
+#include "server/scheduling/request_queue.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <latch>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/support/status_matchers.h"
+
+namespace attention::server {
+namespace {
+
+using ::attention::test::IsOk;
+using ::attention::test::StatusIs;
+using std::chrono::hours;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class Closure final : public QueuedWork {
+ public:
+  explicit Closure(std::function<void(Turn&)> run) : run_(std::move(run)) {}
+  void RunQueued(Turn& turn) override { run_(turn); }
+
+ private:
+  const std::function<void(Turn&)> run_;
+};
+
+// One worker, held up by a first request until Open(): what is added meanwhile
+// waits.
+class RequestQueueTest : public ::testing::Test {
+ protected:
+  RequestQueueTest() { Hold(milliseconds(1)); }
+  ~RequestQueueTest() override {
+    Open();
+    Drain();
+  }
+
+  void Hold(std::chrono::nanoseconds cost) {
+    auto began = std::make_shared<std::latch>(1);
+    ASSERT_THAT(queue_->Add(std::make_shared<Closure>([this, began](Turn&) {
+                              began->count_down();
+                              gate_.wait();
+                            }),
+                            {"first", cost}),
+                IsOk());
+    began->wait();
+  }
+  void Open() {
+    if (!std::exchange(open_, true)) gate_.count_down();
+  }
+  // Runs what waits; nothing can be added any more.
+  void Drain() {
+    Open();
+    queue_.reset();
+  }
+
+  std::shared_ptr<QueuedWork> Named(const std::string& name) {
+    return std::make_shared<Closure>([this, name](Turn&) { ran_.push_back(name); });
+  }
+  absl::Status Add(const std::string& caller, const std::string& name,
+                   std::chrono::nanoseconds cost) {
+    return queue_->Add(Named(name), {caller, cost});
+  }
+
+  WorkerPool workers_{1};
+  std::latch gate_{1};
+  bool open_ = false;
+  std::vector<std::string> ran_;  // by the one worker
+  std::unique_ptr<RequestQueue> queue_ =
+      std::make_unique<RequestQueue>(workers_);
+};
+
+TEST_F(RequestQueueTest, OneCallersLikeRequestsRunInOrder) {
+  for (const char* name : {"1", "2", "3"}) {
+    ASSERT_THAT(Add("a", name, milliseconds(1)), IsOk());
+  }
+  EXPECT_EQ(queue_->waiting(), 3);
+  Drain();
+  EXPECT_THAT(ran_, ElementsAre("1", "2", "3"));
+}
+
+TEST_F(RequestQueueTest, CallersTakeTurns) {
+  for (const char* name : {"a1", "a2", "a3"}) {
+    ASSERT_THAT(Add("a", name, milliseconds(1)), IsOk());
+  }
+  ASSERT_THAT(Add("b", "b1", milliseconds(1)), IsOk());
+  Drain();
+  EXPECT_THAT(ran_, ElementsAre("a1", "b1", "a2", "a3"));
+}
+
+TEST_F(RequestQueueTest, TurnsAreByCostNotByNumber) {
+  for (const char* name : {"long1", "long2"}) {
+    ASSERT_THAT(Add("a", name, milliseconds(400)), IsOk());
+  }
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_THAT(Add("b", absl::StrCat("short", i), milliseconds(100)), IsOk());
+  }
+  Drain();
+  EXPECT_THAT(ran_, ElementsAre("long1", "short0", "short1", "short2", "short3",
+                                "long2"));
+}
+
+TEST_F(RequestQueueTest, ACallersSmallRequestsDoNotWaitForItsLargeOnes) {
+  for (const char* name : {"large1", "large2", "large3"}) {
+    ASSERT_THAT(Add("a", name, seconds(10)), IsOk());
+  }
+  ASSERT_THAT(Add("a", "small", milliseconds(1)), IsOk());
+  Drain();
+  EXPECT_THAT(ran_, ElementsAre("small", "large1", "large2", "large3"));
+}
+
+TEST_F(RequestQueueTest, WhatIsRemovedDoesNotRun) {
+  const auto gone = Named("gone");
+  ASSERT_THAT(Add("a", "before", milliseconds(1)), IsOk());
+  ASSERT_THAT(queue_->Add(gone, {"a", milliseconds(1)}), IsOk());
+  ASSERT_THAT(Add("a", "after", milliseconds(1)), IsOk());
+  EXPECT_TRUE(queue_->Remove(gone.get()));
+  EXPECT_FALSE(queue_->Remove(gone.get()));
+  EXPECT_EQ(queue_->waiting(), 2);
+  Drain();
+  EXPECT_THAT(ran_, ElementsAre("before", "after"));
+}
+
+TEST_F(RequestQueueTest, RefusesWhatCouldNotEndByItsDeadline) {
+  ASSERT_THAT(Add("a", "long", seconds(3600)), IsOk());
+  const auto deadline = std::chrono::system_clock::now() + seconds(600);
+  const absl::Status late =
+      queue_->Add(Named("late"), {"a", seconds(3000), deadline});
+  EXPECT_THAT(late, StatusIs(absl::StatusCode::kResourceExhausted,
+                             HasSubstr("the server is busy")));
+  EXPECT_TRUE(late.GetPayload("type.googleapis.com/google.rpc.RetryInfo"));
+  EXPECT_EQ(queue_->waiting(), 1);
+}
+
+TEST_F(RequestQueueTest, TakesWhatHasNoDeadline) {
+  ASSERT_THAT(Add("a", "long", hours(10)), IsOk());
+  EXPECT_THAT(Add("a", "longer", hours(11)), IsOk());
+}
+
+TEST_F(RequestQueueTest, AnotherCallersBacklogDoesNotCountAgainstOne) {
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_THAT(Add("a", "many", seconds(60)), IsOk());
+  }
+  EXPECT_THAT(queue_->Add(Named("one"),
+                          {"b", seconds(60),
+                           std::chrono::system_clock::now() + seconds(300)}),
+              IsOk());
+}
+
+TEST(IdleRequestQueueTest, TriesWhatLooksTooLong) {
+  WorkerPool workers(1);
+  std::latch ran(1);
+  RequestQueue queue(workers);
+  EXPECT_THAT(
+      queue.Add(std::make_shared<Closure>([&](Turn&) { ran.count_down(); }),
+                {"a", hours(1), std::chrono::system_clock::now() + seconds(1)}),
+      IsOk());
+  ran.wait();
+}
+
+// A large request runs, and gives way so many times.
+class GiveWayTest : public RequestQueueTest {
+ protected:
+  // Behind the request that the fixture holds: it ends, and this one begins.
+  void AddLarge(int times) {
+    ASSERT_THAT(queue_->Add(std::make_shared<Closure>([this, times](Turn& turn) {
+                              large_.count_down();
+                              small_are_there_.wait();
+                              for (int i = 0; i < times; ++i) turn.GiveWay();
+                              ran_.push_back("large");
+                            }),
+                            {"a", hours(1)}),
+                IsOk());
+    Open();
+    large_.wait();
+  }
+
+  std::latch large_{1};
+  std::latch small_are_there_{1};
+};
+
+TEST_F(GiveWayTest, ASmallRequestRunsWithinALargeOne) {
+  AddLarge(1);
+  ASSERT_THAT(Add("b", "small", milliseconds(1)), IsOk());
+  small_are_there_.count_down();
+  Drain();
+  EXPECT_THAT(ran_, ElementsAre("small", "large"));
+}
+
+TEST_F(GiveWayTest, ALikeRequestWaits) {
+  AddLarge(1);
+  ASSERT_THAT(Add("b", "as large", hours(1)), IsOk());
+  small_are_there_.count_down();
+  Drain();
+  EXPECT_THAT(ran_, ElementsAre("large", "as large"));
+}
+
+TEST_F(GiveWayTest, SmallOnesGetNoMoreThanTheirShare) {
+  AddLarge(100);
+  // The large one has only just begun: others may have a little, too.
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_THAT(Add("b", "small", std::chrono::minutes(1)), IsOk());
+  }
+  small_are_there_.count_down();
+  Drain();
+  const auto large = std::find(ran_.begin(), ran_.end(), "large");
+  EXPECT_LT(large - ran_.begin(), 50);
+}
+
+TEST_F(GiveWayTest, WhatRunsWithinUsesThatWorkerAlone) {
+  AddLarge(1);
+  std::vector<std::thread::id> threads(8);
+  ASSERT_THAT(queue_->Add(std::make_shared<Closure>([&](Turn&) {
+                            workers_.ParallelFor(8, {}, [&](int64_t i) {
+                              threads[static_cast<size_t>(i)] =
+                                  std::this_thread::get_id();
+                            });
+                          }),
+                          {"b", milliseconds(1)}),
+              IsOk());
+  small_are_there_.count_down();
+  Drain();
+  EXPECT_THAT(threads, ::testing::Each(threads.front()));
+}
+
+}  // namespace
+}  // namespace attention::server
