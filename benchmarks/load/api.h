@@ -20,6 +20,7 @@ struct LoadShape {
   int64_t heads = 1;
   int64_t length = 4;
   int64_t width = 8;
+  int64_t hidden = 0;         // of additive scoring; 0: scaled dot product
   std::string type = "FP32";  // or FP16, BF16
 
   int64_t TensorBytes() const;

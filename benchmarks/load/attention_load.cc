@@ -149,6 +149,11 @@ int Main(int argc, char** argv) {
   AddCalls(*attend, arguments);
   attend->add_flag("--stream", arguments.load.stream,
                    "one stream in place of unary calls");
+  attend
+      ->add_option("--additive", arguments.shape.hidden,
+                   "additive scoring of this hidden width, with --api native: "
+                   "much to compute in few bytes")
+      ->check(CLI::PositiveNumber);
   attend->add_option("--rate", arguments.load.rate,
                      "calls per second, begun when they are due; latency "
                      "counts from then");

@@ -18,9 +18,9 @@ DataType TypeOf(const LoadShape& shape) {
 }
 
 // Numbers as networks have them: normally distributed around 0.
-absl::StatusOr<Tensor> RandomTensor(const LoadShape& shape, uint32_t seed) {
-  absl::StatusOr<Tensor> tensor = Tensor::CreateUninitialized(
-      TypeOf(shape), {shape.batch, shape.heads, shape.length, shape.width});
+absl::StatusOr<Tensor> RandomTensor(DataType type, const Shape& shape,
+                                    uint32_t seed) {
+  absl::StatusOr<Tensor> tensor = Tensor::CreateUninitialized(type, shape);
   if (!tensor.ok()) return tensor.status();
   std::mt19937 random(seed);
   std::normal_distribution<double> normal;
@@ -29,6 +29,22 @@ absl::StatusOr<Tensor> RandomTensor(const LoadShape& shape, uint32_t seed) {
     StoreElement(tensor->type(), normal(random), tensor->data() + i * step);
   }
   return tensor;
+}
+
+absl::Status MakeAdditive(const LoadShape& shape,
+                          client::AttendRequest& request) {
+  absl::StatusOr<Tensor> w_q =
+      RandomTensor(DataType::kFloat32, {shape.width, shape.hidden}, 4);
+  absl::StatusOr<Tensor> w_k =
+      RandomTensor(DataType::kFloat32, {shape.width, shape.hidden}, 5);
+  absl::StatusOr<Tensor> w_v =
+      RandomTensor(DataType::kFloat32, {shape.hidden}, 6);
+  for (const auto* made : {&w_q, &w_k, &w_v}) {
+    if (!made->ok()) return made->status();
+  }
+  request.scoring =
+      client::Additive{*std::move(w_q), *std::move(w_k), *std::move(w_v)};
+  return absl::OkStatus();
 }
 
 class NativeApi final : public Api {
@@ -88,7 +104,9 @@ int64_t LoadShape::TensorBytes() const {
 absl::StatusOr<std::vector<Tensor>> RandomInputs(const LoadShape& shape) {
   std::vector<Tensor> inputs;
   for (const uint32_t seed : {1U, 2U, 3U}) {
-    absl::StatusOr<Tensor> random = RandomTensor(shape, seed);
+    absl::StatusOr<Tensor> random = RandomTensor(
+        TypeOf(shape), {shape.batch, shape.heads, shape.length, shape.width},
+        seed);
     if (!random.ok()) return random.status();
     inputs.push_back(*std::move(random));
   }
@@ -102,6 +120,10 @@ absl::StatusOr<std::unique_ptr<Api>> MakeNativeApi(const LoadShape& shape) {
   request.query = std::move((*inputs)[0]);
   request.key = std::move((*inputs)[1]);
   request.value = std::move((*inputs)[2]);
+  if (shape.hidden > 0) {
+    absl::Status status = MakeAdditive(shape, request);
+    if (!status.ok()) return status;
+  }
   return std::make_unique<NativeApi>(std::move(request));
 }
 

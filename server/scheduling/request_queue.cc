@@ -89,8 +89,7 @@ absl::Status RequestQueue::Add(std::shared_ptr<QueuedWork> work,
   item.cost_class = ClassOf(item.cost);
   {
     const std::lock_guard lock(mutex_);
-    const auto flow =
-        flows_.try_emplace({entry.caller, item.cost_class}).first;
+    const auto flow = flows_.try_emplace({entry.caller, item.cost_class}).first;
     item.start_tag = std::max(virtual_time_, flow->second.last_finish_tag);
     if (absl::Status late = CheckInTime(flow->second, item, entry.deadline);
         !late.ok()) {
@@ -123,12 +122,15 @@ absl::Status RequestQueue::CheckInTime(
   }
   const nanoseconds wait = Wait(flow, item);
   const nanoseconds left = deadline - std::chrono::system_clock::now();
-  if (wait + Alone(item.cost) <= left) return absl::OkStatus();
+  // What waits longer is not served more often, only later; and the caller's
+  // clock began before ours.
+  if (wait * 2 + Alone(item.cost) <= left) return absl::OkStatus();
   return RetryAfter(
       absl::ResourceExhaustedError(absl::StrCat(
-          "the server is busy: the request would wait ", Milliseconds(wait),
-          " and take ", Milliseconds(Alone(item.cost)),
-          ", its deadline is in ", Milliseconds(left))),
+          "the server is busy: the request would wait for about ",
+          Milliseconds(wait), " and take ", Milliseconds(Alone(item.cost)),
+          ", its deadline is in ", Milliseconds(left),
+          " (at most half of that may be waiting)")),
       wait);
 }
 
@@ -143,7 +145,8 @@ nanoseconds RequestQueue::Wait(const Flow& own, const Item& item) const {
   for (const Turn* turn : running_) {
     if (turn->cost_class_ > item.cost_class) continue;
     before += std::max(
-        turn->cost_ - Nanoseconds(RequestQueueClock::now() - turn->begin_), 0.0);
+        turn->cost_ - Nanoseconds(RequestQueueClock::now() - turn->begin_),
+        0.0);
   }
   return nanoseconds(static_cast<int64_t>(before / workers_.threads()));
 }
@@ -222,14 +225,13 @@ void RequestQueue::GiveWay(Turn& turn) {
   // much.
   double had = 0;
   for (const Turn* running : running_) {
-    had = std::max(had, running->start_tag_ +
-                            Nanoseconds(running->ThreadTime(
-                                workers_.threads())));
+    had =
+        std::max(had, running->start_tag_ +
+                          Nanoseconds(running->ThreadTime(workers_.threads())));
   }
   const auto flow = std::find_if(
-      waiting_flows_.begin(), waiting_flows_.end(), [&turn](const auto& f) {
-        return f->first.second < turn.cost_class_;
-      });
+      waiting_flows_.begin(), waiting_flows_.end(),
+      [&turn](const auto& f) { return f->first.second < turn.cost_class_; });
   if (flow == waiting_flows_.end() ||
       (*flow)->second.items.front().start_tag > had) {
     return;

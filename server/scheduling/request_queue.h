@@ -45,7 +45,8 @@ struct QueueEntry {
 /// that wait get equal shares of the workers' time. So neither a caller with
 /// many requests nor one with large ones keeps others waiting.
 ///
-/// A request that could not end by its deadline is refused at once. A large one
+/// A request that would spend half of its time until its deadline waiting, or
+/// could not end by then at all, is refused at once. A large one
 /// that runs gives way between its tiles to those that cost an eighth of it or
 /// less, as far as their share goes.
 ///
@@ -87,8 +88,9 @@ class RequestQueue {
   using Flows = std::map<FlowKey, Flow>;
 
   // mutex_ is held for all of these.
-  absl::Status CheckInTime(const Flow& flow, const Item& item,
-                           std::chrono::system_clock::time_point deadline) const;
+  absl::Status CheckInTime(
+      const Flow& flow, const Item& item,
+      std::chrono::system_clock::time_point deadline) const;
   std::chrono::nanoseconds Wait(const Flow& own, const Item& item) const;
   std::chrono::nanoseconds Alone(double cost) const;
   Item Take(Flows::iterator flow);

@@ -42,10 +42,10 @@ std::string Short() { return Additive(64, 8).SerializeAsString(); }
 class BesideLargeRequestsTest : public testing::Test {
  protected:
   BesideLargeRequestsTest() {
-    for (int i = 0; i < 6; ++i) calls_.push_back(large_.Start(kAttend, Endless()));
+    for (int i = 0; i < 6; ++i)
+      calls_.push_back(large_.Start(kAttend, Endless()));
     // Some of them run now: those that wait do not end by any deadline.
-    while (large_
-               .Call(kAttend, Endless(), std::chrono::milliseconds(500))
+    while (large_.Call(kAttend, Endless(), std::chrono::milliseconds(500))
                .status()
                .code() != StatusCode::kResourceExhausted) {
     }

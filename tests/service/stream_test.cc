@@ -159,8 +159,9 @@ TEST_F(StreamTest, ARequestWithoutAnIdIsRefused) {
 TEST_F(StreamTest, EachOfManyRequestsIsAnsweredOnce) {
   server::ServerOptions options = TestOptions();
   options.max_stream_requests_in_flight = 3;
-  // The stream is not read beyond its bound: admission never sees a fourth.
-  options.max_requests_in_flight = 3;
+  // The stream is not read beyond its bound: admission, which gives a caller
+  // half of the places, never sees a fourth.
+  options.max_requests_in_flight = 6;
   Start(options);
   constexpr int kRequests = 300;
   std::thread writer([this] {
@@ -179,7 +180,7 @@ TEST_F(StreamTest, EachOfManyRequestsIsAnsweredOnce) {
 TEST_F(StreamTest, LargeRepliesWaitForAClientThatWritesEverythingFirst) {
   server::ServerOptions options = TestOptions();
   options.max_stream_requests_in_flight = 4;
-  options.max_requests_in_flight = 4;
+  options.max_requests_in_flight = 8;
   Start(options);
   // 300 bytes each, which the connection takes without the server reading them;
   // the replies are 2 MiB each, which it does not.

@@ -1,6 +1,7 @@
 // The same request gives the same bits, whatever stands beside it and however
 // many threads there are.
 
+#include <atomic>
 #include <cstdint>
 #include <vector>
 
@@ -57,6 +58,29 @@ TEST_P(SameBitsTest, WhateverTheNeighboursHold) {
       EXPECT_EQ(OutputRow(before, 1, i), OutputRow(after, 1, i)) << i;
     }
   }
+}
+
+// One job's scratch memory and arithmetic are not another's.
+TEST_P(SameBitsTest, OfAJobThatGivesWayAndOfWhatRunsWithin) {
+  ProblemSpec subnormals = Prefill();
+  subnormals.key_length = 65;
+  subnormals.scale = 1e-30;
+  const OwnedProblem outer = MakeProblem(Prefill(), TestSeed());
+  const OwnedProblem inner = MakeProblem(subnormals, TestSeed() + 1);
+  ASSERT_OK_AND_ASSIGN(const Results outer_alone, runner_.Run(outer.problem));
+  ASSERT_OK_AND_ASSIGN(const Results inner_alone, runner_.Run(inner.problem));
+  std::atomic<int> tiles = 0;
+  std::atomic<int> same = 0;
+  runner_.BeforeTile([&] {
+    ++tiles;
+    const WorkerPool::InPlace one_thread;
+    const auto within = TargetRunner(GetParam()).Run(inner.problem);
+    if (within.ok() && SameBits(inner_alone, *within)) ++same;
+  });
+  ASSERT_OK_AND_ASSIGN(const Results interrupted, runner_.Run(outer.problem));
+  EXPECT_GT(tiles, 1);
+  EXPECT_EQ(same, tiles);
+  EXPECT_TRUE(SameBits(outer_alone, interrupted));
 }
 
 TEST_P(SameBitsTest, ForABatchEntryAlone) {

@@ -27,6 +27,7 @@ absl::StatusOr<Results> TargetRunner::Run(const AttentionProblem& problem) {
   results.output = Patterned(problem.query.type, valid->output_shape);
   AttentionJob job;
   job.problem = &*valid;
+  job.before_tile = before_tile_;
   job.outputs.output = results.output.mutable_view();
   if (problem.wanted.weights) {
     results.weights = Patterned(DataType::kFloat32, valid->weights_shape);

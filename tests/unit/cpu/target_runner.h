@@ -1,6 +1,7 @@
 #ifndef ATTENTION_TESTS_UNIT_CPU_TARGET_RUNNER_H_
 #define ATTENTION_TESTS_UNIT_CPU_TARGET_RUNNER_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -20,11 +21,15 @@ class TargetRunner {
   /// pattern beforehand.
   absl::StatusOr<Results> Run(const AttentionProblem& problem);
 
+  /// Called before each tile of what is run from now on, from any worker.
+  void BeforeTile(std::function<void()> call) { before_tile_ = call; }
+
   /// Of the problem that was run last.
   const std::string& kernel() const { return kernel_; }
 
  private:
   std::string kernel_;
+  std::function<void()> before_tile_;
   std::unique_ptr<Backend> backend_;
   WorkerPool workers_;
 };

@@ -66,7 +66,8 @@ class RequestQueueTest : public ::testing::Test {
   }
 
   std::shared_ptr<QueuedWork> Named(const std::string& name) {
-    return std::make_shared<Closure>([this, name](Turn&) { ran_.push_back(name); });
+    return std::make_shared<Closure>(
+        [this, name](Turn&) { ran_.push_back(name); });
   }
   absl::Status Add(const std::string& caller, const std::string& name,
                    std::chrono::nanoseconds cost) {
@@ -174,14 +175,15 @@ class GiveWayTest : public RequestQueueTest {
  protected:
   // Behind the request that the fixture holds: it ends, and this one begins.
   void AddLarge(int times) {
-    ASSERT_THAT(queue_->Add(std::make_shared<Closure>([this, times](Turn& turn) {
-                              large_.count_down();
-                              small_are_there_.wait();
-                              for (int i = 0; i < times; ++i) turn.GiveWay();
-                              ran_.push_back("large");
-                            }),
-                            {"a", hours(1)}),
-                IsOk());
+    ASSERT_THAT(
+        queue_->Add(std::make_shared<Closure>([this, times](Turn& turn) {
+                      large_.count_down();
+                      small_are_there_.wait();
+                      for (int i = 0; i < times; ++i) turn.GiveWay();
+                      ran_.push_back("large");
+                    }),
+                    {"a", hours(1)}),
+        IsOk());
     Open();
     large_.wait();
   }
