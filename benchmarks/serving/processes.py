@@ -38,6 +38,11 @@ class Server:
         status = Path(f"/proc/{self._process.pid}/status").read_text()
         return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) * 1024
 
+    def resident_bytes(self) -> int:
+        """The physical memory that it holds now (VmRSS)."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) * 1024
+
     def __enter__(self):
         return self
 
