@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <string>
@@ -13,8 +14,11 @@
 
 #include "server/environment.h"
 #include "server/flags.h"
+#include "server/last_words.h"
 #include "server/server.h"
 #include "server/telemetry/log.h"
+#include "server/telemetry/log_sink.h"
+#include "server/telemetry/request_facts.h"
 #include "server/version.h"
 
 namespace {
@@ -64,14 +68,17 @@ void SayWhyNot(const attention::server::ServerOptions& options,
   if (options.log_format == "json") {
     spdlog::set_level(spdlog::level::critical);
     spdlog::critical("{}", reason);
-  } else {
-    std::fprintf(stderr, "attention-server: %s\n", reason.c_str());
+    return;
   }
+  const bool read = attention::server::FlushLog();
+  attention::server::WriteWhenRead(STDERR_FILENO,
+                                   "attention-server: " + reason + "\n",
+                                   std::chrono::seconds(read ? 1 : 0));
 }
 
+// The process's exit code.
 int Serve(const attention::server::ServerOptions& options,
           const sigset_t& signals) {
-  attention::server::SetUpLog(options.log_level, options.log_format);
   for (const std::string& line : attention::server::UnknownVariables(
            attention::server::ProcessVariables(),
            attention::server::OptionVariables())) {
@@ -94,6 +101,7 @@ int Serve(const attention::server::ServerOptions& options,
   spdlog::info(quiet ? "stopped, every request was answered"
                      : "stopped, requests were cancelled at the drain time's "
                        "end");
+  attention::server::TellOfRefusalsLeftOut();
   return 0;
 }
 
@@ -109,5 +117,10 @@ int main(int argc, char** argv) {
                flags.exit->code == 0 ? stdout : stderr);
     return flags.exit->code;
   }
-  return Serve(flags.options, signals);
+  attention::server::SayLastWords(flags.options.log_format);
+  attention::server::SetUpLog(flags.options.log_level,
+                              flags.options.log_format);
+  const int code = Serve(flags.options, signals);
+  if (!attention::server::FlushLog()) _exit(code);
+  return code;
 }

@@ -21,6 +21,7 @@
 #include "server/models/model_table.h"
 #include "server/models/repository_queue.h"
 #include "server/option_checks.h"
+#include "server/room_to_start.h"
 #include "server/services/attention_service.h"
 #include "server/services/inference_service.h"
 #include "server/telemetry/backend_health.h"
@@ -32,6 +33,9 @@ namespace {
 // What is left to a connection after the last call: time to flush a status, and
 // for an open health Watch to see NOT_SERVING before it is cut.
 constexpr std::chrono::milliseconds kFlushTime{500};
+
+// Of gRPC, with some that it makes under load.
+constexpr int kThreadsBesideWorkers = 16;
 
 // gRPC's plugins are registered once for the process, before the first builder.
 void EnablePlugins() {
@@ -157,6 +161,11 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
       CreateEngine(options, std::move(hooks), health);
   if (!engine.ok()) return engine.status();
   BackendHealth::LogBackends(**engine);
+  if (absl::Status room = CheckRoomToStart((*engine)->workers().threads() +
+                                           kThreadsBesideWorkers);
+      !room.ok()) {
+    return room;
+  }
   absl::StatusOr<std::unique_ptr<ModelRepository>> repository =
       OpenRepository(options.model_repository);
   if (!repository.ok()) return repository.status();
