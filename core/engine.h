@@ -73,6 +73,10 @@ class Engine {
   /// several devices; CANCELLED where it was stopped.
   absl::Status Run(AttentionJob& job) const;
 
+  /// Host memory that Run() takes for the problem, at most, beside its tensors
+  /// and results (Backend::WorkingBytes).
+  int64_t WorkingBytes(const ValidatedProblem& problem) const;
+
   /// True for a problem that takes some microseconds at most, less than to hand
   /// it to a worker: Run() it where you are. Never where tiles are watched: who
   /// watches them may hold them up. Never on a backend that waits for a device.

@@ -65,16 +65,16 @@ absl::Status CheckRoomToStart(int threads) {
       missing = absl::StrCat(kOtherBytes >> 20, " MiB of memory beside them");
     }
   } catch (const std::system_error& error) {
-    missing = absl::StrCat("thread ", waiting.count() + 1, " of them: ",
-                           error.code().message());
+    missing = absl::StrCat("thread ", waiting.count() + 1,
+                           " of them: ", error.code().message());
   }
   if (missing.empty()) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "the server takes ", threads, " threads and cannot have ", missing,
-      " (limits: ", Limit(RLIMIT_NPROC, 1), " processes and threads, ",
-      Limit(RLIMIT_AS, 1024), " KiB of address space, ",
-      Limit(RLIMIT_STACK, 1024),
-      " KiB for each stack; a container may have its own)"));
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the server takes ", threads, " threads and cannot have ",
+                   missing, " (limits: ", Limit(RLIMIT_NPROC, 1),
+                   " processes and threads, ", Limit(RLIMIT_AS, 1024),
+                   " KiB of address space, ", Limit(RLIMIT_STACK, 1024),
+                   " KiB for each stack; a container may have its own)"));
 }
 
 }  // namespace attention::server

@@ -3,6 +3,8 @@
 #include <memory>
 #include <new>
 
+#include "core/backend.h"
+
 namespace attention::cpu {
 namespace {
 
@@ -19,10 +21,11 @@ struct Memory {
   size_t size = 0;
 };
 
+thread_local Memory memory;
+
 }  // namespace
 
 std::byte* ThreadMemory(size_t bytes) {
-  thread_local Memory memory;
   if (bytes > memory.size) {
     memory.bytes.reset();
     memory.size = 0;
@@ -33,6 +36,12 @@ std::byte* ThreadMemory(size_t bytes) {
   // What was freed is not what is there: reset() put another into its place.
   // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDelete)
   return memory.bytes.get();
+}
+
+void GiveBackThreadMemory() {
+  if (memory.size <= static_cast<size_t>(Backend::kThreadBytes)) return;
+  memory.bytes.reset();
+  memory.size = 0;
 }
 
 }  // namespace attention::cpu

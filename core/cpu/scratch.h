@@ -36,6 +36,10 @@ class Scratch {
 /// none to be had. Valid until the thread's next call.
 std::byte* ThreadMemory(size_t bytes);
 
+/// Frees the calling thread's memory where it is more than a thread may keep
+/// (Backend::kThreadBytes).
+void GiveBackThreadMemory();
+
 }  // namespace attention::cpu
 
 #endif  // ATTENTION_CORE_CPU_SCRATCH_H_

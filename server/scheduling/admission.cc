@@ -34,11 +34,17 @@ absl::StatusOr<Admission::Ticket> Admission::Admit(int64_t bytes) {
         "the server is full: ", requests_, " requests in flight (at most ",
         max_requests_, ", max_requests_in_flight)"));
   }
+  if (bytes > max_bytes_) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the request needs ", bytes,
+        " bytes with its working memory and reply, and never fits (at most ",
+        max_bytes_, ", half of memory_limit)"));
+  }
   if (bytes > max_bytes_ - bytes_) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("the server is full: request and reply take ", bytes,
-                     " bytes, those in flight ", bytes_, " (at most ",
-                     max_bytes_, ", max_bytes_in_flight)"));
+        absl::StrCat("the server is full: the request needs ", bytes,
+                     " bytes, those in flight hold ", bytes_, " (at most ",
+                     max_bytes_, ", half of memory_limit)"));
   }
   ++requests_;
   bytes_ += bytes;

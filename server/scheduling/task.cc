@@ -55,8 +55,8 @@ absl::Status Task::Prepare() {
   if (!status.ok()) return status;
   const absl::StatusOr<OperationNeeds> needs = operation.Plan(facts_);
   if (!needs.ok()) return needs.status();
-  absl::StatusOr<Admission::Ticket> ticket =
-      services_.admission.Admit(facts_.request_bytes + needs->reply_bytes);
+  absl::StatusOr<Admission::Ticket> ticket = services_.admission.Admit(
+      facts_.request_bytes + needs->working_bytes + needs->reply_bytes);
   if (!ticket.ok()) return ticket.status();
   ticket_ = *std::move(ticket);
   quick_ = needs->quick;

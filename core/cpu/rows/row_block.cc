@@ -6,6 +6,7 @@
 #include <new>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "core/cpu/bf16/bf16_dot_product.h"
 #include "core/cpu/flush_subnormals.h"
 #include "core/cpu/rows/block_rows.h"
@@ -361,6 +362,7 @@ bool RunPass(JobRun& run, const BlockRows& rows, Pass pass,
 template <typename Work>
 bool WithMemory(JobRun& run, int64_t index, const Work& work) {
   std::byte* const memory = ThreadMemory(run.scratch_bytes());
+  const absl::Cleanup give_back = &GiveBackThreadMemory;
   if (memory == nullptr) {
     run.SetOutOfMemory();
     return false;

@@ -17,6 +17,7 @@ namespace {
 
 using ::attention::test::IsOk;
 using ::attention::test::StatusIs;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 TEST(Admission, CountsWhatItAdmits) {
@@ -78,8 +79,18 @@ TEST(Admission, NamesTheLimitOfBytes) {
   ASSERT_THAT(ticket, IsOk());
   EXPECT_THAT(admission.Admit(401),
               StatusIs(absl::StatusCode::kResourceExhausted,
-                       HasSubstr("max_bytes_in_flight")));
+                       AllOf(HasSubstr("the server is full"),
+                             HasSubstr("memory_limit"))));
   EXPECT_THAT(admission.Admit(400), IsOk());
+}
+
+TEST(Admission, SaysWhatNeverFits) {
+  Admission admission(10, 1000);
+  EXPECT_THAT(admission.Admit(1001),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("1001 bytes"), HasSubstr("never fits"),
+                             HasSubstr("at most 1000, half of memory_limit"))));
+  EXPECT_THAT(admission.Admit(1000), IsOk());
 }
 
 TEST(Admission, DoesNotOverflow) {

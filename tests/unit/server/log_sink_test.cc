@@ -113,7 +113,8 @@ TEST(LogSink, WritesLinesInTheirOrder) {
   const Pipe pipe;
   TestLog log(pipe.writer(), 100);
   for (const char* line : {"a", "b", "c"}) (*log).info(line);
-  EXPECT_THAT(pipe.ReadLinesUpTo("c"), ElementsAre("info a", "info b", "info c"));
+  EXPECT_THAT(pipe.ReadLinesUpTo("c"),
+              ElementsAre("info a", "info b", "info c"));
 }
 
 TEST(LogSink, FlushComesAfterTheLinesBefore) {
@@ -136,9 +137,10 @@ TEST(LogSink, NobodyWaitsForAReaderWhoIsToldOfWhatWasDropped) {
   EXPECT_FALSE(log.sink().WaitForFlush(1, std::chrono::milliseconds(10)));
   EXPECT_THAT(
       pipe.ReadLinesUpTo("line 100"),
-      ElementsAre(EndsWith("info the first"),
-                  "warning log: 97 lines were dropped, nobody read them in time",
-                  "info line 98", "info line 99", "info line 100"));
+      ElementsAre(
+          EndsWith("info the first"),
+          "warning log: 97 lines were dropped, nobody read them in time",
+          "info line 98", "info line 99", "info line 100"));
   EXPECT_TRUE(log.sink().WaitForFlush(1, kPatience));
 }
 
