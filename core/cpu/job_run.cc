@@ -88,8 +88,9 @@ int64_t JobRun::WorkingBytes(int64_t of_thread) {
   if (plan_.blocks() == 0) return 0;
   constexpr auto kFloat = static_cast<int64_t>(sizeof(float));
   // A row of values that are not finite comes on top (Values::AddNonFinite).
-  const int64_t block = static_cast<int64_t>(RowBlockBytes(*this)) +
-                        plan_.padded_value_width * kFloat;
+  const int64_t row =
+      problem_.key_length > 0 ? plan_.padded_value_width * kFloat : 0;
+  const int64_t block = static_cast<int64_t>(RowBlockBytes(*this)) + row;
   const int64_t threads = std::min<int64_t>(context_.workers.threads(),
                                             plan_.blocks() * plan_.splits);
   return threads * std::max<int64_t>(0, block - of_thread) +

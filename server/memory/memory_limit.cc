@@ -54,11 +54,11 @@ int64_t LimitOfControlGroups(const MemorySources& sources) {
     // A group beyond the container's root begins with "/..".
     if (parts.size() != 3 || absl::StrContains(parts[2], "..")) continue;
     if (parts[1].empty()) {
-      least = std::min(least, LimitOfGroups(sources.control_groups, parts[2],
-                                            "memory.max"));
-    } else if (absl::c_linear_search(
-                   std::vector<absl::string_view>(absl::StrSplit(parts[1], ',')),
-                   "memory")) {
+      least = std::min(
+          least, LimitOfGroups(sources.control_groups, parts[2], "memory.max"));
+    } else if (absl::c_linear_search(std::vector<absl::string_view>(
+                                         absl::StrSplit(parts[1], ',')),
+                                     "memory")) {
       least = std::min(
           least, LimitOfGroups(absl::StrCat(sources.control_groups, "/memory"),
                                parts[2], "memory.limit_in_bytes"));

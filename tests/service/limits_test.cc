@@ -132,7 +132,7 @@ TEST(AdmissionTest, ARequestBeyondTheMemoryLimitIsToldThatItNeverFits) {
   // 16 KiB of input, 8 MiB of weights.
   ExpectRefusal(client.Attend(WeightsRequest(2048, 1024)).status(),
                 StatusCode::kResourceExhausted,
-                {"never fits", "8388608", "memory_limit"});
+                {"the request needs", "never fits", "8388608", "memory_limit"});
   EXPECT_EQ(gate.tiles(), 0);
   ExpectGoodReply(client.Attend(GoodRequest()));
 }
@@ -147,7 +147,8 @@ TEST(AdmissionTest, WorkingMemoryCountsTowardsTheLimit) {
   // A reply of 40 MiB, which half of the limit has room for, and as much again
   // to compute it in.
   ExpectRefusal(client.Attend(WideOutputRequest(10 << 20)).status(),
-                StatusCode::kResourceExhausted, {"never fits", "memory_limit"});
+                StatusCode::kResourceExhausted,
+                {"the request needs", "never fits", "memory_limit"});
   EXPECT_EQ(gate.tiles(), 0);
   ExpectGoodReply(client.Attend(GoodRequest()));
 }

@@ -25,8 +25,8 @@ std::atomic<int64_t> live{0};
 std::atomic<int64_t> peak{0};
 
 void* Counted(void* memory) {
-  const int64_t now =
-      live += static_cast<int64_t>(::malloc_usable_size(memory));
+  const int64_t now = live +=
+      static_cast<int64_t>(::malloc_usable_size(memory));
   int64_t before = peak;
   while (before < now && !peak.compare_exchange_weak(before, now)) {
   }
@@ -127,35 +127,90 @@ struct Case {
 };
 
 const Case kCases[] = {
-    {.name = "Plain", .heads = 4, .queries = 300, .keys = 300, .key_width = 64,
+    {.name = "Plain",
+     .heads = 4,
+     .queries = 300,
+     .keys = 300,
+     .key_width = 64,
      .value_width = 64},
-    {.name = "Weights", .heads = 4, .queries = 300, .keys = 300,
-     .key_width = 64, .value_width = 64, .weights = true},
-    {.name = "Half", .heads = 4, .queries = 300, .keys = 300, .key_width = 64,
-     .value_width = 64, .type = DataType::kFloat16},
-    {.name = "BFloat", .heads = 4, .queries = 300, .keys = 300,
-     .key_width = 64, .value_width = 64, .type = DataType::kBFloat16},
-    {.name = "Additive", .heads = 2, .queries = 50, .keys = 60,
-     .key_width = 64, .value_width = 64, .hidden = 2048},
-    {.name = "Bilinear", .heads = 2, .queries = 50, .keys = 60,
-     .key_width = 2000, .value_width = 64, .bilinear = true},
-    {.name = "Gaussian", .heads = 2, .queries = 300, .keys = 300,
-     .key_width = 512, .value_width = 512, .gaussian = true},
-    {.name = "Decode", .heads = 2, .queries = 1, .keys = 20'000,
-     .key_width = 64, .value_width = 256},
-    {.name = "WideKeys", .queries = 50, .keys = 50, .key_width = 200'000,
+    {.name = "Weights",
+     .heads = 4,
+     .queries = 300,
+     .keys = 300,
+     .key_width = 64,
+     .value_width = 64,
+     .weights = true},
+    {.name = "Half",
+     .heads = 4,
+     .queries = 300,
+     .keys = 300,
+     .key_width = 64,
+     .value_width = 64,
+     .type = DataType::kFloat16},
+    {.name = "BFloat",
+     .heads = 4,
+     .queries = 300,
+     .keys = 300,
+     .key_width = 64,
+     .value_width = 64,
+     .type = DataType::kBFloat16},
+    {.name = "Additive",
+     .heads = 2,
+     .queries = 50,
+     .keys = 60,
+     .key_width = 64,
+     .value_width = 64,
+     .hidden = 2048},
+    {.name = "Bilinear",
+     .heads = 2,
+     .queries = 50,
+     .keys = 60,
+     .key_width = 2000,
+     .value_width = 64,
+     .bilinear = true},
+    {.name = "Gaussian",
+     .heads = 2,
+     .queries = 300,
+     .keys = 300,
+     .key_width = 512,
+     .value_width = 512,
+     .gaussian = true},
+    {.name = "Decode",
+     .heads = 2,
+     .queries = 1,
+     .keys = 20'000,
+     .key_width = 64,
+     .value_width = 256},
+    {.name = "WideKeys",
+     .queries = 50,
+     .keys = 50,
+     .key_width = 200'000,
      .value_width = 8},
-    {.name = "WideValuesOfNoKeys", .queries = 1, .keys = 0,
+    {.name = "WideValuesOfNoKeys",
+     .queries = 1,
+     .keys = 0,
      .value_width = 3'000'000},
     {.name = "WideValues", .queries = 1, .keys = 1, .value_width = 3'000'000},
-    {.name = "WideValuesOfHalf", .queries = 3, .keys = 4,
-     .value_width = 1'000'000, .type = DataType::kFloat16},
-    {.name = "WideValuesOfManyQueries", .queries = 60, .keys = 20,
+    {.name = "WideValuesOfHalf",
+     .queries = 3,
+     .keys = 4,
+     .value_width = 1'000'000,
+     .type = DataType::kFloat16},
+    {.name = "WideValuesOfManyQueries",
+     .queries = 60,
+     .keys = 20,
      .value_width = 200'000},
-    {.name = "WideValuesWithWeights", .heads = 2, .queries = 20, .keys = 20,
-     .value_width = 300'000, .weights = true},
-    {.name = "WideValuesWithNan", .queries = 20, .keys = 20,
-     .value_width = 300'000, .nan = true},
+    {.name = "WideValuesWithWeights",
+     .heads = 2,
+     .queries = 20,
+     .keys = 20,
+     .value_width = 300'000,
+     .weights = true},
+    {.name = "WideValuesWithNan",
+     .queries = 20,
+     .keys = 20,
+     .value_width = 300'000,
+     .nan = true},
 };
 
 // Tensors of zeros.
@@ -251,15 +306,15 @@ TEST_P(WorkingBytesTest, IsNotMuchMoreThanOneThreadTakes) {
   EXPECT_LE(bound, 2 * Measure(zeros));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, WorkingBytesTest,
-    testing::Combine(testing::Values("cpu", "reference"), testing::Values(1, 3),
-                     testing::ValuesIn(kCases)),
-    [](const auto& test) {
-      return std::get<0>(test.param) + "On" +
-             std::to_string(std::get<1>(test.param)) + "Threads" +
-             std::get<2>(test.param).name;
-    });
+INSTANTIATE_TEST_SUITE_P(All, WorkingBytesTest,
+                         testing::Combine(testing::Values("cpu", "reference"),
+                                          testing::Values(1, 3),
+                                          testing::ValuesIn(kCases)),
+                         [](const auto& test) {
+                           return std::get<0>(test.param) + "On" +
+                                  std::to_string(std::get<1>(test.param)) +
+                                  "Threads" + std::get<2>(test.param).name;
+                         });
 
 }  // namespace
 }  // namespace attention
