@@ -1,15 +1,12 @@
 // attention-server: see --help.
-#include <malloc.h>
 #include <pthread.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "server/environment.h"
@@ -43,22 +40,6 @@ void LetSignalsEndTheProcess(const sigset_t& signals) {
   std::signal(SIGTERM, end);
   std::signal(SIGINT, end);
   pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
-}
-
-// Messages are read into blocks of some 64 KiB, which glibc gives back to the
-// kernel as soon as a message has been read; the next one faults all of their
-// pages in again. The tensors' own buffers have a pool for that
-// (memory/buffer_pool.h).
-void KeepFreedMemory() {
-  // Keep what is free at the heap's end, up to this: the blocks of a request of
-  // 12 MiB. More would be held twice, here and in the pool, when requests pile
-  // up. It also keeps glibc from raising M_MMAP_THRESHOLD by itself, so that
-  // blocks over 128 KiB still go back at once.
-  mallopt(M_TRIM_THRESHOLD, 16 << 20);
-  // An arena keeps what is free for itself. With glibc's eight for each
-  // processor, what the threads of gRPC have read adds up: twice the memory.
-  const unsigned processors = std::thread::hardware_concurrency();
-  mallopt(M_ARENA_MAX, static_cast<int>(std::max(1U, processors / 4)));
 }
 
 // A person who starts the server reads a plain line, whatever the log's level;
@@ -108,7 +89,6 @@ int Serve(const attention::server::ServerOptions& options,
 }  // namespace
 
 int main(int argc, char** argv) {
-  KeepFreedMemory();
   const sigset_t signals = BlockStopSignals();
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   const auto flags = attention::server::ParseFlags(arguments);

@@ -89,7 +89,10 @@ TEST(ScarcityTest, SaysSoInJsonWhereThatIsWanted) {
   }
 }
 
-// A reply of some bytes less than 256 MiB.
+// Enough for the server, and not for LargeReplyRequest()'s reply.
+constexpr char kTooLittleForAReply[] = "--as=335544320";  // 320 MiB
+
+// A reply of 244 MiB.
 v1::AttendRequest LargeReplyRequest() {
   v1::AttendRequest request;
   *request.mutable_query() = Filled(v1::DATA_TYPE_FP32, {8000, 1}, 1);
@@ -103,7 +106,7 @@ v1::AttendRequest LargeReplyRequest() {
 TEST(ScarcityTest, MemoryThatCannotBeHadEndsTheRequestAndNotTheServer) {
   // The memory limit would refuse it before.
   const RunningServer server =
-      Launch({"--memory-limit", "2GiB"}, {kPrlimit, "--as=419430400"});
+      Launch({"--memory-limit", "2GiB"}, {kPrlimit, kTooLittleForAReply});
   ASSERT_NE(server.address, "") << server.process->ReadAll();
   WireClient client(server.address);
   for (int i = 0; i < 5; ++i) {
@@ -118,7 +121,7 @@ TEST(ScarcityTest, MemoryThatCannotBeHadEndsTheRequestAndNotTheServer) {
 
 // What is admitted follows from what there is: nothing is tried that fails.
 TEST(ScarcityTest, TheMemoryLimitFollowsTheAddressSpace) {
-  const RunningServer server = Launch({}, {kPrlimit, "--as=419430400"});
+  const RunningServer server = Launch({}, {kPrlimit, kTooLittleForAReply});
   ASSERT_NE(server.address, "") << server.process->ReadAll();
   WireClient client(server.address);
   const absl::Status status = client.Attend(LargeReplyRequest()).status();
