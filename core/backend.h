@@ -88,6 +88,16 @@ class Backend {
   /// OK, or UNIMPLEMENTED with the reason: the next backend is then asked.
   virtual absl::Status Supports(const ValidatedProblem& problem) const = 0;
 
+  /// Bytes of host memory that Run() takes for such a problem at one time, at
+  /// most: beside its tensors and results, and beside the kThreadBytes that
+  /// each worker may keep. Known from extents and options, as costly as
+  /// planning.
+  virtual int64_t WorkingBytes(const ValidatedProblem& /*problem*/,
+                               const RunContext& /*context*/) const {
+    return 0;
+  }
+  static constexpr int64_t kThreadBytes = 4 << 20;
+
   /// Computes every job, each of them supported. A job's failure is its own.
   /// The same job gives the same bits alone, beside others and with any number
   /// of workers.

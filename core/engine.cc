@@ -183,6 +183,15 @@ absl::Status Engine::Run(AttentionJob& job) const {
   return job.status = refusal;
 }
 
+int64_t Engine::WorkingBytes(const ValidatedProblem& problem) const {
+  const RunContext context{*workers_};
+  for (const auto& backend : backends_) {
+    if (!backend->Supports(problem).ok()) continue;
+    return backend->WorkingBytes(problem, context);
+  }
+  return 0;
+}
+
 const Backend* Engine::BackendOfDevices() const {
   const auto found = std::find_if(
       backends_.begin(), backends_.end(),

@@ -77,6 +77,10 @@ class Engine {
   /// problems of one scoring function take about as long as their work says.
   static double Work(const ValidatedProblem& problem);
 
+  /// Host memory that Run() takes for the problem, at most, beside its tensors
+  /// and results (Backend::WorkingBytes).
+  int64_t WorkingBytes(const ValidatedProblem& problem) const;
+
   /// True for a problem that takes some microseconds at most, less than to hand
   /// it to a worker: Run() it where you are. Never where tiles are watched: who
   /// watches them may hold them up. Never on a backend that waits for a device.

@@ -165,9 +165,11 @@ struct Parser {
     AddInteger("--max-requests-in-flight", options.max_requests_in_flight,
                "Requests queued or running; beyond it: RESOURCE_EXHAUSTED",
                "Limits");
-    AddSize("--max-bytes-in-flight", options.max_bytes_in_flight, "4GiB",
-            "Bytes that those and their replies hold; beyond it: "
-            "RESOURCE_EXHAUSTED");
+    AddSize("--memory-limit", options.memory_limit, "0",
+            "Memory, 16MiB or more: half of it for messages on their way in, "
+            "half for requests with their working memory and replies; beyond "
+            "it: RESOURCE_EXHAUSTED. 0 means 80 % of the container's or the "
+            "machine's");
     AddInteger("--max-stream-requests-in-flight",
                options.max_stream_requests_in_flight,
                "Requests in flight on one stream; beyond it the stream is not "

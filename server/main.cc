@@ -1,20 +1,21 @@
 // attention-server: see --help.
-#include <malloc.h>
 #include <pthread.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "server/environment.h"
 #include "server/flags.h"
+#include "server/last_words.h"
 #include "server/server.h"
 #include "server/telemetry/log.h"
+#include "server/telemetry/log_sink.h"
+#include "server/telemetry/request_facts.h"
 #include "server/version.h"
 
 namespace {
@@ -41,22 +42,6 @@ void LetSignalsEndTheProcess(const sigset_t& signals) {
   pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
 }
 
-// Messages are read into blocks of some 64 KiB, which glibc gives back to the
-// kernel as soon as a message has been read; the next one faults all of their
-// pages in again. The tensors' own buffers have a pool for that
-// (memory/buffer_pool.h).
-void KeepFreedMemory() {
-  // Keep what is free at the heap's end, up to this: the blocks of a request of
-  // 12 MiB. More would be held twice, here and in the pool, when requests pile
-  // up. It also keeps glibc from raising M_MMAP_THRESHOLD by itself, so that
-  // blocks over 128 KiB still go back at once.
-  mallopt(M_TRIM_THRESHOLD, 16 << 20);
-  // An arena keeps what is free for itself. With glibc's eight for each
-  // processor, what the threads of gRPC have read adds up: twice the memory.
-  const unsigned processors = std::thread::hardware_concurrency();
-  mallopt(M_ARENA_MAX, static_cast<int>(std::max(1U, processors / 4)));
-}
-
 // A person who starts the server reads a plain line, whatever the log's level;
 // who collects JSON is not given anything else.
 void SayWhyNot(const attention::server::ServerOptions& options,
@@ -64,14 +49,17 @@ void SayWhyNot(const attention::server::ServerOptions& options,
   if (options.log_format == "json") {
     spdlog::set_level(spdlog::level::critical);
     spdlog::critical("{}", reason);
-  } else {
-    std::fprintf(stderr, "attention-server: %s\n", reason.c_str());
+    return;
   }
+  const bool read = attention::server::FlushLog();
+  attention::server::WriteWhenRead(STDERR_FILENO,
+                                   "attention-server: " + reason + "\n",
+                                   std::chrono::seconds(read ? 1 : 0));
 }
 
+// The process's exit code.
 int Serve(const attention::server::ServerOptions& options,
           const sigset_t& signals) {
-  attention::server::SetUpLog(options.log_level, options.log_format);
   for (const std::string& line : attention::server::UnknownVariables(
            attention::server::ProcessVariables(),
            attention::server::OptionVariables())) {
@@ -94,13 +82,13 @@ int Serve(const attention::server::ServerOptions& options,
   spdlog::info(quiet ? "stopped, every request was answered"
                      : "stopped, requests were cancelled at the drain time's "
                        "end");
+  attention::server::TellOfRefusalsLeftOut();
   return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  KeepFreedMemory();
   const sigset_t signals = BlockStopSignals();
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   const auto flags = attention::server::ParseFlags(arguments);
@@ -109,5 +97,10 @@ int main(int argc, char** argv) {
                flags.exit->code == 0 ? stdout : stderr);
     return flags.exit->code;
   }
-  return Serve(flags.options, signals);
+  attention::server::SayLastWords(flags.options.log_format);
+  attention::server::SetUpLog(flags.options.log_level,
+                              flags.options.log_format);
+  const int code = Serve(flags.options, signals);
+  if (!attention::server::FlushLog()) _exit(code);
+  return code;
 }

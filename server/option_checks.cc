@@ -17,6 +17,8 @@ namespace {
 // gRPC and protobuf count a message's bytes in an int.
 constexpr int64_t kLargestMessage = std::numeric_limits<int32_t>::max();
 constexpr int64_t kSmallestMessage = 1024;
+// Less would be spent on connections alone.
+constexpr int64_t kLeastMemory = 16 << 20;
 constexpr int64_t kMostThreads = 4096;
 constexpr int64_t kMostRequests = 1'000'000;
 constexpr int64_t kLongestMs = 24LL * 60 * 60 * 1000;
@@ -63,9 +65,10 @@ absl::Status CheckOptions(const ServerOptions& options) {
                  kSmallestMessage, kLargestMessage, " bytes"),
       CheckRange("--max-requests-in-flight", options.max_requests_in_flight, 1,
                  kMostRequests),
-      CheckRange("--max-bytes-in-flight", options.max_bytes_in_flight,
-                 kSmallestMessage, std::numeric_limits<int64_t>::max(),
-                 " bytes"),
+      options.memory_limit == 0
+          ? absl::OkStatus()
+          : CheckRange("--memory-limit", options.memory_limit, kLeastMemory,
+                       std::numeric_limits<int64_t>::max(), " bytes"),
       CheckRange("--max-stream-requests-in-flight",
                  options.max_stream_requests_in_flight, 1, kMostRequests),
       CheckRange("--drain-time", options.drain_time.count(), 0, kLongestMs,

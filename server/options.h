@@ -29,10 +29,13 @@ struct ServerOptions {
   /// Largest message each way, 1 KiB to 2^31 - 1 bytes.
   int64_t max_request_bytes = 256LL << 20;
   int64_t max_response_bytes = 256LL << 20;
-  /// Admission: requests queued or running, and the bytes that they and their
-  /// replies hold. Beyond either: RESOURCE_EXHAUSTED.
+  /// Admission: requests queued or running. Beyond: RESOURCE_EXHAUSTED.
   int64_t max_requests_in_flight = 1024;
-  int64_t max_bytes_in_flight = 4LL << 30;
+  /// Bytes of memory: half of them for messages on their way in, half for
+  /// requests that were admitted, with their working memory and replies. 0
+  /// means 80 % of the least that the process may have
+  /// (server/memory/memory_limit.h); a server that was started knows it.
+  int64_t memory_limit = 0;
   /// Per stream; beyond it the stream is not read.
   int64_t max_stream_requests_in_flight = 32;
   /// How long one request may compute; it is stopped then:

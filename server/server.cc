@@ -6,6 +6,7 @@
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
+#include <spdlog/spdlog.h>
 
 #include <chrono>
 #include <mutex>
@@ -16,11 +17,13 @@
 #include "absl/strings/str_cat.h"
 #include "core/engine.h"
 #include "server/listen_error.h"
+#include "server/memory/memory_limit.h"
 #include "server/memory/shared_memory_registry.h"
 #include "server/models/model_repository.h"
 #include "server/models/model_table.h"
 #include "server/models/repository_queue.h"
 #include "server/option_checks.h"
+#include "server/room_to_start.h"
 #include "server/services/attention_service.h"
 #include "server/services/inference_service.h"
 #include "server/telemetry/backend_health.h"
@@ -32,6 +35,9 @@ namespace {
 // What is left to a connection after the last call: time to flush a status, and
 // for an open health Watch to see NOT_SERVING before it is cut.
 constexpr std::chrono::milliseconds kFlushTime{500};
+
+// Of gRPC, with some that it makes under load.
+constexpr int kThreadsBesideWorkers = 16;
 
 // gRPC's plugins are registered once for the process, before the first builder.
 void EnablePlugins() {
@@ -51,6 +57,15 @@ absl::StatusOr<std::unique_ptr<ModelRepository>> OpenRepository(
   return absl::Status(
       repository.status().code(),
       absl::StrCat("--model-repository: ", repository.status().message()));
+}
+
+ServerOptions WithMemoryLimit(ServerOptions options) {
+  if (options.memory_limit > 0) return options;
+  const MemoryBound bound = SmallestBound(MemorySources::OfProcess());
+  options.memory_limit = DefaultMemoryLimit(bound);
+  spdlog::debug("memory limit: {} bytes, 80 % of {}", options.memory_limit,
+                bound.of);
+  return options;
 }
 
 absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(
@@ -83,7 +98,7 @@ struct Server::Impl {
        std::shared_ptr<BackendHealth> backend_health)
       : options(std::move(server_options)),
         health(std::move(backend_health)),
-        admission(options.max_requests_in_flight, options.max_bytes_in_flight),
+        admission(options.max_requests_in_flight, options.memory_limit / 2),
         repository(std::move(opened_repository)),
         models(*repository),
         engine(std::move(built_engine)),
@@ -103,7 +118,7 @@ struct Server::Impl {
   // The port that was taken.
   absl::StatusOr<int> Listen();
 
-  const ServerOptions options;
+  const ServerOptions options;  // as in effect: no memory limit of 0
   const std::shared_ptr<BackendHealth> health;
   Admission admission;
   ActiveCalls calls;
@@ -167,13 +182,19 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
       CreateEngine(options, std::move(hooks), health);
   if (!engine.ok()) return engine.status();
   BackendHealth::LogBackends(**engine);
+  if (absl::Status room = CheckRoomToStart((*engine)->workers().threads() +
+                                           kThreadsBesideWorkers);
+      !room.ok()) {
+    return room;
+  }
   absl::StatusOr<std::unique_ptr<ModelRepository>> repository =
       OpenRepository(options.model_repository);
   if (!repository.ok()) return repository.status();
   EnablePlugins();
   auto server = absl::WrapUnique(new Server());
-  server->impl_ = std::make_unique<Impl>(options, *std::move(engine),
-                                         *std::move(repository), health);
+  server->impl_ =
+      std::make_unique<Impl>(WithMemoryLimit(options), *std::move(engine),
+                             *std::move(repository), health);
   const absl::StatusOr<int> port = server->impl_->Listen();
   if (!port.ok()) return port.status();
   server->port_ = *port;
@@ -194,10 +215,11 @@ std::string Server::Summary() const {
   }
   const int threads = engine.workers().threads();
   const std::string& socket = impl_->options.grpc_unix_socket;
-  return absl::StrCat("listening on ", address_,
-                      socket.empty() ? "" : " and unix:", socket, ", backend ",
-                      backends, ", ", threads,
-                      threads == 1 ? " worker thread" : " worker threads");
+  return absl::StrCat(
+      "listening on ", address_, socket.empty() ? "" : " and unix:", socket,
+      ", backend ", backends, ", ", threads,
+      threads == 1 ? " worker thread" : " worker threads", ", memory limit ",
+      impl_->options.memory_limit >> 20, " MiB");
 }
 
 bool Server::Drain() {

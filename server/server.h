@@ -26,7 +26,8 @@ class Server {
  public:
   /// Listens and answers from the moment it returns. INVALID_ARGUMENT for
   /// options that make no sense, UNAVAILABLE where the port or the socket is
-  /// taken; both messages name the option or the address.
+  /// taken; both messages name the option or the address. RESOURCE_EXHAUSTED
+  /// where there are no threads or no memory to start with.
   static absl::StatusOr<std::unique_ptr<Server>> Start(
       const ServerOptions& options, TestHooks hooks = {});
 

@@ -23,6 +23,14 @@ class CpuBackend final : public Backend {
     return absl::OkStatus();  // Validate() admits host memory alone
   }
 
+  int64_t WorkingBytes(const ValidatedProblem& problem,
+                       const RunContext& context) const override {
+    if (cpu::IsSmallProblem(problem)) return 0;
+    AttentionJob job;
+    job.problem = &problem;
+    return cpu::JobRun(job, context, kernels_).WorkingBytes(kThreadBytes);
+  }
+
   void Run(absl::Span<AttentionJob> jobs,
            const RunContext& context) const override {
     for (AttentionJob& job : jobs) {

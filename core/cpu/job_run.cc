@@ -79,6 +79,25 @@ int64_t JobRun::KeyTiles() const {
   return problem_.wanted.weights && !plan_.keeps_weights ? 2 * tiles : tiles;
 }
 
+int64_t JobRun::PartialFloats() const {
+  if (plan_.splits == 1) return 0;
+  return plan_.blocks() * plan_.splits * plan_.row_block *
+         plan_.partial_floats();
+}
+
+int64_t JobRun::WorkingBytes(int64_t of_thread) {
+  if (plan_.blocks() == 0) return 0;
+  constexpr auto kFloat = static_cast<int64_t>(sizeof(float));
+  // A row of values that are not finite comes on top (Values::AddNonFinite).
+  const int64_t row =
+      problem_.key_length > 0 ? plan_.padded_value_width * kFloat : 0;
+  const int64_t block = static_cast<int64_t>(RowBlockBytes(*this)) + row;
+  const int64_t threads = std::min<int64_t>(context_.workers.threads(),
+                                            plan_.blocks() * plan_.splits);
+  return threads * std::max<int64_t>(0, block - of_thread) +
+         PartialFloats() * kFloat;
+}
+
 void JobRun::ComputeBlock(int64_t index) {
   if (stopped_ || out_of_memory_) return;
   if (!ComputeRowBlock(*this, index)) stopped_ = true;
@@ -88,7 +107,7 @@ void JobRun::ComputeBySplits() {
   const int64_t block_floats = plan_.row_block * plan_.partial_floats();
   const int64_t splits = plan_.blocks() * plan_.splits;
   const std::unique_ptr<float[]> partials(
-      new (std::nothrow) float[static_cast<size_t>(splits * block_floats)]);
+      new (std::nothrow) float[static_cast<size_t>(PartialFloats())]);
   if (partials == nullptr) {
     out_of_memory_ = true;
     return;

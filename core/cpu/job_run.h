@@ -28,6 +28,9 @@ class JobRun {
   const char* KernelName() const;
   /// Of one block of rows.
   size_t scratch_bytes() const { return scratch_bytes_; }
+  /// Bytes that Run() takes at one time, at most, where a thread's first
+  /// `of_thread` do not count. Reads no tensor.
+  int64_t WorkingBytes(int64_t of_thread);
 
   /// Called before each tile. False once the job was stopped.
   bool BeginTile();
@@ -47,6 +50,8 @@ class JobRun {
 
  private:
   int64_t KeyTiles() const;
+  // Of all splits: their rows' unfinished states. 0 without splits.
+  int64_t PartialFloats() const;
   void ComputeBlock(int64_t index);
   void ComputeBySplits();
 

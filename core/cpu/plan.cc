@@ -16,8 +16,10 @@ constexpr int64_t kKeptFloats = int64_t{96} * 1024;
 // More rows to a block mean less work per row on bringing keys into order.
 constexpr int64_t kMostRows = 264;
 constexpr int64_t kFewestRows = 96;
-// However wide they are, for the same reason.
+// For the same reason, unless they are so wide that so many of them take more
+// memory than their results.
 constexpr int64_t kFewestWideRows = 48;
+constexpr int64_t kWideRowFloats = int64_t{1024} * 1024;
 // What a score sums over at a time: a tile of such keys stays in the
 // second-level cache.
 constexpr int64_t kMostScorePart = 512;
@@ -37,8 +39,9 @@ constexpr int64_t kWidestBf16 = 32768;
 
 int64_t ChooseRowBlock(const Plan& plan, int64_t floats_per_row,
                        int64_t micro_rows) {
-  int64_t most =
-      std::clamp(kRowFloats / floats_per_row, kFewestWideRows, kMostRows);
+  const int64_t fewest =
+      std::clamp(kWideRowFloats / floats_per_row, micro_rows, kFewestWideRows);
+  int64_t most = std::clamp(kRowFloats / floats_per_row, fewest, kMostRows);
   if (plan.keeps_weights) {
     most = std::min(most,
                     kKeptFloats / plan.kept_stride / micro_rows * micro_rows);

@@ -4,6 +4,8 @@
 #include <memory>
 #include <new>
 
+#include "core/backend.h"
+
 namespace attention::cpu {
 namespace {
 
@@ -28,6 +30,12 @@ struct Memory {
     if (bytes != nullptr) size = wanted;
     return bytes.get();
   }
+
+  void GiveBackWhatIsLarge() {
+    if (size <= static_cast<size_t>(Backend::kThreadBytes)) return;
+    bytes.reset();
+    size = 0;
+  }
 };
 
 // How deep leases nest: a tile, and what it gives way to.
@@ -51,6 +59,10 @@ ThreadMemory::ThreadMemory(size_t bytes) {
   bytes_ = depth < kDepth ? leases.memory[depth].Reserve(bytes) : nullptr;
 }
 
-ThreadMemory::~ThreadMemory() { --OfThread().depth; }
+ThreadMemory::~ThreadMemory() {
+  Leases& leases = OfThread();
+  const size_t depth = --leases.depth;
+  if (depth < kDepth) leases.memory[depth].GiveBackWhatIsLarge();
+}
 
 }  // namespace attention::cpu

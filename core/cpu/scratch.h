@@ -32,9 +32,10 @@ class Scratch {
   size_t used_ = 0;
 };
 
-/// Memory of the calling thread, kept from one use to the next and lent while
-/// this lives. Leases of a thread nest: what a tile gives way to
-/// (AttentionJob::before_tile) has memory of its own.
+/// Memory of the calling thread, lent while this lives and kept for the next
+/// use unless it is more than a thread may keep (Backend::kThreadBytes). Leases
+/// of a thread nest: what a tile gives way to (AttentionJob::before_tile) has
+/// memory of its own.
 class ThreadMemory {
  public:
   explicit ThreadMemory(size_t bytes);

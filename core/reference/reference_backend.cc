@@ -102,6 +102,15 @@ class ReferenceBackend final : public Backend {
     return absl::OkStatus();  // Validate() admits host memory alone
   }
 
+  int64_t WorkingBytes(const ValidatedProblem& problem,
+                       const RunContext& context) const override {
+    const int64_t row_tiles =
+        problem.batch * problem.query_heads * problem.query_length;  // or fewer
+    return std::min<int64_t>(context.workers.threads(), row_tiles) *
+           std::max<int64_t>(0,
+                             reference::RowTileBytes(problem) - kThreadBytes);
+  }
+
   void Run(absl::Span<AttentionJob> jobs,
            const RunContext& context) const override {
     for (AttentionJob& job : jobs) {

@@ -1,6 +1,7 @@
 #include "core/reference/tile.h"
 
 #include <algorithm>
+#include <variant>
 
 #include "core/element.h"
 
@@ -46,6 +47,30 @@ TileSizes ChooseTileSizes(const ValidatedProblem& problem) {
                 problem.hidden_width, int64_t{1}});
   const int64_t fitting = std::max<int64_t>(1, kTileElements / width);
   return {std::min(kMostRows, fitting), std::min(kMostKeys, fitting)};
+}
+
+int64_t RowTileBytes(const ValidatedProblem& problem) {
+  const TileSizes sizes = ChooseTileSizes(problem);
+  const int64_t rows = std::min(sizes.rows, problem.query_length);
+  const int64_t keys = std::min(sizes.keys, problem.key_length);
+  const int64_t query_width =
+      std::max({problem.query_width, problem.key_width, problem.hidden_width});
+  // Of one head, and packed by Eigen for a product.
+  const int64_t parameters =
+      2 *
+      (problem.hidden_width * (problem.query_width + problem.key_width + 1) +
+       (std::holds_alternative<Bilinear>(problem.scoring)
+            ? problem.query_width * problem.key_width
+            : 0));
+  // Queries as they are loaded, kept and projected; output; keys with their
+  // projection; values.
+  const int64_t elements =
+      rows * (3 * query_width + problem.value_width) +
+      keys * (problem.key_width + problem.hidden_width + problem.value_width) +
+      parameters;
+  // Scores, and what Eigen packs of the rest.
+  constexpr int64_t kMore = 1 << 20;
+  return elements * static_cast<int64_t>(sizeof(double)) + kMore;
 }
 
 }  // namespace attention::reference

@@ -32,6 +32,9 @@ struct TileSizes {
 };
 TileSizes ChooseTileSizes(const ValidatedProblem& problem);
 
+/// Bytes that a thread takes for one tile of rows and one of keys, at most.
+int64_t RowTileBytes(const ValidatedProblem& problem);
+
 }  // namespace attention::reference
 
 #endif  // ATTENTION_CORE_REFERENCE_TILE_H_

@@ -12,8 +12,7 @@
 namespace attention::server {
 
 /// Uninitialised bytes that begin at a multiple of 64: what a tensor of a
-/// request is gathered into, and what a result is computed into. Its memory
-/// comes from the process's pool and returns to it.
+/// request is gathered into, and what a result is computed into.
 class AlignedBuffer {
  public:
   AlignedBuffer() = default;

@@ -42,10 +42,14 @@ absl::StatusOr<OperationNeeds> AttentionOperation::Plan(RequestFacts& facts) {
       results_->CheckFit(wire_->OtherBytes(), max_response_bytes_);
   if (status.ok()) status = CheckResultsApart(request_);
   if (!status.ok()) return status;
-  return OperationNeeds{
-      results_->Bytes() + wire_->OtherBytes(),
-      {static_cast<int>(problem_->scoring.index()), Engine::Work(*problem_)},
-      engine_.IsQuick(*problem_)};
+  OperationNeeds needs;
+  needs.reply_bytes = results_->Bytes() + wire_->OtherBytes();
+  needs.work = {static_cast<int>(problem_->scoring.index()),
+                Engine::Work(*problem_)};
+  needs.quick = engine_.IsQuick(*problem_);
+  // A quick one fits into what the thread keeps.
+  if (!needs.quick) needs.working_bytes = engine_.WorkingBytes(*problem_);
+  return needs;
 }
 
 absl::Status AttentionOperation::Run(const std::stop_token& stop,

@@ -28,6 +28,8 @@ struct Work {
 struct OperationNeeds {
   /// Bytes that the reply will hold at most.
   int64_t reply_bytes = 0;
+  /// Bytes that Run() takes at most, beside the request and the reply.
+  int64_t working_bytes = 0;
   Work work;
   /// Running costs less than handing it to a worker.
   bool quick = false;

@@ -57,9 +57,10 @@ absl::StatusOr<Admission::Ticket> Admission::Admit(const std::string& caller,
 
 absl::Status Admission::Check(const Held& caller, int64_t bytes) const {
   if (bytes > max_bytes_) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("request and reply take ", bytes, " bytes (at most ",
-                     max_bytes_, ", max_bytes_in_flight)"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the request needs ", bytes,
+        " bytes with its working memory and reply, and never fits (at most ",
+        max_bytes_, ", half of memory_limit)"));
   }
   std::string full;
   const int64_t most_requests = std::max<int64_t>(max_requests_ / 2, 1);
@@ -69,18 +70,18 @@ absl::Status Admission::Check(const Held& caller, int64_t bytes) const {
                         " requests in flight (at most ", max_requests_,
                         ", max_requests_in_flight)");
   } else if (bytes > max_bytes_ - all_.bytes) {
-    full = absl::StrCat("the server is full: request and reply take ", bytes,
-                        " bytes, those in flight ", all_.bytes, " (at most ",
-                        max_bytes_, ", max_bytes_in_flight)");
+    full = absl::StrCat("the server is full: the request needs ", bytes,
+                        " bytes, those in flight hold ", all_.bytes,
+                        " (at most ", max_bytes_, ", half of memory_limit)");
   } else if (caller.requests >= most_requests) {
-    full = absl::StrCat("the caller\'s share is full: ", caller.requests,
+    full = absl::StrCat("the caller's share is full: ", caller.requests,
                         " requests in flight on this connection (at most ",
                         most_requests, ", half of max_requests_in_flight)");
   } else if (caller.requests > 0 && bytes > most_bytes - caller.bytes) {
-    full = absl::StrCat("the caller\'s share is full: request and reply take ",
-                        bytes, " bytes, those in flight on this connection ",
+    full = absl::StrCat("the caller's share is full: the request needs ", bytes,
+                        " bytes, those in flight on this connection hold ",
                         caller.bytes, " (at most ", most_bytes,
-                        ", half of max_bytes_in_flight)");
+                        ", a quarter of memory_limit)");
   }
   if (full.empty()) return absl::OkStatus();
   return RetryAfter(absl::ResourceExhaustedError(full), kTryAgain);

@@ -58,7 +58,8 @@ absl::Status Task::Prepare() {
   if (!needs.ok()) return needs.status();
   needs_ = *std::move(needs);
   absl::StatusOr<Admission::Ticket> ticket = services_.admission.Admit(
-      arrival_.peer, facts_.request_bytes + needs_.reply_bytes);
+      arrival_.peer,
+      facts_.request_bytes + needs_.working_bytes + needs_.reply_bytes);
   if (!ticket.ok()) return ticket.status();
   ticket_ = *std::move(ticket);
   // A request that is alone has its large tensors copied by all workers. Beside

@@ -33,7 +33,7 @@ void FillServerInfo(const ServerOptions& options, const Engine& engine,
   limits.set_max_request_bytes(bytes(options.max_request_bytes));
   limits.set_max_response_bytes(bytes(options.max_response_bytes));
   limits.set_max_requests_in_flight(bytes(options.max_requests_in_flight));
-  limits.set_max_bytes_in_flight(bytes(options.max_bytes_in_flight));
+  limits.set_max_bytes_in_flight(bytes(options.memory_limit / 2));
   limits.set_max_stream_requests_in_flight(
       bytes(options.max_stream_requests_in_flight));
 }

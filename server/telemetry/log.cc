@@ -2,15 +2,19 @@
 
 #include <google/protobuf/stubs/logging.h>
 #include <grpc/support/log.h>
-#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/async_logger.h>
+#include <spdlog/details/thread_pool.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <ctime>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
+#include "server/telemetry/log_sink.h"
 
 namespace attention::server {
 namespace {
@@ -81,22 +85,55 @@ class JsonFormatter final : public spdlog::formatter {
   }
 };
 
+// Lines that wait for their reader; the oldest make room for new ones.
+constexpr size_t kMostLinesInQueue = 4096;
+// For a reader that is slow, before the process ends.
+constexpr std::chrono::milliseconds kFlushTime{1000};
+
+// The queue, the thread that empties it, and where to.
+struct LogWriter {
+  const std::shared_ptr<spdlog::details::thread_pool> thread =
+      std::make_shared<spdlog::details::thread_pool>(kMostLinesInQueue, 1);
+  const std::shared_ptr<LogSink> sink = std::make_shared<LogSink>(
+      STDERR_FILENO,
+      [queue = thread.get()] { return queue->overrun_counter(); });
+};
+
+// It is never destroyed: its thread may be waiting for a reader.
+LogWriter& Writer() {
+  static auto* writer = new LogWriter();
+  return *writer;
+}
+
+std::atomic<bool> fatal_told{false};
+
+// The process is about to abort.
+void LogFatal(const char* library, const std::string& message) {
+  spdlog::critical("{}: {}", library, message);
+  FlushLog();
+  fatal_told = true;
+}
+
 // What gRPC calls an error is mostly what a caller or a network did. Only what
 // it says before it ends the process is ours to tell.
 void LogForGrpc(gpr_log_func_args* args) {
-  const bool fatal = absl::StartsWith(args->message, "assertion failed");
-  spdlog::log(fatal ? spdlog::level::critical : spdlog::level::debug,
-              "grpc: {}", args->message);
+  if (absl::StartsWith(args->message, "assertion failed")) {
+    LogFatal("grpc", args->message);
+  } else {
+    spdlog::debug("grpc: {}", args->message);
+  }
 }
 
 // What cannot be parsed is a caller's message, and the caller is told.
 void LogForProtobuf(google::protobuf::LogLevel level, const char* /*file*/,
                     int /*line*/, const std::string& message) {
-  spdlog::level::level_enum ours = spdlog::level::debug;
   if (level == google::protobuf::LOGLEVEL_FATAL) {
-    ours = spdlog::level::critical;
-  } else if (level == google::protobuf::LOGLEVEL_ERROR &&
-             !absl::StrContains(message, "parsing")) {
+    LogFatal("protobuf", message);
+    return;
+  }
+  spdlog::level::level_enum ours = spdlog::level::debug;
+  if (level == google::protobuf::LOGLEVEL_ERROR &&
+      !absl::StrContains(message, "parsing")) {
     ours = spdlog::level::err;
   }
   spdlog::log(ours, "protobuf: {}", message);
@@ -113,14 +150,28 @@ std::unique_ptr<spdlog::formatter> MakeJsonFormatter() {
 }
 
 void SetUpLog(const std::string& level, const std::string& format) {
-  auto logger = std::make_shared<spdlog::logger>(
-      "attention", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  LogWriter& writer = Writer();
+  auto logger = std::make_shared<spdlog::async_logger>(
+      "attention", writer.sink, writer.thread,
+      spdlog::async_overflow_policy::overrun_oldest);
   logger->set_formatter(format == "json" ? MakeJsonFormatter()
                                          : MakeTextFormatter());
   logger->set_level(spdlog::level::from_str(level));
+  // spdlog would say on stderr, and wait for its reader, that there is no
+  // memory for a line.
+  logger->set_error_handler([](const std::string&) {});
   spdlog::set_default_logger(std::move(logger));
   gpr_set_log_function(&LogForGrpc);
   google::protobuf::SetLogHandler(&LogForProtobuf);
 }
+
+bool FlushLog() {
+  LogSink& sink = *Writer().sink;
+  const int64_t before = sink.flushes();
+  spdlog::default_logger_raw()->flush();
+  return sink.WaitForFlush(before + 1, kFlushTime);
+}
+
+bool ToldOfFatal() { return fatal_told; }
 
 }  // namespace attention::server

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "server/telemetry/model_statistics.h"
+#include "server/telemetry/rate_limit.h"
 
 namespace attention::server {
 namespace {
@@ -14,16 +15,48 @@ int64_t Microseconds(std::chrono::nanoseconds time) {
   return std::chrono::duration_cast<std::chrono::microseconds>(time).count();
 }
 
+// What a caller chose is cut: the log keeps some thousands of lines.
+constexpr size_t kMostQuoted = 2048;
+
 std::string Quoted(absl::string_view text) {
-  return absl::StrCat("\"", absl::Utf8SafeCEscape(text), "\"");
+  const bool cut = text.size() > kMostQuoted;
+  return absl::StrCat("\"", absl::Utf8SafeCEscape(text.substr(0, kMostQuoted)),
+                      cut ? "...\"" : "\"");
+}
+
+RateLimit& RefusalsToTell() {
+  static RateLimit limit(/*burst=*/50, /*per_second=*/10);
+  return limit;
+}
+
+void TellOfRefusals(int64_t left_out) {
+  if (left_out == 0) return;
+  spdlog::warn("{} more {} refused, without a line for each", left_out,
+               left_out == 1 ? "request was" : "requests were");
+}
+
+// A caller who cancels gets what it wants.
+bool IsWorthAWarning(const RequestFacts& facts) {
+  if (absl::IsCancelled(facts.status)) return false;
+  const RateLimit::Decision decision =
+      RefusalsToTell().Ask(std::chrono::steady_clock::now());
+  if (decision.pass) TellOfRefusals(decision.left_out);
+  return decision.pass;
+}
+
+void LogRefusal(const RequestFacts& facts) {
+  const bool warning = IsWorthAWarning(facts);
+  if (!warning && !WantsDetails()) return;
+  spdlog::log(warning ? spdlog::level::warn : spdlog::level::debug,
+              "refused {} id={} peer={} status={} message={}", facts.operation,
+              Quoted(facts.id), facts.peer,
+              absl::StatusCodeToString(facts.status.code()),
+              Quoted(facts.status.message()));
 }
 
 void Log(const RequestFacts& facts) {
-  const std::string code = absl::StatusCodeToString(facts.status.code());
   if (facts.refused) {
-    spdlog::warn("refused {} id={} peer={} status={} message={}",
-                 facts.operation, Quoted(facts.id), facts.peer, code,
-                 Quoted(facts.status.message()));
+    LogRefusal(facts);
     return;
   }
   if (!WantsDetails()) return;
@@ -32,7 +65,8 @@ void Log(const RequestFacts& facts) {
       "compute_us={} status={}",
       facts.operation, Quoted(facts.id), facts.peer, Quoted(facts.details),
       facts.backend, facts.kernel, Microseconds(facts.queue_time),
-      Microseconds(facts.compute_time), code);
+      Microseconds(facts.compute_time),
+      absl::StatusCodeToString(facts.status.code()));
 }
 
 }  // namespace
@@ -43,5 +77,7 @@ void Observe(const RequestFacts& facts) {
   Log(facts);
   if (facts.model != nullptr) facts.model->Count(facts);
 }
+
+void TellOfRefusalsLeftOut() { TellOfRefusals(RefusalsToTell().TakeLeftOut()); }
 
 }  // namespace attention::server

@@ -47,9 +47,14 @@ struct RequestFacts {
 /// worth putting together.
 bool WantsDetails();
 
-/// The one place where every request ends: logs it (a debug line, a warning
-/// where it was refused) and has its model count it.
+/// The one place where every request ends: logs it and has its model count it.
+/// A request that was refused is a warning, unless its caller cancelled it, or
+/// there are more than 10 a second after a burst of 50: those are debug lines,
+/// and a warning says how many there were.
 void Observe(const RequestFacts& facts);
+
+/// Says so for those of which no warning has spoken yet; before the end.
+void TellOfRefusalsLeftOut();
 
 }  // namespace attention::server
 

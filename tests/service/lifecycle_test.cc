@@ -102,7 +102,7 @@ TEST(ServerInfoTest, SaysVersionBackendsAndLimits) {
   options.max_request_bytes = 1 << 20;
   options.max_response_bytes = 2 << 20;
   options.max_requests_in_flight = 7;
-  options.max_bytes_in_flight = 4 << 20;
+  options.memory_limit = 128 << 20;
   options.max_stream_requests_in_flight = 5;
   const auto server = StartServer(options);
   WireClient client(server->address());
@@ -113,7 +113,7 @@ TEST(ServerInfoTest, SaysVersionBackendsAndLimits) {
   EXPECT_EQ(info->limits().max_request_bytes(), 1u << 20);
   EXPECT_EQ(info->limits().max_response_bytes(), 2u << 20);
   EXPECT_EQ(info->limits().max_requests_in_flight(), 7u);
-  EXPECT_EQ(info->limits().max_bytes_in_flight(), 4u << 20);
+  EXPECT_EQ(info->limits().max_bytes_in_flight(), 64u << 20);
   EXPECT_EQ(info->limits().max_stream_requests_in_flight(), 5u);
   ASSERT_GE(info->backends_size(), 1);
   const v1::Backend& last = info->backends(info->backends_size() - 1);

@@ -123,14 +123,33 @@ TEST(AdmissionTest, RequestsBeyondTheLimitAreTurnedAway) {
   ExpectGoodReply(AttendOnceAdmitted(client, GoodRequest()));
 }
 
-TEST(AdmissionTest, BytesBeyondTheLimitAreTurnedAway) {
+TEST(AdmissionTest, ARequestBeyondTheMemoryLimitIsToldThatItNeverFits) {
+  TileGate gate;
   server::ServerOptions options = TestOptions();
-  options.max_bytes_in_flight = 64 << 10;
-  const auto server = StartServer(options);
+  options.memory_limit = 16 << 20;
+  const auto server = StartServer(options, &gate);
   WireClient client(server->address());
-  ExpectRefusal(client.Attend(LargeRequest()).status(),
+  // 16 KiB of input, 8 MiB of weights.
+  ExpectRefusal(client.Attend(WeightsRequest(2048, 1024)).status(),
                 StatusCode::kResourceExhausted,
-                {"request and reply take", "65536", "max_bytes_in_flight"});
+                {"the request needs", "never fits", "8388608", "memory_limit"});
+  EXPECT_EQ(gate.tiles(), 0);
+  ExpectGoodReply(client.Attend(GoodRequest()));
+}
+
+TEST(AdmissionTest, WorkingMemoryCountsTowardsTheLimit) {
+  TileGate gate;
+  server::ServerOptions options = TestOptions();
+  options.memory_limit = 96 << 20;
+  options.max_response_bytes = 64 << 20;
+  const auto server = StartServer(options, &gate);
+  WireClient client(server->address());
+  // A reply of 40 MiB, which half of the limit has room for, and as much again
+  // to compute it in.
+  ExpectRefusal(client.Attend(WideOutputRequest(10 << 20)).status(),
+                StatusCode::kResourceExhausted,
+                {"the request needs", "never fits", "memory_limit"});
+  EXPECT_EQ(gate.tiles(), 0);
   ExpectGoodReply(client.Attend(GoodRequest()));
 }
 

@@ -16,12 +16,15 @@ struct RunningServer {
   std::string address;  // empty where it did not start
 };
 
-/// Starts it with these arguments and waits until it is ready.
-inline RunningServer Launch(std::vector<std::string> arguments = {}) {
+/// Starts it with these arguments, by a program that sets limits, where there
+/// is one `before` it, and waits until it is ready.
+inline RunningServer Launch(std::vector<std::string> arguments = {},
+                            std::vector<std::string> before_it = {}) {
+  before_it.emplace_back(ATTENTION_SERVER_BINARY);
+  arguments.insert(arguments.begin(), before_it.begin() + 1, before_it.end());
   arguments.insert(arguments.end(), {"--grpc-port", "0"});
   RunningServer server;
-  server.process =
-      std::make_unique<ChildProcess>(ATTENTION_SERVER_BINARY, arguments);
+  server.process = std::make_unique<ChildProcess>(before_it.front(), arguments);
   const std::string before = "listening on ";
   server.line = server.process->ReadLineWith(before);
   const size_t begin = server.line.find(before);

@@ -55,7 +55,7 @@ TEST(ServerBinaryTest, HelpTeachesEveryOption) {
        {"--grpc-address", "--grpc-port", "--grpc-unix-socket",
         "--worker-threads", "--backend", "--cuda-memory-limit",
         "--max-request-bytes", "--max-response-bytes",
-        "--max-requests-in-flight", "--max-bytes-in-flight",
+        "--max-requests-in-flight", "--memory-limit",
         "--max-stream-requests-in-flight", "--drain-time", "--log-level",
         "--log-format", "--config", "127.0.0.1", "8001", "256MiB"}) {
     EXPECT_THAT(text, HasSubstr(option));

@@ -16,6 +16,7 @@
 
 #include "absl/strings/str_split.h"
 #include "tests/service/infer_requests.h"
+#include "tests/service/requests.h"
 #include "tests/service/running_server.h"
 #include "tests/service/wire_client.h"
 
@@ -170,13 +171,49 @@ class RawConnection {
 };
 
 TEST(ServerLogTest, ACallThatIsResetBeforeItsMessageCameIsCancelled) {
-  const RunningServer server = Launch();
+  const RunningServer server = Launch({"--log-level", "debug"});
   RawConnection connection(server.address);
   connection.BeginCall(kAttend);
   connection.Settle();
   connection.ResetCall();
   EXPECT_THAT(server.process->ReadLineWith("refused"),
               HasSubstr("status=CANCELLED"));
+}
+
+TEST(ServerLogTest, AReaderWhoIsGoneHoldsUpNeitherCallsNorTheEnd) {
+  const RunningServer server = Launch({"--log-level", "debug"});
+  WireClient client(server.address);
+  // Nothing is read meanwhile, and a pipe holds some hundred lines.
+  for (int i = 0; i < 2000; ++i) {
+    ASSERT_EQ(client.Attend(v1::AttendRequest()).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+  ExpectGoodReply(client.Attend(GoodRequest()));
+  server.process->Signal(SIGTERM);
+  EXPECT_EQ(server.process->Wait(), 0);
+}
+
+// The stream is read again after the queue of lines is full.
+TEST(ServerLogTest, AReaderWhoIsBackIsToldHowManyLinesWereDropped) {
+  const RunningServer server = Launch({"--log-level", "debug"});
+  WireClient client(server.address);
+  for (int i = 0; i < 6000; ++i) (void)client.Attend(v1::AttendRequest());
+  EXPECT_THAT(server.process->ReadLineWith("dropped"),
+              AllOf(HasSubstr("log: "), HasSubstr(" lines were dropped")));
+  server.process->Signal(SIGTERM);
+  EXPECT_THAT(server.process->ReadAll(),
+              HasSubstr("every request was answered"));
+  EXPECT_EQ(server.process->Wait(), 0);
+}
+
+TEST(ServerLogTest, ManyRefusalsAreSomeLinesAndACount) {
+  const RunningServer server = Launch();
+  WireClient client(server.address);
+  for (int i = 0; i < 300; ++i) (void)client.Attend(v1::AttendRequest());
+  server.process->Signal(SIGTERM);
+  EXPECT_THAT(server.process->ReadAll(),
+              AllOf(HasSubstr("refused attend"),
+                    HasSubstr("refused, without a line for each")));
 }
 
 }  // namespace

@@ -25,6 +25,8 @@ class ChildProcess {
   /// Reads to the end and returns everything that was written.
   const std::string& ReadAll();
 
+  /// Its number, until it has been waited for.
+  int pid() const { return pid_; }
   void Signal(int number);
 
   /// The exit code, or -SIGNAL where a signal ended it.

@@ -18,6 +18,7 @@ namespace {
 
 using ::attention::test::IsOk;
 using ::attention::test::StatusIs;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 bool HasRetryInfo(const absl::Status& status) {
@@ -84,7 +85,8 @@ TEST(Admission, NamesTheLimitOfBytes) {
   ASSERT_THAT(ticket, IsOk());
   EXPECT_THAT(admission.Admit("a", 401),
               StatusIs(absl::StatusCode::kResourceExhausted,
-                       HasSubstr("max_bytes_in_flight")));
+                       AllOf(HasSubstr("the server is full"),
+                             HasSubstr("memory_limit"))));
   EXPECT_THAT(admission.Admit("b", 400), IsOk());
 }
 
@@ -103,7 +105,7 @@ TEST(Admission, ACallerHasHalfOfTheBytes) {
   const auto first = admission.Admit("a", 300);
   EXPECT_THAT(admission.Admit("a", 201),
               StatusIs(absl::StatusCode::kResourceExhausted,
-                       HasSubstr("half of max_bytes_in_flight")));
+                       HasSubstr("a quarter of memory_limit")));
   EXPECT_THAT(admission.Admit("b", 500), IsOk());
 }
 
@@ -133,6 +135,15 @@ TEST(Admission, CountsManyCallersThatComeAndGo) {
   }
   EXPECT_EQ(admission.requests(), 1);
   EXPECT_EQ(admission.bytes(), 100);
+}
+
+TEST(Admission, SaysWhatNeverFits) {
+  Admission admission(10, 1000);
+  EXPECT_THAT(admission.Admit("a", 1001),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("1001 bytes"), HasSubstr("never fits"),
+                             HasSubstr("at most 1000, half of memory_limit"))));
+  EXPECT_THAT(admission.Admit("a", 1000), IsOk());
 }
 
 TEST(Admission, DoesNotOverflow) {

@@ -78,7 +78,7 @@ TEST(Flags, FillEveryOption) {
                                     "2MB",
                                     "--max-requests-in-flight",
                                     "4",
-                                    "--max-bytes-in-flight",
+                                    "--memory-limit",
                                     "5GiB",
                                     "--max-stream-requests-in-flight",
                                     "6",
@@ -103,7 +103,7 @@ TEST(Flags, FillEveryOption) {
   EXPECT_EQ(options.max_request_bytes, 1 << 20);
   EXPECT_EQ(options.max_response_bytes, 2 << 20);
   EXPECT_EQ(options.max_requests_in_flight, 4);
-  EXPECT_EQ(options.max_bytes_in_flight, 5LL << 30);
+  EXPECT_EQ(options.memory_limit, 5LL << 30);
   EXPECT_EQ(options.max_stream_requests_in_flight, 6);
   EXPECT_EQ(options.drain_time, std::chrono::milliseconds(700));
   EXPECT_EQ(options.model_repository, "models");
@@ -266,9 +266,13 @@ INSTANTIATE_TEST_SUITE_P(
                   "--max-request-bytes",
                   "1 bytes"},
         WrongFlag{"SizeOverflow",
-                  {"--max-bytes-in-flight", "99999999EiB"},
-                  "--max-bytes-in-flight",
+                  {"--memory-limit", "99999999EiB"},
+                  "--memory-limit",
                   "'99999999EiB'"},
+        WrongFlag{"MemoryTooLittle",
+                  {"--memory-limit", "1MiB"},
+                  "--memory-limit",
+                  "1048576 bytes (expected 16777216 to "},
         WrongFlag{"NoRequests",
                   {"--max-requests-in-flight", "0"},
                   "--max-requests-in-flight",

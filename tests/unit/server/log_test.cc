@@ -11,6 +11,10 @@
 #include <sstream>
 #include <string>
 
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "server/telemetry/request_facts.h"
 
 namespace attention::server {
@@ -114,6 +118,53 @@ TEST(RequestFacts, IsQuietAboutTheRestAtInfo) {
   Observe(RequestFacts());
   EXPECT_EQ(log.text(), "");
   EXPECT_FALSE(WantsDetails());
+}
+
+TEST(RequestFacts, ACallersCancellingIsADebugLine) {
+  RequestFacts record;
+  record.refused = true;
+  record.status = absl::CancelledError("the caller cancelled the request");
+  {
+    const CapturedLog log(spdlog::level::info);
+    Observe(record);
+    EXPECT_EQ(log.text(), "");
+  }
+  const CapturedLog log(spdlog::level::debug);
+  Observe(record);
+  EXPECT_THAT(log.text(), AllOf(HasSubstr("debug"), HasSubstr("CANCELLED")));
+}
+
+TEST(RequestFacts, CutsWhatACallerChose) {
+  const CapturedLog log(spdlog::level::debug);
+  RequestFacts record;
+  record.id = std::string(1 << 20, 'x');
+  Observe(record);
+  EXPECT_THAT(log.text(), HasSubstr("xxx...\""));
+  EXPECT_LT(log.text().size(), size_t{8} << 10);
+}
+
+TEST(RequestFacts, WarnsOfManyRefusalsInOneLine) {
+  const CapturedLog log(spdlog::level::info);
+  RequestFacts record;
+  record.refused = true;
+  record.status = absl::InvalidArgumentError("query: missing");
+  constexpr int kRefusals = 20'000;
+  for (int i = 0; i < kRefusals; ++i) Observe(record);
+  TellOfRefusalsLeftOut();
+  int64_t told = 0;
+  int64_t left_out = 0;
+  for (const absl::string_view line : absl::StrSplit(log.text(), '\n')) {
+    const size_t more = line.find(" more requests were refused");
+    if (absl::StrContains(line, "query: missing")) ++told;
+    if (more == absl::string_view::npos) continue;
+    int64_t count = 0;
+    const size_t begin = line.rfind(' ', more - 1) + 1;
+    ASSERT_TRUE(absl::SimpleAtoi(line.substr(begin, more - begin), &count));
+    left_out += count;
+  }
+  EXPECT_GT(told, 0);
+  EXPECT_GT(left_out, 0);
+  EXPECT_EQ(told + left_out, kRefusals);
 }
 
 }  // namespace

@@ -1,0 +1,10 @@
+// attention-server's memory comes from jemalloc, which is linked before the C
+// library. It keeps freed blocks for the next message, where glibc gives large
+// ones back at once and has every page of them faulted in again, and gives them
+// back when the server is quiet, where glibc keeps them in its arenas for good.
+#include <jemalloc/jemalloc.h>
+
+// Read by jemalloc at its start. A thread of its own gives back what has not
+// been used for ten seconds. MALLOC_CONF in the environment wins over it.
+const char* malloc_conf =
+    "background_thread:true,dirty_decay_ms:10000,muzzy_decay_ms:0";

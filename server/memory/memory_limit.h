@@ -1,0 +1,42 @@
+#ifndef ATTENTION_SERVER_MEMORY_MEMORY_LIMIT_H_
+#define ATTENTION_SERVER_MEMORY_MEMORY_LIMIT_H_
+
+#include <cstdint>
+#include <limits>
+#include <string>
+
+namespace attention::server {
+
+/// What bounds the memory of a process, and where it is told.
+struct MemorySources {
+  static constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
+
+  /// Where the control groups are, of version 1 or 2.
+  std::string control_groups = "/sys/fs/cgroup";
+  /// The process's groups, one a line.
+  std::string own_groups = "/proc/self/cgroup";
+  /// Bytes that the process may still map (RLIMIT_AS).
+  int64_t address_space = kUnlimited;
+  /// Bytes that the machine has.
+  int64_t physical = kUnlimited;
+
+  static MemorySources OfProcess();
+};
+
+struct MemoryBound {
+  int64_t bytes = 0;
+  std::string of;  // in words: "the machine's memory"
+};
+
+/// The smallest of them. Of a control group, its own limit and those of all
+/// groups that it is in.
+MemoryBound SmallestBound(const MemorySources& sources);
+
+/// What a server takes where nothing else is said: 80 % of that.
+inline int64_t DefaultMemoryLimit(const MemoryBound& bound) {
+  return bound.bytes / 5 * 4;
+}
+
+}  // namespace attention::server
+
+#endif  // ATTENTION_SERVER_MEMORY_MEMORY_LIMIT_H_

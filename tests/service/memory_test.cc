@@ -1,0 +1,71 @@
+// What attention-server holds of the machine's memory.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/service/requests.h"
+#include "tests/service/running_server.h"
+#include "tests/service/wire_client.h"
+
+namespace attention::test {
+namespace {
+
+// A number of /proc/PID/status, which has it in KiB.
+int64_t Mebibytes(int process, const std::string& name) {
+  std::ifstream status(absl::StrCat("/proc/", process, "/status"));
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind(name + ":", 0) == 0) {
+      return std::stoll(line.substr(name.size() + 1)) >> 10;
+    }
+  }
+  ADD_FAILURE() << "no " << name;
+  return 0;
+}
+
+// A message of 32 MiB and a reply of 8.
+std::string LargeMessage() {
+  v1::AttendRequest request;
+  constexpr int64_t kWidth = 2 << 20;
+  *request.mutable_query() = Filled(v1::DATA_TYPE_FP32, {1, 1}, 1);
+  v1::KeyValueTensors& key_value = *request.mutable_key_value();
+  *key_value.mutable_key() = Filled(v1::DATA_TYPE_FP32, {4, 1}, 1);
+  *key_value.mutable_value() = Filled(v1::DATA_TYPE_FP32, {4, kWidth}, 1);
+  return request.SerializeAsString();
+}
+
+TEST(MemoryTest, IsGivenBackWhenAllIsQuiet) {
+  // In place of ten seconds.
+  ::setenv("MALLOC_CONF", "dirty_decay_ms:500", /*overwrite=*/1);
+  const RunningServer server = Launch({"--memory-limit", "4GiB"});
+  ::unsetenv("MALLOC_CONF");
+  ASSERT_NE(server.address, "");
+  WireClient client(server.address);
+  const std::string message = LargeMessage();
+  std::vector<std::unique_ptr<PendingCall>> calls;
+  calls.reserve(8);
+  for (int i = 0; i < 8; ++i) calls.push_back(client.Start(kAttend, message));
+  for (const auto& call : calls) {
+    const auto reply = call->Wait();
+    EXPECT_TRUE(reply.ok()) << reply.status();
+  }
+  const int process = server.process->pid();
+  EXPECT_GT(Mebibytes(process, "VmHWM"), 200);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(3);
+  int64_t resident = Mebibytes(process, "VmRSS");
+  while (resident > 96 && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    resident = Mebibytes(process, "VmRSS");
+  }
+  EXPECT_LE(resident, 96);
+}
+
+}  // namespace
+}  // namespace attention::test
