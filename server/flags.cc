@@ -2,8 +2,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <deque>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
@@ -51,8 +53,8 @@ std::string EnvironmentName(const std::string& flag) {
                                         flag, {{"--", ""}, {"-", "_"}})));
 }
 
-// The options of the command line, bound to the struct that they fill;
-// drain_time comes as seconds first.
+// The options of the command line, bound to the struct that they fill; times
+// come as seconds first.
 struct Parser {
   explicit Parser(ServerOptions& target) : options(target) {
     app.set_version_flag("--version",
@@ -68,6 +70,7 @@ struct Parser {
     AddListening();
     AddComputing();
     AddLimits();
+    AddConnectionLimits();
     AddModels();
     AddTrust();
     AddLogging();
@@ -117,6 +120,31 @@ struct Parser {
     option->check(TrueOrFalse());
   }
 
+  void AddTime(const std::string& flag, std::chrono::milliseconds& value,
+               const std::string& default_text, const std::string& help,
+               const std::string& group) {
+    const double seconds = static_cast<double>(value.count()) / 1000;
+    times.push_back({flag, seconds, &value});
+    Add(flag, times.back().seconds, "TIME", default_text, help, group)
+        ->transform(TimeInSeconds());
+  }
+
+  // Fills the struct's times.
+  absl::Status ConvertTimes() const {
+    for (const Time& time : times) {
+      // Compared as doubles first: the conversion of what does not fit is
+      // undefined.
+      const double milliseconds = std::round(time.seconds * 1000);
+      if (!(std::abs(milliseconds) < 1e15)) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            time.flag, ": ", time.seconds, "s (expected 0 to 24h)"));
+      }
+      *time.value =
+          std::chrono::milliseconds(static_cast<int64_t>(milliseconds));
+    }
+    return absl::OkStatus();
+  }
+
   void AddListening() {
     const std::string group = "Listening";
     Add("--grpc-address", options.grpc_address, "ADDRESS", options.grpc_address,
@@ -128,10 +156,12 @@ struct Parser {
         "A Unix-domain socket to listen on as well, for callers on this "
         "machine that run as the same user (mode 0600)",
         group);
-    Add("--drain-time", drain_seconds, "TIME", "30s",
-        "How long running requests may take to finish after SIGTERM or SIGINT",
-        group)
-        ->transform(TimeInSeconds());
+    AddTime("--drain-delay", options.drain_delay, "0s",
+            "How long calls are still served after SIGTERM or SIGINT, while "
+            "health says NOT_SERVING: time for callers and proxies to see it",
+            group);
+    AddTime("--drain-time", options.drain_time, "30s",
+            "How long running requests may take to finish after that", group);
   }
 
   void AddComputing() {
@@ -156,6 +186,9 @@ struct Parser {
     AddInteger("--max-requests-in-flight", options.max_requests_in_flight,
                "Requests queued or running; beyond it: RESOURCE_EXHAUSTED",
                "Limits");
+    AddSize("--memory-limit", options.memory_limit, "0",
+            "Memory that the server may take, of which messages on their way "
+            "get half; 0 means 80 % of the machine's");
     AddSize("--max-bytes-in-flight", options.max_bytes_in_flight, "4GiB",
             "Bytes that those and their replies hold; beyond it: "
             "RESOURCE_EXHAUSTED");
@@ -164,6 +197,32 @@ struct Parser {
                "Requests in flight on one stream; beyond it the stream is not "
                "read until a reply is out",
                "Limits");
+  }
+
+  void AddConnectionLimits() {
+    const std::string group = "Limits";
+    AddInteger("--max-connections", options.max_connections,
+               "Connections at once; beyond it they are closed at once. 0 "
+               "means as many as file descriptors allow, at most 8192",
+               group);
+    AddInteger("--max-connections-per-peer", options.max_connections_per_peer,
+               "Likewise, of one address; 0 means half of --max-connections",
+               group);
+    AddInteger("--max-streams-per-connection",
+               options.max_streams_per_connection,
+               "Calls open on one connection; callers hold back further ones",
+               group);
+    AddTime("--connection-idle-timeout", options.connection_idle_timeout,
+            "15min", "A connection without calls is closed after it; 0 never",
+            group);
+    AddTime("--max-connection-age", options.max_connection_age, "0s",
+            "A connection is given up after it, which spreads callers over "
+            "servers; its calls have --drain-time to finish; 0 never",
+            group);
+    AddTime("--reply-timeout", options.reply_timeout, "60s",
+            "How long a caller may take to take a reply; then its call is "
+            "ended",
+            group);
   }
 
   void AddModels() {
@@ -196,8 +255,14 @@ struct Parser {
         "text for people, json (one object per line) for collectors", group);
   }
 
+  struct Time {
+    std::string flag;
+    double seconds;
+    std::chrono::milliseconds* value;
+  };
+
   ServerOptions& options;
-  double drain_seconds = 30;
+  std::deque<Time> times;  // whose elements stay where they are
   CLI::App app{kDescription, "attention-server"};
   std::vector<std::string> flags;
 };
@@ -281,15 +346,9 @@ ParsedFlags ParseFlags(const std::vector<std::string>& arguments,
   if (const auto unknown = parser.app.remaining(); !unknown.empty()) {
     return wrong(ExplainUnknown(unknown.front(), parser.flags));
   }
-  // Compared as doubles first: the conversion of what does not fit is
-  // undefined.
-  const double milliseconds = std::round(parser.drain_seconds * 1000);
-  if (!(std::abs(milliseconds) < 1e15)) {
-    return wrong(absl::StrCat("--drain-time: ", parser.drain_seconds,
-                              "s (expected 0 to 24h)"));
+  if (const absl::Status status = parser.ConvertTimes(); !status.ok()) {
+    return wrong(status.message());
   }
-  parsed.options.drain_time =
-      std::chrono::milliseconds(static_cast<int64_t>(milliseconds));
   if (const absl::Status status = CheckOptions(parsed.options); !status.ok()) {
     return wrong(status.message());
   }

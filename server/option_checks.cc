@@ -1,5 +1,6 @@
 #include "server/option_checks.h"
 
+#include <chrono>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -9,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/engine.h"
-#include "server/unix_socket.h"
+#include "server/transport/unix_socket.h"
 
 namespace attention::server {
 namespace {
@@ -19,13 +20,20 @@ constexpr int64_t kLargestMessage = std::numeric_limits<int32_t>::max();
 constexpr int64_t kSmallestMessage = 1024;
 constexpr int64_t kMostThreads = 4096;
 constexpr int64_t kMostRequests = 1'000'000;
-constexpr int64_t kLongestDrainMs = 24LL * 60 * 60 * 1000;
+constexpr int64_t kMostConnections = 1'000'000;
+constexpr int64_t kLongestMs = 24LL * 60 * 60 * 1000;
 
 absl::Status CheckRange(absl::string_view flag, int64_t value, int64_t least,
                         int64_t most, absl::string_view unit = "") {
   if (value >= least && value <= most) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       flag, ": ", value, unit, " (expected ", least, " to ", most, unit, ")"));
+}
+
+absl::Status CheckTime(
+    absl::string_view flag, std::chrono::milliseconds value,
+    std::chrono::milliseconds least = std::chrono::milliseconds(0)) {
+  return CheckRange(flag, value.count(), least.count(), kLongestMs, " ms");
 }
 
 absl::Status CheckOneOf(absl::string_view flag, const std::string& value,
@@ -68,8 +76,20 @@ absl::Status CheckOptions(const ServerOptions& options) {
                  " bytes"),
       CheckRange("--max-stream-requests-in-flight",
                  options.max_stream_requests_in_flight, 1, kMostRequests),
-      CheckRange("--drain-time", options.drain_time.count(), 0, kLongestDrainMs,
-                 " ms"),
+      CheckRange("--memory-limit", options.memory_limit, 0,
+                 std::numeric_limits<int64_t>::max(), " bytes"),
+      CheckRange("--max-connections", options.max_connections, 0,
+                 kMostConnections),
+      CheckRange("--max-connections-per-peer", options.max_connections_per_peer,
+                 0, kMostConnections),
+      CheckRange("--max-streams-per-connection",
+                 options.max_streams_per_connection, 1, kMostRequests),
+      CheckTime("--connection-idle-timeout", options.connection_idle_timeout),
+      CheckTime("--max-connection-age", options.max_connection_age),
+      CheckTime("--reply-timeout", options.reply_timeout,
+                std::chrono::milliseconds(1)),
+      CheckTime("--drain-delay", options.drain_delay),
+      CheckTime("--drain-time", options.drain_time),
       CheckOneOf("--log-level", options.log_level,
                  {"trace", "debug", "info", "warn", "error", "off"}),
       CheckOneOf("--log-format", options.log_format, {"text", "json"}),

@@ -20,7 +20,8 @@ std::string Quoted(absl::string_view text) {
 
 void Log(const RequestFacts& facts) {
   const std::string code = absl::StatusCodeToString(facts.status.code());
-  if (facts.refused) {
+  // A caller that gave up is none of the server's refusals.
+  if (facts.refused && facts.status.code() != absl::StatusCode::kCancelled) {
     spdlog::warn("refused {} id={} peer={} status={} message={}",
                  facts.operation, Quoted(facts.id), facts.peer, code,
                  Quoted(facts.status.message()));
