@@ -208,10 +208,9 @@ struct Parser {
     AddInteger("--max-connections-per-peer", options.max_connections_per_peer,
                "Likewise, of one address; 0 means half of --max-connections",
                group);
-    AddInteger("--max-streams-per-connection",
-               options.max_streams_per_connection,
-               "Calls open on one connection; callers hold back further ones",
-               group);
+    AddInteger(
+        "--max-streams-per-connection", options.max_streams_per_connection,
+        "Calls open on one connection; callers hold back further ones", group);
     AddTime("--connection-idle-timeout", options.connection_idle_timeout,
             "15min", "A connection without calls is closed after it; 0 never",
             group);

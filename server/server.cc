@@ -145,14 +145,11 @@ struct Server::Impl {
 };
 
 CallGuards Server::Impl::Guards() {
-  return {
-      .reply_timeout = options.reply_timeout,
-      .note_reset = [this](const std::string& peer) {
-        connections.NoteReset(peer);
-      },
-      .close_connection = [this](const std::string& peer) {
-        connections.Close(peer);
-      }};
+  return {.reply_timeout = options.reply_timeout,
+          .note_reset =
+              [this](const std::string& peer) { connections.NoteReset(peer); },
+          .close_connection =
+              [this](const std::string& peer) { connections.Close(peer); }};
 }
 
 absl::StatusOr<int> Server::Impl::Listen() {

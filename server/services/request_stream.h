@@ -103,8 +103,8 @@ class RequestStream final
   std::deque<Reply> replies_;       // the first is gRPC's while writing_
   bool writing_ = false;
   ReplyWatch::Watch watch_;  // while writing_, and from Finish() to OnDone()
-  int64_t in_flight_ = 0;  // running_, early_ and replies_
-  absl::Status failure_;   // what ends the stream, where the rules say so
+  int64_t in_flight_ = 0;    // running_, early_ and replies_
+  absl::Status failure_;     // what ends the stream, where the rules say so
   bool draining_ = false;
   bool broken_ = false;  // cancelled, or a write failed: nothing more goes out
   StopReason stopped_ = StopReason::kNone;  // what new tasks are told at once

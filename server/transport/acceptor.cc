@@ -76,8 +76,8 @@ void Acceptor::Run() {
 
 bool Acceptor::AcceptAll(int listening) {
   for (int i = 0; i < kMostInARow; ++i) {
-    FileDescriptor socket(::accept4(listening, nullptr, nullptr,
-                                    SOCK_NONBLOCK | SOCK_CLOEXEC));
+    FileDescriptor socket(
+        ::accept4(listening, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (socket.ok()) {
       Admit(std::move(socket));
       continue;
@@ -111,17 +111,20 @@ void Acceptor::Admit(FileDescriptor socket) {
   const std::optional<Peer> peer = PeerOfSocket(socket.get());
   const std::string from = peer ? peer->address : "the Unix-domain socket";
   if (answer == Answer::kPeerFull) {
-    spdlog::warn("closed {} new connections, the last from {}, which has {} "
-                 "open (at most --max-connections-per-peer)",
-                 times, from, limits.per_peer);
+    spdlog::warn(
+        "closed {} new connections, the last from {}, which has {} "
+        "open (at most --max-connections-per-peer)",
+        times, from, limits.per_peer);
   } else if (answer == Answer::kFull) {
-    spdlog::warn("closed {} new connections, the last from {}: {} are open (at "
-                 "most --max-connections)",
-                 times, from, limits.total);
+    spdlog::warn(
+        "closed {} new connections, the last from {}: {} are open (at "
+        "most --max-connections)",
+        times, from, limits.total);
   } else {
-    spdlog::warn("closed {} new connections, the last from {}: no file "
-                 "descriptor is left",
-                 times, from);
+    spdlog::warn(
+        "closed {} new connections, the last from {}: no file "
+        "descriptor is left",
+        times, from);
   }
 }
 

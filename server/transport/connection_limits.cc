@@ -20,9 +20,9 @@ constexpr int64_t kMostByDefault = 8192;
 
 absl::StatusOr<ConnectionLimits> DecideConnectionLimits(
     const ServerOptions& options, int64_t descriptors) {
-  const int64_t room = std::max<int64_t>(
-      1, (descriptors - std::min(kReserve, descriptors / 2)) /
-             kDescriptorsEach);
+  const int64_t room =
+      std::max<int64_t>(1, (descriptors - std::min(kReserve, descriptors / 2)) /
+                               kDescriptorsEach);
   if (options.max_connections > room) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--max-connections: ", options.max_connections, " (expected at most ",

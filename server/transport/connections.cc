@@ -73,9 +73,10 @@ void Connections::NoteReset(const std::string& grpc_peer) {
     ::shutdown(connection.socket.get(), SHUT_RDWR);
     by_peer_.erase(found);  // so that it is told once
   }
-  spdlog::warn("closed a connection of {}: it reset more than {} calls a "
-               "second",
-               grpc_peer, kResetsPerSecond);
+  spdlog::warn(
+      "closed a connection of {}: it reset more than {} calls a "
+      "second",
+      grpc_peer, kResetsPerSecond);
 }
 
 void Connections::Close(const std::string& grpc_peer) {

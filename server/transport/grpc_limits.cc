@@ -20,8 +20,8 @@ constexpr std::chrono::seconds kPingTimeout{20};
 constexpr std::chrono::seconds kLeastPingInterval{10};
 
 int Milliseconds(std::chrono::milliseconds time) {
-  return static_cast<int>(std::min<int64_t>(time.count(),
-                                            std::numeric_limits<int>::max()));
+  return static_cast<int>(
+      std::min<int64_t>(time.count(), std::numeric_limits<int>::max()));
 }
 
 // gRPC's way to say never.

@@ -102,9 +102,10 @@ void ReplyWatch::CancelFirst(std::unique_lock<std::mutex>& lock) {
   lock.unlock();
   grpc_call_cancel(call, nullptr);
   if (const int64_t calls = ended_.Count(); calls > 0) {
-    spdlog::warn("ended {} calls, the last of {}: its reply was not taken "
-                 "within {} ms (--reply-timeout)",
-                 calls, PeerOf(call), timeout_.count());
+    spdlog::warn(
+        "ended {} calls, the last of {}: its reply was not taken "
+        "within {} ms (--reply-timeout)",
+        calls, PeerOf(call), timeout_.count());
   }
   grpc_call_unref(call);
   lock.lock();
