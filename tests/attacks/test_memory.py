@@ -1,7 +1,6 @@
 """Messages that would take more memory than there is."""
 
 import gzip
-import struct
 import threading
 import zlib
 
@@ -15,10 +14,12 @@ from raw_connection import MESSAGE_HEAD, RawConnection
 MIB = 1 << 20
 
 
-def frame(kind, flags, stream, payload):
-    return struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(
-        ">I", stream
-    ) + payload
+def in_threads(count, function):
+    threads = [threading.Thread(target=function) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def test_a_message_of_4_gib_against_a_limit_of_1_mib(start):
@@ -81,13 +82,37 @@ def test_16_requests_of_64_mib_in_512_mib(start):
     def call():
         codes.append(server.call(request))
 
-    callers = [threading.Thread(target=call) for _ in range(16)]
-    for caller in callers:
-        caller.start()
-    for caller in callers:
-        caller.join()
-    fine = {StatusCode.OK, StatusCode.RESOURCE_EXHAUSTED, StatusCode.UNAVAILABLE}
-    assert set(codes) <= fine | {StatusCode.CANCELLED}
-    assert server.is_running()
+    in_threads(16, call)
+    # CANCELLED: gRPC 1.51 has reset it for want of memory.
+    assert set(codes) <= {
+        StatusCode.OK,
+        StatusCode.RESOURCE_EXHAUSTED,
+        StatusCode.UNAVAILABLE,
+        StatusCode.CANCELLED,
+    }
+    assert server.is_running(), server.log()
     assert server.call(SMALL) == StatusCode.OK
-    print(codes, server.most_memory() // MIB)
+    # Counted for gRPC's part alone, so with the tensors' own buffers on top.
+    assert server.most_memory() < 768 * MIB
+
+
+def test_pressure_while_many_requests_are_gathered(start):
+    # Half of the limit is gRPC's: less than the messages that are on their way.
+    server = start("--memory-limit", "64MiB")
+    request = attend_request(8, 16 * MIB // 2 // 4 // 256, 256)
+    codes = []
+
+    def call():
+        with server.channel() as channel:
+            attend = channel.unary_unary(ATTEND)
+            for _ in range(8):
+                try:
+                    attend(request, timeout=60)
+                    codes.append(StatusCode.OK)
+                except RpcError as error:
+                    codes.append(error.code())
+
+    in_threads(16, call)
+    assert len(codes) == 16 * 8
+    assert server.is_running(), server.log()
+    assert server.call(SMALL) == StatusCode.OK
