@@ -51,9 +51,11 @@ class ActiveCalls {
   void Add(const std::shared_ptr<DrainableCall>& call);
   void Remove(const DrainableCall* call);
 
-  /// While the result lives, the reply of `call` is on its way; the call is
-  /// ended where that takes too long.
-  ReplyWatch::Watch WatchReply(grpc_call* call) { return replies_.Begin(call); }
+  /// While the result lives, the reply of a call of `peer` is on its way; the
+  /// call is ended where that takes too long.
+  ReplyWatch::Watch WatchReply(grpc_call* call, std::string peer) {
+    return replies_.Begin(call, std::move(peer));
+  }
 
   /// A call of this peer was reset by its caller.
   void NoteReset(const std::string& peer) const { guards_.note_reset(peer); }

@@ -43,7 +43,7 @@ void RequestStream::Advance() {
     }
     if (!writing_ && !replies_.empty()) {
       writing_ = true;
-      watch_ = calls_.WatchReply(call_);
+      watch_ = calls_.WatchReply(call_, peer_);
       StartWrite(&replies_.front().message);
     }
     const bool ending = half_closed_ || draining_ || broken_ || !failure_.ok();
@@ -54,7 +54,7 @@ void RequestStream::Advance() {
     if (!ending || in_flight_ > 0) return;
     finished_ = true;
     end = EndStatus();
-    watch_ = calls_.WatchReply(call_);
+    watch_ = calls_.WatchReply(call_, peer_);
   }
   // Without the lock: once it is called, gRPC may be done with the stream at
   // any time. No other thread calls it, and none begins a read or write any

@@ -45,9 +45,10 @@ UnaryCall::UnaryCall(const TaskServices& services, ActiveCalls& calls,
       context_(context),
       response_(response),
       time_(context.deadline()),
+      peer_(context.peer()),
       task_(std::make_shared<Task>(
           services, RequestArrival{std::move(operation), TakeSlices(request),
-                                   context.peer(), time_.deadline()})) {}
+                                   peer_, time_.deadline()})) {}
 
 grpc::ServerUnaryReactor* UnaryCall::Begin(const TaskServices& services,
                                            ActiveCalls& calls,
@@ -95,12 +96,12 @@ grpc::ServerUnaryReactor* UnaryCall::ReplyAtOnce(
 }
 
 void UnaryCall::FinishWatched() {
-  watch_ = calls_.WatchReply(context_.c_call());
+  watch_ = calls_.WatchReply(context_.c_call(), peer_);
   Finish(status_);
 }
 
 void UnaryCall::OnCancel() {
-  if (time_.WasReset()) calls_.NoteReset(context_.peer());
+  if (time_.WasReset()) calls_.NoteReset(peer_);
   task_->Stop(time_.WhyCancelled());
 }
 

@@ -8,6 +8,8 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "server/scheduling/active_calls.h"
 #include "server/scheduling/task.h"
@@ -79,6 +81,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor,
   grpc::CallbackServerContext& context_;  // lives until OnDone()
   grpc::ByteBuffer& response_;
   const CallTime time_;
+  const std::string peer_;  // which a cancelled call has forgotten
   const std::shared_ptr<Task> task_;
   Admission::Ticket ticket_;  // until the reply is out
   ReplyWatch::Watch watch_;   // likewise

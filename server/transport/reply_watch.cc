@@ -1,6 +1,5 @@
 #include "server/transport/reply_watch.h"
 
-#include <grpc/support/alloc.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -12,13 +11,6 @@ namespace {
 
 // From cancelling a call to closing its connection.
 constexpr std::chrono::seconds kGrace{1};
-
-std::string PeerOf(grpc_call* call) {
-  char* text = grpc_call_get_peer(call);
-  std::string peer = text == nullptr ? "" : text;
-  gpr_free(text);
-  return peer;
-}
 
 }  // namespace
 
@@ -58,7 +50,7 @@ void ReplyWatch::Watch::End() {
   grpc_call_unref(call);
 }
 
-ReplyWatch::Watch ReplyWatch::Begin(grpc_call* call) {
+ReplyWatch::Watch ReplyWatch::Begin(grpc_call* call, std::string peer) {
   grpc_call_ref(call);
   Watch watch;
   watch.owner_ = this;
@@ -66,8 +58,8 @@ ReplyWatch::Watch ReplyWatch::Begin(grpc_call* call) {
   {
     const std::lock_guard lock(mutex_);
     first = waiting_.empty() && cancelled_.empty();
-    watch.entry_ =
-        waiting_.insert(waiting_.end(), {call, Clock::now() + timeout_});
+    watch.entry_ = waiting_.insert(
+        waiting_.end(), {call, std::move(peer), Clock::now() + timeout_});
   }
   if (first) changed_.notify_one();
   return watch;
@@ -97,6 +89,7 @@ void ReplyWatch::CancelFirst(std::unique_lock<std::mutex>& lock) {
   entry->cancelled = true;
   entry->due = Clock::now() + kGrace;
   grpc_call* call = entry->call;
+  const std::string peer = entry->peer;
   cancelled_.splice(cancelled_.end(), waiting_, entry);
   grpc_call_ref(call);  // the call may be done as soon as the lock is released
   lock.unlock();
@@ -105,7 +98,7 @@ void ReplyWatch::CancelFirst(std::unique_lock<std::mutex>& lock) {
     spdlog::warn(
         "ended {} calls, the last of {}: its reply was not taken "
         "within {} ms (--reply-timeout)",
-        calls, PeerOf(call), timeout_.count());
+        calls, peer, timeout_.count());
   }
   grpc_call_unref(call);
   lock.lock();
@@ -115,7 +108,7 @@ void ReplyWatch::CloseFirst(std::unique_lock<std::mutex>& lock) {
   const auto entry = cancelled_.begin();
   entry->due = Clock::now() + kGrace;
   cancelled_.splice(cancelled_.end(), cancelled_, entry);
-  const std::string peer = PeerOf(entry->call);
+  const std::string peer = entry->peer;
   lock.unlock();
   close_connection_(peer);
   lock.lock();

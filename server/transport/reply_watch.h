@@ -50,12 +50,14 @@ class ReplyWatch {
     std::list<Entry>::iterator entry_;
   };
 
-  /// From now on the reply of `call` is on its way.
-  Watch Begin(grpc_call* call);
+  /// From now on the reply of `call` is on its way. `peer` is what
+  /// grpc::ServerContext::peer() says, which a cancelled call has forgotten.
+  Watch Begin(grpc_call* call, std::string peer);
 
  private:
   struct Entry {
     grpc_call* call;  // with a reference of its own
+    std::string peer;
     Clock::time_point due;
     bool cancelled = false;
   };

@@ -22,14 +22,14 @@ def tensor(shape, data):
 FP32 = 1
 
 
-def attend_request(rows, keys, width):
+def attend_request(rows, keys, width, value_width=None):
     """Ones: as many query rows, keys and columns as asked for."""
 
-    def ones(count):
-        return tensor([count, width], b"\x00\x00\x80\x3f" * (count * width))
+    def ones(count, columns):
+        return tensor([count, columns], b"\x00\x00\x80\x3f" * (count * columns))
 
-    key_value = field(1, ones(keys)) + field(2, ones(keys))
-    return field(1, b"attack") + field(2, ones(rows)) + field(3, key_value)
+    key_value = field(1, ones(keys, width)) + field(2, ones(keys, value_width or width))
+    return field(1, b"attack") + field(2, ones(rows, width)) + field(3, key_value)
 
 
 SMALL = attend_request(2, 3, 4)

@@ -53,6 +53,19 @@ class RawConnection:
         self.http.send_data(stream, message, end_stream=True)
         return stream
 
+    def send_all(self, request):
+        """A call with a message of any size; reads only what sending needs."""
+        stream = self.begin()
+        rest = MESSAGE_HEAD.pack(0, len(request)) + request
+        while rest:
+            room = min(self.http.local_flow_control_window(stream), 16384)
+            if room == 0:
+                assert self.receive() is not None, "the server has closed the connection"
+                continue
+            self.http.send_data(stream, rest[:room], end_stream=room >= len(rest))
+            rest = rest[room:]
+            self.flush()
+
     def receive(self):
         """What comes next; none where the server has closed the connection."""
         try:

@@ -18,16 +18,7 @@ def test_a_caller_that_reads_nothing_does_not_keep_its_places(start):
     with RawConnection(server, window=0) as attacker:
         attacker.settle()
         for _ in range(64):
-            stream = attacker.begin()
-            message = b"\x00" + len(request).to_bytes(4, "big") + request
-            while message:
-                room = min(attacker.http.local_flow_control_window(stream), 16384)
-                if room == 0:
-                    assert attacker.receive() is not None
-                    continue
-                attacker.http.send_data(stream, message[:room], end_stream=room >= len(message))
-                message = message[room:]
-                attacker.flush()
+            attacker.send_all(request)
         wait_until(lambda: "--reply-timeout" in server.log(), "a line of the log")
         wait_until(lambda: server.call(SMALL) == StatusCode.OK, "others are served")
 
@@ -107,3 +98,17 @@ def test_unfinished_headers_end_in_bounded_time(start):
         print("CONTINUATION", sent, time.monotonic() - begin)
     assert server.call(SMALL) == StatusCode.OK
     assert server.most_memory() < 512 * MIB
+
+
+def test_a_caller_that_leaves_its_socket_full_does_not_keep_its_places(start):
+    # All windows are open, so gRPC has handed the replies to a socket that takes
+    # no more. Only those calls have places; the others would wait behind them.
+    server = start("--max-requests-in-flight", "4", "--reply-timeout", "1s")
+    request = attend_request(512, 1, 1, value_width=2048)  # 10 KiB, and 4 MiB back
+    with RawConnection(server, window=(1 << 31) - 1, receive_buffer=4096) as attacker:
+        attacker.http.increment_flow_control_window((1 << 31) - 1 - 65535)
+        attacker.settle()
+        for _ in range(4):
+            attacker.send_all(request)
+        wait_until(lambda: "--reply-timeout" in server.log(), "a line of the log")
+        wait_until(lambda: server.call(SMALL) == StatusCode.OK, "others are served")

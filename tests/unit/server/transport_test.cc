@@ -21,8 +21,8 @@ namespace attention::server {
 namespace {
 
 using ::attention::test::StatusIs;
-using ::testing::HasSubstr;
 using std::chrono::seconds;
+using ::testing::HasSubstr;
 using Answer = Connections::Answer;
 
 TEST(PeerOfCall, ReadsWhatGrpcSays) {
