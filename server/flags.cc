@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <deque>
@@ -69,6 +70,7 @@ struct Parser {
     AddListening();
     AddComputing();
     AddLimits();
+    AddConnectionLimits();
     AddModels();
     AddTrust();
     AddLogging();
@@ -110,20 +112,37 @@ struct Parser {
         ->check(WholeNumber<int64_t>());
   }
 
-  void AddTime(const std::string& flag, std::chrono::milliseconds& value,
-               const std::string& default_text, const std::string& help,
-               const std::string& group) {
-    times.push_back({flag, &value, static_cast<double>(value.count()) / 1000});
-    Add(flag, times.back().seconds, "TIME", default_text, help, group)
-        ->transform(TimeInSeconds());
-  }
-
   // The flag alone, or --flag=true and --flag=false.
   void AddSwitch(const std::string& flag, bool& value,
                  const std::string& help) {
     CLI::Option* option = app.add_flag(flag, value);
     Describe(option, flag, "", value ? "true" : "false", help, "Trust");
     option->check(TrueOrFalse());
+  }
+
+  void AddTime(const std::string& flag, std::chrono::milliseconds& value,
+               const std::string& default_text, const std::string& help,
+               const std::string& group) {
+    const double seconds = static_cast<double>(value.count()) / 1000;
+    times.push_back({flag, seconds, &value});
+    Add(flag, times.back().seconds, "TIME", default_text, help, group)
+        ->transform(TimeInSeconds());
+  }
+
+  // Fills the struct's times.
+  absl::Status ConvertTimes() const {
+    for (const Time& time : times) {
+      // Compared as doubles first: the conversion of what does not fit is
+      // undefined.
+      const double milliseconds = std::round(time.seconds * 1000);
+      if (!(std::abs(milliseconds) < 1e15)) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            time.flag, ": ", time.seconds, "s (expected 0 to 24h)"));
+      }
+      *time.value =
+          std::chrono::milliseconds(static_cast<int64_t>(milliseconds));
+    }
+    return absl::OkStatus();
   }
 
   void AddListening() {
@@ -137,10 +156,12 @@ struct Parser {
         "A Unix-domain socket to listen on as well, for callers on this "
         "machine that run as the same user (mode 0600)",
         group);
-    AddTime("--drain-time", options.drain_time, "30s",
-            "How long running requests may take to finish after SIGTERM or "
-            "SIGINT",
+    AddTime("--drain-delay", options.drain_delay, "0s",
+            "How long calls are still served after SIGTERM or SIGINT, while "
+            "health says NOT_SERVING: time for callers and proxies to see it",
             group);
+    AddTime("--drain-time", options.drain_time, "30s",
+            "How long running requests may take to finish after that", group);
   }
 
   void AddComputing() {
@@ -181,6 +202,31 @@ struct Parser {
             "Limits");
   }
 
+  void AddConnectionLimits() {
+    const std::string group = "Limits";
+    AddInteger("--max-connections", options.max_connections,
+               "Connections at once; beyond it they are closed at once. 0 "
+               "means as many as file descriptors allow, at most 8192",
+               group);
+    AddInteger("--max-connections-per-peer", options.max_connections_per_peer,
+               "Likewise, of one address; 0 means half of --max-connections",
+               group);
+    AddInteger(
+        "--max-streams-per-connection", options.max_streams_per_connection,
+        "Calls open on one connection; callers hold back further ones", group);
+    AddTime("--connection-idle-timeout", options.connection_idle_timeout,
+            "15min", "A connection without calls is closed after it; 0 never",
+            group);
+    AddTime("--max-connection-age", options.max_connection_age, "0s",
+            "A connection is given up after it, which spreads callers over "
+            "servers; its calls have --drain-time to finish; 0 never",
+            group);
+    AddTime("--reply-timeout", options.reply_timeout, "60s",
+            "How long a caller may take to take a reply; then its call is "
+            "ended",
+            group);
+  }
+
   void AddModels() {
     Add("--model-repository", options.model_repository, "DIR", "",
         "A directory of parameter sets, one folder for each: config.json with "
@@ -211,16 +257,14 @@ struct Parser {
         "text for people, json (one object per line) for collectors", group);
   }
 
-  // A time as it is parsed, and where it belongs. A deque: CLI11 keeps the
-  // address of `seconds`.
   struct Time {
     std::string flag;
-    std::chrono::milliseconds* value;
     double seconds;
+    std::chrono::milliseconds* value;
   };
 
   ServerOptions& options;
-  std::deque<Time> times;
+  std::deque<Time> times;  // whose elements stay where they are
   CLI::App app{kDescription, "attention-server"};
   std::vector<std::string> flags;
 };
@@ -304,15 +348,8 @@ ParsedFlags ParseFlags(const std::vector<std::string>& arguments,
   if (const auto unknown = parser.app.remaining(); !unknown.empty()) {
     return wrong(ExplainUnknown(unknown.front(), parser.flags));
   }
-  for (const Parser::Time& time : parser.times) {
-    // Compared as doubles first: the conversion of what does not fit is
-    // undefined.
-    const double milliseconds = std::round(time.seconds * 1000);
-    if (!(std::abs(milliseconds) < 1e15)) {
-      return wrong(
-          absl::StrCat(time.flag, ": ", time.seconds, "s (expected 0 to 24h)"));
-    }
-    *time.value = std::chrono::milliseconds(static_cast<int64_t>(milliseconds));
+  if (const absl::Status status = parser.ConvertTimes(); !status.ok()) {
+    return wrong(status.message());
   }
   if (const absl::Status status = CheckOptions(parsed.options); !status.ok()) {
     return wrong(status.message());

@@ -1,4 +1,5 @@
 // attention-server: see --help.
+#include <grpc/grpc.h>
 #include <pthread.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -65,6 +66,9 @@ int Serve(const attention::server::ServerOptions& options,
            attention::server::OptionVariables())) {
     spdlog::warn("{}", line);
   }
+  // For ever: what ends gRPC 1.51 waits for up to 10 s where a socket was full,
+  // long after the last connection has gone.
+  grpc_init();
   const auto server = attention::server::Server::Start(options);
   if (!server.ok()) {
     SayWhyNot(options, static_cast<std::string>(server.status().message()));

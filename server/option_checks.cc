@@ -1,5 +1,6 @@
 #include "server/option_checks.h"
 
+#include <chrono>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -9,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/engine.h"
-#include "server/unix_socket.h"
+#include "server/transport/unix_socket.h"
 
 namespace attention::server {
 namespace {
@@ -21,6 +22,7 @@ constexpr int64_t kSmallestMessage = 1024;
 constexpr int64_t kLeastMemory = 16 << 20;
 constexpr int64_t kMostThreads = 4096;
 constexpr int64_t kMostRequests = 1'000'000;
+constexpr int64_t kMostConnections = 1'000'000;
 constexpr int64_t kLongestMs = 24LL * 60 * 60 * 1000;
 
 absl::Status CheckRange(absl::string_view flag, int64_t value, int64_t least,
@@ -28,6 +30,12 @@ absl::Status CheckRange(absl::string_view flag, int64_t value, int64_t least,
   if (value >= least && value <= most) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       flag, ": ", value, unit, " (expected ", least, " to ", most, unit, ")"));
+}
+
+absl::Status CheckTime(
+    absl::string_view flag, std::chrono::milliseconds value,
+    std::chrono::milliseconds least = std::chrono::milliseconds(0)) {
+  return CheckRange(flag, value.count(), least.count(), kLongestMs, " ms");
 }
 
 absl::Status CheckOneOf(absl::string_view flag, const std::string& value,
@@ -71,10 +79,19 @@ absl::Status CheckOptions(const ServerOptions& options) {
                        std::numeric_limits<int64_t>::max(), " bytes"),
       CheckRange("--max-stream-requests-in-flight",
                  options.max_stream_requests_in_flight, 1, kMostRequests),
-      CheckRange("--drain-time", options.drain_time.count(), 0, kLongestMs,
-                 " ms"),
-      CheckRange("--max-compute-time", options.max_compute_time.count(), 0,
-                 kLongestMs, " ms"),
+      CheckRange("--max-connections", options.max_connections, 0,
+                 kMostConnections),
+      CheckRange("--max-connections-per-peer", options.max_connections_per_peer,
+                 0, kMostConnections),
+      CheckRange("--max-streams-per-connection",
+                 options.max_streams_per_connection, 1, kMostRequests),
+      CheckTime("--connection-idle-timeout", options.connection_idle_timeout),
+      CheckTime("--max-connection-age", options.max_connection_age),
+      CheckTime("--reply-timeout", options.reply_timeout,
+                std::chrono::milliseconds(1)),
+      CheckTime("--drain-delay", options.drain_delay),
+      CheckTime("--drain-time", options.drain_time),
+      CheckTime("--max-compute-time", options.max_compute_time),
       CheckOneOf("--log-level", options.log_level,
                  {"trace", "debug", "info", "warn", "error", "off"}),
       CheckOneOf("--log-format", options.log_format, {"text", "json"}),

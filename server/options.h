@@ -41,6 +41,21 @@ struct ServerOptions {
   /// How long one request may compute; it is stopped then:
   /// RESOURCE_EXHAUSTED. 0 means for ever.
   std::chrono::milliseconds max_compute_time{300'000};
+  /// Connections at once, and of those from one address; each takes two file
+  /// descriptors. 0 is decided at the start: as many as descriptors allow, at
+  /// most 8192, and half of that.
+  int64_t max_connections = 0;
+  int64_t max_connections_per_peer = 0;
+  /// Calls that are open on one connection; beyond it the caller's library
+  /// holds them back.
+  int64_t max_streams_per_connection = 256;
+  /// A connection without calls is closed after it; 0 never.
+  std::chrono::milliseconds connection_idle_timeout{15 * 60'000};
+  /// A connection is given up after it, and calls on it have the drain time to
+  /// finish; 0 never.
+  std::chrono::milliseconds max_connection_age{0};
+  /// How long a caller may take to take a reply; beyond it the call is ended.
+  std::chrono::milliseconds reply_timeout{60'000};
   /// A directory of parameter sets (server/models/model_repository.h); none
   /// where it is empty.
   std::string model_repository;
@@ -50,7 +65,10 @@ struct ServerOptions {
   /// and written to it. They name any object that the server's user can open,
   /// so this is for callers that are trusted.
   bool allow_shared_memory = false;
-  /// How long running requests may take to finish after SIGTERM or SIGINT.
+  /// How long the server goes on serving after SIGTERM or SIGINT, while its
+  /// health says NOT_SERVING already.
+  std::chrono::milliseconds drain_delay{0};
+  /// How long running requests may take to finish after that.
   std::chrono::milliseconds drain_time{30'000};
   /// trace, debug, info, warn, error or off.
   std::string log_level = "info";

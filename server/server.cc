@@ -7,16 +7,18 @@
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 #include <spdlog/spdlog.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <mutex>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "core/engine.h"
-#include "server/listen_error.h"
 #include "server/memory/memory_limit.h"
 #include "server/memory/shared_memory_registry.h"
 #include "server/models/model_repository.h"
@@ -27,7 +29,12 @@
 #include "server/services/attention_service.h"
 #include "server/services/inference_service.h"
 #include "server/telemetry/backend_health.h"
-#include "server/unix_socket.h"
+#include "server/transport/acceptor.h"
+#include "server/transport/connection_limits.h"
+#include "server/transport/connections.h"
+#include "server/transport/grpc_limits.h"
+#include "server/transport/tcp_listener.h"
+#include "server/transport/unix_socket.h"
 
 namespace attention::server {
 namespace {
@@ -38,6 +45,15 @@ constexpr std::chrono::milliseconds kFlushTime{500};
 
 // Of gRPC, with some that it makes under load.
 constexpr int kThreadsBesideWorkers = 16;
+
+// Between the last answer and the end of connections: replies of calls that are
+// not counted are handed to gRPC, and not yet sent.
+constexpr std::chrono::milliseconds kSettleTime{200};
+
+// What messages on their way may take in gRPC.
+int64_t MessageMemory(const ServerOptions& options) {
+  return options.memory_limit / 2;
+}
 
 // gRPC's plugins are registered once for the process, before the first builder.
 void EnablePlugins() {
@@ -95,9 +111,11 @@ absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(
 struct Server::Impl {
   Impl(ServerOptions server_options, std::unique_ptr<Engine> built_engine,
        std::unique_ptr<ModelRepository> opened_repository,
-       std::shared_ptr<BackendHealth> backend_health)
+       std::shared_ptr<BackendHealth> backend_health,
+       const ConnectionLimits& connection_limits)
       : options(std::move(server_options)),
         health(std::move(backend_health)),
+        connections(connection_limits),
         admission(options.max_requests_in_flight, options.memory_limit / 2),
         repository(std::move(opened_repository)),
         models(*repository),
@@ -117,11 +135,16 @@ struct Server::Impl {
 
   // The port that was taken.
   absl::StatusOr<int> Listen();
+  CallGuards Guards();
+
+  // Ends the connections when all calls have been answered.
+  void CloseConnections();
 
   const ServerOptions options;  // as in effect: no memory limit of 0
   const std::shared_ptr<BackendHealth> health;
+  Connections connections;
   Admission admission;
-  ActiveCalls calls;
+  ActiveCalls calls{Guards()};
   std::unique_ptr<ModelRepository> repository;
   ModelTable models;
   SharedMemoryRegistry regions;
@@ -131,45 +154,73 @@ struct Server::Impl {
   RequestQueue queue;
   AttentionService service;
   InferenceService inference;
+  std::shared_ptr<grpc::experimental::ExternalConnectionAcceptor> handover;
   std::unique_ptr<grpc::Server> grpc_server;
+  std::optional<Acceptor> acceptor;
   std::once_flag drained;
   bool drained_quietly = true;
 };
 
+CallGuards Server::Impl::Guards() {
+  return {.reply_timeout = options.reply_timeout,
+          .note_reset =
+              [this](const std::string& peer) { connections.NoteReset(peer); },
+          .close_connection =
+              [this](const std::string& peer) { connections.Close(peer); }};
+}
+
 absl::StatusOr<int> Server::Impl::Listen() {
-  int port = 0;
-  const std::string& socket = options.grpc_unix_socket;
+  absl::StatusOr<TcpListener> tcp =
+      ListenOnTcp(options.grpc_address, options.grpc_port);
+  if (!tcp.ok()) return tcp.status();
+  if (!options.grpc_unix_socket.empty()) {
+    absl::StatusOr<FileDescriptor> socket =
+        ListenOnUnixSocket(options.grpc_unix_socket);
+    if (!socket.ok()) return socket.status();
+    tcp->sockets.push_back(*std::move(socket));
+  }
   grpc::ServerBuilder builder;
-  builder.AddListeningPort(HostAndPort(options.grpc_address, options.grpc_port),
-                           grpc::InsecureServerCredentials(), &port);
-  // Else a second server on the same port starts, and each gets some of the
-  // calls.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_request_bytes));
+  using Builder = grpc::ServerBuilder::experimental_type;
+  handover = builder.experimental().AddExternalConnectionAcceptor(
+      Builder::ExternalConnectionType::FROM_FD,
+      grpc::InsecureServerCredentials());
+  SetGrpcLimits(options, MessageMemory(options), builder);
   builder.RegisterService(&service);
   builder.RegisterService(&inference);
-  {
-    std::optional<OwnerOnlyFiles> owner_only;
-    if (!socket.empty()) {
-      if (absl::Status room = MakeRoomForSocket(socket); !room.ok()) {
-        return room;
-      }
-      builder.AddListeningPort(SocketTarget(socket),
-                               grpc::InsecureServerCredentials());
-      owner_only.emplace();
-    }
-    grpc_server = builder.BuildAndStart();
+  grpc_server = builder.BuildAndStart();
+  if (grpc_server == nullptr) {
+    return absl::UnavailableError("gRPC could not start");
   }
-  if (port == 0) {
-    return WhyNotListening(options.grpc_address, options.grpc_port);
-  }
-  if (grpc_server == nullptr) return WhyNoSocket(socket);
   grpc_server->GetHealthCheckService()->SetServingStatus(
       v1::AttentionService::service_full_name(), true);
   grpc_server->GetHealthCheckService()->SetServingStatus(
       inference::GRPCInferenceService::service_full_name(), true);
   health->Attach(grpc_server->GetHealthCheckService());
-  return port;
+  acceptor.emplace(std::move(tcp->sockets), connections, [this](int socket) {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters
+        connection;
+    connection.fd = socket;
+    handover->HandleNewConnection(&connection);
+  });
+  return tcp->port;
+}
+
+void Server::Impl::CloseConnections() {
+  using std::chrono::steady_clock;
+  // What comes meanwhile gets UNAVAILABLE. grpc::Server::Shutdown() says
+  // CANCELLED to it, which callers do not try again elsewhere; so there must be
+  // no connection any more when it is called.
+  connections.WaitUntilNone(steady_clock::now() + kSettleTime);
+  // While it listens: later the file may be another server's.
+  if (!options.grpc_unix_socket.empty()) {
+    ::unlink(options.grpc_unix_socket.c_str());
+  }
+  acceptor->Stop();
+  connections.ShutDownAll(SHUT_RD);
+  if (!connections.WaitUntilNone(steady_clock::now() + kFlushTime)) {
+    connections.ShutDownAll(SHUT_RDWR);
+    connections.WaitUntilNone(steady_clock::now() + kFlushTime);
+  }
 }
 
 Server::Server() = default;
@@ -177,6 +228,9 @@ Server::Server() = default;
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     const ServerOptions& options, TestHooks hooks) {
   if (absl::Status status = CheckOptions(options); !status.ok()) return status;
+  const absl::StatusOr<ConnectionLimits> connections =
+      DecideConnectionLimits(options, RaiseDescriptorLimit());
+  if (!connections.ok()) return connections.status();
   const auto health = std::make_shared<BackendHealth>();
   absl::StatusOr<std::unique_ptr<Engine>> engine =
       CreateEngine(options, std::move(hooks), health);
@@ -194,7 +248,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   auto server = absl::WrapUnique(new Server());
   server->impl_ =
       std::make_unique<Impl>(WithMemoryLimit(options), *std::move(engine),
-                             *std::move(repository), health);
+                             *std::move(repository), health, *connections);
   const absl::StatusOr<int> port = server->impl_->Listen();
   if (!port.ok()) return port.status();
   server->port_ = *port;
@@ -203,7 +257,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
 }
 
 Server::~Server() {
-  if (impl_->grpc_server != nullptr) Drain();
+  if (impl_->acceptor) Drain();
 }
 
 std::string Server::Summary() const {
@@ -225,9 +279,12 @@ std::string Server::Summary() const {
 bool Server::Drain() {
   std::call_once(impl_->drained, [this] {
     Impl& impl = *impl_;
+    impl.health->Attach(nullptr);
+    impl.calls.StartLeaving();
+    impl.grpc_server->GetHealthCheckService()->SetServingStatus(false);
+    std::this_thread::sleep_for(impl.options.drain_delay);
     const auto deadline =
         std::chrono::steady_clock::now() + impl.options.drain_time;
-    impl.grpc_server->GetHealthCheckService()->SetServingStatus(false);
     impl.admission.StartDraining();
     impl.calls.StartDrain();
     impl.repository_queue.StartDraining();
@@ -237,10 +294,9 @@ bool Server::Drain() {
       impl.calls.EndDrain();
       impl.calls.WaitUntilNone(std::chrono::steady_clock::now() + kFlushTime);
     }
-    impl.health->Attach(nullptr);
-    // Cuts what is still open, a health Watch or a caller that does not read
-    // its reply, and returns when every call is done: where a model is still
-    // loading, when it is loaded.
+    impl.CloseConnections();
+    // Returns when every call is done: where a model is still loading, when it
+    // is loaded.
     impl.grpc_server->Shutdown(std::chrono::system_clock::now() + kFlushTime);
   });
   return impl_->drained_quietly;

@@ -19,7 +19,7 @@ std::string Shapes(const AttentionProblem& problem) {
 
 }  // namespace
 
-absl::Status AttentionOperation::Decode(std::vector<grpc::Slice> message,
+absl::Status AttentionOperation::Decode(ReceivedMessage message,
                                         RequestFacts& facts) {
   absl::StatusOr<AttentionRequest> request = wire_->Decode(std::move(message));
   facts.id = wire_->id();

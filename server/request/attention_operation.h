@@ -24,8 +24,7 @@ class AttentionWire {
 
   /// What is asked. INVALID_ARGUMENT or NOT_FOUND names the field that is at
   /// fault.
-  virtual absl::StatusOr<AttentionRequest> Decode(
-      std::vector<grpc::Slice> message) = 0;
+  virtual absl::StatusOr<AttentionRequest> Decode(ReceivedMessage message) = 0;
   /// The caller's name for it; empty where it has none, or could not be read.
   virtual const std::string& id() const = 0;
   /// Who counts the requests of the model that it names; null where it names
@@ -53,8 +52,7 @@ class AttentionOperation final : public Operation {
         max_response_bytes_(max_response_bytes) {}
 
   const char* name() const override { return "attend"; }
-  absl::Status Decode(std::vector<grpc::Slice> message,
-                      RequestFacts& facts) override;
+  absl::Status Decode(ReceivedMessage message, RequestFacts& facts) override;
   absl::StatusOr<OperationNeeds> Plan(RequestFacts& facts) override;
   void Gather(WorkerPool* workers) override { wire_->Gather(workers); }
   absl::Status Run(const std::stop_token& stop,

@@ -2,16 +2,15 @@
 #define ATTENTION_SERVER_REQUEST_OPERATION_H_
 
 #include <grpcpp/support/byte_buffer.h>
-#include <grpcpp/support/slice.h>
 
 #include <cstdint>
 #include <functional>
 #include <stop_token>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/worker_pool.h"
+#include "server/memory/received_slices.h"
 #include "server/telemetry/request_facts.h"
 
 namespace attention::server {
@@ -50,8 +49,7 @@ class Operation {
 
   /// Reads the message. Slices are released as they are read, or by Gather().
   /// Notes the caller's id in `facts`, also where it then fails.
-  virtual absl::Status Decode(std::vector<grpc::Slice> message,
-                              RequestFacts& facts) = 0;
+  virtual absl::Status Decode(ReceivedMessage message, RequestFacts& facts) = 0;
 
   /// Checks what is asked; allocates nothing that grows with it.
   virtual absl::StatusOr<OperationNeeds> Plan(RequestFacts& facts) = 0;

@@ -1,12 +1,18 @@
 #ifndef ATTENTION_SERVER_SCHEDULING_ACTIVE_CALLS_H_
 #define ATTENTION_SERVER_SCHEDULING_ACTIVE_CALLS_H_
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
+
+#include "server/transport/reply_watch.h"
 
 namespace attention::server {
 
@@ -21,13 +27,42 @@ class DrainableCall {
   virtual void OnDrainEnd() = 0;
 };
 
+/// What is done about callers that do not behave; nothing by default.
+struct CallGuards {
+  /// How long a caller may take to take a reply.
+  std::chrono::milliseconds reply_timeout{60'000};
+  /// Both get what grpc::ServerContext::peer() says: of a call that its caller
+  /// has reset, and of one that only closing its connection can end.
+  std::function<void(const std::string& peer)> note_reset =
+      [](const std::string& /*peer*/) {};
+  std::function<void(const std::string& peer)> close_connection =
+      [](const std::string& /*peer*/) {};
+};
+
 /// The calls that the server has not finished yet, a unary one until its reply
 /// is out and a stream until it has ended.
 class ActiveCalls {
  public:
+  explicit ActiveCalls(CallGuards guards = {})
+      : guards_(std::move(guards)),
+        replies_(guards_.reply_timeout, guards_.close_connection) {}
+
   /// Keeps `call` until Remove(); while draining it is told so at once.
   void Add(const std::shared_ptr<DrainableCall>& call);
   void Remove(const DrainableCall* call);
+
+  /// While the result lives, the reply of a call of `peer` is on its way; the
+  /// call is ended where that takes too long.
+  ReplyWatch::Watch WatchReply(grpc_call* call, std::string peer) {
+    return replies_.Begin(call, std::move(peer));
+  }
+
+  /// A call of this peer was reset by its caller.
+  void NoteReset(const std::string& peer) const { guards_.note_reset(peer); }
+
+  /// From now on the server is not ready any more. Calls are still served.
+  void StartLeaving() { leaving_ = true; }
+  bool leaving() const { return leaving_; }
 
   /// Tells every call; those that come later are told when they are added.
   void StartDrain();
@@ -43,6 +78,9 @@ class ActiveCalls {
   void Enter(Phase phase);
   static void Tell(DrainableCall& call, Phase phase);
 
+  const CallGuards guards_;
+  ReplyWatch replies_;
+  std::atomic<bool> leaving_{false};
   std::mutex mutex_;
   std::condition_variable none_;
   Phase phase_ = Phase::kServing;

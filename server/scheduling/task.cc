@@ -49,9 +49,7 @@ void Task::Start(Done done) {
 
 absl::Status Task::Prepare() {
   Operation& operation = *arrival_.operation;
-  for (const grpc::Slice& slice : arrival_.message) {
-    facts_.request_bytes += static_cast<int64_t>(slice.size());
-  }
+  facts_.request_bytes = arrival_.message.bytes();
   absl::Status status = operation.Decode(std::move(arrival_.message), facts_);
   if (!status.ok()) return status;
   absl::StatusOr<OperationNeeds> needs = operation.Plan(facts_);

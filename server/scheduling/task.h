@@ -2,7 +2,6 @@
 #define ATTENTION_SERVER_SCHEDULING_TASK_H_
 
 #include <grpcpp/support/byte_buffer.h>
-#include <grpcpp/support/slice.h>
 
 #include <atomic>
 #include <chrono>
@@ -11,10 +10,10 @@
 #include <memory>
 #include <stop_token>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "core/worker_pool.h"
+#include "server/memory/received_slices.h"
 #include "server/request/operation.h"
 #include "server/scheduling/admission.h"
 #include "server/scheduling/cost_model.h"
@@ -36,7 +35,7 @@ struct TaskServices {
 /// A request as it arrived.
 struct RequestArrival {
   std::unique_ptr<Operation> operation;  // what reads it and does it
-  std::vector<grpc::Slice> message;
+  ReceivedMessage message;
   std::string peer;  // whose shares it takes
   std::chrono::system_clock::time_point deadline =
       std::chrono::system_clock::time_point::max();

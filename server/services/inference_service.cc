@@ -82,7 +82,7 @@ InferenceService::Reactor* InferenceService::ServerLive(
 InferenceService::Reactor* InferenceService::ServerReady(
     Context* context, const inference::ServerReadyRequest*,
     inference::ServerReadyResponse* response) {
-  response->set_ready(!services_.admission.draining());
+  response->set_ready(!calls_.leaving());
   return Answer(context, absl::OkStatus());
 }
 

@@ -16,8 +16,9 @@ RequestStream::RequestStream(const TaskServices& services, ActiveCalls& calls,
     : services_(services),
       calls_(calls),
       rules_(std::move(rules)),
-      deadline_(context.deadline()),
-      peer_(context.peer()) {}
+      time_(context.deadline()),
+      peer_(context.peer()),
+      call_(context.c_call()) {}
 
 RequestStream::Reactor* RequestStream::Begin(
     const TaskServices& services, ActiveCalls& calls, StreamRules rules,
@@ -42,6 +43,7 @@ void RequestStream::Advance() {
     }
     if (!writing_ && !replies_.empty()) {
       writing_ = true;
+      watch_ = calls_.WatchReply(call_, peer_);
       StartWrite(&replies_.front().message);
     }
     const bool ending = half_closed_ || draining_ || broken_ || !failure_.ok();
@@ -52,6 +54,7 @@ void RequestStream::Advance() {
     if (!ending || in_flight_ > 0) return;
     finished_ = true;
     end = EndStatus();
+    watch_ = calls_.WatchReply(call_, peer_);
   }
   // Without the lock: once it is called, gRPC may be done with the stream at
   // any time. No other thread calls it, and none begins a read or write any
@@ -90,7 +93,7 @@ void RequestStream::OnReadDone(bool ok) {
 void RequestStream::StartRequest(grpc::ByteBuffer& message, int64_t number) {
   auto task = std::make_shared<Task>(
       services_, RequestArrival{rules_.new_operation(), TakeSlices(message),
-                                peer_, deadline_});
+                                peer_, time_.deadline()});
   StopReason stopped;
   {
     const std::lock_guard lock(mutex_);
@@ -142,20 +145,22 @@ void RequestStream::OnWriteDone(bool ok) {
   {
     const std::lock_guard lock(mutex_);
     writing_ = false;
+    watch_ = ReplyWatch::Watch();
     replies_.pop_front();
     --in_flight_;
     if (!ok) broken_ = true;
   }
-  if (!ok) StopAll(WhyCancelled(deadline_));
+  if (!ok) StopAll(time_.WhyCancelled());
   Advance();
 }
 
 void RequestStream::OnCancel() {
+  if (time_.WasReset()) calls_.NoteReset(peer_);
   {
     const std::lock_guard lock(mutex_);
     broken_ = true;
   }
-  StopAll(WhyCancelled(deadline_));
+  StopAll(time_.WhyCancelled());
   Advance();
 }
 
@@ -177,6 +182,12 @@ void RequestStream::StopAll(StopReason reason) {
   for (const auto& task : tasks) task->Stop(reason);
 }
 
-void RequestStream::OnDone() { calls_.Remove(this); }
+void RequestStream::OnDone() {
+  {
+    const std::lock_guard lock(mutex_);
+    watch_ = ReplyWatch::Watch();
+  }
+  calls_.Remove(this);
+}
 
 }  // namespace attention::server

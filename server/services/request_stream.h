@@ -4,7 +4,6 @@
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
 
-#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -16,6 +15,7 @@
 
 #include "server/scheduling/active_calls.h"
 #include "server/scheduling/task.h"
+#include "server/services/unary_call.h"
 
 namespace attention::server {
 
@@ -88,8 +88,9 @@ class RequestStream final
   const TaskServices services_;
   ActiveCalls& calls_;
   const StreamRules rules_;
-  const std::chrono::system_clock::time_point deadline_;
+  const CallTime time_;
   const std::string peer_;
+  grpc_call* const call_;  // valid until Finish()
 
   std::mutex mutex_;
   grpc::ByteBuffer incoming_;  // gRPC's while reading_
@@ -101,8 +102,9 @@ class RequestStream final
   std::map<int64_t, Reply> early_;  // in order: those before whose turn it is
   std::deque<Reply> replies_;       // the first is gRPC's while writing_
   bool writing_ = false;
-  int64_t in_flight_ = 0;  // running_, early_ and replies_
-  absl::Status failure_;   // what ends the stream, where the rules say so
+  ReplyWatch::Watch watch_;  // while writing_, and from Finish() to OnDone()
+  int64_t in_flight_ = 0;    // running_, early_ and replies_
+  absl::Status failure_;     // what ends the stream, where the rules say so
   bool draining_ = false;
   bool broken_ = false;  // cancelled, or a write failed: nothing more goes out
   StopReason stopped_ = StopReason::kNone;  // what new tasks are told at once

@@ -11,8 +11,10 @@ namespace attention::server {
 
 namespace {
 
-// Of a reply that need not be counted against the limits until it is out.
-constexpr size_t kMostReplyBytesAtOnce = 64 << 10;
+// Of a reply that need not be counted against the limits until it is out. A
+// caller that takes none keeps --max-streams-per-connection of them for each of
+// its connections: 2 MiB by default.
+constexpr size_t kMostReplyBytesAtOnce = 8 << 10;
 
 }  // namespace
 
@@ -23,9 +25,16 @@ std::vector<grpc::Slice> TakeSlices(grpc::ByteBuffer& message) {
   return slices;
 }
 
-StopReason WhyCancelled(std::chrono::system_clock::time_point deadline) {
-  return std::chrono::system_clock::now() >= deadline ? StopReason::kDeadline
-                                                      : StopReason::kCancelled;
+StopReason CallTime::WhyCancelled() const {
+  return Clock::now() >= deadline_ ? StopReason::kDeadline
+                                   : StopReason::kCancelled;
+}
+
+bool CallTime::WasReset() const {
+  if (deadline_ == Clock::time_point::max()) return true;
+  const std::chrono::duration<double> lived = Clock::now() - begin_;
+  const std::chrono::duration<double> whole = deadline_ - begin_;
+  return lived < 0.9 * whole;
 }
 
 UnaryCall::UnaryCall(const TaskServices& services, ActiveCalls& calls,
@@ -33,11 +42,13 @@ UnaryCall::UnaryCall(const TaskServices& services, ActiveCalls& calls,
                      grpc::CallbackServerContext& context,
                      grpc::ByteBuffer& request, grpc::ByteBuffer& response)
     : calls_(calls),
+      context_(context),
       response_(response),
-      deadline_(context.deadline()),
+      time_(context.deadline()),
+      peer_(context.peer()),
       task_(std::make_shared<Task>(
           services, RequestArrival{std::move(operation), TakeSlices(request),
-                                   context.peer(), deadline_})) {}
+                                   peer_, time_.deadline()})) {}
 
 grpc::ServerUnaryReactor* UnaryCall::Begin(const TaskServices& services,
                                            ActiveCalls& calls,
@@ -65,14 +76,14 @@ void UnaryCall::Reply(Task::Outcome outcome) {
   response_.Swap(&outcome.reply);
   status_ = ToGrpcStatus(outcome.status);
   if (progress_.exchange(Progress::kReplied) == Progress::kBegun) {
-    Finish(status_);
+    FinishWatched();
   }
 }
 
 grpc::ServerUnaryReactor* UnaryCall::ReplyAtOnce(
     grpc::CallbackServerContext& context) {
   if (response_.Length() > kMostReplyBytesAtOnce) {
-    Finish(status_);
+    FinishWatched();
     return this;
   }
   // gRPC calls the OnDone of a reactor of ours on another thread, which costs
@@ -84,9 +95,18 @@ grpc::ServerUnaryReactor* UnaryCall::ReplyAtOnce(
   return reactor;
 }
 
-void UnaryCall::OnCancel() { task_->Stop(WhyCancelled(deadline_)); }
+void UnaryCall::FinishWatched() {
+  watch_ = calls_.WatchReply(context_.c_call(), peer_);
+  Finish(status_);
+}
+
+void UnaryCall::OnCancel() {
+  if (time_.WasReset()) calls_.NoteReset(peer_);
+  task_->Stop(time_.WhyCancelled());
+}
 
 void UnaryCall::OnDone() {
+  watch_ = ReplyWatch::Watch();
   ticket_ = Admission::Ticket();
   calls_.Remove(this);
 }

@@ -8,6 +8,8 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "server/scheduling/active_calls.h"
 #include "server/scheduling/task.h"
@@ -17,6 +19,25 @@ namespace attention::server {
 /// The slices of a message that gRPC has handed over; `message` is empty after
 /// it.
 std::vector<grpc::Slice> TakeSlices(grpc::ByteBuffer& message);
+
+/// When a call began, and when it must have ended.
+class CallTime {
+ public:
+  using Clock = std::chrono::system_clock;
+  explicit CallTime(Clock::time_point deadline)
+      : begin_(Clock::now()), deadline_(deadline) {}
+
+  Clock::time_point deadline() const { return deadline_; }
+  /// Why a call that gRPC says is cancelled was: its deadline, or its caller.
+  StopReason WhyCancelled() const;
+  /// Whether its caller reset it well before its deadline. A library that gives
+  /// up at the deadline resets the call as well, at nearly the same time.
+  bool WasReset() const;
+
+ private:
+  Clock::time_point begin_;
+  Clock::time_point deadline_;
+};
 
 /// One unary call of an operation. It lives from Begin() until gRPC is
 /// done with it and its task has returned, whichever is later.
@@ -51,20 +72,22 @@ class UnaryCall final : public grpc::ServerUnaryReactor,
   enum class Progress : uint8_t { kBeginning, kReplied, kBegun };
 
   void Reply(Task::Outcome outcome);
+  // Finishes with status_, and ends the call where that takes too long.
+  void FinishWatched();
   // What is left to do where the reply came before Begin() ended.
   grpc::ServerUnaryReactor* ReplyAtOnce(grpc::CallbackServerContext& context);
 
   ActiveCalls& calls_;
+  grpc::CallbackServerContext& context_;  // lives until OnDone()
   grpc::ByteBuffer& response_;
-  const std::chrono::system_clock::time_point deadline_;
+  const CallTime time_;
+  const std::string peer_;  // which a cancelled call has forgotten
   const std::shared_ptr<Task> task_;
   Admission::Ticket ticket_;  // until the reply is out
+  ReplyWatch::Watch watch_;   // likewise
   grpc::Status status_;       // that the call ends with
   std::atomic<Progress> progress_{Progress::kBeginning};
 };
-
-/// Why a call that gRPC says is cancelled was: its deadline, or its caller.
-StopReason WhyCancelled(std::chrono::system_clock::time_point deadline);
 
 }  // namespace attention::server
 

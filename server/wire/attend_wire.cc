@@ -103,8 +103,7 @@ absl::Status AddResults(const v1::AttendRequest& message,
 
 }  // namespace
 
-absl::StatusOr<AttentionRequest> AttendWire::Decode(
-    std::vector<grpc::Slice> message) {
+absl::StatusOr<AttentionRequest> AttendWire::Decode(ReceivedMessage message) {
   absl::StatusOr<MessageElements> elements =
       SplitMessage(std::move(message), AttendRules(), message_);
   if (!elements.ok()) return elements.status();

@@ -21,8 +21,7 @@ class AttendWire final : public AttentionWire {
       : on_stream_(on_stream), models_(models) {}
 
   /// Unknown fields are refused: one that is dropped could have been a mask.
-  absl::StatusOr<AttentionRequest> Decode(
-      std::vector<grpc::Slice> message) override;
+  absl::StatusOr<AttentionRequest> Decode(ReceivedMessage message) override;
   const std::string& id() const override { return message_.id(); }
   void Gather(WorkerPool* workers) override { elements_.Gather(workers); }
   int64_t OtherBytes() const override;

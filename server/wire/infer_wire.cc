@@ -73,8 +73,7 @@ std::vector<grpc::Slice> AddOutputs(absl::Span<Result> results,
 
 }  // namespace
 
-absl::StatusOr<AttentionRequest> InferWire::Decode(
-    std::vector<grpc::Slice> message) {
+absl::StatusOr<AttentionRequest> InferWire::Decode(ReceivedMessage message) {
   absl::StatusOr<MessageElements> elements =
       SplitMessage(std::move(message), InferRules(), message_);
   if (!elements.ok()) return elements.status();

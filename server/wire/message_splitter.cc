@@ -137,7 +137,7 @@ class MessageSplitter {
   using FieldPlan = SplitRules::FieldPlan;
 
  public:
-  MessageSplitter(std::vector<grpc::Slice> slices, const SplitRules& rules)
+  MessageSplitter(ReceivedMessage slices, const SplitRules& rules)
       : rules_(rules), stream_(std::move(slices)), in_(&stream_) {}
 
   absl::StatusOr<MessageElements> Split(pb::Message& message) {
@@ -331,7 +331,7 @@ class MessageSplitter {
   MessageElements result_;
 };
 
-absl::StatusOr<MessageElements> SplitMessage(std::vector<grpc::Slice> slices,
+absl::StatusOr<MessageElements> SplitMessage(ReceivedMessage slices,
                                              const SplitRules& rules,
                                              pb::Message& message) {
   return MessageSplitter(std::move(slices), rules).Split(message);

@@ -3,7 +3,6 @@
 
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
-#include <grpcpp/support/slice.h>
 
 #include <map>
 #include <memory>
@@ -15,6 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "core/worker_pool.h"
+#include "server/memory/received_slices.h"
 #include "server/wire/tensor_bytes.h"
 
 namespace attention::server {
@@ -79,7 +79,7 @@ class SplitRules {
 /// where memory runs out. A length that claims more bytes than there are
 /// allocates nothing.
 absl::StatusOr<MessageElements> SplitMessage(
-    std::vector<grpc::Slice> slices, const SplitRules& rules,
+    ReceivedMessage slices, const SplitRules& rules,
     google::protobuf::Message& message);
 
 }  // namespace attention::server

@@ -2,25 +2,18 @@
 
 #include <algorithm>
 #include <limits>
-#include <utility>
 
 namespace attention::server {
 
-SliceInputStream::SliceInputStream(std::vector<grpc::Slice> slices)
-    : slices_(std::move(slices)) {
-  for (const grpc::Slice& slice : slices_) {
-    total_bytes_ += static_cast<int64_t>(slice.size());
-  }
-}
-
 bool SliceInputStream::Next(const void** data, int* size) {
-  while (next_ < slices_.size() && position_ == slices_[next_].size()) {
-    slices_[next_] = grpc::Slice();
+  const size_t count = message_.slices().size();
+  while (next_ < count && position_ == current().size()) {
+    message_.Release(next_);
     ++next_;
     position_ = 0;
   }
-  if (next_ == slices_.size()) return false;
-  const grpc::Slice& slice = slices_[next_];
+  if (next_ == count) return false;
+  const grpc::Slice& slice = current();
   const size_t rest = std::min<size_t>(slice.size() - position_,
                                        std::numeric_limits<int>::max());
   *data = slice.begin() + position_;

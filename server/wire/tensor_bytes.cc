@@ -15,9 +15,30 @@ constexpr int kLeastPiece = 4 << 10;
 // What a worker copies in one go.
 constexpr size_t kPartBytes = 1 << 20;
 
-void CopyAndLetGo(TensorBytes::Piece& piece) {
-  std::memcpy(piece.to, piece.bytes.data(), piece.bytes.size());
-  piece.slice = grpc::Slice();
+void CopyAndLetGo(absl::Span<TensorBytes::Piece> pieces) {
+  std::vector<grpc::Slice> read;
+  read.reserve(pieces.size());
+  for (TensorBytes::Piece& piece : pieces) {
+    std::memcpy(piece.to, piece.bytes.data(), piece.bytes.size());
+    read.push_back(piece.slice.Take());
+  }
+  ReleaseSlices(absl::MakeSpan(read));
+}
+
+// Parts of some pieces that follow one another, each of about kPartBytes.
+std::vector<absl::Span<TensorBytes::Piece>> PartsOf(
+    absl::Span<TensorBytes::Piece> pieces) {
+  std::vector<absl::Span<TensorBytes::Piece>> parts;
+  while (!pieces.empty()) {
+    size_t count = 0;
+    for (size_t bytes = 0; count < pieces.size() && bytes < kPartBytes;
+         ++count) {
+      bytes += pieces[count].bytes.size();
+    }
+    parts.push_back(pieces.first(count));
+    pieces.remove_prefix(count);
+  }
+  return parts;
 }
 
 // Notes where the next `size` bytes of `in` lie, which are there.
@@ -35,7 +56,7 @@ std::vector<TensorBytes::Piece> TakePieces(const SliceInputStream& stream,
     if (count < kLeastPiece) {
       std::memcpy(to, data, bytes.size());
     } else {
-      pieces.push_back({stream.current(), bytes, to});
+      pieces.push_back({ReceivedSlice(stream.current()), bytes, to});
     }
     in.Skip(count);
     to += count;
@@ -52,7 +73,7 @@ bool WorthKeeping(const grpc::Slice& slice, int64_t size) {
 }  // namespace
 
 void TensorBytes::Gather() {
-  for (Piece& piece : pieces_) CopyAndLetGo(piece);
+  for (const auto part : PartsOf(absl::MakeSpan(pieces_))) CopyAndLetGo(part);
   pieces_.clear();
 }
 
@@ -64,22 +85,12 @@ void GatherAll(absl::Span<TensorBytes* const> tensors, WorkerPool* workers) {
   // Parts of pieces that follow one another in a tensor.
   std::vector<absl::Span<TensorBytes::Piece>> parts;
   for (TensorBytes* tensor : tensors) {
-    absl::Span<TensorBytes::Piece> rest = absl::MakeSpan(tensor->pieces_);
-    while (!rest.empty()) {
-      size_t count = 0;
-      for (size_t bytes = 0; count < rest.size() && bytes < kPartBytes;
-           ++count) {
-        bytes += rest[count].bytes.size();
-      }
-      parts.push_back(rest.first(count));
-      rest.remove_prefix(count);
-    }
+    const auto more = PartsOf(absl::MakeSpan(tensor->pieces_));
+    parts.insert(parts.end(), more.begin(), more.end());
   }
   workers->ParallelFor(static_cast<int64_t>(parts.size()), {},
                        [&parts](int64_t part) {
-                         for (auto& piece : parts[static_cast<size_t>(part)]) {
-                           CopyAndLetGo(piece);
-                         }
+                         CopyAndLetGo(parts[static_cast<size_t>(part)]);
                        });
   for (TensorBytes* tensor : tensors) tensor->pieces_.clear();
 }
@@ -95,8 +106,9 @@ absl::StatusOr<TensorBytes> ReadTensorBytes(
   int here = 0;  // bytes of the current slice that are not read yet
   if (size >= kLeastBytesInPlace && in.GetDirectBufferPointer(&data, &here) &&
       here >= size && WorthKeeping(stream.current(), size)) {
-    TensorBytes kept(stream.current(), {static_cast<const std::byte*>(data),
-                                        static_cast<size_t>(size)});
+    TensorBytes kept(
+        ReceivedSlice(stream.current()),
+        {static_cast<const std::byte*>(data), static_cast<size_t>(size)});
     in.Skip(size);
     return kept;
   }

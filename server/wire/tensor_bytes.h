@@ -2,7 +2,6 @@
 #define ATTENTION_SERVER_WIRE_TENSOR_BYTES_H_
 
 #include <google/protobuf/io/coded_stream.h>
-#include <grpcpp/support/slice.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -13,6 +12,7 @@
 #include "absl/types/span.h"
 #include "core/worker_pool.h"
 #include "server/memory/aligned_buffer.h"
+#include "server/memory/received_slices.h"
 #include "server/wire/slice_stream.h"
 
 namespace attention::server {
@@ -24,7 +24,7 @@ class TensorBytes {
  public:
   /// Bytes of a received slice that belong into a buffer.
   struct Piece {
-    grpc::Slice slice;
+    ReceivedSlice slice;
     absl::Span<const std::byte> bytes;  // in the slice
     std::byte* to;
   };
@@ -38,7 +38,7 @@ class TensorBytes {
   /// `bytes` lie in `slice`, which has no less than kLeastBytesInPlace: gRPC
   /// keeps the bytes of tiny slices within the slice itself, and they would
   /// move with it.
-  TensorBytes(grpc::Slice slice, absl::Span<const std::byte> bytes)
+  TensorBytes(ReceivedSlice slice, absl::Span<const std::byte> bytes)
       : bytes_(bytes), slice_(std::move(slice)) {}
 
   /// Where the elements are; not to be read before they are gathered().
@@ -55,7 +55,7 @@ class TensorBytes {
 
   absl::Span<const std::byte> bytes_;
   AlignedBuffer buffer_;
-  grpc::Slice slice_;
+  ReceivedSlice slice_;
   std::vector<Piece> pieces_;
 };
 

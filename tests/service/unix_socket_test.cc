@@ -1,6 +1,6 @@
 // The Unix-domain socket beside the port: who may connect, and what becomes of
 // the file.
-#include "server/unix_socket.h"
+#include "server/transport/unix_socket.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

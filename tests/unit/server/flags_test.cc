@@ -82,6 +82,22 @@ TEST(Flags, FillEveryOption) {
                                     "5GiB",
                                     "--max-stream-requests-in-flight",
                                     "6",
+                                    "--memory-limit",
+                                    "7GiB",
+                                    "--max-connections",
+                                    "8",
+                                    "--max-connections-per-peer",
+                                    "9",
+                                    "--max-streams-per-connection",
+                                    "10",
+                                    "--connection-idle-timeout",
+                                    "11min",
+                                    "--max-connection-age",
+                                    "12h",
+                                    "--reply-timeout",
+                                    "13s",
+                                    "--drain-delay",
+                                    "14s",
                                     "--drain-time",
                                     "700ms",
                                     "--model-repository",
@@ -105,6 +121,14 @@ TEST(Flags, FillEveryOption) {
   EXPECT_EQ(options.max_requests_in_flight, 4);
   EXPECT_EQ(options.memory_limit, 5LL << 30);
   EXPECT_EQ(options.max_stream_requests_in_flight, 6);
+  EXPECT_EQ(options.memory_limit, 7LL << 30);
+  EXPECT_EQ(options.max_connections, 8);
+  EXPECT_EQ(options.max_connections_per_peer, 9);
+  EXPECT_EQ(options.max_streams_per_connection, 10);
+  EXPECT_EQ(options.connection_idle_timeout, std::chrono::minutes(11));
+  EXPECT_EQ(options.max_connection_age, std::chrono::hours(12));
+  EXPECT_EQ(options.reply_timeout, std::chrono::seconds(13));
+  EXPECT_EQ(options.drain_delay, std::chrono::seconds(14));
   EXPECT_EQ(options.drain_time, std::chrono::milliseconds(700));
   EXPECT_EQ(options.model_repository, "models");
   EXPECT_TRUE(options.allow_model_control);

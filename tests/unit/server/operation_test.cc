@@ -42,9 +42,9 @@ class Append final : public Operation {
   Append(Store& store, bool quick) : store_(store), quick_(quick) {}
 
   const char* name() const override { return "append"; }
-  absl::Status Decode(std::vector<grpc::Slice> message,
-                      RequestFacts& facts) override {
-    const grpc::ByteBuffer bytes(message.data(), message.size());
+  absl::Status Decode(ReceivedMessage message, RequestFacts& facts) override {
+    const grpc::ByteBuffer bytes(message.slices().data(),
+                                 message.slices().size());
     const std::string text = Flatten(bytes);
     const size_t colon = text.find(':');
     if (colon == std::string::npos) {

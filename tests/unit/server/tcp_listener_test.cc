@@ -1,4 +1,4 @@
-#include "server/listen_error.h"
+#include "server/transport/tcp_listener.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

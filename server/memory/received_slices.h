@@ -1,0 +1,73 @@
+#ifndef ATTENTION_SERVER_MEMORY_RECEIVED_SLICES_H_
+#define ATTENTION_SERVER_MEMORY_RECEIVED_SLICES_H_
+
+#include <grpcpp/support/slice.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/types/span.h"
+
+namespace attention::server {
+
+/// Lets go of slices of a received message; they are empty after it.
+///
+/// gRPC 1.51 ends the process where the last reference to such a slice is
+/// released by a thread of ours while its memory is short: what then has to run
+/// needs an ExecCtx, which only gRPC's own functions make. Destroying a byte
+/// buffer does, so the last references are put into one.
+void ReleaseSlices(absl::Span<grpc::Slice> slices);
+
+/// A slice of a received message, which may be released on any thread.
+class ReceivedSlice {
+ public:
+  ReceivedSlice() = default;
+  explicit ReceivedSlice(grpc::Slice slice) { std::swap(slice_, slice); }
+  ReceivedSlice(ReceivedSlice&& other) noexcept {
+    std::swap(slice_, other.slice_);
+  }
+  ReceivedSlice& operator=(ReceivedSlice&& other) noexcept {
+    std::swap(slice_, other.slice_);
+    return *this;
+  }
+  ~ReceivedSlice() { ReleaseSlices(absl::MakeSpan(&slice_, 1)); }
+
+  /// The slice, for who releases several at once.
+  grpc::Slice Take() { return std::exchange(slice_, grpc::Slice()); }
+
+ private:
+  grpc::Slice slice_;
+};
+
+/// A received message, which may be released on any thread.
+class ReceivedMessage {
+ public:
+  ReceivedMessage() = default;
+  // Implicit: a message is its slices.
+  ReceivedMessage(std::vector<grpc::Slice> slices)  // NOLINT(*explicit*)
+      : slices_(std::move(slices)) {}
+  ReceivedMessage(ReceivedMessage&& other) noexcept
+      : slices_(std::exchange(other.slices_, {})) {}
+  ReceivedMessage& operator=(ReceivedMessage&& other) noexcept {
+    std::swap(slices_, other.slices_);
+    return *this;
+  }
+  ~ReceivedMessage() { ReleaseSlices(absl::MakeSpan(slices_)); }
+
+  absl::Span<const grpc::Slice> slices() const { return slices_; }
+  /// Of all slices together.
+  int64_t bytes() const;
+  /// Lets go of one slice, which is empty after it.
+  void Release(size_t i) {
+    ReleaseSlices(absl::MakeSpan(slices_).subspan(i, 1));
+  }
+
+ private:
+  std::vector<grpc::Slice> slices_;
+};
+
+}  // namespace attention::server
+
+#endif  // ATTENTION_SERVER_MEMORY_RECEIVED_SLICES_H_

@@ -1,0 +1,49 @@
+#ifndef ATTENTION_SERVER_TRANSPORT_ACCEPTOR_H_
+#define ATTENTION_SERVER_TRANSPORT_ACCEPTOR_H_
+
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "server/transport/burst.h"
+#include "server/transport/connections.h"
+#include "server/transport/file_descriptor.h"
+
+namespace attention::server {
+
+/// Accepts connections on a thread of its own. gRPC 1.51's listener stops for
+/// good once accept() has failed for lack of descriptors, and counts nothing.
+class Acceptor {
+ public:
+  /// `listening` do not block. `serve` gets each socket that `connections`
+  /// takes, and closes it some time; the others are closed at once.
+  Acceptor(std::vector<FileDescriptor> listening, Connections& connections,
+           std::function<void(int socket)> serve);
+  ~Acceptor() { Stop(); }
+  Acceptor(const Acceptor&) = delete;
+  Acceptor& operator=(const Acceptor&) = delete;
+
+  /// Accepts nothing more, and closes the listening sockets. Once, or again
+  /// without effect.
+  void Stop();
+
+ private:
+  void Run();
+  /// Accepts what waits at one listening socket. False where the process or
+  /// the machine has no more to open.
+  bool AcceptAll(int listening);
+  void Admit(FileDescriptor socket);
+
+  std::vector<FileDescriptor> listening_;
+  Connections& connections_;
+  const std::function<void(int)> serve_;
+  const FileDescriptor stop_;  // an eventfd
+  Burst refused_;
+  Burst failed_;
+  std::thread thread_;
+};
+
+}  // namespace attention::server
+
+#endif  // ATTENTION_SERVER_TRANSPORT_ACCEPTOR_H_

@@ -1,0 +1,146 @@
+#include "server/transport/connections.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spdlog/spdlog.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+
+namespace attention::server {
+namespace {
+
+// Of calls that a caller resets: what one that hedges or gives up may do.
+constexpr double kResetBurst = 1000;
+constexpr double kResetsPerSecond = 100;
+
+// All callers over the Unix-domain socket are this one.
+constexpr char kUnixAddress[] = "the Unix-domain socket";
+
+std::string AddressOf(const std::optional<Peer>& peer) {
+  return peer ? peer->address : kUnixAddress;
+}
+
+}  // namespace
+
+Connections::Connections(const ConnectionLimits& limits)
+    : limits_(limits), epoll_(::epoll_create1(EPOLL_CLOEXEC)) {}
+
+Connections::Answer Connections::Add(int socket) {
+  Connection connection{FileDescriptor(), PeerOfSocket(socket),
+                        TokenBucket(kResetBurst, kResetsPerSecond)};
+  const std::lock_guard lock(mutex_);
+  CollectLocked();
+  if (static_cast<int64_t>(connections_.size()) >= limits_.total) {
+    return Answer::kFull;
+  }
+  const std::string address = AddressOf(connection.peer);
+  const auto same = of_address_.find(address);
+  if (same != of_address_.end() && same->second >= limits_.per_peer) {
+    return Answer::kPeerFull;
+  }
+  connection.socket = FileDescriptor(::fcntl(socket, F_DUPFD_CLOEXEC, 0));
+  if (!connection.socket.ok()) return Answer::kFailed;
+  const int number = connection.socket.get();
+  // EPOLLHUP is told without being asked for. At its edge alone: what gRPC has
+  // to read from the socket, an error for instance, would be told again and
+  // again until it does.
+  epoll_event watched{};
+  watched.events = EPOLLET;
+  watched.data.fd = number;
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, number, &watched) != 0) {
+    return Answer::kFailed;
+  }
+  ++of_address_[address];
+  if (connection.peer) by_peer_[*connection.peer] = number;
+  connections_.emplace(number, std::move(connection));
+  return Answer::kTaken;
+}
+
+void Connections::NoteReset(const std::string& grpc_peer) {
+  const std::optional<Peer> peer = PeerOfCall(grpc_peer);
+  if (!peer) return;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = by_peer_.find(*peer);
+    if (found == by_peer_.end()) return;
+    Connection& connection = connections_.at(found->second);
+    if (connection.resets.Take()) return;
+    ::shutdown(connection.socket.get(), SHUT_RDWR);
+    by_peer_.erase(found);  // so that it is told once
+  }
+  spdlog::warn(
+      "closed a connection of {}: it reset more than {} calls a "
+      "second",
+      grpc_peer, kResetsPerSecond);
+}
+
+void Connections::Close(const std::string& grpc_peer) {
+  const std::optional<Peer> peer = PeerOfCall(grpc_peer);
+  if (!peer) return;
+  const std::lock_guard lock(mutex_);
+  const auto found = by_peer_.find(*peer);
+  if (found == by_peer_.end()) return;
+  ::shutdown(connections_.at(found->second).socket.get(), SHUT_RDWR);
+}
+
+void Connections::ShutDownAll(int how) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [number, connection] : connections_) {
+    ::shutdown(connection.socket.get(), how);
+  }
+}
+
+void Connections::Forget(int number) {
+  const auto found = connections_.find(number);
+  const Connection& ended = found->second;
+  const auto same = of_address_.find(AddressOf(ended.peer));
+  if (--same->second == 0) of_address_.erase(same);
+  if (ended.peer) {
+    const auto named = by_peer_.find(*ended.peer);
+    if (named != by_peer_.end() && named->second == number) {
+      by_peer_.erase(named);
+    }
+  }
+  // Closing alone would not end it while gRPC has its descriptor open.
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, number, nullptr);
+  connections_.erase(found);
+}
+
+void Connections::CollectLocked() {
+  std::array<epoll_event, 64> events{};
+  int count = 0;
+  do {
+    count = ::epoll_wait(epoll_.get(), events.data(),
+                         static_cast<int>(events.size()), /*timeout=*/0);
+    for (int i = 0; i < count; ++i) {
+      const epoll_event& event = events[static_cast<size_t>(i)];
+      if ((event.events & EPOLLHUP) != 0) Forget(event.data.fd);
+    }
+  } while (count == static_cast<int>(events.size()));
+}
+
+int64_t Connections::Collect() {
+  const std::lock_guard lock(mutex_);
+  CollectLocked();
+  return static_cast<int64_t>(connections_.size());
+}
+
+bool Connections::WaitUntilNone(
+    std::chrono::steady_clock::time_point deadline) {
+  while (Collect() > 0) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(
+        deadline - std::chrono::steady_clock::now());
+    if (left.count() <= 0) return false;
+    // Not for long: another thread may collect the last one.
+    pollfd ended{epoll_.get(), POLLIN, 0};
+    ::poll(&ended, 1, static_cast<int>(std::min<int64_t>(left.count(), 20)));
+  }
+  return true;
+}
+
+}  // namespace attention::server

@@ -1,0 +1,78 @@
+#ifndef ATTENTION_SERVER_TRANSPORT_CONNECTIONS_H_
+#define ATTENTION_SERVER_TRANSPORT_CONNECTIONS_H_
+
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "absl/container/flat_hash_map.h"
+#include "server/transport/connection_limits.h"
+#include "server/transport/file_descriptor.h"
+#include "server/transport/peer.h"
+#include "server/transport/token_bucket.h"
+
+namespace attention::server {
+
+/// The connections that are open: counts them, and can close one that gRPC
+/// serves. gRPC 1.51 tells nobody when a connection ends, and has no way to
+/// end one. So this keeps a second descriptor of each socket. gRPC shuts a
+/// socket down before it closes its own descriptor, which the second one is
+/// told (EPOLLHUP); and shutting it down here ends gRPC's use of it.
+///
+/// May be used from several threads at once.
+class Connections {
+ public:
+  enum class Answer { kTaken, kFull, kPeerFull, kFailed };
+
+  explicit Connections(const ConnectionLimits& limits);
+
+  const ConnectionLimits& limits() const { return limits_; }
+
+  /// Counts a socket that was accepted, unless that is one too many. kFailed
+  /// where it could not be watched, for lack of a descriptor.
+  Answer Add(int socket);
+
+  /// The connection of a call that its caller has reset; `grpc_peer` is what
+  /// grpc::ServerContext::peer() says. Closes the connection where its calls
+  /// are reset in a storm: 1000 at once, or 100 a second for long. A connection
+  /// over a Unix-domain socket has no name and stays.
+  void NoteReset(const std::string& grpc_peer);
+
+  /// Ends gRPC's use of the connection of a call; likewise.
+  void Close(const std::string& grpc_peer);
+
+  /// shutdown() on each: SHUT_RD has gRPC end what it still writes first.
+  void ShutDownAll(int how);
+
+  /// Forgets those that have ended. How many are left.
+  int64_t Collect();
+  /// True as soon as none is left, false where some are at `deadline`.
+  bool WaitUntilNone(std::chrono::steady_clock::time_point deadline);
+
+  /// Readable when there is something to Collect().
+  int epoll() const { return epoll_.get(); }
+
+ private:
+  struct Connection {
+    FileDescriptor socket;
+    std::optional<Peer> peer;  // none: over a Unix-domain socket
+    TokenBucket resets;
+  };
+
+  void CollectLocked();     // mutex_ is held
+  void Forget(int number);  // likewise
+
+  const ConnectionLimits limits_;
+  const FileDescriptor epoll_;
+  std::mutex mutex_;
+  std::unordered_map<int, Connection> connections_;  // by the socket's number
+  absl::flat_hash_map<Peer, int> by_peer_;
+  absl::flat_hash_map<std::string, int64_t> of_address_;  // how many
+};
+
+}  // namespace attention::server
+
+#endif  // ATTENTION_SERVER_TRANSPORT_CONNECTIONS_H_

@@ -1,0 +1,37 @@
+#ifndef ATTENTION_SERVER_TRANSPORT_PEER_H_
+#define ATTENTION_SERVER_TRANSPORT_PEER_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/string_view.h"
+
+namespace attention::server {
+
+/// The other end of a TCP connection; as long as the connection is open, no
+/// other one has the same.
+struct Peer {
+  std::string address;  // "127.0.0.1", "2001:db8::1", "fe80::1%eth0"
+  uint16_t port = 0;
+
+  template <typename H>
+  friend H AbslHashValue(H hash, const Peer& peer) {
+    return H::combine(std::move(hash), peer.address, peer.port);
+  }
+  friend bool operator==(const Peer&, const Peer&) = default;
+};
+
+/// Of a connected socket. None where it is not connected any more, or is no TCP
+/// socket. An IPv4 address within an IPv6 one is an IPv4 address, as for gRPC.
+std::optional<Peer> PeerOfSocket(int fd);
+
+/// Of what grpc::ServerContext::peer() says: "ipv4:127.0.0.1:50000",
+/// "ipv6:[::1]:50000", where some versions of gRPC percent-encode. None for
+/// "unix:", which is all that it says of a Unix-domain socket.
+std::optional<Peer> PeerOfCall(absl::string_view grpc_peer);
+
+}  // namespace attention::server
+
+#endif  // ATTENTION_SERVER_TRANSPORT_PEER_H_

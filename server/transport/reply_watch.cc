@@ -1,0 +1,117 @@
+#include "server/transport/reply_watch.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace attention::server {
+namespace {
+
+// From cancelling a call to closing its connection.
+constexpr std::chrono::seconds kGrace{1};
+
+}  // namespace
+
+ReplyWatch::ReplyWatch(
+    std::chrono::milliseconds timeout,
+    std::function<void(const std::string& peer)> close_connection)
+    : timeout_(timeout),
+      close_connection_(std::move(close_connection)),
+      thread_([this] { Run(); }) {}
+
+ReplyWatch::~ReplyWatch() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+ReplyWatch::Watch& ReplyWatch::Watch::operator=(Watch&& other) noexcept {
+  if (this != &other) {
+    End();
+    owner_ = std::exchange(other.owner_, nullptr);
+    entry_ = other.entry_;
+  }
+  return *this;
+}
+
+void ReplyWatch::Watch::End() {
+  ReplyWatch* owner = std::exchange(owner_, nullptr);
+  if (owner == nullptr) return;
+  grpc_call* call = entry_->call;
+  {
+    const std::lock_guard lock(owner->mutex_);
+    (entry_->cancelled ? owner->cancelled_ : owner->waiting_).erase(entry_);
+  }
+  grpc_call_unref(call);
+}
+
+ReplyWatch::Watch ReplyWatch::Begin(grpc_call* call, std::string peer) {
+  grpc_call_ref(call);
+  Watch watch;
+  watch.owner_ = this;
+  bool first = false;
+  {
+    const std::lock_guard lock(mutex_);
+    first = waiting_.empty() && cancelled_.empty();
+    watch.entry_ = waiting_.insert(
+        waiting_.end(), {call, std::move(peer), Clock::now() + timeout_});
+  }
+  if (first) changed_.notify_one();
+  return watch;
+}
+
+void ReplyWatch::Run() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    const Clock::time_point now = Clock::now();
+    if (!waiting_.empty() && waiting_.front().due <= now) {
+      CancelFirst(lock);
+    } else if (!cancelled_.empty() && cancelled_.front().due <= now) {
+      CloseFirst(lock);
+    } else if (waiting_.empty() && cancelled_.empty()) {
+      changed_.wait(lock);
+    } else {
+      Clock::time_point next = Clock::time_point::max();
+      if (!waiting_.empty()) next = waiting_.front().due;
+      if (!cancelled_.empty()) next = std::min(next, cancelled_.front().due);
+      changed_.wait_until(lock, next);
+    }
+  }
+}
+
+void ReplyWatch::CancelFirst(std::unique_lock<std::mutex>& lock) {
+  const auto entry = waiting_.begin();
+  entry->cancelled = true;
+  entry->due = Clock::now() + kGrace;
+  grpc_call* call = entry->call;
+  const std::string peer = entry->peer;
+  cancelled_.splice(cancelled_.end(), waiting_, entry);
+  grpc_call_ref(call);  // the call may be done as soon as the lock is released
+  lock.unlock();
+  grpc_call_cancel(call, nullptr);
+  if (const int64_t calls = ended_.Count(); calls > 0) {
+    spdlog::warn(
+        "ended {} calls, the last of {}: its reply was not taken "
+        "within {} ms (--reply-timeout)",
+        calls, peer, timeout_.count());
+  }
+  grpc_call_unref(call);
+  lock.lock();
+}
+
+void ReplyWatch::CloseFirst(std::unique_lock<std::mutex>& lock) {
+  const auto entry = cancelled_.begin();
+  entry->due = Clock::now() + kGrace;
+  cancelled_.splice(cancelled_.end(), cancelled_, entry);
+  const std::string peer = entry->peer;
+  lock.unlock();
+  close_connection_(peer);
+  lock.lock();
+}
+
+}  // namespace attention::server

@@ -1,0 +1,58 @@
+"""Connections that do nothing, or are too many."""
+
+import socket
+
+from attacked_server import wait_until
+from grpc import StatusCode
+from messages import SMALL
+
+
+def connect(server):
+    return socket.create_connection((server.host, server.port), timeout=60)
+
+
+def is_closed(connection):
+    """Whether the server has closed it; reads what it said first."""
+    connection.settimeout(0)
+    try:
+        while data := connection.recv(1 << 16):
+            pass
+        return data == b""
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+
+
+def test_idle_connections_beyond_the_descriptors(start):
+    server = start(descriptors=1024)
+    before = server.open_files()
+    connections = [connect(server) for _ in range(1100)]
+    wait_until(lambda: server.log().count("closed") > 0, "a line of the log")
+    assert server.log().count("closed") <= 3, "one line in 5 s"
+    # Half of what fits is left to others: the next address is another peer.
+    assert server.open_files() < 1024
+    for connection in connections:
+        connection.close()
+    assert server.call(SMALL) == StatusCode.OK
+    wait_until(lambda: server.open_files() <= before + 4, "all descriptors given back")
+
+
+def test_one_address_leaves_room_for_others(start):
+    server = start("--max-connections", "20", "--max-connections-per-peer", "8")
+    connections = [connect(server) for _ in range(12)]
+    wait_until(lambda: sum(map(is_closed, connections)) == 4, "4 of 12 closed")
+    # 127.0.0.1 is full, 127.0.0.2 is not.
+    other = socket.create_connection((server.host, server.port), 60, ("127.0.0.2", 0))
+    other.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
+    assert other.recv(9), "the server's settings"
+    for connection in [*connections, other]:
+        connection.close()
+
+
+def test_idle_connections_are_closed(start):
+    server = start("--connection-idle-timeout", "500ms")
+    with connect(server) as silent:
+        silent.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
+        wait_until(lambda: is_closed(silent), "closed")
+    assert server.call(SMALL) == StatusCode.OK

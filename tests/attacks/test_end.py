@@ -1,0 +1,55 @@
+"""SIGTERM under load."""
+
+import threading
+
+from attacked_server import ATTEND, wait_until
+from grpc import RpcError, StatusCode
+from messages import SMALL
+
+
+class Load:
+    """Small calls from several threads until one is refused."""
+
+    def __init__(self, server, threads):
+        self._server = server
+        self.codes = {}
+        self._lock = threading.Lock()
+        self._threads = [threading.Thread(target=self._run) for _ in range(threads)]
+        for thread in self._threads:
+            thread.start()
+
+    def _run(self):
+        with self._server.channel() as channel:
+            call = channel.unary_unary(ATTEND)
+            refused = 0
+            while refused < 20:
+                code = StatusCode.OK
+                try:
+                    call(SMALL, timeout=60)
+                except RpcError as error:
+                    code = error.code()
+                    refused += 1
+                with self._lock:
+                    self.codes[code] = self.codes.get(code, 0) + 1
+
+    def join(self):
+        for thread in self._threads:
+            thread.join()
+
+
+def test_calls_are_answered_or_unavailable(start, tmp_path):
+    server = start()
+    load = Load(server, threads=8)
+    wait_until(lambda: load.codes.get(StatusCode.OK, 0) > 200, "calls")
+    server.terminate()
+    load.join()
+    assert server.wait() == 0
+    assert set(load.codes) == {StatusCode.OK, StatusCode.UNAVAILABLE}, load.codes
+
+
+def test_the_drain_delay_still_serves(start):
+    server = start("--drain-delay", "2s")
+    server.terminate()
+    wait_until(lambda: "SIGTERM" in server.log(), "the signal")
+    assert server.call(SMALL) == StatusCode.OK
+    assert server.wait() == 0

@@ -1,0 +1,187 @@
+// What counts connections and calls of callers that do not behave; connections
+// of a real server are in tests/attacks.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "server/transport/acceptor.h"
+#include "server/transport/burst.h"
+#include "server/transport/connection_limits.h"
+#include "server/transport/connections.h"
+#include "server/transport/peer.h"
+#include "server/transport/tcp_listener.h"
+#include "server/transport/token_bucket.h"
+#include "tests/support/status_matchers.h"
+
+namespace attention::server {
+namespace {
+
+using ::attention::test::StatusIs;
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+using Answer = Connections::Answer;
+
+TEST(PeerOfCall, ReadsWhatGrpcSays) {
+  EXPECT_EQ(PeerOfCall("ipv4:127.0.0.1:80"), (Peer{"127.0.0.1", 80}));
+  EXPECT_EQ(PeerOfCall("ipv6:[::1]:65535"), (Peer{"::1", 65535}));
+  EXPECT_EQ(PeerOfCall("ipv6:%5Bfe80::1%25eth0%5D:1"),
+            (Peer{"fe80::1%eth0", 1}));
+}
+
+TEST(PeerOfCall, HasNoNameForOthers) {
+  for (const char* other : {"", "unix:", "unix:/run/s", "ipv4:", "ipv4:1.2.3.4",
+                            "ipv4:1.2.3.4:70000", "ipv4:1.2.3.4:x"}) {
+    EXPECT_EQ(PeerOfCall(other), std::nullopt) << other;
+  }
+}
+
+TEST(Burst, TellsTheFirstAtOnceAndOthersWithALaterOne) {
+  Burst burst(seconds(5));
+  const Burst::Clock::time_point begin = Burst::Clock::now();
+  EXPECT_EQ(burst.Count(begin), 1);
+  EXPECT_EQ(burst.Count(begin), 0);
+  EXPECT_EQ(burst.Count(begin + seconds(4)), 0);
+  EXPECT_EQ(burst.Count(begin + seconds(5)), 3);
+}
+
+TEST(TokenBucket, IsFilledAtItsRateUpToItsBurst) {
+  const TokenBucket::Clock::time_point begin = TokenBucket::Clock::now();
+  TokenBucket bucket(/*burst=*/2, /*rate=*/1, begin);
+  EXPECT_TRUE(bucket.Take(begin));
+  EXPECT_TRUE(bucket.Take(begin));
+  EXPECT_FALSE(bucket.Take(begin));
+  EXPECT_TRUE(bucket.Take(begin + seconds(1)));
+  EXPECT_FALSE(bucket.Take(begin + seconds(1)));
+  EXPECT_TRUE(bucket.Take(begin + seconds(100)));
+  EXPECT_TRUE(bucket.Take(begin + seconds(100)));
+  EXPECT_FALSE(bucket.Take(begin + seconds(100)));
+}
+
+TEST(ConnectionLimits, FitTheDescriptorsByDefault) {
+  const auto few = DecideConnectionLimits({}, 1024);
+  ASSERT_THAT(few, test::IsOk());
+  EXPECT_EQ(few->total, 448);  // two each, 128 are left
+  EXPECT_EQ(few->per_peer, 224);
+  const auto many = DecideConnectionLimits({}, 1 << 20);
+  ASSERT_THAT(many, test::IsOk());
+  EXPECT_EQ(many->total, 8192);
+}
+
+TEST(ConnectionLimits, AreRefusedWhereTheyDoNotFit) {
+  ServerOptions options;
+  options.max_connections = 449;
+  EXPECT_THAT(
+      DecideConnectionLimits(options, 1024),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               HasSubstr("--max-connections: 449 (expected at most 448")));
+}
+
+// A listening socket and connections to it, as callers have them.
+class ConnectionsTest : public testing::Test {
+ protected:
+  ConnectionsTest() : listener_(*ListenOnTcp("127.0.0.1", 0)) {}
+
+  // Both ends; the first is the server's.
+  std::pair<FileDescriptor, FileDescriptor> Connect() {
+    sockaddr_storage address{};
+    socklen_t size = sizeof(address);
+    const int listening = listener_.sockets[0].get();
+    auto* any = reinterpret_cast<sockaddr*>(&address);
+    EXPECT_EQ(::getsockname(listening, any, &size), 0);
+    FileDescriptor caller(::socket(AF_INET, SOCK_STREAM, 0));
+    EXPECT_EQ(::connect(caller.get(), any, size), 0);
+    FileDescriptor server(::accept(listening, nullptr, nullptr));
+    EXPECT_TRUE(server.ok());
+    return {std::move(server), std::move(caller)};
+  }
+
+  static std::string NameOf(const FileDescriptor& server) {
+    const std::optional<Peer> peer = PeerOfSocket(server.get());
+    return absl::StrCat("ipv4:", peer->address, ":", peer->port);
+  }
+
+  // What the caller's end reads: nothing more where it was closed.
+  static bool IsClosed(const FileDescriptor& caller) {
+    char byte = 0;
+    return ::recv(caller.get(), &byte, 1, MSG_DONTWAIT) == 0;
+  }
+
+  const TcpListener listener_;
+};
+
+TEST_F(ConnectionsTest, AreBounded) {
+  Connections connections({.total = 2, .per_peer = 2});
+  const auto first = Connect();
+  auto second = Connect();
+  const auto third = Connect();
+  EXPECT_EQ(connections.Add(first.first.get()), Answer::kTaken);
+  EXPECT_EQ(connections.Add(second.first.get()), Answer::kTaken);
+  EXPECT_EQ(connections.Add(third.first.get()), Answer::kFull);
+  // As gRPC ends one.
+  ::shutdown(second.first.get(), SHUT_RDWR);
+  second = {};
+  EXPECT_EQ(connections.Add(third.first.get()), Answer::kTaken);
+}
+
+TEST_F(ConnectionsTest, AreBoundedForEachAddress) {
+  Connections connections({.total = 3, .per_peer = 1});
+  const auto first = Connect();
+  const auto second = Connect();
+  EXPECT_EQ(connections.Add(first.first.get()), Answer::kTaken);
+  EXPECT_EQ(connections.Add(second.first.get()), Answer::kPeerFull);
+}
+
+TEST_F(ConnectionsTest, ThatTheCallerEndsAreCountedUntilTheServerEndsThem) {
+  Connections connections({.total = 2, .per_peer = 2});
+  auto [server, caller] = Connect();
+  ASSERT_EQ(connections.Add(server.get()), Answer::kTaken);
+  ::shutdown(caller.get(), SHUT_WR);
+  EXPECT_EQ(connections.Collect(), 1);
+  ::shutdown(server.get(), SHUT_RDWR);
+  EXPECT_EQ(connections.Collect(), 0);
+}
+
+TEST_F(ConnectionsTest, CloseTheOneOfACall) {
+  Connections connections({.total = 2, .per_peer = 2});
+  const auto first = Connect();
+  const auto second = Connect();
+  ASSERT_EQ(connections.Add(first.first.get()), Answer::kTaken);
+  ASSERT_EQ(connections.Add(second.first.get()), Answer::kTaken);
+  connections.Close(NameOf(first.first));
+  EXPECT_TRUE(IsClosed(first.second));
+  EXPECT_FALSE(IsClosed(second.second));
+  connections.Close("ipv4:127.0.0.1:1");  // nobody's
+  connections.Close("unix:");
+}
+
+TEST_F(ConnectionsTest, CloseOneWhoseCallsAreResetInAStorm) {
+  Connections connections({.total = 1, .per_peer = 1});
+  const auto [server, caller] = Connect();
+  ASSERT_EQ(connections.Add(server.get()), Answer::kTaken);
+  const std::string name = NameOf(server);
+  for (int i = 0; i < 1000; ++i) connections.NoteReset(name);
+  EXPECT_FALSE(IsClosed(caller));
+  // More than are given back meanwhile, on however slow a machine.
+  for (int i = 0; i < 1'000'000 && !IsClosed(caller); ++i) {
+    connections.NoteReset(name);
+  }
+  EXPECT_TRUE(IsClosed(caller));
+}
+
+TEST_F(ConnectionsTest, CanAllBeShutDownAndWaitedFor) {
+  Connections connections({.total = 2, .per_peer = 2});
+  const auto [server, caller] = Connect();
+  ASSERT_EQ(connections.Add(server.get()), Answer::kTaken);
+  const auto now = std::chrono::steady_clock::now();
+  EXPECT_FALSE(connections.WaitUntilNone(now));
+  connections.ShutDownAll(SHUT_RDWR);
+  EXPECT_TRUE(connections.WaitUntilNone(now + std::chrono::minutes(1)));
+  EXPECT_TRUE(IsClosed(caller));
+}
+
+}  // namespace
+}  // namespace attention::server
