@@ -7,16 +7,15 @@ from running_proxy import FILES, RunningProxy
 from running_server import RunningServer, free_port
 
 
-def drain_delay():
-    """Time for proxies to see that a server drains, while it still serves."""
-    return []
+# Time for proxies to see that a server drains, while it still serves.
+DRAIN_DELAY = ["--drain-delay", "2s"]
 
 
 @pytest.fixture(scope="session")
 def servers(tmp_path_factory):
     folder = tmp_path_factory.mktemp("servers")
     running = [
-        RunningServer(folder / name, *drain_delay(), port=free_port()) for name in "ab"
+        RunningServer(folder / name, *DRAIN_DELAY, port=free_port()) for name in "ab"
     ]
     yield running
     assert [server.stop() for server in running] == [0, 0]
