@@ -117,6 +117,9 @@ class Load:
         for thread in self._threads:
             thread.join()
 
+    def __str__(self):
+        return f"calls {dict(self.codes)}, the slowest {self.slowest:.2f} s"
+
     def wait_for(self, calls, seconds=120):
         """Until so many calls have ended since the start, well or not."""
         with self._changed:

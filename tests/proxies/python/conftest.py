@@ -1,5 +1,6 @@
 """Two servers, and each proxy before them."""
 
+import resource
 import subprocess
 
 import pytest
@@ -9,6 +10,14 @@ from running_server import RunningServer, free_port
 
 # Time for proxies to see that a server drains, while it still serves.
 DRAIN_DELAY = ["--drain-delay", "2s"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def descriptors():
+    """Enough for all of an attack's connections, here and in a proxy."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert hard >= 4096, f"a limit of {hard} open files is too low for these tests"
+    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, hard))
 
 
 @pytest.fixture(scope="session")

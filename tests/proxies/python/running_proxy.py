@@ -24,6 +24,7 @@ class RunningProxy:
     """Before the servers of two ports; `certificates` adds its encrypted port."""
 
     def __init__(self, name, folder, servers, certificates=None):
+        self.name = name
         self.port, self.tls_port = free_port(), free_port()
         self.address = f"127.0.0.1:{self.port}"
         text = (CONFIGURATIONS / FILES[name]).read_text()
