@@ -1,5 +1,6 @@
 """Callers that mean harm, from an address of their own. Bounded in bytes and time."""
 
+import contextlib
 import socket
 import threading
 import time
@@ -27,9 +28,9 @@ CALL = [
 ]
 
 
-def connect(address, timeout=60):
+def connect(address):
     host, port = address.split(":")
-    return socket.create_connection((host, int(port)), timeout, (SOURCE, 0))
+    return socket.create_connection((host, int(port)), 30, (SOURCE, 0))
 
 
 def unfinished_header():
@@ -79,16 +80,16 @@ class Connection:
 
 
 class Attack:
-    """Threads that attack, each again and again until the block ends or its bounds."""
+    """Threads that attack, each again and again until the block ends.
 
-    def __init__(
-        self, frames, address, threads, most_connections=50, most_bytes=64 << 20
-    ):
+    A thread opens at most 50 connections, and sends at most 64 MiB on one.
+    """
+
+    def __init__(self, frames, address, threads):
         self.connections = []
         self._frames = frames
         self._address = address
-        self._most_connections = most_connections  # of a thread
-        self._most_bytes = most_bytes  # on a connection
+        self._wires = []
         self._ending = threading.Event()
         self._threads = [threading.Thread(target=self._run) for _ in range(threads)]
 
@@ -99,12 +100,15 @@ class Attack:
 
     def __exit__(self, *_):
         self._ending.set()
-        self.wait()
-
-    def wait(self):
-        """Until each has reached its bounds, or the block has ended."""
+        for wire in list(self._wires):
+            # One that waits for a reader waits no longer.
+            with contextlib.suppress(OSError):
+                wire.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
             thread.join()
+
+    def go_on_for(self, seconds):
+        self._ending.wait(seconds)
 
     def closed(self):
         return sum(one.closed for one in self.connections)
@@ -123,7 +127,7 @@ class Attack:
         )
 
     def _run(self):
-        for _ in range(self._most_connections):
+        for _ in range(50):
             if self._ending.is_set():
                 break
             connection = Connection()
@@ -131,15 +135,16 @@ class Attack:
             try:
                 self._attack(connection)
             except ConnectionError:
-                connection.closed = True
+                connection.closed = not self._ending.is_set()
 
     def _attack(self, connection):
         with connect(self._address) as wire:
+            self._wires.append(wire)
             wire.sendall(PREFACE)
             for piece in self._frames():
                 wire.sendall(piece)
                 connection.sent += len(piece)
-                if self._ending.is_set() or connection.sent >= self._most_bytes:
+                if self._ending.is_set() or connection.sent >= 64 << 20:
                     break
 
 

@@ -84,6 +84,14 @@ def check(problem, reply):
     np.testing.assert_allclose(output.reshape(expected.shape), expected, atol=1e-5)
 
 
+def attend(address, problem, credentials=None, deadline=DEADLINE):
+    """A call over a new connection."""
+    with open_channel(address, credentials) as channel:
+        return rpc.AttentionServiceStub(channel).Attend(
+            to_request(problem), timeout=deadline
+        )
+
+
 class Load:
     """Threads that call with a small problem until the block ends, by both APIs in turn.
 
