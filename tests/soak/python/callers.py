@@ -121,10 +121,10 @@ class Caller:
         requests.insert(4, SoakProblem(self._random).infer_request("wrong"))
         requests[4].model_name = "nobody"
         replies = list(self._oip.ModelStreamInfer(iter(requests), timeout=DEADLINE))
-        errors = [bool(reply.error_message) for reply in replies]
-        expected = [n == 4 for n in range(9)]
-        self._tally.note(errors == expected, f"ModelStreamInfer: errors {errors}")
-        if errors == expected:
+        errors = [reply.error_message for reply in replies]
+        good = [bool(error) for error in errors] == [n == 4 for n in range(9)]
+        self._tally.note(good, f"ModelStreamInfer: errors {errors}")
+        if good:
             del replies[4]
             for problem, reply in zip(problems, replies, strict=True):
                 self._check(problem.farthest_of_infer, reply.infer_response, problem)

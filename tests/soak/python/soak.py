@@ -20,7 +20,7 @@ from tally import Tally
 
 CALLERS = 6
 # Small, so that what is too large for them is quick to make.
-LIMITS = ["--max-request-bytes", "8MiB", "--max-response-bytes", "16MiB"]
+LIMITS = ["--max-request-bytes", "8MiB", "--max-response-bytes", "64MiB"]
 PROGRESS = 10  # seconds between lines
 
 
