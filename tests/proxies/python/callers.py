@@ -93,7 +93,7 @@ def attend(address, problem, credentials=None, deadline=DEADLINE):
 
 
 class Load:
-    """Threads that call with a small problem until the block ends, by both APIs in turn.
+    """Threads that call with a small problem by both APIs in turn, until its end.
 
     A call is good if it is answered with the bits that the first answer had, which
     is checked.
@@ -141,7 +141,11 @@ class Load:
             infer = oip_rpc.GRPCInferenceServiceStub(channel).ModelInfer
             calls = [
                 (attend, to_request(self._problem), lambda reply: reply.output.data),
-                (infer, to_inference(self._problem), lambda r: r.raw_output_contents[0]),
+                (
+                    infer,
+                    to_inference(self._problem),
+                    lambda r: r.raw_output_contents[0],
+                ),
             ]
             while not self._ending:
                 for call in calls:

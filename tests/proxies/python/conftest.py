@@ -7,7 +7,6 @@ import pytest
 from running_proxy import FILES, RunningProxy
 from running_server import RunningServer, free_port
 
-
 # Time for proxies to see that a server drains, while it still serves.
 DRAIN_DELAY = ["--drain-delay", "2s"]
 

@@ -26,7 +26,9 @@ def processor_seconds(server):
     ("frames", "threads"),
     [(unfinished_header, 2), (unfinished_header, 4), (repeated_header, 4)],
 )
-def test_attacks_by_headers_end_their_connections_alone(proxy, servers, frames, threads):
+def test_attacks_by_headers_end_their_connections_alone(
+    proxy, servers, frames, threads
+):
     expect_others_to_be_served(proxy, servers, frames, threads, closed=threads)
 
 

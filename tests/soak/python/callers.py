@@ -175,12 +175,39 @@ class Caller:
         return stream.code().name
 
     def _broken_connection(self):
-        """The first bytes of a connection, cut off somewhere."""
-        preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\x04" + bytes(5)
-        headers = b"\x00\x00\x05\x01\x04\x00\x00\x00\x01\x83\x86\x84\x41\x00"
-        data = b"\x00\x40\x00\x00\x00\x00\x00\x00\x01" + bytes(1000)
-        whole = preface + headers + data
+        """A call that is cut off somewhere, in its message at the latest."""
         host, port = self._address.split(":")
         with socket.create_connection((host, int(port)), timeout=DEADLINE) as cut:
             with contextlib.suppress(ConnectionError):  # the server may be first
-                cut.sendall(whole[: self._random.integers(len(whole))])
+                cut.sendall(CALL_BEGUN[: self._random.integers(len(CALL_BEGUN))])
+
+
+def frame(kind, flags, stream, payload, length=None):
+    """An HTTP/2 frame; one that declares `length` has more to come."""
+    length = len(payload) if length is None else length
+    head = length.to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big")
+    return head + payload
+
+
+def literal(text):
+    return bytes([len(text)]) + text
+
+
+# Preface, SETTINGS, HEADERS, and the beginning of a message of 100,000 bytes.
+CALL_BEGUN = (
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+    + frame(4, 0, 0, b"")
+    + frame(
+        1,
+        4,  # END_HEADERS
+        1,
+        b"\x83\x86\x04"  # POST, http, a path
+        + literal(b"/attention.v1.AttentionService/Attend")
+        + b"\x0f\x10"  # content-type
+        + literal(b"application/grpc")
+        + b"\x00"
+        + literal(b"te")
+        + literal(b"trailers"),
+    )
+    + frame(0, 0, 1, b"\0" + (100_000).to_bytes(4, "big") + bytes(1000), length=16384)
+)

@@ -40,5 +40,7 @@ def growth(samples):
     for name, margin in MARGINS.items():
         first, second = medians(samples, name)
         if second > first + margin:
-            lines.append(f"{name}: {first} at first, {second} later (+{margin} allowed)")
+            lines.append(
+                f"{name}: {first} at first, {second} later (+{margin} allowed)"
+            )
     return lines

@@ -1,4 +1,4 @@
-"""Attention in FP64 with its options, and how far a server may be off (docs/numerics.md).
+"""Attention in FP64 with its options, and its tolerances (docs/numerics.md).
 
 Arrays have four dimensions: (B, H, L, D). What is left out here: dropout, offsets.
 """

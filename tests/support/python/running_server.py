@@ -22,7 +22,7 @@ def free_port():
 
 
 class RunningServer:
-    """Its log goes to a file, which nobody has to read for it to go on."""
+    """Its log goes to a file, so that nobody has to read it."""
 
     def __init__(self, log_path, *flags, port=0):
         self.log_path = log_path
