@@ -9,6 +9,7 @@ import grpc
 import numpy as np
 from attention.v1 import attention_pb2 as pb
 from attention.v1 import attention_pb2_grpc as rpc
+from begun_call import BEGUN_CALL
 from inference import grpc_service_pb2_grpc as oip_rpc
 from problems import SoakProblem
 
@@ -179,35 +180,4 @@ class Caller:
         host, port = self._address.split(":")
         with socket.create_connection((host, int(port)), timeout=DEADLINE) as cut:
             with contextlib.suppress(ConnectionError):  # the server may be first
-                cut.sendall(CALL_BEGUN[: self._random.integers(len(CALL_BEGUN))])
-
-
-def frame(kind, flags, stream, payload, length=None):
-    """An HTTP/2 frame; one that declares `length` has more to come."""
-    length = len(payload) if length is None else length
-    head = length.to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big")
-    return head + payload
-
-
-def literal(text):
-    return bytes([len(text)]) + text
-
-
-# Preface, SETTINGS, HEADERS, and the beginning of a message of 100,000 bytes.
-CALL_BEGUN = (
-    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-    + frame(4, 0, 0, b"")
-    + frame(
-        1,
-        4,  # END_HEADERS
-        1,
-        b"\x83\x86\x04"  # POST, http, a path
-        + literal(b"/attention.v1.AttentionService/Attend")
-        + b"\x0f\x10"  # content-type
-        + literal(b"application/grpc")
-        + b"\x00"
-        + literal(b"te")
-        + literal(b"trailers"),
-    )
-    + frame(0, 0, 1, b"\0" + (100_000).to_bytes(4, "big") + bytes(1000), length=16384)
-)
+                cut.sendall(BEGUN_CALL[: self._random.integers(len(BEGUN_CALL))])
