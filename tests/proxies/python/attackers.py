@@ -82,13 +82,14 @@ class Connection:
 class Attack:
     """Threads that attack, each again and again until the block ends.
 
-    A thread opens at most 50 connections, and sends at most 64 MiB on one.
+    A thread opens at most 50 connections. One that has sent `most_bytes` stays open.
     """
 
-    def __init__(self, frames, address, threads):
+    def __init__(self, frames, address, threads, most_bytes=64 << 20):
         self.connections = []
         self._frames = frames
         self._address = address
+        self._most_bytes = most_bytes
         self._wires = []
         self._ending = threading.Event()
         self._threads = [threading.Thread(target=self._run) for _ in range(threads)]
@@ -106,9 +107,6 @@ class Attack:
                 wire.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
             thread.join()
-
-    def go_on_for(self, seconds):
-        self._ending.wait(seconds)
 
     def closed(self):
         return sum(one.closed for one in self.connections)
@@ -144,7 +142,10 @@ class Attack:
             for piece in self._frames():
                 wire.sendall(piece)
                 connection.sent += len(piece)
-                if self._ending.is_set() or connection.sent >= 64 << 20:
+                if self._ending.is_set():
+                    break
+                if connection.sent >= self._most_bytes:
+                    self._ending.wait()
                     break
 
 
