@@ -45,3 +45,22 @@ stop_server() {
   kill "$pid" 2>/dev/null || true
   wait "$pid"
 }
+
+# python_environment FOLDER REQUIREMENTS [PIP ARGUMENT...]: a virtual environment in
+# FOLDER/venv with the packages that are listed, installed once, and the gRPC stubs of
+# both APIs in FOLDER/stubs.
+python_environment() {
+  local folder=$1 pinned=$2
+  shift 2
+  # A copy of the requirements stands for an environment that was finished.
+  if ! cmp -s "$pinned" "$folder/venv/installed.txt"; then
+    echo "python: packages from PyPI into $folder/venv"
+    python3 -m venv --clear "$folder/venv"
+    "$folder/venv/bin/pip" install --quiet --disable-pip-version-check "$@" -r "$pinned"
+    cp "$pinned" "$folder/venv/installed.txt"
+  fi
+  mkdir -p "$folder/stubs"
+  "$folder/venv/bin/python" -m grpc_tools.protoc -I proto --python_out="$folder/stubs" \
+    --grpc_python_out="$folder/stubs" attention/v1/attention.proto \
+    inference/grpc_service.proto inference/model_config.proto
+}

@@ -1,0 +1,75 @@
+"""Calls through each proxy of deploy/proxy, and a rolling restart behind it."""
+
+import time
+
+import grpc
+import oracle
+import pytest
+from attention.v1 import attention_pb2_grpc as rpc
+from callers import DEADLINE, Load, attend, check, open_channel, to_request
+from inference import grpc_service_pb2 as oip
+from inference import grpc_service_pb2_grpc as oip_rpc
+
+
+@pytest.mark.parametrize("keys", [7, 8000])
+def test_calls_are_answered(proxy, keys):
+    # 8000 keys: 2.9 MiB of request, more than a proxy's buffers.
+    problem = oracle.Problem(keys=keys)
+    check(problem, attend(proxy.address, problem))
+
+
+def test_streams_are_answered(proxy):
+    problem = oracle.Problem()
+    requests = iter([to_request(problem)] * 50)
+    with open_channel(proxy.address) as channel:
+        replies = list(
+            rpc.AttentionServiceStub(channel).AttendStream(requests, timeout=DEADLINE)
+        )
+    assert len(replies) == 50
+    for reply in replies:
+        check(problem, reply.result)
+
+
+def test_holders_of_a_certificate_are_answered(proxy, certificates):
+    certificate = (certificates / "tls.crt").read_bytes()
+    credentials = grpc.ssl_channel_credentials(
+        certificate, (certificates / "tls.key").read_bytes(), certificate
+    )
+    problem = oracle.Problem()
+    address = f"127.0.0.1:{proxy.tls_port}"
+    check(problem, attend(address, problem, credentials))
+
+
+def test_others_are_not(proxy, certificates):
+    credentials = grpc.ssl_channel_credentials((certificates / "tls.crt").read_bytes())
+    with pytest.raises(grpc.RpcError) as raised:
+        attend(f"127.0.0.1:{proxy.tls_port}", oracle.Problem(), credentials)
+    assert raised.value.code() != grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+def computed(server):
+    """Requests that a server has computed since its start."""
+    with grpc.insecure_channel(server.address) as channel:
+        reply = oip_rpc.GRPCInferenceServiceStub(channel).ModelStatistics(
+            oip.ModelStatisticsRequest(), timeout=DEADLINE, wait_for_ready=True
+        )
+    return sum(model.execution_count for model in reply.model_stats)
+
+
+def wait_until_used(server, calls):
+    end = time.monotonic() + 60
+    while computed(server) < calls:
+        assert time.monotonic() < end, "the proxy leaves a server alone that serves"
+        time.sleep(0.05)
+
+
+def test_rolling_restart_under_load_loses_no_call(proxy, servers):
+    with Load(proxy.address) as load:
+        load.wait_for(1000)
+        for server in servers:
+            assert server.stop() == 0
+            server.start(server.port)
+            wait_until_used(server, 100)
+        load.wait_for(10000)
+    print(load)
+    assert set(load.codes) == {"OK"}

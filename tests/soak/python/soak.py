@@ -1,0 +1,107 @@
+"""A real server under everything that callers do, for as long as asked.
+
+tests/soak/run starts it. Fails where an answer is wrong, a call ends with a code that
+it must not have, or the server's memory, descriptors or threads grow.
+"""
+
+import argparse
+import random
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+from callers import Caller
+from resources import growth, medians, sample
+from running_server import RunningServer
+from tally import Tally
+
+CALLERS = 6
+# Small, so that what is too large for them is quick to make.
+LIMITS = ["--max-request-bytes", "8MiB", "--max-response-bytes", "64MiB"]
+PROGRESS = 10  # seconds between lines
+
+
+def soak(server, seconds, seed, tally):
+    """Samples of the server, one a second."""
+    ending = threading.Event()
+    threads = []
+    for seeds in np.random.SeedSequence(seed).spawn(CALLERS):
+        caller = Caller(server.address, seeds, tally)
+        threads.append(threading.Thread(target=caller.run, args=(ending,)))
+    samples = []
+    start = time.monotonic()
+    for thread in threads:
+        thread.start()
+    try:
+        while (passed := time.monotonic() - start) < seconds and server.is_running():
+            if any(not thread.is_alive() for thread in threads):
+                tally.note(False, "a caller died")
+                break
+            samples.append(sample(server.pid))
+            if len(samples) % PROGRESS == 0:
+                print(f"[{passed:5.0f}s] {tally.line()}, {samples[-1]}", flush=True)
+            ending.wait(1)
+    finally:
+        ending.set()
+        for thread in threads:
+            thread.join()
+    return samples
+
+
+def wait_until_given_back(pid, before):
+    """Connections of callers that are gone must go, too; within half a minute."""
+    end = time.monotonic() + 30
+    while (now := sample(pid)).descriptors > before.descriptors + 4:
+        if time.monotonic() > end:
+            break
+        time.sleep(0.1)
+    return now
+
+
+def report(tally, samples, before, after):
+    print(f"\n{tally.table()}\n\n{tally.line()}")
+    print(f"the farthest good answer is {tally.farthest:.3f} of its tolerance off\n")
+    row = "{:12}{:>12}{:>12}{:>12}{:>12}"
+    print(row.format("", "at start", "first half", "second half", "after"))
+    for name in ("rss", "descriptors", "threads"):
+        values = [getattr(before, name), *medians(samples, name), getattr(after, name)]
+        print(row.format(name, *[f"{value:.0f}" for value in values]))
+    print(f"(rss in MiB; largest {max(one.rss for one in samples):.0f})")
+    for problem in tally.problems[:20]:
+        print(f"problem: {problem[:500]}")
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="tests/soak/run")
+    parser.add_argument("--minutes", type=float, default=1)
+    parser.add_argument("--seed", type=int, default=random.randrange(2**32))
+    arguments = parser.parse_args()
+    print(f"soak: {arguments.minutes:g} minutes, --seed {arguments.seed}", flush=True)
+    tally = Tally()
+    with tempfile.TemporaryDirectory() as folder:
+        server = RunningServer(Path(folder) / "log", *LIMITS)
+        before = sample(server.pid)
+        samples = soak(server, arguments.minutes * 60, arguments.seed, tally)
+        if not server.is_running():
+            print(f"the server died: {server.log()[-5000:]}")
+            return 1
+        after = wait_until_given_back(server.pid, before)
+        tally.note(server.stop() == 0, "the server does not stop as it should")
+    if after.descriptors > before.descriptors + 4:
+        tally.problems.append(f"descriptors: {before} at the start, {after} at the end")
+    if len(samples) < 8:
+        tally.problems.append(f"{len(samples)} samples are too few to compare")
+    else:
+        tally.problems.extend(growth(samples))
+        report(tally, samples, before, after)
+    if not tally.checked:
+        tally.problems.append("no answer was checked")
+    print("soak: failed" if tally.problems else "soak: passed")
+    return 1 if tally.problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
