@@ -13,8 +13,8 @@ constexpr std::align_val_t kAlignment{64};
 
 absl::StatusOr<AlignedBuffer> AlignedBuffer::Create(int64_t size) {
   AlignedBuffer buffer;
-  buffer.bytes_.reset(static_cast<std::byte*>(::operator new(
-      static_cast<size_t>(size), kAlignment, std::nothrow)));
+  buffer.bytes_.reset(static_cast<std::byte*>(
+      ::operator new(static_cast<size_t>(size), kAlignment, std::nothrow)));
   if (buffer.bytes_ == nullptr) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the server has no memory for ", size, " bytes"));

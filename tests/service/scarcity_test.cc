@@ -59,9 +59,9 @@ Ended RunWithThreads(int most, const std::string& format = "text") {
 }
 
 TEST(ScarcityTest, WithoutAddressSpaceItSaysSoAndEndsWithExitCodeOne) {
-  const Ended ended =
-      RunToItsEnd(kPrlimit, {"--as=104857600", ATTENTION_SERVER_BINARY,
-                             "--grpc-port", "0"});
+  const Ended ended = RunToItsEnd(
+      kPrlimit,
+      {"--as=104857600", ATTENTION_SERVER_BINARY, "--grpc-port", "0"});
   EXPECT_EQ(ended.code, 1) << ended.text;
   EXPECT_THAT(ended.text, AllOf(HasSubstr("attention-server: "),
                                 HasSubstr("102400 KiB of address space")));
@@ -77,15 +77,16 @@ TEST(ScarcityTest, WithFewThreadsItSaysSoAndEndsWithExitCodeOne) {
 TEST(ScarcityTest, WithoutAnyThreadItSaysSoAndEndsWithExitCodeOne) {
   const Ended ended = RunWithThreads(1);
   EXPECT_EQ(ended.code, 1) << ended.text;
-  EXPECT_THAT(ended.text, AllOf(HasSubstr("attention-server: "),
-                                HasSubstr("thread")));
+  EXPECT_THAT(ended.text,
+              AllOf(HasSubstr("attention-server: "), HasSubstr("thread")));
 }
 
 TEST(ScarcityTest, SaysSoInJsonWhereThatIsWanted) {
   for (const int threads : {1, 8}) {
     const Ended ended = RunWithThreads(threads, "json");
     EXPECT_EQ(ended.code, 1) << ended.text;
-    EXPECT_THAT(ended.text, HasSubstr("{\"level\":\"critical\",\"message\":\""));
+    EXPECT_THAT(ended.text,
+                HasSubstr("{\"level\":\"critical\",\"message\":\""));
   }
 }
 

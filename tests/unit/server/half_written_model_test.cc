@@ -23,11 +23,11 @@ constexpr char kParameters[] = "parameters.safetensors";
 class HalfWrittenModelTest : public testing::TestWithParam<const char*> {
  protected:
   HalfWrittenModelTest() {
-    folder_ = folders_.Add(
-        "a",
-        R"({"scoring": "bilinear",
+    folder_ =
+        folders_.Add("a",
+                     R"({"scoring": "bilinear",
             "parameters": {"m": {"layout": "input_by_output"}}})",
-        {{"m", Tensor::FromFloats({2, 3}, {1, 2, 3, 4, 5, 6})}});
+                     {{"m", Tensor::FromFloats({2, 3}, {1, 2, 3, 4, 5, 6})}});
     repository_ = *ModelRepository::Open(folders_.path());
   }
   std::string PathOf(const char* file) const { return folder_ + "/" + file; }
@@ -56,8 +56,8 @@ TEST_P(HalfWrittenModelTest, IsAnErrorWhereTheRestIsZeros) {
   const std::string path = PathOf(GetParam());
   const std::string whole = *ReadFile(path);
   // Numbers may be zeros; all before them may not.
-  const size_t head = std::string(GetParam()) == kConfig ? whole.size() - 1
-                                                         : whole.size() - 24;
+  const size_t head =
+      std::string(GetParam()) == kConfig ? whole.size() - 1 : whole.size() - 24;
   for (size_t bytes = 0; bytes < head; bytes += 7) {
     std::filesystem::resize_file(path, bytes);
     std::filesystem::resize_file(path, whole.size());
