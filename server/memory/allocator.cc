@@ -5,6 +5,8 @@
 #include <jemalloc/jemalloc.h>
 
 // Read by jemalloc at its start. A thread of its own gives back what has not
-// been used for ten seconds. MALLOC_CONF in the environment wins over it.
+// been used for thirty seconds; an arena for each processor, not four, keeps
+// less unused meanwhile. MALLOC_CONF in the environment wins over it.
 const char* malloc_conf =
-    "background_thread:true,dirty_decay_ms:10000,muzzy_decay_ms:0";
+    "background_thread:true,percpu_arena:percpu,dirty_decay_ms:30000,"
+    "muzzy_decay_ms:0";
