@@ -55,6 +55,26 @@ int64_t MessageMemory(const ServerOptions& options) {
   return options.memory_limit / 2;
 }
 
+// Ways of giving gRPC a socket; see Acceptor.
+std::vector<Acceptor::Serve> Handovers(grpc::ServerBuilder& builder) {
+  using Builder = grpc::ServerBuilder::experimental_type;
+  constexpr int kHandovers = 16;
+  std::vector<Acceptor::Serve> handovers;
+  for (int i = 0; i < kHandovers; ++i) {
+    std::shared_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor =
+        builder.experimental().AddExternalConnectionAcceptor(
+            Builder::ExternalConnectionType::FROM_FD,
+            grpc::InsecureServerCredentials());
+    handovers.emplace_back([acceptor = std::move(acceptor)](int socket) {
+      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters
+          connection;
+      connection.fd = socket;
+      acceptor->HandleNewConnection(&connection);
+    });
+  }
+  return handovers;
+}
+
 // gRPC's plugins are registered once for the process, before the first builder.
 void EnablePlugins() {
   static std::once_flag once;
@@ -154,7 +174,6 @@ struct Server::Impl {
   RequestQueue queue;
   AttentionService service;
   InferenceService inference;
-  std::shared_ptr<grpc::experimental::ExternalConnectionAcceptor> handover;
   std::unique_ptr<grpc::Server> grpc_server;
   std::optional<Acceptor> acceptor;
   std::once_flag drained;
@@ -180,10 +199,7 @@ absl::StatusOr<int> Server::Impl::Listen() {
     tcp->sockets.push_back(*std::move(socket));
   }
   grpc::ServerBuilder builder;
-  using Builder = grpc::ServerBuilder::experimental_type;
-  handover = builder.experimental().AddExternalConnectionAcceptor(
-      Builder::ExternalConnectionType::FROM_FD,
-      grpc::InsecureServerCredentials());
+  std::vector<Acceptor::Serve> handovers = Handovers(builder);
   SetGrpcLimits(options, MessageMemory(options), builder);
   builder.RegisterService(&service);
   builder.RegisterService(&inference);
@@ -196,12 +212,7 @@ absl::StatusOr<int> Server::Impl::Listen() {
   grpc_server->GetHealthCheckService()->SetServingStatus(
       inference::GRPCInferenceService::service_full_name(), true);
   health->Attach(grpc_server->GetHealthCheckService());
-  acceptor.emplace(std::move(tcp->sockets), connections, [this](int socket) {
-    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters
-        connection;
-    connection.fd = socket;
-    handover->HandleNewConnection(&connection);
-  });
+  acceptor.emplace(std::move(tcp->sockets), connections, std::move(handovers));
   return tcp->port;
 }
 

@@ -8,7 +8,9 @@
 #include <sys/socket.h>
 
 #include <cerrno>
+#include <condition_variable>
 #include <cstdint>
+#include <mutex>
 #include <system_error>
 #include <utility>
 
@@ -36,12 +38,57 @@ bool IsOfTheConnection(int error) {
 
 }  // namespace
 
+// gRPC 1.51 reads what a new connection has sent already within the call that
+// gives it the socket, and with a lock held: who floods it keeps that call
+// busy. So there are several, each with a thread while it runs.
+class Acceptor::Handovers {
+ public:
+  explicit Handovers(std::vector<Serve> serve) : serve_(std::move(serve)) {
+    for (const Serve& each : serve_) free_.push_back(&each);
+  }
+
+  // Waits until one is free. Throws std::system_error where no thread can be
+  // made; the socket is closed then.
+  static void Begin(const std::shared_ptr<Handovers>& handovers,
+                    FileDescriptor socket) {
+    const Serve* const serve = handovers->Take();
+    const auto shared = std::make_shared<FileDescriptor>(std::move(socket));
+    try {
+      std::thread([handovers, serve, shared] {
+        (*serve)(shared->Release());
+        handovers->Return(serve);
+      }).detach();
+    } catch (const std::system_error&) {
+      handovers->Return(serve);
+      throw;
+    }
+  }
+
+ private:
+  const Serve* Take() {
+    std::unique_lock lock(mutex_);
+    returned_.wait(lock, [this] { return !free_.empty(); });
+    const Serve* const serve = free_.back();
+    free_.pop_back();
+    return serve;
+  }
+  void Return(const Serve* serve) {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(serve);
+    returned_.notify_one();
+  }
+
+  const std::vector<Serve> serve_;
+  std::mutex mutex_;
+  std::condition_variable returned_;
+  std::vector<const Serve*> free_;
+};
+
 Acceptor::Acceptor(std::vector<FileDescriptor> listening,
-                   Connections& connections,
-                   std::function<void(int socket)> serve)
+                   Connections& connections, std::vector<Serve> serve)
     : listening_(std::move(listening)),
       connections_(connections),
-      serve_(std::move(serve)),
+      handovers_(std::make_shared<Handovers>(std::move(serve))),
       stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       thread_([this] { Run(); }) {}
 
@@ -102,7 +149,7 @@ void Acceptor::Admit(FileDescriptor socket) {
     // socket, which needs none.
     const int on = 1;
     ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    serve_(socket.Release());
+    HandOver(std::move(socket));
     return;
   }
   const int64_t times = refused_.Count();
@@ -125,6 +172,17 @@ void Acceptor::Admit(FileDescriptor socket) {
         "closed {} new connections, the last from {}: no file "
         "descriptor is left",
         times, from);
+  }
+}
+
+void Acceptor::HandOver(FileDescriptor socket) {
+  try {
+    Handovers::Begin(handovers_, std::move(socket));
+  } catch (const std::system_error& error) {
+    if (const int64_t times = failed_.Count(); times > 0) {
+      spdlog::warn("cannot serve connections: {} ({} times)", error.what(),
+                   times);
+    }
   }
 }
 

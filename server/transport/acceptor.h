@@ -2,6 +2,7 @@
 #define ATTENTION_SERVER_TRANSPORT_ACCEPTOR_H_
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,10 +17,14 @@ namespace attention::server {
 /// good once accept() has failed for lack of descriptors, and counts nothing.
 class Acceptor {
  public:
-  /// `listening` do not block. `serve` gets each socket that `connections`
-  /// takes, and closes it some time; the others are closed at once.
+  using Serve = std::function<void(int socket)>;
+
+  /// `listening` do not block. One of `serve` gets each socket that
+  /// `connections` takes, and closes it some time; the others are closed at
+  /// once. Each of them is called by one thread at a time, not by that which
+  /// accepts, and may still be running when this is gone.
   Acceptor(std::vector<FileDescriptor> listening, Connections& connections,
-           std::function<void(int socket)> serve);
+           std::vector<Serve> serve);
   ~Acceptor() { Stop(); }
   Acceptor(const Acceptor&) = delete;
   Acceptor& operator=(const Acceptor&) = delete;
@@ -29,15 +34,18 @@ class Acceptor {
   void Stop();
 
  private:
+  class Handovers;
+
   void Run();
   /// Accepts what waits at one listening socket. False where the process or
   /// the machine has no more to open.
   bool AcceptAll(int listening);
   void Admit(FileDescriptor socket);
+  void HandOver(FileDescriptor socket);
 
   std::vector<FileDescriptor> listening_;
   Connections& connections_;
-  const std::function<void(int)> serve_;
+  const std::shared_ptr<Handovers> handovers_;
   const FileDescriptor stop_;  // an eventfd
   Burst refused_;
   Burst failed_;
