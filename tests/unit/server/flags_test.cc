@@ -78,8 +78,8 @@ TEST(Flags, FillEveryOption) {
                                     "2MB",
                                     "--max-requests-in-flight",
                                     "4",
-                                    "--memory-limit",
-                                    "5GiB",
+                                    "--max-compute-time",
+                                    "5s",
                                     "--max-stream-requests-in-flight",
                                     "6",
                                     "--memory-limit",
@@ -119,7 +119,7 @@ TEST(Flags, FillEveryOption) {
   EXPECT_EQ(options.max_request_bytes, 1 << 20);
   EXPECT_EQ(options.max_response_bytes, 2 << 20);
   EXPECT_EQ(options.max_requests_in_flight, 4);
-  EXPECT_EQ(options.memory_limit, 5LL << 30);
+  EXPECT_EQ(options.max_compute_time, std::chrono::seconds(5));
   EXPECT_EQ(options.max_stream_requests_in_flight, 6);
   EXPECT_EQ(options.memory_limit, 7LL << 30);
   EXPECT_EQ(options.max_connections, 8);
