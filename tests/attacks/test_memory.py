@@ -92,8 +92,7 @@ def test_16_requests_of_64_mib_in_512_mib(start):
     }
     assert server.is_running(), server.log()
     assert server.call(SMALL) == StatusCode.OK
-    # Counted for gRPC's part alone, so with the tensors' own buffers on top.
-    assert server.most_memory() < 768 * MIB
+    assert server.most_memory() < 512 * MIB
 
 
 def test_pressure_while_many_requests_are_gathered(start):
