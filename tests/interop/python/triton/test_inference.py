@@ -151,12 +151,10 @@ def test_more_than_grpcs_usual_limit(client):
 
 
 @pytest.mark.parametrize("algorithm", ["gzip", "deflate"])
-def test_compressed_requests(client, problem, algorithm):
-    result = client.infer(
-        SDPA, to_inputs(problem.tensors), compression_algorithm=algorithm
-    )
-    output, _, _ = problem.expected()
-    assert_allclose(result.as_numpy("output"), output, atol=1e-5)
+def test_compressed_requests_are_refused(client, problem, algorithm):
+    with pytest.raises(InferenceServerException, match=f"'{algorithm}' is disabled") as raised:
+        client.infer(SDPA, to_inputs(problem.tensors), compression_algorithm=algorithm)
+    assert raised.value.status() == "StatusCode.UNIMPLEMENTED"
 
 
 def test_calls_that_overlap(client, problem):
