@@ -112,9 +112,10 @@ void RequestStream::OnReply(Task* task, int64_t number, Task::Outcome outcome) {
   if (!reply.status.ok()) {
     reply.message = rules_.encode_error(outcome.id, reply.status);
   }
-  bool failed = false;
+  bool fails = false;  // the stream, with this reply
   {
     const std::lock_guard lock(mutex_);
+    fails = failure_.ok();
     running_.erase(task->shared_from_this());
     if (!rules_.in_order) {
       Queue(std::move(reply));
@@ -126,9 +127,9 @@ void RequestStream::OnReply(Task* task, int64_t number, Task::Outcome outcome) {
         ++next_reply_;
       }
     }
-    failed = !failure_.ok();
+    fails = fails && !failure_.ok();
   }
-  if (failed) StopAll(StopReason::kCancelled);
+  if (fails) StopAll(StopReason::kCancelled);
   Advance();
 }
 
