@@ -12,6 +12,8 @@ if(ATTENTION_SANITIZE MATCHES "address")
   # they may use (attention_cuda_kernels_test), and in slices (cuda_emulated_small).
   set(cpu_backend_test_RUNS "-*PairwiseOnTargetTest.*")
   set(attention_parity_core_test_RUNS "-*PairwiseTest.*/cuda_emulated_row*:${oracle_tests}")
+  # The sanitizer itself maps terabytes: address space cannot be made scarce.
+  set(service_test_RUNS "-ScarcityTest.*AddressSpace*:ScarcityTest.MemoryThatCannotBeHad*")
 elseif(ATTENTION_SANITIZE MATCHES "thread")
   # What threads share: the worker pool, the engine, blocks of rows and split keys with 1, 2 and 7
   # threads, keys that are masked for some rows of a block, a device's queue and its memory. Files
