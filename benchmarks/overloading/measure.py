@@ -7,9 +7,9 @@ from pathlib import Path
 from peers.progress import say
 from serving.processes import Server, load
 
-# Some 50 KiB that take a worker tens of milliseconds: what is refused costs
+# Some 200 KiB that take a worker tens of milliseconds: what is refused costs
 # the transport little beside what is served.
-REQUEST = ["--shape", "1,1,1024,8", "--additive", "64"]
+REQUEST = ["--shape", "1,1,1024,8", "--additive", "1024"]
 SMALL = ["--shape", "1,2,64,64"]
 # Several seconds of both workers.
 LARGE = ["--shape", "1,1,65536,16"]
@@ -76,7 +76,9 @@ def goodput(binaries: Path, server: Server, seconds: float) -> list[Load]:
 
 def small_beside_large(binaries: Path, server: Server, seconds: float) -> list[Beside]:
     def small(name: str) -> Beside:
+        # By the end of the warm-up, the large ones have arrived.
         flags = ["attend", "--server", server.tcp, *SMALL, "--rate", "50", "--in-flight", "64"]
+        flags += ["--warm-up", "3"]
         result = load(binaries, flags, seconds)
         times = result["latency_us"]
         say(f"small requests, {name}: p99 {times['p99'] / 1000:.2f} ms")
