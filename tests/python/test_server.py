@@ -31,6 +31,7 @@ def test_it_serves_on_a_port_until_the_context_ends():
     with LocalServer(worker_threads=1) as server, Client(server.target) as client:
         assert client.info().worker_threads == 1
         assert "listening on" in server.log()
+        assert "warning" not in server.log()
         folder = server.log_path.parent
     assert not server.is_running()
     assert not folder.exists()

@@ -76,6 +76,8 @@ class LocalServer:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                # The server warns of variables that it does not know.
+                env={n: v for n, v in os.environ.items() if n != BINARY_VARIABLE},
             )
         self._watchdog = subprocess.Popen(
             ["/bin/sh", "-c", _WATCHDOG, str(self._process.pid)],
