@@ -63,8 +63,9 @@ def test_an_unknown_option_is_a_type_error(client):
 
 
 def test_an_unknown_parameter_set_is_not_found(client):
-    with pytest.raises(NotFoundError, match="nobody"):
+    with pytest.raises(NotFoundError, match="nobody") as caught:
         client.attend(*SMALL, scoring=ParameterSet("nobody"))
+    assert caught.value.field == "parameter_set"
 
 
 def test_a_limit_is_resource_exhausted():

@@ -11,6 +11,9 @@ from google.rpc import error_details_pb2, status_pb2
 _FIELD = re.compile(r"([a-z][a-z0-9_]*(?:[.\[][a-z0-9_.\]]+)?): ")
 
 
+_MISTAKES = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND)
+
+
 class AttentionError(Exception):
     """A call has failed.
 
@@ -38,7 +41,7 @@ class AttentionError(Exception):
     @property
     def field(self) -> str | None:
         # The API promises it for mistakes in a request, and for those alone.
-        if self.code != grpc.StatusCode.INVALID_ARGUMENT:
+        if self.code not in _MISTAKES:
             return None
         found = _FIELD.match(self.message)
         return found[1] if found else None
