@@ -42,6 +42,9 @@ def to_numpy(value: Any, name: str) -> Array:
         return value
     if _library(value) == "torch":
         return _from_torch(value, name)
+    if _library(value) == "mlx" and value.dtype == sys.modules["mlx.core"].bfloat16:
+        halves: Array = np.asarray(value.view(sys.modules["mlx.core"].uint16))
+        return halves.view(BFLOAT16)
     return np.asarray(value)
 
 
@@ -52,6 +55,8 @@ def like(value: Any) -> Callable[[Array], Any]:
         return lambda array: _to_torch(array, value.device)
     if library in ("jax", "jaxlib"):
         return _to_jax
+    if library == "mlx":
+        return _to_mlx
     return lambda array: array
 
 
@@ -68,3 +73,10 @@ def _to_jax(array: Array) -> Any:
     import jax.numpy
 
     return jax.numpy.asarray(array)
+
+
+def _to_mlx(array: Array) -> Any:
+    mlx: Any = sys.modules["mlx.core"]
+    if array.dtype == BFLOAT16:
+        return mlx.array(array.view(np.uint16)).view(mlx.bfloat16)
+    return mlx.array(array)
