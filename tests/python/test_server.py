@@ -70,6 +70,14 @@ def test_a_program_that_does_not_listen_is_ended(tmp_path):
         LocalServer(program, start_timeout=0.2)
 
 
+FORKS = """
+import os, sys
+child = os.fork()
+if child == 0:
+    sys.exit()
+os.waitpid(child, 0)
+print(s.is_running(), s.log_path.exists(), flush=True)
+"""
 STARTS = "import attention_client as a; s = a.LocalServer(); print(s.pid, flush=True); "
 
 
@@ -78,6 +86,15 @@ def test_it_ends_with_its_program():
         [sys.executable, "-c", STARTS], capture_output=True, text=True, check=True
     )
     wait_until_gone(int(ended.stdout))
+
+
+def test_it_outlives_a_forked_child_and_ctrl_c():
+    with LocalServer() as server:
+        child = subprocess.run(
+            [sys.executable, "-c", STARTS + FORKS], capture_output=True, text=True
+        )
+        assert child.stdout.splitlines()[1:] == ["True True"], child.stderr
+        assert os.getpgid(server.pid) != os.getpgrp()
 
 
 def test_it_ends_with_a_program_that_is_killed():

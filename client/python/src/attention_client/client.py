@@ -155,7 +155,7 @@ class Client:
         return _channel.read_info(self._call(self._info, b"", timeout))
 
     def health(self, service: str = "", *, timeout: float | None = None) -> str:
-        """ "SERVING" or "NOT_SERVING", of the server or of one of its services."""
+        """The status of the server or of one of its services, such as "SERVING"."""
         request = _channel.health_request(service)
         return _channel.read_health(self._call(self._health, request, timeout))
 

@@ -58,8 +58,9 @@ class LocalServer:
         **flags: object,
     ) -> None:
         program = find_binary(binary)
-        self._folder = tempfile.TemporaryDirectory(prefix="attention-")
-        self.log_path = Path(self._folder.name) / "log"
+        # Not TemporaryDirectory: a child that os.fork() has made would remove it.
+        self._folder = Path(tempfile.mkdtemp(prefix="attention-"))
+        self.log_path = self._folder / "log"
         wanted: dict[str, object] = {
             "grpc_address": "127.0.0.1",
             "grpc_port": 0,
@@ -67,13 +68,14 @@ class LocalServer:
             "log_format": "text",
             **flags,
         }
-        socket = Path(self._folder.name) / "socket"
+        socket = self._folder / "socket"
         if unix_socket:
             wanted["grpc_unix_socket"] = socket
         with open(self.log_path, "wb") as log:
             self._process = subprocess.Popen(
                 [program, *(_flag(name, value) for name, value in wanted.items())],
                 stdin=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is for the program, not for it
                 stdout=log,
                 stderr=log,
                 # The server warns of variables that it does not know.
@@ -82,9 +84,10 @@ class LocalServer:
         self._watchdog = subprocess.Popen(
             ["/bin/sh", "-c", _WATCHDOG, str(self._process.pid)],
             stdin=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C is not for it
+            start_new_session=True,
         )
-        atexit.register(self.stop)
+        self._owner = os.getpid()
+        atexit.register(self._at_exit)
         try:
             address = self._wait_until_listening(start_timeout)
         except BaseException:
@@ -115,7 +118,7 @@ class LocalServer:
 
         Safe to call twice.
         """
-        atexit.unregister(self.stop)
+        atexit.unregister(self._at_exit)
         if self.is_running():
             self._process.terminate()
         try:
@@ -125,8 +128,13 @@ class LocalServer:
             code = self._process.wait()
         self._watchdog.kill()
         self._watchdog.communicate()
-        self._folder.cleanup()
+        shutil.rmtree(self._folder, ignore_errors=True)
         return code
+
+    def _at_exit(self) -> None:
+        # Not in a child that os.fork() has made.
+        if os.getpid() == self._owner:
+            self.stop()
 
     def _wait_until_listening(self, timeout: float) -> str:
         end = time.monotonic() + timeout
