@@ -1,0 +1,58 @@
+"""Attention as a library: the client of the attention service.
+
+    from attention_client import Client, LocalServer
+
+    with LocalServer() as server, Client(server.target) as client:
+        result = client.attend(query, key, value, causal=True, weights=True)
+
+docs/python.md of the project shows every call.
+"""
+
+from attention_client._reply import Result
+from attention_client._request import Options, Request
+from attention_client.aio import AsyncClient
+from attention_client.client import Client
+from attention_client.errors import (
+    AttentionError,
+    CancelledError,
+    DeadlineExceededError,
+    InvalidArgumentError,
+    NotFoundError,
+    ResourceExhaustedError,
+    UnavailableError,
+    UnimplementedError,
+)
+from attention_client.info import ServerInfo
+from attention_client.scoring import (
+    Additive,
+    Bilinear,
+    Gaussian,
+    ParameterSet,
+    ScaledDotProduct,
+    Scoring,
+)
+from attention_client.server import LocalServer
+
+__all__ = [
+    "Additive",
+    "AsyncClient",
+    "AttentionError",
+    "Bilinear",
+    "CancelledError",
+    "Client",
+    "DeadlineExceededError",
+    "Gaussian",
+    "InvalidArgumentError",
+    "LocalServer",
+    "NotFoundError",
+    "Options",
+    "ParameterSet",
+    "Request",
+    "ResourceExhaustedError",
+    "Result",
+    "ScaledDotProduct",
+    "Scoring",
+    "ServerInfo",
+    "UnavailableError",
+    "UnimplementedError",
+]

@@ -1,0 +1,82 @@
+"""Arrays of other libraries as numpy's, and back."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from attention_client.errors import InvalidArgumentError
+
+Array = NDArray[Any]
+
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+
+
+def _library(value: object) -> str:
+    return type(value).__module__.partition(".")[0]
+
+
+def _from_torch(value: Any, name: str) -> Array:
+    torch = sys.modules["torch"]
+    if value.requires_grad and torch.is_grad_enabled():
+        raise InvalidArgumentError(
+            f"{name}: requires gradients (expected a tensor without: the service "
+            "computes none; call detach() or work under torch.no_grad())"
+        )
+    value = value.detach().cpu().contiguous()
+    if value.dtype == torch.bfloat16:
+        halves: Array = value.view(torch.int16).numpy()
+        return halves.view(BFLOAT16)
+    array: Array = value.numpy()
+    return array
+
+
+def to_numpy(value: Any, name: str) -> Array:
+    """The value as numpy's array, without a copy where that is possible."""
+    if isinstance(value, np.ndarray):
+        return value
+    if _library(value) == "torch":
+        return _from_torch(value, name)
+    if _library(value) == "mlx" and value.dtype == sys.modules["mlx.core"].bfloat16:
+        halves: Array = np.asarray(value.view(sys.modules["mlx.core"].uint16))
+        return halves.view(BFLOAT16)
+    return np.asarray(value)
+
+
+def like(value: Any) -> Callable[[Array], Any]:
+    """What makes a numpy array one of the value's library, on its device."""
+    library = _library(value)
+    if library == "torch":
+        return lambda array: _to_torch(array, value.device)
+    if library in ("jax", "jaxlib"):
+        return _to_jax
+    if library == "mlx":
+        return _to_mlx
+    return lambda array: array
+
+
+def _to_torch(array: Array, device: Any) -> Any:
+    torch: Any = sys.modules["torch"]
+    if array.dtype == BFLOAT16:
+        tensor = torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    else:
+        tensor = torch.from_numpy(array)
+    return tensor.to(device)
+
+
+def _to_jax(array: Array) -> Any:
+    import jax.numpy
+
+    return jax.numpy.asarray(array)
+
+
+def _to_mlx(array: Array) -> Any:
+    mlx: Any = sys.modules["mlx.core"]
+    if array.dtype == BFLOAT16:
+        return mlx.array(array.view(np.uint16)).view(mlx.bfloat16)
+    return mlx.array(array)

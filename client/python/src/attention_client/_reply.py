@@ -1,0 +1,82 @@
+"""What a call answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from attention_client import _messages
+from attention_client._wire import fields, read_tensor
+from attention_client.errors import AttentionError, from_number
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """A reply. Arrays are of the query's kind, and the caller's to write to."""
+
+    id: str
+    # The query's rank and datatype (float32 for float64): (B, Hq, Lq, Dv).
+    output: Any
+    # float32, None unless asked for: (B, Hq, Lq, Lk) and (B, Hq, Lq).
+    weights: Any
+    lse: Any
+    # What computed it.
+    backend: str
+    kernel: str
+    # Nanoseconds: until computing began, and computing.
+    queue_ns: int
+    compute_ns: int
+
+
+_RESULT = {
+    n: name for name, n in _messages.numbers("attention.v1.AttendResponse").items()
+}
+_STREAM = _messages.numbers("attention.v1.AttendStreamResponse")
+_Error = _messages.message("attention.v1.Error")
+_TENSORS = ("output", "weights", "lse")
+_TEXTS = ("id", "backend", "kernel")
+
+
+def decode(data: bytes | memoryview, like_query: Callable[[Any], Any]) -> Result:
+    """The Result of an AttendResponse's bytes."""
+    found: dict[str, Any] = {
+        "id": "",
+        "output": None,
+        "weights": None,
+        "lse": None,
+        "backend": "",
+        "kernel": "",
+        "queue_ns": 0,
+        "compute_ns": 0,
+    }
+    for number, value in fields(memoryview(data)):
+        name = _RESULT.get(number)
+        if name is None:
+            continue
+        if isinstance(value, int):
+            found[name] = value
+        elif name in _TENSORS:
+            found[name] = like_query(read_tensor(value))
+        elif name in _TEXTS:
+            found[name] = str(value, "utf-8")
+    return Result(**found)
+
+
+def decode_streamed(
+    data: bytes,
+) -> tuple[str, memoryview | AttentionError]:
+    """The id of a stream's reply, and its result's bytes or its error."""
+    name = ""
+    outcome: memoryview | AttentionError = memoryview(b"")
+    for number, value in fields(memoryview(data)):
+        if isinstance(value, int):
+            continue
+        if number == _STREAM["id"]:
+            name = str(value, "utf-8")
+        elif number == _STREAM["result"]:
+            outcome = value
+        elif number == _STREAM["error"]:
+            error = _Error.FromString(bytes(value))
+            outcome = from_number(error.code, error.message)
+    return name, outcome

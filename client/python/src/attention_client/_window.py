@@ -1,0 +1,83 @@
+"""The bookkeeping of attend_many, for both clients."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any, cast
+
+from attention_client._reply import Result, decode, decode_streamed
+from attention_client._request import Encoded, Options, Request, encode
+from attention_client.errors import AttentionError, InvalidArgumentError
+
+
+class Window:
+    """Requests that were sent and whose outcomes were not taken yet, in order."""
+
+    def __init__(self, size: int) -> None:
+        if size < 1:
+            raise ValueError(f"in_flight: {size} (expected 1 or more)")
+        self._size = size
+        self._count = 0
+        self._sent: OrderedDict[str, Encoded | None] = OrderedDict()
+        self._outcomes: dict[str, Result | AttentionError] = {}
+
+    def is_full(self) -> bool:
+        return len(self._sent) >= self._size
+
+    def is_empty(self) -> bool:
+        return not self._sent
+
+    def add(self, request: Request) -> bytes | None:
+        """The bytes to send; None where the request cannot be sent.
+
+        Its outcome is then an error, in its turn.
+        """
+        options = cast(dict[str, Any], {**request})
+        self._count += 1
+        name = options.setdefault("id", None) or f"request {self._count}"
+        options["id"] = name
+        try:
+            if name in self._sent:
+                raise InvalidArgumentError(
+                    f"id: {name!r} is in flight already (expected one of its own)"
+                )
+            missing = [n for n in ("query", "key", "value") if n not in options]
+            if missing:
+                raise InvalidArgumentError(f"{missing[0]}: missing")
+            query, key, value = (options.pop(n) for n in ("query", "key", "value"))
+            encoded = encode(query, key, value, cast(Options, options))
+        except AttentionError as error:
+            name = f"refused request {self._count}"
+            self._sent[name] = None
+            self._outcomes[name] = error
+            return None
+        self._sent[name] = encoded
+        return encoded.data
+
+    def is_ready(self) -> bool:
+        """Whether take() has something to give."""
+        return bool(self._sent) and next(iter(self._sent)) in self._outcomes
+
+    def put(self, data: bytes) -> None:
+        """Takes a reply."""
+        name, outcome = decode_streamed(data)
+        encoded = self._sent.get(name)
+        if encoded is None or name in self._outcomes:
+            # Of no request of ours: the stream as a whole is broken.
+            raise (
+                outcome
+                if isinstance(outcome, AttentionError)
+                else AttentionError(f"a reply to {name!r}, which was not asked for")
+            )
+        if isinstance(outcome, AttentionError):
+            self._outcomes[name] = outcome
+        else:
+            self._outcomes[name] = decode(outcome, encoded.like_query)
+
+    def take(self, return_errors: bool) -> Result | AttentionError:
+        """The outcome of the first request; raises its error unless told otherwise."""
+        name, _ = self._sent.popitem(last=False)
+        outcome = self._outcomes.pop(name)
+        if isinstance(outcome, AttentionError) and not return_errors:
+            raise outcome
+        return outcome

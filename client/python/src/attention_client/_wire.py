@@ -1,0 +1,164 @@
+"""The wire form of messages with large tensors.
+
+protobuf's own classes copy a tensor three times on its way out and twice on its way
+in. Here the bytes of a message are joined once from the arrays' memory, and a reply's
+tensors are copied once, into arrays of their own, which one may write to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from attention_client import _messages
+from attention_client._arrays import BFLOAT16, Array
+from attention_client.errors import InvalidArgumentError
+
+DATATYPES: dict[np.dtype[Any], int] = {
+    np.dtype(kind): _messages.enum("attention.v1.DataType")[name]
+    for kind, name in (
+        ("<f4", "FP32"),
+        ("<f2", "FP16"),
+        (BFLOAT16, "BF16"),
+        ("<i4", "INT32"),
+        ("<i8", "INT64"),
+        ("?", "BOOL"),
+        ("u1", "UINT8"),
+    )
+}
+_TYPES = {number: kind for kind, number in DATATYPES.items()}
+_TENSOR = _messages.numbers("attention.v1.Tensor")
+_TensorMessage = _messages.message("attention.v1.Tensor")
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _bytes_header(number: int, size: int) -> bytes:
+    return _varint(number << 3 | _BYTES) + _varint(size)
+
+
+@lru_cache(maxsize=1024)
+def _tensor_header(
+    number: int, kind: np.dtype[Any], shape: tuple[int, ...]
+) -> tuple[bytes, int]:
+    """What precedes a tensor's elements in a message, and the size of all of it."""
+    size = prod(shape) * kind.itemsize
+    head: bytes = _TensorMessage(
+        datatype=DATATYPES[kind], shape=shape
+    ).SerializeToString()
+    head += _bytes_header(_TENSOR["data"], size)
+    head = _bytes_header(number, len(head) + size) + head
+    return head, len(head) + size
+
+
+class Message:
+    """The parts of a message on its way out; the arrays are not copied."""
+
+    def __init__(self) -> None:
+        self.parts: list[Any] = []  # bytes and arrays
+        self.size = 0
+
+    def add_bytes(self, data: bytes) -> None:
+        """Fields that are serialized already."""
+        self.parts.append(data)
+        self.size += len(data)
+
+    def add_tensor(self, number: int, array: Array) -> None:
+        head, size = _tensor_header(number, array.dtype, array.shape)
+        self.parts.append(head)
+        # Not as memoryview: bfloat16 has none.
+        self.parts.append(array.reshape(-1).view(np.uint8))
+        self.size += size
+
+    def add_message(self, number: int, message: Message) -> None:
+        head = _bytes_header(number, message.size)
+        self.parts.append(head)
+        self.parts.extend(message.parts)
+        self.size += len(head) + message.size
+
+    def join(self) -> bytes:
+        return b"".join(self.parts)
+
+
+def sendable(array: Array, name: str) -> Array:
+    """The array as the wire has it: row-major, little-endian, FP64 as FP32."""
+    kind = array.dtype
+    if kind == np.float64:
+        kind = np.dtype("<f4")
+    elif kind.byteorder == ">" or kind not in DATATYPES:
+        kind = kind.newbyteorder("<")
+    if kind not in DATATYPES:
+        expected = "float32, float16, bfloat16, float64, int32, int64, bool or uint8"
+        raise InvalidArgumentError(
+            f"{name}: datatype {array.dtype} (expected {expected})"
+        )
+    # Unlike np.ascontiguousarray, it leaves an array without extents one.
+    return np.asarray(array, dtype=kind, order="C")
+
+
+def _read_varint(data: memoryview, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+
+
+def fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
+    """The fields of a message in order: (number, value).
+
+    A message that ends too early is a ValueError or IndexError.
+    """
+    at = 0
+    while at < len(data):
+        key, at = _read_varint(data, at)
+        wire_type = key & 7
+        if wire_type == _VARINT:
+            value, at = _read_varint(data, at)
+            yield key >> 3, value
+            continue
+        if wire_type == _BYTES:
+            size, at = _read_varint(data, at)
+        elif wire_type in (_FIXED32, _FIXED64):
+            size = 4 if wire_type == _FIXED32 else 8
+        else:
+            raise ValueError(
+                f"wire type {wire_type} in a reply (expected 0, 1, 2 or 5)"
+            )
+        if at + size > len(data):
+            raise ValueError(f"a field of {size} bytes where {len(data) - at} are left")
+        yield key >> 3, data[at : at + size]
+        at += size
+
+
+def read_tensor(data: memoryview) -> Array:
+    """A tensor as an array of its own."""
+    elements = memoryview(b"")
+    head = bytearray()
+    for number, value in fields(data):
+        if number == _TENSOR["data"] and isinstance(value, memoryview):
+            elements = value
+        elif isinstance(value, int):
+            head += _varint(number << 3 | _VARINT) + _varint(value)
+        else:
+            head += _bytes_header(number, len(value)) + value
+    message = _TensorMessage.FromString(bytes(head))
+    view: Array = np.frombuffer(elements, dtype=_TYPES[message.datatype])
+    array: Array = view.reshape(tuple(message.shape)).copy()
+    return array

@@ -1,0 +1,164 @@
+"""The client for asyncio: the same calls, awaited."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from typing import Any, Literal, overload
+
+import grpc
+from typing_extensions import Self, Unpack
+
+from attention_client import _channel
+from attention_client._reply import Result, decode
+from attention_client._request import Options, Request, encode
+from attention_client._window import Window
+from attention_client.errors import AttentionError, from_rpc_error
+from attention_client.info import ServerInfo
+
+
+class AsyncClient:
+    """Client's twin; make it where the event loop runs.
+
+    async with AsyncClient("127.0.0.1:8001") as client:
+        output = (await client.attend(query, key, value)).output
+    """
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        timeout: float = _channel.TIMEOUT,
+        credentials: grpc.ChannelCredentials | None = None,
+        options: Sequence[tuple[str, Any]] = (),
+    ) -> None:
+        self.target = target
+        self.timeout = timeout
+        settings = _channel.channel_options(options)
+        if credentials is None:
+            self._channel = grpc.aio.insecure_channel(target, settings)
+        else:
+            self._channel = grpc.aio.secure_channel(target, credentials, settings)
+        self._attend = self._channel.unary_unary(_channel.ATTEND)
+        self._attend_stream = self._channel.stream_stream(_channel.ATTEND_STREAM)
+        self._info = self._channel.unary_unary(_channel.INFO)
+        self._health = self._channel.unary_unary(_channel.HEALTH)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Ends calls that run."""
+        await self._channel.close()
+
+    async def attend(
+        self,
+        query: Any,
+        key: Any,
+        value: Any,
+        *,
+        timeout: float | None = None,
+        **options: Unpack[Options],
+    ) -> Result:
+        """As Client.attend. Cancelling the task ends the call on the server, too."""
+        encoded = encode(query, key, value, options)
+        reply = await self._call(self._attend, encoded.data, timeout)
+        return decode(reply, encoded.like_query)
+
+    @overload
+    def attend_many(
+        self,
+        requests: Iterable[Request] | AsyncIterable[Request],
+        *,
+        in_flight: int = ...,
+        timeout: float | None = ...,
+        return_errors: Literal[False] = ...,
+    ) -> AsyncIterator[Result]: ...
+
+    @overload
+    def attend_many(
+        self,
+        requests: Iterable[Request] | AsyncIterable[Request],
+        *,
+        in_flight: int = ...,
+        timeout: float | None = ...,
+        return_errors: Literal[True],
+    ) -> AsyncIterator[Result | AttentionError]: ...
+
+    async def attend_many(
+        self,
+        requests: Iterable[Request] | AsyncIterable[Request],
+        *,
+        in_flight: int = _channel.IN_FLIGHT,
+        timeout: float | None = None,
+        return_errors: bool = False,
+    ) -> AsyncIterator[Result | AttentionError]:
+        """As Client.attend_many; the requests may come from an async iterator."""
+        window = Window(in_flight)
+        outgoing: asyncio.Queue[bytes | None] = asyncio.Queue()
+        stream = self._attend_stream(_taken_from(outgoing), timeout=timeout)
+        source = _iterate(requests)
+        ended = False
+        try:
+            while True:
+                while not ended and not window.is_full():
+                    request = await anext(source, None)
+                    if request is None:
+                        ended = True
+                        outgoing.put_nowait(None)
+                    elif (data := window.add(request)) is not None:
+                        outgoing.put_nowait(data)
+                if window.is_empty():
+                    return
+                while not window.is_ready():
+                    window.put(await _read(stream))
+                yield window.take(return_errors)
+        finally:
+            stream.cancel()
+
+    async def info(self, *, timeout: float | None = None) -> ServerInfo:
+        """As Client.info."""
+        return _channel.read_info(await self._call(self._info, b"", timeout))
+
+    async def health(self, service: str = "", *, timeout: float | None = None) -> str:
+        """As Client.health."""
+        request = _channel.health_request(service)
+        return _channel.read_health(await self._call(self._health, request, timeout))
+
+    async def _call(self, method: Any, request: bytes, timeout: float | None) -> bytes:
+        if timeout is None:
+            timeout = self.timeout
+        try:
+            reply: bytes = await method(request, timeout=timeout)
+        except grpc.RpcError as error:
+            raise from_rpc_error(error) from None
+        return reply
+
+
+async def _read(stream: Any) -> bytes:
+    try:
+        reply = await stream.read()
+    except grpc.RpcError as error:
+        raise from_rpc_error(error) from None
+    if not isinstance(reply, bytes):  # grpc.aio.EOF
+        raise AttentionError("the stream has ended before all replies came")
+    return reply
+
+
+async def _taken_from(outgoing: asyncio.Queue[bytes | None]) -> AsyncIterator[bytes]:
+    while (data := await outgoing.get()) is not None:
+        yield data
+
+
+async def _iterate(
+    requests: Iterable[Request] | AsyncIterable[Request],
+) -> AsyncIterator[Request]:
+    if isinstance(requests, AsyncIterable):
+        async for request in requests:
+            yield request
+    else:
+        for request in requests:
+            yield request

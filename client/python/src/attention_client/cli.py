@@ -1,0 +1,230 @@
+"""The console script: attend, heatmap, health and info."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from attention_client import _files, scoring
+from attention_client._arrays import Array
+from attention_client._request import TENSORS, Options
+from attention_client.client import Client
+from attention_client.errors import AttentionError
+
+_SCORINGS = {
+    "scaled_dot_product": scoring.ScaledDotProduct,
+    "additive": scoring.Additive,
+    "gaussian": scoring.Gaussian,
+    "bilinear": scoring.Bilinear,
+    "parameter_set": scoring.ParameterSet,
+}
+# What --set takes, as JSON.
+_SETTABLE = (
+    "softcap",
+    "query_offset",
+    "key_offset",
+    "window",
+    "training",
+    "dropout_p",
+    "seed",
+    "weights_after_dropout",
+    "empty_rows",
+    "id",
+    "scale",
+    "sigma",
+    "name",
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command. 0: done; 1: the call failed; 2: wrong arguments."""
+    options = _parser().parse_args(arguments)
+    try:
+        options.run(options)
+    except (AttentionError, OSError, ValueError, KeyError, ImportError) as error:
+        text = error.args[0] if isinstance(error, KeyError) else error
+        if isinstance(error, AttentionError):
+            text = f"{error.code.name}: {error}"
+        print(f"attention: {text}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="attention", description="Calls the attention service."
+    )
+    parser.add_argument(
+        "--server",
+        default=os.environ.get("ATTENTION_SERVER", "127.0.0.1:8001"),
+        help="host:port or unix:/path [ATTENTION_SERVER] (%(default)s)",
+    )
+    parser.add_argument(
+        "--timeout", type=float, default=60.0, help="seconds (%(default)s)"
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_attend(commands)
+    _add_heatmap(commands)
+    health = commands.add_parser("health", help="whether the server serves")
+    health.set_defaults(run=_health)
+    info = commands.add_parser("info", help="version, backends and limits, as JSON")
+    info.set_defaults(run=_info)
+    return parser
+
+
+def _add_attend(commands: Any) -> None:
+    attend = commands.add_parser(
+        "attend",
+        help="attention of the tensors of a file",
+        description="The file has query, key and value, and what else the request is "
+        f"to have: {', '.join(TENSORS)}; w_q, w_k and w_v, or m, for scoring.",
+    )
+    attend.add_argument("input", help=".npz or .safetensors")
+    attend.add_argument("--case", help="the tensors are named CASE/query and so on")
+    attend.add_argument("--out", help="writes output, weights and lse to this file")
+    attend.add_argument("--weights", action="store_true", help="also the weights")
+    attend.add_argument("--lse", action="store_true", help="also the log-sum-exp")
+    attend.add_argument("--causal", choices=("none", "top_left", "bottom_right"))
+    attend.add_argument(
+        "--scoring", choices=_SCORINGS, help="as the tensors say, unless given"
+    )
+    attend.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help=f"an option, its value in JSON: {', '.join(_SETTABLE)}",
+    )
+    attend.set_defaults(run=_attend)
+
+
+def _add_heatmap(commands: Any) -> None:
+    heatmap = commands.add_parser(
+        "heatmap", help="a picture of the weights that attend has written"
+    )
+    heatmap.add_argument("input", help=".npz or .safetensors")
+    heatmap.add_argument("--out", required=True, help="a .png, .svg or .pdf file")
+    heatmap.add_argument("--tensor", default="weights", help="(%(default)s)")
+    heatmap.add_argument("--entry", type=int, help="this batch entry alone")
+    heatmap.add_argument("--head", type=int, help="this head alone")
+    heatmap.add_argument("--tokens", help="labels of queries and keys: 'the cat sat'")
+    heatmap.set_defaults(run=_heatmap)
+
+
+def _health(options: argparse.Namespace) -> None:
+    with Client(options.server, timeout=options.timeout) as client:
+        status = client.health()
+    print(status)
+    if status != "SERVING":
+        raise ValueError(f"{options.server} says {status}")
+
+
+def _info(options: argparse.Namespace) -> None:
+    with Client(options.server, timeout=options.timeout) as client:
+        print(json.dumps(dataclasses.asdict(client.info()), indent=2))
+
+
+def _attend(options: argparse.Namespace) -> None:
+    arrays = _of_case(_files.read(options.input), options.case)
+    settings = dict(_setting(text) for text in options.set)
+    request = {name: arrays[name] for name in TENSORS if name in arrays}
+    chosen = _scoring(options.scoring, arrays, settings)
+    query, key, value = (_wanted(arrays, name) for name in ("query", "key", "value"))
+    request |= settings | {"scoring": chosen, "causal": options.causal}
+    request |= {"weights": options.weights, "lse": options.lse}
+    with Client(options.server, timeout=options.timeout) as client:
+        result = client.attend(query, key, value, **cast(Options, request))
+    named = {n: getattr(result, n) for n in ("output", "weights", "lse")}
+    found = {name: array for name, array in named.items() if array is not None}
+    for name, array in found.items():
+        print(f"{name} {tuple(array.shape)} {array.dtype}")
+    milliseconds = result.compute_ns / 1e6
+    print(f"computed in {milliseconds:.3f} ms: {result.backend}, {result.kernel}")
+    if options.out:
+        _files.write(options.out, found)
+
+
+def _heatmap(options: argparse.Namespace) -> None:
+    from attention_client.plots import show_heatmaps
+
+    weights = _wanted(_files.read(options.input), options.tensor)
+    if not 2 <= weights.ndim <= 4:
+        raise ValueError(
+            f"{options.tensor}: shape {weights.shape} (expected (B, H, Lq, Lk), "
+            "(B, Lq, Lk) or (Lq, Lk), as attend writes weights)"
+        )
+    if weights.ndim == 3:
+        weights = weights[:, np.newaxis]
+    weights = weights.reshape((1, 1, *weights.shape)[-4:])
+    entries, heads = weights.shape[:2]
+    for name, index, count in (
+        ("entry", options.entry, entries),
+        ("head", options.head, heads),
+    ):
+        if index is not None and not 0 <= index < count:
+            raise ValueError(f"--{name}: {index} (expected 0 to {count - 1})")
+    if options.entry is not None:
+        weights = weights[options.entry : options.entry + 1]
+    titles = [f"head {head}" for head in range(heads)]
+    if options.head is not None:
+        weights = weights[:, options.head : options.head + 1]
+        titles = titles[options.head : options.head + 1]
+    tokens = options.tokens.split() if options.tokens else None
+    show_heatmaps(weights, titles=titles, tokens=tokens).savefig(options.out)
+    print(options.out)
+
+
+def _of_case(arrays: dict[str, Array], case: str | None) -> dict[str, Array]:
+    if case is None:
+        return arrays
+    prefix = case.rstrip("/") + "/"
+    return {
+        name.removeprefix(prefix): array
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }
+
+
+def _wanted(arrays: dict[str, Array], name: str) -> Array:
+    if name not in arrays:
+        shown = ", ".join(sorted(arrays)[:20]) or "none"
+        raise KeyError(f"no tensor {name} (the file has {shown})")
+    return arrays[name]
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    name, separator, value = text.partition("=")
+    if not separator or name not in _SETTABLE:
+        expected = ", ".join(_SETTABLE)
+        raise ValueError(f"--set {text} (expected NAME=VALUE, NAME one of {expected})")
+    try:
+        return name, json.loads(value)
+    except json.JSONDecodeError:
+        return name, value  # a word without its quotation marks
+
+
+def _scoring(
+    name: str | None, arrays: dict[str, Array], settings: dict[str, Any]
+) -> scoring.Scoring | None:
+    """Takes what is the scoring function's own out of settings."""
+    if name is None and "w_v" in arrays:
+        name = "additive"
+    elif name is None and "m" in arrays:
+        name = "bilinear"
+    if name is None:
+        return None
+    kind: Any = _SCORINGS[name]
+    fields = dataclasses.fields(kind)
+    given = {f.name: settings.pop(f.name) for f in fields if f.name in settings}
+    tensors = {f.name for f in fields} & {"w_q", "w_k", "w_v", "m"}
+    made: scoring.Scoring = kind(
+        **given, **{tensor: _wanted(arrays, tensor) for tensor in tensors}
+    )
+    return made

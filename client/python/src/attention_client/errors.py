@@ -1,0 +1,134 @@
+"""What a call may fail with. All are AttentionErrors."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import grpc
+from google.rpc import error_details_pb2, status_pb2
+
+_FIELD = re.compile(r"([a-z][a-z0-9_]*(?:[.\[][a-z0-9_.\]]+)?): ")
+
+
+_MISTAKES = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND)
+
+
+class AttentionError(Exception):
+    """A call has failed.
+
+    code: the grpc.StatusCode.
+    message: what was wrong, and what was expected.
+    field: the request's field at fault, such as "key"; None where it is none.
+    retry_after: seconds after which trying again makes sense; None where unknown.
+    """
+
+    code: grpc.StatusCode = grpc.StatusCode.UNKNOWN
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: grpc.StatusCode | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        if code is not None:
+            self.code = code
+        self.retry_after = retry_after
+
+    @property
+    def field(self) -> str | None:
+        # The API promises it for mistakes in a request, and for those alone.
+        if self.code not in _MISTAKES:
+            return None
+        found = _FIELD.match(self.message)
+        return found[1] if found else None
+
+
+class InvalidArgumentError(AttentionError, ValueError):
+    """The request is wrong; sending it again will not help."""
+
+    code = grpc.StatusCode.INVALID_ARGUMENT
+
+
+class NotFoundError(AttentionError, LookupError):
+    """The server has no parameter set of that name."""
+
+    code = grpc.StatusCode.NOT_FOUND
+
+
+class ResourceExhaustedError(AttentionError):
+    """The request is larger than a limit, or the server is full."""
+
+    code = grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+class UnavailableError(AttentionError, ConnectionError):
+    """No server answers, or it is draining; later, or another one, will do."""
+
+    code = grpc.StatusCode.UNAVAILABLE
+
+
+class DeadlineExceededError(AttentionError, TimeoutError):
+    """The call's timeout has passed."""
+
+    code = grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+class CancelledError(AttentionError):
+    """The call was cancelled."""
+
+    code = grpc.StatusCode.CANCELLED
+
+
+class UnimplementedError(AttentionError):
+    """This build of the server lacks what was asked for."""
+
+    code = grpc.StatusCode.UNIMPLEMENTED
+
+
+_CLASSES: dict[grpc.StatusCode, type[AttentionError]] = {
+    kind.code: kind
+    for kind in (
+        InvalidArgumentError,
+        NotFoundError,
+        ResourceExhaustedError,
+        UnavailableError,
+        DeadlineExceededError,
+        CancelledError,
+        UnimplementedError,
+    )
+}
+_CODES: dict[int, grpc.StatusCode] = {code.value[0]: code for code in grpc.StatusCode}
+
+
+def from_status(
+    code: grpc.StatusCode, message: str, retry_after: float | None = None
+) -> AttentionError:
+    """The exception for a gRPC status."""
+    kind = _CLASSES.get(code, AttentionError)
+    return kind(message, code=code, retry_after=retry_after)
+
+
+def from_number(code: int, message: str) -> AttentionError:
+    """Likewise, for the number of a code."""
+    return from_status(_CODES.get(code, grpc.StatusCode.UNKNOWN), message)
+
+
+def from_rpc_error(error: Any) -> AttentionError:
+    """Likewise, for what gRPC raises."""
+    return from_status(error.code(), error.details() or "", _retry_after(error))
+
+
+def _retry_after(error: Any) -> float | None:
+    """Seconds of the status's google.rpc.RetryInfo, where it has one."""
+    for name, value in error.trailing_metadata() or ():
+        if name != "grpc-status-details-bin":
+            continue
+        for detail in status_pb2.Status.FromString(value).details:
+            info = error_details_pb2.RetryInfo()
+            if detail.Unpack(info):
+                return float(info.retry_delay.ToTimedelta().total_seconds())
+    return None

@@ -1,0 +1,159 @@
+"""A server of one's own, for notebooks, tests and work on one machine."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from typing_extensions import Self
+
+BINARY_VARIABLE = "ATTENTION_SERVER_BINARY"
+
+# Ends the server where this process is gone without having done so: its end of the
+# pipe is closed then, however it ended.
+_WATCHDOG = 'read -r _; kill -TERM "$0" 2>/dev/null'
+
+_LISTENING = re.compile(r"listening on (127\.0\.0\.1:\d+)")
+
+
+def find_binary(binary: str | os.PathLike[str] | None = None) -> str:
+    """The server's program: as given, of $ATTENTION_SERVER_BINARY, or of the PATH."""
+    wanted = binary or os.environ.get(BINARY_VARIABLE) or "attention-server"
+    found = shutil.which(os.fspath(wanted))
+    if found is None:
+        raise FileNotFoundError(
+            f"no program {os.fspath(wanted)} (expected attention-server in the PATH, "
+            f"its path in ${BINARY_VARIABLE}, or as LocalServer's binary)"
+        )
+    return found
+
+
+class LocalServer:
+    """Starts attention-server on a free loopback port, and ends it.
+
+    binary: the program; None: $ATTENTION_SERVER_BINARY, else the PATH's.
+    unix_socket: listen on a Unix-domain socket as well, which .target then names; it
+    is in a folder that only this user can enter, and costs less than a port.
+    start_timeout: seconds until it must listen.
+    flags: the server's, with underscores: worker_threads=2, model_repository="sets".
+
+    It ends with stop(), with the context, and with this process, however that ends.
+
+        with LocalServer() as server, Client(server.target) as client:
+            ...
+    """
+
+    def __init__(
+        self,
+        binary: str | os.PathLike[str] | None = None,
+        *,
+        unix_socket: bool = False,
+        start_timeout: float = 60.0,
+        **flags: object,
+    ) -> None:
+        program = find_binary(binary)
+        # Not TemporaryDirectory: a child that os.fork() has made would remove it.
+        self._folder = Path(tempfile.mkdtemp(prefix="attention-"))
+        self.log_path = self._folder / "log"
+        wanted: dict[str, object] = {
+            "grpc_address": "127.0.0.1",
+            "grpc_port": 0,
+            "log_level": "info",
+            "log_format": "text",
+            **flags,
+        }
+        socket = self._folder / "socket"
+        if unix_socket:
+            wanted["grpc_unix_socket"] = socket
+        with open(self.log_path, "wb") as log:
+            self._process = subprocess.Popen(
+                [program, *(_flag(name, value) for name, value in wanted.items())],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is for the program, not for it
+                stdout=log,
+                stderr=log,
+                # The server warns of variables that it does not know.
+                env={n: v for n, v in os.environ.items() if n != BINARY_VARIABLE},
+            )
+        self._watchdog = subprocess.Popen(
+            ["/bin/sh", "-c", _WATCHDOG, str(self._process.pid)],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self._owner = os.getpid()
+        atexit.register(self._at_exit)
+        try:
+            address = self._wait_until_listening(start_timeout)
+        except BaseException:
+            self.stop()
+            raise
+        # What Client takes.
+        self.target = f"unix:{socket}" if unix_socket else address
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def log(self) -> str:
+        """What the server has logged so far; gone after stop()."""
+        return self.log_path.read_text(encoding="utf-8", errors="replace")
+
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+    def stop(self) -> int:
+        """Lets running requests finish and ends the server. Its exit code.
+
+        Safe to call twice.
+        """
+        atexit.unregister(self._at_exit)
+        if self.is_running():
+            self._process.terminate()
+        try:
+            code = self._process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            code = self._process.wait()
+        self._watchdog.kill()
+        self._watchdog.communicate()
+        shutil.rmtree(self._folder, ignore_errors=True)
+        return code
+
+    def _at_exit(self) -> None:
+        # Not in a child that os.fork() has made.
+        if os.getpid() == self._owner:
+            self.stop()
+
+    def _wait_until_listening(self, timeout: float) -> str:
+        end = time.monotonic() + timeout
+        while True:
+            running = self.is_running()
+            if found := _LISTENING.search(self.log()):
+                return found[1]
+            if not running:
+                raise RuntimeError(f"the server does not start: {self.log().strip()}")
+            if time.monotonic() > end:
+                raise TimeoutError(
+                    f"the server does not listen after {timeout} s: {self.log()}"
+                )
+            time.sleep(0.01)
+
+
+def _flag(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        value = str(value).lower()
+    elif isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    return f"--{name.replace('_', '-')}={value}"

@@ -1,0 +1,109 @@
+"""PyTorch's scaled_dot_product_attention, computed by the service."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import torch
+
+from attention_client._request import Options
+from attention_client.client import Client
+
+_lock = threading.Lock()
+_default: Client | None = None
+
+
+def set_client(client: Client | None) -> None:
+    """What computes from now on, where a call names no client of its own.
+
+    Until then, and after None: the server at $ATTENTION_SERVER, else 127.0.0.1:8001.
+    """
+    global _default
+    with _lock:
+        _default = client
+
+
+def default_client() -> Client:
+    """The client that set_client has set."""
+    global _default
+    with _lock:
+        if _default is None:
+            _default = Client(os.environ.get("ATTENTION_SERVER", "127.0.0.1:8001"))
+        return _default
+
+
+def new_seed() -> int:
+    """A seed for dropout, of PyTorch's generator: torch.manual_seed() repeats it."""
+    return int(torch.randint(2**63 - 1, ()).item())
+
+
+def scaled_dot_product_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    *,
+    client: Client | None = None,
+) -> torch.Tensor:
+    """torch.nn.functional.scaled_dot_product_attention with its meaning.
+
+    Computed in FP32, also for float64. Without gradients: inputs that require them are
+    an error, except under torch.no_grad(). As PyTorch's, it drops weights whenever
+    dropout_p > 0; which ones follows from torch.manual_seed(), but they are not those
+    that PyTorch drops.
+    """
+    if is_causal and attn_mask is not None:
+        raise ValueError("attn_mask: given with is_causal (expected one of them)")
+    options: Options = {"causal": is_causal, "scale": scale}
+    query, key, value = _broadcast(query, key, value, enable_gqa)
+    leading = query.shape[:-2]
+    if attn_mask is not None:
+        attn_mask = _mask(attn_mask, query, key)
+        if attn_mask.dtype == torch.bool:
+            options["attend_mask"] = attn_mask
+        else:
+            options["bias"] = attn_mask
+    if dropout_p > 0:
+        options |= {"training": True, "dropout_p": dropout_p, "seed": new_seed()}
+    result = (client or default_client()).attend(
+        *(_flat(tensor) for tensor in (query, key, value)), **options
+    )
+    output = result.output.reshape(*leading, query.shape[-2], value.shape[-1])
+    return output.to(query.dtype)
+
+
+def _broadcast(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, enable_gqa: bool
+) -> tuple[torch.Tensor, ...]:
+    """The tensors with the same leading extents; heads may differ with enable_gqa."""
+    own = 3 if enable_gqa else 2  # extents that are a tensor's own
+    tensors = (query, key, value)
+    for name, tensor in zip(("query", "key", "value"), tensors, strict=True):
+        if tensor.dim() < own:
+            shape = tuple(tensor.shape)
+            raise ValueError(f"{name}: shape {shape} (expected {own} extents or more)")
+    try:
+        leading = torch.broadcast_shapes(*(tensor.shape[:-own] for tensor in tensors))
+    except RuntimeError:
+        shapes = ", ".join(str(tuple(tensor.shape)) for tensor in tensors)
+        raise ValueError(
+            f"query, key, value: shapes {shapes} (expected the same batch and heads; "
+            "enable_gqa lets the heads of key and value be fewer)"
+        ) from None
+    return tuple(tensor.expand(*leading, *tensor.shape[-own:]) for tensor in tensors)
+
+
+def _mask(mask: torch.Tensor, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+    if query.dim() > 4:
+        mask = mask.expand(*query.shape[:-1], key.shape[-2])
+    return _flat(mask)
+
+
+def _flat(tensor: torch.Tensor) -> torch.Tensor:
+    """With one batch extent in place of many."""
+    return tensor.flatten(0, -4) if tensor.dim() > 4 else tensor

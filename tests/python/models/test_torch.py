@@ -1,0 +1,129 @@
+"""PyTorch's function and the service's, beside each other."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from attention_client import Client, InvalidArgumentError
+from attention_client.torch import scaled_dot_product_attention, set_client
+
+
+@pytest.fixture(autouse=True)
+def default(client):
+    set_client(client)
+    yield
+    set_client(None)
+
+
+@pytest.fixture
+def tensors():
+    """tensors(query heads, key heads, leading extents)."""
+    torch.manual_seed(1)
+
+    def make(heads=4, key_heads=4, leading=(2,), dtype=torch.float32):
+        shapes = ((heads, 5, 8), (key_heads, 7, 8), (key_heads, 7, 6))
+        return [torch.randn(*leading, *shape).to(dtype) for shape in shapes]
+
+    return make
+
+
+def check(tensors, tolerance=1e-6, **options):
+    expected = functional.scaled_dot_product_attention(*tensors, **options)
+    actual = scaled_dot_product_attention(*tensors, **options)
+    assert actual.dtype == expected.dtype
+    torch.testing.assert_close(actual, expected, atol=tolerance, rtol=tolerance)
+
+
+BOOLS = torch.arange(35).reshape(5, 7) % 3 > 0
+EMPTY_ROW = BOOLS & (torch.arange(5)[:, None] != 2)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"is_causal": True},
+        {"scale": 0.1},
+        {"attn_mask": BOOLS},
+        {"attn_mask": EMPTY_ROW},
+        {"attn_mask": BOOLS.expand(2, 1, 5, 7)},
+        {"attn_mask": torch.linspace(-2, 2, 7).expand(5, 7)},
+        {"attn_mask": torch.where(EMPTY_ROW, 0.5, -torch.inf)},
+    ],
+)
+def test_an_option_means_the_same(tensors, options):
+    check(tensors(), **options)
+
+
+def test_grouped_queries_mean_the_same(tensors):
+    check(tensors(heads=4, key_heads=2), enable_gqa=True)
+    check(tensors(heads=4, key_heads=1, leading=(2, 3)), enable_gqa=True)
+
+
+@pytest.mark.parametrize("leading", [(), (3,), (2, 3), (2, 1, 3)])
+def test_any_number_of_extents_will_do(tensors, leading):
+    check(tensors(leading=leading))
+    check(tensors(leading=leading), attn_mask=BOOLS)
+    query, key, value = (tensor[..., 0, :, :] for tensor in tensors(leading=leading))
+    check((query, key, value))
+
+
+def test_extents_broadcast_as_in_pytorch(tensors):
+    query, key, value = tensors()
+    check((query, key[:1], value[:, :1]))
+
+
+@pytest.mark.parametrize(
+    "dtype, tolerance",
+    [(torch.bfloat16, 1e-2), (torch.float16, 1e-3), (torch.float64, 1e-6)],
+)
+def test_datatypes_come_back_as_they_went(tensors, dtype, tolerance):
+    check(tensors(dtype=dtype), tolerance)
+
+
+def test_dropout_follows_from_pytorchs_seed(tensors):
+    def call(seed):
+        torch.manual_seed(seed)
+        return scaled_dot_product_attention(*given, dropout_p=0.5)
+
+    given = tensors()
+    assert torch.equal(call(1), call(1))
+    assert not torch.equal(call(1), call(2))
+
+
+def test_gradients_are_refused_and_no_grad_is_not(tensors):
+    query, key, value = tensors()
+    query.requires_grad_()
+    with pytest.raises(InvalidArgumentError, match="query: requires gradients"):
+        scaled_dot_product_attention(query, key, value)
+    with torch.no_grad():
+        check((query, key, value))
+
+
+def test_wrong_shapes_are_said(tensors):
+    given = tensors(heads=4, key_heads=2)
+    with pytest.raises(ValueError, match="enable_gqa"):
+        scaled_dot_product_attention(*given)
+    with pytest.raises(ValueError, match="expected one of them"):
+        scaled_dot_product_attention(*tensors(), attn_mask=BOOLS, is_causal=True)
+    with pytest.raises(ValueError, match="2 extents or more"):
+        scaled_dot_product_attention(*[torch.ones(3)] * 3)
+
+
+def test_a_call_may_name_its_client(tensors, server):
+    set_client(Client("unix:/nowhere"))
+    with Client(server.target) as own:
+        scaled_dot_product_attention(*tensors(), client=own)
+
+
+def test_a_client_takes_tensors_in_any_layout(client):
+    x = torch.randn(3, 2, 5, 8)
+    turned = x.transpose(1, 2)
+    expected = client.attend(*[turned.contiguous()] * 3, weights=True)
+    result = client.attend(turned, turned.numpy(), turned, weights=True)
+    assert isinstance(result.output, torch.Tensor)
+    assert torch.equal(result.output, expected.output)
+    assert torch.equal(result.weights, expected.weights)
+    result.output.add_(1)
+    assert isinstance(client.attend(*[turned.numpy()] * 3).output, np.ndarray)

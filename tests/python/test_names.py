@@ -1,0 +1,99 @@
+"""Names of the package are those of the API: nothing missing, nothing more."""
+
+import dataclasses
+import subprocess
+from pathlib import Path
+
+import grpc
+from google.protobuf import descriptor_pb2
+
+import attention_client
+from attention_client import _messages, _request, errors, info
+from attention_client._wire import DATATYPES
+
+ROOT = Path(__file__).resolve().parents[2]
+REQUEST = _messages.message("attention.v1.AttendRequest").DESCRIPTOR
+
+
+def field_names(message):
+    return {
+        f.name for f in _messages.message(f"attention.v1.{message}").DESCRIPTOR.fields
+    }
+
+
+def test_the_package_has_the_api_of_the_proto_files(tmp_path):
+    made = tmp_path / "protocol.binpb"
+    subprocess.run([ROOT / "client/python/update-protocol", made], check=True)
+    parse = descriptor_pb2.FileDescriptorSet.FromString
+    packaged = Path(attention_client.__file__).with_name("protocol.binpb")
+    assert parse(packaged.read_bytes()) == parse(made.read_bytes()), (
+        "run client/python/update-protocol"
+    )
+
+
+def test_every_field_of_a_request_has_an_option():
+    of_scoring = {f.name for f in REQUEST.oneofs_by_name["scoring"].fields}
+    own_names = {"window_left", "window_right", "return_weights", "return_lse"}
+    options = set(_request.Options.__annotations__)
+    assert field_names("AttendRequest") - of_scoring - own_names - {
+        "query",
+        "key_value",
+    } == (options - {"window", "weights", "lse", "scale", "scoring"})
+    assert field_names("KeyValueTensors") == {"key", "value"}
+
+
+def test_every_option_is_sent_by_its_kind():
+    tensor = {
+        f.name for f in REQUEST.fields if f.message_type and not f.containing_oneof
+    }
+    assert tensor - {"query"} == set(_request.TENSORS)
+    sent = {*_request.TENSORS, *_request.SCALARS, *_request.RENAMED, *_request.CHOICES}
+    assert sent | {"window", "scale", "scoring"} == set(
+        _request.Options.__annotations__
+    )
+    assert set(_request.RENAMED.values()) <= field_names("AttendRequest")
+
+
+def test_every_scoring_function_has_its_fields():
+    of_api = {f.name: f.message_type for f in REQUEST.oneofs_by_name["scoring"].fields}
+    assert set(_request.SCORINGS.values()) == set(of_api)
+    for kind, name in _request.SCORINGS.items():
+        fields = [field.name for field in dataclasses.fields(kind)]
+        assert fields == [field.name for field in of_api[name].fields]
+
+
+def test_every_field_of_a_reply_is_in_the_result():
+    fields = {field.name for field in dataclasses.fields(attention_client.Result)}
+    assert fields == field_names("AttendResponse")
+
+
+def test_every_fact_of_the_server_is_in_its_info():
+    for kind, message in (
+        (info.ServerInfo, "GetServerInfoResponse"),
+        (info.Backend, "Backend"),
+        (info.UnusedBackend, "UnusedBackend"),
+        (info.Limits, "Limits"),
+        (info.Device, "Device"),
+    ):
+        assert {f.name for f in dataclasses.fields(kind)} == field_names(message)
+
+
+def test_every_datatype_has_an_array_type():
+    numbers = set(_messages.enum("attention.v1.DataType").values())
+    assert set(DATATYPES.values()) == numbers - {0}
+
+
+def test_every_documented_status_code_has_an_exception():
+    documented = (
+        (ROOT / "proto/attention/v1/attention.proto").read_text().split("syntax")[0]
+    )
+    codes = {code for code in grpc.StatusCode if code.name in documented}
+    assert len(codes) >= 7
+    assert set(errors._CLASSES) == codes
+
+
+def test_the_docstring_of_attend_names_every_option():
+    text = attention_client.Client.attend.__doc__
+    listed = text.split("Options:")[1].split(";")[0]
+    names = {name.strip() for name in listed.split(",")}
+    assert names == set(_request.Options.__annotations__)

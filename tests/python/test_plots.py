@@ -1,0 +1,41 @@
+"""Heat maps: what is drawn where."""
+
+import numpy as np
+import pytest
+
+from attention_client.plots import show_heatmaps
+
+
+def test_rows_and_columns_are_those_of_the_weights():
+    weights = np.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5) / 120
+    figure = show_heatmaps(weights, "Keys", "Queries", titles=["a", "b", "c"])
+    maps = figure.axes[:6]
+    for axis, matrix in zip(maps, weights.reshape(6, 4, 5), strict=True):
+        np.testing.assert_array_equal(axis.images[0].get_array(), matrix)
+    assert [axis.get_title() for axis in maps] == ["a", "b", "c", "", "", ""]
+    assert [axis.get_xlabel() for axis in maps] == [""] * 3 + ["Keys"] * 3
+    assert [axis.get_ylabel() for axis in maps] == ["Queries", "", ""] * 2
+    assert len({axis.images[0].get_clim() for axis in maps}) == 1
+
+
+def test_tokens_label_both_sides():
+    figure = show_heatmaps(np.eye(2), tokens=["the", "cat"])
+    axis = figure.axes[0]
+    assert [text.get_text() for text in axis.get_xticklabels()] == ["the", "cat"]
+    assert [text.get_text() for text in axis.get_yticklabels()] == ["the", "cat"]
+    figure = show_heatmaps(np.ones((1, 2)), tokens=(["le"], ["the", "cat"]))
+    assert [t.get_text() for t in figure.axes[0].get_yticklabels()] == ["le"]
+
+
+@pytest.mark.parametrize(
+    "shape, options, said",
+    [
+        ((3,), {}, "matrices: shape"),
+        ((1, 1, 0, 3), {}, "with queries and keys"),
+        ((2, 2), {"titles": ["a", "b"]}, "expected 1, one a column"),
+        ((2, 3), {"tokens": ["a", "b"]}, "expected 2 and 3"),
+    ],
+)
+def test_what_cannot_be_drawn_is_said(shape, options, said):
+    with pytest.raises(ValueError, match=said):
+        show_heatmaps(np.ones(shape), **options)

@@ -1,0 +1,110 @@
+"""A server of one's own: how it starts, and that it always ends."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from attention_client import Client, LocalServer
+from attention_client.server import BINARY_VARIABLE, find_binary
+
+
+def wait_until_gone(pid):
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return
+        # A child of a container's first process may stay a zombie.
+        with open(f"/proc/{pid}/stat") as stat:
+            if stat.read().rpartition(")")[2].split()[0] == "Z":
+                return
+        time.sleep(0.01)
+    pytest.fail(f"process {pid} is still there")
+
+
+def test_it_serves_on_a_port_until_the_context_ends():
+    with LocalServer(worker_threads=1) as server, Client(server.target) as client:
+        assert client.info().worker_threads == 1
+        assert "listening on" in server.log()
+        assert "warning" not in server.log()
+        folder = server.log_path.parent
+    assert not server.is_running()
+    assert not folder.exists()
+    assert server.stop() == 0
+
+
+def test_it_serves_on_a_unix_socket():
+    with LocalServer(unix_socket=True) as server, Client(server.target) as client:
+        assert server.target.startswith("unix:")
+        assert client.health() == "SERVING"
+
+
+def test_a_wrong_flag_is_told_in_the_servers_words():
+    with pytest.raises(RuntimeError, match="worker-threats.*worker-threads"):
+        LocalServer(worker_threats=1)
+
+
+def test_a_program_that_is_not_there_is_named(monkeypatch, tmp_path):
+    with pytest.raises(FileNotFoundError, match="/nowhere/server"):
+        LocalServer("/nowhere/server")
+    monkeypatch.delenv(BINARY_VARIABLE)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match="attention-server in the PATH"):
+        LocalServer()
+    program = tmp_path / "attention-server"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    assert find_binary() == str(program)
+
+
+def test_a_program_that_does_not_listen_is_ended(tmp_path):
+    program = tmp_path / "silent"
+    program.write_text("#!/bin/sh\nexec sleep 600\n")
+    program.chmod(0o755)
+    with pytest.raises(TimeoutError, match="does not listen after 0.2 s"):
+        LocalServer(program, start_timeout=0.2)
+
+
+FORKS = """
+import os, sys
+child = os.fork()
+if child == 0:
+    sys.exit()
+os.waitpid(child, 0)
+print(s.is_running(), s.log_path.exists(), flush=True)
+"""
+STARTS = "import attention_client as a; s = a.LocalServer(); print(s.pid, flush=True); "
+
+
+def test_it_ends_with_its_program():
+    ended = subprocess.run(
+        [sys.executable, "-c", STARTS], capture_output=True, text=True, check=True
+    )
+    wait_until_gone(int(ended.stdout))
+
+
+def test_it_outlives_a_forked_child_and_ctrl_c():
+    with LocalServer() as server:
+        child = subprocess.run(
+            [sys.executable, "-c", STARTS + FORKS], capture_output=True, text=True
+        )
+        assert child.stdout.splitlines()[1:] == ["True True"], child.stderr
+        assert os.getpgid(server.pid) != os.getpgrp()
+
+
+def test_it_ends_with_a_program_that_is_killed():
+    waits = STARTS + "input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", waits],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as program:
+        pid = int(program.stdout.readline())
+        program.send_signal(signal.SIGKILL)
+    wait_until_gone(pid)
