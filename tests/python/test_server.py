@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -12,19 +13,20 @@ from attention_client import Client, LocalServer
 from attention_client.server import BINARY_VARIABLE, find_binary
 
 
-def wait_until_gone(pid):
+def wait_until(condition):
     end = time.monotonic() + 60
-    while time.monotonic() < end:
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return
-        # A child of a container's first process may stay a zombie.
-        with open(f"/proc/{pid}/stat") as stat:
-            if stat.read().rpartition(")")[2].split()[0] == "Z":
-                return
+    while not condition():
+        assert time.monotonic() < end
         time.sleep(0.01)
-    pytest.fail(f"process {pid} is still there")
+
+
+def has_ended(pid):
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return True
+    # A child of a container's first process may stay a zombie.
+    return stat.rpartition(")")[2].split()[0] == "Z"
 
 
 def test_it_serves_on_a_port_until_the_context_ends():
@@ -85,7 +87,8 @@ def test_it_ends_with_its_program():
     ended = subprocess.run(
         [sys.executable, "-c", STARTS], capture_output=True, text=True, check=True
     )
-    wait_until_gone(int(ended.stdout))
+    pid = int(ended.stdout)
+    wait_until(lambda: has_ended(pid))
 
 
 def test_it_outlives_a_forked_child_and_ctrl_c():
@@ -98,7 +101,7 @@ def test_it_outlives_a_forked_child_and_ctrl_c():
 
 
 def test_it_ends_with_a_program_that_is_killed():
-    waits = STARTS + "input()"
+    waits = STARTS + "print(s.log_path.parent, flush=True); input()"
     with subprocess.Popen(
         [sys.executable, "-c", waits],
         stdin=subprocess.PIPE,
@@ -106,5 +109,8 @@ def test_it_ends_with_a_program_that_is_killed():
         text=True,
     ) as program:
         pid = int(program.stdout.readline())
+        folder = Path(program.stdout.readline().strip())
+        assert folder.is_dir()
         program.send_signal(signal.SIGKILL)
-    wait_until_gone(pid)
+    wait_until(lambda: has_ended(pid))
+    wait_until(lambda: not folder.exists())

@@ -15,9 +15,9 @@ from typing_extensions import Self
 
 BINARY_VARIABLE = "ATTENTION_SERVER_BINARY"
 
-# Ends the server where this process is gone without having done so: its end of the
-# pipe is closed then, however it ended.
-_WATCHDOG = 'read -r _; kill -TERM "$0" 2>/dev/null'
+# Ends the server, and removes its folder, where this process is gone without having
+# done so: its end of the pipe is closed then, however it ended.
+_WATCHDOG = 'read -r _; kill -TERM "$0" 2>/dev/null; rm -rf -- "$1"'
 
 _LISTENING = re.compile(r"listening on (127\.0\.0\.1:\d+)")
 
@@ -82,7 +82,7 @@ class LocalServer:
                 env={n: v for n, v in os.environ.items() if n != BINARY_VARIABLE},
             )
         self._watchdog = subprocess.Popen(
-            ["/bin/sh", "-c", _WATCHDOG, str(self._process.pid)],
+            ["/bin/sh", "-c", _WATCHDOG, str(self._process.pid), str(self._folder)],
             stdin=subprocess.PIPE,
             start_new_session=True,
         )
