@@ -245,7 +245,7 @@ void RowBlock::FinishSoftmax() {
     }
     if (!problem_.wanted.lse || !IsStored(r)) continue;
     const bool empty = state.empty() || pass_ == Pass::kUniform;
-    StoreLogSumExp(r, empty ? double{kMinusInfinity}
+    StoreLogSumExp(r, empty ? -std::numeric_limits<double>::infinity()
                             : state.max * kLn2 + std::log(state.sum) + shift);
   }
 }
