@@ -21,7 +21,7 @@ constexpr double kSmallCost = 2e6;
 
 // Costs of one class are within a factor of eight.
 int ClassOf(double cost) {
-  return std::bit_width(static_cast<uint64_t>(cost)) / 3;
+  return static_cast<int>(std::bit_width(static_cast<uint64_t>(cost))) / 3;
 }
 
 double Nanoseconds(RequestQueueClock::duration time) {
@@ -239,11 +239,13 @@ void RequestQueue::GiveWay(Turn& turn) {
   gives_way = true;
   Run(Take(*flow), /*given_way=*/true, lock);
   gives_way = false;
-  turn.given_away_ += nanoseconds(RequestQueueClock::now() - begin).count();
+  turn.given_away_ +=
+      std::chrono::duration_cast<nanoseconds>(RequestQueueClock::now() - begin)
+          .count();
 }
 
 // `lock` holds mutex_, and does not afterwards.
-void RequestQueue::Run(Item item, bool given_way,
+void RequestQueue::Run(const Item& item, bool given_way,
                        std::unique_lock<std::mutex>& lock) {
   const auto others = static_cast<int64_t>(running_.size());
   const auto threads = static_cast<size_t>(workers_.threads());

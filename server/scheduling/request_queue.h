@@ -99,7 +99,8 @@ class RequestQueue {
 
   void RunNext();
   void GiveWay(Turn& turn);
-  void Run(Item item, bool given_way, std::unique_lock<std::mutex>& lock);
+  void Run(const Item& item, bool given_way,
+           std::unique_lock<std::mutex>& lock);
 
   WorkerPool& workers_;
   mutable std::mutex mutex_;

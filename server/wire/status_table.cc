@@ -70,8 +70,8 @@ std::string Details(const absl::Status& status, grpc::StatusCode code,
   google::protobuf::UnknownFieldSet fields;
   status.ForEachPayload([&](absl::string_view type, const absl::Cord& bytes) {
     google::protobuf::Any any;
-    any.set_type_url(std::string(type));
-    any.set_value(std::string(bytes));
+    any.set_type_url(static_cast<std::string>(type));
+    any.set_value(static_cast<std::string>(bytes));
     fields.AddLengthDelimited(kStatusDetails, any.SerializeAsString());
   });
   std::string serialized;

@@ -42,8 +42,9 @@ std::string Short() { return Additive(64, 8).SerializeAsString(); }
 class BesideLargeRequestsTest : public testing::Test {
  protected:
   BesideLargeRequestsTest() {
-    for (int i = 0; i < 6; ++i)
+    for (int i = 0; i < 6; ++i) {
       calls_.push_back(large_.Start(kAttend, Endless()));
+    }
     // Some of them run now: those that wait do not end by any deadline.
     while (large_.Call(kAttend, Endless(), std::chrono::milliseconds(500))
                .status()
@@ -97,11 +98,10 @@ TEST(ComputeTimeTest, ARequestBeyondItIsStopped) {
 // Until it is refused, calls that wait at the gate end by their deadline.
 absl::Status FirstRefusal(WireClient& client) {
   for (;;) {
-    const absl::Status status =
-        client
-            .Call(kAttend, GoodRequest().SerializeAsString(),
-                  std::chrono::milliseconds(200))
-            .status();
+    absl::Status status = client
+                              .Call(kAttend, GoodRequest().SerializeAsString(),
+                                    std::chrono::milliseconds(200))
+                              .status();
     if (status.code() != StatusCode::kDeadlineExceeded) return status;
   }
 }
