@@ -118,8 +118,8 @@ struct Case {
   int64_t keys = 1;
   int64_t key_width = 8;
   int64_t value_width = 8;
+  int64_t hidden = 0;  // additive, where it is not 0
   DataType type = DataType::kFloat32;
-  int64_t hidden = 0;     // additive, where it is not 0
   bool bilinear = false;  // otherwise
   bool gaussian = false;
   bool weights = false;

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "core/backend.h"
@@ -22,7 +23,9 @@ class TargetRunner {
   absl::StatusOr<Results> Run(const AttentionProblem& problem);
 
   /// Called before each tile of what is run from now on, from any worker.
-  void BeforeTile(std::function<void()> call) { before_tile_ = call; }
+  void BeforeTile(std::function<void()> call) {
+    before_tile_ = std::move(call);
+  }
 
   /// Of the problem that was run last.
   const std::string& kernel() const { return kernel_; }

@@ -24,7 +24,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
-using ::testing::HasSubstr;
 
 constexpr std::chrono::minutes kPatience{1};
 
