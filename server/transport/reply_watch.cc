@@ -54,14 +54,9 @@ ReplyWatch::Watch ReplyWatch::Begin(grpc_call* call, std::string peer) {
   grpc_call_ref(call);
   Watch watch;
   watch.owner_ = this;
-  bool first = false;
-  {
-    const std::lock_guard lock(mutex_);
-    first = waiting_.empty() && cancelled_.empty();
-    watch.entry_ = waiting_.insert(
-        waiting_.end(), {call, std::move(peer), Clock::now() + timeout_});
-  }
-  if (first) changed_.notify_one();
+  const std::lock_guard lock(mutex_);
+  watch.entry_ = waiting_.insert(
+      waiting_.end(), {call, std::move(peer), Clock::now() + timeout_});
   return watch;
 }
 
@@ -73,11 +68,11 @@ void ReplyWatch::Run() {
       CancelFirst(lock);
     } else if (!cancelled_.empty() && cancelled_.front().due <= now) {
       CloseFirst(lock);
-    } else if (waiting_.empty() && cancelled_.empty()) {
-      changed_.wait(lock);
     } else {
-      Clock::time_point next = Clock::time_point::max();
-      if (!waiting_.empty()) next = waiting_.front().due;
+      // Nobody wakes it for a new entry, which would cost every reply a switch
+      // of threads: none is due before this.
+      Clock::time_point next = now + timeout_;
+      if (!waiting_.empty()) next = std::min(next, waiting_.front().due);
       if (!cancelled_.empty()) next = std::min(next, cancelled_.front().due);
       changed_.wait_until(lock, next);
     }
