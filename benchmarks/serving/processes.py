@@ -35,13 +35,15 @@ class Server:
 
     def peak_bytes(self) -> int:
         """The most physical memory that the process has held (proc(5), VmHWM)."""
-        status = Path(f"/proc/{self._process.pid}/status").read_text()
-        return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) * 1024
+        return self._bytes("VmHWM")
 
     def resident_bytes(self) -> int:
         """The physical memory that it holds now (VmRSS)."""
+        return self._bytes("VmRSS")
+
+    def _bytes(self, name: str) -> int:
         status = Path(f"/proc/{self._process.pid}/status").read_text()
-        return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) * 1024
+        return int(re.search(rf"{name}:\s+(\d+) kB", status)[1]) * 1024
 
     def __enter__(self):
         return self

@@ -96,7 +96,6 @@ absl::Status RequestQueue::Add(std::shared_ptr<QueuedWork> work,
       return late;
     }
     waiting_.emplace(key, flow);
-    waiting_cost_ += item.cost;
     flow->second.cost += item.cost;
     flow->second.last_finish_tag = item.start_tag + item.cost;
     flow->second.items.push_back(std::move(item));
@@ -170,7 +169,6 @@ bool RequestQueue::Remove(const QueuedWork* work) {
                    [work](const Item& i) { return i.work.get() == work; });
   waiting_flows_.erase(flow);
   removed = std::move(item->work);
-  waiting_cost_ -= item->cost;
   flow->second.cost -= item->cost;
   items.erase(item);
   if (!items.empty()) waiting_flows_.insert(flow);
@@ -186,7 +184,6 @@ RequestQueue::Item RequestQueue::Take(Flows::iterator flow) {
   items.pop_front();
   if (!items.empty()) waiting_flows_.insert(flow);
   waiting_.erase(item.work.get());
-  waiting_cost_ -= item.cost;
   flow->second.cost -= item.cost;
   virtual_time_ = std::max(virtual_time_, item.start_tag);
   NoteLowestClass();
@@ -268,13 +265,6 @@ void RequestQueue::Run(const Item& item, bool given_way,
 int64_t RequestQueue::waiting() const {
   const std::lock_guard lock(mutex_);
   return static_cast<int64_t>(waiting_.size());
-}
-
-nanoseconds RequestQueue::backlog() const {
-  const std::lock_guard lock(mutex_);
-  double cost = waiting_cost_;
-  for (const Turn* turn : running_) cost += turn->cost_;
-  return nanoseconds(static_cast<int64_t>(cost));
 }
 
 }  // namespace attention::server

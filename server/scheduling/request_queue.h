@@ -68,8 +68,6 @@ class RequestQueue {
   bool Remove(const QueuedWork* work);
 
   int64_t waiting() const;
-  /// What waits and runs would take one thread.
-  std::chrono::nanoseconds backlog() const;
 
  private:
   friend class Turn;
@@ -115,7 +113,6 @@ class RequestQueue {
   int64_t posted_ = 0;  // to the workers, and not back yet
   std::condition_variable idle_;
   double virtual_time_ = 0;
-  double waiting_cost_ = 0;
   std::atomic<int> lowest_class_;  // of what waits, or kNoClass
 };
 

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <mutex>
 
+#include "server/token_bucket.h"
+
 namespace attention::server {
 
 /// Lets so many events pass in a second, after a burst, and counts the others.
@@ -19,7 +21,7 @@ class RateLimit {
 
   /// Both at least 1.
   RateLimit(double burst, double per_second)
-      : burst_(burst), per_second_(per_second), tokens_(burst) {}
+      : bucket_(burst, per_second, std::chrono::steady_clock::time_point()) {}
 
   /// Whether an event passes that happens at `now`.
   Decision Ask(std::chrono::steady_clock::time_point now);
@@ -27,11 +29,8 @@ class RateLimit {
   int64_t TakeLeftOut();
 
  private:
-  const double burst_;
-  const double per_second_;
   std::mutex mutex_;
-  double tokens_;  // at most burst_; an event that passes takes one
-  std::chrono::steady_clock::time_point last_{};
+  TokenBucket bucket_;
   int64_t left_out_ = 0;
 };
 

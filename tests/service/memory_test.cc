@@ -61,11 +61,11 @@ TEST(MemoryTest, IsGivenBackWhenAllIsQuiet) {
   EXPECT_GT(Mebibytes(process, "VmHWM"), 160);
   const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(3);
   int64_t resident = Mebibytes(process, "VmRSS");
-  while (resident > 128 && std::chrono::steady_clock::now() < end) {
+  while (resident > 80 && std::chrono::steady_clock::now() < end) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     resident = Mebibytes(process, "VmRSS");
   }
-  EXPECT_LE(resident, 128);
+  EXPECT_LE(resident, 80);
 }
 
 }  // namespace

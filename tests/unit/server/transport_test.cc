@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "server/token_bucket.h"
 #include "server/transport/acceptor.h"
 #include "server/transport/burst.h"
 #include "server/transport/connection_limits.h"
 #include "server/transport/connections.h"
 #include "server/transport/peer.h"
 #include "server/transport/tcp_listener.h"
-#include "server/transport/token_bucket.h"
 #include "tests/support/status_matchers.h"
 
 namespace attention::server {

@@ -1,5 +1,5 @@
-#ifndef ATTENTION_SERVER_TRANSPORT_TOKEN_BUCKET_H_
-#define ATTENTION_SERVER_TRANSPORT_TOKEN_BUCKET_H_
+#ifndef ATTENTION_SERVER_TOKEN_BUCKET_H_
+#define ATTENTION_SERVER_TOKEN_BUCKET_H_
 
 #include <algorithm>
 #include <chrono>
@@ -18,8 +18,11 @@ class TokenBucket {
   /// Whether it may happen once more.
   bool Take(Clock::time_point now = Clock::now()) {
     const std::chrono::duration<double> passed = now - filled_;
-    tokens_ = std::min(burst_, tokens_ + passed.count() * rate_);
-    filled_ = now;
+    // Threads may come here in another order than that of their times.
+    if (passed.count() > 0) {
+      tokens_ = std::min(burst_, tokens_ + passed.count() * rate_);
+      filled_ = now;
+    }
     if (tokens_ < 1) return false;
     tokens_ -= 1;
     return true;
@@ -34,4 +37,4 @@ class TokenBucket {
 
 }  // namespace attention::server
 
-#endif  // ATTENTION_SERVER_TRANSPORT_TOKEN_BUCKET_H_
+#endif  // ATTENTION_SERVER_TOKEN_BUCKET_H_
