@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -24,21 +25,24 @@ void ReleaseSlices(absl::Span<grpc::Slice> slices);
 class ReceivedSlice {
  public:
   ReceivedSlice() = default;
-  explicit ReceivedSlice(grpc::Slice slice) { std::swap(slice_, slice); }
-  ReceivedSlice(ReceivedSlice&& other) noexcept {
-    std::swap(slice_, other.slice_);
-  }
+  explicit ReceivedSlice(grpc::Slice slice) : slice_(std::move(slice)) {}
+  ReceivedSlice(ReceivedSlice&& other) noexcept
+      : slice_(std::exchange(other.slice_, std::nullopt)) {}
   ReceivedSlice& operator=(ReceivedSlice&& other) noexcept {
     std::swap(slice_, other.slice_);
     return *this;
   }
-  ~ReceivedSlice() { ReleaseSlices(absl::MakeSpan(&slice_, 1)); }
+  ~ReceivedSlice() {
+    if (slice_.has_value()) ReleaseSlices(absl::MakeSpan(&*slice_, 1));
+  }
 
   /// The slice, for who releases several at once.
-  grpc::Slice Take() { return std::exchange(slice_, grpc::Slice()); }
+  grpc::Slice Take() {
+    return std::exchange(slice_, std::nullopt).value_or(grpc::Slice());
+  }
 
  private:
-  grpc::Slice slice_;
+  std::optional<grpc::Slice> slice_;
 };
 
 /// A received message, which may be released on any thread.

@@ -15,52 +15,34 @@ namespace {
 
 namespace pb = google::protobuf;
 
-// A tensor's field, and the field of AttendRequest that it lies in; null where
-// it is one itself.
-struct TensorPath {
-  const TensorField* tensor;
-  const pb::FieldDescriptor* parent;
-  const pb::FieldDescriptor* field;
+// What the fields of a message are, by their numbers: looked up by name once,
+// not for every request.
+struct FieldPlan {
+  const TensorField* tensor = nullptr;
+  const OptionField* option = nullptr;
+  std::string name;                // of the option, with that of its scoring
+  std::vector<FieldPlan> members;  // of a message with such fields
 };
 
-struct OptionPath {
-  const OptionField* option;
-  const pb::FieldDescriptor* field;
-};
-
-struct AttendPaths {
-  std::vector<TensorPath> tensors;
-  std::vector<OptionPath> options;  // of AttendRequest itself
-};
-
-void AddTensor(const pb::FieldDescriptor* parent,
-               const pb::FieldDescriptor* field, AttendPaths& paths) {
-  if (field->message_type() != v1::Tensor::descriptor()) return;
-  if (const TensorField* tensor = FindTensor(field->name())) {
-    paths.tensors.push_back({tensor, parent, field});
-  }
-}
-
-AttendPaths FindPaths() {
-  AttendPaths paths;
-  const pb::Descriptor& message = *v1::AttendRequest::descriptor();
+std::vector<FieldPlan> PlansOf(const pb::Descriptor& message,
+                               const std::string& prefix) {
+  std::vector<FieldPlan> plans;
   for (int n = 0; n < message.field_count(); ++n) {
-    const pb::FieldDescriptor* field = message.field(n);
-    if (const OptionField* option = FindOption(field->name())) {
-      paths.options.push_back({option, field});
-    }
-    AddTensor(nullptr, field, paths);
-    const pb::Descriptor* inner = field->message_type();
-    for (int m = 0; inner != nullptr && m < inner->field_count(); ++m) {
-      AddTensor(field, inner->field(m), paths);
+    const pb::FieldDescriptor& field = *message.field(n);
+    const auto number = static_cast<size_t>(field.number());
+    if (plans.size() <= number) plans.resize(number + 1);
+    FieldPlan& plan = plans[number];
+    const pb::Descriptor* const inner = field.message_type();
+    if (inner == v1::Tensor::descriptor()) {
+      plan.tensor = FindTensor(field.name());
+    } else if (inner != nullptr) {
+      plan.members = PlansOf(*inner, absl::StrCat(field.name(), "."));
+    } else {
+      plan.option = FindOption(field.name());
+      plan.name = absl::StrCat(prefix, field.name());
     }
   }
-  return paths;
-}
-
-const AttendPaths& Paths() {
-  static const auto* const paths = new AttendPaths(FindPaths());
-  return *paths;
+  return plans;
 }
 
 std::optional<DataType> ToDataType(v1::DataType type) {
@@ -130,6 +112,32 @@ OptionValue ValueOf(const pb::Message& message,
   }
 }
 
+absl::Status ReadMembers(const pb::Message& message,
+                         const std::vector<FieldPlan>& plans,
+                         MessageElements& elements, RequestBuilder& builder) {
+  const pb::Reflection& reflection = *message.GetReflection();
+  std::vector<const pb::FieldDescriptor*> present;
+  reflection.ListFields(message, &present);
+  for (const pb::FieldDescriptor* field : present) {
+    const FieldPlan& plan = plans[static_cast<size_t>(field->number())];
+    absl::Status status;
+    if (plan.tensor != nullptr) {
+      status = ReadTensor(
+          *plan.tensor,
+          static_cast<const v1::Tensor&>(reflection.GetMessage(message, field)),
+          elements, builder);
+    } else if (plan.option != nullptr) {
+      status = builder.SetOption(
+          *plan.option, ValueOf(message, *field, *plan.option), plan.name);
+    } else if (!plan.members.empty()) {
+      status = ReadMembers(reflection.GetMessage(message, field), plan.members,
+                           elements, builder);
+    }
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
 // The field that the message's scoring is; null where it has none.
 const pb::FieldDescriptor* ScoringField(const v1::AttendRequest& message) {
   static const pb::OneofDescriptor* const oneof =
@@ -148,51 +156,11 @@ const SplitRules& AttendRules() {
   return *rules;
 }
 
-absl::Status ReadTensors(const v1::AttendRequest& message,
-                         MessageElements& elements, RequestBuilder& builder) {
-  const pb::Reflection& reflection = *message.GetReflection();
-  for (const auto& [tensor, parent, field] : Paths().tensors) {
-    const pb::Message* holder = &message;
-    const pb::Reflection* inner = &reflection;
-    if (parent != nullptr) {
-      if (!reflection.HasField(message, parent)) continue;
-      holder = &reflection.GetMessage(message, parent);
-      inner = holder->GetReflection();
-    }
-    if (!inner->HasField(*holder, field)) continue;
-    absl::Status status = ReadTensor(
-        *tensor,
-        static_cast<const v1::Tensor&>(inner->GetMessage(*holder, field)),
-        elements, builder);
-    if (!status.ok()) return status;
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ReadOptions(const v1::AttendRequest& message,
-                         RequestBuilder& builder) {
-  const pb::Reflection& reflection = *message.GetReflection();
-  for (const auto& [option, field] : Paths().options) {
-    if (!reflection.HasField(message, field)) continue;
-    absl::Status status =
-        builder.SetOption(*option, ValueOf(message, *field, *option));
-    if (!status.ok()) return status;
-  }
-  const pb::FieldDescriptor* const scoring = ScoringField(message);
-  if (scoring == nullptr) return absl::OkStatus();
-  const pb::Message& inner = reflection.GetMessage(message, scoring);
-  for (int n = 0; n < scoring->message_type()->field_count(); ++n) {
-    const pb::FieldDescriptor& field = *scoring->message_type()->field(n);
-    const OptionField* const option = FindOption(field.name());
-    if (option == nullptr || !inner.GetReflection()->HasField(inner, &field)) {
-      continue;
-    }
-    absl::Status status =
-        builder.SetOption(*option, ValueOf(inner, field, *option),
-                          absl::StrCat(scoring->name(), ".", field.name()));
-    if (!status.ok()) return status;
-  }
-  return absl::OkStatus();
+absl::Status ReadFields(const v1::AttendRequest& message,
+                        MessageElements& elements, RequestBuilder& builder) {
+  static const auto* const plans =
+      new std::vector<FieldPlan>(PlansOf(*v1::AttendRequest::descriptor(), ""));
+  return ReadMembers(message, *plans, elements, builder);
 }
 
 bool ChosenScoring(const v1::AttendRequest& message, Scoring& scoring) {

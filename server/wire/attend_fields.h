@@ -14,13 +14,10 @@ namespace attention::server {
 /// How its tensors' data is split off; unknown fields are refused.
 const SplitRules& AttendRules();
 
-/// The tensors of `message`, whose elements are marks of `elements`.
-absl::Status ReadTensors(const v1::AttendRequest& message,
-                         MessageElements& elements, RequestBuilder& builder);
-
-/// The options of `message`, those of its scoring function too.
-absl::Status ReadOptions(const v1::AttendRequest& message,
-                         RequestBuilder& builder);
+/// The tensors of `message`, whose elements are marks of `elements`, and its
+/// options, those of its scoring function too.
+absl::Status ReadFields(const v1::AttendRequest& message,
+                        MessageElements& elements, RequestBuilder& builder);
 
 /// What is asked of a scoring function that the message chooses itself; false
 /// where it chooses none or a parameter set.

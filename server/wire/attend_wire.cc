@@ -75,6 +75,23 @@ std::string FactsFields(const RequestFacts& facts) {
   return response.SerializeAsString();
 }
 
+// Text, and the elements of a result behind it, if any.
+struct ReplyPart {
+  std::string text;
+  AlignedBuffer elements;
+};
+
+grpc::ByteBuffer Join(std::vector<ReplyPart> parts) {
+  std::vector<grpc::Slice> slices;
+  for (ReplyPart& part : parts) {
+    slices.emplace_back(part.text);
+    if (part.elements.size() > 0) {
+      slices.push_back(ToSlice(std::move(part.elements)));
+    }
+  }
+  return ToByteBuffer(slices);
+}
+
 // What the request begins with.
 absl::StatusOr<RequestBuilder> Begin(const v1::AttendRequest& message,
                                      const ModelRepository& models) {
@@ -115,8 +132,7 @@ absl::StatusOr<AttentionRequest> AttendWire::Decode(ReceivedMessage message) {
   if (absl::Status status = CheckId(id()); !status.ok()) return status;
   absl::StatusOr<RequestBuilder> builder = Begin(message_, models_);
   if (!builder.ok()) return builder.status();
-  absl::Status status = ReadTensors(message_, elements_, *builder);
-  if (status.ok()) status = ReadOptions(message_, *builder);
+  absl::Status status = ReadFields(message_, elements_, *builder);
   if (status.ok()) status = AddResults(message_, *builder);
   if (!status.ok()) return status;
   if (message_.has_query() && !message_.has_key_value()) {
@@ -133,36 +149,34 @@ int64_t AttendWire::OtherBytes() const {
 
 grpc::ByteBuffer AttendWire::Encode(absl::Span<Result> results,
                                     const RequestFacts& facts) {
-  std::vector<grpc::Slice> slices;
   const std::string id_field = IdField(id());
-  std::string text = id_field;
-  int64_t bytes = 0;
-  const auto end_slice = [&](grpc::Slice slice) {
-    bytes += static_cast<int64_t>(slice.size());
-    slices.push_back(std::move(slice));
-  };
+  std::vector<ReplyPart> parts(1);
+  parts.front().text = id_field;
   for (Result& result : results) {
+    std::string& text = parts.back().text;
     text += TensorHeader(result);
     if (result.bytes < kLeastBytesInASlice) {
       text.append(reinterpret_cast<const char*>(result.buffer.data()),
                   static_cast<size_t>(result.bytes));
-      continue;
+    } else {
+      parts.back().elements = std::move(result.buffer);
+      parts.emplace_back();
     }
-    end_slice(grpc::Slice(text));
-    end_slice(ToSlice(std::move(result.buffer)));
-    text.clear();
   }
-  end_slice(grpc::Slice(text + FactsFields(facts)));
-  if (!on_stream_) return ToByteBuffer(slices);
+  parts.back().text += FactsFields(facts);
+  if (!on_stream_) return Join(std::move(parts));
+  int64_t bytes = 0;
+  for (const ReplyPart& part : parts) {
+    bytes += static_cast<int64_t>(part.text.size()) + part.elements.size();
+  }
   // The id has the same field number in both messages.
   static_assert(static_cast<int>(v1::AttendStreamResponse::kIdFieldNumber) ==
                 static_cast<int>(v1::AttendResponse::kIdFieldNumber));
-  slices.insert(
-      slices.begin(),
-      grpc::Slice(absl::StrCat(
-          id_field,
-          FieldHeader(v1::AttendStreamResponse::kResultFieldNumber, bytes))));
-  return ToByteBuffer(slices);
+  parts.front().text = absl::StrCat(
+      id_field,
+      FieldHeader(v1::AttendStreamResponse::kResultFieldNumber, bytes),
+      parts.front().text);
+  return Join(std::move(parts));
 }
 
 grpc::ByteBuffer EncodeStreamError(const std::string& id,

@@ -1,7 +1,6 @@
 #include "server/wire/message_pieces.h"
 
 #include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/wire_format_lite.h>
 
 namespace attention::server {
@@ -9,15 +8,22 @@ namespace attention::server {
 namespace pb = google::protobuf;
 using pb::internal::WireFormatLite;
 
+namespace {
+
+constexpr size_t kMostVarint32Bytes = 5;
+constexpr size_t kMostVarint64Bytes = 10;
+
+}  // namespace
+
 std::string FieldHeader(int field_number, int64_t length) {
-  std::string header;
-  pb::io::StringOutputStream stream(&header);
-  pb::io::CodedOutputStream out(&stream);
-  out.WriteTag(WireFormatLite::MakeTag(
-      field_number, WireFormatLite::WIRETYPE_LENGTH_DELIMITED));
-  out.WriteVarint64(static_cast<uint64_t>(length));
-  out.Trim();
-  return header;
+  using Out = pb::io::CodedOutputStream;
+  uint8_t bytes[kMostVarint32Bytes + kMostVarint64Bytes];
+  uint8_t* end = Out::WriteTagToArray(
+      WireFormatLite::MakeTag(field_number,
+                              WireFormatLite::WIRETYPE_LENGTH_DELIMITED),
+      bytes);
+  end = Out::WriteVarint64ToArray(static_cast<uint64_t>(length), end);
+  return {bytes, end};
 }
 
 grpc::Slice ToSlice(AlignedBuffer buffer) {

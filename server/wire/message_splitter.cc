@@ -27,6 +27,7 @@ constexpr size_t kMostOtherBytes = 64 << 10;
 constexpr size_t kUsualOtherBytes = 512;
 // An entry costs memory, even one of a byte.
 constexpr size_t kMostElements = 64;
+constexpr size_t kUsualElements = 4;
 // protobuf's own bounds.
 constexpr int kMostTagBytes = 5;
 constexpr int kMostLengthBytes = 5;
@@ -145,6 +146,7 @@ class MessageSplitter {
       return NotAMessage("more than 2^31 - 1 bytes");
     }
     in_.PushLimit(static_cast<int>(stream_.TotalBytes()));
+    result_.elements_.reserve(kUsualElements);
     std::string skeleton;
     skeleton.reserve(kUsualOtherBytes);
     absl::Status status = CopyMessage(*rules_.root_, "", skeleton);
@@ -303,6 +305,14 @@ class MessageSplitter {
   absl::Status CopyRaw(const pb::FieldDescriptor& field, int size,
                        std::string& out) {
     if (in_.BytesUntilLimit() < size) return Cut(field);
+    const void* data = nullptr;
+    int here = 0;  // bytes of the current slice that are not read yet
+    in_.GetDirectBufferPointerInline(&data, &here);
+    if (here >= size) {
+      out.append(static_cast<const char*>(data), static_cast<size_t>(size));
+      in_.Skip(size);
+      return absl::OkStatus();
+    }
     const size_t begin = out.size();
     out.resize(begin + static_cast<size_t>(size));
     return in_.ReadRaw(out.data() + begin, size) ? absl::OkStatus()
