@@ -226,6 +226,13 @@ void RequestQueue::GiveWay(Turn& turn) {
         std::max(had, running->start_tag_ +
                           Nanoseconds(running->ThreadTime(workers_.threads())));
   }
+  if (had < virtual_time_) {
+    // Another large one began after this one and has ended: this one is not to
+    // be waited for until it has had as much.
+    turn.start_tag_ =
+        virtual_time_ - Nanoseconds(turn.ThreadTime(workers_.threads()));
+    had = virtual_time_;
+  }
   const auto flow = std::find_if(
       waiting_flows_.begin(), waiting_flows_.end(),
       [&turn](const auto& f) { return f->first.second < turn.cost_class_; });

@@ -137,7 +137,7 @@ class Turn {
 
   RequestQueue& queue_;
   const double cost_;
-  const double start_tag_;
+  double start_tag_;  // guarded by the queue's mutex
   const int cost_class_;
   const bool in_place_;
   const int64_t others_;  // that ran when it began

@@ -236,5 +236,44 @@ TEST_F(GiveWayTest, WhatRunsWithinUsesThatWorkerAlone) {
   EXPECT_THAT(threads, ::testing::Each(threads.front()));
 }
 
+TEST(TwoWorkersTest, WhatLastsLongerThanALaterOneStillGivesWay) {
+  WorkerPool workers(2);
+  std::vector<std::string> ran;
+  std::latch both_run(2);
+  std::latch other_worker_is_busy(1);
+  std::latch small_are_there(1);
+  std::latch end(1);
+  auto queue = std::make_unique<RequestQueue>(workers);
+  const auto add = [&queue](const char* caller, std::chrono::nanoseconds cost,
+                            std::function<void(Turn&)> run) {
+    ASSERT_THAT(
+        queue->Add(std::make_shared<Closure>(std::move(run)), {caller, cost}),
+        IsOk());
+  };
+  add("a", hours(1), [&](Turn& turn) {
+    both_run.arrive_and_wait();
+    small_are_there.wait();
+    // As often as it has tiles: its share grows meanwhile.
+    for (int i = 0; i < 1'000'000 && ran.size() < 2; ++i) turn.GiveWay();
+    ran.push_back("large");
+    end.count_down();
+  });
+  // Its turn comes after the other's hour, and it ends at once.
+  add("a", hours(1), [&](Turn&) { both_run.arrive_and_wait(); });
+  both_run.wait();
+  workers.Post([&] {
+    other_worker_is_busy.count_down();
+    end.wait();
+  });
+  other_worker_is_busy.wait();
+  for (const char* name : {"small1", "small2"}) {
+    add("b", std::chrono::nanoseconds(1),
+        [&ran, name](Turn&) { ran.push_back(name); });
+  }
+  small_are_there.count_down();
+  queue.reset();
+  EXPECT_THAT(ran, ElementsAre("small1", "small2", "large"));
+}
+
 }  // namespace
 }  // namespace attention::server
