@@ -19,6 +19,9 @@ constexpr size_t kMostFlows = 1024;
 // where enough others wait to keep every worker busy.
 constexpr double kSmallCost = 2e6;
 
+// What costs so many times less does not wait for the end of what runs.
+constexpr double kCostRatio = 8;
+
 // Costs of one class are within a factor of eight.
 int ClassOf(double cost) {
   return static_cast<int>(std::bit_width(static_cast<uint64_t>(cost))) / 3;
@@ -48,7 +51,10 @@ Turn::Turn(RequestQueue& queue, double cost, double start_tag, int cost_class,
       others_(others),
       begin_(RequestQueueClock::now()) {}
 
+bool Turn::GivesWayTo(double cost) const { return cost * kCostRatio <= cost_; }
+
 void Turn::GiveWay() {
+  // What costs so much less is of another class.
   if (queue_.lowest_class_.load(std::memory_order_relaxed) < cost_class_) {
     queue_.GiveWay(*this);
   }
@@ -142,7 +148,7 @@ nanoseconds RequestQueue::Wait(const Flow& own, const Item& item) const {
     if (&flow->second != &own) before += std::min(flow->second.cost, share);
   }
   for (const Turn* turn : running_) {
-    if (turn->cost_class_ > item.cost_class) continue;
+    if (turn->GivesWayTo(item.cost)) continue;
     before += std::max(
         turn->cost_ - Nanoseconds(RequestQueueClock::now() - turn->begin_),
         0.0);
@@ -214,8 +220,6 @@ void RequestQueue::RunNext() {
 }
 
 void RequestQueue::GiveWay(Turn& turn) {
-  thread_local bool gives_way = false;
-  if (gives_way) return;
   const auto begin = RequestQueueClock::now();
   std::unique_lock lock(mutex_);
   // What large requests have had by now, in virtual time: others may have as
@@ -234,15 +238,16 @@ void RequestQueue::GiveWay(Turn& turn) {
     had = virtual_time_;
   }
   const auto flow = std::find_if(
-      waiting_flows_.begin(), waiting_flows_.end(),
-      [&turn](const auto& f) { return f->first.second < turn.cost_class_; });
+      waiting_flows_.begin(), waiting_flows_.end(), [&turn](const auto& f) {
+        return turn.GivesWayTo(f->second.items.front().cost);
+      });
   if (flow == waiting_flows_.end() ||
       (*flow)->second.items.front().start_tag > had) {
     return;
   }
-  gives_way = true;
+  // It may give way in its turn, a few times at most: each time to what costs
+  // an eighth or less.
   Run(Take(*flow), /*given_way=*/true, lock);
-  gives_way = false;
   turn.given_away_ +=
       std::chrono::duration_cast<nanoseconds>(RequestQueueClock::now() - begin)
           .count();

@@ -135,6 +135,8 @@ class Turn {
  private:
   friend class RequestQueue;
 
+  bool GivesWayTo(double cost) const;  // nanoseconds
+
   RequestQueue& queue_;
   const double cost_;
   double start_tag_;  // guarded by the queue's mutex

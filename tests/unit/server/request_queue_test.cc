@@ -208,6 +208,38 @@ TEST_F(GiveWayTest, ALikeRequestWaits) {
   EXPECT_THAT(ran_, ElementsAre("large", "as large"));
 }
 
+TEST_F(GiveWayTest, WhatCostsHalfWaits) {
+  AddLarge(1);
+  for (const int part : {2, 3, 4, 5, 6, 7}) {
+    ASSERT_THAT(
+        Add("b", absl::StrCat("1/", part), std::chrono::minutes(60) / part),
+        IsOk());
+  }
+  small_are_there_.count_down();
+  Drain();
+  EXPECT_EQ(ran_.front(), "large");
+}
+
+TEST_F(GiveWayTest, WhatRunsWithinGivesWayToo) {
+  AddLarge(1);
+  std::latch middle_runs(1);
+  std::latch small_is_there(1);
+  ASSERT_THAT(queue_->Add(std::make_shared<Closure>([&](Turn& turn) {
+                            middle_runs.count_down();
+                            small_is_there.wait();
+                            turn.GiveWay();
+                            ran_.push_back("middle");
+                          }),
+                          {"b", std::chrono::minutes(1)}),
+              IsOk());
+  small_are_there_.count_down();
+  middle_runs.wait();
+  ASSERT_THAT(Add("c", "small", milliseconds(1)), IsOk());
+  small_is_there.count_down();
+  Drain();
+  EXPECT_THAT(ran_, ElementsAre("small", "middle", "large"));
+}
+
 TEST_F(GiveWayTest, SmallOnesGetNoMoreThanTheirShare) {
   AddLarge(100);
   // The large one has only just begun: others may have a little, too.
