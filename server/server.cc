@@ -19,6 +19,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "core/engine.h"
+#include "server/memory/allocator.h"
 #include "server/memory/memory_limit.h"
 #include "server/memory/shared_memory_registry.h"
 #include "server/models/model_repository.h"
@@ -260,6 +261,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   server->impl_ =
       std::make_unique<Impl>(WithMemoryLimit(options), *std::move(engine),
                              *std::move(repository), health, *connections);
+  KeepFreedMemoryWithin(server->impl_->options.memory_limit);
   const absl::StatusOr<int> port = server->impl_->Listen();
   if (!port.ok()) return port.status();
   server->port_ = *port;

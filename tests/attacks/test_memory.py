@@ -74,9 +74,7 @@ def test_a_bomb_is_refused(start, encoding):
     assert server.call(SMALL) == StatusCode.OK
 
 
-def test_16_requests_of_64_mib_in_512_mib(start, monkeypatch):
-    # As docs/operations.md says for a container with little memory.
-    monkeypatch.setenv("MALLOC_CONF", "dirty_decay_ms:0")
+def test_16_requests_of_64_mib_in_512_mib(start):
     server = start("--memory-limit", "512MiB", "--max-request-bytes", "128MiB")
     request = attend_request(8, 64 * MIB // 2 // 4 // 256, 256)
     codes = []
