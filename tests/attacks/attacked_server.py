@@ -9,6 +9,7 @@ import time
 import grpc
 
 ATTEND = "/attention.v1.AttentionService/Attend"
+ATTEND_STREAM = "/attention.v1.AttentionService/AttendStream"
 PATIENCE = 60  # seconds: what ends earlier where all is well
 
 

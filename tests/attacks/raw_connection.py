@@ -53,16 +53,21 @@ class RawConnection:
         self.http.send_data(stream, message, end_stream=True)
         return stream
 
-    def send_all(self, request):
+    def send_all(self, request, method=ATTEND, end=True):
         """A call with a message of any size; reads only what sending needs."""
-        stream = self.begin()
+        stream = self.begin(method)
+        self.send_on(stream, request, end)
+        return stream
+
+    def send_on(self, stream, request, end=False):
+        """One more message of a call."""
         rest = MESSAGE_HEAD.pack(0, len(request)) + request
         while rest:
             room = min(self.http.local_flow_control_window(stream), 16384)
             if room == 0:
                 assert self.receive() is not None, "the server has closed the connection"
                 continue
-            self.http.send_data(stream, rest[:room], end_stream=room >= len(rest))
+            self.http.send_data(stream, rest[:room], end_stream=end and room >= len(rest))
             rest = rest[room:]
             self.flush()
 

@@ -3,7 +3,7 @@
 import time
 
 import h2.settings
-from attacked_server import wait_until
+from attacked_server import ATTEND_STREAM, wait_until
 from grpc import StatusCode
 from messages import SMALL, attend_request
 from raw_connection import RawConnection
@@ -19,6 +19,17 @@ def test_a_caller_that_reads_nothing_does_not_keep_its_places(start):
         attacker.settle()
         for _ in range(64):
             attacker.send_all(request)
+        wait_until(lambda: "--reply-timeout" in server.log(), "a line of the log")
+        wait_until(lambda: server.call(SMALL) == StatusCode.OK, "others are served")
+
+
+def test_a_stream_whose_replies_nobody_reads_ends(start):
+    server = start("--max-requests-in-flight", "4", "--reply-timeout", "1s")
+    request = attend_request(64, 1, 256)  # 64 KiB, and as much back
+    with RawConnection(server, window=0) as attacker:
+        attacker.settle()
+        stream = attacker.send_all(request, ATTEND_STREAM, end=False)
+        attacker.send_on(stream, request)
         wait_until(lambda: "--reply-timeout" in server.log(), "a line of the log")
         wait_until(lambda: server.call(SMALL) == StatusCode.OK, "others are served")
 

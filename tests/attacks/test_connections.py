@@ -5,6 +5,18 @@ import socket
 from attacked_server import wait_until
 from grpc import StatusCode
 from messages import SMALL
+from raw_connection import RawConnection
+
+
+GOAWAY = 7  # RFC 9113, section 6.8
+
+
+def frame_types(data):
+    types = []
+    while data:
+        types.append(data[3])
+        data = data[9 + int.from_bytes(data[:3], "big") :]
+    return types
 
 
 def connect(server):
@@ -55,4 +67,22 @@ def test_idle_connections_are_closed(start):
     with connect(server) as silent:
         silent.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
         wait_until(lambda: is_closed(silent), "closed")
+    assert server.call(SMALL) == StatusCode.OK
+
+
+def test_connections_that_never_say_what_they_speak_are_closed(start):
+    server = start()
+    with connect(server) as silent, connect(server) as half:
+        half.sendall(b"PRI * HTTP/2.0\r\n")
+        wait_until(lambda: is_closed(silent) and is_closed(half), "both closed")
+    assert server.call(SMALL) == StatusCode.OK
+
+
+def test_old_connections_are_given_up_with_the_calls_on_them(start):
+    server = start("--max-connection-age", "500ms", "--drain-time", "500ms")
+    with RawConnection(server) as old:
+        old.begin()  # a call whose message never comes
+        old.flush()
+        data = b"".join(iter(lambda: old.socket.recv(1 << 16), b""))
+    assert GOAWAY in frame_types(data), "new calls go elsewhere"
     assert server.call(SMALL) == StatusCode.OK
