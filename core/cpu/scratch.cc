@@ -17,16 +17,23 @@ struct AlignedDelete {
   }
 };
 
+using Bytes = std::unique_ptr<std::byte, AlignedDelete>;
+
+// Null where there is none.
+Bytes Allocate(size_t bytes) {
+  return Bytes(
+      static_cast<std::byte*>(::operator new(bytes, kAlignment, std::nothrow)));
+}
+
 struct Memory {
-  std::unique_ptr<std::byte, AlignedDelete> bytes;
+  Bytes bytes;
   size_t size = 0;
 
   std::byte* Reserve(size_t wanted) {
     if (wanted <= size) return bytes.get();
     bytes.reset();
     size = 0;
-    bytes.reset(static_cast<std::byte*>(
-        ::operator new(wanted, kAlignment, std::nothrow)));
+    bytes = Allocate(wanted);
     if (bytes != nullptr) size = wanted;
     return bytes.get();
   }
@@ -38,11 +45,12 @@ struct Memory {
   }
 };
 
-// How deep leases nest: a tile, and what it gives way to.
-constexpr size_t kDepth = 2;
+// Leases whose memory is kept: a tile's, and that of what it gives way to. What
+// nests deeper is rare.
+constexpr size_t kKept = 2;
 
 struct Leases {
-  std::array<Memory, kDepth> memory;
+  std::array<Memory, kKept> memory;
   size_t depth = 0;
 };
 
@@ -56,13 +64,18 @@ Leases& OfThread() {
 ThreadMemory::ThreadMemory(size_t bytes) {
   Leases& leases = OfThread();
   const size_t depth = leases.depth++;
-  bytes_ = depth < kDepth ? leases.memory[depth].Reserve(bytes) : nullptr;
+  bytes_ = depth < kKept ? leases.memory[depth].Reserve(bytes)
+                         : Allocate(bytes).release();
 }
 
 ThreadMemory::~ThreadMemory() {
   Leases& leases = OfThread();
   const size_t depth = --leases.depth;
-  if (depth < kDepth) leases.memory[depth].GiveBackWhatIsLarge();
+  if (depth < kKept) {
+    leases.memory[depth].GiveBackWhatIsLarge();
+  } else {
+    const Bytes freed(bytes_);
+  }
 }
 
 }  // namespace attention::cpu

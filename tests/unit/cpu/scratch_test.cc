@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <set>
 
 #include "gtest/gtest.h"
 
@@ -35,6 +36,18 @@ TEST(ScratchTest, WorkThatATileGivesWayToHasMemoryOfItsOwn) {
     EXPECT_NE(first, outer.get());
   }
   EXPECT_EQ(ThreadMemory(64).get(), first);  // kept
+}
+
+TEST(ScratchTest, WorkWithinWorkWithinWorkToo) {
+  const ThreadMemory first(64);
+  const ThreadMemory second(64);
+  const ThreadMemory third(64);
+  const ThreadMemory fourth(64);
+  EXPECT_EQ(
+      (std::set{first.get(), second.get(), third.get(), fourth.get()}).size(),
+      4);
+  EXPECT_NE(fourth.get(), nullptr);
+  EXPECT_NE(third.get(), nullptr);
 }
 
 }  // namespace
