@@ -13,7 +13,7 @@ from serving.processes import Server
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="benchmarks/overload",
-        description="Offers attention-server 0.5 to 10 times what it can compute, every call "
+        description="Offers attention-server up to ten times what it can compute, every call "
         "with a deadline of one second, and says what share of the best rate is still "
         "answered in time (goodput), how long that took, and what memory the server held. "
         "Then measures small requests alone and beside large ones of another caller. The "
@@ -24,6 +24,13 @@ def parse() -> argparse.Namespace:
         "--seconds", type=float, default=10, help="for each load; default: %(default)s"
     )
     parser.add_argument("--quick", action="store_true", help="2 seconds each")
+    parser.add_argument(
+        "--loads",
+        type=lambda text: [float(load) for load in text.split(",")],
+        default=[0.5, 0.9, 1.5, 2, 5, 10],
+        metavar="A,B",
+        help="in multiples of the best rate; default: 0.5,0.9,1.5,2,5,10",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything here")
     parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw it (matplotlib)")
     parser.add_argument(
@@ -42,7 +49,7 @@ def main() -> None:
         with Server(arguments.binaries, Path(folder), flags) as server:
             measured = Measured(
                 server=server.line,
-                loads=goodput(arguments.binaries, server, arguments.seconds),
+                loads=goodput(arguments.binaries, server, arguments.loads, arguments.seconds),
                 beside=small_beside_large(arguments.binaries, server, arguments.seconds),
             )
     print(tables(measured))

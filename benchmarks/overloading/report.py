@@ -15,7 +15,7 @@ def tables(measured: Measured) -> str:
     for load in measured.loads:
         codes = ", ".join(f"{count} {code}" for code, count in load.codes.items()) or "none"
         lines.append(
-            f"| {load.factor}x | {load.goodput:.2f} | {load.p50_ms:.0f} ms | {load.p99_ms:.0f} ms "
+            f"| {load.factor:g}x | {load.goodput:.2f} | {load.p50_ms:.0f} ms | {load.p99_ms:.0f} ms "
             f"| {load.memory_mib:.0f} MiB | {codes} |"
         )
     lines += ["", "| small requests | p50 | p99 | answered | failed |", "|---|---|---|---|---|"]
