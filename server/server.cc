@@ -26,6 +26,7 @@
 #include "server/memory/allocator.h"
 #include "server/memory/memory_limit.h"
 #include "server/memory/shared_memory_registry.h"
+#include "server/metrics_page.h"
 #include "server/models/model_repository.h"
 #include "server/models/model_table.h"
 #include "server/models/repository_queue.h"
@@ -188,6 +189,7 @@ struct Server::Impl {
 
   TaskServices services() {
     TaskServices services{engine->workers(), admission, queue, costs};
+    services.metrics = &metrics;
     if (options.max_compute_time.count() > 0) {
       services.max_compute_time = options.max_compute_time;
     }
@@ -214,6 +216,7 @@ struct Server::Impl {
   SharedMemoryRegistry regions;
   RepositoryQueue repository_queue;
   CostModel costs;
+  RequestMetrics metrics;
   std::unique_ptr<Engine> engine;  // waits for tasks that still return
   RequestQueue queue;
   AttentionService service;
@@ -263,9 +266,13 @@ absl::StatusOr<int> Server::Impl::Listen() {
 
 void Server::Impl::ServeHttp() {
   if (http == nullptr) return;
-  http->api.StartServing(
-      {.ready = [this] { return !calls.leaving() && health->serving(); },
-       .metrics = [] { return std::string(); }});
+  const auto ready = [this] { return !calls.leaving() && health->serving(); };
+  http->api.StartServing({.ready = ready, .metrics = [this, ready] {
+                            return MetricsPage(
+                                {options, engine->workers().threads(), ready(),
+                                 metrics, models, admission, queue, connections,
+                                 *http->server});
+                          }});
 }
 
 void Server::Impl::CloseConnections() {

@@ -55,9 +55,11 @@ void HttpSession::Read() {
   parser_->header_limit(limits_.header_bytes);
   parser_->body_limit(limits_.body_bytes);
   stream_.expires_after(limits_.request_time);
-  http::async_read(stream_, buffer_, *parser_,
-                   [self = shared_from_this()](beast::error_code error,
-                                               size_t) { self->OnRead(error); });
+  http::async_read(
+      stream_, buffer_, *parser_,
+      [self = shared_from_this()](beast::error_code error, size_t) {
+        self->OnRead(error);
+      });
 }
 
 void HttpSession::OnRead(beast::error_code error) {
@@ -69,9 +71,9 @@ void HttpSession::OnRead(beast::error_code error) {
 void HttpSession::Refuse(beast::error_code error) {
   const std::optional<int> status = StatusOf(error);
   if (!status) return Close();
-  Write({.status = *status,
-         .body = "{\"error\":\"" + error.message() + "\"}\n"},
-        /*keep_alive=*/false);
+  Write(
+      {.status = *status, .body = "{\"error\":\"" + error.message() + "\"}\n"},
+      /*keep_alive=*/false);
 }
 
 void HttpSession::Write(HttpReply reply, bool keep_alive) {

@@ -10,11 +10,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/service/gated_server.h"
+#include "tests/service/http_caller.h"
 #include "tests/service/requests.h"
 #include "tests/service/running_server.h"
 #include "tests/service/wire_client.h"
 #include "tests/support/child_process.h"
-#include "tests/service/http_caller.h"
 
 namespace attention::test {
 namespace {

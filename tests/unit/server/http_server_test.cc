@@ -18,9 +18,9 @@ using ::attention::test::HttpAnswer;
 using ::attention::test::HttpBody;
 using ::attention::test::HttpCaller;
 using ::attention::test::HttpStatus;
+using std::chrono::milliseconds;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-using std::chrono::milliseconds;
 
 constexpr char kRequest[] = "GET /a HTTP/1.1\r\nHost: test\r\n\r\n";
 // More than all buffers between a server and a caller take.
