@@ -34,7 +34,7 @@ RequestFacts Answered() {
 void ObserveRequest(benchmark::State& state) {
   static RequestMetrics metrics;
   const RequestFacts facts = Answered();
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     metrics.NoteArrival(facts.rpc);
     Observe(facts, &metrics);
   }
@@ -44,7 +44,7 @@ BENCHMARK(ObserveRequest)->Threads(1)->Threads(2)->UseRealTime();
 // The same without metrics: what was there before.
 void ObserveRequestWithoutMetrics(benchmark::State& state) {
   const RequestFacts facts = Answered();
-  for (auto _ : state) Observe(facts, nullptr);
+  while (state.KeepRunning()) Observe(facts, nullptr);
 }
 BENCHMARK(ObserveRequestWithoutMetrics)->Threads(1)->Threads(2)->UseRealTime();
 
@@ -55,7 +55,7 @@ void ObserveRequestOfModel(benchmark::State& state) {
   RequestFacts facts = Answered();
   facts.rpc = Rpc::kModelInfer;
   facts.model = model;
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     metrics.NoteArrival(facts.rpc);
     Observe(facts, &metrics);
   }
