@@ -19,7 +19,8 @@ Refusal WhyNot(int64_t max_requests, int64_t held, int64_t bytes,
   const auto first = admission.Admit("first", held);
   EXPECT_TRUE(first.ok());
   Refusal why = Refusal::kNone;
-  EXPECT_EQ(admission.Admit(caller, bytes, &why).ok(), why == Refusal::kNone);
+  const bool admitted = admission.Admit(caller, bytes, &why).ok();
+  EXPECT_EQ(admitted, why == Refusal::kNone);
   return why;
 }
 
