@@ -17,7 +17,7 @@ start_server() {
   local log=build/release/server.log
   : >"$log"  # the last server's line must not be read
   # All that its first line depends on, against whatever the environment says.
-  build/release/bin/attention-server --grpc-address 127.0.0.1 --grpc-port 0 \
+  build/release/bin/attention-server --grpc-address 127.0.0.1 --grpc-port 0 --http-port 0 \
     --log-level info --log-format text >>"$log" 2>&1 &
   server_pid=$!
   server_address=

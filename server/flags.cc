@@ -113,10 +113,10 @@ struct Parser {
   }
 
   // The flag alone, or --flag=true and --flag=false.
-  void AddSwitch(const std::string& flag, bool& value,
-                 const std::string& help) {
+  void AddSwitch(const std::string& flag, bool& value, const std::string& help,
+                 const std::string& group = "Trust") {
     CLI::Option* option = app.add_flag(flag, value);
-    Describe(option, flag, "", value ? "true" : "false", help, "Trust");
+    Describe(option, flag, "", value ? "true" : "false", help, group);
     option->check(TrueOrFalse());
   }
 
@@ -156,6 +156,15 @@ struct Parser {
         "A Unix-domain socket to listen on as well, for callers on this "
         "machine that run as the same user (mode 0600)",
         group);
+    AddSwitch("--http", options.http,
+              "Whether health and metrics are served over HTTP; --http=false "
+              "switches it off",
+              group);
+    Add("--http-address", options.http_address, "ADDRESS", options.http_address,
+        "Where HTTP listens; loopback unless you say so", group);
+    AddInteger("--http-port", options.http_port,
+               "Its port, 0 to 65535; 0 picks a free one, which the log names",
+               group);
     AddTime("--drain-delay", options.drain_delay, "0s",
             "How long calls are still served after SIGTERM or SIGINT, while "
             "health says NOT_SERVING: time for callers and proxies to see it",

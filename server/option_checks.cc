@@ -52,6 +52,10 @@ absl::Status CheckOptions(const ServerOptions& options) {
     return absl::InvalidArgumentError(
         "--grpc-address: '' (expected an IP address or a host name)");
   }
+  if (options.http_address.empty()) {
+    return absl::InvalidArgumentError(
+        "--http-address: '' (expected an IP address or a host name)");
+  }
   if (options.allow_model_control && options.model_repository.empty()) {
     return absl::InvalidArgumentError(
         "--allow-model-control: true (expected --model-repository beside it)");
@@ -63,6 +67,7 @@ absl::Status CheckOptions(const ServerOptions& options) {
   }
   const absl::Status checks[] = {
       CheckRange("--grpc-port", options.grpc_port, 0, 65535),
+      CheckRange("--http-port", options.http_port, 0, 65535),
       CheckRange("--worker-threads", options.worker_threads, 0, kMostThreads),
       CheckOneOf("--backend", options.backend, BackendNames()),
       CheckRange("--cuda-memory-limit", options.cuda_memory_limit, 0,

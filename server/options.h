@@ -19,6 +19,11 @@ struct ServerOptions {
   /// alone; at most 107 bytes, "" for none. Only this process's user can
   /// connect (mode 0600).
   std::string grpc_unix_socket;
+  /// Whether health and metrics are served over HTTP, and where; port 0 picks a
+  /// free one.
+  bool http = true;
+  std::string http_address = "127.0.0.1";
+  int http_port = 8002;
   /// Threads that compute; 0 means one per processor.
   int worker_threads = 0;
   /// "auto" or a backend's name.

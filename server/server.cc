@@ -10,18 +10,23 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "core/engine.h"
+#include "server/http/http_api.h"
+#include "server/http/http_server.h"
 #include "server/memory/allocator.h"
 #include "server/memory/memory_limit.h"
 #include "server/memory/shared_memory_registry.h"
+#include "server/metrics_page.h"
 #include "server/models/model_repository.h"
 #include "server/models/model_table.h"
 #include "server/models/repository_queue.h"
@@ -46,6 +51,10 @@ constexpr std::chrono::milliseconds kFlushTime{500};
 
 // Of gRPC, with some that it makes under load.
 constexpr int kThreadsBesideWorkers = 16;
+
+// Over HTTP; where file descriptors are few, that many of them at most.
+constexpr int64_t kMostHttpConnections = 256;
+constexpr int64_t kHttpShareOfDescriptors = 8;
 
 // Between the last answer and the end of connections: replies of calls that are
 // not counted are handed to gRPC, and not yet sent.
@@ -96,6 +105,36 @@ absl::StatusOr<std::unique_ptr<ModelRepository>> OpenRepository(
       absl::StrCat("--model-repository: ", repository.status().message()));
 }
 
+// Health and metrics, from before the server starts to after its end.
+struct HttpPort {
+  HttpApi api;
+  std::string address;
+  std::unique_ptr<HttpServer> server;
+};
+
+// Null where it is switched off.
+absl::StatusOr<std::unique_ptr<HttpPort>> OpenHttpPort(
+    const ServerOptions& options, int64_t most_connections) {
+  if (!options.http) return nullptr;
+  absl::StatusOr<TcpListener> listener =
+      ListenOnTcp(options.http_address, options.http_port, "--http");
+  if (!listener.ok()) return listener.status();
+  auto http = std::make_unique<HttpPort>();
+  http->address = HostAndPort(options.http_address, listener->port);
+  HttpLimits limits;
+  limits.connections = {most_connections,
+                        std::max<int64_t>(most_connections / 2, 1)};
+  limits.reply_time = options.reply_timeout;
+  auto server =
+      HttpServer::Start(*std::move(listener), limits,
+                        [api = &http->api](const HttpRequest& request) {
+                          return api->Answer(request);
+                        });
+  if (!server.ok()) return server.status();
+  http->server = *std::move(server);
+  return http;
+}
+
 ServerOptions WithMemoryLimit(ServerOptions options) {
   if (options.memory_limit > 0) return options;
   const MemoryBound bound = SmallestBound(MemorySources::OfProcess());
@@ -133,7 +172,8 @@ struct Server::Impl {
   Impl(ServerOptions server_options, std::unique_ptr<Engine> built_engine,
        std::unique_ptr<ModelRepository> opened_repository,
        std::shared_ptr<BackendHealth> backend_health,
-       const ConnectionLimits& connection_limits)
+       const ConnectionLimits& connection_limits,
+       std::unique_ptr<HttpPort> http_port)
       : options(std::move(server_options)),
         health(std::move(backend_health)),
         connections(connection_limits),
@@ -144,10 +184,12 @@ struct Server::Impl {
         queue(engine->workers()),
         service(options, *engine, services(), calls, *repository),
         inference(options, *engine, services(), calls, *repository,
-                  repository_queue, models, regions) {}
+                  repository_queue, models, regions),
+        http(std::move(http_port)) {}
 
   TaskServices services() {
     TaskServices services{engine->workers(), admission, queue, costs};
+    services.metrics = &metrics;
     if (options.max_compute_time.count() > 0) {
       services.max_compute_time = options.max_compute_time;
     }
@@ -157,6 +199,9 @@ struct Server::Impl {
   // The port that was taken.
   absl::StatusOr<int> Listen();
   CallGuards Guards();
+
+  // Has the HTTP port tell of this server.
+  void ServeHttp();
 
   // Ends the connections when all calls have been answered.
   void CloseConnections();
@@ -171,12 +216,14 @@ struct Server::Impl {
   SharedMemoryRegistry regions;
   RepositoryQueue repository_queue;
   CostModel costs;
+  RequestMetrics metrics;
   std::unique_ptr<Engine> engine;  // waits for tasks that still return
   RequestQueue queue;
   AttentionService service;
   InferenceService inference;
   std::unique_ptr<grpc::Server> grpc_server;
   std::optional<Acceptor> acceptor;
+  std::unique_ptr<HttpPort> http;  // null: switched off
   std::once_flag drained;
   bool drained_quietly = true;
 };
@@ -217,6 +264,17 @@ absl::StatusOr<int> Server::Impl::Listen() {
   return tcp->port;
 }
 
+void Server::Impl::ServeHttp() {
+  if (http == nullptr) return;
+  const auto ready = [this] { return !calls.leaving() && health->serving(); };
+  http->api.StartServing({.ready = ready, .metrics = [this, ready] {
+                            return MetricsPage(
+                                {options, engine->workers().threads(), ready(),
+                                 metrics, models, admission, queue, connections,
+                                 *http->server});
+                          }});
+}
+
 void Server::Impl::CloseConnections() {
   using std::chrono::steady_clock;
   // What comes meanwhile gets UNAVAILABLE. grpc::Server::Shutdown() says
@@ -240,9 +298,18 @@ Server::Server() = default;
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     const ServerOptions& options, TestHooks hooks) {
   if (absl::Status status = CheckOptions(options); !status.ok()) return status;
+  const int64_t descriptors = RaiseDescriptorLimit();
+  const int64_t http_connections =
+      options.http ? std::clamp<int64_t>(descriptors / kHttpShareOfDescriptors,
+                                         1, kMostHttpConnections)
+                   : 0;
   const absl::StatusOr<ConnectionLimits> connections =
-      DecideConnectionLimits(options, RaiseDescriptorLimit());
+      DecideConnectionLimits(options, descriptors - http_connections);
   if (!connections.ok()) return connections.status();
+  // First, so that who waits for the start is told of it.
+  absl::StatusOr<std::unique_ptr<HttpPort>> http =
+      OpenHttpPort(options, http_connections);
+  if (!http.ok()) return http.status();
   const auto health = std::make_shared<BackendHealth>();
   absl::StatusOr<std::unique_ptr<Engine>> engine =
       CreateEngine(options, std::move(hooks), health);
@@ -258,14 +325,18 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   if (!repository.ok()) return repository.status();
   EnablePlugins();
   auto server = absl::WrapUnique(new Server());
-  server->impl_ =
-      std::make_unique<Impl>(WithMemoryLimit(options), *std::move(engine),
-                             *std::move(repository), health, *connections);
+  server->impl_ = std::make_unique<Impl>(
+      WithMemoryLimit(options), *std::move(engine), *std::move(repository),
+      health, *connections, *std::move(http));
   KeepFreedMemoryWithin(server->impl_->options.memory_limit);
   const absl::StatusOr<int> port = server->impl_->Listen();
   if (!port.ok()) return port.status();
   server->port_ = *port;
   server->address_ = HostAndPort(options.grpc_address, *port);
+  if (server->impl_->http != nullptr) {
+    server->http_address_ = server->impl_->http->address;
+  }
+  server->impl_->ServeHttp();
   return server;
 }
 
@@ -284,7 +355,8 @@ std::string Server::Summary() const {
   const std::string& socket = impl_->options.grpc_unix_socket;
   return absl::StrCat(
       "listening on ", address_, socket.empty() ? "" : " and unix:", socket,
-      ", backend ", backends, ", ", threads,
+      http_address_.empty() ? "" : ", http://", http_address_, ", backend ",
+      backends, ", ", threads,
       threads == 1 ? " worker thread" : " worker threads", ", memory limit ",
       impl_->options.memory_limit >> 20, " MiB");
 }

@@ -21,7 +21,7 @@ struct TestHooks {
 };
 
 /// A running server: attention.v1, the Open Inference Protocol, health and
-/// reflection on one port.
+/// reflection over gRPC on one port; health and metrics over HTTP on another.
 class Server {
  public:
   /// Listens and answers from the moment it returns. INVALID_ARGUMENT for
@@ -39,6 +39,8 @@ class Server {
   /// "127.0.0.1:8001", with the port that was really taken.
   const std::string& address() const { return address_; }
   int port() const { return port_; }
+  /// The same of HTTP; empty where it is switched off.
+  const std::string& http_address() const { return http_address_; }
   /// One line: what it listens on and what it runs on.
   std::string Summary() const;
 
@@ -54,6 +56,7 @@ class Server {
   std::unique_ptr<Impl> impl_;
   std::string address_;
   int port_ = 0;
+  std::string http_address_;
 };
 
 }  // namespace attention::server

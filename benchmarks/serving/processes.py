@@ -5,7 +5,8 @@ import re
 import subprocess
 from pathlib import Path
 
-_SERVER_FLAGS = ["--grpc-address", "127.0.0.1", "--grpc-port", "0", "--log-format", "text"]
+_SERVER_FLAGS = ["--grpc-address", "127.0.0.1", "--grpc-port", "0", "--http-port", "0"]
+_SERVER_FLAGS += ["--log-format", "text"]
 
 
 class Server:

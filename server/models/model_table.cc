@@ -14,7 +14,7 @@ std::shared_ptr<Model> BuiltIn(const ScoringName& scoring) {
   auto model = std::make_shared<Model>();
   model->name = static_cast<std::string>(scoring.model);
   model->defaults.scoring = scoring.scoring;
-  model->counters = std::make_shared<ModelCounters>();
+  model->counters = std::make_shared<ModelCounters>(model->name);
   return model;
 }
 
@@ -50,7 +50,7 @@ std::shared_ptr<const Model> ModelTable::ModelOfSet(
   model->owner = *set;
   const std::lock_guard lock(mutex_);
   std::shared_ptr<ModelCounters>& counters = counters_[name];
-  if (counters == nullptr) counters = std::make_shared<ModelCounters>();
+  if (counters == nullptr) counters = std::make_shared<ModelCounters>(name);
   model->counters = counters;
   return model;
 }
@@ -80,6 +80,16 @@ std::vector<std::shared_ptr<const Model>> ModelTable::List() const {
   models.reserve(all.size());
   for (const auto& [name, model] : all) models.push_back(model);
   return models;
+}
+
+std::map<std::string, std::shared_ptr<const ModelCounters>>
+ModelTable::Counters() const {
+  std::map<std::string, std::shared_ptr<const ModelCounters>> all;
+  for (const auto& [name, model] : built_in_)
+    all.emplace(name, model->counters);
+  const std::lock_guard lock(mutex_);
+  all.insert(counters_.begin(), counters_.end());
+  return all;
 }
 
 }  // namespace attention::server

@@ -30,6 +30,9 @@ class ModelTable {
   /// All that can be called, in order of their names.
   std::vector<std::shared_ptr<const Model>> List() const;
 
+  /// The counters of each, also of sets that were unloaded, by name.
+  std::map<std::string, std::shared_ptr<const ModelCounters>> Counters() const;
+
  private:
   using Models = std::map<std::string, std::shared_ptr<const Model>>;
 

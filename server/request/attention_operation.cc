@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/request/region_checks.h"
+#include "server/request/scoring_names.h"
 
 namespace attention::server {
 namespace {
@@ -26,6 +27,9 @@ absl::Status AttentionOperation::Decode(ReceivedMessage message,
   facts.model = wire_->model();
   if (!request.ok()) return request.status();
   request_ = *std::move(request);
+  facts.tensors = request_.tensors_by_type;
+  facts.scoring = request_.problem.scoring.index();
+  facts.scoring_name = ScoringNames()[facts.scoring].model;
   if (WantsDetails()) facts.details = Shapes(request_.problem);
   return absl::OkStatus();
 }

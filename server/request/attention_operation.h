@@ -25,6 +25,7 @@ class AttentionWire {
   /// What is asked. INVALID_ARGUMENT or NOT_FOUND names the field that is at
   /// fault.
   virtual absl::StatusOr<AttentionRequest> Decode(ReceivedMessage message) = 0;
+  virtual Rpc rpc() const { return Rpc::kOther; }
   /// The caller's name for it; empty where it has none, or could not be read.
   virtual const std::string& id() const = 0;
   /// Who counts the requests of the model that it names; null where it names
@@ -52,6 +53,7 @@ class AttentionOperation final : public Operation {
         max_response_bytes_(max_response_bytes) {}
 
   const char* name() const override { return "attend"; }
+  Rpc rpc() const override { return wire_->rpc(); }
   absl::Status Decode(ReceivedMessage message, RequestFacts& facts) override;
   absl::StatusOr<OperationNeeds> Plan(RequestFacts& facts) override;
   void Gather(WorkerPool* workers) override { wire_->Gather(workers); }

@@ -1,7 +1,9 @@
 #ifndef ATTENTION_SERVER_REQUEST_ATTENTION_REQUEST_H_
 #define ATTENTION_SERVER_REQUEST_ATTENTION_REQUEST_H_
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,6 +13,7 @@
 #include "server/memory/aligned_buffer.h"
 #include "server/memory/shared_memory_region.h"
 #include "server/request/tensor_fields.h"
+#include "server/telemetry/request_facts.h"
 
 namespace attention::server {
 
@@ -33,6 +36,9 @@ struct AttentionRequest {
   /// In the reply's order, each at most once. problem.wanted says the same of
   /// weights and lse.
   std::vector<WantedResult> results;
+
+  /// How many came with the request, by DataType.
+  std::array<uint8_t, kMostDataTypes> tensors_by_type{};
 
   /// What tensors lie in apart from the message.
   struct TensorInRegion {

@@ -46,6 +46,8 @@ class Operation {
 
   /// What the log calls it, one word: "attend".
   virtual const char* name() const = 0;
+  /// The RPC that metrics count it with.
+  virtual Rpc rpc() const { return Rpc::kOther; }
 
   /// Reads the message. Slices are released as they are read, or by Gather().
   /// Notes the caller's id in `facts`, also where it then fails.

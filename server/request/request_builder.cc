@@ -38,6 +38,7 @@ absl::StatusOr<TensorView*> RequestBuilder::Set(
   if (!view.ok()) return view.status();
   TensorView& place = tensor.place(request_.problem);
   place = *std::move(view);
+  ++request_.tensors_by_type[static_cast<size_t>(type)];
   return &place;
 }
 

@@ -42,12 +42,18 @@ void Admission::Ticket::Return() {
 }
 
 absl::StatusOr<Admission::Ticket> Admission::Admit(const std::string& caller,
-                                                   int64_t bytes) {
+                                                   int64_t bytes,
+                                                   Refusal* refusal) {
+  Refusal unused = Refusal::kNone;
+  Refusal& why = refusal != nullptr ? *refusal : unused;
   const std::lock_guard lock(mutex_);
-  if (draining_) return absl::UnavailableError("the server is draining");
+  if (draining_) {
+    why = Refusal::kDraining;
+    return absl::UnavailableError("the server is draining");
+  }
   ForgetIdleCallers();
   Held& held = callers_[caller];
-  if (absl::Status full = Check(held, bytes); !full.ok()) return full;
+  if (absl::Status full = Check(held, bytes, why); !full.ok()) return full;
   for (Held* each : {&all_, &held}) {
     ++each->requests;
     each->bytes += bytes;
@@ -55,8 +61,10 @@ absl::StatusOr<Admission::Ticket> Admission::Admit(const std::string& caller,
   return Ticket(this, &held, bytes);
 }
 
-absl::Status Admission::Check(const Held& caller, int64_t bytes) const {
+absl::Status Admission::Check(const Held& caller, int64_t bytes,
+                              Refusal& refusal) const {
   if (bytes > max_bytes_) {
+    refusal = Refusal::kTooLarge;
     return absl::ResourceExhaustedError(absl::StrCat(
         "the request needs ", bytes,
         " bytes with its working memory and reply, and never fits (at most ",
@@ -66,18 +74,22 @@ absl::Status Admission::Check(const Held& caller, int64_t bytes) const {
   const int64_t most_requests = std::max<int64_t>(max_requests_ / 2, 1);
   const int64_t most_bytes = max_bytes_ / 2;
   if (all_.requests >= max_requests_) {
+    refusal = Refusal::kServerRequests;
     full = absl::StrCat("the server is full: ", all_.requests,
                         " requests in flight (at most ", max_requests_,
                         ", max_requests_in_flight)");
   } else if (bytes > max_bytes_ - all_.bytes) {
+    refusal = Refusal::kServerMemory;
     full = absl::StrCat("the server is full: the request needs ", bytes,
                         " bytes, those in flight hold ", all_.bytes,
                         " (at most ", max_bytes_, ", half of memory_limit)");
   } else if (caller.requests >= most_requests) {
+    refusal = Refusal::kCallerRequests;
     full = absl::StrCat("the caller's share is full: ", caller.requests,
                         " requests in flight on this connection (at most ",
                         most_requests, ", half of max_requests_in_flight)");
   } else if (caller.requests > 0 && bytes > most_bytes - caller.bytes) {
+    refusal = Refusal::kCallerMemory;
     full = absl::StrCat("the caller's share is full: the request needs ", bytes,
                         " bytes, those in flight on this connection hold ",
                         caller.bytes, " (at most ", most_bytes,

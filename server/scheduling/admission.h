@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "absl/status/statusor.h"
+#include "server/telemetry/refusal.h"
 
 namespace attention::server {
 
@@ -48,8 +49,9 @@ class Admission {
   /// >= 0. RESOURCE_EXHAUSTED names the limit that is reached, with a time
   /// after which to try again unless the request can never be admitted;
   /// UNAVAILABLE once draining. A caller's only request may be larger than its
-  /// share.
-  absl::StatusOr<Ticket> Admit(const std::string& caller, int64_t bytes);
+  /// share. `refusal` is set to why, unless it is null.
+  absl::StatusOr<Ticket> Admit(const std::string& caller, int64_t bytes,
+                               Refusal* refusal = nullptr);
 
   /// From now on nothing is admitted.
   void StartDraining();
@@ -60,7 +62,7 @@ class Admission {
 
  private:
   // mutex_ is held for both.
-  absl::Status Check(const Held& caller, int64_t bytes) const;
+  absl::Status Check(const Held& caller, int64_t bytes, Refusal& refusal) const;
   void ForgetIdleCallers();
 
   const int64_t max_requests_;

@@ -274,6 +274,17 @@ void RequestQueue::Run(const Item& item, bool given_way,
   lock.unlock();
 }
 
+std::chrono::nanoseconds RequestQueue::Backlog() const {
+  const std::lock_guard lock(mutex_);
+  double cost = 0;
+  for (const auto& flow : waiting_flows_) cost += flow->second.cost;
+  for (const Turn* turn : running_) {
+    const auto taken = turn->ThreadTime(workers_.threads());
+    cost += std::max(turn->cost_ - Nanoseconds(taken), 0.0);
+  }
+  return nanoseconds(static_cast<int64_t>(cost));
+}
+
 int64_t RequestQueue::waiting() const {
   const std::lock_guard lock(mutex_);
   return static_cast<int64_t>(waiting_.size());

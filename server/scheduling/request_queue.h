@@ -68,6 +68,8 @@ class RequestQueue {
   bool Remove(const QueuedWork* work);
 
   int64_t waiting() const;
+  /// Time of one thread that what waits and runs has still to take.
+  std::chrono::nanoseconds Backlog() const;
 
  private:
   friend class Turn;

@@ -27,10 +27,13 @@ Task::Task(const TaskServices& services, RequestArrival arrival)
       arrival_time_(std::chrono::steady_clock::now()) {
   facts_.operation = arrival_.operation->name();
   facts_.peer = arrival_.peer;
+  facts_.trace_parent = arrival_.trace_parent;
+  facts_.rpc = arrival_.operation->rpc();
 }
 
 void Task::Start(Done done) {
   done_ = std::move(done);
+  if (services_.metrics != nullptr) services_.metrics->NoteArrival(facts_.rpc);
   StopIfLate();
   absl::Status status = stop_.stop_requested()
                             ? StopStatus()
@@ -57,7 +60,8 @@ absl::Status Task::Prepare() {
   needs_ = *std::move(needs);
   absl::StatusOr<Admission::Ticket> ticket = services_.admission.Admit(
       arrival_.peer,
-      facts_.request_bytes + needs_.working_bytes + needs_.reply_bytes);
+      facts_.request_bytes + needs_.working_bytes + needs_.reply_bytes,
+      &facts_.refusal);
   if (!ticket.ok()) return ticket.status();
   ticket_ = *std::move(ticket);
   // A request that is alone has its large tensors copied by all workers. Beside
@@ -68,9 +72,11 @@ absl::Status Task::Prepare() {
 }
 
 absl::Status Task::Enqueue() {
-  return services_.queue.Add(
+  absl::Status late = services_.queue.Add(
       shared_from_this(), {arrival_.peer, services_.costs.Estimate(needs_.work),
                            arrival_.deadline});
+  if (!late.ok()) facts_.refusal = Refusal::kTooLate;
+  return late;
 }
 
 void Task::RunQueued(Turn& turn) {
@@ -113,7 +119,7 @@ absl::StatusOr<grpc::ByteBuffer> Task::Encode() {
 void Task::Finish(absl::StatusOr<grpc::ByteBuffer> reply) {
   facts_.status = reply.status();
   if (reply.ok()) facts_.reply_bytes = static_cast<int64_t>(reply->Length());
-  Observe(facts_);
+  Observe(facts_, services_.metrics);
 
   Outcome outcome;
   outcome.status = reply.status();

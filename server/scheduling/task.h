@@ -19,6 +19,7 @@
 #include "server/scheduling/cost_model.h"
 #include "server/scheduling/request_queue.h"
 #include "server/telemetry/request_facts.h"
+#include "server/telemetry/request_metrics.h"
 
 namespace attention::server {
 
@@ -30,6 +31,7 @@ struct TaskServices {
   CostModel& costs;
   /// How long one request may compute.
   std::chrono::nanoseconds max_compute_time = std::chrono::nanoseconds::max();
+  RequestMetrics* metrics = nullptr;  // null: nobody counts
 };
 
 /// A request as it arrived.
@@ -39,6 +41,7 @@ struct RequestArrival {
   std::string peer;  // whose shares it takes
   std::chrono::system_clock::time_point deadline =
       std::chrono::system_clock::time_point::max();
+  std::string trace_parent = {};  // W3C's, for the log
 };
 
 enum class StopReason : uint8_t {

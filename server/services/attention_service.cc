@@ -42,7 +42,8 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>*
 AttentionService::AttendStream(grpc::CallbackServerContext* context) {
   return RequestStream::Begin(
       services_, calls_,
-      {.max_in_flight = options_.max_stream_requests_in_flight,
+      {.rpc = Rpc::kAttendStream,
+       .max_in_flight = options_.max_stream_requests_in_flight,
        .new_operation = [this] { return NewOperation(/*on_stream=*/true); },
        .encode_error = EncodeStreamError},
       *context);

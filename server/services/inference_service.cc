@@ -64,7 +64,8 @@ InferenceService::StreamReactor* InferenceService::ModelStreamInfer(
     Context* context) {
   return RequestStream::Begin(
       services_, calls_,
-      {.max_in_flight = options_.max_stream_requests_in_flight,
+      {.rpc = Rpc::kModelStreamInfer,
+       .max_in_flight = options_.max_stream_requests_in_flight,
        .new_operation = [this] { return NewOperation(/*on_stream=*/true); },
        .encode_error = EncodeInferStreamError,
        .in_order = true,

@@ -18,6 +18,7 @@ RequestStream::RequestStream(const TaskServices& services, ActiveCalls& calls,
       rules_(std::move(rules)),
       time_(context.deadline()),
       peer_(context.peer()),
+      trace_parent_(TakeTraceParent(context)),
       call_(context.c_call()) {}
 
 RequestStream::Reactor* RequestStream::Begin(
@@ -26,6 +27,9 @@ RequestStream::Reactor* RequestStream::Begin(
   auto stream = std::make_shared<RequestStream>(services, calls,
                                                 std::move(rules), context);
   calls.Add(stream);
+  if (services.metrics != nullptr) {
+    services.metrics->NoteStream(stream->rules_.rpc);
+  }
   stream->Advance();
   return stream.get();
 }
@@ -55,6 +59,9 @@ void RequestStream::Advance() {
     finished_ = true;
     end = EndStatus();
     watch_ = calls_.WatchReply(call_, peer_);
+  }
+  if (services_.metrics != nullptr) {
+    services_.metrics->NoteStreamEnd(rules_.rpc, end.error_code());
   }
   // Without the lock: once it is called, gRPC may be done with the stream at
   // any time. No other thread calls it, and none begins a read or write any
@@ -93,7 +100,7 @@ void RequestStream::OnReadDone(bool ok) {
 void RequestStream::StartRequest(grpc::ByteBuffer& message, int64_t number) {
   auto task = std::make_shared<Task>(
       services_, RequestArrival{rules_.new_operation(), TakeSlices(message),
-                                peer_, time_.deadline()});
+                                peer_, time_.deadline(), trace_parent_});
   StopReason stopped;
   {
     const std::lock_guard lock(mutex_);

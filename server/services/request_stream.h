@@ -21,6 +21,7 @@ namespace attention::server {
 
 /// What tells the streams of one wire from those of another.
 struct StreamRules {
+  Rpc rpc = Rpc::kOther;  // that metrics count it with
   /// Requests whose reply is not written yet; beyond it the stream is not read.
   int64_t max_in_flight = 1;
   std::function<std::unique_ptr<Operation>()> new_operation;
@@ -90,6 +91,7 @@ class RequestStream final
   const StreamRules rules_;
   const CallTime time_;
   const std::string peer_;
+  const std::string trace_parent_;
   grpc_call* const call_;  // valid until Finish()
 
   std::mutex mutex_;

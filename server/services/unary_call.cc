@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/telemetry/trace_context.h"
 #include "server/wire/status_table.h"
 
 namespace attention::server {
@@ -23,6 +24,15 @@ std::vector<grpc::Slice> TakeSlices(grpc::ByteBuffer& message) {
   if (!message.Dump(&slices).ok()) slices.clear();
   message.Clear();
   return slices;
+}
+
+std::string TakeTraceParent(grpc::CallbackServerContext& context) {
+  const auto found = context.client_metadata().find(kTraceParent);
+  if (found == context.client_metadata().end()) return "";
+  std::string value(found->second.data(), found->second.size());
+  if (!IsTraceParent(value)) return "";
+  context.AddTrailingMetadata(kTraceParent, value);
+  return value;
 }
 
 StopReason CallTime::WhyCancelled() const {
@@ -47,8 +57,9 @@ UnaryCall::UnaryCall(const TaskServices& services, ActiveCalls& calls,
       time_(context.deadline()),
       peer_(context.peer()),
       task_(std::make_shared<Task>(
-          services, RequestArrival{std::move(operation), TakeSlices(request),
-                                   peer_, time_.deadline()})) {}
+          services,
+          RequestArrival{std::move(operation), TakeSlices(request), peer_,
+                         time_.deadline(), TakeTraceParent(context)})) {}
 
 grpc::ServerUnaryReactor* UnaryCall::Begin(const TaskServices& services,
                                            ActiveCalls& calls,

@@ -20,6 +20,10 @@ namespace attention::server {
 /// it.
 std::vector<grpc::Slice> TakeSlices(grpc::ByteBuffer& message);
 
+/// The trace that the caller says the call is part of (W3C's traceparent), and
+/// which it gets back with the call's end; empty where it says none.
+std::string TakeTraceParent(grpc::CallbackServerContext& context);
+
 /// When a call began, and when it must have ended.
 class CallTime {
  public:

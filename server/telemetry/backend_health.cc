@@ -59,4 +59,9 @@ void BackendHealth::Attach(grpc::HealthCheckServiceInterface* service) {
   if (!serving_ && service_ != nullptr) service_->SetServingStatus(false);
 }
 
+bool BackendHealth::serving() const {
+  const std::lock_guard lock(mutex_);
+  return serving_;
+}
+
 }  // namespace attention::server

@@ -22,12 +22,15 @@ class BackendHealth {
   /// What EngineOptions::on_health tells.
   void Note(const Backend& backend, const absl::Status& health, bool serving);
 
+  /// False where no backend is left.
+  bool serving() const;
+
   /// Where Note() says that nothing is served any more, also what it has said
   /// before this; null: nowhere from now on.
   void Attach(grpc::HealthCheckServiceInterface* service);
 
  private:
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   grpc::HealthCheckServiceInterface* service_ = nullptr;
   bool serving_ = true;
 };

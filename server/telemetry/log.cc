@@ -105,6 +105,7 @@ LogWriter& Writer() {
   return *writer;
 }
 
+std::atomic<bool> set_up{false};
 std::atomic<bool> fatal_told{false};
 
 // The process is about to abort.
@@ -151,6 +152,7 @@ std::unique_ptr<spdlog::formatter> MakeJsonFormatter() {
 
 void SetUpLog(const std::string& level, const std::string& format) {
   LogWriter& writer = Writer();
+  set_up = true;
   auto logger = std::make_shared<spdlog::async_logger>(
       "attention", writer.sink, writer.thread,
       spdlog::async_overflow_policy::overrun_oldest);
@@ -170,6 +172,11 @@ bool FlushLog() {
   const int64_t before = sink.flushes();
   spdlog::default_logger_raw()->flush();
   return sink.WaitForFlush(before + 1, kFlushTime);
+}
+
+int64_t DroppedLines() {
+  if (!set_up) return 0;
+  return static_cast<int64_t>(Writer().thread->overrun_counter());
 }
 
 bool ToldOfFatal() { return fatal_told; }

@@ -3,6 +3,7 @@
 
 #include <spdlog/formatter.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -22,6 +23,9 @@ void SetUpLog(const std::string& level, const std::string& format);
 /// second at most. False where nobody reads them; the process must then end by
 /// _exit(), which waits for no thread.
 bool FlushLog();
+
+/// Lines that were dropped since SetUpLog(), because nobody read them in time.
+int64_t DroppedLines();
 
 /// True once a library has said why it ends the process.
 bool ToldOfFatal();

@@ -1,16 +1,12 @@
 #include "server/telemetry/model_statistics.h"
 
-#include <algorithm>
-
 namespace attention::server {
 
 void ModelCounters::Count(const RequestFacts& facts) {
   const auto now = std::chrono::system_clock::now();
   const std::lock_guard lock(mutex_);
-  // One that was refused never reached the queue.
-  const std::chrono::nanoseconds all =
-      std::max(facts.decode_time, facts.queue_time) + facts.gather_time +
-      facts.compute_time + facts.encode_time;
+  const std::chrono::nanoseconds all = WholeTime(facts);
+  series_.Count(facts);
   if (!facts.status.ok()) {
     statistics_.fail.Add(all);
     return;
@@ -27,6 +23,11 @@ void ModelCounters::Count(const RequestFacts& facts) {
 ModelStatistics ModelCounters::Read() const {
   const std::lock_guard lock(mutex_);
   return statistics_;
+}
+
+RequestSeries ModelCounters::ReadSeries() const {
+  const std::lock_guard lock(mutex_);
+  return series_;
 }
 
 }  // namespace attention::server

@@ -4,8 +4,11 @@
 #include <chrono>
 #include <cstdint>
 #include <mutex>
+#include <string>
+#include <utility>
 
 #include "server/telemetry/request_facts.h"
+#include "server/telemetry/request_series.h"
 
 namespace attention::server {
 
@@ -37,12 +40,19 @@ struct ModelStatistics {
 /// Counts one model's requests; for several threads at once.
 class ModelCounters {
  public:
+  explicit ModelCounters(std::string name = "") : name_(std::move(name)) {}
+
+  const std::string& name() const { return name_; }
   void Count(const RequestFacts& facts);
   ModelStatistics Read() const;
+  /// The same for metrics.
+  RequestSeries ReadSeries() const;
 
  private:
+  const std::string name_;
   mutable std::mutex mutex_;
   ModelStatistics statistics_;
+  RequestSeries series_;
 };
 
 }  // namespace attention::server

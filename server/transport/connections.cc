@@ -31,6 +31,12 @@ Connections::Connections(const ConnectionLimits& limits)
     : limits_(limits), epoll_(::epoll_create1(EPOLL_CLOEXEC)) {}
 
 Connections::Answer Connections::Add(int socket) {
+  const Answer answer = TryAdd(socket);
+  ++(answer == Answer::kTaken ? accepted_ : refused_);
+  return answer;
+}
+
+Connections::Answer Connections::TryAdd(int socket) {
   Connection connection{FileDescriptor(), PeerOfSocket(socket),
                         TokenBucket(kResetBurst, kResetsPerSecond)};
   const std::lock_guard lock(mutex_);

@@ -1,6 +1,7 @@
 #ifndef ATTENTION_SERVER_TRANSPORT_CONNECTIONS_H_
 #define ATTENTION_SERVER_TRANSPORT_CONNECTIONS_H_
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <mutex>
@@ -34,6 +35,9 @@ class Connections {
   /// Counts a socket that was accepted, unless that is one too many. kFailed
   /// where it could not be watched, for lack of a descriptor.
   Answer Add(int socket);
+  /// How many were taken, and how many were not, since the start.
+  int64_t accepted() const { return accepted_; }
+  int64_t refused() const { return refused_; }
 
   /// The connection of a call that its caller has reset; `grpc_peer` is what
   /// grpc::ServerContext::peer() says. Closes the connection where its calls
@@ -62,11 +66,14 @@ class Connections {
     TokenBucket resets;
   };
 
+  Answer TryAdd(int socket);
   void CollectLocked();     // mutex_ is held
   void Forget(int number);  // likewise
 
   const ConnectionLimits limits_;
   const FileDescriptor epoll_;
+  std::atomic<int64_t> accepted_{0};
+  std::atomic<int64_t> refused_{0};
   std::mutex mutex_;
   std::unordered_map<int, Connection> connections_;  // by the socket's number
   absl::flat_hash_map<Peer, int> by_peer_;

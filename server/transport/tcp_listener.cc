@@ -108,14 +108,14 @@ bool IsWildcard(const sockaddr& address) {
              &reinterpret_cast<const sockaddr_in6&>(address).sin6_addr);
 }
 
-const char* WhatToDo(int error) {
+std::string WhatToDo(int error, absl::string_view flags) {
   switch (error) {
     case EADDRINUSE:
-      return " (another program listens there; --grpc-port takes another port, "
-             "0 any that is free)";
+      return absl::StrCat(" (another program listens there; ", flags,
+                          "-port takes another port, 0 any that is free)");
     case EACCES:
-      return " (ports below 1024 may need a privilege; --grpc-port takes "
-             "another)";
+      return absl::StrCat(" (ports below 1024 may need a privilege; ", flags,
+                          "-port takes another)");
     case EADDRNOTAVAIL:
       return " (this machine has no such address)";
     default:
@@ -132,7 +132,8 @@ std::string HostAndPort(const std::string& host, int port) {
                    : absl::StrCat(host, ":", port);
 }
 
-absl::StatusOr<TcpListener> ListenOnTcp(const std::string& host, int port) {
+absl::StatusOr<TcpListener> ListenOnTcp(const std::string& host, int port,
+                                        absl::string_view flags) {
   const std::string where = HostAndPort(host, port);
   std::string name = host;
   if (name.size() > 2 && name.front() == '[' && name.back() == ']') {
@@ -146,8 +147,8 @@ absl::StatusOr<TcpListener> ListenOnTcp(const std::string& host, int port) {
       ::getaddrinfo(name.c_str(), std::to_string(port).c_str(), &hints, &found);
   if (unknown != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "cannot listen on ", where, ": ", ::gai_strerror(unknown),
-        " (--grpc-address is an IP address or a host name, without a port)"));
+        "cannot listen on ", where, ": ", ::gai_strerror(unknown), " (", flags,
+        "-address is an IP address or a host name, without a port)"));
   }
   const Addresses addresses(found, &::freeaddrinfo);
   TcpListener listener;
@@ -155,9 +156,9 @@ absl::StatusOr<TcpListener> ListenOnTcp(const std::string& host, int port) {
                         ? ListenEverywhere(port, listener)
                         : ListenOnEach(addresses.get(), listener);
   if (error == 0) return listener;
-  const std::string message =
-      absl::StrCat("cannot listen on ", where, ": ",
-                   std::generic_category().message(error), WhatToDo(error));
+  const std::string message = absl::StrCat(
+      "cannot listen on ", where, ": ", std::generic_category().message(error),
+      WhatToDo(error, flags));
   return error == EADDRNOTAVAIL ? absl::InvalidArgumentError(message)
                                 : absl::UnavailableError(message);
 }

@@ -22,6 +22,9 @@ class AttendWire final : public AttentionWire {
 
   /// Unknown fields are refused: one that is dropped could have been a mask.
   absl::StatusOr<AttentionRequest> Decode(ReceivedMessage message) override;
+  Rpc rpc() const override {
+    return on_stream_ ? Rpc::kAttendStream : Rpc::kAttend;
+  }
   const std::string& id() const override { return message_.id(); }
   void Gather(WorkerPool* workers) override { elements_.Gather(workers); }
   int64_t OtherBytes() const override;

@@ -25,6 +25,9 @@ class InferWire final : public AttentionWire {
   /// Unknown fields are skipped, as the protocol's other servers do; an unknown
   /// parameter or input is refused by name.
   absl::StatusOr<AttentionRequest> Decode(ReceivedMessage message) override;
+  Rpc rpc() const override {
+    return on_stream_ ? Rpc::kModelStreamInfer : Rpc::kModelInfer;
+  }
   const std::string& id() const override { return message_.id(); }
   std::shared_ptr<ModelCounters> model() const override {
     return model_ == nullptr ? nullptr : model_->counters;

@@ -30,7 +30,7 @@ class AttackedServer:
         self._log_path = folder / "log"
         with open(self._log_path, "wb") as log:
             self._process = subprocess.Popen(
-                [os.environ["ATTENTION_SERVER"], "--grpc-port", "0", *flags],
+                [os.environ["ATTENTION_SERVER"], "--grpc-port", "0", "--http-port", "0", *flags],
                 stdout=log,
                 stderr=log,
                 preexec_fn=limit,

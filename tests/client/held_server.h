@@ -50,6 +50,7 @@ class Gate {
 inline std::unique_ptr<server::Server> StartServer(
     Gate* gate = nullptr, int port = 0, server::ServerOptions options = {}) {
   options.grpc_port = port;
+  options.http = false;
   options.log_level = "off";
   std::function<void()> on_tile;
   if (gate != nullptr) on_tile = [gate] { gate->Pass(); };

@@ -88,6 +88,7 @@ TEST_F(ProgramTest, HealthSaysServingAndEndsWithZero) {
 TEST_F(ProgramTest, ReachesAServerThroughItsUnixSocket) {
   server::ServerOptions options;
   options.grpc_port = 0;
+  options.http = false;
   options.grpc_unix_socket = ::testing::TempDir() + "program_test.sock";
   const auto server = server::Server::Start(options);
   ASSERT_TRUE(server.ok()) << server.status();
@@ -134,6 +135,7 @@ class WithDevices final : public Backend {
 TEST(InfoTest, ListsTheDevicesWithTheirMemory) {
   server::ServerOptions options;
   options.grpc_port = 0;
+  options.http = false;
   server::TestHooks hooks;
   hooks.more_backends.push_back(std::make_unique<WithDevices>());
   const auto server = server::Server::Start(options, std::move(hooks));
@@ -220,6 +222,7 @@ TEST_F(ProgramTest, ParametersThatTheServerHasStandInForThoseOfTheFile) {
                {"w_v", file->tensors.at("additive/toy/w_v")}});
   server::ServerOptions options;
   options.grpc_port = 0;
+  options.http = false;
   options.model_repository = folders.path();
   const auto server = server::Server::Start(options);
   ASSERT_TRUE(server.ok()) << server.status();

@@ -15,6 +15,7 @@ int main(int argc, char** argv) {
   }
   attention::server::ServerOptions options;
   options.grpc_port = 0;
+  options.http = false;
   auto server = attention::server::Server::Start(options);
   if (!server.ok()) {
     std::cerr << server.status().ToString() << "\n";

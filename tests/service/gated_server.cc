@@ -51,6 +51,7 @@ int64_t TileGate::tiles() const {
 server::ServerOptions TestOptions() {
   server::ServerOptions options;
   options.grpc_port = 0;
+  options.http_port = 0;
   options.worker_threads = 2;
   options.log_level = "off";
   return options;

@@ -22,7 +22,7 @@ inline RunningServer Launch(std::vector<std::string> arguments = {},
                             std::vector<std::string> before_it = {}) {
   before_it.emplace_back(ATTENTION_SERVER_BINARY);
   arguments.insert(arguments.begin(), before_it.begin() + 1, before_it.end());
-  arguments.insert(arguments.end(), {"--grpc-port", "0"});
+  arguments.insert(arguments.end(), {"--grpc-port", "0", "--http-port", "0"});
   RunningServer server;
   server.process = std::make_unique<ChildProcess>(before_it.front(), arguments);
   const std::string before = "listening on ";

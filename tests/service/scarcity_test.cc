@@ -48,7 +48,7 @@ Ended RunWithThreads(int most, const std::string& format = "text") {
   for (const std::string& word :
        {std::string(kPrlimit), absl::StrCat("--nproc=", most, ":", most),
         absl::StrCat("/proc/self/fd/", binary), std::string("--grpc-port=0"),
-        absl::StrCat("--log-format=", format)}) {
+        std::string("--http-port=0"), absl::StrCat("--log-format=", format)}) {
     words.push_back(word);
   }
   const std::string program = words.front();
@@ -59,9 +59,9 @@ Ended RunWithThreads(int most, const std::string& format = "text") {
 }
 
 TEST(ScarcityTest, WithoutAddressSpaceItSaysSoAndEndsWithExitCodeOne) {
-  const Ended ended = RunToItsEnd(
-      kPrlimit,
-      {"--as=104857600", ATTENTION_SERVER_BINARY, "--grpc-port", "0"});
+  const Ended ended =
+      RunToItsEnd(kPrlimit, {"--as=104857600", ATTENTION_SERVER_BINARY,
+                             "--grpc-port", "0", "--http-port", "0"});
   EXPECT_EQ(ended.code, 1) << ended.text;
   EXPECT_THAT(ended.text, AllOf(HasSubstr("attention-server: "),
                                 HasSubstr("102400 KiB of address space")));

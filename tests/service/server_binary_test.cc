@@ -51,21 +51,37 @@ TEST(ServerBinaryTest, HelpTeachesEveryOption) {
   ChildProcess help(ATTENTION_SERVER_BINARY, {"--help"});
   const std::string text = help.ReadAll();
   EXPECT_EQ(help.Wait(), 0);
-  for (const char* option :
-       {"--grpc-address", "--grpc-port", "--grpc-unix-socket",
-        "--worker-threads", "--backend", "--cuda-memory-limit",
-        "--max-request-bytes", "--max-response-bytes",
-        "--max-requests-in-flight", "--memory-limit",
-        "--max-stream-requests-in-flight", "--drain-time", "--log-level",
-        "--log-format", "--config", "127.0.0.1", "8001", "256MiB"}) {
+  for (const char* option : {"--grpc-address",
+                             "--grpc-port",
+                             "--grpc-unix-socket",
+                             "--http",
+                             "--http-address",
+                             "--http-port",
+                             "8002",
+                             "--worker-threads",
+                             "--backend",
+                             "--cuda-memory-limit",
+                             "--max-request-bytes",
+                             "--max-response-bytes",
+                             "--max-requests-in-flight",
+                             "--memory-limit",
+                             "--max-stream-requests-in-flight",
+                             "--drain-time",
+                             "--log-level",
+                             "--log-format",
+                             "--config",
+                             "127.0.0.1",
+                             "8001",
+                             "256MiB"}) {
     EXPECT_THAT(text, HasSubstr(option));
   }
 }
 
 TEST(ServerBinaryTest, ATakenPortEndsItWithExitCodeOne) {
   const auto first = StartServer();
-  ChildProcess second(ATTENTION_SERVER_BINARY,
-                      {"--grpc-port", absl::StrCat(first->port())});
+  ChildProcess second(
+      ATTENTION_SERVER_BINARY,
+      {"--grpc-port", absl::StrCat(first->port()), "--http-port", "0"});
   const std::string text = second.ReadAll();
   EXPECT_EQ(second.Wait(), 1);
   EXPECT_THAT(text, HasSubstr(first->address()));
@@ -93,6 +109,7 @@ INSTANTIATE_TEST_SUITE_P(
         {"PortTooLarge", {"--grpc-port", "65536"}, "--grpc-port"},
         {"PortNegative", {"--grpc-port=-1"}, "--grpc-port"},
         {"PortIsAWord", {"--grpc-port", "http"}, "--grpc-port"},
+        {"HttpPortTooLarge", {"--http-port", "65536"}, "--http-port"},
         {"ThreadsNegative", {"--worker-threads=-2"}, "--worker-threads"},
         {"UnknownBackend", {"--backend", "abacus"}, "--backend"},
         {"RequestLimitTooLarge",

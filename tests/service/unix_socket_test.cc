@@ -125,8 +125,9 @@ TEST_F(UnixSocketTest, ReplacesOneThatADeadServerLeft) {
 }
 
 TEST_F(UnixSocketTest, ReplacesOneOfAServerThatWasKilled) {
-  ChildProcess killed(ATTENTION_SERVER_BINARY,
-                      {"--grpc-port", "0", "--grpc-unix-socket", path_});
+  ChildProcess killed(
+      ATTENTION_SERVER_BINARY,
+      {"--grpc-port", "0", "--http=false", "--grpc-unix-socket", path_});
   ASSERT_THAT(killed.ReadLineWith("listening on"), HasSubstr("unix:" + path_));
   killed.Signal(SIGKILL);
   ASSERT_EQ(killed.Wait(), -SIGKILL);

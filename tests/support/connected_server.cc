@@ -8,6 +8,7 @@ server::ServerOptions ConnectedServer::Options(const std::string& backend) {
   server::ServerOptions options;
   options.backend = backend;
   options.grpc_port = 0;
+  options.http = false;
   options.worker_threads = 2;
   options.log_level = "error";
   return options;
@@ -16,6 +17,7 @@ server::ServerOptions ConnectedServer::Options(const std::string& backend) {
 absl::StatusOr<ConnectedServer> ConnectedServer::Start(
     server::ServerOptions options, std::function<void()> on_tile) {
   options.grpc_port = 0;
+  options.http = false;
   auto started =
       server::Server::Start(options, {.on_tile = std::move(on_tile)});
   if (!started.ok()) return started.status();

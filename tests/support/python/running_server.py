@@ -26,7 +26,7 @@ class RunningServer:
 
     def __init__(self, log_path, *flags, port=0):
         self.log_path = log_path
-        self._arguments = ["--grpc-address", "127.0.0.1"]
+        self._arguments = ["--grpc-address", "127.0.0.1", "--http-port", "0"]
         self._arguments += ["--log-level", "info", "--log-format", "text", *flags]
         self.start(port)
 

@@ -40,12 +40,14 @@ TEST_F(BackendHealthTest, SaysNothingWhileAnotherBackendIsLeft) {
   health_.Attach(&service_);
   Note(/*serving=*/true);
   EXPECT_EQ(service_.serving(), std::nullopt);
+  EXPECT_TRUE(health_.serving());
 }
 
 TEST_F(BackendHealthTest, IsNotServingOnceNoBackendIsLeft) {
   health_.Attach(&service_);
   Note(/*serving=*/false);
   EXPECT_EQ(service_.serving(), false);
+  EXPECT_FALSE(health_.serving());
 }
 
 TEST_F(BackendHealthTest, TellsAServiceThatComesLater) {

@@ -55,6 +55,9 @@ TEST(Flags, DefaultsAreTheStructs) {
   ASSERT_FALSE(parsed.exit.has_value()) << parsed.exit->text;
   EXPECT_EQ(parsed.options.grpc_address, "127.0.0.1");
   EXPECT_EQ(parsed.options.grpc_port, 8001);
+  EXPECT_TRUE(parsed.options.http);
+  EXPECT_EQ(parsed.options.http_address, "127.0.0.1");
+  EXPECT_EQ(parsed.options.http_port, 8002);
   EXPECT_EQ(parsed.options.drain_time, ServerOptions().drain_time);
   EXPECT_EQ(parsed.options.max_request_bytes, 256 << 20);
   EXPECT_THAT(CheckOptions(parsed.options), IsOk());
@@ -66,6 +69,10 @@ TEST(Flags, FillEveryOption) {
                                     "--grpc-port=0",
                                     "--grpc-unix-socket",
                                     "run/a.sock",
+                                    "--http=false",
+                                    "--http-address",
+                                    "::2",
+                                    "--http-port=1",
                                     "--worker-threads",
                                     "3",
                                     "--backend",
@@ -113,6 +120,9 @@ TEST(Flags, FillEveryOption) {
   EXPECT_EQ(options.grpc_address, "::1");
   EXPECT_EQ(options.grpc_port, 0);
   EXPECT_EQ(options.grpc_unix_socket, "run/a.sock");
+  EXPECT_FALSE(options.http);
+  EXPECT_EQ(options.http_address, "::2");
+  EXPECT_EQ(options.http_port, 1);
   EXPECT_EQ(options.worker_threads, 3);
   EXPECT_EQ(options.backend, "reference");
   EXPECT_EQ(options.cuda_memory_limit, 3LL << 30);

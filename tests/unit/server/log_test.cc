@@ -15,7 +15,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "server/telemetry/model_statistics.h"
 #include "server/telemetry/request_facts.h"
+#include "server/telemetry/trace_context.h"
 
 namespace attention::server {
 namespace {
@@ -99,7 +101,7 @@ TEST(RequestFacts, SaysWhatAnsweredAtDebug) {
       log.text(),
       AllOf(HasSubstr(R"(id="a\n\"b")"), HasSubstr("peer=ipv4:127.0.0.1:5"),
             HasSubstr("backend=reference kernel=fp64_tiles"),
-            HasSubstr("queue_us=12 compute_us=34 status=OK")));
+            HasSubstr("queue_us=12 compute_us=34 transfer_us=0 status=OK")));
 }
 
 TEST(RequestFacts, WarnsOfRefusals) {
@@ -111,6 +113,46 @@ TEST(RequestFacts, WarnsOfRefusals) {
   EXPECT_THAT(log.text(), AllOf(HasSubstr("warning"), HasSubstr("refused"),
                                 HasSubstr("INVALID_ARGUMENT"),
                                 HasSubstr("query: missing")));
+}
+
+TEST(RequestFacts, WarnsOfFailures) {
+  const CapturedLog log(spdlog::level::info);
+  RequestFacts record;
+  record.operation = "attend";
+  record.model = std::make_shared<ModelCounters>("a_model");
+  record.compute_time = std::chrono::microseconds(34);
+  record.status = absl::InternalError("the device is lost");
+  Observe(record);
+  EXPECT_THAT(log.text(),
+              AllOf(HasSubstr("warning"), HasSubstr("failed attend"),
+                    HasSubstr("model=\"a_model\""), HasSubstr("compute_us=34"),
+                    HasSubstr("INTERNAL"), HasSubstr("the device is lost")));
+}
+
+TEST(RequestFacts, TellsTheTraceThatACallIsPartOf) {
+  const CapturedLog log(spdlog::level::debug);
+  RequestFacts record;
+  record.trace_parent =
+      "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+  Observe(record);
+  EXPECT_THAT(log.text(), HasSubstr("trace=" + record.trace_parent));
+}
+
+TEST(TraceParent, IsTakenAsTheStandardWritesItAndNotOtherwise) {
+  const std::string good =
+      "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+  EXPECT_TRUE(IsTraceParent(good));
+  for (const size_t place : {0, 2, 3, 34, 35, 36, 51, 52, 53, 54}) {
+    std::string bad = good;
+    bad[place] = 'X';
+    EXPECT_FALSE(IsTraceParent(bad)) << bad;
+  }
+  EXPECT_FALSE(IsTraceParent(good + "0"));
+  EXPECT_FALSE(IsTraceParent(""));
+  EXPECT_FALSE(
+      IsTraceParent("00-00000000000000000000000000000000-b7ad6b7169203331-01"));
+  EXPECT_FALSE(
+      IsTraceParent("00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01"));
 }
 
 TEST(RequestFacts, IsQuietAboutTheRestAtInfo) {

@@ -91,6 +91,21 @@ TEST_F(RequestQueueTest, OneCallersLikeRequestsRunInOrder) {
   EXPECT_THAT(ran_, ElementsAre("1", "2", "3"));
 }
 
+TEST_F(RequestQueueTest, TheBacklogIsWhatWaitsAndWhatIsLeftOfWhatRuns) {
+  ASSERT_THAT(Add("a", "a1", seconds(1)), IsOk());
+  ASSERT_THAT(Add("b", "b1", seconds(2)), IsOk());
+  // What runs costs a millisecond.
+  EXPECT_GE(queue_->Backlog(), seconds(3));
+  EXPECT_LE(queue_->Backlog(), seconds(3) + milliseconds(1));
+}
+
+TEST_F(RequestQueueTest, WhatIsRemovedIsNoBacklog) {
+  const auto work = Named("a1");
+  ASSERT_THAT(queue_->Add(work, {"a", seconds(1)}), IsOk());
+  ASSERT_TRUE(queue_->Remove(work.get()));
+  EXPECT_LE(queue_->Backlog(), milliseconds(1));
+}
+
 TEST_F(RequestQueueTest, CallersTakeTurns) {
   for (const char* name : {"a1", "a2", "a3"}) {
     ASSERT_THAT(Add("a", name, milliseconds(1)), IsOk());

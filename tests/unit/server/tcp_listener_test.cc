@@ -24,6 +24,7 @@ TEST(HostAndPort, PutsIpv6InBrackets) {
 
 TEST(ServerStart, SaysThatThePortIsTaken) {
   ServerOptions options;
+  options.http = false;
   options.grpc_port = 0;
   const auto first = Server::Start(options);
   ASSERT_THAT(first, test::IsOk());
@@ -37,6 +38,7 @@ TEST(ServerStart, SaysThatThePortIsTaken) {
 
 TEST(ServerStart, SaysThatTheAddressIsNone) {
   ServerOptions options;
+  options.http = false;
   options.grpc_address = "not an address";
   EXPECT_THAT(Server::Start(options),
               StatusIs(absl::StatusCode::kInvalidArgument,
@@ -46,6 +48,7 @@ TEST(ServerStart, SaysThatTheAddressIsNone) {
 
 TEST(ServerStart, SaysThatTheAddressIsAnothers) {
   ServerOptions options;
+  options.http = false;
   options.grpc_address = "192.0.2.1";  // documentation, RFC 5737
   options.grpc_port = 0;
   EXPECT_THAT(
@@ -55,6 +58,7 @@ TEST(ServerStart, SaysThatTheAddressIsAnothers) {
 
 TEST(ServerStart, RefusesOptionsThatMakeNoSense) {
   ServerOptions options;
+  options.http = false;
   options.max_request_bytes = 0;
   EXPECT_THAT(Server::Start(options),
               StatusIs(absl::StatusCode::kInvalidArgument,

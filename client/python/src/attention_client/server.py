@@ -64,6 +64,7 @@ class LocalServer:
         wanted: dict[str, object] = {
             "grpc_address": "127.0.0.1",
             "grpc_port": 0,
+            "http": False,
             "log_level": "info",
             "log_format": "text",
             **flags,

@@ -1,0 +1,157 @@
+#include "server/http/http_server.h"
+
+#include <spdlog/spdlog.h>
+#include <sys/socket.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <exception>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
+#include "server/http/http_connections.h"
+#include "server/http/http_session.h"
+#include "server/transport/burst.h"
+
+namespace attention::server {
+namespace {
+
+using boost::asio::ip::tcp;
+using Error = boost::system::error_code;
+
+// Between two attempts where nothing more can be opened.
+constexpr std::chrono::milliseconds kPause{50};
+
+tcp ProtocolOf(int socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof(address);
+  ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size);
+  return address.ss_family == AF_INET6 ? tcp::v6() : tcp::v4();
+}
+
+}  // namespace
+
+class HttpServer::Impl {
+ public:
+  Impl(TcpListener listener, const HttpLimits& limits, Handler handler)
+      : limits_(limits),
+        handler_(std::move(handler)),
+        connections_(limits.connections) {
+    for (FileDescriptor& socket : listener.sockets) {
+      const tcp protocol = ProtocolOf(socket.get());
+      acceptors_.push_back(
+          std::make_unique<Acceptor>(context_, protocol, socket.Release()));
+      Accept(*acceptors_.back());
+    }
+    thread_ = std::thread([this] { Run(); });
+  }
+  ~Impl() {
+    context_.stop();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  const HttpConnections& connections() const { return connections_; }
+
+ private:
+  struct Acceptor {
+    Acceptor(boost::asio::io_context& context, const tcp& protocol, int socket)
+        : listening(context, protocol, socket), pause(context) {}
+    tcp::acceptor listening;
+    boost::asio::steady_timer pause;
+  };
+
+  // What one connection has no memory for ends that connection.
+  void Run() {
+    while (!context_.stopped()) {
+      try {
+        context_.run();
+      } catch (const std::exception& error) {
+        if (const int64_t times = failed_.Count(); times > 0) {
+          spdlog::warn("http: {} ({} times)", error.what(), times);
+        }
+      }
+    }
+  }
+
+  void Accept(Acceptor& acceptor) {
+    acceptor.listening.async_accept(
+        [this, &acceptor](const Error& error, tcp::socket socket) {
+          if (error == boost::asio::error::operation_aborted) return;
+          if (error && error != boost::asio::error::connection_aborted) {
+            return AcceptLater(acceptor, error);
+          }
+          // Next, whatever the new connection throws.
+          Accept(acceptor);
+          if (!error) Admit(std::move(socket));
+        });
+  }
+
+  void AcceptLater(Acceptor& acceptor, const Error& why) {
+    if (const int64_t times = failed_.Count(); times > 0) {
+      spdlog::warn("http: cannot accept connections: {} ({} times)",
+                   why.message(), times);
+    }
+    acceptor.pause.expires_after(kPause);
+    acceptor.pause.async_wait([this, &acceptor](const Error& error) {
+      if (!error) Accept(acceptor);
+    });
+  }
+
+  void Admit(tcp::socket socket) {
+    Error error;
+    const auto peer = socket.remote_endpoint(error);
+    if (error) return;  // it has gone already
+    const std::string address = peer.address().to_string();
+    auto place = connections_.Take(address);
+    if (place == nullptr) {
+      if (const int64_t times = refused_.Count(); times > 0) {
+        spdlog::warn(
+            "http: closed {} new connections, the last from {}: {} are open "
+            "(at most {}, and {} of one address)",
+            times, address, connections_.open(), limits_.connections.total,
+            limits_.connections.per_peer);
+      }
+      return;
+    }
+    socket.set_option(tcp::no_delay(true), error);
+    std::make_shared<HttpSession>(std::move(socket), std::move(place), limits_,
+                                  handler_)
+        ->Read();
+  }
+
+  const HttpLimits limits_;
+  const Handler handler_;
+  Burst refused_;
+  Burst failed_;
+  HttpConnections connections_;
+  // Destroys the sessions, which its operations keep.
+  boost::asio::io_context context_{1};
+  std::vector<std::unique_ptr<Acceptor>> acceptors_;
+  std::thread thread_;
+};
+
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(
+    TcpListener listener, const HttpLimits& limits, Handler handler) {
+  try {
+    return absl::WrapUnique(new HttpServer(std::make_unique<Impl>(
+        std::move(listener), limits, std::move(handler))));
+  } catch (const std::exception& error) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot serve HTTP: ", error.what()));
+  }
+}
+
+HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+HttpServer::~HttpServer() = default;
+
+int64_t HttpServer::connections() const { return impl_->connections().open(); }
+int64_t HttpServer::connections_refused() const {
+  return impl_->connections().refused();
+}
+
+}  // namespace attention::server

@@ -1,0 +1,36 @@
+#ifndef ATTENTION_SERVER_METRICS_PAGE_H_
+#define ATTENTION_SERVER_METRICS_PAGE_H_
+
+#include <string>
+
+#include "server/http/http_server.h"
+#include "server/models/model_table.h"
+#include "server/options.h"
+#include "server/scheduling/admission.h"
+#include "server/scheduling/request_queue.h"
+#include "server/telemetry/request_metrics.h"
+#include "server/transport/connections.h"
+
+namespace attention::server {
+
+/// What a server's metrics are read from.
+struct MetricSources {
+  const ServerOptions& options;  // as in effect
+  int worker_threads;
+  bool ready;
+  const RequestMetrics& requests;
+  const ModelTable& models;
+  const Admission& admission;
+  const RequestQueue& queue;
+  Connections& connections;
+  const HttpServer& http;
+};
+
+/// Everything that /metrics tells, in Prometheus' text form; docs/operations.md
+/// lists it. Takes well below a millisecond, and holds up no request for
+/// longer than it takes to copy some counters.
+std::string MetricsPage(const MetricSources& sources);
+
+}  // namespace attention::server
+
+#endif  // ATTENTION_SERVER_METRICS_PAGE_H_

@@ -1,0 +1,80 @@
+#include "tests/service/http_caller.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+
+namespace attention::test {
+
+HttpCaller::HttpCaller(const std::string& address)
+    : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  const size_t colon = address.rfind(':');
+  int port = 0;
+  (void)absl::SimpleAtoi(address.substr(colon + 1), &port);
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(static_cast<uint16_t>(port));
+  ::inet_pton(AF_INET, address.substr(0, colon).c_str(), &to.sin_addr);
+  const timeval patience{60, 0};
+  ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience,
+               sizeof(patience));
+  ::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&to), sizeof(to));
+}
+
+void HttpCaller::Send(absl::string_view text) {
+  while (!text.empty()) {
+    const ssize_t sent =
+        ::send(socket_.get(), text.data(), text.size(), MSG_NOSIGNAL);
+    if (sent <= 0) return;
+    text.remove_prefix(static_cast<size_t>(sent));
+  }
+}
+
+std::string HttpCaller::Read(const std::string& end) {
+  std::array<char, 16 << 10> chunk{};
+  while (end.empty() || read_.find(end) == std::string::npos) {
+    const ssize_t got = ::recv(socket_.get(), chunk.data(), chunk.size(), 0);
+    if (got <= 0) {
+      closed_ = got == 0 || errno == ECONNRESET;
+      return std::exchange(read_, "");
+    }
+    read_.append(chunk.data(), static_cast<size_t>(got));
+  }
+  const size_t size = read_.find(end) + end.size();
+  std::string text = read_.substr(0, size);
+  read_.erase(0, size);
+  return text;
+}
+
+std::string HttpAnswer(const std::string& address, const std::string& path,
+                       const std::string& method) {
+  HttpCaller caller(address);
+  caller.Send(absl::StrCat(method, " ", path,
+                           " HTTP/1.1\r\nHost: test\r\nConnection: "
+                           "close\r\n\r\n"));
+  return caller.Read();
+}
+
+int HttpStatus(const std::string& answer) {
+  int status = 0;
+  if (answer.size() < 12 ||
+      !absl::SimpleAtoi(answer.substr(sizeof("HTTP/1.1 ") - 1, 3), &status)) {
+    return 0;
+  }
+  return status;
+}
+
+std::string HttpBody(const std::string& answer) {
+  const size_t end = answer.find("\r\n\r\n");
+  return end == std::string::npos ? "" : answer.substr(end + 4);
+}
+
+}  // namespace attention::test

@@ -1,0 +1,41 @@
+#ifndef ATTENTION_TESTS_SERVICE_HTTP_CALLER_H_
+#define ATTENTION_TESTS_SERVICE_HTTP_CALLER_H_
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "server/transport/file_descriptor.h"
+
+namespace attention::test {
+
+/// A connection to an HTTP server that does what it is told, and no more.
+class HttpCaller {
+ public:
+  /// `address` is "127.0.0.1:8002".
+  explicit HttpCaller(const std::string& address);
+
+  void Send(absl::string_view text);
+  /// Up to where the server closes the connection, or to the first `end`; what
+  /// came within a minute where neither does.
+  std::string Read(const std::string& end = "");
+  /// Whether Read() met the end of the connection.
+  bool closed() const { return closed_; }
+
+ private:
+  server::FileDescriptor socket_;
+  std::string read_;  // ahead
+  bool closed_ = false;
+};
+
+/// What a server answers to one request: "HTTP/1.1 200 OK ...".
+std::string HttpAnswer(const std::string& address, const std::string& path,
+                       const std::string& method = "GET");
+
+/// The status of it; 0 where there was none.
+int HttpStatus(const std::string& answer);
+/// What follows the headers.
+std::string HttpBody(const std::string& answer);
+
+}  // namespace attention::test
+
+#endif  // ATTENTION_TESTS_SERVICE_HTTP_CALLER_H_

@@ -1,0 +1,164 @@
+// What /metrics of a real server tells.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "tests/service/gated_server.h"
+#include "tests/service/http_caller.h"
+#include "tests/service/infer_requests.h"
+#include "tests/service/requests.h"
+#include "tests/service/wire_client.h"
+
+namespace attention::test {
+namespace {
+
+using Metrics = std::map<std::string, double>;
+
+// Every series by its name with its labels.
+Metrics Scrape(const server::Server& server) {
+  Metrics metrics;
+  const std::string page =
+      HttpBody(HttpAnswer(server.http_address(), "/metrics"));
+  const std::vector<std::string> lines =
+      absl::StrSplit(page, '\n', absl::SkipEmpty());
+  for (const std::string& line : lines) {
+    if (line.front() == '#') continue;
+    const size_t space = line.rfind(' ');
+    double value = 0;
+    EXPECT_TRUE(absl::SimpleAtod(line.substr(space + 1), &value)) << line;
+    EXPECT_TRUE(metrics.emplace(line.substr(0, space), value).second)
+        << "twice: " << line;
+  }
+  return metrics;
+}
+
+std::string OfAttend(const std::string& name, const std::string& code = "") {
+  return absl::StrCat(
+      name,
+      "{grpc_type=\"unary\",grpc_service=\"attention.v1.AttentionService\",",
+      "grpc_method=\"Attend\"",
+      code.empty() ? "" : absl::StrCat(",grpc_code=\"", code, "\""), "}");
+}
+
+std::string OfModel(const std::string& name, const std::string& api,
+                    const std::string& more = "") {
+  return absl::StrCat(name, "{api=\"", api,
+                      "\",model=\"scaled_dot_product_attention\"", more, "}");
+}
+
+TEST(MetricsTest, CallsAreCountedByTheirCode) {
+  const auto server = StartServer();
+  WireClient client(server->address());
+  ExpectGoodReply(client.Attend(GoodRequest()));
+  ExpectGoodReply(client.Attend(GoodRequest()));
+  EXPECT_FALSE(client.Call(kAttend, "no message").ok());
+  Metrics metrics = Scrape(*server);
+  EXPECT_EQ(metrics[OfAttend("grpc_server_started_total")], 3);
+  EXPECT_EQ(metrics[OfAttend("grpc_server_handled_total", "OK")], 2);
+  EXPECT_EQ(metrics[OfAttend("grpc_server_handled_total", "InvalidArgument")],
+            1);
+  EXPECT_EQ(metrics[OfAttend("grpc_server_handling_seconds_count")], 3);
+  EXPECT_EQ(metrics["attention_requests_refused_total{reason=\"invalid\"}"], 1);
+}
+
+TEST(MetricsTest, RequestsAreCountedByApiAndModel) {
+  const auto server = StartServer();
+  WireClient client(server->address());
+  ExpectGoodReply(client.Attend(GoodRequest()));
+  ASSERT_TRUE(Infer(client, GoodInfer()).ok());
+  Metrics metrics = Scrape(*server);
+  for (const char* api : {"attention.v1", "inference"}) {
+    EXPECT_EQ(metrics[OfModel("attention_requests_total", api, ",code=\"OK\"")],
+              1);
+    for (const char* part : {"queue", "compute", "transfer"}) {
+      const std::string name =
+          absl::StrCat("attention_request_", part, "_seconds");
+      EXPECT_EQ(metrics[OfModel(name + "_count", api)], 1) << name;
+      EXPECT_GT(metrics[OfModel(name + "_sum", api)], -1e-9) << name;
+    }
+    EXPECT_GT(metrics[OfModel("attention_request_bytes_total", api)], 0);
+    EXPECT_GT(metrics[OfModel("attention_reply_bytes_total", api)], 0);
+  }
+  EXPECT_EQ(metrics["attention_tensors_total{datatype=\"FP32\"}"], 6);
+}
+
+TEST(MetricsTest, AStreamIsOneCallWithManyMessages) {
+  const auto server = StartServer();
+  WireClient client(server->address());
+  const auto stream = client.OpenStream(kAttendStream);
+  for (const char* id : {"a", "b"}) {
+    ASSERT_TRUE(stream->Write(GoodRequest(id).SerializeAsString()));
+    ASSERT_TRUE(stream->Read().has_value());
+  }
+  stream->WritesDone();
+  EXPECT_FALSE(stream->Read().has_value());
+  ASSERT_TRUE(stream->Finish().ok());
+  Metrics metrics = Scrape(*server);
+  const std::string labels =
+      "{grpc_type=\"bidi_stream\",grpc_service=\"attention.v1."
+      "AttentionService\","
+      "grpc_method=\"AttendStream\"";
+  EXPECT_EQ(metrics["grpc_server_started_total" + labels + "}"], 1);
+  EXPECT_EQ(
+      metrics["grpc_server_handled_total" + labels + ",grpc_code=\"OK\"}"], 1);
+  EXPECT_EQ(metrics["grpc_server_msg_received_total" + labels + "}"], 2);
+  EXPECT_EQ(metrics["grpc_server_msg_sent_total" + labels + "}"], 2);
+}
+
+TEST(MetricsTest, WhatIsInFlightIsSeenWhileItIs) {
+  TileGate gate;
+  gate.CloseAt(1);
+  server::ServerOptions options = TestOptions();
+  options.max_requests_in_flight = 4;
+  const auto server = StartServer(options, &gate);
+  WireClient client(server->address());
+  const auto call = client.Start(kAttend, GoodRequest().SerializeAsString());
+  gate.WaitUntilHolding();
+  Metrics metrics = Scrape(*server);
+  EXPECT_EQ(metrics["attention_requests_in_flight"], 1);
+  EXPECT_EQ(metrics["attention_requests_in_flight_limit"], 4);
+  EXPECT_GT(metrics["attention_memory_in_flight_bytes"], 0);
+  EXPECT_EQ(metrics["attention_connections{protocol=\"grpc\"}"], 1);
+  EXPECT_EQ(metrics["attention_connections{protocol=\"http\"}"], 1);
+  EXPECT_EQ(metrics[OfAttend("grpc_server_started_total")], 1);
+  EXPECT_EQ(metrics[OfAttend("grpc_server_handled_total", "OK")], 0);
+  gate.Open();
+  EXPECT_TRUE(call->Wait().ok());
+}
+
+TEST(MetricsTest, TellsWhichLimitRefused) {
+  TileGate gate;
+  gate.CloseAt(1);
+  server::ServerOptions options = TestOptions();
+  options.max_requests_in_flight = 2;  // 1 for each caller
+  const auto server = StartServer(options, &gate);
+  WireClient client(server->address());
+  const auto call = client.Start(kAttend, GoodRequest().SerializeAsString());
+  gate.WaitUntilHolding();
+  EXPECT_EQ(
+      client.Call(kAttend, GoodRequest().SerializeAsString()).status().code(),
+      absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(Scrape(*server)["attention_requests_refused_total{reason="
+                            "\"caller_requests\"}"],
+            1);
+  gate.Open();
+  EXPECT_TRUE(call->Wait().ok());
+}
+
+TEST(MetricsTest, OneServersCountsAreNotAnothers) {
+  const auto first = StartServer();
+  const auto second = StartServer();
+  WireClient client(first->address());
+  ExpectGoodReply(client.Attend(GoodRequest()));
+  EXPECT_EQ(Scrape(*second)[OfAttend("grpc_server_started_total")], 0);
+}
+
+}  // namespace
+}  // namespace attention::test
