@@ -54,6 +54,7 @@ def run(code, names):
         ("Many calls", "request 100 (2, 4, 3, 8)"),
         ("asyncio", "(2, 4, 3, 8)"),
         ("Errors", "key key: shape [2, 4, 5, 3] has width 3, query has 8"),
+        ("Shared memory", ""),
         ("Server and health", "SERVING"),
     ],
 )

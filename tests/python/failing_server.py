@@ -1,14 +1,17 @@
-"""A server that answers what a test wants."""
+"""A server of gRPC's own that answers, or fails, as a test wants."""
 
 from concurrent import futures
 
 import grpc
 
 
-class FakeServer:
-    """Answers call n of Attend with what answer(n, context) returns, or ends it with."""
+class FailingServer:
+    """Answers call n of Attend with what answer(n, context) returns, or ends it with.
 
-    def __init__(self, answer):
+    credentials: of gRPC, for a server with TLS.
+    """
+
+    def __init__(self, answer, credentials=None):
         self.calls = 0
 
         def attend(_, context):
@@ -20,7 +23,11 @@ class FakeServer:
         handler = grpc.method_handlers_generic_handler(service, {"Attend": method})
         self._server = grpc.server(futures.ThreadPoolExecutor(1))
         self._server.add_generic_rpc_handlers([handler])
-        self.target = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+        if credentials is None:
+            port = self._server.add_insecure_port("127.0.0.1:0")
+        else:
+            port = self._server.add_secure_port("127.0.0.1:0", credentials)
+        self.target = f"127.0.0.1:{port}"
         self._server.start()
 
     def __enter__(self):
