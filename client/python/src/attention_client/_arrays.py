@@ -26,7 +26,8 @@ def _from_torch(value: Any, name: str) -> Array:
     if value.requires_grad and torch.is_grad_enabled():
         raise InvalidArgumentError(
             f"{name}: requires gradients (expected a tensor without: the service "
-            "computes none; call detach() or work under torch.no_grad())"
+            "computes none; call detach(), work under torch.no_grad(), or ask "
+            "attention_client.torch for gradients=True)"
         )
     value = value.detach().cpu().contiguous()
     if value.dtype == torch.bfloat16:
