@@ -28,6 +28,14 @@ def test_tokens_label_both_sides():
     assert [t.get_text() for t in figure.axes[0].get_yticklabels()] == ["le"]
 
 
+@pytest.mark.parametrize("count", [1, 2, 10, 300])
+def test_positions_are_whole_numbers(count):
+    axis = show_heatmaps(np.ones((count, count))).axes[0]
+    for ticks in (axis.get_xticks(), axis.get_yticks()):
+        assert set(ticks) <= set(range(count))
+        assert 1 <= len(ticks) <= 10
+
+
 @pytest.mark.parametrize(
     "shape, options, said",
     [

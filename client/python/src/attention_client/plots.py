@@ -66,10 +66,21 @@ def show_heatmaps(
                 axis.set_title(titles[j])
             if of_keys is not None:
                 axis.set_xticks(range(keys), of_keys, rotation=90)
+            else:
+                axis.xaxis.set_major_locator(_positions(keys))
             if of_queries is not None:
                 axis.set_yticks(range(queries), of_queries)
+            else:
+                axis.yaxis.set_major_locator(_positions(queries))
     figure.colorbar(image, ax=axes, shrink=0.6)
     return figure
+
+
+def _positions(count: int) -> Any:
+    """Whole numbers as labels, not too many."""
+    from matplotlib.ticker import FixedLocator
+
+    return FixedLocator(range(count), nbins=8)
 
 
 def _labels(
