@@ -8,10 +8,11 @@ import grpc
 class FailingServer:
     """Answers call n of Attend with what answer(n, context) returns, or ends it with.
 
-    credentials: of gRPC, for a server with TLS.
+    credentials: of gRPC, for a server with TLS. inference: methods of
+    GRPCInferenceService by their names, each as answer is, without the count.
     """
 
-    def __init__(self, answer, credentials=None):
+    def __init__(self, answer, credentials=None, inference=None):
         self.calls = 0
 
         def attend(_, context):
@@ -20,9 +21,16 @@ class FailingServer:
 
         method = grpc.unary_unary_rpc_method_handler(attend)
         service = "attention.v1.AttentionService"
-        handler = grpc.method_handlers_generic_handler(service, {"Attend": method})
+        handlers = [grpc.method_handlers_generic_handler(service, {"Attend": method})]
+        if inference is not None:
+            methods = {
+                name: grpc.unary_unary_rpc_method_handler(one)
+                for name, one in inference.items()
+            }
+            service = "inference.GRPCInferenceService"
+            handlers.append(grpc.method_handlers_generic_handler(service, methods))
         self._server = grpc.server(futures.ThreadPoolExecutor(1))
-        self._server.add_generic_rpc_handlers([handler])
+        self._server.add_generic_rpc_handlers(handlers)
         if credentials is None:
             port = self._server.add_insecure_port("127.0.0.1:0")
         else:

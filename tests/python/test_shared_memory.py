@@ -13,6 +13,7 @@ import grpc
 import ml_dtypes
 import numpy as np
 import pytest
+from failing_server import FailingServer
 
 from attention_client import (
     Additive,
@@ -278,6 +279,30 @@ def test_a_server_started_anew_is_told_again(tmp_path, large):
                 outputs = [client.attend(*large).output for _ in range(3)]
                 np.testing.assert_array_equal(outputs[0], outputs[2])
                 assert regions(client.target) & set(client._pool.names())
+
+
+def test_a_call_is_not_repeated_into_memory_that_may_still_be_written(large):
+    calls = []
+
+    def infer(_, context):
+        calls.append("through shared memory")
+        context.abort(grpc.StatusCode.UNAVAILABLE, "draining")
+
+    def attend(_, __):
+        calls.append("over the wire")
+        return b""
+
+    answers = dict.fromkeys(
+        (f"SystemSharedMemory{name}" for name in ("Register", "Status", "Unregister")),
+        lambda _, __: b"",
+    )
+    with (
+        FailingServer(attend, inference={**answers, "ModelInfer": infer}) as failing,
+        Client(failing.target) as client,
+    ):
+        client.attend(*large)
+        assert not client._pool._idle
+    assert calls == ["through shared memory", "over the wire"]
 
 
 def test_memory_of_a_call_that_timed_out_is_not_used_again(normal):

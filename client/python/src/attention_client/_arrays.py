@@ -58,6 +58,8 @@ def like(value: Any) -> Callable[[Array], Any]:
         return _to_jax
     if library == "mlx":
         return _to_mlx
+    if library == "tensorflow":
+        return lambda array: sys.modules["tensorflow"].convert_to_tensor(array)
     return lambda array: array
 
 

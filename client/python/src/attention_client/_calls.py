@@ -20,6 +20,7 @@ from attention_client.errors import (
     CancelledError,
     DeadlineExceededError,
     InvalidArgumentError,
+    UnavailableError,
 )
 
 Returned = TypeVar("Returned")
@@ -81,8 +82,10 @@ def _attend_shared(pool: Pool, request: Prepared) -> Steps[Result | None]:
         if isinstance(error, _NotShared):
             pool.pause()
             return None
-        if isinstance(error, AttentionError) and "shared memory" in error.message:
-            # The server was started anew, or the memory went away.
+        if isinstance(error, UnavailableError) or (
+            isinstance(error, AttentionError) and "shared memory" in error.message
+        ):
+            # The server went or was started anew, or the memory went away.
             pool.forget()
             return None
         raise

@@ -30,14 +30,14 @@ UNARY = (ATTEND, INFO, HEALTH, INFER, REGIONS, REGISTER, UNREGISTER)
 TIMEOUT = 60.0  # seconds
 IN_FLIGHT = 16  # of attend_many; the server's own limit is 32 unless configured
 
-# The same as the C++ library's: a request may be computed twice without harm.
+# The same as the C++ library's: a request may be computed twice without harm. Not so
+# where its results go to shared memory: the first computation might still write there.
 _RETRIES = {
     "methodConfig": [
         {
             "name": [
                 {"service": "attention.v1.AttentionService"},
                 {"service": "grpc.health.v1.Health"},
-                {"service": "inference.GRPCInferenceService", "method": "ModelInfer"},
             ],
             "retryPolicy": {
                 "maxAttempts": 4,

@@ -19,7 +19,7 @@ class Options(TypedDict, total=False):
     """What `attend` takes beside query, key and value.
 
     All may be left out, and None is as good as left out. Tensors may be arrays of
-    numpy, PyTorch, JAX or MLX, or nested lists. The API's definition,
+    numpy, PyTorch, JAX, MLX or TensorFlow, or nested lists. The API's definition,
     proto/attention/v1/attention.proto, is the reference of what they mean.
     """
 

@@ -60,8 +60,8 @@ class Client(_channel.Caller):
         """Attention of the queries to the keys: a Result with .output.
 
         query, key and value: (B, H, L, D), (B, L, D) or (L, D), in float32, float16 or
-        bfloat16 of ml_dtypes; float64 is sent as float32. Arrays of numpy, PyTorch, JAX
-        or MLX, or nested lists; the result's are of the query's kind.
+        bfloat16 of ml_dtypes; float64 is sent as float32. Arrays of numpy, PyTorch,
+        JAX, MLX or TensorFlow, or nested lists; the result's are of the query's kind.
 
         Options: valid_lens, attend_mask, bias, alibi_slopes, sinks, causal,
         query_offset, query_offsets, key_offset, window, scale, scoring, softcap,
