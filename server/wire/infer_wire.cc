@@ -96,15 +96,21 @@ absl::StatusOr<AttentionRequest> InferWire::Decode(ReceivedMessage message) {
 int64_t InferWire::OtherBytes() const { return kMostOtherBytes; }
 
 grpc::ByteBuffer InferWire::Encode(absl::Span<Result> results,
-                                   const RequestFacts&) {
+                                   const RequestFacts& facts) {
   ModelInferResponse response;
   response.set_model_name(model_->name);
   response.set_model_version(kModelVersion);
   response.set_id(id());
+  auto& parameters = *response.mutable_parameters();
+  parameters["backend"].set_string_param(facts.backend);
+  parameters["kernel"].set_string_param(facts.kernel);
+  parameters["queue_ns"].set_uint64_param(
+      static_cast<uint64_t>(facts.queue_time.count()));
+  parameters["compute_ns"].set_uint64_param(
+      static_cast<uint64_t>(facts.compute_time.count()));
   if (on_stream_) {
     // One request has one reply.
-    (*response.mutable_parameters())["triton_final_response"].set_bool_param(
-        true);
+    parameters["triton_final_response"].set_bool_param(true);
   }
   const std::vector<grpc::Slice> elements = AddOutputs(results, response);
   const std::string fields = response.SerializeAsString();

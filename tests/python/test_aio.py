@@ -5,7 +5,7 @@ import threading
 
 import numpy as np
 import pytest
-from fake_server import FakeServer
+from failing_server import FailingServer
 
 from attention_client import AsyncClient, InvalidArgumentError, UnavailableError
 
@@ -117,5 +117,5 @@ def test_a_cancelled_task_ends_the_call(run, normal):
             await call
         assert await asyncio.to_thread(ended.wait, 60)
 
-    with FakeServer(answer) as fake:
+    with FailingServer(answer) as fake:
         run(calls, fake.target)

@@ -112,3 +112,31 @@ def test_what_is_wrong_is_said(call, capsys, monkeypatch, tmp_path, arguments, s
     np.savez("x.npz", a=np.ones(1))
     assert call(*arguments) == 1
     assert said in capsys.readouterr().err
+
+
+def test_bench_measures_prints_and_draws(call, capsys, tmp_path):
+    picture, figures = tmp_path / "costs.png", tmp_path / "costs.json"
+    options = ["--lengths", "4,8", "--widths", "16", "--heads", 2, "--seconds", 0]
+    options += ["--scoring", "gaussian", "--scoring", "additive"]
+    assert call("bench", *options, "--out", picture, "--json", figures) == 0
+    costs = json.loads(figures.read_text())
+    assert [(c["scoring"], c["length"]) for c in costs] == [
+        ("gaussian", 4),
+        ("gaussian", 8),
+        ("additive", 4),
+        ("additive", 8),
+    ]
+    for cost in costs:
+        assert cost["calls"] == 3
+        assert cost["slow_seconds"] >= cost["seconds"] > cost["compute_seconds"] > 0
+    output = capsys.readouterr()
+    assert len(output.out.splitlines()) == 5
+    assert output.err == ""  # progress is for terminals
+    assert picture.read_bytes().startswith(PNG)
+
+
+@pytest.mark.parametrize("lengths", ["0", "4,", "x"])
+def test_bench_says_what_it_expects(call, capsys, lengths):
+    with pytest.raises(SystemExit):
+        call("bench", "--lengths", lengths)
+    assert "expected numbers such as 16,64" in capsys.readouterr().err

@@ -54,6 +54,7 @@ def run(code, names):
         ("Many calls", "request 100 (2, 4, 3, 8)"),
         ("asyncio", "(2, 4, 3, 8)"),
         ("Errors", "key key: shape [2, 4, 5, 3] has width 3, query has 8"),
+        ("Shared memory", ""),
         ("Server and health", "SERVING"),
     ],
 )
@@ -62,10 +63,11 @@ def test_the_code_runs(names, capsys, heading, said):
     assert said in capsys.readouterr().out
 
 
-def test_the_picture_is_drawn(names, monkeypatch, tmp_path):
+def test_the_pictures_are_drawn(names, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    run(blocks("python", "Pictures"), names)
-    assert (tmp_path / "weights.png").stat().st_size > 1000
+    run(blocks("python", "Pictures", "Kernel regression"), names)
+    for name in ("weights.png", "regression.png"):
+        assert (tmp_path / name).stat().st_size > 1000
 
 
 def test_the_commands_run(server, tmp_path):
@@ -78,7 +80,8 @@ def test_the_commands_run(server, tmp_path):
         env={**os.environ, "PATH": path, "ATTENTION_SERVER": server.target},
         check=True,
     )
-    assert (tmp_path / "weights.png").stat().st_size > 1000
+    for name in ("weights.png", "costs.png"):
+        assert (tmp_path / name).stat().st_size > 1000
 
 
 def test_the_tables_are_whole():

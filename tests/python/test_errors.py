@@ -3,7 +3,7 @@
 import grpc
 import numpy as np
 import pytest
-from fake_server import FakeServer
+from failing_server import FailingServer
 from google.protobuf import any_pb2, duration_pb2
 from google.rpc import error_details_pb2, status_pb2
 
@@ -95,7 +95,7 @@ def test_a_server_that_drains_is_tried_again():
             context.abort(grpc.StatusCode.UNAVAILABLE, "draining")
         return reply
 
-    with FakeServer(answer) as fake, Client(fake.target) as client:
+    with FailingServer(answer) as fake, Client(fake.target) as client:
         assert client.attend(*SMALL).backend == "other"
         assert fake.calls == 3
 
@@ -112,7 +112,7 @@ def test_the_time_to_try_again_is_told():
         )
         context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "full")
 
-    with FakeServer(answer) as fake, Client(fake.target) as client:
+    with FailingServer(answer) as fake, Client(fake.target) as client:
         with pytest.raises(ResourceExhaustedError, match="full") as caught:
             client.attend(*SMALL)
     assert caught.value.retry_after == 1.5

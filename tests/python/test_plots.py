@@ -1,9 +1,10 @@
-"""Heat maps: what is drawn where."""
+"""Heat maps and costs: what is drawn where."""
 
 import numpy as np
 import pytest
 
-from attention_client.plots import show_heatmaps
+from attention_client.bench import Cost
+from attention_client.plots import show_costs, show_heatmaps
 
 
 def test_rows_and_columns_are_those_of_the_weights():
@@ -27,6 +28,14 @@ def test_tokens_label_both_sides():
     assert [t.get_text() for t in figure.axes[0].get_yticklabels()] == ["le"]
 
 
+@pytest.mark.parametrize("count", [1, 2, 10, 300])
+def test_positions_are_whole_numbers(count):
+    axis = show_heatmaps(np.ones((count, count))).axes[0]
+    for ticks in (axis.get_xticks(), axis.get_yticks()):
+        assert set(ticks) <= set(range(count))
+        assert 1 <= len(ticks) <= 10
+
+
 @pytest.mark.parametrize(
     "shape, options, said",
     [
@@ -39,3 +48,30 @@ def test_tokens_label_both_sides():
 def test_what_cannot_be_drawn_is_said(shape, options, said):
     with pytest.raises(ValueError, match=said):
         show_heatmaps(np.ones(shape), **options)
+
+
+def cost(scoring, length, width):
+    return Cost(scoring, 1, 8, length, width, 3, length / 1e3, 1.0, length / 2e3)
+
+
+def test_costs_are_lines_over_lengths_or_widths():
+    costs = [cost(s, n, 64) for s in ("gaussian", "additive") for n in (16, 256)]
+    (axis,) = show_costs(costs).axes
+    assert [t.get_text() for t in axis.get_legend().texts] == ["gaussian", "additive"]
+    whole, computing = axis.lines[:2]
+    np.testing.assert_array_equal(whole.get_xdata(), [16, 256])
+    np.testing.assert_array_equal(whole.get_ydata(), [16, 256])
+    np.testing.assert_array_equal(computing.get_ydata(), [8, 128])
+
+    widths = [cost("gaussian", n, w) for n in (16, 256) for w in (32, 64, 128)]
+    (axis,) = show_costs(widths, by="width").axes
+    names = [text.get_text() for text in axis.get_legend().texts]
+    assert names == ["gaussian, length 16", "gaussian, length 256"]
+    np.testing.assert_array_equal(axis.lines[0].get_xdata(), [32, 64, 128])
+
+
+def test_costs_that_cannot_be_drawn_are_said():
+    with pytest.raises(ValueError, match="expected what bench"):
+        show_costs([])
+    with pytest.raises(ValueError, match="expected 'length' or 'width'"):
+        show_costs([cost("gaussian", 1, 1)], by="height")

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 from pathlib import Path
 
 import pytest
@@ -114,3 +115,19 @@ def test_it_ends_with_a_program_that_is_killed():
         program.send_signal(signal.SIGKILL)
     wait_until(lambda: has_ended(pid))
     wait_until(lambda: not folder.exists())
+
+
+def test_the_package_with_the_server_comes_before_the_path(monkeypatch, tmp_path):
+    in_path, packaged = tmp_path / "attention-server", tmp_path / "packaged"
+    for program in (in_path, packaged):
+        program.touch(mode=0o755)
+    monkeypatch.delenv(BINARY_VARIABLE)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "attention_server", None)  # not installed
+    assert find_binary() == str(in_path)
+    module = types.ModuleType("attention_server")
+    module.path = lambda: packaged
+    monkeypatch.setitem(sys.modules, "attention_server", module)
+    assert find_binary() == str(packaged)
+    monkeypatch.setenv(BINARY_VARIABLE, str(in_path))
+    assert find_binary() == str(in_path)

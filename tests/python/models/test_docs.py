@@ -1,4 +1,4 @@
-"""docs/python.md: what it shows of PyTorch and Hugging Face models works."""
+"""docs/python.md: what it shows of PyTorch, Hugging Face models and JAX works."""
 
 from pathlib import Path
 
@@ -15,9 +15,10 @@ def test_the_code_runs(client):
     inputs = AutoTokenizer.from_pretrained(path)(["The cat sat."], return_tensors="pt")
     names = {"client": client, "path": path, "inputs": inputs}
     try:
-        exec(blocks("python", "PyTorch", "Hugging Face models"), names)
+        exec(blocks("python", "PyTorch", "Hugging Face models", "JAX"), names)
     finally:
         set_client(None)
-    assert names["output"].shape == (2, 4, 3, 8)
+    assert names["output"].shape == (2, 3, 4, 8)
+    assert names["layer"].W_q.weight.grad.shape == (8, 20)
     assert names["states"].shape[:2] == inputs["input_ids"].shape
     assert torch.isfinite(names["states"]).all()

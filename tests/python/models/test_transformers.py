@@ -90,7 +90,7 @@ SMALL = dict(
 )
 
 
-@pytest.mark.parametrize(
+decoders = pytest.mark.parametrize(
     "kind, config",
     [
         (LlamaForCausalLM, LlamaConfig(**SMALL)),
@@ -102,6 +102,9 @@ SMALL = dict(
         ),
     ],
 )
+
+
+@decoders
 def test_a_decoder_generates_the_same_tokens(kind, config):
     torch.manual_seed(1)
     model = kind(config).eval()
@@ -139,3 +142,30 @@ def test_dropout_in_training_is_seeded(inputs):
 def test_gradients_are_refused(inputs):
     with torch.enable_grad(), pytest.raises(ValueError, match="requires gradients"):
         minilm(NAME)(**inputs)
+
+
+@decoders
+def test_a_decoder_learns_as_with_pytorch(client, kind, config):
+    torch.manual_seed(1)
+    model = kind(config).eval()
+    tokens = torch.randint(1, 100, (2, 9))
+    attention_mask = torch.ones_like(tokens)
+    attention_mask[0, :3] = 0
+    labels = tokens.clone()
+    labels[0, :4] = -100  # not what padding predicts: it sees no key
+    register(client, gradients=True)
+    found = []
+    for implementation in ("eager", NAME):
+        model.set_attn_implementation(implementation)
+        model.zero_grad()
+        with torch.enable_grad():
+            loss = model(tokens, attention_mask=attention_mask, labels=labels).loss
+            loss.backward()
+        found.append(
+            {
+                name: parameter.grad.clone()
+                for name, parameter in model.named_parameters()
+                if parameter.grad is not None
+            }
+        )
+    torch.testing.assert_close(found[1], found[0], atol=1e-5, rtol=1e-4)

@@ -8,6 +8,7 @@
 docs/python.md of the project shows every call.
 """
 
+from attention_client._channel import Tls
 from attention_client._reply import Result
 from attention_client._request import Options, Request
 from attention_client.aio import AsyncClient
@@ -53,6 +54,7 @@ __all__ = [
     "ScaledDotProduct",
     "Scoring",
     "ServerInfo",
+    "Tls",
     "UnavailableError",
     "UnimplementedError",
 ]

@@ -26,7 +26,8 @@ def _from_torch(value: Any, name: str) -> Array:
     if value.requires_grad and torch.is_grad_enabled():
         raise InvalidArgumentError(
             f"{name}: requires gradients (expected a tensor without: the service "
-            "computes none; call detach() or work under torch.no_grad())"
+            "computes none; call detach(), work under torch.no_grad(), or ask "
+            "attention_client.torch for gradients=True)"
         )
     value = value.detach().cpu().contiguous()
     if value.dtype == torch.bfloat16:
@@ -57,6 +58,8 @@ def like(value: Any) -> Callable[[Array], Any]:
         return _to_jax
     if library == "mlx":
         return _to_mlx
+    if library == "tensorflow":
+        return lambda array: sys.modules["tensorflow"].convert_to_tensor(array)
     return lambda array: array
 
 

@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import os
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import grpc
+
 from attention_client import _messages
+from attention_client._shared_memory import Pool, is_local
 from attention_client.info import ServerInfo
 
 ATTEND = "/attention.v1.AttentionService/Attend"
 ATTEND_STREAM = "/attention.v1.AttentionService/AttendStream"
 INFO = "/attention.v1.AttentionService/GetServerInfo"
 HEALTH = "/grpc.health.v1.Health/Check"
+INFER = "/inference.GRPCInferenceService/ModelInfer"
+REGIONS = "/inference.GRPCInferenceService/SystemSharedMemoryStatus"
+REGISTER = "/inference.GRPCInferenceService/SystemSharedMemoryRegister"
+UNREGISTER = "/inference.GRPCInferenceService/SystemSharedMemoryUnregister"
+UNARY = (ATTEND, INFO, HEALTH, INFER, REGIONS, REGISTER, UNREGISTER)
 
 TIMEOUT = 60.0  # seconds
 IN_FLIGHT = 16  # of attend_many; the server's own limit is 32 unless configured
 
-# The same as the C++ library's: a request may be computed twice without harm.
+# The same as the C++ library's: a request may be computed twice without harm. Not so
+# where its results go to shared memory: the first computation might still write there.
 _RETRIES = {
     "methodConfig": [
         {
@@ -47,14 +61,109 @@ _OPTIONS: list[tuple[str, Any]] = [
     ("grpc.keepalive_timeout_ms", 10_000),
 ]
 
+_UnregisterRequest = _messages.message("inference.SystemSharedMemoryUnregisterRequest")
 _HealthCheckRequest = _messages.message("grpc.health.v1.HealthCheckRequest")
 _HealthCheckResponse = _messages.message("grpc.health.v1.HealthCheckResponse")
 _GetServerInfoResponse = _messages.message("attention.v1.GetServerInfoResponse")
 
 
-def channel_options(options: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
-    """The defaults with the caller's in their place."""
-    return list((dict(_OPTIONS) | dict(options)).items())
+@dataclass(frozen=True)
+class Tls:
+    """Files in PEM: whom to trust (None: the system's), and what to show.
+
+    certificate and key go together; they are for servers that ask for one.
+    """
+
+    ca: str | os.PathLike[str] | None = None
+    certificate: str | os.PathLike[str] | None = None
+    key: str | os.PathLike[str] | None = field(default=None, repr=False)
+
+    def credentials(self) -> grpc.ChannelCredentials:
+        if (self.certificate is None) != (self.key is None):
+            raise ValueError(
+                "tls: a certificate or a key (expected both of them, or none)"
+            )
+        return grpc.ssl_channel_credentials(
+            *(
+                None if path is None else Path(path).read_bytes()
+                for path in (self.ca, self.key, self.certificate)
+            )
+        )
+
+
+class Caller:
+    """What both clients are made of: a channel, its methods, and shared memory."""
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        timeout: float = TIMEOUT,
+        tls: Tls | bool = False,
+        token: str | None = None,
+        credentials: grpc.ChannelCredentials | None = None,
+        shared_memory: bool = True,
+        options: Sequence[tuple[str, Any]] = (),
+    ) -> None:
+        self.target = target
+        self.timeout = timeout
+        local = is_local(target)
+        if tls and credentials is not None:
+            raise ValueError("credentials: given beside tls (expected one of them)")
+        if tls:
+            credentials = (Tls() if tls is True else tls).credentials()
+        if token is not None and credentials is None and not local:
+            raise ValueError(
+                f"token: without tls it could be read on its way to {target} (expected "
+                "tls, or a server on this machine)"
+            )
+        self._metadata = (
+            () if token is None else (("authorization", f"Bearer {token}"),)
+        )
+        settings = list((dict(_OPTIONS) | dict(options)).items())
+
+        def open_channel(library: Any) -> Any:
+            if credentials is None:
+                return library.insecure_channel(target, settings)
+            return library.secure_channel(target, credentials, settings)
+
+        self._channel = open_channel(self._library())
+        # Bytes in and out: without serializers gRPC leaves them as they are.
+        self._unary = {path: self._channel.unary_unary(path) for path in UNARY}
+        self._attend_stream = self._channel.stream_stream(ATTEND_STREAM)
+        self._pool = Pool() if shared_memory and local else None
+        # At the latest when the program ends.
+        self._release = weakref.finalize(
+            self, _release, self._pool, open_channel, self._metadata
+        )
+
+    @staticmethod
+    def _library() -> Any:
+        raise NotImplementedError
+
+    def _left(self, timeout: float | None) -> Callable[[], float]:
+        """How many seconds are left of a call's timeout."""
+        end = time.monotonic() + (self.timeout if timeout is None else timeout)
+        return lambda: end - time.monotonic()
+
+
+def _release(
+    pool: Pool | None,
+    open_channel: Callable[[Any], Any],
+    metadata: tuple[tuple[str, str], ...],
+) -> None:
+    """Lets the server forget the regions of a client that goes."""
+    names = pool.names() if pool is not None and pool.is_own() else []
+    if not names:
+        return
+    with open_channel(grpc) as channel:
+        unregister = channel.unary_unary(UNREGISTER)
+        for name in names:
+            request = _UnregisterRequest(name=name).SerializeToString()
+            try:
+                unregister(request, timeout=2, metadata=metadata)
+            except grpc.RpcError:
+                return  # it has ended, too
 
 
 def health_request(service: str) -> bytes:

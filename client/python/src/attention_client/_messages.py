@@ -4,6 +4,7 @@ Nothing here is generated code, and nothing is entered into protobuf's default p
 the package works beside a program's own stubs of the same API.
 """
 
+from functools import cache
 from importlib import resources
 from typing import Any
 
@@ -12,26 +13,21 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 _DESCRIPTORS = resources.files(__package__).joinpath("protocol.binpb").read_bytes()
 
 
-def _messages() -> tuple[Any, dict[str, Any]]:
+def _pool() -> Any:
     files = descriptor_pb2.FileDescriptorSet.FromString(_DESCRIPTORS)
     pool: Any = descriptor_pool.DescriptorPool()
-    found: dict[str, Any] = {}
     for file in files.file:
         pool.Add(file)
-        for message in file.message_type:
-            name = f"{file.package}.{message.name}"
-            found[name] = message_factory.GetMessageClass(
-                pool.FindMessageTypeByName(name)
-            )
-    return pool, found
+    return pool
 
 
-_POOL, _CLASSES = _messages()
+_POOL = _pool()
 
 
+@cache
 def message(name: str) -> Any:
     """The class of a message, such as "attention.v1.Tensor"."""
-    return _CLASSES[name]
+    return message_factory.GetMessageClass(_POOL.FindMessageTypeByName(name))
 
 
 def enum(name: str) -> dict[str, int]:

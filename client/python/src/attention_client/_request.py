@@ -10,7 +10,7 @@ import numpy as np
 from typing_extensions import Required, TypedDict
 
 from attention_client import _messages, scoring
-from attention_client._arrays import like, to_numpy
+from attention_client._arrays import Array, like, to_numpy
 from attention_client._wire import Message, sendable
 from attention_client.errors import InvalidArgumentError
 
@@ -19,7 +19,7 @@ class Options(TypedDict, total=False):
     """What `attend` takes beside query, key and value.
 
     All may be left out, and None is as good as left out. Tensors may be arrays of
-    numpy, PyTorch, JAX or MLX, or nested lists. The API's definition,
+    numpy, PyTorch, JAX, MLX or TensorFlow, or nested lists. The API's definition,
     proto/attention/v1/attention.proto, is the reference of what they mean.
     """
 
@@ -102,6 +102,16 @@ SCORINGS: dict[type, str] = {
     scoring.ParameterSet: "parameter_set",
 }
 
+# Which of a scoring function's fields are tensors.
+SCORING_TENSORS = {
+    name: tuple(
+        field.name
+        for field in _AttendRequest.DESCRIPTOR.fields_by_name[name].message_type.fields
+        if field.message_type is not None
+    )
+    for name in SCORINGS.values()
+}
+
 _VALUES = {
     option: {name.lower(): number for name, number in _messages.enum(enum).items()}
     for option, enum in CHOICES.items()
@@ -109,41 +119,76 @@ _VALUES = {
 _KNOWN = frozenset(Options.__annotations__)
 
 
-class Encoded:
-    """A request's bytes, and what makes a reply's arrays those of its query's kind."""
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """A request whose names are known and whose tensors can be sent."""
 
-    def __init__(self, data: bytes, like_query: Callable[[Any], Any]) -> None:
-        self.data = data
-        self.like_query = like_query
+    given: dict[str, Any]  # the options that are not None
+    # By the names that errors have for them: "query", "additive.w_q".
+    tensors: dict[str, Array]
+    scoring: scoring.Scoring | None
+    # Makes a reply's arrays those of the query's kind.
+    like_query: Callable[[Any], Any]
+
+    def byte_size(self) -> int:
+        return sum(array.nbytes for array in self.tensors.values())
 
 
-def encode(query: Any, key: Any, value: Any, options: Options) -> Encoded:
+def prepare(query: Any, key: Any, value: Any, options: Options) -> Prepared:
     """InvalidArgumentError for what cannot be sent; the server checks the rest."""
     given = {name: what for name, what in options.items() if what is not None}
     if not _KNOWN.issuperset(given):
         unknown = ", ".join(sorted(set(given) - _KNOWN))
         known = ", ".join(sorted(_KNOWN))
         raise TypeError(f"attend() has no option {unknown} (expected one of {known})")
+    tensors = {"query": query, "key": key, "value": value}
+    tensors |= {name: given[name] for name in TENSORS if name in given}
+    chosen = _chosen_scoring(given)
+    if chosen is not None:
+        of = SCORINGS[type(chosen)]
+        for name in SCORING_TENSORS[of]:
+            if (tensor := getattr(chosen, name)) is not None:
+                tensors[f"{of}.{name}"] = tensor
+    arrays = {
+        name: sendable(to_numpy(tensor, name), name) for name, tensor in tensors.items()
+    }
+    return Prepared(given, arrays, chosen, like(query))
+
+
+def _chosen_scoring(given: dict[str, Any]) -> scoring.Scoring | None:
+    chosen: scoring.Scoring | None = given.get("scoring")
+    if "scale" in given:
+        if chosen is not None:
+            raise InvalidArgumentError(
+                f"scale: given beside scoring (expected one of them: {chosen!r} "
+                "takes its scale itself, where it has one)"
+            )
+        chosen = scoring.ScaledDotProduct(given["scale"])
+    if chosen is not None and type(chosen) not in SCORINGS:
+        expected = ", ".join(kind.__name__ for kind in SCORINGS)
+        raise InvalidArgumentError(f"scoring: {chosen!r} (expected {expected})")
+    return chosen
+
+
+def encode(request: Prepared) -> bytes:
+    """The bytes of an AttendRequest."""
+    tensors = request.tensors
     message = Message()
-    _add_tensor(message, _NUMBERS["query"], "query", query)
+    message.add_tensor(_NUMBERS["query"], tensors["query"])
     key_value = Message()
-    _add_tensor(key_value, _KEY_VALUE["key"], "key", key)
-    _add_tensor(key_value, _KEY_VALUE["value"], "value", value)
+    key_value.add_tensor(_KEY_VALUE["key"], tensors["key"])
+    key_value.add_tensor(_KEY_VALUE["value"], tensors["value"])
     message.add_message(_NUMBERS["key_value"], key_value)
-    _add_scoring(message, given)
+    if request.scoring is not None:
+        _add_scoring(message, request.scoring, tensors)
     for name in TENSORS:
-        if name in given:
-            _add_tensor(message, _NUMBERS[name], name, given[name])
-    message.add_bytes(_scalars(given))
-    return Encoded(message.join(), like(query))
+        if name in tensors:
+            message.add_tensor(_NUMBERS[name], tensors[name])
+    message.add_bytes(_scalars(request.given))
+    return message.join()
 
 
-def _add_tensor(message: Message, number: int, name: str, value: Any) -> None:
-    array = to_numpy(value, name)
-    message.add_tensor(number, sendable(array, name))
-
-
-def _set(message: Any, name: str, value: Any, shown: str) -> None:
+def set_field(message: Any, name: str, value: Any, shown: str) -> None:
     try:
         setattr(message, name, value)
     except (TypeError, ValueError) as error:
@@ -154,71 +199,56 @@ def _scalars(given: dict[str, Any]) -> bytes:
     message = _AttendRequest()
     for name in SCALARS:
         if name in given:
-            _set(message, name, given[name], name)
+            set_field(message, name, given[name], name)
     for name, field in RENAMED.items():
         if given.get(name):
-            _set(message, field, True, name)
+            set_field(message, field, True, name)
     for name, values in _VALUES.items():
         if name in given:
-            setattr(message, name, _choice(name, given[name], values))
+            setattr(message, name, values[choice(name, given[name])])
     if "window" in given:
-        _set_window(message, given["window"])
+        for name, size in window_sides(given["window"]).items():
+            set_field(message, name, size, name)
     data: bytes = message.SerializeToString()
     return data
 
 
-def _choice(name: str, value: Any, values: dict[str, int]) -> int:
+def choice(name: str, value: Any) -> str:
+    """The API's word for a choice that was made."""
     if name == "causal" and isinstance(value, (bool, np.bool_)):
         value = "top_left" if value else "none"
-    if value not in values:
-        expected = ", ".join(values)
+    if value not in _VALUES[name]:
+        expected = ", ".join(_VALUES[name])
         raise InvalidArgumentError(f"{name}: {value!r} (expected one of {expected})")
-    return values[value]
+    return str(value)
 
 
-def _set_window(message: Any, window: Any) -> None:
+def window_sides(window: Any) -> dict[str, Any]:
+    """The API's two fields of a window, without those that are unbounded."""
     try:
         left, right = window
     except (TypeError, ValueError):
         raise InvalidArgumentError(
             f"window: {window!r} (expected a pair: keys to the left, to the right)"
         ) from None
-    for name, size in (("window_left", left), ("window_right", right)):
-        if size is not None:
-            _set(message, name, size, name)
+    sides = {"window_left": left, "window_right": right}
+    return {name: size for name, size in sides.items() if size is not None}
 
 
-def _add_scoring(message: Message, given: dict[str, Any]) -> None:
-    chosen = given.get("scoring")
-    if "scale" in given:
-        if chosen is not None:
-            raise InvalidArgumentError(
-                f"scale: given beside scoring (expected one of them: {chosen!r} "
-                "takes its scale itself, where it has one)"
-            )
-        chosen = scoring.ScaledDotProduct(given["scale"])
-    if chosen is None:
-        return
-    if type(chosen) not in SCORINGS:
-        expected = ", ".join(kind.__name__ for kind in SCORINGS)
-        raise InvalidArgumentError(f"scoring: {chosen!r} (expected {expected})")
+def _add_scoring(
+    message: Message, chosen: scoring.Scoring, tensors: dict[str, Array]
+) -> None:
     name = SCORINGS[type(chosen)]
-    message.add_message(_NUMBERS[name], _scoring_message(name, chosen))
-
-
-def _scoring_message(name: str, chosen: Any) -> Message:
     descriptor = _AttendRequest.DESCRIPTOR.fields_by_name[name].message_type
     plain = _messages.message(descriptor.full_name)()
-    message = Message()
+    inner = Message()
     for field in dataclasses.fields(chosen):
-        value = getattr(chosen, field.name)
-        if value is None:
-            continue
         shown = f"{name}.{field.name}"
-        number = descriptor.fields_by_name[field.name]
-        if number.message_type is not None:
-            _add_tensor(message, number.number, shown, value)
-        else:
-            _set(plain, field.name, value, shown)
-    message.add_bytes(plain.SerializeToString())
-    return message
+        value = getattr(chosen, field.name)
+        if shown in tensors:
+            number = descriptor.fields_by_name[field.name].number
+            inner.add_tensor(number, tensors[shown])
+        elif value is not None:
+            set_field(plain, field.name, value, shown)
+    inner.add_bytes(plain.SerializeToString())
+    message.add_message(_NUMBERS[name], inner)

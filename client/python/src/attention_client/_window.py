@@ -6,7 +6,7 @@ from collections import OrderedDict
 from typing import Any, cast
 
 from attention_client._reply import Result, decode, decode_streamed
-from attention_client._request import Encoded, Options, Request, encode
+from attention_client._request import Options, Prepared, Request, encode, prepare
 from attention_client.errors import AttentionError, InvalidArgumentError
 
 
@@ -18,7 +18,7 @@ class Window:
             raise ValueError(f"in_flight: {size} (expected 1 or more)")
         self._size = size
         self._count = 0
-        self._sent: OrderedDict[str, Encoded | None] = OrderedDict()
+        self._sent: OrderedDict[str, Prepared | None] = OrderedDict()
         self._outcomes: dict[str, Result | AttentionError] = {}
 
     def is_full(self) -> bool:
@@ -45,14 +45,15 @@ class Window:
             if missing:
                 raise InvalidArgumentError(f"{missing[0]}: missing")
             query, key, value = (options.pop(n) for n in ("query", "key", "value"))
-            encoded = encode(query, key, value, cast(Options, options))
+            prepared = prepare(query, key, value, cast(Options, options))
+            data = encode(prepared)
         except AttentionError as error:
             name = f"refused request {self._count}"
             self._sent[name] = None
             self._outcomes[name] = error
             return None
-        self._sent[name] = encoded
-        return encoded.data
+        self._sent[name] = prepared
+        return data
 
     def is_ready(self) -> bool:
         """Whether take() has something to give."""
@@ -61,8 +62,8 @@ class Window:
     def put(self, data: bytes) -> None:
         """Takes a reply."""
         name, outcome = decode_streamed(data)
-        encoded = self._sent.get(name)
-        if encoded is None or name in self._outcomes:
+        prepared = self._sent.get(name)
+        if prepared is None or name in self._outcomes:
             # Of no request of ours: the stream as a whole is broken.
             raise (
                 outcome
@@ -72,7 +73,7 @@ class Window:
         if isinstance(outcome, AttentionError):
             self._outcomes[name] = outcome
         else:
-            self._outcomes[name] = decode(outcome, encoded.like_query)
+            self._outcomes[name] = decode(outcome, prepared.like_query)
 
     def take(self, return_errors: bool) -> Result | AttentionError:
         """The outcome of the first request; raises its error unless told otherwise."""

@@ -147,6 +147,13 @@ def fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
         at += size
 
 
+def as_array(tensor: Any) -> Array:
+    """A Tensor message as an array of its own."""
+    view: Array = np.frombuffer(tensor.data, dtype=_TYPES[tensor.datatype])
+    array: Array = view.reshape(tensor.shape).copy()
+    return array
+
+
 def read_tensor(data: memoryview) -> Array:
     """A tensor as an array of its own."""
     elements = memoryview(b"")

@@ -3,46 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from typing import Any, Literal, overload
 
 import grpc
 from typing_extensions import Self, Unpack
 
-from attention_client import _channel
-from attention_client._reply import Result, decode
-from attention_client._request import Options, Request, encode
+from attention_client import _calls, _channel
+from attention_client._reply import Result
+from attention_client._request import Options, Request
 from attention_client._window import Window
 from attention_client.errors import AttentionError, from_rpc_error
 from attention_client.info import ServerInfo
 
 
-class AsyncClient:
+class AsyncClient(_channel.Caller):
     """Client's twin; make it where the event loop runs.
 
     async with AsyncClient("127.0.0.1:8001") as client:
         output = (await client.attend(query, key, value)).output
     """
 
-    def __init__(
-        self,
-        target: str,
-        *,
-        timeout: float = _channel.TIMEOUT,
-        credentials: grpc.ChannelCredentials | None = None,
-        options: Sequence[tuple[str, Any]] = (),
-    ) -> None:
-        self.target = target
-        self.timeout = timeout
-        settings = _channel.channel_options(options)
-        if credentials is None:
-            self._channel = grpc.aio.insecure_channel(target, settings)
-        else:
-            self._channel = grpc.aio.secure_channel(target, credentials, settings)
-        self._attend = self._channel.unary_unary(_channel.ATTEND)
-        self._attend_stream = self._channel.stream_stream(_channel.ATTEND_STREAM)
-        self._info = self._channel.unary_unary(_channel.INFO)
-        self._health = self._channel.unary_unary(_channel.HEALTH)
+    @staticmethod
+    def _library() -> Any:
+        return grpc.aio
 
     async def __aenter__(self) -> Self:
         return self
@@ -53,6 +37,7 @@ class AsyncClient:
     async def close(self) -> None:
         """Ends calls that run."""
         await self._channel.close()
+        await asyncio.to_thread(self._release)
 
     async def attend(
         self,
@@ -64,9 +49,8 @@ class AsyncClient:
         **options: Unpack[Options],
     ) -> Result:
         """As Client.attend. Cancelling the task ends the call on the server, too."""
-        encoded = encode(query, key, value, options)
-        reply = await self._call(self._attend, encoded.data, timeout)
-        return decode(reply, encoded.like_query)
+        steps = _calls.attend(self._pool, query, key, value, options)
+        return await self._run(steps, timeout)
 
     @overload
     def attend_many(
@@ -99,7 +83,9 @@ class AsyncClient:
         """As Client.attend_many; the requests may come from an async iterator."""
         window = Window(in_flight)
         outgoing: asyncio.Queue[bytes | None] = asyncio.Queue()
-        stream = self._attend_stream(_taken_from(outgoing), timeout=timeout)
+        stream = self._attend_stream(
+            _taken_from(outgoing), timeout=timeout, metadata=self._metadata
+        )
         source = _iterate(requests)
         ended = False
         try:
@@ -121,18 +107,39 @@ class AsyncClient:
 
     async def info(self, *, timeout: float | None = None) -> ServerInfo:
         """As Client.info."""
-        return _channel.read_info(await self._call(self._info, b"", timeout))
+        return _channel.read_info(await self._call(_channel.INFO, b"", timeout))
 
     async def health(self, service: str = "", *, timeout: float | None = None) -> str:
         """As Client.health."""
         request = _channel.health_request(service)
-        return _channel.read_health(await self._call(self._health, request, timeout))
+        return _channel.read_health(await self._call(_channel.HEALTH, request, timeout))
 
-    async def _call(self, method: Any, request: bytes, timeout: float | None) -> bytes:
+    async def _run(
+        self, steps: _calls.Steps[_calls.Returned], timeout: float | None
+    ) -> _calls.Returned:
+        left = self._left(timeout)
+        try:
+            method, request = next(steps)
+            while True:
+                try:
+                    reply = await self._call(method, request, left())
+                except AttentionError as error:
+                    method, request = steps.throw(error)
+                else:
+                    method, request = steps.send(reply)
+        except StopIteration as done:
+            returned: _calls.Returned = done.value
+            return returned
+        finally:
+            steps.close()
+
+    async def _call(self, method: str, request: bytes, timeout: float | None) -> bytes:
         if timeout is None:
             timeout = self.timeout
         try:
-            reply: bytes = await method(request, timeout=timeout)
+            reply: bytes = await self._unary[method](
+                request, timeout=timeout, metadata=self._metadata
+            )
         except grpc.RpcError as error:
             raise from_rpc_error(error) from None
         return reply

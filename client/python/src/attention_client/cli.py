@@ -1,4 +1,4 @@
-"""The console script: attend, heatmap, health and info."""
+"""The console script: attend, heatmap, bench, health and info."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from attention_client import _files, scoring
+from attention_client import _files, bench, scoring
 from attention_client._arrays import Array
 from attention_client._request import TENSORS, Options
 from attention_client.client import Client
@@ -72,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_attend(commands)
     _add_heatmap(commands)
+    _add_bench(commands)
     health = commands.add_parser("health", help="whether the server serves")
     health.set_defaults(run=_health)
     info = commands.add_parser("info", help="version, backends and limits, as JSON")
@@ -116,6 +117,33 @@ def _add_heatmap(commands: Any) -> None:
     heatmap.add_argument("--head", type=int, help="this head alone")
     heatmap.add_argument("--tokens", help="labels of queries and keys: 'the cat sat'")
     heatmap.set_defaults(run=_heatmap)
+
+
+def _add_bench(commands: Any) -> None:
+    measured = commands.add_parser("bench", help="what calls cost, from Python")
+    numbers = {"type": _numbers, "metavar": "N,N,..."}
+    measured.add_argument(
+        "--lengths", default="16,64,256,1024", **numbers, help="(%(default)s)"
+    )
+    measured.add_argument("--widths", default="64", **numbers, help="(%(default)s)")
+    measured.add_argument("--batch", type=int, default=1, help="(%(default)s)")
+    measured.add_argument("--heads", type=int, default=8, help="(%(default)s)")
+    measured.add_argument(
+        "--scoring", choices=bench.SCORINGS, action="append", help="these alone"
+    )
+    measured.add_argument(
+        "--seconds", type=float, default=0.5, help="for each (%(default)s)"
+    )
+    measured.add_argument("--out", help="a picture: a .png, .svg or .pdf file")
+    measured.add_argument("--json", help="writes the figures to this file")
+    measured.set_defaults(run=_bench)
+
+
+def _numbers(text: str) -> list[int]:
+    parts = text.split(",")
+    if not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise argparse.ArgumentTypeError(f"{text!r} (expected numbers such as 16,64)")
+    return [int(part) for part in parts]
 
 
 def _health(options: argparse.Namespace) -> None:
@@ -179,6 +207,34 @@ def _heatmap(options: argparse.Namespace) -> None:
     tokens = options.tokens.split() if options.tokens else None
     show_heatmaps(weights, titles=titles, tokens=tokens).savefig(options.out)
     print(options.out)
+
+
+def _bench(options: argparse.Namespace) -> None:
+    def progress(text: str) -> None:
+        if sys.stderr.isatty():
+            print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+
+    with Client(options.server, timeout=options.timeout) as client:
+        costs = bench.measure(
+            client,
+            lengths=options.lengths,
+            widths=options.widths,
+            scorings=options.scoring or bench.SCORINGS,
+            batch=options.batch,
+            heads=options.heads,
+            seconds=options.seconds,
+            progress=progress,
+        )
+    progress("")
+    print(bench.table(costs))
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump([dataclasses.asdict(cost) for cost in costs], file, indent=1)
+    if options.out:
+        from attention_client.plots import show_costs
+
+        by = "width" if len(options.widths) > len(options.lengths) else "length"
+        show_costs(costs, by=by).savefig(options.out)
 
 
 def _of_case(arrays: dict[str, Array], case: str | None) -> dict[str, Array]:

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal, overload
 
 import grpc
 from typing_extensions import Self, Unpack
 
-from attention_client import _channel
-from attention_client._reply import Result, decode
-from attention_client._request import Options, Request, encode
+from attention_client import _calls, _channel
+from attention_client._reply import Result
+from attention_client._request import Options, Request
 from attention_client._window import Window
 from attention_client.errors import AttentionError, from_rpc_error
 from attention_client.info import ServerInfo
 
 
-class Client:
+class Client(_channel.Caller):
     """Calls a server at target: "host:port", "unix:/path" or any other of gRPC's.
 
     timeout: seconds that a call may take unless it says otherwise.
-    credentials: of gRPC, for an encrypted channel to a proxy; None: no encryption.
+    tls: True, or a Tls with files; token: what a server asks for that wants to know who
+    calls. credentials: gRPC's own, in place of tls.
+    shared_memory: whether large tensors go through it, where the target is on this
+    machine and the server allows it.
     options: gRPC's channel options, in place of the defaults.
 
     One client may serve many threads. Close it, or use it as a context manager.
@@ -30,26 +33,9 @@ class Client:
             output = client.attend(query, key, value, causal=True).output
     """
 
-    def __init__(
-        self,
-        target: str,
-        *,
-        timeout: float = _channel.TIMEOUT,
-        credentials: grpc.ChannelCredentials | None = None,
-        options: Sequence[tuple[str, Any]] = (),
-    ) -> None:
-        self.target = target
-        self.timeout = timeout
-        settings = _channel.channel_options(options)
-        if credentials is None:
-            self._channel = grpc.insecure_channel(target, settings)
-        else:
-            self._channel = grpc.secure_channel(target, credentials, settings)
-        # Bytes in and out: without serializers gRPC leaves them as they are.
-        self._attend = self._channel.unary_unary(_channel.ATTEND)
-        self._attend_stream = self._channel.stream_stream(_channel.ATTEND_STREAM)
-        self._info = self._channel.unary_unary(_channel.INFO)
-        self._health = self._channel.unary_unary(_channel.HEALTH)
+    @staticmethod
+    def _library() -> Any:
+        return grpc
 
     def __enter__(self) -> Self:
         return self
@@ -60,6 +46,7 @@ class Client:
     def close(self) -> None:
         """Ends calls that run, with CancelledError."""
         self._channel.close()
+        self._release()
 
     def attend(
         self,
@@ -73,8 +60,8 @@ class Client:
         """Attention of the queries to the keys: a Result with .output.
 
         query, key and value: (B, H, L, D), (B, L, D) or (L, D), in float32, float16 or
-        bfloat16 of ml_dtypes; float64 is sent as float32. Arrays of numpy, PyTorch, JAX
-        or MLX, or nested lists; the result's are of the query's kind.
+        bfloat16 of ml_dtypes; float64 is sent as float32. Arrays of numpy, PyTorch,
+        JAX, MLX or TensorFlow, or nested lists; the result's are of the query's kind.
 
         Options: valid_lens, attend_mask, bias, alibi_slopes, sinks, causal,
         query_offset, query_offsets, key_offset, window, scale, scoring, softcap,
@@ -84,9 +71,8 @@ class Client:
 
         Raises AttentionError.
         """
-        encoded = encode(query, key, value, options)
-        reply = self._call(self._attend, encoded.data, timeout)
-        return decode(reply, encoded.like_query)
+        steps = _calls.attend(self._pool, query, key, value, options)
+        return self._run(steps, timeout)
 
     @overload
     def attend_many(
@@ -129,7 +115,9 @@ class Client:
         """
         window = Window(in_flight)
         outgoing: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        stream = self._attend_stream(iter(outgoing.get, None), timeout=timeout)
+        stream = self._attend_stream(
+            iter(outgoing.get, None), timeout=timeout, metadata=self._metadata
+        )
         source = iter(requests)
         ended = False
         try:
@@ -152,18 +140,39 @@ class Client:
 
     def info(self, *, timeout: float | None = None) -> ServerInfo:
         """Version, backends and limits of the server."""
-        return _channel.read_info(self._call(self._info, b"", timeout))
+        return _channel.read_info(self._call(_channel.INFO, b"", timeout))
 
     def health(self, service: str = "", *, timeout: float | None = None) -> str:
         """The status of the server or of one of its services, such as "SERVING"."""
         request = _channel.health_request(service)
-        return _channel.read_health(self._call(self._health, request, timeout))
+        return _channel.read_health(self._call(_channel.HEALTH, request, timeout))
 
-    def _call(self, method: Any, request: bytes, timeout: float | None) -> bytes:
+    def _run(
+        self, steps: _calls.Steps[_calls.Returned], timeout: float | None
+    ) -> _calls.Returned:
+        left = self._left(timeout)
+        try:
+            method, request = next(steps)
+            while True:
+                try:
+                    reply = self._call(method, request, left())
+                except AttentionError as error:
+                    method, request = steps.throw(error)
+                else:
+                    method, request = steps.send(reply)
+        except StopIteration as done:
+            returned: _calls.Returned = done.value
+            return returned
+        finally:
+            steps.close()
+
+    def _call(self, method: str, request: bytes, timeout: float | None) -> bytes:
         if timeout is None:
             timeout = self.timeout
         try:
-            reply: bytes = method(request, timeout=timeout)
+            reply: bytes = self._unary[method](
+                request, timeout=timeout, metadata=self._metadata
+            )
         except grpc.RpcError as error:
             raise from_rpc_error(error) from None
         return reply

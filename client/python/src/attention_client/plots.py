@@ -1,4 +1,4 @@
-"""Attention weights as pictures, with matplotlib (attention-client[plots])."""
+"""Weights and costs as pictures, with matplotlib (attention-client[plots])."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from attention_client._arrays import Array, to_numpy
+from attention_client.bench import Cost
 
 MOST_MAPS = 256  # in one figure
 
@@ -65,10 +66,21 @@ def show_heatmaps(
                 axis.set_title(titles[j])
             if of_keys is not None:
                 axis.set_xticks(range(keys), of_keys, rotation=90)
+            else:
+                axis.xaxis.set_major_locator(_positions(keys))
             if of_queries is not None:
                 axis.set_yticks(range(queries), of_queries)
+            else:
+                axis.yaxis.set_major_locator(_positions(queries))
     figure.colorbar(image, ax=axes, shrink=0.6)
     return figure
+
+
+def _positions(count: int) -> Any:
+    """Whole numbers as labels, not too many."""
+    from matplotlib.ticker import FixedLocator
+
+    return FixedLocator(range(count), nbins=8)
 
 
 def _labels(
@@ -88,3 +100,41 @@ def _labels(
             f"{queries} and {keys})"
         )
     return of_queries, of_keys
+
+
+def show_costs(costs: Sequence[Cost], *, by: str = "length") -> Any:
+    """Draws what attention_client.bench has measured; returns matplotlib's figure.
+
+    by: "length" or "width". Lines are calls as their callers see them, dashes the
+    computing in them.
+    """
+    from matplotlib.figure import Figure
+
+    if by not in ("length", "width"):
+        raise ValueError(f"by: {by!r} (expected 'length' or 'width')")
+    if not costs:
+        raise ValueError("costs: none (expected what bench.measure returns)")
+    other = "width" if by == "length" else "length"
+    lines: dict[str, list[Cost]] = {}
+    for cost in costs:
+        name = cost.scoring.replace("_", " ")
+        if len({getattr(cost, other) for cost in costs}) > 1:
+            name += f", {other} {getattr(cost, other)}"
+        lines.setdefault(name, []).append(cost)
+    figure = Figure(figsize=(6.5, 4), layout="constrained")
+    axis = figure.subplots()
+    for name, points in lines.items():
+        extents = [getattr(point, by) for point in points]
+        milliseconds = [point.seconds * 1e3 for point in points]
+        computing = [point.compute_seconds * 1e3 for point in points]
+        (line,) = axis.plot(extents, milliseconds, "o-", label=name)
+        axis.plot(extents, computing, "--", color=line.get_color(), alpha=0.6)
+    axis.set_xscale("log", base=2)
+    axis.set_yscale("log")
+    axis.set_xticks(sorted({getattr(cost, by) for cost in costs}))
+    axis.xaxis.set_major_formatter("{x:.0f}")
+    axis.set_xlabel("queries and keys" if by == "length" else "width")
+    axis.set_ylabel("ms (dashes: computing)")
+    axis.grid(alpha=0.3)
+    axis.legend()
+    return figure

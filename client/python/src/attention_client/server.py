@@ -23,21 +23,35 @@ _LISTENING = re.compile(r"listening on (127\.0\.0\.1:\d+)")
 
 
 def find_binary(binary: str | os.PathLike[str] | None = None) -> str:
-    """The server's program: as given, of $ATTENTION_SERVER_BINARY, or of the PATH."""
-    wanted = binary or os.environ.get(BINARY_VARIABLE) or "attention-server"
-    found = shutil.which(os.fspath(wanted))
+    """The server's program: as given, of $ATTENTION_SERVER_BINARY, or installed.
+
+    Installed: with the package attention-server, else in the PATH.
+    """
+    wanted = binary or os.environ.get(BINARY_VARIABLE) or _packaged()
+    name = os.fspath(wanted or "attention-server")
+    found = shutil.which(name)
     if found is None:
         raise FileNotFoundError(
-            f"no program {os.fspath(wanted)} (expected attention-server in the PATH, "
-            f"its path in ${BINARY_VARIABLE}, or as LocalServer's binary)"
+            f"no program {name} (expected attention-server in the PATH, its path in "
+            f"${BINARY_VARIABLE} or as LocalServer's binary, or the package "
+            "attention-server: pip install 'attention-client[server]')"
         )
     return found
+
+
+def _packaged() -> Path | None:
+    try:
+        import attention_server
+    except ImportError:
+        return None
+    path: Path = attention_server.path()
+    return path
 
 
 class LocalServer:
     """Starts attention-server on a free loopback port, and ends it.
 
-    binary: the program; None: $ATTENTION_SERVER_BINARY, else the PATH's.
+    binary: the program; None: $ATTENTION_SERVER_BINARY, else what is installed.
     unix_socket: listen on a Unix-domain socket as well, which .target then names; it
     is in a folder that only this user can enter, and costs less than a port.
     start_timeout: seconds until it must listen.

@@ -7,7 +7,7 @@ import threading
 
 import torch
 
-from attention_client._request import Options
+from attention_client._torch_gradients import Call
 from attention_client.client import Client
 
 _lock = threading.Lock()
@@ -49,32 +49,36 @@ def scaled_dot_product_attention(
     enable_gqa: bool = False,
     *,
     client: Client | None = None,
+    gradients: bool = False,
 ) -> torch.Tensor:
     """torch.nn.functional.scaled_dot_product_attention with its meaning.
 
-    Computed in FP32, also for float64. Without gradients: inputs that require them are
+    Computed in FP32, also for float64. gradients: PyTorch recomputes the call on the
+    way back, with memory for all weights. Without it, inputs that require gradients are
     an error, except under torch.no_grad(). As PyTorch's, it drops weights whenever
     dropout_p > 0; which ones follows from torch.manual_seed(), but they are not those
     that PyTorch drops.
     """
     if is_causal and attn_mask is not None:
         raise ValueError("attn_mask: given with is_causal (expected one of them)")
-    options: Options = {"causal": is_causal, "scale": scale}
     query, key, value = _broadcast(query, key, value, enable_gqa)
     leading = query.shape[:-2]
+    bias = None
     if attn_mask is not None:
         attn_mask = _mask(attn_mask, query, key)
-        if attn_mask.dtype == torch.bool:
-            options["attend_mask"] = attn_mask
-        else:
-            options["bias"] = attn_mask
-    if dropout_p > 0:
-        options |= {"training": True, "dropout_p": dropout_p, "seed": new_seed()}
-    result = (client or default_client()).attend(
-        *(_flat(tensor) for tensor in (query, key, value)), **options
+        if attn_mask.dtype != torch.bool:
+            attn_mask, bias = None, attn_mask
+    call = Call(
+        client or default_client(),
+        attend_mask=attn_mask,
+        causal=is_causal,
+        scale=scale,
+        dropout_p=dropout_p,
+        seed=new_seed() if dropout_p > 0 else 0,
+        gradients=gradients and torch.is_grad_enabled(),
     )
-    output = result.output.reshape(*leading, query.shape[-2], value.shape[-1])
-    return output.to(query.dtype)
+    output, _ = call(query=_flat(query), key=_flat(key), value=_flat(value), bias=bias)
+    return output.reshape(*leading, query.shape[-2], value.shape[-1])
 
 
 def _broadcast(

@@ -14,17 +14,21 @@ import torch
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
-from attention_client._request import Options
+from attention_client._torch_gradients import Call
 from attention_client.client import Client
 from attention_client.torch import default_client, new_seed
 
 NAME = "attention_service"
 
 
-def register(client: Client | None = None, name: str = NAME) -> None:
+def register(
+    client: Client | None = None, name: str = NAME, *, gradients: bool = False
+) -> None:
     """Lets models load with attn_implementation=name.
 
     client: None means attention_client.torch's default, at the time of each call.
+    gradients: PyTorch recomputes the calls on the way back; without it, models work
+    under torch.no_grad() alone.
     """
 
     def forward(
@@ -42,29 +46,30 @@ def register(client: Client | None = None, name: str = NAME) -> None:
         output_attentions: bool | None = None,
         **_: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        options: Options = {"scale": scaling, "softcap": softcap, "sinks": s_aux}
         if is_causal is None:
             is_causal = getattr(module, "is_causal", True)
-        # As in transformers' own sdpa: a single query is the newest of them, and where
-        # there is a mask it says it all.
-        options["causal"] = is_causal and query.shape[2] > 1 and attention_mask is None
-        options["bias"] = position_bias
-        if attention_mask is not None and attention_mask.dtype == torch.bool:
-            options["attend_mask"] = attention_mask
-        elif attention_mask is not None:
-            both = (
-                attention_mask
-                if position_bias is None
-                else attention_mask + position_bias
-            )
-            options["bias"] = both
-        if dropout > 0:
-            options |= {"training": True, "dropout_p": dropout, "seed": new_seed()}
+        bias, mask = position_bias, attention_mask
+        if mask is not None and mask.dtype != torch.bool:
+            bias, mask = mask if bias is None else mask + bias, None
         if output_attentions is None:
             output_attentions = getattr(module.config, "output_attentions", False)
-        options["weights"] = output_attentions
-        result = (client or default_client()).attend(query, key, value, **options)
-        return result.output.transpose(1, 2).contiguous(), result.weights
+        call = Call(
+            client or default_client(),
+            attend_mask=mask,
+            # As in transformers' own sdpa: a single query is the newest of them, and
+            # where there is a mask it says it all.
+            causal=is_causal and query.shape[2] > 1 and attention_mask is None,
+            scale=scaling,
+            softcap=softcap,
+            dropout_p=dropout,
+            seed=new_seed() if dropout > 0 else 0,
+            weights=output_attentions,
+            gradients=gradients and torch.is_grad_enabled(),
+        )
+        output, weights = call(
+            query=query, key=key, value=value, bias=bias, sinks=s_aux
+        )
+        return output.transpose(1, 2).contiguous(), weights
 
     AttentionInterface.register(name, forward)
     AttentionMaskInterface.register(name, sdpa_mask)

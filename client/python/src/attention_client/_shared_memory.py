@@ -1,0 +1,225 @@
+"""Regions of memory that this process and a server on the same machine both map.
+
+A region is a file in /dev/shm of a random name, which only this user can open, and
+only until the server has opened it: then the file is removed, and what is left of it
+ends with the two processes. A socket that the process holds says that its regions are
+still in use; of a process without one, what was left is removed by the next.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import re
+import secrets
+import socket
+import sys
+import threading
+import time
+from collections import deque
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from attention_client._arrays import Array
+
+_FOLDER = Path("/dev/shm")
+_UNIT = 1 << 20  # sizes are multiples of it, in bytes
+_MOST_IDLE = 512 << 20  # bytes that a pool keeps for later calls
+_MOST_LENT = 64  # regions that results may hold
+_LEAST_LENT = 256 << 10  # bytes; less is copied, and its region is free at once
+_PAUSE = 30.0  # seconds without shared memory, after it could not be had
+_NAME = re.compile(r"attention-([0-9a-f]{32})-\d+")
+_LOCAL = re.compile(
+    r"unix(-abstract)?:|"
+    r"(dns:///|ipv[46]:)?(127(\.\d+){3}|localhost|\[(::1|::ffff:127(\.\d+){3})\])(:|$)"
+)
+
+
+def is_local(target: str) -> bool:
+    """Whether gRPC's target is on this machine, as far as its name says."""
+    return sys.platform == "linux" and _LOCAL.match(target) is not None
+
+
+@cache
+def _socket(process: int) -> tuple[str, socket.socket]:
+    """A random word, and the socket that this process holds in its name."""
+    word = secrets.token_hex(16)
+    held = socket.socket(socket.AF_UNIX)
+    held.bind(f"\0attention-{word}")
+    return word, held
+
+
+def _is_in_use(word: str) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.bind(f"\0attention-{word}")
+        except OSError as error:
+            return error.errno == errno.EADDRINUSE
+    return False
+
+
+def is_abandoned(name: str) -> bool:
+    """Whether a region is one of a client that has ended."""
+    found = _NAME.fullmatch(name)
+    return found is not None and not _is_in_use(found[1])
+
+
+def remove_abandoned_files() -> None:
+    """Those of clients that have ended between making and removing them."""
+    for path in _FOLDER.glob("attention-*"):
+        if is_abandoned(path.name):
+            try:
+                path.unlink(missing_ok=True)
+            except OSError:
+                continue  # another user's
+
+
+class Region:
+    """Memory under a name; an OSError where there is no room for it."""
+
+    def __init__(self, name: str, size: int) -> None:
+        self.name = name
+        self.size = size
+        self.is_registered = False
+        self._path = _FOLDER / name
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            # Unlike a file with holes, it cannot turn out later to have no room.
+            os.posix_fallocate(descriptor, 0, size)
+            self.memory: Array = np.frombuffer(
+                mmap.mmap(descriptor, size), dtype=np.uint8
+            )
+        except BaseException:
+            self.remove_file()
+            raise
+        finally:
+            os.close(descriptor)
+
+    def remove_file(self) -> None:
+        """Once the server has opened it, or is never to."""
+        self._path.unlink(missing_ok=True)
+
+
+class _Loan:
+    """What an array keeps alive that lies in a region: gives it back at its end."""
+
+    def __init__(self, region: Region, size: int, returned: deque[Region]) -> None:
+        self._region = region
+        self._returned = returned
+        self.__array_interface__ = {
+            **region.memory[:size].__array_interface__,
+            "version": 3,
+        }
+
+    def __del__(self) -> None:
+        # Of the collector, at any time: nothing that waits.
+        self._returned.append(self._region)
+
+
+class Pool:
+    """Regions for the calls of one client; for any number of threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: list[Region] = []  # in the order of their last use
+        self._returned: deque[Region] = deque()  # idle again, not yet among the others
+        self._unwanted: list[str] = []
+        self._names: set[str] = set()  # that the server may know
+        self._lent = 0
+        self._count = 0
+        self._off_until = 0.0
+        self.is_tidy = False  # whether others' leftovers were looked for
+        self._process = os.getpid()
+
+    def is_own(self) -> bool:
+        """False in a child that os.fork() has made: its parent uses the memory."""
+        return os.getpid() == self._process
+
+    def is_on(self) -> bool:
+        return self.is_own() and time.monotonic() >= self._off_until
+
+    def pause(self) -> None:
+        """It cannot be had: not allowed, another machine, or no room."""
+        self._off_until = time.monotonic() + _PAUSE
+
+    def take(self, size: int) -> Region:
+        """A region of size bytes or more, registered or not.
+
+        Follow with give_back(), lend() or drop().
+        """
+        with self._lock:
+            self._collect()
+            fitting = [region for region in self._idle if size <= region.size]
+            if fitting:
+                region = min(fitting, key=lambda region: region.size)
+                self._idle.remove(region)
+                return region
+            self._count += 1
+            word, _ = _socket(self._process)
+            region = Region(f"attention-{word}-{self._count}", _rounded(size))
+            self._names.add(region.name)
+            return region
+
+    def give_back(self, region: Region) -> None:
+        with self._lock:
+            self._keep(region)
+
+    def lend(self, region: Region, size: int) -> Array:
+        """The region's first bytes as an array; it comes back when they are let go.
+
+        A copy, where they are few or too many regions are away.
+        """
+        with self._lock:
+            self._collect()
+            if size >= _LEAST_LENT and self._lent < _MOST_LENT:
+                self._lent += 1
+                lent: Array = np.asarray(_Loan(region, size, self._returned))
+                return lent
+        copy: Array = region.memory[:size].copy()
+        self.give_back(region)
+        return copy
+
+    def drop(self, region: Region) -> None:
+        """For one that the server may still use, or has no use for."""
+        with self._lock:
+            self._discard(region)
+
+    def forget(self) -> None:
+        """The server no longer knows any of them."""
+        with self._lock:
+            for region in self._idle:
+                self._discard(region)
+            self._idle.clear()
+
+    def unwanted(self) -> list[str]:
+        """Names for the server to forget, each once."""
+        with self._lock:
+            names, self._unwanted = self._unwanted, []
+            self._names.difference_update(names)
+            return names
+
+    def names(self) -> list[str]:
+        """All that the server may know."""
+        with self._lock:
+            return sorted(self._names)
+
+    def _collect(self) -> None:
+        while self._returned:
+            self._lent -= 1
+            self._keep(self._returned.popleft())
+
+    def _keep(self, region: Region) -> None:
+        self._idle.append(region)
+        while sum(region.size for region in self._idle) > _MOST_IDLE:
+            self._discard(self._idle.pop(0))
+
+    def _discard(self, region: Region) -> None:
+        region.remove_file()
+        self._unwanted.append(region.name)
+
+
+def _rounded(size: int) -> int:
+    return max(-(-size // _UNIT), 1) * _UNIT

@@ -1,0 +1,45 @@
+"""A server of gRPC's own that answers, or fails, as a test wants."""
+
+from concurrent import futures
+
+import grpc
+
+
+class FailingServer:
+    """Answers call n of Attend with what answer(n, context) returns, or ends it with.
+
+    credentials: of gRPC, for a server with TLS. inference: methods of
+    GRPCInferenceService by their names, each as answer is, without the count.
+    """
+
+    def __init__(self, answer, credentials=None, inference=None):
+        self.calls = 0
+
+        def attend(_, context):
+            self.calls += 1
+            return answer(self.calls, context)
+
+        method = grpc.unary_unary_rpc_method_handler(attend)
+        service = "attention.v1.AttentionService"
+        handlers = [grpc.method_handlers_generic_handler(service, {"Attend": method})]
+        if inference is not None:
+            methods = {
+                name: grpc.unary_unary_rpc_method_handler(one)
+                for name, one in inference.items()
+            }
+            service = "inference.GRPCInferenceService"
+            handlers.append(grpc.method_handlers_generic_handler(service, methods))
+        self._server = grpc.server(futures.ThreadPoolExecutor(1))
+        self._server.add_generic_rpc_handlers(handlers)
+        if credentials is None:
+            port = self._server.add_insecure_port("127.0.0.1:0")
+        else:
+            port = self._server.add_secure_port("127.0.0.1:0", credentials)
+        self.target = f"127.0.0.1:{port}"
+        self._server.start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._server.stop(None).wait()

@@ -1,0 +1,39 @@
+"""docs/attention.ipynb, executed as Jupyter does it."""
+
+import json
+
+import nbclient
+import nbformat
+from pages import ROOT
+
+PATH = ROOT / "docs/attention.ipynb"
+
+
+class Notebook:
+    """What its cells have put out."""
+
+    def __init__(self):
+        book = nbformat.read(PATH, as_version=4)
+        client = nbclient.NotebookClient(
+            book,
+            timeout=300,  # seconds of a cell
+            kernel_name="python3",
+            resources={"metadata": {"path": PATH.parent}},
+        )
+        client.execute()
+        outputs = [
+            output
+            for cell in book.cells
+            if cell.cell_type == "code"
+            for output in cell.outputs
+        ]
+        self.text = "".join(
+            output.text for output in outputs if output.output_type == "stream"
+        )
+        self.pictures = sum("image/png" in o.get("data", {}) for o in outputs)
+
+
+def committed_outputs():
+    """What the file in the repository has of them."""
+    cells = json.loads(PATH.read_text(encoding="utf-8"))["cells"]
+    return [output for cell in cells for output in cell.get("outputs", [])]

@@ -1,0 +1,49 @@
+"""Kernel regression: the estimates of the formula, and what is drawn of them."""
+
+import numpy as np
+import pytest
+
+from attention_client.kernel_regression import (
+    kernel_regression,
+    show_kernel_regression,
+)
+
+
+@pytest.fixture
+def data(normal):
+    x = np.abs(normal(40)) * 2
+    return x, np.sin(x) + 0.1 * normal(40)
+
+
+@pytest.mark.parametrize("sigma", [0.1, 1.0])
+def test_estimates_are_nadarayas_and_watsons(client, data, sigma):
+    x, y = data
+    at = np.linspace(0, 5, 11)
+    found = kernel_regression(client, x, y, at, sigma=sigma)
+    kernel = np.exp(-((at[:, None] - x) ** 2) / (2 * sigma**2))
+    weights = kernel / kernel.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(found.weights, weights, atol=1e-5)
+    np.testing.assert_allclose(found.estimates, weights @ y, atol=1e-5)
+
+
+def test_data_estimates_and_weights_are_drawn(client, data):
+    at = np.linspace(0, 5, 11)
+    found = [kernel_regression(client, *data, at, sigma=s) for s in (0.1, 1)]
+    figure = show_kernel_regression(*data, *found, truth=np.sin, titles=["a", "b"])
+    left, right, below = figure.axes[:3]
+    assert [left.get_title(), right.get_title()] == ["a", "b"]
+    seen, truth, estimate = left.lines
+    np.testing.assert_array_equal(seen.get_xdata(), data[0])
+    np.testing.assert_allclose(truth.get_ydata(), np.sin(at), atol=1e-6)
+    np.testing.assert_array_equal(estimate.get_ydata(), found[0].estimates)
+    by_x = found[0].weights[:, np.argsort(data[0])]
+    np.testing.assert_array_equal(below.images[0].get_array(), by_x)
+
+
+def test_what_does_not_fit_is_said(client):
+    with pytest.raises(ValueError, match=r"at: shape \(\) \(expected \(N\)"):
+        kernel_regression(client, [1], [1], 3)
+    with pytest.raises(ValueError, match="x, y: 2 and 1 numbers"):
+        kernel_regression(client, [1, 2], [1], [1])
+    with pytest.raises(ValueError, match="expected 1 or more"):
+        show_kernel_regression([1], [1])

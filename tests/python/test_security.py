@@ -1,0 +1,129 @@
+"""Who the client trusts, and what it shows of itself."""
+
+import asyncio
+import subprocess
+
+import grpc
+import numpy as np
+import pytest
+from failing_server import FailingServer
+
+from attention_client import AsyncClient, Client, Tls, UnavailableError
+
+ONES = [np.ones((2, 2), np.float32)] * 3
+
+
+def openssl(*arguments, **options):
+    subprocess.run(["openssl", *arguments], check=True, capture_output=True, **options)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """An authority (ca), and a server's and a client's certificate that it signed."""
+    folder = tmp_path_factory.mktemp("certificates")
+    new = ("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256")
+    for name in ("ca", "server", "client"):
+        signed = () if name == "ca" else ("-CA", "ca.pem", "-CAkey", "ca.key")
+        openssl(
+            *new,
+            *signed,
+            *("-nodes", "-keyout", f"{name}.key", "-out", f"{name}.pem"),
+            *("-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"),
+            cwd=folder,
+        )
+    return folder
+
+
+def serve(folder, answer, ask=False):
+    """A server with TLS; it asks its callers for a certificate, or does not."""
+    key, certificate, ca = (
+        (folder / name).read_bytes() for name in ("server.key", "server.pem", "ca.pem")
+    )
+    return FailingServer(
+        answer,
+        grpc.ssl_server_credentials(
+            [(key, certificate)],
+            root_certificates=ca if ask else None,
+            require_client_auth=ask,
+        ),
+    )
+
+
+def nothing(_, __):
+    return b""
+
+
+def test_a_server_is_trusted_that_the_authority_vouches_for(folder):
+    with (
+        serve(folder, nothing) as server,
+        Client(server.target, tls=Tls(ca=folder / "ca.pem")) as client,
+    ):
+        assert client.attend(*ONES).output is None
+
+
+def test_no_other_server_is_trusted(folder):
+    with serve(folder, nothing) as server:
+        for tls in (True, Tls(ca=folder / "client.pem"), False):
+            with (
+                Client(server.target, tls=tls) as client,
+                pytest.raises(UnavailableError),
+            ):
+                client.attend(*ONES)
+        assert server.calls == 0
+
+
+def test_a_client_shows_its_certificate(folder):
+    shown = []
+
+    def answer(_, context):
+        shown.append(context.auth_context()["x509_common_name"])
+        return b""
+
+    tls = Tls(
+        ca=folder / "ca.pem",
+        certificate=folder / "client.pem",
+        key=folder / "client.key",
+    )
+    with serve(folder, answer, ask=True) as server:
+        with Client(server.target, tls=tls) as client:
+            client.attend(*ONES)
+        with (
+            Client(server.target, tls=Tls(ca=folder / "ca.pem")) as client,
+            pytest.raises(UnavailableError),
+        ):
+            client.attend(*ONES)
+    assert shown == [[b"client"]]
+
+
+def test_both_clients_send_their_token(folder):
+    sent = []
+
+    def answer(_, context):
+        sent.append(dict(context.invocation_metadata())["authorization"])
+        return b""
+
+    async def call(target):
+        async with AsyncClient(target, tls=tls, token="s3cret") as client:
+            await client.attend(*ONES)
+
+    tls = Tls(ca=folder / "ca.pem")
+    with serve(folder, answer) as server:
+        with Client(server.target, tls=tls, token="s3cret") as client:
+            client.attend(*ONES)
+        asyncio.run(call(server.target))
+    assert sent == ["Bearer s3cret"] * 2
+
+
+def test_a_token_does_not_cross_a_network_in_the_clear():
+    with pytest.raises(ValueError, match="token: without tls"):
+        Client("example.org:8001", token="s3cret")
+    Client("127.0.0.1:8001", token="s3cret").close()
+    Client("example.org:8001", token="s3cret", tls=True).close()
+
+
+def test_settings_that_exclude_each_other_are_refused(folder):
+    with pytest.raises(ValueError, match="expected both of them"):
+        Client("127.0.0.1:1", tls=Tls(certificate=folder / "client.pem"))
+    with pytest.raises(ValueError, match="credentials: given beside tls"):
+        Client("127.0.0.1:1", tls=True, credentials=grpc.ssl_channel_credentials())
+    assert "client.key" not in repr(Tls(key=folder / "client.key"))
