@@ -38,10 +38,9 @@ constexpr char kFooter[] =
     "Examples:\n"
     "  attention-server\n"
     "      serves on 127.0.0.1:8001, reachable from this machine alone\n"
-    "  attention-server --grpc-address 0.0.0.0 --log-format json\n"
-    "      serves every network that reaches this machine: there is no "
-    "encryption\n"
-    "      and no authentication in front of it\n"
+    "  attention-server --grpc-address 0.0.0.0 --tls-certificate tls.crt "
+    "--tls-key tls.key\n"
+    "      serves every network that reaches this machine, encrypted\n"
     "  ATTENTION_MAX_REQUEST_BYTES=1GiB attention-server --worker-threads 8\n"
     "\n"
     "SIGTERM and SIGINT drain: running requests finish within --drain-time, "
@@ -68,6 +67,7 @@ struct Parser {
     app.allow_config_extras(CLI::config_extras_mode::error);
     app.footer(kFooter);
     AddListening();
+    AddEncryption();
     AddComputing();
     AddLimits();
     AddConnectionLimits();
@@ -113,10 +113,10 @@ struct Parser {
   }
 
   // The flag alone, or --flag=true and --flag=false.
-  void AddSwitch(const std::string& flag, bool& value,
-                 const std::string& help) {
+  void AddSwitch(const std::string& flag, bool& value, const std::string& help,
+                 const std::string& group = "Trust") {
     CLI::Option* option = app.add_flag(flag, value);
-    Describe(option, flag, "", value ? "true" : "false", help, "Trust");
+    Describe(option, flag, "", value ? "true" : "false", help, group);
     option->check(TrueOrFalse());
   }
 
@@ -162,6 +162,23 @@ struct Parser {
             group);
     AddTime("--drain-time", options.drain_time, "30s",
             "How long running requests may take to finish after that", group);
+  }
+
+  void AddEncryption() {
+    const std::string group = "Encryption";
+    Add("--tls-certificate", options.tls_certificate, "FILE", "",
+        "This server's certificate and its issuers', in PEM: the TCP port then "
+        "takes TLS alone. Read again when it changes, as the next two",
+        group);
+    Add("--tls-key", options.tls_key, "FILE", "", "Its private key, in PEM",
+        group);
+    Add("--tls-client-ca", options.tls_client_ca, "FILE", "",
+        "Who signs callers' certificates, in PEM: callers must then show one",
+        group);
+    AddSwitch("--insecure", options.insecure,
+              "Plain text beyond loopback: for a network that nobody else "
+              "reads, or behind a proxy that encrypts",
+              group);
   }
 
   void AddComputing() {

@@ -19,6 +19,16 @@ struct ServerOptions {
   /// alone; at most 107 bytes, "" for none. Only this process's user can
   /// connect (mode 0600).
   std::string grpc_unix_socket;
+  /// Encryption of the TCP port: PEM files of this server's certificate, with
+  /// those of its issuers behind it, and of its key; "" for none. Read again
+  /// when they change.
+  std::string tls_certificate;
+  std::string tls_key;
+  /// PEM file of those who sign callers' certificates; then callers must have
+  /// one. "" asks for none.
+  std::string tls_client_ca;
+  /// Whether plain text may leave this machine.
+  bool insecure = false;
   /// Threads that compute; 0 means one per processor.
   int worker_threads = 0;
   /// "auto" or a backend's name.

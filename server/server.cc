@@ -34,10 +34,14 @@
 #include "server/transport/connections.h"
 #include "server/transport/grpc_limits.h"
 #include "server/transport/tcp_listener.h"
+#include "server/transport/tls.h"
 #include "server/transport/unix_socket.h"
 
 namespace attention::server {
 namespace {
+
+// Sockets of one kind that are given to gRPC at once.
+constexpr int kHandovers = 16;
 
 // What is left to a connection after the last call: time to flush a status, and
 // for an open health Watch to see NOT_SERVING before it is cut.
@@ -56,15 +60,15 @@ int64_t MessageMemory(const ServerOptions& options) {
 }
 
 // Ways of giving gRPC a socket; see Acceptor.
-std::vector<Acceptor::Serve> Handovers(grpc::ServerBuilder& builder) {
+std::vector<Acceptor::Serve> Handovers(
+    int count, const std::shared_ptr<grpc::ServerCredentials>& credentials,
+    grpc::ServerBuilder& builder) {
   using Builder = grpc::ServerBuilder::experimental_type;
-  constexpr int kHandovers = 16;
   std::vector<Acceptor::Serve> handovers;
-  for (int i = 0; i < kHandovers; ++i) {
+  for (int i = 0; i < count; ++i) {
     std::shared_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor =
         builder.experimental().AddExternalConnectionAcceptor(
-            Builder::ExternalConnectionType::FROM_FD,
-            grpc::InsecureServerCredentials());
+            Builder::ExternalConnectionType::FROM_FD, credentials);
     handovers.emplace_back([acceptor = std::move(acceptor)](int socket) {
       grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters
           connection;
@@ -73,6 +77,18 @@ std::vector<Acceptor::Serve> Handovers(grpc::ServerBuilder& builder) {
     });
   }
   return handovers;
+}
+
+// Plain text beyond this machine is a choice that a person makes.
+absl::Status CheckReach(const ServerOptions& options, const TcpListener& tcp) {
+  if (tcp.loopback || options.insecure || !options.tls_certificate.empty()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--grpc-address: '", options.grpc_address,
+      "' is reached from other machines, without encryption (expected "
+      "--tls-certificate and --tls-key; or --insecure, where nobody else reads "
+      "the network or a proxy in front encrypts; or 127.0.0.1)"));
 }
 
 // gRPC's plugins are registered once for the process, before the first builder.
@@ -174,6 +190,7 @@ struct Server::Impl {
   RequestQueue queue;
   AttentionService service;
   InferenceService inference;
+  std::unique_ptr<Tls> tls;  // none: plain text
   std::unique_ptr<grpc::Server> grpc_server;
   std::optional<Acceptor> acceptor;
   std::once_flag drained;
@@ -192,14 +209,29 @@ absl::StatusOr<int> Server::Impl::Listen() {
   absl::StatusOr<TcpListener> tcp =
       ListenOnTcp(options.grpc_address, options.grpc_port);
   if (!tcp.ok()) return tcp.status();
+  if (absl::Status reach = CheckReach(options, *tcp); !reach.ok()) return reach;
+  if (!options.tls_certificate.empty()) {
+    absl::StatusOr<std::unique_ptr<Tls>> created = Tls::Create(options);
+    if (!created.ok()) return created.status();
+    tls = *std::move(created);
+  }
+  grpc::ServerBuilder builder;
+  std::vector<Acceptor::Way> ways;
+  ways.push_back(
+      {std::move(tcp->sockets),
+       Handovers(kHandovers,
+                 tls ? tls->credentials() : grpc::InsecureServerCredentials(),
+                 builder)});
   if (!options.grpc_unix_socket.empty()) {
     absl::StatusOr<FileDescriptor> socket =
         ListenOnUnixSocket(options.grpc_unix_socket);
     if (!socket.ok()) return socket.status();
-    tcp->sockets.push_back(*std::move(socket));
+    // The file's mode keeps others out: plain text, whatever the port has.
+    ways.push_back(
+        {{},
+         Handovers(kHandovers, grpc::InsecureServerCredentials(), builder)});
+    ways.back().listening.push_back(*std::move(socket));
   }
-  grpc::ServerBuilder builder;
-  std::vector<Acceptor::Serve> handovers = Handovers(builder);
   SetGrpcLimits(options, MessageMemory(options), builder);
   builder.RegisterService(&service);
   builder.RegisterService(&inference);
@@ -212,7 +244,7 @@ absl::StatusOr<int> Server::Impl::Listen() {
   grpc_server->GetHealthCheckService()->SetServingStatus(
       inference::GRPCInferenceService::service_full_name(), true);
   health->Attach(grpc_server->GetHealthCheckService());
-  acceptor.emplace(std::move(tcp->sockets), connections, std::move(handovers));
+  acceptor.emplace(std::move(ways), connections);
   return tcp->port;
 }
 
