@@ -254,6 +254,11 @@ struct Parser {
 
   // What is off until a person says that every caller may do it.
   void AddTrust() {
+    Add("--callers-file", options.callers_file, "FILE", "",
+        "JSON: callers by their tokens and certificates, with what each may do "
+        "and take; others are refused. Read again when it changes. Without it, "
+        "everybody who reaches the server may call",
+        "Trust");
     AddSwitch("--allow-shared-memory", options.allow_shared_memory,
               "Callers on this machine may register POSIX shared memory, and "
               "CUDA memory where the server computes on a GPU (the Open "

@@ -27,6 +27,9 @@ struct ServerOptions {
   /// PEM file of those who sign callers' certificates; then callers must have
   /// one. "" asks for none.
   std::string tls_client_ca;
+  /// JSON file of the callers that are served (server/callers/callers_file.h),
+  /// read again when it changes; "" serves everybody.
+  std::string callers_file;
   /// Whether plain text may leave this machine.
   bool insecure = false;
   /// Threads that compute; 0 means one per processor.

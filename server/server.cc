@@ -19,6 +19,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "core/engine.h"
+#include "server/callers/callers.h"
 #include "server/memory/memory_limit.h"
 #include "server/memory/shared_memory_registry.h"
 #include "server/models/model_repository.h"
@@ -111,6 +112,11 @@ absl::StatusOr<std::unique_ptr<ModelRepository>> OpenRepository(
       absl::StrCat("--model-repository: ", repository.status().message()));
 }
 
+absl::StatusOr<std::unique_ptr<Callers>> OpenCallers(const std::string& file) {
+  if (file.empty()) return nullptr;
+  return Callers::Create(file);
+}
+
 ServerOptions WithMemoryLimit(ServerOptions options) {
   if (options.memory_limit > 0) return options;
   const MemoryBound bound = SmallestBound(MemorySources::OfProcess());
@@ -148,9 +154,11 @@ struct Server::Impl {
   Impl(ServerOptions server_options, std::unique_ptr<Engine> built_engine,
        std::unique_ptr<ModelRepository> opened_repository,
        std::shared_ptr<BackendHealth> backend_health,
+       std::unique_ptr<Callers> known_callers,
        const ConnectionLimits& connection_limits)
       : options(std::move(server_options)),
         health(std::move(backend_health)),
+        callers(std::move(known_callers)),
         connections(connection_limits),
         admission(options.max_requests_in_flight, options.memory_limit / 2),
         repository(std::move(opened_repository)),
@@ -162,7 +170,8 @@ struct Server::Impl {
                   repository_queue, models, regions) {}
 
   TaskServices services() {
-    TaskServices services{engine->workers(), admission, queue, costs};
+    TaskServices services{engine->workers(), admission, queue, costs,
+                          callers.get()};
     if (options.max_compute_time.count() > 0) {
       services.max_compute_time = options.max_compute_time;
     }
@@ -178,6 +187,7 @@ struct Server::Impl {
 
   const ServerOptions options;  // as in effect: no memory limit of 0
   const std::shared_ptr<BackendHealth> health;
+  const std::unique_ptr<Callers> callers;  // none: everybody
   Connections connections;
   Admission admission;
   ActiveCalls calls{Guards()};
@@ -287,11 +297,14 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   absl::StatusOr<std::unique_ptr<ModelRepository>> repository =
       OpenRepository(options.model_repository);
   if (!repository.ok()) return repository.status();
+  absl::StatusOr<std::unique_ptr<Callers>> callers =
+      OpenCallers(options.callers_file);
+  if (!callers.ok()) return callers.status();
   EnablePlugins();
   auto server = absl::WrapUnique(new Server());
-  server->impl_ =
-      std::make_unique<Impl>(WithMemoryLimit(options), *std::move(engine),
-                             *std::move(repository), health, *connections);
+  server->impl_ = std::make_unique<Impl>(
+      WithMemoryLimit(options), *std::move(engine), *std::move(repository),
+      health, *std::move(callers), *connections);
   const absl::StatusOr<int> port = server->impl_->Listen();
   if (!port.ok()) return port.status();
   server->port_ = *port;

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "absl/status/statusor.h"
+#include "server/callers/caller.h"
 
 namespace attention::server {
 
@@ -49,7 +50,10 @@ class Admission {
   /// after which to try again unless the request can never be admitted;
   /// UNAVAILABLE once draining. A caller's only request may be larger than its
   /// share.
-  absl::StatusOr<Ticket> Admit(const std::string& caller, int64_t bytes);
+  ///
+  /// `limits` are the caller's own, in place of half of what there is.
+  absl::StatusOr<Ticket> Admit(const std::string& caller, int64_t bytes,
+                               const CallerLimits& limits = {});
 
   /// From now on nothing is admitted.
   void StartDraining();
@@ -60,7 +64,8 @@ class Admission {
 
  private:
   // mutex_ is held for both.
-  absl::Status Check(const Held& caller, int64_t bytes) const;
+  absl::Status Check(const Held& caller, int64_t bytes,
+                     const CallerLimits& limits) const;
   void ForgetIdleCallers();
 
   const int64_t max_requests_;

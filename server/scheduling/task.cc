@@ -1,5 +1,6 @@
 #include "server/scheduling/task.h"
 
+#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -27,6 +28,7 @@ Task::Task(const TaskServices& services, RequestArrival arrival)
       arrival_time_(std::chrono::steady_clock::now()) {
   facts_.operation = arrival_.operation->name();
   facts_.peer = arrival_.peer;
+  if (arrival_.caller != nullptr) facts_.caller = arrival_.caller->name;
 }
 
 void Task::Start(Done done) {
@@ -56,8 +58,9 @@ absl::Status Task::Prepare() {
   if (!needs.ok()) return needs.status();
   needs_ = *std::move(needs);
   absl::StatusOr<Admission::Ticket> ticket = services_.admission.Admit(
-      arrival_.peer,
-      facts_.request_bytes + needs_.working_bytes + needs_.reply_bytes);
+      arrival_.share(),
+      facts_.request_bytes + needs_.working_bytes + needs_.reply_bytes,
+      arrival_.caller != nullptr ? arrival_.caller->limits : CallerLimits());
   if (!ticket.ok()) return ticket.status();
   ticket_ = *std::move(ticket);
   // A request that is alone has its large tensors copied by all workers. Beside
@@ -69,8 +72,9 @@ absl::Status Task::Prepare() {
 
 absl::Status Task::Enqueue() {
   return services_.queue.Add(
-      shared_from_this(), {arrival_.peer, services_.costs.Estimate(needs_.work),
-                           arrival_.deadline});
+      shared_from_this(),
+      {arrival_.share(), services_.costs.Estimate(needs_.work),
+       arrival_.deadline});
 }
 
 void Task::RunQueued(Turn& turn) {
@@ -150,9 +154,17 @@ void Task::StopIfLate() {
   }
 }
 
+std::chrono::nanoseconds Task::MaxComputeTime() const {
+  const CallerLimits limits =
+      arrival_.caller != nullptr ? arrival_.caller->limits : CallerLimits();
+  if (limits.max_compute_time.count() == 0) return services_.max_compute_time;
+  return std::min<std::chrono::nanoseconds>(limits.max_compute_time,
+                                            services_.max_compute_time);
+}
+
 // While it computes.
 void Task::StopIfTooLong() {
-  if (SinceArrival() - facts_.queue_time > services_.max_compute_time) {
+  if (SinceArrival() - facts_.queue_time > MaxComputeTime()) {
     Stop(StopReason::kTooLong);
   }
 }
@@ -163,7 +175,7 @@ absl::Status Task::StopStatus() const {
       return absl::ResourceExhaustedError(
           absl::StrCat("computing was stopped after ",
                        std::chrono::duration_cast<std::chrono::milliseconds>(
-                           services_.max_compute_time)
+                           MaxComputeTime())
                            .count(),
                        " ms (max_compute_time)"));
     case StopReason::kDeadline:

@@ -11,23 +11,33 @@
 namespace attention::server {
 
 RequestStream::RequestStream(const TaskServices& services, ActiveCalls& calls,
-                             StreamRules rules,
+                             CallerPtr caller, StreamRules rules,
                              grpc::CallbackServerContext& context)
     : services_(services),
       calls_(calls),
       rules_(std::move(rules)),
       time_(context.deadline()),
       peer_(context.peer()),
+      caller_(std::move(caller)),
       call_(context.c_call()) {}
 
 RequestStream::Reactor* RequestStream::Begin(
-    const TaskServices& services, ActiveCalls& calls, StreamRules rules,
-    grpc::CallbackServerContext& context) {
-  auto stream = std::make_shared<RequestStream>(services, calls,
-                                                std::move(rules), context);
+    const TaskServices& services, ActiveCalls& calls, CallerPtr caller,
+    StreamRules rules, grpc::CallbackServerContext& context) {
+  auto stream = std::make_shared<RequestStream>(
+      services, calls, std::move(caller), std::move(rules), context);
   calls.Add(stream);
   stream->Advance();
   return stream.get();
+}
+
+RequestStream::Reactor* RequestStream::Refuse(const absl::Status& status) {
+  class Refusal final : public Reactor {
+   public:
+    explicit Refusal(const grpc::Status& end) { Finish(end); }
+    void OnDone() override { delete this; }
+  };
+  return new Refusal(ToGrpcStatus(status));
 }
 
 void RequestStream::Advance() {
@@ -93,7 +103,7 @@ void RequestStream::OnReadDone(bool ok) {
 void RequestStream::StartRequest(grpc::ByteBuffer& message, int64_t number) {
   auto task = std::make_shared<Task>(
       services_, RequestArrival{rules_.new_operation(), TakeSlices(message),
-                                peer_, time_.deadline()});
+                                peer_, caller_, time_.deadline()});
   StopReason stopped;
   {
     const std::lock_guard lock(mutex_);

@@ -24,6 +24,11 @@ std::string Quoted(absl::string_view text) {
                       cut ? "...\"" : "\"");
 }
 
+std::string Who(const RequestFacts& facts) {
+  return absl::StrCat("peer=", facts.peer,
+                      facts.caller.empty() ? "" : " caller=", facts.caller);
+}
+
 RateLimit& RefusalsToTell() {
   static RateLimit limit(/*burst=*/50, /*per_second=*/10);
   return limit;
@@ -48,8 +53,8 @@ void LogRefusal(const RequestFacts& facts) {
   const bool warning = IsWorthAWarning(facts);
   if (!warning && !WantsDetails()) return;
   spdlog::log(warning ? spdlog::level::warn : spdlog::level::debug,
-              "refused {} id={} peer={} status={} message={}", facts.operation,
-              Quoted(facts.id), facts.peer,
+              "refused {} id={} {} status={} message={}", facts.operation,
+              Quoted(facts.id), Who(facts),
               absl::StatusCodeToString(facts.status.code()),
               Quoted(facts.status.message()));
 }
@@ -61,9 +66,9 @@ void Log(const RequestFacts& facts) {
   }
   if (!WantsDetails()) return;
   spdlog::debug(
-      "{} id={} peer={} shapes={} backend={} kernel={} queue_us={} "
+      "{} id={} {} shapes={} backend={} kernel={} queue_us={} "
       "compute_us={} status={}",
-      facts.operation, Quoted(facts.id), facts.peer, Quoted(facts.details),
+      facts.operation, Quoted(facts.id), Who(facts), Quoted(facts.details),
       facts.backend, facts.kernel, Microseconds(facts.queue_time),
       Microseconds(facts.compute_time),
       absl::StatusCodeToString(facts.status.code()));

@@ -19,6 +19,7 @@ struct RequestFacts {
   /// As the caller sent it; empty where it has none, or could not be read.
   std::string id;
   std::string peer;
+  std::string caller;  // its name; empty where there is no callers file
   /// What was asked, for the log: shapes of query, key and value. Only where
   /// WantsDetails().
   std::string details;

@@ -16,9 +16,9 @@ namespace attention::server {
 namespace {
 
 absl::Status Failed(const char* what) {
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "a file in memory: ", what, ": ",
-      std::generic_category().message(errno)));
+  return absl::ResourceExhaustedError(
+      absl::StrCat("a file in memory: ", what, ": ",
+                   std::generic_category().message(errno)));
 }
 
 }  // namespace

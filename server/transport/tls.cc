@@ -25,12 +25,13 @@ absl::StatusOr<std::unique_ptr<Tls>> Tls::Create(const ServerOptions& options) {
   std::vector<std::string> files = {options.tls_certificate, options.tls_key};
   if (!options.tls_client_ca.empty()) files.push_back(options.tls_client_ca);
   // Before they are read: what changes meanwhile is read again.
-  tls->watch_.emplace(std::move(files), [raw = tls.get()] { raw->ReadAgain(); });
+  tls->watch_.emplace(std::move(files),
+                      [raw = tls.get()] { raw->ReadAgain(); });
   const absl::StatusOr<std::string> what = tls->Publish();
   if (!what.ok()) return what.status();
-  spdlog::info("TLS with the certificate of {}{}", *what,
-               options.tls_client_ca.empty() ? ""
-                                             : "; callers must show theirs");
+  spdlog::info(
+      "TLS with the certificate of {}{}", *what,
+      options.tls_client_ca.empty() ? "" : "; callers must show theirs");
   tls->MakeCredentials();
   return tls;
 }

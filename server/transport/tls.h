@@ -42,7 +42,7 @@ class Tls {
   void ReadAgain();
 
   const ServerOptions options_;
-  std::mutex mutex_;  // of Publish()
+  std::mutex mutex_;       // of Publish()
   PrivateFile identity_;   // chain and key
   PrivateFile client_ca_;  // where callers show certificates
   std::shared_ptr<grpc::ServerCredentials> credentials_;

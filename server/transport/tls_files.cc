@@ -61,9 +61,9 @@ int NoPassphrase(char* /*buffer*/, int /*size*/, int /*rwflag*/, void* asked) {
 absl::StatusOr<Key> ReadKey(const std::string& file, const std::string& pem) {
   bool encrypted = false;
   const Bio bio = Reader(pem);
-  Key key(::PEM_read_bio_PrivateKey(bio.get(), nullptr, &NoPassphrase,
-                                    &encrypted),
-          &::EVP_PKEY_free);
+  Key key(
+      ::PEM_read_bio_PrivateKey(bio.get(), nullptr, &NoPassphrase, &encrypted),
+      &::EVP_PKEY_free);
   ::ERR_clear_error();
   if (key != nullptr) return key;
   return Wrong("--tls-key", file,
@@ -87,9 +87,9 @@ std::string Summary(const X509& certificate) {
   const int64_t size = BIO_get_mem_data(text.get(), &begin);
   const bool expired =
       ::X509_cmp_current_time(::X509_get0_notAfter(&certificate)) < 0;
-  return absl::StrCat(
-      CommonName(certificate), expired ? ", which EXPIRED on " : ", until ",
-      absl::string_view(begin, static_cast<size_t>(size)));
+  return absl::StrCat(CommonName(certificate),
+                      expired ? ", which EXPIRED on " : ", until ",
+                      absl::string_view(begin, static_cast<size_t>(size)));
 }
 
 }  // namespace

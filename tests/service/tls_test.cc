@@ -48,8 +48,9 @@ TEST_F(TlsTest, ServesThoseWhoTrustTheAuthorityAndNoPlainText) {
   EXPECT_EQ(CallOnce(server->address(), {.max_attempts = 1}).code(),
             StatusCode::kUnavailable);
   files_.Write("other.crt", CertificateAuthority("another").certificate());
-  EXPECT_EQ(CallOnce(server->address(), files_.Client(false, "other.crt")).code(),
-            StatusCode::kUnavailable);
+  EXPECT_EQ(
+      CallOnce(server->address(), files_.Client(false, "other.crt")).code(),
+      StatusCode::kUnavailable);
 }
 
 TEST_F(TlsTest, TheServersNameIsChecked) {
@@ -79,8 +80,7 @@ TEST_F(TlsTest, TheUnixSocketStaysPlainText) {
   files_.Use(options, /*mutual=*/true);
   options.grpc_unix_socket = files_.Path("s");
   const auto server = StartServer(options);
-  EXPECT_EQ(CallOnce("unix:" + options.grpc_unix_socket, {}),
-            absl::OkStatus());
+  EXPECT_EQ(CallOnce("unix:" + options.grpc_unix_socket, {}), absl::OkStatus());
 }
 
 TEST_F(TlsTest, ARunningRequestOutlivesADrain) {
@@ -188,9 +188,9 @@ TEST_F(TlsTest, AnotherAuthorityOfCallersTakesEffect) {
 }
 
 TEST_F(TlsTest, FilesThatDoNotFitLeaveWhatWas) {
-  const RunningServer server = Launch({"--tls-certificate",
-                                       files_.Path("server.crt"), "--tls-key",
-                                       files_.Path("server.key")});
+  const RunningServer server =
+      Launch({"--tls-certificate", files_.Path("server.crt"), "--tls-key",
+              files_.Path("server.key")});
   const CertificateAuthority next("next authority");
   files_.Write("server.key", next.Sign("other").key);
   EXPECT_THAT(server.process->ReadLineWith("TLS goes on"),
@@ -217,12 +217,11 @@ TEST_F(TlsTest, FilesThatAreNoneAreRefusedByName) {
   EXPECT_THAT(refusal("absent", "server.key"),
               AllOf(HasSubstr("--tls-certificate"), HasSubstr("absent"),
                     HasSubstr("No such file")));
-  EXPECT_THAT(refusal("server.key", "server.key"),
-              AllOf(HasSubstr("--tls-certificate"),
-                    HasSubstr("holds no certificate")));
   EXPECT_THAT(
-      refusal("server.crt", "server.crt"),
-      AllOf(HasSubstr("--tls-key"), HasSubstr("holds no private key")));
+      refusal("server.key", "server.key"),
+      AllOf(HasSubstr("--tls-certificate"), HasSubstr("holds no certificate")));
+  EXPECT_THAT(refusal("server.crt", "server.crt"),
+              AllOf(HasSubstr("--tls-key"), HasSubstr("holds no private key")));
   EXPECT_THAT(refusal("authority.crt", "server.key"),
               HasSubstr("is not the key of the certificate"));
 }

@@ -18,9 +18,7 @@ std::string VariableOf(const std::string& flag) {
 
 void AddFile(CLI::App& app, const std::string& flag, std::string& value,
              const std::string& help, const char* type = "FILE") {
-  app.add_option(flag, value, help)
-      ->envname(VariableOf(flag))
-      ->type_name(type);
+  app.add_option(flag, value, help)->envname(VariableOf(flag))->type_name(type);
 }
 
 }  // namespace

@@ -23,10 +23,11 @@ bool IsTokenCharacter(char c) {
 // Where nobody else reads what is sent in plain text.
 bool StaysOnThisMachine(absl::string_view target) {
   for (const char* prefix : {"dns:///", "ipv4:", "ipv6:"}) {
-    if (absl::StartsWith(target, prefix)) target.remove_prefix(std::strlen(prefix));
+    if (absl::StartsWith(target, prefix))
+      target.remove_prefix(std::strlen(prefix));
   }
-  for (const char* prefix : {"unix:", "unix-abstract:", "127.", "localhost:",
-                             "[::1]"}) {
+  for (const char* prefix :
+       {"unix:", "unix-abstract:", "127.", "localhost:", "[::1]"}) {
     if (absl::StartsWith(target, prefix)) return true;
   }
   return target == "localhost";
@@ -49,8 +50,8 @@ absl::Status CheckSecurity(const ClientOptions& options) {
     return absl::InvalidArgumentError(
         "tls: given, expected no credentials beside it");
   }
-  if (options.tls && options.tls->certificate_file.empty() !=
-                         options.tls->key_file.empty()) {
+  if (options.tls &&
+      options.tls->certificate_file.empty() != options.tls->key_file.empty()) {
     return absl::InvalidArgumentError(
         "tls: certificate_file and key_file belong together");
   }
