@@ -57,7 +57,8 @@ std::string EnvironmentName(const std::string& flag) {
 struct Parser {
   explicit Parser(ServerOptions& target) : options(target) {
     app.set_version_flag("--version",
-                         absl::StrCat("attention-server ", Version()),
+                         absl::StrCat("attention-server ", Version(), "\nwith ",
+                                      LinkedVersions()),
                          "Print the version and exit");
     app.set_help_flag("-h,--help", "Print this help and exit");
     app.set_config("--config", "", "");

@@ -47,11 +47,11 @@ class CallerReader {
 
   absl::Status Read() {
     if (!json_.is_object()) return KeyError(path_, "expected an object");
-    absl::Status status = CheckKeys(
-        path_, json_,
-        {"name", "tokens_sha256", "certificates", "may",
-         "max_requests_in_flight", "max_bytes_in_flight",
-         "max_compute_seconds"});
+    absl::Status status =
+        CheckKeys(path_, json_,
+                  {"name", "tokens_sha256", "certificates", "may",
+                   "max_requests_in_flight", "max_bytes_in_flight",
+                   "max_compute_seconds"});
     if (status.ok()) status = ReadName();
     if (status.ok()) status = ReadRights();
     if (status.ok()) status = ReadLimits();
@@ -99,10 +99,9 @@ class CallerReader {
       } else if (right == "model_control") {
         caller_->model_control = true;
       } else {
-        return KeyError(Key("may"),
-                        absl::StrCat("'", absl::CHexEscape(right),
-                                     "' (expected shared_memory, "
-                                     "model_control)"));
+        return KeyError(Key("may"), absl::StrCat("'", absl::CHexEscape(right),
+                                                 "' (expected shared_memory, "
+                                                 "model_control)"));
       }
     }
     return absl::OkStatus();
@@ -153,8 +152,8 @@ class CallerReader {
       if (!table_.by_token
                .emplace(Prefix(hash), CallerTable::Token{hash, caller_})
                .second) {
-        return KeyError(Key(kKey), absl::StrCat(digits.substr(0, 8),
-                                                "... comes twice"));
+        return KeyError(Key(kKey),
+                        absl::StrCat(digits.substr(0, 8), "... comes twice"));
       }
     }
     return absl::OkStatus();

@@ -48,9 +48,8 @@ TEST_F(CallersTest, ATokenThatIsKnownIsServedAndNoOther) {
   const auto server = StartServer(Options());
   EXPECT_EQ(Attend(*server, "Bearer secret"), StatusCode::kOk);
   EXPECT_EQ(Attend(*server, "bearer secret"), StatusCode::kOk);
-  for (const char* wrong :
-       {"", "Bearer", "Bearer ", "Bearer secre", "Bearer secret2", "secret",
-        "Basic secret"}) {
+  for (const char* wrong : {"", "Bearer", "Bearer ", "Bearer secre",
+                            "Bearer secret2", "secret", "Basic secret"}) {
     EXPECT_EQ(Attend(*server, wrong), StatusCode::kUnauthenticated) << wrong;
   }
 }
@@ -64,8 +63,7 @@ TEST_F(CallersTest, EveryMethodWantsACallerButWhatSaysThatTheServerLives) {
         inference::ServerLiveRequest::descriptor()->file()->service(0)}) {
     for (int i = 0; i < service->method_count(); ++i) {
       const auto& method = *service->method(i);
-      const std::string path =
-          "/" + service->full_name() + "/" + method.name();
+      const std::string path = "/" + service->full_name() + "/" + method.name();
       const absl::Status status = method.client_streaming()
                                       ? client.OpenStream(path)->Finish()
                                       : client.Call(path, "").status();
@@ -98,7 +96,8 @@ TEST_F(CallersTest, ACertificatesNamesAreKnown) {
     client::ClientOptions with = files_.Client(/*shows=*/true);
     with.target = server->address();
     with.token = token;
-    return client::Client::Create(with)->Attend(client::NumberRequest(1))
+    return client::Client::Create(with)
+        ->Attend(client::NumberRequest(1))
         .status()
         .code();
   };
@@ -166,7 +165,8 @@ TEST_F(CallersTest, ACallersConnectionsShareItsRequests) {
 
 TEST_F(CallersTest, ACallerHasItsOwnBytesAndTime) {
   WriteCallers(CallerEntry("small", "s", R"(, "max_bytes_in_flight": 1000)") +
-               "," + CallerEntry("short", "t", R"(, "max_compute_seconds": 0.001)"));
+               "," +
+               CallerEntry("short", "t", R"(, "max_compute_seconds": 0.001)"));
   const auto server = StartServer(Options());
   WireClient small(server->address(), "Bearer s");
   ExpectRefusal(small.Attend(GoodRequest()).status(),

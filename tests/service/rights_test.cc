@@ -54,7 +54,8 @@ TEST_F(RightsTest, SharedMemoryIsForThoseWhoMay) {
   request.set_key("/attention_rights_test_is_not_there");
   request.set_byte_size(8);
   ExpectRefusal(Call("no", "SystemSharedMemoryRegister", request),
-                StatusCode::kPermissionDenied, {"the caller no", "shared_memory"});
+                StatusCode::kPermissionDenied,
+                {"the caller no", "shared_memory"});
   // This one is allowed to try.
   EXPECT_NE(Call("may", "SystemSharedMemoryRegister", request).code(),
             StatusCode::kPermissionDenied);

@@ -20,7 +20,8 @@ constexpr char kHash[] =
 
 TEST(CallersFile, KnowsTokensAndCertificates) {
   const auto table = ParseCallers(std::string(R"({"callers": [
-    {"name": "ranker", "tokens_sha256": [")") + kHash + R"("]},
+    {"name": "ranker", "tokens_sha256": [")") +
+                                  kHash + R"("]},
     {"name": "trainer", "certificates": ["spiffe://a/trainer", "t.example"]}
   ]})");
   ASSERT_TRUE(table.ok()) << table.status();
@@ -43,8 +44,8 @@ TEST(CallersFile, AHashInCapitalsIsTheSame) {
 }
 
 TEST(CallersFile, WhatIsLeftOutIsNotAllowedAndNotLimited) {
-  const auto table = ParseCallers(
-      R"({"callers": [{"name": "a", "certificates": ["a"]}]})");
+  const auto table =
+      ParseCallers(R"({"callers": [{"name": "a", "certificates": ["a"]}]})");
   ASSERT_TRUE(table.ok()) << table.status();
   const Caller& caller = *table->by_certificate.at("a");
   EXPECT_FALSE(caller.Has(Right::kSharedMemory));
@@ -80,10 +81,10 @@ struct WrongFile {
 class WrongCallersFile : public testing::TestWithParam<WrongFile> {};
 
 TEST_P(WrongCallersFile, IsRefusedByItsKey) {
-  EXPECT_THAT(ParseCallers(GetParam().text),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       AllOf(HasSubstr(GetParam().key),
-                             HasSubstr(GetParam().why))));
+  EXPECT_THAT(
+      ParseCallers(GetParam().text),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(HasSubstr(GetParam().key), HasSubstr(GetParam().why))));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -101,9 +102,10 @@ INSTANTIATE_TEST_SUITE_P(
                   "callers[0].name", "expected 1 to 128"},
         WrongFile{"NameTwice", R"({"callers": [{"name": "a"}, {"name": "a"}]})",
                   "callers[1].name", "comes twice"},
-        WrongFile{"ATokenAndNotItsHash",
-                  R"({"callers": [{"name": "a", "tokens_sha256": ["secret"]}]})",
-                  "callers[0].tokens_sha256", "64 hexadecimal digits"},
+        WrongFile{
+            "ATokenAndNotItsHash",
+            R"({"callers": [{"name": "a", "tokens_sha256": ["secret"]}]})",
+            "callers[0].tokens_sha256", "64 hexadecimal digits"},
         WrongFile{"CertificateOfTwo",
                   R"({"callers": [{"name": "a", "certificates": ["x"]},
                                   {"name": "b", "certificates": ["x"]}]})",
@@ -115,9 +117,10 @@ INSTANTIATE_TEST_SUITE_P(
             "NoRequests",
             R"({"callers": [{"name": "a", "max_requests_in_flight": 0}]})",
             "callers[0].max_requests_in_flight", "1 or more"},
-        WrongFile{"BytesAsText",
-                  R"({"callers": [{"name": "a", "max_bytes_in_flight": "1M"}]})",
-                  "callers[0].max_bytes_in_flight", "1 or more"},
+        WrongFile{
+            "BytesAsText",
+            R"({"callers": [{"name": "a", "max_bytes_in_flight": "1M"}]})",
+            "callers[0].max_bytes_in_flight", "1 or more"},
         WrongFile{"NoTime",
                   R"({"callers": [{"name": "a", "max_compute_seconds": 0}]})",
                   "callers[0].max_compute_seconds", "0.001 to 86400"}),

@@ -215,8 +215,15 @@ TEST(Flags, VersionIsTheProjects) {
   const ParsedFlags parsed = Parse({"--version"});
   ASSERT_TRUE(parsed.exit.has_value());
   EXPECT_EQ(parsed.exit->code, 0);
-  EXPECT_EQ(parsed.exit->text,
-            std::string("attention-server ") + Version() + "\n");
+  EXPECT_EQ(parsed.exit->text, std::string("attention-server ") + Version() +
+                                   "\nwith " + LinkedVersions() + "\n");
+}
+
+TEST(Flags, VersionNamesWhatIsLinked) {
+  EXPECT_THAT(LinkedVersions(),
+              ::testing::MatchesRegex("gRPC [0-9.]+, Protobuf [0-9.]+, OpenSSL "
+                                      "[0-9.]+, oneTBB [0-9.]+, Abseil [0-9]+, "
+                                      "spdlog [0-9.]+"));
 }
 
 struct WrongFlag {
