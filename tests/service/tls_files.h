@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -12,8 +14,8 @@
 
 namespace attention::test {
 
-/// The files of a server with TLS and of its callers, in a folder of the
-/// test's own.
+/// The files of a server with TLS and of its callers, in a folder of their own
+/// that goes with this.
 class TlsFiles {
  public:
   TlsFiles() {
@@ -21,11 +23,13 @@ class TlsFiles {
     WriteServer(authority_);
   }
 
+  ~TlsFiles() { std::filesystem::remove_all(folder_); }
+  TlsFiles(const TlsFiles&) = delete;
+  TlsFiles& operator=(const TlsFiles&) = delete;
+
   const CertificateAuthority& authority() const { return authority_; }
   std::string Path(const std::string& name) const {
-    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-    return testing::TempDir() + test->test_suite_name() + "." + test->name() +
-           "." + name;
+    return folder_ + "/" + name;
   }
   void Write(const std::string& name, const std::string& text) const {
     ReplaceFile(Path(name), text);
@@ -70,6 +74,13 @@ class TlsFiles {
   }
 
  private:
+  static std::string NewFolder() {
+    std::string folder = testing::TempDir() + "attention.XXXXXX";
+    if (::mkdtemp(folder.data()) == nullptr) std::abort();
+    return folder;
+  }
+
+  const std::string folder_ = NewFolder();
   const CertificateAuthority authority_{"test authority"};
 };
 
