@@ -13,8 +13,10 @@ namespace attention::server {
 namespace {
 
 // What others than the server's options read: attention-client's --server, and
-// the kernels.
+// the kernels. Its other options begin with kOfTheClient.
 constexpr const char* kOfOthers[] = {"ATTENTION_SERVER", kCpuTargetVariable};
+
+constexpr char kOfTheClient[] = "ATTENTION_CLIENT_";
 
 // ATTENTION_SERVICE_HOST, ATTENTION_PORT=tcp://10.0.0.1:8001,
 // ATTENTION_PORT_8001_TCP_ADDR and the like.
@@ -37,6 +39,7 @@ std::vector<std::string> UnknownVariables(
     if (!absl::StartsWith(name, "ATTENTION_") ||
         absl::c_linear_search(known, name) ||
         absl::c_linear_search(kOfOthers, name) ||
+        absl::StartsWith(name, kOfTheClient) ||
         IsOfKubernetes(name, variable.substr(end + 1))) {
       continue;
     }

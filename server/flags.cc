@@ -38,10 +38,9 @@ constexpr char kFooter[] =
     "Examples:\n"
     "  attention-server\n"
     "      serves on 127.0.0.1:8001, reachable from this machine alone\n"
-    "  attention-server --grpc-address 0.0.0.0 --log-format json\n"
-    "      serves every network that reaches this machine: there is no "
-    "encryption\n"
-    "      and no authentication in front of it\n"
+    "  attention-server --grpc-address 0.0.0.0 --tls-certificate tls.crt "
+    "--tls-key tls.key\n"
+    "      serves every network that reaches this machine, encrypted\n"
     "  ATTENTION_MAX_REQUEST_BYTES=1GiB attention-server --worker-threads 8\n"
     "\n"
     "SIGTERM and SIGINT drain: running requests finish within --drain-time, "
@@ -58,7 +57,8 @@ std::string EnvironmentName(const std::string& flag) {
 struct Parser {
   explicit Parser(ServerOptions& target) : options(target) {
     app.set_version_flag("--version",
-                         absl::StrCat("attention-server ", Version()),
+                         absl::StrCat("attention-server ", Version(), "\nwith ",
+                                      LinkedVersions()),
                          "Print the version and exit");
     app.set_help_flag("-h,--help", "Print this help and exit");
     app.set_config("--config", "", "");
@@ -68,6 +68,7 @@ struct Parser {
     app.allow_config_extras(CLI::config_extras_mode::error);
     app.footer(kFooter);
     AddListening();
+    AddEncryption();
     AddComputing();
     AddLimits();
     AddConnectionLimits();
@@ -173,6 +174,23 @@ struct Parser {
             "How long running requests may take to finish after that", group);
   }
 
+  void AddEncryption() {
+    const std::string group = "Encryption";
+    Add("--tls-certificate", options.tls_certificate, "FILE", "",
+        "This server's certificate and its issuers', in PEM: the TCP port then "
+        "takes TLS alone. Read again when it changes, as the next two",
+        group);
+    Add("--tls-key", options.tls_key, "FILE", "", "Its private key, in PEM",
+        group);
+    Add("--tls-client-ca", options.tls_client_ca, "FILE", "",
+        "Who signs callers' certificates, in PEM: callers must then show one",
+        group);
+    AddSwitch("--insecure", options.insecure,
+              "Plain text beyond loopback: for a network that nobody else "
+              "reads, or behind a proxy that encrypts",
+              group);
+  }
+
   void AddComputing() {
     const std::string group = "Computing";
     AddInteger("--worker-threads", options.worker_threads,
@@ -246,6 +264,11 @@ struct Parser {
 
   // What is off until a person says that every caller may do it.
   void AddTrust() {
+    Add("--callers-file", options.callers_file, "FILE", "",
+        "JSON: callers by their tokens and certificates, with what each may do "
+        "and take; others are refused. Read again when it changes. Without it, "
+        "everybody who reaches the server may call",
+        "Trust");
     AddSwitch("--allow-shared-memory", options.allow_shared_memory,
               "Callers on this machine may register POSIX shared memory, and "
               "CUDA memory where the server computes on a GPU (the Open "

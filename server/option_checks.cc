@@ -45,6 +45,26 @@ absl::Status CheckOneOf(absl::string_view flag, const std::string& value,
       flag, ": '", value, "' (expected ", absl::StrJoin(known, ", "), ")"));
 }
 
+absl::Status CheckEncryption(const ServerOptions& options) {
+  if (options.tls_certificate.empty() != options.tls_key.empty()) {
+    const bool key = !options.tls_key.empty();
+    return absl::InvalidArgumentError(absl::StrCat(
+        key ? "--tls-key" : "--tls-certificate", ": '",
+        key ? options.tls_key : options.tls_certificate, "' (expected ",
+        key ? "--tls-certificate" : "--tls-key", " beside it)"));
+  }
+  if (options.tls_certificate.empty() && !options.tls_client_ca.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--tls-client-ca: '", options.tls_client_ca,
+                     "' (expected --tls-certificate and --tls-key beside it)"));
+  }
+  if (!options.tls_certificate.empty() && options.insecure) {
+    return absl::InvalidArgumentError(
+        "--insecure: true (expected no --tls-certificate beside it)");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckOptions(const ServerOptions& options) {
@@ -66,6 +86,7 @@ absl::Status CheckOptions(const ServerOptions& options) {
         " bytes (expected at most ", kMostSocketPathBytes, ")"));
   }
   const absl::Status checks[] = {
+      CheckEncryption(options),
       CheckRange("--grpc-port", options.grpc_port, 0, 65535),
       CheckRange("--http-port", options.http_port, 0, 65535),
       CheckRange("--worker-threads", options.worker_threads, 0, kMostThreads),

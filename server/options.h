@@ -19,6 +19,19 @@ struct ServerOptions {
   /// alone; at most 107 bytes, "" for none. Only this process's user can
   /// connect (mode 0600).
   std::string grpc_unix_socket;
+  /// Encryption of the TCP port: PEM files of this server's certificate, with
+  /// those of its issuers behind it, and of its key; "" for none. Read again
+  /// when they change.
+  std::string tls_certificate;
+  std::string tls_key;
+  /// PEM file of those who sign callers' certificates; then callers must have
+  /// one. "" asks for none.
+  std::string tls_client_ca;
+  /// JSON file of the callers that are served (server/callers/callers_file.h),
+  /// read again when it changes; "" serves everybody.
+  std::string callers_file;
+  /// Whether plain text may leave this machine.
+  bool insecure = false;
   /// Whether health and metrics are served over HTTP, and where; port 0 picks a
   /// free one.
   bool http = true;

@@ -21,6 +21,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "core/engine.h"
+#include "server/callers/callers.h"
 #include "server/http/http_api.h"
 #include "server/http/http_server.h"
 #include "server/memory/allocator.h"
@@ -40,10 +41,14 @@
 #include "server/transport/connections.h"
 #include "server/transport/grpc_limits.h"
 #include "server/transport/tcp_listener.h"
+#include "server/transport/tls.h"
 #include "server/transport/unix_socket.h"
 
 namespace attention::server {
 namespace {
+
+// Sockets of one kind that are given to gRPC at once.
+constexpr int kHandovers = 16;
 
 // What is left to a connection after the last call: time to flush a status, and
 // for an open health Watch to see NOT_SERVING before it is cut.
@@ -66,15 +71,15 @@ int64_t MessageMemory(const ServerOptions& options) {
 }
 
 // Ways of giving gRPC a socket; see Acceptor.
-std::vector<Acceptor::Serve> Handovers(grpc::ServerBuilder& builder) {
+std::vector<Acceptor::Serve> Handovers(
+    int count, const std::shared_ptr<grpc::ServerCredentials>& credentials,
+    grpc::ServerBuilder& builder) {
   using Builder = grpc::ServerBuilder::experimental_type;
-  constexpr int kHandovers = 16;
   std::vector<Acceptor::Serve> handovers;
-  for (int i = 0; i < kHandovers; ++i) {
+  for (int i = 0; i < count; ++i) {
     std::shared_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor =
         builder.experimental().AddExternalConnectionAcceptor(
-            Builder::ExternalConnectionType::FROM_FD,
-            grpc::InsecureServerCredentials());
+            Builder::ExternalConnectionType::FROM_FD, credentials);
     handovers.emplace_back([acceptor = std::move(acceptor)](int socket) {
       grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters
           connection;
@@ -83,6 +88,18 @@ std::vector<Acceptor::Serve> Handovers(grpc::ServerBuilder& builder) {
     });
   }
   return handovers;
+}
+
+// Plain text beyond this machine is a choice that a person makes.
+absl::Status CheckReach(const ServerOptions& options, const TcpListener& tcp) {
+  if (tcp.loopback || options.insecure || !options.tls_certificate.empty()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--grpc-address: '", options.grpc_address,
+      "' is reached from other machines, without encryption (expected "
+      "--tls-certificate and --tls-key; or --insecure, where nobody else reads "
+      "the network or a proxy in front encrypts; or 127.0.0.1)"));
 }
 
 // gRPC's plugins are registered once for the process, before the first builder.
@@ -135,6 +152,11 @@ absl::StatusOr<std::unique_ptr<HttpPort>> OpenHttpPort(
   return http;
 }
 
+absl::StatusOr<std::unique_ptr<Callers>> OpenCallers(const std::string& file) {
+  if (file.empty()) return nullptr;
+  return Callers::Create(file);
+}
+
 ServerOptions WithMemoryLimit(ServerOptions options) {
   if (options.memory_limit > 0) return options;
   const MemoryBound bound = SmallestBound(MemorySources::OfProcess());
@@ -172,10 +194,12 @@ struct Server::Impl {
   Impl(ServerOptions server_options, std::unique_ptr<Engine> built_engine,
        std::unique_ptr<ModelRepository> opened_repository,
        std::shared_ptr<BackendHealth> backend_health,
+       std::unique_ptr<Callers> known_callers,
        const ConnectionLimits& connection_limits,
        std::unique_ptr<HttpPort> http_port)
       : options(std::move(server_options)),
         health(std::move(backend_health)),
+        callers(std::move(known_callers)),
         connections(connection_limits),
         admission(options.max_requests_in_flight, options.memory_limit / 2),
         repository(std::move(opened_repository)),
@@ -188,7 +212,8 @@ struct Server::Impl {
         http(std::move(http_port)) {}
 
   TaskServices services() {
-    TaskServices services{engine->workers(), admission, queue, costs};
+    TaskServices services{engine->workers(), admission, queue, costs,
+                          callers.get()};
     services.metrics = &metrics;
     if (options.max_compute_time.count() > 0) {
       services.max_compute_time = options.max_compute_time;
@@ -208,6 +233,7 @@ struct Server::Impl {
 
   const ServerOptions options;  // as in effect: no memory limit of 0
   const std::shared_ptr<BackendHealth> health;
+  const std::unique_ptr<Callers> callers;  // none: everybody
   Connections connections;
   Admission admission;
   ActiveCalls calls{Guards()};
@@ -221,6 +247,7 @@ struct Server::Impl {
   RequestQueue queue;
   AttentionService service;
   InferenceService inference;
+  std::unique_ptr<Tls> tls;  // none: plain text
   std::unique_ptr<grpc::Server> grpc_server;
   std::optional<Acceptor> acceptor;
   std::unique_ptr<HttpPort> http;  // null: switched off
@@ -240,14 +267,29 @@ absl::StatusOr<int> Server::Impl::Listen() {
   absl::StatusOr<TcpListener> tcp =
       ListenOnTcp(options.grpc_address, options.grpc_port);
   if (!tcp.ok()) return tcp.status();
+  if (absl::Status reach = CheckReach(options, *tcp); !reach.ok()) return reach;
+  if (!options.tls_certificate.empty()) {
+    absl::StatusOr<std::unique_ptr<Tls>> created = Tls::Create(options);
+    if (!created.ok()) return created.status();
+    tls = *std::move(created);
+  }
+  grpc::ServerBuilder builder;
+  std::vector<Acceptor::Way> ways;
+  ways.push_back(
+      {std::move(tcp->sockets),
+       Handovers(kHandovers,
+                 tls ? tls->credentials() : grpc::InsecureServerCredentials(),
+                 builder)});
   if (!options.grpc_unix_socket.empty()) {
     absl::StatusOr<FileDescriptor> socket =
         ListenOnUnixSocket(options.grpc_unix_socket);
     if (!socket.ok()) return socket.status();
-    tcp->sockets.push_back(*std::move(socket));
+    // The file's mode keeps others out: plain text, whatever the port has.
+    ways.push_back(
+        {{},
+         Handovers(kHandovers, grpc::InsecureServerCredentials(), builder)});
+    ways.back().listening.push_back(*std::move(socket));
   }
-  grpc::ServerBuilder builder;
-  std::vector<Acceptor::Serve> handovers = Handovers(builder);
   SetGrpcLimits(options, MessageMemory(options), builder);
   builder.RegisterService(&service);
   builder.RegisterService(&inference);
@@ -260,7 +302,7 @@ absl::StatusOr<int> Server::Impl::Listen() {
   grpc_server->GetHealthCheckService()->SetServingStatus(
       inference::GRPCInferenceService::service_full_name(), true);
   health->Attach(grpc_server->GetHealthCheckService());
-  acceptor.emplace(std::move(tcp->sockets), connections, std::move(handovers));
+  acceptor.emplace(std::move(ways), connections);
   return tcp->port;
 }
 
@@ -323,11 +365,14 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   absl::StatusOr<std::unique_ptr<ModelRepository>> repository =
       OpenRepository(options.model_repository);
   if (!repository.ok()) return repository.status();
+  absl::StatusOr<std::unique_ptr<Callers>> callers =
+      OpenCallers(options.callers_file);
+  if (!callers.ok()) return callers.status();
   EnablePlugins();
   auto server = absl::WrapUnique(new Server());
   server->impl_ = std::make_unique<Impl>(
       WithMemoryLimit(options), *std::move(engine), *std::move(repository),
-      health, *connections, *std::move(http));
+      health, *std::move(callers), *connections, *std::move(http));
   KeepFreedMemoryWithin(server->impl_->options.memory_limit);
   const absl::StatusOr<int> port = server->impl_->Listen();
   if (!port.ok()) return port.status();

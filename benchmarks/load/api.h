@@ -6,10 +6,12 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "attention_client/client.h"
 #include "core/tensor.h"
 
 namespace attention::bench {
@@ -60,7 +62,8 @@ absl::StatusOr<std::unique_ptr<Api>> MakeNativeApi(const LoadShape& shape);
 /// named, the tensors lie in shared memory that is registered there, which it
 /// must allow, and every call's output goes to the same place.
 absl::StatusOr<std::unique_ptr<Api>> MakeInferenceApi(
-    const LoadShape& shape, const std::string& shared_memory_server);
+    const LoadShape& shape,
+    const std::optional<client::ClientOptions>& shared_memory_server);
 
 }  // namespace attention::bench
 

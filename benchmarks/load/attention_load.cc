@@ -10,6 +10,7 @@
 #include "benchmarks/load/api.h"
 #include "benchmarks/load/floors.h"
 #include "benchmarks/load/load.h"
+#include "client/cpp/cli/security_flags.h"
 
 namespace attention::bench {
 namespace {
@@ -22,6 +23,7 @@ benchmarks/serve starts everything and compares.)";
 
 struct Arguments {
   LoadOptions load;
+  cli::SecurityFlags security;
   LoadShape shape;
   std::vector<int64_t> extents = {2, 1, 4, 8};
   std::string api = "native";
@@ -83,6 +85,12 @@ int RunCalls(Arguments arguments, bool echo) {
     std::cerr << "attention-load: --shared-memory needs --api inference\n";
     return 2;
   }
+  client::ClientOptions& server = arguments.load.server;
+  absl::Status reachable = cli::ApplySecurityFlags(arguments.security, server);
+  if (reachable.ok()) {
+    reachable = client::Client::Create(server).status();  // checks them all
+  }
+  if (!reachable.ok()) return Finish(reachable, false);
   arguments.shape.batch = arguments.extents[0];
   arguments.shape.heads = arguments.extents[1];
   arguments.shape.length = arguments.extents[2];
@@ -91,8 +99,8 @@ int RunCalls(Arguments arguments, bool echo) {
       arguments.api == "native"
           ? MakeNativeApi(arguments.shape)
           : MakeInferenceApi(arguments.shape, arguments.shared_memory
-                                                  ? arguments.load.target
-                                                  : std::string());
+                                                  ? std::optional(server)
+                                                  : std::nullopt);
   if (!api.ok()) return Finish(api.status(), false);
   return Finish(
       (echo ? EchoLoad : RunLoad)(arguments.load, arguments.shape, **api),
@@ -110,8 +118,10 @@ void AddTimes(CLI::App& command, Arguments& arguments) {
 
 void AddCalls(CLI::App& command, Arguments& arguments) {
   command
-      .add_option("--server", arguments.load.target, "HOST:PORT or unix:PATH")
+      .add_option("--server", arguments.load.server.target,
+                  "HOST:PORT or unix:PATH")
       ->capture_default_str();
+  cli::AddSecurityFlags(command, arguments.security);
   command
       .add_option("--shape", arguments.extents,
                   "B,H,L,D of query, key and value")
@@ -173,7 +183,7 @@ int Main(int argc, char** argv) {
       "echo", "Unary calls of the floor server, which does nothing");
   AddCalls(*echo, arguments);
   CLI::App* ping = app.add_subcommand("ping", "Bytes, without gRPC");
-  ping->add_option("--server", arguments.load.target,
+  ping->add_option("--server", arguments.load.server.target,
                    "tcp:127.0.0.1:PORT or unix:PATH of the floor server")
       ->required();
   ping->add_option("--send", send, "bytes there")->required();
@@ -188,7 +198,7 @@ int Main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   if (*floor) return RunFloorServer(arguments);
   if (*ping) {
-    return Finish(Ping(arguments.load.target, send, receive,
+    return Finish(Ping(arguments.load.server.target, send, receive,
                        arguments.load.warm_up_seconds, arguments.load.seconds),
                   arguments.json);
   }

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "attention_client/client.h"
 #include "benchmarks/load/api.h"
 
 namespace attention::bench {
@@ -39,16 +40,17 @@ class Calls {
   virtual void Cancel() = 0;
 };
 
-/// A channel to `target` with no limit to messages.
-std::shared_ptr<grpc::Channel> Connect(const std::string& target);
-
-std::unique_ptr<Calls> MakeUnaryCalls(std::shared_ptr<grpc::Channel> channel,
+/// A connection of its own to the server that `options` name, with no limit to
+/// messages.
+std::unique_ptr<Calls> MakeUnaryCalls(const client::ClientOptions& options,
                                       grpc::CompletionQueue& queue,
                                       const Api& api, int slots);
 /// The stream is open when it returns.
-std::unique_ptr<Calls> MakeStreamCalls(std::shared_ptr<grpc::Channel> channel,
+std::unique_ptr<Calls> MakeStreamCalls(const client::ClientOptions& options,
                                        grpc::CompletionQueue& queue,
                                        const Api& api, int slots);
+/// What both connect with: credentials that Create() of a client let pass.
+std::shared_ptr<grpc::Channel> Connect(const client::ClientOptions& options);
 
 }  // namespace attention::bench
 

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "benchmarks/load/api.h"
 #include "benchmarks/load/calls.h"
+#include "client/cpp/src/security.h"
 #include "client/cpp/src/status.h"
 #include "inference/grpc_service.grpc.pb.h"
 
@@ -89,6 +90,7 @@ class InferenceApi final : public Api {
   ~InferenceApi() override {
     if (memory_ == nullptr) return;
     grpc::ClientContext context;
+    client::AddToken(server_, context);
     inference::SystemSharedMemoryUnregisterRequest request;
     inference::SystemSharedMemoryUnregisterResponse response;
     request.set_name(memory_->name().substr(1));
@@ -97,7 +99,7 @@ class InferenceApi final : public Api {
 
   // Puts the inputs into a region of shared memory that the server then knows;
   // every call writes its output to the same place behind them.
-  absl::Status ShareMemory(const std::string& target) {
+  absl::Status ShareMemory(const client::ClientOptions& server) {
     auto memory = SharedMemory::Create(4 * size_);
     if (!memory.ok()) return memory.status();
     const std::string region = (*memory)->name().substr(1);
@@ -111,8 +113,10 @@ class InferenceApi final : public Api {
     output.set_name("output");
     SetRegion(region, 3 * size_, size_, *output.mutable_parameters());
     inputs_.clear();
-    stub_ = std::make_unique<Stub>(Connect(target));
+    server_ = server;
+    stub_ = std::make_unique<Stub>(Connect(server_));
     grpc::ClientContext context;
+    client::AddToken(server_, context);
     inference::SystemSharedMemoryRegisterRequest request;
     inference::SystemSharedMemoryRegisterResponse response;
     request.set_name(region);
@@ -199,6 +203,7 @@ class InferenceApi final : public Api {
   const int64_t size_;
   inference::ModelInferRequest fields_;
   std::vector<Tensor> inputs_;
+  client::ClientOptions server_;  // that shares the memory
   std::unique_ptr<SharedMemory> memory_;
   std::unique_ptr<Stub> stub_;
 };
@@ -206,12 +211,13 @@ class InferenceApi final : public Api {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Api>> MakeInferenceApi(
-    const LoadShape& shape, const std::string& shared_memory_server) {
+    const LoadShape& shape,
+    const std::optional<client::ClientOptions>& shared_memory_server) {
   absl::StatusOr<std::vector<Tensor>> inputs = RandomInputs(shape);
   if (!inputs.ok()) return inputs.status();
   auto api = std::make_unique<InferenceApi>(shape, *std::move(inputs));
-  if (!shared_memory_server.empty()) {
-    const absl::Status shared = api->ShareMemory(shared_memory_server);
+  if (shared_memory_server) {
+    const absl::Status shared = api->ShareMemory(*shared_memory_server);
     if (!shared.ok()) return shared;
   }
   return api;

@@ -19,7 +19,7 @@ class LoadRun {
       : options_(options),
         samples_(shape.CallBytes()),
         calls_((options.stream ? MakeStreamCalls : MakeUnaryCalls)(
-            Connect(options.target), queue_, api, options.in_flight)),
+            options.server, queue_, api, options.in_flight)),
         due_(static_cast<size_t>(options.in_flight)) {
     for (int slot = options.in_flight; slot > 0; --slot) {
       free_.push_back(slot - 1);

@@ -2,17 +2,17 @@
 #define ATTENTION_BENCHMARKS_LOAD_LOAD_H_
 
 #include <nlohmann/json.hpp>
-#include <string>
 
 #include "absl/status/statusor.h"
+#include "attention_client/client.h"
 #include "benchmarks/load/api.h"
 
 namespace attention::bench {
 
 /// How calls are made.
 struct LoadOptions {
-  std::string target = "127.0.0.1:8001";  // of gRPC: HOST:PORT, unix:PATH
-  bool stream = false;                    // one stream, or unary calls
+  client::ClientOptions server;  // where it is, and how to get there
+  bool stream = false;           // one stream, or unary calls
   /// Closed loop: so many calls at a time, each followed by the next. Open
   /// loop: at most so many at a time.
   int in_flight = 1;

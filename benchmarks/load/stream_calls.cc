@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "benchmarks/load/calls.h"
+#include "client/cpp/src/security.h"
 
 namespace attention::bench {
 namespace {
@@ -17,9 +18,10 @@ constexpr size_t kMostBytesHeldBack = 16 << 10;
 
 class StreamCalls final : public Calls {
  public:
-  StreamCalls(std::shared_ptr<grpc::Channel> channel,
+  StreamCalls(const client::ClientOptions& options,
               grpc::CompletionQueue& queue, const Api& api)
-      : queue_(queue), api_(api), stub_(std::move(channel)) {
+      : queue_(queue), api_(api), stub_(Connect(options)) {
+    client::AddToken(options, context_);
     stream_ = stub_.PrepareCall(&context_, api.stream_method(), &queue);
     stream_->StartCall(&start_);
     Await(&start_);
@@ -102,10 +104,10 @@ class StreamCalls final : public Calls {
 
 }  // namespace
 
-std::unique_ptr<Calls> MakeStreamCalls(std::shared_ptr<grpc::Channel> channel,
+std::unique_ptr<Calls> MakeStreamCalls(const client::ClientOptions& options,
                                        grpc::CompletionQueue& queue,
                                        const Api& api, int) {
-  return std::make_unique<StreamCalls>(std::move(channel), queue, api);
+  return std::make_unique<StreamCalls>(options, queue, api);
 }
 
 }  // namespace attention::bench

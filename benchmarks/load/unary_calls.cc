@@ -1,12 +1,12 @@
 #include <grpcpp/create_channel.h>
 #include <grpcpp/generic/generic_stub.h>
-#include <grpcpp/security/credentials.h>
 #include <grpcpp/support/channel_arguments.h>
 
 #include <utility>
 #include <vector>
 
 #include "benchmarks/load/calls.h"
+#include "client/cpp/src/security.h"
 #include "client/cpp/src/status.h"
 
 namespace attention::bench {
@@ -14,9 +14,10 @@ namespace {
 
 class UnaryCalls final : public Calls {
  public:
-  UnaryCalls(std::shared_ptr<grpc::Channel> channel,
-             grpc::CompletionQueue& queue, const Api& api, int slots)
-      : stub_(std::move(channel)),
+  UnaryCalls(const client::ClientOptions& options, grpc::CompletionQueue& queue,
+             const Api& api, int slots)
+      : options_(options),
+        stub_(Connect(options)),
         queue_(queue),
         api_(api),
         slots_(static_cast<size_t>(slots)) {}
@@ -26,6 +27,7 @@ class UnaryCalls final : public Calls {
     Slot& call = slots_[static_cast<size_t>(slot)];
     call.context.emplace();
     call.context->set_deadline(deadline);
+    client::AddToken(options_, *call.context);
     call.reader = stub_.PrepareUnaryCall(&*call.context, api_.unary_method(),
                                          api_.Encode(""), &queue_);
     call.reader->StartCall();
@@ -57,6 +59,7 @@ class UnaryCalls final : public Calls {
     grpc::Status status;
   };
 
+  const client::ClientOptions options_;
   grpc::GenericStub stub_;
   grpc::CompletionQueue& queue_;
   const Api& api_;
@@ -65,18 +68,19 @@ class UnaryCalls final : public Calls {
 
 }  // namespace
 
-std::shared_ptr<grpc::Channel> Connect(const std::string& target) {
+std::shared_ptr<grpc::Channel> Connect(const client::ClientOptions& options) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(-1);
   arguments.SetMaxSendMessageSize(-1);
-  return grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(),
-                                   arguments);
+  client::SetServerName(options, arguments);
+  return grpc::CreateCustomChannel(
+      options.target, client::MakeCredentials(options).value(), arguments);
 }
 
-std::unique_ptr<Calls> MakeUnaryCalls(std::shared_ptr<grpc::Channel> channel,
+std::unique_ptr<Calls> MakeUnaryCalls(const client::ClientOptions& options,
                                       grpc::CompletionQueue& queue,
                                       const Api& api, int slots) {
-  return std::make_unique<UnaryCalls>(std::move(channel), queue, api, slots);
+  return std::make_unique<UnaryCalls>(options, queue, api, slots);
 }
 
 }  // namespace attention::bench

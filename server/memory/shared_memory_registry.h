@@ -64,6 +64,12 @@ class SharedMemoryRegistry {
   Regions regions_;
 };
 
+/// The regions that a request may use.
+struct SharedMemoryAccess {
+  const SharedMemoryRegistry* regions = nullptr;  // null: switched off
+  bool permitted = true;                          // to this caller
+};
+
 }  // namespace attention::server
 
 #endif  // ATTENTION_SERVER_MEMORY_SHARED_MEMORY_REGISTRY_H_

@@ -12,6 +12,7 @@
 #include "server/request/option_fields.h"
 #include "server/request/scoring_names.h"
 #include "server/request/tensor_fields.h"
+#include "server/strict_json.h"
 
 namespace attention::server {
 namespace {
@@ -20,56 +21,6 @@ using Json = nlohmann::json;
 
 // Levels that the documented form has.
 constexpr int kDeepest = 3;
-
-absl::Status KeyError(absl::string_view key, absl::string_view problem) {
-  return absl::InvalidArgumentError(absl::StrCat(key, ": ", problem));
-}
-
-// The file as JSON. The library takes the last of two equal keys; here that is
-// an error, because whoever reads the file may take the first.
-absl::StatusOr<Json> Parse(absl::string_view text) {
-  std::vector<std::set<std::string>> keys;  // of the objects that are open
-  std::string twice;
-  bool too_deep = false;
-  const auto note = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    too_deep = too_deep || depth > kDeepest;
-    if (event == Json::parse_event_t::object_start) keys.emplace_back();
-    if (event == Json::parse_event_t::object_end) keys.pop_back();
-    if (event == Json::parse_event_t::key &&
-        !keys.back().insert(parsed.get<std::string>()).second) {
-      twice = parsed.get<std::string>();
-    }
-    return !too_deep;
-  };
-  try {
-    Json json = Json::parse(text.begin(), text.end(), note);
-    if (too_deep) {
-      return absl::InvalidArgumentError(
-          "objects and arrays are nested deeper than any key asks for");
-    }
-    if (!twice.empty()) return KeyError(twice, "comes twice");
-    if (!json.is_object()) {
-      return absl::InvalidArgumentError("not a JSON object");
-    }
-    return json;
-  } catch (const Json::exception& error) {
-    return absl::InvalidArgumentError(error.what());
-  }
-}
-
-// Every key of `object` is one of `known`. `path` is the object's own key.
-absl::Status CheckKeys(absl::string_view path, const Json& object,
-                       const std::vector<std::string>& known) {
-  for (const auto& [key, value] : object.items()) {
-    if (absl::c_linear_search(known, key)) continue;
-    return KeyError(
-        absl::StrCat(path, path.empty() ? "" : ".", absl::CHexEscape(key)),
-        known.empty() ? "unknown key (expected none)"
-                      : absl::StrCat("unknown key (expected ",
-                                     absl::StrJoin(known, ", "), ")"));
-  }
-  return absl::OkStatus();
-}
 
 // The member of that name, or an empty object.
 absl::StatusOr<Json> Object(const Json& parent, const std::string& key,
@@ -214,7 +165,7 @@ absl::Status ReadParameters(const Json& parameters,
 
 absl::StatusOr<ParameterSetConfig> ParseParameterSetConfig(
     absl::string_view json) {
-  const absl::StatusOr<Json> root = Parse(json);
+  const absl::StatusOr<Json> root = ParseStrictJson(json, kDeepest);
   if (!root.ok()) return root.status();
   if (absl::Status status =
           CheckKeys("", *root, {"scoring", "parameters", "options"});

@@ -43,6 +43,7 @@ void Admission::Ticket::Return() {
 
 absl::StatusOr<Admission::Ticket> Admission::Admit(const std::string& caller,
                                                    int64_t bytes,
+                                                   const CallerLimits& limits,
                                                    Refusal* refusal) {
   Refusal unused = Refusal::kNone;
   Refusal& why = refusal != nullptr ? *refusal : unused;
@@ -53,7 +54,9 @@ absl::StatusOr<Admission::Ticket> Admission::Admit(const std::string& caller,
   }
   ForgetIdleCallers();
   Held& held = callers_[caller];
-  if (absl::Status full = Check(held, bytes, why); !full.ok()) return full;
+  if (absl::Status full = Check(held, bytes, limits, why); !full.ok()) {
+    return full;
+  }
   for (Held* each : {&all_, &held}) {
     ++each->requests;
     each->bytes += bytes;
@@ -62,6 +65,7 @@ absl::StatusOr<Admission::Ticket> Admission::Admit(const std::string& caller,
 }
 
 absl::Status Admission::Check(const Held& caller, int64_t bytes,
+                              const CallerLimits& limits,
                               Refusal& refusal) const {
   if (bytes > max_bytes_) {
     refusal = Refusal::kTooLarge;
@@ -71,8 +75,20 @@ absl::Status Admission::Check(const Held& caller, int64_t bytes,
         max_bytes_, ", half of memory_limit)"));
   }
   std::string full;
-  const int64_t most_requests = std::max<int64_t>(max_requests_ / 2, 1);
-  const int64_t most_bytes = max_bytes_ / 2;
+  const bool own_requests = limits.max_requests_in_flight > 0;
+  const bool own_bytes = limits.max_bytes_in_flight > 0;
+  const int64_t most_requests = own_requests
+                                    ? limits.max_requests_in_flight
+                                    : std::max<int64_t>(max_requests_ / 2, 1);
+  const int64_t most_bytes =
+      own_bytes ? limits.max_bytes_in_flight : max_bytes_ / 2;
+  if (own_bytes && bytes > most_bytes) {
+    refusal = Refusal::kTooLarge;
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the request needs ", bytes,
+        " bytes with its working memory and reply, and never fits (at most ",
+        most_bytes, ", max_bytes_in_flight of this caller)"));
+  }
   if (all_.requests >= max_requests_) {
     refusal = Refusal::kServerRequests;
     full = absl::StrCat("the server is full: ", all_.requests,
@@ -85,15 +101,18 @@ absl::Status Admission::Check(const Held& caller, int64_t bytes,
                         " (at most ", max_bytes_, ", half of memory_limit)");
   } else if (caller.requests >= most_requests) {
     refusal = Refusal::kCallerRequests;
-    full = absl::StrCat("the caller's share is full: ", caller.requests,
-                        " requests in flight on this connection (at most ",
-                        most_requests, ", half of max_requests_in_flight)");
+    full =
+        absl::StrCat("the caller's share is full: ", caller.requests,
+                     " requests of it are in flight (at most ", most_requests,
+                     own_requests ? ", its max_requests_in_flight)"
+                                  : ", half of max_requests_in_flight)");
   } else if (caller.requests > 0 && bytes > most_bytes - caller.bytes) {
     refusal = Refusal::kCallerMemory;
     full = absl::StrCat("the caller's share is full: the request needs ", bytes,
-                        " bytes, those in flight on this connection hold ",
-                        caller.bytes, " (at most ", most_bytes,
-                        ", a quarter of memory_limit)");
+                        " bytes, those of it in flight hold ", caller.bytes,
+                        " (at most ", most_bytes,
+                        own_bytes ? ", its max_bytes_in_flight)"
+                                  : ", a quarter of memory_limit)");
   }
   if (full.empty()) return absl::OkStatus();
   return RetryAfter(absl::ResourceExhaustedError(full), kTryAgain);

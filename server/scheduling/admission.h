@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "absl/status/statusor.h"
+#include "server/callers/caller.h"
 #include "server/telemetry/refusal.h"
 
 namespace attention::server {
@@ -49,8 +50,12 @@ class Admission {
   /// >= 0. RESOURCE_EXHAUSTED names the limit that is reached, with a time
   /// after which to try again unless the request can never be admitted;
   /// UNAVAILABLE once draining. A caller's only request may be larger than its
-  /// share. `refusal` is set to why, unless it is null.
+  /// share.
+  ///
+  /// `limits` are the caller's own, in place of half of what there is.
+  /// `refusal` is set to why, unless it is null.
   absl::StatusOr<Ticket> Admit(const std::string& caller, int64_t bytes,
+                               const CallerLimits& limits = {},
                                Refusal* refusal = nullptr);
 
   /// From now on nothing is admitted.
@@ -62,7 +67,8 @@ class Admission {
 
  private:
   // mutex_ is held for both.
-  absl::Status Check(const Held& caller, int64_t bytes, Refusal& refusal) const;
+  absl::Status Check(const Held& caller, int64_t bytes,
+                     const CallerLimits& limits, Refusal& refusal) const;
   void ForgetIdleCallers();
 
   const int64_t max_requests_;

@@ -1,5 +1,6 @@
 #include "server/scheduling/task.h"
 
+#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -29,6 +30,7 @@ Task::Task(const TaskServices& services, RequestArrival arrival)
   facts_.peer = arrival_.peer;
   facts_.trace_parent = arrival_.trace_parent;
   facts_.rpc = arrival_.operation->rpc();
+  if (arrival_.caller != nullptr) facts_.caller = arrival_.caller->name;
 }
 
 void Task::Start(Done done) {
@@ -59,8 +61,9 @@ absl::Status Task::Prepare() {
   if (!needs.ok()) return needs.status();
   needs_ = *std::move(needs);
   absl::StatusOr<Admission::Ticket> ticket = services_.admission.Admit(
-      arrival_.peer,
+      arrival_.share(),
       facts_.request_bytes + needs_.working_bytes + needs_.reply_bytes,
+      arrival_.caller != nullptr ? arrival_.caller->limits : CallerLimits(),
       &facts_.refusal);
   if (!ticket.ok()) return ticket.status();
   ticket_ = *std::move(ticket);
@@ -73,8 +76,9 @@ absl::Status Task::Prepare() {
 
 absl::Status Task::Enqueue() {
   absl::Status late = services_.queue.Add(
-      shared_from_this(), {arrival_.peer, services_.costs.Estimate(needs_.work),
-                           arrival_.deadline});
+      shared_from_this(),
+      {arrival_.share(), services_.costs.Estimate(needs_.work),
+       arrival_.deadline});
   if (!late.ok()) facts_.refusal = Refusal::kTooLate;
   return late;
 }
@@ -156,9 +160,17 @@ void Task::StopIfLate() {
   }
 }
 
+std::chrono::nanoseconds Task::MaxComputeTime() const {
+  const CallerLimits limits =
+      arrival_.caller != nullptr ? arrival_.caller->limits : CallerLimits();
+  if (limits.max_compute_time.count() == 0) return services_.max_compute_time;
+  return std::min<std::chrono::nanoseconds>(limits.max_compute_time,
+                                            services_.max_compute_time);
+}
+
 // While it computes.
 void Task::StopIfTooLong() {
-  if (SinceArrival() - facts_.queue_time > services_.max_compute_time) {
+  if (SinceArrival() - facts_.queue_time > MaxComputeTime()) {
     Stop(StopReason::kTooLong);
   }
 }
@@ -169,7 +181,7 @@ absl::Status Task::StopStatus() const {
       return absl::ResourceExhaustedError(
           absl::StrCat("computing was stopped after ",
                        std::chrono::duration_cast<std::chrono::milliseconds>(
-                           services_.max_compute_time)
+                           MaxComputeTime())
                            .count(),
                        " ms (max_compute_time)"));
     case StopReason::kDeadline:

@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "core/worker_pool.h"
+#include "server/callers/caller.h"
 #include "server/memory/received_slices.h"
 #include "server/request/operation.h"
 #include "server/scheduling/admission.h"
@@ -23,12 +24,16 @@
 
 namespace attention::server {
 
+class Callers;
+
 /// What requests run on. The members outlive every task.
 struct TaskServices {
   WorkerPool& workers;
   Admission& admission;
   RequestQueue& queue;
   CostModel& costs;
+  /// Who may call; null: everybody.
+  const Callers* callers = nullptr;
   /// How long one request may compute.
   std::chrono::nanoseconds max_compute_time = std::chrono::nanoseconds::max();
   RequestMetrics* metrics = nullptr;  // null: nobody counts
@@ -38,10 +43,16 @@ struct TaskServices {
 struct RequestArrival {
   std::unique_ptr<Operation> operation;  // what reads it and does it
   ReceivedMessage message;
-  std::string peer;  // whose shares it takes
+  std::string peer;
+  /// Whose shares it takes; null where its peer does.
+  std::shared_ptr<const Caller> caller = nullptr;
   std::chrono::system_clock::time_point deadline =
       std::chrono::system_clock::time_point::max();
   std::string trace_parent = {};  // W3C's, for the log
+
+  const std::string& share() const {
+    return caller == nullptr ? peer : caller->name;
+  }
 };
 
 enum class StopReason : uint8_t {
@@ -95,6 +106,7 @@ class Task final : public QueuedWork,
   void StopIfTooLong();
   void FinishIfStoppedInQueue();
   absl::Status StopStatus() const;
+  std::chrono::nanoseconds MaxComputeTime() const;
   std::chrono::nanoseconds SinceArrival() const;
 
   const TaskServices services_;

@@ -1,8 +1,11 @@
 #include "server/services/attention_service.h"
 
 #include <memory>
+#include <utility>
 
 #include "server/request/attention_operation.h"
+#include "server/services/answer.h"
+#include "server/services/caller_of_call.h"
 #include "server/services/request_stream.h"
 #include "server/services/server_info.h"
 #include "server/services/unary_call.h"
@@ -31,17 +34,22 @@ std::unique_ptr<Operation> AttentionService::NewOperation(
 grpc::ServerUnaryReactor* AttentionService::Attend(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
     grpc::ByteBuffer* response) {
+  absl::StatusOr<CallerPtr> caller = CallerOfCall(services_.callers, *context);
+  if (!caller.ok()) return Answer(context, caller.status());
   // gRPC keeps the request until the call is done. The buffer is this call's
   // own and not constant, so its memory can go as soon as it has been read.
   auto& message = const_cast<grpc::ByteBuffer&>(*request);
-  return UnaryCall::Begin(services_, calls_, NewOperation(/*on_stream=*/false),
-                          *context, message, *response);
+  return UnaryCall::Begin(services_, calls_, *std::move(caller),
+                          NewOperation(/*on_stream=*/false), *context, message,
+                          *response);
 }
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>*
 AttentionService::AttendStream(grpc::CallbackServerContext* context) {
+  absl::StatusOr<CallerPtr> caller = CallerOfCall(services_.callers, *context);
+  if (!caller.ok()) return RequestStream::Refuse(caller.status());
   return RequestStream::Begin(
-      services_, calls_,
+      services_, calls_, *std::move(caller),
       {.rpc = Rpc::kAttendStream,
        .max_in_flight = options_.max_stream_requests_in_flight,
        .new_operation = [this] { return NewOperation(/*on_stream=*/true); },
@@ -52,10 +60,9 @@ AttentionService::AttendStream(grpc::CallbackServerContext* context) {
 grpc::ServerUnaryReactor* AttentionService::GetServerInfo(
     grpc::CallbackServerContext* context, const v1::GetServerInfoRequest*,
     v1::GetServerInfoResponse* response) {
-  FillServerInfo(options_, engine_, *response);
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(grpc::Status::OK);
-  return reactor;
+  const absl::Status status = CheckCall(services_.callers, *context);
+  if (status.ok()) FillServerInfo(options_, engine_, *response);
+  return Answer(context, status);
 }
 
 }  // namespace attention::server

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/services/answer.h"
+#include "server/services/caller_of_call.h"
 #include "server/services/inference_service.h"
 #include "server/wire/status_table.h"
 
@@ -26,14 +27,16 @@ absl::StatusOr<std::string> NameIn(const Request& request) {
   return request.model_name();
 }
 
-absl::Status CheckControl(const ServerOptions& options) {
-  if (options.allow_model_control) return absl::OkStatus();
+}  // namespace
+
+absl::Status InferenceService::CheckControl(const Context& context) const {
+  absl::Status status =
+      CheckCall(services_.callers, context, Right::kModelControl);
+  if (!status.ok() || options_.allow_model_control) return status;
   return absl::UnavailableError(
       "loading and unloading models is switched off (the server's "
       "--allow-model-control)");
 }
-
-}  // namespace
 
 InferenceService::Reactor* InferenceService::AnswerFromRepository(
     Context* context, std::function<absl::Status()> work) {
@@ -76,6 +79,10 @@ void InferenceService::FillIndex(
 InferenceService::Reactor* InferenceService::RepositoryIndex(
     Context* context, const inference::RepositoryIndexRequest* request,
     inference::RepositoryIndexResponse* response) {
+  if (absl::Status status = CheckCall(services_.callers, *context);
+      !status.ok()) {
+    return Answer(context, status);
+  }
   if (!request->repository_name().empty()) {
     return Answer(context, OneRepository());
   }
@@ -93,7 +100,7 @@ InferenceService::Reactor* InferenceService::RepositoryIndex(
 InferenceService::Reactor* InferenceService::RepositoryModelLoad(
     Context* context, const inference::RepositoryModelLoadRequest* request,
     inference::RepositoryModelLoadResponse*) {
-  absl::Status status = CheckControl(options_);
+  absl::Status status = CheckControl(*context);
   if (!status.ok()) return Answer(context, status);
   if (!request->parameters().empty()) {
     return Answer(context,
@@ -111,7 +118,7 @@ InferenceService::Reactor* InferenceService::RepositoryModelLoad(
 InferenceService::Reactor* InferenceService::RepositoryModelUnload(
     Context* context, const inference::RepositoryModelUnloadRequest* request,
     inference::RepositoryModelUnloadResponse*) {
-  absl::Status status = CheckControl(options_);
+  absl::Status status = CheckControl(*context);
   if (!status.ok()) return Answer(context, status);
   const absl::StatusOr<std::string> name = NameIn(*request);
   if (!name.ok()) return Answer(context, name.status());

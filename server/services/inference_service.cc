@@ -2,10 +2,12 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "server/request/attention_operation.h"
 #include "server/services/answer.h"
+#include "server/services/caller_of_call.h"
 #include "server/services/model_descriptions.h"
 #include "server/services/request_stream.h"
 #include "server/services/unary_call.h"
@@ -39,34 +41,44 @@ InferenceService::InferenceService(
       models_(models),
       regions_(regions) {}
 
-const SharedMemoryRegistry* InferenceService::UsableRegions() const {
-  return options_.allow_shared_memory ? &regions_ : nullptr;
+SharedMemoryAccess InferenceService::RegionsOf(const Caller* caller) const {
+  if (!options_.allow_shared_memory) return {};
+  return {&regions_, CheckRight(caller, Right::kSharedMemory).ok()};
 }
 
 std::unique_ptr<Operation> InferenceService::NewOperation(
-    bool on_stream) const {
+    const Caller* caller, bool on_stream) const {
   return std::make_unique<AttentionOperation>(
-      std::make_unique<InferWire>(models_, UsableRegions(), on_stream), engine_,
-      options_.max_response_bytes);
+      std::make_unique<InferWire>(models_, RegionsOf(caller), on_stream),
+      engine_, options_.max_response_bytes);
 }
 
 InferenceService::Reactor* InferenceService::ModelInfer(
     Context* context, const grpc::ByteBuffer* request,
     grpc::ByteBuffer* response) {
+  absl::StatusOr<CallerPtr> caller = CallerOfCall(services_.callers, *context);
+  if (!caller.ok()) return Answer(context, caller.status());
   // gRPC keeps the request until the call is done. The buffer is this call's
   // own and not constant, so its memory can go as soon as it has been read.
   auto& message = const_cast<grpc::ByteBuffer&>(*request);
-  return UnaryCall::Begin(services_, calls_, NewOperation(/*on_stream=*/false),
-                          *context, message, *response);
+  auto operation = NewOperation(caller->get(), /*on_stream=*/false);
+  return UnaryCall::Begin(services_, calls_, *std::move(caller),
+                          std::move(operation), *context, message, *response);
 }
 
 InferenceService::StreamReactor* InferenceService::ModelStreamInfer(
     Context* context) {
+  const absl::StatusOr<CallerPtr> caller =
+      CallerOfCall(services_.callers, *context);
+  if (!caller.ok()) return RequestStream::Refuse(caller.status());
   return RequestStream::Begin(
-      services_, calls_,
+      services_, calls_, *caller,
       {.rpc = Rpc::kModelStreamInfer,
        .max_in_flight = options_.max_stream_requests_in_flight,
-       .new_operation = [this] { return NewOperation(/*on_stream=*/true); },
+       .new_operation =
+           [this, caller = *caller] {
+             return NewOperation(caller.get(), /*on_stream=*/true);
+           },
        .encode_error = EncodeInferStreamError,
        .in_order = true,
        .ends_with_error = AsksForGrpcErrors(*context)},
@@ -90,6 +102,10 @@ InferenceService::Reactor* InferenceService::ServerReady(
 InferenceService::Reactor* InferenceService::ServerMetadata(
     Context* context, const inference::ServerMetadataRequest*,
     inference::ServerMetadataResponse* response) {
+  if (absl::Status status = CheckCall(services_.callers, *context);
+      !status.ok()) {
+    return Answer(context, status);
+  }
   response->set_name("attention-server");
   response->set_version(Version());
   for (const char* extension :
@@ -106,6 +122,10 @@ InferenceService::Reactor* InferenceService::ServerMetadata(
 InferenceService::Reactor* InferenceService::ModelReady(
     Context* context, const inference::ModelReadyRequest* request,
     inference::ModelReadyResponse* response) {
+  if (absl::Status status = CheckCall(services_.callers, *context);
+      !status.ok()) {
+    return Answer(context, status);
+  }
   const auto model = models_.Find(request->name(), request->version());
   response->set_ready(model.ok());
   // An unknown model is not ready; a version that is none is a mistake.
@@ -117,6 +137,10 @@ InferenceService::Reactor* InferenceService::ModelReady(
 InferenceService::Reactor* InferenceService::ModelMetadata(
     Context* context, const inference::ModelMetadataRequest* request,
     inference::ModelMetadataResponse* response) {
+  if (absl::Status status = CheckCall(services_.callers, *context);
+      !status.ok()) {
+    return Answer(context, status);
+  }
   const auto model = models_.Find(request->name(), request->version());
   if (model.ok()) FillModelMetadata(**model, *response);
   return Answer(context, model.status());
@@ -125,6 +149,10 @@ InferenceService::Reactor* InferenceService::ModelMetadata(
 InferenceService::Reactor* InferenceService::ModelConfig(
     Context* context, const inference::ModelConfigRequest* request,
     inference::ModelConfigResponse* response) {
+  if (absl::Status status = CheckCall(services_.callers, *context);
+      !status.ok()) {
+    return Answer(context, status);
+  }
   const auto model = models_.Find(request->name(), request->version());
   if (model.ok()) FillModelConfig(**model, *response->mutable_config());
   return Answer(context, model.status());
@@ -133,6 +161,10 @@ InferenceService::Reactor* InferenceService::ModelConfig(
 InferenceService::Reactor* InferenceService::ModelStatistics(
     Context* context, const inference::ModelStatisticsRequest* request,
     inference::ModelStatisticsResponse* response) {
+  if (absl::Status status = CheckCall(services_.callers, *context);
+      !status.ok()) {
+    return Answer(context, status);
+  }
   return Answer(context,
                 FillStatistics(request->name(), request->version(), *response));
 }

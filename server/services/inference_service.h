@@ -127,9 +127,12 @@ class InferenceService final : public inference_methods::AllMethods {
                        inference::LogSettingsResponse* response) override;
 
  private:
-  std::unique_ptr<Operation> NewOperation(bool on_stream) const;
-  // Null where shared memory is switched off.
-  const SharedMemoryRegistry* UsableRegions() const;
+  std::unique_ptr<Operation> NewOperation(const Caller* caller,
+                                          bool on_stream) const;
+  SharedMemoryAccess RegionsOf(const Caller* caller) const;
+  // Whether the feature is on, and the caller may use it.
+  absl::Status CheckSharedMemory(const Context& context) const;
+  absl::Status CheckControl(const Context& context) const;
   // Answers with what `work` comes to once the repository has come to it.
   Reactor* AnswerFromRepository(Context* context,
                                 std::function<absl::Status()> work);

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/services/answer.h"
+#include "server/services/caller_of_call.h"
 #include "server/services/inference_service.h"
 
 namespace attention::server {
@@ -19,6 +20,10 @@ absl::Status CannotBeSet(const std::string& key, const char* instead) {
 InferenceService::Reactor* InferenceService::TraceSetting(
     Context* context, const inference::TraceSettingRequest* request,
     inference::TraceSettingResponse* response) {
+  if (absl::Status status = CheckCall(services_.callers, *context);
+      !status.ok()) {
+    return Answer(context, status);
+  }
   if (!request->model_name().empty()) {
     const auto model = models_.Find(request->model_name(), "");
     if (!model.ok()) return Answer(context, model.status());
@@ -41,6 +46,10 @@ InferenceService::Reactor* InferenceService::TraceSetting(
 InferenceService::Reactor* InferenceService::LogSettings(
     Context* context, const inference::LogSettingsRequest* request,
     inference::LogSettingsResponse* response) {
+  if (absl::Status status = CheckCall(services_.callers, *context);
+      !status.ok()) {
+    return Answer(context, status);
+  }
   if (!request->settings().empty()) {
     return Answer(context,
                   CannotBeSet(request->settings().begin()->first,

@@ -5,6 +5,7 @@
 #include "server/memory/region_names.h"
 #include "server/memory/system_memory_region.h"
 #include "server/services/answer.h"
+#include "server/services/caller_of_call.h"
 #include "server/services/inference_service.h"
 
 namespace attention::server {
@@ -22,9 +23,22 @@ void Forget(SharedMemoryRegistry& regions, MemorySpace space,
 
 }  // namespace
 
+absl::Status InferenceService::CheckSharedMemory(const Context& context) const {
+  absl::Status status =
+      CheckCall(services_.callers, context, Right::kSharedMemory);
+  if (status.ok() && !options_.allow_shared_memory)
+    status = SharedMemoryIsOff();
+  return status;
+}
+
 InferenceService::Reactor* InferenceService::SystemSharedMemoryStatus(
     Context* context, const inference::SystemSharedMemoryStatusRequest* request,
     inference::SystemSharedMemoryStatusResponse* response) {
+  if (absl::Status status =
+          CheckCall(services_.callers, *context, Right::kSharedMemory);
+      !status.ok()) {
+    return Answer(context, status);
+  }
   const auto regions = regions_.Status(MemorySpace::kHost, request->name());
   if (!regions.ok()) return Answer(context, regions.status());
   for (const SharedMemoryDescription& region : *regions) {
@@ -41,8 +55,8 @@ InferenceService::Reactor* InferenceService::SystemSharedMemoryRegister(
     Context* context,
     const inference::SystemSharedMemoryRegisterRequest* request,
     inference::SystemSharedMemoryRegisterResponse*) {
-  if (!options_.allow_shared_memory) {
-    return Answer(context, SharedMemoryIsOff());
+  if (absl::Status status = CheckSharedMemory(*context); !status.ok()) {
+    return Answer(context, status);
   }
   return Answer(context, regions_.Register(request->name(), [request] {
     return SystemMemoryRegion::Map({.name = request->name(),
@@ -56,6 +70,11 @@ InferenceService::Reactor* InferenceService::SystemSharedMemoryUnregister(
     Context* context,
     const inference::SystemSharedMemoryUnregisterRequest* request,
     inference::SystemSharedMemoryUnregisterResponse*) {
+  if (absl::Status status =
+          CheckCall(services_.callers, *context, Right::kSharedMemory);
+      !status.ok()) {
+    return Answer(context, status);
+  }
   Forget(regions_, MemorySpace::kHost, request->name());
   return Answer(context, absl::OkStatus());
 }
@@ -63,6 +82,11 @@ InferenceService::Reactor* InferenceService::SystemSharedMemoryUnregister(
 InferenceService::Reactor* InferenceService::CudaSharedMemoryStatus(
     Context* context, const inference::CudaSharedMemoryStatusRequest* request,
     inference::CudaSharedMemoryStatusResponse* response) {
+  if (absl::Status status =
+          CheckCall(services_.callers, *context, Right::kSharedMemory);
+      !status.ok()) {
+    return Answer(context, status);
+  }
   if (absl::Status status = engine_.CheckReachesDevices(); !status.ok()) {
     return Answer(context, status);
   }
@@ -81,8 +105,8 @@ InferenceService::Reactor* InferenceService::CudaSharedMemoryStatus(
 InferenceService::Reactor* InferenceService::CudaSharedMemoryRegister(
     Context* context, const inference::CudaSharedMemoryRegisterRequest* request,
     inference::CudaSharedMemoryRegisterResponse*) {
-  if (!options_.allow_shared_memory) {
-    return Answer(context, SharedMemoryIsOff());
+  if (absl::Status status = CheckSharedMemory(*context); !status.ok()) {
+    return Answer(context, status);
   }
   return Answer(context, regions_.Register(request->name(), [this, request] {
     return CudaMemoryRegion::Map(request->name(), request->raw_handle(),
@@ -95,6 +119,11 @@ InferenceService::Reactor* InferenceService::CudaSharedMemoryUnregister(
     Context* context,
     const inference::CudaSharedMemoryUnregisterRequest* request,
     inference::CudaSharedMemoryUnregisterResponse*) {
+  if (absl::Status status =
+          CheckCall(services_.callers, *context, Right::kSharedMemory);
+      !status.ok()) {
+    return Answer(context, status);
+  }
   // Tools call it before they know what a server has: to unregister what was
   // not registered is no error anywhere.
   Forget(regions_, MemorySpace::kCudaDevice, request->name());

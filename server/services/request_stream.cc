@@ -11,27 +11,37 @@
 namespace attention::server {
 
 RequestStream::RequestStream(const TaskServices& services, ActiveCalls& calls,
-                             StreamRules rules,
+                             CallerPtr caller, StreamRules rules,
                              grpc::CallbackServerContext& context)
     : services_(services),
       calls_(calls),
       rules_(std::move(rules)),
       time_(context.deadline()),
       peer_(context.peer()),
+      caller_(std::move(caller)),
       trace_parent_(TakeTraceParent(context)),
       call_(context.c_call()) {}
 
 RequestStream::Reactor* RequestStream::Begin(
-    const TaskServices& services, ActiveCalls& calls, StreamRules rules,
-    grpc::CallbackServerContext& context) {
-  auto stream = std::make_shared<RequestStream>(services, calls,
-                                                std::move(rules), context);
+    const TaskServices& services, ActiveCalls& calls, CallerPtr caller,
+    StreamRules rules, grpc::CallbackServerContext& context) {
+  auto stream = std::make_shared<RequestStream>(
+      services, calls, std::move(caller), std::move(rules), context);
   calls.Add(stream);
   if (services.metrics != nullptr) {
     services.metrics->NoteStream(stream->rules_.rpc);
   }
   stream->Advance();
   return stream.get();
+}
+
+RequestStream::Reactor* RequestStream::Refuse(const absl::Status& status) {
+  class RefusedStream final : public Reactor {
+   public:
+    explicit RefusedStream(const grpc::Status& end) { Finish(end); }
+    void OnDone() override { delete this; }
+  };
+  return new RefusedStream(ToGrpcStatus(status));
 }
 
 void RequestStream::Advance() {
@@ -99,8 +109,9 @@ void RequestStream::OnReadDone(bool ok) {
 
 void RequestStream::StartRequest(grpc::ByteBuffer& message, int64_t number) {
   auto task = std::make_shared<Task>(
-      services_, RequestArrival{rules_.new_operation(), TakeSlices(message),
-                                peer_, time_.deadline(), trace_parent_});
+      services_,
+      RequestArrival{rules_.new_operation(), TakeSlices(message), peer_,
+                     caller_, time_.deadline(), trace_parent_});
   StopReason stopped;
   {
     const std::lock_guard lock(mutex_);

@@ -15,6 +15,7 @@
 
 #include "server/scheduling/active_calls.h"
 #include "server/scheduling/task.h"
+#include "server/services/caller_of_call.h"
 #include "server/services/unary_call.h"
 
 namespace attention::server {
@@ -56,11 +57,15 @@ class RequestStream final
 
   /// Starts reading. The result is what the service's method returns to gRPC.
   static Reactor* Begin(const TaskServices& services, ActiveCalls& calls,
-                        StreamRules rules,
+                        CallerPtr caller, StreamRules rules,
                         grpc::CallbackServerContext& context);
 
+  /// Ends a stream before it begins.
+  static Reactor* Refuse(const absl::Status& status);
+
   RequestStream(const TaskServices& services, ActiveCalls& calls,
-                StreamRules rules, grpc::CallbackServerContext& context);
+                CallerPtr caller, StreamRules rules,
+                grpc::CallbackServerContext& context);
 
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
@@ -91,6 +96,7 @@ class RequestStream final
   const StreamRules rules_;
   const CallTime time_;
   const std::string peer_;
+  const CallerPtr caller_;
   const std::string trace_parent_;
   grpc_call* const call_;  // valid until Finish()
 

@@ -48,7 +48,7 @@ bool CallTime::WasReset() const {
 }
 
 UnaryCall::UnaryCall(const TaskServices& services, ActiveCalls& calls,
-                     std::unique_ptr<Operation> operation,
+                     CallerPtr caller, std::unique_ptr<Operation> operation,
                      grpc::CallbackServerContext& context,
                      grpc::ByteBuffer& request, grpc::ByteBuffer& response)
     : calls_(calls),
@@ -57,12 +57,12 @@ UnaryCall::UnaryCall(const TaskServices& services, ActiveCalls& calls,
       time_(context.deadline()),
       peer_(context.peer()),
       task_(std::make_shared<Task>(
-          services,
-          RequestArrival{std::move(operation), TakeSlices(request), peer_,
-                         time_.deadline(), TakeTraceParent(context)})) {}
+          services, RequestArrival{std::move(operation), TakeSlices(request),
+                                   peer_, std::move(caller), time_.deadline(),
+                                   TakeTraceParent(context)})) {}
 
 grpc::ServerUnaryReactor* UnaryCall::Begin(const TaskServices& services,
-                                           ActiveCalls& calls,
+                                           ActiveCalls& calls, CallerPtr caller,
                                            std::unique_ptr<Operation> operation,
                                            grpc::CallbackServerContext& context,
                                            grpc::ByteBuffer& request,
@@ -70,8 +70,9 @@ grpc::ServerUnaryReactor* UnaryCall::Begin(const TaskServices& services,
   // An empty message is one too; none at all is what gRPC gives where the
   // caller reset the call while its message was on its way.
   const bool arrived = request.Valid();
-  auto call = std::make_shared<UnaryCall>(services, calls, std::move(operation),
-                                          context, request, response);
+  auto call = std::make_shared<UnaryCall>(services, calls, std::move(caller),
+                                          std::move(operation), context,
+                                          request, response);
   calls.Add(call);
   if (!arrived) call->OnCancel();
   // The task keeps the call: gRPC may be done with it while Reply() returns.

@@ -13,6 +13,7 @@
 
 #include "server/scheduling/active_calls.h"
 #include "server/scheduling/task.h"
+#include "server/services/caller_of_call.h"
 
 namespace attention::server {
 
@@ -49,17 +50,17 @@ class UnaryCall final : public grpc::ServerUnaryReactor,
                         public DrainableCall,
                         public std::enable_shared_from_this<UnaryCall> {
  public:
-  /// Starts the operation. `request` is emptied; context and
+  /// Starts the operation of `caller`. `request` is emptied; context and
   /// response live until the call is done. The result is what the service's
   /// method returns to gRPC.
   static grpc::ServerUnaryReactor* Begin(const TaskServices& services,
-                                         ActiveCalls& calls,
+                                         ActiveCalls& calls, CallerPtr caller,
                                          std::unique_ptr<Operation> operation,
                                          grpc::CallbackServerContext& context,
                                          grpc::ByteBuffer& request,
                                          grpc::ByteBuffer& response);
 
-  UnaryCall(const TaskServices& services, ActiveCalls& calls,
+  UnaryCall(const TaskServices& services, ActiveCalls& calls, CallerPtr caller,
             std::unique_ptr<Operation> operation,
             grpc::CallbackServerContext& context, grpc::ByteBuffer& request,
             grpc::ByteBuffer& response);

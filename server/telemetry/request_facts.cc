@@ -51,6 +51,7 @@ std::string Who(const RequestFacts& facts) {
       facts.model != nullptr ? facts.model->name() : facts.scoring_name;
   return absl::StrCat(
       facts.operation, " id=", Quoted(facts.id), " peer=", facts.peer,
+      facts.caller.empty() ? "" : " caller=", facts.caller,
       " model=", Quoted(model),
       facts.trace_parent.empty() ? "" : " trace=", facts.trace_parent);
 }

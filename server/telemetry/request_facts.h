@@ -31,6 +31,7 @@ struct RequestFacts {
   std::string id;
   std::string peer;
   std::string trace_parent;  // W3C's; empty where the caller has none
+  std::string caller;        // its name; empty where there is no callers file
   /// What was asked, for the log: shapes of query, key and value. Only where
   /// WantsDetails().
   std::string details;

@@ -84,13 +84,22 @@ class Acceptor::Handovers {
   std::vector<const Serve*> free_;
 };
 
-Acceptor::Acceptor(std::vector<FileDescriptor> listening,
-                   Connections& connections, std::vector<Serve> serve)
-    : listening_(std::move(listening)),
+Acceptor::Acceptor(std::vector<Way> ways, Connections& connections)
+    : listening_(Spread(std::move(ways))),
       connections_(connections),
-      handovers_(std::make_shared<Handovers>(std::move(serve))),
       stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       thread_([this] { Run(); }) {}
+
+std::vector<Acceptor::Listening> Acceptor::Spread(std::vector<Way> ways) {
+  std::vector<Listening> listening;
+  for (Way& way : ways) {
+    const auto handovers = std::make_shared<Handovers>(std::move(way.serve));
+    for (FileDescriptor& socket : way.listening) {
+      listening.push_back({std::move(socket), handovers});
+    }
+  }
+  return listening;
+}
 
 void Acceptor::Stop() {
   if (!thread_.joinable()) return;
@@ -104,8 +113,8 @@ void Acceptor::Run() {
   std::vector<pollfd> watched = {{stop_.get(), POLLIN, 0},
                                  {connections_.epoll(), POLLIN, 0}};
   const size_t others = watched.size();
-  for (const FileDescriptor& socket : listening_) {
-    watched.push_back({socket.get(), POLLIN, 0});
+  for (const Listening& each : listening_) {
+    watched.push_back({each.socket.get(), POLLIN, 0});
   }
   bool pausing = false;  // nothing more can be opened for now
   while (true) {
@@ -116,17 +125,17 @@ void Acceptor::Run() {
     connections_.Collect();
     for (size_t i = others; i < count; ++i) {
       if (watched[i].revents == 0) continue;
-      if (!AcceptAll(watched[i].fd)) pausing = true;
+      if (!AcceptAll(listening_[i - others])) pausing = true;
     }
   }
 }
 
-bool Acceptor::AcceptAll(int listening) {
+bool Acceptor::AcceptAll(const Listening& listening) {
   for (int i = 0; i < kMostInARow; ++i) {
-    FileDescriptor socket(
-        ::accept4(listening, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    FileDescriptor socket(::accept4(listening.socket.get(), nullptr, nullptr,
+                                    SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (socket.ok()) {
-      Admit(std::move(socket));
+      Admit(std::move(socket), listening.handovers);
       continue;
     }
     if (errno == EAGAIN) return true;
@@ -141,7 +150,8 @@ bool Acceptor::AcceptAll(int listening) {
   return true;
 }
 
-void Acceptor::Admit(FileDescriptor socket) {
+void Acceptor::Admit(FileDescriptor socket,
+                     const std::shared_ptr<Handovers>& handovers) {
   using Answer = Connections::Answer;
   const Answer answer = connections_.Add(socket.get());
   if (answer == Answer::kTaken) {
@@ -149,7 +159,7 @@ void Acceptor::Admit(FileDescriptor socket) {
     // socket, which needs none.
     const int on = 1;
     ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    HandOver(std::move(socket));
+    HandOver(std::move(socket), handovers);
     return;
   }
   const int64_t times = refused_.Count();
@@ -175,9 +185,10 @@ void Acceptor::Admit(FileDescriptor socket) {
   }
 }
 
-void Acceptor::HandOver(FileDescriptor socket) {
+void Acceptor::HandOver(FileDescriptor socket,
+                        const std::shared_ptr<Handovers>& handovers) {
   try {
-    Handovers::Begin(handovers_, std::move(socket));
+    Handovers::Begin(handovers, std::move(socket));
   } catch (const std::system_error& error) {
     if (const int64_t times = failed_.Count(); times > 0) {
       spdlog::warn("cannot serve connections: {} ({} times)", error.what(),

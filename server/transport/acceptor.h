@@ -19,12 +19,17 @@ class Acceptor {
  public:
   using Serve = std::function<void(int socket)>;
 
-  /// `listening` do not block. One of `serve` gets each socket that
-  /// `connections` takes, and closes it some time; the others are closed at
-  /// once. Each of them is called by one thread at a time, not by that which
-  /// accepts, and may still be running when this is gone.
-  Acceptor(std::vector<FileDescriptor> listening, Connections& connections,
-           std::vector<Serve> serve);
+  /// Sockets to listen on, which do not block, and who serves what connects to
+  /// them: one of `serve` gets each socket that `connections` takes, and closes
+  /// it some time; the others are closed at once. Each of them is called by one
+  /// thread at a time, not by that which accepts, and may still be running when
+  /// the acceptor is gone.
+  struct Way {
+    std::vector<FileDescriptor> listening;
+    std::vector<Serve> serve;
+  };
+
+  Acceptor(std::vector<Way> ways, Connections& connections);
   ~Acceptor() { Stop(); }
   Acceptor(const Acceptor&) = delete;
   Acceptor& operator=(const Acceptor&) = delete;
@@ -37,15 +42,22 @@ class Acceptor {
   class Handovers;
 
   void Run();
+  struct Listening {
+    FileDescriptor socket;
+    std::shared_ptr<Handovers> handovers;
+  };
+
   /// Accepts what waits at one listening socket. False where the process or
   /// the machine has no more to open.
-  bool AcceptAll(int listening);
-  void Admit(FileDescriptor socket);
-  void HandOver(FileDescriptor socket);
+  bool AcceptAll(const Listening& listening);
+  void Admit(FileDescriptor socket,
+             const std::shared_ptr<Handovers>& handovers);
+  void HandOver(FileDescriptor socket,
+                const std::shared_ptr<Handovers>& handovers);
+  static std::vector<Listening> Spread(std::vector<Way> ways);
 
-  std::vector<FileDescriptor> listening_;
+  std::vector<Listening> listening_;
   Connections& connections_;
-  const std::shared_ptr<Handovers> handovers_;
   const FileDescriptor stop_;  // an eventfd
   Burst refused_;
   Burst failed_;

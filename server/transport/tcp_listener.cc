@@ -28,6 +28,18 @@ bool SetOption(const FileDescriptor& socket, int level, int option, int value) {
   return ::setsockopt(socket.get(), level, option, &value, sizeof(value)) == 0;
 }
 
+bool IsLoopback(const sockaddr_storage& address) {
+  const auto is_loopback = [](uint32_t ipv4) { return ipv4 >> 24 == 127; };
+  if (address.ss_family == AF_INET) {
+    const auto& ipv4 = reinterpret_cast<const sockaddr_in&>(address);
+    return is_loopback(ntohl(ipv4.sin_addr.s_addr));
+  }
+  const in6_addr& ipv6 =
+      reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
+  if (!IN6_IS_ADDR_V4MAPPED(&ipv6)) return IN6_IS_ADDR_LOOPBACK(&ipv6);
+  return ipv6.s6_addr[12] == 127;
+}
+
 // Listens on `address`, whose port it fills in where it is 0. The error that it
 // ends with, 0 for none.
 int Listen(sockaddr_storage& address, socklen_t size, bool both_families,
@@ -69,6 +81,7 @@ int ListenEverywhere(int port, TcpListener& listener) {
   }
   if (error != 0) return error;
   listener.port = ntohs(PortOf(address));
+  listener.loopback = false;
   listener.sockets.push_back(std::move(socket));
   return 0;
 }
@@ -93,6 +106,7 @@ int ListenOnEach(const addrinfo* found, TcpListener& listener) {
     }
     if (error != 0) return error;
     listener.port = ntohs(PortOf(address));
+    listener.loopback = listener.loopback && IsLoopback(address);
     listener.sockets.push_back(std::move(socket));
   }
   return listener.sockets.empty() ? missing : 0;

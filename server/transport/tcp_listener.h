@@ -14,6 +14,7 @@ namespace attention::server {
 struct TcpListener {
   std::vector<FileDescriptor> sockets;  // one for each of the host's addresses
   int port = 0;
+  bool loopback = true;  // nobody but this machine reaches any of them
 };
 
 /// Listens on all addresses of `host`, an IPv4 or IPv6 address (with or without

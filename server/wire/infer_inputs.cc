@@ -18,7 +18,7 @@ using InputTensor = ModelInferRequest::InferInputTensor;
 class InputReader {
  public:
   InputReader(const ModelInferRequest& message, MessageElements& elements,
-              const SharedMemoryRegistry* regions, RequestBuilder& builder)
+              SharedMemoryAccess regions, RequestBuilder& builder)
       : message_(message),
         elements_(elements),
         regions_(regions),
@@ -101,7 +101,7 @@ class InputReader {
 
   const ModelInferRequest& message_;
   MessageElements& elements_;
-  const SharedMemoryRegistry* const regions_;
+  const SharedMemoryAccess regions_;
   RequestBuilder& builder_;
   int next_raw_ = 0;
 };
@@ -120,8 +120,7 @@ const SplitRules& InferRules() {
 
 absl::Status ReadInputs(const ModelInferRequest& message,
                         MessageElements& elements, absl::string_view model_name,
-                        const SharedMemoryRegistry* regions,
-                        RequestBuilder& builder) {
+                        SharedMemoryAccess regions, RequestBuilder& builder) {
   InputReader reader(message, elements, regions, builder);
   for (const InputTensor& input : message.inputs()) {
     const TensorField* const field = builder.Accepted(input.name());

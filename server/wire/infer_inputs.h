@@ -14,8 +14,8 @@ namespace attention::server {
 const SplitRules& InferRules();
 
 /// Makes the inputs of `message`, whose elements are marks of `elements`, the
-/// tensors of a request for the model `model_name`. `regions` is null where
-/// shared memory is switched off.
+/// tensors of a request for the model `model_name`. `regions` are those
+/// that its caller may use.
 ///
 /// INVALID_ARGUMENT, beginning with the input's name, for what only the wire
 /// can get wrong: unknown and repeated inputs, unknown datatypes, no elements
@@ -23,8 +23,7 @@ const SplitRules& InferRules();
 /// and what ReadRegion() refuses.
 absl::Status ReadInputs(const inference::ModelInferRequest& message,
                         MessageElements& elements, absl::string_view model_name,
-                        const SharedMemoryRegistry* regions,
-                        RequestBuilder& builder);
+                        SharedMemoryAccess regions, RequestBuilder& builder);
 
 }  // namespace attention::server
 

@@ -108,7 +108,7 @@ absl::Status ReadParameters(const InferParameters& parameters,
 
 absl::StatusOr<RegionBytes> ReadRegion(absl::string_view field,
                                        const InferParameters& parameters,
-                                       const SharedMemoryRegistry* regions) {
+                                       SharedMemoryAccess regions) {
   const absl::StatusOr<RegionReference> reference =
       ReadReference(field, parameters);
   if (!reference.ok()) return reference.status();
@@ -117,8 +117,12 @@ absl::StatusOr<RegionBytes> ReadRegion(absl::string_view field,
     return FieldError(absl::StrCat(field, ".shared_memory_region"),
                       "missing beside a size or an offset");
   }
-  if (regions == nullptr) return SharedMemoryIsOff();
-  auto region = regions->Find(reference->region);
+  if (regions.regions == nullptr) return SharedMemoryIsOff();
+  if (!regions.permitted) {
+    return absl::PermissionDeniedError(absl::StrCat(
+        field, ".shared_memory_region: this caller may not use shared memory"));
+  }
+  auto region = regions.regions->Find(reference->region);
   if (!region.ok()) return region.status();
   const auto bytes = (*region)->Bytes(reference->offset, reference->byte_size);
   if (!bytes.ok()) return Named(field, bytes.status());

@@ -24,13 +24,14 @@ absl::Status ReadParameters(const InferParameters& parameters,
                             RequestBuilder& builder);
 
 /// Where an input or an output lies, as its own parameters say; without a
-/// region where they name none. `field` is its name, `regions` null where
-/// shared memory is switched off. INVALID_ARGUMENT for a key that is unknown, a
+/// region where they name none. `field` is its name, `regions` are those
+/// that the caller may use. INVALID_ARGUMENT for a key that is unknown, a
 /// wrong type, a size without a region, or bytes that do not lie in it;
-/// NOT_FOUND for an unknown region, UNAVAILABLE where they are switched off.
+/// NOT_FOUND for an unknown region, UNAVAILABLE where they are switched off,
+/// PERMISSION_DENIED where they are not for this caller.
 absl::StatusOr<RegionBytes> ReadRegion(absl::string_view field,
                                        const InferParameters& parameters,
-                                       const SharedMemoryRegistry* regions);
+                                       SharedMemoryAccess regions);
 
 }  // namespace attention::server
 

@@ -23,7 +23,7 @@ constexpr int64_t kMostOtherBytes = 2048;
 
 absl::StatusOr<WantedResult> ReadOutput(
     const ModelInferRequest::InferRequestedOutputTensor& output,
-    const SharedMemoryRegistry* regions) {
+    SharedMemoryAccess regions) {
   const auto* const name = absl::c_find(kResultNames, output.name());
   if (name == std::end(kResultNames)) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -40,8 +40,7 @@ absl::StatusOr<WantedResult> ReadOutput(
 }
 
 absl::Status ReadOutputs(const ModelInferRequest& message,
-                         const SharedMemoryRegistry* regions,
-                         RequestBuilder& builder) {
+                         SharedMemoryAccess regions, RequestBuilder& builder) {
   for (const auto& output : message.outputs()) {
     const absl::StatusOr<WantedResult> result = ReadOutput(output, regions);
     if (!result.ok()) return result.status();

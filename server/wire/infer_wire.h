@@ -16,9 +16,9 @@ namespace attention::server {
 /// An inference.ModelInferRequest and its reply.
 class InferWire final : public AttentionWire {
  public:
-  /// `models` outlives it, and `regions`, which is null where shared memory is
-  /// switched off. On a stream the reply is a ModelStreamInferResponse.
-  InferWire(const ModelTable& models, const SharedMemoryRegistry* regions,
+  /// `models` and `regions` outlive it. On a stream the reply is a
+  /// ModelStreamInferResponse.
+  InferWire(const ModelTable& models, SharedMemoryAccess regions,
             bool on_stream)
       : models_(models), regions_(regions), on_stream_(on_stream) {}
 
@@ -39,7 +39,7 @@ class InferWire final : public AttentionWire {
 
  private:
   const ModelTable& models_;
-  const SharedMemoryRegistry* const regions_;
+  const SharedMemoryAccess regions_;
   const bool on_stream_;
   inference::ModelInferRequest message_;
   MessageElements elements_;

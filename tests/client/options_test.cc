@@ -42,7 +42,13 @@ INSTANTIATE_TEST_SUITE_P(
         BadOption{"initial_backoff", {.initial_backoff = milliseconds(0)}},
         BadOption{"max_backoff__short", {.max_backoff = milliseconds(99)}},
         BadOption{"max_backoff__endless", {.max_backoff = milliseconds::max()}},
-        BadOption{"max_message_bytes", {.max_message_bytes = 0}}),
+        BadOption{"max_message_bytes", {.max_message_bytes = 0}},
+        BadOption{"ca_file", {.tls = TlsOptions{.ca_file = "/absent"}}},
+        BadOption{"tls__half",
+                  {.tls = TlsOptions{.certificate_file = "a.crt"}}},
+        BadOption{"token__with_a_space", {.token = "a b"}},
+        BadOption{"token__in_plain_text_to_a_network",
+                  {.target = "192.0.2.1:8001", .token = "abc"}}),
     [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace

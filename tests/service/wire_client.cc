@@ -39,17 +39,21 @@ absl::Status ToStatus(const grpc::Status& status) {
           status.error_message()};
 }
 
-void SetTimeout(std::chrono::milliseconds timeout,
-                grpc::ClientContext& context) {
+void Prepare(const std::string& authorization,
+             std::chrono::milliseconds timeout, grpc::ClientContext& context) {
   context.set_deadline(std::chrono::system_clock::now() + timeout);
+  if (!authorization.empty()) {
+    context.AddMetadata("authorization", authorization);
+  }
 }
 
 class UnaryCall final : public PendingCall {
  public:
-  UnaryCall(grpc::GenericStub& stub, const std::string& method,
-            const std::string& message, std::chrono::milliseconds timeout)
+  UnaryCall(grpc::GenericStub& stub, const std::string& authorization,
+            const std::string& method, const std::string& message,
+            std::chrono::milliseconds timeout)
       : request_(ToBuffer(message)) {
-    SetTimeout(timeout, context_);
+    Prepare(authorization, timeout, context_);
     stub.UnaryCall(&context_, method, {}, &request_, &reply_,
                    [this](grpc::Status status) {
                      const std::lock_guard lock(mutex_);
@@ -84,9 +88,9 @@ class Stream final
     : public ByteStream,
       public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
-  Stream(grpc::GenericStub& stub, const std::string& method,
-         std::chrono::milliseconds timeout) {
-    SetTimeout(timeout, context_);
+  Stream(grpc::GenericStub& stub, const std::string& authorization,
+         const std::string& method, std::chrono::milliseconds timeout) {
+    Prepare(authorization, timeout, context_);
     stub.PrepareBidiStreamingCall(&context_, method, {}, this);
     AddHold();  // until Finish(): reads and writes start outside of reactions
     StartCall();
@@ -166,33 +170,40 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& address) {
 }  // namespace
 
 struct WireClient::Impl {
-  explicit Impl(const std::string& address)
-      : channel(Connect(address)), generic(channel), typed(channel) {}
+  Impl(const std::string& address, std::string header)
+      : authorization(std::move(header)),
+        channel(Connect(address)),
+        generic(channel),
+        typed(channel) {}
 
+  const std::string authorization;
   std::shared_ptr<grpc::Channel> channel;
   grpc::GenericStub generic;
   v1::AttentionService::Stub typed;
 };
 
-WireClient::WireClient(const std::string& address)
-    : impl_(std::make_unique<Impl>(address)) {}
+WireClient::WireClient(const std::string& address,
+                       const std::string& authorization)
+    : impl_(std::make_unique<Impl>(address, authorization)) {}
 WireClient::~WireClient() = default;
 
 std::unique_ptr<PendingCall> WireClient::Start(
     const std::string& method, const std::string& message,
     std::chrono::milliseconds timeout) {
-  return std::make_unique<UnaryCall>(impl_->generic, method, message, timeout);
+  return std::make_unique<UnaryCall>(impl_->generic, impl_->authorization,
+                                     method, message, timeout);
 }
 
 std::unique_ptr<ByteStream> WireClient::OpenStream(
     const std::string& method, std::chrono::milliseconds timeout) {
-  return std::make_unique<Stream>(impl_->generic, method, timeout);
+  return std::make_unique<Stream>(impl_->generic, impl_->authorization, method,
+                                  timeout);
 }
 
 absl::StatusOr<v1::AttendResponse> WireClient::Attend(
     const v1::AttendRequest& request) {
   grpc::ClientContext context;
-  SetTimeout(kPatience, context);
+  Prepare(impl_->authorization, kPatience, context);
   v1::AttendResponse response;
   const grpc::Status status = impl_->typed.Attend(&context, request, &response);
   if (!status.ok()) return ToStatus(status);
@@ -201,7 +212,7 @@ absl::StatusOr<v1::AttendResponse> WireClient::Attend(
 
 absl::StatusOr<v1::GetServerInfoResponse> WireClient::GetServerInfo() {
   grpc::ClientContext context;
-  SetTimeout(kPatience, context);
+  Prepare(impl_->authorization, kPatience, context);
   v1::GetServerInfoResponse response;
   const grpc::Status status =
       impl_->typed.GetServerInfo(&context, {}, &response);

@@ -55,7 +55,9 @@ class ByteStream {
 class WireClient {
  public:
   /// A connection of its own to "127.0.0.1:PORT", with no limit to messages.
-  explicit WireClient(const std::string& address);
+  /// Its calls carry the header "authorization", where one is given.
+  explicit WireClient(const std::string& address,
+                      const std::string& authorization = "");
   ~WireClient();
 
   /// A unary call of any method with any bytes.

@@ -45,6 +45,7 @@ void AddGlobalFlags(CLI::App& app, Globals& globals) {
       ->type_name("WHEN")
       ->check(CLI::IsMember({"auto", "always", "never"}).description(""))
       ->capture_default_str();
+  AddSecurityFlags(app, globals.security);
 }
 
 std::vector<std::string> MisspeltVariables(const CLI::App& app,
@@ -71,6 +72,10 @@ absl::StatusOr<client::Client> Connect(const Globals& globals) {
   // Rounded up: 0 would mean no deadline.
   options.deadline = std::chrono::milliseconds(
       static_cast<int64_t>(std::ceil(globals.deadline_seconds * 1000)));
+  if (absl::Status status = ApplySecurityFlags(globals.security, options);
+      !status.ok()) {
+    return UsageError(status.message());
+  }
   absl::StatusOr<client::Client> client = client::Client::Create(options);
   if (!client.ok()) return UsageError(client.status().message());
   return client;

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "attention_client/client.h"
 #include "client/cpp/cli/heatmap.h"
+#include "client/cpp/cli/security_flags.h"
 
 namespace attention::cli {
 
@@ -16,9 +17,10 @@ struct Globals {
   std::string server = "127.0.0.1:8001";
   double deadline_seconds = 60;
   std::string color = "auto";
+  SecurityFlags security;
 };
 
-/// Adds --server, --deadline and --color.
+/// Adds --server, --deadline, --color and those of security_flags.h.
 void AddGlobalFlags(CLI::App& app, Globals& globals);
 
 /// A line for each variable of `environment` ("NAME=VALUE" entries, ended by a

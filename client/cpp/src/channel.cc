@@ -1,13 +1,13 @@
 #include "client/cpp/src/channel.h"
 
 #include <grpcpp/create_channel.h>
-#include <grpcpp/security/credentials.h>
 #include <grpcpp/support/channel_arguments.h>
 
 #include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/cpp/src/security.h"
 
 namespace attention::client {
 namespace {
@@ -56,7 +56,7 @@ absl::Status CheckOptions(const ClientOptions& options) {
     return OutOfRange("max_message_bytes", options.max_message_bytes,
                       "1 to 2^31 - 1");
   }
-  return absl::OkStatus();
+  return CheckSecurity(options);
 }
 
 std::string ServiceConfig(const ClientOptions& options) {
@@ -74,7 +74,9 @@ std::string ServiceConfig(const ClientOptions& options) {
       Seconds(options.max_backoff));
 }
 
-std::shared_ptr<grpc::Channel> MakeChannel(const ClientOptions& options) {
+std::shared_ptr<grpc::Channel> MakeChannel(
+    const ClientOptions& options,
+    const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(options.max_message_bytes);
   arguments.SetMaxSendMessageSize(options.max_message_bytes);
@@ -89,11 +91,8 @@ std::shared_ptr<grpc::Channel> MakeChannel(const ClientOptions& options) {
                    static_cast<int>(options.initial_backoff.count()));
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS,
                    static_cast<int>(options.max_backoff.count()));
-  return grpc::CreateCustomChannel(options.target,
-                                   options.credentials != nullptr
-                                       ? options.credentials
-                                       : grpc::InsecureChannelCredentials(),
-                                   arguments);
+  SetServerName(options, arguments);
+  return grpc::CreateCustomChannel(options.target, credentials, arguments);
 }
 
 }  // namespace attention::client

@@ -2,6 +2,7 @@
 #define ATTENTION_CLIENT_CHANNEL_H_
 
 #include <grpcpp/channel.h>
+#include <grpcpp/security/credentials.h>
 
 #include <memory>
 #include <string>
@@ -18,7 +19,9 @@ absl::Status CheckOptions(const ClientOptions& options);
 std::string ServiceConfig(const ClientOptions& options);
 
 /// A channel with these options, which CheckOptions() let pass.
-std::shared_ptr<grpc::Channel> MakeChannel(const ClientOptions& options);
+std::shared_ptr<grpc::Channel> MakeChannel(
+    const ClientOptions& options,
+    const std::shared_ptr<grpc::ChannelCredentials>& credentials);
 
 }  // namespace attention::client
 

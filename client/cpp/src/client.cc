@@ -10,6 +10,7 @@
 #include "client/cpp/src/channel.h"
 #include "client/cpp/src/reply_decoder.h"
 #include "client/cpp/src/request_encoder.h"
+#include "client/cpp/src/security.h"
 #include "client/cpp/src/status.h"
 #include "client/cpp/src/stream.h"
 #include "client/cpp/src/wire.h"
@@ -42,14 +43,17 @@ grpc::Status CallUnary(grpc::GenericStub& stub, grpc::ClientContext& context,
 }  // namespace
 
 struct Client::Impl {
-  explicit Impl(const ClientOptions& client_options)
+  Impl(const ClientOptions& client_options,
+       const std::shared_ptr<grpc::ChannelCredentials>& credentials)
       : options(client_options),
-        channel(MakeChannel(options)),
+        channel(MakeChannel(options, credentials)),
         attention(channel),
         raw(channel),
         health(channel) {}
 
-  void SetDeadline(grpc::ClientContext& context) const {
+  // What every call has: its deadline, and who makes it.
+  void Prepare(grpc::ClientContext& context) const {
+    AddToken(options, context);
     if (options.deadline.count() > 0) {
       context.set_deadline(std::chrono::system_clock::now() + options.deadline);
     }
@@ -67,7 +71,9 @@ absl::StatusOr<Client> Client::Create(const ClientOptions& options) {
   if (absl::Status checked = CheckOptions(options); !checked.ok()) {
     return checked;
   }
-  return Client(std::make_unique<Impl>(options));
+  const auto credentials = MakeCredentials(options);
+  if (!credentials.ok()) return credentials.status();
+  return Client(std::make_unique<Impl>(options, *credentials));
 }
 
 absl::StatusOr<AttendResult> Client::Attend(
@@ -76,7 +82,7 @@ absl::StatusOr<AttendResult> Client::Attend(
       CheckSendable(request, impl_->options.max_message_bytes);
   if (!sendable.ok()) return sendable;
   grpc::ClientContext context;
-  impl_->SetDeadline(context);
+  impl_->Prepare(context);
   grpc::ByteBuffer message;
   const grpc::Status status =
       CallUnary(impl_->raw, context, kAttendMethod,
@@ -92,14 +98,14 @@ absl::Status Client::AttendMany(
     const std::function<void(size_t, absl::StatusOr<AttendResult>)>& on_reply)
     const {
   grpc::ClientContext context;
-  impl_->SetDeadline(context);
+  impl_->Prepare(context);
   return RunStream(impl_->raw, context, impl_->options.max_message_bytes,
                    requests, on_reply);
 }
 
 absl::StatusOr<ServerInfo> Client::GetServerInfo() const {
   grpc::ClientContext context;
-  impl_->SetDeadline(context);
+  impl_->Prepare(context);
   v1::GetServerInfoResponse response;
   const grpc::Status status =
       impl_->attention.GetServerInfo(&context, {}, &response);
@@ -109,7 +115,7 @@ absl::StatusOr<ServerInfo> Client::GetServerInfo() const {
 
 absl::StatusOr<Health> Client::CheckHealth(const std::string& service) const {
   grpc::ClientContext context;
-  impl_->SetDeadline(context);
+  impl_->Prepare(context);
   grpc::health::v1::HealthCheckRequest request;
   request.set_service(service);
   grpc::health::v1::HealthCheckResponse response;

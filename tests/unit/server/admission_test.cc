@@ -183,5 +183,34 @@ TEST(Admission, NeverExceedsItsLimitFromManyThreads) {
   EXPECT_EQ(admission.bytes(), 0);
 }
 
+TEST(AdmissionTest, ACallersOwnLimitsStandInPlaceOfHalf) {
+  Admission admission(10, 1000);
+  const CallerLimits limits{.max_requests_in_flight = 7,
+                            .max_bytes_in_flight = 900};
+  std::vector<Admission::Ticket> tickets;
+  for (int i = 0; i < 7; ++i) {
+    auto ticket = admission.Admit("a", 100, limits);
+    ASSERT_THAT(ticket, IsOk());
+    tickets.push_back(*std::move(ticket));
+  }
+  EXPECT_THAT(admission.Admit("a", 1, limits),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("its max_requests_in_flight")));
+  tickets.pop_back();
+  EXPECT_THAT(admission.Admit("a", 301, limits),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("its max_bytes_in_flight")));
+  EXPECT_THAT(admission.Admit("a", 300, limits), IsOk());
+}
+
+TEST(AdmissionTest, WhatNeverFitsACallersBytesIsToldSo) {
+  Admission admission(10, 1000);
+  const absl::Status status =
+      admission.Admit("a", 101, {.max_bytes_in_flight = 100}).status();
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted,
+                               HasSubstr("never fits")));
+  EXPECT_FALSE(HasRetryInfo(status));
+}
+
 }  // namespace
 }  // namespace attention::server

@@ -225,8 +225,15 @@ TEST(Flags, VersionIsTheProjects) {
   const ParsedFlags parsed = Parse({"--version"});
   ASSERT_TRUE(parsed.exit.has_value());
   EXPECT_EQ(parsed.exit->code, 0);
-  EXPECT_EQ(parsed.exit->text,
-            std::string("attention-server ") + Version() + "\n");
+  EXPECT_EQ(parsed.exit->text, std::string("attention-server ") + Version() +
+                                   "\nwith " + LinkedVersions() + "\n");
+}
+
+TEST(Flags, VersionNamesWhatIsLinked) {
+  EXPECT_THAT(LinkedVersions(),
+              ::testing::MatchesRegex("gRPC [0-9.]+, Protobuf [0-9.]+, OpenSSL "
+                                      "[0-9.]+, oneTBB [0-9.]+, Abseil [0-9]+, "
+                                      "spdlog [0-9.]+"));
 }
 
 struct WrongFlag {
@@ -263,6 +270,22 @@ INSTANTIATE_TEST_SUITE_P(
                   {"--allow-model-control"},
                   "--allow-model-control",
                   "expected --model-repository"},
+        WrongFlag{"CertificateWithoutKey",
+                  {"--tls-certificate", "a.crt"},
+                  "--tls-certificate: 'a.crt'",
+                  "expected --tls-key"},
+        WrongFlag{"KeyWithoutCertificate",
+                  {"--tls-key", "a.key"},
+                  "--tls-key: 'a.key'",
+                  "expected --tls-certificate"},
+        WrongFlag{"CallersCertificatesWithoutTls",
+                  {"--tls-client-ca", "a.crt"},
+                  "--tls-client-ca: 'a.crt'",
+                  "expected --tls-certificate"},
+        WrongFlag{"TlsAndInsecure",
+                  {"--tls-certificate", "a", "--tls-key", "b", "--insecure"},
+                  "--insecure",
+                  "expected no --tls-certificate"},
         WrongFlag{
             "NoValue", {"--grpc-port"}, "--grpc-port: its value", "missing"},
         WrongFlag{"PortNotANumber",

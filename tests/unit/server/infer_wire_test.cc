@@ -53,7 +53,7 @@ Request Small(const char* model = "scaled_dot_product_attention") {
 struct Decoded {
   explicit Decoded(const Request& message, bool on_stream = false)
       : models(repository),
-        wire(models, /*regions=*/nullptr, on_stream),
+        wire(models, /*regions=*/{}, on_stream),
         request(wire.Decode(OneSlice(message.SerializeAsString()))) {}
 
   const AttentionProblem& problem() const { return request->problem; }

@@ -98,14 +98,14 @@ class StoreService final : public Base {
   grpc::ServerUnaryReactor* Attend(grpc::CallbackServerContext* context,
                                    const grpc::ByteBuffer* request,
                                    grpc::ByteBuffer* response) override {
-    return UnaryCall::Begin(services_, calls_,
+    return UnaryCall::Begin(services_, calls_, /*caller=*/nullptr,
                             std::make_unique<Append>(store_, quick_), *context,
                             const_cast<grpc::ByteBuffer&>(*request), *response);
   }
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AttendStream(
       grpc::CallbackServerContext* context) override {
     return RequestStream::Begin(
-        services_, calls_,
+        services_, calls_, /*caller=*/nullptr,
         {.max_in_flight = 4,
          .new_operation =
              [this] { return std::make_unique<Append>(store_, quick_); },

@@ -120,12 +120,28 @@ struct ServerInfo {
 
 enum class Health : uint8_t { kUnknown, kServing, kNotServing };
 
+/// Encryption, in files of PEM that are read once.
+struct TlsOptions {
+  /// Who signs the server's certificate; empty: those that the machine trusts.
+  std::string ca_file = {};
+  /// This caller's certificate and its key, where the server asks for one.
+  std::string certificate_file = {};
+  std::string key_file = {};
+  /// The name in the server's certificate; empty: the host in the target.
+  std::string server_name = {};
+};
+
 struct ClientOptions {
   /// gRPC target: "127.0.0.1:8001", "dns:///attention:8001",
   /// "unix:/run/a.sock".
   std::string target = "127.0.0.1:8001";
-  /// Any channel credentials; none means plain text.
+  /// Any channel credentials; none means TLS as below, or plain text.
   std::shared_ptr<grpc::ChannelCredentials> credentials = nullptr;
+  /// TLS; not beside `credentials`.
+  std::optional<TlsOptions> tls = std::nullopt;
+  /// Tells the server who calls: sent with every call, as a bearer token. In
+  /// plain text to this machine alone.
+  std::string token = {};
   /// Per call, all its attempts together (AttendMany: per stream); 0 means
   /// none, one year is the most.
   std::chrono::milliseconds deadline{60'000};
@@ -147,7 +163,7 @@ struct ClientOptions {
 class Client {
  public:
   /// Does not wait for the connection: the first call does. INVALID_ARGUMENT
-  /// for options out of range.
+  /// for options out of range and files that cannot be read.
   static absl::StatusOr<Client> Create(const ClientOptions& options);
 
   /// One unary call.

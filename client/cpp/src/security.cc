@@ -1,0 +1,100 @@
+#include "client/cpp/src/security.h"
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+namespace attention::client {
+namespace {
+
+// RFC 6750: what a header can carry.
+bool IsTokenCharacter(char c) {
+  return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
+         absl::StrContains("-._~+/=", c);
+}
+
+// Where nobody else reads what is sent in plain text.
+bool StaysOnThisMachine(absl::string_view target) {
+  for (const char* prefix : {"dns:///", "ipv4:", "ipv6:"}) {
+    if (absl::StartsWith(target, prefix))
+      target.remove_prefix(std::strlen(prefix));
+  }
+  for (const char* prefix :
+       {"unix:", "unix-abstract:", "127.", "localhost:", "[::1]"}) {
+    if (absl::StartsWith(target, prefix)) return true;
+  }
+  return target == "localhost";
+}
+
+absl::Status ReadFile(const char* option, const std::string& path,
+                      std::string& text) {
+  if (path.empty()) return absl::OkStatus();
+  std::ifstream file(path, std::ios::binary);
+  text.assign(std::istreambuf_iterator<char>(file), {});
+  if (!text.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(option, ": '", path, "' cannot be read, or is empty"));
+}
+
+}  // namespace
+
+absl::Status CheckSecurity(const ClientOptions& options) {
+  if (options.tls && options.credentials != nullptr) {
+    return absl::InvalidArgumentError(
+        "tls: given, expected no credentials beside it");
+  }
+  if (options.tls &&
+      options.tls->certificate_file.empty() != options.tls->key_file.empty()) {
+    return absl::InvalidArgumentError(
+        "tls: certificate_file and key_file belong together");
+  }
+  if (options.token.empty()) return absl::OkStatus();
+  if (!std::all_of(options.token.begin(), options.token.end(),
+                   IsTokenCharacter)) {
+    return absl::InvalidArgumentError(
+        "token: has characters that a header cannot carry (expected letters, "
+        "digits and -._~+/=)");
+  }
+  if (!options.tls && options.credentials == nullptr &&
+      !StaysOnThisMachine(options.target)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "token: would be sent to ", options.target,
+        " in plain text, expected TLS or a server on this machine"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeCredentials(
+    const ClientOptions& options) {
+  if (options.credentials != nullptr) return options.credentials;
+  if (!options.tls) return grpc::InsecureChannelCredentials();
+  const TlsOptions& tls = *options.tls;
+  grpc::SslCredentialsOptions pem;
+  absl::Status status = ReadFile("ca_file", tls.ca_file, pem.pem_root_certs);
+  status.Update(
+      ReadFile("certificate_file", tls.certificate_file, pem.pem_cert_chain));
+  status.Update(ReadFile("key_file", tls.key_file, pem.pem_private_key));
+  if (!status.ok()) return status;
+  return grpc::SslCredentials(pem);
+}
+
+void SetServerName(const ClientOptions& options,
+                   grpc::ChannelArguments& arguments) {
+  if (options.tls && !options.tls->server_name.empty()) {
+    arguments.SetSslTargetNameOverride(options.tls->server_name);
+  }
+}
+
+void AddToken(const ClientOptions& options, grpc::ClientContext& context) {
+  if (options.token.empty()) return;
+  context.AddMetadata("authorization", absl::StrCat("Bearer ", options.token));
+}
+
+}  // namespace attention::client

@@ -1,0 +1,33 @@
+#ifndef ATTENTION_CLIENT_SECURITY_H_
+#define ATTENTION_CLIENT_SECURITY_H_
+
+#include <grpcpp/client_context.h>
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/support/channel_arguments.h>
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "attention_client/client.h"
+
+namespace attention::client {
+
+/// INVALID_ARGUMENT, naming the option, where the token or what stands beside
+/// it is not as client.h says.
+absl::Status CheckSecurity(const ClientOptions& options);
+
+/// The credentials that the options ask for: given, TLS or plain text.
+/// INVALID_ARGUMENT names the file that cannot be read.
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeCredentials(
+    const ClientOptions& options);
+
+/// What TLS needs beside the credentials.
+void SetServerName(const ClientOptions& options,
+                   grpc::ChannelArguments& arguments);
+
+/// Puts the token into a call's metadata, where there is one.
+void AddToken(const ClientOptions& options, grpc::ClientContext& context);
+
+}  // namespace attention::client
+
+#endif  // ATTENTION_CLIENT_SECURITY_H_

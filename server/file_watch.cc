@@ -1,0 +1,63 @@
+#include "server/file_watch.h"
+
+#include <sys/stat.h>
+
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace attention::server {
+namespace {
+
+constexpr std::chrono::milliseconds kPause{500};
+
+}  // namespace
+
+FileWatch::FileWatch(std::vector<std::string> files,
+                     std::function<void()> changed)
+    : files_(std::move(files)),
+      changed_(std::move(changed)),
+      at_start_(State()),
+      thread_([this] { Run(); }) {}
+
+FileWatch::~FileWatch() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+// What another file, or another content, has another of.
+std::string FileWatch::State() const {
+  std::string state;
+  for (const std::string& file : files_) {
+    struct stat status {};
+    if (::stat(file.c_str(), &status) != 0) status = {};
+    absl::StrAppend(&state, status.st_dev, ".", status.st_ino, ".",
+                    status.st_size, ".", status.st_mtim.tv_sec, ".",
+                    status.st_mtim.tv_nsec, ".", status.st_ctim.tv_sec, ".",
+                    status.st_ctim.tv_nsec, " ");
+  }
+  return state;
+}
+
+void FileWatch::Run() {
+  std::string known = at_start_;
+  std::string seen = at_start_;
+  std::unique_lock lock(mutex_);
+  while (!wake_.wait_for(lock, kPause, [this] { return stopping_; })) {
+    std::string state = State();
+    const bool settled = state == seen;
+    seen = std::move(state);
+    if (!settled || seen == known) continue;
+    known = seen;
+    lock.unlock();
+    changed_();
+    lock.lock();
+  }
+}
+
+}  // namespace attention::server

@@ -1,0 +1,55 @@
+#include "server/services/caller_of_call.h"
+
+#include <grpcpp/security/auth_context.h>
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace attention::server {
+namespace {
+
+absl::string_view View(const grpc::string_ref& text) {
+  return {text.data(), text.size()};
+}
+
+}  // namespace
+
+absl::StatusOr<CallerPtr> CallerOfCall(const Callers* callers,
+                                       const grpc::ServerContextBase& context) {
+  if (callers == nullptr) return CallerPtr();
+  Credentials credentials;
+  const auto& metadata = context.client_metadata();
+  const auto header = metadata.find("authorization");
+  if (header != metadata.end()) {
+    credentials.authorization = View(header->second);
+  } else {
+    // The alternative names, or the common name where there is none.
+    for (const grpc::string_ref& name :
+         context.auth_context()->GetPeerIdentity()) {
+      credentials.certificate_names.emplace_back(View(name));
+    }
+  }
+  return callers->Find(credentials, context.peer());
+}
+
+absl::Status CheckRight(const Caller* caller, Right right) {
+  if (caller == nullptr || caller->Has(right)) return absl::OkStatus();
+  return absl::PermissionDeniedError(absl::StrCat(
+      "the caller ", caller->name, " may not do this (expected ",
+      right == Right::kSharedMemory ? "shared_memory" : "model_control",
+      " in its `may`, in the server's --callers-file)"));
+}
+
+absl::Status CheckCall(const Callers* callers,
+                       const grpc::ServerContextBase& context, Right right) {
+  const absl::StatusOr<CallerPtr> caller = CallerOfCall(callers, context);
+  return caller.ok() ? CheckRight(caller->get(), right) : caller.status();
+}
+
+absl::Status CheckCall(const Callers* callers,
+                       const grpc::ServerContextBase& context) {
+  return CallerOfCall(callers, context).status();
+}
+
+}  // namespace attention::server

@@ -1,0 +1,34 @@
+#ifndef ATTENTION_SERVER_SERVICES_CALLER_OF_CALL_H_
+#define ATTENTION_SERVER_SERVICES_CALLER_OF_CALL_H_
+
+#include <grpcpp/server_context.h>
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "server/callers/callers.h"
+
+namespace attention::server {
+
+/// A caller; null where there is no callers file: then everybody may call.
+using CallerPtr = std::shared_ptr<const Caller>;
+
+/// Who makes a gRPC call: by its token, or by the certificate of its
+/// connection. UNAUTHENTICATED where nobody is known by it; null where
+/// `callers` is.
+absl::StatusOr<CallerPtr> CallerOfCall(const Callers* callers,
+                                       const grpc::ServerContextBase& context);
+
+/// PERMISSION_DENIED where the caller has not the right. Null has all.
+absl::Status CheckRight(const Caller* caller, Right right);
+
+/// Both: of a call that needs `right` and nothing else of its caller.
+absl::Status CheckCall(const Callers* callers,
+                       const grpc::ServerContextBase& context, Right right);
+/// Of a call that every caller may make.
+absl::Status CheckCall(const Callers* callers,
+                       const grpc::ServerContextBase& context);
+
+}  // namespace attention::server
+
+#endif  // ATTENTION_SERVER_SERVICES_CALLER_OF_CALL_H_

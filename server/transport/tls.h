@@ -1,0 +1,54 @@
+#ifndef ATTENTION_SERVER_TRANSPORT_TLS_H_
+#define ATTENTION_SERVER_TRANSPORT_TLS_H_
+
+#include <grpcpp/security/server_credentials.h>
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "server/file_watch.h"
+#include "server/options.h"
+#include "server/transport/private_file.h"
+
+namespace attention::server {
+
+/// Encryption of connections, with certificates that are read again when they
+/// change. gRPC 1.51 can watch files by itself, but takes what it finds: a
+/// certificate beside the key of another one, or a file that is half written,
+/// and every new connection fails. So the files are read and checked here, and
+/// what is right is put where gRPC looks.
+class Tls {
+ public:
+  /// As ReadTlsFiles(); the options name a certificate.
+  static absl::StatusOr<std::unique_ptr<Tls>> Create(
+      const ServerOptions& options);
+
+  /// For gRPC's server. New connections follow the files within 3 s; those that
+  /// are open stay as they are.
+  const std::shared_ptr<grpc::ServerCredentials>& credentials() const {
+    return credentials_;
+  }
+
+ private:
+  explicit Tls(const ServerOptions& options) : options_(options) {}
+
+  // Reads the files and puts them where gRPC looks. What they hold, for the
+  // log.
+  absl::StatusOr<std::string> Publish();
+  void MakeCredentials();
+  void ReadAgain();
+
+  const ServerOptions options_;
+  std::mutex mutex_;       // of Publish()
+  PrivateFile identity_;   // chain and key
+  PrivateFile client_ca_;  // where callers show certificates
+  std::shared_ptr<grpc::ServerCredentials> credentials_;
+  std::optional<FileWatch> watch_;  // ends before what it writes to
+};
+
+}  // namespace attention::server
+
+#endif  // ATTENTION_SERVER_TRANSPORT_TLS_H_
