@@ -244,6 +244,11 @@ struct Parser {
     AddTime("--connection-idle-timeout", options.connection_idle_timeout,
             "15min", "A connection without calls is closed after it; 0 never",
             group);
+    AddTime("--keepalive-time", options.keepalive_time, "60s",
+            "After so long without a byte the caller is pinged; it has as "
+            "long again to answer, at most 20s, before its connection is "
+            "closed",
+            group);
     AddTime("--max-connection-age", options.max_connection_age, "0s",
             "A connection is given up after it, which spreads callers over "
             "servers; its calls have --drain-time to finish; 0 never",

@@ -112,6 +112,8 @@ absl::Status CheckOptions(const ServerOptions& options) {
       CheckRange("--max-streams-per-connection",
                  options.max_streams_per_connection, 1, kMostRequests),
       CheckTime("--connection-idle-timeout", options.connection_idle_timeout),
+      CheckTime("--keepalive-time", options.keepalive_time,
+                std::chrono::milliseconds(1)),
       CheckTime("--max-connection-age", options.max_connection_age),
       CheckTime("--reply-timeout", options.reply_timeout,
                 std::chrono::milliseconds(1)),

@@ -69,6 +69,9 @@ struct ServerOptions {
   int64_t max_streams_per_connection = 256;
   /// A connection without calls is closed after it; 0 never.
   std::chrono::milliseconds connection_idle_timeout{15 * 60'000};
+  /// After so long without a byte the caller is asked whether it is there, and
+  /// has as long again to answer, at most 20 s; then its connection is closed.
+  std::chrono::milliseconds keepalive_time{60'000};
   /// A connection is given up after it, and calls on it have the drain time to
   /// finish; 0 never.
   std::chrono::milliseconds max_connection_age{0};

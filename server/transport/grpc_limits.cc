@@ -12,10 +12,8 @@ namespace {
 
 // A caller that connects and does not say what HTTP/2 asks of it first.
 constexpr std::chrono::seconds kHandshakeTimeout{20};
-// After so long without a byte the caller is asked whether it is there, and has
-// so long to answer.
-constexpr std::chrono::seconds kSilence{60};
-constexpr std::chrono::seconds kPingTimeout{20};
+// For the answer to a ping.
+constexpr std::chrono::milliseconds kMostPingTimeout{20'000};
 // Callers may ask the server as often as this.
 constexpr std::chrono::seconds kLeastPingInterval{10};
 
@@ -30,13 +28,13 @@ int MillisecondsOrNever(std::chrono::milliseconds time) {
                            : Milliseconds(time);
 }
 
-void SetKeepalive(grpc::ServerBuilder& builder) {
+void SetKeepalive(std::chrono::milliseconds silence,
+                  grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
                              Milliseconds(kHandshakeTimeout));
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS,
-                             Milliseconds(kSilence));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(silence));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
-                             Milliseconds(kPingTimeout));
+                             Milliseconds(std::min(silence, kMostPingTimeout)));
   // Between calls too, in both directions: half-open connections end, and a
   // caller that keeps its own alive is not sent away for too many pings.
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
@@ -61,7 +59,7 @@ void SetGrpcLimits(const ServerOptions& options, int64_t message_memory,
                              MillisecondsOrNever(options.max_connection_age));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS,
                              Milliseconds(options.drain_time));
-  SetKeepalive(builder);
+  SetKeepalive(options.keepalive_time, builder);
   // A message of 1 MiB can unfold to 1 GiB before anybody sees its size, and
   // attention's numbers hardly shrink.
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);

@@ -2,6 +2,7 @@
 
 import socket
 
+import h2.events
 from attacked_server import wait_until
 from grpc import StatusCode
 from messages import SMALL
@@ -86,3 +87,18 @@ def test_old_connections_are_given_up_with_the_calls_on_them(start):
         data = b"".join(iter(lambda: old.socket.recv(1 << 16), b""))
     assert GOAWAY in frame_types(data), "new calls go elsewhere"
     assert server.call(SMALL) == StatusCode.OK
+
+
+def test_half_open_connections_are_closed(start):
+    server = start("--keepalive-time", "500ms")
+    with connect(server) as gone:  # which answers no ping
+        gone.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
+        wait_until(lambda: is_closed(gone), "closed")
+    with RawConnection(server) as silent:  # which does
+        pings = 0
+        while pings < 3:
+            pings += sum(isinstance(e, h2.events.PingReceived) for e in silent.receive())
+        silent.send(SMALL)
+        silent.flush()
+        while not any(isinstance(e, h2.events.StreamEnded) for e in silent.receive()):
+            pass

@@ -99,6 +99,8 @@ TEST(Flags, FillEveryOption) {
                                     "10",
                                     "--connection-idle-timeout",
                                     "11min",
+                                    "--keepalive-time",
+                                    "13s",
                                     "--max-connection-age",
                                     "12h",
                                     "--reply-timeout",
@@ -136,6 +138,7 @@ TEST(Flags, FillEveryOption) {
   EXPECT_EQ(options.max_connections_per_peer, 9);
   EXPECT_EQ(options.max_streams_per_connection, 10);
   EXPECT_EQ(options.connection_idle_timeout, std::chrono::minutes(11));
+  EXPECT_EQ(options.keepalive_time, std::chrono::seconds(13));
   EXPECT_EQ(options.max_connection_age, std::chrono::hours(12));
   EXPECT_EQ(options.reply_timeout, std::chrono::seconds(13));
   EXPECT_EQ(options.drain_delay, std::chrono::seconds(14));
