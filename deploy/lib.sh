@@ -23,7 +23,7 @@ start_server() {
   server_address=
   local tries
   for ((tries = 0; tries < 300; ++tries)); do
-    server_address=$(grep -m 1 -oE '127\.0\.0\.1:[0-9]+' "$log" || true)
+    server_address=$(grep -m 1 -oE 'listening on 127\.0\.0\.1:[0-9]+' "$log" | cut -d ' ' -f 3 || true)
     [[ -z $server_address ]] || break
     kill -0 "$server_pid" 2>/dev/null || break
     sleep 0.1

@@ -348,6 +348,10 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   const absl::StatusOr<ConnectionLimits> connections =
       DecideConnectionLimits(options, descriptors - http_connections);
   if (!connections.ok()) return connections.status();
+  // What else starts threads has less to say where there are none.
+  if (absl::Status room = CheckRoomToStart(kThreadsBesideWorkers); !room.ok()) {
+    return room;
+  }
   // First, so that who waits for the start is told of it.
   absl::StatusOr<std::unique_ptr<HttpPort>> http =
       OpenHttpPort(options, http_connections);
