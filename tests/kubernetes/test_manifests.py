@@ -1,0 +1,102 @@
+"""deploy/kubernetes/base by Kubernetes' schemas, and against what it starts."""
+
+import os
+import re
+import subprocess
+import urllib.request
+from pathlib import Path
+
+import kubernetes_validate
+import pytest
+import yaml
+from running_server import RunningServer
+
+ROOT = Path(__file__).parents[2]
+MANIFESTS = ROOT / "deploy" / "kubernetes"
+BASE = {
+    file.name: yaml.safe_load(file.read_text())
+    for file in sorted((MANIFESTS / "base").glob("*.yaml"))
+}
+RESOURCES = {name: of for name, of in BASE.items() if name != "kustomization.yaml"}
+KSERVE = {
+    file.name: yaml.safe_load(file.read_text())
+    for file in sorted((MANIFESTS / "kserve").glob("*.yaml"))
+}
+CONTAINERS = {
+    "base": BASE["deployment.yaml"]["spec"]["template"]["spec"]["containers"][0],
+    "kserve": KSERVE["serving-runtime.yaml"]["spec"]["containers"][0],
+}
+OLDEST, NEWEST = "1.27", kubernetes_validate.latest_version()
+
+
+def each_container(test):
+    return pytest.mark.parametrize("container", CONTAINERS.values(), ids=CONTAINERS)(test)
+
+
+@pytest.mark.parametrize("version", [OLDEST, NEWEST])
+@pytest.mark.parametrize("name", RESOURCES)
+def test_is_what_kubernetes_takes(name, version):
+    kubernetes_validate.validate(RESOURCES[name], version, strict=True)
+
+
+def test_a_misspelt_field_is_found():
+    wrong = {**RESOURCES["service.yaml"], "spce": {}}
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(wrong, NEWEST, strict=True)
+
+
+def test_the_list_has_every_file():
+    assert sorted(BASE["kustomization.yaml"]["resources"]) == sorted(RESOURCES)
+
+
+def test_selectors_find_the_pods():
+    labels = BASE["deployment.yaml"]["spec"]["template"]["metadata"]["labels"]
+    selectors = [
+        BASE["deployment.yaml"]["spec"]["selector"]["matchLabels"],
+        BASE["service.yaml"]["spec"]["selector"],
+        BASE["disruption-budget.yaml"]["spec"]["selector"]["matchLabels"],
+        BASE["network-policy.yaml"]["spec"]["podSelector"]["matchLabels"],
+    ]
+    assert all(selector == labels for selector in selectors)
+    assert BASE["autoscaler.yaml"]["spec"]["scaleTargetRef"]["name"] == "attention-server"
+
+
+def seconds(flag, arguments):
+    return int(next(re.fullmatch(rf"{flag}=(\d+)s", a) for a in arguments if flag in a)[1])
+
+
+def test_the_pod_has_time_to_drain():
+    pod = BASE["deployment.yaml"]["spec"]["template"]["spec"]
+    flags = CONTAINERS["base"]["args"]
+    drain = seconds("--drain-delay", flags) + seconds("--drain-time", flags)
+    assert drain < pod["terminationGracePeriodSeconds"]
+
+
+@each_container
+def test_the_server_has_its_flags(container):
+    usage = subprocess.run(
+        [os.environ["ATTENTION_SERVER"], "--help"], capture_output=True, text=True, check=True
+    ).stdout
+    for argument in container["args"]:
+        assert re.search(rf"{argument.split('=')[0]}\b", usage)
+    for variable in container["env"]:
+        assert f"[{variable['name']}]" in re.sub(r"\s+", " ", usage)
+
+
+@each_container
+def test_the_server_answers_its_probes(container, tmp_path):
+    server = RunningServer(tmp_path / "log")
+    try:
+        http = re.search(r"http://127\.0\.0\.1:\d+", server.log())[0]
+        probes = [of["httpGet"] for name, of in container.items() if name.endswith("Probe")]
+        assert len(probes) >= 2
+        for probe in probes:
+            with urllib.request.urlopen(http + probe["path"], timeout=30) as reply:
+                assert reply.status == 200
+    finally:
+        assert server.stop() == 0
+
+
+def test_the_autoscalers_metric_is_one_of_the_servers():
+    metric = BASE["autoscaler.yaml"]["spec"]["metrics"][0]["pods"]["metric"]["name"]
+    assert f"| `{metric}` | gauge |" in (ROOT / "docs" / "metrics.md").read_text()
