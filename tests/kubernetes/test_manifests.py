@@ -83,6 +83,19 @@ def test_the_server_has_its_flags(container):
         assert f"[{variable['name']}]" in re.sub(r"\s+", " ", usage)
 
 
+def test_everything_has_the_servers_version():
+    told = subprocess.run(
+        [os.environ["ATTENTION_SERVER"], "--version"], capture_output=True, text=True, check=True
+    ).stdout
+    version = re.match(r"attention-server (\d+\.\d+\.\d+)", told)[1]
+    assert BASE["kustomization.yaml"]["images"] == [{"name": "attention-server", "newTag": version}]
+    assert CONTAINERS["kserve"]["image"] == f"attention-server:{version}"
+    for package in ["python", "python-server"]:
+        project = (ROOT / "client" / package / "pyproject.toml").read_text()
+        assert f'version = "{version}"' in project
+        assert project.count("==") == project.count(f"attention-server=={version}")
+
+
 @each_container
 def test_the_server_answers_its_probes(container, tmp_path):
     server = RunningServer(tmp_path / "log")
