@@ -11,7 +11,10 @@ if(ATTENTION_SANITIZE MATCHES "address")
   # tests of cpu_backend_test) and through the CUDA kernels in allocations of exactly the bytes that
   # they may use (attention_cuda_kernels_test), and in slices (cuda_emulated_small).
   set(cpu_backend_test_RUNS "-*PairwiseOnTargetTest.*")
-  set(attention_parity_core_test_RUNS "-*PairwiseTest.*/cuda_emulated_row*:${oracle_tests}")
+  # Sweeps of values touch the same memory at every value; sinks go through it in slices.
+  string(CONCAT attention_parity_core_test_RUNS
+         "-*PairwiseTest.*/cuda_emulated_row*:*ValuesOnBackendTest.*/cuda_emulated*:"
+         "*SinksTest.*/cuda_emulated:${oracle_tests}")
   # The sanitizer itself maps terabytes: address space cannot be made scarce.
   set(service_test_RUNS "-ScarcityTest.*AddressSpace*:ScarcityTest.MemoryThatCannotBeHad*")
 elseif(ATTENTION_SANITIZE MATCHES "thread")
