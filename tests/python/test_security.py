@@ -1,14 +1,19 @@
 """Who the client trusts, and what it shows of itself."""
 
 import asyncio
+import hashlib
+import json
+import os
 import subprocess
 
 import grpc
 import numpy as np
 import pytest
 from failing_server import FailingServer
+from running_server import RunningServer
 
-from attention_client import AsyncClient, Client, Tls, UnavailableError
+from attention_client import AsyncClient, AttentionError, Client, Tls, UnavailableError
+from attention_client.cli import main
 
 ONES = [np.ones((2, 2), np.float32)] * 3
 
@@ -127,3 +132,44 @@ def test_settings_that_exclude_each_other_are_refused(folder):
     with pytest.raises(ValueError, match="credentials: given beside tls"):
         Client("127.0.0.1:1", tls=True, credentials=grpc.ssl_channel_credentials())
     assert "client.key" not in repr(Tls(key=folder / "client.key"))
+
+
+@pytest.fixture(scope="module")
+def guarded(folder, tmp_path_factory):
+    """attention-server itself, with TLS, for one caller who has a token."""
+    known = {"name": "me", "tokens_sha256": [hashlib.sha256(b"secret").hexdigest()]}
+    (folder / "callers.json").write_text(json.dumps({"callers": [known]}))
+    (folder / "token").write_text("secret\n")
+    with pytest.MonkeyPatch.context() as patch:
+        # What RunningServer starts; to the command it would be an address.
+        patch.setenv("ATTENTION_SERVER", os.environ["ATTENTION_SERVER_BINARY"])
+        server = RunningServer(
+            tmp_path_factory.mktemp("server") / "log",
+            f"--tls-certificate={folder / 'server.pem'}",
+            f"--tls-key={folder / 'server.key'}",
+            f"--callers-file={folder / 'callers.json'}",
+        )
+    yield server
+    assert server.stop() == 0
+
+
+def test_the_server_itself_takes_tls_and_a_token(folder, guarded):
+    tls = Tls(ca=folder / "ca.pem")
+    with Client(guarded.address, tls=tls, token="secret") as client:
+        assert client.attend(*ONES).output.shape == (2, 2)
+
+
+def test_the_server_itself_refuses_another_token(folder, guarded):
+    tls = Tls(ca=folder / "ca.pem")
+    with Client(guarded.address, tls=tls, token="other") as client:
+        with pytest.raises(AttentionError) as failed:
+            client.attend(*ONES)
+    assert failed.value.code == grpc.StatusCode.UNAUTHENTICATED
+
+
+def test_the_command_has_flags_for_both(folder, guarded, capsys):
+    flags = ["--server", guarded.address, "--tls-ca", str(folder / "ca.pem")]
+    assert main([*flags, "--token-file", str(folder / "token"), "info"]) == 0
+    assert "version" in json.loads(capsys.readouterr().out)
+    assert main([*flags, "info"]) == 1
+    assert "UNAUTHENTICATED" in capsys.readouterr().err

@@ -14,6 +14,7 @@ import numpy as np
 
 from attention_client import _files, bench, scoring
 from attention_client._arrays import Array
+from attention_client._channel import Tls
 from attention_client._request import TENSORS, Options
 from attention_client.client import Client
 from attention_client.errors import AttentionError
@@ -69,6 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--timeout", type=float, default=60.0, help="seconds (%(default)s)"
     )
+    _add_security(parser)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_attend(commands)
     _add_heatmap(commands)
@@ -78,6 +80,42 @@ def _parser() -> argparse.ArgumentParser:
     info = commands.add_parser("info", help="version, backends and limits, as JSON")
     info.set_defaults(run=_info)
     return parser
+
+
+# As attention-client has them, with the same variables.
+def _add_security(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--tls",
+        action="store_true",
+        help="encrypt, and check the server's certificate; implied by the next three",
+    )
+    for name, meaning in (
+        ("tls-ca", "who signs the server's certificate, in PEM (the system's)"),
+        ("tls-certificate", "this caller's certificate, in PEM"),
+        ("tls-key", "its private key, in PEM"),
+        ("token-file", "the token that tells the server who calls"),
+    ):
+        variable = f"ATTENTION_CLIENT_{name.upper().replace('-', '_')}"
+        parser.add_argument(
+            f"--{name}",
+            metavar="FILE",
+            default=os.environ.get(variable),
+            help=f"{meaning} [{variable}]",
+        )
+
+
+def _connect(options: argparse.Namespace) -> Client:
+    files = (options.tls_ca, options.tls_certificate, options.tls_key)
+    token = None
+    if options.token_file is not None:
+        with open(options.token_file, encoding="utf-8") as file:
+            token = file.read().strip()
+    return Client(
+        options.server,
+        timeout=options.timeout,
+        tls=Tls(*files) if options.tls or any(files) else False,
+        token=token,
+    )
 
 
 def _add_attend(commands: Any) -> None:
@@ -147,7 +185,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def _health(options: argparse.Namespace) -> None:
-    with Client(options.server, timeout=options.timeout) as client:
+    with _connect(options) as client:
         status = client.health()
     print(status)
     if status != "SERVING":
@@ -155,7 +193,7 @@ def _health(options: argparse.Namespace) -> None:
 
 
 def _info(options: argparse.Namespace) -> None:
-    with Client(options.server, timeout=options.timeout) as client:
+    with _connect(options) as client:
         print(json.dumps(dataclasses.asdict(client.info()), indent=2))
 
 
@@ -167,7 +205,7 @@ def _attend(options: argparse.Namespace) -> None:
     query, key, value = (_wanted(arrays, name) for name in ("query", "key", "value"))
     request |= settings | {"scoring": chosen, "causal": options.causal}
     request |= {"weights": options.weights, "lse": options.lse}
-    with Client(options.server, timeout=options.timeout) as client:
+    with _connect(options) as client:
         result = client.attend(query, key, value, **cast(Options, request))
     named = {n: getattr(result, n) for n in ("output", "weights", "lse")}
     found = {name: array for name, array in named.items() if array is not None}
@@ -214,7 +252,7 @@ def _bench(options: argparse.Namespace) -> None:
         if sys.stderr.isatty():
             print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
-    with Client(options.server, timeout=options.timeout) as client:
+    with _connect(options) as client:
         costs = bench.measure(
             client,
             lengths=options.lengths,
