@@ -57,7 +57,7 @@ void Callers::ReadAgain() {
     spdlog::info("{} callers are known now", table()->callers);
   } else {
     spdlog::error("callers stay as they were: {}",
-                  std::string(status.message()));
+                  static_cast<std::string>(status.message()));
   }
 }
 
@@ -82,7 +82,7 @@ absl::StatusOr<std::shared_ptr<const Caller>> Callers::Find(
   }
   if (const int64_t calls = unknown_.Count(); calls > 0) {
     spdlog::warn("refused {} calls of unknown callers, the last of {}: {}",
-                 calls, std::string(peer), why);
+                 calls, static_cast<std::string>(peer), why);
   }
   return absl::UnauthenticatedError(why);
 }

@@ -20,7 +20,7 @@ HttpRequest RequestOf(const http::request<http::string_body>& message) {
   HttpRequest request;
   request.method = message.method() == http::verb::head
                        ? "GET"
-                       : std::string(message.method_string());
+                       : static_cast<std::string>(message.method_string());
   const std::string target(message.target());
   request.path = target.substr(0, target.find('?'));
   return request;

@@ -85,8 +85,9 @@ std::vector<std::shared_ptr<const Model>> ModelTable::List() const {
 std::map<std::string, std::shared_ptr<const ModelCounters>>
 ModelTable::Counters() const {
   std::map<std::string, std::shared_ptr<const ModelCounters>> all;
-  for (const auto& [name, model] : built_in_)
+  for (const auto& [name, model] : built_in_) {
     all.emplace(name, model->counters);
+  }
   const std::lock_guard lock(mutex_);
   all.insert(counters_.begin(), counters_.end());
   return all;

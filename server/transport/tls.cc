@@ -72,7 +72,7 @@ void Tls::ReadAgain() {
     spdlog::info("TLS: new connections get the certificate of {}", *what);
   } else {
     spdlog::error("TLS goes on with the files as they were: {}",
-                  std::string(what.status().message()));
+                  static_cast<std::string>(what.status().message()));
   }
 }
 

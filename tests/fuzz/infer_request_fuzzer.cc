@@ -87,7 +87,7 @@ void Serve(const uint8_t* data, size_t size, bool on_stream) {
   static const auto* const repository = new ModelRepository;
   static const auto* const models = new ModelTable(*repository);
   constexpr int64_t kLimit = 1 << 20;
-  InferWire wire(*models, /*regions=*/nullptr, on_stream);
+  InferWire wire(*models, /*regions=*/{}, on_stream);
   const auto request = wire.Decode(test::CutIntoSlices(data, size));
   if (!request.ok()) return;
   const auto valid = Validate(request->problem);

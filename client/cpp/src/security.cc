@@ -23,8 +23,9 @@ bool IsTokenCharacter(char c) {
 // Where nobody else reads what is sent in plain text.
 bool StaysOnThisMachine(absl::string_view target) {
   for (const char* prefix : {"dns:///", "ipv4:", "ipv6:"}) {
-    if (absl::StartsWith(target, prefix))
+    if (absl::StartsWith(target, prefix)) {
       target.remove_prefix(std::strlen(prefix));
+    }
   }
   for (const char* prefix :
        {"unix:", "unix-abstract:", "127.", "localhost:", "[::1]"}) {
