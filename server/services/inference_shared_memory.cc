@@ -26,8 +26,9 @@ void Forget(SharedMemoryRegistry& regions, MemorySpace space,
 absl::Status InferenceService::CheckSharedMemory(const Context& context) const {
   absl::Status status =
       CheckCall(services_.callers, context, Right::kSharedMemory);
-  if (status.ok() && !options_.allow_shared_memory)
+  if (status.ok() && !options_.allow_shared_memory) {
     status = SharedMemoryIsOff();
+  }
   return status;
 }
 
