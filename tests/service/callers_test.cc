@@ -21,7 +21,6 @@ namespace attention::test {
 namespace {
 
 using absl::StatusCode;
-using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 class CallersTest : public testing::Test {

@@ -26,7 +26,11 @@ HttpCaller::HttpCaller(const std::string& address)
   const timeval patience{60, 0};
   ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience,
                sizeof(patience));
-  ::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&to), sizeof(to));
+  // Without a connection, nothing is sent and nothing comes.
+  if (::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&to),
+                sizeof(to)) != 0) {
+    socket_ = server::FileDescriptor();
+  }
 }
 
 void HttpCaller::Send(absl::string_view text) {

@@ -217,7 +217,7 @@ TEST_F(TlsTest, FilesThatAreNoneAreRefusedByName) {
     options.tls_key = files_.Path(key);
     const absl::Status status = server::Server::Start(options).status();
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-    return std::string(status.message());
+    return static_cast<std::string>(status.message());
   };
   EXPECT_THAT(refusal("absent", "server.key"),
               AllOf(HasSubstr("--tls-certificate"), HasSubstr("absent"),

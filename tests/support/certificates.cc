@@ -15,7 +15,7 @@
 namespace attention::test {
 namespace {
 
-constexpr int64_t kSecondsOfADay = 24 * 60 * 60;
+constexpr int64_t kSecondsOfADay = int64_t{24} * 60 * 60;
 constexpr long kVersion3 = 2;  // NOLINT(google-runtime-int): OpenSSL's type
 
 using Key = std::unique_ptr<EVP_PKEY, decltype(&::EVP_PKEY_free)>;
