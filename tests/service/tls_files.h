@@ -1,16 +1,13 @@
 #ifndef ATTENTION_TESTS_SERVICE_TLS_FILES_H_
 #define ATTENTION_TESTS_SERVICE_TLS_FILES_H_
 
-#include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "attention_client/client.h"
 #include "server/options.h"
 #include "tests/support/certificates.h"
+#include "tests/support/temporary_folder.h"
 
 namespace attention::test {
 
@@ -23,13 +20,9 @@ class TlsFiles {
     WriteServer(authority_);
   }
 
-  ~TlsFiles() { std::filesystem::remove_all(folder_); }
-  TlsFiles(const TlsFiles&) = delete;
-  TlsFiles& operator=(const TlsFiles&) = delete;
-
   const CertificateAuthority& authority() const { return authority_; }
   std::string Path(const std::string& name) const {
-    return folder_ + "/" + name;
+    return folder_.path() + "/" + name;
   }
   void Write(const std::string& name, const std::string& text) const {
     ReplaceFile(Path(name), text);
@@ -74,13 +67,7 @@ class TlsFiles {
   }
 
  private:
-  static std::string NewFolder() {
-    std::string folder = testing::TempDir() + "attention.XXXXXX";
-    if (::mkdtemp(folder.data()) == nullptr) std::abort();
-    return folder;
-  }
-
-  const std::string folder_ = NewFolder();
+  const TemporaryFolder folder_;
   const CertificateAuthority authority_{"test authority"};
 };
 

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 
 #include "core/formats/file.h"
@@ -11,19 +10,10 @@
 
 namespace attention::test {
 
-ModelFolders::ModelFolders() : path_(testing::TempDir() + "models_XXXXXX") {
-  EXPECT_NE(mkdtemp(path_.data()), nullptr) << path_;
-}
-
-ModelFolders::~ModelFolders() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
 std::string ModelFolders::Add(const std::string& name,
                               const std::string& config,
                               const std::map<std::string, Tensor>& tensors) {
-  std::string folder = path_ + "/" + name;
+  std::string folder = path() + "/" + name;
   std::filesystem::create_directories(folder);
   EXPECT_THAT(WriteFile(folder + "/config.json", config), IsOk());
   if (!tensors.empty()) {
@@ -35,7 +25,7 @@ std::string ModelFolders::Add(const std::string& name,
 }
 
 void ModelFolders::Remove(const std::string& name) {
-  std::filesystem::remove_all(path_ + "/" + name);
+  std::filesystem::remove_all(path() + "/" + name);
 }
 
 }  // namespace attention::test

@@ -5,18 +5,14 @@
 #include <string>
 
 #include "core/tensor.h"
+#include "tests/support/temporary_folder.h"
 
 namespace attention::test {
 
 /// A model repository in a temporary directory, removed at the end.
 class ModelFolders {
  public:
-  ModelFolders();
-  ~ModelFolders();
-  ModelFolders(const ModelFolders&) = delete;
-  ModelFolders& operator=(const ModelFolders&) = delete;
-
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return folder_.path(); }
 
   /// Creates or replaces NAME/config.json and, where there are tensors,
   /// NAME/parameters.safetensors. Returns the folder's path.
@@ -27,7 +23,7 @@ class ModelFolders {
   void Remove(const std::string& name);
 
  private:
-  std::string path_;
+  const TemporaryFolder folder_;
 };
 
 }  // namespace attention::test

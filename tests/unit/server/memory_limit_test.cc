@@ -7,6 +7,8 @@
 #include <fstream>
 #include <string>
 
+#include "tests/support/temporary_folder.h"
+
 namespace attention::server {
 namespace {
 
@@ -16,24 +18,20 @@ constexpr int64_t kMiB = 1 << 20;
 class MemoryLimitTest : public testing::Test {
  protected:
   MemoryLimitTest() {
-    std::string name = testing::TempDir() + "/memory_limit_XXXXXX";
-    EXPECT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-    sources_.control_groups = name + "/cgroup";
-    sources_.own_groups = name + "/own";
+    sources_.control_groups = folder_.path() + "/cgroup";
+    sources_.own_groups = folder_.path() + "/own";
     sources_.physical = 1000 * kMiB;
   }
-  ~MemoryLimitTest() override { std::filesystem::remove_all(folder_); }
 
   void Write(const std::string& file, const std::string& text) {
-    const std::filesystem::path path = folder_ / file;
+    const std::filesystem::path path = folder_.path() + "/" + file;
     std::filesystem::create_directories(path.parent_path());
     std::ofstream(path) << text << "\n";
   }
   int64_t Bound() const { return SmallestBound(sources_).bytes; }
 
   MemorySources sources_;
-  std::filesystem::path folder_;
+  const test::TemporaryFolder folder_;
 };
 
 TEST_F(MemoryLimitTest, IsTheMachinesWhereNothingElseIsSaid) {
