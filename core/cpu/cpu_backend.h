@@ -15,21 +15,18 @@ inline constexpr char kCpuTargetVariable[] = "ATTENTION_CPU_TARGET";
 
 /// The instruction sets that MakeCpuBackend() takes on this processor, best
 /// first: "AVX3_AMX" (the next one with products of BF16 by AMX), "AVX3"
-/// (AVX-512), "AVX3_BF16" (with those of AVX512-BF16: slower than FP32 where
-/// measured), "AVX2", "SSE4", "NEON". Empty on a processor that this build has
-/// no kernels for.
+/// (AVX-512), "AVX3_BF16" (with those of AVX512-BF16; before "AVX3" on AMD's
+/// processors), "AVX2", "SSE4", "NEON". Empty on a processor that this build
+/// has no kernels for.
 std::vector<std::string> CpuTargets();
 
 /// The fast backend for a machine without a GPU: fused kernels that never hold
 /// a score matrix, compiled for every instruction set and chosen at run time.
-/// FP32 inside. With "_AMX" or "_BF16" a scaled dot product of BF16 tensors and
-/// many queries multiplies BF16 (weights rounded to it, sums in FP32), and its
-/// kernel is "bf16_amx" or "bf16_avx512", not "fp32_tiles"; tiles that hold
-/// magnitudes outside of 2^-56 to 2^56 stay in FP32. Rows that FP32 would not
-/// serve (values that are not finite beside keys that take no part, scores all
-/// close to 0) are computed once more by FP64 kernels. Below 2 MiB of scratch
-/// per thread, at any length; rows too wide for that, and scales, sigmas and
-/// softcaps near the ends of FP32's range, go through the reference's loops.
+/// FP32 inside, whatever the values (core/cpu/README.md). With "_AMX" or
+/// "_BF16" a scaled dot product of BF16 tensors and many queries multiplies
+/// BF16 (weights rounded to it, sums in FP32), and its kernel is "bf16_amx" or
+/// "bf16_avx512", not "fp32_tiles". Below 2 MiB of scratch per thread, at any
+/// length, unless rows are wider than some thousands of elements.
 ///
 /// `target` is one of CpuTargets(); empty means the environment variable
 /// ATTENTION_CPU_TARGET, and where that is not set the best one.

@@ -11,7 +11,7 @@ namespace {
 // Floats of a thread's scratch that rows, and that keys, may take while they
 // are narrow enough; together well below 2 MiB.
 constexpr int64_t kRowFloats = int64_t{160} * 1024;
-constexpr int64_t kKeyFloats = int64_t{160} * 1024;
+constexpr int64_t kKeyFloats = int64_t{256} * 1024;
 constexpr int64_t kKeptFloats = int64_t{96} * 1024;
 // More rows to a block mean less work per row on bringing keys into order.
 constexpr int64_t kMostRows = 264;

@@ -14,13 +14,11 @@ struct Available {
   Available() {
     for (const int64_t* t = AvailableTargets(); *t != 0; ++t) {
       const Kernels& kernels = KernelsOf(*t);
-      if (kernels.attend_bf16 != nullptr) {
-        Add(kernels, AmxProducts());
-      }
+      const bool bf16 = kernels.attend_bf16 != nullptr;
+      if (bf16) Add(kernels, AmxProducts());
+      if (bf16 && Avx512Bf16IsFast()) Add(kernels, Avx512Bf16Products());
       targets.push_back(kernels);
-      if (kernels.attend_bf16 != nullptr) {
-        Add(kernels, Avx512Bf16Products());
-      }
+      if (bf16 && !Avx512Bf16IsFast()) Add(kernels, Avx512Bf16Products());
     }
   }
 

@@ -6,10 +6,11 @@
 
 namespace attention::cpu {
 
-/// The kernels that this build has and this processor can run, best first. AMX
-/// stands before the instruction set that it adds products to. AVX512-BF16
-/// stands behind: where it was at hand (Emerald Rapids) VDPBF16PS multiplied at
-/// half the rate of FP32's multiply-adds, so it is there to be asked for.
+/// The kernels that this build has and this processor can run, best first.
+/// Products of BF16 stand before the instruction set that they are added to
+/// where they are faster: those of AMX always, those of AVX512-BF16 on AMD's
+/// processors. On Intel's they stand behind, to be asked for: Emerald Rapids
+/// has half the rate of FP32's multiply-adds (VDPBF16PS).
 absl::Span<const Kernels> Targets();
 
 }  // namespace attention::cpu

@@ -110,7 +110,7 @@ void ExpectGoodReply(const absl::StatusOr<v1::AttendResponse>& reply,
 v1::AttendRequest LargeRequest() {
   v1::AttendRequest request;
   request.set_id("large");
-  *request.mutable_query() = Filled(v1::DATA_TYPE_FP32, {1024, 8}, 0.5);
+  *request.mutable_query() = Filled(v1::DATA_TYPE_FP32, {2048, 8}, 0.5);
   v1::KeyValueTensors& key_value = *request.mutable_key_value();
   *key_value.mutable_key() = Filled(v1::DATA_TYPE_FP32, {16384, 8}, 0.25);
   *key_value.mutable_value() = Filled(v1::DATA_TYPE_FP32, {16384, 8}, 3);

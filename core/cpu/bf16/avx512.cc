@@ -167,6 +167,8 @@ const Bf16Products* Avx512Bf16Products() {
   return kAvailable ? &kProducts : nullptr;
 }
 
+bool Avx512Bf16IsFast() { return __builtin_cpu_is("amd") != 0; }
+
 }  // namespace attention::cpu
 
 #else
@@ -174,6 +176,7 @@ const Bf16Products* Avx512Bf16Products() {
 namespace attention::cpu {
 
 const Bf16Products* Avx512Bf16Products() { return nullptr; }
+bool Avx512Bf16IsFast() { return false; }
 
 }  // namespace attention::cpu
 

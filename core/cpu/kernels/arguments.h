@@ -10,7 +10,7 @@
 namespace attention::cpu {
 
 /// Keys of a tile, at most; also what a row of scores has room for.
-inline constexpr int64_t kMaxTileKeys = 128;
+inline constexpr int64_t kMaxTileKeys = 512;
 /// Floats from one row of scores to the next. Not a power of two, so that the
 /// rows of a micro-tile do not fall into the same cache sets.
 inline constexpr int64_t kScoreStride = kMaxTileKeys + 16;

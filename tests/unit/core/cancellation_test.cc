@@ -20,8 +20,8 @@ class CancellationTest : public ::testing::TestWithParam<std::string> {
         {.threads = threads, .backend = GetParam(), .on_tile = [&] {
            if (++tiles == stop_at) stop.request_stop();
          }});
-    testing::ProblemBuilder builder({2, 4, 200, 8}, {2, 2, 1000, 8},
-                                    {2, 2, 1000, 8});
+    testing::ProblemBuilder builder({2, 4, 200, 8}, {2, 2, 4000, 8},
+                                    {2, 2, 4000, 8});
     const auto valid = Validate(builder.problem);
     Tensor output =
         Tensor::Create(DataType::kFloat32, valid->output_shape).value();
