@@ -20,7 +20,7 @@ inline constexpr unsigned kDenormalsAreZero = 1U << 6;
 /// hundred times as long (Intel's optimization manual, "Floating-Point
 /// Assists"), which a caller could use to hold up others. Elsewhere than on x86
 /// it does nothing.
-class FlushSubnormals {
+class [[maybe_unused]] FlushSubnormals {
  public:
 #if HWY_ARCH_X86
   FlushSubnormals() : before_(_mm_getcsr()) {
@@ -41,7 +41,7 @@ class FlushSubnormals {
 };
 
 /// The opposite: while it lives, this thread's arithmetic is IEEE 754's again.
-class KeepSubnormals {
+class [[maybe_unused]] KeepSubnormals {
  public:
 #if HWY_ARCH_X86
   KeepSubnormals() : before_(_mm_getcsr()) {

@@ -113,11 +113,10 @@ HWY_INLINE VF Capped(VF score, float softcap) {
   const VF cap = hn::Set(d, softcap);
   const VF capped = hn::Mul(cap, Tanh(hn::Div(score, cap)));
   const auto small = hn::Lt(hn::Abs(score), hn::Mul(cap, hn::Set(d, 0x1p-13F)));
-  // Finite as powers of 2, too; NaN stays, being the second operand.
-  const VF most = hn::Set(d, 2.35e38F);
   const VF natural = hn::IfThenElse(small, score, capped);
-  return hn::Mul(hn::Max(hn::Neg(most), hn::Min(most, natural)),
-                 hn::Set(d, 1.44269504F));
+  // Finite as powers of 2, too.
+  const VF magnitude = AtMost(hn::Set(d, 2.35e38F), hn::Abs(natural));
+  return hn::Mul(hn::CopySign(magnitude, natural), hn::Set(d, 1.44269504F));
 }
 
 // Distances are those of FP32: exact below 2^24.

@@ -29,6 +29,16 @@ namespace hn = hwy::HWY_NAMESPACE;
 using F = hn::CappedTag<float, kMaxLanes>;
 using VF = hn::Vec<F>;
 
+// The lesser of x and a limit, NaN where x is: Min alone differs between
+// processors in what it makes of NaN.
+HWY_INLINE VF AtMost(VF limit, VF x) {
+#if HWY_ARCH_X86
+  return hn::Min(limit, x);  // the second operand where one is NaN
+#else
+  return hn::IfThenElse(hn::Lt(limit, x), limit, x);
+#endif
+}
+
 // 2^f for f in [-1/2, 1/2]: exact at 0, the polynomial itself within 2^-28.9,
 // with its roundings within 1.4 * 2^-24.
 HWY_INLINE VF PowerOfFraction(VF f) {
@@ -72,7 +82,7 @@ HWY_INLINE VF Clamped(VF x) {
 #if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
   return x;  // goes to infinity by itself
 #else
-  return hn::Min(x, hn::Set(F(), 127.0F));
+  return AtMost(hn::Set(F(), 127.0F), x);
 #endif
 }
 
@@ -128,9 +138,8 @@ HWY_INLINE VF Tanh(VF x) {
   p = hn::MulAdd(p, z, hn::Set(d, 1.33314422036e-1F));
   p = hn::MulAdd(p, z, hn::Set(d, -3.33332819422e-1F));
   const VF small = hn::MulAdd(hn::Mul(p, z), x, x);
-  // Beyond 10 the result is 1; NaN stays, because Min takes its second operand
-  // where one is NaN.
-  const VF e = ExpTwice(hn::Min(hn::Set(d, 10.0F), magnitude));
+  // Beyond 10 the result is 1.
+  const VF e = ExpTwice(AtMost(hn::Set(d, 10.0F), magnitude));
   const VF large = hn::Sub(one, hn::Div(hn::Set(d, 2.0F), hn::Add(e, one)));
   return hn::IfThenElse(
       hn::Lt(magnitude, hn::Set(d, 0.625F)), small,

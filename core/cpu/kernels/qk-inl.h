@@ -191,9 +191,8 @@ HWY_INLINE void TanhPanel(const float* HWY_RESTRICT queries,
       [=](int64_t i, int64_t half, int r) HWY_ATTR {
         const VF key = hn::Load(d, keys + (2 * i + half) * lanes);
         const VF query = hn::Set(d, queries[i * kRows + r]);
-        // The second operand is what the minimum is where one is NaN.
         return Fraction{hn::Set(d, weights[i]),
-                        hn::Min(most, hn::MulAdd(query, key, one))};
+                        AtMost(most, hn::MulAdd(query, key, one))};
       },
       scores);
 }
@@ -217,7 +216,7 @@ HWY_NOINLINE void TanhWidePanel(const float* HWY_RESTRICT queries,
             hn::Add(hn::Set(d, query[kRows]), hn::Load(d, key + 2 * lanes));
         const VF m = ScaleByPower(hn::Set(d, query[0]), n);
         return Fraction{hn::Set(d, weights[i]),
-                        hn::Min(most, hn::MulAdd(m, hn::Load(d, key), one))};
+                        AtMost(most, hn::MulAdd(m, hn::Load(d, key), one))};
       },
       scores);
 }
