@@ -1,11 +1,12 @@
 """benchmarks/compare: see --help."""
 
 import argparse
+import functools
 import json
 import pathlib
 import sys
 
-from peers.cases import CASES, L1024, THREADS_SCALING, Case
+from peers.cases import CASES, L1024, TWO_THREADS, Case
 from peers.progress import say
 
 # Lengths at which the peak of memory is shown; few queries where all would take long.
@@ -30,7 +31,7 @@ meanwhile. A full run takes about 15 minutes, --quick a quarter of that.
 
 examples:
   benchmarks/compare --quick --cases l1024-d64,decode
-  benchmarks/compare --markdown performance.md --json performance.json
+  benchmarks/compare --two-threads --markdown docs/performance.md --summary README.md
   benchmarks/compare --threads 2 --cases l4096
 """
 
@@ -58,9 +59,9 @@ def arguments() -> argparse.Namespace:
         "--quick", action="store_true", help="fewer and shorter rounds, to try things"
     )
     parser.add_argument(
-        "--threads-scaling",
+        "--two-threads",
         action="store_true",
-        help="also measure two threads beside one",
+        help="also two threads, beside peers with two and beside one",
     )
     parser.add_argument(
         "--no-memory", action="store_true", help="leave out the peak of memory"
@@ -69,7 +70,13 @@ def arguments() -> argparse.Namespace:
         "--markdown",
         type=pathlib.Path,
         metavar="FILE",
-        help="write the tables, fit for a README",
+        help="write the tables; where FILE has the lines that say so, between them",
+    )
+    parser.add_argument(
+        "--summary",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="write a few rows; where FILE has the lines that say so, between them",
     )
     parser.add_argument(
         "--json", type=pathlib.Path, metavar="FILE", help="write every sample"
@@ -81,19 +88,19 @@ def arguments() -> argparse.Namespace:
 
 
 def chosen(args: argparse.Namespace) -> list[Case]:
-    known = {case.key: case for case in (*CASES, *THREADS_SCALING)}
+    known = {case.key: case for case in (*CASES, *TWO_THREADS)}
     if args.list:
         print("\n".join(f"{key:28} {case.title}" for key, case in known.items()))
         sys.exit()
     if args.cases == "none":
         return []
     if not args.cases:
-        return [*CASES, *(THREADS_SCALING if args.threads_scaling else ())]
+        return [*CASES, *(TWO_THREADS if args.two_threads else ())]
     keys = args.cases.split(",")
     if unknown := [key for key in keys if key not in known]:
         sys.exit(f"compare: unknown case {', '.join(unknown)}; --list shows the cases")
-    scaling = THREADS_SCALING if args.threads_scaling else ()
-    return [known[key] for key in keys] + [c for c in scaling if c.key not in keys]
+    two = TWO_THREADS if args.two_threads else ()
+    return [known[key] for key in keys] + [c for c in two if c.key not in keys]
 
 
 def main() -> int:
@@ -108,20 +115,34 @@ def main() -> int:
 
     rounds = args.rounds or (3 if args.quick else 9)
     seconds = args.seconds or (0.2 if args.quick else 0.4)
-    libraries = [Library(name, args.threads) for name in LIBRARIES]
-    limits = Limits(args.binary, args.threads)
+
+    @functools.cache
+    def libraries(threads: int) -> list[Library]:
+        return [Library(name, threads) for name in LIBRARIES]
+
+    @functools.cache
+    def limits(threads: int) -> Limits:
+        return Limits(args.binary, threads)
+
     about = machine.describe(
-        limits.benchmark.about["instruction_set"], args.threads, rounds
+        limits(args.threads).benchmark.about["instruction_set"], args.threads, rounds
     )
     results, failed = [], 0
     for n, case in enumerate(cases):
         say(
             f"{case.key}: {case.title} ({n + 1} of {len(cases)}); making everyone ready"
         )
+        threads = case.threads or args.threads
         try:
             results.append(
                 measure_case(
-                    args.binary, case, limits, libraries, args.threads, rounds, seconds
+                    args.binary,
+                    case,
+                    limits(threads),
+                    libraries(threads),
+                    threads,
+                    rounds,
+                    seconds,
                 )
             )
         except KeyboardInterrupt:
@@ -132,8 +153,9 @@ def main() -> int:
         except CannotDo as error:
             say(f"{case.key}: OURS FAILS: {error}")
             failed += 1
-    for process in (limits, *libraries):
-        process.close()
+    for threads in {args.threads, *(case.threads or args.threads for case in cases)}:
+        for process in (limits(threads), *libraries(threads)):
+            process.close()
     memory = []
     for case in () if args.no_memory else MEMORY_CASES:
         say(f"peak of memory ({len(memory) + 1} of {len(MEMORY_CASES)})")
@@ -146,12 +168,15 @@ def main() -> int:
         tables.append(report.memory_table(memory))
     lines = [report.machine_lines(about)]
     if results:
-        lines += [report.limits_line(results), report.NOTE]
+        lines += [report.limits_line(results), report.alone_line(results), report.NOTE]
     print("\n" + "\n".join(table.text() for table in tables))
     print("\n".join(lines))
     if args.markdown:
         text = "\n".join(table.markdown() for table in tables)
-        args.markdown.write_text(" ".join(lines) + "\n\n" + text, encoding="utf-8")
+        report.write_markdown(args.markdown, " ".join(lines) + "\n\n" + text)
+    if args.summary and results:
+        text = report.summary_table(results).markdown()
+        report.write_markdown(args.summary, f"{text}\n{lines[0]}\n")
     if args.json:
         content = report.as_json(about, results, memory)
         args.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

@@ -33,18 +33,47 @@ class Result:
 
     def share_of_limit(self) -> float | None:
         """Our rate over the machine's, round by round; the median. None where it has
-        no limit of this kind, or its own number of threads, unlike the limits."""
+        no limit of this kind."""
         work = {
             "arithmetic": ("flops", self.flops()),
             "memory": ("read", self.about["bytes"]),
         }
-        if self.case.bound not in work or self.case.threads:
+        if self.case.bound not in work:
             return None
         limit, amount = work[self.case.bound]
         return statistics.median(
             amount / ours / limits[limit]
             for ours, limits in zip(self.ours, self.limits)
         )
+
+
+    def targets(self) -> list[Target]:
+        """Those of the instruction set that it was measured with."""
+        instruction_set = self.limits[0]["instruction_set"]
+        return [t for target in self.case.targets if (t := target.on(instruction_set))]
+
+
+# Of the run's usual limits: in a round that was below, the machine had other work.
+ALONE = 0.9
+
+
+def rounds_not_alone(results: list[Result]) -> list[int]:
+    """For each result: rounds after which the rate of multiply-adds, or of reading
+    memory, was more than a tenth below the run's median with as many threads."""
+    usual: dict[tuple[int, str], list[float]] = {}
+    for result in results:
+        for limits in result.limits:
+            for kind in ("flops", "read"):
+                usual.setdefault((result.case.threads, kind), []).append(limits[kind])
+    medians = {key: statistics.median(rates) for key, rates in usual.items()}
+
+    def alone(result: Result, limits: dict) -> bool:
+        return all(
+            limits[kind] >= ALONE * medians[result.case.threads, kind]
+            for kind in ("flops", "read")
+        )
+
+    return [sum(not alone(r, limits) for limits in r.limits) for r in results]
 
 
 @dataclass

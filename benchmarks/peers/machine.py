@@ -3,6 +3,7 @@
 import datetime
 import importlib.metadata
 import os
+import pathlib
 import platform
 
 PACKAGES = ("torch", "onnxruntime", "openvino", "numpy")
@@ -19,10 +20,24 @@ def processor() -> str:
     return platform.processor() or platform.machine()
 
 
+def cores() -> int:
+    """Whose processors these are: two may be one core's two threads. As many as the
+    processors where the system does not say; a virtual machine may not know."""
+    topology = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
+    siblings = set()
+    for processor_number in os.sched_getaffinity(0):
+        try:
+            siblings.add(pathlib.Path(topology.format(processor_number)).read_text())
+        except OSError:
+            siblings.add(str(processor_number))
+    return len(siblings)
+
+
 def describe(instruction_set: str, threads: int, rounds: int) -> dict:
     return {
         "processor": processor(),
         "processors": len(os.sched_getaffinity(0)),
+        "cores": cores(),
         "instruction_set": instruction_set,
         "threads": threads,
         "rounds": rounds,

@@ -1,10 +1,19 @@
 """Tables for the terminal and for Markdown, and everything as JSON."""
 
 import dataclasses
+import pathlib
 import statistics
 from dataclasses import dataclass
 
-from peers.figures import Result, duration, judge, rate, ratio, spread
+from peers.figures import (
+    Result,
+    duration,
+    judge,
+    rate,
+    ratio,
+    rounds_not_alone,
+    spread,
+)
 
 
 @dataclass
@@ -12,6 +21,7 @@ class Table:
     title: str
     heads: list[str]
     rows: list[list[str]]
+    folded: bool = False  # in Markdown: opened by a click
 
     def text(self) -> str:
         widths = [max(map(len, column)) for column in zip(self.heads, *self.rows)]
@@ -25,7 +35,10 @@ class Table:
         rows = [self.heads, ["---"] * len(self.heads), *self.rows]
         escaped = [[cell.replace("|", "\\|") for cell in row] for row in rows]
         lines = ["| " + " | ".join(row) + " |" for row in escaped]
-        return "\n".join([f"**{self.title}**", "", *lines, ""])
+        if not self.folded:
+            return "\n".join([f"**{self.title}**", "", *lines, ""])
+        summary = f"<details><summary>{self.title}</summary>"
+        return "\n".join([summary, "", *lines, "", "</details>", ""])
 
 
 MET = {True: "met", False: "missed", None: "-"}
@@ -39,7 +52,10 @@ def noisy(samples: list[float]) -> str:
 def targets_table(results: list[Result]) -> Table:
     """A line for each target; the first of a case has its figures."""
     rows = []
-    for result in results:
+    for result, not_alone in zip(results, rounds_not_alone(results)):
+        title = result.case.title
+        if not_alone:
+            title += f" ({not_alone} of {len(result.limits)} rounds not alone)"
         name, best = result.best_peer(), "-"
         if name is not None:
             times = ratio(result.peers[name], result.ours)
@@ -47,13 +63,13 @@ def targets_table(results: list[Result]) -> Table:
             best = f"{middle}, {times:.2f}x: {name}"
         share = result.share_of_limit()
         figures = [
-            result.case.title,
+            title,
             noisy(result.ours),
             rate(result),
             "-" if share is None else f"{share:.0%}",
             best,
         ]
-        for target in result.case.targets:
+        for target in result.targets():
             verdict = judge(result, target)
             rows.append([*figures, verdict.measured, verdict.wanted, MET[verdict.met]])
             figures = [""] * len(figures)
@@ -73,6 +89,32 @@ def targets_table(results: list[Result]) -> Table:
     )
 
 
+# What a README has room for.
+SUMMARY = (
+    "l1024-d64",
+    "l1024-d64-bf16",
+    "causal-l1024-d64",
+    "weights-l1024-d64",
+    "b8-l128",
+    "decode-grouped",
+    "additive",
+)
+
+
+def summary_table(results: list[Result]) -> Table:
+    rows = []
+    for result in results:
+        name = result.best_peer()
+        if result.case.key not in SUMMARY or name is None:
+            continue
+        peer = duration(statistics.median(result.peers[name]))
+        times = f"{ratio(result.peers[name], result.ours):.2f}x"
+        ours = duration(statistics.median(result.ours))
+        rows.append([result.case.title, ours, f"{peer}, {name}", times])
+    heads = ["case", "this server's core", "best of the others", "ratio"]
+    return Table("In one process, on one thread", heads, rows)
+
+
 def peers_table(results: list[Result]) -> Table:
     """Everyone who was measured, and who could not be."""
     rows = []
@@ -89,7 +131,10 @@ def peers_table(results: list[Result]) -> Table:
             rows.append([title, name, "", "", "", reason])
             title = ""
     return Table(
-        "Everyone", ["case", "who", "median", "fastest", "times ours", "why not"], rows
+        "Everyone",
+        ["case", "who", "median", "fastest", "times ours", "why not"],
+        rows,
+        folded=True,
     )
 
 
@@ -112,21 +157,52 @@ def memory_table(rows: list[dict]) -> Table:
 
 
 def limits_line(results: list[Result]) -> str:
-    measured = [limits for result in results for limits in result.limits]
+    measured: dict[int, list[dict]] = {}
+    for result in results:
+        measured.setdefault(result.case.threads, []).extend(result.limits)
+    return " ".join(limits_of(threads, of) for threads, of in measured.items())
+
+
+def limits_of(threads: int, measured: list[dict]) -> str:
     flops = [limits["flops"] * 1e-9 for limits in measured]
     read = [limits["read"] * 1e-9 for limits in measured]
+    of_threads = f" with {threads} threads" if threads else ""
     return (
-        f"Limits, measured after each round: {statistics.median(flops):.0f} GFLOP/s of "
-        f"FP32 multiply-adds ({min(flops):.0f} to {max(flops):.0f}), "
+        f"Limits{of_threads}, measured after each round: "
+        f"{statistics.median(flops):.0f} GFLOP/s of FP32 multiply-adds "
+        f"({min(flops):.0f} to {max(flops):.0f}), "
         f"{statistics.median(read):.1f} GB/s read from memory "
         f"({min(read):.1f} to {max(read):.1f})."
     )
 
 
+def alone_line(results: list[Result]) -> str:
+    rounds = sum(len(result.limits) for result in results)
+    return (
+        f"After {sum(rounds_not_alone(results))} of {rounds} rounds one of them was "
+        "more than a tenth below its median: the machine had other work."
+    )
+
+
+BEGIN = "<!-- written by benchmarks/compare -->"
+END = "<!-- end of what benchmarks/compare writes -->"
+
+
+def write_markdown(file: pathlib.Path, text: str) -> None:
+    """Between the lines BEGIN and END of the file, where it has them."""
+    if file.exists():
+        before, begin, rest = file.read_text(encoding="utf-8").partition(BEGIN)
+        _, end, after = rest.partition(END)
+        if begin and end:
+            text = f"{before}{BEGIN}\n\n{text}\n{END}{after}"
+    file.write_text(text, encoding="utf-8")
+
+
 def machine_lines(machine: dict) -> str:
     versions = ", ".join(f"{name} {v}" for name, v in machine["versions"].items())
     return (
-        f"{machine['processor']}, {machine['processors']} processors, kernels "
+        f"{machine['processor']}, {machine['processors']} processors of "
+        f"{machine['cores']} cores, kernels "
         f"{machine['instruction_set']}, {machine['threads']} thread(s), "
         f"{machine['rounds']} rounds, {machine['date']}. {versions}."
     )
@@ -144,7 +220,7 @@ def as_json(machine: dict, results: list[Result], memory: list[dict]) -> dict:
     for result in results:
         entry = dataclasses.asdict(result)
         entry["targets"] = [
-            dataclasses.asdict(judge(result, target)) for target in result.case.targets
+            dataclasses.asdict(judge(result, target)) for target in result.targets()
         ]
         entry["best_peer"] = result.best_peer()
         cases.append(entry)
