@@ -89,9 +89,8 @@ absl::StatusOr<double> CopyRate(cuda::Device& device, cuda::Stream& stream,
   args.from_strides[4] = args.to_strides[4] = args.unit;
   const auto copy = [&] {
     return stream.Launched(
-        "rearrange",
-        device.kernels().rearrange(args, cuda::RearrangeShape(args),
-                                   stream.handle()));
+        "rearrange", device.kernels().rearrange(
+                         args, cuda::RearrangeShape(args), stream.handle()));
   };
   return RateOf(2e-9 * static_cast<double>(bytes), SecondsOf(stream, copy));
 }
@@ -121,19 +120,18 @@ void MeasureLimits(cuda::Device& device, cuda::Stream& stream, int64_t size,
   product("BF16", cuda::ProductType::kBfloat16);
   product("FP16", cuda::ProductType::kFloat16);
   product("FP32", cuda::ProductType::kFloat32);
-  tell({"copy on the device", "GB/s",
-        CopyRate(device, stream, places, bytes)});
+  tell({"copy on the device", "GB/s", CopyRate(device, stream, places, bytes)});
   constexpr int64_t kBuffer = cuda::Stream::kBufferBytes;
   const int64_t part = std::min(kBuffer, bytes);
   const double giga = 1e-9 * static_cast<double>(part);
-  tell({"copy to the device", "GB/s",
-        RateOf(giga, SecondsOf(stream, [&] {
-                 return stream.Upload(0, 0, places.a, part);
-               }))});
-  tell({"copy from the device", "GB/s",
-        RateOf(giga, SecondsOf(stream, [&] {
-                 return stream.Download(0, 0, places.a, part);
-               }))});
+  tell({"copy to the device", "GB/s", RateOf(giga, SecondsOf(stream, [&] {
+                                               return stream.Upload(
+                                                   0, 0, places.a, part);
+                                             }))});
+  tell({"copy from the device", "GB/s", RateOf(giga, SecondsOf(stream, [&] {
+                                                 return stream.Download(
+                                                     0, 0, places.a, part);
+                                               }))});
   device.Free(*memory);
 }
 
