@@ -23,6 +23,9 @@ std::string Case::Name() const {
   if (alibi) absl::StrAppend(&name, " ALiBi");
   if (sinks) absl::StrAppend(&name, " sinks");
   if (mask) absl::StrAppend(&name, " mask");
+  if (bias) absl::StrAppend(&name, " bias");
+  if (dropout > 0) absl::StrAppend(&name, " dropout");
+  if (magnitude != 1) absl::StrAppend(&name, " magnitude ", magnitude);
   if (weights) absl::StrAppend(&name, " weights");
   absl::StrAppend(&name, " threads ", threads, " ", backend);
   return name;
@@ -55,13 +58,14 @@ Inputs::Inputs(const Case& shape) {
       DataTypeFromName(shape.type).value_or(DataType::kFloat32);
   const int64_t b = shape.batch;
   const int64_t keys = shape.KeyLength();
-  problem_.query =
-      Normal("query", type,
-             {b, shape.query_heads, shape.query_length, shape.width}, 1);
+  problem_.query = Normal(
+      "query", type, {b, shape.query_heads, shape.query_length, shape.width},
+      shape.magnitude);
   problem_.key_value.push_back(
-      {Normal("key", type, {b, shape.KvHeads(), keys, shape.width}, 1),
+      {Normal("key", type, {b, shape.KvHeads(), keys, shape.width},
+              shape.magnitude),
        Normal("value", type, {b, shape.KvHeads(), keys, shape.ValueWidth()},
-              1)});
+              shape.magnitude)});
   const double spread = 1 / std::sqrt(static_cast<double>(shape.width));
   if (shape.scoring == "additive") {
     const int64_t h = shape.HiddenWidth();
@@ -105,6 +109,13 @@ Inputs::Inputs(const Case& shape) {
   }
   if (shape.mask) {
     Mask([keys](int64_t i, int64_t j) { return (i * keys + j) % 7 != 3; });
+  }
+  if (shape.bias) {
+    problem_.masks.bias =
+        Normal("bias", type, {1, 1, shape.query_length, keys}, 1);
+  }
+  if (shape.dropout > 0) {
+    problem_.dropout = {.training = true, .p = shape.dropout, .seed = 1};
   }
   problem_.wanted.weights = shape.weights;
   problem_.wanted.lse = shape.lse;

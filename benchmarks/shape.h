@@ -32,6 +32,9 @@ struct Case {
   bool alibi = false;
   bool sinks = false;
   bool mask = false;
+  bool bias = false;     // (1, 1, Lq, Lk), normally distributed
+  double dropout = 0;    // its probability; 0: none
+  double magnitude = 1;  // standard deviation of query, key and value
   bool weights = false;
   bool lse = false;
   int threads = 1;

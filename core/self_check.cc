@@ -153,6 +153,10 @@ std::vector<Case> Cases() {
             .WithBand());
     add(Case(named("ALiBi, sinks"), {.type = type, .width = 64})
             .WithAlibiAndSinks());
+    for (const int64_t width : {128, 256}) {
+      add(Case(named(absl::StrCat("width ", width)),
+               {.type = type, .query_length = 150, .width = width}));
+    }
     add(Case(named("wide rows"), {.type = type, .width = 256}).WithDropout());
     add(Case(named("few rows"), {.type = type,
                                  .query_heads = 4,

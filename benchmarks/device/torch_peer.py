@@ -1,7 +1,9 @@
-"""PyTorch on the cases that attention-gpu-benchmark has measured, on the same
-device, and both side by side as a Markdown table.
+"""PyTorch on the cases that attention-gpu-benchmark has measured, on the same device.
 
-Usage: torch_peer.py MEASURED.jsonl >TABLE.md    without PyTorch: ours alone
+Usage: torch_peer.py MEASURED.tsv PEERS.tsv SECONDS
+Appends to PEERS.tsv, before each case, its name and "begun", and after it its name and the
+milliseconds of each way to compute it. Started again after a crash, it goes on with the case
+that follows. Ends after SECONDS at the latest but for the case under way.
 """
 import functools
 import json
@@ -9,15 +11,12 @@ import statistics
 import sys
 import time
 
-try:
-    import torch
-    import torch.nn.functional as F
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-except ImportError:
-    torch = None
+import torch
+import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
-ROUNDS = 7
-SECONDS_PER_ROUND = 0.1
+ROUNDS = 5
+SECONDS_PER_ROUND = 0.06
 
 
 def seconds_of(function):
@@ -39,12 +38,12 @@ def seconds_of(function):
 
 
 def tensors_of(case):
-    """query, key and value on the device; keys repeated for grouped queries."""
+    """query, key and value on the device."""
     dtype = {"FP32": torch.float32, "FP16": torch.float16, "BF16": torch.bfloat16}[case["type"]]
 
     def normal(heads, length):
-        return torch.randn(case["batch"], heads, length, case["width"],
-                           device="cuda", dtype=dtype)
+        return case["magnitude"] * torch.randn(case["batch"], heads, length, case["width"],
+                                               device="cuda", dtype=dtype)
 
     return (normal(case["heads"], case["queries"]), normal(case["kv_heads"], case["keys"]),
             normal(case["kv_heads"], case["keys"]))
@@ -54,10 +53,41 @@ def repeated(case, tensor):
     return tensor.repeat_interleave(case["heads"] // case["kv_heads"], dim=1)
 
 
+def distances_of(case):
+    """How far each key lies before each query's position, bottom-right."""
+    rows = torch.arange(case["queries"], device="cuda")[:, None] + case["keys"] - case["queries"]
+    return rows - torch.arange(case["keys"], device="cuda")
+
+
+def mask_of(case, dtype):
+    """What is given as attn_mask: None, booleans, or numbers that are added."""
+    distances = distances_of(case)
+    takes_part = torch.ones_like(distances, dtype=torch.bool)
+    if case["causal"]:
+        takes_part &= distances >= 0
+    if case["window"] >= 0:
+        takes_part &= distances <= case["window"]
+    if case["mask"]:
+        index = torch.arange(case["queries"] * case["keys"], device="cuda")
+        takes_part &= (index % 7 != 3).view_as(distances)
+    if not case["bias"] and not case["alibi"]:
+        return None if takes_part.all() else takes_part
+    added = torch.zeros_like(distances, dtype=dtype)
+    if case["bias"]:
+        added = torch.randn_like(added)
+    if case["alibi"]:
+        slopes = 2.0 ** (-8 * torch.arange(1, case["heads"] + 1, device="cuda") / case["heads"])
+        added = (added - slopes[None, :, None, None] * distances.abs()).to(dtype)
+    return added.masked_fill(~takes_part, float("-inf"))
+
+
 def scores_of(case, query, key):
     """The plain scores of a case, as a tutorial writes them."""
     if case["scoring"] == "gaussian":
         return -0.5 * torch.cdist(query, key).square()
+    if case["scoring"] == "bilinear":
+        matrix = torch.randn(case["width"], case["width"], device="cuda")
+        return query @ matrix @ key.transpose(-2, -1)
     if case["scoring"] == "additive":
         hidden = case["hidden"]
         w_q, w_k = (torch.randn(case["width"], hidden, device="cuda") for _ in range(2))
@@ -70,73 +100,83 @@ def scores_of(case, query, key):
     return query @ key.transpose(-2, -1) * case["width"] ** -0.5
 
 
-def plain(case, query, key, value):
+def plain(case, mask, query, key, value):
     scores = scores_of(case, query, key)
-    if case["causal"]:
-        mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device="cuda").tril()
+    if case["softcap"] > 0:
+        scores = case["softcap"] * torch.tanh(scores / case["softcap"])
+    if mask is not None and mask.dtype == torch.bool:
         scores = scores.masked_fill(~mask, float("-inf"))
-    return torch.softmax(scores, dim=-1) @ value
+    elif mask is not None:
+        scores = scores + mask
+    weights = F.dropout(torch.softmax(scores, dim=-1), case["dropout"])
+    return weights @ value
 
 
-def measure(case):
-    """Seconds by name: "plain", and each backend of PyTorch's attention that serves the case."""
-    torch.backends.cuda.matmul.allow_tf32 = False
-    query, key, value = tensors_of(case)
-    found = {}
+def fused(case, query, key, value):
+    """Seconds by name of the backends of PyTorch's attention that serve the case."""
+    if case["scoring"] != "dot" or case["weights"] or case["softcap"] > 0 or case["sinks"]:
+        return
+    just_causal = case["causal"] and case["window"] < 0 and case["queries"] == case["keys"]
+    mask = None if just_causal else mask_of(case, query.dtype)
     keys, values = repeated(case, key), repeated(case, value)
-    try:
-        found["plain"] = seconds_of(lambda: plain(case, query, keys, values))
-    except torch.OutOfMemoryError:
-        torch.cuda.empty_cache()
-    if case["scoring"] != "dot" or case["weights"]:
-        return found
     for backend in (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION,
                     SDPBackend.EFFICIENT_ATTENTION):
         name = backend.name.split("_")[0].lower()
         ways = {name: (keys, values, {})}
         if keys.shape != key.shape:
-            ways[name + ", grouped"] = (key, value, {"enable_gqa": True})
+            ways[name + " grouped"] = (key, value, {"enable_gqa": True})
         for way, (k, v, options) in ways.items():
             try:
                 with sdpa_kernel([backend]):
-                    found[way] = seconds_of(functools.partial(
-                        F.scaled_dot_product_attention, query, k, v,
-                        is_causal=case["causal"], **options))
+                    yield way, seconds_of(functools.partial(
+                        F.scaled_dot_product_attention, query, k, v, attn_mask=mask,
+                        is_causal=just_causal, dropout_p=case["dropout"], **options))
             except (RuntimeError, TypeError):  # it does not serve this case
                 continue
+
+
+def measure(case):
+    """Each way and its seconds, "plain" last."""
+    torch.backends.cuda.matmul.allow_tf32 = False
+    query, key, value = tensors_of(case)
+    found = dict(fused(case, query, key, value))
+    if case["sinks"]:
+        return found
+    try:
+        found["plain"] = seconds_of(functools.partial(
+            plain, case, mask_of(case, query.dtype), query, repeated(case, key),
+            repeated(case, value)))
+    except torch.OutOfMemoryError:
+        torch.cuda.empty_cache()
     return found
 
 
-def row_of(case, peers):
-    ours = case.get("seconds")
-    cells = [case["name"], case["kernel"]]
-    if ours is None:
-        return cells + ["failed: " + case["error"], "", "", "", ""]
-    cells += [f"{ours * 1e3:.3f}", f"{case['flops'] / ours * 1e-12:.1f}",
-              f"{case['call_seconds'] * 1e3:.2f}"]
-    fused = {name: value for name, value in peers.items() if name != "plain"}
-    best = min(fused, key=fused.get) if fused else None
-    cells.append(f"{fused[best] * 1e3:.3f} ({best}), {fused[best] / ours:.2f}x" if best else "")
-    cells.append(f"{peers['plain'] * 1e3:.3f}, {peers['plain'] / ours:.2f}x"
-                 if "plain" in peers else "")
-    return cells
+def cases_of(path):
+    """Names and cases of the rows that hold one."""
+    with open(path, encoding="utf-8") as lines:
+        for line in lines:
+            columns = line.rstrip("\n").split("\t")
+            if len(columns) == 8:
+                yield columns[0], json.loads(columns[7])
 
 
 def main():
-    with open(sys.argv[1], encoding="utf-8") as lines:
-        cases = [json.loads(line) for line in lines]
-    with_torch = torch is not None and torch.cuda.is_available()
-    print(f"{cases[0]['device']}, "
-          + (f"PyTorch {torch.__version__}" if with_torch else "PyTorch is not here") + "\n")
-    heads = ["case", "kernel", "ours, ms", "TFLOP/s", "call with copies, ms",
-             "PyTorch's fastest fused, ms", "PyTorch plain, ms"]
-    print("| " + " | ".join(heads) + " |\n|" + "---|" * len(heads))
-    for case in cases:
-        peers = {}
-        if with_torch:
-            with torch.inference_mode():
-                peers = measure(case)
-        print("| " + " | ".join(row_of(case, peers)) + " |", flush=True)
+    measured, peers, seconds = sys.argv[1:]
+    ends = time.monotonic() + float(seconds) - 15
+    with open(peers, encoding="utf-8") as lines:
+        begun = {line.split("\t")[0] for line in lines}
+    with open(peers, "a", encoding="utf-8", buffering=1) as found, torch.inference_mode():
+        if not begun:
+            print("PyTorch", torch.__version__, sep="\t", file=found)
+        for name, case in cases_of(measured):
+            if name in begun:
+                continue
+            if time.monotonic() > ends:
+                break
+            print(name, "begun", sep="\t", file=found)
+            ways = sorted(measure(case).items(), key=lambda way: way[1])
+            text = ", ".join(f"{way} {value * 1e3:.3f}" for way, value in ways)
+            print(name, text or "none serves it", sep="\t", file=found)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,10 @@ cudaDataType_t TypeOf(ProductType type) {
   return CUDA_R_32F;
 }
 
+// Of an event: a thread that waits for it does not keep a core busy.
+constexpr unsigned kWaitsAsleep =
+    cudaEventDisableTiming | cudaEventBlockingSync;
+
 size_t Size(int64_t bytes) { return static_cast<size_t>(bytes); }
 
 }  // namespace
@@ -47,9 +51,13 @@ absl::Status CudaStream::Start() {
                            cudaMallocHost(&memory, Size(kBufferBytes)));
     if (!status.ok()) break;
     buffers_[index] = static_cast<std::byte*>(memory);
-    status = health_.Check(
-        "cudaEventCreateWithFlags",
-        cudaEventCreateWithFlags(&marks_[index], cudaEventDisableTiming));
+    status =
+        health_.Check("cudaEventCreateWithFlags",
+                      cudaEventCreateWithFlags(&marks_[index], kWaitsAsleep));
+  }
+  if (status.ok()) {
+    status = health_.Check("cudaEventCreateWithFlags",
+                           cudaEventCreateWithFlags(&end_, kWaitsAsleep));
   }
   return status;
 }
@@ -62,6 +70,7 @@ CudaStream::~CudaStream() {
   for (cudaEvent_t mark : marks_) {
     if (mark != nullptr) cudaEventDestroy(mark);
   }
+  if (end_ != nullptr) cudaEventDestroy(end_);
   for (std::byte* memory : buffers_) {
     if (memory != nullptr) cudaFreeHost(memory);
   }
@@ -115,7 +124,10 @@ absl::Status CudaStream::Wait(int index) {
 
 absl::Status CudaStream::Synchronize() {
   if (absl::Status status = Select(); !status.ok()) return status;
-  return health_.Check("cudaStreamSynchronize", cudaStreamSynchronize(stream_));
+  absl::Status status =
+      health_.Check("cudaEventRecord", cudaEventRecord(end_, stream_));
+  if (!status.ok()) return status;
+  return health_.Check("cudaEventSynchronize", cudaEventSynchronize(end_));
 }
 
 absl::Status CudaStream::Launched(absl::string_view kernel, int code) {

@@ -53,6 +53,7 @@ class CudaStream final : public Stream {
   cudaStream_t stream_ = nullptr;
   std::array<std::byte*, kBuffers> buffers_ = {};
   std::array<cudaEvent_t, kBuffers> marks_ = {};
+  cudaEvent_t end_ = nullptr;  // of all work, for Synchronize()
   cublasHandle_t cublas_ = nullptr;
   bool cublas_is_ready_ = false;
 };

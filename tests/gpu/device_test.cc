@@ -41,6 +41,8 @@ class DeviceTest : public ::testing::Test {
     uploader.Begin(to);
     uploader.Append(data, bytes);
     ASSERT_THAT(uploader.Finish(), IsOk());
+    // The next one fills the staging buffer anew.
+    ASSERT_THAT(stream_->Synchronize(), IsOk());
   }
 
   std::vector<std::byte> Get(const std::byte* from, int64_t bytes) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -38,15 +39,28 @@ using test::StatusIs;
 using test::TestSeed;
 using ::testing::HasSubstr;
 
+// Beside this program.
+std::filesystem::path OwnerProgram() {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path() /
+         "attention-gpu-memory-owner";
+}
+
 class SharedDeviceMemoryTest : public ::testing::Test {
  protected:
+  // An emulated device has none.
+  void SetUp() override {
+    if (!std::filesystem::exists(OwnerProgram())) {
+      GTEST_SKIP() << "there is no " << OwnerProgram();
+    }
+  }
+
   // The other process's memory, `bytes_` at first.
   void StartOwner() {
     file_ = ::testing::TempDir() + "attention_device_memory_" +
             std::to_string(getpid());
     std::ofstream(file_, std::ios::binary)
         .write(bytes_.data(), static_cast<std::streamsize>(bytes_.size()));
-    owner_ = std::make_unique<ChildProcess>(ATTENTION_MEMORY_OWNER,
+    owner_ = std::make_unique<ChildProcess>(OwnerProgram().string(),
                                             std::vector<std::string>{file_});
     absl::string_view line = owner_line_ = owner_->ReadLineWith("handle ");
     ASSERT_TRUE(absl::ConsumePrefix(&line, "handle ")) << owner_->ReadAll();

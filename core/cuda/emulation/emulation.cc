@@ -19,7 +19,7 @@ namespace context = boost::context;
 constexpr int kWarp = 32;
 // Sanitizers widen stack frames.
 constexpr size_t kStackBytes = size_t{256} * 1024;
-constexpr std::align_val_t kSharedAlignment{16};
+constexpr std::align_val_t kSharedAlignment{128};
 
 // Where threads meet: everyone may go on once all who still run have come.
 struct Meeting {

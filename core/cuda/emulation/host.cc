@@ -122,8 +122,9 @@ Brain Round<Brain>(float value) {
   return {static_cast<uint16_t>((bits + 0x7FFFU + odd) >> 16)};
 }
 
-void LoadMatrices(uint32_t (&r)[4], const void* row) {
-  const emulation::Exchange exchange = Show(MatrixRow(row));
+void LoadMatrices(uint32_t (&r)[4], SharedPlace row) {
+  const emulation::Exchange exchange =
+      Show(MatrixRow(reinterpret_cast<const void*>(row)));
   const int lane = ThreadIndex() % kWarp;
   for (int m = 0; m < 4; ++m) {
     const void* from = Shown<const void*>(exchange, 8 * m + lane / 4);
@@ -131,8 +132,9 @@ void LoadMatrices(uint32_t (&r)[4], const void* row) {
   }
 }
 
-void LoadMatricesTransposed(uint32_t (&r)[4], const void* row) {
-  const emulation::Exchange exchange = Show(MatrixRow(row));
+void LoadMatricesTransposed(uint32_t (&r)[4], SharedPlace row) {
+  const emulation::Exchange exchange =
+      Show(MatrixRow(reinterpret_cast<const void*>(row)));
   const int lane = ThreadIndex() % kWarp;
   for (int m = 0; m < 4; ++m) {
     const int first = 8 * m + lane % 4 * 2;

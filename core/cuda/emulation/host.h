@@ -52,6 +52,7 @@ inline float NextTo(float exact) {
   std::memcpy(&exact, &bits, sizeof(bits));
   return exact;
 }
+inline float Larger(float a, float b) { return b > a || std::isnan(a) ? b : a; }
 inline float Reciprocal(float x) {
   const float result = 1 / x;
   return std::abs(result) < 0x1p-126F ? 0 * result : NextTo(result);
@@ -86,8 +87,15 @@ uint32_t Pair(float low, float high) {
   return Round<T>(low).bits | static_cast<uint32_t>(Round<T>(high).bits) << 16;
 }
 
+using SharedPlace = uintptr_t;
+inline SharedPlace PlaceOf(const void* address) {
+  return reinterpret_cast<uintptr_t>(address);
+}
 inline void CopyAsync16(void* to, const void* from, bool valid) {
   emulation::CopyAsync(to, valid ? from : nullptr);
+}
+inline void CopyAsync16(SharedPlace to, const void* from) {
+  CopyAsync16(reinterpret_cast<void*>(to), from, true);
 }
 using emulation::CommitCopies;
 template <int kNewest>
@@ -95,8 +103,8 @@ void WaitForCopies() {
   emulation::WaitForCopies(kNewest);
 }
 
-void LoadMatrices(uint32_t (&r)[4], const void* row);
-void LoadMatricesTransposed(uint32_t (&r)[4], const void* row);
+void LoadMatrices(uint32_t (&r)[4], SharedPlace row);
+void LoadMatricesTransposed(uint32_t (&r)[4], SharedPlace row);
 
 template <typename T>
 void MultiplyAdd(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,

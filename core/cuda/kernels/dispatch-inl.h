@@ -41,31 +41,25 @@ struct MmaInstance {
   using T = Type;
   static constexpr int kWidth = kWidthOf;
   static constexpr int kTiles = kTilesOf;
-  static constexpr int kKeys = static_cast<int>(MmaKeys(kTiles, kWidth));
+  static constexpr int kKeys = static_cast<int>(MmaKeys(kWidth));
   static constexpr bool kPlain = kIsPlain;
 };
 
 /// launch.operator()<MmaInstance>().
 template <typename Launch>
 int DispatchMma(const AttentionArgs& args, const Launch& launch) {
-  // A factor of 0 makes NaN of the -inf of keys out of range.
-  const bool plain = args.softcap == 0 && args.bias.data == nullptr &&
-                     args.attend_mask.data == nullptr &&
-                     args.alibi_slopes == nullptr && args.dropout.active == 0 &&
-                     static_cast<float>(args.factor) != 0;
-  const auto with_tiles = [&]<typename T, int kWidth, int kTiles>() {
-    return plain ? launch.template
-                   operator()<MmaInstance<T, kWidth, kTiles, true>>()
-                 : launch.template
-                   operator()<MmaInstance<T, kWidth, kTiles, false>>();
-  };
-  const auto with_width = [&]<typename T, int kWidth>() {
-    if constexpr (kWidth < 256) {
+  const auto with_tiles = [&]<typename T, int kWidth, bool kPlain>() {
+    if constexpr (kWidth <= MmaWidestOfTwo(kPlain)) {
       if (MmaTilesPerWarp(args) == 2) {
-        return with_tiles.template operator()<T, kWidth, 2>();
+        return launch.template operator()<MmaInstance<T, kWidth, 2, kPlain>>();
       }
     }
-    return with_tiles.template operator()<T, kWidth, 1>();
+    return launch.template operator()<MmaInstance<T, kWidth, 1, kPlain>>();
+  };
+  const auto with_width = [&]<typename T, int kWidth>() {
+    return IsPlainMma(args)
+               ? with_tiles.template operator()<T, kWidth, true>()
+               : with_tiles.template operator()<T, kWidth, false>();
   };
   const auto with_type = [&]<typename T>() {
     switch (MmaWidth(args)) {

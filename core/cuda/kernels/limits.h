@@ -101,10 +101,24 @@ constexpr int64_t MmaWidth(const AttentionArgs& args) {
   return width <= 64 ? 64 : width <= 128 ? 128 : 256;
 }
 
+/// Whether nothing but the factor and key ranges stands between QK and the
+/// softmax. (A factor of 0 would make NaN of the -inf of keys out of range.)
+constexpr bool IsPlainMma(const AttentionArgs& args) {
+  return args.softcap == 0 && args.bias.data == nullptr &&
+         args.attend_mask.data == nullptr && args.alibi_slopes == nullptr &&
+         args.dropout.active == 0 && static_cast<float>(args.factor) != 0;
+}
+
+/// The widest rows of which a warp has registers for two tiles.
+constexpr int64_t MmaWidestOfTwo(bool plain) { return plain ? 128 : 64; }
+
 /// Tiles of 16 rows that a warp has: two read keys half as often, where there
 /// are the rows and the registers for it.
 constexpr int64_t MmaTilesPerWarp(const AttentionArgs& args) {
-  return RowsPerGroup(args) <= 64 || MmaWidth(args) == 256 ? 1 : 2;
+  return RowsPerGroup(args) > 64 &&
+                 MmaWidth(args) <= MmaWidestOfTwo(IsPlainMma(args))
+             ? 2
+             : 1;
 }
 constexpr int64_t MmaRows(const AttentionArgs& args) {
   return 64 * MmaTilesPerWarp(args);
@@ -120,17 +134,19 @@ constexpr bool ServesMma(const AttentionArgs& args) {
          args.value.width <= kMmaLargestWidth;
 }
 
-/// Keys of a tile: fewer where a warp's registers are full of sums.
-constexpr int64_t MmaKeys(int64_t tiles_per_warp, int64_t width) {
-  return tiles_per_warp * width >= 256 ? 32 : 64;
-}
+/// Keys of a tile: fewer where two blocks would not fit into a
+/// multiprocessor's shared memory.
+constexpr int64_t MmaKeys(int64_t width) { return width == 256 ? 32 : 64; }
+
+/// What a block of attend_mma reads, as its threads are shown it.
+inline constexpr int64_t kMmaSourceBytes = 64;
 
 /// Queries, a tile each of keys and of values, in 16 bits; what is known of
-/// rows. May be more than the 48 KiB that every device gives unasked (the
-/// launch asks for it).
+/// rows and what the block reads. May be more than the 48 KiB that every device
+/// gives unasked (the launch asks for it).
 constexpr int64_t MmaSharedBytes(int64_t tiles_per_warp, int64_t width) {
   const int64_t rows = 64 * tiles_per_warp;
-  return (rows + 2 * MmaKeys(tiles_per_warp, width)) * width * 2 + rows * 32;
+  return (rows + 2 * MmaKeys(width)) * width * 2 + rows * 32 + kMmaSourceBytes;
 }
 /// The most that rows of such a width need.
 constexpr int64_t MmaSharedBytes(int64_t width) {

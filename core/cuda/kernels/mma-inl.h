@@ -9,18 +9,6 @@
 
 namespace attention::cuda {
 
-/// What a block reads: elements where its keys and values begin, and tiles of
-/// keys. As little as can be, for it stays in registers.
-struct MmaSource {
-  int64_t key_begin;  // of the first tile
-  int64_t value_begin;
-  int64_t first_key;
-  int32_t tiles;
-  // Tiles of which every row reads every key.
-  int32_t inside_begin;
-  int32_t inside_end;
-};
-
 template <typename Instance>
 ATTENTION_KERNEL_CODE MmaSource MakeMmaSource(const AttentionArgs& args,
                                               const KvGroup& kv_group,
@@ -91,6 +79,22 @@ ATTENTION_KERNEL_CODE void StartQueries(const AttentionArgs& args,
   NegateRows<Instance::kWidth, kRows>(memory.queries);
 }
 
+/// Shows the block what it reads, and starts to bring queries and first keys.
+/// The number of tiles of keys.
+template <typename Instance>
+ATTENTION_KERNEL_CODE int StartFirstTiles(const AttentionArgs& args,
+                                          const AttendPlace& place,
+                                          const RowTile& rows,
+                                          const MmaMemory<Instance>& memory) {
+  const MmaSource source = MakeMmaSource<Instance>(args, place.kv_group, rows);
+  if (ThreadIndex() == 0) *memory.source = source;
+  if (source.tiles > 0) {  // else nobody would wait for the copies
+    StartQueries<Instance>(args, place.kv_group, rows, memory);
+    StartKeys<Instance>(args, source, 0, memory);
+  }
+  return source.tiles;
+}
+
 template <typename Instance>
 ATTENTION_KERNEL_CODE void AttendMma(const AttentionArgs& args, int64_t block) {
   constexpr int kRows = kMmaRowsOf<Instance>;
@@ -98,11 +102,7 @@ ATTENTION_KERNEL_CODE void AttendMma(const AttentionArgs& args, int64_t block) {
   const AttendPlace place = MakeAttendPlace(args, block, kRows, 1);
   const RowTile rows = MakeRowTile<kRows>(args, place.kv_group, place.first_row,
                                           place.keys, memory.rows);
-  const MmaSource source = MakeMmaSource<Instance>(args, place.kv_group, rows);
-  if (source.tiles > 0) {  // else nobody would wait for the copies
-    StartQueries<Instance>(args, place.kv_group, rows, memory);
-    StartKeys<Instance>(args, source, 0, memory);
-  }
+  const int tiles = StartFirstTiles<Instance>(args, place, rows, memory);
   Epilogue epilogue = MakeEpilogue(args);
   epilogue.factor = fabsf(epilogue.factor);
   MmaRegisters<Instance> registers = {};
@@ -110,17 +110,16 @@ ATTENTION_KERNEL_CODE void AttendMma(const AttentionArgs& args, int64_t block) {
   for (auto& tile : registers.state.rows) {
     for (RowState& row : tile) row = {-Infinity(), 0.0F};
   }
-  for (int tile = 0; tile < source.tiles; ++tile) {
+  for (int tile = 0; tile < tiles; ++tile) {
     WaitForCopies<0>();
     SyncBlock();  // the keys are there, and everyone is done with the values
-    StartValues<Instance>(args, source, tile, memory);
+    StartValues<Instance>(args, *memory.source, tile, memory);
     MmaSums<Instance::kKeys / 8> scores[Instance::kTiles] = {};
     MultiplyKeys<Instance>(memory, scores);
     WaitForCopies<0>();
     SyncBlock();  // the values are there, and everyone is done with the keys
-    if (tile + 1 < source.tiles) {
-      StartKeys<Instance>(args, source, tile + 1, memory);
-    }
+    const MmaSource& source = *memory.source;
+    if (tile + 1 < tiles) StartKeys<Instance>(args, source, tile + 1, memory);
     const bool inside = tile >= source.inside_begin && tile < source.inside_end;
     AddMmaTile<Instance>(args, epilogue, memory.rows, inside,
                          source.first_key + int64_t{tile} * Instance::kKeys,

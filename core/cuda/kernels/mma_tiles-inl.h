@@ -22,12 +22,26 @@ struct MmaTile {
   }
 };
 
+/// What a block reads: elements where its keys and values begin, and tiles of
+/// keys. In shared memory, for registers are scarce.
+struct MmaSource {
+  int64_t key_begin;  // of the first tile
+  int64_t value_begin;
+  int64_t first_key;
+  int32_t tiles;
+  // Tiles of which every row reads every key.
+  int32_t inside_begin;
+  int32_t inside_end;
+};
+static_assert(sizeof(MmaSource) <= kMmaSourceBytes);
+
 template <typename Instance>
 struct MmaMemory {
   MmaTile<Instance::kWidth> queries;  // 64 kTiles rows
   MmaTile<Instance::kWidth> keys;     // kKeys rows
   MmaTile<Instance::kWidth> values;   // likewise
   RowInfo* rows;
+  MmaSource* source;
 };
 
 template <typename Instance>
@@ -43,6 +57,7 @@ ATTENTION_KERNEL_CODE MmaMemory<Instance> MakeMmaMemory() {
   memory.values.data = memory.keys.data + Instance::kKeys * kWidth;
   memory.rows =
       reinterpret_cast<RowInfo*>(memory.values.data + Instance::kKeys * kWidth);
+  memory.source = reinterpret_cast<MmaSource*>(memory.rows + kRows);
   return memory;
 }
 
@@ -50,6 +65,47 @@ ATTENTION_KERNEL_CODE MmaMemory<Instance> MakeMmaMemory() {
 struct alignas(16) MmaChunk {
   uint16_t at[8];
 };
+
+/// The place `rows` rows, a multiple of 8, below another and `chunks` chunks
+/// further on; `place` is that of chunk 0 or 1 and `chunks` even, so that the
+/// swizzle of both is that of a row's low bits and nothing is carried.
+template <int kWidth>
+ATTENTION_KERNEL_CODE SharedPlace Moved(SharedPlace place, int rows,
+                                        int chunks) {
+  constexpr unsigned kSwizzled = 8 * 16;  // bytes in which chunks change places
+  const unsigned bytes = static_cast<unsigned>(chunks) * 16;
+  return (place ^ bytes % kSwizzled) + bytes / kSwizzled * kSwizzled +
+         static_cast<unsigned>(rows * kWidth * 2);
+}
+
+/// As StartRows(), where rows end before the tile or are not of its width.
+template <int kWidth, int kRows>
+ATTENTION_KERNEL_CODE void StartSomeRows(const uint16_t* from, int64_t count,
+                                         int width, const MmaTile<kWidth>& to) {
+  constexpr int kChunks = kWidth / 8;
+  const int chunk = ThreadIndex() % kChunks;
+  const int column = chunk * 8;
+  int row = ThreadIndex() / kChunks;
+  if (width % 8 == 0) {
+    ATTENTION_UNROLL(2)
+    for (; row < kRows; row += kMmaThreads / kChunks) {
+      const bool there = row < count && column < width;
+      // An address that is not read has to be one all the same.
+      CopyAsync16(to.Chunk(row, chunk),
+                  there ? from + int64_t{row} * width + column : from, there);
+    }
+    return;
+  }
+  ATTENTION_UNROLL(1)
+  for (; row < kRows; row += kMmaThreads / kChunks) {
+    MmaChunk numbers = {};
+    const uint16_t* const at = from + int64_t{row} * width + column;
+    for (int i = 0; row < count && i < 8 && column + i < width; ++i) {
+      numbers.at[i] = at[i];
+    }
+    *reinterpret_cast<MmaChunk*>(to.Chunk(row, chunk)) = numbers;
+  }
+}
 
 /// Starts to bring `count` of kRows rows of `width` columns, from element
 /// `begin` of `data` on; 0 elsewhere. Rows that are not whole chunks are
@@ -59,26 +115,22 @@ ATTENTION_KERNEL_CODE void StartRows(const void* data, int64_t begin,
                                      int64_t count, int width,
                                      const MmaTile<kWidth>& to) {
   constexpr int kChunks = kWidth / 8;
-  constexpr int kStep = kMmaThreads / kChunks;  // rows at a time
+  constexpr int kStep = kMmaThreads / kChunks;  // rows at a time: 4, 8 or 16
   const auto* const from = static_cast<const uint16_t*>(data) + begin;
+  if (count < kRows || width != kWidth) {
+    StartSomeRows<kWidth, kRows>(from, count, width, to);
+    return;
+  }
+  // Every address is the first one and a number that the compiler knows.
+  const int row = ThreadIndex() / kChunks;
   const int chunk = ThreadIndex() % kChunks;
-  const int column = chunk * 8;
-  const bool whole = width % 8 == 0;
-  ATTENTION_UNROLL(4)
-  for (int row = ThreadIndex() / kChunks; row < kRows; row += kStep) {
-    const bool there = row < count && column < width;
-    // An address that is not read has to be one all the same.
-    const uint16_t* const at = there ? from + int64_t{row} * width + column
-                                     : static_cast<const uint16_t*>(data);
-    if (whole) {
-      CopyAsync16(to.Chunk(row, chunk), at, there);
-      continue;
-    }
-    MmaChunk numbers = {};
-    for (int i = 0; there && i < 8 && column + i < width; ++i) {
-      numbers.at[i] = at[i];
-    }
-    *reinterpret_cast<MmaChunk*>(to.Chunk(row, chunk)) = numbers;
+  const SharedPlace place = PlaceOf(to.Chunk(row, chunk));
+  const uint16_t* const at = from + row * kWidth + chunk * 8;
+  ATTENTION_UNROLL_ALL
+  for (int n = 0; n < kRows; n += kStep) {
+    CopyAsync16((place ^ static_cast<unsigned>(n % 8 * 16)) +
+                    static_cast<unsigned>(n * kWidth * 2),
+                at + n * kWidth);
   }
 }
 
@@ -114,22 +166,24 @@ ATTENTION_KERNEL_CODE void MultiplyKeys(
     const MmaMemory<Instance>& memory,
     MmaSums<Instance::kKeys / 8> (&scores)[Instance::kTiles]) {
   constexpr int kTiles = Instance::kTiles;
-  const int lane = Opaque(LaneIndex());  // addresses are cheap, registers not
+  constexpr int kWidth = Instance::kWidth;
+  const int lane = LaneIndex();
   const int first_row = ThreadIndex() / kWarp * kTiles * 16;
+  const SharedPlace queries =
+      PlaceOf(memory.queries.Chunk(first_row + lane % 16, lane / 16));
+  const SharedPlace keys =
+      PlaceOf(memory.keys.Chunk(lane / 16 * 8 + lane % 8, lane / 8 % 2));
   ATTENTION_UNROLL_ALL
-  for (int depth = 0; depth < Instance::kWidth / 16; ++depth) {
+  for (int depth = 0; depth < kWidth / 16; ++depth) {
     uint32_t q[kTiles][4];
     ATTENTION_UNROLL_ALL
     for (int tile = 0; tile < kTiles; ++tile) {
-      LoadMatrices(q[tile],
-                   memory.queries.Chunk(first_row + tile * 16 + lane % 16,
-                                        depth * 2 + lane / 16));
+      LoadMatrices(q[tile], Moved<kWidth>(queries, tile * 16, depth * 2));
     }
     ATTENTION_UNROLL_ALL
     for (int n = 0; n < Instance::kKeys / 8; n += 2) {
       uint32_t k[4];
-      LoadMatrices(k, memory.keys.Chunk(n * 8 + lane / 16 * 8 + lane % 8,
-                                        depth * 2 + lane / 8 % 2));
+      LoadMatrices(k, Moved<kWidth>(keys, n * 8, depth * 2));
       ATTENTION_UNROLL_ALL
       for (int tile = 0; tile < kTiles; ++tile) {
         MultiplyAdd<typename Instance::T>(scores[tile][n], q[tile], k[0], k[1]);
@@ -148,7 +202,8 @@ ATTENTION_KERNEL_CODE void MultiplyValues(
     MmaSums<Instance::kWidth / 8> (&sums)[Instance::kTiles]) {
   using T = typename Instance::T;
   constexpr int kTiles = Instance::kTiles;
-  const int lane = Opaque(LaneIndex());  // addresses are cheap, registers not
+  const SharedPlace values =
+      PlaceOf(memory.values.Chunk(LaneIndex() % 16, LaneIndex() / 16));
   ATTENTION_UNROLL_ALL
   for (int depth = 0; depth < Instance::kKeys / 16; ++depth) {
     uint32_t p[kTiles][4];
@@ -164,8 +219,7 @@ ATTENTION_KERNEL_CODE void MultiplyValues(
     ATTENTION_UNROLL_ALL
     for (int n = 0; n < Instance::kWidth / 8; n += 2) {
       uint32_t v[4];
-      LoadMatricesTransposed(
-          v, memory.values.Chunk(depth * 16 + lane % 16, n + lane / 16));
+      LoadMatricesTransposed(v, Moved<Instance::kWidth>(values, depth * 16, n));
       ATTENTION_UNROLL_ALL
       for (int tile = 0; tile < kTiles; ++tile) {
         MultiplyAdd<T>(sums[tile][n], p[tile], v[0], v[1]);

@@ -23,9 +23,6 @@ ATTENTION_KERNEL_CODE bool IsFinite(float x) {
   return (FloatToBits(x) & 0x7F800000U) != 0x7F800000U;
 }
 
-/// The larger one; a NaN in b is passed over.
-ATTENTION_KERNEL_CODE float Larger(float a, float b) { return b > a ? b : a; }
-
 /// Query heads that share keys, of one batch entry.
 struct KvGroup {
   int64_t batch;

@@ -22,7 +22,7 @@ ATTENTION_KERNEL_CODE int ThreadIndex() {
 ATTENTION_KERNEL_CODE int64_t BlockIndex() { return blockIdx.x; }
 
 ATTENTION_KERNEL_CODE std::byte* SharedMemory() {
-  extern __shared__ __align__(16) std::byte shared_memory[];
+  extern __shared__ __align__(128) std::byte shared_memory[];
   return shared_memory;
 }
 
@@ -46,6 +46,7 @@ ATTENTION_KERNEL_CODE float Fma(float a, float b, float c) {
 ATTENTION_KERNEL_CODE float Multiply(float a, float b) {
   return __fmul_rn(a, b);
 }
+ATTENTION_KERNEL_CODE float Larger(float a, float b) { return fmaxf(a, b); }
 ATTENTION_KERNEL_CODE float Reciprocal(float x) {
   float result;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
@@ -95,17 +96,21 @@ ATTENTION_KERNEL_CODE uint32_t Pair<Brain>(float low, float high) {
   return pair;
 }
 
-/// An address as instructions on shared memory take it.
-ATTENTION_KERNEL_CODE uint32_t SharedAddress(const void* address) {
+using SharedPlace = uint32_t;
+ATTENTION_KERNEL_CODE SharedPlace PlaceOf(const void* address) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(address));
 }
 
 ATTENTION_KERNEL_CODE void CopyAsync16(void* to, const void* from, bool valid) {
   const int bytes = valid ? 16 : 0;  // what is not read is filled with zeros
   asm volatile(
-      "cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(SharedAddress(to)),
+      "cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(PlaceOf(to)),
       "l"(from), "r"(bytes)
       : "memory");
+}
+ATTENTION_KERNEL_CODE void CopyAsync16(SharedPlace to, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from)
+               : "memory");
 }
 ATTENTION_KERNEL_CODE void CommitCopies() {
   asm volatile("cp.async.commit_group;" ::: "memory");
@@ -115,19 +120,19 @@ ATTENTION_KERNEL_CODE void WaitForCopies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kNewest) : "memory");
 }
 
-ATTENTION_KERNEL_CODE void LoadMatrices(uint32_t (&r)[4], const void* row) {
+ATTENTION_KERNEL_CODE void LoadMatrices(uint32_t (&r)[4], SharedPlace row) {
   asm volatile(
       "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
       : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-      : "r"(SharedAddress(row))
+      : "r"(row)
       : "memory");
 }
 ATTENTION_KERNEL_CODE void LoadMatricesTransposed(uint32_t (&r)[4],
-                                                  const void* row) {
+                                                  SharedPlace row) {
   asm volatile(
       "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
       : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-      : "r"(SharedAddress(row))
+      : "r"(row)
       : "memory");
 }
 

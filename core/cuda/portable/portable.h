@@ -13,7 +13,8 @@
 ///   int ThreadIndex()              within the block
 ///   int64_t BlockIndex()           within the launch
 ///   std::byte* SharedMemory()      the block's; as many bytes as the launch
-///                                  asked for, 16-byte aligned, not initialised
+///                                  asked for, 128-byte aligned, not
+///                                  initialised
 ///   void SyncBlock()               the block: waits for all its threads
 ///   bool SyncBlockOr(bool)         the block: whether any of them said true
 ///   T ShuffleXor(T, int mask)      the warp: the value of lane ^ mask; float,
@@ -24,6 +25,7 @@
 ///                                  registers over a loop
 ///   float Fma(a, b, c)             a * b + c, rounded once
 ///   float Multiply(a, b)           a * b, rounded before it is added to others
+///   float Larger(a, b)             of one that is NaN, the other
 ///   float Reciprocal(x)            within a few units in the last place; what
 ///                                  is subnormal may be 0
 ///   float FastExp2(x)              2^x within 2^-22; what is subnormal is 0
@@ -31,13 +33,16 @@
 ///   float Widen(T), T Round<T>(f)  T: float, Half, Brain
 ///   Pair<T>(low, high)             two rounded numbers in 32 bits
 ///
+///   SharedPlace PlaceOf(address)   where something lies in shared memory: an
+///                                  unsigned number of bytes
 ///   void CopyAsync16(to, from, valid)  starts a copy of 16 aligned bytes into
 ///                                  shared memory; zeros where not valid
+///   void CopyAsync16(place, from)  the same, of what is valid
 ///   void CommitCopies()            ends a group of this thread's copies
 ///   void WaitForCopies<n>()        until all but the newest n groups are there
 ///                                  (for this thread: SyncBlock() for others)
 ///   void LoadMatrices(r, row)      the warp: ldmatrix.x4; four matrices of 8
-///                                  rows of 16 bytes, whose addresses come from
+///                                  rows of 16 bytes, whose places come from
 ///                                  lanes 0-7, 8-15, 16-23, 24-31
 ///   void LoadMatricesTransposed(r, row)
 ///   void MultiplyAdd<T>(c, a, b)   the warp: mma.m16n8k16, c += a b, FP32 sums

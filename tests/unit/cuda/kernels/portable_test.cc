@@ -195,8 +195,8 @@ void MultiplyByTensorCore(const T* a, const T* b, float* c) {
     SyncBlock();
     uint32_t a_part[4];
     uint32_t b_part[4];
-    LoadMatrices(a_part, shared + lane % 16 * 16 + lane / 16 * 8);
-    LoadMatricesTransposed(b_part, shared + 256 + lane % 16 * 8);
+    LoadMatrices(a_part, PlaceOf(shared + lane % 16 * 16 + lane / 16 * 8));
+    LoadMatricesTransposed(b_part, PlaceOf(shared + 256 + lane % 16 * 8));
     float sums[4] = {1, 2, 3, 4};
     MultiplyAdd<T>(sums, a_part, b_part[0], b_part[1]);
     for (int n = 0; n < 4; ++n) {
@@ -238,7 +238,7 @@ TEST(PortableTest, LoadMatricesGivesRowsToLanes) {
     }
     SyncBlock();
     uint32_t parts[4];
-    LoadMatrices(parts, shared + first);
+    LoadMatrices(parts, PlaceOf(shared + first));
     got[static_cast<size_t>(ThreadIndex())] = parts[2];
   });
   for (uint32_t lane = 0; lane < kWarp; ++lane) {

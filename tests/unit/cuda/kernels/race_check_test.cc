@@ -120,7 +120,7 @@ TEST(RaceCheckDeathTest, AReadOfAnotherThreadsCopyBeforeTheBlockHasMet) {
                  CommitCopies();
                  WaitForCopies<0>();
                  uint32_t parts[4];
-                 LoadMatrices(parts, Chunk(ThreadIndex()));
+                 LoadMatrices(parts, PlaceOf(Chunk(ThreadIndex())));
                }),
                "a race: thread .* reads .* wrote");
 }

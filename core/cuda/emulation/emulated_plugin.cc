@@ -1,0 +1,27 @@
+// The emulated device as a plugin: put in the place of the real one, it lets
+// every program that loads libattention_cuda.so run on a machine without a GPU,
+// unchanged. For tests.
+
+#include <utility>
+
+#include "core/cuda/emulation/emulated_device.h"
+#include "core/cuda/plugin.h"
+
+namespace {
+
+absl::StatusOr<attention::cuda::Devices> OpenEmulatedDevices() {
+  attention::cuda::Devices devices;
+  devices.push_back(attention::cuda::MakeEmulatedDevice());
+  return devices;
+}
+
+constexpr attention::cuda::Plugin kPlugin = {ATTENTION_CUDA_BUILD,
+                                             &OpenEmulatedDevices};
+
+}  // namespace
+
+// Its name is kPluginEntry.
+extern "C" __attribute__((visibility("default"))) const attention::cuda::Plugin*
+AttentionCudaPlugin();
+
+const attention::cuda::Plugin* AttentionCudaPlugin() { return &kPlugin; }

@@ -1,0 +1,207 @@
+#include "tests/gpu/instance_cases.h"
+
+#include <cstdint>
+#include <type_traits>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "core/cuda/kernels/dispatch-inl.h"
+
+namespace attention::test {
+namespace {
+
+using cuda::Score;
+
+constexpr WantedOutputs kNoWeights = {.weights = false, .lse = true};
+
+const char* NameOf(Score score) {
+  switch (score) {
+    case Score::kDot:
+      return "dot";
+    case Score::kAdditive:
+      return "additive";
+    case Score::kGaussian:
+      return "gaussian";
+  }
+  return "";  // not reached
+}
+
+const char* NameOf(cuda::Element type) {
+  switch (type) {
+    case cuda::Element::kFloat32:
+      return "FP32";
+    case cuda::Element::kFloat16:
+      return "FP16";
+    case cuda::Element::kBFloat16:
+      return "BF16";
+  }
+  return "";  // not reached
+}
+
+std::string MmaName(absl::string_view type, int64_t width, int64_t tiles,
+                    bool plain) {
+  return absl::StrCat("attend_mma_", type, "_D", width, "_tiles", tiles,
+                      plain ? "_plain" : "_masked");
+}
+
+std::string TilesName(absl::string_view kernel, Score score, int groups) {
+  return absl::StrCat(kernel, "_", NameOf(score), "_Dv", groups * 64);
+}
+
+// Everything at once that a plain score has not.
+void AddOptions(ProblemSpec& spec) {
+  spec.bias = MaskExtents::kAll;
+  spec.bias_masks = 0.2;
+  spec.attend_mask = MaskExtents::kAll;
+  spec.softcap = 20;
+  spec.alibi_slopes = PerHeadShape::kPerHead;
+  spec.dropout = {.training = true, .p = 0.3, .seed = 7};
+}
+
+void AddMmaCases(DataType type, int64_t width, int64_t tiles,
+                 std::vector<InstanceCase>& cases) {
+  for (const bool plain : {true, false}) {
+    if (tiles == 2 && width > cuda::MmaWidestOfTwo(plain)) continue;
+    InstanceCase made;
+    made.name = made.instance = MmaName(Name(type), width, tiles, plain);
+    made.spec = {.batch = 1,
+                 .query_heads = 2,
+                 .kv_heads = 2,
+                 .query_length = tiles == 1 ? 50 : 150,
+                 .key_length = 200,
+                 .width = width,
+                 .value_width = width,
+                 .type = type,
+                 .causal = Causal::kBottomRight,
+                 .sinks = PerHeadShape::kPerHead,
+                 .wanted = kNoWeights};
+    if (!plain) AddOptions(made.spec);
+    cases.push_back(made);
+    if (tiles != 1) continue;
+    // As a token is decoded.
+    made.name += "_split";
+    made.spec.query_heads = 4;
+    made.spec.kv_heads = 1;
+    made.spec.query_length = 1;
+    made.spec.key_length = 3000;
+    cases.push_back(made);
+  }
+}
+
+ProblemSpec TilesSpec(Score score, int64_t value_width) {
+  ProblemSpec spec = {.query_heads = 2,
+                      .kv_heads = 1,
+                      .query_length = 70,
+                      .key_length = 130,
+                      .width = 40,
+                      .value_width = value_width,
+                      .hidden_width = 33};
+  if (score == Score::kAdditive) spec.scoring = ScoringKind::kAdditive;
+  if (score == Score::kGaussian) {
+    spec.scoring = ScoringKind::kGaussian;
+    spec.sigma = 6;
+  }
+  return spec;
+}
+
+// attend's, weights' and isolate's.
+void AddTilesCases(Score score, std::vector<InstanceCase>& cases) {
+  for (const int groups : {1, 2}) {
+    const std::string attend = TilesName("attend", score, groups);
+    ProblemSpec spec = TilesSpec(score, groups * 50);
+    AddOptions(spec);
+    if (groups == 1) {
+      const std::string weights = absl::StrCat("weights_", NameOf(score));
+      cases.push_back({weights, weights, spec});
+    }
+    spec.wanted = kNoWeights;
+    cases.push_back({attend, attend, spec});
+    ProblemSpec split = TilesSpec(score, groups * 50);
+    split.query_length = 1;
+    split.key_length = 3000;
+    split.wanted = kNoWeights;
+    cases.push_back({absl::StrCat(attend, "_split"), attend, split});
+    const std::string isolate = TilesName("isolate", score, groups);
+    cases.push_back({isolate, isolate, TilesSpec(score, groups * 50), true});
+  }
+}
+
+// A plan's pointers are null: those whose presence decides, as a job sets them.
+cuda::AttentionArgs WithPointers(const cuda::Plan& plan) {
+  static constexpr float kThere = 0;
+  cuda::AttentionArgs args = plan.args;
+  if (plan.bias.bytes > 0) args.bias.data = &kThere;
+  if (plan.attend_mask.bytes > 0) args.attend_mask.data = &kThere;
+  if (plan.alibi_slopes.bytes > 0) args.alibi_slopes = &kThere;
+  return args;
+}
+
+}  // namespace
+
+std::vector<InstanceCase> InstanceCases() {
+  std::vector<InstanceCase> cases;
+  for (const DataType type : {DataType::kBFloat16, DataType::kFloat16}) {
+    for (const int64_t width : {128, 64, 256}) {
+      AddMmaCases(type, width, 1, cases);
+      if (width < 256) AddMmaCases(type, width, 2, cases);
+    }
+  }
+  for (const Score score : {Score::kDot, Score::kAdditive, Score::kGaussian}) {
+    AddTilesCases(score, cases);
+  }
+  for (const DataType type :
+       {DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16}) {
+    const std::string name = absl::StrCat("softmax_rows_", Name(type));
+    cases.push_back({name,
+                     name,
+                     {.batch = 1,
+                      .query_length = 513,
+                      .key_length = 520,
+                      .width = 16,
+                      .value_width = 16,
+                      .type = type,
+                      .causal = Causal::kTopLeft}});
+  }
+  cases.push_back({"project",
+                   "project",
+                   {.query_length = 70,
+                    .key_length = 90,
+                    .width = 40,
+                    .scoring = ScoringKind::kBilinear,
+                    .scale = 0.1,
+                    .per_head_parameters = true}});
+  return cases;
+}
+
+std::vector<std::string> InstancesOf(const cuda::Plan& plan) {
+  const cuda::AttentionArgs args = WithPointers(plan);
+  std::vector<std::string> all;
+  if (plan.project_query || plan.project_key) all.emplace_back("project");
+  const int groups = args.value.width <= 64 ? 1 : 2;
+  switch (plan.method) {
+    case cuda::Method::kTiles:
+      all.push_back(TilesName("attend", args.score, groups));
+      if (plan.weights.bytes > 0) {
+        all.push_back(absl::StrCat("weights_", NameOf(args.score)));
+      }
+      break;
+    case cuda::Method::kMma:
+      cuda::DispatchMma(args, [&]<typename Instance>() {
+        const bool half = std::is_same_v<typename Instance::T, cuda::Half>;
+        all.push_back(MmaName(half ? "FP16" : "BF16", Instance::kWidth,
+                              Instance::kTiles, Instance::kPlain));
+        return 0;
+      });
+      break;
+    case cuda::Method::kProducts:
+      all.push_back(absl::StrCat("softmax_rows_", NameOf(args.value.type)));
+      break;
+    case cuda::Method::kNothing:
+      return all;
+  }
+  if (args.splits > 1) all.emplace_back("merge");
+  all.push_back(TilesName("isolate", args.score, groups));
+  return all;
+}
+
+}  // namespace attention::test
