@@ -34,6 +34,7 @@
 #include "server/option_checks.h"
 #include "server/room_to_start.h"
 #include "server/services/attention_service.h"
+#include "server/services/call_counter.h"
 #include "server/services/inference_service.h"
 #include "server/telemetry/backend_health.h"
 #include "server/transport/acceptor.h"
@@ -243,6 +244,7 @@ struct Server::Impl {
   RepositoryQueue repository_queue;
   CostModel costs;
   RequestMetrics metrics;
+  CallCounter other_calls;         // without tensors
   std::unique_ptr<Engine> engine;  // waits for tasks that still return
   RequestQueue queue;
   AttentionService service;
@@ -293,6 +295,11 @@ absl::StatusOr<int> Server::Impl::Listen() {
   SetGrpcLimits(options, MessageMemory(options), builder);
   builder.RegisterService(&service);
   builder.RegisterService(&inference);
+  std::vector<
+      std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>>
+      interceptors;
+  interceptors.push_back(other_calls.NewFactory());
+  builder.experimental().SetInterceptorCreators(std::move(interceptors));
   grpc_server = builder.BuildAndStart();
   if (grpc_server == nullptr) {
     return absl::UnavailableError("gRPC could not start");
@@ -312,8 +319,8 @@ void Server::Impl::ServeHttp() {
   http->api.StartServing({.ready = ready, .metrics = [this, ready] {
                             return MetricsPage(
                                 {options, engine->workers().threads(), ready(),
-                                 metrics, models, admission, queue, connections,
-                                 *http->server});
+                                 metrics, other_calls, models, admission, queue,
+                                 connections, *http->server});
                           }});
 }
 
