@@ -24,7 +24,7 @@ install(CODE "${attention_install_unit}" COMPONENT server)
 
 set(doc ${CMAKE_INSTALL_DATADIR}/doc)
 install(DIRECTORY deploy/monitoring deploy/proxy
-        DESTINATION ${doc}/attention-server/examples COMPONENT server)
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/attention-server COMPONENT server)
 install(FILES docs/changelog.md DESTINATION ${doc}/attention-server COMPONENT server)
 # The programs contain libraries of headers: these licences go with them.
 foreach(package server client)

@@ -86,7 +86,7 @@ TEST(ScarcityTest, SaysSoInJsonWhereThatIsWanted) {
     const Ended ended = RunWithThreads(threads, "json");
     EXPECT_EQ(ended.code, 1) << ended.text;
     EXPECT_THAT(ended.text,
-                HasSubstr("{\"level\":\"critical\",\"message\":\""));
+                HasSubstr("\"level\":\"critical\",\"message\":\""));
   }
 }
 
