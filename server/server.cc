@@ -21,6 +21,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "core/engine.h"
+#include "core/worker_pool.h"
 #include "server/callers/callers.h"
 #include "server/http/http_api.h"
 #include "server/http/http_server.h"
@@ -216,6 +217,8 @@ struct Server::Impl {
     TaskServices services{engine->workers(), admission, queue, costs,
                           callers.get()};
     services.metrics = &metrics;
+    services.max_requests_per_second = options.max_requests_per_second;
+    services.max_bytes_per_second = options.max_bytes_per_second;
     if (options.max_compute_time.count() > 0) {
       services.max_compute_time = options.max_compute_time;
     }
@@ -355,8 +358,11 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   const absl::StatusOr<ConnectionLimits> connections =
       DecideConnectionLimits(options, descriptors - http_connections);
   if (!connections.ok()) return connections.status();
-  // What else starts threads has less to say where there are none.
-  if (absl::Status room = CheckRoomToStart(kThreadsBesideWorkers); !room.ok()) {
+  // What else starts threads has less to say where there are none. The pool
+  // that says how many compute starts none.
+  const int threads = WorkerPool(options.worker_threads).threads();
+  if (absl::Status room = CheckRoomToStart(threads + kThreadsBesideWorkers);
+      !room.ok()) {
     return room;
   }
   // First, so that who waits for the start is told of it.
@@ -368,11 +374,6 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
       CreateEngine(options, std::move(hooks), health);
   if (!engine.ok()) return engine.status();
   BackendHealth::LogBackends(**engine);
-  if (absl::Status room = CheckRoomToStart((*engine)->workers().threads() +
-                                           kThreadsBesideWorkers);
-      !room.ok()) {
-    return room;
-  }
   absl::StatusOr<std::unique_ptr<ModelRepository>> repository =
       OpenRepository(options.model_repository);
   if (!repository.ok()) return repository.status();
