@@ -223,6 +223,17 @@ struct Parser {
                "Requests in flight on one stream; beyond it the stream is not "
                "read until a reply is out",
                "Limits");
+    AddInteger("--max-dimension", options.max_dimension,
+               "Longest dimension of query, keys and values; beyond it: "
+               "RESOURCE_EXHAUSTED, as for the next three",
+               "Limits");
+    AddSize("--max-weights-bytes", options.max_weights_bytes, "1GiB",
+            "Largest weights, in the reply or in shared memory");
+    AddInteger("--max-requests-per-second", options.max_requests_per_second,
+               "Requests of one caller in a second, for long; 0 means any",
+               "Limits");
+    AddSize("--max-bytes-per-second", options.max_bytes_per_second, "0",
+            "Bytes of its requests with working memory and replies, likewise");
     AddTime("--max-compute-time", options.max_compute_time, "5min",
             "How long one request may compute; it is stopped then: "
             "RESOURCE_EXHAUSTED. 0 means for ever",

@@ -10,11 +10,14 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "server/environment.h"
 #include "server/flags.h"
 #include "server/last_words.h"
 #include "server/server.h"
 #include "server/telemetry/log.h"
+#include "server/telemetry/log_event.h"
 #include "server/telemetry/log_sink.h"
 #include "server/telemetry/request_facts.h"
 #include "server/version.h"
@@ -58,6 +61,16 @@ void SayWhyNot(const attention::server::ServerOptions& options,
                                    std::chrono::seconds(read ? 1 : 0));
 }
 
+// A line at info, with fields where the log has them.
+void Tell(absl::string_view event, absl::string_view message,
+          const std::vector<attention::server::LogField>& fields) {
+  if (attention::server::LogHasFields()) {
+    attention::server::LogEvent(spdlog::level::info, event, message, fields);
+  } else {
+    spdlog::info("{}", static_cast<std::string>(message));
+  }
+}
+
 // The process's exit code.
 int Serve(const attention::server::ServerOptions& options,
           const sigset_t& signals) {
@@ -74,18 +87,25 @@ int Serve(const attention::server::ServerOptions& options,
     SayWhyNot(options, static_cast<std::string>(server.status().message()));
     return 1;
   }
-  spdlog::info("attention-server {}: {}", attention::server::Version(),
-               (*server)->Summary());
+  Tell("start",
+       absl::StrCat("attention-server ", attention::server::Version(), ": ",
+                    (*server)->Summary()),
+       {{"version", attention::server::Version()},
+        {"address", (*server)->address()},
+        {"http_address", (*server)->http_address()}});
   int signal = 0;
   sigwait(&signals, &signal);
-  spdlog::info("{}: draining, for at most {} ms",
-               signal == SIGINT ? "SIGINT" : "SIGTERM",
-               options.drain_time.count());
+  const char* name = signal == SIGINT ? "SIGINT" : "SIGTERM";
+  Tell("drain",
+       absl::StrCat(name, ": draining, for at most ",
+                    options.drain_time.count(), " ms"),
+       {{"signal", name}});
   LetSignalsEndTheProcess(signals);
   const bool quiet = (*server)->Drain();
-  spdlog::info(quiet ? "stopped, every request was answered"
-                     : "stopped, requests were cancelled at the drain time's "
-                       "end");
+  Tell("stop",
+       quiet ? "stopped, every request was answered"
+             : "stopped, requests were cancelled at the drain time's end",
+       {});
   attention::server::TellOfRefusalsLeftOut();
   return 0;
 }

@@ -48,57 +48,72 @@ static_assert(kMostScorings == std::variant_size_v<Scoring>);
 double Value(uint64_t count) { return static_cast<double>(count); }
 double Value(int64_t count) { return static_cast<double>(count); }
 
-Labels LabelsOf(Rpc rpc) {
-  const RpcName name = NameOf(rpc);
-  return {{"grpc_type", name.type},
-          {"grpc_service", name.service},
-          {"grpc_method", name.method}};
-}
-
 Labels With(Labels labels, const std::string& name, const std::string& value) {
   labels.push_back({name, value});
   return labels;
 }
 
-using OfRpc = RequestMetrics::OfRpc;
+// The calls of one method. Of those without tensors, only codes that came are
+// shown: there are many methods.
+struct Method {
+  Labels labels;
+  bool stream;
+  bool every_code;
+  RequestMetrics::OfRpc counts;
+};
 
-// Calls `add` for each RPC that has a name.
-template <typename Add>
-void ForEachRpc(const RequestMetrics::Counts& counts, const Add& add) {
-  for (size_t i = 1; i < kRpcs; ++i) {
-    add(static_cast<Rpc>(i), counts.rpcs[i]);
+std::vector<Method> AllMethods(const RequestMetrics::Counts& counts,
+                               const CallCounter& others) {
+  std::vector<Method> all;
+  const auto labels = [](const std::string& type, const std::string& service,
+                         const std::string& method) {
+    return Labels{{"grpc_type", type},
+                  {"grpc_service", service},
+                  {"grpc_method", method}};
+  };
+  for (size_t i = 1; i < kRpcs; ++i) {  // 0 has no name
+    const auto rpc = static_cast<Rpc>(i);
+    const RpcName name = NameOf(rpc);
+    all.push_back({labels(name.type, name.service, name.method), IsStream(rpc),
+                   true, counts.rpcs[i]});
   }
+  for (const CallCounter::OfMethod& of : others.Read()) {
+    all.push_back({labels(of.type, of.service, of.method), of.type != "unary",
+                   false, of.counts});
+  }
+  return all;
 }
 
-void AddCalls(const RequestMetrics::Counts& counts, MetricFamilies& page) {
+void AddCalls(const std::vector<Method>& methods, MetricFamilies& page) {
   auto started = page.Counter("grpc_server_started_total", "Calls that began.");
-  ForEachRpc(counts, [&](Rpc rpc, const OfRpc& of) {
-    started.Add(Value(of.started), LabelsOf(rpc));
-  });
+  for (const Method& of : methods) {
+    started.Add(Value(of.counts.started), of.labels);
+  }
   auto handled = page.Counter("grpc_server_handled_total",
                               "Calls that ended, by status code.");
-  ForEachRpc(counts, [&](Rpc rpc, const OfRpc& of) {
+  for (const Method& of : methods) {
     for (size_t code = 0; code < kStatusCodes; ++code) {
-      handled.Add(Value(of.by_code[code]),
-                  With(LabelsOf(rpc), "grpc_code", kCodes[code]));
+      const uint64_t count = of.counts.by_code[code];
+      if (count == 0 && code != 0 && !of.every_code) continue;
+      handled.Add(Value(count), With(of.labels, "grpc_code", kCodes[code]));
     }
-  });
+  }
   auto time = page.Histogram("grpc_server_handling_seconds",
                              "Unary calls, from the message's arrival to the "
                              "encoded reply.");
-  ForEachRpc(counts, [&](Rpc rpc, const OfRpc& of) {
-    if (!IsStream(rpc)) time.Add(of.time, LabelsOf(rpc));
-  });
+  for (const Method& of : methods) {
+    if (!of.stream) time.Add(of.counts.time, of.labels);
+  }
   auto received = page.Counter("grpc_server_msg_received_total",
                                "Requests that came on streams.");
-  ForEachRpc(counts, [&](Rpc rpc, const OfRpc& of) {
-    if (IsStream(rpc)) received.Add(Value(of.received), LabelsOf(rpc));
-  });
+  for (const Method& of : methods) {
+    if (of.stream) received.Add(Value(of.counts.received), of.labels);
+  }
   auto sent = page.Counter("grpc_server_msg_sent_total",
                            "Replies to them, errors included.");
-  ForEachRpc(counts, [&](Rpc rpc, const OfRpc& of) {
-    if (IsStream(rpc)) sent.Add(Value(of.sent), LabelsOf(rpc));
-  });
+  for (const Method& of : methods) {
+    if (of.stream) sent.Add(Value(of.counts.sent), of.labels);
+  }
 }
 
 // One model's requests over one API.
@@ -261,7 +276,7 @@ void AddProcess(MetricFamilies& page) {
 std::string MetricsPage(const MetricSources& sources) {
   const RequestMetrics::Counts counts = sources.requests.Read();
   MetricFamilies page;
-  AddCalls(counts, page);
+  AddCalls(AllMethods(counts, sources.calls), page);
   AddRequests(AllSeries(counts, sources.models), page);
   AddWhat(counts, page);
   AddLoad(sources, page);

@@ -8,6 +8,7 @@
 #include "server/options.h"
 #include "server/scheduling/admission.h"
 #include "server/scheduling/request_queue.h"
+#include "server/services/call_counter.h"
 #include "server/telemetry/request_metrics.h"
 #include "server/transport/connections.h"
 
@@ -19,6 +20,7 @@ struct MetricSources {
   int worker_threads;
   bool ready;
   const RequestMetrics& requests;
+  const CallCounter& calls;
   const ModelTable& models;
   const Admission& admission;
   const RequestQueue& queue;

@@ -22,6 +22,7 @@ constexpr int64_t kSmallestMessage = 1024;
 constexpr int64_t kLeastMemory = 16 << 20;
 constexpr int64_t kMostThreads = 4096;
 constexpr int64_t kMostRequests = 1'000'000;
+constexpr int64_t kMostPerSecond = 1'000'000'000;
 constexpr int64_t kMostConnections = 1'000'000;
 constexpr int64_t kLongestMs = 24LL * 60 * 60 * 1000;
 
@@ -105,6 +106,14 @@ absl::Status CheckOptions(const ServerOptions& options) {
                        std::numeric_limits<int64_t>::max(), " bytes"),
       CheckRange("--max-stream-requests-in-flight",
                  options.max_stream_requests_in_flight, 1, kMostRequests),
+      CheckRange("--max-dimension", options.max_dimension, 1,
+                 std::numeric_limits<int64_t>::max()),
+      CheckRange("--max-weights-bytes", options.max_weights_bytes, 1,
+                 std::numeric_limits<int64_t>::max(), " bytes"),
+      CheckRange("--max-requests-per-second", options.max_requests_per_second,
+                 0, kMostPerSecond),
+      CheckRange("--max-bytes-per-second", options.max_bytes_per_second, 0,
+                 std::numeric_limits<int64_t>::max(), " bytes"),
       CheckRange("--max-connections", options.max_connections, 0,
                  kMostConnections),
       CheckRange("--max-connections-per-peer", options.max_connections_per_peer,

@@ -59,6 +59,15 @@ struct ServerOptions {
   /// How long one request may compute; it is stopped then:
   /// RESOURCE_EXHAUSTED. 0 means for ever.
   std::chrono::milliseconds max_compute_time{300'000};
+  /// Longest dimension of query, keys and values, and largest weights that one
+  /// request may ask for, in the reply or in shared memory.
+  int64_t max_dimension = 1LL << 24;
+  int64_t max_weights_bytes = 1LL << 30;
+  /// What one caller may have admitted in a second, for long: requests, and
+  /// their bytes with working memory and replies. 0 means any; the callers file
+  /// may say otherwise of a caller.
+  int64_t max_requests_per_second = 0;
+  int64_t max_bytes_per_second = 0;
   /// Connections at once, and of those from one address; each takes two file
   /// descriptors. 0 is decided at the start: as many as descriptors allow, at
   /// most 8192, and half of that.

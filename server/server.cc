@@ -21,6 +21,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "core/engine.h"
+#include "core/worker_pool.h"
 #include "server/callers/callers.h"
 #include "server/http/http_api.h"
 #include "server/http/http_server.h"
@@ -34,6 +35,7 @@
 #include "server/option_checks.h"
 #include "server/room_to_start.h"
 #include "server/services/attention_service.h"
+#include "server/services/call_counter.h"
 #include "server/services/inference_service.h"
 #include "server/telemetry/backend_health.h"
 #include "server/transport/acceptor.h"
@@ -215,6 +217,8 @@ struct Server::Impl {
     TaskServices services{engine->workers(), admission, queue, costs,
                           callers.get()};
     services.metrics = &metrics;
+    services.max_requests_per_second = options.max_requests_per_second;
+    services.max_bytes_per_second = options.max_bytes_per_second;
     if (options.max_compute_time.count() > 0) {
       services.max_compute_time = options.max_compute_time;
     }
@@ -243,6 +247,7 @@ struct Server::Impl {
   RepositoryQueue repository_queue;
   CostModel costs;
   RequestMetrics metrics;
+  CallCounter other_calls;         // without tensors
   std::unique_ptr<Engine> engine;  // waits for tasks that still return
   RequestQueue queue;
   AttentionService service;
@@ -293,6 +298,11 @@ absl::StatusOr<int> Server::Impl::Listen() {
   SetGrpcLimits(options, MessageMemory(options), builder);
   builder.RegisterService(&service);
   builder.RegisterService(&inference);
+  std::vector<
+      std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>>
+      interceptors;
+  interceptors.push_back(other_calls.NewFactory());
+  builder.experimental().SetInterceptorCreators(std::move(interceptors));
   grpc_server = builder.BuildAndStart();
   if (grpc_server == nullptr) {
     return absl::UnavailableError("gRPC could not start");
@@ -312,8 +322,8 @@ void Server::Impl::ServeHttp() {
   http->api.StartServing({.ready = ready, .metrics = [this, ready] {
                             return MetricsPage(
                                 {options, engine->workers().threads(), ready(),
-                                 metrics, models, admission, queue, connections,
-                                 *http->server});
+                                 metrics, other_calls, models, admission, queue,
+                                 connections, *http->server});
                           }});
 }
 
@@ -348,8 +358,11 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   const absl::StatusOr<ConnectionLimits> connections =
       DecideConnectionLimits(options, descriptors - http_connections);
   if (!connections.ok()) return connections.status();
-  // What else starts threads has less to say where there are none.
-  if (absl::Status room = CheckRoomToStart(kThreadsBesideWorkers); !room.ok()) {
+  // What else starts threads has less to say where there are none. The pool
+  // that says how many compute starts none.
+  const int threads = WorkerPool(options.worker_threads).threads();
+  if (absl::Status room = CheckRoomToStart(threads + kThreadsBesideWorkers);
+      !room.ok()) {
     return room;
   }
   // First, so that who waits for the start is told of it.
@@ -361,11 +374,6 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
       CreateEngine(options, std::move(hooks), health);
   if (!engine.ok()) return engine.status();
   BackendHealth::LogBackends(**engine);
-  if (absl::Status room = CheckRoomToStart((*engine)->workers().threads() +
-                                           kThreadsBesideWorkers);
-      !room.ok()) {
-    return room;
-  }
   absl::StatusOr<std::unique_ptr<ModelRepository>> repository =
       OpenRepository(options.model_repository);
   if (!repository.ok()) return repository.status();

@@ -12,6 +12,10 @@ struct CallerLimits {
   int64_t max_requests_in_flight = 0;
   int64_t max_bytes_in_flight = 0;
   std::chrono::milliseconds max_compute_time{0};  // of one request
+  int64_t max_dimension = 0;                      // likewise
+  int64_t max_weights_bytes = 0;                  // likewise
+  int64_t max_requests_per_second = 0;
+  int64_t max_bytes_per_second = 0;
 };
 
 /// What may be limited to named callers.

@@ -47,11 +47,12 @@ class CallerReader {
 
   absl::Status Read() {
     if (!json_.is_object()) return KeyError(path_, "expected an object");
-    absl::Status status =
-        CheckKeys(path_, json_,
-                  {"name", "tokens_sha256", "certificates", "may",
-                   "max_requests_in_flight", "max_bytes_in_flight",
-                   "max_compute_seconds"});
+    absl::Status status = CheckKeys(
+        path_, json_,
+        {"name", "tokens_sha256", "certificates", "may",
+         "max_requests_in_flight", "max_bytes_in_flight",
+         "max_requests_per_second", "max_bytes_per_second", "max_dimension",
+         "max_weights_bytes", "max_compute_seconds"});
     if (status.ok()) status = ReadName();
     if (status.ok()) status = ReadRights();
     if (status.ok()) status = ReadLimits();
@@ -116,10 +117,16 @@ class CallerReader {
 
   absl::Status ReadLimits() {
     CallerLimits& limits = caller_->limits;
-    absl::Status status =
-        ReadCount("max_requests_in_flight", limits.max_requests_in_flight);
-    if (status.ok()) {
-      status = ReadCount("max_bytes_in_flight", limits.max_bytes_in_flight);
+    absl::Status status;
+    const std::pair<const char*, int64_t*> counts[] = {
+        {"max_requests_in_flight", &limits.max_requests_in_flight},
+        {"max_bytes_in_flight", &limits.max_bytes_in_flight},
+        {"max_requests_per_second", &limits.max_requests_per_second},
+        {"max_bytes_per_second", &limits.max_bytes_per_second},
+        {"max_dimension", &limits.max_dimension},
+        {"max_weights_bytes", &limits.max_weights_bytes}};
+    for (const auto& [key, value] : counts) {
+      if (status.ok()) status = ReadCount(key, *value);
     }
     constexpr char kTime[] = "max_compute_seconds";
     if (!status.ok() || !json_.contains(kTime)) return status;

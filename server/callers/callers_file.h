@@ -42,6 +42,10 @@ struct CallerTable {
 ///     "may": ["shared_memory", "model_control"],
 ///     "max_requests_in_flight": 64,
 ///     "max_bytes_in_flight": 268435456,
+///     "max_requests_per_second": 100,
+///     "max_bytes_per_second": 1073741824,
+///     "max_dimension": 65536,
+///     "max_weights_bytes": 16777216,
 ///     "max_compute_seconds": 30}]}
 ///
 /// All but the name may be left out. INVALID_ARGUMENT with the key for what is

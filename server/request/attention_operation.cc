@@ -43,7 +43,10 @@ absl::StatusOr<OperationNeeds> AttentionOperation::Plan(RequestFacts& facts) {
   // 2^40 beside a length of 0 is legal on paper.
   results_.emplace(request_.results, *problem_);
   absl::Status status =
-      results_->CheckFit(wire_->OtherBytes(), max_response_bytes_);
+      results_->CheckFit(wire_->OtherBytes(), limits_.max_response_bytes);
+  if (status.ok()) {
+    status = CheckLimits(request_.problem, *results_, limits_);
+  }
   if (status.ok()) status = CheckResultsApart(request_);
   if (!status.ok()) return status;
   OperationNeeds needs;

@@ -12,6 +12,7 @@
 #include "core/validate.h"
 #include "server/request/attention_request.h"
 #include "server/request/operation.h"
+#include "server/request/request_limits.h"
 #include "server/request/results.h"
 
 namespace attention::server {
@@ -44,13 +45,10 @@ class AttentionWire {
 /// Attention, over any wire.
 class AttentionOperation final : public Operation {
  public:
-  /// `engine` outlives it. RESOURCE_EXHAUSTED for replies beyond
-  /// `max_response_bytes`.
+  /// `engine` outlives it. RESOURCE_EXHAUSTED for what is beyond `limits`.
   AttentionOperation(std::unique_ptr<AttentionWire> wire, const Engine& engine,
-                     int64_t max_response_bytes)
-      : wire_(std::move(wire)),
-        engine_(engine),
-        max_response_bytes_(max_response_bytes) {}
+                     const RequestLimits& limits)
+      : wire_(std::move(wire)), engine_(engine), limits_(limits) {}
 
   const char* name() const override { return "attend"; }
   Rpc rpc() const override { return wire_->rpc(); }
@@ -65,7 +63,7 @@ class AttentionOperation final : public Operation {
  private:
   const std::unique_ptr<AttentionWire> wire_;
   const Engine& engine_;
-  const int64_t max_response_bytes_;
+  const RequestLimits limits_;
   AttentionRequest request_;
   std::optional<ValidatedProblem> problem_;
   std::optional<Results> results_;

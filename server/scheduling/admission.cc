@@ -44,7 +44,8 @@ void Admission::Ticket::Return() {
 absl::StatusOr<Admission::Ticket> Admission::Admit(const std::string& caller,
                                                    int64_t bytes,
                                                    const CallerLimits& limits,
-                                                   Refusal* refusal) {
+                                                   Refusal* refusal,
+                                                   Clock::time_point now) {
   Refusal unused = Refusal::kNone;
   Refusal& why = refusal != nullptr ? *refusal : unused;
   const std::lock_guard lock(mutex_);
@@ -52,10 +53,17 @@ absl::StatusOr<Admission::Ticket> Admission::Admit(const std::string& caller,
     why = Refusal::kDraining;
     return absl::UnavailableError("the server is draining");
   }
-  ForgetIdleCallers();
+  ForgetIdleCallers(now);
   Held& held = callers_[caller];
   if (absl::Status full = Check(held, bytes, limits, why); !full.ok()) {
     return full;
+  }
+  if (limits.max_requests_per_second > 0 || limits.max_bytes_per_second > 0) {
+    absl::Status spent = TakeFromQuotas(held, bytes, limits, now);
+    if (!spent.ok()) {
+      why = Refusal::kCallerRate;
+      return spent;
+    }
   }
   for (Held* each : {&all_, &held}) {
     ++each->requests;
@@ -118,14 +126,45 @@ absl::Status Admission::Check(const Held& caller, int64_t bytes,
   return RetryAfter(absl::ResourceExhaustedError(full), kTryAgain);
 }
 
-void Admission::ForgetIdleCallers() {
+absl::Status Admission::TakeFromQuotas(Held& caller, int64_t bytes,
+                                       const CallerLimits& limits,
+                                       Clock::time_point now) {
+  struct Use {
+    Quota& quota;
+    int64_t amount;
+    int64_t rate;
+    const char* limit;
+  };
+  const Use uses[] = {{caller.requests_quota, 1, limits.max_requests_per_second,
+                       " requests a second (max_requests_per_second)"},
+                      {caller.bytes_quota, bytes, limits.max_bytes_per_second,
+                       " bytes a second (max_bytes_per_second)"}};
+  for (const auto& [quota, amount, rate, limit] : uses) {
+    if (rate == 0) continue;
+    const std::chrono::nanoseconds wait =
+        quota.Wait(static_cast<double>(amount), static_cast<double>(rate), now);
+    if (wait.count() == 0) continue;
+    return RetryAfter(absl::ResourceExhaustedError(absl::StrCat(
+                          "the caller's quota is used up: ", rate, limit)),
+                      wait);
+  }
+  for (const auto& [quota, amount, rate, limit] : uses) {
+    if (rate == 0) continue;
+    quota.Take(static_cast<double>(amount), static_cast<double>(rate), now);
+  }
+  return absl::OkStatus();
+}
+
+void Admission::ForgetIdleCallers(Clock::time_point now) {
   if (callers_.size() <=
       kMostIdleCallers + static_cast<size_t>(all_.requests)) {
     return;
   }
   for (auto caller = callers_.begin(); caller != callers_.end();) {
-    caller = caller->second.requests == 0 ? callers_.erase(caller)
-                                          : std::next(caller);
+    const Held& held = caller->second;
+    const bool idle = held.requests == 0 && held.requests_quota.IsPaid(now) &&
+                      held.bytes_quota.IsPaid(now);
+    caller = idle ? callers_.erase(caller) : std::next(caller);
   }
 }
 

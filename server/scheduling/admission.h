@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/callers/caller.h"
+#include "server/scheduling/quota.h"
 #include "server/telemetry/refusal.h"
 
 namespace attention::server {
@@ -17,9 +18,12 @@ namespace attention::server {
 /// others are served beside one that sends too much or takes no replies. May be
 /// used from several threads at once and must outlive its tickets.
 class Admission {
+  using Clock = Quota::Clock;
   struct Held {
     int64_t requests = 0;
     int64_t bytes = 0;
+    Quota requests_quota = {};  // of a second
+    Quota bytes_quota = {};
   };
 
  public:
@@ -52,11 +56,13 @@ class Admission {
   /// UNAVAILABLE once draining. A caller's only request may be larger than its
   /// share.
   ///
-  /// `limits` are the caller's own, in place of half of what there is.
+  /// `limits` are the caller's own, in place of half of what there is; with
+  /// quotas of a second, which are used up by what is admitted at `now`.
   /// `refusal` is set to why, unless it is null.
   absl::StatusOr<Ticket> Admit(const std::string& caller, int64_t bytes,
                                const CallerLimits& limits = {},
-                               Refusal* refusal = nullptr);
+                               Refusal* refusal = nullptr,
+                               Clock::time_point now = Clock::now());
 
   /// From now on nothing is admitted.
   void StartDraining();
@@ -66,10 +72,13 @@ class Admission {
   int64_t bytes() const;
 
  private:
-  // mutex_ is held for both.
+  // mutex_ is held for all.
   absl::Status Check(const Held& caller, int64_t bytes,
                      const CallerLimits& limits, Refusal& refusal) const;
-  void ForgetIdleCallers();
+  static absl::Status TakeFromQuotas(Held& caller, int64_t bytes,
+                                     const CallerLimits& limits,
+                                     Clock::time_point now);
+  void ForgetIdleCallers(Clock::time_point now);
 
   const int64_t max_requests_;
   const int64_t max_bytes_;

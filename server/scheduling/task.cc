@@ -63,8 +63,7 @@ absl::Status Task::Prepare() {
   absl::StatusOr<Admission::Ticket> ticket = services_.admission.Admit(
       arrival_.share(),
       facts_.request_bytes + needs_.working_bytes + needs_.reply_bytes,
-      arrival_.caller != nullptr ? arrival_.caller->limits : CallerLimits(),
-      &facts_.refusal);
+      Limits(), &facts_.refusal);
   if (!ticket.ok()) return ticket.status();
   ticket_ = *std::move(ticket);
   // A request that is alone has its large tensors copied by all workers. Beside
@@ -160,9 +159,20 @@ void Task::StopIfLate() {
   }
 }
 
+CallerLimits Task::Limits() const {
+  CallerLimits limits;
+  if (arrival_.caller != nullptr) limits = arrival_.caller->limits;
+  if (limits.max_requests_per_second == 0) {
+    limits.max_requests_per_second = services_.max_requests_per_second;
+  }
+  if (limits.max_bytes_per_second == 0) {
+    limits.max_bytes_per_second = services_.max_bytes_per_second;
+  }
+  return limits;
+}
+
 std::chrono::nanoseconds Task::MaxComputeTime() const {
-  const CallerLimits limits =
-      arrival_.caller != nullptr ? arrival_.caller->limits : CallerLimits();
+  const CallerLimits limits = Limits();
   if (limits.max_compute_time.count() == 0) return services_.max_compute_time;
   return std::min<std::chrono::nanoseconds>(limits.max_compute_time,
                                             services_.max_compute_time);

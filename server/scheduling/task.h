@@ -37,6 +37,9 @@ struct TaskServices {
   /// How long one request may compute.
   std::chrono::nanoseconds max_compute_time = std::chrono::nanoseconds::max();
   RequestMetrics* metrics = nullptr;  // null: nobody counts
+  /// Quotas of callers that have none of their own; 0: none.
+  int64_t max_requests_per_second = 0;
+  int64_t max_bytes_per_second = 0;
 };
 
 /// A request as it arrived.
@@ -106,6 +109,7 @@ class Task final : public QueuedWork,
   void StopIfTooLong();
   void FinishIfStoppedInQueue();
   absl::Status StopStatus() const;
+  CallerLimits Limits() const;
   std::chrono::nanoseconds MaxComputeTime() const;
   std::chrono::nanoseconds SinceArrival() const;
 

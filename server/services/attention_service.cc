@@ -25,10 +25,10 @@ AttentionService::AttentionService(const ServerOptions& options,
       models_(models) {}
 
 std::unique_ptr<Operation> AttentionService::NewOperation(
-    bool on_stream) const {
+    const Caller* caller, bool on_stream) const {
   return std::make_unique<AttentionOperation>(
       std::make_unique<AttendWire>(on_stream, models_), engine_,
-      options_.max_response_bytes);
+      LimitsOfRequest(options_, caller));
 }
 
 grpc::ServerUnaryReactor* AttentionService::Attend(
@@ -39,9 +39,9 @@ grpc::ServerUnaryReactor* AttentionService::Attend(
   // gRPC keeps the request until the call is done. The buffer is this call's
   // own and not constant, so its memory can go as soon as it has been read.
   auto& message = const_cast<grpc::ByteBuffer&>(*request);
+  auto operation = NewOperation(caller->get(), /*on_stream=*/false);
   return UnaryCall::Begin(services_, calls_, *std::move(caller),
-                          NewOperation(/*on_stream=*/false), *context, message,
-                          *response);
+                          std::move(operation), *context, message, *response);
 }
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>*
@@ -49,10 +49,13 @@ AttentionService::AttendStream(grpc::CallbackServerContext* context) {
   absl::StatusOr<CallerPtr> caller = CallerOfCall(services_.callers, *context);
   if (!caller.ok()) return RequestStream::Refuse(caller.status());
   return RequestStream::Begin(
-      services_, calls_, *std::move(caller),
+      services_, calls_, *caller,
       {.rpc = Rpc::kAttendStream,
        .max_in_flight = options_.max_stream_requests_in_flight,
-       .new_operation = [this] { return NewOperation(/*on_stream=*/true); },
+       .new_operation =
+           [this, caller = *caller] {
+             return NewOperation(caller.get(), /*on_stream=*/true);
+           },
        .encode_error = EncodeStreamError},
       *context);
 }

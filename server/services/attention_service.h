@@ -38,7 +38,8 @@ class AttentionService final
       v1::GetServerInfoResponse* response) override;
 
  private:
-  std::unique_ptr<Operation> NewOperation(bool on_stream) const;
+  std::unique_ptr<Operation> NewOperation(const Caller* caller,
+                                          bool on_stream) const;
 
   const ServerOptions& options_;
   const Engine& engine_;

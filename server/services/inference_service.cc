@@ -50,7 +50,7 @@ std::unique_ptr<Operation> InferenceService::NewOperation(
     const Caller* caller, bool on_stream) const {
   return std::make_unique<AttentionOperation>(
       std::make_unique<InferWire>(models_, RegionsOf(caller), on_stream),
-      engine_, options_.max_response_bytes);
+      engine_, LimitsOfRequest(options_, caller));
 }
 
 InferenceService::Reactor* InferenceService::ModelInfer(

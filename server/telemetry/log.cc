@@ -12,8 +12,10 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
+#include "server/telemetry/log_event.h"
 #include "server/telemetry/log_sink.h"
 
 namespace attention::server {
@@ -50,7 +52,7 @@ class TextFormatter final : public spdlog::formatter {
     Append(" ", line);
     Append(LevelName(message.level), line);
     Append(" ", line);
-    for (const char c : message.payload) {
+    for (const char c : PartsOf(message).message) {
       const auto byte = static_cast<unsigned char>(c);
       if (byte < 0x20 || byte == 0x7F) {
         Append(absl::StrFormat("\\x%02x", byte), line);
@@ -69,15 +71,20 @@ class JsonFormatter final : public spdlog::formatter {
  public:
   void format(const spdlog::details::log_msg& message,
               spdlog::memory_buf_t& line) override {
-    const nlohmann::json object = {
+    const LogParts parts = PartsOf(message);
+    const nlohmann::ordered_json object = {
         {"time", Timestamp(message.time)},
         {"level", static_cast<std::string>(LevelName(message.level))},
-        {"message",
-         std::string(message.payload.data(), message.payload.size())}};
+        {"message", static_cast<std::string>(parts.message)}};
     // Bytes that are not UTF-8 become U+FFFD instead of an exception.
-    Append(object.dump(-1, ' ', /*ensure_ascii=*/false,
-                       nlohmann::json::error_handler_t::replace),
-           line);
+    std::string text =
+        object.dump(-1, ' ', /*ensure_ascii=*/false,
+                    nlohmann::ordered_json::error_handler_t::replace);
+    if (!parts.fields.empty()) {
+      text.pop_back();
+      absl::StrAppend(&text, ",", parts.fields, "}");
+    }
+    Append(text, line);
     Append("\n", line);
   }
   std::unique_ptr<spdlog::formatter> clone() const override {
@@ -153,6 +160,7 @@ std::unique_ptr<spdlog::formatter> MakeJsonFormatter() {
 void SetUpLog(const std::string& level, const std::string& format) {
   LogWriter& writer = Writer();
   set_up = true;
+  SetLogHasFields(format == "json");
   auto logger = std::make_shared<spdlog::async_logger>(
       "attention", writer.sink, writer.thread,
       spdlog::async_overflow_policy::overrun_oldest);

@@ -34,8 +34,8 @@ bool ToldOfFatal();
 /// in it: control characters are escaped.
 std::unique_ptr<spdlog::formatter> MakeTextFormatter();
 
-/// {"level":"info","message":"...","time":"..."}, one valid JSON object per
-/// line whatever bytes the message has in it.
+/// {"time":"...","level":"info","message":"..."}, one valid JSON object per
+/// line whatever bytes the message has in it; with the fields of LogEvent().
 std::unique_ptr<spdlog::formatter> MakeJsonFormatter();
 
 }  // namespace attention::server

@@ -18,6 +18,8 @@ const char* NameOf(Refusal refusal) {
       return "caller_requests";
     case Refusal::kCallerMemory:
       return "caller_memory";
+    case Refusal::kCallerRate:
+      return "caller_rate";
     case Refusal::kTooLate:
       return "too_late";
     case Refusal::kDraining:

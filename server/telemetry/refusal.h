@@ -17,13 +17,14 @@ enum class Refusal : uint8_t {
   kServerMemory,    // --memory-limit
   kCallerRequests,  // half of those
   kCallerMemory,
-  kTooLate,  // would wait for most of its time
+  kCallerRate,  // its quota of a second
+  kTooLate,     // would wait for most of its time
   kDraining,
   kDeadline,   // passed already
   kCancelled,  // by its caller
   kOther,
 };
-inline constexpr size_t kRefusalReasons = 12;
+inline constexpr size_t kRefusalReasons = 13;
 
 /// The reason's name in metrics: "server_memory".
 const char* NameOf(Refusal refusal);

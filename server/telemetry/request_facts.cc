@@ -2,12 +2,17 @@
 
 #include <spdlog/spdlog.h>
 
+#include <string>
+#include <vector>
+
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "server/telemetry/log_event.h"
 #include "server/telemetry/model_statistics.h"
 #include "server/telemetry/rate_limit.h"
 #include "server/telemetry/request_metrics.h"
+#include "server/telemetry/trace_context.h"
 
 namespace attention::server {
 namespace {
@@ -32,8 +37,14 @@ RateLimit& FailuresToTell() {
 
 void TellOfRefusals(int64_t left_out) {
   if (left_out == 0) return;
-  spdlog::warn("{} more {} refused or failed, without a line for each",
-               left_out, left_out == 1 ? "request was" : "requests were");
+  const std::string text = absl::StrCat(
+      left_out, left_out == 1 ? " more request was" : " more requests were",
+      " refused or failed, without a line for each");
+  if (LogHasFields()) {
+    LogEvent(spdlog::level::warn, "refusals", text, {{"requests", left_out}});
+  } else {
+    spdlog::warn("{}", text);
+  }
 }
 
 // A caller who cancels gets what it wants.
@@ -45,14 +56,16 @@ bool IsWorthAWarning(const RequestFacts& facts) {
   return decision.pass;
 }
 
+absl::string_view ModelOf(const RequestFacts& facts) {
+  return facts.model != nullptr ? facts.model->name() : facts.scoring_name;
+}
+
 // What every line says first.
 std::string Who(const RequestFacts& facts) {
-  const absl::string_view model =
-      facts.model != nullptr ? facts.model->name() : facts.scoring_name;
   return absl::StrCat(
       facts.operation, " id=", Quoted(facts.id), " peer=", facts.peer,
       facts.caller.empty() ? "" : " caller=", facts.caller,
-      " model=", Quoted(model),
+      " model=", Quoted(ModelOf(facts)),
       facts.trace_parent.empty() ? "" : " trace=", facts.trace_parent);
 }
 
@@ -63,12 +76,66 @@ std::string Times(const RequestFacts& facts) {
       Microseconds(facts.decode_time + facts.gather_time + facts.encode_time));
 }
 
+const char* Outcome(const RequestFacts& facts) {
+  if (facts.status.ok()) return "answered";
+  return facts.refused ? "refused" : "failed";
+}
+
+double Seconds(std::chrono::nanoseconds time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+// What a caller chose is cut here too.
+std::string Cut(absl::string_view text) {
+  return static_cast<std::string>(text.substr(0, kMostQuoted));
+}
+
+// The line as JSON has it: a field for each fact.
+void LogFields(spdlog::level::level_enum level, const RequestFacts& facts) {
+  std::string message = absl::StrCat(Outcome(facts), " ", facts.operation);
+  if (!facts.status.ok()) {
+    absl::StrAppend(&message, ": ", Cut(facts.status.message()));
+  }
+  std::vector<LogField> fields = {
+      {"outcome", std::string(Outcome(facts))},
+      {"code", absl::StatusCodeToString(facts.status.code())},
+      {"operation", std::string(facts.operation)},
+      {"id", Cut(facts.id)},
+      {"peer", facts.peer},
+      {"caller", facts.caller},
+      {"model", Cut(ModelOf(facts))},
+      {"shapes", Cut(facts.details)},
+      {"backend", facts.backend},
+      {"kernel", facts.kernel},
+      {"queue_seconds", Seconds(facts.queue_time)},
+      {"compute_seconds", Seconds(facts.compute_time)},
+      {"transfer_seconds",
+       Seconds(facts.decode_time + facts.gather_time + facts.encode_time)},
+      {"request_bytes", facts.request_bytes},
+      {"reply_bytes", facts.reply_bytes}};
+  if (!facts.status.ok() && facts.refused) {
+    const Refusal why = facts.refusal != Refusal::kNone
+                            ? facts.refusal
+                            : RefusalOf(facts.status);
+    fields.push_back({"reason", std::string(NameOf(why))});
+  }
+  if (!facts.trace_parent.empty()) {
+    fields.push_back({"traceparent", facts.trace_parent});
+    fields.push_back({"trace_id", TraceId(facts.trace_parent)});
+  }
+  LogEvent(level, "request", message, fields);
+}
+
 void LogFailure(const RequestFacts& facts) {
   const bool warning = IsWorthAWarning(facts);
   if (!warning && !WantsDetails()) return;
-  spdlog::log(warning ? spdlog::level::warn : spdlog::level::debug,
-              "{} {} {} status={} message={}",
-              facts.refused ? "refused" : "failed", Who(facts), Times(facts),
+  const auto level = warning ? spdlog::level::warn : spdlog::level::debug;
+  if (LogHasFields()) {
+    LogFields(level, facts);
+    return;
+  }
+  spdlog::log(level, "{} {} {} status={} message={}", Outcome(facts),
+              Who(facts), Times(facts),
               absl::StatusCodeToString(facts.status.code()),
               Quoted(facts.status.message()));
 }
@@ -79,6 +146,10 @@ void Log(const RequestFacts& facts) {
     return;
   }
   if (!WantsDetails()) return;
+  if (LogHasFields()) {
+    LogFields(spdlog::level::debug, facts);
+    return;
+  }
   spdlog::debug("{} shapes={} backend={} kernel={} {} status=OK", Who(facts),
                 Quoted(facts.details), facts.backend, facts.kernel,
                 Times(facts));

@@ -24,4 +24,8 @@ bool IsTraceParent(absl::string_view value) {
          IsHex(value.substr(53));
 }
 
+std::string TraceId(absl::string_view trace_parent) {
+  return static_cast<std::string>(trace_parent.substr(3, 32));
+}
+
 }  // namespace attention::server

@@ -1,6 +1,8 @@
 #ifndef ATTENTION_SERVER_TELEMETRY_TRACE_CONTEXT_H_
 #define ATTENTION_SERVER_TELEMETRY_TRACE_CONTEXT_H_
 
+#include <string>
+
 #include "absl/strings/string_view.h"
 
 namespace attention::server {
@@ -12,6 +14,9 @@ inline constexpr char kTraceParent[] = "traceparent";
 /// lower-case hexadecimal digits, neither of the ids all zeros. Anything else
 /// is to be passed over, the standard says.
 bool IsTraceParent(absl::string_view value);
+
+/// The trace's own id, 32 digits, of such a value.
+std::string TraceId(absl::string_view trace_parent);
 
 }  // namespace attention::server
 

@@ -6,7 +6,9 @@ endfunction()
 
 set(prefix ${SCRATCH}/prefix)
 file(REMOVE_RECURSE ${SCRATCH})
-run(${CMAKE_COMMAND} --install ${BUILD} --component client --prefix ${prefix})
+foreach(component client development)
+  run(${CMAKE_COMMAND} --install ${BUILD} --component ${component} --prefix ${prefix})
+endforeach()
 
 run(${CMAKE_COMMAND} -S ${EXAMPLE} -B ${SCRATCH}/build -G ${GENERATOR}
     -D CMAKE_PREFIX_PATH=${prefix} -D CMAKE_BUILD_TYPE=Release

@@ -54,6 +54,43 @@ TEST(MessageLimitTest, WeightsBeyondItAreRefusedBeforeComputing) {
   ExpectGoodReply(client.Attend(GoodRequest()));
 }
 
+TEST(RequestLimitTest, DimensionsAndWeightsBeyondItAreRefused) {
+  TileGate gate;
+  server::ServerOptions options = TestOptions();
+  options.max_dimension = 100;
+  options.max_weights_bytes = 10'000;
+  const auto server = StartServer(options, &gate);
+  WireClient client(server->address());
+  ExpectRefusal(client.Attend(WeightsRequest(101, 1)).status(),
+                StatusCode::kResourceExhausted,
+                {"query: shape [101, 1]", "at most 100, max_dimension"});
+  ExpectRefusal(client.Attend(WeightsRequest(1, 101)).status(),
+                StatusCode::kResourceExhausted, {"key: shape [101, 1]"});
+  ExpectRefusal(client.Attend(WeightsRequest(50, 51)).status(),
+                StatusCode::kResourceExhausted,
+                {"weights: shape [50, 51] takes 10200 bytes",
+                 "at most 10000, max_weights_bytes"});
+  EXPECT_EQ(gate.tiles(), 0);
+  EXPECT_TRUE(client.Attend(WeightsRequest(50, 50)).ok());
+}
+
+TEST(RequestLimitTest, ACallerBeyondItsQuotaIsToldWhenToComeAgain) {
+  server::ServerOptions options = TestOptions();
+  options.max_requests_per_second = 1;
+  const auto server = StartServer(options);
+  WireClient client(server->address());
+  ExpectGoodReply(client.Attend(GoodRequest()));
+  absl::Status refused;
+  // As often as it takes where each call took a second itself.
+  for (int i = 0; i < 100 && refused.ok(); ++i) {
+    refused = client.Attend(GoodRequest()).status();
+  }
+  ExpectRefusal(refused, StatusCode::kResourceExhausted,
+                {"the caller's quota is used up", "1 requests a second"});
+  WireClient other(server->address());
+  ExpectGoodReply(other.Attend(GoodRequest()));
+}
+
 TEST(MessageLimitTest, WeightsBeyondTheDefaultLimitAreRefusedBeforeComputing) {
   TileGate gate;
   const auto server = StartServer(TestOptions(), &gate);

@@ -2,9 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/numbers.h"
@@ -110,6 +112,79 @@ TEST(MetricsTest, AStreamIsOneCallWithManyMessages) {
       metrics["grpc_server_handled_total" + labels + ",grpc_code=\"OK\"}"], 1);
   EXPECT_EQ(metrics["grpc_server_msg_received_total" + labels + "}"], 2);
   EXPECT_EQ(metrics["grpc_server_msg_sent_total" + labels + "}"], 2);
+}
+
+std::string OfCall(const std::string& name, const std::string& service,
+                   const std::string& method, const std::string& code = "",
+                   const std::string& type = "unary") {
+  return absl::StrCat(
+      name, "{grpc_type=\"", type, "\",grpc_service=\"", service,
+      "\",grpc_method=\"", method, "\"",
+      code.empty() ? "" : absl::StrCat(",grpc_code=\"", code, "\""), "}");
+}
+
+TEST(MetricsTest, CallsWithoutTensorsAreCounted) {
+  const auto server = StartServer();
+  WireClient client(server->address());
+  const std::string ours = "attention.v1.AttentionService";
+  const std::string oip = "inference.GRPCInferenceService";
+  ASSERT_TRUE(client.Call("/" + ours + "/GetServerInfo", "").ok());
+  ASSERT_TRUE(client.Call("/" + oip + "/ServerLive", "").ok());
+  ASSERT_TRUE(client.Call("/" + oip + "/ServerLive", "").ok());
+  EXPECT_FALSE(client.Call("/" + oip + "/RepositoryModelLoad", "").ok());
+  ASSERT_TRUE(client.Call("/grpc.health.v1.Health/Check", "").ok());
+  Metrics metrics = Scrape(*server);
+  const auto count = [&](const std::string& service, const std::string& method,
+                         const std::string& code) {
+    return metrics[OfCall("grpc_server_handled_total", service, method, code)];
+  };
+  EXPECT_EQ(count(ours, "GetServerInfo", "OK"), 1);
+  EXPECT_EQ(count(oip, "ServerLive", "OK"), 2);
+  EXPECT_EQ(count(oip, "RepositoryModelLoad", "Unavailable"), 1);
+  EXPECT_EQ(count("grpc.health.v1.Health", "Check", "OK"), 1);
+  EXPECT_EQ(metrics[OfCall("grpc_server_started_total", oip, "ServerLive")], 2);
+  EXPECT_EQ(
+      metrics[OfCall("grpc_server_handling_seconds_count", oip, "ServerLive")],
+      2);
+}
+
+TEST(MetricsTest, CallsWithTensorsAreNotCountedTwice) {
+  const auto server = StartServer();
+  WireClient client(server->address());
+  ExpectGoodReply(client.Attend(GoodRequest()));
+  ASSERT_TRUE(Infer(client, GoodInfer()).ok());
+  Metrics metrics = Scrape(*server);
+  EXPECT_EQ(metrics[OfAttend("grpc_server_started_total")], 1);
+  EXPECT_EQ(metrics[OfAttend("grpc_server_handled_total", "OK")], 1);
+  EXPECT_EQ(
+      metrics[OfCall("grpc_server_handled_total",
+                     "inference.GRPCInferenceService", "ModelInfer", "OK")],
+      1);
+}
+
+// A Watch has no end of its own.
+TEST(MetricsTest, AStreamWithoutTensorsCountsItsMessagesAndItsEnd) {
+  const auto server = StartServer();
+  WireClient client(server->address());
+  const std::string health = "grpc.health.v1.Health";
+  const auto stream = client.OpenStream("/" + health + "/Watch");
+  ASSERT_TRUE(stream->Write(""));
+  stream->WritesDone();
+  ASSERT_TRUE(stream->Read().has_value());
+  const auto value = [&](const std::string& name, const std::string& code) {
+    return Scrape(
+        *server)[OfCall(name, health, "Watch", code, "server_stream")];
+  };
+  EXPECT_EQ(value("grpc_server_started_total", ""), 1);
+  EXPECT_EQ(value("grpc_server_msg_sent_total", ""), 1);
+  EXPECT_EQ(value("grpc_server_handled_total", "Canceled"), 0);
+  stream->Cancel();
+  EXPECT_FALSE(stream->Finish().ok());
+  const auto patience = std::chrono::steady_clock::now() + kPatience;
+  while (value("grpc_server_handled_total", "Canceled") == 0) {
+    ASSERT_LT(std::chrono::steady_clock::now(), patience);
+    std::this_thread::yield();
+  }
 }
 
 TEST(MetricsTest, WhatIsInFlightIsSeenWhileItIs) {

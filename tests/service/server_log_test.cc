@@ -24,6 +24,7 @@ namespace attention::test {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -47,6 +48,34 @@ TEST(ServerLogTest, EveryLineIsJsonAlsoWhatLibrariesSay) {
     told = told || line.find("invalid UTF-8") != std::string::npos;
   }
   EXPECT_TRUE(told);
+}
+
+TEST(ServerLogTest, RequestsHaveFieldsInJson) {
+  const RunningServer server =
+      Launch({"--log-format", "json", "--log-level", "debug"});
+  WireClient client(server.address);
+  ExpectGoodReply(client.Attend(GoodRequest("an id")), "an id");
+  EXPECT_FALSE(client.Attend(v1::AttendRequest()).ok());
+  server.process->Signal(SIGTERM);
+  std::vector<std::string> outcomes;
+  std::vector<std::string> events;
+  const std::string log = server.process->ReadAll();
+  for (const auto line : absl::StrSplit(log, '\n', absl::SkipEmpty())) {
+    const auto object = nlohmann::json::parse(line);
+    if (!object.contains("event")) continue;
+    events.push_back(object["event"]);
+    if (events.back() != "request") continue;
+    outcomes.push_back(object["outcome"]);
+    EXPECT_EQ(object["operation"], "attend");
+    EXPECT_GT(object["transfer_seconds"].get<double>(), 0);
+    if (outcomes.back() != "answered") continue;
+    EXPECT_EQ(object["id"], "an id");
+    EXPECT_EQ(object["model"], "scaled_dot_product_attention");
+    EXPECT_TRUE(object.contains("shapes"));
+  }
+  EXPECT_THAT(outcomes, ElementsAre("answered", "refused"));
+  EXPECT_THAT(events,
+              ElementsAre("start", "request", "request", "drain", "stop"));
 }
 
 TEST(ServerLogTest, ACallersBadUtf8IsNotWorthALineAtInfo) {

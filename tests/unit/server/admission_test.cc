@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -68,6 +69,60 @@ TEST(Admission, ReplacingATicketGivesTheOldPlaceBack) {
   ticket = admission.Admit("a", 30).value();
   EXPECT_EQ(admission.requests(), 1);
   EXPECT_EQ(admission.bytes(), 30);
+}
+
+using std::chrono::milliseconds;
+constexpr Quota::Clock::time_point kStart{std::chrono::hours(1)};
+
+TEST(Admission, AQuotaOfRequestsFillsUpAgain) {
+  Admission admission(10, 1000);
+  const CallerLimits two{.max_requests_per_second = 2};
+  const auto admit = [&](const char* caller, milliseconds after) {
+    Refusal refusal = Refusal::kNone;
+    const absl::Status status =
+        admission.Admit(caller, 0, two, &refusal, kStart + after).status();
+    EXPECT_EQ(refusal, status.ok() ? Refusal::kNone : Refusal::kCallerRate);
+    return status;
+  };
+  EXPECT_THAT(admit("a", milliseconds(0)), IsOk());
+  EXPECT_THAT(admit("a", milliseconds(0)), IsOk());
+  const absl::Status spent = admit("a", milliseconds(0));
+  EXPECT_THAT(spent, StatusIs(absl::StatusCode::kResourceExhausted,
+                              AllOf(HasSubstr("2 requests a second"),
+                                    HasSubstr("max_requests_per_second"))));
+  EXPECT_TRUE(HasRetryInfo(spent));
+  EXPECT_THAT(admit("b", milliseconds(0)), IsOk());
+  EXPECT_FALSE(admit("a", milliseconds(499)).ok());
+  EXPECT_THAT(admit("a", milliseconds(600)), IsOk());
+  EXPECT_FALSE(admit("a", milliseconds(600)).ok());
+  EXPECT_THAT(admit("a", milliseconds(5000)), IsOk());
+}
+
+TEST(Admission, AQuotaOfBytesTakesALargeRequestAndThenWaits) {
+  Admission admission(10, 1000);
+  const CallerLimits limits{.max_bytes_per_second = 100};
+  const auto admit = [&](int64_t bytes, milliseconds after) {
+    return admission.Admit("a", bytes, limits, nullptr, kStart + after)
+        .status();
+  };
+  EXPECT_THAT(admit(400, milliseconds(0)), IsOk());
+  EXPECT_THAT(admit(1, milliseconds(2999)),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("max_bytes_per_second")));
+  EXPECT_THAT(admit(1, milliseconds(3100)), IsOk());
+}
+
+// Else a caller could have the server forget what it took.
+TEST(Admission, ManyCallersDoNotMakeItForgetAQuota) {
+  Admission admission(10, 1000);
+  const CallerLimits one{.max_requests_per_second = 1};
+  ASSERT_THAT(admission.Admit("a", 0, one, nullptr, kStart), IsOk());
+  for (int i = 0; i < 3000; ++i) {
+    ASSERT_THAT(
+        admission.Admit(absl::StrCat("other ", i), 0, {}, nullptr, kStart),
+        IsOk());
+  }
+  EXPECT_FALSE(admission.Admit("a", 0, one, nullptr, kStart).ok());
 }
 
 TEST(Admission, NamesTheLimitOfRequests) {

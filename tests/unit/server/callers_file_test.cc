@@ -59,7 +59,8 @@ TEST(CallersFile, HasRightsAndLimits) {
   const auto table = ParseCallers(R"({"callers": [{
     "name": "a", "certificates": ["a"], "may": ["shared_memory"],
     "max_requests_in_flight": 3, "max_bytes_in_flight": 4096,
-    "max_compute_seconds": 1.5}, {
+    "max_requests_per_second": 5, "max_bytes_per_second": 6,
+    "max_dimension": 7, "max_weights_bytes": 8, "max_compute_seconds": 1.5}, {
     "name": "b", "certificates": ["b"], "may": ["model_control"]}]})");
   ASSERT_TRUE(table.ok()) << table.status();
   const Caller& a = *table->by_certificate.at("a");
@@ -67,6 +68,10 @@ TEST(CallersFile, HasRightsAndLimits) {
   EXPECT_FALSE(a.Has(Right::kModelControl));
   EXPECT_EQ(a.limits.max_requests_in_flight, 3);
   EXPECT_EQ(a.limits.max_bytes_in_flight, 4096);
+  EXPECT_EQ(a.limits.max_requests_per_second, 5);
+  EXPECT_EQ(a.limits.max_bytes_per_second, 6);
+  EXPECT_EQ(a.limits.max_dimension, 7);
+  EXPECT_EQ(a.limits.max_weights_bytes, 8);
   EXPECT_EQ(a.limits.max_compute_time.count(), 1500);
   EXPECT_TRUE(table->by_certificate.at("b")->Has(Right::kModelControl));
 }

@@ -85,6 +85,14 @@ TEST(Flags, FillEveryOption) {
                                     "2MB",
                                     "--max-requests-in-flight",
                                     "4",
+                                    "--max-dimension",
+                                    "21",
+                                    "--max-weights-bytes",
+                                    "22KiB",
+                                    "--max-requests-per-second",
+                                    "23",
+                                    "--max-bytes-per-second",
+                                    "24MiB",
                                     "--max-compute-time",
                                     "5s",
                                     "--max-stream-requests-in-flight",
@@ -131,6 +139,10 @@ TEST(Flags, FillEveryOption) {
   EXPECT_EQ(options.max_request_bytes, 1 << 20);
   EXPECT_EQ(options.max_response_bytes, 2 << 20);
   EXPECT_EQ(options.max_requests_in_flight, 4);
+  EXPECT_EQ(options.max_dimension, 21);
+  EXPECT_EQ(options.max_weights_bytes, 22 << 10);
+  EXPECT_EQ(options.max_requests_per_second, 23);
+  EXPECT_EQ(options.max_bytes_per_second, 24 << 20);
   EXPECT_EQ(options.max_compute_time, std::chrono::seconds(5));
   EXPECT_EQ(options.max_stream_requests_in_flight, 6);
   EXPECT_EQ(options.memory_limit, 7LL << 30);

@@ -10,11 +10,13 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "server/telemetry/log_event.h"
 #include "server/telemetry/model_statistics.h"
 #include "server/telemetry/request_facts.h"
 #include "server/telemetry/trace_context.h"
@@ -76,8 +78,16 @@ class CapturedLog {
     logger->set_level(level);
     spdlog::set_default_logger(std::move(logger));
   }
-  ~CapturedLog() { spdlog::set_default_logger(previous_); }
+  ~CapturedLog() {
+    SetLogHasFields(false);
+    spdlog::set_default_logger(previous_);
+  }
 
+  // From now on as JSON, with fields.
+  void UseJson() {
+    spdlog::default_logger()->set_formatter(MakeJsonFormatter());
+    SetLogHasFields(true);
+  }
   std::string text() const { return text_.str(); }
 
  private:
@@ -102,6 +112,91 @@ TEST(RequestFacts, SaysWhatAnsweredAtDebug) {
       AllOf(HasSubstr(R"(id="a\n\"b")"), HasSubstr("peer=ipv4:127.0.0.1:5"),
             HasSubstr("backend=reference kernel=fp64_tiles"),
             HasSubstr("queue_us=12 compute_us=34 transfer_us=0 status=OK")));
+}
+
+RequestFacts SomeFacts() {
+  RequestFacts record;
+  record.operation = "attend";
+  record.id = "a\n\"b\xff";
+  record.peer = "ipv4:127.0.0.1:5";
+  record.caller = "ranker";
+  record.scoring_name = "additive_attention";
+  record.trace_parent =
+      "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+  record.details = "[1, 2] [2, 2] [2, 1]";
+  record.backend = "reference";
+  record.kernel = "fp64_tiles";
+  record.queue_time = std::chrono::milliseconds(250);
+  record.compute_time = std::chrono::milliseconds(500);
+  record.request_bytes = 123;
+  return record;
+}
+
+TEST(RequestFacts, HasAFieldForEachFactInJson) {
+  CapturedLog log(spdlog::level::debug);
+  log.UseJson();
+  Observe(SomeFacts());
+  auto line = nlohmann::json::parse(log.text());
+  EXPECT_EQ(line["time"].get<std::string>().size(), 24U);
+  line.erase("time");
+  EXPECT_EQ(line, nlohmann::json::parse(R"({
+    "level": "debug", "message": "answered attend", "event": "request",
+    "outcome": "answered", "code": "OK", "operation": "attend",
+    "id": "a\n\"b\uFFFD", "peer": "ipv4:127.0.0.1:5", "caller": "ranker",
+    "model": "additive_attention", "shapes": "[1, 2] [2, 2] [2, 1]",
+    "backend": "reference", "kernel": "fp64_tiles", "queue_seconds": 0.25,
+    "compute_seconds": 0.5, "transfer_seconds": 0.0, "request_bytes": 123,
+    "reply_bytes": 0,
+    "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+    "trace_id": "0af7651916cd43dd8448eb211c80319c"})"));
+}
+
+TEST(RequestFacts, SaysInJsonWhyOneWasRefused) {
+  CapturedLog log(spdlog::level::info);
+  log.UseJson();
+  RequestFacts record = SomeFacts();
+  record.refused = true;
+  record.refusal = Refusal::kCallerMemory;
+  record.status = absl::ResourceExhaustedError("full");
+  Observe(record);
+  const auto line = nlohmann::json::parse(log.text());
+  EXPECT_EQ(line["level"], "warning");
+  EXPECT_EQ(line["message"], "refused attend: full");
+  EXPECT_EQ(line["outcome"], "refused");
+  EXPECT_EQ(line["code"], "RESOURCE_EXHAUSTED");
+  EXPECT_EQ(line["reason"], "caller_memory");
+}
+
+TEST(RequestFacts, LeavesOutInJsonWhatThereIsNot) {
+  CapturedLog log(spdlog::level::debug);
+  log.UseJson();
+  Observe(RequestFacts());
+  const auto line = nlohmann::json::parse(log.text());
+  for (const char* name : {"id", "caller", "model", "shapes", "backend",
+                           "kernel", "reason", "traceparent", "trace_id"}) {
+    EXPECT_FALSE(line.contains(name)) << name;
+  }
+}
+
+// What a caller chose is in a field, or escaped: it makes no field of its own.
+TEST(LogEvent, NoTextMakesAField) {
+  CapturedLog log(spdlog::level::info);
+  log.UseJson();
+  const std::string text = R"(","level":"error"}{"event":"x"})";
+  spdlog::info("{}", text);
+  LogEvent(spdlog::level::info, "test", text, {{"field", text}, {"count", 3}});
+  const std::vector<std::string> lines =
+      absl::StrSplit(log.text(), '\n', absl::SkipEmpty());
+  ASSERT_EQ(lines.size(), 2U);
+  auto plain = nlohmann::json::parse(lines[0]);
+  EXPECT_EQ(plain["message"], text);
+  EXPECT_FALSE(plain.contains("event"));
+  auto event = nlohmann::json::parse(lines[1]);
+  EXPECT_EQ(event["message"], text);
+  EXPECT_EQ(event["level"], "info");
+  EXPECT_EQ(event["event"], "test");
+  EXPECT_EQ(event["field"], text);
+  EXPECT_EQ(event["count"], 3);
 }
 
 TEST(RequestFacts, WarnsOfRefusals) {

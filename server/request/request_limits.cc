@@ -1,0 +1,56 @@
+#include "server/request/request_limits.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace attention::server {
+namespace {
+
+// A caller's 0 is no limit.
+int64_t Least(int64_t servers, int64_t callers) {
+  return callers > 0 ? std::min(servers, callers) : servers;
+}
+
+absl::Status CheckShape(const char* name, const Shape& shape, int64_t most) {
+  const auto longest = std::max_element(shape.begin(), shape.end());
+  if (longest == shape.end() || *longest <= most) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      name, ": shape ", ShapeToString(shape), " has a dimension of ", *longest,
+      " (at most ", most, ", max_dimension)"));
+}
+
+}  // namespace
+
+RequestLimits LimitsOfRequest(const ServerOptions& options,
+                              const Caller* caller) {
+  const CallerLimits own = caller != nullptr ? caller->limits : CallerLimits();
+  return {options.max_response_bytes,
+          Least(options.max_dimension, own.max_dimension),
+          Least(options.max_weights_bytes, own.max_weights_bytes)};
+}
+
+absl::Status CheckLimits(const AttentionProblem& problem,
+                         const Results& results, const RequestLimits& limits) {
+  absl::Status status =
+      CheckShape("query", problem.query.shape, limits.max_dimension);
+  for (const KeyValueBlock& block : problem.key_value) {
+    if (status.ok()) {
+      status = CheckShape("key", block.key.shape, limits.max_dimension);
+    }
+    if (status.ok()) {
+      status = CheckShape("value", block.value.shape, limits.max_dimension);
+    }
+  }
+  if (!status.ok()) return status;
+  for (const Result& result : results.sent()) {
+    if (result.wanted.result != ResultField::kWeights) continue;
+    if (result.bytes <= limits.max_weights_bytes) continue;
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "weights: shape ", ShapeToString(result.shape), " takes ", result.bytes,
+        " bytes (at most ", limits.max_weights_bytes, ", max_weights_bytes)"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace attention::server

@@ -1,0 +1,51 @@
+#ifndef ATTENTION_SERVER_SERVICES_CALL_COUNTER_H_
+#define ATTENTION_SERVER_SERVICES_CALL_COUNTER_H_
+
+#include <grpcpp/support/server_interceptor.h>
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "server/telemetry/request_metrics.h"
+
+namespace attention::server {
+
+/// Counts, for metrics, the calls that carry no tensors: health, reflection,
+/// metadata, model control and so on, whoever's service they are. Those that
+/// carry tensors are RequestMetrics' and pass by here at the cost of comparing
+/// names. May be used from several threads at once.
+class CallCounter {
+ public:
+  struct OfMethod {
+    std::string type;  // "unary", "server_stream", ...
+    std::string service;
+    std::string method;
+    RequestMetrics::OfRpc counts;
+  };
+
+  /// For grpc::ServerBuilder. The counter outlives the server.
+  std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>
+  NewFactory();
+
+  /// The methods that have been called.
+  std::vector<OfMethod> Read() const;
+
+ private:
+  class Factory;
+  class Interceptor;
+
+  RequestMetrics::OfRpc& Find(const grpc::experimental::ServerRpcInfo& info);
+
+  // By the method's whole name, of which there are as many as are registered.
+  std::map<std::string, OfMethod> methods_;
+  mutable std::mutex mutex_;
+};
+
+}  // namespace attention::server
+
+#endif  // ATTENTION_SERVER_SERVICES_CALL_COUNTER_H_
