@@ -157,10 +157,11 @@ struct Parser {
         "A Unix-domain socket to listen on as well, for callers on this "
         "machine that run as the same user (mode 0600)",
         group);
-    AddSwitch("--http", options.http,
-              "Whether HTTP is served: health, metrics, inference; --http=false "
-              "switches it off",
-              group);
+    AddSwitch(
+        "--http", options.http,
+        "Whether HTTP is served: health, metrics, inference; --http=false "
+        "switches it off",
+        group);
     Add("--http-address", options.http_address, "ADDRESS", options.http_address,
         "Where HTTP listens; loopback unless you say so", group);
     AddInteger("--http-port", options.http_port,

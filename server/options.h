@@ -32,8 +32,8 @@ struct ServerOptions {
   std::string callers_file;
   /// Whether plain text may leave this machine.
   bool insecure = false;
-  /// Whether HTTP is served, health and metrics at least, and where; port 0 picks a
-  /// free one.
+  /// Whether HTTP is served, health and metrics at least, and where; port 0
+  /// picks a free one.
   bool http = true;
   std::string http_address = "127.0.0.1";
   int http_port = 8002;

@@ -59,7 +59,7 @@ constexpr std::chrono::milliseconds kFlushTime{500};
 constexpr int kThreadsBesideWorkers = 16;
 
 // Over HTTP; where file descriptors are few, that many of them at most.
-constexpr int64_t kMostHttpConnections = 256;
+constexpr int64_t kMostHttpConnections = 1024;
 constexpr int64_t kHttpShareOfDescriptors = 8;
 
 // Between the last answer and the end of connections: replies of calls that are
@@ -154,8 +154,7 @@ absl::StatusOr<std::unique_ptr<HttpPort>> OpenHttpPort(
   auto http = std::make_unique<HttpPort>();
   http->address = HostAndPort(options.http_address, listener->port);
   http->loopback = listener->loopback;
-  http->bodies = std::make_shared<ByteBudget>(
-      BodyMemory(options));
+  http->bodies = std::make_shared<ByteBudget>(BodyMemory(options));
   HttpLimits limits;
   limits.connections = {most_connections,
                         std::max<int64_t>(most_connections / 2, 1)};
@@ -418,8 +417,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   EnablePlugins();
   auto server = absl::WrapUnique(new Server());
   server->impl_ = std::make_unique<Impl>(
-      options, *std::move(engine), *std::move(repository),
-      health, *std::move(callers), *connections, *std::move(http));
+      options, *std::move(engine), *std::move(repository), health,
+      *std::move(callers), *connections, *std::move(http));
   KeepFreedMemoryWithin(server->impl_->options.memory_limit);
   const absl::StatusOr<int> port = server->impl_->Listen();
   if (!port.ok()) return port.status();

@@ -12,8 +12,8 @@ namespace attention::server {
 inline constexpr char kGrpcTimeout[] = "grpc-timeout";
 
 /// When a caller that says `value` now has waited long enough: at most 8 digits
-/// and H, M, S, m, u or n. Never where it is empty; INVALID_ARGUMENT where it is
-/// something else.
+/// and H, M, S, m, u or n. Never where it is empty; INVALID_ARGUMENT where it
+/// is something else.
 absl::StatusOr<std::chrono::system_clock::time_point> DeadlineOf(
     absl::string_view value);
 

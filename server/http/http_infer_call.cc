@@ -65,6 +65,7 @@ void HttpInferCall::StopAtDeadline() {
 }
 
 void HttpInferCall::Reply(Task::Outcome outcome) {
+  timer_.cancel();
   HttpReply reply;
   if (!outcome.status.ok()) {
     reply = ErrorReply(outcome.status);

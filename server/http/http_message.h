@@ -19,7 +19,7 @@ struct HttpRequest {
   std::string path;    // "/metrics", without what follows a '?'
   /// Names in lower case; of two that are equal, the first.
   std::map<std::string, std::string> headers = {};
-  std::string peer = {};  // "ipv4:127.0.0.1:50000", as gRPC has it
+  std::string peer = {};     // "ipv4:127.0.0.1:50000", as gRPC has it
   std::string address = {};  // "127.0.0.1", whose share the body takes
   bool encrypted = false;
   /// Names in the certificate of the connection.

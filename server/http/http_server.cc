@@ -38,8 +38,8 @@ tcp ProtocolOf(int socket) {
 std::string NameOf(const tcp::endpoint& peer) {
   const auto address = peer.address();
   if (address.is_v6() && address.to_v6().is_v4_mapped()) {
-    const auto v4 = boost::asio::ip::make_address_v4(
-        boost::asio::ip::v4_mapped, address.to_v6());
+    const auto v4 = boost::asio::ip::make_address_v4(boost::asio::ip::v4_mapped,
+                                                     address.to_v6());
     return absl::StrCat("ipv4:", v4.to_string(), ":", peer.port());
   }
   if (address.is_v4()) {
@@ -155,8 +155,7 @@ class HttpServer::Impl {
 };
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(
-    TcpListener listener, const HttpLimits& limits,
-    HttpHandlers handlers) {
+    TcpListener listener, const HttpLimits& limits, HttpHandlers handlers) {
   try {
     return absl::WrapUnique(new HttpServer(std::make_unique<Impl>(
         std::move(listener), limits, std::move(handlers))));

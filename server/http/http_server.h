@@ -50,8 +50,7 @@ class HttpServer {
   /// Serves from the moment it returns. RESOURCE_EXHAUSTED where there is no
   /// thread or no descriptor for it.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(
-      TcpListener listener, const HttpLimits& limits,
-      HttpHandlers handlers);
+      TcpListener listener, const HttpLimits& limits, HttpHandlers handlers);
 
   /// Closes every connection; no reply may be on its way any more.
   ~HttpServer();

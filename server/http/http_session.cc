@@ -43,10 +43,9 @@ HttpRequest RequestOf(const Message& message, const HttpPeer& peer) {
   const std::string target(message.target());
   request.path = target.substr(0, target.find('?'));
   for (const auto& field : message) {
-    request.headers.emplace(
-        absl::AsciiStrToLower({field.name_string().data(),
-                               field.name_string().size()}),
-        static_cast<std::string>(field.value()));
+    request.headers.emplace(absl::AsciiStrToLower({field.name_string().data(),
+                                                   field.name_string().size()}),
+                            static_cast<std::string>(field.value()));
   }
   request.peer = peer.name;
   request.address = peer.address;
@@ -101,11 +100,9 @@ void HttpSession<Stream>::Read() {
   parser_->body_limit(std::numeric_limits<uint64_t>::max());
   begin_ = Clock::now();
   CloseAt(begin_ + limits_.request_time);
-  http::async_read_header(
-      stream_, buffer_, *parser_,
-      [self = this->shared_from_this()](Error error, size_t) {
-        self->OnHeader(error);
-      });
+  http::async_read_header(stream_, buffer_, *parser_,
+                          [self = this->shared_from_this()](
+                              Error error, size_t) { self->OnHeader(error); });
 }
 
 template <typename Stream>
@@ -287,8 +284,8 @@ void HttpSession<Stream>::ReadNext() {
 template <typename Stream>
 void HttpSession<Stream>::CloseSlowly() {
   Error ignored;
-  SocketOf(stream_).shutdown(
-      boost::asio::ip::tcp::socket::shutdown_send, ignored);
+  SocketOf(stream_).shutdown(boost::asio::ip::tcp::socket::shutdown_send,
+                             ignored);
   CloseAt(Clock::now() + kDiscardTime);
   Discard();
 }
@@ -309,8 +306,8 @@ template <typename Stream>
 void HttpSession<Stream>::Close() {
   CloseNever();
   Error ignored;
-  SocketOf(stream_).shutdown(
-      boost::asio::ip::tcp::socket::shutdown_both, ignored);
+  SocketOf(stream_).shutdown(boost::asio::ip::tcp::socket::shutdown_both,
+                             ignored);
   SocketOf(stream_).close(ignored);
 }
 

@@ -136,8 +136,9 @@ class Reader final : public nlohmann::json_sax<Json> {
   }
   bool Check(const absl::Status& status, const char* key) {
     if (status.ok()) return true;
-    return Fail(absl::Status(
-        status.code(), absl::StrCat(TensorName(), key, ": ", status.message())));
+    return Fail(
+        absl::Status(status.code(),
+                     absl::StrCat(TensorName(), key, ": ", status.message())));
   }
   bool Count(size_t bytes) {
     constexpr size_t kEach = 16;
@@ -316,8 +317,7 @@ bool Reader::EndInput() {
   place.in_region = input.parameters().contains("shared_memory_region");
   const auto binary = input.parameters().find("binary_data_size");
   if (binary != input.parameters().end()) {
-    if (!binary->second.has_int64_param() ||
-        binary->second.int64_param() < 0) {
+    if (!binary->second.has_int64_param() || binary->second.int64_param() < 0) {
       return Fail(Error(absl::StrCat(TensorName(), ".binary_data_size"),
                         "(expected an integer of at least 0)"));
     }
@@ -348,8 +348,8 @@ bool Reader::EndInput() {
 
 bool Reader::StartData() {
   const auto index = inputs().size() - 1;
-  const auto& input = known_ != nullptr ? known_->inputs(index)
-                                        : *inputs().rbegin();
+  const auto& input =
+      known_ != nullptr ? known_->inputs(index) : *inputs().rbegin();
   if (input.datatype().empty() && known_ == nullptr) {
     again_ = true;
     return Open(Place::kUnknown);

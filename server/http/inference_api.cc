@@ -61,6 +61,7 @@ InferenceApi::InferenceApi(Parts parts)
     : parts_(std::move(parts)), calls_(parts_.channel), threads_(kThreads) {}
 
 InferenceApi::~InferenceApi() {
+  threads_.stop();  // nobody is there for what has not begun
   threads_.join();
 }
 
@@ -104,8 +105,8 @@ void InferenceApi::Answer(const std::shared_ptr<HttpExchange>& exchange) {
   const HttpRequest& request = exchange->request();
   const auto route = FindInferenceRoute(request.path);
   if (!route) {
-    return exchange->Reply(HttpError(
-        404, "no such path of the Open Inference Protocol"));
+    return exchange->Reply(
+        HttpError(404, "no such path of the Open Inference Protocol"));
   }
   if (!Takes(*route, request.method)) {
     HttpReply reply = HttpError(
@@ -176,15 +177,14 @@ absl::Status InferenceApi::Infer(const std::shared_ptr<HttpExchange>& exchange,
   if (request.body.size() > 0) {
     body.push_back(std::move(request.body).ToSlice());
   }
-  HttpInferCall::Begin(
-      parts_.services, parts_.calls,
-      RequestArrival{.operation = std::move(operation),
-                     .message = std::move(body),
-                     .peer = request.peer,
-                     .caller = std::move(caller),
-                     .deadline = *deadline,
-                     .trace_parent = TraceParentOf(request)},
-      exchange, reply, threads_.get_executor());
+  HttpInferCall::Begin(parts_.services, parts_.calls,
+                       RequestArrival{.operation = std::move(operation),
+                                      .message = std::move(body),
+                                      .peer = request.peer,
+                                      .caller = std::move(caller),
+                                      .deadline = *deadline,
+                                      .trace_parent = TraceParentOf(request)},
+                       exchange, reply, threads_.get_executor());
   return absl::OkStatus();
 }
 

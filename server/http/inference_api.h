@@ -1,6 +1,8 @@
 #ifndef ATTENTION_SERVER_HTTP_INFERENCE_API_H_
 #define ATTENTION_SERVER_HTTP_INFERENCE_API_H_
 
+#include <grpcpp/channel.h>
+
 #include <boost/asio/thread_pool.hpp>
 #include <cstdint>
 #include <memory>

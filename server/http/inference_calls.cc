@@ -184,6 +184,9 @@ struct InferenceCalls::Call {
   Response response;
 };
 
+InferenceCalls::InferenceCalls(const std::shared_ptr<grpc::Channel>& channel)
+    : stub_(GRPCInferenceService::NewStub(channel)) {}
+
 InferenceCalls::~InferenceCalls() {
   std::unique_lock lock(mutex_);
   ended_.wait(lock, [this] { return open_ == 0; });
@@ -215,9 +218,9 @@ void InferenceCalls::Start(const Context& context, Method method,
         HttpReply reply =
             status.ok()
                 ? write(call->response)
-                : ErrorReply({static_cast<absl::StatusCode>(
-                                  status.error_code()),
-                              status.error_message()});
+                : ErrorReply(
+                      {static_cast<absl::StatusCode>(status.error_code()),
+                       status.error_message()});
         if (!trace.empty()) reply.headers.emplace_back(kTraceParent, trace);
         call->exchange->Reply(std::move(reply));
         const std::lock_guard lock(mutex_);
@@ -243,23 +246,23 @@ auto Says(ToText to_json) {
 }  // namespace
 
 // The types, the method's overload and the writer, of an RPC.
-#define ATTENTION_ASK(rpc, request, write)                            \
-  Start<inference::rpc##Request, inference::rpc##Response>(           \
-      context,                                                        \
-      static_cast<Method<inference::rpc##Request,                     \
-                         inference::rpc##Response>>(&Async::rpc),     \
+#define ATTENTION_ASK(rpc, request, write)                                    \
+  Start<inference::rpc##Request, inference::rpc##Response>(                   \
+      context,                                                                \
+      static_cast<Method<inference::rpc##Request, inference::rpc##Response>>( \
+          &Async::rpc),                                                       \
       request, write)
 
 absl::Status InferenceCalls::AskAboutModels(const Context& context) {
   const InferenceRoute& route = context.route;
   switch (route.method) {
     case InferenceMethod::kModelReady:
-      ATTENTION_ASK(
-          ModelReady, OfModel<inference::ModelReadyRequest>(route),
-          [name = route.name](const auto& response) {
-            return JsonReply(response.ready() ? 200 : 404,
-                             {{"name", name}, {"ready", response.ready()}});
-          });
+      ATTENTION_ASK(ModelReady, OfModel<inference::ModelReadyRequest>(route),
+                    [name = route.name](const auto& response) {
+                      return JsonReply(
+                          response.ready() ? 200 : 404,
+                          {{"name", name}, {"ready", response.ready()}});
+                    });
       break;
     case InferenceMethod::kModelMetadata:
       ATTENTION_ASK(ModelMetadata,
@@ -315,17 +318,17 @@ absl::Status InferenceCalls::AskAboutRepository(const Context& context) {
 
 absl::Status InferenceCalls::AskAboutSystemMemory(const Context& context) {
   if (context.route.method == InferenceMethod::kSystemSharedMemoryStatus) {
-    ATTENTION_ASK(SystemSharedMemoryStatus,
-                  OfRegion<inference::SystemSharedMemoryStatusRequest>(
-                      context.route),
-                  Says([](const auto& all) { return Regions(all); }));
+    ATTENTION_ASK(
+        SystemSharedMemoryStatus,
+        OfRegion<inference::SystemSharedMemoryStatusRequest>(context.route),
+        Says([](const auto& all) { return Regions(all); }));
     return absl::OkStatus();
   }
   if (context.route.method == InferenceMethod::kSystemSharedMemoryUnregister) {
-    ATTENTION_ASK(SystemSharedMemoryUnregister,
-                  OfRegion<inference::SystemSharedMemoryUnregisterRequest>(
-                      context.route),
-                  Says(NothingToSay));
+    ATTENTION_ASK(
+        SystemSharedMemoryUnregister,
+        OfRegion<inference::SystemSharedMemoryUnregisterRequest>(context.route),
+        Says(NothingToSay));
     return absl::OkStatus();
   }
   const auto json =
@@ -338,8 +341,8 @@ absl::Status InferenceCalls::AskAboutSystemMemory(const Context& context) {
   if (status.ok()) status = Read(*json, "offset", offset);
   if (status.ok()) status = Read(*json, "byte_size", byte_size);
   if (!status.ok()) return status;
-  auto request = OfRegion<inference::SystemSharedMemoryRegisterRequest>(
-      context.route);
+  auto request =
+      OfRegion<inference::SystemSharedMemoryRegisterRequest>(context.route);
   request.set_key(key);
   request.set_offset(offset);
   request.set_byte_size(byte_size);
@@ -373,8 +376,8 @@ absl::Status InferenceCalls::AskAboutCudaMemory(const Context& context) {
   std::string handle;
   const auto raw = json->find("raw_handle");
   if (raw != json->end()) {
-    const bool text = raw->is_object() && raw->contains("b64") &&
-                      (*raw)["b64"].is_string();
+    const bool text =
+        raw->is_object() && raw->contains("b64") && (*raw)["b64"].is_string();
     if (!text ||
         !absl::Base64Unescape((*raw)["b64"].get<std::string>(), &handle)) {
       return KeyError("raw_handle", "(expected {\"b64\": BASE64})");

@@ -1,6 +1,8 @@
 #ifndef ATTENTION_SERVER_HTTP_INFERENCE_CALLS_H_
 #define ATTENTION_SERVER_HTTP_INFERENCE_CALLS_H_
 
+#include <grpcpp/channel.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -20,8 +22,7 @@ namespace attention::server {
 /// inference.
 class InferenceCalls {
  public:
-  explicit InferenceCalls(const std::shared_ptr<grpc::Channel>& channel)
-      : stub_(inference::GRPCInferenceService::NewStub(channel)) {}
+  explicit InferenceCalls(const std::shared_ptr<grpc::Channel>& channel);
   /// When every call has ended.
   ~InferenceCalls();
 

@@ -151,8 +151,8 @@ absl::Status JsonElements::Add(const JsonScalar& value) {
   switch (type_) {
     case DataType::kBool: {
       const bool* const truth = std::get_if<bool>(&value);
-      status = truth == nullptr ? Misfit(value)
-                                : Append<uint8_t>(*truth ? 1 : 0);
+      status =
+          truth == nullptr ? Misfit(value) : Append<uint8_t>(*truth ? 1 : 0);
       break;
     }
     case DataType::kUint8:

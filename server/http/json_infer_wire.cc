@@ -26,9 +26,9 @@ bool IsRegionKey(const std::string& key) {
 }
 
 // A flag among parameters; none where it is not there.
-absl::StatusOr<std::optional<bool>> FlagOf(
-    absl::string_view of, const InferParameters& parameters,
-    const std::string& key) {
+absl::StatusOr<std::optional<bool>> FlagOf(absl::string_view of,
+                                           const InferParameters& parameters,
+                                           const std::string& key) {
   const auto found = parameters.find(key);
   if (found == parameters.end()) return std::nullopt;
   if (!found->second.has_bool_param()) {
@@ -131,8 +131,8 @@ absl::StatusOr<AttentionRequest> JsonInferWire::Decode(ReceivedMessage body) {
     if (!json.ok()) return json.status();
     json->fields.set_model_name(head_.model);
     json->fields.set_model_version(head_.version);
-    const auto all = FlagOf("parameters", json->fields.parameters(),
-                            "binary_data_output");
+    const auto all =
+        FlagOf("parameters", json->fields.parameters(), "binary_data_output");
     if (!all.ok()) return all.status();
     all_binary_ = all->value_or(false);
     for (const auto& output : json->fields.outputs()) {
@@ -159,12 +159,13 @@ bool JsonInferWire::IsBinary(const std::string& name) const {
 
 int64_t JsonInferWire::BytesBeside(int64_t element_bytes) const {
   // Names and parameters of at most three outputs, more in words than in bytes.
-  const int64_t other = 4 * OtherBytes() + 2 * static_cast<int64_t>(id().size());
-  const bool text =
-      outputs_.empty() ? !all_binary_
-                       : !absl::c_all_of(outputs_, [this](const auto& output) {
-                           return IsBinary(output.name());
-                         });
+  const int64_t other =
+      4 * OtherBytes() + 2 * static_cast<int64_t>(id().size());
+  const bool text = outputs_.empty()
+                        ? !all_binary_
+                        : !absl::c_all_of(outputs_, [this](const auto& output) {
+                            return IsBinary(output.name());
+                          });
   if (!text) return other;
   const int64_t most =
       (std::numeric_limits<int64_t>::max() - other) / kMostTextPerByte;
@@ -195,10 +196,9 @@ void JsonInferWire::WriteOutput(const OutputTensor& output,
     WriteParameters(place, text);
   } else {
     text.Add(",\"data\":[");
-    text.AddElements(
-        *DataTypeFromName(output.datatype()),
-        {reinterpret_cast<const std::byte*>(elements.begin()),
-         elements.size()});
+    text.AddElements(*DataTypeFromName(output.datatype()),
+                     {reinterpret_cast<const std::byte*>(elements.begin()),
+                      elements.size()});
     text.Add("]");
   }
   text.Add("}");

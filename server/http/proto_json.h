@@ -7,9 +7,9 @@
 
 namespace attention::server {
 
-/// A message as the Open Inference Protocol writes it in JSON: protobuf's names,
-/// 64-bit integers as numbers, every field but messages that are not set and
-/// oneofs' members that are not.
+/// A message as the Open Inference Protocol writes it in JSON: protobuf's
+/// names, 64-bit integers as numbers, every field but messages that are not set
+/// and oneofs' members that are not.
 nlohmann::ordered_json ToJson(const google::protobuf::Message& message);
 
 }  // namespace attention::server

@@ -127,10 +127,10 @@ grpc::ByteBuffer InferWire::Assemble(const ModelInferResponse& fields,
     for (const grpc::Slice& slice : message) {
       bytes += static_cast<int64_t>(slice.size());
     }
-    message.emplace(message.begin(),
-                    FieldHeader(
-                        ModelStreamInferResponse::kInferResponseFieldNumber,
-                        bytes));
+    message.emplace(
+        message.begin(),
+        FieldHeader(ModelStreamInferResponse::kInferResponseFieldNumber,
+                    bytes));
   }
   return ToByteBuffer(message);
 }

@@ -41,9 +41,8 @@ class InferWire : public AttentionWire {
  protected:
   /// The reply, of its fields but raw_output_contents and of those entries:
   /// elements of each output, none of those in regions.
-  virtual grpc::ByteBuffer Assemble(
-      const inference::ModelInferResponse& fields,
-      std::vector<grpc::Slice> elements);
+  virtual grpc::ByteBuffer Assemble(const inference::ModelInferResponse& fields,
+                                    std::vector<grpc::Slice> elements);
 
  private:
   const ModelTable& models_;

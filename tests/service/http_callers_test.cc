@@ -20,25 +20,23 @@ constexpr char kInfer[] = "/v2/models/scaled_dot_product_attention/infer";
 class HttpCallersTest : public testing::Test {
  protected:
   HttpCallersTest() {
-    files_.Write("callers.json",
-                 CallersText(absl::StrCat(
-                     CallerEntry("ranker", "secret"), ",",
-                     CallerEntry("admin", "root",
-                                 R"(, "may": ["shared_memory"])"))));
+    files_.Write(
+        "callers.json",
+        CallersText(absl::StrCat(
+            CallerEntry("ranker", "secret"), ",",
+            CallerEntry("admin", "root", R"(, "may": ["shared_memory"])"))));
     options_.callers_file = files_.Path("callers.json");
     options_.allow_shared_memory = true;
   }
   static std::string Get(const server::Server& server, const std::string& path,
                          const std::string& token) {
     HttpCaller caller(server.http_address());
-    caller.Send(absl::StrCat("GET ", path,
-                             " HTTP/1.1\r\nConnection: close\r\n",
+    caller.Send(absl::StrCat("GET ", path, " HTTP/1.1\r\nConnection: close\r\n",
                              "Authorization: Bearer ", token, "\r\n\r\n"));
     return caller.Read();
   }
-  static std::string Post(const server::Server& server,
-                          const std::string& path, const std::string& body,
-                          const std::string& token) {
+  static std::string Post(const server::Server& server, const std::string& path,
+                          const std::string& body, const std::string& token) {
     return HttpPost(server.http_address(), path, body,
                     absl::StrCat("Authorization: Bearer ", token, "\r\n"));
   }

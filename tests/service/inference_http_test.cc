@@ -16,6 +16,7 @@
 #include "tests/service/infer_requests.h"
 #include "tests/service/requests.h"
 #include "tests/service/wire_client.h"
+#include "tests/support/temporary_folder.h"
 
 namespace attention::test {
 namespace {
@@ -64,8 +65,8 @@ HttpInfer ToHttp(const ModelInferRequest& request, bool binary) {
   if (binary) json["parameters"]["binary_data_output"] = true;
   const std::string text = json.dump();
   return {text + behind,
-          binary ? absl::StrCat("Inference-Header-Content-Length: ",
-                                text.size(), "\r\n")
+          binary ? absl::StrCat(
+                       "Inference-Header-Content-Length: ", text.size(), "\r\n")
                  : ""};
 }
 
@@ -89,8 +90,8 @@ std::string OutputOf(const std::string& answer) {
 // Polls for a minute.
 bool MetricsBecome(const server::Server& server, const std::string& line) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-  while (!absl::StrContains(HttpAnswer(server.http_address(), "/metrics"),
-                            line)) {
+  while (
+      !absl::StrContains(HttpAnswer(server.http_address(), "/metrics"), line)) {
     if (std::chrono::steady_clock::now() > end) return false;
   }
   return true;
@@ -122,9 +123,9 @@ TEST(InferenceHttpTest, ErrorsHaveTheTextsOfGrpc) {
   const std::string answer =
       HttpPost(server->http_address(), kPath, http.body, http.headers);
   EXPECT_EQ(HttpStatus(answer), 400);
-  EXPECT_EQ(Json::parse(HttpBody(answer))["error"],
-            static_cast<std::string>(
-                Infer(client, request).status().message()));
+  EXPECT_EQ(
+      Json::parse(HttpBody(answer))["error"],
+      static_cast<std::string>(Infer(client, request).status().message()));
 }
 
 TEST(InferenceHttpTest, OneConnectionServesManyRequests) {
@@ -174,8 +175,8 @@ TEST(InferenceHttpTest, TheHeaderThatIsWrongIsNamed) {
 TEST(InferenceHttpTest, BytesThatNoInputHasAreRefused) {
   const auto server = StartServer();
   HttpInfer http = ToHttp(GoodInfer(), /*binary=*/true);
-  const std::string more = HttpPost(server->http_address(), kPath,
-                                    http.body + "x", http.headers);
+  const std::string more =
+      HttpPost(server->http_address(), kPath, http.body + "x", http.headers);
   EXPECT_EQ(HttpStatus(more), 400);
   EXPECT_THAT(more, HasSubstr("1 bytes more"));
   http.body.pop_back();
@@ -222,8 +223,7 @@ TEST(InferenceHttpTest, IsCountedWithTheRpcThatIsTheSame) {
   HttpPost(server->http_address(), kPath, ToHttp(GoodInfer(), false).body);
   HttpPost(server->http_address(), kPath, "{");
   EXPECT_TRUE(MetricsBecome(
-      *server,
-      R"(grpc_method="ModelInfer",grpc_code="InvalidArgument"} 1)"));
+      *server, R"(grpc_method="ModelInfer",grpc_code="InvalidArgument"} 1)"));
   EXPECT_TRUE(
       MetricsBecome(*server, R"(grpc_method="ModelInfer",grpc_code="OK"} 1)"));
 }
@@ -236,9 +236,9 @@ TEST(InferenceHttpTest, WhatNobodyWaitsForIsNotComputed) {
   const auto server = StartServer(options, &gate);
   const HttpInfer http = ToHttp(ToInfer(LargeRequest()), /*binary=*/true);
   const auto send = [&](HttpCaller& caller) {
-    caller.Send(absl::StrCat("POST ", kPath, " HTTP/1.1\r\nContent-Length: ",
-                             http.body.size(), "\r\n", http.headers, "\r\n",
-                             http.body));
+    caller.Send(absl::StrCat("POST ", kPath,
+                             " HTTP/1.1\r\nContent-Length: ", http.body.size(),
+                             "\r\n", http.headers, "\r\n", http.body));
   };
   auto caller = std::make_unique<HttpCaller>(server->http_address());
   send(*caller);
@@ -246,7 +246,8 @@ TEST(InferenceHttpTest, WhatNobodyWaitsForIsNotComputed) {
   auto waiting = std::make_unique<HttpCaller>(server->http_address());
   send(*waiting);
   EXPECT_TRUE(MetricsBecome(
-      *server, R"(grpc_server_started_total{grpc_type="unary",grpc_service="inference.GRPCInferenceService",grpc_method="ModelInfer"} 2)"));
+      *server,
+      R"(grpc_server_started_total{grpc_type="unary",grpc_service="inference.GRPCInferenceService",grpc_method="ModelInfer"} 2)"));
   waiting.reset();
   EXPECT_TRUE(MetricsBecome(
       *server, R"(grpc_method="ModelInfer",grpc_code="Canceled"} 1)"));
@@ -257,21 +258,27 @@ TEST(InferenceHttpTest, WhatNobodyWaitsForIsNotComputed) {
 TEST(InferenceHttpTest, ADrainingServerSaysSo) {
   TileGate gate;
   gate.CloseAt(1);
-  const auto server = StartServer(TestOptions(), &gate);
+  const TemporaryFolder folder;
+  server::ServerOptions options = TestOptions();
+  options.model_repository = folder.path();
+  const auto server = StartServer(options, &gate);
+  const std::string& address = server->http_address();
   const HttpInfer large = ToHttp(ToInfer(LargeRequest()), /*binary=*/true);
-  HttpCaller caller(server->http_address());
-  caller.Send(absl::StrCat("POST ", kPath, " HTTP/1.1\r\nContent-Length: ",
-                           large.body.size(), "\r\n", large.headers, "\r\n",
-                           large.body));
+  HttpCaller caller(address);
+  caller.Send(absl::StrCat("POST ", kPath,
+                           " HTTP/1.1\r\nContent-Length: ", large.body.size(),
+                           "\r\n", large.headers, "\r\n", large.body));
   gate.WaitUntilHolding();
   std::thread drain([&server] { EXPECT_TRUE(server->Drain()); });
-  const HttpInfer http = ToHttp(GoodInfer(), /*binary=*/false);
+  // The last that a drain turns off; until then, inference would wait.
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
   int status = 200;
-  while (status == 200) {
-    status =
-        HttpStatus(HttpPost(server->http_address(), kPath, http.body));
+  while (status == 200 && std::chrono::steady_clock::now() < end) {
+    status = HttpStatus(HttpPost(address, "/v2/repository/index", ""));
   }
   EXPECT_EQ(status, 503);
+  const HttpInfer http = ToHttp(GoodInfer(), /*binary=*/false);
+  EXPECT_EQ(HttpStatus(HttpPost(address, kPath, http.body)), 503);
   gate.Open();
   EXPECT_EQ(HttpStatus(caller.Read("\r\n\r\n")), 200);
   drain.join();
@@ -295,18 +302,18 @@ TEST(InferenceHttpTest, ManagementIsThatOfGrpc) {
   EXPECT_EQ(HttpStatus(HttpAnswer(address, model + "/versions/x")), 400);
   EXPECT_EQ(HttpStatus(HttpAnswer(address, model + "/infer")), 405);
   EXPECT_EQ(HttpStatus(HttpPost(address, "/v2/repository/index", "")), 200);
-  EXPECT_EQ(HttpStatus(HttpPost(address, "/v2/repository/index",
-                                R"({"ready":1})")),
-            400);
+  EXPECT_EQ(
+      HttpStatus(HttpPost(address, "/v2/repository/index", R"({"ready":1})")),
+      400);
   EXPECT_EQ(HttpStatus(HttpPost(address, "/v2/repository/models/a/load", "")),
             503);
-  EXPECT_EQ(HttpStatus(HttpPost(
-                address, "/v2/systemsharedmemory/region/a/register",
-                R"({"key":"/a","byte_size":4})")),
-            503);
-  EXPECT_EQ(HttpStatus(HttpPost(address, "/v2/logging",
-                                R"({"log_info":false})")),
-            501);
+  EXPECT_EQ(
+      HttpStatus(HttpPost(address, "/v2/systemsharedmemory/region/a/register",
+                          R"({"key":"/a","byte_size":4})")),
+      503);
+  EXPECT_EQ(
+      HttpStatus(HttpPost(address, "/v2/logging", R"({"log_info":false})")),
+      501);
 }
 
 TEST(InferenceHttpTest, CanBeSwitchedOff) {
@@ -327,9 +334,9 @@ TEST(InferenceHttpTest, IsNotReachedFromOtherMachinesInPlainText) {
         "127.0.0.1:",
         server->http_address().substr(server->http_address().rfind(':') + 1));
     EXPECT_EQ(HttpStatus(HttpAnswer(address, "/v2")), insecure ? 200 : 403);
-    EXPECT_EQ(HttpStatus(HttpPost(address, kPath,
-                                  ToHttp(GoodInfer(), false).body)),
-              insecure ? 200 : 403);
+    EXPECT_EQ(
+        HttpStatus(HttpPost(address, kPath, ToHttp(GoodInfer(), false).body)),
+        insecure ? 200 : 403);
     EXPECT_EQ(HttpStatus(HttpAnswer(address, "/metrics")), 200);
   }
 }

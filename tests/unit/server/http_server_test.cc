@@ -154,9 +154,10 @@ TEST_F(HttpServerTest, TakesALargeBodyWhole) {
   body.front() = 'a';
   body.back() = 'z';
   HttpCaller caller(address_);
-  caller.Send(absl::StrCat("POST /body HTTP/1.1\r\nConnection: close\r\n"
-                           "Content-Length: ",
-                           body.size(), "\r\n\r\n", body));
+  caller.Send(
+      absl::StrCat("POST /body HTTP/1.1\r\nConnection: close\r\n"
+                   "Content-Length: ",
+                   body.size(), "\r\n\r\n", body));
   EXPECT_TRUE(HttpBody(caller.Read()) == body);
 }
 
@@ -197,12 +198,12 @@ TEST_F(HttpServerTest, BodiesOfOneAddressTakeHalfOfTheMemory) {
   Start(limits);
   HttpCaller first(address_);
   const std::string most(400 << 10, 'x');
-  first.Send(absl::StrCat("POST /body HTTP/1.1\r\nContent-Length: ",
-                          500 << 10, "\r\n\r\n", most));
+  first.Send(absl::StrCat("POST /body HTTP/1.1\r\nContent-Length: ", 500 << 10,
+                          "\r\n\r\n", most));
   while (limits.bodies->taken() < 400 << 10) std::this_thread::yield();
   HttpCaller second(address_);
-  second.Send(absl::StrCat("POST /body HTTP/1.1\r\nContent-Length: ",
-                           400 << 10, "\r\n\r\n", most));
+  second.Send(absl::StrCat("POST /body HTTP/1.1\r\nContent-Length: ", 400 << 10,
+                           "\r\n\r\n", most));
   EXPECT_EQ(HttpStatus(second.Read("\r\n\r\n")), 429);
   EXPECT_EQ(HttpStatus(HttpAnswer(address_, "/a")), 200);
 }

@@ -60,18 +60,18 @@ TEST(InferJsonTest, NumbersAreTheNearestOnesOfTheirType) {
           "FP32", "[6]", "[0.1,-0,16777217,1e-45,3.4028235e38,7.038531e-26]"))),
       ElementsAre(0.1F, -0.0F, 16777216.0F, 1e-45F, 3.4028235e38F,
                   7.038531e-26F));
-  EXPECT_THAT(Elements<int64_t>(ReadJson(Input(
-                  "INT64", "[2]",
-                  "[-9223372036854775808,9223372036854775807]"))),
-              ElementsAre(std::numeric_limits<int64_t>::min(),
-                          std::numeric_limits<int64_t>::max()));
+  EXPECT_THAT(
+      Elements<int64_t>(ReadJson(
+          Input("INT64", "[2]", "[-9223372036854775808,9223372036854775807]"))),
+      ElementsAre(std::numeric_limits<int64_t>::min(),
+                  std::numeric_limits<int64_t>::max()));
   EXPECT_THAT(Elements<uint8_t>(ReadJson(Input("BOOL", "[2]", "[true,false]"))),
               ElementsAre(1, 0));
 }
 
 TEST(InferJsonTest, WhatJsonHasNoNumberForIsAString) {
-  const auto values = Elements<float>(ReadJson(
-      Input("FP32", "[3]", R"(["NaN","Infinity","-Infinity"])")));
+  const auto values = Elements<float>(
+      ReadJson(Input("FP32", "[3]", R"(["NaN","Infinity","-Infinity"])")));
   ASSERT_EQ(values.size(), 3);
   EXPECT_TRUE(std::isnan(values[0]));
   EXPECT_EQ(values[1], INFINITY);
@@ -88,11 +88,10 @@ TEST(InferJsonTest, FlatAndNestedArraysAreTheSame) {
 }
 
 TEST(InferJsonTest, TheOrderOfKeysDoesNotMatter) {
-  EXPECT_THAT(
-      Elements<int32_t>(ReadJson(
-          R"({"inputs":[{"data":[1,2],"shape":[2],"datatype":"INT32",
+  EXPECT_THAT(Elements<int32_t>(ReadJson(
+                  R"({"inputs":[{"data":[1,2],"shape":[2],"datatype":"INT32",
               "name":"query"}]})")),
-      ElementsAre(1, 2));
+              ElementsAre(1, 2));
 }
 
 TEST(InferJsonTest, ParametersKeepTheirTypes) {
@@ -230,7 +229,8 @@ TEST(JsonTextTest, NoElementTakesMoreTextThanWasSaid) {
 }
 
 TEST(InferenceRouteTest, NamesAreDecoded) {
-  const auto route = FindInferenceRoute("/v2/models/a%2Fb%20c/versions/1/infer");
+  const auto route =
+      FindInferenceRoute("/v2/models/a%2Fb%20c/versions/1/infer");
   ASSERT_TRUE(route.has_value());
   EXPECT_EQ(route->method, InferenceMethod::kModelInfer);
   EXPECT_EQ(route->name, "a/b c");
