@@ -157,15 +157,20 @@ struct Parser {
         "A Unix-domain socket to listen on as well, for callers on this "
         "machine that run as the same user (mode 0600)",
         group);
-    AddSwitch("--http", options.http,
-              "Whether health and metrics are served over HTTP; --http=false "
-              "switches it off",
-              group);
+    AddSwitch(
+        "--http", options.http,
+        "Whether HTTP is served: health, metrics, inference; --http=false "
+        "switches it off",
+        group);
     Add("--http-address", options.http_address, "ADDRESS", options.http_address,
         "Where HTTP listens; loopback unless you say so", group);
     AddInteger("--http-port", options.http_port,
                "Its port, 0 to 65535; 0 picks a free one, which the log names",
                group);
+    AddSwitch("--http-inference", options.http_inference,
+              "Whether the Open Inference Protocol is served over HTTP too; "
+              "--http-inference=false leaves health and metrics",
+              group);
     AddTime("--drain-delay", options.drain_delay, "0s",
             "How long calls are still served after SIGTERM or SIGINT, while "
             "health says NOT_SERVING: time for callers and proxies to see it",

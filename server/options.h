@@ -32,11 +32,13 @@ struct ServerOptions {
   std::string callers_file;
   /// Whether plain text may leave this machine.
   bool insecure = false;
-  /// Whether health and metrics are served over HTTP, and where; port 0 picks a
-  /// free one.
+  /// Whether HTTP is served, health and metrics at least, and where; port 0
+  /// picks a free one.
   bool http = true;
   std::string http_address = "127.0.0.1";
   int http_port = 8002;
+  /// Whether the Open Inference Protocol is served there as well.
+  bool http_inference = true;
   /// Threads that compute; 0 means one per processor.
   int worker_threads = 0;
   /// "auto" or a backend's name.

@@ -25,6 +25,7 @@
 #include "server/callers/callers.h"
 #include "server/http/http_api.h"
 #include "server/http/http_server.h"
+#include "server/http/inference_api.h"
 #include "server/memory/allocator.h"
 #include "server/memory/memory_limit.h"
 #include "server/memory/shared_memory_registry.h"
@@ -60,16 +61,19 @@ constexpr std::chrono::milliseconds kFlushTime{500};
 constexpr int kThreadsBesideWorkers = 16;
 
 // Over HTTP; where file descriptors are few, that many of them at most.
-constexpr int64_t kMostHttpConnections = 256;
+constexpr int64_t kMostHttpConnections = 1024;
 constexpr int64_t kHttpShareOfDescriptors = 8;
 
 // Between the last answer and the end of connections: replies of calls that are
 // not counted are handed to gRPC, and not yet sent.
 constexpr std::chrono::milliseconds kSettleTime{200};
 
-// What messages on their way may take in gRPC.
+// What messages on their way may take over HTTP, and in gRPC: half of all.
+int64_t BodyMemory(const ServerOptions& options) {
+  return options.http && options.http_inference ? options.memory_limit / 8 : 0;
+}
 int64_t MessageMemory(const ServerOptions& options) {
-  return options.memory_limit / 2;
+  return options.memory_limit / 2 - BodyMemory(options);
 }
 
 // Ways of giving gRPC a socket; see Acceptor.
@@ -124,10 +128,21 @@ absl::StatusOr<std::unique_ptr<ModelRepository>> OpenRepository(
       absl::StrCat("--model-repository: ", repository.status().message()));
 }
 
-// Health and metrics, from before the server starts to after its end.
+ServerOptions WithMemoryLimit(ServerOptions options) {
+  if (options.memory_limit > 0) return options;
+  const MemoryBound bound = SmallestBound(MemorySources::OfProcess());
+  options.memory_limit = DefaultMemoryLimit(bound);
+  spdlog::debug("memory limit: {} bytes, 80 % of {}", options.memory_limit,
+                bound.of);
+  return options;
+}
+
+// From before the server starts to after its end.
 struct HttpPort {
   HttpApi api;
   std::string address;
+  bool loopback = false;
+  std::shared_ptr<ByteBudget> bodies;
   std::unique_ptr<HttpServer> server;
 };
 
@@ -140,32 +155,42 @@ absl::StatusOr<std::unique_ptr<HttpPort>> OpenHttpPort(
   if (!listener.ok()) return listener.status();
   auto http = std::make_unique<HttpPort>();
   http->address = HostAndPort(options.http_address, listener->port);
+  http->loopback = listener->loopback;
+  http->bodies = std::make_shared<ByteBudget>(BodyMemory(options));
   HttpLimits limits;
   limits.connections = {most_connections,
                         std::max<int64_t>(most_connections / 2, 1)};
   limits.reply_time = options.reply_timeout;
-  auto server =
-      HttpServer::Start(*std::move(listener), limits,
-                        [api = &http->api](const HttpRequest& request) {
-                          return api->Answer(request);
-                        });
+  limits.bodies = http->bodies;
+  HttpHandlers handlers;
+  handlers.most_body_bytes = [api = &http->api](const HttpRequest& request) {
+    return api->MostBodyBytes(request);
+  };
+  handlers.answer =
+      [api = &http->api](const std::shared_ptr<HttpExchange>& exchange) {
+        api->Answer(exchange);
+      };
+  auto server = HttpServer::Start(*std::move(listener), limits, handlers);
   if (!server.ok()) return server.status();
   http->server = *std::move(server);
   return http;
 }
 
+// Empty where inference is served over HTTP without encryption.
+std::string WhyNotInPlainText(const ServerOptions& options,
+                              const HttpPort& http) {
+  if (!options.tls_certificate.empty()) {
+    return "this server encrypts: inference is not served over plain HTTP "
+           "(expected gRPC)";
+  }
+  if (http.loopback || options.insecure) return "";
+  return "inference is not served over plain HTTP that other machines reach "
+         "(the server's --http-address; it needs --insecure, or 127.0.0.1)";
+}
+
 absl::StatusOr<std::unique_ptr<Callers>> OpenCallers(const std::string& file) {
   if (file.empty()) return nullptr;
   return Callers::Create(file);
-}
-
-ServerOptions WithMemoryLimit(ServerOptions options) {
-  if (options.memory_limit > 0) return options;
-  const MemoryBound bound = SmallestBound(MemorySources::OfProcess());
-  options.memory_limit = DefaultMemoryLimit(bound);
-  spdlog::debug("memory limit: {} bytes, 80 % of {}", options.memory_limit,
-                bound.of);
-  return options;
 }
 
 absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(
@@ -206,12 +231,19 @@ struct Server::Impl {
         admission(options.max_requests_in_flight, options.memory_limit / 2),
         repository(std::move(opened_repository)),
         models(*repository),
+        http(std::move(http_port)),
         engine(std::move(built_engine)),
         queue(engine->workers()),
         service(options, *engine, services(), calls, *repository),
         inference(options, *engine, services(), calls, *repository,
-                  repository_queue, models, regions),
-        http(std::move(http_port)) {}
+                  repository_queue, models, regions) {}
+
+  ~Impl() {
+    // Its replies are still taken while tasks end.
+    if (http != nullptr) http->server->Stop();
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
 
   TaskServices services() {
     TaskServices services{engine->workers(), admission, queue, costs,
@@ -248,6 +280,7 @@ struct Server::Impl {
   CostModel costs;
   RequestMetrics metrics;
   CallCounter other_calls;         // without tensors
+  std::unique_ptr<HttpPort> http;  // null: switched off
   std::unique_ptr<Engine> engine;  // waits for tasks that still return
   RequestQueue queue;
   AttentionService service;
@@ -255,7 +288,7 @@ struct Server::Impl {
   std::unique_ptr<Tls> tls;  // none: plain text
   std::unique_ptr<grpc::Server> grpc_server;
   std::optional<Acceptor> acceptor;
-  std::unique_ptr<HttpPort> http;  // null: switched off
+  std::unique_ptr<InferenceApi> http_inference;  // null: not served
   std::once_flag drained;
   bool drained_quietly = true;
 };
@@ -318,13 +351,21 @@ absl::StatusOr<int> Server::Impl::Listen() {
 
 void Server::Impl::ServeHttp() {
   if (http == nullptr) return;
+  if (options.http_inference) {
+    http_inference = std::make_unique<InferenceApi>(InferenceApi::Parts{
+        options, *engine, services(), calls, models, regions, http->bodies,
+        grpc_server->InProcessChannel({}), WhyNotInPlainText(options, *http)});
+  }
   const auto ready = [this] { return !calls.leaving() && health->serving(); };
-  http->api.StartServing({.ready = ready, .metrics = [this, ready] {
-                            return MetricsPage(
-                                {options, engine->workers().threads(), ready(),
+  http->api.StartServing(
+      {.ready = ready,
+       .metrics =
+           [this, ready] {
+             return MetricsPage({options, engine->workers().threads(), ready(),
                                  metrics, other_calls, models, admission, queue,
                                  connections, *http->server});
-                          }});
+           },
+       .inference = http_inference.get()});
 }
 
 void Server::Impl::CloseConnections() {
@@ -348,8 +389,9 @@ void Server::Impl::CloseConnections() {
 Server::Server() = default;
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(
-    const ServerOptions& options, TestHooks hooks) {
-  if (absl::Status status = CheckOptions(options); !status.ok()) return status;
+    const ServerOptions& given, TestHooks hooks) {
+  if (absl::Status status = CheckOptions(given); !status.ok()) return status;
+  const ServerOptions options = WithMemoryLimit(given);
   const int64_t descriptors = RaiseDescriptorLimit();
   const int64_t http_connections =
       options.http ? std::clamp<int64_t>(descriptors / kHttpShareOfDescriptors,
@@ -383,8 +425,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   EnablePlugins();
   auto server = absl::WrapUnique(new Server());
   server->impl_ = std::make_unique<Impl>(
-      WithMemoryLimit(options), *std::move(engine), *std::move(repository),
-      health, *std::move(callers), *connections, *std::move(http));
+      options, *std::move(engine), *std::move(repository), health,
+      *std::move(callers), *connections, *std::move(http));
   KeepFreedMemoryWithin(server->impl_->options.memory_limit);
   const absl::StatusOr<int> port = server->impl_->Listen();
   if (!port.ok()) return port.status();

@@ -3,19 +3,23 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "absl/strings/strip.h"
+#include "server/http/inference_api.h"
 
 namespace attention::server {
 namespace {
 
 constexpr char kTextOfPrometheus[] = "text/plain; version=0.0.4; charset=utf-8";
 
-HttpReply Error(int status, const std::string& message) {
-  return {.status = status,
-          .body = nlohmann::json{{"error", message}}.dump(
-                      -1, ' ', /*ensure_ascii=*/false,
-                      nlohmann::json::error_handler_t::replace) +
-                  "\n"};
+// Beside inference.
+constexpr int64_t kMostBodyBytes = 16 << 10;
+
+bool IsHealth(const std::string& path) {
+  return path == "/v2/health/live" || path == "/v2/health/started" ||
+         path == "/v2/health/ready";
+}
+
+bool IsInference(const std::string& path) {
+  return path == "/v2" || (path.starts_with("/v2/") && !IsHealth(path));
 }
 
 HttpReply Says(const std::string& name, bool value) {
@@ -30,19 +34,40 @@ void HttpApi::StartServing(Sources sources) {
   sources_ = std::move(sources);
 }
 
+InferenceApi* HttpApi::InferenceOf(const HttpRequest& request) const {
+  if (!IsInference(request.path)) return nullptr;
+  const std::lock_guard lock(mutex_);
+  return sources_.inference;
+}
+
+absl::StatusOr<int64_t> HttpApi::MostBodyBytes(
+    const HttpRequest& request) const {
+  const InferenceApi* const inference = InferenceOf(request);
+  return inference == nullptr ? kMostBodyBytes
+                              : inference->MostBodyBytes(request);
+}
+
+void HttpApi::Answer(const std::shared_ptr<HttpExchange>& exchange) const {
+  InferenceApi* const inference = InferenceOf(exchange->request());
+  if (inference != nullptr) return inference->Answer(exchange);
+  exchange->Reply(Answer(exchange->request()));
+}
+
 HttpReply HttpApi::Answer(const HttpRequest& request) const {
-  absl::string_view what = request.path;
-  const bool health = absl::ConsumePrefix(&what, "/v2/health/") &&
-                      (what == "live" || what == "started" || what == "ready");
+  const bool health = IsHealth(request.path);
   if (!health && request.path != "/metrics") {
-    return Error(404,
-                 "no such path (known are /v2/health/live, /v2/health/started, "
-                 "/v2/health/ready, /metrics)");
+    return HttpError(
+        404,
+        "no such path (known are /v2/health/live, /v2/health/started, "
+        "/v2/health/ready, /metrics)");
   }
   if (request.method != "GET") {
-    return Error(405, "method (expected GET or HEAD)");
+    HttpReply reply = HttpError(405, "method (expected GET or HEAD)");
+    reply.headers.emplace_back("Allow", "GET, HEAD");
+    return reply;
   }
-  return health ? Health(static_cast<std::string>(what)) : Metrics();
+  return health ? Health(request.path.substr(request.path.rfind('/') + 1))
+                : Metrics();
 }
 
 HttpReply HttpApi::Health(const std::string& what) const {
@@ -55,7 +80,7 @@ HttpReply HttpApi::Health(const std::string& what) const {
 HttpReply HttpApi::Metrics() const {
   const std::lock_guard lock(mutex_);
   if (sources_.metrics == nullptr) {
-    return Error(503, "the server is starting");
+    return HttpError(503, "the server is starting");
   }
   return {.content_type = kTextOfPrometheus, .body = sources_.metrics()};
 }

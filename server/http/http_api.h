@@ -2,12 +2,17 @@
 #define ATTENTION_SERVER_HTTP_HTTP_API_H_
 
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 
+#include "absl/status/statusor.h"
+#include "server/http/http_exchange.h"
 #include "server/http/http_message.h"
 
 namespace attention::server {
+
+class InferenceApi;
 
 /// What there is to ask over HTTP:
 ///
@@ -16,6 +21,7 @@ namespace attention::server {
 ///   /v2/health/ready    200 while it serves; 503 while it starts and drains,
 ///                       and where no backend is left that computes
 ///   /metrics            for Prometheus
+///   /v2 and below it    the Open Inference Protocol, where it is served
 ///
 /// May be used from several threads at once.
 class HttpApi {
@@ -23,15 +29,23 @@ class HttpApi {
   struct Sources {
     std::function<bool()> ready;
     std::function<std::string()> metrics;  // in Prometheus' text form
+    InferenceApi* inference = nullptr;     // null: not served
   };
 
   /// The start is over; before it, all but live is answered with 503. The
   /// sources are asked for as long as this lives.
   void StartServing(Sources sources);
 
+  /// As HttpHandlers has them.
+  absl::StatusOr<int64_t> MostBodyBytes(const HttpRequest& request) const;
+  void Answer(const std::shared_ptr<HttpExchange>& exchange) const;
+
+  /// The answer to what is no inference.
   HttpReply Answer(const HttpRequest& request) const;
 
  private:
+  // Of whom the request is; null where it is not for inference.
+  InferenceApi* InferenceOf(const HttpRequest& request) const;
   HttpReply Health(const std::string& what) const;
   HttpReply Metrics() const;
 

@@ -34,13 +34,27 @@ tcp ProtocolOf(int socket) {
   return address.ss_family == AF_INET6 ? tcp::v6() : tcp::v4();
 }
 
+// As gRPC says it, an IPv4 address within an IPv6 one as what it is.
+std::string NameOf(const tcp::endpoint& peer) {
+  const auto address = peer.address();
+  if (address.is_v6() && address.to_v6().is_v4_mapped()) {
+    const auto v4 = boost::asio::ip::make_address_v4(boost::asio::ip::v4_mapped,
+                                                     address.to_v6());
+    return absl::StrCat("ipv4:", v4.to_string(), ":", peer.port());
+  }
+  if (address.is_v4()) {
+    return absl::StrCat("ipv4:", address.to_string(), ":", peer.port());
+  }
+  return absl::StrCat("ipv6:[", address.to_string(), "]:", peer.port());
+}
+
 }  // namespace
 
 class HttpServer::Impl {
  public:
-  Impl(TcpListener listener, const HttpLimits& limits, Handler handler)
+  Impl(TcpListener listener, const HttpLimits& limits, HttpHandlers handlers)
       : limits_(limits),
-        handler_(std::move(handler)),
+        handlers_(std::move(handlers)),
         connections_(limits.connections) {
     for (FileDescriptor& socket : listener.sockets) {
       const tcp protocol = ProtocolOf(socket.get());
@@ -50,7 +64,9 @@ class HttpServer::Impl {
     }
     thread_ = std::thread([this] { Run(); });
   }
-  ~Impl() {
+  ~Impl() { Stop(); }
+
+  void Stop() {
     context_.stop();
     if (thread_.joinable()) thread_.join();
   }
@@ -119,13 +135,16 @@ class HttpServer::Impl {
       return;
     }
     socket.set_option(tcp::no_delay(true), error);
-    std::make_shared<HttpSession>(std::move(socket), std::move(place), limits_,
-                                  handler_)
+    // A caller that vanished is found out, also where nothing is sent.
+    socket.set_option(boost::asio::socket_base::keep_alive(true), error);
+    std::make_shared<PlainHttpSession>(
+        std::move(socket), std::move(place),
+        HttpPeer{.address = address, .name = NameOf(peer)}, limits_, handlers_)
         ->Read();
   }
 
   const HttpLimits limits_;
-  const Handler handler_;
+  const HttpHandlers handlers_;
   Burst refused_;
   Burst failed_;
   HttpConnections connections_;
@@ -136,10 +155,10 @@ class HttpServer::Impl {
 };
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(
-    TcpListener listener, const HttpLimits& limits, Handler handler) {
+    TcpListener listener, const HttpLimits& limits, HttpHandlers handlers) {
   try {
     return absl::WrapUnique(new HttpServer(std::make_unique<Impl>(
-        std::move(listener), limits, std::move(handler))));
+        std::move(listener), limits, std::move(handlers))));
   } catch (const std::exception& error) {
     return absl::ResourceExhaustedError(
         absl::StrCat("cannot serve HTTP: ", error.what()));
@@ -148,6 +167,8 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(
 
 HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 HttpServer::~HttpServer() = default;
+
+void HttpServer::Stop() { impl_->Stop(); }
 
 int64_t HttpServer::connections() const { return impl_->connections().open(); }
 int64_t HttpServer::connections_refused() const {

@@ -7,6 +7,8 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "server/http/counted_bytes.h"
+#include "server/http/http_exchange.h"
 #include "server/http/http_message.h"
 #include "server/transport/connection_limits.h"
 #include "server/transport/tcp_listener.h"
@@ -17,32 +19,46 @@ namespace attention::server {
 struct HttpLimits {
   ConnectionLimits connections = {256, 128};
   uint32_t header_bytes = 8 << 10;
-  uint64_t body_bytes = 16 << 10;
   /// From a connection's beginning, or its last reply, to the end of the next
   /// request: for callers that are idle, and for those that send a byte now
   /// and then.
   std::chrono::milliseconds request_time{60'000};
+  /// What comes with it of a body prolongs that, at this many bytes per second.
+  size_t body_rate = 64 << 10;
+  /// What bodies are taken from while they are read; null counts nothing.
+  std::shared_ptr<ByteBudget> bodies = nullptr;
   /// To take a reply.
   std::chrono::milliseconds reply_time{60'000};
+};
+
+/// What becomes of requests. Both are called on the server's thread, must not
+/// take long, and must not throw.
+struct HttpHandlers {
+  /// How long the body of a request may be, of which the headers have come; it
+  /// is refused with the status where there is to be none. Only where a body is
+  /// announced.
+  std::function<absl::StatusOr<int64_t>(const HttpRequest&)> most_body_bytes =
+      [](const HttpRequest& /*request*/) { return 16 << 10; };
+  /// Answers a request, now or later.
+  std::function<void(const std::shared_ptr<HttpExchange>&)> answer;
 };
 
 /// HTTP/1.1 on one thread, whoever is slow: nothing that one connection does or
 /// leaves out holds up another.
 class HttpServer {
  public:
-  /// Called on the server's thread, for one request at a time; must not take
-  /// long, and must not throw.
-  using Handler = std::function<HttpReply(const HttpRequest&)>;
-
   /// Serves from the moment it returns. RESOURCE_EXHAUSTED where there is no
   /// thread or no descriptor for it.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(
-      TcpListener listener, const HttpLimits& limits, Handler handler);
+      TcpListener listener, const HttpLimits& limits, HttpHandlers handlers);
 
-  /// Closes every connection.
+  /// Closes every connection; no reply may be on its way any more.
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
+
+  /// No handler is called after it, and nothing is sent any more.
+  void Stop();
 
   int64_t connections() const;
   int64_t connections_refused() const;  // since the start

@@ -42,15 +42,16 @@ absl::StatusOr<OperationNeeds> AttentionOperation::Plan(RequestFacts& facts) {
   // Sizes are checked before anything of that size is allocated: a width of
   // 2^40 beside a length of 0 is legal on paper.
   results_.emplace(request_.results, *problem_);
+  const int64_t other_bytes = wire_->BytesBeside(results_->Bytes());
   absl::Status status =
-      results_->CheckFit(wire_->OtherBytes(), limits_.max_response_bytes);
+      results_->CheckFit(other_bytes, limits_.max_response_bytes);
   if (status.ok()) {
     status = CheckLimits(request_.problem, *results_, limits_);
   }
   if (status.ok()) status = CheckResultsApart(request_);
   if (!status.ok()) return status;
   OperationNeeds needs;
-  needs.reply_bytes = results_->Bytes() + wire_->OtherBytes();
+  needs.reply_bytes = results_->Bytes() + other_bytes;
   needs.work = {static_cast<int>(problem_->scoring.index()),
                 Engine::Work(*problem_)};
   needs.quick = engine_.IsQuick(*problem_);

@@ -37,6 +37,11 @@ class AttentionWire {
 
   /// Bytes of the reply that are no elements, at most.
   virtual int64_t OtherBytes() const = 0;
+  /// The same where elements of `element_bytes` are written as text besides.
+  /// Saturates at 2^63 - 1.
+  virtual int64_t BytesBeside(int64_t /*element_bytes*/) const {
+    return OtherBytes();
+  }
   /// The reply with the results, whose memory it takes.
   virtual grpc::ByteBuffer Encode(absl::Span<Result> results,
                                   const RequestFacts& facts) = 0;

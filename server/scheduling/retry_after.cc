@@ -31,4 +31,19 @@ absl::Status RetryAfter(absl::Status status, std::chrono::nanoseconds time) {
   return status;
 }
 
+std::optional<std::chrono::milliseconds> RetryTimeOf(
+    const absl::Status& status) {
+  const absl::optional<absl::Cord> payload = status.GetPayload(kRetryInfo);
+  google::protobuf::UnknownFieldSet retry_info;
+  google::protobuf::Duration delay;
+  if (!payload.has_value() ||
+      !retry_info.ParseFromString(static_cast<std::string>(*payload)) ||
+      retry_info.field_count() != 1 ||
+      !delay.ParseFromString(retry_info.field(0).length_delimited())) {
+    return std::nullopt;
+  }
+  return std::chrono::milliseconds(
+      google::protobuf::util::TimeUtil::DurationToMilliseconds(delay));
+}
+
 }  // namespace attention::server

@@ -2,6 +2,7 @@
 #define ATTENTION_SERVER_SCHEDULING_RETRY_AFTER_H_
 
 #include <chrono>
+#include <optional>
 
 #include "absl/status/status.h"
 
@@ -11,6 +12,10 @@ namespace attention::server {
 /// is a google.rpc.RetryInfo (google/rpc/error_details.proto of googleapis),
 /// which the caller gets with the status. At least a millisecond.
 absl::Status RetryAfter(absl::Status status, std::chrono::nanoseconds time);
+
+/// The time that RetryAfter() gave it; none where there is none.
+std::optional<std::chrono::milliseconds> RetryTimeOf(
+    const absl::Status& status);
 
 }  // namespace attention::server
 

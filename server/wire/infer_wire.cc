@@ -51,7 +51,7 @@ absl::Status ReadOutputs(const ModelInferRequest& message,
   return absl::OkStatus();
 }
 
-// The outputs' entries in `response`, and the slices of their elements.
+// The outputs' entries in `response`, and the elements of each.
 std::vector<grpc::Slice> AddOutputs(absl::Span<Result> results,
                                     ModelInferResponse& response) {
   std::vector<grpc::Slice> slices;
@@ -61,11 +61,8 @@ std::vector<grpc::Slice> AddOutputs(absl::Span<Result> results,
     output.set_name(name.data(), name.size());
     output.set_datatype(static_cast<std::string>(Name(result.type)));
     output.mutable_shape()->Assign(result.shape.begin(), result.shape.end());
-    // One entry for each output, an empty one where it is in a region.
-    const int64_t size = result.in_region() ? 0 : result.bytes;
-    slices.emplace_back(
-        FieldHeader(ModelInferResponse::kRawOutputContentsFieldNumber, size));
-    if (size > 0) slices.push_back(ToSlice(std::move(result.buffer)));
+    const bool sent = !result.in_region() && result.bytes > 0;
+    slices.push_back(sent ? ToSlice(std::move(result.buffer)) : grpc::Slice());
   }
   return slices;
 }
@@ -111,19 +108,30 @@ grpc::ByteBuffer InferWire::Encode(absl::Span<Result> results,
     // One request has one reply.
     parameters["triton_final_response"].set_bool_param(true);
   }
-  const std::vector<grpc::Slice> elements = AddOutputs(results, response);
-  const std::string fields = response.SerializeAsString();
-  auto bytes = static_cast<int64_t>(fields.size());
-  for (const grpc::Slice& slice : elements) {
-    bytes += static_cast<int64_t>(slice.size());
+  std::vector<grpc::Slice> elements = AddOutputs(results, response);
+  return Assemble(response, std::move(elements));
+}
+
+grpc::ByteBuffer InferWire::Assemble(const ModelInferResponse& fields,
+                                     std::vector<grpc::Slice> elements) {
+  std::vector<grpc::Slice> message = {grpc::Slice(fields.SerializeAsString())};
+  // One entry for each output, an empty one where it is in a region.
+  for (grpc::Slice& slice : elements) {
+    message.emplace_back(
+        FieldHeader(ModelInferResponse::kRawOutputContentsFieldNumber,
+                    static_cast<int64_t>(slice.size())));
+    if (slice.size() > 0) message.push_back(std::move(slice));
   }
-  std::vector<grpc::Slice> message;
   if (on_stream_) {
-    message.emplace_back(FieldHeader(
-        ModelStreamInferResponse::kInferResponseFieldNumber, bytes));
+    int64_t bytes = 0;
+    for (const grpc::Slice& slice : message) {
+      bytes += static_cast<int64_t>(slice.size());
+    }
+    message.emplace(
+        message.begin(),
+        FieldHeader(ModelStreamInferResponse::kInferResponseFieldNumber,
+                    bytes));
   }
-  message.emplace_back(fields);
-  message.insert(message.end(), elements.begin(), elements.end());
   return ToByteBuffer(message);
 }
 

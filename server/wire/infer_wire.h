@@ -13,8 +13,9 @@
 
 namespace attention::server {
 
-/// An inference.ModelInferRequest and its reply.
-class InferWire final : public AttentionWire {
+/// An inference.ModelInferRequest and its reply, which has another form over
+/// HTTP (server/http/json_infer_wire.h).
+class InferWire : public AttentionWire {
  public:
   /// `models` and `regions` outlive it. On a stream the reply is a
   /// ModelStreamInferResponse.
@@ -35,7 +36,13 @@ class InferWire final : public AttentionWire {
   void Gather(WorkerPool* workers) override { elements_.Gather(workers); }
   int64_t OtherBytes() const override;
   grpc::ByteBuffer Encode(absl::Span<Result> results,
-                          const RequestFacts& facts) override;
+                          const RequestFacts& facts) final;
+
+ protected:
+  /// The reply, of its fields but raw_output_contents and of those entries:
+  /// elements of each output, none of those in regions.
+  virtual grpc::ByteBuffer Assemble(const inference::ModelInferResponse& fields,
+                                    std::vector<grpc::Slice> elements);
 
  private:
   const ModelTable& models_;

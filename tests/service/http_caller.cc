@@ -67,6 +67,16 @@ std::string HttpAnswer(const std::string& address, const std::string& path,
   return caller.Read();
 }
 
+std::string HttpPost(const std::string& address, const std::string& path,
+                     const std::string& body, const std::string& headers) {
+  HttpCaller caller(address);
+  caller.Send(absl::StrCat("POST ", path,
+                           " HTTP/1.1\r\nHost: test\r\nConnection: "
+                           "close\r\nContent-Length: ",
+                           body.size(), "\r\n", headers, "\r\n", body));
+  return caller.Read();
+}
+
 int HttpStatus(const std::string& answer) {
   int status = 0;
   if (answer.size() < 12 ||

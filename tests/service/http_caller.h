@@ -31,6 +31,10 @@ class HttpCaller {
 std::string HttpAnswer(const std::string& address, const std::string& path,
                        const std::string& method = "GET");
 
+/// The same for a POST with this body; each of `headers` ends with "\r\n".
+std::string HttpPost(const std::string& address, const std::string& path,
+                     const std::string& body, const std::string& headers = "");
+
 /// The status of it; 0 where there was none.
 int HttpStatus(const std::string& answer);
 /// What follows the headers.

@@ -42,6 +42,8 @@ class RunningServer:
             )
         self.address = self._read_address()
         self.port = int(self.address.split(":")[1])
+        http = re.search(r"http://(127\.0\.0\.1:\d+)", self.log())
+        self.http_address = http.group(1) if http else None
 
     def _read_address(self):
         # Its line on listening, of which it says nothing before it does.

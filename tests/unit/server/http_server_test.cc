@@ -4,9 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <condition_variable>
+#include <future>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "tests/service/http_caller.h"
@@ -26,8 +30,13 @@ constexpr char kRequest[] = "GET /a HTTP/1.1\r\nHost: test\r\n\r\n";
 // More than all buffers between a server and a caller take.
 constexpr size_t kLarge = 64 << 20;
 
-// Tells what was asked; "/large" gets kLarge bytes.
+constexpr int64_t kMostBody = 1 << 20;
+
+// Tells what was asked; "/large" gets kLarge bytes, "/body" its body.
 HttpReply Echo(const HttpRequest& request) {
+  if (request.path == "/body") {
+    return {.body = static_cast<std::string>(request.body.view())};
+  }
   if (request.path == "/large") return {.body = std::string(kLarge, 'x')};
   return {.body = absl::StrCat(request.method, " ", request.path, "\n")};
 }
@@ -38,9 +47,29 @@ class HttpServerTest : public testing::Test {
     auto listener = ListenOnTcp("127.0.0.1", 0);
     ASSERT_TRUE(listener.ok()) << listener.status();
     address_ = HostAndPort("127.0.0.1", listener->port);
-    auto server = HttpServer::Start(*std::move(listener), limits, Echo);
+    HttpHandlers handlers;
+    handlers.most_body_bytes = [](const HttpRequest&) { return kMostBody; };
+    handlers.answer = [this](const std::shared_ptr<HttpExchange>& exchange) {
+      Answer(exchange);
+    };
+    auto server = HttpServer::Start(*std::move(listener), limits, handlers);
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
+  }
+  // "/held" is answered by nobody, and its exchange is kept.
+  void Answer(const std::shared_ptr<HttpExchange>& exchange) {
+    if (exchange->request().path == "/held") {
+      const std::lock_guard lock(mutex_);
+      held_ = exchange;
+      return held_changed_.notify_all();
+    }
+    exchange->Reply(Echo(exchange->request()));
+  }
+  std::shared_ptr<HttpExchange> WaitUntilHeld() {
+    std::unique_lock lock(mutex_);
+    held_changed_.wait_for(lock, std::chrono::minutes(1),
+                           [this] { return held_ != nullptr; });
+    return std::exchange(held_, nullptr);
   }
   // Within a minute.
   bool ConnectionsBecome(int64_t count) const {
@@ -53,6 +82,9 @@ class HttpServerTest : public testing::Test {
   }
 
   std::string address_;
+  std::mutex mutex_;
+  std::condition_variable held_changed_;
+  std::shared_ptr<HttpExchange> held_;
   std::unique_ptr<HttpServer> server_;
 };
 
@@ -105,6 +137,133 @@ TEST_F(HttpServerTest, RefusesABodyBeyondItsLimitBeforeItComes) {
   HttpCaller caller(address_);
   caller.Send("POST /a HTTP/1.1\r\nContent-Length: 1000000000000\r\n\r\n");
   EXPECT_EQ(HttpStatus(caller.Read()), 413);
+}
+
+TEST_F(HttpServerTest, TakesABodyInChunks) {
+  Start();
+  HttpCaller caller(address_);
+  caller.Send(
+      "POST /body HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+      "3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n");
+  EXPECT_EQ(HttpStatus(caller.Read("abcde")), 200);
+}
+
+TEST_F(HttpServerTest, TakesALargeBodyWhole) {
+  Start();
+  std::string body(kMostBody, 'x');
+  body.front() = 'a';
+  body.back() = 'z';
+  HttpCaller caller(address_);
+  caller.Send(
+      absl::StrCat("POST /body HTTP/1.1\r\nConnection: close\r\n"
+                   "Content-Length: ",
+                   body.size(), "\r\n\r\n", body));
+  EXPECT_TRUE(HttpBody(caller.Read()) == body);
+}
+
+TEST_F(HttpServerTest, RefusesABodyInChunksAtItsLimit) {
+  Start();
+  HttpCaller caller(address_);
+  caller.Send("POST /body HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n");
+  const std::string chunk =
+      absl::StrCat("10000\r\n", std::string(0x10000, 'x'), "\r\n");
+  for (int i = 0; i < kMostBody / 0x10000; ++i) caller.Send(chunk);
+  caller.Send("1\r\nx\r\n");
+  EXPECT_EQ(HttpStatus(caller.Read("\r\n\r\n")), 413);
+}
+
+TEST_F(HttpServerTest, AsksForABodyThatIsHeldBack) {
+  Start();
+  HttpCaller caller(address_);
+  caller.Send(
+      "POST /body HTTP/1.1\r\nExpect: 100-continue\r\n"
+      "Content-Length: 4\r\n\r\n");
+  EXPECT_EQ(caller.Read("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
+  caller.Send("body");
+  EXPECT_EQ(HttpStatus(caller.Read("body")), 200);
+}
+
+TEST_F(HttpServerTest, RefusesABodyThatIsHeldBackAndTooLarge) {
+  Start();
+  HttpCaller caller(address_);
+  caller.Send(
+      "POST /body HTTP/1.1\r\nExpect: 100-continue\r\n"
+      "Content-Length: 4294967296\r\n\r\n");
+  EXPECT_EQ(HttpStatus(caller.Read("\r\n\r\n")), 413);
+}
+
+TEST_F(HttpServerTest, BodiesOfOneAddressTakeHalfOfTheMemory) {
+  HttpLimits limits;
+  limits.bodies = std::make_shared<ByteBudget>(1 << 20);
+  Start(limits);
+  HttpCaller first(address_);
+  const std::string most(400 << 10, 'x');
+  first.Send(absl::StrCat("POST /body HTTP/1.1\r\nContent-Length: ", 500 << 10,
+                          "\r\n\r\n", most));
+  while (limits.bodies->taken() < 400 << 10) std::this_thread::yield();
+  HttpCaller second(address_);
+  second.Send(absl::StrCat("POST /body HTTP/1.1\r\nContent-Length: ", 400 << 10,
+                           "\r\n\r\n", most));
+  EXPECT_EQ(HttpStatus(second.Read("\r\n\r\n")), 429);
+  EXPECT_EQ(HttpStatus(HttpAnswer(address_, "/a")), 200);
+}
+
+TEST_F(HttpServerTest, ABodyThatDoesNotComeIsGivenUp) {
+  HttpLimits limits;
+  limits.request_time = milliseconds(50);
+  limits.bodies = std::make_shared<ByteBudget>(1 << 20);
+  Start(limits);
+  HttpCaller slow(address_);
+  slow.Send("POST /body HTTP/1.1\r\nContent-Length: 100\r\n\r\nxx");
+  EXPECT_EQ(slow.Read(), "");
+  EXPECT_TRUE(slow.closed());
+  ASSERT_TRUE(ConnectionsBecome(0));
+  EXPECT_EQ(limits.bodies->taken(), 0);
+}
+
+TEST_F(HttpServerTest, AReplyMayComeLaterAndFromAnotherThread) {
+  Start();
+  HttpCaller caller(address_);
+  caller.Send("GET /held HTTP/1.1\r\n\r\n");
+  const auto exchange = WaitUntilHeld();
+  ASSERT_NE(exchange, nullptr);
+  EXPECT_EQ(HttpStatus(HttpAnswer(address_, "/a")), 200);
+  exchange->Reply({.body = "later"});
+  EXPECT_EQ(HttpStatus(caller.Read("later")), 200);
+  caller.Send(kRequest);
+  EXPECT_EQ(HttpStatus(caller.Read("GET /a\n")), 200);
+}
+
+TEST_F(HttpServerTest, WhoWaitsForAReplyIsToldThatTheCallerHasGone) {
+  Start();
+  auto caller = std::make_unique<HttpCaller>(address_);
+  caller->Send("GET /held HTTP/1.1\r\n\r\n");
+  const auto exchange = WaitUntilHeld();
+  ASSERT_NE(exchange, nullptr);
+  std::promise<void> gone;
+  exchange->OnGone([&gone] { gone.set_value(); });
+  caller.reset();
+  EXPECT_EQ(gone.get_future().wait_for(std::chrono::minutes(1)),
+            std::future_status::ready);
+  exchange->Reply({});
+  EXPECT_TRUE(ConnectionsBecome(0));
+}
+
+TEST_F(HttpServerTest, WhatAReplyHoldsIsLetGoOnceItIsOut) {
+  Start();
+  HttpCaller caller(address_);
+  caller.Send("GET /held HTTP/1.1\r\n\r\n");
+  const auto exchange = WaitUntilHeld();
+  ASSERT_NE(exchange, nullptr);
+  auto held = std::make_shared<int>(0);
+  const std::weak_ptr<int> left = held;
+  exchange->Reply({.body = "later", .held = std::move(held)});
+  caller.Read("later");
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (!left.expired() && std::chrono::steady_clock::now() < end) {
+    std::this_thread::yield();
+  }
+  EXPECT_TRUE(left.expired());
 }
 
 TEST_F(HttpServerTest, ACallerThatSendsHalfARequestHoldsUpNobody) {

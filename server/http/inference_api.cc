@@ -1,0 +1,192 @@
+#include "server/http/inference_api.h"
+
+#include <algorithm>
+#include <boost/asio/post.hpp>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "server/callers/callers.h"
+#include "server/http/grpc_timeout.h"
+#include "server/http/http_infer_call.h"
+#include "server/http/http_status.h"
+#include "server/http/json_infer_wire.h"
+#include "server/request/attention_operation.h"
+#include "server/request/request_builder.h"
+#include "server/request/request_limits.h"
+#include "server/services/caller_of_call.h"
+#include "server/telemetry/trace_context.h"
+#include "server/utf8.h"
+
+namespace attention::server {
+namespace {
+
+// They read JSON; what computes has threads of its own.
+constexpr size_t kThreads = 2;
+// Of what is no inference.
+constexpr int64_t kMostSmallBodyBytes = 64 << 10;
+
+constexpr char kAuthorization[] = "authorization";
+
+// The trace that the caller says the request is part of; empty where it says
+// none.
+std::string TraceParentOf(const HttpRequest& request) {
+  const std::string& value = request.Header(kTraceParent);
+  return IsTraceParent(value) ? value : "";
+}
+
+// What gRPC takes as a value of metadata.
+bool IsLegalMetadata(absl::string_view text) {
+  return std::all_of(text.begin(), text.end(), absl::ascii_isprint);
+}
+
+absl::Status CheckEncoding(const HttpRequest& request) {
+  const std::string& encoding = request.Header("content-encoding");
+  if (encoding.empty() || absl::EqualsIgnoreCase(encoding, "identity")) {
+    return absl::OkStatus();
+  }
+  return WithHttpStatus(
+      FieldError("Content-Encoding",
+                 absl::StrCat("'", encoding.substr(0, 64),
+                              "' (expected none: bodies are not "
+                              "decompressed)")),
+      415);
+}
+
+}  // namespace
+
+InferenceApi::InferenceApi(Parts parts)
+    : parts_(std::move(parts)), calls_(parts_.channel), threads_(kThreads) {}
+
+InferenceApi::~InferenceApi() {
+  threads_.stop();  // nobody is there for what has not begun
+  threads_.join();
+}
+
+absl::StatusOr<InferenceApi::CallerPtr> InferenceApi::CallerOf(
+    const HttpRequest& request) const {
+  if (parts_.services.callers == nullptr) return CallerPtr();
+  Credentials credentials;
+  const auto header = request.headers.find(kAuthorization);
+  if (header != request.headers.end()) {
+    credentials.authorization = header->second;
+  } else {
+    credentials.certificate_names = request.certificate_names;
+  }
+  return parts_.services.callers->Find(credentials, request.peer);
+}
+
+absl::StatusOr<InferenceApi::CallerPtr> InferenceApi::Check(
+    const HttpRequest& request) const {
+  if (!request.encrypted && !parts_.no_plain_text.empty()) {
+    return absl::PermissionDeniedError(parts_.no_plain_text);
+  }
+  absl::StatusOr<CallerPtr> caller = CallerOf(request);
+  if (!caller.ok()) return caller;
+  if (absl::Status status = CheckEncoding(request); !status.ok()) return status;
+  return caller;
+}
+
+absl::StatusOr<int64_t> InferenceApi::MostBodyBytes(
+    const HttpRequest& request) const {
+  const absl::StatusOr<CallerPtr> caller = Check(request);
+  if (!caller.ok()) return caller.status();
+  const auto route = FindInferenceRoute(request.path);
+  if (!route || route->method != InferenceMethod::kModelInfer) {
+    return kMostSmallBodyBytes;
+  }
+  return std::min(parts_.options.max_request_bytes,
+                  parts_.bodies->limit_of_address());
+}
+
+void InferenceApi::Answer(const std::shared_ptr<HttpExchange>& exchange) {
+  const HttpRequest& request = exchange->request();
+  const auto route = FindInferenceRoute(request.path);
+  if (!route) {
+    return exchange->Reply(
+        HttpError(404, "no such path of the Open Inference Protocol"));
+  }
+  if (!Takes(*route, request.method)) {
+    HttpReply reply = HttpError(
+        405, absl::StrCat("method (expected ", route->http_methods, ")"));
+    reply.headers.emplace_back("Allow", route->http_methods);
+    return exchange->Reply(std::move(reply));
+  }
+  boost::asio::post(threads_, [this, exchange, route = *route] {
+    const absl::Status status = AnswerRoute(exchange, route);
+    if (!status.ok()) exchange->Reply(ErrorReply(status));
+  });
+}
+
+absl::Status InferenceApi::AnswerRoute(
+    const std::shared_ptr<HttpExchange>& exchange,
+    const InferenceRoute& route) {
+  const HttpRequest& request = exchange->request();
+  absl::StatusOr<CallerPtr> caller = Check(request);
+  if (!caller.ok()) return caller.status();
+  if (!IsUtf8(route.name) || !IsUtf8(route.version)) {
+    return FieldError("path", "a name in it is not UTF-8");
+  }
+  if (route.method == InferenceMethod::kModelInfer) {
+    return Infer(exchange, route, *std::move(caller));
+  }
+  const auto deadline = DeadlineOf(request.Header(kGrpcTimeout));
+  if (!deadline.ok()) return deadline.status();
+  std::map<std::string, std::string> metadata;
+  const std::string& authorization = request.Header(kAuthorization);
+  if (*caller != nullptr && !authorization.empty()) {
+    if (!IsLegalMetadata(authorization)) {
+      return absl::UnauthenticatedError("Authorization: not of plain ASCII");
+    }
+    metadata[kAuthorization] = authorization;
+  }
+  if (std::string trace = TraceParentOf(request); !trace.empty()) {
+    metadata[kTraceParent] = std::move(trace);
+  }
+  return calls_.Ask(exchange, route, metadata, *deadline);
+}
+
+absl::Status InferenceApi::Infer(const std::shared_ptr<HttpExchange>& exchange,
+                                 const InferenceRoute& route,
+                                 CallerPtr caller) {
+  HttpRequest& request = exchange->request();
+  const auto deadline = DeadlineOf(request.Header(kGrpcTimeout));
+  if (!deadline.ok()) return deadline.status();
+  JsonInferHead head;
+  head.model = route.name;
+  head.version = route.version;
+  const auto json_bytes =
+      request.headers.find(absl::AsciiStrToLower(kJsonLengthHeader));
+  if (json_bytes != request.headers.end()) head.json_bytes = json_bytes->second;
+  head.none = [bodies = parts_.bodies, address = request.address] {
+    return CountedBytes(bodies, address);
+  };
+  SharedMemoryAccess regions;
+  if (parts_.options.allow_shared_memory) {
+    regions = {&parts_.regions,
+               CheckRight(caller.get(), Right::kSharedMemory).ok()};
+  }
+  const auto reply = std::make_shared<JsonInferReply>();
+  auto operation = std::make_unique<AttentionOperation>(
+      std::make_unique<JsonInferWire>(parts_.models, regions, std::move(head),
+                                      reply),
+      parts_.engine, LimitsOfRequest(parts_.options, caller.get()));
+  std::vector<grpc::Slice> body;
+  if (request.body.size() > 0) {
+    body.push_back(std::move(request.body).ToSlice());
+  }
+  HttpInferCall::Begin(parts_.services, parts_.calls,
+                       RequestArrival{.operation = std::move(operation),
+                                      .message = std::move(body),
+                                      .peer = request.peer,
+                                      .caller = std::move(caller),
+                                      .deadline = *deadline,
+                                      .trace_parent = TraceParentOf(request)},
+                       exchange, reply, threads_.get_executor());
+  return absl::OkStatus();
+}
+
+}  // namespace attention::server

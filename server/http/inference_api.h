@@ -1,0 +1,81 @@
+#ifndef ATTENTION_SERVER_HTTP_INFERENCE_API_H_
+#define ATTENTION_SERVER_HTTP_INFERENCE_API_H_
+
+#include <grpcpp/channel.h>
+
+#include <boost/asio/thread_pool.hpp>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "core/engine.h"
+#include "server/http/http_exchange.h"
+#include "server/http/inference_calls.h"
+#include "server/http/inference_route.h"
+#include "server/memory/shared_memory_registry.h"
+#include "server/models/model_table.h"
+#include "server/options.h"
+#include "server/scheduling/active_calls.h"
+#include "server/scheduling/task.h"
+
+namespace attention::server {
+
+/// The Open Inference Protocol over HTTP, with Triton's extensions: JSON, and
+/// elements in it, behind it or in shared memory.
+///
+/// It is another form of inference.GRPCInferenceService and nothing else. What
+/// is asked about the server, its models and its memory is asked of that
+/// service, within this process; an inference becomes that service's message,
+/// and a Task as it does there.
+class InferenceApi {
+ public:
+  struct Parts {
+    const ServerOptions& options;
+    const Engine& engine;
+    TaskServices services;
+    ActiveCalls& calls;
+    const ModelTable& models;
+    SharedMemoryRegistry& regions;
+    std::shared_ptr<ByteBudget> bodies;
+    /// To this process's own service.
+    std::shared_ptr<grpc::Channel> channel;
+    /// Why it is not served without encryption; empty where it is.
+    std::string no_plain_text;
+  };
+
+  /// What the parts refer to outlives it.
+  explicit InferenceApi(Parts parts);
+  /// When what was begun on its threads has returned. Replies may still come.
+  ~InferenceApi();
+  InferenceApi(const InferenceApi&) = delete;
+  InferenceApi& operator=(const InferenceApi&) = delete;
+
+  /// How long the body of a request may be, by its headers; its errors are
+  /// those that are known by then.
+  absl::StatusOr<int64_t> MostBodyBytes(const HttpRequest& request) const;
+
+  /// Answers the request, on other threads. Its path is one of inference.
+  void Answer(const std::shared_ptr<HttpExchange>& exchange);
+
+ private:
+  using CallerPtr = std::shared_ptr<const Caller>;
+
+  absl::StatusOr<CallerPtr> CallerOf(const HttpRequest& request) const;
+  // What holds for every path.
+  absl::StatusOr<CallerPtr> Check(const HttpRequest& request) const;
+  // The routes that there are; a failure is still to be answered.
+  absl::Status AnswerRoute(const std::shared_ptr<HttpExchange>& exchange,
+                           const InferenceRoute& route);
+  absl::Status Infer(const std::shared_ptr<HttpExchange>& exchange,
+                     const InferenceRoute& route, CallerPtr caller);
+
+  const Parts parts_;
+  InferenceCalls calls_;
+  // Reads JSON; what is computed at once, too.
+  boost::asio::thread_pool threads_;
+};
+
+}  // namespace attention::server
+
+#endif  // ATTENTION_SERVER_HTTP_INFERENCE_API_H_

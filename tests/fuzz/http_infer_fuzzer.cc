@@ -1,0 +1,97 @@
+// The body of an inference over HTTP: JSON, and elements behind it. What is
+// accepted has a reply within its bound, which is JSON again; memory that was
+// counted is given back.
+#include <google/protobuf/stubs/logging.h>
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/validate.h"
+#include "server/http/inference_route.h"
+#include "server/http/json_infer_wire.h"
+#include "server/models/model_repository.h"
+#include "server/models/model_table.h"
+#include "server/request/results.h"
+#include "tests/fuzz/expect.h"
+
+namespace attention::server {
+namespace {
+
+constexpr int64_t kMostReplyBytes = 1 << 20;
+constexpr int64_t kMostBodyBytes = 1 << 20;
+
+std::string TextOf(grpc::ByteBuffer& message) {
+  std::vector<grpc::Slice> slices;
+  Expect(message.Dump(&slices).ok(), "a reply has its slices");
+  std::string text;
+  for (const grpc::Slice& slice : slices) {
+    text.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+  }
+  return text;
+}
+
+// As a server takes it; `json_bytes` is the header.
+void Serve(const std::string& body, std::optional<std::string> json_bytes,
+           const std::shared_ptr<ByteBudget>& budget) {
+  static const auto* const repository = new ModelRepository;
+  static const auto* const models = new ModelTable(*repository);
+  JsonInferHead head;
+  head.model = "scaled_dot_product_attention";
+  head.json_bytes = std::move(json_bytes);
+  head.none = [&budget] { return CountedBytes(budget, "fuzzer"); };
+  const auto described = std::make_shared<JsonInferReply>();
+  JsonInferWire wire(*models, /*regions=*/{}, std::move(head), described);
+  const auto request = wire.Decode(std::vector<grpc::Slice>{grpc::Slice(body)});
+  if (!request.ok()) return;
+  const auto valid = Validate(request->problem);
+  if (!valid.ok()) return;
+  Results results(request->results, *valid);
+  const int64_t other = wire.BytesBeside(results.Bytes());
+  if (!results.CheckFit(other, kMostReplyBytes).ok() ||
+      !results.Allocate().ok()) {
+    return;
+  }
+  static_cast<void>(results.Outputs());
+  for (Result& result : results.sent()) {
+    if (result.bytes > 0) {
+      std::memset(result.buffer.data(), static_cast<int>(body.size()),
+                  static_cast<size_t>(result.bytes));
+    }
+  }
+  const int64_t bound = results.Bytes() + other;
+  auto reply = wire.Encode(results.sent(), {});
+  Expect(static_cast<int64_t>(reply.Length()) <= bound,
+         "a reply that fits is not longer than its bound");
+  const std::string text = TextOf(reply);
+  const std::string json =
+      text.substr(0, described->json_bytes.value_or(text.size()));
+  Expect(nlohmann::json::accept(json), "a reply is JSON");
+}
+
+void Run(const uint8_t* data, size_t size) {
+  const auto budget = std::make_shared<ByteBudget>(kMostBodyBytes);
+  const std::string text(reinterpret_cast<const char*>(data), size);
+  static_cast<void>(FindInferenceRoute(text));
+  Serve(text, std::nullopt, budget);
+  // The first line is the header, as it came.
+  const size_t line = text.find('\n');
+  if (line != std::string::npos) {
+    Serve(text.substr(line + 1), text.substr(0, line), budget);
+  }
+  Expect(budget->taken() == 0, "what was taken is given back");
+}
+
+}  // namespace
+}  // namespace attention::server
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static const auto previous_handler = google::protobuf::SetLogHandler(nullptr);
+  static_cast<void>(previous_handler);
+  attention::server::Run(data, size);
+  return 0;
+}

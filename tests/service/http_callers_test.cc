@@ -1,0 +1,89 @@
+// Who may call over HTTP.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "tests/service/callers_of_test.h"
+#include "tests/service/gated_server.h"
+#include "tests/service/http_caller.h"
+#include "tests/service/tls_files.h"
+
+namespace attention::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kInfer[] = "/v2/models/scaled_dot_product_attention/infer";
+
+class HttpCallersTest : public testing::Test {
+ protected:
+  HttpCallersTest() {
+    files_.Write(
+        "callers.json",
+        CallersText(absl::StrCat(
+            CallerEntry("ranker", "secret"), ",",
+            CallerEntry("admin", "root", R"(, "may": ["shared_memory"])"))));
+    options_.callers_file = files_.Path("callers.json");
+    options_.allow_shared_memory = true;
+  }
+  static std::string Get(const server::Server& server, const std::string& path,
+                         const std::string& token) {
+    HttpCaller caller(server.http_address());
+    caller.Send(absl::StrCat("GET ", path, " HTTP/1.1\r\nConnection: close\r\n",
+                             "Authorization: Bearer ", token, "\r\n\r\n"));
+    return caller.Read();
+  }
+  static std::string Post(const server::Server& server, const std::string& path,
+                          const std::string& body, const std::string& token) {
+    return HttpPost(server.http_address(), path, body,
+                    absl::StrCat("Authorization: Bearer ", token, "\r\n"));
+  }
+
+  TlsFiles files_;
+  server::ServerOptions options_ = TestOptions();
+};
+
+TEST_F(HttpCallersTest, ATokenThatIsKnownIsServedAndNoOther) {
+  const auto server = StartServer(options_);
+  EXPECT_EQ(HttpStatus(Get(*server, "/v2", "secret")), 200);
+  // It is asked for its model, and has none.
+  EXPECT_EQ(HttpStatus(Post(*server, "/v2/models/nobody/infer",
+                            R"({"inputs":[]})", "secret")),
+            404);
+  for (const char* wrong : {"", "secre", "secret2", "\x80\xff"}) {
+    EXPECT_EQ(HttpStatus(Get(*server, "/v2", wrong)), 401) << wrong;
+    EXPECT_EQ(HttpStatus(Post(*server, kInfer, "{}", wrong)), 401) << wrong;
+  }
+  const std::string none = HttpPost(server->http_address(), kInfer, "{}");
+  EXPECT_EQ(HttpStatus(none), 401);
+  EXPECT_THAT(none, HasSubstr("WWW-Authenticate: Bearer"));
+}
+
+TEST_F(HttpCallersTest, HealthAndMetricsNeedNoToken) {
+  const auto server = StartServer(options_);
+  for (const char* path : {"/v2/health/live", "/v2/health/ready", "/metrics"}) {
+    EXPECT_EQ(HttpStatus(HttpAnswer(server->http_address(), path)), 200);
+  }
+}
+
+TEST_F(HttpCallersTest, WhatACallerMayNotIsForbidden) {
+  const auto server = StartServer(options_);
+  const std::string path = "/v2/systemsharedmemory/status";
+  EXPECT_EQ(HttpStatus(Get(*server, path, "root")), 200);
+  const std::string answer = Get(*server, path, "secret");
+  EXPECT_EQ(HttpStatus(answer), 403);
+  EXPECT_THAT(answer, HasSubstr("ranker"));
+}
+
+TEST_F(HttpCallersTest, ABodyOfNobodyKnownIsNotWaitedFor) {
+  const auto server = StartServer(options_);
+  HttpCaller caller(server->http_address());
+  caller.Send(absl::StrCat("POST ", kInfer,
+                           " HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n"));
+  EXPECT_EQ(HttpStatus(caller.Read("\r\n\r\n")), 401);
+}
+
+}  // namespace
+}  // namespace attention::test

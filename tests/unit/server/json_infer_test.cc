@@ -1,0 +1,266 @@
+// The JSON of an inference over HTTP.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "server/http/grpc_timeout.h"
+#include "server/http/infer_json.h"
+#include "server/http/inference_route.h"
+#include "server/http/json_text.h"
+
+namespace attention::server {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+absl::StatusOr<InferJson> ReadJson(const std::string& text) {
+  return ReadInferJson(text, [] { return CountedBytes(); });
+}
+
+// One input of that datatype, shape and data.
+std::string Input(const std::string& type, const std::string& shape,
+                  const std::string& data) {
+  return absl::StrCat("{\"inputs\":[{\"name\":\"query\",\"datatype\":\"", type,
+                      "\",\"shape\":", shape, ",\"data\":", data, "}]}");
+}
+
+template <typename T>
+std::vector<T> Elements(const absl::StatusOr<InferJson>& json) {
+  EXPECT_TRUE(json.ok()) << json.status();
+  if (!json.ok() || json->inputs.size() != 1 || !json->inputs[0].elements) {
+    return {};
+  }
+  const absl::string_view bytes = json->inputs[0].elements->view();
+  std::vector<T> elements(bytes.size() / sizeof(T));
+  std::memcpy(elements.data(), bytes.data(), bytes.size());
+  return elements;
+}
+
+std::string TextOf(DataType type, absl::Span<const float> values) {
+  JsonText text;
+  text.AddElements(type, {reinterpret_cast<const std::byte*>(values.data()),
+                          values.size() * sizeof(float)});
+  std::string whole;
+  for (const grpc::Slice& slice : std::move(text).Take()) {
+    whole.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+  }
+  return whole;
+}
+
+TEST(InferJsonTest, NumbersAreTheNearestOnesOfTheirType) {
+  EXPECT_THAT(
+      Elements<float>(ReadJson(Input(
+          "FP32", "[6]", "[0.1,-0,16777217,1e-45,3.4028235e38,7.038531e-26]"))),
+      ElementsAre(0.1F, -0.0F, 16777216.0F, 1e-45F, 3.4028235e38F,
+                  7.038531e-26F));
+  EXPECT_THAT(
+      Elements<int64_t>(ReadJson(
+          Input("INT64", "[2]", "[-9223372036854775808,9223372036854775807]"))),
+      ElementsAre(std::numeric_limits<int64_t>::min(),
+                  std::numeric_limits<int64_t>::max()));
+  EXPECT_THAT(Elements<uint8_t>(ReadJson(Input("BOOL", "[2]", "[true,false]"))),
+              ElementsAre(1, 0));
+}
+
+TEST(InferJsonTest, WhatJsonHasNoNumberForIsAString) {
+  const auto values = Elements<float>(
+      ReadJson(Input("FP32", "[3]", R"(["NaN","Infinity","-Infinity"])")));
+  ASSERT_EQ(values.size(), 3);
+  EXPECT_TRUE(std::isnan(values[0]));
+  EXPECT_EQ(values[1], INFINITY);
+  EXPECT_EQ(values[2], -INFINITY);
+}
+
+TEST(InferJsonTest, FlatAndNestedArraysAreTheSame) {
+  for (const char* data : {"[1,2,3,4,5,6]", "[[1,2,3],[4,5,6]]"}) {
+    EXPECT_THAT(Elements<float>(ReadJson(Input("FP32", "[2,3]", data))),
+                ElementsAre(1, 2, 3, 4, 5, 6));
+  }
+  EXPECT_THAT(Elements<float>(ReadJson(Input("FP32", "[2,0]", "[[],[]]"))),
+              ElementsAre());
+}
+
+TEST(InferJsonTest, TheOrderOfKeysDoesNotMatter) {
+  EXPECT_THAT(Elements<int32_t>(ReadJson(
+                  R"({"inputs":[{"data":[1,2],"shape":[2],"datatype":"INT32",
+              "name":"query"}]})")),
+              ElementsAre(1, 2));
+}
+
+TEST(InferJsonTest, ParametersKeepTheirTypes) {
+  const auto json = ReadJson(
+      R"({"id":"a","unknown":{"deep":[[{}]]},"parameters":{"b":true,"i":-1,
+          "u":18446744073709551615,"d":0.5,"s":"text"},
+          "inputs":[{"name":"query","parameters":{"binary_data_size":8}}],
+          "outputs":[{"name":"output","parameters":{"binary_data":true}}]})");
+  ASSERT_TRUE(json.ok()) << json.status();
+  const auto& parameters = json->fields.parameters();
+  EXPECT_TRUE(parameters.at("b").bool_param());
+  EXPECT_EQ(parameters.at("i").int64_param(), -1);
+  EXPECT_EQ(parameters.at("u").uint64_param(),
+            std::numeric_limits<uint64_t>::max());
+  EXPECT_EQ(parameters.at("d").double_param(), 0.5);
+  EXPECT_EQ(parameters.at("s").string_param(), "text");
+  EXPECT_EQ(json->inputs[0].binary_bytes, 8);
+  EXPECT_TRUE(
+      json->fields.outputs(0).parameters().at("binary_data").bool_param());
+}
+
+struct Wrong {
+  std::string body;
+  const char* says;
+};
+
+TEST(InferJsonTest, WrongOnesAreRefusedByTheFieldsName) {
+  const std::string deep(100, '[');
+  const std::vector<Wrong> wrong = {
+      {"", "body: no JSON"},
+      {"[]", "body: an array (expected an object)"},
+      {"3", "body: a number (expected an object)"},
+      {"{\"inputs\":[]} x", "body: no JSON"},
+      {"{\"id\":7}", "id: a number (expected a string)"},
+      {"{\"id\":\"a\",\"id\":\"b\"}", "id: comes twice"},
+      {"{\"inputs\":{}}", "inputs: an object (expected an array)"},
+      {"{\"inputs\":[3]}", "inputs: a number (expected objects)"},
+      {"{\"outputs\":null}", "outputs: null (expected an array)"},
+      {"{\"parameters\":[]}", "parameters: an array (expected an object)"},
+      {"{\"parameters\":{\"scale\":[1]}}", "parameters.scale: an array"},
+      {"{\"parameters\":{\"scale\":null}}", "parameters.scale: null"},
+      {"{\"parameters\":{\"a\":1,\"a\":2}}", "parameters.a: comes twice"},
+      {"{\"inputs\":[{\"name\":1}]}", "inputs[0].name: a number"},
+      {"{\"inputs\":[{\"name\":\"key\",\"shape\":3}]}", "key.shape: a number"},
+      {"{\"inputs\":[{\"name\":\"key\",\"shape\":[1.5]}]}",
+       "key.shape: a number (expected integers)"},
+      {"{\"inputs\":[{\"name\":\"key\",\"shape\":[1],\"shape\":[1]}]}",
+       "key.shape: comes twice"},
+      {"{\"inputs\":[{\"name\":\"key\"}]}", "key: has no elements"},
+      {"{\"inputs\":[{\"name\":\"key\",\"datatype\":\"INT8\",\"shape\":[1],"
+       "\"parameters\":{\"binary_data_size\":1},\"data\":[1]}]}",
+       "key: has its elements in two places"},
+      {"{\"inputs\":[{\"name\":\"key\",\"parameters\":"
+       "{\"binary_data_size\":-1}}]}",
+       "key.binary_data_size"},
+      {Input("FP31", "[1]", "[1]"), "query: datatype 'FP31' is unknown"},
+      {Input("FP16", "[1]", "[1]"), "FP16 has no form in JSON"},
+      {Input("FP32", "[2]", "[1]"), "query.data: 1 elements (expected 2"},
+      {Input("FP32", "[-1]", "[1]"), "query.data: "},
+      {Input("FP32", "[2]", "[1,true]"), "query.data: element 1 is true"},
+      {Input("FP32", "[1]", "[null]"), "element 0 is null"},
+      {Input("FP32", "[1]", "[\"1\"]"), "element 0 is \"1\""},
+      {Input("FP32", "[1]", "[1e39]"), "element 0 is 1e39"},
+      {Input("FP32", "[1]", "[1e999]"), "body: no JSON"},
+      {Input("FP32", "[1]", "[NaN]"), "body: no JSON"},
+      {Input("FP32", "[1]", "[{}]"), "query.data: has an object in it"},
+      {Input("INT32", "[1]", "[2147483648]"), "element 0 is 2147483648"},
+      {Input("INT32", "[1]", "[1.0]"), "element 0 is 1.0"},
+      {Input("BOOL", "[1]", "[1]"), "(expected true or false)"},
+      {Input("FP32", "[2,2]", "[[1,2],3]"), "numbers and arrays are mixed"},
+      {Input("FP32", "[2,2]", "[1,[2,3]]"), "numbers and arrays are mixed"},
+      {Input("FP32", "[2,2]", "[[1,2,3],[4]]"), "beside each other"},
+      {Input("FP32", "[2,3]", "[[1,2],[3,4],[5,6]]"), "not nested as shape"},
+      {Input("FP32", "[1]", deep), "arrays are nested deeper than 8"},
+      {absl::StrCat("{\"x\":", deep), "nested too deep"},
+      {absl::StrCat("{\"id\":\"", std::string(70000, 'x'), "\"}"),
+       "a string or a number of more than 64 KiB"},
+      {absl::StrCat("{\"x\":", std::string(70000, '1'), "}"),
+       "a string or a number of more than 64 KiB"},
+  };
+  for (const Wrong& one : wrong) {
+    const auto json = ReadJson(one.body);
+    EXPECT_EQ(json.status().code(), absl::StatusCode::kInvalidArgument)
+        << one.body.substr(0, 200);
+    EXPECT_THAT(std::string(json.status().message()), HasSubstr(one.says))
+        << one.body.substr(0, 200);
+  }
+}
+
+TEST(InferJsonTest, ManySmallThingsAreBounded) {
+  std::string inputs = "{\"inputs\":[";
+  for (int i = 0; i < 65; ++i) {
+    absl::StrAppend(&inputs, i == 0 ? "" : ",",
+                    "{\"parameters\":{\"binary_data_size\":0}}");
+  }
+  EXPECT_THAT(std::string(ReadJson(inputs + "]}").status().message()),
+              HasSubstr("inputs: more than 64"));
+  std::string shape = "{\"inputs\":[{\"shape\":[1";
+  for (int i = 0; i < 5000; ++i) shape += ",1";
+  EXPECT_THAT(std::string(ReadJson(shape + "]}]}").status().message()),
+              HasSubstr("64 KiB"));
+}
+
+TEST(InferJsonTest, ElementsAreTakenFromTheBudget) {
+  const auto budget = std::make_shared<ByteBudget>(16 << 10);
+  const auto none = [&budget] { return CountedBytes(budget, "here"); };
+  std::string data = "[0";
+  for (int i = 1; i < 4096; ++i) data += ",0";
+  const auto json = ReadInferJson(Input("FP32", "[4096]", data + "]"), none);
+  EXPECT_EQ(json.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(budget->taken(), 0);
+}
+
+TEST(JsonTextTest, NumbersAreReadBackAsTheyWere) {
+  const std::vector<float> values = {0.1F, -0.0F, 3.4028235e38F, 1e-45F, 2.5F};
+  EXPECT_EQ(TextOf(DataType::kFloat32, values),
+            "0.1,-0,3.4028235e+38,1e-45,2.5");
+  EXPECT_EQ(TextOf(DataType::kFloat32, {NAN, INFINITY, -INFINITY}),
+            R"("NaN","Infinity","-Infinity")");
+}
+
+TEST(JsonTextTest, NoElementTakesMoreTextThanWasSaid) {
+  for (const float value : {-1.17549435e-38F, -3.4028235e38F, -1.2345678e-5F}) {
+    EXPECT_LE(TextOf(DataType::kFloat32, {value}).size() + 1,
+              sizeof(value) * kMostTextPerByte);
+  }
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+    for (const DataType type : {DataType::kFloat16, DataType::kBFloat16}) {
+      const auto half = static_cast<uint16_t>(bits);
+      JsonText text;
+      text.AddElements(type, {reinterpret_cast<const std::byte*>(&half), 2});
+      ASSERT_LE(text.size() + 1, 2 * kMostTextPerByte) << bits;
+    }
+  }
+}
+
+TEST(InferenceRouteTest, NamesAreDecoded) {
+  const auto route =
+      FindInferenceRoute("/v2/models/a%2Fb%20c/versions/1/infer");
+  ASSERT_TRUE(route.has_value());
+  EXPECT_EQ(route->method, InferenceMethod::kModelInfer);
+  EXPECT_EQ(route->name, "a/b c");
+  EXPECT_EQ(route->version, "1");
+  EXPECT_TRUE(Takes(*route, "POST"));
+  EXPECT_FALSE(Takes(*route, "GET"));
+}
+
+TEST(InferenceRouteTest, OtherPathsLeadNowhere) {
+  for (const char* path :
+       {"", "/", "/v2/models", "/v2/models//infer", "/v3", "/v2/models/a/b",
+        "/v2/models/a/versions//infer", "/v2/systemsharedmemory/region//status",
+        "/v2/repository/models//load"}) {
+    EXPECT_FALSE(FindInferenceRoute(path).has_value()) << path;
+  }
+}
+
+TEST(GrpcTimeoutTest, IsReadAsInGrpc) {
+  using Clock = std::chrono::system_clock;
+  EXPECT_EQ(*DeadlineOf(""), Clock::time_point::max());
+  const auto before = Clock::now();
+  EXPECT_GE(*DeadlineOf("1H"), before + std::chrono::hours(1));
+  EXPECT_LE(*DeadlineOf("500m"), Clock::now() + std::chrono::seconds(1));
+  EXPECT_EQ(*DeadlineOf("99999999H"), Clock::time_point::max());
+  for (const char* wrong : {"1", "S", "-1S", "1.5S", "123456789S", "1 S"}) {
+    EXPECT_EQ(DeadlineOf(wrong).status().code(),
+              absl::StatusCode::kInvalidArgument)
+        << wrong;
+  }
+}
+
+}  // namespace
+}  // namespace attention::server
