@@ -54,7 +54,8 @@ class BesideLargeRequestsTest : public testing::Test {
   ~BesideLargeRequestsTest() override {
     for (const auto& call : calls_) call->Cancel();
     for (const auto& call : calls_) {
-      EXPECT_EQ(call->Wait().status().code(), StatusCode::kCancelled);
+      const absl::Status status = call->Wait().status();
+      EXPECT_EQ(status.code(), StatusCode::kCancelled) << status;
     }
   }
 
