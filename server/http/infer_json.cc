@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "core/datatype.h"
@@ -70,6 +71,12 @@ bool HasKeys(Place place) {
          place == Place::kOutput;
 }
 
+// By its type's name: clang 14 ends where it is to find out which one is meant.
+template <typename T>
+JsonScalar Scalar(const T& value) {
+  return JsonScalar(std::in_place_type<T>, value);
+}
+
 // What the library calls as it reads. False ends it; then status() says why.
 class Reader final : public nlohmann::json_sax<Json> {
  public:
@@ -84,20 +91,20 @@ class Reader final : public nlohmann::json_sax<Json> {
   bool again() const { return again_; }
   InferJson Take() { return std::move(result_); }
 
-  bool null() override { return Value(nullptr); }
-  bool boolean(bool value) override { return Value(value); }
-  bool number_integer(int64_t value) override { return Value(value); }
+  bool null() override { return Value(Scalar(nullptr)); }
+  bool boolean(bool value) override { return Value(Scalar(value)); }
+  bool number_integer(int64_t value) override { return Value(Scalar(value)); }
   bool number_unsigned(uint64_t value) override {
     if (std::in_range<int64_t>(value)) {
-      return Value(static_cast<int64_t>(value));
+      return Value(Scalar(static_cast<int64_t>(value)));
     }
-    return Value(value);
+    return Value(Scalar(value));
   }
   bool number_float(double value, const std::string& text) override {
-    return Value(JsonReal{value, text});
+    return Value(Scalar(JsonReal{value, text}));
   }
   bool string(std::string& value) override {
-    return Value(absl::string_view(value));
+    return Value(Scalar(absl::string_view(value)));
   }
   bool binary(Json::binary_t& /*value*/) override { return false; }
 
