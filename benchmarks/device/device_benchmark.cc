@@ -232,11 +232,8 @@ int Run(const Options& options) {
   return 0;
 }
 
-}  // namespace
-}  // namespace attention::bench
-
-int main(int argc, char** argv) {
-  attention::bench::Options options;
+int Main(int argc, char** argv) {
+  Options options;
   CLI::App app("The CUDA backend's kernels on this machine's first device");
   app.add_flag("--list", options.list, "Print the cases' names, in order");
   app.add_option("--case", options.measured_case, "Measure this one, from 0");
@@ -247,5 +244,10 @@ int main(int argc, char** argv) {
   app.add_option("--longest", options.longest,
                  "Lengths and sizes of at most so many (for trials)");
   CLI11_PARSE(app, argc, argv);
-  return attention::bench::Run(options);
+  return Run(options);
 }
+
+}  // namespace
+}  // namespace attention::bench
+
+int main(int argc, char** argv) { return attention::bench::Main(argc, argv); }

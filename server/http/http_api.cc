@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "server/http/inference_api.h"
 
 namespace attention::server {
@@ -58,11 +59,13 @@ HttpReply HttpApi::Answer(const HttpRequest& request) const {
   if (!health && request.path != "/metrics") {
     return HttpError(
         404,
-        "no such path (known are /v2/health/live, /v2/health/started, "
-        "/v2/health/ready, /metrics)");
+        "no such path (known are /metrics, /v2/health/live, "
+        "/v2/health/started, /v2/health/ready and, where inference is served "
+        "over HTTP, the Open Inference Protocol's below /v2)");
   }
   if (request.method != "GET") {
-    HttpReply reply = HttpError(405, "method (expected GET or HEAD)");
+    HttpReply reply = HttpError(405, absl::StrCat("method: ", request.method,
+                                                  " (expected GET or HEAD)"));
     reply.headers.emplace_back("Allow", "GET, HEAD");
     return reply;
   }

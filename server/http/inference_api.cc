@@ -110,8 +110,9 @@ void InferenceApi::Answer(const std::shared_ptr<HttpExchange>& exchange) {
         HttpError(404, "no such path of the Open Inference Protocol"));
   }
   if (!Takes(*route, request.method)) {
-    HttpReply reply = HttpError(
-        405, absl::StrCat("method (expected ", route->http_methods, ")"));
+    HttpReply reply =
+        HttpError(405, absl::StrCat("method: ", request.method, " (expected ",
+                                    route->http_methods, ")"));
     reply.headers.emplace_back("Allow", route->http_methods);
     return exchange->Reply(std::move(reply));
   }
