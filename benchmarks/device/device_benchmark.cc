@@ -250,4 +250,5 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace attention::bench
 
+// NOLINTNEXTLINE(bugprone-exception-escape): ends the program, which is right
 int main(int argc, char** argv) { return attention::bench::Main(argc, argv); }

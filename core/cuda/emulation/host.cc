@@ -123,8 +123,7 @@ Brain Round<Brain>(float value) {
 }
 
 void LoadMatrices(uint32_t (&r)[4], SharedPlace row) {
-  const emulation::Exchange exchange =
-      Show(MatrixRow(reinterpret_cast<const void*>(row)));
+  const emulation::Exchange exchange = Show(MatrixRow(AddressOf(row)));
   const int lane = ThreadIndex() % kWarp;
   for (int m = 0; m < 4; ++m) {
     const void* from = Shown<const void*>(exchange, 8 * m + lane / 4);
@@ -133,8 +132,7 @@ void LoadMatrices(uint32_t (&r)[4], SharedPlace row) {
 }
 
 void LoadMatricesTransposed(uint32_t (&r)[4], SharedPlace row) {
-  const emulation::Exchange exchange =
-      Show(MatrixRow(reinterpret_cast<const void*>(row)));
+  const emulation::Exchange exchange = Show(MatrixRow(AddressOf(row)));
   const int lane = ThreadIndex() % kWarp;
   for (int m = 0; m < 4; ++m) {
     const int first = 8 * m + lane % 4 * 2;

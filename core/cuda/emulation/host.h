@@ -91,11 +91,15 @@ using SharedPlace = uintptr_t;
 inline SharedPlace PlaceOf(const void* address) {
   return reinterpret_cast<uintptr_t>(address);
 }
+// A device's place in shared memory is a number, too.
+inline void* AddressOf(SharedPlace place) {
+  return reinterpret_cast<void*>(place);  // NOLINT(performance-no-int-to-ptr)
+}
 inline void CopyAsync16(void* to, const void* from, bool valid) {
   emulation::CopyAsync(to, valid ? from : nullptr);
 }
 inline void CopyAsync16(SharedPlace to, const void* from) {
-  CopyAsync16(reinterpret_cast<void*>(to), from, true);
+  CopyAsync16(AddressOf(to), from, true);
 }
 using emulation::CommitCopies;
 template <int kNewest>
