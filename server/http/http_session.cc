@@ -168,8 +168,8 @@ void HttpSession<Stream>::OnBody(Error error, size_t asked) {
   }
   if (parser_->is_done()) return Dispatch();
   // Who sends a large body may take longer, as long as it comes.
-  CloseAt(begin_ + limits_.request_time +
-          std::chrono::milliseconds(1000 * body.size() / limits_.body_rate));
+  const std::chrono::milliseconds more{1000 * body.size() / limits_.body_rate};
+  CloseAt(begin_ + limits_.request_time + more);
   ReadBody();
 }
 
