@@ -90,8 +90,8 @@ class CallCounter::Interceptor final : public grpc::experimental::Interceptor {
     const std::lock_guard lock(mutex_);
     ended_ = true;
     ++counts_.by_code[static_cast<size_t>(code) % kStatusCodes];
-    counts_.time.Observe(
-        std::chrono::nanoseconds(Clock::now() - begin_).count());
+    const std::chrono::nanoseconds took = Clock::now() - begin_;
+    counts_.time.Observe(took.count());
   }
 
   const grpc::ServerContextBase& context_;
