@@ -108,7 +108,8 @@ ProblemSpec TilesSpec(Score score, int64_t value_width) {
 void AddTilesCases(Score score, std::vector<InstanceCase>& cases) {
   for (const int groups : {1, 2}) {
     const std::string attend = TilesName("attend", score, groups);
-    ProblemSpec spec = TilesSpec(score, groups * 50);
+    const int64_t value_width = int64_t{groups} * 50;
+    ProblemSpec spec = TilesSpec(score, value_width);
     AddOptions(spec);
     if (groups == 1) {
       const std::string weights = absl::StrCat("weights_", NameOf(score));
@@ -116,13 +117,13 @@ void AddTilesCases(Score score, std::vector<InstanceCase>& cases) {
     }
     spec.wanted = kNoWeights;
     cases.push_back({attend, attend, spec});
-    ProblemSpec split = TilesSpec(score, groups * 50);
+    ProblemSpec split = TilesSpec(score, value_width);
     split.query_length = 1;
     split.key_length = 3000;
     split.wanted = kNoWeights;
     cases.push_back({absl::StrCat(attend, "_split"), attend, split});
     const std::string isolate = TilesName("isolate", score, groups);
-    cases.push_back({isolate, isolate, TilesSpec(score, groups * 50), true});
+    cases.push_back({isolate, isolate, TilesSpec(score, value_width), true});
   }
 }
 

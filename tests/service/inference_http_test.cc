@@ -22,7 +22,6 @@ namespace attention::test {
 namespace {
 
 using inference::ModelInferRequest;
-using inference::ModelInferResponse;
 using Json = nlohmann::json;
 using ::testing::HasSubstr;
 
