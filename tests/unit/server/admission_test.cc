@@ -79,7 +79,7 @@ TEST(Admission, AQuotaOfRequestsFillsUpAgain) {
   const CallerLimits two{.max_requests_per_second = 2};
   const auto admit = [&](const char* caller, milliseconds after) {
     Refusal refusal = Refusal::kNone;
-    const absl::Status status =
+    absl::Status status =
         admission.Admit(caller, 0, two, &refusal, kStart + after).status();
     EXPECT_EQ(refusal, status.ok() ? Refusal::kNone : Refusal::kCallerRate);
     return status;

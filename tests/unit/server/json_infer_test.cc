@@ -39,7 +39,9 @@ std::vector<T> Elements(const absl::StatusOr<InferJson>& json) {
   }
   const absl::string_view bytes = json->inputs[0].elements->view();
   std::vector<T> elements(bytes.size() / sizeof(T));
-  std::memcpy(elements.data(), bytes.data(), bytes.size());
+  if (!bytes.empty()) {
+    std::memcpy(elements.data(), bytes.data(), bytes.size());
+  }
   return elements;
 }
 
