@@ -29,23 +29,24 @@ HttpInferCall::HttpInferCall(const TaskServices& services, ActiveCalls& calls,
                              RequestArrival arrival,
                              std::shared_ptr<HttpExchange> exchange,
                              std::shared_ptr<const JsonInferReply> reply,
-                             const boost::asio::any_io_executor& clock)
+                             std::shared_ptr<boost::asio::thread_pool> clock)
     : calls_(calls),
       deadline_(arrival.deadline),
       trace_parent_(arrival.trace_parent),
       exchange_(std::move(exchange)),
       reply_(std::move(reply)),
       task_(std::make_shared<Task>(services, std::move(arrival))),
-      timer_(clock) {}
+      clock_(std::move(clock)),
+      timer_(*clock_) {}
 
 void HttpInferCall::Begin(const TaskServices& services, ActiveCalls& calls,
                           RequestArrival arrival,
                           std::shared_ptr<HttpExchange> exchange,
                           std::shared_ptr<const JsonInferReply> reply,
-                          const boost::asio::any_io_executor& clock) {
+                          std::shared_ptr<boost::asio::thread_pool> clock) {
   auto call = std::make_shared<HttpInferCall>(
       services, calls, std::move(arrival), std::move(exchange),
-      std::move(reply), clock);
+      std::move(reply), std::move(clock));
   calls.Add(call);
   call->StopAtDeadline();
   call->exchange_->OnGone(

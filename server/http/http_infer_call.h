@@ -1,8 +1,8 @@
 #ifndef ATTENTION_SERVER_HTTP_HTTP_INFER_CALL_H_
 #define ATTENTION_SERVER_HTTP_HTTP_INFER_CALL_H_
 
-#include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <boost/asio/thread_pool.hpp>
 #include <chrono>
 #include <memory>
 
@@ -18,18 +18,20 @@ namespace attention::server {
 class HttpInferCall final : public DrainableCall,
                             public std::enable_shared_from_this<HttpInferCall> {
  public:
-  /// Starts the task of `arrival` on the calling thread; `clock` is where its
-  /// deadline is waited for. `reply` is what the task's operation fills in.
+  /// Starts the task of `arrival` on the calling thread; the threads of `clock`
+  /// wait for its deadline. A task may return when they have ended and whoever
+  /// made them is gone: it shares them. `reply` is what the task's operation
+  /// fills in.
   static void Begin(const TaskServices& services, ActiveCalls& calls,
                     RequestArrival arrival,
                     std::shared_ptr<HttpExchange> exchange,
                     std::shared_ptr<const JsonInferReply> reply,
-                    const boost::asio::any_io_executor& clock);
+                    std::shared_ptr<boost::asio::thread_pool> clock);
 
   HttpInferCall(const TaskServices& services, ActiveCalls& calls,
                 RequestArrival arrival, std::shared_ptr<HttpExchange> exchange,
                 std::shared_ptr<const JsonInferReply> reply,
-                const boost::asio::any_io_executor& clock);
+                std::shared_ptr<boost::asio::thread_pool> clock);
 
   void OnDrain() override {}  // admission turns new requests away
   void OnDrainEnd() override { task_->Stop(StopReason::kDraining); }
@@ -47,6 +49,7 @@ class HttpInferCall final : public DrainableCall,
   const std::shared_ptr<HttpExchange> exchange_;
   const std::shared_ptr<const JsonInferReply> reply_;
   const std::shared_ptr<Task> task_;
+  const std::shared_ptr<boost::asio::thread_pool> clock_;  // the timer's
   boost::asio::steady_timer timer_;
 };
 

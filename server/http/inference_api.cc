@@ -59,11 +59,13 @@ absl::Status CheckEncoding(const HttpRequest& request) {
 }  // namespace
 
 InferenceApi::InferenceApi(Parts parts)
-    : parts_(std::move(parts)), calls_(parts_.channel), threads_(kThreads) {}
+    : parts_(std::move(parts)),
+      calls_(parts_.channel),
+      threads_(std::make_shared<boost::asio::thread_pool>(kThreads)) {}
 
 InferenceApi::~InferenceApi() {
-  threads_.stop();  // nobody is there for what has not begun
-  threads_.join();
+  threads_->stop();  // nobody is there for what has not begun
+  threads_->join();
 }
 
 absl::StatusOr<InferenceApi::CallerPtr> InferenceApi::CallerOf(
@@ -116,7 +118,7 @@ void InferenceApi::Answer(const std::shared_ptr<HttpExchange>& exchange) {
     reply.headers.emplace_back("Allow", route->http_methods);
     return exchange->Reply(std::move(reply));
   }
-  boost::asio::post(threads_, [this, exchange, route = *route] {
+  boost::asio::post(*threads_, [this, exchange, route = *route] {
     const absl::Status status = AnswerRoute(exchange, route);
     if (!status.ok()) exchange->Reply(ErrorReply(status));
   });
@@ -186,7 +188,7 @@ absl::Status InferenceApi::Infer(const std::shared_ptr<HttpExchange>& exchange,
                                       .caller = std::move(caller),
                                       .deadline = *deadline,
                                       .trace_parent = TraceParentOf(request)},
-                       exchange, reply, threads_.get_executor());
+                       exchange, reply, threads_);
   return absl::OkStatus();
 }
 

@@ -73,7 +73,7 @@ class InferenceApi {
   const Parts parts_;
   InferenceCalls calls_;
   // Reads JSON; what is computed at once, too.
-  boost::asio::thread_pool threads_;
+  const std::shared_ptr<boost::asio::thread_pool> threads_;
 };
 
 }  // namespace attention::server
