@@ -8,21 +8,12 @@ import httpx
 import numpy as np
 import oracle
 import pytest
-from kserve import InferenceRESTClient, InferInput, InferRequest, RESTConfig
+from kserve import InferenceRESTClient, InferRequest, RESTConfig
 from kserve.protocol.infer_type import RequestedOutput
+from kserve_inputs import to_inputs
 from numpy.testing import assert_allclose
 
-DATATYPES = {"float32": "FP32", "float16": "FP16", "int32": "INT32", "bool": "BOOL"}
 SDPA = "scaled_dot_product_attention"
-
-
-def to_inputs(tensors, binary=True):
-    inputs = []
-    for name, array in tensors.items():
-        tensor = InferInput(name, list(array.shape), DATATYPES[array.dtype.name])
-        tensor.set_data_from_numpy(array, binary_data=binary)
-        inputs.append(tensor)
-    return inputs
 
 
 def run(server, use):
