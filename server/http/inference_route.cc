@@ -1,5 +1,6 @@
 #include "server/http/inference_route.h"
 
+#include <iterator>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -86,10 +87,21 @@ std::string Decode(absl::string_view text) {
   return decoded;
 }
 
-bool Match(const std::vector<absl::string_view>& parts, const Pattern& pattern,
-           InferenceRoute& route) {
-  const std::vector<absl::string_view> wanted =
-      absl::StrSplit(pattern.path, '/');
+using Parts = std::vector<absl::string_view>;
+
+// Each pattern's path in its parts, cut once for all requests.
+const std::vector<Parts>& PatternParts() {
+  static const auto& all = *new std::vector<Parts>([] {
+    std::vector<Parts> parts;
+    for (const Pattern& pattern : kPatterns) {
+      parts.push_back(absl::StrSplit(pattern.path, '/'));
+    }
+    return parts;
+  }());
+  return all;
+}
+
+bool Match(const Parts& parts, const Parts& wanted, InferenceRoute& route) {
   if (parts.size() != wanted.size()) return false;
   for (size_t i = 0; i < parts.size(); ++i) {
     if (wanted[i][0] != '{') {
@@ -100,8 +112,6 @@ bool Match(const std::vector<absl::string_view>& parts, const Pattern& pattern,
     if (parts[i].empty()) return false;
     (wanted[i] == "{NAME}" ? route.name : route.version) = Decode(parts[i]);
   }
-  route.method = pattern.method;
-  route.http_methods = pattern.http_methods;
   return true;
 }
 
@@ -110,10 +120,13 @@ bool Match(const std::vector<absl::string_view>& parts, const Pattern& pattern,
 std::optional<InferenceRoute> FindInferenceRoute(absl::string_view path) {
   if (!absl::ConsumePrefix(&path, "/")) return std::nullopt;
   absl::ConsumeSuffix(&path, "/");
-  const std::vector<absl::string_view> parts = absl::StrSplit(path, '/');
-  for (const Pattern& pattern : kPatterns) {
+  const Parts parts = absl::StrSplit(path, '/');
+  for (size_t i = 0; i < std::size(kPatterns); ++i) {
     InferenceRoute route;
-    if (Match(parts, pattern, route)) return route;
+    if (!Match(parts, PatternParts()[i], route)) continue;
+    route.method = kPatterns[i].method;
+    route.http_methods = kPatterns[i].http_methods;
+    return route;
   }
   return std::nullopt;
 }
