@@ -167,15 +167,12 @@ absl::Status InferenceApi::Infer(const std::shared_ptr<HttpExchange>& exchange,
   head.none = [bodies = parts_.bodies, address = request.address] {
     return CountedBytes(bodies, address);
   };
-  SharedMemoryAccess regions;
-  if (parts_.options.allow_shared_memory) {
-    regions = {&parts_.regions,
-               CheckRight(caller.get(), Right::kSharedMemory).ok()};
-  }
   const auto reply = std::make_shared<JsonInferReply>();
   auto operation = std::make_unique<AttentionOperation>(
-      std::make_unique<JsonInferWire>(parts_.models, regions, std::move(head),
-                                      reply),
+      std::make_unique<JsonInferWire>(
+          parts_.models,
+          SharedMemoryOf(caller.get(), parts_.regions, parts_.options),
+          std::move(head), reply),
       parts_.engine, LimitsOfRequest(parts_.options, caller.get()));
   std::vector<grpc::Slice> body;
   if (request.body.size() > 0) {

@@ -41,6 +41,13 @@ absl::Status CheckRight(const Caller* caller, Right right) {
       " in its `may`, in the server's --callers-file)"));
 }
 
+SharedMemoryAccess SharedMemoryOf(const Caller* caller,
+                                  const SharedMemoryRegistry& regions,
+                                  const ServerOptions& options) {
+  if (!options.allow_shared_memory) return {};
+  return {&regions, CheckRight(caller, Right::kSharedMemory).ok()};
+}
+
 absl::Status CheckCall(const Callers* callers,
                        const grpc::ServerContextBase& context, Right right) {
   const absl::StatusOr<CallerPtr> caller = CallerOfCall(callers, context);

@@ -7,6 +7,8 @@
 
 #include "absl/status/statusor.h"
 #include "server/callers/callers.h"
+#include "server/memory/shared_memory_registry.h"
+#include "server/options.h"
 
 namespace attention::server {
 
@@ -21,6 +23,11 @@ absl::StatusOr<CallerPtr> CallerOfCall(const Callers* callers,
 
 /// PERMISSION_DENIED where the caller has not the right. Null has all.
 absl::Status CheckRight(const Caller* caller, Right right);
+
+/// The regions that a request of the caller may use.
+SharedMemoryAccess SharedMemoryOf(const Caller* caller,
+                                  const SharedMemoryRegistry& regions,
+                                  const ServerOptions& options);
 
 /// Both: of a call that needs `right` and nothing else of its caller.
 absl::Status CheckCall(const Callers* callers,

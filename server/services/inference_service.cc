@@ -41,15 +41,11 @@ InferenceService::InferenceService(
       models_(models),
       regions_(regions) {}
 
-SharedMemoryAccess InferenceService::RegionsOf(const Caller* caller) const {
-  if (!options_.allow_shared_memory) return {};
-  return {&regions_, CheckRight(caller, Right::kSharedMemory).ok()};
-}
-
 std::unique_ptr<Operation> InferenceService::NewOperation(
     const Caller* caller, bool on_stream) const {
   return std::make_unique<AttentionOperation>(
-      std::make_unique<InferWire>(models_, RegionsOf(caller), on_stream),
+      std::make_unique<InferWire>(
+          models_, SharedMemoryOf(caller, regions_, options_), on_stream),
       engine_, LimitsOfRequest(options_, caller));
 }
 

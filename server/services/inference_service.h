@@ -129,7 +129,6 @@ class InferenceService final : public inference_methods::AllMethods {
  private:
   std::unique_ptr<Operation> NewOperation(const Caller* caller,
                                           bool on_stream) const;
-  SharedMemoryAccess RegionsOf(const Caller* caller) const;
   // Whether the feature is on, and the caller may use it.
   absl::Status CheckSharedMemory(const Context& context) const;
   absl::Status CheckControl(const Context& context) const;
