@@ -176,24 +176,38 @@ HWY_INLINE VF WidenVector(Element type, const uint16_t* from) {
   return type == Element::kFloat16 ? WidenHalf(from) : WidenBrain(from);
 }
 
-// One row whose elements lie side by side, each at an address that suits it.
-HWY_INLINE void WidenDense(Element type, const unsigned char* from,
-                           int64_t width, float* to) {
+// One row of 16-bit elements that lie side by side, each at an address that
+// suits it.
+template <Element kType>
+HWY_INLINE void WidenDenseOf(const unsigned char* from, int64_t width,
+                             float* to) {
   const F d;
   constexpr auto kLanes = static_cast<int64_t>(hn::MaxLanes(F()));
-  if (type == Element::kFloat32) {
-    memcpy(to, from, static_cast<size_t>(width) * sizeof(float));
-    return;
-  }
   const auto* elements = reinterpret_cast<const uint16_t*>(from);
   int64_t i = 0;
   for (; i + kLanes <= width; i += kLanes) {
-    hn::StoreU(WidenVector(type, elements + i), d, to + i);
+    hn::StoreU(WidenVector(kType, elements + i), d, to + i);
   }
   if (i == width) return;
   uint16_t piece[kLanes] = {};
   memcpy(piece, elements + i, static_cast<size_t>(width - i) * 2);
-  StoreFirst(WidenVector(type, piece), width - i, to + i);
+  StoreFirst(WidenVector(kType, piece), width - i, to + i);
+}
+
+// One row whose elements lie side by side, each at an address that suits it.
+HWY_INLINE void WidenDense(Element type, const unsigned char* from,
+                           int64_t width, float* to) {
+  switch (type) {
+    case Element::kFloat32:
+      memcpy(to, from, static_cast<size_t>(width) * sizeof(float));
+      return;
+    case Element::kFloat16:
+      WidenDenseOf<Element::kFloat16>(from, width, to);
+      return;
+    case Element::kBFloat16:
+      WidenDenseOf<Element::kBFloat16>(from, width, to);
+      return;
+  }
 }
 
 void WidenRows(const RowSource& from, int64_t rows, int64_t width, float* to,
@@ -349,6 +363,15 @@ HWY_INLINE void StoreBrain(VF value, unsigned char* to) {
   hn::StoreU(hn::BitCast(bytes, result), bytes, to);
 }
 
+#if ATTENTION_HARDWARE_FP16
+// A vector of FP16, to nearest, ties to even.
+HWY_INLINE void StoreHalf(VF value, unsigned char* to) {
+  const hn::Rebind<hwy::float16_t, F> narrow;
+  const hn::Repartition<uint8_t, decltype(narrow)> bytes;
+  hn::StoreU(hn::BitCast(bytes, hn::DemoteTo(narrow, value)), bytes, to);
+}
+#endif
+
 void FinishRows(const FinishArgs& args) {
   const F d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -375,6 +398,13 @@ void FinishRows(const FinishArgs& args) {
         StoreBrain(finish(i), to + i * size);
       }
     }
+#if ATTENTION_HARDWARE_FP16
+    if (args.type == Element::kFloat16) {
+      for (; i + lanes <= args.width; i += lanes) {
+        StoreHalf(finish(i), to + i * size);
+      }
+    }
+#endif
     for (; i < args.width; i += lanes) {
       StorePiece(args.type, finish(i), HWY_MIN(lanes, args.width - i),
                  to + i * size);
