@@ -24,7 +24,7 @@ inline constexpr char kReflection[] =
 
 /// Long enough for every call that ends by itself: a test that waits in vain
 /// fails with DEADLINE_EXCEEDED.
-inline constexpr std::chrono::milliseconds kPatience{120'000};
+inline constexpr std::chrono::milliseconds kPatience{600'000};
 
 /// A unary call that was sent. Its destructor cancels it and waits.
 class PendingCall {
