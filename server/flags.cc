@@ -182,8 +182,9 @@ struct Parser {
   void AddEncryption() {
     const std::string group = "Encryption";
     Add("--tls-certificate", options.tls_certificate, "FILE", "",
-        "This server's certificate and its issuers', in PEM: the TCP port then "
-        "takes TLS alone. Read again when it changes, as the next two",
+        "This server's certificate and its issuers', in PEM: gRPC's port then "
+        "takes TLS alone, HTTP's takes it too. Read again when it changes, as "
+        "the next two",
         group);
     Add("--tls-key", options.tls_key, "FILE", "", "Its private key, in PEM",
         group);

@@ -146,9 +146,9 @@ struct HttpPort {
   std::unique_ptr<HttpServer> server;
 };
 
-// Null where it is switched off.
+// Null where it is switched off. `tls` outlives it; null: plain text alone.
 absl::StatusOr<std::unique_ptr<HttpPort>> OpenHttpPort(
-    const ServerOptions& options, int64_t most_connections) {
+    const ServerOptions& options, int64_t most_connections, const Tls* tls) {
   if (!options.http) return nullptr;
   absl::StatusOr<TcpListener> listener =
       ListenOnTcp(options.http_address, options.http_port, "--http");
@@ -170,7 +170,10 @@ absl::StatusOr<std::unique_ptr<HttpPort>> OpenHttpPort(
       [api = &http->api](const std::shared_ptr<HttpExchange>& exchange) {
         api->Answer(exchange);
       };
-  auto server = HttpServer::Start(*std::move(listener), limits, handlers);
+  std::function<TlsContext()> context;
+  if (tls != nullptr) context = [tls] { return tls->context(); };
+  auto server = HttpServer::Start(*std::move(listener), limits, handlers,
+                                  std::move(context));
   if (!server.ok()) return server.status();
   http->server = *std::move(server);
   return http;
@@ -180,12 +183,18 @@ absl::StatusOr<std::unique_ptr<HttpPort>> OpenHttpPort(
 std::string WhyNotInPlainText(const ServerOptions& options,
                               const HttpPort& http) {
   if (!options.tls_certificate.empty()) {
-    return "this server encrypts: inference is not served over plain HTTP "
-           "(expected gRPC)";
+    return "this server encrypts: in plain text there are health and metrics "
+           "alone (expected https://)";
   }
   if (http.loopback || options.insecure) return "";
   return "inference is not served over plain HTTP that other machines reach "
          "(the server's --http-address; it needs --insecure, or 127.0.0.1)";
+}
+
+// Null where connections are in plain text.
+absl::StatusOr<std::unique_ptr<Tls>> OpenTls(const ServerOptions& options) {
+  if (options.tls_certificate.empty()) return nullptr;
+  return Tls::Create(options);
 }
 
 absl::StatusOr<std::unique_ptr<Callers>> OpenCallers(const std::string& file) {
@@ -221,11 +230,12 @@ struct Server::Impl {
   Impl(ServerOptions server_options, std::unique_ptr<Engine> built_engine,
        std::unique_ptr<ModelRepository> opened_repository,
        std::shared_ptr<BackendHealth> backend_health,
-       std::unique_ptr<Callers> known_callers,
+       std::unique_ptr<Tls> encryption, std::unique_ptr<Callers> known_callers,
        const ConnectionLimits& connection_limits,
        std::unique_ptr<HttpPort> http_port)
       : options(std::move(server_options)),
         health(std::move(backend_health)),
+        tls(std::move(encryption)),
         callers(std::move(known_callers)),
         connections(connection_limits),
         admission(options.max_requests_in_flight, options.memory_limit / 2),
@@ -269,6 +279,7 @@ struct Server::Impl {
 
   const ServerOptions options;  // as in effect: no memory limit of 0
   const std::shared_ptr<BackendHealth> health;
+  const std::unique_ptr<Tls> tls;          // none: plain text
   const std::unique_ptr<Callers> callers;  // none: everybody
   Connections connections;
   Admission admission;
@@ -285,7 +296,6 @@ struct Server::Impl {
   RequestQueue queue;
   AttentionService service;
   InferenceService inference;
-  std::unique_ptr<Tls> tls;  // none: plain text
   std::unique_ptr<grpc::Server> grpc_server;
   std::optional<Acceptor> acceptor;
   std::unique_ptr<InferenceApi> http_inference;  // null: not served
@@ -306,11 +316,6 @@ absl::StatusOr<int> Server::Impl::Listen() {
       ListenOnTcp(options.grpc_address, options.grpc_port);
   if (!tcp.ok()) return tcp.status();
   if (absl::Status reach = CheckReach(options, *tcp); !reach.ok()) return reach;
-  if (!options.tls_certificate.empty()) {
-    absl::StatusOr<std::unique_ptr<Tls>> created = Tls::Create(options);
-    if (!created.ok()) return created.status();
-    tls = *std::move(created);
-  }
   grpc::ServerBuilder builder;
   std::vector<Acceptor::Way> ways;
   ways.push_back(
@@ -407,9 +412,11 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
       !room.ok()) {
     return room;
   }
+  absl::StatusOr<std::unique_ptr<Tls>> tls = OpenTls(options);
+  if (!tls.ok()) return tls.status();
   // First, so that who waits for the start is told of it.
   absl::StatusOr<std::unique_ptr<HttpPort>> http =
-      OpenHttpPort(options, http_connections);
+      OpenHttpPort(options, http_connections, tls->get());
   if (!http.ok()) return http.status();
   const auto health = std::make_shared<BackendHealth>();
   absl::StatusOr<std::unique_ptr<Engine>> engine =
@@ -426,7 +433,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   auto server = absl::WrapUnique(new Server());
   server->impl_ = std::make_unique<Impl>(
       options, *std::move(engine), *std::move(repository), health,
-      *std::move(callers), *connections, *std::move(http));
+      *std::move(tls), *std::move(callers), *connections, *std::move(http));
   KeepFreedMemoryWithin(server->impl_->options.memory_limit);
   const absl::StatusOr<int> port = server->impl_->Listen();
   if (!port.ok()) return port.status();
@@ -452,10 +459,13 @@ std::string Server::Summary() const {
   }
   const int threads = engine.workers().threads();
   const std::string& socket = impl_->options.grpc_unix_socket;
+  const bool tls = impl_->tls != nullptr;
   return absl::StrCat(
       "listening on ", address_, socket.empty() ? "" : " and unix:", socket,
-      http_address_.empty() ? "" : ", http://", http_address_, ", backend ",
-      backends, ", ", threads,
+      http_address_.empty() ? ""
+      : tls                 ? ", https://"
+                            : ", http://",
+      http_address_, ", backend ", backends, ", ", threads,
       threads == 1 ? " worker thread" : " worker threads", ", memory limit ",
       impl_->options.memory_limit >> 20, " MiB");
 }

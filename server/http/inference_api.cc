@@ -38,11 +38,6 @@ std::string TraceParentOf(const HttpRequest& request) {
   return IsTraceParent(value) ? value : "";
 }
 
-// What gRPC takes as a value of metadata.
-bool IsLegalMetadata(absl::string_view text) {
-  return std::all_of(text.begin(), text.end(), absl::ascii_isprint);
-}
-
 absl::Status CheckEncoding(const HttpRequest& request) {
   const std::string& encoding = request.Header("content-encoding");
   if (encoding.empty() || absl::EqualsIgnoreCase(encoding, "identity")) {
@@ -139,13 +134,7 @@ absl::Status InferenceApi::AnswerRoute(
   const auto deadline = DeadlineOf(request.Header(kGrpcTimeout));
   if (!deadline.ok()) return deadline.status();
   std::map<std::string, std::string> metadata;
-  const std::string& authorization = request.Header(kAuthorization);
-  if (*caller != nullptr && !authorization.empty()) {
-    if (!IsLegalMetadata(authorization)) {
-      return absl::UnauthenticatedError("Authorization: not of plain ASCII");
-    }
-    metadata[kAuthorization] = authorization;
-  }
+  if (*caller != nullptr) metadata[kCallerPass] = PassOf(**caller);
   if (std::string trace = TraceParentOf(request); !trace.empty()) {
     metadata[kTraceParent] = std::move(trace);
   }
