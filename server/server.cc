@@ -23,11 +23,9 @@
 #include "core/engine.h"
 #include "core/worker_pool.h"
 #include "server/callers/callers.h"
-#include "server/http/http_api.h"
-#include "server/http/http_server.h"
+#include "server/http/http_port.h"
 #include "server/http/inference_api.h"
 #include "server/memory/allocator.h"
-#include "server/memory/memory_limit.h"
 #include "server/memory/shared_memory_registry.h"
 #include "server/metrics_page.h"
 #include "server/models/model_repository.h"
@@ -35,6 +33,7 @@
 #include "server/models/repository_queue.h"
 #include "server/option_checks.h"
 #include "server/room_to_start.h"
+#include "server/server_parts.h"
 #include "server/services/attention_service.h"
 #include "server/services/call_counter.h"
 #include "server/services/inference_service.h"
@@ -68,10 +67,7 @@ constexpr int64_t kHttpShareOfDescriptors = 8;
 // not counted are handed to gRPC, and not yet sent.
 constexpr std::chrono::milliseconds kSettleTime{200};
 
-// What messages on their way may take over HTTP, and in gRPC: half of all.
-int64_t BodyMemory(const ServerOptions& options) {
-  return options.http && options.http_inference ? options.memory_limit / 8 : 0;
-}
+// What messages on their way may take in gRPC, and over HTTP: half of all.
 int64_t MessageMemory(const ServerOptions& options) {
   return options.memory_limit / 2 - BodyMemory(options);
 }
@@ -115,111 +111,6 @@ void EnablePlugins() {
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   });
-}
-
-absl::StatusOr<std::unique_ptr<ModelRepository>> OpenRepository(
-    const std::string& directory) {
-  if (directory.empty()) return std::make_unique<ModelRepository>();
-  absl::StatusOr<std::unique_ptr<ModelRepository>> repository =
-      ModelRepository::Open(directory);
-  if (repository.ok()) return repository;
-  return absl::Status(
-      repository.status().code(),
-      absl::StrCat("--model-repository: ", repository.status().message()));
-}
-
-ServerOptions WithMemoryLimit(ServerOptions options) {
-  if (options.memory_limit > 0) return options;
-  const MemoryBound bound = SmallestBound(MemorySources::OfProcess());
-  options.memory_limit = DefaultMemoryLimit(bound);
-  spdlog::debug("memory limit: {} bytes, 80 % of {}", options.memory_limit,
-                bound.of);
-  return options;
-}
-
-// From before the server starts to after its end.
-struct HttpPort {
-  HttpApi api;
-  std::string address;
-  bool loopback = false;
-  std::shared_ptr<ByteBudget> bodies;
-  std::unique_ptr<HttpServer> server;
-};
-
-// Null where it is switched off. `tls` outlives it; null: plain text alone.
-absl::StatusOr<std::unique_ptr<HttpPort>> OpenHttpPort(
-    const ServerOptions& options, int64_t most_connections, const Tls* tls) {
-  if (!options.http) return nullptr;
-  absl::StatusOr<TcpListener> listener =
-      ListenOnTcp(options.http_address, options.http_port, "--http");
-  if (!listener.ok()) return listener.status();
-  auto http = std::make_unique<HttpPort>();
-  http->address = HostAndPort(options.http_address, listener->port);
-  http->loopback = listener->loopback;
-  http->bodies = std::make_shared<ByteBudget>(BodyMemory(options));
-  HttpLimits limits;
-  limits.connections = {most_connections,
-                        std::max<int64_t>(most_connections / 2, 1)};
-  limits.reply_time = options.reply_timeout;
-  limits.bodies = http->bodies;
-  HttpHandlers handlers;
-  handlers.most_body_bytes = [api = &http->api](const HttpRequest& request) {
-    return api->MostBodyBytes(request);
-  };
-  handlers.answer =
-      [api = &http->api](const std::shared_ptr<HttpExchange>& exchange) {
-        api->Answer(exchange);
-      };
-  std::function<TlsContext()> context;
-  if (tls != nullptr) context = [tls] { return tls->context(); };
-  auto server = HttpServer::Start(*std::move(listener), limits, handlers,
-                                  std::move(context));
-  if (!server.ok()) return server.status();
-  http->server = *std::move(server);
-  return http;
-}
-
-// Empty where inference is served over HTTP without encryption.
-std::string WhyNotInPlainText(const ServerOptions& options,
-                              const HttpPort& http) {
-  if (!options.tls_certificate.empty()) {
-    return "this server encrypts: in plain text there are health and metrics "
-           "alone (expected https://)";
-  }
-  if (http.loopback || options.insecure) return "";
-  return "inference is not served over plain HTTP that other machines reach "
-         "(the server's --http-address; it needs --insecure, or 127.0.0.1)";
-}
-
-// Null where connections are in plain text.
-absl::StatusOr<std::unique_ptr<Tls>> OpenTls(const ServerOptions& options) {
-  if (options.tls_certificate.empty()) return nullptr;
-  return Tls::Create(options);
-}
-
-absl::StatusOr<std::unique_ptr<Callers>> OpenCallers(const std::string& file) {
-  if (file.empty()) return nullptr;
-  return Callers::Create(file);
-}
-
-absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(
-    const ServerOptions& options, TestHooks hooks,
-    std::shared_ptr<BackendHealth> health) {
-  EngineOptions engine;
-  engine.threads = options.worker_threads;
-  engine.backend = options.backend;
-  engine.on_tile = std::move(hooks.on_tile);
-  engine.more_backends = std::move(hooks.more_backends);
-  if (options.cuda_memory_limit > 0) {
-    engine.cuda_memory_limit = options.cuda_memory_limit;
-  }
-  engine.on_self_check = BackendHealth::LogSelfCheck;
-  engine.on_health = [health = std::move(health)](const Backend& backend,
-                                                  const absl::Status& status,
-                                                  bool serving) {
-    health->Note(backend, status, serving);
-  };
-  return Engine::Create(std::move(engine));
 }
 
 }  // namespace

@@ -48,10 +48,9 @@ void HttpGreeting::OnDetected(Error error, bool tls) {
   if (error) return;
   if (!tls) {
     timer_.cancel();
-    return std::make_shared<PlainHttpSession>(*std::move(socket_),
-                                              std::move(place_),
-                                              std::move(peer_), limits_,
-                                              handlers_, buffer_)
+    return std::make_shared<PlainHttpSession>(
+               *std::move(socket_), std::move(place_), std::move(peer_),
+               limits_, handlers_, buffer_)
         ->Read();
   }
   ssl::context context = Share(tls_);

@@ -40,9 +40,9 @@ struct HttpLimits {
 struct HttpHandlers {
   /// How long the body of a request may be, of which the headers have come; it
   /// is refused with the status where there is to be none. Only where a body is
-  /// announced.
-  std::function<absl::StatusOr<int64_t>(const HttpRequest&)> most_body_bytes =
-      [](const HttpRequest& /*request*/) { return 16 << 10; };
+  /// announced. What it finds out it may note in the request.
+  std::function<absl::StatusOr<int64_t>(HttpRequest&)> most_body_bytes =
+      [](HttpRequest& /*request*/) { return 16 << 10; };
   /// Answers a request, now or later.
   std::function<void(const std::shared_ptr<HttpExchange>&)> answer;
 };

@@ -64,9 +64,8 @@ int ChooseProtocol(SSL* /*ssl*/, const unsigned char** chosen,
 absl::Status UseIdentity(SSL_CTX* context, const TlsMaterial& material) {
   const std::vector<Certificate> chain = Certificates(material.chain);
   const Bio bio = Reader(material.key);
-  const Key key(
-      ::PEM_read_bio_PrivateKey(bio.get(), nullptr, nullptr, nullptr),
-      &::EVP_PKEY_free);
+  const Key key(::PEM_read_bio_PrivateKey(bio.get(), nullptr, nullptr, nullptr),
+                &::EVP_PKEY_free);
   if (chain.empty() ||
       ::SSL_CTX_use_certificate(context, chain.front().get()) != 1) {
     return Refused("--tls-certificate");
@@ -137,8 +136,7 @@ std::string CommonName(const X509& certificate) {
   const X509_NAME* const subject = ::X509_get_subject_name(&certificate);
   const int at = ::X509_NAME_get_index_by_NID(subject, NID_commonName, -1);
   if (at < 0) return "";
-  return Utf8(
-      ::X509_NAME_ENTRY_get_data(::X509_NAME_get_entry(subject, at)));
+  return Utf8(::X509_NAME_ENTRY_get_data(::X509_NAME_get_entry(subject, at)));
 }
 
 }  // namespace
@@ -175,8 +173,7 @@ std::vector<std::string> NamesInCertificate(const X509& certificate) {
     names.push_back(CommonName(certificate));
   } else {
     for (int i = 0; i < sk_GENERAL_NAME_num(all.get()); ++i) {
-      names.push_back(
-          AlternativeName(*sk_GENERAL_NAME_value(all.get(), i)));
+      names.push_back(AlternativeName(*sk_GENERAL_NAME_value(all.get(), i)));
     }
   }
   std::erase(names, "");

@@ -103,8 +103,8 @@ TEST_F(HttpsTest, PlainTextGetsHealthAndMetricsAndTheWayToTheRest) {
 TEST_F(HttpsTest, BeyondLoopbackItIsServedWithoutAWord) {
   options_.http_address = "0.0.0.0";
   Start(/*mutual=*/false);
-  const std::string here = absl::StrCat(
-      "127.0.0.1:", address().substr(address().rfind(':') + 1));
+  const std::string here =
+      absl::StrCat("127.0.0.1:", address().substr(address().rfind(':') + 1));
   const Context caller = Caller();
   EXPECT_EQ(HttpStatus(HttpPost(here, kInfer, kBody, "", caller.get())), 200);
   EXPECT_EQ(HttpStatus(HttpPost(here, kInfer, kBody)), 403);
@@ -197,17 +197,16 @@ TEST_F(HttpsTest, ACertificatesNamesAreKnownAsOverGrpc) {
 }
 
 TEST_F(HttpsTest, NobodyMakesAPassForHimself) {
-  files_.Write("callers.json",
-               CallersText(CallerEntry("admin", "secret")));
+  files_.Write("callers.json", CallersText(CallerEntry("admin", "secret")));
   options_.callers_file = files_.Path("callers.json");
   Start(/*mutual=*/false);
-  EXPECT_EQ(HttpStatus(HttpPost(
-                address(), "/v2/repository/index", "",
-                absl::StrCat(server::kCallerPass, ": admin\r\n"),
-                Caller().get())),
-            401);
-  inference::GRPCInferenceService::Stub stub(grpc::CreateChannel(
-      absl::StrCat("127.0.0.1:", server_->port()), [this] {
+  EXPECT_EQ(
+      HttpStatus(HttpPost(address(), "/v2/repository/index", "",
+                          absl::StrCat(server::kCallerPass, ": admin\r\n"),
+                          Caller().get())),
+      401);
+  inference::GRPCInferenceService::Stub stub(
+      grpc::CreateChannel(absl::StrCat("127.0.0.1:", server_->port()), [this] {
         grpc::SslCredentialsOptions options;
         options.pem_root_certs = files_.authority().certificate();
         return grpc::SslCredentials(options);
