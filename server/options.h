@@ -19,7 +19,7 @@ struct ServerOptions {
   /// alone; at most 107 bytes, "" for none. Only this process's user can
   /// connect (mode 0600).
   std::string grpc_unix_socket;
-  /// Encryption of the TCP port: PEM files of this server's certificate, with
+  /// Encryption of the ports: PEM files of this server's certificate, with
   /// those of its issuers behind it, and of its key; "" for none. Read again
   /// when they change.
   std::string tls_certificate;

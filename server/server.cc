@@ -23,11 +23,9 @@
 #include "core/engine.h"
 #include "core/worker_pool.h"
 #include "server/callers/callers.h"
-#include "server/http/http_api.h"
-#include "server/http/http_server.h"
+#include "server/http/http_port.h"
 #include "server/http/inference_api.h"
 #include "server/memory/allocator.h"
-#include "server/memory/memory_limit.h"
 #include "server/memory/shared_memory_registry.h"
 #include "server/metrics_page.h"
 #include "server/models/model_repository.h"
@@ -35,6 +33,7 @@
 #include "server/models/repository_queue.h"
 #include "server/option_checks.h"
 #include "server/room_to_start.h"
+#include "server/server_parts.h"
 #include "server/services/attention_service.h"
 #include "server/services/call_counter.h"
 #include "server/services/inference_service.h"
@@ -68,10 +67,7 @@ constexpr int64_t kHttpShareOfDescriptors = 8;
 // not counted are handed to gRPC, and not yet sent.
 constexpr std::chrono::milliseconds kSettleTime{200};
 
-// What messages on their way may take over HTTP, and in gRPC: half of all.
-int64_t BodyMemory(const ServerOptions& options) {
-  return options.http && options.http_inference ? options.memory_limit / 8 : 0;
-}
+// What messages on their way may take in gRPC, and over HTTP: half of all.
 int64_t MessageMemory(const ServerOptions& options) {
   return options.memory_limit / 2 - BodyMemory(options);
 }
@@ -117,102 +113,6 @@ void EnablePlugins() {
   });
 }
 
-absl::StatusOr<std::unique_ptr<ModelRepository>> OpenRepository(
-    const std::string& directory) {
-  if (directory.empty()) return std::make_unique<ModelRepository>();
-  absl::StatusOr<std::unique_ptr<ModelRepository>> repository =
-      ModelRepository::Open(directory);
-  if (repository.ok()) return repository;
-  return absl::Status(
-      repository.status().code(),
-      absl::StrCat("--model-repository: ", repository.status().message()));
-}
-
-ServerOptions WithMemoryLimit(ServerOptions options) {
-  if (options.memory_limit > 0) return options;
-  const MemoryBound bound = SmallestBound(MemorySources::OfProcess());
-  options.memory_limit = DefaultMemoryLimit(bound);
-  spdlog::debug("memory limit: {} bytes, 80 % of {}", options.memory_limit,
-                bound.of);
-  return options;
-}
-
-// From before the server starts to after its end.
-struct HttpPort {
-  HttpApi api;
-  std::string address;
-  bool loopback = false;
-  std::shared_ptr<ByteBudget> bodies;
-  std::unique_ptr<HttpServer> server;
-};
-
-// Null where it is switched off.
-absl::StatusOr<std::unique_ptr<HttpPort>> OpenHttpPort(
-    const ServerOptions& options, int64_t most_connections) {
-  if (!options.http) return nullptr;
-  absl::StatusOr<TcpListener> listener =
-      ListenOnTcp(options.http_address, options.http_port, "--http");
-  if (!listener.ok()) return listener.status();
-  auto http = std::make_unique<HttpPort>();
-  http->address = HostAndPort(options.http_address, listener->port);
-  http->loopback = listener->loopback;
-  http->bodies = std::make_shared<ByteBudget>(BodyMemory(options));
-  HttpLimits limits;
-  limits.connections = {most_connections,
-                        std::max<int64_t>(most_connections / 2, 1)};
-  limits.reply_time = options.reply_timeout;
-  limits.bodies = http->bodies;
-  HttpHandlers handlers;
-  handlers.most_body_bytes = [api = &http->api](const HttpRequest& request) {
-    return api->MostBodyBytes(request);
-  };
-  handlers.answer =
-      [api = &http->api](const std::shared_ptr<HttpExchange>& exchange) {
-        api->Answer(exchange);
-      };
-  auto server = HttpServer::Start(*std::move(listener), limits, handlers);
-  if (!server.ok()) return server.status();
-  http->server = *std::move(server);
-  return http;
-}
-
-// Empty where inference is served over HTTP without encryption.
-std::string WhyNotInPlainText(const ServerOptions& options,
-                              const HttpPort& http) {
-  if (!options.tls_certificate.empty()) {
-    return "this server encrypts: inference is not served over plain HTTP "
-           "(expected gRPC)";
-  }
-  if (http.loopback || options.insecure) return "";
-  return "inference is not served over plain HTTP that other machines reach "
-         "(the server's --http-address; it needs --insecure, or 127.0.0.1)";
-}
-
-absl::StatusOr<std::unique_ptr<Callers>> OpenCallers(const std::string& file) {
-  if (file.empty()) return nullptr;
-  return Callers::Create(file);
-}
-
-absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(
-    const ServerOptions& options, TestHooks hooks,
-    std::shared_ptr<BackendHealth> health) {
-  EngineOptions engine;
-  engine.threads = options.worker_threads;
-  engine.backend = options.backend;
-  engine.on_tile = std::move(hooks.on_tile);
-  engine.more_backends = std::move(hooks.more_backends);
-  if (options.cuda_memory_limit > 0) {
-    engine.cuda_memory_limit = options.cuda_memory_limit;
-  }
-  engine.on_self_check = BackendHealth::LogSelfCheck;
-  engine.on_health = [health = std::move(health)](const Backend& backend,
-                                                  const absl::Status& status,
-                                                  bool serving) {
-    health->Note(backend, status, serving);
-  };
-  return Engine::Create(std::move(engine));
-}
-
 }  // namespace
 
 // Members are destroyed from the last to the first: each one may be used by
@@ -221,11 +121,12 @@ struct Server::Impl {
   Impl(ServerOptions server_options, std::unique_ptr<Engine> built_engine,
        std::unique_ptr<ModelRepository> opened_repository,
        std::shared_ptr<BackendHealth> backend_health,
-       std::unique_ptr<Callers> known_callers,
+       std::unique_ptr<Tls> encryption, std::unique_ptr<Callers> known_callers,
        const ConnectionLimits& connection_limits,
        std::unique_ptr<HttpPort> http_port)
       : options(std::move(server_options)),
         health(std::move(backend_health)),
+        tls(std::move(encryption)),
         callers(std::move(known_callers)),
         connections(connection_limits),
         admission(options.max_requests_in_flight, options.memory_limit / 2),
@@ -269,6 +170,7 @@ struct Server::Impl {
 
   const ServerOptions options;  // as in effect: no memory limit of 0
   const std::shared_ptr<BackendHealth> health;
+  const std::unique_ptr<Tls> tls;          // none: plain text
   const std::unique_ptr<Callers> callers;  // none: everybody
   Connections connections;
   Admission admission;
@@ -285,7 +187,6 @@ struct Server::Impl {
   RequestQueue queue;
   AttentionService service;
   InferenceService inference;
-  std::unique_ptr<Tls> tls;  // none: plain text
   std::unique_ptr<grpc::Server> grpc_server;
   std::optional<Acceptor> acceptor;
   std::unique_ptr<InferenceApi> http_inference;  // null: not served
@@ -306,11 +207,6 @@ absl::StatusOr<int> Server::Impl::Listen() {
       ListenOnTcp(options.grpc_address, options.grpc_port);
   if (!tcp.ok()) return tcp.status();
   if (absl::Status reach = CheckReach(options, *tcp); !reach.ok()) return reach;
-  if (!options.tls_certificate.empty()) {
-    absl::StatusOr<std::unique_ptr<Tls>> created = Tls::Create(options);
-    if (!created.ok()) return created.status();
-    tls = *std::move(created);
-  }
   grpc::ServerBuilder builder;
   std::vector<Acceptor::Way> ways;
   ways.push_back(
@@ -407,9 +303,11 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
       !room.ok()) {
     return room;
   }
+  absl::StatusOr<std::unique_ptr<Tls>> tls = OpenTls(options);
+  if (!tls.ok()) return tls.status();
   // First, so that who waits for the start is told of it.
   absl::StatusOr<std::unique_ptr<HttpPort>> http =
-      OpenHttpPort(options, http_connections);
+      OpenHttpPort(options, http_connections, tls->get());
   if (!http.ok()) return http.status();
   const auto health = std::make_shared<BackendHealth>();
   absl::StatusOr<std::unique_ptr<Engine>> engine =
@@ -426,7 +324,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   auto server = absl::WrapUnique(new Server());
   server->impl_ = std::make_unique<Impl>(
       options, *std::move(engine), *std::move(repository), health,
-      *std::move(callers), *connections, *std::move(http));
+      *std::move(tls), *std::move(callers), *connections, *std::move(http));
   KeepFreedMemoryWithin(server->impl_->options.memory_limit);
   const absl::StatusOr<int> port = server->impl_->Listen();
   if (!port.ok()) return port.status();
@@ -452,10 +350,13 @@ std::string Server::Summary() const {
   }
   const int threads = engine.workers().threads();
   const std::string& socket = impl_->options.grpc_unix_socket;
+  const bool tls = impl_->tls != nullptr;
   return absl::StrCat(
       "listening on ", address_, socket.empty() ? "" : " and unix:", socket,
-      http_address_.empty() ? "" : ", http://", http_address_, ", backend ",
-      backends, ", ", threads,
+      http_address_.empty() ? ""
+      : tls                 ? ", https://"
+                            : ", http://",
+      http_address_, ", backend ", backends, ", ", threads,
       threads == 1 ? " worker thread" : " worker threads", ", memory limit ",
       impl_->options.memory_limit >> 20, " MiB");
 }

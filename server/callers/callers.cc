@@ -29,7 +29,7 @@ absl::StatusOr<std::unique_ptr<Callers>> Callers::Create(
   // Before it is read: what changes meanwhile is read again.
   callers->watch_.emplace({file}, [raw = callers.get()] { raw->ReadAgain(); });
   if (absl::Status status = callers->Read(); !status.ok()) return status;
-  spdlog::info("{} callers are known", callers->table()->callers);
+  spdlog::info("{} callers are known", callers->table()->by_name.size());
   return callers;
 }
 
@@ -54,7 +54,7 @@ absl::Status Callers::Read() {
 void Callers::ReadAgain() {
   const absl::Status status = Read();
   if (status.ok()) {
-    spdlog::info("{} callers are known now", table()->callers);
+    spdlog::info("{} callers are known now", table()->by_name.size());
   } else {
     spdlog::error("callers stay as they were: {}",
                   static_cast<std::string>(status.message()));
@@ -85,6 +85,14 @@ absl::StatusOr<std::shared_ptr<const Caller>> Callers::Find(
                  calls, static_cast<std::string>(peer), why);
   }
   return absl::UnauthenticatedError(why);
+}
+
+absl::StatusOr<std::shared_ptr<const Caller>> Callers::Named(
+    absl::string_view name) const {
+  const std::shared_ptr<const CallerTable> known = table();
+  const auto found = known->by_name.find(name);
+  if (found != known->by_name.end()) return found->second;
+  return absl::UnauthenticatedError("the caller is not known any more");
 }
 
 }  // namespace attention::server

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -58,11 +57,10 @@ class CallerReader {
     if (status.ok()) status = ReadLimits();
     if (status.ok()) status = ReadTokens();
     if (status.ok()) status = ReadCertificates();
-    ++table_.callers;
     return status;
   }
 
-  const std::string& name() const { return caller_->name; }
+  const std::shared_ptr<Caller>& caller() const { return caller_; }
 
  private:
   std::string Key(absl::string_view key) const {
@@ -217,14 +215,15 @@ absl::StatusOr<CallerTable> ParseCallers(absl::string_view text) {
     return KeyError("callers", "expected an array of callers");
   }
   CallerTable table;
-  std::set<std::string> names;
   for (const Json& entry : (*json)["callers"]) {
-    const std::string path = absl::StrCat("callers[", table.callers, "]");
+    const std::string path =
+        absl::StrCat("callers[", table.by_name.size(), "]");
     CallerReader reader(path, entry, table);
     if (absl::Status status = reader.Read(); !status.ok()) return status;
-    if (!names.insert(reader.name()).second) {
+    const std::string& name = reader.caller()->name;
+    if (!table.by_name.emplace(name, reader.caller()).second) {
       return KeyError(absl::StrCat(path, ".name"),
-                      absl::StrCat("'", reader.name(), "' comes twice"));
+                      absl::StrCat("'", name, "' comes twice"));
     }
   }
   return table;

@@ -27,7 +27,7 @@ struct CallerTable {
   absl::flat_hash_map<uint64_t, Token> by_token;
   absl::flat_hash_map<std::string, std::shared_ptr<const Caller>>
       by_certificate;
-  size_t callers = 0;
+  absl::flat_hash_map<std::string, std::shared_ptr<const Caller>> by_name;
 
   /// Null where there is none.
   std::shared_ptr<const Caller> OfToken(absl::string_view token) const;

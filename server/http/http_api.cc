@@ -41,8 +41,7 @@ InferenceApi* HttpApi::InferenceOf(const HttpRequest& request) const {
   return sources_.inference;
 }
 
-absl::StatusOr<int64_t> HttpApi::MostBodyBytes(
-    const HttpRequest& request) const {
+absl::StatusOr<int64_t> HttpApi::MostBodyBytes(HttpRequest& request) const {
   const InferenceApi* const inference = InferenceOf(request);
   return inference == nullptr ? kMostBodyBytes
                               : inference->MostBodyBytes(request);

@@ -37,7 +37,7 @@ class HttpApi {
   void StartServing(Sources sources);
 
   /// As HttpHandlers has them.
-  absl::StatusOr<int64_t> MostBodyBytes(const HttpRequest& request) const;
+  absl::StatusOr<int64_t> MostBodyBytes(HttpRequest& request) const;
   void Answer(const std::shared_ptr<HttpExchange>& exchange) const;
 
   /// The answer to what is no inference.

@@ -5,11 +5,13 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "server/http/counted_bytes.h"
+#include "server/http/inference_route.h"
 
 namespace attention::server {
 
@@ -25,6 +27,9 @@ struct HttpRequest {
   /// Names in the certificate of the connection.
   std::vector<std::string> certificate_names = {};
   CountedBytes body = {};
+  /// What the path means to the Open Inference Protocol, once it was looked
+  /// for; none where it means nothing.
+  std::optional<InferenceRoute> route = {};
 
   /// A header's value, "" where there is none.
   const std::string& Header(const std::string& name) const {

@@ -15,6 +15,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "server/http/http_connections.h"
+#include "server/http/http_greeting.h"
 #include "server/http/http_session.h"
 #include "server/transport/burst.h"
 
@@ -52,9 +53,11 @@ std::string NameOf(const tcp::endpoint& peer) {
 
 class HttpServer::Impl {
  public:
-  Impl(TcpListener listener, const HttpLimits& limits, HttpHandlers handlers)
+  Impl(TcpListener listener, const HttpLimits& limits, HttpHandlers handlers,
+       std::function<TlsContext()> tls)
       : limits_(limits),
         handlers_(std::move(handlers)),
+        tls_(std::move(tls)),
         connections_(limits.connections) {
     for (FileDescriptor& socket : listener.sockets) {
       const tcp protocol = ProtocolOf(socket.get());
@@ -137,16 +140,24 @@ class HttpServer::Impl {
     socket.set_option(tcp::no_delay(true), error);
     // A caller that vanished is found out, also where nothing is sent.
     socket.set_option(boost::asio::socket_base::keep_alive(true), error);
-    std::make_shared<PlainHttpSession>(
-        std::move(socket), std::move(place),
-        HttpPeer{.address = address, .name = NameOf(peer)}, limits_, handlers_)
+    HttpPeer caller{.address = address, .name = NameOf(peer)};
+    if (tls_ != nullptr) {
+      return std::make_shared<HttpGreeting>(std::move(socket), std::move(place),
+                                            std::move(caller), tls_(), limits_,
+                                            handlers_, handshakes_failed_)
+          ->Begin();
+    }
+    std::make_shared<PlainHttpSession>(std::move(socket), std::move(place),
+                                       std::move(caller), limits_, handlers_)
         ->Read();
   }
 
   const HttpLimits limits_;
   const HttpHandlers handlers_;
+  const std::function<TlsContext()> tls_;  // null: plain text alone
   Burst refused_;
   Burst failed_;
+  Burst handshakes_failed_;
   HttpConnections connections_;
   // Destroys the sessions, which its operations keep.
   boost::asio::io_context context_{1};
@@ -155,10 +166,11 @@ class HttpServer::Impl {
 };
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(
-    TcpListener listener, const HttpLimits& limits, HttpHandlers handlers) {
+    TcpListener listener, const HttpLimits& limits, HttpHandlers handlers,
+    std::function<TlsContext()> tls) {
   try {
     return absl::WrapUnique(new HttpServer(std::make_unique<Impl>(
-        std::move(listener), limits, std::move(handlers))));
+        std::move(listener), limits, std::move(handlers), std::move(tls))));
   } catch (const std::exception& error) {
     return absl::ResourceExhaustedError(
         absl::StrCat("cannot serve HTTP: ", error.what()));

@@ -12,12 +12,16 @@
 #include "server/http/http_message.h"
 #include "server/transport/connection_limits.h"
 #include "server/transport/tcp_listener.h"
+#include "server/transport/tls_context.h"
 
 namespace attention::server {
 
 /// What one HTTP caller can make the server hold, and for how long.
 struct HttpLimits {
   ConnectionLimits connections = {256, 128};
+  /// Where the port takes TLS: from a connection's beginning to the end of the
+  /// handshake, or to the first byte of plain text. As gRPC has it.
+  std::chrono::milliseconds handshake_time{20'000};
   uint32_t header_bytes = 8 << 10;
   /// From a connection's beginning, or its last reply, to the end of the next
   /// request: for callers that are idle, and for those that send a byte now
@@ -36,21 +40,24 @@ struct HttpLimits {
 struct HttpHandlers {
   /// How long the body of a request may be, of which the headers have come; it
   /// is refused with the status where there is to be none. Only where a body is
-  /// announced.
-  std::function<absl::StatusOr<int64_t>(const HttpRequest&)> most_body_bytes =
-      [](const HttpRequest& /*request*/) { return 16 << 10; };
+  /// announced. What it finds out it may note in the request.
+  std::function<absl::StatusOr<int64_t>(HttpRequest&)> most_body_bytes =
+      [](HttpRequest& /*request*/) { return 16 << 10; };
   /// Answers a request, now or later.
   std::function<void(const std::shared_ptr<HttpExchange>&)> answer;
 };
 
-/// HTTP/1.1 on one thread, whoever is slow: nothing that one connection does or
-/// leaves out holds up another.
+/// HTTP/1.1, in plain text and over TLS, on one thread, whoever is slow:
+/// nothing that one connection does or leaves out holds up another.
 class HttpServer {
  public:
   /// Serves from the moment it returns. RESOURCE_EXHAUSTED where there is no
-  /// thread or no descriptor for it.
+  /// thread or no descriptor for it. With `tls`, which is asked for each new
+  /// connection, from the server's thread, a connection may be encrypted or
+  /// not: the handlers see which it is. Without, all are in plain text.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(
-      TcpListener listener, const HttpLimits& limits, HttpHandlers handlers);
+      TcpListener listener, const HttpLimits& limits, HttpHandlers handlers,
+      std::function<TlsContext()> tls = nullptr);
 
   /// Closes every connection; no reply may be on its way any more.
   ~HttpServer();

@@ -6,6 +6,7 @@
 #include <boost/beast/http/read.hpp>
 #include <limits>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -28,9 +29,10 @@ constexpr size_t kBodyChunk = 64 << 10;
 constexpr size_t kMostDiscarded = 64 << 20;
 constexpr std::chrono::seconds kDiscardTime{2};
 
-boost::asio::ip::tcp::socket& SocketOf(boost::asio::ip::tcp::socket& socket) {
-  return socket;
-}
+using Socket = boost::asio::ip::tcp::socket;
+
+Socket& SocketOf(Socket& socket) { return socket; }
+Socket& SocketOf(TlsStream& stream) { return stream.next_layer(); }
 
 constexpr char kContinue[] = "HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -264,7 +266,9 @@ void HttpSession<Stream>::OnWritten(Error error) {
   serializer_.reset();
   response_ = {};
   held_ = nullptr;
-  if (!error && linger_ == Linger::kYes) return CloseSlowly();
+  // TLS has words for the end, without which some callers take it for an error.
+  const bool says_end = !keep_alive && std::is_same_v<Stream, TlsStream>;
+  if (!error && (linger_ == Linger::kYes || says_end)) return CloseSlowly();
   if (error || !keep_alive) return Close();
   if (watching_) {
     read_after_watch_ = true;
@@ -283,10 +287,20 @@ void HttpSession<Stream>::ReadNext() {
 
 template <typename Stream>
 void HttpSession<Stream>::CloseSlowly() {
-  Error ignored;
-  SocketOf(stream_).shutdown(boost::asio::ip::tcp::socket::shutdown_send,
-                             ignored);
   CloseAt(Clock::now() + kDiscardTime);
+  if constexpr (std::is_same_v<Stream, TlsStream>) {
+    // Over when the caller has said so as well, or sends other things.
+    stream_.async_shutdown(
+        [self = this->shared_from_this()](Error) { self->EndSending(); });
+  } else {
+    EndSending();
+  }
+}
+
+template <typename Stream>
+void HttpSession<Stream>::EndSending() {
+  Error ignored;
+  SocketOf(stream_).shutdown(Socket::shutdown_send, ignored);
   Discard();
 }
 
@@ -306,8 +320,7 @@ template <typename Stream>
 void HttpSession<Stream>::Close() {
   CloseNever();
   Error ignored;
-  SocketOf(stream_).shutdown(boost::asio::ip::tcp::socket::shutdown_both,
-                             ignored);
+  SocketOf(stream_).shutdown(Socket::shutdown_both, ignored);
   SocketOf(stream_).close(ignored);
 }
 
@@ -325,6 +338,7 @@ void HttpSession<Stream>::CloseAt(Clock::time_point time) {
   });
 }
 
-template class HttpSession<boost::asio::ip::tcp::socket>;
+template class HttpSession<Socket>;
+template class HttpSession<TlsStream>;
 
 }  // namespace attention::server

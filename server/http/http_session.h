@@ -18,6 +18,7 @@
 #include "server/http/http_message.h"
 #include "server/http/http_server.h"
 #include "server/http/pieces_body.h"
+#include "server/http/tls_stream.h"
 
 namespace attention::server {
 
@@ -68,6 +69,7 @@ class HttpSession final
   // Ends what is sent, and takes what still comes for a moment: closing at once
   // would take the reply from a caller that is still sending.
   void CloseSlowly();
+  void EndSending();
   void Discard();
   void Close();
 
@@ -101,6 +103,7 @@ class HttpSession final
 };
 
 using PlainHttpSession = HttpSession<boost::asio::ip::tcp::socket>;
+using TlsHttpSession = HttpSession<TlsStream>;
 
 }  // namespace attention::server
 

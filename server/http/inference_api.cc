@@ -38,11 +38,6 @@ std::string TraceParentOf(const HttpRequest& request) {
   return IsTraceParent(value) ? value : "";
 }
 
-// What gRPC takes as a value of metadata.
-bool IsLegalMetadata(absl::string_view text) {
-  return std::all_of(text.begin(), text.end(), absl::ascii_isprint);
-}
-
 absl::Status CheckEncoding(const HttpRequest& request) {
   const std::string& encoding = request.Header("content-encoding");
   if (encoding.empty() || absl::EqualsIgnoreCase(encoding, "identity")) {
@@ -93,11 +88,11 @@ absl::StatusOr<InferenceApi::CallerPtr> InferenceApi::Check(
 }
 
 absl::StatusOr<int64_t> InferenceApi::MostBodyBytes(
-    const HttpRequest& request) const {
+    HttpRequest& request) const {
   const absl::StatusOr<CallerPtr> caller = Check(request);
   if (!caller.ok()) return caller.status();
-  const auto route = FindInferenceRoute(request.path);
-  if (!route || route->method != InferenceMethod::kModelInfer) {
+  request.route = FindInferenceRoute(request.path);
+  if (!request.route || request.route->method != InferenceMethod::kModelInfer) {
     return kMostSmallBodyBytes;
   }
   return std::min(parts_.options.max_request_bytes,
@@ -105,8 +100,10 @@ absl::StatusOr<int64_t> InferenceApi::MostBodyBytes(
 }
 
 void InferenceApi::Answer(const std::shared_ptr<HttpExchange>& exchange) {
-  const HttpRequest& request = exchange->request();
-  const auto route = FindInferenceRoute(request.path);
+  HttpRequest& request = exchange->request();
+  // Known already where there is a body.
+  if (!request.route) request.route = FindInferenceRoute(request.path);
+  const auto& route = request.route;
   if (!route) {
     return exchange->Reply(
         HttpError(404, "no such path of the Open Inference Protocol"));
@@ -118,8 +115,9 @@ void InferenceApi::Answer(const std::shared_ptr<HttpExchange>& exchange) {
     reply.headers.emplace_back("Allow", route->http_methods);
     return exchange->Reply(std::move(reply));
   }
-  boost::asio::post(*threads_, [this, exchange, route = *route] {
-    const absl::Status status = AnswerRoute(exchange, route);
+  boost::asio::post(*threads_, [this, exchange] {
+    const absl::Status status =
+        AnswerRoute(exchange, *exchange->request().route);
     if (!status.ok()) exchange->Reply(ErrorReply(status));
   });
 }
@@ -139,13 +137,7 @@ absl::Status InferenceApi::AnswerRoute(
   const auto deadline = DeadlineOf(request.Header(kGrpcTimeout));
   if (!deadline.ok()) return deadline.status();
   std::map<std::string, std::string> metadata;
-  const std::string& authorization = request.Header(kAuthorization);
-  if (*caller != nullptr && !authorization.empty()) {
-    if (!IsLegalMetadata(authorization)) {
-      return absl::UnauthenticatedError("Authorization: not of plain ASCII");
-    }
-    metadata[kAuthorization] = authorization;
-  }
+  if (*caller != nullptr) metadata[kCallerPass] = PassOf(**caller);
   if (std::string trace = TraceParentOf(request); !trace.empty()) {
     metadata[kTraceParent] = std::move(trace);
   }

@@ -52,8 +52,8 @@ class InferenceApi {
   InferenceApi& operator=(const InferenceApi&) = delete;
 
   /// How long the body of a request may be, by its headers; its errors are
-  /// those that are known by then.
-  absl::StatusOr<int64_t> MostBodyBytes(const HttpRequest& request) const;
+  /// those that are known by then. Notes the route.
+  absl::StatusOr<int64_t> MostBodyBytes(HttpRequest& request) const;
 
   /// Answers the request, on other threads. Its path is one of inference.
   void Answer(const std::shared_ptr<HttpExchange>& exchange);

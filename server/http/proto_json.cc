@@ -11,57 +11,36 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using Json = nlohmann::ordered_json;
 
-Json Single(const Message& message, const FieldDescriptor& field) {
-  const auto& reflection = *message.GetReflection();
+// A field's value; of a repeated field, the one at `i`.
+Json Value(const Message& message, const FieldDescriptor& field, int i = 0) {
+  const auto& from = *message.GetReflection();
+// Protobuf has a function for each type, and another for repeated ones.
+#define ATTENTION_VALUE(name)                                       \
+  (field.is_repeated() ? from.GetRepeated##name(message, &field, i) \
+                       : from.Get##name(message, &field))
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_BOOL:
-      return reflection.GetBool(message, &field);
+      return ATTENTION_VALUE(Bool);
     case FieldDescriptor::CPPTYPE_INT32:
-      return reflection.GetInt32(message, &field);
+      return ATTENTION_VALUE(Int32);
     case FieldDescriptor::CPPTYPE_INT64:
-      return reflection.GetInt64(message, &field);
+      return ATTENTION_VALUE(Int64);
     case FieldDescriptor::CPPTYPE_UINT32:
-      return reflection.GetUInt32(message, &field);
+      return ATTENTION_VALUE(UInt32);
     case FieldDescriptor::CPPTYPE_UINT64:
-      return reflection.GetUInt64(message, &field);
+      return ATTENTION_VALUE(UInt64);
     case FieldDescriptor::CPPTYPE_FLOAT:
-      return reflection.GetFloat(message, &field);
+      return ATTENTION_VALUE(Float);
     case FieldDescriptor::CPPTYPE_DOUBLE:
-      return reflection.GetDouble(message, &field);
+      return ATTENTION_VALUE(Double);
     case FieldDescriptor::CPPTYPE_STRING:
-      return reflection.GetString(message, &field);
+      return ATTENTION_VALUE(String);
     case FieldDescriptor::CPPTYPE_ENUM:
-      return reflection.GetEnum(message, &field)->name();
+      return ATTENTION_VALUE(Enum)->name();
     case FieldDescriptor::CPPTYPE_MESSAGE:
-      return ToJson(reflection.GetMessage(message, &field));
+      return ToJson(ATTENTION_VALUE(Message));
   }
-  return nullptr;
-}
-
-Json Element(const Message& message, const FieldDescriptor& field, int i) {
-  const auto& reflection = *message.GetReflection();
-  switch (field.cpp_type()) {
-    case FieldDescriptor::CPPTYPE_BOOL:
-      return reflection.GetRepeatedBool(message, &field, i);
-    case FieldDescriptor::CPPTYPE_INT32:
-      return reflection.GetRepeatedInt32(message, &field, i);
-    case FieldDescriptor::CPPTYPE_INT64:
-      return reflection.GetRepeatedInt64(message, &field, i);
-    case FieldDescriptor::CPPTYPE_UINT32:
-      return reflection.GetRepeatedUInt32(message, &field, i);
-    case FieldDescriptor::CPPTYPE_UINT64:
-      return reflection.GetRepeatedUInt64(message, &field, i);
-    case FieldDescriptor::CPPTYPE_FLOAT:
-      return reflection.GetRepeatedFloat(message, &field, i);
-    case FieldDescriptor::CPPTYPE_DOUBLE:
-      return reflection.GetRepeatedDouble(message, &field, i);
-    case FieldDescriptor::CPPTYPE_STRING:
-      return reflection.GetRepeatedString(message, &field, i);
-    case FieldDescriptor::CPPTYPE_ENUM:
-      return reflection.GetRepeatedEnum(message, &field, i)->name();
-    case FieldDescriptor::CPPTYPE_MESSAGE:
-      return ToJson(reflection.GetRepeatedMessage(message, &field, i));
-  }
+#undef ATTENTION_VALUE
   return nullptr;
 }
 
@@ -73,7 +52,7 @@ Json Map(const Message& message, const FieldDescriptor& field) {
     const Message& entry = reflection.GetRepeatedMessage(message, &field, i);
     const auto& type = *entry.GetDescriptor();
     map[entry.GetReflection()->GetString(entry, type.map_key())] =
-        Single(entry, *type.map_value());
+        Value(entry, *type.map_value());
   }
   return map;
 }
@@ -91,10 +70,10 @@ Json ToJson(const Message& message) {
     } else if (field.is_repeated()) {
       Json& list = json[field.name()] = Json::array();
       for (int k = 0; k < reflection.FieldSize(message, &field); ++k) {
-        list.push_back(Element(message, field, k));
+        list.push_back(Value(message, field, k));
       }
     } else if (!field.has_presence() || reflection.HasField(message, &field)) {
-      json[field.name()] = Single(message, field);
+      json[field.name()] = Value(message, field);
     }
   }
   return json;

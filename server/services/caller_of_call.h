@@ -4,6 +4,7 @@
 #include <grpcpp/server_context.h>
 
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "server/callers/callers.h"
@@ -15,9 +16,15 @@ namespace attention::server {
 /// A caller; null where there is no callers file: then everybody may call.
 using CallerPtr = std::shared_ptr<const Caller>;
 
-/// Who makes a gRPC call: by its token, or by the certificate of its
-/// connection. UNAUTHENTICATED where nobody is known by it; null where
-/// `callers` is.
+/// The metadata with a pass: this process calls its own service for a caller
+/// whom it has found already.
+inline constexpr char kCallerPass[] = "attention-caller-pass";
+/// Its value: the caller's name, and a key that only this process knows.
+std::string PassOf(const Caller& caller);
+
+/// Who makes a gRPC call: by its pass, by its token, or by the certificate of
+/// its connection. UNAUTHENTICATED where nobody is known by it; null where
+/// `callers` is. A pass that this process did not make says nothing.
 absl::StatusOr<CallerPtr> CallerOfCall(const Callers* callers,
                                        const grpc::ServerContextBase& context);
 

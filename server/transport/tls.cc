@@ -37,9 +37,11 @@ absl::StatusOr<std::unique_ptr<Tls>> Tls::Create(const ServerOptions& options) {
 }
 
 absl::StatusOr<std::string> Tls::Publish() {
-  const std::lock_guard lock(mutex_);
   absl::StatusOr<TlsMaterial> material = ReadTlsFiles(options_);
   if (!material.ok()) return material.status();
+  absl::StatusOr<TlsContext> context = MakeTlsContext(*material);
+  if (!context.ok()) return context.status();
+  const std::lock_guard lock(mutex_);
   // Both in one file, which is replaced at once: each is found by its heading.
   absl::Status status =
       identity_.Replace(absl::StrCat(material->chain, "\n", material->key));
@@ -47,6 +49,7 @@ absl::StatusOr<std::string> Tls::Publish() {
     status = client_ca_.Replace(material->client_ca);
   }
   if (!status.ok()) return status;
+  context_ = *std::move(context);
   return std::move(material->summary);
 }
 

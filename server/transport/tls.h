@@ -12,14 +12,15 @@
 #include "server/file_watch.h"
 #include "server/options.h"
 #include "server/transport/private_file.h"
+#include "server/transport/tls_context.h"
 
 namespace attention::server {
 
 /// Encryption of connections, with certificates that are read again when they
-/// change. gRPC 1.51 can watch files by itself, but takes what it finds: a
-/// certificate beside the key of another one, or a file that is half written,
-/// and every new connection fails. So the files are read and checked here, and
-/// what is right is put where gRPC looks.
+/// change, over gRPC and over HTTP. gRPC 1.51 can watch files by itself, but
+/// takes what it finds: a certificate beside the key of another one, or a file
+/// that is half written, and every new connection fails. So the files are read
+/// and checked here, and what is right is put where gRPC looks.
 class Tls {
  public:
   /// As ReadTlsFiles(); the options name a certificate.
@@ -32,6 +33,13 @@ class Tls {
     return credentials_;
   }
 
+  /// For a new connection over HTTP, by the files as they were read last. From
+  /// any thread.
+  TlsContext context() const {
+    const std::lock_guard lock(mutex_);
+    return context_;
+  }
+
  private:
   explicit Tls(const ServerOptions& options) : options_(options) {}
 
@@ -42,9 +50,10 @@ class Tls {
   void ReadAgain();
 
   const ServerOptions options_;
-  std::mutex mutex_;       // of Publish()
-  PrivateFile identity_;   // chain and key
-  PrivateFile client_ca_;  // where callers show certificates
+  mutable std::mutex mutex_;  // of what Publish() sets
+  PrivateFile identity_;      // chain and key
+  PrivateFile client_ca_;     // where callers show certificates
+  TlsContext context_;
   std::shared_ptr<grpc::ServerCredentials> credentials_;
   std::optional<FileWatch> watch_;  // ends before what it writes to
 };

@@ -40,7 +40,7 @@ class AttackedServer:
         assert listening, self.log()
         self.host, self.port = listening.group(1), int(listening.group(2))
         self.address = f"{self.host}:{self.port}"
-        self.http_port = int(re.search(r"http://127\.0\.0\.1:(\d+)", self.log()).group(1))
+        self.http_port = int(re.search(r"https?://127\.0\.0\.1:(\d+)", self.log()).group(1))
 
     def log(self):
         return self._log_path.read_text()

@@ -9,6 +9,7 @@ from pathlib import Path
 import kubernetes_validate
 import pytest
 import yaml
+from certificates import make_certificates, server_flags
 from running_server import RunningServer
 
 ROOT = Path(__file__).parents[2]
@@ -98,13 +99,16 @@ def test_everything_has_the_servers_version():
 
 @each_container
 def test_the_server_answers_its_probes(container, tmp_path):
-    server = RunningServer(tmp_path / "log")
+    flags = []
+    if any(argument.startswith("--tls-certificate") for argument in container["args"]):
+        flags = server_flags(make_certificates(tmp_path), mutual=False)
+    server = RunningServer(tmp_path / "log", *flags)
     try:
-        http = re.search(r"http://127\.0\.0\.1:\d+", server.log())[0]
         probes = [of["httpGet"] for name, of in container.items() if name.endswith("Probe")]
         assert len(probes) >= 2
         for probe in probes:
-            with urllib.request.urlopen(http + probe["path"], timeout=30) as reply:
+            url = f"http://{server.http_address}{probe['path']}"
+            with urllib.request.urlopen(url, timeout=30) as reply:
                 assert reply.status == 200
     finally:
         assert server.stop() == 0

@@ -2,11 +2,14 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -14,8 +17,9 @@
 
 namespace attention::test {
 
-HttpCaller::HttpCaller(const std::string& address)
-    : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+HttpCaller::HttpCaller(const std::string& address, SSL_CTX* tls)
+    : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)),
+      ssl_(nullptr, &::SSL_free) {
   const size_t colon = address.rfind(':');
   int port = 0;
   (void)absl::SimpleAtoi(address.substr(colon + 1), &port);
@@ -31,21 +35,47 @@ HttpCaller::HttpCaller(const std::string& address)
                 sizeof(to)) != 0) {
     socket_ = server::FileDescriptor();
   }
+  if (tls == nullptr) return;
+  // OpenSSL writes without MSG_NOSIGNAL.
+  std::signal(SIGPIPE, SIG_IGN);
+  ssl_.reset(::SSL_new(tls));
+  ::SSL_set_fd(ssl_.get(), socket_.get());
+  if (::SSL_connect(ssl_.get()) != 1) socket_ = server::FileDescriptor();
+  ::ERR_clear_error();
+}
+
+bool HttpCaller::told_of_end() const {
+  return (::SSL_get_shutdown(ssl_.get()) & SSL_RECEIVED_SHUTDOWN) != 0;
 }
 
 void HttpCaller::Send(absl::string_view text) {
   while (!text.empty()) {
+    if (!socket_.ok()) return;
     const ssize_t sent =
-        ::send(socket_.get(), text.data(), text.size(), MSG_NOSIGNAL);
+        ssl_ != nullptr
+            ? ::SSL_write(ssl_.get(), text.data(),
+                          static_cast<int>(text.size()))
+            : ::send(socket_.get(), text.data(), text.size(), MSG_NOSIGNAL);
     if (sent <= 0) return;
     text.remove_prefix(static_cast<size_t>(sent));
   }
 }
 
+ssize_t HttpCaller::Receive(char* bytes, size_t size) {
+  if (ssl_ == nullptr) return ::recv(socket_.get(), bytes, size, 0);
+  if (!socket_.ok()) return 0;
+  ::ERR_clear_error();
+  errno = 0;
+  const int got = ::SSL_read(ssl_.get(), bytes, static_cast<int>(size));
+  // An end without TLS's word for it is one all the same.
+  const bool ended = got <= 0 && errno != EAGAIN && errno != EWOULDBLOCK;
+  return ended ? 0 : got;
+}
+
 std::string HttpCaller::Read(const std::string& end) {
   std::array<char, 16 << 10> chunk{};
   while (end.empty() || read_.find(end) == std::string::npos) {
-    const ssize_t got = ::recv(socket_.get(), chunk.data(), chunk.size(), 0);
+    const ssize_t got = Receive(chunk.data(), chunk.size());
     if (got <= 0) {
       closed_ = got == 0 || errno == ECONNRESET;
       return std::exchange(read_, "");
@@ -59,8 +89,8 @@ std::string HttpCaller::Read(const std::string& end) {
 }
 
 std::string HttpAnswer(const std::string& address, const std::string& path,
-                       const std::string& method) {
-  HttpCaller caller(address);
+                       const std::string& method, SSL_CTX* tls) {
+  HttpCaller caller(address, tls);
   caller.Send(absl::StrCat(method, " ", path,
                            " HTTP/1.1\r\nHost: test\r\nConnection: "
                            "close\r\n\r\n"));
@@ -68,8 +98,9 @@ std::string HttpAnswer(const std::string& address, const std::string& path,
 }
 
 std::string HttpPost(const std::string& address, const std::string& path,
-                     const std::string& body, const std::string& headers) {
-  HttpCaller caller(address);
+                     const std::string& body, const std::string& headers,
+                     SSL_CTX* tls) {
+  HttpCaller caller(address, tls);
   caller.Send(absl::StrCat("POST ", path,
                            " HTTP/1.1\r\nHost: test\r\nConnection: "
                            "close\r\nContent-Length: ",

@@ -16,6 +16,7 @@ namespace attention::test {
 namespace {
 
 constexpr int64_t kSecondsOfADay = int64_t{24} * 60 * 60;
+constexpr int64_t kSecondsOfAnHour = int64_t{60} * 60;
 constexpr long kVersion3 = 2;  // NOLINT(google-runtime-int): OpenSSL's type
 
 using Key = std::unique_ptr<EVP_PKEY, decltype(&::EVP_PKEY_free)>;
@@ -89,8 +90,21 @@ CertificateAuthority::~CertificateAuthority() = default;
 CertificateAndKey CertificateAuthority::Sign(
     const std::string& common_name,
     const std::vector<std::string>& alternative_names) const {
+  return SignUntil(kSecondsOfADay, common_name, alternative_names);
+}
+
+CertificateAndKey CertificateAuthority::SignExpired(
+    const std::string& common_name,
+    const std::vector<std::string>& alternative_names) const {
+  return SignUntil(-kSecondsOfAnHour, common_name, alternative_names);
+}
+
+CertificateAndKey CertificateAuthority::SignUntil(
+    int64_t seconds_from_now, const std::string& common_name,
+    const std::vector<std::string>& alternative_names) const {
   const Key key = NewKey();
   const Certificate certificate = Unsigned(common_name, key.get());
+  ::X509_gmtime_adj(::X509_getm_notAfter(certificate.get()), seconds_from_now);
   ::X509_set_issuer_name(certificate.get(),
                          ::X509_get_subject_name(impl_->certificate.get()));
   if (!alternative_names.empty()) {

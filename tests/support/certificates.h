@@ -1,6 +1,7 @@
 #ifndef ATTENTION_TESTS_SUPPORT_CERTIFICATES_H_
 #define ATTENTION_TESTS_SUPPORT_CERTIFICATES_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,8 +27,16 @@ class CertificateAuthority {
   CertificateAndKey Sign(const std::string& common_name,
                          const std::vector<std::string>& alternative_names = {
                              "DNS:localhost", "IP:127.0.0.1"}) const;
+  /// The same, whose time was over an hour ago.
+  CertificateAndKey SignExpired(
+      const std::string& common_name,
+      const std::vector<std::string>& alternative_names = {}) const;
 
  private:
+  CertificateAndKey SignUntil(int64_t seconds_from_now,
+                              const std::string& common_name,
+                              const std::vector<std::string>& names) const;
+
   struct Impl;
   std::unique_ptr<Impl> impl_;
   std::string certificate_;

@@ -2,6 +2,7 @@
 
 import oracle
 import pytest
+from certificates import make_certificates, server_flags
 from model_folders import add_model
 from running_server import RunningServer
 
@@ -77,5 +78,20 @@ def unix_socket(tmp_path_factory):
 def plain_server(tmp_path_factory):
     """As it is without a flag."""
     running = RunningServer(tmp_path_factory.mktemp("plain_server") / "log")
+    yield running
+    assert running.stop() == 0
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory):
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="session")
+def tls_server(tmp_path_factory, certificates):
+    """It encrypts, and asks its callers for certificates."""
+    running = RunningServer(
+        tmp_path_factory.mktemp("tls_server") / "log", *server_flags(certificates)
+    )
     yield running
     assert running.stop() == 0

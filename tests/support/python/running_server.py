@@ -42,7 +42,7 @@ class RunningServer:
             )
         self.address = self._read_address()
         self.port = int(self.address.split(":")[1])
-        http = re.search(r"http://(127\.0\.0\.1:\d+)", self.log())
+        http = re.search(r"https?://(127\.0\.0\.1:\d+)", self.log())
         self.http_address = http.group(1) if http else None
 
     def _read_address(self):

@@ -25,7 +25,7 @@ TEST(CallersFile, KnowsTokensAndCertificates) {
     {"name": "trainer", "certificates": ["spiffe://a/trainer", "t.example"]}
   ]})");
   ASSERT_TRUE(table.ok()) << table.status();
-  EXPECT_EQ(table->callers, 2u);
+  EXPECT_EQ(table->by_name.size(), 2u);
   ASSERT_NE(table->OfToken("secret"), nullptr);
   EXPECT_EQ(table->OfToken("secret")->name, "ranker");
   EXPECT_EQ(table->by_certificate.at("t.example")->name, "trainer");

@@ -1,0 +1,62 @@
+#include "server/server_parts.h"
+
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/memory/memory_limit.h"
+
+namespace attention::server {
+
+absl::StatusOr<std::unique_ptr<ModelRepository>> OpenRepository(
+    const std::string& directory) {
+  if (directory.empty()) return std::make_unique<ModelRepository>();
+  absl::StatusOr<std::unique_ptr<ModelRepository>> repository =
+      ModelRepository::Open(directory);
+  if (repository.ok()) return repository;
+  return absl::Status(
+      repository.status().code(),
+      absl::StrCat("--model-repository: ", repository.status().message()));
+}
+
+ServerOptions WithMemoryLimit(ServerOptions options) {
+  if (options.memory_limit > 0) return options;
+  const MemoryBound bound = SmallestBound(MemorySources::OfProcess());
+  options.memory_limit = DefaultMemoryLimit(bound);
+  spdlog::debug("memory limit: {} bytes, 80 % of {}", options.memory_limit,
+                bound.of);
+  return options;
+}
+
+absl::StatusOr<std::unique_ptr<Tls>> OpenTls(const ServerOptions& options) {
+  if (options.tls_certificate.empty()) return nullptr;
+  return Tls::Create(options);
+}
+
+absl::StatusOr<std::unique_ptr<Callers>> OpenCallers(const std::string& file) {
+  if (file.empty()) return nullptr;
+  return Callers::Create(file);
+}
+
+absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(
+    const ServerOptions& options, TestHooks hooks,
+    std::shared_ptr<BackendHealth> health) {
+  EngineOptions engine;
+  engine.threads = options.worker_threads;
+  engine.backend = options.backend;
+  engine.on_tile = std::move(hooks.on_tile);
+  engine.more_backends = std::move(hooks.more_backends);
+  if (options.cuda_memory_limit > 0) {
+    engine.cuda_memory_limit = options.cuda_memory_limit;
+  }
+  engine.on_self_check = BackendHealth::LogSelfCheck;
+  engine.on_health = [health = std::move(health)](const Backend& backend,
+                                                  const absl::Status& status,
+                                                  bool serving) {
+    health->Note(backend, status, serving);
+  };
+  return Engine::Create(std::move(engine));
+}
+
+}  // namespace attention::server

@@ -1,0 +1,39 @@
+#ifndef ATTENTION_SERVER_SERVER_PARTS_H_
+#define ATTENTION_SERVER_SERVER_PARTS_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "core/engine.h"
+#include "server/callers/callers.h"
+#include "server/models/model_repository.h"
+#include "server/options.h"
+#include "server/server.h"
+#include "server/telemetry/backend_health.h"
+#include "server/transport/tls.h"
+
+/// What a server is put together from, by its options. Errors name the option.
+namespace attention::server {
+
+/// The options as they are in effect: no memory limit of 0.
+ServerOptions WithMemoryLimit(ServerOptions options);
+
+/// Empty where no directory is named.
+absl::StatusOr<std::unique_ptr<ModelRepository>> OpenRepository(
+    const std::string& directory);
+
+/// Null where connections are in plain text.
+absl::StatusOr<std::unique_ptr<Tls>> OpenTls(const ServerOptions& options);
+
+/// Null where everybody is served.
+absl::StatusOr<std::unique_ptr<Callers>> OpenCallers(const std::string& file);
+
+/// It tells `health` of its backends.
+absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(
+    const ServerOptions& options, TestHooks hooks,
+    std::shared_ptr<BackendHealth> health);
+
+}  // namespace attention::server
+
+#endif  // ATTENTION_SERVER_SERVER_PARTS_H_

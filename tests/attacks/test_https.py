@@ -1,0 +1,160 @@
+"""Handshakes on the HTTP port that never end, that are no handshakes, and that come in a storm."""
+
+import socket
+import ssl
+import sys
+import threading
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+from attacked_server import PATIENCE, wait_until
+
+sys.path.append(str(Path(__file__).parents[1] / "support" / "python"))
+from certificates import make_certificates, server_flags  # noqa: E402
+
+HANDSHAKE_TIME = 20  # seconds, as docs/operations.md says
+MIB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture
+def server(start, certificates):
+    return start(*map(str, server_flags(certificates)))
+
+
+@pytest.fixture(scope="module")
+def context(certificates):
+    context = ssl.create_default_context(cafile=certificates / "ca.pem")
+    context.load_cert_chain(certificates / "caller.pem", certificates / "caller.key")
+    return context
+
+
+@pytest.fixture(scope="module")
+def hello(context):
+    """The first bytes of a caller."""
+    out = ssl.MemoryBIO()
+    caller = context.wrap_bio(ssl.MemoryBIO(), out, server_hostname="127.0.0.1")
+    with pytest.raises(ssl.SSLWantReadError):
+        caller.do_handshake()
+    return out.read()
+
+
+def connect(server):
+    connection = socket.create_connection(("127.0.0.1", server.http_port), PATIENCE)
+    connection.settimeout(PATIENCE)
+    return connection
+
+
+def assert_serves(server, context):
+    for url, of in [("http", None), ("https", context)]:
+        with urllib.request.urlopen(
+            f"{url}://127.0.0.1:{server.http_port}/v2/health/ready", timeout=PATIENCE, context=of
+        ) as reply:
+            assert reply.status == 200
+
+
+def ends(connection):
+    """Whether the server closes it, within our patience."""
+    try:
+        while connection.recv(4096):
+            pass
+    except ConnectionError:
+        pass
+    except TimeoutError:
+        return False
+    return True
+
+
+def test_handshakes_that_stop_hold_up_nobody_and_are_ended(server, context, hello):
+    files = server.open_files()
+    begin = time.monotonic()
+    attackers = [connect(server) for _ in range(100)]
+    for i, attacker in enumerate(attackers):
+        attacker.sendall(hello[: [0, 1, 5, len(hello) // 2, len(hello)][i % 5]])
+    assert_serves(server, context)
+    assert all(ends(attacker) for attacker in attackers)
+    assert time.monotonic() - begin >= HANDSHAKE_TIME - 1  # not for another reason
+    for attacker in attackers:
+        attacker.close()
+    wait_until(lambda: server.open_files() <= files, "the connections closed")
+
+
+def test_a_handshake_of_a_byte_now_and_then_is_ended(server, hello):
+    with connect(server) as attacker:
+        ended = threading.Event()
+
+        def send():
+            for byte in hello:
+                if ended.wait(0.2):
+                    return
+                try:
+                    attacker.sendall(bytes([byte]))
+                except OSError:
+                    return
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        assert ends(attacker)
+        ended.set()
+        sender.join()
+
+
+@pytest.mark.parametrize("after", [5, 9, 44, 100])
+def test_bytes_in_place_of_a_handshake_are_refused(server, context, hello, after):
+    noise = bytes((7 * i) % 256 for i in range(MIB))
+    with connect(server) as attacker:
+        try:
+            attacker.sendall(hello[:after] + noise)
+        except ConnectionError:
+            pass
+        assert ends(attacker)
+    assert_serves(server, context)
+
+
+def test_a_storm_of_handshakes_takes_no_memory(server, context):
+    def storm():
+        for _ in range(100):
+            with connect(server) as attacker:
+                with context.wrap_socket(attacker, server_hostname="127.0.0.1"):
+                    pass
+
+    storm()
+    before = server.memory()
+    attackers = [threading.Thread(target=storm) for _ in range(4)]
+    for attacker in attackers:
+        attacker.start()
+    for attacker in attackers:
+        attacker.join()
+    assert_serves(server, context)
+    assert server.memory() - before < 16 * MIB
+
+
+def test_connections_beyond_their_share_are_closed_and_make_room(start, certificates, context):
+    # An eighth of the descriptors for HTTP, half of it for one address.
+    server = start(*map(str, server_flags(certificates, mutual=False)), descriptors=1024)
+    attackers = []
+    for _ in range(100):
+        attacker = connect(server)
+        try:
+            attackers.append(context.wrap_socket(attacker, server_hostname="127.0.0.1"))
+        except OSError:
+            attacker.close()
+    assert 60 <= len(attackers) <= 64
+    assert server.is_running()
+    for attacker in attackers:
+        attacker.close()
+    wait_until(lambda: serves(server, context), "room for others")
+
+
+def serves(server, context):
+    try:
+        assert_serves(server, context)
+    except OSError:
+        return False
+    return True
