@@ -67,22 +67,33 @@ void Task::Start(Done done) {
 absl::Status Task::Prepare() {
   Operation& operation = *arrival_.operation;
   facts_.request_bytes = arrival_.message.bytes();
-  absl::Status status =
-      OrTryAgain(operation.Decode(std::move(arrival_.message), facts_));
+  absl::Status status = operation.Decode(
+      std::move(arrival_.message),
+      [this](int64_t bytes) { return Hold(bytes); }, facts_);
+  if (facts_.refusal == Refusal::kNone) status = OrTryAgain(std::move(status));
   if (!status.ok()) return status;
   absl::StatusOr<OperationNeeds> needs = operation.Plan(facts_);
   if (!needs.ok()) return needs.status();
   needs_ = *std::move(needs);
-  absl::StatusOr<Admission::Ticket> ticket = services_.admission.Admit(
-      arrival_.share(),
-      facts_.request_bytes + needs_.working_bytes + needs_.reply_bytes,
-      Limits(), &facts_.refusal);
-  if (!ticket.ok()) return ticket.status();
-  ticket_ = *std::move(ticket);
+  status = Hold(needs_.working_bytes + needs_.reply_bytes);
+  if (!status.ok()) return status;
   // A request that is alone has its large tensors copied by all workers. Beside
   // others it lets go of its message at once: while it waits, the next messages
   // are read into that memory.
   if (services_.admission.requests() > 1) operation.Gather(nullptr);
+  return absl::OkStatus();
+}
+
+// Its message is counted with what it asks for first.
+absl::Status Task::Hold(int64_t bytes) {
+  if (ticket_) {
+    return services_.admission.Grow(ticket_, bytes, Limits(), &facts_.refusal);
+  }
+  absl::StatusOr<Admission::Ticket> ticket =
+      services_.admission.Admit(arrival_.share(), facts_.request_bytes + bytes,
+                                Limits(), &facts_.refusal);
+  if (!ticket.ok()) return ticket.status();
+  ticket_ = *std::move(ticket);
   return absl::OkStatus();
 }
 
