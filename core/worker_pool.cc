@@ -4,7 +4,9 @@
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
 
+#include <chrono>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -43,6 +45,9 @@ void HappensAfter([[maybe_unused]] void* address) {
   __tsan_acquire(address);
 #endif
 }
+
+// For the threads of a pool to start, on a machine that is busy.
+constexpr std::chrono::seconds kMostStartTime{2};
 
 thread_local bool in_place = false;
 
@@ -113,6 +118,28 @@ void WorkerPool::ParallelFor(int64_t count, std::stop_token stop,
 
 WorkerPool::InPlace::InPlace() : before_(std::exchange(in_place, true)) {}
 WorkerPool::InPlace::~InPlace() { in_place = before_; }
+
+void WorkerPool::StartThreads() {
+  // Each task waits for the others, so that no thread runs two. There may be
+  // fewer threads in the end than were asked for.
+  struct Meeting {
+    std::mutex mutex;
+    std::condition_variable arrived;
+    int missing;
+  };
+  const auto meeting = std::make_shared<Meeting>();
+  meeting->missing = threads_;
+  const auto end = std::chrono::steady_clock::now() + kMostStartTime;
+  const auto meet = [meeting, end](int arriving) {
+    std::unique_lock lock(meeting->mutex);
+    meeting->missing -= arriving;
+    if (meeting->missing == 0) meeting->arrived.notify_all();
+    meeting->arrived.wait_until(lock, end,
+                                [&] { return meeting->missing == 0; });
+  };
+  for (int i = 0; i < threads_; ++i) Post([meet] { meet(1); });
+  meet(0);
+}
 
 void WorkerPool::Post(std::function<void()> task) {
   Impl* impl = impl_.get();

@@ -45,6 +45,11 @@ class WorkerPool {
     const bool before_;
   };
 
+  /// Makes all threads now, which are otherwise made when they are first
+  /// needed. Where there is none to be had, then is too late: that ends the
+  /// process.
+  void StartThreads();
+
   /// Runs `task` on the pool some time later; tasks begin in order. Must not
   /// throw.
   void Post(std::function<void()> task);

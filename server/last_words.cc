@@ -4,9 +4,11 @@
 
 #include <array>
 #include <atomic>
+#include <boost/system/system_error.hpp>
 #include <chrono>
 #include <csignal>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <exception>
 #include <new>
@@ -21,6 +23,13 @@ namespace {
 
 std::atomic<bool> json{false};
 std::atomic<bool> told{false};
+std::atomic<bool> started{false};
+
+constexpr absl::string_view kRefused =
+    "the system has refused a thread or another resource: ";
+// Where nothing is mapped: a block that malloc() could not give, and its first
+// members.
+constexpr uintptr_t kNullPage = 4096;
 
 // One line. Nothing here may allocate, or wait for long.
 void Say(absl::string_view what, absl::string_view details = "") {
@@ -45,9 +54,36 @@ void Say(absl::string_view what, absl::string_view details = "") {
 
 void OnAbort(int) {
   // Whoever has told why may want what abort() leaves: a core dump.
-  if (told || ToldOfFatal()) return;
-  Say("aborted, most likely because there is no memory to be had");
+  if (told) return;
+  if (ToldOfFatal()) {
+    if (started) return;
+    Say("could not start, most likely for want of a thread or of memory");
+  } else {
+    Say("aborted, most likely because there is no memory to be had");
+  }
   _exit(1);
+}
+
+// Not every library looks whether malloc() has given something: gRPC 1.51 does
+// not where it reads from a socket. It ends as it would have, with a core dump.
+void OnSegmentationFault(int, siginfo_t* info, void*) {
+  if (reinterpret_cast<uintptr_t>(info->si_addr) >= kNullPage) return;
+  Say("a null pointer was used, most likely because there is no memory to be "
+      "had");
+  if (!started) _exit(1);
+}
+
+void HandleSegmentationFaults() {
+  struct sigaction before = {};
+  sigaction(SIGSEGV, nullptr, &before);
+  if ((before.sa_flags & SA_SIGINFO) != 0 || before.sa_handler != SIG_DFL) {
+    return;  // a sanitizer's
+  }
+  struct sigaction action = {};
+  action.sa_sigaction = OnSegmentationFault;
+  action.sa_flags = static_cast<int>(SA_SIGINFO | SA_RESETHAND);
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGSEGV, &action, nullptr);
 }
 
 [[noreturn]] void OnTerminate() {
@@ -59,10 +95,15 @@ void OnAbort(int) {
     Say("there is no memory to be had");
     _exit(1);
   } catch (const std::system_error& error) {
-    Say("the system has refused a thread or another resource: ", error.what());
+    Say(kRefused, error.what());
+    _exit(1);
+  } catch (const boost::system::system_error& error) {  // of Asio's threads
+    Say(kRefused, error.what());
     _exit(1);
   } catch (const std::exception& error) {
     Say("unexpected: ", error.what());
+    // oneTBB tells of a thread that cannot be made with a std::runtime_error.
+    if (!started) _exit(1);
   } catch (...) {
     Say("an exception of an unknown type");
   }
@@ -75,6 +116,9 @@ void SayLastWords(const std::string& log_format) {
   json = log_format == "json";
   std::set_terminate(OnTerminate);
   std::signal(SIGABRT, OnAbort);
+  HandleSegmentationFaults();
 }
+
+void NoteStart() { started = true; }
 
 }  // namespace attention::server

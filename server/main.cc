@@ -87,6 +87,7 @@ int Serve(const attention::server::ServerOptions& options,
     SayWhyNot(options, static_cast<std::string>(server.status().message()));
     return 1;
   }
+  attention::server::NoteStart();
   Tell("start",
        absl::StrCat("attention-server ", attention::server::Version(), ": ",
                     (*server)->Summary()),

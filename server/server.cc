@@ -313,6 +313,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   absl::StatusOr<std::unique_ptr<Engine>> engine =
       CreateEngine(options, std::move(hooks), health);
   if (!engine.ok()) return engine.status();
+  (*engine)->workers().StartThreads();
   BackendHealth::LogBackends(**engine);
   absl::StatusOr<std::unique_ptr<ModelRepository>> repository =
       OpenRepository(options.model_repository);

@@ -74,7 +74,9 @@ absl::Status CountedBytes::Grow(size_t bytes, size_t most) {
   char* const grown = static_cast<char*>(std::realloc(bytes_, wanted));
   if (grown == nullptr) {
     if (budget_ != nullptr) budget_->Return(address_, more);
-    return absl::ResourceExhaustedError("the server is out of memory");
+    return RetryAfter(
+        absl::ResourceExhaustedError("the server is out of memory"),
+        kRetryTime);
   }
   bytes_ = grown;
   capacity_ = wanted;

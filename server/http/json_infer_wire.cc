@@ -118,7 +118,8 @@ absl::StatusOr<size_t> JsonInferWire::JsonBytes(size_t body_bytes) const {
   return bytes;
 }
 
-absl::StatusOr<AttentionRequest> JsonInferWire::Decode(ReceivedMessage body) {
+absl::StatusOr<AttentionRequest> JsonInferWire::Decode(ReceivedMessage body,
+                                                       HoldBytes hold) {
   std::vector<grpc::Slice> message;
   {
     const ReceivedMessage parts = std::move(body);
@@ -145,7 +146,7 @@ absl::StatusOr<AttentionRequest> JsonInferWire::Decode(ReceivedMessage body) {
     if (!made.ok()) return made.status();
     message = *std::move(made);
   }
-  return InferWire::Decode(std::move(message));
+  return InferWire::Decode(std::move(message), hold);
 }
 
 bool JsonInferWire::IsBinary(const std::string& name) const {

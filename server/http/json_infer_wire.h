@@ -47,7 +47,8 @@ class JsonInferWire final : public InferWire {
         reply_(std::move(reply)) {}
 
   /// The body has one slice, or none.
-  absl::StatusOr<AttentionRequest> Decode(ReceivedMessage body) override;
+  absl::StatusOr<AttentionRequest> Decode(ReceivedMessage body,
+                                          HoldBytes hold) override;
   int64_t BytesBeside(int64_t element_bytes) const override;
 
  protected:

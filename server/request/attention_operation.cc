@@ -20,9 +20,10 @@ std::string Shapes(const AttentionProblem& problem) {
 
 }  // namespace
 
-absl::Status AttentionOperation::Decode(ReceivedMessage message,
+absl::Status AttentionOperation::Decode(ReceivedMessage message, HoldBytes hold,
                                         RequestFacts& facts) {
-  absl::StatusOr<AttentionRequest> request = wire_->Decode(std::move(message));
+  absl::StatusOr<AttentionRequest> request =
+      wire_->Decode(std::move(message), hold);
   facts.id = wire_->id();
   facts.model = wire_->model();
   if (!request.ok()) return request.status();

@@ -24,8 +24,9 @@ class AttentionWire {
   virtual ~AttentionWire() = default;
 
   /// What is asked. INVALID_ARGUMENT or NOT_FOUND names the field that is at
-  /// fault.
-  virtual absl::StatusOr<AttentionRequest> Decode(ReceivedMessage message) = 0;
+  /// fault. `hold` as in Operation::Decode.
+  virtual absl::StatusOr<AttentionRequest> Decode(ReceivedMessage message,
+                                                  HoldBytes hold) = 0;
   virtual Rpc rpc() const { return Rpc::kOther; }
   /// The caller's name for it; empty where it has none, or could not be read.
   virtual const std::string& id() const = 0;
@@ -57,7 +58,8 @@ class AttentionOperation final : public Operation {
 
   const char* name() const override { return "attend"; }
   Rpc rpc() const override { return wire_->rpc(); }
-  absl::Status Decode(ReceivedMessage message, RequestFacts& facts) override;
+  absl::Status Decode(ReceivedMessage message, HoldBytes hold,
+                      RequestFacts& facts) override;
   absl::StatusOr<OperationNeeds> Plan(RequestFacts& facts) override;
   void Gather(WorkerPool* workers) override { wire_->Gather(workers); }
   absl::Status Run(const std::stop_token& stop,

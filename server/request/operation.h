@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/worker_pool.h"
+#include "server/memory/hold_bytes.h"
 #include "server/memory/received_slices.h"
 #include "server/telemetry/request_facts.h"
 
@@ -50,8 +51,10 @@ class Operation {
   virtual Rpc rpc() const { return Rpc::kOther; }
 
   /// Reads the message. Slices are released as they are read, or by Gather().
-  /// Notes the caller's id in `facts`, also where it then fails.
-  virtual absl::Status Decode(ReceivedMessage message, RequestFacts& facts) = 0;
+  /// What grows beyond the message's size asks `hold` first. Notes the caller's
+  /// id in `facts`, also where it then fails.
+  virtual absl::Status Decode(ReceivedMessage message, HoldBytes hold,
+                              RequestFacts& facts) = 0;
 
   /// Checks what is asked; allocates nothing that grows with it.
   virtual absl::StatusOr<OperationNeeds> Plan(RequestFacts& facts) = 0;

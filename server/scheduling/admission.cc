@@ -35,10 +35,7 @@ Admission::Ticket& Admission::Ticket::operator=(Ticket&& other) noexcept {
 void Admission::Ticket::Return() {
   if (admission_ == nullptr) return;
   const std::lock_guard lock(admission_->mutex_);
-  for (Held* held : {&admission_->all_, held_}) {
-    --held->requests;
-    held->bytes -= bytes_;
-  }
+  admission_->Add(*held_, -1, -bytes_);
 }
 
 absl::StatusOr<Admission::Ticket> Admission::Admit(const std::string& caller,
@@ -59,17 +56,40 @@ absl::StatusOr<Admission::Ticket> Admission::Admit(const std::string& caller,
     return full;
   }
   if (limits.max_requests_per_second > 0 || limits.max_bytes_per_second > 0) {
-    absl::Status spent = TakeFromQuotas(held, bytes, limits, now);
+    absl::Status spent = TakeFromQuotas(held, 1, bytes, limits, now);
     if (!spent.ok()) {
       why = Refusal::kCallerRate;
       return spent;
     }
   }
-  for (Held* each : {&all_, &held}) {
-    ++each->requests;
+  Add(held, 1, bytes);
+  return Ticket(this, &held, bytes);
+}
+
+absl::Status Admission::Grow(Ticket& ticket, int64_t bytes,
+                             const CallerLimits& limits, Refusal* refusal,
+                             Clock::time_point now) {
+  Refusal unused = Refusal::kNone;
+  Refusal& why = refusal != nullptr ? *refusal : unused;
+  const std::lock_guard lock(mutex_);
+  Held& held = *ticket.held_;
+  // As if it came now, as large as it has become.
+  Add(held, -1, -ticket.bytes_);
+  absl::Status status = Check(held, ticket.bytes_ + bytes, limits, why);
+  if (status.ok() && limits.max_bytes_per_second > 0) {
+    status = TakeFromQuotas(held, 0, bytes, limits, now);
+    if (!status.ok()) why = Refusal::kCallerRate;
+  }
+  if (status.ok()) ticket.bytes_ += bytes;
+  Add(held, 1, ticket.bytes_);
+  return status;
+}
+
+void Admission::Add(Held& caller, int64_t requests, int64_t bytes) {
+  for (Held* each : {&all_, &caller}) {
+    each->requests += requests;
     each->bytes += bytes;
   }
-  return Ticket(this, &held, bytes);
 }
 
 absl::Status Admission::Check(const Held& caller, int64_t bytes,
@@ -126,7 +146,8 @@ absl::Status Admission::Check(const Held& caller, int64_t bytes,
   return RetryAfter(absl::ResourceExhaustedError(full), kTryAgain);
 }
 
-absl::Status Admission::TakeFromQuotas(Held& caller, int64_t bytes,
+absl::Status Admission::TakeFromQuotas(Held& caller, int64_t requests,
+                                       int64_t bytes,
                                        const CallerLimits& limits,
                                        Clock::time_point now) {
   struct Use {
@@ -135,12 +156,13 @@ absl::Status Admission::TakeFromQuotas(Held& caller, int64_t bytes,
     int64_t rate;
     const char* limit;
   };
-  const Use uses[] = {{caller.requests_quota, 1, limits.max_requests_per_second,
-                       " requests a second (max_requests_per_second)"},
-                      {caller.bytes_quota, bytes, limits.max_bytes_per_second,
-                       " bytes a second (max_bytes_per_second)"}};
+  const Use uses[] = {
+      {caller.requests_quota, requests, limits.max_requests_per_second,
+       " requests a second (max_requests_per_second)"},
+      {caller.bytes_quota, bytes, limits.max_bytes_per_second,
+       " bytes a second (max_bytes_per_second)"}};
   for (const auto& [quota, amount, rate, limit] : uses) {
-    if (rate == 0) continue;
+    if (rate == 0 || amount == 0) continue;
     const std::chrono::nanoseconds wait =
         quota.Wait(static_cast<double>(amount), static_cast<double>(rate), now);
     if (wait.count() == 0) continue;
@@ -149,7 +171,7 @@ absl::Status Admission::TakeFromQuotas(Held& caller, int64_t bytes,
                       wait);
   }
   for (const auto& [quota, amount, rate, limit] : uses) {
-    if (rate == 0) continue;
+    if (rate == 0 || amount == 0) continue;
     quota.Take(static_cast<double>(amount), static_cast<double>(rate), now);
   }
   return absl::OkStatus();

@@ -34,6 +34,8 @@ class Admission {
     Ticket(Ticket&& other) noexcept;
     Ticket& operator=(Ticket&& other) noexcept;
     ~Ticket() { Return(); }
+    /// False where it holds nothing.
+    explicit operator bool() const { return admission_ != nullptr; }
 
    private:
     friend class Admission;
@@ -64,7 +66,13 @@ class Admission {
                                Refusal* refusal = nullptr,
                                Clock::time_point now = Clock::now());
 
-  /// From now on nothing is admitted.
+  /// Has a request that was admitted with these limits hold `bytes` >= 0 more:
+  /// all of it, or nothing more where that fails, as Admit() does.
+  absl::Status Grow(Ticket& ticket, int64_t bytes,
+                    const CallerLimits& limits = {}, Refusal* refusal = nullptr,
+                    Clock::time_point now = Clock::now());
+
+  /// From now on nothing is admitted, and what is may grow.
   void StartDraining();
 
   bool draining() const;
@@ -73,10 +81,11 @@ class Admission {
 
  private:
   // mutex_ is held for all.
+  void Add(Held& caller, int64_t requests, int64_t bytes);
   absl::Status Check(const Held& caller, int64_t bytes,
                      const CallerLimits& limits, Refusal& refusal) const;
-  static absl::Status TakeFromQuotas(Held& caller, int64_t bytes,
-                                     const CallerLimits& limits,
+  static absl::Status TakeFromQuotas(Held& caller, int64_t requests,
+                                     int64_t bytes, const CallerLimits& limits,
                                      Clock::time_point now);
   void ForgetIdleCallers(Clock::time_point now);
 

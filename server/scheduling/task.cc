@@ -5,9 +5,20 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/scheduling/retry_after.h"
 
 namespace attention::server {
 namespace {
+
+// Others may have given memory back by then.
+constexpr std::chrono::milliseconds kTryAgain{100};
+
+// Of what fails with RESOURCE_EXHAUSTED where it has no memory, and for no
+// other reason.
+absl::Status OrTryAgain(absl::Status status) {
+  if (!absl::IsResourceExhausted(status)) return status;
+  return RetryAfter(std::move(status), kTryAgain);
+}
 
 // The one exception that running out of memory in a library can raise here; it
 // ends the request and not the process.
@@ -16,7 +27,8 @@ auto WithoutBadAlloc(Function function) -> decltype(function()) {
   try {
     return function();
   } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError("the server is out of memory");
+    return OrTryAgain(
+        absl::ResourceExhaustedError("the server is out of memory"));
   }
 }
 
@@ -55,21 +67,33 @@ void Task::Start(Done done) {
 absl::Status Task::Prepare() {
   Operation& operation = *arrival_.operation;
   facts_.request_bytes = arrival_.message.bytes();
-  absl::Status status = operation.Decode(std::move(arrival_.message), facts_);
+  absl::Status status = operation.Decode(
+      std::move(arrival_.message),
+      [this](int64_t bytes) { return Hold(bytes); }, facts_);
+  if (facts_.refusal == Refusal::kNone) status = OrTryAgain(std::move(status));
   if (!status.ok()) return status;
   absl::StatusOr<OperationNeeds> needs = operation.Plan(facts_);
   if (!needs.ok()) return needs.status();
   needs_ = *std::move(needs);
-  absl::StatusOr<Admission::Ticket> ticket = services_.admission.Admit(
-      arrival_.share(),
-      facts_.request_bytes + needs_.working_bytes + needs_.reply_bytes,
-      Limits(), &facts_.refusal);
-  if (!ticket.ok()) return ticket.status();
-  ticket_ = *std::move(ticket);
+  status = Hold(needs_.working_bytes + needs_.reply_bytes);
+  if (!status.ok()) return status;
   // A request that is alone has its large tensors copied by all workers. Beside
   // others it lets go of its message at once: while it waits, the next messages
   // are read into that memory.
   if (services_.admission.requests() > 1) operation.Gather(nullptr);
+  return absl::OkStatus();
+}
+
+// Its message is counted with what it asks for first.
+absl::Status Task::Hold(int64_t bytes) {
+  if (ticket_) {
+    return services_.admission.Grow(ticket_, bytes, Limits(), &facts_.refusal);
+  }
+  absl::StatusOr<Admission::Ticket> ticket =
+      services_.admission.Admit(arrival_.share(), facts_.request_bytes + bytes,
+                                Limits(), &facts_.refusal);
+  if (!ticket.ok()) return ticket.status();
+  ticket_ = *std::move(ticket);
   return absl::OkStatus();
 }
 
@@ -108,7 +132,8 @@ void Task::RunAndFinish(const std::function<void()>& give_way) {
 absl::Status Task::Run(const std::function<void()>& give_way) {
   arrival_.operation->Gather(&services_.workers);
   facts_.gather_time = SinceArrival() - facts_.queue_time;
-  return arrival_.operation->Run(stop_.get_token(), give_way, facts_);
+  return OrTryAgain(
+      arrival_.operation->Run(stop_.get_token(), give_way, facts_));
 }
 
 absl::StatusOr<grpc::ByteBuffer> Task::Encode() {

@@ -99,6 +99,7 @@ class Task final : public QueuedWork,
 
  private:
   absl::Status Prepare();
+  absl::Status Hold(int64_t bytes);
   absl::Status Enqueue();
   absl::Status Run(const std::function<void()>& give_way);
   void RunAndFinish(const std::function<void()>& give_way);

@@ -47,20 +47,23 @@ class Acceptor::Handovers {
     for (const Serve& each : serve_) free_.push_back(&each);
   }
 
-  // Waits until one is free. Throws std::system_error where no thread can be
-  // made; the socket is closed then.
-  static void Begin(const std::shared_ptr<Handovers>& handovers,
-                    FileDescriptor socket) {
+  // Waits until one is free. Where no thread can be made, this one hands the
+  // socket over: better that others wait for a flood than that nobody is
+  // served. Returns why none could be made.
+  static std::error_code Begin(const std::shared_ptr<Handovers>& handovers,
+                               FileDescriptor socket) {
     const Serve* const serve = handovers->Take();
     const auto shared = std::make_shared<FileDescriptor>(std::move(socket));
-    try {
-      std::thread([handovers, serve, shared] {
-        (*serve)(shared->Release());
-        handovers->Return(serve);
-      }).detach();
-    } catch (const std::system_error&) {
+    const auto hand_over = [handovers, serve, shared] {
+      (*serve)(shared->Release());
       handovers->Return(serve);
-      throw;
+    };
+    try {
+      std::thread(hand_over).detach();
+      return {};
+    } catch (const std::system_error& error) {
+      hand_over();
+      return error.code();
     }
   }
 
@@ -187,13 +190,11 @@ void Acceptor::Admit(FileDescriptor socket,
 
 void Acceptor::HandOver(FileDescriptor socket,
                         const std::shared_ptr<Handovers>& handovers) {
-  try {
-    Handovers::Begin(handovers, std::move(socket));
-  } catch (const std::system_error& error) {
-    if (const int64_t times = failed_.Count(); times > 0) {
-      spdlog::warn("cannot serve connections: {} ({} times)", error.what(),
-                   times);
-    }
+  const std::error_code error = Handovers::Begin(handovers, std::move(socket));
+  if (!error) return;
+  if (const int64_t times = failed_.Count(); times > 0) {
+    spdlog::warn("new connections get no thread: {} ({} times)",
+                 error.message(), times);
   }
 }
 

@@ -120,7 +120,8 @@ absl::Status AddResults(const v1::AttendRequest& message,
 
 }  // namespace
 
-absl::StatusOr<AttentionRequest> AttendWire::Decode(ReceivedMessage message) {
+absl::StatusOr<AttentionRequest> AttendWire::Decode(ReceivedMessage message,
+                                                    HoldBytes) {
   absl::StatusOr<MessageElements> elements =
       SplitMessage(std::move(message), AttendRules(), message_);
   if (!elements.ok()) return elements.status();

@@ -21,7 +21,8 @@ class AttendWire final : public AttentionWire {
       : on_stream_(on_stream), models_(models) {}
 
   /// Unknown fields are refused: one that is dropped could have been a mask.
-  absl::StatusOr<AttentionRequest> Decode(ReceivedMessage message) override;
+  absl::StatusOr<AttentionRequest> Decode(ReceivedMessage message,
+                                          HoldBytes hold) override;
   Rpc rpc() const override {
     return on_stream_ ? Rpc::kAttendStream : Rpc::kAttend;
   }

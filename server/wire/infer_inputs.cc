@@ -18,10 +18,12 @@ using InputTensor = ModelInferRequest::InferInputTensor;
 class InputReader {
  public:
   InputReader(const ModelInferRequest& message, MessageElements& elements,
-              SharedMemoryAccess regions, RequestBuilder& builder)
+              SharedMemoryAccess regions, HoldBytes hold,
+              RequestBuilder& builder)
       : message_(message),
         elements_(elements),
         regions_(regions),
+        hold_(hold),
         builder_(builder) {}
 
   absl::Status Read(const TensorField& field, const InputTensor& input) {
@@ -94,7 +96,7 @@ class InputReader {
       }
     }
     absl::StatusOr<AlignedBuffer> buffer =
-        ReadTypedContents(field.name, type, *count, pieces);
+        ReadTypedContents(field.name, type, *count, pieces, hold_);
     if (!buffer.ok()) return buffer.status();
     return builder_.SetTensor(field, type, input.shape(), *std::move(buffer));
   }
@@ -102,6 +104,7 @@ class InputReader {
   const ModelInferRequest& message_;
   MessageElements& elements_;
   const SharedMemoryAccess regions_;
+  const HoldBytes hold_;
   RequestBuilder& builder_;
   int next_raw_ = 0;
 };
@@ -120,8 +123,9 @@ const SplitRules& InferRules() {
 
 absl::Status ReadInputs(const ModelInferRequest& message,
                         MessageElements& elements, absl::string_view model_name,
-                        SharedMemoryAccess regions, RequestBuilder& builder) {
-  InputReader reader(message, elements, regions, builder);
+                        SharedMemoryAccess regions, HoldBytes hold,
+                        RequestBuilder& builder) {
+  InputReader reader(message, elements, regions, hold, builder);
   for (const InputTensor& input : message.inputs()) {
     const TensorField* const field = builder.Accepted(input.name());
     if (field == nullptr) {

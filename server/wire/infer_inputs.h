@@ -3,6 +3,7 @@
 
 #include "absl/status/status.h"
 #include "inference/grpc_service.pb.h"
+#include "server/memory/hold_bytes.h"
 #include "server/memory/shared_memory_registry.h"
 #include "server/request/request_builder.h"
 #include "server/wire/message_splitter.h"
@@ -15,7 +16,7 @@ const SplitRules& InferRules();
 
 /// Makes the inputs of `message`, whose elements are marks of `elements`, the
 /// tensors of a request for the model `model_name`. `regions` are those
-/// that its caller may use.
+/// that its caller may use. `hold` is asked for what typed contents take.
 ///
 /// INVALID_ARGUMENT, beginning with the input's name, for what only the wire
 /// can get wrong: unknown and repeated inputs, unknown datatypes, no elements
@@ -23,7 +24,8 @@ const SplitRules& InferRules();
 /// and what ReadRegion() refuses.
 absl::Status ReadInputs(const inference::ModelInferRequest& message,
                         MessageElements& elements, absl::string_view model_name,
-                        SharedMemoryAccess regions, RequestBuilder& builder);
+                        SharedMemoryAccess regions, HoldBytes hold,
+                        RequestBuilder& builder);
 
 }  // namespace attention::server
 

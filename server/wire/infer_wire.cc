@@ -69,7 +69,8 @@ std::vector<grpc::Slice> AddOutputs(absl::Span<Result> results,
 
 }  // namespace
 
-absl::StatusOr<AttentionRequest> InferWire::Decode(ReceivedMessage message) {
+absl::StatusOr<AttentionRequest> InferWire::Decode(ReceivedMessage message,
+                                                   HoldBytes hold) {
   absl::StatusOr<MessageElements> elements =
       SplitMessage(std::move(message), InferRules(), message_);
   if (!elements.ok()) return elements.status();
@@ -82,7 +83,8 @@ absl::StatusOr<AttentionRequest> InferWire::Decode(ReceivedMessage message) {
   RequestBuilder builder(model_->defaults, model_->owner);
   absl::Status status = ReadParameters(message_.parameters(), builder);
   if (status.ok()) {
-    status = ReadInputs(message_, elements_, model_->name, regions_, builder);
+    status =
+        ReadInputs(message_, elements_, model_->name, regions_, hold, builder);
   }
   if (status.ok()) status = ReadOutputs(message_, regions_, builder);
   if (!status.ok()) return status;

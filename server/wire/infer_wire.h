@@ -25,7 +25,8 @@ class InferWire : public AttentionWire {
 
   /// Unknown fields are skipped, as the protocol's other servers do; an unknown
   /// parameter or input is refused by name.
-  absl::StatusOr<AttentionRequest> Decode(ReceivedMessage message) override;
+  absl::StatusOr<AttentionRequest> Decode(ReceivedMessage message,
+                                          HoldBytes hold) override;
   Rpc rpc() const override {
     return on_stream_ ? Rpc::kModelStreamInfer : Rpc::kModelInfer;
   }

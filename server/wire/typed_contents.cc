@@ -176,7 +176,7 @@ class ContentsReader {
 
 absl::StatusOr<AlignedBuffer> ReadTypedContents(
     absl::string_view input, DataType type, int64_t count,
-    absl::Span<TensorBytes* const> pieces) {
+    absl::Span<TensorBytes* const> pieces, HoldBytes hold) {
   if (FieldOf(type) == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(input, ": ", Name(type),
@@ -189,8 +189,9 @@ absl::StatusOr<AlignedBuffer> ReadTypedContents(
         absl::StrCat(input, ": contents of ", bytes, " bytes (its shape needs ",
                      count, " elements)"));
   }
-  absl::StatusOr<AlignedBuffer> buffer =
-      AlignedBuffer::Create(count * ByteSize(type));
+  const int64_t size = count * ByteSize(type);
+  if (absl::Status held = hold(size); !held.ok()) return held;
+  absl::StatusOr<AlignedBuffer> buffer = AlignedBuffer::Create(size);
   if (!buffer.ok()) return buffer;
   ContentsReader reader(input, type, count, *buffer);
   for (const TensorBytes* piece : pieces) {

@@ -8,6 +8,7 @@
 #include "absl/types/span.h"
 #include "core/datatype.h"
 #include "server/memory/aligned_buffer.h"
+#include "server/memory/hold_bytes.h"
 #include "server/wire/tensor_bytes.h"
 
 namespace attention::server {
@@ -20,10 +21,11 @@ namespace attention::server {
 /// INVALID_ARGUMENT, beginning with `input`, where the elements are not in the
 /// field that the protocol has for the type (FP16 and BF16 have none), are not
 /// `count`, or do not fit the type. Memory is taken for no more elements than
-/// there are bytes in `pieces`.
+/// there are bytes in `pieces`, which is up to eight times as much, and `hold`
+/// is asked for it before.
 absl::StatusOr<AlignedBuffer> ReadTypedContents(
     absl::string_view input, DataType type, int64_t count,
-    absl::Span<TensorBytes* const> pieces);
+    absl::Span<TensorBytes* const> pieces, HoldBytes hold);
 
 }  // namespace attention::server
 

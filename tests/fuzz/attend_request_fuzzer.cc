@@ -55,7 +55,8 @@ Split SplitOf(std::vector<grpc::Slice> slices) {
 void Serve(const uint8_t* data, size_t size) {
   static const auto* const models = new ModelRepository;
   AttendWire wire(/*on_stream=*/true, *models);
-  const auto request = wire.Decode(test::CutIntoSlices(data, size));
+  const auto request =
+      wire.Decode(test::CutIntoSlices(data, size), HoldUncounted);
   if (!request.ok()) return;
   const auto valid = Validate(request->problem);
   if (!valid.ok()) return;

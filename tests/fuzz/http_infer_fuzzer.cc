@@ -46,7 +46,8 @@ void Serve(const std::string& body, std::optional<std::string> json_bytes,
   head.none = [&budget] { return CountedBytes(budget, "fuzzer"); };
   const auto described = std::make_shared<JsonInferReply>();
   JsonInferWire wire(*models, /*regions=*/{}, std::move(head), described);
-  const auto request = wire.Decode(std::vector<grpc::Slice>{grpc::Slice(body)});
+  const auto request =
+      wire.Decode(std::vector<grpc::Slice>{grpc::Slice(body)}, HoldUncounted);
   if (!request.ok()) return;
   const auto valid = Validate(request->problem);
   if (!valid.ok()) return;

@@ -88,7 +88,8 @@ void Serve(const uint8_t* data, size_t size, bool on_stream) {
   static const auto* const models = new ModelTable(*repository);
   constexpr int64_t kLimit = 1 << 20;
   InferWire wire(*models, /*regions=*/{}, on_stream);
-  const auto request = wire.Decode(test::CutIntoSlices(data, size));
+  const auto request =
+      wire.Decode(test::CutIntoSlices(data, size), HoldUncounted);
   if (!request.ok()) return;
   const auto valid = Validate(request->problem);
   if (!valid.ok()) return;

@@ -45,10 +45,7 @@ TEST(HttpTest, AServerThatServesIsLiveStartedAndReady) {
 
 TEST(HttpTest, ReadinessTurnsOffBeforeCallsAreRefused) {
   RunningServer server = Launch({"--drain-delay", "1h"});
-  const std::string before = "http://";
-  const std::string rest =
-      server.line.substr(server.line.find(before) + before.size());
-  const std::string http = rest.substr(0, rest.find(','));
+  const std::string& http = server.http_address;
   WireClient client(server.address);
   server.process->Signal(SIGTERM);
   EXPECT_TRUE(BecomesStatus(http, kReady, 503)) << server.line;

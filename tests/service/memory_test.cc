@@ -1,4 +1,5 @@
 // What attention-server holds of the machine's memory.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/service/infer_requests.h"
 #include "tests/service/requests.h"
 #include "tests/service/running_server.h"
 #include "tests/service/wire_client.h"
@@ -66,6 +68,38 @@ TEST(MemoryTest, IsGivenBackWhenAllIsQuiet) {
     resident = Mebibytes(process, "VmRSS");
   }
   EXPECT_LE(resident, 80);
+}
+
+// 48 MiB of lengths that are 384 MiB in memory, for no queries at all.
+TEST(MemoryTest, TypedContentsAreCountedAsLargeAsTheyBecome) {
+  constexpr int64_t kLengths = 48 << 20;
+  inference::ModelInferRequest request;
+  request.set_model_name(kDotProduct);
+  const auto add = [&request](const std::string& name, const std::string& type,
+                              const std::vector<int64_t>& shape) {
+    auto* input = request.add_inputs();
+    input->set_name(name);
+    input->set_datatype(type);
+    input->mutable_shape()->Assign(shape.begin(), shape.end());
+    return input->mutable_contents();
+  };
+  for (const char* name : {"query", "key", "value"}) {
+    add(name, "FP32", {kLengths, 0, 1});
+  }
+  add("valid_lens", "INT64", {kLengths})
+      ->mutable_int64_contents()
+      ->Resize(static_cast<int>(kLengths), 0);
+  const std::string message = request.SerializeAsString();
+  const RunningServer server = Launch({"--memory-limit", "256MiB"});
+  ASSERT_NE(server.address, "");
+  WireClient client(server.address);
+  const auto reply = client.Call(kModelInfer, message);
+  EXPECT_EQ(reply.status().code(), absl::StatusCode::kResourceExhausted)
+      << reply.status();
+  EXPECT_THAT(std::string(reply.status().message()),
+              testing::HasSubstr("never fits"));
+  EXPECT_LT(Mebibytes(server.process->pid(), "VmHWM"), 256);
+  ExpectGoodReply(client.Attend(GoodRequest()));
 }
 
 }  // namespace

@@ -12,8 +12,9 @@ namespace attention::test {
 /// The server's binary, listening on a free port, and where.
 struct RunningServer {
   std::unique_ptr<ChildProcess> process;
-  std::string line;     // the one that it prints when it is ready
-  std::string address;  // empty where it did not start
+  std::string line;          // the one that it prints when it is ready
+  std::string address;       // empty where it did not start
+  std::string http_address;  // of its HTTP port; likewise
 };
 
 /// Starts it with these arguments, by a program that sets limits, where there
@@ -27,11 +28,14 @@ inline RunningServer Launch(std::vector<std::string> arguments = {},
   server.process = std::make_unique<ChildProcess>(before_it.front(), arguments);
   const std::string before = "listening on ";
   server.line = server.process->ReadLineWith(before);
-  const size_t begin = server.line.find(before);
-  if (begin != std::string::npos) {
-    const std::string rest = server.line.substr(begin + before.size());
-    server.address = rest.substr(0, rest.find_first_of(", "));
-  }
+  const auto follows = [&line = server.line](const std::string& words) {
+    const size_t begin = line.find(words);
+    if (begin == std::string::npos) return std::string();
+    const std::string rest = line.substr(begin + words.size());
+    return rest.substr(0, rest.find_first_of(", "));
+  };
+  server.address = follows(before);
+  server.http_address = follows("http://");
   return server;
 }
 

@@ -47,6 +47,49 @@ TEST(Admission, ATicketGivesItsPlaceBack) {
   EXPECT_EQ(admission.bytes(), 0);
 }
 
+TEST(Admission, ARequestThatGrowsIsOneRequestOfAllItsBytes) {
+  Admission admission(1, 1000);
+  {
+    auto ticket = admission.Admit("a", 100);
+    ASSERT_THAT(ticket, IsOk());
+    // More than half: its caller has no other one.
+    EXPECT_THAT(admission.Grow(*ticket, 900), IsOk());
+    EXPECT_EQ(admission.requests(), 1);
+    EXPECT_EQ(admission.bytes(), 1000);
+  }
+  EXPECT_EQ(admission.requests(), 0);
+  EXPECT_EQ(admission.bytes(), 0);
+}
+
+TEST(Admission, ARequestThatCannotGrowStaysAsItIs) {
+  Admission admission(10, 1000);
+  const auto other = admission.Admit("b", 600);
+  auto ticket = admission.Admit("a", 100);
+  ASSERT_THAT(ticket, IsOk());
+  const absl::Status full = admission.Grow(*ticket, 301);
+  EXPECT_THAT(full, StatusIs(absl::StatusCode::kResourceExhausted,
+                             HasSubstr("needs 401 bytes")));
+  EXPECT_TRUE(HasRetryInfo(full));
+  const absl::Status never = admission.Grow(*ticket, 901);
+  EXPECT_THAT(never, StatusIs(absl::StatusCode::kResourceExhausted,
+                              HasSubstr("never fits")));
+  EXPECT_FALSE(HasRetryInfo(never));
+  EXPECT_EQ(admission.bytes(), 700);
+}
+
+TEST(Admission, WhatARequestGrowsByIsOfItsCallersQuota) {
+  Admission admission(10, 1000);
+  const CallerLimits limits = {.max_requests_per_second = 1,
+                               .max_bytes_per_second = 100};
+  const auto now = std::chrono::steady_clock::now();
+  auto ticket = admission.Admit("a", 50, limits, nullptr, now);
+  ASSERT_THAT(ticket, IsOk());
+  EXPECT_THAT(admission.Grow(*ticket, 50, limits, nullptr, now), IsOk());
+  EXPECT_THAT(admission.Grow(*ticket, 1, limits, nullptr, now),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("max_bytes_per_second")));
+}
+
 TEST(Admission, AMovedTicketGivesItsPlaceBackOnce) {
   Admission admission(10, 1000);
   {

@@ -29,7 +29,9 @@ RequestFacts Facts() {
 struct Reply {
   explicit Reply(const v1::AttendRequest& message, bool on_stream = false)
       : wire(on_stream, models),
-        request(wire.Decode(OneSlice(message.SerializeAsString())).value()),
+        request(wire.Decode(OneSlice(message.SerializeAsString()),
+                            server::HoldUncounted)
+                    .value()),
         results(request.results, Validate(request.problem).value()) {}
 
   grpc::ByteBuffer Encode() { return wire.Encode(results.sent(), Facts()); }

@@ -26,7 +26,8 @@ struct Decoded {
   explicit Decoded(const v1::AttendRequest& message,
                    const ModelRepository& models = ModelRepository())
       : wire(/*on_stream=*/false, models),
-        request(wire.Decode(OneSlice(message.SerializeAsString()))) {}
+        request(wire.Decode(OneSlice(message.SerializeAsString()),
+                            server::HoldUncounted)) {}
 
   const AttentionProblem& problem() const { return request->problem; }
 

@@ -54,7 +54,8 @@ struct Decoded {
   explicit Decoded(const Request& message, bool on_stream = false)
       : models(repository),
         wire(models, /*regions=*/{}, on_stream),
-        request(wire.Decode(OneSlice(message.SerializeAsString()))) {}
+        request(wire.Decode(OneSlice(message.SerializeAsString()),
+                            server::HoldUncounted)) {}
 
   const AttentionProblem& problem() const { return request->problem; }
 

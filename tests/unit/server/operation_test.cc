@@ -42,7 +42,8 @@ class Append final : public Operation {
   Append(Store& store, bool quick) : store_(store), quick_(quick) {}
 
   const char* name() const override { return "append"; }
-  absl::Status Decode(ReceivedMessage message, RequestFacts& facts) override {
+  absl::Status Decode(ReceivedMessage message, HoldBytes,
+                      RequestFacts& facts) override {
     const grpc::ByteBuffer bytes(message.slices().data(),
                                  message.slices().size());
     const std::string text = Flatten(bytes);

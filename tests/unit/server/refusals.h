@@ -17,7 +17,7 @@ namespace attention::server {
 inline absl::Status StatusOf(const std::string& bytes) {
   const ModelRepository models;
   AttendWire wire(/*on_stream=*/false, models);
-  const auto request = wire.Decode(OneSlice(bytes));
+  const auto request = wire.Decode(OneSlice(bytes), server::HoldUncounted);
   if (!request.ok()) return request.status();
   return Validate(request->problem).status();
 }

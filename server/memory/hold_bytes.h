@@ -1,0 +1,21 @@
+#ifndef ATTENTION_SERVER_MEMORY_HOLD_BYTES_H_
+#define ATTENTION_SERVER_MEMORY_HOLD_BYTES_H_
+
+#include <cstdint>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+
+namespace attention::server {
+
+/// Asks for memory that a request takes beyond its message's bytes, before it
+/// is taken. A failure, RESOURCE_EXHAUSTED or UNAVAILABLE, is what the caller
+/// of the request gets.
+using HoldBytes = absl::FunctionRef<absl::Status(int64_t bytes)>;
+
+/// Where nobody counts.
+inline absl::Status HoldUncounted(int64_t) { return absl::OkStatus(); }
+
+}  // namespace attention::server
+
+#endif  // ATTENTION_SERVER_MEMORY_HOLD_BYTES_H_

@@ -1,0 +1,249 @@
+// attention-server where an allocation or a thread fails that could be had a
+// moment before: what cannot be provoked from outside.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "tests/service/http_caller.h"
+#include "tests/service/infer_requests.h"
+#include "tests/service/requests.h"
+#include "tests/service/running_server.h"
+#include "tests/service/wire_client.h"
+#include "tests/support/faults/planned_faults.h"
+
+namespace attention::test {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+constexpr int64_t kForEver = std::numeric_limits<int64_t>::max();
+// More than gRPC 1.51 allocates at once where it reads from a socket, after
+// which it does not look whether it got it: 64 KiB, and what is before them.
+constexpr int64_t kLarge = 128 << 10;
+
+RunningServer LaunchWith(const PlannedFaults& faults,
+                         const std::vector<std::string>& arguments = {}) {
+  return Launch(arguments, faults.BeforeProgram());
+}
+
+// Query, key, value, output and weights of more than kLarge each.
+v1::AttendRequest RequestOfLargeTensors() {
+  v1::AttendRequest request;
+  request.set_id("large");
+  *request.mutable_query() = Filled(v1::DATA_TYPE_FP32, {512, 128}, 1);
+  v1::KeyValueTensors& key_value = *request.mutable_key_value();
+  *key_value.mutable_key() = Filled(v1::DATA_TYPE_FP32, {512, 128}, 1);
+  *key_value.mutable_value() = Filled(v1::DATA_TYPE_FP32, {512, 256}, 1);
+  request.set_return_weights(true);
+  return request;
+}
+
+// What asks the server, in one of its ways.
+struct Way {
+  const char* name;
+  std::function<absl::Status(const RunningServer&, WireClient&)> ask;
+};
+
+void PrintTo(const Way& way, std::ostream* out) { *out << way.name; }
+
+absl::Status AskOnAStream(WireClient& client) {
+  const auto stream = client.OpenStream(kAttendStream);
+  stream->Write(RequestOfLargeTensors().SerializeAsString());
+  stream->WritesDone();
+  const std::optional<std::string> reply = stream->Read();
+  if (!reply) return stream->Finish();
+  v1::AttendStreamResponse response;
+  if (!response.ParseFromString(*reply)) return absl::InternalError("no reply");
+  return absl::Status(static_cast<absl::StatusCode>(response.error().code()),
+                      response.error().message());
+}
+
+class LargeAllocationTest : public testing::TestWithParam<Way> {};
+
+// Each of them in turn, until there is none left that fails.
+TEST_P(LargeAllocationTest, ThatFailsEndsTheRequestAlone) {
+  PlannedFaults faults;
+  const RunningServer server = LaunchWith(faults);
+  ASSERT_NE(server.address, "") << server.process->ReadAll();
+  WireClient client(server.address);
+  ASSERT_EQ(GetParam().ask(server, client), absl::OkStatus());
+  faults.plan().large_bytes = kLarge;
+  Faults& allocations = faults.plan().large_allocations;
+  constexpr int kMost = 200;
+  int n = 0;
+  for (; n < kMost; ++n) {
+    const int64_t before = allocations.failed;
+    allocations.skip = n;
+    allocations.fail = 1;
+    const absl::Status status = GetParam().ask(server, client);
+    allocations.fail = 0;
+    ExpectGoodReply(client.Attend(GoodRequest()));
+    if (allocations.failed == before) {
+      EXPECT_TRUE(status.ok()) << status;
+      break;
+    }
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    EXPECT_THAT(std::string(status.message()),
+                AnyOf(HasSubstr("no memory"), HasSubstr("out of memory")));
+    if (HasFailure()) break;
+  }
+  EXPECT_GE(n, 3);
+  EXPECT_LT(n, kMost);
+  server.process->Signal(SIGTERM);
+  EXPECT_EQ(server.process->Wait(), 0);
+}
+
+absl::Status AskOverHttp(const RunningServer& server) {
+  std::string body = R"({"inputs":[)";
+  const char* comma = "";
+  for (const char* name : {"query", "key", "value"}) {
+    absl::StrAppend(&body, comma, R"({"name":")", name,
+                    R"(","datatype":"FP32","shape":[512,128],"data":[1)");
+    for (int i = 1; i < 512 * 128; ++i) body += ",1";
+    body += "]}";
+    comma = ",";
+  }
+  body += "]}";
+  const std::string answer =
+      HttpPost(server.http_address,
+               "/v2/models/scaled_dot_product_attention/infer", body);
+  if (HttpStatus(answer) == 200) return absl::OkStatus();
+  return absl::Status(HttpStatus(answer) == 429
+                          ? absl::StatusCode::kResourceExhausted
+                          : absl::StatusCode::kUnknown,
+                      answer);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Ways, LargeAllocationTest,
+    testing::Values(
+        Way{"Attend",
+            [](const RunningServer&, WireClient& client) {
+              return client.Attend(RequestOfLargeTensors()).status();
+            }},
+        Way{"AttendStream",
+            [](const RunningServer&, WireClient& client) {
+              return AskOnAStream(client);
+            }},
+        Way{"TypedContents",
+            [](const RunningServer&, WireClient& client) {
+              auto request = ToInfer(RequestOfLargeTensors());
+              UseTypedContents(request);
+              return Infer(client, request).status();
+            }},
+        Way{"Http", [](const RunningServer& server,
+                       WireClient&) { return AskOverHttp(server); }}),
+    [](const auto& way) { return static_cast<std::string>(way.param.name); });
+
+// What attention-server does of which all threads, or all large allocations,
+// fail after the first `skip`.
+struct Started {
+  bool serves = false;
+  int64_t failed = 0;
+  int code = 0;
+  std::string text;
+};
+
+Started StartWith(Faults FaultPlan::*kind, int skip) {
+  PlannedFaults faults;
+  faults.plan().large_bytes = kLarge;
+  (faults.plan().*kind).skip = skip;
+  (faults.plan().*kind).fail = kForEver;
+  const RunningServer server = LaunchWith(faults);
+  Started started;
+  started.serves = !server.address.empty();
+  if (started.serves) {
+    WireClient client(server.address);
+    ExpectGoodReply(client.Attend(GoodRequest()));
+  } else {
+    started.text = server.process->ReadAll();
+    started.code = server.process->Wait();
+  }
+  started.failed = (faults.plan().*kind).failed;
+  return started;
+}
+
+class StartTest : public testing::TestWithParam<Faults FaultPlan::*> {};
+
+TEST_P(StartTest, ServesOrSaysWhyNotAndEndsWithExitCodeOne) {
+  constexpr int kMost = 200;
+  int ended = 0;
+  for (int skip = 0; skip < kMost; ++skip) {
+    SCOPED_TRACE(absl::StrCat("all fail after ", skip));
+    const Started started = StartWith(GetParam(), skip);
+    if (!started.serves) {
+      ++ended;
+      EXPECT_EQ(started.code, 1) << started.text;
+      EXPECT_THAT(started.text, HasSubstr("attention-server: "));
+    }
+    if (started.failed == 0 || HasFailure()) break;
+    ASSERT_LT(skip + 1, kMost);
+  }
+  EXPECT_GT(ended, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Where, StartTest,
+                         testing::Values(&FaultPlan::threads,
+                                         &FaultPlan::large_allocations),
+                         [](const auto& kind) {
+                           return kind.param == &FaultPlan::threads
+                                      ? "NoThread"
+                                      : "NoMemory";
+                         });
+
+// All that it needs it has made at its start.
+TEST(NoThreadTest, NewConnectionsAreServedAndItEndsAsItShould) {
+  PlannedFaults faults;
+  const RunningServer server = LaunchWith(faults);
+  ASSERT_NE(server.address, "") << server.process->ReadAll();
+  faults.plan().threads.fail = kForEver;
+  std::vector<std::unique_ptr<WireClient>> clients;
+  std::vector<std::unique_ptr<PendingCall>> calls;
+  constexpr int kClients = 24;
+  const std::string message = GoodRequest().SerializeAsString();
+  for (int i = 0; i < kClients; ++i) {
+    clients.push_back(std::make_unique<WireClient>(server.address));
+    calls.push_back(clients.back()->Start(kAttend, message));
+  }
+  for (const auto& call : calls) EXPECT_TRUE(call->Wait().ok());
+  EXPECT_EQ(AskOverHttp(server), absl::OkStatus());
+  EXPECT_EQ(AskOnAStream(*clients.front()), absl::OkStatus());
+  EXPECT_GT(faults.plan().threads.failed.load(), 0);
+  EXPECT_THAT(server.process->ReadLineWith("new connections get no thread"),
+              HasSubstr("Resource temporarily unavailable"));
+  server.process->Signal(SIGTERM);
+  EXPECT_EQ(server.process->Wait(), 0);
+}
+
+// gRPC does not look whether it got what it reads into.
+TEST(NoMemoryTest, InALibraryThatDoesNotLookIsNamedAtTheEnd) {
+  PlannedFaults faults;
+  const RunningServer server = LaunchWith(faults);
+  ASSERT_NE(server.address, "") << server.process->ReadAll();
+  WireClient client(server.address);
+  ExpectGoodReply(client.Attend(GoodRequest()));
+  faults.plan().large_bytes = 64 << 10;
+  faults.plan().large_allocations.fail = 1;
+  // Long enough that gRPC reads it in large pieces.
+  v1::AttendRequest request = GoodRequest();
+  *request.mutable_query() = Filled(v1::DATA_TYPE_FP32, {1 << 22, 1}, 1);
+  EXPECT_EQ(client.Attend(request).status().code(),
+            absl::StatusCode::kUnavailable);
+  EXPECT_EQ(server.process->Wait(), -SIGSEGV);
+  EXPECT_THAT(server.process->ReadAll(),
+              HasSubstr("attention-server: a null pointer was used, most "
+                        "likely because there is no memory to be had"));
+}
+
+}  // namespace
+}  // namespace attention::test
