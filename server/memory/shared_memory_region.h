@@ -61,6 +61,10 @@ class SharedMemoryRegion {
   /// when all reading and writing for a request is done, before it is answered.
   virtual absl::Status CheckIntact() const = 0;
 
+  /// Whether its owner is known to have ended, so that nobody will unregister
+  /// it.
+  virtual bool Abandoned() const { return false; }
+
   /// Copies bytes of the region to host memory, as many as `to` has.
   virtual absl::Status CopyToHost(const std::byte* from,
                                   absl::Span<std::byte> to) const = 0;

@@ -1,5 +1,6 @@
 #include "server/memory/shared_memory_registry.h"
 
+#include <chrono>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -8,6 +9,8 @@
 
 namespace attention::server {
 namespace {
+
+constexpr std::chrono::seconds kPause{1};
 
 absl::Status Unknown(const std::string& name) {
   return absl::NotFoundError(
@@ -20,6 +23,15 @@ MemorySpace SpaceOf(const SharedMemoryRegion& region) {
 }
 
 }  // namespace
+
+SharedMemoryRegistry::~SharedMemoryRegistry() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  if (sweeper_.joinable()) sweeper_.join();
+}
 
 absl::Status SharedMemoryRegistry::Register(const std::string& name,
                                             MapRegion map) {
@@ -41,6 +53,7 @@ absl::Status SharedMemoryRegistry::Register(const std::string& name,
   absl::StatusOr<std::shared_ptr<SharedMemoryRegion>> region = map();
   if (!region.ok()) return region.status();
   regions_.emplace(name, *std::move(region));
+  if (!sweeper_.joinable()) sweeper_ = std::thread([this] { Sweep(); });
   return absl::OkStatus();
 }
 
@@ -62,6 +75,24 @@ void SharedMemoryRegistry::UnregisterAll(MemorySpace space) {
     if (SpaceOf(*region->second) == space) {
       unregistered.insert(regions_.extract(region));
     }
+  }
+}
+
+void SharedMemoryRegistry::UnregisterAbandoned() {
+  Regions abandoned;
+  const std::lock_guard lock(mutex_);
+  for (auto next = regions_.begin(); next != regions_.end();) {
+    const auto region = next++;
+    if (region->second->Abandoned()) abandoned.insert(regions_.extract(region));
+  }
+}
+
+void SharedMemoryRegistry::Sweep() {
+  std::unique_lock lock(mutex_);
+  while (!wake_.wait_for(lock, kPause, [this] { return stopping_; })) {
+    lock.unlock();
+    UnregisterAbandoned();
+    lock.lock();
   }
 }
 

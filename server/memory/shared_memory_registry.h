@@ -1,11 +1,13 @@
 #ifndef ATTENTION_SERVER_MEMORY_SHARED_MEMORY_REGISTRY_H_
 #define ATTENTION_SERVER_MEMORY_SHARED_MEMORY_REGISTRY_H_
 
+#include <condition_variable>
 #include <cstddef>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -30,6 +32,9 @@ class SharedMemoryRegistry {
   /// Refuses a region beyond `most_regions`.
   explicit SharedMemoryRegistry(size_t most_regions = kMostRegions)
       : most_regions_(most_regions) {}
+  ~SharedMemoryRegistry();
+  SharedMemoryRegistry(const SharedMemoryRegistry&) = delete;
+  SharedMemoryRegistry& operator=(const SharedMemoryRegistry&) = delete;
 
   using MapRegion =
       absl::FunctionRef<absl::StatusOr<std::shared_ptr<SharedMemoryRegion>>()>;
@@ -46,6 +51,10 @@ class SharedMemoryRegistry {
   void Unregister(MemorySpace space, const std::string& name);
   void UnregisterAll(MemorySpace space);
 
+  /// Forgets regions whose owners have ended. It is done once a second, on a
+  /// thread that the first region starts.
+  void UnregisterAbandoned();
+
   /// What is registered of a memory space, in order of the names; of one name,
   /// where it is not empty. NOT_FOUND for a name that is not registered.
   absl::StatusOr<std::vector<SharedMemoryDescription>> Status(
@@ -59,9 +68,14 @@ class SharedMemoryRegistry {
  private:
   using Regions = std::map<std::string, std::shared_ptr<SharedMemoryRegion>>;
 
+  void Sweep();
+
   const size_t most_regions_;
   mutable std::mutex mutex_;
   Regions regions_;
+  std::condition_variable wake_;
+  bool stopping_ = false;
+  std::thread sweeper_;
 };
 
 /// The regions that a request may use.

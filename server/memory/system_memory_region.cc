@@ -1,6 +1,7 @@
 #include "server/memory/system_memory_region.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -23,20 +24,13 @@ absl::Status SystemError(const SharedMemoryDescription& description,
                           description.key, "'"));
 }
 
-// Closes the object when its mapping stands: the mapping keeps it alive.
-class Descriptor {
- public:
-  explicit Descriptor(int descriptor) : descriptor_(descriptor) {}
-  ~Descriptor() {
-    if (descriptor_ >= 0) close(descriptor_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return descriptor_; }
-
- private:
-  int descriptor_;
-};
+// Whether somebody holds the exclusive lock on a file. Asked for with a shared
+// one, so that two who ask at once do not take each other for its owner.
+bool IsLocked(const FileDescriptor& file) {
+  if (flock(file.get(), LOCK_SH | LOCK_NB) != 0) return errno == EWOULDBLOCK;
+  flock(file.get(), LOCK_UN);
+  return false;
+}
 
 }  // namespace
 
@@ -53,16 +47,18 @@ absl::StatusOr<std::shared_ptr<SystemMemoryRegion>> SystemMemoryRegion::Map(
   }
   auto region =
       absl::WrapUnique(new SystemMemoryRegion(std::move(description)));
-  const Descriptor object(
-      shm_open(region->description().key.c_str(), O_RDWR, 0));
-  if (object.get() < 0) return SystemError(region->description(), "opening");
-  if (absl::Status status = region->MapObject(object.get()); !status.ok()) {
-    return status;
-  }
+  FileDescriptor& object = region->object_file_;
+  object =
+      FileDescriptor(shm_open(region->description().key.c_str(), O_RDWR, 0));
+  if (!object.ok()) return SystemError(region->description(), "opening");
+  if (absl::Status status = region->MapObject(); !status.ok()) return status;
+  // The mapping keeps the object alive.
+  if (!IsLocked(object)) object = FileDescriptor();
   return std::shared_ptr<SystemMemoryRegion>(std::move(region));
 }
 
-absl::Status SystemMemoryRegion::MapObject(int descriptor) {
+absl::Status SystemMemoryRegion::MapObject() {
+  const int descriptor = object_file_.get();
   struct stat object = {};
   if (fstat(descriptor, &object) != 0) {
     return SystemError(description(), "asking for the size of");
@@ -112,6 +108,10 @@ absl::Status SystemMemoryRegion::CheckIntact() const {
                    description().key,
                    "' was truncated or the system has no room "
                    "for it; unregister the region and register it again"));
+}
+
+bool SystemMemoryRegion::Abandoned() const {
+  return object_file_.ok() && !IsLocked(object_file_);
 }
 
 absl::Status SystemMemoryRegion::CopyToHost(const std::byte* from,

@@ -11,6 +11,7 @@
 #include "absl/types/span.h"
 #include "server/memory/fault_guard.h"
 #include "server/memory/shared_memory_region.h"
+#include "server/transport/file_descriptor.h"
 
 namespace attention::server {
 
@@ -32,13 +33,20 @@ class SystemMemoryRegion final : public SharedMemoryRegion {
   bool lost() const { return guard_->faulted(); }
 
   absl::Status CheckIntact() const override;
+  /// Where the object was locked (flock, LOCK_EX) when it was mapped: whether
+  /// the lock is gone, as it is at the latest when the process ends that held
+  /// it.
+  bool Abandoned() const override;
   absl::Status CopyToHost(const std::byte* from,
                           absl::Span<std::byte> to) const override;
 
  private:
   explicit SystemMemoryRegion(SharedMemoryDescription description)
       : SharedMemoryRegion(std::move(description)) {}
-  absl::Status MapObject(int descriptor);
+  absl::Status MapObject();
+
+  // The object; closed once it is mapped, unless its owner holds a lock on it.
+  FileDescriptor object_file_;
 
   void* mapping_ = nullptr;  // begins at the page that offset lies in
   size_t mapping_size_ = 0;

@@ -5,24 +5,28 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "server/memory/shared_memory_registry.h"
 
 namespace attention::server {
 namespace {
 
 // gRPC's descriptor and ours, by which the connection is watched and closed.
 constexpr int64_t kDescriptorsEach = 2;
-// For all else: the log, devices, models, shared memory, listening sockets, and
-// connections that gRPC is just closing.
+// For all else: the log, devices, models, listening sockets, and connections
+// that gRPC is just closing.
 constexpr int64_t kReserve = 128;
+// One for each region of shared memory that its owner has locked.
+constexpr int64_t kReserveForRegions = SharedMemoryRegistry::kMostRegions;
 constexpr int64_t kMostByDefault = 8192;
 
 }  // namespace
 
 absl::StatusOr<ConnectionLimits> DecideConnectionLimits(
     const ServerOptions& options, int64_t descriptors) {
-  const int64_t room =
-      std::max<int64_t>(1, (descriptors - std::min(kReserve, descriptors / 2)) /
-                               kDescriptorsEach);
+  const int64_t reserve =
+      kReserve + (options.allow_shared_memory ? kReserveForRegions : 0);
+  const int64_t room = std::max<int64_t>(
+      1, (descriptors - std::min(reserve, descriptors / 2)) / kDescriptorsEach);
   if (options.max_connections > room) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--max-connections: ", options.max_connections, " (expected at most ",

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import grpc
@@ -29,8 +30,9 @@ from attention_client import (
     ScaledDotProduct,
     _messages,
 )
-from attention_client._channel import REGIONS
-from attention_client._shared_memory import Pool, _socket, is_local
+from attention_client._shared_memory import Pool, _word, is_local
+
+REGIONS = "/inference.GRPCInferenceService/SystemSharedMemoryStatus"
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +66,14 @@ def regions(target):
 
 def files():
     """Of this process; other tests may run beside it."""
-    word, _ = _socket(os.getpid())
-    return list(Path("/dev/shm").glob(f"attention-{word}-*"))
+    return list(Path("/dev/shm").glob(f"attention-{_word(os.getpid())}-*"))
+
+
+def wait_until(condition):
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def normals(*shape):
@@ -246,21 +254,29 @@ def test_a_program_that_ends_leaves_nothing(sharing):
     assert not any(Path("/dev/shm", name).exists() for name in output.split())
 
 
-def test_the_next_client_removes_what_a_killed_one_has_left(sharing, large):
-    with run(sharing.target, "wait") as program:
+def test_what_a_killed_client_has_left_goes_by_itself(sharing):
+    with run(sharing.target, "wait") as program, run(sharing.target, "wait") as other:
         names = set(program.stdout.readline().split())
+        others = set(other.stdout.readline().split())
+        assert names and names | others <= regions(sharing.target)
+        os.kill(program.pid, signal.SIGKILL)
+        wait_until(lambda: not names & regions(sharing.target))
+        assert others <= regions(sharing.target)  # of a living one: they stay
+
+
+def test_the_next_client_removes_files_that_a_killed_one_has_left(sharing, large):
+    # As if killed between making and removing them.
+    left, young = (Path(f"/dev/shm/attention-{os.getpid()}-{i}") for i in (1, 2))
+    for path in (left, young):
+        path.touch()
+    os.utime(left, (0, 0))
+    try:
         with Client(sharing.target) as client:
             client.attend(*large)
-            assert names < regions(sharing.target)  # of a living one: they stay
-        os.kill(program.pid, signal.SIGKILL)
-        program.wait()
-    assert names
-    left = Path("/dev/shm", f"{min(names)}9")
-    left.touch()  # as if killed between making and removing it
-    with Client(sharing.target) as client:
-        client.attend(*large)
-        assert regions(sharing.target) == set(client._pool.names())
-    assert not left.exists()
+        assert not left.exists()
+        assert young.exists()  # its client may be about to lock it
+    finally:
+        young.unlink()
 
 
 def test_a_server_that_does_not_allow_it_is_called_over_the_wire(client, both, large):

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -44,6 +45,11 @@ class SharedMemoryObject {
   void Truncate(size_t size) {
     EXPECT_EQ(ftruncate(descriptor_, static_cast<off_t>(size)), 0);
   }
+
+  /// Holds the exclusive lock by which an owner says that he lives, or lets it
+  /// go.
+  void Lock() { EXPECT_EQ(flock(descriptor_, LOCK_EX | LOCK_NB), 0); }
+  void Unlock() { EXPECT_EQ(flock(descriptor_, LOCK_UN), 0); }
 
   static size_t PageSize() {
     return static_cast<size_t>(sysconf(_SC_PAGESIZE));

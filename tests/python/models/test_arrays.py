@@ -5,11 +5,13 @@ import ml_dtypes
 import mlx.core
 import numpy as np
 import pytest
+import tensorflow
 import torch
 
 LIBRARIES = {
     "PyTorch": (torch.from_numpy, torch.bfloat16, lambda x, kind: x.to(kind)),
     "JAX": (jax.numpy.asarray, jax.numpy.bfloat16, lambda x, kind: x.astype(kind)),
+    "TensorFlow": (tensorflow.constant, tensorflow.bfloat16, tensorflow.cast),
     "MLX": (mlx.core.array, mlx.core.bfloat16, lambda x, kind: x.astype(kind)),
 }
 

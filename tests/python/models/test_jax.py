@@ -1,5 +1,7 @@
 """JAX's function and the service's, beside each other."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -57,8 +59,80 @@ def test_it_may_be_compiled(client, arrays):
     np.testing.assert_allclose(*both(*arrays), atol=1e-5)
 
 
-def test_gradients_are_an_error(client, arrays):
-    with pytest.raises(ValueError, match="do not support JVP"):
-        jax.grad(lambda q: dot_product_attention(q, *arrays[1:], client=client).sum())(
-            arrays[0]
-        )
+def test_it_may_be_mapped(client, arrays):
+    def both(query):
+        own = dot_product_attention(query, *arrays[1:], client=client)
+        return own, jax.nn.dot_product_attention(query, *arrays[1:])
+
+    queries = jnp.stack([arrays[0], -arrays[0], 2 * arrays[0]])
+    np.testing.assert_allclose(*jax.vmap(both)(queries), atol=1e-5)
+
+
+def test_gradients_are_an_error_unless_asked_for(client, arrays):
+    def loss(query):
+        return dot_product_attention(query, *arrays[1:], client=client).sum()
+
+    with pytest.raises(ValueError, match="expected gradients=True"):
+        jax.grad(loss)(arrays[0])
+
+
+BIAS = np.linspace(-2, 2, 140, dtype=np.float32).reshape(1, 4, 5, 7)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"is_causal": True, "scale": 0.1},
+        {"mask": np.stack([BOOLS, ~BOOLS])[:, None], "bias": BIAS},
+        {"bias": BIAS[0, 0]},
+        {"query_seq_lengths": LENGTHS[0], "key_value_seq_lengths": LENGTHS[1]},
+        {"local_window_size": (3, 1)},
+    ],
+)
+def test_gradients_are_jaxs(client, arrays, options):
+    def gradients(function, **more):
+        def loss(tensors, bias):
+            given = options if bias is None else {**options, "bias": bias}
+            return (function(*tensors, **given, **more) * weigh).sum()
+
+        bias = options.get("bias")
+        asked = 0 if bias is None else (0, 1)
+        return jax.jit(jax.grad(loss, asked))(arrays, bias)
+
+    weigh = jnp.linspace(-1, 1, 320).reshape(2, 5, 4, 8)
+    expected = gradients(jax.nn.dot_product_attention)
+    actual = gradients(dot_product_attention, client=client, gradients=True)
+    jax.tree.map(
+        lambda a, e: np.testing.assert_allclose(a, e, atol=1e-5), actual, expected
+    )
+
+
+@pytest.mark.parametrize("how", ["mask", "bias"])
+def test_a_query_without_keys_has_no_gradients(client, arrays, how):
+    lonely = np.arange(5)[:, None] == 2
+    options = {
+        "mask": {"mask": np.broadcast_to(~lonely, (5, 7))},
+        "bias": {"bias": np.where(lonely, -np.inf, np.zeros((5, 7), np.float32))},
+    }[how]
+
+    def loss(query, **more):
+        return dot_product_attention(
+            query, *arrays[1:], client=client, gradients=True, **more
+        ).sum()
+
+    found = jax.grad(partial(loss, **options))(arrays[0])
+    expected = jax.grad(loss)(arrays[0]).at[:, 2].set(0)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_one_batch_entry_has_gradients(client, arrays):
+    one = [array[0] for array in arrays]
+
+    def loss(function, *tensors, **more):
+        return function(*tensors, bias=jnp.ones((5, 7)), **more).sum()
+
+    expected = jax.grad(partial(loss, jax.nn.dot_product_attention), (0, 1, 2))(*one)
+    own = partial(dot_product_attention, client=client, gradients=True)
+    for a, e in zip(jax.grad(partial(loss, own), (0, 1, 2))(*one), expected):
+        np.testing.assert_allclose(a, e, atol=1e-5)

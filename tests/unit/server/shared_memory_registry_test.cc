@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "server/memory/system_memory_region.h"
 #include "tests/support/shared_memory_object.h"
 #include "tests/support/status_matchers.h"
@@ -133,6 +135,39 @@ TEST_F(SharedMemoryRegistryTest, NamesAreRestricted) {
 TEST_F(SharedMemoryRegistryTest, WhatCannotBeMappedIsNotRegistered) {
   EXPECT_THAT(Register("a", 0, kSize + 1),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'a'")));
+  EXPECT_THAT(Names(), IsEmpty());
+}
+
+TEST_F(SharedMemoryRegistryTest, ARegionStaysWhileItsOwnerHoldsTheLock) {
+  object_.Lock();
+  ASSERT_THAT(Register("a"), IsOk());
+  ASSERT_THAT(Register("b"), IsOk());
+  registry_.UnregisterAbandoned();
+  EXPECT_EQ(Names(), (std::vector<std::string>{"a", "b"}));
+  object_.Unlock();
+  registry_.UnregisterAbandoned();
+  EXPECT_THAT(Names(), IsEmpty());
+}
+
+TEST_F(SharedMemoryRegistryTest, WithoutALockARegionStays) {
+  ASSERT_THAT(Register("a"), IsOk());
+  registry_.UnregisterAbandoned();
+  // A lock that came later says nothing of the one who registered it.
+  object_.Lock();
+  registry_.UnregisterAbandoned();
+  object_.Unlock();
+  registry_.UnregisterAbandoned();
+  EXPECT_EQ(Names(), std::vector<std::string>{"a"});
+}
+
+TEST_F(SharedMemoryRegistryTest, AbandonedRegionsGoByThemselves) {
+  object_.Lock();
+  ASSERT_THAT(Register("a"), IsOk());
+  object_.Unlock();
+  const absl::Time end = absl::Now() + absl::Minutes(1);
+  while (!Names().empty() && absl::Now() < end) {
+    absl::SleepFor(absl::Milliseconds(20));
+  }
   EXPECT_THAT(Names(), IsEmpty());
 }
 

@@ -66,6 +66,11 @@ TEST(ConnectionLimits, FitTheDescriptorsByDefault) {
   ASSERT_THAT(few, test::IsOk());
   EXPECT_EQ(few->total, 448);  // two each, 128 are left
   EXPECT_EQ(few->per_peer, 224);
+  ServerOptions sharing;
+  sharing.allow_shared_memory = true;
+  const auto fewer = DecideConnectionLimits(sharing, 4096);
+  ASSERT_THAT(fewer, test::IsOk());
+  EXPECT_EQ(fewer->total, 1472);  // one for each of 1024 regions as well
   const auto many = DecideConnectionLimits({}, 1 << 20);
   ASSERT_THAT(many, test::IsOk());
   EXPECT_EQ(many->total, 8192);

@@ -51,6 +51,8 @@ def to_numpy(value: Any, name: str) -> Array:
 
 def like(value: Any) -> Callable[[Array], Any]:
     """What makes a numpy array one of the value's library, on its device."""
+    if type(value) is np.ndarray:
+        return _as_it_is
     library = _library(value)
     if library == "torch":
         return lambda array: _to_torch(array, value.device)
@@ -60,7 +62,11 @@ def like(value: Any) -> Callable[[Array], Any]:
         return _to_mlx
     if library == "tensorflow":
         return lambda array: sys.modules["tensorflow"].convert_to_tensor(array)
-    return lambda array: array
+    return _as_it_is
+
+
+def _as_it_is(array: Array) -> Array:
+    return array
 
 
 def _to_torch(array: Array, device: Any) -> Any:

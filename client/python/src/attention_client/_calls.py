@@ -33,7 +33,6 @@ _ALIGNMENT = 64  # bytes, of a tensor in a region
 
 _RegisterRequest = _messages.message("inference.SystemSharedMemoryRegisterRequest")
 _UnregisterRequest = _messages.message("inference.SystemSharedMemoryUnregisterRequest")
-_StatusResponse = _messages.message("inference.SystemSharedMemoryStatusResponse")
 
 
 def attend(
@@ -134,15 +133,7 @@ def _register(pool: Pool, region: Region) -> Steps[None]:
     region.remove_file()
     if not pool.is_tidy:
         pool.is_tidy = True
-        yield from _tidy_up()
-
-
-def _tidy_up() -> Steps[None]:
-    """Removes what clients have left that were killed."""
-    _shared_memory.remove_abandoned_files()
-    status = _StatusResponse.FromString((yield _channel.REGIONS, b""))
-    names = [name for name in status.regions if _shared_memory.is_abandoned(name)]
-    yield from forget_regions(names)
+        _shared_memory.remove_abandoned_files()
 
 
 def forget_regions(names: Iterable[str]) -> Steps[None]:

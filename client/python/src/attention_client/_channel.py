@@ -22,10 +22,9 @@ ATTEND_STREAM = "/attention.v1.AttentionService/AttendStream"
 INFO = "/attention.v1.AttentionService/GetServerInfo"
 HEALTH = "/grpc.health.v1.Health/Check"
 INFER = "/inference.GRPCInferenceService/ModelInfer"
-REGIONS = "/inference.GRPCInferenceService/SystemSharedMemoryStatus"
 REGISTER = "/inference.GRPCInferenceService/SystemSharedMemoryRegister"
 UNREGISTER = "/inference.GRPCInferenceService/SystemSharedMemoryUnregister"
-UNARY = (ATTEND, INFO, HEALTH, INFER, REGIONS, REGISTER, UNREGISTER)
+UNARY = (ATTEND, INFO, HEALTH, INFER, REGISTER, UNREGISTER)
 
 TIMEOUT = 60.0  # seconds
 IN_FLIGHT = 16  # of attend_many; the server's own limit is 32 unless configured

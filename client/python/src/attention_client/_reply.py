@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 from attention_client import _messages
-from attention_client._wire import as_array, fields, read_tensor
+from attention_client._wire import LARGE, as_array, fields, keep_memory, read_tensor
 from attention_client.errors import AttentionError, from_number
 
 
@@ -34,16 +35,23 @@ _RESULT = {
 }
 _AttendResponse = _messages.message("attention.v1.AttendResponse")
 _STREAM = _messages.numbers("attention.v1.AttendStreamResponse")
+_AttendStreamResponse = _messages.message("attention.v1.AttendStreamResponse")
 _Error = _messages.message("attention.v1.Error")
 _TENSORS = ("output", "weights", "lse")
 _TEXTS = ("id", "backend", "kernel")
 _SMALL = 16 << 10  # bytes of a reply: so few are read faster than they are taken apart
 
 
-def decode(data: bytes | memoryview, like_query: Callable[[Any], Any]) -> Result:
+def decode(data: bytes, like_query: Callable[[Any], Any]) -> Result:
     """The Result of an AttendResponse's bytes."""
     if len(data) <= _SMALL:
-        return _decode_small(bytes(data), like_query)
+        return _read(_AttendResponse.FromString(data), like_query)
+    if len(data) >= LARGE:
+        keep_memory()
+    return _take_apart(memoryview(data), like_query)
+
+
+def _take_apart(data: memoryview, like_query: Callable[[Any], Any]) -> Result:
     found: dict[str, Any] = {
         "id": "",
         "output": None,
@@ -54,7 +62,7 @@ def decode(data: bytes | memoryview, like_query: Callable[[Any], Any]) -> Result
         "queue_ns": 0,
         "compute_ns": 0,
     }
-    for number, value in fields(memoryview(data)):
+    for number, value in fields(data):
         name = _RESULT.get(number)
         if name is None:
             continue
@@ -67,8 +75,7 @@ def decode(data: bytes | memoryview, like_query: Callable[[Any], Any]) -> Result
     return Result(**found)
 
 
-def _decode_small(data: bytes, like_query: Callable[[Any], Any]) -> Result:
-    message = _AttendResponse.FromString(data)
+def _read(message: Any, like_query: Callable[[Any], Any]) -> Result:
     output, weights, lse = (
         like_query(as_array(getattr(message, name))) if message.HasField(name) else None
         for name in _TENSORS
@@ -85,19 +92,25 @@ def _decode_small(data: bytes, like_query: Callable[[Any], Any]) -> Result:
     )
 
 
-def decode_streamed(
-    data: bytes,
-) -> tuple[str, memoryview | AttentionError]:
-    """The id of a stream's reply, and its result's bytes or its error."""
+Streamed: TypeAlias = Callable[[Callable[[Any], Any]], Result]
+
+
+def decode_streamed(data: bytes) -> tuple[str, Streamed | AttentionError]:
+    """The id of a stream's reply, and its error or what makes its Result."""
+    if len(data) <= _SMALL:
+        message = _AttendStreamResponse.FromString(data)
+        if message.HasField("error"):
+            return message.id, from_number(message.error.code, message.error.message)
+        return message.id, partial(_read, message.result)
     name = ""
-    outcome: memoryview | AttentionError = memoryview(b"")
+    outcome: Streamed | AttentionError = partial(_take_apart, memoryview(b""))
     for number, value in fields(memoryview(data)):
         if isinstance(value, int):
             continue
         if number == _STREAM["id"]:
             name = str(value, "utf-8")
         elif number == _STREAM["result"]:
-            outcome = value
+            outcome = partial(_take_apart, value)
         elif number == _STREAM["error"]:
             error = _Error.FromString(bytes(value))
             outcome = from_number(error.code, error.message)

@@ -137,12 +137,13 @@ class Prepared:
 def prepare(query: Any, key: Any, value: Any, options: Options) -> Prepared:
     """InvalidArgumentError for what cannot be sent; the server checks the rest."""
     given = {name: what for name, what in options.items() if what is not None}
-    if not _KNOWN.issuperset(given):
+    if given and not _KNOWN.issuperset(given):
         unknown = ", ".join(sorted(set(given) - _KNOWN))
         known = ", ".join(sorted(_KNOWN))
         raise TypeError(f"attend() has no option {unknown} (expected one of {known})")
     tensors = {"query": query, "key": key, "value": value}
-    tensors |= {name: given[name] for name in TENSORS if name in given}
+    if given:
+        tensors |= {name: given[name] for name in TENSORS if name in given}
     chosen = _chosen_scoring(given)
     if chosen is not None:
         of = SCORINGS[type(chosen)]
@@ -184,7 +185,8 @@ def encode(request: Prepared) -> bytes:
     for name in TENSORS:
         if name in tensors:
             message.add_tensor(_NUMBERS[name], tensors[name])
-    message.add_bytes(_scalars(request.given))
+    if request.given:
+        message.add_bytes(_scalars(request.given))
     return message.join()
 
 

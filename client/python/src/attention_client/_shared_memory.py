@@ -2,18 +2,18 @@
 
 A region is a file in /dev/shm of a random name, which only this user can open, and
 only until the server has opened it: then the file is removed, and what is left of it
-ends with the two processes. A socket that the process holds says that its regions are
-still in use; of a process without one, what was left is removed by the next.
+ends with the two processes. A lock on the file, which the mapping holds, says that the
+region is in use: the server drops one whose lock is gone, as it is when its process has
+ended, however that ended.
 """
 
 from __future__ import annotations
 
-import errno
+import fcntl
 import mmap
 import os
 import re
 import secrets
-import socket
 import sys
 import threading
 import time
@@ -30,8 +30,8 @@ _UNIT = 1 << 20  # sizes are multiples of it, in bytes
 _MOST_IDLE = 512 << 20  # bytes that a pool keeps for later calls
 _MOST_LENT = 64  # regions that results may hold
 _LEAST_LENT = 256 << 10  # bytes; less is copied, and its region is free at once
+_YOUNG = 60.0  # seconds that a file is left alone: it may not be locked yet
 _PAUSE = 30.0  # seconds without shared memory, after it could not be had
-_NAME = re.compile(r"attention-([0-9a-f]{32})-\d+")
 _LOCAL = re.compile(
     r"unix(-abstract)?:|"
     r"(dns:///|ipv[46]:)?(127(\.\d+){3}|localhost|\[(::1|::ffff:127(\.\d+){3})\])(:|$)"
@@ -44,37 +44,29 @@ def is_local(target: str) -> bool:
 
 
 @cache
-def _socket(process: int) -> tuple[str, socket.socket]:
-    """A random word, and the socket that this process holds in its name."""
-    word = secrets.token_hex(16)
-    held = socket.socket(socket.AF_UNIX)
-    held.bind(f"\0attention-{word}")
-    return word, held
-
-
-def _is_in_use(word: str) -> bool:
-    with socket.socket(socket.AF_UNIX) as probe:
-        try:
-            probe.bind(f"\0attention-{word}")
-        except OSError as error:
-            return error.errno == errno.EADDRINUSE
-    return False
-
-
-def is_abandoned(name: str) -> bool:
-    """Whether a region is one of a client that has ended."""
-    found = _NAME.fullmatch(name)
-    return found is not None and not _is_in_use(found[1])
+def _word(process: int) -> str:
+    """What the names of a process's regions have in common."""
+    return secrets.token_hex(16)
 
 
 def remove_abandoned_files() -> None:
-    """Those of clients that have ended between making and removing them."""
+    """Those of clients that were killed between making and removing them."""
     for path in _FOLDER.glob("attention-*"):
-        if is_abandoned(path.name):
-            try:
-                path.unlink(missing_ok=True)
-            except OSError:
-                continue  # another user's
+        try:
+            if time.time() - path.stat().st_mtime < _YOUNG or _is_in_use(path):
+                continue
+            path.unlink(missing_ok=True)
+        except OSError:
+            continue  # another user's, or gone
+
+
+def _is_in_use(path: Path) -> bool:
+    with open(path, "rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 class Region:
@@ -87,6 +79,7 @@ class Region:
         self._path = _FOLDER / name
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
             # Unlike a file with holes, it cannot turn out later to have no room.
             os.posix_fallocate(descriptor, 0, size)
             self.memory: Array = np.frombuffer(
@@ -158,8 +151,8 @@ class Pool:
                 self._idle.remove(region)
                 return region
             self._count += 1
-            word, _ = _socket(self._process)
-            region = Region(f"attention-{word}-{self._count}", _rounded(size))
+            name = f"attention-{_word(self._process)}-{self._count}"
+            region = Region(name, _rounded(size))
             self._names.add(region.name)
             return region
 

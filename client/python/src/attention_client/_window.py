@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any, cast
 
-from attention_client._reply import Result, decode, decode_streamed
+from attention_client._reply import Result, decode_streamed
 from attention_client._request import Options, Prepared, Request, encode, prepare
 from attention_client.errors import AttentionError, InvalidArgumentError
 
@@ -73,7 +73,7 @@ class Window:
         if isinstance(outcome, AttentionError):
             self._outcomes[name] = outcome
         else:
-            self._outcomes[name] = decode(outcome, prepared.like_query)
+            self._outcomes[name] = outcome(prepared.like_query)
 
     def take(self, return_errors: bool) -> Result | AttentionError:
         """The outcome of the first request; raises its error unless told otherwise."""
