@@ -39,10 +39,30 @@ endforeach()
 install(FILES deploy/debian/copyright DESTINATION ${doc}/libattention-client-dev
         COMPONENT development)
 
+# What deploy/make-debian-docs makes, which the packages need; cmake --install does without it.
+set(made ${PROJECT_BINARY_DIR}/debian)
+foreach(part server client development)
+  set(package attention-${part})
+  set(pages ${made}/${package}.1.gz)
+  if(part STREQUAL "client")
+    list(APPEND pages ${made}/attention-client-attend.1.gz)
+  elseif(part STREQUAL "development")
+    set(package libattention-client-dev)
+    set(pages)
+  endif()
+  install(FILES ${pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT ${part} OPTIONAL)
+  install(FILES ${made}/${package}.changelog.gz DESTINATION ${doc}/${package}
+          COMPONENT ${part} RENAME changelog.gz OPTIONAL)
+  install(FILES deploy/debian/lintian/${package}
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/lintian/overrides COMPONENT ${part})
+endforeach()
+
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME attention)
 set(CPACK_PACKAGE_CONTACT "attention-server's maintainers <root@localhost>")
 set(CPACK_PACKAGE_DIRECTORY ${PROJECT_BINARY_DIR}/packages)
+# Each package has a description of its own.
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "")
 set(CPACK_SET_DESTDIR ON)  # /etc/default is outside of the prefix
 set(CPACK_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
@@ -53,9 +73,9 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 
 set(CPACK_DEBIAN_SERVER_DESCRIPTION "network service that computes attention
- A gRPC server that computes scaled dot-product, additive, Gaussian and bilinear
- attention, over an API of its own and over the Open Inference Protocol, with
- health and metrics over HTTP.")
+A gRPC server that computes scaled dot-product, additive, Gaussian and
+bilinear attention, over an API of its own and over the Open Inference
+Protocol, which HTTP has too, with health and metrics.")
 set(CPACK_DEBIAN_SERVER_PACKAGE_NAME attention-server)
 set(CPACK_DEBIAN_SERVER_PACKAGE_SECTION net)
 set(CPACK_DEBIAN_SERVER_PACKAGE_SUGGESTS "attention-client, prometheus")
@@ -64,13 +84,13 @@ set(CPACK_DEBIAN_SERVER_PACKAGE_CONTROL_EXTRA
     ${debian}/conffiles ${debian}/postinst ${debian}/postrm ${debian}/prerm)
 
 set(CPACK_DEBIAN_CLIENT_DESCRIPTION "command line of the attention service
- Calls attention-server: attention of tensors in safetensors and .npy files, heat
- maps in the terminal, health and state of the server.")
+Calls attention-server: attention of tensors in safetensors and .npy files,
+heat maps in the terminal, health and state of the server.")
 set(CPACK_DEBIAN_CLIENT_PACKAGE_NAME attention-client)
 set(CPACK_DEBIAN_CLIENT_PACKAGE_SECTION net)
 
 set(CPACK_DEBIAN_DEVELOPMENT_DESCRIPTION "C++ client library of the attention service
- A static library with its headers and its CMake package, attention_client.")
+A static library with its headers and its CMake package, attention_client.")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libattention-client-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS
