@@ -201,11 +201,12 @@ INSTANTIATE_TEST_SUITE_P(Where, StartTest,
                                       : "NoMemory";
                          });
 
-// All that it needs it has made at its start.
+// All that it needs of its own it has made at its start.
 TEST(NoThreadTest, NewConnectionsAreServedAndItEndsAsItShould) {
   PlannedFaults faults;
   const RunningServer server = LaunchWith(faults);
   ASSERT_NE(server.address, "") << server.process->ReadAll();
+  faults.plan().spare_grpc = 1;
   faults.plan().threads.fail = kForEver;
   std::vector<std::unique_ptr<WireClient>> clients;
   std::vector<std::unique_ptr<PendingCall>> calls;

@@ -31,6 +31,9 @@ struct FaultPlan {
   std::atomic<int64_t> large_bytes{0};  // what makes an allocation large
   Faults large_allocations;
   Faults threads;
+  // Not 0: those that gRPC makes never fail. Its executor gives work to threads
+  // that it could not make, and calls then wait for ever.
+  std::atomic<int64_t> spare_grpc{0};
 };
 static_assert(std::atomic<int64_t>::is_always_lock_free);
 

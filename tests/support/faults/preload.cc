@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 
 #include "tests/support/faults/fault_plan.h"
@@ -33,6 +34,21 @@ FaultPlan* Plan() {
   }
   looked = true;
   return plan;
+}
+
+bool IsOfGrpc(void* code) {
+  Dl_info info;
+  return ::dladdr(code, &info) != 0 && info.dli_fname != nullptr &&
+         std::strstr(info.dli_fname, "libgpr") != nullptr;
+}
+
+// A thread that is made by the function at `caller`.
+bool ThreadFails(void* caller) {
+  FaultPlan* const plan = Plan();
+  if (plan == nullptr || (plan->spare_grpc != 0 && IsOfGrpc(caller))) {
+    return false;
+  }
+  return plan->threads.Next();
 }
 
 bool AllocationFails(size_t bytes) {
@@ -94,8 +110,7 @@ int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
                    void* (*run)(void*), void* argument) {
   static int (*next)(pthread_t*, const pthread_attr_t*, void* (*)(void*),
                      void*);
-  attention::test::FaultPlan* const plan = attention::test::Plan();
-  if (plan != nullptr && plan->threads.Next()) return EAGAIN;
+  if (attention::test::ThreadFails(__builtin_return_address(0))) return EAGAIN;
   return Next(next, "pthread_create")(thread, attributes, run, argument);
 }
 
