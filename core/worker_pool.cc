@@ -51,10 +51,6 @@ constexpr std::chrono::seconds kMostStartTime{2};
 
 thread_local bool in_place = false;
 
-int ThreadsOrDefault(int threads) {
-  return threads > 0 ? threads : tbb::this_task_arena::max_concurrency();
-}
-
 }  // namespace
 
 struct WorkerPool::Impl {
@@ -73,9 +69,12 @@ struct WorkerPool::Impl {
   int64_t posted = 0;  // tasks posted and not finished
 };
 
+int WorkerPool::ThreadsFor(int threads) {
+  return threads > 0 ? threads : tbb::this_task_arena::max_concurrency();
+}
+
 WorkerPool::WorkerPool(int threads)
-    : threads_(ThreadsOrDefault(threads)),
-      impl_(std::make_unique<Impl>(threads_)) {}
+    : threads_(ThreadsFor(threads)), impl_(std::make_unique<Impl>(threads_)) {}
 
 WorkerPool::~WorkerPool() {
   std::unique_lock lock(impl_->mutex);

@@ -24,6 +24,9 @@ class WorkerPool {
 
   int threads() const { return threads_; }
 
+  /// What threads() of a pool is that is made with `threads`. Takes no memory.
+  static int ThreadsFor(int threads);
+
   /// Calls body(0) ... body(count - 1), each once, on the pool's threads, and
   /// returns when all have returned. Once `stop` is requested, calls that have
   /// not begun are left out. May be called from within a task of the pool,

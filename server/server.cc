@@ -296,9 +296,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   const absl::StatusOr<ConnectionLimits> connections =
       DecideConnectionLimits(options, descriptors - http_connections);
   if (!connections.ok()) return connections.status();
-  // What else starts threads has less to say where there are none. The pool
-  // that says how many compute starts none.
-  const int threads = WorkerPool(options.worker_threads).threads();
+  // What else starts threads, oneTBB included, has less to say where there are
+  // none.
+  const int threads = WorkerPool::ThreadsFor(options.worker_threads);
   if (absl::Status room = CheckRoomToStart(threads + kThreadsBesideWorkers);
       !room.ok()) {
     return room;
