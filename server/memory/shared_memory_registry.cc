@@ -1,6 +1,8 @@
 #include "server/memory/shared_memory_registry.h"
 
 #include <chrono>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -50,10 +52,10 @@ absl::Status SharedMemoryRegistry::Register(const std::string& name,
         RegionPlace(name), ": ", regions_.size(),
         " regions are registered (expected at most ", most_regions_, ")"));
   }
+  if (absl::Status status = StartSweeper(); !status.ok()) return status;
   absl::StatusOr<std::shared_ptr<SharedMemoryRegion>> region = map();
   if (!region.ok()) return region.status();
   regions_.emplace(name, *std::move(region));
-  if (!sweeper_.joinable()) sweeper_ = std::thread([this] { Sweep(); });
   return absl::OkStatus();
 }
 
@@ -85,6 +87,17 @@ void SharedMemoryRegistry::UnregisterAbandoned() {
     const auto region = next++;
     if (region->second->Abandoned()) abandoned.insert(regions_.extract(region));
   }
+}
+
+absl::Status SharedMemoryRegistry::StartSweeper() {
+  if (sweeper_.joinable()) return absl::OkStatus();
+  try {
+    sweeper_ = std::thread([this] { Sweep(); });
+  } catch (const std::system_error& error) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no thread to look after shared memory: ", error.what()));
+  }
+  return absl::OkStatus();
 }
 
 void SharedMemoryRegistry::Sweep() {

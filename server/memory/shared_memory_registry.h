@@ -41,8 +41,9 @@ class SharedMemoryRegistry {
 
   /// Registers what `map` maps under a new name, that of the region. Regions of
   /// all memory spaces share their names. ALREADY_EXISTS for a name that is
-  /// taken (also by the same region), RESOURCE_EXHAUSTED beyond the limit, and
-  /// what CheckSharedMemoryName and `map` refuse.
+  /// taken (also by the same region), RESOURCE_EXHAUSTED beyond the limit or
+  /// without a thread for UnregisterAbandoned(), and what
+  /// CheckSharedMemoryName and `map` refuse.
   absl::Status Register(const std::string& name, MapRegion map);
 
   /// Forgets a region of a memory space. Requests that hold it finish first;
@@ -52,7 +53,7 @@ class SharedMemoryRegistry {
   void UnregisterAll(MemorySpace space);
 
   /// Forgets regions whose owners have ended. It is done once a second, on a
-  /// thread that the first region starts.
+  /// thread that the first registration starts.
   void UnregisterAbandoned();
 
   /// What is registered of a memory space, in order of the names; of one name,
@@ -68,6 +69,7 @@ class SharedMemoryRegistry {
  private:
   using Regions = std::map<std::string, std::shared_ptr<SharedMemoryRegion>>;
 
+  absl::Status StartSweeper();
   void Sweep();
 
   const size_t most_regions_;

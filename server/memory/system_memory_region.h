@@ -9,9 +9,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "server/file_descriptor.h"
 #include "server/memory/fault_guard.h"
 #include "server/memory/shared_memory_region.h"
-#include "server/transport/file_descriptor.h"
 
 namespace attention::server {
 

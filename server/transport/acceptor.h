@@ -7,9 +7,9 @@
 #include <thread>
 #include <vector>
 
+#include "server/file_descriptor.h"
 #include "server/transport/burst.h"
 #include "server/transport/connections.h"
-#include "server/transport/file_descriptor.h"
 
 namespace attention::server {
 

@@ -10,9 +10,9 @@
 #include <unordered_map>
 
 #include "absl/container/flat_hash_map.h"
+#include "server/file_descriptor.h"
 #include "server/token_bucket.h"
 #include "server/transport/connection_limits.h"
-#include "server/transport/file_descriptor.h"
 #include "server/transport/peer.h"
 
 namespace attention::server {
