@@ -11,8 +11,6 @@ namespace attention::server {
 namespace {
 
 constexpr size_t kLeastGrowth = 4 << 10;
-// After which others may have given back what they hold.
-constexpr std::chrono::milliseconds kRetryTime{100};
 
 }  // namespace
 
@@ -69,14 +67,13 @@ absl::Status CountedBytes::Grow(size_t bytes, size_t most) {
             "server's memory_limit (at most ",
             budget_->limit_of_address(),
             " bytes of one address, and twice that of all)")),
-        kRetryTime);
+        kTryAgain);
   }
   char* const grown = static_cast<char*>(std::realloc(bytes_, wanted));
   if (grown == nullptr) {
     if (budget_ != nullptr) budget_->Return(address_, more);
     return RetryAfter(
-        absl::ResourceExhaustedError("the server is out of memory"),
-        kRetryTime);
+        absl::ResourceExhaustedError("the server is out of memory"), kTryAgain);
   }
   bytes_ = grown;
   capacity_ = wanted;

@@ -13,7 +13,6 @@ namespace {
 // Callers that hold nothing are kept up to this many: the next call of one of
 // them finds its entry.
 constexpr size_t kMostIdleCallers = 1024;
-constexpr std::chrono::milliseconds kTryAgain{100};
 
 }  // namespace
 

@@ -8,6 +8,9 @@
 
 namespace attention::server {
 
+/// After which others may have given memory, or places, back.
+inline constexpr std::chrono::milliseconds kTryAgain{100};
+
 /// `status` with the time after which it makes sense to try again: its payload
 /// is a google.rpc.RetryInfo (google/rpc/error_details.proto of googleapis),
 /// which the caller gets with the status. At least a millisecond.

@@ -10,9 +10,6 @@
 namespace attention::server {
 namespace {
 
-// Others may have given memory back by then.
-constexpr std::chrono::milliseconds kTryAgain{100};
-
 // Of what fails with RESOURCE_EXHAUSTED where it has no memory, and for no
 // other reason.
 absl::Status OrTryAgain(absl::Status status) {

@@ -8,20 +8,10 @@ import pytest
 import tritonclient.http as triton
 import tritonclient.http.aio as triton_aio
 from numpy.testing import assert_allclose
-from tritonclient.utils import InferenceServerException, np_to_triton_dtype
+from tensors import to_inputs
+from tritonclient.utils import InferenceServerException
 
 SDPA = "scaled_dot_product_attention"
-
-
-def to_inputs(tensors, module=triton):
-    inputs = []
-    for name, array in tensors.items():
-        tensor = module.InferInput(
-            name, list(array.shape), np_to_triton_dtype(array.dtype)
-        )
-        tensor.set_data_from_numpy(array)
-        inputs.append(tensor)
-    return inputs
 
 
 def connect(server, folder, ca="ca", shows=True):
@@ -40,7 +30,7 @@ def test_calls_are_served(tls_server, certificates, problem):
         assert client.is_server_ready()
         assert client.get_model_metadata(SDPA)["name"] == SDPA
         for _ in range(3):
-            result = client.infer(SDPA, to_inputs(problem.tensors))
+            result = client.infer(SDPA, to_inputs(problem.tensors, triton))
             assert_allclose(result.as_numpy("output"), output, atol=1e-5)
 
 
@@ -48,7 +38,7 @@ def test_a_large_request_and_reply(tls_server, certificates):
     values = np.random.default_rng(1).random((1, 65536, 64), np.float32)
     tensors = {"query": values, "key": values[:, :1], "value": values[:, :1]}
     with connect(tls_server, certificates) as client:
-        result = client.infer(SDPA, to_inputs(tensors)).as_numpy("output")
+        result = client.infer(SDPA, to_inputs(tensors, triton)).as_numpy("output")
     assert_allclose(result, np.broadcast_to(values[:, :1], values.shape), atol=1e-6)
 
 
@@ -63,7 +53,7 @@ def test_plain_text_is_told_where_to_go(tls_server, problem):
     with triton.InferenceServerClient(tls_server.http_address) as client:
         assert client.is_server_live()
         with pytest.raises(InferenceServerException, match="https://"):
-            client.infer(SDPA, to_inputs(problem.tensors))
+            client.infer(SDPA, to_inputs(problem.tensors, triton))
 
 
 def test_from_asyncio(tls_server, certificates, problem):
