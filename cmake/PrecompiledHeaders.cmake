@@ -1,5 +1,5 @@
 # Other people's headers take longer to read than our files to compile: Abseil's and the standard
-# library's 2 s a file, gRPC's and Protobuf's as much again. GCC reads them once.
+# library's 2 s a file, gRPC's and Protobuf's as much again. The compiler reads them once.
 #
 # What a file needs it includes all the same: tools/tidy reads every file without this.
 set(standard_headers
@@ -17,9 +17,6 @@ set(test_headers <gmock/gmock.h> <gtest/gtest.h>)
 # attention_precompiled(TARGET standard|grpc|test|grpc_test): which of the above TARGET reads so,
 # the standard ones always. A file with compile options of its own cannot (SKIP_PRECOMPILE_HEADERS).
 function(attention_precompiled target kind)
-  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    return()
-  endif()
   set(library attention_headers_${kind})
   if(NOT TARGET ${library})
     set(headers ${standard_headers})
@@ -44,7 +41,7 @@ function(attention_precompiled target kind)
   if(kind MATCHES "grpc")
     target_compile_options(${library} PRIVATE -pthread)
     target_compile_options(${target} PRIVATE -pthread
-      -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
+      $<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread>)
   endif()
 endfunction()
 

@@ -70,6 +70,8 @@ def report(tally, samples, before, after):
         values = [getattr(before, name), *medians(samples, name), getattr(after, name)]
         print(row.format(name, *[f"{value:.0f}" for value in values]))
     print(f"(rss in MiB; largest {max(one.rss for one in samples):.0f})")
+    if len(tally.problems) > 20:
+        print(f"{len(tally.problems)} problems, of which the first:")
     for problem in tally.problems[:20]:
         print(f"problem: {problem[:500]}")
 

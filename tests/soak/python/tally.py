@@ -31,6 +31,8 @@ class Tally:
         if not good:
             with self._lock:
                 self.problems.append(what)
+            # At once: a soak may take an hour, or be broken off.
+            print(f"problem: {what[:500]}", flush=True)
 
     def line(self):
         with self._lock:
