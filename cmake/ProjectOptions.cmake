@@ -36,6 +36,22 @@ function(attention_options target)
   target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
 endfunction()
 
+# What makes a fault harder to use: guards of return addresses, checked copies, tables of functions
+# that are read-only once the program runs, code at a random address. For all targets but those of
+# attention_computes(): who shares precompiled headers must not differ. The sanitizers look closer.
+set(ATTENTION_UNGUARDED "")
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT ATTENTION_SANITIZE)
+  include(CheckPIESupported)
+  check_pie_supported(LANGUAGES CXX)
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fstack-protector-strong>)
+  # SHELL:, or CMake takes the last option for the first of the kind above, and leaves it out.
+  set(ATTENTION_UNGUARDED -fno-stack-protector SHELL:-U_FORTIFY_SOURCE)
+  if(NOT CMAKE_BUILD_TYPE STREQUAL "Debug")  # the checks want an optimiser
+    add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=2>")
+  endif()
+  add_link_options(LINKER:-z,relro,-z,now)
+endif()
+
 if(ATTENTION_SANITIZE)
   add_compile_options(-fsanitize=${ATTENTION_SANITIZE} -fno-omit-frame-pointer -g1)
   add_link_options(-fsanitize=${ATTENTION_SANITIZE})

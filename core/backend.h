@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -54,6 +55,18 @@ struct BackendDevice {
   int64_t memory = 0;  // bytes
 };
 
+/// What an accelerator is doing, at the moment when it was asked.
+struct DeviceFigures {
+  int index = 0;  // as CUDA counts the devices of this process
+  std::string name;
+  bool healthy = true;                // false: nothing runs on it any more
+  int64_t memory = 0;                 // bytes, all that it has
+  std::optional<int64_t> free = {};   // bytes that no process has taken
+  int64_t held = 0;                   // bytes that this backend has taken
+  std::optional<int64_t> limit = {};  // bytes that it takes at most
+  int64_t problems = 0;               // computed on it
+};
+
 /// One way to compute attention. Implementations keep no state between runs
 /// that a result could depend on, and may be used from several threads at once.
 class Backend {
@@ -75,6 +88,10 @@ class Backend {
   virtual absl::Status health() const { return absl::OkStatus(); }
   /// The accelerators that it computes on.
   virtual std::vector<BackendDevice> devices() const { return {}; }
+  /// What they are doing. It asks the devices, which takes a moment: for who
+  /// watches a server, not for each request. What is not known is left out:
+  /// before its first problem, a device is not asked what is free.
+  virtual std::vector<DeviceFigures> ReadDevices() const { return {}; }
 
   /// True where it reads and writes memory of CUDA devices beside the host's.
   virtual bool reaches_devices() const { return false; }

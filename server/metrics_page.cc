@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -211,7 +212,7 @@ void AddLoad(const MetricSources& from, MetricFamilies& page) {
   page.Gauge("attention_ready", "1 while /v2/health/ready says yes.")
       .Add(from.ready ? 1 : 0);
   page.Gauge("attention_worker_threads", "Threads that compute.")
-      .Add(from.worker_threads);
+      .Add(from.engine.workers().threads());
   page.Gauge("attention_requests_in_flight",
              "Requests that were admitted and not yet answered.")
       .Add(Value(from.admission.requests()));
@@ -229,7 +230,7 @@ void AddLoad(const MetricSources& from, MetricFamilies& page) {
              "How long the workers have still to compute for what waits and "
              "runs, as estimated.")
       .Add(std::chrono::duration<double>(from.queue.Backlog()).count() /
-           from.worker_threads);
+           from.engine.workers().threads());
 }
 
 void AddConnections(const MetricSources& from, MetricFamilies& page) {
@@ -245,6 +246,41 @@ void AddConnections(const MetricSources& from, MetricFamilies& page) {
                               "Connections that were closed at once.");
   refused.Add(Value(from.connections.refused()), {{"protocol", "grpc"}});
   refused.Add(Value(from.http.connections_refused()), {{"protocol", "http"}});
+}
+
+void AddDevices(const Engine& engine, MetricFamilies& page) {
+  std::vector<DeviceFigures> all;
+  for (const auto& backend : engine.backends()) {
+    for (const DeviceFigures& of : backend->ReadDevices()) all.push_back(of);
+  }
+  const auto add = [&all](MetricFamilies::Family family, const auto& member) {
+    for (const DeviceFigures& of : all) {
+      const std::optional<double> value = member(of);
+      if (!value) continue;
+      family.Add(*value,
+                 {{"device", std::to_string(of.index)}, {"name", of.name}});
+    }
+  };
+  const auto known = [](std::optional<int64_t> bytes) {
+    return bytes ? std::optional(Value(*bytes)) : std::nullopt;
+  };
+  using Of = const DeviceFigures&;
+  add(page.Gauge("attention_device_healthy", "0 once the device is lost."),
+      [](Of of) -> std::optional<double> { return of.healthy ? 1 : 0; });
+  add(page.Counter("attention_device_problems_total",
+                   "Problems that the device computed."),
+      [](Of of) -> std::optional<double> { return Value(of.problems); });
+  add(page.Gauge("attention_device_memory_bytes", "Memory of the device."),
+      [](Of of) -> std::optional<double> { return Value(of.memory); });
+  add(page.Gauge("attention_device_memory_free_bytes",
+                 "What no process has taken of it."),
+      [&known](Of of) { return known(of.free); });
+  add(page.Gauge("attention_device_memory_held_bytes",
+                 "What this server has taken of it for tensors."),
+      [](Of of) -> std::optional<double> { return Value(of.held); });
+  add(page.Gauge("attention_device_memory_limit_bytes",
+                 "What it takes at most: --cuda-memory-limit."),
+      [&known](Of of) { return known(of.limit); });
 }
 
 void AddProcess(MetricFamilies& page) {
@@ -281,6 +317,7 @@ std::string MetricsPage(const MetricSources& sources) {
   AddWhat(counts, page);
   AddLoad(sources, page);
   AddConnections(sources, page);
+  AddDevices(sources.engine, page);
   AddProcess(page);
   return page.Text();
 }

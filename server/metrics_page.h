@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "core/engine.h"
 #include "server/http/http_server.h"
 #include "server/models/model_table.h"
 #include "server/options.h"
@@ -17,7 +18,7 @@ namespace attention::server {
 /// What a server's metrics are read from.
 struct MetricSources {
   const ServerOptions& options;  // as in effect
-  int worker_threads;
+  const Engine& engine;
   bool ready;
   const RequestMetrics& requests;
   const CallCounter& calls;

@@ -253,15 +253,15 @@ void Server::Impl::ServeHttp() {
         grpc_server->InProcessChannel({}), WhyNotInPlainText(options, *http)});
   }
   const auto ready = [this] { return !calls.leaving() && health->serving(); };
-  http->api.StartServing(
-      {.ready = ready,
-       .metrics =
-           [this, ready] {
-             return MetricsPage({options, engine->workers().threads(), ready(),
-                                 metrics, other_calls, models, admission, queue,
-                                 connections, *http->server});
-           },
-       .inference = http_inference.get()});
+  http->api.StartServing({.ready = ready,
+                          .metrics =
+                              [this, ready] {
+                                return MetricsPage(
+                                    {options, *engine, ready(), metrics,
+                                     other_calls, models, admission, queue,
+                                     connections, *http->server});
+                              },
+                          .inference = http_inference.get()});
 }
 
 void Server::Impl::CloseConnections() {

@@ -94,6 +94,25 @@ class Station {
     });
   }
 
+  void NoteProblem() { problems_.fetch_add(1, std::memory_order_relaxed); }
+
+  DeviceFigures Read() const {
+    const cuda::DeviceProperties& properties = device_->properties();
+    DeviceFigures figures{.index = properties.ordinal,
+                          .name = properties.name,
+                          .healthy = device_->Health().ok(),
+                          .memory = properties.memory,
+                          .held = pool_.bytes_held(),
+                          .limit = pool_.limit(),
+                          .problems = problems_};
+    // Asked earlier, a device would be set up for the question alone.
+    if (figures.healthy && figures.problems > 0) {
+      const absl::StatusOr<int64_t> free = device_->FreeMemory();
+      if (free.ok()) figures.free = *free;
+    }
+    return figures;
+  }
+
   absl::StatusOr<std::unique_ptr<DeviceMemory>> Map(absl::string_view handle,
                                                     int64_t bytes) const {
     absl::StatusOr<std::byte*> memory = device_->OpenShared(handle, bytes);
@@ -129,6 +148,7 @@ class Station {
 
   const std::shared_ptr<Device> device_;
   MemoryPool pool_;
+  std::atomic<int64_t> problems_ = 0;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Stream>> streams_;
 };
@@ -205,6 +225,12 @@ class CudaBackend final : public Backend {
     return all;
   }
 
+  std::vector<DeviceFigures> ReadDevices() const override {
+    std::vector<DeviceFigures> all;
+    for (const auto& station : stations_) all.push_back(station->Read());
+    return all;
+  }
+
   absl::Status Supports(const ValidatedProblem& problem) const override {
     absl::Status status = absl::UnavailableError("no device");
     for (const auto& station : stations_) {
@@ -249,9 +275,12 @@ class CudaBackend final : public Backend {
     const int64_t entries =
         *device ? job.problem->batch
                 : cuda::EntriesOfSlice(*job.problem, plan, options_.plan);
-    return entries < job.problem->batch
-               ? station->RunSliced(job, context, plan, options_.plan, entries)
-               : station->Run(job, context, plan);
+    absl::Status status =
+        entries < job.problem->batch
+            ? station->RunSliced(job, context, plan, options_.plan, entries)
+            : station->Run(job, context, plan);
+    if (status.ok()) station->NoteProblem();
+    return status;
   }
 
   // The device that tensors of a job lie on.

@@ -18,7 +18,7 @@ constexpr int64_t kGranule = int64_t{1} << 20;
 MemoryPool::~MemoryPool() { ReleaseFree(); }
 
 absl::Status MemoryPool::SetLimit() {
-  if (limit_) return absl::OkStatus();
+  if (limit_ != kNoLimitYet) return absl::OkStatus();
   const absl::StatusOr<int64_t> free = device_.FreeMemory();
   if (!free.ok()) return free.status();
   limit_ = static_cast<int64_t>(kShare * static_cast<double>(*free));
@@ -49,25 +49,26 @@ absl::StatusOr<MemoryPool::Block> MemoryPool::Take(
     int64_t bytes, const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   if (absl::Status status = SetLimit(); !status.ok()) return status;
-  if (bytes > *limit_) {
+  const int64_t limit = limit_;
+  if (bytes > limit) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the request needs ", bytes,
-                     " bytes of device memory, more than the limit of ",
-                     *limit_, " (--cuda-memory-limit)"));
+                     " bytes of device memory, more than the limit of ", limit,
+                     " (--cuda-memory-limit)"));
   }
   const int64_t rounded =
-      std::min((bytes + kGranule - 1) / kGranule * kGranule, *limit_);
+      std::min((bytes + kGranule - 1) / kGranule * kGranule, limit);
   const bool room =
-      returned_.wait(lock, stop, [&] { return lent_ + rounded <= *limit_; });
+      returned_.wait(lock, stop, [&] { return lent_ + rounded <= limit; });
   if (!room) return absl::CancelledError("stopped before it had memory");
   if (const std::optional<Free> kept = TakeFree(rounded);
-      kept && lent_ + kept->bytes <= *limit_) {
+      kept && lent_ + kept->bytes <= limit) {
     lent_ += kept->bytes;
     return Block(this, kept->data, kept->bytes);
   } else if (kept) {
     free_.push_back(*kept);
   }
-  if (held_ + rounded > *limit_) ReleaseFree();
+  if (held_ + rounded > limit) ReleaseFree();
   absl::StatusOr<std::byte*> data = device_.Allocate(rounded);
   if (absl::IsResourceExhausted(data.status()) && !free_.empty()) {
     ReleaseFree();
@@ -78,7 +79,7 @@ absl::StatusOr<MemoryPool::Block> MemoryPool::Take(
         absl::StrCat("the request needs ", bytes,
                      " bytes of device memory, and within the "
                      "limit of ",
-                     *limit_, " (--cuda-memory-limit) the device has no more: ",
+                     limit, " (--cuda-memory-limit) the device has no more: ",
                      data.status().message()));
   }
   if (!data.ok()) return data.status();
@@ -94,11 +95,6 @@ void MemoryPool::GiveBack(std::byte* data, int64_t bytes) {
     free_.push_back({data, bytes});
   }
   returned_.notify_all();
-}
-
-int64_t MemoryPool::bytes_held() const {
-  const std::lock_guard lock(mutex_);
-  return held_;
 }
 
 }  // namespace attention::cuda

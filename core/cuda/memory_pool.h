@@ -1,6 +1,7 @@
 #ifndef ATTENTION_CORE_CUDA_MEMORY_POOL_H_
 #define ATTENTION_CORE_CUDA_MEMORY_POOL_H_
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -51,7 +52,7 @@ class MemoryPool {
   /// `limit` in bytes; nothing means kShare of what is free on the device when
   /// the first block is taken.
   MemoryPool(Device& device, std::optional<int64_t> limit)
-      : device_(device), limit_(limit) {}
+      : device_(device), limit_(limit.value_or(kNoLimitYet)) {}
   ~MemoryPool();
   MemoryPool(const MemoryPool&) = delete;
   MemoryPool& operator=(const MemoryPool&) = delete;
@@ -66,13 +67,21 @@ class MemoryPool {
   absl::StatusOr<Block> Take(int64_t bytes, const std::stop_token& stop);
 
   /// Bytes taken from the device: those of jobs and those that are kept.
-  int64_t bytes_held() const;
+  int64_t bytes_held() const { return held_; }
+  /// The limit; nothing before it is known. Neither waits for a job that takes
+  /// memory.
+  std::optional<int64_t> limit() const {
+    const int64_t limit = limit_;
+    return limit == kNoLimitYet ? std::nullopt : std::optional(limit);
+  }
 
  private:
   struct Free {
     std::byte* data;
     int64_t bytes;
   };
+
+  static constexpr int64_t kNoLimitYet = -1;
 
   absl::Status SetLimit();
   // The smallest free block that does; none where the best one is more than
@@ -84,8 +93,9 @@ class MemoryPool {
   Device& device_;
   mutable std::mutex mutex_;
   std::condition_variable_any returned_;
-  std::optional<int64_t> limit_;
-  int64_t held_ = 0;
+  // Written under the lock, and read without it.
+  std::atomic<int64_t> limit_;
+  std::atomic<int64_t> held_ = 0;
   int64_t lent_ = 0;
   std::vector<Free> free_;
 };

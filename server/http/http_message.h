@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/callers/caller.h"
 #include "server/http/counted_bytes.h"
 #include "server/http/inference_route.h"
 
@@ -30,6 +31,8 @@ struct HttpRequest {
   /// What the path means to the Open Inference Protocol, once it was looked
   /// for; none where it means nothing.
   std::optional<InferenceRoute> route = {};
+  /// Who makes it, once that was asked; null where everybody may.
+  std::optional<std::shared_ptr<const Caller>> caller = {};
 
   /// A header's value, "" where there is none.
   const std::string& Header(const std::string& name) const {

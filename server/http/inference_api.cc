@@ -76,21 +76,21 @@ absl::StatusOr<InferenceApi::CallerPtr> InferenceApi::CallerOf(
   return parts_.services.callers->Find(credentials, request.peer);
 }
 
-absl::StatusOr<InferenceApi::CallerPtr> InferenceApi::Check(
-    const HttpRequest& request) const {
+absl::Status InferenceApi::Check(HttpRequest& request) const {
+  if (request.caller) return absl::OkStatus();  // before its body came
   if (!request.encrypted && !parts_.no_plain_text.empty()) {
     return absl::PermissionDeniedError(parts_.no_plain_text);
   }
   absl::StatusOr<CallerPtr> caller = CallerOf(request);
-  if (!caller.ok()) return caller;
+  if (!caller.ok()) return caller.status();
   if (absl::Status status = CheckEncoding(request); !status.ok()) return status;
-  return caller;
+  request.caller = *std::move(caller);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<int64_t> InferenceApi::MostBodyBytes(
     HttpRequest& request) const {
-  const absl::StatusOr<CallerPtr> caller = Check(request);
-  if (!caller.ok()) return caller.status();
+  if (absl::Status status = Check(request); !status.ok()) return status;
   request.route = FindInferenceRoute(request.path);
   if (!request.route || request.route->method != InferenceMethod::kModelInfer) {
     return kMostSmallBodyBytes;
@@ -125,19 +125,19 @@ void InferenceApi::Answer(const std::shared_ptr<HttpExchange>& exchange) {
 absl::Status InferenceApi::AnswerRoute(
     const std::shared_ptr<HttpExchange>& exchange,
     const InferenceRoute& route) {
-  const HttpRequest& request = exchange->request();
-  absl::StatusOr<CallerPtr> caller = Check(request);
-  if (!caller.ok()) return caller.status();
+  HttpRequest& request = exchange->request();
+  if (absl::Status status = Check(request); !status.ok()) return status;
+  const CallerPtr& caller = *request.caller;
   if (!IsUtf8(route.name) || !IsUtf8(route.version)) {
     return FieldError("path", "a name in it is not UTF-8");
   }
   if (route.method == InferenceMethod::kModelInfer) {
-    return Infer(exchange, route, *std::move(caller));
+    return Infer(exchange, route, caller);
   }
   const auto deadline = DeadlineOf(request.Header(kGrpcTimeout));
   if (!deadline.ok()) return deadline.status();
   std::map<std::string, std::string> metadata;
-  if (*caller != nullptr) metadata[kCallerPass] = PassOf(**caller);
+  if (caller != nullptr) metadata[kCallerPass] = PassOf(*caller);
   if (std::string trace = TraceParentOf(request); !trace.empty()) {
     metadata[kTraceParent] = std::move(trace);
   }

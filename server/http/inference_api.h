@@ -52,7 +52,7 @@ class InferenceApi {
   InferenceApi& operator=(const InferenceApi&) = delete;
 
   /// How long the body of a request may be, by its headers; its errors are
-  /// those that are known by then. Notes the route.
+  /// those that are known by then. Notes the route and the caller.
   absl::StatusOr<int64_t> MostBodyBytes(HttpRequest& request) const;
 
   /// Answers the request, on other threads. Its path is one of inference.
@@ -62,8 +62,8 @@ class InferenceApi {
   using CallerPtr = std::shared_ptr<const Caller>;
 
   absl::StatusOr<CallerPtr> CallerOf(const HttpRequest& request) const;
-  // What holds for every path.
-  absl::StatusOr<CallerPtr> Check(const HttpRequest& request) const;
+  // What holds for every path, once for a request: notes the caller.
+  absl::Status Check(HttpRequest& request) const;
   // The routes that there are; a failure is still to be answered.
   absl::Status AnswerRoute(const std::shared_ptr<HttpExchange>& exchange,
                            const InferenceRoute& route);

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 import time
@@ -49,7 +50,8 @@ class Monitoring(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
-        cls.start_server()
+        cls.grpc, cls.http = cls.start_server(BINARIES)
+        _, cls.http_of_devices = cls.start_server_with_device()
         # A call in every way, one that is wrong, and then a load that lasts.
         cls.load("--seconds", "1")
         cls.load("--seconds", "1", "--stream")
@@ -67,25 +69,41 @@ class Monitoring(unittest.TestCase):
             [str(word) for word in command],
             stdout=options.pop("stdout", subprocess.DEVNULL),
             stderr=options.pop("stderr", subprocess.DEVNULL),
+            **options,
         )
         cls.addClassCleanup(process.wait)
         cls.addClassCleanup(process.kill)
         return process
 
     @classmethod
-    def start_server(cls):
-        log = cls.folder / "server.log"
+    def start_server(cls, folder, *flags, **options):
+        """The addresses of its ports."""
+        log = cls.folder / f"{folder.name}.log"
         ports = ["--grpc-port", "0", "--http-port", "0"]
         with open(log, "w") as out:
-            cls.start([BINARIES / "attention-server", *ports], stderr=out)
+            cls.start([folder / "attention-server", *ports, *flags], stderr=out, **options)
         found = until(lambda: re.search(r"listening on ([^ ,]+), http://([^ ,]+)", log.read_text()))
-        cls.grpc, cls.http = found.groups()
-        until(lambda: get(f"http://{cls.http}/v2/health/ready"))
+        grpc, http = found.groups()
+        until(lambda: get(f"http://{http}/v2/health/ready"))
+        return grpc, http
 
     @classmethod
-    def load(cls, *arguments):
+    def start_server_with_device(cls):
+        """With an emulated device: its plugin lies beside the program, as a real one does."""
+        emulated = BINARIES.parent / "emulated"
+        folder = cls.folder / "with_device"
+        folder.mkdir()
+        shutil.copy(BINARIES / "attention-server", folder)
+        shutil.copy(emulated / "libattention_cuda.so", folder)
+        driver = {**os.environ, "LD_LIBRARY_PATH": str(emulated)}
+        grpc, http = cls.start_server(folder, "--backend", "cuda", env=driver)
+        cls.load("--seconds", "1", "--shape", "1,1,4,8", server=grpc)
+        return grpc, http
+
+    @classmethod
+    def load(cls, *arguments, server=None):
         subprocess.run(
-            [BINARIES / "attention-load", "attend", "--server", cls.grpc, *arguments],
+            [BINARIES / "attention-load", "attend", "--server", server or cls.grpc, *arguments],
             check=True,
             stdout=subprocess.DEVNULL,
         )
@@ -93,7 +111,8 @@ class Monitoring(unittest.TestCase):
     @classmethod
     def start_prometheus(cls):
         text = (MONITORING / "prometheus.yml").read_text()
-        text = text.replace("127.0.0.1:8002", cls.http).replace("15s", "500ms")
+        targets = f'{cls.http}", "{cls.http_of_devices}'
+        text = text.replace("127.0.0.1:8002", targets).replace("15s", "500ms")
         (cls.folder / "prometheus.yml").write_text(text)
         (cls.folder / "alerts.yml").write_text((MONITORING / "alerts.yml").read_text())
         log = cls.folder / "prometheus.log"
@@ -122,8 +141,9 @@ class Monitoring(unittest.TestCase):
         return json.loads(reply)["data"]["result"]
 
     def exported(self):
-        """The names of all series."""
-        lines = get(f"http://{self.http}/metrics").splitlines()
+        """The names of all series, of devices too."""
+        pages = [get(f"http://{http}/metrics") for http in (self.http, self.http_of_devices)]
+        lines = "".join(pages).splitlines()
         return {re.match(r"[a-z_]+", line).group() for line in lines if line[0] != "#"}
 
     def test_what_is_exported_is_as_prometheus_wants_it(self):
@@ -146,7 +166,7 @@ class Monitoring(unittest.TestCase):
         self.assertEqual(check.returncode, 0, check.stdout + check.stderr)
 
     def test_prometheus_reads_the_server(self):
-        self.assertEqual([s["value"][1] for s in self.query('up{job="attention"}')], ["1"])
+        self.assertEqual([s["value"][1] for s in self.query('up{job="attention"}')], ["1", "1"])
 
     def test_every_metric_of_the_dashboard_is_exported(self):
         exported = self.exported()

@@ -1,23 +1,6 @@
-"""The benchmark runs; how fast is no matter here."""
-
-import os
-import subprocess
-import sys
-from pathlib import Path
-
-SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks/python_client.py"
+from benchmark_script import rows_of
 
 
 def test_it_measures_every_kind_of_call():
-    binaries = Path(os.environ["ATTENTION_SERVER_BINARY"]).parent
-    ran = subprocess.run(
-        [sys.executable, SCRIPT, "--binaries", binaries]
-        + ["--rounds", "1", "--seconds", "0.02"],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=240,
-    )
-    rows = ran.stdout.splitlines()[2:]
-    figures = [row.count(" us |") for row in rows]
-    assert figures == [2, 3, 2, 3, 2]
+    rows = rows_of("python_client.py", seconds=0.02, timeout=240)
+    assert [row.count(" us |") for row in rows] == [2, 3, 2, 3, 2]

@@ -8,6 +8,7 @@
 #include "tests/service/callers_of_test.h"
 #include "tests/service/gated_server.h"
 #include "tests/service/http_caller.h"
+#include "tests/service/running_server.h"
 #include "tests/service/tls_files.h"
 
 namespace attention::test {
@@ -75,6 +76,26 @@ TEST_F(HttpCallersTest, WhatACallerMayNotIsForbidden) {
   const std::string answer = Get(*server, path, "secret");
   EXPECT_EQ(HttpStatus(answer), 403);
   EXPECT_THAT(answer, HasSubstr("ranker"));
+}
+
+TEST_F(HttpCallersTest, ACallerIsLookedUpOnceBeforeTheBody) {
+  const RunningServer server = Launch(
+      {"--callers-file", files_.Path("callers.json"), "--log-level", "debug"});
+  const std::string head =
+      absl::StrCat("POST ", kInfer, " HTTP/1.1\r\nConnection: close\r\n",
+                   "Authorization: Bearer secret\r\n",
+                   "Expect: 100-continue\r\nContent-Length: 2\r\n\r\n");
+  HttpCaller begun(server.http_address);
+  begun.Send(head);
+  EXPECT_EQ(HttpStatus(begun.Read("\r\n\r\n")), 100);
+  files_.Write("callers.json", CallersText(CallerEntry("other", "next")));
+  server.process->ReadLineWith("1 callers are known now");
+  begun.Send("{}");
+  const std::string answer = begun.Read();
+  EXPECT_EQ(HttpStatus(answer), 400) << answer;  // the body says too little
+  HttpCaller late(server.http_address);
+  late.Send(head);
+  EXPECT_EQ(HttpStatus(late.Read("\r\n\r\n")), 401);
 }
 
 TEST_F(HttpCallersTest, ABodyOfNobodyKnownIsNotWaitedFor) {

@@ -6,6 +6,8 @@
 #include <memory>
 #include <string>
 
+#include "absl/strings/str_cat.h"
+#include "server/memory/shared_memory_registry.h"
 #include "tests/service/gated_server.h"
 #include "tests/service/infer_requests.h"
 #include "tests/service/requests.h"
@@ -183,6 +185,20 @@ TEST_F(InferSharedMemoryTest, ATakenNameAlreadyExists) {
   Start();
   ASSERT_TRUE(Register("in").ok());
   EXPECT_EQ(Register("in").code(), StatusCode::kAlreadyExists);
+}
+
+TEST_F(InferSharedMemoryTest, RegionsBeyondTheLimitAreRefusedAndOthersServed) {
+  Start();
+  for (size_t n = 0; n < server::SharedMemoryRegistry::kMostRegions; ++n) {
+    ASSERT_TRUE(Register(absl::StrCat("region", n), 0, 4096).ok());
+  }
+  const absl::Status refused = Register("more", 0, 4096);
+  EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("at most 1024"));
+  WireClient other(server_->address());
+  ExpectGoodReply(other.Attend(GoodRequest()));
+  EXPECT_TRUE(Unregister("region7").ok());
+  EXPECT_TRUE(Register("more", 0, 4096).ok());
 }
 
 TEST_F(InferSharedMemoryTest, StatusListsTheRegions) {

@@ -3,15 +3,19 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "core/cuda/cuda_backend.h"
+#include "core/cuda/emulation/emulated_device.h"
 #include "tests/service/gated_server.h"
 #include "tests/service/http_caller.h"
 #include "tests/service/infer_requests.h"
@@ -225,6 +229,44 @@ TEST(MetricsTest, TellsWhichLimitRefused) {
             1);
   gate.Open();
   EXPECT_TRUE(call->Wait().ok());
+}
+
+// What tells of the n-th device.
+std::string OfDevice(const std::string& name, int n) {
+  return absl::StrCat("attention_device_", name, "{device=\"", n,
+                      "\",name=\"emulated\"}");
+}
+
+TEST(MetricsTest, DevicesTellOfThemselves) {
+  const auto faults = std::make_shared<cuda::Faults>();
+  cuda::Devices devices;
+  for (int n = 0; n < 2; ++n) {
+    cuda::DeviceProperties properties = cuda::EmulatedProperties();
+    properties.ordinal = n;
+    devices.push_back(cuda::MakeEmulatedDevice(properties, faults));
+  }
+  std::vector<std::unique_ptr<Backend>> backends;
+  backends.push_back(
+      MakeCudaBackend(std::move(devices), {.name = "cuda_test",
+                                           .memory_limit = int64_t{1} << 30,
+                                           .experimental = false}));
+  const auto server = StartServer(TestOptions(), nullptr, std::move(backends));
+  WireClient client(server->address());
+  ExpectGoodReply(client.Attend(GoodRequest()));
+  Metrics metrics = Scrape(*server);
+  EXPECT_EQ(metrics[OfDevice("healthy", 0)], 1);
+  EXPECT_EQ(metrics[OfDevice("problems_total", 0)], 1);
+  EXPECT_EQ(metrics[OfDevice("memory_bytes", 0)], std::ldexp(1, 40));
+  const double held = metrics[OfDevice("memory_held_bytes", 0)];
+  EXPECT_GT(held, 0);
+  EXPECT_EQ(metrics[OfDevice("memory_free_bytes", 0)],
+            std::ldexp(1, 40) - held);
+  EXPECT_EQ(metrics[OfDevice("memory_limit_bytes", 0)], std::ldexp(1, 30));
+  EXPECT_EQ(metrics.at(OfDevice("problems_total", 1)), 0);
+  EXPECT_FALSE(metrics.contains(OfDevice("memory_free_bytes", 1)));
+  faults->launches_left = 0;
+  EXPECT_FALSE(client.Attend(GoodRequest()).ok());
+  EXPECT_EQ(Scrape(*server).at(OfDevice("healthy", 1)), 0);
 }
 
 TEST(MetricsTest, OneServersCountsAreNotAnothers) {

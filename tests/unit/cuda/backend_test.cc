@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -38,6 +39,34 @@ TEST_F(CudaBackendTest, ListsItsDevicesWithTheirMemory) {
   ASSERT_EQ(devices.size(), 2U);
   EXPECT_EQ(devices[0].name, "emulated");
   EXPECT_EQ(devices[0].memory, int64_t{1} << 40);
+}
+
+TEST_F(CudaBackendTest, TellsWhatItsDevicesDo) {
+  Start({.devices = 2, .memory_limit = int64_t{1} << 30});
+  faults_[0]->memory = int64_t{1} << 32;
+  ASSERT_THAT(RunJob().status, IsOk());
+  const std::vector<DeviceFigures> figures =
+      engine_->backends()[0]->ReadDevices();
+  ASSERT_EQ(figures.size(), 2U);
+  EXPECT_EQ(figures[0].name, "emulated");
+  EXPECT_TRUE(figures[0].healthy);
+  EXPECT_EQ(figures[0].problems, 1);
+  EXPECT_EQ(figures[0].memory, int64_t{1} << 40);
+  EXPECT_GT(figures[0].held, 0);
+  EXPECT_EQ(figures[0].held, faults_[0]->allocated);
+  EXPECT_EQ(figures[0].free, (int64_t{1} << 32) - figures[0].held);
+  EXPECT_EQ(figures[0].limit, int64_t{1} << 30);
+  EXPECT_EQ(figures[1].problems, 0);
+  EXPECT_EQ(figures[1].held, 0);
+}
+
+TEST_F(CudaBackendTest, ADeviceThatComputedNothingIsNotAsked) {
+  Start({});
+  const std::vector<DeviceFigures> figures =
+      engine_->backends()[0]->ReadDevices();
+  ASSERT_EQ(figures.size(), 1U);
+  EXPECT_EQ(figures[0].free, std::nullopt);
+  EXPECT_EQ(figures[0].limit, std::nullopt);
 }
 
 TEST_F(CudaBackendTest, EvenTheSmallestProblemIsForAWorker) {

@@ -1,6 +1,7 @@
 // Devices that fail, and who is told of it.
 
 #include <cstdint>
+#include <optional>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -37,6 +38,17 @@ TEST_F(LostDeviceTest, ALostDeviceIsToldWithItsReason) {
   EXPECT_THAT(static_cast<std::string>(health.message()),
               HasSubstr("the device is lost: attend"));
   EXPECT_EQ(Run().status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(LostDeviceTest, ALostDeviceIsNotAsked) {
+  Start({});
+  ASSERT_THAT(Run(), IsOk());
+  faults_[0]->launches_left = 0;
+  ASSERT_FALSE(Run().ok());
+  const DeviceFigures figures = engine_->backends()[0]->ReadDevices().at(0);
+  EXPECT_FALSE(figures.healthy);
+  EXPECT_EQ(figures.free, std::nullopt);
+  EXPECT_EQ(figures.problems, 1);
 }
 
 TEST_F(LostDeviceTest, ALostDeviceIsToldOnce) {

@@ -94,9 +94,11 @@ TEST_F(MemoryPoolTest, WhatIsKeptIsGivenBackToADeviceThatIsFull) {
 TEST_F(MemoryPoolTest, TheDefaultIsAShareOfWhatIsFree) {
   faults_->memory = 100 * kMiB;
   MemoryPool pool(*device_, std::nullopt);
+  EXPECT_EQ(pool.limit(), std::nullopt);
   EXPECT_THAT(pool.Take(80 * kMiB, stop_.get_token()).status(), IsOk());
   EXPECT_EQ(pool.Take(81 * kMiB, stop_.get_token()).status().code(),
             absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(pool.limit(), 80 * kMiB);
 }
 
 TEST_F(MemoryPoolTest, AJobWaitsForTheMemoryOfAnother) {

@@ -4,13 +4,13 @@ import tritonclient.grpc as triton
 from tritonclient.utils import np_to_triton_dtype
 
 
-def to_inputs(tensors, module=triton):
+def to_inputs(tensors, module=triton, **how):
     inputs = []
     for name, array in tensors.items():
         tensor = module.InferInput(
             name, list(array.shape), np_to_triton_dtype(array.dtype)
         )
-        tensor.set_data_from_numpy(array)
+        tensor.set_data_from_numpy(array, **how)
         inputs.append(tensor)
     return inputs
 

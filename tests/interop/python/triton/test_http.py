@@ -4,10 +4,11 @@ import os
 
 import numpy as np
 import pytest
+import tensors
 import tritonclient.http as triton
 import tritonclient.utils.shared_memory as shm
 from numpy.testing import assert_allclose
-from tritonclient.utils import InferenceServerException, np_to_triton_dtype
+from tritonclient.utils import InferenceServerException
 
 SDPA = "scaled_dot_product_attention"
 
@@ -24,15 +25,8 @@ def plain_client(plain_server):
         yield connected
 
 
-def to_inputs(tensors, binary=True):
-    inputs = []
-    for name, array in tensors.items():
-        tensor = triton.InferInput(
-            name, list(array.shape), np_to_triton_dtype(array.dtype)
-        )
-        tensor.set_data_from_numpy(array, binary_data=binary)
-        inputs.append(tensor)
-    return inputs
+def to_inputs(arrays, binary=True):
+    return tensors.to_inputs(arrays, triton, binary_data=binary)
 
 
 @pytest.mark.parametrize("binary_out", [True, False])
@@ -58,9 +52,9 @@ def test_without_requested_outputs(client, problem):
 
 
 def test_sixteen_bits(client, problem):
-    tensors = {k: t.astype(np.float16) for k, t in problem.tensors.items()}
+    halves = {k: t.astype(np.float16) for k, t in problem.tensors.items()}
     output, _, _ = problem.expected()
-    result = client.infer(SDPA, to_inputs(tensors)).as_numpy("output")
+    result = client.infer(SDPA, to_inputs(halves)).as_numpy("output")
     assert result.dtype == np.float16
     assert_allclose(result.astype(np.float64), output, atol=0.01)
 
