@@ -46,8 +46,8 @@ function(attention_precompiled target kind)
 endfunction()
 
 # attention_computes(TARGET): without the guards of cmake/ProjectOptions.cmake, and so are the headers
-# of kind core, which are TARGET's alone. Guards cost 10 % of a problem that takes 230 ns; here are no
-# bytes of a caller's to be read, and what lies on the stack has lengths of its own.
+# of kind core, which are TARGET's alone. Guards cost 10 % of a problem that takes 230 ns; the core
+# parses nothing, and what it keeps on the stack has lengths that no caller chooses.
 function(attention_computes target)
   target_compile_options(${target} PRIVATE ${ATTENTION_UNGUARDED})
   if(TARGET attention_headers_core)

@@ -56,7 +56,8 @@ class Append final : public Operation {
     return absl::OkStatus();
   }
   absl::StatusOr<OperationNeeds> Plan(RequestFacts&) override {
-    return OperationNeeds{static_cast<int64_t>(text_.size()), {}, quick_};
+    return OperationNeeds{.reply_bytes = static_cast<int64_t>(text_.size()),
+                          .quick = quick_};
   }
   void Gather(WorkerPool*) override {}
   absl::Status Run(const std::stop_token& stop, const std::function<void()>&,
