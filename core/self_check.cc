@@ -67,6 +67,15 @@ class Case {
     problem_.softcap = 10;
     return std::move(*this);
   }
+  Case&& WithMask() && {
+    const Shape shape = {outline_.query_length, outline_.key_length};
+    problem_.masks.attend_mask = MakeOf(DataType::kBool, shape, 0);
+    Tensor& mask = tensors_.back();
+    for (int64_t n = 0; n < mask.element_count(); ++n) {
+      mask.data()[n] = n % 3 == 0 ? std::byte{0} : std::byte{1};
+    }
+    return std::move(*this);
+  }
   Case&& WithAlibiAndSinks() && {
     problem_.masks.query_offset = 20;
     const Shape heads = {outline_.query_heads};
@@ -158,6 +167,11 @@ std::vector<Case> Cases() {
                {.type = type, .query_length = 150, .width = width}));
     }
     add(Case(named("wide rows"), {.type = type, .width = 256}).WithDropout());
+    for (const int64_t width : {64, 128}) {
+      add(Case(named(absl::StrCat("mask, width ", width)),
+               {.type = type, .query_length = 40, .width = width})
+              .WithMask());
+    }
     add(Case(named("few rows"), {.type = type,
                                  .query_heads = 4,
                                  .query_length = 1,

@@ -14,6 +14,16 @@ bool LiesInPlace(const TensorView& view) {
          reinterpret_cast<uintptr_t>(view.data) % kAlignment == 0;
 }
 
+// Whether its rows lie as kernels read them.
+bool HasAlignedRows(const TensorView& mask) {
+  const Compact compact = CompactOf(mask);
+  int64_t elements = 1;
+  for (const int64_t extent : compact.extents) {
+    elements = Product({elements, extent});
+  }
+  return elements == compact.elements;
+}
+
 }  // namespace
 
 InPlace InPlaceOf(const ValidatedProblem& problem,
@@ -25,7 +35,8 @@ InPlace InPlaceOf(const ValidatedProblem& problem,
     in_place.key = LiesInPlace(problem.key_value[0].key);
     in_place.value = LiesInPlace(problem.key_value[0].value);
   }
-  in_place.bias = problem.bias && LiesInPlace(WithoutRepeats(*problem.bias));
+  in_place.bias = problem.bias && HasAlignedRows(*problem.bias) &&
+                  LiesInPlace(WithoutRepeats(*problem.bias));
   in_place.output = LiesInPlace(ReadOnly(outputs.output));
   in_place.weights =
       problem.wanted.weights && LiesInPlace(ReadOnly(outputs.weights));

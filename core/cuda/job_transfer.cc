@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <vector>
 
 #include "core/cuda/plan_memory.h"
@@ -21,6 +22,17 @@ TensorView HeadOf(const TensorView& view, int64_t batch, int64_t head) {
   rows.strides = {view.strides[2], view.strides[3]};
   rows.data = view.data + batch * view.strides[0] + head * view.strides[1];
   return rows;
+}
+
+// One row of a view of four extents.
+TensorView RowOf(const TensorView& view, int64_t batch, int64_t head,
+                 int64_t query) {
+  TensorView row;
+  row.type = view.type;
+  row.shape = {view.shape[3]};
+  row.strides = {view.strides[3]};
+  row.data = view.At(batch, head, query, 0);
+  return row;
 }
 
 // A parameter (Hq, ...), once where its heads share it.
@@ -90,6 +102,32 @@ class InputBringer {
     }
     Move(view, memory_ + buffer.offset,
          ContiguousStrides(view.shape, ByteSize(view.type)));
+  }
+
+  // A mask or bias, with its rows where kernels read them.
+  void BringMask(const TensorView& mask, const Buffer& buffer) {
+    if (buffer.bytes == 0) return;
+    const TensorView view = WithoutRepeats(mask);
+    const int64_t size = ByteSize(view.type);
+    const Compact compact = CompactOf(mask);
+    if (OnDevice(view)) {
+      Shape strides(std::begin(compact.strides), std::end(compact.strides));
+      for (int64_t& stride : strides) stride *= size;
+      return Move(view, memory_ + buffer.offset, strides);
+    }
+    const int64_t rows = view.shape[0] * view.shape[1] * view.shape[2];
+    const int64_t gap = (compact.elements / rows - view.shape[3]) * size;
+    Uploader& up = *Begin(buffer);
+    if (gap == 0) return up.AppendView(view);
+    static constexpr std::byte kGap[16] = {};
+    for (int64_t b = 0; b < view.shape[0]; ++b) {
+      for (int64_t h = 0; h < view.shape[1]; ++h) {
+        for (int64_t i = 0; i < view.shape[2]; ++i) {
+          up.AppendView(RowOf(view, b, h, i));
+          up.Append(kGap, gap);
+        }
+      }
+    }
   }
 
   // Keys or values, those of all blocks side by side in each head.
@@ -174,9 +212,9 @@ absl::Status UploadInputs(const ValidatedProblem& problem, const Plan& plan,
     AppendKeyRanges(problem, *up);
   }
   if (problem.attend_mask) {
-    bringer.Bring(WithoutRepeats(*problem.attend_mask), plan.attend_mask);
+    bringer.BringMask(*problem.attend_mask, plan.attend_mask);
   }
-  if (problem.bias) bringer.Bring(WithoutRepeats(*problem.bias), plan.bias);
+  if (problem.bias) bringer.BringMask(*problem.bias, plan.bias);
   if (problem.alibi_slopes) {
     bringer.Bring(*problem.alibi_slopes, plan.alibi_slopes);
     AppendPositions(problem, *bringer.Begin(plan.alibi_positions));

@@ -40,9 +40,8 @@ Method ChooseMethod(const ValidatedProblem& problem, const AttentionArgs& args,
     return Method::kProducts;
   }
   // Weights are computed from the very scores whose maximum and sum are known.
-  const bool mma =
-      ServesMma(args) && !problem.wanted.weights &&
-      MmaSharedBytes(MmaWidth(args)) <= device.shared_memory_per_block;
+  const bool mma = ServesMma(args) && !problem.wanted.weights &&
+                   kMmaLeastShared <= device.shared_memory_per_block;
   return mma ? Method::kMma : Method::kTiles;
 }
 
@@ -152,6 +151,7 @@ Plan MakePlan(const ValidatedProblem& problem, const DeviceProperties& device,
   Plan plan = PlanOfInputs(problem, in_place);
   SetScoring(problem, plan);
   SetMasks(problem, plan);
+  plan.args.most_shared_bytes = device.shared_memory_per_block;
   plan.method = ChooseMethod(problem, plan.args, device, options);
   if (plan.method == Method::kTiles || plan.method == Method::kMma) {
     ChooseGroupsAndSplits(device, options, plan.args);

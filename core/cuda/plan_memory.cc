@@ -12,6 +12,7 @@ namespace {
 
 constexpr int64_t kTooMany = int64_t{1} << 62;
 constexpr int64_t kAlignment = 256;
+constexpr int64_t kRowAlignment = 16;  // of masks and biases
 
 Element ElementOf(DataType type) {
   switch (type) {
@@ -107,6 +108,10 @@ Compact CompactOf(const TensorView& view) {
     compact.extents[index] = shared ? 1 : view.shape[index];
     compact.strides[index] = shared ? 0 : compact.elements;
     compact.elements = Product({compact.elements, compact.extents[index]});
+    if (n == 3 && !shared) {
+      const int64_t unit = kRowAlignment / ByteSize(view.type);
+      compact.elements = CeilDivide(compact.elements, unit) * unit;
+    }
   }
   return compact;
 }

@@ -16,12 +16,12 @@ namespace attention::cuda {
 /// The product of factors >= 0, or 2^62 where it is more.
 int64_t Product(std::initializer_list<int64_t> factors);
 
-/// A view with the extents that its strides of 0 leave out: its elements once,
-/// row-major. Of a mask or bias of four extents.
+/// A mask or bias of four extents as kernels read it: its elements once,
+/// row-major, but rows that begin at multiples of 16 bytes.
 struct Compact {
   int64_t extents[4];  // 1 where broadcast
   int64_t strides[4];  // elements; 0 where broadcast
-  int64_t elements;
+  int64_t elements;    // with what lies between rows
 };
 Compact CompactOf(const TensorView& view);
 /// Its elements once.

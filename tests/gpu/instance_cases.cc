@@ -38,10 +38,10 @@ const char* NameOf(cuda::Element type) {
   return "";  // not reached
 }
 
-std::string MmaName(absl::string_view type, int64_t width, int64_t tiles,
-                    bool plain) {
-  return absl::StrCat("attend_mma_", type, "_D", width, "_tiles", tiles,
-                      plain ? "_plain" : "_masked");
+std::string MmaName(absl::string_view type, int64_t width, int64_t rows,
+                    bool options) {
+  return absl::StrCat("attend_mma_", type, "_D", width, "_rows", rows,
+                      options ? "_options" : "_plain");
 }
 
 std::string TilesName(absl::string_view kernel, Score score, int groups) {
@@ -58,16 +58,47 @@ void AddOptions(ProblemSpec& spec) {
   spec.dropout = {.training = true, .p = 0.3, .seed = 7};
 }
 
-void AddMmaCases(DataType type, int64_t width, int64_t tiles,
+// A problem with one option, or with all.
+struct Option {
+  absl::string_view name;
+  void (*add)(ProblemSpec&);
+};
+constexpr Option kOptions[] = {
+    {"all", AddOptions},
+    {"mask", [](ProblemSpec& spec) { spec.attend_mask = MaskExtents::kAll; }},
+    {"bias",
+     [](ProblemSpec& spec) {
+       spec.bias = MaskExtents::kAll;
+       spec.bias_masks = 0.2;
+     }},
+    {"softcap", [](ProblemSpec& spec) { spec.softcap = 20; }},
+    {"alibi",
+     [](ProblemSpec& spec) { spec.alibi_slopes = PerHeadShape::kPerHead; }},
+    {"dropout",
+     [](ProblemSpec& spec) {
+       spec.dropout = {.training = true, .p = 0.3, .seed = 7};
+     }},
+};
+
+void AddWithOptions(const InstanceCase& plain,
+                    std::vector<InstanceCase>& cases) {
+  for (const Option& option : kOptions) {
+    cases.push_back(plain);
+    absl::StrAppend(&cases.back().name, "_", option.name);
+    option.add(cases.back().spec);
+  }
+}
+
+void AddMmaCases(DataType type, int64_t width, int64_t rows,
                  std::vector<InstanceCase>& cases) {
   for (const bool plain : {true, false}) {
-    if (tiles == 2 && width > cuda::MmaWidestOfTwo(plain)) continue;
+    if (plain && rows < cuda::MmaMostRows(width)) continue;
     InstanceCase made;
-    made.name = made.instance = MmaName(Name(type), width, tiles, plain);
+    made.name = made.instance = MmaName(Name(type), width, rows, !plain);
     made.spec = {.batch = 1,
                  .query_heads = 2,
                  .kv_heads = 2,
-                 .query_length = tiles == 1 ? 50 : 150,
+                 .query_length = rows == 128 ? 150 : 50,
                  .key_length = 200,
                  .width = width,
                  .value_width = width,
@@ -75,15 +106,19 @@ void AddMmaCases(DataType type, int64_t width, int64_t tiles,
                  .causal = Causal::kBottomRight,
                  .sinks = PerHeadShape::kPerHead,
                  .wanted = kNoWeights};
-    if (!plain) AddOptions(made.spec);
-    cases.push_back(made);
-    if (tiles != 1) continue;
+    if (plain) {
+      cases.push_back(made);
+    } else {
+      AddWithOptions(made, cases);
+    }
+    if (rows != 64) continue;
     // As a token is decoded.
     made.name += "_split";
     made.spec.query_heads = 4;
     made.spec.kv_heads = 1;
     made.spec.query_length = 1;
     made.spec.key_length = 3000;
+    if (!plain) AddOptions(made.spec);
     cases.push_back(made);
   }
 }
@@ -143,8 +178,8 @@ std::vector<InstanceCase> InstanceCases() {
   std::vector<InstanceCase> cases;
   for (const DataType type : {DataType::kBFloat16, DataType::kFloat16}) {
     for (const int64_t width : {128, 64, 256}) {
-      AddMmaCases(type, width, 1, cases);
-      if (width < 256) AddMmaCases(type, width, 2, cases);
+      AddMmaCases(type, width, 64, cases);
+      if (width < 256) AddMmaCases(type, width, 128, cases);
     }
   }
   for (const Score score : {Score::kDot, Score::kAdditive, Score::kGaussian}) {
@@ -190,7 +225,7 @@ std::vector<std::string> InstancesOf(const cuda::Plan& plan) {
       cuda::DispatchMma(args, [&]<typename Instance>() {
         const bool half = std::is_same_v<typename Instance::T, cuda::Half>;
         all.push_back(MmaName(half ? "FP16" : "BF16", Instance::kWidth,
-                              Instance::kTiles, Instance::kPlain));
+                              Instance::kRows, Instance::kOptions));
         return 0;
       });
       break;

@@ -12,7 +12,8 @@ namespace attention::test {
 /// A problem for one instance of a kernel: of one template's one set of
 /// parameters, compiled on its own.
 struct InstanceCase {
-  /// "attend_mma_BF16_D128_tiles2_plain"; with "_split" where the keys are.
+  /// "attend_mma_BF16_D128_rows128_options_mask": which option it has, and with
+  /// "_split" that its keys are split.
   std::string name;
   /// The instance that has to be launched; part of what InstancesOf() says.
   std::string instance;

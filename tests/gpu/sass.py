@@ -2,16 +2,18 @@
 
 Usage: sass.py LISTING        what cuobjdump -sass printed, demangled or not
        sass.py LISTING LIMITS.tsv
-Prints a row for each instance: products (HMMA) in the loop over tiles of keys; instructions that
-a tile of finite numbers within all rows' ranges takes, per 128 products; all that the loop has;
-loads and stores of registers that were spilled. With LIMITS, lines of an instance's name and the
-most of the second and the last figure that it may have, ends with 1 where one has more or is not
-there.
+Prints a row for each instance, and for each option that it has code for: products (HMMA) in the
+loop over tiles of keys; instructions that a tile of finite numbers within all rows' ranges takes,
+per 128 products; all that the loop has; loads and stores of registers that were spilled. With
+LIMITS, lines of such a row's name and the most of the second and the last figure that it may have,
+ends with 1 where one has more or is not there.
 
-The path is the one with the most products and copies, and of those the shortest: it brings the
-next tile and passes over what keys at the edges, large exponents or odd widths need.
+The path is the one with the most products and copies of keys and values, with all that is marked as
+the option's and nothing of others, and of those the shortest: it brings the next tile and passes
+over what keys at the edges, large exponents or odd widths need. A bias has the type of the values.
 """
 import collections
+import itertools
 import re
 import sys
 
@@ -20,17 +22,25 @@ FUNCTION = re.compile(r"^\s+Function : (\S+)")
 ARCHITECTURE = re.compile(r"^arch = (sm_\w+)")
 INSTANCE = re.compile(r"AttendMmaINS\d?_?\d*_?11MmaInstanceINS0_(?:4Half|5Brain)ELi(\d+)ELi(\d+)E"
                       r"(.*?)EEEEEv")
+# What only an option's code has.
+MARKS = {
+    "softcap": re.compile(r"MUFU\.RCP "),
+    "alibi": re.compile(r"FMUL\S* .*\|"),
+    "bias": re.compile(r"FMUL\S* .*1\.44269"),
+    "mask": re.compile(r"LOP3\.LUT P\d, RZ, R\w+, (?:0xff|0xff00|0xff0000|-0x1000000), "),
+    "dropout": re.compile(r"(?:0xd2511f53|-0x2daee0ad)"),
+}
 Instruction = collections.namedtuple("Instruction", "address predicate name operands")
 
 
 def name_of(function):
-    """ "BF16_D128_tiles2_plain", or None."""
+    """ "BF16_D128_rows128_plain", or None."""
     found = INSTANCE.search(function)
     if not found:
         return None
     kind = "FP16" if "4Half" in function else "BF16"
-    plain = "plain" if found[3].startswith("Lb1") else "masked"
-    return f"{kind}_D{found[1]}_tiles{found[2]}_{plain}"
+    options = "options" if found[3].startswith("Lb1") else "plain"
+    return f"{kind}_D{found[1]}_rows{found[2]}_{options}"
 
 
 def functions_of(path):
@@ -74,43 +84,74 @@ def main_loop(code):
     return best[1:] if best and best[0][0] < 0 else None
 
 
-def shortest_path(code, first, last):
+def copies_of(name, option):
+    """Copies of a tile of mask or bias that a thread starts; those of keys have no predicate."""
+    width, rows = (int(re.search(part + r"(\d+)", name)[1]) for part in ("_D", "_rows"))
+    thread_rows = max(rows // 32, 2)
+    thread_keys = (32 if width == 256 else 64) // 4
+    bytes_of_key = {"mask": 1, "bias": 2}.get(option, 0)
+    return thread_rows * -(-thread_keys * bytes_of_key // 16)
+
+
+def worth_of(instruction, option):
+    """Products and copies; what is marked as the option's, less what is another's; how many copies
+    of mask or bias it may be."""
+    name = instruction.name.split(".")[0]
+    text = instruction.name + instruction.operands
+    if name == "LDGSTS":
+        if not re.search(r", !?U?P\d\s*$", instruction.operands):
+            return 1, 0, (0,)
+        return 0, 0, (0, 1) if instruction.predicate else (1,)
+    marked = 0
+    for of, mark in MARKS.items():
+        if mark.search(text):
+            marked += 1 if of == option else -1000
+    return name == "HMMA", marked, (0,)
+
+
+def nexts_of(code, index, n, last):
+    """Instructions of the loop that may follow the one at n."""
+    instruction = code[n]
+    target = index.get(target_of(instruction))
+    ends = instruction.name in ("EXIT", "RET") and not instruction.predicate
+    always = instruction.name.startswith("BRA") and not instruction.predicate \
+        and not re.match(r"\s*U?P", instruction.operands)
+    found = [target] if target is not None and n < target <= last else []
+    return found if ends or always else found + [n + 1]
+
+
+def shortest_path(code, first, last, option, copies):
     """Instructions on the way through the loop, and how many of each name."""
     index = {instruction.address: n for n, instruction in enumerate(code)}
-    # From each instruction to the loop's end: (products and copies, -instructions, next).
-    way = {last: (0, -1, None)}
+    # From each instruction to the loop's end, by the number of copies of mask or bias:
+    # (products and copies, marks, -instructions), next, its number of copies.
+    way = {last: {0: ((0, 0, -1), None, 0)}}
     for n in range(last - 1, first - 1, -1):
-        instruction = code[n]
-        target = index.get(target_of(instruction))
-        nexts = []
-        if target is not None and n < target <= last:
-            nexts.append(target)
-        ends = instruction.name in ("EXIT", "RET") and not instruction.predicate
-        always = instruction.name.startswith("BRA") and not instruction.predicate \
-            and not re.match(r"\s*U?P", instruction.operands)
-        if not ends and not always:
-            nexts.append(n + 1)
-        ways = [way[m] + (m,) for m in nexts if way.get(m)]
-        if not ways:
-            way[n] = None
-            continue
-        best = max(ways, key=lambda one: one[:2])
-        counts = instruction.name.split(".")[0] in ("HMMA", "LDGSTS")
-        way[n] = (best[0] + counts, best[1] - 1, best[3])
-    names, n = collections.Counter(), first
+        worth, marked, copied = worth_of(code[n], option)
+        ways = {}
+        for m in nexts_of(code, index, n, last):
+            for (done, (best, *_)), more in itertools.product(way.get(m, {}).items(), copied):
+                one = (best[0] + worth, best[1] + marked, best[2] - 1)
+                if done + more <= copies and (done + more not in ways or
+                                              one > ways[done + more][0]):
+                    ways[done + more] = one, m, done
+        way[n] = ways
+    if copies not in way[first]:
+        return None
+    names, n, left = collections.Counter(), first, copies
     while n is not None:
         names[code[n].name.split(".")[0]] += 1
-        n = way[n][2]
+        _, n, left = way[n][left]
     return names
 
 
-def figures_of(code):
+def figures_of(code, name, option):
     """products, instructions per 128 of them, instructions of the loop, spills."""
     spills = sum(i.name.split(".")[0] in ("LDL", "STL") for i in code)
     loop = main_loop(code)
-    if not loop:
+    names = shortest_path(code, *loop, option, copies_of(name, option)) if loop else None
+    if not names:
         return 0, 0, 0, spills
-    names = shortest_path(code, *loop)
     products = names["HMMA"]
     return (products, round(sum(names.values()) * 128 / max(products, 1)),
             loop[1] - loop[0] + 1, spills)
@@ -135,7 +176,9 @@ def main():
     found = {}
     for (architecture, function), code in functions_of(sys.argv[1]).items():
         if name := name_of(function):
-            found[architecture, name] = figures_of(code)
+            found[architecture, name] = figures_of(code, name, None)
+            for option in MARKS if name.endswith("_options") else ():
+                found[architecture, f"{name}_{option}"] = figures_of(code, name, option)
     print("| architecture | instance | HMMA | instructions per 128 HMMA | loop | spills |")
     print("|---|---|---|---|---|---|")
     for (architecture, name), figures in sorted(found.items()):

@@ -49,11 +49,13 @@ struct StackOfThread {
 struct Copy {
   std::byte* to;
   const void* from;
+  int64_t bytes;
   int group;
 };
 
-bool IsAligned(const void* address) {
-  return reinterpret_cast<uintptr_t>(address) % kCopyBytes == 0;
+bool IsAligned(const void* address, int64_t bytes) {
+  return reinterpret_cast<uintptr_t>(address) % static_cast<uintptr_t>(bytes) ==
+         0;
 }
 
 // Threads stay, on the same fiber, for the blocks that follow: a fiber costs
@@ -94,7 +96,7 @@ class Block {
     return {warp.exchange[threads_[current_].exchanges++ & 1]};
   }
 
-  void StartCopy(std::byte* to, const void* from);
+  void StartCopy(std::byte* to, const void* from, int64_t bytes);
   void CommitCopies() { ++threads_[current_].groups; }
   void EndCopies(int newest);
   void NoteAccess(const void* address, int64_t bytes, bool writes);
@@ -265,16 +267,18 @@ bool Block::SyncBlockOr(bool value) {
   return or_values_[turn];
 }
 
-void Block::StartCopy(std::byte* to, const void* from) {
+void Block::StartCopy(std::byte* to, const void* from, int64_t bytes) {
   const int64_t offset = OffsetOf(to);
-  if (!IsAligned(to) || !IsAligned(from)) Forbid("a copy is not aligned");
-  if (offset < 0 || offset + kCopyBytes > shared_bytes_) {
+  if (!IsAligned(to, bytes) || !IsAligned(from, bytes)) {
+    Forbid("a copy is not aligned");
+  }
+  if (offset < 0 || offset + bytes > shared_bytes_) {
     Forbid("a copy leaves shared memory");
   }
-  races_.BeginCopy(offset, kCopyBytes, current_, all_.generation);
-  std::memset(to, 0xFF, kCopyBytes);
+  races_.BeginCopy(offset, bytes, current_, all_.generation);
+  std::memset(to, 0xFF, static_cast<size_t>(bytes));
   Thread& thread = threads_[current_];
-  thread.copies.push_back({to, from, thread.groups});
+  thread.copies.push_back({to, from, bytes, thread.groups});
 }
 
 void Block::EndCopies(int newest) {
@@ -284,11 +288,12 @@ void Block::EndCopies(int newest) {
   };
   for (const Copy& copy : thread.copies) {
     if (!arrives(copy)) continue;
-    races_.EndCopy(OffsetOf(copy.to), kCopyBytes, current_, all_.generation);
+    races_.EndCopy(OffsetOf(copy.to), copy.bytes, current_, all_.generation);
+    const auto bytes = static_cast<size_t>(copy.bytes);
     if (copy.from == nullptr) {
-      std::memset(copy.to, 0, kCopyBytes);
+      std::memset(copy.to, 0, bytes);
     } else {
-      std::memcpy(copy.to, copy.from, kCopyBytes);
+      std::memcpy(copy.to, copy.from, bytes);
     }
   }
   std::erase_if(thread.copies, arrives);
@@ -322,8 +327,8 @@ std::byte* SharedMemory() { return ThisBlock().shared(); }
 void SyncBlock() { ThisBlock().SyncBlock(); }
 void SyncWarp() { ThisBlock().SyncWarp(); }
 bool SyncBlockOr(bool value) { return ThisBlock().SyncBlockOr(value); }
-void CopyAsync(void* to, const void* from) {
-  ThisBlock().StartCopy(static_cast<std::byte*>(to), from);
+void CopyAsync(void* to, const void* from, int64_t bytes) {
+  ThisBlock().StartCopy(static_cast<std::byte*>(to), from, bytes);
 }
 void CommitCopies() { ThisBlock().CommitCopies(); }
 void WaitForCopies(int newest) { ThisBlock().EndCopies(newest); }

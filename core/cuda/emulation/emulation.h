@@ -40,10 +40,9 @@ void SyncBlock();
 void SyncWarp();
 bool SyncBlockOr(bool value);
 
-/// Starts a copy of 16 bytes, or, where `from` is null, of zeros; ends a group
-/// of this thread's copies; waits for all groups but the newest ones.
-inline constexpr int64_t kCopyBytes = 16;
-void CopyAsync(void* to, const void* from);
+/// Starts a copy of 4, 8 or 16 bytes, or, where `from` is null, of zeros; ends
+/// a group of this thread's copies; waits for all groups but the newest ones.
+void CopyAsync(void* to, const void* from, int64_t bytes);
 void CommitCopies();
 void WaitForCopies(int newest);
 

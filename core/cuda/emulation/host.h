@@ -95,11 +95,12 @@ inline SharedPlace PlaceOf(const void* address) {
 inline void* AddressOf(SharedPlace place) {
   return reinterpret_cast<void*>(place);  // NOLINT(performance-no-int-to-ptr)
 }
-inline void CopyAsync16(void* to, const void* from, bool valid) {
-  emulation::CopyAsync(to, valid ? from : nullptr);
+template <int kBytes>
+void CopyAsync(void* to, const void* from, bool valid) {
+  emulation::CopyAsync(to, valid ? from : nullptr, kBytes);
 }
 inline void CopyAsync16(SharedPlace to, const void* from) {
-  CopyAsync16(AddressOf(to), from, true);
+  CopyAsync<16>(AddressOf(to), from, true);
 }
 using emulation::CommitCopies;
 template <int kNewest>

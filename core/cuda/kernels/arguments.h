@@ -42,7 +42,9 @@ struct KeySpan {
 };
 
 /// A mask or bias as the caller gave it; element (b, h, i, j) lies at the sum
-/// of index times stride, in elements; 0 where it is broadcast.
+/// of index times stride, in elements; 0 where it is broadcast. Elements of a
+/// row lie side by side, stride_j 1, or there is one for all; each row of
+/// several begins at a multiple of 16 bytes.
 struct Broadcast {
   const void* data = nullptr;        // null: there is none
   Element type = Element::kFloat32;  // of a bias; a mask has bytes
@@ -59,6 +61,10 @@ struct DropoutArgs {
   uint64_t seed = 0;
   float kept = 1;  // 1 / (1 - p)
 };
+
+/// Bytes of shared memory that attend_mma asks for without looking whether a
+/// block may have so much.
+inline constexpr int64_t kMmaLeastShared = int64_t{99} * 1024;
 
 /// Why `isolate` is to compute a row's output again.
 enum class RowMark : uint8_t {
@@ -117,6 +123,10 @@ struct AttentionArgs {
   /// `weights`.
   float* row_max = nullptr;
   float* row_sum = nullptr;
+
+  /// Of shared memory that a block may have on this device. No device with
+  /// tensor cores for BF16 has less than this.
+  int64_t most_shared_bytes = kMmaLeastShared;
 
   /// Ranges of the keys that blocks of their own work on; each is a multiple of
   /// kSplitUnit (limits.h) keys. With more than one, `attend` writes partials

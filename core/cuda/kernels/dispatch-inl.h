@@ -34,32 +34,41 @@ int DispatchAttend(const AttentionArgs& args, const Launch& launch) {
 }
 
 /// What attend_mma is compiled for: a type (Half, Brain), rows of up to kWidth
-/// columns, tiles of 16 rows per warp, and whether nothing but the factor and
-/// key ranges stands between QK and the softmax.
-template <typename Type, int kWidthOf, int kTilesOf, bool kIsPlain>
+/// columns, rows of a block, and whether it has code for the options, mask,
+/// bias, softcap, ALiBi and dropout. A problem with some of them runs the code
+/// of these: what it has not is a branch for each tile of keys.
+template <typename Type, int kWidthOf, int kRowsOf, bool kOptionsOf>
 struct MmaInstance {
   using T = Type;
   static constexpr int kWidth = kWidthOf;
-  static constexpr int kTiles = kTilesOf;
+  static constexpr int kRows = kRowsOf;
+  static constexpr bool kOptions = kOptionsOf;
+  static constexpr int kTiles = kRows / 64;  // of 16 rows, of a warp
   static constexpr int kKeys = static_cast<int>(MmaKeys(kWidth));
-  static constexpr bool kPlain = kIsPlain;
+  /// Keys of a tile that a thread has in each of its rows, side by side, so
+  /// that it can load their masks and biases at once, and needs all of what it
+  /// computes for a dropout.
+  static constexpr int kThreadKeys = kKeys / 4;
 };
 
 /// launch.operator()<MmaInstance>().
 template <typename Launch>
 int DispatchMma(const AttentionArgs& args, const Launch& launch) {
-  const auto with_tiles = [&]<typename T, int kWidth, bool kPlain>() {
-    if constexpr (kWidth <= MmaWidestOfTwo(kPlain)) {
-      if (MmaTilesPerWarp(args) == 2) {
-        return launch.template operator()<MmaInstance<T, kWidth, 2, kPlain>>();
+  const int64_t rows = MmaRows(args);
+  const auto with_rows = [&]<typename T, int kWidth, int kRows>() {
+    if constexpr (kRows == MmaMostRows(kWidth)) {
+      if (!MmaHasOptions(args, rows)) {
+        return launch
+            .template operator()<MmaInstance<T, kWidth, kRows, false>>();
       }
     }
-    return launch.template operator()<MmaInstance<T, kWidth, 1, kPlain>>();
+    return launch.template operator()<MmaInstance<T, kWidth, kRows, true>>();
   };
   const auto with_width = [&]<typename T, int kWidth>() {
-    return IsPlainMma(args)
-               ? with_tiles.template operator()<T, kWidth, true>()
-               : with_tiles.template operator()<T, kWidth, false>();
+    if constexpr (MmaMostRows(kWidth) > 64) {
+      if (rows > 64) return with_rows.template operator()<T, kWidth, 128>();
+    }
+    return with_rows.template operator()<T, kWidth, 64>();
   };
   const auto with_type = [&]<typename T>() {
     switch (MmaWidth(args)) {

@@ -101,27 +101,15 @@ constexpr int64_t MmaWidth(const AttentionArgs& args) {
   return width <= 64 ? 64 : width <= 128 ? 128 : 256;
 }
 
-/// Whether nothing but the factor and key ranges stands between QK and the
-/// softmax. (A factor of 0 would make NaN of the -inf of keys out of range.)
-constexpr bool IsPlainMma(const AttentionArgs& args) {
-  return args.softcap == 0 && args.bias.data == nullptr &&
-         args.attend_mask.data == nullptr && args.alibi_slopes == nullptr &&
-         args.dropout.active == 0 && static_cast<float>(args.factor) != 0;
-}
+/// The most rows of a block: of wider ones there are no registers for more.
+constexpr int64_t MmaMostRows(int64_t width) { return width == 256 ? 64 : 128; }
 
-/// The widest rows of which a warp has registers for two tiles.
-constexpr int64_t MmaWidestOfTwo(bool plain) { return plain ? 128 : 64; }
-
-/// Tiles of 16 rows that a warp has: two read keys half as often, where there
-/// are the rows and the registers for it.
-constexpr int64_t MmaTilesPerWarp(const AttentionArgs& args) {
-  return RowsPerGroup(args) > 64 &&
-                 MmaWidth(args) <= MmaWidestOfTwo(IsPlainMma(args))
-             ? 2
-             : 1;
-}
-constexpr int64_t MmaRows(const AttentionArgs& args) {
-  return 64 * MmaTilesPerWarp(args);
+/// Whether code for the options is there: where the problem has one, and in
+/// blocks of few rows, for which the memory's speed decides.
+constexpr bool MmaHasOptions(const AttentionArgs& args, int64_t rows) {
+  return rows < MmaMostRows(MmaWidth(args)) || args.softcap != 0 ||
+         args.bias.data != nullptr || args.attend_mask.data != nullptr ||
+         args.alibi_slopes != nullptr || args.dropout.active != 0;
 }
 
 /// True for dot products of query, key and value of one 16-bit type, of widths
@@ -140,27 +128,41 @@ constexpr int64_t MmaKeys(int64_t width) { return width == 256 ? 32 : 64; }
 
 /// What a block of attend_mma reads, as its threads are shown it.
 inline constexpr int64_t kMmaSourceBytes = 64;
+/// What options need to know of a row.
+inline constexpr int64_t kMmaRowOptionsBytes = 32;
+
+/// Of a tile of mask and bias, one element for each row and key.
+constexpr int64_t MmaElementBytes(const AttentionArgs& args) {
+  return (args.attend_mask.data != nullptr ? 1 : 0) +
+         (args.bias.data != nullptr ? ElementBytes(args.bias.type) : 0);
+}
 
 /// Queries, a tile each of keys and of values, in 16 bits; what is known of
-/// rows and what the block reads. May be more than the 48 KiB that every device
-/// gives unasked (the launch asks for it).
-constexpr int64_t MmaSharedBytes(int64_t tiles_per_warp, int64_t width) {
-  const int64_t rows = 64 * tiles_per_warp;
-  return (rows + 2 * MmaKeys(width)) * width * 2 + rows * 32 + kMmaSourceBytes;
+/// rows and what the block reads; what the options need of rows, and a tile of
+/// mask and bias. May be more than the 48 KiB that every device gives unasked
+/// (the launch asks for it).
+constexpr int64_t MmaSharedBytes(const AttentionArgs& args, int64_t rows) {
+  const int64_t width = MmaWidth(args);
+  const int64_t keys = MmaKeys(width);
+  return (rows + 2 * keys) * width * 2 + rows * 32 + kMmaSourceBytes +
+         (MmaHasOptions(args, rows) ? rows * kMmaRowOptionsBytes : 0) +
+         rows * keys * MmaElementBytes(args);
 }
-/// The most that rows of such a width need.
-constexpr int64_t MmaSharedBytes(int64_t width) {
-  const int64_t one = MmaSharedBytes(1, width);
-  const int64_t two = width < 256 ? MmaSharedBytes(2, width) : 0;
-  return one > two ? one : two;
+
+/// Rows of a block: with 128, two tiles of 16 for each warp, keys are read half
+/// as often, where there are the rows and the memory for it.
+constexpr int64_t MmaRows(const AttentionArgs& args) {
+  const int64_t most = MmaMostRows(MmaWidth(args));
+  return RowsPerGroup(args) > 64 &&
+                 MmaSharedBytes(args, most) <= args.most_shared_bytes
+             ? most
+             : 64;
 }
 
 constexpr LaunchShape MmaShape(const AttentionArgs& args) {
-  return {KvGroups(args) * CeilDivide(RowsPerGroup(args), MmaRows(args)) *
-              args.splits,
-          kMmaThreads,
-          static_cast<int32_t>(
-              MmaSharedBytes(MmaTilesPerWarp(args), MmaWidth(args)))};
+  const int64_t rows = MmaRows(args);
+  return {KvGroups(args) * CeilDivide(RowsPerGroup(args), rows) * args.splits,
+          kMmaThreads, static_cast<int32_t>(MmaSharedBytes(args, rows))};
 }
 
 // merge: a warp for every row.

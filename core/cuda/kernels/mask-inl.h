@@ -59,11 +59,12 @@ ATTENTION_KERNEL_CODE float LimitToFloat(double x) {
   return static_cast<float>(x);
 }
 
+inline constexpr double kWideLog2E = 1.4426950408889634;
+
 ATTENTION_KERNEL_CODE Epilogue MakeEpilogue(const AttentionArgs& args) {
   Epilogue epilogue;
   epilogue.plain = args.softcap == 0 && args.alibi_slopes == nullptr &&
                    args.bias.data == nullptr;
-  constexpr double kWideLog2E = 1.4426950408889634;
   epilogue.factor =
       LimitToFloat(epilogue.plain ? args.factor * kWideLog2E : args.factor);
   epilogue.softcap = static_cast<float>(args.softcap);

@@ -28,21 +28,29 @@ ATTENTION_KERNEL_CODE MmaSource MakeMmaSource(const AttentionArgs& args,
       CeilDivide(Most(rows.every.begin - source.first_key, 0), kKeys));
   source.inside_end =
       static_cast<int32_t>(Most(rows.every.end - source.first_key, 0) / kKeys);
+  source.cap = LimitToFloat(args.softcap * kWideLog2E);
+  source.twice_inverse_cap = static_cast<float>(2 / args.softcap);
   return source;
+}
+
+/// What products are multiplied by, times log2 e. Not 0, which would make NaN
+/// of the -inf of keys that take no part; the products of a factor of 0 are
+/// then too small to matter.
+ATTENTION_KERNEL_CODE float MmaFactor(const AttentionArgs& args) {
+  constexpr float kSmallest = 0x1p-149F;
+  return Larger(fabsf(LimitToFloat(args.factor * kWideLog2E)), kSmallest);
 }
 
 /// Starts to bring a tile of `rows`, keys or values, of which the block's first
 /// begins at element `begin`.
-template <typename Instance>
+template <typename Instance, typename Tile>
 ATTENTION_KERNEL_CODE void StartTile(const AttentionArgs& args,
                                      const MmaSource& source, const Rows& rows,
-                                     int64_t begin, int tile,
-                                     const MmaTile<Instance::kWidth>& to) {
+                                     int64_t begin, int tile, const Tile& to) {
   const int64_t first = int64_t{tile} * Instance::kKeys;
   StartRows<Instance::kWidth, Instance::kKeys>(
       rows.data, begin + first * rows.width,
       args.key_length - source.first_key - first, rows.width, to);
-  CommitCopies();
 }
 
 template <typename Instance>
@@ -51,14 +59,20 @@ ATTENTION_KERNEL_CODE void StartKeys(const AttentionArgs& args,
                                      const MmaMemory<Instance>& memory) {
   StartTile<Instance>(args, source, args.key, source.key_begin, tile,
                       memory.keys);
+  CommitCopies();
 }
 
+/// And mask and bias, which are needed when the values are there.
 template <typename Instance>
 ATTENTION_KERNEL_CODE void StartValues(const AttentionArgs& args,
                                        const MmaSource& source, int tile,
                                        const MmaMemory<Instance>& memory) {
   StartTile<Instance>(args, source, args.value, source.value_begin, tile,
                       memory.values);
+  if constexpr (Instance::kOptions) {
+    StartMaskAndBias<Instance>(args, source, tile, memory);
+  }
+  CommitCopies();
 }
 
 /// Queries on their way; those of a negative factor are negated, so that the
@@ -68,7 +82,7 @@ ATTENTION_KERNEL_CODE void StartQueries(const AttentionArgs& args,
                                         const KvGroup& kv_group,
                                         const RowTile& rows,
                                         const MmaMemory<Instance>& memory) {
-  constexpr int kRows = kMmaRowsOf<Instance>;
+  constexpr int kRows = Instance::kRows;
   StartRows<Instance::kWidth, kRows>(
       args.query.data,
       (kv_group.first_result_row + rows.first) * int64_t{args.query.width},
@@ -88,6 +102,9 @@ ATTENTION_KERNEL_CODE int StartFirstTiles(const AttentionArgs& args,
                                           const MmaMemory<Instance>& memory) {
   const MmaSource source = MakeMmaSource<Instance>(args, place.kv_group, rows);
   if (ThreadIndex() == 0) *memory.source = source;
+  if constexpr (Instance::kOptions) {
+    FillRowOptions<Instance>(args, memory, source.first_key);
+  }
   if (source.tiles > 0) {  // else nobody would wait for the copies
     StartQueries<Instance>(args, place.kv_group, rows, memory);
     StartKeys<Instance>(args, source, 0, memory);
@@ -97,14 +114,13 @@ ATTENTION_KERNEL_CODE int StartFirstTiles(const AttentionArgs& args,
 
 template <typename Instance>
 ATTENTION_KERNEL_CODE void AttendMma(const AttentionArgs& args, int64_t block) {
-  constexpr int kRows = kMmaRowsOf<Instance>;
+  constexpr int kRows = Instance::kRows;
   const MmaMemory<Instance> memory = MakeMmaMemory<Instance>();
   const AttendPlace place = MakeAttendPlace(args, block, kRows, 1);
   const RowTile rows = MakeRowTile<kRows>(args, place.kv_group, place.first_row,
                                           place.keys, memory.rows);
   const int tiles = StartFirstTiles<Instance>(args, place, rows, memory);
-  Epilogue epilogue = MakeEpilogue(args);
-  epilogue.factor = fabsf(epilogue.factor);
+  const float factor = MmaFactor(args);
   MmaRegisters<Instance> registers = {};
   ATTENTION_UNROLL_ALL
   for (auto& tile : registers.state.rows) {
@@ -121,9 +137,7 @@ ATTENTION_KERNEL_CODE void AttendMma(const AttentionArgs& args, int64_t block) {
     const MmaSource& source = *memory.source;
     if (tile + 1 < tiles) StartKeys<Instance>(args, source, tile + 1, memory);
     const bool inside = tile >= source.inside_begin && tile < source.inside_end;
-    AddMmaTile<Instance>(args, epilogue, memory.rows, inside,
-                         source.first_key + int64_t{tile} * Instance::kKeys,
-                         scores, registers);
+    AddMmaTile<Instance>(args, memory, tile, inside, factor, scores, registers);
     MultiplyValues<Instance>(memory, scores, registers.sums);
   }
   StoreMmaRows<Instance>(args, block % args.splits, memory.rows, registers);

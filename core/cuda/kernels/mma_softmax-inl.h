@@ -3,7 +3,7 @@
 
 // From products in registers to weights, row by row.
 
-#include "core/cuda/kernels/mma_tiles-inl.h"
+#include "core/cuda/kernels/mma_options-inl.h"
 
 namespace attention::cuda {
 
@@ -27,60 +27,23 @@ struct MmaState {
   RowState rows[Instance::kTiles][2];
 };
 
-/// Keys of a tile that lie outside a row's become -inf.
+/// Keys of a tile that lie outside a row's become -inf; `first_key` is the
+/// thread's first one.
 template <typename Instance>
 ATTENTION_KERNEL_CODE void LimitRow(const RowInfo& row, int64_t first_key,
                                     int half,
                                     MmaSums<Instance::kKeys / 8>& scores) {
+  constexpr int kThreadKeys = Instance::kThreadKeys;
   const auto within = [first_key](int64_t key) {
-    const int64_t at = Most(key - first_key, 0);
-    return static_cast<int>(Least(at, Instance::kKeys)) - MmaColumn();
+    return static_cast<int>(Least(Most(key - first_key, 0), kThreadKeys));
   };
   const int begin = within(row.begin);
   const int end = within(row.end);
   ATTENTION_UNROLL_ALL
-  for (int n = 0; n < Instance::kKeys / 8; ++n) {
-    for (int i = 0; i < 2; ++i) {
-      const int key = n * 8 + i;
-      float& score = scores[n][2 * half + i];
-      score = key >= begin && key < end ? score : -Infinity();
-    }
+  for (int n = 0; n < kThreadKeys; ++n) {
+    float& score = ScoreOf<Instance>(scores, half, n);
+    score = n >= begin && n < end ? score : -Infinity();
   }
-}
-
-/// Everything that is not plain: scores are finished one by one, and dropped
-/// keys are remembered as a bit each.
-template <typename Instance>
-ATTENTION_KERNEL_CODE uint32_t FinishMmaRow(
-    const AttentionArgs& args, const Epilogue& epilogue, const RowInfo& row,
-    int64_t first_key, int half, MmaSums<Instance::kKeys / 8>& scores) {
-  const RowMasks masks =
-      MasksOf(args, row.batch, row.head, row.query, first_key);
-  uint32_t dropped = 0;
-  ATTENTION_UNROLL_ALL
-  for (int n = 0; n < Instance::kKeys / 8; ++n) {
-    const int column = n * 8 + MmaColumn();
-    const int64_t key = first_key + column;
-    PhiloxWords words = {};
-    if (args.dropout.active != 0) {
-      words = DropoutWords(args.dropout, row.batch, row.head, row.query, key);
-    }
-    ATTENTION_UNROLL_ALL
-    for (int i = 0; i < 2; ++i) {
-      float& score = scores[n][2 * half + i];
-      if (key + i < row.begin || key + i >= row.end) {
-        score = -Infinity();
-        continue;
-      }
-      score = FinishScore(args, epilogue, masks, key + i, score);
-      const uint32_t word =
-          MmaColumn() % 4 == 0 ? words.word[i] : words.word[2 + i];
-      const bool drops =
-          args.dropout.active != 0 && word < args.dropout.threshold;
-      dropped |= drops ? 1U << (2 * n + i) : 0U;
-    }
-  }
-  return dropped;
 }
 
 /// Replaces one row's scores by weight(score); returns their sum.
@@ -141,35 +104,104 @@ struct MmaRegisters {
   MmaSums<Instance::kWidth / 8> sums[Instance::kTiles];
 };
 
-/// From a tile's products to weights; `inside` says that every row reads all of
-/// its keys.
+/// Calls visit(row of the thread's 2 kTiles) for each.
+template <typename Instance, typename Visit>
+ATTENTION_KERNEL_CODE void ForEachMmaRow(const Visit& visit) {
+  ATTENTION_UNROLL_ALL
+  for (int row = 0; row < 2 * Instance::kTiles; ++row) visit(row);
+}
+
+template <typename Instance>
+ATTENTION_KERNEL_CODE const RowInfo& InfoOf(const MmaMemory<Instance>& memory,
+                                            int row) {
+  return memory.rows[Opaque(MmaRow<Instance>(row / 2, row % 2))];
+}
+template <typename Instance>
+ATTENTION_KERNEL_CODE const MmaRowOptions& OptionsOf(
+    const MmaMemory<Instance>& memory, int row) {
+  return memory.options[Opaque(MmaRow<Instance>(row / 2, row % 2))];
+}
+
+/// Softcap, ALiBi and bias. What the scores, until now products, are still to
+/// be multiplied by: `factor`, or 1.
+template <typename Instance>
+ATTENTION_KERNEL_CODE float FinishScores(
+    const AttentionArgs& args, const MmaMemory<Instance>& memory, int tile,
+    float factor, MmaSums<Instance::kKeys / 8> (&scores)[Instance::kTiles]) {
+  if (args.softcap != 0) {
+    const float cap = memory.source->cap;
+    const float twice_inverse = memory.source->twice_inverse_cap;
+    ForEachMmaRow<Instance>([&](int row) {
+      ATTENTION_UNROLL_ALL
+      for (int n = 0; n < Instance::kThreadKeys; ++n) {
+        float& score = ScoreOf<Instance>(scores[row / 2], row % 2, n);
+        score = CappedScore(Multiply(score, factor), cap, twice_inverse);
+      }
+    });
+    factor = 1;
+  }
+  if (args.alibi_slopes != nullptr) {
+    const auto key = static_cast<float>(int64_t{tile} * Instance::kKeys +
+                                        MmaKey<Instance>());
+    ForEachMmaRow<Instance>([&](int row) {
+      AddAlibiToRow<Instance>(OptionsOf<Instance>(memory, row), key, row % 2,
+                              factor, scores[row / 2]);
+    });
+    factor = 1;
+  }
+  if (args.bias.data == nullptr) return factor;
+  ForEachMmaRow<Instance>([&](int row) {
+    const MmaRowOptions& options = OptionsOf<Instance>(memory, row);
+    if (args.bias.type == Element::kFloat32) {
+      AddBiasToRow<Instance, float>(args, memory, options, row, factor,
+                                    scores[row / 2]);
+    } else {
+      AddBiasToRow<Instance, typename Instance::T>(args, memory, options, row,
+                                                   factor, scores[row / 2]);
+    }
+  });
+  return 1;
+}
+
+/// From a tile's products, which are to be multiplied by `factor`, to weights;
+/// `inside` says that every row reads all of its keys.
 template <typename Instance>
 ATTENTION_KERNEL_CODE void AddMmaTile(
-    const AttentionArgs& args, const Epilogue& epilogue, const RowInfo* rows,
-    bool inside, int64_t first_key,
+    const AttentionArgs& args, const MmaMemory<Instance>& memory, int tile,
+    bool inside, float factor,
     MmaSums<Instance::kKeys / 8> (&scores)[Instance::kTiles],
     MmaRegisters<Instance>& registers) {
-  ATTENTION_UNROLL_ALL
-  for (int tile = 0; tile < Instance::kTiles; ++tile) {
-    ATTENTION_UNROLL_ALL
-    for (int half = 0; half < 2; ++half) {
-      RowState& state = registers.state.rows[tile][half];
-      const RowInfo& row = rows[Opaque(MmaRow<Instance>(tile, half))];
-      if constexpr (Instance::kPlain) {
-        if (!inside) LimitRow<Instance>(row, first_key, half, scores[tile]);
-        AddMmaRow<Instance>(epilogue.factor, half, state, scores[tile],
-                            registers.sums[tile]);
-      } else {
-        const uint32_t dropped = FinishMmaRow<Instance>(
-            args, epilogue, row, first_key, half, scores[tile]);
-        AddMmaRow<Instance>(1.0F, half, state, scores[tile],
-                            registers.sums[tile]);
-        ATTENTION_UNROLL_ALL
-        for (int n = 0; n < 2 * (Instance::kKeys / 8); ++n) {
-          float& weight = scores[tile][n / 2][2 * half + n % 2];
-          weight = (dropped >> n & 1U) != 0 ? 0.0F : weight;
-        }
-      }
+  const auto first_key = [&memory, tile] {
+    return memory.source->first_key + int64_t{tile} * Instance::kKeys +
+           MmaKey<Instance>();
+  };
+  if constexpr (Instance::kOptions) {
+    factor = FinishScores<Instance>(args, memory, tile, factor, scores);
+  }
+  if (!inside) {
+    ForEachMmaRow<Instance>([&](int row) {
+      LimitRow<Instance>(InfoOf<Instance>(memory, row), first_key(), row % 2,
+                         scores[row / 2]);
+    });
+  }
+  if constexpr (Instance::kOptions) {
+    if (args.attend_mask.data != nullptr) {
+      ForEachMmaRow<Instance>([&](int row) {
+        MaskRow<Instance>(args, memory, OptionsOf<Instance>(memory, row), row,
+                          scores[row / 2]);
+      });
+    }
+  }
+  ForEachMmaRow<Instance>([&](int row) {
+    AddMmaRow<Instance>(factor, row % 2, registers.state.rows[row / 2][row % 2],
+                        scores[row / 2], registers.sums[row / 2]);
+  });
+  if constexpr (Instance::kOptions) {
+    if (args.dropout.active != 0) {
+      ForEachMmaRow<Instance>([&](int row) {
+        DropFromRow<Instance>(args.dropout, InfoOf<Instance>(memory, row),
+                              first_key(), row % 2, scores[row / 2]);
+      });
     }
   }
 }

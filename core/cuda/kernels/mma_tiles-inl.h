@@ -11,14 +11,19 @@ namespace attention::cuda {
 
 /// Rows of 16-bit numbers in shared memory. Chunks of 16 bytes change places
 /// within their row so that eight rows' chunks of one column, which ldmatrix
-/// reads at once, lie in different banks.
-template <int kWidth>
+/// reads at once, lie in different banks: rows r, r + 1 and the same kStretch,
+/// 2 kStretch and 3 kStretch rows further on. With a kStretch of 2 these are
+/// rows one after the other.
+template <int kWidth, int kStretch>
 struct MmaTile {
   uint16_t* data;
 
+  ATTENTION_KERNEL_CODE static constexpr int Swizzle(int row) {
+    const auto at = static_cast<unsigned>(row);
+    return static_cast<int>(at / kStretch % 4 * 2 + at % 2);
+  }
   ATTENTION_KERNEL_CODE uint16_t* Chunk(int row, int chunk) const {
-    const int at = row * kWidth + ((chunk ^ (row & 7)) << 3);
-    return data + at;
+    return data + row * kWidth + ((chunk ^ Swizzle(row)) << 3);
   }
 };
 
@@ -32,25 +37,36 @@ struct MmaSource {
   // Tiles of which every row reads every key.
   int32_t inside_begin;
   int32_t inside_end;
+  // The softcap, times log2 e, and twice its inverse.
+  float cap;
+  float twice_inverse_cap;
 };
 static_assert(sizeof(MmaSource) <= kMmaSourceBytes);
 
-template <typename Instance>
-struct MmaMemory {
-  MmaTile<Instance::kWidth> queries;  // 64 kTiles rows
-  MmaTile<Instance::kWidth> keys;     // kKeys rows
-  MmaTile<Instance::kWidth> values;   // likewise
-  RowInfo* rows;
-  MmaSource* source;
+/// What the options need of a row; in shared memory.
+struct MmaRowOptions {
+  int64_t mask;    // element of attend_mask.data of the block's first key
+  int64_t bias;    // likewise
+  float slope;     // of ALiBi, times log2 e
+  float position;  // of the row, counted from the block's first key
 };
+static_assert(sizeof(MmaRowOptions) <= kMmaRowOptionsBytes);
 
 template <typename Instance>
-inline constexpr int kMmaRowsOf = 64 * Instance::kTiles;
+struct MmaMemory {
+  MmaTile<Instance::kWidth, 2> queries;                     // kRows
+  MmaTile<Instance::kWidth, Instance::kThreadKeys> keys;    // kKeys rows
+  MmaTile<Instance::kWidth, Instance::kThreadKeys> values;  // likewise
+  RowInfo* rows;
+  MmaSource* source;
+  MmaRowOptions* options;  // of rows
+  std::byte* elements;     // of mask and bias, in the order of threads
+};
 
 template <typename Instance>
 ATTENTION_KERNEL_CODE MmaMemory<Instance> MakeMmaMemory() {
   constexpr int kWidth = Instance::kWidth;
-  constexpr int kRows = kMmaRowsOf<Instance>;
+  constexpr int kRows = Instance::kRows;
   MmaMemory<Instance> memory;
   memory.queries.data = reinterpret_cast<uint16_t*>(SharedMemory());
   memory.keys.data = memory.queries.data + kRows * kWidth;
@@ -58,6 +74,10 @@ ATTENTION_KERNEL_CODE MmaMemory<Instance> MakeMmaMemory() {
   memory.rows =
       reinterpret_cast<RowInfo*>(memory.values.data + Instance::kKeys * kWidth);
   memory.source = reinterpret_cast<MmaSource*>(memory.rows + kRows);
+  auto* const after =
+      reinterpret_cast<std::byte*>(memory.source) + kMmaSourceBytes;
+  memory.options = reinterpret_cast<MmaRowOptions*>(after);
+  memory.elements = after + kRows * kMmaRowOptionsBytes;
   return memory;
 }
 
@@ -66,9 +86,9 @@ struct alignas(16) MmaChunk {
   uint16_t at[8];
 };
 
-/// The place `rows` rows, a multiple of 8, below another and `chunks` chunks
-/// further on; `place` is that of chunk 0 or 1 and `chunks` even, so that the
-/// swizzle of both is that of a row's low bits and nothing is carried.
+/// The place `rows` rows below another, whose swizzle is the same, and `chunks`
+/// chunks further on; `place` is that of chunk 0 or 1 and `chunks` even, so
+/// that nothing is carried.
 template <int kWidth>
 ATTENTION_KERNEL_CODE SharedPlace Moved(SharedPlace place, int rows,
                                         int chunks) {
@@ -79,9 +99,9 @@ ATTENTION_KERNEL_CODE SharedPlace Moved(SharedPlace place, int rows,
 }
 
 /// As StartRows(), where rows end before the tile or are not of its width.
-template <int kWidth, int kRows>
+template <int kWidth, int kRows, typename Tile>
 ATTENTION_KERNEL_CODE void StartSomeRows(const uint16_t* from, int64_t count,
-                                         int width, const MmaTile<kWidth>& to) {
+                                         int width, const Tile& to) {
   constexpr int kChunks = kWidth / 8;
   const int chunk = ThreadIndex() % kChunks;
   const int column = chunk * 8;
@@ -91,8 +111,8 @@ ATTENTION_KERNEL_CODE void StartSomeRows(const uint16_t* from, int64_t count,
     for (; row < kRows; row += kMmaThreads / kChunks) {
       const bool there = row < count && column < width;
       // An address that is not read has to be one all the same.
-      CopyAsync16(to.Chunk(row, chunk),
-                  there ? from + int64_t{row} * width + column : from, there);
+      CopyAsync<16>(to.Chunk(row, chunk),
+                    there ? from + int64_t{row} * width + column : from, there);
     }
     return;
   }
@@ -110,10 +130,9 @@ ATTENTION_KERNEL_CODE void StartSomeRows(const uint16_t* from, int64_t count,
 /// Starts to bring `count` of kRows rows of `width` columns, from element
 /// `begin` of `data` on; 0 elsewhere. Rows that are not whole chunks are
 /// brought at once.
-template <int kWidth, int kRows>
+template <int kWidth, int kRows, typename Tile>
 ATTENTION_KERNEL_CODE void StartRows(const void* data, int64_t begin,
-                                     int64_t count, int width,
-                                     const MmaTile<kWidth>& to) {
+                                     int64_t count, int width, const Tile& to) {
   constexpr int kChunks = kWidth / 8;
   constexpr int kStep = kMmaThreads / kChunks;  // rows at a time: 4, 8 or 16
   const auto* const from = static_cast<const uint16_t*>(data) + begin;
@@ -121,22 +140,23 @@ ATTENTION_KERNEL_CODE void StartRows(const void* data, int64_t begin,
     StartSomeRows<kWidth, kRows>(from, count, width, to);
     return;
   }
-  // Every address is the first one and a number that the compiler knows.
+  // Every address is the first one and a number that the compiler knows: `row`
+  // and n have no bit in common, so that neither have their swizzles.
   const int row = ThreadIndex() / kChunks;
   const int chunk = ThreadIndex() % kChunks;
   const SharedPlace place = PlaceOf(to.Chunk(row, chunk));
   const uint16_t* const at = from + row * kWidth + chunk * 8;
   ATTENTION_UNROLL_ALL
   for (int n = 0; n < kRows; n += kStep) {
-    CopyAsync16((place ^ static_cast<unsigned>(n % 8 * 16)) +
+    CopyAsync16((place ^ static_cast<unsigned>(Tile::Swizzle(n) * 16)) +
                     static_cast<unsigned>(n * kWidth * 2),
                 at + n * kWidth);
   }
 }
 
 /// Negates what this thread has brought.
-template <int kWidth, int kRows>
-ATTENTION_KERNEL_CODE void NegateRows(const MmaTile<kWidth>& tile) {
+template <int kWidth, int kRows, typename Tile>
+ATTENTION_KERNEL_CODE void NegateRows(const Tile& tile) {
   constexpr int kChunks = kWidth / 8;
   for (int row = ThreadIndex() / kChunks; row < kRows;
        row += kMmaThreads / kChunks) {
@@ -147,7 +167,9 @@ ATTENTION_KERNEL_CODE void NegateRows(const MmaTile<kWidth>& tile) {
 }
 
 // Of a tile of 16 rows a thread has rows lane / 4 and lane / 4 + 8, and of each
-// 8 columns two: 2 (lane % 4) and the next.
+// 8 columns two: 2 (lane % 4) and the next. Which key a column of scores is, is
+// ours to say: those of a thread are kThreadKeys keys side by side, two of each
+// 8 columns.
 template <int kColumnTiles>
 using MmaSums = float[kColumnTiles][4];
 
@@ -159,6 +181,16 @@ ATTENTION_KERNEL_CODE int MmaRow(int tile, int half) {
          LaneIndex() / 4 + 8 * half;
 }
 ATTENTION_KERNEL_CODE int MmaColumn() { return LaneIndex() % 4 * 2; }
+/// The first of a thread's keys, and the key of column `column` of the first 8,
+/// within a tile; of the next 8 they lie two keys further on.
+template <typename Instance>
+ATTENTION_KERNEL_CODE int MmaKey() {
+  return LaneIndex() % 4 * Instance::kThreadKeys;
+}
+template <typename Instance>
+ATTENTION_KERNEL_CODE int MmaKeyOf(int column) {
+  return column / 2 * Instance::kThreadKeys + column % 2;
+}
 
 /// QK: scores += queries keys^T for the warp's rows and a tile of keys.
 template <typename Instance>
@@ -171,8 +203,8 @@ ATTENTION_KERNEL_CODE void MultiplyKeys(
   const int first_row = ThreadIndex() / kWarp * kTiles * 16;
   const SharedPlace queries =
       PlaceOf(memory.queries.Chunk(first_row + lane % 16, lane / 16));
-  const SharedPlace keys =
-      PlaceOf(memory.keys.Chunk(lane / 16 * 8 + lane % 8, lane / 8 % 2));
+  const SharedPlace keys = PlaceOf(memory.keys.Chunk(
+      MmaKeyOf<Instance>(lane % 8) + lane / 16 * 2, lane / 8 % 2));
   ATTENTION_UNROLL_ALL
   for (int depth = 0; depth < kWidth / 16; ++depth) {
     uint32_t q[kTiles][4];
@@ -183,7 +215,7 @@ ATTENTION_KERNEL_CODE void MultiplyKeys(
     ATTENTION_UNROLL_ALL
     for (int n = 0; n < Instance::kKeys / 8; n += 2) {
       uint32_t k[4];
-      LoadMatrices(k, Moved<kWidth>(keys, n * 8, depth * 2));
+      LoadMatrices(k, Moved<kWidth>(keys, n * 2, depth * 2));
       ATTENTION_UNROLL_ALL
       for (int tile = 0; tile < kTiles; ++tile) {
         MultiplyAdd<typename Instance::T>(scores[tile][n], q[tile], k[0], k[1]);
@@ -202,8 +234,9 @@ ATTENTION_KERNEL_CODE void MultiplyValues(
     MmaSums<Instance::kWidth / 8> (&sums)[Instance::kTiles]) {
   using T = typename Instance::T;
   constexpr int kTiles = Instance::kTiles;
-  const SharedPlace values =
-      PlaceOf(memory.values.Chunk(LaneIndex() % 16, LaneIndex() / 16));
+  const int lane = LaneIndex();
+  const SharedPlace values = PlaceOf(memory.values.Chunk(
+      MmaKeyOf<Instance>(lane % 8) + lane / 8 % 2 * 2, lane / 16));
   ATTENTION_UNROLL_ALL
   for (int depth = 0; depth < Instance::kKeys / 16; ++depth) {
     uint32_t p[kTiles][4];
@@ -219,7 +252,7 @@ ATTENTION_KERNEL_CODE void MultiplyValues(
     ATTENTION_UNROLL_ALL
     for (int n = 0; n < Instance::kWidth / 8; n += 2) {
       uint32_t v[4];
-      LoadMatricesTransposed(v, Moved<Instance::kWidth>(values, depth * 16, n));
+      LoadMatricesTransposed(v, Moved<Instance::kWidth>(values, depth * 4, n));
       ATTENTION_UNROLL_ALL
       for (int tile = 0; tile < kTiles; ++tile) {
         MultiplyAdd<T>(sums[tile][n], p[tile], v[0], v[1]);

@@ -101,12 +101,20 @@ ATTENTION_KERNEL_CODE SharedPlace PlaceOf(const void* address) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(address));
 }
 
-ATTENTION_KERNEL_CODE void CopyAsync16(void* to, const void* from, bool valid) {
-  const int bytes = valid ? 16 : 0;  // what is not read is filled with zeros
-  asm volatile(
-      "cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(PlaceOf(to)),
-      "l"(from), "r"(bytes)
-      : "memory");
+template <int kBytes>
+ATTENTION_KERNEL_CODE void CopyAsync(void* to, const void* from, bool valid) {
+  const int bytes = valid ? kBytes : 0;  // what is not read becomes zeros
+  if constexpr (kBytes == 16) {
+    asm volatile(
+        "cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(PlaceOf(to)),
+        "l"(from), "r"(bytes)
+        : "memory");
+  } else {
+    asm volatile(
+        "cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(PlaceOf(to)),
+        "l"(from), "n"(kBytes), "r"(bytes)
+        : "memory");
+  }
 }
 ATTENTION_KERNEL_CODE void CopyAsync16(SharedPlace to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from)

@@ -35,9 +35,10 @@
 ///
 ///   SharedPlace PlaceOf(address)   where something lies in shared memory: an
 ///                                  unsigned number of bytes
-///   void CopyAsync16(to, from, valid)  starts a copy of 16 aligned bytes into
-///                                  shared memory; zeros where not valid
-///   void CopyAsync16(place, from)  the same, of what is valid
+///   void CopyAsync<n>(to, from, valid)  starts a copy of 4, 8 or 16 aligned
+///                                  bytes into shared memory; zeros where not
+///                                  valid
+///   void CopyAsync16(place, from)  the same of 16, all valid
 ///   void CommitCopies()            ends a group of this thread's copies
 ///   void WaitForCopies<n>()        until all but the newest n groups are there
 ///                                  (for this thread: SyncBlock() for others)

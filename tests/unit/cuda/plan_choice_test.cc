@@ -123,7 +123,7 @@ TEST(PlanSupportTest,
                      .type = DataType::kBFloat16};
   DeviceProperties device = kDevice;
   EXPECT_EQ(MakePlan(Valid(spec), device).method, Method::kMma);
-  device.shared_memory_per_block = MmaSharedBytes(kMmaLargestWidth) - 1;
+  device.shared_memory_per_block = kMmaLeastShared - 1;
   EXPECT_EQ(MakePlan(Valid(spec), device).method, Method::kTiles);
 }
 

@@ -97,9 +97,10 @@ TEST(PlanMemoryTest, KeyRangesAreThereOnlyWhereAMaskNeedsThem) {
 
 TEST(PlanMemoryTest, MasksAreHeldOnceWhereTheyAreBroadcast) {
   TensorView bias = View(DataType::kFloat16, {2, 4, 10, 20});
-  EXPECT_EQ(CompactOf(bias).elements, 2 * 4 * 10 * 20);
+  // Rows of 20 numbers, at multiples of 16 bytes.
+  EXPECT_EQ(CompactOf(bias).elements, 2 * 4 * 10 * 24);
   EXPECT_THAT(CompactOf(bias).strides,
-              ::testing::ElementsAre(4 * 10 * 20, 10 * 20, 20, 1));
+              ::testing::ElementsAre(4 * 10 * 24, 10 * 24, 24, 1));
   bias.strides[1] = 0;
   bias.strides[3] = 0;
   EXPECT_EQ(CompactOf(bias).elements, 2 * 10);

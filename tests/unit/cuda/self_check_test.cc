@@ -10,6 +10,7 @@
 #include "core/worker_pool.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/gpu/instance_cases.h"
 #include "tests/unit/cuda/backend_fixture.h"
 
 namespace attention::test {
@@ -63,13 +64,20 @@ class Recorder final : public Backend {
   void Run(absl::Span<AttentionJob> jobs,
            const RunContext& context) const override {
     backend_->Run(jobs, context);
-    for (const AttentionJob& job : jobs) kernels_.emplace(job.kernel);
+    for (const AttentionJob& job : jobs) {
+      kernels_.emplace(job.kernel);
+      const auto instances =
+          InstancesOf(cuda::MakePlan(*job.problem, cuda::EmulatedProperties()));
+      instances_.insert(instances.begin(), instances.end());
+    }
   }
   const std::set<std::string>& kernels() const { return kernels_; }
+  const std::set<std::string>& instances() const { return instances_; }
 
  private:
   const std::unique_ptr<Backend> backend_;
   mutable std::set<std::string> kernels_;
+  mutable std::set<std::string> instances_;
 };
 
 TEST_F(CudaSelfCheckTest, UsesEveryKernel) {
@@ -82,6 +90,18 @@ TEST_F(CudaSelfCheckTest, UsesEveryKernel) {
                                       "fp32_tiles", "fp32_tiles_split",
                                       "fp16_mma", "fp16_mma_split", "bf16_mma",
                                       "bf16_mma_split", "cublas_products"));
+}
+
+TEST_F(CudaSelfCheckTest, UsesEveryInstanceOfTheTensorCoresKernel) {
+  cuda::Devices devices;
+  devices.push_back(cuda::MakeEmulatedDevice());
+  const Recorder recorder(MakeCudaBackend(std::move(devices)));
+  WorkerPool workers(2);
+  EXPECT_THAT(SelfCheck(recorder, workers), IsOk());
+  for (const InstanceCase& made : InstanceCases()) {
+    if (!made.instance.starts_with("attend_mma")) continue;
+    EXPECT_THAT(recorder.instances(), ::testing::Contains(made.instance));
+  }
 }
 
 TEST_F(CudaSelfCheckTest, AutoPrefersOneThatIsNot) {

@@ -38,7 +38,8 @@ class Memory {
     return static_cast<T*>(Take(count * static_cast<int64_t>(sizeof(T))));
   }
 
-  // A row-major copy of a view of four extents, those of stride 0 reduced to 1.
+  // A row-major copy of a view of four extents. Of a mask, those of stride 0
+  // are reduced to 1, and rows begin at multiples of 16 bytes.
   void* Gather(const TensorView& view, Broadcast* strides = nullptr) {
     int64_t extents[4];
     int64_t steps[4];
@@ -48,6 +49,10 @@ class Memory {
       extents[n] = shared ? 1 : view.shape[n];
       steps[n] = shared ? 0 : count;
       count *= extents[n];
+      if (n == 3 && strides != nullptr && !shared) {
+        const int64_t unit = 16 / ByteSize(view.type);
+        count = CeilDivide(count, unit) * unit;
+      }
     }
     const int64_t size = ByteSize(view.type);
     auto* to = Take<std::byte>(count * size);
@@ -59,6 +64,7 @@ class Memory {
     for (int64_t b = 0; b < extents[0]; ++b) {
       for (int64_t h = 0; h < extents[1]; ++h) {
         for (int64_t i = 0; i < extents[2]; ++i) {
+          next = to + (b * steps[0] + h * steps[1] + i * steps[2]) * size;
           for (int64_t j = 0; j < extents[3]; ++j, next += size) {
             std::memcpy(next, view.At(b, h, i, j), static_cast<size_t>(size));
           }

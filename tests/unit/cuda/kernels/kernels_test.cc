@@ -164,6 +164,43 @@ TEST_P(KernelTest, WindowsThatBeginWithinATile) {
          .window = {.left = 70, .right = 5}});
 }
 
+TEST_P(KernelTest, MasksAndBiasesOfAnyLayout) {
+  for (const MaskExtents extents : {MaskExtents::kAll, MaskExtents::kSomeOnes,
+                                    MaskExtents::kFewerDimensions}) {
+    for (const int64_t keys : {65, 144}) {
+      SCOPED_TRACE(absl::StrCat(static_cast<int>(extents), " ", keys));
+      ProblemSpec spec = {.query_length = 70,
+                          .key_length = keys,
+                          .width = 16,
+                          .attend_mask = extents,
+                          .bias = extents,
+                          .bias_masks = 0.2};
+      Check(spec);
+      spec.bias_in_query_type = true;
+      Check(spec);
+      spec.width = 200;
+      Check(spec);
+    }
+  }
+}
+
+TEST_P(KernelTest, ScoresOfAnyCap) {
+  for (const double softcap : {1e-3, 0.5, 30.0, 1e30}) {
+    SCOPED_TRACE(softcap);
+    Check({.query_length = 70,
+           .key_length = 100,
+           .softcap = softcap,
+           .causal = Causal::kBottomRight});
+  }
+}
+
+TEST_P(KernelTest, AFactorOfZeroAveragesTheKeysThatTakePart) {
+  Check({.query_length = 70,
+         .key_length = 100,
+         .scale = 0,
+         .causal = Causal::kTopLeft});
+}
+
 TEST_P(KernelTest, LengthsPerRow) {
   Check({.query_heads = 2,
          .kv_heads = 1,

@@ -254,8 +254,8 @@ TEST(PortableTest, CopiesThatAreNotValidGiveZeros) {
     alignas(16) const uint8_t from[16] = {1, 2, 3, 4, 5, 6, 7, 8,
                                           9, 8, 7, 6, 5, 4, 3, 2};
     if (ThreadIndex() == 0) {
-      CopyAsync16(SharedMemory(), from, true);
-      CopyAsync16(SharedMemory() + 16, from, false);
+      CopyAsync<16>(SharedMemory(), from, true);
+      CopyAsync<16>(SharedMemory() + 16, from, false);
     }
     CommitCopies();
     WaitForCopies<0>();
@@ -264,6 +264,25 @@ TEST(PortableTest, CopiesThatAreNotValidGiveZeros) {
   });
   EXPECT_EQ(got[8], 9);
   EXPECT_EQ(got[24], 0);
+}
+
+TEST(PortableTest, CopiesMayBeShort) {
+  std::vector<uint8_t> got(16, 1);
+  emulation::RunGrid(1, kWarp, 16, [&got] {
+    alignas(16) const uint8_t from[16] = {1, 2, 3, 4, 5, 6, 7, 8,
+                                          9, 8, 7, 6, 5, 4, 3, 2};
+    if (ThreadIndex() == 0) {
+      CopyAsync<8>(SharedMemory(), from + 8, true);
+      CopyAsync<4>(SharedMemory() + 8, from + 4, true);
+      CopyAsync<4>(SharedMemory() + 12, from, false);
+    }
+    CommitCopies();
+    WaitForCopies<0>();
+    SyncBlock();
+    if (ThreadIndex() == 0) std::memcpy(got.data(), SharedMemory(), 16);
+  });
+  EXPECT_THAT(got, ::testing::ElementsAre(9, 8, 7, 6, 5, 4, 3, 2, 5, 6, 7, 8, 0,
+                                          0, 0, 0));
 }
 
 TEST(PhiloxTest, KernelsDropWhatTheCoreDrops) {

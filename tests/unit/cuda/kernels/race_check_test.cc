@@ -50,7 +50,7 @@ TEST(RaceCheckTest, TheNextBlockMayWriteWhereTheLastOneRead) {
 TEST(RaceCheckTest, CopiesAreThereOnceWaitedForAndMet) {
   std::array<int, 4> got = {};
   RunBlock([&got] {
-    CopyAsync16(Chunk(ThreadIndex()), kFrom.data(), true);
+    CopyAsync<16>(Chunk(ThreadIndex()), kFrom.data(), true);
     CommitCopies();
     WaitForCopies<0>();
     SyncBlock();
@@ -65,9 +65,9 @@ TEST(RaceCheckTest, TheNewestCopiesMayStillBeUnderWay) {
   int got = 0;
   RunBlock([&got] {
     if (ThreadIndex() != 0) return;
-    CopyAsync16(Chunk(0), kFrom.data(), true);
+    CopyAsync<16>(Chunk(0), kFrom.data(), true);
     CommitCopies();
-    CopyAsync16(Chunk(1), kFrom.data(), true);
+    CopyAsync<16>(Chunk(1), kFrom.data(), true);
     CommitCopies();
     WaitForCopies<1>();
     got = static_cast<int>(Chunk(0)[1]);
@@ -105,7 +105,7 @@ TEST(RaceCheckDeathTest, AShuffleIsNoMeeting) {
 
 TEST(RaceCheckDeathTest, AReadOfACopyThatIsNotWaitedFor) {
   EXPECT_DEATH(RunBlock([] {
-                 CopyAsync16(Chunk(ThreadIndex()), kFrom.data(), true);
+                 CopyAsync<16>(Chunk(ThreadIndex()), kFrom.data(), true);
                  CommitCopies();
                  WaitForCopies<1>();
                  Numbers()[ThreadIndex()] =
@@ -116,7 +116,7 @@ TEST(RaceCheckDeathTest, AReadOfACopyThatIsNotWaitedFor) {
 
 TEST(RaceCheckDeathTest, AReadOfAnotherThreadsCopyBeforeTheBlockHasMet) {
   EXPECT_DEATH(RunBlock([] {
-                 CopyAsync16(Chunk(ThreadIndex()), kFrom.data(), true);
+                 CopyAsync<16>(Chunk(ThreadIndex()), kFrom.data(), true);
                  CommitCopies();
                  WaitForCopies<0>();
                  uint32_t parts[4];
@@ -126,13 +126,14 @@ TEST(RaceCheckDeathTest, AReadOfAnotherThreadsCopyBeforeTheBlockHasMet) {
 }
 
 TEST(RaceCheckDeathTest, ACopyThatIsNeverWaitedFor) {
-  EXPECT_DEATH(RunBlock([] { CopyAsync16(Chunk(0), kFrom.data(), false); }),
+  EXPECT_DEATH(RunBlock([] { CopyAsync<16>(Chunk(0), kFrom.data(), false); }),
                "a thread leaves its copies");
 }
 
 TEST(RaceCheckDeathTest, ACopyThatIsNotAligned) {
-  EXPECT_DEATH(RunBlock([] { CopyAsync16(Chunk(0) + 8, kFrom.data(), true); }),
-               "not aligned");
+  EXPECT_DEATH(
+      RunBlock([] { CopyAsync<16>(Chunk(0) + 8, kFrom.data(), true); }),
+      "not aligned");
 }
 
 TEST(RaceCheckDeathTest, AShuffleWithALaneThatHasEnded) {
