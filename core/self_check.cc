@@ -172,11 +172,14 @@ std::vector<Case> Cases() {
                {.type = type, .query_length = 40, .width = width})
               .WithMask());
     }
-    add(Case(named("few rows"), {.type = type,
-                                 .query_heads = 4,
-                                 .query_length = 1,
-                                 .key_length = 3000,
-                                 .width = 128}));
+    for (const int64_t width : {64, 128, 256}) {
+      add(Case(named(absl::StrCat("few rows, width ", width)),
+               {.type = type,
+                .query_heads = 4,
+                .query_length = 1,
+                .key_length = width == 128 ? 3000 : 300,
+                .width = width}));
+    }
     add(Case(named("products"), products).WithCausal());
   }
   return cases;

@@ -98,7 +98,9 @@ void AddMmaCases(DataType type, int64_t width, int64_t rows,
     made.spec = {.batch = 1,
                  .query_heads = 2,
                  .kv_heads = 2,
-                 .query_length = rows == 128 ? 150 : 50,
+                 .query_length = rows == 16   ? 5
+                                 : rows == 64 ? 50
+                                              : 150,
                  .key_length = 200,
                  .width = width,
                  .value_width = width,
@@ -111,12 +113,12 @@ void AddMmaCases(DataType type, int64_t width, int64_t rows,
     } else {
       AddWithOptions(made, cases);
     }
-    if (rows != 64) continue;
-    // As a token is decoded.
+    if (rows == 128) continue;
+    // As a token is decoded, or some.
     made.name += "_split";
     made.spec.query_heads = 4;
     made.spec.kv_heads = 1;
-    made.spec.query_length = 1;
+    made.spec.query_length = rows == 16 ? 1 : 10;
     made.spec.key_length = 3000;
     if (!plain) AddOptions(made.spec);
     cases.push_back(made);
@@ -178,6 +180,7 @@ std::vector<InstanceCase> InstanceCases() {
   std::vector<InstanceCase> cases;
   for (const DataType type : {DataType::kBFloat16, DataType::kFloat16}) {
     for (const int64_t width : {128, 64, 256}) {
+      AddMmaCases(type, width, 16, cases);
       AddMmaCases(type, width, 64, cases);
       if (width < 256) AddMmaCases(type, width, 128, cases);
     }

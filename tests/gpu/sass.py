@@ -88,7 +88,7 @@ def copies_of(name, option):
     """Copies of a tile of mask or bias that a thread starts; those of keys have no predicate."""
     width, rows = (int(re.search(part + r"(\d+)", name)[1]) for part in ("_D", "_rows"))
     thread_rows = max(rows // 32, 2)
-    thread_keys = (32 if width == 256 else 64) // 4
+    thread_keys = (32 if rows == 16 else 64) // (2 if width == 256 else 1) // 4
     bytes_of_key = {"mask": 1, "bias": 2}.get(option, 0)
     return thread_rows * -(-thread_keys * bytes_of_key // 16)
 

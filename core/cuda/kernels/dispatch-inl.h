@@ -43,12 +43,16 @@ struct MmaInstance {
   static constexpr int kWidth = kWidthOf;
   static constexpr int kRows = kRowsOf;
   static constexpr bool kOptions = kOptionsOf;
-  static constexpr int kTiles = kRows / 64;  // of 16 rows, of a warp
-  static constexpr int kKeys = static_cast<int>(MmaKeys(kWidth));
+  /// Whether the warps have the same rows and each a part of the keys.
+  static constexpr bool kSharesRows = kRows == kMmaSharedRows;
+  static constexpr int kTiles = kSharesRows ? 1 : kRows / 64;  // of a warp
+  static constexpr int kKeys = static_cast<int>(MmaKeys(kWidth, kRows));
+  /// Keys of a tile that a warp has.
+  static constexpr int kWarpKeys = kSharesRows ? kKeys / 4 : kKeys;
   /// Keys of a tile that a thread has in each of its rows, side by side, so
   /// that it can load their masks and biases at once, and needs all of what it
   /// computes for a dropout.
-  static constexpr int kThreadKeys = kKeys / 4;
+  static constexpr int kThreadKeys = kWarpKeys / 4;
 };
 
 /// launch.operator()<MmaInstance>().
@@ -65,6 +69,9 @@ int DispatchMma(const AttentionArgs& args, const Launch& launch) {
     return launch.template operator()<MmaInstance<T, kWidth, kRows, true>>();
   };
   const auto with_width = [&]<typename T, int kWidth>() {
+    if (rows == kMmaSharedRows) {
+      return with_rows.template operator()<T, kWidth, kMmaSharedRows>();
+    }
     if constexpr (MmaMostRows(kWidth) > 64) {
       if (rows > 64) return with_rows.template operator()<T, kWidth, 128>();
     }

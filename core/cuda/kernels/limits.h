@@ -90,8 +90,10 @@ constexpr LaunchShape WeightsShape(const AttentionArgs& args) {
 }
 
 // attend_mma: FP16 and BF16 on tensor cores, from compute capability 8.0. Each
-// of four warps has one or two tiles of 16 rows.
+// of four warps has one or two tiles of 16 rows, or all four share one and have
+// a fourth of each tile of keys.
 inline constexpr int32_t kMmaThreads = 128;
+inline constexpr int64_t kMmaSharedRows = 16;
 inline constexpr int64_t kMmaLargestWidth = 256;
 
 /// The class of widths that the kernel is compiled for: 64, 128 or 256.
@@ -122,9 +124,11 @@ constexpr bool ServesMma(const AttentionArgs& args) {
          args.value.width <= kMmaLargestWidth;
 }
 
-/// Keys of a tile: fewer where two blocks would not fit into a
-/// multiprocessor's shared memory.
-constexpr int64_t MmaKeys(int64_t width) { return width == 256 ? 32 : 64; }
+/// Keys of a tile, such that two blocks fit into a multiprocessor's shared
+/// memory.
+constexpr int64_t MmaKeys(int64_t width, int64_t rows) {
+  return (rows == kMmaSharedRows ? 128 : 64) / (width == 256 ? 2 : 1);
+}
 
 /// What a block of attend_mma reads, as its threads are shown it.
 inline constexpr int64_t kMmaSourceBytes = 64;
@@ -143,7 +147,7 @@ constexpr int64_t MmaElementBytes(const AttentionArgs& args) {
 /// (the launch asks for it).
 constexpr int64_t MmaSharedBytes(const AttentionArgs& args, int64_t rows) {
   const int64_t width = MmaWidth(args);
-  const int64_t keys = MmaKeys(width);
+  const int64_t keys = MmaKeys(width, rows);
   return (rows + 2 * keys) * width * 2 + rows * 32 + kMmaSourceBytes +
          (MmaHasOptions(args, rows) ? rows * kMmaRowOptionsBytes : 0) +
          rows * keys * MmaElementBytes(args);
@@ -152,6 +156,7 @@ constexpr int64_t MmaSharedBytes(const AttentionArgs& args, int64_t rows) {
 /// Rows of a block: with 128, two tiles of 16 for each warp, keys are read half
 /// as often, where there are the rows and the memory for it.
 constexpr int64_t MmaRows(const AttentionArgs& args) {
+  if (RowsPerGroup(args) <= kMmaSharedRows) return kMmaSharedRows;
   const int64_t most = MmaMostRows(MmaWidth(args));
   return RowsPerGroup(args) > 64 &&
                  MmaSharedBytes(args, most) <= args.most_shared_bytes

@@ -130,7 +130,7 @@ ATTENTION_KERNEL_CODE void AttendMma(const AttentionArgs& args, int64_t block) {
     WaitForCopies<0>();
     SyncBlock();  // the keys are there, and everyone is done with the values
     StartValues<Instance>(args, *memory.source, tile, memory);
-    MmaSums<Instance::kKeys / 8> scores[Instance::kTiles] = {};
+    MmaSums<Instance::kWarpKeys / 8> scores[Instance::kTiles] = {};
     MultiplyKeys<Instance>(memory, scores);
     WaitForCopies<0>();
     SyncBlock();  // the values are there, and everyone is done with the keys
@@ -140,6 +140,8 @@ ATTENTION_KERNEL_CODE void AttendMma(const AttentionArgs& args, int64_t block) {
     AddMmaTile<Instance>(args, memory, tile, inside, factor, scores, registers);
     MultiplyValues<Instance>(memory, scores, registers.sums);
   }
+  SumThreads<Instance>(registers);
+  if constexpr (Instance::kSharesRows) MergeWarps<Instance>(memory, registers);
   StoreMmaRows<Instance>(args, block % args.splits, memory.rows, registers);
 }
 

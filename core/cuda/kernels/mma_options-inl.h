@@ -95,18 +95,18 @@ ATTENTION_KERNEL_CODE void StartElements(const Broadcast& from, int64_t key,
     for (int unit = 0; unit < Elements::kUnits; ++unit) {
       const int first = unit * Elements::kKeysOfUnit;
       const bool there = first < count;
-      CopyAsync<Elements::kUnit>(elements.At(row, unit), there ? at + first : at,
-                                 there);
+      CopyAsync<Elements::kUnit>(elements.At(row, unit),
+                                 there ? at + first : at, there);
     }
   }
 }
 
-/// Starts to bring a tile of mask and bias. Those of which a row has one for all
-/// keys are loaded where they are needed.
+/// Starts to bring a tile of mask and bias. Those of which a row has one for
+/// all keys are loaded where they are needed.
 template <typename Instance>
-ATTENTION_KERNEL_CODE void StartMaskAndBias(
-    const AttentionArgs& args, const MmaSource& source, int tile,
-    const MmaMemory<Instance>& memory) {
+ATTENTION_KERNEL_CODE void StartMaskAndBias(const AttentionArgs& args,
+                                            const MmaSource& source, int tile,
+                                            const MmaMemory<Instance>& memory) {
   const int64_t key = int64_t{tile} * Instance::kKeys + MmaKey<Instance>();
   const int64_t count = args.key_length - source.first_key - key;
   if (args.attend_mask.data != nullptr && args.attend_mask.stride_j != 0) {
@@ -156,7 +156,7 @@ ATTENTION_KERNEL_CODE void ForEachElement(const Broadcast& from, int64_t begin,
 
 /// A row's scores of a tile, of which the thread has kThreadKeys.
 template <typename Instance>
-ATTENTION_KERNEL_CODE float& ScoreOf(MmaSums<Instance::kKeys / 8>& scores,
+ATTENTION_KERNEL_CODE float& ScoreOf(MmaSums<Instance::kWarpKeys / 8>& scores,
                                      int half, int key) {
   return scores[key / 2][2 * half + key % 2];
 }
@@ -166,7 +166,7 @@ template <typename Instance>
 ATTENTION_KERNEL_CODE void MaskRow(const AttentionArgs& args,
                                    const MmaMemory<Instance>& memory,
                                    const MmaRowOptions& options, int row,
-                                   MmaSums<Instance::kKeys / 8>& scores) {
+                                   MmaSums<Instance::kWarpKeys / 8>& scores) {
   ForEachElement<Instance, uint8_t>(
       args.attend_mask, options.mask, memory.elements, row,
       [&](int key, const uint32_t* words, int n) {
@@ -177,11 +177,10 @@ ATTENTION_KERNEL_CODE void MaskRow(const AttentionArgs& args,
 }
 
 template <typename Instance, typename Number>
-ATTENTION_KERNEL_CODE void AddBiasToRow(const AttentionArgs& args,
-                                        const MmaMemory<Instance>& memory,
-                                        const MmaRowOptions& options, int row,
-                                        float factor,
-                                        MmaSums<Instance::kKeys / 8>& scores) {
+ATTENTION_KERNEL_CODE void AddBiasToRow(
+    const AttentionArgs& args, const MmaMemory<Instance>& memory,
+    const MmaRowOptions& options, int row, float factor,
+    MmaSums<Instance::kWarpKeys / 8>& scores) {
   ForEachElement<Instance, Number>(
       args.bias, options.bias, BiasElements<Instance>(args, memory), row,
       [&](int key, const uint32_t* words, int n) {
@@ -195,9 +194,9 @@ ATTENTION_KERNEL_CODE void AddBiasToRow(const AttentionArgs& args,
 
 /// `key`: the thread's first one, counted from the block's first.
 template <typename Instance>
-ATTENTION_KERNEL_CODE void AddAlibiToRow(const MmaRowOptions& options,
-                                         float key, int half, float factor,
-                                         MmaSums<Instance::kKeys / 8>& scores) {
+ATTENTION_KERNEL_CODE void AddAlibiToRow(
+    const MmaRowOptions& options, float key, int half, float factor,
+    MmaSums<Instance::kWarpKeys / 8>& scores) {
   const float distance = options.position - key;
   const float slope = options.slope;
   ATTENTION_UNROLL_ALL
@@ -209,8 +208,8 @@ ATTENTION_KERNEL_CODE void AddAlibiToRow(const MmaRowOptions& options,
 }
 
 /// softcap tanh(score / softcap) of `score`, the sum times `factor`, and times
-/// log2 e as that and `cap` are. tanh(x) is 1 - 2 / (e^2x + 1), and for small x,
-/// where that would lose all bits, a polynomial: 2^-24 off at most.
+/// log2 e as that and `cap` are. tanh(x) is 1 - 2 / (e^2x + 1), and for small
+/// x, where that would lose all bits, a polynomial: 2^-24 off at most.
 ATTENTION_KERNEL_CODE float CappedScore(float score, float cap,
                                         float twice_inverse) {
   const float y = score * twice_inverse;  // 2 x log2 e
@@ -228,10 +227,9 @@ ATTENTION_KERNEL_CODE float CappedScore(float score, float cap,
 
 /// The weights of dropped keys become 0; `key` is the thread's first one.
 template <typename Instance>
-ATTENTION_KERNEL_CODE void DropFromRow(const DropoutArgs& dropout,
-                                       const RowInfo& row, int64_t key,
-                                       int half,
-                                       MmaSums<Instance::kKeys / 8>& weights) {
+ATTENTION_KERNEL_CODE void DropFromRow(
+    const DropoutArgs& dropout, const RowInfo& row, int64_t key, int half,
+    MmaSums<Instance::kWarpKeys / 8>& weights) {
   ATTENTION_UNROLL_ALL
   for (int n = 0; n < Instance::kThreadKeys; n += 4) {
     const PhiloxWords words =

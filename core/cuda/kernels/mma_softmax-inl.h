@@ -32,7 +32,7 @@ struct MmaState {
 template <typename Instance>
 ATTENTION_KERNEL_CODE void LimitRow(const RowInfo& row, int64_t first_key,
                                     int half,
-                                    MmaSums<Instance::kKeys / 8>& scores) {
+                                    MmaSums<Instance::kWarpKeys / 8>& scores) {
   constexpr int kThreadKeys = Instance::kThreadKeys;
   const auto within = [first_key](int64_t key) {
     return static_cast<int>(Least(Most(key - first_key, 0), kThreadKeys));
@@ -48,12 +48,12 @@ ATTENTION_KERNEL_CODE void LimitRow(const RowInfo& row, int64_t first_key,
 
 /// Replaces one row's scores by weight(score); returns their sum.
 template <typename Instance, typename Weight>
-ATTENTION_KERNEL_CODE float WeightMmaRow(int half, const Weight& weight,
-                                         MmaSums<Instance::kKeys / 8>& scores) {
+ATTENTION_KERNEL_CODE float WeightMmaRow(
+    int half, const Weight& weight, MmaSums<Instance::kWarpKeys / 8>& scores) {
   constexpr float kScale = kWeightScale<typename Instance::T>;
   float sum = 0;
   ATTENTION_UNROLL_ALL
-  for (int n = 0; n < Instance::kKeys / 8; ++n) {
+  for (int n = 0; n < Instance::kWarpKeys / 8; ++n) {
     ATTENTION_UNROLL_ALL
     for (int i = 0; i < 2; ++i) {
       float& score = scores[n][2 * half + i];
@@ -68,14 +68,14 @@ ATTENTION_KERNEL_CODE float WeightMmaRow(int half, const Weight& weight,
 /// brings its sums to the new maximum.
 template <typename Instance>
 ATTENTION_KERNEL_CODE void AddMmaRow(float factor, int half, RowState& row,
-                                     MmaSums<Instance::kKeys / 8>& scores,
+                                     MmaSums<Instance::kWarpKeys / 8>& scores,
                                      MmaSums<Instance::kWidth / 8>& sums) {
   // Up to here the rounding of a product makes little of an exponent; beyond,
   // the largest score has to give exactly 0.
   constexpr float kLargestFused = 0x1p20F;
   float largest = -Infinity();
   ATTENTION_UNROLL_ALL
-  for (int n = 0; n < Instance::kKeys / 8; ++n) {
+  for (int n = 0; n < Instance::kWarpKeys / 8; ++n) {
     largest =
         Larger(largest, Larger(scores[n][2 * half], scores[n][2 * half + 1]));
   }
@@ -127,7 +127,8 @@ ATTENTION_KERNEL_CODE const MmaRowOptions& OptionsOf(
 template <typename Instance>
 ATTENTION_KERNEL_CODE float FinishScores(
     const AttentionArgs& args, const MmaMemory<Instance>& memory, int tile,
-    float factor, MmaSums<Instance::kKeys / 8> (&scores)[Instance::kTiles]) {
+    float factor,
+    MmaSums<Instance::kWarpKeys / 8> (&scores)[Instance::kTiles]) {
   if (args.softcap != 0) {
     const float cap = memory.source->cap;
     const float twice_inverse = memory.source->twice_inverse_cap;
@@ -169,7 +170,7 @@ template <typename Instance>
 ATTENTION_KERNEL_CODE void AddMmaTile(
     const AttentionArgs& args, const MmaMemory<Instance>& memory, int tile,
     bool inside, float factor,
-    MmaSums<Instance::kKeys / 8> (&scores)[Instance::kTiles],
+    MmaSums<Instance::kWarpKeys / 8> (&scores)[Instance::kTiles],
     MmaRegisters<Instance>& registers) {
   const auto first_key = [&memory, tile] {
     return memory.source->first_key + int64_t{tile} * Instance::kKeys +

@@ -174,35 +174,44 @@ template <int kColumnTiles>
 using MmaSums = float[kColumnTiles][4];
 
 ATTENTION_KERNEL_CODE int LaneIndex() { return ThreadIndex() % kWarp; }
+ATTENTION_KERNEL_CODE int WarpIndex() { return ThreadIndex() / kWarp; }
+/// The warp's first row of the block's.
+template <typename Instance>
+ATTENTION_KERNEL_CODE int WarpRow() {
+  return Instance::kSharesRows ? 0 : WarpIndex() * Instance::kTiles * 16;
+}
+/// The warp's first key of a tile.
+template <typename Instance>
+ATTENTION_KERNEL_CODE int WarpKey() {
+  return Instance::kSharesRows ? WarpIndex() * Instance::kWarpKeys : 0;
+}
 /// Row of the block's, of a thread's row `half` (0 or 1) of a tile.
 template <typename Instance>
 ATTENTION_KERNEL_CODE int MmaRow(int tile, int half) {
-  return (ThreadIndex() / kWarp * Instance::kTiles + tile) * 16 +
-         LaneIndex() / 4 + 8 * half;
+  return WarpRow<Instance>() + tile * 16 + LaneIndex() / 4 + 8 * half;
 }
 ATTENTION_KERNEL_CODE int MmaColumn() { return LaneIndex() % 4 * 2; }
-/// The first of a thread's keys, and the key of column `column` of the first 8,
-/// within a tile; of the next 8 they lie two keys further on.
+/// The first of a thread's keys, and the key of column `column` of the warp's
+/// first 8, within a tile; of the next 8 they lie two keys further on.
 template <typename Instance>
 ATTENTION_KERNEL_CODE int MmaKey() {
-  return LaneIndex() % 4 * Instance::kThreadKeys;
+  return WarpKey<Instance>() + LaneIndex() % 4 * Instance::kThreadKeys;
 }
 template <typename Instance>
 ATTENTION_KERNEL_CODE int MmaKeyOf(int column) {
-  return column / 2 * Instance::kThreadKeys + column % 2;
+  return WarpKey<Instance>() + column / 2 * Instance::kThreadKeys + column % 2;
 }
 
 /// QK: scores += queries keys^T for the warp's rows and a tile of keys.
 template <typename Instance>
 ATTENTION_KERNEL_CODE void MultiplyKeys(
     const MmaMemory<Instance>& memory,
-    MmaSums<Instance::kKeys / 8> (&scores)[Instance::kTiles]) {
+    MmaSums<Instance::kWarpKeys / 8> (&scores)[Instance::kTiles]) {
   constexpr int kTiles = Instance::kTiles;
   constexpr int kWidth = Instance::kWidth;
   const int lane = LaneIndex();
-  const int first_row = ThreadIndex() / kWarp * kTiles * 16;
   const SharedPlace queries =
-      PlaceOf(memory.queries.Chunk(first_row + lane % 16, lane / 16));
+      PlaceOf(memory.queries.Chunk(WarpRow<Instance>() + lane % 16, lane / 16));
   const SharedPlace keys = PlaceOf(memory.keys.Chunk(
       MmaKeyOf<Instance>(lane % 8) + lane / 16 * 2, lane / 8 % 2));
   ATTENTION_UNROLL_ALL
@@ -213,7 +222,7 @@ ATTENTION_KERNEL_CODE void MultiplyKeys(
       LoadMatrices(q[tile], Moved<kWidth>(queries, tile * 16, depth * 2));
     }
     ATTENTION_UNROLL_ALL
-    for (int n = 0; n < Instance::kKeys / 8; n += 2) {
+    for (int n = 0; n < Instance::kWarpKeys / 8; n += 2) {
       uint32_t k[4];
       LoadMatrices(k, Moved<kWidth>(keys, n * 2, depth * 2));
       ATTENTION_UNROLL_ALL
@@ -230,7 +239,7 @@ ATTENTION_KERNEL_CODE void MultiplyKeys(
 template <typename Instance>
 ATTENTION_KERNEL_CODE void MultiplyValues(
     const MmaMemory<Instance>& memory,
-    const MmaSums<Instance::kKeys / 8> (&weights)[Instance::kTiles],
+    const MmaSums<Instance::kWarpKeys / 8> (&weights)[Instance::kTiles],
     MmaSums<Instance::kWidth / 8> (&sums)[Instance::kTiles]) {
   using T = typename Instance::T;
   constexpr int kTiles = Instance::kTiles;
@@ -238,7 +247,7 @@ ATTENTION_KERNEL_CODE void MultiplyValues(
   const SharedPlace values = PlaceOf(memory.values.Chunk(
       MmaKeyOf<Instance>(lane % 8) + lane / 8 % 2 * 2, lane / 16));
   ATTENTION_UNROLL_ALL
-  for (int depth = 0; depth < Instance::kKeys / 16; ++depth) {
+  for (int depth = 0; depth < Instance::kWarpKeys / 16; ++depth) {
     uint32_t p[kTiles][4];
     ATTENTION_UNROLL_ALL
     for (int tile = 0; tile < kTiles; ++tile) {

@@ -164,6 +164,38 @@ TEST_P(KernelTest, WindowsThatBeginWithinATile) {
          .window = {.left = 70, .right = 5}});
 }
 
+TEST_P(KernelTest, FewRowsOfAnyNumberOfKeys) {
+  for (const int64_t width : {40, 104, 160}) {
+    for (const int64_t keys :
+         {1, 15, 16, 17, 31, 32, 33, 64, 65, 96, 127, 128, 129, 255, 257}) {
+      SCOPED_TRACE(absl::StrCat(width, " ", keys));
+      Check({.query_heads = 4,
+             .query_length = 2,
+             .key_length = keys,
+             .width = width,
+             .value_width = width,
+             .valid_lens = LengthsShape::kPerRow});
+    }
+  }
+}
+
+// Warps that share rows have a fourth of a tile's keys each.
+TEST_P(KernelTest, FewRowsWhoseKeysAreNotEveryWarps) {
+  for (const int64_t width : {40, 104, 160}) {
+    for (const int64_t offset : {0, 3, 30, 40, 70, 100, 127, 140, 190, 400}) {
+      SCOPED_TRACE(absl::StrCat(width, " ", offset));
+      Check({.query_heads = 4,
+             .query_length = 3,
+             .key_length = 200,
+             .width = width,
+             .value_width = width,
+             .query_offset = offset,
+             .window = {.left = 4, .right = 0},
+             .sinks = attention::test::PerHeadShape::kPerHead});
+    }
+  }
+}
+
 TEST_P(KernelTest, MasksAndBiasesOfAnyLayout) {
   for (const MaskExtents extents : {MaskExtents::kAll, MaskExtents::kSomeOnes,
                                     MaskExtents::kFewerDimensions}) {
