@@ -68,8 +68,8 @@ class Station {
   // `plan` is the whole job's.
   absl::Status RunSliced(AttentionJob& job, const RunContext& context,
                          const Plan& plan, const cuda::PlanOptions& options,
-                         int64_t entries) {
-    cuda::SlicedJob sliced(job, context, *device_, options, entries);
+                         const cuda::Slicing& slicing) {
+    cuda::SlicedJob sliced(job, context, *device_, options, slicing);
     absl::StatusOr<MemoryPool::Block> memory =
         pool_.Take(sliced.bytes(), job.stop);
     // Two slices at once may need more than the whole.
@@ -272,12 +272,12 @@ class CudaBackend final : public Backend {
       return *device ? station->RunEmpty(job)
                      : cuda::WriteEmptyResults(job, nullptr);
     }
-    const int64_t entries =
-        *device ? job.problem->batch
-                : cuda::EntriesOfSlice(*job.problem, plan, options_.plan);
+    const cuda::Slicing slicing =
+        *device ? cuda::Slicing()
+                : cuda::SlicingOf(*job.problem, plan, options_.plan);
     absl::Status status =
-        entries < job.problem->batch
-            ? station->RunSliced(job, context, plan, options_.plan, entries)
+        slicing.count < slicing.total
+            ? station->RunSliced(job, context, plan, options_.plan, slicing)
             : station->Run(job, context, plan);
     if (status.ok()) station->NoteProblem();
     return status;

@@ -51,8 +51,9 @@ struct PlanOptions {
   /// milliseconds: a job can be stopped between launches.
   double work_per_launch = double{1 << 30};
   /// Bytes of a slice: a job that brings more between host and device goes in
-  /// slices of its batch, of which one is computed while the next one is
-  /// brought and the last one fetched (sliced_job.h).
+  /// slices of its batch, or of the heads of a single entry, of which one is
+  /// computed while the next one is brought and the last one fetched
+  /// (sliced_job.h).
   int64_t slice_bytes = int64_t{8} << 20;
 };
 

@@ -12,22 +12,30 @@
 
 namespace attention::cuda {
 
-/// Batch entries of a slice: all of them where a job is better done as a whole,
-/// because it is small, has one entry, drops weights (whose pattern counts the
-/// entries) or has large tensors that the entries share. `plan` is the whole
-/// job's. Not for tensors that lie on the device.
-int64_t EntriesOfSlice(const ValidatedProblem& problem, const Plan& plan,
-                       const PlanOptions& options);
+/// How a job is cut into slices: by batch entries or, of a single entry, by kv
+/// heads with the query heads that read them; `count` of `total` in a slice.
+struct Slicing {
+  bool of_heads = false;
+  int64_t total = 1;
+  int64_t count = 1;
+};
 
-/// One job on two streams, in slices of its batch: while the device computes
+/// One slice where a job is better done as a whole, because it is small, has
+/// one entry and heads that do not stand alone, drops weights (whose pattern
+/// counts entries and heads) or has large tensors that they share. `plan` is
+/// the whole job's. Not for tensors that lie on the device.
+Slicing SlicingOf(const ValidatedProblem& problem, const Plan& plan,
+                  const PlanOptions& options);
+
+/// One job on two streams, in slices: while the device computes
 /// one of them, the next one is brought to it, and the one before fetched. The
 /// results have the bits of the whole, because nothing in a plan that they
-/// depend on follows from the batch.
+/// depend on follows from the batch, or from the heads where these are cut.
 class SlicedJob {
  public:
-  /// Slices of `entries`, the last one of no more.
+  /// The last slice may have less than the others.
   SlicedJob(AttentionJob& job, const RunContext& context, Device& device,
-            const PlanOptions& options, int64_t entries);
+            const PlanOptions& options, const Slicing& slicing);
 
   /// Of device memory, for Run().
   int64_t bytes() const { return 2 * slice_bytes_; }
@@ -43,7 +51,7 @@ class SlicedJob {
   const RunContext& context_;
   Device& device_;
   const PlanOptions& options_;
-  const int64_t entries_;
+  const Slicing slicing_;
   int64_t slice_bytes_ = 0;
 };
 

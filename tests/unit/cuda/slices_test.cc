@@ -1,10 +1,11 @@
-// Jobs that go through the device in slices of their batch.
+// Jobs that go through the device in slices of their batch or heads.
 
 #include <atomic>
 #include <cstdint>
 #include <stop_token>
 
 #include "gtest/gtest.h"
+#include "tests/support/tolerance.h"
 #include "tests/unit/cuda/backend_fixture.h"
 
 namespace attention::test {
@@ -32,6 +33,56 @@ TEST_F(CudaSlicesTest, SlicesOfTheBatchGiveTheBitsOfTheWhole) {
   ASSERT_OK_AND_ASSIGN(const Results sliced, Run());
   EXPECT_TRUE(SameBits(sliced, whole));
   EXPECT_EQ(faults_[1]->streams, 2);
+}
+
+ProblemSpec OneEntryOfManyHeads() {
+  ProblemSpec spec;
+  spec.batch = 1;
+  spec.query_heads = 10;
+  spec.kv_heads = 5;
+  spec.query_length = 70;
+  spec.key_length = 90;
+  spec.valid_lens = LengthsShape::kPerRow;
+  spec.wanted.weights = false;
+  return spec;
+}
+
+TEST_F(CudaSlicesTest, SlicesOfTheHeadsOfOneEntryGiveTheBitsOfTheWhole) {
+  ProblemSpec spec = OneEntryOfManyHeads();
+  spec.attend_mask = MaskExtents::kAll;
+  spec.bias = MaskExtents::kAll;
+  spec.alibi_slopes = PerHeadShape::kPerHead;
+  spec.sinks = PerHeadShape::kPerBatchAndHead;
+  for (const DataType type : {DataType::kFloat32, DataType::kBFloat16}) {
+    for (const bool weights : {false, true}) {
+      spec.type = type;
+      spec.wanted.weights = weights;
+      owned_ = MakeProblem(spec, TestSeed());
+      Start({});
+      ASSERT_OK_AND_ASSIGN(const Results whole, Run());
+      EXPECT_EQ(faults_.back()->streams, 1);
+      Start({.plan = {.slice_bytes = int64_t{2} * 2 * 70 * 90 * 5}});
+      ASSERT_OK_AND_ASSIGN(const Results sliced, Run());
+      EXPECT_TRUE(SameBits(sliced, whole));
+      EXPECT_EQ(faults_.back()->streams, 2);
+    }
+  }
+}
+
+TEST_F(CudaSlicesTest, HeadsWhoseBitsFollowFromOthersStayTogether) {
+  ProblemSpec few_rows = OneEntryOfManyHeads();
+  few_rows.query_length = 9;  // keys are split, more often for fewer heads
+  ProblemSpec parameters = OneEntryOfManyHeads();
+  parameters.scoring = ScoringKind::kBilinear;
+  ProblemSpec dropout = OneEntryOfManyHeads();
+  dropout.dropout = {.training = true, .p = 0.5, .seed = 3};
+  for (const ProblemSpec& spec : {few_rows, parameters, dropout}) {
+    owned_ = MakeProblem(spec, TestSeed());
+    Start({.plan = {.slice_bytes = 1}});
+    ASSERT_OK_AND_ASSIGN(const Results found, Run());
+    EXPECT_TRUE(Matches(owned_.problem, found));
+    EXPECT_EQ(faults_.back()->streams, 1);
+  }
 }
 
 TEST_F(CudaSlicesTest, WhatDoesNotFitInSlicesIsComputedAsAWhole) {
