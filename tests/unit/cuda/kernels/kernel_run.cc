@@ -60,11 +60,11 @@ class Memory {
       *strides = {to,      ElementOf(view.type), steps[0], steps[1], steps[2],
                   steps[3]};
     }
-    std::byte* next = to;
     for (int64_t b = 0; b < extents[0]; ++b) {
       for (int64_t h = 0; h < extents[1]; ++h) {
         for (int64_t i = 0; i < extents[2]; ++i) {
-          next = to + (b * steps[0] + h * steps[1] + i * steps[2]) * size;
+          std::byte* next =
+              to + (b * steps[0] + h * steps[1] + i * steps[2]) * size;
           for (int64_t j = 0; j < extents[3]; ++j, next += size) {
             std::memcpy(next, view.At(b, h, i, j), static_cast<size_t>(size));
           }
