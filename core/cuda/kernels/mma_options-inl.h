@@ -94,9 +94,9 @@ ATTENTION_KERNEL_CODE void StartElements(const Broadcast& from, int64_t key,
     ATTENTION_UNROLL_ALL
     for (int unit = 0; unit < Elements::kUnits; ++unit) {
       const int first = unit * Elements::kKeysOfUnit;
-      const bool there = first < count;
-      CopyAsync<Elements::kUnit>(elements.At(row, unit),
-                                 there ? at + first : at, there);
+      // Of what is not there, no byte is read.
+      CopyAsync<Elements::kUnit>(elements.At(row, unit), at + first,
+                                 first < count);
     }
   }
 }
