@@ -57,6 +57,7 @@ class Append final : public Operation {
   }
   absl::StatusOr<OperationNeeds> Plan(RequestFacts&) override {
     return OperationNeeds{.reply_bytes = static_cast<int64_t>(text_.size()),
+                          .work = {},
                           .quick = quick_};
   }
   void Gather(WorkerPool*) override {}
