@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/validate_parts.h"
 
@@ -54,9 +55,15 @@ namespace {
 
 using internal::FieldError;
 
-// (B, H, L, D) of a view of rank 2 to 4: missing leading extents become 1.
+// (B, H, L, D) of a view of rank 2 to 4: missing leading extents become 1. One
+// without elements gets an address, which is never read from: kernels may count
+// on from it, and nothing may be added to a null pointer.
 TensorView Widen(const TensorView& view) {
+  static constexpr std::byte kNoElements = {};
   TensorView wide = view;
+  if (wide.data == nullptr && absl::c_linear_search(wide.shape, 0)) {
+    wide.data = &kNoElements;
+  }
   while (wide.rank() < 4) {
     const bool head = wide.rank() == 3;  // (B, L, D): the head goes between
     wide.shape.insert(wide.shape.begin() + (head ? 1 : 0), 1);

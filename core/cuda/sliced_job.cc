@@ -25,7 +25,10 @@ struct Part {
 template <typename View>
 void Take(View& view, const Part& part, int64_t each = 1) {
   const size_t extent = part.of_heads ? 1 : 0;
-  view.data += part.first * each * view.strides[extent];
+  // Results without elements may have no memory.
+  if (view.data != nullptr) {
+    view.data += part.first * each * view.strides[extent];
+  }
   view.shape[extent] = part.count * each;
 }
 

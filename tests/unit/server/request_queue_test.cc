@@ -284,12 +284,12 @@ TEST_F(GiveWayTest, WhatRunsWithinUsesThatWorkerAlone) {
 }
 
 TEST(TwoWorkersTest, WhatLastsLongerThanALaterOneStillGivesWay) {
-  WorkerPool workers(2);
   std::vector<std::string> ran;
   std::latch both_run(2);
   std::latch other_worker_is_busy(1);
   std::latch small_are_there(1);
   std::latch end(1);
+  WorkerPool workers(2);  // ends first: its tasks use what is above
   auto queue = std::make_unique<RequestQueue>(workers);
   const auto add = [&queue](const char* caller, std::chrono::nanoseconds cost,
                             std::function<void(Turn&)> run) {
