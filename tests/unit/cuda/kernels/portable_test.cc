@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -248,39 +249,42 @@ TEST(PortableTest, LoadMatricesGivesRowsToLanes) {
   }
 }
 
-TEST(PortableTest, CopiesThatAreNotValidGiveZeros) {
-  std::vector<uint8_t> got(32, 1);
-  emulation::RunGrid(1, kWarp, 32, [&got] {
+// What lies in `bytes` of shared memory once the copies are done that a thread
+// starts: start(to, 16 aligned bytes).
+template <typename Start>
+std::vector<uint8_t> AfterCopies(int bytes, const Start& start) {
+  std::vector<uint8_t> got(static_cast<size_t>(bytes), 1);
+  emulation::RunGrid(1, kWarp, bytes, [&got, &start] {
     alignas(16) const uint8_t from[16] = {1, 2, 3, 4, 5, 6, 7, 8,
                                           9, 8, 7, 6, 5, 4, 3, 2};
-    if (ThreadIndex() == 0) {
-      CopyAsync<16>(SharedMemory(), from, true);
-      CopyAsync<16>(SharedMemory() + 16, from, false);
-    }
+    if (ThreadIndex() == 0) start(SharedMemory(), from);
     CommitCopies();
     WaitForCopies<0>();
     SyncBlock();
-    if (ThreadIndex() == 0) std::memcpy(got.data(), SharedMemory(), 32);
+    if (ThreadIndex() == 0) {
+      std::memcpy(got.data(), SharedMemory(), got.size());
+    }
   });
+  return got;
+}
+
+TEST(PortableTest, CopiesThatAreNotValidGiveZeros) {
+  const std::vector<uint8_t> got =
+      AfterCopies(32, [](std::byte* to, const uint8_t* from) {
+        CopyAsync<16>(to, from, true);
+        CopyAsync<16>(to + 16, from, false);
+      });
   EXPECT_EQ(got[8], 9);
   EXPECT_EQ(got[24], 0);
 }
 
 TEST(PortableTest, CopiesMayBeShort) {
-  std::vector<uint8_t> got(16, 1);
-  emulation::RunGrid(1, kWarp, 16, [&got] {
-    alignas(16) const uint8_t from[16] = {1, 2, 3, 4, 5, 6, 7, 8,
-                                          9, 8, 7, 6, 5, 4, 3, 2};
-    if (ThreadIndex() == 0) {
-      CopyAsync<8>(SharedMemory(), from + 8, true);
-      CopyAsync<4>(SharedMemory() + 8, from + 4, true);
-      CopyAsync<4>(SharedMemory() + 12, from, false);
-    }
-    CommitCopies();
-    WaitForCopies<0>();
-    SyncBlock();
-    if (ThreadIndex() == 0) std::memcpy(got.data(), SharedMemory(), 16);
-  });
+  const std::vector<uint8_t> got =
+      AfterCopies(16, [](std::byte* to, const uint8_t* from) {
+        CopyAsync<8>(to, from + 8, true);
+        CopyAsync<4>(to + 8, from + 4, true);
+        CopyAsync<4>(to + 12, from, false);
+      });
   EXPECT_THAT(got, ::testing::ElementsAre(9, 8, 7, 6, 5, 4, 3, 2, 5, 6, 7, 8, 0,
                                           0, 0, 0));
 }
