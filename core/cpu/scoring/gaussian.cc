@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <variant>
 
 #include "core/cpu/rows/row_masks.h"
@@ -9,9 +10,14 @@
 namespace attention::cpu {
 namespace {
 
-constexpr int64_t kCentreKeys = 3;
+constexpr int64_t kFewKeys = 8;
+constexpr int64_t kMeans = 3;
+constexpr int64_t kKeysOfMean = 4;
 
-float FiniteOrZero(float x) { return std::isfinite(x) ? x : 0.0F; }
+// Written so that the compiler makes vectors of it.
+float FiniteOrZero(float x) {
+  return std::abs(x) <= std::numeric_limits<float>::max() ? x : 0.0F;
+}
 
 float Median(float a, float b, float c) {
   return std::max(std::min(a, b), std::min(std::max(a, b), c));
@@ -41,7 +47,7 @@ GaussianProduct::GaussianProduct(const ValidatedProblem& problem,
   const int64_t keys = RoundUp(plan.key_tile, 2 * kernels.lanes);
   const int64_t most = std::max(plan.row_block, keys);
   centre_stride_ = RoundUp(problem.key_width, kernels.lanes);
-  centre_ = scratch.Take<float>(kCentreKeys * centre_stride_);
+  centre_ = scratch.Take<float>((kMeans + 1) * centre_stride_);
   centred_ =
       scratch.Take<float>(most * RoundUp(plan.score_part, kernels.lanes));
   key_addend_ = scratch.Take<float>(keys);
@@ -54,17 +60,27 @@ GaussianProduct::GaussianProduct(const ValidatedProblem& problem,
 void GaussianProduct::SetCentre(const BlockRows& rows) {
   const KeyRange span = KeysOfBlock(problem_, rows);
   const int64_t count = span.end - span.begin;
-  for (int64_t n = 0; n < kCentreKeys; ++n) {
-    const int64_t key = span.begin + (2 * n + 1) * count / (2 * kCentreKeys);
+  const int64_t means = count <= kFewKeys ? 1 : kMeans;
+  const int64_t of_mean =
+      means == 1 ? count : std::min(count / kMeans, kKeysOfMean);
+  const int64_t samples = means * of_mean;
+  const float share = 1.0F / static_cast<float>(of_mean);
+  std::fill_n(centre_, means * centre_stride_, 0.0F);
+  float* const key_row = centre_ + kMeans * centre_stride_;
+  for (int64_t n = 0; n < samples; ++n) {
+    const int64_t key = span.begin + (2 * n + 1) * count / (2 * samples);
     kernels_.widen_rows(KeyRow(problem_, rows, key), 1, problem_.key_width,
-                        centre_ + n * centre_stride_, centre_stride_,
-                        centre_stride_);
+                        key_row, centre_stride_, centre_stride_);
+    float* const mean = centre_ + n % means * centre_stride_;
+    for (int64_t i = 0; i < centre_stride_; ++i) {
+      mean[i] += share * FiniteOrZero(key_row[i]);
+    }
   }
+  if (means == 1) return;
   const float* const b = centre_ + centre_stride_;
   const float* const c = b + centre_stride_;
   for (int64_t i = 0; i < centre_stride_; ++i) {
-    centre_[i] = Median(FiniteOrZero(centre_[i]), FiniteOrZero(b[i]),
-                        FiniteOrZero(c[i]));
+    centre_[i] = Median(centre_[i], b[i], c[i]);
   }
 }
 

@@ -12,12 +12,14 @@ namespace attention::cpu {
 /// key less a centre, it is (q'.k' - |k'|^2 / 2 - |q'|^2 / 2) / sigma^2. What
 /// only the row adds cancels in the softmax.
 ///
-/// The centre lies among the keys: in every direction it is the median of three
-/// of them, so that one which lies far from the others does not move it. A row
-/// that lies farther from it than from all of its keys is a difference of
-/// larger numbers than its scores are, and lost (LostRow()). So is one in which
-/// an infinite key, which is merely infinitely far, made NaN of such a
-/// difference.
+/// The centre lies amid the keys, for the nearer they are the smaller are the
+/// numbers whose difference a score is: it is their mean where they are few,
+/// else in every direction the median of three means of four of them, so that
+/// one which lies far from the others does not move it (the median of means of
+/// Nemirovsky and Yudin, 1983). A row that lies farther from it than from all
+/// of its keys is a difference of larger numbers than its scores are, and lost
+/// (LostRow()). So is one in which an infinite key, which is merely infinitely
+/// far, made NaN of such a difference.
 class GaussianProduct final : public PackedScoring {
  public:
   GaussianProduct(const ValidatedProblem& problem, const Plan& plan,

@@ -84,24 +84,27 @@ class Caller:
             code, details = error.code().name, error.details()
         self._tally.count(name, code, allowed, details)
 
+    def _problem(self):
+        return SoakProblem(int(self._random.integers(2**63)))
+
     def _check(self, farthest, reply, problem):
         # Every third answer, for NumPy takes longer than the server.
         if self._random.random() < 0.33:
             self._tally.check(farthest(reply), problem)
 
     def _attend(self):
-        problem = SoakProblem(self._random)
+        problem = self._problem()
         reply = self._stub.Attend(problem.attend_request("soak"), timeout=DEADLINE)
         self._check(problem.farthest_of_attend, reply, problem)
 
     def _infer(self):
-        problem = SoakProblem(self._random)
+        problem = self._problem()
         reply = self._oip.ModelInfer(problem.infer_request("soak"), timeout=DEADLINE)
         self._check(problem.farthest_of_infer, reply, problem)
 
     def _attend_stream(self):
         """Replies by id, one wrong request among them."""
-        problems = [SoakProblem(self._random) for _ in range(8)]
+        problems = [self._problem() for _ in range(8)]
         requests = [p.attend_request(str(n)) for n, p in enumerate(problems)]
         requests.append(request_of(filled(1, 4), filled(3, 5), filled(3, 2), "wrong"))
         missing = {request.id for request in requests}
@@ -117,9 +120,9 @@ class Caller:
         self._tally.note(not missing, f"AttendStream: no reply to {missing}")
 
     def _infer_stream(self):
-        problems = [SoakProblem(self._random) for _ in range(8)]
+        problems = [self._problem() for _ in range(8)]
         requests = [p.infer_request(str(n)) for n, p in enumerate(problems)]
-        requests.insert(4, SoakProblem(self._random).infer_request("wrong"))
+        requests.insert(4, self._problem().infer_request("wrong"))
         requests[4].model_name = "nobody"
         replies = list(self._oip.ModelStreamInfer(iter(requests), timeout=DEADLINE))
         errors = [reply.error_message for reply in replies]
@@ -144,7 +147,7 @@ class Caller:
             wrong = request_of(filled(1, 4), filled(3, 5), filled(3, 2))
             self._stub.Attend(wrong, timeout=DEADLINE)
             return
-        request = SoakProblem(self._random).infer_request("soak")
+        request = self._problem().infer_request("soak")
         request.raw_input_contents[1] = request.raw_input_contents[1][:-1]
         self._oip.ModelInfer(request, timeout=DEADLINE)
 

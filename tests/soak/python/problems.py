@@ -37,10 +37,14 @@ def from_bytes(data, datatype):
 
 
 class SoakProblem:
-    """Shapes, datatype and options by chance; small, and one in twenty larger."""
+    """Shapes, datatype and options by chance; small, and one in twenty larger.
 
-    def __init__(self, random):
-        self._random = random
+    All of it follows from a seed.
+    """
+
+    def __init__(self, seed):
+        self.seed = seed
+        self._random = random = np.random.default_rng(seed)
         self.datatype = str(random.choice(["FP32", "FP32", "FP16", "BF16"]))
         large = random.random() < 0.05
         batch, heads = random.integers(1, 4), random.integers(1, 3)

@@ -57,6 +57,6 @@ def describe(problem):
     attention = problem.attention
     shapes = [t.shape for t in (attention.query, attention.key, attention.value)]
     return (
-        f"{problem.datatype} {attention.scoring} {shapes} {attention.options} "
-        f"{sorted(attention.masks)}"
+        f"--problem {problem.seed}: {problem.datatype} {attention.scoring} {shapes} "
+        f"{attention.options} {sorted(attention.masks)}"
     )

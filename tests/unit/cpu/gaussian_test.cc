@@ -87,6 +87,26 @@ TEST_P(GaussianTest, RowsThatAttendBothOfTwoTightClusters) {
   }
 }
 
+// Rows with all their weight on a key have no room for what a centre far from
+// it costs.
+TEST_P(GaussianTest, RowsNearOneOfFewKeys) {
+  for (const int64_t keys : {2, 3, 4, 7, 8}) {
+    ProblemSpec spec = Gaussian(16);
+    spec.query_length = 10'000;
+    spec.key_length = keys;
+    const OwnedProblem owned = MakeProblem(spec, TestSeed());
+    const TensorView& query = owned.problem.query;
+    const std::vector<double> key =
+        Materialize(owned.problem.key_value[0].key).ToDoubles();
+    const std::vector<double> noise = Materialize(query).ToDoubles();
+    int64_t n = 0;
+    ForEachIndex(query.shape, [&](absl::Span<const int64_t> at) {
+      SetElement(query, at, key[at[3]] + 0.5 * noise[n++]);
+    });
+    Check(owned.problem);
+  }
+}
+
 TEST_P(GaussianTest, OneKeyFarFromAllOthers) {
   for (const int64_t width : {3, 36}) {
     for (const int64_t key : {0, 77, 149}) {
