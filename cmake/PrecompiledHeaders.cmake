@@ -13,6 +13,14 @@ set(grpc_headers
   <google/protobuf/message.h> <google/protobuf/wire_format_lite.h> <grpcpp/grpcpp.h>
   <grpcpp/generic/generic_stub.h> <grpcpp/support/server_callback.h>)
 set(test_headers <gmock/gmock.h> <gtest/gtest.h>)
+# Tests spend their time in what they test, and the compiler half of its time on optimising them. So
+# it is with what the sanitizers check of gRPC's users, there two thirds. (The checked copies of
+# cmake/ProjectOptions.cmake want an optimiser.)
+set(unoptimised -O0 SHELL:-U_FORTIFY_SOURCE)
+set(unoptimised_kinds "test")
+if(ATTENTION_SANITIZE)
+  set(unoptimised_kinds "test|grpc")
+endif()
 
 # attention_precompiled(TARGET standard|core|grpc|test|grpc_test): which of the above TARGET reads so,
 # the standard ones always. A file with compile options of its own cannot (SKIP_PRECOMPILE_HEADERS).
@@ -33,6 +41,12 @@ function(attention_precompiled target kind)
     if(kind MATCHES "test")
       target_link_libraries(${library} PRIVATE GTest::gmock)
     endif()
+    if(kind MATCHES "${unoptimised_kinds}")
+      target_compile_options(${library} PRIVATE ${unoptimised})
+    endif()
+  endif()
+  if(kind MATCHES "${unoptimised_kinds}")
+    target_compile_options(${target} PRIVATE ${unoptimised})
   endif()
   target_precompile_headers(${target} REUSE_FROM ${library})
   # It serves compilations with the same macros alone, and some of gRPC's users have -pthread's. And
@@ -57,7 +71,12 @@ endfunction()
 # attention_runs_once(a.cc ...): sources of a program's start, with CLI11's templates: to optimise
 # them takes longer than they ever run.
 function(attention_runs_once)
-  set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS -O1 SKIP_PRECOMPILE_HEADERS ON)
+  set(level -O1)
+  if(ATTENTION_SANITIZE)
+    set(level -O0)
+  endif()
+  set_source_files_properties(${ARGN} PROPERTIES
+    COMPILE_OPTIONS ${level} SKIP_PRECOMPILE_HEADERS ON)
 endfunction()
 
 # A precompiled header is of one kind of code: programs are compiled as libraries are.
