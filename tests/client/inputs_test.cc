@@ -11,6 +11,7 @@
 #include "client/cpp/cli/convert.h"
 #include "core/formats/npy.h"
 #include "core/formats/safetensors.h"
+#include "tests/support/temporary_folder.h"
 
 namespace attention::cli {
 namespace {
@@ -88,7 +89,8 @@ TEST(InputsTest, WithoutACaseTheErrorListsThem) {
 }
 
 TEST(InputsTest, AMissingTensorIsNamed) {
-  const std::string path = ::testing::TempDir() + "/no_value.safetensors";
+  const test::TemporaryFolder folder;
+  const std::string path = folder.path() + "/no_value.safetensors";
   SafetensorsFile file;
   file.tensors["query"] = Tensor::FromFloats({1, 1}, {1});
   file.tensors["key"] = Tensor::FromFloats({1, 1}, {1});
@@ -98,7 +100,8 @@ TEST(InputsTest, AMissingTensorIsNamed) {
 }
 
 TEST(InputsTest, ANumPyFileStandsInForTheFilesTensor) {
-  const std::string path = ::testing::TempDir() + "/lens.npy";
+  const test::TemporaryFolder folder;
+  const std::string path = folder.path() + "/lens.npy";
   ASSERT_TRUE(WriteNpy(path, Tensor::FromInts({4}, {1, 2, 3, 4})).ok());
   const auto inputs =
       Load(kData + "/minilm_layer3.safetensors", "", {{"valid_lens", path}});

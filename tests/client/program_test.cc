@@ -25,6 +25,7 @@
 #include "tests/service/callers_of_test.h"
 #include "tests/service/tls_files.h"
 #include "tests/support/model_folders.h"
+#include "tests/support/temporary_folder.h"
 
 namespace attention {
 namespace {
@@ -59,11 +60,12 @@ class ProgramTest : public ::testing::Test {
   }
 
   std::string WriteTensor(const std::string& name, const Tensor& tensor) {
-    std::string path = ::testing::TempDir() + "/" + name + ".npy";
+    std::string path = folder_.path() + "/" + name + ".npy";
     EXPECT_TRUE(WriteNpy(path, tensor).ok());
     return path;
   }
 
+  const test::TemporaryFolder folder_;
   std::unique_ptr<server::Server> server_ = client::StartServer();
 };
 
@@ -121,7 +123,7 @@ TEST_F(ProgramTest, ReachesAServerThroughItsUnixSocket) {
   server::ServerOptions options;
   options.grpc_port = 0;
   options.http = false;
-  options.grpc_unix_socket = ::testing::TempDir() + "program_test.sock";
+  options.grpc_unix_socket = folder_.path() + "/s";
   const auto server = server::Server::Start(options);
   ASSERT_TRUE(server.ok()) << server.status();
   const ProgramResult result =
@@ -303,7 +305,7 @@ TEST_F(ProgramTest, NumPyFilesInSafetensorsOut) {
   const std::string key = WriteTensor("k", Tensor::FromFloats({2, 1}, {1, 1}));
   const std::string value =
       WriteTensor("v", Tensor::FromFloats({2, 1}, {3, 5}));
-  const std::string output = ::testing::TempDir() + "/out.safetensors";
+  const std::string output = folder_.path() + "/out.safetensors";
   const ProgramResult result =
       RunHere({"attend", "--query", query, "--key", key, "--value", value,
                "--weights", "--lse", "--output", output});

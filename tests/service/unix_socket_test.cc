@@ -21,6 +21,7 @@
 #include "tests/service/wire_client.h"
 #include "tests/service/wrong_input.h"
 #include "tests/support/child_process.h"
+#include "tests/support/temporary_folder.h"
 
 namespace attention::test {
 namespace {
@@ -46,10 +47,8 @@ class UnixSocketTest : public testing::Test {
     return server.status();
   }
 
-  const std::string path_ = [] {
-    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-    return testing::TempDir() + test->name() + ".s";
-  }();
+  const TemporaryFolder folder_;
+  const std::string path_ = folder_.path() + "/s";
 };
 
 // Leaves a socket at `path` on which nobody listens.

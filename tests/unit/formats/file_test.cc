@@ -4,18 +4,26 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include <filesystem>
+#include <string>
+
+#include "tests/support/temporary_folder.h"
 
 namespace attention {
 namespace {
 
 using ::testing::StartsWith;
 
-std::string ScratchPath(const std::string& name) {
-  return testing::TempDir() + "/attention_file_test_" + name;
-}
+class FileTest : public testing::Test {
+ protected:
+  std::string ScratchPath(const std::string& name) const {
+    return folder_.path() + "/" + name;
+  }
 
-TEST(FileTest, ReadsWhatWasWritten) {
+ private:
+  const test::TemporaryFolder folder_;
+};
+
+TEST_F(FileTest, ReadsWhatWasWritten) {
   const std::string path = ScratchPath("round_trip");
   const std::string contents("two\nlines\0and a NUL", 19);
   ASSERT_EQ(WriteFile(path, contents), absl::OkStatus());
@@ -24,14 +32,14 @@ TEST(FileTest, ReadsWhatWasWritten) {
   EXPECT_EQ(*read, contents);
 }
 
-TEST(FileTest, WritingReplacesALongerFile) {
+TEST_F(FileTest, WritingReplacesALongerFile) {
   const std::string path = ScratchPath("replaced");
   ASSERT_EQ(WriteFile(path, "a long text"), absl::OkStatus());
   ASSERT_EQ(WriteFile(path, ""), absl::OkStatus());
   EXPECT_EQ(ReadFile(path).value(), "");
 }
 
-TEST(FileTest, AMissingFileIsNotFoundByItsPath) {
+TEST_F(FileTest, AMissingFileIsNotFoundByItsPath) {
   const std::string path = ScratchPath("nowhere/at/all");
   const absl::Status read = ReadFile(path).status();
   EXPECT_EQ(read.code(), absl::StatusCode::kNotFound);
@@ -41,7 +49,7 @@ TEST(FileTest, AMissingFileIsNotFoundByItsPath) {
   EXPECT_THAT(std::string(written.message()), StartsWith(path));
 }
 
-TEST(FileTest, AFolderIsNotAFile) {
+TEST_F(FileTest, AFolderIsNotAFile) {
   const std::string path = testing::TempDir();
   const absl::Status read = ReadFile(path).status();
   EXPECT_EQ(read.code(), absl::StatusCode::kInvalidArgument);
@@ -49,15 +57,13 @@ TEST(FileTest, AFolderIsNotAFile) {
   EXPECT_FALSE(WriteFile(path, "x").ok());
 }
 
-TEST(FileTest, APipeIsRefusedWithoutWaitingForAWriter) {
+TEST_F(FileTest, APipeIsRefusedWithoutWaitingForAWriter) {
   const std::string path = ScratchPath("pipe");
-  std::filesystem::remove(path);
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
   EXPECT_EQ(ReadFile(path).status().code(), absl::StatusCode::kInvalidArgument);
-  std::filesystem::remove(path);
 }
 
-TEST(FileTest, AFullDeviceIsAnError) {
+TEST_F(FileTest, AFullDeviceIsAnError) {
   const absl::Status written = WriteFile("/dev/full", "x");
   EXPECT_FALSE(written.ok());
   EXPECT_THAT(std::string(written.message()), StartsWith("/dev/full"));

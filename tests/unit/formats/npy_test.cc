@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/formats/file.h"
+#include "tests/support/temporary_folder.h"
 
 namespace attention {
 namespace {
@@ -91,7 +92,8 @@ TEST(NpyTest, WritesNoBFloat16) {
 }
 
 TEST(NpyTest, ErrorsAboutAFileBeginWithItsPath) {
-  const std::string path = testing::TempDir() + "/attention_npy_test.npy";
+  const test::TemporaryFolder folder;
+  const std::string path = folder.path() + "/x.npy";
   const Tensor tensor = Tensor::FromInts({2}, {3, 4});
   ASSERT_EQ(WriteNpy(path, tensor), absl::OkStatus());
   EXPECT_THAT(ReadNpy(path).value().ToFloats(), ElementsAre(3, 4));

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/formats/file.h"
+#include "tests/support/temporary_folder.h"
 
 namespace attention {
 namespace {
@@ -113,7 +114,8 @@ TEST(SafetensorsTest, WritesEveryTensorAlignedToItsElements) {
 }
 
 TEST(SafetensorsTest, ErrorsAboutAFileBeginWithItsPath) {
-  const std::string path = testing::TempDir() + "/attention_test.safetensors";
+  const test::TemporaryFolder folder;
+  const std::string path = folder.path() + "/x.safetensors";
   SafetensorsFile file;
   file.tensors["x"] = Tensor::FromInts({1}, {5});
   ASSERT_EQ(WriteSafetensors(path, file), absl::OkStatus());

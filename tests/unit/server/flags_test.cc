@@ -3,15 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <map>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "server/option_checks.h"
 #include "server/version.h"
 #include "tests/support/status_matchers.h"
+#include "tests/unit/server/parsed_flags.h"
 
 namespace attention::server {
 namespace {
@@ -20,35 +15,6 @@ using ::attention::test::IsOk;
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
-
-using Variables = std::map<std::string, std::string>;
-
-ParsedFlags Parse(const std::vector<std::string>& arguments,
-                  const Variables& variables = {}) {
-  return ParseFlags(arguments,
-                    [&](const std::string& name) -> std::optional<std::string> {
-                      const auto found = variables.find(name);
-                      if (found == variables.end()) return std::nullopt;
-                      return found->second;
-                    });
-}
-
-// The message that the arguments are refused with; empty where they are not.
-std::string Refusal(const std::vector<std::string>& arguments,
-                    const Variables& variables = {}) {
-  const ParsedFlags parsed = Parse(arguments, variables);
-  if (!parsed.exit) return "";
-  EXPECT_EQ(parsed.exit->code, 2);
-  return parsed.exit->text;
-}
-
-// A config file with this text, whose name is the test's.
-std::string ConfigFile(const std::string& text) {
-  const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-  std::string path = ::testing::TempDir() + "flags_" + test->name() + ".toml";
-  std::ofstream(path) << text;
-  return path;
-}
 
 TEST(Flags, DefaultsAreTheStructs) {
   const ParsedFlags parsed = Parse({});
@@ -251,138 +217,6 @@ TEST(Flags, VersionNamesWhatIsLinked) {
                                       "spdlog [0-9.]+"));
 }
 
-struct WrongFlag {
-  const char* name;
-  std::vector<std::string> arguments;
-  const char* option;
-  const char* had;
-};
-
-class FlagsRefuse : public ::testing::TestWithParam<WrongFlag> {};
-
-TEST_P(FlagsRefuse, WithTheOptionAndWhatItHad) {
-  EXPECT_THAT(Refusal(GetParam().arguments),
-              AllOf(HasSubstr(GetParam().option), HasSubstr(GetParam().had)));
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    Wrong, FlagsRefuse,
-    ::testing::Values(
-        WrongFlag{"UnknownFlag",
-                  {"--grpc-prot", "1"},
-                  "attention-server: --grpc-prot: unknown option",
-                  "(the nearest is --grpc-port)"},
-        WrongFlag{"UnknownFlagWithItsValue",
-                  {"--loglevel=debug"},
-                  "attention-server: --loglevel: unknown option",
-                  "(the nearest is --log-level)"},
-        WrongFlag{"Positional", {"serve"}, "'serve': not an option", ""},
-        WrongFlag{"SwitchIsAWord",
-                  {"--allow-shared-memory=maybe"},
-                  "--allow-shared-memory",
-                  "'maybe' (expected true or false)"},
-        WrongFlag{"ControlOfNoModels",
-                  {"--allow-model-control"},
-                  "--allow-model-control",
-                  "expected --model-repository"},
-        WrongFlag{"CertificateWithoutKey",
-                  {"--tls-certificate", "a.crt"},
-                  "--tls-certificate: 'a.crt'",
-                  "expected --tls-key"},
-        WrongFlag{"KeyWithoutCertificate",
-                  {"--tls-key", "a.key"},
-                  "--tls-key: 'a.key'",
-                  "expected --tls-certificate"},
-        WrongFlag{"CallersCertificatesWithoutTls",
-                  {"--tls-client-ca", "a.crt"},
-                  "--tls-client-ca: 'a.crt'",
-                  "expected --tls-certificate"},
-        WrongFlag{"TlsAndInsecure",
-                  {"--tls-certificate", "a", "--tls-key", "b", "--insecure"},
-                  "--insecure",
-                  "expected no --tls-certificate"},
-        WrongFlag{
-            "NoValue", {"--grpc-port"}, "--grpc-port: its value", "missing"},
-        WrongFlag{"PortNotANumber",
-                  {"--grpc-port", "http"},
-                  "--grpc-port",
-                  "'http' (expected a whole number)"},
-        WrongFlag{"PortTooLarge",
-                  {"--grpc-port", "70000"},
-                  "--grpc-port",
-                  "70000 (expected 0 to 65535)"},
-        WrongFlag{"PortBeyondInt",
-                  {"--grpc-port", "4294975297"},
-                  "--grpc-port",
-                  "4294975297"},
-        WrongFlag{"NegativePort", {"--grpc-port=-1"}, "--grpc-port", "-1"},
-        WrongFlag{"EmptyAddress", {"--grpc-address", ""}, "--grpc-address", ""},
-        WrongFlag{"NegativeThreads",
-                  {"--worker-threads=-1"},
-                  "--worker-threads",
-                  "-1"},
-        WrongFlag{"Backend",
-                  {"--backend", "abacus"},
-                  "--backend",
-                  "'abacus' (expected auto, cuda, "},
-        WrongFlag{"SizeUnit",
-                  {"--max-request-bytes", "3XB"},
-                  "--max-request-bytes",
-                  "'3XB' (expected a size"},
-        WrongFlag{"SizeTooLarge",
-                  {"--max-response-bytes", "2GiB"},
-                  "--max-response-bytes",
-                  "2147483648 bytes (expected 1024 to 2147483647"},
-        WrongFlag{"SizeTooSmall",
-                  {"--max-request-bytes", "1"},
-                  "--max-request-bytes",
-                  "1 bytes"},
-        WrongFlag{"SizeOverflow",
-                  {"--memory-limit", "99999999EiB"},
-                  "--memory-limit",
-                  "'99999999EiB'"},
-        WrongFlag{"MemoryTooLittle",
-                  {"--memory-limit", "1MiB"},
-                  "--memory-limit",
-                  "1048576 bytes (expected 16777216 to "},
-        WrongFlag{"NoRequests",
-                  {"--max-requests-in-flight", "0"},
-                  "--max-requests-in-flight",
-                  "0 (expected 1"},
-        WrongFlag{"NoStreamRequests",
-                  {"--max-stream-requests-in-flight", "0"},
-                  "--max-stream-requests-in-flight",
-                  "0 (expected 1"},
-        WrongFlag{"TimeUnit",
-                  {"--drain-time", "5parsec"},
-                  "--drain-time",
-                  "'5parsec' (expected a time"},
-        WrongFlag{
-            "NegativeTime", {"--drain-time=-1s"}, "--drain-time", "-1000 ms"},
-        WrongFlag{"TimeBeyondInt",
-                  {"--drain-time", "1e300"},
-                  "--drain-time",
-                  "1e+300"},
-        WrongFlag{"Level",
-                  {"--log-level", "loud"},
-                  "--log-level",
-                  "'loud' (expected trace, debug"},
-        WrongFlag{"Format",
-                  {"--log-format", "xml"},
-                  "--log-format",
-                  "'xml' (expected text, json)"},
-        WrongFlag{"NoSuchFile",
-                  {"--config", "/nonexistent.toml"},
-                  "--config: /nonexistent.toml",
-                  "not readable (expected a file)"}),
-    [](const auto& row) { return std::string(row.param.name); });
-
-TEST(Flags, AWrongVariableIsRefusedLikeAFlagAndNamed) {
-  EXPECT_THAT(Refusal({}, {{"ATTENTION_GRPC_PORT", "70000"}}),
-              AllOf(HasSubstr("--grpc-port: 70000"),
-                    HasSubstr("(ATTENTION_GRPC_PORT in the environment)")));
-}
-
 TEST(Flags, AWrongVariableDoesNotMatterBesideAFlag) {
   EXPECT_EQ(Parse({"--grpc-port", "1"}, {{"ATTENTION_GRPC_PORT", "http"}})
                 .options.grpc_port,
@@ -393,16 +227,6 @@ TEST(Flags, EachHasAVariable) {
   EXPECT_THAT(OptionVariables(),
               AllOf(Contains("ATTENTION_CONFIG"), Contains("ATTENTION_BACKEND"),
                     Contains("ATTENTION_ALLOW_MODEL_CONTROL")));
-}
-
-TEST(Flags, AnUnknownKeyInTheFileIsRefused) {
-  EXPECT_THAT(Refusal({"--config", ConfigFile("grpc-prot = 3\n")}),
-              HasSubstr("unknown key grpc-prot (the nearest is grpc-port)"));
-}
-
-TEST(Flags, AWrongValueInTheFileIsRefused) {
-  EXPECT_THAT(Refusal({"--config", ConfigFile("grpc-port = 70000\n")}),
-              HasSubstr("--grpc-port: 70000"));
 }
 
 }  // namespace

@@ -2,21 +2,17 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <openssl/ssl.h>
 
 #include <chrono>
-#include <condition_variable>
-#include <functional>
 #include <future>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "tests/service/http_caller.h"
-#include "tests/support/certificates.h"
+#include "tests/unit/server/http_server_fixture.h"
 
 namespace attention::server {
 namespace {
@@ -28,94 +24,6 @@ using ::attention::test::HttpStatus;
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-constexpr char kRequest[] = "GET /a HTTP/1.1\r\nHost: test\r\n\r\n";
-// More than all buffers between a server and a caller take.
-constexpr size_t kLarge = 64 << 20;
-
-constexpr int64_t kMostBody = 1 << 20;
-
-// Tells what was asked; "/large" gets kLarge bytes, "/body" its body.
-HttpReply Echo(const HttpRequest& request) {
-  if (request.path == "/body") {
-    return {.body = static_cast<std::string>(request.body.view())};
-  }
-  if (request.path == "/large") return {.body = std::string(kLarge, 'x')};
-  return {.body = absl::StrCat(request.method, " ", request.path, "\n")};
-}
-
-// How a caller speaks, and to which port.
-enum class Speech : uint8_t { kPlain, kTls, kPlainWhereTlsIsTaken };
-
-std::string NameOf(const testing::TestParamInfo<Speech>& speech) {
-  if (speech.param == Speech::kPlain) return "Plain";
-  return speech.param == Speech::kTls ? "Tls" : "PlainWhereTlsIsTaken";
-}
-
-class HttpServerTest : public testing::TestWithParam<Speech> {
- protected:
-  HttpServerTest() : callers_tls_(::SSL_CTX_new(::TLS_client_method())) {
-    if (GetParam() == Speech::kPlain) return;
-    const test::CertificateAuthority authority("test authority");
-    const test::CertificateAndKey server = authority.Sign("server.test");
-    absl::StatusOr<TlsContext> made =
-        MakeTlsContext({server.certificate, server.key, "", ""});
-    EXPECT_TRUE(made.ok()) << made.status();
-    servers_tls_ = [context = *std::move(made)] { return context; };
-  }
-  ~HttpServerTest() override { ::SSL_CTX_free(callers_tls_); }
-
-  // What the callers speak; null: plain text.
-  SSL_CTX* tls() const {
-    return GetParam() == Speech::kTls ? callers_tls_ : nullptr;
-  }
-  void Start(const HttpLimits& limits = {}) {
-    auto listener = ListenOnTcp("127.0.0.1", 0);
-    ASSERT_TRUE(listener.ok()) << listener.status();
-    address_ = HostAndPort("127.0.0.1", listener->port);
-    HttpHandlers handlers;
-    handlers.most_body_bytes = [](const HttpRequest&) { return kMostBody; };
-    handlers.answer = [this](const std::shared_ptr<HttpExchange>& exchange) {
-      Answer(exchange);
-    };
-    auto server =
-        HttpServer::Start(*std::move(listener), limits, handlers, servers_tls_);
-    ASSERT_TRUE(server.ok()) << server.status();
-    server_ = *std::move(server);
-  }
-  // "/held" is answered by nobody, and its exchange is kept.
-  void Answer(const std::shared_ptr<HttpExchange>& exchange) {
-    if (exchange->request().path == "/held") {
-      const std::lock_guard lock(mutex_);
-      held_ = exchange;
-      return held_changed_.notify_all();
-    }
-    exchange->Reply(Echo(exchange->request()));
-  }
-  std::shared_ptr<HttpExchange> WaitUntilHeld() {
-    std::unique_lock lock(mutex_);
-    held_changed_.wait_for(lock, std::chrono::minutes(1),
-                           [this] { return held_ != nullptr; });
-    return std::exchange(held_, nullptr);
-  }
-  // Within a minute.
-  bool ConnectionsBecome(int64_t count) const {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-    while (server_->connections() != count) {
-      if (std::chrono::steady_clock::now() > end) return false;
-      std::this_thread::yield();
-    }
-    return true;
-  }
-
-  SSL_CTX* const callers_tls_;
-  std::function<TlsContext()> servers_tls_;
-  std::string address_;
-  std::mutex mutex_;
-  std::condition_variable held_changed_;
-  std::shared_ptr<HttpExchange> held_;
-  std::unique_ptr<HttpServer> server_;
-};
 
 TEST_P(HttpServerTest, AnswersSeveralRequestsOfOneConnection) {
   Start();
@@ -365,60 +273,6 @@ TEST_P(HttpServerTest, EndsWhileCallersAreConnected) {
 INSTANTIATE_TEST_SUITE_P(Speeches, HttpServerTest,
                          testing::Values(Speech::kPlain, Speech::kTls,
                                          Speech::kPlainWhereTlsIsTaken),
-                         &NameOf);
-
-class HttpsServerTest : public HttpServerTest {};
-
-TEST_P(HttpsServerTest, SaysThatItHasEnded) {
-  Start();
-  HttpCaller caller(address_, tls());
-  caller.Send("GET /a HTTP/1.1\r\nConnection: close\r\n\r\n");
-  EXPECT_EQ(HttpBody(caller.Read()), "GET /a\n");
-  EXPECT_TRUE(caller.told_of_end());
-}
-
-TEST_P(HttpsServerTest, ARefusalArrivesWhileTheCallerSends) {
-  Start();
-  HttpCaller caller(address_, tls());
-  caller.Send(absl::StrCat("POST /a HTTP/1.1\r\nContent-Length: ", kLarge,
-                           "\r\n\r\n", std::string(8 << 20, 'x')));
-  EXPECT_EQ(HttpStatus(caller.Read("\r\n\r\n")), 413);
-}
-
-TEST_P(HttpsServerTest, HalfAHandshakeHoldsUpNobody) {
-  Start();
-  HttpCaller half(address_);
-  half.Send(absl::string_view("\x16\x03\x01\x02\x00\x01", 6));
-  EXPECT_EQ(HttpStatus(HttpAnswer(address_, "/a", "GET", tls())), 200);
-  EXPECT_EQ(HttpStatus(HttpAnswer(address_, "/a")), 200);
-}
-
-TEST_P(HttpsServerTest, HalfAHandshakeIsCutOff) {
-  Start({.handshake_time = milliseconds(50)});
-  // Before it is known to be one, and after.
-  for (const size_t size : {0, 6, 40}) {
-    HttpCaller half(address_);
-    std::string hello("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11);
-    hello.resize(40);
-    half.Send(hello.substr(0, size));
-    EXPECT_EQ(half.Read(), "") << size;
-    EXPECT_TRUE(half.closed()) << size;
-  }
-  EXPECT_TRUE(ConnectionsBecome(0));
-}
-
-TEST_P(HttpsServerTest, WhatIsNoHandshakeIsRefused) {
-  Start();
-  HttpCaller caller(address_);
-  std::string hello("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11);
-  hello.resize(5 + 512, 'x');
-  caller.Send(hello);
-  caller.Read();
-  EXPECT_TRUE(caller.closed());
-  EXPECT_TRUE(ConnectionsBecome(0));
-}
-
-INSTANTIATE_TEST_SUITE_P(Tls, HttpsServerTest, testing::Values(Speech::kTls),
                          &NameOf);
 
 }  // namespace

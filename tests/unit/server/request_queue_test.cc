@@ -8,6 +8,8 @@
 #include <functional>
 #include <latch>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -320,6 +322,51 @@ TEST(TwoWorkersTest, WhatLastsLongerThanALaterOneStillGivesWay) {
   small_are_there.count_down();
   queue.reset();
   EXPECT_THAT(ran, ElementsAre("small1", "small2", "large"));
+}
+
+// What one thread computes has the bits of any number of them (CpuThreadsTest).
+TEST(TwoWorkersTest, SmallOnesThatWaitTogetherRunSideBySideOnOneWorkerEach) {
+  std::latch both_held(2);
+  std::latch all_wait(1);
+  std::latch both_run(2);
+  std::latch others_are_done(3);
+  std::set<std::thread::id> threads;  // of the second one's work
+  std::mutex mutex;
+  WorkerPool workers(2);  // ends first: its tasks use what is above
+  auto queue = std::make_unique<RequestQueue>(workers);
+  const auto add = [&queue](std::function<void(Turn&)> run) {
+    ASSERT_THAT(queue->Add(std::make_shared<Closure>(std::move(run)),
+                           {"a", std::chrono::microseconds(100)}),
+                IsOk());
+  };
+  for (int n = 0; n < 2; ++n) {
+    add([&](Turn&) {
+      both_held.count_down();
+      all_wait.wait();
+    });
+  }
+  both_held.wait();
+  add([&](Turn&) {
+    both_run.arrive_and_wait();
+    others_are_done.count_down();
+  });
+  add([&](Turn&) {
+    both_run.arrive_and_wait();
+    others_are_done.wait();
+    // The other worker has nothing to do now, and does not help.
+    workers.ParallelFor(100'000, {}, [&](int64_t) {
+      std::this_thread::yield();
+      const std::lock_guard lock(mutex);
+      threads.insert(std::this_thread::get_id());
+    });
+  });
+  // So many still wait when the second of those begins.
+  for (int n = 0; n < 2; ++n) {
+    add([&](Turn&) { others_are_done.count_down(); });
+  }
+  all_wait.count_down();
+  queue.reset();
+  EXPECT_THAT(threads, ::testing::SizeIs(1));
 }
 
 }  // namespace

@@ -1,0 +1,160 @@
+// What is refused of flags, the environment and config files, and how.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/unit/server/parsed_flags.h"
+
+namespace attention::server {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+struct WrongFlag {
+  const char* name;
+  std::vector<std::string> arguments;
+  const char* option;
+  const char* had;
+};
+
+class WrongFlagsRefusal : public ::testing::TestWithParam<WrongFlag> {};
+
+TEST_P(WrongFlagsRefusal, WithTheOptionAndWhatItHad) {
+  EXPECT_THAT(Refusal(GetParam().arguments),
+              AllOf(HasSubstr(GetParam().option), HasSubstr(GetParam().had)));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Wrong, WrongFlagsRefusal,
+    ::testing::Values(
+        WrongFlag{"UnknownFlag",
+                  {"--grpc-prot", "1"},
+                  "attention-server: --grpc-prot: unknown option",
+                  "(the nearest is --grpc-port)"},
+        WrongFlag{"UnknownFlagWithItsValue",
+                  {"--loglevel=debug"},
+                  "attention-server: --loglevel: unknown option",
+                  "(the nearest is --log-level)"},
+        WrongFlag{"Positional", {"serve"}, "'serve': not an option", ""},
+        WrongFlag{"SwitchIsAWord",
+                  {"--allow-shared-memory=maybe"},
+                  "--allow-shared-memory",
+                  "'maybe' (expected true or false)"},
+        WrongFlag{"ControlOfNoModels",
+                  {"--allow-model-control"},
+                  "--allow-model-control",
+                  "expected --model-repository"},
+        WrongFlag{"CertificateWithoutKey",
+                  {"--tls-certificate", "a.crt"},
+                  "--tls-certificate: 'a.crt'",
+                  "expected --tls-key"},
+        WrongFlag{"KeyWithoutCertificate",
+                  {"--tls-key", "a.key"},
+                  "--tls-key: 'a.key'",
+                  "expected --tls-certificate"},
+        WrongFlag{"CallersCertificatesWithoutTls",
+                  {"--tls-client-ca", "a.crt"},
+                  "--tls-client-ca: 'a.crt'",
+                  "expected --tls-certificate"},
+        WrongFlag{"TlsAndInsecure",
+                  {"--tls-certificate", "a", "--tls-key", "b", "--insecure"},
+                  "--insecure",
+                  "expected no --tls-certificate"},
+        WrongFlag{
+            "NoValue", {"--grpc-port"}, "--grpc-port: its value", "missing"},
+        WrongFlag{"PortNotANumber",
+                  {"--grpc-port", "http"},
+                  "--grpc-port",
+                  "'http' (expected a whole number)"},
+        WrongFlag{"PortTooLarge",
+                  {"--grpc-port", "70000"},
+                  "--grpc-port",
+                  "70000 (expected 0 to 65535)"},
+        WrongFlag{"PortBeyondInt",
+                  {"--grpc-port", "4294975297"},
+                  "--grpc-port",
+                  "4294975297"},
+        WrongFlag{"NegativePort", {"--grpc-port=-1"}, "--grpc-port", "-1"},
+        WrongFlag{"EmptyAddress", {"--grpc-address", ""}, "--grpc-address", ""},
+        WrongFlag{"NegativeThreads",
+                  {"--worker-threads=-1"},
+                  "--worker-threads",
+                  "-1"},
+        WrongFlag{"Backend",
+                  {"--backend", "abacus"},
+                  "--backend",
+                  "'abacus' (expected auto, cuda, "},
+        WrongFlag{"SizeUnit",
+                  {"--max-request-bytes", "3XB"},
+                  "--max-request-bytes",
+                  "'3XB' (expected a size"},
+        WrongFlag{"SizeTooLarge",
+                  {"--max-response-bytes", "2GiB"},
+                  "--max-response-bytes",
+                  "2147483648 bytes (expected 1024 to 2147483647"},
+        WrongFlag{"SizeTooSmall",
+                  {"--max-request-bytes", "1"},
+                  "--max-request-bytes",
+                  "1 bytes"},
+        WrongFlag{"SizeOverflow",
+                  {"--memory-limit", "99999999EiB"},
+                  "--memory-limit",
+                  "'99999999EiB'"},
+        WrongFlag{"MemoryTooLittle",
+                  {"--memory-limit", "1MiB"},
+                  "--memory-limit",
+                  "1048576 bytes (expected 16777216 to "},
+        WrongFlag{"NoRequests",
+                  {"--max-requests-in-flight", "0"},
+                  "--max-requests-in-flight",
+                  "0 (expected 1"},
+        WrongFlag{"NoStreamRequests",
+                  {"--max-stream-requests-in-flight", "0"},
+                  "--max-stream-requests-in-flight",
+                  "0 (expected 1"},
+        WrongFlag{"TimeUnit",
+                  {"--drain-time", "5parsec"},
+                  "--drain-time",
+                  "'5parsec' (expected a time"},
+        WrongFlag{
+            "NegativeTime", {"--drain-time=-1s"}, "--drain-time", "-1000 ms"},
+        WrongFlag{"TimeBeyondInt",
+                  {"--drain-time", "1e300"},
+                  "--drain-time",
+                  "1e+300"},
+        WrongFlag{"Level",
+                  {"--log-level", "loud"},
+                  "--log-level",
+                  "'loud' (expected trace, debug"},
+        WrongFlag{"Format",
+                  {"--log-format", "xml"},
+                  "--log-format",
+                  "'xml' (expected text, json)"},
+        WrongFlag{"NoSuchFile",
+                  {"--config", "/nonexistent.toml"},
+                  "--config: /nonexistent.toml",
+                  "not readable (expected a file)"}),
+    [](const auto& row) { return std::string(row.param.name); });
+
+TEST(WrongFlagsTest, AVariableIsRefusedLikeAFlagAndNamed) {
+  EXPECT_THAT(Refusal({}, {{"ATTENTION_GRPC_PORT", "70000"}}),
+              AllOf(HasSubstr("--grpc-port: 70000"),
+                    HasSubstr("(ATTENTION_GRPC_PORT in the environment)")));
+}
+
+TEST(WrongFlagsTest, AnUnknownKeyInTheFileIsRefused) {
+  EXPECT_THAT(Refusal({"--config", ConfigFile("grpc-prot = 3\n")}),
+              HasSubstr("unknown key grpc-prot (the nearest is grpc-port)"));
+}
+
+TEST(WrongFlagsTest, AValueInTheFileIsRefused) {
+  EXPECT_THAT(Refusal({"--config", ConfigFile("grpc-port = 70000\n")}),
+              HasSubstr("--grpc-port: 70000"));
+}
+
+}  // namespace
+}  // namespace attention::server
