@@ -115,9 +115,11 @@ constexpr bool MmaHasOptions(const AttentionArgs& args, int64_t rows) {
 }
 
 /// True for dot products of query, key and value of one 16-bit type, of widths
-/// that rows in shared memory have room for.
+/// that rows in shared memory have room for. Not with a factor of 0: what that
+/// makes of infinite products is NaN, and must not be taken for keys left out.
 constexpr bool ServesMma(const AttentionArgs& args) {
-  return args.score == Score::kDot && args.query.type != Element::kFloat32 &&
+  return args.score == Score::kDot && args.factor != 0 &&
+         args.query.type != Element::kFloat32 &&
          args.key.type == args.query.type &&
          args.value.type == args.query.type &&
          args.key.width <= kMmaLargestWidth &&

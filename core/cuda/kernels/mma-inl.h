@@ -34,8 +34,8 @@ ATTENTION_KERNEL_CODE MmaSource MakeMmaSource(const AttentionArgs& args,
 }
 
 /// What products are multiplied by, times log2 e. Not 0, which would make NaN
-/// of the -inf of keys that take no part; the products of a factor of 0 are
-/// then too small to matter.
+/// of the -inf of keys that take no part: what such a small factor makes of
+/// finite products does not matter.
 ATTENTION_KERNEL_CODE float MmaFactor(const AttentionArgs& args) {
   constexpr float kSmallest = 0x1p-149F;
   return Larger(fabsf(LimitToFloat(args.factor * kWideLog2E)), kSmallest);
