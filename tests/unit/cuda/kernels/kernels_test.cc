@@ -42,6 +42,16 @@ std::vector<ScoringKind> ScoresOf(Way way) {
           ScoringKind::kGaussian, ScoringKind::kBilinear};
 }
 
+// What a way computes: tensor cores have 16 bits, leave no weights, and do not
+// serve a scale of 0 (ServesMma()), but any that is too small for FP32.
+ProblemSpec FittedTo(Way way, ProblemSpec spec, DataType sixteen_bits) {
+  if (way != Way::kMma) return spec;
+  if (!IsSixteenBits(spec)) spec.type = sixteen_bits;
+  spec.wanted.weights = false;
+  if (spec.scale == 0) spec.scale = 1e-60;
+  return spec;
+}
+
 std::string NameOf(Way way) {
   static constexpr const char* kNames[] = {"attend", "mma", "products"};
   return kNames[static_cast<int>(way)];
@@ -58,10 +68,7 @@ TEST_P(PairwiseKernelTest, MatchesTheOracle) {
     spec.scoring = ScoringKind::kDotProduct;
     if (!spec.scale.has_value()) spec.scale = 0.4;
   }
-  if (way == Way::kMma && !IsSixteenBits(spec)) {
-    spec.type = DataType::kBFloat16;
-  }
-  if (way == Way::kMma) spec.wanted.weights = false;
+  spec = FittedTo(way, spec, DataType::kBFloat16);
   SCOPED_TRACE(absl::StrCat("ATTENTION_TEST_SEED=", TestSeed()));
   SCOPED_TRACE(attention::test::Describe(levels));
   const OwnedProblem owned = MakeProblem(spec, TestSeed() + row);
@@ -90,12 +97,9 @@ class KernelTest : public ::testing::TestWithParam<std::tuple<Way, bool>> {
             .keys_per_split = std::get<1>(GetParam()) ? kSplitUnit : 0};
   }
 
-  static void Check(ProblemSpec spec) {
-    if (way() == Way::kMma && !IsSixteenBits(spec)) {
-      spec.type = DataType::kFloat16;
-    }
-    if (way() == Way::kMma) spec.wanted.weights = false;
-    const OwnedProblem owned = MakeProblem(spec, TestSeed());
+  static void Check(const ProblemSpec& spec) {
+    const OwnedProblem owned =
+        MakeProblem(FittedTo(way(), spec, DataType::kFloat16), TestSeed());
     EXPECT_TRUE(
         Matches(owned.problem, RunKernels(owned.problem, Options()).results));
   }
