@@ -285,6 +285,12 @@ TEST_F(GiveWayTest, WhatRunsWithinUsesThatWorkerAlone) {
   EXPECT_THAT(threads, ::testing::Each(threads.front()));
 }
 
+void AddTo(RequestQueue& queue, const QueueEntry& entry,
+           std::function<void(Turn&)> run) {
+  ASSERT_THAT(queue.Add(std::make_shared<Closure>(std::move(run)), entry),
+              IsOk());
+}
+
 TEST(TwoWorkersTest, WhatLastsLongerThanALaterOneStillGivesWay) {
   std::vector<std::string> ran;
   std::latch both_run(2);
@@ -293,13 +299,7 @@ TEST(TwoWorkersTest, WhatLastsLongerThanALaterOneStillGivesWay) {
   std::latch end(1);
   WorkerPool workers(2);  // ends first: its tasks use what is above
   auto queue = std::make_unique<RequestQueue>(workers);
-  const auto add = [&queue](const char* caller, std::chrono::nanoseconds cost,
-                            std::function<void(Turn&)> run) {
-    ASSERT_THAT(
-        queue->Add(std::make_shared<Closure>(std::move(run)), {caller, cost}),
-        IsOk());
-  };
-  add("a", hours(1), [&](Turn& turn) {
+  AddTo(*queue, {"a", hours(1)}, [&](Turn& turn) {
     both_run.arrive_and_wait();
     small_are_there.wait();
     // As often as it has tiles: its share grows meanwhile.
@@ -308,7 +308,7 @@ TEST(TwoWorkersTest, WhatLastsLongerThanALaterOneStillGivesWay) {
     end.count_down();
   });
   // Its turn comes after the other's hour, and it ends at once.
-  add("a", hours(1), [&](Turn&) { both_run.arrive_and_wait(); });
+  AddTo(*queue, {"a", hours(1)}, [&](Turn&) { both_run.arrive_and_wait(); });
   both_run.wait();
   workers.Post([&] {
     other_worker_is_busy.count_down();
@@ -316,8 +316,8 @@ TEST(TwoWorkersTest, WhatLastsLongerThanALaterOneStillGivesWay) {
   });
   other_worker_is_busy.wait();
   for (const char* name : {"small1", "small2"}) {
-    add("b", std::chrono::nanoseconds(1),
-        [&ran, name](Turn&) { ran.push_back(name); });
+    AddTo(*queue, {"b", std::chrono::nanoseconds(1)},
+          [&ran, name](Turn&) { ran.push_back(name); });
   }
   small_are_there.count_down();
   queue.reset();
@@ -334,23 +334,19 @@ TEST(TwoWorkersTest, SmallOnesThatWaitTogetherRunSideBySideOnOneWorkerEach) {
   std::mutex mutex;
   WorkerPool workers(2);  // ends first: its tasks use what is above
   auto queue = std::make_unique<RequestQueue>(workers);
-  const auto add = [&queue](std::function<void(Turn&)> run) {
-    ASSERT_THAT(queue->Add(std::make_shared<Closure>(std::move(run)),
-                           {"a", std::chrono::microseconds(100)}),
-                IsOk());
-  };
+  const QueueEntry small = {"a", std::chrono::microseconds(100)};
   for (int n = 0; n < 2; ++n) {
-    add([&](Turn&) {
+    AddTo(*queue, small, [&](Turn&) {
       both_held.count_down();
       all_wait.wait();
     });
   }
   both_held.wait();
-  add([&](Turn&) {
+  AddTo(*queue, small, [&](Turn&) {
     both_run.arrive_and_wait();
     others_are_done.count_down();
   });
-  add([&](Turn&) {
+  AddTo(*queue, small, [&](Turn&) {
     both_run.arrive_and_wait();
     others_are_done.wait();
     // The other worker has nothing to do now, and does not help.
@@ -362,7 +358,7 @@ TEST(TwoWorkersTest, SmallOnesThatWaitTogetherRunSideBySideOnOneWorkerEach) {
   });
   // So many still wait when the second of those begins.
   for (int n = 0; n < 2; ++n) {
-    add([&](Turn&) { others_are_done.count_down(); });
+    AddTo(*queue, small, [&](Turn&) { others_are_done.count_down(); });
   }
   all_wait.count_down();
   queue.reset();

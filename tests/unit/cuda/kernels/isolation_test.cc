@@ -31,18 +31,16 @@ class IsolationTest : public ::testing::TestWithParam<std::tuple<Way, bool>> {
  protected:
   // As many keys as rows, row i reading keys 0 ... i.
   IsolationTest() {
-    spec_ = {.batch = 2,
-             .query_heads = 2,
-             .kv_heads = 1,
-             .query_length = kLength,
-             .key_length = kLength,
-             .width = 32,
-             .value_width = 70,
-             .causal = Causal::kTopLeft};
-    if (way() == Way::kMma) {
-      spec_.type = DataType::kBFloat16;
-      spec_.wanted.weights = false;
-    }
+    spec_ = FittedTo(way(),
+                     {.batch = 2,
+                      .query_heads = 2,
+                      .kv_heads = 1,
+                      .query_length = kLength,
+                      .key_length = kLength,
+                      .width = 32,
+                      .value_width = 70,
+                      .causal = Causal::kTopLeft},
+                     DataType::kBFloat16);
   }
 
   static Way way() { return std::get<0>(GetParam()); }

@@ -380,6 +380,16 @@ class Run {
 
 }  // namespace
 
+attention::test::ProblemSpec FittedTo(Way way,
+                                      attention::test::ProblemSpec spec,
+                                      DataType sixteen_bits) {
+  if (way != Way::kMma) return spec;
+  if (spec.type == DataType::kFloat32) spec.type = sixteen_bits;
+  spec.wanted.weights = false;
+  if (spec.scale == 0) spec.scale = 1e-60;
+  return spec;
+}
+
 KernelResults RunKernels(const AttentionProblem& problem,
                          const RunOptions& options) {
   const auto validated = Validate(problem);

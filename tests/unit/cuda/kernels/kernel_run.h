@@ -4,7 +4,9 @@
 #include <cstdint>
 
 #include "core/cuda/kernels/kernel_table.h"
+#include "core/datatype.h"
 #include "core/problem.h"
+#include "tests/support/random_problem.h"
 #include "tests/support/results.h"
 
 namespace attention::cuda::test {
@@ -15,6 +17,13 @@ enum class Way : uint8_t {
   kMma,       // attend_mma in its place
   kProducts,  // softmax_rows between QK and PV, FP32
 };
+
+/// A spec as a way computes it: tensor cores have 16 bits (those given, where
+/// it has 32), leave no weights, and do not serve a scale of 0 (ServesMma()),
+/// but any that is too small for FP32.
+attention::test::ProblemSpec FittedTo(Way way,
+                                      attention::test::ProblemSpec spec,
+                                      DataType sixteen_bits);
 
 struct RunOptions {
   Way way = Way::kAttend;

@@ -31,25 +31,11 @@ using attention::test::SameBits;
 using attention::test::ScoringKind;
 using attention::test::TestSeed;
 
-bool IsSixteenBits(const ProblemSpec& spec) {
-  return spec.type != DataType::kFloat32;
-}
-
 // The scores that a way computes.
 std::vector<ScoringKind> ScoresOf(Way way) {
   if (way != Way::kAttend) return {ScoringKind::kDotProduct};
   return {ScoringKind::kDotProduct, ScoringKind::kAdditive,
           ScoringKind::kGaussian, ScoringKind::kBilinear};
-}
-
-// What a way computes: tensor cores have 16 bits, leave no weights, and do not
-// serve a scale of 0 (ServesMma()), but any that is too small for FP32.
-ProblemSpec FittedTo(Way way, ProblemSpec spec, DataType sixteen_bits) {
-  if (way != Way::kMma) return spec;
-  if (!IsSixteenBits(spec)) spec.type = sixteen_bits;
-  spec.wanted.weights = false;
-  if (spec.scale == 0) spec.scale = 1e-60;
-  return spec;
 }
 
 std::string NameOf(Way way) {
