@@ -75,3 +75,24 @@ endif()
 set(ATTENTION_HAS_CUDA ON)
 message(STATUS "CUDA plugin: nvcc ${CMAKE_CUDA_COMPILER_VERSION}, architectures "
                "${CMAKE_CUDA_ARCHITECTURES}")
+
+# CUTLASS has headers for Hopper's own instructions, of which attend_wgmma is made.
+set(ATTENTION_CUDA_CUTLASS AUTO CACHE STRING
+    "Build attend_wgmma: AUTO (where CUTLASS 4 is found), ON or OFF")
+set_property(CACHE ATTENTION_CUDA_CUTLASS PROPERTY STRINGS AUTO ON OFF)
+set(ATTENTION_HAS_CUTLASS OFF)
+if(ATTENTION_CUDA_CUTLASS STREQUAL "OFF")
+  return()
+endif()
+find_path(ATTENTION_CUTLASS examples/88_hopper_fmha/kernel/fmha_kernel_tma_warpspecialized.hpp
+  HINTS ENV CUTLASS_HOME ${PROJECT_SOURCE_DIR}/build/cuda/cutlass  # the last is deploy/setup-cutlass's
+  NO_CACHE NO_DEFAULT_PATH)
+if(ATTENTION_CUTLASS)
+  set(ATTENTION_HAS_CUTLASS ON)
+  message(STATUS "CUDA plugin: with CUTLASS in ${ATTENTION_CUTLASS}, for Hopper")
+elseif(ATTENTION_CUDA_CUTLASS STREQUAL "ON")
+  message(FATAL_ERROR "ATTENTION_CUDA_CUTLASS=ON: CUTLASS is not found. Run deploy/setup-cutlass, or "
+          "name a checkout of CUTLASS 4 with the environment variable CUTLASS_HOME.")
+else()
+  message(STATUS "CUDA plugin: without CUTLASS; deploy/setup-cutlass gets it, for Hopper's kernels")
+endif()

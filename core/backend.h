@@ -102,6 +102,11 @@ class Backend {
   virtual absl::StatusOr<std::unique_ptr<DeviceMemory>> MapDeviceMemory(
       absl::string_view handle, int64_t device, int64_t bytes) const;
 
+  /// Lets other kernels take the place of `kernel`, a name that its jobs have
+  /// had, from now on. False, and nothing has changed, where it cannot. To be
+  /// called before problems are computed for anybody.
+  virtual bool LeaveOut(absl::string_view /*kernel*/) { return false; }
+
   /// OK, or UNIMPLEMENTED with the reason: the next backend is then asked.
   virtual absl::Status Supports(const ValidatedProblem& problem) const = 0;
 

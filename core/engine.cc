@@ -111,7 +111,13 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineOptions options) {
       // Who asks for it by name, takes it as it is.
       if (options.backend == kAuto && backend->experimental()) {
         if (options.on_self_check) options.on_self_check(*backend);
-        checked = SelfCheck(*backend, *engine->workers_);
+        checked = SelfCheck(
+            *backend, *engine->workers_,
+            [&](absl::string_view kernel, const absl::Status& why) {
+              engine->unused_.push_back(
+                  {absl::StrCat(backend->name(), "'s ", kernel),
+                   FailedCheck(*backend, why)});
+            });
       }
       if (checked.ok()) {
         engine->backends_.push_back(std::move(backend));

@@ -51,6 +51,8 @@ std::vector<std::string> BackendNames();
 
 /// A backend that "auto" does not use, and why.
 struct UnusedBackend {
+  /// "cuda"; or, of a backend that goes on without it, a kernel: "cuda's
+  /// bf16_wgmma".
   std::string name;
   /// In words, with the code of core/cuda/loader.h: NOT_FOUND where the build
   /// has none, UNAVAILABLE where there is no device, FAILED_PRECONDITION where

@@ -1,7 +1,10 @@
 #ifndef ATTENTION_CORE_SELF_CHECK_H_
 #define ATTENTION_CORE_SELF_CHECK_H_
 
+#include <functional>
+
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "core/backend.h"
 #include "core/worker_pool.h"
 
@@ -15,7 +18,13 @@ namespace attention {
 /// What a backend must pass that is experimental before "auto" uses it: it
 /// finds a kernel that does something else on this device, and leaves it to the
 /// tests to find wrong roundings.
-absl::Status SelfCheck(const Backend& backend, WorkerPool& workers);
+///
+/// A kernel in whose place others can compute is left out where it fails, and
+/// `on_left_out` told which and why; what takes its place must agree.
+using OnLeftOut =
+    std::function<void(absl::string_view kernel, const absl::Status& why)>;
+absl::Status SelfCheck(Backend& backend, WorkerPool& workers,
+                       const OnLeftOut& on_left_out);
 
 }  // namespace attention
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/cuda/cuda_job.h"
@@ -231,6 +232,12 @@ class CudaBackend final : public Backend {
     return all;
   }
 
+  bool LeaveOut(absl::string_view kernel) override {
+    if (!options_.plan.wgmma || !absl::EndsWith(kernel, "_wgmma")) return false;
+    options_.plan.wgmma = false;
+    return true;
+  }
+
   absl::Status Supports(const ValidatedProblem& problem) const override {
     absl::Status status = absl::UnavailableError("no device");
     for (const auto& station : stations_) {
@@ -303,7 +310,7 @@ class CudaBackend final : public Backend {
     return nullptr;
   }
 
-  const CudaBackendOptions options_;
+  CudaBackendOptions options_;
   std::vector<std::unique_ptr<Station>> stations_;
   mutable std::atomic<size_t> next_ = 0;
 };

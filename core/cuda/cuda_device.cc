@@ -140,6 +140,9 @@ absl::StatusOr<DeviceProperties> PropertiesOf(int ordinal) {
   properties.multiprocessors = found.multiProcessorCount;
   properties.shared_memory_per_block =
       static_cast<int64_t>(found.sharedMemPerBlockOptin);
+  // Machine code of sm_90a runs on 9.0 alone.
+  properties.wgmma = properties.compute_capability == 90 &&
+                     DeviceKernels().attend_wgmma != nullptr;
   properties.memory = static_cast<int64_t>(found.totalGlobalMem);
   return properties;
 }

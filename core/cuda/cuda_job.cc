@@ -130,6 +130,10 @@ void CudaJob::SetSteps() {
       AddStep("attend_mma", args_, MmaShape(args_), plan_.attend_blocks,
               kernels_.attend_mma);
       break;
+    case Method::kWgmma:
+      AddStep("attend_wgmma", args_, WgmmaShape(args_), plan_.attend_blocks,
+              kernels_.attend_wgmma);
+      break;
     case Method::kProducts:
       steps_.push_back({ProductCount(plan_), [this] { return Products(); }});
       break;

@@ -24,6 +24,7 @@ struct DeviceProperties {
   int compute_capability = 0;  // 10 * major + minor: 90
   int multiprocessors = 0;
   int64_t shared_memory_per_block = 0;  // bytes, the most a kernel may ask for
+  bool wgmma = false;                   // whether attend_wgmma runs on it
   int64_t memory = 0;                   // bytes
 };
 

@@ -40,9 +40,15 @@ Method ChooseMethod(const ValidatedProblem& problem, const AttentionArgs& args,
     return Method::kProducts;
   }
   // Weights are computed from the very scores whose maximum and sum are known.
-  const bool mma = ServesMma(args) && !problem.wanted.weights &&
-                   kMmaLeastShared <= device.shared_memory_per_block;
-  return mma ? Method::kMma : Method::kTiles;
+  if (!ServesMma(args) || problem.wanted.weights ||
+      kMmaLeastShared > device.shared_memory_per_block) {
+    return Method::kTiles;
+  }
+  const bool plain = !problem.attend_mask && !problem.bias &&
+                     !problem.alibi_slopes && problem.dropout.p == 0;
+  return device.wgmma && options.wgmma && plain && ServesWgmma(args)
+             ? Method::kWgmma
+             : Method::kMma;
 }
 
 absl::string_view KernelName(const Plan& plan) {
@@ -55,6 +61,9 @@ absl::string_view KernelName(const Plan& plan) {
         return split ? "bf16_mma_split" : "bf16_mma";
       }
       return split ? "fp16_mma_split" : "fp16_mma";
+    case Method::kWgmma:
+      return plan.args.query.type == Element::kBFloat16 ? "bf16_wgmma"
+                                                        : "fp16_wgmma";
     case Method::kProducts:
       return "cublas_products";
     case Method::kNothing:
@@ -106,7 +115,8 @@ void ChooseLaunches(const DeviceProperties& device, const PlanOptions& options,
   const double keys = static_cast<double>(args.key_length);
   const double split_keys =
       args.splits > 1 ? static_cast<double>(args.keys_per_split) : keys;
-  const auto rows = static_cast<double>(kAttendRows);
+  const auto rows = static_cast<double>(
+      plan.method == Method::kWgmma ? kWgmmaRows : kAttendRows);
   const auto blocks = [&](double work) {
     return BlocksPerLaunch(work, device, options);
   };

@@ -18,6 +18,7 @@ enum class Method : uint8_t {
   kNothing,   // no row, no key or nothing wanted: the host writes it
   kTiles,     // attend: every score and type, in FP32
   kMma,       // attend_mma: 16-bit dot products, on tensor cores
+  kWgmma,     // attend_wgmma: most of these, with Hopper's own instructions
   kProducts,  // with weights: cuBLAS around softmax_rows
 };
 
@@ -50,6 +51,8 @@ struct PlanOptions {
   /// A launch holds about so many multiply-adds per multiprocessor, some
   /// milliseconds: a job can be stopped between launches.
   double work_per_launch = double{1 << 30};
+  /// Whether attend_wgmma is used where a device has it.
+  bool wgmma = true;
   /// Bytes of a slice: a job that brings more between host and device goes in
   /// slices of its batch, or of the heads of a single entry, of which one is
   /// computed while the next one is brought and the last one fetched

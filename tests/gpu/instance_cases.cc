@@ -103,7 +103,8 @@ void AddMmaCases(DataType type, int64_t width, int64_t rows,
                                               : 150,
                  .key_length = 200,
                  .width = width,
-                 .value_width = width,
+                 // Else Hopper's own instructions would serve some of them.
+                 .value_width = width - 8,
                  .type = type,
                  .causal = Causal::kBottomRight,
                  .sinks = PerHeadShape::kPerHead,
@@ -123,6 +124,50 @@ void AddMmaCases(DataType type, int64_t width, int64_t rows,
     if (!plain) AddOptions(made.spec);
     cases.push_back(made);
   }
+}
+
+std::string WgmmaName(absl::string_view type, int64_t width) {
+  return absl::StrCat("attend_wgmma_", type, "_D", width);
+}
+
+// All that Hopper's own instructions serve, one thing at a time.
+constexpr Option kWgmmaOptions[] = {
+    {"plain", [](ProblemSpec&) {}},
+    {"causal", [](ProblemSpec& spec) { spec.causal = Causal::kTopLeft; }},
+    {"window",
+     [](ProblemSpec& spec) {
+       spec.causal = Causal::kBottomRight;
+       spec.window.left = 300;
+     }},
+    {"softcap", [](ProblemSpec& spec) { spec.softcap = 20; }},
+    {"sinks", [](ProblemSpec& spec) { spec.sinks = PerHeadShape::kPerHead; }},
+    {"narrow",
+     [](ProblemSpec& spec) { spec.width = spec.value_width = spec.width - 8; }},
+    {"grouped", [](ProblemSpec& spec) { spec.kv_heads = 2; }},
+    {"large_scores", [](ProblemSpec& spec) { spec.scale = 1e6; }},
+};
+
+void AddWgmmaCases(DataType type, int64_t width,
+                   std::vector<InstanceCase>& cases) {
+  InstanceCase made;
+  made.instance = WgmmaName(Name(type), width);
+  made.spec = {.batch = 2,
+               .query_heads = 4,
+               .kv_heads = 4,
+               .query_length = 500,
+               .key_length = 900,
+               .width = width,
+               .value_width = width,
+               .type = type,
+               .wanted = kNoWeights};
+  for (const Option& option : kWgmmaOptions) {
+    cases.push_back(made);
+    cases.back().name = absl::StrCat(made.instance, "_", option.name);
+    option.add(cases.back().spec);
+  }
+  made.name = absl::StrCat(made.instance, "_lengths_nan");
+  made.nan_behind_lengths = true;
+  cases.push_back(made);
 }
 
 ProblemSpec TilesSpec(Score score, int64_t value_width) {
@@ -183,6 +228,7 @@ std::vector<InstanceCase> InstanceCases() {
       AddMmaCases(type, width, 16, cases);
       AddMmaCases(type, width, 64, cases);
       if (width < 256) AddMmaCases(type, width, 128, cases);
+      if (width < 256) AddWgmmaCases(type, width, cases);
     }
   }
   for (const Score score : {Score::kDot, Score::kAdditive, Score::kGaussian}) {
@@ -231,6 +277,10 @@ std::vector<std::string> InstancesOf(const cuda::Plan& plan) {
                               Instance::kRows, Instance::kOptions));
         return 0;
       });
+      break;
+    case cuda::Method::kWgmma:
+      all.push_back(
+          WgmmaName(NameOf(args.query.type), args.key.width <= 64 ? 64 : 128));
       break;
     case cuda::Method::kProducts:
       all.push_back(absl::StrCat("softmax_rows_", NameOf(args.value.type)));

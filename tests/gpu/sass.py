@@ -1,9 +1,9 @@
-"""What the compiler made of the tensor cores' kernel: counts of instructions in its main loop.
+"""What the compiler made of the tensor cores' kernels: counts of instructions in their main loops.
 
 Usage: sass.py LISTING        what cuobjdump -sass printed, demangled or not
        sass.py LISTING LIMITS.tsv
-Prints a row for each instance, and for each option that it has code for: products (HMMA) in the
-loop over tiles of keys; instructions that a tile of finite numbers within all rows' ranges takes,
+Prints a row for each instance, and for each option that it has code for: products in the loop over
+tiles of keys (HMMA, or as many as make one of Hopper's, HGMMA); instructions that a tile of finite numbers within all rows' ranges takes,
 per 128 products; all that the loop has; loads and stores of registers that were spilled. With
 LIMITS, lines of such a row's name and the most of the second and the last figure that it may have,
 ends with 1 where one has more or is not there.
@@ -22,6 +22,9 @@ FUNCTION = re.compile(r"^\s+Function : (\S+)")
 ARCHITECTURE = re.compile(r"^arch = (sm_\w+)")
 INSTANCE = re.compile(r"AttendMmaINS\d?_?\d*_?11MmaInstanceINS0_(?:4Half|5Brain)ELi(\d+)ELi(\d+)E"
                       r"(.*?)EEEEEv")
+WGMMA_INSTANCE = re.compile(r"WgmmaMainloopINS\w*?(4Half|5Brain).*?Li(\d+)E")
+# Each warp's part of a product of four warps, 16 x N x 16, is N / 8 of the older ones, 16 x 8 x 16.
+WGMMA = re.compile(r"HGMMA\.64x(\d+)x16\.")
 # What only an option's code has.
 MARKS = {
     "softcap": re.compile(r"MUFU\.RCP "),
@@ -34,7 +37,9 @@ Instruction = collections.namedtuple("Instruction", "address predicate name oper
 
 
 def name_of(function):
-    """ "BF16_D128_rows128_plain", or None."""
+    """ "BF16_D128_rows128_plain", "BF16_D128_wgmma", or None."""
+    if found := WGMMA_INSTANCE.search(function):
+        return f"{'FP16' if found[1] == '4Half' else 'BF16'}_D{found[2]}_wgmma"
     found = INSTANCE.search(function)
     if not found:
         return None
@@ -67,18 +72,27 @@ def target_of(instruction):
     return int(found[1], 16) if found else None
 
 
-def main_loop(code):
-    """First and last index of the smallest loop that holds the most products."""
+def products_of(instruction):
+    """How many products of HMMA's size it is."""
+    if found := WGMMA.match(instruction.name):
+        return int(found[1]) // 8
+    return int(instruction.name.split(".")[0] == "HMMA")
+
+
+def main_loop(code, name):
+    """First and last index of the smallest loop that holds the most products; of Hopper's kernels,
+    which wait in loops around others, of the smallest that holds any."""
     index = {instruction.address: n for n, instruction in enumerate(code)}
     products = [0]
     for instruction in code:
-        products.append(products[-1] + (instruction.name.split(".")[0] == "HMMA"))
+        products.append(products[-1] + products_of(instruction))
     best = None
     for last, instruction in enumerate(code):
         first = index.get(target_of(instruction))
         if first is None or first > last:
             continue
-        key = (-(products[last + 1] - products[first]), last - first)
+        held = products[last + 1] - products[first]
+        key = (-(held > 0 if name.endswith("_wgmma") else held), last - first)
         if best is None or key < best[0]:
             best = key, first, last
     return best[1:] if best and best[0][0] < 0 else None
@@ -86,10 +100,12 @@ def main_loop(code):
 
 def copies_of(name, option):
     """Copies of a tile of mask or bias that a thread starts; those of keys have no predicate."""
+    if option not in ("mask", "bias"):
+        return 0
     width, rows = (int(re.search(part + r"(\d+)", name)[1]) for part in ("_D", "_rows"))
     thread_rows = max(rows // 32, 2)
     thread_keys = (32 if rows == 16 else 64) // (2 if width == 256 else 1) // 4
-    bytes_of_key = {"mask": 1, "bias": 2}.get(option, 0)
+    bytes_of_key = {"mask": 1, "bias": 2}[option]
     return thread_rows * -(-thread_keys * bytes_of_key // 16)
 
 
@@ -106,7 +122,7 @@ def worth_of(instruction, option):
     for of, mark in MARKS.items():
         if mark.search(text):
             marked += 1 if of == option else -1000
-    return name == "HMMA", marked, (0,)
+    return products_of(instruction), marked, (0,)
 
 
 def nexts_of(code, index, n, last):
@@ -141,6 +157,7 @@ def shortest_path(code, first, last, option, copies):
     names, n, left = collections.Counter(), first, copies
     while n is not None:
         names[code[n].name.split(".")[0]] += 1
+        names["products"] += products_of(code[n])
         _, n, left = way[n][left]
     return names
 
@@ -148,11 +165,11 @@ def shortest_path(code, first, last, option, copies):
 def figures_of(code, name, option):
     """products, instructions per 128 of them, instructions of the loop, spills."""
     spills = sum(i.name.split(".")[0] in ("LDL", "STL") for i in code)
-    loop = main_loop(code)
+    loop = main_loop(code, name)
     names = shortest_path(code, *loop, option, copies_of(name, option)) if loop else None
     if not names:
         return 0, 0, 0, spills
-    products = names["HMMA"]
+    products = names.pop("products")
     return (products, round(sum(names.values()) * 128 / max(products, 1)),
             loop[1] - loop[0] + 1, spills)
 
@@ -179,7 +196,7 @@ def main():
             found[architecture, name] = figures_of(code, name, None)
             for option in MARKS if name.endswith("_options") else ():
                 found[architecture, f"{name}_{option}"] = figures_of(code, name, option)
-    print("| architecture | instance | HMMA | instructions per 128 HMMA | loop | spills |")
+    print("| architecture | instance | products | instructions per 128 | loop | spills |")
     print("|---|---|---|---|---|---|")
     for (architecture, name), figures in sorted(found.items()):
         print(f"| {architecture} | {name} | " + " | ".join(map(str, figures)) + " |")

@@ -13,9 +13,12 @@
 namespace attention::test {
 namespace {
 
-std::unique_ptr<Backend> Make(const CudaBackendOptions& options) {
+std::unique_ptr<Backend> Make(const CudaBackendOptions& options,
+                              bool wgmma = false) {
+  cuda::DeviceProperties properties = cuda::EmulatedProperties();
+  properties.wgmma = wgmma;
   cuda::Devices devices;
-  devices.push_back(cuda::MakeEmulatedDevice());
+  devices.push_back(cuda::MakeEmulatedDevice(properties));
   return MakeCudaBackend(std::move(devices), options);
 }
 
@@ -24,13 +27,14 @@ std::unique_ptr<Backend> MakeEmulated() {
 }
 
 // With weights through matrix products in a few rows at a time, in launches of
-// one block each, and one batch entry after the other.
+// one block each, one batch entry after the other, and launches for Hopper.
 std::unique_ptr<Backend> MakeEmulatedSmall() {
   return Make({.name = "cuda_emulated_small",
                .plan = {.least_product_elements = 1,
                         .score_bytes = 2048,
                         .work_per_launch = 1,
-                        .slice_bytes = 1}});
+                        .slice_bytes = 1}},
+              /*wgmma=*/true);
 }
 
 // In the order of initialisation of this file, before main.

@@ -31,7 +31,7 @@ struct Faults {
 };
 
 /// A small device of compute capability 9.0 with 227 KiB of shared memory per
-/// block and 4 multiprocessors.
+/// block and 4 multiprocessors, without the use of attend_wgmma.
 DeviceProperties EmulatedProperties();
 
 /// `faults` may be null.

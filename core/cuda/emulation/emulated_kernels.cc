@@ -49,6 +49,16 @@ int LaunchMma(const AttentionArgs& args, const LaunchShape& shape, void*) {
   });
 }
 
+// Hopper's own instructions are not emulated: each block's rows come from
+// attend_mma's code, so that what is around the kernel has the real results.
+int LaunchWgmma(const AttentionArgs& args, const LaunchShape& shape, void*) {
+  LaunchShape mma = MmaShape(args);
+  if (mma.blocks != WgmmaShape(args).blocks) return 1;
+  mma.blocks = shape.blocks;
+  mma.first_block = shape.first_block;
+  return LaunchMma(args, mma, nullptr);
+}
+
 template <auto kKernel, typename Args>
 int LaunchOne(const Args& args, const LaunchShape& shape, void*) {
   return Launch(args, shape, kKernel);
@@ -60,6 +70,7 @@ const KernelTable& EmulatedKernels() {
   static constexpr KernelTable kTable = {
       .attend = LaunchAttend,
       .attend_mma = LaunchMma,
+      .attend_wgmma = LaunchWgmma,
       .merge = LaunchOne<Merge, AttentionArgs>,
       .weights = LaunchWeights,
       .isolate = LaunchIsolate,

@@ -11,7 +11,10 @@ namespace {
 
 absl::StatusOr<attention::cuda::Devices> OpenEmulatedDevices() {
   attention::cuda::Devices devices;
-  devices.push_back(attention::cuda::MakeEmulatedDevice());
+  attention::cuda::DeviceProperties properties =
+      attention::cuda::EmulatedProperties();
+  properties.wgmma = true;
+  devices.push_back(attention::cuda::MakeEmulatedDevice(properties));
   return devices;
 }
 

@@ -6,6 +6,11 @@ const KernelTable& DeviceKernels() {
   static const KernelTable table = {
       .attend = LaunchAttend,
       .attend_mma = LaunchAttendMma,
+#ifdef ATTENTION_CUDA_HAS_WGMMA
+      .attend_wgmma = LaunchAttendWgmma,
+#else
+      .attend_wgmma = nullptr,
+#endif
       .merge = LaunchMerge,
       .weights = LaunchWeights,
       .isolate = LaunchIsolate,

@@ -41,6 +41,8 @@ int LaunchAttend(const AttentionArgs& args, const LaunchShape& shape,
                  void* stream);
 int LaunchAttendMma(const AttentionArgs& args, const LaunchShape& shape,
                     void* stream);
+int LaunchAttendWgmma(const AttentionArgs& args, const LaunchShape& shape,
+                      void* stream);
 int LaunchMerge(const AttentionArgs& args, const LaunchShape& shape,
                 void* stream);
 int LaunchWeights(const AttentionArgs& args, const LaunchShape& shape,

@@ -12,8 +12,8 @@ namespace attention::cuda {
 /// returns when its kernel has ended). Each returns 0, or a cudaError_t of the
 /// launch itself. Results do not depend on anything but the arguments.
 ///
-/// A problem's order: project (where it has parameters), attend or
-/// attend_mma, merge (where keys were split), weights (where wanted), isolate.
+/// A problem's order: project (where it has parameters), attend, attend_mma or
+/// attend_wgmma, merge (where keys were split), weights (where wanted), isolate.
 struct KernelTable {
   /// Every score and type, in FP32. Writes output, lse, marks, row_max and
   /// row_sum, or partials.
@@ -23,6 +23,11 @@ struct KernelTable {
   /// huge ones are then far off.)
   int (*attend_mma)(const AttentionArgs&, const LaunchShape& shape,
                     void* stream);
+  /// The same with the instructions of compute capability 9.0, which no other
+  /// device has: where ServesWgmma() says so too, no weights are wanted, and
+  /// there is no mask, bias, ALiBi or dropout. Null in a build without CUTLASS.
+  int (*attend_wgmma)(const AttentionArgs&, const LaunchShape& shape,
+                      void* stream);
   /// What attend or attend_mma left in partials becomes what they write without
   /// splits.
   int (*merge)(const AttentionArgs&, const LaunchShape& shape, void* stream);

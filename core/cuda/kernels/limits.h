@@ -172,6 +172,34 @@ constexpr LaunchShape MmaShape(const AttentionArgs& args) {
           kMmaThreads, static_cast<int32_t>(MmaSharedBytes(args, rows))};
 }
 
+// attend_wgmma: FP16 and BF16 with Hopper's own instructions. Two groups of
+// four warps have 64 rows each; four more warps bring tiles of keys and values.
+inline constexpr int32_t kWgmmaThreads = 384;
+inline constexpr int64_t kWgmmaRows = 128;
+inline constexpr int64_t kWgmmaKeys = 128;
+inline constexpr int64_t kWgmmaLargestWidth = 128;
+/// Queries, and five tiles of keys or values on their way.
+inline constexpr int32_t kWgmmaSharedBytes =
+    (kWgmmaRows + 5 * kWgmmaKeys) * kWgmmaLargestWidth * 2 + 1024;
+
+/// True for what attend_mma serves too, where a head has the rows of a block,
+/// and keys and values have one width, of which TMA brings whole 16 bytes. Of
+/// options there are only ranges of keys, softcap and sinks.
+constexpr bool ServesWgmma(const AttentionArgs& args) {
+  constexpr int64_t kMostKeys = int64_t{1} << 31;  // TMA's coordinates
+  return ServesMma(args) && args.factor > 0 &&
+         args.key.width == args.value.width && args.key.width % 8 == 0 &&
+         args.key.width <= kWgmmaLargestWidth &&
+         args.query_length >= kWgmmaRows && args.query_length < kMostKeys &&
+         args.key_length < kMostKeys;
+}
+
+constexpr LaunchShape WgmmaShape(const AttentionArgs& args) {
+  return {args.batch * args.query_heads *
+              CeilDivide(args.query_length, kWgmmaRows),
+          kWgmmaThreads, kWgmmaSharedBytes};
+}
+
 // merge: a warp for every row.
 inline constexpr int32_t kMergeThreads = 128;
 

@@ -33,14 +33,6 @@ ATTENTION_KERNEL_CODE MmaSource MakeMmaSource(const AttentionArgs& args,
   return source;
 }
 
-/// What products are multiplied by, times log2 e. Not 0, which would make NaN
-/// of the -inf of keys that take no part: what such a small factor makes of
-/// finite products does not matter.
-ATTENTION_KERNEL_CODE float MmaFactor(const AttentionArgs& args) {
-  constexpr float kSmallest = 0x1p-149F;
-  return Larger(fabsf(LimitToFloat(args.factor * kWideLog2E)), kSmallest);
-}
-
 /// Starts to bring a tile of `rows`, keys or values, of which the block's first
 /// begins at element `begin`.
 template <typename Instance, typename Tile>

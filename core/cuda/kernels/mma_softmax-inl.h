@@ -21,6 +21,39 @@ ATTENTION_KERNEL_CODE float LargestOfMmaRow(float value) {
   return Larger(value, ShuffleXor(value, 2));
 }
 
+/// What products are multiplied by, times log2 e. Not 0, which would make NaN
+/// of the -inf of keys that take no part: what such a small factor makes of
+/// finite products does not matter.
+ATTENTION_KERNEL_CODE float MmaFactor(const AttentionArgs& args) {
+  constexpr float kSmallest = 0x1p-149F;
+  return Larger(fabsf(LimitToFloat(args.factor * kWideLog2E)), kSmallest);
+}
+
+/// What a row's exponentials are taken relative to, and what its sums so far
+/// are to be multiplied by.
+struct Rescaling {
+  float base;
+  float scale;
+};
+
+/// Brings a row's maximum up to `factor` times `largest`.
+ATTENTION_KERNEL_CODE Rescaling RaiseMax(float largest, float factor,
+                                         RowState& row) {
+  const float max = Larger(row.max, Multiply(largest, factor));
+  const float base = Base(max);
+  const float scale = FastExp2(row.max - base);
+  row.max = max;
+  return {base, scale};
+}
+
+/// Whether exponents may be computed as one product and difference: up to here
+/// the rounding of a product makes little of them; beyond, the largest score
+/// has to give exactly 0.
+ATTENTION_KERNEL_CODE bool FusesExponents(float base) {
+  constexpr float kLargestFused = 0x1p20F;
+  return base < kLargestFused && base > -kLargestFused;
+}
+
 /// What one thread knows of its rows: sums of its own keys.
 template <typename Instance>
 struct MmaState {
@@ -70,31 +103,26 @@ template <typename Instance>
 ATTENTION_KERNEL_CODE void AddMmaRow(float factor, int half, RowState& row,
                                      MmaSums<Instance::kWarpKeys / 8>& scores,
                                      MmaSums<Instance::kWidth / 8>& sums) {
-  // Up to here the rounding of a product makes little of an exponent; beyond,
-  // the largest score has to give exactly 0.
-  constexpr float kLargestFused = 0x1p20F;
   float largest = -Infinity();
   ATTENTION_UNROLL_ALL
   for (int n = 0; n < Instance::kWarpKeys / 8; ++n) {
     largest =
         Larger(largest, Larger(scores[n][2 * half], scores[n][2 * half + 1]));
   }
-  const float max = Larger(row.max, Multiply(LargestOfMmaRow(largest), factor));
-  const float base = Base(max);
-  const float scale = FastExp2(row.max - base);
+  const Rescaling now = RaiseMax(LargestOfMmaRow(largest), factor, row);
+  const float base = now.base;
   const float sum =
-      base < kLargestFused && base > -kLargestFused
+      FusesExponents(base)
           ? WeightMmaRow<Instance>(
                 half, [=](float s) { return Fma(s, factor, -base); }, scores)
           : WeightMmaRow<Instance>(
                 half, [=](float s) { return Multiply(s, factor) - base; },
                 scores);
-  row.max = max;
-  row.sum = Fma(row.sum, scale, sum);
+  row.sum = Fma(row.sum, now.scale, sum);
   ATTENTION_UNROLL_ALL
   for (int n = 0; n < Instance::kWidth / 8; ++n) {
-    sums[n][2 * half] *= scale;
-    sums[n][2 * half + 1] *= scale;
+    sums[n][2 * half] *= now.scale;
+    sums[n][2 * half + 1] *= now.scale;
   }
 }
 

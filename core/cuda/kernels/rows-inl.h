@@ -112,27 +112,44 @@ ATTENTION_KERNEL_CODE void FillRows(const AttentionArgs& args,
       args, kv_group, first + (exists ? ThreadIndex() : 0), exists, keys);
 }
 
+/// Which keys some rows read together.
+struct KeySpans {
+  KeySpan any;    // spans the keys that any row reads
+  KeySpan every;  // the keys that every row reads
+};
+
+ATTENTION_KERNEL_CODE void AddSpan(const KeySpan& span, KeySpans& spans) {
+  spans.every.begin = Most(spans.every.begin, span.begin);
+  spans.every.end = Least(spans.every.end, span.end);
+  if (span.begin >= span.end) return;
+  spans.any.begin = Least(spans.any.begin, span.begin);
+  spans.any.end = Most(spans.any.end, span.end);
+}
+
+/// Of all rows of the warp's threads.
+ATTENTION_KERNEL_CODE KeySpans SpansOfWarp(KeySpans spans) {
+  for (int mask = kWarp / 2; mask > 0; mask /= 2) {
+    KeySpan& any = spans.any;
+    any.begin = Least(any.begin, ShuffleXor(any.begin, mask));
+    any.end = Most(any.end, ShuffleXor(any.end, mask));
+    KeySpan& every = spans.every;
+    every.begin = Most(every.begin, ShuffleXor(every.begin, mask));
+    every.end = Least(every.end, ShuffleXor(every.end, mask));
+  }
+  return spans;
+}
+
 /// What rows that were filled in read together, of `keys`. The warp.
 template <int kRows>
 ATTENTION_KERNEL_CODE RowTile SpanRows(const AttentionArgs& args, int64_t first,
                                        KeySpan keys, RowInfo* info) {
   const int64_t count = Least(kRows, RowsPerGroup(args) - first);
-  KeySpan any = {keys.end, keys.begin};
-  KeySpan every = keys;
+  KeySpans spans = {{keys.end, keys.begin}, keys};
   for (int r = ThreadIndex() % kWarp; r < count; r += kWarp) {
-    every.begin = Most(every.begin, info[r].begin);
-    every.end = Least(every.end, info[r].end);
-    if (info[r].begin >= info[r].end) continue;
-    any.begin = Least(any.begin, info[r].begin);
-    any.end = Most(any.end, info[r].end);
+    AddSpan({info[r].begin, info[r].end}, spans);
   }
-  for (int mask = kWarp / 2; mask > 0; mask /= 2) {
-    any.begin = Least(any.begin, ShuffleXor(any.begin, mask));
-    any.end = Most(any.end, ShuffleXor(any.end, mask));
-    every.begin = Most(every.begin, ShuffleXor(every.begin, mask));
-    every.end = Least(every.end, ShuffleXor(every.end, mask));
-  }
-  return {info, first, count, any, every};
+  spans = SpansOfWarp(spans);
+  return {info, first, count, spans.any, spans.every};
 }
 
 /// Both. The block.

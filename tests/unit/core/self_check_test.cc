@@ -8,8 +8,10 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "core/element.h"
 #include "core/reference/reference_backend.h"
 #include "gmock/gmock.h"
@@ -47,7 +49,9 @@ class Altered final : public Backend {
 
 absl::Status CheckAltered(const std::function<void(AttentionJob&)>& alter) {
   WorkerPool workers(2);
-  return SelfCheck(Altered(alter), workers);
+  Altered backend(alter);
+  return SelfCheck(backend, workers,
+                   [](absl::string_view, const absl::Status&) {});
 }
 
 // Exchanges the first two elements of a tensor.
@@ -92,6 +96,48 @@ TEST(SelfCheck, GivesOnWhatABackendSays) {
         job.status = absl::InternalError("no more memory");
       }),
       StatusIs(absl::StatusCode::kInternal, HasSubstr("no more memory")));
+}
+
+// One whose BF16 results are wrong as long as its fast kernel computes them.
+class WithWrongKernel final : public Backend {
+ public:
+  absl::string_view name() const override { return "wrong"; }
+  std::string instruction_set() const override { return "none"; }
+  absl::Status Supports(const ValidatedProblem& problem) const override {
+    return reference_->Supports(problem);
+  }
+  bool LeaveOut(absl::string_view kernel) override {
+    if (!fast_ || kernel != "fast") return false;
+    fast_ = false;
+    return true;
+  }
+  void Run(absl::Span<AttentionJob> jobs,
+           const RunContext& context) const override {
+    reference_->Run(jobs, context);
+    for (AttentionJob& job : jobs) {
+      if (!fast_ || job.problem->query.type != DataType::kBFloat16) continue;
+      job.kernel = "fast";
+      Exchange(job.outputs.output);
+    }
+  }
+
+ private:
+  const std::unique_ptr<Backend> reference_ = MakeReferenceBackend();
+  bool fast_ = true;
+};
+
+TEST(SelfCheck, GoesOnWithoutAKernelThatCanBeLeftOut) {
+  WorkerPool workers(2);
+  WithWrongKernel backend;
+  std::vector<std::string> left_out;
+  EXPECT_THAT(SelfCheck(backend, workers,
+                        [&](absl::string_view kernel, const absl::Status& why) {
+                          left_out.push_back(absl::StrCat(kernel, ": ", why.message()));
+                        }),
+              IsOk());
+  EXPECT_THAT(left_out, ::testing::ElementsAre(
+                            HasSubstr("fast: BF16 causal: kernel fast: output "
+                                      "element 0 is ")));
 }
 
 }  // namespace

@@ -113,6 +113,95 @@ INSTANTIATE_TEST_SUITE_P(
                "fp32_tiles"}),
     [](const auto& test) { return test.param.name; });
 
+struct WgmmaChoice {
+  std::string name;
+  Spec spec;
+  std::string kernel;
+};
+
+std::ostream& operator<<(std::ostream& out, const WgmmaChoice& choice) {
+  return out << choice.name;
+}
+
+class PlanWgmmaTest : public ::testing::TestWithParam<WgmmaChoice> {};
+
+TEST_P(PlanWgmmaTest, TakesTheKernelOnADeviceThatHasIt) {
+  DeviceProperties device = kDevice;
+  device.wgmma = true;
+  EXPECT_EQ(MakePlan(Valid(GetParam().spec), device).kernel, GetParam().kernel);
+}
+
+constexpr DataType kBf16 = DataType::kBFloat16;
+
+INSTANTIATE_TEST_SUITE_P(
+    Choices, PlanWgmmaTest,
+    ::testing::Values(
+        WgmmaChoice{"Bf16", {.type = kBf16}, "bf16_wgmma"},
+        WgmmaChoice{"Fp16", {.type = DataType::kFloat16}, "fp16_wgmma"},
+        WgmmaChoice{"Fp32", {}, "fp32_tiles"},
+        WgmmaChoice{"Grouped", {.kv_heads = 2, .type = kBf16}, "bf16_wgmma"},
+        WgmmaChoice{"Width128",
+                    {.width = 128, .value_width = 128, .type = kBf16},
+                    "bf16_wgmma"},
+        WgmmaChoice{"Width256",
+                    {.width = 256, .value_width = 256, .type = kBf16},
+                    "bf16_mma"},
+        WgmmaChoice{"NarrowRows",
+                    {.width = 24, .value_width = 24, .type = kBf16},
+                    "bf16_wgmma"},
+        WgmmaChoice{"RowsThatTmaCannotBring",
+                    {.width = 36, .value_width = 36, .type = kBf16},
+                    "bf16_mma"},
+        WgmmaChoice{"ValuesOfAnotherWidth",
+                    {.width = 64, .value_width = 32, .type = kBf16},
+                    "bf16_mma"},
+        WgmmaChoice{"FewRows",
+                    {.query_length = kWgmmaRows - 1, .type = kBf16},
+                    "bf16_mma"},
+        WgmmaChoice{"FewKeys", {.key_length = 1, .type = kBf16}, "bf16_wgmma"},
+        WgmmaChoice{"Causal",
+                    {.type = kBf16, .causal = Causal::kTopLeft},
+                    "bf16_wgmma"},
+        WgmmaChoice{"Softcap", {.type = kBf16, .softcap = 10}, "bf16_wgmma"},
+        WgmmaChoice{"NegativeScale",
+                    {.type = kBf16, .scoring = ScaledDotProduct{.scale = -1}},
+                    "bf16_mma"},
+        WgmmaChoice{"Weights",
+                    {.type = kBf16, .wanted = kWeights},
+                    "cublas_products"}),
+    [](const auto& test) { return test.param.name; });
+
+TEST(PlanWgmmaOptionsTest, OptionsBesideRangesOfKeysAreNotForIt) {
+  DeviceProperties device = kDevice;
+  device.wgmma = true;
+  const auto kernel_with = [&device](const auto& add) {
+    ValidatedProblem problem = Valid({.type = kBf16});
+    add(problem);
+    return MakePlan(problem, device).kernel;
+  };
+  const auto mask = View(DataType::kBool, {1, 1, 1024, 1024});
+  const auto floats = View(DataType::kFloat32, {1, 1, 1024, 1024});
+  EXPECT_EQ(kernel_with([](ValidatedProblem&) {}), "bf16_wgmma");
+  EXPECT_EQ(kernel_with([&](ValidatedProblem& p) { p.attend_mask = mask; }),
+            "bf16_mma");
+  EXPECT_EQ(kernel_with([&](ValidatedProblem& p) { p.bias = floats; }),
+            "bf16_mma");
+  EXPECT_EQ(kernel_with([&](ValidatedProblem& p) {
+              p.alibi_slopes = View(DataType::kFloat32, {2, 4});
+            }),
+            "bf16_mma");
+  EXPECT_EQ(kernel_with([](ValidatedProblem& p) { p.dropout.p = 0.5; }),
+            "bf16_mma");
+}
+
+TEST(PlanWgmmaOptionsTest, ItCanBeLeftOut) {
+  DeviceProperties device = kDevice;
+  device.wgmma = true;
+  EXPECT_EQ(
+      MakePlan(Valid({.type = kBf16}), device, {.wgmma = false}).kernel,
+      "bf16_mma");
+}
+
 TEST(PlanSupportTest, ADeviceWithTooLittleSharedMemoryIsRefused) {
   DeviceProperties device = kDevice;
   EXPECT_TRUE(CheckSupport(Valid({}), device).ok());

@@ -53,8 +53,11 @@ TEST_F(CudaSelfCheckTest, AutoPassesOverAnExperimentalOneWhoseDeviceFails) {
 
 class Recorder final : public Backend {
  public:
-  explicit Recorder(std::unique_ptr<Backend> backend)
-      : backend_(std::move(backend)) {}
+  explicit Recorder(const cuda::DeviceProperties& device) : device_(device) {
+    cuda::Devices devices;
+    devices.push_back(cuda::MakeEmulatedDevice(device));
+    backend_ = MakeCudaBackend(std::move(devices));
+  }
 
   absl::string_view name() const override { return backend_->name(); }
   std::string instruction_set() const override { return "none"; }
@@ -67,7 +70,7 @@ class Recorder final : public Backend {
     for (const AttentionJob& job : jobs) {
       kernels_.emplace(job.kernel);
       const auto instances =
-          InstancesOf(cuda::MakePlan(*job.problem, cuda::EmulatedProperties()));
+          InstancesOf(cuda::MakePlan(*job.problem, device_));
       instances_.insert(instances.begin(), instances.end());
     }
   }
@@ -75,17 +78,30 @@ class Recorder final : public Backend {
   const std::set<std::string>& instances() const { return instances_; }
 
  private:
-  const std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Backend> backend_;
+  const cuda::DeviceProperties device_;
   mutable std::set<std::string> kernels_;
   mutable std::set<std::string> instances_;
 };
 
-TEST_F(CudaSelfCheckTest, UsesEveryKernel) {
-  cuda::Devices devices;
-  devices.push_back(cuda::MakeEmulatedDevice());
-  const Recorder recorder(MakeCudaBackend(std::move(devices)));
+cuda::DeviceProperties WithWgmma() {
+  cuda::DeviceProperties device = cuda::EmulatedProperties();
+  device.wgmma = true;
+  return device;
+}
+
+void Check(Recorder& recorder) {
   WorkerPool workers(2);
-  EXPECT_THAT(SelfCheck(recorder, workers), IsOk());
+  EXPECT_THAT(SelfCheck(recorder, workers,
+                        [](absl::string_view kernel, const absl::Status& why) {
+                          ADD_FAILURE() << kernel << ": " << why;
+                        }),
+              IsOk());
+}
+
+TEST_F(CudaSelfCheckTest, UsesEveryKernel) {
+  Recorder recorder(cuda::EmulatedProperties());
+  Check(recorder);
   EXPECT_THAT(recorder.kernels(), ::testing::UnorderedElementsAre(
                                       "fp32_tiles", "fp32_tiles_split",
                                       "fp16_mma", "fp16_mma_split", "bf16_mma",
@@ -93,15 +109,36 @@ TEST_F(CudaSelfCheckTest, UsesEveryKernel) {
 }
 
 TEST_F(CudaSelfCheckTest, UsesEveryInstanceOfTheTensorCoresKernel) {
-  cuda::Devices devices;
-  devices.push_back(cuda::MakeEmulatedDevice());
-  const Recorder recorder(MakeCudaBackend(std::move(devices)));
-  WorkerPool workers(2);
-  EXPECT_THAT(SelfCheck(recorder, workers), IsOk());
+  Recorder recorder(cuda::EmulatedProperties());
+  Check(recorder);
   for (const InstanceCase& made : InstanceCases()) {
     if (!made.instance.starts_with("attend_mma")) continue;
     EXPECT_THAT(recorder.instances(), ::testing::Contains(made.instance));
   }
+}
+
+TEST_F(CudaSelfCheckTest, UsesHoppersKernelsAndThoseInTheirPlace) {
+  Recorder recorder(WithWgmma());
+  Check(recorder);
+  for (const std::string kernel : {"fp16_wgmma", "bf16_wgmma"}) {
+    EXPECT_THAT(recorder.kernels(), ::testing::Contains(kernel));
+  }
+  for (const InstanceCase& made : InstanceCases()) {
+    if (!made.instance.starts_with("attend_wgmma") &&
+        !made.instance.starts_with("attend_mma")) {
+      continue;
+    }
+    EXPECT_THAT(recorder.instances(), ::testing::Contains(made.instance));
+  }
+}
+
+TEST_F(CudaSelfCheckTest, OnlyHoppersKernelsCanBeLeftOut) {
+  cuda::Devices devices;
+  devices.push_back(cuda::MakeEmulatedDevice(WithWgmma()));
+  const auto backend = MakeCudaBackend(std::move(devices));
+  EXPECT_FALSE(backend->LeaveOut("bf16_mma"));
+  EXPECT_TRUE(backend->LeaveOut("bf16_wgmma"));
+  EXPECT_FALSE(backend->LeaveOut("fp16_wgmma"));  // it is, already
 }
 
 TEST_F(CudaSelfCheckTest, AutoPrefersOneThatIsNot) {

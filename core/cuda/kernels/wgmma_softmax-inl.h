@@ -1,0 +1,207 @@
+#ifndef ATTENTION_CORE_CUDA_KERNELS_WGMMA_SOFTMAX_INL_H_
+#define ATTENTION_CORE_CUDA_KERNELS_WGMMA_SOFTMAX_INL_H_
+
+// What attend_wgmma does between its two products: the online softmax of
+// mma_softmax-inl.h, where CUTLASS's example 88 has its own. For devices alone.
+
+#include <cute/tensor.hpp>
+#include <cutlass/cutlass.h>
+
+#include "collective/fmha_collective_softmax.hpp"
+#include "core/cuda/kernels/mma_softmax-inl.h"
+#include "core/cuda/kernels/wgmma_keys-inl.h"
+
+namespace attention::cuda {
+
+/// What example 88 calls a problem: its extents (B * Hkv, Hq / Hkv, Lq, Lk, D),
+/// and what the steps of a block need to know beside them.
+struct WgmmaProblem : cute::tuple<int, int, int, int, int> {
+  WgmmaTiles tiles;
+  const KeySpan* spans;  // of the batch entry's rows; null: all keys
+  float factor;          // what products are multiplied by, times log2 e
+  float cap;             // softcap, times log2 e; 0: none
+  float twice_inverse_cap;
+};
+
+/// Tells example 88's loop how many tiles there are: those in which no row
+/// leaves out keys, with the first one, and the others.
+template <typename T>
+struct WgmmaFusion {
+  template <typename Block, typename Tile>
+  CUTLASS_DEVICE int get_unmasked_trip_count(const Block&, const Tile&,
+                                             const WgmmaProblem& problem) {
+    return 1 + problem.tiles.inside;
+  }
+  template <typename Block, typename Tile>
+  CUTLASS_DEVICE int get_masked_trip_count(const Block&, const Tile&,
+                                           const WgmmaProblem& problem) {
+    return problem.tiles.count - 1 - problem.tiles.inside;
+  }
+};
+
+/// A thread's registers as its rows and columns.
+template <typename Sums, typename Mma>
+ATTENTION_KERNEL_CODE auto RowsOfThread(Sums& sums, const Mma& mma) {
+  using cutlass::fmha::collective::layout_acc_mn;
+  return cute::make_tensor(sums.data(), layout_acc_mn(mma, sums.layout()));
+}
+
+/// Scores of keys that a row does not read become -inf. `places` has each
+/// score's query and, counted in the order of reading, key.
+template <typename Scores, typename Places>
+ATTENTION_KERNEL_CODE void LimitWgmmaRow(const WgmmaProblem& problem, int row,
+                                         const Places& places, Scores& scores) {
+  constexpr int kKeys = kWgmmaKeys;
+  KeySpan span = {0, cute::get<3>(problem)};
+  if (problem.spans != nullptr) {
+    // Rows after the last one are computed with it, and not stored.
+    const int last = cute::get<2>(problem) - 1;
+    const int query = cute::get<0>(places(row, 0));
+    span = problem.spans[query < last ? query : last];
+  }
+  const int column = cute::get<1>(places(row, 0));
+  const int64_t first_key =
+      int64_t{TileAt(problem.tiles, column / kKeys)} * kKeys + column % kKeys;
+  const auto within = [first_key](int64_t key) {
+    return static_cast<int>(Least(Most(key - first_key, 0), kKeys));
+  };
+  const int begin = within(span.begin);
+  const int end = within(span.end);
+  CUTLASS_PRAGMA_UNROLL
+  for (int n = 0; n < cute::size<1>(scores); ++n) {
+    const int key = cute::get<1>(places(row, n)) - column;
+    if (key < begin || key >= end) scores(row, n) = -Infinity();
+  }
+}
+
+/// Softcap. What the scores, until now products, are still to be multiplied by.
+template <typename Scores>
+ATTENTION_KERNEL_CODE float CapWgmmaScores(const WgmmaProblem& problem,
+                                           Scores& scores) {
+  if (problem.cap == 0) return problem.factor;
+  CUTLASS_PRAGMA_UNROLL
+  for (int n = 0; n < cute::size(scores); ++n) {
+    scores(n) = CappedScore(Multiply(scores(n), problem.factor), problem.cap,
+                            problem.twice_inverse_cap);
+  }
+  return 1;
+}
+
+/// Replaces one row's scores by weight(score); returns their sum.
+template <typename T, typename Weight, typename Scores>
+ATTENTION_KERNEL_CODE float WeightWgmmaRow(int row, const Weight& weight,
+                                           Scores& scores) {
+  float sum = 0;
+  CUTLASS_PRAGMA_UNROLL
+  for (int n = 0; n < cute::size<1>(scores); ++n) {
+    float& score = scores(row, n);
+    score = kWeightScale<T> * FastExp2(weight(score));
+    sum += score;
+  }
+  return sum;
+}
+
+/// Makes weights of one row's scores (not yet multiplied by `factor`). What the
+/// row's sums so far are to be multiplied by.
+template <typename T, typename Scores>
+ATTENTION_KERNEL_CODE float AddWgmmaRow(int row, float factor, RowState& state,
+                                        Scores& scores) {
+  float largest = scores(row, 0);
+  CUTLASS_PRAGMA_UNROLL
+  for (int n = 1; n < cute::size<1>(scores); ++n) {
+    largest = Larger(largest, scores(row, n));
+  }
+  const Rescaling now = RaiseMax(LargestOfMmaRow(largest), factor, state);
+  const float base = now.base;
+  const float sum =
+      FusesExponents(base)
+          ? WeightWgmmaRow<T>(
+                row, [=](float s) { return Fma(s, factor, -base); }, scores)
+          : WeightWgmmaRow<T>(
+                row, [=](float s) { return Multiply(s, factor) - base; },
+                scores);
+  state.sum = Fma(state.sum, now.scale, sum);
+  return now.scale;
+}
+
+}  // namespace attention::cuda
+
+namespace cutlass::fmha::collective {
+
+/// The place that example 88 has for a softmax. Its steps get the products of a
+/// tile, of which they make weights, and the sums of weighted values so far.
+template <typename T, typename Params>
+struct CollectiveSoftmax<float, attention::cuda::WgmmaFusion<T>, Params> {
+  CUTLASS_DEVICE explicit CollectiveSoftmax(const Params&) {}
+
+  template <typename Sums, typename Mma>
+  CUTLASS_DEVICE auto init(const Sums& sums, const Mma& mma) {
+    auto rows = make_tensor<attention::cuda::RowState>(
+        size<0>(layout_acc_mn(mma, sums.layout())));
+    fill(rows, attention::cuda::RowState{-attention::cuda::Infinity(), 0.0F});
+    return rows;
+  }
+
+  /// Of the first tile.
+  template <typename Scores, typename Mma, typename Places, typename State>
+  CUTLASS_DEVICE void step(Scores& scores, const Mma& mma, const Places& places,
+                           State& state,
+                           const attention::cuda::WgmmaProblem& problem) {
+    AddTile<true>(scores, mma, places, problem, state, [](int, float) {});
+  }
+
+  /// Of the others; kMasked: in which a row may leave out keys.
+  template <bool kMasked = true, typename Scores, typename Mma, typename Places,
+            typename State, typename Sums, typename SumsMma>
+  CUTLASS_DEVICE void step(Scores& scores, const Mma& mma, const Places& places,
+                           State& state, Sums& sums, const SumsMma& sums_mma,
+                           const attention::cuda::WgmmaProblem& problem) {
+    auto columns = attention::cuda::RowsOfThread(sums, sums_mma);
+    AddTile<kMasked>(scores, mma, places, problem, state,
+                     [&](int row, float scale) {
+                       CUTLASS_PRAGMA_UNROLL
+                       for (int n = 0; n < size<1>(columns); ++n) {
+                         columns(row, n) *= scale;
+                       }
+                     });
+  }
+
+  /// The rows' states, each of all four threads that have a part of it.
+  template <typename State, typename Sums, typename Mma>
+  CUTLASS_DEVICE auto tail(State& state, const Sums&, const Mma&) {
+    CUTLASS_PRAGMA_UNROLL
+    for (int row = 0; row < size(state); ++row) {
+      float& sum = state(row).sum;
+      sum += attention::cuda::ShuffleXor(sum, 1);
+      sum += attention::cuda::ShuffleXor(sum, 2);
+    }
+    return state;
+  }
+
+ private:
+  template <bool kMasked, typename Scores, typename Mma, typename Places,
+            typename State, typename Rescale>
+  CUTLASS_DEVICE static void AddTile(
+      Scores& products, const Mma& mma, const Places& places,
+      const attention::cuda::WgmmaProblem& problem, State& state,
+      const Rescale& rescale) {
+    namespace ours = attention::cuda;
+    auto scores = ours::RowsOfThread(products, mma);
+    const float factor = ours::CapWgmmaScores(problem, scores);
+    if constexpr (kMasked) {
+      auto row_places = ours::RowsOfThread(places, mma);
+      CUTLASS_PRAGMA_UNROLL
+      for (int row = 0; row < size<0>(scores); ++row) {
+        ours::LimitWgmmaRow(problem, row, row_places, scores);
+      }
+    }
+    CUTLASS_PRAGMA_UNROLL
+    for (int row = 0; row < size<0>(scores); ++row) {
+      rescale(row, ours::AddWgmmaRow<T>(row, factor, state(row), scores));
+    }
+  }
+};
+
+}  // namespace cutlass::fmha::collective
+
+#endif  // ATTENTION_CORE_CUDA_KERNELS_WGMMA_SOFTMAX_INL_H_
