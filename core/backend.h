@@ -107,6 +107,15 @@ class Backend {
   /// called before problems are computed for anybody.
   virtual bool LeaveOut(absl::string_view /*kernel*/) { return false; }
 
+  /// Lets its devices reach `memory`, whole pages that stay mapped until the
+  /// result is gone: worth while for tensors that come from there again and
+  /// again. Null where there is no device, or where the system does not allow
+  /// it: such memory is then copied as any other is.
+  virtual std::unique_ptr<PinnedMemory> PinHostMemory(
+      absl::Span<std::byte> /*memory*/) const {
+    return nullptr;
+  }
+
   /// OK, or UNIMPLEMENTED with the reason: the next backend is then asked.
   virtual absl::Status Supports(const ValidatedProblem& problem) const = 0;
 

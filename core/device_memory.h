@@ -29,6 +29,13 @@ class DeviceMemory {
                                   absl::Span<std::byte> to) const = 0;
 };
 
+/// Host memory that CUDA devices read and write themselves until this object
+/// goes, so that its tensors need not be copied to staging buffers.
+class PinnedMemory {
+ public:
+  virtual ~PinnedMemory() = default;
+};
+
 }  // namespace attention
 
 #endif  // ATTENTION_CORE_DEVICE_MEMORY_H_

@@ -111,13 +111,13 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineOptions options) {
       // Who asks for it by name, takes it as it is.
       if (options.backend == kAuto && backend->experimental()) {
         if (options.on_self_check) options.on_self_check(*backend);
-        checked = SelfCheck(
-            *backend, *engine->workers_,
-            [&](absl::string_view kernel, const absl::Status& why) {
-              engine->unused_.push_back(
-                  {absl::StrCat(backend->name(), "'s ", kernel),
-                   FailedCheck(*backend, why)});
-            });
+        checked =
+            SelfCheck(*backend, *engine->workers_,
+                      [&](absl::string_view kernel, const absl::Status& why) {
+                        engine->unused_.push_back(
+                            {absl::StrCat(backend->name(), "'s ", kernel),
+                             FailedCheck(*backend, why)});
+                      });
       }
       if (checked.ok()) {
         engine->backends_.push_back(std::move(backend));
@@ -221,6 +221,12 @@ absl::StatusOr<std::unique_ptr<DeviceMemory>> Engine::MapDeviceMemory(
   const Backend* const backend = BackendOfDevices();
   if (backend == nullptr) return CheckReachesDevices();
   return backend->MapDeviceMemory(handle, device, bytes);
+}
+
+std::unique_ptr<PinnedMemory> Engine::PinHostMemory(
+    absl::Span<std::byte> memory) const {
+  const Backend* const backend = BackendOfDevices();
+  return backend == nullptr ? nullptr : backend->PinHostMemory(memory);
 }
 
 void Engine::TellHealth(const Backend& backend) const {

@@ -95,6 +95,9 @@ class Engine {
   /// on. UNIMPLEMENTED where this engine computes on no CUDA device.
   absl::StatusOr<std::unique_ptr<DeviceMemory>> MapDeviceMemory(
       absl::string_view handle, int64_t device, int64_t bytes) const;
+  /// As Backend::PinHostMemory, of that backend.
+  std::unique_ptr<PinnedMemory> PinHostMemory(
+      absl::Span<std::byte> memory) const;
 
   /// In the order in which they are tried.
   absl::Span<const std::unique_ptr<Backend>> backends() const {

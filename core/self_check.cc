@@ -308,8 +308,8 @@ absl::Status CheckOrLeaveOut(const Case& made, Backend& backend,
   while (true) {
     absl::Status status = Check(*problem, *expected, backend, workers, kernel);
     if (status.ok()) return status;
-    status = absl::InternalError(
-        absl::StrCat(made.name(), ": ", status.message()));
+    status =
+        absl::InternalError(absl::StrCat(made.name(), ": ", status.message()));
     if (!backend.LeaveOut(kernel)) return status;
     on_left_out(kernel, status);
   }

@@ -173,7 +173,9 @@ def main() -> int:
     print("\n".join(lines))
     if args.markdown:
         text = "\n".join(table.markdown() for table in tables)
-        report.write_markdown(args.markdown, " ".join(lines) + "\n\n" + text)
+        name = report.machine_name(about)
+        text = f"### {name}\n\n{' '.join(lines)}\n\n{text}"
+        report.write_markdown(args.markdown, text, name)
     if args.summary and results:
         text = report.summary_table(results).markdown()
         report.write_markdown(args.summary, f"{text}\n{lines[0]}\n")

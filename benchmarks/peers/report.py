@@ -184,18 +184,26 @@ def alone_line(results: list[Result]) -> str:
     )
 
 
-BEGIN = "<!-- written by benchmarks/compare -->"
 END = "<!-- end of what benchmarks/compare writes -->"
 
 
-def write_markdown(file: pathlib.Path, text: str) -> None:
-    """Between the lines BEGIN and END of the file, where it has them."""
-    if file.exists():
-        before, begin, rest = file.read_text(encoding="utf-8").partition(BEGIN)
-        _, end, after = rest.partition(END)
-        if begin and end:
-            text = f"{before}{BEGIN}\n\n{text}\n{END}{after}"
-    file.write_text(text, encoding="utf-8")
+def write_markdown(file: pathlib.Path, text: str, machine: str | None = None) -> None:
+    """Between two lines of the file: of this machine, else behind those of others. A
+    file without such lines is replaced."""
+    where = f" on {machine}" if machine else ""
+    begin = f"<!-- written by benchmarks/compare{where} -->"
+    block = f"{begin}\n\n{text}\n{END}"
+    whole = file.read_text(encoding="utf-8") if file.exists() else ""
+    before, found, rest = whole.partition(begin)
+    _, end, after = rest.partition(END)
+    if not found:
+        before, end, after = whole.rpartition(END)
+        before += f"{end}\n\n"
+    file.write_text(f"{before}{block}{after}" if end else text, encoding="utf-8")
+
+
+def machine_name(machine: dict) -> str:
+    return f"{machine['processor']}, {machine['instruction_set']}"
 
 
 def machine_lines(machine: dict) -> str:

@@ -47,6 +47,20 @@ class MappedMemory final : public DeviceMemory {
   const absl::Span<std::byte> bytes_;
 };
 
+// Host memory that devices reach.
+class PinnedPages final : public PinnedMemory {
+ public:
+  PinnedPages(std::shared_ptr<Device> device, absl::Span<std::byte> memory)
+      : device_(std::move(device)), memory_(memory) {}
+  ~PinnedPages() override { device_->UnpinHost(memory_); }
+  PinnedPages(const PinnedPages&) = delete;
+  PinnedPages& operator=(const PinnedPages&) = delete;
+
+ private:
+  const std::shared_ptr<Device> device_;
+  const absl::Span<std::byte> memory_;
+};
+
 // A device with what is kept on it between jobs.
 class Station {
  public:
@@ -119,6 +133,11 @@ class Station {
     absl::StatusOr<std::byte*> memory = device_->OpenShared(handle, bytes);
     if (!memory.ok()) return memory.status();
     return std::make_unique<MappedMemory>(device_, *memory, bytes);
+  }
+
+  std::unique_ptr<PinnedMemory> Pin(absl::Span<std::byte> memory) const {
+    if (!device_->PinHost(memory).ok()) return nullptr;
+    return std::make_unique<PinnedPages>(device_, memory);
   }
 
  private:
@@ -199,6 +218,13 @@ class CudaBackend final : public Backend {
                                         station->device().properties().ordinal);
                       }),
         ")"));
+  }
+
+  // One device pins it for all.
+  std::unique_ptr<PinnedMemory> PinHostMemory(
+      absl::Span<std::byte> memory) const override {
+    Station* const station = NextStation();
+    return station == nullptr ? nullptr : station->Pin(memory);
   }
 
   absl::Status health() const override {

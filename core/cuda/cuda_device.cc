@@ -13,6 +13,7 @@
 #include "core/cuda/cuda_status.h"
 #include "core/cuda/cuda_stream.h"
 #include "core/cuda/kernels/kernel_table.h"
+#include "core/cuda/pinned_ranges.h"
 
 namespace attention::cuda {
 namespace {
@@ -37,6 +38,12 @@ absl::StatusOr<int64_t> BytesFrom(const std::byte* memory) {
         absl::StrCat("cuMemGetAddressRange: error ", static_cast<int>(error)));
   }
   return static_cast<int64_t>(base + size - address);
+}
+
+// Portable registrations are the whole process's.
+PinnedRanges& Pinned() {
+  static auto* const pinned = new PinnedRanges;
+  return *pinned;
 }
 
 class CudaDevice final : public Device {
@@ -104,6 +111,23 @@ class CudaDevice final : public Device {
         .IgnoreError();
   }
 
+  absl::Status PinHost(absl::Span<std::byte> memory) override {
+    if (absl::Status status = Select(); !status.ok()) return status;
+    absl::Status status =
+        health_.Check("cudaHostRegister",
+                      cudaHostRegister(memory.data(), memory.size(),
+                                       cudaHostRegisterPortable));
+    if (status.ok()) Pinned().Add(memory);
+    return status;
+  }
+
+  void UnpinHost(absl::Span<std::byte> memory) override {
+    Pinned().Remove(memory);
+    if (!Select().ok()) return;
+    health_.Check("cudaHostUnregister", cudaHostUnregister(memory.data()))
+        .IgnoreError();
+  }
+
   absl::Status CopyToHost(const std::byte* from, std::byte* to,
                           int64_t bytes) override {
     if (absl::Status status = Select(); !status.ok()) return status;
@@ -113,7 +137,7 @@ class CudaDevice final : public Device {
   }
 
   absl::StatusOr<std::unique_ptr<Stream>> NewStream() override {
-    return CudaStream::Create(ordinal_, health_);
+    return CudaStream::Create(ordinal_, health_, Pinned());
   }
 
   absl::Status Health() const override { return health_.status(); }

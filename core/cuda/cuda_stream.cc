@@ -28,8 +28,8 @@ size_t Size(int64_t bytes) { return static_cast<size_t>(bytes); }
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Stream>> CudaStream::Create(
-    int ordinal, DeviceHealth& health) {
-  auto stream = absl::WrapUnique(new CudaStream(ordinal, health));
+    int ordinal, DeviceHealth& health, const PinnedRanges& pinned) {
+  auto stream = absl::WrapUnique(new CudaStream(ordinal, health, pinned));
   if (absl::Status status = stream->Start(); !status.ok()) return status;
   return stream;
 }
@@ -87,19 +87,28 @@ void* CudaStream::handle() const {
 
 absl::Status CudaStream::Upload(int index, int64_t offset, std::byte* to,
                                 int64_t bytes) {
-  if (absl::Status status = Select(); !status.ok()) return status;
-  return health_.Check("cudaMemcpyAsync",
-                       cudaMemcpyAsync(to, buffer(index) + offset, Size(bytes),
-                                       cudaMemcpyHostToDevice, stream_));
+  return UploadPinned(buffer(index) + offset, to, bytes);
 }
 
 absl::Status CudaStream::Download(int index, int64_t offset,
                                   const std::byte* from, int64_t bytes) {
+  return DownloadPinned(from, buffer(index) + offset, bytes);
+}
+
+absl::Status CudaStream::UploadPinned(const std::byte* from, std::byte* to,
+                                      int64_t bytes) {
   if (absl::Status status = Select(); !status.ok()) return status;
-  return health_.Check(
-      "cudaMemcpyAsync",
-      cudaMemcpyAsync(buffer(index) + offset, from, Size(bytes),
-                      cudaMemcpyDeviceToHost, stream_));
+  return health_.Check("cudaMemcpyAsync",
+                       cudaMemcpyAsync(to, from, Size(bytes),
+                                       cudaMemcpyHostToDevice, stream_));
+}
+
+absl::Status CudaStream::DownloadPinned(const std::byte* from, std::byte* to,
+                                        int64_t bytes) {
+  if (absl::Status status = Select(); !status.ok()) return status;
+  return health_.Check("cudaMemcpyAsync",
+                       cudaMemcpyAsync(to, from, Size(bytes),
+                                       cudaMemcpyDeviceToHost, stream_));
 }
 
 absl::Status CudaStream::Fill(std::byte* to, uint8_t value, int64_t bytes) {

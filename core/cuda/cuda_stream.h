@@ -12,16 +12,17 @@
 #include "absl/status/statusor.h"
 #include "core/cuda/cuda_status.h"
 #include "core/cuda/device.h"
+#include "core/cuda/pinned_ranges.h"
 
 namespace attention::cuda {
 
 /// A CUDA stream with its pinned staging buffers, events and cuBLAS handle.
 class CudaStream final : public Stream {
  public:
-  /// On device `ordinal`, whose health is told to `health`, which must outlive
-  /// the stream.
-  static absl::StatusOr<std::unique_ptr<Stream>> Create(int ordinal,
-                                                        DeviceHealth& health);
+  /// On device `ordinal`, whose health is told to `health`. That and `pinned`
+  /// must outlive the stream.
+  static absl::StatusOr<std::unique_ptr<Stream>> Create(
+      int ordinal, DeviceHealth& health, const PinnedRanges& pinned);
   ~CudaStream() override;
 
   void* handle() const override;
@@ -32,6 +33,13 @@ class CudaStream final : public Stream {
                       int64_t bytes) override;
   absl::Status Download(int index, int64_t offset, const std::byte* from,
                         int64_t bytes) override;
+  bool Reaches(const std::byte* begin, int64_t bytes) const override {
+    return pinned_.Contain(begin, bytes);
+  }
+  absl::Status UploadPinned(const std::byte* from, std::byte* to,
+                            int64_t bytes) override;
+  absl::Status DownloadPinned(const std::byte* from, std::byte* to,
+                              int64_t bytes) override;
   absl::Status Fill(std::byte* to, uint8_t value, int64_t bytes) override;
   absl::Status Mark(int index) override;
   absl::Status Wait(int index) override;
@@ -40,8 +48,8 @@ class CudaStream final : public Stream {
   absl::Status Multiply(const MatrixProduct& product) override;
 
  private:
-  CudaStream(int ordinal, DeviceHealth& health)
-      : ordinal_(ordinal), health_(health) {}
+  CudaStream(int ordinal, DeviceHealth& health, const PinnedRanges& pinned)
+      : ordinal_(ordinal), health_(health), pinned_(pinned) {}
   absl::Status Start();
   // The handle is made at the first product: most jobs have none.
   absl::Status StartCublas();
@@ -50,6 +58,7 @@ class CudaStream final : public Stream {
 
   const int ordinal_;
   DeviceHealth& health_;
+  const PinnedRanges& pinned_;
   cudaStream_t stream_ = nullptr;
   std::array<std::byte*, kBuffers> buffers_ = {};
   std::array<cudaEvent_t, kBuffers> marks_ = {};

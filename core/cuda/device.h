@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "core/cuda/kernels/kernel_table.h"
 
 /// What the host code of the CUDA backend needs of a device. There are two: a
@@ -84,6 +85,14 @@ class Stream {
                               int64_t bytes) = 0;
   virtual absl::Status Download(int index, int64_t offset,
                                 const std::byte* from, int64_t bytes) = 0;
+  /// Whether the device reaches `bytes` of host memory from `begin` on, because
+  /// of Device::PinHost(). The next two take such memory.
+  virtual bool Reaches(const std::byte* begin, int64_t bytes) const = 0;
+  /// Begin a copy of `bytes` between pinned host memory and device memory.
+  virtual absl::Status UploadPinned(const std::byte* from, std::byte* to,
+                                    int64_t bytes) = 0;
+  virtual absl::Status DownloadPinned(const std::byte* from, std::byte* to,
+                                      int64_t bytes) = 0;
   /// Begins to set `bytes` of device memory to `value`.
   virtual absl::Status Fill(std::byte* to, uint8_t value, int64_t bytes) = 0;
 
@@ -123,6 +132,11 @@ class Device {
   virtual absl::StatusOr<std::byte*> OpenShared(absl::string_view handle,
                                                 int64_t bytes) = 0;
   virtual void CloseShared(std::byte* memory) = 0;
+
+  /// Lets every device of the process copy from and to host memory by itself,
+  /// until UnpinHost(): whole pages. Whatever the system says where it cannot.
+  virtual absl::Status PinHost(absl::Span<std::byte> memory) = 0;
+  virtual void UnpinHost(absl::Span<std::byte> memory) = 0;
 
   /// Copies `bytes` to host memory, and waits for it.
   virtual absl::Status CopyToHost(const std::byte* from, std::byte* to,

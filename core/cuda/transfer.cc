@@ -67,6 +67,12 @@ int64_t Uploader::Room(int64_t bytes, int64_t unit) {
 
 void Uploader::Append(const void* data, int64_t bytes) {
   const auto* from = static_cast<const std::byte*>(data);
+  if (bytes >= kLeastPinnedCopy && stream_.Reaches(from, bytes)) {
+    Flush();
+    if (status_.ok()) status_ = stream_.UploadPinned(from, to_, bytes);
+    to_ += bytes;
+    return;
+  }
   while (bytes > 0) {
     const int64_t piece = Room(bytes, 1);
     if (piece == 0) return;
@@ -146,6 +152,10 @@ void Downloader::Empty(int index) {
 }
 
 void Downloader::Copy(const std::byte* from, std::byte* to, int64_t bytes) {
+  if (status_.ok() && bytes >= kLeastPinnedCopy && stream_.Reaches(to, bytes)) {
+    status_ = stream_.DownloadPinned(from, to, bytes);
+    return;
+  }
   while (bytes > 0 && status_.ok()) {
     if (end_ >= Stream::kBufferBytes) Turn();
     if (!status_.ok()) return;

@@ -12,8 +12,13 @@
 
 /// Copies between the caller's memory and the device, through a stream's
 /// staging buffers: while one buffer is on its way, the other one is filled or
-/// emptied. After a failure nothing more is done.
+/// emptied. What is pinned already, and large, is copied from or to where it
+/// lies. After a failure nothing more is done.
 namespace attention::cuda {
+
+/// Less goes through staging buffers in any case, where it shares a copy with
+/// what else is small.
+inline constexpr int64_t kLeastPinnedCopy = int64_t{64} << 10;
 
 /// Gathers tensors, whatever their strides, into row-major device memory.
 class Uploader {
@@ -27,7 +32,8 @@ class Uploader {
   /// copy, which for small tensors takes no longer than one of them.
   void BeginNext(std::byte* to);
   static constexpr int64_t kMostPadding = 256;
-  /// `bytes` as they lie in host memory.
+  /// `bytes` as they lie in host memory. Pinned ones must stay as they are until
+  /// the next Synchronize() of the stream returns.
   void Append(const void* data, int64_t bytes);
   /// The elements of a view of any rank, row-major.
   void AppendView(const TensorView& view);
@@ -58,7 +64,8 @@ class Downloader {
  public:
   explicit Downloader(Stream& stream) : stream_(stream) {}
 
-  /// Copies `bytes` from device memory to `to`, before Finish() returns.
+  /// Copies `bytes` from device memory to `to`, before the next Synchronize()
+  /// of the stream returns.
   void Copy(const std::byte* from, std::byte* to, int64_t bytes);
   absl::Status Finish();
 

@@ -94,7 +94,13 @@ absl::Status SystemMemoryRegion::MapObject() {
   return absl::OkStatus();
 }
 
+void SystemMemoryRegion::Pin(const Engine& engine) {
+  pinned_ = engine.PinHostMemory(
+      {static_cast<std::byte*>(mapping_), mapping_size_});
+}
+
 SystemMemoryRegion::~SystemMemoryRegion() {
+  pinned_.reset();
   guard_.reset();
   if (mapping_ != nullptr) munmap(mapping_, mapping_size_);
 }

@@ -9,6 +9,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "core/device_memory.h"
+#include "core/engine.h"
 #include "server/file_descriptor.h"
 #include "server/memory/fault_guard.h"
 #include "server/memory/shared_memory_region.h"
@@ -26,6 +28,10 @@ class SystemMemoryRegion final : public SharedMemoryRegion {
   static absl::StatusOr<std::shared_ptr<SystemMemoryRegion>> Map(
       SharedMemoryDescription description);
   ~SystemMemoryRegion() override;
+
+  /// Lets the devices of `engine`, where it has any, copy from and to the
+  /// region's memory by themselves. Takes a moment for each MiB.
+  void Pin(const Engine& engine);
 
   /// Whether memory was missing when it was touched: its owner truncated the
   /// object, or the system had no page left for it. From then on the region
@@ -51,6 +57,7 @@ class SystemMemoryRegion final : public SharedMemoryRegion {
   void* mapping_ = nullptr;  // begins at the page that offset lies in
   size_t mapping_size_ = 0;
   std::optional<FaultGuard> guard_;
+  std::unique_ptr<PinnedMemory> pinned_;  // null where it is not
 };
 
 }  // namespace attention::server

@@ -59,11 +59,13 @@ InferenceService::Reactor* InferenceService::SystemSharedMemoryRegister(
   if (absl::Status status = CheckSharedMemory(*context); !status.ok()) {
     return Answer(context, status);
   }
-  return Answer(context, regions_.Register(request->name(), [request] {
-    return SystemMemoryRegion::Map({.name = request->name(),
-                                    .key = request->key(),
-                                    .offset = request->offset(),
-                                    .byte_size = request->byte_size()});
+  return Answer(context, regions_.Register(request->name(), [this, request] {
+    auto region = SystemMemoryRegion::Map({.name = request->name(),
+                                           .key = request->key(),
+                                           .offset = request->offset(),
+                                           .byte_size = request->byte_size()});
+    if (region.ok()) (*region)->Pin(engine_);
+    return region;
   }));
 }
 

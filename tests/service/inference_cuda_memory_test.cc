@@ -122,12 +122,54 @@ v1::AttendRequest MaskedRequest() {
   return request;
 }
 
+// Each of its tensors has 128 KiB: more than is copied with others.
+v1::AttendRequest LargeRequest() {
+  const std::vector<int64_t> shape = {1, 1, 512, 64};
+  std::vector<double> numbers(size_t{512} * 64);
+  for (size_t n = 0; n < numbers.size(); ++n) {
+    numbers[n] = static_cast<double>(n % 97) / 97;
+  }
+  const v1::Tensor tensor = MakeTensor(v1::DATA_TYPE_FP32, shape, numbers);
+  v1::AttendRequest request;
+  *request.mutable_query() = tensor;
+  *request.mutable_key_value()->mutable_key() = tensor;
+  *request.mutable_key_value()->mutable_value() = tensor;
+  return request;
+}
+
 TEST_F(InferCudaMemoryTest, InputsAreReadFromIt) {
   Start();
   ASSERT_THAT(Register("in"), IsOk());
   ModelInferRequest infer = ToInfer(MaskedRequest());
   MoveInputs(infer, 16, 0);
   ExpectSameAnswer(Infer(*client_, infer), client_->Attend(MaskedRequest()));
+}
+
+// A POSIX region, so that devices need no copy of it in staging buffers.
+TEST_F(InferCudaMemoryTest, SystemMemoryIsPinnedWhileItIsRegistered) {
+  Start();
+  inference::SystemSharedMemoryRegisterRequest request;
+  request.set_name("in");
+  request.set_key(object_.key());
+  request.set_byte_size(kSize);
+  ASSERT_THAT(CallInference<inference::SystemSharedMemoryRegisterResponse>(
+                  *client_, "SystemSharedMemoryRegister", request)
+                  .status(),
+              IsOk());
+  EXPECT_EQ(faults_->pinned, 1);
+
+  v1::AttendRequest large = LargeRequest();
+  ModelInferRequest infer = ToInfer(large);
+  MoveInputs(infer, 16, 0);
+  ExpectSameAnswer(Infer(*client_, infer), client_->Attend(large));
+
+  inference::SystemSharedMemoryUnregisterRequest forget;
+  forget.set_name("in");
+  ASSERT_THAT(CallInference<inference::SystemSharedMemoryUnregisterResponse>(
+                  *client_, "SystemSharedMemoryUnregister", forget)
+                  .status(),
+              IsOk());
+  EXPECT_EQ(faults_->pinned, 0);
 }
 
 TEST_F(InferCudaMemoryTest, InputsMayLieAtAnyByte) {

@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/cuda/emulation/emulated_kernels.h"
 #include "core/cuda/emulation/tensor_core.h"
+#include "core/cuda/pinned_ranges.h"
 #include "core/element.h"
 
 namespace attention::cuda {
@@ -31,6 +32,7 @@ struct State {
   std::shared_ptr<Faults> faults;
   std::mutex mutex;
   absl::Status health;
+  PinnedRanges pinned;
 
   absl::Status Health() {
     const std::lock_guard lock(mutex);
@@ -110,6 +112,21 @@ class EmulatedStream final : public Stream {
     Begin({buffer(index) + offset, from, bytes});
     return state_->Health();
   }
+  bool Reaches(const std::byte* begin, int64_t bytes) const override {
+    return state_->pinned.Contain(begin, bytes);
+  }
+  absl::Status UploadPinned(const std::byte* from, std::byte* to,
+                            int64_t bytes) override {
+    if (!Reaches(from, bytes)) return NotPinned();
+    Begin({to, from, bytes});
+    return state_->Health();
+  }
+  absl::Status DownloadPinned(const std::byte* from, std::byte* to,
+                              int64_t bytes) override {
+    if (!Reaches(to, bytes)) return NotPinned();
+    Begin({to, from, bytes});
+    return state_->Health();
+  }
   absl::Status Fill(std::byte* to, uint8_t value, int64_t bytes) override {
     CopyUpTo(begun_);
     std::memset(to, value, static_cast<size_t>(bytes));
@@ -153,6 +170,10 @@ class EmulatedStream final : public Stream {
     const std::byte* from;
     int64_t bytes;
   };
+
+  static absl::Status NotPinned() {
+    return absl::InternalError("emulated: host memory that is not pinned");
+  }
 
   void Begin(Copy copy) {
     copies_.push_back(copy);
@@ -273,6 +294,16 @@ class EmulatedDevice final : public Device {
     munmap(memory, static_cast<size_t>(found->second));
     shared_.erase(found);
     --state_->faults->shared;
+  }
+
+  absl::Status PinHost(absl::Span<std::byte> memory) override {
+    state_->pinned.Add(memory);
+    ++state_->faults->pinned;
+    return absl::OkStatus();
+  }
+  void UnpinHost(absl::Span<std::byte> memory) override {
+    state_->pinned.Remove(memory);
+    --state_->faults->pinned;
   }
 
   absl::Status CopyToHost(const std::byte* from, std::byte* to,

@@ -195,9 +195,9 @@ constexpr bool ServesWgmma(const AttentionArgs& args) {
 }
 
 constexpr LaunchShape WgmmaShape(const AttentionArgs& args) {
-  return {args.batch * args.query_heads *
-              CeilDivide(args.query_length, kWgmmaRows),
-          kWgmmaThreads, kWgmmaSharedBytes};
+  return {
+      args.batch * args.query_heads * CeilDivide(args.query_length, kWgmmaRows),
+      kWgmmaThreads, kWgmmaSharedBytes};
 }
 
 // merge: a warp for every row.

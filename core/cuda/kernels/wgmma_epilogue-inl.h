@@ -3,8 +3,9 @@
 
 // What attend_wgmma stores of its rows. For devices alone.
 
-#include <cute/tensor.hpp>
 #include <cutlass/cutlass.h>
+
+#include <cute/tensor.hpp>
 #include <cutlass/pipeline/pipeline.hpp>
 
 #include "core/cuda/kernels/mma_store-inl.h"
@@ -68,9 +69,8 @@ struct WgmmaEpilogue {
     const auto place_rows = RowsOfThread(places, mma);
 
     const auto heads = cute::get<2>(group);  // (of B * Hkv, of Hq / Hkv)
-    const int64_t head =
-        int64_t{cute::get<0>(heads)} * cute::get<1>(extents) +
-        cute::get<1>(heads);
+    const int64_t head = int64_t{cute::get<0>(heads)} * cute::get<1>(extents) +
+                         cute::get<1>(heads);
     const int64_t first = int64_t{cute::get<0>(group)} * cute::get<0>(tile);
     CUTLASS_PRAGMA_UNROLL
     for (int row = 0; row < cute::size<0>(sum_rows); ++row) {

@@ -1,12 +1,13 @@
 #ifndef ATTENTION_CORE_CUDA_KERNELS_WGMMA_MAINLOOP_INL_H_
 #define ATTENTION_CORE_CUDA_KERNELS_WGMMA_MAINLOOP_INL_H_
 
-// The loop over keys of attend_wgmma: that of CUTLASS's example 88 (Hopper FMHA,
-// tma_warpspecialized), after Shah et al., "FlashAttention-3" (2024), over the
-// tiles that rows read. For devices alone.
+// The loop over keys of attend_wgmma: that of CUTLASS's example 88 (Hopper
+// FMHA, tma_warpspecialized), after Shah et al., "FlashAttention-3" (2024),
+// over the tiles that rows read. For devices alone.
+
+#include <cutlass/cutlass.h>
 
 #include <cute/tensor.hpp>
-#include <cutlass/cutlass.h>
 
 #include "collective/fmha_collective_tma_warpspecialized.hpp"
 #include "core/cuda/kernels/wgmma_softmax-inl.h"
@@ -22,11 +23,12 @@ using WgmmaKeyStride =
 
 /// What example 88's loop is made of, for elements T (CUTLASS's Element).
 template <typename T, typename Element, int kWidth>
-using WgmmaExampleLoop = cutlass::fmha::collective::FmhaMainloopTmaWarpSpecialized<
-    Element, float, float,
-    cute::Shape<cute::Int<kWgmmaRows>, cute::Int<kWgmmaKeys>,
-                cute::Int<kWidth>>,
-    WgmmaQueryStride, WgmmaKeyStride, WgmmaKeyStride, WgmmaFusion<T>>;
+using WgmmaExampleLoop =
+    cutlass::fmha::collective::FmhaMainloopTmaWarpSpecialized<
+        Element, float, float,
+        cute::Shape<cute::Int<kWgmmaRows>, cute::Int<kWgmmaKeys>,
+                    cute::Int<kWidth>>,
+        WgmmaQueryStride, WgmmaKeyStride, WgmmaKeyStride, WgmmaFusion<T>>;
 
 template <typename T, typename Element, int kWidth>
 struct WgmmaMainloop : WgmmaExampleLoop<T, Element, kWidth> {

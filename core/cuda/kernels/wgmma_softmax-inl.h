@@ -4,8 +4,9 @@
 // What attend_wgmma does between its two products: the online softmax of
 // mma_softmax-inl.h, where CUTLASS's example 88 has its own. For devices alone.
 
-#include <cute/tensor.hpp>
 #include <cutlass/cutlass.h>
+
+#include <cute/tensor.hpp>
 
 #include "collective/fmha_collective_softmax.hpp"
 #include "core/cuda/kernels/mma_softmax-inl.h"

@@ -130,11 +130,12 @@ TEST(SelfCheck, GoesOnWithoutAKernelThatCanBeLeftOut) {
   WorkerPool workers(2);
   WithWrongKernel backend;
   std::vector<std::string> left_out;
-  EXPECT_THAT(SelfCheck(backend, workers,
-                        [&](absl::string_view kernel, const absl::Status& why) {
-                          left_out.push_back(absl::StrCat(kernel, ": ", why.message()));
-                        }),
-              IsOk());
+  EXPECT_THAT(
+      SelfCheck(backend, workers,
+                [&](absl::string_view kernel, const absl::Status& why) {
+                  left_out.push_back(absl::StrCat(kernel, ": ", why.message()));
+                }),
+      IsOk());
   EXPECT_THAT(left_out, ::testing::ElementsAre(
                             HasSubstr("fast: BF16 causal: kernel fast: output "
                                       "element 0 is ")));

@@ -142,6 +142,16 @@ TEST_F(CudaBackendTest, MoreThanTheMemoryLimitIsRefused) {
               HasSubstr("the limit of 1000"));
 }
 
+TEST_F(CudaBackendTest, HostMemoryIsPinnedOnceForAllDevices) {
+  Start({.devices = 2});
+  std::vector<std::byte> memory(4096);
+  auto pinned = engine_->PinHostMemory(absl::MakeSpan(memory));
+  ASSERT_NE(pinned, nullptr);
+  EXPECT_EQ(faults_[0]->pinned + faults_[1]->pinned, 1);
+  pinned.reset();
+  EXPECT_EQ(faults_[0]->pinned + faults_[1]->pinned, 0);
+}
+
 TEST_F(CudaBackendTest, DevicesTakeTurns) {
   Start({.devices = 2});
   ASSERT_THAT(Run().status(), IsOk());

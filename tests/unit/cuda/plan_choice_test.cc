@@ -166,9 +166,8 @@ INSTANTIATE_TEST_SUITE_P(
         WgmmaChoice{"NegativeScale",
                     {.type = kBf16, .scoring = ScaledDotProduct{.scale = -1}},
                     "bf16_mma"},
-        WgmmaChoice{"Weights",
-                    {.type = kBf16, .wanted = kWeights},
-                    "cublas_products"}),
+        WgmmaChoice{
+            "Weights", {.type = kBf16, .wanted = kWeights}, "cublas_products"}),
     [](const auto& test) { return test.param.name; });
 
 TEST(PlanWgmmaOptionsTest, OptionsBesideRangesOfKeysAreNotForIt) {
@@ -197,9 +196,8 @@ TEST(PlanWgmmaOptionsTest, OptionsBesideRangesOfKeysAreNotForIt) {
 TEST(PlanWgmmaOptionsTest, ItCanBeLeftOut) {
   DeviceProperties device = kDevice;
   device.wgmma = true;
-  EXPECT_EQ(
-      MakePlan(Valid({.type = kBf16}), device, {.wgmma = false}).kernel,
-      "bf16_mma");
+  EXPECT_EQ(MakePlan(Valid({.type = kBf16}), device, {.wgmma = false}).kernel,
+            "bf16_mma");
 }
 
 TEST(PlanSupportTest, ADeviceWithTooLittleSharedMemoryIsRefused) {

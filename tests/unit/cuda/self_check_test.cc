@@ -69,8 +69,7 @@ class Recorder final : public Backend {
     backend_->Run(jobs, context);
     for (const AttentionJob& job : jobs) {
       kernels_.emplace(job.kernel);
-      const auto instances =
-          InstancesOf(cuda::MakePlan(*job.problem, device_));
+      const auto instances = InstancesOf(cuda::MakePlan(*job.problem, device_));
       instances_.insert(instances.begin(), instances.end());
     }
   }

@@ -1,5 +1,6 @@
 #include "core/cuda/transfer.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -133,6 +134,48 @@ TEST_F(TransferTest, TensorsLargerThanTheStagingBuffersArrive) {
   ASSERT_THAT(uploader.Finish(), IsOk());
   const std::vector<std::byte> found = Fetch(memory.data(), bytes);
   EXPECT_EQ(std::memcmp(found.data(), sent.data(), found.size()), 0);
+}
+
+TEST_F(TransferTest, PinnedMemoryIsCopiedInOnePiece) {
+  std::vector<uint32_t> sent = LargeTensor();
+  const auto bytes = static_cast<int64_t>(sent.size() * 4);
+  const absl::Span<std::byte> all = {reinterpret_cast<std::byte*>(sent.data()),
+                                     static_cast<size_t>(bytes)};
+  const DeviceMemory memory(*device_, bytes);
+  ASSERT_THAT(device_->PinHost(all), IsOk());
+  Uploader uploader(*stream_);
+  uploader.Begin(memory.data());
+  uploader.Append(sent.data(), 4);  // too little for a copy of its own
+  uploader.Append(sent.data() + 1, bytes - 4);
+  ASSERT_THAT(uploader.Finish(), IsOk());
+  ASSERT_THAT(stream_->Synchronize(), IsOk());
+  EXPECT_EQ(faults_->copies, 2);
+
+  const std::vector<uint32_t> expected = sent;
+  std::fill(sent.begin(), sent.end(), 0);
+  Downloader downloader(*stream_);
+  downloader.Copy(memory.data(), all.data(), bytes);
+  ASSERT_THAT(downloader.Finish(), IsOk());
+  ASSERT_THAT(stream_->Synchronize(), IsOk());
+  EXPECT_EQ(faults_->copies, 3);
+  EXPECT_EQ(sent, expected);
+  device_->UnpinHost(all);
+}
+
+TEST_F(TransferTest, OnlyWhatIsPinnedAsAWholeIsCopiedInOnePiece) {
+  std::vector<uint32_t> sent = LargeTensor();
+  const auto bytes = static_cast<int64_t>(sent.size() * 4);
+  const absl::Span<std::byte> half = {reinterpret_cast<std::byte*>(sent.data()),
+                                      sent.size() * 2};
+  const DeviceMemory memory(*device_, bytes);
+  ASSERT_THAT(device_->PinHost(half), IsOk());
+  Uploader uploader(*stream_);
+  uploader.Begin(memory.data());
+  uploader.Append(sent.data(), bytes);
+  ASSERT_THAT(uploader.Finish(), IsOk());
+  const std::vector<std::byte> found = Fetch(memory.data(), bytes);
+  EXPECT_EQ(std::memcmp(found.data(), sent.data(), found.size()), 0);
+  device_->UnpinHost(half);
 }
 
 TEST_F(TransferTest, StridedRowsLargerThanTheStagingBuffersArrive) {

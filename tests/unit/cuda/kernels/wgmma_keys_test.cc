@@ -1,13 +1,12 @@
 // Which tiles of keys a block of attend_wgmma reads: for every pair of spans
 // whose ends lie near those of tiles.
 
-#include "core/cuda/kernels/wgmma_keys-inl.h"
-
 #include <cstdint>
 #include <set>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/cuda/kernels/wgmma_keys-inl.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
