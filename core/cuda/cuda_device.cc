@@ -113,10 +113,9 @@ class CudaDevice final : public Device {
 
   absl::Status PinHost(absl::Span<std::byte> memory) override {
     if (absl::Status status = Select(); !status.ok()) return status;
-    absl::Status status =
-        health_.Check("cudaHostRegister",
-                      cudaHostRegister(memory.data(), memory.size(),
-                                       cudaHostRegisterPortable));
+    absl::Status status = health_.Check(
+        "cudaHostRegister", cudaHostRegister(memory.data(), memory.size(),
+                                             cudaHostRegisterPortable));
     if (status.ok()) Pinned().Add(memory);
     return status;
   }

@@ -38,9 +38,19 @@ absl::Status CudaJob::End(absl::Status begun) {
   }
   if (status.ok()) status = Download();
   // The memory is the next job's once this returns.
-  const absl::Status done = stream_.Synchronize();
+  absl::Status done = stream_.Synchronize();
+  if (status.ok() && done.ok() && isolate_ && *stream_.marked() != 0) {
+    status = Isolate();
+    done = stream_.Synchronize();
+  }
   const bool told = !status.ok() && !absl::IsCancelled(status);
   return told || done.ok() ? status : done;
+}
+
+absl::Status CudaJob::Isolate() {
+  job_.tiles_total += isolate_->launches;
+  absl::Status status = isolate_->run();
+  return status.ok() ? Download() : status;
 }
 
 absl::Status CudaJob::Upload() {
@@ -49,6 +59,7 @@ absl::Status CudaJob::Upload() {
 
 absl::Status CudaJob::Compute() {
   static_assert(static_cast<int>(RowMark::kNone) == 0);
+  *stream_.marked() = 0;
   absl::Status status = stream_.Fill(At(plan_.marks), 0, plan_.marks.bytes);
   for (const Step& step : steps_) {
     if (status.ok()) status = step.run();
@@ -86,21 +97,22 @@ void CudaJob::SetPointers() {
                       ? reinterpret_cast<float*>(outputs.weights.data)
                       : At<float>(plan_.weights);
   args_.marks = At<RowMark>(plan_.marks);
+  args_.marked = stream_.marked();
   args_.row_max = At<float>(plan_.row_max);
   args_.row_sum = At<float>(plan_.row_sum);
   args_.partials = At<float>(plan_.partials);
 }
 
 template <typename Args>
-void CudaJob::AddStep(absl::string_view kernel, const Args& args,
-                      const LaunchShape& shape, int64_t most,
-                      int (*launch)(const Args&, const LaunchShape&, void*)) {
+CudaJob::Step CudaJob::StepOf(absl::string_view kernel, const Args& args,
+                              const LaunchShape& shape, int64_t most,
+                              Kernel<Args> launch) {
   const auto run = [this, kernel, args, shape, most, launch] {
     return Launch(kernel, shape, most, [&](const LaunchShape& one) {
       return launch(args, one, stream_.handle());
     });
   };
-  steps_.push_back({CeilDivide(shape.blocks, most), run});
+  return {CeilDivide(shape.blocks, most), run};
 }
 
 void CudaJob::AddProjection(ProjectArgs args, const void* from,
@@ -150,8 +162,8 @@ void CudaJob::SetSteps() {
   }
   AttentionArgs whole = args_;
   whole.splits = 1;
-  AddStep("isolate", whole, IsolateShape(whole), plan_.isolate_blocks,
-          kernels_.isolate);
+  isolate_ = StepOf("isolate", whole, IsolateShape(whole), plan_.isolate_blocks,
+                    kernels_.isolate);
 }
 
 absl::Status CudaJob::BeginLaunch() {

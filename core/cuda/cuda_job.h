@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -55,10 +56,18 @@ class CudaJob {
     std::function<absl::Status()> run;
   };
   void SetSteps();
+  // Where a row was marked; brings the results once more.
+  absl::Status Isolate();
+  template <typename Args>
+  using Kernel = int (*)(const Args&, const LaunchShape&, void* stream);
+  template <typename Args>
+  Step StepOf(absl::string_view kernel, const Args& args,
+              const LaunchShape& shape, int64_t most, Kernel<Args> launch);
   template <typename Args>
   void AddStep(absl::string_view kernel, const Args& args,
-               const LaunchShape& shape, int64_t most,
-               int (*launch)(const Args&, const LaunchShape&, void*));
+               const LaunchShape& shape, int64_t most, Kernel<Args> launch) {
+    steps_.push_back(StepOf(kernel, args, shape, most, launch));
+  }
   void AddProjection(ProjectArgs args, const void* from, const Buffer& matrix,
                      const Buffer& to, int64_t most);
   absl::Status Products();
@@ -85,6 +94,7 @@ class CudaJob {
   std::byte* const memory_;
   AttentionArgs args_;  // the plan's, with pointers
   std::vector<Step> steps_;
+  std::optional<Step> isolate_;  // where a row was marked
 };
 
 }  // namespace attention::cuda

@@ -59,6 +59,12 @@ absl::Status CudaStream::Start() {
     status = health_.Check("cudaEventCreateWithFlags",
                            cudaEventCreateWithFlags(&end_, kWaitsAsleep));
   }
+  if (status.ok()) {
+    void* word = nullptr;
+    status = health_.Check("cudaMallocHost",
+                           cudaMallocHost(&word, sizeof(*marked_)));
+    marked_ = static_cast<int32_t*>(word);
+  }
   return status;
 }
 
@@ -74,6 +80,7 @@ CudaStream::~CudaStream() {
   for (std::byte* memory : buffers_) {
     if (memory != nullptr) cudaFreeHost(memory);
   }
+  if (marked_ != nullptr) cudaFreeHost(marked_);
   if (stream_ != nullptr) cudaStreamDestroy(stream_);
   cudaGetLastError();
 }
@@ -98,17 +105,17 @@ absl::Status CudaStream::Download(int index, int64_t offset,
 absl::Status CudaStream::UploadPinned(const std::byte* from, std::byte* to,
                                       int64_t bytes) {
   if (absl::Status status = Select(); !status.ok()) return status;
-  return health_.Check("cudaMemcpyAsync",
-                       cudaMemcpyAsync(to, from, Size(bytes),
-                                       cudaMemcpyHostToDevice, stream_));
+  return health_.Check(
+      "cudaMemcpyAsync",
+      cudaMemcpyAsync(to, from, Size(bytes), cudaMemcpyHostToDevice, stream_));
 }
 
 absl::Status CudaStream::DownloadPinned(const std::byte* from, std::byte* to,
                                         int64_t bytes) {
   if (absl::Status status = Select(); !status.ok()) return status;
-  return health_.Check("cudaMemcpyAsync",
-                       cudaMemcpyAsync(to, from, Size(bytes),
-                                       cudaMemcpyDeviceToHost, stream_));
+  return health_.Check(
+      "cudaMemcpyAsync",
+      cudaMemcpyAsync(to, from, Size(bytes), cudaMemcpyDeviceToHost, stream_));
 }
 
 absl::Status CudaStream::Fill(std::byte* to, uint8_t value, int64_t bytes) {

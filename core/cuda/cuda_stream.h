@@ -41,6 +41,7 @@ class CudaStream final : public Stream {
   absl::Status DownloadPinned(const std::byte* from, std::byte* to,
                               int64_t bytes) override;
   absl::Status Fill(std::byte* to, uint8_t value, int64_t bytes) override;
+  int32_t* marked() const override { return marked_; }
   absl::Status Mark(int index) override;
   absl::Status Wait(int index) override;
   absl::Status Synchronize() override;
@@ -63,6 +64,7 @@ class CudaStream final : public Stream {
   std::array<std::byte*, kBuffers> buffers_ = {};
   std::array<cudaEvent_t, kBuffers> marks_ = {};
   cudaEvent_t end_ = nullptr;  // of all work, for Synchronize()
+  int32_t* marked_ = nullptr;  // pinned
   cublasHandle_t cublas_ = nullptr;
   bool cublas_is_ready_ = false;
 };

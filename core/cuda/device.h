@@ -96,6 +96,10 @@ class Stream {
   /// Begins to set `bytes` of device memory to `value`.
   virtual absl::Status Fill(std::byte* to, uint8_t value, int64_t bytes) = 0;
 
+  /// A word of host memory that kernels can write to (AttentionArgs::marked).
+  /// To be read after Synchronize().
+  virtual int32_t* marked() const = 0;
+
   /// Marks this point of the stream with mark `index`, of which there are
   /// kBuffers; Wait() returns when the mark's last point is reached.
   virtual absl::Status Mark(int index) = 0;

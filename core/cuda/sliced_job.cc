@@ -178,7 +178,9 @@ absl::Status SlicedJob::Run(const std::array<Stream*, 2>& streams,
   absl::Status status;
   std::unique_ptr<Slice> before;
   const auto end = [&](Slice& slice) {
+    const int64_t planned = slice.part().tiles_total;
     const absl::Status ended = slice.End();
+    job_.tiles_total += slice.part().tiles_total - planned;
     job_.tiles_computed += slice.part().tiles_computed;
     if (status.ok()) status = ended;
   };

@@ -32,8 +32,8 @@ class Uploader {
   /// copy, which for small tensors takes no longer than one of them.
   void BeginNext(std::byte* to);
   static constexpr int64_t kMostPadding = 256;
-  /// `bytes` as they lie in host memory. Pinned ones must stay as they are until
-  /// the next Synchronize() of the stream returns.
+  /// `bytes` as they lie in host memory. Pinned ones must stay as they are
+  /// until the next Synchronize() of the stream returns.
   void Append(const void* data, int64_t bytes);
   /// The elements of a view of any rank, row-major.
   void AppendView(const TensorView& view);

@@ -95,8 +95,8 @@ absl::Status SystemMemoryRegion::MapObject() {
 }
 
 void SystemMemoryRegion::Pin(const Engine& engine) {
-  pinned_ = engine.PinHostMemory(
-      {static_cast<std::byte*>(mapping_), mapping_size_});
+  pinned_ =
+      engine.PinHostMemory({static_cast<std::byte*>(mapping_), mapping_size_});
 }
 
 SystemMemoryRegion::~SystemMemoryRegion() {

@@ -132,6 +132,7 @@ class EmulatedStream final : public Stream {
     std::memset(to, value, static_cast<size_t>(bytes));
     return state_->Health();
   }
+  int32_t* marked() const override { return &marked_; }
   absl::Status Mark(int index) override {
     marks_[static_cast<size_t>(index)] = begun_;
     return state_->Health();
@@ -220,6 +221,7 @@ class EmulatedStream final : public Stream {
   std::array<std::byte*, kBuffers> buffers_ = {};
   std::array<int64_t, kBuffers> marks_ = {};  // copies begun by then
   mutable std::deque<Copy> copies_;           // begun and not done
+  mutable int32_t marked_ = 0;
   int64_t begun_ = 0;
   mutable int64_t done_ = 0;
 };

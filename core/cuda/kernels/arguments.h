@@ -118,6 +118,8 @@ struct AttentionArgs {
 
   /// (B, Hq, Lq), kNone before the first kernel.
   RowMark* marks = nullptr;
+  /// Not 0 once a row has a mark. The host reads it, where it lies.
+  int32_t* marked = nullptr;
   /// (B, Hq, Lq) each: the largest score of a row (times log2 e) and its sum of
   /// exponentials. Written by `attend` and `merge` where not null, read by
   /// `weights`.

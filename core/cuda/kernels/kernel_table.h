@@ -13,8 +13,8 @@ namespace attention::cuda {
 /// launch itself. Results do not depend on anything but the arguments.
 ///
 /// A problem's order: project (where it has parameters), attend, attend_mma or
-/// attend_wgmma, merge (where keys were split), weights (where wanted),
-/// isolate.
+/// attend_wgmma, merge (where keys were split), weights (where wanted), and
+/// isolate where a row was marked.
 struct KernelTable {
   /// Every score and type, in FP32. Writes output, lse, marks, row_max and
   /// row_sum, or partials.

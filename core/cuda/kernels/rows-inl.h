@@ -193,13 +193,20 @@ ATTENTION_KERNEL_CODE void StorePartialState(const RowState& state,
   partial[1] = state.sum;
 }
 
+/// For `isolate`, which is not launched where no row has a mark.
+ATTENTION_KERNEL_CODE void MarkRow(const AttentionArgs& args,
+                                   int64_t result_row, RowMark mark) {
+  args.marks[result_row] = mark;
+  *args.marked = 1;
+}
+
 /// Marks a row of whose output some element is not finite: perhaps it is a
 /// value of a key that takes no part, times 0. A row whose scores are NaN is
 /// NaN in any case.
 ATTENTION_KERNEL_CODE void MarkNotFinite(const AttentionArgs& args,
                                          const RowState& state,
                                          int64_t result_row) {
-  if (!IsNan(state.sum)) args.marks[result_row] = RowMark::kNotFinite;
+  if (!IsNan(state.sum)) MarkRow(args, result_row, RowMark::kNotFinite);
 }
 
 /// A row once all its keys are in, and its head's sink.
@@ -239,7 +246,7 @@ ATTENTION_KERNEL_CODE void StoreRowState(const AttentionArgs& args,
     args.row_sum[result_row] = state.sum;
   }
   if (state.sum == 0 && args.uniform_empty_rows != 0) {
-    args.marks[result_row] = RowMark::kAveraged;
+    MarkRow(args, result_row, RowMark::kAveraged);
   }
 }
 

@@ -164,8 +164,9 @@ ATTENTION_KERNEL_CODE void FinishOutput(const FinishOutputArgs& args,
     finite = finite && IsFinite(value);
     StoreOutput(args.problem, result_row * width + i, value);
   }
-  RowMark& mark = args.problem.marks[result_row];
-  if (!finite && mark == RowMark::kNone) mark = RowMark::kNotFinite;
+  if (!finite && args.problem.marks[result_row] == RowMark::kNone) {
+    MarkRow(args.problem, result_row, RowMark::kNotFinite);
+  }
 }
 
 }  // namespace attention::cuda

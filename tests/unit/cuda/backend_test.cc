@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -83,6 +84,38 @@ TEST_F(CudaBackendTest, CountsItsLaunchesAsTiles) {
   EXPECT_GT(job.tiles_total, 5);
   EXPECT_EQ(job.tiles_computed, job.tiles_total);
   EXPECT_EQ(tiles, job.tiles_total);
+}
+
+// Of which only the output is wanted: one kernel's.
+OwnedProblem OneLaunch() { return MakeProblem({.wanted = {}}, TestSeed()); }
+
+OwnedProblem WithNan() {
+  OwnedProblem owned = OneLaunch();
+  Fill(owned.problem.key_value[0].value,
+       std::numeric_limits<double>::quiet_NaN());
+  return owned;
+}
+
+TEST_F(CudaBackendTest, FiniteResultsTakeOneLaunch) {
+  Start({});
+  owned_ = OneLaunch();
+  EXPECT_EQ(RunJob().tiles_computed, 1);
+}
+
+TEST_F(CudaBackendTest, RowsThatAreNotFiniteTakeASecondLaunch) {
+  Start({});
+  owned_ = WithNan();
+  const AttentionJob job = RunJob();
+  EXPECT_EQ(job.tiles_computed, 2);
+  EXPECT_EQ(job.tiles_total, 2);
+}
+
+TEST_F(CudaBackendTest, AJobDoesNotCountTheMarksOfTheOneBefore) {
+  Start({});
+  owned_ = WithNan();
+  ASSERT_EQ(RunJob().tiles_computed, 2);
+  owned_ = OneLaunch();
+  EXPECT_EQ(RunJob().tiles_computed, 1);
 }
 
 TEST_F(CudaBackendTest, StopsBetweenLaunches) {

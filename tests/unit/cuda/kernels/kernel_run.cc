@@ -248,6 +248,8 @@ class Run {
     args_.row_sum = memory_.Take<float>(rows);
     args_.marks = memory_.Take<RowMark>(rows);
     std::fill_n(args_.marks, rows, RowMark::kNone);
+    args_.marked = memory_.Take<int32_t>(1);
+    *args_.marked = 0;
     if (options_.keys_per_split > 0) {
       args_.keys_per_split = options_.keys_per_split;
       args_.splits = CeilDivide(args_.key_length, args_.keys_per_split);

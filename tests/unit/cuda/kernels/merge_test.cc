@@ -54,6 +54,8 @@ Merged OnTheDevice(const std::vector<Split>& splits) {
   args.output = output.data();
   args.lse = &lse;
   args.marks = &mark;
+  int32_t marked = 0;
+  args.marked = &marked;
   EXPECT_EQ(EmulatedKernels().merge(args, MergeShape(args), nullptr), 0);
   return {lse, {output.begin(), output.end()}};
 }
