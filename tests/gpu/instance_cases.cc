@@ -143,7 +143,7 @@ constexpr Option kWgmmaOptions[] = {
     {"sinks", [](ProblemSpec& spec) { spec.sinks = PerHeadShape::kPerHead; }},
     {"narrow",
      [](ProblemSpec& spec) { spec.width = spec.value_width = spec.width - 8; }},
-    {"grouped", [](ProblemSpec& spec) { spec.kv_heads = 2; }},
+    {"grouped", [](ProblemSpec& spec) { spec.kv_heads = 1; }},
     {"large_scores", [](ProblemSpec& spec) { spec.scale = 1e6; }},
 };
 
@@ -151,10 +151,10 @@ void AddWgmmaCases(DataType type, int64_t width,
                    std::vector<InstanceCase>& cases) {
   InstanceCase made;
   made.instance = WgmmaName(Name(type), width);
-  made.spec = {.batch = 2,
-               .query_heads = 4,
-               .kv_heads = 4,
-               .query_length = 500,
+  made.spec = {.batch = 1,
+               .query_heads = 2,
+               .kv_heads = 2,
+               .query_length = 300,
                .key_length = 900,
                .width = width,
                .value_width = width,

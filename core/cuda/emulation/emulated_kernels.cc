@@ -1,5 +1,6 @@
 #include "core/cuda/emulation/emulated_kernels.h"
 
+#include "core/cuda/emulation/emulated_wgmma.h"
 #include "core/cuda/emulation/emulation.h"
 #include "core/cuda/kernels/attend-inl.h"
 #include "core/cuda/kernels/dispatch-inl.h"
@@ -49,8 +50,11 @@ int LaunchMma(const AttentionArgs& args, const LaunchShape& shape, void*) {
   });
 }
 
-// Hopper's own instructions are not emulated: each block's rows come from
-// attend_mma's code, so that what is around the kernel has the real results.
+#ifdef ATTENTION_EMULATES_WGMMA
+constexpr auto LaunchWgmma = LaunchEmulatedWgmma;
+#else
+// Without CUTLASS there is no code to emulate: each block's rows come from
+// attend_mma's, so that what is around the kernel has the real results.
 int LaunchWgmma(const AttentionArgs& args, const LaunchShape& shape, void*) {
   LaunchShape mma = MmaShape(args);
   if (mma.blocks != WgmmaShape(args).blocks) return 1;
@@ -58,6 +62,7 @@ int LaunchWgmma(const AttentionArgs& args, const LaunchShape& shape, void*) {
   mma.first_block = shape.first_block;
   return LaunchMma(args, mma, nullptr);
 }
+#endif
 
 template <auto kKernel, typename Args>
 int LaunchOne(const Args& args, const LaunchShape& shape, void*) {

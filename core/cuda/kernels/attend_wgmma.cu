@@ -3,22 +3,22 @@
 #include <cute/tensor.hpp>
 #include <cutlass/cutlass.h>
 #include <cutlass/device_kernel.h>
+#include <cutlass/pipeline/pipeline.hpp>
 
 #include "core/cuda/kernels/device_kernels.h"
-#include "core/cuda/kernels/wgmma_epilogue-inl.h"
 #include "core/cuda/kernels/wgmma_mainloop-inl.h"
+#include "core/cuda/kernels/wgmma_store-inl.h"
 #include "kernel/fmha_kernel_tma_warpspecialized.hpp"
 
 namespace attention::cuda {
 namespace {
 
-// Which block of rows a block has: those with the most keys, as a causal mask
-// leaves them, first.
+// In the place of example 88's scheduler, whose names these are: a block has
+// one tile of rows.
 struct WgmmaBlocks {
   struct Params {
+    AttentionArgs args;
     int64_t first_block;
-    int64_t blocks_of_head;
-    int64_t heads_of_group;
   };
   const Params& params;
   bool is_valid_ = true;
@@ -30,14 +30,32 @@ struct WgmmaBlocks {
     return *this;
   }
   CUTLASS_DEVICE auto get_block_coord() const {
-    const int64_t block = params.first_block + BlockIndex();
-    const int64_t head = block / params.blocks_of_head;
-    const int64_t rows =
-        params.blocks_of_head - 1 - block % params.blocks_of_head;
-    return cute::make_coord(
-        static_cast<int>(rows), cute::_0{},
-        cute::make_coord(static_cast<int>(head / params.heads_of_group),
-                         static_cast<int>(head % params.heads_of_group)));
+    const WgmmaPlace place =
+        WgmmaPlaceOf(params.args, params.first_block + BlockIndex());
+    return cute::make_coord(place.rows, cute::_0{},
+                            cute::make_coord(place.kv_group, place.member));
+  }
+};
+
+// In the place of its epilogue: this one reads nothing, and needs no shared
+// memory.
+template <typename T>
+struct WgmmaEpilogue {
+  using LoadPipeline = cutlass::PipelineTransactionAsync<1>;
+  using PipelineStorage = typename LoadPipeline::SharedStorage;
+  static constexpr int TmaTransactionBytes = 0;
+  struct TensorStorage {};
+  struct Arguments {};
+  using Params = AttentionArgs;
+
+  template <typename Tile, typename Group, typename Result, typename Mma,
+            typename Extents>
+  CUTLASS_DEVICE void operator()(const Tile& tile, const Group& group,
+                                 const Result& result, const Mma& mma,
+                                 const Extents&, const Params& args,
+                                 const LoadPipeline&, TensorStorage&) {
+    StoreWgmmaRows<T>(args, tile, group, cute::get<0>(result),
+                      cute::get<1>(result), mma);
   }
 };
 
@@ -51,10 +69,7 @@ int Launch(const AttentionArgs& args, const LaunchShape& shape, void* stream) {
 
   const int64_t group = args.query_heads / args.key.heads;
   const int64_t width = args.key.width;
-  const auto extents = cute::make_tuple(
-      static_cast<int>(args.batch * args.key.heads), static_cast<int>(group),
-      static_cast<int>(args.query_length), static_cast<int>(args.key_length),
-      static_cast<int>(width));
+  const WgmmaExtents extents = WgmmaExtentsOf(args);
   const int64_t query_head = args.query_length * width;
   const WgmmaQueryStride query_stride = {
       width, cute::_1{}, {group * query_head, query_head}};
@@ -70,7 +85,7 @@ int Launch(const AttentionArgs& args, const LaunchShape& shape, void* stream) {
            nullptr),
        args},
       args,
-      {shape.first_block, CeilDivide(args.query_length, kWgmmaRows), group}};
+      {args, shape.first_block}};
 
   const auto kernel = cutlass::device_kernel<Kernel>;
   const cudaError_t error = cudaFuncSetAttribute(

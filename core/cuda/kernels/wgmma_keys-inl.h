@@ -59,6 +59,24 @@ ATTENTION_KERNEL_CODE WgmmaTiles TilesOfRows(const AttentionArgs& args,
   return TilesOfSpans(spans.any, spans.every, most);
 }
 
+/// What a block has: rows of one query head.
+struct WgmmaPlace {
+  int32_t rows;      // first_query / kWgmmaRows
+  int32_t kv_group;  // among B * Hkv
+  int32_t member;    // the query head, among the Hq / Hkv of a kv group
+};
+
+/// Blocks with the most keys, as a causal mask leaves them, come first.
+ATTENTION_KERNEL_CODE WgmmaPlace WgmmaPlaceOf(const AttentionArgs& args,
+                                              int64_t block) {
+  const int64_t blocks = CeilDivide(args.query_length, kWgmmaRows);
+  const int64_t members = args.query_heads / args.key.heads;
+  const int64_t head = block / blocks;
+  return {static_cast<int32_t>(blocks - 1 - block % blocks),
+          static_cast<int32_t>(head / members),
+          static_cast<int32_t>(head % members)};
+}
+
 }  // namespace attention::cuda
 
 #endif  // ATTENTION_CORE_CUDA_KERNELS_WGMMA_KEYS_INL_H_

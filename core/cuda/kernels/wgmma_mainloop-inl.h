@@ -5,8 +5,6 @@
 // FMHA, tma_warpspecialized), after Shah et al., "FlashAttention-3" (2024),
 // over the tiles that rows read. For devices alone.
 
-#include <cutlass/cutlass.h>
-
 #include <cute/tensor.hpp>
 
 #include "collective/fmha_collective_tma_warpspecialized.hpp"
@@ -44,29 +42,16 @@ struct WgmmaMainloop : WgmmaExampleLoop<T, Element, kWidth> {
     AttentionArgs args;
   };
 
-  /// The batch entry of a block.
-  template <typename Block>
-  CUTLASS_DEVICE static int64_t BatchOf(const AttentionArgs& args,
-                                        const Block& block) {
-    return cute::get<0>(cute::get<2>(block)) / args.key.heads;
-  }
-  template <typename Block>
-  CUTLASS_DEVICE static WgmmaTiles TilesOf(const AttentionArgs& args,
-                                           const Block& block) {
-    return TilesOfRows(args, BatchOf(args, block),
-                       int64_t{cute::get<0>(block)} * kWgmmaRows);
-  }
-
   /// The warp that brings queries, keys and values to shared memory, in the
   /// order in which compute() waits for them.
   template <bool kLoadQ, typename Block, typename Extents, typename Barrier>
-  CUTLASS_DEVICE void load_kv_maybe_q(
+  ATTENTION_KERNEL_CODE void load_kv_maybe_q(
       int rank, const Block& block, const Params& params,
       const Extents& extents, MainloopPipeline& pipeline, PipelineState& write,
       MainloopPipelineQ& query_pipeline, PipelineStateQ& query_write,
       SharedStorage& storage, Barrier&, bool) {
     static_assert(kLoadQ && NumMmaWarpGroups == 2);
-    const WgmmaTiles tiles = TilesOf(params.args, block);
+    const WgmmaTiles tiles = WgmmaTilesOf(params.args, block);
     const int elected = cute::elect_one_sync();
 
     typename Base::LoadQ queries{params.tma_load_q, query_pipeline,
@@ -101,19 +86,10 @@ struct WgmmaMainloop : WgmmaExampleLoop<T, Element, kWidth> {
   /// One group of four warps: sums of weighted values, and the states of their
   /// rows.
   template <typename Block, typename Extents, typename... Rest>
-  CUTLASS_DEVICE auto compute(const Block& block, const Block& group,
-                              const Params& params, const Extents& extents,
-                              Rest&... rest) {
-    const AttentionArgs& args = params.args;
-    const WgmmaProblem problem = {
-        extents,
-        TilesOf(args, block),
-        args.key_ranges == nullptr
-            ? nullptr
-            : args.key_ranges + BatchOf(args, block) * args.query_length,
-        MmaFactor(args),
-        LimitToFloat(args.softcap * kWideLog2E),
-        static_cast<float>(2 / args.softcap)};
+  ATTENTION_KERNEL_CODE auto compute(const Block& block, const Block& group,
+                                     const Params& params,
+                                     const Extents& extents, Rest&... rest) {
+    const WgmmaProblem problem = MakeWgmmaProblem(params.args, extents, block);
     return Base::compute(block, group, params, problem, rest...);
   }
 };

@@ -4,11 +4,8 @@
 // What attend_wgmma does between its two products: the online softmax of
 // mma_softmax-inl.h, where CUTLASS's example 88 has its own. For devices alone.
 
-#include <cutlass/cutlass.h>
-
 #include <cute/tensor.hpp>
 
-#include "collective/fmha_collective_softmax.hpp"
 #include "core/cuda/kernels/mma_softmax-inl.h"
 #include "core/cuda/kernels/wgmma_keys-inl.h"
 
@@ -16,7 +13,8 @@ namespace attention::cuda {
 
 /// What example 88 calls a problem: its extents (B * Hkv, Hq / Hkv, Lq, Lk, D),
 /// and what the steps of a block need to know beside them.
-struct WgmmaProblem : cute::tuple<int, int, int, int, int> {
+using WgmmaExtents = cute::tuple<int, int, int, int, int>;
+struct WgmmaProblem : WgmmaExtents {
   WgmmaTiles tiles;
   const KeySpan* spans;  // of the batch entry's rows; null: all keys
   float factor;          // what products are multiplied by, times log2 e
@@ -24,27 +22,65 @@ struct WgmmaProblem : cute::tuple<int, int, int, int, int> {
   float twice_inverse_cap;
 };
 
+inline WgmmaExtents WgmmaExtentsOf(const AttentionArgs& args) {
+  return {static_cast<int>(args.batch * args.key.heads),
+          static_cast<int>(args.query_heads / args.key.heads),
+          static_cast<int>(args.query_length),
+          static_cast<int>(args.key_length), args.key.width};
+}
+
+/// The tiles of a block, (rows, _, (kv group, member)) as in WgmmaPlace.
+template <typename Block>
+ATTENTION_KERNEL_CODE WgmmaTiles WgmmaTilesOf(const AttentionArgs& args,
+                                              const Block& block) {
+  return TilesOfRows(args, cute::get<0>(cute::get<2>(block)) / args.key.heads,
+                     int64_t{cute::get<0>(block)} * kWgmmaRows);
+}
+
+/// The warp.
+template <typename Block>
+ATTENTION_KERNEL_CODE WgmmaProblem MakeWgmmaProblem(const AttentionArgs& args,
+                                                    const WgmmaExtents& extents,
+                                                    const Block& block) {
+  const int64_t batch = cute::get<0>(cute::get<2>(block)) / args.key.heads;
+  return {extents,
+          WgmmaTilesOf(args, block),
+          args.key_ranges == nullptr
+              ? nullptr
+              : args.key_ranges + batch * args.query_length,
+          MmaFactor(args),
+          LimitToFloat(args.softcap * kWideLog2E),
+          static_cast<float>(2 / args.softcap)};
+}
+
 /// Tells example 88's loop how many tiles there are: those in which no row
 /// leaves out keys, with the first one, and the others.
 template <typename T>
 struct WgmmaFusion {
   template <typename Block, typename Tile>
-  CUTLASS_DEVICE int get_unmasked_trip_count(const Block&, const Tile&,
-                                             const WgmmaProblem& problem) {
+  ATTENTION_KERNEL_CODE int get_unmasked_trip_count(
+      const Block&, const Tile&, const WgmmaProblem& problem) {
     return 1 + problem.tiles.inside;
   }
   template <typename Block, typename Tile>
-  CUTLASS_DEVICE int get_masked_trip_count(const Block&, const Tile&,
-                                           const WgmmaProblem& problem) {
+  ATTENTION_KERNEL_CODE int get_masked_trip_count(const Block&, const Tile&,
+                                                  const WgmmaProblem& problem) {
     return problem.tiles.count - 1 - problem.tiles.inside;
   }
 };
 
-/// A thread's registers as its rows and columns.
-template <typename Sums, typename Mma>
-ATTENTION_KERNEL_CODE auto RowsOfThread(Sums& sums, const Mma& mma) {
-  using cutlass::fmha::collective::layout_acc_mn;
-  return cute::make_tensor(sums.data(), layout_acc_mn(mma, sums.layout()));
+/// A thread's part of a product of four warps as two rows, 8 apart, and their
+/// columns: of the registers, pairs of columns change first, then rows (PTX
+/// ISA, wgmma.mma_async, "Register fragments").
+template <typename Sums>
+ATTENTION_KERNEL_CODE auto RowsOfThread(Sums& sums) {
+  const auto of = sums.layout();
+  return cute::make_tensor(
+      sums.data(),
+      cute::make_layout(
+          cute::get<0, 1>(of),
+          cute::make_layout(cute::get<0, 0>(of), cute::get<0, 2>(of),
+                            cute::get<1>(of), cute::get<2>(of))));
 }
 
 /// Scores of keys that a row does not read become -inf. `places` has each
@@ -68,7 +104,7 @@ ATTENTION_KERNEL_CODE void LimitWgmmaRow(const WgmmaProblem& problem, int row,
   };
   const int begin = within(span.begin);
   const int end = within(span.end);
-  CUTLASS_PRAGMA_UNROLL
+  ATTENTION_UNROLL_ALL
   for (int n = 0; n < cute::size<1>(scores); ++n) {
     const int key = cute::get<1>(places(row, n)) - column;
     if (key < begin || key >= end) scores(row, n) = -Infinity();
@@ -80,7 +116,7 @@ template <typename Scores>
 ATTENTION_KERNEL_CODE float CapWgmmaScores(const WgmmaProblem& problem,
                                            Scores& scores) {
   if (problem.cap == 0) return problem.factor;
-  CUTLASS_PRAGMA_UNROLL
+  ATTENTION_UNROLL_ALL
   for (int n = 0; n < cute::size(scores); ++n) {
     scores(n) = CappedScore(Multiply(scores(n), problem.factor), problem.cap,
                             problem.twice_inverse_cap);
@@ -93,7 +129,7 @@ template <typename T, typename Weight, typename Scores>
 ATTENTION_KERNEL_CODE float WeightWgmmaRow(int row, const Weight& weight,
                                            Scores& scores) {
   float sum = 0;
-  CUTLASS_PRAGMA_UNROLL
+  ATTENTION_UNROLL_ALL
   for (int n = 0; n < cute::size<1>(scores); ++n) {
     float& score = scores(row, n);
     score = kWeightScale<T> * FastExp2(weight(score));
@@ -108,7 +144,7 @@ template <typename T, typename Scores>
 ATTENTION_KERNEL_CODE float AddWgmmaRow(int row, float factor, RowState& state,
                                         Scores& scores) {
   float largest = scores(row, 0);
-  CUTLASS_PRAGMA_UNROLL
+  ATTENTION_UNROLL_ALL
   for (int n = 1; n < cute::size<1>(scores); ++n) {
     largest = Larger(largest, scores(row, n));
   }
@@ -129,49 +165,53 @@ ATTENTION_KERNEL_CODE float AddWgmmaRow(int row, float factor, RowState& state,
 
 namespace cutlass::fmha::collective {
 
+template <typename Sum, typename Fusion, typename Params>
+struct CollectiveSoftmax;
+
 /// The place that example 88 has for a softmax. Its steps get the products of a
 /// tile, of which they make weights, and the sums of weighted values so far.
 template <typename T, typename Params>
 struct CollectiveSoftmax<float, attention::cuda::WgmmaFusion<T>, Params> {
-  CUTLASS_DEVICE explicit CollectiveSoftmax(const Params&) {}
+  ATTENTION_KERNEL_CODE explicit CollectiveSoftmax(const Params&) {}
 
   template <typename Sums, typename Mma>
-  CUTLASS_DEVICE auto init(const Sums& sums, const Mma& mma) {
-    auto rows = make_tensor<attention::cuda::RowState>(
-        size<0>(layout_acc_mn(mma, sums.layout())));
-    fill(rows, attention::cuda::RowState{-attention::cuda::Infinity(), 0.0F});
-    return rows;
+  ATTENTION_KERNEL_CODE auto init(Sums& sums, const Mma&) {
+    namespace ours = attention::cuda;
+    const auto rows = cute::size<0>(ours::RowsOfThread(sums));
+    auto states = cute::make_tensor<ours::RowState>(rows);
+    cute::fill(states, ours::RowState{-ours::Infinity(), 0.0F});
+    return states;
   }
 
   /// Of the first tile.
   template <typename Scores, typename Mma, typename Places, typename State>
-  CUTLASS_DEVICE void step(Scores& scores, const Mma& mma, const Places& places,
-                           State& state,
-                           const attention::cuda::WgmmaProblem& problem) {
-    AddTile<true>(scores, mma, places, problem, state, [](int, float) {});
+  ATTENTION_KERNEL_CODE void step(
+      Scores& scores, const Mma&, const Places& places, State& state,
+      const attention::cuda::WgmmaProblem& problem) {
+    AddTile<true>(scores, places, problem, state, [](int, float) {});
   }
 
   /// Of the others; kMasked: in which a row may leave out keys.
   template <bool kMasked = true, typename Scores, typename Mma, typename Places,
             typename State, typename Sums, typename SumsMma>
-  CUTLASS_DEVICE void step(Scores& scores, const Mma& mma, const Places& places,
-                           State& state, Sums& sums, const SumsMma& sums_mma,
-                           const attention::cuda::WgmmaProblem& problem) {
-    auto columns = attention::cuda::RowsOfThread(sums, sums_mma);
-    AddTile<kMasked>(scores, mma, places, problem, state,
-                     [&](int row, float scale) {
-                       CUTLASS_PRAGMA_UNROLL
-                       for (int n = 0; n < size<1>(columns); ++n) {
-                         columns(row, n) *= scale;
-                       }
-                     });
+  ATTENTION_KERNEL_CODE void step(
+      Scores& scores, const Mma&, const Places& places, State& state,
+      Sums& sums, const SumsMma&,
+      const attention::cuda::WgmmaProblem& problem) {
+    auto columns = attention::cuda::RowsOfThread(sums);
+    AddTile<kMasked>(scores, places, problem, state, [&](int row, float scale) {
+      ATTENTION_UNROLL_ALL
+      for (int n = 0; n < cute::size<1>(columns); ++n) {
+        columns(row, n) *= scale;
+      }
+    });
   }
 
   /// The rows' states, each of all four threads that have a part of it.
   template <typename State, typename Sums, typename Mma>
-  CUTLASS_DEVICE auto tail(State& state, const Sums&, const Mma&) {
-    CUTLASS_PRAGMA_UNROLL
-    for (int row = 0; row < size(state); ++row) {
+  ATTENTION_KERNEL_CODE auto tail(State& state, const Sums&, const Mma&) {
+    ATTENTION_UNROLL_ALL
+    for (int row = 0; row < cute::size(state); ++row) {
       float& sum = state(row).sum;
       sum += attention::cuda::ShuffleXor(sum, 1);
       sum += attention::cuda::ShuffleXor(sum, 2);
@@ -180,24 +220,24 @@ struct CollectiveSoftmax<float, attention::cuda::WgmmaFusion<T>, Params> {
   }
 
  private:
-  template <bool kMasked, typename Scores, typename Mma, typename Places,
-            typename State, typename Rescale>
-  CUTLASS_DEVICE static void AddTile(
-      Scores& products, const Mma& mma, const Places& places,
+  template <bool kMasked, typename Scores, typename Places, typename State,
+            typename Rescale>
+  ATTENTION_KERNEL_CODE static void AddTile(
+      Scores& products, const Places& places,
       const attention::cuda::WgmmaProblem& problem, State& state,
       const Rescale& rescale) {
     namespace ours = attention::cuda;
-    auto scores = ours::RowsOfThread(products, mma);
+    auto scores = ours::RowsOfThread(products);
     const float factor = ours::CapWgmmaScores(problem, scores);
     if constexpr (kMasked) {
-      auto row_places = ours::RowsOfThread(places, mma);
-      CUTLASS_PRAGMA_UNROLL
-      for (int row = 0; row < size<0>(scores); ++row) {
+      auto row_places = ours::RowsOfThread(places);
+      ATTENTION_UNROLL_ALL
+      for (int row = 0; row < cute::size<0>(scores); ++row) {
         ours::LimitWgmmaRow(problem, row, row_places, scores);
       }
     }
-    CUTLASS_PRAGMA_UNROLL
-    for (int row = 0; row < size<0>(scores); ++row) {
+    ATTENTION_UNROLL_ALL
+    for (int row = 0; row < cute::size<0>(scores); ++row) {
       rescale(row, ours::AddWgmmaRow<T>(row, factor, state(row), scores));
     }
   }
