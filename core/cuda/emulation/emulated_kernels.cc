@@ -51,7 +51,9 @@ int LaunchMma(const AttentionArgs& args, const LaunchShape& shape, void*) {
 }
 
 #ifdef ATTENTION_EMULATES_WGMMA
-constexpr auto LaunchWgmma = LaunchEmulatedWgmma;
+int LaunchWgmma(const AttentionArgs& args, const LaunchShape& shape, void*) {
+  return LaunchEmulatedWgmma(args, shape);
+}
 #else
 // Without CUTLASS there is no code to emulate: each block's rows come from
 // attend_mma's, so that what is around the kernel has the real results.

@@ -6,8 +6,7 @@
 namespace attention::cuda {
 
 /// KernelTable::attend_wgmma, of builds with CUTLASS: our part of it.
-int LaunchEmulatedWgmma(const AttentionArgs& args, const LaunchShape& shape,
-                        void* stream);
+int LaunchEmulatedWgmma(const AttentionArgs& args, const LaunchShape& shape);
 
 }  // namespace attention::cuda
 

@@ -76,7 +76,8 @@ ATTENTION_KERNEL_CODE void MergeWarps(const MmaMemory<Instance>& memory,
   for (int n = 0; n < kColumnTiles; ++n) {
     Float4 four;
     for (int i = 0; i < 4; ++i) four.at[i] = registers.sums[0][n][i];
-    sums[(WarpIndex() * kColumnTiles + n) * kWarp] = four;
+    const int at = (WarpIndex() * kColumnTiles + n) * kWarp;
+    sums[at] = four;
   }
   SyncBlock();
   WarpStates rows[2];
@@ -92,7 +93,8 @@ ATTENTION_KERNEL_CODE void MergeWarps(const MmaMemory<Instance>& memory,
     for (float& sum : all) sum = 0;
     ATTENTION_UNROLL_ALL
     for (int warp = 0; warp < 4; ++warp) {
-      const Float4 four = sums[(warp * kColumnTiles + n) * kWarp];
+      const int at = (warp * kColumnTiles + n) * kWarp;
+      const Float4 four = sums[at];
       ATTENTION_UNROLL_ALL
       for (int i = 0; i < 4; ++i) {
         const float scale = rows[i / 2].scales[warp];

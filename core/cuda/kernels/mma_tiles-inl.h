@@ -23,7 +23,8 @@ struct MmaTile {
     return static_cast<int>(at / kStretch % 4 * 2 + at % 2);
   }
   ATTENTION_KERNEL_CODE uint16_t* Chunk(int row, int chunk) const {
-    return data + row * kWidth + ((chunk ^ Swizzle(row)) << 3);
+    const int at = row * kWidth + ((chunk ^ Swizzle(row)) << 3);
+    return data + at;
   }
 };
 
@@ -94,7 +95,8 @@ ATTENTION_KERNEL_CODE SharedPlace Moved(SharedPlace place, int rows,
                                         int chunks) {
   constexpr unsigned kSwizzled = 8 * 16;  // bytes in which chunks change places
   const unsigned bytes = static_cast<unsigned>(chunks) * 16;
-  return (place ^ bytes % kSwizzled) + bytes / kSwizzled * kSwizzled +
+  const unsigned whole = bytes / kSwizzled * kSwizzled;
+  return (place ^ bytes % kSwizzled) + whole +
          static_cast<unsigned>(rows * kWidth * 2);
 }
 
@@ -145,12 +147,13 @@ ATTENTION_KERNEL_CODE void StartRows(const void* data, int64_t begin,
   const int row = ThreadIndex() / kChunks;
   const int chunk = ThreadIndex() % kChunks;
   const SharedPlace place = PlaceOf(to.Chunk(row, chunk));
-  const uint16_t* const at = from + row * kWidth + chunk * 8;
+  const int first = row * kWidth + chunk * 8;
   ATTENTION_UNROLL_ALL
   for (int n = 0; n < kRows; n += kStep) {
+    const int at = n * kWidth;
     CopyAsync16((place ^ static_cast<unsigned>(Tile::Swizzle(n) * 16)) +
-                    static_cast<unsigned>(n * kWidth * 2),
-                at + n * kWidth);
+                    static_cast<unsigned>(at * 2),
+                from + first + at);
   }
 }
 

@@ -2,7 +2,7 @@
 #define ATTENTION_CORE_CUDA_KERNELS_WGMMA_SOFTMAX_INL_H_
 
 // What attend_wgmma does between its two products: the online softmax of
-// mma_softmax-inl.h, where CUTLASS's example 88 has its own. For devices alone.
+// mma_softmax-inl.h, where CUTLASS's example 88 has its own.
 
 #include <cute/tensor.hpp>
 

@@ -1,7 +1,7 @@
 #ifndef ATTENTION_CORE_CUDA_KERNELS_WGMMA_STORE_INL_H_
 #define ATTENTION_CORE_CUDA_KERNELS_WGMMA_STORE_INL_H_
 
-// What attend_wgmma stores of its rows. For devices alone.
+// What attend_wgmma stores of its rows.
 
 #include <cute/tensor.hpp>
 
