@@ -70,7 +70,8 @@ def arguments() -> argparse.Namespace:
         "--markdown",
         type=pathlib.Path,
         metavar="FILE",
-        help="write the tables; where FILE has the lines that say so, between them",
+        help="write the tables; where FILE has such tables, in the place of this "
+        "machine's or behind those of others",
     )
     parser.add_argument(
         "--summary",
