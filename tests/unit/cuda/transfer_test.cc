@@ -47,6 +47,18 @@ class TransferTest : public ::testing::Test {
     return all;
   }
 
+  // To the device and back.
+  void ExpectArrives(const std::vector<uint32_t>& sent) {
+    const auto bytes = static_cast<int64_t>(sent.size() * 4);
+    const DeviceMemory memory(*device_, bytes);
+    Uploader uploader(*stream_);
+    uploader.Begin(memory.data());
+    uploader.Append(sent.data(), bytes);
+    ASSERT_THAT(uploader.Finish(), IsOk());
+    const std::vector<std::byte> found = Fetch(memory.data(), bytes);
+    EXPECT_EQ(std::memcmp(found.data(), sent.data(), found.size()), 0);
+  }
+
   std::shared_ptr<Faults> faults_ = std::make_shared<Faults>();
   std::unique_ptr<Device> device_ =
       MakeEmulatedDevice(EmulatedProperties(), faults_);
@@ -125,15 +137,7 @@ std::vector<uint32_t> LargeTensor() {
 }
 
 TEST_F(TransferTest, TensorsLargerThanTheStagingBuffersArrive) {
-  const std::vector<uint32_t> sent = LargeTensor();
-  const auto bytes = static_cast<int64_t>(sent.size() * 4);
-  const DeviceMemory memory(*device_, bytes);
-  Uploader uploader(*stream_);
-  uploader.Begin(memory.data());
-  uploader.Append(sent.data(), bytes);
-  ASSERT_THAT(uploader.Finish(), IsOk());
-  const std::vector<std::byte> found = Fetch(memory.data(), bytes);
-  EXPECT_EQ(std::memcmp(found.data(), sent.data(), found.size()), 0);
+  ExpectArrives(LargeTensor());
 }
 
 TEST_F(TransferTest, PinnedMemoryIsCopiedInOnePiece) {
@@ -164,17 +168,10 @@ TEST_F(TransferTest, PinnedMemoryIsCopiedInOnePiece) {
 
 TEST_F(TransferTest, OnlyWhatIsPinnedAsAWholeIsCopiedInOnePiece) {
   std::vector<uint32_t> sent = LargeTensor();
-  const auto bytes = static_cast<int64_t>(sent.size() * 4);
   const absl::Span<std::byte> half = {reinterpret_cast<std::byte*>(sent.data()),
                                       sent.size() * 2};
-  const DeviceMemory memory(*device_, bytes);
   ASSERT_THAT(device_->PinHost(half), IsOk());
-  Uploader uploader(*stream_);
-  uploader.Begin(memory.data());
-  uploader.Append(sent.data(), bytes);
-  ASSERT_THAT(uploader.Finish(), IsOk());
-  const std::vector<std::byte> found = Fetch(memory.data(), bytes);
-  EXPECT_EQ(std::memcmp(found.data(), sent.data(), found.size()), 0);
+  ExpectArrives(sent);
   device_->UnpinHost(half);
 }
 
