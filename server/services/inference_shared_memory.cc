@@ -1,4 +1,5 @@
 // The protocol's extensions for system and CUDA shared memory.
+#include <memory>
 #include <string>
 
 #include "server/memory/cuda_memory_region.h"
@@ -59,14 +60,20 @@ InferenceService::Reactor* InferenceService::SystemSharedMemoryRegister(
   if (absl::Status status = CheckSharedMemory(*context); !status.ok()) {
     return Answer(context, status);
   }
-  return Answer(context, regions_.Register(request->name(), [this, request] {
-    auto region = SystemMemoryRegion::Map({.name = request->name(),
-                                           .key = request->key(),
-                                           .offset = request->offset(),
-                                           .byte_size = request->byte_size()});
-    if (region.ok()) (*region)->Pin(engine_);
-    return region;
-  }));
+  std::shared_ptr<SystemMemoryRegion> region;
+  const absl::Status status =
+      regions_.Register(request->name(), [request, &region] {
+        auto mapped =
+            SystemMemoryRegion::Map({.name = request->name(),
+                                     .key = request->key(),
+                                     .offset = request->offset(),
+                                     .byte_size = request->byte_size()});
+        if (mapped.ok()) region = *mapped;
+        return mapped;
+      });
+  // Not in Register(), for which everybody waits who looks for a region.
+  if (status.ok()) region->Pin(engine_);
+  return Answer(context, status);
 }
 
 InferenceService::Reactor* InferenceService::SystemSharedMemoryUnregister(
