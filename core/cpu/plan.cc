@@ -12,7 +12,7 @@ namespace {
 // are narrow enough; together well below 2 MiB.
 constexpr int64_t kRowFloats = int64_t{160} * 1024;
 constexpr int64_t kKeyFloats = int64_t{256} * 1024;
-constexpr int64_t kKeptFloats = int64_t{96} * 1024;
+constexpr int64_t kKeptFloats = int64_t{192} * 1024;
 // More rows to a block mean less work per row on bringing keys into order.
 constexpr int64_t kMostRows = 264;
 constexpr int64_t kFewestRows = 96;
@@ -63,10 +63,13 @@ void ChooseWeights(const ValidatedProblem& problem, int64_t row_floats,
   for (const auto& block : problem.key_value) {
     plan.kept_tiles += CeilDivide(block.key_count, plan.key_tile);
   }
-  plan.kept_stride = problem.key_length + kMaxLanes + plan.kept_tiles;
+  const int64_t last_tile = problem.key_value.size() == 1
+                                ? (problem.key_length - 1) % plan.key_tile + 1
+                                : 0;
+  plan.kept_stride = problem.key_length - last_tile + plan.kept_tiles;
   plan.keeps_weights = plan.kept_stride * micro_rows <= kKeptFloats &&
                        row_floats * micro_rows <= kKeptFloats / 2 &&
-                       plan.kept_tiles <= 256;
+                       plan.kept_tiles > 0 && plan.kept_tiles <= 256;
 }
 
 // All rows of a kv group are one block; keys are split where that keeps more

@@ -40,10 +40,11 @@ struct Plan {
   int64_t splits = 1;
   int64_t keys_per_split = 0;
 
-  /// Where weights are wanted: true if a block keeps those of all its keys
-  /// until its softmax is known, false if it computes the scores a second time.
+  /// Where weights are wanted: true if a block keeps those of all tiles but the
+  /// last until its softmax is known, false if it computes the scores a second
+  /// time.
   bool keeps_weights = false;
-  int64_t kept_stride = 0;  // floats per row
+  int64_t kept_stride = 0;  // floats per row, those of kept_tiles included
   int64_t kept_tiles = 0;   // tiles of keys, at most
 
   int64_t blocks() const { return kv_groups * blocks_per_group; }

@@ -211,9 +211,9 @@ HWY_INLINE void KeepAndDrop(const TileArgs& args, int64_t row,
                             const Columns& columns, float* weights,
                             float* pairs) {
   const F d;
-  const AttendMicroRows rows{args};
-  if (args.kept != nullptr && !args.keep_after_dropout) {
-    rows.Keep<1>(row, columns, weights);
+  const bool keeps = args.keep_weights != nullptr;
+  if (keeps && !args.keep_after_dropout) {
+    KeepWeights(args, row, 1, columns, weights);
   }
   if (args.dropout != nullptr) {
     DropRow(args, row, columns, weights);
@@ -223,8 +223,8 @@ HWY_INLINE void KeepAndDrop(const TileArgs& args, int64_t row,
           pairs + (c - columns.first) / 2);
     }
   }
-  if (args.kept != nullptr && args.keep_after_dropout) {
-    rows.Keep<1>(row, columns, weights);
+  if (keeps && args.keep_after_dropout) {
+    KeepWeights(args, row, 1, columns, weights);
   }
 }
 
@@ -266,7 +266,7 @@ struct Bf16Rows {
   // Weights relative to the new maxima, for rows that are not done.
   HWY_INLINE void Exactly(const Columns& columns, float* factors) {
     const F d;
-    const bool keeps = args.kept != nullptr || args.dropout != nullptr;
+    const bool keeps = args.keep_weights != nullptr || args.dropout != nullptr;
     VF vectors[4];
     float tops[4];
     float sums[4];
@@ -313,7 +313,7 @@ HWY_INLINE void SoftmaxBf16Rows(const TileArgs& args, int64_t first_row,
       some.factor[n] =
           FinishBf16Scores(args, some.row + n, columns, some.Scores(n));
     }
-    if (args.kept == nullptr && args.dropout == nullptr) {
+    if (args.keep_weights == nullptr && args.dropout == nullptr) {
       some.AtOnce(columns);
       all_done = true;
       for (int n = 0; n < some.count; ++n) all_done = all_done && some.done[n];
@@ -327,8 +327,8 @@ HWY_NOINLINE void AttendBf16Rows(const TileArgs& args, int64_t first_row,
   const Bf16Operands& bf16 = args.bf16;
   const Columns columns = PanelsOfRows(args, first_row, rows);
   if (columns.end == 0) {
-    for (int64_t r = 0; args.kept != nullptr && r < rows; ++r) {
-      AttendMicroRows{args}.Keep<1>(first_row + r, columns, args.scores);
+    if (args.keep_weights != nullptr) {
+      KeepWeights(args, first_row, rows, columns, args.scores);
     }
     return;
   }

@@ -108,6 +108,18 @@ struct Bf16Operands {
   const Bf16Products* products;
 };
 
+/// Weights that some rows of a tile give to its keys begin ... end - 1, before
+/// normalisation and relative to the rows' maxima so far; to the tile's other
+/// keys they give none.
+struct TileWeights {
+  int64_t first_row;
+  int64_t rows;
+  int64_t begin;
+  int64_t end;
+  /// From the tile's first key on, rows of kScoreStride floats.
+  const float* weights;
+};
+
 /// A block of rows against a tile of keys. Scores are in units in which the
 /// softmax is 2^(score - max) / sum.
 struct TileArgs {
@@ -166,11 +178,10 @@ struct TileArgs {
   float* scores;
   float* weights;
 
-  /// Where set, per row: where weights before normalisation of the tile's keys
-  /// go, relative to the maximum so far, which is put into tile_max (per row).
-  float* kept;
-  int64_t kept_stride;
-  float* tile_max;
+  /// Where weights are wanted, else null: called once for every row of the
+  /// tile, some rows at a time, when their max and sum count the tile.
+  void (*keep_weights)(void* context, const TileWeights& weights);
+  void* keep_context;
   bool keep_after_dropout;
 
   /// Brought closer, bit by bit, while the tile is computed.

@@ -63,49 +63,43 @@ HWY_INLINE void ScoreRows(const TileArgs& args, int64_t first_row,
   FinishScoresOfRows<kRows>(args, first_row, columns);
 }
 
+HWY_INLINE void KeepWeights(const TileArgs& args, int64_t first_row,
+                            int64_t rows, const Columns& columns,
+                            const float* weights) {
+  args.keep_weights(args.keep_context, {.first_row = first_row,
+                                        .rows = rows,
+                                        .begin = columns.first,
+                                        .end = HWY_MIN(columns.last, args.keys),
+                                        .weights = weights});
+}
+
 struct AttendMicroRows {
   const TileArgs& args;
 
   template <int kRows>
   HWY_NOINLINE void Rows(int64_t first_row) const {
     const Columns columns = ColumnsOfRows(args, first_row, kRows);
+    const bool keeps = args.keep_weights != nullptr;
     if (columns.end == 0) {
-      if (args.kept != nullptr) Keep<kRows>(first_row, columns, args.scores);
+      if (keeps) KeepWeights(args, first_row, kRows, columns, args.scores);
       return;
     }
     float factors[kRows];
     ScoreRows<kRows>(args, first_row, columns);
     float* const weights =
         WeightsOfRows<kRows>(args, first_row, columns, factors);
-    if (args.kept != nullptr && !args.keep_after_dropout) {
-      Keep<kRows>(first_row, columns, weights);
+    if (keeps && !args.keep_after_dropout) {
+      KeepWeights(args, first_row, kRows, columns, weights);
     }
     if (args.dropout != nullptr) {
       for (int r = 0; r < kRows; ++r) {
         DropRow(args, first_row + r, columns, weights + r * kScoreStride);
       }
     }
-    if (args.kept != nullptr && args.keep_after_dropout) {
-      Keep<kRows>(first_row, columns, weights);
+    if (keeps && args.keep_after_dropout) {
+      KeepWeights(args, first_row, kRows, columns, weights);
     }
     AddWeightedValues<kRows>(args, first_row, columns, weights, factors);
-  }
-
-  // Copies the micro-tile's weights to where they wait for their normalisation.
-  template <int kRows>
-  HWY_INLINE void Keep(int64_t first_row, const Columns& columns,
-                       const float* weights) const {
-    const F d;
-    const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-    for (int r = 0; r < kRows; ++r) {
-      const float* from = weights + r * kScoreStride;
-      float* to = args.kept + (first_row + r) * args.kept_stride;
-      args.tile_max[first_row + r] = args.max[first_row + r];
-      for (int64_t c = 0; c < args.keys; c += lanes) {
-        const bool computed = c >= columns.first && c < columns.last;
-        hn::StoreU(computed ? hn::LoadU(d, from + c) : hn::Zero(d), d, to + c);
-      }
-    }
   }
 };
 

@@ -11,24 +11,34 @@
 
 namespace attention::cpu {
 
-/// The weights that a block's rows give to all their keys, kept tile by tile
-/// until the rows' softmax is known, for a plan that has room for them: they
-/// need not be computed a second time then.
+/// The weights that a block's rows give to the keys of all tiles but the last,
+/// kept until the last has shown the rows' softmax, for a plan that has room
+/// for them: they need not be computed a second time then. Those of the last
+/// tile go to the caller at once.
 class KeptWeights {
  public:
   /// Takes its memory from `scratch`; none for other plans. `rows` of a block.
   KeptWeights(const ValidatedProblem& problem, const Plan& plan,
               const Kernels& kernels, int64_t rows, Scratch& scratch);
 
-  /// Has the kernel that computes `tile` keep its weights.
-  void Keep(const KeyTile& tile, TileArgs& args);
+  /// Tiles come in order, without a gap.
+  void BeginTile(const KeyTile& tile);
 
-  /// Stores a row's weights, those of all keys, at `to`. `max` and `sum` are
-  /// its final state. FlushStores() comes after the last row.
-  void Store(int64_t row, float max, double sum, float* to) const;
+  /// Keeps weights of the tile; `max` is that of all rows.
+  void Keep(const TileWeights& weights, const float* max);
+
+  /// Stores at `to` what a row gives to all keys, those outside the tiles
+  /// included. `weights` are those of the last tile, `max` and `sum` the row's
+  /// final state. FlushStores() comes after the last row.
+  void Store(int64_t row, const TileWeights& weights, float max, double sum,
+             float* to) const;
   static void FlushStores();
 
  private:
+  float* RowOf(int64_t row, const KeyRange& tile) const {
+    return weights_ + row * plan_.kept_stride + tile.begin - tiles_[0].begin;
+  }
+
   const ValidatedProblem& problem_;
   const Plan& plan_;
   const Kernels& kernels_;

@@ -38,6 +38,13 @@ void RowPass::Begin() {
   std::fill_n(max_, rows_.count(), kMinusInfinity);
   std::fill_n(sum_, rows_.count(), 0.0);
   std::fill_n(output_, OutputRows() * plan_.padded_value_width, 0.0F);
+  if (plan_.keeps_weights) {
+    args_.keep_context = this;
+    args_.keep_weights = [](void* context, const TileWeights& weights) {
+      static_cast<RowPass*>(context)->KeepWeights(weights);
+    };
+    args_.keep_after_dropout = problem_.wanted.weights_after_dropout;
+  }
   masks_.SetRows(args_);
   if (masks_.all().begin < masks_.all().end) scoring_->SetQueries(rows_);
 }
@@ -70,7 +77,10 @@ void RowPass::SetKeys(const KeyTile& tile) {
 void RowPass::AttendTile(const KeyTile& tile) {
   SetKeys(tile);
   values_.SetPacked(rows_, tile, args_);
-  if (plan_.keeps_weights) kept_.Keep(tile, args_);
+  if (plan_.keeps_weights) {
+    kept_.BeginTile(tile);
+    last_tile_ = tile.first_key + tile.count == masks_.all().end;
+  }
   SetPrefetch(run_.job(), plan_, rows_, masks_.all(), tile, args_);
   (bf16_ ? kernels_.attend_bf16 : kernels_.attend_tile)(args_);
 }
@@ -95,17 +105,29 @@ bool RowPass::Sweep() {
   });
 }
 
-// Weights that were kept are good but for rows that are NaN, in which those of
-// keys that take no part have to be told from the others.
+void RowPass::KeepWeights(const TileWeights& weights) {
+  if (!last_tile_) return kept_.Keep(weights, max_);
+  for (int64_t n = 0; n < weights.rows; ++n) {
+    const int64_t row = weights.first_row + n;
+    if (!IsStored(row)) continue;
+    double sum = sum_[row];
+    WithSink(row, sum);
+    kept_.Store(row, weights, max_[row], sum, WeightRow(row));
+  }
+}
+
+// Weights that were kept are stored by now, and good but for rows that are NaN,
+// in which those of keys that take no part have to be told from the others, and
+// for rows without a tile.
 bool RowPass::StoreWeights() {
   if (!plan_.keeps_weights) return SweepWeights(/*of_nan_rows=*/false);
+  KeptWeights::FlushStores();
   bool any_nan = false;
   for (int64_t r = 0; r < rows_.count(); ++r) {
     if (!IsStored(r)) continue;
     any_nan = any_nan || std::isnan(sum_[r]);
-    kept_.Store(r, max_[r], sum_[r], WeightRow(r));
+    if (!last_tile_) StoreZeros(WeightRow(r), problem_.key_length);
   }
-  KeptWeights::FlushStores();
   return !any_nan || SweepWeights(/*of_nan_rows=*/true);
 }
 
@@ -134,19 +156,24 @@ bool RowPass::SweepWeights(bool of_nan_rows) {
 
 // A row's sink comes after its keys: its sum then counts it, still relative to
 // the keys' maximum. A row without keys keeps its sum of 0.
+RowPass::Softmax RowPass::WithSink(int64_t row, double& sum) const {
+  Softmax state{max_[row], sum_[row]};
+  if (!problem_.sinks) return state;
+  const bool empty = state.empty();
+  const auto factors = state.Add((SinkOf(row) - ShiftOf(row)) / kLn2);
+  if (!empty) sum = state.sum / factors.mine;
+  return state;
+}
+
 void RowPass::FinishSoftmax() {
   if (!problem_.sinks && !problem_.wanted.lse) return;
   for (int64_t r = 0; r < rows_.count(); ++r) {
-    SoftmaxState<double, PowersOfTwo> state{max_[r], sum_[r]};
-    const double shift = state.empty() ? 0 : scoring_->LogSumExpShift(r);
-    if (problem_.sinks) {
-      const auto factors = state.Add((SinkOf(r) - shift) / kLn2);
-      if (sum_[r] != 0) sum_[r] = state.sum / factors.mine;
-    }
+    const Softmax state = WithSink(r, sum_[r]);
     if (!problem_.wanted.lse || !IsStored(r)) continue;
     const bool empty = state.empty() || pass_ == Pass::kUniform;
-    StoreLogSumExp(r, empty ? -std::numeric_limits<double>::infinity()
-                            : state.max * kLn2 + std::log(state.sum) + shift);
+    StoreLogSumExp(r,
+                   empty ? -std::numeric_limits<double>::infinity()
+                         : state.max * kLn2 + std::log(state.sum) + ShiftOf(r));
   }
 }
 
@@ -224,7 +251,7 @@ bool RowPass::RunMerge(const float* partials, Remaining& remaining) {
   if (run_.met_non_finite()) values_.SetMetNonFinite();
   const int64_t width = plan_.padded_value_width;
   for (int64_t r = 0; r < rows_.count(); ++r) {
-    SoftmaxState<double, PowersOfTwo> state;
+    Softmax state;
     float* const output = output_ + r * width;
     for (int64_t split = 0; split < plan_.splits; ++split) {
       const float* from =

@@ -14,6 +14,7 @@
 #include "core/cpu/rows/values.h"
 #include "core/cpu/scoring/scoring.h"
 #include "core/cpu/scratch.h"
+#include "core/softmax_state.h"
 
 namespace attention::cpu {
 
@@ -54,6 +55,8 @@ class RowPass {
   bool RunMerge(const float* partials, Remaining& remaining);
 
  private:
+  using Softmax = SoftmaxState<double, PowersOfTwo>;
+
   void TakeMemory(Scratch& scratch);
   void Begin();
   template <typename Visit>
@@ -63,8 +66,10 @@ class RowPass {
   void DecodeTile(const KeyTile& tile);
   bool Sweep();
   bool Finish(Remaining& remaining);
+  void KeepWeights(const TileWeights& weights);
   bool StoreWeights();
   bool SweepWeights(bool of_nan_rows);
+  Softmax WithSink(int64_t row, double& sum) const;
   void FinishSoftmax();
   void StoreOutput();
   void StoreLogSumExp(int64_t row, double lse) const;
@@ -75,6 +80,9 @@ class RowPass {
   }
   float SinkOf(int64_t row) const {
     return problem_.Sink(rows_.batch(), rows_.HeadOf(row));
+  }
+  double ShiftOf(int64_t row) const {
+    return sum_[row] == 0 ? 0 : scoring_->LogSumExpShift(row);
   }
   float* WeightRow(int64_t row) const {
     return reinterpret_cast<float*>(run_.outputs().weights.data) +
@@ -96,7 +104,8 @@ class RowPass {
   Values values_;
   RowMasks masks_;
   KeptWeights kept_;
-  KeyRange keys_;  // that are looked at
+  KeyRange keys_;           // that are looked at
+  bool last_tile_ = false;  // of those that weights are kept of
 
   // Of each row.
   float* max_ = nullptr;
