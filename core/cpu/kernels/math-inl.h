@@ -52,30 +52,35 @@ HWY_INLINE VF PowerOfFraction(VF f) {
   return hn::MulAdd(p, f, hn::Set(d, 1.0F));
 }
 
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
+
+// 2^x: NaN for NaN. What lies below the range of normal numbers is 0 where
+// subnormal results are flushed. vreduceps takes away the nearest whole number,
+// and gives 0 for an infinity, so that no result needs a mask.
+HWY_INLINE VF Exp2(VF x) {
+  constexpr int kLessNearest = 0x8;
+  const VF f{_mm512_reduce_ps(x.raw, kLessNearest)};
+  const VF whole = hn::Sub(x, f);
+  return VF{_mm512_scalef_ps(PowerOfFraction(f).raw, whole.raw)};
+}
+
+#else
+
 // 2^x: 0 below the range of normal numbers, NaN for NaN; x at most 127.
 HWY_INLINE VF Exp2(VF x) {
   const F d;
-#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
-  const __mmask16 kept =
-      _mm512_cmp_ps_mask(x.raw, _mm512_set1_ps(-126.0F), _CMP_NLT_UQ);
-  const VF whole = hn::Round(x);
-#else
   const auto lost = hn::Lt(x, hn::Set(d, -126.0F));
   const VF magic = hn::Set(d, 12582912.0F);  // 1.5 * 2^23: rounds to integers
   const VF shifted = hn::Add(x, magic);
   const VF whole = hn::Sub(shifted, magic);
-#endif
-  const VF f = hn::Sub(x, whole);
-  const VF p = PowerOfFraction(f);
-#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
-  return VF{_mm512_maskz_scalef_ps(kept, p.raw, whole.raw)};
-#else
+  const VF p = PowerOfFraction(hn::Sub(x, whole));
   const hn::RebindToUnsigned<F> du;
   const auto exponent = hn::ShiftLeft<23>(hn::BitCast(du, shifted));
   const VF result = hn::BitCast(d, hn::Add(hn::BitCast(du, p), exponent));
   return hn::IfThenZeroElse(lost, result);
-#endif
 }
+
+#endif
 
 // What Exp2 takes of any x: its result is 2^127 or more, or NaN, from 127 on.
 HWY_INLINE VF Clamped(VF x) {

@@ -69,15 +69,19 @@ HWY_INLINE void DotPanel(const float* queries, const float* keys, int64_t width,
                                   sums);
   DotSteps<kRows, kVectors, false>(queries, keys, fetching, width, nullptr,
                                    sums);
+  if (HWY_UNLIKELY(key_addend != nullptr)) {
+    ATTENTION_UNROLL
+    for (int v = 0; v < kVectors; ++v) {
+      const VF addend = hn::LoadU(d, key_addend + v * lanes);
+      ATTENTION_UNROLL
+      for (int r = 0; r < kRows; ++r) sums[r][v] = hn::Add(sums[r][v], addend);
+    }
+  }
   ATTENTION_UNROLL
   for (int v = 0; v < kVectors; ++v) {
-    const VF addend = key_addend == nullptr
-                          ? hn::Zero(d)
-                          : hn::LoadU(d, key_addend + v * lanes);
     ATTENTION_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      hn::StoreU(hn::Add(sums[r][v], addend), d,
-                 scores + r * kScoreStride + v * lanes);
+      hn::StoreU(sums[r][v], d, scores + r * kScoreStride + v * lanes);
     }
   }
 }
