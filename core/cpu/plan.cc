@@ -15,6 +15,8 @@ constexpr int64_t kKeyFloats = int64_t{256} * 1024;
 constexpr int64_t kKeptFloats = int64_t{192} * 1024;
 // More rows to a block mean less work per row on bringing keys into order.
 constexpr int64_t kMostRows = 264;
+// Twice as many where keys and values have to be widened, too.
+constexpr int64_t kMostRowsWidening = 528;
 constexpr int64_t kFewestRows = 96;
 // For the same reason, unless they are so wide that so many of them take more
 // memory than their results.
@@ -37,11 +39,12 @@ constexpr int64_t kDecodeTileBytes = int64_t{16} * 1024;
 // Wider ones would take more memory than they are worth.
 constexpr int64_t kWidestBf16 = 32768;
 
-int64_t ChooseRowBlock(const Plan& plan, int64_t floats_per_row,
+int64_t ChooseRowBlock(const Plan& plan, bool widens, int64_t floats_per_row,
                        int64_t micro_rows) {
   const int64_t fewest =
       std::clamp(kWideRowFloats / floats_per_row, micro_rows, kFewestWideRows);
-  int64_t most = std::clamp(kRowFloats / floats_per_row, fewest, kMostRows);
+  int64_t most = std::clamp(kRowFloats / floats_per_row, fewest,
+                            widens ? kMostRowsWidening : kMostRows);
   if (plan.keeps_weights) {
     most = std::min(most,
                     kKeptFloats / plan.kept_stride / micro_rows * micro_rows);
@@ -136,7 +139,8 @@ Plan MakePlan(const ValidatedProblem& problem, const Kernels& kernels) {
   const int64_t row_floats =
       3 * RoundUp(plan.score_part, kernels.lanes) + plan.padded_value_width;
   ChooseWeights(problem, row_floats, micro_rows, plan);
-  plan.row_block = ChooseRowBlock(plan, row_floats, micro_rows);
+  const bool widens = problem.query.type != DataType::kFloat32 && !plan.bf16;
+  plan.row_block = ChooseRowBlock(plan, widens, row_floats, micro_rows);
   plan.blocks_per_group = CeilDivide(plan.rows_per_group, plan.row_block);
   return plan;
 }
