@@ -13,7 +13,7 @@ DotProduct::DotProduct(const ValidatedProblem& problem, const Plan& plan,
                std::max(plan.score_part,
                         std::min(problem.query_width, Projection::kDepth)),
                scratch),
-      keys_(problem, kernels, plan.key_tile,
+      keys_(problem, kernels, plan.decode ? plan.key_tile : 2 * kernels.lanes,
             plan.decode ? problem.key_width : plan.score_part, scratch) {
   if (plan.decode) {
     row_queries_ = scratch.Take<float>(
@@ -49,8 +49,11 @@ void DotProduct::SetQueries(const BlockRows& rows) {
 
 void DotProduct::PackKeys(const RowSource& keys, int64_t count,
                           const Part& part, float* packed, TileArgs& args) {
-  const FloatRows from = keys_.Keys(keys, count, part.first, part.width);
-  kernels_.pack_keys(from.data, from.stride, count, part.width, packed);
+  ForEachPanel(keys, count, [&](const RowSource& some, int64_t k, int64_t n) {
+    const FloatRows from = keys_.Keys(some, n, part.first, part.width);
+    kernels_.pack_keys(from.data, from.stride, n, part.width,
+                       packed + k * part.width);
+  });
   args.score = Score::kDot;
 }
 

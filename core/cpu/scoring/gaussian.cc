@@ -43,9 +43,9 @@ GaussianProduct::GaussianProduct(const ValidatedProblem& problem,
     : PackedScoring(problem, plan, kernels, 1, scratch),
       sigma_(std::get<Gaussian>(problem.scoring).sigma),
       queries_(problem, kernels, plan.row_block, plan.score_part, scratch),
-      keys_(problem, kernels, plan.key_tile, plan.score_part, scratch) {
+      keys_(problem, kernels, 2 * kernels.lanes, plan.score_part, scratch) {
   const int64_t keys = RoundUp(plan.key_tile, 2 * kernels.lanes);
-  const int64_t most = std::max(plan.row_block, keys);
+  const int64_t most = std::max(plan.row_block, 2 * kernels.lanes);
   centre_stride_ = RoundUp(problem.key_width, kernels.lanes);
   centre_ = scratch.Take<float>((kMeans + 1) * centre_stride_);
   centred_ =
@@ -121,9 +121,12 @@ void GaussianProduct::SetQueries(const BlockRows& rows) {
 void GaussianProduct::PackKeys(const RowSource& keys, int64_t count,
                                const Part& part, float* packed,
                                TileArgs& args) {
-  const FloatRows from = Centre(keys_.Keys(keys, count, part.first, part.width),
-                                count, part, key_norms_);
-  kernels_.pack_keys(from.data, from.stride, count, part.width, packed);
+  ForEachPanel(keys, count, [&](const RowSource& some, int64_t k, int64_t n) {
+    const FloatRows from = Centre(keys_.Keys(some, n, part.first, part.width),
+                                  n, part, key_norms_ + k);
+    kernels_.pack_keys(from.data, from.stride, n, part.width,
+                       packed + k * part.width);
+  });
   args.score = Score::kDot;
   if (!part.last) return;
   const double unit = ScoreUnit(problem_);

@@ -40,6 +40,18 @@ class PackedScoring : public Scoring {
     }
   }
 
+  /// Calls visit(rows, first, count) for one panel of keys after the other:
+  /// what is made of them stays in the first-level cache until it is packed.
+  template <typename Visit>
+  void ForEachPanel(RowSource keys, int64_t count, const Visit& visit) const {
+    const int64_t panel = 2 * kernels_.lanes;
+    for (int64_t first = 0; first < count; first += panel) {
+      const int64_t left = count - first;
+      visit(keys, first, left < panel ? left : panel);
+      keys.data += panel * keys.row_stride;
+    }
+  }
+
   /// Packs a part of a tile's keys and fills in its tanh_weights, score and
   /// the epilogue, which is that of FillEpilogue() until then.
   virtual void PackKeys(const RowSource& keys, int64_t count, const Part& part,
