@@ -1,5 +1,6 @@
 // What small random problems do not reach: many tiles, many blocks, splits.
 
+#include "core/cpu/kernels/arguments.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/cpu/cpu_test.h"
@@ -9,12 +10,13 @@ namespace {
 
 using CpuBackendTest = CpuTest;
 
+// Three tiles of keys, the last of them not full.
 ProblemSpec Prefill() {
   return {.batch = 1,
           .query_heads = 2,
           .kv_heads = 1,
           .query_length = 103,
-          .key_length = 270,
+          .key_length = 2 * cpu::kMaxTileKeys + 45,
           .width = 36,
           .value_width = 32};
 }
@@ -70,6 +72,37 @@ TEST_P(CpuBackendTest, PrefillUnderEveryMask) {
   Check(spec);
   spec.attend_mask = MaskExtents::kAll;
   spec.bias = MaskExtents::kAll;
+  Check(spec);
+}
+
+// Rows of a block whose windows begin and end in different tiles.
+TEST_P(CpuBackendTest, WeightsOfWindowsAcrossTiles) {
+  ProblemSpec spec = Prefill();
+  spec.query_length = spec.key_length;
+  spec.query_heads = 1;
+  spec.causal = Causal::kBottomRight;
+  for (const int64_t left : {7, 200, 600}) {
+    spec.window.left = left;
+    Check(spec);
+  }
+}
+
+// What waits for the last tile is relative to maxima of its time.
+TEST_P(CpuBackendTest, WeightsWhoseMaximaRiseFromTileToTile) {
+  for (const double slope : {0.05, -0.05}) {
+    OwnedProblem owned = MakeProblem(Prefill(), TestSeed());
+    owned.problem.masks.bias =
+        owned.Add(DataType::kFloat32, {1, 1, 1, Prefill().key_length},
+                  Layout::kRowMajor, [slope](absl::Span<const int64_t> index) {
+                    return slope * static_cast<double>(index[3]);
+                  });
+    Check(owned.problem);
+  }
+}
+
+TEST_P(CpuBackendTest, SinksOverManyTiles) {
+  ProblemSpec spec = Prefill();
+  spec.sinks = PerHeadShape::kPerHead;
   Check(spec);
 }
 
