@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <variant>
 
+#include "core/cpu/flush_subnormals.h"
 #include "core/cpu/scoring/scoring.h"
 
 namespace attention::cpu {
@@ -51,6 +52,7 @@ bool IsSmallProblem(const ValidatedProblem& problem) {
 
 bool ComputeSmall(AttentionJob& job, const RunContext& context,
                   const Kernels& kernels) {
+  const FlushSubnormals fast;
   const ValidatedProblem& problem = *job.problem;
   const auto& [key, value, first_key, key_count] = problem.key_value[0];
   auto* output = reinterpret_cast<float*>(job.outputs.output.data);
