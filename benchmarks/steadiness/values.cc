@@ -100,6 +100,7 @@ struct Place {
 
 constexpr Place kPlaces[] = {{"prefill", 1, 4, 512, 512},
                              {"small batch", 8, 4, 128, 128},
+                             {"small", 2, 2, 8, 16},
                              {"decode", 16, 1, 1, 4096}};
 
 absl::StatusOr<Timed> Make(const Case& shape, const Change& change) {
