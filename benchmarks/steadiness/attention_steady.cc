@@ -23,9 +23,10 @@ values  The time of other numbers over that of normally distributed ones, with
         each scoring function, for a prefill (B1 H4 L512), a small batch (B8 H4
         L128), a small problem (B2 H2 Lq8 Lk16) and decode (B16 H1 Lq1 Lk4096),
         of width 64, FP32 and BF16. The parameters of additive and bilinear
-        scoring stay as they are, uniform within 1/sqrt(D). Wanted: at most 1.2. NaN is planted in every 16th key
-        (or value), which a mask takes out of every other row; it is held
-        against the same mask over normal numbers. Wanted: at most 3.
+        scoring stay as they are, uniform within 1/sqrt(D). Wanted: at most
+        1.2. NaN is planted in every 16th key (or value), which a mask takes out
+        of every other row; it is held against the same mask over normal
+        numbers. Wanted: at most 3.
 shapes  Sweeps of D, Dv, h, Lq and Lk, 64 keys and 16 queries (decode: 1), all
         widths 64 but for the one that is swept. Wanted: from one extent to the
         next, time per work differs by at most 1.5. Work is counted in

@@ -66,6 +66,8 @@ void ChooseWeights(const ValidatedProblem& problem, int64_t row_floats,
   for (const auto& block : problem.key_value) {
     plan.kept_tiles += CeilDivide(block.key_count, plan.key_tile);
   }
+  // Of one block the last tile's size is known, however a mask shifts the
+  // tiles; of several it may be a single key.
   const int64_t last_tile = problem.key_value.size() == 1
                                 ? (problem.key_length - 1) % plan.key_tile + 1
                                 : 0;

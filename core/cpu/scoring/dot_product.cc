@@ -49,11 +49,10 @@ void DotProduct::SetQueries(const BlockRows& rows) {
 
 void DotProduct::PackKeys(const RowSource& keys, int64_t count,
                           const Part& part, float* packed, TileArgs& args) {
-  ForEachPanel(keys, count, [&](const RowSource& some, int64_t k, int64_t n) {
-    const FloatRows from = keys_.Keys(some, n, part.first, part.width);
-    kernels_.pack_keys(from.data, from.stride, n, part.width,
-                       packed + k * part.width);
-  });
+  PackPanels(keys, count, part, packed,
+             [&](const RowSource& some, int64_t /*first*/, int64_t rows) {
+               return keys_.Keys(some, rows, part.first, part.width);
+             });
   args.score = Score::kDot;
 }
 

@@ -121,12 +121,11 @@ void GaussianProduct::SetQueries(const BlockRows& rows) {
 void GaussianProduct::PackKeys(const RowSource& keys, int64_t count,
                                const Part& part, float* packed,
                                TileArgs& args) {
-  ForEachPanel(keys, count, [&](const RowSource& some, int64_t k, int64_t n) {
-    const FloatRows from = Centre(keys_.Keys(some, n, part.first, part.width),
-                                  n, part, key_norms_ + k);
-    kernels_.pack_keys(from.data, from.stride, n, part.width,
-                       packed + k * part.width);
-  });
+  PackPanels(keys, count, part, packed,
+             [&](const RowSource& some, int64_t first, int64_t rows) {
+               return Centre(keys_.Keys(some, rows, part.first, part.width),
+                             rows, part, key_norms_ + first);
+             });
   args.score = Score::kDot;
   if (!part.last) return;
   const double unit = ScoreUnit(problem_);

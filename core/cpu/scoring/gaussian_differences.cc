@@ -25,7 +25,7 @@ GaussianDifferences::GaussianDifferences(const ValidatedProblem& problem,
                                          Scratch& scratch)
     : PackedScoring(problem, plan, kernels, 1, scratch),
       queries_(problem, kernels, plan.row_block, plan.score_part, scratch),
-      keys_(problem, kernels, plan.key_tile, plan.score_part, scratch) {}
+      keys_(problem, kernels, 2 * kernels.lanes, plan.score_part, scratch) {}
 
 void GaussianDifferences::SetQueries(const BlockRows& rows) {
   rows_ = rows.count();
@@ -39,8 +39,10 @@ void GaussianDifferences::SetQueries(const BlockRows& rows) {
 void GaussianDifferences::PackKeys(const RowSource& keys, int64_t count,
                                    const Part& part, float* packed,
                                    TileArgs& args) {
-  const FloatRows from = keys_.Keys(keys, count, part.first, part.width);
-  kernels_.pack_keys(from.data, from.stride, count, part.width, packed);
+  PackPanels(keys, count, part, packed,
+             [&](const RowSource& some, int64_t /*first*/, int64_t rows) {
+               return keys_.Keys(some, rows, part.first, part.width);
+             });
   const double sigma = std::get<Gaussian>(problem_.scoring).sigma;
   args.score = Score::kDifference;
   FillEpilogue(problem_, ScoreUnit(problem_) / (2 * sigma * sigma),

@@ -1,10 +1,12 @@
 #ifndef ATTENTION_CORE_CPU_SCORING_PACKED_SCORING_H_
 #define ATTENTION_CORE_CPU_SCORING_PACKED_SCORING_H_
 
+#include <algorithm>
 #include <cstdint>
 
 #include "core/cpu/kernels/kernels.h"
 #include "core/cpu/plan.h"
+#include "core/cpu/row_source.h"
 #include "core/cpu/scoring/scoring.h"
 #include "core/cpu/scratch.h"
 #include "core/validate.h"
@@ -40,14 +42,18 @@ class PackedScoring : public Scoring {
     }
   }
 
-  /// Calls visit(rows, first, count) for one panel of keys after the other:
-  /// what is made of them stays in the first-level cache until it is packed.
-  template <typename Visit>
-  void ForEachPanel(RowSource keys, int64_t count, const Visit& visit) const {
+  /// Packs a part of a tile's keys one panel after the other: what
+  /// read(rows, first, count) makes of a panel's rows, of which `first` is the
+  /// first in the tile, stays in the first-level cache until it is packed.
+  template <typename Read>
+  void PackPanels(RowSource keys, int64_t count, const Part& part,
+                  float* packed, const Read& read) const {
     const int64_t panel = 2 * kernels_.lanes;
     for (int64_t first = 0; first < count; first += panel) {
-      const int64_t left = count - first;
-      visit(keys, first, left < panel ? left : panel);
+      const int64_t rows = std::min(panel, count - first);
+      const FloatRows from = read(keys, first, rows);
+      kernels_.pack_keys(from.data, from.stride, rows, part.width,
+                         packed + first * part.width);
       keys.data += panel * keys.row_stride;
     }
   }
