@@ -29,12 +29,32 @@ DropoutPattern::DropoutPattern(double p, uint64_t seed)
       threshold_(static_cast<uint64_t>(std::floor(std::ldexp(p, 32)))),
       key_({static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)}) {}
 
+std::array<uint32_t, 4> DropoutPattern::Words(int64_t batch, int64_t head,
+                                              int64_t row,
+                                              int64_t block) const {
+  return Philox4x32({static_cast<uint32_t>(block), static_cast<uint32_t>(row),
+                     static_cast<uint32_t>(head), static_cast<uint32_t>(batch)},
+                    key_);
+}
+
 bool DropoutPattern::Drops(int64_t batch, int64_t head, int64_t row,
                            int64_t key) const {
-  const std::array<uint32_t, 4> counter = {
-      static_cast<uint32_t>(key / 4), static_cast<uint32_t>(row),
-      static_cast<uint32_t>(head), static_cast<uint32_t>(batch)};
-  return Philox4x32(counter, key_)[static_cast<size_t>(key % 4)] < threshold_;
+  return Words(batch, head, row, key / 4)[static_cast<size_t>(key % 4)] <
+         threshold_;
+}
+
+void DropoutPattern::FillFactors(int64_t batch, int64_t head, int64_t row,
+                                 int64_t first_key,
+                                 absl::Span<float> factors) const {
+  const auto stays = static_cast<float>(scale());
+  auto word = static_cast<size_t>(first_key % 4);
+  int64_t block = first_key / 4;
+  for (size_t n = 0; n < factors.size(); ++block, word = 0) {
+    const std::array<uint32_t, 4> words = Words(batch, head, row, block);
+    for (; word < words.size() && n < factors.size(); ++word, ++n) {
+      factors[n] = words[word] < threshold_ ? 0 : stays;
+    }
+  }
 }
 
 }  // namespace attention

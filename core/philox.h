@@ -4,6 +4,8 @@
 #include <array>
 #include <cstdint>
 
+#include "absl/types/span.h"
+
 namespace attention {
 
 /// Philox4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel Random Numbers: As Easy
@@ -28,7 +30,17 @@ class DropoutPattern {
 
   bool Drops(int64_t batch, int64_t head, int64_t row, int64_t key) const;
 
+  /// Sets factors[n] to what dropout multiplies the weight of key first_key + n
+  /// by: 0 where Drops() says so, scale() elsewhere. Philox runs once for the
+  /// four keys that share a counter.
+  void FillFactors(int64_t batch, int64_t head, int64_t row, int64_t first_key,
+                   absl::Span<float> factors) const;
+
  private:
+  // The words of keys 4 * block ... 4 * block + 3.
+  std::array<uint32_t, 4> Words(int64_t batch, int64_t head, int64_t row,
+                                int64_t block) const;
+
   double p_;
   uint64_t threshold_;
   std::array<uint32_t, 2> key_;

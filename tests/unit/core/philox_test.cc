@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <vector>
+
+#include "absl/types/span.h"
+
 namespace attention {
 namespace {
 
@@ -71,6 +75,37 @@ TEST(DropoutPattern, DependsOnEveryIndexAndTheWholeSeed) {
   EXPECT_GT(head, 0);
   EXPECT_GT(row, 0);
   EXPECT_GT(seed, 0);
+}
+
+// A run of keys may begin and end within the four that share a counter.
+TEST(DropoutPattern, FillsFactorsAsDropsSaysForEachElement) {
+  const DropoutPattern pattern(0.4, 0x123456789abcdef0);
+  constexpr int64_t kBeyondLowBits = (int64_t{1} << 34) - 2;
+  for (const int64_t first_key : {int64_t{0}, int64_t{1}, int64_t{2},
+                                  int64_t{3}, int64_t{510}, kBeyondLowBits}) {
+    for (const size_t count : {1, 3, 4, 5, 17}) {
+      std::vector<float> factors(count, -1.0F);
+      pattern.FillFactors(2, 3, 11, first_key, absl::MakeSpan(factors));
+      for (size_t n = 0; n < count; ++n) {
+        const int64_t key = first_key + static_cast<int64_t>(n);
+        EXPECT_EQ(factors[n], pattern.Drops(2, 3, 11, key)
+                                  ? 0.0F
+                                  : static_cast<float>(pattern.scale()))
+            << "key " << key << " of " << count << " from " << first_key;
+      }
+    }
+  }
+}
+
+TEST(DropoutPattern, WritesNothingBeyondItsRun) {
+  const DropoutPattern pattern(0.5, 1);
+  for (const size_t count : {0, 1, 3}) {
+    std::vector<float> factors(8, -1.0F);
+    pattern.FillFactors(0, 0, 0, 2, absl::MakeSpan(factors).first(count));
+    for (size_t n = count; n < factors.size(); ++n) {
+      EXPECT_EQ(factors[n], -1.0F) << n << " after a run of " << count;
+    }
+  }
 }
 
 }  // namespace
