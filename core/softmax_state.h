@@ -7,25 +7,12 @@
 
 namespace attention {
 
-/// What a softmax is made of: powers of e or of 2, and their logarithm.
-struct NaturalExponentials {
+/// e^x, as a function that SoftmaxState's may be given another for: vector code
+/// has its own, and may count scores in another unit.
+struct NaturalExponential {
   template <typename Float>
-  static Float Exp(Float x) {
+  Float operator()(Float x) const {
     return std::exp(x);
-  }
-  template <typename Float>
-  static Float Log(Float x) {
-    return std::log(x);
-  }
-};
-struct PowersOfTwo {
-  template <typename Float>
-  static Float Exp(Float x) {
-    return std::exp2(x);
-  }
-  template <typename Float>
-  static Float Log(Float x) {
-    return std::log2(x);
   }
 };
 
@@ -37,21 +24,30 @@ struct PowersOfTwo {
 ///
 /// kept relative to the largest score so that no exponential overflows. The
 /// weighted sum of values belongs to the same row and is kept by the caller
-/// relative to the same maximum: whatever Add() or Merge() returns as factors
-/// must be applied to it. Merging is commutative and, to rounding, associative,
-/// so tiles, threads, split keys, blocks and shards may be merged in any tree.
+/// relative to the same maximum: whatever a function returns as factors must be
+/// applied to it. Merging is commutative and, to rounding, associative, so
+/// tiles, threads, split keys, blocks and shards may be merged in any tree.
 ///
 /// A score of -inf is a key that takes no part. NaN stays, and +inf gives NaN,
 /// as inf - inf does in a softmax that has all scores at hand: the row becomes
-/// NaN. Natural exponentials, or, with PowersOfTwo, those of scores that were
-/// multiplied by log2(e): then `max` and LogSumExp() are in such units, too.
-template <typename Float, typename Base = NaturalExponentials>
+/// NaN.
+template <typename Float>
 struct SoftmaxState {
   Float max = -std::numeric_limits<Float>::infinity();
   Float sum = 0;
 
   /// No key has taken part yet.
   bool empty() const { return sum == 0; }
+
+  /// Makes the state relative to `top`, which no score so far is above. Returns
+  /// what the caller multiplies its weighted sum by.
+  template <typename Exp = NaturalExponential>
+  Float RaiseTo(Float top, const Exp& exp = {}) {
+    const Float factor = empty() || top == max ? 1 : exp(max - top);
+    sum *= factor;
+    max = top;
+    return factor;
+  }
 
   /// What the caller multiplies by to bring two weighted sums to one maximum.
   struct Factors {
@@ -60,16 +56,15 @@ struct SoftmaxState {
   };
 
   /// Adds the keys of another state.
-  Factors Merge(const SoftmaxState& other) {
+  Factors Merge(SoftmaxState other) {
     if (other.empty()) return {1, 0};
     if (empty()) {
       *this = other;
       return {0, 1};
     }
     const Float top = max >= other.max || std::isnan(max) ? max : other.max;
-    const Factors factors{Base::Exp(max - top), Base::Exp(other.max - top)};
-    sum = sum * factors.mine + other.sum * factors.other;
-    max = top;
+    const Factors factors{RaiseTo(top), other.RaiseTo(top)};
+    sum += other.sum;
     return factors;
   }
 
@@ -88,7 +83,7 @@ struct SoftmaxState {
     if (absent || empty()) return 0;
     // A huge score that was computed a second time may round to more than the
     // maximum; its weight is no more than that key's all the same. NaN stays.
-    return Base::Exp(std::min(score - max, Float{0})) / sum;
+    return std::exp(std::min(score - max, Float{0})) / sum;
   }
 
   /// What the caller multiplies its weighted sum by in the end; 0 where no key
@@ -98,7 +93,7 @@ struct SoftmaxState {
   /// ln(sum_j exp(s_j)); -inf where no key took part.
   Float LogSumExp() const {
     return empty() ? -std::numeric_limits<Float>::infinity()
-                   : max + Base::Log(sum);
+                   : max + std::log(sum);
   }
 };
 

@@ -20,7 +20,7 @@ class CpuBackend final : public Backend {
   std::string instruction_set() const override { return kernels_.name; }
 
   absl::Status Supports(const ValidatedProblem&) const override {
-    return absl::OkStatus();  // Validate() admits host memory alone
+    return absl::OkStatus();  // the engine asks nobody for memory out of reach
   }
 
   int64_t WorkingBytes(const ValidatedProblem& problem,

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <memory>
 #include <new>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/cpu/bf16/products.h"
 #include "core/cpu/flush_subnormals.h"
+#include "core/cpu/kernels/bf16/products.h"
 #include "core/cpu/rows/row_block.h"
+#include "core/cpu/scoring_traits.h"
 
 namespace attention::cpu {
 namespace {
@@ -15,6 +17,20 @@ namespace {
 // Multiplications below which the calling thread computes alone: handing work
 // over would take longer.
 constexpr double kFewMultiplications = 32 * 1024;
+
+// One range of a block's keys.
+struct Split {
+  int64_t block;
+  int64_t count;   // of the block's splits
+  int64_t number;  // of this one among them
+  KeyRange keys;
+};
+// A list of them grows by doubling, and is in two places while it does.
+constexpr auto kSplitBytes = static_cast<int64_t>(3 * sizeof(Split));
+
+bool HasWindow(const ValidatedProblem& problem) {
+  return problem.window.left || problem.window.right;
+}
 
 bool IsSmall(const ValidatedProblem& problem) {
   return static_cast<double>(problem.batch) *
@@ -46,6 +62,7 @@ void JobRun::Run() {
   if (plan_.blocks() > 0) {
     ExpectTiles(plan_.blocks() * KeyTiles());
     scratch_bytes_ = RowBlockBytes(*this);
+    FindKeysOfEntries();
   }
   if (plan_.splits > 1) {
     ComputeBySplits();
@@ -79,10 +96,30 @@ int64_t JobRun::KeyTiles() const {
   return problem_.wanted.weights && !plan_.keeps_weights ? 2 * tiles : tiles;
 }
 
-int64_t JobRun::PartialFloats() const {
-  if (plan_.splits == 1) return 0;
-  return plan_.blocks() * plan_.splits * plan_.row_block *
-         plan_.partial_floats();
+// Linear in the number of rows: for every block anew it would be quadratic.
+void JobRun::FindKeysOfEntries() {
+  if (!TraitsOf(problem_).may_lose_rows || !HasRangeMask(problem_) ||
+      HasWindow(problem_)) {
+    return;
+  }
+  // Without lengths of each row's own, the last one attends what any other
+  // does.
+  const bool last_is_all =
+      !problem_.valid_lens || problem_.valid_lens->strides[1] == 0;
+  const int64_t last = problem_.query_length - 1;
+  for (int64_t batch = 0; batch < problem_.batch; ++batch) {
+    KeyRange all = {problem_.key_length, 0};
+    for (int64_t row = last_is_all ? last : 0; row <= last; ++row) {
+      Include(KeysInRange(problem_, batch, row), all);
+    }
+    keys_of_entries_.push_back(all);
+  }
+}
+
+KeyRange JobRun::AttendedKeys(const BlockRows& rows) const {
+  return keys_of_entries_.empty()
+             ? KeysOfRows(problem_, rows)
+             : keys_of_entries_[static_cast<size_t>(rows.batch())];
 }
 
 int64_t JobRun::WorkingBytes(int64_t of_thread) {
@@ -94,8 +131,9 @@ int64_t JobRun::WorkingBytes(int64_t of_thread) {
   const int64_t block = static_cast<int64_t>(RowBlockBytes(*this)) + row;
   const int64_t threads = std::min<int64_t>(context_.workers.threads(),
                                             plan_.blocks() * plan_.splits);
+  const int64_t splits = plan_.splits == 1 ? 0 : plan_.blocks() * plan_.splits;
   return threads * std::max<int64_t>(0, block - of_thread) +
-         PartialFloats() * kFloat;
+         splits * (SplitFloats() * kFloat + kSplitBytes);
 }
 
 void JobRun::ComputeBlock(int64_t index) {
@@ -103,28 +141,45 @@ void JobRun::ComputeBlock(int64_t index) {
   if (!ComputeRowBlock(*this, index)) stopped_ = true;
 }
 
+// Blocks of one split are computed at once, beside the splits of the others.
 void JobRun::ComputeBySplits() {
-  const int64_t block_floats = plan_.row_block * plan_.partial_floats();
-  const int64_t splits = plan_.blocks() * plan_.splits;
+  std::vector<Split> splits;
+  for (int64_t index = 0; index < plan_.blocks(); ++index) {
+    const KeyRange keys =
+        KeysOfRows(problem_, BlockRows(problem_, plan_, index));
+    const int64_t count = plan_.SplitsOf(keys);
+    for (int64_t split = 0; split < count; ++split) {
+      splits.push_back({.block = index,
+                        .count = count,
+                        .number = split,
+                        .keys = plan_.SplitKeys(keys, split)});
+    }
+  }
+  const auto count = static_cast<int64_t>(splits.size());
   const std::unique_ptr<float[]> partials(
-      new (std::nothrow) float[static_cast<size_t>(PartialFloats())]);
+      new (std::nothrow) float[static_cast<size_t>(count * SplitFloats())]);
   if (partials == nullptr) {
     out_of_memory_ = true;
     return;
   }
-  context_.workers.ParallelFor(splits, job_.stop, [&](int64_t split) {
+  const auto partial_of = [&](int64_t n) {
+    return &partials[static_cast<size_t>(n * SplitFloats())];
+  };
+  context_.workers.ParallelFor(count, job_.stop, [&](int64_t n) {
+    const Split& split = splits[static_cast<size_t>(n)];
+    if (split.count == 1) return ComputeBlock(split.block);
     if (stopped_ || out_of_memory_) return;
-    if (!ComputeSplit(*this, split / plan_.splits, split % plan_.splits,
-                      &partials[static_cast<size_t>(split * block_floats)])) {
+    if (!ComputeSplit(*this, split.block, split.keys, partial_of(n))) {
       stopped_ = true;
     }
   });
-  if (stopped_ || out_of_memory_ || job_.stop.stop_requested()) return;
-  context_.workers.ParallelFor(plan_.blocks(), job_.stop, [&](int64_t index) {
-    if (stopped_ || out_of_memory_) return;
-    if (!MergeSplits(*this, index,
-                     &partials[static_cast<size_t>(index * plan_.splits *
-                                                   block_floats)])) {
+  if (job_.stop.stop_requested()) return;
+  context_.workers.ParallelFor(count, job_.stop, [&](int64_t n) {
+    const Split& split = splits[static_cast<size_t>(n)];
+    if (split.count == 1 || split.number > 0 || stopped_ || out_of_memory_) {
+      return;
+    }
+    if (!MergeSplits(*this, split.block, split.count, partial_of(n))) {
       stopped_ = true;
     }
   });

@@ -4,8 +4,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "core/backend.h"
+#include "core/cpu/block_rows.h"
 #include "core/cpu/kernels/kernels.h"
 #include "core/cpu/plan.h"
 
@@ -32,6 +34,10 @@ class JobRun {
   /// `of_thread` do not count. Reads no tensor.
   int64_t WorkingBytes(int64_t of_thread);
 
+  /// Spans the keys that some row of a block may attend, or, without a window,
+  /// some row of its batch entry. Once Run() has begun.
+  KeyRange AttendedKeys(const BlockRows& rows) const;
+
   /// Called before each tile. False once the job was stopped.
   bool BeginTile();
 
@@ -50,8 +56,11 @@ class JobRun {
 
  private:
   int64_t KeyTiles() const;
-  // Of all splits: their rows' unfinished states. 0 without splits.
-  int64_t PartialFloats() const;
+  // Of a block's rows, in one split: their unfinished states.
+  int64_t SplitFloats() const {
+    return plan_.row_block * plan_.partial_floats();
+  }
+  void FindKeysOfEntries();
   void ComputeBlock(int64_t index);
   void ComputeBySplits();
 
@@ -61,6 +70,9 @@ class JobRun {
   const Kernels& kernels_;
   const Plan plan_;
   size_t scratch_bytes_ = 0;
+  // Per batch entry, for a scoring function that takes a centre from among
+  // them.
+  std::vector<KeyRange> keys_of_entries_;
   std::atomic<int64_t> expected_ = 0;
   std::atomic<int64_t> computed_ = 0;
   std::atomic<bool> stopped_ = false;

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "core/cpu/bf16/products.h"
-#include "core/cpu/scoring/scoring.h"
+#include "core/cpu/kernels/bf16/products.h"
+#include "core/cpu/scoring_traits.h"
 
 namespace attention::cpu {
 namespace {
@@ -33,6 +33,7 @@ constexpr int64_t kMostDecodeQueries = 4;
 // Rows of a kv group whose state fits into scratch beside the keys.
 constexpr int64_t kMostDecodeRows = 256;
 constexpr int64_t kFewestKeysOfSplit = 1024;
+constexpr int64_t kMostSplits = 32;
 // Keys, and values, of a tile that wait for their turn in the first-level
 // cache while the others are read.
 constexpr int64_t kDecodeTileBytes = int64_t{16} * 1024;
@@ -77,25 +78,22 @@ void ChooseWeights(const ValidatedProblem& problem, int64_t row_floats,
                        plan.kept_tiles > 0 && plan.kept_tiles <= 256;
 }
 
-// All rows of a kv group are one block; keys are split where that keeps more
-// processors busy.
+// All rows of a kv group are one block; keys are split, whatever else there is:
+// pieces of such a size keep many processors busy, and cost one next to
+// nothing.
 void ChooseSplits(int64_t keys, int64_t row_bytes, int64_t panel, Plan& plan) {
   plan.decode = true;
   plan.key_tile = std::clamp(kDecodeTileBytes / row_bytes / panel * panel,
                              panel, kMaxTileKeys);
   plan.row_block = plan.rows_per_group;
   plan.blocks_per_group = 1;
-  const int64_t splits = std::clamp<int64_t>(
-      keys / kFewestKeysOfSplit, 1,
-      CeilDivide(kEnoughBlocks, std::max<int64_t>(1, plan.kv_groups)));
-  plan.keys_per_split =
-      RoundUp(CeilDivide(std::max<int64_t>(1, keys), splits), plan.key_tile);
-  plan.splits = std::max<int64_t>(1, CeilDivide(keys, plan.keys_per_split));
+  plan.splits = std::clamp<int64_t>(keys / kFewestKeysOfSplit, 1, kMostSplits);
 }
 
 // The second sweep for weights has to see the very same scores.
-bool Decodes(const ValidatedProblem& problem, const Plan& plan) {
-  return ScoresKeysInPlace(problem) && !problem.wanted.weights &&
+bool Decodes(const ValidatedProblem& problem, const ScoringTraits& traits,
+             const Plan& plan) {
+  return traits.scores_keys_in_place && !problem.wanted.weights &&
          problem.query_length <= kMostDecodeQueries &&
          plan.rows_per_group <= kMostDecodeRows;
 }
@@ -108,23 +106,43 @@ bool UsesBf16(const ValidatedProblem& problem, const Kernels& kernels) {
          std::max(problem.key_width, problem.value_width) <= kWidestBf16;
 }
 
+// Keys of a split, whole tiles.
+int64_t KeysPerSplit(const Plan& plan, const KeyRange& attended) {
+  const int64_t keys = std::max<int64_t>(1, attended.end - attended.begin);
+  const int64_t splits =
+      std::clamp<int64_t>(keys / kFewestKeysOfSplit, 1, plan.splits);
+  return RoundUp(CeilDivide(keys, splits), plan.key_tile);
+}
+
 }  // namespace
 
+int64_t Plan::SplitsOf(const KeyRange& attended) const {
+  if (splits == 1) return 1;
+  const int64_t keys = std::max<int64_t>(1, attended.end - attended.begin);
+  return CeilDivide(keys, KeysPerSplit(*this, attended));
+}
+
+KeyRange Plan::SplitKeys(const KeyRange& attended, int64_t split) const {
+  const int64_t keys = KeysPerSplit(*this, attended);
+  const int64_t begin = attended.begin + split * keys;
+  return {begin, std::min(attended.end, begin + keys)};
+}
+
 Plan MakePlan(const ValidatedProblem& problem, const Kernels& kernels) {
+  const ScoringTraits traits = TraitsOf(problem);
   Plan plan;
-  plan.heads_per_group = problem.kv_heads > 0 && HeadsShareParameters(problem)
+  plan.heads_per_group = problem.kv_heads > 0 && traits.heads_share_parameters
                              ? problem.query_heads / problem.kv_heads
                              : 1;
   plan.kv_groups = problem.batch * (problem.query_heads / plan.heads_per_group);
   plan.rows_per_group = plan.heads_per_group * problem.query_length;
   plan.padded_value_width = RoundUp(problem.value_width, kernels.lanes);
-  plan.score_width = ScoreWidth(problem);
+  plan.score_width = traits.score_width;
   plan.score_part = std::min(plan.score_width, kMostScorePart);
-  plan.keys_per_split = std::max<int64_t>(1, problem.key_length);
   if (plan.rows_per_group == 0) return plan;
 
   const int64_t panel = 2 * kernels.lanes;
-  if (Decodes(problem, plan)) {
+  if (Decodes(problem, traits, plan)) {
     ChooseSplits(problem.key_length,
                  ByteSize(problem.query.type) *
                      std::max(problem.key_width, problem.value_width),

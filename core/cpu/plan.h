@@ -33,12 +33,10 @@ struct Plan {
   /// Dv, rounded up to whole vectors: floats of what is kept per row.
   int64_t padded_value_width = 0;
 
-  /// Few rows against many keys: keys are not packed, and where there are few
-  /// kv groups, the keys are split into ranges of keys_per_split, merged in
-  /// order.
+  /// Few rows against many keys: keys are not packed, and those that a block's
+  /// rows attend are split into ranges, merged in order.
   bool decode = false;
-  int64_t splits = 1;
-  int64_t keys_per_split = 0;
+  int64_t splits = 1;  // of a block, at most
 
   /// Where weights are wanted: true if a block keeps those of all tiles but the
   /// last until its softmax is known, false if it computes the scores a second
@@ -48,6 +46,11 @@ struct Plan {
   int64_t kept_tiles = 0;   // tiles of keys, at most
 
   int64_t blocks() const { return kv_groups * blocks_per_group; }
+  /// Into how many ranges the keys `attended` by some row of a block are split,
+  /// 1 or more, and which is the one of number `split`. Both follow from that
+  /// range alone, so that a batch entry gets the bits that it gets by itself.
+  int64_t SplitsOf(const KeyRange& attended) const;
+  KeyRange SplitKeys(const KeyRange& attended, int64_t split) const;
   /// Floats of one row's unfinished softmax: maximum, sum, weighted values.
   int64_t partial_floats() const { return 2 + padded_value_width; }
 };

@@ -4,7 +4,7 @@
 #include <variant>
 
 #include "core/cpu/flush_subnormals.h"
-#include "core/cpu/scoring/scoring.h"
+#include "core/cpu/scoring/score_unit.h"
 
 namespace attention::cpu {
 namespace {
@@ -64,7 +64,7 @@ bool ComputeSmall(AttentionJob& job, const RunContext& context,
   args.query_stride = problem.query.strides[2] / kFloat;
   args.key_stride = key.strides[2] / kFloat;
   args.value_stride = value.strides[2] / kFloat;
-  args.factor = FactorOf(problem.scale * ScoreUnit(problem));
+  args.factor = FactorOf(problem.scale * UnitOf(problem).one);
   for (int64_t batch = 0; batch < problem.batch; ++batch) {
     for (int64_t head = 0; head < problem.query_heads; ++head) {
       args.query = FirstRow(problem.query, batch, head);

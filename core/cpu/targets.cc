@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/cpu/bf16/products.h"
+#include "core/cpu/kernels/bf16/products.h"
 
 namespace attention::cpu {
 namespace {
@@ -14,7 +14,8 @@ struct Available {
   Available() {
     for (const int64_t* t = AvailableTargets(); *t != 0; ++t) {
       const Kernels& kernels = KernelsOf(*t);
-      const bool bf16 = kernels.attend_bf16 != nullptr;
+      // What has products of BF16 has vectors of 512 bits, too.
+      const bool bf16 = kernels.lanes == kBf16Depth;
       if (bf16) Add(kernels, AmxProducts());
       if (bf16 && Avx512Bf16IsFast()) Add(kernels, Avx512Bf16Products());
       targets.push_back(kernels);

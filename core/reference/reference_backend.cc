@@ -99,7 +99,7 @@ class ReferenceBackend final : public Backend {
   }
 
   absl::Status Supports(const ValidatedProblem&) const override {
-    return absl::OkStatus();  // Validate() admits host memory alone
+    return absl::OkStatus();  // the engine asks nobody for memory out of reach
   }
 
   int64_t WorkingBytes(const ValidatedProblem& problem,

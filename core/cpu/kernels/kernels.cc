@@ -15,9 +15,8 @@
 // clang-format off
 #include "hwy/foreach_target.h"  // must come before all that follow
 // clang-format on
-#include "core/cpu/bf16/bf16-inl.h"
+#include "core/cpu/kernels/bf16/tiles-inl.h"
 #include "core/cpu/kernels/convert-inl.h"
-#include "core/cpu/kernels/decode-inl.h"
 #include "core/cpu/kernels/math-inl.h"
 #include "core/cpu/kernels/pack-inl.h"
 #include "core/cpu/kernels/project-inl.h"
@@ -46,16 +45,15 @@ const Kernels* GetKernels() {
       .exp_twice_wide = ExpTwiceWideAll,
       .add_partial_scores = AddPartialScores,
       .attend_tile = AttendTile,
-      .attend_rows = AttendRows,
-      .attend_small = AttendSmall,
       .store_weights = StoreWeights,
+      .add_non_finite = AddNonFinite,
+      .attend_small = AttendSmall,
       .finish_rows = FinishRows,
       .scale_row = ScaleRow,
       .copy_bf16 = CopyBf16Rows,
       .copy_finite_bf16 = CopyFiniteBf16Rows,
+      .pack_bf16_keys = PackBf16Keys,
       .pack_bf16_values = PackBf16Values,
-      .attend_bf16 = AttendBf16,
-      .store_weights_bf16 = StoreBf16Weights,
   };
   return &kKernels;
 }

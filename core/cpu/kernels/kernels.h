@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "core/cpu/kernels/arguments.h"
+#include "core/cpu/kernels/tile_args.h"
 
 namespace attention::cpu {
 
@@ -41,37 +42,37 @@ struct Kernels {
   /// e^(2 from[i]) as to[2 i] * 2^to[2 i + 1], for any number; likewise.
   void (*exp_twice_wide)(const float* from, int64_t count, float* to);
 
-  /// QK alone: adds scores before the epilogue to args.partial, or stores them
-  /// there where `first`.
+  /// QK of packed operands alone: adds scores before the epilogue to
+  /// args.packed.partial, or stores them there where `first`.
   void (*add_partial_scores)(const TileArgs& args, bool first);
   /// Adds a tile of keys to its rows' softmax states and weighted values.
   void (*attend_tile)(const TileArgs& args);
-  /// The same for a few rows and keys that are not packed.
-  void (*attend_rows)(const TileArgs& args);
+  /// Stores the weights of a tile.
+  void (*store_weights)(const TileArgs& args, const WeightArgs& weights);
+  /// Adds what is not finite among a tile's values, and what attend_tile has
+  /// left out, to the rows' weighted values.
+  void (*add_non_finite)(const TileArgs& args, const NonFiniteArgs& found);
   /// A small problem's head. False, and the output undefined, where a result is
   /// not finite.
   bool (*attend_small)(const SmallArgs& args);
-  /// Stores the weights of a tile.
-  void (*store_weights)(const TileArgs& args, const WeightArgs& weights);
   void (*finish_rows)(const FinishArgs& args);
   /// to[i] = from[i] * factor, past the caches where `to` allows it.
   void (*scale_row)(const float* from, int64_t count, double factor, float* to);
 
   /// Copies rows of BF16 (a pair in the place of a float, `to_stride` pairs
-  /// apart, zeros beyond `width` and from row `rows` to `padded_rows`). Null,
-  /// like the next four, for an instruction set that has no such products.
+  /// apart, zeros beyond `width` and from row `rows` to `padded_rows`).
   void (*copy_bf16)(const RowSource& from, int64_t rows, int64_t padded_rows,
                     int64_t width, float* to, int64_t to_stride);
   /// The same with 0 for what is not finite. False where something is not.
   bool (*copy_finite_bf16)(const RowSource& from, int64_t rows,
                            int64_t padded_rows, int64_t width, float* to,
                            int64_t to_stride);
-  /// Packs such rows of values, count being a multiple of 32, for PV.
+  /// Packs such rows of keys, in panels of 32; and of values, count being a
+  /// multiple of 32, for PV.
+  void (*pack_bf16_keys)(const float* rows, int64_t stride, int64_t count,
+                         int64_t width, float* packed);
   void (*pack_bf16_values)(const float* rows, int64_t count, int64_t panels,
                            float* packed);
-  /// attend_tile and store_weights with products of BF16.
-  void (*attend_bf16)(const TileArgs& args);
-  void (*store_weights_bf16)(const TileArgs& args, const WeightArgs& weights);
 };
 
 /// Bits of hwy's target masks that this build has kernels for and this

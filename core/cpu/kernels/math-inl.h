@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "core/cpu/kernels/arguments.h"
+#include "core/cpu/kernels/sizes.h"
 #include "hwy/highway.h"
 
 #ifndef ATTENTION_UNROLL
@@ -66,28 +66,30 @@ HWY_INLINE VF Exp2(VF x) {
 
 #else
 
-// 2^x: 0 below the range of normal numbers, NaN for NaN; x at most 127.
+// 2^x: 0 below the range of normal numbers, NaN for NaN, whatever its bits; x
+// at most 128.
 HWY_INLINE VF Exp2(VF x) {
   const F d;
   const auto lost = hn::Lt(x, hn::Set(d, -126.0F));
-  const VF magic = hn::Set(d, 12582912.0F);  // 1.5 * 2^23: rounds to integers
+  // 1.5 * 2^23 rounds to integers, 127 makes an exponent of the lowest bits.
+  const VF magic = hn::Set(d, 12583039.0F);
   const VF shifted = hn::Add(x, magic);
   const VF whole = hn::Sub(shifted, magic);
-  const VF p = PowerOfFraction(hn::Sub(x, whole));
   const hn::RebindToUnsigned<F> du;
-  const auto exponent = hn::ShiftLeft<23>(hn::BitCast(du, shifted));
-  const VF result = hn::BitCast(d, hn::Add(hn::BitCast(du, p), exponent));
+  const VF power = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(du, shifted)));
+  // A product, for a sum of bits would make a number of some NaNs.
+  const VF result = hn::Mul(PowerOfFraction(hn::Sub(x, whole)), power);
   return hn::IfThenZeroElse(lost, result);
 }
 
 #endif
 
-// What Exp2 takes of any x: its result is 2^127 or more, or NaN, from 127 on.
+// What Exp2 takes of any x: its result is infinite, or NaN, from 128 on.
 HWY_INLINE VF Clamped(VF x) {
 #if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
   return x;  // goes to infinity by itself
 #else
-  return AtMost(hn::Set(F(), 127.0F), x);
+  return AtMost(hn::Set(F(), 128.0F), x);
 #endif
 }
 

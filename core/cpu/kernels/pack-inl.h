@@ -167,12 +167,14 @@ HWY_INLINE void PackFullVector(const float* rows, int64_t stride, int64_t width,
   }
 }
 
-void PackKeys(const float* rows, int64_t stride, int64_t count, int64_t width,
-              float* packed) {
+// Rows of keys into panels of [width][panel], padded with zeros; `panel` is a
+// multiple of the lanes.
+HWY_INLINE void PackPanelsOf(int64_t panel, const float* rows, int64_t stride,
+                             int64_t count, int64_t width, float* packed) {
   const F d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const int64_t panel = 2 * lanes;
-  for (int64_t first = 0; first < count; first += lanes) {
+  const int64_t padded = (count + panel - 1) / panel * panel;
+  for (int64_t first = 0; first < padded; first += lanes) {
     float* to = packed + first / panel * panel * width + first % panel;
     const float* from = rows + first * stride;
     if (count - first >= lanes) {
@@ -188,14 +190,12 @@ void PackKeys(const float* rows, int64_t stride, int64_t count, int64_t width,
       }
     }
   }
-  // The panel's second vector, where the keys end in its first.
-  const int64_t vectors = (count + lanes - 1) / lanes;
-  if (vectors % 2 != 0) {
-    float* to = packed + vectors / 2 * panel * width + lanes;
-    for (int64_t i = 0; i < width; ++i) {
-      hn::Store(hn::Zero(d), d, to + i * panel);
-    }
-  }
+}
+
+void PackKeys(const float* rows, int64_t stride, int64_t count, int64_t width,
+              float* packed) {
+  PackPanelsOf(2 * static_cast<int64_t>(hn::Lanes(F())), rows, stride, count,
+               width, packed);
 }
 
 }  // namespace attention::cpu::HWY_NAMESPACE

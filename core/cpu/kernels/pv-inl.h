@@ -10,6 +10,7 @@
 #include "core/cpu/kernels/epilogue-inl.h"
 #include "core/cpu/kernels/math-inl.h"
 #include "core/cpu/kernels/pack-inl.h"
+#include "core/cpu/kernels/tile_args.h"
 #include "hwy/highway.h"
 
 // Compiled once per instruction set, into a namespace of its own each time.
@@ -92,51 +93,52 @@ HWY_INLINE void AddValues(const TileArgs& args, const float* p, int64_t keys,
     const VF factor = hn::Set(d, factors[r]);
     ATTENTION_UNROLL
     for (int v = 0; v < kVectors; ++v) {
-      float* to = output + r * args.value_width + v * lanes;
+      float* to = output + r * args.states.width + v * lanes;
       hn::StoreU(hn::MulAdd(hn::LoadU(d, to), factor, sums[r][v]), d, to);
     }
   }
 }
 
 template <int kRows, int kVectors>
-HWY_INLINE void AddPackedValues(const TileArgs& args, const float* p,
-                                int64_t keys, const float* values,
-                                const float* factors, float* output) {
+HWY_INLINE void AddPackedColumns(const TileArgs& args, const float* p,
+                                 int64_t keys, const float* values,
+                                 const float* factors, float* output) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(F()));
   AddValues<kRows, kVectors>(
       args, p, keys,
-      [=, stride = args.value_stride](int64_t j, int v)
+      [=, stride = args.packed.value_stride](int64_t j, int v)
           HWY_ATTR { return hn::LoadU(F(), values + j * stride + v * lanes); },
       factors, output);
 }
 
 template <int kRows>
-HWY_INLINE void AddWeightedValues(const TileArgs& args, int64_t first_row,
-                                  const Columns& columns, const float* weights,
-                                  const float* factors) {
+HWY_INLINE void AddPackedValues(const TileArgs& args, int64_t first_row,
+                                const Columns& columns, const float* weights,
+                                const float* factors) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(F()));
+  const int64_t width = args.states.width;
   const float* p = weights + columns.begin;
-  const float* values = args.values + columns.begin * args.value_stride;
-  float* output = args.output + first_row * args.value_width;
+  const float* values =
+      args.packed.values + columns.begin * args.packed.value_stride;
+  float* output = args.states.output + first_row * width;
   const int64_t keys = columns.end - columns.begin;
   int64_t c = 0;
   // Half the rows and twice as wide where there are registers for it: fewer
   // loads to a product, and values are read line after line.
   if constexpr (kMicroRows > 8 && kRows % 2 == 0) {
     constexpr int kHalf = kRows / 2;
-    for (; c + 4 * lanes <= args.value_width; c += 4 * lanes) {
+    for (; c + 4 * lanes <= width; c += 4 * lanes) {
       for (int r = 0; r < kRows; r += kHalf) {
-        AddPackedValues<kHalf, 4>(args, p + r * kScoreStride, keys, values + c,
-                                  factors + r,
-                                  output + r * args.value_width + c);
+        AddPackedColumns<kHalf, 4>(args, p + r * kScoreStride, keys, values + c,
+                                   factors + r, output + r * width + c);
       }
     }
   }
-  for (; c + 2 * lanes <= args.value_width; c += 2 * lanes) {
-    AddPackedValues<kRows, 2>(args, p, keys, values + c, factors, output + c);
+  for (; c + 2 * lanes <= width; c += 2 * lanes) {
+    AddPackedColumns<kRows, 2>(args, p, keys, values + c, factors, output + c);
   }
-  if (c < args.value_width) {
-    AddPackedValues<kRows, 1>(args, p, keys, values + c, factors, output + c);
+  if (c < width) {
+    AddPackedColumns<kRows, 1>(args, p, keys, values + c, factors, output + c);
   }
 }
 

@@ -7,8 +7,10 @@
 #define ATTENTION_CORE_CPU_KERNELS_QK_INL_H_
 #endif
 
+#include "core/cpu/kernels/epilogue-inl.h"
 #include "core/cpu/kernels/math-inl.h"
 #include "core/cpu/kernels/pack-inl.h"
+#include "core/cpu/kernels/tile_args.h"
 #include "hwy/highway.h"
 
 // Compiled once per instruction set, into a namespace of its own each time.
@@ -228,18 +230,17 @@ HWY_NOINLINE void TanhWidePanel(const float* HWY_RESTRICT queries,
 // Scores of the panel of keys that begins at `column`, or, where no more than a
 // vector of them is wanted, at least of that many.
 template <int kRows>
-HWY_INLINE void ScorePanel(const TileArgs& args, int64_t first_row,
+HWY_INLINE void ScorePanel(const PackedOperands& packed, int64_t first_row,
                            int64_t column, int64_t wanted,
                            const PrefetchRange& prefetch, float* scores) {
-  const int64_t width = args.score_width;
-  const int64_t floats = args.score == Score::kTanhWide ? 2 * width : width;
-  const float* queries = args.queries + first_row * floats;
-  const float* keys = args.packed_keys + column * floats;
-  switch (args.score) {
+  const int64_t width = packed.width;
+  const int64_t floats = packed.score == Score::kTanhWide ? 2 * width : width;
+  const float* queries = packed.queries + first_row * floats;
+  const float* keys = packed.keys + column * floats;
+  switch (packed.score) {
     case Score::kDot: {
-      const float* const addend = args.epilogue.key_addend == nullptr
-                                      ? nullptr
-                                      : args.epilogue.key_addend + column;
+      const float* const addend =
+          packed.key_addend == nullptr ? nullptr : packed.key_addend + column;
       if (wanted <= static_cast<int64_t>(hn::Lanes(F()))) {
         return DotPanel<kRows, 1>(queries, keys, width, addend, prefetch,
                                   scores);
@@ -249,9 +250,10 @@ HWY_INLINE void ScorePanel(const TileArgs& args, int64_t first_row,
     case Score::kDifference:
       return DifferencePanel<kRows>(queries, keys, width, scores);
     case Score::kTanh:
-      return TanhPanel<kRows>(queries, keys, width, args.tanh_weights, scores);
+      return TanhPanel<kRows>(queries, keys, width, packed.tanh_weights,
+                              scores);
     case Score::kTanhWide:
-      return TanhWidePanel<kRows>(queries, keys, width, args.tanh_weights,
+      return TanhWidePanel<kRows>(queries, keys, width, packed.tanh_weights,
                                   scores);
   }
 }
@@ -278,9 +280,9 @@ struct PartialMicroRows {
   HWY_NOINLINE void Rows(int64_t first_row) const {
     const int64_t panel = 2 * static_cast<int64_t>(hn::Lanes(F()));
     for (int64_t c = 0; c < args.keys; c += panel) {
-      float* const to = args.partial + first_row * kScoreStride + c;
+      float* const to = args.packed.partial + first_row * kScoreStride + c;
       float* const scores = first ? to : args.scores;
-      ScorePanel<kRows>(args, first_row, c, panel, {}, scores);
+      ScorePanel<kRows>(args.packed, first_row, c, panel, {}, scores);
       if (!first) AddScores<kRows>(scores, panel, to);
     }
   }
@@ -288,6 +290,45 @@ struct PartialMicroRows {
 
 void AddPartialScores(const TileArgs& args, bool first) {
   ForEachMicroTile(args.rows, PartialMicroRows{args, first});
+}
+
+// What QK of a panel brings closer, of all that comes next: lines of 64 bytes,
+// spread evenly over the tile's panels.
+HWY_INLINE PrefetchRange ShareOfPrefetch(const TileArgs& args,
+                                         int64_t first_row, int rows,
+                                         int64_t panel) {
+  const int64_t width = 2 * static_cast<int64_t>(hn::Lanes(F()));
+  const int64_t panels = (args.keys + width - 1) / width;
+  const int64_t begin = (first_row * panels + panel * rows) *
+                        args.prefetch.lines / (args.rows * panels);
+  const int64_t end = (first_row * panels + (panel + 1) * rows) *
+                      args.prefetch.lines / (args.rows * panels);
+  int64_t before = 0;
+  for (const PrefetchRange& range : args.prefetch.ranges) {
+    const int64_t lines = (range.bytes + kLine - 1) / kLine;
+    if (begin < before + lines) {
+      return {range.data + (begin - before) * kLine,
+              HWY_MIN(end - begin, before + lines - begin)};
+    }
+    before += lines;
+  }
+  return {nullptr, 0};
+}
+
+// QK of a micro-tile of packed operands, in args.scores.
+template <int kRows>
+HWY_INLINE void ScorePackedRows(const TileArgs& args, int64_t first_row,
+                                const Columns& columns) {
+  const int64_t panel = 2 * static_cast<int64_t>(hn::Lanes(F()));
+  for (int64_t c = columns.first; c < columns.end; c += panel) {
+    ScorePanel<kRows>(args.packed, first_row, c, columns.end - c,
+                      ShareOfPrefetch(args, first_row, kRows, c / panel),
+                      args.scores + c);
+    if (args.packed.partial != nullptr) {
+      AddScores<kRows>(args.packed.partial + first_row * kScoreStride + c,
+                       panel, args.scores + c);
+    }
+  }
 }
 
 }  // namespace attention::cpu::HWY_NAMESPACE

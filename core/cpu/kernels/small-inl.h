@@ -8,7 +8,9 @@
 #define ATTENTION_CORE_CPU_KERNELS_SMALL_INL_H_
 #endif
 
+#include "core/cpu/kernels/arguments.h"
 #include "core/cpu/kernels/convert-inl.h"
+#include "core/cpu/kernels/epilogue-inl.h"
 #include "core/cpu/kernels/math-inl.h"
 #include "core/cpu/kernels/softmax-inl.h"
 #include "hwy/highway.h"
@@ -35,44 +37,28 @@ HWY_INLINE void TransposeKeys(const SmallArgs& args, float* to) {
   }
 }
 
-// Combines a row's vectors into one.
-template <class Op>
-HWY_INLINE VF Fold(const VF* row, const Op& op) {
-  VF all = row[0];
-  ATTENTION_UNROLL
-  for (int v = 1; v < kSmallVectors; ++v) all = op(all, row[v]);
-  return all;
-}
-
-HWY_INLINE float MaxOf(const VF* row) {
-  return hn::GetLane(hn::MaxOfLanes(F(), Fold(row, MaxOp())));
-}
-HWY_INLINE float SumOf(const VF* row) {
-  return hn::GetLane(hn::SumOfLanes(F(), Fold(row, AddOp())));
-}
-
-// Scores of a row in units of the softmax, -inf beyond its keys.
-HWY_INLINE void ScoreSmallRow(const SmallArgs& args, const float* query,
-                              const float* keys, VF* scores) {
+// Scores of a row, in powers of 2, -inf beyond its keys.
+HWY_INLINE void ScoreSmallRow(const SmallArgs& args, const Columns& columns,
+                              const float* query, const float* keys,
+                              float* scores) {
   const F d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  VF sums[kSmallVectors];
   ATTENTION_UNROLL
-  for (int v = 0; v < kSmallVectors; ++v) scores[v] = hn::Zero(d);
+  for (int v = 0; v < kSmallVectors; ++v) sums[v] = hn::Zero(d);
   for (int64_t i = 0; i < args.width; ++i) {
     const VF q = hn::Set(d, query[i] * args.factor);
     ATTENTION_UNROLL
     for (int v = 0; v < kSmallVectors; ++v) {
       const VF key = hn::Load(d, keys + i * kSmallKeys + v * lanes);
-      scores[v] = hn::MulAdd(q, key, scores[v]);
+      sums[v] = hn::MulAdd(q, key, sums[v]);
     }
   }
-  const VF keys_end = hn::Set(d, static_cast<float>(args.keys));
   ATTENTION_UNROLL
   for (int v = 0; v < kSmallVectors; ++v) {
-    const VF index = hn::Iota(d, static_cast<float>(v * lanes));
-    scores[v] =
-        hn::IfThenElse(hn::Lt(index, keys_end), scores[v], MinusInfinity());
+    hn::Store(sums[v], d, scores + v * lanes);
   }
+  MaskEnds(columns, 0, args.keys, scores);
 }
 
 // The weighted sum of the values, normalised and stored; false where it is not
@@ -103,21 +89,17 @@ HWY_INLINE bool StoreSmallRow(const SmallArgs& args, const float* weights,
 
 bool AttendSmall(const SmallArgs& args) {
   const F d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   HWY_ALIGN float keys[kSmallWidth * kSmallKeys];
-  HWY_ALIGN float weights[kSmallKeys];
+  HWY_ALIGN float scores[kSmallKeys];
   TransposeKeys(args, keys);
+  const Columns columns = {0, kSmallKeys, 0, args.keys};
   for (int64_t r = 0; r < args.rows; ++r) {
-    VF scores[kSmallVectors];
-    ScoreSmallRow(args, args.query + r * args.query_stride, keys, scores);
-    const float max = MaxOf(scores);
-    ATTENTION_UNROLL
-    for (int v = 0; v < kSmallVectors; ++v) {
-      scores[v] = Exp2(hn::Sub(scores[v], hn::Set(d, max)));
-      hn::Store(scores[v], d, weights + v * lanes);
-    }
-    const float sum = SumOf(scores);
-    if (!StoreSmallRow(args, weights, sum,
+    ScoreSmallRow(args, columns, args.query + r * args.query_stride, keys,
+                  scores);
+    const VF top = hn::MaxOfLanes(d, MaxOfRow(columns, scores));
+    const VF sum = WeightsOfRow(columns, Exponents<false>{top, top}, scores,
+                                FloatWeights{scores});
+    if (!StoreSmallRow(args, scores, hn::GetLane(hn::SumOfLanes(d, sum)),
                        args.output + r * args.value_width)) {
       return false;
     }

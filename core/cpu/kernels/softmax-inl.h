@@ -1,6 +1,6 @@
-// The online softmax of a micro-tile: scores become weights, and the rows'
-// states (SoftmaxState of core/softmax_state.h, in powers of 2) take them in.
-// Included once per instruction set.
+// The online softmax of a micro-tile, whatever computed its scores and whatever
+// multiplies its weights: scores become weights, and the rows' states
+// (core/softmax_state.h) take them in. Included once per instruction set.
 #if defined(ATTENTION_CORE_CPU_KERNELS_SOFTMAX_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
 #ifdef ATTENTION_CORE_CPU_KERNELS_SOFTMAX_INL_H_
@@ -9,9 +9,11 @@
 #define ATTENTION_CORE_CPU_KERNELS_SOFTMAX_INL_H_
 #endif
 
+#include "core/cpu/kernels/bf16/products.h"
 #include "core/cpu/kernels/epilogue-inl.h"
 #include "core/cpu/kernels/math-inl.h"
 #include "core/cpu/kernels/pack-inl.h"
+#include "core/softmax_state.h"
 #include "hwy/highway.h"
 
 // Compiled once per instruction set, into a namespace of its own each time.
@@ -37,30 +39,21 @@ HWY_INLINE hn::Vec<hn::CappedTag<float, 4>> LowestBlock(D d, hn::Vec<D> v) {
   }
 }
 
-// Combines the lanes of each of kRows vectors: to[r] belongs to vectors[r].
-// Four rows share their shuffles.
-template <int kRows, class Op>
+// Combines the lanes of each of four vectors, which share their shuffles: to[n]
+// belongs to vectors[n].
+template <class Op>
 HWY_INLINE void ReduceLanes(const VF* vectors, const Op& op, float* to) {
   const F d;
   constexpr size_t kLanes = hn::MaxLanes(F());
-  HWY_ALIGN float block[kLanes];
-  for (int r = 0; r < kRows; r += 4) {
-    const int last = kRows - 1;
-    VF v0 = vectors[r];
-    VF v1 = vectors[HWY_MIN(r + 1, last)];
-    VF v2 = vectors[HWY_MIN(r + 2, last)];
-    VF v3 = vectors[HWY_MIN(r + 3, last)];
-    TransposeBlocks(v0, v1, v2, v3);
-    VF v = op(op(v0, v1), op(v2, v3));
-    if constexpr (kLanes >= 8) v = op(v, hn::SwapAdjacentBlocks(v));
-    if constexpr (kLanes >= 16) v = op(v, hn::ReverseBlocks(d, v));
-    if (r + 4 <= kRows) {
-      hn::StoreU(LowestBlock(d, v), hn::CappedTag<float, 4>(), to + r);
-      continue;
-    }
-    hn::Store(v, d, block);
-    for (int n = 0; n < 4 && r + n < kRows; ++n) to[r + n] = block[n];
-  }
+  VF v0 = vectors[0];
+  VF v1 = vectors[1];
+  VF v2 = vectors[2];
+  VF v3 = vectors[3];
+  TransposeBlocks(v0, v1, v2, v3);
+  VF v = op(op(v0, v1), op(v2, v3));
+  if constexpr (kLanes >= 8) v = op(v, hn::SwapAdjacentBlocks(v));
+  if constexpr (kLanes >= 16) v = op(v, hn::ReverseBlocks(d, v));
+  hn::StoreU(LowestBlock(d, v), hn::CappedTag<float, 4>(), to);
 }
 
 HWY_INLINE VF MaxOfRow(const Columns& columns, const float* scores) {
@@ -77,162 +70,247 @@ HWY_INLINE VF MaxOfRow(const Columns& columns, const float* scores) {
   return hn::Max(max0, max1);
 }
 
-// weights = 2^(score - max), perhaps in the place of the scores; returns their
-// sums, lane by lane. kClamped: scores may pass max by any amount.
-template <bool kClamped>
-HWY_INLINE VF WeightsOfRow(const Columns& columns, float max,
-                           const float* scores, float* weights) {
+// Rounds to BF16 and pairs two vectors of weights. A tie is rounded up.
+HWY_INLINE VF PairOf(VF low, VF high) {
+  const hn::RebindToUnsigned<F> d;
+  const auto half = hn::Set(d, 0x8000U);
+  const auto a = hn::Add(hn::BitCast(d, low), half);
+  const auto b = hn::Add(hn::BitCast(d, high), half);
+  return hn::BitCast(
+      F(), hn::Or(hn::ShiftRight<16>(a), hn::And(b, hn::Set(d, 0xFFFF0000U))));
+}
+
+// Where a row's weights go, and in which order they are computed: two vectors
+// at a time, kSecond columns apart. As floats, for PV in FP32:
+struct FloatWeights {
+  static constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(F()));
+  static constexpr int64_t kSecond = kLanes;
+  static constexpr int64_t kNextTwo = 2 * kLanes;
+
+  float* floats;  // of the tile's first key
+
+  static HWY_INLINE int64_t AfterTwo(int64_t c) { return c + 2 * kLanes; }
+  HWY_INLINE void Store(int64_t c, VF first, VF second) const {
+    hn::StoreU(first, F(), floats + c);
+    hn::StoreU(second, F(), floats + c + kSecond);
+  }
+};
+
+// As pairs of BF16, key i beside key 16 + i of 32, for PV in BF16; columns
+// begin and end with such panels. And as floats where somebody asks for them.
+struct PairedWeights {
+  static constexpr int64_t kLanes = FloatWeights::kLanes;
+  static constexpr int64_t kSecond = kBf16Depth;
+  static constexpr int64_t kNextTwo =
+      kLanes == kBf16Depth ? kBf16Panel : kLanes;
+
+  float* pairs;  // of the first column
+  int64_t first;
+  float* floats;  // of the tile's first key; null for none
+
+  static HWY_INLINE int64_t AfterTwo(int64_t c) {
+    const int64_t next = c + kLanes;  // in the panel's first half
+    return next % kBf16Panel < kBf16Depth ? next : next + kBf16Depth;
+  }
+  HWY_INLINE void Store(int64_t c, VF low, VF high) const {
+    const int64_t key = c - first;
+    const int64_t panel = key / kBf16Panel * kBf16Depth;
+    hn::StoreU(PairOf(low, high), F(), pairs + panel + key % kBf16Panel);
+    if (floats == nullptr) return;
+    hn::StoreU(low, F(), floats + c);
+    hn::StoreU(high, F(), floats + c + kSecond);
+  }
+};
+
+// What 2^x is taken of, for a score: exponent * (score - max). kScaled: the
+// exponent is not 1.
+template <bool kScaled>
+struct Exponents {
+  VF top;
+  VF exponent;
+
+  HWY_INLINE VF Of(const float* scores) const {
+    const VF x = hn::Sub(hn::LoadU(F(), scores), top);
+    return Clamped(kScaled ? hn::Mul(x, exponent) : x);
+  }
+};
+
+// A row's weights from its scores, which may pass the maximum by any amount.
+// Returns their sums, lane by lane. Scores and weights may share their place.
+template <bool kScaled, class Weights>
+HWY_INLINE VF WeightsOfRow(const Columns& columns,
+                           const Exponents<kScaled>& exponents,
+                           const float* scores, const Weights& weights) {
   const F d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const VF top = hn::Set(d, max);
+  constexpr int64_t kLanes = Weights::kLanes;
+  constexpr int64_t kSecond = Weights::kSecond;
+  constexpr int64_t kNextTwo = Weights::kNextTwo;
   VF sum0 = hn::Zero(d);
   VF sum1 = sum0;
   int64_t c = columns.first;
-  for (; c + 4 * lanes <= columns.last; c += 4 * lanes) {
-    const float* const at = scores + c;
-    float* const to = weights + c;
-    VF x0 = hn::Sub(hn::LoadU(d, at), top);
-    VF x1 = hn::Sub(hn::LoadU(d, at + lanes), top);
-    VF x2 = hn::Sub(hn::LoadU(d, at + 2 * lanes), top);
-    VF x3 = hn::Sub(hn::LoadU(d, at + 3 * lanes), top);
-    if (kClamped) {
-      x0 = Clamped(x0);
-      x1 = Clamped(x1);
-      x2 = Clamped(x2);
-      x3 = Clamped(x3);
-    }
+  while (c + kSecond + kNextTwo + kLanes <= columns.last) {
+    VF x0 = exponents.Of(scores + c);
+    VF x1 = exponents.Of(scores + c + kSecond);
+    VF x2 = exponents.Of(scores + c + kNextTwo);
+    VF x3 = exponents.Of(scores + c + kNextTwo + kSecond);
     Exp2Four(x0, x1, x2, x3);
-    hn::StoreU(x0, d, to);
-    hn::StoreU(x1, d, to + lanes);
-    hn::StoreU(x2, d, to + 2 * lanes);
-    hn::StoreU(x3, d, to + 3 * lanes);
+    weights.Store(c, x0, x1);
+    weights.Store(c + kNextTwo, x2, x3);
     sum0 = hn::Add(sum0, hn::Add(x0, x1));
     sum1 = hn::Add(sum1, hn::Add(x2, x3));
+    c = Weights::AfterTwo(Weights::AfterTwo(c));
   }
-  for (; c < columns.last; c += lanes) {
-    const VF x = hn::Sub(hn::LoadU(d, scores + c), top);
-    const VF p = Exp2(kClamped ? Clamped(x) : x);
-    hn::StoreU(p, d, weights + c);
-    sum0 = hn::Add(sum0, p);
+  if (c + kSecond + kLanes <= columns.last) {
+    const VF x0 = Exp2(exponents.Of(scores + c));
+    const VF x1 = Exp2(exponents.Of(scores + c + kSecond));
+    weights.Store(c, x0, x1);
+    sum0 = hn::Add(sum0, hn::Add(x0, x1));
+    c = Weights::AfterTwo(c);
+  }
+  if (c < columns.last) {  // floats alone come one by one
+    const VF x = Exp2(exponents.Of(scores + c));
+    hn::StoreU(x, d, weights.floats + c);
+    sum1 = hn::Add(sum1, x);
   }
   return hn::Add(sum0, sum1);
-}
-
-// True where a row of scores that has no maximum holds NaN.
-HWY_INLINE bool HoldsNan(const Columns& columns, const float* scores) {
-  for (int64_t c = columns.first; c < columns.last; ++c) {
-    if (scores[c] != scores[c]) return true;
-  }
-  return false;
-}
-
-// Brings a row's state up to date with scores whose maximum is `largest` (-inf
-// where none takes part, or all are NaN): what they are to be subtracted from.
-HWY_INLINE float TopOfRow(const TileArgs& args, int64_t row, float largest,
-                          const Columns& columns, const float* scores) {
-  const float top = HWY_MAX(args.max[row], largest);
-  if (top != -__builtin_inff()) return top;
-  // No key takes part yet; scores that are NaN do not show in a maximum.
-  if (HoldsNan(columns, scores)) args.sum[row] = __builtin_nan("");
-  return 0.0F;
-}
-
-// Adds the sum of weights relative to `top`; returns what the weighted values
-// gathered so far must be multiplied by. SoftmaxState::Merge, in powers of 2.
-HWY_INLINE float MergeRow(const TileArgs& args, int64_t row, float top,
-                          float sum) {
-  float factor = 1.0F;
-  if (args.sum[row] != 0.0 || sum != 0.0F) {
-    if (top != args.max[row]) {
-      factor = hn::GetLane(Exp2(hn::Set(F(), args.max[row] - top)));
-      args.max[row] = top;
-    }
-    args.sum[row] = args.sum[row] * factor + sum;
-  }
-  return factor;
-}
-
-// Weights relative to the rows' new maxima, in the place of the scores.
-// factors: what the weighted values gathered so far must be multiplied by.
-template <int kRows>
-HWY_INLINE void SoftmaxOfRows(const TileArgs& args, int64_t first_row,
-                              const Columns& columns, float* factors) {
-  VF vectors[kRows];
-  float tops[kRows];
-  float sums[kRows];
-  ATTENTION_UNROLL
-  for (int r = 0; r < kRows; ++r) {
-    vectors[r] = MaxOfRow(columns, args.scores + r * kScoreStride);
-  }
-  ReduceLanes<kRows>(vectors, MaxOp(), tops);
-  for (int r = 0; r < kRows; ++r) {
-    float* const scores = args.scores + r * kScoreStride;
-    tops[r] = TopOfRow(args, first_row + r, tops[r], columns, scores);
-    vectors[r] = WeightsOfRow<false>(columns, tops[r], scores, scores);
-  }
-  ReduceLanes<kRows>(vectors, AddOp(), sums);
-  for (int r = 0; r < kRows; ++r) {
-    factors[r] = MergeRow(args, first_row + r, tops[r], sums[r]);
-  }
 }
 
 // Of a tile's weights, where they are relative to an earlier maximum.
 inline constexpr float kLargestSum = 16384.0F;
 
-// The same for rows that have a maximum already, into args.weights. Weights are
-// relative to it where it is not passed by much, which saves the look for the
-// tile's own; a row in which it is has its exponentials computed again.
-template <int kRows>
-HWY_INLINE void SoftmaxOfLaterRows(const TileArgs& args, int64_t first_row,
-                                   const Columns& columns, float* factors) {
-  const F d;
-  VF vectors[kRows];
-  float sums[kRows];
-  for (int r = 0; r < kRows; ++r) {
-    vectors[r] = WeightsOfRow<true>(columns, args.max[first_row + r],
-                                    args.scores + r * kScoreStride,
-                                    args.weights + r * kScoreStride);
+// The softmax of up to four rows of a micro-tile, which share the reductions of
+// their maxima and sums. weights_of(row) says where a row's weights go.
+template <bool kScaled, class WeightsOf>
+struct FourRows {
+  const RowStates& states;
+  const WeightsOf& weights_of;
+  int64_t row;          // the first, in the micro-tile
+  int64_t at;           // the first, in the block
+  int64_t count;        // 1 to 4
+  const float* scores;  // of the first
+  bool done[4];
+
+  HWY_INLINE VF Weights(const Columns& columns, int64_t n, float top) const {
+    const Exponents<kScaled> exponents = {hn::Set(F(), top),
+                                          hn::Set(F(), states.exponent)};
+    return WeightsOfRow(columns, exponents, scores + n * kScoreStride,
+                        weights_of(row + n));
   }
-  ReduceLanes<kRows>(vectors, AddOp(), sums);
-  for (int r = 0; r < kRows; ++r) {
-    const int64_t row = first_row + r;
-    factors[r] = 1.0F;
-    if (sums[r] <= kLargestSum) {  // false where it is NaN
-      args.sum[row] += sums[r];
-      continue;
+
+  // Weights relative to the maxima so far, which all rows have. A row is done
+  // unless its scores pass its maximum by much: that saves most rows the look
+  // for the tile's own.
+  HWY_INLINE void RelativeToEarlierMaxima(const Columns& columns) {
+    VF vectors[4];
+    float sums[4];
+    for (int64_t n = 0; n < 4; ++n) {
+      vectors[n] =
+          n < count ? Weights(columns, n, states.max[at + n]) : hn::Zero(F());
     }
-    const float* const scores = args.scores + r * kScoreStride;
-    const float largest =
-        hn::GetLane(hn::MaxOfLanes(d, MaxOfRow(columns, scores)));
-    const float top = TopOfRow(args, row, largest, columns, scores);
-    const VF sum = WeightsOfRow<false>(columns, top, scores,
-                                       args.weights + r * kScoreStride);
-    factors[r] = MergeRow(args, row, top, hn::GetLane(hn::SumOfLanes(d, sum)));
+    ReduceLanes(vectors, AddOp(), sums);
+    for (int64_t n = 0; n < count; ++n) {
+      done[n] = sums[n] <= kLargestSum;  // false where it is NaN
+      if (done[n]) states.sum[at + n] += sums[n];
+    }
+  }
+
+  // Weights relative to the new maxima, for rows that are not done. factors:
+  // what the weighted values gathered so far must be multiplied by.
+  HWY_INLINE void RelativeToNewMaxima(const Columns& columns, float* factors) {
+    VF vectors[4];
+    float tops[4];
+    float sums[4];
+    for (int64_t n = 0; n < 4; ++n) {
+      vectors[n] = n < count && !done[n]
+                       ? MaxOfRow(columns, scores + n * kScoreStride)
+                       : MinusInfinity();
+    }
+    ReduceLanes(vectors, MaxOp(), tops);
+    for (int64_t n = 0; n < 4; ++n) {
+      vectors[n] = hn::Zero(F());
+      if (n >= count || done[n]) continue;
+      tops[n] = HWY_MAX(states.max[at + n], tops[n]);
+      // No key takes part yet, or all that do are NaN.
+      if (tops[n] == -__builtin_inff()) tops[n] = 0.0F;
+      vectors[n] = Weights(columns, n, tops[n]);
+    }
+    ReduceLanes(vectors, AddOp(), sums);
+    for (int64_t n = 0; n < count; ++n) {
+      if (!done[n] && sums[n] != 0.0F) {
+        factors[n] = Raise(at + n, tops[n], sums[n]);
+      }
+    }
+  }
+
+  HWY_INLINE float Raise(int64_t to, float top, float sum) const {
+    SoftmaxState<double> state = {states.max[to], states.sum[to]};
+    const double factor = state.RaiseTo(top, [this](double rise) HWY_ATTR {
+      return static_cast<double>(hn::GetLane(
+          Exp2(hn::Set(F(), static_cast<float>(rise) * states.exponent))));
+    });
+    states.max[to] = top;
+    states.sum[to] = state.sum + sum;
+    return static_cast<float>(factor);
+  }
+};
+
+// The online softmax: weights of a micro-tile from its final scores, and its
+// rows' states with the tile's keys. `fresh`: some row has no maximum yet.
+// factors: what the weighted values gathered so far must be multiplied by.
+template <bool kScaled, class WeightsOf>
+HWY_INLINE void SoftmaxOfScaledRows(const TileArgs& args, int64_t first_row,
+                                    int64_t rows, const Columns& columns,
+                                    bool fresh, const WeightsOf& weights_of,
+                                    float* factors) {
+  for (int64_t r = 0; r < rows; r += 4) {
+    FourRows<kScaled, WeightsOf> four = {
+        .states = args.states,
+        .weights_of = weights_of,
+        .row = r,
+        .at = first_row + r,
+        .count = HWY_MIN(rows - r, 4),
+        .scores = args.scores + r * kScoreStride,
+        .done = {}};
+    if (!fresh) four.RelativeToEarlierMaxima(columns);
+    bool all_done = true;
+    for (int64_t n = 0; n < four.count; ++n) {
+      factors[r + n] = 1.0F;
+      all_done = all_done && four.done[n];
+    }
+    if (!all_done) four.RelativeToNewMaxima(columns, factors + r);
   }
 }
 
-// Weights of a micro-tile from its scores, and their place.
-template <int kRows>
-HWY_INLINE float* WeightsOfRows(const TileArgs& args, int64_t first_row,
-                                const Columns& columns, float* factors) {
-  for (int r = 0; r < kRows; ++r) {
-    if (args.max[first_row + r] == -__builtin_inff()) {
-      SoftmaxOfRows<kRows>(args, first_row, columns, factors);
-      return args.scores;
-    }
+template <class WeightsOf>
+HWY_INLINE void SoftmaxOfRows(const TileArgs& args, int64_t first_row,
+                              int64_t rows, const Columns& columns, bool fresh,
+                              const WeightsOf& weights_of, float* factors) {
+  if (args.states.exponent == 1.0F) {
+    SoftmaxOfScaledRows<false>(args, first_row, rows, columns, fresh,
+                               weights_of, factors);
+  } else {
+    SoftmaxOfScaledRows<true>(args, first_row, rows, columns, fresh, weights_of,
+                              factors);
   }
-  SoftmaxOfLaterRows<kRows>(args, first_row, columns, factors);
-  return args.weights;
+}
+
+// Whether some row of a micro-tile has no maximum yet.
+HWY_INLINE bool AnyRowIsFresh(const RowStates& states, int64_t first_row,
+                              int64_t rows) {
+  for (int64_t r = 0; r < rows; ++r) {
+    if (states.max[first_row + r] == -__builtin_inff()) return true;
+  }
+  return false;
 }
 
 // Multiplies a row by its dropout factors.
 HWY_INLINE void DropRow(const TileArgs& args, int64_t row,
-                        const Columns& columns, float* p) {
+                        const Columns& columns, float* weights) {
   float* line = args.scores + kDropoutRow * kScoreStride;
-  args.dropout(args.dropout_context, row,
-               args.dropout_first_key + columns.begin,
-               columns.end - columns.begin, line + columns.begin);
-  for (int64_t j = columns.begin; j < columns.end; ++j) p[j] *= line[j];
+  args.dropout.fill(args.dropout.context, row,
+                    args.epilogue.first_key + columns.begin,
+                    columns.end - columns.begin, line + columns.begin);
+  for (int64_t j = columns.begin; j < columns.end; ++j) weights[j] *= line[j];
 }
 
 }  // namespace attention::cpu::HWY_NAMESPACE

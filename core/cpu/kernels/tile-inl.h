@@ -1,5 +1,6 @@
-// A block of rows against a tile of keys, micro-tile by micro-tile: QK,
-// epilogue, softmax, PV. Included once per instruction set.
+// A block of rows against a tile of keys, some rows at a time: QK, epilogue,
+// softmax, PV. What computes QK and PV is a class; all else is here once.
+// Included once per instruction set.
 #if defined(ATTENTION_CORE_CPU_KERNELS_TILE_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
 #ifdef ATTENTION_CORE_CPU_KERNELS_TILE_INL_H_
@@ -10,12 +11,16 @@
 
 #include <cstring>
 
+#include "core/cpu/kernels/bf16/tiles-inl.h"
+#include "core/cpu/kernels/convert-inl.h"
 #include "core/cpu/kernels/epilogue-inl.h"
+#include "core/cpu/kernels/in_place-inl.h"
 #include "core/cpu/kernels/math-inl.h"
 #include "core/cpu/kernels/pack-inl.h"
 #include "core/cpu/kernels/pv-inl.h"
 #include "core/cpu/kernels/qk-inl.h"
 #include "core/cpu/kernels/softmax-inl.h"
+#include "core/cpu/kernels/tile_args.h"
 #include "hwy/highway.h"
 
 // Compiled once per instruction set, into a namespace of its own each time.
@@ -23,129 +28,310 @@
 HWY_BEFORE_NAMESPACE();
 namespace attention::cpu::HWY_NAMESPACE {
 
-// What QK of a panel brings closer, of all that comes next: lines
-// of 64 bytes, spread evenly over the tile's panels.
-HWY_INLINE PrefetchRange ShareOfPrefetch(const TileArgs& args,
-                                         int64_t first_row, int rows,
-                                         int64_t panel) {
-  const int64_t width = 2 * static_cast<int64_t>(hn::Lanes(F()));
-  const int64_t panels = (args.keys + width - 1) / width;
-  const int64_t begin = (first_row * panels + panel * rows) *
-                        args.prefetch_lines / (args.rows * panels);
-  const int64_t end = (first_row * panels + (panel + 1) * rows) *
-                      args.prefetch_lines / (args.rows * panels);
-  int64_t before = 0;
-  for (const PrefetchRange& range : args.prefetch) {
-    const int64_t lines = (range.bytes + kLine - 1) / kLine;
-    if (begin < before + lines) {
-      return {range.data + (begin - before) * kLine,
-              HWY_MIN(end - begin, before + lines - begin)};
-    }
-    before += lines;
-  }
-  return {nullptr, 0};
-}
+// The three classes have the same functions: ForEachRows() cuts rows into
+// micro-tiles; RowsOf() says how many one has; ColumnsOf() which columns it
+// computes; Score() is QK; Softmax() has the weights go where AddValues(), PV,
+// reads them, and returns them as floats where `floats` asks for them;
+// Changed() is told of floats that have changed since.
 
-// The scores of a micro-tile, masks and all, in args.scores.
-template <int kRows>
-HWY_INLINE void ScoreRows(const TileArgs& args, int64_t first_row,
-                          const Columns& columns) {
-  const int64_t panel = 2 * static_cast<int64_t>(hn::Lanes(F()));
-  for (int64_t c = columns.first; c < columns.end; c += panel) {
-    ScorePanel<kRows>(args, first_row, c, columns.end - c,
-                      ShareOfPrefetch(args, first_row, kRows, c / panel),
-                      args.scores + c);
-    if (args.partial != nullptr) {
-      AddScores<kRows>(args.partial + first_row * kScoreStride + c, panel,
-                       args.scores + c);
-    }
+struct PackedProducts {
+  const TileArgs& args;
+
+  template <class Visit>
+  static HWY_INLINE void ForEachRows(const TileArgs& args, const Visit& visit) {
+    ForEachMicroTile(args.rows, visit);
   }
-  FinishScoresOfRows<kRows>(args, first_row, columns);
+  template <int kRows>
+  static HWY_INLINE int64_t RowsOf(const TileArgs& /*args*/, int64_t /*row*/) {
+    return kRows;
+  }
+  HWY_INLINE Columns ColumnsOf(int64_t first_row, int64_t rows) const {
+    const int64_t lanes = static_cast<int64_t>(hn::Lanes(F()));
+    return ColumnsOfRows(args.epilogue, first_row, rows, 2 * lanes, lanes);
+  }
+  template <int kRows>
+  HWY_INLINE void Score(int64_t first_row, int64_t /*rows*/,
+                        const Columns& columns) const {
+    ScorePackedRows<kRows>(args, first_row, columns);
+  }
+  // In the scores' place where a micro-tile is fresh: they will not be looked
+  // at again, and the first-level cache has no room for both.
+  HWY_INLINE float* Softmax(int64_t first_row, int64_t rows,
+                            const Columns& columns, bool /*floats*/,
+                            float* factors) const {
+    const bool fresh = AnyRowIsFresh(args.states, first_row, rows);
+    float* const weights = fresh ? args.scores : args.unnormalised;
+    SoftmaxOfRows(
+        args, first_row, rows, columns, fresh,
+        [weights](int64_t row)
+            HWY_ATTR { return FloatWeights{weights + row * kScoreStride}; },
+        factors);
+    return weights;
+  }
+  HWY_INLINE void Changed(const Columns& /*columns*/, int64_t /*row*/,
+                          const float* /*weights*/) const {}
+  template <int kRows>
+  HWY_INLINE void AddValues(int64_t first_row, int64_t /*rows*/,
+                            const Columns& columns, const float* weights,
+                            const float* factors) const {
+    AddPackedValues<kRows>(args, first_row, columns, weights, factors);
+  }
+};
+
+template <Element kType>
+struct InPlaceProducts : PackedProducts {
+  template <class Visit>
+  static HWY_INLINE void ForEachRows(const TileArgs& args, const Visit& visit) {
+    ForEachDecodeRows(args.rows, visit);
+  }
+  template <int kRows>
+  HWY_INLINE void Score(int64_t first_row, int64_t /*rows*/,
+                        const Columns& columns) const {
+    ScoreInPlace<kRows, kType>(args.in_place, first_row, columns, args.scores);
+  }
+  template <int kRows>
+  HWY_INLINE void AddValues(int64_t first_row, int64_t /*rows*/,
+                            const Columns& columns, const float* weights,
+                            const float* factors) const {
+    AddValuesInPlace<kRows, kType>(args, first_row, columns, weights, factors);
+  }
+};
+
+struct PairedProducts {
+  const TileArgs& args;
+
+  template <class Visit>
+  static HWY_INLINE void ForEachRows(const TileArgs& args, const Visit& visit) {
+    args.bf16.products->begin();
+    for (int64_t r = 0; r < args.rows; r += kMaxMicroRows) {
+      visit.template Rows<static_cast<int>(kMaxMicroRows)>(r);
+    }
+    args.bf16.products->end();
+  }
+  template <int kRows>
+  static HWY_INLINE int64_t RowsOf(const TileArgs& args, int64_t row) {
+    return HWY_MIN(kRows, args.rows - row);
+  }
+  HWY_INLINE Columns ColumnsOf(int64_t first_row, int64_t rows) const {
+    return ColumnsOfRows(args.epilogue, first_row, rows, kBf16Panel,
+                         kBf16Panel);
+  }
+  template <int kRows>
+  HWY_INLINE void Score(int64_t first_row, int64_t rows,
+                        const Columns& columns) const {
+    ScoreBf16Rows(args, first_row, rows, columns);
+  }
+  HWY_INLINE float* Softmax(int64_t first_row, int64_t rows,
+                            const Columns& columns, bool floats,
+                            float* factors) const {
+    float* const weights = floats ? args.unnormalised : nullptr;
+    SoftmaxOfRows(
+        args, first_row, rows, columns,
+        AnyRowIsFresh(args.states, first_row, rows),
+        [this, &columns, weights](int64_t row)
+            HWY_ATTR { return PairedWeightsOf(args, columns, row, weights); },
+        factors);
+    return weights;
+  }
+  HWY_INLINE void Changed(const Columns& columns, int64_t row,
+                          const float* weights) const {
+    PairAgain(args, columns, row, weights);
+  }
+  template <int kRows>
+  HWY_INLINE void AddValues(int64_t first_row, int64_t rows,
+                            const Columns& columns, const float* /*weights*/,
+                            const float* factors) const {
+    AddBf16Values(args, first_row, rows, columns, factors);
+  }
+};
+
+// Final scores of a micro-tile, in args.scores; false where its rows attend
+// none of the tile's keys.
+template <int kRows, class Products>
+HWY_INLINE bool ScoreMicroTile(const Products& products, int64_t first_row,
+                               int64_t rows, const Columns& columns) {
+  if (columns.end == 0) return false;
+  products.template Score<kRows>(first_row, rows, columns);
+  FinishScoresOfRows(products.args, first_row, rows, columns);
+  return true;
 }
 
 HWY_INLINE void KeepWeights(const TileArgs& args, int64_t first_row,
                             int64_t rows, const Columns& columns,
                             const float* weights) {
-  args.keep_weights(args.keep_context, {.first_row = first_row,
-                                        .rows = rows,
-                                        .begin = columns.first,
-                                        .end = HWY_MIN(columns.last, args.keys),
-                                        .weights = weights});
+  args.weights.keep(args.weights.context,
+                    {.first_row = first_row,
+                     .rows = rows,
+                     .begin = columns.first,
+                     .end = HWY_MIN(columns.last, args.keys),
+                     .weights = weights});
 }
 
-struct AttendMicroRows {
+// Adds a tile of keys to its rows' softmax states and weighted values.
+template <class Products>
+struct Attend {
   const TileArgs& args;
 
   template <int kRows>
   HWY_NOINLINE void Rows(int64_t first_row) const {
-    const Columns columns = ColumnsOfRows(args, first_row, kRows);
-    const bool keeps = args.keep_weights != nullptr;
-    if (columns.end == 0) {
-      if (keeps) KeepWeights(args, first_row, kRows, columns, args.scores);
-      return;
+    const Products products = {args};
+    const int64_t rows = Products::template RowsOf<kRows>(args, first_row);
+    const Columns columns = products.ColumnsOf(first_row, rows);
+    const WeightSink& sink = args.weights;
+    if (!ScoreMicroTile<kRows>(products, first_row, rows, columns)) {
+      if (sink.keep == nullptr) return;
+      return KeepWeights(args, first_row, rows, columns, args.scores);
     }
+    const bool drops = args.dropout.fill != nullptr;
     float factors[kRows];
-    ScoreRows<kRows>(args, first_row, columns);
-    float* const weights =
-        WeightsOfRows<kRows>(args, first_row, columns, factors);
-    if (keeps && !args.keep_after_dropout) {
-      KeepWeights(args, first_row, kRows, columns, weights);
+    float* const weights = products.Softmax(
+        first_row, rows, columns, drops || sink.keep != nullptr, factors);
+    if (sink.keep != nullptr && !sink.after_dropout) {
+      KeepWeights(args, first_row, rows, columns, weights);
     }
-    if (args.dropout != nullptr) {
-      for (int r = 0; r < kRows; ++r) {
-        DropRow(args, first_row + r, columns, weights + r * kScoreStride);
-      }
+    for (int64_t r = 0; drops && r < rows; ++r) {
+      DropRow(args, first_row + r, columns, weights + r * kScoreStride);
+      products.Changed(columns, r, weights + r * kScoreStride);
     }
-    if (keeps && args.keep_after_dropout) {
-      KeepWeights(args, first_row, kRows, columns, weights);
+    if (sink.keep != nullptr && sink.after_dropout) {
+      KeepWeights(args, first_row, rows, columns, weights);
     }
-    AddWeightedValues<kRows>(args, first_row, columns, weights, factors);
+    products.template AddValues<kRows>(first_row, rows, columns, weights,
+                                       factors);
   }
 };
 
-void AttendTile(const TileArgs& args) {
-  ForEachMicroTile(args.rows, AttendMicroRows{args});
-}
-
-struct WeightMicroRows {
+// The second sweep for weights.
+template <class Products>
+struct Weights {
   const TileArgs& args;
   const WeightArgs& out;
 
   template <int kRows>
   HWY_NOINLINE void Rows(int64_t first_row) const {
-    const Columns columns = ColumnsOfRows(args, first_row, kRows);
-    if (columns.end == 0) return;
-    ScoreRows<kRows>(args, first_row, columns);
-    for (int r = 0; r < kRows; ++r) {
-      StoreRow(first_row + r, columns, args.scores + r * kScoreStride);
+    const Products products = {args};
+    const int64_t rows = Products::template RowsOf<kRows>(args, first_row);
+    const Columns columns = products.ColumnsOf(first_row, rows);
+    if (!ScoreMicroTile<kRows>(products, first_row, rows, columns)) return;
+    for (int64_t r = 0; r < rows; ++r) {
+      Store(first_row + r, columns, args.scores + r * kScoreStride);
     }
   }
 
-  HWY_INLINE void StoreRow(int64_t row, const Columns& columns,
-                           float* scores) const {
+  HWY_INLINE void Store(int64_t row, const Columns& columns,
+                        float* scores) const {
     const F d;
     const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-    if (out.weights[row] == nullptr || args.begin[row] >= args.end[row]) return;
-    const VF max =
-        hn::Set(d, args.max[row] == -__builtin_inff() ? 0.0F : args.max[row]);
+    const int64_t begin = args.epilogue.begin[row];
+    const int64_t end = args.epilogue.end[row];
+    if (out.weights[row] == nullptr || begin >= end) return;
+    const float max = args.states.max[row];
+    const Exponents<true> exponents = {
+        hn::Set(d, max == -__builtin_inff() ? 0.0F : max),
+        hn::Set(d, args.states.exponent)};
     const VF inverse = hn::Set(d, out.inverse_sum[row]);
     for (int64_t c = columns.first; c < columns.last; c += lanes) {
-      const VF score = hn::LoadU(d, scores + c);
       // Exactly 0 for a key that takes no part, in a row that is NaN, too.
-      hn::StoreU(
-          hn::IfThenZeroElse(hn::Eq(score, MinusInfinity()),
-                             hn::Mul(Exp2(hn::Sub(score, max)), inverse)),
-          d, scores + c);
+      const auto absent = hn::Eq(hn::LoadU(d, scores + c), MinusInfinity());
+      const VF weight = hn::Mul(Exp2(exponents.Of(scores + c)), inverse);
+      hn::StoreU(hn::IfThenZeroElse(absent, weight), d, scores + c);
     }
     if (out.after_dropout) DropRow(args, row, columns, scores);
-    const int64_t begin = args.begin[row];
     memcpy(out.weights[row] + begin, scores + begin,
-           static_cast<size_t>(args.end[row] - begin) * sizeof(float));
+           static_cast<size_t>(end - begin) * sizeof(float));
   }
 };
 
+// The second sweep for values that are not finite, which PV has left out: they
+// are added to the rows in which their key takes part. A weight is positive,
+// however small, unless dropout took it.
+template <class Products>
+struct NonFinite {
+  const TileArgs& args;
+  const NonFiniteArgs& found;
+
+  template <int kRows>
+  HWY_NOINLINE void Rows(int64_t first_row) const {
+    const Products products = {args};
+    const int64_t rows = Products::template RowsOf<kRows>(args, first_row);
+    const Columns columns = products.ColumnsOf(first_row, rows);
+    if (!ScoreMicroTile<kRows>(products, first_row, rows, columns)) return;
+    for (int64_t n = 0; n < found.count; ++n) {
+      const int64_t key = found.keys[n];
+      if (key < columns.first || key >= columns.last) continue;
+      bool loaded = false;
+      for (int64_t r = 0; r < rows; ++r) {
+        if (!Weighs(first_row + r, key, args.scores[r * kScoreStride + key])) {
+          continue;
+        }
+        if (!loaded) Load(key);
+        loaded = true;
+        Add(first_row + r);
+      }
+    }
+  }
+
+  HWY_INLINE bool Weighs(int64_t row, int64_t key, float score) const {
+    if (score == -__builtin_inff()) return false;
+    if (args.dropout.fill == nullptr) return true;
+    float factor = 0.0F;
+    args.dropout.fill(args.dropout.context, row, args.epilogue.first_key + key,
+                      1, &factor);
+    return factor != 0.0F;
+  }
+
+  // What is not finite of a key's values; 0 in the place of all else.
+  HWY_INLINE void Load(int64_t key) const {
+    RowSource row = found.values;
+    row.data += key * row.row_stride;
+    const int64_t width = args.states.width;
+    WidenRows(row, 1, found.width, found.line, width, width);
+    for (int64_t i = 0; i < width; ++i) {
+      const float value = found.line[i];
+      found.line[i] = value - value == 0.0F ? 0.0F : value;
+    }
+  }
+
+  HWY_INLINE void Add(int64_t row) const {
+    float* const to = args.states.output + row * args.states.width;
+    for (int64_t i = 0; i < args.states.width; ++i) to[i] += found.line[i];
+  }
+};
+
+// Does `Work` with the products of a tile's operands.
+template <template <class> class Work, class... Args>
+HWY_INLINE void WithProducts(const TileArgs& args, const Args&... more) {
+  switch (args.operands) {
+    case Operands::kPacked:
+      return PackedProducts::ForEachRows(args,
+                                         Work<PackedProducts>{args, more...});
+    case Operands::kBf16:
+      return PairedProducts::ForEachRows(args,
+                                         Work<PairedProducts>{args, more...});
+    case Operands::kInPlace:
+      break;
+  }
+  switch (args.in_place.type) {
+    case Element::kFloat32:
+      return InPlaceProducts<Element::kFloat32>::ForEachRows(
+          args, Work<InPlaceProducts<Element::kFloat32>>{args, more...});
+    case Element::kFloat16:
+      return InPlaceProducts<Element::kFloat16>::ForEachRows(
+          args, Work<InPlaceProducts<Element::kFloat16>>{args, more...});
+    case Element::kBFloat16:
+      return InPlaceProducts<Element::kBFloat16>::ForEachRows(
+          args, Work<InPlaceProducts<Element::kBFloat16>>{args, more...});
+  }
+}
+
+void AttendTile(const TileArgs& args) { WithProducts<Attend>(args); }
+
 void StoreWeights(const TileArgs& args, const WeightArgs& weights) {
-  ForEachMicroTile(args.rows, WeightMicroRows{args, weights});
+  WithProducts<Weights>(args, weights);
+}
+
+void AddNonFinite(const TileArgs& args, const NonFiniteArgs& found) {
+  WithProducts<NonFinite>(args, found);
 }
 
 }  // namespace attention::cpu::HWY_NAMESPACE

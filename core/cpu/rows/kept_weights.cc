@@ -36,7 +36,7 @@ void KeptWeights::Keep(const TileWeights& weights, const float* max) {
 
 // Each tile's weights are relative to the maximum that was known then.
 void KeptWeights::Store(int64_t row, const TileWeights& weights, float max,
-                        double sum, float* to) const {
+                        double sum, float exponent, float* to) const {
   int64_t done = 0;
   const auto store = [&](const float* from, const KeyRange& keys,
                          double factor) {
@@ -48,7 +48,7 @@ void KeptWeights::Store(int64_t row, const TileWeights& weights, float max,
   for (int64_t t = 0; t + 1 < count_; ++t) {
     const double rise = static_cast<double>(max_[t * rows_ + row]) - max;
     store(RowOf(row, tiles_[t]), tiles_[t],
-          sum == 0 ? 0 : std::exp2(rise) * inverse);
+          sum == 0 ? 0 : std::exp2(rise * exponent) * inverse);
   }
   const int64_t last = tiles_[count_ - 1].begin;
   store(weights.weights + (row - weights.first_row) * kScoreStride +

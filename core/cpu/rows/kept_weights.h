@@ -29,9 +29,10 @@ class KeptWeights {
 
   /// Stores at `to` what a row gives to all keys, those outside the tiles
   /// included. `weights` are those of the last tile, `max` and `sum` the row's
-  /// final state. FlushStores() comes after the last row.
+  /// final state, of powers of 2 of `exponent` times scores. FlushStores()
+  /// comes after the last row.
   void Store(int64_t row, const TileWeights& weights, float max, double sum,
-             float* to) const;
+             float exponent, float* to) const;
   static void FlushStores();
 
  private:

@@ -43,27 +43,26 @@ void SetBlock(const ValidatedProblem& problem, const Plan& plan,
 
 void SetPrefetch(const AttentionJob& job, const Plan& plan,
                  const BlockRows& rows, const KeyRange& keys,
-                 const KeyTile& tile, TileArgs& args) {
+                 const KeyTile& tile, Prefetch& prefetch) {
   const ValidatedProblem& problem = *job.problem;
-  std::fill_n(args.prefetch, kMaxPrefetch, PrefetchRange{});
+  prefetch = {};
   const int64_t next = tile.first + tile.count;
   if (next < tile.block->key_count && tile.block->first_key + next < keys.end) {
-    SetTile(problem, plan, *tile.block, rows, next, args.prefetch);
+    SetTile(problem, plan, *tile.block, rows, next, prefetch.ranges);
   } else {
     const int64_t row_bytes =
         problem.value_width * ByteSize(problem.query.type);
-    args.prefetch[2] = {
+    prefetch.ranges[2] = {
         reinterpret_cast<const unsigned char*>(job.outputs.output.data) +
             rows.ResultOf(0) * row_bytes,
         rows.count() * row_bytes};
     if (rows.index() + 1 < plan.blocks()) {
       SetBlock(problem, plan, BlockRows(problem, plan, rows.index() + 1),
-               keys.begin == 0, args.prefetch);
+               keys.begin == 0, prefetch.ranges);
     }
   }
-  args.prefetch_lines = 0;
-  for (const PrefetchRange& range : args.prefetch) {
-    args.prefetch_lines += CeilDivide(range.bytes, kLine);
+  for (const PrefetchRange& range : prefetch.ranges) {
+    prefetch.lines += CeilDivide(range.bytes, kLine);
   }
 }
 

@@ -2,8 +2,8 @@
 #define ATTENTION_CORE_CPU_ROWS_PREFETCH_H_
 
 #include "core/backend.h"
+#include "core/cpu/block_rows.h"
 #include "core/cpu/plan.h"
-#include "core/cpu/rows/block_rows.h"
 #include "core/cpu/rows/key_tile.h"
 
 namespace attention::cpu {
@@ -13,7 +13,7 @@ namespace attention::cpu {
 /// likely the same thread computes, and where this one's results go.
 void SetPrefetch(const AttentionJob& job, const Plan& plan,
                  const BlockRows& rows, const KeyRange& keys,
-                 const KeyTile& tile, TileArgs& args);
+                 const KeyTile& tile, Prefetch& prefetch);
 
 }  // namespace attention::cpu
 

@@ -4,17 +4,19 @@
 #include <cstddef>
 #include <new>
 
+#include "core/cpu/block_rows.h"
 #include "core/cpu/flush_subnormals.h"
-#include "core/cpu/rows/block_rows.h"
 #include "core/cpu/rows/row_pass.h"
+#include "core/cpu/scoring_traits.h"
 #include "core/cpu/scratch.h"
 
 namespace attention::cpu {
 namespace {
 
-// Rows that a pass remains for, computed together with those between them.
+// Computes the rows that a pass remains for together with those between them.
+// Some of them may then remain for another one.
 bool RunPass(JobRun& run, const BlockRows& rows, Pass pass,
-             const Remaining& remaining, std::byte* memory) {
+             Remaining& remaining, std::byte* memory) {
   const auto first = std::find(remaining.begin(), remaining.end(), pass);
   if (first == remaining.end()) return true;
   const auto last =
@@ -22,8 +24,12 @@ bool RunPass(JobRun& run, const BlockRows& rows, Pass pass,
   if (pass == Pass::kDifferences) run.SetLostRows();
   const BlockRows some = rows.Some(first - remaining.begin(), last - first);
   Scratch scratch(memory);
-  Remaining none;
-  return RowPass(run, some, pass, &*first, scratch).Run(none);
+  Remaining next;
+  if (!RowPass(run, some, pass, &*first, scratch).Run(next)) return false;
+  for (size_t r = 0; r < next.size(); ++r) {
+    if (next[r] != Pass::kAttend) first[static_cast<ptrdiff_t>(r)] = next[r];
+  }
+  return true;
 }
 
 // Calls work(block, remaining) on a block that has its memory, then computes
@@ -59,7 +65,9 @@ size_t RowBlockBytes(JobRun& run) {
   const BlockRows rows(run.problem(), run.plan(), 0);
   size_t bytes = 0;
   for (const Pass pass : {Pass::kAttend, Pass::kDifferences, Pass::kUniform}) {
-    if (pass == Pass::kDifferences && !MayLoseRows(run.problem())) continue;
+    if (pass == Pass::kDifferences && !TraitsOf(run.problem()).may_lose_rows) {
+      continue;
+    }
     Scratch count;
     const RowPass block(run, rows, pass, nullptr, count);
     bytes = std::max(bytes, count.used());
@@ -73,16 +81,18 @@ bool ComputeRowBlock(JobRun& run, int64_t index) {
   });
 }
 
-bool ComputeSplit(JobRun& run, int64_t index, int64_t split, float* partial) {
-  return WithMemory(run, index, [split, partial](RowPass& block, Remaining&) {
-    return block.RunSplit(split, partial);
+bool ComputeSplit(JobRun& run, int64_t index, const KeyRange& keys,
+                  float* partial) {
+  return WithMemory(run, index, [&keys, partial](RowPass& block, Remaining&) {
+    return block.RunSplit(keys, partial);
   });
 }
 
-bool MergeSplits(JobRun& run, int64_t index, const float* partials) {
+bool MergeSplits(JobRun& run, int64_t index, int64_t splits,
+                 const float* partials) {
   return WithMemory(run, index,
-                    [partials](RowPass& block, Remaining& remaining) {
-                      return block.RunMerge(partials, remaining);
+                    [splits, partials](RowPass& block, Remaining& remaining) {
+                      return block.RunMerge(partials, splits, remaining);
                     });
 }
 

@@ -16,12 +16,14 @@ size_t RowBlockBytes(JobRun& run);
 /// out of memory.
 bool ComputeRowBlock(JobRun& run, int64_t index);
 
-/// The same in two steps, where the plan splits the keys: first every split,
-/// its rows' unfinished states put into `partial` (rows of
+/// The same in two steps, where a block's keys are split (Plan::SplitsOf):
+/// first every split, its rows' unfinished states put into `partial` (rows of
 /// plan().partial_floats()), then all splits of a block together, one after the
 /// other.
-bool ComputeSplit(JobRun& run, int64_t index, int64_t split, float* partial);
-bool MergeSplits(JobRun& run, int64_t index, const float* partials);
+bool ComputeSplit(JobRun& run, int64_t index, const KeyRange& keys,
+                  float* partial);
+bool MergeSplits(JobRun& run, int64_t index, int64_t splits,
+                 const float* partials);
 
 }  // namespace attention::cpu
 

@@ -1,22 +1,11 @@
 #include "core/cpu/rows/row_masks.h"
 
 #include <algorithm>
-#include <cmath>
 
+#include "absl/types/span.h"
 #include "core/cpu/row_source.h"
-#include "core/element.h"
 
 namespace attention::cpu {
-namespace {
-
-void Include(const KeyRange& range, KeyRange& all) {
-  if (range.begin == range.end) return;
-  all.begin = std::min(all.begin, range.begin);
-  all.end = std::max(all.end, range.end);
-}
-
-}  // namespace
-
 RowMasks::RowMasks(const ValidatedProblem& problem, const Plan& plan,
                    const BlockRows& rows, Pass pass, Scratch& scratch)
     : problem_(problem),
@@ -43,20 +32,14 @@ void RowMasks::SetRows(TileArgs& args) {
   if (problem_.alibi_slopes) SetAlibi();
   if (problem_.attend_mask) SetElements(*problem_.attend_mask, mask_rows_);
   if (problem_.bias) SetElements(*problem_.bias, bias_rows_);
-  args.begin = begin_;
-  args.end = end_;
-  if (dropout_.active()) {
-    args.dropout = FillDropout;
-    args.dropout_context = this;
-  }
+  args.epilogue.begin = begin_;
+  args.epilogue.end = end_;
+  if (dropout_.active()) args.dropout = {.fill = FillDropout, .context = this};
 }
 
 void RowMasks::SetAlibi() {
-  constexpr double kLog2E = 1.4426950408889634;
   for (int64_t r = 0; r < rows_.count(); ++r) {
-    const float slope = problem_.AlibiSlope(rows_.batch(), rows_.HeadOf(r));
-    // A finite one stays finite: a distance of 0 takes nothing away.
-    alibi_slopes_[r] = std::isfinite(slope) ? FactorOf(slope * kLog2E) : slope;
+    alibi_slopes_[r] = problem_.AlibiSlope(rows_.batch(), rows_.HeadOf(r));
     positions_[r] = RowPosition(problem_, rows_.batch(), rows_.QueryOf(r));
   }
 }
@@ -78,7 +61,6 @@ void RowMasks::SetTile(const KeyTile& tile, TileArgs& args) {
     begin_[r] = clamp(ranges_[r].begin);
     end_[r] = clamp(ranges_[r].end);
   }
-  args.dropout_first_key = tile.first_key;
   Epilogue& epilogue = args.epilogue;
   epilogue.first_key = tile.first_key;
   epilogue.alibi_slopes = nullptr;
@@ -104,50 +86,13 @@ void RowMasks::SetTile(const KeyTile& tile, TileArgs& args) {
   }
 }
 
-bool RowMasks::TakesPart(int64_t row, int64_t key) const {
-  if (uniform_) return true;
-  if (key < ranges_[row].begin || key >= ranges_[row].end) return false;
-  if (problem_.attend_mask &&
-      mask_rows_[row][key * problem_.attend_mask->strides[3]] == 0) {
-    return false;
-  }
-  if (!problem_.bias) return true;
-  const double bias = LoadElement(
-      problem_.bias->type, reinterpret_cast<const std::byte*>(bias_rows_[row]) +
-                               key * problem_.bias->strides[3]);
-  return !(std::isinf(bias) && bias < 0);
-}
-
-bool RowMasks::Weighs(int64_t row, int64_t key) const {
-  return TakesPart(row, key) &&
-         !(dropout_.active() && dropout_.Drops(rows_.batch(), rows_.HeadOf(row),
-                                               rows_.QueryOf(row), key));
-}
-
 void RowMasks::FillDropout(const void* context, int64_t row, int64_t first_key,
                            int64_t count, float* factors) {
   const auto& masks = *static_cast<const RowMasks*>(context);
-  const auto kept = static_cast<float>(masks.dropout_.scale());
   const BlockRows& rows = masks.rows_;
-  const int64_t head = rows.HeadOf(row);
-  const int64_t query = rows.QueryOf(row);
-  for (int64_t j = 0; j < count; ++j) {
-    factors[j] = masks.dropout_.Drops(rows.batch(), head, query, first_key + j)
-                     ? 0
-                     : kept;
-  }
-}
-
-KeyRange KeysOfBlock(const ValidatedProblem& problem, const BlockRows& rows) {
-  if (!HasRangeMask(problem)) return {0, problem.key_length};
-  const bool windows = problem.window.left || problem.window.right;
-  KeyRange all = {problem.key_length, 0};
-  const int64_t count = windows ? rows.count() : problem.query_length;
-  for (int64_t r = 0; r < count; ++r) {
-    const int64_t query = windows ? rows.QueryOf(r) : r;
-    Include(KeysInRange(problem, rows.batch(), query), all);
-  }
-  return all;
+  masks.dropout_.FillFactors(
+      rows.batch(), rows.HeadOf(row), rows.QueryOf(row), first_key,
+      absl::MakeSpan(factors, static_cast<size_t>(count)));
 }
 
 }  // namespace attention::cpu

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
+#include "core/cpu/block_rows.h"
 #include "core/cpu/kernels/kernels.h"
 #include "core/cpu/plan.h"
-#include "core/cpu/rows/block_rows.h"
 #include "core/cpu/rows/key_tile.h"
 #include "core/cpu/scoring/scoring.h"
 #include "core/cpu/scratch.h"
@@ -14,9 +14,9 @@
 
 namespace attention::cpu {
 
-/// Which keys take part in which rows of a block, and which weights dropout
-/// takes away: the one place of core/cpu that knows masks, beside what
-/// epilogue-inl.h does to scores.
+/// What the epilogue is given of masks, bias and ALiBi for the rows of a block,
+/// and what dropout is. Which keys take part is up to the scores that come of
+/// it: one of -inf takes none.
 class RowMasks {
  public:
   /// Takes its memory from `scratch`; the others outlive it. For Pass::kUniform
@@ -34,11 +34,7 @@ class RowMasks {
   /// Spans the ranges of all rows; begin >= end where they are empty.
   const KeyRange& all() const { return all_; }
 
-  /// Whether a key has a weight other than 0 in a row, its score aside.
-  bool Weighs(int64_t row, int64_t key) const;
-
  private:
-  bool TakesPart(int64_t row, int64_t key) const;
   void SetAlibi();
   void SetElements(const TensorView& view, const unsigned char** rows) const;
   static void FillDropout(const void* context, int64_t row, int64_t first_key,
@@ -59,11 +55,6 @@ class RowMasks {
   const unsigned char** mask_rows_;
   const unsigned char** bias_rows_;
 };
-
-/// Keys that the rows of a block may attend, or, without windows, any row of
-/// their batch entry: what is taken from among them does not follow from how
-/// many rows a block has. Some row of the block attends a key.
-KeyRange KeysOfBlock(const ValidatedProblem& problem, const BlockRows& rows);
 
 }  // namespace attention::cpu
 

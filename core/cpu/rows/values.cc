@@ -1,11 +1,9 @@
 #include "core/cpu/rows/values.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
-#include <vector>
 
-#include "core/cpu/bf16/products.h"
+#include "core/cpu/kernels/bf16/products.h"
 
 namespace attention::cpu {
 namespace {
@@ -26,7 +24,9 @@ Values::Values(const ValidatedProblem& problem, const Plan& plan,
       kernels_(kernels),
       bf16_(plan.bf16 && pass == Pass::kAttend),
       stride_(plan.padded_value_width +
-              (plan.padded_value_width % kPageFloats == 0 ? kMaxLanes : 0)) {
+              (plan.padded_value_width % kPageFloats == 0 ? kMaxLanes : 0)),
+      non_finite_keys_(scratch.Take<int32_t>(plan.key_tile)),
+      line_(scratch.Take<float>(plan.padded_value_width)) {
   if (!bf16_) {
     const int64_t keys = std::min(plan.key_tile, problem.key_length);
     values_ = scratch.Take<float>(keys * stride_);
@@ -53,14 +53,14 @@ void Values::SetPacked(const BlockRows& rows, const KeyTile& tile,
                          std::abs(values.row_stride) < kFarApart);
   args.met_non_finite = &met_non_finite_;
   if (readable) {
-    args.values = in_place.data;
-    args.value_stride = in_place.stride;
+    args.packed.values = in_place.data;
+    args.packed.value_stride = in_place.stride;
     return;
   }
   kernels_.widen_rows(values, tile.count, width, values_, stride_,
                       plan_.padded_value_width);
-  args.values = values_;
-  args.value_stride = stride_;
+  args.packed.values = values_;
+  args.packed.value_stride = stride_;
 }
 
 void Values::SetBf16(const RowSource& values, int64_t count, TileArgs& args) {
@@ -88,45 +88,35 @@ bool Values::IsReadable(const RowSource& rows, int64_t width) const {
 void Values::SetRows(const RowSource& values, int64_t count, bool widen,
                      TileArgs& args) {
   args.met_non_finite = &met_non_finite_;
-  args.value_row_width = problem_.value_width;
+  args.in_place.value_width = problem_.value_width;
   if (!widen) {
-    args.value_rows = values.data;
-    args.value_row_stride = values.row_stride;
+    args.in_place.values = values.data;
+    args.in_place.value_stride = values.row_stride;
     return;
   }
   kernels_.widen_rows(values, count, problem_.value_width, values_, stride_,
                       plan_.padded_value_width);
-  args.value_rows = reinterpret_cast<const unsigned char*>(values_);
-  args.value_row_stride = stride_ * kFloat;
+  args.in_place.values = reinterpret_cast<const unsigned char*>(values_);
+  args.in_place.value_stride = stride_ * kFloat;
 }
 
-// A weight is positive, however small, unless dropout took it.
-void Values::AddNonFinite(const BlockRows& rows, const RowMasks& masks,
-                          float* output) const {
-  if (!met_non_finite_) return;
+NonFiniteArgs Values::FindNonFinite(const BlockRows& rows,
+                                    const KeyTile& tile) {
   const int64_t width = problem_.value_width;
-  const int64_t stride = plan_.padded_value_width;
-  std::vector<float> value(static_cast<size_t>(stride));
-  for (const ValidatedProblem::Block& block : problem_.key_value) {
-    const RowSource values =
-        RowsOf(block.value, rows.batch(), rows.kv_head(), 0);
-    const auto next = [&](int64_t first) {
-      return kernels_.next_non_finite(values, first, block.key_count, width);
-    };
-    for (int64_t j = next(0); j < block.key_count; j = next(j + 1)) {
-      RowSource row = values;
-      row.data += j * values.row_stride;
-      kernels_.widen_rows(row, 1, width, value.data(), stride, stride);
-      for (float& v : value) v = v - v == 0 ? 0 : v;
-      for (int64_t r = 0; r < rows.count(); ++r) {
-        if (!masks.Weighs(r, block.first_key + j)) continue;
-        float* const to = output + r * stride;
-        for (int64_t i = 0; i < stride; ++i) {
-          to[i] += value[static_cast<size_t>(i)];
-        }
-      }
-    }
+  const RowSource values =
+      RowsOf(tile.block->value, rows.batch(), rows.kv_head(), tile.first);
+  const auto next = [&](int64_t first) {
+    return kernels_.next_non_finite(values, first, tile.count, width);
+  };
+  int64_t count = 0;
+  for (int64_t key = next(0); key < tile.count; key = next(key + 1)) {
+    non_finite_keys_[count++] = static_cast<int32_t>(key);
   }
+  return {.keys = non_finite_keys_,
+          .count = count,
+          .values = values,
+          .width = width,
+          .line = line_};
 }
 
 }  // namespace attention::cpu

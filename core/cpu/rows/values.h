@@ -3,11 +3,10 @@
 
 #include <cstdint>
 
+#include "core/cpu/block_rows.h"
 #include "core/cpu/kernels/kernels.h"
 #include "core/cpu/plan.h"
-#include "core/cpu/rows/block_rows.h"
 #include "core/cpu/rows/key_tile.h"
-#include "core/cpu/rows/row_masks.h"
 #include "core/cpu/scoring/scoring.h"
 #include "core/cpu/scratch.h"
 #include "core/validate.h"
@@ -19,28 +18,28 @@ namespace attention::cpu {
 ///
 /// PV multiplies the values of all keys of a tile, also by weights that are 0
 /// because a mask leaves a key out, and 0 times NaN is NaN. So PV leaves out
-/// what is not finite among values, and its effect on the rows in which such a
-/// key takes part is added in the end (AddNonFinite()).
+/// what is not finite among values, and a second sweep over the tiles that hold
+/// such values adds it to the rows in which their keys take part.
 class Values {
  public:
   /// Takes its memory from `scratch`; the others outlive it.
   Values(const ValidatedProblem& problem, const Plan& plan,
          const Kernels& kernels, Pass pass, Scratch& scratch);
 
-  /// Fills in args.values, or the operands of PV in BF16.
+  /// Fills in the values of args.packed, or of args.bf16.
   void SetPacked(const BlockRows& rows, const KeyTile& tile, TileArgs& args);
 
   /// For a plan that decodes: whether these rows, of `width` elements, can be
   /// read as they lie.
   bool IsReadable(const RowSource& rows, int64_t width) const;
-  /// Fills in args.value_rows, as they lie or, with `widen`, as floats.
+  /// Fills in the values of args.in_place, as they lie or, with `widen`, as
+  /// floats.
   void SetRows(const RowSource& values, int64_t count, bool widen,
                TileArgs& args);
 
-  /// Adds to rows of output, before they are normalised, what values that are
-  /// not finite make of them. Does nothing where none was met.
-  void AddNonFinite(const BlockRows& rows, const RowMasks& masks,
-                    float* output) const;
+  /// The keys of a tile whose values are not all finite, for the second sweep;
+  /// good until the next call.
+  NonFiniteArgs FindNonFinite(const BlockRows& rows, const KeyTile& tile);
 
   /// Whether one was met in any tile; a split tells the others' merge.
   bool met_non_finite() const { return met_non_finite_; }
@@ -59,6 +58,8 @@ class Values {
   float* bf16_values_ = nullptr;
   float* bf16_weights_ = nullptr;
   bool met_non_finite_ = false;
+  int32_t* non_finite_keys_;
+  float* line_;  // one key's values
 };
 
 }  // namespace attention::cpu

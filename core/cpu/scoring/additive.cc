@@ -4,6 +4,8 @@
 #include <cmath>
 #include <variant>
 
+#include "core/cpu/scoring/score_unit.h"
+
 namespace attention::cpu {
 namespace {
 
@@ -46,7 +48,7 @@ void AdditiveScoring::SetParameters(int64_t head) {
   kernels_.widen_rows(ParameterVector(additive.w_v, head), 1, hidden, w_v_,
                       query_stride_, query_stride_);
   const double largest = kernels_.largest_magnitude(w_v_, hidden);
-  const double unit = ScoreUnit(problem_);
+  const double unit = UnitOf(problem_).one;
   w_v_scale_ = std::isfinite(largest) && largest * unit > kLargestWeight
                    ? std::exp2(std::ceil(std::log2(largest * unit)))
                    : 1;
@@ -57,7 +59,8 @@ void AdditiveScoring::SetParameters(int64_t head) {
   }
 }
 
-void AdditiveScoring::SetQueries(const BlockRows& rows) {
+void AdditiveScoring::SetQueries(const BlockRows& rows,
+                                 const KeyRange& /*attended*/) {
   rows_ = rows.count();
   SetParameters(rows.HeadOf(0));
   w_q_.Project(
@@ -117,8 +120,8 @@ void AdditiveScoring::PackKeys(const RowSource& keys, int64_t count,
       Exponentials({projected_keys_, stride}, count, part.width, form);
   kernels_.pack_keys(from.data, from.stride, count,
                      (form == Score::kTanhWide ? 2 : 1) * part.width, packed);
-  args.score = form;
-  args.tanh_weights = w_v_ + part.first;
+  args.packed.score = form;
+  args.packed.tanh_weights = w_v_ + part.first;
   FillEpilogue(problem_, w_v_scale_, args.epilogue);
   if (problem_.softcap) args.epilogue.row_addend = row_addend_;
 }

@@ -21,7 +21,7 @@ class AdditiveScoring final : public PackedScoring {
   AdditiveScoring(const ValidatedProblem& problem, const Plan& plan,
                   const Kernels& kernels, Scratch& scratch);
 
-  void SetQueries(const BlockRows& rows) override;
+  void SetQueries(const BlockRows& rows, const KeyRange& attended) override;
   double LogSumExpShift(int64_t row) const override;
 
  private:

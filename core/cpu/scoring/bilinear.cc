@@ -12,7 +12,8 @@ BilinearProduct::BilinearProduct(const ValidatedProblem& problem,
       stride_(RoundUp(problem.key_width, kernels.lanes)),
       projected_(scratch.Take<float>(plan.row_block * stride_)) {}
 
-void BilinearProduct::SetQueries(const BlockRows& rows) {
+void BilinearProduct::SetQueries(const BlockRows& rows,
+                                 const KeyRange& attended) {
   const auto& bilinear = std::get<Bilinear>(problem_.scoring);
   m_.SetMatrix(ParameterRows(bilinear.m, rows.HeadOf(0)), problem_.query_width,
                problem_.key_width);
@@ -22,7 +23,7 @@ void BilinearProduct::SetQueries(const BlockRows& rows) {
         return queries_.Queries(rows, first, columns);
       },
       projected_, stride_);
-  DotProduct::SetQueries(rows);
+  DotProduct::SetQueries(rows, attended);
 }
 
 FloatRows BilinearProduct::Queries(const BlockRows& /*rows*/, int64_t first,

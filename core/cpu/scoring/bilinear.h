@@ -12,7 +12,7 @@ class BilinearProduct final : public DotProduct {
   BilinearProduct(const ValidatedProblem& problem, const Plan& plan,
                   const Kernels& kernels, Scratch& scratch);
 
-  void SetQueries(const BlockRows& rows) override;
+  void SetQueries(const BlockRows& rows, const KeyRange& attended) override;
 
  private:
   FloatRows Queries(const BlockRows& rows, int64_t first,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/cpu/scoring/projection.h"
+#include "core/cpu/scoring/score_unit.h"
 
 namespace attention::cpu {
 
@@ -26,9 +27,10 @@ FloatRows DotProduct::Queries(const BlockRows& rows, int64_t first,
   return queries_.Queries(rows, first, columns);
 }
 
-void DotProduct::SetQueries(const BlockRows& rows) {
+void DotProduct::SetQueries(const BlockRows& rows,
+                            const KeyRange& /*attended*/) {
   rows_ = rows.count();
-  const float factor = FactorOf(problem_.scale * ScoreUnit(problem_));
+  const float factor = FactorOf(problem_.scale * UnitOf(problem_).one);
   const int64_t padded = RoundUp(plan_.score_width, kernels_.lanes);
   ForEachPart([&](const Part& part) {
     const FloatRows from = Queries(rows, part.first, part.width);
@@ -53,23 +55,25 @@ void DotProduct::PackKeys(const RowSource& keys, int64_t count,
              [&](const RowSource& some, int64_t /*first*/, int64_t rows) {
                return keys_.Keys(some, rows, part.first, part.width);
              });
-  args.score = Score::kDot;
+  args.packed.score = Score::kDot;
 }
 
 void DotProduct::SetKeyRows(const RowSource& keys, int64_t count, bool widen,
                             TileArgs& args) {
   FillEpilogue(problem_, 1, args.epilogue);
-  args.score_width = RoundUp(plan_.score_width, kernels_.lanes);
-  args.queries = row_queries_;
-  args.key_rows = keys.data;
-  args.key_row_stride = keys.row_stride;
-  args.key_row_width = problem_.key_width;
-  args.row_type = keys.type;
+  args.operands = Operands::kInPlace;
+  InPlaceOperands& operands = args.in_place;
+  operands.queries = row_queries_;
+  operands.query_stride = RoundUp(plan_.score_width, kernels_.lanes);
+  operands.keys = keys.data;
+  operands.key_stride = keys.row_stride;
+  operands.key_width = problem_.key_width;
+  operands.type = keys.type;
   if (!widen) return;
   const FloatRows rows = keys_.Padded(keys, count, problem_.key_width);
-  args.key_rows = reinterpret_cast<const unsigned char*>(rows.data);
-  args.key_row_stride = rows.stride * static_cast<int64_t>(sizeof(float));
-  args.row_type = Element::kFloat32;
+  operands.keys = reinterpret_cast<const unsigned char*>(rows.data);
+  operands.key_stride = rows.stride * static_cast<int64_t>(sizeof(float));
+  operands.type = Element::kFloat32;
 }
 
 }  // namespace attention::cpu

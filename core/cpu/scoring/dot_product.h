@@ -14,7 +14,7 @@ class DotProduct : public PackedScoring {
   DotProduct(const ValidatedProblem& problem, const Plan& plan,
              const Kernels& kernels, Scratch& scratch);
 
-  void SetQueries(const BlockRows& rows) override;
+  void SetQueries(const BlockRows& rows, const KeyRange& attended) override;
   void SetKeyRows(const RowSource& keys, int64_t count, bool widen,
                   TileArgs& args) final;
 

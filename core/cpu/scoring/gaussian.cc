@@ -5,7 +5,7 @@
 #include <limits>
 #include <variant>
 
-#include "core/cpu/rows/row_masks.h"
+#include "core/cpu/scoring/score_unit.h"
 
 namespace attention::cpu {
 namespace {
@@ -43,7 +43,8 @@ GaussianProduct::GaussianProduct(const ValidatedProblem& problem,
     : PackedScoring(problem, plan, kernels, 1, scratch),
       sigma_(std::get<Gaussian>(problem.scoring).sigma),
       queries_(problem, kernels, plan.row_block, plan.score_part, scratch),
-      keys_(problem, kernels, 2 * kernels.lanes, plan.score_part, scratch) {
+      keys_(problem, kernels, 2 * kernels.lanes, plan.score_part, scratch),
+      lost_rows_(plan.row_block, scratch) {
   const int64_t keys = RoundUp(plan.key_tile, 2 * kernels.lanes);
   const int64_t most = std::max(plan.row_block, 2 * kernels.lanes);
   centre_stride_ = RoundUp(problem.key_width, kernels.lanes);
@@ -54,12 +55,11 @@ GaussianProduct::GaussianProduct(const ValidatedProblem& problem,
   key_norms_ = scratch.Take<double>(keys);
   row_shift_ = scratch.Take<double>(plan.row_block);
   row_addend_ = scratch.Take<float>(plan.row_block);
-  met_far_ = scratch.Take<uint8_t>(plan.row_block);
 }
 
-void GaussianProduct::SetCentre(const BlockRows& rows) {
-  const KeyRange span = KeysOfBlock(problem_, rows);
-  const int64_t count = span.end - span.begin;
+void GaussianProduct::SetCentre(const BlockRows& rows,
+                                const KeyRange& attended) {
+  const int64_t count = attended.end - attended.begin;
   const int64_t means = count <= kFewKeys ? 1 : kMeans;
   const int64_t of_mean =
       means == 1 ? count : std::min(count / kMeans, kKeysOfMean);
@@ -68,7 +68,7 @@ void GaussianProduct::SetCentre(const BlockRows& rows) {
   std::fill_n(centre_, means * centre_stride_, 0.0F);
   float* const key_row = centre_ + kMeans * centre_stride_;
   for (int64_t n = 0; n < samples; ++n) {
-    const int64_t key = span.begin + (2 * n + 1) * count / (2 * samples);
+    const int64_t key = attended.begin + (2 * n + 1) * count / (2 * samples);
     kernels_.widen_rows(KeyRow(problem_, rows, key), 1, problem_.key_width,
                         key_row, centre_stride_, centre_stride_);
     float* const mean = centre_ + n % means * centre_stride_;
@@ -99,10 +99,11 @@ FloatRows GaussianProduct::Centre(const FloatRows& rows, int64_t count,
   return {centred_, stride};
 }
 
-void GaussianProduct::SetQueries(const BlockRows& rows) {
+void GaussianProduct::SetQueries(const BlockRows& rows,
+                                 const KeyRange& attended) {
   rows_ = rows.count();
-  SetCentre(rows);
-  const float factor = FactorOf(ScoreUnit(problem_) / (sigma_ * sigma_));
+  SetCentre(rows, attended);
+  const float factor = FactorOf(UnitOf(problem_).one / (sigma_ * sigma_));
   ForEachPart([&](const Part& part) {
     const FloatRows from =
         Centre(queries_.Queries(rows, part.first, part.width), rows_, part,
@@ -113,8 +114,7 @@ void GaussianProduct::SetQueries(const BlockRows& rows) {
   for (int64_t r = 0; r < rows_; ++r) {
     row_shift_[r] /= -2 * sigma_ * sigma_;
     row_addend_[r] = static_cast<float>(row_shift_[r]);
-    // Rows as near to the centre as this need no far key.
-    met_far_[r] = row_shift_[r] < -1 ? 0 : 1;
+    lost_rows_.SetRow(r, row_shift_[r]);
   }
 }
 
@@ -126,24 +126,22 @@ void GaussianProduct::PackKeys(const RowSource& keys, int64_t count,
                return Centre(keys_.Keys(some, rows, part.first, part.width),
                              rows, part, key_norms_ + first);
              });
-  args.score = Score::kDot;
+  args.packed.score = Score::kDot;
   if (!part.last) return;
-  const double unit = ScoreUnit(problem_);
-  const double factor = -unit / (2 * sigma_ * sigma_);
+  const double one = UnitOf(problem_).one;
+  const double factor = -one / (2 * sigma_ * sigma_);
   for (int64_t k = 0; k < count; ++k) {
     key_addend_[k] = static_cast<float>(factor * key_norms_[k]);
   }
   std::fill(key_addend_ + count,
             key_addend_ + RoundUp(count, 2 * kernels_.lanes), 0.0F);
-  args.epilogue.key_addend = key_addend_;
+  args.packed.key_addend = key_addend_;
   if (problem_.softcap) args.epilogue.row_addend = row_addend_;
-  // Such a key is as far from the row, less 1, as the centre is.
-  args.far_score = static_cast<float>(unit);
-  args.met_far = met_far_;
+  args.far_rows = lost_rows_.Watched(one);
 }
 
 bool GaussianProduct::LostRow(int64_t row, double sum) const {
-  return met_far_[row] == 0 || std::isnan(sum);
+  return lost_rows_.Lost(row, sum);
 }
 
 double GaussianProduct::LogSumExpShift(int64_t row) const {

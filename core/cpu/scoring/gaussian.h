@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "core/cpu/scoring/lost_rows.h"
 #include "core/cpu/scoring/packed_scoring.h"
 #include "core/cpu/scoring/row_widener.h"
 
@@ -16,23 +17,21 @@ namespace attention::cpu {
 /// numbers whose difference a score is: it is their mean where they are few,
 /// else in every direction the median of three means of four of them, so that
 /// one which lies far from the others does not move it (the median of means of
-/// Nemirovsky and Yudin, 1983). A row that lies farther from it than from all
-/// of its keys is a difference of larger numbers than its scores are, and lost
-/// (LostRow()). So is one in which an infinite key, which is merely infinitely
-/// far, made NaN of such a difference.
+/// Nemirovsky and Yudin, 1983). Rows for which that is not good enough are lost
+/// (lost_rows.h).
 class GaussianProduct final : public PackedScoring {
  public:
   GaussianProduct(const ValidatedProblem& problem, const Plan& plan,
                   const Kernels& kernels, Scratch& scratch);
 
-  void SetQueries(const BlockRows& rows) override;
+  void SetQueries(const BlockRows& rows, const KeyRange& attended) override;
   double LogSumExpShift(int64_t row) const override;
   bool LostRow(int64_t row, double sum) const override;
 
  private:
   void PackKeys(const RowSource& keys, int64_t count, const Part& part,
                 float* packed, TileArgs& args) override;
-  void SetCentre(const BlockRows& rows);
+  void SetCentre(const BlockRows& rows, const KeyRange& attended);
   FloatRows Centre(const FloatRows& rows, int64_t count, const Part& part,
                    double* squared_norms);
 
@@ -46,7 +45,7 @@ class GaussianProduct final : public PackedScoring {
   double* key_norms_;
   double* row_shift_;  // -|q'|^2 / (2 sigma^2)
   float* row_addend_;
-  uint8_t* met_far_;
+  LostRows lost_rows_;
 };
 
 }  // namespace attention::cpu

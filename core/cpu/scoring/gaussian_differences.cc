@@ -2,23 +2,9 @@
 
 #include <variant>
 
+#include "core/cpu/scoring/score_unit.h"
+
 namespace attention::cpu {
-namespace {
-
-constexpr int64_t kWidest = 8;
-constexpr int64_t kMostQueries = 8;
-// 1 / sigma^2 and norms stay within FP32's range between these.
-constexpr double kLeastSigma = 1e-10;
-constexpr double kMostSigma = 1e10;
-
-}  // namespace
-
-bool PrefersDifferences(const ValidatedProblem& problem) {
-  const double sigma = std::get<Gaussian>(problem.scoring).sigma;
-  return problem.key_width <= kWidest || problem.query_length <= kMostQueries ||
-         sigma < kLeastSigma || sigma > kMostSigma;
-}
-
 GaussianDifferences::GaussianDifferences(const ValidatedProblem& problem,
                                          const Plan& plan,
                                          const Kernels& kernels,
@@ -27,7 +13,8 @@ GaussianDifferences::GaussianDifferences(const ValidatedProblem& problem,
       queries_(problem, kernels, plan.row_block, plan.score_part, scratch),
       keys_(problem, kernels, 2 * kernels.lanes, plan.score_part, scratch) {}
 
-void GaussianDifferences::SetQueries(const BlockRows& rows) {
+void GaussianDifferences::SetQueries(const BlockRows& rows,
+                                     const KeyRange& /*attended*/) {
   rows_ = rows.count();
   ForEachPart([&](const Part& part) {
     const FloatRows from = queries_.Queries(rows, part.first, part.width);
@@ -44,8 +31,8 @@ void GaussianDifferences::PackKeys(const RowSource& keys, int64_t count,
                return keys_.Keys(some, rows, part.first, part.width);
              });
   const double sigma = std::get<Gaussian>(problem_.scoring).sigma;
-  args.score = Score::kDifference;
-  FillEpilogue(problem_, ScoreUnit(problem_) / (2 * sigma * sigma),
+  args.packed.score = Score::kDifference;
+  FillEpilogue(problem_, UnitOf(problem_).one / (2 * sigma * sigma),
                args.epilogue);
 }
 

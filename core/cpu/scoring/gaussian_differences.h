@@ -8,18 +8,13 @@
 
 namespace attention::cpu {
 
-/// Whether -|q - k|^2 / (2 sigma^2) is computed by differences throughout:
-/// where they cost less than a dot product and what belongs to it, and where
-/// sigma is beyond what that has room for.
-bool PrefersDifferences(const ValidatedProblem& problem);
-
 /// -|q - k|^2 / (2 sigma^2) by differences, of which nothing cancels.
 class GaussianDifferences final : public PackedScoring {
  public:
   GaussianDifferences(const ValidatedProblem& problem, const Plan& plan,
                       const Kernels& kernels, Scratch& scratch);
 
-  void SetQueries(const BlockRows& rows) override;
+  void SetQueries(const BlockRows& rows, const KeyRange& attended) override;
 
  private:
   void PackKeys(const RowSource& keys, int64_t count, const Part& part,

@@ -1,5 +1,7 @@
 #include "core/cpu/scoring/packed_scoring.h"
 
+#include "core/cpu/scoring/score_unit.h"
+
 namespace attention::cpu {
 
 PackedScoring::PackedScoring(const ValidatedProblem& problem, const Plan& plan,
@@ -19,11 +21,13 @@ PackedScoring::PackedScoring(const ValidatedProblem& problem, const Plan& plan,
 void PackedScoring::SetKeys(const RowSource& keys, int64_t count,
                             TileArgs& args) {
   FillEpilogue(problem_, 1, args.epilogue);
-  args.packed_keys = packed_keys_;
-  args.partial = partial_;
+  args.operands = Operands::kPacked;
+  args.packed.key_addend = nullptr;
+  args.packed.keys = packed_keys_;
+  args.packed.partial = partial_;
   ForEachPart([&](const Part& part) {
-    args.score_width = part.width;
-    args.queries = PackedQueries(part);
+    args.packed.width = part.width;
+    args.packed.queries = PackedQueries(part);
     PackKeys(keys, count, part, packed_keys_, args);
     if (!part.last) kernels_.add_partial_scores(args, part.first == 0);
   });

@@ -58,8 +58,9 @@ class PackedScoring : public Scoring {
     }
   }
 
-  /// Packs a part of a tile's keys and fills in its tanh_weights, score and
-  /// the epilogue, which is that of FillEpilogue() until then.
+  /// Packs a part of a tile's keys and fills in which score it is and what
+  /// belongs to it; the epilogue is that of FillEpilogue(problem_, 1) until
+  /// then.
   virtual void PackKeys(const RowSource& keys, int64_t count, const Part& part,
                         float* packed, TileArgs& args) = 0;
 

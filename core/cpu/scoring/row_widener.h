@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
+#include "core/cpu/block_rows.h"
 #include "core/cpu/kernels/kernels.h"
 #include "core/cpu/row_source.h"
-#include "core/cpu/rows/block_rows.h"
 #include "core/cpu/scratch.h"
 #include "core/validate.h"
 

@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <memory>
 
+#include "core/cpu/block_rows.h"
 #include "core/cpu/kernels/kernels.h"
 #include "core/cpu/plan.h"
 #include "core/cpu/row_source.h"
-#include "core/cpu/rows/block_rows.h"
 #include "core/cpu/scratch.h"
 #include "core/validate.h"
 
@@ -20,26 +20,29 @@ class Scoring {
  public:
   virtual ~Scoring() = default;
 
-  /// Brings the block's queries; before anything else.
-  virtual void SetQueries(const BlockRows& rows) = 0;
+  /// Brings the block's queries; before anything else. `attended` spans the
+  /// keys that some row of theirs may attend, or, without a window, some row of
+  /// their batch entry: what is taken from among them does not follow from how
+  /// many rows a block has.
+  virtual void SetQueries(const BlockRows& rows, const KeyRange& attended) = 0;
 
-  /// Brings a tile of keys and fills in what QK and the epilogue read of
-  /// queries and keys. args.rows, keys and scores are filled in already.
+  /// Brings a tile of keys and fills in the operands of QK, which ones they
+  /// are, and what the epilogue and far_rows read of queries and keys.
+  /// args.rows and keys are filled in already.
   virtual void SetKeys(const RowSource& keys, int64_t count,
                        TileArgs& args) = 0;
 
   /// In place of SetKeys where a plan decodes: keys as they lie in memory, or,
-  /// with `widen`, as floats in scratch. Only for those of which
-  /// ScoresKeysInPlace() holds.
+  /// with `widen`, as floats in scratch. Only for those that score keys in
+  /// place (ScoringTraits).
   virtual void SetKeyRows(const RowSource& /*keys*/, int64_t /*count*/,
                           bool /*widen*/, TileArgs& /*args*/) {}
 
   /// What is added to a row's log-sum-exp, natural.
   virtual double LogSumExpShift(int64_t /*row*/) const { return 0; }
 
-  /// Once all keys were scored: whether a row's scores have lost more than the
-  /// tolerance has room for, so that Pass::kDifferences must compute it. `sum`
-  /// is the row's sum of weights.
+  /// Once all keys were scored: whether Pass::kDifferences must compute a row.
+  /// `sum` is the row's sum of weights.
   virtual bool LostRow(int64_t /*row*/, double /*sum*/) const { return false; }
 };
 
@@ -47,7 +50,7 @@ class Scoring {
 /// block that the first one has found, and store those alone.
 enum class Pass : uint8_t {
   kAttend,
-  kDifferences,  // Gaussian rows of which LostRow() holds
+  kDifferences,  // Gaussian rows of which LostRow() holds (lost_rows.h)
   kUniform,      // rows in which no key takes part: all keys, alike
 };
 
@@ -55,26 +58,6 @@ enum class Pass : uint8_t {
 std::unique_ptr<Scoring> MakeScoring(const ValidatedProblem& problem,
                                      const Plan& plan, const Kernels& kernels,
                                      Pass pass, Scratch& scratch);
-
-/// Elements that a score sums over: widths, or hidden units.
-int64_t ScoreWidth(const ValidatedProblem& problem);
-/// Whether query heads that read the same keys may share packed ones; a
-/// parameter of each head's own makes other keys, or another block, of them.
-bool HeadsShareParameters(const ValidatedProblem& problem);
-/// Whether a score is a dot product with the key as it is.
-bool ScoresKeysInPlace(const ValidatedProblem& problem);
-/// Whether some rows may need Pass::kDifferences.
-bool MayLoseRows(const ValidatedProblem& problem);
-
-/// What QK counts scores in: logarithms to base 2, or natural ones where a
-/// softcap comes after it.
-double ScoreUnit(const ValidatedProblem& problem);
-/// A factor of scores in FP32, at most its largest number.
-float FactorOf(double factor);
-/// The epilogue of scores that need nothing but `factor` and the problem's
-/// softcap.
-void FillEpilogue(const ValidatedProblem& problem, double factor,
-                  Epilogue& epilogue);
 
 }  // namespace attention::cpu
 

@@ -9,27 +9,34 @@ namespace attention::cpu {
 /// (EmptyRows::kUniform). It reads neither queries nor keys.
 class UniformScoring final : public Scoring {
  public:
-  void SetQueries(const BlockRows& /*rows*/) override {}
+  void SetQueries(const BlockRows& /*rows*/,
+                  const KeyRange& /*attended*/) override {}
 
   void SetKeys(const RowSource& keys, int64_t /*count*/,
                TileArgs& args) override {
-    args.epilogue = {};
+    args.operands = Operands::kPacked;
     args.epilogue.factor = 1.0F;
-    args.score = Score::kDot;
-    args.score_width = 0;
-    args.partial = nullptr;
+    args.epilogue.row_addend = nullptr;
+    args.epilogue.softcap = 0.0F;
+    args.packed.score = Score::kDot;
+    args.packed.width = 0;
+    args.packed.key_addend = nullptr;
+    args.packed.partial = nullptr;
     // Of no width, but somewhere in memory.
-    args.packed_keys = args.queries = args.scores;
-    args.key_rows = keys.data;
-    args.key_row_stride = keys.row_stride;
-    args.key_row_width = 0;
-    args.row_type = keys.type;
+    args.packed.keys = args.packed.queries = args.scores;
+    args.in_place.queries = args.scores;
+    args.in_place.query_stride = 0;
+    args.in_place.keys = keys.data;
+    args.in_place.key_stride = keys.row_stride;
+    args.in_place.key_width = 0;
+    args.in_place.type = keys.type;
   }
 
   void SetKeyRows(const RowSource& keys, int64_t count, bool widen,
                   TileArgs& args) override {
     SetKeys(keys, count, args);
-    if (widen) args.row_type = Element::kFloat32;  // which the values are then
+    args.operands = Operands::kInPlace;
+    if (widen) args.in_place.type = Element::kFloat32;  // as values are then
   }
 };
 

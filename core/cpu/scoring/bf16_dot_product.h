@@ -1,5 +1,5 @@
-#ifndef ATTENTION_CORE_CPU_BF16_BF16_DOT_PRODUCT_H_
-#define ATTENTION_CORE_CPU_BF16_BF16_DOT_PRODUCT_H_
+#ifndef ATTENTION_CORE_CPU_SCORING_BF16_DOT_PRODUCT_H_
+#define ATTENTION_CORE_CPU_SCORING_BF16_DOT_PRODUCT_H_
 
 #include <cstdint>
 
@@ -18,7 +18,7 @@ class Bf16DotProduct final : public Scoring {
   Bf16DotProduct(const ValidatedProblem& problem, const Plan& plan,
                  const Kernels& kernels, Scratch& scratch);
 
-  void SetQueries(const BlockRows& rows) override;
+  void SetQueries(const BlockRows& rows, const KeyRange& attended) override;
   void SetKeys(const RowSource& keys, int64_t count, TileArgs& args) override;
 
  private:
@@ -36,4 +36,4 @@ int64_t PaddedBf16Rows(int64_t rows);
 
 }  // namespace attention::cpu
 
-#endif  // ATTENTION_CORE_CPU_BF16_BF16_DOT_PRODUCT_H_
+#endif  // ATTENTION_CORE_CPU_SCORING_BF16_DOT_PRODUCT_H_

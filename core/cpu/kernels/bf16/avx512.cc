@@ -2,7 +2,7 @@
 // sums (Intel 64 and IA-32 Architectures Software Developer's Manual, volume
 // 2).
 
-#include "core/cpu/bf16/products.h"
+#include "core/cpu/kernels/bf16/products.h"
 
 #if defined(__x86_64__)
 

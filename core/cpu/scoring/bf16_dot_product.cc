@@ -1,7 +1,8 @@
-#include "core/cpu/bf16/bf16_dot_product.h"
+#include "core/cpu/scoring/bf16_dot_product.h"
 
-#include "core/cpu/bf16/products.h"
+#include "core/cpu/kernels/bf16/products.h"
 #include "core/cpu/scoring/row_widener.h"
+#include "core/cpu/scoring/score_unit.h"
 
 namespace attention::cpu {
 
@@ -19,7 +20,8 @@ Bf16DotProduct::Bf16DotProduct(const ValidatedProblem& problem,
 
 int64_t PaddedBf16Rows(int64_t rows) { return RoundUp(rows, kBf16RowTile); }
 
-void Bf16DotProduct::SetQueries(const BlockRows& rows) {
+void Bf16DotProduct::SetQueries(const BlockRows& rows,
+                                const KeyRange& /*attended*/) {
   ForEachHead(
       problem_, rows, [&](const RowSource& from, int64_t row, int64_t count) {
         // What follows the last row is filled anew with each run.
@@ -32,9 +34,10 @@ void Bf16DotProduct::SetQueries(const BlockRows& rows) {
 void Bf16DotProduct::SetKeys(const RowSource& keys, int64_t count,
                              TileArgs& args) {
   kernels_.copy_bf16(keys, count, count, problem_.key_width, rows_, width_);
-  // Pairs are moved like floats.
-  kernels_.pack_keys(rows_, width_, count, width_, keys_);
-  FillEpilogue(problem_, problem_.scale * ScoreUnit(problem_), args.epilogue);
+  kernels_.pack_bf16_keys(rows_, width_, count, width_, keys_);
+  FillEpilogue(problem_, problem_.scale * UnitOfBf16(problem_).one,
+               args.epilogue);
+  args.operands = Operands::kBf16;
   args.bf16.width = width_;
   args.bf16.queries = queries_;
   args.bf16.keys = keys_;

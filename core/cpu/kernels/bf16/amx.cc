@@ -2,7 +2,7 @@
 // the Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1,
 // chapter 18, and volume 2 (LDTILECFG, TILELOADD, TDPBF16PS).
 
-#include "core/cpu/bf16/products.h"
+#include "core/cpu/kernels/bf16/products.h"
 
 #if defined(__x86_64__) && defined(__linux__)
 

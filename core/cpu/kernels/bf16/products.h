@@ -1,9 +1,9 @@
-#ifndef ATTENTION_CORE_CPU_BF16_PRODUCTS_H_
-#define ATTENTION_CORE_CPU_BF16_PRODUCTS_H_
+#ifndef ATTENTION_CORE_CPU_KERNELS_BF16_PRODUCTS_H_
+#define ATTENTION_CORE_CPU_KERNELS_BF16_PRODUCTS_H_
 
 #include <cstdint>
 
-#include "core/cpu/kernels/arguments.h"
+#include "core/cpu/kernels/sizes.h"
 
 /// Products of BF16 with sums in FP32, for which Highway has no names: written
 /// in intrinsics, reached through pointers, absent on other architectures.
@@ -54,4 +54,4 @@ bool Avx512Bf16IsFast();
 
 }  // namespace attention::cpu
 
-#endif  // ATTENTION_CORE_CPU_BF16_PRODUCTS_H_
+#endif  // ATTENTION_CORE_CPU_KERNELS_BF16_PRODUCTS_H_

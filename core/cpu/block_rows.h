@@ -1,7 +1,6 @@
-#ifndef ATTENTION_CORE_CPU_ROWS_BLOCK_ROWS_H_
-#define ATTENTION_CORE_CPU_ROWS_BLOCK_ROWS_H_
+#ifndef ATTENTION_CORE_CPU_BLOCK_ROWS_H_
+#define ATTENTION_CORE_CPU_BLOCK_ROWS_H_
 
-#include <algorithm>
 #include <cstdint>
 
 #include "core/cpu/plan.h"
@@ -15,18 +14,7 @@ namespace attention::cpu {
 class BlockRows {
  public:
   /// 0 <= index < plan.blocks().
-  BlockRows(const ValidatedProblem& problem, const Plan& plan, int64_t index)
-      : index_(index), query_length_(problem.query_length) {
-    const int64_t group = index / plan.blocks_per_group;
-    const int64_t groups_per_batch = problem.query_heads / plan.heads_per_group;
-    batch_ = group / groups_per_batch;
-    first_head_ = group % groups_per_batch * plan.heads_per_group;
-    kv_head_ = problem.KvHead(first_head_);
-    first_row_ = index % plan.blocks_per_group * plan.row_block;
-    count_ = std::min(plan.row_block, plan.rows_per_group - first_row_);
-    first_result_ =
-        (batch_ * problem.query_heads + first_head_) * problem.query_length;
-  }
+  BlockRows(const ValidatedProblem& problem, const Plan& plan, int64_t index);
 
   /// Some of them: `count` rows from row `first` on.
   BlockRows Some(int64_t first, int64_t count) const {
@@ -66,6 +54,13 @@ class BlockRows {
   int64_t first_result_;  // of the kv group
 };
 
+/// Has `all`, begin >= end where it is empty so far, span a range, too.
+void Include(const KeyRange& range, KeyRange& all);
+
+/// Spans the keys that lengths, causal rule and window leave to some of the
+/// rows; begin >= end where they leave none.
+KeyRange KeysOfRows(const ValidatedProblem& problem, const BlockRows& rows);
+
 }  // namespace attention::cpu
 
-#endif  // ATTENTION_CORE_CPU_ROWS_BLOCK_ROWS_H_
+#endif  // ATTENTION_CORE_CPU_BLOCK_ROWS_H_

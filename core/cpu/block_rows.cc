@@ -1,0 +1,36 @@
+#include "core/cpu/block_rows.h"
+
+#include <algorithm>
+
+namespace attention::cpu {
+
+BlockRows::BlockRows(const ValidatedProblem& problem, const Plan& plan,
+                     int64_t index)
+    : index_(index), query_length_(problem.query_length) {
+  const int64_t group = index / plan.blocks_per_group;
+  const int64_t groups_per_batch = problem.query_heads / plan.heads_per_group;
+  batch_ = group / groups_per_batch;
+  first_head_ = group % groups_per_batch * plan.heads_per_group;
+  kv_head_ = problem.KvHead(first_head_);
+  first_row_ = index % plan.blocks_per_group * plan.row_block;
+  count_ = std::min(plan.row_block, plan.rows_per_group - first_row_);
+  first_result_ =
+      (batch_ * problem.query_heads + first_head_) * problem.query_length;
+}
+
+void Include(const KeyRange& range, KeyRange& all) {
+  if (range.begin == range.end) return;
+  all.begin = std::min(all.begin, range.begin);
+  all.end = std::max(all.end, range.end);
+}
+
+KeyRange KeysOfRows(const ValidatedProblem& problem, const BlockRows& rows) {
+  if (!HasRangeMask(problem)) return {0, problem.key_length};
+  KeyRange all = {problem.key_length, 0};
+  for (int64_t r = 0; r < rows.count(); ++r) {
+    Include(KeysInRange(problem, rows.batch(), rows.QueryOf(r)), all);
+  }
+  return all;
+}
+
+}  // namespace attention::cpu

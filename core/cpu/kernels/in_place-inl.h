@@ -1,0 +1,164 @@
+// QK and PV of a few rows and of keys and values that are read once, as they
+// lie in memory: what one step of decoding is. Included once per instruction
+// set.
+#if defined(ATTENTION_CORE_CPU_KERNELS_IN_PLACE_INL_H_) == \
+    defined(HWY_TARGET_TOGGLE)
+#ifdef ATTENTION_CORE_CPU_KERNELS_IN_PLACE_INL_H_
+#undef ATTENTION_CORE_CPU_KERNELS_IN_PLACE_INL_H_
+#else
+#define ATTENTION_CORE_CPU_KERNELS_IN_PLACE_INL_H_
+#endif
+
+#include "core/cpu/kernels/convert-inl.h"
+#include "core/cpu/kernels/epilogue-inl.h"
+#include "core/cpu/kernels/math-inl.h"
+#include "core/cpu/kernels/pv-inl.h"
+#include "core/cpu/kernels/softmax-inl.h"
+#include "hwy/cache_control.h"
+#include "hwy/highway.h"
+
+// Compiled once per instruction set, into a namespace of its own each time.
+// NOLINTBEGIN(misc-definitions-in-headers)
+HWY_BEFORE_NAMESPACE();
+namespace attention::cpu::HWY_NAMESPACE {
+
+// Rows that share one read of a key, as the registers allow.
+inline constexpr int kDecodeRows = kMicroRows > 8 ? 4 : 2;
+// Keys whose sums are reduced together.
+inline constexpr int kKeysAtOnce = 4;
+
+// Asks for all of a row that will be read soon.
+HWY_INLINE void PrefetchRow(const unsigned char* row, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += 64) hwy::Prefetch(row + i);
+}
+
+// One step of kRows dot products with some keys: elements i ... of each; kPart:
+// less than a vector of them is left.
+template <int kRows, Element kType, bool kPart>
+HWY_INLINE void AddProducts(const InPlaceOperands& operands,
+                            const float* queries,
+                            const unsigned char* const* keys, int64_t i,
+                            VF (*HWY_RESTRICT sums)[kKeysAtOnce]) {
+  VF key[kKeysAtOnce];
+  ATTENTION_UNROLL
+  for (int n = 0; n < kKeysAtOnce; ++n) {
+    if constexpr (kPart) {
+      key[n] = LoadPart<kType>(keys[n], i, operands.key_width - i);
+    } else {
+      key[n] = LoadWide<kType>(keys[n], i);
+    }
+  }
+  ATTENTION_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    const VF query = hn::Load(F(), queries + r * operands.query_stride + i);
+    ATTENTION_UNROLL
+    for (int n = 0; n < kKeysAtOnce; ++n) {
+      sums[r][n] = hn::MulAdd(query, key[n], sums[r][n]);
+    }
+  }
+}
+
+// The scores of kRows rows, kScoreStride floats apart.
+template <int kRows, Element kType>
+HWY_INLINE void ScoreInPlace(const InPlaceOperands& operands, int64_t first_row,
+                             const Columns& columns, float* scores) {
+  const F d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t width = operands.key_width;
+  const int64_t value_bytes = operands.value_width * SizeOf(kType);
+  const float* queries = operands.queries + first_row * operands.query_stride;
+  for (int64_t j = columns.first; j < columns.end; j += kKeysAtOnce) {
+    const unsigned char* keys[kKeysAtOnce];
+    for (int n = 0; n < kKeysAtOnce; ++n) {
+      // Past the last key: the last once more; its score is not used.
+      const int64_t key = HWY_MIN(j + n, columns.end - 1);
+      keys[n] = operands.keys + key * operands.key_stride;
+      PrefetchRow(operands.values + key * operands.value_stride, value_bytes);
+    }
+    VF sums[kRows][kKeysAtOnce];
+    ATTENTION_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      ATTENTION_UNROLL
+      for (int n = 0; n < kKeysAtOnce; ++n) sums[r][n] = hn::Zero(d);
+    }
+    int64_t i = 0;
+    for (; i + lanes <= width; i += lanes) {
+      AddProducts<kRows, kType, false>(operands, queries, keys, i, sums);
+    }
+    if (i < width) {
+      AddProducts<kRows, kType, true>(operands, queries, keys, i, sums);
+    }
+    ATTENTION_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      ReduceLanes(sums[r], AddOp(), scores + r * kScoreStride + j);
+    }
+  }
+}
+
+// kPart: less than a vector is left of the values' rows.
+template <int kRows, int kVectors, Element kType, bool kPart>
+HWY_INLINE void AddColumnsInPlace(const TileArgs& args, const Columns& columns,
+                                  int64_t column, const float* factors,
+                                  const float* weights, float* output) {
+  const InPlaceOperands& operands = args.in_place;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(F()));
+  const int64_t key_bytes = operands.key_width * SizeOf(kType);
+  const unsigned char* const keys =
+      operands.keys + (columns.begin + args.keys) * operands.key_stride;
+  const unsigned char* const values =
+      operands.values + columns.begin * operands.value_stride;
+  AddValues<kRows, kVectors>(
+      args, weights + columns.begin, columns.end - columns.begin,
+      [=, &operands](int64_t j, int v) HWY_ATTR {
+        // With the first of a key's values, a key of the next tile.
+        if (v == 0 && column == 0) {
+          PrefetchRow(keys + j * operands.key_stride, key_bytes);
+        }
+        const unsigned char* const row = values + j * operands.value_stride;
+        if constexpr (kPart) {
+          return LoadPart<kType>(row, column, operands.value_width - column);
+        } else {
+          return LoadWide<kType>(row, column + v * lanes);
+        }
+      },
+      factors, output + column);
+}
+
+template <int kRows, Element kType>
+HWY_INLINE void AddValuesInPlace(const TileArgs& args, int64_t first_row,
+                                 const Columns& columns, const float* weights,
+                                 const float* factors) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(F()));
+  const int64_t width = args.in_place.value_width;
+  float* const output = args.states.output + first_row * args.states.width;
+  int64_t c = 0;
+  for (; c + 4 * lanes <= width; c += 4 * lanes) {
+    AddColumnsInPlace<kRows, 4, kType, false>(args, columns, c, factors,
+                                              weights, output);
+  }
+  for (; c + lanes <= width; c += lanes) {
+    AddColumnsInPlace<kRows, 1, kType, false>(args, columns, c, factors,
+                                              weights, output);
+  }
+  if (c < width) {
+    AddColumnsInPlace<kRows, 1, kType, true>(args, columns, c, factors, weights,
+                                             output);
+  }
+}
+
+// Calls visit.template Rows<count>(first row) for all rows, some at a time.
+template <class Visit>
+HWY_INLINE void ForEachDecodeRows(int64_t rows, const Visit& visit) {
+  int64_t r = 0;
+  if constexpr (kDecodeRows >= 4) {
+    for (; rows - r >= 4; r += 4) visit.template Rows<4>(r);
+  }
+  for (; rows - r >= 2; r += 2) visit.template Rows<2>(r);
+  if (r < rows) visit.template Rows<1>(r);
+}
+
+}  // namespace attention::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+// NOLINTEND(misc-definitions-in-headers)
+
+#endif  // include guard

@@ -1,0 +1,224 @@
+#ifndef ATTENTION_CORE_CPU_KERNELS_TILE_ARGS_H_
+#define ATTENTION_CORE_CPU_KERNELS_TILE_ARGS_H_
+
+#include <cstdint>
+
+#include "core/cpu/kernels/sizes.h"
+
+/// A block of rows against a tile of keys, as the kernels are given it.
+/// Everything that crosses into code compiled for one instruction set is a
+/// plain struct of numbers and pointers: an inline function of a class,
+/// instantiated there, could be picked by the linker for the whole program.
+namespace attention::cpu {
+
+/// Which operands QK and PV multiply, and where they lie.
+enum class Operands : uint8_t {
+  kPacked,   // FP32, packed: PackedOperands
+  kInPlace,  // a few rows, keys and values read once: InPlaceOperands
+  kBf16,     // Bf16Operands
+};
+
+/// How QK makes a score of a packed query and a packed key. Each has a function
+/// in qk-inl.h.
+enum class Score : uint8_t {
+  kDot,         // sum q k
+  kDifference,  // - sum (q - k)^2
+  kTanh,        // sum w / (q k + 1), q and k exponentials e^(2 x)
+  kTanhWide,    // the same, q and k in pairs m, n that stand for m 2^n
+};
+
+struct PackedOperands {
+  Score score;
+  int64_t width;  // elements of a query
+  /// As PackQueries and PackKeys leave them.
+  const float* queries;
+  const float* keys;
+  /// Per key of the tile, in whole panels, added to dot products; null for
+  /// none.
+  const float* key_addend;
+  /// Additive scoring: w per hidden unit.
+  const float* tanh_weights;
+  /// Of all but the last part of wide queries and keys: rows of kScoreStride
+  /// sums, which the scores start from. Null where the scores start from 0.
+  float* partial;
+  /// One row per key, `value_stride` floats apart, readable in whole vectors.
+  const float* values;
+  int64_t value_stride;
+};
+
+/// Keys and values as they lie in memory, of one type. Strides in bytes.
+struct InPlaceOperands {
+  /// Row-major, query_stride floats apart, 0 beyond the keys' width.
+  const float* queries;
+  int64_t query_stride;
+  const unsigned char* keys;
+  int64_t key_stride;
+  int64_t key_width;
+  const unsigned char* values;
+  int64_t value_stride;
+  int64_t value_width;
+  Element type;
+};
+
+struct Bf16Products;
+
+/// Operands in BF16, two elements in the place of a float. Queries and keys
+/// hold 0 beyond their width, and so does what stands beside the last key.
+struct Bf16Operands {
+  /// Of a score, in pairs; a multiple of kBf16Depth.
+  int64_t width;
+  /// Rows of `width` pairs, as many as whole row tiles of the products have.
+  const float* queries;
+  /// As PackKeys leaves rows of `width` pairs: [32 keys][width][key].
+  const float* keys;
+  /// Columns of values, in panels of 32.
+  int64_t value_panels;
+  /// [32 keys][panel][16 pairs][32 columns]: a pair is key i and key 16 + i.
+  const float* values;
+  /// Scratch for the weights of some rows, paired like the values:
+  /// kMaxMicroRows rows of kBf16WeightStride.
+  float* weights;
+  const Bf16Products* products;
+};
+
+/// What happens to scores between QK and the softmax, in this order. All scores
+/// are natural here, unless there is nothing to add to them (ScoreUnit() in
+/// scoring/score_unit.h).
+struct Epilogue {
+  /// Multiplies what QK gives; 1 for none.
+  float factor;
+  /// Per row, added to it; null for none.
+  const float* row_addend;
+  /// Above 0: scores become softcap * tanh(score / softcap).
+  float softcap;
+  /// ALiBi, per row: what a score loses for every position between the row and
+  /// the key, and the row's position, counted from the tile's first key; null
+  /// for none.
+  const float* alibi_slopes;
+  const float* alibi_positions;
+  /// Per row: its first element, that of key 0; null for none. Strides in bytes
+  /// from key to key.
+  const unsigned char* const* mask_rows;
+  int64_t mask_stride;
+  const unsigned char* const* bias_rows;
+  int64_t bias_stride;
+  Element bias_type;
+  /// The tile's first key among all.
+  int64_t first_key;
+  /// Per row: the keys of the tile that its length, causal rule and window
+  /// leave, as a half-open range; begin == end for none.
+  const int32_t* begin;
+  const int32_t* end;
+};
+
+/// Gaussian rows that lie so far from the centre that a dot product would lose
+/// them (scoring/lost_rows.h). Null where none can be lost.
+struct FarRows {
+  /// Per row: 1, or becomes 1 with the first key that takes part and scores
+  /// below `score` before the epilogue.
+  uint8_t* met_far_key;
+  float score;
+};
+
+/// The rows' softmax so far. Its exponentials are 2^(exponent * (score - max)).
+struct RowStates {
+  float exponent;  // above 0
+  float* max;      // -inf before the first key
+  /// In FP64: a rounding to FP32 for every tile would show at great lengths.
+  double* sum;
+  /// Weighted values, `width` floats apart (a multiple of the lanes), 0 before
+  /// the first key.
+  float* output;
+  int64_t width;
+};
+
+/// Dropout after the softmax.
+struct TileDropout {
+  /// Fills factors[0 ... count - 1]: what the weights of `row` are multiplied
+  /// by, from key `first_key` on. Null for no dropout.
+  void (*fill)(const void* context, int64_t row, int64_t first_key,
+               int64_t count, float* factors);
+  const void* context;
+};
+
+/// Weights that some rows of a tile give to its keys begin ... end - 1, before
+/// normalisation and relative to the rows' maxima so far; to the tile's other
+/// keys they give none.
+struct TileWeights {
+  int64_t first_row;
+  int64_t rows;
+  int64_t begin;
+  int64_t end;
+  /// From the tile's first key on, rows of kScoreStride floats.
+  const float* weights;
+};
+
+/// Who is told weights while they are computed.
+struct WeightSink {
+  /// Called once for every row of the tile, some rows at a time, when their max
+  /// and sum count the tile. Null for nobody.
+  void (*keep)(void* context, const TileWeights& weights);
+  void* context;
+  bool after_dropout;
+};
+
+/// Memory that will be read, or written, soon.
+struct PrefetchRange {
+  const unsigned char* data;
+  int64_t bytes;  // 0 for none
+};
+
+/// Brought closer, bit by bit, while a tile of packed operands is computed.
+struct Prefetch {
+  static constexpr int kRanges = 4;
+  PrefetchRange ranges[kRanges];
+  int64_t lines;  // of all of them
+};
+
+struct TileArgs {
+  int64_t rows;
+  int64_t keys;  // <= kMaxTileKeys
+  Operands operands;
+  PackedOperands packed;
+  InPlaceOperands in_place;
+  Bf16Operands bf16;
+  Epilogue epilogue;
+  FarRows far_rows;
+  RowStates states;
+  TileDropout dropout;
+  WeightSink weights;
+  Prefetch prefetch;
+  /// What is not finite among values is left out of the weighted values, and
+  /// told here.
+  bool* met_non_finite;
+  /// Scratch: kScoreRows rows of kScoreStride floats; kMaxMicroRows of them.
+  float* scores;
+  float* unnormalised;
+};
+
+/// Rows of TileArgs::scores: those of a micro-tile, then a row of masks and
+/// bias, one of dropout's factors, one of scores before the epilogue.
+inline constexpr int64_t kAddendRow = kMaxMicroRows;
+inline constexpr int64_t kDropoutRow = kMaxMicroRows + 1;
+inline constexpr int64_t kRawRow = kMaxMicroRows + 2;
+inline constexpr int64_t kScoreRows = kMaxMicroRows + 3;
+
+/// Second sweep: weights of a tile whose rows' softmax is known.
+struct WeightArgs {
+  const float* inverse_sum;  // per row
+  float* const* weights;     // per row: of the tile's first key; null: skip it
+  bool after_dropout;
+};
+
+/// Keys of a tile whose values are not all finite.
+struct NonFiniteArgs {
+  const int32_t* keys;
+  int64_t count;
+  RowSource values;  // of the tile's keys
+  int64_t width;
+  float* line;  // scratch, states.width floats
+};
+
+}  // namespace attention::cpu
+
+#endif  // ATTENTION_CORE_CPU_KERNELS_TILE_ARGS_H_

@@ -1,0 +1,77 @@
+#ifndef ATTENTION_CORE_CPU_ROWS_WEIGHT_RESULTS_H_
+#define ATTENTION_CORE_CPU_ROWS_WEIGHT_RESULTS_H_
+
+#include <cstdint>
+
+#include "core/backend.h"
+#include "core/cpu/block_rows.h"
+#include "core/cpu/kernels/kernels.h"
+#include "core/cpu/plan.h"
+#include "core/cpu/rows/kept_weights.h"
+#include "core/cpu/rows/key_tile.h"
+#include "core/cpu/rows/stored_rows.h"
+#include "core/cpu/scratch.h"
+#include "core/validate.h"
+
+namespace attention::cpu {
+
+/// The weights of a block's rows on their way to the caller, where they are
+/// wanted: kept while the tiles are computed, if the plan has room for them,
+/// else computed by a second sweep over the tiles.
+class WeightResults {
+ public:
+  /// Takes its memory from `scratch`; the others outlive it.
+  WeightResults(const ValidatedProblem& problem, const Plan& plan,
+                const Kernels& kernels, const BlockRows& rows,
+                const StoredRows& stored, const AttentionOutputs& outputs,
+                Scratch& scratch);
+
+  /// Before each tile of the first sweep, for a plan that keeps weights.
+  /// `last`: no tile follows.
+  void BeginTile(const KeyTile& tile, bool last);
+
+  /// Takes weights of the tile from the kernels.
+  /// With the last tile a row's softmax is known: sum_of(row) gives its sum,
+  /// the sink counted, and all its weights go to the caller.
+  template <typename SumOf>
+  void Keep(const TileWeights& weights, const RowStates& states,
+            const SumOf& sum_of) {
+    if (!last_tile_) return kept_.Keep(weights, states.max);
+    for (int64_t n = 0; n < weights.rows; ++n) {
+      const int64_t row = weights.first_row + n;
+      if (!stored_.Has(row)) continue;
+      kept_.Store(row, weights, states.max[row], sum_of(row), states.exponent,
+                  RowOf(row));
+    }
+  }
+
+  /// After the first sweep, given the rows' sums, sinks counted: true where
+  /// weights are still to be computed. StoreTile() then stores those of every
+  /// tile.
+  bool NeedsSweep(const double* sum);
+  void StoreTile(const KeyTile& tile, const TileArgs& args);
+
+ private:
+  float* RowOf(int64_t row) const {
+    return reinterpret_cast<float*>(outputs_.weights.data) +
+           rows_.ResultOf(row) * problem_.key_length;
+  }
+
+  const ValidatedProblem& problem_;
+  const Plan& plan_;
+  const Kernels& kernels_;
+  const BlockRows& rows_;
+  const StoredRows stored_;
+  const AttentionOutputs& outputs_;
+  KeptWeights kept_;
+  bool last_tile_ = false;
+  // Of each row that a second sweep computes: where its weights go, from the
+  // first key and from the tile's; null for others.
+  float** to_;
+  float** to_in_tile_;
+  float* inverse_sum_;
+};
+
+}  // namespace attention::cpu
+
+#endif  // ATTENTION_CORE_CPU_ROWS_WEIGHT_RESULTS_H_

@@ -1,0 +1,48 @@
+#include "core/cpu/scoring/score_unit.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace attention::cpu {
+namespace {
+
+constexpr double kLog2E = 1.4426950408889634;
+// Below it a capped score counts as little beside 1 as 0 does.
+constexpr double kLeastSoftcap = 0x1p-60;
+
+bool AddsToScores(const ValidatedProblem& problem) {
+  return problem.softcap || problem.alibi_slopes || problem.bias;
+}
+
+}  // namespace
+
+float ScoreUnit::Exponent() const { return FactorOf(kLog2E / one); }
+
+ScoreUnit UnitOf(const ValidatedProblem& problem) {
+  return {AddsToScores(problem) ? 1 : kLog2E};
+}
+
+ScoreUnit UnitOfBf16(const ValidatedProblem& problem) {
+  const double exponent = kLog2E * problem.scale;
+  // 0 and what is flushed to it would make NaN of a masked score, and a negative
+  // one an order of scores that is not theirs.
+  const bool fits = exponent >= std::numeric_limits<float>::min() &&
+                    exponent <= std::numeric_limits<float>::max();
+  return {fits && !AddsToScores(problem) ? 1 / problem.scale : 1};
+}
+
+float FactorOf(double factor) {
+  constexpr double kMost = std::numeric_limits<float>::max();
+  return static_cast<float>(std::clamp(factor, -kMost, kMost));
+}
+
+void FillEpilogue(const ValidatedProblem& problem, double factor,
+                  Epilogue& epilogue) {
+  epilogue.factor = FactorOf(factor);
+  epilogue.row_addend = nullptr;
+  epilogue.softcap =
+      problem.softcap ? FactorOf(std::max(*problem.softcap, kLeastSoftcap))
+                      : 0.0F;
+}
+
+}  // namespace attention::cpu
