@@ -50,6 +50,10 @@ class CpuBackend final : public Backend {
 
 }  // namespace
 
+std::unique_ptr<Backend> MakeCpuBackend(const cpu::Kernels& kernels) {
+  return std::make_unique<CpuBackend>(kernels);
+}
+
 std::vector<std::string> CpuTargets() {
   std::vector<std::string> names;
   for (const cpu::Kernels& kernels : cpu::Targets()) {
@@ -72,7 +76,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(
   }
   for (const cpu::Kernels& kernels : cpu::Targets()) {
     if (wanted.empty() || wanted == kernels.name) {
-      return std::make_unique<CpuBackend>(kernels);
+      return MakeCpuBackend(kernels);
     }
   }
   return absl::InvalidArgumentError(

@@ -10,6 +10,10 @@
 
 namespace attention {
 
+namespace cpu {
+struct Kernels;
+}
+
 /// The environment variable that names the instruction set.
 inline constexpr char kCpuTargetVariable[] = "ATTENTION_CPU_TARGET";
 
@@ -34,6 +38,10 @@ std::vector<std::string> CpuTargets();
 /// there are, where it is another; UNAVAILABLE where there is none.
 absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(
     const std::string& target = "");
+
+/// The same on kernels (core/cpu/targets.h) that outlive it: tests put together
+/// some that CpuTargets() does not have.
+std::unique_ptr<Backend> MakeCpuBackend(const cpu::Kernels& kernels);
 
 }  // namespace attention
 

@@ -155,6 +155,10 @@ Plan MakePlan(const ValidatedProblem& problem, const Kernels& kernels) {
   plan.key_tile =
       std::clamp(kKeyFloats / key_floats / panel * panel, panel, kMaxTileKeys);
   plan.bf16 = UsesBf16(problem, kernels);
+  if (plan.bf16) {
+    plan.padded_value_width =
+        RoundUp(problem.value_width, std::max(kernels.lanes, kBf16Depth));
+  }
   const int64_t micro_rows = plan.bf16 ? kBf16RowTile : kernels.micro_rows;
   const int64_t row_floats =
       3 * RoundUp(plan.score_part, kernels.lanes) + plan.padded_value_width;

@@ -30,7 +30,8 @@ struct Plan {
   /// packed at a time: wide queries and keys are scored part by part.
   int64_t score_width = 0;
   int64_t score_part = 0;  // a multiple of whole vectors, unless it is all
-  /// Dv, rounded up to whole vectors: floats of what is kept per row.
+  /// Dv, rounded up to whole vectors, those of products of BF16 included:
+  /// floats of what is kept per row.
   int64_t padded_value_width = 0;
 
   /// Few rows against many keys: keys are not packed, and those that a block's

@@ -24,10 +24,10 @@ struct Traits {
             .scores_keys_in_place = true};
   }
   ScoringTraits operator()(const Gaussian& gaussian) const {
-    const bool differences = problem.key_width <= kWidestDifferences ||
-                             problem.query_length <= kMostQueriesOfDifferences ||
-                             gaussian.sigma < kLeastSigma ||
-                             gaussian.sigma > kMostSigma;
+    const bool differences =
+        problem.key_width <= kWidestDifferences ||
+        problem.query_length <= kMostQueriesOfDifferences ||
+        gaussian.sigma < kLeastSigma || gaussian.sigma > kMostSigma;
     return {.score_width = problem.key_width, .may_lose_rows = !differences};
   }
   ScoringTraits operator()(const Additive& additive) const {

@@ -32,8 +32,8 @@ namespace attention::cpu {
 /// The way of such a row:
 ///
 /// 1. SetRow() notes the rows that need a far key. The kernels' epilogue
-///    (NoteFarKeys) ticks off those that meet one: it compares scores before the
-///    epilogue, of keys that still take part after it.
+///    (NoteFarKeys) ticks off those that meet one: it compares scores before
+///    the epilogue, of keys that still take part after it.
 /// 2. After the last tile RowPass asks Lost() for every row, and gives back
 ///    those that are, as rows that remain for Pass::kDifferences.
 /// 3. ComputeRowBlock (rows/row_block.cc) sends them through a second pass with

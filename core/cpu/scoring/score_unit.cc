@@ -24,8 +24,8 @@ ScoreUnit UnitOf(const ValidatedProblem& problem) {
 
 ScoreUnit UnitOfBf16(const ValidatedProblem& problem) {
   const double exponent = kLog2E * problem.scale;
-  // 0 and what is flushed to it would make NaN of a masked score, and a negative
-  // one an order of scores that is not theirs.
+  // 0 and what is flushed to it would make NaN of a masked score, and a
+  // negative one an order of scores that is not theirs.
   const bool fits = exponent >= std::numeric_limits<float>::min() &&
                     exponent <= std::numeric_limits<float>::max();
   return {fits && !AddsToScores(problem) ? 1 / problem.scale : 1};
@@ -40,9 +40,9 @@ void FillEpilogue(const ValidatedProblem& problem, double factor,
                   Epilogue& epilogue) {
   epilogue.factor = FactorOf(factor);
   epilogue.row_addend = nullptr;
-  epilogue.softcap =
-      problem.softcap ? FactorOf(std::max(*problem.softcap, kLeastSoftcap))
-                      : 0.0F;
+  epilogue.softcap = problem.softcap
+                         ? FactorOf(std::max(*problem.softcap, kLeastSoftcap))
+                         : 0.0F;
 }
 
 }  // namespace attention::cpu

@@ -11,9 +11,9 @@ namespace attention::cpu {
 /// Processors compute 2^x, so a softmax is one of 2^(exponent * (score - max)).
 /// The exponent costs a multiplication for every score, unless it is 1. So
 /// where nothing is added to a score after QK, QK counts scores in a unit that
-/// makes it 1: the factor goes into the queries, which are few. Where a softcap,
-/// ALiBi or a bias follows, which are natural, so are scores, and stay as large
-/// as FP32 has them: a bias of the lowest finite float masks nothing.
+/// makes it 1: the factor goes into the queries, which are few. Where a
+/// softcap, ALiBi or a bias follows, which are natural, so are scores, and stay
+/// as large as FP32 has them: a bias of the lowest finite float masks nothing.
 struct ScoreUnit {
   /// A natural score of 1, as the kernels count it.
   double one;

@@ -1,10 +1,9 @@
-// Products of BF16: every one that this processor has, against the oracle.
+// Products of BF16 against the oracle: those that this processor has, and
+// emulations of all on vectors of every width.
 
 #include <limits>
-#include <memory>
 #include <string>
 
-#include "absl/strings/match.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/cpu/cpu_test.h"
@@ -15,21 +14,10 @@ namespace {
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// The parameter is the suffix of a target that has such products.
-class Bf16Test : public ::testing::TestWithParam<std::string> {
+/// Computes every problem on all of Bf16TestTargets(); the oracle, which takes
+/// longer, is asked once.
+class Bf16Test : public ::testing::Test {
  protected:
-  void SetUp() override {
-    for (const std::string& target : CpuTargets()) {
-      if (absl::EndsWith(target, GetParam())) target_ = target;
-    }
-    if (target_.empty()) {
-      GTEST_SKIP() << "no '" << GetParam() << "' among this processor's targets"
-                   << " (a build for x86-64 on a processor that multiplies "
-                      "BF16 has it)";
-    }
-    runner_ = std::make_unique<TargetRunner>(target_);
-  }
-
   static ProblemSpec Prefill() {
     return {.batch = 1,
             .query_heads = 4,
@@ -45,9 +33,14 @@ class Bf16Test : public ::testing::TestWithParam<std::string> {
     Check(MakeProblem(spec, TestSeed()).problem);
   }
   void Check(const AttentionProblem& problem) {
-    ASSERT_OK_AND_ASSIGN(const Results results, runner_->Run(problem));
-    EXPECT_TRUE(Matches(problem, results));
-    EXPECT_THAT(runner_->kernel(), ::testing::StartsWith("bf16"));
+    const Expected expected = ComputeExpected(problem);
+    for (const std::string& target : Bf16TestTargets()) {
+      SCOPED_TRACE(target);
+      TargetRunner runner(target);
+      ASSERT_OK_AND_ASSIGN(const Results results, runner.Run(problem));
+      EXPECT_TRUE(Matches(problem, expected, results));
+      EXPECT_THAT(runner.kernel(), ::testing::StartsWith("bf16"));
+    }
   }
   /// With and without returned weights: they are not computed alike.
   void CheckBoth(ProblemSpec spec) {
@@ -56,12 +49,9 @@ class Bf16Test : public ::testing::TestWithParam<std::string> {
       Check(spec);
     }
   }
-
-  std::string target_;
-  std::unique_ptr<TargetRunner> runner_;
 };
 
-TEST_P(Bf16Test, AwkwardQueriesAndKeys) {
+TEST_F(Bf16Test, AwkwardQueriesAndKeys) {
   for (const int64_t queries : {5, 15, 16, 17, 31, 33, 65, 127, 129}) {
     for (const int64_t keys : {1, 15, 16, 17, 31, 33, 65, 127, 129, 300}) {
       SCOPED_TRACE(testing::Message() << queries << " x " << keys);
@@ -75,7 +65,7 @@ TEST_P(Bf16Test, AwkwardQueriesAndKeys) {
   }
 }
 
-TEST_P(Bf16Test, AwkwardWidths) {
+TEST_F(Bf16Test, AwkwardWidths) {
   for (const int64_t width : {1, 2, 15, 16, 17, 31, 33, 65, 127, 129}) {
     for (const int64_t value_width : {1, 15, 16, 17, 31, 33, 65, 127, 129}) {
       SCOPED_TRACE(testing::Message() << width << ", " << value_width);
@@ -90,7 +80,7 @@ TEST_P(Bf16Test, AwkwardWidths) {
 }
 
 // Tiles of fewer keys, blocks of fewer rows.
-TEST_P(Bf16Test, WideHeads) {
+TEST_F(Bf16Test, WideHeads) {
   ProblemSpec spec = Prefill();
   spec.query_length = 40;
   spec.key_length = 150;
@@ -99,13 +89,13 @@ TEST_P(Bf16Test, WideHeads) {
   CheckBoth(spec);
 }
 
-TEST_P(Bf16Test, OneQueryWithWeights) {
+TEST_F(Bf16Test, OneQueryWithWeights) {
   ProblemSpec spec = Prefill();
   spec.query_length = 1;
   Check(spec);
 }
 
-TEST_P(Bf16Test, NoValues) {
+TEST_F(Bf16Test, NoValues) {
   ProblemSpec spec = Prefill();
   spec.value_width = 0;
   CheckBoth(spec);
@@ -113,7 +103,7 @@ TEST_P(Bf16Test, NoValues) {
 
 // More rows than a block has, more keys than are kept until they are
 // normalised.
-TEST_P(Bf16Test, ManyRowsAndKeys) {
+TEST_F(Bf16Test, ManyRowsAndKeys) {
   ProblemSpec spec = Prefill();
   spec.query_length = 600;
   CheckBoth(spec);
@@ -125,7 +115,7 @@ TEST_P(Bf16Test, ManyRowsAndKeys) {
   Check(spec);
 }
 
-TEST_P(Bf16Test, EveryMask) {
+TEST_F(Bf16Test, EveryMask) {
   ProblemSpec spec = Prefill();
   spec.valid_lens = LengthsShape::kPerRow;
   CheckBoth(spec);
@@ -147,7 +137,31 @@ TEST_P(Bf16Test, EveryMask) {
   }
 }
 
-TEST_P(Bf16Test, RowsInWhichNoKeyTakesPart) {
+// In tiles whose keys all rows attend, nothing else calls for an epilogue.
+TEST_F(Bf16Test, EveryOptionWithFullTiles) {
+  for (const bool causal : {false, true}) {
+    ProblemSpec spec = Prefill();
+    spec.query_heads = spec.kv_heads = 1;
+    spec.query_length = 6;
+    spec.key_length = 1024;
+    if (causal) spec.causal = Causal::kBottomRight;
+    for (void (*option)(ProblemSpec&) :
+         {+[](ProblemSpec& s) { s.alibi_slopes = PerHeadShape::kPerHead; },
+          +[](ProblemSpec& s) { s.softcap = 3; },
+          +[](ProblemSpec& s) { s.sinks = PerHeadShape::kPerHead; },
+          +[](ProblemSpec& s) { s.bias = MaskExtents::kAll; },
+          +[](ProblemSpec& s) { s.attend_mask = MaskExtents::kAll; },
+          +[](ProblemSpec& s) {
+            s.dropout = {.training = true, .p = 0.3, .seed = 7};
+          }}) {
+      ProblemSpec with_option = spec;
+      option(with_option);
+      CheckBoth(with_option);
+    }
+  }
+}
+
+TEST_F(Bf16Test, RowsInWhichNoKeyTakesPart) {
   for (const EmptyRows empty : {EmptyRows::kZero, EmptyRows::kUniform}) {
     ProblemSpec spec = Prefill();
     spec.empty_rows = empty;
@@ -157,7 +171,7 @@ TEST_P(Bf16Test, RowsInWhichNoKeyTakesPart) {
   }
 }
 
-TEST_P(Bf16Test, SoftcapAndScales) {
+TEST_F(Bf16Test, SoftcapAndScales) {
   for (const double scale : {-1.0, 0.0, 1e-6, 1.0, 10.0}) {
     ProblemSpec spec = Prefill();
     spec.query_length = 33;
@@ -171,7 +185,7 @@ TEST_P(Bf16Test, SoftcapAndScales) {
   }
 }
 
-TEST_P(Bf16Test, Dropout) {
+TEST_F(Bf16Test, Dropout) {
   ProblemSpec spec = Prefill();
   spec.dropout = {.training = true, .p = 0.3, .seed = 7};
   CheckBoth(spec);
@@ -179,7 +193,7 @@ TEST_P(Bf16Test, Dropout) {
   CheckBoth(spec);
 }
 
-TEST_P(Bf16Test, LayoutsBlocksAndGroupedHeads) {
+TEST_F(Bf16Test, LayoutsBlocksAndGroupedHeads) {
   for (const Layout layout : {Layout::kRowMajor, Layout::kLengthFirst,
                               Layout::kMisaligned, Layout::kReversed}) {
     ProblemSpec spec = Prefill();
@@ -191,7 +205,7 @@ TEST_P(Bf16Test, LayoutsBlocksAndGroupedHeads) {
   }
 }
 
-TEST_P(Bf16Test, ScoresThatRiseFromTileToTile) {
+TEST_F(Bf16Test, ScoresThatRiseFromTileToTile) {
   ProblemSpec spec = Prefill();
   spec.scale = 1;
   const OwnedProblem owned = MakeProblem(spec, TestSeed());
@@ -206,20 +220,20 @@ TEST_P(Bf16Test, ScoresThatRiseFromTileToTile) {
   Check(owned.problem);
 }
 
-TEST_P(Bf16Test, SubnormalNumbers) {
+TEST_F(Bf16Test, SubnormalNumbers) {
   ProblemSpec spec = Prefill();
   spec.magnitudes = Magnitudes::kSubnormal;
   CheckBoth(spec);
 }
 
-TEST_P(Bf16Test, HugeNumbers) {
+TEST_F(Bf16Test, HugeNumbers) {
   ProblemSpec spec = Prefill();
   spec.magnitudes = Magnitudes::kHuge;
   CheckBoth(spec);
 }
 
 // Products, and results, from far below to far above 1.
-TEST_P(Bf16Test, MagnitudesNearTheEndsOfTheRange) {
+TEST_F(Bf16Test, MagnitudesNearTheEndsOfTheRange) {
   for (const double large : {0x1p56, 0x1p57, 0x1p100}) {
     for (const double small : {0x1p-56, 0x1p-57, 0x1p-100, 0x1p-120}) {
       SCOPED_TRACE(testing::Message() << large << ", " << small);
@@ -238,7 +252,7 @@ TEST_P(Bf16Test, MagnitudesNearTheEndsOfTheRange) {
 }
 
 // In one tile, or one block of rows, of several.
-TEST_P(Bf16Test, OneNumberNearTheEndsOfTheRange) {
+TEST_F(Bf16Test, OneNumberNearTheEndsOfTheRange) {
   for (const int64_t at : {0, 130, 269}) {
     for (const int64_t length : {40, 300}) {
       ProblemSpec spec = Prefill();
@@ -253,7 +267,7 @@ TEST_P(Bf16Test, OneNumberNearTheEndsOfTheRange) {
   }
 }
 
-TEST_P(Bf16Test, WhatIsMaskedReachesNoRow) {
+TEST_F(Bf16Test, WhatIsMaskedReachesNoRow) {
   for (const double value : {kNan, kInfinity, -kInfinity}) {
     ProblemSpec spec = Prefill();
     spec.causal = Causal::kTopLeft;
@@ -266,49 +280,56 @@ TEST_P(Bf16Test, WhatIsMaskedReachesNoRow) {
   }
 }
 
-TEST_P(Bf16Test, NanInAQueryStaysInItsRow) {
+TEST_F(Bf16Test, NanInAQueryStaysInItsRow) {
   const OwnedProblem owned = MakeProblem(Prefill(), TestSeed());
   SetElement(owned.problem.query, {0, 1, 50, 5}, kNan);
   Check(owned.problem);
 }
 
-TEST_P(Bf16Test, GivesTheSameBitsWithAnyNumberOfThreads) {
-  for (const bool weights : {false, true}) {
+TEST_F(Bf16Test, OtherProblemsStayInFp32) {
+  for (const std::string& target : Bf16TestTargets()) {
+    SCOPED_TRACE(target);
+    TargetRunner runner(target);
+    const auto kernel_of = [&runner](const ProblemSpec& spec) {
+      const OwnedProblem owned = MakeProblem(spec, TestSeed());
+      EXPECT_THAT(runner.Run(owned.problem), IsOk());
+      return runner.kernel();
+    };
     ProblemSpec spec = Prefill();
-    spec.query_length = 700;
-    spec.wanted.weights = weights;
-    const OwnedProblem owned = MakeProblem(spec, TestSeed());
-    ASSERT_OK_AND_ASSIGN(const Results expected, runner_->Run(owned.problem));
-    for (const int threads : {1, 2, 7}) {
-      runner_.reset();  // the smallest pool limits all
-      runner_ = std::make_unique<TargetRunner>(target_, threads);
-      ASSERT_OK_AND_ASSIGN(const Results results, runner_->Run(owned.problem));
-      EXPECT_TRUE(SameBits(expected, results)) << threads << " threads";
-    }
+    EXPECT_THAT(kernel_of(spec), ::testing::StartsWith("bf16"));
+    spec.type = DataType::kFloat16;
+    EXPECT_THAT(kernel_of(spec), ::testing::StartsWith("fp32"));
+    spec = Prefill();
+    spec.scoring = ScoringKind::kBilinear;
+    EXPECT_THAT(kernel_of(spec), ::testing::StartsWith("fp32"));
+    spec = Prefill();
+    spec.query_length = 1;
+    spec.wanted.weights = false;
+    EXPECT_THAT(kernel_of(spec), ::testing::StartsWith("fp32"));
   }
 }
 
-TEST_P(Bf16Test, OtherProblemsStayInFp32) {
-  const auto kernel_of = [this](const ProblemSpec& spec) {
-    const OwnedProblem owned = MakeProblem(spec, TestSeed());
-    EXPECT_THAT(runner_->Run(owned.problem), IsOk());
-    return runner_->kernel();
-  };
-  ProblemSpec spec = Prefill();
-  EXPECT_THAT(kernel_of(spec), ::testing::StartsWith("bf16"));
-  spec.type = DataType::kFloat16;
-  EXPECT_THAT(kernel_of(spec), ::testing::StartsWith("fp32"));
-  spec = Prefill();
-  spec.scoring = ScoringKind::kBilinear;
-  EXPECT_THAT(kernel_of(spec), ::testing::StartsWith("fp32"));
-  spec = Prefill();
-  spec.query_length = 1;
-  spec.wanted.weights = false;
-  EXPECT_THAT(kernel_of(spec), ::testing::StartsWith("fp32"));
+/// The parameter is one of Bf16TestTargets().
+using Bf16ThreadsTest = CpuThreadsTest;
+
+TEST_P(Bf16ThreadsTest, GiveTheSameBits) {
+  for (const bool weights : {false, true}) {
+    ProblemSpec spec = {.batch = 1,
+                        .query_heads = 4,
+                        .kv_heads = 2,
+                        .query_length = 700,
+                        .key_length = 270,
+                        .width = 36,
+                        .value_width = 40,
+                        .type = DataType::kBFloat16};
+    spec.wanted.weights = weights;
+    CheckThatBitsAreTheSame(MakeProblem(spec, TestSeed()).problem);
+  }
 }
 
-INSTANTIATE_TEST_SUITE_P(Products, Bf16Test, ::testing::Values("_AMX", "_BF16"),
-                         [](const auto& test) { return test.param.substr(1); });
+INSTANTIATE_TEST_SUITE_P(Products, Bf16ThreadsTest,
+                         ::testing::ValuesIn(Bf16TestTargets()),
+                         [](const auto& test) { return test.param; });
 
 }  // namespace
 }  // namespace attention::test

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "core/cpu/cpu_backend.h"
 #include "gtest/gtest.h"
+#include "tests/support/cpu_test_targets.h"
 #include "tests/support/owned_problem.h"
 #include "tests/support/random.h"
 #include "tests/support/random_problem.h"
@@ -15,11 +15,11 @@
 
 namespace attention::test {
 
-/// Computes a problem on every instruction set of this processor and holds the
+/// Computes a problem on every instruction set (CpuTestTargets()) and holds the
 /// results to the oracle, which is asked once.
 inline void CheckOnEveryTarget(const AttentionProblem& problem) {
   const Expected expected = ComputeExpected(problem);
-  for (const std::string& target : CpuTargets()) {
+  for (const std::string& target : CpuTestTargets()) {
     SCOPED_TRACE(target);
     ASSERT_OK_AND_ASSIGN(const Results results,
                          TargetRunner(target).Run(problem));
@@ -80,9 +80,10 @@ inline constexpr ScoringKind kAllScorings[] = {
 
 }  // namespace attention::test
 
-/// Runs the tests of a suite on every instruction set of this processor.
-#define INSTANTIATE_FOR_TARGETS(suite)                                        \
-  INSTANTIATE_TEST_SUITE_P(Targets, suite, ::testing::ValuesIn(CpuTargets()), \
+/// Runs the tests of a suite on every instruction set (CpuTestTargets()).
+#define INSTANTIATE_FOR_TARGETS(suite)                            \
+  INSTANTIATE_TEST_SUITE_P(Targets, suite,                        \
+                           ::testing::ValuesIn(CpuTestTargets()), \
                            [](const auto& test) { return test.param; })
 
 #endif  // ATTENTION_TESTS_UNIT_CPU_CPU_TEST_H_

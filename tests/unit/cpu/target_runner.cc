@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "core/cpu/cpu_backend.h"
+#include "tests/support/cpu_test_targets.h"
 
 namespace attention::test {
 namespace {
@@ -18,7 +18,7 @@ Tensor Patterned(DataType type, const Shape& shape) {
 }  // namespace
 
 TargetRunner::TargetRunner(const std::string& target, int threads)
-    : backend_(MakeCpuBackend(target).value()), workers_(threads) {}
+    : backend_(MakeCpuTestBackend(target)), workers_(threads) {}
 
 absl::StatusOr<Results> TargetRunner::Run(const AttentionProblem& problem) {
   const auto valid = Validate(problem);

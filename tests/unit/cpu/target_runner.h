@@ -13,7 +13,8 @@
 
 namespace attention::test {
 
-/// The cpu backend for one instruction set, with threads of its own.
+/// The cpu backend for one of CpuTestTargets() or Bf16TestTargets(), with
+/// threads of its own.
 class TargetRunner {
  public:
   explicit TargetRunner(const std::string& target, int threads = 2);

@@ -92,7 +92,7 @@ TEST(WideKernelsTest, AreNotTheReferences) {
          {Widths{scoring, 2049, 5, 5}, Widths{scoring, 8, 4100, 5},
           Widths{scoring, 8, 5, 4100}}) {
       const OwnedProblem owned = Make(widths, false, DataType::kFloat32);
-      for (const std::string& target : CpuTargets()) {
+      for (const std::string& target : CpuTestTargets()) {
         TargetRunner runner(target);
         ASSERT_THAT(runner.Run(owned.problem), IsOk());
         EXPECT_THAT(runner.kernel(),

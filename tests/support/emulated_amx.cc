@@ -1,0 +1,109 @@
+// The tile unit of AMX in plain C++: what amx.cc does on the processor's runs
+// here on any machine.
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+
+#include "core/cpu/kernels/bf16/products.h"
+#include "tests/support/emulated_products.h"
+
+namespace attention::cpu {
+namespace {
+
+constexpr int64_t kRows = 16;
+constexpr int64_t kRowFloats = 16;
+
+struct Tile {
+  float rows[kRows][kRowFloats];
+};
+
+struct TileUnit {
+  bool configured = false;
+  Tile tiles[8];
+};
+thread_local TileUnit unit;
+
+// A tile that is used before LDTILECFG, or after TILERELEASE, is a fault on the
+// processor, too.
+Tile& TileOf(int tile) {
+  if (!unit.configured) std::abort();
+  return unit.tiles[tile];
+}
+
+const unsigned char* RowAt(const float* from, int64_t bytes, int64_t row) {
+  return reinterpret_cast<const unsigned char*>(from) + row * bytes;
+}
+
+void TileZero(int tile) { TileOf(tile) = {}; }
+
+void TileLoad(int tile, const float* from, int64_t bytes) {
+  for (int64_t r = 0; r < kRows; ++r) {
+    std::memcpy(TileOf(tile).rows[r], RowAt(from, bytes, r),
+                sizeof(Tile::rows[r]));
+  }
+}
+
+void TileStore(int tile, float* to, int64_t bytes) {
+  for (int64_t r = 0; r < kRows; ++r) {
+    std::memcpy(reinterpret_cast<unsigned char*>(to) + r * bytes,
+                TileOf(tile).rows[r], sizeof(Tile::rows[r]));
+  }
+}
+
+// The first elements of a tile's pairs, and the second.
+struct Halves {
+  explicit Halves(const Tile& tile) {
+    for (int64_t r = 0; r < kRows; ++r) {
+      for (int64_t n = 0; n < kRowFloats; ++n) {
+        const test::Bf16Pair pair = test::PairOf(tile.rows[r][n]);
+        low[r][n] = pair.low;
+        high[r][n] = pair.high;
+      }
+    }
+  }
+  float low[kRows][kRowFloats];
+  float high[kRows][kRowFloats];
+};
+
+// TDPBF16PS sums the first elements of pairs apart from the second.
+void TileMultiplyAdd(int sums, int rows, int columns) {
+  const Halves a(TileOf(rows));
+  const Halves b(TileOf(columns));
+  Tile& to = TileOf(sums);
+  for (int64_t m = 0; m < kRows; ++m) {
+    float low[kRowFloats] = {};
+    float high[kRowFloats] = {};
+    for (int64_t k = 0; k < kRowFloats; ++k) {
+      for (int64_t n = 0; n < kRowFloats; ++n) {
+        low[n] = test::Flushed(low[n] + a.low[m][k] * b.low[k][n]);
+        high[n] = test::Flushed(high[n] + a.high[m][k] * b.high[k][n]);
+      }
+    }
+    for (int64_t n = 0; n < kRowFloats; ++n) {
+      to.rows[m][n] = test::Flushed(to.rows[m][n] + (low[n] + high[n]));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace attention::cpu
+
+#define ATTENTION_TILES
+#define ATTENTION_TILES_INLINE inline
+#include "core/cpu/kernels/bf16/tile_products-inl.h"
+
+namespace attention::test {
+
+const cpu::Bf16Products& EmulatedAmx() {
+  static constexpr cpu::Bf16Products kProducts = {
+      .name = "bf16_amx_emulated",
+      .suffix = "_AMX_EMULATED",
+      .begin = [] { cpu::unit.configured = true; },
+      .end = [] { cpu::unit.configured = false; },
+      .scores = cpu::ScoresOfRows,
+      .add_values = cpu::AddValuesOfRows};
+  return kProducts;
+}
+
+}  // namespace attention::test
