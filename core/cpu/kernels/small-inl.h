@@ -38,9 +38,8 @@ HWY_INLINE void TransposeKeys(const SmallArgs& args, float* to) {
 }
 
 // Scores of a row, in powers of 2, -inf beyond its keys.
-HWY_INLINE void ScoreSmallRow(const SmallArgs& args, const Columns& columns,
-                              const float* query, const float* keys,
-                              float* scores) {
+HWY_INLINE void ScoreSmallRow(const SmallArgs& args, const float* query,
+                              const float* keys, float* scores) {
   const F d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   VF sums[kSmallVectors];
@@ -54,11 +53,13 @@ HWY_INLINE void ScoreSmallRow(const SmallArgs& args, const Columns& columns,
       sums[v] = hn::MulAdd(q, key, sums[v]);
     }
   }
+  const VF end = hn::Set(d, static_cast<float>(args.keys));
   ATTENTION_UNROLL
   for (int v = 0; v < kSmallVectors; ++v) {
-    hn::Store(sums[v], d, scores + v * lanes);
+    const VF key = hn::Iota(d, static_cast<float>(v * lanes));
+    hn::Store(hn::IfThenElse(hn::Lt(key, end), sums[v], MinusInfinity()), d,
+              scores + v * lanes);
   }
-  MaskEnds(columns, 0, args.keys, scores);
 }
 
 // The weighted sum of the values, normalised and stored; false where it is not
@@ -94,8 +95,7 @@ bool AttendSmall(const SmallArgs& args) {
   TransposeKeys(args, keys);
   const Columns columns = {0, kSmallKeys, 0, args.keys};
   for (int64_t r = 0; r < args.rows; ++r) {
-    ScoreSmallRow(args, columns, args.query + r * args.query_stride, keys,
-                  scores);
+    ScoreSmallRow(args, args.query + r * args.query_stride, keys, scores);
     const VF top = hn::MaxOfLanes(d, MaxOfRow(columns, scores));
     const VF sum = WeightsOfRow(columns, Exponents<false>{top, top}, scores,
                                 FloatWeights{scores});
