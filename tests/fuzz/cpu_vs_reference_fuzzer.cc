@@ -1,12 +1,12 @@
-// The cpu backend, on one of this processor's instruction sets, against the
+// The cpu backend, on one of CpuTestTargets(), against the
 // reference on problems made of bytes.
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "core/cpu/cpu_backend.h"
 #include "tests/fuzz/backend_comparison.h"
+#include "tests/support/cpu_test_targets.h"
 #include "tests/unit/cpu/target_runner.h"
 
 namespace attention::test {
@@ -19,7 +19,7 @@ constexpr int64_t kMostWork = 80'000;
 const std::vector<Variant>& Targets() {
   static auto* const targets = [] {
     auto* all = new std::vector<Variant>;
-    for (const std::string& name : CpuTargets()) {
+    for (const std::string& name : CpuTestTargets()) {
       const auto runner = std::make_shared<TargetRunner>(name);
       all->push_back({name, [runner](const AttentionProblem& problem) {
                         return runner->Run(problem);
