@@ -11,11 +11,12 @@ namespace {
 
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
-// Scores beyond FP32's range follow FP32 arithmetic: they are infinite.
+// Scores beyond FP32's range follow FP32 arithmetic: they are infinite. What
+// rounds to the largest FP32 number is not beyond it.
 double LimitToFloatRange(double score) {
-  constexpr double kMost = std::numeric_limits<float>::max();
-  if (score > kMost) return -kMinusInfinity;
-  if (score < -kMost) return kMinusInfinity;
+  constexpr double kRoundsToInfinity = 0x1.ffffffp127;
+  if (score >= kRoundsToInfinity) return -kMinusInfinity;
+  if (score <= -kRoundsToInfinity) return kMinusInfinity;
   return score;
 }
 

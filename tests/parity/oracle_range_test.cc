@@ -187,5 +187,45 @@ TEST(RangeTest, AHugeNegativeBiasIsNoOverflow) {
   EXPECT_FALSE(PassesWith(owned, 2, kNan));
 }
 
+TEST(RangeTest, AScoreOfMinusInfinityTakesNoPart) {
+  ProblemSpec spec = TwoRows(ScoringKind::kGaussian);
+  const OwnedProblem owned = MakeProblem(spec, TestSeed());
+  Fill(Slice(Slice(Key(owned), 0, 1, 2), 2, 2, 3),
+       std::numeric_limits<double>::infinity());
+  const Expected expected = ComputeExpected(owned.problem);
+  EXPECT_EQ(expected.takes_part,
+            std::vector<bool>({true, true, true, true, true, false}));
+  EXPECT_EQ(expected.weights[5], 0);
+  EXPECT_FALSE(PassesWith(owned, 2, kNan));
+}
+
+// What is added to the lowest number rounds to it, or to -inf.
+TEST(RangeTest, SumsBelowTheLowestNumberTakePartAsTheyRound) {
+  constexpr double kLowest = std::numeric_limits<float>::lowest();
+  ProblemSpec spec = TwoRows(ScoringKind::kDotProduct);
+  spec.bias = MaskExtents::kAll;
+  spec.scale = 1;
+  const OwnedProblem owned = Constant(spec, 1, -0.25);
+  Fill(*owned.problem.masks.bias, kLowest);
+  Fill(Slice(Key(owned), 0, 1, 2), -0x1p110);
+  const Expected expected = ComputeExpected(owned.problem);
+  EXPECT_EQ(expected.takes_part,
+            std::vector<bool>({true, true, true, false, false, false}));
+  EXPECT_THAT(expected.lse,
+              ElementsAre(kLowest, -std::numeric_limits<double>::infinity()));
+  EXPECT_THAT(expected.row_overflows, Each(false));
+}
+
+TEST(RangeTest, ASumThatMayRoundToMinusInfinityExcusesItsRowAlone) {
+  ProblemSpec spec = TwoRows(ScoringKind::kDotProduct);
+  spec.bias = MaskExtents::kAll;
+  spec.scale = 1;
+  const OwnedProblem owned = Constant(spec, 1, -0.25);
+  Fill(*owned.problem.masks.bias, std::numeric_limits<float>::lowest());
+  Fill(Slice(Key(owned), 0, 1, 2), -0x1p101);  // together half a last place
+  EXPECT_THAT(ComputeExpected(owned.problem).row_overflows,
+              ElementsAre(false, true));
+}
+
 }  // namespace
 }  // namespace attention::test

@@ -26,6 +26,9 @@ bool Drops(const Dropout& dropout, int64_t b, int64_t h, int64_t i, int64_t j) {
   return words[j % 4] < std::floor(dropout.p * 4294967296.0);
 }
 
+// Where rounding to FP32 begins to give infinities.
+constexpr double kRoundsToInfinity = 0x1.ffffffp127;
+
 // A row's scores, softmax and sums, one step of the contract after the other.
 class RowOracle {
  public:
@@ -90,36 +93,50 @@ class RowOracle {
     }
   }
 
-  // Scoring, softcap, ALiBi, bias, masks.
   void ComputeScores(const Scorer& scorer,
                      const std::vector<ScoreOperand>& keys) {
     const ScoreOperand q = scorer.Query(h_, reader_.Query(b_, h_, i_));
     for (int64_t j = 0; j < reader_.key_length(); ++j) {
-      std::optional<double>& result = scores_.emplace_back();
-      const double bias = reader_.Bias(b_, h_, i_, j);
-      if (!reader_.TakesPart(b_, h_, i_, j) || bias == -kInfinity) continue;
-      const ScoreOperand& k = keys[j];
-      Score score = scorer.Compute(h_, q, k);
-      if (problem_.softcap) Cap(*problem_.softcap, score);
-      const double alibi = reader_.Alibi(b_, h_, i_, j);
-      result = score.value + alibi + bias;
-      const auto width = [](const ScoreOperand& operand) {
-        return static_cast<int64_t>(operand.row.size());
-      };
-      // What is infinite has no rounding; a softcap makes it finite.
-      const double magnitude =
-          std::isfinite(score.magnitude)
-              ? scorer.Growth(width(q), width(k)) * score.magnitude
-              : std::abs(score.value);
-      const double kappa = magnitude + std::abs(alibi) + std::abs(bias);
-      if (std::isfinite(kappa)) kappa_ = std::max(kappa_, kappa);
-      lost_ = std::max(lost_, score.lost);
-      overflows_ = overflows_ || score.overflows || Overflows(bias) ||
-                   Overflows(std::abs(alibi)) ||
-                   Overflows(std::abs(score.value));
-      empty_ = false;
+      scores_.push_back(ScoreOfKey(scorer, q, keys[j], j));
+      if (scores_.back()) empty_ = false;
     }
     if (!std::isfinite(lost_)) overflows_ = true;
+  }
+
+  // Scoring, softcap, ALiBi, bias, masks; nothing where the key takes no part.
+  std::optional<double> ScoreOfKey(const Scorer& scorer, const ScoreOperand& q,
+                                   const ScoreOperand& k, int64_t j) {
+    const double bias = reader_.Bias(b_, h_, i_, j);
+    if (!reader_.TakesPart(b_, h_, i_, j) || bias == -kInfinity) return {};
+    Score score = scorer.Compute(h_, q, k);
+    if (problem_.softcap) Cap(*problem_.softcap, score);
+    const double alibi = reader_.Alibi(b_, h_, i_, j);
+    const auto width = [](const ScoreOperand& operand) {
+      return static_cast<int64_t>(operand.row.size());
+    };
+    // What is infinite has no rounding; a softcap makes it finite.
+    const double magnitude =
+        std::isfinite(score.magnitude)
+            ? scorer.Growth(width(q), width(k)) * score.magnitude
+            : std::abs(score.value);
+    const double sum = score.value + alibi + bias;
+    lost_ = std::max(lost_, score.lost);
+    overflows_ = overflows_ || score.overflows || Overflows(bias) ||
+                 Overflows(std::abs(alibi)) ||
+                 Overflows(std::abs(score.value)) ||
+                 MayRoundToInfinity(sum, magnitude + std::abs(alibi));
+    if (sum <= -kRoundsToInfinity) return {};
+    const double kappa = magnitude + std::abs(alibi) + std::abs(bias);
+    if (std::isfinite(kappa)) kappa_ = std::max(kappa_, kappa);
+    return sum;
+  }
+
+  // Whether rounding errors decide if FP32 has -inf for `sum`: a bias near the
+  // lowest number was added to terms of such magnitudes.
+  static bool MayRoundToInfinity(double sum, double magnitude) {
+    constexpr double kRounding = 0x1p-20;
+    return std::isfinite(sum) &&
+           std::abs(sum + kRoundsToInfinity) <= kRounding * magnitude;
   }
 
   static void Cap(double cap, Score& score) {
@@ -134,7 +151,6 @@ class RowOracle {
     for (const std::optional<double>& score : scores_) {
       if (score && (*score > max || std::isnan(*score))) max = *score;
     }
-    if (std::isfinite(max) && max < -kOverflowing) overflows_ = true;
     const std::optional<double> sink = reader_.Sink(b_, h_);
     if (sink && *sink > max) max = *sink;
     double sum = sink ? std::exp(*sink - max) : 0;
@@ -145,7 +161,7 @@ class RowOracle {
     }
     if (sink) kappa_ = std::max(kappa_, of_sink / sum * std::abs(*sink));
     lse_ = empty_ && !sink ? -kInfinity : max + std::log(sum);
-    // NaN, but perhaps for keys that are infinitely less.
+    // NaN, but perhaps for keys that are infinitely less than +inf.
     for (const std::optional<double>& score : scores_) {
       if (score && std::isinf(*score) && !std::isfinite(max)) overflows_ = true;
     }
