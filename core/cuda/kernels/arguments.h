@@ -120,7 +120,7 @@ struct AttentionArgs {
   RowMark* marks = nullptr;
   /// Not 0 once a row has a mark. The host reads it, where it lies.
   int32_t* marked = nullptr;
-  /// (B, Hq, Lq) each: the largest score of a row (times log2 e) and its sum of
+  /// (B, Hq, Lq) each: the largest score of a row and its sum of
   /// exponentials. Written by `attend` and `merge` where not null, read by
   /// `weights`.
   float* row_max = nullptr;

@@ -72,7 +72,7 @@ ATTENTION_KERNEL_CODE void SetAttendSource(const AttentionArgs& args,
   *memory.source = source;
 }
 
-/// The thread's scores of one row, masked and times log2 e.
+/// The thread's scores of one row, masked.
 ATTENTION_KERNEL_CODE void FinishRowScores(const AttentionArgs& args,
                                            const Epilogue& epilogue,
                                            const RowInfo& row,
@@ -106,7 +106,7 @@ struct ThreadState {
   RowState rows[kTileRows];
 };
 
-/// The scores of a tile, masked and times log2 e.
+/// The scores of a tile, masked.
 template <Score kScore>
 ATTENTION_KERNEL_CODE void FinishScores(const AttentionArgs& args,
                                         const Epilogue& epilogue,
@@ -133,7 +133,7 @@ ATTENTION_KERNEL_CODE void AddToSoftmax(Scores& scores, ThreadState& state,
     for (int n = 0; n < kTileKeys; ++n) largest = Larger(largest, scores[m][n]);
     const float max = Larger(row.max, LargestOfRow(largest));
     const float base = Base(max);
-    factors[m] = Exp2(row.max - base);
+    factors[m] = Exp(row.max - base);
     row.max = max;
     row.sum *= factors[m];
     for (int n = 0; n < kTileKeys; ++n) {

@@ -16,7 +16,7 @@ struct Plain {
   ATTENTION_KERNEL_CODE static void SetScores(const AttentionArgs&, int64_t,
                                               const AttendMemory&, Scores&) {}
   ATTENTION_KERNEL_CODE static float WeightOf(float score, float base) {
-    return Exp2(score - base);
+    return Exp(score - base);
   }
   ATTENTION_KERNEL_CODE static float Rescale(float sum, float factor) {
     return sum * factor;

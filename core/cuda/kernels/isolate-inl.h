@@ -33,7 +33,7 @@ struct Isolated {
     }
   }
   ATTENTION_KERNEL_CODE static float WeightOf(float score, float base) {
-    return score == -Infinity() ? kLeftOut : Exp2(score - base);
+    return score == -Infinity() ? kLeftOut : Exp(score - base);
   }
   ATTENTION_KERNEL_CODE static float Rescale(float sum, float factor) {
     return IsFinite(sum) ? sum * factor : sum;

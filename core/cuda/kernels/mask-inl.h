@@ -49,7 +49,6 @@ struct Epilogue {
   float factor;   // what sums are multiplied by
   float softcap;  // 0: none
   float softcap_inverse;
-  bool plain;  // no softcap, ALiBi or bias: factor holds log2 e already
 };
 
 /// An infinite factor would make NaN of sums that are 0.
@@ -63,29 +62,27 @@ inline constexpr double kWideLog2E = 1.4426950408889634;
 
 ATTENTION_KERNEL_CODE Epilogue MakeEpilogue(const AttentionArgs& args) {
   Epilogue epilogue;
-  epilogue.plain = args.softcap == 0 && args.alibi_slopes == nullptr &&
-                   args.bias.data == nullptr;
-  epilogue.factor =
-      LimitToFloat(epilogue.plain ? args.factor * kWideLog2E : args.factor);
+  epilogue.factor = LimitToFloat(args.factor);
   epilogue.softcap = static_cast<float>(args.softcap);
   epilogue.softcap_inverse = args.softcap == 0 ? 0.0F : 1 / epilogue.softcap;
   return epilogue;
 }
 
 /// softcap * tanh(score / softcap). Scores that are small beside the softcap
-/// stay as they are, for their quotient may be too small for FP32; the largest
-/// ones stay finite when they are multiplied with log2 e.
+/// stay as they are, for their quotient may be too small for FP32.
 ATTENTION_KERNEL_CODE float Capped(const Epilogue& epilogue, float score) {
-  constexpr float kMost = 2.35e38F;
-  if (!(fabsf(score) < epilogue.softcap * 0x1p-13F)) {
-    score = epilogue.softcap * tanhf(score * epilogue.softcap_inverse);
-  }
-  if (score > kMost) return kMost;
-  return score < -kMost ? -kMost : score;
+  if (fabsf(score) < epilogue.softcap * 0x1p-13F) return score;
+  return epilogue.softcap * tanhf(score * epilogue.softcap_inverse);
 }
 
-/// The score of one row and key, times log2 e, of a sum of terms; -inf where
-/// the key takes no part.
+/// 2 log2 e / softcap: what makes an exponent of e^2x of a score, x being its
+/// quotient by the softcap.
+ATTENTION_KERNEL_CODE float CapSteepness(double softcap) {
+  return static_cast<float>(2 * kWideLog2E / softcap);
+}
+
+/// The score of one row and key, of a sum of terms; -inf where the key takes no
+/// part.
 ATTENTION_KERNEL_CODE float FinishScore(const AttentionArgs& args,
                                         const Epilogue& epilogue,
                                         const RowMasks& masks, int64_t key,
@@ -96,7 +93,6 @@ ATTENTION_KERNEL_CODE float FinishScore(const AttentionArgs& args,
     if (mask[key * args.attend_mask.stride_j] == 0) return -Infinity();
   }
   float score = sum * epilogue.factor;
-  if (epilogue.plain) return score;
   float bias = 0;
   if (args.bias.data != nullptr) {
     bias = LoadFloat(args.bias.data, args.bias.type,
@@ -109,7 +105,7 @@ ATTENTION_KERNEL_CODE float FinishScore(const AttentionArgs& args,
     const auto column = static_cast<float>(key - masks.first_key);
     score = Fma(-masks.slope, fabsf(masks.position - column), score);
   }
-  return (score + bias) * kLog2E;
+  return score + bias;
 }
 
 }  // namespace attention::cuda

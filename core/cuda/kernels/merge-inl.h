@@ -23,7 +23,7 @@ ATTENTION_KERNEL_CODE RowState MergeStates(const AttentionArgs& args,
   for (int64_t split = lane; split < args.splits; split += kWarp) {
     const float* const from = PartialOf(args, split, row);
     // A NaN sum counts, whatever its maximum.
-    if (from[1] != 0) all.sum += from[1] * Exp2(from[0] - base);
+    if (from[1] != 0) all.sum += from[1] * Exp(from[0] - base);
   }
   for (int mask = kWarp / 2; mask > 0; mask /= 2) {
     all.sum += ShuffleXor(all.sum, mask);
@@ -48,7 +48,7 @@ ATTENTION_KERNEL_CODE void Merge(const AttentionArgs& args, int64_t block) {
     for (int64_t split = 0; split < args.splits; ++split) {
       const float* const from = PartialOf(args, split, row);
       if (from[1] == 0) continue;
-      sum = Fma(from[kPartialValues + column], Exp2(from[0] - base), sum);
+      sum = Fma(from[kPartialValues + column], Exp(from[0] - base), sum);
     }
     const float result = state.sum == 0 ? 0.0F : sum * normalizer;
     finite = finite && IsFinite(result);

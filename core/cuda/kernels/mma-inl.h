@@ -28,8 +28,9 @@ ATTENTION_KERNEL_CODE MmaSource MakeMmaSource(const AttentionArgs& args,
       CeilDivide(Most(rows.every.begin - source.first_key, 0), kKeys));
   source.inside_end =
       static_cast<int32_t>(Most(rows.every.end - source.first_key, 0) / kKeys);
-  source.cap = LimitToFloat(args.softcap * kWideLog2E);
-  source.twice_inverse_cap = static_cast<float>(2 / args.softcap);
+  source.factor = ScoreFactor(args);
+  source.cap = static_cast<float>(args.softcap);
+  source.cap_steepness = CapSteepness(args.softcap);
   return source;
 }
 
@@ -112,7 +113,7 @@ ATTENTION_KERNEL_CODE void AttendMma(const AttentionArgs& args, int64_t block) {
   const RowTile rows = MakeRowTile<kRows>(args, place.kv_group, place.first_row,
                                           place.keys, memory.rows);
   const int tiles = StartFirstTiles<Instance>(args, place, rows, memory);
-  const float factor = MmaFactor(args);
+  const float factor = ExponentFactor(args);
   MmaRegisters<Instance> registers = {};
   ATTENTION_UNROLL_ALL
   for (auto& tile : registers.state.rows) {
@@ -132,7 +133,7 @@ ATTENTION_KERNEL_CODE void AttendMma(const AttentionArgs& args, int64_t block) {
     AddMmaTile<Instance>(args, memory, tile, inside, factor, scores, registers);
     MultiplyValues<Instance>(memory, scores, registers.sums);
   }
-  SumThreads<Instance>(registers);
+  FinishStates<Instance>(args, registers);
   if constexpr (Instance::kSharesRows) MergeWarps<Instance>(memory, registers);
   StoreMmaRows<Instance>(args, block % args.splits, memory.rows, registers);
 }

@@ -72,9 +72,7 @@ ATTENTION_KERNEL_CODE void FillRowOptions(const AttentionArgs& args,
       MasksOf(args, row.batch, row.head, Most(row.query, 0), first_key);
   memory.options[ThreadIndex()] = {
       masks.mask + first_key * args.attend_mask.stride_j,
-      masks.bias + first_key * args.bias.stride_j,
-      LimitToFloat(static_cast<double>(masks.slope) * kWideLog2E),
-      masks.position};
+      masks.bias + first_key * args.bias.stride_j, masks.slope, masks.position};
 }
 
 /// Starts to bring the elements of the thread's rows, of `count` keys from its
@@ -186,7 +184,7 @@ ATTENTION_KERNEL_CODE void AddBiasToRow(
       [&](int key, const uint32_t* words, int n) {
         const float bias = WidenAt<Number>(words, n);
         float& score = ScoreOf<Instance>(scores, row % 2, key);
-        const float sum = Fma(score, factor, bias * kLog2E);
+        const float sum = Fma(score, factor, bias);
         // Not added: a masked NaN must not survive as -inf + NaN.
         score = bias == -Infinity() ? bias : sum;
       });
@@ -207,12 +205,12 @@ ATTENTION_KERNEL_CODE void AddAlibiToRow(
   }
 }
 
-/// softcap tanh(score / softcap) of `score`, the sum times `factor`, and times
-/// log2 e as that and `cap` are. tanh(x) is 1 - 2 / (e^2x + 1), and for small
-/// x, where that would lose all bits, a polynomial: 2^-24 off at most.
+/// cap tanh(score / cap); `steepness` is CapSteepness(cap). tanh(x) is 1 - 2 /
+/// (e^2x + 1), and for small x, where that would lose all bits, a polynomial:
+/// 2^-24 off at most.
 ATTENTION_KERNEL_CODE float CappedScore(float score, float cap,
-                                        float twice_inverse) {
-  const float y = score * twice_inverse;  // 2 x log2 e
+                                        float steepness) {
+  const float y = score * steepness;  // 2 x log2 e
   const float z = y * y;
   float p = 3.74424772e-06F;
   p = Fma(p, z, -9.25143729e-05F);

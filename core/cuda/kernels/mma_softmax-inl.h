@@ -21,12 +21,43 @@ ATTENTION_KERNEL_CODE float LargestOfMmaRow(float value) {
   return Larger(value, ShuffleXor(value, 2));
 }
 
-/// What products are multiplied by, times log2 e. Not 0, which would make NaN
-/// of the -inf of keys that take no part: what such a small factor makes of
-/// finite products does not matter.
-ATTENTION_KERNEL_CODE float MmaFactor(const AttentionArgs& args) {
+/// A finite factor of products as their magnitudes have it. Not 0, which would
+/// make NaN of the -inf of keys that take no part: what such a small factor
+/// makes of finite products does not matter.
+ATTENTION_KERNEL_CODE float MmaFactor(double factor) {
   constexpr float kSmallest = 0x1p-149F;
-  return Larger(fabsf(LimitToFloat(args.factor * kWideLog2E)), kSmallest);
+  return Larger(fabsf(LimitToFloat(factor)), kSmallest);
+}
+/// What products are multiplied by to be scores.
+ATTENTION_KERNEL_CODE float ScoreFactor(const AttentionArgs& args) {
+  return MmaFactor(args.factor);
+}
+/// And to be exponents of 2.
+ATTENTION_KERNEL_CODE float ExponentFactor(const AttentionArgs& args) {
+  return MmaFactor(args.factor * kWideLog2E);
+}
+
+/// Whether products become scores before they become exponents.
+ATTENTION_KERNEL_CODE bool HasScoreOptions(const AttentionArgs& args) {
+  return args.softcap != 0 || args.alibi_slopes != nullptr ||
+         args.bias.data != nullptr;
+}
+
+/// What rows' maxima, of products where no option needs scores, are multiplied
+/// by to be scores.
+template <bool kOptions>
+ATTENTION_KERNEL_CODE float MaxFactor(const AttentionArgs& args) {
+  return kOptions && HasScoreOptions(args) ? 1.0F : ScoreFactor(args);
+}
+
+/// A row whose maximum becomes a score by `factor`. Scores beyond FP32's range
+/// are infinite: where all are -inf no key takes part, and +inf gives NaN.
+ATTENTION_KERNEL_CODE RowState WithScore(const RowState& row, float factor) {
+  RowState scored = {row.max * factor, row.sum};
+  if (IsFinite(row.max) && !IsFinite(scored.max)) {
+    scored.sum = scored.max < 0 ? 0.0F : scored.max - scored.max;
+  }
+  return scored;
 }
 
 /// What a row's exponentials are taken relative to, and what its sums so far
@@ -36,19 +67,20 @@ struct Rescaling {
   float scale;
 };
 
-/// Brings a row's maximum up to `factor` times `largest`.
+/// Brings a row's maximum up to `largest`; `factor` times a difference of
+/// either is an exponent of 2.
 ATTENTION_KERNEL_CODE Rescaling RaiseMax(float largest, float factor,
                                          RowState& row) {
-  const float max = Larger(row.max, Multiply(largest, factor));
+  const float max = Larger(row.max, largest);
   const float base = Base(max);
-  const float scale = FastExp2(row.max - base);
+  const float scale = FastExp2(Multiply(row.max - base, factor));
   row.max = max;
   return {base, scale};
 }
 
-/// Whether exponents may be computed as one product and difference: up to here
-/// the rounding of a product makes little of them; beyond, the largest score
-/// has to give exactly 0.
+/// Whether exponents may be computed as one product and difference: up to this
+/// exponent of the largest score the rounding of a product makes little of
+/// them; beyond, the largest score has to give exactly 0.
 ATTENTION_KERNEL_CODE bool FusesExponents(float base) {
   constexpr float kLargestFused = 0x1p20F;
   return base < kLargestFused && base > -kLargestFused;
@@ -97,8 +129,8 @@ ATTENTION_KERNEL_CODE float WeightMmaRow(
   return sum;
 }
 
-/// Makes weights of one row's scores (not yet multiplied by `factor`), and
-/// brings its sums to the new maximum.
+/// Makes weights of one row's scores, which times `factor` are exponents of 2,
+/// and brings its sums to the new maximum.
 template <typename Instance>
 ATTENTION_KERNEL_CODE void AddMmaRow(float factor, int half, RowState& row,
                                      MmaSums<Instance::kWarpKeys / 8>& scores,
@@ -111,12 +143,14 @@ ATTENTION_KERNEL_CODE void AddMmaRow(float factor, int half, RowState& row,
   }
   const Rescaling now = RaiseMax(LargestOfMmaRow(largest), factor, row);
   const float base = now.base;
+  const float exponent = Multiply(base, factor);
   const float sum =
-      FusesExponents(base)
+      FusesExponents(exponent)
           ? WeightMmaRow<Instance>(
-                half, [=](float s) { return Fma(s, factor, -base); }, scores)
+                half, [=](float s) { return Fma(s, factor, -exponent); },
+                scores)
           : WeightMmaRow<Instance>(
-                half, [=](float s) { return Multiply(s, factor) - base; },
+                half, [=](float s) { return Multiply(s - base, factor); },
                 scores);
   row.sum = Fma(row.sum, now.scale, sum);
   ATTENTION_UNROLL_ALL
@@ -150,21 +184,20 @@ ATTENTION_KERNEL_CODE const MmaRowOptions& OptionsOf(
   return memory.options[Opaque(MmaRow<Instance>(row / 2, row % 2))];
 }
 
-/// Softcap, ALiBi and bias. What the scores, until now products, are still to
-/// be multiplied by: `factor`, or 1.
+/// Makes scores of products, with softcap, ALiBi and bias.
 template <typename Instance>
-ATTENTION_KERNEL_CODE float FinishScores(
+ATTENTION_KERNEL_CODE void FinishScores(
     const AttentionArgs& args, const MmaMemory<Instance>& memory, int tile,
-    float factor,
     MmaSums<Instance::kWarpKeys / 8> (&scores)[Instance::kTiles]) {
+  float factor = memory.source->factor;
   if (args.softcap != 0) {
     const float cap = memory.source->cap;
-    const float twice_inverse = memory.source->twice_inverse_cap;
+    const float steepness = memory.source->cap_steepness;
     ForEachMmaRow<Instance>([&](int row) {
       ATTENTION_UNROLL_ALL
       for (int n = 0; n < Instance::kThreadKeys; ++n) {
         float& score = ScoreOf<Instance>(scores[row / 2], row % 2, n);
-        score = CappedScore(Multiply(score, factor), cap, twice_inverse);
+        score = CappedScore(Multiply(score, factor), cap, steepness);
       }
     });
     factor = 1;
@@ -178,7 +211,7 @@ ATTENTION_KERNEL_CODE float FinishScores(
     });
     factor = 1;
   }
-  if (args.bias.data == nullptr) return factor;
+  if (args.bias.data == nullptr) return;
   ForEachMmaRow<Instance>([&](int row) {
     const MmaRowOptions& options = OptionsOf<Instance>(memory, row);
     if (args.bias.type == Element::kFloat32) {
@@ -189,10 +222,9 @@ ATTENTION_KERNEL_CODE float FinishScores(
                                                    factor, scores[row / 2]);
     }
   });
-  return 1;
 }
 
-/// From a tile's products, which are to be multiplied by `factor`, to weights;
+/// From a tile's products, which times `factor` are exponents of 2, to weights;
 /// `inside` says that every row reads all of its keys.
 template <typename Instance>
 ATTENTION_KERNEL_CODE void AddMmaTile(
@@ -205,7 +237,10 @@ ATTENTION_KERNEL_CODE void AddMmaTile(
            MmaKey<Instance>();
   };
   if constexpr (Instance::kOptions) {
-    factor = FinishScores<Instance>(args, memory, tile, factor, scores);
+    if (HasScoreOptions(args)) {
+      FinishScores<Instance>(args, memory, tile, scores);
+      factor = kLog2E;
+    }
   }
   if (!inside) {
     ForEachMmaRow<Instance>([&](int row) {

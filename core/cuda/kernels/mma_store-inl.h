@@ -8,13 +8,16 @@
 
 namespace attention::cuda {
 
-/// Adds up what the 4 threads of a row have.
+/// Adds up what the 4 threads of a row have, and makes scores of the maxima.
 template <typename Instance>
-ATTENTION_KERNEL_CODE void SumThreads(MmaRegisters<Instance>& registers) {
+ATTENTION_KERNEL_CODE void FinishStates(const AttentionArgs& args,
+                                        MmaRegisters<Instance>& registers) {
+  const float factor = MaxFactor<Instance::kOptions>(args);
   ForEachMmaRow<Instance>([&](int row) {
-    float& sum = registers.state.rows[row / 2][row % 2].sum;
-    sum += ShuffleXor(sum, 1);
-    sum += ShuffleXor(sum, 2);
+    RowState& state = registers.state.rows[row / 2][row % 2];
+    state.sum += ShuffleXor(state.sum, 1);
+    state.sum += ShuffleXor(state.sum, 2);
+    state = WithScore(state, factor);
   });
 }
 
@@ -49,7 +52,7 @@ ATTENTION_KERNEL_CODE WarpStates MergeStatesOfWarps(const RowState* of_warps) {
   for (int warp = 0; warp < 4; ++warp) {
     const RowState& state = of_warps[warp * kMmaSharedRows];
     if (state.sum == 0) continue;
-    merged.scales[warp] = Exp2(state.max - base);
+    merged.scales[warp] = Exp(state.max - base);
     merged.all.sum = Fma(state.sum, merged.scales[warp], merged.all.sum);
   }
   return merged;

@@ -38,9 +38,10 @@ struct MmaSource {
   // Tiles of which every row reads every key.
   int32_t inside_begin;
   int32_t inside_end;
-  // The softcap, times log2 e, and twice its inverse.
+  // For options: what products are multiplied by to be scores, and the softcap.
+  float factor;
   float cap;
-  float twice_inverse_cap;
+  float cap_steepness;
 };
 static_assert(sizeof(MmaSource) <= kMmaSourceBytes);
 
@@ -48,7 +49,7 @@ static_assert(sizeof(MmaSource) <= kMmaSourceBytes);
 struct MmaRowOptions {
   int64_t mask;    // element of attend_mask.data of the block's first key
   int64_t bias;    // likewise
-  float slope;     // of ALiBi, times log2 e
+  float slope;     // of ALiBi
   float position;  // of the row, counted from the block's first key
 };
 static_assert(sizeof(MmaRowOptions) <= kMmaRowOptionsBytes);

@@ -15,7 +15,6 @@
 namespace attention::cuda {
 
 inline constexpr float kLog2E = 1.4426950408889634F;
-inline constexpr float kLn2 = 0.6931471805599453F;
 
 ATTENTION_KERNEL_CODE float Infinity() { return BitsToFloat(0x7F800000U); }
 ATTENTION_KERNEL_CODE bool IsNan(float x) { return x != x; }
@@ -167,7 +166,8 @@ ATTENTION_KERNEL_CODE RowTile MakeRowTile(const AttentionArgs& args,
   return {info, first, count, keys, keys};
 }
 
-/// One row's softmax, in logarithms to base 2.
+/// One row's softmax. Scores and maxima are not multiplied by log2 e: the
+/// lowest finite ones would become -inf, which is no key. Differences are.
 struct RowState {
   float max;  // -inf: no key yet
   float sum;  // relative to max
@@ -177,6 +177,9 @@ struct RowState {
 ATTENTION_KERNEL_CODE float Base(float max) {
   return max == -Infinity() ? 0.0F : max;
 }
+
+/// e^x as Exp2() has powers of 2.
+ATTENTION_KERNEL_CODE float Exp(float x) { return Exp2(x * kLog2E); }
 
 /// Where a split's state of a row is: its maximum and sum, then, from
 /// [kPartialValues] on, its weighted values.
@@ -221,12 +224,10 @@ ATTENTION_KERNEL_CODE FinishedRow FinishRow(const AttentionArgs& args,
                                             const RowState& state,
                                             int64_t result_row) {
   const bool empty = state.sum == 0;
-  FinishedRow row = {
-      state, empty ? -Infinity() : Fma(state.max, kLn2, logf(state.sum))};
+  FinishedRow row = {state, empty ? -Infinity() : state.max + logf(state.sum)};
   if (args.sinks == nullptr) return row;
   const float sink = args.sinks[result_row / args.query_length];
   if (sink == -Infinity()) return row;
-  // Natural: log2 e times the largest sinks would be infinite.
   const float top = Larger(row.lse, sink);
   const float keys = expf(row.lse - top);
   const float all = keys + expf(sink - top);

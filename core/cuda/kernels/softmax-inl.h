@@ -60,8 +60,7 @@ struct JoinSum {
   }
 };
 
-/// Calls visit(key, score times log2 e) for the thread's keys that the row may
-/// read.
+/// Calls visit(key, score) for the thread's keys that the row may read.
 template <typename Visit>
 ATTENTION_KERNEL_CODE void ForEachScore(const SoftmaxRowsArgs& args,
                                         const Epilogue& epilogue,
@@ -123,7 +122,7 @@ ATTENTION_KERNEL_CODE void SoftmaxRows(const SoftmaxRowsArgs& args,
   state.max = JoinBlock(state.max, JoinLarger());
   const float base = Base(state.max);
   ForEachScore(args, epilogue, row,
-               [&](int64_t, float score) { state.sum += Exp2(score - base); });
+               [&](int64_t, float score) { state.sum += Exp(score - base); });
   state.sum = JoinBlock(state.sum, JoinSum());
   const FinishedRow finished = FinishRow(problem, state, row.result_row);
   state = finished.state;
@@ -133,7 +132,7 @@ ATTENTION_KERNEL_CODE void SoftmaxRows(const SoftmaxRowsArgs& args,
   ForEachScore(args, epilogue, row, [&](int64_t key, float score) {
     const bool takes_part = score != -Infinity();
     StoreSoftmax(args, row, key,
-                 takes_part ? Exp2(score - base) * inverse : left_out);
+                 takes_part ? Exp(score - base) * inverse : left_out);
   });
   for (int64_t key = ThreadIndex(); key < problem.key_length;
        key += kSoftmaxThreads) {

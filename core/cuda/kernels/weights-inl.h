@@ -8,12 +8,12 @@
 
 namespace attention::cuda {
 
-/// The weight of a score, times log2 e, in a row.
+/// The weight of a score in a row.
 ATTENTION_KERNEL_CODE float WeightOf(const AttentionArgs& args, float score,
                                      const RowState& row) {
   if (row.sum == 0) return EmptyRowWeight(args);
   if (score == -Infinity()) return 0;  // in a row that is NaN, too
-  return Exp2(score - Base(row.max)) / row.sum;
+  return Exp(score - Base(row.max)) / row.sum;
 }
 
 /// The thread's weights of one row: scores become weights and are stored.

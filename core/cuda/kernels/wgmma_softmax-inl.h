@@ -17,9 +17,9 @@ using WgmmaExtents = cute::tuple<int, int, int, int, int>;
 struct WgmmaProblem : WgmmaExtents {
   WgmmaTiles tiles;
   const KeySpan* spans;  // of the batch entry's rows; null: all keys
-  float factor;          // what products are multiplied by, times log2 e
-  float cap;             // softcap, times log2 e; 0: none
-  float twice_inverse_cap;
+  float factor;          // makes of products exponents of 2; scores for a cap
+  float cap;             // softcap; 0: none
+  float cap_steepness;
 };
 
 inline WgmmaExtents WgmmaExtentsOf(const AttentionArgs& args) {
@@ -48,9 +48,9 @@ ATTENTION_KERNEL_CODE WgmmaProblem MakeWgmmaProblem(const AttentionArgs& args,
           args.key_ranges == nullptr
               ? nullptr
               : args.key_ranges + batch * args.query_length,
-          MmaFactor(args),
-          LimitToFloat(args.softcap * kWideLog2E),
-          static_cast<float>(2 / args.softcap)};
+          args.softcap == 0 ? ExponentFactor(args) : ScoreFactor(args),
+          static_cast<float>(args.softcap),
+          CapSteepness(args.softcap)};
 }
 
 /// Tells example 88's loop how many tiles there are: those in which no row
@@ -111,7 +111,7 @@ ATTENTION_KERNEL_CODE void LimitWgmmaRow(const WgmmaProblem& problem, int row,
   }
 }
 
-/// Softcap. What the scores, until now products, are still to be multiplied by.
+/// Softcap. What makes of the scores, until now products, exponents of 2.
 template <typename Scores>
 ATTENTION_KERNEL_CODE float CapWgmmaScores(const WgmmaProblem& problem,
                                            Scores& scores) {
@@ -119,9 +119,9 @@ ATTENTION_KERNEL_CODE float CapWgmmaScores(const WgmmaProblem& problem,
   ATTENTION_UNROLL_ALL
   for (int n = 0; n < cute::size(scores); ++n) {
     scores(n) = CappedScore(Multiply(scores(n), problem.factor), problem.cap,
-                            problem.twice_inverse_cap);
+                            problem.cap_steepness);
   }
-  return 1;
+  return kLog2E;
 }
 
 /// Replaces one row's scores by weight(score); returns their sum.
@@ -138,8 +138,8 @@ ATTENTION_KERNEL_CODE float WeightWgmmaRow(int row, const Weight& weight,
   return sum;
 }
 
-/// Makes weights of one row's scores (not yet multiplied by `factor`). What the
-/// row's sums so far are to be multiplied by.
+/// Makes weights of one row's scores, which times `factor` are exponents of 2.
+/// What the row's sums so far are to be multiplied by.
 template <typename T, typename Scores>
 ATTENTION_KERNEL_CODE float AddWgmmaRow(int row, float factor, RowState& state,
                                         Scores& scores) {
@@ -150,12 +150,13 @@ ATTENTION_KERNEL_CODE float AddWgmmaRow(int row, float factor, RowState& state,
   }
   const Rescaling now = RaiseMax(LargestOfMmaRow(largest), factor, state);
   const float base = now.base;
+  const float exponent = Multiply(base, factor);
   const float sum =
-      FusesExponents(base)
+      FusesExponents(exponent)
           ? WeightWgmmaRow<T>(
-                row, [=](float s) { return Fma(s, factor, -base); }, scores)
+                row, [=](float s) { return Fma(s, factor, -exponent); }, scores)
           : WeightWgmmaRow<T>(
-                row, [=](float s) { return Multiply(s, factor) - base; },
+                row, [=](float s) { return Multiply(s - base, factor); },
                 scores);
   state.sum = Fma(state.sum, now.scale, sum);
   return now.scale;

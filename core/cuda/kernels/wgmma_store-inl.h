@@ -18,6 +18,7 @@ ATTENTION_KERNEL_CODE void StoreWgmmaRow(const AttentionArgs& args, int row,
                                          const Sums& sums) {
   constexpr float kUnit = 1 / kWeightScale<T>;
   of_keys.sum *= kUnit;
+  of_keys = WithScore(of_keys, MaxFactor<true>(args));
   const FinishedRow finished = FinishRow(args, of_keys, result_row);
   const RowState& state = finished.state;
   const float normalizer = Normalizer(args, state.sum);

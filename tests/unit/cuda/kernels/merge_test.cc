@@ -18,11 +18,10 @@ using attention::test::Random;
 using attention::test::TestSeed;
 
 constexpr int64_t kWidth = 3;
-constexpr double kLn2 = 0.6931471805599453;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-// What a split has found out: as partials have it, to base 2.
+// What a split has found out, as partials have it.
 struct Split {
   float max = -kInfinity;
   float sum = 0;
@@ -64,7 +63,7 @@ Merged ByTheAlgebra(const std::vector<Split>& splits) {
   SoftmaxState<double> all;
   Merged merged;
   for (const Split& split : splits) {
-    const auto factors = all.Merge({split.max * kLn2, split.sum});
+    const auto factors = all.Merge({split.max, split.sum});
     for (size_t n = 0; n < merged.output.size(); ++n) {
       // Not where it is 0: what it stands for has not been computed.
       merged.output[n] *= factors.mine;
