@@ -109,6 +109,32 @@ TEST_P(PositionsTest, AlibiIsTheBiasOfItsDistances) {
   EXPECT_TRUE(Matches(problem, expected, alibi));
 }
 
+// In tiles of which every row reads every key, there are slopes, too.
+TEST_P(PositionsTest, AlibiIsInFullTilesOfKeys) {
+  for (const DataType type : {DataType::kFloat32, DataType::kBFloat16}) {
+    for (const int64_t keys : {512, 1024}) {
+      for (const Causal causal : {Causal::kNone, Causal::kBottomRight}) {
+        for (const bool weights : {false, true}) {
+          SCOPED_TRACE(absl::StrCat(Name(type), " ", keys, " keys"));
+          Check(MakeProblem({.batch = 1,
+                             .query_heads = 2,
+                             .kv_heads = 1,
+                             .query_length = 9,
+                             .key_length = keys,
+                             .width = 16,
+                             .value_width = 16,
+                             .type = type,
+                             .causal = causal,
+                             .alibi_slopes = PerHeadShape::kPerHead,
+                             .wanted = {.weights = weights, .lse = true}},
+                            TestSeed())
+                    .problem);
+        }
+      }
+    }
+  }
+}
+
 // 64 bits of positions count, however few of them a float has.
 TEST_P(PositionsTest, DistancesAreThoseOfPositionsFarAway) {
   for (const int64_t queries : {1, 70}) {
