@@ -29,6 +29,28 @@ const Tensor* Find(const GoldenCase& golden, const std::string& name) {
   return found == golden.tensors.end() ? nullptr : &found->second;
 }
 
+// (batch, size, size).
+Tensor Identities(int64_t batch, int64_t size) {
+  std::vector<float> elements(batch * size * size);
+  for (int64_t n = 0; n < batch * size; ++n) {
+    elements[n * size + n % size] = 1;
+  }
+  return Tensor::FromFloats({batch, size, size}, elements);
+}
+
+// The case has scores and the weights that a softmax makes of them. Queries
+// that are rows of scores have those very scores with keys, and weights as
+// outputs with values, that are the rows of an identity matrix.
+void AttentionOverScores(GoldenCase& golden) {
+  auto scores = golden.tensors.extract("scores");
+  scores.key() = "query";
+  const Shape shape = scores.mapped().shape();
+  golden.tensors.insert(std::move(scores));
+  golden.tensors.emplace("key", Identities(shape[0], shape[2]));
+  golden.tensors.emplace("value", Identities(shape[0], shape[2]));
+  golden.tensors.emplace("output", golden.tensors.at("weights"));
+}
+
 absl::Status SetScoring(const GoldenCase& golden, AttentionProblem& problem) {
   const std::string kind = golden.name.substr(0, golden.name.find('/'));
   if (kind == "additive") {
@@ -39,6 +61,8 @@ absl::Status SetScoring(const GoldenCase& golden, AttentionProblem& problem) {
     problem.scoring = Bilinear{.m = golden.tensors.at("m").view()};
   } else if (kind == "gaussian") {
     problem.scoring = Gaussian{};
+  } else if (kind == "masked_softmax") {
+    problem.scoring = ScaledDotProduct{.scale = 1};
   } else if (kind != "dot_product" && kind != "multi_head" && kind != "all") {
     return absl::InvalidArgumentError(
         absl::StrCat(golden.name, ": unknown kind of case"));
@@ -79,7 +103,10 @@ absl::StatusOr<std::vector<GoldenCase>> LoadGoldenCases() {
       const std::string short_name(absl::StripPrefix(tensor_name, "expected_"));
       golden.tensors.emplace(short_name, std::move(tensor));
     }
-    for (auto& [name, golden] : by_name) cases.push_back(std::move(golden));
+    for (auto& [name, golden] : by_name) {
+      if (golden.tensors.count("scores") != 0) AttentionOverScores(golden);
+      cases.push_back(std::move(golden));
+    }
   }
   return cases;
 }

@@ -19,13 +19,11 @@ struct GoldenCase {
   std::string framework;                  // the file's name: "jax"
   std::string name;                       // "multi_head/sliding_window"
   std::map<std::string, Tensor> tensors;  // "query", "weights", ...
-
-  /// True for masked_softmax/*, which has scores where others have a query.
-  bool IsMaskedSoftmax() const { return tensors.count("scores") != 0; }
 };
 
-/// Every case of every file in tests/data. An error where a file cannot be
-/// read.
+/// Every case of every file in tests/data; a masked softmax as the attention
+/// that has its scores and weights (AttentionOverScores()). An error where a
+/// file cannot be read.
 absl::StatusOr<std::vector<GoldenCase>> LoadGoldenCases();
 
 /// A case's problem, with views into its tensors. INVALID_ARGUMENT where the

@@ -5,15 +5,12 @@
 // has a main() of its own, because the tests are known only then.
 
 #include <iostream>
-#include <optional>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "core/steps.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/parity/golden_cases.h"
@@ -33,15 +30,6 @@ class GoldenTest : public ::testing::Test {
       : golden_(golden), backend_(std::move(backend)) {}
 
   void TestBody() override {
-    if (golden_.IsMaskedSoftmax()) {
-      TestMaskedSoftmax();
-    } else {
-      TestAttention();
-    }
-  }
-
- private:
-  void TestAttention() {
     ASSERT_OK_AND_ASSIGN(const AttentionProblem problem,
                          GoldenProblem(golden_));
     ASSERT_OK_AND_ASSIGN(
@@ -61,24 +49,7 @@ class GoldenTest : public ::testing::Test {
                               results.output.ToDoubles(), weights));
   }
 
-  // There is no query in these: core's function answers them.
-  void TestMaskedSoftmax() {
-    std::optional<TensorView> valid_lens;
-    if (const auto found = golden_.tensors.find("valid_lens");
-        found != golden_.tensors.end()) {
-      valid_lens = found->second.view();
-    }
-    ASSERT_OK_AND_ASSIGN(const Tensor weights,
-                         MaskedSoftmax(golden_.tensors.at("scores").view(),
-                                       valid_lens, EmptyRows::kUniform));
-    const Tensor& wanted = golden_.tensors.at("weights");
-    EXPECT_EQ(weights.shape(), wanted.shape());
-    std::vector<double> tolerances = wanted.ToDoubles();
-    for (double& tolerance : tolerances) tolerance *= 2 * 2e-6;
-    EXPECT_TRUE(IsWithin("weights", weights.ToDoubles(), wanted.ToDoubles(),
-                         tolerances));
-  }
-
+ private:
   const GoldenCase& golden_;
   const std::string backend_;
 };
@@ -104,10 +75,6 @@ void RegisterGoldenTest(const GoldenCase& golden, const std::string& name,
 
 void RegisterGoldenTests(const std::vector<GoldenCase>& cases) {
   for (const GoldenCase& golden : cases) {
-    if (golden.IsMaskedSoftmax()) {  // no backend computes these
-      RegisterGoldenTest(golden, golden.name, "none");
-      continue;
-    }
     for (const std::string& backend : Backends()) {
       RegisterGoldenTest(golden, absl::StrCat(golden.name, "/", backend),
                          backend);
@@ -128,14 +95,10 @@ std::set<std::string> RegisteredTests() {
   return names;
 }
 
-// A case is tested, and on every backend where backends compute it.
+// A case is tested on every backend.
 void ExpectTestsOf(const std::string& framework, const std::string& name,
                    const std::set<std::string>& tests) {
   const std::string test = absl::StrCat(SuiteOf(framework), ".", name);
-  if (absl::StartsWith(name, "masked_softmax/")) {
-    EXPECT_EQ(tests.count(test), 1U) << test;
-    return;
-  }
   for (const std::string& backend : Backends()) {
     EXPECT_EQ(tests.count(absl::StrCat(test, "/", backend)), 1U)
         << test << " on " << backend;

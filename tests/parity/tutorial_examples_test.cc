@@ -1,12 +1,12 @@
-// The examples that attention is taught with, and what they print; those that
-// a server answers on every backend by its name.
+// The examples that attention is taught with, and what they print: from a
+// server, on every backend by its name.
 
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "core/steps.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/connected_server.h"
@@ -48,44 +48,6 @@ void ExpectMaskedRows(const Tensor& weights, const std::vector<int>& lengths) {
   }
 }
 
-TEST(TutorialExamplesTest, MaskedSoftmaxWithOneLengthPerBatchEntry) {
-  const Tensor lengths = Tensor::FromInts({2}, {2, 3});
-  ASSERT_OK_AND_ASSIGN(
-      const Tensor weights,
-      MaskedSoftmax(Normal({2, 2, 4}, 1).view(), lengths.view()));
-  ExpectMaskedRows(weights, {2, 2, 3, 3});
-}
-
-TEST(TutorialExamplesTest, MaskedSoftmaxWithOneLengthPerRow) {
-  const Tensor lengths = Tensor::FromInts({2, 2}, {1, 3, 2, 4});
-  ASSERT_OK_AND_ASSIGN(
-      const Tensor weights,
-      MaskedSoftmax(Normal({2, 2, 4}, 2).view(), lengths.view()));
-  ExpectMaskedRows(weights, {1, 3, 2, 4});
-}
-
-TEST(TutorialExamplesTest, BatchMatMulOfTwoByThreeByFour) {
-  const Tensor a = Normal({2, 3, 4}, 3);
-  const Tensor b = Normal({2, 4, 6}, 4);
-  ASSERT_OK_AND_ASSIGN(const Tensor product, BatchMatMul(a.view(), b.view()));
-  ASSERT_EQ(product.shape(), (Shape{2, 3, 6}));
-  const std::vector<double> x = a.ToDoubles();
-  const std::vector<double> y = b.ToDoubles();
-  std::vector<float> expected;
-  for (int n = 0; n < 2; ++n) {
-    for (int i = 0; i < 3; ++i) {
-      for (int j = 0; j < 6; ++j) {
-        double sum = 0;
-        for (int k = 0; k < 4; ++k) {
-          sum += x[(n * 3 + i) * 4 + k] * y[(n * 4 + k) * 6 + j];
-        }
-        expected.push_back(static_cast<float>(sum));
-      }
-    }
-  }
-  EXPECT_THAT(product.ToFloats(), Pointwise(FloatNear(1e-6F), expected));
-}
-
 // Equal keys, values 0 to 39 in rows of four, the first 2 and 6 of them valid.
 client::AttendRequest ToyRequest(const Tensor& query) {
   client::AttendRequest request;
@@ -96,6 +58,13 @@ client::AttendRequest ToyRequest(const Tensor& query) {
   request.value = Tensor::FromFloats({2, 10, 4}, values);
   request.valid_lens = Tensor::FromInts({2}, {2, 6});
   return request;
+}
+
+// (2, 4, 4).
+Tensor TwoIdentities() {
+  std::vector<float> elements(32);
+  for (size_t n = 0; n < 8; ++n) elements[n * 4 + n % 4] = 1;
+  return Tensor::FromFloats({2, 4, 4}, elements);
 }
 
 class TutorialServiceTest : public ::testing::TestWithParam<std::string> {
@@ -115,12 +84,36 @@ class TutorialServiceTest : public ::testing::TestWithParam<std::string> {
                           std::vector<float>{2, 3, 4, 5, 10, 11, 12, 13}));
   }
 
+  // The softmax of scores (2, 2, 4): keys that are rows of an identity matrix
+  // leave the queries as they are.
+  void ExpectMaskedSoftmax(const Tensor& valid_lens,
+                           const std::vector<int>& lengths) {
+    client::AttendRequest request;
+    request.query = Normal({2, 2, 4}, 1);
+    request.key = request.value = TwoIdentities();
+    request.scoring = client::ScaledDotProduct{.scale = 1};
+    request.valid_lens = valid_lens;
+    request.return_weights = true;
+    ASSERT_OK_AND_ASSIGN(const client::AttendResult result,
+                         server_->client().Attend(request));
+    ASSERT_TRUE(result.weights.has_value());
+    ExpectMaskedRows(*result.weights, lengths);
+  }
+
   std::optional<ConnectedServer> server_;
 };
 
 INSTANTIATE_TEST_SUITE_P(Backends, TutorialServiceTest,
                          ::testing::ValuesIn(Backends()),
                          [](const auto& param) { return param.param; });
+
+TEST_P(TutorialServiceTest, MaskedSoftmaxWithOneLengthPerBatchEntry) {
+  ExpectMaskedSoftmax(Tensor::FromInts({2}, {2, 3}), {2, 2, 3, 3});
+}
+
+TEST_P(TutorialServiceTest, MaskedSoftmaxWithOneLengthPerRow) {
+  ExpectMaskedSoftmax(Tensor::FromInts({2, 2}, {1, 3, 2, 4}), {1, 3, 2, 4});
+}
 
 TEST_P(TutorialServiceTest, DotProductToy) {
   ExpectMeans(ToyRequest(Normal({2, 1, 2}, 5)));
