@@ -43,10 +43,10 @@ bool DropoutPattern::Drops(int64_t batch, int64_t head, int64_t row,
          threshold_;
 }
 
-void DropoutPattern::FillFactors(int64_t batch, int64_t head, int64_t row,
-                                 int64_t first_key,
-                                 absl::Span<float> factors) const {
-  const auto stays = static_cast<float>(scale());
+template <typename Float>
+void DropoutPattern::Fill(int64_t batch, int64_t head, int64_t row,
+                          int64_t first_key, absl::Span<Float> factors) const {
+  const auto stays = static_cast<Float>(scale());
   auto word = static_cast<size_t>(first_key % 4);
   int64_t block = first_key / 4;
   for (size_t n = 0; n < factors.size(); ++block, word = 0) {
@@ -55,6 +55,18 @@ void DropoutPattern::FillFactors(int64_t batch, int64_t head, int64_t row,
       factors[n] = words[word] < threshold_ ? 0 : stays;
     }
   }
+}
+
+void DropoutPattern::FillFactors(int64_t batch, int64_t head, int64_t row,
+                                 int64_t first_key,
+                                 absl::Span<float> factors) const {
+  Fill(batch, head, row, first_key, factors);
+}
+
+void DropoutPattern::FillFactors(int64_t batch, int64_t head, int64_t row,
+                                 int64_t first_key,
+                                 absl::Span<double> factors) const {
+  Fill(batch, head, row, first_key, factors);
 }
 
 }  // namespace attention

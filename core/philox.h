@@ -35,8 +35,13 @@ class DropoutPattern {
   /// four keys that share a counter.
   void FillFactors(int64_t batch, int64_t head, int64_t row, int64_t first_key,
                    absl::Span<float> factors) const;
+  void FillFactors(int64_t batch, int64_t head, int64_t row, int64_t first_key,
+                   absl::Span<double> factors) const;
 
  private:
+  template <typename Float>
+  void Fill(int64_t batch, int64_t head, int64_t row, int64_t first_key,
+            absl::Span<Float> factors) const;
   // The words of keys 4 * block ... 4 * block + 3.
   std::array<uint32_t, 4> Words(int64_t batch, int64_t head, int64_t row,
                                 int64_t block) const;

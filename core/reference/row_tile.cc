@@ -135,14 +135,16 @@ void RowTile::MaskRow(int64_t row, int64_t first_key, int64_t count) {
 
 void RowTile::Accumulate(int64_t first_key, const Matrix& values) {
   for (int64_t r = 0; r < rows_; ++r) {
+    const absl::Span<const double> kept =
+        DropoutFactors(r, first_key, values.rows());
     for (Eigen::Index j = 0; j < values.rows(); ++j) {
       // A key that takes no part is left out, not multiplied by 0: its value
       // may be NaN.
       if (scores_(r, j) == kMinusInfinity) continue;
       const auto factors = states_[static_cast<size_t>(r)].Add(scores_(r, j));
       if (factors.mine != 1) output_.row(r) *= factors.mine;
-      const double kept = DropoutFactor(r, first_key + j);
-      if (kept != 0) output_.row(r) += factors.other * kept * values.row(j);
+      if (kept[j] == 0) continue;
+      output_.row(r) += factors.other * kept[j] * values.row(j);
     }
   }
 }
@@ -154,11 +156,24 @@ void RowTile::AddSinks() {
   }
 }
 
-double RowTile::DropoutFactor(int64_t row, int64_t key) const {
-  if (!dropout_.active()) return 1;
-  return dropout_.Drops(batch_, head_, first_row_ + row, key)
-             ? 0
-             : dropout_.scale();
+absl::Span<const double> RowTile::DropoutFactors(int64_t row, int64_t first_key,
+                                                 int64_t count) {
+  dropout_factors_.assign(static_cast<size_t>(count), 1);
+  if (dropout_.active()) {
+    dropout_.FillFactors(batch_, head_, first_row_ + row, first_key,
+                         absl::MakeSpan(dropout_factors_));
+  }
+  return dropout_factors_;
+}
+
+absl::Span<const double> RowTile::ReturnedFactors(int64_t row,
+                                                  int64_t first_key,
+                                                  int64_t count) {
+  if (problem_.wanted.weights_after_dropout) {
+    return DropoutFactors(row, first_key, count);
+  }
+  dropout_factors_.assign(static_cast<size_t>(count), 1);
+  return dropout_factors_;
 }
 
 bool RowTile::AverageEmptyRows(const std::function<bool()>& next_tile) {
@@ -171,9 +186,11 @@ bool RowTile::AverageEmptyRows(const std::function<bool()>& next_tile) {
       [&](int64_t first_key, const Matrix&, const Matrix& values) {
         for (int64_t r = 0; r < rows_; ++r) {
           if (!states_[static_cast<size_t>(r)].empty()) continue;
+          const absl::Span<const double> kept =
+              DropoutFactors(r, first_key, values.rows());
           for (Eigen::Index j = 0; j < values.rows(); ++j) {
-            const double kept = DropoutFactor(r, first_key + j);
-            if (kept != 0) output_.row(r) += weight * kept * values.row(j);
+            if (kept[j] == 0) continue;
+            output_.row(r) += weight * kept[j] * values.row(j);
           }
         }
       });
@@ -212,32 +229,32 @@ void RowTile::StoreWeight(const AttentionOutputs& outputs, int64_t row,
       outputs.weights.data + index * static_cast<int64_t>(sizeof(float)));
 }
 
-void RowTile::FillWeights(const AttentionOutputs& outputs) const {
-  const bool uniform = problem_.empty_rows == EmptyRows::kUniform;
+void RowTile::FillWeights(const AttentionOutputs& outputs) {
+  const int64_t keys = problem_.key_length;
   for (int64_t r = 0; r < rows_; ++r) {
-    const bool empty = states_[static_cast<size_t>(r)].empty();
-    for (int64_t key = 0; key < problem_.key_length; ++key) {
-      double weight =
-          empty && uniform ? 1 / static_cast<double>(problem_.key_length) : 0;
-      if (weight != 0 && problem_.wanted.weights_after_dropout) {
-        weight *= DropoutFactor(r, key);
+    const bool averaged = problem_.empty_rows == EmptyRows::kUniform &&
+                          states_[static_cast<size_t>(r)].empty();
+    for (int64_t first = 0; first < keys; first += sizes_.keys) {
+      const int64_t count = std::min(sizes_.keys, keys - first);
+      absl::Span<const double> kept;
+      if (averaged) kept = ReturnedFactors(r, first, count);
+      for (int64_t j = 0; j < count; ++j) {
+        StoreWeight(outputs, r, first + j,
+                    averaged ? kept[j] / static_cast<double>(keys) : 0);
       }
-      StoreWeight(outputs, r, key, weight);
     }
   }
 }
 
-void RowTile::StoreWeights(int64_t first_key,
-                           const AttentionOutputs& outputs) const {
+void RowTile::StoreWeights(int64_t first_key, const AttentionOutputs& outputs) {
   for (int64_t r = 0; r < rows_; ++r) {
     const SoftmaxState<double>& state = states_[static_cast<size_t>(r)];
     if (state.empty()) continue;
+    const absl::Span<const double> kept =
+        ReturnedFactors(r, first_key, scores_.cols());
     for (Eigen::Index j = 0; j < scores_.cols(); ++j) {
-      double weight = state.Weight(scores_(r, j));
-      if (problem_.wanted.weights_after_dropout) {
-        weight *= DropoutFactor(r, first_key + j);
-      }
-      StoreWeight(outputs, r, first_key + j, weight);
+      StoreWeight(outputs, r, first_key + j,
+                  state.Weight(scores_(r, j)) * kept[j]);
     }
   }
 }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "core/philox.h"
 #include "core/problem.h"
 #include "core/reference/scorer.h"
@@ -45,11 +46,18 @@ class RowTile {
   // After all keys: a sink is one more score, without a value.
   void AddSinks();
   bool AverageEmptyRows(const std::function<bool()>& next_tile);
-  // What dropout multiplies a weight by: 1, 0 or 1 / (1 - p).
-  double DropoutFactor(int64_t row, int64_t key) const;
+  // What dropout multiplies the weights of `count` keys of a row by, each 1, 0
+  // or 1 / (1 - p); until the next call.
+  absl::Span<const double> DropoutFactors(int64_t row, int64_t first_key,
+                                          int64_t count);
+  // The same of the weights that are returned, which may be those before
+  // dropout.
+  absl::Span<const double> ReturnedFactors(int64_t row, int64_t first_key,
+                                           int64_t count);
   void StoreOutput(const AttentionOutputs& outputs) const;
-  void StoreWeights(int64_t first_key, const AttentionOutputs& outputs) const;
-  void FillWeights(const AttentionOutputs& outputs) const;
+  void StoreWeights(int64_t first_key, const AttentionOutputs& outputs);
+  // Of rows without keys; 0 for all others.
+  void FillWeights(const AttentionOutputs& outputs);
   void StoreWeight(const AttentionOutputs& outputs, int64_t row, int64_t key,
                    double weight) const;
 
@@ -61,6 +69,7 @@ class RowTile {
   int64_t rows_;
   double slope_;  // of ALiBi
   DropoutPattern dropout_;
+  std::vector<double> dropout_factors_;
   std::unique_ptr<Scorer> scorer_;
   std::vector<KeyRange> ranges_;              // of each row
   KeyRange all_;                              // spans all of ranges_

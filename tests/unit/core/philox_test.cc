@@ -85,13 +85,16 @@ TEST(DropoutPattern, FillsFactorsAsDropsSaysForEachElement) {
                                   int64_t{3}, int64_t{510}, kBeyondLowBits}) {
     for (const size_t count : {1, 3, 4, 5, 17}) {
       std::vector<float> factors(count, -1.0F);
+      std::vector<double> wide(count, -1.0);
       pattern.FillFactors(2, 3, 11, first_key, absl::MakeSpan(factors));
+      pattern.FillFactors(2, 3, 11, first_key, absl::MakeSpan(wide));
       for (size_t n = 0; n < count; ++n) {
+        SCOPED_TRACE(testing::Message() << n << " from " << first_key);
         const int64_t key = first_key + static_cast<int64_t>(n);
-        EXPECT_EQ(factors[n], pattern.Drops(2, 3, 11, key)
-                                  ? 0.0F
-                                  : static_cast<float>(pattern.scale()))
-            << "key " << key << " of " << count << " from " << first_key;
+        const double factor =
+            pattern.Drops(2, 3, 11, key) ? 0 : pattern.scale();
+        EXPECT_EQ(wide[n], factor);
+        EXPECT_EQ(factors[n], static_cast<float>(factor));
       }
     }
   }
