@@ -29,7 +29,8 @@ WGMMA = re.compile(r"HGMMA\.64x(\d+)x16\.")
 MARKS = {
     "softcap": re.compile(r"MUFU\.RCP "),
     "alibi": re.compile(r"FMUL\S* .*\|"),
-    "bias": re.compile(r"FMUL\S* .*1\.44269"),
+    # Widens numbers of 16 bits.
+    "bias": re.compile(r"HADD2\.F32 |IMAD\.U32 .*, 0x10000, RZ|LOP3\.LUT .*, 0xffff0000, RZ, 0xc0"),
     "mask": re.compile(r"LOP3\.LUT P\d, RZ, R\w+, (?:0xff|0xff00|0xff0000|-0x1000000), "),
     "dropout": re.compile(r"(?:0xd2511f53|-0x2daee0ad)"),
 }
