@@ -230,11 +230,6 @@ Factor ResultsFactor() {
            {"all", [](S& s) { Want(s, true, true); }}}};
 }
 
-template <int64_t ProblemSpec::*Extent, int64_t... Sizes>
-Factor Extents(const char* name) {
-  return {name, {{std::to_string(Sizes), [](S& s) { s.*Extent = Sizes; }}...}};
-}
-
 Factor Layouts() {
   return {"layout",
           {{"row-major", [](S& s) { s.layout = Layout::kRowMajor; }},
@@ -253,30 +248,24 @@ Factor Numbers() {
 }
 
 std::vector<Factor> AllFactors() {
-  return {Types(),
-          Ranks(),
-          Scorings(),
-          Softcaps(),
-          ValidLens(),
-          AttendMasks(),
-          Biases(),
-          Positions(),
-          Windows(),
-          AlibiSlopes(),
-          Sinks(),
-          Dropouts(),
-          EmptyRowsFactor(),
-          ResultsFactor(),
-          Layouts(),
-          Numbers(),
-          Extents<&S::query_length, 1, 7, 16, 33>("Lq"),
-          Extents<&S::key_length, 1, 9, 15, 31, 65, 129>("Lk"),
-          Extents<&S::width, 1, 8, 17, 31>("Dq"),
-          Extents<&S::value_width, 1, 7, 16, 63>("Dv"),
-          Extents<&S::keys_per_block, 0, 1, 16, 100>("keys per block")};
+  std::vector<Factor> factors = OptionFactors();
+  factors.push_back(Extents<&S::query_length, 1, 7, 16, 33>("Lq"));
+  factors.push_back(Extents<&S::key_length, 1, 9, 15, 31, 65, 129>("Lk"));
+  factors.push_back(Extents<&S::width, 1, 8, 17, 31>("Dq"));
+  factors.push_back(Extents<&S::value_width, 1, 7, 16, 63>("Dv"));
+  factors.push_back(
+      Extents<&S::keys_per_block, 0, 1, 16, 100>("keys per block"));
+  return factors;
 }
 
 }  // namespace
+
+std::vector<Factor> OptionFactors() {
+  return {Types(),           Ranks(),         Scorings(), Softcaps(),
+          ValidLens(),       AttendMasks(),   Biases(),   Positions(),
+          Windows(),         AlibiSlopes(),   Sinks(),    Dropouts(),
+          EmptyRowsFactor(), ResultsFactor(), Layouts(),  Numbers()};
+}
 
 const std::vector<Factor>& Factors() {
   static const auto* const kFactors = new std::vector<Factor>(AllFactors());
@@ -284,30 +273,42 @@ const std::vector<Factor>& Factors() {
 }
 
 const std::vector<std::vector<int>>& FactorRows() {
-  static const auto* const kRows = [] {
-    std::vector<int> counts;
-    for (const Factor& factor : Factors()) {
-      counts.push_back(static_cast<int>(factor.levels.size()));
-    }
-    return new std::vector<std::vector<int>>(PairwiseCoveringArray(counts));
-  }();
+  static const auto* const kRows =
+      new std::vector<std::vector<int>>(PairwiseRows(Factors()));
   return *kRows;
 }
 
 ProblemSpec SpecOf(const std::vector<int>& row) {
+  return SpecOf(Factors(), row);
+}
+
+std::string Describe(const std::vector<int>& row) {
+  return Describe(Factors(), row);
+}
+
+std::vector<std::vector<int>> PairwiseRows(const std::vector<Factor>& factors) {
+  std::vector<int> counts;
+  for (const Factor& factor : factors) {
+    counts.push_back(static_cast<int>(factor.levels.size()));
+  }
+  return PairwiseCoveringArray(counts);
+}
+
+ProblemSpec SpecOf(const std::vector<Factor>& factors,
+                   const std::vector<int>& row) {
   ProblemSpec spec;
   for (size_t f = 0; f < row.size(); ++f) {
-    Factors()[f].levels[static_cast<size_t>(row[f])].apply(spec);
+    factors[f].levels[static_cast<size_t>(row[f])].apply(spec);
   }
   return spec;
 }
 
-std::string Describe(const std::vector<int>& row) {
+std::string Describe(const std::vector<Factor>& factors,
+                     const std::vector<int>& row) {
   std::string text;
   for (size_t f = 0; f < row.size(); ++f) {
-    const Factor& factor = Factors()[f];
-    absl::StrAppend(&text, "\n  ", factor.name, ": ",
-                    factor.levels[static_cast<size_t>(row[f])].name);
+    absl::StrAppend(&text, "\n  ", factors[f].name, ": ",
+                    factors[f].levels[static_cast<size_t>(row[f])].name);
   }
   return text;
 }

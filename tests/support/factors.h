@@ -1,6 +1,7 @@
 #ifndef ATTENTION_TESTS_SUPPORT_FACTORS_H_
 #define ATTENTION_TESTS_SUPPORT_FACTORS_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,24 @@ const std::vector<std::vector<int>>& FactorRows();
 /// A row's problem, and its levels for a person to read.
 ProblemSpec SpecOf(const std::vector<int>& row);
 std::string Describe(const std::vector<int>& row);
+
+/// The same of factors other than Factors().
+std::vector<std::vector<int>> PairwiseRows(const std::vector<Factor>& factors);
+ProblemSpec SpecOf(const std::vector<Factor>& factors,
+                   const std::vector<int>& row);
+std::string Describe(const std::vector<Factor>& factors,
+                     const std::vector<int>& row);
+
+/// Those of Factors() that are no sizes.
+std::vector<Factor> OptionFactors();
+
+/// Sizes as a factor: one level for each.
+template <int64_t ProblemSpec::*Extent, int64_t... Sizes>
+Factor Extents(const char* name) {
+  return {name, {{std::to_string(Sizes), [](ProblemSpec& spec) {
+                    spec.*Extent = Sizes;
+                  }}...}};
+}
 
 }  // namespace attention::test
 

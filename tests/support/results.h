@@ -18,6 +18,7 @@ struct Results {
   Tensor output;
   std::optional<Tensor> weights;
   std::optional<Tensor> lse;
+  std::string kernel = {};  // that answered, where an engine says so
 };
 
 /// True where every wanted result has the same bits in both.

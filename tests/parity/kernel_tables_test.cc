@@ -1,0 +1,85 @@
+// Every kernel of the cpu backend with every option that it supports, in sizes
+// that fill its tiles: on every backend against the oracle.
+
+#include "tests/support/kernel_tables.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/random.h"
+#include "tests/support/results.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/tolerance.h"
+
+namespace attention::test {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+// Parameter: table, row.
+using KernelTablesTest = ::testing::TestWithParam<std::pair<size_t, size_t>>;
+
+// The oracle, which takes longest, is asked once for all backends.
+TEST_P(KernelTablesTest, MatchTheOracle) {
+  const KernelTable& table = KernelTables()[GetParam().first];
+  const std::vector<int>& row = table.rows[GetParam().second];
+  SCOPED_TRACE(absl::StrCat("ATTENTION_TEST_SEED=", TestSeed()));
+  SCOPED_TRACE(Describe(table.factors, row));
+  const OwnedProblem owned =
+      MakeProblem(SpecOf(table.factors, row), TestSeed() + GetParam().second);
+  const Expected expected = ComputeExpected(owned.problem);
+  for (const std::string& backend : Backends()) {
+    SCOPED_TRACE(backend);
+    ASSERT_OK_AND_ASSIGN(const Results results,
+                         RunOn(*MakeEngine(backend), owned.problem));
+    EXPECT_TRUE(Matches(owned.problem, expected, results));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, KernelTablesTest,
+                         ::testing::ValuesIn(KernelTableRows()),
+                         [](const auto& test) {
+                           return absl::StrCat(
+                               KernelTables()[test.param.first].name, "_row",
+                               test.param.second);
+                         });
+
+TEST(KernelCoverageTest, EveryKernelAnswersEveryOptionThatItSupports) {
+  const auto engine = MakeEngine("cpu");
+  KernelCoverage coverage(
+      KernelsOfCpu(engine->backends()[0]->instruction_set()));
+  for (const auto& [table_index, row] : KernelTableRows()) {
+    const KernelTable& table = KernelTables()[table_index];
+    if (!coverage.Needs(table, row)) continue;
+    const OwnedProblem owned =
+        MakeProblem(SpecOf(table.factors, table.rows[row]), TestSeed() + row);
+    ASSERT_OK_AND_ASSIGN(const Results results, RunOn(*engine, owned.problem));
+    coverage.Add(results.kernel, table, row);
+  }
+  EXPECT_THAT(coverage.Missing(), IsEmpty());
+}
+
+TEST(KernelCoverageTest, NamesKernelsThatNoRowReaches) {
+  EXPECT_THAT(KernelCoverage({"fp32_decode", "bf16_amx"}).Missing(),
+              ElementsAre("bf16_amx", "fp32_decode"));
+}
+
+TEST(KernelCoverageTest, NamesLevelsThatAKernelHasNotAnswered) {
+  KernelCoverage coverage({"fp32_tiles"});
+  const KernelTable& table = KernelTables()[0];
+  for (size_t row = 0; row < table.rows.size(); ++row) {
+    const bool left_out =
+        SpecOf(table.factors, table.rows[row]).softcap == 30.0;
+    if (!left_out) coverage.Add("fp32_tiles", table, row);
+    EXPECT_EQ(coverage.Needs(table, row), left_out);
+  }
+  EXPECT_THAT(coverage.Missing(), ElementsAre("fp32_tiles: softcap 30"));
+}
+
+}  // namespace
+}  // namespace attention::test
