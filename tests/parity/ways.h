@@ -17,7 +17,8 @@ struct Way {
 inline constexpr Way kWays[] = {{"tiny", 3, 6},
                                 {"decode", 1, 2100},
                                 {"part_of_a_tile", 5, 70},
-                                {"more_than_a_tile", 40, 600}};
+                                {"more_than_a_tile", 40, 600},
+                                {"many_queries", 130, 150}};
 
 /// The types whose kernels differ.
 inline constexpr DataType kWayTypes[] = {DataType::kFloat32,
@@ -29,7 +30,7 @@ inline ProblemSpec SpecOf(const Way& way, DataType type) {
           .query_length = way.query_length,
           .key_length = way.key_length,
           .width = 16,
-          .value_width = 17,
+          .value_width = 16,
           .type = type};
 }
 

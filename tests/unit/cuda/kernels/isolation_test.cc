@@ -6,6 +6,7 @@
 #include <string>
 #include <tuple>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/random.h"
 #include "tests/support/random_problem.h"
@@ -15,12 +16,15 @@
 namespace attention::cuda::test {
 namespace {
 
+using attention::test::Fill;
 using attention::test::MakeProblem;
 using attention::test::Matches;
 using attention::test::OwnedProblem;
 using attention::test::ProblemSpec;
 using attention::test::SetElement;
+using attention::test::Slice;
 using attention::test::TestSeed;
+using ::testing::Each;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -48,13 +52,21 @@ class IsolationTest : public ::testing::TestWithParam<std::tuple<Way, bool>> {
   void Plant(int64_t key, int64_t column, double value) {
     SetElement(owned_.problem.key_value[0].value, {0, 0, key, column}, value);
   }
-  // How many rows were marked.
-  int64_t Check() {
-    const KernelResults results = RunKernels(
+  // A key of the first batch entry.
+  TensorView KeyRow(int64_t key) const {
+    const TensorView& keys = owned_.problem.key_value[0].key;
+    return Slice(Slice(keys, 0, 0, 1), 2, key, key + 1);
+  }
+  KernelResults Compute() const {
+    return RunKernels(
         owned_.problem,
         {.way = way(),
          .shares_tiles = true,
          .keys_per_split = std::get<1>(GetParam()) ? kSplitUnit : 0});
+  }
+  // How many rows were marked.
+  int64_t Check() {
+    const KernelResults results = Compute();
     EXPECT_TRUE(Matches(owned_.problem, results.results));
     return results.marked_rows;
   }
@@ -130,6 +142,30 @@ TEST_P(IsolationTest, NanScoresNeedNoSecondLook) {
   if (way() != Way::kProducts) {  // where nothing is known of scores any more
     EXPECT_EQ(marked, 0);
   }
+}
+
+TEST_P(IsolationTest, ScoresOfMinusInfinityCarryNothing) {
+  spec_.empty_rows = EmptyRows::kUniform;  // the first row has no other key
+  Make();
+  Fill(owned_.problem.query, 0.5);
+  for (int64_t key = 0; key < kLength; key += 10) {
+    Fill(KeyRow(key), -kInfinity);
+    if (key > 0) Plant(key, key / 10, kNan);
+  }
+  EXPECT_GT(Check(), 0);
+}
+
+// Sums that are finite: the scores are not.
+TEST_P(IsolationTest, ScoresThatTheScaleMakesMinusInfinityCarryNothing) {
+  spec_.scale = 8;
+  Make();
+  Fill(owned_.problem.query, 0);
+  Fill(Slice(owned_.problem.query, 3, 0, 1), 1e19);
+  Fill(owned_.problem.key_value[0].key, -1e19);
+  Plant(0, 1, kNan);
+  const KernelResults results = Compute();
+  EXPECT_THAT(results.results.output.ToDoubles(), Each(0));
+  EXPECT_THAT(results.results.lse->ToDoubles(), Each(-kInfinity));
 }
 
 std::string NameOf(
