@@ -97,7 +97,7 @@ namespace attention::test {
 
 const cpu::Bf16Products& EmulatedAmx() {
   static constexpr cpu::Bf16Products kProducts = {
-      .name = "bf16_amx_emulated",
+      .name = "bf16_amx",
       .suffix = "_AMX_EMULATED",
       .begin = [] { cpu::unit.configured = true; },
       .end = [] { cpu::unit.configured = false; },

@@ -55,7 +55,7 @@ namespace attention::test {
 
 const cpu::Bf16Products& EmulatedAvx512Bf16() {
   static constexpr cpu::Bf16Products kProducts = {
-      .name = "bf16_avx512_emulated",
+      .name = "bf16_avx512",
       .suffix = "_BF16_EMULATED",
       .begin = [] {},
       .end = [] {},

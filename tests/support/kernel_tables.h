@@ -28,7 +28,8 @@ const std::vector<KernelTable>& KernelTables();
 /// (table, row) of all rows of all tables.
 std::vector<std::pair<size_t, size_t>> KernelTableRows();
 
-/// The kernels that an instruction set of the cpu backend (CpuTargets()) has.
+/// The kernels that an instruction set of the cpu backend (CpuTestTargets())
+/// has.
 std::vector<std::string> KernelsOfCpu(const std::string& instruction_set);
 
 /// Which levels kernels have answered.

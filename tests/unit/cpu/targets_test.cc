@@ -1,6 +1,8 @@
 // Every instruction set that the build has kernels for and the processor runs.
 
 #include <iostream>
+#include <map>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -13,6 +15,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/cpu_test_targets.h"
 #include "tests/support/factors.h"
+#include "tests/support/kernel_tables.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/tolerance.h"
@@ -52,6 +55,34 @@ TEST(CpuTargetsTest, ProductsOfBf16AreTestedOnAnyProcessor) {
   std::cout << "instruction sets on this processor: "
             << absl::StrJoin(CpuTargets(), ", ")
             << "; in emulation: " << absl::StrJoin(emulated, ", ") << "\n";
+}
+
+// Rows that bring no kernel of any of them a new option are left out. The
+// oracle is asked once for all.
+TEST(CpuTargetsTest, EveryKernelAnswersEveryOptionWithFullTiles) {
+  std::map<std::string, KernelCoverage> coverage;
+  for (const std::string& target : CpuTestTargets()) {
+    coverage.emplace(target, KernelCoverage(KernelsOfCpu(target)));
+  }
+  for (const auto& [table_index, row] : KernelTableRows()) {
+    const KernelTable& table = KernelTables()[table_index];
+    std::optional<Expected> expected;
+    const OwnedProblem owned =
+        MakeProblem(SpecOf(table.factors, table.rows[row]), TestSeed() + row);
+    for (auto& [target, of_target] : coverage) {
+      if (!of_target.Needs(table, row)) continue;
+      SCOPED_TRACE(target);
+      SCOPED_TRACE(Describe(table.factors, table.rows[row]));
+      if (!expected) expected = ComputeExpected(owned.problem);
+      TargetRunner runner(target);
+      ASSERT_OK_AND_ASSIGN(const Results results, runner.Run(owned.problem));
+      EXPECT_TRUE(Matches(owned.problem, *expected, results));
+      of_target.Add(runner.kernel(), table, row);
+    }
+  }
+  for (const auto& [target, of_target] : coverage) {
+    EXPECT_THAT(of_target.Missing(), ::testing::IsEmpty()) << target;
+  }
 }
 
 // Parameter: instruction set, row of the covering array.
