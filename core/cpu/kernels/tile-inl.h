@@ -145,16 +145,28 @@ struct PairedProducts {
   }
 };
 
-// Final scores of a micro-tile, in args.scores; false where its rows attend
-// none of the tile's keys.
 template <int kRows, class Products>
-HWY_INLINE bool ScoreMicroTile(const Products& products, int64_t first_row,
-                               int64_t rows, const Columns& columns) {
-  if (columns.end == 0) return false;
-  products.template Score<kRows>(first_row, rows, columns);
-  FinishScoresOfRows(products.args, first_row, rows, columns);
-  return true;
-}
+struct MicroTile {
+  const Products products;
+  const int64_t first_row;
+  const int64_t rows;
+  const Columns columns;
+
+  HWY_INLINE MicroTile(const TileArgs& args, int64_t first)
+      : products{args},
+        first_row(first),
+        rows(Products::template RowsOf<kRows>(args, first)),
+        columns(products.ColumnsOf(first_row, rows)) {}
+
+  // Final scores, in args.scores; false where its rows attend none of the
+  // tile's keys.
+  HWY_INLINE bool Score() const {
+    if (columns.end == 0) return false;
+    products.template Score<kRows>(first_row, rows, columns);
+    FinishScoresOfRows(products.args, first_row, rows, columns);
+    return true;
+  }
+};
 
 HWY_INLINE void KeepWeights(const TileArgs& args, int64_t first_row,
                             int64_t rows, const Columns& columns,
@@ -174,11 +186,12 @@ struct Attend {
 
   template <int kRows>
   HWY_NOINLINE void Rows(int64_t first_row) const {
-    const Products products = {args};
-    const int64_t rows = Products::template RowsOf<kRows>(args, first_row);
-    const Columns columns = products.ColumnsOf(first_row, rows);
+    const MicroTile<kRows, Products> tile(args, first_row);
+    const Products& products = tile.products;
+    const int64_t rows = tile.rows;
+    const Columns& columns = tile.columns;
     const WeightSink& sink = args.weights;
-    if (!ScoreMicroTile<kRows>(products, first_row, rows, columns)) {
+    if (!tile.Score()) {
       if (sink.keep == nullptr) return;
       return KeepWeights(args, first_row, rows, columns, args.scores);
     }
@@ -209,12 +222,10 @@ struct Weights {
 
   template <int kRows>
   HWY_NOINLINE void Rows(int64_t first_row) const {
-    const Products products = {args};
-    const int64_t rows = Products::template RowsOf<kRows>(args, first_row);
-    const Columns columns = products.ColumnsOf(first_row, rows);
-    if (!ScoreMicroTile<kRows>(products, first_row, rows, columns)) return;
-    for (int64_t r = 0; r < rows; ++r) {
-      Store(first_row + r, columns, args.scores + r * kScoreStride);
+    const MicroTile<kRows, Products> tile(args, first_row);
+    if (!tile.Score()) return;
+    for (int64_t r = 0; r < tile.rows; ++r) {
+      Store(first_row + r, tile.columns, args.scores + r * kScoreStride);
     }
   }
 
@@ -252,15 +263,13 @@ struct NonFinite {
 
   template <int kRows>
   HWY_NOINLINE void Rows(int64_t first_row) const {
-    const Products products = {args};
-    const int64_t rows = Products::template RowsOf<kRows>(args, first_row);
-    const Columns columns = products.ColumnsOf(first_row, rows);
-    if (!ScoreMicroTile<kRows>(products, first_row, rows, columns)) return;
+    const MicroTile<kRows, Products> tile(args, first_row);
+    if (!tile.Score()) return;
     for (int64_t n = 0; n < found.count; ++n) {
       const int64_t key = found.keys[n];
-      if (key < columns.first || key >= columns.last) continue;
+      if (key < tile.columns.first || key >= tile.columns.last) continue;
       bool loaded = false;
-      for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t r = 0; r < tile.rows; ++r) {
         if (!Weighs(first_row + r, key, args.scores[r * kScoreStride + key])) {
           continue;
         }
