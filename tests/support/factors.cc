@@ -288,6 +288,7 @@ std::string Describe(const std::vector<int>& row) {
 
 std::vector<std::vector<int>> PairwiseRows(const std::vector<Factor>& factors) {
   std::vector<int> counts;
+  counts.reserve(factors.size());
   for (const Factor& factor : factors) {
     counts.push_back(static_cast<int>(factor.levels.size()));
   }

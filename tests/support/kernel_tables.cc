@@ -62,7 +62,9 @@ const Supported& SupportedBy(const std::string& table) {
 
 std::vector<Factor> OptionsOf(const std::string& table) {
   std::vector<Factor> factors = OptionFactors();
-  for (const auto& [name, levels] : SupportedBy(table)) {
+  for (const auto& option : SupportedBy(table)) {
+    const std::string& name = option.first;
+    const std::vector<std::string>& levels = option.second;
     const auto factor =
         std::find_if(factors.begin(), factors.end(),
                      [&](const Factor& one) { return one.name == name; });
