@@ -11,6 +11,8 @@
 #include <thread>
 #include <utility>
 
+#include "core/control_groups.h"
+
 // The thread sanitizer does not see what an uninstrumented libtbb synchronises,
 // so this file, the only one that includes TBB, is compiled without
 // instrumentation (CMakeLists.txt) and states the edges that TBB guarantees:
@@ -69,8 +71,10 @@ struct WorkerPool::Impl {
   int64_t posted = 0;  // tasks posted and not finished
 };
 
-int WorkerPool::ThreadsFor(int threads) {
-  return threads > 0 ? threads : tbb::this_task_arena::max_concurrency();
+int WorkerPool::ThreadsFor(int threads, const ControlGroups& groups) {
+  if (threads > 0) return threads;
+  // oneTBB follows the affinity; it knows of no quota.
+  return ProcessorsWithin(groups, tbb::this_task_arena::max_concurrency());
 }
 
 WorkerPool::WorkerPool(int threads)

@@ -7,6 +7,7 @@
 #include <stop_token>
 
 #include "absl/functional/function_ref.h"
+#include "core/control_groups.h"
 
 namespace attention {
 
@@ -15,8 +16,9 @@ namespace attention {
 /// with what.
 class WorkerPool {
  public:
-  /// `threads` >= 1; 0 means one per processor that the process may use. The
-  /// machine may have fewer: the pool still runs that many.
+  /// `threads` >= 1; 0 means one per processor that the process may use, by its
+  /// affinity and by the quota of its control groups. The machine may have
+  /// fewer: the pool still runs that many.
   explicit WorkerPool(int threads = 0);
   ~WorkerPool();  // waits for posted work
   WorkerPool(const WorkerPool&) = delete;
@@ -25,7 +27,7 @@ class WorkerPool {
   int threads() const { return threads_; }
 
   /// What threads() of a pool is that is made with `threads`. Takes no memory.
-  static int ThreadsFor(int threads);
+  static int ThreadsFor(int threads, const ControlGroups& groups = {});
 
   /// Calls body(0) ... body(count - 1), each once, on the pool's threads, and
   /// returns when all have returned. Once `stop` is requested, calls that have

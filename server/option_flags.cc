@@ -70,7 +70,9 @@ void AddEncryption(ServerOptions& options, FlagSet& flags) {
 void AddComputing(ServerOptions& options, FlagSet& flags) {
   const std::string group = "Computing";
   flags.AddInteger("--worker-threads", options.worker_threads,
-                   "Threads that compute; 0 means one per processor", group);
+                   "Threads that compute; 0 means one per processor that the "
+                   "process may use, in a container of its quota",
+                   group);
   flags.Add("--backend", options.backend, "NAME", "auto",
             absl::StrCat("One of ", absl::StrJoin(BackendNames(), ", "),
                          "; auto takes the fastest that supports a request"),

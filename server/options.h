@@ -39,7 +39,7 @@ struct ServerOptions {
   int http_port = 8002;
   /// Whether the Open Inference Protocol is served there as well.
   bool http_inference = true;
-  /// Threads that compute; 0 means one per processor.
+  /// Threads that compute; 0 means one per processor that the process may use.
   int worker_threads = 0;
   /// "auto" or a backend's name.
   std::string backend = "auto";

@@ -6,14 +6,10 @@
 #include <algorithm>
 #include <fstream>
 #include <optional>
-#include <vector>
 
-#include "absl/algorithm/container.h"
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/string_view.h"
+#include "core/control_groups.h"
 
 namespace attention::server {
 namespace {
@@ -30,39 +26,13 @@ std::optional<int64_t> NumberIn(const std::string& path) {
   return static_cast<int64_t>(number);
 }
 
-// The smallest limit of `group`, "/a/b", and of those above it. In a container
-// the group may have another name than outside: what is not there is passed by.
-int64_t LimitOfGroups(const std::string& mount, absl::string_view group,
-                      const char* file) {
+int64_t LimitOfControlGroups(const ControlGroups& groups) {
   int64_t least = MemorySources::kUnlimited;
-  while (true) {
-    const auto limit = NumberIn(absl::StrCat(mount, group, "/", file));
+  for (const ControlGroupFolder& folder : FoldersOf(groups, "memory")) {
+    const char* file =
+        folder.version == 2 ? "/memory.max" : "/memory.limit_in_bytes";
+    const auto limit = NumberIn(absl::StrCat(folder.path, file));
     if (limit) least = std::min(least, *limit);
-    const size_t slash = group.rfind('/');
-    if (slash == absl::string_view::npos) return least;
-    group = group.substr(0, slash);
-  }
-}
-
-// Lines are "0::/a/b" for version 2, "7:cpu,memory:/a/b" for version 1.
-int64_t LimitOfControlGroups(const MemorySources& sources) {
-  std::ifstream file(sources.own_groups);
-  int64_t least = MemorySources::kUnlimited;
-  for (std::string line; std::getline(file, line);) {
-    const std::vector<absl::string_view> parts =
-        absl::StrSplit(line, absl::MaxSplits(':', 2));
-    // A group beyond the container's root begins with "/..".
-    if (parts.size() != 3 || absl::StrContains(parts[2], "..")) continue;
-    if (parts[1].empty()) {
-      least = std::min(
-          least, LimitOfGroups(sources.control_groups, parts[2], "memory.max"));
-    } else if (absl::c_linear_search(std::vector<absl::string_view>(
-                                         absl::StrSplit(parts[1], ',')),
-                                     "memory")) {
-      least = std::min(
-          least, LimitOfGroups(absl::StrCat(sources.control_groups, "/memory"),
-                               parts[2], "memory.limit_in_bytes"));
-    }
   }
   return least;
 }
@@ -94,7 +64,7 @@ MemoryBound SmallestBound(const MemorySources& sources) {
     if (bytes < bound.bytes) bound = {bytes, of};
   };
   consider(sources.address_space, "the address space left (ulimit -v)");
-  consider(LimitOfControlGroups(sources), "the control group's memory");
+  consider(LimitOfControlGroups(sources.groups), "the control group's memory");
   return bound;
 }
 

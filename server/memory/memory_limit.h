@@ -5,16 +5,15 @@
 #include <limits>
 #include <string>
 
+#include "core/control_groups.h"
+
 namespace attention::server {
 
 /// What bounds the memory of a process, and where it is told.
 struct MemorySources {
   static constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
 
-  /// Where the control groups are, of version 1 or 2.
-  std::string control_groups = "/sys/fs/cgroup";
-  /// The process's groups, one a line.
-  std::string own_groups = "/proc/self/cgroup";
+  ControlGroups groups;
   /// Bytes that the process may still map (RLIMIT_AS).
   int64_t address_space = kUnlimited;
   /// Bytes that the machine has.

@@ -1,6 +1,7 @@
 // attention-server itself: its options, what it prints, how it ends.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <csignal>
 #include <string>
@@ -39,6 +40,23 @@ TEST(ServerBinaryTest, SaysInOneLineWhatItListensOnAndRunsOn) {
   const RunningServer server = Launch({"--worker-threads", "2"});
   EXPECT_THAT(server.line,
               AllOf(HasSubstr("reference"), HasSubstr("2 worker threads")));
+}
+
+// A processor that this process may run on.
+int AnyProcessor() {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0) {
+    for (int i = 0; i < CPU_SETSIZE; ++i) {
+      if (CPU_ISSET(i, &allowed)) return i;
+    }
+  }
+  return 0;
+}
+
+TEST(ServerBinaryTest, HasAThreadForEachProcessorThatItMayRunOn) {
+  const RunningServer server = Launch(
+      {}, {"/usr/bin/taskset", "--cpu-list", absl::StrCat(AnyProcessor())});
+  EXPECT_THAT(server.line, HasSubstr("1 worker thread,"));
 }
 
 TEST(ServerBinaryTest, WritesJsonLinesWhenAsked) {

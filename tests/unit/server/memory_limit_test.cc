@@ -18,8 +18,8 @@ constexpr int64_t kMiB = 1 << 20;
 class MemoryLimitTest : public testing::Test {
  protected:
   MemoryLimitTest() {
-    sources_.control_groups = folder_.path() + "/cgroup";
-    sources_.own_groups = folder_.path() + "/own";
+    sources_.groups.mount = folder_.path() + "/cgroup";
+    sources_.groups.own = folder_.path() + "/own";
     sources_.physical = 1000 * kMiB;
   }
 
