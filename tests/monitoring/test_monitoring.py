@@ -113,6 +113,8 @@ class Monitoring(unittest.TestCase):
         text = (MONITORING / "prometheus.yml").read_text()
         targets = f'{cls.http}", "{cls.http_of_devices}'
         text = text.replace("127.0.0.1:8002", targets).replace("15s", "500ms")
+        # Whose Prometheus it is chooses the job's name: nothing may depend on it.
+        text = text.replace("job_name: attention", "job_name: models")
         (cls.folder / "prometheus.yml").write_text(text)
         (cls.folder / "alerts.yml").write_text((MONITORING / "alerts.yml").read_text())
         log = cls.folder / "prometheus.log"
@@ -166,7 +168,7 @@ class Monitoring(unittest.TestCase):
         self.assertEqual(check.returncode, 0, check.stdout + check.stderr)
 
     def test_prometheus_reads_the_server(self):
-        self.assertEqual([s["value"][1] for s in self.query('up{job="attention"}')], ["1", "1"])
+        self.assertEqual([s["value"][1] for s in self.query('up{job="models"}')], ["1", "1"])
 
     def test_every_metric_of_the_dashboard_is_exported(self):
         exported = self.exported()
