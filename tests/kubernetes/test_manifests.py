@@ -80,7 +80,7 @@ def test_the_server_has_its_flags(container):
     ).stdout
     for argument in container["args"]:
         assert re.search(rf"{argument.split('=')[0]}\b", usage)
-    for variable in container["env"]:
+    for variable in container.get("env", []):
         assert f"[{variable['name']}]" in re.sub(r"\s+", " ", usage)
 
 
@@ -112,6 +112,25 @@ def test_the_server_answers_its_probes(container, tmp_path):
                 assert reply.status == 200
     finally:
         assert server.stop() == 0
+
+
+@each_container
+def test_one_slow_answer_takes_no_server_out(container):
+    for name in ("readinessProbe", "livenessProbe"):
+        probe = container[name]
+        assert probe["timeoutSeconds"] >= 5
+        assert probe.get("failureThreshold", 3) >= 3  # 3 is Kubernetes' default
+
+
+def test_how_many_servers_there_are_is_the_autoscalers_alone():
+    assert "autoscaler.yaml" in BASE["kustomization.yaml"]["resources"]
+    assert "replicas" not in BASE["deployment.yaml"]["spec"]
+
+
+def test_knative_takes_the_runtimes_environment():
+    """By default it refuses what a variable takes from the pod (features.knative.dev)."""
+    for variable in CONTAINERS["kserve"].get("env", []):
+        assert not {"fieldRef", "resourceFieldRef"} & set(variable.get("valueFrom", {}))
 
 
 def test_the_autoscalers_metric_is_one_of_the_servers():
