@@ -74,6 +74,37 @@ def test_a_server_starts_with_its_words(name):
     assert process.returncode == 0
 
 
+def commands(mark):
+    """The blocks of docs/ten-minutes.md that begin with it."""
+    page = (ROOT / "docs" / "ten-minutes.md").read_text()
+    return re.findall(rf"^```sh {mark}\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user, which root may")
+def test_envoy_alone_reads_its_key_and_no_other(tmp_path):
+    (tmp_path / "deploy" / "compose").mkdir(parents=True)
+    certificates = commands("installed")[0]
+    assert "authority.key" in certificates
+    for script in (certificates, *commands("compose")):
+        done = subprocess.run(
+            ["bash", "-euc", script], cwd=tmp_path, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+    folder = tmp_path / "deploy" / "compose" / "attention"
+    assert sorted(os.listdir(folder)) == ["callers.crt", "tls.crt", "tls.key"]
+    user = int(SERVICES["envoy"]["user"].split(":")[0])
+    assert user != 0
+    for path in (folder, *folder.iterdir()):
+        assert path.stat().st_uid == user
+        assert path.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("folder", ["attention", "deploy/compose/attention"])
+def test_git_leaves_keys_alone(folder):
+    ignored = ["git", "check-ignore", "--quiet", f"{folder}/tls.key"]
+    assert subprocess.run(ignored, cwd=ROOT).returncode == 0
+
+
 def test_servers_are_reached_through_envoy_alone(envoy):
     assert all(of["network_mode"] == "service:envoy" for of in SERVERS.values())
     for of in SERVERS.values():
