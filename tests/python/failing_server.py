@@ -8,6 +8,8 @@ import grpc
 class FailingServer:
     """Answers call n of Attend with what answer(n, context) returns, or ends it with.
 
+    Likewise AttendStream, with one reply to a whole stream.
+
     credentials: of gRPC, for a server with TLS. inference: methods of
     GRPCInferenceService by their names, each as answer is, without the count.
     """
@@ -19,9 +21,15 @@ class FailingServer:
             self.calls += 1
             return answer(self.calls, context)
 
-        method = grpc.unary_unary_rpc_method_handler(attend)
+        def attend_stream(_, context):
+            yield attend(_, context)
+
+        methods = {
+            "Attend": grpc.unary_unary_rpc_method_handler(attend),
+            "AttendStream": grpc.stream_stream_rpc_method_handler(attend_stream),
+        }
         service = "attention.v1.AttentionService"
-        handlers = [grpc.method_handlers_generic_handler(service, {"Attend": method})]
+        handlers = [grpc.method_handlers_generic_handler(service, methods)]
         if inference is not None:
             methods = {
                 name: grpc.unary_unary_rpc_method_handler(one)

@@ -7,7 +7,12 @@ import numpy as np
 import pytest
 from failing_server import FailingServer
 
-from attention_client import AsyncClient, InvalidArgumentError, UnavailableError
+from attention_client import (
+    AsyncClient,
+    DeadlineExceededError,
+    InvalidArgumentError,
+    UnavailableError,
+)
 
 
 @pytest.fixture
@@ -83,6 +88,18 @@ def test_errors_are_the_other_clients(run, tmp_path, normal):
 
     with pytest.raises(UnavailableError):
         run(nobody, f"unix:{tmp_path}/nobody")
+
+
+def test_a_result_of_a_stream_has_a_timeout(run):
+    long = np.ones((1, 400_000, 8), np.float32)
+
+    async def calls(aio):
+        aio.timeout = 0.3
+        async for _ in aio.attend_many([dict(query=long, key=long, value=long)]):
+            pass
+
+    with pytest.raises(DeadlineExceededError, match="0.3 s"):
+        run(calls)
 
 
 def test_a_stream_reports_errors_in_place(run, normal):

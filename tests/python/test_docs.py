@@ -89,5 +89,5 @@ def test_the_tables_are_whole():
     named = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
     exceptions = {kind.__name__ for kind in errors._CLASSES.values()}
     options = set(_request.Options.__annotations__)
-    assert named == options | exceptions | {"timeout"}
+    assert named == options | exceptions | {"timeout", "metadata"}
     assert exceptions <= set(attention_client.__all__)

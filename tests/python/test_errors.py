@@ -16,6 +16,7 @@ from attention_client import (
     LocalServer,
     NotFoundError,
     ParameterSet,
+    PermissionDeniedError,
     ResourceExhaustedError,
     ScaledDotProduct,
     UnavailableError,
@@ -98,6 +99,16 @@ def test_a_server_that_drains_is_tried_again():
     with FailingServer(answer) as fake, Client(fake.target) as client:
         assert client.attend(*SMALL).backend == "other"
         assert fake.calls == 3
+
+
+def test_what_a_caller_may_not_do_is_permission_denied():
+    def answer(_, context):
+        context.abort(grpc.StatusCode.PERMISSION_DENIED, "you may not")
+
+    with FailingServer(answer) as fake, Client(fake.target) as client:
+        with pytest.raises(PermissionDeniedError, match="you may not") as caught:
+            client.attend(*SMALL)
+    assert isinstance(caught.value, PermissionError)
 
 
 def test_the_time_to_try_again_is_told():

@@ -1,6 +1,7 @@
 """Many requests over one stream."""
 
 import itertools
+import time
 
 import numpy as np
 import pytest
@@ -12,6 +13,10 @@ from attention_client import (
     UnavailableError,
     Client,
 )
+
+
+LONG = np.ones((1, 400_000, 8), np.float32)
+HOURS = dict(query=LONG, key=LONG, value=LONG)  # of work for one processor
 
 
 def requests(normal, count, **options):
@@ -87,10 +92,28 @@ def test_in_flight_is_checked(client):
         next(client.attend_many([], in_flight=0))
 
 
-def test_a_stream_has_the_deadline_that_it_was_given(client):
-    long = np.ones((1, 400_000, 8), np.float32)
-    with pytest.raises(DeadlineExceededError):
-        list(client.attend_many([dict(query=long, key=long, value=long)], timeout=0.3))
+def test_a_result_has_the_timeout_that_it_was_given(client):
+    with pytest.raises(DeadlineExceededError, match="0.3 s"):
+        list(client.attend_many([HOURS], timeout=0.3))
+
+
+def test_a_result_has_the_clients_timeout(client):
+    with Client(client.target, timeout=0.3) as impatient:
+        with pytest.raises(DeadlineExceededError, match="0.3 s"):
+            list(impatient.attend_many([HOURS]))
+
+
+def test_a_stream_may_last_longer_than_its_timeout(client, normal):
+    timeout = 2.0
+    end = time.monotonic() + 1.25 * timeout
+
+    def until_the_end():
+        while time.monotonic() < end:
+            yield from requests(normal, 3)
+
+    results = list(client.attend_many(until_the_end(), timeout=timeout))
+    assert time.monotonic() > end
+    assert len(results) % 3 == 0
 
 
 def test_a_stream_to_nobody_is_unavailable(tmp_path, normal):

@@ -12,10 +12,18 @@ import pytest
 from failing_server import FailingServer
 from running_server import RunningServer
 
-from attention_client import AsyncClient, AttentionError, Client, Tls, UnavailableError
+from attention_client import (
+    AsyncClient,
+    AttentionError,
+    Client,
+    Tls,
+    UnauthenticatedError,
+    UnavailableError,
+)
 from attention_client.cli import main
 
 ONES = [np.ones((2, 2), np.float32)] * 3
+REQUEST = dict(zip(("query", "key", "value"), ONES, strict=True))
 
 
 def openssl(*arguments, **options):
@@ -119,6 +127,32 @@ def test_both_clients_send_their_token(folder):
     assert sent == ["Bearer s3cret"] * 2
 
 
+def test_a_call_sends_its_metadata_beside_the_token():
+    sent = []
+
+    def answer(_, context):
+        given = dict(context.invocation_metadata())
+        sent.append((given["traceparent"], given["authorization"]))
+        return b""
+
+    async def call(target):
+        async with AsyncClient(target, token="s3cret") as client:
+            await client.attend(*ONES, metadata={"traceparent": "00-b"})
+            with pytest.raises(AttentionError):  # a reply that nobody asked for
+                async for _ in client.attend_many([REQUEST], metadata=stream):
+                    pass
+
+    stream = {"traceparent": "00-c"}
+    with FailingServer(answer) as server:
+        with Client(server.target, token="s3cret") as client:
+            client.attend(*ONES, metadata={"traceparent": "00-a"})
+            with pytest.raises(AttentionError):
+                list(client.attend_many([REQUEST], metadata=stream))
+        asyncio.run(call(server.target))
+    assert [trace for trace, _ in sent] == ["00-a", "00-c", "00-b", "00-c"]
+    assert {token for _, token in sent} == {"Bearer s3cret"}
+
+
 def test_a_token_does_not_cross_a_network_in_the_clear():
     with pytest.raises(ValueError, match="token: without tls"):
         Client("example.org:8001", token="s3cret")
@@ -162,8 +196,9 @@ def test_the_server_itself_takes_tls_and_a_token(folder, guarded):
 def test_the_server_itself_refuses_another_token(folder, guarded):
     tls = Tls(ca=folder / "ca.pem")
     with Client(guarded.address, tls=tls, token="other") as client:
-        with pytest.raises(AttentionError) as failed:
+        with pytest.raises(UnauthenticatedError) as failed:
             client.attend(*ONES)
+    assert isinstance(failed.value, PermissionError)
     assert failed.value.code == grpc.StatusCode.UNAUTHENTICATED
 
 

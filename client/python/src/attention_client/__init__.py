@@ -19,7 +19,9 @@ from attention_client.errors import (
     DeadlineExceededError,
     InvalidArgumentError,
     NotFoundError,
+    PermissionDeniedError,
     ResourceExhaustedError,
+    UnauthenticatedError,
     UnavailableError,
     UnimplementedError,
 )
@@ -48,6 +50,7 @@ __all__ = [
     "NotFoundError",
     "Options",
     "ParameterSet",
+    "PermissionDeniedError",
     "Request",
     "ResourceExhaustedError",
     "Result",
@@ -55,6 +58,7 @@ __all__ = [
     "Scoring",
     "ServerInfo",
     "Tls",
+    "UnauthenticatedError",
     "UnavailableError",
     "UnimplementedError",
 ]

@@ -6,15 +6,16 @@ import json
 import os
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import grpc
 
 from attention_client import _messages
 from attention_client._shared_memory import Pool, is_local
+from attention_client.errors import DeadlineExceededError
 from attention_client.info import ServerInfo
 
 ATTEND = "/attention.v1.AttentionService/Attend"
@@ -25,6 +26,9 @@ INFER = "/inference.GRPCInferenceService/ModelInfer"
 REGISTER = "/inference.GRPCInferenceService/SystemSharedMemoryRegister"
 UNREGISTER = "/inference.GRPCInferenceService/SystemSharedMemoryUnregister"
 UNARY = (ATTEND, INFO, HEALTH, INFER, REGISTER, UNREGISTER)
+
+# What a call sends beside its request, such as {"traceparent": "00-..."}.
+Metadata: TypeAlias = Mapping[str, str]
 
 TIMEOUT = 60.0  # seconds
 IN_FLIGHT = 16  # of attend_many; the server's own limit is 32 unless configured
@@ -140,6 +144,10 @@ class Caller:
     def _library() -> Any:
         raise NotImplementedError
 
+    def _metadata_with(self, metadata: Metadata | None) -> tuple[tuple[str, str], ...]:
+        """The client's own and a call's."""
+        return (*self._metadata, *(metadata or {}).items())
+
     def _left(self, timeout: float | None) -> Callable[[], float]:
         """How many seconds are left of a call's timeout."""
         end = time.monotonic() + (self.timeout if timeout is None else timeout)
@@ -163,6 +171,10 @@ def _release(
                 unregister(request, timeout=2, metadata=metadata)
             except grpc.RpcError:
                 return  # it has ended, too
+
+
+def no_result_within(timeout: float) -> DeadlineExceededError:
+    return DeadlineExceededError(f"no result came within {timeout:g} s")
 
 
 def health_request(service: str) -> bytes:

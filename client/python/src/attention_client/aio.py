@@ -46,11 +46,12 @@ class AsyncClient(_channel.Caller):
         value: Any,
         *,
         timeout: float | None = None,
+        metadata: _channel.Metadata | None = None,
         **options: Unpack[Options],
     ) -> Result:
         """As Client.attend. Cancelling the task ends the call on the server, too."""
         steps = _calls.attend(self._pool, query, key, value, options)
-        return await self._run(steps, timeout)
+        return await self._run(steps, timeout, metadata)
 
     @overload
     def attend_many(
@@ -59,6 +60,7 @@ class AsyncClient(_channel.Caller):
         *,
         in_flight: int = ...,
         timeout: float | None = ...,
+        metadata: _channel.Metadata | None = ...,
         return_errors: Literal[False] = ...,
     ) -> AsyncIterator[Result]: ...
 
@@ -69,6 +71,7 @@ class AsyncClient(_channel.Caller):
         *,
         in_flight: int = ...,
         timeout: float | None = ...,
+        metadata: _channel.Metadata | None = ...,
         return_errors: Literal[True],
     ) -> AsyncIterator[Result | AttentionError]: ...
 
@@ -78,13 +81,15 @@ class AsyncClient(_channel.Caller):
         *,
         in_flight: int = _channel.IN_FLIGHT,
         timeout: float | None = None,
+        metadata: _channel.Metadata | None = None,
         return_errors: bool = False,
     ) -> AsyncIterator[Result | AttentionError]:
         """As Client.attend_many; the requests may come from an async iterator."""
+        timeout = self.timeout if timeout is None else timeout
         window = Window(in_flight)
         outgoing: asyncio.Queue[bytes | None] = asyncio.Queue()
         stream = self._attend_stream(
-            _taken_from(outgoing), timeout=timeout, metadata=self._metadata
+            _taken_from(outgoing), metadata=self._metadata_with(metadata)
         )
         source = _iterate(requests)
         ended = False
@@ -100,29 +105,45 @@ class AsyncClient(_channel.Caller):
                 if window.is_empty():
                     return
                 while not window.is_ready():
-                    window.put(await _read(stream))
+                    window.put(await _read(stream, timeout))
                 yield window.take(return_errors)
         finally:
             stream.cancel()
 
-    async def info(self, *, timeout: float | None = None) -> ServerInfo:
+    async def info(
+        self,
+        *,
+        timeout: float | None = None,
+        metadata: _channel.Metadata | None = None,
+    ) -> ServerInfo:
         """As Client.info."""
-        return _channel.read_info(await self._call(_channel.INFO, b"", timeout))
+        reply = await self._call(_channel.INFO, b"", timeout, metadata)
+        return _channel.read_info(reply)
 
-    async def health(self, service: str = "", *, timeout: float | None = None) -> str:
+    async def health(
+        self,
+        service: str = "",
+        *,
+        timeout: float | None = None,
+        metadata: _channel.Metadata | None = None,
+    ) -> str:
         """As Client.health."""
         request = _channel.health_request(service)
-        return _channel.read_health(await self._call(_channel.HEALTH, request, timeout))
+        reply = await self._call(_channel.HEALTH, request, timeout, metadata)
+        return _channel.read_health(reply)
 
     async def _run(
-        self, steps: _calls.Steps[_calls.Returned], timeout: float | None
+        self,
+        steps: _calls.Steps[_calls.Returned],
+        timeout: float | None,
+        metadata: _channel.Metadata | None,
     ) -> _calls.Returned:
         left = self._left(timeout)
         try:
             method, request = next(steps)
             while True:
                 try:
-                    reply = await self._call(method, request, left())
+                    reply = await self._call(method, request, left(), metadata)
                 except AttentionError as error:
                     method, request = steps.throw(error)
                 else:
@@ -133,21 +154,29 @@ class AsyncClient(_channel.Caller):
         finally:
             steps.close()
 
-    async def _call(self, method: str, request: bytes, timeout: float | None) -> bytes:
+    async def _call(
+        self,
+        method: str,
+        request: bytes,
+        timeout: float | None,
+        metadata: _channel.Metadata | None,
+    ) -> bytes:
         if timeout is None:
             timeout = self.timeout
         try:
             reply: bytes = await self._unary[method](
-                request, timeout=timeout, metadata=self._metadata
+                request, timeout=timeout, metadata=self._metadata_with(metadata)
             )
         except grpc.RpcError as error:
             raise from_rpc_error(error) from None
         return reply
 
 
-async def _read(stream: Any) -> bytes:
+async def _read(stream: Any, timeout: float) -> bytes:
     try:
-        reply = await stream.read()
+        reply = await asyncio.wait_for(stream.read(), timeout)
+    except asyncio.TimeoutError:
+        raise _channel.no_result_within(timeout) from None
     except grpc.RpcError as error:
         raise from_rpc_error(error) from None
     if not isinstance(reply, bytes):  # grpc.aio.EOF

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import threading
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, overload
 
@@ -55,6 +56,7 @@ class Client(_channel.Caller):
         value: Any,
         *,
         timeout: float | None = None,
+        metadata: _channel.Metadata | None = None,
         **options: Unpack[Options],
     ) -> Result:
         """Attention of the queries to the keys: a Result with .output.
@@ -67,12 +69,13 @@ class Client(_channel.Caller):
         query_offset, query_offsets, key_offset, window, scale, scoring, softcap,
         training, dropout_p, seed, weights_after_dropout, empty_rows, weights, lse, id;
         attention_client.Options says what each is. timeout: seconds, in place of the
-        client's.
+        client's. metadata: what the call sends beside its request, such as
+        {"traceparent": "00-..."}, which the server's log repeats.
 
         Raises AttentionError.
         """
         steps = _calls.attend(self._pool, query, key, value, options)
-        return self._run(steps, timeout)
+        return self._run(steps, timeout, metadata)
 
     @overload
     def attend_many(
@@ -81,6 +84,7 @@ class Client(_channel.Caller):
         *,
         in_flight: int = ...,
         timeout: float | None = ...,
+        metadata: _channel.Metadata | None = ...,
         return_errors: Literal[False] = ...,
     ) -> Iterator[Result]: ...
 
@@ -91,6 +95,7 @@ class Client(_channel.Caller):
         *,
         in_flight: int = ...,
         timeout: float | None = ...,
+        metadata: _channel.Metadata | None = ...,
         return_errors: Literal[True],
     ) -> Iterator[Result | AttentionError]: ...
 
@@ -100,6 +105,7 @@ class Client(_channel.Caller):
         *,
         in_flight: int = _channel.IN_FLIGHT,
         timeout: float | None = None,
+        metadata: _channel.Metadata | None = None,
         return_errors: bool = False,
     ) -> Iterator[Result | AttentionError]:
         """Results of many requests over one stream, in the order of the requests.
@@ -110,14 +116,19 @@ class Client(_channel.Caller):
 
         At most in_flight requests are taken before the first one's result is. An
         error of one is raised in its turn, and ends the stream; with return_errors it
-        stands in place of a result, and the others go on. timeout is that of the whole
-        stream, in seconds; None: no end.
+        stands in place of a result, and the others go on. timeout: seconds to wait for
+        each result, in place of the client's; the stream itself may last. metadata: as
+        for attend, once for the stream.
         """
+        timeout = self.timeout if timeout is None else timeout
         window = Window(in_flight)
+        incoming: queue.SimpleQueue[bytes | AttentionError] = queue.SimpleQueue()
         outgoing: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         stream = self._attend_stream(
-            iter(outgoing.get, None), timeout=timeout, metadata=self._metadata
+            iter(outgoing.get, None), metadata=self._metadata_with(metadata)
         )
+        # gRPC's own iterator waits without end.
+        threading.Thread(target=_read, args=(stream, incoming), daemon=True).start()
         source = iter(requests)
         ended = False
         try:
@@ -132,30 +143,46 @@ class Client(_channel.Caller):
                 if window.is_empty():
                     return
                 while not window.is_ready():
-                    window.put(_next(stream))
+                    window.put(_next(incoming, timeout))
                 yield window.take(return_errors)
         finally:
             outgoing.put(None)  # lets the thread go that sends
             stream.cancel()
 
-    def info(self, *, timeout: float | None = None) -> ServerInfo:
+    def info(
+        self,
+        *,
+        timeout: float | None = None,
+        metadata: _channel.Metadata | None = None,
+    ) -> ServerInfo:
         """Version, backends and limits of the server."""
-        return _channel.read_info(self._call(_channel.INFO, b"", timeout))
+        reply = self._call(_channel.INFO, b"", timeout, metadata)
+        return _channel.read_info(reply)
 
-    def health(self, service: str = "", *, timeout: float | None = None) -> str:
+    def health(
+        self,
+        service: str = "",
+        *,
+        timeout: float | None = None,
+        metadata: _channel.Metadata | None = None,
+    ) -> str:
         """The status of the server or of one of its services, such as "SERVING"."""
         request = _channel.health_request(service)
-        return _channel.read_health(self._call(_channel.HEALTH, request, timeout))
+        reply = self._call(_channel.HEALTH, request, timeout, metadata)
+        return _channel.read_health(reply)
 
     def _run(
-        self, steps: _calls.Steps[_calls.Returned], timeout: float | None
+        self,
+        steps: _calls.Steps[_calls.Returned],
+        timeout: float | None,
+        metadata: _channel.Metadata | None,
     ) -> _calls.Returned:
         left = self._left(timeout)
         try:
             method, request = next(steps)
             while True:
                 try:
-                    reply = self._call(method, request, left())
+                    reply = self._call(method, request, left(), metadata)
                 except AttentionError as error:
                     method, request = steps.throw(error)
                 else:
@@ -166,23 +193,40 @@ class Client(_channel.Caller):
         finally:
             steps.close()
 
-    def _call(self, method: str, request: bytes, timeout: float | None) -> bytes:
+    def _call(
+        self,
+        method: str,
+        request: bytes,
+        timeout: float | None,
+        metadata: _channel.Metadata | None,
+    ) -> bytes:
         if timeout is None:
             timeout = self.timeout
         try:
             reply: bytes = self._unary[method](
-                request, timeout=timeout, metadata=self._metadata
+                request, timeout=timeout, metadata=self._metadata_with(metadata)
             )
         except grpc.RpcError as error:
             raise from_rpc_error(error) from None
         return reply
 
 
-def _next(stream: Any) -> bytes:
+def _read(stream: Any, incoming: queue.SimpleQueue[bytes | AttentionError]) -> None:
+    """Takes replies until the stream ends, and then says why there are no more."""
     try:
-        reply: bytes | None = next(stream, None)
+        for reply in stream:
+            incoming.put(reply)
     except grpc.RpcError as error:
-        raise from_rpc_error(error) from None
-    if reply is None:
-        raise AttentionError("the stream has ended before all replies came")
+        incoming.put(from_rpc_error(error))
+    else:
+        incoming.put(AttentionError("the stream has ended before all replies came"))
+
+
+def _next(incoming: queue.SimpleQueue[bytes | AttentionError], timeout: float) -> bytes:
+    try:
+        reply = incoming.get(timeout=timeout)
+    except queue.Empty:
+        raise _channel.no_result_within(timeout) from None
+    if isinstance(reply, AttentionError):
+        raise reply
     return reply

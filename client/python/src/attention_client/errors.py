@@ -83,6 +83,18 @@ class CancelledError(AttentionError):
     code = grpc.StatusCode.CANCELLED
 
 
+class UnauthenticatedError(AttentionError, PermissionError):
+    """The server wants to know who calls: the token or certificate is none it knows."""
+
+    code = grpc.StatusCode.UNAUTHENTICATED
+
+
+class PermissionDeniedError(AttentionError, PermissionError):
+    """The server knows who calls, and this caller may not do this."""
+
+    code = grpc.StatusCode.PERMISSION_DENIED
+
+
 class UnimplementedError(AttentionError):
     """This build of the server lacks what was asked for."""
 
@@ -98,6 +110,8 @@ _CLASSES: dict[grpc.StatusCode, type[AttentionError]] = {
         UnavailableError,
         DeadlineExceededError,
         CancelledError,
+        UnauthenticatedError,
+        PermissionDeniedError,
         UnimplementedError,
     )
 }
