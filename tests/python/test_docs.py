@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import readme
 from pages import PAGE, ROOT, blocks
 from safetensors.numpy import save_file
 
@@ -44,6 +45,15 @@ def names(normal, tmp_path):
 
 def run(code, names):
     exec(code.replace("127.0.0.1:8001", names["client"].target), names)
+
+
+def test_the_readmes_code_runs(names, capsys):
+    run(readme.block("python", "from attention_client import Client"), names)
+    # Causal: the first query sees the first key alone.
+    np.testing.assert_allclose(
+        names["result"].output[..., 0, :], names["value"][..., 0, :], rtol=1e-6
+    )
+    assert names["result"].weights.shape == (2, 4, 3, 5)
 
 
 @pytest.mark.parametrize(
