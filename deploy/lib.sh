@@ -4,10 +4,22 @@
 # say WORDS...: a line of progress with the seconds since the script began.
 say() { printf '[%3ds] %s\n' "$SECONDS" "$*"; }
 
+# build_programs: server and client, where nobody has built anything with the least that this takes
+# (preset run).
+build_programs() {
+  [[ -f build/release/build.ninja ]] || cmake --preset run
+  cmake --build --preset run
+}
+
 # build_release TARGET...: configures once and builds what is out of date. Targets
 # are Ninja's: all, or the path of a file below build/release.
 build_release() {
-  [[ -f build/release/build.ninja ]] || cmake --preset release
+  if [[ ! -f build/release/build.ninja ]]; then
+    cmake --preset release
+  elif grep -q '^ATTENTION_BUILD_TESTS:BOOL=OFF' build/release/CMakeCache.txt; then
+    # After build_programs. What it compiled stays: preset release would compile it anew.
+    cmake build/release -DATTENTION_BUILD_TESTS=ON -DATTENTION_BUILD_BENCHMARKS=ON
+  fi
   cmake --build --preset release --target "$@"
 }
 

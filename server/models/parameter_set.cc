@@ -20,7 +20,7 @@ namespace {
 
 constexpr char kConfigFile[] = "config.json";
 constexpr char kTensorFile[] = "parameters.safetensors";
-constexpr size_t kMostListed = 20;
+constexpr size_t kMostTensorsListed = 20;
 
 // Messages go to callers, who need not know where the server keeps its files.
 absl::Status WithoutFolder(const absl::Status& status,
@@ -36,11 +36,11 @@ absl::Status InFile(const char* file, const absl::Status& status) {
 std::string TensorNames(const SafetensorsFile& file) {
   std::vector<std::string> names;
   for (const auto& [name, tensor] : file.tensors) {
-    if (names.size() == kMostListed) break;
+    if (names.size() == kMostTensorsListed) break;
     names.push_back(absl::CHexEscape(name));
   }
   return absl::StrCat(absl::StrJoin(names, ", "),
-                      file.tensors.size() > kMostListed ? ", ..." : "");
+                      file.tensors.size() > kMostTensorsListed ? ", ..." : "");
 }
 
 // The same matrices, rows for columns: the last two extents change places.

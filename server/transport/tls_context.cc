@@ -13,13 +13,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/transport/pem.h"
 
 namespace attention::server {
 namespace {
-
-using Bio = std::unique_ptr<BIO, decltype(&::BIO_free)>;
-using Certificate = std::unique_ptr<X509, decltype(&::X509_free)>;
-using Key = std::unique_ptr<EVP_PKEY, decltype(&::EVP_PKEY_free)>;
 
 // With TLS 1.2; keys that are stolen later open nothing that was recorded.
 constexpr char kCiphers[] = "ECDHE+AESGCM:ECDHE+CHACHA20";
@@ -27,14 +24,9 @@ constexpr char kCiphers[] = "ECDHE+AESGCM:ECDHE+CHACHA20";
 // One name, with its length before it.
 constexpr unsigned char kAlpn[] = "\x08http/1.1";
 
-Bio Reader(const std::string& pem) {
-  return {::BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())),
-          &::BIO_free};
-}
-
 std::vector<Certificate> Certificates(const std::string& pem) {
   std::vector<Certificate> all;
-  const Bio bio = Reader(pem);
+  const Bio bio = ReaderOf(pem);
   while (X509* const next =
              ::PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr)) {
     all.emplace_back(next, &::X509_free);
@@ -63,7 +55,7 @@ int ChooseProtocol(SSL* /*ssl*/, const unsigned char** chosen,
 
 absl::Status UseIdentity(SSL_CTX* context, const TlsMaterial& material) {
   const std::vector<Certificate> chain = Certificates(material.chain);
-  const Bio bio = Reader(material.key);
+  const Bio bio = ReaderOf(material.key);
   const Key key(::PEM_read_bio_PrivateKey(bio.get(), nullptr, nullptr, nullptr),
                 &::EVP_PKEY_free);
   if (chain.empty() ||

@@ -13,13 +13,10 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "server/transport/pem.h"
 
 namespace attention::server {
 namespace {
-
-using Bio = std::unique_ptr<BIO, decltype(&::BIO_free)>;
-using Certificate = std::unique_ptr<X509, decltype(&::X509_free)>;
-using Key = std::unique_ptr<EVP_PKEY, decltype(&::EVP_PKEY_free)>;
 
 absl::Status Wrong(const char* option, const std::string& file,
                    absl::string_view why) {
@@ -39,13 +36,8 @@ absl::StatusOr<std::string> Read(const char* option, const std::string& file) {
                                        : "it is empty"));
 }
 
-Bio Reader(const std::string& pem) {
-  return {::BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())),
-          &::BIO_free};
-}
-
 Certificate FirstCertificate(const std::string& pem) {
-  const Bio bio = Reader(pem);
+  const Bio bio = ReaderOf(pem);
   Certificate certificate(
       ::PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr), &::X509_free);
   ::ERR_clear_error();
@@ -60,7 +52,7 @@ int NoPassphrase(char* /*buffer*/, int /*size*/, int /*rwflag*/, void* asked) {
 
 absl::StatusOr<Key> ReadKey(const std::string& file, const std::string& pem) {
   bool encrypted = false;
-  const Bio bio = Reader(pem);
+  const Bio bio = ReaderOf(pem);
   Key key(
       ::PEM_read_bio_PrivateKey(bio.get(), nullptr, &NoPassphrase, &encrypted),
       &::EVP_PKEY_free);
@@ -71,7 +63,7 @@ absl::StatusOr<Key> ReadKey(const std::string& file, const std::string& pem) {
                          : "holds no private key (expected PEM)");
 }
 
-std::string CommonName(const X509& certificate) {
+std::string NameForLog(const X509& certificate) {
   std::string name(256, '\0');
   const int size = ::X509_NAME_get_text_by_NID(
       ::X509_get_subject_name(&certificate), NID_commonName, name.data(),
@@ -87,7 +79,7 @@ std::string Summary(const X509& certificate) {
   const int64_t size = BIO_get_mem_data(text.get(), &begin);
   const bool expired =
       ::X509_cmp_current_time(::X509_get0_notAfter(&certificate)) < 0;
-  return absl::StrCat(CommonName(certificate),
+  return absl::StrCat(NameForLog(certificate),
                       expired ? ", which EXPIRED on " : ", until ",
                       absl::string_view(begin, static_cast<size_t>(size)));
 }

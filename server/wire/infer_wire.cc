@@ -19,7 +19,7 @@ using inference::ModelStreamInferResponse;
 
 // Model's name, version, id, each output's name, datatype and shape: what a
 // reply has beside elements.
-constexpr int64_t kMostOtherBytes = 2048;
+constexpr int64_t kBytesBesideTensors = 2048;
 
 absl::StatusOr<WantedResult> ReadOutput(
     const ModelInferRequest::InferRequestedOutputTensor& output,
@@ -91,7 +91,7 @@ absl::StatusOr<AttentionRequest> InferWire::Decode(ReceivedMessage message,
   return std::move(builder).Build();
 }
 
-int64_t InferWire::OtherBytes() const { return kMostOtherBytes; }
+int64_t InferWire::OtherBytes() const { return kBytesBesideTensors; }
 
 grpc::ByteBuffer InferWire::Encode(absl::Span<Result> results,
                                    const RequestFacts& facts) {
