@@ -24,17 +24,26 @@ TOML
   export CONTAINERS_CONF=$scratch/containers.conf
 }
 
-# make_base IMAGE RELEASE [PACKAGE...]: an equal of debian:RELEASE-slim with the packages.
+# make_base IMAGE RELEASE [PACKAGE...]: an equal of debian:RELEASE-slim with the packages, or of
+# ubuntu:RELEASE.
 make_base() {
-  local image=$1 release=$2 include=usr-is-merged package
+  local image=$1 release=$2
+  # Merged /usr by the hook and not by the package usrmerge, which brings all of Perl.
+  local options=(--components=main --include=usr-is-merged
+    --hook-dir=/usr/share/mmdebstrap/hooks/merged-usr)
   shift 2
   podman image exists "$image" && return
-  for package in "$@"; do include+=,$package; done
-  say "image $image, from Debian's archive"
-  local tar=$scratch/base.tar hooks=/usr/share/mmdebstrap/hooks
-  # Merged /usr by the hook and not by the package usrmerge, which brings all of Perl.
-  mmdebstrap --quiet --variant=minbase --components=main \
-    --hook-dir="$hooks/merged-usr" --include="$include" \
+  if [[ $release == noble ]]; then
+    # Debian 13 has the keys of Ubuntu's archive, Debian 12 has not.
+    local keys=$scratch/ubuntu-keys
+    rm -rf "$keys"
+    mmdebstrap --quiet --variant=extract --include=ubuntu-archive-keyring trixie "$keys"
+    # Its /usr is merged by itself.
+    options=("--components=main,universe" --keyring="$keys/usr/share/keyrings")
+  fi
+  say "image $image, from the archive of $release"
+  local tar=$scratch/base.tar
+  mmdebstrap --quiet --variant=minbase "${options[@]}" "${@/#/--include=}" \
     --aptopt='Acquire::Languages "none"' \
     --dpkgopt='path-exclude=/usr/share/man/*' \
     --dpkgopt='path-exclude=/usr/share/locale/*' \
