@@ -10,6 +10,7 @@
 
 #include <cstring>
 
+#include "core/cpu/kernels/arguments.h"
 #include "core/cpu/kernels/math-inl.h"
 #include "hwy/highway.h"
 
@@ -210,8 +211,8 @@ HWY_INLINE void WidenDense(Element type, const unsigned char* from,
   }
 }
 
-void WidenRows(const RowSource& from, int64_t rows, int64_t width, float* to,
-               int64_t to_stride, int64_t padded_width) {
+inline void WidenRows(const RowSource& from, int64_t rows, int64_t width,
+                      float* to, int64_t to_stride, int64_t padded_width) {
   const int64_t size = from.type == Element::kFloat32 ? 4 : 2;
   const bool dense = from.column_stride == size || width == 1;
   const bool whole = padded_width % static_cast<int64_t>(hn::Lanes(F())) == 0;
@@ -236,7 +237,8 @@ void WidenRows(const RowSource& from, int64_t rows, int64_t width, float* to,
 
 // In two steps where the factor alone would be subnormal or 0: what it is
 // multiplied by may be large. At once, for `to` is not in the caches.
-void ScaleRow(const float* from, int64_t count, double factor, float* to) {
+inline void ScaleRow(const float* from, int64_t count, double factor,
+                     float* to) {
   const F d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const float after = factor < 0x1p-64 ? 0x1p-64F : 1.0F;
@@ -332,8 +334,8 @@ HWY_INLINE int64_t NextNonFiniteOf(const RowSource& rows, int64_t first,
   return count;
 }
 
-int64_t NextNonFinite(const RowSource& rows, int64_t first, int64_t count,
-                      int64_t width) {
+inline int64_t NextNonFinite(const RowSource& rows, int64_t first,
+                             int64_t count, int64_t width) {
   switch (rows.type) {
     case Element::kFloat32:
       return NextNonFiniteOf<Element::kFloat32>(rows, first, count, width);
@@ -372,7 +374,7 @@ HWY_INLINE void StoreHalf(VF value, unsigned char* to) {
 }
 #endif
 
-void FinishRows(const FinishArgs& args) {
+inline void FinishRows(const FinishArgs& args) {
   const F d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t size = SizeOf(args.type);

@@ -138,8 +138,8 @@ struct PackQueryRows {
   }
 };
 
-void PackQueries(const float* rows, int64_t stride, int64_t count,
-                 int64_t width, float factor, float* packed) {
+inline void PackQueries(const float* rows, int64_t stride, int64_t count,
+                        int64_t width, float factor, float* packed) {
   ForEachMicroTile(count, PackQueryRows{rows, stride, width, factor, packed});
 }
 
@@ -192,8 +192,8 @@ HWY_INLINE void PackPanelsOf(int64_t panel, const float* rows, int64_t stride,
   }
 }
 
-void PackKeys(const float* rows, int64_t stride, int64_t count, int64_t width,
-              float* packed) {
+inline void PackKeys(const float* rows, int64_t stride, int64_t count,
+                     int64_t width, float* packed) {
   PackPanelsOf(2 * static_cast<int64_t>(hn::Lanes(F())), rows, stride, count,
                width, packed);
 }

@@ -10,6 +10,7 @@
 
 #include <cstring>
 
+#include "core/cpu/kernels/arguments.h"
 #include "core/cpu/kernels/math-inl.h"
 #include "core/cpu/kernels/pack-inl.h"
 #include "hwy/highway.h"
@@ -83,7 +84,7 @@ HWY_INLINE void ProjectRows(const ProjectArgs& args, int64_t first_row) {
   if (c < args.columns) ProjectColumns<kRows, 1>(args, first_row, c);
 }
 
-void Project(const ProjectArgs& args) {
+inline void Project(const ProjectArgs& args) {
   int64_t r = 0;
   for (; r + kProjectRows <= args.rows; r += kProjectRows) {
     ProjectRows<kProjectRows>(args, r);
@@ -91,7 +92,7 @@ void Project(const ProjectArgs& args) {
   for (; r < args.rows; ++r) ProjectRows<1>(args, r);
 }
 
-void CentreRows(const CentreArgs& args) {
+inline void CentreRows(const CentreArgs& args) {
   const F d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t r = 0; r < args.rows; ++r) {
@@ -120,7 +121,7 @@ void CentreRows(const CentreArgs& args) {
   }
 }
 
-void ExpTwiceAll(const float* from, int64_t count, float* to) {
+inline void ExpTwiceAll(const float* from, int64_t count, float* to) {
   const F d;
   for (int64_t i = 0; i < count; i += static_cast<int64_t>(hn::Lanes(d))) {
     hn::StoreU(ExpTwice(hn::LoadU(d, from + i)), d, to + i);
@@ -129,7 +130,7 @@ void ExpTwiceAll(const float* from, int64_t count, float* to) {
 
 // e^(2 x) = 2^a, a = n + f with n whole: the pair is 2^f, n. Infinities of x
 // are those of n.
-void ExpTwiceWideAll(const float* from, int64_t count, float* to) {
+inline void ExpTwiceWideAll(const float* from, int64_t count, float* to) {
   const F d;
   for (int64_t i = 0; i < count; i += static_cast<int64_t>(hn::Lanes(d))) {
     const VF a =
@@ -141,7 +142,7 @@ void ExpTwiceWideAll(const float* from, int64_t count, float* to) {
 }
 
 // Compared as whole numbers, so that NaN is more than infinity.
-float LargestMagnitude(const float* values, int64_t count) {
+inline float LargestMagnitude(const float* values, int64_t count) {
   const F d;
   const hn::RebindToSigned<F> di;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));

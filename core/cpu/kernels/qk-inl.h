@@ -288,7 +288,7 @@ struct PartialMicroRows {
   }
 };
 
-void AddPartialScores(const TileArgs& args, bool first) {
+inline void AddPartialScores(const TileArgs& args, bool first) {
   ForEachMicroTile(args.rows, PartialMicroRows{args, first});
 }
 

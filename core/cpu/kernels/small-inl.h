@@ -88,7 +88,7 @@ HWY_INLINE bool StoreSmallRow(const SmallArgs& args, const float* weights,
   return hn::AllTrue(d, finite);
 }
 
-bool AttendSmall(const SmallArgs& args) {
+inline bool AttendSmall(const SmallArgs& args) {
   const F d;
   HWY_ALIGN float keys[kSmallWidth * kSmallKeys];
   HWY_ALIGN float scores[kSmallKeys];

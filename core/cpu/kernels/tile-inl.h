@@ -333,13 +333,13 @@ HWY_INLINE void WithProducts(const TileArgs& args, const Args&... more) {
   }
 }
 
-void AttendTile(const TileArgs& args) { WithProducts<Attend>(args); }
+inline void AttendTile(const TileArgs& args) { WithProducts<Attend>(args); }
 
-void StoreWeights(const TileArgs& args, const WeightArgs& weights) {
+inline void StoreWeights(const TileArgs& args, const WeightArgs& weights) {
   WithProducts<Weights>(args, weights);
 }
 
-void AddNonFinite(const TileArgs& args, const NonFiniteArgs& found) {
+inline void AddNonFinite(const TileArgs& args, const NonFiniteArgs& found) {
   WithProducts<NonFinite>(args, found);
 }
 

@@ -73,24 +73,25 @@ HWY_INLINE bool CopyRowsOfBf16(const RowSource& from, int64_t rows,
   return finite;
 }
 
-void CopyBf16Rows(const RowSource& from, int64_t rows, int64_t padded_rows,
-                  int64_t width, float* to, int64_t to_stride) {
+inline void CopyBf16Rows(const RowSource& from, int64_t rows,
+                         int64_t padded_rows, int64_t width, float* to,
+                         int64_t to_stride) {
   CopyRowsOfBf16<false>(from, rows, padded_rows, width, to, to_stride);
 }
 
-bool CopyFiniteBf16Rows(const RowSource& from, int64_t rows,
-                        int64_t padded_rows, int64_t width, float* to,
-                        int64_t to_stride) {
+inline bool CopyFiniteBf16Rows(const RowSource& from, int64_t rows,
+                               int64_t padded_rows, int64_t width, float* to,
+                               int64_t to_stride) {
   return CopyRowsOfBf16<true>(from, rows, padded_rows, width, to, to_stride);
 }
 
-void PackBf16Keys(const float* rows, int64_t stride, int64_t count,
-                  int64_t width, float* packed) {
+inline void PackBf16Keys(const float* rows, int64_t stride, int64_t count,
+                         int64_t width, float* packed) {
   PackPanelsOf(kBf16Panel, rows, stride, count, width, packed);  // like floats
 }
 
-void PackBf16Values(const float* rows, int64_t count, int64_t panels,
-                    float* packed) {
+inline void PackBf16Values(const float* rows, int64_t count, int64_t panels,
+                           float* packed) {
   const hn::RebindToUnsigned<F> d;
   const hn::Rebind<uint16_t, F> narrow;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(F()));
