@@ -22,7 +22,7 @@ elseif(ATTENTION_SANITIZE MATCHES "thread")
   # threads, keys that are masked for some rows of a block, a device's queue and its memory. Files
   # and the kernels themselves have one thread. (An emulated device's threads are fibers of one
   # thread, and every change of fibers is slow here: of them, the layer's own tests.)
-  list(APPEND ATTENTION_TESTS_LEFT_OUT formats_test)
+  list(APPEND ATTENTION_TESTS_LEFT_OUT cpu_kernels_test formats_test)
   set(cpu_backend_test_RUNS "*ThreadsTest.*:*SameBitsTest.*:*.NanInAMasked*_FP32:CpuTargetsTest.*")
   set(attention_cuda_kernels_test_RUNS "Emulation*:Portable*:SixteenBits*:Philox*")
   set(attention_parity_core_test_RUNS

@@ -68,7 +68,7 @@ double Widened(Element type, uint16_t bits) {
   const int exponent = (bits & 0x7FFF) >> format.bits;
   const double sign = (bits & 0x8000) != 0 ? -1 : 1;
   if (exponent == 0x7FFF >> format.bits) {
-    return sign * (mantissa == 0 ? kInfinity : std::nan(""));
+    return sign * (mantissa == 0 ? HUGE_VAL : std::nan(""));
   }
   if (exponent == 0) {
     return sign * std::ldexp(mantissa, format.smallest - format.bits);

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 #include <cstring>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "core/cpu/kernels/bf16/products.h"

@@ -29,13 +29,13 @@ class SoftmaxTest : public KernelTest {
         factors_(kMaxMicroRows),
         pairs_(kMaxMicroRows * kBf16WeightStride) {}
 
-  // Scores of a row, whole vectors and a few more: -inf beyond its keys.
+  // Scores of a row, -inf beyond its keys.
   static void SetScores(Tile& tile, int64_t row, const Floats& scores) {
     std::fill_n(tile.score_row(row), kScoreStride, -kInfinity);
     std::copy(scores.begin(), scores.end(), tile.score_row(row));
   }
 
-  // One vector of columns more or less, so that floats come in twos or not.
+  // Whole vectors.
   TileColumns ColumnsFor(int64_t keys) const {
     return {0, (keys + lanes_ - 1) / lanes_ * lanes_, 0, keys};
   }
