@@ -164,8 +164,9 @@ class QkTest : public KernelTest {
 
 TEST_P(QkTest, ScoresOfAnyWidth) {
   for (const Score score : kScores) {
-    for (const int64_t width : Lengths())
+    for (const int64_t width : Lengths()) {
       Check(score, 13, 2 * lanes_ + 1, width);
+    }
   }
 }
 

@@ -256,8 +256,9 @@ class FinishTest : public KernelTest {
 // Two roundings: that of 1 / sum, and that of its product.
 TEST_P(FinishTest, RowsAreDividedByTheirSums) {
   for (const Element type : kElements) {
-    for (const int64_t width : Lengths())
+    for (const int64_t width : Lengths()) {
       Check(type, Normals(width), 3.7, 2 * kEps);
+    }
   }
 }
 
