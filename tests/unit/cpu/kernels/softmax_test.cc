@@ -342,6 +342,39 @@ TEST_P(SoftmaxTest, PairsAreTheSameWeightsRounded) {
   }
 }
 
+// Weights that lie between two numbers of BF16 are rare: they are looked for
+// among those of 0 to -1/2, in steps of 2^-20.
+TEST_P(SoftmaxTest, PairsRoundTiesUp) {
+  Tile tile(1, 512, lanes_);
+  tile.args.bf16.weights = pairs_.data();
+  const auto is_tie = [this](size_t key) {
+    return (BitsFrom(weights_[key]) & 0xFFFF) == 0x8000;
+  };
+  Floats ties = {0};  // the maximum
+  for (int64_t first = 1; first < 1 << 19 && ties.size() < 8; first += 511) {
+    Floats scores = {0};
+    for (int64_t i = first; i < first + 511; ++i) {
+      scores.push_back(static_cast<float>(i) * -0x1p-20F);
+    }
+    SetScores(tile, 0, scores);
+    tile.max[0] = -kInfinity;
+    tile.sum[0] = 0;
+    parts_.softmax(tile.args, ColumnsFor(512), weights_.data(),
+                   factors_.data());
+    for (size_t j = 0; j < scores.size(); ++j) {
+      if (is_tie(j)) ties.push_back(scores[j]);
+    }
+  }
+  ASSERT_GT(ties.size(), 1U);
+  SetScores(tile, 0, ties);
+  tile.max[0] = -kInfinity;
+  tile.sum[0] = 0;
+  const TileColumns columns = {0, kBf16Panel, 0, kBf16Panel};
+  parts_.softmax_paired(tile.args, columns, weights_.data(), factors_.data());
+  EXPECT_TRUE(is_tie(1));
+  CheckPairs(columns, 0, pairs_);
+}
+
 INSTANTIATE_FOR_KERNELS(SoftmaxTest);
 
 }  // namespace
