@@ -216,7 +216,7 @@ TEST_P(SoftmaxTest, StatesOfManyTilesAreThoseOfAllKeys) {
             std::exp2(exponent * (static_cast<double>(s) - tile.max[r]));
       }
       const double roundings =
-          2 * kTiles * RoundingsOfWeight(64) + kEps * (kKeys / 4 + 8);
+          2 * kTiles * RoundingsOfWeight(64) + kEps * (kKeys / 4.0 + 8);
       EXPECT_NEAR(tile.sum[r], expected, expected * roundings) << "row " << r;
     }
   }
