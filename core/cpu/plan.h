@@ -37,7 +37,8 @@ struct Plan {
   /// Few rows against many keys: keys are not packed, and those that a block's
   /// rows attend are split into ranges, merged in order.
   bool decode = false;
-  int64_t splits = 1;  // of a block, at most
+  int64_t splits = 1;         // of a block, at most
+  int64_t keys_of_split = 1;  // of one of several, at least
 
   /// Where weights are wanted: true if a block keeps those of all tiles but the
   /// last until its softmax is known, false if it computes the scores a second

@@ -39,27 +39,49 @@ HWY_INLINE void TransposeKeys(const SmallArgs& args, float* to) {
 
 // Scores of a row, in powers of 2, -inf beyond its keys.
 HWY_INLINE void ScoreSmallRow(const SmallArgs& args, const float* query,
-                              const float* keys, float* scores) {
+                              const float* keys, VF* scores) {
   const F d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  VF sums[kSmallVectors];
   ATTENTION_UNROLL
-  for (int v = 0; v < kSmallVectors; ++v) sums[v] = hn::Zero(d);
+  for (int v = 0; v < kSmallVectors; ++v) scores[v] = hn::Zero(d);
   for (int64_t i = 0; i < args.width; ++i) {
     const VF q = hn::Set(d, query[i] * args.factor);
     ATTENTION_UNROLL
     for (int v = 0; v < kSmallVectors; ++v) {
       const VF key = hn::Load(d, keys + i * kSmallKeys + v * lanes);
-      sums[v] = hn::MulAdd(q, key, sums[v]);
+      scores[v] = hn::MulAdd(q, key, scores[v]);
     }
   }
   const VF end = hn::Set(d, static_cast<float>(args.keys));
   ATTENTION_UNROLL
   for (int v = 0; v < kSmallVectors; ++v) {
     const VF key = hn::Iota(d, static_cast<float>(v * lanes));
-    hn::Store(hn::IfThenElse(hn::Lt(key, end), sums[v], MinusInfinity()), d,
-              scores + v * lanes);
+    scores[v] = hn::IfThenElse(hn::Lt(key, end), scores[v], MinusInfinity());
   }
+}
+
+// Combines a row's vectors into one.
+template <class Op>
+HWY_INLINE VF Fold(const VF* row, const Op& op) {
+  VF all = row[0];
+  ATTENTION_UNROLL
+  for (int v = 1; v < kSmallVectors; ++v) all = op(all, row[v]);
+  return all;
+}
+
+// A row's weights from its scores; returns their sum. All keys are at hand and
+// in registers: no state is carried on, as softmax-inl.h has it.
+HWY_INLINE float SoftmaxOfSmallRow(const VF* scores, float* weights) {
+  const F d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const VF top = hn::MaxOfLanes(d, Fold(scores, MaxOp()));
+  VF exponentials[kSmallVectors];
+  ATTENTION_UNROLL
+  for (int v = 0; v < kSmallVectors; ++v) {
+    exponentials[v] = Exp2(hn::Sub(scores[v], top));
+    hn::Store(exponentials[v], d, weights + v * lanes);
+  }
+  return hn::GetLane(hn::SumOfLanes(d, Fold(exponentials, AddOp())));
 }
 
 // The weighted sum of the values, normalised and stored; false where it is not
@@ -89,17 +111,14 @@ HWY_INLINE bool StoreSmallRow(const SmallArgs& args, const float* weights,
 }
 
 inline bool AttendSmall(const SmallArgs& args) {
-  const F d;
   HWY_ALIGN float keys[kSmallWidth * kSmallKeys];
-  HWY_ALIGN float scores[kSmallKeys];
+  HWY_ALIGN float weights[kSmallKeys];
   TransposeKeys(args, keys);
-  const Columns columns = {0, kSmallKeys, 0, args.keys};
   for (int64_t r = 0; r < args.rows; ++r) {
+    VF scores[kSmallVectors];
     ScoreSmallRow(args, args.query + r * args.query_stride, keys, scores);
-    const VF top = hn::MaxOfLanes(d, MaxOfRow(columns, scores));
-    const VF sum = WeightsOfRow(columns, Exponents<false>{top, top}, scores,
-                                FloatWeights{scores});
-    if (!StoreSmallRow(args, scores, hn::GetLane(hn::SumOfLanes(d, sum)),
+    const float sum = SoftmaxOfSmallRow(scores, weights);
+    if (!StoreSmallRow(args, weights, sum,
                        args.output + r * args.value_width)) {
       return false;
     }

@@ -57,7 +57,7 @@ void RowPass::Begin() {
       auto* const self = static_cast<RowPass*>(context);
       self->weights_.Keep(weights, self->args_.states, [self](int64_t row) {
         double sum = self->states_.sum()[row];
-        self->WithSink(row, sum);
+        if (self->problem_.sinks) self->WithSink(row, sum);
         return sum;
       });
     };

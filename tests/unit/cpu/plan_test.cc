@@ -17,6 +17,7 @@ Plan Decoding() {
   plan.decode = true;
   plan.key_tile = kTile;
   plan.splits = kMost;
+  plan.keys_of_split = 1024;
   return plan;
 }
 
