@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/cpu/block_rows.h"
 #include "core/cpu/flush_subnormals.h"
 #include "core/cpu/kernels/bf16/products.h"
 #include "core/cpu/rows/row_block.h"
@@ -116,10 +117,10 @@ void JobRun::FindKeysOfEntries() {
   }
 }
 
-KeyRange JobRun::AttendedKeys(const BlockRows& rows) const {
+KeyRange JobRun::KeysForCentre(int64_t batch, const KeyRange& attended) const {
   return keys_of_entries_.empty()
-             ? KeysOfRows(problem_, rows)
-             : keys_of_entries_[static_cast<size_t>(rows.batch())];
+             ? attended
+             : keys_of_entries_[static_cast<size_t>(batch)];
 }
 
 int64_t JobRun::WorkingBytes(int64_t of_thread) {

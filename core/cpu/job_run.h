@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "core/backend.h"
-#include "core/cpu/block_rows.h"
 #include "core/cpu/kernels/kernels.h"
 #include "core/cpu/plan.h"
 
@@ -34,9 +33,10 @@ class JobRun {
   /// `of_thread` do not count. Reads no tensor.
   int64_t WorkingBytes(int64_t of_thread);
 
-  /// Spans the keys that some row of a block may attend, or, without a window,
-  /// some row of its batch entry. Once Run() has begun.
-  KeyRange AttendedKeys(const BlockRows& rows) const;
+  /// Spans the keys from among which a block's scoring may take a centre: those
+  /// that some row of its batch entry may attend, or, with a window, some row
+  /// of its own, which are `attended`. Once Run() has begun.
+  KeyRange KeysForCentre(int64_t batch, const KeyRange& attended) const;
 
   /// Called before each tile. False once the job was stopped.
   bool BeginTile();

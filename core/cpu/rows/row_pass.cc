@@ -65,7 +65,8 @@ void RowPass::Begin() {
   }
   masks_.SetRows(args_);
   if (masks_.all().begin < masks_.all().end) {
-    scoring_->SetQueries(rows_, run_.AttendedKeys(rows_));
+    scoring_->SetQueries(rows_,
+                         run_.KeysForCentre(rows_.batch(), masks_.all()));
   }
 }
 

@@ -20,10 +20,9 @@ class Scoring {
  public:
   virtual ~Scoring() = default;
 
-  /// Brings the block's queries; before anything else. `attended` spans the
-  /// keys that some row of theirs may attend, or, without a window, some row of
-  /// their batch entry: what is taken from among them does not follow from how
-  /// many rows a block has.
+  /// Brings the block's queries; before anything else. A centre, where there is
+  /// one, is taken from the keys `attended` (JobRun::KeysForCentre): it does
+  /// not follow from how many rows a block has, unless they have windows.
   virtual void SetQueries(const BlockRows& rows, const KeyRange& attended) = 0;
 
   /// Brings a tile of keys and fills in the operands of QK, which ones they
