@@ -165,7 +165,7 @@ void RowPass::FinishSoftmax() {
     if (!problem_.wanted.lse || !stored_.Has(r)) continue;
     const double value =
         stored_.pass == Pass::kUniform
-            ? kMinusInfinity
+            ? -std::numeric_limits<double>::infinity()
             : state.LogSumExp() + (keyless ? 0 : scoring_->LogSumExpShift(r));
     StoreFloat(static_cast<float>(value), lse + rows_.ResultOf(r));
   }

@@ -18,8 +18,9 @@
 #include "core/cpu/kernels/bf16/products.h"
 #include "core/cpu/kernels/sizes.h"
 
+// NOLINTBEGIN(google-build-namespaces,misc-definitions-in-headers): see above
 namespace attention::cpu {
-namespace {  // NOLINT(google-build-namespaces): see above
+namespace {
 
 // Bytes of a row of a tile, and from one row of a panel to the next.
 constexpr int64_t kPanelBytes = kBf16Panel * sizeof(float);
@@ -145,5 +146,6 @@ void AddValuesOfRows(const float* weights, const float* values,
 
 }  // namespace
 }  // namespace attention::cpu
+// NOLINTEND(google-build-namespaces,misc-definitions-in-headers)
 
 #endif  // ATTENTION_CORE_CPU_KERNELS_BF16_TILE_PRODUCTS_INL_H_

@@ -17,8 +17,9 @@
 #include "core/cpu/kernels/bf16/products.h"
 #include "core/cpu/kernels/sizes.h"
 
+// NOLINTBEGIN(google-build-namespaces,misc-definitions-in-headers): see above
 namespace attention::cpu {
-namespace {  // NOLINT(google-build-namespaces): see above
+namespace {
 
 // Rows whose sums, two vectors each, stay in registers: 16 sums hide what an
 // instruction takes, and no few rows are left over, which would not.
@@ -143,5 +144,6 @@ void AddValuesOfRows(const float* weights, const float* values,
 
 }  // namespace
 }  // namespace attention::cpu
+// NOLINTEND(google-build-namespaces,misc-definitions-in-headers)
 
 #endif  // ATTENTION_CORE_CPU_KERNELS_BF16_VECTOR_PRODUCTS_INL_H_
