@@ -105,7 +105,7 @@ absl::StatusOr<Results> RunOn(const Engine& engine,
   }
   const absl::Status status = engine.Run(job);
   if (!status.ok()) return status;
-  results.kernel = std::string(job.kernel);
+  results.kernel = static_cast<std::string>(job.kernel);
   return results;
 }
 
