@@ -86,6 +86,7 @@ struct FloatWeights {
   static constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(F()));
   static constexpr int64_t kSecond = kLanes;
   static constexpr int64_t kNextTwo = 2 * kLanes;
+  static constexpr bool kWholeTwos = false;  // a single vector may be left
 
   float* floats;  // of the tile's first key
 
@@ -103,6 +104,7 @@ struct PairedWeights {
   static constexpr int64_t kSecond = kBf16Depth;
   static constexpr int64_t kNextTwo =
       kLanes == kBf16Depth ? kBf16Panel : kLanes;
+  static constexpr bool kWholeTwos = true;
 
   float* pairs;  // of the first column
   int64_t first;
@@ -167,10 +169,12 @@ HWY_INLINE VF WeightsOfRow(const Columns& columns,
     sum0 = hn::Add(sum0, hn::Add(x0, x1));
     c = Weights::AfterTwo(c);
   }
-  if (c < columns.last) {  // floats alone come one by one
-    const VF x = Exp2(exponents.Of(scores + c));
-    hn::StoreU(x, d, weights.floats + c);
-    sum1 = hn::Add(sum1, x);
+  if constexpr (!Weights::kWholeTwos) {
+    if (c < columns.last) {
+      const VF x = Exp2(exponents.Of(scores + c));
+      hn::StoreU(x, d, weights.floats + c);
+      sum1 = hn::Add(sum1, x);
+    }
   }
   return hn::Add(sum0, sum1);
 }
