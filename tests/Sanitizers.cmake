@@ -11,10 +11,12 @@ if(ATTENTION_SANITIZE MATCHES "address")
   # tests of cpu_backend_test) and through the CUDA kernels in allocations of exactly the bytes that
   # they may use (attention_cuda_kernels_test), and in slices (cuda_emulated_small).
   set(cpu_backend_test_RUNS "-*PairwiseOnTargetTest.*")
-  # Sweeps of values touch the same memory at every value; sinks go through it in slices.
+  # Every kernel meets every option with full tiles in CpuTargetsTest, here as well; their pairs are
+  # about numbers. Sweeps of values touch the same memory at every value; sinks go through it in
+  # slices.
   string(CONCAT attention_parity_core_test_RUNS
          "-*PairwiseTest.*/cuda_emulated_row*:*ValuesOnBackendTest.*/cuda_emulated*:"
-         "*SinksTest.*/cuda_emulated:${oracle_tests}")
+         "*SinksTest.*/cuda_emulated:Kernels/KernelTablesTest.*:${oracle_tests}")
   # The sanitizer itself maps terabytes: address space cannot be made scarce.
   set(service_test_RUNS "-ScarcityTest.*AddressSpace*:ScarcityTest.MemoryThatCannotBeHad*")
 elseif(ATTENTION_SANITIZE MATCHES "thread")
@@ -23,7 +25,8 @@ elseif(ATTENTION_SANITIZE MATCHES "thread")
   # and the kernels themselves have one thread. (An emulated device's threads are fibers of one
   # thread, and every change of fibers is slow here: of them, the layer's own tests.)
   list(APPEND ATTENTION_TESTS_LEFT_OUT cpu_kernels_test formats_test)
-  set(cpu_backend_test_RUNS "*ThreadsTest.*:*SameBitsTest.*:*.NanInAMasked*_FP32:CpuTargetsTest.*")
+  string(CONCAT cpu_backend_test_RUNS "*ThreadsTest.*:*SameBitsTest.*:*.NanInAMasked*_FP32:"
+         "CpuTargetsTest.*:-CpuTargetsTest.EveryKernel*")
   set(attention_cuda_kernels_test_RUNS "Emulation*:Portable*:SixteenBits*:Philox*")
   set(attention_parity_core_test_RUNS
       "*PairwiseTest.*/cpu_row*:*ThreadsTest.*:*DeterminismTest.*:*SplittingTest.*:*NanTest.*")
