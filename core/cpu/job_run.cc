@@ -59,7 +59,7 @@ const char* JobRun::KernelName() const {
   return lost_rows_ ? "fp32_tiles_and_differences" : "fp32_tiles";
 }
 
-void JobRun::Run() {
+void JobRun::Compute() {
   if (plan_.blocks() > 0) {
     ExpectTiles(plan_.blocks() * KeyTiles());
     scratch_bytes_ = RowBlockBytes(*this);
@@ -75,6 +75,14 @@ void JobRun::Run() {
     context_.workers.ParallelFor(
         plan_.blocks(), job_.stop,
         [this](int64_t index) { ComputeBlock(index); });
+  }
+}
+
+void JobRun::Run() {
+  try {
+    Compute();
+  } catch (const std::bad_alloc&) {
+    SetOutOfMemory();
   }
   job_.tiles_total = expected_;
   job_.tiles_computed = computed_;

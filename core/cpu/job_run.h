@@ -55,6 +55,7 @@ class JobRun {
   void SetOutOfMemory() { out_of_memory_ = true; }
 
  private:
+  void Compute();
   int64_t KeyTiles() const;
   // Of a block's rows, in one split: their unfinished states.
   int64_t SplitFloats() const {

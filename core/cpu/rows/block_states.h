@@ -25,7 +25,6 @@ class BlockStates {
 
   RowStates ForKernels() const;
   float exponent() const { return unit_.Exponent(); }
-  float* max() const { return max_; }
   double* sum() const { return sum_; }
   float* output() const { return output_; }
 
