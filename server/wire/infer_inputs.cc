@@ -42,8 +42,8 @@ class InputReader {
         return FieldError(field.name,
                           "has contents and a shared_memory_region");
       }
-      return builder_.SetTensor(field, *type, input.shape(),
-                                *std::move(region));
+      return builder_.SetTensor(field, *type, input.shape(), *std::move(region),
+                                hold_);
     }
     return input.has_contents() ? ReadContents(field, *type, input)
                                 : ReadRaw(field, *type, input);
