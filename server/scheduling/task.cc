@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "server/scheduling/retry_after.h"
+#include "server/transport/peer.h"
 
 namespace attention::server {
 namespace {
@@ -30,6 +32,12 @@ auto WithoutBadAlloc(Function function) -> decltype(function()) {
 }
 
 }  // namespace
+
+FairQueue::Path RequestArrival::path() const {
+  if (caller != nullptr) return {caller->name, peer};
+  std::optional<Peer> of = PeerOfCall(peer);
+  return {of ? std::move(of->address) : peer, peer};
+}
 
 Task::Task(const TaskServices& services, RequestArrival arrival)
     : services_(services),
@@ -97,7 +105,7 @@ absl::Status Task::Hold(int64_t bytes) {
 absl::Status Task::Enqueue() {
   absl::Status late = services_.queue.Add(
       shared_from_this(),
-      {arrival_.share(), services_.costs.Estimate(needs_.work),
+      {arrival_.path(), services_.costs.Estimate(needs_.work),
        arrival_.deadline});
   if (!late.ok()) facts_.refusal = Refusal::kTooLate;
   return late;
@@ -108,8 +116,10 @@ void Task::RunQueued(Turn& turn) {
     StopIfTooLong();
     turn.GiveWay();
   });
+  turn.SetParts(facts_.parts);
   if (computed_) {
-    services_.costs.Learn(needs_.work, turn.ThreadTime(facts_.parts));
+    services_.costs.Learn(needs_.work, turn.ThreadTime(),
+                          arrival_.path().party);
   }
 }
 

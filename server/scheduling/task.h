@@ -18,6 +18,7 @@
 #include "server/request/operation.h"
 #include "server/scheduling/admission.h"
 #include "server/scheduling/cost_model.h"
+#include "server/scheduling/fair_queue.h"
 #include "server/scheduling/request_queue.h"
 #include "server/telemetry/request_facts.h"
 #include "server/telemetry/request_metrics.h"
@@ -56,6 +57,8 @@ struct RequestArrival {
   const std::string& share() const {
     return caller == nullptr ? peer : caller->name;
   }
+  /// Whose turns: the caller, or its address, and its connection.
+  FairQueue::Path path() const;
 };
 
 enum class StopReason : uint8_t {
