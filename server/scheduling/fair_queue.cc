@@ -89,7 +89,8 @@ std::string NameOf(int cost_class) { return std::to_string(cost_class); }
 }  // namespace
 
 int FairQueue::ClassOf(double cost) {
-  const int width = std::bit_width(static_cast<uint64_t>(cost));
+  const auto width =
+      static_cast<int>(std::bit_width(static_cast<uint64_t>(cost)));
   return std::min(width / 3, kClasses - 1);
 }
 

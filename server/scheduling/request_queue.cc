@@ -159,7 +159,7 @@ void RequestQueue::RunNext() {
   if (fair_.empty()) return;
   FairQueue::Taken next = fair_.Take();
   NoteTaken(next);
-  Run(std::move(next), /*given_way=*/false, lock);
+  Run(next, /*given_way=*/false, lock);
 }
 
 void RequestQueue::GiveWay(Turn& turn) {
@@ -175,7 +175,7 @@ void RequestQueue::GiveWay(Turn& turn) {
   const Clock::time_point begin = now_();
   // It may give way in its turn, a few times at most: each time to what costs
   // an eighth or less.
-  Run(std::move(next), /*given_way=*/true, lock);
+  Run(next, /*given_way=*/true, lock);
   const nanoseconds took = now_() - begin;
   turn.given_away_ += took.count();
   lock.lock();
@@ -183,7 +183,7 @@ void RequestQueue::GiveWay(Turn& turn) {
 }
 
 // `lock` holds mutex_, and does not afterwards.
-void RequestQueue::Run(FairQueue::Taken taken, bool given_way,
+void RequestQueue::Run(FairQueue::Taken& taken, bool given_way,
                        std::unique_lock<std::mutex>& lock) {
   const auto others = static_cast<int64_t>(running_.size());
   const auto threads = static_cast<size_t>(workers_.threads());
@@ -196,6 +196,7 @@ void RequestQueue::Run(FairQueue::Taken taken, bool given_way,
     std::optional<WorkerPool::InPlace> alone;
     if (in_place) alone.emplace();
     taken.item.work->RunQueued(turn);
+    taken.item.work.reset();  // without the lock
   }
   const nanoseconds took = turn.ThreadTime();
   lock.lock();

@@ -82,7 +82,7 @@ class RequestQueue {
 
   void RunNext();
   void GiveWay(Turn& turn);
-  void Run(FairQueue::Taken taken, bool given_way,
+  void Run(FairQueue::Taken& taken, bool given_way,
            std::unique_lock<std::mutex>& lock);
 
   WorkerPool& workers_;

@@ -35,8 +35,8 @@ auto WithoutBadAlloc(Function function) -> decltype(function()) {
 
 FairQueue::Path RequestArrival::path() const {
   if (caller != nullptr) return {caller->name, peer};
-  std::optional<Peer> of = PeerOfCall(peer);
-  return {of ? std::move(of->address) : peer, peer};
+  const std::optional<Peer> of = PeerOfCall(peer);
+  return {of ? of->address : peer, peer};
 }
 
 Task::Task(const TaskServices& services, RequestArrival arrival)
