@@ -6,33 +6,52 @@
 
 namespace attention::server {
 
-/// Bounds how often something may happen: `burst` times at once, and `rate`
-/// times a second for long.
+/// Bounds how much of something there may be: `burst` at once, and `rate` a
+/// second for long. What is larger than a burst is taken whole, and paid for by
+/// waiting after it. It is full at first. Its user keeps threads apart.
 class TokenBucket {
  public:
   using Clock = std::chrono::steady_clock;
-  /// Both above 0.
-  TokenBucket(double burst, double rate, Clock::time_point now = Clock::now())
-      : burst_(burst), rate_(rate), tokens_(burst), filled_(now) {}
+  struct Limit {
+    double rate;  // > 0
+    double burst;
+  };
 
-  /// Whether it may happen once more.
-  bool Take(Clock::time_point now = Clock::now()) {
-    const std::chrono::duration<double> passed = now - filled_;
-    // Threads may come here in another order than that of their times.
-    if (passed.count() > 0) {
-      tokens_ = std::min(burst_, tokens_ + passed.count() * rate_);
-      filled_ = now;
-    }
-    if (tokens_ < 1) return false;
-    tokens_ -= 1;
+  /// How long until `amount` may be taken; 0: it may be now.
+  std::chrono::nanoseconds Wait(double amount, const Limit& limit,
+                                Clock::time_point now) const {
+    const std::chrono::nanoseconds owed = full_at_ - now;
+    const std::chrono::nanoseconds beyond =
+        owed + Time(amount, limit) - Time(limit.burst, limit);
+    return std::max(std::min(owed, beyond), std::chrono::nanoseconds(0));
+  }
+
+  /// Takes it.
+  void Take(double amount, const Limit& limit, Clock::time_point now) {
+    full_at_ = std::max(full_at_, now) + Time(amount, limit);
+  }
+
+  /// Takes one where it may be taken now.
+  bool TryTake(const Limit& limit, Clock::time_point now = Clock::now()) {
+    if (Wait(1, limit, now).count() > 0) return false;
+    Take(1, limit, now);
     return true;
   }
 
+  /// Whether all that was taken is paid for.
+  bool IsFull(Clock::time_point now) const { return full_at_ <= now; }
+
  private:
-  double burst_;
-  double rate_;
-  double tokens_;
-  Clock::time_point filled_;
+  static std::chrono::nanoseconds Time(double amount, const Limit& limit) {
+    const std::chrono::duration<double> time(
+        std::min(amount / limit.rate, kMostSeconds));
+    return std::chrono::round<std::chrono::nanoseconds>(time);
+  }
+
+  // Keeps times within their type.
+  static constexpr double kMostSeconds = 24.0 * 60 * 60;
+
+  Clock::time_point full_at_{};
 };
 
 }  // namespace attention::server

@@ -17,12 +17,12 @@ constexpr double kWantedOfNan = 3;
 
 using Change = std::function<void(Inputs&)>;
 
-// One kind of numbers. What is NaN is so in keys that a mask takes out of every
-// other row: it is timed beside the same mask over normal numbers.
+// One kind of numbers. What is not finite is so in keys that a mask takes out
+// of some rows: it is timed beside the same mask over normal numbers.
 struct Kind {
   std::string name;
   Change change;
-  bool nan = false;
+  Change mask = {};
 };
 
 // Multiplies queries and keys.
@@ -59,6 +59,19 @@ void MaskPlanted(Inputs& inputs) {
   inputs.Mask([](int64_t i, int64_t j) { return i % 2 == 1 || !IsPlanted(j); });
 }
 
+void MaskChequered(Inputs& inputs) {
+  inputs.Mask([](int64_t i, int64_t j) { return (i + j) % 2 == 1; });
+}
+
+// In every element.
+Change Infinity(const char* name) {
+  return [name](Inputs& inputs) {
+    inputs.Change(name, [](int64_t, int64_t, double) {
+      return std::numeric_limits<double>::infinity();
+    });
+  };
+}
+
 // In one element of each such row; the extents before it are multiples of 16.
 Change Nan(const char* name) {
   return [name](Inputs& inputs) {
@@ -88,8 +101,12 @@ std::vector<Kind> AllKinds() {
       {"far from the origin", Each([](int64_t, double x) { return 100 + x; })});
   kinds.push_back({"values times 1e-30", TimesInValues(1e-30)});
   kinds.push_back({"values times 1e30", TimesInValues(1e30)});
-  kinds.push_back({"NaN in masked keys", Nan("key"), true});
-  kinds.push_back({"NaN in masked values", Nan("value"), true});
+  kinds.push_back({"NaN in masked keys", Nan("key"), MaskPlanted});
+  kinds.push_back({"NaN in masked values", Nan("value"), MaskPlanted});
+  kinds.push_back({"infinity in all keys, half of them masked", Infinity("key"),
+                   MaskChequered});
+  kinds.push_back({"infinity in all values, half of them masked",
+                   Infinity("value"), MaskChequered});
   return kinds;
 }
 
@@ -117,11 +134,10 @@ absl::StatusOr<Timed> Make(const Case& shape, const Change& change) {
 // The kind's time and that of normal numbers, in turns.
 absl::StatusOr<ValuesRatio> Measure(const Case& shape, const Kind& kind,
                                     const Effort& effort) {
-  const Change masked = kind.nan ? MaskPlanted : Change();
   std::vector<Timed> pair;
   for (const bool changed : {false, true}) {
     auto timed = Make(shape, [&](Inputs& inputs) {
-      if (masked) masked(inputs);
+      if (kind.mask) kind.mask(inputs);
       if (changed) kind.change(inputs);
     });
     if (!timed.ok()) return timed.status();
@@ -134,7 +150,7 @@ absl::StatusOr<ValuesRatio> Measure(const Case& shape, const Kind& kind,
   ratio.values = kind.name;
   ratio.ratio = pair[1].seconds / pair[0].seconds;
   ratio.normal_seconds = pair[0].seconds;
-  ratio.wanted = kind.nan ? kWantedOfNan : kWantedOfFinite;
+  ratio.wanted = kind.mask ? kWantedOfNan : kWantedOfFinite;
   return ratio;
 }
 

@@ -12,7 +12,7 @@
 #include "server/callers/caller.h"
 #include "server/callers/callers_file.h"
 #include "server/file_watch.h"
-#include "server/transport/burst.h"
+#include "server/telemetry/log_limit.h"
 
 namespace attention::server {
 
@@ -55,7 +55,7 @@ class Callers {
   }
 
   const std::string file_;
-  mutable Burst unknown_;
+  mutable LogLimit unknown_;
   mutable std::mutex mutex_;
   std::shared_ptr<const CallerTable> table_;
   std::optional<FileWatch> watch_;  // ends before what it writes to

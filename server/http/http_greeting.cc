@@ -26,7 +26,7 @@ HttpGreeting::HttpGreeting(boost::asio::ip::tcp::socket socket,
                            std::unique_ptr<HttpConnections::Place> place,
                            HttpPeer peer, TlsContext tls,
                            const HttpLimits& limits,
-                           const HttpHandlers& handlers, Burst& failed)
+                           const HttpHandlers& handlers, LogLimit& failed)
     : place_(std::move(place)),
       peer_(std::move(peer)),
       tls_(std::move(tls)),

@@ -12,7 +12,7 @@
 #include "server/http/http_server.h"
 #include "server/http/http_session.h"
 #include "server/http/tls_stream.h"
-#include "server/transport/burst.h"
+#include "server/telemetry/log_limit.h"
 #include "server/transport/tls_context.h"
 
 namespace attention::server {
@@ -27,7 +27,7 @@ class HttpGreeting final : public std::enable_shared_from_this<HttpGreeting> {
   HttpGreeting(boost::asio::ip::tcp::socket socket,
                std::unique_ptr<HttpConnections::Place> place, HttpPeer peer,
                TlsContext tls, const HttpLimits& limits,
-               const HttpHandlers& handlers, Burst& failed);
+               const HttpHandlers& handlers, LogLimit& failed);
 
   void Begin();
 
@@ -43,7 +43,7 @@ class HttpGreeting final : public std::enable_shared_from_this<HttpGreeting> {
   const TlsContext tls_;
   const HttpLimits& limits_;
   const HttpHandlers& handlers_;
-  Burst& failed_;
+  LogLimit& failed_;
   std::optional<boost::asio::ip::tcp::socket> socket_;  // before the handshake
   std::optional<TlsStream> stream_;                     // from then on
   boost::asio::steady_timer timer_;

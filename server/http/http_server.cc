@@ -17,7 +17,7 @@
 #include "server/http/http_connections.h"
 #include "server/http/http_greeting.h"
 #include "server/http/http_session.h"
-#include "server/transport/burst.h"
+#include "server/telemetry/log_limit.h"
 
 namespace attention::server {
 namespace {
@@ -155,9 +155,9 @@ class HttpServer::Impl {
   const HttpLimits limits_;
   const HttpHandlers handlers_;
   const std::function<TlsContext()> tls_;  // null: plain text alone
-  Burst refused_;
-  Burst failed_;
-  Burst handshakes_failed_;
+  LogLimit refused_;
+  LogLimit failed_;
+  LogLimit handshakes_failed_;
   HttpConnections connections_;
   // Destroys the sessions, which its operations keep.
   boost::asio::io_context context_{1};

@@ -14,6 +14,11 @@ namespace {
 // them finds its entry.
 constexpr size_t kMostIdleCallers = 1024;
 
+// A second's worth at once.
+TokenBucket::Limit OfASecond(int64_t rate) {
+  return {static_cast<double>(rate), static_cast<double>(rate)};
+}
+
 }  // namespace
 
 Admission::Ticket::Ticket(Ticket&& other) noexcept
@@ -150,7 +155,7 @@ absl::Status Admission::TakeFromQuotas(Held& caller, int64_t requests,
                                        const CallerLimits& limits,
                                        Clock::time_point now) {
   struct Use {
-    Quota& quota;
+    TokenBucket& quota;
     int64_t amount;
     int64_t rate;
     const char* limit;
@@ -163,7 +168,7 @@ absl::Status Admission::TakeFromQuotas(Held& caller, int64_t requests,
   for (const auto& [quota, amount, rate, limit] : uses) {
     if (rate == 0 || amount == 0) continue;
     const std::chrono::nanoseconds wait =
-        quota.Wait(static_cast<double>(amount), static_cast<double>(rate), now);
+        quota.Wait(static_cast<double>(amount), OfASecond(rate), now);
     if (wait.count() == 0) continue;
     return RetryAfter(absl::ResourceExhaustedError(absl::StrCat(
                           "the caller's quota is used up: ", rate, limit)),
@@ -171,7 +176,7 @@ absl::Status Admission::TakeFromQuotas(Held& caller, int64_t requests,
   }
   for (const auto& [quota, amount, rate, limit] : uses) {
     if (rate == 0 || amount == 0) continue;
-    quota.Take(static_cast<double>(amount), static_cast<double>(rate), now);
+    quota.Take(static_cast<double>(amount), OfASecond(rate), now);
   }
   return absl::OkStatus();
 }
@@ -183,8 +188,8 @@ void Admission::ForgetIdleCallers(Clock::time_point now) {
   }
   for (auto caller = callers_.begin(); caller != callers_.end();) {
     const Held& held = caller->second;
-    const bool idle = held.requests == 0 && held.requests_quota.IsPaid(now) &&
-                      held.bytes_quota.IsPaid(now);
+    const bool idle = held.requests == 0 && held.requests_quota.IsFull(now) &&
+                      held.bytes_quota.IsFull(now);
     caller = idle ? callers_.erase(caller) : std::next(caller);
   }
 }

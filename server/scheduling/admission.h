@@ -8,8 +8,8 @@
 
 #include "absl/status/statusor.h"
 #include "server/callers/caller.h"
-#include "server/scheduling/quota.h"
 #include "server/telemetry/refusal.h"
+#include "server/token_bucket.h"
 
 namespace attention::server {
 
@@ -18,12 +18,12 @@ namespace attention::server {
 /// others are served beside one that sends too much or takes no replies. May be
 /// used from several threads at once and must outlive its tickets.
 class Admission {
-  using Clock = Quota::Clock;
+  using Clock = TokenBucket::Clock;
   struct Held {
     int64_t requests = 0;
     int64_t bytes = 0;
-    Quota requests_quota = {};  // of a second
-    Quota bytes_quota = {};
+    TokenBucket requests_quota = {};  // of a second
+    TokenBucket bytes_quota = {};
   };
 
  public:

@@ -1,10 +1,18 @@
 #include "server/scheduling/call.h"
 
+#include <optional>
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "server/transport/peer.h"
 
 namespace attention::server {
+
+FairQueue::Path CallOrigin::path() const {
+  if (caller != nullptr) return {caller->name, peer};
+  const std::optional<Peer> of = PeerOfCall(peer);
+  return {of ? of->address : peer, peer};
+}
 
 void Call::Start(std::unique_ptr<Operation> operation, ReceivedMessage message,
                  int64_t number) {

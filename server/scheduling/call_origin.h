@@ -7,6 +7,7 @@
 #include <string>
 
 #include "server/callers/caller.h"
+#include "server/scheduling/fair_queue.h"
 
 namespace attention::server {
 
@@ -35,6 +36,9 @@ struct CallOrigin {
   const std::string& share() const {
     return caller == nullptr ? peer : caller->name;
   }
+
+  /// Whose turns: the caller's, or its address's, and its connection's.
+  FairQueue::Path path() const;
 
   /// Why a call that its transport says is cancelled was: its deadline, or its
   /// caller.

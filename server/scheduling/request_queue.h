@@ -1,22 +1,20 @@
 #ifndef ATTENTION_SERVER_SCHEDULING_REQUEST_QUEUE_H_
 #define ATTENTION_SERVER_SCHEDULING_REQUEST_QUEUE_H_
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
-#include <map>
+#include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <set>
-#include <string>
 #include <unordered_map>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "core/worker_pool.h"
+#include "server/scheduling/fair_queue.h"
 
 namespace attention::server {
 
@@ -33,17 +31,15 @@ class QueuedWork {
 
 /// What the queue needs to know of a request.
 struct QueueEntry {
-  std::string caller;             // whose share of the workers it takes
+  /// Whose share of the workers it takes: the caller, and its connection.
+  FairQueue::Path path;
   std::chrono::nanoseconds cost;  // time of one thread that it will take
   std::chrono::system_clock::time_point deadline =
       std::chrono::system_clock::time_point::max();
 };
 
-/// Requests that wait for a worker, in the order of start-time fair queuing
-/// (Goyal, Vin, Cheng: "Start-time Fair Queueing", SIGCOMM 1996): those of
-/// one caller and about one cost are a flow, in order of arrival, and flows
-/// that wait get equal shares of the workers' time. So neither a caller with
-/// many requests nor one with large ones keeps others waiting.
+/// Requests that wait for a worker. Callers get equal shares of the workers'
+/// time, and so do the connections of one caller (FairQueue).
 ///
 /// A request that would spend half of its time until its deadline waiting, or
 /// could not end by then at all, is refused at once. A large one
@@ -53,7 +49,10 @@ struct QueueEntry {
 /// May be used from several threads at once.
 class RequestQueue {
  public:
-  explicit RequestQueue(WorkerPool& workers);
+  using Clock = RequestQueueClock;
+  /// `now` says how long requests take.
+  explicit RequestQueue(WorkerPool& workers,
+                        std::function<Clock::time_point()> now = Clock::now);
   /// Waits for what waits and runs.
   ~RequestQueue();
   RequestQueue(const RequestQueue&) = delete;
@@ -73,56 +72,35 @@ class RequestQueue {
 
  private:
   friend class Turn;
-  struct Item {
-    std::shared_ptr<QueuedWork> work;
-    double cost = 0;       // nanoseconds of one thread
-    double start_tag = 0;  // in virtual time, nanoseconds too
-    int cost_class = 0;
-  };
-  struct Flow {
-    std::deque<Item> items;
-    double last_finish_tag = 0;
-    double cost = 0;  // of its items
-  };
-  using FlowKey = std::pair<std::string, int>;  // the caller, the cost's class
-  using Flows = std::map<FlowKey, Flow>;
 
   // mutex_ is held for all of these.
-  absl::Status CheckInTime(
-      const Flow& flow, const Item& item,
-      std::chrono::system_clock::time_point deadline) const;
-  std::chrono::nanoseconds Wait(const Flow& own, const Item& item) const;
+  absl::Status CheckInTime(const QueueEntry& entry, double cost) const;
+  std::chrono::nanoseconds Wait(const FairQueue::Path& path, double cost) const;
   std::chrono::nanoseconds Alone(double cost) const;
-  Item Take(Flows::iterator flow);
-  void NoteLowestClass();
-  void ForgetOldFlows();
+  double Remaining(const Turn& turn) const;
+  void NoteTaken(const FairQueue::Taken& taken);
 
   void RunNext();
   void GiveWay(Turn& turn);
-  void Run(const Item& item, bool given_way,
+  void Run(FairQueue::Taken& taken, bool given_way,
            std::unique_lock<std::mutex>& lock);
 
   WorkerPool& workers_;
+  const std::function<Clock::time_point()> now_;
   mutable std::mutex mutex_;
-  Flows flows_;
-  // Flows with items, by the tag of their first: the next one in front.
-  struct ByTag {
-    bool operator()(const Flows::iterator& a, const Flows::iterator& b) const;
-  };
-  std::set<Flows::iterator, ByTag> waiting_flows_;
-  std::unordered_map<const QueuedWork*, Flows::iterator> waiting_;
+  FairQueue fair_;
+  std::unordered_map<const QueuedWork*, FairQueue::Share*> waiting_;
   std::set<const Turn*> running_;
   int64_t posted_ = 0;  // to the workers, and not back yet
   std::condition_variable idle_;
-  double virtual_time_ = 0;
-  std::atomic<int> lowest_class_;  // of what waits, or kNoClass
+  std::atomic<int> lowest_class_;  // of what waits
 };
 
 /// A request's time on the workers.
 class Turn {
  public:
-  Turn(RequestQueue& queue, double cost, double start_tag, int cost_class,
-       bool in_place, int64_t others);
+  Turn(RequestQueue& queue, const FairQueue::Taken& taken, bool in_place,
+       int64_t others);
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
 
@@ -130,9 +108,11 @@ class Turn {
   /// that should not wait for the end of this one.
   void GiveWay();
 
-  /// Time that this request took so far of all threads together, if it has
-  /// `parts` that may run at once.
-  std::chrono::nanoseconds ThreadTime(int64_t parts) const;
+  /// So many of its parts may run at once; all workers take part where nobody
+  /// says so.
+  void SetParts(int64_t parts) { parts_ = parts; }
+  /// Time that this request took so far of all threads together.
+  std::chrono::nanoseconds ThreadTime() const;
 
  private:
   friend class RequestQueue;
@@ -140,13 +120,15 @@ class Turn {
   bool GivesWayTo(double cost) const;  // nanoseconds
 
   RequestQueue& queue_;
-  const double cost_;
-  double start_tag_;  // guarded by the queue's mutex
+  const FairQueue::Taken& taken_;
   const int cost_class_;
   const bool in_place_;
   const int64_t others_;  // that ran when it began
   const RequestQueueClock::time_point begin_;
+  std::atomic<int64_t> parts_;
   std::atomic<int64_t> given_away_{0};  // nanoseconds of threads
+  // Of these, by whose they were; guarded by the queue's mutex.
+  std::array<double, FairQueue::kLevels> given_{};
 };
 
 }  // namespace attention::server

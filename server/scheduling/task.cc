@@ -103,7 +103,7 @@ absl::Status Task::Hold(int64_t bytes) {
 
 absl::Status Task::Enqueue(const Work& work) {
   absl::Status late =
-      services_.queue.Add(shared_from_this(), {arrival_.origin->share(),
+      services_.queue.Add(shared_from_this(), {arrival_.origin->path(),
                                                services_.costs.Estimate(work),
                                                arrival_.origin->deadline});
   if (!late.ok()) facts_.refusal = Refusal::kTooLate;
@@ -120,15 +120,19 @@ void Task::RunQueued(Turn& turn) {
     // Before it waits for its next turn, in which it may be gone.
     const Work decoding = decoding_;
     const auto self = shared_from_this();
+    turn.SetParts(1);
     DecodeAndGoOn();
-    return services_.costs.Learn(decoding, turn.ThreadTime(1));
+    return services_.costs.Learn(decoding, turn.ThreadTime(),
+                                 arrival_.origin->path().party);
   }
   RunAndFinish([this, &turn] {
     StopIfTooLong();
     turn.GiveWay();
   });
+  turn.SetParts(facts_.parts);
   if (computed_) {
-    services_.costs.Learn(needs_.work, turn.ThreadTime(facts_.parts));
+    services_.costs.Learn(needs_.work, turn.ThreadTime(),
+                          arrival_.origin->path().party);
   }
 }
 

@@ -9,8 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "server/telemetry/log_event.h"
+#include "server/telemetry/log_limit.h"
 #include "server/telemetry/model_statistics.h"
-#include "server/telemetry/rate_limit.h"
 #include "server/telemetry/request_metrics.h"
 #include "server/telemetry/trace_context.h"
 
@@ -30,8 +30,8 @@ std::string Quoted(absl::string_view text) {
                       cut ? "...\"" : "\"");
 }
 
-RateLimit& FailuresToTell() {
-  static RateLimit limit(/*burst=*/50, /*per_second=*/10);
+LogLimit& FailuresToTell() {
+  static LogLimit limit({.rate = 10, .burst = 50});
   return limit;
 }
 
@@ -50,10 +50,9 @@ void TellOfRefusals(int64_t left_out) {
 // A caller who cancels gets what it wants.
 bool IsWorthAWarning(const RequestFacts& facts) {
   if (absl::IsCancelled(facts.status)) return false;
-  const RateLimit::Decision decision =
-      FailuresToTell().Ask(std::chrono::steady_clock::now());
-  if (decision.pass) TellOfRefusals(decision.left_out);
-  return decision.pass;
+  const int64_t failures = FailuresToTell().Count();
+  if (failures > 0) TellOfRefusals(failures - 1);
+  return failures > 0;
 }
 
 absl::string_view ModelOf(const RequestFacts& facts) {
@@ -165,6 +164,6 @@ void Observe(const RequestFacts& facts, RequestMetrics* metrics) {
   if (metrics != nullptr) metrics->Count(facts);
 }
 
-void TellOfRefusalsLeftOut() { TellOfRefusals(FailuresToTell().TakeLeftOut()); }
+void TellOfRefusalsLeftOut() { TellOfRefusals(FailuresToTell().TakeUntold()); }
 
 }  // namespace attention::server

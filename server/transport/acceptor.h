@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "server/file_descriptor.h"
-#include "server/transport/burst.h"
+#include "server/telemetry/log_limit.h"
 #include "server/transport/connections.h"
 
 namespace attention::server {
@@ -59,8 +59,8 @@ class Acceptor {
   std::vector<Listening> listening_;
   Connections& connections_;
   const FileDescriptor stop_;  // an eventfd
-  Burst refused_;
-  Burst failed_;
+  LogLimit refused_;
+  LogLimit failed_;
   std::thread thread_;
 };
 

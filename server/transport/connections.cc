@@ -15,8 +15,7 @@ namespace attention::server {
 namespace {
 
 // Of calls that a caller resets: what one that hedges or gives up may do.
-constexpr double kResetBurst = 1000;
-constexpr double kResetsPerSecond = 100;
+constexpr TokenBucket::Limit kResets = {.rate = 100, .burst = 1000};
 
 // All callers over the Unix-domain socket are this one.
 constexpr char kUnixAddress[] = "the Unix-domain socket";
@@ -37,8 +36,7 @@ Connections::Answer Connections::Add(int socket) {
 }
 
 Connections::Answer Connections::TryAdd(int socket) {
-  Connection connection{FileDescriptor(), PeerOfSocket(socket),
-                        TokenBucket(kResetBurst, kResetsPerSecond)};
+  Connection connection{FileDescriptor(), PeerOfSocket(socket), {}};
   const std::lock_guard lock(mutex_);
   CollectLocked();
   if (static_cast<int64_t>(connections_.size()) >= limits_.total) {
@@ -75,14 +73,14 @@ void Connections::NoteReset(const std::string& grpc_peer) {
     const auto found = by_peer_.find(*peer);
     if (found == by_peer_.end()) return;
     Connection& connection = connections_.at(found->second);
-    if (connection.resets.Take()) return;
+    if (connection.resets.TryTake(kResets)) return;
     ::shutdown(connection.socket.get(), SHUT_RDWR);
     by_peer_.erase(found);  // so that it is told once
   }
   spdlog::warn(
       "closed a connection of {}: it reset more than {} calls a "
       "second",
-      grpc_peer, kResetsPerSecond);
+      grpc_peer, kResets.rate);
 }
 
 void Connections::Close(const std::string& grpc_peer) {

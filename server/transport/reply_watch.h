@@ -12,7 +12,7 @@
 #include <thread>
 #include <utility>
 
-#include "server/transport/burst.h"
+#include "server/telemetry/log_limit.h"
 
 namespace attention::server {
 
@@ -68,7 +68,7 @@ class ReplyWatch {
 
   const std::chrono::milliseconds timeout_;
   const std::function<void(const std::string& peer)> close_connection_;
-  Burst ended_;
+  LogLimit ended_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stopping_ = false;

@@ -115,7 +115,7 @@ TEST(Admission, ReplacingATicketGivesTheOldPlaceBack) {
 }
 
 using std::chrono::milliseconds;
-constexpr Quota::Clock::time_point kStart{std::chrono::hours(1)};
+constexpr TokenBucket::Clock::time_point kStart{std::chrono::hours(1)};
 
 TEST(Admission, AQuotaOfRequestsFillsUpAgain) {
   Admission admission(10, 1000);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <string>
 
 namespace attention::server {
 namespace {
@@ -20,32 +21,68 @@ TEST(CostModelTest, GuessesRatherTooLowAtFirst) {
 
 TEST(CostModelTest, SaysWhatALikeRequestTook) {
   CostModel costs;
-  costs.Learn({0, 1000}, microseconds(50));
+  costs.Learn({0, 1000}, microseconds(50), "a");
   EXPECT_EQ(costs.Estimate({0, 1000}), microseconds(50));
   EXPECT_EQ(costs.Estimate({0, 2000}), microseconds(100));
 }
 
 TEST(CostModelTest, UsesTheNearestSizeThatWasMeasured) {
   CostModel costs;
-  costs.Learn({0, 1e6}, microseconds(1000));  // 1 ns each
-  costs.Learn({0, 10}, microseconds(1));      // 100 ns each
+  costs.Learn({0, 1e6}, microseconds(1000), "a");  // 1 ns each
+  costs.Learn({0, 10}, microseconds(1), "a");      // 100 ns each
   EXPECT_EQ(costs.Estimate({0, 1e9}), microseconds(1'000'000));
   EXPECT_EQ(costs.Estimate({0, 1}), nanoseconds(100));
 }
 
 TEST(CostModelTest, KeepsKindsApart) {
   CostModel costs;
-  costs.Learn({0, 1000}, microseconds(1));
-  costs.Learn({1, 1000}, microseconds(20));
+  costs.Learn({0, 1000}, microseconds(1), "a");
+  costs.Learn({1, 1000}, microseconds(20), "a");
   EXPECT_EQ(costs.Estimate({0, 1000}), microseconds(1));
   EXPECT_EQ(costs.Estimate({1, 1000}), microseconds(20));
 }
 
 TEST(CostModelTest, FollowsWhatChanges) {
   CostModel costs;
-  costs.Learn({0, 1000}, microseconds(1));
-  for (int i = 0; i < 100; ++i) costs.Learn({0, 1000}, microseconds(10));
+  costs.Learn({0, 1000}, microseconds(1), "a");
+  for (int i = 0; i < 100; ++i) costs.Learn({0, 1000}, microseconds(10), "a");
   EXPECT_GT(costs.Estimate({0, 1000}), microseconds(9));
+}
+
+TEST(CostModelTest, OneCallersTimesDoNotMakeAnothersLookLong) {
+  CostModel costs;
+  costs.Learn({0, 1000}, microseconds(1), "a");
+  for (int i = 0; i < 100; ++i) {
+    costs.Learn({0, 1000}, microseconds(9), "outlier");
+  }
+  EXPECT_EQ(costs.Estimate({0, 1000}), microseconds(1));
+}
+
+TEST(CostModelTest, IsAMedianOverCallers) {
+  CostModel costs;
+  for (int i = 1; i <= 5; ++i) {
+    costs.Learn({0, 1000}, microseconds(i), std::to_string(i));
+  }
+  EXPECT_EQ(costs.Estimate({0, 1000}), microseconds(3));
+}
+
+TEST(CostModelTest, OneCallersOutliersDoNotCount) {
+  CostModel costs;
+  for (const int took : {1, 90, 1, 1, 90}) {
+    costs.Learn({0, 1000}, microseconds(took), "a");
+  }
+  EXPECT_EQ(costs.Estimate({0, 1000}), microseconds(1));
+}
+
+TEST(CostModelTest, RemembersThoseMeasuredLast) {
+  CostModel costs;
+  for (int i = 0; i < 100; ++i) {
+    costs.Learn({0, 1000}, microseconds(9), std::to_string(i));
+  }
+  for (int i = 0; i < 16; ++i) {
+    costs.Learn({0, 1000}, microseconds(1), std::to_string(i));
+  }
+  EXPECT_EQ(costs.Estimate({0, 1000}), microseconds(1));
 }
 
 TEST(CostModelTest, WorkBeyondAllMeasureTakesForEver) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <latch>
@@ -28,6 +29,9 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+
+const FairQueue::Path kA = {"a", "a"};
+const FairQueue::Path kB = {"b", "b"};
 
 class Closure final : public QueuedWork {
  public:
@@ -54,7 +58,7 @@ class RequestQueueTest : public ::testing::Test {
                               began->count_down();
                               gate_.wait();
                             }),
-                            {"first", cost}),
+                            {{"first", "first"}, cost}),
                 IsOk());
     began->wait();
   }
@@ -67,21 +71,30 @@ class RequestQueueTest : public ::testing::Test {
     queue_.reset();
   }
 
-  std::shared_ptr<QueuedWork> Named(const std::string& name) {
-    return std::make_shared<Closure>(
-        [this, name](Turn&) { ran_.push_back(name); });
+  // Takes as long as it costs.
+  std::shared_ptr<QueuedWork> Named(const std::string& name,
+                                    std::chrono::nanoseconds cost) {
+    return std::make_shared<Closure>([this, name, cost](Turn&) {
+      Pass(cost);
+      ran_.push_back(name);
+    });
   }
   absl::Status Add(const std::string& caller, const std::string& name,
                    std::chrono::nanoseconds cost) {
-    return queue_->Add(Named(name), {caller, cost});
+    return queue_->Add(Named(name, cost), {{caller, caller}, cost});
   }
+  void Pass(std::chrono::nanoseconds time) { now_ += time.count(); }
 
+  std::atomic<int64_t> now_{0};  // the queue's clock
   WorkerPool workers_{1};
   std::latch gate_{1};
   bool open_ = false;
   std::vector<std::string> ran_;  // by the one worker
   std::unique_ptr<RequestQueue> queue_ =
-      std::make_unique<RequestQueue>(workers_);
+      std::make_unique<RequestQueue>(workers_, [this] {
+        return RequestQueueClock::time_point(
+            std::chrono::nanoseconds(now_.load()));
+      });
 };
 
 TEST_F(RequestQueueTest, OneCallersLikeRequestsRunInOrder) {
@@ -102,8 +115,8 @@ TEST_F(RequestQueueTest, TheBacklogIsWhatWaitsAndWhatIsLeftOfWhatRuns) {
 }
 
 TEST_F(RequestQueueTest, WhatIsRemovedIsNoBacklog) {
-  const auto work = Named("a1");
-  ASSERT_THAT(queue_->Add(work, {"a", seconds(1)}), IsOk());
+  const auto work = Named("a1", seconds(1));
+  ASSERT_THAT(queue_->Add(work, {kA, seconds(1)}), IsOk());
   ASSERT_TRUE(queue_->Remove(work.get()));
   EXPECT_LE(queue_->Backlog(), milliseconds(1));
 }
@@ -125,7 +138,7 @@ TEST_F(RequestQueueTest, TurnsAreByCostNotByNumber) {
     ASSERT_THAT(Add("b", absl::StrCat("short", i), milliseconds(100)), IsOk());
   }
   Drain();
-  EXPECT_THAT(ran_, ElementsAre("long1", "short0", "short1", "short2", "short3",
+  EXPECT_THAT(ran_, ElementsAre("short0", "short1", "short2", "long1", "short3",
                                 "long2"));
 }
 
@@ -138,10 +151,41 @@ TEST_F(RequestQueueTest, ACallersSmallRequestsDoNotWaitForItsLargeOnes) {
   EXPECT_THAT(ran_, ElementsAre("small", "large1", "large2", "large3"));
 }
 
+TEST_F(RequestQueueTest, WhatTookLongerThanEstimatedIsPaidForByItsCaller) {
+  ASSERT_THAT(queue_->Add(Named("a1", milliseconds(9)), {kA, milliseconds(1)}),
+              IsOk());
+  ASSERT_THAT(Add("a", "a2", milliseconds(1)), IsOk());
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_THAT(Add("b", absl::StrCat("b", i), milliseconds(1)), IsOk());
+  }
+  Drain();
+  const auto second = std::find(ran_.begin(), ran_.end(), "a2");
+  EXPECT_EQ(second - ran_.begin(), 10);  // a1 and nine of b's
+}
+
+TEST_F(RequestQueueTest, WhatTookLessThanEstimatedIsNotPaidFor) {
+  ASSERT_THAT(queue_->Add(Named("a1", milliseconds(1)), {kA, milliseconds(9)}),
+              IsOk());
+  for (const char* name : {"a2", "a3"}) {
+    ASSERT_THAT(Add("c", name, milliseconds(9)), IsOk());
+  }
+  ASSERT_THAT(Add("a", "a4", milliseconds(9)), IsOk());
+  Drain();
+  EXPECT_THAT(ran_, ElementsAre("a1", "a2", "a4", "a3"));
+}
+
+TEST_F(RequestQueueTest, OfEqualsTheFirstThatCameIsFirst) {
+  for (const char* name : {"z", "m", "a"}) {
+    ASSERT_THAT(Add(name, name, milliseconds(1)), IsOk());
+  }
+  Drain();
+  EXPECT_THAT(ran_, ElementsAre("z", "m", "a"));
+}
+
 TEST_F(RequestQueueTest, WhatIsRemovedDoesNotRun) {
-  const auto gone = Named("gone");
+  const auto gone = Named("gone", milliseconds(1));
   ASSERT_THAT(Add("a", "before", milliseconds(1)), IsOk());
-  ASSERT_THAT(queue_->Add(gone, {"a", milliseconds(1)}), IsOk());
+  ASSERT_THAT(queue_->Add(gone, {kA, milliseconds(1)}), IsOk());
   ASSERT_THAT(Add("a", "after", milliseconds(1)), IsOk());
   EXPECT_TRUE(queue_->Remove(gone.get()));
   EXPECT_FALSE(queue_->Remove(gone.get()));
@@ -154,7 +198,7 @@ TEST_F(RequestQueueTest, RefusesWhatCouldNotEndByItsDeadline) {
   ASSERT_THAT(Add("a", "long", seconds(3600)), IsOk());
   const auto deadline = std::chrono::system_clock::now() + seconds(600);
   const absl::Status late =
-      queue_->Add(Named("late"), {"a", seconds(3000), deadline});
+      queue_->Add(Named("late", seconds(3000)), {kA, seconds(3000), deadline});
   EXPECT_THAT(late, StatusIs(absl::StatusCode::kResourceExhausted,
                              HasSubstr("the server is busy")));
   EXPECT_TRUE(late.GetPayload("type.googleapis.com/google.rpc.RetryInfo"));
@@ -170,8 +214,8 @@ TEST_F(RequestQueueTest, AnotherCallersBacklogDoesNotCountAgainstOne) {
   for (int i = 0; i < 10; ++i) {
     ASSERT_THAT(Add("a", "many", seconds(60)), IsOk());
   }
-  EXPECT_THAT(queue_->Add(Named("one"),
-                          {"b", seconds(60),
+  EXPECT_THAT(queue_->Add(Named("one", seconds(60)),
+                          {kB, seconds(60),
                            std::chrono::system_clock::now() + seconds(300)}),
               IsOk());
 }
@@ -182,7 +226,7 @@ TEST(IdleRequestQueueTest, TriesWhatLooksTooLong) {
   RequestQueue queue(workers);
   EXPECT_THAT(
       queue.Add(std::make_shared<Closure>([&](Turn&) { ran.count_down(); }),
-                {"a", hours(1), std::chrono::system_clock::now() + seconds(1)}),
+                {kA, hours(1), std::chrono::system_clock::now() + seconds(1)}),
       IsOk());
   ran.wait();
 }
@@ -196,10 +240,13 @@ class GiveWayTest : public RequestQueueTest {
         queue_->Add(std::make_shared<Closure>([this, times](Turn& turn) {
                       large_.count_down();
                       small_are_there_.wait();
-                      for (int i = 0; i < times; ++i) turn.GiveWay();
+                      for (int i = 0; i < times; ++i) {
+                        turn.GiveWay();
+                        Pass(std::chrono::minutes(1));  // a tile
+                      }
                       ran_.push_back("large");
                     }),
-                    {"a", hours(1)}),
+                    {kA, hours(1)}),
         IsOk());
     Open();
     large_.wait();
@@ -247,7 +294,7 @@ TEST_F(GiveWayTest, WhatRunsWithinGivesWayToo) {
                             turn.GiveWay();
                             ran_.push_back("middle");
                           }),
-                          {"b", std::chrono::minutes(1)}),
+                          {kB, std::chrono::minutes(1)}),
               IsOk());
   small_are_there_.count_down();
   middle_runs.wait();
@@ -257,32 +304,69 @@ TEST_F(GiveWayTest, WhatRunsWithinGivesWayToo) {
   EXPECT_THAT(ran_, ElementsAre("small", "middle", "large"));
 }
 
-TEST_F(GiveWayTest, SmallOnesGetNoMoreThanTheirShare) {
-  AddLarge(100);
-  // The large one has only just begun: others may have a little, too.
-  for (int i = 0; i < 100; ++i) {
-    ASSERT_THAT(Add("b", "small", std::chrono::minutes(1)), IsOk());
+// What ran within a large request of `a` that had 60 tiles of a minute.
+class SharesWithinTest : public GiveWayTest {
+ protected:
+  void AddOne(const FairQueue::Path& path, const std::string& name) {
+    ASSERT_THAT(queue_->Add(Named(name, kSmall), {path, kSmall}), IsOk());
   }
+  void AddMany(const FairQueue::Path& path, const std::string& name) {
+    for (int i = 0; i < 200; ++i) AddOne(path, name);
+  }
+  // Minutes that these had.
+  int64_t Had(const std::string& name) {
+    const auto large = std::find(ran_.begin(), ran_.end(), "large");
+    return std::count(ran_.begin(), large, name) * kSmall.count();
+  }
+
+  static constexpr std::chrono::minutes kSmall{2};
+};
+
+TEST_F(SharesWithinTest, SmallOnesGetNoMoreThanTheirShare) {
+  AddLarge(60);
+  AddMany(kB, "small");
   small_are_there_.count_down();
   Drain();
-  const auto large = std::find(ran_.begin(), ran_.end(), "large");
-  EXPECT_LT(large - ran_.begin(), 50);
+  EXPECT_EQ(Had("small"), 60);
 }
 
-TEST_F(GiveWayTest, WhatRunsWithinUsesThatWorkerAlone) {
-  AddLarge(1);
-  std::vector<std::thread::id> threads(8);
-  ASSERT_THAT(queue_->Add(std::make_shared<Closure>([&](Turn&) {
-                            workers_.ParallelFor(8, {}, [&](int64_t i) {
-                              threads[static_cast<size_t>(i)] =
-                                  std::this_thread::get_id();
-                            });
-                          }),
-                          {"b", milliseconds(1)}),
-              IsOk());
+TEST_F(SharesWithinTest, EveryCallerHasOne) {
+  AddLarge(60);
+  AddMany(kB, "b");
+  AddMany({"c", "c"}, "c");
   small_are_there_.count_down();
   Drain();
-  EXPECT_THAT(threads, ::testing::Each(threads.front()));
+  EXPECT_EQ(Had("b"), 60);
+  EXPECT_EQ(Had("c"), 60);
+}
+
+TEST_F(SharesWithinTest, ConnectionsOfOneCallerHaveOneTogether) {
+  AddLarge(60);
+  AddMany({"b", "b1"}, "b");
+  AddMany({"b", "b2"}, "b");
+  small_are_there_.count_down();
+  Drain();
+  EXPECT_EQ(Had("b"), 60);
+}
+
+TEST_F(SharesWithinTest, ACallersOwnSmallOnesRunWithinItsLargeOne) {
+  AddLarge(60);
+  AddMany(kA, "own");
+  small_are_there_.count_down();
+  Drain();
+  EXPECT_EQ(Had("own"), 60);
+}
+
+TEST_F(SharesWithinTest, WhoConnectsAnewForEachGetsNoMoreThanItsShare) {
+  AddLarge(60);
+  for (int i = 0; i < 60; ++i) {
+    AddOne({"b", absl::StrCat("b", i)}, "b");
+  }
+  AddOne({"c", "c"}, "c");
+  small_are_there_.count_down();
+  Drain();
+  EXPECT_EQ(Had("c"), 2);
+  EXPECT_EQ(Had("b"), 58);
 }
 
 void AddTo(RequestQueue& queue, const QueueEntry& entry,
@@ -299,7 +383,7 @@ TEST(TwoWorkersTest, WhatLastsLongerThanALaterOneStillGivesWay) {
   std::latch end(1);
   WorkerPool workers(2);  // ends first: its tasks use what is above
   auto queue = std::make_unique<RequestQueue>(workers);
-  AddTo(*queue, {"a", hours(1)}, [&](Turn& turn) {
+  AddTo(*queue, {kA, hours(1)}, [&](Turn& turn) {
     both_run.arrive_and_wait();
     small_are_there.wait();
     // As often as it has tiles: its share grows meanwhile.
@@ -308,7 +392,7 @@ TEST(TwoWorkersTest, WhatLastsLongerThanALaterOneStillGivesWay) {
     end.count_down();
   });
   // Its turn comes after the other's hour, and it ends at once.
-  AddTo(*queue, {"a", hours(1)}, [&](Turn&) { both_run.arrive_and_wait(); });
+  AddTo(*queue, {kA, hours(1)}, [&](Turn&) { both_run.arrive_and_wait(); });
   both_run.wait();
   workers.Post([&] {
     other_worker_is_busy.count_down();
@@ -316,7 +400,7 @@ TEST(TwoWorkersTest, WhatLastsLongerThanALaterOneStillGivesWay) {
   });
   other_worker_is_busy.wait();
   for (const char* name : {"small1", "small2"}) {
-    AddTo(*queue, {"b", std::chrono::nanoseconds(1)},
+    AddTo(*queue, {kB, std::chrono::nanoseconds(1)},
           [&ran, name](Turn&) { ran.push_back(name); });
   }
   small_are_there.count_down();
@@ -334,7 +418,7 @@ TEST(TwoWorkersTest, SmallOnesThatWaitTogetherRunSideBySideOnOneWorkerEach) {
   std::mutex mutex;
   WorkerPool workers(2);  // ends first: its tasks use what is above
   auto queue = std::make_unique<RequestQueue>(workers);
-  const QueueEntry small = {"a", std::chrono::microseconds(100)};
+  const QueueEntry small = {kA, std::chrono::microseconds(100)};
   for (int n = 0; n < 2; ++n) {
     AddTo(*queue, small, [&](Turn&) {
       both_held.count_down();

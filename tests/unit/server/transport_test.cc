@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "server/token_bucket.h"
 #include "server/transport/acceptor.h"
-#include "server/transport/burst.h"
 #include "server/transport/connection_limits.h"
 #include "server/transport/connections.h"
 #include "server/transport/peer.h"
@@ -37,28 +36,6 @@ TEST(PeerOfCall, HasNoNameForOthers) {
                             "ipv4:1.2.3.4:70000", "ipv4:1.2.3.4:x"}) {
     EXPECT_EQ(PeerOfCall(other), std::nullopt) << other;
   }
-}
-
-TEST(Burst, TellsTheFirstAtOnceAndOthersWithALaterOne) {
-  Burst burst(seconds(5));
-  const Burst::Clock::time_point begin = Burst::Clock::now();
-  EXPECT_EQ(burst.Count(begin), 1);
-  EXPECT_EQ(burst.Count(begin), 0);
-  EXPECT_EQ(burst.Count(begin + seconds(4)), 0);
-  EXPECT_EQ(burst.Count(begin + seconds(5)), 3);
-}
-
-TEST(TokenBucket, IsFilledAtItsRateUpToItsBurst) {
-  const TokenBucket::Clock::time_point begin = TokenBucket::Clock::now();
-  TokenBucket bucket(/*burst=*/2, /*rate=*/1, begin);
-  EXPECT_TRUE(bucket.Take(begin));
-  EXPECT_TRUE(bucket.Take(begin));
-  EXPECT_FALSE(bucket.Take(begin));
-  EXPECT_TRUE(bucket.Take(begin + seconds(1)));
-  EXPECT_FALSE(bucket.Take(begin + seconds(1)));
-  EXPECT_TRUE(bucket.Take(begin + seconds(100)));
-  EXPECT_TRUE(bucket.Take(begin + seconds(100)));
-  EXPECT_FALSE(bucket.Take(begin + seconds(100)));
 }
 
 TEST(ConnectionLimits, FitTheDescriptorsByDefault) {
