@@ -156,9 +156,6 @@ absl::Status InferenceApi::Infer(const std::shared_ptr<HttpExchange>& exchange,
   const auto json_bytes =
       request.headers.find(absl::AsciiStrToLower(kJsonLengthHeader));
   if (json_bytes != request.headers.end()) head.json_bytes = json_bytes->second;
-  head.none = [bodies = parts_.bodies, address = request.address] {
-    return CountedBytes(bodies, address);
-  };
   const auto reply = std::make_shared<JsonInferReply>();
   auto operation = std::make_unique<AttentionOperation>(
       std::make_unique<JsonInferWire>(

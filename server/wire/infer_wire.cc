@@ -75,6 +75,11 @@ absl::StatusOr<AttentionRequest> InferWire::Decode(ReceivedMessage message,
       SplitMessage(std::move(message), InferRules(), message_);
   if (!elements.ok()) return elements.status();
   elements_ = *std::move(elements);
+  MessageInputs inputs(message_, elements_, hold);
+  return ToRequest(inputs);
+}
+
+absl::StatusOr<AttentionRequest> InferWire::ToRequest(InputElements& inputs) {
   if (absl::Status status = CheckId(id()); !status.ok()) return status;
   auto model = models_.Find(message_.model_name(), message_.model_version());
   if (!model.ok()) return model.status();
@@ -83,8 +88,7 @@ absl::StatusOr<AttentionRequest> InferWire::Decode(ReceivedMessage message,
   RequestBuilder builder(model_->defaults, model_->owner);
   absl::Status status = ReadParameters(message_.parameters(), builder);
   if (status.ok()) {
-    status =
-        ReadInputs(message_, elements_, model_->name, regions_, hold, builder);
+    status = ReadInputs(message_, inputs, model_->name, regions_, builder);
   }
   if (status.ok()) status = ReadOutputs(message_, regions_, builder);
   if (!status.ok()) return status;
