@@ -1,5 +1,6 @@
 #include "server/http/http_infer_call.h"
 
+#include <chrono>
 #include <utility>
 #include <vector>
 
@@ -11,11 +12,12 @@ namespace attention::server {
 
 class HttpInferCall::Held {
  public:
-  Held(std::shared_ptr<HttpInferCall> call, Admission::Ticket ticket)
-      : call_(std::move(call)), ticket_(std::move(ticket)) {}
+  Held(std::shared_ptr<Call> call, Admission::Ticket ticket)
+      : call_(std::static_pointer_cast<HttpInferCall>(std::move(call))),
+        ticket_(std::move(ticket)) {}
   ~Held() {
     ticket_ = Admission::Ticket();
-    call_->calls_.Remove(call_.get());
+    call_->Leave();
   }
   Held(const Held&) = delete;
   Held& operator=(const Held&) = delete;
@@ -26,46 +28,47 @@ class HttpInferCall::Held {
 };
 
 HttpInferCall::HttpInferCall(const TaskServices& services, ActiveCalls& calls,
-                             RequestArrival arrival,
+                             CallOrigin origin,
                              std::shared_ptr<HttpExchange> exchange,
                              std::shared_ptr<const JsonInferReply> reply,
                              std::shared_ptr<boost::asio::thread_pool> clock)
-    : calls_(calls),
-      deadline_(arrival.deadline),
-      trace_parent_(arrival.trace_parent),
+    : Call(services, calls, std::move(origin)),
       exchange_(std::move(exchange)),
       reply_(std::move(reply)),
-      task_(std::make_shared<Task>(services, std::move(arrival))),
       clock_(std::move(clock)),
       timer_(*clock_) {}
 
 void HttpInferCall::Begin(const TaskServices& services, ActiveCalls& calls,
-                          RequestArrival arrival,
+                          CallOrigin origin,
+                          std::unique_ptr<Operation> operation,
                           std::shared_ptr<HttpExchange> exchange,
                           std::shared_ptr<const JsonInferReply> reply,
                           std::shared_ptr<boost::asio::thread_pool> clock) {
-  auto call = std::make_shared<HttpInferCall>(
-      services, calls, std::move(arrival), std::move(exchange),
-      std::move(reply), std::move(clock));
-  calls.Add(call);
+  const auto call = std::make_shared<HttpInferCall>(
+      services, calls, std::move(origin), std::move(exchange), std::move(reply),
+      std::move(clock));
+  call->Join();
   call->StopAtDeadline();
-  call->exchange_->OnGone(
-      [task = call->task_] { task->Stop(StopReason::kCancelled); });
-  call->task_->Start(
-      [call](Task::Outcome outcome) { call->Reply(std::move(outcome)); });
+  call->exchange_->OnGone([weak = call->weak_from_this()] {
+    const auto self = weak.lock();
+    if (self != nullptr) self->Stop(StopReason::kCancelled);
+  });
+  std::vector<grpc::Slice> body;
+  CountedBytes& received = call->exchange_->request().body;
+  if (received.size() > 0) body.push_back(std::move(received).ToSlice());
+  call->Start(std::move(operation), std::move(body));
 }
 
 void HttpInferCall::StopAtDeadline() {
-  using std::chrono::system_clock;
-  if (deadline_ == system_clock::time_point::max()) return;
-  timer_.expires_after(deadline_ - system_clock::now());
-  timer_.async_wait([call = weak_from_this()](const auto& error) {
-    const auto self = call.lock();
-    if (!error && self != nullptr) self->task_->Stop(StopReason::kDeadline);
+  if (origin().deadline == CallOrigin::Clock::time_point::max()) return;
+  timer_.expires_after(origin().deadline - CallOrigin::Clock::now());
+  timer_.async_wait([weak = weak_from_this()](const auto& error) {
+    const auto self = weak.lock();
+    if (!error && self != nullptr) self->Stop(StopReason::kDeadline);
   });
 }
 
-void HttpInferCall::Reply(Task::Outcome outcome) {
+void HttpInferCall::Emit(int64_t /*number*/, Task::Outcome outcome) {
   timer_.cancel();
   HttpReply reply;
   if (!outcome.status.ok()) {
@@ -78,8 +81,8 @@ void HttpInferCall::Reply(Task::Outcome outcome) {
                                  absl::StrCat(*reply_->json_bytes));
     }
   }
-  if (!trace_parent_.empty()) {
-    reply.headers.emplace_back(kTraceParent, trace_parent_);
+  if (!origin().trace_parent.empty()) {
+    reply.headers.emplace_back(kTraceParent, origin().trace_parent);
   }
   reply.held =
       std::make_shared<Held>(shared_from_this(), std::move(outcome.ticket));

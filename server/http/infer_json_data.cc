@@ -113,8 +113,8 @@ class Cutter {
       }
     }
     kept_ = at_;
-    parts_.data.push_back({input_, text_.substr(begin, at_ + 1 - begin),
-                           parts_.head.size() + 1});
+    parts_.data.push_back(
+        {input_, text_.substr(begin, at_ + 1 - begin), parts_.head.size() + 1});
     return absl::OkStatus();
   }
 

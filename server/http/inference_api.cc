@@ -200,18 +200,12 @@ absl::Status InferenceApi::Infer(const std::shared_ptr<HttpExchange>& exchange,
           SharedMemoryOf(caller.get(), parts_.regions, parts_.options),
           std::move(head), reply),
       parts_.engine, LimitsOfRequest(parts_.options, caller.get()));
-  std::vector<grpc::Slice> body;
-  if (request.body.size() > 0) {
-    body.push_back(std::move(request.body).ToSlice());
-  }
   HttpInferCall::Begin(parts_.services, parts_.calls,
-                       RequestArrival{.operation = std::move(operation),
-                                      .message = std::move(body),
-                                      .peer = request.peer,
-                                      .caller = std::move(caller),
-                                      .deadline = *deadline,
-                                      .trace_parent = TraceParentOf(request)},
-                       exchange, reply, threads_);
+                       {.peer = request.peer,
+                        .caller = std::move(caller),
+                        .deadline = *deadline,
+                        .trace_parent = TraceParentOf(request)},
+                       std::move(operation), exchange, reply, threads_);
   return absl::OkStatus();
 }
 

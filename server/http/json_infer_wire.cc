@@ -157,7 +157,7 @@ absl::StatusOr<AttentionRequest> JsonInferWire::Decode(ReceivedMessage body,
       whole.size() - *bytes);
   JsonInputs inputs(message(), json->inputs, behind, hold);
   if (!behind.empty()) body_ = ReceivedSlice(whole);
-  return ToRequest(inputs);
+  return ToRequest(inputs, hold);
 }
 
 bool JsonInferWire::IsBinary(const std::string& name) const {

@@ -47,6 +47,11 @@ class JsonInferWire final : public InferWire {
   absl::StatusOr<AttentionRequest> Decode(ReceivedMessage body,
                                           HoldBytes hold) override;
   int64_t BytesBeside(int64_t element_bytes) const override;
+  Work DecodingWork(int64_t body_bytes) const override {
+    constexpr int64_t kMostAtOnce = 64 << 10;  // less than a millisecond
+    if (body_bytes <= kMostAtOnce) return {};
+    return {Work::kDecodeJson, static_cast<double>(body_bytes)};
+  }
 
  protected:
   grpc::ByteBuffer Assemble(const inference::ModelInferResponse& fields,

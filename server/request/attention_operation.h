@@ -28,6 +28,13 @@ class AttentionWire {
   virtual absl::StatusOr<AttentionRequest> Decode(ReceivedMessage message,
                                                   HoldBytes hold) = 0;
   virtual Rpc rpc() const { return Rpc::kOther; }
+  /// As in Operation. Here for messages whose large fields are not looked at
+  /// byte by byte.
+  virtual Work DecodingWork(int64_t message_bytes) const {
+    constexpr int64_t kMostAtOnce = 1 << 20;
+    if (message_bytes <= kMostAtOnce) return {};
+    return {Work::kDecodeMessage, static_cast<double>(message_bytes)};
+  }
   /// The caller's name for it; empty where it has none, or could not be read.
   virtual const std::string& id() const = 0;
   /// Who counts the requests of the model that it names; null where it names
@@ -58,6 +65,9 @@ class AttentionOperation final : public Operation {
 
   const char* name() const override { return "attend"; }
   Rpc rpc() const override { return wire_->rpc(); }
+  Work DecodingWork(int64_t message_bytes) const override {
+    return wire_->DecodingWork(message_bytes);
+  }
   absl::Status Decode(ReceivedMessage message, HoldBytes hold,
                       RequestFacts& facts) override;
   absl::StatusOr<OperationNeeds> Plan(RequestFacts& facts) override;

@@ -20,6 +20,9 @@ namespace attention::server {
 /// their amounts say.
 struct Work {
   static constexpr int kKinds = 8;
+  /// Kinds that are no scoring function: decoding, whose amount is in bytes.
+  static constexpr int kDecodeMessage = 6;
+  static constexpr int kDecodeJson = 7;
   int kind = 0;  // 0 to kKinds - 1
   double amount = 0;
 };
@@ -49,6 +52,10 @@ class Operation {
   virtual const char* name() const = 0;
   /// The RPC that metrics count it with.
   virtual Rpc rpc() const { return Rpc::kOther; }
+
+  /// What Decode() of a message of so many bytes takes. An amount of 0 where it
+  /// is so little that the thread that brings the message may do it.
+  virtual Work DecodingWork(int64_t /*message_bytes*/) const { return {}; }
 
   /// Reads the message. Slices are released as they are read, or by Gather().
   /// What grows beyond the message's size asks `hold` first. Notes the caller's

@@ -57,26 +57,29 @@ absl::Status RequestBuilder::SetTensor(const TensorField& tensor, DataType type,
 
 absl::Status RequestBuilder::SetTensor(const TensorField& tensor, DataType type,
                                        absl::Span<const int64_t> shape,
-                                       RegionBytes place) {
+                                       RegionBytes place, HoldBytes hold) {
   const absl::Span<std::byte> bytes = place.bytes;
   const SharedMemoryRegion& region = *place.region;
   const SharedMemoryDescription& facts = region.description();
   request_.tensors_in_regions.push_back({tensor.name, std::move(place)});
+  const absl::StatusOr<TensorView*> view = Set(tensor, type, shape, bytes);
+  if (!view.ok()) return view.status();
   const bool on_device = facts.space == MemorySpace::kCudaDevice;
   if (on_device ? tensor.may_lie_on_device : !tensor.read_first) {
-    absl::StatusOr<TensorView*> view = Set(tensor, type, shape, bytes);
-    if (!view.ok()) return view.status();
     (*view)->space = facts.space;
     (*view)->device = facts.device;
     return absl::OkStatus();
   }
-  absl::StatusOr<AlignedBuffer> copy =
-      AlignedBuffer::Create(static_cast<int64_t>(bytes.size()));
+  const auto size = static_cast<int64_t>(bytes.size());
+  if (absl::Status held = hold(size); !held.ok()) return held;
+  absl::StatusOr<AlignedBuffer> copy = AlignedBuffer::Create(size);
   if (!copy.ok()) return copy.status();
   absl::Status copied =
       region.CopyToHost(bytes.data(), {copy->data(), bytes.size()});
   if (!copied.ok()) return copied;
-  return SetTensor(tensor, type, shape, *std::move(copy));
+  (*view)->data = copy->data();
+  request_.buffers.push_back(*std::move(copy));
+  return absl::OkStatus();
 }
 
 absl::Status RequestBuilder::AddResult(const WantedResult& result) {

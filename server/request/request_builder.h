@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "core/datatype.h"
+#include "server/memory/hold_bytes.h"
 #include "server/request/attention_request.h"
 #include "server/request/option_fields.h"
 #include "server/request/option_value.h"
@@ -51,9 +52,11 @@ class RequestBuilder {
                          absl::Span<const int64_t> shape, AlignedBuffer buffer);
   /// The same in a region, used where it is, or copied to the host's memory
   /// where the field's values are looked at first or a device could not read
-  /// it: their owner could change them once they were checked.
+  /// it: their owner could change them once they were checked. `hold` is asked
+  /// for the copy's bytes once they are known to be what the shape needs.
   absl::Status SetTensor(const TensorField& tensor, DataType type,
-                         absl::Span<const int64_t> shape, RegionBytes place);
+                         absl::Span<const int64_t> shape, RegionBytes place,
+                         HoldBytes hold);
 
   /// Refuses a result that comes twice.
   absl::Status AddResult(const WantedResult& result);

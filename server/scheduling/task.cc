@@ -35,35 +35,42 @@ Task::Task(const TaskServices& services, RequestArrival arrival)
     : services_(services),
       arrival_(std::move(arrival)),
       arrival_time_(std::chrono::steady_clock::now()) {
+  const CallOrigin& origin = *arrival_.origin;
   facts_.operation = arrival_.operation->name();
-  facts_.peer = arrival_.peer;
-  facts_.trace_parent = arrival_.trace_parent;
+  facts_.peer = origin.peer;
+  facts_.trace_parent = origin.trace_parent;
   facts_.rpc = arrival_.operation->rpc();
-  if (arrival_.caller != nullptr) facts_.caller = arrival_.caller->name;
+  facts_.request_bytes = arrival_.message.bytes();
+  if (origin.caller != nullptr) facts_.caller = origin.caller->name;
 }
 
 void Task::Start(Done done) {
   done_ = std::move(done);
   if (services_.metrics != nullptr) services_.metrics->NoteArrival(facts_.rpc);
   StopIfLate();
-  absl::Status status = stop_.stop_requested()
-                            ? StopStatus()
-                            : WithoutBadAlloc([&] { return Prepare(); });
-  facts_.decode_time = SinceArrival();
-  if (status.ok() && !needs_.quick) {
-    status = Enqueue();
-    if (status.ok()) return FinishIfStoppedInQueue();
-  }
-  if (!status.ok()) {
-    facts_.refused = true;
-    return Finish(status);
-  }
-  RunAndFinish({});
+  if (stop_.stop_requested()) return Refuse(StopStatus());
+  decoding_ = arrival_.operation->DecodingWork(facts_.request_bytes);
+  if (decoding_.amount == 0) return DecodeAndGoOn();
+  absl::Status status = Hold(0);
+  if (status.ok()) status = Enqueue(decoding_);
+  if (!status.ok()) return Refuse(status);
+  FinishIfStoppedInQueue();
 }
 
-absl::Status Task::Prepare() {
+// On the thread that brought the message, or on a worker.
+void Task::DecodeAndGoOn() {
+  const std::chrono::nanoseconds begin = SinceArrival();
+  absl::Status status = WithoutBadAlloc([&] { return Decode(); });
+  facts_.decode_time = SinceArrival() - begin;
+  decoded_ = true;
+  if (status.ok() && needs_.quick) return RunAndFinish({});
+  if (status.ok()) status = Enqueue(needs_.work);
+  if (!status.ok()) return Refuse(status);
+  FinishIfStoppedInQueue();
+}
+
+absl::Status Task::Decode() {
   Operation& operation = *arrival_.operation;
-  facts_.request_bytes = arrival_.message.bytes();
   absl::Status status = operation.Decode(
       std::move(arrival_.message),
       [this](int64_t bytes) { return Hold(bytes); }, facts_);
@@ -86,24 +93,36 @@ absl::Status Task::Hold(int64_t bytes) {
   if (ticket_) {
     return services_.admission.Grow(ticket_, bytes, Limits(), &facts_.refusal);
   }
-  absl::StatusOr<Admission::Ticket> ticket =
-      services_.admission.Admit(arrival_.share(), facts_.request_bytes + bytes,
-                                Limits(), &facts_.refusal);
+  absl::StatusOr<Admission::Ticket> ticket = services_.admission.Admit(
+      arrival_.origin->share(), facts_.request_bytes + bytes, Limits(),
+      &facts_.refusal);
   if (!ticket.ok()) return ticket.status();
   ticket_ = *std::move(ticket);
   return absl::OkStatus();
 }
 
-absl::Status Task::Enqueue() {
-  absl::Status late = services_.queue.Add(
-      shared_from_this(),
-      {arrival_.share(), services_.costs.Estimate(needs_.work),
-       arrival_.deadline});
+absl::Status Task::Enqueue(const Work& work) {
+  absl::Status late =
+      services_.queue.Add(shared_from_this(), {arrival_.origin->share(),
+                                               services_.costs.Estimate(work),
+                                               arrival_.origin->deadline});
   if (!late.ok()) facts_.refusal = Refusal::kTooLate;
   return late;
 }
 
+void Task::Refuse(const absl::Status& status) {
+  facts_.refused = true;
+  Finish(status);
+}
+
 void Task::RunQueued(Turn& turn) {
+  if (!decoded_) {
+    // Before it waits for its next turn, in which it may be gone.
+    const Work decoding = decoding_;
+    const auto self = shared_from_this();
+    DecodeAndGoOn();
+    return services_.costs.Learn(decoding, turn.ThreadTime(1));
+  }
   RunAndFinish([this, &turn] {
     StopIfTooLong();
     turn.GiveWay();
@@ -176,14 +195,15 @@ void Task::FinishIfStoppedInQueue() {
 }
 
 void Task::StopIfLate() {
-  if (std::chrono::system_clock::now() >= arrival_.deadline) {
+  if (std::chrono::system_clock::now() >= arrival_.origin->deadline) {
     Stop(StopReason::kDeadline);
   }
 }
 
 CallerLimits Task::Limits() const {
   CallerLimits limits;
-  if (arrival_.caller != nullptr) limits = arrival_.caller->limits;
+  if (arrival_.origin->caller != nullptr)
+    limits = arrival_.origin->caller->limits;
   if (limits.max_requests_per_second == 0) {
     limits.max_requests_per_second = services_.max_requests_per_second;
   }

@@ -13,10 +13,10 @@
 
 #include "absl/status/status.h"
 #include "core/worker_pool.h"
-#include "server/callers/caller.h"
 #include "server/memory/received_slices.h"
 #include "server/request/operation.h"
 #include "server/scheduling/admission.h"
+#include "server/scheduling/call_origin.h"
 #include "server/scheduling/cost_model.h"
 #include "server/scheduling/request_queue.h"
 #include "server/telemetry/request_facts.h"
@@ -46,30 +46,15 @@ struct TaskServices {
 struct RequestArrival {
   std::unique_ptr<Operation> operation;  // what reads it and does it
   ReceivedMessage message;
-  std::string peer;
-  /// Whose shares it takes; null where its peer does.
-  std::shared_ptr<const Caller> caller = nullptr;
-  std::chrono::system_clock::time_point deadline =
-      std::chrono::system_clock::time_point::max();
-  std::string trace_parent = {};  // W3C's, for the log
-
-  const std::string& share() const {
-    return caller == nullptr ? peer : caller->name;
-  }
+  std::shared_ptr<const CallOrigin> origin =
+      std::make_shared<const CallOrigin>();
 };
 
-enum class StopReason : uint8_t {
-  kNone,
-  kCancelled,
-  kDeadline,
-  kDraining,
-  kTooLong  // beyond max_compute_time
-};
-
-/// One request on its way from bytes to bytes, whatever it does, for unary
-/// calls and streams alike: decoded, planned and admitted on the caller's
-/// thread; then run and encoded on a worker when its turn comes, or at once
-/// where it is quick.
+/// One request on its way from bytes to bytes, whatever it does and whatever
+/// brought it: admitted by its size; decoded and planned; then run and encoded
+/// on a worker when its turn comes. What is small is decoded on the thread that
+/// brings it, and run there, too, where it is quick; a large message waits for
+/// a turn to be decoded first.
 class Task final : public QueuedWork,
                    public std::enable_shared_from_this<Task> {
  public:
@@ -98,11 +83,13 @@ class Task final : public QueuedWork,
   void RunQueued(Turn& turn) override;
 
  private:
-  absl::Status Prepare();
   absl::Status Hold(int64_t bytes);
-  absl::Status Enqueue();
+  void DecodeAndGoOn();
+  absl::Status Decode();
+  absl::Status Enqueue(const Work& work);
   absl::Status Run(const std::function<void()>& give_way);
   void RunAndFinish(const std::function<void()>& give_way);
+  void Refuse(const absl::Status& status);
   absl::StatusOr<grpc::ByteBuffer> Encode();
   void Finish(absl::StatusOr<grpc::ByteBuffer> reply);
 
@@ -121,7 +108,9 @@ class Task final : public QueuedWork,
   std::stop_source stop_;
   Done done_;
 
-  OperationNeeds needs_;
+  Work decoding_;  // of an amount of 0 where it is decoded at once
+  bool decoded_ = false;
+  OperationNeeds needs_;  // once it is decoded
   Admission::Ticket ticket_;
   bool computed_ = false;  // to its end
   RequestFacts facts_;

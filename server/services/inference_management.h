@@ -95,10 +95,10 @@ class InferenceManagement {
                        const inference::RepositoryIndexRequest& request,
                        StillWanted wanted,
                        Reply<inference::RepositoryIndexResponse> reply);
-  void RepositoryModelLoad(
-      const Caller* caller,
-      const inference::RepositoryModelLoadRequest& request, StillWanted wanted,
-      Reply<inference::RepositoryModelLoadResponse> reply);
+  void RepositoryModelLoad(const Caller* caller,
+                           const inference::RepositoryModelLoadRequest& request,
+                           StillWanted wanted,
+                           Reply<inference::RepositoryModelLoadResponse> reply);
   void RepositoryModelUnload(
       const Caller* caller,
       const inference::RepositoryModelUnloadRequest& request,

@@ -102,9 +102,9 @@ void InferenceManagement::RepositoryModelLoad(
   }
   const absl::StatusOr<std::string> name = NameIn(request);
   if (!name.ok()) return reply(name.status());
-  InTurn<Response>(
-      std::move(wanted), std::move(reply),
-      [this, name = *name] { return Done<Response>(repository_.Load(name)); });
+  InTurn<Response>(std::move(wanted), std::move(reply), [this, name = *name] {
+    return Done<Response>(repository_.Load(name));
+  });
 }
 
 void InferenceManagement::RepositoryModelUnload(

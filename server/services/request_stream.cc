@@ -3,31 +3,27 @@
 #include <grpcpp/server_context.h>
 
 #include <utility>
-#include <vector>
 
-#include "server/services/unary_call.h"
+#include "server/services/grpc_call.h"
 #include "server/wire/status_table.h"
 
 namespace attention::server {
 
 RequestStream::RequestStream(const TaskServices& services, ActiveCalls& calls,
-                             CallerPtr caller, StreamRules rules,
-                             grpc::CallbackServerContext& context)
-    : services_(services),
-      calls_(calls),
+                             CallOrigin origin, StreamRules rules,
+                             grpc_call* call)
+    : Call(services, calls, std::move(origin)),
       rules_(std::move(rules)),
-      time_(context.deadline()),
-      peer_(context.peer()),
-      caller_(std::move(caller)),
-      trace_parent_(TakeTraceParent(context)),
-      call_(context.c_call()) {}
+      call_(call) {}
 
 RequestStream::Reactor* RequestStream::Begin(
-    const TaskServices& services, ActiveCalls& calls, CallerPtr caller,
-    StreamRules rules, grpc::CallbackServerContext& context) {
+    const TaskServices& services, ActiveCalls& calls,
+    std::shared_ptr<const Caller> caller, StreamRules rules,
+    grpc::CallbackServerContext& context) {
   auto stream = std::make_shared<RequestStream>(
-      services, calls, std::move(caller), std::move(rules), context);
-  calls.Add(stream);
+      services, calls, OriginOf(context, std::move(caller)), std::move(rules),
+      context.c_call());
+  stream->Join();
   if (services.metrics != nullptr) {
     services.metrics->NoteStream(stream->rules_.rpc);
   }
@@ -57,7 +53,7 @@ void RequestStream::Advance() {
     }
     if (!writing_ && !replies_.empty()) {
       writing_ = true;
-      watch_ = calls_.WatchReply(call_, peer_);
+      watch_ = calls().WatchReply(call_, origin().peer);
       StartWrite(&replies_.front().message);
     }
     const bool ending = half_closed_ || draining_ || broken_ || !failure_.ok();
@@ -68,10 +64,10 @@ void RequestStream::Advance() {
     if (!ending || in_flight_ > 0) return;
     finished_ = true;
     end = EndStatus();
-    watch_ = calls_.WatchReply(call_, peer_);
+    watch_ = calls().WatchReply(call_, origin().peer);
   }
-  if (services_.metrics != nullptr) {
-    services_.metrics->NoteStreamEnd(rules_.rpc, end.error_code());
+  if (services().metrics != nullptr) {
+    services().metrics->NoteStreamEnd(rules_.rpc, end.error_code());
   }
   // Without the lock: once it is called, gRPC may be done with the stream at
   // any time. No other thread calls it, and none begins a read or write any
@@ -103,29 +99,11 @@ void RequestStream::OnReadDone(bool ok) {
     }
     message.Swap(&incoming_);
   }
-  if (start) StartRequest(message, number);
+  if (start) Start(rules_.new_operation(), TakeSlices(message), number);
   Advance();
 }
 
-void RequestStream::StartRequest(grpc::ByteBuffer& message, int64_t number) {
-  auto task = std::make_shared<Task>(
-      services_,
-      RequestArrival{rules_.new_operation(), TakeSlices(message), peer_,
-                     caller_, time_.deadline(), trace_parent_});
-  StopReason stopped;
-  {
-    const std::lock_guard lock(mutex_);
-    running_.insert(task);
-    stopped = stopped_;
-  }
-  if (stopped != StopReason::kNone) task->Stop(stopped);
-  task->Start([self = shared_from_this(), raw = task.get(),
-               number](Task::Outcome outcome) {
-    self->OnReply(raw, number, std::move(outcome));
-  });
-}
-
-void RequestStream::OnReply(Task* task, int64_t number, Task::Outcome outcome) {
+void RequestStream::Emit(int64_t number, Task::Outcome outcome) {
   Reply reply{outcome.reply, std::move(outcome.ticket), outcome.status};
   if (!reply.status.ok()) {
     reply.message = rules_.encode_error(outcome.id, reply.status);
@@ -134,7 +112,6 @@ void RequestStream::OnReply(Task* task, int64_t number, Task::Outcome outcome) {
   {
     const std::lock_guard lock(mutex_);
     fails = failure_.ok();
-    running_.erase(task->shared_from_this());
     if (!rules_.in_order) {
       Queue(std::move(reply));
     } else {
@@ -147,7 +124,7 @@ void RequestStream::OnReply(Task* task, int64_t number, Task::Outcome outcome) {
     }
     fails = fails && !failure_.ok();
   }
-  if (fails) StopAll(StopReason::kCancelled);
+  if (fails) Stop(StopReason::kCancelled);
   Advance();
 }
 
@@ -169,17 +146,16 @@ void RequestStream::OnWriteDone(bool ok) {
     --in_flight_;
     if (!ok) broken_ = true;
   }
-  if (!ok) StopAll(time_.WhyCancelled());
+  if (!ok) Stop(origin().WhyCancelled());
   Advance();
 }
 
 void RequestStream::OnCancel() {
-  if (time_.WasReset()) calls_.NoteReset(peer_);
   {
     const std::lock_guard lock(mutex_);
     broken_ = true;
   }
-  StopAll(time_.WhyCancelled());
+  Abandon();
   Advance();
 }
 
@@ -191,22 +167,12 @@ void RequestStream::OnDrain() {
   Advance();
 }
 
-void RequestStream::StopAll(StopReason reason) {
-  std::vector<std::shared_ptr<Task>> tasks;
-  {
-    const std::lock_guard lock(mutex_);
-    if (stopped_ == StopReason::kNone) stopped_ = reason;
-    tasks.assign(running_.begin(), running_.end());
-  }
-  for (const auto& task : tasks) task->Stop(reason);
-}
-
 void RequestStream::OnDone() {
   {
     const std::lock_guard lock(mutex_);
     watch_ = ReplyWatch::Watch();
   }
-  calls_.Remove(this);
+  Leave();
 }
 
 }  // namespace attention::server

@@ -11,12 +11,8 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <unordered_set>
 
-#include "server/scheduling/active_calls.h"
-#include "server/scheduling/task.h"
-#include "server/services/caller_of_call.h"
-#include "server/services/unary_call.h"
+#include "server/scheduling/call.h"
 
 namespace attention::server {
 
@@ -45,27 +41,24 @@ struct StreamRules {
 /// so, or the call broke (CANCELLED), and in each case once nothing is in
 /// flight any more.
 ///
-/// Lifetime: ActiveCalls and every running task keep the stream; gRPC calls
-/// OnDone after Finish() and after the last of its callbacks has returned, and
-/// only then is it removed from ActiveCalls.
+/// Lifetime: gRPC calls OnDone after Finish() and after the last of its
+/// callbacks has returned, and only then does it leave ActiveCalls.
 class RequestStream final
     : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
-      public DrainableCall,
-      public std::enable_shared_from_this<RequestStream> {
+      public Call {
  public:
   using Reactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
 
   /// Starts reading. The result is what the service's method returns to gRPC.
   static Reactor* Begin(const TaskServices& services, ActiveCalls& calls,
-                        CallerPtr caller, StreamRules rules,
+                        std::shared_ptr<const Caller> caller, StreamRules rules,
                         grpc::CallbackServerContext& context);
 
   /// Ends a stream before it begins.
   static Reactor* Refuse(const absl::Status& status);
 
   RequestStream(const TaskServices& services, ActiveCalls& calls,
-                CallerPtr caller, StreamRules rules,
-                grpc::CallbackServerContext& context);
+                CallOrigin origin, StreamRules rules, grpc_call* call);
 
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
@@ -73,7 +66,6 @@ class RequestStream final
   void OnDone() override;
 
   void OnDrain() override;
-  void OnDrainEnd() override { StopAll(StopReason::kDraining); }
 
  private:
   struct Reply {
@@ -82,40 +74,29 @@ class RequestStream final
     absl::Status status;
   };
 
-  void StartRequest(grpc::ByteBuffer& message,  // which is emptied
-                    int64_t number);
-  void OnReply(Task* task, int64_t number, Task::Outcome outcome);
+  void Emit(int64_t number, Task::Outcome outcome) override;
   void Queue(Reply reply);  // mutex_ is held
-  void StopAll(StopReason reason);
   /// Begins whatever may begin now. Never called with mutex_ held.
   void Advance();
   grpc::Status EndStatus() const;  // mutex_ is held
 
-  const TaskServices services_;
-  ActiveCalls& calls_;
   const StreamRules rules_;
-  const CallTime time_;
-  const std::string peer_;
-  const CallerPtr caller_;
-  const std::string trace_parent_;
   grpc_call* const call_;  // valid until Finish()
 
   std::mutex mutex_;
   grpc::ByteBuffer incoming_;  // gRPC's while reading_
   bool reading_ = false;
-  bool half_closed_ = false;  // nothing more comes
-  std::unordered_set<std::shared_ptr<Task>> running_;
+  bool half_closed_ = false;        // nothing more comes
   int64_t next_request_ = 0;        // requests are numbered as they are read
   int64_t next_reply_ = 0;          // in order: the request whose turn it is
   std::map<int64_t, Reply> early_;  // in order: those before whose turn it is
   std::deque<Reply> replies_;       // the first is gRPC's while writing_
   bool writing_ = false;
   ReplyWatch::Watch watch_;  // while writing_, and from Finish() to OnDone()
-  int64_t in_flight_ = 0;    // running_, early_ and replies_
+  int64_t in_flight_ = 0;    // those that run, early_ and replies_
   absl::Status failure_;     // what ends the stream, where the rules say so
   bool draining_ = false;
   bool broken_ = false;  // cancelled, or a write failed: nothing more goes out
-  StopReason stopped_ = StopReason::kNone;  // what new tasks are told at once
   bool finished_ = false;  // Finish() was called, or is about to be
 };
 

@@ -3,9 +3,8 @@
 #include <grpcpp/server_context.h>
 
 #include <utility>
-#include <vector>
 
-#include "server/telemetry/trace_context.h"
+#include "server/services/grpc_call.h"
 #include "server/wire/status_table.h"
 
 namespace attention::server {
@@ -19,50 +18,16 @@ constexpr size_t kMostReplyBytesAtOnce = 8 << 10;
 
 }  // namespace
 
-std::vector<grpc::Slice> TakeSlices(grpc::ByteBuffer& message) {
-  std::vector<grpc::Slice> slices;
-  if (!message.Dump(&slices).ok()) slices.clear();
-  message.Clear();
-  return slices;
-}
-
-std::string TakeTraceParent(grpc::CallbackServerContext& context) {
-  const auto found = context.client_metadata().find(kTraceParent);
-  if (found == context.client_metadata().end()) return "";
-  std::string value(found->second.data(), found->second.size());
-  if (!IsTraceParent(value)) return "";
-  context.AddTrailingMetadata(kTraceParent, value);
-  return value;
-}
-
-StopReason CallTime::WhyCancelled() const {
-  return Clock::now() >= deadline_ ? StopReason::kDeadline
-                                   : StopReason::kCancelled;
-}
-
-bool CallTime::WasReset() const {
-  if (deadline_ == Clock::time_point::max()) return true;
-  const std::chrono::duration<double> lived = Clock::now() - begin_;
-  const std::chrono::duration<double> whole = deadline_ - begin_;
-  return lived < 0.9 * whole;
-}
-
 UnaryCall::UnaryCall(const TaskServices& services, ActiveCalls& calls,
-                     CallerPtr caller, std::unique_ptr<Operation> operation,
-                     grpc::CallbackServerContext& context,
-                     grpc::ByteBuffer& request, grpc::ByteBuffer& response)
-    : calls_(calls),
+                     CallOrigin origin, grpc::CallbackServerContext& context,
+                     grpc::ByteBuffer& response)
+    : Call(services, calls, std::move(origin)),
       context_(context),
-      response_(response),
-      time_(context.deadline()),
-      peer_(context.peer()),
-      task_(std::make_shared<Task>(
-          services, RequestArrival{std::move(operation), TakeSlices(request),
-                                   peer_, std::move(caller), time_.deadline(),
-                                   TakeTraceParent(context)})) {}
+      response_(response) {}
 
 grpc::ServerUnaryReactor* UnaryCall::Begin(const TaskServices& services,
-                                           ActiveCalls& calls, CallerPtr caller,
+                                           ActiveCalls& calls,
+                                           std::shared_ptr<const Caller> caller,
                                            std::unique_ptr<Operation> operation,
                                            grpc::CallbackServerContext& context,
                                            grpc::ByteBuffer& request,
@@ -70,20 +35,18 @@ grpc::ServerUnaryReactor* UnaryCall::Begin(const TaskServices& services,
   // An empty message is one too; none at all is what gRPC gives where the
   // caller reset the call while its message was on its way.
   const bool arrived = request.Valid();
-  auto call = std::make_shared<UnaryCall>(services, calls, std::move(caller),
-                                          std::move(operation), context,
-                                          request, response);
-  calls.Add(call);
+  auto call = std::make_shared<UnaryCall>(
+      services, calls, OriginOf(context, std::move(caller)), context, response);
+  call->Join();
   if (!arrived) call->OnCancel();
-  // The task keeps the call: gRPC may be done with it while Reply() returns.
-  call->task_->Start(
-      [call](Task::Outcome outcome) { call->Reply(std::move(outcome)); });
+  // gRPC may be done with the call while Emit() returns: this keeps it.
+  call->Start(std::move(operation), TakeSlices(request));
   const bool replied =
       call->progress_.exchange(Progress::kBegun) == Progress::kReplied;
-  return replied ? call->ReplyAtOnce(context) : call.get();
+  return replied ? call->ReplyAtOnce() : call.get();
 }
 
-void UnaryCall::Reply(Task::Outcome outcome) {
+void UnaryCall::Emit(int64_t /*number*/, Task::Outcome outcome) {
   ticket_ = std::move(outcome.ticket);
   response_.Swap(&outcome.reply);
   status_ = ToGrpcStatus(outcome.status);
@@ -92,8 +55,7 @@ void UnaryCall::Reply(Task::Outcome outcome) {
   }
 }
 
-grpc::ServerUnaryReactor* UnaryCall::ReplyAtOnce(
-    grpc::CallbackServerContext& context) {
+grpc::ServerUnaryReactor* UnaryCall::ReplyAtOnce() {
   if (response_.Length() > kMostReplyBytesAtOnce) {
     FinishWatched();
     return this;
@@ -101,26 +63,21 @@ grpc::ServerUnaryReactor* UnaryCall::ReplyAtOnce(
   // gRPC calls the OnDone of a reactor of ours on another thread, which costs
   // more than the whole of a small call; its own reactor needs none. The limits
   // are then given back before the reply is out, which is why it must be small.
-  grpc::ServerUnaryReactor* reactor = context.DefaultReactor();
+  grpc::ServerUnaryReactor* reactor = context_.DefaultReactor();
   reactor->Finish(status_);
   OnDone();
   return reactor;
 }
 
 void UnaryCall::FinishWatched() {
-  watch_ = calls_.WatchReply(context_.c_call(), peer_);
+  watch_ = calls().WatchReply(context_.c_call(), origin().peer);
   Finish(status_);
-}
-
-void UnaryCall::OnCancel() {
-  if (time_.WasReset()) calls_.NoteReset(peer_);
-  task_->Stop(time_.WhyCancelled());
 }
 
 void UnaryCall::OnDone() {
   watch_ = ReplyWatch::Watch();
   ticket_ = Admission::Ticket();
-  calls_.Remove(this);
+  Leave();
 }
 
 }  // namespace attention::server

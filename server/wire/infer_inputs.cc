@@ -17,7 +17,8 @@ using InputTensor = ModelInferRequest::InferInputTensor;
 
 absl::Status ReadInput(int index, const InputTensor& input,
                        const TensorField& field, InputElements& elements,
-                       SharedMemoryAccess regions, RequestBuilder& builder) {
+                       SharedMemoryAccess regions, HoldBytes hold,
+                       RequestBuilder& builder) {
   const std::optional<DataType> type = DataTypeFromName(input.datatype());
   if (!type) {
     return FieldError(
@@ -33,7 +34,8 @@ absl::Status ReadInput(int index, const InputTensor& input,
   if (input.has_contents()) {
     return FieldError(field.name, "has contents and a shared_memory_region");
   }
-  return builder.SetTensor(field, *type, input.shape(), *std::move(region));
+  return builder.SetTensor(field, *type, input.shape(), *std::move(region),
+                           hold);
 }
 
 }  // namespace
@@ -109,7 +111,8 @@ absl::Status MessageInputs::SetContents(const Input& input,
 
 absl::Status ReadInputs(const ModelInferRequest& message,
                         InputElements& elements, absl::string_view model_name,
-                        SharedMemoryAccess regions, RequestBuilder& builder) {
+                        SharedMemoryAccess regions, HoldBytes hold,
+                        RequestBuilder& builder) {
   for (int i = 0; i < message.inputs_size(); ++i) {
     const InputTensor& input = message.inputs(i);
     const TensorField* const field = builder.Accepted(input.name());
@@ -119,7 +122,7 @@ absl::Status ReadInputs(const ModelInferRequest& message,
           " (known are ", builder.AcceptedNames(), ")"));
     }
     absl::Status status =
-        ReadInput(i, input, *field, elements, regions, builder);
+        ReadInput(i, input, *field, elements, regions, hold, builder);
     if (!status.ok()) return status;
   }
   return elements.CheckAllSet();

@@ -55,7 +55,7 @@ class MessageInputs final : public InputElements {
 
 /// Makes the inputs of `message`, whose elements are in `elements`, the tensors
 /// of a request for the model `model_name`. `regions` are those that its caller
-/// may use.
+/// may use; `hold` is asked for what is copied from them.
 ///
 /// INVALID_ARGUMENT, beginning with the input's name, for what only the wire
 /// can get wrong: unknown and repeated inputs, unknown datatypes, no elements
@@ -63,7 +63,8 @@ class MessageInputs final : public InputElements {
 /// and what ReadRegion() refuses.
 absl::Status ReadInputs(const inference::ModelInferRequest& message,
                         InputElements& elements, absl::string_view model_name,
-                        SharedMemoryAccess regions, RequestBuilder& builder);
+                        SharedMemoryAccess regions, HoldBytes hold,
+                        RequestBuilder& builder);
 
 }  // namespace attention::server
 

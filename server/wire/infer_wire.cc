@@ -76,10 +76,11 @@ absl::StatusOr<AttentionRequest> InferWire::Decode(ReceivedMessage message,
   if (!elements.ok()) return elements.status();
   elements_ = *std::move(elements);
   MessageInputs inputs(message_, elements_, hold);
-  return ToRequest(inputs);
+  return ToRequest(inputs, hold);
 }
 
-absl::StatusOr<AttentionRequest> InferWire::ToRequest(InputElements& inputs) {
+absl::StatusOr<AttentionRequest> InferWire::ToRequest(InputElements& inputs,
+                                                      HoldBytes hold) {
   if (absl::Status status = CheckId(id()); !status.ok()) return status;
   auto model = models_.Find(message_.model_name(), message_.model_version());
   if (!model.ok()) return model.status();
@@ -88,7 +89,8 @@ absl::StatusOr<AttentionRequest> InferWire::ToRequest(InputElements& inputs) {
   RequestBuilder builder(model_->defaults, model_->owner);
   absl::Status status = ReadParameters(message_.parameters(), builder);
   if (status.ok()) {
-    status = ReadInputs(message_, inputs, model_->name, regions_, builder);
+    status =
+        ReadInputs(message_, inputs, model_->name, regions_, hold, builder);
   }
   if (status.ok()) status = ReadOutputs(message_, regions_, builder);
   if (!status.ok()) return status;

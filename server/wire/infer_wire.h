@@ -45,7 +45,8 @@ class InferWire : public AttentionWire {
   inference::ModelInferRequest& message() { return message_; }
   const inference::ModelInferRequest& message() const { return message_; }
   /// The request that message() and the inputs' elements are.
-  absl::StatusOr<AttentionRequest> ToRequest(InputElements& inputs);
+  absl::StatusOr<AttentionRequest> ToRequest(InputElements& inputs,
+                                             HoldBytes hold);
 
   /// The reply, of its fields but raw_output_contents and of those entries:
   /// elements of each output, none of those in regions.

@@ -14,6 +14,7 @@
 #include "tests/service/tiny_problem.h"
 #include "tests/service/wire_client.h"
 #include "tests/support/shared_memory_object.h"
+#include "tests/support/status_matchers.h"
 
 namespace attention::test {
 namespace {
@@ -97,6 +98,47 @@ TEST_F(InferSharedMemoryTest, SomeInputsInItAndTheOthersInTheMessage) {
   PutInRegion(*infer.mutable_inputs(1), "in", 0, key.size());
   infer.mutable_raw_input_contents()->DeleteSubrange(1, 1);
   ExpectSameAnswer(Infer(*client_, infer), client_->Attend(TinyRequest()));
+}
+
+// Inputs whose values are looked at are copied, once their size is known to be
+// what their shape needs.
+TEST_F(InferSharedMemoryTest, AHugeSparseRegionBehindASmallShapeIsNotCopied) {
+  Start();
+  constexpr size_t kHuge = size_t{40} << 30;
+  object_.Truncate(kHuge);
+  ASSERT_TRUE(Register("in", 0, kHuge).ok());
+  v1::AttendRequest request = TinyRequest();
+  *request.mutable_valid_lens() =
+      MakeTensor(v1::DATA_TYPE_INT32, {1, 2}, {2, 3});
+  ModelInferRequest infer = ToInfer(request);
+  PutInRegion(*infer.mutable_inputs(3), "in", 0, kHuge);
+  infer.mutable_raw_input_contents()->DeleteSubrange(3, 1);
+  EXPECT_THAT(Infer(*client_, infer).status(),
+              StatusIs(StatusCode::kInvalidArgument,
+                       HasSubstr("valid_lens: 42949672960 bytes")));
+}
+
+TEST_F(InferSharedMemoryTest, ACopyOfAMaskIsCountedBeforeItIsMade) {
+  server::ServerOptions options = WithSharedMemory();
+  options.memory_limit = 64 << 20;
+  Start(options);
+  constexpr int64_t kKeys = 1 << 20;
+  constexpr size_t kMask = size_t{64} * kKeys;
+  object_.Truncate(kMask);
+  ASSERT_TRUE(Register("in", 0, kMask).ok());
+  v1::AttendRequest request = TinyRequest();
+  *request.mutable_attend_mask() =
+      MakeTensor(v1::DATA_TYPE_BOOL, {2, 3}, {1, 0, 1, 1, 1, 1});
+  ModelInferRequest infer = ToInfer(request);
+  auto& mask = *infer.mutable_inputs(3);
+  mask.clear_shape();
+  mask.add_shape(64);
+  mask.add_shape(kKeys);
+  PutInRegion(mask, "in", 0, kMask);
+  infer.mutable_raw_input_contents()->DeleteSubrange(3, 1);
+  EXPECT_THAT(
+      Infer(*client_, infer).status(),
+      StatusIs(StatusCode::kResourceExhausted, HasSubstr("never fits")));
 }
 
 TEST_F(InferSharedMemoryTest, OutputsAreWrittenToItAndTheirEntriesAreEmpty) {

@@ -190,7 +190,8 @@ TEST_F(TaskTest, IsRefusedWhileTheServerDrains) {
 
 TEST_F(TaskTest, DoesNotComputeAfterItsDeadline) {
   RequestArrival arrival;
-  arrival.deadline = std::chrono::system_clock::now();
+  arrival.origin = std::make_shared<const CallOrigin>(
+      CallOrigin{.deadline = std::chrono::system_clock::now()});
   EXPECT_THAT(
       Run(SmallRequest(), std::move(arrival)).status,
       StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("deadline")));

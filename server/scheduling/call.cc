@@ -1,0 +1,53 @@
+#include "server/scheduling/call.h"
+
+#include <utility>
+
+#include "absl/algorithm/container.h"
+
+namespace attention::server {
+
+void Call::Start(std::unique_ptr<Operation> operation, ReceivedMessage message,
+                 int64_t number) {
+  const auto task = std::make_shared<Task>(
+      services_,
+      RequestArrival{std::move(operation), std::move(message), origin_});
+  StopReason stopped;
+  {
+    const std::lock_guard lock(running_mutex_);
+    running_.push_back(task);
+    stopped = stopped_;
+  }
+  if (stopped != StopReason::kNone) task->Stop(stopped);
+  task->Start([self = shared_from_this(), raw = task.get(),
+               number](Task::Outcome outcome) {
+    self->Forget(raw);
+    self->Emit(number, std::move(outcome));
+  });
+}
+
+void Call::Forget(const Task* task) {
+  std::shared_ptr<Task> last;  // destroyed after the lock is released
+  const std::lock_guard lock(running_mutex_);
+  const auto found = absl::c_find_if(
+      running_, [task](const auto& running) { return running.get() == task; });
+  std::swap(*found, running_.back());
+  last = std::move(running_.back());
+  running_.pop_back();
+}
+
+void Call::Stop(StopReason reason) {
+  absl::InlinedVector<std::shared_ptr<Task>, 1> tasks;
+  {
+    const std::lock_guard lock(running_mutex_);
+    if (stopped_ == StopReason::kNone) stopped_ = reason;
+    tasks = running_;
+  }
+  for (const auto& task : tasks) task->Stop(reason);
+}
+
+void Call::Abandon() {
+  if (origin_->WasReset()) calls_.NoteReset(origin_->peer);
+  Stop(origin_->WhyCancelled());
+}
+
+}  // namespace attention::server

@@ -1,0 +1,37 @@
+#include "server/services/grpc_call.h"
+
+#include <string>
+#include <utility>
+
+#include "server/telemetry/trace_context.h"
+
+namespace attention::server {
+namespace {
+
+std::string TakeTraceParent(grpc::CallbackServerContext& context) {
+  const auto found = context.client_metadata().find(kTraceParent);
+  if (found == context.client_metadata().end()) return "";
+  std::string value(found->second.data(), found->second.size());
+  if (!IsTraceParent(value)) return "";
+  context.AddTrailingMetadata(kTraceParent, value);
+  return value;
+}
+
+}  // namespace
+
+std::vector<grpc::Slice> TakeSlices(grpc::ByteBuffer& message) {
+  std::vector<grpc::Slice> slices;
+  if (!message.Dump(&slices).ok()) slices.clear();
+  message.Clear();
+  return slices;
+}
+
+CallOrigin OriginOf(grpc::CallbackServerContext& context,
+                    std::shared_ptr<const Caller> caller) {
+  return {.peer = context.peer(),
+          .caller = std::move(caller),
+          .deadline = context.deadline(),
+          .trace_parent = TakeTraceParent(context)};
+}
+
+}  // namespace attention::server

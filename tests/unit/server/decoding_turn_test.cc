@@ -1,0 +1,165 @@
+// Large messages are admitted and wait for a turn before they are decoded.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <future>
+#include <latch>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core/worker_pool.h"
+#include "server/scheduling/task.h"
+#include "tests/support/status_matchers.h"
+
+namespace attention::server {
+namespace {
+
+using absl::StatusCode;
+using std::chrono::seconds;
+using test::StatusIs;
+using ::testing::HasSubstr;
+
+constexpr int64_t kMostAtOnce = 16;
+
+struct Seen {
+  std::thread::id decoder;
+  bool decoded = false;
+  std::latch* gate = nullptr;  // Run() waits for it
+};
+
+// Echoes; says that long messages take time to decode.
+class Echo final : public Operation {
+ public:
+  explicit Echo(std::shared_ptr<Seen> seen) : seen_(std::move(seen)) {}
+  const char* name() const override { return "echo"; }
+  Work DecodingWork(int64_t message_bytes) const override {
+    if (message_bytes <= kMostAtOnce) return {};
+    return {Work::kDecodeJson, static_cast<double>(message_bytes)};
+  }
+  absl::Status Decode(ReceivedMessage, HoldBytes, RequestFacts&) override {
+    seen_->decoder = std::this_thread::get_id();
+    seen_->decoded = true;
+    return absl::OkStatus();
+  }
+  absl::StatusOr<OperationNeeds> Plan(RequestFacts&) override {
+    return OperationNeeds{.work = {0, 1000}};
+  }
+  void Gather(WorkerPool*) override {}
+  absl::Status Run(const std::stop_token&, const std::function<void()>&,
+                   RequestFacts&) override {
+    if (seen_->gate != nullptr) seen_->gate->wait();
+    return absl::OkStatus();
+  }
+  absl::StatusOr<grpc::ByteBuffer> Encode(const RequestFacts&) override {
+    return grpc::ByteBuffer();
+  }
+
+ private:
+  const std::shared_ptr<Seen> seen_;
+};
+
+class DecodingTurnTest : public ::testing::Test {
+ protected:
+  std::shared_ptr<Task> Make(int64_t bytes, std::latch* gate = nullptr,
+                             CallOrigin::Clock::time_point deadline =
+                                 CallOrigin::Clock::time_point::max()) {
+    seen_ = std::make_shared<Seen>();
+    seen_->gate = gate;
+    std::vector<grpc::Slice> message = {
+        grpc::Slice(std::string(static_cast<size_t>(bytes), 'x'))};
+    return std::make_shared<Task>(
+        TaskServices{workers_, admission_, queue_, costs_},
+        RequestArrival{std::make_unique<Echo>(seen_), std::move(message),
+                       std::make_shared<const CallOrigin>(
+                           CallOrigin{.deadline = deadline})});
+  }
+
+  static std::future<Task::Outcome> Start(Task& task) {
+    auto promise = std::make_shared<std::promise<Task::Outcome>>();
+    auto future = promise->get_future();
+    task.Start([promise](Task::Outcome outcome) {
+      promise->set_value(std::move(outcome));
+    });
+    return future;
+  }
+
+  WorkerPool workers_{1};
+  Admission admission_{8, 1 << 20};
+  CostModel costs_;
+  std::shared_ptr<Seen> seen_;
+  RequestQueue queue_{workers_};
+};
+
+TEST_F(DecodingTurnTest, WhatIsSmallIsDecodedByTheThreadThatBringsIt) {
+  EXPECT_TRUE(Start(*Make(kMostAtOnce)).get().status.ok());
+  EXPECT_EQ(seen_->decoder, std::this_thread::get_id());
+}
+
+TEST_F(DecodingTurnTest, WhatIsLargeIsDecodedByAWorker) {
+  EXPECT_TRUE(Start(*Make(kMostAtOnce + 1)).get().status.ok());
+  EXPECT_TRUE(seen_->decoded);
+  EXPECT_NE(seen_->decoder, std::this_thread::get_id());
+}
+
+TEST_F(DecodingTurnTest, WhatNeverFitsIsNotDecoded) {
+  EXPECT_THAT(
+      Start(*Make((1 << 20) + 1)).get().status,
+      StatusIs(StatusCode::kResourceExhausted, HasSubstr("never fits")));
+  EXPECT_FALSE(seen_->decoded);
+}
+
+TEST_F(DecodingTurnTest, WhatComesWhileTheServerDrainsIsNotDecoded) {
+  admission_.StartDraining();
+  EXPECT_THAT(Start(*Make(kMostAtOnce + 1)).get().status,
+              StatusIs(StatusCode::kUnavailable, HasSubstr("draining")));
+  EXPECT_FALSE(seen_->decoded);
+}
+
+TEST_F(DecodingTurnTest, WhatIsStoppedWhileItWaitsIsNotDecoded) {
+  std::latch gate(1);
+  const auto first = Make(1, &gate);
+  auto runs = Start(*first);
+  const auto waits = Make(kMostAtOnce + 1);
+  auto outcome = Start(*waits);
+  waits->Stop(StopReason::kCancelled);
+  EXPECT_THAT(outcome.get().status,
+              StatusIs(StatusCode::kCancelled, HasSubstr("cancelled")));
+  gate.count_down();
+  EXPECT_TRUE(runs.get().status.ok());
+  EXPECT_FALSE(seen_->decoded);
+  EXPECT_EQ(admission_.bytes(), 0);
+}
+
+TEST_F(DecodingTurnTest, WhatWouldBeDecodedTooLateIsRefusedAtOnce) {
+  // A message of this kind takes ten seconds, and one is before it.
+  costs_.Learn({Work::kDecodeJson, 100}, seconds(10));
+  std::latch gate(1);
+  const auto first = Make(1, &gate);
+  auto runs = Start(*first);
+  const auto second = Make(100);
+  auto waits = Start(*second);
+  EXPECT_THAT(
+      Start(*Make(100, nullptr, CallOrigin::Clock::now() + seconds(5)))
+          .get()
+          .status,
+      StatusIs(StatusCode::kResourceExhausted, HasSubstr("would wait")));
+  EXPECT_FALSE(seen_->decoded);
+  gate.count_down();
+  EXPECT_TRUE(runs.get().status.ok());
+  EXPECT_TRUE(waits.get().status.ok());
+}
+
+TEST_F(DecodingTurnTest, DecodingIsLearnt) {
+  const Work decoding{Work::kDecodeJson, 1000};
+  const auto guess = costs_.Estimate(decoding);
+  EXPECT_TRUE(Start(*Make(1000)).get().status.ok());
+  // Learnt after the answer has gone.
+  while (costs_.Estimate(decoding) == guess) std::this_thread::yield();
+}
+
+}  // namespace
+}  // namespace attention::server
