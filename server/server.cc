@@ -36,6 +36,7 @@
 #include "server/server_parts.h"
 #include "server/services/attention_service.h"
 #include "server/services/call_counter.h"
+#include "server/services/inference_management.h"
 #include "server/services/inference_service.h"
 #include "server/telemetry/backend_health.h"
 #include "server/transport/acceptor.h"
@@ -136,10 +137,14 @@ struct Server::Impl {
         engine(std::move(built_engine)),
         queue(engine->workers()),
         service(options, *engine, services(), calls, *repository),
-        inference(options, *engine, services(), calls, *repository,
-                  repository_queue, models, regions) {}
+        management(options, *engine, *repository, repository_queue, models,
+                   regions),
+        inference(options, *engine, services(), calls, management, models,
+                  regions) {}
 
   ~Impl() {
+    // Whoever asked over HTTP waits for a model that is still loading.
+    repository_queue.Stop();
     // Its replies are still taken while tasks end.
     if (http != nullptr) http->server->Stop();
   }
@@ -186,6 +191,7 @@ struct Server::Impl {
   std::unique_ptr<Engine> engine;  // waits for tasks that still return
   RequestQueue queue;
   AttentionService service;
+  InferenceManagement management;
   InferenceService inference;
   std::unique_ptr<grpc::Server> grpc_server;
   std::optional<Acceptor> acceptor;
@@ -250,7 +256,7 @@ void Server::Impl::ServeHttp() {
   if (options.http_inference) {
     http_inference = std::make_unique<InferenceApi>(InferenceApi::Parts{
         options, *engine, services(), calls, models, regions, http->bodies,
-        grpc_server->InProcessChannel({}), WhyNotInPlainText(options, *http)});
+        management, other_calls, WhyNotInPlainText(options, *http)});
   }
   const auto ready = [this] { return !calls.leaving() && health->serving(); };
   http->api.StartServing({.ready = ready,

@@ -87,12 +87,4 @@ absl::StatusOr<std::shared_ptr<const Caller>> Callers::Find(
   return absl::UnauthenticatedError(why);
 }
 
-absl::StatusOr<std::shared_ptr<const Caller>> Callers::Named(
-    absl::string_view name) const {
-  const std::shared_ptr<const CallerTable> known = table();
-  const auto found = known->by_name.find(name);
-  if (found != known->by_name.end()) return found->second;
-  return absl::UnauthenticatedError("the caller is not known any more");
-}
-
 }  // namespace attention::server

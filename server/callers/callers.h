@@ -39,11 +39,6 @@ class Callers {
   absl::StatusOr<std::shared_ptr<const Caller>> Find(
       const Credentials& credentials, absl::string_view peer) const;
 
-  /// The caller of this name, whom Find() found before. UNAUTHENTICATED where
-  /// the file has it no more.
-  absl::StatusOr<std::shared_ptr<const Caller>> Named(
-      absl::string_view name) const;
-
  private:
   explicit Callers(std::string file) : file_(std::move(file)) {}
 

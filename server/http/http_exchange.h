@@ -19,7 +19,7 @@ class HttpExchange {
   /// Of whoever answers it, who may take its body.
   HttpRequest& request() { return request_; }
 
-  /// Once.
+  /// The first one counts.
   void Reply(HttpReply reply);
 
   /// `gone` is called once where the caller goes away before the reply; at once

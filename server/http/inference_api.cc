@@ -1,8 +1,10 @@
 #include "server/http/inference_api.h"
 
 #include <algorithm>
+#include <atomic>
 #include <boost/asio/post.hpp>
-#include <map>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
 #include <utility>
 #include <vector>
 
@@ -51,11 +53,30 @@ absl::Status CheckEncoding(const HttpRequest& request) {
       415);
 }
 
+absl::Status DeadlinePassed() {
+  return absl::DeadlineExceededError("the caller's deadline has passed");
+}
+
+// Tells the caller at his deadline, unless the timer is gone by then.
+std::shared_ptr<boost::asio::steady_timer> ReplyAt(
+    std::chrono::system_clock::time_point deadline,
+    const std::shared_ptr<HttpExchange>& exchange,
+    boost::asio::thread_pool& threads) {
+  using std::chrono::system_clock;
+  if (deadline == system_clock::time_point::max()) return nullptr;
+  auto timer = std::make_shared<boost::asio::steady_timer>(
+      threads, deadline - system_clock::now());
+  timer->async_wait([exchange](const boost::system::error_code& error) {
+    if (!error) exchange->Reply(ErrorReply(DeadlinePassed()));
+  });
+  return timer;
+}
+
 }  // namespace
 
 InferenceApi::InferenceApi(Parts parts)
     : parts_(std::move(parts)),
-      calls_(parts_.channel),
+      calls_(parts_.management, parts_.counter),
       threads_(std::make_shared<boost::asio::thread_pool>(kThreads)) {}
 
 InferenceApi::~InferenceApi() {
@@ -134,14 +155,30 @@ absl::Status InferenceApi::AnswerRoute(
   if (route.method == InferenceMethod::kModelInfer) {
     return Infer(exchange, route, caller);
   }
+  return Manage(exchange, route, caller);
+}
+
+absl::Status InferenceApi::Manage(const std::shared_ptr<HttpExchange>& exchange,
+                                  const InferenceRoute& route,
+                                  const CallerPtr& caller) {
+  const HttpRequest& request = exchange->request();
   const auto deadline = DeadlineOf(request.Header(kGrpcTimeout));
   if (!deadline.ok()) return deadline.status();
-  std::map<std::string, std::string> metadata;
-  if (caller != nullptr) metadata[kCallerPass] = PassOf(*caller);
-  if (std::string trace = TraceParentOf(request); !trace.empty()) {
-    metadata[kTraceParent] = std::move(trace);
-  }
-  return calls_.Ask(exchange, route, metadata, *deadline);
+  const auto gone = std::make_shared<std::atomic<bool>>(false);
+  exchange->OnGone([gone] { *gone = true; });
+  const auto wanted = [gone, deadline = *deadline] {
+    return *gone ? absl::CancelledError("the caller went away")
+           : std::chrono::system_clock::now() >= deadline ? DeadlinePassed()
+                                                          : absl::OkStatus();
+  };
+  if (absl::Status late = wanted(); !late.ok()) return late;
+  const auto timer = ReplyAt(*deadline, exchange, *threads_);
+  return calls_.Ask(
+      {route, caller.get(), request.body.view(), wanted},
+      [exchange, timer, trace = TraceParentOf(request)](HttpReply reply) {
+        if (!trace.empty()) reply.headers.emplace_back(kTraceParent, trace);
+        exchange->Reply(std::move(reply));
+      });
 }
 
 absl::Status InferenceApi::Infer(const std::shared_ptr<HttpExchange>& exchange,
@@ -156,9 +193,6 @@ absl::Status InferenceApi::Infer(const std::shared_ptr<HttpExchange>& exchange,
   const auto json_bytes =
       request.headers.find(absl::AsciiStrToLower(kJsonLengthHeader));
   if (json_bytes != request.headers.end()) head.json_bytes = json_bytes->second;
-  head.none = [bodies = parts_.bodies, address = request.address] {
-    return CountedBytes(bodies, address);
-  };
   const auto reply = std::make_shared<JsonInferReply>();
   auto operation = std::make_unique<AttentionOperation>(
       std::make_unique<JsonInferWire>(

@@ -1,8 +1,6 @@
 #ifndef ATTENTION_SERVER_HTTP_INFERENCE_API_H_
 #define ATTENTION_SERVER_HTTP_INFERENCE_API_H_
 
-#include <grpcpp/channel.h>
-
 #include <boost/asio/thread_pool.hpp>
 #include <cstdint>
 #include <memory>
@@ -18,16 +16,17 @@
 #include "server/options.h"
 #include "server/scheduling/active_calls.h"
 #include "server/scheduling/task.h"
+#include "server/services/call_counter.h"
+#include "server/services/inference_management.h"
 
 namespace attention::server {
 
 /// The Open Inference Protocol over HTTP, with Triton's extensions: JSON, and
 /// elements in it, behind it or in shared memory.
 ///
-/// It is another form of inference.GRPCInferenceService and nothing else. What
-/// is asked about the server, its models and its memory is asked of that
-/// service, within this process; an inference becomes that service's message,
-/// and a Task as it does there.
+/// It is another form of inference.GRPCInferenceService and nothing else: what
+/// is asked about the server, its models and its memory is asked of the same
+/// InferenceManagement, and an inference becomes a Task as it does there.
 class InferenceApi {
  public:
   struct Parts {
@@ -38,8 +37,8 @@ class InferenceApi {
     const ModelTable& models;
     SharedMemoryRegistry& regions;
     std::shared_ptr<ByteBudget> bodies;
-    /// To this process's own service.
-    std::shared_ptr<grpc::Channel> channel;
+    InferenceManagement& management;
+    CallCounter& counter;  // of calls that are no inference
     /// Why it is not served without encryption; empty where it is.
     std::string no_plain_text;
   };
@@ -67,6 +66,8 @@ class InferenceApi {
   // The routes that there are; a failure is still to be answered.
   absl::Status AnswerRoute(const std::shared_ptr<HttpExchange>& exchange,
                            const InferenceRoute& route);
+  absl::Status Manage(const std::shared_ptr<HttpExchange>& exchange,
+                      const InferenceRoute& route, const CallerPtr& caller);
   absl::Status Infer(const std::shared_ptr<HttpExchange>& exchange,
                      const InferenceRoute& route, CallerPtr caller);
 

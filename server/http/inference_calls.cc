@@ -1,25 +1,66 @@
 #include "server/http/inference_calls.h"
 
-#include <grpcpp/client_context.h>
-
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <utility>
 
+#include "absl/strings/strip.h"
+#include "inference/grpc_service.pb.h"
 #include "server/http/http_status.h"
-#include "server/http/inference_bodies.h"
-#include "server/http/inference_replies.h"
 #include "server/http/proto_json.h"
-#include "server/telemetry/trace_context.h"
+#include "server/strict_json.h"
 
 namespace attention::server {
 namespace {
 
-using inference::GRPCInferenceService;
 using Json = nlohmann::ordered_json;
-using Async = GRPCInferenceService::Stub::async_interface;
+using Management = InferenceManagement;
 
-Json NothingToSay(const google::protobuf::Message& /*response*/) {
-  return Json::object();
+HttpReply JsonReply(int status, const Json& json) {
+  return {.status = status,
+          .body = json.dump(-1, ' ', /*ensure_ascii=*/false,
+                            Json::error_handler_t::replace) +
+                  "\n"};
+}
+
+// How responses are written, with 200 where it is JSON alone: as ToJson() has
+// them, or as follows.
+HttpReply ToReply(const Json& json) { return JsonReply(200, json); }
+HttpReply ToReply(HttpReply reply) { return reply; }
+const auto kAsItIs = [](const auto& response) { return ToJson(response); };
+const auto kNothing = [](const auto& /*response*/) { return Json::object(); };
+
+// The regions of a status, in a list.
+const auto kRegions = [](const auto& response) {
+  Json list = Json::array();
+  for (const auto& [name, region] : response.regions()) {
+    list.push_back(ToJson(region));
+  }
+  return list;
+};
+
+// Of each setting's value the one member that is set.
+Json LogSettingsJson(const inference::LogSettingsResponse& response) {
+  Json all = Json::object();
+  for (const auto& [key, value] : response.settings()) {
+    const Json members = ToJson(value);
+    all[key] = members.empty() ? Json() : members.begin().value();
+  }
+  return all;
+}
+
+// Triton's form: a list of levels, all others as one text.
+Json TraceSettingsJson(const inference::TraceSettingResponse& response) {
+  Json all = Json::object();
+  for (const auto& [key, value] : response.settings()) {
+    if (key != "trace_level" && value.value_size() == 1) {
+      all[key] = value.value(0);
+    } else {
+      all[key] = ToJson(value)["value"];
+    }
+  }
+  return all;
 }
 
 template <typename Request>
@@ -37,237 +78,218 @@ Request OfRegion(const InferenceRoute& route) {
   return request;
 }
 
-HttpReply JsonReply(int status, const Json& json) {
-  return {.status = status,
-          .body = json.dump(-1, ' ', /*ensure_ascii=*/false,
-                            Json::error_handler_t::replace) +
-                  "\n"};
+// Calls `set` with each key of the body and its value's text. Keys and values
+// are refused by whoever is asked.
+template <typename Set>
+absl::Status ReadSettings(absl::string_view body, const Set& set) {
+  const auto json = ReadBody(body);
+  if (!json.ok()) return json.status();
+  for (const auto& [key, value] : json->items()) set(key, value.dump());
+  return absl::OkStatus();
 }
 
-}  // namespace
-
-struct InferenceCalls::Context {
-  const std::shared_ptr<HttpExchange>& exchange;
-  const InferenceRoute& route;
-  const std::map<std::string, std::string>& metadata;
-  std::chrono::system_clock::time_point deadline;
-};
-
-template <typename Request, typename Response>
-struct InferenceCalls::Call {
-  std::shared_ptr<HttpExchange> exchange;
-  grpc::ClientContext context;
+// Parameters likewise.
+template <typename Request>
+absl::StatusOr<Request> OfRepository(const InferenceCalls::Call& call) {
+  const auto json = ReadBody(call.body);
+  if (!json.ok()) return json.status();
+  absl::Status keys = CheckKeys("", *json, {"parameters"});
+  if (!keys.ok()) return keys;
   Request request;
-  Response response;
-};
-
-InferenceCalls::InferenceCalls(const std::shared_ptr<grpc::Channel>& channel)
-    : stub_(GRPCInferenceService::NewStub(channel)) {}
-
-InferenceCalls::~InferenceCalls() {
-  std::unique_lock lock(mutex_);
-  ended_.wait(lock, [this] { return open_ == 0; });
+  request.set_model_name(call.route.name);
+  const auto found = json->find("parameters");
+  if (found == json->end()) return request;
+  if (!found->is_object()) return KeyError("parameters", "no object");
+  for (const auto& [key, value] : found->items()) {
+    (*request.mutable_parameters())[key].set_string_param(value.dump());
+  }
+  return request;
 }
 
-template <typename Request, typename Response, typename Method, typename Write>
-void InferenceCalls::Start(const Context& context, Method method,
-                           Request request, Write write) {
-  const auto call = std::make_shared<Call<Request, Response>>();
-  call->exchange = context.exchange;
-  call->request = std::move(request);
-  call->context.set_deadline(context.deadline);
-  std::string trace;
-  for (const auto& [key, value] : context.metadata) {
-    call->context.AddMetadata(key, value);
-    if (key == kTraceParent) trace = value;
-  }
-  {
-    const std::lock_guard lock(mutex_);
-    ++open_;
-  }
-  // Not the call itself, which has the exchange.
-  context.exchange->OnGone([weak = std::weak_ptr(call)] {
-    if (const auto same = weak.lock()) same->context.TryCancel();
-  });
-  (stub_->async()->*method)(
-      &call->context, &call->request, &call->response,
-      [this, call, write, trace](const grpc::Status& status) {
-        HttpReply reply =
-            status.ok()
-                ? write(call->response)
-                : ErrorReply(
-                      {static_cast<absl::StatusCode>(status.error_code()),
-                       status.error_message()});
-        if (!trace.empty()) reply.headers.emplace_back(kTraceParent, trace);
-        call->exchange->Reply(std::move(reply));
-        const std::lock_guard lock(mutex_);
-        if (--open_ == 0) ended_.notify_all();
-      });
+// Begins to count a call of the RPC that has such a request.
+template <typename Request>
+std::shared_ptr<CallCounter::Call> Count(CallCounter& counter) {
+  const std::string& request = Request::descriptor()->name();
+  std::shared_ptr<CallCounter::Call> counted = counter.Begin(
+      "inference.GRPCInferenceService",
+      static_cast<std::string>(absl::StripSuffix(request, "Request")));
+  counted->NoteReceived();
+  return counted;
 }
 
-namespace {
-
-// One of the overloads of a method of the stub.
-template <typename Request, typename Response>
-using Method = void (Async::*)(grpc::ClientContext*, const Request*, Response*,
-                               std::function<void(grpc::Status)>);
-
-// A writer of 200 with what `to_json` makes of the response.
-template <typename ToText>
-auto Says(ToText to_json) {
-  return [to_json](const auto& response) {
-    return JsonReply(200, to_json(response));
-  };
+template <typename Response, typename Write>
+HttpReply Written(const absl::StatusOr<Response>& response, const Write& write,
+                  CallCounter::Call& counted) {
+  if (response.ok()) counted.NoteSent();
+  counted.End(static_cast<grpc::StatusCode>(response.status().code()));
+  if (!response.ok()) return ErrorReply(response.status());
+  return ToReply(write(*response));
 }
 
 }  // namespace
 
-// The types, the method's overload and the writer, of an RPC.
-#define ATTENTION_ASK(rpc, request, write)                                    \
-  Start<inference::rpc##Request, inference::rpc##Response>(                   \
-      context,                                                                \
-      static_cast<Method<inference::rpc##Request, inference::rpc##Response>>( \
-          &Async::rpc),                                                       \
-      request, write)
+template <typename Request, typename Method, typename Write>
+void InferenceCalls::AskNow(const Call& call, const Reply& reply,
+                            const Request& request, Method method,
+                            Write write) {
+  const auto counted = Count<Request>(counter_);
+  reply(Written((management_.*method)(call.caller, request), write, *counted));
+}
 
-absl::Status InferenceCalls::AskAboutModels(const Context& context) {
-  const InferenceRoute& route = context.route;
+template <typename Response, typename Request, typename Method, typename Write>
+void InferenceCalls::AskInTurn(const Call& call, const Reply& reply,
+                               const Request& request, Method method,
+                               Write write) {
+  (management_.*method)(call.caller, request, call.wanted,
+                        [reply, write, counted = Count<Request>(counter_)](
+                            const absl::StatusOr<Response>& response) {
+                          reply(Written(response, write, *counted));
+                        });
+}
+
+void InferenceCalls::AskAboutModels(const Call& call, const Reply& reply) {
+  const InferenceRoute& route = call.route;
   switch (route.method) {
     case InferenceMethod::kModelReady:
-      ATTENTION_ASK(ModelReady, OfModel<inference::ModelReadyRequest>(route),
-                    [name = route.name](const auto& response) {
+      return AskNow(call, reply, OfModel<inference::ModelReadyRequest>(route),
+                    &Management::ModelReady, [&route](const auto& response) {
                       return JsonReply(
                           response.ready() ? 200 : 404,
-                          {{"name", name}, {"ready", response.ready()}});
+                          {{"name", route.name}, {"ready", response.ready()}});
                     });
-      break;
     case InferenceMethod::kModelMetadata:
-      ATTENTION_ASK(ModelMetadata,
+      return AskNow(call, reply,
                     OfModel<inference::ModelMetadataRequest>(route),
-                    Says(ToJson));
-      break;
+                    &Management::ModelMetadata, kAsItIs);
     case InferenceMethod::kModelConfig:
-      ATTENTION_ASK(
-          ModelConfig, OfModel<inference::ModelConfigRequest>(route),
-          Says([](const auto& response) { return ToJson(response.config()); }));
-      break;
+      return AskNow(call, reply, OfModel<inference::ModelConfigRequest>(route),
+                    &Management::ModelConfig, [](const auto& response) {
+                      return ToJson(response.config());
+                    });
     case InferenceMethod::kModelStatistics:
-      ATTENTION_ASK(ModelStatistics,
+      return AskNow(call, reply,
                     OfModel<inference::ModelStatisticsRequest>(route),
-                    Says(ToJson));
-      break;
+                    &Management::ModelStatistics, kAsItIs);
     default:
-      ATTENTION_ASK(ServerMetadata, inference::ServerMetadataRequest(),
-                    Says(ToJson));
+      return AskNow(call, reply, inference::ServerMetadataRequest(),
+                    &Management::ServerMetadata, kAsItIs);
+  }
+}
+
+absl::Status InferenceCalls::AskAboutRepository(const Call& call,
+                                                const Reply& reply) {
+  if (call.route.method == InferenceMethod::kRepositoryIndex) {
+    inference::RepositoryIndexRequest request;
+    absl::Status read = ReadFields(call.body, {"ready"}, request);
+    if (!read.ok()) return read;
+    AskInTurn<inference::RepositoryIndexResponse>(
+        call, reply, request, &Management::RepositoryIndex,
+        [](const auto& response) { return ToJson(response)["models"]; });
+    return absl::OkStatus();
+  }
+  if (call.route.method == InferenceMethod::kRepositoryModelLoad) {
+    const auto load = OfRepository<inference::RepositoryModelLoadRequest>(call);
+    if (!load.ok()) return load.status();
+    AskInTurn<inference::RepositoryModelLoadResponse>(
+        call, reply, *load, &Management::RepositoryModelLoad, kNothing);
+    return absl::OkStatus();
+  }
+  const auto unload =
+      OfRepository<inference::RepositoryModelUnloadRequest>(call);
+  if (!unload.ok()) return unload.status();
+  AskInTurn<inference::RepositoryModelUnloadResponse>(
+      call, reply, *unload, &Management::RepositoryModelUnload, kNothing);
+  return absl::OkStatus();
+}
+
+absl::Status InferenceCalls::AskAboutSystemMemory(const Call& call,
+                                                  const Reply& reply) {
+  const InferenceRoute& route = call.route;
+  if (route.method == InferenceMethod::kSystemSharedMemoryStatus) {
+    AskNow(call, reply,
+           OfRegion<inference::SystemSharedMemoryStatusRequest>(route),
+           &Management::SystemSharedMemoryStatus, kRegions);
+  } else if (route.method == InferenceMethod::kSystemSharedMemoryUnregister) {
+    AskNow(call, reply,
+           OfRegion<inference::SystemSharedMemoryUnregisterRequest>(route),
+           &Management::SystemSharedMemoryUnregister, kNothing);
+  } else {
+    auto request =
+        OfRegion<inference::SystemSharedMemoryRegisterRequest>(route);
+    absl::Status read =
+        ReadFields(call.body, {"key", "offset", "byte_size"}, request);
+    if (!read.ok()) return read;
+    AskNow(call, reply, request, &Management::SystemSharedMemoryRegister,
+           kNothing);
   }
   return absl::OkStatus();
 }
 
-absl::Status InferenceCalls::AskAboutRepository(const Context& context) {
-  const HttpRequest& http = context.exchange->request();
-  if (context.route.method == InferenceMethod::kRepositoryIndex) {
-    auto request = IndexRequest(http);
-    if (!request.ok()) return request.status();
-    ATTENTION_ASK(RepositoryIndex, *request, Says([](const auto& response) {
-                    return ToJson(response)["models"];
-                  }));
-    return absl::OkStatus();
+absl::Status InferenceCalls::AskAboutCudaMemory(const Call& call,
+                                                const Reply& reply) {
+  const InferenceRoute& route = call.route;
+  if (route.method == InferenceMethod::kCudaSharedMemoryStatus) {
+    AskNow(call, reply,
+           OfRegion<inference::CudaSharedMemoryStatusRequest>(route),
+           &Management::CudaSharedMemoryStatus, kRegions);
+  } else if (route.method == InferenceMethod::kCudaSharedMemoryUnregister) {
+    AskNow(call, reply,
+           OfRegion<inference::CudaSharedMemoryUnregisterRequest>(route),
+           &Management::CudaSharedMemoryUnregister, kNothing);
+  } else {
+    auto request = OfRegion<inference::CudaSharedMemoryRegisterRequest>(route);
+    absl::Status read = ReadFields(
+        call.body, {"raw_handle", "device_id", "byte_size"}, request);
+    if (!read.ok()) return read;
+    AskNow(call, reply, request, &Management::CudaSharedMemoryRegister,
+           kNothing);
   }
-  if (context.route.method == InferenceMethod::kRepositoryModelLoad) {
-    auto request = LoadRequest(http, context.route);
-    if (!request.ok()) return request.status();
-    ATTENTION_ASK(RepositoryModelLoad, *request, Says(NothingToSay));
-    return absl::OkStatus();
-  }
-  auto request = UnloadRequest(http, context.route);
-  if (!request.ok()) return request.status();
-  ATTENTION_ASK(RepositoryModelUnload, *request, Says(NothingToSay));
   return absl::OkStatus();
 }
 
-absl::Status InferenceCalls::AskAboutSystemMemory(const Context& context) {
-  if (context.route.method == InferenceMethod::kSystemSharedMemoryStatus) {
-    ATTENTION_ASK(
-        SystemSharedMemoryStatus,
-        OfRegion<inference::SystemSharedMemoryStatusRequest>(context.route),
-        Says([](const auto& all) { return RegionsJson(all); }));
+absl::Status InferenceCalls::AskAboutSettings(const Call& call,
+                                              const Reply& reply) {
+  if (call.route.method == InferenceMethod::kTraceSetting) {
+    inference::TraceSettingRequest request;
+    request.set_model_name(call.route.name);
+    absl::Status read = ReadSettings(
+        call.body, [&](const std::string& key, const std::string& value) {
+          (*request.mutable_settings())[key].add_value(value);
+        });
+    if (!read.ok()) return read;
+    AskNow(call, reply, request, &Management::TraceSetting, TraceSettingsJson);
     return absl::OkStatus();
   }
-  if (context.route.method == InferenceMethod::kSystemSharedMemoryUnregister) {
-    ATTENTION_ASK(
-        SystemSharedMemoryUnregister,
-        OfRegion<inference::SystemSharedMemoryUnregisterRequest>(context.route),
-        Says(NothingToSay));
-    return absl::OkStatus();
-  }
-  auto request =
-      SystemRegisterRequest(context.exchange->request(), context.route);
-  if (!request.ok()) return request.status();
-  ATTENTION_ASK(SystemSharedMemoryRegister, *request, Says(NothingToSay));
+  inference::LogSettingsRequest request;
+  absl::Status read = ReadSettings(
+      call.body, [&](const std::string& key, const std::string& value) {
+        (*request.mutable_settings())[key].set_string_param(value);
+      });
+  if (!read.ok()) return read;
+  AskNow(call, reply, request, &Management::LogSettings, LogSettingsJson);
   return absl::OkStatus();
 }
 
-absl::Status InferenceCalls::AskAboutCudaMemory(const Context& context) {
-  if (context.route.method == InferenceMethod::kCudaSharedMemoryStatus) {
-    ATTENTION_ASK(
-        CudaSharedMemoryStatus,
-        OfRegion<inference::CudaSharedMemoryStatusRequest>(context.route),
-        Says([](const auto& all) { return RegionsJson(all); }));
-    return absl::OkStatus();
-  }
-  if (context.route.method == InferenceMethod::kCudaSharedMemoryUnregister) {
-    ATTENTION_ASK(
-        CudaSharedMemoryUnregister,
-        OfRegion<inference::CudaSharedMemoryUnregisterRequest>(context.route),
-        Says(NothingToSay));
-    return absl::OkStatus();
-  }
-  auto request =
-      CudaRegisterRequest(context.exchange->request(), context.route);
-  if (!request.ok()) return request.status();
-  ATTENTION_ASK(CudaSharedMemoryRegister, *request, Says(NothingToSay));
-  return absl::OkStatus();
-}
-
-absl::Status InferenceCalls::AskAboutSettings(const Context& context) {
-  const HttpRequest& http = context.exchange->request();
-  if (context.route.method == InferenceMethod::kTraceSetting) {
-    auto request = TraceRequest(http, context.route);
-    if (!request.ok()) return request.status();
-    ATTENTION_ASK(TraceSetting, *request, Says(TraceSettingsJson));
-    return absl::OkStatus();
-  }
-  auto request = LogRequest(http);
-  if (!request.ok()) return request.status();
-  ATTENTION_ASK(LogSettings, *request, Says(SettingsJson));
-  return absl::OkStatus();
-}
-
-#undef ATTENTION_ASK
-
-absl::Status InferenceCalls::Ask(
-    const std::shared_ptr<HttpExchange>& exchange, const InferenceRoute& route,
-    const std::map<std::string, std::string>& metadata,
-    std::chrono::system_clock::time_point deadline) {
-  const Context context{exchange, route, metadata, deadline};
-  switch (route.method) {
+absl::Status InferenceCalls::Ask(const Call& call, const Reply& reply) {
+  switch (call.route.method) {
     case InferenceMethod::kRepositoryIndex:
     case InferenceMethod::kRepositoryModelLoad:
     case InferenceMethod::kRepositoryModelUnload:
-      return AskAboutRepository(context);
+      return AskAboutRepository(call, reply);
     case InferenceMethod::kSystemSharedMemoryStatus:
     case InferenceMethod::kSystemSharedMemoryRegister:
     case InferenceMethod::kSystemSharedMemoryUnregister:
-      return AskAboutSystemMemory(context);
+      return AskAboutSystemMemory(call, reply);
     case InferenceMethod::kCudaSharedMemoryStatus:
     case InferenceMethod::kCudaSharedMemoryRegister:
     case InferenceMethod::kCudaSharedMemoryUnregister:
-      return AskAboutCudaMemory(context);
+      return AskAboutCudaMemory(call, reply);
     case InferenceMethod::kTraceSetting:
     case InferenceMethod::kLogSettings:
-      return AskAboutSettings(context);
+      return AskAboutSettings(call, reply);
     default:
-      return AskAboutModels(context);
+      AskAboutModels(call, reply);
+      return absl::OkStatus();
   }
 }
 

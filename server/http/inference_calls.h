@@ -1,58 +1,59 @@
 #ifndef ATTENTION_SERVER_HTTP_INFERENCE_CALLS_H_
 #define ATTENTION_SERVER_HTTP_INFERENCE_CALLS_H_
 
-#include <grpcpp/channel.h>
-
-#include <chrono>
-#include <condition_variable>
-#include <cstdint>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <string>
+#include <functional>
 
 #include "absl/status/status.h"
-#include "inference/grpc_service.grpc.pb.h"
-#include "server/http/http_exchange.h"
+#include "absl/strings/string_view.h"
+#include "server/callers/caller.h"
+#include "server/http/http_message.h"
 #include "server/http/inference_route.h"
+#include "server/services/call_counter.h"
+#include "server/services/inference_management.h"
 
 namespace attention::server {
 
-/// Asks this process's own gRPC service what came over HTTP, for all that is no
-/// inference.
+/// The Open Inference Protocol over HTTP, for all that is no inference: JSON to
+/// what InferenceManagement is asked, and back. Calls are counted with the RPCs
+/// that are the same.
 class InferenceCalls {
  public:
-  explicit InferenceCalls(const std::shared_ptr<grpc::Channel>& channel);
-  /// When every call has ended.
-  ~InferenceCalls();
+  /// One that came over HTTP.
+  struct Call {
+    const InferenceRoute& route;
+    const Caller* caller;  // null: everybody may call
+    absl::string_view body;
+    InferenceManagement::StillWanted wanted;
+  };
+  using Reply = std::function<void(HttpReply)>;
 
-  /// Answers the exchange, from a thread of gRPC's. INVALID_ARGUMENT, and
-  /// nothing is asked, where the body is not what the route takes. `metadata`
-  /// is legal in gRPC.
-  absl::Status Ask(const std::shared_ptr<HttpExchange>& exchange,
-                   const InferenceRoute& route,
-                   const std::map<std::string, std::string>& metadata,
-                   std::chrono::system_clock::time_point deadline);
+  /// The arguments outlive it and its calls.
+  InferenceCalls(InferenceManagement& management, CallCounter& counter)
+      : management_(management), counter_(counter) {}
+
+  /// `reply` is called once, here or on the repository's thread. Where the body
+  /// is not what the route takes it is not, and the result is INVALID_ARGUMENT.
+  absl::Status Ask(const Call& call, const Reply& reply);
 
  private:
-  struct Context;
-  template <typename Request, typename Response>
-  struct Call;
-
-  template <typename Request, typename Response, typename Method,
+  // Asks for what is known at once.
+  template <typename Request, typename Method, typename Write>
+  void AskNow(const Call& call, const Reply& reply, const Request& request,
+              Method method, Write write);
+  // Asks for what may have to wait for its turn.
+  template <typename Response, typename Request, typename Method,
             typename Write>
-  void Start(const Context& context, Method method, Request request,
-             Write write);
-  absl::Status AskAboutModels(const Context& context);
-  absl::Status AskAboutRepository(const Context& context);
-  absl::Status AskAboutSystemMemory(const Context& context);
-  absl::Status AskAboutCudaMemory(const Context& context);
-  absl::Status AskAboutSettings(const Context& context);
+  void AskInTurn(const Call& call, const Reply& reply, const Request& request,
+                 Method method, Write write);
 
-  const std::unique_ptr<inference::GRPCInferenceService::Stub> stub_;
-  std::mutex mutex_;
-  std::condition_variable ended_;
-  int64_t open_ = 0;
+  void AskAboutModels(const Call& call, const Reply& reply);
+  absl::Status AskAboutRepository(const Call& call, const Reply& reply);
+  absl::Status AskAboutSystemMemory(const Call& call, const Reply& reply);
+  absl::Status AskAboutCudaMemory(const Call& call, const Reply& reply);
+  absl::Status AskAboutSettings(const Call& call, const Reply& reply);
+
+  InferenceManagement& management_;
+  CallCounter& counter_;
 };
 
 }  // namespace attention::server

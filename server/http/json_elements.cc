@@ -2,220 +2,285 @@
 
 #include <charconv>
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <limits>
-#include <type_traits>
+#include <optional>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "core/shape.h"
 
 namespace attention::server {
 namespace {
 
-// As many as the extents of a tensor can be.
-constexpr size_t kDeepest = 8;
+// Of a caller's text that is in a message.
+constexpr size_t kMostTold = 64;
 
-template <typename Visitor>
-auto Visit(const JsonScalar& value, const Visitor& visitor) {
-  return std::visit(visitor, value);
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+bool IsSpace(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
+bool EndsToken(char c) {
+  return c == ',' || c == ']' || c == '[' || c == '{' || IsSpace(c);
 }
 
-std::string TextOf(const JsonScalar& value) {
-  return Visit(value, [](const auto& v) -> std::string {
-    using V = std::decay_t<decltype(v)>;
-    if constexpr (std::is_same_v<V, std::nullptr_t>) {
-      return "null";
-    } else if constexpr (std::is_same_v<V, bool>) {
-      return v ? "true" : "false";
-    } else if constexpr (std::is_same_v<V, JsonReal>) {
-      return v.text.substr(0, 64);
-    } else if constexpr (std::is_same_v<V, absl::string_view>) {
-      return absl::StrCat("\"", v.substr(0, 64), "\"");
-    } else {
-      return absl::StrCat(v);
-    }
-  });
+// RFC 8259, section 6: std::from_chars takes more, ".5" and "01" and "1.".
+bool IsJsonNumber(absl::string_view token) {
+  const char* at = token.data();
+  const char* const end = at + token.size();
+  const auto digits = [&at, end] {
+    const char* const begin = at;
+    while (at < end && IsDigit(*at)) ++at;
+    return at - begin;
+  };
+  if (at < end && *at == '-') ++at;
+  const bool leading_zero = at < end && *at == '0';
+  const auto whole = digits();
+  if (whole == 0 || (leading_zero && whole > 1)) return false;
+  if (at < end && *at == '.') {
+    ++at;
+    if (digits() == 0) return false;
+  }
+  if (at < end && (*at == 'e' || *at == 'E')) {
+    ++at;
+    if (at < end && (*at == '+' || *at == '-')) ++at;
+    if (digits() == 0) return false;
+  }
+  return at == end;
 }
 
+// Whether all of the token is a number of T.
 template <typename T>
-std::optional<T> NamedReal(absl::string_view name) {
-  using Limits = std::numeric_limits<T>;
-  if (name == "NaN") return Limits::quiet_NaN();
-  if (name == "Infinity") return Limits::infinity();
-  if (name == "-Infinity") return -Limits::infinity();
+bool ReadAs(absl::string_view token, T& value) {
+  const char* const end = token.data() + token.size();
+  const auto result = std::from_chars(token.data(), end, value);
+  return result.ec == std::errc() && result.ptr == end;
+}
+
+std::optional<uint8_t> TruthOf(absl::string_view token) {
+  if (token == "true") return 1;
+  if (token == "false") return 0;
   return std::nullopt;
 }
 
-// Rounded once, from what is written.
 template <typename T>
-std::optional<T> RealOf(const JsonReal& real) {
-  T value{};
-  const char* const end = real.text.data() + real.text.size();
-  const auto result = std::from_chars(real.text.data(), end, value);
-  if (result.ec == std::errc()) return value;
-  // Beyond the type: too large is refused, too small is rounded.
-  if (std::abs(real.value) > 1) return std::nullopt;
-  return static_cast<T>(real.value);
+std::optional<T> IntegerOf(absl::string_view token) {
+  if (!IsJsonNumber(token)) return std::nullopt;
+  int64_t integer = 0;
+  if (ReadAs(token, integer) && std::in_range<T>(integer)) {
+    return static_cast<T>(integer);
+  }
+  uint64_t natural = 0;
+  if (ReadAs(token, natural) && std::in_range<T>(natural)) {
+    return static_cast<T>(natural);
+  }
+  return std::nullopt;
 }
+
+// Beyond the type: what is too large is refused, what is too small is rounded.
+bool ReadBeyond(absl::string_view token, float& value) {
+  return absl::SimpleAtof(token, &value) && std::isfinite(value);
+}
+bool ReadBeyond(absl::string_view token, double& value) {
+  return absl::SimpleAtod(token, &value) && std::isfinite(value);
+}
+
+template <typename T>
+std::optional<T> RealOf(absl::string_view token) {
+  using Limits = std::numeric_limits<T>;
+  if (token == "\"NaN\"") return Limits::quiet_NaN();
+  if (token == "\"Infinity\"") return Limits::infinity();
+  if (token == "\"-Infinity\"") return -Limits::infinity();
+  if (!IsJsonNumber(token)) return std::nullopt;
+  T value{};
+  if (ReadAs(token, value) || ReadBeyond(token, value)) return value;
+  return std::nullopt;
+}
+
+class ElementReader {
+ public:
+  // `elements` is room for as many as fit; the others are counted.
+  ElementReader(absl::string_view text, DataType type,
+                absl::Span<const int64_t> shape, AlignedBuffer& elements)
+      : text_(text),
+        type_(type),
+        shape_(shape),
+        next_(elements.data()),
+        end_(elements.data() + elements.size()) {}
+
+  absl::Status Read() {
+    switch (type_) {
+      case DataType::kBool:
+        return ReadAll<TruthOf>();
+      case DataType::kUint8:
+        return ReadAll<IntegerOf<uint8_t>>();
+      case DataType::kUint16:
+        return ReadAll<IntegerOf<uint16_t>>();
+      case DataType::kUint32:
+        return ReadAll<IntegerOf<uint32_t>>();
+      case DataType::kUint64:
+        return ReadAll<IntegerOf<uint64_t>>();
+      case DataType::kInt8:
+        return ReadAll<IntegerOf<int8_t>>();
+      case DataType::kInt16:
+        return ReadAll<IntegerOf<int16_t>>();
+      case DataType::kInt32:
+        return ReadAll<IntegerOf<int32_t>>();
+      case DataType::kInt64:
+        return ReadAll<IntegerOf<int64_t>>();
+      case DataType::kFloat32:
+        return ReadAll<RealOf<float>>();
+      case DataType::kFloat64:
+        return ReadAll<RealOf<double>>();
+      case DataType::kFloat16:
+      case DataType::kBFloat16:
+        break;
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat(Name(type_),
+                     " has no form in JSON (expected binary_data_size, and the "
+                     "elements behind the JSON)"));
+  }
+
+  int64_t count() const { return count_; }
+
+ private:
+  // What may come, beside white space.
+  enum class Next : uint8_t { kValue, kValueOrEnd, kCommaOrEnd };
+
+  // The array and those in it; kValueOf makes an element of a token.
+  template <auto kValueOf>
+  absl::Status ReadAll() {
+    Next next = Next::kValue;
+    while (at_ < text_.size()) {
+      const char c = text_[at_];
+      absl::Status status;
+      if (IsSpace(c)) {
+        ++at_;
+      } else if (c == ',' && next == Next::kCommaOrEnd) {
+        ++at_;
+        next = Next::kValue;
+      } else if (c == ']' && next != Next::kValue) {
+        ++at_;
+        status = CloseArray();
+        if (open_.empty()) return status;
+        next = Next::kCommaOrEnd;
+      } else if (next == Next::kCommaOrEnd || c == ',' || c == ']') {
+        break;
+      } else if (c == '[') {
+        ++at_;
+        status = OpenArray();
+        next = Next::kValueOrEnd;
+      } else if (c == '{') {
+        return absl::InvalidArgumentError("has an object in it");
+      } else {
+        status = AddElement<kValueOf>();
+        next = Next::kCommaOrEnd;
+      }
+      if (!status.ok()) return status;
+    }
+    return absl::InvalidArgumentError(absl::StrCat(
+        "no JSON behind ", count_, " elements: '", text_.substr(at_, 1), "'"));
+  }
+
+  template <auto kValueOf>
+  absl::Status AddElement() {
+    if (value_level_ == 0) value_level_ = open_.size();
+    if (value_level_ != open_.size()) return Mixed();
+    if (nested_ && value_level_ != shape_.size()) return NotNested();
+    const absl::string_view token = Token();
+    const auto value = kValueOf(token);
+    if (!value.has_value()) return Misfit(token);
+    if (next_ < end_) {
+      std::memcpy(next_, &*value, sizeof(*value));
+      next_ += sizeof(*value);
+    }
+    ++open_.back();
+    ++count_;
+    return absl::OkStatus();
+  }
+
+  // A number, a word, or a string with its quotes.
+  absl::string_view Token() {
+    const size_t begin = at_++;
+    if (text_[begin] == '"') {
+      while (at_ < text_.size() && text_[at_] != '"') {
+        at_ += text_[at_] == '\\' ? 2 : 1;
+      }
+      ++at_;
+    } else {
+      while (at_ < text_.size() && !EndsToken(text_[at_])) ++at_;
+    }
+    return text_.substr(begin, at_ - begin);
+  }
+
+  absl::Status OpenArray() {
+    if (!open_.empty()) {
+      ++open_.back();
+      nested_ = true;
+    }
+    open_.push_back(0);
+    if (value_level_ != 0 && open_.size() > value_level_) return Mixed();
+    return nested_ && open_.size() > shape_.size() ? NotNested()
+                                                   : absl::OkStatus();
+  }
+
+  absl::Status CloseArray() {
+    const int64_t values = open_.back();
+    const size_t level = open_.size();
+    open_.pop_back();
+    return nested_ && values != shape_[level - 1] ? NotNested()
+                                                  : absl::OkStatus();
+  }
+
+  absl::Status Misfit(absl::string_view token) const {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "element ", count_, " is ", token.substr(0, kMostTold), " (expected ",
+        type_ == DataType::kBool ? "true or false" : "numbers of ",
+        type_ == DataType::kBool ? "" : Name(type_), ")"));
+  }
+  static absl::Status Mixed() {
+    return absl::InvalidArgumentError("numbers and arrays are mixed");
+  }
+  absl::Status NotNested() const {
+    return absl::InvalidArgumentError(
+        absl::StrCat("arrays are not nested as shape ", ShapeToString(shape_),
+                     " is (expected that, or one flat array)"));
+  }
+
+  const absl::string_view text_;
+  const DataType type_;
+  const absl::Span<const int64_t> shape_;
+  std::byte* next_;
+  std::byte* const end_;
+  size_t at_ = 0;
+  int64_t count_ = 0;
+  std::vector<int64_t> open_;  // values so far in each array that is open
+  size_t value_level_ = 0;     // of arrays, that numbers are in; 0: none yet
+  bool nested_ = false;        // an array was in the first one
+};
 
 }  // namespace
 
-const char* KindOf(const JsonScalar& value) {
-  static constexpr const char* kKinds[] = {"null",     "a boolean", "a number",
-                                           "a number", "a number",  "a string"};
-  return kKinds[value.index()];
-}
-
-absl::Status JsonElements::Misfit(const JsonScalar& value) const {
-  return absl::InvalidArgumentError(
-      absl::StrCat("element ", count_, " is ", TextOf(value), " (expected ",
-                   type_ == DataType::kBool ? "true or false" : "numbers of ",
-                   type_ == DataType::kBool ? "" : Name(type_), ")"));
-}
-
-absl::Status JsonElements::Reserve(int64_t count) {
-  return bytes_.Grow(static_cast<size_t>(count * ByteSize(type_)));
-}
-
-absl::Status JsonElements::OpenArray() {
-  if (open_.size() == kDeepest) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("arrays are nested deeper than ", kDeepest));
-  }
-  if (!open_.empty()) ++open_.back();
-  open_.push_back(0);
-  if (extents_.size() < open_.size()) extents_.emplace_back();
-  if (value_level_ != 0 && open_.size() > value_level_) {
-    return absl::InvalidArgumentError("numbers and arrays are mixed");
-  }
-  return absl::OkStatus();
-}
-
-absl::Status JsonElements::CloseArray() {
-  std::optional<int64_t>& extent = extents_[open_.size() - 1];
-  if (extent.has_value() && *extent != open_.back()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("arrays of ", *extent, " and of ", open_.back(),
-                     " values are beside each other"));
-  }
-  extent = open_.back();
-  open_.pop_back();
-  return absl::OkStatus();
-}
-
-template <typename T>
-absl::Status JsonElements::Append(T value) {
-  if (absl::Status memory = bytes_.Grow(sizeof(T)); !memory.ok()) return memory;
-  std::memcpy(bytes_.end(), &value, sizeof(T));
-  bytes_.Commit(sizeof(T));
-  return absl::OkStatus();
-}
-
-template <typename T>
-absl::Status JsonElements::AddInteger(const JsonScalar& value) {
-  if (const auto* integer = std::get_if<int64_t>(&value)) {
-    if (std::in_range<T>(*integer)) return Append(static_cast<T>(*integer));
-  } else if (const auto* natural = std::get_if<uint64_t>(&value)) {
-    if (std::in_range<T>(*natural)) return Append(static_cast<T>(*natural));
-  }
-  return Misfit(value);
-}
-
-template <typename T>
-absl::Status JsonElements::AddReal(const JsonScalar& value) {
-  if (const auto* real = std::get_if<JsonReal>(&value)) {
-    const std::optional<T> rounded = RealOf<T>(*real);
-    return rounded ? Append(*rounded) : Misfit(value);
-  }
-  if (const auto* integer = std::get_if<int64_t>(&value)) {
-    return Append(static_cast<T>(*integer));
-  }
-  if (const auto* natural = std::get_if<uint64_t>(&value)) {
-    return Append(static_cast<T>(*natural));
-  }
-  if (const auto* name = std::get_if<absl::string_view>(&value)) {
-    if (const std::optional<T> named = NamedReal<T>(*name)) {
-      return Append(*named);
-    }
-  }
-  return Misfit(value);
-}
-
-absl::Status JsonElements::Add(const JsonScalar& value) {
-  if (value_level_ == 0) value_level_ = open_.size();
-  if (value_level_ != open_.size()) {
-    return absl::InvalidArgumentError("numbers and arrays are mixed");
-  }
-  ++open_.back();
-  absl::Status status;
-  switch (type_) {
-    case DataType::kBool: {
-      const bool* const truth = std::get_if<bool>(&value);
-      status =
-          truth == nullptr ? Misfit(value) : Append<uint8_t>(*truth ? 1 : 0);
-      break;
-    }
-    case DataType::kUint8:
-      status = AddInteger<uint8_t>(value);
-      break;
-    case DataType::kUint16:
-      status = AddInteger<uint16_t>(value);
-      break;
-    case DataType::kUint32:
-      status = AddInteger<uint32_t>(value);
-      break;
-    case DataType::kUint64:
-      status = AddInteger<uint64_t>(value);
-      break;
-    case DataType::kInt8:
-      status = AddInteger<int8_t>(value);
-      break;
-    case DataType::kInt16:
-      status = AddInteger<int16_t>(value);
-      break;
-    case DataType::kInt32:
-      status = AddInteger<int32_t>(value);
-      break;
-    case DataType::kInt64:
-      status = AddInteger<int64_t>(value);
-      break;
-    case DataType::kFloat32:
-      status = AddReal<float>(value);
-      break;
-    case DataType::kFloat64:
-      status = AddReal<double>(value);
-      break;
-    case DataType::kFloat16:
-    case DataType::kBFloat16:
-      status = absl::InvalidArgumentError(
-          absl::StrCat(Name(type_),
-                       " has no form in JSON (expected binary_data_size, and "
-                       "the elements behind the JSON)"));
-      break;
-  }
-  if (status.ok()) ++count_;
-  return status;
-}
-
-absl::Status JsonElements::CheckShape(absl::Span<const int64_t> shape) const {
-  const absl::StatusOr<int64_t> count = ElementCount(shape, ByteSize(type_));
+absl::StatusOr<AlignedBuffer> ReadJsonElements(absl::string_view text,
+                                               DataType type,
+                                               absl::Span<const int64_t> shape,
+                                               HoldBytes hold) {
+  const absl::StatusOr<int64_t> count = ElementCount(shape, ByteSize(type));
   if (!count.ok()) return count.status();
-  if (count_ != *count) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(count_, " elements (expected ", *count, " for shape ",
-                     ShapeToString(shape), ")"));
-  }
-  if (extents_.size() <= 1) return absl::OkStatus();
-  // Levels that have no arrays, below an extent of 0, are as they should be.
-  for (size_t i = 0; i < extents_.size(); ++i) {
-    if (extents_.size() > shape.size() || extents_[i] != shape[i] ||
-        (value_level_ != 0 && value_level_ != shape.size())) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("arrays are not nested as shape ", ShapeToString(shape),
-                       " is (expected that, or one flat array)"));
-    }
-  }
-  return absl::OkStatus();
+  // Each takes a character, and a comma or the array's bracket.
+  const bool possible = *count <= static_cast<int64_t>(text.size() / 2);
+  const int64_t bytes = possible ? *count * ByteSize(type) : 0;
+  if (absl::Status held = hold(bytes); !held.ok()) return held;
+  absl::StatusOr<AlignedBuffer> elements = AlignedBuffer::Create(bytes);
+  if (!elements.ok()) return elements;
+  ElementReader reader(text, type, shape, *elements);
+  if (absl::Status read = reader.Read(); !read.ok()) return read;
+  if (reader.count() == *count) return elements;
+  return absl::InvalidArgumentError(
+      absl::StrCat(reader.count(), " elements (expected ", *count,
+                   " for shape ", ShapeToString(shape), ")"));
 }
 
 }  // namespace attention::server

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "server/http/infer_json.h"
+#include "server/http/json_elements.h"
 #include "server/request/request_builder.h"
 #include "server/wire/infer_values.h"
 #include "server/wire/message_pieces.h"
@@ -66,43 +67,50 @@ void WriteParameters(const InferParameters& parameters, JsonText& text) {
   text.Add("}");
 }
 
-// The message that gRPC has for it; `body` is cut into the elements that follow
-// the JSON.
-absl::StatusOr<std::vector<grpc::Slice>> ToMessage(InferJson json,
-                                                   const grpc::Slice& body,
-                                                   size_t json_bytes) {
-  std::vector<grpc::Slice> message = {
-      grpc::Slice(json.fields.SerializeAsString())};
-  const auto add = [&message](grpc::Slice elements) {
-    message.emplace_back(
-        FieldHeader(ModelInferRequest::kRawInputContentsFieldNumber,
-                    static_cast<int64_t>(elements.size())));
-    if (elements.size() > 0) message.push_back(std::move(elements));
-  };
-  size_t next = json_bytes;
-  for (size_t i = 0; i < json.inputs.size(); ++i) {
-    InferJson::Input& input = json.inputs[i];
-    if (input.in_region) continue;
-    if (input.elements) {
-      add((*std::move(input.elements)).ToSlice());
-      continue;
+// Elements that are in the JSON, or in what of the body is behind it.
+class JsonInputs final : public InputElements {
+ public:
+  JsonInputs(const ModelInferRequest& fields,
+             const std::vector<InferJson::Input>& inputs,
+             absl::Span<const std::byte> behind, HoldBytes hold)
+      : fields_(fields), inputs_(inputs), behind_(behind), hold_(hold) {}
+
+  absl::Status Set(int index, const TensorField& field, DataType type,
+                   RequestBuilder& builder) override {
+    const auto& shape = fields_.inputs(index).shape();
+    const InferJson::Input& input = inputs_[static_cast<size_t>(index)];
+    if (input.data) {
+      absl::StatusOr<AlignedBuffer> elements =
+          ReadJsonElements(*input.data, type, shape, hold_);
+      if (!elements.ok()) {
+        return Named(absl::StrCat(field.name, ".data"), elements.status());
+      }
+      return builder.SetTensor(field, type, shape, *std::move(elements));
     }
-    const auto bytes = static_cast<uint64_t>(*input.binary_bytes);
-    if (bytes > body.size() - next) {
-      return FieldError(
-          absl::StrCat(json.fields.inputs(static_cast<int>(i)).name(),
-                       ".binary_data_size"),
-          absl::StrCat(bytes, " bytes (", body.size() - next,
-                       " are left behind the JSON)"));
+    const auto bytes = static_cast<uint64_t>(input.binary_bytes.value_or(0));
+    if (bytes > behind_.size()) {
+      return FieldError(absl::StrCat(field.name, ".binary_data_size"),
+                        absl::StrCat(bytes, " bytes (", behind_.size(),
+                                     " are left behind the JSON)"));
     }
-    add(body.sub(next, next + bytes));
-    next += bytes;
+    const absl::Span<const std::byte> elements = behind_.first(bytes);
+    behind_.remove_prefix(bytes);
+    return builder.SetTensor(field, type, shape, elements);
   }
-  if (next == body.size()) return message;
-  return FieldError("body", absl::StrCat(body.size() - next,
-                                         " bytes more than its JSON and the "
-                                         "inputs' binary_data_size say"));
-}
+
+  absl::Status CheckAllSet() const override {
+    if (behind_.empty()) return absl::OkStatus();
+    return FieldError("body", absl::StrCat(behind_.size(),
+                                           " bytes more than its JSON and the "
+                                           "inputs' binary_data_size say"));
+  }
+
+ private:
+  const ModelInferRequest& fields_;
+  const std::vector<InferJson::Input>& inputs_;
+  absl::Span<const std::byte> behind_;  // what no input has yet
+  const HoldBytes hold_;
+};
 
 }  // namespace
 
@@ -118,41 +126,45 @@ absl::StatusOr<size_t> JsonInferWire::JsonBytes(size_t body_bytes) const {
   return bytes;
 }
 
+absl::Status JsonInferWire::ReadFlags() {
+  const auto all =
+      FlagOf("parameters", message().parameters(), "binary_data_output");
+  if (!all.ok()) return all.status();
+  all_binary_ = all->value_or(false);
+  for (const auto& output : message().outputs()) {
+    const auto flag = FlagOf(output.name(), output.parameters(), "binary_data");
+    if (!flag.ok()) return flag.status();
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<AttentionRequest> JsonInferWire::Decode(ReceivedMessage body,
                                                        HoldBytes hold) {
-  std::vector<grpc::Slice> message;
-  {
-    const ReceivedMessage parts = std::move(body);
-    const grpc::Slice whole =
-        parts.slices().empty() ? grpc::Slice() : parts.slices().front();
-    const absl::StatusOr<size_t> bytes = JsonBytes(whole.size());
-    if (!bytes.ok()) return bytes.status();
-    absl::StatusOr<InferJson> json = ReadInferJson(
-        {reinterpret_cast<const char*>(whole.begin()), *bytes}, head_.none);
-    if (!json.ok()) return json.status();
-    json->fields.set_model_name(head_.model);
-    json->fields.set_model_version(head_.version);
-    const auto all =
-        FlagOf("parameters", json->fields.parameters(), "binary_data_output");
-    if (!all.ok()) return all.status();
-    all_binary_ = all->value_or(false);
-    for (const auto& output : json->fields.outputs()) {
-      const auto flag =
-          FlagOf(output.name(), output.parameters(), "binary_data");
-      if (!flag.ok()) return flag.status();
-      outputs_.push_back(output);
-    }
-    auto made = ToMessage(*std::move(json), whole, *bytes);
-    if (!made.ok()) return made.status();
-    message = *std::move(made);
-  }
-  return InferWire::Decode(std::move(message), hold);
+  const ReceivedMessage parts = std::move(body);
+  const grpc::Slice whole =
+      parts.slices().empty() ? grpc::Slice() : parts.slices().front();
+  const absl::StatusOr<size_t> bytes = JsonBytes(whole.size());
+  if (!bytes.ok()) return bytes.status();
+  absl::StatusOr<InferJson> json =
+      ReadInferJson({reinterpret_cast<const char*>(whole.begin()), *bytes});
+  if (!json.ok()) return json.status();
+  message() = std::move(json->fields);
+  message().set_model_name(head_.model);
+  message().set_model_version(head_.version);
+  if (absl::Status flags = ReadFlags(); !flags.ok()) return flags;
+  const absl::Span<const std::byte> behind(
+      reinterpret_cast<const std::byte*>(whole.begin()) + *bytes,
+      whole.size() - *bytes);
+  JsonInputs inputs(message(), json->inputs, behind, hold);
+  if (!behind.empty()) body_ = ReceivedSlice(whole);
+  return ToRequest(inputs, hold);
 }
 
 bool JsonInferWire::IsBinary(const std::string& name) const {
   const auto output = absl::c_find_if(
-      outputs_, [&](const auto& wanted) { return wanted.name() == name; });
-  if (output == outputs_.end()) return all_binary_;
+      message().outputs(),
+      [&](const auto& wanted) { return wanted.name() == name; });
+  if (output == message().outputs().end()) return all_binary_;
   const auto flag = output->parameters().find("binary_data");
   return flag == output->parameters().end() ? all_binary_
                                             : flag->second.bool_param();
@@ -162,11 +174,12 @@ int64_t JsonInferWire::BytesBeside(int64_t element_bytes) const {
   // Names and parameters of at most three outputs, more in words than in bytes.
   const int64_t other =
       4 * OtherBytes() + 2 * static_cast<int64_t>(id().size());
-  const bool text = outputs_.empty()
+  const auto is_binary = [this](const auto& output) {
+    return IsBinary(output.name());
+  };
+  const bool text = message().outputs().empty()
                         ? !all_binary_
-                        : !absl::c_all_of(outputs_, [this](const auto& output) {
-                            return IsBinary(output.name());
-                          });
+                        : !absl::c_all_of(message().outputs(), is_binary);
   if (!text) return other;
   const int64_t most =
       (std::numeric_limits<int64_t>::max() - other) / kMostTextPerByte;
@@ -181,10 +194,11 @@ void JsonInferWire::WriteOutput(const OutputTensor& output,
   text.AddString(output.name());
   text.Add(absl::StrCat(",\"datatype\":\"", output.datatype(), "\",\"shape\":[",
                         absl::StrJoin(output.shape(), ","), "]"));
+  const auto& asked = message().outputs();
   const auto wanted = absl::c_find_if(
-      outputs_, [&](const auto& one) { return one.name() == output.name(); });
+      asked, [&](const auto& one) { return one.name() == output.name(); });
   InferParameters place;
-  if (wanted != outputs_.end()) {
+  if (wanted != asked.end()) {
     for (const auto& [key, value] : wanted->parameters()) {
       if (IsRegionKey(key)) place[key] = value;
     }

@@ -2,15 +2,14 @@
 #define ATTENTION_SERVER_HTTP_JSON_INFER_WIRE_H_
 
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "server/http/counted_bytes.h"
 #include "server/http/json_text.h"
+#include "server/memory/received_slices.h"
 #include "server/wire/infer_wire.h"
 
 namespace attention::server {
@@ -24,8 +23,6 @@ struct JsonInferHead {
   std::string version;  // "" for the latest
   /// kJsonLengthHeader as it came; none where there is no such header.
   std::optional<std::string> json_bytes;
-  /// Empty bytes, for elements that are read from JSON.
-  std::function<CountedBytes()> none = [] { return CountedBytes(); };
 };
 
 /// What is to be known of its reply beside the bytes.
@@ -34,9 +31,8 @@ struct JsonInferReply {
   std::optional<size_t> json_bytes;
 };
 
-/// An inference request over HTTP: JSON, with elements in it or behind it. It
-/// becomes the message that gRPC has for it, and that becomes the request; what
-/// the reply has is the same, too.
+/// An inference request over HTTP: JSON, with elements in it or behind it. The
+/// rest is what gRPC's message says; what the reply has is the same, too.
 class JsonInferWire final : public InferWire {
  public:
   /// `models` and `regions` outlive it.
@@ -46,7 +42,8 @@ class JsonInferWire final : public InferWire {
         head_(std::move(head)),
         reply_(std::move(reply)) {}
 
-  /// The body has one slice, or none.
+  /// The body has one slice, or none; elements behind the JSON are used where
+  /// they lie. `hold` is asked for those that are read from JSON.
   absl::StatusOr<AttentionRequest> Decode(ReceivedMessage body,
                                           HoldBytes hold) override;
   int64_t BytesBeside(int64_t element_bytes) const override;
@@ -61,6 +58,7 @@ class JsonInferWire final : public InferWire {
                             std::vector<grpc::Slice> elements) override;
 
  private:
+  absl::Status ReadFlags();
   absl::StatusOr<size_t> JsonBytes(size_t body_bytes) const;
   bool IsBinary(const std::string& output) const;
   void WriteOutput(
@@ -70,8 +68,7 @@ class JsonInferWire final : public InferWire {
   const JsonInferHead head_;
   const std::shared_ptr<JsonInferReply> reply_;
   // Of the request, once it is decoded.
-  std::vector<inference::ModelInferRequest::InferRequestedOutputTensor>
-      outputs_;
+  ReceivedSlice body_;       // that elements lie in; none where there are none
   bool all_binary_ = false;  // unless an output says something else
 };
 

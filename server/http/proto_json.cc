@@ -2,7 +2,13 @@
 
 #include <google/protobuf/descriptor.h>
 
+#include <cstdint>
 #include <string>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "server/strict_json.h"
 
 namespace attention::server {
 namespace {
@@ -10,6 +16,9 @@ namespace {
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using Json = nlohmann::ordered_json;
+
+// Objects and arrays of a request, within one another.
+constexpr int kDeepest = 4;
 
 // A field's value; of a repeated field, the one at `i`.
 Json Value(const Message& message, const FieldDescriptor& field, int i = 0) {
@@ -57,6 +66,35 @@ Json Map(const Message& message, const FieldDescriptor& field) {
   return map;
 }
 
+// Of the types that requests have.
+absl::Status SetField(Message& message, const FieldDescriptor& field,
+                      const nlohmann::json& value) {
+  const auto& to = *message.GetReflection();
+  const std::string& key = field.name();
+  if (field.type() == FieldDescriptor::TYPE_BYTES) {
+    std::string bytes;
+    if (!value.is_object() || !value.contains("b64") ||
+        !value["b64"].is_string() ||
+        !absl::Base64Unescape(value["b64"].get<std::string>(), &bytes)) {
+      return KeyError(key, "(expected {\"b64\": BASE64})");
+    }
+    to.SetString(&message, &field, std::move(bytes));
+  } else if (field.cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
+    if (!value.is_string()) return KeyError(key, "no string");
+    to.SetString(&message, &field, value.get<std::string>());
+  } else if (field.cpp_type() == FieldDescriptor::CPPTYPE_BOOL) {
+    if (!value.is_boolean()) return KeyError(key, "no boolean");
+    to.SetBool(&message, &field, value.get<bool>());
+  } else if (!value.is_number_unsigned()) {
+    return KeyError(key, "no integer of at least 0");
+  } else if (field.cpp_type() == FieldDescriptor::CPPTYPE_INT64) {
+    to.SetInt64(&message, &field, value.get<int64_t>());
+  } else {
+    to.SetUInt64(&message, &field, value.get<uint64_t>());
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 Json ToJson(const Message& message) {
@@ -77,6 +115,28 @@ Json ToJson(const Message& message) {
     }
   }
   return json;
+}
+
+absl::StatusOr<nlohmann::json> ReadBody(absl::string_view body) {
+  if (body.empty()) return nlohmann::json::object();
+  absl::StatusOr<nlohmann::json> json = ParseStrictJson(body, kDeepest);
+  if (json.ok()) return json;
+  return absl::InvalidArgumentError(
+      absl::StrCat("body: ", json.status().message()));
+}
+
+absl::Status ReadFields(absl::string_view body,
+                        const std::vector<std::string>& known,
+                        Message& message) {
+  const absl::StatusOr<nlohmann::json> json = ReadBody(body);
+  if (!json.ok()) return json.status();
+  if (absl::Status keys = CheckKeys("", *json, known); !keys.ok()) return keys;
+  for (const auto& [key, value] : json->items()) {
+    const auto* field = message.GetDescriptor()->FindFieldByName(key);
+    absl::Status set = SetField(message, *field, value);
+    if (!set.ok()) return set;
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace attention::server

@@ -16,9 +16,11 @@ absl::Status Draining() {
 RepositoryQueue::RepositoryQueue(size_t most_waiting)
     : most_waiting_(most_waiting), thread_([this] { Work(); }) {}
 
-RepositoryQueue::~RepositoryQueue() {
+RepositoryQueue::~RepositoryQueue() { Stop(); }
+
+void RepositoryQueue::Stop() {
   StartDraining();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void RepositoryQueue::Add(Task task) {

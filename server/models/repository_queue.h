@@ -25,7 +25,7 @@ class RepositoryQueue {
 
   /// `most_waiting` tasks at most wait beside the one that runs.
   explicit RepositoryQueue(size_t most_waiting = 64);
-  /// Drains, and returns when the task that runs has returned.
+  /// Stops.
   ~RepositoryQueue();
   RepositoryQueue(const RepositoryQueue&) = delete;
   RepositoryQueue& operator=(const RepositoryQueue&) = delete;
@@ -40,6 +40,9 @@ class RepositoryQueue {
 
   /// True as soon as no task runs or waits, false where one does at `deadline`.
   bool WaitUntilIdle(std::chrono::steady_clock::time_point deadline);
+
+  /// Drains, and returns when the task that runs has returned.
+  void Stop();
 
  private:
   void Work();

@@ -63,7 +63,8 @@ AttentionService::AttendStream(grpc::CallbackServerContext* context) {
 grpc::ServerUnaryReactor* AttentionService::GetServerInfo(
     grpc::CallbackServerContext* context, const v1::GetServerInfoRequest*,
     v1::GetServerInfoResponse* response) {
-  const absl::Status status = CheckCall(services_.callers, *context);
+  const absl::Status status =
+      CallerOfCall(services_.callers, *context).status();
   if (status.ok()) FillServerInfo(options_, engine_, *response);
   return Answer(context, status);
 }

@@ -2,7 +2,6 @@
 
 #include <grpcpp/server_context.h>
 
-#include <chrono>
 #include <cstddef>
 
 #include "absl/strings/str_cat.h"
@@ -30,15 +29,13 @@ const char* TypeName(ServerRpcInfo::Type type) {
   return "";
 }
 
-// "/service/method"
-std::string WholeName(Rpc rpc) {
-  return absl::StrCat("/", NameOf(rpc).service, "/", NameOf(rpc).method);
+std::string WholeName(absl::string_view service, absl::string_view method) {
+  return absl::StrCat("/", service, "/", method);
 }
 
-CallCounter::OfMethod NewMethod(const ServerRpcInfo& info) {
-  const absl::string_view whole = info.method();
+CallCounter::OfMethod NewMethod(absl::string_view whole, const char* type) {
   const size_t slash = whole.rfind('/');
-  return {TypeName(info.type()),
+  return {type,
           static_cast<std::string>(whole.substr(1, slash - 1)),
           static_cast<std::string>(whole.substr(slash + 1)),
           {}};
@@ -46,19 +43,41 @@ CallCounter::OfMethod NewMethod(const ServerRpcInfo& info) {
 
 }  // namespace
 
-// One call.
+CallCounter::Call::Call(std::mutex& mutex, RequestMetrics::OfRpc& counts)
+    : mutex_(mutex), counts_(counts) {
+  const std::lock_guard lock(mutex_);
+  ++counts_.started;
+}
+
+CallCounter::Call::~Call() {
+  if (!ended_) End(grpc::StatusCode::CANCELLED);
+}
+
+void CallCounter::Call::NoteReceived() {
+  const std::lock_guard lock(mutex_);
+  ++counts_.received;
+}
+
+void CallCounter::Call::NoteSent() {
+  const std::lock_guard lock(mutex_);
+  ++counts_.sent;
+}
+
+void CallCounter::Call::End(grpc::StatusCode code) {
+  const std::lock_guard lock(mutex_);
+  ended_ = true;
+  ++counts_.by_code[static_cast<size_t>(code) % kStatusCodes];
+  const std::chrono::nanoseconds took =
+      std::chrono::steady_clock::now() - begin_;
+  counts_.time.Observe(took.count());
+}
+
+// One call over gRPC.
 class CallCounter::Interceptor final : public grpc::experimental::Interceptor {
  public:
   Interceptor(const grpc::ServerContextBase& context, std::mutex& mutex,
               RequestMetrics::OfRpc& counts)
-      : context_(context), mutex_(mutex), counts_(counts) {
-    const std::lock_guard lock(mutex_);
-    ++counts_.started;
-  }
-
-  ~Interceptor() override {
-    if (!ended_) End(grpc::StatusCode::CANCELLED);
-  }
+      : context_(context), call_(mutex, counts) {}
 
   void Intercept(InterceptorBatchMethods* batch) override {
     const auto comes = [batch](InterceptionHookPoints point) {
@@ -66,53 +85,44 @@ class CallCounter::Interceptor final : public grpc::experimental::Interceptor {
     };
     if (comes(InterceptionHookPoints::POST_RECV_MESSAGE) &&
         batch->GetRecvMessage() != nullptr) {
-      Count(counts_.received);
+      call_.NoteReceived();
     }
-    if (comes(InterceptionHookPoints::PRE_SEND_MESSAGE)) Count(counts_.sent);
+    if (comes(InterceptionHookPoints::PRE_SEND_MESSAGE)) call_.NoteSent();
     if (comes(InterceptionHookPoints::PRE_SEND_STATUS)) {
       // What gRPC's own services say to a caller that has gone is UNKNOWN.
       const grpc::StatusCode code = batch->GetSendStatus().error_code();
       const bool gone = code != grpc::StatusCode::OK && context_.IsCancelled();
-      End(gone ? grpc::StatusCode::CANCELLED : code);
+      call_.End(gone ? grpc::StatusCode::CANCELLED : code);
     }
     batch->Proceed();
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
-
-  void Count(uint64_t& what) {
-    const std::lock_guard lock(mutex_);
-    ++what;
-  }
-
-  void End(grpc::StatusCode code) {
-    const std::lock_guard lock(mutex_);
-    ended_ = true;
-    ++counts_.by_code[static_cast<size_t>(code) % kStatusCodes];
-    const std::chrono::nanoseconds took = Clock::now() - begin_;
-    counts_.time.Observe(took.count());
-  }
-
   const grpc::ServerContextBase& context_;
-  std::mutex& mutex_;
-  RequestMetrics::OfRpc& counts_;
-  const Clock::time_point begin_ = Clock::now();
-  bool ended_ = false;
+  Call call_;
 };
 
-RequestMetrics::OfRpc& CallCounter::Find(const ServerRpcInfo& info) {
+RequestMetrics::OfRpc& CallCounter::Find(const std::string& name,
+                                         const char* type) {
   const std::lock_guard lock(mutex_);
-  const auto [place, is_new] = methods_.try_emplace(info.method());
-  if (is_new) place->second = NewMethod(info);
+  const auto [place, is_new] = methods_.try_emplace(name);
+  if (is_new) place->second = NewMethod(name, type);
   return place->second.counts;
+}
+
+std::unique_ptr<CallCounter::Call> CallCounter::Begin(
+    const std::string& service, const std::string& method) {
+  return std::make_unique<Call>(
+      mutex_,
+      Find(WholeName(service, method), TypeName(ServerRpcInfo::Type::UNARY)));
 }
 
 class CallCounter::Factory final : public ServerInterceptorFactoryInterface {
  public:
   explicit Factory(CallCounter& counter) : counter_(counter) {
     for (size_t i = 1; i < kRpcs; ++i) {
-      elsewhere_[i] = WholeName(static_cast<Rpc>(i));
+      const RpcName name = NameOf(static_cast<Rpc>(i));
+      elsewhere_[i] = WholeName(name.service, name.method);
     }
   }
 
@@ -122,8 +132,9 @@ class CallCounter::Factory final : public ServerInterceptorFactoryInterface {
     for (const std::string& other : elsewhere_) {
       if (name == other) return nullptr;
     }
-    return new Interceptor(*info->server_context(), counter_.mutex_,
-                           counter_.Find(*info));
+    return new Interceptor(
+        *info->server_context(), counter_.mutex_,
+        counter_.Find(info->method(), TypeName(info->type())));
   }
 
  private:

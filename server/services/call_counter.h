@@ -2,9 +2,10 @@
 #define ATTENTION_SERVER_SERVICES_CALL_COUNTER_H_
 
 #include <grpcpp/support/server_interceptor.h>
+#include <grpcpp/support/status.h>
 
 #include <array>
-#include <cstdint>
+#include <chrono>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -28,6 +29,31 @@ class CallCounter {
     RequestMetrics::OfRpc counts;
   };
 
+  /// One call, from its making to its end: CANCELLED where nobody said how.
+  class Call {
+   public:
+    Call(std::mutex& mutex, RequestMetrics::OfRpc& counts);
+    ~Call();
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+
+    void NoteReceived();
+    void NoteSent();
+    void End(grpc::StatusCode code);
+
+   private:
+    std::mutex& mutex_;
+    RequestMetrics::OfRpc& counts_;
+    const std::chrono::steady_clock::time_point begin_ =
+        std::chrono::steady_clock::now();
+    bool ended_ = false;
+  };
+
+  /// A unary call of the method that came another way than over gRPC. The
+  /// counter outlives it.
+  std::unique_ptr<Call> Begin(const std::string& service,
+                              const std::string& method);
+
   /// For grpc::ServerBuilder. The counter outlives the server.
   std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>
   NewFactory();
@@ -39,7 +65,8 @@ class CallCounter {
   class Factory;
   class Interceptor;
 
-  RequestMetrics::OfRpc& Find(const grpc::experimental::ServerRpcInfo& info);
+  // `name` is the method's whole name.
+  RequestMetrics::OfRpc& Find(const std::string& name, const char* type);
 
   // By the method's whole name, of which there are as many as are registered.
   std::map<std::string, OfMethod> methods_;

@@ -4,7 +4,6 @@
 #include <grpcpp/server_context.h>
 
 #include <memory>
-#include <string>
 
 #include "absl/status/statusor.h"
 #include "server/callers/callers.h"
@@ -16,15 +15,9 @@ namespace attention::server {
 /// A caller; null where there is no callers file: then everybody may call.
 using CallerPtr = std::shared_ptr<const Caller>;
 
-/// The metadata with a pass: this process calls its own service for a caller
-/// whom it has found already.
-inline constexpr char kCallerPass[] = "attention-caller-pass";
-/// Its value: the caller's name, and a key that only this process knows.
-std::string PassOf(const Caller& caller);
-
-/// Who makes a gRPC call: by its pass, by its token, or by the certificate of
-/// its connection. UNAUTHENTICATED where nobody is known by it; null where
-/// `callers` is. A pass that this process did not make says nothing.
+/// Who makes a gRPC call: by its token, or by the certificate of its
+/// connection. UNAUTHENTICATED where nobody is known by it; null where
+/// `callers` is.
 absl::StatusOr<CallerPtr> CallerOfCall(const Callers* callers,
                                        const grpc::ServerContextBase& context);
 
@@ -35,13 +28,6 @@ absl::Status CheckRight(const Caller* caller, Right right);
 SharedMemoryAccess SharedMemoryOf(const Caller* caller,
                                   const SharedMemoryRegistry& regions,
                                   const ServerOptions& options);
-
-/// Both: of a call that needs `right` and nothing else of its caller.
-absl::Status CheckCall(const Callers* callers,
-                       const grpc::ServerContextBase& context, Right right);
-/// Of a call that every caller may make.
-absl::Status CheckCall(const Callers* callers,
-                       const grpc::ServerContextBase& context);
 
 }  // namespace attention::server
 

@@ -1,17 +1,11 @@
 #include "server/services/inference_service.h"
 
 #include <memory>
-#include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "server/request/attention_operation.h"
-#include "server/services/answer.h"
-#include "server/services/caller_of_call.h"
-#include "server/services/model_descriptions.h"
 #include "server/services/request_stream.h"
 #include "server/services/unary_call.h"
-#include "server/version.h"
 #include "server/wire/infer_wire.h"
 
 namespace attention::server {
@@ -27,17 +21,18 @@ bool AsksForGrpcErrors(const InferenceService::Context& context) {
 
 }  // namespace
 
-InferenceService::InferenceService(
-    const ServerOptions& options, const Engine& engine,
-    const TaskServices& services, ActiveCalls& calls,
-    ModelRepository& repository, RepositoryQueue& repository_queue,
-    ModelTable& models, SharedMemoryRegistry& regions)
+InferenceService::InferenceService(const ServerOptions& options,
+                                   const Engine& engine,
+                                   const TaskServices& services,
+                                   ActiveCalls& calls,
+                                   InferenceManagement& management,
+                                   ModelTable& models,
+                                   SharedMemoryRegistry& regions)
     : options_(options),
       engine_(engine),
       services_(services),
       calls_(calls),
-      repository_(repository),
-      repository_queue_(repository_queue),
+      management_(management),
       models_(models),
       regions_(regions) {}
 
@@ -93,90 +88,6 @@ InferenceService::Reactor* InferenceService::ServerReady(
     inference::ServerReadyResponse* response) {
   response->set_ready(!calls_.leaving());
   return Answer(context, absl::OkStatus());
-}
-
-InferenceService::Reactor* InferenceService::ServerMetadata(
-    Context* context, const inference::ServerMetadataRequest*,
-    inference::ServerMetadataResponse* response) {
-  if (absl::Status status = CheckCall(services_.callers, *context);
-      !status.ok()) {
-    return Answer(context, status);
-  }
-  response->set_name("attention-server");
-  response->set_version(Version());
-  for (const char* extension :
-       {"model_configuration", "model_repository", "system_shared_memory",
-        "binary_tensor_data", "parameters", "statistics", "trace", "logging"}) {
-    response->add_extensions(extension);
-  }
-  if (engine_.CheckReachesDevices().ok()) {
-    response->add_extensions("cuda_shared_memory");
-  }
-  return Answer(context, absl::OkStatus());
-}
-
-InferenceService::Reactor* InferenceService::ModelReady(
-    Context* context, const inference::ModelReadyRequest* request,
-    inference::ModelReadyResponse* response) {
-  if (absl::Status status = CheckCall(services_.callers, *context);
-      !status.ok()) {
-    return Answer(context, status);
-  }
-  const auto model = models_.Find(request->name(), request->version());
-  response->set_ready(model.ok());
-  // An unknown model is not ready; a version that is none is a mistake.
-  return Answer(context, model.ok() || absl::IsNotFound(model.status())
-                             ? absl::OkStatus()
-                             : model.status());
-}
-
-InferenceService::Reactor* InferenceService::ModelMetadata(
-    Context* context, const inference::ModelMetadataRequest* request,
-    inference::ModelMetadataResponse* response) {
-  if (absl::Status status = CheckCall(services_.callers, *context);
-      !status.ok()) {
-    return Answer(context, status);
-  }
-  const auto model = models_.Find(request->name(), request->version());
-  if (model.ok()) FillModelMetadata(**model, *response);
-  return Answer(context, model.status());
-}
-
-InferenceService::Reactor* InferenceService::ModelConfig(
-    Context* context, const inference::ModelConfigRequest* request,
-    inference::ModelConfigResponse* response) {
-  if (absl::Status status = CheckCall(services_.callers, *context);
-      !status.ok()) {
-    return Answer(context, status);
-  }
-  const auto model = models_.Find(request->name(), request->version());
-  if (model.ok()) FillModelConfig(**model, *response->mutable_config());
-  return Answer(context, model.status());
-}
-
-InferenceService::Reactor* InferenceService::ModelStatistics(
-    Context* context, const inference::ModelStatisticsRequest* request,
-    inference::ModelStatisticsResponse* response) {
-  if (absl::Status status = CheckCall(services_.callers, *context);
-      !status.ok()) {
-    return Answer(context, status);
-  }
-  return Answer(context,
-                FillStatistics(request->name(), request->version(), *response));
-}
-
-absl::Status InferenceService::FillStatistics(
-    const std::string& name, const std::string& version,
-    inference::ModelStatisticsResponse& response) {
-  if (name.empty()) {
-    for (const auto& model : models_.List()) {
-      FillModelStatistics(*model, *response.add_model_stats());
-    }
-    return absl::OkStatus();
-  }
-  const auto model = models_.Find(name, version);
-  if (model.ok()) FillModelStatistics(**model, *response.add_model_stats());
-  return model.status();
 }
 
 }  // namespace attention::server

@@ -1,19 +1,20 @@
 #ifndef ATTENTION_SERVER_SERVICES_INFERENCE_SERVICE_H_
 #define ATTENTION_SERVER_SERVICES_INFERENCE_SERVICE_H_
 
-#include <functional>
 #include <memory>
-#include <string>
+#include <utility>
 
 #include "core/engine.h"
 #include "inference/grpc_service.grpc.pb.h"
 #include "server/memory/shared_memory_registry.h"
-#include "server/models/model_repository.h"
 #include "server/models/model_table.h"
-#include "server/models/repository_queue.h"
 #include "server/options.h"
 #include "server/scheduling/active_calls.h"
 #include "server/scheduling/task.h"
+#include "server/services/answer.h"
+#include "server/services/caller_of_call.h"
+#include "server/services/inference_management.h"
+#include "server/wire/status_table.h"
 
 namespace attention::server {
 
@@ -45,14 +46,13 @@ using AllMethods = Oip::WithRawCallbackMethod_ModelInfer<
 /// inference.GRPCInferenceService: the Open Inference Protocol with Triton's
 /// extensions (proto/inference/grpc_service.proto says what each method does).
 /// The methods that carry tensors are raw: they see messages as the bytes that
-/// came, and reply with bytes.
+/// came, and reply with bytes. The others say what InferenceManagement does.
 class InferenceService final : public inference_methods::AllMethods {
  public:
   /// The arguments outlive the service.
   InferenceService(const ServerOptions& options, const Engine& engine,
                    const TaskServices& services, ActiveCalls& calls,
-                   ModelRepository& repository,
-                   RepositoryQueue& repository_queue, ModelTable& models,
+                   InferenceManagement& management, ModelTable& models,
                    SharedMemoryRegistry& regions);
 
   using Context = grpc::CallbackServerContext;
@@ -68,85 +68,74 @@ class InferenceService final : public inference_methods::AllMethods {
                       inference::ServerLiveResponse* response) override;
   Reactor* ServerReady(Context* context, const inference::ServerReadyRequest*,
                        inference::ServerReadyResponse* response) override;
-  Reactor* ServerMetadata(Context* context,
-                          const inference::ServerMetadataRequest*,
-                          inference::ServerMetadataResponse* response) override;
 
-  Reactor* ModelReady(Context* context,
-                      const inference::ModelReadyRequest* request,
-                      inference::ModelReadyResponse* response) override;
-  Reactor* ModelMetadata(Context* context,
-                         const inference::ModelMetadataRequest* request,
-                         inference::ModelMetadataResponse* response) override;
-  Reactor* ModelConfig(Context* context,
-                       const inference::ModelConfigRequest* request,
-                       inference::ModelConfigResponse* response) override;
-  Reactor* ModelStatistics(
-      Context* context, const inference::ModelStatisticsRequest* request,
-      inference::ModelStatisticsResponse* response) override;
-
-  Reactor* RepositoryIndex(
-      Context* context, const inference::RepositoryIndexRequest* request,
-      inference::RepositoryIndexResponse* response) override;
-  Reactor* RepositoryModelLoad(
-      Context* context, const inference::RepositoryModelLoadRequest* request,
-      inference::RepositoryModelLoadResponse*) override;
-  Reactor* RepositoryModelUnload(
-      Context* context, const inference::RepositoryModelUnloadRequest* request,
-      inference::RepositoryModelUnloadResponse*) override;
-
-  Reactor* SystemSharedMemoryStatus(
-      Context* context,
-      const inference::SystemSharedMemoryStatusRequest* request,
-      inference::SystemSharedMemoryStatusResponse* response) override;
-  Reactor* SystemSharedMemoryRegister(
-      Context* context,
-      const inference::SystemSharedMemoryRegisterRequest* request,
-      inference::SystemSharedMemoryRegisterResponse*) override;
-  Reactor* SystemSharedMemoryUnregister(
-      Context* context,
-      const inference::SystemSharedMemoryUnregisterRequest* request,
-      inference::SystemSharedMemoryUnregisterResponse*) override;
-  Reactor* CudaSharedMemoryStatus(
-      Context* context, const inference::CudaSharedMemoryStatusRequest* request,
-      inference::CudaSharedMemoryStatusResponse* response) override;
-  Reactor* CudaSharedMemoryRegister(
-      Context* context,
-      const inference::CudaSharedMemoryRegisterRequest* request,
-      inference::CudaSharedMemoryRegisterResponse*) override;
-  Reactor* CudaSharedMemoryUnregister(
-      Context* context,
-      const inference::CudaSharedMemoryUnregisterRequest* request,
-      inference::CudaSharedMemoryUnregisterResponse*) override;
-
-  Reactor* TraceSetting(Context* context,
-                        const inference::TraceSettingRequest* request,
-                        inference::TraceSettingResponse* response) override;
-  Reactor* LogSettings(Context* context,
-                       const inference::LogSettingsRequest* request,
-                       inference::LogSettingsResponse* response) override;
+// What is asked of the management under the same name; HOW is one of the two
+// members below.
+#define ATTENTION_METHOD(NAME, HOW)                                        \
+  Reactor* NAME(Context* context, const inference::NAME##Request* request, \
+                inference::NAME##Response* response) override {            \
+    return HOW(context, *request, *response, &InferenceManagement::NAME);  \
+  }
+  ATTENTION_METHOD(ServerMetadata, Ask)
+  ATTENTION_METHOD(ModelReady, Ask)
+  ATTENTION_METHOD(ModelMetadata, Ask)
+  ATTENTION_METHOD(ModelConfig, Ask)
+  ATTENTION_METHOD(ModelStatistics, Ask)
+  ATTENTION_METHOD(TraceSetting, Ask)
+  ATTENTION_METHOD(LogSettings, Ask)
+  ATTENTION_METHOD(SystemSharedMemoryStatus, Ask)
+  ATTENTION_METHOD(SystemSharedMemoryRegister, Ask)
+  ATTENTION_METHOD(SystemSharedMemoryUnregister, Ask)
+  ATTENTION_METHOD(CudaSharedMemoryStatus, Ask)
+  ATTENTION_METHOD(CudaSharedMemoryRegister, Ask)
+  ATTENTION_METHOD(CudaSharedMemoryUnregister, Ask)
+  ATTENTION_METHOD(RepositoryIndex, AskInTurn)
+  ATTENTION_METHOD(RepositoryModelLoad, AskInTurn)
+  ATTENTION_METHOD(RepositoryModelUnload, AskInTurn)
+#undef ATTENTION_METHOD
 
  private:
   std::unique_ptr<Operation> NewOperation(const Caller* caller,
                                           bool on_stream) const;
-  // Whether the feature is on, and the caller may use it.
-  absl::Status CheckSharedMemory(const Context& context) const;
-  absl::Status CheckControl(const Context& context) const;
-  // Answers with what `work` comes to once the repository has come to it.
-  Reactor* AnswerFromRepository(Context* context,
-                                std::function<absl::Status()> work);
-  void FillIndex(const inference::RepositoryIndexRequest& request,
-                 inference::RepositoryIndexResponse& response);
-  absl::Status FillStatistics(const std::string& name,
-                              const std::string& version,
-                              inference::ModelStatisticsResponse& response);
+
+  // Answers what is known at once.
+  template <typename Request, typename Response, typename Method>
+  Reactor* Ask(Context* context, const Request& request, Response& response,
+               Method method) {
+    const auto caller = CallerOfCall(services_.callers, *context);
+    if (!caller.ok()) return Answer(context, caller.status());
+    auto reply = (management_.*method)(caller->get(), request);
+    if (reply.ok()) response = *std::move(reply);
+    return Answer(context, reply.status());
+  }
+
+  // Answers when it is the call's turn. gRPC keeps the call, with its request
+  // and its response, until Finish().
+  template <typename Request, typename Response, typename Method>
+  Reactor* AskInTurn(Context* context, const Request& request,
+                     Response& response, Method method) {
+    const auto caller = CallerOfCall(services_.callers, *context);
+    if (!caller.ok()) return Answer(context, caller.status());
+    Reactor* const reactor = context->DefaultReactor();
+    (management_.*method)(
+        caller->get(), request,
+        [context] {
+          return context->IsCancelled()
+                     ? absl::CancelledError("the caller cancelled the call")
+                     : absl::OkStatus();
+        },
+        [reactor, &response](absl::StatusOr<Response> reply) {
+          if (reply.ok()) response = *std::move(reply);
+          reactor->Finish(ToGrpcStatus(reply.status()));
+        });
+    return reactor;
+  }
 
   const ServerOptions& options_;
   const Engine& engine_;
   const TaskServices services_;
   ActiveCalls& calls_;
-  ModelRepository& repository_;
-  RepositoryQueue& repository_queue_;
+  InferenceManagement& management_;
   ModelTable& models_;
   SharedMemoryRegistry& regions_;
 };

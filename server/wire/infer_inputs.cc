@@ -15,99 +15,28 @@ namespace {
 using inference::ModelInferRequest;
 using InputTensor = ModelInferRequest::InferInputTensor;
 
-class InputReader {
- public:
-  InputReader(const ModelInferRequest& message, MessageElements& elements,
-              SharedMemoryAccess regions, HoldBytes hold,
-              RequestBuilder& builder)
-      : message_(message),
-        elements_(elements),
-        regions_(regions),
-        hold_(hold),
-        builder_(builder) {}
-
-  absl::Status Read(const TensorField& field, const InputTensor& input) {
-    const std::optional<DataType> type = DataTypeFromName(input.datatype());
-    if (!type) {
-      return FieldError(
-          field.name,
-          absl::StrCat("datatype '", input.datatype().substr(0, 64),
-                       "' is unknown (expected ", field.types, ")"));
-    }
-    absl::StatusOr<RegionBytes> region =
-        ReadRegion(field.name, input.parameters(), regions_);
-    if (!region.ok()) return region.status();
-    if (region->region != nullptr) {
-      if (input.has_contents()) {
-        return FieldError(field.name,
-                          "has contents and a shared_memory_region");
-      }
-      return builder_.SetTensor(field, *type, input.shape(), *std::move(region),
-                                hold_);
-    }
-    return input.has_contents() ? ReadContents(field, *type, input)
-                                : ReadRaw(field, *type, input);
-  }
-
-  absl::Status CheckAllRead() const {
-    const int entries = message_.raw_input_contents_size();
-    if (next_raw_ == entries) return absl::OkStatus();
+absl::Status ReadInput(int index, const InputTensor& input,
+                       const TensorField& field, InputElements& elements,
+                       SharedMemoryAccess regions, HoldBytes hold,
+                       RequestBuilder& builder) {
+  const std::optional<DataType> type = DataTypeFromName(input.datatype());
+  if (!type) {
     return FieldError(
-        "raw_input_contents",
-        absl::StrCat(entries, " entries (expected ", next_raw_,
-                     ", one for each input that is not in shared memory)"));
+        field.name, absl::StrCat("datatype '", input.datatype().substr(0, 64),
+                                 "' is unknown (expected ", field.types, ")"));
   }
-
- private:
-  absl::Status ReadRaw(const TensorField& field, DataType type,
-                       const InputTensor& input) {
-    if (next_raw_ == message_.raw_input_contents_size()) {
-      return FieldError(
-          field.name,
-          absl::StrCat("unable to find data for input tensor (", next_raw_,
-                       " entries in raw_input_contents, no contents, no "
-                       "shared_memory_region)"));
-    }
-    TensorBytes* const raw =
-        elements_.Find(message_.raw_input_contents(next_raw_++));
-    if (raw == nullptr) {
-      return builder_.SetTensor(field, type, input.shape(),
-                                absl::Span<const std::byte>());
-    }
-    if (field.read_first) raw->Gather();
-    return builder_.SetTensor(field, type, input.shape(), raw->bytes());
+  absl::StatusOr<RegionBytes> region =
+      ReadRegion(field.name, input.parameters(), regions);
+  if (!region.ok()) return region.status();
+  if (region->region == nullptr) {
+    return elements.Set(index, field, *type, builder);
   }
-
-  absl::Status ReadContents(const TensorField& field, DataType type,
-                            const InputTensor& input) {
-    if (message_.raw_input_contents_size() > 0) {
-      return FieldError(field.name,
-                        "has contents beside raw_input_contents (a request has "
-                        "its elements in one or the other)");
-    }
-    const absl::StatusOr<int64_t> count =
-        ElementCount(input.shape(), ByteSize(type));
-    if (!count.ok()) return Named(field.name, count.status());
-    std::vector<TensorBytes*> pieces;
-    for (const std::string& mark : input.contents().bytes_contents()) {
-      if (TensorBytes* piece = elements_.Find(mark)) {
-        piece->Gather();
-        pieces.push_back(piece);
-      }
-    }
-    absl::StatusOr<AlignedBuffer> buffer =
-        ReadTypedContents(field.name, type, *count, pieces, hold_);
-    if (!buffer.ok()) return buffer.status();
-    return builder_.SetTensor(field, type, input.shape(), *std::move(buffer));
+  if (input.has_contents()) {
+    return FieldError(field.name, "has contents and a shared_memory_region");
   }
-
-  const ModelInferRequest& message_;
-  MessageElements& elements_;
-  const SharedMemoryAccess regions_;
-  const HoldBytes hold_;
-  RequestBuilder& builder_;
-  int next_raw_ = 0;
-};
+  return builder.SetTensor(field, *type, input.shape(), *std::move(region),
+                           hold);
+}
 
 }  // namespace
 
@@ -121,23 +50,82 @@ const SplitRules& InferRules() {
   return *rules;
 }
 
+absl::Status MessageInputs::Set(int index, const TensorField& field,
+                                DataType type, RequestBuilder& builder) {
+  const Input& input = message_.inputs(index);
+  return input.has_contents() ? SetContents(input, field, type, builder)
+                              : SetRaw(input, field, type, builder);
+}
+
+absl::Status MessageInputs::CheckAllSet() const {
+  const int entries = message_.raw_input_contents_size();
+  if (next_raw_ == entries) return absl::OkStatus();
+  return FieldError(
+      "raw_input_contents",
+      absl::StrCat(entries, " entries (expected ", next_raw_,
+                   ", one for each input that is not in shared memory)"));
+}
+
+absl::Status MessageInputs::SetRaw(const Input& input, const TensorField& field,
+                                   DataType type, RequestBuilder& builder) {
+  if (next_raw_ == message_.raw_input_contents_size()) {
+    return FieldError(
+        field.name,
+        absl::StrCat("unable to find data for input tensor (", next_raw_,
+                     " entries in raw_input_contents, no contents, no "
+                     "shared_memory_region)"));
+  }
+  TensorBytes* const raw =
+      elements_.Find(message_.raw_input_contents(next_raw_++));
+  if (raw == nullptr) {
+    return builder.SetTensor(field, type, input.shape(),
+                             absl::Span<const std::byte>());
+  }
+  if (field.read_first) raw->Gather();
+  return builder.SetTensor(field, type, input.shape(), raw->bytes());
+}
+
+absl::Status MessageInputs::SetContents(const Input& input,
+                                        const TensorField& field, DataType type,
+                                        RequestBuilder& builder) {
+  if (message_.raw_input_contents_size() > 0) {
+    return FieldError(field.name,
+                      "has contents beside raw_input_contents (a request has "
+                      "its elements in one or the other)");
+  }
+  const absl::StatusOr<int64_t> count =
+      ElementCount(input.shape(), ByteSize(type));
+  if (!count.ok()) return Named(field.name, count.status());
+  std::vector<TensorBytes*> pieces;
+  for (const std::string& mark : input.contents().bytes_contents()) {
+    if (TensorBytes* piece = elements_.Find(mark)) {
+      piece->Gather();
+      pieces.push_back(piece);
+    }
+  }
+  absl::StatusOr<AlignedBuffer> buffer =
+      ReadTypedContents(field.name, type, *count, pieces, hold_);
+  if (!buffer.ok()) return buffer.status();
+  return builder.SetTensor(field, type, input.shape(), *std::move(buffer));
+}
+
 absl::Status ReadInputs(const ModelInferRequest& message,
-                        MessageElements& elements, absl::string_view model_name,
+                        InputElements& elements, absl::string_view model_name,
                         SharedMemoryAccess regions, HoldBytes hold,
                         RequestBuilder& builder) {
-  InputReader reader(message, elements, regions, hold, builder);
-  for (const InputTensor& input : message.inputs()) {
+  for (int i = 0; i < message.inputs_size(); ++i) {
+    const InputTensor& input = message.inputs(i);
     const TensorField* const field = builder.Accepted(input.name());
     if (field == nullptr) {
       return absl::InvalidArgumentError(absl::StrCat(
           "input '", input.name().substr(0, 64), "' is unknown to ", model_name,
           " (known are ", builder.AcceptedNames(), ")"));
     }
-    if (absl::Status status = reader.Read(*field, input); !status.ok()) {
-      return status;
-    }
+    absl::Status status =
+        ReadInput(i, input, *field, elements, regions, hold, builder);
+    if (!status.ok()) return status;
   }
-  return reader.CheckAllRead();
+  return elements.CheckAllSet();
 }
 
 }  // namespace attention::server

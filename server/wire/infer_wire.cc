@@ -75,6 +75,12 @@ absl::StatusOr<AttentionRequest> InferWire::Decode(ReceivedMessage message,
       SplitMessage(std::move(message), InferRules(), message_);
   if (!elements.ok()) return elements.status();
   elements_ = *std::move(elements);
+  MessageInputs inputs(message_, elements_, hold);
+  return ToRequest(inputs, hold);
+}
+
+absl::StatusOr<AttentionRequest> InferWire::ToRequest(InputElements& inputs,
+                                                      HoldBytes hold) {
   if (absl::Status status = CheckId(id()); !status.ok()) return status;
   auto model = models_.Find(message_.model_name(), message_.model_version());
   if (!model.ok()) return model.status();
@@ -84,7 +90,7 @@ absl::StatusOr<AttentionRequest> InferWire::Decode(ReceivedMessage message,
   absl::Status status = ReadParameters(message_.parameters(), builder);
   if (status.ok()) {
     status =
-        ReadInputs(message_, elements_, model_->name, regions_, hold, builder);
+        ReadInputs(message_, inputs, model_->name, regions_, hold, builder);
   }
   if (status.ok()) status = ReadOutputs(message_, regions_, builder);
   if (!status.ok()) return status;

@@ -9,6 +9,7 @@
 #include "server/memory/shared_memory_registry.h"
 #include "server/models/model_table.h"
 #include "server/request/attention_operation.h"
+#include "server/wire/infer_inputs.h"
 #include "server/wire/message_splitter.h"
 
 namespace attention::server {
@@ -40,6 +41,13 @@ class InferWire : public AttentionWire {
                           const RequestFacts& facts) final;
 
  protected:
+  /// What is asked for, without elements.
+  inference::ModelInferRequest& message() { return message_; }
+  const inference::ModelInferRequest& message() const { return message_; }
+  /// The request that message() and the inputs' elements are.
+  absl::StatusOr<AttentionRequest> ToRequest(InputElements& inputs,
+                                             HoldBytes hold);
+
   /// The reply, of its fields but raw_output_contents and of those entries:
   /// elements of each output, none of those in regions.
   virtual grpc::ByteBuffer Assemble(const inference::ModelInferResponse& fields,

@@ -15,7 +15,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "inference/grpc_service.grpc.pb.h"
-#include "server/services/caller_of_call.h"
 #include "tests/service/callers_of_test.h"
 #include "tests/service/gated_server.h"
 #include "tests/service/http_caller.h"
@@ -194,31 +193,6 @@ TEST_F(HttpsTest, ACertificatesNamesAreKnownAsOverGrpc) {
   // The common name does not count beside alternative names.
   EXPECT_EQ(Infer(shows("b.test", {"DNS:c.test"})), 401);
   EXPECT_EQ(Get(kRegions, shows("b.test", {"DNS:c.test"})), 401);
-}
-
-TEST_F(HttpsTest, NobodyMakesAPassForHimself) {
-  files_.Write("callers.json", CallersText(CallerEntry("admin", "secret")));
-  options_.callers_file = files_.Path("callers.json");
-  Start(/*mutual=*/false);
-  EXPECT_EQ(
-      HttpStatus(HttpPost(address(), "/v2/repository/index", "",
-                          absl::StrCat(server::kCallerPass, ": admin\r\n"),
-                          Caller().get())),
-      401);
-  inference::GRPCInferenceService::Stub stub(
-      grpc::CreateChannel(absl::StrCat("127.0.0.1:", server_->port()), [this] {
-        grpc::SslCredentialsOptions options;
-        options.pem_root_certs = files_.authority().certificate();
-        return grpc::SslCredentials(options);
-      }()));
-  for (const std::string& pass :
-       {std::string("admin"), std::string(64, '0') + "admin", std::string()}) {
-    grpc::ClientContext context;
-    context.AddMetadata(server::kCallerPass, pass);
-    inference::ServerMetadataResponse response;
-    EXPECT_EQ(stub.ServerMetadata(&context, {}, &response).error_code(),
-              grpc::StatusCode::UNAUTHENTICATED);
-  }
 }
 
 TEST_F(HttpsTest, CertificatesChangeUnderLoadAndNoRequestIsLost) {

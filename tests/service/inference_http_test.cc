@@ -153,6 +153,20 @@ TEST(InferenceHttpTest, WhatJsonHasNoNumberForIsAString) {
             "-Infinity");
 }
 
+TEST(InferenceHttpTest, ElementsThatAreWrongAreNamed) {
+  const auto server = StartServer();
+  const Json good = Json::parse(ToHttp(GoodInfer(), /*binary=*/false).body);
+  const auto says = [&](const char* key, const Json& value) {
+    Json json = good;
+    json["inputs"][0][key] = value;
+    return HttpPost(server->http_address(), kPath, json.dump());
+  };
+  EXPECT_THAT(says("datatype", "FP31"),
+              HasSubstr("query: datatype 'FP31' is unknown"));
+  EXPECT_THAT(says("data", {1, true}), HasSubstr("query.data: element 1 is"));
+  EXPECT_THAT(says("data", {1}), HasSubstr("query.data: 1 elements"));
+}
+
 TEST(InferenceHttpTest, TheHeaderThatIsWrongIsNamed) {
   const auto server = StartServer();
   const std::string& address = server->http_address();
@@ -206,6 +220,9 @@ TEST(InferenceHttpTest, ADeadlineThatHasPassedIsTold) {
                                 ToHttp(GoodInfer(), false).body,
                                 "grpc-timeout: 1n\r\n")),
             504);
+  EXPECT_EQ(HttpStatus(HttpPost(server->http_address(), "/v2/repository/index",
+                                "", "grpc-timeout: 1n\r\n")),
+            504);
 }
 
 TEST(InferenceHttpTest, ATraceComesBack) {
@@ -225,6 +242,25 @@ TEST(InferenceHttpTest, IsCountedWithTheRpcThatIsTheSame) {
       *server, R"(grpc_method="ModelInfer",grpc_code="InvalidArgument"} 1)"));
   EXPECT_TRUE(
       MetricsBecome(*server, R"(grpc_method="ModelInfer",grpc_code="OK"} 1)"));
+}
+
+TEST(InferenceHttpTest, ManagementIsCountedWithTheRpcThatIsTheSame) {
+  const auto server = StartServer();
+  const std::string& address = server->http_address();
+  HttpAnswer(address, "/v2/models/scaled_dot_product_attention/config");
+  HttpAnswer(address, "/v2/models/nobody/config");
+  const std::string service =
+      R"(grpc_type="unary",grpc_service="inference.GRPCInferenceService")";
+  for (const std::string& line :
+       {absl::StrCat("grpc_server_started_total{", service,
+                     R"(,grpc_method="ModelConfig"} 2)"),
+        absl::StrCat("grpc_server_handled_total{", service,
+                     R"(,grpc_method="ModelConfig",grpc_code="OK"} 1)"),
+        absl::StrCat(
+            "grpc_server_handled_total{", service,
+            R"(,grpc_method="ModelConfig",grpc_code="NotFound"} 1)")}) {
+    EXPECT_TRUE(MetricsBecome(*server, line)) << line;
+  }
 }
 
 TEST(InferenceHttpTest, WhatNobodyWaitsForIsNotComputed) {

@@ -12,17 +12,15 @@
 #include "server/http/grpc_timeout.h"
 #include "server/http/infer_json.h"
 #include "server/http/inference_route.h"
+#include "server/http/json_elements.h"
 #include "server/http/json_text.h"
+#include "server/request/request_builder.h"
 
 namespace attention::server {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-absl::StatusOr<InferJson> ReadJson(const std::string& text) {
-  return ReadInferJson(text, [] { return CountedBytes(); });
-}
 
 // One input of that datatype, shape and data.
 std::string Input(const std::string& type, const std::string& shape,
@@ -31,16 +29,28 @@ std::string Input(const std::string& type, const std::string& shape,
                       "\",\"shape\":", shape, ",\"data\":", data, "}]}");
 }
 
+// The first input's elements, beside what is read before them.
+absl::StatusOr<AlignedBuffer> ReadElements(const std::string& text,
+                                           HoldBytes hold = HoldUncounted) {
+  const absl::StatusOr<InferJson> json = ReadInferJson(text);
+  if (!json.ok()) return json.status();
+  if (json->inputs.empty() || !json->inputs[0].data) return AlignedBuffer();
+  const auto& input = json->fields.inputs(0);
+  absl::StatusOr<AlignedBuffer> elements = ReadJsonElements(
+      *json->inputs[0].data, *DataTypeFromName(input.datatype()), input.shape(),
+      hold);
+  if (elements.ok()) return elements;
+  return Named(input.name() + ".data", elements.status());
+}
+
 template <typename T>
-std::vector<T> Elements(const absl::StatusOr<InferJson>& json) {
-  EXPECT_TRUE(json.ok()) << json.status();
-  if (!json.ok() || json->inputs.size() != 1 || !json->inputs[0].elements) {
-    return {};
-  }
-  const absl::string_view bytes = json->inputs[0].elements->view();
-  std::vector<T> elements(bytes.size() / sizeof(T));
-  if (!bytes.empty()) {
-    std::memcpy(elements.data(), bytes.data(), bytes.size());
+std::vector<T> Elements(const std::string& text) {
+  const absl::StatusOr<AlignedBuffer> read = ReadElements(text);
+  EXPECT_TRUE(read.ok()) << read.status();
+  if (!read.ok()) return {};
+  std::vector<T> elements(read->bytes().size() / sizeof(T));
+  if (!elements.empty()) {
+    std::memcpy(elements.data(), read->bytes().data(), read->bytes().size());
   }
   return elements;
 }
@@ -58,22 +68,38 @@ std::string TextOf(DataType type, absl::Span<const float> values) {
 
 TEST(InferJsonTest, NumbersAreTheNearestOnesOfTheirType) {
   EXPECT_THAT(
-      Elements<float>(ReadJson(Input(
-          "FP32", "[6]", "[0.1,-0,16777217,1e-45,3.4028235e38,7.038531e-26]"))),
+      Elements<float>(Input(
+          "FP32", "[6]", "[0.1,-0,16777217,1e-45,3.4028235e38,7.038531e-26]")),
       ElementsAre(0.1F, -0.0F, 16777216.0F, 1e-45F, 3.4028235e38F,
                   7.038531e-26F));
   EXPECT_THAT(
-      Elements<int64_t>(ReadJson(
-          Input("INT64", "[2]", "[-9223372036854775808,9223372036854775807]"))),
+      Elements<int64_t>(
+          Input("INT64", "[2]", "[-9223372036854775808,9223372036854775807]")),
       ElementsAre(std::numeric_limits<int64_t>::min(),
                   std::numeric_limits<int64_t>::max()));
-  EXPECT_THAT(Elements<uint8_t>(ReadJson(Input("BOOL", "[2]", "[true,false]"))),
+  EXPECT_THAT(
+      Elements<uint64_t>(Input("UINT64", "[2]", "[18446744073709551615,-0]")),
+      ElementsAre(std::numeric_limits<uint64_t>::max(), 0));
+  EXPECT_THAT(Elements<uint8_t>(Input("BOOL", "[2]", "[true, false]")),
               ElementsAre(1, 0));
+}
+
+TEST(InferJsonTest, NumbersAreRoundedOnce) {
+  // To the nearest double it is the middle of two floats, of which the even one
+  // is the wrong one.
+  EXPECT_THAT(
+      Elements<float>(Input("FP32", "[1]", "[1.00000017881393432617187499]")),
+      ElementsAre(1.00000011920928955078125F));
+  // Below the smallest ones.
+  EXPECT_THAT(Elements<float>(Input("FP32", "[2]", "[1e-60,-1e-400]")),
+              ElementsAre(0.0F, -0.0F));
+  EXPECT_THAT(Elements<double>(Input("FP64", "[1]", "[1e-400]")),
+              ElementsAre(0.0));
 }
 
 TEST(InferJsonTest, WhatJsonHasNoNumberForIsAString) {
   const auto values = Elements<float>(
-      ReadJson(Input("FP32", "[3]", R"(["NaN","Infinity","-Infinity"])")));
+      Input("FP32", "[3]", R"(["NaN","Infinity","-Infinity"])"));
   ASSERT_EQ(values.size(), 3);
   EXPECT_TRUE(std::isnan(values[0]));
   EXPECT_EQ(values[1], INFINITY);
@@ -82,22 +108,35 @@ TEST(InferJsonTest, WhatJsonHasNoNumberForIsAString) {
 
 TEST(InferJsonTest, FlatAndNestedArraysAreTheSame) {
   for (const char* data : {"[1,2,3,4,5,6]", "[[1,2,3],[4,5,6]]"}) {
-    EXPECT_THAT(Elements<float>(ReadJson(Input("FP32", "[2,3]", data))),
+    EXPECT_THAT(Elements<float>(Input("FP32", "[2,3]", data)),
                 ElementsAre(1, 2, 3, 4, 5, 6));
   }
-  EXPECT_THAT(Elements<float>(ReadJson(Input("FP32", "[2,0]", "[[],[]]"))),
-              ElementsAre());
+  for (const char* data : {"[]", "[[],[]]", "[ [ ] , [ ] ]"}) {
+    EXPECT_THAT(Elements<float>(Input("FP32", "[2,0]", data)), ElementsAre());
+  }
 }
 
 TEST(InferJsonTest, TheOrderOfKeysDoesNotMatter) {
-  EXPECT_THAT(Elements<int32_t>(ReadJson(
+  EXPECT_THAT(Elements<int32_t>(
                   R"({"inputs":[{"data":[1,2],"shape":[2],"datatype":"INT32",
-              "name":"query"}]})")),
+              "name":"query"}]})"),
               ElementsAre(1, 2));
 }
 
+TEST(InferJsonTest, OnlyDataOfInputsIsElements) {
+  const auto json = ReadInferJson(
+      R"({"x":[{"data":[1]}],"data":[2],"outputs":[{"name":"a","data":[3]}],
+          "inputs":[{"name":"[\"data\":[","x":{"data":[4]},
+          "parameters":{"binary_data_size":8}},
+          {"d\u0061ta":[[5],[6]],"shape":[2,1],"datatype":"INT8"}]})");
+  ASSERT_TRUE(json.ok()) << json.status();
+  ASSERT_EQ(json->inputs.size(), 2);
+  EXPECT_FALSE(json->inputs[0].data.has_value());
+  EXPECT_EQ(json->inputs[1].data, "[[5],[6]]");
+}
+
 TEST(InferJsonTest, ParametersKeepTheirTypes) {
-  const auto json = ReadJson(
+  const auto json = ReadInferJson(
       R"({"id":"a","unknown":{"deep":[[{}]]},"parameters":{"b":true,"i":-1,
           "u":18446744073709551615,"d":0.5,"s":"text"},
           "inputs":[{"name":"query","parameters":{"binary_data_size":8}}],
@@ -149,7 +188,6 @@ TEST(InferJsonTest, WrongOnesAreRefusedByTheFieldsName) {
       {"{\"inputs\":[{\"name\":\"key\",\"parameters\":"
        "{\"binary_data_size\":-1}}]}",
        "key.binary_data_size"},
-      {Input("FP31", "[1]", "[1]"), "query: datatype 'FP31' is unknown"},
       {Input("FP16", "[1]", "[1]"), "FP16 has no form in JSON"},
       {Input("FP32", "[2]", "[1]"), "query.data: 1 elements (expected 2"},
       {Input("FP32", "[-1]", "[1]"), "query.data: "},
@@ -157,25 +195,39 @@ TEST(InferJsonTest, WrongOnesAreRefusedByTheFieldsName) {
       {Input("FP32", "[1]", "[null]"), "element 0 is null"},
       {Input("FP32", "[1]", "[\"1\"]"), "element 0 is \"1\""},
       {Input("FP32", "[1]", "[1e39]"), "element 0 is 1e39"},
-      {Input("FP32", "[1]", "[1e999]"), "body: no JSON"},
-      {Input("FP32", "[1]", "[NaN]"), "body: no JSON"},
+      {Input("FP32", "[1]", "[1e999]"), "query.data: element 0 is 1e999"},
+      {Input("FP64", "[1]", "[1e999]"), "query.data: element 0 is 1e999"},
+      {Input("FP32", "[1]", "[NaN]"), "query.data: element 0 is NaN"},
+      {Input("FP32", "[1]", "[01]"), "element 0 is 01"},
+      {Input("FP32", "[1]", "[1.]"), "element 0 is 1."},
+      {Input("FP32", "[1]", "[.5]"), "element 0 is .5"},
+      {Input("FP32", "[1]", "[+1]"), "element 0 is +1"},
+      {Input("FP32", "[1]", "[-]"), "element 0 is -"},
+      {Input("FP32", "[1]", "[1e]"), "element 0 is 1e"},
+      {Input("FP32", "[2]", "[1 2]"), "query.data: no JSON behind 1 elements"},
+      {Input("FP32", "[2]", "[1,,2]"), "query.data: no JSON behind 1 elements"},
+      {Input("FP32", "[1]", "[1,]"), "query.data: no JSON behind 1 elements"},
+      {Input("FP32", "[1]", "[,1]"), "query.data: no JSON behind 0 elements"},
+      {Input("FP32", "[1]", "[1"), "body: no JSON at byte 70"},
+      {Input("FP32", "[1]", "[1}]"), "element 0 is 1}"},
+      {Input("FP32", "[1]", "[\"]"), "body: no JSON"},
       {Input("FP32", "[1]", "[{}]"), "query.data: has an object in it"},
       {Input("INT32", "[1]", "[2147483648]"), "element 0 is 2147483648"},
       {Input("INT32", "[1]", "[1.0]"), "element 0 is 1.0"},
       {Input("BOOL", "[1]", "[1]"), "(expected true or false)"},
       {Input("FP32", "[2,2]", "[[1,2],3]"), "numbers and arrays are mixed"},
       {Input("FP32", "[2,2]", "[1,[2,3]]"), "numbers and arrays are mixed"},
-      {Input("FP32", "[2,2]", "[[1,2,3],[4]]"), "beside each other"},
+      {Input("FP32", "[2,2]", "[[1,2,3],[4]]"), "not nested as shape"},
       {Input("FP32", "[2,3]", "[[1,2],[3,4],[5,6]]"), "not nested as shape"},
       {Input("FP32", "[1]", deep), "arrays are nested deeper than 8"},
       {absl::StrCat("{\"x\":", deep), "nested too deep"},
       {absl::StrCat("{\"id\":\"", std::string(70000, 'x'), "\"}"),
-       "a string or a number of more than 64 KiB"},
+       "all besides data takes more than 64 KiB"},
       {absl::StrCat("{\"x\":", std::string(70000, '1'), "}"),
-       "a string or a number of more than 64 KiB"},
+       "all besides data takes more than 64 KiB"},
   };
   for (const Wrong& one : wrong) {
-    const auto json = ReadJson(one.body);
+    const auto json = ReadElements(one.body);
     EXPECT_EQ(json.status().code(), absl::StatusCode::kInvalidArgument)
         << one.body.substr(0, 200);
     EXPECT_THAT(std::string(json.status().message()), HasSubstr(one.says))
@@ -189,22 +241,31 @@ TEST(InferJsonTest, ManySmallThingsAreBounded) {
     absl::StrAppend(&inputs, i == 0 ? "" : ",",
                     "{\"parameters\":{\"binary_data_size\":0}}");
   }
-  EXPECT_THAT(std::string(ReadJson(inputs + "]}").status().message()),
+  EXPECT_THAT(std::string(ReadInferJson(inputs + "]}").status().message()),
               HasSubstr("inputs: more than 64"));
   std::string shape = "{\"inputs\":[{\"shape\":[1";
-  for (int i = 0; i < 5000; ++i) shape += ",1";
-  EXPECT_THAT(std::string(ReadJson(shape + "]}]}").status().message()),
+  for (int i = 0; i < 33000; ++i) shape += ",1";
+  EXPECT_THAT(std::string(ReadInferJson(shape + "]}]}").status().message()),
               HasSubstr("64 KiB"));
 }
 
-TEST(InferJsonTest, ElementsAreTakenFromTheBudget) {
-  const auto budget = std::make_shared<ByteBudget>(16 << 10);
-  const auto none = [&budget] { return CountedBytes(budget, "here"); };
+TEST(InferJsonTest, MemoryForElementsIsAskedFor) {
   std::string data = "[0";
   for (int i = 1; i < 4096; ++i) data += ",0";
-  const auto json = ReadInferJson(Input("FP32", "[4096]", data + "]"), none);
-  EXPECT_EQ(json.status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(budget->taken(), 0);
+  int64_t held = 0;
+  const auto hold = [&held](int64_t bytes) {
+    held += bytes;
+    return bytes > 16000 ? absl::ResourceExhaustedError("no more")
+                         : absl::OkStatus();
+  };
+  const auto all = ReadElements(Input("FP32", "[4096]", data + "]"), hold);
+  EXPECT_EQ(all.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(held, 4096 * 4);
+  // None for what the text cannot have.
+  held = 0;
+  const auto few = ReadElements(Input("FP32", "[1000000]", data + "]"), hold);
+  EXPECT_EQ(few.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(held, 0);
 }
 
 TEST(JsonTextTest, NumbersAreReadBackAsTheyWere) {
