@@ -137,9 +137,14 @@ struct Server::Impl {
         queue(engine->workers()),
         service(options, *engine, services(), calls, *repository),
         inference(options, *engine, services(), calls, *repository,
-                  repository_queue, models, regions) {}
+                  repository_queue, models, regions) {
+    if (callers != nullptr) {
+      callers->OnChange([this] { calls.TellCallersChanged(); });
+    }
+  }
 
   ~Impl() {
+    if (callers != nullptr) callers->OnChange(nullptr);
     // Its replies are still taken while tasks end.
     if (http != nullptr) http->server->Stop();
   }
@@ -360,6 +365,17 @@ std::string Server::Summary() const {
       http_address_, ", backend ", backends, ", ", threads,
       threads == 1 ? " worker thread" : " worker threads", ", memory limit ",
       impl_->options.memory_limit >> 20, " MiB");
+}
+
+void Server::ReadFilesAgain() {
+  if (impl_->tls != nullptr) impl_->tls->ReadSoon();
+  if (impl_->callers != nullptr) impl_->callers->ReadSoon();
+  impl_->repository_queue.Add([this](const absl::Status& turn) {
+    const absl::Status loaded = turn.ok() ? impl_->repository->LoadAll() : turn;
+    if (loaded.ok()) return;
+    spdlog::error("models stay as they were: {}",
+                  static_cast<std::string>(loaded.message()));
+  });
 }
 
 bool Server::Drain() {

@@ -80,14 +80,22 @@ absl::StatusOr<std::unique_ptr<ModelRepository>> ModelRepository::Open(
     const std::string& directory) {
   auto repository = std::make_unique<ModelRepository>();
   repository->directory_ = directory;
-  const absl::StatusOr<std::vector<std::string>> folders =
-      repository->Folders();
+  if (absl::Status status = repository->LoadAll(); !status.ok()) return status;
+  return repository;
+}
+
+absl::Status ModelRepository::LoadAll() {
+  const absl::StatusOr<std::vector<std::string>> folders = Folders();
   if (!folders.ok()) return folders.status();
   for (const std::string& name : *folders) {
     // Load() has logged what went wrong, and the index keeps it.
-    repository->Load(name).IgnoreError();
+    Load(name).IgnoreError();
   }
-  return repository;
+  for (const std::string& name : Ready()) {
+    // Somebody may have unloaded it meanwhile.
+    if (!absl::c_binary_search(*folders, name)) Unload(name).IgnoreError();
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<std::string>> ModelRepository::Folders() const {

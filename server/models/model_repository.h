@@ -45,6 +45,10 @@ class ModelRepository {
   ModelRepository(const ModelRepository&) = delete;
   ModelRepository& operator=(const ModelRepository&) = delete;
 
+  /// Load() of every folder, and Unload() of what has none any more: what
+  /// Open() would have found. The errors are Open()'s.
+  absl::Status LoadAll();
+
   /// Reads a folder, anew where it is loaded already: requests that began with
   /// the old set end with it. Where that fails, a set that was ready stays so.
   /// INVALID_ARGUMENT for a name that no set can have, NOT_FOUND where there is

@@ -18,9 +18,10 @@ RequestStream::RequestStream(const TaskServices& services, ActiveCalls& calls,
       rules_(std::move(rules)),
       time_(context.deadline()),
       peer_(context.peer()),
-      caller_(std::move(caller)),
       trace_parent_(TakeTraceParent(context)),
-      call_(context.c_call()) {}
+      context_(context),
+      call_(context.c_call()),
+      caller_(std::move(caller)) {}
 
 RequestStream::Reactor* RequestStream::Begin(
     const TaskServices& services, ActiveCalls& calls, CallerPtr caller,
@@ -28,6 +29,8 @@ RequestStream::Reactor* RequestStream::Begin(
   auto stream = std::make_shared<RequestStream>(
       services, calls, std::move(caller), std::move(rules), context);
   calls.Add(stream);
+  // Those that changed before it was added.
+  stream->OnCallersChanged();
   if (services.metrics != nullptr) {
     services.metrics->NoteStream(stream->rules_.rpc);
   }
@@ -49,7 +52,7 @@ void RequestStream::Advance() {
   {
     const std::lock_guard lock(mutex_);
     if (finished_) return;
-    if (broken_) {
+    if (drops_replies()) {
       // What is being written stays until gRPC has given it back.
       const size_t keep = writing_ ? 1 : 0;
       in_flight_ -= static_cast<int64_t>(replies_.size() - keep);
@@ -108,10 +111,15 @@ void RequestStream::OnReadDone(bool ok) {
 }
 
 void RequestStream::StartRequest(grpc::ByteBuffer& message, int64_t number) {
+  CallerPtr caller;
+  {
+    const std::lock_guard lock(mutex_);
+    caller = caller_;
+  }
   auto task = std::make_shared<Task>(
       services_,
-      RequestArrival{rules_.new_operation(), TakeSlices(message), peer_,
-                     caller_, time_.deadline(), trace_parent_});
+      RequestArrival{rules_.new_operation(caller.get()), TakeSlices(message),
+                     peer_, caller, time_.deadline(), trace_parent_});
   StopReason stopped;
   {
     const std::lock_guard lock(mutex_);
@@ -188,6 +196,24 @@ void RequestStream::OnDrain() {
     const std::lock_guard lock(mutex_);
     draining_ = true;
   }
+  Advance();
+}
+
+void RequestStream::OnCallersChanged() {
+  if (services_.callers == nullptr) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (finished_ || broken_ || !caller_known_) return;
+    absl::StatusOr<CallerPtr> caller =
+        CallerOfCall(services_.callers, context_);
+    if (caller.ok()) {
+      caller_ = *std::move(caller);
+      return;
+    }
+    caller_known_ = false;
+    failure_ = caller.status();
+  }
+  StopAll(StopReason::kCancelled);
   Advance();
 }
 

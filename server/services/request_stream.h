@@ -25,7 +25,7 @@ struct StreamRules {
   Rpc rpc = Rpc::kOther;  // that metrics count it with
   /// Requests whose reply is not written yet; beyond it the stream is not read.
   int64_t max_in_flight = 1;
-  std::function<std::unique_ptr<Operation>()> new_operation;
+  std::function<std::unique_ptr<Operation>(const Caller* caller)> new_operation;
   /// The reply to a request that failed; `status` is not OK.
   std::function<grpc::ByteBuffer(const std::string& id,
                                  const absl::Status& status)>
@@ -42,8 +42,9 @@ struct StreamRules {
 /// A request is in flight from when it was read until its reply was written; at
 /// the bound, reading pauses. The stream ends when the client has half-closed
 /// (OK), the server drains (UNAVAILABLE), a request failed where the rules say
-/// so, or the call broke (CANCELLED), and in each case once nothing is in
-/// flight any more.
+/// so, its caller is not known any more (UNAUTHENTICATED) or the call broke
+/// (CANCELLED), and in each case once nothing is in flight any more; of the
+/// last two nothing more is computed.
 ///
 /// Lifetime: ActiveCalls and every running task keep the stream; gRPC calls
 /// OnDone after Finish() and after the last of its callbacks has returned, and
@@ -74,6 +75,7 @@ class RequestStream final
 
   void OnDrain() override;
   void OnDrainEnd() override { StopAll(StopReason::kDraining); }
+  void OnCallersChanged() override;
 
  private:
   struct Reply {
@@ -87,6 +89,7 @@ class RequestStream final
   void OnReply(Task* task, int64_t number, Task::Outcome outcome);
   void Queue(Reply reply);  // mutex_ is held
   void StopAll(StopReason reason);
+  bool drops_replies() const { return broken_ || !caller_known_; }
   /// Begins whatever may begin now. Never called with mutex_ held.
   void Advance();
   grpc::Status EndStatus() const;  // mutex_ is held
@@ -96,11 +99,13 @@ class RequestStream final
   const StreamRules rules_;
   const CallTime time_;
   const std::string peer_;
-  const CallerPtr caller_;
   const std::string trace_parent_;
-  grpc_call* const call_;  // valid until Finish()
+  grpc::CallbackServerContext& context_;  // valid until Finish()
+  grpc_call* const call_;                 // likewise
 
   std::mutex mutex_;
+  CallerPtr caller_;           // with the rights and limits of today
+  bool caller_known_ = true;   // else failure_ says that nobody is
   grpc::ByteBuffer incoming_;  // gRPC's while reading_
   bool reading_ = false;
   bool half_closed_ = false;  // nothing more comes
