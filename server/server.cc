@@ -321,7 +321,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   (*engine)->workers().StartThreads();
   BackendHealth::LogBackends(**engine);
   absl::StatusOr<std::unique_ptr<ModelRepository>> repository =
-      OpenRepository(options.model_repository);
+      OpenRepository(options);
   if (!repository.ok()) return repository.status();
   absl::StatusOr<std::unique_ptr<Callers>> callers =
       OpenCallers(options.callers_file);

@@ -38,9 +38,10 @@ std::string Reason(const absl::Status& status) {
 }
 
 absl::StatusOr<ParameterSet> LoadWithoutBadAlloc(const std::string& name,
-                                                 const std::string& folder) {
+                                                 const std::string& folder,
+                                                 int64_t most_bytes) {
   try {
-    return LoadParameterSet(name, folder);
+    return LoadParameterSet(name, folder, most_bytes);
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError("the server is out of memory");
   }
@@ -77,9 +78,10 @@ absl::Status CheckModelName(const std::string& name) {
 }
 
 absl::StatusOr<std::unique_ptr<ModelRepository>> ModelRepository::Open(
-    const std::string& directory) {
+    const std::string& directory, int64_t most_bytes) {
   auto repository = std::make_unique<ModelRepository>();
   repository->directory_ = directory;
+  repository->most_bytes_ = most_bytes;
   if (absl::Status status = repository->LoadAll(); !status.ok()) return status;
   return repository;
 }
@@ -131,7 +133,8 @@ absl::Status ModelRepository::Load(const std::string& name) {
     return absl::NotFoundError(absl::StrCat(
         "model '", name, "': the model repository has no such folder"));
   }
-  absl::StatusOr<ParameterSet> loaded = LoadWithoutBadAlloc(name, folder);
+  absl::StatusOr<ParameterSet> loaded =
+      LoadWithoutBadAlloc(name, folder, most_bytes_);
   if (!loaded.ok()) {
     absl::Status status(
         loaded.status().code(),

@@ -1,4 +1,4 @@
-"""Signals, and a caller that is taken away."""
+"""Signals, a caller that is taken away, and what the server reads from its disk."""
 
 import fcntl
 import hashlib
@@ -7,6 +7,7 @@ import os
 import pty
 import queue
 import signal
+import struct
 import subprocess
 import sys
 import termios
@@ -175,3 +176,38 @@ def test_abort_is_told_as_what_it_is(start):
     assert server.wait() == -signal.SIGABRT
     assert "attention-server: aborted: a fault in the program" in server.log()
     assert "memory" not in server.log().split("aborted: ")[1]
+
+
+def matrix(rows, columns, begin=0):
+    end = begin + 4 * rows * columns
+    return {"dtype": "F32", "shape": [rows, columns], "data_offsets": [begin, end]}
+
+
+LARGE = matrix(1 << 14, 1 << 15)  # 2 GiB
+
+
+@pytest.mark.parametrize(
+    "header, message",
+    [
+        ({"m": matrix(4, 4)}, "2147483584 bytes at the end belong to no tensor"),
+        ({"m": LARGE}, "tensor 'm': has 536870912 elements"),
+        # What the set does not use is not read.
+        ({"m": matrix(4, 4), "another": matrix(1, (1 << 29) - 16, 64)}, "model 'large' is ready"),
+    ],
+    ids=["a lie", "too large", "beside another"],
+)
+def test_parameters_of_gigabytes_take_no_memory(start, tmp_path, header, message):
+    model = tmp_path / "models/large"
+    model.mkdir(parents=True)
+    parameters = {"m": {"tensor": "m", "layout": "input_by_output"}}
+    (model / "config.json").write_text(
+        json.dumps({"scoring": "bilinear", "parameters": parameters})
+    )
+    text = json.dumps(header).encode()
+    with open(model / "parameters.safetensors", "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        file.truncate(file.tell() + (2 << 30))  # of which the disk has nothing
+    server = start("--model-repository", str(tmp_path / "models"), "--memory-limit", "512MiB")
+    assert message in server.log()
+    assert server.most_memory() < 512 << 20
+    assert server.call(SMALL) == StatusCode.OK
