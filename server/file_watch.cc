@@ -10,7 +10,9 @@
 namespace attention::server {
 namespace {
 
-constexpr std::chrono::milliseconds kPause{500};
+constexpr std::chrono::milliseconds kPause{250};
+// After which files that stayed the same are whole: half a second.
+constexpr int kLooks = 2;
 
 }  // namespace
 
@@ -44,15 +46,25 @@ std::string FileWatch::State() const {
   return state;
 }
 
+void FileWatch::CallSoon() {
+  const std::lock_guard lock(mutex_);
+  asked_ = true;
+  wake_.notify_all();
+}
+
 void FileWatch::Run() {
   std::string known = at_start_;
   std::string seen = at_start_;
+  int the_same = 0;  // looks in a row
   std::unique_lock lock(mutex_);
-  while (!wake_.wait_for(lock, kPause, [this] { return stopping_; })) {
+  while (true) {
+    wake_.wait_for(lock, kPause, [this] { return stopping_ || asked_; });
+    if (stopping_) return;
+    const bool asked = std::exchange(asked_, false);
     std::string state = State();
-    const bool settled = state == seen;
+    the_same = state == seen ? the_same + 1 : 0;
     seen = std::move(state);
-    if (!settled || seen == known) continue;
+    if (!asked && (the_same < kLooks || seen == known)) continue;
     known = seen;
     lock.unlock();
     changed_();

@@ -24,6 +24,9 @@ class FileWatch {
   FileWatch(const FileWatch&) = delete;
   FileWatch& operator=(const FileWatch&) = delete;
 
+  /// Has `changed` called without waiting for a change.
+  void CallSoon();
+
  private:
   std::string State() const;
   void Run();
@@ -34,6 +37,7 @@ class FileWatch {
   std::mutex mutex_;
   std::condition_variable wake_;
   bool stopping_ = false;
+  bool asked_ = false;
   std::thread thread_;
 };
 

@@ -1,16 +1,20 @@
 #include "server/flags.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
+#include <type_traits>
 #include <utility>
+#include <variant>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "server/flag_errors.h"
-#include "server/flag_set.h"
 #include "server/option_checks.h"
-#include "server/option_flags.h"
+#include "server/option_table.h"
 #include "server/version.h"
 
 namespace attention::server {
@@ -18,8 +22,6 @@ namespace {
 
 constexpr char kDescription[] =
     "attention-server computes attention for other programs, over gRPC.";
-
-constexpr char kProgram[] = "attention-server";
 
 constexpr char kFooter[] =
     "Every option can also come from the environment (the name in brackets) "
@@ -39,25 +41,67 @@ constexpr char kFooter[] =
     "      serves every network that reaches this machine, encrypted\n"
     "  ATTENTION_MAX_REQUEST_BYTES=1GiB attention-server --worker-threads 8\n"
     "\n"
-    "SIGTERM and SIGINT drain: running requests finish within --drain-time, "
-    "then\n"
-    "the exit code is 0. A second signal ends the process at once.";
+    "SIGTERM, SIGINT and SIGQUIT drain: running requests finish within "
+    "--drain-time,\n"
+    "then the exit code is 0. A second one ends the process at once. SIGHUP "
+    "reads\n"
+    "callers, certificates and models again.";
 
-// Those of the options, and those of the program.
-void AddAllFlags(ServerOptions& options, FlagSet& flags) {
-  CLI::App& app = flags.app();
+// "ATTENTION_GRPC_PORT" for "--grpc-port".
+std::string VariableOf(absl::string_view flag) {
+  return absl::StrCat("ATTENTION_", absl::AsciiStrToUpper(absl::StrReplaceAll(
+                                        flag.substr(2), {{"-", "_"}})));
+}
+
+// Help shows the environment's name, but CLI11 does not read it by itself: it
+// would let the config file win over it.
+void Describe(CLI::Option* option, const std::string& flag,
+              const std::string& help, const std::string& group) {
+  option->description(absl::StrCat(help, " [", VariableOf(flag), "]"))
+      ->group(group)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+}
+
+// Reads values alone; their bounds are CheckOptions().
+template <typename Kind, typename Value>
+CLI::Option* Add(const OptionRow& row, const Kind& kind, Value& value,
+                 CLI::App& app) {
+  const auto read = [&](const CLI::results_t& given) {
+    if (Kind::Parse(given.front(), value)) return true;
+    throw CLI::ValidationError(
+        row.flag,
+        absl::StrCat("'", given.front(), "' (expected ", Kind::kExpected, ")"));
+  };
+  CLI::Option* option = app.add_option(row.flag, CLI::callback_t(read));
+  if (std::is_same_v<Kind, SwitchOption>) option->expected(0);
+  return option->type_name(kind.type)->default_str(Kind::Text(value));
+}
+
+std::vector<std::string> AllFlags() {
+  std::vector<std::string> flags = {"--config"};
+  for (const OptionRow& row : OptionTable()) flags.emplace_back(row.flag);
+  return flags;
+}
+
+// The flags of the program, and those of the options.
+void AddFlags(ServerOptions& options, CLI::App& app) {
   app.set_version_flag(
       "--version",
       absl::StrCat("attention-server ", Version(), "\nwith ", LinkedVersions()),
       "Print the version and exit");
   app.set_help_flag("-h,--help", "Print this help and exit");
-  app.set_config("--config", "", "");
-  flags.Describe(app.get_config_ptr(), "--config", "FILE", "",
-                 "Read options from FILE", "General");
+  app.set_config("--config", "", "")->type_name("FILE");
+  Describe(app.get_config_ptr(), "--config", "Read options from FILE",
+           "General");
   app.allow_extras();  // ParseFlags() says which
   app.allow_config_extras(CLI::config_extras_mode::error);
   app.footer(kFooter);
-  AddOptionFlags(options, flags);
+  for (const OptionRow& row : OptionTable()) {
+    const auto add = [&](const auto& kind) {
+      return Add(row, kind, options.*kind.member, app);
+    };
+    Describe(std::visit(add, row.kind), row.flag, row.help, row.group);
+  }
 }
 
 bool IsGiven(const std::string& flag,
@@ -74,7 +118,7 @@ std::vector<std::string> FromEnvironment(
     const std::vector<std::string>& arguments, const Environment& environment) {
   std::vector<std::string> set;
   for (const std::string& flag : flags) {
-    const std::optional<std::string> value = environment(EnvironmentName(flag));
+    const std::optional<std::string> value = environment(VariableOf(flag));
     if (value && !value->empty() && !IsGiven(flag, arguments)) {
       set.push_back(absl::StrCat(flag, "=", *value));
     }
@@ -89,7 +133,7 @@ std::string Origin(absl::string_view message,
   for (const std::string& set : from_environment) {
     const std::string flag = set.substr(0, set.find('='));
     if (absl::StartsWith(message, flag + ":")) {
-      return absl::StrCat(" (", EnvironmentName(flag), " in the environment)");
+      return absl::StrCat(" (", VariableOf(flag), " in the environment)");
     }
   }
   return "";
@@ -111,13 +155,14 @@ std::optional<std::string> ProcessEnvironment(const std::string& name) {
 ParsedFlags ParseFlags(const std::vector<std::string>& arguments,
                        const Environment& environment) {
   ParsedFlags parsed;
-  FlagSet flags(kDescription, kProgram);
-  AddAllFlags(parsed.options, flags);
+  CLI::App app(kDescription, "attention-server");
+  AddFlags(parsed.options, app);
+  const std::vector<std::string> flags = AllFlags();
   // A config file that CLI11 2.1.2 reads last must not win over the
   // environment, so the environment is turned into arguments: the file sets
   // what none has set.
   const std::vector<std::string> from_environment =
-      FromEnvironment(flags.names(), arguments, environment);
+      FromEnvironment(flags, arguments, environment);
   const auto wrong = [&](absl::string_view message) {
     parsed.exit =
         WrongOption(absl::StrCat(message, Origin(message, from_environment)));
@@ -127,21 +172,18 @@ ParsedFlags ParseFlags(const std::vector<std::string>& arguments,
   all.insert(all.end(), arguments.begin(), arguments.end());
   std::reverse(all.begin(), all.end());  // the order that App::parse wants
   try {
-    flags.app().parse(std::move(all));
+    app.parse(std::move(all));
   } catch (const CLI::CallForHelp&) {
-    parsed.exit = {0, flags.app().help()};
+    parsed.exit = {0, app.help()};
     return parsed;
   } catch (const CLI::CallForVersion& version) {
     parsed.exit = {0, absl::StrCat(version.what(), "\n")};
     return parsed;
   } catch (const CLI::Error& error) {
-    return wrong(Explain(error, flags.names()));
+    return wrong(Explain(error, flags));
   }
-  if (const auto unknown = flags.app().remaining(); !unknown.empty()) {
-    return wrong(ExplainUnknown(unknown.front(), flags.names()));
-  }
-  if (const absl::Status status = flags.ConvertTimes(); !status.ok()) {
-    return wrong(status.message());
+  if (const auto unknown = app.remaining(); !unknown.empty()) {
+    return wrong(ExplainUnknown(unknown.front(), flags));
   }
   if (const absl::Status status = CheckOptions(parsed.options); !status.ok()) {
     return wrong(status.message());
@@ -150,13 +192,8 @@ ParsedFlags ParseFlags(const std::vector<std::string>& arguments,
 }
 
 std::vector<std::string> OptionVariables() {
-  ServerOptions unused;
   std::vector<std::string> names;
-  FlagSet flags(kDescription, kProgram);
-  AddAllFlags(unused, flags);
-  for (const std::string& flag : flags.names()) {
-    names.push_back(EnvironmentName(flag));
-  }
+  for (const std::string& flag : AllFlags()) names.push_back(VariableOf(flag));
   return names;
 }
 

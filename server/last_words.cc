@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <boost/system/system_error.hpp>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstddef>
@@ -52,25 +53,41 @@ void Say(absl::string_view what, absl::string_view details = "") {
   WriteWhenRead(STDERR_FILENO, {line.data(), size}, std::chrono::seconds(1));
 }
 
-void OnAbort(int) {
-  // Whoever has told why may want what abort() leaves: a core dump.
-  if (told) return;
-  if (ToldOfFatal()) {
-    if (started) return;
-    Say("could not start, most likely for want of a thread or of memory");
-  } else {
-    Say("aborted, most likely because there is no memory to be had");
-  }
+// Whether the last call of this thread that failed was for want of memory: who
+// calls abort() where malloc() has failed does nothing in between.
+bool MemoryFailed() { return errno == ENOMEM; }
+
+[[noreturn]] void SayThatThereIsNone(absl::string_view what,
+                                     absl::string_view details = "") {
+  Say(what, details);
   _exit(1);
 }
 
+void OnAbort(int signal) {
+  const bool no_memory = MemoryFailed();
+  if (!told && !started && ToldOfFatal()) {
+    SayThatThereIsNone(
+        "could not start, most likely for want of a thread or of memory");
+  }
+  if (!told && !ToldOfFatal()) {
+    if (no_memory) SayThatThereIsNone("aborted, there is no memory to be had");
+    Say("aborted: a fault in the program, of which the library that found it "
+        "may tell above; or somebody sent SIGABRT");
+  }
+  // With its status and a core dump, once this returns.
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
 // Not every library looks whether malloc() has given something: gRPC 1.51 does
-// not where it reads from a socket. It ends as it would have, with a core dump.
+// not where it reads from a socket. It ends as it would have, with a core dump:
+// the instruction is tried again, with nobody to handle it.
 void OnSegmentationFault(int, siginfo_t* info, void*) {
   if (reinterpret_cast<uintptr_t>(info->si_addr) >= kNullPage) return;
-  Say("a null pointer was used, most likely because there is no memory to be "
-      "had");
-  if (!started) _exit(1);
+  const bool no_memory = MemoryFailed();
+  Say("a null pointer was used",
+      no_memory ? ", there is no memory to be had" : "");
+  if (no_memory && !started) _exit(1);
 }
 
 void HandleSegmentationFaults() {
@@ -92,14 +109,11 @@ void HandleSegmentationFaults() {
     if (current != nullptr) std::rethrow_exception(current);
     Say("terminated");
   } catch (const std::bad_alloc&) {
-    Say("there is no memory to be had");
-    _exit(1);
+    SayThatThereIsNone("there is no memory to be had");
   } catch (const std::system_error& error) {
-    Say(kRefused, error.what());
-    _exit(1);
+    SayThatThereIsNone(kRefused, error.what());
   } catch (const boost::system::system_error& error) {  // of Asio's threads
-    Say(kRefused, error.what());
-    _exit(1);
+    SayThatThereIsNone(kRefused, error.what());
   } catch (const std::exception& error) {
     Say("unexpected: ", error.what());
     // oneTBB tells of a thread that cannot be made with a std::runtime_error.

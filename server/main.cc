@@ -7,6 +7,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -24,26 +25,66 @@
 
 namespace {
 
-// SIGTERM and SIGINT are waited for and not handled: they are blocked before
-// any thread starts, so that every thread inherits it.
-sigset_t BlockStopSignals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  // A log that nobody reads any more must not end the server.
-  std::signal(SIGPIPE, SIG_IGN);
+// A line at info, with fields where the log has them.
+void Tell(absl::string_view event, absl::string_view message,
+          const std::vector<attention::server::LogField>& fields) {
+  if (attention::server::LogHasFields()) {
+    attention::server::LogEvent(spdlog::level::info, event, message, fields);
+  } else {
+    spdlog::info("{}", static_cast<std::string>(message));
+  }
+}
+
+// Signals are waited for and not handled: they are blocked before any thread
+// starts, so that every thread inherits it.
+struct Signals {
+  sigset_t awaited;
+  bool survives_terminal;  // started by nohup
+};
+
+Signals BlockSignals() {
+  Signals signals{};
+  sigemptyset(&signals.awaited);
+  for (const int signal : {SIGTERM, SIGINT, SIGQUIT, SIGHUP}) {
+    sigaddset(&signals.awaited, signal);
+  }
+  pthread_sigmask(SIG_BLOCK, &signals.awaited, nullptr);
+  signals.survives_terminal = std::signal(SIGHUP, SIG_DFL) == SIG_IGN;
+  // A log that nobody reads any more must not end the server. Nor must what
+  // other servers open their log files for: this one has none.
+  for (const int signal : {SIGPIPE, SIGUSR1, SIGUSR2}) {
+    std::signal(signal, SIG_IGN);
+  }
   return signals;
+}
+
+// Whether a signal asks for the files again. Where the terminal hangs up, the
+// kernel sends the same one.
+bool IsReload(const siginfo_t& signal, const Signals& signals) {
+  return signal.si_signo == SIGHUP &&
+         (signal.si_code != SI_KERNEL || signals.survives_terminal);
+}
+
+// Has the files read again as often as it is asked for. Returns the signal that
+// ends the server.
+int WaitForEnd(attention::server::Server& server, const Signals& signals) {
+  siginfo_t signal{};
+  while (true) {
+    if (sigwaitinfo(&signals.awaited, &signal) < 0) continue;  // it was stopped
+    if (!IsReload(signal, signals)) return signal.si_signo;
+    Tell("reload", "SIGHUP: callers, certificates and models are read again",
+         {});
+    server.ReadFilesAgain();
+  }
 }
 
 // From here on a signal ends the process at once. It is handled, because the
 // kernel drops a signal that process 1 of a container does not handle.
-void LetSignalsEndTheProcess(const sigset_t& signals) {
+void LetSignalsEndTheProcess(const Signals& signals) {
   const auto end = [](int signal) { _exit(128 + signal); };
-  std::signal(SIGTERM, end);
-  std::signal(SIGINT, end);
-  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+  for (const int signal : {SIGTERM, SIGINT, SIGQUIT}) std::signal(signal, end);
+  std::signal(SIGHUP, SIG_IGN);
+  pthread_sigmask(SIG_UNBLOCK, &signals.awaited, nullptr);
 }
 
 // A person who starts the server reads a plain line, whatever the log's level;
@@ -61,19 +102,9 @@ void SayWhyNot(const attention::server::ServerOptions& options,
                                    std::chrono::seconds(read ? 1 : 0));
 }
 
-// A line at info, with fields where the log has them.
-void Tell(absl::string_view event, absl::string_view message,
-          const std::vector<attention::server::LogField>& fields) {
-  if (attention::server::LogHasFields()) {
-    attention::server::LogEvent(spdlog::level::info, event, message, fields);
-  } else {
-    spdlog::info("{}", static_cast<std::string>(message));
-  }
-}
-
 // The process's exit code.
 int Serve(const attention::server::ServerOptions& options,
-          const sigset_t& signals) {
+          const Signals& signals) {
   for (const std::string& line : attention::server::UnknownVariables(
            attention::server::ProcessVariables(),
            attention::server::OptionVariables())) {
@@ -94,9 +125,8 @@ int Serve(const attention::server::ServerOptions& options,
        {{"version", attention::server::Version()},
         {"address", (*server)->address()},
         {"http_address", (*server)->http_address()}});
-  int signal = 0;
-  sigwait(&signals, &signal);
-  const char* name = signal == SIGINT ? "SIGINT" : "SIGTERM";
+  const std::string name =
+      absl::StrCat("SIG", sigabbrev_np(WaitForEnd(**server, signals)));
   Tell("drain",
        absl::StrCat(name, ": draining, for at most ",
                     options.drain_time.count(), " ms"),
@@ -114,7 +144,7 @@ int Serve(const attention::server::ServerOptions& options,
 }  // namespace
 
 int main(int argc, char** argv) {
-  const sigset_t signals = BlockStopSignals();
+  const Signals signals = BlockSignals();
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   const auto flags = attention::server::ParseFlags(arguments);
   if (flags.exit) {

@@ -140,9 +140,14 @@ struct Server::Impl {
         management(options, *engine, *repository, repository_queue, models,
                    regions),
         inference(options, *engine, services(), calls, management, models,
-                  regions) {}
+                  regions) {
+    if (callers != nullptr) {
+      callers->OnChange([this] { calls.TellCallersChanged(); });
+    }
+  }
 
   ~Impl() {
+    if (callers != nullptr) callers->OnChange(nullptr);
     // Whoever asked over HTTP waits for a model that is still loading.
     repository_queue.Stop();
     // Its replies are still taken while tasks end.
@@ -322,7 +327,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   (*engine)->workers().StartThreads();
   BackendHealth::LogBackends(**engine);
   absl::StatusOr<std::unique_ptr<ModelRepository>> repository =
-      OpenRepository(options.model_repository);
+      OpenRepository(options);
   if (!repository.ok()) return repository.status();
   absl::StatusOr<std::unique_ptr<Callers>> callers =
       OpenCallers(options.callers_file);
@@ -366,6 +371,17 @@ std::string Server::Summary() const {
       http_address_, ", backend ", backends, ", ", threads,
       threads == 1 ? " worker thread" : " worker threads", ", memory limit ",
       impl_->options.memory_limit >> 20, " MiB");
+}
+
+void Server::ReadFilesAgain() {
+  if (impl_->tls != nullptr) impl_->tls->ReadSoon();
+  if (impl_->callers != nullptr) impl_->callers->ReadSoon();
+  impl_->repository_queue.Add([this](const absl::Status& turn) {
+    const absl::Status loaded = turn.ok() ? impl_->repository->LoadAll() : turn;
+    if (loaded.ok()) return;
+    spdlog::error("models stay as they were: {}",
+                  static_cast<std::string>(loaded.message()));
+  });
 }
 
 bool Server::Drain() {

@@ -44,6 +44,12 @@ class Server {
   /// One line: what it listens on and what it runs on.
   std::string Summary() const;
 
+  /// Has the callers file, the certificates and every folder of the model
+  /// repository read again, changed or not, on threads of their own: the log
+  /// says what came of it. A model whose folder has gone is unloaded, one whose
+  /// folder is wrong now stays as it was.
+  void ReadFilesAgain();
+
   /// Readiness turns to NOT_SERVING, new requests get UNAVAILABLE, those that
   /// run may finish within the drain time and are cancelled after it. Returns
   /// when all is quiet; true where nothing had to be cancelled.

@@ -10,10 +10,12 @@
 namespace attention::server {
 
 absl::StatusOr<std::unique_ptr<ModelRepository>> OpenRepository(
-    const std::string& directory) {
-  if (directory.empty()) return std::make_unique<ModelRepository>();
+    const ServerOptions& options) {
+  if (options.model_repository.empty()) {
+    return std::make_unique<ModelRepository>();
+  }
   absl::StatusOr<std::unique_ptr<ModelRepository>> repository =
-      ModelRepository::Open(directory);
+      ModelRepository::Open(options.model_repository, options.memory_limit);
   if (repository.ok()) return repository;
   return absl::Status(
       repository.status().code(),

@@ -21,7 +21,7 @@ ServerOptions WithMemoryLimit(ServerOptions options);
 
 /// Empty where no directory is named.
 absl::StatusOr<std::unique_ptr<ModelRepository>> OpenRepository(
-    const std::string& directory);
+    const ServerOptions& options);
 
 /// Null where connections are in plain text.
 absl::StatusOr<std::unique_ptr<Tls>> OpenTls(const ServerOptions& options);

@@ -39,35 +39,58 @@ absl::Status Resize(const std::string& path, size_t size, std::string& text) {
 
 }  // namespace
 
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
+absl::StatusOr<InputFile> InputFile::Open(const std::string& path) {
   // Without O_NONBLOCK, opening a pipe that nobody writes to would wait for
   // ever.
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (file < 0) return ErrnoStatus(path, "cannot be opened");
-  const absl::Cleanup close_file = [file] { close(file); };
-
+  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0) return ErrnoStatus(path, "cannot be opened");
   struct stat info = {};
-  if (fstat(file, &info) != 0) return ErrnoStatus(path, "cannot be examined");
+  const int examined = fstat(descriptor, &info);
+  InputFile file(descriptor, info.st_size);
+  if (examined != 0) return ErrnoStatus(path, "cannot be examined");
   if (!S_ISREG(info.st_mode)) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": is not a regular file"));
   }
-  std::string contents;
-  const absl::Status resized =
-      Resize(path, static_cast<size_t>(info.st_size), contents);
-  if (!resized.ok()) return resized;
+  return file;
+}
 
-  size_t filled = 0;
-  while (filled < contents.size()) {
+InputFile::~InputFile() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+absl::Status InputFile::ReadAt(int64_t offset,
+                               absl::Span<std::byte> bytes) const {
+  while (!bytes.empty()) {
     const ssize_t count =
-        read(file, contents.data() + filled, contents.size() - filled);
+        pread(descriptor_, bytes.data(), bytes.size(), offset);
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return ErrnoStatus(path, "cannot be read");
-    if (count == 0) break;  // somebody shortened it meanwhile
-    filled += static_cast<size_t>(count);
+    if (count < 0) return absl::ErrnoToStatus(errno, "cannot be read");
+    if (count == 0) {
+      return absl::OutOfRangeError("somebody shortened it meanwhile");
+    }
+    bytes.remove_prefix(static_cast<size_t>(count));
+    offset += count;
   }
-  contents.resize(filled);
-  return contents;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t most) {
+  const absl::StatusOr<InputFile> file = InputFile::Open(path);
+  if (!file.ok()) return file.status();
+  if (file->size() > most) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": has ", file->size(), " bytes (expected at most ", most, ")"));
+  }
+  std::string contents;
+  absl::Status status =
+      Resize(path, static_cast<size_t>(file->size()), contents);
+  if (!status.ok()) return status;
+  status = file->ReadAt(
+      0, {reinterpret_cast<std::byte*>(contents.data()), contents.size()});
+  if (status.ok()) return contents;
+  return absl::Status(status.code(),
+                      absl::StrCat(path, ": ", status.message()));
 }
 
 absl::Status WriteFile(const std::string& path, absl::string_view contents) {

@@ -11,94 +11,22 @@
 #include "core/formats/file.h"
 #include "core/formats/safetensors_header.h"
 #include "core/formats/safetensors_names.h"
+#include "core/formats/safetensors_reader.h"
 
 namespace attention {
 namespace {
 
 constexpr size_t kLengthBytes = 8;
-constexpr uint64_t kLongestHeader = 100'000'000;  // the format's own bound
 
-using Entry = std::pair<const std::string, SafetensorsEntry>;
-
-uint64_t LoadLittleEndian64(absl::Span<const std::byte> bytes) {
-  uint64_t value = 0;
-  for (size_t i = 0; i < kLengthBytes; ++i) {
-    value |= std::to_integer<uint64_t>(bytes[i]) << (8 * i);
+absl::StatusOr<SafetensorsFile> ReadAll(const SafetensorsReader& reader) {
+  SafetensorsFile file;
+  for (const auto& [name, entry] : reader.header().tensors) {
+    absl::StatusOr<Tensor> tensor = reader.ReadTensor(name);
+    if (!tensor.ok()) return tensor.status();
+    file.tensors.emplace_hint(file.tensors.end(), name, *std::move(tensor));
   }
-  return value;
-}
-
-absl::Status ErrorAbout(const Entry& entry, absl::string_view reason) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(SafetensorsErrorPrefix(entry.first), reason));
-}
-
-std::string OffsetsToString(const SafetensorsEntry& entry) {
-  return absl::StrCat("data_offsets ", ShapeToString({entry.begin, entry.end}));
-}
-
-// The tensors must lie one after the other, from the first byte of the data to
-// its last.
-absl::Status CheckLayout(const SafetensorsHeader& header, int64_t data_size) {
-  std::vector<const Entry*> entries;
-  entries.reserve(header.tensors.size());
-  for (const Entry& entry : header.tensors) entries.push_back(&entry);
-  std::sort(entries.begin(), entries.end(), [](const auto* a, const auto* b) {
-    return std::pair(a->second.begin, a->second.end) <
-           std::pair(b->second.begin, b->second.end);
-  });
-
-  int64_t position = 0;
-  for (const Entry* entry : entries) {
-    const auto& [begin, end] =
-        std::pair(entry->second.begin, entry->second.end);
-    const auto error = [entry](const auto&... reason) {
-      return ErrorAbout(
-          *entry, absl::StrCat(OffsetsToString(entry->second), reason...));
-    };
-    if (end < begin) return error(" end before they begin");
-    if (end > data_size) {
-      return error(" run past the end, the file has ", data_size,
-                   " bytes of data");
-    }
-    if (begin != position) {
-      return error(begin < position ? " overlap another tensor's"
-                                    : " leave a hole before them",
-                   ", expected to begin at ", position);
-    }
-    position = end;
-  }
-  if (position != data_size) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("data: ", data_size - position,
-                     " bytes at the end belong to no tensor"));
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<Tensor> ReadTensor(const Entry& named,
-                                  absl::Span<const std::byte> data) {
-  const SafetensorsEntry& entry = named.second;
-  const int64_t size = ByteSize(entry.type);
-  const absl::StatusOr<int64_t> count = ElementCount(entry.shape, size);
-  if (!count.ok()) return ErrorAbout(named, count.status().message());
-  if (*count * size != entry.end - entry.begin) {
-    return ErrorAbout(
-        named,
-        absl::StrCat(OffsetsToString(entry), " hold ", entry.end - entry.begin,
-                     " bytes, shape ", ShapeToString(entry.shape), " of ",
-                     SafetensorsName(entry.type), " needs ", *count * size));
-  }
-  absl::StatusOr<Tensor> tensor =
-      Tensor::CreateUninitialized(entry.type, entry.shape);
-  if (!tensor.ok()) {
-    return absl::Status(tensor.status().code(),
-                        absl::StrCat(SafetensorsErrorPrefix(named.first),
-                                     tensor.status().message()));
-  }
-  const auto bytes = data.subspan(entry.begin, entry.end - entry.begin);
-  if (!bytes.empty()) std::memcpy(tensor->data(), bytes.data(), bytes.size());
-  return tensor;
+  file.metadata = reader.header().metadata;
+  return file;
 }
 
 // Largest elements first: every tensor is then aligned to its own element,
@@ -140,35 +68,14 @@ std::string HeaderText(const SafetensorsFile& file) {
 
 absl::StatusOr<SafetensorsFile> ParseSafetensors(
     absl::Span<const std::byte> bytes) {
-  if (bytes.size() < kLengthBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("header: the file has ", bytes.size(),
-                     " bytes, the header's length alone takes 8"));
-  }
-  const uint64_t length = LoadLittleEndian64(bytes);
-  bytes.remove_prefix(kLengthBytes);
-  if (length > kLongestHeader || length > bytes.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "header: is said to have ", length, " bytes, ", bytes.size(),
-        " are left in the file and 100000000 are allowed"));
-  }
-  absl::StatusOr<SafetensorsHeader> header = ParseSafetensorsHeader(
-      {reinterpret_cast<const char*>(bytes.data()), length});
-  if (!header.ok()) return header.status();
-  const absl::Span<const std::byte> data = bytes.subspan(length);
-  const absl::Status layout =
-      CheckLayout(*header, static_cast<int64_t>(data.size()));
-  if (!layout.ok()) return layout;
-
-  SafetensorsFile file;
-  for (const Entry& entry : header->tensors) {
-    absl::StatusOr<Tensor> tensor = ReadTensor(entry, data);
-    if (!tensor.ok()) return tensor.status();
-    file.tensors.emplace_hint(file.tensors.end(), entry.first,
-                              *std::move(tensor));
-  }
-  file.metadata = std::move(header->metadata);
-  return file;
+  const absl::StatusOr<SafetensorsReader> reader = SafetensorsReader::Open(
+      static_cast<int64_t>(bytes.size()),
+      [bytes](int64_t offset, absl::Span<std::byte> to) {
+        if (!to.empty()) std::memcpy(to.data(), &bytes[offset], to.size());
+        return absl::OkStatus();
+      });
+  if (!reader.ok()) return reader.status();
+  return ReadAll(*reader);
 }
 
 std::string SerializeSafetensors(const SafetensorsFile& file) {
@@ -186,10 +93,10 @@ std::string SerializeSafetensors(const SafetensorsFile& file) {
 }
 
 absl::StatusOr<SafetensorsFile> ReadSafetensors(const std::string& path) {
-  const absl::StatusOr<std::string> text = ReadFile(path);
-  if (!text.ok()) return text.status();
-  absl::StatusOr<SafetensorsFile> file = ParseSafetensors(
-      {reinterpret_cast<const std::byte*>(text->data()), text->size()});
+  const absl::StatusOr<SafetensorsReader> reader =
+      SafetensorsReader::OpenFile(path);
+  if (!reader.ok()) return reader.status();
+  absl::StatusOr<SafetensorsFile> file = ReadAll(*reader);
   if (file.ok()) return file;
   return absl::Status(file.status().code(),
                       absl::StrCat(path, ": ", file.status().message()));

@@ -53,12 +53,19 @@ absl::Status Callers::Read() {
 
 void Callers::ReadAgain() {
   const absl::Status status = Read();
-  if (status.ok()) {
-    spdlog::info("{} callers are known now", table()->by_name.size());
-  } else {
+  if (!status.ok()) {
     spdlog::error("callers stay as they were: {}",
                   static_cast<std::string>(status.message()));
+    return;
   }
+  spdlog::info("{} callers are known now", table()->by_name.size());
+  const std::lock_guard lock(changed_mutex_);
+  if (changed_) changed_();
+}
+
+void Callers::OnChange(std::function<void()> changed) {
+  const std::lock_guard lock(changed_mutex_);
+  changed_ = std::move(changed);
 }
 
 absl::StatusOr<std::shared_ptr<const Caller>> Callers::Find(

@@ -1,6 +1,7 @@
 #ifndef ATTENTION_SERVER_CALLERS_CALLERS_H_
 #define ATTENTION_SERVER_CALLERS_CALLERS_H_
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -33,6 +34,13 @@ class Callers {
   static absl::StatusOr<std::unique_ptr<Callers>> Create(
       const std::string& file);
 
+  /// Has the file read at once, changed or not, on a thread of its own.
+  void ReadSoon() { watch_->CallSoon(); }
+
+  /// `changed` is called, on that thread, whenever other callers are known than
+  /// before; after it has been set to null it is not running any more.
+  void OnChange(std::function<void()> changed);
+
   /// Who makes a call. A token wins over a certificate, and a wrong one is not
   /// made good by it. UNAUTHENTICATED where nobody is known by either; `peer`
   /// is for the log, which then has a line every 5 s at most.
@@ -53,6 +61,8 @@ class Callers {
   mutable LogLimit unknown_;
   mutable std::mutex mutex_;
   std::shared_ptr<const CallerTable> table_;
+  std::mutex changed_mutex_;  // held while changed_ runs
+  std::function<void()> changed_;
   std::optional<FileWatch> watch_;  // ends before what it writes to
 };
 

@@ -38,9 +38,10 @@ std::string Reason(const absl::Status& status) {
 }
 
 absl::StatusOr<ParameterSet> LoadWithoutBadAlloc(const std::string& name,
-                                                 const std::string& folder) {
+                                                 const std::string& folder,
+                                                 int64_t most_bytes) {
   try {
-    return LoadParameterSet(name, folder);
+    return LoadParameterSet(name, folder, most_bytes);
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError("the server is out of memory");
   }
@@ -77,17 +78,26 @@ absl::Status CheckModelName(const std::string& name) {
 }
 
 absl::StatusOr<std::unique_ptr<ModelRepository>> ModelRepository::Open(
-    const std::string& directory) {
+    const std::string& directory, int64_t most_bytes) {
   auto repository = std::make_unique<ModelRepository>();
   repository->directory_ = directory;
-  const absl::StatusOr<std::vector<std::string>> folders =
-      repository->Folders();
+  repository->most_bytes_ = most_bytes;
+  if (absl::Status status = repository->LoadAll(); !status.ok()) return status;
+  return repository;
+}
+
+absl::Status ModelRepository::LoadAll() {
+  const absl::StatusOr<std::vector<std::string>> folders = Folders();
   if (!folders.ok()) return folders.status();
   for (const std::string& name : *folders) {
     // Load() has logged what went wrong, and the index keeps it.
-    repository->Load(name).IgnoreError();
+    Load(name).IgnoreError();
   }
-  return repository;
+  for (const std::string& name : Ready()) {
+    // Somebody may have unloaded it meanwhile.
+    if (!absl::c_binary_search(*folders, name)) Unload(name).IgnoreError();
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<std::string>> ModelRepository::Folders() const {
@@ -123,7 +133,8 @@ absl::Status ModelRepository::Load(const std::string& name) {
     return absl::NotFoundError(absl::StrCat(
         "model '", name, "': the model repository has no such folder"));
   }
-  absl::StatusOr<ParameterSet> loaded = LoadWithoutBadAlloc(name, folder);
+  absl::StatusOr<ParameterSet> loaded =
+      LoadWithoutBadAlloc(name, folder, most_bytes_);
   if (!loaded.ok()) {
     absl::Status status(
         loaded.status().code(),

@@ -2,6 +2,7 @@
 #define ATTENTION_SERVER_MODELS_MODEL_REPOSITORY_H_
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -38,12 +39,18 @@ class ModelRepository {
   /// Loads every folder of `directory`. One that is broken is logged and
   /// listed as unavailable, and the others are loaded all the same. Folders
   /// whose name begins with '.' are passed over. NOT_FOUND, PERMISSION_DENIED
-  /// and so on where the directory itself cannot be read.
+  /// and so on where the directory itself cannot be read. `most_bytes` is what
+  /// the parameters of one set may take.
   static absl::StatusOr<std::unique_ptr<ModelRepository>> Open(
-      const std::string& directory);
+      const std::string& directory,
+      int64_t most_bytes = std::numeric_limits<int64_t>::max());
 
   ModelRepository(const ModelRepository&) = delete;
   ModelRepository& operator=(const ModelRepository&) = delete;
+
+  /// Load() of every folder, and Unload() of what has none any more: what
+  /// Open() would have found. The errors are Open()'s.
+  absl::Status LoadAll();
 
   /// Reads a folder, anew where it is loaded already: requests that began with
   /// the old set end with it. Where that fails, a set that was ready stays so.
@@ -78,6 +85,7 @@ class ModelRepository {
   std::string FirstReady() const;  // mutex_ is held
 
   std::string directory_;
+  int64_t most_bytes_ = 0;
   std::mutex loading_;  // one at a time, so that the last Load() is what counts
   mutable std::mutex mutex_;
   std::map<std::string, Model> models_;  // mutex_

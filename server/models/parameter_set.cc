@@ -10,7 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "core/formats/file.h"
-#include "core/formats/safetensors.h"
+#include "core/formats/safetensors_reader.h"
 #include "core/validate.h"
 #include "server/models/parameter_set_config.h"
 #include "server/request/tensor_fields.h"
@@ -21,6 +21,7 @@ namespace {
 constexpr char kConfigFile[] = "config.json";
 constexpr char kTensorFile[] = "parameters.safetensors";
 constexpr size_t kMostTensorsListed = 20;
+constexpr int64_t kLongestConfig = 1 << 20;
 
 // Messages go to callers, who need not know where the server keeps its files.
 absl::Status WithoutFolder(const absl::Status& status,
@@ -33,25 +34,35 @@ absl::Status InFile(const char* file, const absl::Status& status) {
   return {status.code(), absl::StrCat(file, ": ", status.message())};
 }
 
-std::string TensorNames(const SafetensorsFile& file) {
+std::string TensorNames(const SafetensorsHeader& header) {
   std::vector<std::string> names;
-  for (const auto& [name, tensor] : file.tensors) {
+  for (const auto& [name, tensor] : header.tensors) {
     if (names.size() == kMostTensorsListed) break;
     names.push_back(absl::CHexEscape(name));
   }
-  return absl::StrCat(absl::StrJoin(names, ", "),
-                      file.tensors.size() > kMostTensorsListed ? ", ..." : "");
+  return absl::StrCat(
+      absl::StrJoin(names, ", "),
+      header.tensors.size() > kMostTensorsListed ? ", ..." : "");
 }
 
-// The same matrices, rows for columns: the last two extents change places.
-Tensor Transposed(const Tensor& tensor) {
-  const std::vector<float> from = tensor.ToFloats();
+absl::Span<const float> Floats(const Tensor& tensor) {
+  return {reinterpret_cast<const float*>(tensor.data()),
+          static_cast<size_t>(tensor.element_count())};
+}
+
+// The same matrices of floats, rows for columns: the last two extents change
+// places.
+absl::StatusOr<Tensor> Transposed(const Tensor& tensor) {
   Shape shape = tensor.shape();
   const size_t rank = shape.size();
   const int64_t rows = shape[rank - 2];
   const int64_t columns = shape[rank - 1];
   std::swap(shape[rank - 2], shape[rank - 1]);
-  std::vector<float> to(from.size());
+  absl::StatusOr<Tensor> transposed =
+      Tensor::CreateUninitialized(DataType::kFloat32, std::move(shape));
+  if (!transposed.ok()) return transposed;
+  const absl::Span<const float> from = Floats(tensor);
+  auto* const to = reinterpret_cast<float*>(transposed->data());
   const int64_t size = rows * columns;
   for (int64_t i = 0; i < tensor.element_count(); ++i) {
     const int64_t matrix = i / size * size;
@@ -59,12 +70,12 @@ Tensor Transposed(const Tensor& tensor) {
     const int64_t column = i % columns;
     to[matrix + column * rows + row] = from[i];
   }
-  return Tensor::FromFloats(std::move(shape), to);
+  return transposed;
 }
 
 absl::Status CheckElements(const std::string& tensor_name,
                            const Tensor& tensor) {
-  const std::vector<float> values = tensor.ToFloats();
+  const absl::Span<const float> values = Floats(tensor);
   for (size_t i = 0; i < values.size(); ++i) {
     if (std::isfinite(values[i])) continue;
     return absl::InvalidArgumentError(
@@ -74,22 +85,57 @@ absl::Status CheckElements(const std::string& tensor_name,
   return absl::OkStatus();
 }
 
+// The header's entry of a parameter, of a datatype that it may have.
+absl::StatusOr<const SafetensorsEntry*> Find(const std::string& parameter,
+                                             const ParameterSource& source,
+                                             const SafetensorsHeader& header) {
+  const auto found = header.tensors.find(source.tensor);
+  if (found == header.tensors.end()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "has no tensor '", absl::CHexEscape(source.tensor), "' for ", parameter,
+        " (it has ", TensorNames(header), ")"));
+  }
+  if (IsAttentionType(found->second.type)) return &found->second;
+  return absl::InvalidArgumentError(
+      absl::StrCat("tensor '", absl::CHexEscape(source.tensor), "': datatype ",
+                   Name(found->second.type), " (expected FP32, FP16 or BF16)"));
+}
+
+// All that is read must fit into what there is, as FP32. Tells by the header.
+absl::Status CheckBytes(
+    const std::map<std::string, ParameterSource>& parameters,
+    const SafetensorsHeader& header, int64_t most_bytes) {
+  int64_t left = most_bytes;
+  for (const auto& [parameter, source] : parameters) {
+    const auto entry = Find(parameter, source, header);
+    if (!entry.ok()) return entry.status();
+    const int64_t width = ByteSize((*entry)->type);
+    const int64_t elements = ((*entry)->end - (*entry)->begin) / width;
+    const auto floats = static_cast<int64_t>(sizeof(float));
+    if (elements <= left / floats) {
+      left -= elements * floats;
+      continue;
+    }
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "tensor '", absl::CHexEscape(source.tensor), "': has ", elements,
+        " elements (expected at most ", left / floats,
+        ", for all parameters must fit into the server's --memory-limit)"));
+  }
+  return absl::OkStatus();
+}
+
 // A parameter as ParameterSet has it.
 absl::StatusOr<Tensor> Oriented(const std::string& parameter,
-                                const ParameterSource& source,
-                                const Tensor& tensor) {
+                                const ParameterSource& source, Tensor tensor) {
   const std::string about =
       absl::StrCat("tensor '", absl::CHexEscape(source.tensor), "'");
-  if (!IsAttentionType(tensor.type())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(about, ": datatype ", Name(tensor.type()),
-                     " (expected FP32, FP16 or BF16)"));
+  if (tensor.type() != DataType::kFloat32) {
+    tensor = Tensor::FromFloats(tensor.shape(), tensor.ToFloats());
   }
   const Shape& shape = tensor.shape();
-  const Tensor as_it_lies = Tensor::FromFloats(shape, tensor.ToFloats());
   if (FindTensor(parameter)->need != Need::kScoring) {
     // An option of each head; Validate() looks at its elements.
-    if (shape.size() == 1) return as_it_lies;
+    if (shape.size() == 1) return tensor;
     return absl::InvalidArgumentError(absl::StrCat(
         about, ": shape ", ShapeToString(shape), " (expected (Hq))"));
   }
@@ -97,7 +143,7 @@ absl::StatusOr<Tensor> Oriented(const std::string& parameter,
       !status.ok()) {
     return status;
   }
-  if (shape.size() < 2) return as_it_lies;
+  if (shape.size() < 2) return tensor;
   if (!source.layout) {
     return absl::InvalidArgumentError(
         absl::StrCat("parameters.", parameter, ".layout: missing (", about,
@@ -105,7 +151,7 @@ absl::StatusOr<Tensor> Oriented(const std::string& parameter,
                      "; expected input_by_output or output_by_input, "
                      "which is what nn.Linear stores)"));
   }
-  if (*source.layout == WeightLayout::kInputByOutput) return as_it_lies;
+  if (*source.layout == WeightLayout::kInputByOutput) return tensor;
   // (1, h), that is; (Hq, h) would become another vector for each head.
   if (parameter == "w_v" && shape[shape.size() - 2] != 1) {
     return absl::InvalidArgumentError(
@@ -113,20 +159,15 @@ absl::StatusOr<Tensor> Oriented(const std::string& parameter,
                      " (expected (1, h) or (Hq, 1, h) of an output_by_input "
                      "w_v)"));
   }
-  return Transposed(as_it_lies);
+  return Transposed(tensor);
 }
 
 absl::Status ReadTensors(
     const std::map<std::string, ParameterSource>& parameters,
-    const SafetensorsFile& file, ParameterSet& set) {
+    const SafetensorsReader& file, ParameterSet& set) {
   for (const auto& [parameter, source] : parameters) {
-    const auto found = file.tensors.find(source.tensor);
-    if (found == file.tensors.end()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "has no tensor '", absl::CHexEscape(source.tensor), "' for ",
-          parameter, " (it has ", TensorNames(file), ")"));
-    }
-    absl::StatusOr<Tensor> tensor = Oriented(parameter, source, found->second);
+    absl::StatusOr<Tensor> tensor = file.ReadTensor(source.tensor);
+    if (tensor.ok()) tensor = Oriented(parameter, source, *std::move(tensor));
     if (!tensor.ok()) return tensor.status();
     set.tensors.emplace(parameter, *std::move(tensor));
   }
@@ -191,9 +232,10 @@ absl::Status Check(const AttentionProblem& defaults) {
 }  // namespace
 
 absl::StatusOr<ParameterSet> LoadParameterSet(const std::string& name,
-                                              const std::string& folder) {
+                                              const std::string& folder,
+                                              int64_t most_bytes) {
   const absl::StatusOr<std::string> json =
-      ReadFile(absl::StrCat(folder, "/", kConfigFile));
+      ReadFile(absl::StrCat(folder, "/", kConfigFile), kLongestConfig);
   if (!json.ok()) return WithoutFolder(json.status(), folder);
   const absl::StatusOr<ParameterSetConfig> config =
       ParseParameterSetConfig(*json);
@@ -204,13 +246,13 @@ absl::StatusOr<ParameterSet> LoadParameterSet(const std::string& name,
   const char* at_fault = kConfigFile;
   if (!config->parameters.empty()) {
     at_fault = kTensorFile;
-    const absl::StatusOr<SafetensorsFile> file =
-        ReadSafetensors(absl::StrCat(folder, "/", kTensorFile));
+    const absl::StatusOr<SafetensorsReader> file =
+        SafetensorsReader::OpenFile(absl::StrCat(folder, "/", kTensorFile));
     if (!file.ok()) return WithoutFolder(file.status(), folder);
-    if (absl::Status status = ReadTensors(config->parameters, *file, set);
-        !status.ok()) {
-      return InFile(kTensorFile, status);
-    }
+    absl::Status status =
+        CheckBytes(config->parameters, file->header(), most_bytes);
+    if (status.ok()) status = ReadTensors(config->parameters, *file, set);
+    if (!status.ok()) return InFile(kTensorFile, status);
   }
   if (absl::Status status = Check(set.defaults); !status.ok()) {
     return InFile(at_fault, status);

@@ -1,6 +1,8 @@
 #ifndef ATTENTION_SERVER_MODELS_PARAMETER_SET_H_
 #define ATTENTION_SERVER_MODELS_PARAMETER_SET_H_
 
+#include <cstdint>
+#include <limits>
 #include <map>
 #include <string>
 
@@ -38,9 +40,12 @@ struct ParameterSet {
 /// Everything is checked that does not depend on a request: keys, types,
 /// shapes that fit each other, finite parameters, options in range. The error's
 /// message begins with the file at fault, without its folder: NOT_FOUND,
-/// PERMISSION_DENIED and so on where it cannot be read, else INVALID_ARGUMENT.
-absl::StatusOr<ParameterSet> LoadParameterSet(const std::string& name,
-                                              const std::string& folder);
+/// PERMISSION_DENIED and so on where it cannot be read, RESOURCE_EXHAUSTED
+/// where the parameters take more than `most_bytes`, which is seen before they
+/// are read, else INVALID_ARGUMENT.
+absl::StatusOr<ParameterSet> LoadParameterSet(
+    const std::string& name, const std::string& folder,
+    int64_t most_bytes = std::numeric_limits<int64_t>::max());
 
 }  // namespace attention::server
 

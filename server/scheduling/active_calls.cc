@@ -31,14 +31,29 @@ void ActiveCalls::Remove(const DrainableCall* call) {
 }
 
 void ActiveCalls::Enter(Phase phase) {
-  std::vector<std::shared_ptr<DrainableCall>> calls;
+  Calls calls;
   {
     const std::lock_guard lock(mutex_);
     phase_ = phase;
-    calls.reserve(calls_.size());
-    for (const auto& [key, call] : calls_) calls.push_back(call);
+    calls = All();
   }
   for (const auto& call : calls) Tell(*call, phase);
+}
+
+void ActiveCalls::TellCallersChanged() {
+  Calls calls;
+  {
+    const std::lock_guard lock(mutex_);
+    calls = All();
+  }
+  for (const auto& call : calls) call->OnCallersChanged();
+}
+
+ActiveCalls::Calls ActiveCalls::All() const {
+  Calls calls;
+  calls.reserve(calls_.size());
+  for (const auto& [key, call] : calls_) calls.push_back(call);
+  return calls;
 }
 
 void ActiveCalls::StartDrain() { Enter(Phase::kDraining); }

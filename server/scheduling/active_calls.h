@@ -16,7 +16,7 @@
 
 namespace attention::server {
 
-/// A call that a drain has to wait for. Both members may be called from any
+/// A call that a drain has to wait for. Its members may be called from any
 /// thread and must not call back into ActiveCalls on it.
 class DrainableCall {
  public:
@@ -25,6 +25,8 @@ class DrainableCall {
   virtual void OnDrain() = 0;
   /// The drain time is over: stop what runs.
   virtual void OnDrainEnd() = 0;
+  /// The callers file says otherwise than before.
+  virtual void OnCallersChanged() {}
 };
 
 /// What is done about callers that do not behave; nothing by default.
@@ -68,14 +70,20 @@ class ActiveCalls {
   void StartDrain();
   void EndDrain();
 
+  /// Tells every call.
+  void TellCallersChanged();
+
   /// True as soon as there is none, false where some are left at `deadline`.
   bool WaitUntilNone(std::chrono::steady_clock::time_point deadline);
 
  private:
   enum class Phase { kServing, kDraining, kEnding };
 
+  using Calls = std::vector<std::shared_ptr<DrainableCall>>;
+
   // Tells calls what begins with the new phase, without the lock.
   void Enter(Phase phase);
+  Calls All() const;  // mutex_ is held
   static void Tell(DrainableCall& call, Phase phase);
 
   const CallGuards guards_;

@@ -14,11 +14,12 @@ FairQueue::Path CallOrigin::path() const {
   return {of ? of->address : peer, peer};
 }
 
-void Call::Start(std::unique_ptr<Operation> operation, ReceivedMessage message,
+void Call::Start(std::shared_ptr<const CallOrigin> origin,
+                 std::unique_ptr<Operation> operation, ReceivedMessage message,
                  int64_t number) {
   const auto task = std::make_shared<Task>(
       services_,
-      RequestArrival{std::move(operation), std::move(message), origin_});
+      RequestArrival{std::move(operation), std::move(message), std::move(origin)});
   StopReason stopped;
   {
     const std::lock_guard lock(running_mutex_);

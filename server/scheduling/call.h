@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "absl/container/inlined_vector.h"
 #include "server/scheduling/active_calls.h"
@@ -35,15 +36,21 @@ class Call : public DrainableCall, public std::enable_shared_from_this<Call> {
 
  protected:
   const CallOrigin& origin() const { return *origin_; }
+  std::shared_ptr<const CallOrigin> origin_ptr() const { return origin_; }
   const TaskServices& services() const { return services_; }
   ActiveCalls& calls() const { return calls_; }
 
   void Join() { calls_.Add(shared_from_this()); }
   void Leave() { calls_.Remove(this); }
 
-  /// Begins a request, which has a number among those of the call.
-  void Start(std::unique_ptr<Operation> operation, ReceivedMessage message,
-             int64_t number = 0);
+  /// Begins a request, which has a number among those of the call. `origin` is
+  /// the call's, or with what has changed of its caller since it began.
+  void Start(std::shared_ptr<const CallOrigin> origin,
+             std::unique_ptr<Operation> operation, ReceivedMessage message,
+             int64_t number);
+  void Start(std::unique_ptr<Operation> operation, ReceivedMessage message) {
+    Start(origin_, std::move(operation), std::move(message), 0);
+  }
 
   /// The outcome of a request: once for each, from within Start() or Stop(), or
   /// from a worker; of different requests also at the same time.

@@ -67,8 +67,8 @@ InferenceService::StreamReactor* InferenceService::ModelStreamInfer(
       {.rpc = Rpc::kModelStreamInfer,
        .max_in_flight = options_.max_stream_requests_in_flight,
        .new_operation =
-           [this, caller = *caller] {
-             return NewOperation(caller.get(), /*on_stream=*/true);
+           [this](const Caller* caller_now) {
+             return NewOperation(caller_now, /*on_stream=*/true);
            },
        .encode_error = EncodeInferStreamError,
        .in_order = true,

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "server/services/caller_of_call.h"
 #include "server/services/grpc_call.h"
 #include "server/wire/status_table.h"
 
@@ -11,10 +12,12 @@ namespace attention::server {
 
 RequestStream::RequestStream(const TaskServices& services, ActiveCalls& calls,
                              CallOrigin origin, StreamRules rules,
-                             grpc_call* call)
+                             grpc::CallbackServerContext& context)
     : Call(services, calls, std::move(origin)),
       rules_(std::move(rules)),
-      call_(call) {}
+      context_(context),
+      call_(context.c_call()),
+      today_(origin_ptr()) {}
 
 RequestStream::Reactor* RequestStream::Begin(
     const TaskServices& services, ActiveCalls& calls,
@@ -22,8 +25,10 @@ RequestStream::Reactor* RequestStream::Begin(
     grpc::CallbackServerContext& context) {
   auto stream = std::make_shared<RequestStream>(
       services, calls, OriginOf(context, std::move(caller)), std::move(rules),
-      context.c_call());
+      context);
   stream->Join();
+  // Those that changed before it was added.
+  stream->OnCallersChanged();
   if (services.metrics != nullptr) {
     services.metrics->NoteStream(stream->rules_.rpc);
   }
@@ -45,7 +50,7 @@ void RequestStream::Advance() {
   {
     const std::lock_guard lock(mutex_);
     if (finished_) return;
-    if (broken_) {
+    if (drops_replies()) {
       // What is being written stays until gRPC has given it back.
       const size_t keep = writing_ ? 1 : 0;
       in_flight_ -= static_cast<int64_t>(replies_.size() - keep);
@@ -99,8 +104,18 @@ void RequestStream::OnReadDone(bool ok) {
     }
     message.Swap(&incoming_);
   }
-  if (start) Start(rules_.new_operation(), TakeSlices(message), number);
+  if (start) StartRequest(message, number);
   Advance();
+}
+
+void RequestStream::StartRequest(grpc::ByteBuffer& message, int64_t number) {
+  std::shared_ptr<const CallOrigin> origin;
+  {
+    const std::lock_guard lock(mutex_);
+    origin = today_;
+  }
+  auto operation = rules_.new_operation(origin->caller.get());
+  Start(std::move(origin), std::move(operation), TakeSlices(message), number);
 }
 
 void RequestStream::Emit(int64_t number, Task::Outcome outcome) {
@@ -164,6 +179,26 @@ void RequestStream::OnDrain() {
     const std::lock_guard lock(mutex_);
     draining_ = true;
   }
+  Advance();
+}
+
+void RequestStream::OnCallersChanged() {
+  if (services().callers == nullptr) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (finished_ || broken_ || !caller_known_) return;
+    absl::StatusOr<CallerPtr> caller =
+        CallerOfCall(services().callers, context_);
+    if (caller.ok()) {
+      CallOrigin today = origin();
+      today.caller = *std::move(caller);
+      today_ = std::make_shared<const CallOrigin>(std::move(today));
+      return;
+    }
+    caller_known_ = false;
+    failure_ = caller.status();
+  }
+  Stop(StopReason::kCancelled);
   Advance();
 }
 

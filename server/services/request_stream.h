@@ -21,7 +21,7 @@ struct StreamRules {
   Rpc rpc = Rpc::kOther;  // that metrics count it with
   /// Requests whose reply is not written yet; beyond it the stream is not read.
   int64_t max_in_flight = 1;
-  std::function<std::unique_ptr<Operation>()> new_operation;
+  std::function<std::unique_ptr<Operation>(const Caller* caller)> new_operation;
   /// The reply to a request that failed; `status` is not OK.
   std::function<grpc::ByteBuffer(const std::string& id,
                                  const absl::Status& status)>
@@ -38,8 +38,9 @@ struct StreamRules {
 /// A request is in flight from when it was read until its reply was written; at
 /// the bound, reading pauses. The stream ends when the client has half-closed
 /// (OK), the server drains (UNAVAILABLE), a request failed where the rules say
-/// so, or the call broke (CANCELLED), and in each case once nothing is in
-/// flight any more.
+/// so, its caller is not known any more (UNAUTHENTICATED) or the call broke
+/// (CANCELLED), and in each case once nothing is in flight any more; of the
+/// last two nothing more is computed.
 ///
 /// Lifetime: gRPC calls OnDone after Finish() and after the last of its
 /// callbacks has returned, and only then does it leave ActiveCalls.
@@ -58,7 +59,8 @@ class RequestStream final
   static Reactor* Refuse(const absl::Status& status);
 
   RequestStream(const TaskServices& services, ActiveCalls& calls,
-                CallOrigin origin, StreamRules rules, grpc_call* call);
+                CallOrigin origin, StreamRules rules,
+                grpc::CallbackServerContext& context);
 
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
@@ -66,6 +68,7 @@ class RequestStream final
   void OnDone() override;
 
   void OnDrain() override;
+  void OnCallersChanged() override;
 
  private:
   struct Reply {
@@ -74,16 +77,23 @@ class RequestStream final
     absl::Status status;
   };
 
+  void StartRequest(grpc::ByteBuffer& message,  // which is emptied
+                    int64_t number);
   void Emit(int64_t number, Task::Outcome outcome) override;
   void Queue(Reply reply);  // mutex_ is held
+  bool drops_replies() const { return broken_ || !caller_known_; }
   /// Begins whatever may begin now. Never called with mutex_ held.
   void Advance();
   grpc::Status EndStatus() const;  // mutex_ is held
 
   const StreamRules rules_;
-  grpc_call* const call_;  // valid until Finish()
+  grpc::CallbackServerContext& context_;  // valid until Finish()
+  grpc_call* const call_;                 // likewise
 
   std::mutex mutex_;
+  // With the caller's rights and limits of today.
+  std::shared_ptr<const CallOrigin> today_;
+  bool caller_known_ = true;   // else failure_ says that nobody is
   grpc::ByteBuffer incoming_;  // gRPC's while reading_
   bool reading_ = false;
   bool half_closed_ = false;        // nothing more comes

@@ -47,12 +47,17 @@ class Acceptor::Handovers {
     for (const Serve& each : serve_) free_.push_back(&each);
   }
 
-  // Waits until one is free. Where no thread can be made, this one hands the
+  // Waits until one is free, or Stop(): then the socket is shut down. Where no
+  // thread can be made, this one hands the
   // socket over: better that others wait for a flood than that nobody is
   // served. Returns why none could be made.
   static std::error_code Begin(const std::shared_ptr<Handovers>& handovers,
                                FileDescriptor socket) {
     const Serve* const serve = handovers->Take();
+    if (serve == nullptr) {
+      ::shutdown(socket.get(), SHUT_RDWR);
+      return {};
+    }
     const auto shared = std::make_shared<FileDescriptor>(std::move(socket));
     const auto hand_over = [handovers, serve, shared] {
       (*serve)(shared->Release());
@@ -67,10 +72,19 @@ class Acceptor::Handovers {
     }
   }
 
+  // Nothing more is handed over. Who floods a connection could otherwise hold
+  // up the acceptor's end for as long as he likes.
+  void Stop() {
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+    returned_.notify_all();
+  }
+
  private:
   const Serve* Take() {
     std::unique_lock lock(mutex_);
-    returned_.wait(lock, [this] { return !free_.empty(); });
+    returned_.wait(lock, [this] { return stopped_ || !free_.empty(); });
+    if (stopped_) return nullptr;
     const Serve* const serve = free_.back();
     free_.pop_back();
     return serve;
@@ -84,6 +98,7 @@ class Acceptor::Handovers {
   const std::vector<Serve> serve_;
   std::mutex mutex_;
   std::condition_variable returned_;
+  bool stopped_ = false;
   std::vector<const Serve*> free_;
 };
 
@@ -108,6 +123,7 @@ void Acceptor::Stop() {
   if (!thread_.joinable()) return;
   const uint64_t one = 1;
   (void)!::write(stop_.get(), &one, sizeof(one));
+  for (const Listening& each : listening_) each.handovers->Stop();
   thread_.join();
   listening_.clear();
 }

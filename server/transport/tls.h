@@ -27,6 +27,9 @@ class Tls {
   static absl::StatusOr<std::unique_ptr<Tls>> Create(
       const ServerOptions& options);
 
+  /// Has the files read at once, changed or not, on a thread of its own.
+  void ReadSoon() { watch_->CallSoon(); }
+
   /// For gRPC's server. New connections follow the files within 3 s; those that
   /// are open stay as they are.
   const std::shared_ptr<grpc::ServerCredentials>& credentials() const {

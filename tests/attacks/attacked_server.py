@@ -24,6 +24,7 @@ def wait_until(holds, what):
 class AttackedServer:
     def __init__(self, folder, *flags, descriptors=None):
         def limit():
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             if descriptors:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
 
@@ -84,6 +85,9 @@ class AttackedServer:
             except grpc.RpcError as error:
                 return error.code()
         return grpc.StatusCode.OK
+
+    def send(self, signal):
+        self._process.send_signal(signal)
 
     def terminate(self):
         self._process.terminate()

@@ -4,14 +4,15 @@ from attacked_server import AttackedServer
 
 @pytest.fixture
 def start(tmp_path):
-    """Starts a server with these flags; each must end well."""
+    """Starts a server with these flags; each must end well, or as expected."""
     servers = []
 
-    def start_server(*flags, **options):
-        servers.append(AttackedServer(tmp_path, *flags, **options))
-        return servers[-1]
+    def start_server(*flags, expect=0, **options):
+        server = AttackedServer(tmp_path, *flags, **options)
+        servers.append((server, expect))
+        return server
 
     yield start_server
-    for server in servers:
+    for server, expect in servers:
         code = server.stop()
-        assert code == 0, server.log()
+        assert code == expect, server.log()

@@ -85,6 +85,24 @@ TEST_F(CallersTest, AStreamIsItsCallers) {
   EXPECT_TRUE(stream->Read());
 }
 
+// Until the file has been read again, and said what it says now.
+TEST_F(CallersTest, AnOpenStreamHasItsCallersLimitsOfToday) {
+  WriteCallers(CallerEntry("ranker", "secret"));
+  const auto server = StartServer(Options());
+  WireClient client(server->address(), "Bearer secret");
+  const auto stream = client.OpenStream(kAttendStream);
+  WriteCallers(CallerEntry("ranker", "secret", R"(, "max_dimension": 1)"));
+  v1::AttendStreamResponse reply;
+  do {
+    ASSERT_TRUE(stream->Write(GoodRequest().SerializeAsString()));
+    const std::optional<std::string> bytes = stream->Read();
+    ASSERT_TRUE(bytes) << stream->Finish();
+    ASSERT_TRUE(reply.ParseFromString(*bytes));
+  } while (!reply.has_error());
+  EXPECT_EQ(reply.error().code(),
+            static_cast<int>(StatusCode::kResourceExhausted));
+}
+
 TEST_F(CallersTest, ACertificatesNamesAreKnown) {
   WriteCallers(R"({"name": "a", "certificates": ["spiffe://test/a"]},
                   {"name": "b", "certificates": ["b.test"]})");

@@ -241,9 +241,10 @@ TEST(NoMemoryTest, InALibraryThatDoesNotLookIsNamedAtTheEnd) {
   EXPECT_EQ(client.Attend(request).status().code(),
             absl::StatusCode::kUnavailable);
   EXPECT_EQ(server.process->Wait(), -SIGSEGV);
-  EXPECT_THAT(server.process->ReadAll(),
-              HasSubstr("attention-server: a null pointer was used, most "
-                        "likely because there is no memory to be had"));
+  EXPECT_THAT(
+      server.process->ReadAll(),
+      HasSubstr("attention-server: a null pointer was used, there is no "
+                "memory to be had"));
 }
 
 }  // namespace

@@ -137,6 +137,18 @@ TEST_F(ModelRepositoryTest, LoadsAFolderThatCameLater) {
   EXPECT_EQ(SigmaOf("late"), 3);
 }
 
+TEST_F(ModelRepositoryTest, LoadsAllThatThereIsNowAndUnloadsTheRest) {
+  folders_.Add("a", GaussianOf(1));
+  folders_.Add("gone", GaussianOf(1));
+  Open();
+  folders_.Add("a", GaussianOf(2));
+  folders_.Add("late", GaussianOf(3));
+  folders_.Remove("gone");
+  EXPECT_THAT(repository_->LoadAll(), IsOk());
+  EXPECT_EQ(Index(), (std::vector<std::string>{"a READY", "late READY"}));
+  EXPECT_EQ(SigmaOf("a"), 2);
+}
+
 TEST_F(ModelRepositoryTest, ReadsAFolderAnewAndLeavesUsersTheirSet) {
   folders_.Add("a", GaussianOf(1));
   Open();

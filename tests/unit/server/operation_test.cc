@@ -107,14 +107,16 @@ class StoreService final : public Base {
   }
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AttendStream(
       grpc::CallbackServerContext* context) override {
-    return RequestStream::Begin(
-        services_, calls_, /*caller=*/nullptr,
-        {.max_in_flight = 4,
-         .new_operation =
-             [this] { return std::make_unique<Append>(store_, quick_); },
-         .encode_error = ErrorReply,
-         .in_order = true},
-        *context);
+    return RequestStream::Begin(services_, calls_, /*caller=*/nullptr,
+                                {.max_in_flight = 4,
+                                 .new_operation =
+                                     [this](const Caller*) {
+                                       return std::make_unique<Append>(store_,
+                                                                       quick_);
+                                     },
+                                 .encode_error = ErrorReply,
+                                 .in_order = true},
+                                *context);
   }
 
  private:

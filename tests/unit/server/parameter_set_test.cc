@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <limits>
 #include <string>
 #include <variant>
@@ -15,6 +16,7 @@
 namespace attention::server {
 namespace {
 
+using ::attention::test::IsOk;
 using ::attention::test::StatusIs;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -133,6 +135,27 @@ TEST_F(LoadParameterSetTest, SaysWhichFileIsMissing) {
               StatusIs(absl::StatusCode::kNotFound,
                        AllOf(StartsWith("parameters.safetensors: "),
                              Not(HasSubstr(folders_.path())))));
+}
+
+TEST_F(LoadParameterSetTest, RefusesMoreParametersThanThereIsMemory) {
+  // As FP32, whatever the file has.
+  const Tensor half = Tensor::Create(DataType::kFloat16, {8, 8}).value();
+  const std::string folder = folders_.Add("a", kBilinear, {{"m", half}});
+  EXPECT_THAT(LoadParameterSet("a", folder, /*most_bytes=*/256), IsOk());
+  EXPECT_THAT(LoadParameterSet("a", folder, /*most_bytes=*/255),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(StartsWith("parameters.safetensors: tensor 'm'"),
+                             HasSubstr("has 64 elements (expected at most 63"),
+                             HasSubstr("--memory-limit"))));
+}
+
+TEST_F(LoadParameterSetTest, RefusesAConfigThatIsNone) {
+  const std::string folder = folders_.Add("a", kBilinear);
+  std::filesystem::resize_file(folder + "/config.json", 10LL << 30);
+  EXPECT_THAT(LoadParameterSet("a", folder),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("config.json: has 10737418240 bytes "
+                                 "(expected at most 1048576)")));
 }
 
 struct WrongSet {

@@ -2,9 +2,13 @@
 // of a real server are in tests/attacks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <latch>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -36,6 +40,45 @@ TEST(PeerOfCall, HasNoNameForOthers) {
                             "ipv4:1.2.3.4:70000", "ipv4:1.2.3.4:x"}) {
     EXPECT_EQ(PeerOfCall(other), std::nullopt) << other;
   }
+}
+
+// Connects to it, without waiting for what becomes of the connection.
+FileDescriptor ConnectTo(int port) {
+  FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(::connect(socket.get(), reinterpret_cast<sockaddr*>(&address),
+                      sizeof(address)),
+            0);
+  return socket;
+}
+
+TEST(Acceptor, StopsWhileEveryHandoverIsBusy) {
+  absl::StatusOr<TcpListener> tcp = ListenOnTcp("127.0.0.1", 0);
+  ASSERT_TRUE(tcp.ok()) << tcp.status();
+  Connections connections({.total = 10, .per_peer = 10});
+  std::latch busy(1);
+  std::latch stopped(1);
+  std::latch ended(1);
+  std::vector<Acceptor::Way> ways;
+  ways.push_back({std::move(tcp->sockets), {[&](int socket) {
+                    const FileDescriptor flooded(socket);
+                    busy.count_down();
+                    stopped.wait();
+                    ended.count_down();
+                  }}});
+  Acceptor acceptor(std::move(ways), connections);
+  const FileDescriptor first = ConnectTo(tcp->port);
+  busy.wait();
+  const FileDescriptor second = ConnectTo(tcp->port);
+  while (connections.accepted() < 2) std::this_thread::yield();
+  acceptor.Stop();
+  char byte = 0;
+  EXPECT_LE(::recv(second.get(), &byte, 1, 0), 0);  // nobody serves it
+  stopped.count_down();
+  ended.wait();
 }
 
 TEST(ConnectionLimits, FitTheDescriptorsByDefault) {
