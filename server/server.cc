@@ -39,6 +39,8 @@
 #include "server/services/inference_service.h"
 #include "server/telemetry/backend_health.h"
 #include "server/transport/acceptor.h"
+#include "server/transport/call_watch.h"
+#include "server/transport/channelz.h"
 #include "server/transport/connection_limits.h"
 #include "server/transport/connections.h"
 #include "server/transport/grpc_limits.h"
@@ -128,7 +130,7 @@ struct Server::Impl {
         health(std::move(backend_health)),
         tls(std::move(encryption)),
         callers(std::move(known_callers)),
-        connections(connection_limits),
+        connections(connection_limits, &open_calls),
         admission(options.max_requests_in_flight, options.memory_limit / 2),
         repository(std::move(opened_repository)),
         models(*repository),
@@ -172,6 +174,7 @@ struct Server::Impl {
   const std::shared_ptr<BackendHealth> health;
   const std::unique_ptr<Tls> tls;          // none: plain text
   const std::unique_ptr<Callers> callers;  // none: everybody
+  OpenCalls open_calls{OpenCallLimits::For(options.memory_limit)};
   Connections connections;
   Admission admission;
   ActiveCalls calls{Guards()};
@@ -188,6 +191,7 @@ struct Server::Impl {
   AttentionService service;
   InferenceService inference;
   std::unique_ptr<grpc::Server> grpc_server;
+  std::optional<CallWatch> call_watch;
   std::optional<Acceptor> acceptor;
   std::unique_ptr<InferenceApi> http_inference;  // null: not served
   std::once_flag drained;
@@ -241,6 +245,9 @@ absl::StatusOr<int> Server::Impl::Listen() {
   grpc_server->GetHealthCheckService()->SetServingStatus(
       inference::GRPCInferenceService::service_full_name(), true);
   health->Attach(grpc_server->GetHealthCheckService());
+  call_watch.emplace(channelz::NewestServer(),
+                     options.max_streams_per_connection, connections,
+                     open_calls);
   acceptor.emplace(std::move(ways), connections);
   return tcp->port;
 }
