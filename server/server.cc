@@ -1,7 +1,6 @@
 #include "server/server.h"
 
 #include <grpc/grpc.h>
-#include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
@@ -37,6 +36,7 @@
 #include "server/services/attention_service.h"
 #include "server/services/call_counter.h"
 #include "server/services/inference_service.h"
+#include "server/services/reflection_service.h"
 #include "server/telemetry/backend_health.h"
 #include "server/transport/acceptor.h"
 #include "server/transport/call_watch.h"
@@ -106,13 +106,13 @@ absl::Status CheckReach(const ServerOptions& options, const TcpListener& tcp) {
       "the network or a proxy in front encrypts; or 127.0.0.1)"));
 }
 
-// gRPC's plugins are registered once for the process, before the first builder.
-void EnablePlugins() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    grpc::EnableDefaultHealthCheckService(true);
-    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  });
+// What reflection lists.
+std::vector<std::string> ServiceNames() {
+  return {v1::AttentionService::service_full_name(),
+          inference::GRPCInferenceService::service_full_name(),
+          "grpc.health.v1.Health",
+          grpc::reflection::v1::ServerReflection::service_full_name(),
+          grpc::reflection::v1alpha::ServerReflection::service_full_name()};
 }
 
 }  // namespace
@@ -190,6 +190,9 @@ struct Server::Impl {
   RequestQueue queue;
   AttentionService service;
   InferenceService inference;
+  Reflection reflection{ServiceNames()};
+  ReflectionService reflection_service{reflection};
+  OldReflectionService old_reflection_service{reflection};
   std::unique_ptr<grpc::Server> grpc_server;
   std::optional<CallWatch> call_watch;
   std::optional<Acceptor> acceptor;
@@ -231,6 +234,8 @@ absl::StatusOr<int> Server::Impl::Listen() {
   SetGrpcLimits(options, MessageMemory(options), builder);
   builder.RegisterService(&service);
   builder.RegisterService(&inference);
+  builder.RegisterService(&reflection_service);
+  builder.RegisterService(&old_reflection_service);
   std::vector<
       std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>>
       interceptors;
@@ -328,7 +333,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   absl::StatusOr<std::unique_ptr<Callers>> callers =
       OpenCallers(options.callers_file);
   if (!callers.ok()) return callers.status();
-  EnablePlugins();
+  grpc::EnableDefaultHealthCheckService(true);
   auto server = absl::WrapUnique(new Server());
   server->impl_ = std::make_unique<Impl>(
       options, *std::move(engine), *std::move(repository), health,

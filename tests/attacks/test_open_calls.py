@@ -44,6 +44,20 @@ def test_calls_over_many_connections(start, method):
         connection.close()
 
 
+def test_idle_reflection_makes_room_for_others(start):
+    # Not over the limit of calls, and without a thread for each.
+    server = start_small(start)
+    before = server.threads()
+    with connect(server) as attacker:
+        leave_open(attacker, REFLECTION, 200, acknowledged=True)
+        list_services = b"\x3a\x00"
+        for name in (REFLECTION, REFLECTION.replace("v1alpha", "v1")):
+            with server.channel() as channel:
+                stream = channel.stream_stream(name)(iter([list_services]), timeout=60)
+                assert b"attention.v1.AttentionService" in next(stream)
+    assert server.threads() < before + 20
+
+
 def test_many_connections_whose_calls_wait_to_be_read(start):
     # Closing takes gRPC longer than accepting: what was closed counts until then.
     server = start_small(start)
