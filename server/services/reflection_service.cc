@@ -2,9 +2,11 @@
 
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/descriptor.pb.h>
+#include <google/protobuf/message.h>
 #include <grpcpp/impl/codegen/proto_utils.h>
 
 #include <unordered_set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -56,6 +58,13 @@ void SetExtensions(const pb::DescriptorPool& pool, const std::string& type,
 }
 
 }  // namespace
+
+Reflection::Reflection(std::vector<std::string> services)
+    : services_(std::move(services)) {
+  // Nothing else uses these messages, so the linker would leave them out.
+  pb::LinkMessageReflection<
+      grpc::reflection::v1alpha::ServerReflectionRequest>();
+}
 
 Response Reflection::Answer(const Request& request) const {
   const pb::DescriptorPool& pool = *pb::DescriptorPool::generated_pool();

@@ -25,8 +25,7 @@ class Reflection {
   static constexpr size_t kMostStreams = 64;
 
   /// The names of the server's services: "package.Service".
-  explicit Reflection(std::vector<std::string> services)
-      : services_(std::move(services)) {}
+  explicit Reflection(std::vector<std::string> services);
 
   /// A stream of one of the two services: their messages are the same bytes.
   Reactor* Begin(grpc::CallbackServerContext& context);
