@@ -1,7 +1,6 @@
 #include "server/server.h"
 
 #include <grpc/grpc.h>
-#include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
@@ -38,8 +37,11 @@
 #include "server/services/call_counter.h"
 #include "server/services/inference_management.h"
 #include "server/services/inference_service.h"
+#include "server/services/reflection_service.h"
 #include "server/telemetry/backend_health.h"
 #include "server/transport/acceptor.h"
+#include "server/transport/call_watch.h"
+#include "server/transport/channelz.h"
 #include "server/transport/connection_limits.h"
 #include "server/transport/connections.h"
 #include "server/transport/grpc_limits.h"
@@ -105,13 +107,13 @@ absl::Status CheckReach(const ServerOptions& options, const TcpListener& tcp) {
       "the network or a proxy in front encrypts; or 127.0.0.1)"));
 }
 
-// gRPC's plugins are registered once for the process, before the first builder.
-void EnablePlugins() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    grpc::EnableDefaultHealthCheckService(true);
-    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  });
+// What reflection lists.
+std::vector<std::string> ServiceNames() {
+  return {v1::AttentionService::service_full_name(),
+          inference::GRPCInferenceService::service_full_name(),
+          "grpc.health.v1.Health",
+          grpc::reflection::v1::ServerReflection::service_full_name(),
+          grpc::reflection::v1alpha::ServerReflection::service_full_name()};
 }
 
 }  // namespace
@@ -129,7 +131,7 @@ struct Server::Impl {
         health(std::move(backend_health)),
         tls(std::move(encryption)),
         callers(std::move(known_callers)),
-        connections(connection_limits),
+        connections(connection_limits, &open_calls),
         admission(options.max_requests_in_flight, options.memory_limit / 2),
         repository(std::move(opened_repository)),
         models(*repository),
@@ -182,6 +184,7 @@ struct Server::Impl {
   const std::shared_ptr<BackendHealth> health;
   const std::unique_ptr<Tls> tls;          // none: plain text
   const std::unique_ptr<Callers> callers;  // none: everybody
+  OpenCalls open_calls{OpenCallLimits::For(options.memory_limit)};
   Connections connections;
   Admission admission;
   ActiveCalls calls{Guards()};
@@ -198,7 +201,11 @@ struct Server::Impl {
   AttentionService service;
   InferenceManagement management;
   InferenceService inference;
+  Reflection reflection{ServiceNames()};
+  ReflectionService reflection_service{reflection};
+  OldReflectionService old_reflection_service{reflection};
   std::unique_ptr<grpc::Server> grpc_server;
+  std::optional<CallWatch> call_watch;
   std::optional<Acceptor> acceptor;
   std::unique_ptr<InferenceApi> http_inference;  // null: not served
   std::once_flag drained;
@@ -238,6 +245,8 @@ absl::StatusOr<int> Server::Impl::Listen() {
   SetGrpcLimits(options, MessageMemory(options), builder);
   builder.RegisterService(&service);
   builder.RegisterService(&inference);
+  builder.RegisterService(&reflection_service);
+  builder.RegisterService(&old_reflection_service);
   std::vector<
       std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>>
       interceptors;
@@ -252,6 +261,9 @@ absl::StatusOr<int> Server::Impl::Listen() {
   grpc_server->GetHealthCheckService()->SetServingStatus(
       inference::GRPCInferenceService::service_full_name(), true);
   health->Attach(grpc_server->GetHealthCheckService());
+  call_watch.emplace(channelz::NewestServer(),
+                     options.max_streams_per_connection, connections,
+                     open_calls);
   acceptor.emplace(std::move(ways), connections);
   return tcp->port;
 }
@@ -332,7 +344,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   absl::StatusOr<std::unique_ptr<Callers>> callers =
       OpenCallers(options.callers_file);
   if (!callers.ok()) return callers.status();
-  EnablePlugins();
+  grpc::EnableDefaultHealthCheckService(true);
   auto server = absl::WrapUnique(new Server());
   server->impl_ = std::make_unique<Impl>(
       options, *std::move(engine), *std::move(repository), health,

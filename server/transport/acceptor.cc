@@ -185,12 +185,17 @@ void Acceptor::Admit(FileDescriptor socket,
   if (times == 0) return;
   const ConnectionLimits& limits = connections_.limits();
   const std::optional<Peer> peer = PeerOfSocket(socket.get());
-  const std::string from = peer ? peer->address : "the Unix-domain socket";
+  const std::string from = peer ? peer->address : "an unknown address";
   if (answer == Answer::kPeerFull) {
     spdlog::warn(
         "closed {} new connections, the last from {}, which has {} "
         "open (at most --max-connections-per-peer)",
         times, from, limits.per_peer);
+  } else if (answer == Answer::kPeerCalls) {
+    spdlog::warn(
+        "closed {} new connections, the last from {}, which has too many open "
+        "calls",
+        times, from);
   } else if (answer == Answer::kFull) {
     spdlog::warn(
         "closed {} new connections, the last from {}: {} are open (at "

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <spdlog/spdlog.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -17,17 +18,35 @@ namespace {
 // Of calls that a caller resets: what one that hedges or gives up may do.
 constexpr TokenBucket::Limit kResets = {.rate = 100, .burst = 1000};
 
-// All callers over the Unix-domain socket are this one.
-constexpr char kUnixAddress[] = "the Unix-domain socket";
+// What a socket's buffer holds at most, in bytes: more than Linux gives one.
+constexpr size_t kMostUnread = 8 << 20;
+
+// A socket that has ended before it was asked, whoever's it was.
+constexpr char kUnknown[] = "an unknown address";
 
 std::string AddressOf(const std::optional<Peer>& peer) {
-  return peer ? peer->address : kUnixAddress;
+  return peer ? peer->address : kUnknown;
+}
+
+// Ends gRPC's use of a socket. What came by then would still be read, and may
+// be many calls.
+void End(int socket) {
+  ::shutdown(socket, SHUT_RDWR);
+  std::array<char, 16384> unread{};
+  size_t left = kMostUnread;
+  while (left >= unread.size() &&
+         ::recv(socket, unread.data(), unread.size(), MSG_DONTWAIT) > 0) {
+    left -= unread.size();
+  }
 }
 
 }  // namespace
 
-Connections::Connections(const ConnectionLimits& limits)
-    : limits_(limits), epoll_(::epoll_create1(EPOLL_CLOEXEC)) {}
+Connections::Connections(const ConnectionLimits& limits, const OpenCalls* calls)
+    : limits_(limits),
+      calls_(calls),
+      epoll_(::epoll_create1(EPOLL_CLOEXEC)),
+      arrivals_(::epoll_create1(EPOLL_CLOEXEC)) {}
 
 Connections::Answer Connections::Add(int socket) {
   const Answer answer = TryAdd(socket);
@@ -47,6 +66,9 @@ Connections::Answer Connections::TryAdd(int socket) {
   if (same != of_address_.end() && same->second >= limits_.per_peer) {
     return Answer::kPeerFull;
   }
+  if (calls_ != nullptr && calls_->Of(address) > calls_->limits().per_address) {
+    return Answer::kPeerCalls;
+  }
   connection.socket = FileDescriptor(::fcntl(socket, F_DUPFD_CLOEXEC, 0));
   if (!connection.socket.ok()) return Answer::kFailed;
   const int number = connection.socket.get();
@@ -57,6 +79,11 @@ Connections::Answer Connections::TryAdd(int socket) {
   watched.events = EPOLLET;
   watched.data.fd = number;
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, number, &watched) != 0) {
+    return Answer::kFailed;
+  }
+  watched.events = EPOLLIN | EPOLLET;
+  if (::epoll_ctl(arrivals_.get(), EPOLL_CTL_ADD, number, &watched) != 0) {
+    ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, number, nullptr);
     return Answer::kFailed;
   }
   ++of_address_[address];
@@ -74,7 +101,7 @@ void Connections::NoteReset(const std::string& grpc_peer) {
     if (found == by_peer_.end()) return;
     Connection& connection = connections_.at(found->second);
     if (connection.resets.TryTake(kResets)) return;
-    ::shutdown(connection.socket.get(), SHUT_RDWR);
+    End(connection.socket.get());
     by_peer_.erase(found);  // so that it is told once
   }
   spdlog::warn(
@@ -85,11 +112,51 @@ void Connections::NoteReset(const std::string& grpc_peer) {
 
 void Connections::Close(const std::string& grpc_peer) {
   const std::optional<Peer> peer = PeerOfCall(grpc_peer);
-  if (!peer) return;
+  if (peer) Close(*peer);
+}
+
+void Connections::Close(const Peer& peer) {
   const std::lock_guard lock(mutex_);
-  const auto found = by_peer_.find(*peer);
+  const auto found = by_peer_.find(peer);
   if (found == by_peer_.end()) return;
-  ::shutdown(connections_.at(found->second).socket.get(), SHUT_RDWR);
+  End(connections_.at(found->second).socket.get());
+}
+
+bool Connections::HasUnread(const Peer& peer) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = by_peer_.find(peer);
+  if (found == by_peer_.end()) return false;
+  int bytes = 0;
+  const int socket = connections_.at(found->second).socket.get();
+  return ::ioctl(socket, FIONREAD, &bytes) == 0 && bytes > 0;
+}
+
+bool Connections::Has(const Peer& peer) const {
+  const std::lock_guard lock(mutex_);
+  return by_peer_.contains(peer);
+}
+
+size_t Connections::Count() const {
+  const std::lock_guard lock(mutex_);
+  return connections_.size();
+}
+
+std::vector<Peer> Connections::TakeArrived() {
+  std::vector<Peer> arrived;
+  std::array<epoll_event, 64> events{};
+  int count = 0;
+  const std::lock_guard lock(mutex_);
+  do {
+    count = ::epoll_wait(arrivals_.get(), events.data(),
+                         static_cast<int>(events.size()), /*timeout=*/0);
+    for (int i = 0; i < count; ++i) {
+      const auto found =
+          connections_.find(events[static_cast<size_t>(i)].data.fd);
+      if (found == connections_.end() || !found->second.peer) continue;
+      arrived.push_back(*found->second.peer);
+    }
+  } while (count == static_cast<int>(events.size()));
+  return arrived;
 }
 
 void Connections::ShutDownAll(int how) {
@@ -112,6 +179,7 @@ void Connections::Forget(int number) {
   }
   // Closing alone would not end it while gRPC has its descriptor open.
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, number, nullptr);
+  ::epoll_ctl(arrivals_.get(), EPOLL_CTL_DEL, number, nullptr);
   connections_.erase(found);
 }
 

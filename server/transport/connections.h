@@ -3,14 +3,17 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "server/file_descriptor.h"
+#include "server/scheduling/open_calls.h"
 #include "server/token_bucket.h"
 #include "server/transport/connection_limits.h"
 #include "server/transport/peer.h"
@@ -26,14 +29,17 @@ namespace attention::server {
 /// May be used from several threads at once.
 class Connections {
  public:
-  enum class Answer { kTaken, kFull, kPeerFull, kFailed };
+  enum class Answer { kTaken, kFull, kPeerFull, kPeerCalls, kFailed };
 
-  explicit Connections(const ConnectionLimits& limits);
+  /// `calls`, where there are some, outlives this.
+  explicit Connections(const ConnectionLimits& limits,
+                       const OpenCalls* calls = nullptr);
 
   const ConnectionLimits& limits() const { return limits_; }
 
-  /// Counts a socket that was accepted, unless that is one too many. kFailed
-  /// where it could not be watched, for lack of a descriptor.
+  /// Counts a socket that was accepted, unless that is one too many, or its
+  /// address has too many open calls. kFailed where it could not be watched,
+  /// for lack of a descriptor.
   Answer Add(int socket);
   /// How many were taken, and how many were not, since the start.
   int64_t accepted() const { return accepted_; }
@@ -41,12 +47,18 @@ class Connections {
 
   /// The connection of a call that its caller has reset; `grpc_peer` is what
   /// grpc::ServerContext::peer() says. Closes the connection where its calls
-  /// are reset in a storm: 1000 at once, or 100 a second for long. A connection
-  /// over a Unix-domain socket has no name and stays.
+  /// are reset in a storm: 1000 at once, or 100 a second for long.
   void NoteReset(const std::string& grpc_peer);
 
   /// Ends gRPC's use of the connection of a call; likewise.
   void Close(const std::string& grpc_peer);
+  void Close(const Peer& peer);
+
+  bool Has(const Peer& peer) const;
+  /// Whether gRPC has not yet read all that came.
+  bool HasUnread(const Peer& peer) const;
+  /// How many are open, as far as it has been collected.
+  size_t Count() const;
 
   /// shutdown() on each: SHUT_RD has gRPC end what it still writes first.
   void ShutDownAll(int how);
@@ -59,10 +71,15 @@ class Connections {
   /// Readable when there is something to Collect().
   int epoll() const { return epoll_.get(); }
 
+  /// Readable when a connection has received something, or has ended, since
+  /// TakeArrived() last told of it.
+  int arrivals() const { return arrivals_.get(); }
+  std::vector<Peer> TakeArrived();
+
  private:
   struct Connection {
     FileDescriptor socket;
-    std::optional<Peer> peer;  // none: over a Unix-domain socket
+    std::optional<Peer> peer;  // none: it has ended already
     TokenBucket resets;
   };
 
@@ -71,10 +88,12 @@ class Connections {
   void Forget(int number);  // likewise
 
   const ConnectionLimits limits_;
+  const OpenCalls* const calls_;
   const FileDescriptor epoll_;
+  const FileDescriptor arrivals_;  // of epoll too
   std::atomic<int64_t> accepted_{0};
   std::atomic<int64_t> refused_{0};
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::unordered_map<int, Connection> connections_;  // by the socket's number
   absl::flat_hash_map<Peer, int> by_peer_;
   absl::flat_hash_map<std::string, int64_t> of_address_;  // how many

@@ -60,6 +60,10 @@ void SetGrpcLimits(const ServerOptions& options, int64_t message_memory,
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS,
                              Milliseconds(options.drain_time));
   SetKeepalive(options.keepalive_time, builder);
+  // CallWatch asks it; without what it would keep of each connection's past.
+  builder.AddChannelArgument(GRPC_ARG_ENABLE_CHANNELZ, 1);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CHANNEL_TRACE_EVENT_MEMORY_PER_NODE,
+                             0);
   // A message of 1 MiB can unfold to 1 GiB before anybody sees its size, and
   // attention's numbers hardly shrink.
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);

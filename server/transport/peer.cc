@@ -7,12 +7,15 @@
 
 #include <array>
 #include <cstring>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "server/transport/unix_peer.h"
 
 namespace attention::server {
 namespace {
@@ -58,6 +61,23 @@ std::string PercentDecoded(absl::string_view text) {
   return decoded;
 }
 
+Peer PeerOf(const UnixPeer& peer) {
+  return {absl::StrCat("process ", peer.process, " of user ", peer.user),
+          peer.connection};
+}
+
+// Of what NameOf(UnixPeer) says after "unix-abstract:".
+std::optional<Peer> UnixPeerOfName(absl::string_view name) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(name, '.');
+  UnixPeer peer;
+  if (parts.size() != 3 || !absl::SimpleAtoi(parts[0], &peer.process) ||
+      !absl::SimpleAtoi(parts[1], &peer.user) ||
+      !absl::SimpleAtoi(parts[2], &peer.connection)) {
+    return std::nullopt;
+  }
+  return PeerOf(peer);
+}
+
 }  // namespace
 
 std::optional<Peer> PeerOfSocket(int fd) {
@@ -74,10 +94,14 @@ std::optional<Peer> PeerOfSocket(int fd) {
     const auto& ipv6 = reinterpret_cast<const sockaddr_in6&>(address);
     return Peer{Ipv6Text(ipv6), ntohs(ipv6.sin6_port)};
   }
-  return std::nullopt;
+  const std::optional<UnixPeer> local = UnixPeerOfSocket(fd);
+  return local ? std::optional(PeerOf(*local)) : std::nullopt;
 }
 
 std::optional<Peer> PeerOfCall(absl::string_view grpc_peer) {
+  if (absl::ConsumePrefix(&grpc_peer, "unix-abstract:")) {
+    return UnixPeerOfName(grpc_peer);
+  }
   if (!absl::ConsumePrefix(&grpc_peer, "ipv4:") &&
       !absl::ConsumePrefix(&grpc_peer, "ipv6:")) {
     return std::nullopt;
@@ -93,7 +117,7 @@ std::optional<Peer> PeerOfCall(absl::string_view grpc_peer) {
   if (address.size() > 2 && address.front() == '[' && address.back() == ']') {
     address = address.substr(1, address.size() - 2);
   }
-  return Peer{std::move(address), static_cast<uint16_t>(port)};
+  return Peer{std::move(address), port};
 }
 
 }  // namespace attention::server

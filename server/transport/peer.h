@@ -10,11 +10,13 @@
 
 namespace attention::server {
 
-/// The other end of a TCP connection; as long as the connection is open, no
-/// other one has the same.
+/// The other end of a connection; as long as the connection is open, no other
+/// one has the same.
 struct Peer {
-  std::string address;  // "127.0.0.1", "2001:db8::1", "fe80::1%eth0"
-  uint16_t port = 0;
+  // "127.0.0.1", "2001:db8::1", "fe80::1%eth0"; of a Unix-domain socket
+  // "process 123 of user 1000"
+  std::string address;
+  uint64_t port = 0;  // of a Unix-domain socket its number
 
   template <typename H>
   friend H AbslHashValue(H hash, const Peer& peer) {
@@ -23,13 +25,14 @@ struct Peer {
   friend bool operator==(const Peer&, const Peer&) = default;
 };
 
-/// Of a connected socket. None where it is not connected any more, or is no TCP
-/// socket. An IPv4 address within an IPv6 one is an IPv4 address, as for gRPC.
+/// Of a connected socket. None where it is not connected any more, or is
+/// neither a TCP nor a Unix-domain socket. An IPv4 address within an IPv6 one
+/// is an IPv4 address, as for gRPC.
 std::optional<Peer> PeerOfSocket(int fd);
 
 /// Of what grpc::ServerContext::peer() says: "ipv4:127.0.0.1:50000",
-/// "ipv6:[::1]:50000", where some versions of gRPC percent-encode. None for
-/// "unix:", which is all that it says of a Unix-domain socket.
+/// "ipv6:[::1]:50000", where some versions of gRPC percent-encode; of a
+/// Unix-domain socket what unix_peer.h has it say. None for "unix:".
 std::optional<Peer> PeerOfCall(absl::string_view grpc_peer);
 
 }  // namespace attention::server

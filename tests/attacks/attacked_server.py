@@ -61,6 +61,9 @@ class AttackedServer:
         """Bytes that it has held since it started."""
         return self._status("VmHWM")
 
+    def threads(self):
+        return len(os.listdir(f"/proc/{self._process.pid}/task"))
+
     def open_files(self):
         return len(os.listdir(f"/proc/{self._process.pid}/fd"))
 

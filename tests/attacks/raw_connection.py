@@ -14,11 +14,12 @@ MESSAGE_HEAD = struct.Struct(">BI")  # compressed or not, and its length
 
 class RawConnection:
     def __init__(self, server, window=65535, receive_buffer=None):
-        self.socket = socket.socket()
+        unix = isinstance(server.host, str) and server.host.startswith("/")
+        self.socket = socket.socket(socket.AF_UNIX if unix else socket.AF_INET)
         if receive_buffer:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.socket.settimeout(60)
-        self.socket.connect((server.host, server.port))
+        self.socket.connect(server.host if unix else (server.host, server.port))
         self._authority = server.address
         self.http = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding="utf-8"))
         window_setting = {h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: window}

@@ -96,6 +96,24 @@ TEST(ReflectionTest, DescribesTheService) {
   EXPECT_THAT(*reply, HasSubstr("attend_mask"));
 }
 
+TEST(ReflectionTest, SaysWhatItDoesNotKnow) {
+  const auto server = StartServer();
+  WireClient client(server->address());
+  const auto stream = client.OpenStream(kReflection);
+  // ServerReflectionRequest { string file_by_filename = 3 }
+  ASSERT_TRUE(stream->Write(std::string("\x1a\x06nobody")));
+  std::optional<std::string> reply = stream->Read();
+  ASSERT_TRUE(reply);
+  EXPECT_THAT(*reply, HasSubstr("nobody is not known here"));
+  ASSERT_TRUE(stream->Write(""));
+  reply = stream->Read();
+  ASSERT_TRUE(reply);
+  EXPECT_THAT(*reply, HasSubstr("message_request: not set"));
+  ASSERT_TRUE(stream->Write("\xff"));
+  EXPECT_EQ(stream->Read(), std::nullopt);
+  EXPECT_EQ(stream->Finish().code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST(ServerInfoTest, SaysVersionBackendsAndLimits) {
   server::ServerOptions options = TestOptions();
   options.worker_threads = 3;

@@ -4,7 +4,11 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
+#include <array>
+#include <cstddef>
 #include <latch>
 #include <string>
 #include <thread>
@@ -12,6 +16,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "server/scheduling/open_calls.h"
 #include "server/token_bucket.h"
 #include "server/transport/acceptor.h"
 #include "server/transport/connection_limits.h"
@@ -35,9 +40,36 @@ TEST(PeerOfCall, ReadsWhatGrpcSays) {
             (Peer{"fe80::1%eth0", 1}));
 }
 
+TEST(PeerOfCall, IsTheProcessBehindAUnixDomainSocket) {
+  EXPECT_EQ(PeerOfCall("unix-abstract:123.1000.77"),
+            (Peer{"process 123 of user 1000", 77}));
+}
+
+// gRPC asks for names by this function.
+TEST(PeerOfSocket, IsTheProcessBehindAUnixDomainSocket) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
+  const FileDescriptor first(ends[0]);
+  const FileDescriptor second(ends[1]);
+  const std::optional<Peer> peer = PeerOfSocket(first.get());
+  ASSERT_TRUE(peer);
+  EXPECT_EQ(peer->address,
+            absl::StrCat("process ", ::getpid(), " of user ", ::getuid()));
+  EXPECT_NE(peer, PeerOfSocket(second.get()));
+  sockaddr_un address{};
+  socklen_t size = sizeof(address);
+  ASSERT_EQ(
+      ::getpeername(first.get(), reinterpret_cast<sockaddr*>(&address), &size),
+      0);
+  const std::string name(address.sun_path + 1,
+                         size - offsetof(sockaddr_un, sun_path) - 1);
+  EXPECT_EQ(PeerOfCall(absl::StrCat("unix-abstract:", name)), peer);
+}
+
 TEST(PeerOfCall, HasNoNameForOthers) {
-  for (const char* other : {"", "unix:", "unix:/run/s", "ipv4:", "ipv4:1.2.3.4",
-                            "ipv4:1.2.3.4:70000", "ipv4:1.2.3.4:x"}) {
+  for (const char* other :
+       {"", "unix:", "unix:/run/s", "unix-abstract:1.2", "unix-abstract:a.b.c",
+        "ipv4:", "ipv4:1.2.3.4", "ipv4:1.2.3.4:70000", "ipv4:1.2.3.4:x"}) {
     EXPECT_EQ(PeerOfCall(other), std::nullopt) << other;
   }
 }
@@ -79,6 +111,27 @@ TEST(Acceptor, StopsWhileEveryHandoverIsBusy) {
   EXPECT_LE(::recv(second.get(), &byte, 1, 0), 0);  // nobody serves it
   stopped.count_down();
   ended.wait();
+}
+
+TEST(OpenCallLimits, FollowTheMemory) {
+  const OpenCallLimits limits = OpenCallLimits::For(int64_t{512} << 20);
+  EXPECT_EQ(limits.total, 3276);
+  EXPECT_EQ(limits.per_address, 1638);
+  EXPECT_EQ(OpenCallLimits::For(1 << 20).total, OpenCallLimits::kLeast);
+}
+
+TEST(OpenCalls, AreCountedForEachAddress) {
+  OpenCalls calls({.total = 10, .per_address = 5});
+  EXPECT_EQ(calls.Largest(), "");
+  calls.Add("a", 3);
+  calls.Add("b", 4);
+  calls.Add("a", -1);
+  EXPECT_EQ(calls.Of("a"), 2);
+  EXPECT_EQ(calls.Of("nobody"), 0);
+  EXPECT_EQ(calls.Total(), 6);
+  EXPECT_EQ(calls.Largest(), "b");
+  calls.Add("b", -4);
+  EXPECT_EQ(calls.Largest(), "a");
 }
 
 TEST(ConnectionLimits, FitTheDescriptorsByDefault) {
@@ -158,6 +211,31 @@ TEST_F(ConnectionsTest, AreBoundedForEachAddress) {
   const auto second = Connect();
   EXPECT_EQ(connections.Add(first.first.get()), Answer::kTaken);
   EXPECT_EQ(connections.Add(second.first.get()), Answer::kPeerFull);
+}
+
+TEST_F(ConnectionsTest, OfAnAddressWithTooManyOpenCallsAreNotTaken) {
+  OpenCalls calls({.total = 2, .per_address = 1});
+  Connections connections({.total = 3, .per_peer = 3}, &calls);
+  const auto first = Connect();
+  calls.Add("127.0.0.1", 2);
+  EXPECT_EQ(connections.Add(first.first.get()), Answer::kPeerCalls);
+  calls.Add("127.0.0.1", -1);
+  EXPECT_EQ(connections.Add(first.first.get()), Answer::kTaken);
+}
+
+TEST_F(ConnectionsTest, ThatReceivedSomethingAreTold) {
+  Connections connections({.total = 2, .per_peer = 2});
+  const auto first = Connect();
+  const auto second = Connect();
+  ASSERT_EQ(connections.Add(first.first.get()), Answer::kTaken);
+  ASSERT_EQ(connections.Add(second.first.get()), Answer::kTaken);
+  EXPECT_THAT(connections.TakeArrived(), testing::IsEmpty());
+  ASSERT_EQ(::send(first.second.get(), "x", 1, 0), 1);
+  const Peer peer = *PeerOfSocket(first.first.get());
+  EXPECT_THAT(connections.TakeArrived(), testing::ElementsAre(peer));
+  EXPECT_THAT(connections.TakeArrived(), testing::IsEmpty()) << "told once";
+  EXPECT_TRUE(connections.HasUnread(peer));
+  EXPECT_FALSE(connections.HasUnread(*PeerOfSocket(second.first.get())));
 }
 
 TEST_F(ConnectionsTest, ThatTheCallerEndsAreCountedUntilTheServerEndsThem) {

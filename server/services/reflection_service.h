@@ -1,0 +1,80 @@
+#ifndef ATTENTION_SERVER_SERVICES_REFLECTION_SERVICE_H_
+#define ATTENTION_SERVER_SERVICES_REFLECTION_SERVICE_H_
+
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <list>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "grpc/reflection/v1/reflection.grpc.pb.h"
+#include "grpc/reflection/v1alpha/reflection.grpc.pb.h"
+
+namespace attention::server {
+
+/// What the server's API looks like, for tools that have no copy of it: from
+/// the descriptors that are compiled in. gRPC's own keeps a thread for each
+/// stream.
+class Reflection {
+ public:
+  using Reactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
+  /// Streams that are open at once. One more ends that which has been silent
+  /// for longest (CANCELLED).
+  static constexpr size_t kMostStreams = 64;
+
+  /// The names of the server's services: "package.Service".
+  explicit Reflection(std::vector<std::string> services);
+
+  /// A stream of one of the two services: their messages are the same bytes.
+  Reactor* Begin(grpc::CallbackServerContext& context);
+
+  grpc::reflection::v1::ServerReflectionResponse Answer(
+      const grpc::reflection::v1::ServerReflectionRequest& request) const;
+
+ private:
+  class Stream;
+
+  const std::vector<std::string> services_;
+  std::mutex mutex_;
+  std::list<Stream*> streams_;  // the longest silent one is the first
+};
+
+/// grpc.reflection.v1.ServerReflection.
+class ReflectionService final
+    : public grpc::reflection::v1::ServerReflection::
+          WithRawCallbackMethod_ServerReflectionInfo<
+              grpc::reflection::v1::ServerReflection::Service> {
+ public:
+  explicit ReflectionService(Reflection& reflection)
+      : reflection_(reflection) {}
+  Reflection::Reactor* ServerReflectionInfo(
+      grpc::CallbackServerContext* context) override {
+    return reflection_.Begin(*context);
+  }
+
+ private:
+  Reflection& reflection_;
+};
+
+/// grpc.reflection.v1alpha.ServerReflection.
+class OldReflectionService final
+    : public grpc::reflection::v1alpha::ServerReflection::
+          WithRawCallbackMethod_ServerReflectionInfo<
+              grpc::reflection::v1alpha::ServerReflection::Service> {
+ public:
+  explicit OldReflectionService(Reflection& reflection)
+      : reflection_(reflection) {}
+  Reflection::Reactor* ServerReflectionInfo(
+      grpc::CallbackServerContext* context) override {
+    return reflection_.Begin(*context);
+  }
+
+ private:
+  Reflection& reflection_;
+};
+
+}  // namespace attention::server
+
+#endif  // ATTENTION_SERVER_SERVICES_REFLECTION_SERVICE_H_

@@ -1,0 +1,178 @@
+#include "server/transport/call_watch.h"
+
+#include <poll.h>
+#include <spdlog/spdlog.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "server/transport/channelz.h"
+
+namespace attention::server {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Between two looks at a connection.
+constexpr milliseconds kPause{20};
+// The same where it is silent and has open calls: some may have ended.
+constexpr milliseconds kSilentPause{500};
+// Between two lists of all connections, for one that is not in channelz' order.
+constexpr milliseconds kListPause{100};
+// In a row without anything new, after which a connection is at rest.
+constexpr int kQuietLooks = 3;
+// Of a connection that is spared while others of its address are closed.
+constexpr int64_t kFewCalls = 16;
+// Of connections that have ended, before they are forgotten.
+constexpr size_t kMostEnded = 256;
+
+}  // namespace
+
+CallWatch::CallWatch(int64_t server, int64_t per_connection,
+                     Connections& connections, OpenCalls& calls)
+    : server_(server),
+      per_connection_(per_connection),
+      connections_(connections),
+      calls_(calls),
+      stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      thread_([this] { Run(); }) {}
+
+CallWatch::~CallWatch() {
+  const uint64_t one = 1;
+  (void)!::write(stop_.get(), &one, sizeof(one));
+  thread_.join();
+}
+
+void CallWatch::Run() {
+  while (true) {
+    milliseconds time = milliseconds::max();
+    if (calls_.Total() > 0) time = kSilentPause;
+    if (!again_.empty()) time = milliseconds(0);
+    if (!Wait(connections_.arrivals(), time)) return;
+    LookAtAll();
+    if (!Wait(/*epoll=*/-1, kPause)) return;
+  }
+}
+
+bool CallWatch::Wait(int epoll, milliseconds time) const {
+  std::array<pollfd, 2> watched{{{stop_.get(), POLLIN, 0}, {epoll, POLLIN, 0}}};
+  const int patience =
+      time == milliseconds::max() ? -1 : static_cast<int>(time.count());
+  ::poll(watched.data(), watched.size(), patience);
+  return watched[0].revents == 0;
+}
+
+void CallWatch::LookAtAll() {
+  absl::flat_hash_set<Peer> due = std::exchange(again_, {});
+  for (Peer& peer : connections_.TakeArrived()) due.insert(std::move(peer));
+  const Clock::time_point silent = Clock::now() - kSilentPause;
+  for (const auto& [peer, watched] : watched_) {
+    if ((watched.open > 0 && watched.seen < silent) || watched.closed) {
+      due.insert(peer);
+    }
+  }
+  FindSocketsAfter(newest_);
+  for (const Peer& peer : due) {
+    Look(peer);
+    Enforce(peer);
+  }
+  ForgetEnded();
+}
+
+void CallWatch::FindSocketsAfter(int64_t socket) {
+  for (const channelz::Socket& each : channelz::SocketsOf(server_, socket)) {
+    newest_ = std::max(newest_, each.id);
+    const std::optional<Peer> peer = PeerOfCall(each.peer);
+    if (!peer) continue;
+    Watched& watched = watched_[*peer];
+    if (watched.socket == each.id) continue;
+    calls_.Add(peer->address, -watched.open);  // of one with the same name
+    watched = {.socket = each.id};
+  }
+}
+
+void CallWatch::FindSockets() {
+  const Clock::time_point now = Clock::now();
+  if (now - kListPause < found_all_) return;
+  found_all_ = now;
+  FindSocketsAfter(0);
+}
+
+void CallWatch::Look(const Peer& peer) {
+  auto found = watched_.find(peer);
+  if (found == watched_.end()) {
+    FindSockets();
+    found = watched_.find(peer);
+  }
+  if (found == watched_.end()) {
+    if (connections_.Has(peer)) again_.insert(peer);
+    return;
+  }
+  Watched& watched = found->second;
+  const std::optional<channelz::Calls> now = channelz::CallsOf(watched.socket);
+  const int64_t open = now ? now->open : 0;
+  calls_.Add(peer.address, open - watched.open);
+  if (!now) {
+    watched_.erase(found);
+    return;
+  }
+  // What came may still be on its way through gRPC.
+  const bool moves =
+      now->started != watched.started || connections_.HasUnread(peer);
+  watched.quiet = moves ? 0 : watched.quiet + 1;
+  if (watched.quiet < kQuietLooks) again_.insert(peer);
+  watched.started = now->started;
+  watched.open = open;
+  watched.seen = Clock::now();
+}
+
+void CallWatch::Enforce(const Peer& seen) {
+  const OpenCallLimits& limits = calls_.limits();
+  const auto found = watched_.find(seen);
+  if (found != watched_.end() && found->second.open > 2 * per_connection_) {
+    Close(found->first, found->second, 2 * per_connection_, "it");
+  }
+  if (calls_.Of(seen.address) > limits.per_address) {
+    CloseThoseOf(seen.address, limits.per_address, "its address");
+  }
+  if (calls_.Total() > limits.total) {
+    CloseThoseOf(calls_.Largest(), limits.total, "all");
+  }
+}
+
+void CallWatch::CloseThoseOf(const std::string& address, int64_t most,
+                             const char* of) {
+  for (auto& [peer, watched] : watched_) {
+    if (peer.address != address) continue;
+    if (watched.open > kFewCalls || connections_.HasUnread(peer)) {
+      Close(peer, watched, most, of);
+    }
+  }
+}
+
+void CallWatch::Close(const Peer& peer, Watched& watched, int64_t most,
+                      const char* of) {
+  if (std::exchange(watched.closed, true)) return;
+  connections_.Close(peer);
+  if (const int64_t times = closed_.Count(); times > 0) {
+    spdlog::warn(
+        "closed {} connections, the last of {} with {} open calls (expected "
+        "at most {} of {})",
+        times, peer.address, watched.open, most, of);
+  }
+}
+
+void CallWatch::ForgetEnded() {
+  if (watched_.size() < connections_.Count() + kMostEnded) return;
+  for (auto each = watched_.begin(); each != watched_.end();) {
+    const auto now = each++;
+    if (now->second.closed || connections_.Has(now->first)) continue;
+    calls_.Add(now->first.address, -now->second.open);
+    watched_.erase(now);
+  }
+}
+
+}  // namespace attention::server

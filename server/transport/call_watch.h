@@ -1,0 +1,81 @@
+#ifndef ATTENTION_SERVER_TRANSPORT_CALL_WATCH_H_
+#define ATTENTION_SERVER_TRANSPORT_CALL_WATCH_H_
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "server/file_descriptor.h"
+#include "server/scheduling/open_calls.h"
+#include "server/telemetry/log_limit.h"
+#include "server/transport/connections.h"
+
+namespace attention::server {
+
+/// Closes connections with more open calls than one, its address or all may
+/// have, on a thread of its own. gRPC 1.51 holds a caller to
+/// MAX_CONCURRENT_STREAMS only once that has acknowledged the setting, and
+/// shows nobody a call before its message has come, so this asks channelz: of
+/// each connection that has received something, at most once in 20 ms, which
+/// takes some 10 us; connections at rest cost nothing. gRPC takes some 3000
+/// calls in 20 ms on a core, 40 MiB.
+class CallWatch {
+ public:
+  /// `server` is gRPC's number of the server whose sockets `connections` are.
+  /// A connection may have twice `per_connection` calls: those that have ended
+  /// count until gRPC has freed them. All live longer than this.
+  CallWatch(int64_t server, int64_t per_connection, Connections& connections,
+            OpenCalls& calls);
+  ~CallWatch();
+  CallWatch(const CallWatch&) = delete;
+  CallWatch& operator=(const CallWatch&) = delete;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Watched {
+    int64_t socket = 0;  // channelz's number
+    int64_t started = 0;
+    int64_t open = 0;
+    int quiet = 0;  // looks in a row that saw nothing new
+    // Its calls are counted until gRPC has ended them, which takes it several
+    // times as long as to begin them.
+    bool closed = false;
+    Clock::time_point seen = Clock::time_point::min();
+  };
+
+  void Run();
+  /// False where it is time to end.
+  bool Wait(int epoll, std::chrono::milliseconds time) const;
+  void LookAtAll();
+  void Look(const Peer& peer);
+  void FindSockets();
+  void FindSocketsAfter(int64_t socket);
+  /// Closes what is beyond a limit, after a look at `seen`.
+  void Enforce(const Peer& seen);
+  /// Those of an address with more than a few calls, or with more to come.
+  void CloseThoseOf(const std::string& address, int64_t most, const char* of);
+  void Close(const Peer& peer, Watched& watched, int64_t most, const char* of);
+  void ForgetEnded();
+
+  const int64_t server_;
+  const int64_t per_connection_;
+  Connections& connections_;
+  OpenCalls& calls_;
+  const FileDescriptor stop_;  // an eventfd
+  int64_t newest_ = 0;         // channelz's number of a connection
+  Clock::time_point found_all_ = Clock::time_point::min();
+  absl::flat_hash_map<Peer, Watched> watched_;
+  // Looked at in the next round too: its calls were just becoming more, or
+  // channelz did not know it yet.
+  absl::flat_hash_set<Peer> again_;
+  LogLimit closed_;
+  std::thread thread_;
+};
+
+}  // namespace attention::server
+
+#endif  // ATTENTION_SERVER_TRANSPORT_CALL_WATCH_H_

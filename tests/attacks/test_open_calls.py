@@ -1,0 +1,86 @@
+"""Calls that are begun and go no further: each takes memory from its first byte."""
+
+import pytest
+from attacked_server import ATTEND, ATTEND_STREAM, wait_until
+from call_flood import connect, is_closed, leave_open
+from grpc import StatusCode
+from messages import SMALL
+
+MIB = 1 << 20
+WATCH = "/grpc.health.v1.Health/Watch"
+REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+
+
+def start_small(start):
+    return start("--memory-limit", "512MiB")
+
+
+def test_calls_of_a_caller_that_acknowledges_no_settings(start):
+    # gRPC 1.51 applies its limit of streams once it was acknowledged.
+    server = start_small(start)
+    with connect(server) as attacker:
+        leave_open(attacker, ATTEND, 60_000)
+        wait_until(lambda: is_closed(attacker), "closed")
+        assert server.call(SMALL) == StatusCode.OK
+    assert "closed 1 connections, the last of 127.0.0.2" in server.log()
+    assert server.most_memory() < 200 * MIB
+
+
+@pytest.mark.parametrize("method", [ATTEND, ATTEND_STREAM, WATCH, REFLECTION])
+def test_calls_over_many_connections(start, method):
+    # 250 on each, which the limit of streams allows.
+    server = start_small(start)
+    connections = []
+    for _ in range(160):
+        try:
+            connections.append(connect(server))
+        except OSError:
+            break  # too many calls are open for another connection
+        leave_open(connections[-1], method, 250, acknowledged=True, message=method == WATCH)
+    wait_until(lambda: any(map(is_closed, connections)), "some are closed")
+    assert server.call(SMALL) == StatusCode.OK, "others are served meanwhile"
+    assert server.most_memory() < 200 * MIB
+    for connection in connections:
+        connection.close()
+
+
+def test_idle_reflection_makes_room_for_others(start):
+    # Not over the limit of calls, and without a thread for each.
+    server = start_small(start)
+    before = server.threads()
+    with connect(server) as attacker:
+        leave_open(attacker, REFLECTION, 200, acknowledged=True)
+        list_services = b"\x3a\x00"
+        for name in (REFLECTION, REFLECTION.replace("v1alpha", "v1")):
+            with server.channel() as channel:
+                stream = channel.stream_stream(name)(iter([list_services]), timeout=60)
+                assert b"attention.v1.AttentionService" in next(stream)
+    assert server.threads() < before + 20
+
+
+def test_many_connections_whose_calls_wait_to_be_read(start):
+    # Closing takes gRPC longer than accepting: what was closed counts until then.
+    server = start_small(start)
+    connections = []
+    for _ in range(400):
+        try:
+            connections.append(connect(server))
+        except OSError:
+            break
+        leave_open(connections[-1], ATTEND, 1000)
+    wait_until(lambda: any(map(is_closed, connections)), "some are closed")
+    assert server.call(SMALL) == StatusCode.OK
+    for connection in connections:
+        connection.close()
+    wait_until(lambda: server.memory() < 100 * MIB, "memory is given back")
+    assert server.most_memory() < 300 * MIB
+
+
+def test_calls_within_the_limits_stay_open(start):
+    server = start_small(start)
+    with connect(server) as caller:
+        leave_open(caller, WATCH, 200, acknowledged=True, message=True)
+        for _ in range(20):
+            assert server.call(SMALL) == StatusCode.OK
+        assert not is_closed(caller)
+    assert "closed" not in server.log()
