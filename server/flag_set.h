@@ -51,6 +51,18 @@ class FlagSet {
     return option;
   }
 
+  /// One that is given several times, or once with commas in between.
+  void AddList(const std::string& flag, std::vector<std::string>& values,
+               const std::string& type, const std::string& help,
+               const std::string& group) {
+    CLI::Option* option = app_.add_option(flag, values);
+    Describe(option, flag, type, "", help, group);
+    option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+        ->expected(1)
+        ->allow_extra_args(false)
+        ->delimiter(',');
+  }
+
   /// One that takes a whole number; its default is what `value` is.
   template <typename Integer>
   void AddInteger(const std::string& flag, Integer& value,

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/engine.h"
+#include "server/http/http_access.h"
 #include "server/transport/unix_socket.h"
 
 namespace attention::server {
@@ -44,6 +45,18 @@ absl::Status CheckOneOf(absl::string_view flag, const std::string& value,
   if (absl::c_linear_search(known, value)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       flag, ": '", value, "' (expected ", absl::StrJoin(known, ", "), ")"));
+}
+
+absl::Status CheckEach(absl::string_view flag,
+                       const std::vector<std::string>& values,
+                       bool (*is_right)(const std::string&),
+                       absl::string_view expected) {
+  for (const std::string& value : values) {
+    if (is_right(value)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(flag, ": '", value, "' (expected ", expected, ")"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckEncryption(const ServerOptions& options) {
@@ -90,6 +103,10 @@ absl::Status CheckOptions(const ServerOptions& options) {
       CheckEncryption(options),
       CheckRange("--grpc-port", options.grpc_port, 0, 65535),
       CheckRange("--http-port", options.http_port, 0, 65535),
+      CheckEach("--http-allow-origin", options.http_allow_origin, &IsOrigin,
+                "an origin as https://example.org or http://127.0.0.1:3000"),
+      CheckEach("--http-host", options.http_host, &IsHostNameOrAny,
+                "a host's name, without a port, or *"),
       CheckRange("--worker-threads", options.worker_threads, 0, kMostThreads),
       CheckOneOf("--backend", options.backend, BackendNames()),
       CheckRange("--cuda-memory-limit", options.cuda_memory_limit, 0,

@@ -37,6 +37,16 @@ void AddListening(ServerOptions& options, FlagSet& flags) {
       "Whether the Open Inference Protocol is served over HTTP too; "
       "--http-inference=false leaves health and metrics",
       group);
+  flags.AddList("--http-allow-origin", options.http_allow_origin, "ORIGIN",
+                "Web pages that may ask over HTTP, as https://example.org: "
+                "several with commas, or the flag again; others get 403",
+                group);
+  flags.AddList(
+      "--http-host", options.http_host, "NAME",
+      "Names by which inference over HTTP is asked for in plain text, "
+      "beside IP addresses, localhost, this machine's own name and "
+      "--http-address; * for any; likewise",
+      group);
   flags.AddTime(
       "--drain-delay", options.drain_delay, "0s",
       "How long calls are still served after SIGTERM or SIGINT, while "

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace attention::server {
 
@@ -39,6 +40,13 @@ struct ServerOptions {
   int http_port = 8002;
   /// Whether the Open Inference Protocol is served there as well.
   bool http_inference = true;
+  /// Origins of web pages that may ask over HTTP ("https://example.org:8443");
+  /// requests of others are refused.
+  std::vector<std::string> http_allow_origin;
+  /// Names by which HTTP is asked in plain text, beside IP addresses,
+  /// localhost, this machine's own name and http_address. For health and
+  /// metrics any does.
+  std::vector<std::string> http_host;
   /// Threads that compute; 0 means one per processor that the process may use.
   int worker_threads = 0;
   /// "auto" or a backend's name.

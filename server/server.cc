@@ -57,7 +57,7 @@ constexpr int kHandovers = 16;
 constexpr std::chrono::milliseconds kFlushTime{500};
 
 // Of gRPC, with some that it makes under load.
-constexpr int kThreadsBesideWorkers = 16;
+constexpr int kThreadsBesideWorkers = 18;
 
 // Over HTTP; where file descriptors are few, that many of them at most.
 constexpr int64_t kMostHttpConnections = 1024;
@@ -141,7 +141,7 @@ struct Server::Impl {
 
   ~Impl() {
     // Its replies are still taken while tasks end.
-    if (http != nullptr) http->server->Stop();
+    if (http != nullptr) http->Stop();
   }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;

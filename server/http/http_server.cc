@@ -27,6 +27,9 @@ using Error = boost::system::error_code;
 
 // Between two attempts where nothing more can be opened.
 constexpr std::chrono::milliseconds kPause{50};
+// Accepted at once, before those that are open get on: few turns for who
+// connects in a storm, and fewer than there are places for probes.
+constexpr int kAcceptedAtOnce = 32;
 
 tcp ProtocolOf(int socket) {
   sockaddr_storage address{};
@@ -58,11 +61,16 @@ class HttpServer::Impl {
       : limits_(limits),
         handlers_(std::move(handlers)),
         tls_(std::move(tls)),
-        connections_(limits.connections) {
+        connections_(limits.connections, limits.reserved_connections),
+        greetings_{
+            limits_, handlers_,
+            tls_ == nullptr ? nullptr : std::make_shared<HandshakeTurns>(),
+            Burst()} {
     for (FileDescriptor& socket : listener.sockets) {
       const tcp protocol = ProtocolOf(socket.get());
       acceptors_.push_back(
           std::make_unique<Acceptor>(context_, protocol, socket.Release()));
+      acceptors_.back()->listening.non_blocking(true);
       Accept(*acceptors_.back());
     }
     thread_ = std::thread([this] { Run(); });
@@ -72,6 +80,8 @@ class HttpServer::Impl {
   void Stop() {
     context_.stop();
     if (thread_.joinable()) thread_.join();
+    // What it still has refers to the context.
+    if (greetings_.turns != nullptr) greetings_.turns->Stop();
   }
 
   const HttpConnections& connections() const { return connections_; }
@@ -90,24 +100,44 @@ class HttpServer::Impl {
       try {
         context_.run();
       } catch (const std::exception& error) {
-        if (const int64_t times = failed_.Count(); times > 0) {
-          spdlog::warn("http: {} ({} times)", error.what(), times);
-        }
+        Tell(error);
       }
     }
   }
 
+  void Tell(const std::exception& error) {
+    if (const int64_t times = failed_.Count(); times > 0) {
+      spdlog::warn("http: {} ({} times)", error.what(), times);
+    }
+  }
+
   void Accept(Acceptor& acceptor) {
-    acceptor.listening.async_accept(
-        [this, &acceptor](const Error& error, tcp::socket socket) {
-          if (error == boost::asio::error::operation_aborted) return;
-          if (error && error != boost::asio::error::connection_aborted) {
-            return AcceptLater(acceptor, error);
-          }
-          // Next, whatever the new connection throws.
-          Accept(acceptor);
-          if (!error) Admit(std::move(socket));
-        });
+    acceptor.listening.async_wait(tcp::acceptor::wait_read,
+                                  [this, &acceptor](const Error& error) {
+                                    if (!error) AcceptSome(acceptor);
+                                  });
+  }
+
+  void AcceptSome(Acceptor& acceptor) {
+    for (int i = 0; i < kAcceptedAtOnce; ++i) {
+      Error error;
+      tcp::socket socket = acceptor.listening.accept(error);
+      if (error == boost::asio::error::would_block) break;
+      if (error && error != boost::asio::error::connection_aborted) {
+        return AcceptLater(acceptor, error);
+      }
+      if (!error) AdmitOrForget(std::move(socket));
+    }
+    Accept(acceptor);
+  }
+
+  // What a connection has no memory for ends that connection alone.
+  void AdmitOrForget(tcp::socket socket) {
+    try {
+      Admit(std::move(socket));
+    } catch (const std::exception& error) {
+      Tell(error);
+    }
   }
 
   void AcceptLater(Acceptor& acceptor, const Error& why) {
@@ -131,9 +161,10 @@ class HttpServer::Impl {
       if (const int64_t times = refused_.Count(); times > 0) {
         spdlog::warn(
             "http: closed {} new connections, the last from {}: {} are open "
-            "(at most {}, and {} of one address)",
+            "and none is idle (at most {}, {} of one address, and {} for "
+            "probes)",
             times, address, connections_.open(), limits_.connections.total,
-            limits_.connections.per_peer);
+            limits_.connections.per_peer, limits_.reserved_connections);
       }
       return;
     }
@@ -143,12 +174,13 @@ class HttpServer::Impl {
     HttpPeer caller{.address = address, .name = NameOf(peer)};
     if (tls_ != nullptr) {
       return std::make_shared<HttpGreeting>(std::move(socket), std::move(place),
-                                            std::move(caller), tls_(), limits_,
-                                            handlers_, handshakes_failed_)
+                                            std::move(caller), tls_(),
+                                            greetings_)
           ->Begin();
     }
-    std::make_shared<PlainHttpSession>(std::move(socket), std::move(place),
-                                       std::move(caller), limits_, handlers_)
+    std::make_shared<HttpSession>(HttpStream(std::move(socket)),
+                                  std::move(place), std::move(caller), limits_,
+                                  handlers_)
         ->Read();
   }
 
@@ -157,8 +189,8 @@ class HttpServer::Impl {
   const std::function<TlsContext()> tls_;  // null: plain text alone
   Burst refused_;
   Burst failed_;
-  Burst handshakes_failed_;
   HttpConnections connections_;
+  HttpGreeting::Shared greetings_;
   // Destroys the sessions, which its operations keep.
   boost::asio::io_context context_{1};
   std::vector<std::unique_ptr<Acceptor>> acceptors_;
@@ -185,6 +217,9 @@ void HttpServer::Stop() { impl_->Stop(); }
 int64_t HttpServer::connections() const { return impl_->connections().open(); }
 int64_t HttpServer::connections_refused() const {
   return impl_->connections().refused();
+}
+int64_t HttpServer::connections_displaced() const {
+  return impl_->connections().displaced();
 }
 
 }  // namespace attention::server
