@@ -42,7 +42,7 @@ class HandshakeTurns {
   std::condition_variable added_;
   bool stopped_ = false;
   std::unordered_map<std::string, std::deque<Step>> of_address_;  // none empty
-  std::deque<std::string> turns_;  // its keys
+  std::deque<std::string> turns_;                                 // its keys
   std::thread thread_;
 };
 

@@ -73,9 +73,10 @@ absl::Status CheckTransferEncoding(const Head& head) {
                              "chunked")) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "Transfer-Encoding: '", absl::CHexEscape(coding.value.substr(0, kMostQuoted)),
-      "' (expected chunked, alone)"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("Transfer-Encoding: '",
+                   absl::CHexEscape(coding.value.substr(0, kMostQuoted)),
+                   "' (expected chunked, alone)"));
 }
 
 }  // namespace

@@ -1,11 +1,9 @@
 #include "server/http/http_server.h"
 
 #include <spdlog/spdlog.h>
-#include <sys/socket.h>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <exception>
 #include <string>
 #include <thread>
@@ -14,6 +12,7 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "server/http/http_acceptor.h"
 #include "server/http/http_connections.h"
 #include "server/http/http_greeting.h"
 #include "server/http/http_session.h"
@@ -24,19 +23,6 @@ namespace {
 
 using boost::asio::ip::tcp;
 using Error = boost::system::error_code;
-
-// Between two attempts where nothing more can be opened.
-constexpr std::chrono::milliseconds kPause{50};
-// Accepted at once, before those that are open get on: few turns for who
-// connects in a storm, and fewer than there are places for probes.
-constexpr int kAcceptedAtOnce = 32;
-
-tcp ProtocolOf(int socket) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof(address);
-  ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size);
-  return address.ss_family == AF_INET6 ? tcp::v6() : tcp::v4();
-}
 
 // As gRPC says it, an IPv4 address within an IPv6 one as what it is.
 std::string NameOf(const tcp::endpoint& peer) {
@@ -67,11 +53,11 @@ class HttpServer::Impl {
             tls_ == nullptr ? nullptr : std::make_shared<HandshakeTurns>(),
             Burst()} {
     for (FileDescriptor& socket : listener.sockets) {
-      const tcp protocol = ProtocolOf(socket.get());
-      acceptors_.push_back(
-          std::make_unique<Acceptor>(context_, protocol, socket.Release()));
-      acceptors_.back()->listening.non_blocking(true);
-      Accept(*acceptors_.back());
+      acceptors_.push_back(std::make_unique<HttpAcceptor>(
+          context_, std::move(socket),
+          [this](tcp::socket accepted) { Admit(std::move(accepted)); },
+          failed_));
+      acceptors_.back()->Accept();
     }
     thread_ = std::thread([this] { Run(); });
   }
@@ -87,68 +73,17 @@ class HttpServer::Impl {
   const HttpConnections& connections() const { return connections_; }
 
  private:
-  struct Acceptor {
-    Acceptor(boost::asio::io_context& context, const tcp& protocol, int socket)
-        : listening(context, protocol, socket), pause(context) {}
-    tcp::acceptor listening;
-    boost::asio::steady_timer pause;
-  };
-
   // What one connection has no memory for ends that connection.
   void Run() {
     while (!context_.stopped()) {
       try {
         context_.run();
       } catch (const std::exception& error) {
-        Tell(error);
+        if (const int64_t times = failed_.Count(); times > 0) {
+          spdlog::warn("http: {} ({} times)", error.what(), times);
+        }
       }
     }
-  }
-
-  void Tell(const std::exception& error) {
-    if (const int64_t times = failed_.Count(); times > 0) {
-      spdlog::warn("http: {} ({} times)", error.what(), times);
-    }
-  }
-
-  void Accept(Acceptor& acceptor) {
-    acceptor.listening.async_wait(tcp::acceptor::wait_read,
-                                  [this, &acceptor](const Error& error) {
-                                    if (!error) AcceptSome(acceptor);
-                                  });
-  }
-
-  void AcceptSome(Acceptor& acceptor) {
-    for (int i = 0; i < kAcceptedAtOnce; ++i) {
-      Error error;
-      tcp::socket socket = acceptor.listening.accept(error);
-      if (error == boost::asio::error::would_block) break;
-      if (error && error != boost::asio::error::connection_aborted) {
-        return AcceptLater(acceptor, error);
-      }
-      if (!error) AdmitOrForget(std::move(socket));
-    }
-    Accept(acceptor);
-  }
-
-  // What a connection has no memory for ends that connection alone.
-  void AdmitOrForget(tcp::socket socket) {
-    try {
-      Admit(std::move(socket));
-    } catch (const std::exception& error) {
-      Tell(error);
-    }
-  }
-
-  void AcceptLater(Acceptor& acceptor, const Error& why) {
-    if (const int64_t times = failed_.Count(); times > 0) {
-      spdlog::warn("http: cannot accept connections: {} ({} times)",
-                   why.message(), times);
-    }
-    acceptor.pause.expires_after(kPause);
-    acceptor.pause.async_wait([this, &acceptor](const Error& error) {
-      if (!error) Accept(acceptor);
-    });
   }
 
   void Admit(tcp::socket socket) {
@@ -193,7 +128,7 @@ class HttpServer::Impl {
   HttpGreeting::Shared greetings_;
   // Destroys the sessions, which its operations keep.
   boost::asio::io_context context_{1};
-  std::vector<std::unique_ptr<Acceptor>> acceptors_;
+  std::vector<std::unique_ptr<HttpAcceptor>> acceptors_;
   std::thread thread_;
 };
 

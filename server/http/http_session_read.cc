@@ -83,9 +83,10 @@ void HttpSession::Read() {
   // Counted here. Boost 1.74 takes boost::none for a limit of 0.
   parser_->body_limit(std::numeric_limits<uint64_t>::max());
   SetIdle();
-  http::async_read_header(
-      stream_, buffer_, *parser_,
-      [self = shared_from_this()](Error error, size_t) { self->OnHead(error); });
+  http::async_read_header(stream_, buffer_, *parser_,
+                          [self = shared_from_this()](Error error, size_t) {
+                            self->OnHead(error);
+                          });
 }
 
 void HttpSession::OnHead(Error error) {
@@ -159,9 +160,11 @@ void HttpSession::ReadBody() {
   into.data = body.end();
   into.size = asked;
   into.more = true;
-  http::async_read_some(stream_, buffer_, *parser_,
-                        [self = shared_from_this(), asked](
-                            Error error, size_t) { self->OnBody(error, asked); });
+  http::async_read_some(
+      stream_, buffer_, *parser_,
+      [self = shared_from_this(), asked](Error error, size_t) {
+        self->OnBody(error, asked);
+      });
 }
 
 void HttpSession::OnBody(Error error, size_t asked) {

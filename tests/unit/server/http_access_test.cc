@@ -50,9 +50,9 @@ TEST(HttpAccessTest, HostsAreAddressesLocalhostOrKnown) {
         "KNOWN.example.:8002"}) {
     EXPECT_EQ(StatusOf({{"host", host}}), 200) << host;
   }
-  for (const char* host : {"evil.example", "evil.example:8002", "",
-                           "localhost.evil.example", "127.0.0.1.evil.example",
-                           "[::1", "127.0.0.1:8002.evil.example"}) {
+  for (const char* host :
+       {"evil.example", "evil.example:8002", "", "localhost.evil.example",
+        "127.0.0.1.evil.example", "[::1", "127.0.0.1:8002.evil.example"}) {
     EXPECT_EQ(StatusOf({{"host", host}}), 403) << host;
     EXPECT_EQ(StatusOf({{"host", host}}, /*probe=*/true), 200) << host;
   }
@@ -60,10 +60,9 @@ TEST(HttpAccessTest, HostsAreAddressesLocalhostOrKnown) {
 
 TEST(HttpAccessTest, AnyNameDoesWhereThatIsSaid) {
   const HttpAccess access({}, {"*"});
-  EXPECT_FALSE(access.Answer({.method = "GET",
-                              .path = "/a",
-                              .headers = {{"host", "any.example"}}},
-                             /*probe=*/false, /*has_body=*/false));
+  EXPECT_FALSE(access.Answer(
+      {.method = "GET", .path = "/a", .headers = {{"host", "any.example"}}},
+      /*probe=*/false, /*has_body=*/false));
 }
 
 TEST(HttpAccessTest, OverTlsTheCertificateHasTheNames) {
@@ -95,9 +94,9 @@ TEST(HttpAccessTest, KnowsOriginsAndHosts) {
                            "http://127.0.0.1"}) {
     EXPECT_TRUE(IsOrigin(good)) << good;
   }
-  for (const char* bad : {"", "a.example", "https://", "https://a/", "*", "null",
-                          "https://a:", "https://a:b", "ftp://a",
-                          "https://a b"}) {
+  for (const char* bad :
+       {"", "a.example", "https://", "https://a/", "*", "null",
+        "https://a:", "https://a:b", "ftp://a", "https://a b"}) {
     EXPECT_FALSE(IsOrigin(bad)) << bad;
   }
   EXPECT_TRUE(IsHostNameOrAny("a-b.example"));
@@ -123,8 +122,8 @@ class HttpServerAccessTest : public HttpServerTest {
 TEST_P(HttpServerAccessTest, APageThatIsAllowedMayReadTheReply) {
   EXPECT_THAT(Ask(absl::StrCat("GET /a HTTP/1.1\r\nOrigin: ", kPage, "\r\n")),
               AllOf(HasSubstr("200 OK"), HasSubstr("Vary: Origin\r\n"),
-                    HasSubstr(absl::StrCat("Access-Control-Allow-Origin: ",
-                                           kPage, "\r\n"))));
+                    HasSubstr(absl::StrCat(
+                        "Access-Control-Allow-Origin: ", kPage, "\r\n"))));
 }
 
 TEST_P(HttpServerAccessTest, OtherRepliesSayNothingOfPages) {
@@ -150,8 +149,8 @@ TEST_P(HttpServerAccessTest, AnswersABrowserThatAsksFirst) {
 
 TEST_P(HttpServerAccessTest, AReplyAfterThatOfAPageSaysNothingOfIt) {
   HttpCaller caller(address_, tls());
-  caller.Send(absl::StrCat("GET /a HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: ",
-                           kPage, "\r\n\r\n"));
+  caller.Send(absl::StrCat(
+      "GET /a HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: ", kPage, "\r\n\r\n"));
   caller.Read("GET /a\n");
   caller.Send("GET /a HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
   EXPECT_THAT(caller.Read("GET /a\n"), Not(HasSubstr("Access-Control")));

@@ -55,11 +55,10 @@ TEST_P(HttpFramingTest, RefusesTransferEncodingsOtherThanChunked) {
 }
 
 TEST_P(HttpFramingTest, RefusesTwoTransferEncodings) {
-  ExpectRefusedAndClosed(
-      absl::StrCat(kHost,
-                   "Transfer-Encoding: identity\r\n"
-                   "Transfer-Encoding: chunked\r\n"),
-      "Transfer-Encoding: 2");
+  ExpectRefusedAndClosed(absl::StrCat(kHost,
+                                      "Transfer-Encoding: identity\r\n"
+                                      "Transfer-Encoding: chunked\r\n"),
+                         "Transfer-Encoding: 2");
 }
 
 TEST_P(HttpFramingTest, RefusesTransferEncodingOverHttp10) {
