@@ -74,7 +74,10 @@ TEST_P(HttpServerConnectionsTest, AnIdleConnectionIsClosedForANewOne) {
   Start({.connections = {2, 2}});
   HttpCaller first(address_, tls());
   HttpCaller second(address_, tls());
-  ASSERT_TRUE(ConnectionsBecome(2));
+  for (HttpCaller* const caller : {&first, &second}) {
+    caller->Send(kRequest);
+    ASSERT_EQ(HttpStatus(caller->Read("GET /a\n")), 200);
+  }
   EXPECT_EQ(HttpStatus(HttpAnswer(address_, "/a", "GET", tls())), 200);
   EXPECT_EQ(first.Read(), "");
   EXPECT_TRUE(first.closed());
