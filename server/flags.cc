@@ -67,10 +67,12 @@ template <typename Kind, typename Value>
 CLI::Option* Add(const OptionRow& row, const Kind& kind, Value& value,
                  CLI::App& app) {
   const auto read = [&](const CLI::results_t& given) {
-    if (Kind::Parse(given.front(), value)) return true;
-    throw CLI::ValidationError(
-        row.flag,
-        absl::StrCat("'", given.front(), "' (expected ", Kind::kExpected, ")"));
+    for (const std::string& text : given) {
+      if (Kind::Parse(text, value)) continue;
+      throw CLI::ValidationError(
+          row.flag, absl::StrCat("'", text, "' (expected ", Kind::kExpected, ")"));
+    }
+    return true;
   };
   CLI::Option* option = app.add_option(row.flag, CLI::callback_t(read));
   if (std::is_same_v<Kind, SwitchOption>) option->expected(0);
@@ -100,7 +102,11 @@ void AddFlags(ServerOptions& options, CLI::App& app) {
     const auto add = [&](const auto& kind) {
       return Add(row, kind, options.*kind.member, app);
     };
-    Describe(std::visit(add, row.kind), row.flag, row.help, row.group);
+    CLI::Option* option = std::visit(add, row.kind);
+    Describe(option, row.flag, row.help, row.group);
+    if (std::holds_alternative<ListOption>(row.kind)) {
+      option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->expected(1);
+    }
   }
 }
 

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 
 namespace attention::server {
@@ -38,6 +39,25 @@ std::string ChoiceOption::Wrong(const std::string& value) const {
   if (absl::c_linear_search(known, value)) return "";
   return absl::StrCat("'", value, "' (expected ", absl::StrJoin(known, ", "),
                       ")");
+}
+
+bool ListOption::Parse(const std::string& text,
+                       std::vector<std::string>& values) {
+  for (const absl::string_view value :
+       absl::StrSplit(text, ',', absl::SkipEmpty())) {
+    values.emplace_back(value);
+  }
+  return true;
+}
+
+std::string ListOption::Text(const std::vector<std::string>& values) {
+  return absl::StrJoin(values, ",");
+}
+
+std::string ListOption::Wrong(const std::vector<std::string>& values) const {
+  const auto wrong = absl::c_find_if_not(values, is_right);
+  if (wrong == values.end()) return "";
+  return absl::StrCat("'", *wrong, "' (expected ", expected, ")");
 }
 
 template <typename Integer>

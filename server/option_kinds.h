@@ -48,6 +48,19 @@ struct ChoiceOption {
   std::vector<std::string> known;
 };
 
+/// Several, with commas in between, or the option given again.
+struct ListOption {
+  static constexpr char kExpected[] = "a list";
+  static bool Parse(const std::string& text, std::vector<std::string>& values);
+  static std::string Text(const std::vector<std::string>& values);
+  std::string Wrong(const std::vector<std::string>& values) const;
+
+  std::vector<std::string> ServerOptions::*member;
+  const char* type;
+  bool (*is_right)(const std::string& value);
+  const char* expected;  // of one
+};
+
 /// A whole number.
 template <typename Integer>
 struct NumberOption {

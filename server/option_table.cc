@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/engine.h"
+#include "server/http/http_access.h"
 #include "server/transport/unix_socket.h"
 
 namespace attention::server {
@@ -57,10 +58,20 @@ const std::vector<OptionRow>& OptionTable() {
       {"--http-inference", kListening, SwitchOption{&O::http_inference},
        "Whether the Open Inference Protocol is served over HTTP too; "
        "--http-inference=false leaves health and metrics"},
+      {"--http-allow-origin", kListening,
+       ListOption{&O::http_allow_origin, "ORIGIN", &IsOrigin,
+                  "an origin as https://example.org or http://127.0.0.1:3000"},
+       "Web pages that may ask over HTTP, as https://example.org: several with "
+       "commas, or the flag again; others get 403"},
+      {"--http-host", kListening,
+       ListOption{&O::http_host, "NAME", &IsHostNameOrAny,
+                  "a host's name, without a port, or *"},
+       "Names by which inference over HTTP is asked for in plain text, beside "
+       "IP addresses, localhost, this machine's own name and --http-address; * "
+       "for any; likewise"},
       {"--drain-delay", kListening, TimeOption{&O::drain_delay},
        "How long calls are still served after SIGTERM, SIGINT or SIGQUIT, "
-       "while "
-       "health says NOT_SERVING: time for callers and proxies to see it"},
+       "while health says NOT_SERVING: time for callers and proxies to see it"},
       {"--drain-time", kListening, TimeOption{&O::drain_time},
        "How long running requests may take to finish after that"},
 

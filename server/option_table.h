@@ -12,7 +12,7 @@ namespace attention::server {
 struct OptionRow {
   const char* flag;   // "--grpc-port"
   const char* group;  // of --help
-  std::variant<TextOption, ChoiceOption, NumberOption<int>,
+  std::variant<TextOption, ChoiceOption, ListOption, NumberOption<int>,
                NumberOption<int64_t>, SizeOption, TimeOption, SwitchOption>
       kind;
   std::string help;

@@ -60,7 +60,7 @@ constexpr int kHandovers = 16;
 constexpr std::chrono::milliseconds kFlushTime{500};
 
 // Of gRPC, with some that it makes under load.
-constexpr int kThreadsBesideWorkers = 16;
+constexpr int kThreadsBesideWorkers = 18;
 
 // Over HTTP; where file descriptors are few, that many of them at most.
 constexpr int64_t kMostHttpConnections = 1024;
@@ -153,7 +153,7 @@ struct Server::Impl {
     // Whoever asked over HTTP waits for a model that is still loading.
     repository_queue.Stop();
     // Its replies are still taken while tasks end.
-    if (http != nullptr) http->server->Stop();
+    if (http != nullptr) http->Stop();
   }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;

@@ -14,13 +14,12 @@ constexpr size_t kLeastGrowth = 4 << 10;
 
 }  // namespace
 
-bool ByteBudget::Take(const std::string& address, int64_t bytes) {
+bool ByteBudget::Take(const std::string& address, int64_t bytes, int64_t had) {
   const std::lock_guard lock(mutex_);
   const auto same = of_address_.find(address);
   const int64_t of_address = same == of_address_.end() ? 0 : same->second;
-  if (bytes > limit_ - taken_ || bytes > limit_of_address() - of_address) {
-    return false;
-  }
+  const int64_t left = limit_of_address() - of_address - bytes;
+  if (bytes > limit_ - taken_ || (had + bytes + 1) / 2 > left) return false;
   taken_ += bytes;
   of_address_[address] += bytes;
   return true;
@@ -60,13 +59,14 @@ absl::Status CountedBytes::Grow(size_t bytes, size_t most) {
   const size_t wanted =
       std::max(needed, std::min(most, std::max(2 * capacity_, kLeastGrowth)));
   const auto more = static_cast<int64_t>(wanted - capacity_);
-  if (budget_ != nullptr && !budget_->Take(address_, more)) {
+  if (budget_ != nullptr &&
+      !budget_->Take(address_, more, static_cast<int64_t>(capacity_))) {
     return RetryAfter(
         absl::ResourceExhaustedError(absl::StrCat(
             "requests over HTTP that are being read take their share of the "
             "server's memory_limit (at most ",
-            budget_->limit_of_address(),
-            " bytes of one address, and twice that of all)")),
+            budget_->limit_of_one(), " bytes of one, ",
+            budget_->limit_of_address(), " of one address)")),
         kTryAgain);
   }
   char* const grown = static_cast<char*>(std::realloc(bytes_, wanted));

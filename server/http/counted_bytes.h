@@ -16,19 +16,24 @@
 
 namespace attention::server {
 
-/// Bounds the memory that HTTP requests take before they are admitted, all of
-/// them and those of one address, which gets half of it at most. May be used
-/// from several threads at once.
+/// Bounds the memory that HTTP requests take before they are admitted: all of
+/// them; those of one address, three quarters at most; and each by what it
+/// leaves to the others of its address, half as much as it has itself at least.
+/// So one alone has half of all, and however many are unfinished, there is room
+/// for another that is smaller. May be used from several threads at once.
 class ByteBudget {
  public:
   /// `limit` >= 0.
   explicit ByteBudget(int64_t limit) : limit_(limit) {}
 
-  /// False, and nothing is taken, where it is used up.
-  bool Take(const std::string& address, int64_t bytes);
+  /// `bytes` more for one that has `had`. False, and nothing is taken, where
+  /// that is too much.
+  bool Take(const std::string& address, int64_t bytes, int64_t had);
   void Return(const std::string& address, int64_t bytes);
 
-  int64_t limit_of_address() const { return limit_ / 2; }
+  int64_t limit_of_address() const { return limit_ / 4 * 3; }
+  /// Of one, where its address has no other.
+  int64_t limit_of_one() const { return limit_of_address() / 3 * 2; }
   int64_t taken() const;
 
  private:

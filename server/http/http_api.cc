@@ -11,6 +11,8 @@ namespace {
 
 constexpr char kTextOfPrometheus[] = "text/plain; version=0.0.4; charset=utf-8";
 
+constexpr char kMetrics[] = "/metrics";
+
 // Beside inference.
 constexpr int64_t kMostBodyBytes = 16 << 10;
 
@@ -31,8 +33,21 @@ HttpReply Says(const std::string& name, bool value) {
 }  // namespace
 
 void HttpApi::StartServing(Sources sources) {
+  auto metrics =
+      std::make_shared<SharedPage>(kTextOfPrometheus, sources.metrics);
   const std::lock_guard lock(mutex_);
   sources_ = std::move(sources);
+  metrics_ = std::move(metrics);
+}
+
+void HttpApi::StopServing() {
+  std::shared_ptr<SharedPage> metrics;  // ends without the lock
+  const std::lock_guard lock(mutex_);
+  metrics = std::exchange(metrics_, nullptr);
+}
+
+bool HttpApi::IsProbe(const HttpRequest& request) {
+  return IsHealth(request.path) || request.path == kMetrics;
 }
 
 InferenceApi* HttpApi::InferenceOf(const HttpRequest& request) const {
@@ -48,14 +63,18 @@ absl::StatusOr<int64_t> HttpApi::MostBodyBytes(HttpRequest& request) const {
 }
 
 void HttpApi::Answer(const std::shared_ptr<HttpExchange>& exchange) const {
-  InferenceApi* const inference = InferenceOf(exchange->request());
+  const HttpRequest& request = exchange->request();
+  InferenceApi* const inference = InferenceOf(request);
   if (inference != nullptr) return inference->Answer(exchange);
-  exchange->Reply(Answer(exchange->request()));
+  if (request.path == kMetrics && request.method == "GET") {
+    const std::lock_guard lock(mutex_);
+    if (metrics_ != nullptr) return metrics_->Answer(exchange);
+  }
+  exchange->Reply(Answer(request));
 }
 
 HttpReply HttpApi::Answer(const HttpRequest& request) const {
-  const bool health = IsHealth(request.path);
-  if (!health && request.path != "/metrics") {
+  if (!IsProbe(request)) {
     return HttpError(
         404,
         "no such path (known are /metrics, /v2/health/live, "
@@ -68,8 +87,10 @@ HttpReply HttpApi::Answer(const HttpRequest& request) const {
     reply.headers.emplace_back("Allow", "GET, HEAD");
     return reply;
   }
-  return health ? Health(request.path.substr(request.path.rfind('/') + 1))
-                : Metrics();
+  if (request.path == kMetrics) {
+    return HttpError(503, "the server is starting");
+  }
+  return Health(request.path.substr(request.path.rfind('/') + 1));
 }
 
 HttpReply HttpApi::Health(const std::string& what) const {
@@ -77,14 +98,6 @@ HttpReply HttpApi::Health(const std::string& what) const {
   const std::lock_guard lock(mutex_);
   if (what == "started") return Says(what, sources_.ready != nullptr);
   return Says(what, sources_.ready != nullptr && sources_.ready());
-}
-
-HttpReply HttpApi::Metrics() const {
-  const std::lock_guard lock(mutex_);
-  if (sources_.metrics == nullptr) {
-    return HttpError(503, "the server is starting");
-  }
-  return {.content_type = kTextOfPrometheus, .body = sources_.metrics()};
 }
 
 }  // namespace attention::server

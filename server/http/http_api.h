@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "server/http/http_exchange.h"
 #include "server/http/http_message.h"
+#include "server/http/shared_page.h"
 
 namespace attention::server {
 
@@ -33,24 +34,30 @@ class HttpApi {
   };
 
   /// The start is over; before it, all but live is answered with 503. The
-  /// sources are asked for as long as this lives.
+  /// sources are asked until StopServing(). Throws std::system_error where
+  /// there is no thread.
   void StartServing(Sources sources);
 
+  /// Nothing is asked of the sources any more; metrics that are waited for get
+  /// no reply.
+  void StopServing();
+
   /// As HttpHandlers has them.
+  static bool IsProbe(const HttpRequest& request);
   absl::StatusOr<int64_t> MostBodyBytes(HttpRequest& request) const;
   void Answer(const std::shared_ptr<HttpExchange>& exchange) const;
 
-  /// The answer to what is no inference.
+  /// The answer to what is neither inference nor metrics that can be had.
   HttpReply Answer(const HttpRequest& request) const;
 
  private:
   // Of whom the request is; null where it is not for inference.
   InferenceApi* InferenceOf(const HttpRequest& request) const;
   HttpReply Health(const std::string& what) const;
-  HttpReply Metrics() const;
 
   mutable std::mutex mutex_;
-  Sources sources_;  // empty before
+  Sources sources_;                      // empty before
+  std::shared_ptr<SharedPage> metrics_;  // null before, and after
 };
 
 }  // namespace attention::server

@@ -1,36 +1,107 @@
 #include "server/http/http_connections.h"
 
+#include <utility>
+
 namespace attention::server {
 
 HttpConnections::Place::~Place() {
   const std::lock_guard lock(all_.mutex_);
-  --all_.open_;
-  const auto same = all_.of_address_.find(address_);
-  if (--same->second == 0) all_.of_address_.erase(same);
+  all_.LeaveIdle(*this);
+  all_.Uncount(*this);
+}
+
+void HttpConnections::Place::SetIdle(std::function<void()> close) {
+  const std::lock_guard lock(all_.mutex_);
+  if (!counted_) return;  // it is being closed
+  all_.LeaveIdle(*this);
+  idle_ = true;
+  close_ = std::move(close);
+  in_idle_ = all_.idle_.insert(all_.idle_.end(), this);
+}
+
+void HttpConnections::Place::SetBusy() {
+  const std::lock_guard lock(all_.mutex_);
+  all_.LeaveIdle(*this);
+}
+
+void HttpConnections::LeaveIdle(Place& place) {
+  if (!std::exchange(place.idle_, false)) return;
+  idle_.erase(place.in_idle_);
+  place.close_ = nullptr;
+}
+
+void HttpConnections::Uncount(Place& place) {
+  if (!std::exchange(place.counted_, false)) return;
+  if (place.reserved_) {
+    --reserved_;
+    return;
+  }
+  --open_;
+  const auto same = of_address_.find(place.address_);
+  if (--same->second == 0) of_address_.erase(same);
+}
+
+bool HttpConnections::FullFor(const std::string& address) const {
+  const auto same = of_address_.find(address);
+  return same != of_address_.end() && same->second >= limits_.per_peer;
+}
+
+HttpConnections::Place* HttpConnections::LongestIdle(const std::string& address,
+                                                     bool reserved) const {
+  for (Place* const place : idle_) {
+    if (place->reserved_ == reserved &&
+        (address.empty() || place->address_ == address)) {
+      return place;
+    }
+  }
+  return nullptr;
 }
 
 std::unique_ptr<HttpConnections::Place> HttpConnections::Take(
     const std::string& address) {
-  const std::lock_guard lock(mutex_);
-  const auto same = of_address_.find(address);
-  const int64_t of_address = same == of_address_.end() ? 0 : same->second;
-  if (open_ >= limits_.total || of_address >= limits_.per_peer) {
-    ++refused_;
-    return nullptr;
+  std::function<void()> close;  // called without the lock
+  std::unique_ptr<Place> place;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto displace = [&](Place* idle) {
+      if (idle == nullptr) return false;
+      close = std::move(idle->close_);
+      LeaveIdle(*idle);
+      Uncount(*idle);
+      ++displaced_;
+      return true;
+    };
+    const bool full = FullFor(address);
+    if ((!full && open_ < limits_.total) ||
+        displace(LongestIdle(full ? address : "", /*reserved=*/false))) {
+      ++open_;
+      ++of_address_[address];
+      place = std::make_unique<Place>(*this, address, /*reserved=*/false);
+    } else if (reserved_ < most_reserved_ ||
+               displace(LongestIdle("", /*reserved=*/true))) {
+      ++reserved_;
+      place = std::make_unique<Place>(*this, address, /*reserved=*/true);
+    } else {
+      ++refused_;
+    }
   }
-  ++open_;
-  ++of_address_[address];
-  return std::make_unique<Place>(*this, address);
+  if (close != nullptr) close();
+  return place;
 }
 
 int64_t HttpConnections::open() const {
   const std::lock_guard lock(mutex_);
-  return open_;
+  return open_ + reserved_;
 }
 
 int64_t HttpConnections::refused() const {
   const std::lock_guard lock(mutex_);
   return refused_;
+}
+
+int64_t HttpConnections::displaced() const {
+  const std::lock_guard lock(mutex_);
+  return displaced_;
 }
 
 }  // namespace attention::server

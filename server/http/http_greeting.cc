@@ -3,7 +3,9 @@
 #include <openssl/ssl.h>
 #include <spdlog/spdlog.h>
 
+#include <boost/asio/bind_executor.hpp>
 #include <boost/asio/error.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/ssl/stream_base.hpp>
 #include <boost/beast/core/detect_ssl.hpp>
@@ -14,30 +16,29 @@ namespace {
 
 namespace ssl = boost::asio::ssl;
 
-// Asio's owner of a context; it counts as one more.
-ssl::context Share(const TlsContext& context) {
-  ::SSL_CTX_up_ref(context.get());
-  return ssl::context(context.get());
-}
-
 }  // namespace
 
 HttpGreeting::HttpGreeting(boost::asio::ip::tcp::socket socket,
                            std::unique_ptr<HttpConnections::Place> place,
-                           HttpPeer peer, TlsContext tls,
-                           const HttpLimits& limits,
-                           const HttpHandlers& handlers, LogLimit& failed)
+                           HttpPeer peer, TlsContext tls, Shared& shared)
     : place_(std::move(place)),
       peer_(std::move(peer)),
       tls_(std::move(tls)),
-      limits_(limits),
-      handlers_(handlers),
-      failed_(failed),
+      shared_(shared),
       socket_(std::move(socket)),
-      timer_(socket_->get_executor()) {}
+      timer_(socket_->get_executor()),
+      turns_(shared.turns, peer_.address, timer_.get_executor().context()) {}
 
 void HttpGreeting::Begin() {
-  CloseAfterTime();
+  const auto close = [greeting = weak_from_this()] {
+    // Where the greeting is over by then, there is nothing to close.
+    if (const auto self = greeting.lock()) self->Close();
+  };
+  place_->SetIdle(close);
+  timer_.expires_after(shared_.limits.handshake_time);
+  timer_.async_wait([close](const Error& error) {
+    if (!error) close();
+  });
   boost::beast::async_detect_ssl(
       *socket_, buffer_, [self = shared_from_this()](Error error, bool tls) {
         self->OnDetected(error, tls);
@@ -45,32 +46,50 @@ void HttpGreeting::Begin() {
 }
 
 void HttpGreeting::OnDetected(Error error, bool tls) {
-  if (error) return;
+  if (error || closed_) return;
   if (!tls) {
     timer_.cancel();
-    return std::make_shared<PlainHttpSession>(
-               *std::move(socket_), std::move(place_), std::move(peer_),
-               limits_, handlers_, buffer_)
+    return std::make_shared<HttpSession>(
+               HttpStream(*std::move(socket_)), std::move(place_),
+               std::move(peer_), shared_.limits, shared_.handlers, buffer_)
         ->Read();
   }
-  ssl::context context = Share(tls_);
-  stream_.emplace(*std::move(socket_), context);
+  stream_.emplace(*std::move(socket_), *tls_);
   socket_.reset();
-  stream_->async_handshake(
-      ssl::stream_base::server, buffer_.data(),
-      [self = shared_from_this()](Error handshake_error, size_t) {
-        self->OnHandshake(handshake_error);
-      });
+  boost::asio::post(turns_, [self = shared_from_this()] { self->Shake(); });
 }
 
-void HttpGreeting::OnHandshake(Error error) {
+void HttpGreeting::Shake() {
+  stream_->async_handshake(
+      ssl::stream_base::server, buffer_.data(),
+      boost::asio::bind_executor(
+          turns_, [self = shared_from_this()](Error error, size_t) {
+            self->OnShaken(error);
+          }));
+}
+
+void HttpGreeting::OnShaken(Error error) {
+  shaken_ = true;
+  boost::asio::post(timer_.get_executor(), [self = shared_from_this(), error] {
+    self->Finish(error);
+  });
+}
+
+void HttpGreeting::CloseStream() {
+  if (shaken_) return;  // Finish() comes
+  Error ignored;
+  stream_->next_layer().close(ignored);
+}
+
+void HttpGreeting::Finish(Error error) {
   timer_.cancel();
-  if (error) {
-    if (const int64_t times = failed_.Count(); times > 0) {
-      const bool late = error == boost::asio::error::operation_aborted;
+  if (error || closed_) {
+    const int64_t times = shared_.failed.Count();
+    if (times > 0) {
       spdlog::warn("http: {} TLS handshakes failed, the last from {}: {}",
                    times, peer_.address,
-                   late ? "not over in time" : error.message());
+                   closed_ ? "not over in time, or others wanted its place"
+                           : error.message());
     }
     return;
   }
@@ -80,21 +99,22 @@ void HttpGreeting::OnHandshake(Error error) {
   if (certificate != nullptr) {
     peer_.certificate_names = NamesInCertificate(*certificate);
   }
-  std::make_shared<TlsHttpSession>(*std::move(stream_), std::move(place_),
-                                   std::move(peer_), limits_, handlers_)
+  std::make_shared<HttpSession>(HttpStream(*std::move(stream_)),
+                                std::move(place_), std::move(peer_),
+                                shared_.limits, shared_.handlers)
       ->Read();
 }
 
-void HttpGreeting::CloseAfterTime() {
-  timer_.expires_after(limits_.handshake_time);
-  // Where the greeting is over by then, there is nothing to close.
-  timer_.async_wait([greeting = weak_from_this()](const Error& error) {
-    const auto self = greeting.lock();
-    if (error || self == nullptr || self->place_ == nullptr) return;
-    Error ignored;
-    auto& socket = self->stream_ ? self->stream_->next_layer() : *self->socket_;
-    socket.close(ignored);
-  });
+void HttpGreeting::Close() {
+  if (place_ == nullptr) return;  // a session's by now
+  closed_ = true;
+  Error ignored;
+  if (socket_) {
+    socket_->close(ignored);
+  } else {
+    boost::asio::post(turns_,
+                      [self = shared_from_this()] { self->CloseStream(); });
+  }
 }
 
 }  // namespace attention::server

@@ -8,10 +8,11 @@
 #include <optional>
 #include <string>
 
+#include "server/http/handshake_turns.h"
 #include "server/http/http_connections.h"
 #include "server/http/http_server.h"
 #include "server/http/http_session.h"
-#include "server/http/tls_stream.h"
+#include "server/http/http_stream.h"
 #include "server/telemetry/log_limit.h"
 #include "server/transport/tls_context.h"
 
@@ -21,13 +22,22 @@ namespace attention::server {
 /// bytes say which, then comes the handshake, and then an HttpSession. All of
 /// that must be over within the limits' handshake time. It lives as long as an
 /// operation on its socket is under way.
+///
+/// It is on the thread of its socket's executor, but for the handshake, which
+/// is on that of the turns: there, nothing else touches the stream.
 class HttpGreeting final : public std::enable_shared_from_this<HttpGreeting> {
  public:
-  /// `limits`, `handlers` and `failed` outlive it; the last counts handshakes.
+  /// What all greetings of a server share, and what outlives them.
+  struct Shared {
+    const HttpLimits& limits;
+    const HttpHandlers& handlers;
+    std::shared_ptr<HandshakeTurns> turns;
+    LogLimit failed;  // handshakes
+  };
+
   HttpGreeting(boost::asio::ip::tcp::socket socket,
                std::unique_ptr<HttpConnections::Place> place, HttpPeer peer,
-               TlsContext tls, const HttpLimits& limits,
-               const HttpHandlers& handlers, LogLimit& failed);
+               TlsContext tls, Shared& shared);
 
   void Begin();
 
@@ -35,19 +45,26 @@ class HttpGreeting final : public std::enable_shared_from_this<HttpGreeting> {
   using Error = boost::beast::error_code;
 
   void OnDetected(Error error, bool tls);
-  void OnHandshake(Error error);
-  void CloseAfterTime();
+  // On the turns' thread.
+  void Shake();
+  void OnShaken(Error error);
+  void CloseStream();
+
+  void Finish(Error error);
+  void Close();
 
   std::unique_ptr<HttpConnections::Place> place_;
   HttpPeer peer_;
   const TlsContext tls_;
-  const HttpLimits& limits_;
-  const HttpHandlers& handlers_;
-  LogLimit& failed_;
+  Shared& shared_;
   std::optional<boost::asio::ip::tcp::socket> socket_;  // before the handshake
-  std::optional<TlsStream> stream_;                     // from then on
   boost::asio::steady_timer timer_;
   boost::beast::flat_buffer buffer_;  // what was read of the first bytes
+  bool closed_ = false;
+  const HandshakeExecutor turns_;
+  // Of the turns' thread from Shake() to OnShaken():
+  std::optional<TlsStream> stream_;
+  bool shaken_ = false;
 };
 
 }  // namespace attention::server

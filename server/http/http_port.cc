@@ -1,15 +1,46 @@
 #include "server/http/http_port.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
+#include <climits>
 #include <functional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "server/transport/tcp_listener.h"
 
 namespace attention::server {
+namespace {
+
+// Of the connections, for probes.
+constexpr int64_t kReservedShare = 8;
+constexpr int64_t kMostReserved = 64;
+
+// The names that callers may use in plain text, beside localhost: this
+// machine's own, that of the flag, and those that were chosen.
+std::vector<std::string> KnownHosts(const ServerOptions& options) {
+  std::vector<std::string> hosts = options.http_host;
+  hosts.push_back(options.http_address);
+  std::array<char, HOST_NAME_MAX + 1> own{};
+  if (::gethostname(own.data(), own.size()) == 0) {
+    own.back() = '\0';
+    hosts.emplace_back(own.data());
+  }
+  return hosts;
+}
+
+}  // namespace
 
 int64_t BodyMemory(const ServerOptions& options) {
   return options.http && options.http_inference ? options.memory_limit / 8 : 0;
+}
+
+void HttpPort::Stop() {
+  server->Stop();
+  api.StopServing();
 }
 
 absl::StatusOr<std::unique_ptr<HttpPort>> OpenHttpPort(
@@ -23,11 +54,16 @@ absl::StatusOr<std::unique_ptr<HttpPort>> OpenHttpPort(
   http->loopback = listener->loopback;
   http->bodies = std::make_shared<ByteBudget>(BodyMemory(options));
   HttpLimits limits;
-  limits.connections = {most_connections,
-                        std::max<int64_t>(most_connections / 2, 1)};
+  limits.reserved_connections =
+      std::min(kMostReserved, most_connections / kReservedShare);
+  const int64_t others = most_connections - limits.reserved_connections;
+  limits.connections = {others, std::max<int64_t>(others / 2, 1)};
   limits.reply_time = options.reply_timeout;
   limits.bodies = http->bodies;
   HttpHandlers handlers;
+  handlers.access = std::make_shared<HttpAccess>(options.http_allow_origin,
+                                                 KnownHosts(options));
+  handlers.is_probe = &HttpApi::IsProbe;
   handlers.most_body_bytes = [api = &http->api](HttpRequest& request) {
     return api->MostBodyBytes(request);
   };

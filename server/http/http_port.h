@@ -20,6 +20,9 @@ struct HttpPort {
   bool loopback = false;  // nobody but this machine reaches it
   std::shared_ptr<ByteBudget> bodies;
   std::unique_ptr<HttpServer> server;
+
+  /// Nothing is asked or sent any more.
+  void Stop();
 };
 
 /// Null where it is switched off. `tls` outlives it; null: plain text alone.

@@ -1,11 +1,9 @@
 #include "server/http/http_server.h"
 
 #include <spdlog/spdlog.h>
-#include <sys/socket.h>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <exception>
 #include <string>
 #include <thread>
@@ -14,6 +12,7 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "server/http/http_acceptor.h"
 #include "server/http/http_connections.h"
 #include "server/http/http_greeting.h"
 #include "server/http/http_session.h"
@@ -24,16 +23,6 @@ namespace {
 
 using boost::asio::ip::tcp;
 using Error = boost::system::error_code;
-
-// Between two attempts where nothing more can be opened.
-constexpr std::chrono::milliseconds kPause{50};
-
-tcp ProtocolOf(int socket) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof(address);
-  ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size);
-  return address.ss_family == AF_INET6 ? tcp::v6() : tcp::v4();
-}
 
 // As gRPC says it, an IPv4 address within an IPv6 one as what it is.
 std::string NameOf(const tcp::endpoint& peer) {
@@ -58,12 +47,17 @@ class HttpServer::Impl {
       : limits_(limits),
         handlers_(std::move(handlers)),
         tls_(std::move(tls)),
-        connections_(limits.connections) {
+        connections_(limits.connections, limits.reserved_connections),
+        greetings_{
+            limits_, handlers_,
+            tls_ == nullptr ? nullptr : std::make_shared<HandshakeTurns>(),
+            Burst()} {
     for (FileDescriptor& socket : listener.sockets) {
-      const tcp protocol = ProtocolOf(socket.get());
-      acceptors_.push_back(
-          std::make_unique<Acceptor>(context_, protocol, socket.Release()));
-      Accept(*acceptors_.back());
+      acceptors_.push_back(std::make_unique<HttpAcceptor>(
+          context_, std::move(socket),
+          [this](tcp::socket accepted) { Admit(std::move(accepted)); },
+          failed_));
+      acceptors_.back()->Accept();
     }
     thread_ = std::thread([this] { Run(); });
   }
@@ -72,18 +66,13 @@ class HttpServer::Impl {
   void Stop() {
     context_.stop();
     if (thread_.joinable()) thread_.join();
+    // What it still has refers to the context.
+    if (greetings_.turns != nullptr) greetings_.turns->Stop();
   }
 
   const HttpConnections& connections() const { return connections_; }
 
  private:
-  struct Acceptor {
-    Acceptor(boost::asio::io_context& context, const tcp& protocol, int socket)
-        : listening(context, protocol, socket), pause(context) {}
-    tcp::acceptor listening;
-    boost::asio::steady_timer pause;
-  };
-
   // What one connection has no memory for ends that connection.
   void Run() {
     while (!context_.stopped()) {
@@ -97,30 +86,6 @@ class HttpServer::Impl {
     }
   }
 
-  void Accept(Acceptor& acceptor) {
-    acceptor.listening.async_accept(
-        [this, &acceptor](const Error& error, tcp::socket socket) {
-          if (error == boost::asio::error::operation_aborted) return;
-          if (error && error != boost::asio::error::connection_aborted) {
-            return AcceptLater(acceptor, error);
-          }
-          // Next, whatever the new connection throws.
-          Accept(acceptor);
-          if (!error) Admit(std::move(socket));
-        });
-  }
-
-  void AcceptLater(Acceptor& acceptor, const Error& why) {
-    if (const int64_t times = failed_.Count(); times > 0) {
-      spdlog::warn("http: cannot accept connections: {} ({} times)",
-                   why.message(), times);
-    }
-    acceptor.pause.expires_after(kPause);
-    acceptor.pause.async_wait([this, &acceptor](const Error& error) {
-      if (!error) Accept(acceptor);
-    });
-  }
-
   void Admit(tcp::socket socket) {
     Error error;
     const auto peer = socket.remote_endpoint(error);
@@ -131,9 +96,10 @@ class HttpServer::Impl {
       if (const int64_t times = refused_.Count(); times > 0) {
         spdlog::warn(
             "http: closed {} new connections, the last from {}: {} are open "
-            "(at most {}, and {} of one address)",
+            "and none is idle (at most {}, {} of one address, and {} for "
+            "probes)",
             times, address, connections_.open(), limits_.connections.total,
-            limits_.connections.per_peer);
+            limits_.connections.per_peer, limits_.reserved_connections);
       }
       return;
     }
@@ -143,12 +109,13 @@ class HttpServer::Impl {
     HttpPeer caller{.address = address, .name = NameOf(peer)};
     if (tls_ != nullptr) {
       return std::make_shared<HttpGreeting>(std::move(socket), std::move(place),
-                                            std::move(caller), tls_(), limits_,
-                                            handlers_, handshakes_failed_)
+                                            std::move(caller), tls_(),
+                                            greetings_)
           ->Begin();
     }
-    std::make_shared<PlainHttpSession>(std::move(socket), std::move(place),
-                                       std::move(caller), limits_, handlers_)
+    std::make_shared<HttpSession>(HttpStream(std::move(socket)),
+                                  std::move(place), std::move(caller), limits_,
+                                  handlers_)
         ->Read();
   }
 
@@ -157,11 +124,11 @@ class HttpServer::Impl {
   const std::function<TlsContext()> tls_;  // null: plain text alone
   LogLimit refused_;
   LogLimit failed_;
-  LogLimit handshakes_failed_;
   HttpConnections connections_;
+  HttpGreeting::Shared greetings_;
   // Destroys the sessions, which its operations keep.
   boost::asio::io_context context_{1};
-  std::vector<std::unique_ptr<Acceptor>> acceptors_;
+  std::vector<std::unique_ptr<HttpAcceptor>> acceptors_;
   std::thread thread_;
 };
 
@@ -185,6 +152,9 @@ void HttpServer::Stop() { impl_->Stop(); }
 int64_t HttpServer::connections() const { return impl_->connections().open(); }
 int64_t HttpServer::connections_refused() const {
   return impl_->connections().refused();
+}
+int64_t HttpServer::connections_displaced() const {
+  return impl_->connections().displaced();
 }
 
 }  // namespace attention::server

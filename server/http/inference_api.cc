@@ -117,7 +117,7 @@ absl::StatusOr<int64_t> InferenceApi::MostBodyBytes(
     return kMostSmallBodyBytes;
   }
   return std::min(parts_.options.max_request_bytes,
-                  parts_.bodies->limit_of_address());
+                  parts_.bodies->limit_of_one());
 }
 
 void InferenceApi::Answer(const std::shared_ptr<HttpExchange>& exchange) {

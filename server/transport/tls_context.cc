@@ -1,22 +1,24 @@
 #include "server/transport/tls_context.h"
 
 #include <arpa/inet.h>
-#include <openssl/bio.h>
 #include <openssl/err.h>
-#include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 
 #include <array>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <exception>
 #include <memory>
-#include <optional>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/transport/pem.h"
 
 namespace attention::server {
 namespace {
+
+namespace ssl = boost::asio::ssl;
+
+using Error = boost::system::error_code;
 
 // With TLS 1.2; keys that are stolen later open nothing that was recorded.
 constexpr char kCiphers[] = "ECDHE+AESGCM:ECDHE+CHACHA20";
@@ -24,23 +26,9 @@ constexpr char kCiphers[] = "ECDHE+AESGCM:ECDHE+CHACHA20";
 // One name, with its length before it.
 constexpr unsigned char kAlpn[] = "\x08http/1.1";
 
-std::vector<Certificate> Certificates(const std::string& pem) {
-  std::vector<Certificate> all;
-  const Bio bio = ReaderOf(pem);
-  while (X509* const next =
-             ::PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr)) {
-    all.emplace_back(next, &::X509_free);
-  }
-  ::ERR_clear_error();  // the end of the file is one
-  return all;
-}
-
-absl::Status Refused(absl::string_view what) {
-  std::array<char, 256> why{};
-  ::ERR_error_string_n(::ERR_get_error(), why.data(), why.size());
-  ::ERR_clear_error();
+absl::Status Refused(absl::string_view what, const Error& error) {
   return absl::InvalidArgumentError(
-      absl::StrCat(what, ": OpenSSL says ", why.data()));
+      absl::StrCat(what, ": OpenSSL says ", error.message()));
 }
 
 int ChooseProtocol(SSL* /*ssl*/, const unsigned char** chosen,
@@ -53,37 +41,31 @@ int ChooseProtocol(SSL* /*ssl*/, const unsigned char** chosen,
                                           : SSL_TLSEXT_ERR_ALERT_FATAL;
 }
 
-absl::Status UseIdentity(SSL_CTX* context, const TlsMaterial& material) {
-  const std::vector<Certificate> chain = Certificates(material.chain);
-  const Bio bio = ReaderOf(material.key);
-  const Key key(::PEM_read_bio_PrivateKey(bio.get(), nullptr, nullptr, nullptr),
-                &::EVP_PKEY_free);
-  if (chain.empty() ||
-      ::SSL_CTX_use_certificate(context, chain.front().get()) != 1) {
-    return Refused("--tls-certificate");
-  }
-  if (key == nullptr || ::SSL_CTX_use_PrivateKey(context, key.get()) != 1) {
-    return Refused("--tls-key");
-  }
-  for (size_t i = 1; i < chain.size(); ++i) {
-    if (SSL_CTX_add1_chain_cert(context, chain[i].get()) != 1) {
-      return Refused("--tls-certificate");
-    }
-  }
+absl::Status UseIdentity(ssl::context& context, const TlsMaterial& material) {
+  Error error;
+  context.use_certificate_chain(boost::asio::buffer(material.chain), error);
+  if (error) return Refused("--tls-certificate", error);
+  context.use_private_key(boost::asio::buffer(material.key), ssl::context::pem,
+                          error);
+  if (error) return Refused("--tls-key", error);
   return absl::OkStatus();
 }
 
-absl::Status AskForCertificates(SSL_CTX* context, const std::string& pem) {
-  X509_STORE* const trusted = ::SSL_CTX_get_cert_store(context);
-  for (const Certificate& authority : Certificates(pem)) {
-    if (::X509_STORE_add_cert(trusted, authority.get()) != 1 ||
-        ::SSL_CTX_add_client_CA(context, authority.get()) != 1) {
-      return Refused("--tls-client-ca");
-    }
+absl::Status AskForCertificates(ssl::context& context, const std::string& pem) {
+  Error error;
+  context.add_certificate_authority(boost::asio::buffer(pem), error);
+  if (error) return Refused("--tls-client-ca", error);
+  context.set_verify_mode(ssl::verify_peer | ssl::verify_fail_if_no_peer_cert,
+                          error);
+  if (error) return Refused("--tls-client-ca", error);
+  // Whom a caller's certificate may be of, for those that have several.
+  SSL_CTX* const raw = context.native_handle();
+  const STACK_OF(X509_OBJECT)* const trusted =
+      ::X509_STORE_get0_objects(::SSL_CTX_get_cert_store(raw));
+  for (int i = 0; i < sk_X509_OBJECT_num(trusted); ++i) {
+    ::SSL_CTX_add_client_CA(
+        raw, ::X509_OBJECT_get0_X509(sk_X509_OBJECT_value(trusted, i)));
   }
-  ::SSL_CTX_set_verify(context,
-                       SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT,
-                       /*callback=*/nullptr);
   return absl::OkStatus();
 }
 
@@ -134,9 +116,13 @@ std::string CommonName(const X509& certificate) {
 }  // namespace
 
 absl::StatusOr<TlsContext> MakeTlsContext(const TlsMaterial& material) {
-  TlsContext context(::SSL_CTX_new(::TLS_server_method()), &::SSL_CTX_free);
-  if (context == nullptr) return absl::ResourceExhaustedError("no memory");
-  SSL_CTX* const raw = context.get();
+  TlsContext context;
+  try {
+    context = std::make_shared<ssl::context>(ssl::context::tls_server);
+  } catch (const std::exception& error) {
+    return absl::ResourceExhaustedError(error.what());
+  }
+  SSL_CTX* const raw = context->native_handle();
   SSL_CTX_set_min_proto_version(raw, TLS1_2_VERSION);
   ::SSL_CTX_set_options(raw, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_TICKET |
                                  SSL_OP_CIPHER_SERVER_PREFERENCE |
@@ -145,11 +131,12 @@ absl::StatusOr<TlsContext> MakeTlsContext(const TlsMaterial& material) {
   ::SSL_CTX_set_num_tickets(raw, 0);
   ::SSL_CTX_set_alpn_select_cb(raw, &ChooseProtocol, nullptr);
   if (::SSL_CTX_set_cipher_list(raw, kCiphers) != 1) {
-    return Refused("OpenSSL's ciphers");
+    ::ERR_clear_error();
+    return absl::InternalError("OpenSSL knows none of the ciphers");
   }
-  absl::Status status = UseIdentity(raw, material);
+  absl::Status status = UseIdentity(*context, material);
   if (status.ok() && !material.client_ca.empty()) {
-    status = AskForCertificates(raw, material.client_ca);
+    status = AskForCertificates(*context, material.client_ca);
   }
   if (!status.ok()) return status;
   return context;

@@ -10,10 +10,14 @@
 #include "absl/status/statusor.h"
 #include "server/transport/tls_files.h"
 
+namespace boost::asio::ssl {
+class context;
+}  // namespace boost::asio::ssl
+
 namespace attention::server {
 
-/// What OpenSSL's handshakes use, for the connections that gRPC does not serve.
-using TlsContext = std::shared_ptr<SSL_CTX>;
+/// What handshakes use, for the connections that gRPC does not serve.
+using TlsContext = std::shared_ptr<boost::asio::ssl::context>;
 
 /// As gRPC serves the same files: TLS 1.2 and 1.3, its ciphers, and callers
 /// must show a certificate where there is a `client_ca`. ALPN is http/1.1. No

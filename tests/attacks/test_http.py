@@ -26,7 +26,7 @@ def connect(server):
 
 
 def head(*headers):
-    return "\r\n".join([f"POST {PATH} HTTP/1.1", "Host: test", *headers, "", ""]).encode()
+    return "\r\n".join([f"POST {PATH} HTTP/1.1", "Host: 127.0.0.1", *headers, "", ""]).encode()
 
 
 def status_of(connection):

@@ -92,7 +92,7 @@ std::string HttpAnswer(const std::string& address, const std::string& path,
                        const std::string& method, SSL_CTX* tls) {
   HttpCaller caller(address, tls);
   caller.Send(absl::StrCat(method, " ", path,
-                           " HTTP/1.1\r\nHost: test\r\nConnection: "
+                           " HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: "
                            "close\r\n\r\n"));
   return caller.Read();
 }
@@ -102,7 +102,7 @@ std::string HttpPost(const std::string& address, const std::string& path,
                      SSL_CTX* tls) {
   HttpCaller caller(address, tls);
   caller.Send(absl::StrCat("POST ", path,
-                           " HTTP/1.1\r\nHost: test\r\nConnection: "
+                           " HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: "
                            "close\r\nContent-Length: ",
                            body.size(), "\r\n", headers, "\r\n", body));
   return caller.Read();

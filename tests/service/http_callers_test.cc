@@ -32,8 +32,9 @@ class HttpCallersTest : public testing::Test {
   static std::string Get(const server::Server& server, const std::string& path,
                          const std::string& token) {
     HttpCaller caller(server.http_address());
-    caller.Send(absl::StrCat("GET ", path, " HTTP/1.1\r\nConnection: close\r\n",
-                             "Authorization: Bearer ", token, "\r\n\r\n"));
+    caller.Send(absl::StrCat(
+        "GET ", path, " HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n",
+        "Authorization: Bearer ", token, "\r\n\r\n"));
     return caller.Read();
   }
   static std::string Post(const server::Server& server, const std::string& path,
@@ -81,10 +82,10 @@ TEST_F(HttpCallersTest, WhatACallerMayNotIsForbidden) {
 TEST_F(HttpCallersTest, ACallerIsLookedUpOnceBeforeTheBody) {
   const RunningServer server = Launch(
       {"--callers-file", files_.Path("callers.json"), "--log-level", "debug"});
-  const std::string head =
-      absl::StrCat("POST ", kInfer, " HTTP/1.1\r\nConnection: close\r\n",
-                   "Authorization: Bearer secret\r\n",
-                   "Expect: 100-continue\r\nContent-Length: 2\r\n\r\n");
+  const std::string head = absl::StrCat(
+      "POST ", kInfer, " HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n",
+      "Authorization: Bearer secret\r\n",
+      "Expect: 100-continue\r\nContent-Length: 2\r\n\r\n");
   HttpCaller begun(server.http_address);
   begun.Send(head);
   EXPECT_EQ(HttpStatus(begun.Read("\r\n\r\n")), 100);
@@ -101,8 +102,9 @@ TEST_F(HttpCallersTest, ACallerIsLookedUpOnceBeforeTheBody) {
 TEST_F(HttpCallersTest, ABodyOfNobodyKnownIsNotWaitedFor) {
   const auto server = StartServer(options_);
   HttpCaller caller(server->http_address());
-  caller.Send(absl::StrCat("POST ", kInfer,
-                           " HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n"));
+  caller.Send(absl::StrCat(
+      "POST ", kInfer,
+      " HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000000\r\n\r\n"));
   EXPECT_EQ(HttpStatus(caller.Read("\r\n\r\n")), 401);
 }
 

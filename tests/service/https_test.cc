@@ -213,7 +213,7 @@ TEST_F(HttpsTest, CertificatesChangeUnderLoadAndNoRequestIsLost) {
   std::thread stays([&] {
     HttpCaller caller(address(), load.get());
     while (!stopping) {
-      caller.Send("GET /v2/health/live HTTP/1.1\r\n\r\n");
+      caller.Send("GET /v2/health/live HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
       count(HttpStatus(caller.Read("{\"live\":true}\n")));
     }
   });

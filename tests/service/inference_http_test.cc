@@ -132,7 +132,8 @@ TEST(InferenceHttpTest, OneConnectionServesManyRequests) {
   const HttpInfer http = ToHttp(GoodInfer(), /*binary=*/false);
   HttpCaller caller(server->http_address());
   for (int i = 0; i < 3; ++i) {
-    caller.Send(absl::StrCat("POST ", kPath, " HTTP/1.1\r\nContent-Length: ",
+    caller.Send(absl::StrCat("POST ", kPath,
+                             " HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: ",
                              http.body.size(), "\r\n\r\n", http.body));
     EXPECT_EQ(HttpStatus(caller.Read("]}]}")), 200);
   }
@@ -271,9 +272,9 @@ TEST(InferenceHttpTest, WhatNobodyWaitsForIsNotComputed) {
   const auto server = StartServer(options, &gate);
   const HttpInfer http = ToHttp(ToInfer(LargeRequest()), /*binary=*/true);
   const auto send = [&](HttpCaller& caller) {
-    caller.Send(absl::StrCat("POST ", kPath,
-                             " HTTP/1.1\r\nContent-Length: ", http.body.size(),
-                             "\r\n", http.headers, "\r\n", http.body));
+    caller.Send(absl::StrCat(
+        "POST ", kPath, " HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: ",
+        http.body.size(), "\r\n", http.headers, "\r\n", http.body));
   };
   auto caller = std::make_unique<HttpCaller>(server->http_address());
   send(*caller);
@@ -300,9 +301,9 @@ TEST(InferenceHttpTest, ADrainingServerSaysSo) {
   const std::string& address = server->http_address();
   const HttpInfer large = ToHttp(ToInfer(LargeRequest()), /*binary=*/true);
   HttpCaller caller(address);
-  caller.Send(absl::StrCat("POST ", kPath,
-                           " HTTP/1.1\r\nContent-Length: ", large.body.size(),
-                           "\r\n", large.headers, "\r\n", large.body));
+  caller.Send(absl::StrCat(
+      "POST ", kPath, " HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: ",
+      large.body.size(), "\r\n", large.headers, "\r\n", large.body));
   gate.WaitUntilHolding();
   std::thread drain([&server] { EXPECT_TRUE(server->Drain()); });
   // The last that a drain turns off; until then, inference would wait.

@@ -29,6 +29,29 @@ TEST(Flags, DefaultsAreTheStructs) {
   EXPECT_THAT(CheckOptions(parsed.options), IsOk());
 }
 
+TEST(Flags, ListsHaveCommasOrSeveralFlags) {
+  const std::vector<std::string> both = {"https://a.example",
+                                         "http://b.example:1"};
+  EXPECT_EQ(Parse({"--http-allow-origin=https://a.example,http://b.example:1"})
+                .options.http_allow_origin,
+            both);
+  EXPECT_EQ(Parse({"--http-allow-origin", "https://a.example",
+                   "--http-allow-origin", "http://b.example:1"})
+                .options.http_allow_origin,
+            both);
+  EXPECT_EQ(Parse({}, {{"ATTENTION_HTTP_ALLOW_ORIGIN",
+                        "https://a.example,http://b.example:1"}})
+                .options.http_allow_origin,
+            both);
+  EXPECT_EQ(Parse({"--http-host=a"}, {{"ATTENTION_HTTP_HOST", "b"}})
+                .options.http_host,
+            std::vector<std::string>{"a"});
+  EXPECT_EQ(Parse({"--config", ConfigFile("http-host = [\"a\", \"b\"]\n")},
+                  {{"ATTENTION_HTTP_ALLOW_ORIGIN", ""}})
+                .options.http_host,
+            (std::vector<std::string>{"a", "b"}));
+}
+
 TEST(Flags, FillEveryOption) {
   const ParsedFlags parsed = Parse({"--grpc-address",
                                     "::1",

@@ -3,7 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <future>
+#include <memory>
 #include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
 
 namespace attention::server {
 namespace {
@@ -11,7 +17,15 @@ namespace {
 using ::testing::HasSubstr;
 
 HttpReply Get(const HttpApi& api, const std::string& path) {
-  return api.Answer({.method = "GET", .path = path});
+  std::promise<HttpReply> replied;
+  api.Answer(std::make_shared<HttpExchange>(
+      HttpRequest{.method = "GET", .path = path},
+      [&replied](HttpReply reply) { replied.set_value(std::move(reply)); }));
+  HttpReply reply = replied.get_future().get();
+  for (const grpc::Slice& piece : reply.pieces) {
+    reply.body.append(piece.begin(), piece.end());
+  }
+  return reply;
 }
 
 TEST(HttpApiTest, IsLiveAndNothingElseBeforeTheStartIsOver) {
@@ -29,6 +43,35 @@ TEST(HttpApiTest, ServesFromThenOn) {
   EXPECT_EQ(Get(api, "/v2/health/started").body, "{\"started\":true}\n");
   EXPECT_EQ(Get(api, "/v2/health/ready").body, "{\"ready\":true}\n");
   EXPECT_EQ(Get(api, "/metrics").body, "a 1\n");
+}
+
+TEST(HttpApiTest, MetricsThatManyWaitForAreWrittenFewTimes) {
+  HttpApi api;
+  std::atomic<int> written = 0;
+  api.StartServing({.ready = [] { return true; },
+                    .metrics = [&] { return absl::StrCat(++written); }});
+  constexpr int kExchanges = 1000;
+  std::atomic<int> replied = 0;
+  std::promise<void> all;
+  for (int i = 0; i < kExchanges; ++i) {
+    api.Answer(std::make_shared<HttpExchange>(
+        HttpRequest{.method = "GET", .path = "/metrics"}, [&](HttpReply reply) {
+          EXPECT_EQ(reply.status, 200);
+          if (++replied == kExchanges) all.set_value();
+        }));
+  }
+  all.get_future().wait();
+  EXPECT_LT(written, kExchanges / 10);
+}
+
+TEST(HttpApiTest, MetricsAreOfATimeAfterTheyWereAskedFor) {
+  HttpApi api;
+  int value = 0;
+  api.StartServing({.ready = [] { return true; },
+                    .metrics = [&value] { return absl::StrCat(value); }});
+  for (value = 1; value < 4; ++value) {
+    EXPECT_EQ(Get(api, "/metrics").body, absl::StrCat(value));
+  }
 }
 
 TEST(HttpApiTest, HasStartedAlsoWhereItIsNotReadyAnyMore) {

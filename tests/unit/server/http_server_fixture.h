@@ -66,6 +66,10 @@ class HttpServerTest : public testing::TestWithParam<Speech> {
     ASSERT_TRUE(listener.ok()) << listener.status();
     address_ = HostAndPort("127.0.0.1", listener->port);
     HttpHandlers handlers;
+    handlers.access = access_;
+    handlers.is_probe = [](const HttpRequest& request) {
+      return request.path == "/probe";
+    };
     handlers.most_body_bytes = [](const HttpRequest&) { return kMostBody; };
     handlers.answer = [this](const std::shared_ptr<HttpExchange>& exchange) {
       Answer(exchange);
@@ -102,6 +106,7 @@ class HttpServerTest : public testing::TestWithParam<Speech> {
 
   SSL_CTX* const callers_tls_;
   std::function<TlsContext()> servers_tls_;
+  std::shared_ptr<const HttpAccess> access_;  // null: everybody
   std::string address_;
   std::mutex mutex_;
   std::condition_variable held_changed_;

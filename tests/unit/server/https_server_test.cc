@@ -24,7 +24,8 @@ class HttpsServerTest : public HttpServerTest {};
 TEST_P(HttpsServerTest, SaysThatItHasEnded) {
   Start();
   HttpCaller caller(address_, tls());
-  caller.Send("GET /a HTTP/1.1\r\nConnection: close\r\n\r\n");
+  caller.Send(
+      "GET /a HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n");
   EXPECT_EQ(HttpBody(caller.Read()), "GET /a\n");
   EXPECT_TRUE(caller.told_of_end());
 }
@@ -32,8 +33,9 @@ TEST_P(HttpsServerTest, SaysThatItHasEnded) {
 TEST_P(HttpsServerTest, ARefusalArrivesWhileTheCallerSends) {
   Start();
   HttpCaller caller(address_, tls());
-  caller.Send(absl::StrCat("POST /a HTTP/1.1\r\nContent-Length: ", kLarge,
-                           "\r\n\r\n", std::string(8 << 20, 'x')));
+  caller.Send(absl::StrCat(
+      "POST /a HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: ", kLarge,
+      "\r\n\r\n", std::string(8 << 20, 'x')));
   EXPECT_EQ(HttpStatus(caller.Read("\r\n\r\n")), 413);
 }
 

@@ -89,9 +89,12 @@ def test_errors_keep_their_status(server, problem, model, status):
     assert raised.value.response.status_code == status
 
 
+JSON = "Content-Type: application/json"
+
+
 def curl(*arguments):
     return subprocess.run(
-        ["curl", "--silent", "--show-error", "--max-time", "60", *arguments],
+        ["curl", "--silent", "--show-error", "--max-time", "60", "--header", JSON, *arguments],
         check=True,
         capture_output=True,
         text=True,

@@ -70,9 +70,13 @@ def test_requests_that_are_not_served(url, certificates, pair):
             requests.post(url, json=ONES, verify=verify, cert=cert, timeout=60)
 
 
+CURL = ["curl", "--silent", "--show-error", "--max-time", "60"]
+CURL += ["--header", "Content-Type: application/json"]
+
+
 def curl(*arguments):
     return subprocess.run(
-        ["curl", "--silent", "--show-error", "--max-time", "60", *map(str, arguments)],
+        [*CURL, *map(str, arguments)],
         capture_output=True,
         text=True,
     )

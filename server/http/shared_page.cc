@@ -1,0 +1,71 @@
+#include "server/http/shared_page.h"
+
+#include <grpcpp/support/slice.h>
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+#include <exception>
+#include <utility>
+
+namespace attention::server {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// From the beginning of a page to that of the next.
+constexpr std::chrono::milliseconds kPause{50};
+
+}  // namespace
+
+SharedPage::SharedPage(std::string content_type, Write write)
+    : content_type_(std::move(content_type)),
+      write_(std::move(write)),
+      thread_([this] { Run(); }) {}
+
+SharedPage::~SharedPage() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+void SharedPage::Answer(std::shared_ptr<HttpExchange> exchange) {
+  {
+    const std::lock_guard lock(mutex_);
+    waiting_.push_back(std::move(exchange));
+  }
+  changed_.notify_one();
+}
+
+void SharedPage::Run() {
+  Clock::time_point next = Clock::now();
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return stopped_ || !waiting_.empty(); });
+    changed_.wait_until(lock, next, [this] { return stopped_; });
+    if (stopped_) return;
+    next = Clock::now() + kPause;
+    const Exchanges exchanges = std::exchange(waiting_, {});
+    lock.unlock();
+    AnswerAll(exchanges);
+    lock.lock();
+  }
+}
+
+void SharedPage::AnswerAll(const Exchanges& exchanges) const {
+  try {
+    const grpc::Slice page(write_());
+    for (const auto& exchange : exchanges) {
+      exchange->Reply({.content_type = content_type_, .pieces = {page}});
+    }
+  } catch (const std::exception& error) {
+    spdlog::warn("http: {}: {}", exchanges.front()->request().path,
+                 error.what());
+    // Those that have a reply keep it.
+    for (const auto& exchange : exchanges) exchange->Reply({.status = 503});
+  }
+}
+
+}  // namespace attention::server
