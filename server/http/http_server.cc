@@ -51,7 +51,7 @@ class HttpServer::Impl {
         greetings_{
             limits_, handlers_,
             tls_ == nullptr ? nullptr : std::make_shared<HandshakeTurns>(),
-            Burst()} {
+            {}} {
     for (FileDescriptor& socket : listener.sockets) {
       acceptors_.push_back(std::make_unique<HttpAcceptor>(
           context_, std::move(socket),

@@ -136,7 +136,7 @@ TEST_F(DecodingTurnTest, WhatIsStoppedWhileItWaitsIsNotDecoded) {
 
 TEST_F(DecodingTurnTest, WhatWouldBeDecodedTooLateIsRefusedAtOnce) {
   // A message of this kind takes ten seconds, and one is before it.
-  costs_.Learn({Work::kDecodeJson, 100}, seconds(10));
+  costs_.Learn({Work::kDecodeJson, 100}, seconds(10), "one");
   std::latch gate(1);
   const auto first = Make(1, &gate);
   auto runs = Start(*first);
