@@ -1,21 +1,25 @@
 #include "server/http/inference_calls.h"
 
+#include <google/protobuf/message.h>
+
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <utility>
+#include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/strip.h"
-#include "inference/grpc_service.pb.h"
+#include "inference/grpc_service.grpc.pb.h"
 #include "server/http/http_status.h"
 #include "server/http/proto_json.h"
-#include "server/strict_json.h"
 
 namespace attention::server {
 namespace {
 
 using Json = nlohmann::ordered_json;
 using Management = InferenceManagement;
+using Keys = std::vector<std::string>;
 
 HttpReply JsonReply(int status, const Json& json) {
   return {.status = status,
@@ -24,15 +28,30 @@ HttpReply JsonReply(int status, const Json& json) {
                   "\n"};
 }
 
-// How responses are written, with 200 where it is JSON alone: as ToJson() has
-// them, or as follows.
+// How responses are written, with 200 where it is JSON alone.
 HttpReply ToReply(const Json& json) { return JsonReply(200, json); }
 HttpReply ToReply(HttpReply reply) { return reply; }
-const auto kAsItIs = [](const auto& response) { return ToJson(response); };
-const auto kNothing = [](const auto& /*response*/) { return Json::object(); };
+
+const auto kAsItIs = [](const auto& response, const std::string& /*name*/) {
+  return ToJson(response);
+};
+const auto kNothing = [](const auto& /*response*/,
+                         const std::string& /*name*/) {
+  return Json::object();
+};
+const auto kReady = [](const auto& response, const std::string& name) {
+  return JsonReply(response.ready() ? 200 : 404,
+                   {{"name", name}, {"ready", response.ready()}});
+};
+const auto kConfig = [](const auto& response, const std::string& /*name*/) {
+  return ToJson(response.config());
+};
+const auto kModels = [](const auto& response, const std::string& /*name*/) {
+  return ToJson(response)["models"];
+};
 
 // The regions of a status, in a list.
-const auto kRegions = [](const auto& response) {
+const auto kRegions = [](const auto& response, const std::string& /*name*/) {
   Json list = Json::array();
   for (const auto& [name, region] : response.regions()) {
     list.push_back(ToJson(region));
@@ -41,17 +60,19 @@ const auto kRegions = [](const auto& response) {
 };
 
 // Of each setting's value the one member that is set.
-Json LogSettingsJson(const inference::LogSettingsResponse& response) {
+const auto kLogSettings = [](const auto& response,
+                             const std::string& /*name*/) {
   Json all = Json::object();
   for (const auto& [key, value] : response.settings()) {
     const Json members = ToJson(value);
     all[key] = members.empty() ? Json() : members.begin().value();
   }
   return all;
-}
+};
 
 // Triton's form: a list of levels, all others as one text.
-Json TraceSettingsJson(const inference::TraceSettingResponse& response) {
+const auto kTraceSettings = [](const auto& response,
+                               const std::string& /*name*/) {
   Json all = Json::object();
   for (const auto& [key, value] : response.settings()) {
     if (key != "trace_level" && value.value_size() == 1) {
@@ -61,236 +82,130 @@ Json TraceSettingsJson(const inference::TraceSettingResponse& response) {
     }
   }
   return all;
-}
+};
 
-template <typename Request>
-Request OfModel(const InferenceRoute& route) {
-  Request request;
-  request.set_name(route.name);
-  request.set_version(route.version);
-  return request;
-}
-
-template <typename Request>
-Request OfRegion(const InferenceRoute& route) {
-  Request request;
-  request.set_name(route.name);
-  return request;
-}
-
-// Calls `set` with each key of the body and its value's text. Keys and values
-// are refused by whoever is asked.
-template <typename Set>
-absl::Status ReadSettings(absl::string_view body, const Set& set) {
-  const auto json = ReadBody(body);
-  if (!json.ok()) return json.status();
-  for (const auto& [key, value] : json->items()) set(key, value.dump());
-  return absl::OkStatus();
-}
-
-// Parameters likewise.
-template <typename Request>
-absl::StatusOr<Request> OfRepository(const InferenceCalls::Call& call) {
-  const auto json = ReadBody(call.body);
-  if (!json.ok()) return json.status();
-  absl::Status keys = CheckKeys("", *json, {"parameters"});
-  if (!keys.ok()) return keys;
-  Request request;
-  request.set_model_name(call.route.name);
-  const auto found = json->find("parameters");
-  if (found == json->end()) return request;
-  if (!found->is_object()) return KeyError("parameters", "no object");
-  for (const auto& [key, value] : found->items()) {
-    (*request.mutable_parameters())[key].set_string_param(value.dump());
+// Sets a field where the message has it.
+void SetText(const char* field, const std::string& text,
+             google::protobuf::Message& message) {
+  const auto* found = message.GetDescriptor()->FindFieldByName(field);
+  if (found != nullptr) {
+    message.GetReflection()->SetString(&message, found, text);
   }
-  return request;
+}
+
+// The request of a route, with what the body says of `keys`.
+absl::Status FillRequest(const InferenceCalls::Call& call, const Keys& keys,
+                         google::protobuf::Message& request) {
+  SetText("name", call.route.name, request);
+  SetText("model_name", call.route.name, request);
+  SetText("version", call.route.version, request);
+  return ReadFields(call.body, keys, request);
 }
 
 // Begins to count a call of the RPC that has such a request.
-template <typename Request>
-std::shared_ptr<CallCounter::Call> Count(CallCounter& counter) {
-  const std::string& request = Request::descriptor()->name();
-  std::shared_ptr<CallCounter::Call> counted = counter.Begin(
-      "inference.GRPCInferenceService",
-      static_cast<std::string>(absl::StripSuffix(request, "Request")));
+std::shared_ptr<CallCounter::Call> Count(
+    CallCounter& counter, const google::protobuf::Message& request) {
+  std::shared_ptr<CallCounter::Call> counted =
+      counter.Begin(inference::GRPCInferenceService::service_full_name(),
+                    static_cast<std::string>(absl::StripSuffix(
+                        request.GetDescriptor()->name(), "Request")));
   counted->NoteReceived();
   return counted;
 }
 
 template <typename Response, typename Write>
 HttpReply Written(const absl::StatusOr<Response>& response, const Write& write,
-                  CallCounter::Call& counted) {
+                  const std::string& name, CallCounter::Call& counted) {
   if (response.ok()) counted.NoteSent();
   counted.End(static_cast<grpc::StatusCode>(response.status().code()));
-  if (!response.ok()) return ErrorReply(response.status());
-  return ToReply(write(*response));
+  return response.ok() ? ToReply(write(*response, name))
+                       : ErrorReply(response.status());
+}
+
+using Handler = std::function<absl::Status(Management&, CallCounter&,
+                                           const InferenceCalls::Call&,
+                                           const InferenceCalls::Reply&)>;
+
+// What is known at once. `keys` are those that a body may have.
+template <typename Request, typename Response, typename Write>
+Handler Now(absl::StatusOr<Response> (Management::*method)(const Caller*,
+                                                           const Request&),
+            const Write& write, const Keys& keys = {}) {
+  return [=](Management& management, CallCounter& counter,
+             const InferenceCalls::Call& call,
+             const InferenceCalls::Reply& reply) {
+    Request request;
+    absl::Status filled = FillRequest(call, keys, request);
+    if (!filled.ok()) return filled;
+    const auto counted = Count(counter, request);
+    reply(Written((management.*method)(call.caller, request), write,
+                  call.route.name, *counted));
+    return absl::OkStatus();
+  };
+}
+
+// What may have to wait for its turn.
+template <typename Request, typename Response, typename Write>
+Handler InTurn(void (Management::*method)(const Caller*, const Request&,
+                                          Management::StillWanted,
+                                          Management::Reply<Response>),
+               const Write& write, const Keys& keys) {
+  return [=](Management& management, CallCounter& counter,
+             const InferenceCalls::Call& call,
+             const InferenceCalls::Reply& reply) {
+    Request request;
+    absl::Status filled = FillRequest(call, keys, request);
+    if (!filled.ok()) return filled;
+    (management.*method)(call.caller, request, call.wanted,
+                         [reply, write, name = call.route.name,
+                          counted = Count(counter, request)](
+                             const absl::StatusOr<Response>& response) {
+                           reply(Written(response, write, name, *counted));
+                         });
+    return absl::OkStatus();
+  };
+}
+
+const Handler& HandlerOf(InferenceMethod method) {
+  using M = InferenceMethod;
+  static const auto& handlers = *new std::map<M, Handler>{
+      {M::kServerMetadata, Now(&Management::ServerMetadata, kAsItIs)},
+      {M::kModelMetadata, Now(&Management::ModelMetadata, kAsItIs)},
+      {M::kModelReady, Now(&Management::ModelReady, kReady)},
+      {M::kModelConfig, Now(&Management::ModelConfig, kConfig)},
+      {M::kModelStatistics, Now(&Management::ModelStatistics, kAsItIs)},
+      {M::kRepositoryIndex,
+       InTurn(&Management::RepositoryIndex, kModels, {"ready"})},
+      {M::kRepositoryModelLoad,
+       InTurn(&Management::RepositoryModelLoad, kNothing, {"parameters"})},
+      {M::kRepositoryModelUnload,
+       InTurn(&Management::RepositoryModelUnload, kNothing, {"parameters"})},
+      {M::kSystemSharedMemoryStatus,
+       Now(&Management::SystemSharedMemoryStatus, kRegions)},
+      {M::kSystemSharedMemoryRegister,
+       Now(&Management::SystemSharedMemoryRegister, kNothing,
+           {"key", "offset", "byte_size"})},
+      {M::kSystemSharedMemoryUnregister,
+       Now(&Management::SystemSharedMemoryUnregister, kNothing)},
+      {M::kCudaSharedMemoryStatus,
+       Now(&Management::CudaSharedMemoryStatus, kRegions)},
+      {M::kCudaSharedMemoryRegister,
+       Now(&Management::CudaSharedMemoryRegister, kNothing,
+           {"raw_handle", "device_id", "byte_size"})},
+      {M::kCudaSharedMemoryUnregister,
+       Now(&Management::CudaSharedMemoryUnregister, kNothing)},
+      {M::kTraceSetting,
+       Now(&Management::TraceSetting, kTraceSettings, {kAllSettings})},
+      {M::kLogSettings,
+       Now(&Management::LogSettings, kLogSettings, {kAllSettings})},
+  };
+  return handlers.at(method);
 }
 
 }  // namespace
 
-template <typename Request, typename Method, typename Write>
-void InferenceCalls::AskNow(const Call& call, const Reply& reply,
-                            const Request& request, Method method,
-                            Write write) {
-  const auto counted = Count<Request>(counter_);
-  reply(Written((management_.*method)(call.caller, request), write, *counted));
-}
-
-template <typename Response, typename Request, typename Method, typename Write>
-void InferenceCalls::AskInTurn(const Call& call, const Reply& reply,
-                               const Request& request, Method method,
-                               Write write) {
-  (management_.*method)(call.caller, request, call.wanted,
-                        [reply, write, counted = Count<Request>(counter_)](
-                            const absl::StatusOr<Response>& response) {
-                          reply(Written(response, write, *counted));
-                        });
-}
-
-void InferenceCalls::AskAboutModels(const Call& call, const Reply& reply) {
-  const InferenceRoute& route = call.route;
-  switch (route.method) {
-    case InferenceMethod::kModelReady:
-      return AskNow(call, reply, OfModel<inference::ModelReadyRequest>(route),
-                    &Management::ModelReady, [&route](const auto& response) {
-                      return JsonReply(
-                          response.ready() ? 200 : 404,
-                          {{"name", route.name}, {"ready", response.ready()}});
-                    });
-    case InferenceMethod::kModelMetadata:
-      return AskNow(call, reply,
-                    OfModel<inference::ModelMetadataRequest>(route),
-                    &Management::ModelMetadata, kAsItIs);
-    case InferenceMethod::kModelConfig:
-      return AskNow(call, reply, OfModel<inference::ModelConfigRequest>(route),
-                    &Management::ModelConfig, [](const auto& response) {
-                      return ToJson(response.config());
-                    });
-    case InferenceMethod::kModelStatistics:
-      return AskNow(call, reply,
-                    OfModel<inference::ModelStatisticsRequest>(route),
-                    &Management::ModelStatistics, kAsItIs);
-    default:
-      return AskNow(call, reply, inference::ServerMetadataRequest(),
-                    &Management::ServerMetadata, kAsItIs);
-  }
-}
-
-absl::Status InferenceCalls::AskAboutRepository(const Call& call,
-                                                const Reply& reply) {
-  if (call.route.method == InferenceMethod::kRepositoryIndex) {
-    inference::RepositoryIndexRequest request;
-    absl::Status read = ReadFields(call.body, {"ready"}, request);
-    if (!read.ok()) return read;
-    AskInTurn<inference::RepositoryIndexResponse>(
-        call, reply, request, &Management::RepositoryIndex,
-        [](const auto& response) { return ToJson(response)["models"]; });
-    return absl::OkStatus();
-  }
-  if (call.route.method == InferenceMethod::kRepositoryModelLoad) {
-    const auto load = OfRepository<inference::RepositoryModelLoadRequest>(call);
-    if (!load.ok()) return load.status();
-    AskInTurn<inference::RepositoryModelLoadResponse>(
-        call, reply, *load, &Management::RepositoryModelLoad, kNothing);
-    return absl::OkStatus();
-  }
-  const auto unload =
-      OfRepository<inference::RepositoryModelUnloadRequest>(call);
-  if (!unload.ok()) return unload.status();
-  AskInTurn<inference::RepositoryModelUnloadResponse>(
-      call, reply, *unload, &Management::RepositoryModelUnload, kNothing);
-  return absl::OkStatus();
-}
-
-absl::Status InferenceCalls::AskAboutSystemMemory(const Call& call,
-                                                  const Reply& reply) {
-  const InferenceRoute& route = call.route;
-  if (route.method == InferenceMethod::kSystemSharedMemoryStatus) {
-    AskNow(call, reply,
-           OfRegion<inference::SystemSharedMemoryStatusRequest>(route),
-           &Management::SystemSharedMemoryStatus, kRegions);
-  } else if (route.method == InferenceMethod::kSystemSharedMemoryUnregister) {
-    AskNow(call, reply,
-           OfRegion<inference::SystemSharedMemoryUnregisterRequest>(route),
-           &Management::SystemSharedMemoryUnregister, kNothing);
-  } else {
-    auto request =
-        OfRegion<inference::SystemSharedMemoryRegisterRequest>(route);
-    absl::Status read =
-        ReadFields(call.body, {"key", "offset", "byte_size"}, request);
-    if (!read.ok()) return read;
-    AskNow(call, reply, request, &Management::SystemSharedMemoryRegister,
-           kNothing);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status InferenceCalls::AskAboutCudaMemory(const Call& call,
-                                                const Reply& reply) {
-  const InferenceRoute& route = call.route;
-  if (route.method == InferenceMethod::kCudaSharedMemoryStatus) {
-    AskNow(call, reply,
-           OfRegion<inference::CudaSharedMemoryStatusRequest>(route),
-           &Management::CudaSharedMemoryStatus, kRegions);
-  } else if (route.method == InferenceMethod::kCudaSharedMemoryUnregister) {
-    AskNow(call, reply,
-           OfRegion<inference::CudaSharedMemoryUnregisterRequest>(route),
-           &Management::CudaSharedMemoryUnregister, kNothing);
-  } else {
-    auto request = OfRegion<inference::CudaSharedMemoryRegisterRequest>(route);
-    absl::Status read = ReadFields(
-        call.body, {"raw_handle", "device_id", "byte_size"}, request);
-    if (!read.ok()) return read;
-    AskNow(call, reply, request, &Management::CudaSharedMemoryRegister,
-           kNothing);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status InferenceCalls::AskAboutSettings(const Call& call,
-                                              const Reply& reply) {
-  if (call.route.method == InferenceMethod::kTraceSetting) {
-    inference::TraceSettingRequest request;
-    request.set_model_name(call.route.name);
-    absl::Status read = ReadSettings(
-        call.body, [&](const std::string& key, const std::string& value) {
-          (*request.mutable_settings())[key].add_value(value);
-        });
-    if (!read.ok()) return read;
-    AskNow(call, reply, request, &Management::TraceSetting, TraceSettingsJson);
-    return absl::OkStatus();
-  }
-  inference::LogSettingsRequest request;
-  absl::Status read = ReadSettings(
-      call.body, [&](const std::string& key, const std::string& value) {
-        (*request.mutable_settings())[key].set_string_param(value);
-      });
-  if (!read.ok()) return read;
-  AskNow(call, reply, request, &Management::LogSettings, LogSettingsJson);
-  return absl::OkStatus();
-}
-
 absl::Status InferenceCalls::Ask(const Call& call, const Reply& reply) {
-  switch (call.route.method) {
-    case InferenceMethod::kRepositoryIndex:
-    case InferenceMethod::kRepositoryModelLoad:
-    case InferenceMethod::kRepositoryModelUnload:
-      return AskAboutRepository(call, reply);
-    case InferenceMethod::kSystemSharedMemoryStatus:
-    case InferenceMethod::kSystemSharedMemoryRegister:
-    case InferenceMethod::kSystemSharedMemoryUnregister:
-      return AskAboutSystemMemory(call, reply);
-    case InferenceMethod::kCudaSharedMemoryStatus:
-    case InferenceMethod::kCudaSharedMemoryRegister:
-    case InferenceMethod::kCudaSharedMemoryUnregister:
-      return AskAboutCudaMemory(call, reply);
-    case InferenceMethod::kTraceSetting:
-    case InferenceMethod::kLogSettings:
-      return AskAboutSettings(call, reply);
-    default:
-      AskAboutModels(call, reply);
-      return absl::OkStatus();
-  }
+  return HandlerOf(call.route.method)(management_, counter_, call, reply);
 }
 
 }  // namespace attention::server

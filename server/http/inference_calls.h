@@ -36,22 +36,6 @@ class InferenceCalls {
   absl::Status Ask(const Call& call, const Reply& reply);
 
  private:
-  // Asks for what is known at once.
-  template <typename Request, typename Method, typename Write>
-  void AskNow(const Call& call, const Reply& reply, const Request& request,
-              Method method, Write write);
-  // Asks for what may have to wait for its turn.
-  template <typename Response, typename Request, typename Method,
-            typename Write>
-  void AskInTurn(const Call& call, const Reply& reply, const Request& request,
-                 Method method, Write write);
-
-  void AskAboutModels(const Call& call, const Reply& reply);
-  absl::Status AskAboutRepository(const Call& call, const Reply& reply);
-  absl::Status AskAboutSystemMemory(const Call& call, const Reply& reply);
-  absl::Status AskAboutCudaMemory(const Call& call, const Reply& reply);
-  absl::Status AskAboutSettings(const Call& call, const Reply& reply);
-
   InferenceManagement& management_;
   CallCounter& counter_;
 };

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -110,33 +111,22 @@ class ElementReader {
         end_(elements.data() + elements.size()) {}
 
   absl::Status Read() {
-    switch (type_) {
-      case DataType::kBool:
-        return ReadAll<TruthOf>();
-      case DataType::kUint8:
-        return ReadAll<IntegerOf<uint8_t>>();
-      case DataType::kUint16:
-        return ReadAll<IntegerOf<uint16_t>>();
-      case DataType::kUint32:
-        return ReadAll<IntegerOf<uint32_t>>();
-      case DataType::kUint64:
-        return ReadAll<IntegerOf<uint64_t>>();
-      case DataType::kInt8:
-        return ReadAll<IntegerOf<int8_t>>();
-      case DataType::kInt16:
-        return ReadAll<IntegerOf<int16_t>>();
-      case DataType::kInt32:
-        return ReadAll<IntegerOf<int32_t>>();
-      case DataType::kInt64:
-        return ReadAll<IntegerOf<int64_t>>();
-      case DataType::kFloat32:
-        return ReadAll<RealOf<float>>();
-      case DataType::kFloat64:
-        return ReadAll<RealOf<double>>();
-      case DataType::kFloat16:
-      case DataType::kBFloat16:
-        break;
-    }
+    using Reader = absl::Status (ElementReader::*)();
+    static const auto& readers = *new std::map<DataType, Reader>{
+        {DataType::kBool, &ElementReader::ReadAll<TruthOf>},
+        {DataType::kUint8, &ElementReader::ReadAll<IntegerOf<uint8_t>>},
+        {DataType::kUint16, &ElementReader::ReadAll<IntegerOf<uint16_t>>},
+        {DataType::kUint32, &ElementReader::ReadAll<IntegerOf<uint32_t>>},
+        {DataType::kUint64, &ElementReader::ReadAll<IntegerOf<uint64_t>>},
+        {DataType::kInt8, &ElementReader::ReadAll<IntegerOf<int8_t>>},
+        {DataType::kInt16, &ElementReader::ReadAll<IntegerOf<int16_t>>},
+        {DataType::kInt32, &ElementReader::ReadAll<IntegerOf<int32_t>>},
+        {DataType::kInt64, &ElementReader::ReadAll<IntegerOf<int64_t>>},
+        {DataType::kFloat32, &ElementReader::ReadAll<RealOf<float>>},
+        {DataType::kFloat64, &ElementReader::ReadAll<RealOf<double>>},
+    };
+    const auto reader = readers.find(type_);
+    if (reader != readers.end()) return (this->*reader->second)();
     return absl::InvalidArgumentError(
         absl::StrCat(Name(type_),
                      " has no form in JSON (expected binary_data_size, and the "

@@ -71,7 +71,14 @@ absl::Status SetField(Message& message, const FieldDescriptor& field,
                       const nlohmann::json& value) {
   const auto& to = *message.GetReflection();
   const std::string& key = field.name();
-  if (field.type() == FieldDescriptor::TYPE_BYTES) {
+  if (field.is_map()) {
+    if (!value.is_object()) return KeyError(key, "no object");
+    for (const auto& [name, unread] : value.items()) {
+      Message& entry = *to.AddMessage(&message, &field);
+      entry.GetReflection()->SetString(&entry, entry.GetDescriptor()->map_key(),
+                                       name);
+    }
+  } else if (field.type() == FieldDescriptor::TYPE_BYTES) {
     std::string bytes;
     if (!value.is_object() || !value.contains("b64") ||
         !value["b64"].is_string() ||
@@ -117,23 +124,22 @@ Json ToJson(const Message& message) {
   return json;
 }
 
-absl::StatusOr<nlohmann::json> ReadBody(absl::string_view body) {
-  if (body.empty()) return nlohmann::json::object();
-  absl::StatusOr<nlohmann::json> json = ParseStrictJson(body, kDeepest);
-  if (json.ok()) return json;
-  return absl::InvalidArgumentError(
-      absl::StrCat("body: ", json.status().message()));
-}
-
 absl::Status ReadFields(absl::string_view body,
                         const std::vector<std::string>& known,
                         Message& message) {
-  const absl::StatusOr<nlohmann::json> json = ReadBody(body);
-  if (!json.ok()) return json.status();
+  if (known.empty() || body.empty()) return absl::OkStatus();
+  absl::StatusOr<nlohmann::json> json = ParseStrictJson(body, kDeepest);
+  if (!json.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("body: ", json.status().message()));
+  }
+  const auto& type = *message.GetDescriptor();
+  if (known.front() == kAllSettings) {
+    return SetField(message, *type.FindFieldByName("settings"), *json);
+  }
   if (absl::Status keys = CheckKeys("", *json, known); !keys.ok()) return keys;
   for (const auto& [key, value] : json->items()) {
-    const auto* field = message.GetDescriptor()->FindFieldByName(key);
-    absl::Status set = SetField(message, *field, value);
+    absl::Status set = SetField(message, *type.FindFieldByName(key), value);
     if (!set.ok()) return set;
   }
   return absl::OkStatus();

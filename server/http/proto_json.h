@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace attention::server {
@@ -18,13 +17,14 @@ namespace attention::server {
 /// and oneofs' members that are not.
 nlohmann::ordered_json ToJson(const google::protobuf::Message& message);
 
-/// A request's body that is not for inference: an object with few levels, empty
-/// where there is no body. INVALID_ARGUMENT where it is something else.
-absl::StatusOr<nlohmann::json> ReadBody(absl::string_view body);
+/// Among the keys of ReadFields(): every key of the body is one of `settings`.
+inline constexpr char kAllSettings[] = "*";
 
-/// Sets the fields of `message` that a body has, which may be some of `known`;
-/// bytes are {"b64": BASE64}, as Triton has it. INVALID_ARGUMENT with the key
-/// for one that is not known or a value of another type.
+/// Sets the fields of `message` that a body's JSON has, which may be some of
+/// `known`; no body sets none. Bytes are {"b64": BASE64}, as Triton has it. Of
+/// maps, keys alone are read: they are refused by name, whatever they say.
+/// INVALID_ARGUMENT with the key for one that is not known or a value of
+/// another type, and where the body is no object.
 absl::Status ReadFields(absl::string_view body,
                         const std::vector<std::string>& known,
                         google::protobuf::Message& message);
