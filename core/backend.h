@@ -119,11 +119,11 @@ class Backend {
   /// OK, or UNIMPLEMENTED with the reason: the next backend is then asked.
   virtual absl::Status Supports(const ValidatedProblem& problem) const = 0;
 
-  /// Bytes of host memory that Run() takes for such a problem at one time, at
-  /// most: beside its tensors and results, and beside the kThreadBytes that
+  /// Bytes of host memory that Run() takes for such problems together, at
+  /// most: beside their tensors and results, and beside the kThreadBytes that
   /// each worker may keep. Known from extents and options, as costly as
   /// planning.
-  virtual int64_t WorkingBytes(const ValidatedProblem& /*problem*/,
+  virtual int64_t WorkingBytes(absl::Span<const ValidatedProblem> /*problems*/,
                                const RunContext& /*context*/) const {
     return 0;
   }

@@ -4,6 +4,7 @@
 #include <utility>
 #include <variant>
 
+#include "absl/algorithm/container.h"
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -163,37 +164,66 @@ double Engine::Work(const ValidatedProblem& problem) {
   return work;
 }
 
-bool Engine::IsQuick(const ValidatedProblem& problem) const {
+double Engine::Work(absl::Span<const ValidatedProblem> problems) {
+  double work = 0;
+  for (const ValidatedProblem& problem : problems) work += Work(problem);
+  return work;
+}
+
+bool Engine::IsQuick(absl::Span<const ValidatedProblem> problems) const {
   return !options_.on_tile && !backends_.front()->waits() &&
-         Work(problem) <= kQuickWork;
+         Work(problems) <= kQuickWork;
 }
 
-absl::Status Engine::Run(AttentionJob& job) const {
-  const RunContext context{*workers_, options_.on_tile};
-  const absl::StatusOr<std::optional<int>> device = DeviceOf(job);
-  if (!device.ok()) return job.status = device.status();
-  absl::Status refusal;
-  for (const auto& backend : backends_) {
-    absl::Status status = *device && !backend->reaches_devices()
-                              ? OutOfReach(*backend, **device)
-                              : backend->Supports(*job.problem);
-    if (!status.ok()) {
-      if (refusal.ok()) refusal = std::move(status);
-      continue;
-    }
-    job.backend = backend->name();
-    backend->Run(absl::MakeSpan(&job, 1), context);
-    if (!job.status.ok()) TellHealth(*backend);
-    return job.status;
+absl::Status Engine::CheckSupports(const Backend& backend,
+                                   absl::Span<const AttentionJob> jobs,
+                                   std::optional<int> device) {
+  if (device && !backend.reaches_devices()) return OutOfReach(backend, *device);
+  for (const AttentionJob& job : jobs) {
+    absl::Status status = backend.Supports(*job.problem);
+    if (!status.ok()) return status;
   }
-  return job.status = refusal;
+  return absl::OkStatus();
 }
 
-int64_t Engine::WorkingBytes(const ValidatedProblem& problem) const {
+absl::Status Engine::Run(absl::Span<AttentionJob> jobs) const {
+  if (jobs.empty()) return absl::OkStatus();
+  const RunContext context{*workers_, options_.on_tile};
+  absl::Status status;
+  const absl::StatusOr<std::optional<int>> device = DeviceOf(jobs);
+  if (!device.ok()) status = device.status();
+  const Backend* chosen = nullptr;
+  for (const auto& backend : backends_) {
+    if (!device.ok() || chosen != nullptr) break;
+    absl::Status supported = CheckSupports(*backend, jobs, *device);
+    if (supported.ok()) {
+      chosen = backend.get();
+    } else if (status.ok()) {
+      status = std::move(supported);
+    }
+  }
+  if (chosen == nullptr) {
+    for (AttentionJob& job : jobs) job.status = status;
+    return status;
+  }
+  for (AttentionJob& job : jobs) job.backend = chosen->name();
+  chosen->Run(jobs, context);
+  const auto* const failed = absl::c_find_if(
+      jobs, [](const AttentionJob& job) { return !job.status.ok(); });
+  if (failed == jobs.end()) return absl::OkStatus();
+  TellHealth(*chosen);
+  return failed->status;
+}
+
+int64_t Engine::WorkingBytes(
+    absl::Span<const ValidatedProblem> problems) const {
   const RunContext context{*workers_};
   for (const auto& backend : backends_) {
-    if (!backend->Supports(problem).ok()) continue;
-    return backend->WorkingBytes(problem, context);
+    const bool supported =
+        absl::c_all_of(problems, [&](const ValidatedProblem& problem) {
+          return backend->Supports(problem).ok();
+        });
+    if (supported) return backend->WorkingBytes(problems, context);
   }
   return 0;
 }

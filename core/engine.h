@@ -73,20 +73,32 @@ class Engine {
   /// Computes one job and writes its status too. Where no backend supports it,
   /// what the first one says of it; INVALID_ARGUMENT where its tensors lie on
   /// several devices; CANCELLED where it was stopped.
-  absl::Status Run(AttentionJob& job) const;
+  absl::Status Run(AttentionJob& job) const {
+    return Run(absl::MakeSpan(&job, 1));
+  }
+  /// The same of jobs that are computed together, all by one backend. The first
+  /// failure is the result.
+  absl::Status Run(absl::Span<AttentionJob> jobs) const;
 
   /// What a problem takes, in multiply-adds; a tanh counts as several. Two
   /// problems of one scoring function take about as long as their work says.
   static double Work(const ValidatedProblem& problem);
+  static double Work(absl::Span<const ValidatedProblem> problems);
 
-  /// Host memory that Run() takes for the problem, at most, beside its tensors
-  /// and results (Backend::WorkingBytes).
-  int64_t WorkingBytes(const ValidatedProblem& problem) const;
+  /// Host memory that Run() takes for the problems together, at most, beside
+  /// their tensors and results (Backend::WorkingBytes).
+  int64_t WorkingBytes(absl::Span<const ValidatedProblem> problems) const;
+  int64_t WorkingBytes(const ValidatedProblem& problem) const {
+    return WorkingBytes(absl::MakeConstSpan(&problem, 1));
+  }
 
-  /// True for a problem that takes some microseconds at most, less than to hand
+  /// True for problems that take some microseconds at most, less than to hand
   /// it to a worker: Run() it where you are. Never where tiles are watched: who
   /// watches them may hold them up. Never on a backend that waits for a device.
-  bool IsQuick(const ValidatedProblem& problem) const;
+  bool IsQuick(absl::Span<const ValidatedProblem> problems) const;
+  bool IsQuick(const ValidatedProblem& problem) const {
+    return IsQuick(absl::MakeConstSpan(&problem, 1));
+  }
 
   /// OK where a backend of this engine computes on CUDA devices; UNIMPLEMENTED,
   /// with the reason where there is one, otherwise.
@@ -112,6 +124,10 @@ class Engine {
  private:
   Engine() = default;
 
+  // OK where the backend takes all of them, which lie on `device`, if any.
+  static absl::Status CheckSupports(const Backend& backend,
+                                    absl::Span<const AttentionJob> jobs,
+                                    std::optional<int> device);
   // The first that computes on CUDA devices; null where none does.
   const Backend* BackendOfDevices() const;
   // After a job that failed: tells what has become of the backend's health.

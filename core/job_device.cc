@@ -32,11 +32,8 @@ class Finder {
   absl::string_view first_;
 };
 
-}  // namespace
-
-absl::StatusOr<std::optional<int>> DeviceOf(const AttentionJob& job) {
+void LookAt(const AttentionJob& job, Finder& finder) {
   const ValidatedProblem& problem = *job.problem;
-  Finder finder;
   finder.Look("query", problem.query);
   for (const ValidatedProblem::Block& block : problem.key_value) {
     finder.Look("key", block.key);
@@ -46,6 +43,14 @@ absl::StatusOr<std::optional<int>> DeviceOf(const AttentionJob& job) {
   finder.Look("output", job.outputs.output);
   if (problem.wanted.weights) finder.Look("weights", job.outputs.weights);
   if (problem.wanted.lse) finder.Look("lse", job.outputs.lse);
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<int>> DeviceOf(
+    absl::Span<const AttentionJob> jobs) {
+  Finder finder;
+  for (const AttentionJob& job : jobs) LookAt(job, finder);
   return finder.Found();
 }
 

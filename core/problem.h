@@ -11,7 +11,9 @@
 /// What can be asked of the engine. Extents: B batch entries, Hq query heads,
 /// Hkv key/value heads, Lq queries, Lk keys, Dq, Dk, Dv widths, h the hidden
 /// width of additive scoring. query, key and value share a rank: (B, H, L, D),
-/// (B, L, D) for one head, (L, D) for one head and one batch entry.
+/// (B, L, D) for one head, (L, D) for one head and one batch entry; or, packed,
+/// (T, Hq, Dq), (S, Hkv, Dk) and (S, Hkv, Dv): T queries and S keys of all
+/// entries, one entry after the other.
 ///
 /// These are plain values: Validate() (core/validate.h) is where they are
 /// checked, and where each rule is.
@@ -109,6 +111,12 @@ struct WantedOutputs {
 
 struct AttentionProblem {
   TensorView query;
+  /// Where the entries of a packed batch start (cu_seqlens, indptr): INT32 or
+  /// INT64, (B + 1), the first 0, none below the one before it, the last T, or
+  /// S. Both or neither; with neither attend_mask nor bias. Each entry means
+  /// what it means by itself.
+  std::optional<TensorView> query_starts;
+  std::optional<TensorView> key_starts;
   /// Lk is the sum over the blocks. A plain problem has one; none means Lk = 0
   /// and Dv = 0.
   absl::InlinedVector<KeyValueBlock, 1> key_value;
@@ -130,7 +138,9 @@ struct AttentionProblem {
 };
 
 /// Where results go: row-major views of the caller's memory with the shapes
-/// that ValidatedProblem names.
+/// that ValidatedProblem names. output and lse may also have four and three
+/// extents, (B, Hq, Lq, Dv) and (B, Hq, Lq), in any order: of output, rows are
+/// contiguous.
 struct AttentionOutputs {
   MutableTensorView output;   // the query's type
   MutableTensorView weights;  // FP32; read only where wanted.weights

@@ -245,6 +245,10 @@ absl::Status SetResultShapes(int rank, ValidatedProblem& valid) {
 
 absl::StatusOr<ValidatedProblem> Validate(const AttentionProblem& problem) {
   ValidatedProblem valid;
+  if (problem.query_starts || problem.key_starts) {
+    return FieldError(problem.query_starts ? "query_starts" : "key_starts",
+                      "was given where one problem is expected");
+  }
   absl::Status status = ValidateQuery(problem.query, valid);
   if (!status.ok()) return status;
   valid.kv_heads = valid.query_heads;

@@ -22,7 +22,7 @@ class ValidatedProblem;
 /// sigma, softcap, query_offset, query_offsets, key_offset, window_left,
 /// window_right, alibi_slopes, sinks, dropout_p. query, key, value and bias may
 /// lie in a device's memory, whose bytes are not looked at; everything else
-/// must lie in the host's.
+/// must lie in the host's. Not for packed batches (core/batch.h).
 absl::StatusOr<ValidatedProblem> Validate(const AttentionProblem& problem);
 
 /// A problem that kept every rule, in one form: all ranks widened to four,
@@ -75,6 +75,10 @@ class ValidatedProblem {
   int64_t KvHead(int64_t query_head) const {
     return query_head / (query_heads / kv_heads);
   }
+
+  /// Of a packed batch, which entry this is: dropout counts by it.
+  int64_t packed_entry = 0;
+  bool is_packed = false;
 
   /// Of a batch entry's query head; 0 where there are none.
   float AlibiSlope(int64_t batch_entry, int64_t query_head) const;

@@ -72,18 +72,6 @@ absl::Status ForEachElement(const TensorView& view, const Visit& visit) {
   }
 }
 
-// An integer tensor in host memory.
-absl::Status CheckIntegers(absl::string_view field, const TensorView& view) {
-  if (absl::Status status = CheckHostView(field, view); !status.ok()) {
-    return status;
-  }
-  if (view.type == DataType::kInt32 || view.type == DataType::kInt64) {
-    return absl::OkStatus();
-  }
-  return FieldError(field, absl::StrCat("datatype ", Name(view.type),
-                                        " (expected INT32 or INT64)"));
-}
-
 absl::Status ValidateLengths(const TensorView& lens, ValidatedProblem& valid) {
   if (absl::Status status = CheckIntegers("valid_lens", lens); !status.ok()) {
     return status;
@@ -229,6 +217,17 @@ absl::Status CheckWindow(absl::string_view field,
 }
 
 }  // namespace
+
+absl::Status CheckIntegers(absl::string_view field, const TensorView& view) {
+  if (absl::Status status = CheckHostView(field, view); !status.ok()) {
+    return status;
+  }
+  if (view.type == DataType::kInt32 || view.type == DataType::kInt64) {
+    return absl::OkStatus();
+  }
+  return FieldError(field, absl::StrCat("datatype ", Name(view.type),
+                                        " (expected INT32 or INT64)"));
+}
 
 absl::Status ValidateMasks(const AttentionProblem& problem, int rank,
                            ValidatedProblem& valid) {

@@ -16,6 +16,8 @@ absl::Status FieldError(absl::string_view field, absl::string_view problem);
 /// memory.
 absl::Status CheckView(absl::string_view field, const TensorView& view);
 absl::Status CheckHostView(absl::string_view field, const TensorView& view);
+/// That it has integers and lies in host memory.
+absl::Status CheckIntegers(absl::string_view field, const TensorView& view);
 
 /// "FP32" or "FP32 or FP16": what bias and parameters may be.
 bool IsFloat32OrQueryType(DataType type, const ValidatedProblem& valid);

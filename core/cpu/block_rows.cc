@@ -14,8 +14,6 @@ BlockRows::BlockRows(const ValidatedProblem& problem, const Plan& plan,
   kv_head_ = problem.KvHead(first_head_);
   first_row_ = index % plan.blocks_per_group * plan.row_block;
   count_ = std::min(plan.row_block, plan.rows_per_group - first_row_);
-  first_result_ =
-      (batch_ * problem.query_heads + first_head_) * problem.query_length;
 }
 
 void Include(const KeyRange& range, KeyRange& all) {

@@ -38,10 +38,6 @@ class BlockRows {
   int64_t QueryOf(int64_t row) const {
     return (first_row_ + row) % query_length_;
   }
-  /// Its place among all rows of the results.
-  int64_t ResultOf(int64_t row) const {
-    return first_result_ + first_row_ + row;
-  }
 
  private:
   int64_t index_;
@@ -51,7 +47,6 @@ class BlockRows {
   int64_t kv_head_;
   int64_t first_row_;  // in the kv group
   int64_t count_;
-  int64_t first_result_;  // of the kv group
 };
 
 /// Has `all`, begin >= end where it is empty so far, span a range, too.

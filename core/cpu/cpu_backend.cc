@@ -4,9 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "core/cpu/job_run.h"
+#include "core/cpu/job_batch.h"
 #include "core/cpu/kernels/kernels.h"
-#include "core/cpu/small_problem.h"
 #include "core/cpu/targets.h"
 
 namespace attention {
@@ -23,25 +22,14 @@ class CpuBackend final : public Backend {
     return absl::OkStatus();  // the engine asks nobody for memory out of reach
   }
 
-  int64_t WorkingBytes(const ValidatedProblem& problem,
+  int64_t WorkingBytes(absl::Span<const ValidatedProblem> problems,
                        const RunContext& context) const override {
-    if (cpu::IsSmallProblem(problem)) return 0;
-    AttentionJob job;
-    job.problem = &problem;
-    return cpu::JobRun(job, context, kernels_).WorkingBytes(kThreadBytes);
+    return cpu::WorkingBytes(problems, context, kernels_, kThreadBytes);
   }
 
   void Run(absl::Span<AttentionJob> jobs,
            const RunContext& context) const override {
-    for (AttentionJob& job : jobs) {
-      if (!job.stop.stop_requested() && cpu::IsSmallProblem(*job.problem)) {
-        job.kernel = "fp32_small";
-        if (cpu::ComputeSmall(job, context, kernels_)) continue;
-      }
-      cpu::JobRun run(job, context, kernels_);
-      run.Run();
-      job.kernel = run.KernelName();
-    }
+    cpu::RunTogether(jobs, context, kernels_);
   }
 
  private:

@@ -15,32 +15,8 @@
 namespace attention::cpu {
 namespace {
 
-// Multiplications below which the calling thread computes alone: handing work
-// over would take longer.
-constexpr double kFewMultiplications = 32 * 1024;
-
-// One range of a block's keys.
-struct Split {
-  int64_t block;
-  int64_t count;   // of the block's splits
-  int64_t number;  // of this one among them
-  KeyRange keys;
-};
-// A list of them grows by doubling, and is in two places while it does.
-constexpr auto kSplitBytes = static_cast<int64_t>(3 * sizeof(Split));
-
 bool HasWindow(const ValidatedProblem& problem) {
   return problem.window.left || problem.window.right;
-}
-
-bool IsSmall(const ValidatedProblem& problem) {
-  return static_cast<double>(problem.batch) *
-             static_cast<double>(problem.query_heads) *
-             static_cast<double>(problem.query_length) *
-             static_cast<double>(problem.key_length) *
-             static_cast<double>(problem.key_width + problem.value_width +
-                                 problem.hidden_width) <=
-         kFewMultiplications;
 }
 
 }  // namespace
@@ -51,7 +27,17 @@ JobRun::JobRun(AttentionJob& job, const RunContext& context,
       problem_(*job.problem),
       context_(context),
       kernels_(kernels),
-      plan_(MakePlan(problem_, kernels)) {}
+      plan_(MakePlan(problem_, kernels)),
+      places_(problem_, job.outputs) {}
+
+double JobRun::Multiplications() const {
+  return static_cast<double>(problem_.batch) *
+         static_cast<double>(problem_.query_heads) *
+         static_cast<double>(problem_.query_length) *
+         static_cast<double>(problem_.key_length) *
+         static_cast<double>(problem_.key_width + problem_.value_width +
+                             problem_.hidden_width);
+}
 
 const char* JobRun::KernelName() const {
   if (plan_.bf16) return kernels_.bf16->name;
@@ -59,31 +45,23 @@ const char* JobRun::KernelName() const {
   return lost_rows_ ? "fp32_tiles_and_differences" : "fp32_tiles";
 }
 
-void JobRun::Compute() {
-  if (plan_.blocks() > 0) {
+int64_t JobRun::Begin() {
+  if (plan_.blocks() == 0) return 0;
+  try {
     ExpectTiles(plan_.blocks() * KeyTiles());
     scratch_bytes_ = RowBlockBytes(*this);
     FindKeysOfEntries();
-  }
-  if (plan_.splits > 1) {
-    ComputeBySplits();
-  } else if (IsSmall(problem_)) {
-    for (int64_t index = 0; index < plan_.blocks(); ++index) {
-      ComputeBlock(index);
-    }
-  } else {
-    context_.workers.ParallelFor(
-        plan_.blocks(), job_.stop,
-        [this](int64_t index) { ComputeBlock(index); });
+    if (plan_.splits == 1) return plan_.blocks();
+    FindSplits();
+    return static_cast<int64_t>(splits_.size());
+  } catch (const std::bad_alloc&) {
+    SetOutOfMemory();
+    return 0;
   }
 }
 
-void JobRun::Run() {
-  try {
-    Compute();
-  } catch (const std::bad_alloc&) {
-    SetOutOfMemory();
-  }
+void JobRun::End() {
+  job_.kernel = KernelName();
   job_.tiles_total = expected_;
   job_.tiles_computed = computed_;
   job_.status = absl::OkStatus();
@@ -131,67 +109,63 @@ KeyRange JobRun::KeysForCentre(int64_t batch, const KeyRange& attended) const {
              : keys_of_entries_[static_cast<size_t>(batch)];
 }
 
-int64_t JobRun::WorkingBytes(int64_t of_thread) {
+int64_t JobRun::PieceBytes() {
   if (plan_.blocks() == 0) return 0;
-  constexpr auto kFloat = static_cast<int64_t>(sizeof(float));
   // A row of values that are not finite comes on top (Values::AddNonFinite).
   const int64_t row =
-      problem_.key_length > 0 ? plan_.padded_value_width * kFloat : 0;
-  const int64_t block = static_cast<int64_t>(RowBlockBytes(*this)) + row;
-  const int64_t threads = std::min<int64_t>(context_.workers.threads(),
-                                            plan_.blocks() * plan_.splits);
-  const int64_t splits = plan_.splits == 1 ? 0 : plan_.blocks() * plan_.splits;
-  return threads * std::max<int64_t>(0, block - of_thread) +
-         splits * (SplitFloats() * kFloat + kSplitBytes);
+      problem_.key_length > 0
+          ? plan_.padded_value_width * static_cast<int64_t>(sizeof(float))
+          : 0;
+  return static_cast<int64_t>(RowBlockBytes(*this)) + row;
+}
+
+int64_t JobRun::SharedBytes() const {
+  if (plan_.splits == 1) return 0;
+  // A list of splits grows by doubling, and is in two places while it does.
+  constexpr auto kSplitBytes = static_cast<int64_t>(3 * sizeof(Split));
+  return plan_.blocks() * plan_.splits *
+         (SplitFloats() * static_cast<int64_t>(sizeof(float)) + kSplitBytes);
 }
 
 void JobRun::ComputeBlock(int64_t index) {
-  if (stopped_ || out_of_memory_) return;
   if (!ComputeRowBlock(*this, index)) stopped_ = true;
 }
 
-// Blocks of one split are computed at once, beside the splits of the others.
-void JobRun::ComputeBySplits() {
-  std::vector<Split> splits;
+void JobRun::FindSplits() {
   for (int64_t index = 0; index < plan_.blocks(); ++index) {
     const KeyRange keys =
         KeysOfRows(problem_, BlockRows(problem_, plan_, index));
     const int64_t count = plan_.SplitsOf(keys);
     for (int64_t split = 0; split < count; ++split) {
-      splits.push_back({.block = index,
-                        .count = count,
-                        .number = split,
-                        .keys = plan_.SplitKeys(keys, split)});
+      splits_.push_back({.block = index,
+                         .count = count,
+                         .number = split,
+                         .keys = plan_.SplitKeys(keys, split)});
     }
   }
-  const auto count = static_cast<int64_t>(splits.size());
-  const std::unique_ptr<float[]> partials(
-      new (std::nothrow) float[static_cast<size_t>(count * SplitFloats())]);
-  if (partials == nullptr) {
-    out_of_memory_ = true;
-    return;
+  const auto count = static_cast<int64_t>(splits_.size());
+  partials_.reset(new float[static_cast<size_t>(count * SplitFloats())]);
+}
+
+int64_t JobRun::merges() const { return static_cast<int64_t>(splits_.size()); }
+
+// Blocks of one split are computed at once, beside the splits of the others.
+void JobRun::ComputePiece(int64_t index) {
+  if (Ended()) return;
+  if (splits_.empty()) return ComputeBlock(index);
+  const Split& split = splits_[static_cast<size_t>(index)];
+  if (split.count == 1) return ComputeBlock(split.block);
+  if (!ComputeSplit(*this, split.block, split.keys, PartialOf(index))) {
+    stopped_ = true;
   }
-  const auto partial_of = [&](int64_t n) {
-    return &partials[static_cast<size_t>(n * SplitFloats())];
-  };
-  context_.workers.ParallelFor(count, job_.stop, [&](int64_t n) {
-    const Split& split = splits[static_cast<size_t>(n)];
-    if (split.count == 1) return ComputeBlock(split.block);
-    if (stopped_ || out_of_memory_) return;
-    if (!ComputeSplit(*this, split.block, split.keys, partial_of(n))) {
-      stopped_ = true;
-    }
-  });
-  if (job_.stop.stop_requested()) return;
-  context_.workers.ParallelFor(count, job_.stop, [&](int64_t n) {
-    const Split& split = splits[static_cast<size_t>(n)];
-    if (split.count == 1 || split.number > 0 || stopped_ || out_of_memory_) {
-      return;
-    }
-    if (!MergeSplits(*this, split.block, split.count, partial_of(n))) {
-      stopped_ = true;
-    }
-  });
+}
+
+void JobRun::ComputeMerge(int64_t index) {
+  const Split& split = splits_[static_cast<size_t>(index)];
+  if (split.count == 1 || split.number > 0 || Ended()) return;
+  if (!MergeSplits(*this, split.block, split.count, PartialOf(index))) {
+    stopped_ = true;
+  }
 }
 
 bool JobRun::BeginTile() {

@@ -4,38 +4,49 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "core/backend.h"
 #include "core/cpu/kernels/kernels.h"
 #include "core/cpu/plan.h"
+#include "core/result_places.h"
 
 namespace attention::cpu {
 
-/// What the pieces of work of one job share while they are computed.
+/// One job on its way, piece by piece, and what its pieces share: first all
+/// pieces, then all merges, each on any thread and in any order.
 class JobRun {
  public:
   JobRun(AttentionJob& job, const RunContext& context, const Kernels& kernels);
 
-  /// Computes the job and writes what became of it.
-  void Run();
+  /// How many pieces there are. Takes what memory they share.
+  int64_t Begin();
+  void ComputePiece(int64_t index);
+  /// How many merges there are: as many as pieces, or none.
+  int64_t merges() const;
+  void ComputeMerge(int64_t index);
+  /// Writes what became of the job.
+  void End();
 
-  const AttentionJob& job() const { return job_; }
   const ValidatedProblem& problem() const { return problem_; }
-  const AttentionOutputs& outputs() const { return job_.outputs; }
+  const ResultPlaces& places() const { return places_; }
   const Kernels& kernels() const { return kernels_; }
   const Plan& plan() const { return plan_; }
-  /// The kernel that has answered, once Run() is through.
+  /// Multiplications, roughly: whether other threads are worth their waking.
+  double Multiplications() const;
+  /// The kernel that has answered, once all is computed.
   const char* KernelName() const;
   /// Of one block of rows.
   size_t scratch_bytes() const { return scratch_bytes_; }
-  /// Bytes that Run() takes at one time, at most, where a thread's first
-  /// `of_thread` do not count. Reads no tensor.
-  int64_t WorkingBytes(int64_t of_thread);
+  /// Bytes that the pieces share, at most, and those that each takes beside
+  /// them. Read no tensor.
+  int64_t SharedBytes() const;
+  int64_t PieceBytes();
 
   /// Spans the keys from among which a block's scoring may take a centre: those
   /// that some row of its batch entry may attend, or, with a window, some row
-  /// of its own, which are `attended`. Once Run() has begun.
+  /// of its own, which are `attended`.
   KeyRange KeysForCentre(int64_t batch, const KeyRange& attended) const;
 
   /// Called before each tile. False once the job was stopped.
@@ -55,22 +66,39 @@ class JobRun {
   void SetOutOfMemory() { out_of_memory_ = true; }
 
  private:
-  void Compute();
+  // One range of a block's keys.
+  struct Split {
+    int64_t block;
+    int64_t count;   // of the block's splits
+    int64_t number;  // of this one among them
+    KeyRange keys;
+  };
+
   int64_t KeyTiles() const;
   // Of a block's rows, in one split: their unfinished states.
   int64_t SplitFloats() const {
     return plan_.row_block * plan_.partial_floats();
   }
   void FindKeysOfEntries();
+  void FindSplits();
   void ComputeBlock(int64_t index);
-  void ComputeBySplits();
+  bool Ended() const {
+    return stopped_ || out_of_memory_ || job_.stop.stop_requested();
+  }
+  float* PartialOf(int64_t split) const {
+    return &partials_[static_cast<size_t>(split * SplitFloats())];
+  }
 
   AttentionJob& job_;
   const ValidatedProblem& problem_;
   const RunContext& context_;
   const Kernels& kernels_;
   const Plan plan_;
+  const ResultPlaces places_;
   size_t scratch_bytes_ = 0;
+  // Where keys are split: all splits, block after block, and their states.
+  std::vector<Split> splits_;
+  std::unique_ptr<float[]> partials_;
   // Per batch entry, for a scoring function that takes a centre from among
   // them.
   std::vector<KeyRange> keys_of_entries_;

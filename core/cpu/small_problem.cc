@@ -5,6 +5,7 @@
 
 #include "core/cpu/flush_subnormals.h"
 #include "core/cpu/scoring/score_unit.h"
+#include "core/result_places.h"
 
 namespace attention::cpu {
 namespace {
@@ -55,7 +56,7 @@ bool ComputeSmall(AttentionJob& job, const RunContext& context,
   const FlushSubnormals fast;
   const ValidatedProblem& problem = *job.problem;
   const auto& [key, value, first_key, key_count] = problem.key_value[0];
-  auto* output = reinterpret_cast<float*>(job.outputs.output.data);
+  const ResultPlaces places(problem, job.outputs);
   SmallArgs args = {};
   args.rows = problem.query_length;
   args.keys = problem.key_length;
@@ -64,14 +65,14 @@ bool ComputeSmall(AttentionJob& job, const RunContext& context,
   args.query_stride = problem.query.strides[2] / kFloat;
   args.key_stride = key.strides[2] / kFloat;
   args.value_stride = value.strides[2] / kFloat;
+  args.output_stride = places.output_row_stride() / kFloat;
   args.factor = FactorOf(problem.scale * UnitOf(problem).one);
   for (int64_t batch = 0; batch < problem.batch; ++batch) {
     for (int64_t head = 0; head < problem.query_heads; ++head) {
       args.query = FirstRow(problem.query, batch, head);
       args.key = FirstRow(key, batch, problem.KvHead(head));
       args.value = FirstRow(value, batch, problem.KvHead(head));
-      args.output = output;
-      output += args.rows * args.value_width;
+      args.output = reinterpret_cast<float*>(places.Output(batch, head, 0));
       if (!kernels.attend_small(args)) return false;
     }
   }

@@ -281,7 +281,8 @@ class CudaBackend final : public Backend {
 
  private:
   absl::Status RunOne(AttentionJob& job, const RunContext& context) const {
-    const absl::StatusOr<std::optional<int>> device = DeviceOf(job);
+    const absl::StatusOr<std::optional<int>> device =
+        DeviceOf(absl::MakeConstSpan(&job, 1));
     if (!device.ok()) return device.status();
     Station* const station = *device ? StationOf(**device) : NextStation();
     if (station == nullptr && *device) {

@@ -136,6 +136,9 @@ void ChooseLaunches(const DeviceProperties& device, const PlanOptions& options,
 
 absl::Status CheckSupport(const ValidatedProblem& problem,
                           const DeviceProperties& device) {
+  if (problem.is_packed) {
+    return absl::UnimplementedError("packed batches");
+  }
   const std::array<int64_t, 4> widths = {problem.query_width, problem.key_width,
                                          problem.value_width,
                                          problem.hidden_width};

@@ -25,7 +25,8 @@ class JobRun {
         context_(context),
         sizes_(reference::ChooseTileSizes(problem_)),
         row_tiles_per_head_((problem_.query_length + sizes_.rows - 1) /
-                            sizes_.rows) {}
+                            sizes_.rows),
+        places_(problem_, job.outputs) {}
 
   void Run() {
     if (problem_.query_length > 0 && problem_.batch > 0) {
@@ -64,8 +65,7 @@ class JobRun {
       RowTile tile(problem_, sizes_, head_index / problem_.query_heads,
                    head_index % problem_.query_heads, first,
                    std::min(sizes_.rows, problem_.query_length - first));
-      const bool finished =
-          tile.Run(job_.outputs, [this] { return BeginTile(); });
+      const bool finished = tile.Run(places_, [this] { return BeginTile(); });
       if (!finished) stopped_ = true;
     } catch (const std::bad_alloc&) {
       out_of_memory_ = true;
@@ -85,6 +85,7 @@ class JobRun {
   const RunContext& context_;
   TileSizes sizes_;
   int64_t row_tiles_per_head_;
+  const ResultPlaces places_;
   std::atomic<int64_t> computed_ = 0;
   std::atomic<bool> stopped_ = false;
   std::atomic<bool> out_of_memory_ = false;
@@ -102,13 +103,18 @@ class ReferenceBackend final : public Backend {
     return absl::OkStatus();  // the engine asks nobody for memory out of reach
   }
 
-  int64_t WorkingBytes(const ValidatedProblem& problem,
+  int64_t WorkingBytes(absl::Span<const ValidatedProblem> problems,
                        const RunContext& context) const override {
-    const int64_t row_tiles =
-        problem.batch * problem.query_heads * problem.query_length;  // or fewer
-    return std::min<int64_t>(context.workers.threads(), row_tiles) *
-           std::max<int64_t>(0,
-                             reference::RowTileBytes(problem) - kThreadBytes);
+    int64_t most = 0;
+    for (const ValidatedProblem& problem : problems) {
+      const int64_t row_tiles = problem.batch * problem.query_heads *
+                                problem.query_length;  // or fewer
+      const int64_t bytes =
+          std::min<int64_t>(context.workers.threads(), row_tiles) *
+          std::max<int64_t>(0, reference::RowTileBytes(problem) - kThreadBytes);
+      most = std::max(most, bytes);  // one after the other
+    }
+    return most;
   }
 
   void Run(absl::Span<AttentionJob> jobs,

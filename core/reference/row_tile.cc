@@ -71,7 +71,7 @@ bool RowTile::ForEachKeyTile(bool with_values,
   return true;
 }
 
-bool RowTile::Run(const AttentionOutputs& outputs,
+bool RowTile::Run(const ResultPlaces& places,
                   const std::function<bool()>& next_tile) {
   const bool finished = ForEachKeyTile(
       /*with_values=*/true, next_tile,
@@ -85,14 +85,14 @@ bool RowTile::Run(const AttentionOutputs& outputs,
       !AverageEmptyRows(next_tile)) {
     return false;
   }
-  StoreOutput(outputs);
+  StoreOutput(places);
   if (!problem_.wanted.weights) return true;
-  FillWeights(outputs);
+  FillWeights(places);
   return ForEachKeyTile(
       /*with_values=*/false, next_tile,
-      [this, &outputs](int64_t first_key, const Matrix& keys, const Matrix&) {
+      [this, &places](int64_t first_key, const Matrix& keys, const Matrix&) {
         ScoreTile(first_key, keys);
-        StoreWeights(first_key, outputs);
+        StoreWeights(first_key, places);
       });
 }
 
@@ -160,7 +160,8 @@ absl::Span<const double> RowTile::DropoutFactors(int64_t row, int64_t first_key,
                                                  int64_t count) {
   dropout_factors_.assign(static_cast<size_t>(count), 1);
   if (dropout_.active()) {
-    dropout_.FillFactors(batch_, head_, first_row_ + row, first_key,
+    dropout_.FillFactors(problem_.packed_entry + batch_, head_,
+                         first_row_ + row, first_key,
                          absl::MakeSpan(dropout_factors_));
   }
   return dropout_factors_;

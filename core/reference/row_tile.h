@@ -11,6 +11,7 @@
 #include "core/problem.h"
 #include "core/reference/scorer.h"
 #include "core/reference/tile.h"
+#include "core/result_places.h"
 #include "core/softmax_state.h"
 #include "core/validate.h"
 
@@ -29,8 +30,7 @@ class RowTile {
   /// Computes and stores everything. `next_tile` is called before each tile of
   /// keys; once it answers false, nothing more is computed and Run answers
   /// false.
-  bool Run(const AttentionOutputs& outputs,
-           const std::function<bool()>& next_tile);
+  bool Run(const ResultPlaces& places, const std::function<bool()>& next_tile);
 
  private:
   // Calls visit(first key of the tile, keys, values) for every tile of keys in
@@ -54,11 +54,11 @@ class RowTile {
   // dropout.
   absl::Span<const double> ReturnedFactors(int64_t row, int64_t first_key,
                                            int64_t count);
-  void StoreOutput(const AttentionOutputs& outputs) const;
-  void StoreWeights(int64_t first_key, const AttentionOutputs& outputs);
+  void StoreOutput(const ResultPlaces& places) const;
+  void StoreWeights(int64_t first_key, const ResultPlaces& places);
   // Of rows without keys; 0 for all others.
-  void FillWeights(const AttentionOutputs& outputs);
-  void StoreWeight(const AttentionOutputs& outputs, int64_t row, int64_t key,
+  void FillWeights(const ResultPlaces& places);
+  void StoreWeight(const ResultPlaces& places, int64_t row, int64_t key,
                    double weight) const;
 
   const ValidatedProblem& problem_;

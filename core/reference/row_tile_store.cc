@@ -17,11 +17,8 @@ absl::Span<const double> RowTile::ReturnedFactors(int64_t row,
   return dropout_factors_;
 }
 
-void RowTile::StoreOutput(const AttentionOutputs& outputs) const {
+void RowTile::StoreOutput(const ResultPlaces& places) const {
   const DataType type = problem_.query.type;
-  const int64_t first =
-      (batch_ * problem_.query_heads + head_) * problem_.query_length +
-      first_row_;
   const int64_t width = problem_.value_width;
   for (int64_t r = 0; r < rows_; ++r) {
     const SoftmaxState<double>& state = states_[static_cast<size_t>(r)];
@@ -29,28 +26,23 @@ void RowTile::StoreOutput(const AttentionOutputs& outputs) const {
     for (int64_t d = 0; d < width; ++d) {
       StoreElement(
           type, output_(r, d) * normalizer,
-          outputs.output.data + ((first + r) * width + d) * ByteSize(type));
+          places.Output(batch_, head_, first_row_ + r) + d * ByteSize(type));
     }
     if (problem_.wanted.lse) {
-      StoreElement(
-          DataType::kFloat32, state.LogSumExp(),
-          outputs.lse.data + (first + r) * static_cast<int64_t>(sizeof(float)));
+      StoreElement(DataType::kFloat32, state.LogSumExp(),
+                   places.Lse(batch_, head_, first_row_ + r));
     }
   }
 }
 
-void RowTile::StoreWeight(const AttentionOutputs& outputs, int64_t row,
-                          int64_t key, double weight) const {
-  const int64_t row_index =
-      (batch_ * problem_.query_heads + head_) * problem_.query_length +
-      first_row_ + row;
-  const int64_t index = row_index * problem_.key_length + key;
-  StoreElement(
-      DataType::kFloat32, weight,
-      outputs.weights.data + index * static_cast<int64_t>(sizeof(float)));
+void RowTile::StoreWeight(const ResultPlaces& places, int64_t row, int64_t key,
+                          double weight) const {
+  StoreElement(DataType::kFloat32, weight,
+               places.Weights(batch_, head_, first_row_ + row) +
+                   key * static_cast<int64_t>(sizeof(float)));
 }
 
-void RowTile::FillWeights(const AttentionOutputs& outputs) {
+void RowTile::FillWeights(const ResultPlaces& places) {
   const int64_t keys = problem_.key_length;
   for (int64_t r = 0; r < rows_; ++r) {
     const bool averaged = problem_.empty_rows == EmptyRows::kUniform &&
@@ -60,21 +52,21 @@ void RowTile::FillWeights(const AttentionOutputs& outputs) {
       absl::Span<const double> kept;
       if (averaged) kept = ReturnedFactors(r, first, count);
       for (int64_t j = 0; j < count; ++j) {
-        StoreWeight(outputs, r, first + j,
+        StoreWeight(places, r, first + j,
                     averaged ? kept[j] / static_cast<double>(keys) : 0);
       }
     }
   }
 }
 
-void RowTile::StoreWeights(int64_t first_key, const AttentionOutputs& outputs) {
+void RowTile::StoreWeights(int64_t first_key, const ResultPlaces& places) {
   for (int64_t r = 0; r < rows_; ++r) {
     const SoftmaxState<double>& state = states_[static_cast<size_t>(r)];
     if (state.empty()) continue;
     const absl::Span<const double> kept =
         ReturnedFactors(r, first_key, scores_.cols());
     for (Eigen::Index j = 0; j < scores_.cols(); ++j) {
-      StoreWeight(outputs, r, first_key + j,
+      StoreWeight(places, r, first_key + j,
                   state.Weight(scores_(r, j)) * kept[j]);
     }
   }

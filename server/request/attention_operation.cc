@@ -2,7 +2,9 @@
 
 #include <utility>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "server/request/region_checks.h"
 #include "server/request/scoring_names.h"
 
@@ -36,13 +38,15 @@ absl::Status AttentionOperation::Decode(ReceivedMessage message, HoldBytes hold,
 }
 
 absl::StatusOr<OperationNeeds> AttentionOperation::Plan(RequestFacts& facts) {
-  absl::StatusOr<ValidatedProblem> valid = Validate(request_.problem);
+  absl::StatusOr<ValidatedBatch> valid = ValidateBatch(request_.problem);
   if (!valid.ok()) return valid.status();
-  problem_ = *std::move(valid);
-  facts.batch_entries = problem_->batch;
+  batch_ = *std::move(valid);
+  for (const ValidatedProblem& problem : batch_->problems) {
+    facts.batch_entries += problem.batch;
+  }
   // Sizes are checked before anything of that size is allocated: a width of
   // 2^40 beside a length of 0 is legal on paper.
-  results_.emplace(request_.results, *problem_);
+  results_.emplace(request_.results, *batch_);
   const int64_t other_bytes = wire_->BytesBeside(results_->Bytes());
   absl::Status status =
       results_->CheckFit(other_bytes, limits_.max_response_bytes);
@@ -53,11 +57,12 @@ absl::StatusOr<OperationNeeds> AttentionOperation::Plan(RequestFacts& facts) {
   if (!status.ok()) return status;
   OperationNeeds needs;
   needs.reply_bytes = results_->Bytes() + other_bytes;
-  needs.work = {static_cast<int>(problem_->scoring.index()),
-                Engine::Work(*problem_)};
-  needs.quick = engine_.IsQuick(*problem_);
+  const absl::Span<const ValidatedProblem> problems = batch_->problems;
+  needs.work = {static_cast<int>(request_.problem.scoring.index()),
+                Engine::Work(problems)};
+  needs.quick = engine_.IsQuick(problems);
   // A quick one fits into what the thread keeps.
-  if (!needs.quick) needs.working_bytes = engine_.WorkingBytes(*problem_);
+  if (!needs.quick) needs.working_bytes = engine_.WorkingBytes(problems);
   return needs;
 }
 
@@ -66,15 +71,21 @@ absl::Status AttentionOperation::Run(const std::stop_token& stop,
                                      RequestFacts& facts) {
   // Not before: what waits in the queue holds no memory for results.
   if (absl::Status memory = results_->Allocate(); !memory.ok()) return memory;
-  AttentionJob job;
-  job.problem = &*problem_;
-  job.outputs = results_->Outputs();
-  job.stop = stop;
-  job.before_tile = give_way;
-  absl::Status status = engine_.Run(job);
-  facts.backend = static_cast<std::string>(job.backend);
-  facts.kernel = static_cast<std::string>(job.kernel);
-  facts.parts = job.tiles_total;
+  const AttentionOutputs outputs = results_->Outputs();
+  absl::InlinedVector<AttentionJob, 1> jobs(batch_->problems.size());
+  for (size_t n = 0; n < jobs.size(); ++n) {
+    jobs[n].problem = &batch_->problems[n];
+    jobs[n].outputs = batch_->OutputsOf(n, outputs);
+    jobs[n].stop = stop;
+    jobs[n].before_tile = give_way;
+  }
+  absl::Status status = engine_.Run(absl::MakeSpan(jobs));
+  facts.parts = 0;
+  for (const AttentionJob& job : jobs) facts.parts += job.tiles_total;
+  if (!jobs.empty()) {
+    facts.backend = static_cast<std::string>(jobs.front().backend);
+    facts.kernel = static_cast<std::string>(jobs.front().kernel);
+  }
   return status;
 }
 

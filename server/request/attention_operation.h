@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "core/batch.h"
 #include "core/engine.h"
-#include "core/validate.h"
 #include "server/request/attention_request.h"
 #include "server/request/operation.h"
 #include "server/request/request_limits.h"
@@ -82,7 +82,7 @@ class AttentionOperation final : public Operation {
   const Engine& engine_;
   const RequestLimits limits_;
   AttentionRequest request_;
-  std::optional<ValidatedProblem> problem_;
+  std::optional<ValidatedBatch> batch_;
   std::optional<Results> results_;
 };
 

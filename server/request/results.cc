@@ -28,19 +28,19 @@ int64_t SaturatingBytes(DataType type, const Shape& shape) {
   return bytes;
 }
 
-Result Plan(const WantedResult& wanted, const ValidatedProblem& problem) {
+Result Plan(const WantedResult& wanted, const ValidatedBatch& batch) {
   Result result;
   result.wanted = wanted;
   switch (wanted.result) {
     case ResultField::kOutput:
-      result.type = problem.query.type;
-      result.shape = problem.output_shape;
+      result.type = batch.output_type;
+      result.shape = batch.output_shape;
       break;
     case ResultField::kWeights:
-      result.shape = problem.weights_shape;
+      result.shape = batch.weights_shape;
       break;
     case ResultField::kLse:
-      result.shape = problem.lse_shape;
+      result.shape = batch.lse_shape;
       break;
   }
   result.bytes = SaturatingBytes(result.type, result.shape);
@@ -70,15 +70,15 @@ MutableTensorView ViewOf(Result& result) {
 }  // namespace
 
 Results::Results(const std::vector<WantedResult>& wanted,
-                 const ValidatedProblem& problem)
+                 const ValidatedBatch& batch)
     : sent_(wanted.size()) {
   bool has_output = false;
   for (const WantedResult& result : wanted) {
-    results_.push_back(Plan(result, problem));
+    results_.push_back(Plan(result, batch));
     has_output |= result.result == ResultField::kOutput;
   }
   // The engine computes it in any case.
-  if (!has_output) results_.push_back(Plan({ResultField::kOutput}, problem));
+  if (!has_output) results_.push_back(Plan({ResultField::kOutput}, batch));
 }
 
 int64_t Results::Bytes() const {

@@ -6,9 +6,9 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "core/batch.h"
 #include "core/problem.h"
 #include "core/shape.h"
-#include "core/validate.h"
 #include "server/memory/aligned_buffer.h"
 #include "server/request/attention_request.h"
 
@@ -32,8 +32,7 @@ struct Result {
 class Results {
  public:
   /// Nothing is allocated yet.
-  Results(const std::vector<WantedResult>& wanted,
-          const ValidatedProblem& problem);
+  Results(const std::vector<WantedResult>& wanted, const ValidatedBatch& batch);
 
   /// What the reply sends, in its order.
   absl::Span<Result> sent() { return absl::MakeSpan(results_).first(sent_); }

@@ -80,6 +80,18 @@ constexpr TensorField kTensors[] = {
      kAnyScoring,
      [](Problem p) -> TensorView& { return p.masks.query_offsets.emplace(); },
      /*metadata_rank=*/0, /*read_first=*/true},
+    {"query_starts", kIntegers, "(B + 1)",
+     "of a packed batch: where each entry's queries start, from 0 to T; query "
+     "is "
+     "(T, Hq, Dq) then. Other names: cu_seqlens_q, qo_indptr",
+     Need::kNobody, kAnyScoring,
+     [](Problem p) -> TensorView& { return p.query_starts.emplace(); },
+     /*metadata_rank=*/0, /*read_first=*/true},
+    {"key_starts", kIntegers, "(B + 1)",
+     "likewise of keys, from 0 to S; key is (S, Hkv, Dk), value (S, Hkv, Dv)",
+     Need::kNobody, kAnyScoring,
+     [](Problem p) -> TensorView& { return p.key_starts.emplace(); },
+     /*metadata_rank=*/0, /*read_first=*/true},
 };
 
 static_assert(std::size(kTensors) <= kMostTensorFields);

@@ -295,5 +295,33 @@ TEST_F(OptionsTest, ExtentsOfZeroGiveEmptyResults) {
   EXPECT_THAT(Values(zeros->lse()), ElementsAre(kMasked, kMasked));
 }
 
+// Two entries without padding: the first row against two keys, the second
+// against the third.
+TEST_F(OptionsTest, PackedBatch) {
+  v1::AttendRequest request = TinyRequest();
+  const auto pack = [](v1::Tensor& tensor) {
+    const int64_t width = tensor.shape(1);
+    tensor.set_shape(1, 1);
+    tensor.add_shape(width);
+  };
+  pack(*request.mutable_query());
+  pack(*request.mutable_key_value()->mutable_key());
+  pack(*request.mutable_key_value()->mutable_value());
+  *request.mutable_query_starts() =
+      MakeTensor(v1::DATA_TYPE_INT32, {3}, {0, 1, 2});
+  *request.mutable_key_starts() =
+      MakeTensor(v1::DATA_TYPE_INT64, {3}, {0, 2, 3});
+  v1::AttendRequest plain = TinyRequest();
+  *plain.mutable_attend_mask() =
+      MakeTensor(v1::DATA_TYPE_BOOL, {2, 3}, {1, 1, 0, 0, 0, 1});
+  const auto packed = client_.Attend(request);
+  const auto expected = client_.Attend(plain);
+  ASSERT_TRUE(packed.ok()) << packed.status();
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  EXPECT_THAT(packed->output().shape(),
+              ElementsAre(2, 1, expected->output().shape(1)));
+  EXPECT_EQ(packed->output().data(), expected->output().data());
+}
+
 }  // namespace
 }  // namespace attention::test

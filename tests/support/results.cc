@@ -6,7 +6,8 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "core/validate.h"
+#include "absl/types/span.h"
+#include "core/batch.h"
 
 namespace attention::test {
 namespace {
@@ -82,30 +83,36 @@ std::unique_ptr<Engine> MakeEngine(const std::string& backend, int threads) {
 
 absl::StatusOr<Results> RunOn(const Engine& engine,
                               const AttentionProblem& problem) {
-  absl::StatusOr<ValidatedProblem> validated = Validate(problem);
+  const absl::StatusOr<ValidatedBatch> validated = ValidateBatch(problem);
   if (!validated.ok()) return validated.status();
-  AttentionJob job;
-  job.problem = &*validated;
   Results results;
+  AttentionOutputs outputs;
   auto output = Unwritten(problem.query.type, validated->output_shape);
   if (!output.ok()) return output.status();
   results.output = *std::move(output);
-  job.outputs.output = results.output.mutable_view();
+  outputs.output = results.output.mutable_view();
   if (problem.wanted.weights) {
     auto weights = Unwritten(DataType::kFloat32, validated->weights_shape);
     if (!weights.ok()) return weights.status();
     results.weights = *std::move(weights);
-    job.outputs.weights = results.weights->mutable_view();
+    outputs.weights = results.weights->mutable_view();
   }
   if (problem.wanted.lse) {
     auto lse = Unwritten(DataType::kFloat32, validated->lse_shape);
     if (!lse.ok()) return lse.status();
     results.lse = *std::move(lse);
-    job.outputs.lse = results.lse->mutable_view();
+    outputs.lse = results.lse->mutable_view();
   }
-  const absl::Status status = engine.Run(job);
+  std::vector<AttentionJob> jobs(validated->problems.size());
+  for (size_t n = 0; n < jobs.size(); ++n) {
+    jobs[n].problem = &validated->problems[n];
+    jobs[n].outputs = validated->OutputsOf(n, outputs);
+  }
+  const absl::Status status = engine.Run(absl::MakeSpan(jobs));
   if (!status.ok()) return status;
-  results.kernel = static_cast<std::string>(job.kernel);
+  if (!jobs.empty()) {
+    results.kernel = static_cast<std::string>(jobs.front().kernel);
+  }
   return results;
 }
 

@@ -13,9 +13,9 @@ namespace attention::cli {
 /// The inputs that `attend` knows, as the wire names them, in the order of help
 /// and summaries.
 inline constexpr const char* kInputNames[] = {
-    "query", "key",          "value", "valid_lens",    "attend_mask",
-    "bias",  "alibi_slopes", "sinks", "query_offsets", "w_q",
-    "w_k",   "w_v",          "m"};
+    "query",      "key",          "value", "valid_lens",    "attend_mask",
+    "bias",       "alibi_slopes", "sinks", "query_offsets", "query_starts",
+    "key_starts", "w_q",          "w_k",   "w_v",           "m"};
 
 /// Where inputs come from.
 struct InputFlags {

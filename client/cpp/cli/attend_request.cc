@@ -114,6 +114,8 @@ void SetMasks(const AttendFlags& flags, Inputs& inputs,
   request.alibi_slopes = TakeOptional(inputs, "alibi_slopes");
   request.sinks = TakeOptional(inputs, "sinks");
   request.query_offsets = TakeOptional(inputs, "query_offsets");
+  request.query_starts = TakeOptional(inputs, "query_starts");
+  request.key_starts = TakeOptional(inputs, "key_starts");
   if (flags.causal) {
     request.causal = *flags.causal == "none" ? client::Causal::kNone
                      : *flags.causal == "top_left"

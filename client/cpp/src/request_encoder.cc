@@ -212,6 +212,8 @@ grpc::ByteBuffer EncodeRequest(const AttendRequest& request,
   message.Append(Wire::kAlibiSlopesFieldNumber, request.alibi_slopes);
   message.Append(Wire::kSinksFieldNumber, request.sinks);
   message.Append(Wire::kQueryOffsetsFieldNumber, request.query_offsets);
+  message.Append(Wire::kQueryStartsFieldNumber, request.query_starts);
+  message.Append(Wire::kKeyStartsFieldNumber, request.key_starts);
   return std::move(message).Build();
 }
 

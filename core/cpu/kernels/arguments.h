@@ -66,6 +66,7 @@ struct SmallArgs {
   /// Makes the softmax one of powers of 2 of the scores.
   float factor;
   float* output;  // rows of value_width floats
+  int64_t output_stride;
 };
 
 }  // namespace attention::cpu

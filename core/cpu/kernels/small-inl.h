@@ -119,7 +119,7 @@ inline bool AttendSmall(const SmallArgs& args) {
     ScoreSmallRow(args, args.query + r * args.query_stride, keys, scores);
     const float sum = SoftmaxOfSmallRow(scores, weights);
     if (!StoreSmallRow(args, weights, sum,
-                       args.output + r * args.value_width)) {
+                       args.output + r * args.output_stride)) {
       return false;
     }
   }

@@ -39,23 +39,27 @@ void SetBlock(const ValidatedProblem& problem, const Plan& plan,
               problem.query_width);
 }
 
+// Where the rows' output goes, unless they lie apart.
+PrefetchRange Results(const ValidatedProblem& problem,
+                      const ResultPlaces& places, const BlockRows& rows) {
+  const int64_t bytes = problem.value_width * ByteSize(problem.query.type);
+  const bool dense = places.output_row_stride() == bytes;
+  return {reinterpret_cast<const unsigned char*>(
+              places.Output(rows.batch(), rows.HeadOf(0), rows.QueryOf(0))),
+          dense ? rows.count() * bytes : 0};
+}
+
 }  // namespace
 
-void SetPrefetch(const AttentionJob& job, const Plan& plan,
-                 const BlockRows& rows, const KeyRange& keys,
+void SetPrefetch(const ValidatedProblem& problem, const ResultPlaces& places,
+                 const Plan& plan, const BlockRows& rows, const KeyRange& keys,
                  const KeyTile& tile, Prefetch& prefetch) {
-  const ValidatedProblem& problem = *job.problem;
   prefetch = {};
   const int64_t next = tile.first + tile.count;
   if (next < tile.block->key_count && tile.block->first_key + next < keys.end) {
     SetTile(problem, plan, *tile.block, rows, next, prefetch.ranges);
   } else {
-    const int64_t row_bytes =
-        problem.value_width * ByteSize(problem.query.type);
-    prefetch.ranges[2] = {
-        reinterpret_cast<const unsigned char*>(job.outputs.output.data) +
-            rows.ResultOf(0) * row_bytes,
-        rows.count() * row_bytes};
+    prefetch.ranges[2] = Results(problem, places, rows);
     if (rows.index() + 1 < plan.blocks()) {
       SetBlock(problem, plan, BlockRows(problem, plan, rows.index() + 1),
                keys.begin == 0, prefetch.ranges);

@@ -8,7 +8,7 @@
 /// Stores to the caller's memory, which promises no alignment.
 namespace attention::cpu {
 
-inline void StoreFloat(float value, float* to) {
+inline void StoreFloat(float value, std::byte* to) {
   std::memcpy(to, &value, sizeof(value));
 }
 

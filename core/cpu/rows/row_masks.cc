@@ -91,7 +91,8 @@ void RowMasks::FillDropout(const void* context, int64_t row, int64_t first_key,
   const auto& masks = *static_cast<const RowMasks*>(context);
   const BlockRows& rows = masks.rows_;
   masks.dropout_.FillFactors(
-      rows.batch(), rows.HeadOf(row), rows.QueryOf(row), first_key,
+      masks.problem_.packed_entry + rows.batch(), rows.HeadOf(row),
+      rows.QueryOf(row), first_key,
       absl::MakeSpan(factors, static_cast<size_t>(count)));
 }
 

@@ -39,7 +39,7 @@ RowPass::RowPass(JobRun& run, const BlockRows& rows, Pass pass,
       values_(problem_, plan_, kernels_, pass, scratch),
       masks_(problem_, plan_, rows_, pass, scratch),
       states_(MakeStates(problem_, plan_, pass, scratch)),
-      weights_(problem_, plan_, kernels_, rows_, stored_, run.outputs(),
+      weights_(problem_, plan_, kernels_, rows_, stored_, run.places(),
                scratch),
       keys_{0, problem_.key_length},
       output_rows_(scratch.Take<unsigned char*>(plan_.row_block)) {
@@ -118,7 +118,8 @@ bool RowPass::Sweep() {
       weights_.BeginTile(tile, tile.first_key + tile.count == masks_.all().end);
     }
     if (!plan_.decode) {
-      SetPrefetch(run_.job(), plan_, rows_, masks_.all(), tile, args_.prefetch);
+      SetPrefetch(problem_, run_.places(), plan_, rows_, masks_.all(), tile,
+                  args_.prefetch);
     }
     kernels_.attend_tile(args_);
   });
@@ -158,7 +159,6 @@ SoftmaxState<double> RowPass::WithSink(int64_t row, double& sum) const {
 
 void RowPass::FinishSoftmax() {
   if (!problem_.sinks && !problem_.wanted.lse) return;
-  auto* const lse = reinterpret_cast<float*>(run_.outputs().lse.data);
   for (int64_t r = 0; r < rows_.count(); ++r) {
     const bool keyless = states_.Natural(r).empty();
     const SoftmaxState<double> state = WithSink(r, states_.sum()[r]);
@@ -167,17 +167,18 @@ void RowPass::FinishSoftmax() {
         stored_.pass == Pass::kUniform
             ? -std::numeric_limits<double>::infinity()
             : state.LogSumExp() + (keyless ? 0 : scoring_->LogSumExpShift(r));
-    StoreFloat(static_cast<float>(value), lse + rows_.ResultOf(r));
+    StoreFloat(
+        static_cast<float>(value),
+        run_.places().Lse(rows_.batch(), rows_.HeadOf(r), rows_.QueryOf(r)));
   }
 }
 
 void RowPass::StoreOutput() {
-  const int64_t row_bytes =
-      problem_.value_width * ByteSize(problem_.query.type);
-  auto* output = reinterpret_cast<unsigned char*>(run_.outputs().output.data);
   for (int64_t r = 0; r < rows_.count(); ++r) {
     output_rows_[r] =
-        stored_.Has(r) ? output + rows_.ResultOf(r) * row_bytes : nullptr;
+        stored_.Has(r) ? reinterpret_cast<unsigned char*>(run_.places().Output(
+                             rows_.batch(), rows_.HeadOf(r), rows_.QueryOf(r)))
+                       : nullptr;
   }
   kernels_.finish_rows({.rows = rows_.count(),
                         .width = problem_.value_width,

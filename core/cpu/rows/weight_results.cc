@@ -10,13 +10,13 @@ namespace attention::cpu {
 WeightResults::WeightResults(const ValidatedProblem& problem, const Plan& plan,
                              const Kernels& kernels, const BlockRows& rows,
                              const StoredRows& stored,
-                             const AttentionOutputs& outputs, Scratch& scratch)
+                             const ResultPlaces& places, Scratch& scratch)
     : problem_(problem),
       plan_(plan),
       kernels_(kernels),
       rows_(rows),
       stored_(stored),
-      outputs_(outputs),
+      places_(places),
       kept_(problem, plan, kernels, rows.count(), scratch),
       to_(scratch.Take<float*>(plan.row_block)),
       to_in_tile_(scratch.Take<float*>(plan.row_block)),

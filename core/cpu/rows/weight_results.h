@@ -3,7 +3,6 @@
 
 #include <cstdint>
 
-#include "core/backend.h"
 #include "core/cpu/block_rows.h"
 #include "core/cpu/kernels/kernels.h"
 #include "core/cpu/plan.h"
@@ -11,6 +10,7 @@
 #include "core/cpu/rows/key_tile.h"
 #include "core/cpu/rows/stored_rows.h"
 #include "core/cpu/scratch.h"
+#include "core/result_places.h"
 #include "core/validate.h"
 
 namespace attention::cpu {
@@ -23,7 +23,7 @@ class WeightResults {
   /// Takes its memory from `scratch`; the others outlive it.
   WeightResults(const ValidatedProblem& problem, const Plan& plan,
                 const Kernels& kernels, const BlockRows& rows,
-                const StoredRows& stored, const AttentionOutputs& outputs,
+                const StoredRows& stored, const ResultPlaces& places,
                 Scratch& scratch);
 
   /// Before each tile of the first sweep, for a plan that keeps weights.
@@ -53,8 +53,8 @@ class WeightResults {
 
  private:
   float* RowOf(int64_t row) const {
-    return reinterpret_cast<float*>(outputs_.weights.data) +
-           rows_.ResultOf(row) * problem_.key_length;
+    return reinterpret_cast<float*>(
+        places_.Weights(rows_.batch(), rows_.HeadOf(row), rows_.QueryOf(row)));
   }
 
   const ValidatedProblem& problem_;
@@ -62,7 +62,7 @@ class WeightResults {
   const Kernels& kernels_;
   const BlockRows& rows_;
   const StoredRows stored_;
-  const AttentionOutputs& outputs_;
+  const ResultPlaces& places_;
   KeptWeights kept_;
   bool last_tile_ = false;
   // Of each row that a second sweep computes: where its weights go, from the

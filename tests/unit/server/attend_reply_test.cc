@@ -32,7 +32,7 @@ struct Reply {
         request(wire.Decode(OneSlice(message.SerializeAsString()),
                             server::HoldUncounted)
                     .value()),
-        results(request.results, Validate(request.problem).value()) {}
+        results(request.results, ValidateBatch(request.problem).value()) {}
 
   grpc::ByteBuffer Encode() { return wire.Encode(results.sent(), Facts()); }
 

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/batch.h"
 #include "core/element.h"
-#include "core/validate.h"
 #include "server/request/results.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/server/attend_requests.h"
@@ -262,7 +262,7 @@ TEST(InferReply, IsWhatTheGeneratedClassReads) {
   request.add_outputs()->set_name("output");
   Decoded decoded(request);
   Results results(decoded.request->results,
-                  Validate(decoded.problem()).value());
+                  ValidateBatch(decoded.problem()).value());
   ASSERT_THAT(results.Allocate(), IsOk());
   std::memcpy(results.Outputs().output.data, "outp", 4);
   std::memcpy(results.Outputs().lse.data, "lse0", 4);
@@ -282,7 +282,7 @@ TEST(InferReply, IsWhatTheGeneratedClassReads) {
 TEST(InferReply, IsWhatTheGeneratedClassReadsOnAStream) {
   Decoded decoded(Small(), /*on_stream=*/true);
   Results results(decoded.request->results,
-                  Validate(decoded.problem()).value());
+                  ValidateBatch(decoded.problem()).value());
   ASSERT_THAT(results.Allocate(), IsOk());
   std::memcpy(results.Outputs().output.data, "outp", 4);
   const grpc::ByteBuffer reply = decoded.wire.Encode(results.sent(), {});

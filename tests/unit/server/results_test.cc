@@ -20,7 +20,7 @@ constexpr auto kExhausted = absl::StatusCode::kResourceExhausted;
 
 // 64 queries and keys of width 1, values of `value_width`: weights of 16 KiB,
 // an lse of 256 bytes.
-ValidatedProblem Problem(int64_t value_width = 1, int64_t keys = 64) {
+ValidatedBatch Problem(int64_t value_width = 1, int64_t keys = 64) {
   static constexpr float kZeros[64 * 64] = {};
   AttentionProblem problem;
   const auto view = [](int64_t rows, int64_t columns) {
@@ -28,7 +28,7 @@ ValidatedProblem Problem(int64_t value_width = 1, int64_t keys = 64) {
   };
   problem.query = view(64, 1);
   problem.key_value.push_back({view(keys, 1), view(keys, value_width)});
-  return Validate(problem).value();
+  return ValidateBatch(problem).value();
 }
 
 const std::vector<WantedResult> kAll = {

@@ -68,6 +68,9 @@ struct AttendRequest {
   std::optional<Causal> causal;
   std::optional<int64_t> query_offset;
   std::optional<Tensor> query_offsets;  // (B), instead of query_offset
+  /// A packed batch: (B + 1) each, with query (T, Hq, Dq), key (S, Hkv, Dk).
+  std::optional<Tensor> query_starts;
+  std::optional<Tensor> key_starts;
   std::optional<int64_t> key_offset;
   std::optional<int64_t> window_left;
   std::optional<int64_t> window_right;

@@ -39,6 +39,10 @@ class Options(TypedDict, total=False):
     # Where queries and keys stand in a longer sequence; one for all, or (B).
     query_offset: int | None
     query_offsets: Any
+    # A packed batch: where each entry starts and the last one ends, (B + 1). query is
+    # (T, Hq, D) then, key (S, Hkv, D); weights come in one dimension.
+    query_starts: Any
+    key_starts: Any
     key_offset: int | None
     # How many keys to the left and right of a query's position take part; None: all.
     window: tuple[int | None, int | None] | None
@@ -81,6 +85,8 @@ TENSORS = (
     "alibi_slopes",
     "sinks",
     "query_offsets",
+    "query_starts",
+    "key_starts",
 )
 SCALARS = (
     "id",

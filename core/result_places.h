@@ -1,0 +1,69 @@
+#ifndef ATTENTION_CORE_RESULT_PLACES_H_
+#define ATTENTION_CORE_RESULT_PLACES_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/problem.h"
+#include "core/validate.h"
+
+namespace attention {
+
+/// Where the results of each row go. Addresses of what is not wanted are not to
+/// be used.
+class ResultPlaces {
+ public:
+  ResultPlaces(const ValidatedProblem& problem, const AttentionOutputs& outputs)
+      : output_(PlacesOf(problem, outputs.output,
+                         problem.value_width * ByteSize(problem.query.type),
+                         /*rank=*/4)),
+        weights_(PlacesOf(problem, outputs.weights,
+                          problem.key_length * kFloatBytes, /*rank=*/0)),
+        lse_(PlacesOf(problem, outputs.lse, kFloatBytes, /*rank=*/3)) {}
+
+  /// Of a row's first number: of `Dv` of the query's type, of `Lk` floats, and
+  /// of one float.
+  std::byte* Output(int64_t batch, int64_t head, int64_t row) const {
+    return output_.At(batch, head, row);
+  }
+  std::byte* Weights(int64_t batch, int64_t head, int64_t row) const {
+    return weights_.At(batch, head, row);
+  }
+  std::byte* Lse(int64_t batch, int64_t head, int64_t row) const {
+    return lse_.At(batch, head, row);
+  }
+  /// Bytes from one row's output to the next one's.
+  int64_t output_row_stride() const { return output_.row; }
+
+ private:
+  static constexpr int64_t kFloatBytes = sizeof(float);
+
+  struct Places {
+    std::byte* data;
+    int64_t batch;  // strides, in bytes
+    int64_t head;
+    int64_t row;
+    std::byte* At(int64_t b, int64_t h, int64_t i) const {
+      return data + b * batch + h * head + i * row;
+    }
+  };
+
+  // By the view's own strides where it has `rank` extents, else row-major.
+  static Places PlacesOf(const ValidatedProblem& problem,
+                         const MutableTensorView& view, int64_t row_bytes,
+                         int rank) {
+    if (view.rank() == rank && rank > 0) {
+      return {view.data, view.strides[0], view.strides[1], view.strides[2]};
+    }
+    const int64_t head_bytes = problem.query_length * row_bytes;
+    return {view.data, problem.query_heads * head_bytes, head_bytes, row_bytes};
+  }
+
+  Places output_;
+  Places weights_;
+  Places lse_;
+};
+
+}  // namespace attention
+
+#endif  // ATTENTION_CORE_RESULT_PLACES_H_

@@ -1,0 +1,32 @@
+#ifndef ATTENTION_TESTS_SUPPORT_PACKED_PROBLEM_H_
+#define ATTENTION_TESTS_SUPPORT_PACKED_PROBLEM_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "tests/support/owned_problem.h"
+#include "tests/support/random_problem.h"
+
+namespace attention::test {
+
+/// Queries and keys of an entry.
+struct EntryLengths {
+  int64_t queries;
+  int64_t keys;
+};
+
+/// The same problems each by itself and as one packed batch. All have the
+/// parameters of the first.
+struct PackedProblem {
+  std::vector<OwnedProblem> entries;  // of four dimensions and batch 1
+  OwnedProblem packed;
+};
+
+/// `spec` says what the entries are like, but for batch and lengths.
+PackedProblem MakePackedProblem(ProblemSpec spec,
+                                const std::vector<EntryLengths>& lengths,
+                                uint64_t seed);
+
+}  // namespace attention::test
+
+#endif  // ATTENTION_TESTS_SUPPORT_PACKED_PROBLEM_H_

@@ -1,0 +1,151 @@
+// Packed batches: what is refused, and what shapes the results have.
+
+#include "core/batch.h"
+
+#include <cstdint>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
+#include "tests/unit/core/problem_builder.h"
+
+namespace attention {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+using testing::ProblemBuilder;
+using test::StatusIs;
+
+// Two entries, of 2 and 3 queries and 4 and 1 keys; 4 heads on 2.
+class BatchTest : public ::testing::Test {
+ protected:
+  BatchTest() : builder_({5, 4, 8}, {5, 2, 8}, {5, 2, 6}) {
+    problem().query_starts = builder_.Ints({3}, {0, 2, 5});
+    problem().key_starts = builder_.Ints({3}, {0, 4, 5});
+  }
+
+  AttentionProblem& problem() { return builder_.problem; }
+  void Expect(const std::string& message) {
+    EXPECT_THAT(
+        ValidateBatch(problem()).status(),
+        StatusIs(absl::StatusCode::kInvalidArgument, StartsWith(message)));
+  }
+
+  ProblemBuilder builder_;
+};
+
+TEST_F(BatchTest, HasAProblemForEachEntry) {
+  problem().wanted = {.weights = true, .lse = true};
+  const auto batch = ValidateBatch(problem());
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  ASSERT_EQ(batch->problems.size(), 2);
+  EXPECT_EQ(batch->problems[0].query_length, 2);
+  EXPECT_EQ(batch->problems[0].key_length, 4);
+  EXPECT_EQ(batch->problems[1].query_length, 3);
+  EXPECT_EQ(batch->problems[1].key_length, 1);
+  EXPECT_EQ(batch->output_shape, (Shape{5, 4, 6}));
+  EXPECT_EQ(batch->weights_shape, (Shape{4 * (2 * 4 + 3 * 1)}));
+  EXPECT_EQ(batch->lse_shape, (Shape{4, 5}));
+  EXPECT_EQ(batch->ResultBytes(), 4 * (5 * 4 * 6 + 4 * 11 + 4 * 5));
+}
+
+TEST_F(BatchTest, StartsMayBeOf64Bits) {
+  problem().query_starts = builder_.Longs({3}, {0, 2, 5});
+  EXPECT_TRUE(ValidateBatch(problem()).ok());
+}
+
+TEST_F(BatchTest, BothStartsAreNeeded) {
+  problem().key_starts.reset();
+  Expect("key_starts: missing beside query_starts");
+  problem().key_starts = problem().query_starts;
+  problem().query_starts.reset();
+  Expect("query_starts: missing beside key_starts");
+}
+
+TEST_F(BatchTest, StartsBeginAt0) {
+  problem().query_starts = builder_.Ints({3}, {1, 2, 5});
+  Expect("query_starts: element [0] is 1 (expected 0");
+}
+
+TEST_F(BatchTest, StartsNeverFall) {
+  problem().key_starts = builder_.Ints({3}, {0, 6, 5});
+  Expect("key_starts: element [2] is 5 (expected 6 or more, where entry 1");
+  problem().key_starts = builder_.Ints({3}, {0, -4, 5});
+  Expect("key_starts: element [1] is -4 (expected 0 or more, where entry 0");
+}
+
+TEST_F(BatchTest, StartsEndAtTheLength) {
+  problem().query_starts = builder_.Ints({3}, {0, 2, 4});
+  Expect("query_starts: the last element is 4 (expected 5, the length of query)");
+}
+
+TEST_F(BatchTest, StartsAreAsMany) {
+  problem().key_starts = builder_.Ints({2}, {0, 5});
+  Expect("key_starts: shape [2], query_starts has [3]");
+}
+
+TEST_F(BatchTest, StartsHaveOneExtent) {
+  problem().query_starts = builder_.Ints({1, 3}, {0, 2, 5});
+  Expect("query_starts: shape [1, 3] (expected one extent");
+  problem().query_starts = builder_.Ints({0}, {});
+  Expect("query_starts: shape [0] (expected one extent");
+}
+
+TEST_F(BatchTest, StartsAreIntegers) {
+  problem().query_starts = builder_.Floats({3}, {0, 2, 5});
+  Expect("query_starts: datatype FP32 (expected INT32 or INT64)");
+}
+
+TEST_F(BatchTest, TensorsHaveThreeDimensions) {
+  problem().query = builder_.Zeros(DataType::kFloat32, {5, 8});
+  Expect("query: shape [5, 8] has 2 dimensions (expected 3 in a packed batch");
+}
+
+TEST_F(BatchTest, KeysAreAsManyAsValues) {
+  problem().key_value[0].value =
+      builder_.Zeros(DataType::kFloat32, {6, 2, 6});
+  Expect("value: shape [6, 2, 6] has length 6, key has 5");
+}
+
+TEST_F(BatchTest, MasksAreRefused) {
+  problem().masks.attend_mask = builder_.Bytes({1, 1}, {1});
+  Expect("attend_mask: is not for packed batches");
+  problem().masks.attend_mask.reset();
+  problem().masks.bias = builder_.Floats({1, 1}, {1});
+  Expect("bias: is not for packed batches");
+}
+
+TEST_F(BatchTest, LengthsAreOfEntries) {
+  problem().masks.valid_lens = builder_.Ints({3}, {1, 1, 1});
+  Expect("valid_lens: shape [3] (expected [2], the entries of query_starts)");
+  problem().masks.valid_lens = builder_.Ints({2}, {4, 2});
+  EXPECT_THAT(ValidateBatch(problem()).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("(in entry 1 of the packed batch)")));
+}
+
+TEST_F(BatchTest, SinksAreOfHeadsOrOfEntriesAndHeads) {
+  problem().sinks = builder_.Zeros(DataType::kFloat32, {3, 4});
+  Expect("sinks: shape [3, 4] (expected [4] or [2, 4])");
+}
+
+TEST_F(BatchTest, WidthsAreCheckedWithoutEntries) {
+  ProblemBuilder empty({0, 2, 8}, {0, 2, 7}, {0, 2, 6});
+  empty.problem.query_starts = empty.Ints({1}, {0});
+  empty.problem.key_starts = empty.problem.query_starts;
+  EXPECT_THAT(ValidateBatch(empty.problem).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("width")));
+}
+
+TEST_F(BatchTest, OneProblemIsABatchOfOne) {
+  const ProblemBuilder plain;
+  const auto batch = ValidateBatch(plain.problem);
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  EXPECT_EQ(batch->problems.size(), 1);
+  EXPECT_EQ(batch->output_shape, (Shape{2, 4, 3, 6}));
+}
+
+}  // namespace
+}  // namespace attention
