@@ -70,7 +70,8 @@ CLI::Option* Add(const OptionRow& row, const Kind& kind, Value& value,
     for (const std::string& text : given) {
       if (Kind::Parse(text, value)) continue;
       throw CLI::ValidationError(
-          row.flag, absl::StrCat("'", text, "' (expected ", Kind::kExpected, ")"));
+          row.flag,
+          absl::StrCat("'", text, "' (expected ", Kind::kExpected, ")"));
     }
     return true;
   };

@@ -21,8 +21,8 @@ struct ServerOptions {
   std::string http_address = "127.0.0.1";
   int http_port = 8002;
   bool http_inference = true;
-  /// Origins of web pages ("https://example.org:8443"), and names of this server
-  /// (server/http/http_access.h).
+  /// Origins of web pages ("https://example.org:8443"), and names of this
+  /// server (server/http/http_access.h).
   std::vector<std::string> http_allow_origin;
   std::vector<std::string> http_host;
   std::chrono::milliseconds drain_delay{0};

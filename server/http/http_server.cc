@@ -49,7 +49,8 @@ class HttpServer::Impl {
         tls_(std::move(tls)),
         connections_(limits.connections, limits.reserved_connections),
         greetings_{
-            limits_, handlers_,
+            limits_,
+            handlers_,
             tls_ == nullptr ? nullptr : std::make_shared<HandshakeTurns>(),
             {}} {
     for (FileDescriptor& socket : listener.sockets) {

@@ -18,8 +18,8 @@ void Call::Start(std::shared_ptr<const CallOrigin> origin,
                  std::unique_ptr<Operation> operation, ReceivedMessage message,
                  int64_t number) {
   const auto task = std::make_shared<Task>(
-      services_,
-      RequestArrival{std::move(operation), std::move(message), std::move(origin)});
+      services_, RequestArrival{std::move(operation), std::move(message),
+                                std::move(origin)});
   StopReason stopped;
   {
     const std::lock_guard lock(running_mutex_);

@@ -13,10 +13,10 @@
 namespace attention {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
-using testing::ProblemBuilder;
 using test::StatusIs;
+using ::testing::HasSubstr;
+using testing::ProblemBuilder;
+using ::testing::StartsWith;
 
 // Two entries, of 2 and 3 queries and 4 and 1 keys; 4 heads on 2.
 class BatchTest : public ::testing::Test {
@@ -78,7 +78,8 @@ TEST_F(BatchTest, StartsNeverFall) {
 
 TEST_F(BatchTest, StartsEndAtTheLength) {
   problem().query_starts = builder_.Ints({3}, {0, 2, 4});
-  Expect("query_starts: the last element is 4 (expected 5, the length of query)");
+  Expect(
+      "query_starts: the last element is 4 (expected 5, the length of query)");
 }
 
 TEST_F(BatchTest, StartsAreAsMany) {
@@ -104,8 +105,7 @@ TEST_F(BatchTest, TensorsHaveThreeDimensions) {
 }
 
 TEST_F(BatchTest, KeysAreAsManyAsValues) {
-  problem().key_value[0].value =
-      builder_.Zeros(DataType::kFloat32, {6, 2, 6});
+  problem().key_value[0].value = builder_.Zeros(DataType::kFloat32, {6, 2, 6});
   Expect("value: shape [6, 2, 6] has length 6, key has 5");
 }
 
