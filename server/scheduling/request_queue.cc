@@ -101,11 +101,12 @@ absl::Status RequestQueue::Add(std::shared_ptr<QueuedWork> work,
 
 absl::Status RequestQueue::CheckInTime(const QueueEntry& entry,
                                        double cost) const {
-  if (running_.empty() && fair_.empty()) return absl::OkStatus();
+  const size_t own = entry.within != nullptr ? 1 : 0;
+  if (running_.size() == own && fair_.empty()) return absl::OkStatus();
   if (entry.deadline == std::chrono::system_clock::time_point::max()) {
     return absl::OkStatus();
   }
-  const nanoseconds wait = Wait(entry.path, cost);
+  const nanoseconds wait = Wait(entry, cost);
   const nanoseconds left = entry.deadline - std::chrono::system_clock::now();
   // What waits longer is not served more often, only later; and the caller's
   // clock began before ours.
@@ -121,10 +122,10 @@ absl::Status RequestQueue::CheckInTime(const QueueEntry& entry,
 
 // Until it begins: what comes before it by its share, and what runs and does
 // not give way to it.
-nanoseconds RequestQueue::Wait(const FairQueue::Path& path, double cost) const {
-  double before = fair_.CostBefore(path, cost);
+nanoseconds RequestQueue::Wait(const QueueEntry& entry, double cost) const {
+  double before = fair_.CostBefore(entry.path, cost);
   for (const Turn* turn : running_) {
-    if (turn->GivesWayTo(cost)) continue;
+    if (turn == entry.within || turn->GivesWayTo(cost)) continue;
     before += std::max(
         turn->taken_.item.cost - Nanoseconds(now_() - turn->begin_), 0.0);
   }

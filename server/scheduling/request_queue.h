@@ -36,6 +36,8 @@ struct QueueEntry {
   std::chrono::nanoseconds cost;  // time of one thread that it will take
   std::chrono::system_clock::time_point deadline =
       std::chrono::system_clock::time_point::max();
+  /// The turn that ends with its being added: nobody waits for that.
+  const Turn* within = nullptr;
 };
 
 /// Requests that wait for a worker. Callers get equal shares of the workers'
@@ -75,7 +77,7 @@ class RequestQueue {
 
   // mutex_ is held for all of these.
   absl::Status CheckInTime(const QueueEntry& entry, double cost) const;
-  std::chrono::nanoseconds Wait(const FairQueue::Path& path, double cost) const;
+  std::chrono::nanoseconds Wait(const QueueEntry& entry, double cost) const;
   std::chrono::nanoseconds Alone(double cost) const;
   double Remaining(const Turn& turn) const;
   void NoteTaken(const FairQueue::Taken& taken);

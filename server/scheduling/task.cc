@@ -50,21 +50,21 @@ void Task::Start(Done done) {
   StopIfLate();
   if (stop_.stop_requested()) return Refuse(StopStatus());
   decoding_ = arrival_.operation->DecodingWork(facts_.request_bytes);
-  if (decoding_.amount == 0) return DecodeAndGoOn();
+  if (decoding_.amount == 0) return DecodeAndGoOn(/*turn=*/nullptr);
   absl::Status status = Hold(0);
-  if (status.ok()) status = Enqueue(decoding_);
+  if (status.ok()) status = Enqueue(decoding_, /*within=*/nullptr);
   if (!status.ok()) return Refuse(status);
   FinishIfStoppedInQueue();
 }
 
-// On the thread that brought the message, or on a worker.
-void Task::DecodeAndGoOn() {
+// On the thread that brought the message, or on a worker in its turn.
+void Task::DecodeAndGoOn(const Turn* turn) {
   const std::chrono::nanoseconds begin = SinceArrival();
   absl::Status status = WithoutBadAlloc([&] { return Decode(); });
   facts_.decode_time = SinceArrival() - begin;
   decoded_ = true;
   if (status.ok() && needs_.quick) return RunAndFinish({});
-  if (status.ok()) status = Enqueue(needs_.work);
+  if (status.ok()) status = Enqueue(needs_.work, turn);
   if (!status.ok()) return Refuse(status);
   FinishIfStoppedInQueue();
 }
@@ -101,11 +101,11 @@ absl::Status Task::Hold(int64_t bytes) {
   return absl::OkStatus();
 }
 
-absl::Status Task::Enqueue(const Work& work) {
-  absl::Status late =
-      services_.queue.Add(shared_from_this(), {arrival_.origin->path(),
-                                               services_.costs.Estimate(work),
-                                               arrival_.origin->deadline});
+absl::Status Task::Enqueue(const Work& work, const Turn* within) {
+  absl::Status late = services_.queue.Add(
+      shared_from_this(),
+      {arrival_.origin->path(), services_.costs.Estimate(work),
+       arrival_.origin->deadline, within});
   if (!late.ok()) facts_.refusal = Refusal::kTooLate;
   return late;
 }
@@ -121,7 +121,7 @@ void Task::RunQueued(Turn& turn) {
     const Work decoding = decoding_;
     const auto self = shared_from_this();
     turn.SetParts(1);
-    DecodeAndGoOn();
+    DecodeAndGoOn(&turn);
     return services_.costs.Learn(decoding, turn.ThreadTime(),
                                  arrival_.origin->path().party);
   }

@@ -84,9 +84,9 @@ class Task final : public QueuedWork,
 
  private:
   absl::Status Hold(int64_t bytes);
-  void DecodeAndGoOn();
+  void DecodeAndGoOn(const Turn* turn);
   absl::Status Decode();
-  absl::Status Enqueue(const Work& work);
+  absl::Status Enqueue(const Work& work, const Turn* within);
   absl::Status Run(const std::function<void()>& give_way);
   void RunAndFinish(const std::function<void()>& give_way);
   void Refuse(const absl::Status& status);

@@ -110,11 +110,11 @@ TEST_F(InferWrongInputTest, ParameterOfAnotherScoringFunction) {
 }
 
 TEST_F(InferWrongInputTest, UnknownInput) {
-  ExpectRefused([](auto& r) { r.mutable_inputs(2)->set_name("values"); },
-                kInvalid,
-                "input 'values' is unknown to scaled_dot_product_attention "
-                "(known are query, key, value, valid_lens, attend_mask, bias, "
-                "alibi_slopes, sinks, query_offsets)");
+  ExpectRefused(
+      [](auto& r) { r.mutable_inputs(2)->set_name("values"); }, kInvalid,
+      "input 'values' is unknown to scaled_dot_product_attention "
+      "(known are query, key, value, valid_lens, attend_mask, bias, "
+      "alibi_slopes, sinks, query_offsets, query_starts, key_starts)");
 }
 
 TEST_F(InferWrongInputTest, InputThatIsMissing) {

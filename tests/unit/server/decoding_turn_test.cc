@@ -153,6 +153,15 @@ TEST_F(DecodingTurnTest, WhatWouldBeDecodedTooLateIsRefusedAtOnce) {
   EXPECT_TRUE(waits.get().status.ok());
 }
 
+// What computes for longer than its deadline is tried where nobody waits for
+// it, whatever it took to decode.
+TEST_F(DecodingTurnTest, AloneItIsTriedWhateverItCosts) {
+  costs_.Learn({0, 1000}, seconds(100), "one");
+  EXPECT_TRUE(Start(*Make(100, nullptr, CallOrigin::Clock::now() + seconds(10)))
+                  .get()
+                  .status.ok());
+}
+
 TEST_F(DecodingTurnTest, DecodingIsLearnt) {
   const Work decoding{Work::kDecodeJson, 1000};
   const auto guess = costs_.Estimate(decoding);
