@@ -28,6 +28,12 @@ absl::StatusOr<std::vector<int64_t>> ReadStarts(absl::string_view field,
                                           " (expected one extent, of a number "
                                           "more than there are entries)"));
   }
+  if (view.shape[0] - 1 > kMostPackedEntries) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(field, ": shape ", ShapeToString(view.shape), " has ",
+                     view.shape[0] - 1, " entries (at most ",
+                     kMostPackedEntries, " in a packed batch)"));
+  }
   std::vector<int64_t> starts;
   starts.reserve(static_cast<size_t>(view.shape[0]));
   for (int64_t n = 0; n < view.shape[0]; ++n) {
@@ -203,8 +209,11 @@ int64_t AddProduct(int64_t sum, int64_t a, int64_t b, int64_t c) {
 
 absl::Status SetPackedShapes(const ValidatedProblem& whole,
                              ValidatedBatch& batch) {
+  int64_t rows = 0;
   int64_t weights = 0;
   for (const ValidatedProblem& problem : batch.problems) {
+    batch.begins.push_back({.row = rows, .weight = weights});
+    rows += problem.query_length;
     weights = AddProduct(weights, problem.query_heads, problem.query_length,
                          problem.key_length);
   }
@@ -266,14 +275,7 @@ AttentionOutputs ValidatedBatch::OutputsOf(
     size_t index, const AttentionOutputs& results) const {
   const ValidatedProblem& problem = problems[index];
   if (!problem.is_packed) return results;
-  int64_t first_row = 0;
-  int64_t first_weight = 0;
-  for (size_t n = 0; n < index; ++n) {
-    const ValidatedProblem& before = problems[n];
-    first_row += before.query_length;
-    first_weight +=
-        before.query_heads * before.query_length * before.key_length;
-  }
+  const auto [first_row, first_weight] = begins[index];
   constexpr int64_t kFloat = sizeof(float);
   AttentionOutputs outputs;
   outputs.output =

@@ -12,10 +12,20 @@
 
 namespace attention {
 
+/// Entries of a packed batch, at most: each of them takes some KiB while it is
+/// computed, however short it is.
+inline constexpr int64_t kMostPackedEntries = 4096;
+
 /// What is computed together: one problem, or of a packed batch one for each
 /// entry. Its results are one tensor each, in any case.
 struct ValidatedBatch {
   std::vector<ValidatedProblem> problems;
+  /// Where each problem's rows and weights begin in a packed batch's results.
+  struct Begin {
+    int64_t row = 0;
+    int64_t weight = 0;
+  };
+  std::vector<Begin> begins;
 
   // What the caller is given: of a problem as it says itself; packed (T, Hq,
   // Dv), the entries' (Hq, Lq, Lk) one after the other in one extent, and (Hq,
@@ -35,7 +45,7 @@ struct ValidatedBatch {
 
 /// Validate() for packed batches, too. INVALID_ARGUMENT names the field as it
 /// does, and the entry that it is about; query_starts and key_starts are fields
-/// like the others.
+/// like the others. RESOURCE_EXHAUSTED for more than kMostPackedEntries.
 absl::StatusOr<ValidatedBatch> ValidateBatch(const AttentionProblem& problem);
 
 }  // namespace attention

@@ -67,6 +67,8 @@ absl::StatusOr<Backends> AllBackends(const EngineOptions& options,
 // A problem is quick up to so many multiply-adds: some 20 us with the slowest
 // backend, 1 to 5 with the fastest.
 constexpr double kQuickWork = 16'384;
+// However small they are.
+constexpr size_t kMostQuickProblems = 16;
 // What a tanh costs in multiply-adds.
 constexpr double kTanhWork = 16;
 
@@ -172,7 +174,7 @@ double Engine::Work(absl::Span<const ValidatedProblem> problems) {
 
 bool Engine::IsQuick(absl::Span<const ValidatedProblem> problems) const {
   return !options_.on_tile && !backends_.front()->waits() &&
-         Work(problems) <= kQuickWork;
+         problems.size() <= kMostQuickProblems && Work(problems) <= kQuickWork;
 }
 
 absl::Status Engine::CheckSupports(const Backend& backend,

@@ -11,6 +11,10 @@
 namespace attention::server {
 namespace {
 
+// Of each problem of a batch, until it is computed.
+constexpr size_t kProblemBytes =
+    sizeof(ValidatedProblem) + sizeof(AttentionJob);
+
 std::string Shapes(const AttentionProblem& problem) {
   std::string shapes = ShapeToString(problem.query.shape);
   for (const KeyValueBlock& block : problem.key_value) {
@@ -62,7 +66,9 @@ absl::StatusOr<OperationNeeds> AttentionOperation::Plan(RequestFacts& facts) {
                 Engine::Work(problems)};
   needs.quick = engine_.IsQuick(problems);
   // A quick one fits into what the thread keeps.
-  if (!needs.quick) needs.working_bytes = engine_.WorkingBytes(problems);
+  if (!needs.quick)
+    needs.working_bytes = engine_.WorkingBytes(problems) +
+                          static_cast<int64_t>(problems.size() * kProblemBytes);
   return needs;
 }
 

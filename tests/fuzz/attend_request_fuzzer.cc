@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "attention/v1/attention.pb.h"
-#include "core/validate.h"
+#include "core/batch.h"
 #include "server/models/model_repository.h"
 #include "server/request/results.h"
 #include "server/wire/attend_fields.h"
@@ -58,7 +58,7 @@ void Serve(const uint8_t* data, size_t size) {
   const auto request =
       wire.Decode(test::CutIntoSlices(data, size), HoldUncounted);
   if (!request.ok()) return;
-  const auto valid = Validate(request->problem);
+  const auto valid = ValidateBatch(request->problem);
   if (!valid.ok()) return;
   Results results(request->results, *valid);
   constexpr int64_t kLimit = 1 << 20;

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/validate.h"
+#include "core/batch.h"
 #include "server/http/inference_route.h"
 #include "server/http/json_infer_wire.h"
 #include "server/models/model_repository.h"
@@ -59,7 +59,7 @@ void Serve(const std::string& body, std::optional<std::string> json_bytes) {
          "elements take no more memory than the text has room for");
   if (!request.ok()) return;
   Expect(nlohmann::json::accept(text), "what is accepted is JSON");
-  const auto valid = Validate(request->problem);
+  const auto valid = ValidateBatch(request->problem);
   if (!valid.ok()) return;
   Results results(request->results, *valid);
   const int64_t other = wire.BytesBeside(results.Bytes());

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "core/validate.h"
+#include "core/batch.h"
 #include "inference/grpc_service.pb.h"
 #include "server/models/model_repository.h"
 #include "server/models/model_table.h"
@@ -91,7 +91,7 @@ void Serve(const uint8_t* data, size_t size, bool on_stream) {
   const auto request =
       wire.Decode(test::CutIntoSlices(data, size), HoldUncounted);
   if (!request.ok()) return;
-  const auto valid = Validate(request->problem);
+  const auto valid = ValidateBatch(request->problem);
   if (!valid.ok()) return;
   Results results(request->results, *valid);
   if (!results.CheckFit(wire.OtherBytes(), kLimit).ok() ||

@@ -139,6 +139,16 @@ TEST_F(BatchTest, WidthsAreCheckedWithoutEntries) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("width")));
 }
 
+TEST_F(BatchTest, MoreEntriesThanAreAllowedAreRefused) {
+  const std::vector<int32_t> zeros(kMostPackedEntries + 2, 0);
+  problem().query_starts =
+      builder_.Ints({static_cast<int64_t>(zeros.size())}, zeros);
+  EXPECT_THAT(ValidateBatch(problem()).status(),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       StartsWith("query_starts: shape [4098] has 4097 entries "
+                                  "(at most 4096")));
+}
+
 TEST_F(BatchTest, OneProblemIsABatchOfOne) {
   const ProblemBuilder plain;
   const auto batch = ValidateBatch(plain.problem);
