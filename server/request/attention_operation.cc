@@ -66,9 +66,10 @@ absl::StatusOr<OperationNeeds> AttentionOperation::Plan(RequestFacts& facts) {
                 Engine::Work(problems)};
   needs.quick = engine_.IsQuick(problems);
   // A quick one fits into what the thread keeps.
-  if (!needs.quick)
+  if (!needs.quick) {
     needs.working_bytes = engine_.WorkingBytes(problems) +
                           static_cast<int64_t>(problems.size() * kProblemBytes);
+  }
   return needs;
 }
 
