@@ -76,7 +76,7 @@ absl::Status CheckPackedRank(absl::string_view field, const TensorView& view) {
 template <typename View>
 View Tokens(const View& packed, int64_t first, int64_t last) {
   View entry = packed;
-  if (last > first) entry.data += first * packed.strides[0];
+  if (packed.data != nullptr) entry.data += first * packed.strides[0];
   entry.shape = {1, packed.shape[1], last - first, packed.shape[2]};
   entry.strides = {0, packed.strides[1], packed.strides[0], packed.strides[2]};
   return entry;

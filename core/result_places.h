@@ -39,10 +39,10 @@ class ResultPlaces {
   static constexpr int64_t kFloatBytes = sizeof(float);
 
   struct Places {
-    std::byte* data;
-    int64_t batch;  // strides, in bytes
-    int64_t head;
-    int64_t row;
+    std::byte* data = nullptr;
+    int64_t batch = 0;  // strides, in bytes
+    int64_t head = 0;
+    int64_t row = 0;
     std::byte* At(int64_t b, int64_t h, int64_t i) const {
       return data + b * batch + h * head + i * row;
     }
@@ -52,6 +52,8 @@ class ResultPlaces {
   static Places PlacesOf(const ValidatedProblem& problem,
                          const MutableTensorView& view, int64_t row_bytes,
                          int rank) {
+    // Where there is nothing to store: nothing may be added to a null pointer.
+    if (view.data == nullptr) return {};
     if (view.rank() == rank && rank > 0) {
       return {view.data, view.strides[0], view.strides[1], view.strides[2]};
     }

@@ -206,8 +206,9 @@ void Task::StopIfLate() {
 
 CallerLimits Task::Limits() const {
   CallerLimits limits;
-  if (arrival_.origin->caller != nullptr)
+  if (arrival_.origin->caller != nullptr) {
     limits = arrival_.origin->caller->limits;
+  }
   if (limits.max_requests_per_second == 0) {
     limits.max_requests_per_second = services_.max_requests_per_second;
   }
