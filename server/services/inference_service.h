@@ -105,8 +105,9 @@ class InferenceService final : public inference_methods::AllMethods {
     const auto caller = CallerOfCall(services_.callers, *context);
     if (!caller.ok()) return Answer(context, caller.status());
     auto reply = (management_.*method)(caller->get(), request);
-    if (reply.ok()) response = *std::move(reply);
-    return Answer(context, reply.status());
+    if (!reply.ok()) return Answer(context, reply.status());
+    response = *std::move(reply);
+    return Answer(context, absl::OkStatus());
   }
 
   // Answers when it is the call's turn. gRPC keeps the call, with its request
@@ -125,8 +126,9 @@ class InferenceService final : public inference_methods::AllMethods {
                      : absl::OkStatus();
         },
         [reactor, &response](absl::StatusOr<Response> reply) {
-          if (reply.ok()) response = *std::move(reply);
-          reactor->Finish(ToGrpcStatus(reply.status()));
+          if (!reply.ok()) return reactor->Finish(ToGrpcStatus(reply.status()));
+          response = *std::move(reply);
+          reactor->Finish(grpc::Status::OK);
         });
     return reactor;
   }

@@ -1,5 +1,6 @@
 """Callers that do not read, or that give up all the time."""
 
+import re
 import time
 
 import h2.settings
@@ -86,7 +87,8 @@ def test_a_storm_of_resets_closes_its_connection(start):
         assert closed
     assert server.call(SMALL) == StatusCode.OK
     assert server.log().count("\n") < 10
-    assert "closed a connection" in server.log()
+    # For its resets, or for the calls that gRPC had not ended by then: whichever is seen first.
+    assert re.search(r"closed (a connection|\d+ connections)", server.log())
 
 
 def test_unfinished_headers_end_in_bounded_time(start):

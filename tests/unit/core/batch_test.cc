@@ -46,9 +46,9 @@ TEST_F(BatchTest, HasAProblemForEachEntry) {
   EXPECT_EQ(batch->problems[1].query_length, 3);
   EXPECT_EQ(batch->problems[1].key_length, 1);
   EXPECT_EQ(batch->output_shape, (Shape{5, 4, 6}));
-  EXPECT_EQ(batch->weights_shape, (Shape{4 * (2 * 4 + 3 * 1)}));
+  EXPECT_EQ(batch->weights_shape, (Shape{4L * (2 * 4 + 3 * 1)}));
   EXPECT_EQ(batch->lse_shape, (Shape{4, 5}));
-  EXPECT_EQ(batch->ResultBytes(), 4 * (5 * 4 * 6 + 4 * 11 + 4 * 5));
+  EXPECT_EQ(batch->ResultBytes(), 4L * (5 * 4 * 6 + 4 * 11 + 4 * 5));
 }
 
 TEST_F(BatchTest, StartsMayBeOf64Bits) {

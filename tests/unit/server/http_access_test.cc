@@ -15,7 +15,6 @@ namespace attention::server {
 namespace {
 
 using ::attention::test::HttpCaller;
-using ::attention::test::HttpStatus;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;

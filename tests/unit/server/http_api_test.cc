@@ -55,7 +55,8 @@ TEST(HttpApiTest, MetricsThatManyWaitForAreWrittenFewTimes) {
   std::promise<void> all;
   for (int i = 0; i < kExchanges; ++i) {
     api.Answer(std::make_shared<HttpExchange>(
-        HttpRequest{.method = "GET", .path = "/metrics"}, [&](HttpReply reply) {
+        HttpRequest{.method = "GET", .path = "/metrics"},
+        [&](const HttpReply& reply) {
           EXPECT_EQ(reply.status, 200);
           if (++replied == kExchanges) all.set_value();
         }));

@@ -30,7 +30,7 @@ class HttpFramingTest : public HttpServerTest {
     HttpCaller caller(address_, tls());
     caller.Send(absl::StrCat("POST /first ", version, "\r\n", headers,
                              "\r\nGET /second HTTP/1.1\r\n", kHost, "\r\n"));
-    const std::string all = caller.Read();
+    std::string all = caller.Read();
     EXPECT_TRUE(caller.closed());
     return all;
   }
