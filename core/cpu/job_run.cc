@@ -76,10 +76,7 @@ void JobRun::End() {
 
 // Tiles of keys that a block visits when no mask leaves any out.
 int64_t JobRun::KeyTiles() const {
-  int64_t tiles = 0;
-  for (const auto& block : problem_.key_value) {
-    tiles += CeilDivide(block.key_count, plan_.key_tile);
-  }
+  const int64_t tiles = CeilDivide(problem_.key_length, plan_.key_tile);
   return problem_.wanted.weights && !plan_.keeps_weights ? 2 * tiles : tiles;
 }
 

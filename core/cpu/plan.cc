@@ -81,18 +81,14 @@ int64_t ChooseRowBlock(const Plan& plan, bool widens, int64_t floats_per_row,
 }
 
 // A block's weights stay in the second-level cache until they are normalised,
-// if some rows fit, and neither rows nor blocks of keys are unusual.
+// if some rows fit, and rows are not unusual.
 void ChooseWeights(const ValidatedProblem& problem, int64_t row_floats,
                    int64_t micro_rows, Plan& plan) {
   if (!problem.wanted.weights) return;
-  for (const auto& block : problem.key_value) {
-    plan.kept_tiles += CeilDivide(block.key_count, plan.key_tile);
-  }
-  // Of one block the last tile's size is known, however a mask shifts the
-  // tiles; of several it may be a single key.
-  const int64_t last_tile = problem.key_value.size() == 1
-                                ? (problem.key_length - 1) % plan.key_tile + 1
-                                : 0;
+  plan.kept_tiles = CeilDivide(problem.key_length, plan.key_tile);
+  // However a mask shifts the tiles, the others have no more keys than this
+  // leaves.
+  const int64_t last_tile = (problem.key_length - 1) % plan.key_tile + 1;
   plan.kept_stride = problem.key_length - last_tile + plan.kept_tiles;
   plan.keeps_weights = plan.kept_stride * micro_rows <= kKeptFloats &&
                        row_floats * micro_rows <= kKeptFloats / 2 &&

@@ -1,10 +1,13 @@
 #include "core/cpu/small_problem.h"
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <variant>
 
 #include "core/cpu/flush_subnormals.h"
 #include "core/cpu/scoring/score_unit.h"
+#include "core/cpu/tile_rows.h"
 #include "core/result_places.h"
 
 namespace attention::cpu {
@@ -15,14 +18,49 @@ constexpr int64_t kFloat = sizeof(float);
 constexpr int64_t kMostRows = 256;
 constexpr int64_t kMostMultiplications = int64_t{64} * 1024;
 
-bool AreFloatRows(const TensorView& view) {
-  return view.strides[3] == kFloat && view.strides[0] % kFloat == 0 &&
-         view.strides[1] % kFloat == 0 && view.strides[2] % kFloat == 0 &&
-         reinterpret_cast<uintptr_t>(view.data) % kFloat == 0;
+// Queries of a head that are brought into order at a time.
+constexpr int64_t kRowsInOrder = 16;
+
+using Rows = std::array<float, kSmallKeys * kSmallWidth>;
+static_assert(kRowsInOrder <= kSmallKeys);
+
+// Rows as floats: where they lie, or, of several blocks or in another layout,
+// side by side in `copy`. Which of the two they are must not show in a result.
+FloatRows Floats(const Kernels& kernels, const TileRows& rows, int64_t width,
+                 Rows& copy) {
+  const TileRows::Piece first = rows.From(0);
+  const FloatRows in_place = InPlace(first.rows);
+  if (first.count == rows.count() && in_place.data != nullptr) return in_place;
+  rows.ForEachPiece([&](const RowSource& some, int64_t at, int64_t count) {
+    kernels.widen_rows(some, count, width, copy.data() + at * width, width,
+                       width);
+  });
+  return {copy.data(), width};
 }
 
-const float* FirstRow(const TensorView& view, int64_t batch, int64_t head) {
-  return reinterpret_cast<const float*>(view.At(batch, head, 0, 0));
+// All rows of a head, whose keys and values `args` has. False where a result is
+// not finite.
+bool AttendHead(const Kernels& kernels, const RowSource& query, int64_t rows,
+                SmallArgs args) {
+  const FloatRows in_place = InPlace(query);
+  const int64_t most = in_place.data != nullptr ? rows : kRowsInOrder;
+  Rows copy;
+  for (int64_t first = 0; first < rows; first += most) {
+    args.rows = std::min(most, rows - first);
+    args.query = in_place.data + first * in_place.stride;
+    args.query_stride = in_place.stride;
+    if (in_place.data == nullptr) {
+      RowSource some = query;
+      some.data += first * query.row_stride;
+      kernels.widen_rows(some, args.rows, args.width, copy.data(), args.width,
+                         args.width);
+      args.query = copy.data();
+      args.query_stride = args.width;
+    }
+    if (!kernels.attend_small(args)) return false;
+    args.output += args.rows * args.output_stride;
+  }
+  return true;
 }
 
 }  // namespace
@@ -39,41 +77,47 @@ bool IsSmallProblem(const ValidatedProblem& problem) {
           kMostMultiplications) {
     return false;
   }
-  const bool plain =
-      std::holds_alternative<ScaledDotProduct>(problem.scoring) &&
-      problem.query.type == DataType::kFloat32 && !problem.softcap &&
-      !HasRangeMask(problem) && !problem.attend_mask && !problem.bias &&
-      !problem.alibi_slopes && !problem.sinks && problem.dropout.p == 0 &&
-      !problem.wanted.weights && !problem.wanted.lse;
-  return plain && problem.key_value.size() == 1 &&
-         AreFloatRows(problem.query) &&
-         AreFloatRows(problem.key_value[0].key) &&
-         AreFloatRows(problem.key_value[0].value);
+  return std::holds_alternative<ScaledDotProduct>(problem.scoring) &&
+         problem.query.type == DataType::kFloat32 && !problem.softcap &&
+         !HasRangeMask(problem) && !problem.attend_mask && !problem.bias &&
+         !problem.alibi_slopes && !problem.sinks && problem.dropout.p == 0 &&
+         !problem.wanted.weights && !problem.wanted.lse;
 }
 
 bool ComputeSmall(AttentionJob& job, const RunContext& context,
                   const Kernels& kernels) {
   const FlushSubnormals fast;
   const ValidatedProblem& problem = *job.problem;
-  const auto& [key, value, first_key, key_count] = problem.key_value[0];
   const ResultPlaces places(problem, job.outputs);
   SmallArgs args = {};
-  args.rows = problem.query_length;
   args.keys = problem.key_length;
   args.width = problem.key_width;
   args.value_width = problem.value_width;
-  args.query_stride = problem.query.strides[2] / kFloat;
-  args.key_stride = key.strides[2] / kFloat;
-  args.value_stride = value.strides[2] / kFloat;
   args.output_stride = places.output_row_stride() / kFloat;
   args.factor = FactorOf(problem.scale * UnitOf(problem).one);
+  Rows key_copy;
+  Rows value_copy;
   for (int64_t batch = 0; batch < problem.batch; ++batch) {
     for (int64_t head = 0; head < problem.query_heads; ++head) {
-      args.query = FirstRow(problem.query, batch, head);
-      args.key = FirstRow(key, batch, problem.KvHead(head));
-      args.value = FirstRow(value, batch, problem.KvHead(head));
+      const int64_t kv_head = problem.KvHead(head);
+      const KeyRange all = {0, problem.key_length};
+      const FloatRows keys =
+          Floats(kernels,
+                 {problem, &ValidatedProblem::Block::key, batch, kv_head, all},
+                 args.width, key_copy);
+      const FloatRows values = Floats(
+          kernels,
+          {problem, &ValidatedProblem::Block::value, batch, kv_head, all},
+          args.value_width, value_copy);
+      args.key = keys.data;
+      args.key_stride = keys.stride;
+      args.value = values.data;
+      args.value_stride = values.stride;
       args.output = reinterpret_cast<float*>(places.Output(batch, head, 0));
-      if (!kernels.attend_small(args)) return false;
+      if (!AttendHead(kernels, RowsOf(problem.query, batch, head, 0),
+                      problem.query_length, args)) {
+        return false;
+      }
     }
   }
   job.tiles_total = job.tiles_computed = 1;

@@ -72,8 +72,8 @@ HWY_INLINE void ScoreInPlace(const InPlaceOperands& operands, int64_t first_row,
     for (int n = 0; n < kKeysAtOnce; ++n) {
       // Past the last key: the last once more; its score is not used.
       const int64_t key = HWY_MIN(j + n, columns.end - 1);
-      keys[n] = operands.keys + key * operands.key_stride;
-      PrefetchRow(operands.values + key * operands.value_stride, value_bytes);
+      keys[n] = operands.keys[key];
+      PrefetchRow(operands.values[key], value_bytes);
     }
     VF sums[kRows][kKeysAtOnce];
     ATTENTION_UNROLL
@@ -103,22 +103,21 @@ HWY_INLINE void AddColumnsInPlace(const TileArgs& args, const Columns& columns,
   const InPlaceOperands& operands = args.in_place;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(F()));
   const int64_t key_bytes = operands.key_width * SizeOf(kType);
-  const unsigned char* const keys =
-      operands.keys + (columns.begin + args.keys) * operands.key_stride;
-  const unsigned char* const values =
-      operands.values + columns.begin * operands.value_stride;
+  const unsigned char* const* const keys =
+      operands.keys + columns.begin + args.keys;
+  const unsigned char* const* const values = operands.values + columns.begin;
   AddValues<kRows, kVectors>(
       args, weights + columns.begin, columns.end - columns.begin,
       [=, &operands](int64_t j, int v) HWY_ATTR {
         // With the first of a key's values, a key of the next tile.
         if (v == 0 && column == 0) {
-          PrefetchRow(keys + j * operands.key_stride, key_bytes);
+          PrefetchRow(keys[j], key_bytes);
         }
-        const unsigned char* const row = values + j * operands.value_stride;
         if constexpr (kPart) {
-          return LoadPart<kType>(row, column, operands.value_width - column);
+          return LoadPart<kType>(values[j], column,
+                                 operands.value_width - column);
         } else {
-          return LoadWide<kType>(row, column + v * lanes);
+          return LoadWide<kType>(values[j], column + v * lanes);
         }
       },
       factors, output + column);

@@ -273,7 +273,7 @@ struct NonFinite {
         if (!Weighs(first_row + r, key, args.scores[r * kScoreStride + key])) {
           continue;
         }
-        if (!loaded) Load(key);
+        if (!loaded) Load(found.values[n]);
         loaded = true;
         Add(first_row + r);
       }
@@ -290,9 +290,7 @@ struct NonFinite {
   }
 
   // What is not finite of a key's values; 0 in the place of all else.
-  HWY_INLINE void Load(int64_t key) const {
-    RowSource row = found.values;
-    row.data += key * row.row_stride;
+  HWY_INLINE void Load(const RowSource& row) const {
     const int64_t width = args.states.width;
     WidenRows(row, 1, found.width, found.line, width, width);
     for (int64_t i = 0; i < width; ++i) {

@@ -46,16 +46,16 @@ struct PackedOperands {
   int64_t value_stride;
 };
 
-/// Keys and values as they lie in memory, of one type. Strides in bytes.
+/// Keys and values as they lie in memory, of one type.
 struct InPlaceOperands {
   /// Row-major, query_stride floats apart, 0 beyond the keys' width.
   const float* queries;
   int64_t query_stride;
-  const unsigned char* keys;
-  int64_t key_stride;
+  /// Where each key of the tile begins, then as many that will be read next.
+  const unsigned char* const* keys;
   int64_t key_width;
-  const unsigned char* values;
-  int64_t value_stride;
+  /// Where the values of each key of the tile begin.
+  const unsigned char* const* values;
   int64_t value_width;
   Element type;
 };
@@ -214,7 +214,7 @@ struct WeightArgs {
 struct NonFiniteArgs {
   const int32_t* keys;
   int64_t count;
-  RowSource values;  // of the tile's keys
+  const RowSource* values;  // the row of each of them
   int64_t width;
   float* line;  // scratch, states.width floats
 };

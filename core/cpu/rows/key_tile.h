@@ -3,16 +3,36 @@
 
 #include <cstdint>
 
+#include "core/cpu/block_rows.h"
+#include "core/cpu/tile_rows.h"
 #include "core/validate.h"
 
 namespace attention::cpu {
 
-/// One tile of keys, within one block of the problem.
+/// One tile of keys. Where it begins and ends follows from the rows that attend
+/// it, not from the blocks that keys and values lie in: pages give the bits of
+/// one piece.
 struct KeyTile {
-  const ValidatedProblem::Block* block;
-  int64_t first;  // within that block
-  int64_t count;
   int64_t first_key;  // among all keys
+  int64_t count;
+
+  TileRows Keys(const ValidatedProblem& problem, const BlockRows& rows) const {
+    return Rows(problem, rows, &ValidatedProblem::Block::key);
+  }
+  TileRows Values(const ValidatedProblem& problem,
+                  const BlockRows& rows) const {
+    return Rows(problem, rows, &ValidatedProblem::Block::value);
+  }
+
+ private:
+  TileRows Rows(const ValidatedProblem& problem, const BlockRows& rows,
+                TensorView ValidatedProblem::Block::*of) const {
+    return {problem,
+            of,
+            rows.batch(),
+            rows.kv_head(),
+            {first_key, first_key + count}};
+  }
 };
 
 }  // namespace attention::cpu

@@ -16,21 +16,21 @@ PrefetchRange Stretch(const RowSource& rows, int64_t count, int64_t width) {
           dense && count > 0 ? (count - 1) * rows.row_stride + row_bytes : 0};
 }
 
-void SetTile(const ValidatedProblem& problem, const Plan& plan,
-             const ValidatedProblem::Block& block, const BlockRows& rows,
-             int64_t first, PrefetchRange* ranges) {
-  const int64_t count = std::min(plan.key_tile, block.key_count - first);
-  ranges[0] = Stretch(RowsOf(block.key, rows.batch(), rows.kv_head(), first),
-                      count, problem.key_width);
-  ranges[1] = Stretch(RowsOf(block.value, rows.batch(), rows.kv_head(), first),
-                      count, problem.value_width);
+// Of a tile in several pieces, the first one.
+void SetTile(const ValidatedProblem& problem, const BlockRows& rows,
+             const KeyTile& tile, PrefetchRange* ranges) {
+  const TileRows::Piece keys = tile.Keys(problem, rows).From(0);
+  const TileRows::Piece values = tile.Values(problem, rows).From(0);
+  ranges[0] = Stretch(keys.rows, keys.count, problem.key_width);
+  ranges[1] = Stretch(values.rows, values.count, problem.value_width);
 }
 
 void SetBlock(const ValidatedProblem& problem, const Plan& plan,
               const BlockRows& rows, bool from_first_key,
               PrefetchRange* ranges) {
   if (rows.begin_group() && from_first_key) {
-    SetTile(problem, plan, problem.key_value.front(), rows, 0, ranges);
+    SetTile(problem, rows, {0, std::min(plan.key_tile, problem.key_length)},
+            ranges);
   }
   const int64_t query = rows.QueryOf(0);
   ranges[3] =
@@ -55,9 +55,10 @@ void SetPrefetch(const ValidatedProblem& problem, const ResultPlaces& places,
                  const Plan& plan, const BlockRows& rows, const KeyRange& keys,
                  const KeyTile& tile, Prefetch& prefetch) {
   prefetch = {};
-  const int64_t next = tile.first + tile.count;
-  if (next < tile.block->key_count && tile.block->first_key + next < keys.end) {
-    SetTile(problem, plan, *tile.block, rows, next, prefetch.ranges);
+  const int64_t next = tile.first_key + tile.count;
+  if (next < keys.end) {
+    SetTile(problem, rows, {next, std::min(plan.key_tile, keys.end - next)},
+            prefetch.ranges);
   } else {
     prefetch.ranges[2] = Results(problem, places, rows);
     if (rows.index() + 1 < plan.blocks()) {

@@ -37,6 +37,7 @@ RowPass::RowPass(JobRun& run, const BlockRows& rows, Pass pass,
       stored_{pass, remaining},
       scoring_(MakeScoring(problem_, plan_, kernels_, pass, scratch)),
       values_(problem_, plan_, kernels_, pass, scratch),
+      in_place_rows_(problem_, plan_, kernels_, scratch),
       masks_(problem_, plan_, rows_, pass, scratch),
       states_(MakeStates(problem_, plan_, pass, scratch)),
       weights_(problem_, plan_, kernels_, rows_, stored_, run.places(),
@@ -51,6 +52,7 @@ void RowPass::Begin() {
   args_.rows = rows_.count();
   states_.Clear(rows_.count());
   args_.states = states_.ForKernels();
+  args_.met_non_finite = values_.WatchNonFinite();
   if (plan_.keeps_weights) {
     args_.weights.context = this;
     args_.weights.keep = [](void* context, const TileWeights& weights) {
@@ -74,40 +76,23 @@ template <typename Visit>
 bool RowPass::ForEachTile(const Visit& visit) {
   const int64_t first_key = std::max(masks_.all().begin, keys_.begin);
   const int64_t last_key = std::min(masks_.all().end, keys_.end);
-  for (const ValidatedProblem::Block& block : problem_.key_value) {
-    const int64_t begin = std::max<int64_t>(0, first_key - block.first_key);
-    const int64_t end = std::min(block.key_count, last_key - block.first_key);
-    for (int64_t first = begin; first < end; first += plan_.key_tile) {
-      if (stored_.pass != Pass::kAttend) run_.ExpectTiles(1);
-      if (!run_.BeginTile()) return false;
-      visit(KeyTile{&block, first, std::min(plan_.key_tile, end - first),
-                    block.first_key + first});
-    }
+  for (int64_t first = first_key; first < last_key; first += plan_.key_tile) {
+    if (stored_.pass != Pass::kAttend) run_.ExpectTiles(1);
+    if (!run_.BeginTile()) return false;
+    visit(KeyTile{first, std::min(plan_.key_tile, last_key - first)});
   }
   return true;
 }
 
-void RowPass::SetPackedTile(const KeyTile& tile) {
-  scoring_->SetKeys(
-      RowsOf(tile.block->key, rows_.batch(), rows_.kv_head(), tile.first),
-      tile.count, args_);
-  values_.SetPacked(rows_, tile, args_);
-}
-
-void RowPass::SetTileInPlace(const KeyTile& tile) {
-  const RowSource keys =
-      RowsOf(tile.block->key, rows_.batch(), rows_.kv_head(), tile.first);
-  const RowSource values =
-      RowsOf(tile.block->value, rows_.batch(), rows_.kv_head(), tile.first);
-  const bool widen = !values_.IsReadable(keys, problem_.key_width) ||
-                     !values_.IsReadable(values, problem_.value_width);
-  scoring_->SetKeyRows(keys, tile.count, widen, args_);
-  values_.SetRows(values, tile.count, widen, args_);
-}
-
 void RowPass::SetTile(const KeyTile& tile) {
   args_.keys = tile.count;
-  plan_.decode ? SetTileInPlace(tile) : SetPackedTile(tile);
+  if (plan_.decode) {
+    scoring_->SetInPlace(args_);
+    in_place_rows_.SetTile(rows_, tile, args_);
+  } else {
+    scoring_->SetKeys(tile.Keys(problem_, rows_), args_);
+    values_.SetPacked(rows_, tile, args_);
+  }
   masks_.SetTile(tile, args_);
 }
 

@@ -7,6 +7,7 @@
 #include "core/cpu/block_rows.h"
 #include "core/cpu/job_run.h"
 #include "core/cpu/rows/block_states.h"
+#include "core/cpu/rows/in_place_rows.h"
 #include "core/cpu/rows/key_tile.h"
 #include "core/cpu/rows/row_masks.h"
 #include "core/cpu/rows/stored_rows.h"
@@ -41,8 +42,6 @@ class RowPass {
   void Begin();
   template <typename Visit>
   bool ForEachTile(const Visit& visit);
-  void SetPackedTile(const KeyTile& tile);
-  void SetTileInPlace(const KeyTile& tile);
   void SetTile(const KeyTile& tile);
   bool Sweep();
   bool AddNonFinite();
@@ -65,6 +64,7 @@ class RowPass {
   const StoredRows stored_;
   std::unique_ptr<Scoring> scoring_;
   Values values_;
+  InPlaceRows in_place_rows_;
   RowMasks masks_;
   BlockStates states_;
   WeightResults weights_;

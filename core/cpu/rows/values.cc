@@ -26,7 +26,9 @@ Values::Values(const ValidatedProblem& problem, const Plan& plan,
       stride_(plan.padded_value_width +
               (plan.padded_value_width % kPageFloats == 0 ? kMaxLanes : 0)),
       non_finite_keys_(scratch.Take<int32_t>(plan.key_tile)),
+      non_finite_rows_(scratch.Take<RowSource>(plan.key_tile)),
       line_(scratch.Take<float>(plan.padded_value_width)) {
+  if (plan.decode) return;
   if (!bf16_) {
     const int64_t keys = std::min(plan.key_tile, problem.key_length);
     values_ = scratch.Take<float>(keys * stride_);
@@ -42,79 +44,65 @@ Values::Values(const ValidatedProblem& problem, const Plan& plan,
 void Values::SetPacked(const BlockRows& rows, const KeyTile& tile,
                        TileArgs& args) {
   const int64_t width = problem_.value_width;
-  const RowSource values =
-      RowsOf(tile.block->value, rows.batch(), rows.kv_head(), tile.first);
-  if (bf16_) return SetBf16(values, tile.count, args);
+  const TileRows values = tile.Values(problem_, rows);
+  if (bf16_) return SetBf16(values, args);
   if (width == 0) return;
-  const FloatRows in_place = InPlace(values);
-  const bool readable = in_place.data != nullptr &&
+  const TileRows::Piece first = values.From(0);
+  const FloatRows in_place = InPlace(first.rows);
+  const bool readable = first.count == tile.count && in_place.data != nullptr &&
                         width == plan_.padded_value_width &&
-                        (values.row_stride == width * kFloat ||
-                         std::abs(values.row_stride) < kFarApart);
-  args.met_non_finite = &met_non_finite_;
+                        (first.rows.row_stride == width * kFloat ||
+                         std::abs(first.rows.row_stride) < kFarApart);
   if (readable) {
     args.packed.values = in_place.data;
     args.packed.value_stride = in_place.stride;
     return;
   }
-  kernels_.widen_rows(values, tile.count, width, values_, stride_,
-                      plan_.padded_value_width);
+  values.ForEachPiece([&](const RowSource& some, int64_t at, int64_t count) {
+    kernels_.widen_rows(some, count, width, values_ + at * stride_, stride_,
+                        plan_.padded_value_width);
+  });
   args.packed.values = values_;
   args.packed.value_stride = stride_;
 }
 
-void Values::SetBf16(const RowSource& values, int64_t count, TileArgs& args) {
+void Values::SetBf16(const TileRows& values, TileArgs& args) {
   const int64_t panels = CeilDivide(problem_.value_width, kBf16Panel);
+  const int64_t pairs = panels * kBf16Panel / 2;
   args.bf16.value_panels = panels;
   args.bf16.values = bf16_values_;
   args.bf16.weights = bf16_weights_;
   if (panels == 0) return;
-  const int64_t padded = RoundUp(count, kBf16Panel);
-  if (!kernels_.copy_finite_bf16(values, count, padded, problem_.value_width,
-                                 bf16_rows_, panels * kBf16Panel / 2)) {
-    met_non_finite_ = true;
-  }
+  const int64_t padded = RoundUp(values.count(), kBf16Panel);
+  values.ForEachPiece([&](const RowSource& some, int64_t at, int64_t count) {
+    // Zeros follow the last row.
+    const int64_t rows = at + count == values.count() ? padded - at : count;
+    if (!kernels_.copy_finite_bf16(some, count, rows, problem_.value_width,
+                                   bf16_rows_ + at * pairs, pairs)) {
+      met_non_finite_ = true;
+    }
+  });
   kernels_.pack_bf16_values(bf16_rows_, padded, panels, bf16_values_);
-}
-
-bool Values::IsReadable(const RowSource& rows, int64_t width) const {
-  const int64_t size = SizeOf(rows.type);
-  return (rows.type != Element::kFloat16 || kernels_.reads_half) &&
-         (rows.column_stride == size || width <= 1) &&
-         rows.row_stride % size == 0 &&
-         reinterpret_cast<intptr_t>(rows.data) % size == 0;
-}
-
-void Values::SetRows(const RowSource& values, int64_t count, bool widen,
-                     TileArgs& args) {
-  args.met_non_finite = &met_non_finite_;
-  args.in_place.value_width = problem_.value_width;
-  if (!widen) {
-    args.in_place.values = values.data;
-    args.in_place.value_stride = values.row_stride;
-    return;
-  }
-  kernels_.widen_rows(values, count, problem_.value_width, values_, stride_,
-                      plan_.padded_value_width);
-  args.in_place.values = reinterpret_cast<const unsigned char*>(values_);
-  args.in_place.value_stride = stride_ * kFloat;
 }
 
 NonFiniteArgs Values::FindNonFinite(const BlockRows& rows,
                                     const KeyTile& tile) {
   const int64_t width = problem_.value_width;
-  const RowSource values =
-      RowsOf(tile.block->value, rows.batch(), rows.kv_head(), tile.first);
-  const auto next = [&](int64_t first) {
-    return kernels_.next_non_finite(values, first, tile.count, width);
-  };
-  int64_t count = 0;
-  for (int64_t key = next(0); key < tile.count; key = next(key + 1)) {
-    non_finite_keys_[count++] = static_cast<int32_t>(key);
-  }
+  int64_t found = 0;
+  tile.Values(problem_, rows)
+      .ForEachPiece([&](const RowSource& some, int64_t at, int64_t count) {
+        const auto next = [&](int64_t first) {
+          return kernels_.next_non_finite(some, first, count, width);
+        };
+        for (int64_t row = next(0); row < count; row = next(row + 1)) {
+          non_finite_keys_[found] = static_cast<int32_t>(at + row);
+          non_finite_rows_[found] = some;
+          non_finite_rows_[found++].data += row * some.row_stride;
+        }
+      });
   return {.keys = non_finite_keys_,
-          .count = count,
-          .values = values,
+          .count = found,
+          .values = non_finite_rows_,
           .width = width,
           .line = line_};
 }

@@ -29,24 +29,18 @@ class Values {
   /// Fills in the values of args.packed, or of args.bf16.
   void SetPacked(const BlockRows& rows, const KeyTile& tile, TileArgs& args);
 
-  /// For a plan that decodes: whether these rows, of `width` elements, can be
-  /// read as they lie.
-  bool IsReadable(const RowSource& rows, int64_t width) const;
-  /// Fills in the values of args.in_place, as they lie or, with `widen`, as
-  /// floats.
-  void SetRows(const RowSource& values, int64_t count, bool widen,
-               TileArgs& args);
-
   /// The keys of a tile whose values are not all finite, for the second sweep;
   /// good until the next call.
   NonFiniteArgs FindNonFinite(const BlockRows& rows, const KeyTile& tile);
 
   /// Whether one was met in any tile; a split tells the others' merge.
   bool met_non_finite() const { return met_non_finite_; }
+  /// Where the kernels tell of one.
+  bool* WatchNonFinite() { return &met_non_finite_; }
   void SetMetNonFinite() { met_non_finite_ = true; }
 
  private:
-  void SetBf16(const RowSource& values, int64_t count, TileArgs& args);
+  void SetBf16(const TileRows& values, TileArgs& args);
 
   const ValidatedProblem& problem_;
   const Plan& plan_;
@@ -59,6 +53,7 @@ class Values {
   float* bf16_weights_ = nullptr;
   bool met_non_finite_ = false;
   int32_t* non_finite_keys_;
+  RowSource* non_finite_rows_;
   float* line_;  // one key's values
 };
 

@@ -98,14 +98,14 @@ void AdditiveScoring::PackQueries(const Part& part, Score form) {
   forms_[part.first / plan_.score_part] = form;
 }
 
-void AdditiveScoring::PackKeys(const RowSource& keys, int64_t count,
-                               const Part& part, float* packed,
-                               TileArgs& args) {
+void AdditiveScoring::PackKeys(const TileRows& keys, const Part& part,
+                               float* packed, TileArgs& args) {
+  const int64_t count = keys.count();
   const int64_t stride = RoundUp(part.width, kernels_.lanes);
   w_k_.Project(
       count, part.first, part.width,
       [&](int64_t first, int64_t columns) {
-        return keys_.Keys(keys, count, first, columns);
+        return keys_.Keys(keys, 0, count, first, columns);
       },
       projected_keys_, stride);
   const float largest =

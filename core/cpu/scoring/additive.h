@@ -26,8 +26,8 @@ class AdditiveScoring final : public PackedScoring {
 
  private:
   void SetParameters(int64_t head);
-  void PackKeys(const RowSource& keys, int64_t count, const Part& part,
-                float* packed, TileArgs& args) override;
+  void PackKeys(const TileRows& keys, const Part& part, float* packed,
+                TileArgs& args) override;
   void PackQueries(const Part& part, Score form);
   // Rows of a part as exponentials, pairs of numbers for kTanhWide.
   FloatRows Exponentials(const FloatRows& rows, int64_t count, int64_t width,

@@ -31,10 +31,12 @@ void Bf16DotProduct::SetQueries(const BlockRows& rows,
       });
 }
 
-void Bf16DotProduct::SetKeys(const RowSource& keys, int64_t count,
-                             TileArgs& args) {
-  kernels_.copy_bf16(keys, count, count, problem_.key_width, rows_, width_);
-  kernels_.pack_bf16_keys(rows_, width_, count, width_, keys_);
+void Bf16DotProduct::SetKeys(const TileRows& keys, TileArgs& args) {
+  keys.ForEachPiece([this](const RowSource& some, int64_t at, int64_t count) {
+    kernels_.copy_bf16(some, count, count, problem_.key_width,
+                       rows_ + at * width_, width_);
+  });
+  kernels_.pack_bf16_keys(rows_, width_, keys.count(), width_, keys_);
   FillEpilogue(problem_, problem_.scale * UnitOfBf16(problem_).one,
                args.epilogue);
   args.operands = Operands::kBf16;

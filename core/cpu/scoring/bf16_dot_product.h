@@ -19,7 +19,7 @@ class Bf16DotProduct final : public Scoring {
                  const Kernels& kernels, Scratch& scratch);
 
   void SetQueries(const BlockRows& rows, const KeyRange& attended) override;
-  void SetKeys(const RowSource& keys, int64_t count, TileArgs& args) override;
+  void SetKeys(const TileRows& keys, TileArgs& args) override;
 
  private:
   const ValidatedProblem& problem_;

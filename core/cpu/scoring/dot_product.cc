@@ -14,8 +14,8 @@ DotProduct::DotProduct(const ValidatedProblem& problem, const Plan& plan,
                std::max(plan.score_part,
                         std::min(problem.query_width, Projection::kDepth)),
                scratch),
-      keys_(problem, kernels, plan.decode ? plan.key_tile : 2 * kernels.lanes,
-            plan.decode ? problem.key_width : plan.score_part, scratch) {
+      keys_(problem, kernels, plan.decode ? 0 : 2 * kernels.lanes,
+            plan.score_part, scratch) {
   if (plan.decode) {
     row_queries_ = scratch.Take<float>(
         plan.row_block * RoundUp(plan.score_width, kernels.lanes));
@@ -49,31 +49,20 @@ void DotProduct::SetQueries(const BlockRows& rows,
   });
 }
 
-void DotProduct::PackKeys(const RowSource& keys, int64_t count,
-                          const Part& part, float* packed, TileArgs& args) {
-  PackPanels(keys, count, part, packed,
-             [&](const RowSource& some, int64_t /*first*/, int64_t rows) {
-               return keys_.Keys(some, rows, part.first, part.width);
-             });
+void DotProduct::PackKeys(const TileRows& keys, const Part& part, float* packed,
+                          TileArgs& args) {
+  PackPanels(keys.count(), part, packed, [&](int64_t first, int64_t rows) {
+    return keys_.Keys(keys, first, rows, part.first, part.width);
+  });
   args.packed.score = Score::kDot;
 }
 
-void DotProduct::SetKeyRows(const RowSource& keys, int64_t count, bool widen,
-                            TileArgs& args) {
+void DotProduct::SetInPlace(TileArgs& args) {
   FillEpilogue(problem_, 1, args.epilogue);
   args.operands = Operands::kInPlace;
-  InPlaceOperands& operands = args.in_place;
-  operands.queries = row_queries_;
-  operands.query_stride = RoundUp(plan_.score_width, kernels_.lanes);
-  operands.keys = keys.data;
-  operands.key_stride = keys.row_stride;
-  operands.key_width = problem_.key_width;
-  operands.type = keys.type;
-  if (!widen) return;
-  const FloatRows rows = keys_.Padded(keys, count, problem_.key_width);
-  operands.keys = reinterpret_cast<const unsigned char*>(rows.data);
-  operands.key_stride = rows.stride * static_cast<int64_t>(sizeof(float));
-  operands.type = Element::kFloat32;
+  args.in_place.queries = row_queries_;
+  args.in_place.query_stride = RoundUp(plan_.score_width, kernels_.lanes);
+  args.in_place.key_width = problem_.key_width;
 }
 
 }  // namespace attention::cpu

@@ -15,15 +15,14 @@ class DotProduct : public PackedScoring {
              const Kernels& kernels, Scratch& scratch);
 
   void SetQueries(const BlockRows& rows, const KeyRange& attended) override;
-  void SetKeyRows(const RowSource& keys, int64_t count, bool widen,
-                  TileArgs& args) final;
+  void SetInPlace(TileArgs& args) final;
 
  protected:
   /// Columns first ... of what takes the queries' place in the dot product.
   virtual FloatRows Queries(const BlockRows& rows, int64_t first,
                             int64_t columns);
-  void PackKeys(const RowSource& keys, int64_t count, const Part& part,
-                float* packed, TileArgs& args) final;
+  void PackKeys(const TileRows& keys, const Part& part, float* packed,
+                TileArgs& args) final;
 
   RowWidener queries_;
 

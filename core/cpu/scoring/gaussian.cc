@@ -23,16 +23,10 @@ float Median(float a, float b, float c) {
   return std::max(std::min(a, b), std::min(std::max(a, b), c));
 }
 
-// The row of key `key`, whatever block it is in.
 RowSource KeyRow(const ValidatedProblem& problem, const BlockRows& rows,
                  int64_t key) {
-  RowSource row = {};
-  for (const auto& block : problem.key_value) {
-    const int64_t at = key - block.first_key;
-    if (at < 0 || at >= block.key_count) continue;
-    row = RowsOf(block.key, rows.batch(), rows.kv_head(), at);
-  }
-  return row;
+  const ValidatedProblem::Block& block = BlockOf(problem, key);
+  return RowsOf(block.key, rows.batch(), rows.kv_head(), key - block.first_key);
 }
 
 }  // namespace
@@ -118,14 +112,13 @@ void GaussianProduct::SetQueries(const BlockRows& rows,
   }
 }
 
-void GaussianProduct::PackKeys(const RowSource& keys, int64_t count,
-                               const Part& part, float* packed,
-                               TileArgs& args) {
-  PackPanels(keys, count, part, packed,
-             [&](const RowSource& some, int64_t first, int64_t rows) {
-               return Centre(keys_.Keys(some, rows, part.first, part.width),
-                             rows, part, key_norms_ + first);
-             });
+void GaussianProduct::PackKeys(const TileRows& keys, const Part& part,
+                               float* packed, TileArgs& args) {
+  const int64_t count = keys.count();
+  PackPanels(count, part, packed, [&](int64_t first, int64_t rows) {
+    return Centre(keys_.Keys(keys, first, rows, part.first, part.width), rows,
+                  part, key_norms_ + first);
+  });
   args.packed.score = Score::kDot;
   if (!part.last) return;
   const double one = UnitOf(problem_).one;

@@ -29,8 +29,8 @@ class GaussianProduct final : public PackedScoring {
   bool LostRow(int64_t row, double sum) const override;
 
  private:
-  void PackKeys(const RowSource& keys, int64_t count, const Part& part,
-                float* packed, TileArgs& args) override;
+  void PackKeys(const TileRows& keys, const Part& part, float* packed,
+                TileArgs& args) override;
   void SetCentre(const BlockRows& rows, const KeyRange& attended);
   FloatRows Centre(const FloatRows& rows, int64_t count, const Part& part,
                    double* squared_norms);

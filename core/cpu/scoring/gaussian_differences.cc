@@ -23,13 +23,11 @@ void GaussianDifferences::SetQueries(const BlockRows& rows,
   });
 }
 
-void GaussianDifferences::PackKeys(const RowSource& keys, int64_t count,
-                                   const Part& part, float* packed,
-                                   TileArgs& args) {
-  PackPanels(keys, count, part, packed,
-             [&](const RowSource& some, int64_t /*first*/, int64_t rows) {
-               return keys_.Keys(some, rows, part.first, part.width);
-             });
+void GaussianDifferences::PackKeys(const TileRows& keys, const Part& part,
+                                   float* packed, TileArgs& args) {
+  PackPanels(keys.count(), part, packed, [&](int64_t first, int64_t rows) {
+    return keys_.Keys(keys, first, rows, part.first, part.width);
+  });
   const double sigma = std::get<Gaussian>(problem_.scoring).sigma;
   args.packed.score = Score::kDifference;
   FillEpilogue(problem_, UnitOf(problem_).one / (2 * sigma * sigma),

@@ -17,8 +17,8 @@ class GaussianDifferences final : public PackedScoring {
   void SetQueries(const BlockRows& rows, const KeyRange& attended) override;
 
  private:
-  void PackKeys(const RowSource& keys, int64_t count, const Part& part,
-                float* packed, TileArgs& args) override;
+  void PackKeys(const TileRows& keys, const Part& part, float* packed,
+                TileArgs& args) override;
 
   RowWidener queries_;
   RowWidener keys_;

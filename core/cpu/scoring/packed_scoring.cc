@@ -18,8 +18,7 @@ PackedScoring::PackedScoring(const ValidatedProblem& problem, const Plan& plan,
   }
 }
 
-void PackedScoring::SetKeys(const RowSource& keys, int64_t count,
-                            TileArgs& args) {
+void PackedScoring::SetKeys(const TileRows& keys, TileArgs& args) {
   FillEpilogue(problem_, 1, args.epilogue);
   args.operands = Operands::kPacked;
   args.packed.key_addend = nullptr;
@@ -28,7 +27,7 @@ void PackedScoring::SetKeys(const RowSource& keys, int64_t count,
   ForEachPart([&](const Part& part) {
     args.packed.width = part.width;
     args.packed.queries = PackedQueries(part);
-    PackKeys(keys, count, part, packed_keys_, args);
+    PackKeys(keys, part, packed_keys_, args);
     if (!part.last) kernels_.add_partial_scores(args, part.first == 0);
   });
 }

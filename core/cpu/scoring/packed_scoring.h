@@ -19,7 +19,7 @@ namespace attention::cpu {
 /// rate.
 class PackedScoring : public Scoring {
  public:
-  void SetKeys(const RowSource& keys, int64_t count, TileArgs& args) final;
+  void SetKeys(const TileRows& keys, TileArgs& args) final;
 
  protected:
   /// A packed element takes `numbers` floats.
@@ -43,26 +43,25 @@ class PackedScoring : public Scoring {
   }
 
   /// Packs a part of a tile's keys one panel after the other: what
-  /// read(rows, first, count) makes of a panel's rows, of which `first` is the
-  /// first in the tile, stays in the first-level cache until it is packed.
+  /// read(first, rows) makes of a panel's rows, `first` in the tile and those
+  /// behind it, stays in the first-level cache until it is packed.
   template <typename Read>
-  void PackPanels(RowSource keys, int64_t count, const Part& part,
-                  float* packed, const Read& read) const {
+  void PackPanels(int64_t count, const Part& part, float* packed,
+                  const Read& read) const {
     const int64_t panel = 2 * kernels_.lanes;
     for (int64_t first = 0; first < count; first += panel) {
       const int64_t rows = std::min(panel, count - first);
-      const FloatRows from = read(keys, first, rows);
+      const FloatRows from = read(first, rows);
       kernels_.pack_keys(from.data, from.stride, rows, part.width,
                          packed + first * part.width);
-      keys.data += panel * keys.row_stride;
     }
   }
 
   /// Packs a part of a tile's keys and fills in which score it is and what
   /// belongs to it; the epilogue is that of FillEpilogue(problem_, 1) until
   /// then.
-  virtual void PackKeys(const RowSource& keys, int64_t count, const Part& part,
-                        float* packed, TileArgs& args) = 0;
+  virtual void PackKeys(const TileRows& keys, const Part& part, float* packed,
+                        TileArgs& args) = 0;
 
   /// Where the packed queries of a part are.
   float* PackedQueries(const Part& part) const {

@@ -28,18 +28,18 @@ FloatRows RowWidener::Queries(const BlockRows& rows, int64_t first,
   return {rows_, stride_};
 }
 
-FloatRows RowWidener::Keys(const RowSource& keys, int64_t count, int64_t first,
-                           int64_t columns) {
-  const RowSource from = ColumnsFrom(keys, first);
-  const FloatRows in_place = InPlace(from);
-  if (in_place.data != nullptr) return in_place;
-  kernels_.widen_rows(from, count, columns, rows_, stride_, columns);
-  return {rows_, stride_};
-}
-
-FloatRows RowWidener::Padded(const RowSource& keys, int64_t count,
-                             int64_t columns) {
-  kernels_.widen_rows(keys, count, columns, rows_, stride_, stride_);
+FloatRows RowWidener::Keys(const TileRows& keys, int64_t row, int64_t count,
+                           int64_t first, int64_t columns) {
+  const TileRows::Piece piece = keys.From(row);
+  if (piece.count >= count) {
+    const FloatRows in_place = InPlace(ColumnsFrom(piece.rows, first));
+    if (in_place.data != nullptr) return in_place;
+  }
+  keys.ForEachPiece(
+      row, count, [&](const RowSource& some, int64_t at, int64_t n) {
+        kernels_.widen_rows(ColumnsFrom(some, first), n, columns,
+                            rows_ + at * stride_, stride_, columns);
+      });
   return {rows_, stride_};
 }
 

@@ -7,6 +7,7 @@
 #include "core/cpu/kernels/kernels.h"
 #include "core/cpu/row_source.h"
 #include "core/cpu/scratch.h"
+#include "core/cpu/tile_rows.h"
 #include "core/validate.h"
 
 namespace attention::cpu {
@@ -21,10 +22,9 @@ class RowWidener {
              int64_t rows, int64_t columns, Scratch& scratch);
 
   FloatRows Queries(const BlockRows& rows, int64_t first, int64_t columns);
-  FloatRows Keys(const RowSource& keys, int64_t count, int64_t first,
-                 int64_t columns);
-  /// Keys in scratch in any case, with zeros up to whole vectors.
-  FloatRows Padded(const RowSource& keys, int64_t count, int64_t columns);
+  /// Keys row ... row + count - 1 of a tile, columns first ... of them.
+  FloatRows Keys(const TileRows& keys, int64_t row, int64_t count,
+                 int64_t first, int64_t columns);
 
  private:
   const ValidatedProblem& problem_;

@@ -7,8 +7,8 @@
 #include "core/cpu/block_rows.h"
 #include "core/cpu/kernels/kernels.h"
 #include "core/cpu/plan.h"
-#include "core/cpu/row_source.h"
 #include "core/cpu/scratch.h"
+#include "core/cpu/tile_rows.h"
 #include "core/validate.h"
 
 namespace attention::cpu {
@@ -28,14 +28,12 @@ class Scoring {
   /// Brings a tile of keys and fills in the operands of QK, which ones they
   /// are, and what the epilogue and far_rows read of queries and keys.
   /// args.rows and keys are filled in already.
-  virtual void SetKeys(const RowSource& keys, int64_t count,
-                       TileArgs& args) = 0;
+  virtual void SetKeys(const TileRows& keys, TileArgs& args) = 0;
 
-  /// In place of SetKeys where a plan decodes: keys as they lie in memory, or,
-  /// with `widen`, as floats in scratch. Only for those that score keys in
-  /// place (ScoringTraits).
-  virtual void SetKeyRows(const RowSource& /*keys*/, int64_t /*count*/,
-                          bool /*widen*/, TileArgs& /*args*/) {}
+  /// In place of SetKeys where a plan decodes; keys and values themselves are
+  /// filled in by another (rows/in_place_rows.h). Only for those that score
+  /// keys in place (ScoringTraits).
+  virtual void SetInPlace(TileArgs& /*args*/) {}
 
   /// What is added to a row's log-sum-exp, natural.
   virtual double LogSumExpShift(int64_t /*row*/) const { return 0; }

@@ -12,31 +12,30 @@ class UniformScoring final : public Scoring {
   void SetQueries(const BlockRows& /*rows*/,
                   const KeyRange& /*attended*/) override {}
 
-  void SetKeys(const RowSource& keys, int64_t /*count*/,
-               TileArgs& args) override {
+  void SetKeys(const TileRows& /*keys*/, TileArgs& args) override {
     args.operands = Operands::kPacked;
-    args.epilogue.factor = 1.0F;
-    args.epilogue.row_addend = nullptr;
-    args.epilogue.softcap = 0.0F;
+    FillConstant(args.epilogue);
     args.packed.score = Score::kDot;
     args.packed.width = 0;
     args.packed.key_addend = nullptr;
     args.packed.partial = nullptr;
     // Of no width, but somewhere in memory.
     args.packed.keys = args.packed.queries = args.scores;
-    args.in_place.queries = args.scores;
-    args.in_place.query_stride = 0;
-    args.in_place.keys = keys.data;
-    args.in_place.key_stride = keys.row_stride;
-    args.in_place.key_width = 0;
-    args.in_place.type = keys.type;
   }
 
-  void SetKeyRows(const RowSource& keys, int64_t count, bool widen,
-                  TileArgs& args) override {
-    SetKeys(keys, count, args);
+  void SetInPlace(TileArgs& args) override {
     args.operands = Operands::kInPlace;
-    if (widen) args.in_place.type = Element::kFloat32;  // as values are then
+    FillConstant(args.epilogue);
+    args.in_place.queries = args.scores;
+    args.in_place.query_stride = 0;
+    args.in_place.key_width = 0;
+  }
+
+ private:
+  static void FillConstant(Epilogue& epilogue) {
+    epilogue.factor = 1.0F;
+    epilogue.row_addend = nullptr;
+    epilogue.softcap = 0.0F;
   }
 };
 

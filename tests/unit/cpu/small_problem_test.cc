@@ -63,6 +63,25 @@ TEST_P(SmallProblemTest, RowsThatAreNotSideBySide) {
   }
 }
 
+// Nor does it decide which kernel answers: another would round otherwise.
+TEST_P(SmallProblemTest, WhereRowsLieDoesNotShow) {
+  ProblemSpec spec = Small();
+  spec.query_heads = spec.kv_heads = 3;
+  spec.query_length = 19;
+  spec.key_length = 13;
+  spec.width = 33;
+  spec.value_width = 7;
+  const OwnedProblem plain = MakeProblem(spec, TestSeed());
+  ASSERT_OK_AND_ASSIGN(const Results expected, runner_.Run(plain.problem));
+  for (const Layout layout :
+       {Layout::kLengthFirst, Layout::kReversed, Layout::kMisaligned}) {
+    spec.layout = layout;
+    const OwnedProblem other = MakeProblem(spec, TestSeed());
+    ASSERT_OK_AND_ASSIGN(const Results results, runner_.Run(other.problem));
+    EXPECT_TRUE(SameBits(expected, results)) << static_cast<int>(layout);
+  }
+}
+
 TEST_P(SmallProblemTest, NoQueriesAndNoValues) {
   for (const bool queries : {false, true}) {
     ProblemSpec spec = Small();

@@ -54,14 +54,23 @@ class InPlaceTest : public KernelTest {
     return (width + lanes_ - 1) / lanes_ * lanes_;
   }
 
-  static void Set(Tile& tile, Rows& keys, Rows& values) {
+  // Where `count` rows begin, twice: no other tile is read next.
+  static std::vector<const unsigned char*> Places(Rows& rows, int64_t count) {
+    std::vector<const unsigned char*> places;
+    for (int64_t r = 0; r < 2 * count; ++r) {
+      places.push_back(rows.at(r % count, 0));
+    }
+    return places;
+  }
+
+  void Set(Tile& tile, int64_t count, Rows& keys, Rows& values) {
     InPlaceOperands& operands = tile.args.in_place;
     tile.args.operands = Operands::kInPlace;
-    operands.keys = keys.memory.data();
-    operands.key_stride = keys.stride;
+    key_places_ = Places(keys, count);
+    value_places_ = Places(values, count);
+    operands.keys = key_places_.data();
     operands.key_width = keys.width;
-    operands.values = values.memory.data();
-    operands.value_stride = values.stride;
+    operands.values = value_places_.data();
     operands.value_width = values.width;
     operands.type = keys.type;
   }
@@ -75,7 +84,7 @@ class InPlaceTest : public KernelTest {
                  << keys.width);
     Tile tile(rows, count, lanes_);
     Rows values = Random(keys.type, count, 3);
-    Set(tile, keys, values);
+    Set(tile, count, keys, values);
     const int64_t stride = Padded(keys.width);
     Floats queries = Normals(rows * stride);
     for (int64_t r = 0; r < rows; ++r) {
@@ -117,7 +126,7 @@ class InPlaceTest : public KernelTest {
     const int64_t width = Padded(values.width);
     Tile tile(rows, count, width);
     Rows keys = Random(values.type, count, 3);
-    Set(tile, keys, values);
+    Set(tile, count, keys, values);
     tile.met_non_finite = met_before;
     std::copy_n(Normals(rows * width).begin(), rows * width,
                 tile.output.begin());
@@ -150,6 +159,10 @@ class InPlaceTest : public KernelTest {
     }
     EXPECT_EQ(tile.met_non_finite, !finite || met_before);
   }
+
+ private:
+  std::vector<const unsigned char*> key_places_;
+  std::vector<const unsigned char*> value_places_;
 };
 
 TEST_P(InPlaceTest, ScoresOfAnyWidthAndNumberOfRows) {

@@ -185,13 +185,17 @@ class NonFiniteValuesTest : public KernelTest {
   }
 
   void Run() {
-    const NonFiniteArgs found = {
-        .keys = kBad,
-        .count = 2,
-        .values = {reinterpret_cast<const unsigned char*>(values_.data()),
-                   kWidth * 4, 4, Element::kFloat32},
-        .width = kWidth,
-        .line = line_.data()};
+    std::vector<RowSource> rows;
+    for (const int32_t key : kBad) {
+      rows.push_back({reinterpret_cast<const unsigned char*>(values_.data() +
+                                                             key * kWidth),
+                      kWidth * 4, 4, Element::kFloat32});
+    }
+    const NonFiniteArgs found = {.keys = kBad,
+                                 .count = 2,
+                                 .values = rows.data(),
+                                 .width = kWidth,
+                                 .line = line_.data()};
     kernels_.add_non_finite(tile_.args, found);
   }
 

@@ -1,0 +1,48 @@
+#ifndef ATTENTION_CORE_CPU_ROWS_IN_PLACE_ROWS_H_
+#define ATTENTION_CORE_CPU_ROWS_IN_PLACE_ROWS_H_
+
+#include <cstdint>
+
+#include "core/cpu/block_rows.h"
+#include "core/cpu/kernels/kernels.h"
+#include "core/cpu/plan.h"
+#include "core/cpu/rows/key_tile.h"
+#include "core/cpu/scratch.h"
+#include "core/validate.h"
+
+namespace attention::cpu {
+
+/// Keys and values of a tile for a plan that decodes: each row where it lies
+/// or, where the kernels cannot read it so, widened into scratch.
+class InPlaceRows {
+ public:
+  /// Takes its memory from `scratch`, none for other plans; the others outlive
+  /// it.
+  InPlaceRows(const ValidatedProblem& problem, const Plan& plan,
+              const Kernels& kernels, Scratch& scratch);
+
+  /// Fills in the rows of args.in_place and their type.
+  void SetTile(const BlockRows& rows, const KeyTile& tile, TileArgs& args);
+
+ private:
+  bool AreReadable(const TileRows& rows, int64_t width) const;
+  void SetRowsAhead(const BlockRows& rows, const KeyTile& tile);
+  void Widen(const TileRows& rows, int64_t width, float* to, int64_t stride,
+             const unsigned char** table) const;
+
+  const ValidatedProblem& problem_;
+  const Plan& plan_;
+  const Kernels& kernels_;
+  // Where rows begin: of a tile's keys and those of the next, and of its
+  // values.
+  const unsigned char** keys_ = nullptr;
+  const unsigned char** values_ = nullptr;
+  float* widened_keys_ = nullptr;
+  float* widened_values_ = nullptr;
+  int64_t key_stride_ = 0;
+  int64_t value_stride_ = 0;
+};
+
+}  // namespace attention::cpu
+
+#endif  // ATTENTION_CORE_CPU_ROWS_IN_PLACE_ROWS_H_
