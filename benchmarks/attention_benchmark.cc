@@ -118,6 +118,8 @@ void AddFlags(CLI::App& app, Case& shape, Modes& modes) {
       ->capture_default_str();
   app.add_flag("--causal", shape.causal, "aligned bottom-right");
   app.add_option("--window", shape.window, "keys to the left of a row's own");
+  app.add_option("--page", shape.page,
+                 "keys of a page, pages lying anywhere; 0: one piece");
   app.add_option("--valid-lens", shape.mean_length,
                  "mean of lengths spread evenly over the batch");
   app.add_option("--softcap", shape.softcap);

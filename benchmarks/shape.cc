@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,6 +20,7 @@ std::string Case::Name() const {
   absl::StrAppend(&name, " ", type, " ", scoring);
   if (causal) absl::StrAppend(&name, " causal");
   if (window >= 0) absl::StrAppend(&name, " window ", window);
+  if (page > 0) absl::StrAppend(&name, " pages of ", page);
   if (mean_length > 0) absl::StrAppend(&name, " lengths ~", mean_length);
   if (softcap > 0) absl::StrAppend(&name, " softcap");
   if (alibi) absl::StrAppend(&name, " ALiBi");
@@ -119,6 +122,7 @@ Inputs::Inputs(const Case& shape) {
   }
   problem_.wanted.weights = shape.weights;
   problem_.wanted.lse = shape.lse;
+  if (shape.page > 0) CutIntoPages(shape.page);
 }
 
 void Inputs::Change(
@@ -144,6 +148,39 @@ void Inputs::Mask(absl::FunctionRef<bool(int64_t i, int64_t j)> takes_part) {
     mask.data()[n] = std::byte{takes_part(n / keys, n % keys)};
   }
   problem_.masks.attend_mask = Keep("attend_mask", std::move(mask));
+}
+
+void Inputs::CutIntoPages(int64_t keys) {
+  const KeyValueBlock whole = problem_.key_value[0];
+  const int64_t count = (whole.key.shape[2] + keys - 1) / keys;
+  problem_.key_value.assign(static_cast<size_t>(count), {});
+  for (TensorView KeyValueBlock::*of :
+       {&KeyValueBlock::key, &KeyValueBlock::value}) {
+    const TensorView& all = whole.*of;
+    Shape shape = all.shape;
+    shape[2] = keys;
+    shape.insert(shape.begin(), count);
+    pages_.push_back(Tensor::Create(all.type, shape).value());
+    const TensorView pages = pages_.back().view();
+    for (int64_t n = 0; n < count; ++n) {
+      // Some 0.6 of all pages further each time, and each one once.
+      int64_t step = count * 3 / 5 + 1;
+      while (std::gcd(step, count) != 1) ++step;
+      TensorView& page = problem_.key_value[static_cast<size_t>(n)].*of;
+      page = all;
+      page.data = pages.data + n * step % count * pages.strides[0];
+      page.shape[2] = std::min(keys, all.shape[2] - n * keys);
+      std::copy(pages.strides.begin() + 1, pages.strides.end(),
+                page.strides.begin());
+      for (int64_t b = 0; b < all.shape[0]; ++b) {
+        for (int64_t h = 0; h < all.shape[1]; ++h) {
+          std::memcpy(const_cast<std::byte*>(page.At(b, h, 0, 0)),
+                      all.At(b, h, n * keys, 0),
+                      static_cast<size_t>(page.shape[2] * page.strides[2]));
+        }
+      }
+    }
+  }
 }
 
 TensorView Inputs::Keep(const char* name, Tensor tensor) {

@@ -27,6 +27,7 @@ struct Case {
   std::string scoring = "dot";  // dot, additive, gaussian, bilinear
   bool causal = false;          // bottom-right
   int64_t window = -1;          // keys to the left; -1: none
+  int64_t page = 0;             // keys of a page; 0: one piece
   int64_t mean_length = 0;      // valid_lens of this mean; 0: none
   double softcap = 0;
   bool alibi = false;
@@ -83,10 +84,14 @@ class Inputs {
   TensorView Normal(const char* name, DataType type, const Shape& shape,
                     double spread);
   TensorView Keep(const char* name, Tensor tensor);
+  // Puts keys and values into pages of `keys` keys that lie anywhere: (B, Hkv,
+  // keys, D) each.
+  void CutIntoPages(int64_t keys);
 
   uint64_t state_ = 0x9E3779B97F4A7C15;
   AttentionProblem problem_;
   std::vector<std::pair<std::string, Tensor>> tensors_;
+  std::vector<Tensor> pages_;
 };
 
 }  // namespace attention::bench

@@ -18,45 +18,92 @@ constexpr int64_t kFloat = sizeof(float);
 constexpr int64_t kMostRows = 256;
 constexpr int64_t kMostMultiplications = int64_t{64} * 1024;
 
-// Queries of a head that are brought into order at a time.
-constexpr int64_t kRowsInOrder = 16;
+// Rows of a head that are brought into order at a time.
+constexpr int64_t kRowsInOrder = kSmallKeys;
 
-using Rows = std::array<float, kSmallKeys * kSmallWidth>;
-static_assert(kRowsInOrder <= kSmallKeys);
+// Rows of one head as floats: where they lie, or, of several blocks or in
+// another layout, side by side in a copy. Which of the two must not show in a
+// result.
+class SmallRows {
+ public:
+  SmallRows(const Kernels& kernels, const TensorView* in_one_piece,
+            int64_t width)
+      : kernels_(kernels),
+        in_place_(in_one_piece != nullptr && AreFloats(*in_one_piece)
+                      ? in_one_piece
+                      : nullptr),
+        stride_(in_place_ != nullptr ? in_place_->strides[2] / kFloat : width),
+        width_(width) {}
 
-// Rows as floats: where they lie, or, of several blocks or in another layout,
-// side by side in `copy`. Which of the two they are must not show in a result.
-FloatRows Floats(const Kernels& kernels, const TileRows& rows, int64_t width,
-                 Rows& copy) {
-  const TileRows::Piece first = rows.From(0);
-  const FloatRows in_place = InPlace(first.rows);
-  if (first.count == rows.count() && in_place.data != nullptr) return in_place;
-  rows.ForEachPiece([&](const RowSource& some, int64_t at, int64_t count) {
-    kernels.widen_rows(some, count, width, copy.data() + at * width, width,
-                       width);
-  });
-  return {copy.data(), width};
-}
+  bool in_place() const { return in_place_ != nullptr; }
+  int64_t stride() const { return stride_; }  // in floats
+  const float* At(int64_t batch, int64_t head) const {
+    return reinterpret_cast<const float*>(in_place_->At(batch, head, 0, 0));
+  }
+  // `count` rows, row `at` and those behind it, at most kRowsInOrder in all.
+  const float* Copy(const RowSource& rows, int64_t at, int64_t count) {
+    kernels_.widen_rows(rows, count, width_, copy_.data() + at * width_, width_,
+                        width_);
+    return copy_.data();
+  }
+
+ private:
+  static bool AreFloats(const TensorView& view) {
+    return view.strides[3] == kFloat && view.strides[0] % kFloat == 0 &&
+           view.strides[1] % kFloat == 0 && view.strides[2] % kFloat == 0 &&
+           reinterpret_cast<uintptr_t>(view.data) % kFloat == 0;
+  }
+
+  const Kernels& kernels_;
+  const TensorView* in_place_;
+  int64_t stride_;
+  int64_t width_;
+  std::array<float, kRowsInOrder * kSmallWidth> copy_;
+};
+
+// Keys, or values, of every head.
+class SmallKeys {
+ public:
+  SmallKeys(const ValidatedProblem& problem, const Kernels& kernels,
+            TensorView ValidatedProblem::Block::*of, int64_t width)
+      : problem_(problem),
+        of_(of),
+        rows_(kernels,
+              problem.key_value.size() == 1 ? &(problem.key_value[0].*of)
+                                            : nullptr,
+              width) {}
+
+  int64_t stride() const { return rows_.stride(); }
+  // Good until the next call.
+  const float* Of(int64_t batch, int64_t head) {
+    if (rows_.in_place()) return rows_.At(batch, head);
+    const float* copy = nullptr;
+    TileRows(problem_, of_, batch, head, {0, problem_.key_length})
+        .ForEachPiece([&](const RowSource& some, int64_t at, int64_t count) {
+          copy = rows_.Copy(some, at, count);
+        });
+    return copy;
+  }
+
+ private:
+  const ValidatedProblem& problem_;
+  TensorView ValidatedProblem::Block::*of_;
+  SmallRows rows_;
+};
 
 // All rows of a head, whose keys and values `args` has. False where a result is
 // not finite.
-bool AttendHead(const Kernels& kernels, const RowSource& query, int64_t rows,
+bool AttendHead(const ValidatedProblem& problem, const Kernels& kernels,
+                int64_t batch, int64_t head, SmallRows& queries,
                 SmallArgs args) {
-  const FloatRows in_place = InPlace(query);
-  const int64_t most = in_place.data != nullptr ? rows : kRowsInOrder;
-  Rows copy;
-  for (int64_t first = 0; first < rows; first += most) {
-    args.rows = std::min(most, rows - first);
-    args.query = in_place.data + first * in_place.stride;
-    args.query_stride = in_place.stride;
-    if (in_place.data == nullptr) {
-      RowSource some = query;
-      some.data += first * query.row_stride;
-      kernels.widen_rows(some, args.rows, args.width, copy.data(), args.width,
-                         args.width);
-      args.query = copy.data();
-      args.query_stride = args.width;
-    }
+  if (queries.in_place()) {
+    args.query = queries.At(batch, head);
+    return kernels.attend_small(args);
+  }
+  for (int64_t first = 0; first < problem.query_length; first += args.rows) {
+    args.rows = std::min(kRowsInOrder, problem.query_length - first);
+    args.query =
+        queries.Copy(RowsOf(problem.query, batch, head, first), 0, args.rows);
     if (!kernels.attend_small(args)) return false;
     args.output += args.rows * args.output_stride;
   }
@@ -89,33 +136,27 @@ bool ComputeSmall(AttentionJob& job, const RunContext& context,
   const FlushSubnormals fast;
   const ValidatedProblem& problem = *job.problem;
   const ResultPlaces places(problem, job.outputs);
+  SmallRows queries(kernels, &problem.query, problem.query_width);
+  SmallKeys keys(problem, kernels, &ValidatedProblem::Block::key,
+                 problem.key_width);
+  SmallKeys values(problem, kernels, &ValidatedProblem::Block::value,
+                   problem.value_width);
   SmallArgs args = {};
+  args.rows = problem.query_length;
   args.keys = problem.key_length;
   args.width = problem.key_width;
   args.value_width = problem.value_width;
+  args.query_stride = queries.stride();
+  args.key_stride = keys.stride();
+  args.value_stride = values.stride();
   args.output_stride = places.output_row_stride() / kFloat;
   args.factor = FactorOf(problem.scale * UnitOf(problem).one);
-  Rows key_copy;
-  Rows value_copy;
   for (int64_t batch = 0; batch < problem.batch; ++batch) {
     for (int64_t head = 0; head < problem.query_heads; ++head) {
-      const int64_t kv_head = problem.KvHead(head);
-      const KeyRange all = {0, problem.key_length};
-      const FloatRows keys =
-          Floats(kernels,
-                 {problem, &ValidatedProblem::Block::key, batch, kv_head, all},
-                 args.width, key_copy);
-      const FloatRows values = Floats(
-          kernels,
-          {problem, &ValidatedProblem::Block::value, batch, kv_head, all},
-          args.value_width, value_copy);
-      args.key = keys.data;
-      args.key_stride = keys.stride;
-      args.value = values.data;
-      args.value_stride = values.stride;
+      args.key = keys.Of(batch, problem.KvHead(head));
+      args.value = values.Of(batch, problem.KvHead(head));
       args.output = reinterpret_cast<float*>(places.Output(batch, head, 0));
-      if (!AttendHead(kernels, RowsOf(problem.query, batch, head, 0),
-                      problem.query_length, args)) {
+      if (!AttendHead(problem, kernels, batch, head, queries, args)) {
         return false;
       }
     }

@@ -101,14 +101,15 @@ HWY_INLINE void AddValues(const TileArgs& args, const float* p, int64_t keys,
 
 template <int kRows, int kVectors>
 HWY_INLINE void AddPackedColumns(const TileArgs& args, const float* p,
-                                 int64_t keys, const float* values,
-                                 const float* factors, float* output) {
+                                 int64_t keys, const float* const* values,
+                                 int64_t column, const float* factors,
+                                 float* output) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(F()));
   AddValues<kRows, kVectors>(
       args, p, keys,
-      [=, stride = args.packed.value_stride](int64_t j, int v)
-          HWY_ATTR { return hn::LoadU(F(), values + j * stride + v * lanes); },
-      factors, output);
+      [=](int64_t j, int v)
+          HWY_ATTR { return hn::LoadU(F(), values[j] + column + v * lanes); },
+      factors, output + column);
 }
 
 template <int kRows>
@@ -118,8 +119,7 @@ HWY_INLINE void AddPackedValues(const TileArgs& args, int64_t first_row,
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(F()));
   const int64_t width = args.states.width;
   const float* p = weights + columns.begin;
-  const float* values =
-      args.packed.values + columns.begin * args.packed.value_stride;
+  const float* const* values = args.packed.values + columns.begin;
   float* output = args.states.output + first_row * width;
   const int64_t keys = columns.end - columns.begin;
   int64_t c = 0;
@@ -129,16 +129,16 @@ HWY_INLINE void AddPackedValues(const TileArgs& args, int64_t first_row,
     constexpr int kHalf = kRows / 2;
     for (; c + 4 * lanes <= width; c += 4 * lanes) {
       for (int r = 0; r < kRows; r += kHalf) {
-        AddPackedColumns<kHalf, 4>(args, p + r * kScoreStride, keys, values + c,
-                                   factors + r, output + r * width + c);
+        AddPackedColumns<kHalf, 4>(args, p + r * kScoreStride, keys, values, c,
+                                   factors + r, output + r * width);
       }
     }
   }
   for (; c + 2 * lanes <= width; c += 2 * lanes) {
-    AddPackedColumns<kRows, 2>(args, p, keys, values + c, factors, output + c);
+    AddPackedColumns<kRows, 2>(args, p, keys, values, c, factors, output);
   }
   if (c < width) {
-    AddPackedColumns<kRows, 1>(args, p, keys, values + c, factors, output + c);
+    AddPackedColumns<kRows, 1>(args, p, keys, values, c, factors, output);
   }
 }
 

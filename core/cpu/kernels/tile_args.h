@@ -41,9 +41,8 @@ struct PackedOperands {
   /// Of all but the last part of wide queries and keys: rows of kScoreStride
   /// sums, which the scores start from. Null where the scores start from 0.
   float* partial;
-  /// One row per key, `value_stride` floats apart, readable in whole vectors.
-  const float* values;
-  int64_t value_stride;
+  /// Where the values of each key of the tile begin, readable in whole vectors.
+  const float* const* values;
 };
 
 /// Keys and values as they lie in memory, of one type.

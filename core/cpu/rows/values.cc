@@ -32,6 +32,7 @@ Values::Values(const ValidatedProblem& problem, const Plan& plan,
   if (!bf16_) {
     const int64_t keys = std::min(plan.key_tile, problem.key_length);
     values_ = scratch.Take<float>(keys * stride_);
+    places_ = scratch.Take<const float*>(keys);
     return;
   }
   const int64_t keys = RoundUp(plan.key_tile, kBf16Panel);
@@ -47,23 +48,22 @@ void Values::SetPacked(const BlockRows& rows, const KeyTile& tile,
   const TileRows values = tile.Values(problem_, rows);
   if (bf16_) return SetBf16(values, args);
   if (width == 0) return;
-  const TileRows::Piece first = values.From(0);
-  const FloatRows in_place = InPlace(first.rows);
-  const bool readable = first.count == tile.count && in_place.data != nullptr &&
-                        width == plan_.padded_value_width &&
-                        (first.rows.row_stride == width * kFloat ||
-                         std::abs(first.rows.row_stride) < kFarApart);
-  if (readable) {
-    args.packed.values = in_place.data;
-    args.packed.value_stride = in_place.stride;
-    return;
-  }
+  args.packed.values = places_;
   values.ForEachPiece([&](const RowSource& some, int64_t at, int64_t count) {
-    kernels_.widen_rows(some, count, width, values_ + at * stride_, stride_,
-                        plan_.padded_value_width);
+    FloatRows floats = InPlace(some);
+    const bool readable = floats.data != nullptr &&
+                          width == plan_.padded_value_width &&
+                          (some.row_stride == width * kFloat ||
+                           std::abs(some.row_stride) < kFarApart);
+    if (!readable) {
+      kernels_.widen_rows(some, count, width, values_ + at * stride_, stride_,
+                          plan_.padded_value_width);
+      floats = {values_ + at * stride_, stride_};
+    }
+    for (int64_t n = 0; n < count; ++n) {
+      places_[at + n] = floats.data + n * floats.stride;
+    }
   });
-  args.packed.values = values_;
-  args.packed.value_stride = stride_;
 }
 
 void Values::SetBf16(const TileRows& values, TileArgs& args) {

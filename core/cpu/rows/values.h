@@ -48,6 +48,7 @@ class Values {
   const bool bf16_;
   int64_t stride_;  // of values_
   float* values_ = nullptr;
+  const float** places_ = nullptr;  // where the values of each key begin
   float* bf16_rows_ = nullptr;
   float* bf16_values_ = nullptr;
   float* bf16_weights_ = nullptr;

@@ -148,14 +148,13 @@ TEST_P(PagesTest, ThatAreSharedAndOutOfOrder) {
       for (const KeyValueBlock& page : pages) {
         numbers.push_back(Materialize(page.*of).ToDoubles());
       }
-      return owned.Add(spec.type, {2, 2, 6 * kPage, 32}, Layout::kRowMajor,
-                       [&](absl::Span<const int64_t> at) {
-                         const int64_t row =
-                             (at[0] * 2 + at[1]) * kPage + at[2] % kPage;
-                         return numbers[order[static_cast<size_t>(
-                             at[2] / kPage)]]
-                                       [static_cast<size_t>(row * 32 + at[3])];
-                       });
+      return owned.Add(
+          spec.type, {2, 2, 6 * kPage, 32}, Layout::kRowMajor,
+          [&](absl::Span<const int64_t> at) {
+            const int64_t row = (at[0] * 2 + at[1]) * kPage + at[2] % kPage;
+            return numbers[order[static_cast<size_t>(at[2] / kPage)]]
+                          [static_cast<size_t>(row * 32 + at[3])];
+          });
     };
     AttentionProblem whole = owned.problem;
     whole.key_value = {{.key = in_order(&KeyValueBlock::key),

@@ -23,6 +23,7 @@ class PvTest : public KernelTest {
     int64_t keys;
     int64_t width;
     Floats values;
+    std::vector<const float*> places;
     Floats weights;
     Floats factors;
   };
@@ -32,8 +33,10 @@ class PvTest : public KernelTest {
     p.values = Normals(p.keys * p.width);
     p.tile.output = Normals(p.tile.args.rows * p.width);
     p.tile.args.states.output = p.tile.output.data();
-    p.tile.args.packed.values = p.values.data();
-    p.tile.args.packed.value_stride = p.width;
+    for (int64_t j = 0; j < p.keys; ++j) {
+      p.places.push_back(p.values.data() + j * p.width);
+    }
+    p.tile.args.packed.values = p.places.data();
     p.weights.resize(static_cast<size_t>(p.tile.args.rows * kScoreStride));
     for (float& w : p.weights) w = static_cast<float>(random_.Uniform());
     p.factors.resize(static_cast<size_t>(p.tile.args.rows));
