@@ -303,16 +303,15 @@ HWY_INLINE PrefetchRange ShareOfPrefetch(const TileArgs& args,
                         args.prefetch.lines / (args.rows * panels);
   const int64_t end = (first_row * panels + (panel + 1) * rows) *
                       args.prefetch.lines / (args.rows * panels);
-  int64_t before = 0;
-  for (const PrefetchRange& range : args.prefetch.ranges) {
-    const int64_t lines = (range.bytes + kLine - 1) / kLine;
-    if (begin < before + lines) {
-      return {range.data + (begin - before) * kLine,
-              HWY_MIN(end - begin, before + lines - begin)};
-    }
-    before += lines;
-  }
-  return {nullptr, 0};
+  const int64_t* const ends = args.prefetch.ends;
+  const int64_t count = args.prefetch.count;
+  int64_t n = 0;
+  while (n + 8 <= count && ends[n + 7] <= begin) n += 8;
+  while (n < count && ends[n] <= begin) ++n;
+  if (n == count) return {nullptr, 0};
+  const int64_t before = n == 0 ? 0 : ends[n - 1];
+  return {args.prefetch.ranges[n].data + (begin - before) * kLine,
+          HWY_MIN(end, ends[n]) - begin};
 }
 
 // QK of a micro-tile of packed operands, in args.scores.

@@ -164,13 +164,16 @@ struct WeightSink {
 /// Memory that will be read, or written, soon.
 struct PrefetchRange {
   const unsigned char* data;
-  int64_t bytes;  // 0 for none
+  int64_t bytes;
 };
 
 /// Brought closer, bit by bit, while a tile of packed operands is computed.
 struct Prefetch {
-  static constexpr int kRanges = 4;
+  /// Keys and values of a tile in pages of 16, queries and results.
+  static constexpr int64_t kRanges = 2 * (kMaxTileKeys / 16) + 2;
   PrefetchRange ranges[kRanges];
+  int64_t ends[kRanges];  // lines of the ranges up to each, with it
+  int64_t count;
   int64_t lines;  // of all of them
 };
 

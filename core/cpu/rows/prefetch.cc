@@ -16,27 +16,36 @@ PrefetchRange Stretch(const RowSource& rows, int64_t count, int64_t width) {
           dense && count > 0 ? (count - 1) * rows.row_stride + row_bytes : 0};
 }
 
-// Of a tile in several pieces, the first one.
-void SetTile(const ValidatedProblem& problem, const BlockRows& rows,
-             const KeyTile& tile, PrefetchRange* ranges) {
-  const TileRows::Piece keys = tile.Keys(problem, rows).From(0);
-  const TileRows::Piece values = tile.Values(problem, rows).From(0);
-  ranges[0] = Stretch(keys.rows, keys.count, problem.key_width);
-  ranges[1] = Stretch(values.rows, values.count, problem.value_width);
+// No more than there is room for: of keys in very small pages, some.
+void Add(const PrefetchRange& range, Prefetch& prefetch) {
+  if (range.bytes <= 0 || prefetch.count == Prefetch::kRanges) return;
+  prefetch.lines += CeilDivide(range.bytes, kLine);
+  prefetch.ranges[prefetch.count] = range;
+  prefetch.ends[prefetch.count++] = prefetch.lines;
 }
 
-void SetBlock(const ValidatedProblem& problem, const Plan& plan,
-              const BlockRows& rows, bool from_first_key,
-              PrefetchRange* ranges) {
+void AddTile(const ValidatedProblem& problem, const BlockRows& rows,
+             const KeyTile& tile, Prefetch& prefetch) {
+  const auto add = [&prefetch](const TileRows& all, int64_t width) {
+    all.ForEachPiece([&](const RowSource& some, int64_t /*at*/, int64_t count) {
+      Add(Stretch(some, count, width), prefetch);
+    });
+  };
+  add(tile.Keys(problem, rows), problem.key_width);
+  add(tile.Values(problem, rows), problem.value_width);
+}
+
+void AddBlock(const ValidatedProblem& problem, const Plan& plan,
+              const BlockRows& rows, bool from_first_key, Prefetch& prefetch) {
   if (rows.begin_group() && from_first_key) {
-    SetTile(problem, rows, {0, std::min(plan.key_tile, problem.key_length)},
-            ranges);
+    AddTile(problem, rows, {0, std::min(plan.key_tile, problem.key_length)},
+            prefetch);
   }
   const int64_t query = rows.QueryOf(0);
-  ranges[3] =
-      Stretch(RowsOf(problem.query, rows.batch(), rows.HeadOf(0), query),
+  Add(Stretch(RowsOf(problem.query, rows.batch(), rows.HeadOf(0), query),
               std::min(plan.row_block, problem.query_length - query),
-              problem.query_width);
+              problem.query_width),
+      prefetch);
 }
 
 // Where the rows' output goes, unless they lie apart.
@@ -54,20 +63,16 @@ PrefetchRange Results(const ValidatedProblem& problem,
 void SetPrefetch(const ValidatedProblem& problem, const ResultPlaces& places,
                  const Plan& plan, const BlockRows& rows, const KeyRange& keys,
                  const KeyTile& tile, Prefetch& prefetch) {
-  prefetch = {};
+  prefetch.count = prefetch.lines = 0;
   const int64_t next = tile.first_key + tile.count;
   if (next < keys.end) {
-    SetTile(problem, rows, {next, std::min(plan.key_tile, keys.end - next)},
-            prefetch.ranges);
-  } else {
-    prefetch.ranges[2] = Results(problem, places, rows);
-    if (rows.index() + 1 < plan.blocks()) {
-      SetBlock(problem, plan, BlockRows(problem, plan, rows.index() + 1),
-               keys.begin == 0, prefetch.ranges);
-    }
+    return AddTile(problem, rows,
+                   {next, std::min(plan.key_tile, keys.end - next)}, prefetch);
   }
-  for (const PrefetchRange& range : prefetch.ranges) {
-    prefetch.lines += CeilDivide(range.bytes, kLine);
+  Add(Results(problem, places, rows), prefetch);
+  if (rows.index() + 1 < plan.blocks()) {
+    AddBlock(problem, plan, BlockRows(problem, plan, rows.index() + 1),
+             keys.begin == 0, prefetch);
   }
 }
 

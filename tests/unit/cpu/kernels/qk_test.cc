@@ -206,7 +206,7 @@ TEST_P(QkTest, AddsTheKeysAddendsToDotProducts) {
 }
 
 // The lines are asked for between the steps of the sums, which they leave
-// alone: fewer lines than steps, as many, more, in several ranges.
+// alone: fewer lines than steps, as many, more, in one range or several.
 TEST_P(QkTest, PrefetchingChangesNoBit) {
   const std::vector<unsigned char> memory(4096);
   const Operand queries = Make(Score::kDot, 27, 33);
@@ -216,10 +216,16 @@ TEST_P(QkTest, PrefetchingChangesNoBit) {
   const Floats expected = Run(tile);
   for (const int64_t bytes : {1, 64, 640, 4096}) {
     for (const int64_t lines : {1, 20, 33, 1000}) {
-      tile.args.prefetch = {
-          .ranges = {{memory.data(), bytes}, {}, {memory.data(), bytes}},
-          .lines = lines};
-      EXPECT_EQ(Run(tile), expected) << bytes << " bytes, " << lines;
+      for (const int64_t ranges : {1, 2, 20}) {
+        Prefetch& prefetch = tile.args.prefetch;
+        prefetch.count = ranges;
+        prefetch.lines = lines;
+        for (int64_t n = 0; n < ranges; ++n) {
+          prefetch.ranges[n] = {memory.data(), bytes};
+          prefetch.ends[n] = (n + 1) * ((bytes + kLine - 1) / kLine);
+        }
+        EXPECT_EQ(Run(tile), expected) << bytes << " bytes, " << lines;
+      }
     }
   }
 }
