@@ -94,8 +94,10 @@ void TakeEntry(std::optional<TensorView>& view, int rank, int64_t entry) {
 absl::Status CheckPerEntry(absl::string_view field,
                            const std::optional<TensorView>& view,
                            int64_t entries) {
-  if (!view || (view->rank() == 1 && view->shape[0] == entries)) {
-    return absl::OkStatus();
+  if (!view) return absl::OkStatus();
+  absl::Status status = internal::CheckView(field, *view);
+  if (!status.ok() || (view->rank() == 1 && view->shape[0] == entries)) {
+    return status;
   }
   return FieldError(
       field, absl::StrCat("shape ", ShapeToString(view->shape), " (expected [",
@@ -106,9 +108,11 @@ absl::Status CheckPerEntry(absl::string_view field,
 absl::Status CheckPerHead(absl::string_view field,
                           const std::optional<TensorView>& view,
                           const ValidatedProblem& whole, int64_t entries) {
+  if (!view) return absl::OkStatus();
   const Shape expected = {entries, whole.query_heads};
-  if (!view || view->rank() == 1 || view->shape == expected) {
-    return absl::OkStatus();
+  absl::Status status = internal::CheckView(field, *view);
+  if (!status.ok() || view->rank() == 1 || view->shape == expected) {
+    return status;
   }
   return FieldError(field, absl::StrCat("shape ", ShapeToString(view->shape),
                                         " (expected [", whole.query_heads,

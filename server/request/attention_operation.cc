@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
@@ -89,9 +90,14 @@ absl::Status AttentionOperation::Run(const std::stop_token& stop,
   absl::Status status = engine_.Run(absl::MakeSpan(jobs));
   facts.parts = 0;
   for (const AttentionJob& job : jobs) facts.parts += job.tiles_total;
-  if (!jobs.empty()) {
-    facts.backend = static_cast<std::string>(jobs.front().backend);
-    facts.kernel = static_cast<std::string>(jobs.front().kernel);
+  // Of a packed batch, what computed the entry with the most work.
+  const auto most = absl::c_max_element(
+      jobs, [](const AttentionJob& a, const AttentionJob& b) {
+        return Engine::Work(*a.problem) < Engine::Work(*b.problem);
+      });
+  if (most != jobs.end()) {
+    facts.backend = static_cast<std::string>(most->backend);
+    facts.kernel = static_cast<std::string>(most->kernel);
   }
   return status;
 }

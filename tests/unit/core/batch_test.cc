@@ -126,6 +126,16 @@ TEST_F(BatchTest, LengthsAreOfEntries) {
                        HasSubstr("(in entry 1 of the packed batch)")));
 }
 
+TEST_F(BatchTest, ViewsOfEntriesAreChecked) {
+  problem().masks.valid_lens = builder_.Ints({2}, {4, 1});
+  problem().masks.valid_lens->strides.clear();
+  Expect("valid_lens: as many strides as extents are expected");
+  problem().masks.valid_lens.reset();
+  problem().sinks = builder_.Zeros(DataType::kFloat32, {2, 4});
+  problem().sinks->strides.clear();
+  Expect("sinks: as many strides as extents are expected");
+}
+
 TEST_F(BatchTest, SinksAreOfHeadsOrOfEntriesAndHeads) {
   problem().sinks = builder_.Zeros(DataType::kFloat32, {3, 4});
   Expect("sinks: shape [3, 4] (expected [4] or [2, 4])");

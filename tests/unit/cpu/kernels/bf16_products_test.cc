@@ -1,0 +1,268 @@
+// Products of BF16 against plain code: AMX and AVX512-BF16, those that this
+// processor has, and the emulation of both, which the same code cuts into tiles
+// and vectors.
+
+#include "core/cpu/kernels/bf16/products.h"
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/support/emulated_products.h"
+#include "tests/unit/cpu/kernels/kernel_test.h"
+
+namespace attention::cpu {
+namespace {
+
+struct Products {
+  std::string name;
+  const Bf16Products* products;
+};
+
+std::vector<Products> AllProducts() {
+  std::vector<Products> all = {
+      {"emulated_amx", &test::EmulatedAmx()},
+      {"emulated_avx512_bf16", &test::EmulatedAvx512Bf16()}};
+  if (AmxProducts() != nullptr) all.push_back({"amx", AmxProducts()});
+  if (Avx512Bf16Products() != nullptr) {
+    all.push_back({"avx512_bf16", Avx512Bf16Products()});
+  }
+  return all;
+}
+
+// A matrix of BF16, and what its elements are worth.
+struct Elements {
+  Elements(int64_t of_rows, int64_t of_columns)
+      : rows(of_rows),
+        columns(of_columns),
+        bits(static_cast<size_t>(rows * columns)) {}
+
+  uint16_t& at(int64_t row, int64_t column) {
+    return bits[static_cast<size_t>(row * columns + column)];
+  }
+  std::vector<double> Values() const {
+    std::vector<double> values;
+    values.reserve(bits.size());
+    for (const uint16_t element : bits) {
+      values.push_back(Widened(Element::kBFloat16, element));
+    }
+    return values;
+  }
+
+  int64_t rows;
+  int64_t columns;
+  std::vector<uint16_t> bits;
+};
+
+void StorePair(uint16_t low, uint16_t high, float* to) {
+  const uint32_t pair = low | static_cast<uint32_t>(high) << 16;
+  std::memcpy(to, &pair, sizeof(pair));
+}
+
+class Bf16ProductsTest : public ::testing::TestWithParam<Products> {
+ protected:
+  static constexpr float kUntouched = -12345;
+
+  Elements Random(int64_t rows, int64_t columns) {
+    Elements elements(rows, columns);
+    for (uint16_t& bits : elements.bits) {
+      bits = Narrowed(Element::kBFloat16, random_.Normal());
+    }
+    return elements;
+  }
+
+  // Scores of `queries` and `keys`, rows of pairs, held to plain code. A sum of
+  // n products of 16 bits, which are exact: n roundings.
+  void CheckScores(Elements& queries, Elements& keys) {
+    const int64_t width = queries.columns / 2;  // pairs
+    const int64_t panels = keys.rows / kBf16Panel;
+    SCOPED_TRACE(testing::Message() << queries.rows << " rows, " << width
+                                    << " pairs, " << panels << " panels");
+    // Whole tiles of rows are read and written.
+    Floats rows(static_cast<size_t>(kMaxMicroRows * width));
+    for (int64_t r = 0; r < queries.rows; ++r) {
+      for (int64_t i = 0; i < width; ++i) {
+        StorePair(queries.at(r, 2 * i), queries.at(r, 2 * i + 1),
+                  &rows[static_cast<size_t>(r * width + i)]);
+      }
+    }
+    Floats packed(static_cast<size_t>(keys.rows * width));
+    for (int64_t k = 0; k < keys.rows; ++k) {
+      for (int64_t i = 0; i < width; ++i) {
+        const int64_t to = (k / kBf16Panel * width + i) * kBf16Panel;
+        StorePair(keys.at(k, 2 * i), keys.at(k, 2 * i + 1),
+                  &packed[static_cast<size_t>(to + k % kBf16Panel)]);
+      }
+    }
+    Floats found(static_cast<size_t>(kMaxMicroRows * kScoreStride), kUntouched);
+    products_.begin();
+    products_.scores(rows.data(), packed.data(), width, queries.rows, panels,
+                     found.data());
+    products_.end();
+    const std::vector<double> query = queries.Values();
+    const std::vector<double> key = keys.Values();
+    for (int64_t r = 0; r < queries.rows; ++r) {
+      for (int64_t k = 0; k < keys.rows; ++k) {
+        double score = 0;
+        double magnitude = 0;
+        for (int64_t i = 0; i < queries.columns; ++i) {
+          const double term = query[static_cast<size_t>(r * queries.columns + i)] *
+                              key[static_cast<size_t>(k * keys.columns + i)];
+          score += term;
+          magnitude += std::abs(term);
+        }
+        // On its way, a sum of such parts may leave FP32's range.
+        if (std::isfinite(magnitude) && magnitude > kMaxFloat) continue;
+        const double bound =
+            static_cast<double>(queries.columns) * kEps * magnitude;
+        ASSERT_TRUE(IsNear(score, bound,
+                           found[static_cast<size_t>(r * kScoreStride + k)]))
+            << "row " << r << ", key " << k;
+      }
+      EXPECT_EQ(found[static_cast<size_t>(r * kScoreStride + keys.rows)],
+                kUntouched);
+    }
+  }
+
+  // Adds `weights` times `values` to rows that hold numbers already. `more`:
+  // panels of columns that values have beyond those of the output.
+  void CheckValues(Elements& weights, Elements& values, int64_t more) {
+    const int64_t keys = values.rows;
+    const int64_t width = values.columns;
+    SCOPED_TRACE(testing::Message() << weights.rows << " rows, " << keys
+                                    << " keys, " << width << " columns");
+    const int64_t panels =
+        (width + kBf16Panel - 1) / kBf16Panel + more;  // of columns
+    Floats paired(static_cast<size_t>(kMaxMicroRows * kBf16WeightStride));
+    Floats packed(static_cast<size_t>(keys * panels * kBf16Panel / 2));
+    for (int64_t n = 0; n < keys / 2; ++n) {
+      // Pair n is of two keys of its panel, half a panel apart.
+      const int64_t key =
+          n / kBf16Depth * kBf16Panel + n % kBf16Depth;
+      for (int64_t r = 0; r < weights.rows; ++r) {
+        StorePair(weights.at(r, key), weights.at(r, key + kBf16Depth),
+                  &paired[static_cast<size_t>(r * kBf16WeightStride + n)]);
+      }
+      for (int64_t c = 0; c < width; ++c) {
+        const int64_t panel =
+            n / kBf16Depth * panels + c / kBf16Panel;
+        const int64_t to =
+            (panel * kBf16Depth + n % kBf16Depth) * kBf16Panel + c % kBf16Panel;
+        StorePair(values.at(key, c), values.at(key + kBf16Depth, c),
+                  &packed[static_cast<size_t>(to)]);
+      }
+    }
+    Floats found(static_cast<size_t>(kMaxMicroRows * width));
+    for (float& x : found) x = static_cast<float>(random_.Normal());
+    const Floats before = found;
+    products_.begin();
+    products_.add_values(paired.data(), packed.data(), panels, weights.rows,
+                         keys / kBf16Panel, found.data(), width);
+    products_.end();
+    const std::vector<double> weight = weights.Values();
+    const std::vector<double> value = values.Values();
+    for (int64_t r = 0; r < weights.rows; ++r) {
+      for (int64_t c = 0; c < width; ++c) {
+        const auto at = static_cast<size_t>(r * width + c);
+        double sum = before[at];
+        double magnitude = std::abs(sum);
+        for (int64_t k = 0; k < keys; ++k) {
+          const double term = weight[static_cast<size_t>(r * keys + k)] *
+                              value[static_cast<size_t>(k * width + c)];
+          sum += term;
+          magnitude += std::abs(term);
+        }
+        const double bound = static_cast<double>(keys + 1) * kEps * magnitude;
+        ASSERT_TRUE(IsNear(sum, bound, found[at]))
+            << "row " << r << ", column " << c;
+      }
+    }
+  }
+
+  const Bf16Products& products_ = *GetParam().products;
+  test::Random random_{test::TestSeed()};
+};
+
+TEST_P(Bf16ProductsTest, ScoresOfAnyNumberOfRows) {
+  for (int64_t rows = 1; rows <= kMaxMicroRows; ++rows) {
+    Elements queries = Random(rows, 64);
+    Elements keys = Random(96, 64);
+    CheckScores(queries, keys);
+  }
+}
+
+TEST_P(Bf16ProductsTest, ScoresOfAnyWidthAndNumberOfPanels) {
+  for (const int64_t pairs : {16, 32, 48, 64, 512}) {
+    for (const int64_t panels : {0, 1, 2, 16}) {
+      Elements queries = Random(17, 2 * pairs);
+      Elements keys = Random(panels * kBf16Panel, 2 * pairs);
+      CheckScores(queries, keys);
+    }
+  }
+}
+
+// Each is its row's, or its key's, alone. Such products take subnormal numbers
+// for 0, and sums beyond FP32 are infinite.
+TEST_P(Bf16ProductsTest, SpecialNumbersStayWithTheirScores) {
+  int64_t n = 0;
+  for (const float special : SpecialFloats()) {
+    const auto bits = static_cast<uint16_t>(BitsFrom(special) >> 16);
+    Elements queries = Random(20, 32);
+    Elements keys = Random(64, 32);
+    queries.at(n % 20, 5) = bits;
+    keys.at(17 + n % 30, 6) = bits;
+    CheckScores(queries, keys);
+    ++n;
+  }
+}
+
+TEST_P(Bf16ProductsTest, ValuesOfAnyNumberOfRows) {
+  for (int64_t rows = 1; rows <= kMaxMicroRows; ++rows) {
+    Elements weights = Random(rows, 64);
+    Elements values = Random(64, 48);
+    CheckValues(weights, values, 0);
+  }
+}
+
+TEST_P(Bf16ProductsTest, ValuesOfAnyWidthAndNumberOfPanels) {
+  for (const int64_t width : {16, 32, 48, 64, 512}) {
+    for (const int64_t panels : {0, 1, 2, 3, 16}) {
+      for (const int64_t more : {0, 2}) {
+        Elements weights = Random(17, panels * kBf16Panel);
+        Elements values = Random(panels * kBf16Panel, width);
+        CheckValues(weights, values, more);
+      }
+    }
+  }
+}
+
+TEST_P(Bf16ProductsTest, NanWeightsStayInTheirRow) {
+  Elements weights = Random(20, 64);
+  Elements values = Random(64, 48);
+  for (const uint32_t bits : kNanBits) {
+    // Those whose payload is in the lower half are no NaN in 16 bits.
+    if ((bits & 0x007F0000) == 0) continue;
+    weights.at(7, 40) = static_cast<uint16_t>(bits >> 16);
+    CheckValues(weights, values, 0);
+  }
+}
+
+TEST_P(Bf16ProductsTest, InfiniteValuesStayInTheirColumn) {
+  Elements weights = Random(20, 64);
+  Elements values = Random(64, 48);
+  values.at(3, 17) = 0x7F80;
+  for (int64_t r = 0; r < weights.rows; ++r) {
+    weights.at(r, 3) = Narrowed(Element::kBFloat16, 0.5);
+  }
+  CheckValues(weights, values, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Units, Bf16ProductsTest,
+                         ::testing::ValuesIn(AllProducts()),
+                         [](const auto& test) { return test.param.name; });
+
+}  // namespace
+}  // namespace attention::cpu
