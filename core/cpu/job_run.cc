@@ -40,7 +40,9 @@ double JobRun::Multiplications() const {
 }
 
 const char* JobRun::KernelName() const {
-  if (plan_.bf16) return kernels_.bf16->name;
+  if (plan_.bf16) {
+    return plan_.decode ? kernels_.bf16->decode_name : kernels_.bf16->name;
+  }
   if (plan_.decode) return "fp32_decode";
   return lost_rows_ ? "fp32_tiles_and_differences" : "fp32_tiles";
 }

@@ -31,13 +31,13 @@ Tile& TileOf(int tile) {
   return unit.tiles[tile];
 }
 
-const unsigned char* RowAt(const float* from, int64_t bytes, int64_t row) {
-  return reinterpret_cast<const unsigned char*>(from) + row * bytes;
+const unsigned char* RowAt(const void* from, int64_t bytes, int64_t row) {
+  return static_cast<const unsigned char*>(from) + row * bytes;
 }
 
 void TileZero(int tile) { TileOf(tile) = {}; }
 
-void TileLoad(int tile, const float* from, int64_t bytes) {
+void TileLoad(int tile, const void* from, int64_t bytes) {
   for (int64_t r = 0; r < kRows; ++r) {
     std::memcpy(TileOf(tile).rows[r], RowAt(from, bytes, r),
                 sizeof(Tile::rows[r]));
@@ -98,11 +98,13 @@ namespace attention::test {
 const cpu::Bf16Products& EmulatedAmx() {
   static constexpr cpu::Bf16Products kProducts = {
       .name = "bf16_amx",
+      .decode_name = "bf16_amx_decode",
       .suffix = "_AMX_EMULATED",
       .begin = [] { cpu::unit.configured = true; },
       .end = [] { cpu::unit.configured = false; },
       .scores = cpu::ScoresOfRows,
-      .add_values = cpu::AddValuesOfRows};
+      .add_values = cpu::AddValuesOfRows,
+      .scores_in_place = cpu::ScoresInPlace};
   return kProducts;
 }
 

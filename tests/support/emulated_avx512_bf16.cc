@@ -56,11 +56,13 @@ namespace attention::test {
 const cpu::Bf16Products& EmulatedAvx512Bf16() {
   static constexpr cpu::Bf16Products kProducts = {
       .name = "bf16_avx512",
+      .decode_name = nullptr,
       .suffix = "_BF16_EMULATED",
       .begin = [] {},
       .end = [] {},
       .scores = cpu::ScoresOfRows,
-      .add_values = cpu::AddValuesOfRows};
+      .add_values = cpu::AddValuesOfRows,
+      .scores_in_place = nullptr};
   return kProducts;
 }
 

@@ -35,6 +35,11 @@ const Supported& SupportedBy(const std::string& table) {
           "dot product, scale 0", "bilinear",
           "bilinear, per head, query's type, scale 0.5"}},
         {"results", {"output", "lse"}}}},
+      {"bf16_decode",
+       {{"rank", {"four, grouped query", "four, multi query"}},
+        {"type", {"BF16"}},
+        {"scoring", kDotProducts},
+        {"results", {"output", "lse"}}}},
       // For rows all of whose keys are nearer than the centre of the keys that
       // others have: many rows of huge numbers, if they have one key.
       {"fp32_tiles_and_differences",
@@ -130,6 +135,13 @@ std::vector<Factor> DecodeSizes() {
           Extents<&S::keys_per_block, 0, 600>("keys per block")};
 }
 
+// At least 8 rows to a kv group.
+std::vector<Factor> Bf16DecodeSizes() {
+  std::vector<Factor> sizes = DecodeSizes();
+  sizes[0] = Extents<&S::query_length, 3, 4>("Lq");
+  return sizes;
+}
+
 std::vector<Factor> SmallSizes() {
   return {Extents<&S::query_length, 1, 3, 8>("Lq"),
           Extents<&S::key_length, 1, 9, 16>("Lk"),
@@ -173,6 +185,7 @@ const std::vector<KernelTable>& KernelTables() {
       MakeTable("fp32_tiles", {"fp32_tiles"}, TileSizes()),
       MakeTable("bf16", {"bf16_amx", "bf16_avx512"}, TileSizes()),
       MakeTable("fp32_decode", {"fp32_decode"}, DecodeSizes()),
+      MakeTable("bf16_decode", {"bf16_amx_decode"}, Bf16DecodeSizes()),
       MakeTable("fp32_tiles_and_differences", {"fp32_tiles_and_differences"},
                 DifferencesSizes()),
       MakeTable("fp32_small", {"fp32_small"}, SmallSizes())};
@@ -195,6 +208,7 @@ std::vector<std::string> KernelsOfCpu(const std::string& instruction_set) {
   // Or, in the tests, "_AMX_EMULATED" and so on.
   if (absl::StrContains(instruction_set, "_AMX")) {
     kernels.push_back("bf16_amx");
+    kernels.push_back("bf16_amx_decode");
   }
   if (absl::StrContains(instruction_set, "_BF16")) {
     kernels.push_back("bf16_avx512");

@@ -51,7 +51,6 @@ const Kernels* GetKernels() {
       .finish_rows = FinishRows,
       .scale_row = ScaleRow,
       .copy_bf16 = CopyBf16Rows,
-      .copy_finite_bf16 = CopyFiniteBf16Rows,
       .pack_bf16_keys = PackBf16Keys,
       .pack_bf16_values = PackBf16Values,
   };

@@ -63,16 +63,14 @@ struct Kernels {
   /// apart, zeros beyond `width` and from row `rows` to `padded_rows`).
   void (*copy_bf16)(const RowSource& from, int64_t rows, int64_t padded_rows,
                     int64_t width, float* to, int64_t to_stride);
-  /// The same with 0 for what is not finite. False where something is not.
-  bool (*copy_finite_bf16)(const RowSource& from, int64_t rows,
-                           int64_t padded_rows, int64_t width, float* to,
-                           int64_t to_stride);
-  /// Packs such rows of keys, in panels of 32; and of values, count being a
-  /// multiple of 32, for PV.
+  /// Packs such rows of keys in panels of 32.
   void (*pack_bf16_keys)(const float* rows, int64_t stride, int64_t count,
                          int64_t width, float* packed);
-  void (*pack_bf16_values)(const float* rows, int64_t count, int64_t panels,
-                           float* packed);
+  /// Packs rows of values for PV, each where it begins, its `width` elements
+  /// side by side: panels of 32 columns, and of keys, padded with 0. 0 takes
+  /// the place of what is not finite; false where something is not.
+  bool (*pack_bf16_values)(const unsigned char* const* rows, int64_t count,
+                           int64_t width, int64_t panels, float* packed);
 };
 
 /// Bits of hwy's target masks that this build has kernels for and this

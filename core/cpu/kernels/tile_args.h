@@ -59,6 +59,7 @@ struct InPlaceOperands {
   Element type;
 };
 
+struct Bf16KeyRows;
 struct Bf16Products;
 
 /// Operands in BF16, two elements in the place of a float. Queries and keys
@@ -70,6 +71,10 @@ struct Bf16Operands {
   const float* queries;
   /// As PackKeys leaves rows of `width` pairs: [32 keys][width][key].
   const float* keys;
+  /// Or keys as they lie, in whole panels, and all queries packed for them;
+  /// null where keys are packed.
+  const Bf16KeyRows* key_rows;
+  const float* packed_queries;
   /// Columns of values, in panels of 32.
   int64_t value_panels;
   /// [32 keys][panel][16 pairs][32 columns]: a pair is key i and key 16 + i.

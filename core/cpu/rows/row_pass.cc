@@ -86,7 +86,7 @@ bool RowPass::ForEachTile(const Visit& visit) {
 
 void RowPass::SetTile(const KeyTile& tile) {
   args_.keys = tile.count;
-  if (plan_.decode) {
+  if (plan_.decode && !IsBf16(plan_, stored_.pass)) {
     scoring_->SetInPlace(args_);
     in_place_rows_.SetTile(rows_, tile, args_);
   } else {

@@ -28,7 +28,7 @@ Values::Values(const ValidatedProblem& problem, const Plan& plan,
       non_finite_keys_(scratch.Take<int32_t>(plan.key_tile)),
       non_finite_rows_(scratch.Take<RowSource>(plan.key_tile)),
       line_(scratch.Take<float>(plan.padded_value_width)) {
-  if (plan.decode) return;
+  if (plan.decode && !bf16_) return;
   if (!bf16_) {
     const int64_t keys = std::min(plan.key_tile, problem.key_length);
     values_ = scratch.Take<float>(keys * stride_);
@@ -38,6 +38,7 @@ Values::Values(const ValidatedProblem& problem, const Plan& plan,
   const int64_t keys = RoundUp(plan.key_tile, kBf16Panel);
   const int64_t pairs = RoundUp(problem.value_width, kBf16Panel) / 2;
   bf16_rows_ = scratch.Take<float>(keys * pairs);
+  bf16_places_ = scratch.Take<const unsigned char*>(keys);
   bf16_values_ = scratch.Take<float>(keys * pairs);
   bf16_weights_ = scratch.Take<float>(kMaxMicroRows * kBf16WeightStride);
 }
@@ -73,16 +74,22 @@ void Values::SetBf16(const TileRows& values, TileArgs& args) {
   args.bf16.values = bf16_values_;
   args.bf16.weights = bf16_weights_;
   if (panels == 0) return;
-  const int64_t padded = RoundUp(values.count(), kBf16Panel);
-  values.ForEachPiece([&](const RowSource& some, int64_t at, int64_t count) {
-    // Zeros follow the last row.
-    const int64_t rows = at + count == values.count() ? padded - at : count;
-    if (!kernels_.copy_finite_bf16(some, count, rows, problem_.value_width,
-                                   bf16_rows_ + at * pairs, pairs)) {
-      met_non_finite_ = true;
+  values.ForEachPiece([&](RowSource some, int64_t at, int64_t count) {
+    if (some.column_stride != 2) {
+      kernels_.copy_bf16(some, count, count, problem_.value_width,
+                         bf16_rows_ + at * pairs, pairs);
+      some.data =
+          reinterpret_cast<const unsigned char*>(bf16_rows_ + at * pairs);
+      some.row_stride = pairs * kFloat;
+    }
+    for (int64_t n = 0; n < count; ++n) {
+      bf16_places_[at + n] = some.data + n * some.row_stride;
     }
   });
-  kernels_.pack_bf16_values(bf16_rows_, padded, panels, bf16_values_);
+  if (!kernels_.pack_bf16_values(bf16_places_, values.count(),
+                                 problem_.value_width, panels, bf16_values_)) {
+    met_non_finite_ = true;
+  }
 }
 
 NonFiniteArgs Values::FindNonFinite(const BlockRows& rows,

@@ -49,7 +49,8 @@ class Values {
   int64_t stride_;  // of values_
   float* values_ = nullptr;
   const float** places_ = nullptr;  // where the values of each key begin
-  float* bf16_rows_ = nullptr;
+  float* bf16_rows_ = nullptr;      // of those that lie otherwise
+  const unsigned char** bf16_places_ = nullptr;
   float* bf16_values_ = nullptr;
   float* bf16_weights_ = nullptr;
   bool met_non_finite_ = false;

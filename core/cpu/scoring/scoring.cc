@@ -4,6 +4,7 @@
 
 #include "core/cpu/scoring/additive.h"
 #include "core/cpu/scoring/bf16_dot_product.h"
+#include "core/cpu/scoring/bf16_keys_in_place.h"
 #include "core/cpu/scoring/bilinear.h"
 #include "core/cpu/scoring/dot_product.h"
 #include "core/cpu/scoring/gaussian.h"
@@ -27,6 +28,7 @@ struct Make {
   }
 
   std::unique_ptr<Scoring> operator()(const ScaledDotProduct&) const {
+    if (plan.bf16 && plan.decode) return A<Bf16KeysInPlace>();
     if (plan.bf16) return A<Bf16DotProduct>();
     return A<DotProduct>();
   }

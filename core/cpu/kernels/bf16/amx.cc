@@ -68,11 +68,13 @@ bool SystemGrantsTiles() {
 const Bf16Products* AmxProducts() {
   static const bool kAvailable = ProcessorHasAmx() && SystemGrantsTiles();
   static constexpr Bf16Products kProducts = {.name = "bf16_amx",
+                                             .decode_name = "bf16_amx_decode",
                                              .suffix = "_AMX",
                                              .begin = Begin,
                                              .end = End,
                                              .scores = ScoresOfRows,
-                                             .add_values = AddValuesOfRows};
+                                             .add_values = AddValuesOfRows,
+                                             .scores_in_place = ScoresInPlace};
   return kAvailable ? &kProducts : nullptr;
 }
 

@@ -59,11 +59,13 @@ bool ProcessorHasBf16() {
 const Bf16Products* Avx512Bf16Products() {
   static const bool kAvailable = ProcessorHasBf16();
   static constexpr Bf16Products kProducts = {.name = "bf16_avx512",
+                                             .decode_name = nullptr,
                                              .suffix = "_BF16",
                                              .begin = Nothing,
                                              .end = Nothing,
                                              .scores = ScoresOfRows,
-                                             .add_values = AddValuesOfRows};
+                                             .add_values = AddValuesOfRows,
+                                             .scores_in_place = nullptr};
   return kAvailable ? &kProducts : nullptr;
 }
 

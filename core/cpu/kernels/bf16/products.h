@@ -21,10 +21,19 @@ inline constexpr int64_t kBf16Panel = 32;
 /// Floats from one row of weights to the next. Not a power of two.
 inline constexpr int64_t kBf16WeightStride = kMaxTileKeys / 2 + 16;
 
+/// kBf16RowTile keys as they lie in memory, `stride` bytes apart: rows of BF16,
+/// of as many elements as a score sums over.
+struct Bf16KeyRows {
+  const unsigned char* data;
+  int64_t stride;
+};
+
 /// One way to compute them. Rows are at most kMaxMicroRows; their operands, and
 /// results, are there up to a multiple of kBf16RowTile.
 struct Bf16Products {
-  const char* name;    // of kernels that use it
+  const char* name;  // of kernels that use it
+  /// Of those that decode with it; null where it does not score keys in place.
+  const char* decode_name;
   const char* suffix;  // of the name of the target
 
   /// Before the first and after the last product on a thread.
@@ -40,6 +49,12 @@ struct Bf16Products {
   void (*add_values)(const float* weights, const float* values,
                      int64_t value_panels, int64_t rows, int64_t panels,
                      float* output, int64_t output_width);
+  /// The same scores as scores(), of `panels` panels of two Bf16KeyRows each.
+  /// `queries` are packed like a panel of keys: [width][32 queries]. Null where
+  /// there is none.
+  void (*scores_in_place)(const float* queries, const Bf16KeyRows* keys,
+                          int64_t width, int64_t rows, int64_t panels,
+                          float* scores);
 };
 
 /// Null where the processor, the operating system or this build has none.

@@ -31,32 +31,20 @@ inline constexpr int64_t kPairsLanes =
     static_cast<int64_t>(hn::MaxLanes(Pairs()));
 static_assert(kBf16Panel % kPairsLanes == 0);
 
-// kClears: 0 takes the place of what is not finite. Whether nothing is.
-template <bool kClears>
-HWY_INLINE bool CopyRowsOfBf16(const RowSource& from, int64_t rows,
-                               int64_t padded_rows, int64_t width, float* to,
-                               int64_t to_stride) {
+inline void CopyBf16Rows(const RowSource& from, int64_t rows,
+                         int64_t padded_rows, int64_t width, float* to,
+                         int64_t to_stride) {
   const Pairs d;
   const hn::Repartition<uint8_t, Pairs> bytes;
   const bool dense = from.column_stride == 2;
   const int64_t padded = 2 * to_stride;
-  bool finite = true;
-  const auto store = [&](hn::Vec<Pairs> v, uint16_t* at) HWY_ATTR {
-    if constexpr (kClears) {
-      const auto infinity = hn::Set(d, uint16_t{0x7F80});
-      const auto bad = hn::Eq(hn::And(v, infinity), infinity);
-      finite = finite && hn::AllFalse(d, bad);
-      v = hn::IfThenZeroElse(bad, v);
-    }
-    hn::Store(v, d, at);
-  };
   HWY_ALIGN uint16_t piece[kPairsLanes];
   for (int64_t r = 0; r < rows; ++r) {
     const unsigned char* row = from.data + r * from.row_stride;
     auto* out = reinterpret_cast<uint16_t*>(to + r * to_stride);
     int64_t i = 0;
     for (; dense && i + kPairsLanes <= width; i += kPairsLanes) {
-      store(hn::BitCast(d, hn::LoadU(bytes, row + 2 * i)), out + i);
+      hn::Store(hn::BitCast(d, hn::LoadU(bytes, row + 2 * i)), d, out + i);
     }
     for (; i < padded; i += kPairsLanes) {
       hn::Store(hn::Zero(d), d, piece);
@@ -64,25 +52,12 @@ HWY_INLINE bool CopyRowsOfBf16(const RowSource& from, int64_t rows,
       for (int64_t k = 0; k < count; ++k) {
         memcpy(piece + k, row + (i + k) * from.column_stride, 2);
       }
-      store(hn::Load(d, piece), out + i);
+      hn::Store(hn::Load(d, piece), d, out + i);
     }
   }
   for (int64_t i = rows * to_stride; i < padded_rows * to_stride; ++i) {
     to[i] = 0.0F;
   }
-  return finite;
-}
-
-inline void CopyBf16Rows(const RowSource& from, int64_t rows,
-                         int64_t padded_rows, int64_t width, float* to,
-                         int64_t to_stride) {
-  CopyRowsOfBf16<false>(from, rows, padded_rows, width, to, to_stride);
-}
-
-inline bool CopyFiniteBf16Rows(const RowSource& from, int64_t rows,
-                               int64_t padded_rows, int64_t width, float* to,
-                               int64_t to_stride) {
-  return CopyRowsOfBf16<true>(from, rows, padded_rows, width, to, to_stride);
 }
 
 inline void PackBf16Keys(const float* rows, int64_t stride, int64_t count,
@@ -90,34 +65,77 @@ inline void PackBf16Keys(const float* rows, int64_t stride, int64_t count,
   PackPanelsOf(kBf16Panel, rows, stride, count, width, packed);  // like floats
 }
 
-inline void PackBf16Values(const float* rows, int64_t count, int64_t panels,
-                           float* packed) {
+// Elements of a row of values from column `c` on, 0 for what is not finite, as
+// the lower halves of a vector; what is not finite is noted in `bad`. No row,
+// and what lies beyond `width`, is 0.
+HWY_INLINE hn::VFromD<hn::RebindToUnsigned<F>> FiniteHalves(
+    const unsigned char* row, int64_t c, int64_t width,
+    hn::VFromD<hn::RebindToUnsigned<F>>& bad) {
   const hn::RebindToUnsigned<F> d;
   const hn::Rebind<uint16_t, F> narrow;
+  const hn::Repartition<uint8_t, decltype(narrow)> bytes;
+  constexpr auto kLanes = static_cast<int64_t>(hn::MaxLanes(F()));
+  if (row == nullptr || c >= width) return hn::Zero(d);
+  hn::VFromD<decltype(narrow)> halves;
+  if (HWY_LIKELY(c + kLanes <= width)) {
+    halves = hn::BitCast(narrow, hn::LoadU(bytes, row + 2 * c));
+  } else {
+    HWY_ALIGN uint16_t piece[kLanes] = {};
+    memcpy(piece, row + 2 * c, static_cast<size_t>(width - c) * 2);
+    halves = hn::Load(narrow, piece);
+  }
+  const auto wide = hn::PromoteTo(d, halves);
+  const auto infinity = hn::Set(d, uint32_t{0x7F80});
+  const auto masked = hn::Eq(hn::And(wide, infinity), infinity);
+  bad = hn::Or(bad, hn::VecFromMask(d, masked));
+  return hn::IfThenZeroElse(masked, wide);
+}
+
+// A panel of keys: pairs of key i and key 16 + i.
+HWY_INLINE void PackPanelOfValues(const unsigned char* const* rows,
+                                  int64_t width, int64_t panels, float* packed,
+                                  hn::VFromD<hn::RebindToUnsigned<F>>& bad) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(F()));
-  const int64_t stride = panels * kBf16Panel;  // elements
-  for (int64_t k = 0; k < count; k += kBf16Panel) {
-    const auto* low = reinterpret_cast<const uint16_t*>(rows) + k * stride;
-    const uint16_t* high = low + kBf16Depth * stride;
-    for (int64_t c = 0; c < stride; c += kBf16Panel) {
-      for (int64_t i = 0; i < kBf16Depth; ++i) {
-        for (int64_t n = 0; n < kBf16Panel; n += lanes) {
-          const int64_t at = i * stride + c + n;
-          const auto a = hn::PromoteTo(d, hn::Load(narrow, low + at));
-          const auto b = hn::PromoteTo(d, hn::Load(narrow, high + at));
-          hn::Store(hn::BitCast(F(), hn::Or(a, hn::ShiftLeft<16>(b))), F(),
-                    packed);
-          packed += lanes;
-        }
+  for (int64_t c = 0; c < panels * kBf16Panel; c += kBf16Panel) {
+    for (int64_t i = 0; i < kBf16Depth; ++i) {
+      for (int64_t n = 0; n < kBf16Panel; n += lanes) {
+        const auto low = FiniteHalves(rows[i], c + n, width, bad);
+        const auto high = FiniteHalves(rows[i + kBf16Depth], c + n, width, bad);
+        hn::Store(hn::BitCast(F(), hn::Or(low, hn::ShiftLeft<16>(high))), F(),
+                  packed);
+        packed += lanes;
       }
     }
   }
+}
+
+inline bool PackBf16Values(const unsigned char* const* rows, int64_t count,
+                           int64_t width, int64_t panels, float* packed) {
+  const hn::RebindToUnsigned<F> d;
+  auto bad = hn::Zero(d);
+  for (int64_t k = 0; k < count; k += kBf16Panel) {
+    const unsigned char* last[kBf16Panel] = {};
+    if (count - k < kBf16Panel) {
+      for (int64_t i = 0; i < count - k; ++i) last[i] = rows[k + i];
+    }
+    PackPanelOfValues(count - k < kBf16Panel ? last : rows + k, width, panels,
+                      packed, bad);
+    packed += panels * kBf16Depth * kBf16Panel;
+  }
+  return hn::AllTrue(d, hn::Eq(bad, hn::Zero(d)));
 }
 
 // QK of some rows, in args.scores. Columns are whole panels.
 HWY_INLINE void ScoreBf16Rows(const TileArgs& args, int64_t first_row,
                               int64_t rows, const Columns& columns) {
   const Bf16Operands& bf16 = args.bf16;
+  if (bf16.key_rows != nullptr) {
+    const int64_t panel = columns.first / kBf16Panel;
+    return bf16.products->scores_in_place(
+        bf16.packed_queries + first_row * bf16.width, bf16.key_rows + 2 * panel,
+        bf16.width, rows, columns.last / kBf16Panel - panel,
+        args.scores + columns.first);
+  }
   bf16.products->scores(bf16.queries + first_row * bf16.width,
                         bf16.keys + columns.first * bf16.width, bf16.width,
                         rows, (columns.last - columns.first) / kBf16Panel,

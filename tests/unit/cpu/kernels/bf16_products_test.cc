@@ -2,14 +2,14 @@
 // processor has, and the emulation of both, which the same code cuts into tiles
 // and vectors.
 
-#include "core/cpu/kernels/bf16/products.h"
-
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <string>
 #include <vector>
 
+#include "core/cpu/kernels/bf16/products.h"
 #include "gtest/gtest.h"
 #include "tests/support/emulated_products.h"
 #include "tests/unit/cpu/kernels/kernel_test.h"
@@ -102,6 +102,42 @@ class Bf16ProductsTest : public ::testing::TestWithParam<Products> {
     products_.scores(rows.data(), packed.data(), width, queries.rows, panels,
                      found.data());
     products_.end();
+    CheckScores(queries, keys, found);
+    if (products_.scores_in_place == nullptr) return;
+    std::fill(found.begin(), found.end(), kUntouched);
+    ScoreInPlace(rows, width, queries.rows, keys, found);
+    CheckScores(queries, keys, found);
+  }
+
+  // Keys at odd addresses, those of a row tile an odd distance apart.
+  void ScoreInPlace(const Floats& queries, int64_t width, int64_t rows,
+                    Elements& keys, Floats& found) {
+    Floats packed(static_cast<size_t>(kMaxMicroRows * width));
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t i = 0; i < width; ++i) {
+        packed[static_cast<size_t>(i * kBf16Panel + r)] =
+            queries[static_cast<size_t>(r * width + i)];
+      }
+    }
+    const int64_t stride = 4 * width + 5;
+    std::vector<unsigned char> memory(
+        static_cast<size_t>(keys.rows * stride + 1));
+    for (int64_t k = 0; k < keys.rows; ++k) {
+      std::memcpy(memory.data() + 1 + k * stride, &keys.at(k, 0),
+                  static_cast<size_t>(4 * width));
+    }
+    std::vector<Bf16KeyRows> key_rows;
+    for (int64_t k = 0; k < keys.rows; k += kBf16RowTile) {
+      key_rows.push_back({memory.data() + 1 + k * stride, stride});
+    }
+    products_.begin();
+    products_.scores_in_place(packed.data(), key_rows.data(), width, rows,
+                              keys.rows / kBf16Panel, found.data());
+    products_.end();
+  }
+
+  void CheckScores(const Elements& queries, const Elements& keys,
+                   const Floats& found) {
     const std::vector<double> query = queries.Values();
     const std::vector<double> key = keys.Values();
     for (int64_t r = 0; r < queries.rows; ++r) {
@@ -109,8 +145,9 @@ class Bf16ProductsTest : public ::testing::TestWithParam<Products> {
         double score = 0;
         double magnitude = 0;
         for (int64_t i = 0; i < queries.columns; ++i) {
-          const double term = query[static_cast<size_t>(r * queries.columns + i)] *
-                              key[static_cast<size_t>(k * keys.columns + i)];
+          const double term =
+              query[static_cast<size_t>(r * queries.columns + i)] *
+              key[static_cast<size_t>(k * keys.columns + i)];
           score += term;
           magnitude += std::abs(term);
         }
@@ -140,15 +177,13 @@ class Bf16ProductsTest : public ::testing::TestWithParam<Products> {
     Floats packed(static_cast<size_t>(keys * panels * kBf16Panel / 2));
     for (int64_t n = 0; n < keys / 2; ++n) {
       // Pair n is of two keys of its panel, half a panel apart.
-      const int64_t key =
-          n / kBf16Depth * kBf16Panel + n % kBf16Depth;
+      const int64_t key = n / kBf16Depth * kBf16Panel + n % kBf16Depth;
       for (int64_t r = 0; r < weights.rows; ++r) {
         StorePair(weights.at(r, key), weights.at(r, key + kBf16Depth),
                   &paired[static_cast<size_t>(r * kBf16WeightStride + n)]);
       }
       for (int64_t c = 0; c < width; ++c) {
-        const int64_t panel =
-            n / kBf16Depth * panels + c / kBf16Panel;
+        const int64_t panel = n / kBf16Depth * panels + c / kBf16Panel;
         const int64_t to =
             (panel * kBf16Depth + n % kBf16Depth) * kBf16Panel + c % kBf16Panel;
         StorePair(values.at(key, c), values.at(key + kBf16Depth, c),

@@ -130,7 +130,7 @@ TEST_P(PackTest, NoRowsAreNothingToDo) {
   kernels_.pack_queries(nullptr, 8, 0, 8, 1, packed.data());
   kernels_.pack_keys(nullptr, 8, 0, 8, packed.data());
   kernels_.pack_bf16_keys(nullptr, 8, 0, 8, packed.data());
-  kernels_.pack_bf16_values(nullptr, 0, 1, packed.data());
+  EXPECT_TRUE(kernels_.pack_bf16_values(nullptr, 0, 8, 1, packed.data()));
   EXPECT_EQ(BitsFrom(packed[0]), kUntouched);
 }
 
@@ -146,31 +146,69 @@ TEST_P(PackTest, KeysOfBf16LieInPanelsOf32) {
   }
 }
 
-TEST_P(PackTest, ValuesOfBf16ArePairsOfKeys) {
-  for (const int64_t count : {32, 64, 512}) {
-    for (const int64_t panels : {1, 2, 5}) {
-      SCOPED_TRACE(testing::Message() << count << " keys, " << panels);
-      const int64_t width = panels * kBf16Panel;
-      const std::vector<uint16_t> bits = BrainRows(count * width);
-      Floats rows(bits.size() / 2);
-      std::memcpy(rows.data(), bits.data(), 2 * bits.size());
-      Floats packed = Untouched(count * width / 2);
-      kernels_.pack_bf16_values(rows.data(), count, panels, packed.data());
-      size_t at = 0;  // [32 keys][panel][16 pairs][32 columns]
-      for (int64_t key = 0; key < count; key += kBf16Panel) {
-        for (int64_t column = 0; column < width; column += kBf16Panel) {
-          for (int64_t i = 0; i < kBf16Depth * kBf16Panel; ++i) {
-            const int64_t low =
-                (key + i / kBf16Panel) * width + column + i % kBf16Panel;
-            const int64_t high = low + kBf16Depth * width;
-            const uint32_t expected =
-                bits[static_cast<size_t>(low)] |
-                static_cast<uint32_t>(bits[static_cast<size_t>(high)]) << 16;
-            ASSERT_EQ(BitsFrom(packed[at++]), expected);
-          }
+// Rows of values that begin anywhere, at odd addresses, too. What is not finite
+// among them is 0, and told where `plants`.
+class PackBf16ValuesTest : public PackTest {
+ protected:
+  void Check(int64_t count, int64_t width, bool plants) {
+    SCOPED_TRACE(testing::Message() << count << " keys of " << width
+                                    << " values, plants " << plants);
+    std::vector<uint16_t> bits = BrainRows(count * width);
+    for (uint16_t& x : bits) {
+      if ((x & 0x7F80) == 0x7F80) x = 0x3F80;
+    }
+    // Rows in falling order, an odd number of bytes apart: their ends are those
+    // of the memory.
+    const int64_t stride = 2 * width + 3;
+    std::vector<unsigned char> memory(
+        static_cast<size_t>((count - 1) * stride + 2 * width));
+    if (plants) bits.back() = 0xFF81;
+    std::vector<const unsigned char*> rows;
+    for (int64_t k = 0; k < count; ++k) {
+      unsigned char* const row = memory.data() + (count - 1 - k) * stride;
+      std::memcpy(row, &bits[static_cast<size_t>(k * width)],
+                  static_cast<size_t>(2 * width));
+      rows.push_back(row);
+    }
+    if (plants) bits.back() = 0;
+    const int64_t panels = (width + kBf16Panel - 1) / kBf16Panel;
+    const int64_t padded = (count + kBf16Panel - 1) / kBf16Panel * kBf16Panel;
+    Floats packed = Untouched(padded * panels * kBf16Depth + 1);
+    EXPECT_EQ(kernels_.pack_bf16_values(rows.data(), count, width, panels,
+                                        packed.data()),
+              !plants);
+    const auto element = [&](int64_t key, int64_t column) -> uint32_t {
+      return key < count && column < width
+                 ? bits[static_cast<size_t>(key * width + column)]
+                 : 0;
+    };
+    size_t at = 0;  // [32 keys][panel][16 pairs][32 columns]
+    for (int64_t key = 0; key < padded; key += kBf16Panel) {
+      for (int64_t column = 0; column < panels * kBf16Panel;
+           column += kBf16Panel) {
+        for (int64_t i = 0; i < kBf16Depth * kBf16Panel; ++i) {
+          const int64_t low = key + i / kBf16Panel;
+          const int64_t c = column + i % kBf16Panel;
+          ASSERT_EQ(BitsFrom(packed[at++]),
+                    element(low, c) | element(low + kBf16Depth, c) << 16);
         }
       }
     }
+    EXPECT_EQ(BitsFrom(packed.back()), kUntouched);
+  }
+};
+
+TEST_P(PackBf16ValuesTest, ArePairsOfKeys) {
+  for (const int64_t count : {1, 15, 16, 17, 32, 33, 64, 512}) {
+    for (const int64_t width : {1, 3, 15, 16, 31, 32, 33, 100}) {
+      Check(count, width, false);
+    }
+  }
+}
+
+TEST_P(PackBf16ValuesTest, AreZeroWhereTheyAreNotFinite) {
+  for (const int64_t count : {1, 17, 32, 100}) {
+    for (const int64_t width : {1, 16, 33}) Check(count, width, true);
   }
 }
 
@@ -178,19 +216,13 @@ TEST_P(PackTest, ValuesOfBf16ArePairsOfKeys) {
 // the first at an odd address or an even one.
 class CopyBf16Test : public PackTest {
  protected:
-  void Check(int64_t width, int64_t column_stride, int64_t misaligned,
-             bool clears, bool plant) {
-    SCOPED_TRACE(testing::Message()
-                 << width << " elements " << column_stride << " apart, "
-                 << misaligned << " off, clears " << clears);
+  void Check(int64_t width, int64_t column_stride, int64_t misaligned) {
+    SCOPED_TRACE(testing::Message() << width << " elements " << column_stride
+                                    << " apart, " << misaligned << " off");
     constexpr int64_t kRows = 3;
     constexpr int64_t kPaddedRows = 5;
     const int64_t row_stride = width * column_stride + 5;
-    std::vector<uint16_t> bits = BrainRows(kRows * width);
-    for (uint16_t& x : bits) {
-      if ((x & 0x7F80) == 0x7F80 && clears) x = 0x3F80;
-    }
-    if (plant) bits.back() = 0xFF81;
+    const std::vector<uint16_t> bits = BrainRows(kRows * width);
     std::vector<unsigned char> memory(
         static_cast<size_t>(kRows * row_stride + misaligned));
     for (int64_t r = 0; r < kRows; ++r) {
@@ -204,14 +236,7 @@ class CopyBf16Test : public PackTest {
     Floats to = Untouched(kPaddedRows * stride + 1);
     const RowSource from = {memory.data() + misaligned, row_stride,
                             column_stride, Element::kBFloat16};
-    if (clears) {
-      EXPECT_EQ(kernels_.copy_finite_bf16(from, kRows, kPaddedRows, width,
-                                          to.data(), stride),
-                !plant);
-      if (plant) bits.back() = 0;
-    } else {
-      kernels_.copy_bf16(from, kRows, kPaddedRows, width, to.data(), stride);
-    }
+    kernels_.copy_bf16(from, kRows, kPaddedRows, width, to.data(), stride);
     for (int64_t r = 0; r < kPaddedRows; ++r) {
       for (int64_t i = 0; i < 2 * stride; ++i) {
         uint16_t found;
@@ -226,26 +251,19 @@ class CopyBf16Test : public PackTest {
     }
     EXPECT_EQ(BitsFrom(to.back()), kUntouched);
   }
-
-  void CheckAll(bool clears, bool plant) {
-    for (const int64_t width : Lengths()) {
-      for (const auto& [column_stride, misaligned] :
-           {std::pair{2, 0}, {2, 1}, {2, 2}, {6, 0}, {7, 1}}) {
-        Check(width, column_stride, misaligned, clears, plant);
-      }
-    }
-  }
 };
 
-TEST_P(CopyBf16Test, CopiesEveryBitAndPads) { CheckAll(false, true); }
-
-TEST_P(CopyBf16Test, CopiesFiniteNumbers) { CheckAll(true, false); }
-
-TEST_P(CopyBf16Test, PutsZeroForWhatIsNotFiniteAndSaysSo) {
-  CheckAll(true, true);
+TEST_P(CopyBf16Test, CopiesEveryBitAndPads) {
+  for (const int64_t width : Lengths()) {
+    for (const auto& [column_stride, misaligned] :
+         {std::pair{2, 0}, {2, 1}, {2, 2}, {6, 0}, {7, 1}}) {
+      Check(width, column_stride, misaligned);
+    }
+  }
 }
 
 INSTANTIATE_FOR_KERNELS(PackTest);
+INSTANTIATE_FOR_KERNELS(PackBf16ValuesTest);
 INSTANTIATE_FOR_KERNELS(CopyBf16Test);
 
 }  // namespace
