@@ -44,7 +44,7 @@ using test::IsOk;
 using test::StatusIs;
 using ::testing::_;
 using testing::AppendRows;
-using testing::NewSequence;
+using testing::MakeSequence;
 using testing::Rows;
 using testing::SmallForm;
 using testing::Tags;
@@ -72,7 +72,7 @@ int64_t AppendUntilItSucceeds(Sequence& sequence, const PageBudget& budget,
 
 TEST(StoreAllocationTest, AnAppendThatFailsHalfWayChangesNothing) {
   const auto budget = Unlimited();
-  const auto sequence = NewSequence(SmallForm(), budget);
+  const auto sequence = MakeSequence(SmallForm(), budget);
   ASSERT_THAT(AppendRows(*sequence, 100, 1), IsOk());
   // A larger table in two parts, and three pages in two parts each.
   EXPECT_EQ(AppendUntilItSucceeds(*sequence, *budget, Tags({{100, 1}}),
@@ -83,7 +83,7 @@ TEST(StoreAllocationTest, AnAppendThatFailsHalfWayChangesNothing) {
 
 TEST(StoreAllocationTest, ACopyOfASharedTailThatFailsChangesNothing) {
   const auto budget = Unlimited();
-  const auto sequence = NewSequence(SmallForm(), budget);
+  const auto sequence = MakeSequence(SmallForm(), budget);
   ASSERT_THAT(AppendRows(*sequence, 100, 1), IsOk());
   const auto fork = sequence->Fork(std::nullopt).value();
   ASSERT_THAT(AppendRows(*fork, 1, 2), IsOk());
@@ -97,7 +97,7 @@ TEST(StoreAllocationTest, ACopyOfASharedTailThatFailsChangesNothing) {
 
 TEST(StoreAllocationTest, AForkAndATruncateThatFailChangeNothing) {
   const auto budget = Unlimited();
-  const auto sequence = NewSequence(SmallForm(), budget);
+  const auto sequence = MakeSequence(SmallForm(), budget);
   ASSERT_THAT(AppendRows(*sequence, 200, 1), IsOk());
   const int64_t held = budget->held();
   for (const int64_t allocations : {0, 1}) {

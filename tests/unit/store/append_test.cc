@@ -16,14 +16,14 @@ using test::StatusIs;
 using testing::AppendRows;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::NewSequence;
+using testing::MakeSequence;
 using testing::Rows;
 using testing::SmallForm;
 using testing::Tags;
 using testing::TagsOf;
 
 TEST(StoreAppendTest, ANewSequenceIsEmpty) {
-  const auto sequence = NewSequence(SmallForm(3));
+  const auto sequence = MakeSequence(SmallForm(3));
   EXPECT_THAT(sequence->Lengths(), ElementsAre(0, 0, 0));
   ASSERT_OK_AND_ASSIGN(const Snapshot snapshot, sequence->TakeSnapshot(0));
   EXPECT_EQ(snapshot.length(), 0);
@@ -34,7 +34,7 @@ TEST(StoreAppendTest, ANewSequenceIsEmpty) {
 }
 
 TEST(StoreAppendTest, KeysComeBackInOrderFromAllPages) {
-  const auto sequence = NewSequence();
+  const auto sequence = MakeSequence();
   for (const int64_t count : {1, 62, 1, 1, 130, 61, 64}) {
     EXPECT_THAT(AppendRows(*sequence, count, static_cast<uint32_t>(count)),
                 IsOk());
@@ -46,7 +46,7 @@ TEST(StoreAppendTest, KeysComeBackInOrderFromAllPages) {
 }
 
 TEST(StoreAppendTest, AnAnswerHasTheLengthAndWhatIsNew) {
-  const auto sequence = NewSequence();
+  const auto sequence = MakeSequence();
   ASSERT_OK_AND_ASSIGN(const Appended first, AppendRows(*sequence, 70, 1));
   EXPECT_EQ(first.length, 70);
   EXPECT_EQ(first.new_keys, 70);
@@ -56,7 +56,7 @@ TEST(StoreAppendTest, AnAnswerHasTheLengthAndWhatIsNew) {
 }
 
 TEST(StoreAppendTest, ASnapshotStaysAsItWas) {
-  const auto sequence = NewSequence();
+  const auto sequence = MakeSequence();
   ASSERT_THAT(AppendRows(*sequence, 50, 1), IsOk());
   ASSERT_OK_AND_ASSIGN(const Snapshot before, sequence->TakeSnapshot(0));
   ASSERT_THAT(AppendRows(*sequence, 100, 2), IsOk());
@@ -65,7 +65,7 @@ TEST(StoreAppendTest, ASnapshotStaysAsItWas) {
 }
 
 TEST(StoreAppendTest, ASnapshotOutlivesItsSequence) {
-  auto sequence = NewSequence();
+  auto sequence = MakeSequence();
   ASSERT_THAT(AppendRows(*sequence, 100, 1), IsOk());
   ASSERT_OK_AND_ASSIGN(const Snapshot snapshot, sequence->TakeSnapshot(0));
   sequence.reset();
@@ -73,7 +73,7 @@ TEST(StoreAppendTest, ASnapshotOutlivesItsSequence) {
 }
 
 TEST(StoreAppendTest, LayersHaveLengthsOfTheirOwn) {
-  const auto sequence = NewSequence(SmallForm(3));
+  const auto sequence = MakeSequence(SmallForm(3));
   ASSERT_THAT(AppendRows(*sequence, 70, 1, 0), IsOk());
   ASSERT_THAT(AppendRows(*sequence, 3, 2, 2), IsOk());
   EXPECT_THAT(sequence->Lengths(), ElementsAre(70, 0, 3));
@@ -81,7 +81,7 @@ TEST(StoreAppendTest, LayersHaveLengthsOfTheirOwn) {
 }
 
 TEST(StoreAppendTest, TheSameAppendOnceMoreIsAcknowledged) {
-  const auto sequence = NewSequence();
+  const auto sequence = MakeSequence();
   ASSERT_THAT(AppendRows(*sequence, 30, 1), IsOk());
   const Rows rows(SmallForm(), 30, 70, 2);
   ASSERT_THAT(sequence->Append(0, 30, rows.block()), IsOk());
@@ -94,7 +94,7 @@ TEST(StoreAppendTest, TheSameAppendOnceMoreIsAcknowledged) {
 }
 
 TEST(StoreAppendTest, RowsOfWhichTheFirstAreThereAddTheRest) {
-  const auto sequence = NewSequence();
+  const auto sequence = MakeSequence();
   ASSERT_THAT(AppendRows(*sequence, 60, 1), IsOk());
   const Rows rows(SmallForm(), 40, 50, 1);
   ASSERT_OK_AND_ASSIGN(const Appended both,
@@ -105,7 +105,7 @@ TEST(StoreAppendTest, RowsOfWhichTheFirstAreThereAddTheRest) {
 }
 
 TEST(StoreAppendTest, OtherRowsAtATakenPositionAreAborted) {
-  const auto sequence = NewSequence();
+  const auto sequence = MakeSequence();
   ASSERT_THAT(AppendRows(*sequence, 100, 1), IsOk());
   // The same up to the second page, so that the last row alone differs.
   const Rows other(SmallForm(), 99, 2, 2);
@@ -117,7 +117,7 @@ TEST(StoreAppendTest, OtherRowsAtATakenPositionAreAborted) {
 }
 
 TEST(StoreAppendTest, OneOtherValueIsEnoughToBeAborted) {
-  const auto sequence = NewSequence();
+  const auto sequence = MakeSequence();
   ASSERT_THAT(AppendRows(*sequence, 70, 1), IsOk());
   Tensor value = Tensor::Create(DataType::kFloat32, {2, 70, 5}).value();
   const Rows rows(SmallForm(), 0, 70, 1);
@@ -130,7 +130,7 @@ TEST(StoreAppendTest, OneOtherValueIsEnoughToBeAborted) {
 }
 
 TEST(StoreAppendTest, AGapIsOutOfRange) {
-  const auto sequence = NewSequence();
+  const auto sequence = MakeSequence();
   ASSERT_THAT(AppendRows(*sequence, 10, 1), IsOk());
   const Rows rows(SmallForm(), 11, 1, 1);
   EXPECT_THAT(sequence->Append(0, 11, rows.block()),
@@ -139,7 +139,7 @@ TEST(StoreAppendTest, AGapIsOutOfRange) {
 }
 
 TEST(StoreAppendTest, PositionsAndLayersThatCannotBeAreRefused) {
-  const auto sequence = NewSequence();
+  const auto sequence = MakeSequence();
   const Rows rows(SmallForm(), 0, 1, 1);
   EXPECT_THAT(
       sequence->Append(0, -1, rows.block()),
@@ -155,7 +155,7 @@ TEST(StoreAppendTest, PositionsAndLayersThatCannotBeAreRefused) {
 }
 
 TEST(StoreAppendTest, AClosedSequenceSaysWhy) {
-  const auto sequence = NewSequence();
+  const auto sequence = MakeSequence();
   ASSERT_THAT(AppendRows(*sequence, 10, 1), IsOk());
   sequence->Close(absl::NotFoundError("it was deleted"));
   sequence->Close(absl::NotFoundError("another reason"));

@@ -86,7 +86,7 @@ class StoreAttentionTest : public ::testing::TestWithParam<const char*> {
 TEST_P(StoreAttentionTest, PagesMeanWhatOneTensorMeans) {
   const Tensor key = Normal({kHeads, kKeys, kWidth}, 1);
   const Tensor value = Normal({kHeads, kKeys, kValueWidth}, 2);
-  const auto sequence = testing::NewSequence(
+  const auto sequence = testing::MakeSequence(
       {.heads = kHeads, .key_width = kWidth, .value_width = kValueWidth});
   for (int64_t first = 0, count = 1; first < kKeys; first += count) {
     count = std::min(kKeys - first, count + 30);
@@ -107,7 +107,7 @@ TEST_P(StoreAttentionTest, PagesMeanWhatOneTensorMeans) {
 }
 
 TEST_P(StoreAttentionTest, AnEmptySequenceGivesEmptyRows) {
-  const auto sequence = testing::NewSequence(
+  const auto sequence = testing::MakeSequence(
       {.heads = kHeads, .key_width = kWidth, .value_width = kValueWidth});
   const Snapshot snapshot = sequence->TakeSnapshot(0).value();
   AttentionProblem problem = Problem(3);

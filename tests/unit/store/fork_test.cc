@@ -17,7 +17,7 @@ using test::StatusIs;
 using testing::AppendRows;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::NewSequence;
+using testing::MakeSequence;
 using testing::SmallForm;
 using testing::Tags;
 using testing::TagsOf;
@@ -34,7 +34,7 @@ const std::byte* PageOf(const Sequence& sequence, size_t page) {
 }
 
 TEST(StoreForkTest, AForkHasTheKeysOfAllLayers) {
-  const auto sequence = NewSequence(SmallForm(3));
+  const auto sequence = MakeSequence(SmallForm(3));
   ASSERT_THAT(AppendRows(*sequence, 100, 1, 0), IsOk());
   ASSERT_THAT(AppendRows(*sequence, 3, 2, 2), IsOk());
   const auto fork = ForkOf(*sequence);
@@ -45,7 +45,7 @@ TEST(StoreForkTest, AForkHasTheKeysOfAllLayers) {
 }
 
 TEST(StoreForkTest, TheFirstToAppendGoesOnInTheSharedPage) {
-  const auto sequence = NewSequence();
+  const auto sequence = MakeSequence();
   ASSERT_THAT(AppendRows(*sequence, 100, 1), IsOk());
   const auto fork = ForkOf(*sequence);
   ASSERT_THAT(AppendRows(*fork, 1, 2), IsOk());
@@ -59,7 +59,7 @@ TEST(StoreForkTest, TheFirstToAppendGoesOnInTheSharedPage) {
 
 TEST(StoreForkTest, ManyForksGoTheirOwnWays) {
   const auto budget = Unlimited();
-  const auto sequence = NewSequence(SmallForm(), budget);
+  const auto sequence = MakeSequence(SmallForm(), budget);
   ASSERT_THAT(AppendRows(*sequence, 90, 1), IsOk());
   std::vector<std::shared_ptr<Sequence>> forks;
   for (uint32_t tag = 10; tag < 20; ++tag) {
@@ -77,7 +77,7 @@ TEST(StoreForkTest, ManyForksGoTheirOwnWays) {
 
 TEST(StoreForkTest, AForkOfAForkSharesToo) {
   const auto budget = Unlimited();
-  auto sequence = NewSequence(SmallForm(), budget);
+  auto sequence = MakeSequence(SmallForm(), budget);
   ASSERT_THAT(AppendRows(*sequence, 128, 1), IsOk());
   auto fork = ForkOf(*sequence);
   const auto second = ForkOf(*fork);
@@ -89,7 +89,7 @@ TEST(StoreForkTest, AForkOfAForkSharesToo) {
 }
 
 TEST(StoreForkTest, AForkOfTheFirstKeysHasThose) {
-  const auto sequence = NewSequence(SmallForm(2));
+  const auto sequence = MakeSequence(SmallForm(2));
   ASSERT_THAT(AppendRows(*sequence, 100, 1, 0), IsOk());
   ASSERT_THAT(AppendRows(*sequence, 70, 1, 1), IsOk());
   const auto fork = ForkOf(*sequence, 65);
@@ -101,7 +101,7 @@ TEST(StoreForkTest, AForkOfTheFirstKeysHasThose) {
 }
 
 TEST(StoreForkTest, AForkBeyondTheLengthIsOutOfRange) {
-  const auto sequence = NewSequence();
+  const auto sequence = MakeSequence();
   ASSERT_THAT(AppendRows(*sequence, 10, 1), IsOk());
   EXPECT_THAT(sequence->Fork(11),
               StatusIs(absl::StatusCode::kOutOfRange,
@@ -113,7 +113,7 @@ TEST(StoreForkTest, AForkBeyondTheLengthIsOutOfRange) {
 TEST(StoreForkTest, AForkOf100000KeysTakesNoPage) {
   const auto budget = Unlimited();
   const auto sequence =
-      NewSequence({.heads = 1, .key_width = 1, .value_width = 1}, budget);
+      MakeSequence({.heads = 1, .key_width = 1, .value_width = 1}, budget);
   ASSERT_THAT(AppendRows(*sequence, 100'000, 1), IsOk());
   EXPECT_EQ(budget->pages(), 1563);
   const auto fork = ForkOf(*sequence);

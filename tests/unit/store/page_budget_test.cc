@@ -19,7 +19,7 @@ using test::IsOk;
 using test::StatusIs;
 using testing::AppendRows;
 using ::testing::HasSubstr;
-using testing::NewSequence;
+using testing::MakeSequence;
 using testing::SmallForm;
 using testing::Tags;
 using testing::TagsOf;
@@ -58,7 +58,7 @@ TEST(StorePageBudgetTest, CountsInTheOneAboveToo) {
 TEST(StorePageBudgetTest, ASequenceCountsToThePage) {
   const auto budget = Unlimited();
   {
-    const auto sequence = NewSequence(SmallForm(2), budget);
+    const auto sequence = MakeSequence(SmallForm(2), budget);
     const int64_t empty = budget->held();
     EXPECT_GT(empty, 0);
     const auto held = [&] { return budget->held() - empty; };
@@ -82,7 +82,7 @@ TEST(StorePageBudgetTest, ASequenceCountsToThePage) {
 
 TEST(StorePageBudgetTest, SharedPagesCountOnceUntilTheLastHolderIsGone) {
   const auto budget = Unlimited();
-  auto sequence = NewSequence(SmallForm(), budget);
+  auto sequence = MakeSequence(SmallForm(), budget);
   const int64_t empty = budget->held();
   ASSERT_THAT(AppendRows(*sequence, 100, 1), IsOk());
   auto fork = sequence->Fork(std::nullopt).value();
@@ -98,7 +98,7 @@ TEST(StorePageBudgetTest, SharedPagesCountOnceUntilTheLastHolderIsGone) {
 
 TEST(StorePageBudgetTest, ASnapshotHoldsWhatItsSequenceHasLetGo) {
   const auto budget = Unlimited();
-  const auto sequence = NewSequence(SmallForm(), budget);
+  const auto sequence = MakeSequence(SmallForm(), budget);
   ASSERT_THAT(AppendRows(*sequence, 100, 1), IsOk());
   auto snapshot = sequence->TakeSnapshot(0);
   ASSERT_THAT(snapshot, IsOk());
@@ -111,7 +111,7 @@ TEST(StorePageBudgetTest, ASnapshotHoldsWhatItsSequenceHasLetGo) {
 
 TEST(StorePageBudgetTest, AnAppendBeyondTheLimitLeavesAllAsItWas) {
   const auto budget = std::make_shared<PageBudget>(4 * kPage);
-  const auto sequence = NewSequence(SmallForm(), budget);
+  const auto sequence = MakeSequence(SmallForm(), budget);
   ASSERT_THAT(AppendRows(*sequence, 100, 1), IsOk());
   const int64_t held = budget->held();
   EXPECT_THAT(AppendRows(*sequence, 200, 2),
@@ -126,7 +126,7 @@ TEST(StorePageBudgetTest, AnAppendBeyondTheLimitLeavesAllAsItWas) {
 
 TEST(StorePageBudgetTest, ASharedTailThatCannotBeCopiedStaysAsItWas) {
   const auto budget = std::make_shared<PageBudget>(4 * kPage);
-  const auto sequence = NewSequence(SmallForm(), budget);
+  const auto sequence = MakeSequence(SmallForm(), budget);
   ASSERT_THAT(AppendRows(*sequence, 100, 1), IsOk());
   const auto fork = sequence->Fork(std::nullopt).value();
   ASSERT_TRUE(budget->Reserve(budget->limit() - budget->held(), 0));
@@ -140,7 +140,7 @@ TEST(StorePageBudgetTest, ASharedTailThatCannotBeCopiedStaysAsItWas) {
 
 TEST(StorePageBudgetTest, ASequenceItselfCounts) {
   const auto budget = std::make_shared<PageBudget>(5000);
-  const auto sequence = NewSequence(SmallForm(), budget);
+  const auto sequence = MakeSequence(SmallForm(), budget);
   EXPECT_THAT(Sequence::Create(SmallForm(4096), budget),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        HasSubstr("no memory for a sequence")));

@@ -17,7 +17,7 @@ namespace {
 using test::IsOk;
 using test::StatusIs;
 using ::testing::HasSubstr;
-using testing::NewSequence;
+using testing::MakeSequence;
 using testing::Rows;
 using testing::SmallForm;
 using testing::Tags;
@@ -59,7 +59,7 @@ TEST(StorePageLayoutTest, TakesRowsInAnyOrderOfMemory) {
   const Rows rows(SmallForm(), 0, 100, 7);
   for (const std::vector<size_t>& order :
        {std::vector<size_t>{1, 0, 2}, {2, 1, 0}, {0, 2, 1}}) {
-    const auto sequence = NewSequence();
+    const auto sequence = MakeSequence();
     const Reordered key = InOrder(rows.block().key, order);
     const Reordered value = InOrder(rows.block().value, order);
     EXPECT_THAT(sequence->Append(0, 0, {key.view, value.view}), IsOk());
@@ -70,7 +70,7 @@ TEST(StorePageLayoutTest, TakesRowsInAnyOrderOfMemory) {
 }
 
 TEST(StorePageLayoutTest, TakesRowsWithAFirstExtentOfOne) {
-  const auto sequence = NewSequence();
+  const auto sequence = MakeSequence();
   const Rows rows(SmallForm(), 0, 65, 7);
   const KeyValueBlock wide = {
       ContiguousView(DataType::kFloat32, {1, 2, 65, 3}, rows.block().key.data),
@@ -85,7 +85,7 @@ TEST(StorePageLayoutTest, HoldsEveryType) {
        {DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16}) {
     SequenceForm form = SmallForm();
     form.type = type;
-    const auto sequence = NewSequence(form);
+    const auto sequence = MakeSequence(form);
     EXPECT_THAT(testing::AppendRows(*sequence, 130, 7), IsOk());
     EXPECT_EQ(TagsOf(*sequence), Tags({{130, 7}}));
     EXPECT_EQ(sequence->TakeSnapshot(0)->Blocks()[0].value.type, type);
@@ -95,16 +95,16 @@ TEST(StorePageLayoutTest, HoldsEveryType) {
 TEST(StorePageLayoutTest, HoldsKeysWithoutValues) {
   SequenceForm form = SmallForm();
   form.value_width = 0;
-  const auto sequence = NewSequence(form);
+  const auto sequence = MakeSequence(form);
   EXPECT_THAT(testing::AppendRows(*sequence, 70, 7), IsOk());
   EXPECT_EQ(TagsOf(*sequence), Tags({{70, 7}}));
 }
 
 TEST(StorePageLayoutTest, EveryPartOfAPageIsAligned) {
-  const auto sequence = NewSequence({.heads = 1,
-                                     .key_width = 1,
-                                     .value_width = 1,
-                                     .type = DataType::kFloat16});
+  const auto sequence = MakeSequence({.heads = 1,
+                                      .key_width = 1,
+                                      .value_width = 1,
+                                      .type = DataType::kFloat16});
   EXPECT_THAT(testing::AppendRows(*sequence, 130, 7), IsOk());
   const Snapshot snapshot = sequence->TakeSnapshot(0).value();
   for (const KeyValueBlock& block : snapshot.Blocks()) {

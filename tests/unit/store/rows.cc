@@ -109,7 +109,7 @@ std::shared_ptr<PageBudget> Unlimited() {
   return std::make_shared<PageBudget>(PageBudget::kUnlimited);
 }
 
-std::shared_ptr<Sequence> NewSequence(
+std::shared_ptr<Sequence> MakeSequence(
     const SequenceForm& form, const std::shared_ptr<PageBudget>& budget) {
   return Sequence::Create(form, budget).value();
 }

@@ -49,7 +49,7 @@ SequenceForm SmallForm(int64_t layers = 1);
 std::shared_ptr<PageBudget> Unlimited();
 
 /// A new sequence. Ends the process where that fails.
-std::shared_ptr<Sequence> NewSequence(
+std::shared_ptr<Sequence> MakeSequence(
     const SequenceForm& form = SmallForm(),
     const std::shared_ptr<PageBudget>& budget = Unlimited());
 

@@ -21,7 +21,7 @@ namespace {
 
 using test::IsOk;
 using test::Random;
-using testing::NewSequence;
+using testing::MakeSequence;
 using testing::Rows;
 using testing::SmallForm;
 using testing::TagsOf;
@@ -78,7 +78,7 @@ void AppendInARace(Sequence& sequence, uint32_t tag, Journal& journal) {
 }
 
 TEST(StoreThreadsTest, RacingAppendsWinOrAreAbortedAndReadersSeePrefixes) {
-  const auto sequence = NewSequence();
+  const auto sequence = MakeSequence();
   Journal journal;
   std::vector<std::vector<TagList>> seen(2);
   std::atomic<int> appending = 3;
@@ -149,18 +149,18 @@ class ForkedModel {
 TEST(StoreThreadsTest, ForksOfAGrowingSequenceGoTheirOwnWays) {
   const auto budget = Unlimited();
   {
-    const auto base = NewSequence(SmallForm(), budget);
+    const auto base = MakeSequence(SmallForm(), budget);
     std::atomic<int> forking = 4;
     OnThreads(5, [&](int thread) {
       Random random(static_cast<uint64_t>(thread));
       if (thread == 4) {
-        while (forking > 0 && base->Lengths()[0] < 5000) {
+        while (forking > 0 && base->Lengths()[0] < 2000) {
           EXPECT_THAT(testing::AppendRows(*base, random.Between(1, 9), 1),
                       IsOk());
         }
         return;
       }
-      for (uint32_t round = 0; round < 8; ++round) {
+      for (uint32_t round = 0; round < 4; ++round) {
         ForkedModel model(*base, 2 + round);
         for (int step = 0; step < 8; ++step) model.Step(random);
         model.CheckKept();
@@ -175,7 +175,7 @@ TEST(StoreThreadsTest, ForksOfAGrowingSequenceGoTheirOwnWays) {
 TEST(StoreThreadsTest, ClosingEndsAppendsAndLeavesSnapshots) {
   const auto budget = Unlimited();
   for (int round = 0; round < 20; ++round) {
-    const auto sequence = NewSequence(SmallForm(), budget);
+    const auto sequence = MakeSequence(SmallForm(), budget);
     OnThreads(3, [&](int thread) {
       if (thread == 2) {
         sequence->Close(absl::NotFoundError("gone"));

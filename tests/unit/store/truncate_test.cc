@@ -16,7 +16,7 @@ using test::StatusIs;
 using testing::AppendRows;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::NewSequence;
+using testing::MakeSequence;
 using testing::Rows;
 using testing::SmallForm;
 using testing::Tags;
@@ -24,7 +24,7 @@ using testing::TagsOf;
 using testing::Unlimited;
 
 TEST(StoreTruncateTest, KeepsTheFirstKeysOfAllLayers) {
-  const auto sequence = NewSequence(SmallForm(2));
+  const auto sequence = MakeSequence(SmallForm(2));
   ASSERT_THAT(AppendRows(*sequence, 200, 1, 0), IsOk());
   ASSERT_THAT(AppendRows(*sequence, 130, 2, 1), IsOk());
   EXPECT_THAT(sequence->Truncate(130), IsOk());
@@ -37,7 +37,7 @@ TEST(StoreTruncateTest, KeepsTheFirstKeysOfAllLayers) {
 }
 
 TEST(StoreTruncateTest, BeyondALayersLengthNothingIsCut) {
-  const auto sequence = NewSequence(SmallForm(2));
+  const auto sequence = MakeSequence(SmallForm(2));
   ASSERT_THAT(AppendRows(*sequence, 20, 1, 0), IsOk());
   ASSERT_THAT(AppendRows(*sequence, 10, 1, 1), IsOk());
   EXPECT_THAT(sequence->Truncate(15),
@@ -50,7 +50,7 @@ TEST(StoreTruncateTest, BeyondALayersLengthNothingIsCut) {
 }
 
 TEST(StoreTruncateTest, OtherKeysMayComeWhereSomeWereCut) {
-  const auto sequence = NewSequence();
+  const auto sequence = MakeSequence();
   ASSERT_THAT(AppendRows(*sequence, 200, 1), IsOk());
   for (const int64_t length : {199, 128, 100, 65, 10}) {
     ASSERT_THAT(sequence->Truncate(length), IsOk());
@@ -62,7 +62,7 @@ TEST(StoreTruncateTest, OtherKeysMayComeWhereSomeWereCut) {
 
 TEST(StoreTruncateTest, ASnapshotKeepsWhatIsCutAndOverwritten) {
   for (const int64_t length : {150, 128, 70, 3, 0}) {
-    const auto sequence = NewSequence();
+    const auto sequence = MakeSequence();
     ASSERT_THAT(AppendRows(*sequence, 160, 1), IsOk());
     const Snapshot before = sequence->TakeSnapshot(0).value();
     ASSERT_THAT(sequence->Truncate(length), IsOk());
@@ -73,7 +73,7 @@ TEST(StoreTruncateTest, ASnapshotKeepsWhatIsCutAndOverwritten) {
 }
 
 TEST(StoreTruncateTest, AForkKeepsWhatIsCutAndOverwritten) {
-  const auto sequence = NewSequence();
+  const auto sequence = MakeSequence();
   ASSERT_THAT(AppendRows(*sequence, 100, 1), IsOk());
   const auto fork = sequence->Fork(std::nullopt).value();
   ASSERT_THAT(sequence->Truncate(80), IsOk());
@@ -86,7 +86,7 @@ TEST(StoreTruncateTest, AForkKeepsWhatIsCutAndOverwritten) {
 
 TEST(StoreTruncateTest, WhereNobodyReadsThePageIsWrittenAgain) {
   const auto budget = Unlimited();
-  const auto sequence = NewSequence(SmallForm(), budget);
+  const auto sequence = MakeSequence(SmallForm(), budget);
   ASSERT_THAT(AppendRows(*sequence, 100, 1), IsOk());
   const std::byte* page = sequence->TakeSnapshot(0)->Blocks()[1].key.data;
   ASSERT_THAT(sequence->Truncate(90), IsOk());
@@ -96,7 +96,7 @@ TEST(StoreTruncateTest, WhereNobodyReadsThePageIsWrittenAgain) {
 }
 
 TEST(StoreTruncateTest, AnAppendThatWasCutIsNoRepetition) {
-  const auto sequence = NewSequence();
+  const auto sequence = MakeSequence();
   ASSERT_THAT(AppendRows(*sequence, 60, 1), IsOk());
   const Rows rows(SmallForm(), 60, 10, 2);
   ASSERT_THAT(sequence->Append(0, 60, rows.block()), IsOk());
