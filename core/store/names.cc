@@ -25,10 +25,10 @@ absl::Status CheckName(absl::string_view name) {
       std::all_of(name.begin(), name.end(), IsNameCharacter)) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "name: '", absl::CHexEscape(name.substr(0, kLongestName)),
-      "' (expected: 1 to ", kLongestName,
-      " letters, digits and . _ - : + = @ /)"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("name: '", absl::CHexEscape(name.substr(0, kLongestName)),
+                   "' (expected: 1 to ", kLongestName,
+                   " letters, digits and . _ - : + = @ /)"));
 }
 
 absl::Status CheckLabel(absl::string_view label) {
@@ -68,8 +68,8 @@ std::optional<Gone> GoneNames::Find(absl::string_view name) const {
 }
 
 absl::Status NotFound(absl::string_view name, std::optional<Gone> why) {
-  const std::string quoted = absl::StrCat(
-      "'", absl::CHexEscape(name.substr(0, kLongestName)), "'");
+  const std::string quoted =
+      absl::StrCat("'", absl::CHexEscape(name.substr(0, kLongestName)), "'");
   if (!why) {
     return absl::NotFoundError(absl::StrCat("there is no sequence ", quoted));
   }

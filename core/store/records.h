@@ -57,7 +57,7 @@ struct ListQuery {
   /// are equal.
   enum class Match : uint8_t { kPrefix, kEqual } match = Match::kPrefix;
   std::optional<ListPlace> after = {};  // where the last page ended
-  int64_t most = 100;              // 1 to Store::kMostListed
+  int64_t most = 100;                   // 1 to Store::kMostListed
 };
 
 /// The sequences of one owner. Every call but List() takes about as long

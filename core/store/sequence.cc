@@ -73,6 +73,17 @@ absl::StatusOr<Snapshot> Sequence::TakeSnapshot(int64_t layer) const {
   return layers_[static_cast<size_t>(layer)].TakeSnapshot();
 }
 
+absl::StatusOr<std::vector<Snapshot>> Sequence::TakeSnapshots() const {
+  std::vector<Snapshot> snapshots;
+  snapshots.reserve(layers_.size());
+  for (const PageList& layer : layers_) {
+    absl::StatusOr<Snapshot> snapshot = layer.TakeSnapshot();
+    if (!snapshot.ok()) return snapshot.status();
+    snapshots.push_back(*std::move(snapshot));
+  }
+  return snapshots;
+}
+
 absl::Status Sequence::Truncate(int64_t length) {
   for (const PageList& layer : layers_) {
     const absl::StatusOr<Snapshot> now = layer.TakeSnapshot();

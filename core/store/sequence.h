@@ -51,6 +51,8 @@ class Sequence {
 
   /// What a layer has now. INVALID_ARGUMENT for a layer that is not there.
   absl::StatusOr<Snapshot> TakeSnapshot(int64_t layer) const;
+  /// Of every layer, one after the other.
+  absl::StatusOr<std::vector<Snapshot>> TakeSnapshots() const;
 
   /// Keeps the first `length` keys of every layer; snapshots keep theirs.
   /// INVALID_ARGUMENT where it is negative, OUT_OF_RANGE where a layer has

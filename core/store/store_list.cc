@@ -46,8 +46,7 @@ absl::StatusOr<Description> Store::Describe(absl::string_view owner,
 }
 
 absl::StatusOr<ListedPage> Store::List(absl::string_view owner,
-                                       const ListQuery& query,
-                                       Time now) const {
+                                       const ListQuery& query, Time now) const {
   if (query.most < 1 || query.most > kMostListed) {
     return absl::InvalidArgumentError(absl::StrCat(
         "most: ", query.most, " (expected: 1 to ", kMostListed, ")"));

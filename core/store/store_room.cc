@@ -50,9 +50,9 @@ bool Store::EvictOne(const Sequence* except) {
 }
 
 absl::Status Store::Exhausted(const absl::Status& status) const {
-  std::string text = absl::StrCat(status.message(), "; sequences hold ",
-                                  budget_->held(), " of ", budget_->limit(),
-                                  " bytes");
+  std::string text =
+      absl::StrCat(status.message(), "; sequences hold ", budget_->held(),
+                   " of ", budget_->limit(), " bytes");
   std::vector<OwnerFigures> figures = Figures();
   std::stable_sort(
       figures.begin(), figures.end(),

@@ -34,13 +34,13 @@ std::vector<std::string> NamesOf(const AStore& s, ListQuery query) {
 class StoreListTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    for (const auto& [name, label] : std::vector<std::pair<const char*, const char*>>{
-             {"e", "chats/2"},
-             {"d", "chats/1"},
-             {"c", "chats"},
-             {"b", "chats"},
-             {"a", "documents"},
-             {"f", ""}}) {
+    for (const auto& [name, label] :
+         std::vector<std::pair<const char*, const char*>>{{"e", "chats/2"},
+                                                          {"d", "chats/1"},
+                                                          {"c", "chats"},
+                                                          {"b", "chats"},
+                                                          {"a", "documents"},
+                                                          {"f", ""}}) {
       ASSERT_THAT(s_.Create("", name, label), IsOk());
     }
   }
@@ -73,8 +73,8 @@ TEST_F(StoreListTest, ThoseOfJustThatLabel) {
 }
 
 TEST_F(StoreListTest, APlaceOutlivesTheSequenceThatWasThere) {
-  const ListedPage first = s_.store.List("", {.label = "", .most = 2}, s_.now)
-                               .value();
+  const ListedPage first =
+      s_.store.List("", {.label = "", .most = 2}, s_.now).value();
   ASSERT_EQ(first.next->name, "b");
   ASSERT_THAT(s_.store.Delete("", "b"), IsOk());
   EXPECT_THAT(NamesOf(s_, {.label = "", .after = first.next}),
@@ -107,8 +107,7 @@ TEST(StoreManyTest, ListsAndExpires100000Sequences) {
     wanted.clear();
   }
   EXPECT_EQ(NamesOf(s, {.label = "label/", .most = 1000}).size(), kMany);
-  EXPECT_EQ(NamesOf(s, {.label = "label/6", .most = 1000}).size(),
-            kMany / 7);
+  EXPECT_EQ(NamesOf(s, {.label = "label/6", .most = 1000}).size(), kMany / 7);
   s.now += std::chrono::seconds(60);
   int64_t expired = 0;
   int64_t calls = 0;

@@ -13,16 +13,16 @@
 namespace attention::store {
 namespace {
 
+using std::chrono::seconds;
 using test::IsOk;
 using test::StatusIs;
+using ::testing::AllOf;
 using testing::AStore;
+using ::testing::HasSubstr;
+using ::testing::Not;
 using testing::SmallPage;
 using testing::Tags;
 using testing::TagsOf;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
-using std::chrono::seconds;
 
 constexpr absl::StatusCode kNotFound = absl::StatusCode::kNotFound;
 constexpr absl::StatusCode kExhausted = absl::StatusCode::kResourceExhausted;
@@ -106,16 +106,15 @@ TEST(StoreLimitTest, WhereMemoryIsOutItIsSaidWhoHoldsIt) {
   ASSERT_THAT(s.Create("alice", "a"), IsOk());
   ASSERT_THAT(s.Create("bob", "b"), IsOk());
   ASSERT_THAT(s.Append("bob", "b", 150, 1), IsOk());
-  EXPECT_THAT(s.Append("alice", "a", 100, 1),
-              StatusIs(kExhausted,
-                       AllOf(HasSubstr("no memory for 2 pages"),
-                             HasSubstr("bytes, most of them: 'bob' "),
-                             HasSubstr(", 'alice' "))));
+  EXPECT_THAT(
+      s.Append("alice", "a", 100, 1),
+      StatusIs(kExhausted, AllOf(HasSubstr("no memory for 2 pages"),
+                                 HasSubstr("bytes, most of them: 'bob' "),
+                                 HasSubstr(", 'alice' "))));
   EXPECT_THAT(s.Append("alice", "a", 64, 1), IsOk());
   EXPECT_THAT(s.Create("alice", "c"), StatusIs(kExhausted, HasSubstr("'bob'")));
   // Nothing was lost for it.
-  EXPECT_EQ(TagsOf(*s.store.Find("bob", "b", s.now).value()),
-            Tags({{150, 1}}));
+  EXPECT_EQ(TagsOf(*s.store.Find("bob", "b", s.now).value()), Tags({{150, 1}}));
 }
 
 TEST(StoreLimitTest, WithoutOwnersNobodyIsNamed) {

@@ -15,15 +15,15 @@ namespace {
 
 using test::IsOk;
 using test::StatusIs;
+using ::testing::_;
 using testing::AStore;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
 using testing::SmallForm;
 using testing::SmallPage;
 using testing::Tags;
 using testing::TagsOf;
-using ::testing::_;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::MatchesRegex;
 
 constexpr absl::StatusCode kNotFound = absl::StatusCode::kNotFound;
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;

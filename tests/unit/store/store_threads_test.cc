@@ -87,8 +87,7 @@ class Caller {
     const auto length = static_cast<int64_t>(tags.size());
     const auto tag = static_cast<uint32_t>(random_.Between(1, 65535));
     const Rows rows(SmallForm(), length, random_.Between(1, 100), tag);
-    const auto done =
-        store_.Append("", name, 0, length, rows.block(), now_);
+    const auto done = store_.Append("", name, 0, length, rows.block(), now_);
     if (!Allows(done.status(), name)) return;
     tags.resize(static_cast<size_t>(done->length), tag);
   }
