@@ -252,8 +252,9 @@ std::string SerializeSafetensorsHeader(const SafetensorsHeader& header) {
   Json json = Json::object();
   if (!header.metadata.empty()) json[kSafetensorsMetadata] = header.metadata;
   for (const auto& [name, entry] : header.tensors) {
+    const std::string type(SafetensorsName(entry.type));
     json[name] = {
-        {"dtype", std::string(SafetensorsName(entry.type))},
+        {"dtype", type},
         {"shape", std::vector(entry.shape.begin(), entry.shape.end())},
         {"data_offsets", {entry.begin, entry.end}}};
   }

