@@ -1,5 +1,6 @@
 #include "core/store/sequence.h"
 
+#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -10,7 +11,7 @@ namespace {
 
 // Beside the layers' own objects: this one, its counts, and what the allocator
 // rounds up.
-constexpr int64_t kOwnBytes = 1024;
+constexpr int64_t kOwnBytes = 640;
 
 }  // namespace
 
@@ -22,13 +23,16 @@ Sequence::Sequence(const SequenceForm& form,
   }
 }
 
+int64_t Sequence::OwnBytes(const SequenceForm& form) {
+  return kOwnBytes + form.layers * static_cast<int64_t>(sizeof(PageList));
+}
+
 absl::StatusOr<std::shared_ptr<Sequence>> Sequence::Create(
     const SequenceForm& form, const std::shared_ptr<PageBudget>& budget,
     int64_t more_bytes) {
   absl::Status status = CheckForm(form);
   if (!status.ok()) return status;
-  const int64_t bytes = kOwnBytes + more_bytes +
-                        form.layers * static_cast<int64_t>(sizeof(PageList));
+  const int64_t bytes = OwnBytes(form) + more_bytes;
   if (!budget->Reserve(bytes, 0)) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "no memory for a sequence of ", bytes, " bytes: the limit is reached"));
@@ -88,11 +92,11 @@ absl::Status Sequence::Truncate(int64_t length) {
   for (const PageList& layer : layers_) {
     const absl::StatusOr<Snapshot> now = layer.TakeSnapshot();
     if (!now.ok()) return now.status();
-    const absl::Status status = CheckLength(length, now->length());
+    absl::Status status = CheckLength(length, now->length());
     if (!status.ok()) return status;
   }
   for (PageList& layer : layers_) {
-    const absl::Status status = layer.Truncate(length);
+    absl::Status status = layer.Truncate(length);
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
@@ -136,7 +140,8 @@ int64_t Sequence::PageBytes() const {
 bool Sequence::MayFit(int64_t keys, int64_t limit) const {
   const int64_t pages = limit / Page::CountedBytes(layout_.page_bytes());
   // The first of them may have room in the last page.
-  return Pages() + PagesOf(keys) - 1 <= pages;
+  const int64_t more = PagesOf(std::min(keys, PageList::kMostKeys)) - 1;
+  return Pages() + more <= pages;
 }
 
 void Sequence::Close(const absl::Status& reason) {

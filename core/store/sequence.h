@@ -34,6 +34,9 @@ class Sequence {
       const SequenceForm& form, const std::shared_ptr<PageBudget>& budget,
       int64_t more_bytes = 0);
 
+  /// What a sequence of a valid form takes itself, without keys.
+  static int64_t OwnBytes(const SequenceForm& form);
+
   const SequenceForm& form() const { return form_; }
 
   /// Puts `rows`, key (Hkv, n, Dk) and value (Hkv, n, Dv), n >= 0, at a

@@ -33,13 +33,13 @@ SafetensorsHeader HeaderOf(const SequenceForm& form,
   const auto add_length = [](std::string* text, const Snapshot& snapshot) {
     absl::StrAppend(text, snapshot.length());
   };
-  header.metadata = {{"format", std::string(kSequenceFormat)},
-                     {"version", std::string(kSequenceVersion)},
+  header.metadata = {{"format", absl::StrCat(kSequenceFormat)},
+                     {"version", absl::StrCat(kSequenceVersion)},
                      {"heads", absl::StrCat(form.heads)},
                      {"key_width", absl::StrCat(form.key_width)},
                      {"value_width", absl::StrCat(form.value_width)},
                      {"layers", absl::StrCat(form.layers)},
-                     {"datatype", std::string(Name(form.type))},
+                     {"datatype", absl::StrCat(Name(form.type))},
                      {"lengths", absl::StrJoin(layers, " ", add_length)}};
   return header;
 }
@@ -53,7 +53,7 @@ absl::Status WritePart(const SequenceForm& form, const Snapshot& snapshot,
       const TensorView& view = is_value ? block.value : block.key;
       const int64_t bytes = view.shape[2] * view.strides[2];
       if (bytes == 0) continue;
-      const absl::Status status =
+      absl::Status status =
           write({view.At(0, head, 0, 0), static_cast<size_t>(bytes)});
       if (!status.ok()) return status;
     }

@@ -51,7 +51,7 @@ class SequenceFileReader {
   const std::vector<int64_t>& lengths() const { return lengths_; }
 
   /// Hands over all rows, as Sequence::Append takes them, layer by layer and
-  /// some at a time. What the file's reading and `append` return;
+  /// some MiB at a time. What the file's reading and `append` return;
   /// RESOURCE_EXHAUSTED without memory for those of one time.
   absl::Status Read(
       absl::FunctionRef<absl::Status(int64_t layer, int64_t position,

@@ -16,8 +16,15 @@
 namespace attention::store {
 namespace {
 
-// Keys that are read at a time.
+// What is read at a time, and of many small rows the number of keys.
+constexpr int64_t kReadBytes = int64_t{16} << 20;
 constexpr int64_t kReadKeys = 1024;
+
+int64_t KeysAtATime(const SequenceForm& form) {
+  const int64_t key_bytes =
+      form.heads * (form.key_width + form.value_width) * ByteSize(form.type);
+  return std::clamp<int64_t>(kReadBytes / key_bytes, 1, kReadKeys);
+}
 
 absl::Status Wrong(absl::string_view field, absl::string_view had,
                    absl::string_view expected) {
@@ -132,16 +139,16 @@ absl::StatusOr<Tensor> SequenceFileReader::ReadRows(const std::string& name,
 absl::Status SequenceFileReader::Read(
     absl::FunctionRef<absl::Status(int64_t, int64_t, const KeyValueBlock&)>
         append) const {
+  const int64_t most = KeysAtATime(form_);
   for (int64_t layer = 0; layer < form_.layers; ++layer) {
     const int64_t length = lengths_[static_cast<size_t>(layer)];
-    for (int64_t first = 0; first < length; first += kReadKeys) {
-      const int64_t count = std::min(kReadKeys, length - first);
+    for (int64_t first = 0; first < length; first += most) {
+      const int64_t count = std::min(most, length - first);
       const auto key = ReadRows(KeyName(layer), first, count);
       if (!key.ok()) return key.status();
       const auto value = ReadRows(ValueName(layer), first, count);
       if (!value.ok()) return value.status();
-      const absl::Status status =
-          append(layer, first, {key->view(), value->view()});
+      absl::Status status = append(layer, first, {key->view(), value->view()});
       if (!status.ok()) return status;
     }
   }

@@ -88,7 +88,8 @@ struct Expired {
 /// Sequences by name, each of an owner, an opaque text: to other owners it is
 /// not there, and they may use its name for their own. Safe for several threads
 /// at once; what is done under its one lock takes microseconds, whatever it
-/// holds, and pages are freed outside. Time is what callers say it is.
+/// holds, and pages are freed outside. Time is what callers say it is. Owners
+/// are counted for ever: let there be a list of them somewhere.
 ///
 /// Where a sequence is not there: NOT_FOUND, which says whether it was evicted
 /// or has expired. Where there is no memory, or no more than others hold:
@@ -163,8 +164,9 @@ class Store {
       OwnerRecords& owner, absl::Span<const NewSequence> wanted, Time now);
   absl::Status AddAll(OwnerRecords& owner, std::vector<Record> records);
 
-  // Tries, and where memory is out makes room and tries again.
-  absl::Status WithRoom(const Sequence* except,
+  // Tries, and where memory is out makes room and tries again; but what needs
+  // more than the limit, with what must stay for it, drives nobody out.
+  absl::Status WithRoom(bool may_fit, const Sequence* except,
                         absl::FunctionRef<absl::Status()> attempt);
   bool EvictOne(const Sequence* except);
   absl::Status Exhausted(const absl::Status& status) const;

@@ -14,7 +14,7 @@ namespace {
 // What a store keeps of a sequence beside the sequence: a record, its places in
 // three orders, and what the allocator rounds up; the name is kept twice.
 int64_t RecordBytes(absl::string_view name, absl::string_view label) {
-  return 512 + 2 * static_cast<int64_t>(name.size()) +
+  return 320 + 2 * static_cast<int64_t>(name.size()) +
          static_cast<int64_t>(label.size());
 }
 
@@ -47,16 +47,20 @@ absl::StatusOr<std::vector<Record>> Store::MakeRecords(
     OwnerRecords& owner, absl::Span<const NewSequence> wanted, Time now) {
   std::vector<Record> records;
   records.reserve(wanted.size());
+  int64_t least = 0;  // bytes
+  for (const NewSequence& one : wanted) least += Sequence::OwnBytes(one.form);
+  const bool may_fit = least <= options_.memory_limit;
   for (const NewSequence& one : wanted) {
     absl::StatusOr<std::string> name = one.name;
     if (one.name.empty()) name = MakeName();
     if (!name.ok()) return name.status();
     std::shared_ptr<Sequence> sequence;
-    const absl::Status status = WithRoom(nullptr, [&] {
+    const absl::Status status = WithRoom(may_fit, nullptr, [&] {
       auto made = Sequence::Create(one.form, owner.budget(),
                                    RecordBytes(*name, one.label));
-      if (made.ok()) sequence = *std::move(made);
-      return made.status();
+      if (!made.ok()) return made.status();
+      sequence = *std::move(made);
+      return absl::OkStatus();
     });
     if (!status.ok()) return status;
     records.push_back({*std::move(name), one.label, std::move(sequence),
@@ -129,11 +133,14 @@ absl::StatusOr<std::string> Store::Fork(absl::string_view owner,
     if (!fork.idle_limit) record.idle_limit = (*from)->idle_limit;
     entry = {(*from)->sequence, &of};
   }
-  status = WithRoom(entry.sequence.get(), [&] {
+  const bool may_fit = Sequence::OwnBytes(entry.sequence->form()) <=
+                       options_.memory_limit - entry.sequence->PageBytes();
+  status = WithRoom(may_fit, entry.sequence.get(), [&] {
     auto made =
         entry.sequence->Fork(fork.length, RecordBytes(*own_name, record.label));
-    if (made.ok()) record.sequence = *std::move(made);
-    return made.status();
+    if (!made.ok()) return made.status();
+    record.sequence = *std::move(made);
+    return absl::OkStatus();
   });
   if (!status.ok()) return status;
   const std::lock_guard lock(mutex_);

@@ -17,12 +17,14 @@ constexpr size_t kNamedOwners = 3;
 
 }  // namespace
 
-absl::Status Store::WithRoom(const Sequence* except,
+absl::Status Store::WithRoom(bool may_fit, const Sequence* except,
                              absl::FunctionRef<absl::Status()> attempt) {
   for (;;) {
-    const absl::Status status = attempt();
+    absl::Status status = attempt();
     if (!absl::IsResourceExhausted(status)) return status;
-    if (!options_.evict || !EvictOne(except)) return Exhausted(status);
+    if (!may_fit || !options_.evict || !EvictOne(except)) {
+      return Exhausted(status);
+    }
   }
 }
 

@@ -160,6 +160,9 @@ TEST(StoreEvictionTest, WhatNeverFitsDrivesNobodyOut) {
   ASSERT_THAT(s.Create("", "b"), IsOk());
   EXPECT_THAT(s.Append("", "b", 64 * 100, 1),
               StatusIs(kExhausted, HasSubstr("100 pages")));
+  const NewSequence large{testing::SmallForm(4096)};
+  EXPECT_THAT(s.store.Create("", {&large, 1}, s.now),
+              StatusIs(kExhausted, HasSubstr("no memory for a sequence")));
   EXPECT_THAT(s.store.Find("", "a", s.now), IsOk());
 }
 
