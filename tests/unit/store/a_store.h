@@ -13,7 +13,9 @@
 namespace attention::store::testing {
 
 /// What a page of SmallForm() counts.
-inline int64_t SmallPage() { return Page::CountedBytes(2 * 64 * (3 + 5) * 4); }
+inline int64_t SmallPage() {
+  return Page::CountedBytes(int64_t{2} * 64 * (3 + 5) * 4);
+}
 
 /// A store with a clock of its own, whose sequences are all of SmallForm().
 struct AStore {

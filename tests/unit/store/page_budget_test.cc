@@ -26,7 +26,7 @@ using testing::TagsOf;
 using testing::Unlimited;
 
 // What a page of SmallForm() counts.
-const int64_t kPage = Page::CountedBytes(2 * 64 * (3 + 5) * 4);
+const int64_t kPage = Page::CountedBytes(int64_t{2} * 64 * (3 + 5) * 4);
 
 TEST(StorePageBudgetTest, ReservesUpToItsLimit) {
   PageBudget budget(100);

@@ -21,7 +21,6 @@ namespace {
 using test::IsOk;
 using test::StatusIs;
 using testing::AppendRows;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::MakeSequence;
 using testing::SmallForm;
@@ -91,7 +90,7 @@ TEST_F(StoreFileTest, OthersCanReadIt) {
   EXPECT_EQ(file.tensors.at("value.1").shape(), Shape({2, 70, 5}));
   const testing::Rows rows(SmallForm(), 0, 70, 1);
   EXPECT_EQ(std::memcmp(file.tensors.at("value.1").data(),
-                        rows.block().value.data, 2 * 70 * 5 * 4),
+                        rows.block().value.data, size_t{2} * 70 * 5 * 4),
             0);
   EXPECT_EQ(file.metadata.at("format"), "attention-sequence");
   EXPECT_EQ(file.metadata.at("lengths"), "0 70");

@@ -158,7 +158,7 @@ TEST(StoreEvictionTest, WhatNeverFitsDrivesNobodyOut) {
   AStore s(RoomFor(3, 1, /*evict=*/true));
   ASSERT_THAT(s.Create("", "a"), IsOk());
   ASSERT_THAT(s.Create("", "b"), IsOk());
-  EXPECT_THAT(s.Append("", "b", 64 * 100, 1),
+  EXPECT_THAT(s.Append("", "b", int64_t{64} * 100, 1),
               StatusIs(kExhausted, HasSubstr("100 pages")));
   const NewSequence large{testing::SmallForm(4096)};
   EXPECT_THAT(s.store.Create("", {&large, 1}, s.now),

@@ -52,6 +52,7 @@ TEST(StoreTest, SeveralAreMadeAtOnceOrNone) {
   ASSERT_THAT(s.Create("", "b"), IsOk());
   const auto create = [&](const std::vector<std::string>& names) {
     std::vector<NewSequence> wanted;
+    wanted.reserve(names.size());
     for (const std::string& name : names) wanted.push_back({SmallForm(), name});
     return s.store.Create("", wanted, s.now);
   };

@@ -127,6 +127,7 @@ TEST(StoreThreadsTest, AStoreThatIsFullNeverGivesAWrongAnswer) {
   Store store({.memory_limit = 40 * SmallPage(), .evict = true});
   {
     std::vector<std::jthread> threads;
+    threads.reserve(4);
     for (int i = 0; i < 4; ++i) {
       threads.emplace_back([&store, i] {
         Caller caller(store, i);
