@@ -124,7 +124,7 @@ absl::Status OutputFile::Close() {
 absl::Status WriteFile(const std::string& path, absl::string_view contents) {
   absl::StatusOr<OutputFile> file = OutputFile::Create(path);
   if (!file.ok()) return file.status();
-  const absl::Status status = file->Write(
+  absl::Status status = file->Write(
       {reinterpret_cast<const std::byte*>(contents.data()), contents.size()});
   if (!status.ok()) return status;
   return file->Close();
