@@ -9,7 +9,6 @@
 #include <new>
 #include <stdexcept>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 
 namespace attention {
@@ -93,22 +92,42 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t most) {
                       absl::StrCat(path, ": ", status.message()));
 }
 
-absl::Status WriteFile(const std::string& path, absl::string_view contents) {
+absl::StatusOr<OutputFile> OutputFile::Create(std::string path) {
   const int file =
       open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (file < 0) return ErrnoStatus(path, "cannot be opened for writing");
-  absl::Cleanup close_file = [file] { close(file); };
+  return OutputFile(std::move(path), file);
+}
 
-  while (!contents.empty()) {
-    const ssize_t count = write(file, contents.data(), contents.size());
+OutputFile::~OutputFile() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+absl::Status OutputFile::Write(absl::Span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count = write(descriptor_, bytes.data(), bytes.size());
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return ErrnoStatus(path, "cannot be written");
-    contents.remove_prefix(static_cast<size_t>(count));
+    if (count < 0) return ErrnoStatus(path_, "cannot be written");
+    bytes.remove_prefix(static_cast<size_t>(count));
   }
-  // Network file systems report a full disk only here.
-  std::move(close_file).Cancel();
-  if (close(file) != 0) return ErrnoStatus(path, "cannot be written");
   return absl::OkStatus();
+}
+
+absl::Status OutputFile::Close() {
+  // Network file systems report a full disk only here.
+  if (close(std::exchange(descriptor_, -1)) != 0) {
+    return ErrnoStatus(path_, "cannot be written");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteFile(const std::string& path, absl::string_view contents) {
+  absl::StatusOr<OutputFile> file = OutputFile::Create(path);
+  if (!file.ok()) return file.status();
+  absl::Status status = file->Write(
+      {reinterpret_cast<const std::byte*>(contents.data()), contents.size()});
+  if (!status.ok()) return status;
+  return file->Close();
 }
 
 }  // namespace attention

@@ -40,6 +40,31 @@ class InputFile {
   int64_t size_;
 };
 
+/// A file that is being written, from its beginning to its end.
+class OutputFile {
+ public:
+  /// Creates or replaces it. The system's own reason where that fails; the
+  /// message begins with the path, here and below.
+  static absl::StatusOr<OutputFile> Create(std::string path);
+  OutputFile(OutputFile&& other) noexcept
+      : path_(std::move(other.path_)),
+        descriptor_(std::exchange(other.descriptor_, -1)) {}
+  OutputFile& operator=(OutputFile&&) = delete;
+  /// Without Close() the file may be a part of what it should be.
+  ~OutputFile();
+
+  absl::Status Write(absl::Span<const std::byte> bytes);
+  /// To be called once, at the end: a full disk may be reported only here.
+  absl::Status Close();
+
+ private:
+  OutputFile(std::string path, int descriptor)
+      : path_(std::move(path)), descriptor_(descriptor) {}
+
+  std::string path_;
+  int descriptor_;
+};
+
 /// A whole regular file's bytes. What InputFile says otherwise,
 /// INVALID_ARGUMENT where there are more than `most`, RESOURCE_EXHAUSTED where
 /// memory does not suffice; the message begins with the path.

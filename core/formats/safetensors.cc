@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
@@ -15,8 +14,6 @@
 
 namespace attention {
 namespace {
-
-constexpr size_t kLengthBytes = 8;
 
 absl::StatusOr<SafetensorsFile> ReadAll(const SafetensorsReader& reader) {
   SafetensorsFile file;
@@ -43,25 +40,18 @@ std::vector<const std::pair<const std::string, Tensor>*> FileOrder(
   return order;
 }
 
-std::string HeaderText(const SafetensorsFile& file) {
-  nlohmann::json header = nlohmann::json::object();
-  if (!file.metadata.empty()) header[kSafetensorsMetadata] = file.metadata;
+SafetensorsHeader HeaderOf(const SafetensorsFile& file) {
+  SafetensorsHeader header;
+  header.metadata = file.metadata;
   int64_t position = 0;
   for (const auto* named : FileOrder(file)) {
     const Tensor& tensor = named->second;
-    const std::string type(SafetensorsName(tensor.type()));
     const int64_t begin =
         std::exchange(position, position + tensor.byte_size());
-    header[named->first] = {
-        {"dtype", type},
-        {"shape", std::vector(tensor.shape().begin(), tensor.shape().end())},
-        {"data_offsets", {begin, position}}};
+    header.tensors[named->first] = {tensor.type(), tensor.shape(), begin,
+                                    position};
   }
-  // Bytes that are not UTF-8 are replaced, because dump() would throw.
-  std::string text =
-      header.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  text.append((kLengthBytes - text.size() % kLengthBytes) % kLengthBytes, ' ');
-  return text;
+  return header;
 }
 
 }  // namespace
@@ -79,12 +69,7 @@ absl::StatusOr<SafetensorsFile> ParseSafetensors(
 }
 
 std::string SerializeSafetensors(const SafetensorsFile& file) {
-  const std::string header = HeaderText(file);
-  std::string text;
-  for (size_t i = 0; i < kLengthBytes; ++i) {
-    text.push_back(static_cast<char>(header.size() >> (8 * i)));
-  }
-  text += header;
+  std::string text = SerializeSafetensorsHeader(HeaderOf(file));
   for (const auto* named : FileOrder(file)) {
     const absl::Span<const std::byte> bytes = named->second.bytes();
     text.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());

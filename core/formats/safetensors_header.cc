@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "core/formats/safetensors_names.h"
@@ -244,6 +245,27 @@ absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(
     return std::move(reader.status());
   }
   return std::move(reader.header());
+}
+
+std::string SerializeSafetensorsHeader(const SafetensorsHeader& header) {
+  constexpr size_t kLengthBytes = 8;
+  Json json = Json::object();
+  if (!header.metadata.empty()) json[kSafetensorsMetadata] = header.metadata;
+  for (const auto& [name, entry] : header.tensors) {
+    const std::string type(SafetensorsName(entry.type));
+    json[name] = {
+        {"dtype", type},
+        {"shape", std::vector(entry.shape.begin(), entry.shape.end())},
+        {"data_offsets", {entry.begin, entry.end}}};
+  }
+  // Bytes that are not UTF-8 are replaced, because dump() would throw.
+  std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  text.append((kLengthBytes - text.size() % kLengthBytes) % kLengthBytes, ' ');
+  std::string length;
+  for (size_t i = 0; i < kLengthBytes; ++i) {
+    length.push_back(static_cast<char>(text.size() >> (8 * i)));
+  }
+  return length + text;
 }
 
 }  // namespace attention

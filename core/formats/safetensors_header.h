@@ -38,6 +38,11 @@ struct SafetensorsHeader {
 absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(
     absl::string_view text);
 
+/// All of a file that comes before its data: the header's length in 8 bytes,
+/// and the header, padded to a multiple of 8 bytes. Bytes of names and metadata
+/// that are not UTF-8 are replaced.
+std::string SerializeSafetensorsHeader(const SafetensorsHeader& header);
+
 }  // namespace attention
 
 #endif  // ATTENTION_CORE_FORMATS_SAFETENSORS_HEADER_H_

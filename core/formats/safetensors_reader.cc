@@ -153,11 +153,16 @@ absl::StatusOr<Tensor> SafetensorsReader::ReadTensor(
   if (!tensor.ok()) {
     return WithPrefix(SafetensorsErrorPrefix(name), tensor.status());
   }
-  const absl::Status status =
-      read_(data_begin_ + entry.begin,
-            {tensor->data(), static_cast<size_t>(tensor->byte_size())});
+  const absl::Status status = ReadBytes(
+      name, 0, {tensor->data(), static_cast<size_t>(tensor->byte_size())});
   if (!status.ok()) return status;
   return tensor;
+}
+
+absl::Status SafetensorsReader::ReadBytes(const std::string& name,
+                                          int64_t offset,
+                                          absl::Span<std::byte> bytes) const {
+  return read_(data_begin_ + header_.tensors.at(name).begin + offset, bytes);
 }
 
 }  // namespace attention

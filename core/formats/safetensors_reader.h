@@ -36,6 +36,10 @@ class SafetensorsReader {
   /// A tensor of the header. RESOURCE_EXHAUSTED where memory does not suffice,
   /// or what `read` returns.
   absl::StatusOr<Tensor> ReadTensor(const std::string& name) const;
+  /// The bytes of a tensor of the header from its byte `offset` on, all of
+  /// which it must have. What `read` returns.
+  absl::Status ReadBytes(const std::string& name, int64_t offset,
+                         absl::Span<std::byte> bytes) const;
 
  private:
   explicit SafetensorsReader(Read read) : read_(std::move(read)) {}

@@ -1,0 +1,59 @@
+#include "core/store/page.h"
+
+#include <new>
+
+namespace attention::store {
+namespace {
+
+constexpr std::align_val_t kAlignment{64};
+
+}  // namespace
+
+CountedPtr<Page> Page::Create(int64_t bytes,
+                              std::shared_ptr<PageBudget> budget) {
+  auto* data = static_cast<std::byte*>(
+      ::operator new(static_cast<size_t>(bytes), kAlignment, std::nothrow));
+  if (data == nullptr) return {};
+  CountedPtr<Page> page(new (std::nothrow)
+                            Page(data, bytes, std::move(budget)));
+  if (page == nullptr) ::operator delete(data, kAlignment);
+  return page;
+}
+
+Page::~Page() {
+  ::operator delete(data_, kAlignment);
+  budget_->Release(CountedBytes(bytes_), 1);
+}
+
+bool Page::Claim(int64_t row, int64_t count) {
+  return claimed_.compare_exchange_strong(row, row + count,
+                                          std::memory_order_relaxed);
+}
+
+void Page::Reclaim(int64_t row, int64_t count) {
+  claimed_.store(row + count, std::memory_order_relaxed);
+}
+
+CountedPtr<PageTable> PageTable::Create(int64_t places) {
+  std::unique_ptr<CountedPtr<Page>[]> pages(
+      new (std::nothrow) CountedPtr<Page>[Index(places)]);
+  if (pages == nullptr) return {};
+  return CountedPtr<PageTable>(new (std::nothrow)
+                                   PageTable(std::move(pages), places));
+}
+
+CountedPtr<PageTable> PageTable::CopyOf(const PageTable& other, int64_t pages,
+                                        int64_t places) {
+  CountedPtr<PageTable> table = Create(places);
+  if (table == nullptr) return table;
+  for (int64_t i = 0; i < pages; ++i) {
+    table->pages_[Index(i)] = other.pages_[Index(i)];
+  }
+  return table;
+}
+
+void PageTable::Clear(int64_t first, int64_t end) {
+  for (int64_t i = first; i < end; ++i) Set(i, {});
+}
+
+}  // namespace attention::store

@@ -1,0 +1,89 @@
+#ifndef ATTENTION_CORE_STORE_PAGE_H_
+#define ATTENTION_CORE_STORE_PAGE_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "core/store/counted.h"
+#include "core/store/page_budget.h"
+
+namespace attention::store {
+
+/// The memory of kPageKeys keys and values, counted in a budget until the last
+/// holder lets go. Several sequences may hold one page, and all of them may be
+/// about to append to it: a row is given to one of them, once, and is never
+/// written again while somebody could read it.
+class Page : public Counted {
+ public:
+  /// What a page takes in a budget beyond its bytes: this object and its place
+  /// in a table.
+  static constexpr int64_t kBytesBeside = 64;
+  static int64_t CountedBytes(int64_t bytes) { return bytes + kBytesBeside; }
+
+  /// Uninitialised, at a multiple of 64. CountedBytes(bytes) of the budget, and
+  /// a page, must have been reserved: they are the page's from now on, and are
+  /// released with it. Null where there is no memory; then they still are the
+  /// caller's.
+  static CountedPtr<Page> Create(int64_t bytes,
+                                 std::shared_ptr<PageBudget> budget);
+  ~Page();
+
+  std::byte* data() { return data_; }
+  const std::byte* data() const { return data_; }
+
+  /// Gives rows row ... row + count - 1 to the caller, who alone may write
+  /// them. False where anyone has had row `row`, or rows before it are nobody's
+  /// yet.
+  bool Claim(int64_t row, int64_t count);
+  /// The same, whoever has had them. For a page that nobody else holds, of
+  /// which nobody reads those rows.
+  void Reclaim(int64_t row, int64_t count);
+
+ private:
+  Page(std::byte* data, int64_t bytes, std::shared_ptr<PageBudget> budget)
+      : data_(data), bytes_(bytes), budget_(std::move(budget)) {}
+
+  std::byte* const data_;
+  const int64_t bytes_;
+  const std::shared_ptr<PageBudget> budget_;
+  std::atomic<int64_t> claimed_{0};  // rows before this one are somebody's
+};
+
+/// A list of pages. Snapshots read those before their length while the one
+/// appender fills places behind it, which no snapshot reads; a place that a
+/// snapshot may read is not changed, its sequence takes another table.
+class PageTable : public Counted {
+ public:
+  /// Without pages. Null where there is no memory.
+  static CountedPtr<PageTable> Create(int64_t places);
+  /// The first `pages` of another table, which they share from now on, and
+  /// room for others up to `places`. Null where there is no memory.
+  static CountedPtr<PageTable> CopyOf(const PageTable& other, int64_t pages,
+                                      int64_t places);
+
+  int64_t places() const { return places_; }
+  Page& operator[](int64_t index) const { return *pages_[Index(index)]; }
+  const CountedPtr<Page>& at(int64_t index) const {
+    return pages_[Index(index)];
+  }
+  void Set(int64_t index, CountedPtr<Page> page) {
+    pages_[Index(index)] = std::move(page);
+  }
+  /// From `first` to before `end`, no pages any more.
+  void Clear(int64_t first, int64_t end);
+
+ private:
+  PageTable(std::unique_ptr<CountedPtr<Page>[]> pages, int64_t places)
+      : pages_(std::move(pages)), places_(places) {}
+  static size_t Index(int64_t index) { return static_cast<size_t>(index); }
+
+  const std::unique_ptr<CountedPtr<Page>[]> pages_;
+  const int64_t places_;
+};
+
+}  // namespace attention::store
+
+#endif  // ATTENTION_CORE_STORE_PAGE_H_

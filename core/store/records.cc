@@ -1,0 +1,95 @@
+#include "core/store/records.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "absl/strings/match.h"
+
+namespace attention::store {
+
+Time Record::Due() const {
+  if (!idle_limit || *idle_limit > Time::max() - last_used) return Time::max();
+  return last_used + *idle_limit;
+}
+
+Record* OwnerRecords::Find(absl::string_view name) {
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : &found->second;
+}
+
+const Record* OwnerRecords::Find(absl::string_view name) const {
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : &found->second;
+}
+
+Record& OwnerRecords::Add(Record record) {
+  std::string name = record.name;
+  Record& added =
+      by_name_.emplace(std::move(name), std::move(record)).first->second;
+  added.of = this;
+  by_label_.emplace(LabelAndName(added.label, added.name), &added);
+  added.by_use = by_use_.insert(by_use_.end(), &added);
+  return added;
+}
+
+void OwnerRecords::Use(Record& record, Time now) {
+  record.last_used = std::max(record.last_used, now);
+  by_use_.splice(by_use_.end(), by_use_, record.by_use);
+}
+
+Record OwnerRecords::Take(Record& record) {
+  by_label_.erase(LabelAndName(record.label, record.name));
+  by_use_.erase(record.by_use);
+  return std::move(by_name_.extract(record.name).mapped());
+}
+
+Record* OwnerRecords::LeastRecentlyUsed(const Sequence* except) {
+  for (Record* record : by_use_) {
+    if (record->sequence.get() != except) return record;
+  }
+  return nullptr;
+}
+
+std::vector<const Record*> OwnerRecords::List(const ListQuery& query) const {
+  auto next = by_label_.lower_bound(LabelAndName(query.label, ""));
+  if (query.after) {
+    const LabelAndName after(query.after->label, query.after->name);
+    if (after >= LabelAndName(query.label, "")) {
+      next = by_label_.upper_bound(after);
+    }
+  }
+  std::vector<const Record*> records;
+  for (; next != by_label_.end(); ++next) {
+    const absl::string_view label = next->first.first;
+    const bool matches = query.match == ListQuery::Match::kEqual
+                             ? label == query.label
+                             : absl::StartsWith(label, query.label);
+    if (!matches) break;
+    records.push_back(next->second);
+    if (static_cast<int64_t>(records.size()) > query.most) break;
+  }
+  return records;
+}
+
+void IdleQueue::Add(Record& record) {
+  if (!record.idle_limit) return;
+  record.listed_due = record.Due();
+  due_.emplace(record.listed_due, &record);
+}
+
+void IdleQueue::Remove(Record& record) {
+  if (record.idle_limit) due_.erase({record.listed_due, &record});
+}
+
+Record* IdleQueue::Next(Time now, bool& expired) {
+  if (due_.empty() || due_.begin()->first > now) return nullptr;
+  Record* record = due_.begin()->second;
+  expired = record->Due() <= now;
+  if (!expired) {
+    Remove(*record);
+    Add(*record);
+  }
+  return record;
+}
+
+}  // namespace attention::store

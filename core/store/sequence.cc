@@ -1,0 +1,151 @@
+#include "core/store/sequence.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace attention::store {
+namespace {
+
+// Beside the layers' own objects: this one, its counts, and what the allocator
+// rounds up.
+constexpr int64_t kOwnBytes = 640;
+
+}  // namespace
+
+Sequence::Sequence(const SequenceForm& form,
+                   const std::shared_ptr<PageBudget>& budget, Reservation own)
+    : form_(form), layout_(form), budget_(budget), own_(std::move(own)) {
+  for (int64_t i = 0; i < form.layers; ++i) {
+    layers_.emplace_back(layout_, budget_);
+  }
+}
+
+int64_t Sequence::OwnBytes(const SequenceForm& form) {
+  return kOwnBytes + form.layers * static_cast<int64_t>(sizeof(PageList));
+}
+
+absl::StatusOr<std::shared_ptr<Sequence>> Sequence::Create(
+    const SequenceForm& form, const std::shared_ptr<PageBudget>& budget,
+    int64_t more_bytes) {
+  absl::Status status = CheckForm(form);
+  if (!status.ok()) return status;
+  const int64_t bytes = OwnBytes(form) + more_bytes;
+  if (!budget->Reserve(bytes, 0)) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "no memory for a sequence of ", bytes, " bytes: the limit is reached"));
+  }
+  Reservation own(budget, bytes);
+  try {
+    return std::shared_ptr<Sequence>(
+        new Sequence(form, budget, std::move(own)));
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("no memory for a sequence");
+  }
+}
+
+absl::Status Sequence::CheckLayer(int64_t layer) const {
+  if (layer >= 0 && layer < form_.layers) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "layer: ", layer, " (expected: 0 to ", form_.layers - 1, ")"));
+}
+
+absl::Status Sequence::CheckLength(int64_t length, int64_t there) const {
+  if (length < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("length: ", length, " (expected: 0 or more)"));
+  }
+  if (length <= there) return absl::OkStatus();
+  return absl::OutOfRangeError(absl::StrCat("length: ", length, ", there are ",
+                                            there, " keys (expected: ", there,
+                                            " or less)"));
+}
+
+absl::StatusOr<Appended> Sequence::Append(int64_t layer,
+                                          std::optional<int64_t> position,
+                                          const KeyValueBlock& rows) {
+  absl::Status status = CheckLayer(layer);
+  if (!status.ok()) return status;
+  return layers_[static_cast<size_t>(layer)].Append(position, rows);
+}
+
+absl::StatusOr<Snapshot> Sequence::TakeSnapshot(int64_t layer) const {
+  absl::Status status = CheckLayer(layer);
+  if (!status.ok()) return status;
+  return layers_[static_cast<size_t>(layer)].TakeSnapshot();
+}
+
+absl::StatusOr<std::vector<Snapshot>> Sequence::TakeSnapshots() const {
+  std::vector<Snapshot> snapshots;
+  snapshots.reserve(layers_.size());
+  for (const PageList& layer : layers_) {
+    absl::StatusOr<Snapshot> snapshot = layer.TakeSnapshot();
+    if (!snapshot.ok()) return snapshot.status();
+    snapshots.push_back(*std::move(snapshot));
+  }
+  return snapshots;
+}
+
+absl::Status Sequence::Truncate(int64_t length) {
+  for (const PageList& layer : layers_) {
+    const absl::StatusOr<Snapshot> now = layer.TakeSnapshot();
+    if (!now.ok()) return now.status();
+    absl::Status status = CheckLength(length, now->length());
+    if (!status.ok()) return status;
+  }
+  for (PageList& layer : layers_) {
+    absl::Status status = layer.Truncate(length);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<Sequence>> Sequence::Fork(
+    std::optional<int64_t> length, int64_t more_bytes) const {
+  absl::StatusOr<std::shared_ptr<Sequence>> fork =
+      Create(form_, budget_, more_bytes);
+  if (!fork.ok()) return fork;
+  auto layer = (*fork)->layers_.begin();
+  for (const PageList& own : layers_) {
+    const absl::StatusOr<Snapshot> now = own.TakeSnapshot();
+    if (!now.ok()) return now.status();
+    const int64_t wanted = length.value_or(now->length());
+    absl::Status status = CheckLength(wanted, now->length());
+    if (status.ok()) status = layer->Share(*now, wanted);
+    if (!status.ok()) return status;
+    ++layer;
+  }
+  return fork;
+}
+
+std::vector<int64_t> Sequence::Lengths() const {
+  std::vector<int64_t> lengths;
+  lengths.reserve(layers_.size());
+  for (const PageList& layer : layers_) lengths.push_back(layer.length());
+  return lengths;
+}
+
+int64_t Sequence::Pages() const {
+  int64_t pages = 0;
+  for (const PageList& layer : layers_) pages += PagesOf(layer.length());
+  return pages;
+}
+
+int64_t Sequence::PageBytes() const {
+  return Pages() * Page::CountedBytes(layout_.page_bytes());
+}
+
+bool Sequence::MayFit(int64_t keys, int64_t limit) const {
+  const int64_t pages = limit / Page::CountedBytes(layout_.page_bytes());
+  // The first of them may have room in the last page.
+  const int64_t more = PagesOf(std::min(keys, PageList::kMostKeys)) - 1;
+  return Pages() + more <= pages;
+}
+
+void Sequence::Close(const absl::Status& reason) {
+  for (PageList& layer : layers_) layer.Close(reason);
+}
+
+}  // namespace attention::store

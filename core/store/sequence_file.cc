@@ -1,0 +1,108 @@
+#include "core/store/sequence_file.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "core/formats/file.h"
+#include "core/store/names.h"
+#include "core/store/sequence_file_names.h"
+
+namespace attention::store {
+namespace {
+
+using Write = absl::FunctionRef<absl::Status(absl::Span<const std::byte>)>;
+
+SafetensorsHeader HeaderOf(const SequenceForm& form,
+                           absl::Span<const Snapshot> layers) {
+  SafetensorsHeader header;
+  int64_t position = 0;
+  for (const auto& [name, part] : PartsOf(form.layers)) {
+    const int64_t length = layers[static_cast<size_t>(part.layer)].length();
+    const int64_t width = part.is_value ? form.value_width : form.key_width;
+    const int64_t begin = position;
+    position += form.heads * length * width * ByteSize(form.type);
+    header.tensors[name] = {
+        form.type, {form.heads, length, width}, begin, position};
+  }
+  const auto add_length = [](std::string* text, const Snapshot& snapshot) {
+    absl::StrAppend(text, snapshot.length());
+  };
+  header.metadata = {{"format", absl::StrCat(kSequenceFormat)},
+                     {"version", absl::StrCat(kSequenceVersion)},
+                     {"heads", absl::StrCat(form.heads)},
+                     {"key_width", absl::StrCat(form.key_width)},
+                     {"value_width", absl::StrCat(form.value_width)},
+                     {"layers", absl::StrCat(form.layers)},
+                     {"datatype", absl::StrCat(Name(form.type))},
+                     {"lengths", absl::StrJoin(layers, " ", add_length)}};
+  return header;
+}
+
+// Of one head, all rows of all pages; then of the next.
+absl::Status WritePart(const SequenceForm& form, const Snapshot& snapshot,
+                       bool is_value, Write write) {
+  const auto blocks = snapshot.Blocks();
+  for (int64_t head = 0; head < form.heads; ++head) {
+    for (const KeyValueBlock& block : blocks) {
+      const TensorView& view = is_value ? block.value : block.key;
+      const int64_t bytes = view.shape[2] * view.strides[2];
+      if (bytes == 0) continue;
+      absl::Status status =
+          write({view.At(0, head, 0, 0), static_cast<size_t>(bytes)});
+      if (!status.ok()) return status;
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status WriteSequence(const SequenceForm& form,
+                           absl::Span<const Snapshot> layers, Write write) {
+  if (static_cast<int64_t>(layers.size()) != form.layers) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "layers: ", layers.size(), " (expected: ", form.layers, ")"));
+  }
+  const std::string header = SerializeSafetensorsHeader(HeaderOf(form, layers));
+  absl::Status status =
+      write({reinterpret_cast<const std::byte*>(header.data()), header.size()});
+  for (const auto& [name, part] : PartsOf(form.layers)) {
+    if (!status.ok()) break;
+    status = WritePart(form, layers[static_cast<size_t>(part.layer)],
+                       part.is_value, write);
+  }
+  return status;
+}
+
+absl::Status WriteSequenceFile(const SequenceForm& form,
+                               absl::Span<const Snapshot> layers,
+                               const std::string& path) {
+  // Who reads the file meanwhile reads the old one; so does everybody where the
+  // disk is full. Who writes it meanwhile has another name.
+  const absl::StatusOr<std::string> name = MakeName();
+  if (!name.ok()) return name.status();
+  const std::string part = absl::StrCat(path, ".", *name, ".part");
+  absl::StatusOr<OutputFile> file = OutputFile::Create(part);
+  if (!file.ok()) return file.status();
+  absl::Cleanup remove_part = [&part] { ::unlink(part.c_str()); };
+  absl::Status status =
+      WriteSequence(form, layers, [&file](absl::Span<const std::byte> bytes) {
+        return file->Write(bytes);
+      });
+  if (status.ok()) status = file->Close();
+  if (!status.ok()) return status;
+  if (std::rename(part.c_str(), path.c_str()) != 0) {
+    return absl::ErrnoToStatus(errno,
+                               absl::StrCat(path, ": cannot be written"));
+  }
+  std::move(remove_part).Cancel();
+  return absl::OkStatus();
+}
+
+}  // namespace attention::store

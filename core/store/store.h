@@ -1,0 +1,183 @@
+#ifndef ATTENTION_CORE_STORE_STORE_H_
+#define ATTENTION_CORE_STORE_STORE_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "core/store/page_budget.h"
+#include "core/store/records.h"
+#include "core/store/sequence.h"
+
+namespace attention::store {
+
+struct StoreOptions {
+  /// Bytes of all sequences, at most: their pages, and what they take
+  /// themselves.
+  int64_t memory_limit = PageBudget::kUnlimited;
+  /// Where memory is out, sequences go to make room: of the owner who holds
+  /// most, the least recently used, so that nobody can drive out those who hold
+  /// less. Never the one that the room is for.
+  bool evict = false;
+  /// Of how many evicted and expired sequences of each owner it is remembered
+  /// that they were there.
+  size_t gone_names = 1024;
+};
+
+/// A sequence to be made.
+struct NewSequence {
+  SequenceForm form;
+  std::string name = {};   // as CheckName(); empty: the store makes one
+  std::string label = {};  // as CheckLabel()
+  std::optional<Duration> idle_limit = {};  // above 0; absent: never expires
+};
+
+/// A fork to be made. What is absent is as in the sequence that is forked.
+struct NewFork {
+  std::optional<int64_t> length = {};  // the first keys of it, in every layer
+  std::string name = {};               // empty: the store makes one
+  std::optional<std::string> label = {};
+  std::optional<Duration> idle_limit = {};
+};
+
+/// What a sequence is at the moment.
+struct Description {
+  std::string name;
+  std::string label;
+  SequenceForm form;
+  std::vector<int64_t> lengths;  // keys of each layer
+  int64_t page_bytes = 0;        // shared pages included
+  std::optional<Duration> idle_limit;
+  Duration idle = {};  // since it was last used
+};
+
+struct ListedPage {
+  std::vector<Description> sequences;
+  std::optional<ListPlace> next;  // where to go on; absent at the end
+};
+
+/// What one owner has, and has done since the start.
+struct OwnerFigures {
+  std::string owner;
+  int64_t bytes = 0;  // that count against the limit; snapshots' among them
+  int64_t pages = 0;
+  int64_t sequences = 0;
+  int64_t created = 0;  // forks among them
+  int64_t forks = 0;
+  int64_t appended_keys = 0;
+  int64_t deletions = 0;
+  int64_t evictions = 0;
+  int64_t expirations = 0;
+};
+
+/// What came of Expire().
+struct Expired {
+  int64_t sequences = 0;
+  bool more = false;  // whether to call again at once
+};
+
+/// Sequences by name, each of an owner, an opaque text: to other owners it is
+/// not there, and they may use its name for their own. Safe for several threads
+/// at once; what is done under its one lock takes microseconds, whatever it
+/// holds, and pages are freed outside. Time is what callers say it is. Owners
+/// are counted for ever: let there be a list of them somewhere.
+///
+/// Where a sequence is not there: NOT_FOUND, which says whether it was evicted
+/// or has expired. Where there is no memory, or no more than others hold:
+/// RESOURCE_EXHAUSTED, which says how much is held, and by whom most.
+class Store {
+ public:
+  /// Sequences on a page of a list, and sequences made at once, at most.
+  static constexpr int64_t kMostListed = 1000;
+  static constexpr size_t kMostCreated = 256;
+
+  explicit Store(const StoreOptions& options);
+
+  /// Makes all of them or none, and gives their names. INVALID_ARGUMENT as
+  /// CheckForm(), CheckName(), CheckLabel(), and for more than kMostCreated;
+  /// ALREADY_EXISTS for a name that is taken.
+  absl::StatusOr<std::vector<std::string>> Create(
+      absl::string_view owner, absl::Span<const NewSequence> wanted, Time now);
+
+  /// For snapshots. It counts as use.
+  absl::StatusOr<std::shared_ptr<Sequence>> Find(absl::string_view owner,
+                                                 absl::string_view name,
+                                                 Time now);
+
+  /// As Sequence::Append, with room made for it where that is allowed.
+  absl::StatusOr<Appended> Append(absl::string_view owner,
+                                  absl::string_view name, int64_t layer,
+                                  std::optional<int64_t> position,
+                                  const KeyValueBlock& rows, Time now);
+  /// As Sequence::Truncate.
+  absl::Status Truncate(absl::string_view owner, absl::string_view name,
+                        int64_t length, Time now);
+  /// As Sequence::Fork; gives the fork's name. It is the same owner's.
+  absl::StatusOr<std::string> Fork(absl::string_view owner,
+                                   absl::string_view name, const NewFork& fork,
+                                   Time now);
+
+  /// Does not count as use, nor does List().
+  absl::StatusOr<Description> Describe(absl::string_view owner,
+                                       absl::string_view name, Time now) const;
+  /// INVALID_ARGUMENT where `most` is out of its range.
+  absl::StatusOr<ListedPage> List(absl::string_view owner,
+                                  const ListQuery& query, Time now) const;
+
+  absl::Status Delete(absl::string_view owner, absl::string_view name);
+
+  /// Deletes what has been idle for too long, having looked at no more than
+  /// `most` sequences. To be called about once a second.
+  Expired Expire(Time now, int64_t most = 256);
+
+  /// Of all owners who ever had a sequence, in order of their names.
+  std::vector<OwnerFigures> Figures() const;
+  /// What all hold together.
+  const PageBudget& budget() const { return *budget_; }
+
+ private:
+  struct Entry {
+    std::shared_ptr<Sequence> sequence;
+    OwnerRecords* owner = nullptr;  // stays as long as the store
+  };
+
+  // With mutex_ held.
+  OwnerRecords& OwnerOf(absl::string_view owner);
+  const OwnerRecords* FindOwner(absl::string_view owner) const;
+  absl::StatusOr<Record*> FindRecord(absl::string_view owner,
+                                     absl::string_view name);
+  Record Take(Record& record);
+  void AddRecord(OwnerRecords& owner, Record record);
+
+  absl::StatusOr<Entry> Use(absl::string_view owner, absl::string_view name,
+                            Time now);
+  absl::StatusOr<std::vector<Record>> MakeRecords(
+      OwnerRecords& owner, absl::Span<const NewSequence> wanted, Time now);
+  absl::Status AddAll(OwnerRecords& owner, std::vector<Record> records);
+
+  // Tries, and where memory is out makes room and tries again; but what needs
+  // more than the limit, with what must stay for it, drives nobody out.
+  absl::Status WithRoom(bool may_fit, const Sequence* except,
+                        absl::FunctionRef<absl::Status()> attempt);
+  bool EvictOne(const Sequence* except);
+  absl::Status Exhausted(const absl::Status& status) const;
+
+  const StoreOptions options_;
+  const std::shared_ptr<PageBudget> budget_;
+  mutable std::mutex mutex_;
+  std::map<std::string, OwnerRecords, std::less<>> owners_;
+  IdleQueue idle_;
+};
+
+}  // namespace attention::store
+
+#endif  // ATTENTION_CORE_STORE_STORE_H_

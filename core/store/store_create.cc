@@ -1,0 +1,153 @@
+// How sequences come into a store: made, or forked.
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/store/store.h"
+
+namespace attention::store {
+namespace {
+
+// What a store keeps of a sequence beside the sequence: a record, its places in
+// three orders, and what the allocator rounds up; the name is kept twice.
+int64_t RecordBytes(absl::string_view name, absl::string_view label) {
+  return 320 + 2 * static_cast<int64_t>(name.size()) +
+         static_cast<int64_t>(label.size());
+}
+
+absl::Status CheckNew(const std::string& name, const std::string& label,
+                      const std::optional<Duration>& idle_limit) {
+  absl::Status status = name.empty() ? absl::OkStatus() : CheckName(name);
+  status.Update(CheckLabel(label));
+  if (idle_limit && *idle_limit <= Duration::zero()) {
+    status.Update(absl::InvalidArgumentError(
+        "idle_limit: not above 0 (expected: above 0, or none)"));
+  }
+  return status;
+}
+
+absl::Status Taken(absl::string_view name) {
+  return absl::AlreadyExistsError(
+      absl::StrCat("name: there is a sequence '", name, "'"));
+}
+
+}  // namespace
+
+void Store::AddRecord(OwnerRecords& owner, Record record) {
+  owner.gone().Forget(record.name);
+  ++owner.counts().created;
+  idle_.Add(owner.Add(std::move(record)));
+}
+
+// Names that the callers chose are new; those that are wanted are made.
+absl::StatusOr<std::vector<Record>> Store::MakeRecords(
+    OwnerRecords& owner, absl::Span<const NewSequence> wanted, Time now) {
+  std::vector<Record> records;
+  records.reserve(wanted.size());
+  int64_t least = 0;  // bytes
+  for (const NewSequence& one : wanted) least += Sequence::OwnBytes(one.form);
+  const bool may_fit = least <= options_.memory_limit;
+  for (const NewSequence& one : wanted) {
+    absl::StatusOr<std::string> name = one.name;
+    if (one.name.empty()) name = MakeName();
+    if (!name.ok()) return name.status();
+    std::shared_ptr<Sequence> sequence;
+    const absl::Status status = WithRoom(may_fit, nullptr, [&] {
+      auto made = Sequence::Create(one.form, owner.budget(),
+                                   RecordBytes(*name, one.label));
+      if (!made.ok()) return made.status();
+      sequence = *std::move(made);
+      return absl::OkStatus();
+    });
+    if (!status.ok()) return status;
+    records.push_back({*std::move(name), one.label, std::move(sequence),
+                       one.idle_limit, now});
+  }
+  return records;
+}
+
+// All of them or none.
+absl::Status Store::AddAll(OwnerRecords& owner, std::vector<Record> records) {
+  const std::lock_guard lock(mutex_);
+  for (const Record& record : records) {
+    if (owner.Find(record.name) != nullptr) return Taken(record.name);
+  }
+  for (Record& record : records) AddRecord(owner, std::move(record));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::string>> Store::Create(
+    absl::string_view owner, absl::Span<const NewSequence> wanted, Time now) {
+  if (wanted.size() > kMostCreated) {
+    return absl::InvalidArgumentError(absl::StrCat("sequences: ", wanted.size(),
+                                                   " (expected: at most ",
+                                                   kMostCreated, ")"));
+  }
+  OwnerRecords* of = nullptr;
+  {
+    // Looked at before room is made for them, and for good in AddAll().
+    const std::lock_guard lock(mutex_);
+    of = &OwnerOf(owner);
+    std::set<absl::string_view> names;
+    for (const NewSequence& one : wanted) {
+      absl::Status status = CheckNew(one.name, one.label, one.idle_limit);
+      status.Update(CheckForm(one.form));
+      if (!status.ok()) return status;
+      if (one.name.empty()) continue;
+      const bool first = names.insert(one.name).second;
+      if (!first || of->Find(one.name) != nullptr) return Taken(one.name);
+    }
+  }
+  absl::StatusOr<std::vector<Record>> records = MakeRecords(*of, wanted, now);
+  if (!records.ok()) return records.status();
+  std::vector<std::string> names;
+  names.reserve(records->size());
+  for (const Record& record : *records) names.push_back(record.name);
+  const absl::Status status = AddAll(*of, *std::move(records));
+  if (!status.ok()) return status;
+  return names;
+}
+
+absl::StatusOr<std::string> Store::Fork(absl::string_view owner,
+                                        absl::string_view name,
+                                        const NewFork& fork, Time now) {
+  absl::Status status =
+      CheckNew(fork.name, fork.label.value_or(""), fork.idle_limit);
+  if (!status.ok()) return status;
+  absl::StatusOr<std::string> own_name = fork.name;
+  if (fork.name.empty()) own_name = MakeName();
+  if (!own_name.ok()) return own_name.status();
+  Record record{*own_name, "", nullptr, fork.idle_limit, now};
+  Entry entry;
+  {
+    const std::lock_guard lock(mutex_);
+    const absl::StatusOr<Record*> from = FindRecord(owner, name);
+    if (!from.ok()) return from.status();
+    OwnerRecords& of = *(*from)->of;
+    if (of.Find(*own_name) != nullptr) return Taken(*own_name);
+    of.Use(**from, now);
+    record.label = fork.label.value_or((*from)->label);
+    if (!fork.idle_limit) record.idle_limit = (*from)->idle_limit;
+    entry = {(*from)->sequence, &of};
+  }
+  const bool may_fit = Sequence::OwnBytes(entry.sequence->form()) <=
+                       options_.memory_limit - entry.sequence->PageBytes();
+  status = WithRoom(may_fit, entry.sequence.get(), [&] {
+    auto made =
+        entry.sequence->Fork(fork.length, RecordBytes(*own_name, record.label));
+    if (!made.ok()) return made.status();
+    record.sequence = *std::move(made);
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
+  const std::lock_guard lock(mutex_);
+  if (entry.owner->Find(*own_name) != nullptr) return Taken(*own_name);
+  AddRecord(*entry.owner, std::move(record));
+  ++entry.owner->counts().forks;
+  return own_name;
+}
+
+}  // namespace attention::store

@@ -1,0 +1,100 @@
+// How a store makes room: sequences that expire and those that are evicted, and
+// what it says where there is none.
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "core/store/store.h"
+
+namespace attention::store {
+namespace {
+
+// Owners that an error names.
+constexpr size_t kNamedOwners = 3;
+
+}  // namespace
+
+absl::Status Store::WithRoom(bool may_fit, const Sequence* except,
+                             absl::FunctionRef<absl::Status()> attempt) {
+  for (;;) {
+    absl::Status status = attempt();
+    if (!absl::IsResourceExhausted(status)) return status;
+    if (!may_fit || !options_.evict || !EvictOne(except)) {
+      return Exhausted(status);
+    }
+  }
+}
+
+// False where the owner who holds most has no other sequence.
+bool Store::EvictOne(const Sequence* except) {
+  Record gone;
+  {
+    const std::lock_guard lock(mutex_);
+    OwnerRecords* largest = nullptr;
+    for (auto& [name, owner] : owners_) {
+      if (largest == nullptr ||
+          owner.budget()->held() > largest->budget()->held()) {
+        largest = &owner;
+      }
+    }
+    if (largest == nullptr) return false;
+    Record* record = largest->LeastRecentlyUsed(except);
+    if (record == nullptr) return false;
+    ++largest->counts().evictions;
+    gone = Take(*record);
+    largest->gone().Add(gone.name, Gone::kEvicted);
+  }
+  gone.sequence->Close(NotFound(gone.name, Gone::kEvicted));
+  return true;
+}
+
+absl::Status Store::Exhausted(const absl::Status& status) const {
+  std::string text =
+      absl::StrCat(status.message(), "; sequences hold ", budget_->held(),
+                   " of ", budget_->limit(), " bytes");
+  std::vector<OwnerFigures> figures = Figures();
+  std::stable_sort(
+      figures.begin(), figures.end(),
+      [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  // Without callers that are known there is one owner, without a name.
+  if (figures.size() == 1 && figures[0].owner.empty()) figures.clear();
+  if (figures.size() > kNamedOwners) figures.resize(kNamedOwners);
+  const char* between = ", most of them: ";
+  for (const OwnerFigures& one : figures) {
+    absl::StrAppend(&text, std::exchange(between, ", "), "'",
+                    absl::CHexEscape(one.owner), "' ", one.bytes);
+  }
+  return absl::ResourceExhaustedError(text);
+}
+
+Expired Store::Expire(Time now, int64_t most) {
+  std::vector<Record> gone;  // end after the lock
+  Expired expired;
+  {
+    const std::lock_guard lock(mutex_);
+    for (int64_t looked_at = 0;; ++looked_at) {
+      bool is_due = false;
+      Record* record = idle_.Next(now, is_due);
+      if (record == nullptr) break;
+      if (looked_at == most) {
+        expired.more = true;
+        break;
+      }
+      if (!is_due) continue;
+      OwnerRecords& owner = *record->of;
+      ++owner.counts().expirations;
+      gone.push_back(Take(*record));
+      owner.gone().Add(gone.back().name, Gone::kExpired);
+    }
+  }
+  for (const Record& record : gone) {
+    record.sequence->Close(NotFound(record.name, Gone::kExpired));
+  }
+  expired.sequences = static_cast<int64_t>(gone.size());
+  return expired;
+}
+
+}  // namespace attention::store

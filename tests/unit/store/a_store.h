@@ -1,0 +1,55 @@
+#ifndef ATTENTION_TESTS_UNIT_STORE_A_STORE_H_
+#define ATTENTION_TESTS_UNIT_STORE_A_STORE_H_
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "core/store/page.h"
+#include "core/store/store.h"
+#include "tests/unit/store/rows.h"
+
+namespace attention::store::testing {
+
+/// What a page of SmallForm() counts.
+inline int64_t SmallPage() {
+  return Page::CountedBytes(int64_t{2} * 64 * (3 + 5) * 4);
+}
+
+/// A store with a clock of its own, whose sequences are all of SmallForm().
+struct AStore {
+  explicit AStore(const StoreOptions& options = {}) : store(options) {}
+
+  absl::StatusOr<std::string> Create(const std::string& owner,
+                                     const std::string& name,
+                                     const std::string& label = "",
+                                     std::optional<Duration> idle_limit = {}) {
+    const NewSequence wanted{SmallForm(), name, label, idle_limit};
+    auto names = store.Create(owner, {&wanted, 1}, now);
+    if (!names.ok()) return names.status();
+    return names->at(0);
+  }
+  /// Behind the last key, keys of one tag.
+  absl::StatusOr<Appended> Append(const std::string& owner,
+                                  const std::string& name, int64_t count,
+                                  uint32_t tag) {
+    const auto described = store.Describe(owner, name, now);
+    if (!described.ok()) return described.status();
+    const Rows rows(SmallForm(), described->lengths[0], count, tag);
+    return store.Append(owner, name, 0, std::nullopt, rows.block(), now);
+  }
+  OwnerFigures Figures(const std::string& owner) const {
+    for (OwnerFigures& figures : store.Figures()) {
+      if (figures.owner == owner) return std::move(figures);
+    }
+    return {};
+  }
+
+  Store store;
+  Time now = Time(std::chrono::hours(1));
+};
+
+}  // namespace attention::store::testing
+
+#endif  // ATTENTION_TESTS_UNIT_STORE_A_STORE_H_

@@ -1,0 +1,111 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <optional>
+
+#include "core/store/sequence.h"
+#include "tests/support/status_matchers.h"
+#include "tests/unit/store/rows.h"
+
+namespace attention::store {
+namespace {
+
+using test::IsOk;
+using test::StatusIs;
+using testing::AppendRows;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::MakeSequence;
+using testing::Rows;
+using testing::SmallForm;
+using testing::Tags;
+using testing::TagsOf;
+using testing::Unlimited;
+
+TEST(StoreTruncateTest, KeepsTheFirstKeysOfAllLayers) {
+  const auto sequence = MakeSequence(SmallForm(2));
+  ASSERT_THAT(AppendRows(*sequence, 200, 1, 0), IsOk());
+  ASSERT_THAT(AppendRows(*sequence, 130, 2, 1), IsOk());
+  EXPECT_THAT(sequence->Truncate(130), IsOk());
+  EXPECT_THAT(sequence->Lengths(), ElementsAre(130, 130));
+  EXPECT_THAT(sequence->Truncate(64), IsOk());
+  EXPECT_EQ(TagsOf(*sequence, 0), Tags({{64, 1}}));
+  EXPECT_EQ(TagsOf(*sequence, 1), Tags({{64, 2}}));
+  EXPECT_THAT(sequence->Truncate(0), IsOk());
+  EXPECT_THAT(sequence->Lengths(), ElementsAre(0, 0));
+}
+
+TEST(StoreTruncateTest, BeyondALayersLengthNothingIsCut) {
+  const auto sequence = MakeSequence(SmallForm(2));
+  ASSERT_THAT(AppendRows(*sequence, 20, 1, 0), IsOk());
+  ASSERT_THAT(AppendRows(*sequence, 10, 1, 1), IsOk());
+  EXPECT_THAT(sequence->Truncate(15),
+              StatusIs(absl::StatusCode::kOutOfRange,
+                       HasSubstr("length: 15, there are 10 keys")));
+  EXPECT_THAT(
+      sequence->Truncate(-1),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("length: -1")));
+  EXPECT_THAT(sequence->Lengths(), ElementsAre(20, 10));
+}
+
+TEST(StoreTruncateTest, OtherKeysMayComeWhereSomeWereCut) {
+  const auto sequence = MakeSequence();
+  ASSERT_THAT(AppendRows(*sequence, 200, 1), IsOk());
+  for (const int64_t length : {199, 128, 100, 65, 10}) {
+    ASSERT_THAT(sequence->Truncate(length), IsOk());
+    ASSERT_THAT(AppendRows(*sequence, 70, 2), IsOk());
+    EXPECT_EQ(TagsOf(*sequence), Tags({{length, 1}, {70, 2}}));
+    ASSERT_THAT(sequence->Truncate(length), IsOk());
+  }
+}
+
+TEST(StoreTruncateTest, ASnapshotKeepsWhatIsCutAndOverwritten) {
+  for (const int64_t length : {150, 128, 70, 3, 0}) {
+    const auto sequence = MakeSequence();
+    ASSERT_THAT(AppendRows(*sequence, 160, 1), IsOk());
+    const Snapshot before = sequence->TakeSnapshot(0).value();
+    ASSERT_THAT(sequence->Truncate(length), IsOk());
+    ASSERT_THAT(AppendRows(*sequence, 100, 2), IsOk());
+    EXPECT_EQ(TagsOf(before), Tags({{160, 1}}));
+    EXPECT_EQ(TagsOf(*sequence), Tags({{length, 1}, {100, 2}}));
+  }
+}
+
+TEST(StoreTruncateTest, AForkKeepsWhatIsCutAndOverwritten) {
+  const auto sequence = MakeSequence();
+  ASSERT_THAT(AppendRows(*sequence, 100, 1), IsOk());
+  const auto fork = sequence->Fork(std::nullopt).value();
+  ASSERT_THAT(sequence->Truncate(80), IsOk());
+  ASSERT_THAT(AppendRows(*sequence, 30, 2), IsOk());
+  EXPECT_EQ(TagsOf(*fork), Tags({{100, 1}}));
+  ASSERT_THAT(AppendRows(*fork, 5, 3), IsOk());
+  EXPECT_EQ(TagsOf(*fork), Tags({{100, 1}, {5, 3}}));
+  EXPECT_EQ(TagsOf(*sequence), Tags({{80, 1}, {30, 2}}));
+}
+
+TEST(StoreTruncateTest, WhereNobodyReadsThePageIsWrittenAgain) {
+  const auto budget = Unlimited();
+  const auto sequence = MakeSequence(SmallForm(), budget);
+  ASSERT_THAT(AppendRows(*sequence, 100, 1), IsOk());
+  const std::byte* page = sequence->TakeSnapshot(0)->Blocks()[1].key.data;
+  ASSERT_THAT(sequence->Truncate(90), IsOk());
+  ASSERT_THAT(AppendRows(*sequence, 10, 2), IsOk());
+  EXPECT_EQ(sequence->TakeSnapshot(0)->Blocks()[1].key.data, page);
+  EXPECT_EQ(budget->pages(), 2);
+}
+
+TEST(StoreTruncateTest, AnAppendThatWasCutIsNoRepetition) {
+  const auto sequence = MakeSequence();
+  ASSERT_THAT(AppendRows(*sequence, 60, 1), IsOk());
+  const Rows rows(SmallForm(), 60, 10, 2);
+  ASSERT_THAT(sequence->Append(0, 60, rows.block()), IsOk());
+  ASSERT_THAT(sequence->Truncate(60), IsOk());
+  ASSERT_OK_AND_ASSIGN(const Appended again,
+                       sequence->Append(0, 60, rows.block()));
+  EXPECT_EQ(again.new_keys, 10);
+  EXPECT_EQ(TagsOf(*sequence), Tags({{60, 1}, {10, 2}}));
+}
+
+}  // namespace
+}  // namespace attention::store
