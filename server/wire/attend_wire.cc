@@ -131,9 +131,6 @@ absl::StatusOr<AttentionRequest> AttendWire::Decode(ReceivedMessage message,
                       "missing (a stream's replies are told apart by it)");
   }
   if (absl::Status status = CheckId(id()); !status.ok()) return status;
-  if (message_.has_sequences()) {
-    return absl::UnimplementedError("sequences: this server keeps none");
-  }
   absl::StatusOr<RequestBuilder> builder = Begin(message_, models_);
   if (!builder.ok()) return builder.status();
   absl::Status status = ReadFields(message_, elements_, *builder);
