@@ -58,11 +58,17 @@ void Task::Start(Done done) {
 }
 
 // On the thread that brought the message, or on a worker in its turn.
-void Task::DecodeAndGoOn(const Turn* turn) {
+void Task::DecodeAndGoOn(Turn* turn) {
   const std::chrono::nanoseconds begin = SinceArrival();
   absl::Status status = WithoutBadAlloc([&] { return Decode(); });
   facts_.decode_time = SinceArrival() - begin;
   decoded_ = true;
+  // Of what was read to its end: a message that is wrong at its beginning says
+  // nothing of its length.
+  if (status.ok() && turn != nullptr) {
+    services_.costs.Learn(decoding_, turn->ThreadTime(),
+                          arrival_.origin->path().party);
+  }
   if (status.ok() && needs_.quick) return RunAndFinish({});
   if (status.ok()) status = Enqueue(needs_.work, turn);
   if (!status.ok()) return Refuse(status);
@@ -117,13 +123,8 @@ void Task::Refuse(const absl::Status& status) {
 
 void Task::RunQueued(Turn& turn) {
   if (!decoded_) {
-    // Before it waits for its next turn, in which it may be gone.
-    const Work decoding = decoding_;
-    const auto self = shared_from_this();
     turn.SetParts(1);
-    DecodeAndGoOn(&turn);
-    return services_.costs.Learn(decoding, turn.ThreadTime(),
-                                 arrival_.origin->path().party);
+    return DecodeAndGoOn(&turn);
   }
   RunAndFinish([this, &turn] {
     StopIfTooLong();

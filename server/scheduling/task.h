@@ -84,7 +84,7 @@ class Task final : public QueuedWork,
 
  private:
   absl::Status Hold(int64_t bytes);
-  void DecodeAndGoOn(const Turn* turn);
+  void DecodeAndGoOn(Turn* turn);
   absl::Status Decode();
   absl::Status Enqueue(const Work& work, const Turn* within);
   absl::Status Run(const std::function<void()>& give_way);

@@ -29,6 +29,7 @@ struct Seen {
   std::thread::id decoder;
   bool decoded = false;
   std::latch* gate = nullptr;  // Run() waits for it
+  absl::Status decoding;       // how it ends
 };
 
 // Echoes; says that long messages take time to decode.
@@ -43,7 +44,7 @@ class Echo final : public Operation {
   absl::Status Decode(ReceivedMessage, HoldBytes, RequestFacts&) override {
     seen_->decoder = std::this_thread::get_id();
     seen_->decoded = true;
-    return absl::OkStatus();
+    return seen_->decoding;
   }
   absl::StatusOr<OperationNeeds> Plan(RequestFacts&) override {
     return OperationNeeds{.work = {0, 1000}};
@@ -166,8 +167,18 @@ TEST_F(DecodingTurnTest, DecodingIsLearnt) {
   const Work decoding{Work::kDecodeJson, 1000};
   const auto guess = costs_.Estimate(decoding);
   EXPECT_TRUE(Start(*Make(1000)).get().status.ok());
-  // Learnt after the answer has gone.
-  while (costs_.Estimate(decoding) == guess) std::this_thread::yield();
+  EXPECT_NE(costs_.Estimate(decoding), guess);
+}
+
+TEST_F(DecodingTurnTest, NothingIsLearntOfAMessageThatIsWrong) {
+  const Work decoding{Work::kDecodeJson, 1000};
+  const auto guess = costs_.Estimate(decoding);
+  const auto wrong = Make(1000);
+  seen_->decoding = absl::InvalidArgumentError("wrong at its first byte");
+  EXPECT_FALSE(Start(*wrong).get().status.ok());
+  // The worker has come to its next turn, and done with the first.
+  EXPECT_TRUE(Start(*Make(1)).get().status.ok());
+  EXPECT_EQ(costs_.Estimate(decoding), guess);
 }
 
 }  // namespace
