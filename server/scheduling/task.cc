@@ -126,10 +126,12 @@ void Task::RunQueued(Turn& turn) {
     turn.SetParts(1);
     return DecodeAndGoOn(&turn);
   }
-  RunAndFinish([this, &turn] {
-    StopIfTooLong();
-    turn.GiveWay();
-  });
+  RunAndFinish({.give_way =
+                    [this, &turn] {
+                      StopIfTooLong();
+                      turn.GiveWay();
+                    },
+                .look = [this] { StopIfTooLong(); }});
   turn.SetParts(facts_.parts);
   if (computed_) {
     services_.costs.Learn(needs_.work, turn.ThreadTime(),
@@ -137,12 +139,12 @@ void Task::RunQueued(Turn& turn) {
   }
 }
 
-void Task::RunAndFinish(const std::function<void()>& give_way) {
+void Task::RunAndFinish(const Pauses& pauses) {
   facts_.queue_time = SinceArrival();
   StopIfLate();
   const absl::Status status =
       stop_.stop_requested() ? StopStatus()
-                             : WithoutBadAlloc([&] { return Run(give_way); });
+                             : WithoutBadAlloc([&] { return Run(pauses); });
   facts_.compute_time = SinceArrival() - facts_.queue_time - facts_.gather_time;
   computed_ = status.ok();
   if (status.ok()) return Finish(Encode());
@@ -150,11 +152,10 @@ void Task::RunAndFinish(const std::function<void()>& give_way) {
   Finish(status.code() == absl::StatusCode::kCancelled ? StopStatus() : status);
 }
 
-absl::Status Task::Run(const std::function<void()>& give_way) {
+absl::Status Task::Run(const Pauses& pauses) {
   arrival_.operation->Gather(&services_.workers);
   facts_.gather_time = SinceArrival() - facts_.queue_time;
-  return OrTryAgain(
-      arrival_.operation->Run(stop_.get_token(), give_way, facts_));
+  return OrTryAgain(arrival_.operation->Run(stop_.get_token(), pauses, facts_));
 }
 
 absl::StatusOr<grpc::ByteBuffer> Task::Encode() {

@@ -50,7 +50,7 @@ class Echo final : public Operation {
     return OperationNeeds{.work = {0, 1000}};
   }
   void Gather(WorkerPool*) override {}
-  absl::Status Run(const std::stop_token&, const std::function<void()>&,
+  absl::Status Run(const std::stop_token&, const Pauses&,
                    RequestFacts&) override {
     if (seen_->gate != nullptr) seen_->gate->wait();
     return absl::OkStatus();
