@@ -70,6 +70,7 @@ void RequestStream::Advance() {
     finished_ = true;
     end = EndStatus();
     watch_ = calls().WatchReply(call_, origin().peer);
+    if (!caller_known_) watch_.Hurry();
   }
   if (services().metrics != nullptr) {
     services().metrics->NoteStreamEnd(rules_.rpc, end.error_code());
@@ -197,6 +198,8 @@ void RequestStream::OnCallersChanged() {
     }
     caller_known_ = false;
     failure_ = caller.status();
+    // What is being written is waited for, but not for as long as others.
+    watch_.Hurry();
   }
   Stop(StopReason::kCancelled);
   Advance();

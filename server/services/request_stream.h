@@ -40,7 +40,8 @@ struct StreamRules {
 /// (OK), the server drains (UNAVAILABLE), a request failed where the rules say
 /// so, its caller is not known any more (UNAUTHENTICATED) or the call broke
 /// (CANCELLED), and in each case once nothing is in flight any more; of the
-/// last two nothing more is computed.
+/// last two nothing more is computed, and where nobody is known any more, a
+/// reply that is not taken within a second breaks the call.
 ///
 /// Lifetime: gRPC calls OnDone after Finish() and after the last of its
 /// callbacks has returned, and only then does it leave ActiveCalls.
