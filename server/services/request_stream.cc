@@ -23,9 +23,11 @@ RequestStream::Reactor* RequestStream::Begin(
     const TaskServices& services, ActiveCalls& calls,
     std::shared_ptr<const Caller> caller, StreamRules rules,
     grpc::CallbackServerContext& context) {
+  CallOrigin origin = OriginOf(context, std::move(caller));
+  absl::Status room = calls.CheckRoom(origin.peer);
+  if (!room.ok()) return Refuse(room);
   auto stream = std::make_shared<RequestStream>(
-      services, calls, OriginOf(context, std::move(caller)), std::move(rules),
-      context);
+      services, calls, std::move(origin), std::move(rules), context);
   stream->Join();
   // Those that changed before it was added.
   stream->OnCallersChanged();

@@ -157,6 +157,7 @@ void CallWatch::Close(const Peer& peer, Watched& watched, int64_t most,
                       const char* of) {
   if (std::exchange(watched.closed, true)) return;
   connections_.Close(peer);
+  calls_.NoteClosed();
   if (const int64_t times = closed_.Count(); times > 0) {
     spdlog::warn(
         "closed {} connections, the last of {} with {} open calls (expected "

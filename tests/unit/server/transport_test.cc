@@ -120,6 +120,25 @@ TEST(OpenCallLimits, FollowTheMemory) {
   EXPECT_EQ(OpenCallLimits::For(1 << 20).total, OpenCallLimits::kLeast);
 }
 
+TEST(OpenCallLimits, LeaveAnAddressMoreThanOneConnection) {
+  OpenCallLimits limits{.total = 128, .per_address = 64};
+  EXPECT_EQ(limits.OfConnection(256), 32);
+  EXPECT_EQ(limits.OfConnection(10), 10);
+  limits.per_address = 1;
+  EXPECT_EQ(limits.OfConnection(256), 1);
+}
+
+TEST(OpenCalls, LeaveNoRoomForStreamsBeforeTheyAreTooMany) {
+  OpenCalls calls({.total = 16, .per_address = 8});
+  calls.Add("a", 5);
+  EXPECT_THAT(calls.CheckRoom("a"), test::IsOk());
+  calls.Add("a", 1);
+  EXPECT_THAT(calls.CheckRoom("a"),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("6 open calls")));
+  EXPECT_THAT(calls.CheckRoom("b"), test::IsOk());
+}
+
 TEST(OpenCalls, AreCountedForEachAddress) {
   OpenCalls calls({.total = 10, .per_address = 5});
   EXPECT_EQ(calls.Largest(), "");
