@@ -269,8 +269,8 @@ absl::StatusOr<int> Server::Impl::Listen() {
   grpc_server->GetHealthCheckService()->SetServingStatus(
       inference::GRPCInferenceService::service_full_name(), true);
   health->Attach(grpc_server->GetHealthCheckService());
-  call_watch.emplace(channelz::NewestServer(), streams, connections,
-                     open_calls);
+  call_watch.emplace(channelz::SourceOf(channelz::NewestServer()), streams,
+                     connections, open_calls);
   acceptor.emplace(std::move(ways), connections);
   return tcp->port;
 }
