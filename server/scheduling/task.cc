@@ -100,7 +100,7 @@ absl::Status Task::Hold(int64_t bytes) {
     return services_.admission.Grow(ticket_, bytes, Limits(), &facts_.refusal);
   }
   absl::StatusOr<Admission::Ticket> ticket = services_.admission.Admit(
-      arrival_.origin->share(), facts_.request_bytes + bytes, Limits(),
+      arrival_.origin->holder(), facts_.request_bytes + bytes, Limits(),
       &facts_.refusal);
   if (!ticket.ok()) return ticket.status();
   ticket_ = *std::move(ticket);
