@@ -60,7 +60,7 @@ void Task::Start(Done done) {
 // On the thread that brought the message, or on a worker in its turn.
 void Task::DecodeAndGoOn(Turn* turn) {
   const std::chrono::nanoseconds begin = SinceArrival();
-  absl::Status status = WithoutBadAlloc([&] { return Decode(); });
+  absl::Status status = WithoutBadAlloc([&] { return Decode(turn); });
   facts_.decode_time = SinceArrival() - begin;
   decoded_ = true;
   // Of what was read to its end: a message that is wrong at its beginning says
@@ -71,15 +71,17 @@ void Task::DecodeAndGoOn(Turn* turn) {
   }
   if (status.ok() && needs_.quick) return RunAndFinish({});
   if (status.ok()) status = Enqueue(needs_.work, turn);
+  if (!status.ok() && stop_.stop_requested()) return Finish(StopStatus());
   if (!status.ok()) return Refuse(status);
   FinishIfStoppedInQueue();
 }
 
-absl::Status Task::Decode() {
+absl::Status Task::Decode(Turn* turn) {
   Operation& operation = *arrival_.operation;
   absl::Status status = operation.Decode(
       std::move(arrival_.message),
-      [this](int64_t bytes) { return Hold(bytes); }, facts_);
+      [this, turn](int64_t bytes) { return HoldWhileDecoding(bytes, turn); },
+      facts_);
   if (facts_.refusal == Refusal::kNone) status = OrTryAgain(std::move(status));
   if (!status.ok()) return status;
   absl::StatusOr<OperationNeeds> needs = operation.Plan(facts_);
@@ -105,6 +107,17 @@ absl::Status Task::Hold(int64_t bytes) {
   if (!ticket.ok()) return ticket.status();
   ticket_ = *std::move(ticket);
   return absl::OkStatus();
+}
+
+// Where it is decoded in its turn, it gives way, and looks whether it is still
+// wanted.
+absl::Status Task::HoldWhileDecoding(int64_t bytes, Turn* turn) {
+  if (turn != nullptr) {
+    turn->GiveWay();
+    StopIfLate();
+    if (stop_.stop_requested()) return StopStatus();
+  }
+  return bytes > 0 ? Hold(bytes) : absl::OkStatus();
 }
 
 absl::Status Task::Enqueue(const Work& work, const Turn* within) {

@@ -84,8 +84,9 @@ class Task final : public QueuedWork,
 
  private:
   absl::Status Hold(int64_t bytes);
+  absl::Status HoldWhileDecoding(int64_t bytes, Turn* turn);
   void DecodeAndGoOn(Turn* turn);
-  absl::Status Decode();
+  absl::Status Decode(Turn* turn);
   absl::Status Enqueue(const Work& work, const Turn* within);
   absl::Status Run(const Pauses& pauses);
   void RunAndFinish(const Pauses& pauses);
