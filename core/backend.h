@@ -30,6 +30,10 @@ struct AttentionJob {
   /// compute another job on that thread meanwhile (a large job then gives way
   /// to a small one). Not called where a device computes.
   std::function<void()> before_tile = {};
+  /// Called before each launch on a device, from the thread that waits for it,
+  /// where set. It may request a stop, and must not compute: the job holds
+  /// memory of the device that another one could wait for.
+  std::function<void()> before_launch = {};
 
   // Written by Backend::Run.
   /// OK, or CANCELLED where `stop` was requested before the last tile; results

@@ -54,8 +54,20 @@ void Say(absl::string_view what, absl::string_view details = "") {
 }
 
 // Whether the last call of this thread that failed was for want of memory: who
-// calls abort() where malloc() has failed does nothing in between.
+// calls abort() where malloc() has failed does nothing in between. Where such a
+// failure is handled, errno is set to 0, so that it says nothing of what comes
+// later: by ThrowBadAlloc(), and where malloc() and mmap() are called.
 bool MemoryFailed() { return errno == ENOMEM; }
+
+// What `new` calls where there is no memory.
+[[noreturn]] void ThrowBadAlloc() {
+  try {
+    throw std::bad_alloc();
+  } catch (const std::bad_alloc&) {
+    errno = 0;  // here, because finding room for the exception may fail too
+    throw;
+  }
+}
 
 [[noreturn]] void SayThatThereIsNone(absl::string_view what,
                                      absl::string_view details = "") {
@@ -129,6 +141,7 @@ void HandleSegmentationFaults() {
 void SayLastWords(const std::string& log_format) {
   json = log_format == "json";
   std::set_terminate(OnTerminate);
+  std::set_new_handler(ThrowBadAlloc);
   std::signal(SIGABRT, OnAbort);
   HandleSegmentationFaults();
 }

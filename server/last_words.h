@@ -7,11 +7,13 @@ namespace attention::server {
 
 /// Has the process say on stderr why it ends where nobody else does. No memory
 /// or no thread to be had, with nothing left that could catch it: exit code 1;
-/// so for an abort() right after an allocation that failed, as gRPC's. Any
-/// other abort(), of glibc where it finds the heap corrupted for instance, is
-/// told as that, any other exception by its name, and a null pointer that is
-/// used as such; each ends the process by its signal, with a core dump where
-/// the system keeps them. `log_format` is ServerOptions'.
+/// so for an abort() right after an allocation that failed and that nobody
+/// handled, as gRPC's (who handles that of malloc() or mmap() sets errno to 0;
+/// for `new`, this does). Any other abort(), of glibc where it finds the heap
+/// corrupted for instance, is told as that, any other exception by its name,
+/// and a null pointer that is used as such; each ends the process by its
+/// signal, with a core dump where the system keeps them. `log_format` is
+/// ServerOptions'.
 void SayLastWords(const std::string& log_format);
 
 /// The server has started. Until now whatever a library says that it ends the

@@ -246,6 +246,15 @@ void AddConnections(const MetricSources& from, MetricFamilies& page) {
                               "Connections that were closed at once.");
   refused.Add(Value(from.connections.refused()), {{"protocol", "grpc"}});
   refused.Add(Value(from.http.connections_refused()), {{"protocol", "http"}});
+  page.Gauge("attention_open_calls",
+             "Calls that are open over gRPC, whatever they do.")
+      .Add(Value(from.open_calls.Total()));
+  page.Gauge("attention_open_calls_limit",
+             "As many as there may be, by --memory-limit.")
+      .Add(Value(from.open_calls.limits().total));
+  page.Counter("attention_connections_closed_total",
+               "Connections that were closed for their open calls.")
+      .Add(Value(from.open_calls.closed()), {{"protocol", "grpc"}});
 }
 
 void AddDevices(const Engine& engine, MetricFamilies& page) {

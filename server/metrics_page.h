@@ -8,6 +8,7 @@
 #include "server/models/model_table.h"
 #include "server/options.h"
 #include "server/scheduling/admission.h"
+#include "server/scheduling/open_calls.h"
 #include "server/scheduling/request_queue.h"
 #include "server/services/call_counter.h"
 #include "server/telemetry/request_metrics.h"
@@ -26,6 +27,7 @@ struct MetricSources {
   const Admission& admission;
   const RequestQueue& queue;
   Connections& connections;
+  const OpenCalls& open_calls;
   const HttpServer& http;
 };
 

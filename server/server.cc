@@ -201,7 +201,7 @@ struct Server::Impl {
   AttentionService service;
   InferenceManagement management;
   InferenceService inference;
-  Reflection reflection{ServiceNames()};
+  Reflection reflection{ServiceNames(), calls};
   ReflectionService reflection_service{reflection};
   OldReflectionService old_reflection_service{reflection};
   std::unique_ptr<grpc::Server> grpc_server;
@@ -214,6 +214,12 @@ struct Server::Impl {
 
 CallGuards Server::Impl::Guards() {
   return {.reply_timeout = options.reply_timeout,
+          .check_room =
+              [this](const std::string& peer) {
+                const std::optional<Peer> of = PeerOfCall(peer);
+                return of ? open_calls.CheckRoom(of->address)
+                          : absl::OkStatus();
+              },
           .note_reset =
               [this](const std::string& peer) { connections.NoteReset(peer); },
           .close_connection =
@@ -242,7 +248,9 @@ absl::StatusOr<int> Server::Impl::Listen() {
          Handovers(kHandovers, grpc::InsecureServerCredentials(), builder)});
     ways.back().listening.push_back(*std::move(socket));
   }
-  SetGrpcLimits(options, MessageMemory(options), builder);
+  const int64_t streams =
+      open_calls.limits().OfConnection(options.max_streams_per_connection);
+  SetGrpcLimits(options, streams, MessageMemory(options), builder);
   builder.RegisterService(&service);
   builder.RegisterService(&inference);
   builder.RegisterService(&reflection_service);
@@ -261,9 +269,8 @@ absl::StatusOr<int> Server::Impl::Listen() {
   grpc_server->GetHealthCheckService()->SetServingStatus(
       inference::GRPCInferenceService::service_full_name(), true);
   health->Attach(grpc_server->GetHealthCheckService());
-  call_watch.emplace(channelz::NewestServer(),
-                     options.max_streams_per_connection, connections,
-                     open_calls);
+  call_watch.emplace(channelz::SourceOf(channelz::NewestServer()), streams,
+                     connections, open_calls);
   acceptor.emplace(std::move(ways), connections);
   return tcp->port;
 }
@@ -282,7 +289,7 @@ void Server::Impl::ServeHttp() {
                                 return MetricsPage(
                                     {options, *engine, ready(), metrics,
                                      other_calls, models, admission, queue,
-                                     connections, *http->server});
+                                     connections, open_calls, *http->server});
                               },
                           .inference = http_inference.get()});
 }

@@ -1,6 +1,7 @@
 #include "server/http/counted_bytes.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 
@@ -71,6 +72,7 @@ absl::Status CountedBytes::Grow(size_t bytes, size_t most) {
   }
   char* const grown = static_cast<char*>(std::realloc(bytes_, wanted));
   if (grown == nullptr) {
+    errno = 0;  // it is handled here: see last_words.h
     if (budget_ != nullptr) budget_->Return(address_, more);
     return RetryAfter(
         absl::ResourceExhaustedError("the server is out of memory"), kTryAgain);

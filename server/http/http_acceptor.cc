@@ -15,9 +15,6 @@ using boost::asio::ip::tcp;
 
 // Between two attempts where nothing more can be opened.
 constexpr std::chrono::milliseconds kPause{50};
-// Accepted at once, before those that are open get on: few turns for who
-// connects in a storm, and fewer than there are places for probes.
-constexpr int kAcceptedAtOnce = 32;
 
 tcp ProtocolOf(int socket) {
   sockaddr_storage address{};
@@ -29,9 +26,11 @@ tcp ProtocolOf(int socket) {
 }  // namespace
 
 HttpAcceptor::HttpAcceptor(boost::asio::io_context& context,
-                           FileDescriptor socket, Admit admit, LogLimit& failed)
+                           FileDescriptor socket, int64_t most_at_once,
+                           Admit admit, LogLimit& failed)
     : listening_(context, ProtocolOf(socket.get()), socket.get()),
       pause_(context),
+      most_at_once_(most_at_once),
       admit_(std::move(admit)),
       failed_(failed) {
   (void)socket.Release();  // the acceptor's
@@ -46,7 +45,7 @@ void HttpAcceptor::Accept() {
 
 void HttpAcceptor::AcceptSome() {
   try {
-    for (int i = 0; i < kAcceptedAtOnce; ++i) {
+    for (int64_t i = 0; i < most_at_once_; ++i) {
       if (!AcceptOne()) break;
     }
   } catch (const std::exception& error) {

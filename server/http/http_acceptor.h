@@ -4,6 +4,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -19,10 +20,11 @@ class HttpAcceptor {
  public:
   using Admit = std::function<void(boost::asio::ip::tcp::socket)>;
 
-  /// `admit` gets each connection; what it throws ends that one, and the next
-  /// are accepted a moment later. `failed` and the context outlive it.
+  /// `admit` gets each connection, of which `most_at_once` >= 1 are accepted
+  /// before those that are open get on; what it throws ends that one, and the
+  /// next are accepted a moment later. `failed` and the context outlive it.
   HttpAcceptor(boost::asio::io_context& context, FileDescriptor socket,
-               Admit admit, LogLimit& failed);
+               int64_t most_at_once, Admit admit, LogLimit& failed);
 
   void Accept();
 
@@ -36,6 +38,7 @@ class HttpAcceptor {
 
   boost::asio::ip::tcp::acceptor listening_;
   boost::asio::steady_timer pause_;
+  const int64_t most_at_once_;
   const Admit admit_;
   LogLimit& failed_;
 };

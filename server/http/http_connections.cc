@@ -3,11 +3,25 @@
 #include <utility>
 
 namespace attention::server {
+namespace {
+
+// One less of `key`, which is there.
+void Decrement(std::unordered_map<std::string, int64_t>& counts,
+               const std::string& key) {
+  const auto found = counts.find(key);
+  if (--found->second == 0) counts.erase(found);
+}
+
+}  // namespace
 
 HttpConnections::Place::~Place() {
   const std::lock_guard lock(all_.mutex_);
   all_.LeaveIdle(*this);
-  all_.Uncount(*this);
+  if (counted_) {
+    all_.Uncount(*this);
+  } else {
+    Decrement(all_.closing_of_address_, address_);
+  }
 }
 
 void HttpConnections::Place::SetIdle(std::function<void()> close) {
@@ -31,14 +45,25 @@ void HttpConnections::LeaveIdle(Place& place) {
 }
 
 void HttpConnections::Uncount(Place& place) {
-  if (!std::exchange(place.counted_, false)) return;
+  place.counted_ = false;
   if (place.reserved_) {
     --reserved_;
     return;
   }
   --open_;
-  const auto same = of_address_.find(place.address_);
-  if (--same->second == 0) of_address_.erase(same);
+  Decrement(of_address_, place.address_);
+}
+
+void HttpConnections::Displace(Place& place) {
+  ++closing_of_address_[place.address_];
+  LeaveIdle(place);
+  Uncount(place);
+  ++displaced_;
+}
+
+int64_t HttpConnections::ClosingOf(const std::string& address) const {
+  const auto same = closing_of_address_.find(address);
+  return same == closing_of_address_.end() ? 0 : same->second;
 }
 
 bool HttpConnections::FullFor(const std::string& address) const {
@@ -66,14 +91,14 @@ std::unique_ptr<HttpConnections::Place> HttpConnections::Take(
     const auto displace = [&](Place* idle) {
       if (idle == nullptr) return false;
       close = std::move(idle->close_);
-      LeaveIdle(*idle);
-      Uncount(*idle);
-      ++displaced_;
+      Displace(*idle);
       return true;
     };
     const bool full = FullFor(address);
-    if ((!full && open_ < limits_.total) ||
-        displace(LongestIdle(full ? address : "", /*reserved=*/false))) {
+    if (ClosingOf(address) >= kMostClosing) {
+      ++refused_;
+    } else if ((!full && open_ < limits_.total) ||
+               displace(LongestIdle(full ? address : "", /*reserved=*/false))) {
       ++open_;
       ++of_address_[address];
       place = std::make_unique<Place>(*this, address, /*reserved=*/false);

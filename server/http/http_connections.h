@@ -16,12 +16,17 @@ namespace attention::server {
 /// Counts connections. Where there is one too many, the one that has been idle
 /// for longest is closed for it: of its address, where that has its share;
 /// else of all. Where none is idle, some places are left for probes, which are
-/// told from others once their request has come.
+/// told from others once their request has come. What was closed for others
+/// may keep its socket for a moment: an address with kMostClosing such gets no
+/// place until some of them have gone.
 ///
 /// May be used from several threads at once, and must outlive its places.
 class HttpConnections {
  public:
-  /// One connection's, given back when it is destroyed.
+  static constexpr int64_t kMostClosing = 64;
+
+  /// One connection's, given back when it is destroyed, which its socket must
+  /// not outlive.
   class Place {
    public:
     Place(HttpConnections& all, std::string address, bool reserved)
@@ -64,11 +69,13 @@ class HttpConnections {
   int64_t displaced() const;
 
  private:
-  bool FullFor(const std::string& address) const;  // mutex_ is held
+  bool FullFor(const std::string& address) const;       // mutex_ is held
+  int64_t ClosingOf(const std::string& address) const;  // likewise
   // Of `address`, "" for any, in a reserved place or not; null where none is
   // idle. Likewise.
   Place* LongestIdle(const std::string& address, bool reserved) const;
   void Uncount(Place& place);    // likewise
+  void Displace(Place& place);   // likewise
   void LeaveIdle(Place& place);  // likewise
 
   const ConnectionLimits limits_;
@@ -79,7 +86,9 @@ class HttpConnections {
   int64_t refused_ = 0;
   int64_t displaced_ = 0;
   std::unordered_map<std::string, int64_t> of_address_;  // likewise
-  std::list<Place*> idle_;                               // the longest first
+  // Closed for others, and still there.
+  std::unordered_map<std::string, int64_t> closing_of_address_;
+  std::list<Place*> idle_;  // the longest first
 };
 
 }  // namespace attention::server

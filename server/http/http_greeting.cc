@@ -2,6 +2,7 @@
 
 #include <openssl/ssl.h>
 #include <spdlog/spdlog.h>
+#include <sys/socket.h>
 
 #include <boost/asio/bind_executor.hpp>
 #include <boost/asio/error.hpp>
@@ -54,12 +55,18 @@ void HttpGreeting::OnDetected(Error error, bool tls) {
                std::move(peer_), shared_.limits, shared_.handlers, buffer_)
         ->Read();
   }
+  descriptor_ = socket_->native_handle();
   stream_.emplace(*std::move(socket_), *tls_);
   socket_.reset();
-  boost::asio::post(turns_, [self = shared_from_this()] { self->Shake(); });
+  if (!shared_.turns->Begin(peer_.address,
+                            [self = shared_from_this()] { self->Shake(); })) {
+    NoteFailure("too many of its address wait for their turns");
+  }
 }
 
 void HttpGreeting::Shake() {
+  // Who has gone, or was closed for others, is not worth a signature.
+  if (closed_) return OnShaken(boost::asio::error::operation_aborted);
   stream_->async_handshake(
       ssl::stream_base::server, buffer_.data(),
       boost::asio::bind_executor(
@@ -69,29 +76,23 @@ void HttpGreeting::Shake() {
 }
 
 void HttpGreeting::OnShaken(Error error) {
-  shaken_ = true;
   boost::asio::post(timer_.get_executor(), [self = shared_from_this(), error] {
     self->Finish(error);
   });
 }
 
-void HttpGreeting::CloseStream() {
-  if (shaken_) return;  // Finish() comes
-  Error ignored;
-  stream_->next_layer().close(ignored);
+void HttpGreeting::NoteFailure(const std::string& why) {
+  if (const int64_t times = shared_.failed.Count(); times > 0) {
+    spdlog::warn("http: {} TLS handshakes failed, the last from {}: {}", times,
+                 peer_.address, why);
+  }
 }
 
 void HttpGreeting::Finish(Error error) {
   timer_.cancel();
   if (error || closed_) {
-    const int64_t times = shared_.failed.Count();
-    if (times > 0) {
-      spdlog::warn("http: {} TLS handshakes failed, the last from {}: {}",
-                   times, peer_.address,
-                   closed_ ? "not over in time, or others wanted its place"
-                           : error.message());
-    }
-    return;
+    return NoteFailure(closed_ ? "not over in time, or others wanted its place"
+                               : error.message());
   }
   peer_.encrypted = true;
   const X509* const certificate =
@@ -108,13 +109,14 @@ void HttpGreeting::Finish(Error error) {
 void HttpGreeting::Close() {
   if (place_ == nullptr) return;  // a session's by now
   closed_ = true;
-  Error ignored;
   if (socket_) {
+    Error ignored;
     socket_->close(ignored);
-  } else {
-    boost::asio::post(turns_,
-                      [self = shared_from_this()] { self->CloseStream(); });
+    return;
   }
+  // The stream is the turns', which may come to it later. This ends what it
+  // waits for at once; its descriptor is open as long as the greeting lives.
+  ::shutdown(descriptor_, SHUT_RDWR);
 }
 
 }  // namespace attention::server

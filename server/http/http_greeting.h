@@ -1,6 +1,7 @@
 #ifndef ATTENTION_SERVER_HTTP_HTTP_GREETING_H_
 #define ATTENTION_SERVER_HTTP_HTTP_GREETING_H_
 
+#include <atomic>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
@@ -48,9 +49,11 @@ class HttpGreeting final : public std::enable_shared_from_this<HttpGreeting> {
   // On the turns' thread.
   void Shake();
   void OnShaken(Error error);
-  void CloseStream();
 
   void Finish(Error error);
+  void NoteFailure(const std::string& why);
+  // Once the handshake has begun, the socket stays open until its step has had
+  // its turn, and with it the place (HttpConnections bounds how many do).
   void Close();
 
   std::unique_ptr<HttpConnections::Place> place_;
@@ -60,11 +63,10 @@ class HttpGreeting final : public std::enable_shared_from_this<HttpGreeting> {
   std::optional<boost::asio::ip::tcp::socket> socket_;  // before the handshake
   boost::asio::steady_timer timer_;
   boost::beast::flat_buffer buffer_;  // what was read of the first bytes
-  bool closed_ = false;
+  std::atomic<bool> closed_{false};
+  int descriptor_ = -1;  // of the stream's socket
   const HandshakeExecutor turns_;
-  // Of the turns' thread from Shake() to OnShaken():
-  std::optional<TlsStream> stream_;
-  bool shaken_ = false;
+  std::optional<TlsStream> stream_;  // the turns', from Shake() to OnShaken()
 };
 
 }  // namespace attention::server

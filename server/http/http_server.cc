@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <exception>
@@ -23,6 +24,13 @@ namespace {
 
 using boost::asio::ip::tcp;
 using Error = boost::system::error_code;
+
+// Connections, before those that are open get on: few turns for who connects in
+// a storm, and fewer than there are places for probes, so that a probe among
+// them finds one.
+int64_t AcceptedAtOnce(const HttpLimits& limits) {
+  return std::clamp<int64_t>(limits.reserved_connections / 2, 1, 32);
+}
 
 // As gRPC says it, an IPv4 address within an IPv6 one as what it is.
 std::string NameOf(const tcp::endpoint& peer) {
@@ -55,7 +63,7 @@ class HttpServer::Impl {
             {}} {
     for (FileDescriptor& socket : listener.sockets) {
       acceptors_.push_back(std::make_unique<HttpAcceptor>(
-          context_, std::move(socket),
+          context_, std::move(socket), AcceptedAtOnce(limits_),
           [this](tcp::socket accepted) { Admit(std::move(accepted)); },
           failed_));
       acceptors_.back()->Accept();

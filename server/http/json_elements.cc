@@ -19,6 +19,8 @@ namespace {
 
 // Of a caller's text that is in a message.
 constexpr size_t kMostTold = 64;
+// Of text that is read between two pauses, in bytes: some 10 ms.
+constexpr size_t kPause = 1 << 20;
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 bool IsSpace(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
@@ -103,10 +105,12 @@ class ElementReader {
  public:
   // `elements` is room for as many as fit; the others are counted.
   ElementReader(absl::string_view text, DataType type,
-                absl::Span<const int64_t> shape, AlignedBuffer& elements)
+                absl::Span<const int64_t> shape, HoldBytes hold,
+                AlignedBuffer& elements)
       : text_(text),
         type_(type),
         shape_(shape),
+        hold_(hold),
         next_(elements.data()),
         end_(elements.data() + elements.size()) {}
 
@@ -146,6 +150,11 @@ class ElementReader {
     while (at_ < text_.size()) {
       const char c = text_[at_];
       absl::Status status;
+      if (at_ >= next_pause_) {
+        next_pause_ = at_ + kPause;
+        status = hold_(0);
+        if (!status.ok()) return status;
+      }
       if (IsSpace(c)) {
         ++at_;
       } else if (c == ',' && next == Next::kCommaOrEnd) {
@@ -242,9 +251,11 @@ class ElementReader {
   const absl::string_view text_;
   const DataType type_;
   const absl::Span<const int64_t> shape_;
+  const HoldBytes hold_;
   std::byte* next_;
   std::byte* const end_;
   size_t at_ = 0;
+  size_t next_pause_ = kPause;
   int64_t count_ = 0;
   std::vector<int64_t> open_;  // values so far in each array that is open
   size_t value_level_ = 0;     // of arrays, that numbers are in; 0: none yet
@@ -265,7 +276,7 @@ absl::StatusOr<AlignedBuffer> ReadJsonElements(absl::string_view text,
   if (absl::Status held = hold(bytes); !held.ok()) return held;
   absl::StatusOr<AlignedBuffer> elements = AlignedBuffer::Create(bytes);
   if (!elements.ok()) return elements;
-  ElementReader reader(text, type, shape, *elements);
+  ElementReader reader(text, type, shape, hold, *elements);
   if (absl::Status read = reader.Read(); !read.ok()) return read;
   if (reader.count() == *count) return elements;
   return absl::InvalidArgumentError(

@@ -18,9 +18,10 @@ namespace attention::server {
 /// strings "NaN", "Infinity" and "-Infinity", as protobuf's JSON does. FP16 and
 /// BF16 have no form in JSON, here as in the protocol's other servers.
 ///
-/// `hold` is asked for the tensor's memory before it is taken; no more is taken
-/// than the text has elements. INVALID_ARGUMENT says which element is wrong, or
-/// how the array differs from the shape.
+/// `hold` is asked for the tensor's memory before it is taken, and for nothing
+/// each MiB of text; no more is taken than the text has elements.
+/// INVALID_ARGUMENT says which element is wrong, or how the array differs from
+/// the shape.
 absl::StatusOr<AlignedBuffer> ReadJsonElements(absl::string_view text,
                                                DataType type,
                                                absl::Span<const int64_t> shape,

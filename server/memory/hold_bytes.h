@@ -9,8 +9,9 @@
 namespace attention::server {
 
 /// Asks for memory that a request takes beyond its message's bytes, before it
-/// is taken. A failure, RESOURCE_EXHAUSTED or UNAVAILABLE, is what the caller
-/// of the request gets.
+/// is taken. Other requests may run within; what takes long to read asks for 0
+/// bytes now and then, for that. A failure is what the caller of the request
+/// gets: RESOURCE_EXHAUSTED or UNAVAILABLE, or why the request was stopped.
 using HoldBytes = absl::FunctionRef<absl::Status(int64_t bytes)>;
 
 /// Where nobody counts.

@@ -81,8 +81,9 @@ absl::Status SystemMemoryRegion::MapObject() {
   void* const begin = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_SHARED,
                            descriptor, static_cast<off_t>(offset - lead));
   if (begin == MAP_FAILED) {
-    return absl::ResourceExhaustedError(
-        SystemError(description(), "mapping").message());
+    const absl::Status error = SystemError(description(), "mapping");
+    errno = 0;  // it is handled here: see last_words.h
+    return absl::ResourceExhaustedError(error.message());
   }
   mapping_ = begin;
   mapping_size_ = mapped;

@@ -75,7 +75,7 @@ absl::StatusOr<OperationNeeds> AttentionOperation::Plan(RequestFacts& facts) {
 }
 
 absl::Status AttentionOperation::Run(const std::stop_token& stop,
-                                     const std::function<void()>& give_way,
+                                     const Pauses& pauses,
                                      RequestFacts& facts) {
   // Not before: what waits in the queue holds no memory for results.
   if (absl::Status memory = results_->Allocate(); !memory.ok()) return memory;
@@ -85,7 +85,8 @@ absl::Status AttentionOperation::Run(const std::stop_token& stop,
     jobs[n].problem = &batch_->problems[n];
     jobs[n].outputs = batch_->OutputsOf(n, outputs);
     jobs[n].stop = stop;
-    jobs[n].before_tile = give_way;
+    jobs[n].before_tile = pauses.give_way;
+    jobs[n].before_launch = pauses.look;
   }
   absl::Status status = engine_.Run(absl::MakeSpan(jobs));
   facts.parts = 0;

@@ -72,8 +72,7 @@ class AttentionOperation final : public Operation {
                       RequestFacts& facts) override;
   absl::StatusOr<OperationNeeds> Plan(RequestFacts& facts) override;
   void Gather(WorkerPool* workers) override { wire_->Gather(workers); }
-  absl::Status Run(const std::stop_token& stop,
-                   const std::function<void()>& give_way,
+  absl::Status Run(const std::stop_token& stop, const Pauses& pauses,
                    RequestFacts& facts) override;
   absl::StatusOr<grpc::ByteBuffer> Encode(const RequestFacts& facts) override;
 

@@ -38,6 +38,16 @@ struct OperationNeeds {
   bool quick = false;
 };
 
+/// What Operation::Run() calls now and then, from any worker, if it takes long;
+/// either may be empty.
+struct Pauses {
+  /// Where other requests may run within: smaller ones do.
+  std::function<void()> give_way = {};
+  /// Where none may, as between two launches on a device: it looks whether the
+  /// request is to stop.
+  std::function<void()> look = {};
+};
+
 /// What one request of an RPC does: from a message's bytes to a reply's bytes.
 /// Admission, the queue, deadlines, cancellation, drain, the log and metrics
 /// are the same for all of them (server/scheduling/task.h).
@@ -71,11 +81,9 @@ class Operation {
   /// does nothing.
   virtual void Gather(WorkerPool* workers) = 0;
 
-  /// Does it. CANCELLED soon after a stop was asked for. Calls `give_way` now
-  /// and then, from any worker, if it takes long: smaller requests run within.
-  /// Notes in `facts` what it ran on.
-  virtual absl::Status Run(const std::stop_token& stop,
-                           const std::function<void()>& give_way,
+  /// Does it. CANCELLED soon after a stop was asked for. Notes in `facts` what
+  /// it ran on.
+  virtual absl::Status Run(const std::stop_token& stop, const Pauses& pauses,
                            RequestFacts& facts) = 0;
 
   /// The reply, which takes the results' memory with it.

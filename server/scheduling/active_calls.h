@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "server/transport/reply_watch.h"
 
 namespace attention::server {
@@ -29,12 +30,16 @@ class DrainableCall {
   virtual void OnCallersChanged() {}
 };
 
-/// What is done about callers that do not behave; nothing by default.
+/// What is done about callers that do not behave; nothing by default. All get
+/// what grpc::ServerContext::peer() says.
 struct CallGuards {
   /// How long a caller may take to take a reply.
   std::chrono::milliseconds reply_timeout{60'000};
-  /// Both get what grpc::ServerContext::peer() says: of a call that its caller
-  /// has reset, and of one that only closing its connection can end.
+  /// OK, or what a stream that begins is refused with.
+  std::function<absl::Status(const std::string& peer)> check_room =
+      [](const std::string& /*peer*/) { return absl::OkStatus(); };
+  /// Of a call that its caller has reset, and of one that only closing its
+  /// connection can end.
   std::function<void(const std::string& peer)> note_reset =
       [](const std::string& /*peer*/) {};
   std::function<void(const std::string& peer)> close_connection =
@@ -57,6 +62,12 @@ class ActiveCalls {
   /// call is ended where that takes too long.
   ReplyWatch::Watch WatchReply(grpc_call* call, std::string peer) {
     return replies_.Begin(call, std::move(peer));
+  }
+
+  /// OK, or RESOURCE_EXHAUSTED where this peer has too many open calls for one
+  /// more stream.
+  absl::Status CheckRoom(const std::string& peer) const {
+    return guards_.check_room(peer);
   }
 
   /// A call of this peer was reset by its caller.

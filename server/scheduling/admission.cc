@@ -13,6 +13,8 @@ namespace {
 // Callers that hold nothing are kept up to this many: the next call of one of
 // them finds its entry.
 constexpr size_t kMostIdleCallers = 1024;
+// Between two looks at all of them.
+constexpr std::chrono::seconds kSweepPause{1};
 
 // A second's worth at once.
 TokenBucket::Limit OfASecond(int64_t rate) {
@@ -42,7 +44,7 @@ void Admission::Ticket::Return() {
   admission_->Add(*held_, -1, -bytes_);
 }
 
-absl::StatusOr<Admission::Ticket> Admission::Admit(const std::string& caller,
+absl::StatusOr<Admission::Ticket> Admission::Admit(const Holder& holder,
                                                    int64_t bytes,
                                                    const CallerLimits& limits,
                                                    Refusal* refusal,
@@ -55,7 +57,7 @@ absl::StatusOr<Admission::Ticket> Admission::Admit(const std::string& caller,
     return absl::UnavailableError("the server is draining");
   }
   ForgetIdleCallers(now);
-  Held& held = callers_[caller];
+  Held& held = Find(holder);
   if (absl::Status full = Check(held, bytes, limits, why); !full.ok()) {
     return full;
   }
@@ -89,71 +91,114 @@ absl::Status Admission::Grow(Ticket& ticket, int64_t bytes,
   return status;
 }
 
+Admission::Held& Admission::Find(const Holder& holder) {
+  const auto [found, is_new] = callers_.try_emplace(holder.name);
+  Held& held = found->second;
+  if (is_new && !holder.address.empty()) {
+    held.address = &addresses_[holder.address];
+    ++held.address->connections;
+  }
+  return held;
+}
+
 void Admission::Add(Held& caller, int64_t requests, int64_t bytes) {
-  for (Held* each : {&all_, &caller}) {
+  for (Held* each : {&all_, &caller, caller.address}) {
+    if (each == nullptr) continue;
     each->requests += requests;
     each->bytes += bytes;
   }
 }
 
+Admission::Most Admission::MostOfAll() const {
+  return {"the server",
+          max_requests_,
+          max_bytes_,
+          "max_requests_in_flight",
+          "half of memory_limit",
+          Refusal::kServerRequests,
+          Refusal::kServerMemory};
+}
+
+Admission::Most Admission::MostOfCaller(const CallerLimits& limits) const {
+  Most most = {"the caller's share",
+               std::max<int64_t>(max_requests_ / 2, 1),
+               max_bytes_ / 2,
+               "half of max_requests_in_flight",
+               "a quarter of memory_limit",
+               Refusal::kCallerRequests,
+               Refusal::kCallerMemory};
+  if (limits.max_requests_in_flight > 0) {
+    most.requests = limits.max_requests_in_flight;
+    most.requests_limit = "its max_requests_in_flight";
+  }
+  if (limits.max_bytes_in_flight > 0) {
+    most.bytes = limits.max_bytes_in_flight;
+    most.bytes_limit = "its max_bytes_in_flight";
+  }
+  return most;
+}
+
+Admission::Most Admission::MostOfAddress() const {
+  return {"the share of the caller's address",
+          max_requests_ - max_requests_ / 4,
+          max_bytes_ - max_bytes_ / 4,
+          "three quarters of max_requests_in_flight",
+          "three eighths of memory_limit",
+          Refusal::kCallerRequests,
+          Refusal::kCallerMemory};
+}
+
+absl::Status Admission::CheckRoom(const Held& held, const Most& most,
+                                  int64_t bytes, Refusal& refusal) {
+  std::string full;
+  if (held.requests >= most.requests) {
+    refusal = most.of_requests;
+    full =
+        absl::StrCat(held.requests, " requests of it are in flight (at most ",
+                     most.requests, ", ", most.requests_limit, ")");
+  } else if (held.requests > 0 && bytes > most.bytes - held.bytes) {
+    refusal = most.of_bytes;
+    full = absl::StrCat("the request needs ", bytes,
+                        " bytes, those in flight hold ", held.bytes,
+                        " (at most ", most.bytes, ", ", most.bytes_limit, ")");
+  }
+  if (full.empty()) return absl::OkStatus();
+  return RetryAfter(absl::ResourceExhaustedError(
+                        absl::StrCat(most.whose, " is full: ", full)),
+                    kTryAgain);
+}
+
 absl::Status Admission::Check(const Held& caller, int64_t bytes,
                               const CallerLimits& limits,
                               Refusal& refusal) const {
-  if (bytes > max_bytes_) {
+  const Most of_all = MostOfAll();
+  const Most of_caller = MostOfCaller(limits);
+  // A caller's only request may be larger than its share, and not than a limit
+  // that it was given.
+  const bool own =
+      limits.max_bytes_in_flight > 0 && of_caller.bytes < of_all.bytes;
+  const int64_t largest = own ? of_caller.bytes : of_all.bytes;
+  if (bytes > largest) {
     refusal = Refusal::kTooLarge;
     return absl::ResourceExhaustedError(absl::StrCat(
         "the request needs ", bytes,
         " bytes with its working memory and reply, and never fits (at most ",
-        max_bytes_, ", half of memory_limit)"));
+        largest, ", ",
+        own ? "max_bytes_in_flight of this caller" : of_all.bytes_limit, ")"));
   }
-  std::string full;
-  const bool own_requests = limits.max_requests_in_flight > 0;
-  const bool own_bytes = limits.max_bytes_in_flight > 0;
-  const int64_t most_requests = own_requests
-                                    ? limits.max_requests_in_flight
-                                    : std::max<int64_t>(max_requests_ / 2, 1);
-  const int64_t most_bytes =
-      own_bytes ? limits.max_bytes_in_flight : max_bytes_ / 2;
-  if (own_bytes && bytes > most_bytes) {
-    refusal = Refusal::kTooLarge;
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "the request needs ", bytes,
-        " bytes with its working memory and reply, and never fits (at most ",
-        most_bytes, ", max_bytes_in_flight of this caller)"));
+  absl::Status room = CheckRoom(all_, of_all, bytes, refusal);
+  if (room.ok()) room = CheckRoom(caller, of_caller, bytes, refusal);
+  if (room.ok() && caller.address != nullptr) {
+    room = CheckRoom(*caller.address, MostOfAddress(), bytes, refusal);
   }
-  if (all_.requests >= max_requests_) {
-    refusal = Refusal::kServerRequests;
-    full = absl::StrCat("the server is full: ", all_.requests,
-                        " requests in flight (at most ", max_requests_,
-                        ", max_requests_in_flight)");
-  } else if (bytes > max_bytes_ - all_.bytes) {
-    refusal = Refusal::kServerMemory;
-    full = absl::StrCat("the server is full: the request needs ", bytes,
-                        " bytes, those in flight hold ", all_.bytes,
-                        " (at most ", max_bytes_, ", half of memory_limit)");
-  } else if (caller.requests >= most_requests) {
-    refusal = Refusal::kCallerRequests;
-    full =
-        absl::StrCat("the caller's share is full: ", caller.requests,
-                     " requests of it are in flight (at most ", most_requests,
-                     own_requests ? ", its max_requests_in_flight)"
-                                  : ", half of max_requests_in_flight)");
-  } else if (caller.requests > 0 && bytes > most_bytes - caller.bytes) {
-    refusal = Refusal::kCallerMemory;
-    full = absl::StrCat("the caller's share is full: the request needs ", bytes,
-                        " bytes, those of it in flight hold ", caller.bytes,
-                        " (at most ", most_bytes,
-                        own_bytes ? ", its max_bytes_in_flight)"
-                                  : ", a quarter of memory_limit)");
-  }
-  if (full.empty()) return absl::OkStatus();
-  return RetryAfter(absl::ResourceExhaustedError(full), kTryAgain);
+  return room;
 }
 
 absl::Status Admission::TakeFromQuotas(Held& caller, int64_t requests,
                                        int64_t bytes,
                                        const CallerLimits& limits,
                                        Clock::time_point now) {
+  Held& payer = caller.address != nullptr ? *caller.address : caller;
   struct Use {
     TokenBucket& quota;
     int64_t amount;
@@ -161,9 +206,9 @@ absl::Status Admission::TakeFromQuotas(Held& caller, int64_t requests,
     const char* limit;
   };
   const Use uses[] = {
-      {caller.requests_quota, requests, limits.max_requests_per_second,
+      {payer.requests_quota, requests, limits.max_requests_per_second,
        " requests a second (max_requests_per_second)"},
-      {caller.bytes_quota, bytes, limits.max_bytes_per_second,
+      {payer.bytes_quota, bytes, limits.max_bytes_per_second,
        " bytes a second (max_bytes_per_second)"}};
   for (const auto& [quota, amount, rate, limit] : uses) {
     if (rate == 0 || amount == 0) continue;
@@ -182,16 +227,24 @@ absl::Status Admission::TakeFromQuotas(Held& caller, int64_t requests,
 }
 
 void Admission::ForgetIdleCallers(Clock::time_point now) {
-  if (callers_.size() <=
-      kMostIdleCallers + static_cast<size_t>(all_.requests)) {
+  const size_t known = callers_.size() + addresses_.size();
+  if (now < next_sweep_ ||
+      known <= kMostIdleCallers + static_cast<size_t>(all_.requests)) {
     return;
   }
-  for (auto caller = callers_.begin(); caller != callers_.end();) {
-    const Held& held = caller->second;
-    const bool idle = held.requests == 0 && held.requests_quota.IsFull(now) &&
-                      held.bytes_quota.IsFull(now);
-    caller = idle ? callers_.erase(caller) : std::next(caller);
-  }
+  next_sweep_ = now + kSweepPause;
+  const auto idle = [now](const Held& held) {
+    return held.requests == 0 && held.connections == 0 &&
+           held.requests_quota.IsFull(now) && held.bytes_quota.IsFull(now);
+  };
+  std::erase_if(callers_, [&idle](const auto& each) {
+    const Held& held = each.second;
+    if (!idle(held)) return false;
+    if (held.address != nullptr) --held.address->connections;
+    return true;
+  });
+  std::erase_if(addresses_,
+                [&idle](const auto& each) { return idle(each.second); });
 }
 
 void Admission::StartDraining() {

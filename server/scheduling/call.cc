@@ -14,6 +14,12 @@ FairQueue::Path CallOrigin::path() const {
   return {of ? of->address : peer, peer};
 }
 
+Admission::Holder CallOrigin::holder() const {
+  if (caller != nullptr) return {caller->name};
+  FairQueue::Path of = path();
+  return {std::move(of.connection), std::move(of.party)};
+}
+
 void Call::Start(std::shared_ptr<const CallOrigin> origin,
                  std::unique_ptr<Operation> operation, ReceivedMessage message,
                  int64_t number) {

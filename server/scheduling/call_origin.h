@@ -7,6 +7,7 @@
 #include <string>
 
 #include "server/callers/caller.h"
+#include "server/scheduling/admission.h"
 #include "server/scheduling/fair_queue.h"
 
 namespace attention::server {
@@ -27,15 +28,14 @@ struct CallOrigin {
   /// The other end of its connection, as grpc::ServerContext::peer() says it:
   /// "ipv4:127.0.0.1:50000". A cancelled call has forgotten it.
   std::string peer = {};
-  /// Whose shares it takes; null where its peer does.
+  /// Whose shares it takes; null where its address and its connection do.
   std::shared_ptr<const Caller> caller = nullptr;
   Clock::time_point deadline = Clock::time_point::max();
   std::string trace_parent = {};  // W3C's; empty where the caller has none
   Clock::time_point begin = Clock::now();
 
-  const std::string& share() const {
-    return caller == nullptr ? peer : caller->name;
-  }
+  /// Who holds what its requests take: the caller, or its connection.
+  Admission::Holder holder() const;
 
   /// Whose turns: the caller's, or its address's, and its connection's.
   FairQueue::Path path() const;

@@ -2,11 +2,13 @@
 #define ATTENTION_SERVER_SCHEDULING_OPEN_CALLS_H_
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
 
 namespace attention::server {
 
@@ -25,6 +27,13 @@ struct OpenCallLimits {
   int64_t total = 0;
   int64_t per_address = 0;
 
+  /// Calls that a connection may have open where it is to have `wanted` >= 1 of
+  /// them: half of what its address may have, so that one which keeps to what
+  /// gRPC tells it is not closed. At least 1.
+  int64_t OfConnection(int64_t wanted) const {
+    return std::clamp<int64_t>(per_address / 2, 1, wanted);
+  }
+
   /// For --memory-limit, in bytes: one address has half of all.
   static OpenCallLimits For(int64_t memory_limit) {
     const int64_t total =
@@ -33,8 +42,8 @@ struct OpenCallLimits {
   }
 };
 
-/// Counts open calls, of each address and of all. May be used from several
-/// threads at once.
+/// Counts open calls, of each address and of all, and connections that were
+/// closed because of them. May be used from several threads at once.
 class OpenCalls {
  public:
   explicit OpenCalls(const OpenCallLimits& limits) : limits_(limits) {}
@@ -49,9 +58,18 @@ class OpenCalls {
   /// The address with most of them; "" where there is none.
   std::string Largest() const;
 
+  /// OK, or RESOURCE_EXHAUSTED where three quarters of what an address may have
+  /// are open: streams are refused then, before its connections are closed.
+  absl::Status CheckRoom(const std::string& address) const;
+
+  /// A connection was closed for what it has; how many since the start.
+  void NoteClosed() { ++closed_; }
+  int64_t closed() const { return closed_; }
+
  private:
   const OpenCallLimits limits_;
   mutable std::mutex mutex_;
+  std::atomic<int64_t> closed_{0};
   int64_t total_ = 0;
   absl::flat_hash_map<std::string, int64_t> of_address_;
 };

@@ -58,22 +58,30 @@ void Task::Start(Done done) {
 }
 
 // On the thread that brought the message, or on a worker in its turn.
-void Task::DecodeAndGoOn(const Turn* turn) {
+void Task::DecodeAndGoOn(Turn* turn) {
   const std::chrono::nanoseconds begin = SinceArrival();
-  absl::Status status = WithoutBadAlloc([&] { return Decode(); });
+  absl::Status status = WithoutBadAlloc([&] { return Decode(turn); });
   facts_.decode_time = SinceArrival() - begin;
   decoded_ = true;
+  // Of what was read to its end: a message that is wrong at its beginning says
+  // nothing of its length.
+  if (status.ok() && turn != nullptr) {
+    services_.costs.Learn(decoding_, turn->ThreadTime(),
+                          arrival_.origin->path().party);
+  }
   if (status.ok() && needs_.quick) return RunAndFinish({});
   if (status.ok()) status = Enqueue(needs_.work, turn);
+  if (!status.ok() && stop_.stop_requested()) return Finish(StopStatus());
   if (!status.ok()) return Refuse(status);
   FinishIfStoppedInQueue();
 }
 
-absl::Status Task::Decode() {
+absl::Status Task::Decode(Turn* turn) {
   Operation& operation = *arrival_.operation;
   absl::Status status = operation.Decode(
       std::move(arrival_.message),
-      [this](int64_t bytes) { return Hold(bytes); }, facts_);
+      [this, turn](int64_t bytes) { return HoldWhileDecoding(bytes, turn); },
+      facts_);
   if (facts_.refusal == Refusal::kNone) status = OrTryAgain(std::move(status));
   if (!status.ok()) return status;
   absl::StatusOr<OperationNeeds> needs = operation.Plan(facts_);
@@ -94,11 +102,22 @@ absl::Status Task::Hold(int64_t bytes) {
     return services_.admission.Grow(ticket_, bytes, Limits(), &facts_.refusal);
   }
   absl::StatusOr<Admission::Ticket> ticket = services_.admission.Admit(
-      arrival_.origin->share(), facts_.request_bytes + bytes, Limits(),
+      arrival_.origin->holder(), facts_.request_bytes + bytes, Limits(),
       &facts_.refusal);
   if (!ticket.ok()) return ticket.status();
   ticket_ = *std::move(ticket);
   return absl::OkStatus();
+}
+
+// Where it is decoded in its turn, it gives way, and looks whether it is still
+// wanted.
+absl::Status Task::HoldWhileDecoding(int64_t bytes, Turn* turn) {
+  if (turn != nullptr) {
+    turn->GiveWay();
+    StopIfLate();
+    if (stop_.stop_requested()) return StopStatus();
+  }
+  return bytes > 0 ? Hold(bytes) : absl::OkStatus();
 }
 
 absl::Status Task::Enqueue(const Work& work, const Turn* within) {
@@ -117,18 +136,15 @@ void Task::Refuse(const absl::Status& status) {
 
 void Task::RunQueued(Turn& turn) {
   if (!decoded_) {
-    // Before it waits for its next turn, in which it may be gone.
-    const Work decoding = decoding_;
-    const auto self = shared_from_this();
     turn.SetParts(1);
-    DecodeAndGoOn(&turn);
-    return services_.costs.Learn(decoding, turn.ThreadTime(),
-                                 arrival_.origin->path().party);
+    return DecodeAndGoOn(&turn);
   }
-  RunAndFinish([this, &turn] {
-    StopIfTooLong();
-    turn.GiveWay();
-  });
+  RunAndFinish({.give_way =
+                    [this, &turn] {
+                      StopIfTooLong();
+                      turn.GiveWay();
+                    },
+                .look = [this] { StopIfTooLong(); }});
   turn.SetParts(facts_.parts);
   if (computed_) {
     services_.costs.Learn(needs_.work, turn.ThreadTime(),
@@ -136,12 +152,12 @@ void Task::RunQueued(Turn& turn) {
   }
 }
 
-void Task::RunAndFinish(const std::function<void()>& give_way) {
+void Task::RunAndFinish(const Pauses& pauses) {
   facts_.queue_time = SinceArrival();
   StopIfLate();
   const absl::Status status =
       stop_.stop_requested() ? StopStatus()
-                             : WithoutBadAlloc([&] { return Run(give_way); });
+                             : WithoutBadAlloc([&] { return Run(pauses); });
   facts_.compute_time = SinceArrival() - facts_.queue_time - facts_.gather_time;
   computed_ = status.ok();
   if (status.ok()) return Finish(Encode());
@@ -149,11 +165,10 @@ void Task::RunAndFinish(const std::function<void()>& give_way) {
   Finish(status.code() == absl::StatusCode::kCancelled ? StopStatus() : status);
 }
 
-absl::Status Task::Run(const std::function<void()>& give_way) {
+absl::Status Task::Run(const Pauses& pauses) {
   arrival_.operation->Gather(&services_.workers);
   facts_.gather_time = SinceArrival() - facts_.queue_time;
-  return OrTryAgain(
-      arrival_.operation->Run(stop_.get_token(), give_way, facts_));
+  return OrTryAgain(arrival_.operation->Run(stop_.get_token(), pauses, facts_));
 }
 
 absl::StatusOr<grpc::ByteBuffer> Task::Encode() {

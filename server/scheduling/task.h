@@ -84,11 +84,12 @@ class Task final : public QueuedWork,
 
  private:
   absl::Status Hold(int64_t bytes);
-  void DecodeAndGoOn(const Turn* turn);
-  absl::Status Decode();
+  absl::Status HoldWhileDecoding(int64_t bytes, Turn* turn);
+  void DecodeAndGoOn(Turn* turn);
+  absl::Status Decode(Turn* turn);
   absl::Status Enqueue(const Work& work, const Turn* within);
-  absl::Status Run(const std::function<void()>& give_way);
-  void RunAndFinish(const std::function<void()>& give_way);
+  absl::Status Run(const Pauses& pauses);
+  void RunAndFinish(const Pauses& pauses);
   void Refuse(const absl::Status& status);
   absl::StatusOr<grpc::ByteBuffer> Encode();
   void Finish(absl::StatusOr<grpc::ByteBuffer> reply);

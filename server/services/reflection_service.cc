@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/services/request_stream.h"
 
 namespace attention::server {
 namespace {
@@ -59,8 +60,9 @@ void SetExtensions(const pb::DescriptorPool& pool, const std::string& type,
 
 }  // namespace
 
-Reflection::Reflection(std::vector<std::string> services)
-    : services_(std::move(services)) {
+Reflection::Reflection(std::vector<std::string> services,
+                       const ActiveCalls& calls)
+    : services_(std::move(services)), calls_(calls) {
   // Nothing else uses these messages, so the linker would leave them out.
   pb::LinkMessageReflection<
       grpc::reflection::v1alpha::ServerReflectionRequest>();
@@ -163,6 +165,8 @@ class Reflection::Stream final : public Reactor {
 };
 
 Reflection::Reactor* Reflection::Begin(grpc::CallbackServerContext& context) {
+  const absl::Status room = calls_.CheckRoom(context.peer());
+  if (!room.ok()) return RequestStream::Refuse(room);
   auto* stream = new Stream(*this, context);
   const std::lock_guard lock(mutex_);
   if (streams_.size() >= kMostStreams) {

@@ -11,6 +11,7 @@
 
 #include "grpc/reflection/v1/reflection.grpc.pb.h"
 #include "grpc/reflection/v1alpha/reflection.grpc.pb.h"
+#include "server/scheduling/active_calls.h"
 
 namespace attention::server {
 
@@ -24,10 +25,12 @@ class Reflection {
   /// for longest (CANCELLED).
   static constexpr size_t kMostStreams = 64;
 
-  /// The names of the server's services: "package.Service".
-  explicit Reflection(std::vector<std::string> services);
+  /// The names of the server's services, "package.Service", and whose calls
+  /// these are; it outlives this.
+  Reflection(std::vector<std::string> services, const ActiveCalls& calls);
 
   /// A stream of one of the two services: their messages are the same bytes.
+  /// Refused where its peer has too many open calls.
   Reactor* Begin(grpc::CallbackServerContext& context);
 
   grpc::reflection::v1::ServerReflectionResponse Answer(
@@ -37,6 +40,7 @@ class Reflection {
   class Stream;
 
   const std::vector<std::string> services_;
+  const ActiveCalls& calls_;
   std::mutex mutex_;
   std::list<Stream*> streams_;  // the longest silent one is the first
 };

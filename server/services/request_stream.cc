@@ -23,9 +23,11 @@ RequestStream::Reactor* RequestStream::Begin(
     const TaskServices& services, ActiveCalls& calls,
     std::shared_ptr<const Caller> caller, StreamRules rules,
     grpc::CallbackServerContext& context) {
+  CallOrigin origin = OriginOf(context, std::move(caller));
+  absl::Status room = calls.CheckRoom(origin.peer);
+  if (!room.ok()) return Refuse(room);
   auto stream = std::make_shared<RequestStream>(
-      services, calls, OriginOf(context, std::move(caller)), std::move(rules),
-      context);
+      services, calls, std::move(origin), std::move(rules), context);
   stream->Join();
   // Those that changed before it was added.
   stream->OnCallersChanged();
@@ -70,6 +72,7 @@ void RequestStream::Advance() {
     finished_ = true;
     end = EndStatus();
     watch_ = calls().WatchReply(call_, origin().peer);
+    if (!caller_known_) watch_.Hurry();
   }
   if (services().metrics != nullptr) {
     services().metrics->NoteStreamEnd(rules_.rpc, end.error_code());
@@ -197,6 +200,8 @@ void RequestStream::OnCallersChanged() {
     }
     caller_known_ = false;
     failure_ = caller.status();
+    // What is being written is waited for, but not for as long as others.
+    watch_.Hurry();
   }
   Stop(StopReason::kCancelled);
   Advance();

@@ -40,7 +40,8 @@ struct StreamRules {
 /// (OK), the server drains (UNAVAILABLE), a request failed where the rules say
 /// so, its caller is not known any more (UNAUTHENTICATED) or the call broke
 /// (CANCELLED), and in each case once nothing is in flight any more; of the
-/// last two nothing more is computed.
+/// last two nothing more is computed, and where nobody is known any more, a
+/// reply that is not taken within a second breaks the call.
 ///
 /// Lifetime: gRPC calls OnDone after Finish() and after the last of its
 /// callbacks has returned, and only then does it leave ActiveCalls.
@@ -50,7 +51,8 @@ class RequestStream final
  public:
   using Reactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
 
-  /// Starts reading. The result is what the service's method returns to gRPC.
+  /// Starts reading, or refuses it where its peer has too many open calls. The
+  /// result is what the service's method returns to gRPC.
   static Reactor* Begin(const TaskServices& services, ActiveCalls& calls,
                         std::shared_ptr<const Caller> caller, StreamRules rules,
                         grpc::CallbackServerContext& context);

@@ -6,10 +6,9 @@
 #include <unistd.h>
 
 #include <array>
+#include <exception>
 #include <optional>
 #include <utility>
-
-#include "server/transport/channelz.h"
 
 namespace attention::server {
 namespace {
@@ -31,9 +30,9 @@ constexpr size_t kMostEnded = 256;
 
 }  // namespace
 
-CallWatch::CallWatch(int64_t server, int64_t per_connection,
+CallWatch::CallWatch(channelz::Source source, int64_t per_connection,
                      Connections& connections, OpenCalls& calls)
-    : server_(server),
+    : source_(std::move(source)),
       per_connection_(per_connection),
       connections_(connections),
       calls_(calls),
@@ -50,9 +49,19 @@ void CallWatch::Run() {
   while (true) {
     milliseconds time = milliseconds::max();
     if (calls_.Total() > 0) time = kSilentPause;
-    if (!again_.empty()) time = milliseconds(0);
+    if (!again_.empty() || missed_) time = milliseconds(0);
     if (!Wait(connections_.arrivals(), time)) return;
-    LookAtAll();
+    try {
+      Look();
+    } catch (const std::exception& error) {
+      // For want of memory, which others may give back: what is too much is
+      // closed in the next round.
+      missed_ = true;
+      if (const int64_t times = failed_.Count(); times > 0) {
+        spdlog::warn("cannot count open calls: {} ({} times)", error.what(),
+                     times);
+      }
+    }
     if (!Wait(/*epoll=*/-1, kPause)) return;
   }
 }
@@ -65,31 +74,38 @@ bool CallWatch::Wait(int epoll, milliseconds time) const {
   return watched[0].revents == 0;
 }
 
-void CallWatch::LookAtAll() {
+void CallWatch::Look() {
+  const bool missed = missed_;
   absl::flat_hash_set<Peer> due = std::exchange(again_, {});
   for (Peer& peer : connections_.TakeArrived()) due.insert(std::move(peer));
   const Clock::time_point silent = Clock::now() - kSilentPause;
   for (const auto& [peer, watched] : watched_) {
-    if ((watched.open > 0 && watched.seen < silent) || watched.closed) {
+    const bool counts = watched.open > 0 || watched.seen == kNever;
+    if (missed || (counts && watched.seen < silent) || watched.closed) {
       due.insert(peer);
     }
   }
-  FindSocketsAfter(newest_);
+  FindSocketsAfter(missed ? 0 : newest_);
+  absl::flat_hash_set<std::string> addresses;
   for (const Peer& peer : due) {
-    Look(peer);
-    Enforce(peer);
+    LookAt(peer);
+    addresses.insert(peer.address);
   }
+  Enforce(addresses);
   ForgetEnded();
+  missed_ = false;
 }
 
 void CallWatch::FindSocketsAfter(int64_t socket) {
-  for (const channelz::Socket& each : channelz::SocketsOf(server_, socket)) {
+  for (const channelz::Socket& each : source_.sockets(socket)) {
     newest_ = std::max(newest_, each.id);
     const std::optional<Peer> peer = PeerOfCall(each.peer);
     if (!peer) continue;
     Watched& watched = watched_[*peer];
-    if (watched.socket == each.id) continue;
-    calls_.Add(peer->address, -watched.open);  // of one with the same name
+    // Of two with the same name, the newer one: the other has ended, and gRPC
+    // has not freed it yet.
+    if (watched.socket >= each.id) continue;
+    calls_.Add(peer->address, -watched.open);
     watched = {.socket = each.id};
   }
 }
@@ -101,7 +117,7 @@ void CallWatch::FindSockets() {
   FindSocketsAfter(0);
 }
 
-void CallWatch::Look(const Peer& peer) {
+void CallWatch::LookAt(const Peer& peer) {
   auto found = watched_.find(peer);
   if (found == watched_.end()) {
     FindSockets();
@@ -112,7 +128,7 @@ void CallWatch::Look(const Peer& peer) {
     return;
   }
   Watched& watched = found->second;
-  const std::optional<channelz::Calls> now = channelz::CallsOf(watched.socket);
+  const std::optional<channelz::Calls> now = source_.calls(watched.socket);
   const int64_t open = now ? now->open : 0;
   calls_.Add(peer.address, open - watched.open);
   if (!now) {
@@ -127,16 +143,17 @@ void CallWatch::Look(const Peer& peer) {
   watched.started = now->started;
   watched.open = open;
   watched.seen = Clock::now();
+  if (watched.open > 2 * per_connection_) {
+    Close(peer, watched, 2 * per_connection_, "it");
+  }
 }
 
-void CallWatch::Enforce(const Peer& seen) {
+void CallWatch::Enforce(const absl::flat_hash_set<std::string>& addresses) {
   const OpenCallLimits& limits = calls_.limits();
-  const auto found = watched_.find(seen);
-  if (found != watched_.end() && found->second.open > 2 * per_connection_) {
-    Close(found->first, found->second, 2 * per_connection_, "it");
-  }
-  if (calls_.Of(seen.address) > limits.per_address) {
-    CloseThoseOf(seen.address, limits.per_address, "its address");
+  for (const std::string& address : addresses) {
+    if (calls_.Of(address) > limits.per_address) {
+      CloseThoseOf(address, limits.per_address, "its address");
+    }
   }
   if (calls_.Total() > limits.total) {
     CloseThoseOf(calls_.Largest(), limits.total, "all");
@@ -146,7 +163,7 @@ void CallWatch::Enforce(const Peer& seen) {
 void CallWatch::CloseThoseOf(const std::string& address, int64_t most,
                              const char* of) {
   for (auto& [peer, watched] : watched_) {
-    if (peer.address != address) continue;
+    if (watched.closed || peer.address != address) continue;
     if (watched.open > kFewCalls || connections_.HasUnread(peer)) {
       Close(peer, watched, most, of);
     }
@@ -155,8 +172,10 @@ void CallWatch::CloseThoseOf(const std::string& address, int64_t most,
 
 void CallWatch::Close(const Peer& peer, Watched& watched, int64_t most,
                       const char* of) {
-  if (std::exchange(watched.closed, true)) return;
+  if (watched.closed) return;
+  watched.closed = true;
   connections_.Close(peer);
+  calls_.NoteClosed();
   if (const int64_t times = closed_.Count(); times > 0) {
     spdlog::warn(
         "closed {} connections, the last of {} with {} open calls (expected "

@@ -12,6 +12,7 @@
 #include "server/file_descriptor.h"
 #include "server/scheduling/open_calls.h"
 #include "server/telemetry/log_limit.h"
+#include "server/transport/channelz.h"
 #include "server/transport/connections.h"
 
 namespace attention::server {
@@ -25,17 +26,18 @@ namespace attention::server {
 /// calls in 20 ms on a core, 40 MiB.
 class CallWatch {
  public:
-  /// `server` is gRPC's number of the server whose sockets `connections` are.
-  /// A connection may have twice `per_connection` calls: those that have ended
-  /// count until gRPC has freed them. All live longer than this.
-  CallWatch(int64_t server, int64_t per_connection, Connections& connections,
-            OpenCalls& calls);
+  /// `source` tells of the sockets that `connections` are. A connection may
+  /// have twice `per_connection` calls: those that have ended count until gRPC
+  /// has freed them. All live longer than this.
+  CallWatch(channelz::Source source, int64_t per_connection,
+            Connections& connections, OpenCalls& calls);
   ~CallWatch();
   CallWatch(const CallWatch&) = delete;
   CallWatch& operator=(const CallWatch&) = delete;
 
  private:
   using Clock = std::chrono::steady_clock;
+  static constexpr Clock::time_point kNever = Clock::time_point::min();
   struct Watched {
     int64_t socket = 0;  // channelz's number
     int64_t started = 0;
@@ -44,35 +46,40 @@ class CallWatch {
     // Its calls are counted until gRPC has ended them, which takes it several
     // times as long as to begin them.
     bool closed = false;
-    Clock::time_point seen = Clock::time_point::min();
+    Clock::time_point seen = kNever;
   };
 
   void Run();
   /// False where it is time to end.
   bool Wait(int epoll, std::chrono::milliseconds time) const;
-  void LookAtAll();
-  void Look(const Peer& peer);
+  /// One round: a look at those of which something may have changed.
+  void Look();
+  /// Counts its calls, and closes it where there are too many.
+  void LookAt(const Peer& peer);
   void FindSockets();
   void FindSocketsAfter(int64_t socket);
-  /// Closes what is beyond a limit, after a look at `seen`.
-  void Enforce(const Peer& seen);
+  /// Closes what is beyond the limits of `addresses`, after a look at theirs,
+  /// and of all.
+  void Enforce(const absl::flat_hash_set<std::string>& addresses);
   /// Those of an address with more than a few calls, or with more to come.
   void CloseThoseOf(const std::string& address, int64_t most, const char* of);
   void Close(const Peer& peer, Watched& watched, int64_t most, const char* of);
   void ForgetEnded();
 
-  const int64_t server_;
+  const channelz::Source source_;
   const int64_t per_connection_;
   Connections& connections_;
   OpenCalls& calls_;
   const FileDescriptor stop_;  // an eventfd
   int64_t newest_ = 0;         // channelz's number of a connection
-  Clock::time_point found_all_ = Clock::time_point::min();
+  Clock::time_point found_all_ = kNever;
   absl::flat_hash_map<Peer, Watched> watched_;
   // Looked at in the next round too: its calls were just becoming more, or
   // channelz did not know it yet.
   absl::flat_hash_set<Peer> again_;
+  bool missed_ = false;  // the last round ended early: all are due
   LogLimit closed_;
+  LogLimit failed_;
   std::thread thread_;
 };
 

@@ -89,4 +89,9 @@ std::optional<Calls> CallsOf(int64_t socket) {
                             Number(data, "streamsFailed")};
 }
 
+Source SourceOf(int64_t server) {
+  return {[server](int64_t after) { return SocketsOf(server, after); },
+          CallsOf};
+}
+
 }  // namespace attention::server::channelz

@@ -2,6 +2,7 @@
 #define ATTENTION_SERVER_TRANSPORT_CHANNELZ_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,6 +27,14 @@ struct Calls {
 };
 /// None where the connection has ended. Takes some 10 us.
 std::optional<Calls> CallsOf(int64_t socket);
+
+/// The two, where a test has others in their place. They may throw
+/// std::bad_alloc.
+struct Source {
+  std::function<std::vector<Socket>(int64_t after)> sockets;
+  std::function<std::optional<Calls>(int64_t socket)> calls;
+};
+Source SourceOf(int64_t server);
 
 }  // namespace attention::server::channelz
 

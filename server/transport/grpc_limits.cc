@@ -46,12 +46,11 @@ void SetKeepalive(std::chrono::milliseconds silence,
 
 }  // namespace
 
-void SetGrpcLimits(const ServerOptions& options, int64_t message_memory,
-                   grpc::ServerBuilder& builder) {
+void SetGrpcLimits(const ServerOptions& options, int64_t streams,
+                   int64_t message_memory, grpc::ServerBuilder& builder) {
   builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_request_bytes));
-  builder.AddChannelArgument(
-      GRPC_ARG_MAX_CONCURRENT_STREAMS,
-      static_cast<int>(options.max_streams_per_connection));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
+                             static_cast<int>(streams));
   builder.AddChannelArgument(
       GRPC_ARG_MAX_CONNECTION_IDLE_MS,
       MillisecondsOrNever(options.connection_idle_timeout));

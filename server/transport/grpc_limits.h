@@ -9,11 +9,12 @@
 
 namespace attention::server {
 
-/// What gRPC itself bounds: a message's size, streams, idle and old
-/// connections, silence, compression, and the memory of messages on their way,
-/// `message_memory` bytes (docs/operations.md says what each is for).
-void SetGrpcLimits(const ServerOptions& options, int64_t message_memory,
-                   grpc::ServerBuilder& builder);
+/// What gRPC itself bounds: a message's size, `streams` of a connection, idle
+/// and old connections, silence, compression, and the memory of messages on
+/// their way, `message_memory` bytes (docs/operations.md says what each is
+/// for).
+void SetGrpcLimits(const ServerOptions& options, int64_t streams,
+                   int64_t message_memory, grpc::ServerBuilder& builder);
 
 }  // namespace attention::server
 

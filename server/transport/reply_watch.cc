@@ -9,7 +9,8 @@
 namespace attention::server {
 namespace {
 
-// From cancelling a call to closing its connection.
+// From cancelling a call to closing its connection; and from Hurry() to
+// cancelling it.
 constexpr std::chrono::seconds kGrace{1};
 
 }  // namespace
@@ -48,6 +49,22 @@ void ReplyWatch::Watch::End() {
     (entry_->cancelled ? owner->cancelled_ : owner->waiting_).erase(entry_);
   }
   grpc_call_unref(call);
+}
+
+void ReplyWatch::Watch::Hurry() {
+  if (owner_ != nullptr) owner_->Hurry(entry_);
+}
+
+void ReplyWatch::Hurry(std::list<Entry>::iterator entry) {
+  const Clock::time_point due = Clock::now() + kGrace;
+  const std::lock_guard lock(mutex_);
+  if (entry->cancelled || entry->due <= due) return;
+  entry->due = due;
+  const auto later =
+      std::find_if(waiting_.begin(), waiting_.end(),
+                   [due](const Entry& each) { return each.due > due; });
+  waiting_.splice(later, waiting_, entry);
+  changed_.notify_all();
 }
 
 ReplyWatch::Watch ReplyWatch::Begin(grpc_call* call, std::string peer) {
@@ -92,7 +109,8 @@ void ReplyWatch::CancelFirst(std::unique_lock<std::mutex>& lock) {
   if (const int64_t calls = ended_.Count(); calls > 0) {
     spdlog::warn(
         "ended {} calls, the last of {}: its reply was not taken "
-        "within {} ms (--reply-timeout)",
+        "within {} ms (--reply-timeout), or a second where its caller is not "
+        "known any more",
         calls, peer, timeout_.count());
   }
   grpc_call_unref(call);

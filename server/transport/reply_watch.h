@@ -42,6 +42,10 @@ class ReplyWatch {
     Watch& operator=(Watch&& other) noexcept;
     ~Watch() { End(); }
 
+    /// The reply is to be taken within a second from now, for a caller that is
+    /// not served any more. Nothing where no reply is on its way.
+    void Hurry();
+
    private:
     friend class ReplyWatch;
     void End();
@@ -63,6 +67,7 @@ class ReplyWatch {
   };
 
   void Run();
+  void Hurry(std::list<Entry>::iterator entry);
   void CancelFirst(std::unique_lock<std::mutex>& lock);
   void CloseFirst(std::unique_lock<std::mutex>& lock);
 

@@ -12,7 +12,7 @@ import pytest
 from attacked_server import PATIENCE, wait_until
 
 sys.path.append(str(Path(__file__).parents[1] / "support" / "python"))
-from certificates import make_certificates, server_flags  # noqa: E402
+from certificates import RSA4096, make_certificates, server_flags  # noqa: E402
 
 HANDSHAKE_TIME = 20  # seconds, as docs/operations.md says
 MIB = 1 << 20
@@ -57,6 +57,13 @@ def assert_serves(server, context):
             f"{url}://127.0.0.1:{server.http_port}/v2/health/ready", timeout=PATIENCE, context=of
         ) as reply:
             assert reply.status == 200
+
+
+def serves_plain_text(server):
+    try:
+        return urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/v2/health/ready").status
+    except OSError:
+        return None
 
 
 def ends(connection):
@@ -146,3 +153,18 @@ def test_idle_connections_make_room(start, certificates, context):
     finally:
         for attacker in attackers:
             attacker.close()
+
+
+def test_handshakes_whose_callers_have_gone_hold_no_descriptors(start, tmp_path_factory, hello):
+    # Faster than they are computed, whoever they are for.
+    slow = make_certificates(tmp_path_factory.mktemp("slow"), RSA4096)
+    server = start(*map(str, server_flags(slow, mutual=False)), descriptors=1024)
+    most = 0
+    for i in range(8000):
+        with connect(server) as attacker:
+            attacker.sendall(hello)
+        if i % 100 == 0:
+            most = max(most, server.open_files())
+    # 56 connections of one address, 16 for probes, and as many that are being closed.
+    assert most < 256
+    wait_until(lambda: serves_plain_text(server), "served again")

@@ -1,10 +1,15 @@
 """Calls that are begun and go no further: each takes memory from its first byte."""
 
+import re
+import urllib.request
+
+import h2.events
 import pytest
 from attacked_server import ATTEND, ATTEND_STREAM, wait_until
 from call_flood import connect, is_closed, leave_open
 from grpc import StatusCode
 from messages import SMALL
+from raw_connection import RawConnection
 
 MIB = 1 << 20
 WATCH = "/grpc.health.v1.Health/Watch"
@@ -50,6 +55,7 @@ def test_idle_reflection_makes_room_for_others(start):
     before = server.threads()
     with connect(server) as attacker:
         leave_open(attacker, REFLECTION, 200, acknowledged=True)
+        wait_until(lambda: metric(server, "grpc_server_started_total") == 200, "all have begun")
         list_services = b"\x3a\x00"
         for name in (REFLECTION, REFLECTION.replace("v1alpha", "v1")):
             with server.channel() as channel:
@@ -74,6 +80,45 @@ def test_many_connections_whose_calls_wait_to_be_read(start):
         connection.close()
     wait_until(lambda: server.memory() < 100 * MIB, "memory is given back")
     assert server.most_memory() < 300 * MIB
+
+
+def metric(server, name):
+    """The sum of what it has for all of its labels."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/metrics") as page:
+        found = re.findall(rf"^{name}(?:{{.*}})? (\d+)", page.read().decode(), re.M)
+    return sum(map(int, found))
+
+
+def status_of_a_stream(connection):
+    """What a new stream ends with at once."""
+    stream = connection.begin(ATTEND_STREAM)
+    connection.flush()
+    while events := connection.receive():
+        for event in events:
+            if getattr(event, "stream_id", None) == stream and hasattr(event, "headers"):
+                if "grpc-status" in (headers := dict(event.headers)):
+                    return int(headers["grpc-status"])
+
+
+def test_who_keeps_to_the_limit_of_streams_keeps_its_connections(start):
+    # 204 calls of an address; 102 on a connection, as the server says.
+    server = start("--memory-limit", "64MiB")
+    with RawConnection(server) as first, RawConnection(server) as second:
+        first.settle()
+        second.settle()
+        assert first.http.remote_settings.max_concurrent_streams == 102
+        for connection, calls in ((first, 102), (second, 60)):
+            for _ in range(calls):
+                connection.begin(ATTEND_STREAM)
+            connection.flush()
+        wait_until(lambda: metric(server, "attention_open_calls") == 162, "all are counted")
+        # One more is refused before connections are closed.
+        assert status_of_a_stream(second) == StatusCode.RESOURCE_EXHAUSTED.value[0]
+        first.http.end_stream(1)
+        first.flush()
+        while not any(isinstance(e, h2.events.StreamEnded) for e in first.receive()):
+            pass
+    assert "closed" not in server.log()
 
 
 def test_calls_within_the_limits_stay_open(start):

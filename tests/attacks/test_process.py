@@ -6,25 +6,34 @@ import json
 import os
 import pty
 import queue
+import re
 import signal
 import struct
 import subprocess
 import sys
 import termios
 import time
+import urllib.request
 from pathlib import Path
 
 import grpc
 import pytest
 from attacked_server import ATTEND, ATTEND_STREAM, wait_until
 from grpc import RpcError, StatusCode
-from messages import SMALL
+from messages import SMALL, attend_request
+from raw_connection import RawConnection
 
 sys.path.append(str(Path(__file__).parents[1] / "support" / "python"))
 from certificates import make_certificates, server_flags  # noqa: E402
 
 MODEL_STREAM_INFER = "/inference.GRPCInferenceService/ModelStreamInfer"
 TOKEN = (("authorization", "Bearer secret"),)
+
+
+def in_flight(server):
+    """Requests that are not answered yet."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/metrics") as page:
+        return int(re.search(r"^attention_requests_in_flight (\d+)", page.read().decode(), re.M)[1])
 
 
 def callers(token):
@@ -106,6 +115,22 @@ def test_a_stream_whose_replies_nobody_reads_ends_with_its_token_too(start, tmp_
         file.write_text(callers("another"))
         server.send(signal.SIGHUP)
         assert stream.code() == StatusCode.UNAUTHENTICATED
+
+
+def test_a_stream_whose_reply_is_not_taken_ends_with_its_token(start, tmp_path):
+    # Well before the reply's own time is over.
+    file = tmp_path / "callers.json"
+    file.write_text(callers("secret"))
+    server = start("--callers-file", str(file), "--reply-timeout", "10min")
+    with RawConnection(server, window=0) as caller:
+        caller.settle()
+        stream = caller.begin(ATTEND_STREAM, headers=TOKEN)
+        # 256 KiB: more than gRPC keeps for who reads later.
+        caller.send_on(stream, attend_request(1, 1, 1, 65536))
+        wait_until(lambda: in_flight(server) == 1, "a reply that is not taken")
+        file.write_text(callers("another"))
+        server.send(signal.SIGHUP)
+        wait_until(lambda: in_flight(server) == 0, "the call is given up")
 
 
 def test_sighup_reads_callers_again(start, tmp_path):

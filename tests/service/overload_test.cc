@@ -5,8 +5,11 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "core/cuda/cuda_backend.h"
+#include "core/cuda/emulation/emulated_device.h"
 #include "tests/service/gated_server.h"
 #include "tests/service/requests.h"
 #include "tests/service/wire_client.h"
@@ -97,6 +100,25 @@ TEST(ComputeTimeTest, ARequestBeyondItIsStopped) {
                 StatusCode::kResourceExhausted,
                 {"computing was stopped", "50 ms", "max_compute_time"});
   ExpectGoodReply(client.Attend(GoodRequest()));
+}
+
+TEST(ComputeTimeTest, OnADeviceItIsStoppedBetweenLaunches) {
+  cuda::Devices devices;
+  devices.push_back(cuda::MakeEmulatedDevice());
+  std::vector<std::unique_ptr<Backend>> backends;
+  backends.push_back(
+      MakeCudaBackend(std::move(devices),
+                      {.experimental = false, .plan = {.work_per_launch = 1}}));
+  server::ServerOptions options = TestOptions();
+  options.max_compute_time = std::chrono::milliseconds(1);
+  const auto server =
+      StartServer(options, /*gate=*/nullptr, std::move(backends));
+  WireClient client(server->address());
+  // Several launches, each of which takes longer than that.
+  ExpectRefusal(
+      client.Call(kAttend, Additive(1024, 2).SerializeAsString()).status(),
+      StatusCode::kResourceExhausted,
+      {"computing was stopped", "1 ms", "max_compute_time"});
 }
 
 TEST(QueueTest, ARequestWhoseCallerIsGoneGivesItsPlaceBackAtOnce) {

@@ -66,7 +66,8 @@ class CudaBackendTest : public ::testing::Test {
   absl::StatusOr<Results> Run() { return RunOn(*engine_, owned_.problem); }
 
   // Runs the problem into a job of its own.
-  AttentionJob RunJob(const std::stop_token& stop = {}) {
+  AttentionJob RunJob(const std::stop_token& stop = {},
+                      const std::function<void()>& before_launch = {}) {
     const ValidatedProblem valid = Validate(owned_.problem).value();
     Tensor output =
         Tensor::Create(DataType::kFloat32, valid.output_shape).value();
@@ -78,6 +79,7 @@ class CudaBackendTest : public ::testing::Test {
     job.outputs = {output.mutable_view(), weights.mutable_view(),
                    lse.mutable_view()};
     job.stop = stop;
+    job.before_launch = before_launch;
     engine_->Run(job).IgnoreError();
     job.problem = nullptr;  // gone with this call
     return job;

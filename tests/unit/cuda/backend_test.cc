@@ -129,6 +129,17 @@ TEST_F(CudaBackendTest, StopsBetweenLaunches) {
   EXPECT_EQ(job.tiles_computed, 3);
 }
 
+TEST_F(CudaBackendTest, BeforeALaunchAStopMayBeRequested) {
+  std::stop_source stop;
+  int64_t launches = 0;
+  Start({.plan = {.work_per_launch = 1}});
+  const AttentionJob job = RunJob(stop.get_token(), [&] {
+    if (++launches == 3) stop.request_stop();
+  });
+  EXPECT_EQ(job.status.code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(job.tiles_computed, 2);
+}
+
 TEST_F(CudaBackendTest, ComputesAfterAJobThatWasStopped) {
   std::stop_source stop;
   stop.request_stop();

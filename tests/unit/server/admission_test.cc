@@ -29,8 +29,8 @@ bool HasRetryInfo(const absl::Status& status) {
 
 TEST(Admission, CountsWhatItAdmits) {
   Admission admission(10, 1000);
-  const auto first = admission.Admit("a", 100);
-  const auto second = admission.Admit("a", 200);
+  const auto first = admission.Admit({"a"}, 100);
+  const auto second = admission.Admit({"a"}, 200);
   ASSERT_THAT(first, IsOk());
   ASSERT_THAT(second, IsOk());
   EXPECT_EQ(admission.requests(), 2);
@@ -40,7 +40,7 @@ TEST(Admission, CountsWhatItAdmits) {
 TEST(Admission, ATicketGivesItsPlaceBack) {
   Admission admission(1, 1000);
   {
-    const auto ticket = admission.Admit("a", 1000);
+    const auto ticket = admission.Admit({"a"}, 1000);
     ASSERT_THAT(ticket, IsOk());
   }
   EXPECT_EQ(admission.requests(), 0);
@@ -50,7 +50,7 @@ TEST(Admission, ATicketGivesItsPlaceBack) {
 TEST(Admission, ARequestThatGrowsIsOneRequestOfAllItsBytes) {
   Admission admission(1, 1000);
   {
-    auto ticket = admission.Admit("a", 100);
+    auto ticket = admission.Admit({"a"}, 100);
     ASSERT_THAT(ticket, IsOk());
     // More than half: its caller has no other one.
     EXPECT_THAT(admission.Grow(*ticket, 900), IsOk());
@@ -63,8 +63,8 @@ TEST(Admission, ARequestThatGrowsIsOneRequestOfAllItsBytes) {
 
 TEST(Admission, ARequestThatCannotGrowStaysAsItIs) {
   Admission admission(10, 1000);
-  const auto other = admission.Admit("b", 600);
-  auto ticket = admission.Admit("a", 100);
+  const auto other = admission.Admit({"b"}, 600);
+  auto ticket = admission.Admit({"a"}, 100);
   ASSERT_THAT(ticket, IsOk());
   const absl::Status full = admission.Grow(*ticket, 301);
   EXPECT_THAT(full, StatusIs(absl::StatusCode::kResourceExhausted,
@@ -82,7 +82,7 @@ TEST(Admission, WhatARequestGrowsByIsOfItsCallersQuota) {
   const CallerLimits limits = {.max_requests_per_second = 1,
                                .max_bytes_per_second = 100};
   const auto now = std::chrono::steady_clock::now();
-  auto ticket = admission.Admit("a", 50, limits, nullptr, now);
+  auto ticket = admission.Admit({"a"}, 50, limits, nullptr, now);
   ASSERT_THAT(ticket, IsOk());
   EXPECT_THAT(admission.Grow(*ticket, 50, limits, nullptr, now), IsOk());
   EXPECT_THAT(admission.Grow(*ticket, 1, limits, nullptr, now),
@@ -95,7 +95,7 @@ TEST(Admission, AMovedTicketGivesItsPlaceBackOnce) {
   {
     Admission::Ticket kept;
     {
-      auto ticket = admission.Admit("a", 100);
+      auto ticket = admission.Admit({"a"}, 100);
       ASSERT_THAT(ticket, IsOk());
       kept = *std::move(ticket);
     }
@@ -108,8 +108,8 @@ TEST(Admission, AMovedTicketGivesItsPlaceBackOnce) {
 
 TEST(Admission, ReplacingATicketGivesTheOldPlaceBack) {
   Admission admission(10, 1000);
-  Admission::Ticket ticket = admission.Admit("a", 100).value();
-  ticket = admission.Admit("a", 30).value();
+  Admission::Ticket ticket = admission.Admit({"a"}, 100).value();
+  ticket = admission.Admit({"a"}, 30).value();
   EXPECT_EQ(admission.requests(), 1);
   EXPECT_EQ(admission.bytes(), 30);
 }
@@ -123,7 +123,7 @@ TEST(Admission, AQuotaOfRequestsFillsUpAgain) {
   const auto admit = [&](const char* caller, milliseconds after) {
     Refusal refusal = Refusal::kNone;
     absl::Status status =
-        admission.Admit(caller, 0, two, &refusal, kStart + after).status();
+        admission.Admit({caller}, 0, two, &refusal, kStart + after).status();
     EXPECT_EQ(refusal, status.ok() ? Refusal::kNone : Refusal::kCallerRate);
     return status;
   };
@@ -145,7 +145,7 @@ TEST(Admission, AQuotaOfBytesTakesALargeRequestAndThenWaits) {
   Admission admission(10, 1000);
   const CallerLimits limits{.max_bytes_per_second = 100};
   const auto admit = [&](int64_t bytes, milliseconds after) {
-    return admission.Admit("a", bytes, limits, nullptr, kStart + after)
+    return admission.Admit({"a"}, bytes, limits, nullptr, kStart + after)
         .status();
   };
   EXPECT_THAT(admit(400, milliseconds(0)), IsOk());
@@ -159,77 +159,109 @@ TEST(Admission, AQuotaOfBytesTakesALargeRequestAndThenWaits) {
 TEST(Admission, ManyCallersDoNotMakeItForgetAQuota) {
   Admission admission(10, 1000);
   const CallerLimits one{.max_requests_per_second = 1};
-  ASSERT_THAT(admission.Admit("a", 0, one, nullptr, kStart), IsOk());
+  ASSERT_THAT(admission.Admit({"a"}, 0, one, nullptr, kStart), IsOk());
   for (int i = 0; i < 3000; ++i) {
     ASSERT_THAT(
-        admission.Admit(absl::StrCat("other ", i), 0, {}, nullptr, kStart),
+        admission.Admit({absl::StrCat("other ", i)}, 0, {}, nullptr, kStart),
         IsOk());
   }
-  EXPECT_FALSE(admission.Admit("a", 0, one, nullptr, kStart).ok());
+  EXPECT_FALSE(admission.Admit({"a"}, 0, one, nullptr, kStart).ok());
 }
 
 TEST(Admission, NamesTheLimitOfRequests) {
   Admission admission(1, 1000);
-  const auto ticket = admission.Admit("a", 0);
+  const auto ticket = admission.Admit({"a"}, 0);
   ASSERT_THAT(ticket, IsOk());
-  EXPECT_THAT(admission.Admit("a", 0),
+  EXPECT_THAT(admission.Admit({"a"}, 0),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        HasSubstr("max_requests_in_flight")));
 }
 
 TEST(Admission, NamesTheLimitOfBytes) {
   Admission admission(10, 1000);
-  const auto ticket = admission.Admit("a", 600);
+  const auto ticket = admission.Admit({"a"}, 600);
   ASSERT_THAT(ticket, IsOk());
-  EXPECT_THAT(admission.Admit("a", 401),
+  EXPECT_THAT(admission.Admit({"a"}, 401),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        AllOf(HasSubstr("the server is full"),
                              HasSubstr("memory_limit"))));
-  EXPECT_THAT(admission.Admit("b", 400), IsOk());
+  EXPECT_THAT(admission.Admit({"b"}, 400), IsOk());
 }
 
 TEST(Admission, ACallerHasHalfOfTheRequests) {
   Admission admission(4, 1000);
-  const auto first = admission.Admit("a", 0);
-  const auto second = admission.Admit("a", 0);
-  const auto third = admission.Admit("a", 0);
+  const auto first = admission.Admit({"a"}, 0);
+  const auto second = admission.Admit({"a"}, 0);
+  const auto third = admission.Admit({"a"}, 0);
   EXPECT_THAT(third, StatusIs(absl::StatusCode::kResourceExhausted,
                               HasSubstr("half of max_requests_in_flight")));
-  EXPECT_THAT(admission.Admit("b", 0), IsOk());
+  EXPECT_THAT(admission.Admit({"b"}, 0), IsOk());
 }
 
 TEST(Admission, ACallerHasHalfOfTheBytes) {
   Admission admission(10, 1000);
-  const auto first = admission.Admit("a", 300);
-  EXPECT_THAT(admission.Admit("a", 201),
+  const auto first = admission.Admit({"a"}, 300);
+  EXPECT_THAT(admission.Admit({"a"}, 201),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        HasSubstr("a quarter of memory_limit")));
-  EXPECT_THAT(admission.Admit("b", 500), IsOk());
+  EXPECT_THAT(admission.Admit({"b"}, 500), IsOk());
+}
+
+TEST(Admission, TheConnectionsOfAnAddressHaveThreeQuartersOfTheRequests) {
+  Admission admission(4, 1000);
+  const auto first = admission.Admit({"a:1", "a"}, 0);
+  const auto second = admission.Admit({"a:2", "a"}, 0);
+  const auto third = admission.Admit({"a:3", "a"}, 0);
+  EXPECT_THAT(third, IsOk());
+  EXPECT_THAT(admission.Admit({"a:4", "a"}, 0),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("three quarters of max_requests_in_flight")));
+  EXPECT_THAT(admission.Admit({"b:1", "b"}, 0), IsOk());
+}
+
+TEST(Admission, TheConnectionsOfAnAddressHaveThreeQuartersOfTheBytes) {
+  Admission admission(10, 1000);
+  const auto first = admission.Admit({"a:1", "a"}, 500);
+  EXPECT_THAT(admission.Admit({"a:2", "a"}, 251),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("three eighths of memory_limit")));
+  EXPECT_THAT(admission.Admit({"b:1", "b"}, 500), IsOk());
+}
+
+TEST(Admission, TheConnectionsOfAnAddressHaveOneQuota) {
+  Admission admission(10, 1000);
+  const CallerLimits one{.max_requests_per_second = 1};
+  const auto admit = [&](const Admission::Holder& holder) {
+    return admission.Admit(holder, 0, one, nullptr, kStart).status();
+  };
+  EXPECT_THAT(admit({"a:1", "a"}), IsOk());
+  EXPECT_FALSE(admit({"a:2", "a"}).ok());
+  EXPECT_THAT(admit({"b:1", "b"}), IsOk());
 }
 
 TEST(Admission, ACallersOnlyRequestMayBeLargerThanItsShare) {
   Admission admission(10, 1000);
-  EXPECT_THAT(admission.Admit("a", 900), IsOk());
+  EXPECT_THAT(admission.Admit({"a"}, 900), IsOk());
 }
 
 TEST(Admission, SaysWhenToTryAgain) {
   Admission admission(1, 1000);
-  const auto ticket = admission.Admit("a", 0);
-  EXPECT_TRUE(HasRetryInfo(admission.Admit("b", 0).status()));
+  const auto ticket = admission.Admit({"a"}, 0);
+  EXPECT_TRUE(HasRetryInfo(admission.Admit({"b"}, 0).status()));
 }
 
 TEST(Admission, WhatNeverFitsIsNotWorthASecondTry) {
   Admission admission(1, 1000);
-  const absl::Status status = admission.Admit("a", 1001).status();
+  const absl::Status status = admission.Admit({"a"}, 1001).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_FALSE(HasRetryInfo(status));
 }
 
 TEST(Admission, CountsManyCallersThatComeAndGo) {
   Admission admission(10, 1000);
-  const auto kept = admission.Admit("kept", 100);
+  const auto kept = admission.Admit({"kept"}, 100);
   for (int i = 0; i < 5000; ++i) {
-    ASSERT_THAT(admission.Admit(absl::StrCat("caller", i), 900), IsOk());
+    ASSERT_THAT(admission.Admit({absl::StrCat("caller", i)}, 900), IsOk());
   }
   EXPECT_EQ(admission.requests(), 1);
   EXPECT_EQ(admission.bytes(), 100);
@@ -237,28 +269,30 @@ TEST(Admission, CountsManyCallersThatComeAndGo) {
 
 TEST(Admission, SaysWhatNeverFits) {
   Admission admission(10, 1000);
-  EXPECT_THAT(admission.Admit("a", 1001),
+  EXPECT_THAT(admission.Admit({"a"}, 1001),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        AllOf(HasSubstr("1001 bytes"), HasSubstr("never fits"),
                              HasSubstr("at most 1000, half of memory_limit"))));
-  EXPECT_THAT(admission.Admit("a", 1000), IsOk());
+  EXPECT_THAT(admission.Admit({"a"}, 1000), IsOk());
 }
 
 TEST(Admission, DoesNotOverflow) {
   Admission admission(10, std::numeric_limits<int64_t>::max());
-  const auto ticket = admission.Admit("a", std::numeric_limits<int64_t>::max());
+  const auto ticket =
+      admission.Admit({"a"}, std::numeric_limits<int64_t>::max());
   ASSERT_THAT(ticket, IsOk());
-  EXPECT_THAT(admission.Admit("a", std::numeric_limits<int64_t>::max()),
+  EXPECT_THAT(admission.Admit({"a"}, std::numeric_limits<int64_t>::max()),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("")));
 }
 
 TEST(Admission, AdmitsNothingWhileDraining) {
   Admission admission(10, 1000);
-  const auto before = admission.Admit("a", 1);
+  const auto before = admission.Admit({"a"}, 1);
   ASSERT_THAT(before, IsOk());
   admission.StartDraining();
-  EXPECT_THAT(admission.Admit("a", 1), StatusIs(absl::StatusCode::kUnavailable,
-                                                "the server is draining"));
+  EXPECT_THAT(
+      admission.Admit({"a"}, 1),
+      StatusIs(absl::StatusCode::kUnavailable, "the server is draining"));
   EXPECT_EQ(admission.requests(), 1);
 }
 
@@ -271,7 +305,7 @@ TEST(Admission, NeverExceedsItsLimitFromManyThreads) {
   for (int thread = 0; thread < kThreads; ++thread) {
     threads.emplace_back([&, caller = absl::StrCat(thread)] {
       for (int i = 0; i < 1000; ++i) {
-        const auto ticket = admission.Admit(caller, 1);
+        const auto ticket = admission.Admit({caller}, 1);
         EXPECT_LE(admission.requests(), limit);
       }
     });
@@ -287,24 +321,24 @@ TEST(AdmissionTest, ACallersOwnLimitsStandInPlaceOfHalf) {
                             .max_bytes_in_flight = 900};
   std::vector<Admission::Ticket> tickets;
   for (int i = 0; i < 7; ++i) {
-    auto ticket = admission.Admit("a", 100, limits);
+    auto ticket = admission.Admit({"a"}, 100, limits);
     ASSERT_THAT(ticket, IsOk());
     tickets.push_back(*std::move(ticket));
   }
-  EXPECT_THAT(admission.Admit("a", 1, limits),
+  EXPECT_THAT(admission.Admit({"a"}, 1, limits),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        HasSubstr("its max_requests_in_flight")));
   tickets.pop_back();
-  EXPECT_THAT(admission.Admit("a", 301, limits),
+  EXPECT_THAT(admission.Admit({"a"}, 301, limits),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        HasSubstr("its max_bytes_in_flight")));
-  EXPECT_THAT(admission.Admit("a", 300, limits), IsOk());
+  EXPECT_THAT(admission.Admit({"a"}, 300, limits), IsOk());
 }
 
 TEST(AdmissionTest, WhatNeverFitsACallersBytesIsToldSo) {
   Admission admission(10, 1000);
   const absl::Status status =
-      admission.Admit("a", 101, {.max_bytes_in_flight = 100}).status();
+      admission.Admit({"a"}, 101, {.max_bytes_in_flight = 100}).status();
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted,
                                HasSubstr("never fits")));
   EXPECT_FALSE(HasRetryInfo(status));

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <functional>
 #include <future>
 #include <latch>
 #include <memory>
@@ -19,6 +20,7 @@ namespace attention::server {
 namespace {
 
 using absl::StatusCode;
+using std::chrono::milliseconds;
 using std::chrono::seconds;
 using test::StatusIs;
 using ::testing::HasSubstr;
@@ -29,6 +31,9 @@ struct Seen {
   std::thread::id decoder;
   bool decoded = false;
   std::latch* gate = nullptr;  // Run() waits for it
+  absl::Status decoding;       // how it ends
+  // Within Decode().
+  std::function<absl::Status(HoldBytes)> reads;
 };
 
 // Echoes; says that long messages take time to decode.
@@ -40,16 +45,16 @@ class Echo final : public Operation {
     if (message_bytes <= kMostAtOnce) return {};
     return {Work::kDecodeJson, static_cast<double>(message_bytes)};
   }
-  absl::Status Decode(ReceivedMessage, HoldBytes, RequestFacts&) override {
+  absl::Status Decode(ReceivedMessage, HoldBytes hold, RequestFacts&) override {
     seen_->decoder = std::this_thread::get_id();
     seen_->decoded = true;
-    return absl::OkStatus();
+    return seen_->reads ? seen_->reads(hold) : seen_->decoding;
   }
   absl::StatusOr<OperationNeeds> Plan(RequestFacts&) override {
     return OperationNeeds{.work = {0, 1000}};
   }
   void Gather(WorkerPool*) override {}
-  absl::Status Run(const std::stop_token&, const std::function<void()>&,
+  absl::Status Run(const std::stop_token&, const Pauses&,
                    RequestFacts&) override {
     if (seen_->gate != nullptr) seen_->gate->wait();
     return absl::OkStatus();
@@ -166,8 +171,49 @@ TEST_F(DecodingTurnTest, DecodingIsLearnt) {
   const Work decoding{Work::kDecodeJson, 1000};
   const auto guess = costs_.Estimate(decoding);
   EXPECT_TRUE(Start(*Make(1000)).get().status.ok());
-  // Learnt after the answer has gone.
-  while (costs_.Estimate(decoding) == guess) std::this_thread::yield();
+  EXPECT_NE(costs_.Estimate(decoding), guess);
+}
+
+// One worker reads a long message, and there is no other one.
+TEST_F(DecodingTurnTest, ItGivesWayToWhatIsSmall) {
+  costs_.Learn({Work::kDecodeJson, 1000}, seconds(10), "one");
+  costs_.Learn({0, 1000}, milliseconds(1), "one");
+  const auto large = Make(1000);
+  const auto seen = seen_;
+  const auto small = Make(1);
+  seen->reads = [&small](HoldBytes hold) {
+    auto outcome = Start(*small);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    while (outcome.wait_for(seconds(0)) != std::future_status::ready) {
+      if (std::chrono::steady_clock::now() > end) {
+        return absl::DeadlineExceededError("the small one waits");
+      }
+      if (absl::Status held = hold(0); !held.ok()) return held;
+    }
+    return outcome.get().status;
+  };
+  EXPECT_THAT(Start(*large).get().status, test::IsOk());
+}
+
+TEST_F(DecodingTurnTest, WhatIsStoppedWhileItIsDecodedEndsThere) {
+  const auto stopped = Make(1000);
+  seen_->reads = [&stopped](HoldBytes hold) {
+    stopped->Stop(StopReason::kCancelled);
+    return hold(0);
+  };
+  EXPECT_THAT(Start(*stopped).get().status,
+              StatusIs(StatusCode::kCancelled, HasSubstr("cancelled")));
+}
+
+TEST_F(DecodingTurnTest, NothingIsLearntOfAMessageThatIsWrong) {
+  const Work decoding{Work::kDecodeJson, 1000};
+  const auto guess = costs_.Estimate(decoding);
+  const auto wrong = Make(1000);
+  seen_->decoding = absl::InvalidArgumentError("wrong at its first byte");
+  EXPECT_FALSE(Start(*wrong).get().status.ok());
+  // The worker has come to its next turn, and done with the first.
+  EXPECT_TRUE(Start(*Make(1)).get().status.ok());
+  EXPECT_EQ(costs_.Estimate(decoding), guess);
 }
 
 }  // namespace

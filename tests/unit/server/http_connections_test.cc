@@ -4,6 +4,8 @@
 
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/service/http_caller.h"
 #include "tests/unit/server/http_server_fixture.h"
@@ -66,6 +68,25 @@ TEST(HttpConnectionsTest, AnIdleConnectionThatWasClosedIsNotCountedTwice) {
   first = nullptr;
   EXPECT_EQ(connections.open(), 1);
   EXPECT_EQ(connections.Take("a"), nullptr);
+}
+
+TEST(HttpConnectionsTest, WhatWasClosedAndIsStillThereIsBounded) {
+  HttpConnections connections({1000, 1}, /*reserved=*/0);
+  std::vector<std::unique_ptr<HttpConnections::Place>> places;
+  const auto take = [&connections, &places] {
+    auto place = connections.Take("a");
+    if (place == nullptr) return false;
+    place->SetIdle([] {});
+    places.push_back(std::move(place));
+    return true;
+  };
+  while (places.size() < 1000 && take()) {
+  }
+  EXPECT_EQ(places.size(), 1 + HttpConnections::kMostClosing);
+  EXPECT_NE(connections.Take("b"), nullptr);
+  places.erase(places.begin());
+  EXPECT_TRUE(take());
+  EXPECT_FALSE(take());
 }
 
 class HttpServerConnectionsTest : public HttpServerTest {};

@@ -66,6 +66,23 @@ std::string TextOf(DataType type, absl::Span<const float> values) {
   return whole;
 }
 
+TEST(InferJsonTest, LongDataIsReadWithPauses) {
+  std::string data = "[1";
+  for (int i = 1; i < 2 << 20; ++i) data += ",1";
+  const std::string text = Input("UINT8", "[2097152]", data + "]");
+  int pauses = 0;
+  const auto read = ReadElements(text, [&pauses](int64_t bytes) {
+    if (bytes == 0) ++pauses;
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(pauses, 4);  // in 4 MiB and a byte
+  const auto stopped = ReadElements(text, [](int64_t bytes) {
+    return bytes == 0 ? absl::CancelledError("stopped") : absl::OkStatus();
+  });
+  EXPECT_EQ(stopped.status().code(), absl::StatusCode::kCancelled);
+}
+
 TEST(InferJsonTest, NumbersAreTheNearestOnesOfTheirType) {
   EXPECT_THAT(
       Elements<float>(Input(

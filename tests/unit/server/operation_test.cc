@@ -61,7 +61,7 @@ class Append final : public Operation {
                           .quick = quick_};
   }
   void Gather(WorkerPool*) override {}
-  absl::Status Run(const std::stop_token& stop, const std::function<void()>&,
+  absl::Status Run(const std::stop_token& stop, const Pauses&,
                    RequestFacts& facts) override {
     facts.backend = "store";
     if (store_.gate.has_value()) store_.gate->wait();

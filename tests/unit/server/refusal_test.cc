@@ -16,10 +16,10 @@ namespace {
 Refusal WhyNot(int64_t max_requests, int64_t held, int64_t bytes,
                const std::string& caller) {
   Admission admission(max_requests, /*max_bytes=*/1000);
-  const auto first = admission.Admit("first", held);
+  const auto first = admission.Admit({"first"}, held);
   EXPECT_TRUE(first.ok());
   Refusal why = Refusal::kNone;
-  const bool admitted = admission.Admit(caller, bytes, {}, &why).ok();
+  const bool admitted = admission.Admit({caller}, bytes, {}, &why).ok();
   EXPECT_EQ(admitted, why == Refusal::kNone);
   return why;
 }
@@ -37,7 +37,7 @@ TEST(RefusalTest, ADrainingServersReasonIsThat) {
   Admission admission(1, 1);
   admission.StartDraining();
   Refusal why = Refusal::kNone;
-  EXPECT_FALSE(admission.Admit("a", 0, {}, &why).ok());
+  EXPECT_FALSE(admission.Admit({"a"}, 0, {}, &why).ok());
   EXPECT_EQ(why, Refusal::kDraining);
 }
 

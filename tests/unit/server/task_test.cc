@@ -246,7 +246,7 @@ TEST_F(TaskTest, SaysThatTheServerIsFull) {
   tickets.reserve(100);
   for (int i = 0; i < 100; ++i) {
     tickets.push_back(
-        admission_.Admit(i % 2 == 0 ? "one" : "other", 0).value());
+        admission_.Admit({i % 2 == 0 ? "one" : "other"}, 0).value());
   }
   EXPECT_THAT(Run(SmallRequest()).status,
               StatusIs(absl::StatusCode::kResourceExhausted,

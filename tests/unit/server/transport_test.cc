@@ -24,6 +24,7 @@
 #include "server/transport/peer.h"
 #include "server/transport/tcp_listener.h"
 #include "tests/support/status_matchers.h"
+#include "tests/unit/server/connections_fixture.h"
 
 namespace attention::server {
 namespace {
@@ -120,6 +121,25 @@ TEST(OpenCallLimits, FollowTheMemory) {
   EXPECT_EQ(OpenCallLimits::For(1 << 20).total, OpenCallLimits::kLeast);
 }
 
+TEST(OpenCallLimits, LeaveAnAddressMoreThanOneConnection) {
+  OpenCallLimits limits{.total = 128, .per_address = 64};
+  EXPECT_EQ(limits.OfConnection(256), 32);
+  EXPECT_EQ(limits.OfConnection(10), 10);
+  limits.per_address = 1;
+  EXPECT_EQ(limits.OfConnection(256), 1);
+}
+
+TEST(OpenCalls, LeaveNoRoomForStreamsBeforeTheyAreTooMany) {
+  OpenCalls calls({.total = 16, .per_address = 8});
+  calls.Add("a", 5);
+  EXPECT_THAT(calls.CheckRoom("a"), test::IsOk());
+  calls.Add("a", 1);
+  EXPECT_THAT(calls.CheckRoom("a"),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("6 open calls")));
+  EXPECT_THAT(calls.CheckRoom("b"), test::IsOk());
+}
+
 TEST(OpenCalls, AreCountedForEachAddress) {
   OpenCalls calls({.total = 10, .per_address = 5});
   EXPECT_EQ(calls.Largest(), "");
@@ -157,39 +177,6 @@ TEST(ConnectionLimits, AreRefusedWhereTheyDoNotFit) {
       StatusIs(absl::StatusCode::kInvalidArgument,
                HasSubstr("--max-connections: 449 (expected at most 448")));
 }
-
-// A listening socket and connections to it, as callers have them.
-class ConnectionsTest : public testing::Test {
- protected:
-  ConnectionsTest() : listener_(*ListenOnTcp("127.0.0.1", 0)) {}
-
-  // Both ends; the first is the server's.
-  std::pair<FileDescriptor, FileDescriptor> Connect() {
-    sockaddr_storage address{};
-    socklen_t size = sizeof(address);
-    const int listening = listener_.sockets[0].get();
-    auto* any = reinterpret_cast<sockaddr*>(&address);
-    EXPECT_EQ(::getsockname(listening, any, &size), 0);
-    FileDescriptor caller(::socket(AF_INET, SOCK_STREAM, 0));
-    EXPECT_EQ(::connect(caller.get(), any, size), 0);
-    FileDescriptor server(::accept(listening, nullptr, nullptr));
-    EXPECT_TRUE(server.ok());
-    return {std::move(server), std::move(caller)};
-  }
-
-  static std::string NameOf(const FileDescriptor& server) {
-    const std::optional<Peer> peer = PeerOfSocket(server.get());
-    return absl::StrCat("ipv4:", peer->address, ":", peer->port);
-  }
-
-  // What the caller's end reads: nothing more where it was closed.
-  static bool IsClosed(const FileDescriptor& caller) {
-    char byte = 0;
-    return ::recv(caller.get(), &byte, 1, MSG_DONTWAIT) == 0;
-  }
-
-  const TcpListener listener_;
-};
 
 TEST_F(ConnectionsTest, AreBounded) {
   Connections connections({.total = 2, .per_peer = 2});

@@ -1,0 +1,102 @@
+// What closes connections with too many open calls, told of them by the test.
+#include "server/transport/call_watch.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <new>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/unit/server/connections_fixture.h"
+
+namespace attention::server {
+namespace {
+
+using channelz::Calls;
+using channelz::Socket;
+
+constexpr int64_t kPerConnection = 10;
+constexpr Calls kTooMany{.started = 100, .open = 100};
+
+class CallWatchTest : public ConnectionsTest {
+ protected:
+  // A connection that has received something.
+  std::pair<FileDescriptor, FileDescriptor> ConnectAndSend() {
+    auto ends = Connect();
+    EXPECT_EQ(connections_.Add(ends.first.get()), Connections::Answer::kTaken);
+    EXPECT_EQ(::send(ends.second.get(), "x", 1, 0), 1);
+    return ends;
+  }
+
+  // Within a minute.
+  static bool Becomes(const std::function<bool()>& true_some_time) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    while (!true_some_time()) {
+      if (std::chrono::steady_clock::now() > end) return false;
+      std::this_thread::yield();
+    }
+    return true;
+  }
+
+  OpenCalls calls_{{.total = 1000, .per_address = 1000}};
+  Connections connections_{{.total = 10, .per_peer = 10}, &calls_};
+};
+
+TEST_F(CallWatchTest, AConnectionWithTooManyIsClosedOnce) {
+  const auto [server, caller] = ConnectAndSend();
+  std::atomic<int> looks = 0;
+  const CallWatch watch({[name = NameOf(server)](int64_t after) {
+                           return after < 1 ? std::vector{Socket{1, name}}
+                                            : std::vector<Socket>();
+                         },
+                         [&looks](int64_t) {
+                           ++looks;
+                           return kTooMany;
+                         }},
+                        kPerConnection, connections_, calls_);
+  EXPECT_TRUE(Becomes([&] { return IsClosed(caller) && looks > 5; }));
+  EXPECT_EQ(calls_.closed(), 1);
+}
+
+TEST_F(CallWatchTest, ARoundWithoutMemoryIsMadeUpFor) {
+  const auto [server, caller] = ConnectAndSend();
+  std::atomic<int> looks = 0;
+  const CallWatch watch({[name = NameOf(server)](int64_t after) {
+                           return after < 1 ? std::vector{Socket{1, name}}
+                                            : std::vector<Socket>();
+                         },
+                         [&looks](int64_t) {
+                           if (++looks <= 2) throw std::bad_alloc();
+                           return kTooMany;
+                         }},
+                        kPerConnection, connections_, calls_);
+  EXPECT_TRUE(Becomes([&] { return IsClosed(caller); }));
+}
+
+// gRPC frees the socket of a connection that has ended some time later; by then
+// another one may have come from the same port.
+TEST_F(CallWatchTest, OfTwoSocketsWithOneNameTheNewerCounts) {
+  const auto [server, caller] = ConnectAndSend();
+  const auto [unknown, other] = ConnectAndSend();  // has them all listed again
+  std::atomic<int> lists = 0;
+  const CallWatch watch({[&lists, name = NameOf(server)](int64_t after) {
+                           std::vector<Socket> sockets;
+                           for (const int64_t id : {1, 2}) {
+                             if (id > after) sockets.push_back({id, name});
+                           }
+                           if (after == 0) ++lists;
+                           return sockets;
+                         },
+                         [](int64_t) { return kTooMany; }},
+                        kPerConnection, connections_, calls_);
+  EXPECT_TRUE(Becomes([&] { return lists > 3; }));
+  EXPECT_EQ(calls_.closed(), 1);
+}
+
+}  // namespace
+}  // namespace attention::server

@@ -1,0 +1,41 @@
+#include "server/http/http_acceptor.h"
+
+#include <gtest/gtest.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "server/transport/tcp_listener.h"
+
+namespace attention::server {
+namespace {
+
+using boost::asio::ip::tcp;
+
+TEST(HttpAcceptorTest, ThoseThatAreOpenGetOnBetweenSomeNewOnes) {
+  auto listener = ListenOnTcp("127.0.0.1", 0);
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  const tcp::endpoint address(boost::asio::ip::address_v4::loopback(),
+                              static_cast<uint16_t>(listener->port));
+  boost::asio::io_context elsewhere;
+  std::vector<tcp::socket> callers;
+  for (int i = 0; i < 5; ++i) callers.emplace_back(elsewhere).connect(address);
+  boost::asio::io_context context;
+  LogLimit failed;
+  size_t accepted = 0;
+  HttpAcceptor acceptor(
+      context, std::move(listener->sockets.front()), /*most_at_once=*/2,
+      [&accepted](tcp::socket) { ++accepted; }, failed);
+  acceptor.Accept();
+  for (const size_t so_far : {2, 4, 5}) {
+    context.run_one();
+    EXPECT_EQ(accepted, so_far);
+  }
+}
+
+}  // namespace
+}  // namespace attention::server

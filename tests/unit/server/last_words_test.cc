@@ -1,0 +1,43 @@
+#include "server/last_words.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cstddef>
+#include <cstdlib>
+#include <new>
+
+namespace attention::server {
+namespace {
+
+// More than there is.
+volatile size_t huge = size_t{1} << 62;
+
+[[noreturn]] void AbortAfterAFailureThatWasHandled() {
+  SayLastWords("text");
+  NoteStart();
+  ::operator delete(::operator new(huge, std::nothrow));
+  std::abort();
+}
+
+[[noreturn]] void AbortForWantOfMemory() {
+  SayLastWords("text");
+  NoteStart();
+  void* const memory = std::malloc(huge);
+  if (memory == nullptr) std::abort();
+  std::free(memory);
+  std::exit(0);
+}
+
+TEST(LastWordsDeathTest, AFailureThatWasHandledDoesNotMakeAFaultWantOfMemory) {
+  EXPECT_EXIT(AbortAfterAFailureThatWasHandled(),
+              testing::KilledBySignal(SIGABRT), "a fault in the program");
+}
+
+TEST(LastWordsDeathTest, AnAbortWhereMallocHasFailedIsWantOfMemory) {
+  EXPECT_EXIT(AbortForWantOfMemory(), testing::ExitedWithCode(1),
+              "there is no memory to be had");
+}
+
+}  // namespace
+}  // namespace attention::server
