@@ -41,7 +41,8 @@ bool IsSmallProblem(const ValidatedProblem& problem) {
   }
   const bool plain =
       std::holds_alternative<ScaledDotProduct>(problem.scoring) &&
-      problem.query.type == DataType::kFloat32 && !problem.softcap &&
+      problem.query.type == DataType::kFloat32 &&
+      problem.key_type == DataType::kFloat32 && !problem.softcap &&
       !HasRangeMask(problem) && !problem.attend_mask && !problem.bias &&
       !problem.alibi_slopes && !problem.sinks && problem.dropout.p == 0 &&
       !problem.wanted.weights && !problem.wanted.lse;
@@ -55,7 +56,8 @@ bool ComputeSmall(AttentionJob& job, const RunContext& context,
                   const Kernels& kernels) {
   const FlushSubnormals fast;
   const ValidatedProblem& problem = *job.problem;
-  const auto& [key, value, first_key, key_count] = problem.key_value[0];
+  const TensorView& key = problem.key_value[0].key;
+  const TensorView& value = problem.key_value[0].value;
   const ResultPlaces places(problem, job.outputs);
   SmallArgs args = {};
   args.rows = problem.query_length;

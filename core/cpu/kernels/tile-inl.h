@@ -293,6 +293,7 @@ struct NonFinite {
   HWY_INLINE void Load(int64_t key) const {
     RowSource row = found.values;
     row.data += key * row.row_stride;
+    row.scales += key * row.scale_stride;
     const int64_t width = args.states.width;
     WidenRows(row, 1, found.width, found.line, width, width);
     for (int64_t i = 0; i < width; ++i) {
@@ -330,6 +331,9 @@ HWY_INLINE void WithProducts(const TileArgs& args, const Args&... more) {
     case Element::kBFloat16:
       return InPlaceProducts<Element::kBFloat16>::ForEachRows(
           args, Work<InPlaceProducts<Element::kBFloat16>>{args, more...});
+    case Element::kInt8:
+    case Element::kFloat8:
+      return;  // Values::IsReadable() has them widened
   }
 }
 

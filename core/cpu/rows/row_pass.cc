@@ -89,16 +89,16 @@ bool RowPass::ForEachTile(const Visit& visit) {
 
 void RowPass::SetPackedTile(const KeyTile& tile) {
   scoring_->SetKeys(
-      RowsOf(tile.block->key, rows_.batch(), rows_.kv_head(), tile.first),
+      KeysOf(*tile.block, rows_.batch(), rows_.kv_head(), tile.first),
       tile.count, args_);
   values_.SetPacked(rows_, tile, args_);
 }
 
 void RowPass::SetTileInPlace(const KeyTile& tile) {
   const RowSource keys =
-      RowsOf(tile.block->key, rows_.batch(), rows_.kv_head(), tile.first);
+      KeysOf(*tile.block, rows_.batch(), rows_.kv_head(), tile.first);
   const RowSource values =
-      RowsOf(tile.block->value, rows_.batch(), rows_.kv_head(), tile.first);
+      ValuesOf(*tile.block, rows_.batch(), rows_.kv_head(), tile.first);
   const bool widen = !values_.IsReadable(keys, problem_.key_width) ||
                      !values_.IsReadable(values, problem_.value_width);
   scoring_->SetKeyRows(keys, tile.count, widen, args_);

@@ -43,7 +43,7 @@ void Values::SetPacked(const BlockRows& rows, const KeyTile& tile,
                        TileArgs& args) {
   const int64_t width = problem_.value_width;
   const RowSource values =
-      RowsOf(tile.block->value, rows.batch(), rows.kv_head(), tile.first);
+      ValuesOf(*tile.block, rows.batch(), rows.kv_head(), tile.first);
   if (bf16_) return SetBf16(values, tile.count, args);
   if (width == 0) return;
   const FloatRows in_place = InPlace(values);
@@ -79,7 +79,8 @@ void Values::SetBf16(const RowSource& values, int64_t count, TileArgs& args) {
 
 bool Values::IsReadable(const RowSource& rows, int64_t width) const {
   const int64_t size = SizeOf(rows.type);
-  return (rows.type != Element::kFloat16 || kernels_.reads_half) &&
+  return rows.scales == nullptr &&
+         (rows.type != Element::kFloat16 || kernels_.reads_half) &&
          (rows.column_stride == size || width <= 1) &&
          rows.row_stride % size == 0 &&
          reinterpret_cast<intptr_t>(rows.data) % size == 0;
@@ -104,7 +105,7 @@ NonFiniteArgs Values::FindNonFinite(const BlockRows& rows,
                                     const KeyTile& tile) {
   const int64_t width = problem_.value_width;
   const RowSource values =
-      RowsOf(tile.block->value, rows.batch(), rows.kv_head(), tile.first);
+      ValuesOf(*tile.block, rows.batch(), rows.kv_head(), tile.first);
   const auto next = [&](int64_t first) {
     return kernels_.next_non_finite(values, first, tile.count, width);
   };

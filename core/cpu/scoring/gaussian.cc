@@ -30,7 +30,7 @@ RowSource KeyRow(const ValidatedProblem& problem, const BlockRows& rows,
   for (const auto& block : problem.key_value) {
     const int64_t at = key - block.first_key;
     if (at < 0 || at >= block.key_count) continue;
-    row = RowsOf(block.key, rows.batch(), rows.kv_head(), at);
+    row = KeysOf(block, rows.batch(), rows.kv_head(), at);
   }
   return row;
 }

@@ -54,7 +54,7 @@ class PackedScoring : public Scoring {
       const FloatRows from = read(keys, first, rows);
       kernels_.pack_keys(from.data, from.stride, rows, part.width,
                          packed + first * part.width);
-      keys.data += panel * keys.row_stride;
+      keys = RowsFrom(keys, panel);
     }
   }
 
