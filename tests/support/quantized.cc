@@ -32,15 +32,14 @@ TensorView AddQuantized(OwnedProblem& to, DataType type, const Shape& shape,
   const auto width = static_cast<size_t>(shape.back());
   Shape rows = shape;
   rows.pop_back();
-  std::vector<double> numbers(
-      static_cast<size_t>(ElementCount(shape).value()));
+  std::vector<double> numbers(static_cast<size_t>(ElementCount(shape).value()));
   std::generate(numbers.begin(), numbers.end(), [&] { return number(); });
   std::vector<float> scale_of_row;
   scales = to.Add(DataType::kFloat32, rows, layout, [&](Index) {
     double largest = 0;
     for (size_t i = 0; i < width; ++i) {
-      largest = std::max(largest,
-                         std::abs(numbers[scale_of_row.size() * width + i]));
+      largest =
+          std::max(largest, std::abs(numbers[scale_of_row.size() * width + i]));
     }
     return scale_of_row.emplace_back(ScaleOfRow(largest, type));
   });

@@ -165,8 +165,7 @@ ProblemBuilder Packed() {
 
 TEST(ScalesTest, OfPackedKeysGoWithTheirTokens) {
   ProblemBuilder b = Packed();
-  Block(b).key_scale =
-      b.Floats({5, 2}, {0, 1, 10, 11, 20, 21, 30, 31, 40, 41});
+  Block(b).key_scale = b.Floats({5, 2}, {0, 1, 10, 11, 20, 21, 30, 31, 40, 41});
   const auto batch = ValidateBatch(b.problem);
   ASSERT_TRUE(batch.ok()) << batch.status();
   ASSERT_EQ(batch->problems.size(), 2U);

@@ -102,9 +102,9 @@ TEST_P(BytesTest, EveryRowHasItsScale) {
                 ASSERT_EQ(found, 0);
                 continue;
               }
-              ASSERT_NO_FATAL_FAILURE(CheckElement(
-                  type, rows.data[r * row + i * column_stride],
-                  scales[first + r * scale_stride / 4], found));
+              ASSERT_NO_FATAL_FAILURE(
+                  CheckElement(type, rows.data[r * row + i * column_stride],
+                               scales[first + r * scale_stride / 4], found));
             }
           }
         }
