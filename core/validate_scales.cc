@@ -83,9 +83,9 @@ absl::Status ReadScales(absl::string_view field, const TensorView& rows,
   expected.pop_back();
   if (scales->shape != expected) {
     return FieldError(
-        field, absl::StrCat("shape ", ShapeToString(scales->shape),
-                            " (expected ", ShapeToString(expected),
-                            ", one for each row)"));
+        field,
+        absl::StrCat("shape ", ShapeToString(scales->shape), " (expected ",
+                     ShapeToString(expected), ", one for each row)"));
   }
   result = Widen(*scales);
   if (ElementCount(expected).value_or(0) == 0) return absl::OkStatus();
