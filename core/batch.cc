@@ -71,6 +71,20 @@ absl::Status CheckPackedRank(absl::string_view field, const TensorView& view) {
                    "width)"));
 }
 
+// Of a key or value `rows`, (tokens, heads, width): (tokens, heads).
+absl::Status CheckPackedScales(absl::string_view field, const TensorView& rows,
+                               const std::optional<TensorView>& scales) {
+  if (!scales) return absl::OkStatus();
+  if (absl::Status status = internal::CheckView(field, *scales); !status.ok()) {
+    return status;
+  }
+  const Shape expected = {rows.shape[0], rows.shape[1]};
+  if (scales->shape == expected) return absl::OkStatus();
+  return FieldError(
+      field, absl::StrCat("shape ", ShapeToString(scales->shape), " (expected ",
+                          ShapeToString(expected), ", tokens and heads)"));
+}
+
 // Tokens `first` to `last` of (tokens, heads, width) as (1, heads, tokens,
 // width).
 template <typename View>
@@ -79,6 +93,17 @@ View Tokens(const View& packed, int64_t first, int64_t last) {
   if (packed.data != nullptr) entry.data += first * packed.strides[0];
   entry.shape = {1, packed.shape[1], last - first, packed.shape[2]};
   entry.strides = {0, packed.strides[1], packed.strides[0], packed.strides[2]};
+  return entry;
+}
+
+// The same of (tokens, heads), as (1, heads, tokens).
+std::optional<TensorView> ScalesOfTokens(
+    const std::optional<TensorView>& packed, int64_t first, int64_t last) {
+  if (!packed) return std::nullopt;
+  TensorView entry = *packed;
+  if (packed->data != nullptr) entry.data += first * packed->strides[0];
+  entry.shape = {1, packed->shape[1], last - first};
+  entry.strides = {0, packed->strides[1], packed->strides[0]};
   return entry;
 }
 
@@ -133,8 +158,13 @@ absl::Status CheckPacked(const AttentionProblem& problem) {
                                           " blocks (expected 1 in a packed "
                                           "batch)"));
   }
-  status.Update(CheckPackedRank("key", problem.key_value[0].key));
-  status.Update(CheckPackedRank("value", problem.key_value[0].value));
+  const auto& [key, value, key_scale, value_scale] = problem.key_value[0];
+  status.Update(CheckPackedRank("key", key));
+  status.Update(CheckPackedRank("value", value));
+  if (status.ok()) {
+    status.Update(CheckPackedScales("key_scale", key, key_scale));
+    status.Update(CheckPackedScales("value_scale", value, value_scale));
+  }
   for (const auto& [field, given] :
        {std::pair("attend_mask", problem.masks.attend_mask.has_value()),
         std::pair("bias", problem.masks.bias.has_value())}) {
@@ -153,7 +183,9 @@ AttentionProblem WithTokens(const AttentionProblem& packed, int64_t first_query,
   problem.query = Tokens(packed.query, first_query, last_query);
   const KeyValueBlock& all = packed.key_value[0];
   problem.key_value[0] = {Tokens(all.key, first_key, last_key),
-                          Tokens(all.value, first_key, last_key)};
+                          Tokens(all.value, first_key, last_key),
+                          ScalesOfTokens(all.key_scale, first_key, last_key),
+                          ScalesOfTokens(all.value_scale, first_key, last_key)};
   return problem;
 }
 

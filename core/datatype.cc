@@ -11,7 +11,7 @@ struct TypeInfo {
 };
 
 // In the order of the enumeration.
-constexpr std::array<TypeInfo, 13> kTypes = {{{"BOOL", 1},
+constexpr std::array<TypeInfo, 14> kTypes = {{{"BOOL", 1},
                                               {"UINT8", 1},
                                               {"UINT16", 2},
                                               {"UINT32", 4},
@@ -20,6 +20,7 @@ constexpr std::array<TypeInfo, 13> kTypes = {{{"BOOL", 1},
                                               {"INT16", 2},
                                               {"INT32", 4},
                                               {"INT64", 8},
+                                              {"FP8", 1},
                                               {"FP16", 2},
                                               {"BF16", 2},
                                               {"FP32", 4},
@@ -46,6 +47,10 @@ std::optional<DataType> DataTypeFromName(absl::string_view name) {
 bool IsAttentionType(DataType type) {
   return type == DataType::kFloat32 || type == DataType::kFloat16 ||
          type == DataType::kBFloat16;
+}
+
+bool IsScaledType(DataType type) {
+  return type == DataType::kInt8 || type == DataType::kFloat8;
 }
 
 }  // namespace attention

@@ -9,9 +9,9 @@
 namespace attention {
 
 /// Element types that tensors can have. query, key, value and bias use the
-/// floating-point ones of 32 and 16 bits; valid_lens kInt32 or kInt64;
-/// attend_mask kBool or kUint8. The others exist so that files and protocols
-/// that hold them can be read and refused by name.
+/// floating-point ones of 32 and 16 bits, key and value kInt8 and kFloat8, too;
+/// valid_lens kInt32 or kInt64; attend_mask kBool or kUint8. The others exist
+/// so that files and protocols that hold them can be read and refused by name.
 enum class DataType : uint8_t {
   kBool,
   kUint8,
@@ -22,6 +22,9 @@ enum class DataType : uint8_t {
   kInt16,
   kInt32,
   kInt64,
+  /// E4M3 of the OCP's 8-bit floating point specification, which has no
+  /// infinities: up to 448, NaN for what has all bits but the sign set.
+  kFloat8,
   kFloat16,
   kBFloat16,
   kFloat32,
@@ -32,6 +35,7 @@ enum class DataType : uint8_t {
 int64_t ByteSize(DataType type);
 
 /// The name that the Open Inference Protocol gives it: "FP32", "BF16", "BOOL".
+/// It has none for kFloat8, which is "FP8" here.
 absl::string_view Name(DataType type);
 
 /// The inverse of Name(); nothing for a name that is not in the list.
@@ -39,6 +43,10 @@ std::optional<DataType> DataTypeFromName(absl::string_view name);
 
 /// FP32, FP16 or BF16: what query, key and value may be.
 bool IsAttentionType(DataType type);
+
+/// INT8 or FP8: what key and value may be besides. Each of their rows then has
+/// a scale.
+bool IsScaledType(DataType type);
 
 }  // namespace attention
 

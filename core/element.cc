@@ -1,6 +1,8 @@
 #include "core/element.h"
 
 #include <Eigen/Core>
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -40,6 +42,33 @@ float ToFloatRoundedToOdd(double value) {
   return rounded;
 }
 
+constexpr unsigned kFloat8Sign = 0x80;
+constexpr unsigned kFloat8Nan = 0x7F;
+
+// 1 bit of sign, 4 of exponent (bias 7), 3 of fraction.
+double FromFloat8(uint8_t bits) {
+  const unsigned magnitude = bits & kFloat8Nan;
+  if (magnitude == kFloat8Nan) return std::numeric_limits<double>::quiet_NaN();
+  const int exponent = std::max(static_cast<int>(magnitude >> 3), 1);
+  const int eighths = static_cast<int>(magnitude) - ((exponent - 1) << 3);
+  const double value = std::ldexp(eighths, exponent - 10);
+  return (bits & kFloat8Sign) != 0 ? -value : value;
+}
+
+uint8_t ToFloat8(double value) {
+  constexpr double kRoundsToLargest = 464;  // to 448, which is even
+  const unsigned sign = std::signbit(value) ? kFloat8Sign : 0;
+  const double magnitude = std::abs(value);
+  if (!(magnitude <= kRoundsToLargest)) return sign | kFloat8Nan;
+  constexpr int kLeastExponent = -6;
+  const int exponent = std::max(std::ilogb(magnitude), kLeastExponent);
+  const auto eighths = static_cast<unsigned>(
+      std::nearbyint(std::ldexp(magnitude, 3 - exponent)));
+  // 16 eighths are one more of the exponent; less than 8 a subnormal number.
+  return sign |
+         ((static_cast<unsigned>(exponent - kLeastExponent) << 3) + eighths);
+}
+
 }  // namespace
 
 double LoadElement(DataType type, const std::byte* address) {
@@ -61,6 +90,8 @@ double LoadElement(DataType type, const std::byte* address) {
       return Load<int32_t>(address);
     case DataType::kInt64:
       return static_cast<double>(Load<int64_t>(address));
+    case DataType::kFloat8:
+      return FromFloat8(Load<uint8_t>(address));
     case DataType::kFloat16:
       return static_cast<float>(Load<Eigen::half>(address));
     case DataType::kBFloat16:
@@ -93,6 +124,8 @@ void StoreElement(DataType type, double value, std::byte* address) {
       return Store(static_cast<int32_t>(value), address);
     case DataType::kInt64:
       return Store(static_cast<int64_t>(value), address);
+    case DataType::kFloat8:
+      return Store(ToFloat8(value), address);
     case DataType::kFloat16:
       return Store(Eigen::half(ToFloatRoundedToOdd(value)), address);
     case DataType::kBFloat16:

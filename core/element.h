@@ -14,7 +14,7 @@ double LoadElement(DataType type, const std::byte* address);
 
 /// `value` rounded to the nearest of `type` (ties to even), stored at `address`
 /// (any alignment). For the integer types value must be in range; BOOL stores
-/// value != 0.
+/// value != 0. FP8 has no infinities: what rounds to more than 448 is NaN.
 void StoreElement(DataType type, double value, std::byte* address);
 
 /// One integer element of any integer type, exactly; UINT64 beyond 2^63 - 1

@@ -96,10 +96,17 @@ enum class EmptyRows : uint8_t {
 };
 
 /// A run of consecutive keys with their values: (B, Hkv, n, Dk), (B, Hkv, n,
-/// Dv).
+/// Dv). All keys and values of a problem share one type, which need not be the
+/// query's: FP32, FP16, BF16, INT8 or FP8.
 struct KeyValueBlock {
   TensorView key;
   TensorView value;
+  /// Of INT8 and FP8, and only of those, what a row's elements are to be
+  /// multiplied by, in FP32: FP32, (B, Hkv, n), or without the extents that key
+  /// and value lack; (S, Hkv) in a packed batch. Finite, 0 or more. -128 of
+  /// INT8 and NaN of FP8 are numbers like others.
+  std::optional<TensorView> key_scale = {};
+  std::optional<TensorView> value_scale = {};
 };
 
 /// Results beside `output`.

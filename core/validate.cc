@@ -112,16 +112,11 @@ absl::Status ValidateQuery(const TensorView& query, ValidatedProblem& valid) {
   return absl::OkStatus();
 }
 
-// The rules that a key and a value share: type, rank, batch.
+// The rules that a key and a value share: rank, batch.
 absl::Status CheckBesideQuery(absl::string_view field, const TensorView& tensor,
                               const TensorView& query) {
   if (absl::Status status = internal::CheckView(field, tensor); !status.ok()) {
     return status;
-  }
-  if (tensor.type != query.type) {
-    return FieldError(field, absl::StrCat("datatype ", Name(tensor.type),
-                                          ", query has ", Name(query.type),
-                                          " (query, key and value share one)"));
   }
   if (tensor.rank() != query.rank()) {
     return FieldError(
@@ -148,6 +143,29 @@ absl::Status CheckExtent(absl::string_view field, const TensorView& tensor,
                           extent, " ", had, ", ", other, " has ", expected));
 }
 
+// Of all keys and values there is one type, which the first key sets.
+absl::Status CheckTypes(absl::string_view key_name, const TensorView& key,
+                        absl::string_view value_name, const TensorView& value,
+                        const TensorView& first_key) {
+  if (!IsAttentionType(key.type) && !IsScaledType(key.type)) {
+    return FieldError(
+        key_name, absl::StrCat("datatype ", Name(key.type),
+                               " (expected FP32, FP16, BF16, INT8 or FP8)"));
+  }
+  if (key.type != first_key.type) {
+    return FieldError(key_name,
+                      absl::StrCat("datatype ", Name(key.type), ", key[0] has ",
+                                   Name(first_key.type)));
+  }
+  if (value.type != key.type) {
+    return FieldError(
+        value_name,
+        absl::StrCat("datatype ", Name(value.type), ", ", key_name, " has ",
+                     Name(key.type), " (key and value share one)"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckHeads(absl::string_view field, const TensorView& key,
                         int64_t heads, const ValidatedProblem& valid) {
   if (heads == 0) return ZeroExtent(field, key, "0 heads");
@@ -164,14 +182,14 @@ absl::Status CheckHeads(absl::string_view field, const TensorView& key,
 // Checks one block. The first one sets the extents that the others must share.
 absl::Status AddBlock(const AttentionProblem& problem, size_t index,
                       ValidatedProblem& valid) {
-  const auto& [key, value] = problem.key_value[index];
-  std::string key_name = "key";
-  std::string value_name = "value";
-  if (problem.key_value.size() > 1) {
-    absl::StrAppend(&key_name, "[", index, "]");
-    absl::StrAppend(&value_name, "[", index, "]");
-  }
-  absl::Status status = CheckBesideQuery(key_name, key, problem.query);
+  const auto& [key, value, key_scale, value_scale] = problem.key_value[index];
+  const std::string number =
+      problem.key_value.size() > 1 ? absl::StrCat("[", index, "]") : "";
+  const std::string key_name = absl::StrCat("key", number);
+  const std::string value_name = absl::StrCat("value", number);
+  absl::Status status = CheckTypes(key_name, key, value_name, value,
+                                   problem.key_value.front().key);
+  if (status.ok()) status = CheckBesideQuery(key_name, key, problem.query);
   if (status.ok()) status = CheckBesideQuery(value_name, value, problem.query);
   if (!status.ok()) return status;
 
@@ -195,6 +213,15 @@ absl::Status AddBlock(const AttentionProblem& problem, size_t index,
                             key_name, wide_key.shape[2]));
   status.Update(CheckExtent(value_name, value, "width", wide_value.shape[3],
                             "value[0]", valid.value_width));
+  ValidatedProblem::Block block;
+  if (status.ok()) {
+    status = internal::ReadScales(absl::StrCat("key_scale", number), key,
+                                  key_scale, block.key_scale);
+  }
+  if (status.ok()) {
+    status = internal::ReadScales(absl::StrCat("value_scale", number), value,
+                                  value_scale, block.value_scale);
+  }
   if (!status.ok()) return status;
 
   const int64_t keys = wide_key.shape[2];
@@ -203,8 +230,11 @@ absl::Status AddBlock(const AttentionProblem& problem, size_t index,
     return FieldError(key_name, "the blocks together pass 2^63 - 1 keys");
   }
   if (keys > 0) {
-    valid.key_value.push_back(
-        {std::move(wide_key), std::move(wide_value), valid.key_length, keys});
+    block.key = std::move(wide_key);
+    block.value = std::move(wide_value);
+    block.first_key = valid.key_length;
+    block.key_count = keys;
+    valid.key_value.push_back(std::move(block));
   }
   valid.key_length = length;
   return absl::OkStatus();
@@ -253,6 +283,9 @@ absl::StatusOr<ValidatedProblem> Validate(const AttentionProblem& problem) {
   if (!status.ok()) return status;
   valid.kv_heads = valid.query_heads;
   valid.key_width = valid.query_width;
+  valid.key_type = problem.key_value.empty()
+                       ? problem.query.type
+                       : problem.key_value.front().key.type;
   for (size_t i = 0; i < problem.key_value.size(); ++i) {
     status = AddBlock(problem, i, valid);
     if (!status.ok()) return status;

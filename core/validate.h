@@ -13,16 +13,17 @@ namespace attention {
 class ValidatedProblem;
 
 /// Checks every rule of the numeric contract, once, including the values of
-/// valid_lens, attend_mask, query_offsets and sinks. INVALID_ARGUMENT names the
-/// field first, what it had and what was expected:
+/// valid_lens, attend_mask, query_offsets, sinks and scales. INVALID_ARGUMENT
+/// names the field first, what it had and what was expected:
 ///   key: shape [2, 10, 3] has width 3, query has 2 (scaled dot product needs
 ///   equal widths)
-/// Fields are named as on the wire: query, key, value (key[2] where there are
-/// several blocks), valid_lens, attend_mask, bias, w_q, w_k, w_v, m, scale,
-/// sigma, softcap, query_offset, query_offsets, key_offset, window_left,
-/// window_right, alibi_slopes, sinks, dropout_p. query, key, value and bias may
-/// lie in a device's memory, whose bytes are not looked at; everything else
-/// must lie in the host's. Not for packed batches (core/batch.h).
+/// Fields are named as on the wire: query, key, value, key_scale, value_scale
+/// (key[2] where there are several blocks), valid_lens, attend_mask, bias, w_q,
+/// w_k, w_v, m, scale, sigma, softcap, query_offset, query_offsets, key_offset,
+/// window_left, window_right, alibi_slopes, sinks, dropout_p. query, key, value
+/// and bias may lie in a device's memory, whose bytes are not looked at;
+/// everything else must lie in the host's. Not for packed batches
+/// (core/batch.h).
 absl::StatusOr<ValidatedProblem> Validate(const AttentionProblem& problem);
 
 /// A problem that kept every rule, in one form: all ranks widened to four,
@@ -35,6 +36,9 @@ class ValidatedProblem {
     TensorView value;       // (B, Hkv, n, Dv)
     int64_t first_key = 0;  // index of its first key among all keys
     int64_t key_count = 0;  // n; never 0
+    /// (B, Hkv, n); both where key_type has scales, else neither.
+    std::optional<TensorView> key_scale = {};
+    std::optional<TensorView> value_scale = {};
   };
 
   // Extents. Their products (outputs and weights in bytes) fit into 63 bits.
@@ -48,7 +52,9 @@ class ValidatedProblem {
   int64_t value_width = 0;   // Dv
   int64_t hidden_width = 0;  // h, where the scoring is additive
 
-  TensorView query;                         // (B, Hq, Lq, Dq)
+  TensorView query;  // (B, Hq, Lq, Dq)
+  /// Of all keys and values; without any the query's.
+  DataType key_type = DataType::kFloat32;
   absl::InlinedVector<Block, 1> key_value;  // in order of first_key
   /// Defaults filled in. Parameters are (Hq, Dq, h), (Hq, Dk, h), (Hq, h) and
   /// (Hq, Dq, Dk), with stride 0 over heads that share them.

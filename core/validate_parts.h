@@ -24,6 +24,12 @@ bool IsFloat32OrQueryType(DataType type, const ValidatedProblem& valid);
 absl::Status ParameterTypeError(absl::string_view field, DataType type,
                                 const ValidatedProblem& valid);
 
+/// The scales of a key's or a value's rows, of a type that may have some, and
+/// `rows` the tensor as the caller has it: checked, and given as (B, Hkv, n).
+absl::Status ReadScales(absl::string_view field, const TensorView& rows,
+                        const std::optional<TensorView>& scales,
+                        std::optional<TensorView>& result);
+
 /// Scoring function and softcap: fills `scoring`, `scale`, `hidden_width`,
 /// `softcap`. Needs the extents.
 absl::Status ValidateScoring(const AttentionProblem& problem,

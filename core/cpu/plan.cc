@@ -100,7 +100,7 @@ void ChooseWeights(const ValidatedProblem& problem, int64_t row_floats,
 // All rows of a kv group are one block; keys are split, whatever else is in the
 // batch. An entry of many kv groups has pieces enough for larger ones.
 void ChooseSplits(const ValidatedProblem& problem, int64_t panel, Plan& plan) {
-  const int64_t row_bytes = ByteSize(problem.query.type) *
+  const int64_t row_bytes = ByteSize(problem.key_type) *
                             std::max(problem.key_width, problem.value_width);
   const int64_t groups = problem.query_heads / plan.heads_per_group;
   plan.decode = true;
@@ -126,6 +126,7 @@ bool Decodes(const ValidatedProblem& problem, const ScoringTraits& traits,
 // whose roundings to BF16 the tolerances have no room for.
 bool UsesBf16(const ValidatedProblem& problem, const Kernels& kernels) {
   return kernels.bf16 != nullptr && problem.query.type == DataType::kBFloat16 &&
+         problem.key_type == DataType::kBFloat16 &&
          std::holds_alternative<ScaledDotProduct>(problem.scoring) &&
          std::max(problem.key_width, problem.value_width) <= kWidestBf16;
 }
@@ -188,7 +189,7 @@ Plan MakePlan(const ValidatedProblem& problem, const Kernels& kernels) {
   const int64_t row_floats =
       3 * RoundUp(plan.score_part, kernels.lanes) + plan.padded_value_width;
   ChooseWeights(problem, row_floats, micro_rows, plan);
-  const bool widens = problem.query.type != DataType::kFloat32 && !plan.bf16;
+  const bool widens = problem.key_type != DataType::kFloat32 && !plan.bf16;
   plan.row_block = ChooseRowBlock(plan, widens, row_floats, micro_rows);
   plan.blocks_per_group = CeilDivide(plan.rows_per_group, plan.row_block);
   return plan;

@@ -5,6 +5,7 @@
 
 #include "core/cpu/kernels/arguments.h"
 #include "core/tensor_view.h"
+#include "core/validate.h"
 
 namespace attention::cpu {
 
@@ -15,10 +16,20 @@ Element ElementOf(DataType type);
 RowSource RowsOf(const TensorView& view, int64_t batch, int64_t head,
                  int64_t first);
 
+/// The keys, and the values, of a block, with their scales where they have
+/// some.
+RowSource KeysOf(const ValidatedProblem::Block& block, int64_t batch,
+                 int64_t head, int64_t first);
+RowSource ValuesOf(const ValidatedProblem::Block& block, int64_t batch,
+                   int64_t head, int64_t first);
+
 /// One head's part of a parameter: the rows of a (Hq, rows, columns) view, or
 /// a (Hq, columns) view as one row.
 RowSource ParameterRows(const TensorView& view, int64_t head);
 RowSource ParameterVector(const TensorView& view, int64_t head);
+
+/// The same rows without the first ones.
+RowSource RowsFrom(RowSource rows, int64_t first);
 
 /// The same rows from column `first` on.
 RowSource ColumnsFrom(RowSource rows, int64_t first);

@@ -65,11 +65,12 @@ class SmallRows {
 class SmallKeys {
  public:
   SmallKeys(const ValidatedProblem& problem, const Kernels& kernels,
-            TensorView ValidatedProblem::Block::*of, int64_t width)
+            TensorView ValidatedProblem::Block::*view, TileRows::RowsOfBlock of,
+            int64_t width)
       : problem_(problem),
         of_(of),
         rows_(kernels,
-              problem.key_value.size() == 1 ? &(problem.key_value[0].*of)
+              problem.key_value.size() == 1 ? &(problem.key_value[0].*view)
                                             : nullptr,
               width) {}
 
@@ -87,7 +88,7 @@ class SmallKeys {
 
  private:
   const ValidatedProblem& problem_;
-  TensorView ValidatedProblem::Block::*of_;
+  TileRows::RowsOfBlock of_;
   SmallRows rows_;
 };
 
@@ -125,7 +126,8 @@ bool IsSmallProblem(const ValidatedProblem& problem) {
     return false;
   }
   return std::holds_alternative<ScaledDotProduct>(problem.scoring) &&
-         problem.query.type == DataType::kFloat32 && !problem.softcap &&
+         problem.query.type == DataType::kFloat32 &&
+         problem.key_type == DataType::kFloat32 && !problem.softcap &&
          !HasRangeMask(problem) && !problem.attend_mask && !problem.bias &&
          !problem.alibi_slopes && !problem.sinks && problem.dropout.p == 0 &&
          !problem.wanted.weights && !problem.wanted.lse;
@@ -137,9 +139,9 @@ bool ComputeSmall(AttentionJob& job, const RunContext& context,
   const ValidatedProblem& problem = *job.problem;
   const ResultPlaces places(problem, job.outputs);
   SmallRows queries(kernels, &problem.query, problem.query_width);
-  SmallKeys keys(problem, kernels, &ValidatedProblem::Block::key,
+  SmallKeys keys(problem, kernels, &ValidatedProblem::Block::key, KeysOf,
                  problem.key_width);
-  SmallKeys values(problem, kernels, &ValidatedProblem::Block::value,
+  SmallKeys values(problem, kernels, &ValidatedProblem::Block::value, ValuesOf,
                    problem.value_width);
   SmallArgs args = {};
   args.rows = problem.query_length;

@@ -139,6 +139,11 @@ absl::Status CheckSupport(const ValidatedProblem& problem,
   if (problem.is_packed) {
     return absl::UnimplementedError("packed batches");
   }
+  if (problem.key_type != problem.query.type) {
+    return absl::UnimplementedError(
+        absl::StrCat("keys of ", Name(problem.key_type), " under queries of ",
+                     Name(problem.query.type)));
+  }
   const std::array<int64_t, 4> widths = {problem.query_width, problem.key_width,
                                          problem.value_width,
                                          problem.hidden_width};

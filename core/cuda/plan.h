@@ -100,8 +100,8 @@ struct Plan {
   int64_t project_key_blocks = 0;
 };
 
-/// OK, or UNIMPLEMENTED where an extent has no place in a kernel's arguments
-/// or tiles on this device.
+/// OK, or UNIMPLEMENTED where the kernels lack an option, or an extent has no
+/// place in their arguments or tiles on this device.
 absl::Status CheckSupport(const ValidatedProblem& problem,
                           const DeviceProperties& device);
 

@@ -15,7 +15,7 @@ constexpr std::pair<const char*, DataType> kNames[] = {
     {"I16", DataType::kInt16},     {"I32", DataType::kInt32},
     {"I64", DataType::kInt64},     {"F16", DataType::kFloat16},
     {"BF16", DataType::kBFloat16}, {"F32", DataType::kFloat32},
-    {"F64", DataType::kFloat64},
+    {"F64", DataType::kFloat64},   {"F8_E4M3", DataType::kFloat8},
 };
 
 }  // namespace

@@ -62,8 +62,14 @@ bool RowTile::ForEachKeyTile(bool with_values,
       if (!next_tile()) return false;
       const int64_t count = std::min(sizes_.keys, end - first);
       LoadRows(block.key, batch_, kv_head, first, count, keys);
+      if (block.key_scale) {
+        ScaleRows(*block.key_scale, batch_, kv_head, first, keys);
+      }
       if (with_values) {
         LoadRows(block.value, batch_, kv_head, first, count, values);
+        if (block.value_scale) {
+          ScaleRows(*block.value_scale, batch_, kv_head, first, values);
+        }
       }
       visit(block.first_key + first, keys, values);
     }

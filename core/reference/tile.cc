@@ -28,6 +28,19 @@ void LoadRows(const TensorView& view, int64_t i0, int64_t i1, int64_t first,
   }
 }
 
+void ScaleRows(const TensorView& scales, int64_t i0, int64_t i1, int64_t first,
+               Matrix& rows) {
+  for (Eigen::Index r = 0; r < rows.rows(); ++r) {
+    const std::byte* const address = scales.data + i0 * scales.strides[0] +
+                                     i1 * scales.strides[1] +
+                                     (first + r) * scales.strides[2];
+    const double scale = LoadElement(scales.type, address);
+    for (double& element : rows.row(r)) {
+      element = static_cast<float>(element * scale);
+    }
+  }
+}
+
 Matrix LoadParameter(const TensorView& view, int64_t head) {
   Matrix parameter(view.shape[1], view.shape[2]);
   for (int64_t r = 0; r < view.shape[1]; ++r) {

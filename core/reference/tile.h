@@ -18,6 +18,11 @@ using Matrix =
 void LoadRows(const TensorView& view, int64_t i0, int64_t i1, int64_t first,
               int64_t count, Matrix& rows);
 
+/// Multiplies them by their scales, of a (B, Hkv, n) view. What INT8 or FP8
+/// stands for is an FP32 number: the products are rounded to it.
+void ScaleRows(const TensorView& scales, int64_t i0, int64_t i1, int64_t first,
+               Matrix& rows);
+
 /// A whole (rows, columns) parameter of one head, from a (Hq, rows, columns)
 /// view.
 Matrix LoadParameter(const TensorView& view, int64_t head);

@@ -46,6 +46,7 @@ void AppendElement(DataType type, const std::byte* element, std::string& text) {
       std::memcpy(&value, element, sizeof(value));
       return AppendReal(value, text);
     }
+    case DataType::kFloat8:
     case DataType::kFloat16:
     case DataType::kBFloat16:  // exactly
       return AppendReal(static_cast<float>(LoadElement(type, element)), text);

@@ -8,6 +8,7 @@ namespace attention::server {
 namespace {
 
 constexpr absl::string_view kElements = "FP32, FP16 or BF16";
+constexpr absl::string_view kKeyElements = "FP32, FP16, BF16, INT8 or FP8";
 constexpr absl::string_view kElementsOrFp32 = "FP32 or the query's datatype";
 constexpr absl::string_view kIntegers = "INT32 or INT64";
 constexpr absl::string_view kFp32 = "FP32";
@@ -21,12 +22,12 @@ constexpr TensorField kTensors[] = {
      Need::kEveryRequest, kAnyScoring,
      [](Problem p) -> TensorView& { return p.query; },
      /*metadata_rank=*/4, /*read_first=*/false, /*may_lie_on_device=*/true},
-    {"key", kElements, "(B, Hkv, Lk, Dk)", "keys", Need::kEveryRequest,
+    {"key", kKeyElements, "(B, Hkv, Lk, Dk)", "keys", Need::kEveryRequest,
      kAnyScoring,
      [](Problem p) -> TensorView& { return p.key_value.front().key; },
      /*metadata_rank=*/4, /*read_first=*/false, /*may_lie_on_device=*/true},
-    {"value", kElements, "(B, Hkv, Lk, Dv)", "values", Need::kEveryRequest,
-     kAnyScoring,
+    {"value", kKeyElements, "(B, Hkv, Lk, Dv)", "values, of the key's datatype",
+     Need::kEveryRequest, kAnyScoring,
      [](Problem p) -> TensorView& { return p.key_value.front().value; },
      /*metadata_rank=*/4, /*read_first=*/false, /*may_lie_on_device=*/true},
     {"w_q", kElementsOrFp32, "(Dq, h) or (Hq, Dq, h)", "projection of queries",
@@ -91,6 +92,20 @@ constexpr TensorField kTensors[] = {
      "likewise of keys, from 0 to S; key is (S, Hkv, Dk), value (S, Hkv, Dv)",
      Need::kNobody, kAnyScoring,
      [](Problem p) -> TensorView& { return p.key_starts.emplace(); },
+     /*metadata_rank=*/0, /*read_first=*/true},
+    {"key_scale", kFp32, "(B, Hkv, Lk)",
+     "of keys of INT8 or FP8, required there: what each row's elements are "
+     "multiplied by; finite, 0 or more; (S, Hkv) in a packed batch",
+     Need::kNobody, kAnyScoring,
+     [](Problem p) -> TensorView& {
+       return p.key_value.front().key_scale.emplace();
+     },
+     /*metadata_rank=*/0, /*read_first=*/true},
+    {"value_scale", kFp32, "(B, Hkv, Lk)", "likewise of values", Need::kNobody,
+     kAnyScoring,
+     [](Problem p) -> TensorView& {
+       return p.key_value.front().value_scale.emplace();
+     },
      /*metadata_rank=*/0, /*read_first=*/true},
 };
 

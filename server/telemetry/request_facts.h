@@ -19,7 +19,7 @@ class ModelCounters;
 class RequestMetrics;
 
 /// Of core's enum and variant; what uses them asserts it.
-inline constexpr size_t kMostDataTypes = 13;
+inline constexpr size_t kMostDataTypes = 14;
 inline constexpr size_t kMostScorings = 4;
 
 /// What there is to say of one request of an RPC that costs something. Put

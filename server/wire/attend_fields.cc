@@ -61,6 +61,10 @@ std::optional<DataType> ToDataType(v1::DataType type) {
       return DataType::kBool;
     case v1::DATA_TYPE_UINT8:
       return DataType::kUint8;
+    case v1::DATA_TYPE_INT8:
+      return DataType::kInt8;
+    case v1::DATA_TYPE_FP8:
+      return DataType::kFloat8;
     default:
       return std::nullopt;
   }

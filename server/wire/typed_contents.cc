@@ -22,6 +22,7 @@ int FieldOf(DataType type) {
   switch (type) {
     case DataType::kBool:
       return InferTensorContents::kBoolContentsFieldNumber;
+    case DataType::kInt8:
     case DataType::kInt32:
       return InferTensorContents::kIntContentsFieldNumber;
     case DataType::kInt64:
@@ -135,6 +136,15 @@ class ContentsReader {
         }
         Store(static_cast<uint8_t>(varint));
         break;
+      case DataType::kInt8: {
+        const auto number = static_cast<int32_t>(varint);
+        if (number < INT8_MIN || number > INT8_MAX) {
+          return Error(
+              absl::StrCat(number, " is no INT8 (expected -128 to 127)"));
+        }
+        Store(static_cast<int8_t>(number));
+        break;
+      }
       case DataType::kInt32:
         Store(static_cast<uint32_t>(varint));
         break;

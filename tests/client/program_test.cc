@@ -12,6 +12,7 @@
 #include "absl/strings/str_replace.h"
 #include "client/cpp/cli/globals.h"
 #include "core/backend.h"
+#include "core/element.h"
 #include "core/engine.h"
 #include "core/formats/npy.h"
 #include "core/formats/safetensors.h"
@@ -317,6 +318,31 @@ TEST_F(ProgramTest, NumPyFilesInSafetensorsOut) {
   EXPECT_EQ(file->tensors.count("lse"), 1U);
   // The first that auto tries takes every request.
   EXPECT_EQ(file->metadata.at("backend"), DefaultBackend());
+}
+
+// What cache quantizers write: FP8 with a scale for each row, and INT8.
+TEST_F(ProgramTest, KeysOfOneByteComeWithScales) {
+  for (const DataType type : {DataType::kInt8, DataType::kFloat8}) {
+    SafetensorsFile file;
+    file.tensors["query"] = Tensor::FromFloats({1, 1}, {1});
+    for (const auto& [name, second] :
+         {std::pair("key", 2.0), std::pair("value", 4.0)}) {
+      Tensor tensor = Tensor::Create(type, {2, 1}).value();
+      StoreElement(type, second, tensor.data() + 1);
+      file.tensors[name] = std::move(tensor);
+    }
+    file.tensors["key_scale"] = Tensor::FromFloats({2}, {1, 0});
+    file.tensors["value_scale"] = Tensor::FromFloats({2}, {1, 0.5});
+    const std::string input = folder_.path() + "/small.safetensors";
+    const std::string output = folder_.path() + "/out.safetensors";
+    ASSERT_TRUE(WriteSafetensors(input, file).ok());
+    const ProgramResult result =
+        RunHere({"attend", "--input", input, "--output", output});
+    ASSERT_EQ(result.exit_code, 0) << result.errors;
+    const auto answer = ReadSafetensors(output);
+    ASSERT_TRUE(answer.ok()) << answer.status();
+    EXPECT_THAT(answer->tensors.at("output").ToFloats(), ElementsAre(1));
+  }
 }
 
 TEST_F(ProgramTest, TheServersErrorsAreShownAsTheyAre) {

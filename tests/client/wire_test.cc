@@ -101,6 +101,24 @@ TEST(WireTest, EveryMaskAndOptionIsSent) {
     empty_rows: EMPTY_ROWS_UNIFORM return_weights: true return_lse: true)");
 }
 
+TEST(WireTest, ScalesAreSentWithKeysAndValues) {
+  AttendRequest request;
+  request.query = *Tensor::Create(DataType::kFloat16, {0, 1});
+  request.key = *Tensor::Create(DataType::kInt8, {1, 1});
+  request.value = *Tensor::Create(DataType::kFloat8, {1, 2});
+  request.key_scale = *Tensor::Create(DataType::kFloat32, {1});
+  request.value_scale = *Tensor::Create(DataType::kFloat32, {0});
+  v1::AttendRequest sent;
+  ASSERT_TRUE(sent.ParseFromString(Flatten(EncodeRequest(request, ""))));
+  const v1::KeyValueTensors& key_value = sent.key_value();
+  EXPECT_EQ(key_value.key().datatype(), v1::DATA_TYPE_INT8);
+  EXPECT_EQ(key_value.value().datatype(), v1::DATA_TYPE_FP8);
+  EXPECT_EQ(key_value.value().data().size(), 2U);
+  EXPECT_EQ(key_value.key_scale().datatype(), v1::DATA_TYPE_FP32);
+  EXPECT_EQ(key_value.key_scale().data().size(), 4U);
+  EXPECT_EQ(key_value.value_scale().shape(0), 0);
+}
+
 TEST(WireTest, ZeroIsAValueThatIsSent) {
   AttendRequest request = Base();
   request.scoring = ScaledDotProduct{.scale = 0.0};

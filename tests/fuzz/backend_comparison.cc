@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <string>
 
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "tests/fuzz/expect.h"
 #include "tests/fuzz/fuzzed_problem.h"
 #include "tests/support/oracle.h"
@@ -37,6 +39,9 @@ void CompareWithReference(absl::Span<const uint8_t> bytes, int64_t most_work,
   const AttentionProblem& problem = made.owned.problem;
   const auto reference = RunOn(Reference(), problem);
   const auto results = variant.run(problem);
+  // An option that a device leaves to the next backend.
+  const bool on_device = absl::StartsWith(variant.name, "cuda");
+  if (on_device && absl::IsUnimplemented(results.status())) return;
   if (!reference.ok() || !results.ok()) {
     std::fprintf(stderr, "reference: %s\n%s: %s\n%s\n",
                  reference.status().ToString().c_str(), variant.name.c_str(),

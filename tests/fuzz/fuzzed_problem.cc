@@ -28,6 +28,7 @@ constexpr double kSigmas[] = {1, 0.1, 12, 1e-3, 1e6, 1e-25, 1e30};
 constexpr double kSlopes[] = {0, 1, 1e-30, -0.125, 1e6, 1e30, 3e38};
 constexpr double kSinks[] = {0, 100, -100, 1e10, 3e38, -3e38, 1e-40};
 constexpr double kOffsets[] = {0, 1e4, 0x1p31, 0x1p62, -0x1p62, -1e4};
+constexpr double kQuantizers[] = {0, 1, 1e-30, 1e-40, 1e6, 1e9};
 constexpr double kSoftcaps[] = {1, 0.01, 1e-30, 1e6, 1e30, 3e38};
 
 class Reader {
@@ -108,6 +109,15 @@ void Shrink(ProblemSpec& spec, int64_t most_work) {
 // What may be put in place of an element. Bounds keep products of three within
 // FP32's range: beyond it the contract leaves results to FP32.
 double Replacement(int64_t choice, DataType type, bool is_value) {
+  if (type == DataType::kInt8) {
+    constexpr double kBytes[] = {-128, 127, -127, 0, 1, -1, 100};
+    return kBytes[choice % static_cast<int64_t>(std::size(kBytes))];
+  }
+  if (type == DataType::kFloat8) {
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    const double numbers[] = {nan, 448, -448, 0, -0.0, 0x1p-9, 1};
+    return numbers[choice % static_cast<int64_t>(std::size(numbers))];
+  }
   const bool half = type == DataType::kFloat16;
   const double large = half ? 60000 : 1e12;
   const double largest = half                          ? 65504
@@ -145,8 +155,8 @@ std::vector<std::pair<const char*, TensorView>> Replaceable(
   return tensors;
 }
 
-// The first head's slope and sink and the first batch entry's offset, where
-// there are any, become one of the list's.
+// The first row's scales, the first head's slope and sink and the first batch
+// entry's offset, where there are any, become one of the list's.
 void SetExtremes(Reader& reader, FuzzedProblem& made) {
   const AttentionProblem& problem = made.owned.problem;
   const auto set = [&](const char* name, const std::optional<TensorView>& view,
@@ -156,6 +166,14 @@ void SetExtremes(Reader& reader, FuzzedProblem& made) {
     SetElement(*view, Shape(view->shape.size(), 0), value);
     absl::StrAppend(&made.description, "\n  first of ", name, ": ", value);
   };
+  if (!problem.key_value.empty()) {
+    const KeyValueBlock& block = problem.key_value.front();
+    if (block.key_scale) {
+      set("key_scale", block.key_scale, reader.Pick(kQuantizers, kInfinity));
+      set("value_scale", block.value_scale,
+          reader.Pick(kQuantizers, kInfinity));
+    }
+  }
   set("alibi_slopes", problem.alibi_slopes, reader.Pick(kSlopes, kInfinity));
   set("sinks", problem.sinks, reader.Pick(kSinks, kInfinity));
   const double offset = reader.Pick(kOffsets, kInfinity);

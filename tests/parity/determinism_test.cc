@@ -49,8 +49,8 @@ INSTANTIATE_FOR_BACKENDS(ThreadsTest);
 TEST_P(ThreadsTest, AnyNumberOfThreads) {
   for (size_t row = 0; row < FactorRows().size(); row += 4) {
     SCOPED_TRACE(Describe(FactorRows()[row]));
-    const OwnedProblem owned =
-        MakeProblem(SpecOf(FactorRows()[row]), TestSeed() + row);
+    const OwnedProblem owned = MakeProblem(
+        SpecFor(GetParam(), SpecOf(FactorRows()[row])), TestSeed() + row);
     ASSERT_OK_AND_ASSIGN(const Results one,
                          RunOn(*MakeEngine(GetParam(), 1), owned.problem));
     for (const int threads : {2, 7}) {
@@ -114,7 +114,8 @@ TEST_P(DeterminismTest, AloneAndBesideOtherRequests) {
   std::vector<ValidatedProblem> valid;
   std::vector<Results> alone;
   for (size_t row = 0; row < 12; ++row) {
-    owned.push_back(MakeProblem(SpecOf(FactorRows()[row]), TestSeed() + row));
+    owned.push_back(MakeProblem(SpecFor(GetParam(), SpecOf(FactorRows()[row])),
+                                TestSeed() + row));
     ASSERT_OK_AND_ASSIGN(ValidatedProblem problem,
                          Validate(owned.back().problem));
     ASSERT_OK_AND_ASSIGN(Results results, Run(owned.back().problem));

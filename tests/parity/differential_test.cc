@@ -47,8 +47,8 @@ TEST_P(PairwiseTest, MatchesTheOracle) {
   const auto& [backend, row] = GetParam();
   SCOPED_TRACE(SeedNote(TestSeed()));
   SCOPED_TRACE(Describe(FactorRows()[row]));
-  const OwnedProblem owned =
-      MakeProblem(SpecOf(FactorRows()[row]), TestSeed() + row);
+  const OwnedProblem owned = MakeProblem(
+      SpecFor(backend, SpecOf(FactorRows()[row])), TestSeed() + row);
   const auto engine = MakeEngine(backend);
   ASSERT_OK_AND_ASSIGN(const Results results, RunOn(*engine, owned.problem));
   EXPECT_TRUE(Matches(owned.problem, results));

@@ -103,6 +103,16 @@ TEST_P(PackedTest, Fp16) {
   ExpectBitsOfEntries(spec, ManyLengths());
 }
 
+TEST_P(PackedTest, KeysOfAnotherType) {
+  for (const DataType type : {DataType::kFloat16, DataType::kBFloat16,
+                              DataType::kInt8, DataType::kFloat8}) {
+    SCOPED_TRACE(Name(type));
+    ProblemSpec spec = Plain();
+    spec.key_type = type;
+    ExpectBitsOfEntries(spec, ManyLengths());
+  }
+}
+
 TEST_P(PackedTest, Weights) {
   ProblemSpec spec = Plain();
   spec.wanted.weights = true;

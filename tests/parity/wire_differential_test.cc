@@ -86,9 +86,14 @@ TEST_P(WireDifferentialTest, TheWireChangesNoBit) {
                          AttendOver(server_->client(), owned.problem));
     // On the wire, keys and values are one block.
     const client::AttendRequest request = ToRequest(owned.problem);
+    KeyValueBlock whole = {.key = request.key.view(),
+                           .value = request.value.view()};
+    if (request.key_scale) {
+      whole.key_scale = request.key_scale->view();
+      whole.value_scale = request.value_scale->view();
+    }
     owned.problem.key_value.clear();
-    owned.problem.key_value.push_back(
-        {.key = request.key.view(), .value = request.value.view()});
+    owned.problem.key_value.push_back(whole);
     ASSERT_OK_AND_ASSIGN(const Results here, RunOn(*engine, owned.problem));
     EXPECT_TRUE(SameBits(wire, here));
   }

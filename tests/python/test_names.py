@@ -34,12 +34,12 @@ def test_the_package_has_the_api_of_the_proto_files(tmp_path):
 def test_every_field_of_a_request_has_an_option():
     of_scoring = {f.name for f in REQUEST.oneofs_by_name["scoring"].fields}
     own_names = {"window_left", "window_right", "return_weights", "return_lse"}
-    options = set(_request.Options.__annotations__)
+    options = set(_request.Options.__annotations__) - set(_request.SCALES)
     assert field_names("AttendRequest") - of_scoring - own_names - {
         "query",
         "key_value",
     } == (options - {"window", "weights", "lse", "scale", "scoring"})
-    assert field_names("KeyValueTensors") == {"key", "value"}
+    assert field_names("KeyValueTensors") == {"key", "value", *_request.SCALES}
 
 
 def test_every_option_is_sent_by_its_kind():
@@ -48,7 +48,7 @@ def test_every_option_is_sent_by_its_kind():
     }
     assert tensor - {"query"} == set(_request.TENSORS)
     sent = {*_request.TENSORS, *_request.SCALARS, *_request.RENAMED, *_request.CHOICES}
-    assert sent | {"window", "scale", "scoring"} == set(
+    assert sent | {"window", "scale", "scoring", *_request.SCALES} == set(
         _request.Options.__annotations__
     )
     assert set(_request.RENAMED.values()) <= field_names("AttendRequest")

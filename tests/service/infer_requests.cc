@@ -133,6 +133,10 @@ ModelInferRequest ToInfer(const v1::AttendRequest& request) {
   AddInput("query", request.query(), infer);
   AddInput("key", request.key_value().key(), infer);
   AddInput("value", request.key_value().value(), infer);
+  if (request.key_value().has_key_scale()) {
+    AddInput("key_scale", request.key_value().key_scale(), infer);
+    AddInput("value_scale", request.key_value().value_scale(), infer);
+  }
   SetScoring(request, infer);
   SetMasks(request, infer);
   SetOptions(request, infer);
@@ -148,6 +152,8 @@ void UseTypedContents(ModelInferRequest& request) {
       Append<float>(bytes, *contents.mutable_fp32_contents());
     } else if (input.datatype() == "INT32") {
       Append<int32_t>(bytes, *contents.mutable_int_contents());
+    } else if (input.datatype() == "INT8") {
+      Append<int8_t>(bytes, *contents.mutable_int_contents());
     } else if (input.datatype() == "INT64") {
       Append<int64_t>(bytes, *contents.mutable_int64_contents());
     } else if (input.datatype() == "BOOL") {

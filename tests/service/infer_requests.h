@@ -29,7 +29,7 @@ std::string InferenceMethod(const std::string& method);
 inference::ModelInferRequest ToInfer(const v1::AttendRequest& request);
 
 /// Moves every input's elements from raw_input_contents to typed contents.
-/// FP32, INT32, INT64, BOOL and UINT8 alone.
+/// FP32, INT8, INT32, INT64, BOOL and UINT8 alone.
 void UseTypedContents(inference::ModelInferRequest& request);
 
 /// Adds an input with raw contents.

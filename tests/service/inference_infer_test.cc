@@ -72,6 +72,16 @@ TEST_F(InferTest, HalfPrecision) {
   ExpectSame(TinyRequest(v1::DATA_TYPE_BF16));
 }
 
+TEST_F(InferTest, KeysOfInt8AndFp8) {
+  for (const auto type : {v1::DATA_TYPE_INT8, v1::DATA_TYPE_FP8}) {
+    ExpectSame(TinyQuantizedRequest(type));
+  }
+  const v1::AttendRequest request = TinyQuantizedRequest(v1::DATA_TYPE_INT8);
+  ModelInferRequest infer = ToInfer(request);
+  UseTypedContents(infer);
+  ExpectSameAnswer(Infer(client_, infer), client_.Attend(request));
+}
+
 // Numbers that are no two alike, 1 MiB of them.
 v1::AttendRequest LargeRequest(double first) {
   std::vector<double> numbers(256 << 10);

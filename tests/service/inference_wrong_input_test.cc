@@ -110,11 +110,12 @@ TEST_F(InferWrongInputTest, ParameterOfAnotherScoringFunction) {
 }
 
 TEST_F(InferWrongInputTest, UnknownInput) {
-  ExpectRefused(
-      [](auto& r) { r.mutable_inputs(2)->set_name("values"); }, kInvalid,
-      "input 'values' is unknown to scaled_dot_product_attention "
-      "(known are query, key, value, valid_lens, attend_mask, bias, "
-      "alibi_slopes, sinks, query_offsets, query_starts, key_starts)");
+  ExpectRefused([](auto& r) { r.mutable_inputs(2)->set_name("values"); },
+                kInvalid,
+                "input 'values' is unknown to scaled_dot_product_attention "
+                "(known are query, key, value, valid_lens, attend_mask, bias, "
+                "alibi_slopes, sinks, query_offsets, query_starts, key_starts, "
+                "key_scale, value_scale)");
 }
 
 TEST_F(InferWrongInputTest, InputThatIsMissing) {
@@ -159,8 +160,8 @@ TEST_F(InferWrongInputTest, BytesThatAreNotWhatTheShapeNeeds) {
 }
 
 TEST_F(InferWrongInputTest, UnknownDatatype) {
-  ExpectRefused([](auto& r) { r.mutable_inputs(0)->set_datatype("FP8"); },
-                kInvalid, "query: datatype 'FP8' is unknown");
+  ExpectRefused([](auto& r) { r.mutable_inputs(0)->set_datatype("FP4"); },
+                kInvalid, "query: datatype 'FP4' is unknown");
   ExpectRefused([](auto& r) { r.mutable_inputs(0)->set_datatype("BYTES"); },
                 kInvalid, "query: datatype 'BYTES' is unknown");
 }

@@ -295,6 +295,37 @@ TEST_F(OptionsTest, ExtentsOfZeroGiveEmptyResults) {
   EXPECT_THAT(Values(zeros->lse()), ElementsAre(kMasked, kMasked));
 }
 
+TEST_F(OptionsTest, KeysOfInt8AndFp8) {
+  for (const auto type : {v1::DATA_TYPE_INT8, v1::DATA_TYPE_FP8}) {
+    ExpectKeys(TinyQuantizedRequest(type), {{1, 1, 1}, {1, 1, 1}});
+  }
+}
+
+// Of any floating-point type, under queries of another.
+TEST_F(OptionsTest, KeysOfAnotherTypeThanQueries) {
+  for (const auto type : {v1::DATA_TYPE_FP16, v1::DATA_TYPE_BF16}) {
+    v1::AttendRequest request = TinyRequest();
+    *request.mutable_key_value() = TinyRequest(type).key_value();
+    ExpectKeys(request, {{1, 1, 1}, {1, 1, 1}});
+  }
+}
+
+TEST_F(OptionsTest, ScalesThatAreWrongAreNamed) {
+  v1::AttendRequest request = TinyQuantizedRequest(v1::DATA_TYPE_INT8);
+  request.mutable_key_value()->clear_value_scale();
+  EXPECT_EQ(client_.Attend(request).status().message(),
+            "value_scale: missing (each row of INT8 has one)");
+  *request.mutable_key_value()->mutable_value_scale() =
+      Floats({3}, {1, -0.5, 1});
+  EXPECT_EQ(client_.Attend(request).status().message(),
+            "value_scale: -0.5 for row 1 of head 0 of batch entry 0 (expected "
+            "a finite number, 0 or more)");
+  request = TinyRequest();
+  *request.mutable_key_value()->mutable_key_scale() = Floats({3}, {1, 1, 1});
+  EXPECT_EQ(client_.Attend(request).status().message(),
+            "key_scale: was given beside FP32, which has none (leave it out)");
+}
+
 // Two entries without padding: the first row against two keys, the second
 // against the third.
 TEST_F(OptionsTest, PackedBatch) {

@@ -29,6 +29,10 @@ attention::DataType CoreType(v1::DataType type) {
       return attention::DataType::kBool;
     case v1::DATA_TYPE_UINT8:
       return attention::DataType::kUint8;
+    case v1::DATA_TYPE_INT8:
+      return attention::DataType::kInt8;
+    case v1::DATA_TYPE_FP8:
+      return attention::DataType::kFloat8;
     default:
       std::abort();  // a test asked for elements of no type
   }

@@ -99,6 +99,24 @@ v1::AttendRequest TinyRequest(v1::DataType type) {
   return Request(type, {}, {});
 }
 
+v1::AttendRequest TinyQuantizedRequest(v1::DataType type) {
+  v1::AttendRequest request = TinyRequest();
+  const auto quantize = [type](Rows rows, const std::vector<double>& scales) {
+    for (size_t j = 0; j < rows.size(); ++j) {
+      for (double& element : rows[j]) element /= scales[j];
+    }
+    return Repeated(type, {}, rows);
+  };
+  const std::vector<double> key_scales = {0.25, 0.125, 0.25};
+  const std::vector<double> value_scales = {0.5, 0.25, 1};
+  v1::KeyValueTensors& key_value = *request.mutable_key_value();
+  *key_value.mutable_key() = quantize(TinyKeys(), key_scales);
+  *key_value.mutable_value() = quantize(TinyValues(), value_scales);
+  *key_value.mutable_key_scale() = Floats({3}, key_scales);
+  *key_value.mutable_value_scale() = Floats({3}, value_scales);
+  return request;
+}
+
 v1::AttendRequest TinyRequest(int rank, int batch, int query_heads,
                               int kv_heads) {
   switch (rank) {

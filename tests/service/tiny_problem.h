@@ -27,6 +27,10 @@ v1::AttendRequest TinyRequest(v1::DataType type = v1::DATA_TYPE_FP32);
 v1::AttendRequest TinyRequest(int rank, int batch, int query_heads,
                               int kv_heads);
 
+/// TinyRequest() with keys and values of INT8 or FP8, whose scales make the
+/// very same numbers of them.
+v1::AttendRequest TinyQuantizedRequest(v1::DataType type);
+
 /// A matrix as an FP32 tensor.
 v1::Tensor ToTensor(const Rows& rows);
 

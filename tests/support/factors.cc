@@ -1,5 +1,6 @@
 #include "tests/support/factors.h"
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "tests/support/covering_array.h"
 
@@ -13,6 +14,17 @@ Factor Types() {
           {{"FP32", [](S& s) { s.type = DataType::kFloat32; }},
            {"FP16", [](S& s) { s.type = DataType::kFloat16; }},
            {"BF16", [](S& s) { s.type = DataType::kBFloat16; }}}};
+}
+
+// Of key and value.
+Factor KeyTypes() {
+  return {"key type",
+          {{"the query's", [](S&) {}},
+           {"FP32", [](S& s) { s.key_type = DataType::kFloat32; }},
+           {"FP16", [](S& s) { s.key_type = DataType::kFloat16; }},
+           {"BF16", [](S& s) { s.key_type = DataType::kBFloat16; }},
+           {"INT8", [](S& s) { s.key_type = DataType::kInt8; }},
+           {"FP8", [](S& s) { s.key_type = DataType::kFloat8; }}}};
 }
 
 void SetHeads(S& s, int64_t batch, int64_t query_heads, int64_t kv_heads) {
@@ -261,10 +273,11 @@ std::vector<Factor> AllFactors() {
 }  // namespace
 
 std::vector<Factor> OptionFactors() {
-  return {Types(),           Ranks(),         Scorings(), Softcaps(),
-          ValidLens(),       AttendMasks(),   Biases(),   Positions(),
-          Windows(),         AlibiSlopes(),   Sinks(),    Dropouts(),
-          EmptyRowsFactor(), ResultsFactor(), Layouts(),  Numbers()};
+  return {Types(),     KeyTypes(),        Ranks(),         Scorings(),
+          Softcaps(),  ValidLens(),       AttendMasks(),   Biases(),
+          Positions(), Windows(),         AlibiSlopes(),   Sinks(),
+          Dropouts(),  EmptyRowsFactor(), ResultsFactor(), Layouts(),
+          Numbers()};
 }
 
 const std::vector<Factor>& Factors() {
@@ -280,6 +293,11 @@ const std::vector<std::vector<int>>& FactorRows() {
 
 ProblemSpec SpecOf(const std::vector<int>& row) {
   return SpecOf(Factors(), row);
+}
+
+ProblemSpec SpecFor(const std::string& backend, ProblemSpec spec) {
+  if (absl::StrContains(backend, "cuda")) spec.key_type.reset();
+  return spec;
 }
 
 std::string Describe(const std::vector<int>& row) {

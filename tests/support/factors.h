@@ -32,6 +32,10 @@ const std::vector<std::vector<int>>& FactorRows();
 ProblemSpec SpecOf(const std::vector<int>& row);
 std::string Describe(const std::vector<int>& row);
 
+/// `spec` as `backend` computes it: one with "cuda" in its name leaves keys of
+/// another type than queries to the next one, and is given the query's.
+ProblemSpec SpecFor(const std::string& backend, ProblemSpec spec);
+
 /// The same of factors other than Factors().
 std::vector<std::vector<int>> PairwiseRows(const std::vector<Factor>& factors);
 ProblemSpec SpecOf(const std::vector<Factor>& factors,

@@ -28,7 +28,10 @@ const std::vector<std::string> kDotProducts = {
 const Supported& SupportedBy(const std::string& table) {
   static const auto& supported = *new std::map<std::string, Supported>{
       {"fp32_tiles", {}},
-      {"bf16", {{"type", {"BF16"}}, {"scoring", kDotProducts}}},
+      {"bf16",
+       {{"type", {"BF16"}},
+        {"key type", {"the query's", "BF16"}},
+        {"scoring", kDotProducts}}},
       {"fp32_decode",
        {{"scoring",
          {"dot product", "dot product, scale 0.3", "dot product, scale -0.7",
@@ -48,6 +51,7 @@ const Supported& SupportedBy(const std::string& table) {
         {"numbers", {"huge"}}}},
       {"fp32_small",
        {{"type", {"FP32"}},
+        {"key type", {"the query's", "FP32"}},
         {"scoring", kDotProducts},
         {"softcap", {"off"}},
         {"valid_lens", {"none"}},

@@ -25,6 +25,18 @@ double HalfToDouble(uint16_t bits) {
                        : std::numeric_limits<double>::quiet_NaN();
 }
 
+// E4M3: 1 sign bit, 4 of exponent (bias 7), 3 of fraction. No infinities.
+double EightToDouble(uint8_t bits) {
+  const double sign = (bits >> 7) != 0 ? -1 : 1;
+  const int exponent = (bits >> 3) & 15;
+  const int fraction = bits & 7;
+  if (exponent == 15 && fraction == 7) {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+  if (exponent == 0) return sign * std::ldexp(fraction, -9);
+  return sign * std::ldexp(8 + fraction, exponent - 10);
+}
+
 double BrainToDouble(uint16_t bits) {
   const uint32_t widened = static_cast<uint32_t>(bits) << 16;
   float value;
@@ -60,6 +72,10 @@ double ReadElement(DataType type, const std::byte* address) {
       return HalfToDouble(ReadAs<uint16_t>(address));
     case DataType::kBFloat16:
       return BrainToDouble(ReadAs<uint16_t>(address));
+    case DataType::kFloat8:
+      return EightToDouble(ReadAs<uint8_t>(address));
+    case DataType::kInt8:
+      return ReadAs<int8_t>(address);
     case DataType::kInt32:
       return ReadAs<int32_t>(address);
     case DataType::kInt64:
@@ -80,8 +96,9 @@ ProblemReader::ProblemReader(const AttentionProblem& problem)
   }
   for (int64_t b = 0; b < batch(); ++b) {
     for (const Place& place : places_) {
-      AppendHeads(place.block->key, b, place.index, keys_);
-      AppendHeads(place.block->value, b, place.index, values_);
+      const auto& [key, value, key_scale, value_scale] = *place.block;
+      AppendHeads(key, key_scale, b, place.index, keys_);
+      AppendHeads(value, value_scale, b, place.index, values_);
     }
   }
 }
@@ -150,12 +167,27 @@ double ProblemReader::OfHead(const TensorView& view, int64_t b, int64_t h) {
   return ReadElement(view.type, at + h * view.strides.back());
 }
 
-void ProblemReader::AppendHeads(const TensorView& tensor, int64_t b,
-                                int64_t index,
+void ProblemReader::AppendHeads(const TensorView& tensor,
+                                const std::optional<TensorView>& scales,
+                                int64_t b, int64_t index,
                                 std::vector<std::vector<double>>& rows) const {
   for (int64_t h = 0; h < KvHeads(); ++h) {
     rows.push_back(Row(tensor, b, h, index));
+    if (!scales) continue;
+    const double scale = Scale(*scales, b, h, index);
+    // An FP32 number, as the contract has it.
+    for (double& element : rows.back()) {
+      element = static_cast<float>(element * scale);
+    }
   }
+}
+
+double ProblemReader::Scale(const TensorView& scales, int64_t b, int64_t h,
+                            int64_t j) const {
+  const std::byte* at = scales.data + j * scales.strides.back();
+  if (rank_ >= 3) at += b * scales.strides[0];
+  if (rank_ == 4) at += h * scales.strides[1];
+  return ReadElement(scales.type, at);
 }
 
 size_t ProblemReader::PlaceOf(int64_t b, int64_t query_head, int64_t j) const {

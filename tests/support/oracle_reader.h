@@ -11,7 +11,8 @@
 
 namespace attention::test {
 
-/// One element, widened to FP64: FP32, FP16, BF16, INT32, INT64, BOOL, UINT8.
+/// One element, widened to FP64: FP32, FP16, BF16, FP8, INT8, INT32, INT64,
+/// BOOL, UINT8.
 double ReadElement(DataType type, const std::byte* address);
 
 /// A problem's tensors by (b, h, i) and (b, h, j), whatever rank and blocks it
@@ -56,8 +57,10 @@ class ProblemReader {
     return rank_ == 4 ? tensor.shape[1] : 1;
   }
   int64_t KvHeads() const { return HeadsOf(places_[0].block->key); }
-  void AppendHeads(const TensorView& tensor, int64_t b, int64_t index,
-                   std::vector<std::vector<double>>& rows) const;
+  void AppendHeads(const TensorView& tensor,
+                   const std::optional<TensorView>& scales, int64_t b,
+                   int64_t index, std::vector<std::vector<double>>& rows) const;
+  double Scale(const TensorView& scales, int64_t b, int64_t h, int64_t j) const;
   // Of a key, and of a value, in keys_ and values_.
   size_t PlaceOf(int64_t b, int64_t query_head, int64_t j) const;
   std::vector<double> Row(const TensorView& tensor, int64_t b, int64_t h,

@@ -109,8 +109,13 @@ void SplitIntoBlocks(AttentionProblem& problem, int64_t keys) {
   int64_t begin = 0;
   do {
     const int64_t end = std::min(count, begin + keys);
-    problem.key_value.push_back({Slice(whole.key, extent, begin, end),
-                                 Slice(whole.value, extent, begin, end)});
+    KeyValueBlock block = {Slice(whole.key, extent, begin, end),
+                           Slice(whole.value, extent, begin, end)};
+    if (whole.key_scale) {
+      block.key_scale = Slice(*whole.key_scale, extent, begin, end);
+      block.value_scale = Slice(*whole.value_scale, extent, begin, end);
+    }
+    problem.key_value.push_back(block);
     begin = end;
   } while (begin < count);
 }

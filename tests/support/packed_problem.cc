@@ -28,6 +28,24 @@ TensorView PackRows(const std::vector<TensorView>& entries, OwnedProblem& to) {
                 });
 }
 
+// (1, H, L) of each entry as (tokens, H).
+std::optional<TensorView> PackScales(
+    const std::vector<OwnedProblem>& entries,
+    std::optional<TensorView> KeyValueBlock::*scales, OwnedProblem& to) {
+  std::vector<TensorView> rows;
+  for (const OwnedProblem& entry : entries) {
+    std::optional<TensorView> of_entry = entry.problem.key_value[0].*scales;
+    if (!of_entry) return std::nullopt;
+    of_entry->shape.push_back(1);
+    of_entry->strides.push_back(0);
+    rows.push_back(*std::move(of_entry));
+  }
+  TensorView packed = PackRows(rows, to);
+  packed.shape.pop_back();
+  packed.strides.pop_back();
+  return packed;
+}
+
 // (1) or (1, H) of each entry as (B) or (B, H); as it is where it is (H).
 using Member = std::function<std::optional<TensorView>&(AttentionProblem&)>;
 void PackMember(std::vector<OwnedProblem>& entries, bool per_head,
@@ -87,8 +105,13 @@ PackedProblem MakePackedProblem(ProblemSpec spec,
   AttentionProblem& packed = all.packed.problem;
   packed = all.entries[0].problem;
   packed.query = PackRows(queries, all.packed);
-  packed.key_value[0] = {.key = PackRows(keys, all.packed),
-                         .value = PackRows(values, all.packed)};
+  packed.key_value[0] = {
+      .key = PackRows(keys, all.packed),
+      .value = PackRows(values, all.packed),
+      .key_scale =
+          PackScales(all.entries, &KeyValueBlock::key_scale, all.packed),
+      .value_scale =
+          PackScales(all.entries, &KeyValueBlock::value_scale, all.packed)};
   packed.query_starts = PackStarts(lengths, &EntryLengths::queries, all.packed);
   packed.key_starts = PackStarts(lengths, &EntryLengths::keys, all.packed);
   const auto pack = [&all](bool per_head, const Member& member) {

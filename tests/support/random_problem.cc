@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "tests/support/quantized.h"
 #include "tests/support/random.h"
 
 namespace attention::test {
@@ -36,37 +37,39 @@ class Builder {
     return {spec_.batch, heads, length, width};
   }
 
-  double QueryOrKey() {
+  double QueryOrKey(DataType type) {
     switch (spec_.magnitudes) {
       case Magnitudes::kOrdinary:
         return spec_.spread * random_.Normal();
       case Magnitudes::kFarFromOrigin:
         return spec_.centre + spec_.spread * random_.Normal();
       case Magnitudes::kHuge:
-        return Huge(15);
+        return Huge(type, 15);
       case Magnitudes::kSubnormal:
-        return Subnormal();
+        return Subnormal(type);
     }
     return 0;
   }
 
   double Value() {
-    if (spec_.magnitudes == Magnitudes::kHuge) return Huge(30);
-    if (spec_.magnitudes == Magnitudes::kSubnormal) return Subnormal();
+    if (spec_.magnitudes == Magnitudes::kHuge) return Huge(KeyType(), 30);
+    if (spec_.magnitudes == Magnitudes::kSubnormal) return Subnormal(KeyType());
     return random_.Normal();
   }
 
+  DataType KeyType() const { return spec_.key_type.value_or(spec_.type); }
+
   // Spread over all powers of ten up to 10^largest, of either sign.
-  double Huge(double largest) {
+  double Huge(DataType type, double largest) {
     const double most =
-        spec_.type == DataType::kFloat16 ? std::log10(20000.0) : largest;
+        type == DataType::kFloat16 ? std::log10(20000.0) : largest;
     const double size = std::pow(10.0, most * random_.Uniform());
     return random_.Chance(0.5) ? size : -size;
   }
 
-  double Subnormal() {
+  double Subnormal(DataType type) {
     const double smallest_normal =
-        spec_.type == DataType::kFloat16 ? 0x1p-14 : 0x1p-126;
+        type == DataType::kFloat16 ? 0x1p-14 : 0x1p-126;
     return smallest_normal * (2 * random_.Uniform() - 1);
   }
 
@@ -76,18 +79,22 @@ class Builder {
                       [&](Index) { return number(); });
   }
 
+  // Numbers of KeyType(), with a scale for each row where it has some.
+  TensorView AddKeys(int64_t width, absl::FunctionRef<double()> number,
+                     std::optional<TensorView>& scales) {
+    const Shape shape = TensorShape(spec_.kv_heads, spec_.key_length, width);
+    return AddQuantized(owned_, KeyType(), shape, spec_.layout, number, scales);
+  }
+
   void AddTensors() {
-    const int64_t key_width = KeyWidth();
-    const auto query_or_key = [this] { return QueryOrKey(); };
     owned_.problem.query = AddNumbers(
         TensorShape(spec_.query_heads, spec_.query_length, spec_.width),
-        query_or_key);
+        [this] { return QueryOrKey(spec_.type); });
     KeyValueBlock block;
-    block.key = AddNumbers(
-        TensorShape(spec_.kv_heads, spec_.key_length, key_width), query_or_key);
-    block.value = AddNumbers(
-        TensorShape(spec_.kv_heads, spec_.key_length, spec_.value_width),
-        [this] { return Value(); });
+    block.key = AddKeys(
+        KeyWidth(), [this] { return QueryOrKey(KeyType()); }, block.key_scale);
+    block.value = AddKeys(
+        spec_.value_width, [this] { return Value(); }, block.value_scale);
     owned_.problem.key_value.push_back(block);
     if (spec_.keys_per_block > 0) {
       SplitIntoBlocks(owned_.problem, spec_.keys_per_block);

@@ -9,7 +9,8 @@
 
 namespace attention::test {
 
-/// What the numbers in query, key and value are like.
+/// What the numbers in query, key and value are like. Those of INT8 and FP8
+/// are like that with their scales.
 enum class Magnitudes : uint8_t {
   kOrdinary,       // normally distributed, variance 1
   kFarFromOrigin,  // the same around 100 in every direction
@@ -51,6 +52,7 @@ struct ProblemSpec {
   int64_t value_width = 6;
   int64_t hidden_width = 5;  // of additive scoring
   DataType type = DataType::kFloat32;
+  std::optional<DataType> key_type = {};  // of key and value; absent: `type`
   Layout layout = Layout::kRowMajor;
   Magnitudes magnitudes = Magnitudes::kOrdinary;
   double spread = 1;    // standard deviation of kOrdinary and kFarFromOrigin

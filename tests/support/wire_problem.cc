@@ -59,6 +59,23 @@ struct ToWireScoring {
   }
 };
 
+// The same of scales, which only some types have. Whole rows in place of
+// elements.
+std::optional<Tensor> ConcatenateScales(
+    AttentionProblem problem,
+    std::optional<TensorView> KeyValueBlock::*scales) {
+  if (!(problem.key_value.at(0).*scales)) return std::nullopt;
+  for (KeyValueBlock& block : problem.key_value) {
+    block.key = *(block.*scales);
+    block.key.shape.push_back(1);
+    block.key.strides.push_back(0);
+  }
+  Tensor whole = Concatenate(problem, &KeyValueBlock::key);
+  Shape shape = whole.shape();
+  shape.pop_back();
+  return std::move(whole).As(DataType::kFloat32, shape);
+}
+
 void SetMasks(const Masks& masks, client::AttendRequest& request) {
   request.valid_lens = Materialize(masks.valid_lens);
   request.attend_mask = Materialize(masks.attend_mask);
@@ -88,6 +105,8 @@ client::AttendRequest ToRequest(const AttentionProblem& problem) {
   request.query = test::Materialize(problem.query);
   request.key = Concatenate(problem, &KeyValueBlock::key);
   request.value = Concatenate(problem, &KeyValueBlock::value);
+  request.key_scale = ConcatenateScales(problem, &KeyValueBlock::key_scale);
+  request.value_scale = ConcatenateScales(problem, &KeyValueBlock::value_scale);
   request.scoring = std::visit(ToWireScoring{}, problem.scoring);
   request.softcap = problem.softcap;
   SetMasks(problem.masks, request);

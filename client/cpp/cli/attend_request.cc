@@ -116,6 +116,8 @@ void SetMasks(const AttendFlags& flags, Inputs& inputs,
   request.query_offsets = TakeOptional(inputs, "query_offsets");
   request.query_starts = TakeOptional(inputs, "query_starts");
   request.key_starts = TakeOptional(inputs, "key_starts");
+  request.key_scale = TakeOptional(inputs, "key_scale");
+  request.value_scale = TakeOptional(inputs, "value_scale");
   if (flags.causal) {
     request.causal = *flags.causal == "none" ? client::Causal::kNone
                      : *flags.causal == "top_left"

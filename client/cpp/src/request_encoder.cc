@@ -204,6 +204,10 @@ grpc::ByteBuffer EncodeRequest(const AttendRequest& request,
   Pieces key_value;
   key_value.Append(v1::KeyValueTensors::kKeyFieldNumber, request.key);
   key_value.Append(v1::KeyValueTensors::kValueFieldNumber, request.value);
+  key_value.Append(v1::KeyValueTensors::kKeyScaleFieldNumber,
+                   request.key_scale);
+  key_value.Append(v1::KeyValueTensors::kValueScaleFieldNumber,
+                   request.value_scale);
   message.Append(Wire::kKeyValueFieldNumber, std::move(key_value));
   std::visit(ScoringWriter{message}, request.scoring);
   message.Append(Wire::kValidLensFieldNumber, request.valid_lens);

@@ -27,6 +27,8 @@ absl::Status ForEachTensor(const AttendRequest& request, Visit visit) {
   visit_optional("valid_lens", request.valid_lens);
   visit_optional("attend_mask", request.attend_mask);
   visit_optional("bias", request.bias);
+  visit_optional("key_scale", request.key_scale);
+  visit_optional("value_scale", request.value_scale);
   return status;
 }
 
@@ -39,8 +41,8 @@ absl::Status CheckSendable(const AttendRequest& request, int64_t max_bytes) {
         if (!HasWireType(tensor.type())) {
           return absl::InvalidArgumentError(absl::StrCat(
               field, ": datatype ", Name(tensor.type()),
-              " cannot be sent (the wire has FP32, FP16, BF16, INT32, INT64, "
-              "BOOL and UINT8)"));
+              " cannot be sent (the wire has FP32, FP16, BF16, FP8, INT8, "
+              "INT32, INT64, BOOL and UINT8)"));
         }
         bytes += tensor.byte_size();
         if (bytes > max_bytes) {

@@ -21,6 +21,8 @@ constexpr TypePair kTypes[] = {
     {DataType::kInt64, v1::DATA_TYPE_INT64},
     {DataType::kBool, v1::DATA_TYPE_BOOL},
     {DataType::kUint8, v1::DATA_TYPE_UINT8},
+    {DataType::kInt8, v1::DATA_TYPE_INT8},
+    {DataType::kFloat8, v1::DATA_TYPE_FP8},
 };
 
 std::optional<DataType> FromWire(v1::DataType wire) {

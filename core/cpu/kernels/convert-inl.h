@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "core/cpu/kernels/arguments.h"
+#include "core/cpu/kernels/bytes-inl.h"
 #include "core/cpu/kernels/math-inl.h"
 #include "hwy/highway.h"
 
@@ -82,6 +83,8 @@ HWY_INLINE float LoadOne(Element type, const unsigned char* from) {
     memcpy(&value, from, sizeof(value));
     return value;
   }
+  if (type == Element::kInt8) return static_cast<int8_t>(*from);
+  if (type == Element::kFloat8) return FromFloat8(*from);
   uint16_t bits;
   memcpy(&bits, from, sizeof(bits));
   return type == Element::kFloat16
@@ -177,43 +180,69 @@ HWY_INLINE VF WidenVector(Element type, const uint16_t* from) {
   return type == Element::kFloat16 ? WidenHalf(from) : WidenBrain(from);
 }
 
-// One row of 16-bit elements that lie side by side, each at an address that
-// suits it.
+// A vector of elements side by side, at an address that suits their type. Those
+// with a scale are not multiplied by it.
+template <Element kType>
+HWY_INLINE VF LoadWide(const unsigned char* row, int64_t index) {
+  if constexpr (kType == Element::kFloat32) {
+    return hn::LoadU(F(), reinterpret_cast<const float*>(row) + index);
+  } else if constexpr (kType == Element::kFloat16) {
+    return WidenHalf(reinterpret_cast<const uint16_t*>(row) + index);
+  } else if constexpr (kType == Element::kBFloat16) {
+    return WidenBrain(reinterpret_cast<const uint16_t*>(row) + index);
+  } else if constexpr (kType == Element::kInt8) {
+    return WidenInt8(reinterpret_cast<const int8_t*>(row) + index);
+  } else {
+    return WidenFloat8(row + index);
+  }
+}
+
+// One row of elements narrower than FP32 that lie side by side, each at an
+// address that suits it. `scale` is 1 for types that have none.
 template <Element kType>
 HWY_INLINE void WidenDenseOf(const unsigned char* from, int64_t width,
-                             float* to) {
+                             float* to, float scale) {
   const F d;
   constexpr auto kLanes = static_cast<int64_t>(hn::MaxLanes(F()));
-  const auto* elements = reinterpret_cast<const uint16_t*>(from);
+  constexpr int64_t kSize = SizeOf(kType);
+  const auto widen = [scale](const unsigned char* row, int64_t index) HWY_ATTR {
+    const VF wide = LoadWide<kType>(row, index);
+    return kHasScale<kType> ? hn::Mul(wide, hn::Set(F(), scale)) : wide;
+  };
   int64_t i = 0;
-  for (; i + kLanes <= width; i += kLanes) {
-    hn::StoreU(WidenVector(kType, elements + i), d, to + i);
-  }
+  for (; i + kLanes <= width; i += kLanes)
+    hn::StoreU(widen(from, i), d, to + i);
   if (i == width) return;
-  uint16_t piece[kLanes] = {};
-  memcpy(piece, elements + i, static_cast<size_t>(width - i) * 2);
-  StoreFirst(WidenVector(kType, piece), width - i, to + i);
+  HWY_ALIGN unsigned char piece[kLanes * kSize] = {};
+  memcpy(piece, from + i * kSize, static_cast<size_t>((width - i) * kSize));
+  StoreFirst(widen(piece, 0), width - i, to + i);
 }
 
 // One row whose elements lie side by side, each at an address that suits it.
 HWY_INLINE void WidenDense(Element type, const unsigned char* from,
-                           int64_t width, float* to) {
+                           int64_t width, float* to, float scale = 1.0F) {
   switch (type) {
     case Element::kFloat32:
       memcpy(to, from, static_cast<size_t>(width) * sizeof(float));
       return;
     case Element::kFloat16:
-      WidenDenseOf<Element::kFloat16>(from, width, to);
+      WidenDenseOf<Element::kFloat16>(from, width, to, scale);
       return;
     case Element::kBFloat16:
-      WidenDenseOf<Element::kBFloat16>(from, width, to);
+      WidenDenseOf<Element::kBFloat16>(from, width, to, scale);
+      return;
+    case Element::kInt8:
+      WidenDenseOf<Element::kInt8>(from, width, to, scale);
+      return;
+    case Element::kFloat8:
+      WidenDenseOf<Element::kFloat8>(from, width, to, scale);
       return;
   }
 }
 
 inline void WidenRows(const RowSource& from, int64_t rows, int64_t width,
                       float* to, int64_t to_stride, int64_t padded_width) {
-  const int64_t size = from.type == Element::kFloat32 ? 4 : 2;
+  const int64_t size = SizeOf(from.type);
   const bool dense = from.column_stride == size || width == 1;
   const bool whole = padded_width % static_cast<int64_t>(hn::Lanes(F())) == 0;
   for (int64_t r = 0; r < rows; ++r) {
@@ -224,11 +253,13 @@ inline void WidenRows(const RowSource& from, int64_t rows, int64_t width,
                  padded_width);
       continue;
     }
-    if (dense && (size == 4 || IsAligned(row, 2))) {
-      WidenDense(from.type, row, width, target);
+    const float scale = ScaleOf(from, r);
+    if (dense && (size == 4 || IsAligned(row, size))) {
+      WidenDense(from.type, row, width, target, scale);
     } else {
       for (int64_t i = 0; i < width; ++i) {
         target[i] = LoadOne(from.type, row + i * from.column_stride);
+        if (from.scales != nullptr) target[i] *= scale;
       }
     }
     for (int64_t i = width; i < padded_width; ++i) target[i] = 0.0F;
@@ -262,23 +293,15 @@ inline void ScaleRow(const float* from, int64_t count, double factor,
   }
 }
 
-// A vector of elements side by side, at an address that suits their type.
-template <Element kType>
-HWY_INLINE VF LoadWide(const unsigned char* row, int64_t index) {
-  if constexpr (kType == Element::kFloat32) {
-    return hn::LoadU(F(), reinterpret_cast<const float*>(row) + index);
-  } else if constexpr (kType == Element::kFloat16) {
-    return WidenHalf(reinterpret_cast<const uint16_t*>(row) + index);
-  } else {
-    return WidenBrain(reinterpret_cast<const uint16_t*>(row) + index);
-  }
-}
-
 // The first `count` of a vector, less than all; zeros after them.
 template <Element kType>
 HWY_INLINE VF LoadPart(const unsigned char* row, int64_t index, int64_t count) {
   if constexpr (kType == Element::kFloat32) {
     return LoadFirst(reinterpret_cast<const float*>(row) + index, count);
+  } else if constexpr (kHasScale<kType>) {
+    HWY_ALIGN unsigned char piece[hn::MaxLanes(F())] = {};
+    memcpy(piece, row + index, static_cast<size_t>(count));
+    return LoadWide<kType>(piece, 0);
   } else {
     const auto* const from = reinterpret_cast<const uint16_t*>(row) + index;
     HWY_ALIGN uint16_t piece[hn::MaxLanes(F())] = {};
@@ -296,17 +319,20 @@ HWY_INLINE VF LoadPart(const unsigned char* row, int64_t index, int64_t count) {
 
 // Whether a row's elements, side by side, are all finite.
 template <Element kType>
-HWY_INLINE bool IsFiniteRow(const unsigned char* row, int64_t width) {
+HWY_INLINE bool IsFiniteRow(const unsigned char* row, int64_t width,
+                            float scale) {
   const F d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   VF all = hn::Zero(d);  // NaN where one is not
   int64_t i = 0;
   for (; i + lanes <= width; i += lanes) {
-    all = hn::MulAdd(LoadWide<kType>(row, i), hn::Zero(d), all);
+    VF wide = LoadWide<kType>(row, i);
+    if constexpr (kHasScale<kType>) wide = hn::Mul(wide, hn::Set(d, scale));
+    all = hn::MulAdd(wide, hn::Zero(d), all);
   }
   bool finite = hn::AllTrue(d, hn::Eq(all, all));
   for (; i < width; ++i) {
-    const float x = LoadOne(kType, row + i * SizeOf(kType));
+    const float x = LoadOne(kType, row + i * SizeOf(kType)) * scale;
     finite = finite && x - x == 0.0F;
   }
   return finite;
@@ -320,12 +346,13 @@ HWY_INLINE int64_t NextNonFiniteOf(const RowSource& rows, int64_t first,
                      rows.row_stride % size == 0 && IsAligned(rows.data, size);
   for (int64_t r = first; r < count; ++r) {
     const unsigned char* row = rows.data + r * rows.row_stride;
+    const float scale = ScaleOf(rows, r);
     bool finite = true;
     if (dense) {
-      finite = IsFiniteRow<kType>(row, width);
+      finite = IsFiniteRow<kType>(row, width, scale);
     } else {
       for (int64_t i = 0; i < width; ++i) {
-        const float x = LoadOne(kType, row + i * rows.column_stride);
+        const float x = LoadOne(kType, row + i * rows.column_stride) * scale;
         finite = finite && x - x == 0.0F;
       }
     }
@@ -343,6 +370,10 @@ inline int64_t NextNonFinite(const RowSource& rows, int64_t first,
       return NextNonFiniteOf<Element::kFloat16>(rows, first, count, width);
     case Element::kBFloat16:
       return NextNonFiniteOf<Element::kBFloat16>(rows, first, count, width);
+    case Element::kInt8:
+      return NextNonFiniteOf<Element::kInt8>(rows, first, count, width);
+    case Element::kFloat8:
+      return NextNonFiniteOf<Element::kFloat8>(rows, first, count, width);
   }
   return count;
 }

@@ -19,11 +19,27 @@ inline constexpr int64_t kMaxLanes = 16;
 /// Bytes of a line of the caches.
 inline constexpr int64_t kLine = 64;
 
-enum class Element : uint8_t { kFloat32, kFloat16, kBFloat16 };
+enum class Element : uint8_t {
+  kFloat32,
+  kFloat16,
+  kBFloat16,
+  kInt8,
+  kFloat8,  // E4M3, as DataType::kFloat8
+};
 
 /// Bytes of an element.
 constexpr int64_t SizeOf(Element type) {
-  return type == Element::kFloat32 ? 4 : 2;
+  switch (type) {
+    case Element::kFloat32:
+      return 4;
+    case Element::kFloat16:
+    case Element::kBFloat16:
+      return 2;
+    case Element::kInt8:
+    case Element::kFloat8:
+      return 1;
+  }
+  return 0;
 }
 
 /// Rows of one head of a tensor: `data` is the first row's first element.
@@ -33,6 +49,10 @@ struct RowSource {
   int64_t row_stride;
   int64_t column_stride;
   Element type;
+  /// Of the first row's scale, a float by which its elements are multiplied;
+  /// null where rows have none.
+  const unsigned char* scales = nullptr;
+  int64_t scale_stride = 0;
 };
 
 }  // namespace attention::cpu

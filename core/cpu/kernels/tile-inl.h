@@ -328,6 +328,9 @@ HWY_INLINE void WithProducts(const TileArgs& args, const Args&... more) {
     case Element::kBFloat16:
       return InPlaceProducts<Element::kBFloat16>::ForEachRows(
           args, Work<InPlaceProducts<Element::kBFloat16>>{args, more...});
+    case Element::kInt8:
+    case Element::kFloat8:
+      return;  // Values::IsReadable() has them widened
   }
 }
 

@@ -33,7 +33,7 @@ bool InPlaceRows::AreReadable(const TileRows& rows, int64_t width) const {
   bool readable = true;
   rows.ForEachPiece([&](const RowSource& some, int64_t /*at*/, int64_t /*n*/) {
     const int64_t size = SizeOf(some.type);
-    readable = readable &&
+    readable = readable && some.scales == nullptr &&
                (some.type != Element::kFloat16 || kernels_.reads_half) &&
                (some.column_stride == size || width <= 1) &&
                some.row_stride % size == 0 &&

@@ -17,16 +17,16 @@ struct KeyTile {
   int64_t count;
 
   TileRows Keys(const ValidatedProblem& problem, const BlockRows& rows) const {
-    return Rows(problem, rows, &ValidatedProblem::Block::key);
+    return Rows(problem, rows, KeysOf);
   }
   TileRows Values(const ValidatedProblem& problem,
                   const BlockRows& rows) const {
-    return Rows(problem, rows, &ValidatedProblem::Block::value);
+    return Rows(problem, rows, ValuesOf);
   }
 
  private:
   TileRows Rows(const ValidatedProblem& problem, const BlockRows& rows,
-                TensorView ValidatedProblem::Block::*of) const {
+                TileRows::RowsOfBlock of) const {
     return {problem,
             of,
             rows.batch(),

@@ -103,8 +103,7 @@ NonFiniteArgs Values::FindNonFinite(const BlockRows& rows,
         };
         for (int64_t row = next(0); row < count; row = next(row + 1)) {
           non_finite_keys_[found] = static_cast<int32_t>(at + row);
-          non_finite_rows_[found] = some;
-          non_finite_rows_[found++].data += row * some.row_stride;
+          non_finite_rows_[found++] = RowsFrom(some, row);
         }
       });
   return {.keys = non_finite_keys_,

@@ -52,11 +52,11 @@ Bf16KeyRows Bf16KeysInPlace::Rows(const TileRows& keys, int64_t first,
   }
   float* const copy = copies_ + first * width_;
   count = std::clamp<int64_t>(count, 0, kBf16RowTile);
-  keys.ForEachPiece(
-      first, count, [&](const RowSource& some, int64_t at, int64_t n) {
-        kernels_.copy_bf16(some, n, n, problem_.key_width, copy + at * width_,
-                           width_);
-      });
+  keys.ForEachPiece(first, count,
+                    [&](const RowSource& some, int64_t at, int64_t n) {
+                      kernels_.copy_bf16(some, n, n, problem_.key_width,
+                                         copy + at * width_, width_);
+                    });
   std::fill(copy + count * width_, copy + kBf16RowTile * width_, 0.0F);
   return {reinterpret_cast<const unsigned char*>(copy),
           width_ * static_cast<int64_t>(sizeof(float))};

@@ -26,7 +26,7 @@ float Median(float a, float b, float c) {
 RowSource KeyRow(const ValidatedProblem& problem, const BlockRows& rows,
                  int64_t key) {
   const ValidatedProblem::Block& block = BlockOf(problem, key);
-  return RowsOf(block.key, rows.batch(), rows.kv_head(), key - block.first_key);
+  return KeysOf(block, rows.batch(), rows.kv_head(), key - block.first_key);
 }
 
 }  // namespace

@@ -8,6 +8,8 @@ import pytest
 import tensorflow
 import torch
 
+from attention_client import quantize
+
 LIBRARIES = {
     "PyTorch": (torch.from_numpy, torch.bfloat16, lambda x, kind: x.to(kind)),
     "JAX": (jax.numpy.asarray, jax.numpy.bfloat16, lambda x, kind: x.astype(kind)),
@@ -47,3 +49,18 @@ def test_bfloat16_comes_back_as_it_went(client, normal, library):
     back = np.asarray(cast(result.output, make(x).dtype))
     np.testing.assert_array_equal(back, expected.output.astype(np.float32))
     np.testing.assert_array_equal(np.asarray(result.weights), expected.weights)
+
+
+@pytest.mark.parametrize("kind", [torch.int8, torch.float8_e4m3fn])
+def test_pytorch_quantizes_to_its_own_types(client, normal, kind):
+    query, rows = normal(2, 3, 4), normal(2, 5, 4)
+    elements, scales = quantize(torch.from_numpy(rows), kind)
+    assert elements.dtype == kind
+    assert scales.dtype == torch.float32
+    expected, expected_scales = quantize(rows, kind)
+    np.testing.assert_array_equal(scales.numpy(), expected_scales)
+    scaled = {"key_scale": scales, "value_scale": scales}
+    result = client.attend(torch.from_numpy(query), elements, elements, **scaled)
+    same = {"key_scale": expected_scales, "value_scale": expected_scales}
+    other = client.attend(query, expected, expected, **same)
+    np.testing.assert_array_equal(result.output.numpy(), other.output)

@@ -58,6 +58,51 @@ TEST(StoreElement, OverflowsToInfinityAndKeepsNan) {
   EXPECT_EQ(RoundTrip(DataType::kFloat16, 65519), 65504);
 }
 
+// The specification's own examples of E4M3.
+TEST(LoadElement, ReadsFp8) {
+  const auto value = [](uint8_t bits) {
+    const auto byte = std::byte{bits};
+    return LoadElement(DataType::kFloat8, &byte);
+  };
+  EXPECT_EQ(value(0x00), 0);
+  EXPECT_TRUE(std::signbit(value(0x80)));
+  EXPECT_EQ(value(0x01), 0x1p-9);    // the least
+  EXPECT_EQ(value(0x07), 0x1.Cp-7);  // the largest subnormal number
+  EXPECT_EQ(value(0x08), 0x1p-6);    // the least normal one
+  EXPECT_EQ(value(0x38), 1);
+  EXPECT_EQ(value(0x7E), 448);  // the largest
+  EXPECT_EQ(value(0xFE), -448);
+  EXPECT_TRUE(std::isnan(value(0x7F)));
+  EXPECT_TRUE(std::isnan(value(0xFF)));
+}
+
+TEST(StoreElement, RoundsFp8ToNearestEven) {
+  const auto stored = [](double value) {
+    return StoreAs<uint8_t>(DataType::kFloat8, value);
+  };
+  // Every number, and what lies halfway and around it between two of them.
+  for (int bits = 0; bits < 0x7E; ++bits) {
+    const auto byte = std::byte{static_cast<uint8_t>(bits)};
+    const auto after = std::byte{static_cast<uint8_t>(bits + 1)};
+    const double value = LoadElement(DataType::kFloat8, &byte);
+    const double next = LoadElement(DataType::kFloat8, &after);
+    const double middle = (value + next) / 2;
+    EXPECT_EQ(stored(value), bits);
+    EXPECT_EQ(stored(-value), bits + 0x80);
+    EXPECT_EQ(stored(std::nextafter(middle, 0)), bits);
+    EXPECT_EQ(stored(middle), bits % 2 == 0 ? bits : bits + 1);
+    EXPECT_EQ(stored(std::nextafter(middle, 500)), bits + 1);
+  }
+}
+
+TEST(StoreElement, HasNoInfinitiesInFp8) {
+  EXPECT_EQ(RoundTrip(DataType::kFloat8, 464), 448);
+  for (const double beyond : {464.01, 1e300, HUGE_VAL, std::nan("")}) {
+    EXPECT_TRUE(std::isnan(RoundTrip(DataType::kFloat8, beyond)));
+    EXPECT_TRUE(std::isnan(RoundTrip(DataType::kFloat8, -beyond)));
+  }
+}
+
 TEST(StoreElement, KeepsSubnormals) {
   EXPECT_EQ(RoundTrip(DataType::kFloat16, std::ldexp(1, -24)),
             std::ldexp(1, -24));
@@ -69,8 +114,8 @@ TEST(LoadElement, WidensEveryType) {
   for (const DataType type :
        {DataType::kBool, DataType::kUint8, DataType::kUint16, DataType::kUint32,
         DataType::kUint64, DataType::kInt8, DataType::kInt16, DataType::kInt32,
-        DataType::kInt64, DataType::kFloat16, DataType::kBFloat16,
-        DataType::kFloat32, DataType::kFloat64}) {
+        DataType::kInt64, DataType::kFloat8, DataType::kFloat16,
+        DataType::kBFloat16, DataType::kFloat32, DataType::kFloat64}) {
     EXPECT_EQ(RoundTrip(type, 1), 1) << Name(type);
   }
 }
@@ -91,7 +136,7 @@ TEST(DataTypeNames, AreEachOthersInverse) {
     const auto type = static_cast<DataType>(i);
     EXPECT_EQ(DataTypeFromName(Name(type)), type);
   }
-  EXPECT_EQ(DataTypeFromName("FP8"), std::nullopt);
+  EXPECT_EQ(DataTypeFromName("FP4"), std::nullopt);
 }
 
 }  // namespace

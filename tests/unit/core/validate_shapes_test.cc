@@ -84,7 +84,19 @@ INSTANTIATE_TEST_SUITE_P(
            b.problem.key_value[0].key =
                b.Zeros(DataType::kFloat16, {2, 2, 5, 8});
          },
-         "key: datatype FP16, query has FP32 (query, key and value share one)"},
+         "value: datatype FP32, key has FP16 (key and value share one)"},
+        {"KeysOfIntegers",
+         [](ProblemBuilder& b) {
+           b.problem.key_value[0].key = b.Zeros(DataType::kInt32, {2, 2, 5, 8});
+         },
+         "key: datatype INT32 (expected FP32, FP16, BF16, INT8 or FP8)"},
+        {"BlocksOfTwoDatatypes",
+         [](ProblemBuilder& b) {
+           b.problem.key_value.push_back(
+               {b.Zeros(DataType::kBFloat16, {2, 2, 5, 8}),
+                b.Zeros(DataType::kBFloat16, {2, 2, 5, 6})});
+         },
+         "key[1]: datatype BF16, key[0] has FP32"},
         {"UnequalRanks",
          [](ProblemBuilder& b) {
            b.problem.key_value[0].value = b.Zeros(kF32, {2, 5, 6});

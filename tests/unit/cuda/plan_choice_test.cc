@@ -219,6 +219,15 @@ TEST(PlanSupportTest,
   EXPECT_EQ(MakePlan(Valid(spec), device).method, Method::kTiles);
 }
 
+TEST(PlanSupportTest, KeysOfAnotherTypeThanQueriesAreRefused) {
+  ValidatedProblem problem = Valid({.type = kBf16});
+  EXPECT_TRUE(CheckSupport(problem, kDevice).ok());
+  problem.key_type = DataType::kInt8;
+  const absl::Status status = CheckSupport(problem, kDevice);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(status.message(), "keys of INT8 under queries of BF16");
+}
+
 TEST(PlanSupportTest, RowsWiderThanAKernelCountsAreRefused) {
   const Spec spec = {.batch = 1,
                      .query_heads = 1,

@@ -47,6 +47,13 @@ std::string Single(const std::string& dtype, const std::string& shape,
               data);
 }
 
+TEST(SafetensorsTest, ReadsFp8) {
+  const auto file = Parse(Single("F8_E4M3", "2", "0,2", "\x38\xC0"));
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->tensors.at("x").type(), DataType::kFloat8);
+  EXPECT_THAT(file->tensors.at("x").ToFloats(), ElementsAre(1.0f, -2.0f));
+}
+
 TEST(SafetensorsTest, ReadsTensorsAndMetadata) {
   const auto file = Parse(File(
       absl::StrCat(R"({"__metadata__":{"k":"v"},"b":)", Entry("U8", "2", "2,4"),
@@ -198,7 +205,7 @@ INSTANTIATE_TEST_SUITE_P(
         {"NoDtype", File(R"({"x":{}})"), "has no dtype"},
         {"NoOffsets", File(R"({"x":{"dtype":"U8","shape":[]}})"),
          "has no data_offsets"},
-        {"UnknownDtype", Single("F8_E4M3", "0", "0,0"), "dtype \"F8_E4M3\""},
+        {"UnknownDtype", Single("F8_E5M2", "0", "0,0"), "dtype \"F8_E5M2\""},
         {"DtypeIsANumber", File(R"({"x":{"dtype":7}})"), "expected a string"},
         {"ShapeIsAString", File(R"({"x":{"shape":"2"}})"), "shape is a string"},
         {"NestedShape", Single("U8", "[1]", "0,1"), "shape holds an array"},

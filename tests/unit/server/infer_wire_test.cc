@@ -115,6 +115,51 @@ TEST(InferWire, ReadsTypedContents) {
   EXPECT_EQ(problem.masks.attend_mask->data[1], std::byte{0});
 }
 
+TEST(InferWire, ReadsKeysOfOneByteWithScales) {
+  Request request;
+  request.set_model_name("scaled_dot_product_attention");
+  AddRaw(request, "query", "FP32", {1, 2}, Floats({7, 2}));
+  AddRaw(request, "key", "FP8", {2, 2}, std::string("\x38\xB8\x01\x7E", 4));
+  AddRaw(request, "value", "FP8", {2, 1}, std::string("\x38\x40", 2));
+  AddRaw(request, "key_scale", "FP32", {2}, Floats({0.5, 2}));
+  AddRaw(request, "value_scale", "FP32", {2}, Floats({1, 3}));
+  const Decoded decoded(request);
+  ASSERT_THAT(decoded.request, IsOk());
+  const KeyValueBlock& block = decoded.problem().key_value[0];
+  EXPECT_EQ(block.key.type, DataType::kFloat8);
+  EXPECT_EQ(LoadElement(block.key.type, block.key.data + 1), -1);
+  EXPECT_THAT(block.key_scale->shape, ElementsAre(2));
+  EXPECT_EQ(LoadElement(DataType::kFloat32, block.value_scale->data + 4), 3);
+}
+
+TEST(InferWire, ReadsTypedContentsOfInt8) {
+  const auto typed = [](int32_t last) {
+    Request request;
+    request.set_model_name("scaled_dot_product_attention");
+    auto& key = AddInput(request, "key", "INT8", {2, 2});
+    for (const int32_t element : {-128, 127, -1, last}) {
+      key.mutable_contents()->add_int_contents(element);
+    }
+    for (const auto& [name, width] : {std::pair("query", 2), {"value", 1}}) {
+      auto& input = AddInput(request, name, "FP32", {2, width});
+      for (int n = 0; n < 2 * width; ++n) {
+        input.mutable_contents()->add_fp32_contents(1);
+      }
+    }
+    return request;
+  };
+  const Decoded decoded(typed(5));
+  ASSERT_THAT(decoded.request, IsOk());
+  const TensorView& key = decoded.problem().key_value[0].key;
+  EXPECT_EQ(LoadElement(key.type, key.data), -128);
+  EXPECT_EQ(LoadElement(key.type, key.data + 2), -1);
+  for (const int32_t beyond : {128, -129}) {
+    EXPECT_THAT(Decoded(typed(beyond)).request,
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("is no INT8 (expected -128 to 127)")));
+  }
+}
+
 TEST(InferWire, ReadsParametersAndPassesReservedOnesOver) {
   Request request = Small("gaussian_attention");
   auto& parameters = *request.mutable_parameters();

@@ -47,7 +47,8 @@ TEST_F(ModelTableTest, ASetTakesNoParameterInputs) {
   AttentionProblem problem = model->defaults;
   EXPECT_EQ(AcceptedTensors(problem),
             "query, key, value, valid_lens, attend_mask, bias, alibi_slopes, "
-            "sinks, query_offsets, query_starts, key_starts");
+            "sinks, query_offsets, query_starts, key_starts, key_scale, "
+            "value_scale");
 }
 
 TEST_F(ModelTableTest, UnloadingASetFreesItOnceNobodyUsesIt) {

@@ -63,20 +63,36 @@ INSTANTIATE_TEST_SUITE_P(
          {"query: datatype", "unspecified", "expected FP32, FP16 or BF16"}},
         {"Unknown",
          [](Request& r) { Key(r).set_datatype(static_cast<v1::DataType>(99)); },
-         {"key: datatype 99", "expected FP32, FP16 or BF16"}},
+         {"key: datatype 99", "expected FP32, FP16, BF16, INT8 or FP8"}},
         {"Integer",
          [](Request& r) { Query(r).set_datatype(v1::DATA_TYPE_INT32); },
          {"query: datatype INT32", "expected FP32, FP16 or BF16"}},
+        {"IntegerKey",
+         [](Request& r) {
+           Key(r) = Filled(v1::DATA_TYPE_INT32, {2, 2, 5, 8}, 0);
+         },
+         {"key: datatype INT32", "expected FP32, FP16, BF16, INT8 or FP8"}},
         {"MixedKey",
          [](Request& r) {
            Key(r) = Filled(v1::DATA_TYPE_FP16, {2, 2, 5, 8}, 0);
          },
-         {"key: datatype FP16, query has FP32"}},
+         {"value: datatype FP32, key has FP16"}},
         {"MixedValue",
          [](Request& r) {
            Value(r) = Filled(v1::DATA_TYPE_BF16, {2, 2, 5, 6}, 0);
          },
-         {"value: datatype BF16, query has FP32"}},
+         {"value: datatype BF16, key has FP32"}},
+        {"NoScale",
+         [](Request& r) {
+           Key(r) = Filled(v1::DATA_TYPE_FP8, {2, 2, 5, 8}, 0);
+           Value(r) = Filled(v1::DATA_TYPE_FP8, {2, 2, 5, 6}, 0);
+         },
+         {"key_scale: missing"}},
+        {"ScaleOfFloats",
+         [](Request& r) {
+           *r.mutable_key_value()->mutable_value_scale() = Zeros({2, 2, 5});
+         },
+         {"value_scale: was given beside FP32"}},
     }),
     WrongInputName);
 

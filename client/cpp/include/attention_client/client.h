@@ -56,8 +56,8 @@ enum class EmptyRows : uint8_t { kZero, kUniform };
 struct AttendRequest {
   std::string id;  // returned with the result; needed on a stream
   Tensor query;    // (B, Hq, Lq, Dq), (B, Lq, Dq) or (Lq, Dq)
-  Tensor key;      // (B, Hkv, Lk, Dk), ...
-  Tensor value;    // (B, Hkv, Lk, Dv), ...
+  Tensor key;      // (B, Hkv, Lk, Dk), ...; FP32, FP16, BF16, INT8 or FP8
+  Tensor value;    // (B, Hkv, Lk, Dv), ...; of the key's type
   Scoring scoring;
   std::optional<double> softcap;
   std::optional<Tensor> valid_lens;
@@ -71,6 +71,10 @@ struct AttendRequest {
   /// A packed batch: (B + 1) each, with query (T, Hq, Dq), key (S, Hkv, Dk).
   std::optional<Tensor> query_starts;
   std::optional<Tensor> key_starts;
+  /// Of keys and values of INT8 or FP8, where both are needed: FP32, (B, Hkv,
+  /// Lk), ..., or (S, Hkv) in a packed batch.
+  std::optional<Tensor> key_scale;
+  std::optional<Tensor> value_scale;
   std::optional<int64_t> key_offset;
   std::optional<int64_t> window_left;
   std::optional<int64_t> window_right;

@@ -9,6 +9,7 @@ docs/python.md of the project shows every call.
 """
 
 from attention_client._channel import Tls
+from attention_client._quantize import quantize
 from attention_client._reply import Result
 from attention_client._request import Options, Request
 from attention_client.aio import AsyncClient
@@ -61,4 +62,5 @@ __all__ = [
     "UnauthenticatedError",
     "UnavailableError",
     "UnimplementedError",
+    "quantize",
 ]

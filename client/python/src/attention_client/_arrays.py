@@ -15,6 +15,7 @@ from attention_client.errors import InvalidArgumentError
 Array = NDArray[Any]
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+FLOAT8 = np.dtype(ml_dtypes.float8_e4m3fn)
 
 
 def _library(value: object) -> str:
@@ -33,6 +34,9 @@ def _from_torch(value: Any, name: str) -> Array:
     if value.dtype == torch.bfloat16:
         halves: Array = value.view(torch.int16).numpy()
         return halves.view(BFLOAT16)
+    if value.dtype == torch.float8_e4m3fn:
+        eighths: Array = value.view(torch.int8).numpy()
+        return eighths.view(FLOAT8)
     array: Array = value.numpy()
     return array
 
@@ -73,6 +77,8 @@ def _to_torch(array: Array, device: Any) -> Any:
     torch: Any = sys.modules["torch"]
     if array.dtype == BFLOAT16:
         tensor = torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    elif array.dtype == FLOAT8:
+        tensor = torch.from_numpy(array.view(np.int8)).view(torch.float8_e4m3fn)
     else:
         tensor = torch.from_numpy(array)
     return tensor.to(device)

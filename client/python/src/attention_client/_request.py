@@ -43,6 +43,10 @@ class Options(TypedDict, total=False):
     # (T, Hq, D) then, key (S, Hkv, D); weights come in one dimension.
     query_starts: Any
     key_starts: Any
+    # Of keys and values of int8 or float8_e4m3fn, where both are needed: what each
+    # row's elements are multiplied by, (B, Hkv, Lk). quantize() makes them.
+    key_scale: Any
+    value_scale: Any
     key_offset: int | None
     # How many keys to the left and right of a query's position take part; None: all.
     window: tuple[int | None, int | None] | None
@@ -88,6 +92,7 @@ TENSORS = (
     "query_starts",
     "key_starts",
 )
+SCALES = ("key_scale", "value_scale")
 SCALARS = (
     "id",
     "softcap",
@@ -149,7 +154,7 @@ def prepare(query: Any, key: Any, value: Any, options: Options) -> Prepared:
         raise TypeError(f"attend() has no option {unknown} (expected one of {known})")
     tensors = {"query": query, "key": key, "value": value}
     if given:
-        tensors |= {name: given[name] for name in TENSORS if name in given}
+        tensors |= {name: given[name] for name in TENSORS + SCALES if name in given}
     chosen = _chosen_scoring(given)
     if chosen is not None:
         of = SCORINGS[type(chosen)]
@@ -185,6 +190,9 @@ def encode(request: Prepared) -> bytes:
     key_value = Message()
     key_value.add_tensor(_KEY_VALUE["key"], tensors["key"])
     key_value.add_tensor(_KEY_VALUE["value"], tensors["value"])
+    for name in SCALES:
+        if name in tensors:
+            key_value.add_tensor(_KEY_VALUE[name], tensors[name])
     message.add_message(_NUMBERS["key_value"], key_value)
     if request.scoring is not None:
         _add_scoring(message, request.scoring, tensors)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from attention_client import _messages
-from attention_client._arrays import BFLOAT16, Array
+from attention_client._arrays import BFLOAT16, FLOAT8, Array
 from attention_client.errors import InvalidArgumentError
 
 DATATYPES: dict[np.dtype[Any], int] = {
@@ -28,6 +28,8 @@ DATATYPES: dict[np.dtype[Any], int] = {
         ("<i8", "INT64"),
         ("?", "BOOL"),
         ("u1", "UINT8"),
+        ("i1", "INT8"),
+        (FLOAT8, "FP8"),
     )
 }
 _TYPES = {number: kind for kind, number in DATATYPES.items()}
@@ -93,8 +95,8 @@ class Message:
 
     def add_tensor(self, number: int, array: Array) -> None:
         head, size = _tensor_header(number, array.dtype, array.shape)
-        # bfloat16 has no buffer of its own.
-        bare = array.dtype == BFLOAT16
+        # Types of ml_dtypes have no buffers of their own.
+        bare = array.dtype in (BFLOAT16, FLOAT8)
         self.parts += head, array.reshape(-1).view(np.uint8) if bare else array
         self.size += size
 
@@ -120,7 +122,10 @@ def sendable(array: Array, name: str) -> Array:
     elif kind.byteorder == ">" or kind not in DATATYPES:
         kind = kind.newbyteorder("<")
     if kind not in DATATYPES:
-        expected = "float32, float16, bfloat16, float64, int32, int64, bool or uint8"
+        expected = (
+            "float32, float16, bfloat16, float8_e4m3fn, float64, int8, int32, int64, "
+            "bool or uint8"
+        )
         raise InvalidArgumentError(
             f"{name}: datatype {array.dtype} (expected {expected})"
         )

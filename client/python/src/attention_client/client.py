@@ -62,14 +62,17 @@ class Client(_channel.Caller):
         """Attention of the queries to the keys: a Result with .output.
 
         query, key and value: (B, H, L, D), (B, L, D) or (L, D), or packed, (T, H, D)
-        with query_starts and key_starts; in float32, float16 or
-        bfloat16 of ml_dtypes; float64 is sent as float32. Arrays of numpy, PyTorch,
-        JAX, MLX or TensorFlow, or nested lists; the result's are of the query's kind.
+        with query_starts and key_starts; in float32, float16 or bfloat16 of ml_dtypes;
+        float64 is sent as float32. key and value may have another of these types than
+        query, or int8 or float8_e4m3fn with key_scale and value_scale, as quantize()
+        makes them. Arrays of numpy, PyTorch, JAX, MLX or TensorFlow, or nested lists;
+        the result's are of the query's kind.
 
         Options: valid_lens, attend_mask, bias, alibi_slopes, sinks, causal,
-        query_offset, query_offsets, key_offset, query_starts, key_starts, window,
-        scale, scoring, softcap, training, dropout_p, seed, weights_after_dropout,
-        empty_rows, weights, lse, id; attention_client.Options says what each is.
+        query_offset, query_offsets, key_offset, query_starts, key_starts, key_scale,
+        value_scale, window, scale, scoring, softcap, training, dropout_p, seed,
+        weights_after_dropout, empty_rows, weights, lse, id; attention_client.Options
+        says what each is.
         timeout: seconds, in place of the client's. metadata: what the call sends
         beside its request, such as {"traceparent": "00-..."}, which the server's log
         repeats.

@@ -79,6 +79,10 @@ void LoadPartOf(Element type, const unsigned char* row, int64_t index,
     case Element::kBFloat16:
       return hn::StoreU(LoadPart<Element::kBFloat16>(row, index, count), F(),
                         to);
+    case Element::kInt8:
+      return hn::StoreU(LoadPart<Element::kInt8>(row, index, count), F(), to);
+    case Element::kFloat8:
+      return hn::StoreU(LoadPart<Element::kFloat8>(row, index, count), F(), to);
   }
 }
 
@@ -155,6 +159,9 @@ void InPlace(const TileArgs& args, const TileColumns& columns, Args... more) {
     case Element::kBFloat16:
       return ForEachDecodeRows(
           args.rows, Work<Element::kBFloat16>{args, Of(columns), more...});
+    case Element::kInt8:
+    case Element::kFloat8:
+      return;  // read as floats
   }
 }
 

@@ -49,7 +49,8 @@ using PairwiseKernelTest = ::testing::TestWithParam<std::tuple<Way, size_t>>;
 TEST_P(PairwiseKernelTest, MatchesTheOracle) {
   const auto& [way, row] = GetParam();
   const auto& levels = attention::test::FactorRows()[row];
-  ProblemSpec spec = attention::test::SpecOf(levels);
+  ProblemSpec spec =
+      attention::test::SpecFor("cuda", attention::test::SpecOf(levels));
   if (way == Way::kMma || way == Way::kProducts) {
     spec.scoring = ScoringKind::kDotProduct;
     if (!spec.scale.has_value()) spec.scale = 0.4;

@@ -1,0 +1,95 @@
+#include <cstring>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "core/validate_parts.h"
+
+namespace attention::internal {
+namespace {
+
+// (B, Hkv, n) of the scales of a view of rank 2 to 4.
+TensorView Widen(const TensorView& scales) {
+  TensorView wide = scales;
+  while (wide.rank() < 3) {
+    const bool head = wide.rank() == 2;  // (B, n): the head goes between
+    wide.shape.insert(wide.shape.begin() + (head ? 1 : 0), 1);
+    wide.strides.insert(wide.strides.begin() + (head ? 1 : 0), 0);
+  }
+  return wide;
+}
+
+bool IsScale(float scale) {
+  return scale >= 0 && scale <= std::numeric_limits<float>::max();
+}
+
+float Load(const std::byte* address) {
+  float scale;
+  std::memcpy(&scale, address, sizeof(scale));
+  return scale;
+}
+
+// Of scales side by side, without a branch for each: there are many.
+bool AreScales(const std::byte* first, int64_t count) {
+  unsigned wrong = 0;
+  for (int64_t n = 0; n < count; ++n) {
+    wrong |= IsScale(Load(first + n * sizeof(float))) ? 0U : 1U;
+  }
+  return wrong == 0;
+}
+
+absl::Status CheckElements(absl::string_view field, const TensorView& scales) {
+  for (int64_t b = 0; b < scales.shape[0]; ++b) {
+    for (int64_t h = 0; h < scales.shape[1]; ++h) {
+      const std::byte* element =
+          scales.data + b * scales.strides[0] + h * scales.strides[1];
+      const bool dense = scales.strides[2] == sizeof(float);
+      if (dense && AreScales(element, scales.shape[2])) continue;
+      for (int64_t n = 0; n < scales.shape[2]; ++n) {
+        const float scale = Load(element);
+        element += scales.strides[2];
+        if (IsScale(scale)) continue;
+        return FieldError(
+            field, absl::StrCat(scale, " for row ", n, " of head ", h,
+                                " of batch entry ", b,
+                                " (expected a finite number, 0 or more)"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ReadScales(absl::string_view field, const TensorView& rows,
+                        const std::optional<TensorView>& scales,
+                        std::optional<TensorView>& result) {
+  if (!IsScaledType(rows.type)) {
+    if (!scales) return absl::OkStatus();
+    return FieldError(field, absl::StrCat("was given beside ", Name(rows.type),
+                                          ", which has none (leave it out)"));
+  }
+  if (!scales) {
+    return FieldError(field, absl::StrCat("missing (each row of ",
+                                          Name(rows.type), " has one)"));
+  }
+  if (absl::Status status = CheckHostView(field, *scales); !status.ok()) {
+    return status;
+  }
+  if (scales->type != DataType::kFloat32) {
+    return FieldError(field, absl::StrCat("datatype ", Name(scales->type),
+                                          " (expected FP32)"));
+  }
+  Shape expected = rows.shape;
+  expected.pop_back();
+  if (scales->shape != expected) {
+    return FieldError(
+        field,
+        absl::StrCat("shape ", ShapeToString(scales->shape), " (expected ",
+                     ShapeToString(expected), ", one for each row)"));
+  }
+  result = Widen(*scales);
+  if (ElementCount(expected).value_or(0) == 0) return absl::OkStatus();
+  return CheckElements(field, *result);
+}
+
+}  // namespace attention::internal
