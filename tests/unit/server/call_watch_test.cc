@@ -48,9 +48,9 @@ class CallWatchTest : public ConnectionsTest {
 };
 
 TEST_F(CallWatchTest, AConnectionWithTooManyIsClosedOnce) {
-  const auto [server, caller] = ConnectAndSend();
+  const auto ends = ConnectAndSend();
   std::atomic<int> looks = 0;
-  const CallWatch watch({[name = NameOf(server)](int64_t after) {
+  const CallWatch watch({[name = NameOf(ends.first)](int64_t after) {
                            return after < 1 ? std::vector{Socket{1, name}}
                                             : std::vector<Socket>();
                          },
@@ -59,14 +59,14 @@ TEST_F(CallWatchTest, AConnectionWithTooManyIsClosedOnce) {
                            return kTooMany;
                          }},
                         kPerConnection, connections_, calls_);
-  EXPECT_TRUE(Becomes([&] { return IsClosed(caller) && looks > 5; }));
+  EXPECT_TRUE(Becomes([&] { return IsClosed(ends.second) && looks > 5; }));
   EXPECT_EQ(calls_.closed(), 1);
 }
 
 TEST_F(CallWatchTest, ARoundWithoutMemoryIsMadeUpFor) {
-  const auto [server, caller] = ConnectAndSend();
+  const auto ends = ConnectAndSend();
   std::atomic<int> looks = 0;
-  const CallWatch watch({[name = NameOf(server)](int64_t after) {
+  const CallWatch watch({[name = NameOf(ends.first)](int64_t after) {
                            return after < 1 ? std::vector{Socket{1, name}}
                                             : std::vector<Socket>();
                          },
@@ -75,16 +75,16 @@ TEST_F(CallWatchTest, ARoundWithoutMemoryIsMadeUpFor) {
                            return kTooMany;
                          }},
                         kPerConnection, connections_, calls_);
-  EXPECT_TRUE(Becomes([&] { return IsClosed(caller); }));
+  EXPECT_TRUE(Becomes([&] { return IsClosed(ends.second); }));
 }
 
 // gRPC frees the socket of a connection that has ended some time later; by then
 // another one may have come from the same port.
 TEST_F(CallWatchTest, OfTwoSocketsWithOneNameTheNewerCounts) {
-  const auto [server, caller] = ConnectAndSend();
-  const auto [unknown, other] = ConnectAndSend();  // has them all listed again
+  const auto ends = ConnectAndSend();
+  const auto unknown = ConnectAndSend();  // has them all listed again
   std::atomic<int> lists = 0;
-  const CallWatch watch({[&lists, name = NameOf(server)](int64_t after) {
+  const CallWatch watch({[&lists, name = NameOf(ends.first)](int64_t after) {
                            std::vector<Socket> sockets;
                            for (const int64_t id : {1, 2}) {
                              if (id > after) sockets.push_back({id, name});
