@@ -41,6 +41,7 @@ const Supported& SupportedBy(const std::string& table) {
       {"bf16_decode",
        {{"rank", {"four, grouped query", "four, multi query"}},
         {"type", {"BF16"}},
+        {"key type", {"the query's", "BF16"}},
         {"scoring", kDotProducts},
         {"results", {"output", "lse"}}}},
       // For rows all of whose keys are nearer than the centre of the keys that

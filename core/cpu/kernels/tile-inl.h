@@ -330,7 +330,7 @@ HWY_INLINE void WithProducts(const TileArgs& args, const Args&... more) {
           args, Work<InPlaceProducts<Element::kBFloat16>>{args, more...});
     case Element::kInt8:
     case Element::kFloat8:
-      return;  // Values::IsReadable() has them widened
+      return;  // InPlaceRows has them widened
   }
 }
 
