@@ -44,7 +44,7 @@ bool IsSmallProblem(const ValidatedProblem& problem) {
       problem.query.type == DataType::kFloat32 && !problem.softcap &&
       !HasRangeMask(problem) && !problem.attend_mask && !problem.bias &&
       !problem.alibi_slopes && !problem.sinks && problem.dropout.p == 0 &&
-      !problem.wanted.weights && !problem.wanted.lse;
+      problem.wanted.OfOneSweep() && !problem.wanted.lse;
   return plain && problem.key_value.size() == 1 &&
          AreFloatRows(problem.query) &&
          AreFloatRows(problem.key_value[0].key) &&

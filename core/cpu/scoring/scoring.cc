@@ -27,7 +27,7 @@ struct Make {
   }
 
   std::unique_ptr<Scoring> operator()(const ScaledDotProduct&) const {
-    if (plan.bf16) return A<Bf16DotProduct>();
+    if (plan.bf16 && pass == Pass::kAttend) return A<Bf16DotProduct>();
     return A<DotProduct>();
   }
   std::unique_ptr<Scoring> operator()(const Bilinear&) const {
