@@ -142,15 +142,15 @@ absl::Status CheckPacked(const AttentionProblem& problem) {
 
 // The problem with some of its tokens, and without options of entries.
 AttentionProblem WithTokens(const AttentionProblem& packed, int64_t first_query,
-                            int64_t last_query, int64_t first_key,
+                            int64_t last_query, int64_t begin.key,
                             int64_t last_key) {
   AttentionProblem problem = packed;
   problem.query_starts.reset();
   problem.key_starts.reset();
   problem.query = Tokens(packed.query, first_query, last_query);
   const KeyValueBlock& all = packed.key_value[0];
-  problem.key_value[0] = {Tokens(all.key, first_key, last_key),
-                          Tokens(all.value, first_key, last_key)};
+  problem.key_value[0] = {Tokens(all.key, begin.key, last_key),
+                          Tokens(all.value, begin.key, last_key)};
   return problem;
 }
 
@@ -312,22 +312,22 @@ AttentionOutputs ValidatedBatch::OutputsOf(
     size_t index, const AttentionOutputs& results) const {
   const ValidatedProblem& problem = problems[index];
   if (!problem.is_packed) return results;
-  const auto [first_row, first_weight, first_key] = begins[index];
-  const int64_t last_row = first_row + problem.query_length;
+  const Begin& begin = begins[index];
+  const int64_t last_row = begin.row + problem.query_length;
   constexpr int64_t kFloat = sizeof(float);
   AttentionOutputs outputs;
-  outputs.output = Tokens(results.output, first_row, last_row);
+  outputs.output = Tokens(results.output, begin.row, last_row);
   const auto matrix = [&](const MutableTensorView& of) {
     return MutableContiguousView(
         DataType::kFloat32,
         {1, problem.query_heads, problem.query_length, problem.key_length},
-        of.data + first_weight * kFloat);
+        of.data + begin.weight * kFloat);
   };
   if (problem.wanted.weights) outputs.weights = matrix(results.weights);
   if (problem.wanted.scores) outputs.scores = matrix(results.scores);
   if (problem.wanted.top_k) {
-    outputs.top_k_indices = Tokens(results.top_k_indices, first_row, last_row);
-    outputs.top_k_weights = Tokens(results.top_k_weights, first_row, last_row);
+    outputs.top_k_indices = Tokens(results.top_k_indices, begin.row, last_row);
+    outputs.top_k_weights = Tokens(results.top_k_weights, begin.row, last_row);
   }
   // `count` from `first` on of (heads, all entries').
   const auto of_heads = [&](const MutableTensorView& of, int64_t first,
@@ -339,11 +339,11 @@ AttentionOutputs ValidatedBatch::OutputsOf(
     return part;
   };
   if (problem.wanted.lse) {
-    outputs.lse = of_heads(results.lse, first_row, problem.query_length);
+    outputs.lse = of_heads(results.lse, begin.row, problem.query_length);
   }
   if (problem.wanted.key_weights) {
     outputs.key_weights =
-        of_heads(results.key_weights, first_key, problem.key_length);
+        of_heads(results.key_weights, begin.key, problem.key_length);
   }
   return outputs;
 }
