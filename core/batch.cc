@@ -1,5 +1,6 @@
 #include "core/batch.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -175,17 +176,17 @@ absl::Status CheckPacked(const AttentionProblem& problem) {
 
 // The problem with some of its tokens, and without options of entries.
 AttentionProblem WithTokens(const AttentionProblem& packed, int64_t first_query,
-                            int64_t last_query, int64_t first_key,
+                            int64_t last_query, int64_t begin.key,
                             int64_t last_key) {
   AttentionProblem problem = packed;
   problem.query_starts.reset();
   problem.key_starts.reset();
   problem.query = Tokens(packed.query, first_query, last_query);
   const KeyValueBlock& all = packed.key_value[0];
-  problem.key_value[0] = {Tokens(all.key, first_key, last_key),
-                          Tokens(all.value, first_key, last_key),
-                          ScalesOfTokens(all.key_scale, first_key, last_key),
-                          ScalesOfTokens(all.value_scale, first_key, last_key)};
+  problem.key_value[0] = {Tokens(all.key, begin.key, last_key),
+                          Tokens(all.value, begin.key, last_key),
+                          ScalesOfTokens(all.key_scale, begin.key, last_key),
+                          ScalesOfTokens(all.value_scale, begin.key, last_key)};
   return problem;
 }
 
@@ -205,7 +206,7 @@ absl::StatusOr<ValidatedProblem> ValidateWhole(const AttentionProblem& packed) {
   for (std::optional<TensorView>* view : {&whole.alibi_slopes, &whole.sinks}) {
     if (*view && (*view)->rank() != 1) view->reset();
   }
-  whole.wanted.weights = false;
+  whole.wanted = {};
   return Validate(whole);
 }
 
@@ -225,6 +226,7 @@ absl::StatusOr<ValidatedProblem> ValidateEntry(
   TakeEntry(problem.masks.query_offsets, 1, entry);
   TakeEntry(problem.alibi_slopes, 2, entry);
   TakeEntry(problem.sinks, 2, entry);
+  problem.wanted.top_k.reset();  // may be more than this entry's keys
   absl::StatusOr<ValidatedProblem> valid = Validate(problem);
   if (!valid.ok()) return OfEntry(valid.status(), entry);
   valid->is_packed = true;
@@ -243,13 +245,39 @@ int64_t AddProduct(int64_t sum, int64_t a, int64_t b, int64_t c) {
   return sum;
 }
 
+// An entry with fewer keys has rows that are not full.
+absl::Status SetTopK(int64_t top_k, const ValidatedProblem& whole,
+                     ValidatedBatch& batch) {
+  int64_t longest = 0;
+  for (const ValidatedProblem& problem : batch.problems) {
+    longest = std::max(longest, problem.key_length);
+  }
+  absl::Status status =
+      internal::CheckTopK(top_k, longest, "keys of the longest entry");
+  if (!status.ok()) return status;
+  batch.top_k_shape = {whole.query_length, whole.query_heads, top_k};
+  if (const auto count =
+          ElementCount(batch.top_k_shape, ByteSize(DataType::kInt64));
+      !count.ok()) {
+    return FieldError("top_k", count.status().message());
+  }
+  for (ValidatedProblem& problem : batch.problems) {
+    problem.wanted.top_k = top_k;
+    problem.top_k_shape = problem.weights_shape;
+    problem.top_k_shape.back() = top_k;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status SetPackedShapes(const ValidatedProblem& whole,
                              ValidatedBatch& batch) {
   int64_t rows = 0;
+  int64_t keys = 0;
   int64_t weights = 0;
   for (const ValidatedProblem& problem : batch.problems) {
-    batch.begins.push_back({.row = rows, .weight = weights});
+    batch.begins.push_back({.row = rows, .weight = weights, .key = keys});
     rows += problem.query_length;
+    keys += problem.key_length;
     weights = AddProduct(weights, problem.query_heads, problem.query_length,
                          problem.key_length);
   }
@@ -258,6 +286,12 @@ absl::Status SetPackedShapes(const ValidatedProblem& whole,
                         whole.value_width};
   batch.weights_shape = {weights};
   batch.lse_shape = {whole.query_heads, whole.query_length};
+  batch.key_weights_shape = {whole.query_heads, whole.key_length};
+  if (const auto count = ElementCount(batch.key_weights_shape, sizeof(float));
+      !count.ok()) {
+    return FieldError(
+        "key", absl::StrCat("the key weights' ", count.status().message()));
+  }
   if (const auto count = ElementCount(batch.weights_shape, sizeof(float));
       !count.ok()) {
     return FieldError("key",
@@ -301,6 +335,9 @@ absl::StatusOr<ValidatedBatch> ValidatePacked(const AttentionProblem& packed) {
     batch.problems.push_back(*std::move(valid));
   }
   status = SetPackedShapes(*whole, batch);
+  if (status.ok() && packed.wanted.top_k) {
+    status = SetTopK(*packed.wanted.top_k, *whole, batch);
+  }
   if (!status.ok()) return status;
   return batch;
 }
@@ -311,22 +348,38 @@ AttentionOutputs ValidatedBatch::OutputsOf(
     size_t index, const AttentionOutputs& results) const {
   const ValidatedProblem& problem = problems[index];
   if (!problem.is_packed) return results;
-  const auto [first_row, first_weight] = begins[index];
+  const Begin& begin = begins[index];
+  const int64_t last_row = begin.row + problem.query_length;
   constexpr int64_t kFloat = sizeof(float);
   AttentionOutputs outputs;
-  outputs.output =
-      Tokens(results.output, first_row, first_row + problem.query_length);
-  if (problem.wanted.weights) {
-    outputs.weights = MutableContiguousView(
+  outputs.output = Tokens(results.output, begin.row, last_row);
+  const auto matrix = [&](const MutableTensorView& of) {
+    return MutableContiguousView(
         DataType::kFloat32,
         {1, problem.query_heads, problem.query_length, problem.key_length},
-        results.weights.data + first_weight * kFloat);
+        of.data + begin.weight * kFloat);
+  };
+  if (problem.wanted.weights) outputs.weights = matrix(results.weights);
+  if (problem.wanted.scores) outputs.scores = matrix(results.scores);
+  if (problem.wanted.top_k) {
+    outputs.top_k_indices = Tokens(results.top_k_indices, begin.row, last_row);
+    outputs.top_k_weights = Tokens(results.top_k_weights, begin.row, last_row);
   }
+  // `count` from `first` on of (heads, all entries').
+  const auto of_heads = [&](const MutableTensorView& of, int64_t first,
+                            int64_t count) {
+    MutableTensorView part = of;
+    if (of.data != nullptr) part.data += first * of.strides[1];
+    part.shape = {1, problem.query_heads, count};
+    part.strides = {0, of.strides[0], of.strides[1]};
+    return part;
+  };
   if (problem.wanted.lse) {
-    outputs.lse = results.lse;
-    outputs.lse.data += first_row * results.lse.strides[1];
-    outputs.lse.shape = {1, problem.query_heads, problem.query_length};
-    outputs.lse.strides = {0, results.lse.strides[0], results.lse.strides[1]};
+    outputs.lse = of_heads(results.lse, begin.row, problem.query_length);
+  }
+  if (problem.wanted.key_weights) {
+    outputs.key_weights =
+        of_heads(results.key_weights, begin.key, problem.key_length);
   }
   return outputs;
 }
@@ -350,6 +403,8 @@ absl::StatusOr<ValidatedBatch> ValidateBatch(const AttentionProblem& problem) {
   batch.output_shape = valid->output_shape;
   batch.weights_shape = valid->weights_shape;
   batch.lse_shape = valid->lse_shape;
+  batch.top_k_shape = valid->top_k_shape;
+  batch.key_weights_shape = valid->key_weights_shape;
   batch.problems.push_back(*std::move(valid));
   return batch;
 }

@@ -20,20 +20,24 @@ inline constexpr int64_t kMostPackedEntries = 4096;
 /// entry. Its results are one tensor each, in any case.
 struct ValidatedBatch {
   std::vector<ValidatedProblem> problems;
-  /// Where each problem's rows and weights begin in a packed batch's results.
+  /// Where each problem's rows, weights and keys begin in a packed batch's
+  /// results.
   struct Begin {
     int64_t row = 0;
     int64_t weight = 0;
+    int64_t key = 0;
   };
   std::vector<Begin> begins;
 
   // What the caller is given: of a problem as it says itself; packed (T, Hq,
-  // Dv), the entries' (Hq, Lq, Lk) one after the other in one extent, and (Hq,
-  // T).
+  // Dv), the entries' (Hq, Lq, Lk) one after the other in one extent, (Hq, T),
+  // (T, Hq, k) and (Hq, S).
   DataType output_type = DataType::kFloat32;  // the query's
   Shape output_shape;
   Shape weights_shape;
   Shape lse_shape;
+  Shape top_k_shape;        // where they are wanted
+  Shape key_weights_shape;  // likewise
 
   /// The part of `results` that is of one problem.
   AttentionOutputs OutputsOf(size_t index,

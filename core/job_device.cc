@@ -43,6 +43,14 @@ void LookAt(const AttentionJob& job, Finder& finder) {
   finder.Look("output", job.outputs.output);
   if (problem.wanted.weights) finder.Look("weights", job.outputs.weights);
   if (problem.wanted.lse) finder.Look("lse", job.outputs.lse);
+  if (problem.wanted.top_k) {
+    finder.Look("top_k_indices", job.outputs.top_k_indices);
+    finder.Look("top_k_weights", job.outputs.top_k_weights);
+  }
+  if (problem.wanted.key_weights) {
+    finder.Look("key_weights", job.outputs.key_weights);
+  }
+  if (problem.wanted.scores) finder.Look("scores", job.outputs.scores);
 }
 
 }  // namespace

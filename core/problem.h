@@ -109,11 +109,33 @@ struct KeyValueBlock {
   std::optional<TensorView> value_scale = {};
 };
 
+/// How far a score has come: each stage has the ones before it.
+enum class ScoreStage : uint8_t {
+  kScaled,  // the scoring function, of every key, masked or not
+  kCapped,  // after the softcap, likewise
+  kMasked,  // after bias, ALiBi and masks; -inf where a key takes no part
+};
+
 /// Results beside `output`.
 struct WantedOutputs {
   bool weights = false;
   bool weights_after_dropout = false;  // which weights: those after dropout
   bool lse = false;
+  /// The k largest weights of each row with their keys, before dropout: 1 <= k
+  /// <= Lk, of a packed batch's longest entry. They fall; of equal ones the
+  /// lower key comes first. Where fewer keys take part: key -1, weight 0. Keys
+  /// of a packed batch count from their entry's first one. A row of NaN has NaN
+  /// with the first keys that take part.
+  std::optional<int64_t> top_k = {};
+  /// For every key the sum over the rows of its weights, before dropout.
+  bool key_weights = false;
+  std::optional<ScoreStage> scores = {};
+
+  /// Whether something is made of every single weight, which is known only when
+  /// a row's keys have all been scored.
+  bool AnyOfWeights() const { return weights || top_k || key_weights; }
+  /// Whether scoring each key once is enough.
+  bool OfOneSweep() const { return !AnyOfWeights() && !scores; }
 };
 
 struct AttentionProblem {
@@ -147,11 +169,17 @@ struct AttentionProblem {
 /// Where results go: row-major views of the caller's memory with the shapes
 /// that ValidatedProblem names. output and lse may also have four and three
 /// extents, (B, Hq, Lq, Dv) and (B, Hq, Lq), in any order: of output, rows are
-/// contiguous.
+/// contiguous. Likewise top_k_indices and top_k_weights, (B, Hq, Lq, k), and
+/// key_weights, (B, Hq, Lk), whose last extents are contiguous. What is not
+/// wanted is not looked at.
 struct AttentionOutputs {
-  MutableTensorView output;   // the query's type
-  MutableTensorView weights;  // FP32; read only where wanted.weights
-  MutableTensorView lse;      // FP32; read only where wanted.lse
+  MutableTensorView output;              // the query's type
+  MutableTensorView weights;             // FP32
+  MutableTensorView lse;                 // FP32
+  MutableTensorView top_k_indices = {};  // INT64
+  MutableTensorView top_k_weights = {};  // FP32
+  MutableTensorView key_weights = {};    // FP32
+  MutableTensorView scores = {};         // FP32
 };
 
 }  // namespace attention

@@ -298,19 +298,24 @@ absl::StatusOr<ValidatedProblem> Validate(const AttentionProblem& problem) {
   if (status.ok()) status = SetResultShapes(rank, valid);
   if (!status.ok()) return status;
   valid.empty_rows = problem.empty_rows;
-  valid.wanted = problem.wanted;
+  status = internal::ValidateWanted(problem.wanted, valid);
+  if (!status.ok()) return status;
   return valid;
 }
 
 int64_t ValidatedProblem::ResultBytes() const {
-  // SetResultShapes() has seen that each of these products fits.
+  // Validate() has seen that each of these products fits.
   const auto bytes = [](const Shape& shape, DataType type) {
     return ElementCount(shape, ByteSize(type)).value_or(0) * ByteSize(type);
   };
   int64_t total = bytes(output_shape, query.type);
   for (const int64_t more :
        {wanted.weights ? bytes(weights_shape, DataType::kFloat32) : 0,
-        wanted.lse ? bytes(lse_shape, DataType::kFloat32) : 0}) {
+        wanted.lse ? bytes(lse_shape, DataType::kFloat32) : 0,
+        wanted.top_k ? bytes(top_k_shape, DataType::kInt64) : 0,
+        wanted.top_k ? bytes(top_k_shape, DataType::kFloat32) : 0,
+        wanted.key_weights ? bytes(key_weights_shape, DataType::kFloat32) : 0,
+        wanted.scores ? bytes(weights_shape, DataType::kFloat32) : 0}) {
     if (__builtin_add_overflow(total, more, &total)) {
       return std::numeric_limits<int64_t>::max();
     }

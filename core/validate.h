@@ -20,9 +20,9 @@ class ValidatedProblem;
 /// Fields are named as on the wire: query, key, value, key_scale, value_scale
 /// (key[2] where there are several blocks), valid_lens, attend_mask, bias, w_q,
 /// w_k, w_v, m, scale, sigma, softcap, query_offset, query_offsets, key_offset,
-/// window_left, window_right, alibi_slopes, sinks, dropout_p. query, key, value
-/// and bias may lie in a device's memory, whose bytes are not looked at;
-/// everything else must lie in the host's. Not for packed batches
+/// window_left, window_right, alibi_slopes, sinks, dropout_p, top_k. query,
+/// key, value and bias may lie in a device's memory, whose bytes are not looked
+/// at; everything else must lie in the host's. Not for packed batches
 /// (core/batch.h).
 absl::StatusOr<ValidatedProblem> Validate(const AttentionProblem& problem);
 
@@ -95,6 +95,9 @@ class ValidatedProblem {
   Shape output_shape;  // (B, Hq, Lq, Dv) or its shorter forms; the query's type
   Shape weights_shape;  // (B, Hq, Lq, Lk) or shorter; FP32
   Shape lse_shape;      // (B, Hq, Lq) or shorter; FP32
+  Shape top_k_shape;    // (B, Hq, Lq, k) or shorter; INT64 and FP32; if wanted
+  Shape key_weights_shape;  // (B, Hq, Lk) or shorter; FP32
+  // Scores have weights_shape.
 
   /// Bytes of all wanted results together; saturates at 2^63 - 1.
   int64_t ResultBytes() const;

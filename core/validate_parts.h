@@ -44,6 +44,13 @@ absl::Status ValidateMasks(const AttentionProblem& problem, int rank,
 absl::Status ValidatePerHead(const AttentionProblem& problem,
                              ValidatedProblem& valid);
 
+/// Results beside output, weights and lse: fills `wanted` and the shapes of
+/// those that are asked for. Needs the shapes of output and weights.
+absl::Status ValidateWanted(const WantedOutputs& wanted,
+                            ValidatedProblem& valid);
+/// That top_k is from 1 to `most`, the number of keys, which `of` says more of.
+absl::Status CheckTopK(int64_t top_k, int64_t most, absl::string_view of);
+
 }  // namespace attention::internal
 
 #endif  // ATTENTION_CORE_VALIDATE_PARTS_H_

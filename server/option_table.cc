@@ -122,7 +122,7 @@ const std::vector<OptionRow>& OptionTable() {
        "Longest dimension of query, keys and values; beyond it: "
        "RESOURCE_EXHAUSTED, as for the next three"},
       {"--max-weights-bytes", kLimits, SizeOption{&O::max_weights_bytes, 1},
-       "Largest weights, in the reply or in shared memory"},
+       "Largest weights, or scores, in the reply or in shared memory"},
       {"--max-requests-per-second", kLimits,
        Int64{&O::max_requests_per_second, 0, 1000 * kMillion},
        "Requests of one caller in a second, for long; 0 means any"},

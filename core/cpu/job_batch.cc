@@ -120,7 +120,7 @@ int64_t WorkingBytes(absl::Span<const ValidatedProblem> problems,
     AttentionJob job;
     job.problem = &problem;
     JobRun run(job, context, kernels);
-    pieces += run.plan().blocks() * run.plan().splits;
+    pieces += run.plan().chunks() * run.plan().splits;
     piece_bytes = std::max(piece_bytes, run.PieceBytes());
     shared_bytes += run.SharedBytes();
   }

@@ -28,7 +28,8 @@ JobRun::JobRun(AttentionJob& job, const RunContext& context,
       context_(context),
       kernels_(kernels),
       plan_(MakePlan(problem_, kernels)),
-      places_(problem_, job.outputs) {}
+      places_(problem_, job.outputs),
+      key_sums_(problem_, plan_) {}
 
 double JobRun::Multiplications() const {
   return static_cast<double>(problem_.batch) *
@@ -53,7 +54,8 @@ int64_t JobRun::Begin() {
     ExpectTiles(plan_.blocks() * KeyTiles());
     scratch_bytes_ = RowBlockBytes(*this);
     FindKeysOfEntries();
-    if (plan_.splits == 1) return plan_.blocks();
+    key_sums_.Allocate();
+    if (plan_.splits == 1) return plan_.chunks();
     FindSplits();
     return static_cast<int64_t>(splits_.size());
   } catch (const std::bad_alloc&) {
@@ -79,7 +81,8 @@ void JobRun::End() {
 // Tiles of keys that a block visits when no mask leaves any out.
 int64_t JobRun::KeyTiles() const {
   const int64_t tiles = CeilDivide(problem_.key_length, plan_.key_tile);
-  return problem_.wanted.weights && !plan_.keeps_weights ? 2 * tiles : tiles;
+  const bool twice = problem_.wanted.AnyOfWeights() && !plan_.keeps_weights;
+  return twice ? 2 * tiles : tiles;
 }
 
 // Linear in the number of rows: for every block anew it would be quadratic.
@@ -119,7 +122,7 @@ int64_t JobRun::PieceBytes() {
 }
 
 int64_t JobRun::SharedBytes() const {
-  if (plan_.splits == 1) return 0;
+  if (plan_.splits == 1) return key_sums_.Bytes();
   // A list of splits grows by doubling, and is in two places while it does.
   constexpr auto kSplitBytes = static_cast<int64_t>(3 * sizeof(Split));
   return plan_.blocks() * plan_.splits *
@@ -128,6 +131,15 @@ int64_t JobRun::SharedBytes() const {
 
 void JobRun::ComputeBlock(int64_t index) {
   if (!ComputeRowBlock(*this, index)) stopped_ = true;
+}
+
+void JobRun::ComputeChunk(int64_t index) {
+  key_sums_.Clear(index);
+  for (int64_t block = plan_.FirstBlock(index);
+       block < plan_.FirstBlock(index + 1); ++block) {
+    if (Ended()) return;
+    ComputeBlock(block);
+  }
 }
 
 void JobRun::FindSplits() {
@@ -146,12 +158,15 @@ void JobRun::FindSplits() {
   partials_.reset(new float[static_cast<size_t>(count * SplitFloats())]);
 }
 
-int64_t JobRun::merges() const { return static_cast<int64_t>(splits_.size()); }
+int64_t JobRun::merges() const {
+  return splits_.empty() ? key_sums_.heads()
+                         : static_cast<int64_t>(splits_.size());
+}
 
 // Blocks of one split are computed at once, beside the splits of the others.
 void JobRun::ComputePiece(int64_t index) {
   if (Ended()) return;
-  if (splits_.empty()) return ComputeBlock(index);
+  if (splits_.empty()) return ComputeChunk(index);
   const Split& split = splits_[static_cast<size_t>(index)];
   if (split.count == 1) return ComputeBlock(split.block);
   if (!ComputeSplit(*this, split.block, split.keys, PartialOf(index))) {
@@ -160,6 +175,10 @@ void JobRun::ComputePiece(int64_t index) {
 }
 
 void JobRun::ComputeMerge(int64_t index) {
+  if (splits_.empty()) {
+    if (!Ended()) key_sums_.Store(index, places_);
+    return;
+  }
   const Split& split = splits_[static_cast<size_t>(index)];
   if (split.count == 1 || split.number > 0 || Ended()) return;
   if (!MergeSplits(*this, split.block, split.count, PartialOf(index))) {

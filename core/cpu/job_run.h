@@ -9,6 +9,7 @@
 
 #include "core/backend.h"
 #include "core/cpu/kernels/kernels.h"
+#include "core/cpu/key_sums.h"
 #include "core/cpu/plan.h"
 #include "core/result_places.h"
 
@@ -23,7 +24,8 @@ class JobRun {
   /// How many pieces there are. Takes what memory they share.
   int64_t Begin();
   void ComputePiece(int64_t index);
-  /// How many merges there are: as many as pieces, or none.
+  /// How many merges there are: of splits, or of heads whose weights are
+  /// summed.
   int64_t merges() const;
   void ComputeMerge(int64_t index);
   /// Writes what became of the job.
@@ -33,6 +35,7 @@ class JobRun {
   const ResultPlaces& places() const { return places_; }
   const Kernels& kernels() const { return kernels_; }
   const Plan& plan() const { return plan_; }
+  const KeySums& key_sums() const { return key_sums_; }
   /// Multiplications, roughly: whether other threads are worth their waking.
   double Multiplications() const;
   /// The kernel that has answered, once all is computed.
@@ -82,6 +85,7 @@ class JobRun {
   void FindKeysOfEntries();
   void FindSplits();
   void ComputeBlock(int64_t index);
+  void ComputeChunk(int64_t index);
   bool Ended() const {
     return stopped_ || out_of_memory_ || job_.stop.stop_requested();
   }
@@ -95,6 +99,7 @@ class JobRun {
   const Kernels& kernels_;
   const Plan plan_;
   const ResultPlaces places_;
+  KeySums key_sums_;
   size_t scratch_bytes_ = 0;
   // Where keys are split: all splits, block after block, and their states.
   std::vector<Split> splits_;

@@ -63,8 +63,24 @@ constexpr int64_t kDecodeTileBytes = int64_t{16} * 1024;
 // Wider ones would take more memory than they are worth.
 constexpr int64_t kWidestBf16 = 32768;
 
-int64_t ChooseRowBlock(const Plan& plan, bool widens, int64_t floats_per_row,
-                       int64_t micro_rows) {
+// Chunks of a head's rows that sum weights apart from each other: as many
+// threads as one head keeps busy, and as many sums per key in memory.
+constexpr int64_t kMostChunks = 16;
+
+// Where weights are summed over rows: sizes follow from the head's rows alone,
+// so that a head gets the same bits in any batch.
+void ChooseChunks(int64_t most, int64_t micro_rows, Plan& plan) {
+  const int64_t chunks = std::clamp<int64_t>(
+      CeilDivide(plan.rows_per_group, kFewestRows), 1, kMostChunks);
+  const int64_t rows = CeilDivide(plan.rows_per_group, chunks);
+  plan.blocks_per_chunk = CeilDivide(rows, most);
+  plan.row_block =
+      std::min(plan.rows_per_group,
+               RoundUp(CeilDivide(rows, plan.blocks_per_chunk), micro_rows));
+}
+
+void ChooseRowBlock(bool widens, bool sums, int64_t floats_per_row,
+                    int64_t micro_rows, Plan& plan) {
   const int64_t fewest =
       std::clamp(kWideRowFloats / floats_per_row, micro_rows, kFewestWideRows);
   int64_t most = std::clamp(kRowFloats / floats_per_row, fewest,
@@ -73,20 +89,23 @@ int64_t ChooseRowBlock(const Plan& plan, bool widens, int64_t floats_per_row,
     most = std::min(most,
                     kKeptFloats / plan.kept_stride / micro_rows * micro_rows);
   }
+  if (sums) return ChooseChunks(most, micro_rows, plan);
   int64_t blocks = CeilDivide(plan.rows_per_group, most);
   while (plan.kv_groups * blocks < kEnoughBlocks &&
          CeilDivide(plan.rows_per_group, blocks + 1) >= kFewestRows) {
     ++blocks;
   }
-  return std::min(plan.rows_per_group,
-                  RoundUp(CeilDivide(plan.rows_per_group, blocks), micro_rows));
+  plan.row_block =
+      std::min(plan.rows_per_group,
+               RoundUp(CeilDivide(plan.rows_per_group, blocks), micro_rows));
 }
 
 // A block's weights stay in the second-level cache until they are normalised,
 // if some rows fit, and rows are not unusual.
 void ChooseWeights(const ValidatedProblem& problem, int64_t row_floats,
                    int64_t micro_rows, Plan& plan) {
-  if (!problem.wanted.weights) return;
+  const WantedOutputs& wanted = problem.wanted;
+  if (!wanted.weights || wanted.top_k || wanted.key_weights) return;
   plan.kept_tiles = CeilDivide(problem.key_length, plan.key_tile);
   // However a mask shifts the tiles, the others have no more keys than this
   // leaves.
@@ -107,17 +126,17 @@ void ChooseSplits(const ValidatedProblem& problem, int64_t panel, Plan& plan) {
   plan.key_tile = std::clamp(kDecodeTileBytes / row_bytes / panel * panel,
                              panel, kMaxTileKeys);
   plan.row_block = plan.rows_per_group;
-  plan.blocks_per_group = 1;
+  plan.blocks_per_group = plan.chunks_per_group = 1;
   plan.keys_of_split = std::clamp(kFewestKeysOfSplit * groups / 2,
                                   kFewestKeysOfSplit, kManyKeysOfSplit);
   plan.splits = std::clamp<int64_t>(problem.key_length / plan.keys_of_split, 1,
                                     kMostSplits);
 }
 
-// The second sweep for weights has to see the very same scores.
+// A second sweep has to see the very same scores.
 bool Decodes(const ValidatedProblem& problem, const ScoringTraits& traits,
              const Plan& plan) {
-  return traits.scores_keys_in_place && !problem.wanted.weights &&
+  return traits.scores_keys_in_place && problem.wanted.OfOneSweep() &&
          problem.query_length <= kMostDecodeQueries &&
          plan.rows_per_group <= kMostDecodeRows;
 }
@@ -160,7 +179,9 @@ KeyRange Plan::SplitKeys(const KeyRange& attended, int64_t split) const {
 Plan MakePlan(const ValidatedProblem& problem, const Kernels& kernels) {
   const ScoringTraits traits = TraitsOf(problem);
   Plan plan;
-  plan.heads_per_group = problem.kv_heads > 0 && traits.heads_share_parameters
+  plan.heads_per_group = problem.kv_heads > 0 &&
+                                 traits.heads_share_parameters &&
+                                 !problem.wanted.key_weights
                              ? problem.query_heads / problem.kv_heads
                              : 1;
   plan.kv_groups = problem.batch * (problem.query_heads / plan.heads_per_group);
@@ -190,8 +211,11 @@ Plan MakePlan(const ValidatedProblem& problem, const Kernels& kernels) {
       3 * RoundUp(plan.score_part, kernels.lanes) + plan.padded_value_width;
   ChooseWeights(problem, row_floats, micro_rows, plan);
   const bool widens = problem.key_type != DataType::kFloat32 && !plan.bf16;
-  plan.row_block = ChooseRowBlock(plan, widens, row_floats, micro_rows);
+  ChooseRowBlock(widens, problem.wanted.key_weights, row_floats, micro_rows,
+                 plan);
   plan.blocks_per_group = CeilDivide(plan.rows_per_group, plan.row_block);
+  plan.chunks_per_group =
+      CeilDivide(plan.blocks_per_group, plan.blocks_per_chunk);
   return plan;
 }
 

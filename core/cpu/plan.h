@@ -21,6 +21,11 @@ struct Plan {
   int64_t rows_per_group = 0;  // heads_per_group * Lq
   int64_t row_block = 0;       // rows of a block, at most
   int64_t blocks_per_group = 0;
+  /// Blocks that are computed one after the other, as one piece of work: more
+  /// than one where weights are summed over rows (core/cpu/key_sums.h). A group
+  /// is then one head, and has at most 16 of them.
+  int64_t blocks_per_chunk = 1;
+  int64_t chunks_per_group = 0;
   int64_t key_tile = 0;  // keys of a tile, at most
 
   /// QK and PV are in BF16.
@@ -48,6 +53,16 @@ struct Plan {
   int64_t kept_tiles = 0;   // tiles of keys, at most
 
   int64_t blocks() const { return kv_groups * blocks_per_group; }
+  int64_t chunks() const { return kv_groups * chunks_per_group; }
+  int64_t ChunkOf(int64_t block) const {
+    return block / blocks_per_group * chunks_per_group +
+           block % blocks_per_group / blocks_per_chunk;
+  }
+  /// The first block of a chunk; of chunks() the end of all.
+  int64_t FirstBlock(int64_t chunk) const {
+    return chunk / chunks_per_group * blocks_per_group +
+           chunk % chunks_per_group * blocks_per_chunk;
+  }
   /// Into how many ranges the keys `attended` by some row of a block are split,
   /// 1 or more, and which is the one of number `split`. Both follow from that
   /// range alone, so that a batch entry gets the bits that it gets by itself.

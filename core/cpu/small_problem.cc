@@ -130,7 +130,7 @@ bool IsSmallProblem(const ValidatedProblem& problem) {
          problem.key_type == DataType::kFloat32 && !problem.softcap &&
          !HasRangeMask(problem) && !problem.attend_mask && !problem.bias &&
          !problem.alibi_slopes && !problem.sinks && problem.dropout.p == 0 &&
-         !problem.wanted.weights && !problem.wanted.lse;
+         problem.wanted.OfOneSweep() && !problem.wanted.lse;
 }
 
 bool ComputeSmall(AttentionJob& job, const RunContext& context,

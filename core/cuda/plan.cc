@@ -144,6 +144,10 @@ absl::Status CheckSupport(const ValidatedProblem& problem,
         absl::StrCat("keys of ", Name(problem.key_type), " under queries of ",
                      Name(problem.query.type)));
   }
+  const WantedOutputs& wanted = problem.wanted;
+  if (wanted.top_k || wanted.key_weights || wanted.scores) {
+    return absl::UnimplementedError("top_k, key_weights and scores");
+  }
   const std::array<int64_t, 4> widths = {problem.query_width, problem.key_width,
                                          problem.value_width,
                                          problem.hidden_width};

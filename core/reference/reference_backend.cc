@@ -5,8 +5,10 @@
 #include <atomic>
 #include <new>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/element.h"
 #include "core/reference/row_tile.h"
 #include "core/reference/tile.h"
 
@@ -16,7 +18,9 @@ namespace {
 using reference::RowTile;
 using reference::TileSizes;
 
-// What the row tiles of one job share while they are computed.
+// What the row tiles of one job share while they are computed. A piece of work
+// is one of them, or, where weights are summed over a head's rows, all of that
+// head: their order is then the same whatever the threads do.
 class JobRun {
  public:
   JobRun(AttentionJob& job, const RunContext& context)
@@ -33,9 +37,17 @@ class JobRun {
       const int64_t row_tiles =
           problem_.batch * problem_.query_heads * row_tiles_per_head_;
       job_.tiles_total = row_tiles * KeyTiles();
-      context_.workers.ParallelFor(row_tiles, job_.stop, [this](int64_t index) {
-        ComputeRowTile(index);
-      });
+      const int64_t of_piece =
+          problem_.wanted.key_weights ? row_tiles_per_head_ : 1;
+      context_.workers.ParallelFor(row_tiles / of_piece, job_.stop,
+                                   [this, of_piece](int64_t index) {
+                                     ComputePiece(index * of_piece, of_piece);
+                                   });
+    } else if (problem_.wanted.key_weights) {
+      for (int64_t head = 0; head < problem_.batch * problem_.query_heads;
+           ++head) {
+        ComputePiece(head, 0);
+      }
     }
     job_.tiles_computed = computed_;
     job_.status = absl::OkStatus();
@@ -55,20 +67,45 @@ class JobRun {
     for (const auto& block : problem_.key_value) {
       tiles += (block.key_count + sizes_.keys - 1) / sizes_.keys;
     }
-    return problem_.wanted.weights ? 2 * tiles : tiles;
+    return tiles * (1 + (problem_.wanted.AnyOfWeights() ? 1 : 0) +
+                    (problem_.wanted.scores ? 1 : 0));
   }
 
-  void ComputeRowTile(int64_t index) {
-    const int64_t first = index % row_tiles_per_head_ * sizes_.rows;
-    const int64_t head_index = index / row_tiles_per_head_;
+  void ComputePiece(int64_t first, int64_t count) {
     try {
-      RowTile tile(problem_, sizes_, head_index / problem_.query_heads,
-                   head_index % problem_.query_heads, first,
-                   std::min(sizes_.rows, problem_.query_length - first));
-      const bool finished = tile.Run(places_, [this] { return BeginTile(); });
-      if (!finished) stopped_ = true;
+      std::vector<double> key_sums;
+      if (problem_.wanted.key_weights) {
+        key_sums.resize(static_cast<size_t>(problem_.key_length));
+      }
+      for (int64_t index = first; index < first + count; ++index) {
+        ComputeRowTile(index, key_sums);
+      }
+      if (problem_.wanted.key_weights) {
+        StoreKeyWeights(first / std::max<int64_t>(1, row_tiles_per_head_),
+                        key_sums);
+      }
     } catch (const std::bad_alloc&) {
       out_of_memory_ = true;
+    }
+  }
+
+  void ComputeRowTile(int64_t index, std::vector<double>& key_sums) {
+    const int64_t first = index % row_tiles_per_head_ * sizes_.rows;
+    const int64_t head_index = index / row_tiles_per_head_;
+    RowTile tile(problem_, sizes_, head_index / problem_.query_heads,
+                 head_index % problem_.query_heads, first,
+                 std::min(sizes_.rows, problem_.query_length - first));
+    const bool finished =
+        tile.Run(places_, key_sums, [this] { return BeginTile(); });
+    if (!finished) stopped_ = true;
+  }
+
+  void StoreKeyWeights(int64_t head_index, const std::vector<double>& sums) {
+    std::byte* to = places_.KeyWeights(head_index / problem_.query_heads,
+                                       head_index % problem_.query_heads);
+    for (const double sum : sums) {
+      StoreElement(DataType::kFloat32, sum, to);
+      to += sizeof(float);
     }
   }
 

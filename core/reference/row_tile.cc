@@ -48,10 +48,9 @@ RowTile::RowTile(const ValidatedProblem& problem, TileSizes sizes,
   scorer_->SetQueries(queries);
 }
 
-template <typename Visit>
-bool RowTile::ForEachKeyTile(bool with_values,
-                             const std::function<bool()>& next_tile,
-                             const Visit& visit) {
+bool RowTile::ForEachKeyTile(
+    bool with_values, const std::function<bool()>& next_tile,
+    absl::FunctionRef<void(int64_t, const Matrix&, const Matrix&)> visit) {
   const int64_t kv_head = problem_.KvHead(head_);
   Matrix keys;
   Matrix values;
@@ -77,7 +76,7 @@ bool RowTile::ForEachKeyTile(bool with_values,
   return true;
 }
 
-bool RowTile::Run(const ResultPlaces& places,
+bool RowTile::Run(const ResultPlaces& places, std::vector<double>& key_sums,
                   const std::function<bool()>& next_tile) {
   const bool finished = ForEachKeyTile(
       /*with_values=*/true, next_tile,
@@ -92,19 +91,21 @@ bool RowTile::Run(const ResultPlaces& places,
     return false;
   }
   StoreOutput(places);
-  if (!problem_.wanted.weights) return true;
-  FillWeights(places);
-  return ForEachKeyTile(
-      /*with_values=*/false, next_tile,
-      [this, &places](int64_t first_key, const Matrix& keys, const Matrix&) {
-        ScoreTile(first_key, keys);
-        StoreWeights(first_key, places);
-      });
+  if (problem_.wanted.AnyOfWeights() && !Weigh(places, key_sums, next_tile)) {
+    return false;
+  }
+  return !problem_.wanted.scores || StoreScores(places, next_tile);
 }
 
 void RowTile::ScoreTile(int64_t first_key, const Matrix& keys) {
   scorer_->Score(keys, scores_);
   for (int64_t r = 0; r < rows_; ++r) MaskRow(r, first_key, keys.rows());
+}
+
+double RowTile::Capped(double score) const {
+  score = LimitToFloatRange(score);
+  if (!problem_.softcap) return score;
+  return *problem_.softcap * std::tanh(score / *problem_.softcap);
 }
 
 void RowTile::MaskRow(int64_t row, int64_t first_key, int64_t count) {
@@ -122,10 +123,7 @@ void RowTile::MaskRow(int64_t row, int64_t first_key, int64_t count) {
       score = kMinusInfinity;
       continue;
     }
-    score = LimitToFloatRange(score);
-    if (problem_.softcap) {
-      score = *problem_.softcap * std::tanh(score / *problem_.softcap);
-    }
+    score = Capped(score);
     if (problem_.alibi_slopes) {
       const double distance = std::abs(position - static_cast<double>(key));
       score = LimitToFloatRange(score - LimitToFloatRange(slope_ * distance));

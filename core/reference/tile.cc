@@ -76,9 +76,10 @@ int64_t RowTileBytes(const ValidatedProblem& problem) {
             ? problem.query_width * problem.key_width
             : 0));
   // Queries as they are loaded, kept and projected; output; keys with their
-  // projection; values.
+  // projection; values; sums of weights.
+  const int64_t key_sums = problem.wanted.key_weights ? problem.key_length : 0;
   const int64_t elements =
-      rows * (3 * query_width + problem.value_width) +
+      key_sums + rows * (3 * query_width + problem.value_width) +
       keys * (problem.key_width + problem.hidden_width + problem.value_width) +
       parameters;
   // Scores, and what Eigen packs of the rest.

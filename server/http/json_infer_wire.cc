@@ -171,7 +171,7 @@ bool JsonInferWire::IsBinary(const std::string& name) const {
 }
 
 int64_t JsonInferWire::BytesBeside(int64_t element_bytes) const {
-  // Names and parameters of at most three outputs, more in words than in bytes.
+  // Names and parameters of the outputs, more in words than in bytes.
   const int64_t other =
       4 * OtherBytes() + 2 * static_cast<int64_t>(id().size());
   const auto is_binary = [this](const auto& output) {

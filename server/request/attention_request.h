@@ -33,8 +33,8 @@ struct WantedResult {
 struct AttentionRequest {
   /// Views of the wire's memory, of what follows, or of regions.
   AttentionProblem problem;
-  /// In the reply's order, each at most once. problem.wanted says the same of
-  /// weights and lse.
+  /// In the reply's order, each at most once. problem.wanted says the same; of
+  /// the two of top_k both are computed where one is here.
   std::vector<WantedResult> results;
 
   /// How many came with the request, by DataType.

@@ -49,6 +49,10 @@ constexpr absl::string_view kCausalWords[] = {"none", "top_left",
                                               "bottom_right"};
 static_assert(static_cast<int>(Causal::kTopLeft) == 1 &&
               static_cast<int>(Causal::kBottomRight) == 2);
+constexpr absl::string_view kScoresWords[] = {"none", "scaled", "capped",
+                                              "masked"};
+static_assert(static_cast<int>(ScoreStage::kScaled) == 0 &&
+              static_cast<int>(ScoreStage::kMasked) == 2);
 constexpr absl::string_view kEmptyRowsWords[] = {"zero", "uniform"};
 static_assert(static_cast<int>(EmptyRows::kUniform) == 1);
 
@@ -78,6 +82,20 @@ absl::Status SetScale(Value value, Problem problem) {
 
 absl::Status SetSigma(Value value, Problem problem) {
   return Set(value, std::get<Gaussian>(problem.scoring).sigma);
+}
+
+// The first word is no stage.
+absl::Status SetScores(Value value, Problem problem) {
+  std::optional<ScoreStage>& scores = problem.wanted.scores;
+  if (const auto* text = std::get_if<std::string>(&value);
+      text != nullptr && *text == kScoresWords[0]) {
+    scores.reset();
+    return absl::OkStatus();
+  }
+  int word = 0;
+  absl::Status status = SetWord(value, kScoresWords, word);
+  if (status.ok()) scores = static_cast<ScoreStage>(word - 1);
+  return status;
 }
 
 constexpr OptionField kOptions[] = {
@@ -130,6 +148,14 @@ constexpr OptionField kOptions[] = {
        return SetWord(v, kEmptyRowsWords, p.empty_rows);
      },
      kAnyScoring, kEmptyRowsWords},
+    {"top_k", OptionType::kInteger, "1 to Lk", "none",
+     "how many of each row's largest weights `top_k_indices` and "
+     "`top_k_weights` have",
+     [](Value v, Problem p) { return Set(v, p.wanted.top_k); }},
+    {"scores", OptionType::kWord, "", "none",
+     "the stage of `scores`: `scaled` as the scoring function gives them, "
+     "`capped` after the softcap, `masked` after bias and masks",
+     SetScores, kAnyScoring, kScoresWords},
 };
 
 }  // namespace

@@ -91,6 +91,37 @@ absl::Status RequestBuilder::AddResult(const WantedResult& result) {
   WantedOutputs& wanted = request_.problem.wanted;
   wanted.weights |= result.result == ResultField::kWeights;
   wanted.lse |= result.result == ResultField::kLse;
+  wanted.key_weights |= result.result == ResultField::kKeyWeights;
+  return absl::OkStatus();
+}
+
+// What top_k and scores say is wanted where a result is asked for that they are
+// about.
+absl::Status RequestBuilder::CheckResults() {
+  WantedOutputs& wanted = request_.problem.wanted;
+  bool top_k = false;
+  bool scores = false;
+  for (const WantedResult& result : request_.results) {
+    const ResultField field = result.result;
+    scores |= field == ResultField::kScores;
+    if (field != ResultField::kTopKIndices &&
+        field != ResultField::kTopKWeights) {
+      continue;
+    }
+    top_k = true;
+    if (!wanted.top_k) {
+      return FieldError("top_k", absl::StrCat("missing beside ", Name(field),
+                                              " (expected 1 to the number of "
+                                              "keys)"));
+    }
+  }
+  if (scores && !wanted.scores) {
+    return FieldError("scores",
+                      "which ones is not said (expected 'scaled', 'capped' or "
+                      "'masked')");
+  }
+  if (!top_k) wanted.top_k.reset();
+  if (!scores) wanted.scores.reset();
   return absl::OkStatus();
 }
 
@@ -102,6 +133,7 @@ absl::StatusOr<AttentionRequest> RequestBuilder::Build() && {
     }
   }
   if (request_.results.empty()) request_.results.emplace_back();
+  if (absl::Status status = CheckResults(); !status.ok()) return status;
   return std::move(request_);
 }
 

@@ -61,8 +61,9 @@ class RequestBuilder {
   /// Refuses a result that comes twice.
   absl::Status AddResult(const WantedResult& result);
 
-  /// The request, once. Refuses where a tensor is missing that it needs. The
-  /// output alone is wanted where no result was added.
+  /// The request, once. Refuses where a tensor is missing that it needs, or an
+  /// option that a result needs. The output alone is wanted where no result was
+  /// added.
   absl::StatusOr<AttentionRequest> Build() &&;
 
  private:
@@ -73,6 +74,8 @@ class RequestBuilder {
   absl::StatusOr<TensorView*> Set(const TensorField& tensor, DataType type,
                                   absl::Span<const int64_t> shape,
                                   absl::Span<const std::byte> bytes);
+
+  absl::Status CheckResults();
 
   AttentionRequest request_;
   std::bitset<kMostTensorFields> given_;

@@ -20,6 +20,22 @@ absl::Status CheckShape(const char* name, const Shape& shape, int64_t most) {
       " (at most ", most, ", max_dimension)"));
 }
 
+// Whether a result has as much as a number for every row and key, or may have.
+bool IsOfEachKey(ResultField result) {
+  switch (result) {
+    case ResultField::kOutput:
+    case ResultField::kLse:
+    case ResultField::kKeyWeights:
+      return false;
+    case ResultField::kWeights:
+    case ResultField::kTopKIndices:
+    case ResultField::kTopKWeights:
+    case ResultField::kScores:
+      return true;
+  }
+  return true;
+}
+
 }  // namespace
 
 RequestLimits LimitsOfRequest(const ServerOptions& options,
@@ -44,11 +60,12 @@ absl::Status CheckLimits(const AttentionProblem& problem,
   }
   if (!status.ok()) return status;
   for (const Result& result : results.sent()) {
-    if (result.wanted.result != ResultField::kWeights) continue;
+    if (!IsOfEachKey(result.wanted.result)) continue;
     if (result.bytes <= limits.max_weights_bytes) continue;
     return absl::ResourceExhaustedError(absl::StrCat(
-        "weights: shape ", ShapeToString(result.shape), " takes ", result.bytes,
-        " bytes (at most ", limits.max_weights_bytes, ", max_weights_bytes)"));
+        Name(result.wanted.result), ": shape ", ShapeToString(result.shape),
+        " takes ", result.bytes, " bytes (at most ", limits.max_weights_bytes,
+        ", max_weights_bytes)"));
   }
   return absl::OkStatus();
 }

@@ -42,6 +42,19 @@ Result Plan(const WantedResult& wanted, const ValidatedBatch& batch) {
     case ResultField::kLse:
       result.shape = batch.lse_shape;
       break;
+    case ResultField::kTopKIndices:
+      result.type = DataType::kInt64;
+      result.shape = batch.top_k_shape;
+      break;
+    case ResultField::kTopKWeights:
+      result.shape = batch.top_k_shape;
+      break;
+    case ResultField::kKeyWeights:
+      result.shape = batch.key_weights_shape;
+      break;
+    case ResultField::kScores:
+      result.shape = batch.weights_shape;
+      break;
   }
   result.bytes = SaturatingBytes(result.type, result.shape);
   return result;
@@ -72,13 +85,21 @@ MutableTensorView ViewOf(Result& result) {
 Results::Results(const std::vector<WantedResult>& wanted,
                  const ValidatedBatch& batch)
     : sent_(wanted.size()) {
-  bool has_output = false;
   for (const WantedResult& result : wanted) {
     results_.push_back(Plan(result, batch));
-    has_output |= result.result == ResultField::kOutput;
   }
-  // The engine computes it in any case.
-  if (!has_output) results_.push_back(Plan({ResultField::kOutput}, batch));
+  const auto has = [&wanted](ResultField field) {
+    return absl::c_any_of(wanted, [field](const WantedResult& result) {
+      return result.result == field;
+    });
+  };
+  const auto add = [&](ResultField field) {
+    if (!has(field)) results_.push_back(Plan({field}, batch));
+  };
+  // The engine computes it in any case, and these together.
+  add(ResultField::kOutput);
+  if (has(ResultField::kTopKWeights)) add(ResultField::kTopKIndices);
+  if (has(ResultField::kTopKIndices)) add(ResultField::kTopKWeights);
 }
 
 int64_t Results::Bytes() const {
@@ -130,6 +151,18 @@ AttentionOutputs Results::Outputs() {
         break;
       case ResultField::kLse:
         outputs.lse = ViewOf(result);
+        break;
+      case ResultField::kTopKIndices:
+        outputs.top_k_indices = ViewOf(result);
+        break;
+      case ResultField::kTopKWeights:
+        outputs.top_k_weights = ViewOf(result);
+        break;
+      case ResultField::kKeyWeights:
+        outputs.key_weights = ViewOf(result);
+        break;
+      case ResultField::kScores:
+        outputs.scores = ViewOf(result);
         break;
     }
   }

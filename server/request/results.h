@@ -58,7 +58,7 @@ class Results {
  private:
   const Result& Largest() const;
 
-  std::vector<Result> results_;  // sent_ of them, then an output nobody wants
+  std::vector<Result> results_;  // sent_ of them, then those nobody wants
   size_t sent_;
 };
 

@@ -64,11 +64,23 @@ bool Accepts(const TensorField& tensor, AttentionProblem& problem);
 std::string AcceptedTensors(AttentionProblem& problem);
 
 /// What a request can ask for. kOutput is always computed.
-enum class ResultField : uint8_t { kOutput, kWeights, kLse };
+enum class ResultField : uint8_t {
+  kOutput,
+  kWeights,
+  kLse,
+  kTopKIndices,
+  kTopKWeights,
+  kKeyWeights,
+  kScores,
+};
 inline constexpr ResultField kResultFields[] = {
-    ResultField::kOutput, ResultField::kWeights, ResultField::kLse};
-inline constexpr absl::string_view kResultNames[] = {"output", "weights",
-                                                     "lse"};
+    ResultField::kOutput,      ResultField::kWeights,
+    ResultField::kLse,         ResultField::kTopKIndices,
+    ResultField::kTopKWeights, ResultField::kKeyWeights,
+    ResultField::kScores};
+inline constexpr absl::string_view kResultNames[] = {
+    "output",        "weights",     "lse",   "top_k_indices",
+    "top_k_weights", "key_weights", "scores"};
 constexpr absl::string_view Name(ResultField result) {
   return kResultNames[static_cast<int>(result)];
 }

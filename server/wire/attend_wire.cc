@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "server/request/request_builder.h"
@@ -28,6 +29,8 @@ v1::DataType ToWire(DataType type) {
       return v1::DATA_TYPE_FP16;
     case DataType::kBFloat16:
       return v1::DATA_TYPE_BF16;
+    case DataType::kInt64:
+      return v1::DATA_TYPE_INT64;
     default:
       return v1::DATA_TYPE_UNSPECIFIED;  // no result has another type
   }
@@ -41,6 +44,14 @@ int FieldNumber(ResultField result) {
       return v1::AttendResponse::kWeightsFieldNumber;
     case ResultField::kLse:
       return v1::AttendResponse::kLseFieldNumber;
+    case ResultField::kTopKIndices:
+      return v1::AttendResponse::kTopKIndicesFieldNumber;
+    case ResultField::kTopKWeights:
+      return v1::AttendResponse::kTopKWeightsFieldNumber;
+    case ResultField::kKeyWeights:
+      return v1::AttendResponse::kKeyWeightsFieldNumber;
+    case ResultField::kScores:
+      return v1::AttendResponse::kScoresFieldNumber;
   }
   return 0;
 }
@@ -106,14 +117,29 @@ absl::StatusOr<RequestBuilder> Begin(const v1::AttendRequest& message,
   return RequestBuilder(problem);
 }
 
+// What the message asks for, in the reply's order.
+std::vector<ResultField> ResultsOf(const v1::AttendRequest& message) {
+  std::vector<ResultField> results = {ResultField::kOutput};
+  if (message.return_weights()) results.push_back(ResultField::kWeights);
+  if (message.return_lse()) results.push_back(ResultField::kLse);
+  if (message.has_top_k()) {
+    results.push_back(ResultField::kTopKIndices);
+    results.push_back(ResultField::kTopKWeights);
+  }
+  if (message.return_key_weights()) {
+    results.push_back(ResultField::kKeyWeights);
+  }
+  if (message.scores() != v1::SCORES_NONE) {
+    results.push_back(ResultField::kScores);
+  }
+  return results;
+}
+
 absl::Status AddResults(const v1::AttendRequest& message,
                         RequestBuilder& builder) {
-  absl::Status status = builder.AddResult({ResultField::kOutput});
-  if (message.return_weights()) {
-    status.Update(builder.AddResult({ResultField::kWeights}));
-  }
-  if (message.return_lse()) {
-    status.Update(builder.AddResult({ResultField::kLse}));
+  absl::Status status;
+  for (const ResultField result : ResultsOf(message)) {
+    status.Update(builder.AddResult({result}));
   }
   return status;
 }
@@ -145,7 +171,8 @@ absl::StatusOr<AttentionRequest> AttendWire::Decode(ReceivedMessage message,
 int64_t AttendWire::OtherBytes() const {
   // The id is once in the message, once more around it on a stream.
   return 2 * static_cast<int64_t>(IdField(id()).size()) + kMostFactsBytes +
-         3 * kMostTensorHeaderBytes;
+         static_cast<int64_t>(ResultsOf(message_).size()) *
+             kMostTensorHeaderBytes;
 }
 
 grpc::ByteBuffer AttendWire::Encode(absl::Span<Result> results,

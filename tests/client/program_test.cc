@@ -309,13 +309,20 @@ TEST_F(ProgramTest, NumPyFilesInSafetensorsOut) {
   const std::string output = folder_.path() + "/out.safetensors";
   const ProgramResult result =
       RunHere({"attend", "--query", query, "--key", key, "--value", value,
-               "--weights", "--lse", "--output", output});
+               "--weights", "--lse", "--top-k", "2", "--key-weights",
+               "--scores", "masked", "--output", output});
   ASSERT_EQ(result.exit_code, 0) << result.errors;
   const auto file = ReadSafetensors(output);
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_THAT(file->tensors.at("output").ToFloats(), ElementsAre(4));
   EXPECT_THAT(file->tensors.at("weights").ToFloats(), ElementsAre(0.5, 0.5));
   EXPECT_EQ(file->tensors.count("lse"), 1U);
+  EXPECT_THAT(file->tensors.at("top_k_indices").ToDoubles(), ElementsAre(0, 1));
+  EXPECT_THAT(file->tensors.at("top_k_weights").ToFloats(),
+              ElementsAre(0.5, 0.5));
+  EXPECT_THAT(file->tensors.at("key_weights").ToFloats(),
+              ElementsAre(0.5, 0.5));
+  EXPECT_THAT(file->tensors.at("scores").ToFloats(), ElementsAre(1, 1));
   // The first that auto tries takes every request.
   EXPECT_EQ(file->metadata.at("backend"), DefaultBackend());
 }

@@ -59,7 +59,8 @@ TEST(RequestTest, EveryFlagReachesTheRequest) {
       "--scale 0 --softcap 30 --causal top_left --query-offset -3 "
       "--key-offset 4 --window-left 0 --window-right 6 --training "
       "--dropout-p 0.25 --seed 18446744073709551615 --weights-after-dropout "
-      "--empty-rows uniform --weights --lse",
+      "--empty-rows uniform --weights --lse --top-k 5 --key-weights --scores "
+      "capped",
       {"valid_lens", "attend_mask", "bias"});
   ASSERT_TRUE(request.ok()) << request.status();
   EXPECT_EQ(std::get<client::ScaledDotProduct>(request->scoring).scale, 0.0);
@@ -75,6 +76,9 @@ TEST(RequestTest, EveryFlagReachesTheRequest) {
   EXPECT_EQ(request->weights_after_dropout, true);
   EXPECT_EQ(request->empty_rows, client::EmptyRows::kUniform);
   EXPECT_TRUE(request->return_weights && request->return_lse);
+  EXPECT_EQ(request->top_k, 5);
+  EXPECT_TRUE(request->return_key_weights);
+  EXPECT_EQ(request->scores, client::Scores::kCapped);
   EXPECT_TRUE(request->valid_lens && request->attend_mask && request->bias);
 }
 

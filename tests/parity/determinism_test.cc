@@ -51,12 +51,13 @@ TEST_P(ThreadsTest, AnyNumberOfThreads) {
     SCOPED_TRACE(Describe(FactorRows()[row]));
     const OwnedProblem owned = MakeProblem(
         SpecFor(GetParam(), SpecOf(FactorRows()[row])), TestSeed() + row);
+    const AttentionProblem problem =
+        WithoutRefused(*MakeEngine(GetParam(), 1), owned.problem);
     ASSERT_OK_AND_ASSIGN(const Results one,
-                         RunOn(*MakeEngine(GetParam(), 1), owned.problem));
+                         RunOn(*MakeEngine(GetParam(), 1), problem));
     for (const int threads : {2, 7}) {
-      ASSERT_OK_AND_ASSIGN(
-          const Results several,
-          RunOn(*MakeEngine(GetParam(), threads), owned.problem));
+      ASSERT_OK_AND_ASSIGN(const Results several,
+                           RunOn(*MakeEngine(GetParam(), threads), problem));
       EXPECT_TRUE(SameBits(one, several)) << threads << " threads";
     }
   }
@@ -116,25 +117,21 @@ TEST_P(DeterminismTest, AloneAndBesideOtherRequests) {
   for (size_t row = 0; row < 12; ++row) {
     owned.push_back(MakeProblem(SpecFor(GetParam(), SpecOf(FactorRows()[row])),
                                 TestSeed() + row));
+    owned.back().problem = WithoutRefused(engine(), owned.back().problem);
     ASSERT_OK_AND_ASSIGN(ValidatedProblem problem,
                          Validate(owned.back().problem));
     ASSERT_OK_AND_ASSIGN(Results results, Run(owned.back().problem));
     valid.push_back(std::move(problem));
     alone.push_back(std::move(results));
   }
-  std::vector<Results> together = alone;
+  std::vector<Results> together(alone.size());
   std::vector<AttentionJob> jobs(valid.size());
   for (size_t n = 0; n < jobs.size(); ++n) {
-    Results& results = together[n];
-    const auto cleared = [](Tensor& tensor) {
-      std::fill(tensor.data(), tensor.data() + tensor.byte_size(),
-                std::byte{0x7B});
-      return tensor.mutable_view();
-    };
+    ASSERT_OK_AND_ASSIGN(const ValidatedBatch batch,
+                         ValidateBatch(owned[n].problem));
+    ASSERT_OK_AND_ASSIGN(together[n], UnwrittenResults(valid[n].wanted, batch));
     jobs[n].problem = &valid[n];
-    jobs[n].outputs.output = cleared(results.output);
-    if (results.weights) jobs[n].outputs.weights = cleared(*results.weights);
-    if (results.lse) jobs[n].outputs.lse = cleared(*results.lse);
+    jobs[n].outputs = OutputsOf(together[n]);
   }
   backend.Run(absl::MakeSpan(jobs),
               {.workers = engine().workers(), .on_tile = nullptr});

@@ -1,5 +1,6 @@
 // Entries of a packed batch give the bits that each gives by itself.
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -117,6 +118,52 @@ TEST_P(PackedTest, Weights) {
   ProblemSpec spec = Plain();
   spec.wanted.weights = true;
   ExpectBitsOfEntries(spec, ManyLengths());
+}
+
+// Of an entry with fewer keys than k, rows that are not full.
+TEST_P(PackedTest, MoreResults) {
+  ProblemSpec spec = Plain();
+  spec.wanted = {
+      .top_k = 200, .key_weights = true, .scores = ScoreStage::kMasked};
+  spec.causal = Causal::kBottomRight;
+  const std::vector<EntryLengths> lengths = {
+      {3, 6}, {1, 2100}, {0, 7}, {40, 600}, {130, 150}};
+  PackedProblem all = MakePackedProblem(spec, lengths, TestSeed());
+  all.packed.problem.wanted.top_k = 200;
+  const absl::StatusOr<Results> packed = Run(all.packed.problem);
+  if (absl::IsUnimplemented(packed.status())) return;  // as above
+  ASSERT_TRUE(packed.ok()) << packed.status();
+  int64_t token = 0;
+  int64_t first_key = 0;
+  int64_t score = 0;
+  for (size_t n = 0; n < lengths.size(); ++n) {
+    SCOPED_TRACE(testing::Message() << "entry " << n);
+    ASSERT_OK_AND_ASSIGN(const Results alone, Run(all.entries[n].problem));
+    const auto [rows, keys] = lengths[n];
+    const int64_t k = std::min<int64_t>(200, keys);
+    ForEachIndex({4, rows, 200}, [&](absl::Span<const int64_t> index) {
+      const Shape at = {token + index[1], index[0], index[2]};
+      const Shape of_entry = {0, index[0], index[1], index[2]};
+      const bool full = index[2] < k;
+      EXPECT_EQ(ElementOf(packed->top_k_indices->view(), at),
+                full ? ElementOf(alone.top_k_indices->view(), of_entry) : -1);
+      EXPECT_EQ(ElementOf(packed->top_k_weights->view(), at),
+                full ? ElementOf(alone.top_k_weights->view(), of_entry) : 0);
+    });
+    ForEachIndex({4, keys}, [&](absl::Span<const int64_t> index) {
+      const Shape at = {index[0], first_key + index[1]};
+      const Shape of_entry = {0, index[0], index[1]};
+      EXPECT_EQ(ElementOf(packed->key_weights->view(), at),
+                ElementOf(alone.key_weights->view(), of_entry));
+    });
+    for (const double expected : alone.scores->ToDoubles()) {
+      const Shape at = {score++};
+      EXPECT_EQ(ElementOf(packed->scores->view(), at), expected);
+    }
+    token += rows;
+    first_key += keys;
+  }
+  EXPECT_EQ(packed->scores->element_count(), score);
 }
 
 TEST_P(PackedTest, BottomRightInAWindow) {

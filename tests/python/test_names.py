@@ -33,12 +33,12 @@ def test_the_package_has_the_api_of_the_proto_files(tmp_path):
 
 def test_every_field_of_a_request_has_an_option():
     of_scoring = {f.name for f in REQUEST.oneofs_by_name["scoring"].fields}
-    own_names = {"window_left", "window_right", "return_weights", "return_lse"}
+    own_names = {"window_left", "window_right", *_request.RENAMED.values()}
     options = set(_request.Options.__annotations__) - set(_request.SCALES)
     assert field_names("AttendRequest") - of_scoring - own_names - {
         "query",
         "key_value",
-    } == (options - {"window", "weights", "lse", "scale", "scoring"})
+    } == (options - {"window", "scale", "scoring", *_request.RENAMED})
     assert field_names("KeyValueTensors") == {"key", "value", *_request.SCALES}
 
 

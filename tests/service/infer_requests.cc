@@ -83,6 +83,21 @@ void SetMasks(const v1::AttendRequest& from, ModelInferRequest& to) {
   }
 }
 
+void SetMoreResults(const v1::AttendRequest& from, ModelInferRequest& to) {
+  if (from.has_top_k()) {
+    SetInteger("top_k", from.top_k(), to);
+    to.add_outputs()->set_name("top_k_indices");
+    to.add_outputs()->set_name("top_k_weights");
+  }
+  if (from.return_key_weights()) to.add_outputs()->set_name("key_weights");
+  if (from.scores() == v1::SCORES_NONE) return;
+  const std::string stage = from.scores() == v1::SCORES_SCALED   ? "scaled"
+                            : from.scores() == v1::SCORES_CAPPED ? "capped"
+                                                                 : "masked";
+  (*to.mutable_parameters())["scores"].set_string_param(stage);
+  to.add_outputs()->set_name("scores");
+}
+
 void SetOptions(const v1::AttendRequest& from, ModelInferRequest& to) {
   auto& parameters = *to.mutable_parameters();
   if (from.has_softcap()) SetNumber("softcap", from.softcap(), to);
@@ -101,6 +116,7 @@ void SetOptions(const v1::AttendRequest& from, ModelInferRequest& to) {
   to.add_outputs()->set_name("output");
   if (from.return_weights()) to.add_outputs()->set_name("weights");
   if (from.return_lse()) to.add_outputs()->set_name("lse");
+  SetMoreResults(from, to);
 }
 
 template <typename T, typename Field>
@@ -179,6 +195,12 @@ void ExpectSameAnswer(const absl::StatusOr<ModelInferResponse>& infer,
   std::vector<const v1::Tensor*> tensors = {&attend->output()};
   if (attend->has_weights()) tensors.push_back(&attend->weights());
   if (attend->has_lse()) tensors.push_back(&attend->lse());
+  if (attend->has_top_k_indices()) {
+    tensors.push_back(&attend->top_k_indices());
+    tensors.push_back(&attend->top_k_weights());
+  }
+  if (attend->has_key_weights()) tensors.push_back(&attend->key_weights());
+  if (attend->has_scores()) tensors.push_back(&attend->scores());
   ASSERT_EQ(infer->outputs_size(), static_cast<int>(tensors.size()));
   ASSERT_EQ(infer->raw_output_contents_size(), infer->outputs_size());
   for (int n = 0; n < infer->outputs_size(); ++n) {

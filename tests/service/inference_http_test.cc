@@ -154,6 +154,28 @@ TEST(InferenceHttpTest, WhatJsonHasNoNumberForIsAString) {
             "-Infinity");
 }
 
+TEST(InferenceHttpTest, MoreResultsAreNumbers) {
+  const auto server = StartServer();
+  Json json = Json::parse(ToHttp(GoodInfer(), /*binary=*/false).body);
+  json["parameters"]["top_k"] = 1;
+  json["parameters"]["scores"] = "masked";
+  json["outputs"] = Json::parse(
+      R"([{"name":"top_k_indices"},{"name":"top_k_weights"},
+          {"name":"key_weights"},{"name":"scores"}])");
+  const std::string answer =
+      HttpPost(server->http_address(), kPath, json.dump());
+  ASSERT_EQ(HttpStatus(answer), 200) << answer;
+  const Json outputs = Json::parse(HttpBody(answer))["outputs"];
+  ASSERT_EQ(outputs.size(), 4U);
+  EXPECT_EQ(outputs[0]["datatype"], "INT64");
+  EXPECT_TRUE(outputs[0]["data"][0].is_number_integer());
+  EXPECT_EQ(outputs[1]["shape"], outputs[0]["shape"]);
+  EXPECT_EQ(outputs[3]["name"], "scores");
+  json["parameters"]["top_k"] = 0;
+  EXPECT_THAT(HttpPost(server->http_address(), kPath, json.dump()),
+              HasSubstr("top_k: 0 (expected 1 to"));
+}
+
 TEST(InferenceHttpTest, ElementsThatAreWrongAreNamed) {
   const auto server = StartServer();
   const Json good = Json::parse(ToHttp(GoodInfer(), /*binary=*/false).body);

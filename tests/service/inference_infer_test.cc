@@ -148,6 +148,33 @@ TEST_F(InferTest, SoftcapDropoutAndEmptyRows) {
   ExpectSame(request);
 }
 
+TEST_F(InferTest, MoreResults) {
+  v1::AttendRequest request = TinyRequest();
+  request.set_top_k(2);
+  request.set_return_key_weights(true);
+  for (const v1::Scores scores :
+       {v1::SCORES_SCALED, v1::SCORES_CAPPED, v1::SCORES_MASKED}) {
+    request.set_scores(scores);
+    ExpectSame(request);
+  }
+  const auto response = client_.Attend(request);
+  ASSERT_TRUE(response.ok()) << response.status();
+  EXPECT_EQ(response->top_k_indices().datatype(), v1::DATA_TYPE_INT64);
+  EXPECT_THAT(response->key_weights().shape(), testing::ElementsAre(3));
+}
+
+TEST_F(InferTest, OneOfTheTwoOfTopK) {
+  ModelInferRequest request = ToInfer(TinyRequest());
+  (*request.mutable_parameters())["top_k"].set_string_param("2");
+  request.clear_outputs();
+  request.add_outputs()->set_name("top_k_indices");
+  const auto response = Infer(client_, request);
+  ASSERT_TRUE(response.ok()) << response.status();
+  ASSERT_EQ(response->outputs_size(), 1);
+  EXPECT_EQ(response->outputs(0).datatype(), "INT64");
+  EXPECT_EQ(response->raw_output_contents(0).size(), 2U * 2 * 8);
+}
+
 TEST_F(InferTest, TypedContentsAreTheSameAsRawOnes) {
   v1::AttendRequest request = AdditiveRequest();
   *request.mutable_valid_lens() =

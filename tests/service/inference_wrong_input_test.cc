@@ -198,7 +198,7 @@ TEST_F(InferWrongInputTest, UnknownOrRepeatedOutput) {
   ExpectRefused([](auto& r) { r.add_outputs()->set_name("probabilities"); },
                 kInvalid,
                 "output 'probabilities' is unknown (known are output, weights, "
-                "lse)");
+                "lse, top_k_indices, top_k_weights, key_weights, scores)");
   ExpectRefused([](auto& r) { r.add_outputs()->set_name("output"); }, kInvalid,
                 "output: asked for twice");
 }

@@ -70,6 +70,17 @@ TEST(RequestLimitTest, DimensionsAndWeightsBeyondItAreRefused) {
                 StatusCode::kResourceExhausted,
                 {"weights: shape [50, 51] takes 10200 bytes",
                  "at most 10000, max_weights_bytes"});
+  v1::AttendRequest more = WeightsRequest(50, 51);
+  more.clear_return_weights();
+  more.set_scores(v1::SCORES_SCALED);
+  ExpectRefusal(client.Attend(more).status(), StatusCode::kResourceExhausted,
+                {"scores: shape [50, 51] takes 10200 bytes",
+                 "at most 10000, max_weights_bytes"});
+  more.clear_scores();
+  more.set_top_k(51);
+  ExpectRefusal(client.Attend(more).status(), StatusCode::kResourceExhausted,
+                {"top_k_indices: shape [50, 51] takes 20400 bytes",
+                 "at most 10000, max_weights_bytes"});
   EXPECT_EQ(gate.tiles(), 0);
   EXPECT_TRUE(client.Attend(WeightsRequest(50, 50)).ok());
 }

@@ -1,5 +1,7 @@
 #include "tests/support/factors.h"
 
+#include <limits>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "tests/support/covering_array.h"
@@ -242,6 +244,28 @@ Factor ResultsFactor() {
            {"all", [](S& s) { Want(s, true, true); }}}};
 }
 
+constexpr int64_t kAllKeys = std::numeric_limits<int64_t>::max();
+
+Factor MoreResults() {
+  using Stage = ScoreStage;
+  return {"more results",
+          {{"none", [](S&) {}},
+           {"top_k 1", [](S& s) { s.wanted.top_k = 1; }},
+           {"key_weights", [](S& s) { s.wanted.key_weights = true; }},
+           {"scaled scores", [](S& s) { s.wanted.scores = Stage::kScaled; }},
+           {"capped scores", [](S& s) { s.wanted.scores = Stage::kCapped; }},
+           {"masked scores", [](S& s) { s.wanted.scores = Stage::kMasked; }},
+           {"top_k 5, key_weights",
+            [](S& s) {
+              s.wanted.top_k = 5;
+              s.wanted.key_weights = true;
+            }},
+           {"top_k of all keys, masked scores", [](S& s) {
+              s.wanted.top_k = kAllKeys;
+              s.wanted.scores = Stage::kMasked;
+            }}}};
+}
+
 Factor Layouts() {
   return {"layout",
           {{"row-major", [](S& s) { s.layout = Layout::kRowMajor; }},
@@ -276,8 +300,8 @@ std::vector<Factor> OptionFactors() {
   return {Types(),     KeyTypes(),        Ranks(),         Scorings(),
           Softcaps(),  ValidLens(),       AttendMasks(),   Biases(),
           Positions(), Windows(),         AlibiSlopes(),   Sinks(),
-          Dropouts(),  EmptyRowsFactor(), ResultsFactor(), Layouts(),
-          Numbers()};
+          Dropouts(),  EmptyRowsFactor(), ResultsFactor(), MoreResults(),
+          Layouts(),   Numbers()};
 }
 
 const std::vector<Factor>& Factors() {

@@ -37,13 +37,15 @@ const Supported& SupportedBy(const std::string& table) {
          {"dot product", "dot product, scale 0.3", "dot product, scale -0.7",
           "dot product, scale 0", "bilinear",
           "bilinear, per head, query's type, scale 0.5"}},
-        {"results", {"output", "lse"}}}},
+        {"results", {"output", "lse"}},
+        {"more results", {"none"}}}},
       {"bf16_decode",
        {{"rank", {"four, grouped query", "four, multi query"}},
         {"type", {"BF16"}},
         {"key type", {"the query's", "BF16"}},
         {"scoring", kDotProducts},
-        {"results", {"output", "lse"}}}},
+        {"results", {"output", "lse"}},
+        {"more results", {"none"}}}},
       // For rows all of whose keys are nearer than the centre of the keys that
       // others have: many rows of huge numbers, if they have one key.
       {"fp32_tiles_and_differences",
@@ -66,6 +68,7 @@ const Supported& SupportedBy(const std::string& table) {
         {"sinks", {"none"}},
         {"dropout", {"none", "not training"}},
         {"results", {"output"}},
+        {"more results", {"none"}},
         {"layout", {"row-major", "length first"}}}}};
   return supported.at(table);
 }

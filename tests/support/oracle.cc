@@ -49,6 +49,16 @@ class RowOracle {
     for (size_t j = 0; j < weights.size(); ++j) {
       expected.takes_part.push_back(after ? kept_[j] : counts_[j]);
     }
+    expected.undropped.insert(expected.undropped.end(), weights_.begin(),
+                              weights_.end());
+    expected.counts.insert(expected.counts.end(), counts_.begin(),
+                           counts_.end());
+    for (const StagedScore& staged : staged_) {
+      expected.scores.push_back(staged.value);
+      expected.score_kappa.push_back(staged.kappa);
+      expected.score_lost.push_back(staged.lost);
+      expected.score_overflows.push_back(staged.overflows);
+    }
     expected.lse.push_back(lse_);
     expected.kappa.push_back(kappa_);
     expected.lost.push_back(lost_);
@@ -75,6 +85,14 @@ class RowOracle {
   }
 
  private:
+  // A score at the stage that is asked for.
+  struct StagedScore {
+    double value = -kInfinity;
+    double kappa = 0;
+    double lost = 0;
+    bool overflows = false;
+  };
+
   void AddValue(size_t j, size_t begin, Expected& expected) const {
     const std::vector<double>& v =
         reader_.Value(b_, h_, static_cast<int64_t>(j));
@@ -99,6 +117,9 @@ class RowOracle {
     for (int64_t j = 0; j < reader_.key_length(); ++j) {
       scores_.push_back(ScoreOfKey(scorer, q, keys[j], j));
       if (scores_.back()) empty_ = false;
+      if (problem_.wanted.scores) {
+        staged_.push_back(Staged(scorer, q, keys[j], j));
+      }
     }
     if (!std::isfinite(lost_)) overflows_ = true;
   }
@@ -129,6 +150,36 @@ class RowOracle {
     const double kappa = magnitude + std::abs(alibi) + std::abs(bias);
     if (std::isfinite(kappa)) kappa_ = std::max(kappa_, kappa);
     return sum;
+  }
+
+  // Masks and bias are for the last stage, and the softcap not for the first.
+  StagedScore Staged(const Scorer& scorer, const ScoreOperand& q,
+                     const ScoreOperand& k, int64_t j) const {
+    const bool masked = problem_.wanted.scores == ScoreStage::kMasked;
+    const double bias = masked ? reader_.Bias(b_, h_, i_, j) : 0;
+    const double alibi = masked ? reader_.Alibi(b_, h_, i_, j) : 0;
+    if (masked && (!reader_.TakesPart(b_, h_, i_, j) || bias == -kInfinity)) {
+      return {};
+    }
+    Score score = scorer.Compute(h_, q, k);
+    const double growth = scorer.Growth(static_cast<int64_t>(q.row.size()),
+                                        static_cast<int64_t>(k.row.size()));
+    StagedScore staged = {
+        .kappa = std::isfinite(score.magnitude) ? growth * score.magnitude
+                                                : std::abs(score.value),
+        .overflows = score.overflows || Overflows(std::abs(score.value))};
+    if (problem_.softcap && problem_.wanted.scores != ScoreStage::kScaled) {
+      Cap(*problem_.softcap, score);
+    }
+    staged.lost = score.lost;
+    staged.value = score.value + alibi + bias;
+    staged.kappa += std::abs(alibi) + std::abs(bias);
+    staged.overflows = staged.overflows || Overflows(bias) ||
+                       Overflows(std::abs(alibi)) ||
+                       MayRoundToInfinity(staged.value, staged.kappa) ||
+                       !std::isfinite(staged.lost);
+    if (staged.value <= -kRoundsToInfinity) staged.value = -kInfinity;
+    return staged;
   }
 
   // Whether rounding errors decide if FP32 has -inf for `sum`: a bias near the
@@ -184,6 +235,7 @@ class RowOracle {
   const ProblemReader& reader_;
   int64_t b_, h_, i_;
   std::vector<std::optional<double>> scores_;  // nothing: takes no part
+  std::vector<StagedScore> staged_;            // where they are asked for
   std::vector<double> weights_;                // before dropout
   std::vector<double> dropped_;                // after dropout
   std::vector<bool> counts_;                   // takes part, or row is uniform

@@ -21,7 +21,17 @@ struct Expected {
   std::vector<double> output = {};   // (B, Hq, Lq, Dv)
   std::vector<double> weights = {};  // (B, Hq, Lq, Lk), those asked for
   std::vector<double> lse = {};      // (B, Hq, Lq)
+  std::vector<double> scores = {};   // (B, Hq, Lq, Lk), of the stage asked for
 
+  // Weights before dropout, which top_k and key_weights are made of, and
+  // whether the key takes part in the row: (B, Hq, Lq, Lk).
+  std::vector<double> undropped = {};
+  std::vector<bool> counts = {};
+  // Per score: its own kappa, what it may be off besides, and whether it may be
+  // anything.
+  std::vector<double> score_kappa = {};
+  std::vector<double> score_lost = {};
+  std::vector<bool> score_overflows = {};
   // Per weight: the key takes part in the row, however little it weighs.
   std::vector<bool> takes_part = {};
   // Per output element: sum_j w_j |v_j|, and the sum and the largest of the

@@ -1,5 +1,6 @@
 #include "tests/support/random_problem.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -27,6 +28,9 @@ class Builder {
     problem.dropout = spec_.dropout;
     problem.empty_rows = spec_.empty_rows;
     problem.wanted = spec_.wanted;
+    std::optional<int64_t>& top_k = problem.wanted.top_k;
+    if (top_k) top_k = std::min(*top_k, spec_.key_length);
+    if (top_k == 0) top_k.reset();
     return std::move(owned_);
   }
 

@@ -84,6 +84,8 @@ struct ProblemSpec {
   double sinks_absent = 0;  // the share of -inf in the sinks
   Dropout dropout = {};
   EmptyRows empty_rows = EmptyRows::kZero;
+  /// Of more keys than there are, top_k is of all, and of none it is not
+  /// wanted.
   WantedOutputs wanted = {
       .weights = true, .weights_after_dropout = false, .lse = true};
 };

@@ -23,7 +23,6 @@ bool SameBits(const std::optional<Tensor>& a, const std::optional<Tensor>& b) {
   return SameBits(*a, *b);
 }
 
-// 0x7B everywhere: a large finite number in every floating-point type.
 absl::StatusOr<Tensor> Unwritten(DataType type, const Shape& shape) {
   absl::StatusOr<Tensor> tensor = Tensor::Create(type, shape);
   if (tensor.ok() && tensor->byte_size() > 0) {
@@ -47,7 +46,9 @@ Chosen& ChosenBackends() {
 
 bool SameBits(const Results& a, const Results& b) {
   return SameBits(a.output, b.output) && SameBits(a.weights, b.weights) &&
-         SameBits(a.lse, b.lse);
+         SameBits(a.lse, b.lse) && SameBits(a.top_k_indices, b.top_k_indices) &&
+         SameBits(a.top_k_weights, b.top_k_weights) &&
+         SameBits(a.key_weights, b.key_weights) && SameBits(a.scores, b.scores);
 }
 
 bool AddBackend(const std::string& name, MakeBackend make) {
@@ -81,28 +82,66 @@ std::unique_ptr<Engine> MakeEngine(const std::string& backend, int threads) {
   return Engine::Create(std::move(options)).value();
 }
 
+absl::StatusOr<Results> UnwrittenResults(const WantedOutputs& wanted,
+                                         const ValidatedBatch& batch) {
+  Results results;
+  absl::Status status;
+  const auto make = [&status](bool is_wanted, DataType type, const Shape& shape,
+                              std::optional<Tensor>& result) {
+    if (!is_wanted || !status.ok()) return;
+    absl::StatusOr<Tensor> tensor = Unwritten(type, shape);
+    status = tensor.status();
+    if (tensor.ok()) result = *std::move(tensor);
+  };
+  constexpr DataType kFloat = DataType::kFloat32;
+  const bool top_k = wanted.top_k.has_value();
+  std::optional<Tensor> output;
+  make(true, batch.output_type, batch.output_shape, output);
+  make(wanted.weights, kFloat, batch.weights_shape, results.weights);
+  make(wanted.lse, kFloat, batch.lse_shape, results.lse);
+  make(top_k, DataType::kInt64, batch.top_k_shape, results.top_k_indices);
+  make(top_k, kFloat, batch.top_k_shape, results.top_k_weights);
+  make(wanted.key_weights, kFloat, batch.key_weights_shape,
+       results.key_weights);
+  make(wanted.scores.has_value(), kFloat, batch.weights_shape, results.scores);
+  if (!status.ok()) return status;
+  results.output = *std::move(output);
+  return results;
+}
+
+AttentionOutputs OutputsOf(Results& results) {
+  const auto view = [](std::optional<Tensor>& tensor) {
+    return tensor ? tensor->mutable_view() : MutableTensorView();
+  };
+  return {.output = results.output.mutable_view(),
+          .weights = view(results.weights),
+          .lse = view(results.lse),
+          .top_k_indices = view(results.top_k_indices),
+          .top_k_weights = view(results.top_k_weights),
+          .key_weights = view(results.key_weights),
+          .scores = view(results.scores)};
+}
+
+AttentionProblem WithoutRefused(const Engine& engine,
+                                AttentionProblem problem) {
+  const absl::StatusOr<ValidatedProblem> valid = Validate(problem);
+  if (!valid.ok() || engine.backends()[0]->Supports(*valid).ok()) {
+    return problem;
+  }
+  problem.wanted.top_k.reset();
+  problem.wanted.key_weights = false;
+  problem.wanted.scores.reset();
+  return problem;
+}
+
 absl::StatusOr<Results> RunOn(const Engine& engine,
                               const AttentionProblem& problem) {
   const absl::StatusOr<ValidatedBatch> validated = ValidateBatch(problem);
   if (!validated.ok()) return validated.status();
-  Results results;
-  AttentionOutputs outputs;
-  auto output = Unwritten(problem.query.type, validated->output_shape);
-  if (!output.ok()) return output.status();
-  results.output = *std::move(output);
-  outputs.output = results.output.mutable_view();
-  if (problem.wanted.weights) {
-    auto weights = Unwritten(DataType::kFloat32, validated->weights_shape);
-    if (!weights.ok()) return weights.status();
-    results.weights = *std::move(weights);
-    outputs.weights = results.weights->mutable_view();
-  }
-  if (problem.wanted.lse) {
-    auto lse = Unwritten(DataType::kFloat32, validated->lse_shape);
-    if (!lse.ok()) return lse.status();
-    results.lse = *std::move(lse);
-    outputs.lse = results.lse->mutable_view();
-  }
+  absl::StatusOr<Results> made = UnwrittenResults(problem.wanted, *validated);
+  if (!made.ok()) return made.status();
+  Results results = *std::move(made);
+  const AttentionOutputs outputs = OutputsOf(results);
   std::vector<AttentionJob> jobs(validated->problems.size());
   for (size_t n = 0; n < jobs.size(); ++n) {
     jobs[n].problem = &validated->problems[n];

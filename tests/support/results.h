@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "core/batch.h"
 #include "core/engine.h"
 #include "core/problem.h"
 #include "core/tensor.h"
@@ -18,6 +19,10 @@ struct Results {
   Tensor output;
   std::optional<Tensor> weights;
   std::optional<Tensor> lse;
+  std::optional<Tensor> top_k_indices = {};
+  std::optional<Tensor> top_k_weights = {};
+  std::optional<Tensor> key_weights = {};
+  std::optional<Tensor> scores = {};
   std::string kernel = {};  // that answered, where an engine says so
 };
 
@@ -36,6 +41,17 @@ bool UseBackend(const std::string& name);
 
 /// An engine of one backend. Ends the process where there is no such backend.
 std::unique_ptr<Engine> MakeEngine(const std::string& backend, int threads = 2);
+
+/// Memory for what is wanted of a batch, every byte 0x7B: a large finite number
+/// in every floating-point type, so that an element that nobody writes is seen.
+absl::StatusOr<Results> UnwrittenResults(const WantedOutputs& wanted,
+                                         const ValidatedBatch& batch);
+/// Where an engine writes them to.
+AttentionOutputs OutputsOf(Results& results);
+
+/// The problem without the results that the engine's only backend leaves to the
+/// next one: a device's kernels give no top_k, key_weights and scores.
+AttentionProblem WithoutRefused(const Engine& engine, AttentionProblem problem);
 
 /// Validates a problem and runs it. Result memory is filled with a pattern
 /// beforehand, so that an element that nobody writes is seen.

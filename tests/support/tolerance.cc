@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "tests/support/more_results.h"
 #include "tests/support/oracle_score.h"
 
 namespace attention::test {
@@ -49,20 +50,6 @@ double Excess(double actual, double expected, double tolerance) {
   return std::abs(actual - expected) / tolerance;
 }
 
-::testing::AssertionResult HasShape(const std::string& name,
-                                    const Tensor& tensor, DataType type,
-                                    Shape four, int rank) {
-  if (rank == 3) four.erase(four.begin() + 1);
-  if (rank == 2) four.erase(four.begin(), four.begin() + 2);
-  if (tensor.type() == type && tensor.shape() == four) {
-    return ::testing::AssertionSuccess();
-  }
-  return ::testing::AssertionFailure()
-         << name << " is " << Name(tensor.type()) << " "
-         << ShapeToString(tensor.shape()) << ", expected " << Name(type) << " "
-         << ShapeToString(four);
-}
-
 // Scores of which FP64 itself keeps no more than a few digits after the point:
 // computed twice, in another order, they give other weights.
 constexpr double kBeyondFp64 = 0x1p30;
@@ -104,7 +91,45 @@ double SumTolerance(const Expected& expected, size_t row, double sum) {
   return ::testing::AssertionSuccess();
 }
 
+// Of weights, before or after dropout; `part`: which keys have one.
+std::vector<double> TolerancesOf(const Expected& expected,
+                                 const std::vector<double>& weights,
+                                 const std::vector<bool>& part,
+                                 double largest_weight) {
+  std::vector<double> tolerances(weights.size());
+  for (size_t n = 0; n < tolerances.size(); ++n) {
+    const size_t row = n / expected.key_length;
+    const double weight = weights[n];
+    if (expected.row_overflows[row]) tolerances[n] = kAnything;
+    // Others are exactly 0.
+    if (expected.row_overflows[row] || !part[n]) continue;
+    if (IsUnresolved(expected, row)) {
+      tolerances[n] = largest_weight;
+      continue;
+    }
+    tolerances[n] =
+        kVanishing * largest_weight +
+        Product(FromLostScores(expected.lost[row]), weight) +
+        kToleranceFactor * kEps32 * weight * (1 + 2 * expected.kappa[row]);
+  }
+  return tolerances;
+}
+
 }  // namespace
+
+::testing::AssertionResult HasShape(const std::string& name,
+                                    const Tensor& tensor, DataType type,
+                                    Shape four, int rank) {
+  if (rank == 3) four.erase(four.begin() + 1);
+  if (rank == 2) four.erase(four.begin(), four.begin() + 2);
+  if (tensor.type() == type && tensor.shape() == four) {
+    return ::testing::AssertionSuccess();
+  }
+  return ::testing::AssertionFailure()
+         << name << " is " << Name(tensor.type()) << " "
+         << ShapeToString(tensor.shape()) << ", expected " << Name(type) << " "
+         << ShapeToString(four);
+}
 
 double UnitRoundoff(DataType type) {
   switch (type) {
@@ -147,21 +172,23 @@ std::vector<double> OutputTolerances(const Expected& expected, DataType type) {
 }
 
 std::vector<double> WeightTolerances(const Expected& expected) {
-  std::vector<double> tolerances(expected.weights.size());
+  return TolerancesOf(expected, expected.weights, expected.takes_part,
+                      expected.largest_weight);
+}
+
+std::vector<double> UndroppedTolerances(const Expected& expected) {
+  return TolerancesOf(expected, expected.undropped, expected.counts, 1);
+}
+
+std::vector<double> ScoreTolerances(const Expected& expected) {
+  std::vector<double> tolerances(expected.scores.size());
   for (size_t n = 0; n < tolerances.size(); ++n) {
-    const size_t row = n / expected.key_length;
-    const double weight = expected.weights[n];
-    if (expected.row_overflows[row]) tolerances[n] = kAnything;
-    // Others are exactly 0.
-    if (expected.row_overflows[row] || !expected.takes_part[n]) continue;
-    if (IsUnresolved(expected, row)) {
-      tolerances[n] = expected.largest_weight;
-      continue;
-    }
+    const double score = std::abs(expected.scores[n]);
     tolerances[n] =
-        kVanishing * expected.largest_weight +
-        Product(FromLostScores(expected.lost[row]), weight) +
-        kToleranceFactor * kEps32 * weight * (1 + 2 * expected.kappa[row]);
+        kVanishing + expected.score_lost[n] +
+        kToleranceFactor * kEps32 *
+            (2 * expected.score_kappa[n] + (std::isfinite(score) ? score : 0));
+    if (expected.score_overflows[n]) tolerances[n] = kAnything;
   }
   return tolerances;
 }
@@ -246,8 +273,9 @@ Expected OfTensorCores(Expected expected) {
     if (!check) return check;
     check = IsWithin("lse", results.lse->ToDoubles(), expected.lse,
                      LseTolerances(expected));
+    if (!check) return check;
   }
-  return check;
+  return MoreMatches(problem, expected, results);
 }
 
 ::testing::AssertionResult Matches(const AttentionProblem& problem,

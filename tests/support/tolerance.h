@@ -34,6 +34,17 @@ std::vector<double> OutputTolerances(const Expected& expected, DataType type);
 /// same.
 std::vector<double> WeightTolerances(const Expected& expected);
 std::vector<double> LseTolerances(const Expected& expected);
+/// Weights' tolerances of those before dropout, which top_k and key_weights are
+/// made of.
+std::vector<double> UndroppedTolerances(const Expected& expected);
+/// c * 2^-24 * (2 kappa + |score|) with the score's own kappa, plus the same.
+std::vector<double> ScoreTolerances(const Expected& expected);
+
+/// Whether a tensor has this type and, of a problem of `rank`, the shape whose
+/// form of four dimensions is `four`.
+::testing::AssertionResult HasShape(const std::string& name,
+                                    const Tensor& tensor, DataType type,
+                                    Shape four, int rank);
 
 /// What is expected of tensor cores that cut sums off instead of rounding them:
 /// the growth g of their errors is twice that of FP32's.

@@ -121,13 +121,24 @@ client::AttendRequest ToRequest(const AttentionProblem& problem) {
   }
   request.return_weights = problem.wanted.weights;
   request.return_lse = problem.wanted.lse;
+  request.top_k = problem.wanted.top_k;
+  request.return_key_weights = problem.wanted.key_weights;
+  if (problem.wanted.scores) {
+    static_assert(static_cast<int>(client::Scores::kMasked) ==
+                  static_cast<int>(ScoreStage::kMasked));
+    request.scores = static_cast<client::Scores>(*problem.wanted.scores);
+  }
   return request;
 }
 
 Results ToResults(client::AttendResult result) {
   return {.output = std::move(result.output),
           .weights = std::move(result.weights),
-          .lse = std::move(result.lse)};
+          .lse = std::move(result.lse),
+          .top_k_indices = std::move(result.top_k_indices),
+          .top_k_weights = std::move(result.top_k_weights),
+          .key_weights = std::move(result.key_weights),
+          .scores = std::move(result.scores)};
 }
 
 absl::StatusOr<Results> AttendOver(const client::Client& client,

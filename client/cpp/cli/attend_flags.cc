@@ -122,12 +122,28 @@ void AddResultFlags(CLI::App& command, AttendFlags& flags) {
   const char* group = "Results";
   command
       .add_option("--output", flags.output,
-                  "Write output (and weights, lse) to a safetensors file")
+                  "Write all results to a safetensors file")
       ->type_name("FILE")
       ->group(group);
   command.add_flag("--weights", flags.weights, "Ask for the weights")
       ->group(group);
   command.add_flag("--lse", flags.lse, "Ask for the rows' log-sum-exp")
+      ->group(group);
+  command
+      .add_option("--top-k", flags.top_k,
+                  "Ask for so many of each row's largest weights, with the "
+                  "positions of their keys")
+      ->group(group);
+  command
+      .add_flag("--key-weights", flags.key_weights,
+                "Ask for the sum of the weights that each key receives")
+      ->group(group);
+  command
+      .add_option("--scores", flags.scores,
+                  "Ask for the scores: scaled, capped (after the softcap) or "
+                  "masked (after bias and masks)")
+      ->check(CLI::IsMember({"scaled", "capped", "masked"}).description(""))
+      ->type_name("STAGE")
       ->group(group);
   command
       .add_option("--heatmap", flags.heatmap,

@@ -40,6 +40,9 @@ struct AttendFlags {
   std::optional<std::string> datatype;
   bool weights = false;
   bool lse = false;
+  std::optional<int64_t> top_k;
+  bool key_weights = false;
+  std::optional<std::string> scores;
   std::string output;
   std::optional<double> tolerance;
   std::string heatmap;  // "BATCH,HEAD"

@@ -38,6 +38,10 @@ void ForEachOutput(const client::AttendResult& result, Visit visit) {
   visit("output", result.output);
   if (result.weights) visit("weights", *result.weights);
   if (result.lse) visit("lse", *result.lse);
+  if (result.top_k_indices) visit("top_k_indices", *result.top_k_indices);
+  if (result.top_k_weights) visit("top_k_weights", *result.top_k_weights);
+  if (result.key_weights) visit("key_weights", *result.key_weights);
+  if (result.scores) visit("scores", *result.scores);
 }
 
 std::string OrDefault(const std::optional<double>& value, const char* absent) {

@@ -35,8 +35,8 @@ absl::Status CompareWithExpected(const std::map<std::string, Tensor>& expected,
                                  const client::AttendResult& result,
                                  std::optional<double> tolerance);
 
-/// Writes output, weights and lse, as far as there are any, with the backend
-/// and the kernel as metadata.
+/// Writes every result that there is, with the backend and the kernel as
+/// metadata.
 absl::Status WriteResult(const std::string& path,
                          const client::AttendResult& result);
 

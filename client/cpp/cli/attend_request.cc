@@ -158,6 +158,13 @@ absl::StatusOr<client::AttendRequest> BuildRequest(const AttendFlags& flags,
   request.return_weights = flags.weights || !flags.heatmap.empty() ||
                            inputs.expected.count("weights") > 0;
   request.return_lse = flags.lse || inputs.expected.count("lse") > 0;
+  request.top_k = flags.top_k;
+  request.return_key_weights = flags.key_weights;
+  if (flags.scores) {
+    request.scores = *flags.scores == "scaled"   ? client::Scores::kScaled
+                     : *flags.scores == "capped" ? client::Scores::kCapped
+                                                 : client::Scores::kMasked;
+  }
   return request;
 }
 

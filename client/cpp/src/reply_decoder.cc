@@ -96,6 +96,14 @@ absl::Status ReadReply(pb::io::CodedInputStream& in, Reply& reply) {
         return &reply.weights;
       case v1::AttendResponse::kLseFieldNumber:
         return &reply.lse;
+      case v1::AttendResponse::kTopKIndicesFieldNumber:
+        return &reply.top_k_indices;
+      case v1::AttendResponse::kTopKWeightsFieldNumber:
+        return &reply.top_k_weights;
+      case v1::AttendResponse::kKeyWeightsFieldNumber:
+        return &reply.key_weights;
+      case v1::AttendResponse::kScoresFieldNumber:
+        return &reply.scores;
       default:
         return nullptr;
     }
@@ -169,6 +177,14 @@ absl::StatusOr<AttendResult> ToResult(const AttendRequest& request,
     take("weights", reply.weights, result.weights.emplace());
   }
   if (request.return_lse) take("lse", reply.lse, result.lse.emplace());
+  if (request.top_k) {
+    take("top_k_indices", reply.top_k_indices, result.top_k_indices.emplace());
+    take("top_k_weights", reply.top_k_weights, result.top_k_weights.emplace());
+  }
+  if (request.return_key_weights) {
+    take("key_weights", reply.key_weights, result.key_weights.emplace());
+  }
+  if (request.scores) take("scores", reply.scores, result.scores.emplace());
   if (!status.ok()) return status;
   result.id = std::move(*reply.fields.mutable_id());
   result.backend = std::move(*reply.fields.mutable_backend());

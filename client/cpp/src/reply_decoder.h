@@ -25,6 +25,10 @@ struct Reply {
   std::optional<ReplyTensor> output;
   std::optional<ReplyTensor> weights;
   std::optional<ReplyTensor> lse;
+  std::optional<ReplyTensor> top_k_indices;
+  std::optional<ReplyTensor> top_k_weights;
+  std::optional<ReplyTensor> key_weights;
+  std::optional<ReplyTensor> scores;
 };
 
 /// An AttendStreamResponse apart from its result, and that.

@@ -124,6 +124,18 @@ v1::Causal ToProto(Causal causal) {
   return v1::CAUSAL_NONE;
 }
 
+v1::Scores ToProto(Scores scores) {
+  switch (scores) {
+    case Scores::kScaled:
+      return v1::SCORES_SCALED;
+    case Scores::kCapped:
+      return v1::SCORES_CAPPED;
+    case Scores::kMasked:
+      return v1::SCORES_MASKED;
+  }
+  return v1::SCORES_NONE;
+}
+
 // Adds the scoring function; its field is written whole, parameters that are
 // tensors with it.
 struct ScoringWriter {
@@ -189,6 +201,9 @@ void SetScalars(const AttendRequest& request, Wire& message) {
   }
   if (request.return_weights) message.set_return_weights(true);
   if (request.return_lse) message.set_return_lse(true);
+  if (request.top_k) message.set_top_k(*request.top_k);
+  if (request.return_key_weights) message.set_return_key_weights(true);
+  if (request.scores) message.set_scores(ToProto(*request.scores));
 }
 
 }  // namespace

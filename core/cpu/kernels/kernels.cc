@@ -46,6 +46,7 @@ const Kernels* GetKernels() {
       .add_partial_scores = AddPartialScores,
       .attend_tile = AttendTile,
       .store_weights = StoreWeights,
+      .store_scores = StoreScores,
       .add_non_finite = AddNonFinite,
       .attend_small = AttendSmall,
       .finish_rows = FinishRows,

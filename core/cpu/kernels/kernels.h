@@ -47,8 +47,10 @@ struct Kernels {
   void (*add_partial_scores)(const TileArgs& args, bool first);
   /// Adds a tile of keys to its rows' softmax states and weighted values.
   void (*attend_tile)(const TileArgs& args);
-  /// Stores the weights of a tile.
+  /// Computes the weights of a tile, and stores those that are asked for.
   void (*store_weights)(const TileArgs& args, const WeightArgs& weights);
+  /// Stores the scores of a tile, for the keys that rows' ranges leave.
+  void (*store_scores)(const TileArgs& args, const ScoreArgs& scores);
   /// Adds what is not finite among a tile's values, and what attend_tile has
   /// left out, to the rows' weighted values.
   void (*add_non_finite)(const TileArgs& args, const NonFiniteArgs& found);

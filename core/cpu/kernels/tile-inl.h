@@ -225,17 +225,18 @@ struct Weights {
     const MicroTile<kRows, Products> tile(args, first_row);
     if (!tile.Score()) return;
     for (int64_t r = 0; r < tile.rows; ++r) {
-      Store(first_row + r, tile.columns, args.scores + r * kScoreStride);
+      Store(first_row + r, tile.columns, args.scores + r * kScoreStride,
+            args.unnormalised + r * kScoreStride);
     }
   }
 
   HWY_INLINE void Store(int64_t row, const Columns& columns,
-                        float* scores) const {
+                        const float* scores, float* weights) const {
     const F d;
     const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
     const int64_t begin = args.epilogue.begin[row];
     const int64_t end = args.epilogue.end[row];
-    if (out.weights[row] == nullptr || begin >= end) return;
+    if (out.rows[row] == 0 || begin >= end) return;
     const float max = args.states.max[row];
     const Exponents<true> exponents = {
         hn::Set(d, max == -__builtin_inff() ? 0.0F : max),
@@ -245,11 +246,37 @@ struct Weights {
       // Exactly 0 for a key that takes no part, in a row that is NaN, too.
       const auto absent = hn::Eq(hn::LoadU(d, scores + c), MinusInfinity());
       const VF weight = hn::Mul(Exp2(exponents.Of(scores + c)), inverse);
-      hn::StoreU(hn::IfThenZeroElse(absent, weight), d, scores + c);
+      hn::StoreU(hn::IfThenZeroElse(absent, weight), d, weights + c);
     }
-    if (out.after_dropout) DropRow(args, row, columns, scores);
-    memcpy(out.weights[row] + begin, scores + begin,
+    if (out.take != nullptr) {
+      out.take(out.context, {row, begin, end, scores, weights});
+    }
+    if (out.weights[row] == nullptr) return;
+    if (out.after_dropout) DropRow(args, row, columns, weights);
+    memcpy(out.weights[row] + begin, weights + begin,
            static_cast<size_t>(end - begin) * sizeof(float));
+  }
+};
+
+// A sweep for scores alone.
+template <class Products>
+struct Scores {
+  const TileArgs& args;
+  const ScoreArgs& out;
+
+  template <int kRows>
+  HWY_NOINLINE void Rows(int64_t first_row) const {
+    const MicroTile<kRows, Products> tile(args, first_row);
+    if (!tile.Score()) return;
+    for (int64_t r = 0; r < tile.rows; ++r) {
+      const int64_t row = first_row + r;
+      const float* const scores = args.scores + r * kScoreStride;
+      const int64_t begin = args.epilogue.begin[row];
+      const int64_t end = args.epilogue.end[row];
+      if (begin >= end) continue;
+      memcpy(out.scores[row] + begin, scores + begin,
+             static_cast<size_t>(end - begin) * sizeof(float));
+    }
   }
 };
 
@@ -338,6 +365,10 @@ inline void AttendTile(const TileArgs& args) { WithProducts<Attend>(args); }
 
 inline void StoreWeights(const TileArgs& args, const WeightArgs& weights) {
   WithProducts<Weights>(args, weights);
+}
+
+inline void StoreScores(const TileArgs& args, const ScoreArgs& scores) {
+  WithProducts<Scores>(args, scores);
 }
 
 inline void AddNonFinite(const TileArgs& args, const NonFiniteArgs& found) {

@@ -210,11 +210,31 @@ inline constexpr int64_t kDropoutRow = kMaxMicroRows + 1;
 inline constexpr int64_t kRawRow = kMaxMicroRows + 2;
 inline constexpr int64_t kScoreRows = kMaxMicroRows + 3;
 
+/// Weights that a row gives to the keys begin ... end - 1 of a tile, normalised
+/// and before dropout: exactly 0 for those that take no part, which score -inf.
+/// Both from the tile's first key on.
+struct RowWeights {
+  int64_t row;
+  int64_t begin;
+  int64_t end;
+  const float* scores;
+  const float* weights;
+};
+
 /// Second sweep: weights of a tile whose rows' softmax is known.
 struct WeightArgs {
+  const uint8_t* rows;       // per row: 0 leaves it out
   const float* inverse_sum;  // per row
-  float* const* weights;     // per row: of the tile's first key; null: skip it
-  bool after_dropout;
+  float* const* weights;     // per row: of the tile's first key; null for none
+  bool after_dropout;        // the weights that are stored
+  /// Told of every row's weights. Null for nobody.
+  void (*take)(void* context, const RowWeights& weights);
+  void* context;
+};
+
+/// Where the scores of a tile go as they leave the epilogue.
+struct ScoreArgs {
+  float* const* scores;  // per row: of the tile's first key
 };
 
 /// Keys of a tile whose values are not all finite.

@@ -32,6 +32,13 @@ bool RunPass(JobRun& run, const BlockRows& rows, Pass pass,
   return true;
 }
 
+// Scores need no softmax: what they are is up to no other pass.
+bool RunScores(JobRun& run, const BlockRows& rows, std::byte* memory) {
+  if (!run.problem().wanted.scores) return true;
+  Scratch scratch(memory);
+  return RowPass(run, rows, Pass::kScores, nullptr, scratch).RunScores();
+}
+
 // Calls work(block, remaining) on a block that has its memory, then computes
 // what remains; by then the block's memory is theirs.
 template <typename Work>
@@ -52,7 +59,8 @@ bool WithMemory(JobRun& run, int64_t index, const Work& work) {
       if (!work(block, remaining)) return false;
     }
     return RunPass(run, rows, Pass::kDifferences, remaining, memory) &&
-           RunPass(run, rows, Pass::kUniform, remaining, memory);
+           RunPass(run, rows, Pass::kUniform, remaining, memory) &&
+           RunScores(run, rows, memory);
   } catch (const std::bad_alloc&) {
     run.SetOutOfMemory();
     return false;
@@ -64,10 +72,12 @@ bool WithMemory(JobRun& run, int64_t index, const Work& work) {
 size_t RowBlockBytes(JobRun& run) {
   const BlockRows rows(run.problem(), run.plan(), 0);
   size_t bytes = 0;
-  for (const Pass pass : {Pass::kAttend, Pass::kDifferences, Pass::kUniform}) {
+  for (const Pass pass :
+       {Pass::kAttend, Pass::kDifferences, Pass::kUniform, Pass::kScores}) {
     if (pass == Pass::kDifferences && !TraitsOf(run.problem()).may_lose_rows) {
       continue;
     }
+    if (pass == Pass::kScores && !run.problem().wanted.scores) continue;
     Scratch count;
     const RowPass block(run, rows, pass, nullptr, count);
     bytes = std::max(bytes, count.used());

@@ -10,7 +10,9 @@ RowMasks::RowMasks(const ValidatedProblem& problem, const Plan& plan,
                    const BlockRows& rows, Pass pass, Scratch& scratch)
     : problem_(problem),
       rows_(rows),
-      uniform_(pass == Pass::kUniform),
+      all_keys_(pass == Pass::kUniform ||
+                (pass == Pass::kScores &&
+                 problem.wanted.scores != ScoreStage::kMasked)),
       dropout_(problem.dropout.p, problem.dropout.seed),
       ranges_(scratch.Take<KeyRange>(plan.row_block)),
       begin_(scratch.Take<int32_t>(plan.row_block)),
@@ -23,7 +25,7 @@ RowMasks::RowMasks(const ValidatedProblem& problem, const Plan& plan,
 
 void RowMasks::SetRows(TileArgs& args) {
   all_ = {problem_.key_length, 0};
-  const bool same = uniform_ || !HasRangeMask(problem_);
+  const bool same = all_keys_ || !HasRangeMask(problem_);
   for (int64_t r = 0; r < rows_.count(); ++r) {
     ranges_[r] = same ? KeyRange{0, problem_.key_length}
                       : KeysInRange(problem_, rows_.batch(), rows_.QueryOf(r));
@@ -66,7 +68,7 @@ void RowMasks::SetTile(const KeyTile& tile, TileArgs& args) {
   epilogue.alibi_slopes = nullptr;
   epilogue.mask_rows = nullptr;
   epilogue.bias_rows = nullptr;
-  if (uniform_) return;
+  if (all_keys_) return;
   if (problem_.alibi_slopes) {
     for (int64_t r = 0; r < rows_.count(); ++r) {
       alibi_positions_[r] = static_cast<float>(

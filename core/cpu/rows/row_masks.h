@@ -20,7 +20,7 @@ namespace attention::cpu {
 class RowMasks {
  public:
   /// Takes its memory from `scratch`; the others outlive it. For Pass::kUniform
-  /// all keys take part in all rows.
+  /// all keys take part in all rows, and for scores that no mask has met.
   RowMasks(const ValidatedProblem& problem, const Plan& plan,
            const BlockRows& rows, Pass pass, Scratch& scratch);
 
@@ -42,7 +42,7 @@ class RowMasks {
 
   const ValidatedProblem& problem_;
   const BlockRows& rows_;
-  const bool uniform_;
+  const bool all_keys_;
   DropoutPattern dropout_;
   KeyRange all_;
   // Of each row.

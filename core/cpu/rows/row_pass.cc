@@ -41,7 +41,8 @@ RowPass::RowPass(JobRun& run, const BlockRows& rows, Pass pass,
       masks_(problem_, plan_, rows_, pass, scratch),
       states_(MakeStates(problem_, plan_, pass, scratch)),
       weights_(problem_, plan_, kernels_, rows_, stored_, run.places(),
-               scratch),
+               run.key_sums().OfBlock(rows.index()), scratch),
+      scores_(problem_, plan_, kernels_, rows_, run.places(), pass, scratch),
       keys_{0, problem_.key_length},
       output_rows_(scratch.Take<unsigned char*>(plan_.row_block)) {
   args_.scores = scratch.Take<float>(kScoreRows * kScoreStride);
@@ -121,13 +122,20 @@ bool RowPass::AddNonFinite() {
   });
 }
 
-bool RowPass::StoreWeights() {
-  if (!weights_.NeedsSweep(states_.sum())) return true;
-  return ForEachTile([this](const KeyTile& tile) {
+bool RowPass::StoreWeights(const Remaining& remaining) {
+  const bool needs =
+      weights_.NeedsSweep(states_.sum(), [&remaining](int64_t row) {
+        return remaining.empty() ||
+               remaining[static_cast<size_t>(row)] == Pass::kAttend;
+      });
+  const auto store = [this](const KeyTile& tile) {
     if (plan_.keeps_weights) run_.ExpectTiles(1);
     SetTile(tile);
     weights_.StoreTile(tile, args_);
-  });
+  };
+  if (needs && !ForEachTile(store)) return false;
+  weights_.Finish();
+  return true;
 }
 
 // A row's sink comes after its keys: its sum then counts it, still relative to
@@ -185,24 +193,37 @@ Pass RowPass::PassOf(int64_t row) const {
   return scoring_->LostRow(row, sum) ? Pass::kDifferences : Pass::kAttend;
 }
 
-bool RowPass::Finish(Remaining& remaining) {
-  if (!AddNonFinite()) return false;
-  FinishSoftmax();
-  if (!StoreWeights()) return false;
-  StoreOutput();
-  if (stored_.pass == Pass::kUniform) return true;
+void RowPass::FindRemaining(Remaining& remaining) const {
+  if (stored_.pass == Pass::kUniform) return;
   for (int64_t r = 0; r < rows_.count(); ++r) {
     const Pass pass = stored_.Has(r) ? PassOf(r) : Pass::kAttend;
     if (pass == Pass::kAttend) continue;
     remaining.resize(static_cast<size_t>(rows_.count()), Pass::kAttend);
     remaining[static_cast<size_t>(r)] = pass;
   }
+}
+
+bool RowPass::Finish(Remaining& remaining) {
+  if (!AddNonFinite()) return false;
+  FinishSoftmax();
+  FindRemaining(remaining);
+  if (!StoreWeights(remaining)) return false;
+  StoreOutput();
   return true;
 }
 
 bool RowPass::Run(Remaining& remaining) {
   Begin();
   return Sweep() && Finish(remaining);
+}
+
+bool RowPass::RunScores() {
+  Begin();
+  scores_.Begin(*scoring_);
+  return ForEachTile([this](const KeyTile& tile) {
+    SetTile(tile);
+    scores_.StoreTile(tile, args_);
+  });
 }
 
 bool RowPass::RunSplit(const KeyRange& keys, float* partial) {

@@ -10,6 +10,7 @@
 #include "core/cpu/rows/in_place_rows.h"
 #include "core/cpu/rows/key_tile.h"
 #include "core/cpu/rows/row_masks.h"
+#include "core/cpu/rows/score_results.h"
 #include "core/cpu/rows/stored_rows.h"
 #include "core/cpu/rows/values.h"
 #include "core/cpu/rows/weight_results.h"
@@ -35,6 +36,8 @@ class RowPass {
   bool Run(Remaining& remaining);
   /// One range of the keys alone; `partial` takes the rows' states.
   bool RunSplit(const KeyRange& keys, float* partial);
+  /// Of Pass::kScores: scores alone (WantedOutputs::scores).
+  bool RunScores();
   /// The rest, given the states of `splits` splits, in order.
   bool RunMerge(const float* partials, int64_t splits, Remaining& remaining);
 
@@ -45,11 +48,12 @@ class RowPass {
   void SetTile(const KeyTile& tile);
   bool Sweep();
   bool AddNonFinite();
-  bool StoreWeights();
+  bool StoreWeights(const Remaining& remaining);
   bool Finish(Remaining& remaining);
   SoftmaxState<double> WithSink(int64_t row, double& sum) const;
   void FinishSoftmax();
   void StoreOutput();
+  void FindRemaining(Remaining& remaining) const;
   Pass PassOf(int64_t row) const;
 
   float SinkOf(int64_t row) const {
@@ -68,6 +72,7 @@ class RowPass {
   RowMasks masks_;
   BlockStates states_;
   WeightResults weights_;
+  ScoreResults scores_;
   KeyRange keys_;  // that are looked at
   unsigned char** output_rows_;
   TileArgs args_ = {};

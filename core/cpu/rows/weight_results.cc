@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "core/cpu/rows/result_memory.h"
 
@@ -10,7 +11,8 @@ namespace attention::cpu {
 WeightResults::WeightResults(const ValidatedProblem& problem, const Plan& plan,
                              const Kernels& kernels, const BlockRows& rows,
                              const StoredRows& stored,
-                             const ResultPlaces& places, Scratch& scratch)
+                             const ResultPlaces& places, float* key_sums,
+                             Scratch& scratch)
     : problem_(problem),
       plan_(plan),
       kernels_(kernels),
@@ -18,43 +20,95 @@ WeightResults::WeightResults(const ValidatedProblem& problem, const Plan& plan,
       stored_(stored),
       places_(places),
       kept_(problem, plan, kernels, rows.count(), scratch),
+      finished_(scratch.Take<uint8_t>(plan.row_block)),
+      swept_(scratch.Take<uint8_t>(plan.row_block)),
       to_(scratch.Take<float*>(plan.row_block)),
       to_in_tile_(scratch.Take<float*>(plan.row_block)),
-      inverse_sum_(scratch.Take<float>(plan.row_block)) {}
+      inverse_sum_(scratch.Take<float>(plan.row_block)),
+      top_k_(scratch.Take<TopK>(problem.wanted.top_k ? plan.row_block : 0)),
+      key_sums_(key_sums) {}
 
 void WeightResults::BeginTile(const KeyTile& tile, bool last) {
   kept_.BeginTile(tile);
   last_tile_ = last;
 }
 
-// Weights that were kept are stored by now, and good but for rows that are NaN,
-// in which those of keys that take no part have to be told from the others, and
-// for rows without a tile.
-bool WeightResults::NeedsSweep(const double* sum) {
-  if (!problem_.wanted.weights) return false;
-  if (plan_.keeps_weights) KeptWeights::FlushStores();
-  bool needs = false;
-  for (int64_t r = 0; r < rows_.count(); ++r) {
-    const bool kept = plan_.keeps_weights && last_tile_ && !std::isnan(sum[r]);
-    to_[r] = nullptr;
-    if (kept || !stored_.Has(r)) continue;
-    StoreZeros(RowOf(r), problem_.key_length);
-    if (sum[r] == 0) continue;
-    to_[r] = RowOf(r);
-    inverse_sum_[r] = static_cast<float>(1 / sum[r]);
-    needs = true;
+// Whether a second sweep has to compute the row. Weights that were kept are
+// stored by now, and good but for rows that are NaN, in which those of keys
+// that take no part have to be told from the others, and for rows without a
+// tile.
+bool WeightResults::BeginSweep(int64_t row, double sum) {
+  if (problem_.wanted.top_k) {
+    const int64_t head = rows_.HeadOf(row);
+    const int64_t query = rows_.QueryOf(row);
+    top_k_[row] = TopK(*problem_.wanted.top_k,
+                       places_.TopKIndices(rows_.batch(), head, query),
+                       places_.TopKWeights(rows_.batch(), head, query));
   }
-  return needs;
+  if (plan_.keeps_weights && last_tile_ && !std::isnan(sum)) return false;
+  to_[row] = problem_.wanted.weights ? RowOf(row) : nullptr;
+  if (to_[row] != nullptr) StoreZeros(to_[row], problem_.key_length);
+  if (sum == 0) return false;
+  inverse_sum_[row] = static_cast<float>(1 / sum);
+  swept_[row] = 1;
+  return true;
 }
 
 void WeightResults::StoreTile(const KeyTile& tile, const TileArgs& args) {
-  std::transform(to_, to_ + rows_.count(), to_in_tile_, [&tile](float* row) {
-    return row == nullptr ? nullptr : row + tile.first_key;
-  });
-  kernels_.store_weights(
-      args, {.inverse_sum = inverse_sum_,
-             .weights = to_in_tile_,
-             .after_dropout = problem_.wanted.weights_after_dropout});
+  for (int64_t r = 0; r < rows_.count(); ++r) {
+    const bool stores = swept_[r] != 0 && to_[r] != nullptr;
+    to_in_tile_[r] = stores ? to_[r] + tile.first_key : nullptr;
+  }
+  first_key_ = tile.first_key;
+  WeightArgs out = {.rows = swept_,
+                    .inverse_sum = inverse_sum_,
+                    .weights = to_in_tile_,
+                    .after_dropout = problem_.wanted.weights_after_dropout,
+                    .take = nullptr,
+                    .context = this};
+  if (problem_.wanted.top_k || problem_.wanted.key_weights) {
+    out.take = [](void* context, const RowWeights& weights) {
+      static_cast<WeightResults*>(context)->Take(weights);
+    };
+  }
+  kernels_.store_weights(args, out);
+}
+
+void WeightResults::Take(const RowWeights& weights) {
+  if (problem_.wanted.top_k) TakeTopK(weights);
+  if (!problem_.wanted.key_weights) return;
+  float* const sums = key_sums_ + first_key_;
+  for (int64_t j = weights.begin; j < weights.end; ++j) {
+    sums[j] += weights.weights[j];
+  }
+}
+
+// Most weights are not among the largest: some are looked at together, which
+// the compiler does with vectors.
+void WeightResults::TakeTopK(const RowWeights& weights) {
+  constexpr int64_t kTogether = 16;
+  constexpr float kAbsent = -std::numeric_limits<float>::infinity();
+  TopK& top_k = top_k_[weights.row];
+  for (int64_t first = weights.begin; first < weights.end; first += kTogether) {
+    const int64_t last = std::min(first + kTogether, weights.end);
+    const float bound = top_k.bound();
+    int passing = 0;
+    for (int64_t j = first; j < last; ++j) {
+      passing += weights.weights[j] <= bound ? 0 : 1;  // NaN passes
+    }
+    for (int64_t j = first; passing > 0 && j < last; ++j) {
+      if (weights.weights[j] <= top_k.bound()) continue;
+      if (weights.scores[j] == kAbsent) continue;
+      top_k.Offer(weights.weights[j], first_key_ + j);
+    }
+  }
+}
+
+void WeightResults::Finish() {
+  if (!problem_.wanted.top_k) return;
+  for (int64_t r = 0; r < rows_.count(); ++r) {
+    if (finished_[r] != 0) top_k_[r].Finish();
+  }
 }
 
 }  // namespace attention::cpu

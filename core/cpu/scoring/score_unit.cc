@@ -10,8 +10,10 @@ constexpr double kLog2E = 1.4426950408889634;
 // Below it a capped score counts as little beside 1 as 0 does.
 constexpr double kLeastSoftcap = 0x1p-60;
 
-bool AddsToScores(const ValidatedProblem& problem) {
-  return problem.softcap || problem.alibi_slopes || problem.bias;
+// Whether scores have to be natural.
+bool UsesScores(const ValidatedProblem& problem) {
+  return problem.softcap || problem.alibi_slopes || problem.bias ||
+         problem.wanted.scores;
 }
 
 }  // namespace
@@ -19,7 +21,7 @@ bool AddsToScores(const ValidatedProblem& problem) {
 float ScoreUnit::Exponent() const { return FactorOf(kLog2E / one); }
 
 ScoreUnit UnitOf(const ValidatedProblem& problem) {
-  return {AddsToScores(problem) ? 1 : kLog2E};
+  return {UsesScores(problem) ? 1 : kLog2E};
 }
 
 ScoreUnit UnitOfBf16(const ValidatedProblem& problem) {
@@ -28,7 +30,7 @@ ScoreUnit UnitOfBf16(const ValidatedProblem& problem) {
   // negative one an order of scores that is not theirs.
   const bool fits = exponent >= std::numeric_limits<float>::min() &&
                     exponent <= std::numeric_limits<float>::max();
-  return {fits && !AddsToScores(problem) ? 1 / problem.scale : 1};
+  return {fits && !UsesScores(problem) ? 1 / problem.scale : 1};
 }
 
 float FactorOf(double factor) {

@@ -14,6 +14,7 @@ namespace attention::cpu {
 /// makes it 1: the factor goes into the queries, which are few. Where a
 /// softcap, ALiBi or a bias follows, which are natural, so are scores, and stay
 /// as large as FP32 has them: a bias of the lowest finite float masks nothing.
+/// They are natural, too, where the caller wants to have them.
 struct ScoreUnit {
   /// A natural score of 1, as the kernels count it.
   double one;

@@ -28,8 +28,9 @@ struct Make {
   }
 
   std::unique_ptr<Scoring> operator()(const ScaledDotProduct&) const {
-    if (plan.bf16 && plan.decode) return A<Bf16KeysInPlace>();
-    if (plan.bf16) return A<Bf16DotProduct>();
+    if (plan.bf16 && pass == Pass::kAttend) {
+      return plan.decode ? A<Bf16KeysInPlace>() : A<Bf16DotProduct>();
+    }
     return A<DotProduct>();
   }
   std::unique_ptr<Scoring> operator()(const Bilinear&) const {

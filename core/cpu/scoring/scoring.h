@@ -43,12 +43,13 @@ class Scoring {
   virtual bool LostRow(int64_t /*row*/, double /*sum*/) const { return false; }
 };
 
-/// What a block's rows are computed for. The last two are for some rows of a
-/// block that the first one has found, and store those alone.
+/// What a block's rows are computed for. kDifferences and kUniform are for some
+/// rows of a block that the first one has found, and store those alone.
 enum class Pass : uint8_t {
   kAttend,
   kDifferences,  // Gaussian rows of which LostRow() holds (lost_rows.h)
   kUniform,      // rows in which no key takes part: all keys, alike
+  kScores,       // for scores alone, in FP32 and of which nothing cancels
 };
 
 /// Takes its memory from `scratch`; the others outlive it.

@@ -51,6 +51,28 @@ TEST_F(BatchTest, HasAProblemForEachEntry) {
   EXPECT_EQ(batch->ResultBytes(), 4L * (5 * 4 * 6 + 4 * 11 + 4 * 5));
 }
 
+TEST_F(BatchTest, MoreResultsArePackedLikeTheOthers) {
+  problem().wanted = {
+      .top_k = 3, .key_weights = true, .scores = ScoreStage::kMasked};
+  const auto batch = ValidateBatch(problem());
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  EXPECT_EQ(batch->top_k_shape, (Shape{5, 4, 3}));
+  EXPECT_EQ(batch->key_weights_shape, (Shape{4, 5}));
+  EXPECT_EQ(batch->ResultBytes(),
+            4L * (5 * 4 * 6 + 4 * 11 + 4 * 5) + 12 * (5 * 4 * 3));
+  // Of an entry of one key, too: its rows are not full.
+  EXPECT_EQ(batch->problems[1].wanted.top_k, 3);
+}
+
+TEST_F(BatchTest, TopKIsFrom1ToTheKeysOfTheLongestEntry) {
+  problem().wanted.top_k = 4;
+  EXPECT_TRUE(ValidateBatch(problem()).ok());
+  problem().wanted.top_k = 5;
+  Expect("top_k: 5 (expected 1 to 4, the keys of the longest entry)");
+  problem().wanted.top_k = 0;
+  Expect("top_k: 0 (expected 1 to 4, the keys of the longest entry)");
+}
+
 TEST_F(BatchTest, StartsMayBeOf64Bits) {
   problem().query_starts = builder_.Longs({3}, {0, 2, 5});
   EXPECT_TRUE(ValidateBatch(problem()).ok());

@@ -124,6 +124,7 @@ struct Case {
   bool gaussian = false;
   bool weights = false;
   bool nan = false;  // among the values
+  WantedOutputs more = {};
 };
 
 const Case kCases[] = {
@@ -140,6 +141,33 @@ const Case kCases[] = {
      .key_width = 64,
      .value_width = 64,
      .weights = true},
+    {.name = "KeyWeights",
+     .heads = 4,
+     .queries = 600,
+     .keys = 20'000,
+     .more = {.key_weights = true}},
+    {.name = "TopK",
+     .heads = 4,
+     .queries = 300,
+     .keys = 2000,
+     .key_width = 64,
+     .value_width = 64,
+     .more = {.top_k = 2000}},
+    {.name = "Scores",
+     .heads = 4,
+     .queries = 300,
+     .keys = 300,
+     .key_width = 64,
+     .value_width = 64,
+     .more = {.scores = ScoreStage::kMasked}},
+    {.name = "ScoresOfGaussian",
+     .heads = 2,
+     .queries = 300,
+     .keys = 300,
+     .key_width = 512,
+     .value_width = 512,
+     .gaussian = true,
+     .more = {.scores = ScoreStage::kScaled}},
     {.name = "Half",
      .heads = 4,
      .queries = 300,
@@ -235,8 +263,10 @@ class ZeroProblem {
     } else if (of.gaussian) {
       problem.scoring = Gaussian{};
     }
+    problem.wanted = of.more;
     problem.wanted.weights = of.weights;
     problem_.emplace(*Validate(problem));
+    AddMoreResults();
     job_.problem = &*problem_;
     job_.outputs.output =
         AddResult(of.type, {1, of.heads, of.queries, of.value_width});
@@ -250,6 +280,24 @@ class ZeroProblem {
   AttentionJob& job() { return job_; }
 
  private:
+  void AddMoreResults() {
+    AttentionOutputs& outputs = job_.outputs;
+    const auto add = [this](DataType type, const Shape& shape) {
+      return MutableContiguousView(type, shape, Take(type, shape));
+    };
+    const WantedOutputs& wanted = problem_->wanted;
+    if (wanted.top_k) {
+      outputs.top_k_indices = add(DataType::kInt64, problem_->top_k_shape);
+      outputs.top_k_weights = add(DataType::kFloat32, problem_->top_k_shape);
+    }
+    if (wanted.key_weights) {
+      outputs.key_weights =
+          add(DataType::kFloat32, problem_->key_weights_shape);
+    }
+    if (wanted.scores) {
+      outputs.scores = add(DataType::kFloat32, problem_->weights_shape);
+    }
+  }
   std::byte* Take(DataType type, const Shape& shape) {
     int64_t bytes = ByteSize(type);
     for (const int64_t extent : shape) bytes *= extent;

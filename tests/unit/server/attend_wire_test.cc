@@ -90,6 +90,21 @@ TEST(AttendWire, LeavesAbsentFieldsAtTheirDefaults) {
   EXPECT_FALSE(problem.wanted.lse);
 }
 
+TEST(AttendWire, ReadsMoreResults) {
+  v1::AttendRequest request = SmallRequest();
+  request.set_top_k(1);
+  request.set_return_key_weights(true);
+  request.set_scores(v1::SCORES_MASKED);
+  const Decoded decoded(request);
+  ASSERT_THAT(decoded.request, test::IsOk());
+  const WantedOutputs& wanted = decoded.problem().wanted;
+  EXPECT_EQ(wanted.top_k, 1);
+  EXPECT_TRUE(wanted.key_weights);
+  EXPECT_EQ(wanted.scores, ScoreStage::kMasked);
+  request.set_scores(v1::SCORES_NONE);
+  EXPECT_EQ(Decoded(request).problem().wanted.scores, std::nullopt);
+}
+
 TEST(AttendWire, TellsZeroFromAbsent) {
   v1::AttendRequest request = SmallRequest();
   request.mutable_scaled_dot_product()->set_scale(0);

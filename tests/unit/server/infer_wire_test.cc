@@ -193,6 +193,31 @@ TEST(InferWire, WantsTheOutputsThatAreNamedInTheirOrder) {
   EXPECT_TRUE(decoded.problem().wanted.lse);
 }
 
+TEST(InferWire, ReadsMoreResults) {
+  Request request = Small();
+  (*request.mutable_parameters())["top_k"].set_int64_param(1);
+  (*request.mutable_parameters())["scores"].set_string_param("capped");
+  for (const char* name : {"scores", "top_k_weights", "key_weights"}) {
+    request.add_outputs()->set_name(name);
+  }
+  const Decoded decoded(request);
+  ASSERT_THAT(decoded.request, IsOk());
+  const WantedOutputs& wanted = decoded.problem().wanted;
+  EXPECT_EQ(wanted.top_k, 1);
+  EXPECT_TRUE(wanted.key_weights);
+  EXPECT_EQ(wanted.scores, ScoreStage::kCapped);
+}
+
+// Parameters say how, outputs which.
+TEST(InferWire, WantsNothingThatIsNoOutput) {
+  Request request = Small();
+  (*request.mutable_parameters())["top_k"].set_int64_param(1);
+  (*request.mutable_parameters())["scores"].set_string_param("capped");
+  const Decoded decoded(request);
+  ASSERT_THAT(decoded.request, IsOk());
+  EXPECT_TRUE(decoded.problem().wanted.OfOneSweep());
+}
+
 struct WrongCase {
   const char* name;
   std::function<void(Request&)> spoil;
@@ -261,7 +286,21 @@ INSTANTIATE_TEST_SUITE_P(
         WrongCase{"Output",
                   [](Request& r) { r.add_outputs()->set_name("outputs"); },
                   "output 'outputs' is unknown (known are output, weights, "
-                  "lse)"},
+                  "lse, top_k_indices, top_k_weights, key_weights, scores)"},
+        WrongCase{
+            "TopKOfNoNumber",
+            [](Request& r) { r.add_outputs()->set_name("top_k_weights"); },
+            "top_k: missing beside top_k_weights (expected 1 to"},
+        WrongCase{"ScoresOfNoStage",
+                  [](Request& r) { r.add_outputs()->set_name("scores"); },
+                  "scores: which ones is not said (expected 'scaled', "
+                  "'capped' or 'masked')"},
+        WrongCase{"ScoresOfAnotherStage",
+                  [](Request& r) {
+                    (*r.mutable_parameters())["scores"].set_string_param("raw");
+                  },
+                  "scores: 'raw' (expected 'none', 'scaled', 'capped', "
+                  "'masked')"},
         WrongCase{"OutputTwice",
                   [](Request& r) {
                     r.add_outputs()->set_name("lse");

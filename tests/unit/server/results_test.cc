@@ -46,6 +46,22 @@ TEST(Results, CountAnOutputThatNobodyWants) {
   EXPECT_EQ(results.sent()[0].wanted.result, ResultField::kLse);
 }
 
+// They are computed together.
+TEST(Results, CountTheOtherOneOfTopK) {
+  static constexpr float kZeros[64] = {};
+  AttentionProblem problem;
+  const TensorView rows = ContiguousView(DataType::kFloat32, {64, 1}, kZeros);
+  problem.query = rows;
+  problem.key_value.push_back({rows, rows});
+  problem.wanted.top_k = 2;
+  const ValidatedBatch batch = ValidateBatch(problem).value();
+  Results results({{ResultField::kOutput}, {ResultField::kTopKWeights}}, batch);
+  EXPECT_EQ(results.Bytes(), 256 + 64 * 2 * (8 + 4));
+  EXPECT_EQ(results.sent().size(), 2U);
+  ASSERT_THAT(results.Allocate(), IsOk());
+  EXPECT_NE(results.Outputs().top_k_indices.data, nullptr);
+}
+
 TEST(Results, NameTheOneThatDoesNotFit) {
   const Results results(kAll, Problem());
   EXPECT_THAT(results.CheckFit(0, 16896), IsOk());

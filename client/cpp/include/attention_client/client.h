@@ -50,6 +50,9 @@ using Scoring =
 
 enum class Causal : uint8_t { kNone, kTopLeft, kBottomRight };
 enum class EmptyRows : uint8_t { kZero, kUniform };
+/// Scores as the scoring function gives them, after the softcap, or after bias
+/// and masks.
+enum class Scores : uint8_t { kScaled, kCapped, kMasked };
 
 /// One request. Only query, key and value are needed. Large tensors are sent
 /// from where they lie: leave them alone until the call has returned.
@@ -85,6 +88,9 @@ struct AttendRequest {
   std::optional<EmptyRows> empty_rows;
   bool return_weights = false;
   bool return_lse = false;
+  std::optional<int64_t> top_k;  // 1 to Lk: also return so many of each row
+  bool return_key_weights = false;
+  std::optional<Scores> scores;  // also return those
 };
 
 struct AttendResult {
@@ -92,6 +98,12 @@ struct AttendResult {
   Tensor output;
   std::optional<Tensor> weights;  // where asked for
   std::optional<Tensor> lse;      // where asked for
+  /// Where top_k was given: the largest weights of each row, falling, and their
+  /// keys, INT64 and FP32, (B, Hq, Lq, k). Key -1 where there are fewer.
+  std::optional<Tensor> top_k_indices;
+  std::optional<Tensor> top_k_weights;
+  std::optional<Tensor> key_weights;  // (B, Hq, Lk), where asked for
+  std::optional<Tensor> scores;       // (B, Hq, Lq, Lk), where asked for
   std::string backend;
   std::string kernel;
   std::chrono::nanoseconds queue_time{0};

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from attention_client import _channel, _infer, _messages, _shared_memory
 from attention_client._arrays import Array
-from attention_client._reply import Result, decode
+from attention_client._reply import TENSORS, Result, decode
 from attention_client._request import Options, Prepared, encode, prepare
 from attention_client._shared_memory import Pool, Region
 from attention_client.errors import (
@@ -90,7 +90,8 @@ def _attend_shared(pool: Pool, request: Prepared) -> Steps[Result | None]:
         raise
     pool.give_back(regions[0])
     memory = pool.lend(regions[1], _span(wanted))
-    arrays = {
+    arrays: dict[str, Any] = dict.fromkeys(TENSORS)
+    arrays |= {
         name: request.like_query(
             _elements(memory, places[name]).view(kind).reshape(shape)
         )
@@ -98,9 +99,7 @@ def _attend_shared(pool: Pool, request: Prepared) -> Steps[Result | None]:
     }
     return Result(
         id=answer.id,
-        output=arrays["output"],
-        weights=arrays.get("weights"),
-        lse=arrays.get("lse"),
+        **arrays,
         **answer.facts,
     )
 

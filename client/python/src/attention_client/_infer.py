@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from attention_client import _messages, scoring
+from attention_client._reply import TENSORS
 from attention_client._request import (
     CHOICES,
     SCORINGS,
@@ -32,10 +33,11 @@ PARAMETERS = {
     "weights_after_dropout": "bool_param",
     "causal": "string_param",
     "empty_rows": "string_param",
+    "top_k": "int64_param",
+    "scores": "string_param",
     "scale": "double_param",
     "sigma": "double_param",
 }
-RESULTS = ("output", "weights", "lse")
 
 _NAMES = {
     number: name for name, number in _messages.enum("attention.v1.DataType").items()
@@ -60,13 +62,33 @@ def wanted_results(request: Prepared) -> dict[str, int]:
     query, key, value = (request.tensors[n] for n in ("query", "key", "value"))
     if not 2 <= query.ndim == key.ndim == value.ndim <= 4:
         return {}
+    given = request.given
+    matrices = [name for name in ("weights", "scores") if _asks_for(name, given)]
+    packed = "query_starts" in request.tensors
+    if packed and matrices:  # their size follows from the starts
+        return {}
     rows = query.size // max(query.shape[-1], 1)
     sizes = {"output": rows * value.shape[-1] * query.itemsize}
-    if request.given.get("weights"):
-        sizes["weights"] = rows * key.shape[-2] * 4
-    if request.given.get("lse"):
+    sizes |= {name: rows * key.shape[-2] * 4 for name in matrices}
+    if given.get("lse"):
         sizes["lse"] = rows * 4
+    if "top_k" in given:
+        k = given["top_k"]
+        if not isinstance(k, (int, np.integer)) or k < 1:
+            return {}  # the server says so
+        sizes |= {
+            "top_k_indices": rows * int(k) * 8,
+            "top_k_weights": rows * int(k) * 4,
+        }
+    if given.get("key_weights"):
+        length = 0 if packed else -2  # the dimension of rows
+        heads = rows // max(query.shape[length], 1)
+        sizes["key_weights"] = heads * key.shape[length] * 4
     return sizes
+
+
+def _asks_for(name: str, given: Mapping[str, Any]) -> bool:
+    return bool(given.get(name)) and given[name] != "none"
 
 
 def encode(request: Prepared, places: Mapping[str, Place]) -> bytes:
@@ -93,7 +115,7 @@ def encode(request: Prepared, places: Mapping[str, Place]) -> bytes:
             shape=array.shape,
         )
         _put(tensor, places[name])
-    for name in RESULTS:
+    for name in TENSORS:
         if name in places:
             _put(message.outputs.add(name=name), places[name])
     data: bytes = message.SerializeToString()

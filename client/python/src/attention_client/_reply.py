@@ -22,6 +22,13 @@ class Result:
     # float32, None unless asked for: (B, Hq, Lq, Lk) and (B, Hq, Lq).
     weights: Any
     lse: Any
+    # None unless asked for: the largest weights of each row, falling, and the positions
+    # of their keys, int64 and float32, (B, Hq, Lq, k); -1 where there are fewer.
+    top_k_indices: Any
+    top_k_weights: Any
+    # float32, None unless asked for: (B, Hq, Lk) and (B, Hq, Lq, Lk).
+    key_weights: Any
+    scores: Any
     # What computed it.
     backend: str
     kernel: str
@@ -37,7 +44,15 @@ _AttendResponse = _messages.message("attention.v1.AttendResponse")
 _STREAM = _messages.numbers("attention.v1.AttendStreamResponse")
 _AttendStreamResponse = _messages.message("attention.v1.AttendStreamResponse")
 _Error = _messages.message("attention.v1.Error")
-_TENSORS = ("output", "weights", "lse")
+TENSORS = (
+    "output",
+    "weights",
+    "lse",
+    "top_k_indices",
+    "top_k_weights",
+    "key_weights",
+    "scores",
+)
 _TEXTS = ("id", "backend", "kernel")
 _SMALL = 16 << 10  # bytes of a reply: so few are read faster than they are taken apart
 
@@ -54,9 +69,7 @@ def decode(data: bytes, like_query: Callable[[Any], Any]) -> Result:
 def _take_apart(data: memoryview, like_query: Callable[[Any], Any]) -> Result:
     found: dict[str, Any] = {
         "id": "",
-        "output": None,
-        "weights": None,
-        "lse": None,
+        **dict.fromkeys(TENSORS),
         "backend": "",
         "kernel": "",
         "queue_ns": 0,
@@ -68,7 +81,7 @@ def _take_apart(data: memoryview, like_query: Callable[[Any], Any]) -> Result:
             continue
         if isinstance(value, int):
             found[name] = value
-        elif name in _TENSORS:
+        elif name in TENSORS:
             found[name] = like_query(read_tensor(value))
         elif name in _TEXTS:
             found[name] = str(value, "utf-8")
@@ -76,19 +89,19 @@ def _take_apart(data: memoryview, like_query: Callable[[Any], Any]) -> Result:
 
 
 def _read(message: Any, like_query: Callable[[Any], Any]) -> Result:
-    output, weights, lse = (
-        like_query(as_array(getattr(message, name))) if message.HasField(name) else None
-        for name in _TENSORS
-    )
+    found: dict[str, Any] = {
+        name: like_query(as_array(getattr(message, name)))
+        if message.HasField(name)
+        else None
+        for name in TENSORS
+    }
     return Result(
-        message.id,
-        output,
-        weights,
-        lse,
-        message.backend,
-        message.kernel,
-        message.queue_ns,
-        message.compute_ns,
+        id=message.id,
+        **found,
+        backend=message.backend,
+        kernel=message.kernel,
+        queue_ns=message.queue_ns,
+        compute_ns=message.compute_ns,
     )
 
 

@@ -65,6 +65,13 @@ class Options(TypedDict, total=False):
     # Whether to return the weights, and the log-sum-exp.
     weights: bool | None
     lse: bool | None
+    # How many of each row's largest weights to return, with their keys' positions.
+    top_k: int | None
+    # Whether to return the sum of the weights that each key receives.
+    key_weights: bool | None
+    # Whether to return the scores: as the scoring function gives them, after the
+    # softcap, or after bias and masks.
+    scores: Literal["none", "scaled", "capped", "masked"] | None
     # The request's name in the server's log.
     id: str | None
 
@@ -102,9 +109,18 @@ SCALARS = (
     "dropout_p",
     "seed",
     "weights_after_dropout",
+    "top_k",
 )
-RENAMED = {"weights": "return_weights", "lse": "return_lse"}
-CHOICES = {"causal": "attention.v1.Causal", "empty_rows": "attention.v1.EmptyRows"}
+RENAMED = {
+    "weights": "return_weights",
+    "lse": "return_lse",
+    "key_weights": "return_key_weights",
+}
+CHOICES = {
+    "causal": "attention.v1.Causal",
+    "empty_rows": "attention.v1.EmptyRows",
+    "scores": "attention.v1.Scores",
+}
 SCORINGS: dict[type, str] = {
     scoring.ScaledDotProduct: "scaled_dot_product",
     scoring.Additive: "additive",

@@ -15,6 +15,7 @@ import numpy as np
 from attention_client import _files, bench, scoring
 from attention_client._arrays import Array
 from attention_client._channel import Tls
+from attention_client._reply import TENSORS as RESULTS
 from attention_client._request import TENSORS, Options
 from attention_client.client import Client
 from attention_client.errors import AttentionError
@@ -37,6 +38,9 @@ _SETTABLE = (
     "seed",
     "weights_after_dropout",
     "empty_rows",
+    "top_k",
+    "key_weights",
+    "scores",
     "id",
     "scale",
     "sigma",
@@ -127,7 +131,7 @@ def _add_attend(commands: Any) -> None:
     )
     attend.add_argument("input", help=".npz or .safetensors")
     attend.add_argument("--case", help="the tensors are named CASE/query and so on")
-    attend.add_argument("--out", help="writes output, weights and lse to this file")
+    attend.add_argument("--out", help="writes all results to this file")
     attend.add_argument("--weights", action="store_true", help="also the weights")
     attend.add_argument("--lse", action="store_true", help="also the log-sum-exp")
     attend.add_argument("--causal", choices=("none", "top_left", "bottom_right"))
@@ -207,7 +211,7 @@ def _attend(options: argparse.Namespace) -> None:
     request |= {"weights": options.weights, "lse": options.lse}
     with _connect(options) as client:
         result = client.attend(query, key, value, **cast(Options, request))
-    named = {n: getattr(result, n) for n in ("output", "weights", "lse")}
+    named = {n: getattr(result, n) for n in RESULTS}
     found = {name: array for name, array in named.items() if array is not None}
     for name, array in found.items():
         print(f"{name} {tuple(array.shape)} {array.dtype}")

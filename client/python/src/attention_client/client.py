@@ -71,8 +71,8 @@ class Client(_channel.Caller):
         Options: valid_lens, attend_mask, bias, alibi_slopes, sinks, causal,
         query_offset, query_offsets, key_offset, query_starts, key_starts, key_scale,
         value_scale, window, scale, scoring, softcap, training, dropout_p, seed,
-        weights_after_dropout, empty_rows, weights, lse, id; attention_client.Options
-        says what each is.
+        weights_after_dropout, empty_rows, weights, lse, top_k, key_weights, scores, id;
+        attention_client.Options says what each is.
         timeout: seconds, in place of the client's. metadata: what the call sends
         beside its request, such as {"traceparent": "00-..."}, which the server's log
         repeats.

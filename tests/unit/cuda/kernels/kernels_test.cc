@@ -51,6 +51,9 @@ TEST_P(PairwiseKernelTest, MatchesTheOracle) {
   const auto& levels = attention::test::FactorRows()[row];
   ProblemSpec spec =
       attention::test::SpecFor("cuda", attention::test::SpecOf(levels));
+  spec.wanted.top_k.reset();  // they are not for a device
+  spec.wanted.key_weights = false;
+  spec.wanted.scores.reset();
   if (way == Way::kMma || way == Way::kProducts) {
     spec.scoring = ScoringKind::kDotProduct;
     if (!spec.scale.has_value()) spec.scale = 0.4;
