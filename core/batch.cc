@@ -176,17 +176,17 @@ absl::Status CheckPacked(const AttentionProblem& problem) {
 
 // The problem with some of its tokens, and without options of entries.
 AttentionProblem WithTokens(const AttentionProblem& packed, int64_t first_query,
-                            int64_t last_query, int64_t begin.key,
+                            int64_t last_query, int64_t first_key,
                             int64_t last_key) {
   AttentionProblem problem = packed;
   problem.query_starts.reset();
   problem.key_starts.reset();
   problem.query = Tokens(packed.query, first_query, last_query);
   const KeyValueBlock& all = packed.key_value[0];
-  problem.key_value[0] = {Tokens(all.key, begin.key, last_key),
-                          Tokens(all.value, begin.key, last_key),
-                          ScalesOfTokens(all.key_scale, begin.key, last_key),
-                          ScalesOfTokens(all.value_scale, begin.key, last_key)};
+  problem.key_value[0] = {Tokens(all.key, first_key, last_key),
+                          Tokens(all.value, first_key, last_key),
+                          ScalesOfTokens(all.key_scale, first_key, last_key),
+                          ScalesOfTokens(all.value_scale, first_key, last_key)};
   return problem;
 }
 
