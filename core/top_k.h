@@ -19,6 +19,7 @@ class TopK {
   TopK(int64_t k, std::byte* indices, std::byte* weights)
       : k_(k), indices_(indices), weights_(weights) {}
 
+  int64_t k() const { return k_; }
   /// What a weight must pass to be among the largest so far; -1 while there is
   /// room for any.
   float bound() const { return bound_; }

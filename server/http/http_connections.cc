@@ -95,15 +95,15 @@ std::unique_ptr<HttpConnections::Place> HttpConnections::Take(
       return true;
     };
     const bool full = FullFor(address);
-    if (ClosingOf(address) >= kMostClosing) {
-      ++refused_;
-    } else if ((!full && open_ < limits_.total) ||
-               displace(LongestIdle(full ? address : "", /*reserved=*/false))) {
+    const bool may = ClosingOf(address) < kMostClosing;
+    if (may &&
+        ((!full && open_ < limits_.total) ||
+         displace(LongestIdle(full ? address : "", /*reserved=*/false)))) {
       ++open_;
       ++of_address_[address];
       place = std::make_unique<Place>(*this, address, /*reserved=*/false);
-    } else if (reserved_ < most_reserved_ ||
-               displace(LongestIdle("", /*reserved=*/true))) {
+    } else if (may && (reserved_ < most_reserved_ ||
+                       displace(LongestIdle("", /*reserved=*/true)))) {
       ++reserved_;
       place = std::make_unique<Place>(*this, address, /*reserved=*/true);
     } else {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
+#include "core/cpu/rows/offer_tile.h"
 #include "core/cpu/rows/result_memory.h"
 
 namespace attention::cpu {
@@ -75,32 +75,13 @@ void WeightResults::StoreTile(const KeyTile& tile, const TileArgs& args) {
 }
 
 void WeightResults::Take(const RowWeights& weights) {
-  if (problem_.wanted.top_k) TakeTopK(weights);
+  if (problem_.wanted.top_k) {
+    OfferTile(weights, first_key_, top_k_[weights.row]);
+  }
   if (!problem_.wanted.key_weights) return;
   float* const sums = key_sums_ + first_key_;
   for (int64_t j = weights.begin; j < weights.end; ++j) {
     sums[j] += weights.weights[j];
-  }
-}
-
-// Most weights are not among the largest: some are looked at together, which
-// the compiler does with vectors.
-void WeightResults::TakeTopK(const RowWeights& weights) {
-  constexpr int64_t kTogether = 16;
-  constexpr float kAbsent = -std::numeric_limits<float>::infinity();
-  TopK& top_k = top_k_[weights.row];
-  for (int64_t first = weights.begin; first < weights.end; first += kTogether) {
-    const int64_t last = std::min(first + kTogether, weights.end);
-    const float bound = top_k.bound();
-    int passing = 0;
-    for (int64_t j = first; j < last; ++j) {
-      passing += weights.weights[j] <= bound ? 0 : 1;  // NaN passes
-    }
-    for (int64_t j = first; passing > 0 && j < last; ++j) {
-      if (weights.weights[j] <= top_k.bound()) continue;
-      if (weights.scores[j] == kAbsent) continue;
-      top_k.Offer(weights.weights[j], first_key_ + j);
-    }
   }
 }
 

@@ -70,7 +70,6 @@ class WeightResults {
  private:
   bool BeginSweep(int64_t row, double sum);
   void Take(const RowWeights& weights);
-  void TakeTopK(const RowWeights& weights);
   float* RowOf(int64_t row) const {
     return reinterpret_cast<float*>(
         places_.Weights(rows_.batch(), rows_.HeadOf(row), rows_.QueryOf(row)));

@@ -70,12 +70,12 @@ TEST(ValidateResults, CountsTheirBytes) {
   const int64_t output = Validate(builder.problem)->ResultBytes();
   builder.problem.wanted.top_k = 2;
   EXPECT_EQ(Validate(builder.problem)->ResultBytes(),
-            output + 2 * 4 * 3 * 2 * (8 + 4));
+            output + 2L * 4 * 3 * 2 * (8 + 4));
   builder.problem.wanted = {.key_weights = true};
-  EXPECT_EQ(Validate(builder.problem)->ResultBytes(), output + 2 * 4 * 5 * 4);
+  EXPECT_EQ(Validate(builder.problem)->ResultBytes(), output + 2L * 4 * 5 * 4);
   builder.problem.wanted = {.scores = ScoreStage::kCapped};
   EXPECT_EQ(Validate(builder.problem)->ResultBytes(),
-            output + 2 * 4 * 3 * 5 * 4);
+            output + 2L * 4 * 3 * 5 * 4);
 }
 
 }  // namespace
