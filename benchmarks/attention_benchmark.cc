@@ -113,6 +113,9 @@ void AddFlags(CLI::App& app, Case& shape, Modes& modes) {
   app.add_option("--dtype", shape.type, "of query, key, value and output")
       ->check(CLI::IsMember({"FP32", "FP16", "BF16"}))
       ->capture_default_str();
+  app.add_option("--key-dtype", shape.key_type,
+                 "of key and value; as --dtype where it is left out")
+      ->check(CLI::IsMember({"FP32", "FP16", "BF16", "INT8", "FP8"}));
   app.add_option("--scoring", shape.scoring)
       ->check(CLI::IsMember({"dot", "additive", "gaussian", "bilinear"}))
       ->capture_default_str();

@@ -10,6 +10,13 @@
 #include "core/element.h"
 
 namespace attention::bench {
+namespace {
+
+DataType TypeOf(const std::string& name) {
+  return DataTypeFromName(name).value_or(DataType::kFloat32);
+}
+
+}  // namespace
 
 std::string Case::Name() const {
   std::string name =
@@ -17,7 +24,9 @@ std::string Case::Name() const {
                    KvHeads() != query_heads ? absl::StrCat("/", KvHeads()) : "",
                    " Lq", query_length, " Lk", KeyLength(), " D", width);
   if (ValueWidth() != width) absl::StrAppend(&name, " Dv", ValueWidth());
-  absl::StrAppend(&name, " ", type, " ", scoring);
+  absl::StrAppend(&name, " ", type, " ");
+  if (KeyType() != type) absl::StrAppend(&name, "keys ", KeyType(), " ");
+  absl::StrAppend(&name, scoring);
   if (causal) absl::StrAppend(&name, " causal");
   if (window >= 0) absl::StrAppend(&name, " window ", window);
   if (page > 0) absl::StrAppend(&name, " pages of ", page);
@@ -43,7 +52,8 @@ double Case::Flops() const {
 }
 
 double Case::Bytes() const {
-  const double size = type == "FP32" ? 4 : 2;
+  const auto size = static_cast<double>(ByteSize(TypeOf(type)));
+  const auto key_size = static_cast<double>(ByteSize(TypeOf(KeyType())));
   const double query = static_cast<double>(batch * query_heads * query_length) *
                        static_cast<double>(width + ValueWidth());
   const double keys = static_cast<double>(batch * KvHeads() * KeyLength()) *
@@ -53,22 +63,27 @@ double Case::Bytes() const {
   if (lse) {
     results += 4 * static_cast<double>(batch * query_heads * query_length);
   }
-  return size * (query + keys) + results;
+  if (IsScaledType(TypeOf(KeyType()))) {
+    results += 8 * static_cast<double>(batch * KvHeads() * KeyLength());
+  }
+  return size * query + key_size * keys + results;
 }
 
 Inputs::Inputs(const Case& shape) {
-  const DataType type =
-      DataTypeFromName(shape.type).value_or(DataType::kFloat32);
+  const DataType type = TypeOf(shape.type);
+  const DataType key_type = TypeOf(shape.KeyType());
   const int64_t b = shape.batch;
   const int64_t keys = shape.KeyLength();
   problem_.query = Normal(
       "query", type, {b, shape.query_heads, shape.query_length, shape.width},
       shape.magnitude);
-  problem_.key_value.push_back(
-      {Normal("key", type, {b, shape.KvHeads(), keys, shape.width},
-              shape.magnitude),
-       Normal("value", type, {b, shape.KvHeads(), keys, shape.ValueWidth()},
-              shape.magnitude)});
+  KeyValueBlock block;
+  block.key = Rows("key", key_type, {b, shape.KvHeads(), keys, shape.width},
+                   shape.magnitude, block.key_scale);
+  block.value =
+      Rows("value", key_type, {b, shape.KvHeads(), keys, shape.ValueWidth()},
+           shape.magnitude, block.value_scale);
+  problem_.key_value.push_back(block);
   const double spread = 1 / std::sqrt(static_cast<double>(shape.width));
   if (shape.scoring == "additive") {
     const int64_t h = shape.HiddenWidth();
@@ -186,6 +201,24 @@ void Inputs::CutIntoPages(int64_t keys) {
 TensorView Inputs::Keep(const char* name, Tensor tensor) {
   tensors_.emplace_back(name, std::move(tensor));
   return tensors_.back().second.view();
+}
+
+// One scale for all rows: time does not depend on them.
+TensorView Inputs::Rows(const char* name, DataType type, const Shape& shape,
+                        double spread, std::optional<TensorView>& scales) {
+  if (!IsScaledType(type)) return Normal(name, type, shape, spread);
+  constexpr double kMostDeviations = 3.5;  // as Normal() has them
+  const double largest = type == DataType::kInt8 ? 127 : 448;
+  Shape rows = shape;
+  rows.pop_back();
+  Tensor of_rows = Tensor::Create(DataType::kFloat32, rows).value();
+  for (int64_t n = 0; n < of_rows.element_count(); ++n) {
+    StoreElement(DataType::kFloat32, spread * kMostDeviations / largest,
+                 of_rows.data() + n * ByteSize(DataType::kFloat32));
+  }
+  scales =
+      Keep(name[0] == 'k' ? "key_scale" : "value_scale", std::move(of_rows));
+  return Normal(name, type, shape, largest / kMostDeviations);
 }
 
 // Sums of uniform numbers: close enough to normal to time with, and quick.

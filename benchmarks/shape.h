@@ -2,6 +2,7 @@
 #define ATTENTION_BENCHMARKS_SHAPE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +25,7 @@ struct Case {
   int64_t value_width = 0;   // 0: width
   int64_t hidden_width = 0;  // 0: width
   std::string type = "FP32";
+  std::string key_type;         // of key and value; empty: type
   std::string scoring = "dot";  // dot, additive, gaussian, bilinear
   bool causal = false;          // bottom-right
   int64_t window = -1;          // keys to the left; -1: none
@@ -41,6 +43,9 @@ struct Case {
   int threads = 1;
   std::string backend = "cpu";
 
+  const std::string& KeyType() const {
+    return key_type.empty() ? type : key_type;
+  }
   int64_t KvHeads() const { return kv_heads > 0 ? kv_heads : query_heads; }
   int64_t KeyLength() const {
     return key_length > 0 ? key_length : query_length;
@@ -56,7 +61,7 @@ struct Case {
   int64_t Pairs() const;
   /// 4 B H Lq Lk D, whatever the masks leave of it.
   double Flops() const;
-  /// Bytes of query, key, value and results, each counted once.
+  /// Bytes of query, key, value, scales and results, each counted once.
   double Bytes() const;
 };
 
@@ -83,6 +88,9 @@ class Inputs {
  private:
   TensorView Normal(const char* name, DataType type, const Shape& shape,
                     double spread);
+  // A key or value, and its scales where its type has some.
+  TensorView Rows(const char* name, DataType type, const Shape& shape,
+                  double spread, std::optional<TensorView>& scales);
   TensorView Keep(const char* name, Tensor tensor);
   // Puts keys and values into pages of `keys` keys that lie anywhere: (B, Hkv,
   // keys, D) each.

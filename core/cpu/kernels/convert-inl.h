@@ -210,8 +210,9 @@ HWY_INLINE void WidenDenseOf(const unsigned char* from, int64_t width,
     return kHasScale<kType> ? hn::Mul(wide, hn::Set(F(), scale)) : wide;
   };
   int64_t i = 0;
-  for (; i + kLanes <= width; i += kLanes)
+  for (; i + kLanes <= width; i += kLanes) {
     hn::StoreU(widen(from, i), d, to + i);
+  }
   if (i == width) return;
   HWY_ALIGN unsigned char piece[kLanes * kSize] = {};
   memcpy(piece, from + i * kSize, static_cast<size_t>((width - i) * kSize));
