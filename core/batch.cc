@@ -184,13 +184,9 @@ AttentionProblem WithTokens(const AttentionProblem& packed, int64_t first_query,
   problem.query = Tokens(packed.query, first_query, last_query);
   const KeyValueBlock& all = packed.key_value[0];
   problem.key_value[0] = {Tokens(all.key, first_key, last_key),
-<<<<<<< ours
                           Tokens(all.value, first_key, last_key),
                           ScalesOfTokens(all.key_scale, first_key, last_key),
                           ScalesOfTokens(all.value_scale, first_key, last_key)};
-=======
-                          Tokens(all.value, first_key, last_key)};
->>>>>>> theirs
   return problem;
 }
 
