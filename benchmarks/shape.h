@@ -25,7 +25,7 @@ struct Case {
   int64_t value_width = 0;   // 0: width
   int64_t hidden_width = 0;  // 0: width
   std::string type = "FP32";
-  std::string key_type = {};         // of key and value; empty: type
+  std::string key_type = {};    // of key and value; empty: type
   std::string scoring = "dot";  // dot, additive, gaussian, bilinear
   bool causal = false;          // bottom-right
   int64_t window = -1;          // keys to the left; -1: none

@@ -135,7 +135,8 @@ TEST_F(StoreFileTest, RefusesFilesThatAreNoSequence) {
               refused("tensor \"key.1\": is not of a sequence"));
   EXPECT_THAT(metadata("layers", "3"), refused("\"key.2\": is missing"));
   EXPECT_THAT(metadata("layers", "1000000000000"), refused("layers: 1000"));
-  EXPECT_THAT(metadata("datatype", "FP8"), refused("datatype: 'FP8'"));
+  EXPECT_THAT(metadata("datatype", "FP4"), refused("datatype: 'FP4'"));
+  EXPECT_THAT(metadata("datatype", "FP8"), refused("datatype: FP8 (expected"));
   EXPECT_THAT(metadata("datatype", "BF16"), refused("\"key.0\": FP32 of"));
   EXPECT_THAT(metadata("lengths", "0 1"), refused("lengths: others"));
   const auto replaced = [this](const std::string& name, const Shape& shape) {
