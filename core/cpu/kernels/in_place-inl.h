@@ -106,16 +106,16 @@ HWY_INLINE void AddColumnsInPlace(const TileArgs& args, const Columns& columns,
   const unsigned char* const* const keys =
       operands.keys + columns.begin + args.keys;
   const unsigned char* const* const values = operands.values + columns.begin;
+  const int64_t left = operands.value_width - column;
   AddValues<kRows, kVectors>(
       args, weights + columns.begin, columns.end - columns.begin,
-      [=, &operands](int64_t j, int v) HWY_ATTR {
+      [=](int64_t j, int v) HWY_ATTR {
         // With the first of a key's values, a key of the next tile.
         if (v == 0 && column == 0) {
           PrefetchRow(keys[j], key_bytes);
         }
         if constexpr (kPart) {
-          return LoadPart<kType>(values[j], column,
-                                 operands.value_width - column);
+          return LoadPart<kType>(values[j], column, left);
         } else {
           return LoadWide<kType>(values[j], column + v * lanes);
         }

@@ -19,7 +19,7 @@ void PointTo(const TileRows& rows, const unsigned char** to) {
 
 InPlaceRows::InPlaceRows(const ValidatedProblem& problem, const Plan& plan,
                          const Kernels& kernels, Scratch& scratch)
-    : problem_(problem), plan_(plan), kernels_(kernels) {
+    : problem_(problem), kernels_(kernels) {
   if (!plan.decode) return;
   key_stride_ = RoundUp(problem.key_width, kernels.lanes);
   value_stride_ = plan.padded_value_width;

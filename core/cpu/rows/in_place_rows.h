@@ -31,7 +31,6 @@ class InPlaceRows {
              const unsigned char** table) const;
 
   const ValidatedProblem& problem_;
-  const Plan& plan_;
   const Kernels& kernels_;
   // Where rows begin: of a tile's keys and those of the next, and of its
   // values.
