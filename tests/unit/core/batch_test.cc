@@ -59,7 +59,7 @@ TEST_F(BatchTest, MoreResultsArePackedLikeTheOthers) {
   EXPECT_EQ(batch->top_k_shape, (Shape{5, 4, 3}));
   EXPECT_EQ(batch->key_weights_shape, (Shape{4, 5}));
   EXPECT_EQ(batch->ResultBytes(),
-            4L * (5 * 4 * 6 + 4 * 11 + 4 * 5) + 12L * (5 * 4 * 3));
+            4L * (5 * 4 * 6 + 4 * 11 + 4 * 5) + 12L * 5 * 4 * 3);
   // Of an entry of one key, too: its rows are not full.
   EXPECT_EQ(batch->problems[1].wanted.top_k, 3);
 }
