@@ -89,7 +89,7 @@ class Bf16ProductsTest : public ::testing::TestWithParam<Products> {
                   &rows[static_cast<size_t>(r * width + i)]);
       }
     }
-    Floats packed(static_cast<size_t>(keys.rows * width));
+    Floats packed(static_cast<size_t>(keys.rows * width + 1));
     for (int64_t k = 0; k < keys.rows; ++k) {
       for (int64_t i = 0; i < width; ++i) {
         const int64_t to = (k / kBf16Panel * width + i) * kBf16Panel;
@@ -174,7 +174,8 @@ class Bf16ProductsTest : public ::testing::TestWithParam<Products> {
     const int64_t panels =
         (width + kBf16Panel - 1) / kBf16Panel + more;  // of columns
     Floats paired(static_cast<size_t>(kMaxMicroRows * kBf16WeightStride));
-    Floats packed(static_cast<size_t>(keys * panels * kBf16Panel / 2));
+    // Somewhere in memory, where there are no keys, too.
+    Floats packed(static_cast<size_t>(keys * panels * kBf16Panel / 2 + 1));
     for (int64_t n = 0; n < keys / 2; ++n) {
       // Pair n is of two keys of its panel, half a panel apart.
       const int64_t key = n / kBf16Depth * kBf16Panel + n % kBf16Depth;
