@@ -165,6 +165,17 @@ TEST_P(MoreResultsTest, MasksDoNotMeetScoresBeforeThem) {
   }
 }
 
+// Nothing stands in for a softcap that is small beside everything else.
+TEST_P(MoreResultsTest, ScoresUnderATinySoftcapAreThatSoftcap) {
+  ProblemSpec spec = Wanting({.scores = ScoreStage::kCapped});
+  spec.softcap = 0x1p-100;
+  ASSERT_OK_AND_ASSIGN(const Results results,
+                       Run(MakeProblem(spec, TestSeed()).problem));
+  for (const double score : results.scores->ToDoubles()) {
+    ASSERT_NEAR(std::abs(score), 0x1p-100, 0x1p-120);
+  }
+}
+
 TEST_P(MoreResultsTest, RowsWithoutKeys) {
   for (const EmptyRows empty : {EmptyRows::kZero, EmptyRows::kUniform}) {
     ProblemSpec spec = Wanting({.top_k = 3, .key_weights = true});

@@ -7,8 +7,8 @@ namespace attention::cpu {
 namespace {
 
 constexpr double kLog2E = 1.4426950408889634;
-// Below it a capped score counts as little beside 1 as 0 does.
-constexpr double kLeastSoftcap = 0x1p-60;
+// A softcap that FP32 flushes to 0 would make 0 / 0 of a score of 0.
+constexpr double kLeastSoftcap = std::numeric_limits<float>::min();
 
 // Whether scores have to be natural.
 bool UsesScores(const ValidatedProblem& problem) {
