@@ -16,12 +16,19 @@ namespace attention {
 /// computed, however short it is.
 inline constexpr int64_t kMostPackedEntries = 4096;
 
-/// What is computed together: one problem, or of a packed batch one for each
-/// entry. Its results are one tensor each, in any case.
+/// What is computed together: one problem, or one for each entry of a batch.
+/// Its results are one tensor each, in any case.
 struct ValidatedBatch {
+  /// How results lie.
+  enum class Form : uint8_t {
+    kOneProblem,  // as the problem says itself
+    kPacked,      // tokens first
+    kEntries,     // as the query, of entries with keys of their own
+  };
+
+  Form form = Form::kOneProblem;
   std::vector<ValidatedProblem> problems;
-  /// Where each problem's rows, weights and keys begin in a packed batch's
-  /// results.
+  /// Where each entry's rows, weights and keys begin in the results.
   struct Begin {
     int64_t row = 0;
     int64_t weight = 0;
@@ -29,9 +36,11 @@ struct ValidatedBatch {
   };
   std::vector<Begin> begins;
 
-  // What the caller is given: of a problem as it says itself; packed (T, Hq,
-  // Dv), the entries' (Hq, Lq, Lk) one after the other in one extent, (Hq, T),
-  // (T, Hq, k) and (Hq, S).
+  // What the caller is given. Packed (T, Hq, Dv), the entries' (Hq, Lq, Lk) one
+  // after the other in one extent, (Hq, T), (T, Hq, k) and (Hq, S). In the
+  // other forms (B, Hq, Lq, Dv), (B, Hq, Lq, Lk), (B, Hq, Lq), (B, Hq, Lq, k)
+  // and (B, Hq, Lk), without what the query lacks of it; but where entries have
+  // different lengths, weights and key weights as packed.
   DataType output_type = DataType::kFloat32;  // the query's
   Shape output_shape;
   Shape weights_shape;
@@ -47,9 +56,10 @@ struct ValidatedBatch {
   int64_t ResultBytes() const;
 };
 
-/// Validate() for packed batches, too. INVALID_ARGUMENT names the field as it
-/// does, and the entry that it is about; query_starts and key_starts are fields
-/// like the others. RESOURCE_EXHAUSTED for more than kMostPackedEntries.
+/// Validate() for packed batches and for entries with keys of their own, too.
+/// INVALID_ARGUMENT names the field as it does, and the entry that it is about;
+/// query_starts and key_starts are fields like the others. RESOURCE_EXHAUSTED
+/// for more than kMostPackedEntries.
 absl::StatusOr<ValidatedBatch> ValidateBatch(const AttentionProblem& problem);
 
 }  // namespace attention

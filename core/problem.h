@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <variant>
+#include <vector>
 
 #include "absl/container/inlined_vector.h"
 #include "core/tensor_view.h"
@@ -109,6 +110,9 @@ struct KeyValueBlock {
   std::optional<TensorView> value_scale = {};
 };
 
+/// Blocks that follow each other.
+using KeyValueBlocks = absl::InlinedVector<KeyValueBlock, 1>;
+
 /// How far a score has come: each stage has the ones before it.
 enum class ScoreStage : uint8_t {
   kScaled,  // the scoring function, of every key, masked or not
@@ -142,13 +146,18 @@ struct AttentionProblem {
   TensorView query;
   /// Where the entries of a packed batch start (cu_seqlens, indptr): INT32 or
   /// INT64, (B + 1), the first 0, none below the one before it, the last T, or
-  /// S. Both or neither; with neither attend_mask nor bias. Each entry means
-  /// what it means by itself.
+  /// S. Both or neither, but for key_value_of_entries; with neither attend_mask
+  /// nor bias. Each entry means what it means by itself.
   std::optional<TensorView> query_starts;
   std::optional<TensorView> key_starts;
   /// Lk is the sum over the blocks. A plain problem has one; none means Lk = 0
   /// and Dv = 0.
-  absl::InlinedVector<KeyValueBlock, 1> key_value;
+  KeyValueBlocks key_value;
+  /// In place of key_value, where not empty: of each entry its own, B of them;
+  /// or as many as query_starts has entries, and then there are no key_starts.
+  /// Their blocks have four extents, of batch 1, and one value width. Each
+  /// entry means what it means by itself: lengths may differ.
+  std::vector<KeyValueBlocks> key_value_of_entries;
   Scoring scoring;
   std::optional<double> softcap;  // c * tanh(score / c); finite, > 0
   Masks masks;

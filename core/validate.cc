@@ -35,6 +35,47 @@ absl::Status CheckHostView(absl::string_view field, const TensorView& view) {
   return absl::OkStatus();
 }
 
+absl::Status CheckQuery(const TensorView& query) {
+  if (absl::Status status = CheckView("query", query); !status.ok()) {
+    return status;
+  }
+  if (query.rank() < 2 || query.rank() > 4) {
+    return FieldError(
+        "query",
+        absl::StrCat("shape ", ShapeToString(query.shape), " has ",
+                     query.rank(), " dimensions (expected 2, 3 or 4)"));
+  }
+  if (!IsAttentionType(query.type)) {
+    return FieldError("query", absl::StrCat("datatype ", Name(query.type),
+                                            " (expected FP32, FP16 or BF16)"));
+  }
+  return absl::OkStatus();
+}
+
+// One without elements gets an address, which is never read from: kernels may
+// count on from it, and nothing may be added to a null pointer.
+TensorView Widen(const TensorView& view) {
+  static constexpr std::byte kNoElements = {};
+  TensorView wide = view;
+  if (wide.data == nullptr && absl::c_linear_search(wide.shape, 0)) {
+    wide.data = &kNoElements;
+  }
+  while (wide.rank() < 4) {
+    const bool head = wide.rank() == 3;  // (B, L, D): the head goes between
+    wide.shape.insert(wide.shape.begin() + (head ? 1 : 0), 1);
+    wide.strides.insert(wide.strides.begin() + (head ? 1 : 0), 0);
+  }
+  return wide;
+}
+
+Shape Narrow(const Shape& four, int rank) {
+  if (rank == 4) return four;
+  Shape narrow = four;
+  narrow.erase(narrow.begin() + 1);
+  if (rank == 2) narrow.erase(narrow.begin());
+  return narrow;
+}
+
 bool IsFloat32OrQueryType(DataType type, const ValidatedProblem& valid) {
   return type == DataType::kFloat32 || type == valid.query.type;
 }
@@ -54,32 +95,8 @@ absl::Status ParameterTypeError(absl::string_view field, DataType type,
 namespace {
 
 using internal::FieldError;
-
-// (B, H, L, D) of a view of rank 2 to 4: missing leading extents become 1. One
-// without elements gets an address, which is never read from: kernels may count
-// on from it, and nothing may be added to a null pointer.
-TensorView Widen(const TensorView& view) {
-  static constexpr std::byte kNoElements = {};
-  TensorView wide = view;
-  if (wide.data == nullptr && absl::c_linear_search(wide.shape, 0)) {
-    wide.data = &kNoElements;
-  }
-  while (wide.rank() < 4) {
-    const bool head = wide.rank() == 3;  // (B, L, D): the head goes between
-    wide.shape.insert(wide.shape.begin() + (head ? 1 : 0), 1);
-    wide.strides.insert(wide.strides.begin() + (head ? 1 : 0), 0);
-  }
-  return wide;
-}
-
-// What a shape of rank 2 to 4 leaves out when it comes from four extents.
-Shape Narrow(const Shape& four, int rank) {
-  if (rank == 4) return four;
-  Shape narrow = four;
-  narrow.erase(narrow.begin() + 1);
-  if (rank == 2) narrow.erase(narrow.begin());
-  return narrow;
-}
+using internal::Narrow;
+using internal::Widen;
 
 absl::Status ZeroExtent(absl::string_view field, const TensorView& tensor,
                         absl::string_view extent) {
@@ -89,18 +106,8 @@ absl::Status ZeroExtent(absl::string_view field, const TensorView& tensor,
 }
 
 absl::Status ValidateQuery(const TensorView& query, ValidatedProblem& valid) {
-  if (absl::Status status = internal::CheckView("query", query); !status.ok()) {
+  if (absl::Status status = internal::CheckQuery(query); !status.ok()) {
     return status;
-  }
-  if (query.rank() < 2 || query.rank() > 4) {
-    return FieldError(
-        "query",
-        absl::StrCat("shape ", ShapeToString(query.shape), " has ",
-                     query.rank(), " dimensions (expected 2, 3 or 4)"));
-  }
-  if (!IsAttentionType(query.type)) {
-    return FieldError("query", absl::StrCat("datatype ", Name(query.type),
-                                            " (expected FP32, FP16 or BF16)"));
   }
   valid.query = Widen(query);
   valid.batch = valid.query.shape[0];
@@ -278,6 +285,11 @@ absl::StatusOr<ValidatedProblem> Validate(const AttentionProblem& problem) {
   if (problem.query_starts || problem.key_starts) {
     return FieldError(problem.query_starts ? "query_starts" : "key_starts",
                       "was given where one problem is expected");
+  }
+  if (!problem.key_value_of_entries.empty()) {
+    return FieldError("key",
+                      "entries have their own, where one problem is "
+                      "expected");
   }
   absl::Status status = ValidateQuery(problem.query, valid);
   if (!status.ok()) return status;

@@ -19,6 +19,13 @@ absl::Status CheckHostView(absl::string_view field, const TensorView& view);
 /// That it has integers and lies in host memory.
 absl::Status CheckIntegers(absl::string_view field, const TensorView& view);
 
+/// That a query has two to four extents, and numbers.
+absl::Status CheckQuery(const TensorView& query);
+/// (B, H, L, D) of a view of two to four extents: missing ones become 1.
+TensorView Widen(const TensorView& view);
+/// What a shape of `rank` extents, 2 to 4, leaves out when it comes from four.
+Shape Narrow(const Shape& four, int rank);
+
 /// "FP32" or "FP32 or FP16": what bias and parameters may be.
 bool IsFloat32OrQueryType(DataType type, const ValidatedProblem& valid);
 absl::Status ParameterTypeError(absl::string_view field, DataType type,

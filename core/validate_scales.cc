@@ -8,7 +8,7 @@ namespace attention::internal {
 namespace {
 
 // (B, Hkv, n) of the scales of a view of rank 2 to 4.
-TensorView Widen(const TensorView& scales) {
+TensorView WidenScales(const TensorView& scales) {
   TensorView wide = scales;
   while (wide.rank() < 3) {
     const bool head = wide.rank() == 2;  // (B, n): the head goes between
@@ -87,7 +87,7 @@ absl::Status ReadScales(absl::string_view field, const TensorView& rows,
         absl::StrCat("shape ", ShapeToString(scales->shape), " (expected ",
                      ShapeToString(expected), ", one for each row)"));
   }
-  result = Widen(*scales);
+  result = WidenScales(*scales);
   if (ElementCount(expected).value_or(0) == 0) return absl::OkStatus();
   return CheckElements(field, *result);
 }

@@ -21,6 +21,7 @@ constexpr char kListening[] = "Listening";
 constexpr char kEncryption[] = "Encryption";
 constexpr char kComputing[] = "Computing";
 constexpr char kLimits[] = "Limits";
+constexpr char kResident[] = "Keys that stay";
 constexpr char kModels[] = "Models";
 constexpr char kTrust[] = "Trust";
 constexpr char kLogging[] = "Logging";
@@ -153,6 +154,21 @@ const std::vector<OptionRow>& OptionTable() {
        "its calls have --drain-time to finish; 0 never"},
       {"--reply-timeout", kLimits, TimeOption{&O::reply_timeout, kLeastTime},
        "How long a caller may take to take a reply; then its call is ended"},
+
+      {"--resident-memory-limit", kResident,
+       SizeOption{&O::resident_memory_limit, 1 << 20, kAny, /*or_zero=*/true},
+       "Memory of sequences (KeyValueService), 1MiB or more, beside "
+       "--memory-limit; beyond it: RESOURCE_EXHAUSTED. 0 means an eighth of "
+       "--memory-limit"},
+      {"--resident-evict", kResident, SwitchOption{&O::resident_evict},
+       "Where that memory is out, the sequence that was not used for longest, "
+       "of the caller who holds most, goes to make room"},
+      {"--resident-idle-limit", kResident, TimeOption{&O::resident_idle_limit},
+       "A sequence that was not used for so long goes, unless it was made with "
+       "a limit of its own; 0 never"},
+      {"--resident-folder", kResident, TextOption{&O::resident_folder, "DIR"},
+       "Where callers may have sequences written to, and read from: files of "
+       "the safetensors format. Without it neither can be asked for"},
 
       {"--model-repository", kModels, TextOption{&O::model_repository, "DIR"},
        "A directory of parameter sets, one folder for each: config.json with "

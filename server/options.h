@@ -61,6 +61,12 @@ struct ServerOptions {
   std::chrono::milliseconds max_connection_age{0};
   std::chrono::milliseconds reply_timeout{60'000};
 
+  // Keys that stay. A server that was started knows the limit: not 0 there.
+  int64_t resident_memory_limit = 0;
+  bool resident_evict = false;
+  std::chrono::milliseconds resident_idle_limit{60 * 60'000};
+  std::string resident_folder;
+
   // Models
   std::string model_repository;
 

@@ -31,12 +31,14 @@
 #include "server/models/model_table.h"
 #include "server/models/repository_queue.h"
 #include "server/option_checks.h"
+#include "server/resident/resident_store.h"
 #include "server/room_to_start.h"
 #include "server/server_parts.h"
 #include "server/services/attention_service.h"
 #include "server/services/call_counter.h"
 #include "server/services/inference_management.h"
 #include "server/services/inference_service.h"
+#include "server/services/key_value_service.h"
 #include "server/services/reflection_service.h"
 #include "server/telemetry/backend_health.h"
 #include "server/transport/acceptor.h"
@@ -110,6 +112,7 @@ absl::Status CheckReach(const ServerOptions& options, const TcpListener& tcp) {
 // What reflection lists.
 std::vector<std::string> ServiceNames() {
   return {v1::AttentionService::service_full_name(),
+          v1::KeyValueService::service_full_name(),
           inference::GRPCInferenceService::service_full_name(),
           "grpc.health.v1.Health",
           grpc::reflection::v1::ServerReflection::service_full_name(),
@@ -123,6 +126,7 @@ std::vector<std::string> ServiceNames() {
 struct Server::Impl {
   Impl(ServerOptions server_options, std::unique_ptr<Engine> built_engine,
        std::unique_ptr<ModelRepository> opened_repository,
+       std::unique_ptr<ResidentStore> resident_store,
        std::shared_ptr<BackendHealth> backend_health,
        std::unique_ptr<Tls> encryption, std::unique_ptr<Callers> known_callers,
        const ConnectionLimits& connection_limits,
@@ -135,14 +139,16 @@ struct Server::Impl {
         admission(options.max_requests_in_flight, options.memory_limit / 2),
         repository(std::move(opened_repository)),
         models(*repository),
+        resident(std::move(resident_store)),
         http(std::move(http_port)),
         engine(std::move(built_engine)),
         queue(engine->workers()),
-        service(options, *engine, services(), calls, *repository),
+        service(options, *engine, services(), calls, *repository, *resident),
+        key_values(services(), calls, *resident, repository_queue),
         management(options, *engine, *repository, repository_queue, models,
                    regions),
         inference(options, *engine, services(), calls, management, models,
-                  regions) {
+                  regions, *resident) {
     if (callers != nullptr) {
       callers->OnChange([this] { calls.TellCallersChanged(); });
     }
@@ -191,6 +197,7 @@ struct Server::Impl {
   std::unique_ptr<ModelRepository> repository;
   ModelTable models;
   SharedMemoryRegistry regions;
+  std::unique_ptr<ResidentStore> resident;
   RepositoryQueue repository_queue;
   CostModel costs;
   RequestMetrics metrics;
@@ -199,6 +206,7 @@ struct Server::Impl {
   std::unique_ptr<Engine> engine;  // waits for tasks that still return
   RequestQueue queue;
   AttentionService service;
+  KeyValueService key_values;
   InferenceManagement management;
   InferenceService inference;
   Reflection reflection{ServiceNames(), calls};
@@ -252,6 +260,7 @@ absl::StatusOr<int> Server::Impl::Listen() {
       open_calls.limits().OfConnection(options.max_streams_per_connection);
   SetGrpcLimits(options, streams, MessageMemory(options), builder);
   builder.RegisterService(&service);
+  builder.RegisterService(&key_values);
   builder.RegisterService(&inference);
   builder.RegisterService(&reflection_service);
   builder.RegisterService(&old_reflection_service);
@@ -278,9 +287,10 @@ absl::StatusOr<int> Server::Impl::Listen() {
 void Server::Impl::ServeHttp() {
   if (http == nullptr) return;
   if (options.http_inference) {
-    http_inference = std::make_unique<InferenceApi>(InferenceApi::Parts{
-        options, *engine, services(), calls, models, regions, http->bodies,
-        management, other_calls, WhyNotInPlainText(options, *http)});
+    http_inference = std::make_unique<InferenceApi>(
+        InferenceApi::Parts{options, *engine, services(), calls, models,
+                            regions, *resident, http->bodies, management,
+                            other_calls, WhyNotInPlainText(options, *http)});
   }
   const auto ready = [this] { return !calls.leaving() && health->serving(); };
   http->api.StartServing({.ready = ready,
@@ -348,14 +358,18 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   absl::StatusOr<std::unique_ptr<ModelRepository>> repository =
       OpenRepository(options);
   if (!repository.ok()) return repository.status();
+  absl::StatusOr<std::unique_ptr<ResidentStore>> resident =
+      ResidentStore::Open(options);
+  if (!resident.ok()) return resident.status();
   absl::StatusOr<std::unique_ptr<Callers>> callers =
       OpenCallers(options.callers_file);
   if (!callers.ok()) return callers.status();
   grpc::EnableDefaultHealthCheckService(true);
   auto server = absl::WrapUnique(new Server());
   server->impl_ = std::make_unique<Impl>(
-      options, *std::move(engine), *std::move(repository), health,
-      *std::move(tls), *std::move(callers), *connections, *std::move(http));
+      options, *std::move(engine), *std::move(repository), *std::move(resident),
+      health, *std::move(tls), *std::move(callers), *connections,
+      *std::move(http));
   KeepFreedMemoryWithin(server->impl_->options.memory_limit);
   const absl::StatusOr<int> port = server->impl_->Listen();
   if (!port.ok()) return port.status();

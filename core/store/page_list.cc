@@ -77,16 +77,20 @@ absl::StatusOr<Appended> PageList::Append(std::optional<int64_t> position,
   const int64_t taken = std::min(*count, state->length - begin);
   status = CheckTaken(*state, begin, rows, taken);
   if (!status.ok()) return status;
-  const Appended done{std::max(state->length, begin + *count), *count - taken};
-  if (done.new_keys == 0) return done;
+  const int64_t end = begin + *count;
+  if (taken == *count) {
+    return Appended{state->length, 0,
+                    Snapshot(layout_, std::move(state->table), end)};
+  }
 
-  Change change{std::move(state->table), state->length, done.length};
+  Change change{std::move(state->table), state->length, end};
   status = Prepare(change);
   if (!status.ok()) return status;
   Write(change, rows, begin);
+  Snapshot read(layout_, change.table, end);
   status = Publish(std::move(change.table), change.end);
   if (!status.ok()) return status;
-  return done;
+  return Appended{end, *count - taken, std::move(read)};
 }
 
 absl::Status PageList::CheckTaken(const State& state, int64_t position,

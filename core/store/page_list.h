@@ -21,6 +21,9 @@ namespace attention::store {
 struct Appended {
   int64_t length = 0;    // keys of the layer afterwards
   int64_t new_keys = 0;  // those that were not there before
+  /// What the layer had then, up to the last of the rows: not what stood behind
+  /// them already.
+  Snapshot read;
 };
 
 /// The keys and values of one layer of a sequence: pages and a length. Safe for

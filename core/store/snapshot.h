@@ -19,6 +19,13 @@ class Snapshot {
  public:
   int64_t length() const { return length_; }  // keys
 
+  /// The first keys of it, 0 to length().
+  Snapshot First(int64_t keys) const { return {layout_, table_, keys}; }
+
+  /// As one block of Blocks() that had all keys, without elements: for what
+  /// asks for extents alone.
+  KeyValueBlock Extents() const { return layout_.Views(nullptr, length_); }
+
   /// Ready for AttentionProblem::key_value: views (1, Hkv, n, Dk) and (1, Hkv,
   /// n, Dv), one block for each page; of a snapshot without keys one block with
   /// n = 0, because a problem takes its widths from there. They are good for as

@@ -14,6 +14,7 @@
 #include "server/memory/shared_memory_registry.h"
 #include "server/models/model_table.h"
 #include "server/options.h"
+#include "server/resident/resident_store.h"
 #include "server/scheduling/active_calls.h"
 #include "server/scheduling/task.h"
 #include "server/services/call_counter.h"
@@ -36,6 +37,7 @@ class InferenceApi {
     ActiveCalls& calls;
     const ModelTable& models;
     SharedMemoryRegistry& regions;
+    ResidentStore& resident;
     std::shared_ptr<ByteBudget> bodies;
     InferenceManagement& management;
     CallCounter& counter;  // of calls that are no inference

@@ -42,26 +42,35 @@ absl::Status AttentionOperation::Decode(ReceivedMessage message, HoldBytes hold,
   return absl::OkStatus();
 }
 
-absl::StatusOr<OperationNeeds> AttentionOperation::Plan(RequestFacts& facts) {
+// Sizes are checked before anything of that size is allocated: a width of 2^40
+// beside a length of 0 is legal on paper.
+absl::Status AttentionOperation::PlanResults() {
   absl::StatusOr<ValidatedBatch> valid = ValidateBatch(request_.problem);
   if (!valid.ok()) return valid.status();
   batch_ = *std::move(valid);
-  for (const ValidatedProblem& problem : batch_->problems) {
-    facts.batch_entries += problem.batch;
-  }
-  // Sizes are checked before anything of that size is allocated: a width of
-  // 2^40 beside a length of 0 is legal on paper.
   results_.emplace(request_.results, *batch_);
-  const int64_t other_bytes = wire_->BytesBeside(results_->Bytes());
-  absl::Status status =
-      results_->CheckFit(other_bytes, limits_.max_response_bytes);
+  absl::Status status = results_->CheckFit(
+      wire_->BytesBeside(results_->Bytes()), limits_.max_response_bytes);
   if (status.ok()) {
     status = CheckLimits(request_.problem, *results_, limits_);
   }
   if (status.ok()) status = CheckResultsApart(request_);
+  return status;
+}
+
+absl::StatusOr<OperationNeeds> AttentionOperation::Plan(RequestFacts& facts) {
+  absl::Status status;
+  if (!request_.sequences.empty()) {
+    keys_.emplace(resident_);
+    status = keys_->Plan(request_);
+  }
+  if (status.ok()) status = PlanResults();
   if (!status.ok()) return status;
+  for (const ValidatedProblem& problem : batch_->problems) {
+    facts.batch_entries += problem.batch;
+  }
   OperationNeeds needs;
-  needs.reply_bytes = results_->Bytes() + other_bytes;
+  needs.reply_bytes = results_->Bytes() + wire_->BytesBeside(results_->Bytes());
   const absl::Span<const ValidatedProblem> problems = batch_->problems;
   needs.work = {static_cast<int>(request_.problem.scoring.index()),
                 Engine::Work(problems)};
@@ -74,9 +83,26 @@ absl::StatusOr<OperationNeeds> AttentionOperation::Plan(RequestFacts& facts) {
   return needs;
 }
 
+// What the request waited for is there now, and may be more than was planned.
+absl::Status AttentionOperation::ReadSequences() {
+  const int64_t planned = results_->Bytes();
+  absl::Status status = keys_->Read(request_);
+  if (status.ok()) status = PlanResults();
+  if (status.ok() && results_->Bytes() > planned) {
+    status = absl::AbortedError(
+        "sequences: others were appended to while this request waited, and its "
+        "results have become larger (expected a position, or nobody else who "
+        "appends); its own keys are appended");
+  }
+  return status;
+}
+
 absl::Status AttentionOperation::Run(const std::stop_token& stop,
                                      const Pauses& pauses,
                                      RequestFacts& facts) {
+  if (keys_) {
+    if (absl::Status keys = ReadSequences(); !keys.ok()) return keys;
+  }
   // Not before: what waits in the queue holds no memory for results.
   if (absl::Status memory = results_->Allocate(); !memory.ok()) return memory;
   const AttentionOutputs outputs = results_->Outputs();

@@ -14,6 +14,7 @@
 #include "server/request/operation.h"
 #include "server/request/request_limits.h"
 #include "server/request/results.h"
+#include "server/request/sequence_keys.h"
 
 namespace attention::server {
 
@@ -60,8 +61,11 @@ class AttentionOperation final : public Operation {
  public:
   /// `engine` outlives it. RESOURCE_EXHAUSTED for what is beyond `limits`.
   AttentionOperation(std::unique_ptr<AttentionWire> wire, const Engine& engine,
-                     const RequestLimits& limits)
-      : wire_(std::move(wire)), engine_(engine), limits_(limits) {}
+                     const RequestLimits& limits, ResidentAccess resident)
+      : wire_(std::move(wire)),
+        engine_(engine),
+        limits_(limits),
+        resident_(std::move(resident)) {}
 
   const char* name() const override { return "attend"; }
   Rpc rpc() const override { return wire_->rpc(); }
@@ -77,9 +81,14 @@ class AttentionOperation final : public Operation {
   absl::StatusOr<grpc::ByteBuffer> Encode(const RequestFacts& facts) override;
 
  private:
+  absl::Status PlanResults();
+  absl::Status ReadSequences();
+
   const std::unique_ptr<AttentionWire> wire_;
   const Engine& engine_;
   const RequestLimits limits_;
+  const ResidentAccess resident_;
+  std::optional<SequenceKeys> keys_;  // of sequences
   AttentionRequest request_;
   std::optional<ValidatedBatch> batch_;
   std::optional<Results> results_;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,14 @@ struct WantedResult {
   RegionBytes place = {};  // without a region: in the reply
 };
 
+/// A layer of a sequence whose keys and values a request reads.
+struct SequenceLayer {
+  std::string name;
+  int64_t layer = 0;
+  /// Where the request's own keys go; absent: behind the last one.
+  std::optional<int64_t> position = {};
+};
+
 /// What one request asks, whichever wire it came over.
 struct AttentionRequest {
   /// Views of the wire's memory, of what follows, or of regions.
@@ -47,6 +56,9 @@ struct AttentionRequest {
   };
   std::vector<TensorInRegion> tensors_in_regions;
   std::vector<AlignedBuffer> buffers;
+  /// Where keys and values come from, one for each entry of the batch; none: in
+  /// the request. With some, those in the request, if any, are appended.
+  std::vector<SequenceLayer> sequences;
   std::shared_ptr<const void> parameters;  // of a set
 };
 

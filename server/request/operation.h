@@ -20,7 +20,9 @@ namespace attention::server {
 /// their amounts say.
 struct Work {
   static constexpr int kKinds = 8;
-  /// Kinds that are no scoring function: decoding, whose amount is in bytes.
+  /// Kinds that are no scoring function, whose amounts are in bytes: copying
+  /// into a sequence, decoding.
+  static constexpr int kCopy = 5;
   static constexpr int kDecodeMessage = 6;
   static constexpr int kDecodeJson = 7;
   int kind = 0;  // 0 to kKinds - 1

@@ -125,13 +125,31 @@ absl::Status RequestBuilder::CheckResults() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<AttentionRequest> RequestBuilder::Build() && {
+absl::Status RequestBuilder::SetSequences(
+    std::vector<SequenceLayer> sequences) {
+  if (sequences.empty()) return FieldError("sequences", "none is named");
+  request_.sequences = std::move(sequences);
+  return absl::OkStatus();
+}
+
+absl::Status RequestBuilder::CheckTensors() {
+  const bool resident = !request_.sequences.empty();
+  const bool key = IsGiven(*FindTensor("key"));
+  const bool value = IsGiven(*FindTensor("value"));
   for (const TensorField& tensor : TensorFields()) {
     if (tensor.need == Need::kNobody || IsGiven(tensor)) continue;
+    const bool is_row = tensor.name == "key" || tensor.name == "value";
+    if (resident && is_row && key == value) continue;
     if (Accepts(tensor, request_.problem)) {
       return FieldError(tensor.name, "missing");
     }
   }
+  if (resident && !key) request_.problem.key_value.clear();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<AttentionRequest> RequestBuilder::Build() && {
+  if (absl::Status status = CheckTensors(); !status.ok()) return status;
   if (request_.results.empty()) request_.results.emplace_back();
   if (absl::Status status = CheckResults(); !status.ok()) return status;
   return std::move(request_);

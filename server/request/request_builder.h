@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -58,6 +59,10 @@ class RequestBuilder {
                          absl::Span<const int64_t> shape, RegionBytes place,
                          HoldBytes hold);
 
+  /// Keys and values come from these, at least one, and are then no need: those
+  /// that are given are appended.
+  absl::Status SetSequences(std::vector<SequenceLayer> sequences);
+
   /// Refuses a result that comes twice.
   absl::Status AddResult(const WantedResult& result);
 
@@ -75,6 +80,7 @@ class RequestBuilder {
                                   absl::Span<const int64_t> shape,
                                   absl::Span<const std::byte> bytes);
 
+  absl::Status CheckTensors();
   absl::Status CheckResults();
 
   AttentionRequest request_;

@@ -17,18 +17,21 @@ AttentionService::AttentionService(const ServerOptions& options,
                                    const Engine& engine,
                                    const TaskServices& services,
                                    ActiveCalls& calls,
-                                   const ModelRepository& models)
+                                   const ModelRepository& models,
+                                   ResidentStore& resident)
     : options_(options),
       engine_(engine),
       services_(services),
       calls_(calls),
-      models_(models) {}
+      models_(models),
+      resident_(resident) {}
 
 std::unique_ptr<Operation> AttentionService::NewOperation(
     const Caller* caller, bool on_stream) const {
   return std::make_unique<AttentionOperation>(
       std::make_unique<AttendWire>(on_stream, models_), engine_,
-      LimitsOfRequest(options_, caller));
+      LimitsOfRequest(options_, caller),
+      ResidentAccess{&resident_, ResidentStore::OwnerOf(caller)});
 }
 
 grpc::ServerUnaryReactor* AttentionService::Attend(

@@ -7,6 +7,7 @@
 #include "core/engine.h"
 #include "server/models/model_repository.h"
 #include "server/options.h"
+#include "server/resident/resident_store.h"
 #include "server/scheduling/active_calls.h"
 #include "server/scheduling/task.h"
 
@@ -23,7 +24,7 @@ class AttentionService final
   /// The arguments outlive the service.
   AttentionService(const ServerOptions& options, const Engine& engine,
                    const TaskServices& services, ActiveCalls& calls,
-                   const ModelRepository& models);
+                   const ModelRepository& models, ResidentStore& resident);
 
   grpc::ServerUnaryReactor* Attend(grpc::CallbackServerContext* context,
                                    const grpc::ByteBuffer* request,
@@ -46,6 +47,7 @@ class AttentionService final
   const TaskServices services_;
   ActiveCalls& calls_;
   const ModelRepository& models_;
+  ResidentStore& resident_;
 };
 
 }  // namespace attention::server

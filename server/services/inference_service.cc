@@ -21,27 +21,27 @@ bool AsksForGrpcErrors(const InferenceService::Context& context) {
 
 }  // namespace
 
-InferenceService::InferenceService(const ServerOptions& options,
-                                   const Engine& engine,
-                                   const TaskServices& services,
-                                   ActiveCalls& calls,
-                                   InferenceManagement& management,
-                                   ModelTable& models,
-                                   SharedMemoryRegistry& regions)
+InferenceService::InferenceService(
+    const ServerOptions& options, const Engine& engine,
+    const TaskServices& services, ActiveCalls& calls,
+    InferenceManagement& management, ModelTable& models,
+    SharedMemoryRegistry& regions, ResidentStore& resident)
     : options_(options),
       engine_(engine),
       services_(services),
       calls_(calls),
       management_(management),
       models_(models),
-      regions_(regions) {}
+      regions_(regions),
+      resident_(resident) {}
 
 std::unique_ptr<Operation> InferenceService::NewOperation(
     const Caller* caller, bool on_stream) const {
   return std::make_unique<AttentionOperation>(
       std::make_unique<InferWire>(
           models_, SharedMemoryOf(caller, regions_, options_), on_stream),
-      engine_, LimitsOfRequest(options_, caller));
+      engine_, LimitsOfRequest(options_, caller),
+      ResidentAccess{&resident_, ResidentStore::OwnerOf(caller)});
 }
 
 InferenceService::Reactor* InferenceService::ModelInfer(

@@ -9,6 +9,7 @@
 #include "server/memory/shared_memory_registry.h"
 #include "server/models/model_table.h"
 #include "server/options.h"
+#include "server/resident/resident_store.h"
 #include "server/scheduling/active_calls.h"
 #include "server/scheduling/task.h"
 #include "server/services/answer.h"
@@ -53,7 +54,7 @@ class InferenceService final : public inference_methods::AllMethods {
   InferenceService(const ServerOptions& options, const Engine& engine,
                    const TaskServices& services, ActiveCalls& calls,
                    InferenceManagement& management, ModelTable& models,
-                   SharedMemoryRegistry& regions);
+                   SharedMemoryRegistry& regions, ResidentStore& resident);
 
   using Context = grpc::CallbackServerContext;
   using Reactor = grpc::ServerUnaryReactor;
@@ -140,6 +141,7 @@ class InferenceService final : public inference_methods::AllMethods {
   InferenceManagement& management_;
   ModelTable& models_;
   SharedMemoryRegistry& regions_;
+  ResidentStore& resident_;
 };
 
 }  // namespace attention::server

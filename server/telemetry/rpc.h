@@ -13,8 +13,9 @@ enum class Rpc : uint8_t {
   kAttendStream,
   kModelInfer,
   kModelStreamInfer,
+  kAppend,
 };
-inline constexpr size_t kRpcs = 5;
+inline constexpr size_t kRpcs = 6;
 
 /// As metrics call it, in the words of gRPC's other servers.
 struct RpcName {
@@ -36,6 +37,8 @@ inline constexpr RpcName NameOf(Rpc rpc) {
     case Rpc::kModelStreamInfer:
       return {"bidi_stream", "inference.GRPCInferenceService",
               "ModelStreamInfer"};
+    case Rpc::kAppend:
+      return {"unary", "attention.v1.KeyValueService", "Append"};
   }
   return {"", "", ""};
 }

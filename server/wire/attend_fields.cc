@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/request/option_fields.h"
 #include "server/request/scoring_names.h"
+#include "server/wire/data_types.h"
 
 namespace attention::server {
 namespace {
@@ -35,9 +36,9 @@ std::vector<FieldPlan> PlansOf(const pb::Descriptor& message,
     const pb::Descriptor* const inner = field.message_type();
     if (inner == v1::Tensor::descriptor()) {
       plan.tensor = FindTensor(field.name());
-    } else if (inner != nullptr) {
+    } else if (inner != nullptr && !field.is_repeated()) {
       plan.members = PlansOf(*inner, absl::StrCat(field.name(), "."));
-    } else {
+    } else if (inner == nullptr) {
       plan.option = FindOption(field.name());
       plan.name = absl::StrCat(prefix, field.name());
     }
@@ -45,42 +46,11 @@ std::vector<FieldPlan> PlansOf(const pb::Descriptor& message,
   return plans;
 }
 
-std::optional<DataType> ToDataType(v1::DataType type) {
-  switch (type) {
-    case v1::DATA_TYPE_FP32:
-      return DataType::kFloat32;
-    case v1::DATA_TYPE_FP16:
-      return DataType::kFloat16;
-    case v1::DATA_TYPE_BF16:
-      return DataType::kBFloat16;
-    case v1::DATA_TYPE_INT32:
-      return DataType::kInt32;
-    case v1::DATA_TYPE_INT64:
-      return DataType::kInt64;
-    case v1::DATA_TYPE_BOOL:
-      return DataType::kBool;
-    case v1::DATA_TYPE_UINT8:
-      return DataType::kUint8;
-    case v1::DATA_TYPE_INT8:
-      return DataType::kInt8;
-    case v1::DATA_TYPE_FP8:
-      return DataType::kFloat8;
-    default:
-      return std::nullopt;
-  }
-}
-
 absl::Status ReadTensor(const TensorField& field, const v1::Tensor& tensor,
                         MessageElements& elements, RequestBuilder& builder) {
-  const std::optional<DataType> type = ToDataType(tensor.datatype());
-  if (!type) {
-    const int number = tensor.datatype();
-    return FieldError(
-        field.name,
-        absl::StrCat("datatype ", number,
-                     number == 0 ? " is unspecified" : " is unknown",
-                     " (expected ", field.types, ")"));
-  }
+  const absl::StatusOr<DataType> type =
+      DataTypeOf(field.name, tensor, field.types);
+  if (!type.ok()) return type.status();
   TensorBytes* const bytes = elements.Find(tensor.data());
   if (bytes == nullptr) {
     return builder.SetTensor(field, *type, tensor.shape(),

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/request/request_builder.h"
 #include "server/wire/attend_fields.h"
+#include "server/wire/data_types.h"
 #include "server/wire/message_pieces.h"
 #include "server/wire/status_table.h"
 
@@ -20,21 +21,6 @@ constexpr int64_t kMostTensorHeaderBytes = 96;
 // Smaller results are copied into the text around them: one slice costs less
 // than three.
 constexpr int64_t kLeastBytesInASlice = 4096;
-
-v1::DataType ToWire(DataType type) {
-  switch (type) {
-    case DataType::kFloat32:
-      return v1::DATA_TYPE_FP32;
-    case DataType::kFloat16:
-      return v1::DATA_TYPE_FP16;
-    case DataType::kBFloat16:
-      return v1::DATA_TYPE_BF16;
-    case DataType::kInt64:
-      return v1::DATA_TYPE_INT64;
-    default:
-      return v1::DATA_TYPE_UNSPECIFIED;  // no result has another type
-  }
-}
 
 int FieldNumber(ResultField result) {
   switch (result) {
@@ -135,6 +121,17 @@ std::vector<ResultField> ResultsOf(const v1::AttendRequest& message) {
   return results;
 }
 
+std::vector<SequenceLayer> SequencesOf(const v1::Sequences& message) {
+  std::vector<SequenceLayer> sequences;
+  for (const v1::SequenceLayer& entry : message.entries()) {
+    SequenceLayer& sequence = sequences.emplace_back();
+    sequence.name = entry.name();
+    sequence.layer = entry.layer();
+    if (entry.has_position()) sequence.position = entry.position();
+  }
+  return sequences;
+}
+
 absl::Status AddResults(const v1::AttendRequest& message,
                         RequestBuilder& builder) {
   absl::Status status;
@@ -162,7 +159,10 @@ absl::StatusOr<AttentionRequest> AttendWire::Decode(ReceivedMessage message,
   absl::Status status = ReadFields(message_, elements_, *builder);
   if (status.ok()) status = AddResults(message_, *builder);
   if (!status.ok()) return status;
-  if (message_.has_query() && !message_.has_key_value()) {
+  if (message_.has_sequences()) {
+    status = builder->SetSequences(SequencesOf(message_.sequences()));
+    if (!status.ok()) return status;
+  } else if (message_.has_query() && !message_.has_key_value()) {
     return FieldError("key_value", "missing");
   }
   return (*std::move(builder)).Build();

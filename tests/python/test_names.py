@@ -38,6 +38,7 @@ def test_every_field_of_a_request_has_an_option():
     assert field_names("AttendRequest") - of_scoring - own_names - {
         "query",
         "key_value",
+        "sequences",
     } == (options - {"window", "scale", "scoring", *_request.RENAMED})
     assert field_names("KeyValueTensors") == {"key", "value", *_request.SCALES}
 

@@ -19,6 +19,13 @@ inline void RestoreElements(MessageElements& elements,
   reflection.ListFields(message, &fields);
   for (const google::protobuf::FieldDescriptor* field : fields) {
     if (field->message_type() == nullptr) continue;
+    if (field->is_repeated()) {
+      for (int n = 0; n < reflection.FieldSize(message, field); ++n) {
+        RestoreElements(elements,
+                        *reflection.MutableRepeatedMessage(&message, field, n));
+      }
+      continue;
+    }
     google::protobuf::Message* inner =
         reflection.MutableMessage(&message, field);
     if (field->message_type() != v1::Tensor::descriptor()) {

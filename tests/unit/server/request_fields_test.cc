@@ -27,8 +27,13 @@ using ::testing::HasSubstr;
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 
 // Fields of AttendRequest that are neither a tensor nor an option.
-const std::set<std::string> kOthers = {"id", "name", "return_weights",
-                                       "return_lse", "return_key_weights"};
+const std::set<std::string> kOthers = {"id",
+                                       "name",
+                                       "layer",
+                                       "position",
+                                       "return_weights",
+                                       "return_lse",
+                                       "return_key_weights"};
 
 // Every field of AttendRequest and of the messages in it, by name.
 void Collect(const pb::Descriptor& message, std::set<std::string>& tensors,

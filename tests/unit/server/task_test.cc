@@ -45,7 +45,8 @@ class TaskTest : public ::testing::Test {
   std::unique_ptr<Operation> Attention(bool on_stream) {
     return std::make_unique<AttentionOperation>(
         std::make_unique<AttendWire>(on_stream, models_), *engine_,
-        RequestLimits{max_response_bytes_, int64_t{1} << 62, int64_t{1} << 62});
+        RequestLimits{max_response_bytes_, int64_t{1} << 62, int64_t{1} << 62},
+        ResidentAccess{});
   }
 
   std::shared_ptr<Task> Make(const v1::AttendRequest& request,

@@ -1,0 +1,54 @@
+#ifndef ATTENTION_SERVER_REQUEST_SEQUENCE_KEYS_H_
+#define ATTENTION_SERVER_REQUEST_SEQUENCE_KEYS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "core/problem.h"
+#include "core/store/snapshot.h"
+#include "server/request/attention_request.h"
+#include "server/resident/resident_store.h"
+
+namespace attention::server {
+
+/// Whose sequences a request may use.
+struct ResidentAccess {
+  ResidentStore* store = nullptr;  // outlives the request
+  std::string owner;               // as the store knows it
+};
+
+/// The keys and values that one request reads of sequences, and those that it
+/// appends first. Errors name the entry: "sequences.entries[1]: ...", with the
+/// store's codes.
+class SequenceKeys {
+ public:
+  explicit SequenceKeys(ResidentAccess access) : access_(std::move(access)) {}
+
+  /// Looks the request's sequences up and makes its problem one whose entries
+  /// have keys of their own, as many as there will be, but without elements: so
+  /// it can be checked and its needs be known. Nothing is appended. Without
+  /// keys to append, what is there now is what Read() gives.
+  absl::Status Plan(AttentionRequest& request);
+
+  /// Once, after Plan(): appends the request's keys and puts what is to be read
+  /// into the problem. An entry that appends reads up to its last own key,
+  /// whatever stands behind it: the same request again gives the same answer.
+  /// Entries before the one that fails are appended.
+  absl::Status Read(AttentionRequest& request);
+
+ private:
+  absl::Status Find(const AttentionRequest& request);
+  absl::Status CutRows(const AttentionRequest& request);
+
+  const ResidentAccess access_;
+  std::vector<store::Snapshot> snapshots_;  // one for each entry
+  std::vector<KeyValueBlock> rows_;         // likewise, (1, Hkv, n, D); or none
+};
+
+}  // namespace attention::server
+
+#endif  // ATTENTION_SERVER_REQUEST_SEQUENCE_KEYS_H_

@@ -1,0 +1,86 @@
+#include "server/wire/append_operation.h"
+
+#include "server/request/request_builder.h"
+#include "server/wire/data_types.h"
+
+namespace attention::server {
+namespace {
+
+constexpr absl::string_view kTypes = "FP32, FP16 or BF16";
+
+// Copying less costs less than to hand it to a worker.
+constexpr int64_t kMostBytesAtOnce = 64 << 10;
+
+const SplitRules& AppendRules() {
+  static const auto* const rules =
+      new SplitRules{*v1::AppendRequest::descriptor(),
+                     UnknownFields::kRefuse,
+                     {v1::Tensor::descriptor()->FindFieldByNumber(
+                         v1::Tensor::kDataFieldNumber)}};
+  return *rules;
+}
+
+absl::StatusOr<TensorView> ViewOf(absl::string_view field, bool given,
+                                  const v1::Tensor& tensor,
+                                  MessageElements& elements) {
+  if (!given) return FieldError(field, "missing");
+  const absl::StatusOr<DataType> type = DataTypeOf(field, tensor, kTypes);
+  if (!type.ok()) return type.status();
+  const TensorBytes* const bytes = elements.Find(tensor.data());
+  return ViewOfBytes(
+      field, *type, tensor.shape(),
+      bytes == nullptr ? absl::Span<const std::byte>() : bytes->bytes());
+}
+
+}  // namespace
+
+absl::Status AppendOperation::Decode(ReceivedMessage message, HoldBytes,
+                                     RequestFacts&) {
+  absl::StatusOr<MessageElements> elements =
+      SplitMessage(std::move(message), AppendRules(), message_);
+  if (!elements.ok()) return elements.status();
+  elements_ = *std::move(elements);
+  absl::StatusOr<TensorView> key =
+      ViewOf("key", message_.has_key(), message_.key(), elements_);
+  if (!key.ok()) return key.status();
+  absl::StatusOr<TensorView> value =
+      ViewOf("value", message_.has_value(), message_.value(), elements_);
+  if (!value.ok()) return value.status();
+  rows_ = {*std::move(key), *std::move(value)};
+  return absl::OkStatus();
+}
+
+absl::StatusOr<OperationNeeds> AppendOperation::Plan(RequestFacts& facts) {
+  // What is not there is told at once, and not after a turn in the queue.
+  const auto found = access_.store->store().Find(access_.owner, message_.name(),
+                                                 store::Clock::now());
+  if (!found.ok()) return Named("name", found.status());
+  OperationNeeds needs;
+  needs.reply_bytes = static_cast<int64_t>(v1::AppendResponse().ByteSizeLong());
+  needs.work = {Work::kCopy, static_cast<double>(facts.request_bytes)};
+  needs.quick = facts.request_bytes <= kMostBytesAtOnce;
+  return needs;
+}
+
+absl::Status AppendOperation::Run(const std::stop_token&, const Pauses&,
+                                  RequestFacts& facts) {
+  std::optional<int64_t> position;
+  if (message_.has_position()) position = message_.position();
+  absl::StatusOr<store::Appended> appended = access_.store->store().Append(
+      access_.owner, message_.name(), message_.layer(), position, rows_,
+      store::Clock::now());
+  if (!appended.ok()) return appended.status();
+  facts.parts = 1;
+  appended_ = *std::move(appended);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<grpc::ByteBuffer> AppendOperation::Encode(const RequestFacts&) {
+  v1::AppendResponse response;
+  response.set_length(appended_->length);
+  response.set_new_keys(appended_->new_keys);
+  const grpc::Slice slice(response.SerializeAsString());
+  return grpc::ByteBuffer(&slice, 1);
+}
+
+}  // namespace attention::server

@@ -1,0 +1,44 @@
+#ifndef ATTENTION_SERVER_WIRE_APPEND_OPERATION_H_
+#define ATTENTION_SERVER_WIRE_APPEND_OPERATION_H_
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "attention/v1/attention.pb.h"
+#include "core/store/page_list.h"
+#include "server/request/operation.h"
+#include "server/request/sequence_keys.h"
+#include "server/wire/message_splitter.h"
+
+namespace attention::server {
+
+/// attention.v1.KeyValueService.Append: keys and values into a sequence.
+class AppendOperation final : public Operation {
+ public:
+  explicit AppendOperation(ResidentAccess access)
+      : access_(std::move(access)) {}
+
+  const char* name() const override { return "append"; }
+  Rpc rpc() const override { return Rpc::kAppend; }
+
+  /// Unknown fields are refused, as Attend refuses them.
+  absl::Status Decode(ReceivedMessage message, HoldBytes hold,
+                      RequestFacts& facts) override;
+  absl::StatusOr<OperationNeeds> Plan(RequestFacts& facts) override;
+  void Gather(WorkerPool* workers) override { elements_.Gather(workers); }
+  absl::Status Run(const std::stop_token& stop, const Pauses& pauses,
+                   RequestFacts& facts) override;
+  absl::StatusOr<grpc::ByteBuffer> Encode(const RequestFacts& facts) override;
+
+ private:
+  const ResidentAccess access_;
+  v1::AppendRequest message_;
+  MessageElements elements_;
+  KeyValueBlock rows_;
+  std::optional<store::Appended> appended_;
+};
+
+}  // namespace attention::server
+
+#endif  // ATTENTION_SERVER_WIRE_APPEND_OPERATION_H_
