@@ -12,6 +12,7 @@
 
 #include "core/datatype.h"
 #include "server/request/scoring_names.h"
+#include "server/resident/resident_metrics.h"
 #include "server/telemetry/log.h"
 #include "server/telemetry/metric_families.h"
 #include "server/telemetry/process_figures.h"
@@ -326,6 +327,7 @@ std::string MetricsPage(const MetricSources& sources) {
   AddWhat(counts, page);
   AddLoad(sources, page);
   AddConnections(sources, page);
+  AddResident(sources.resident, page);
   AddDevices(sources.engine, page);
   AddProcess(page);
   return page.Text();

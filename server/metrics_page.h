@@ -7,6 +7,7 @@
 #include "server/http/http_server.h"
 #include "server/models/model_table.h"
 #include "server/options.h"
+#include "server/resident/resident_store.h"
 #include "server/scheduling/admission.h"
 #include "server/scheduling/open_calls.h"
 #include "server/scheduling/request_queue.h"
@@ -29,6 +30,7 @@ struct MetricSources {
   Connections& connections;
   const OpenCalls& open_calls;
   const HttpServer& http;
+  const ResidentStore& resident;
 };
 
 /// Everything that /metrics tells, in Prometheus' text form; docs/operations.md

@@ -296,10 +296,11 @@ void Server::Impl::ServeHttp() {
   http->api.StartServing({.ready = ready,
                           .metrics =
                               [this, ready] {
-                                return MetricsPage(
-                                    {options, *engine, ready(), metrics,
-                                     other_calls, models, admission, queue,
-                                     connections, open_calls, *http->server});
+                                return MetricsPage({options, *engine, ready(),
+                                                    metrics, other_calls,
+                                                    models, admission, queue,
+                                                    connections, open_calls,
+                                                    *http->server, *resident});
                               },
                           .inference = http_inference.get()});
 }

@@ -29,6 +29,23 @@ absl::Status CheckRectangle(absl::string_view field, const TensorView& rows,
                           batch, ", there are ", entries, " sequences"));
 }
 
+// One sequence for each entry of the batch, as far as that is said.
+absl::Status CheckCount(const AttentionRequest& request) {
+  const AttentionProblem& problem = request.problem;
+  const TensorView& query = problem.query;
+  std::optional<int64_t> entries;
+  if (!problem.query_starts) {
+    if (query.rank() >= 2) entries = query.rank() > 2 ? query.shape[0] : 1;
+  } else if (problem.query_starts->rank() == 1) {
+    entries = problem.query_starts->shape[0] - 1;
+  }
+  const auto sequences = static_cast<int64_t>(request.sequences.size());
+  if (!entries || *entries == sequences) return absl::OkStatus();
+  return FieldError("sequences",
+                    absl::StrCat(sequences, ", query has ", *entries,
+                                 " entries (expected one for each)"));
+}
+
 TensorView RowsOfEntry(const TensorView& rows, int64_t entry) {
   TensorView part = internal::Widen(rows);
   internal::TakeEntry(entry, part);
@@ -108,7 +125,8 @@ absl::Status SequenceKeys::CutRows(const AttentionRequest& request) {
 }
 
 absl::Status SequenceKeys::Plan(AttentionRequest& request) {
-  absl::Status status = Find(request);
+  absl::Status status = CheckCount(request);
+  if (status.ok()) status = Find(request);
   if (status.ok()) status = CutRows(request);
   if (!status.ok()) return status;
   AttentionProblem& problem = request.problem;

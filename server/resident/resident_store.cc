@@ -1,5 +1,6 @@
 #include "server/resident/resident_store.h"
 
+#include <spdlog/spdlog.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 
@@ -87,14 +88,33 @@ ResidentStore::~ResidentStore() {
 }
 
 // A few at a time, so that nobody waits for the store meanwhile.
+int64_t ResidentStore::Expire() {
+  int64_t expired = 0;
+  while (true) {
+    const store::Expired some = store_.Expire(store::Clock::now());
+    expired += some.sequences;
+    if (!some.more) return expired;
+    std::this_thread::yield();
+  }
+}
+
 void ResidentStore::ExpireNowAndThen() {
+  int64_t evicted = 0;
   std::unique_lock lock(mutex_);
   while (!stop_changed_.wait_for(lock, kExpiryTime, [this] { return stop_; })) {
-    while (!stop_ && store_.Expire(store::Clock::now()).more) {
-      lock.unlock();
-      std::this_thread::yield();
-      lock.lock();
+    lock.unlock();
+    const int64_t expired = Expire();
+    if (expired > 0) spdlog::info("{} idle sequences expired", expired);
+    int64_t evictions = 0;
+    for (const store::OwnerFigures& of : store_.Figures()) {
+      evictions += of.evictions;
     }
+    if (evictions > evicted) {
+      spdlog::warn("{} sequences were evicted to make room",
+                   evictions - evicted);
+      evicted = evictions;
+    }
+    lock.lock();
   }
 }
 

@@ -50,6 +50,7 @@ class ResidentStore {
 
  private:
   explicit ResidentStore(const ServerOptions& options, uint64_t incarnation);
+  int64_t Expire();
   void ExpireNowAndThen();
 
   const std::string folder_;

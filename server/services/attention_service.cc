@@ -10,6 +10,7 @@
 #include "server/services/server_info.h"
 #include "server/services/unary_call.h"
 #include "server/wire/attend_wire.h"
+#include "server/wire/sequence_steps.h"
 
 namespace attention::server {
 
@@ -59,6 +60,7 @@ AttentionService::AttendStream(grpc::CallbackServerContext* context) {
            [this](const Caller* caller_now) {
              return NewOperation(caller_now, /*on_stream=*/true);
            },
+       .step_of = StepOfAttend,
        .encode_error = EncodeStreamError},
       *context);
 }

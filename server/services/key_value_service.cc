@@ -204,6 +204,11 @@ absl::Status KeyValueService::ReadFile(const std::string& owner,
       IdleLimitOf(request.has_idle_limit_ms(), request.idle_limit_ms());
   if (!idle_limit.ok()) return idle_limit.status();
   absl::StatusOr<SafetensorsReader> file = SafetensorsReader::OpenFile(*path);
+  // Where the folder is, is nothing to callers.
+  if (absl::IsNotFound(file.status())) {
+    return absl::NotFoundError(
+        absl::StrCat("file: '", request.file(), "' is not there"));
+  }
   if (!file.ok()) return Named("file", file.status());
   const auto reader = store::SequenceFileReader::Open(*std::move(file));
   if (!reader.ok()) return Named("file", reader.status());

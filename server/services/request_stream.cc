@@ -107,18 +107,62 @@ void RequestStream::OnReadDone(bool ok) {
     }
     message.Swap(&incoming_);
   }
-  if (start) StartRequest(message, number);
+  if (start) Arrive({number, message});
   Advance();
 }
 
-void RequestStream::StartRequest(grpc::ByteBuffer& message, int64_t number) {
+void RequestStream::Arrive(Arrived arrived) {
+  SequenceStep step;
+  if (rules_.step_of) step = rules_.step_of(arrived.message);
+  {
+    const std::lock_guard lock(mutex_);
+    if (step.layers.empty() || order_.Add(arrived.number, std::move(step))) {
+      ready_.push_back(std::move(arrived));
+    } else {
+      waiting_.emplace(arrived.number, std::move(arrived.message));
+    }
+  }
+  StartAll();
+}
+
+void RequestStream::LetGo(int64_t number) {
+  {
+    const std::lock_guard lock(mutex_);
+    for (const int64_t next : order_.Remove(number)) {
+      const auto waiting = waiting_.find(next);
+      // Where it is none, it has begun before.
+      if (waiting == waiting_.end()) continue;
+      ready_.push_back({next, std::move(waiting->second)});
+      waiting_.erase(waiting);
+    }
+  }
+  StartAll();
+}
+
+// One after the other: a request may end within its start, and let others go.
+void RequestStream::StartAll() {
+  std::unique_lock lock(mutex_);
+  if (starting_) return;
+  starting_ = true;
+  while (!ready_.empty()) {
+    Arrived next = std::move(ready_.front());
+    ready_.pop_front();
+    lock.unlock();
+    StartRequest(std::move(next));
+    lock.lock();
+  }
+  starting_ = false;
+}
+
+void RequestStream::StartRequest(Arrived arrived) {
   std::shared_ptr<const CallOrigin> origin;
   {
     const std::lock_guard lock(mutex_);
     origin = today_;
   }
   auto operation = rules_.new_operation(origin->caller.get());
-  Start(std::move(origin), std::move(operation), TakeSlices(message), number);
+  Start(std::move(origin), std::move(operation), TakeSlices(arrived.message),
+        arrived.number);
 }
 
 void RequestStream::Emit(int64_t number, Task::Outcome outcome) {
@@ -143,6 +187,7 @@ void RequestStream::Emit(int64_t number, Task::Outcome outcome) {
     fails = fails && !failure_.ok();
   }
   if (fails) Stop(StopReason::kCancelled);
+  if (rules_.step_of) LetGo(number);
   Advance();
 }
 

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "server/scheduling/call.h"
+#include "server/scheduling/sequence_order.h"
 
 namespace attention::server {
 
@@ -22,6 +23,9 @@ struct StreamRules {
   /// Requests whose reply is not written yet; beyond it the stream is not read.
   int64_t max_in_flight = 1;
   std::function<std::unique_ptr<Operation>(const Caller* caller)> new_operation;
+  /// What a request does with sequences: it waits for those before it where
+  /// they have to be in order (SequenceOrder). Empty: nothing.
+  std::function<SequenceStep(const grpc::ByteBuffer& message)> step_of = {};
   /// The reply to a request that failed; `status` is not OK.
   std::function<grpc::ByteBuffer(const std::string& id,
                                  const absl::Status& status)>
@@ -79,8 +83,17 @@ class RequestStream final
     absl::Status status;
   };
 
-  void StartRequest(grpc::ByteBuffer& message,  // which is emptied
-                    int64_t number);
+  struct Arrived {
+    int64_t number;
+    grpc::ByteBuffer message;
+  };
+
+  // Starts what may begin, or has it wait for requests before it.
+  void Arrive(Arrived arrived);
+  // What waited for a request that has ended.
+  void LetGo(int64_t number);
+  void StartAll();
+  void StartRequest(Arrived arrived);
   void Emit(int64_t number, Task::Outcome outcome) override;
   void Queue(Reply reply);  // mutex_ is held
   bool drops_replies() const { return broken_ || !caller_known_; }
@@ -98,8 +111,12 @@ class RequestStream final
   bool caller_known_ = true;   // else failure_ says that nobody is
   grpc::ByteBuffer incoming_;  // gRPC's while reading_
   bool reading_ = false;
-  bool half_closed_ = false;        // nothing more comes
-  int64_t next_request_ = 0;        // requests are numbered as they are read
+  bool half_closed_ = false;  // nothing more comes
+  int64_t next_request_ = 0;  // requests are numbered as they are read
+  SequenceOrder order_;
+  std::map<int64_t, grpc::ByteBuffer> waiting_;  // for their turn in order_
+  std::deque<Arrived> ready_;                    // to be started
+  bool starting_ = false;                        // some thread starts them
   int64_t next_reply_ = 0;          // in order: the request whose turn it is
   std::map<int64_t, Reply> early_;  // in order: those before whose turn it is
   std::deque<Reply> replies_;       // the first is gRPC's while writing_

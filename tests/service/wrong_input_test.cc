@@ -60,14 +60,6 @@ TEST_P(WrongInputTest, IsRefusedAndTheServerGoesOn) {
   ExpectGoodReply(client.Attend(GoodRequest()));
 }
 
-TEST(SequencesTest, AreNotThereYet) {
-  const auto server = StartServer(TestOptions());
-  Request request = GoodRequest("stored");
-  request.mutable_sequences()->add_entries()->set_name("x");
-  ExpectRefusal(WireClient(server->address()).Attend(request).status(),
-                absl::StatusCode::kUnimplemented, {"sequences: "});
-}
-
 INSTANTIATE_TEST_SUITE_P(
     Wire, WrongInputTest,
     testing::Values(

@@ -202,11 +202,6 @@ TEST(SplitMessage, NamesAnUnknownFieldAtEveryDepth) {
               StatusIs(kInvalid, HasSubstr("field 15 of Bilinear")));
 }
 
-TEST(SplitMessage, RefusesTheReservedField) {
-  EXPECT_THAT(DecodeStatus(Field(4, "")),
-              StatusIs(kInvalid, HasSubstr("field 4 of AttendRequest")));
-}
-
 TEST(SplitMessage, RefusesAKnownFieldOfAnotherWireType) {
   // softcap as a varint is unknown to protobuf, which would drop it.
   EXPECT_THAT(DecodeStatus({9 << 3, 1}),

@@ -1,0 +1,71 @@
+#include "server/wire/sequence_steps.h"
+
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/wire_format_lite.h>
+#include <grpcpp/support/proto_buffer_reader.h>
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "attention/v1/attention.pb.h"
+
+namespace attention::server {
+namespace {
+
+using google::protobuf::internal::WireFormatLite;
+using google::protobuf::io::CodedInputStream;
+
+// As SplitMessage allows for all that is no tensor.
+constexpr int kMostBytesOfAnEntry = 64 << 10;
+
+constexpr uint32_t TagOf(int field) {
+  return WireFormatLite::MakeTag(field,
+                                 WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
+}
+
+bool ReadEntry(CodedInputStream& in, SequenceStep& step) {
+  int size = 0;
+  std::string bytes;
+  v1::SequenceLayer entry;
+  if (!in.ReadVarintSizeAsInt(&size) || size > kMostBytesOfAnEntry ||
+      !in.ReadString(&bytes, size) || !entry.ParseFromString(bytes)) {
+    return false;
+  }
+  step.layers.push_back(absl::StrCat(entry.layer(), " ", entry.name()));
+  return true;
+}
+
+bool ReadSequences(CodedInputStream& in, SequenceStep& step) {
+  int size = 0;
+  if (!in.ReadVarintSizeAsInt(&size)) return false;
+  const CodedInputStream::Limit limit = in.PushLimit(size);
+  while (const uint32_t tag = in.ReadTag()) {
+    const bool append = tag == TagOf(v1::Sequences::kAppendFieldNumber);
+    step.appends = step.appends || append;
+    const bool read = tag == TagOf(v1::Sequences::kEntriesFieldNumber)
+                          ? ReadEntry(in, step)
+                          : WireFormatLite::SkipField(&in, tag);
+    if (!read) return false;
+  }
+  in.PopLimit(limit);
+  return true;
+}
+
+}  // namespace
+
+SequenceStep StepOfAttend(const grpc::ByteBuffer& message) {
+  SequenceStep step;
+  // The reader changes nothing of it.
+  grpc::ProtoBufferReader reader(const_cast<grpc::ByteBuffer*>(&message));
+  if (!reader.status().ok()) return step;
+  CodedInputStream in(&reader);
+  while (const uint32_t tag = in.ReadTag()) {
+    const bool read = tag == TagOf(v1::AttendRequest::kSequencesFieldNumber)
+                          ? ReadSequences(in, step)
+                          : WireFormatLite::SkipField(&in, tag);
+    if (!read) break;
+  }
+  return step;
+}
+
+}  // namespace attention::server

@@ -1,0 +1,402 @@
+// Keys and values that stay: KeyValueService, and Attend on sequences.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/service/callers_of_test.h"
+#include "tests/service/gated_server.h"
+#include "tests/service/requests.h"
+#include "tests/service/tiny_problem.h"
+#include "tests/service/wire_client.h"
+#include "tests/service/wrong_input.h"
+#include "tests/support/temporary_folder.h"
+
+namespace attention::test {
+namespace {
+
+using absl::StatusCode;
+using ::testing::HasSubstr;
+
+const std::string kService = "/attention.v1.KeyValueService/";
+
+// One head, width 2; keys and values are numbers by their position.
+v1::Tensor RowsOf(int64_t first, int64_t count, double step = 1) {
+  std::vector<double> values;
+  for (int64_t n = first; n < first + count; ++n) {
+    values.push_back(static_cast<double>(n % 7) * step);
+    values.push_back(static_cast<double>(n % 5));
+  }
+  return Floats({1, count, 2}, values);
+}
+
+v1::CreateSequencesRequest CreateRequest(
+    const std::vector<std::string>& names) {
+  v1::CreateSequencesRequest request;
+  for (const std::string& name : names) {
+    v1::NewSequence& sequence = *request.add_sequences();
+    sequence.set_name(name);
+    sequence.mutable_form()->set_heads(1);
+    sequence.mutable_form()->set_key_width(2);
+    sequence.mutable_form()->set_value_width(2);
+    sequence.mutable_form()->set_datatype(v1::DATA_TYPE_FP32);
+  }
+  return request;
+}
+
+v1::AppendRequest AppendOf(const std::string& name, int64_t first,
+                           int64_t count) {
+  v1::AppendRequest request;
+  request.set_name(name);
+  *request.mutable_key() = RowsOf(first, count);
+  *request.mutable_value() = RowsOf(first, count, 3);
+  return request;
+}
+
+v1::AttendRequest Query(int64_t batch = 1) {
+  v1::AttendRequest request;
+  std::vector<double> values;
+  for (int64_t n = 0; n < batch * 4; ++n) values.push_back(0.5 * (n % 3));
+  *request.mutable_query() = Floats({batch, 1, 2, 2}, values);
+  return request;
+}
+
+// Asks `query` of keys 0 to `keys` - 1, sent with it.
+v1::AttendRequest WithKeys(v1::AttendRequest query, int64_t keys) {
+  v1::KeyValueTensors& sent = *query.mutable_key_value();
+  *sent.mutable_key() = RowsOf(0, keys);
+  *sent.mutable_value() = RowsOf(0, keys, 3);
+  for (v1::Tensor* tensor : {sent.mutable_key(), sent.mutable_value()}) {
+    tensor->mutable_shape()->Clear();
+    for (const int64_t extent : {int64_t{1}, int64_t{1}, keys, int64_t{2}}) {
+      tensor->add_shape(extent);
+    }
+  }
+  return query;
+}
+
+v1::AttendRequest OnSequences(v1::AttendRequest query,
+                              const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    query.mutable_sequences()->add_entries()->set_name(name);
+  }
+  return query;
+}
+
+// `count` keys from `first` on, behind those that are there.
+v1::AttendRequest AndAppend(v1::AttendRequest request, int64_t first,
+                            int64_t count) {
+  v1::KeyValueTensors& append = *request.mutable_sequences()->mutable_append();
+  *append.mutable_key() = RowsOf(first, count);
+  *append.mutable_value() = RowsOf(first, count, 3);
+  for (v1::Tensor* tensor : {append.mutable_key(), append.mutable_value()}) {
+    const std::vector<int64_t> shape = {1, 1, count, 2};
+    tensor->mutable_shape()->Assign(shape.begin(), shape.end());
+  }
+  return request;
+}
+
+class SequencesTest : public testing::Test {
+ protected:
+  void Start(const server::ServerOptions& options = TestOptions()) {
+    server_ = StartServer(options, &gate_);
+    client_ = std::make_unique<WireClient>(server_->address());
+  }
+
+  template <typename Response>
+  absl::StatusOr<Response> Call(const std::string& method,
+                                const google::protobuf::MessageLite& request) {
+    if (client_ == nullptr) Start();
+    const absl::StatusOr<std::string> bytes =
+        client_->Call(kService + method, request.SerializeAsString());
+    if (!bytes.ok()) return bytes.status();
+    Response response;
+    EXPECT_TRUE(response.ParseFromString(*bytes));
+    return response;
+  }
+
+  absl::StatusOr<v1::CreateSequencesResponse> Create(
+      const std::vector<std::string>& names) {
+    return Call<v1::CreateSequencesResponse>("Create", CreateRequest(names));
+  }
+  absl::StatusOr<v1::AppendResponse> Append(const v1::AppendRequest& request) {
+    return Call<v1::AppendResponse>("Append", request);
+  }
+  // A sequence with keys 0 to `keys` - 1.
+  void Make(const std::string& name, int64_t keys) {
+    EXPECT_EQ(Create({name}).status(), absl::OkStatus());
+    EXPECT_EQ(Append(AppendOf(name, 0, keys)).status(), absl::OkStatus());
+  }
+
+  absl::StatusOr<v1::AttendResponse> Attend(const v1::AttendRequest& request) {
+    return client_->Attend(request);
+  }
+  // That both are answered, and alike.
+  void ExpectSameAnswer(const v1::AttendRequest& a,
+                        const v1::AttendRequest& b) {
+    const auto first = Attend(a);
+    const auto second = Attend(b);
+    ASSERT_EQ(first.status(), absl::OkStatus());
+    ASSERT_EQ(second.status(), absl::OkStatus());
+    EXPECT_EQ(first->output().data(), second->output().data());
+    EXPECT_EQ(first->weights().data(), second->weights().data());
+  }
+
+  TileGate gate_;
+  std::unique_ptr<server::Server> server_;
+  std::unique_ptr<WireClient> client_;
+};
+
+TEST_F(SequencesTest, KeysThatStayGiveTheBitsOfKeysThatAreSent) {
+  Make("s", 1000);
+  v1::AttendRequest query = Query();
+  query.set_return_weights(true);
+  query.set_causal(v1::CAUSAL_BOTTOM_RIGHT);
+  ExpectSameAnswer(OnSequences(query, {"s"}), WithKeys(query, 1000));
+}
+
+TEST_F(SequencesTest, AnAppendIsSeenByItsOwnRequest) {
+  Make("s", 100);
+  const v1::AttendRequest step = AndAppend(OnSequences(Query(), {"s"}), 100, 1);
+  ExpectSameAnswer(step, WithKeys(Query(), 101));
+}
+
+TEST_F(SequencesTest, ARepeatedStepGivesTheSameAnswerWhateverCameBehindIt) {
+  Make("s", 100);
+  v1::AttendRequest step = AndAppend(OnSequences(Query(), {"s"}), 100, 1);
+  step.mutable_sequences()->mutable_entries(0)->set_position(100);
+  const auto first = Attend(step);
+  ASSERT_EQ(first.status(), absl::OkStatus());
+  ASSERT_EQ(Append(AppendOf("s", 101, 30))->length(), 131);
+  const auto again = Attend(step);
+  ASSERT_EQ(again.status(), absl::OkStatus());
+  EXPECT_EQ(first->output().data(), again->output().data());
+}
+
+TEST_F(SequencesTest, EntriesOfDifferentLengths) {
+  Make("a", 100);
+  Make("b", 7);
+  const auto both = Attend(OnSequences(Query(2), {"a", "b"}));
+  ASSERT_EQ(both.status(), absl::OkStatus());
+  const std::vector<double> together = Values(both->output());
+  std::vector<double> apart;
+  for (int64_t entry = 0; entry < 2; ++entry) {
+    v1::AttendRequest query = Query();
+    query.mutable_query()->set_data(
+        Query(2).query().data().substr(static_cast<size_t>(entry) * 16, 16));
+    const auto alone = Attend(WithKeys(query, entry == 0 ? 100 : 7));
+    ASSERT_EQ(alone.status(), absl::OkStatus());
+    for (const double value : Values(alone->output())) apart.push_back(value);
+  }
+  EXPECT_EQ(together, apart);
+}
+
+TEST_F(SequencesTest, PackedQueriesAppendAsManyAsTheyAre) {
+  Make("a", 10);
+  Make("b", 20);
+  v1::AttendRequest request;
+  *request.mutable_query() = Floats({3, 1, 2}, {1, 2, 3, 4, 5, 6});
+  v1::Tensor& starts = *request.mutable_query_starts();
+  starts.set_datatype(v1::DATA_TYPE_INT32);
+  starts.add_shape(3);
+  const int32_t values[] = {0, 1, 3};
+  starts.set_data(values, sizeof(values));
+  request = OnSequences(request, {"a", "b"});
+  v1::KeyValueTensors& append = *request.mutable_sequences()->mutable_append();
+  *append.mutable_key() = Floats({3, 1, 2}, {1, 1, 2, 2, 3, 3});
+  *append.mutable_value() = Floats({3, 1, 2}, {1, 1, 2, 2, 3, 3});
+  const auto reply = Attend(request);
+  ASSERT_EQ(reply.status(), absl::OkStatus());
+  EXPECT_EQ(Shape(reply->output()), (std::vector<int64_t>{3, 1, 2}));
+  v1::DescribeSequenceRequest describe;
+  describe.set_name("b");
+  EXPECT_EQ(Call<v1::SequenceDescription>("Describe", describe)->lengths(0),
+            22);
+}
+
+TEST_F(SequencesTest, AForkGoesItsOwnWay) {
+  Make("s", 100);
+  v1::ForkRequest fork;
+  fork.set_name("s");
+  fork.set_length(60);
+  fork.set_new_name("f");
+  ASSERT_EQ(Call<v1::ForkResponse>("Fork", fork).status(), absl::OkStatus());
+  ASSERT_EQ(Append(AppendOf("s", 0, 5))->length(), 105);
+  EXPECT_EQ(Append(AppendOf("f", 60, 3))->length(), 63);
+  ExpectSameAnswer(OnSequences(Query(), {"f"}), WithKeys(Query(), 63));
+}
+
+TEST_F(SequencesTest, ARequestKeepsWhatItBeganWith) {
+  Start();
+  Make("s", 2000);
+  const auto expected = Attend(OnSequences(Query(), {"s"}));
+  ASSERT_EQ(expected.status(), absl::OkStatus());
+  gate_.CloseAt(1);
+  const auto pending =
+      client_->Start(kAttend, OnSequences(Query(), {"s"}).SerializeAsString());
+  gate_.WaitUntilHolding();
+  v1::DeleteSequencesRequest all;
+  all.add_names("s");
+  EXPECT_EQ(Call<v1::DeleteSequencesResponse>("Delete", all)->deleted(), 1);
+  gate_.Open();
+  const auto bytes = pending->Wait();
+  ASSERT_EQ(bytes.status(), absl::OkStatus());
+  v1::AttendResponse reply;
+  ASSERT_TRUE(reply.ParseFromString(*bytes));
+  EXPECT_EQ(reply.output().data(), expected->output().data());
+}
+
+// Ten steps are sent at once, each a key behind the ones before it.
+TEST_F(SequencesTest, AStreamKeepsTheOrderOfASequencesSteps) {
+  Make("s", 1);
+  const auto stream = client_->OpenStream(kAttendStream);
+  for (int64_t n = 1; n <= 10; ++n) {
+    v1::AttendRequest step = AndAppend(OnSequences(Query(), {"s"}), n, 1);
+    step.mutable_sequences()->mutable_entries(0)->set_position(n);
+    step.set_id(absl::StrCat(n));
+    ASSERT_TRUE(stream->Write(step.SerializeAsString()));
+  }
+  stream->WritesDone();
+  int replies = 0;
+  while (const auto bytes = stream->Read()) {
+    v1::AttendStreamResponse reply;
+    ASSERT_TRUE(reply.ParseFromString(*bytes));
+    ASSERT_TRUE(reply.has_result()) << reply.error().message();
+    EXPECT_EQ(reply.id(), absl::StrCat(++replies));
+    const auto sent = Attend(WithKeys(Query(), replies + 1));
+    EXPECT_EQ(reply.result().output().data(), sent->output().data());
+  }
+  EXPECT_EQ(replies, 10);
+}
+
+TEST_F(SequencesTest, ListsPageByPage) {
+  ASSERT_EQ(Create({"a", "b", "c"}).status(), absl::OkStatus());
+  v1::ListSequencesRequest request;
+  request.set_page_size(2);
+  auto page = Call<v1::ListSequencesResponse>("List", request);
+  ASSERT_EQ(page.status(), absl::OkStatus());
+  ASSERT_EQ(page->sequences_size(), 2);
+  EXPECT_EQ(page->sequences(1).name(), "b");
+  request.set_page_token(page->next_page_token());
+  page = Call<v1::ListSequencesResponse>("List", request);
+  ASSERT_EQ(page->sequences_size(), 1);
+  EXPECT_EQ(page->sequences(0).name(), "c");
+  EXPECT_EQ(page->next_page_token(), "");
+}
+
+TEST_F(SequencesTest, AFileBringsASequenceBack) {
+  TemporaryFolder files;
+  server::ServerOptions options = TestOptions();
+  options.resident_folder = files.path();
+  Start(options);
+  Make("s", 100);
+  v1::ExportSequenceRequest out;
+  out.set_name("s");
+  out.set_file("s.safetensors");
+  const auto written = Call<v1::ExportSequenceResponse>("Export", out);
+  ASSERT_EQ(written.status(), absl::OkStatus());
+  EXPECT_GT(written->bytes(), 1600U);
+  v1::ImportSequenceRequest in;
+  in.set_file("s.safetensors");
+  in.set_name("t");
+  const auto read = Call<v1::ImportSequenceResponse>("Import", in);
+  ASSERT_EQ(read.status(), absl::OkStatus());
+  EXPECT_EQ(read->lengths(0), 100);
+  ExpectSameAnswer(OnSequences(Query(), {"t"}), OnSequences(Query(), {"s"}));
+  out.set_file("../s");
+  ExpectRefusal(Call<v1::ExportSequenceResponse>("Export", out).status(),
+                StatusCode::kInvalidArgument, {"file: '../s'"});
+  in.set_file("none");
+  ExpectRefusal(Call<v1::ImportSequenceResponse>("Import", in).status(),
+                StatusCode::kNotFound, {"file: 'none'"});
+}
+
+TEST_F(SequencesTest, WithoutAFolderThereAreNoFiles) {
+  Make("s", 1);
+  v1::ExportSequenceRequest out;
+  out.set_name("s");
+  out.set_file("f");
+  ExpectRefusal(Call<v1::ExportSequenceResponse>("Export", out).status(),
+                StatusCode::kFailedPrecondition,
+                {"file: this server has no folder", "--resident-folder"});
+}
+
+TEST_F(SequencesTest, OthersDoNotSeeACallersSequences) {
+  TemporaryFolder files;
+  server::ServerOptions options = TestOptions();
+  options.callers_file = files.path() + "/callers.json";
+  std::ofstream(options.callers_file)
+      << CallersText(CallerEntry("a", "a") + "," + CallerEntry("b", "b"));
+  std::filesystem::permissions(options.callers_file,
+                               std::filesystem::perms::owner_read);
+  server_ = StartServer(options);
+  client_ = std::make_unique<WireClient>(server_->address(), "Bearer a");
+  Make("s", 10);
+  WireClient other(server_->address(), "Bearer b");
+  ExpectRefusal(other.Attend(OnSequences(Query(), {"s"})).status(),
+                StatusCode::kNotFound,
+                {"sequences.entries[0]: there is no sequence 's'"});
+  EXPECT_EQ(
+      other.Call(kService + "Create", CreateRequest({"s"}).SerializeAsString())
+          .status(),
+      absl::OkStatus());
+  EXPECT_EQ(Attend(OnSequences(Query(), {"s"})).status(), absl::OkStatus());
+}
+
+TEST_F(SequencesTest, MemoryThatIsOutIsSaid) {
+  server::ServerOptions options = TestOptions();
+  options.resident_memory_limit = 1 << 20;
+  Start(options);
+  ASSERT_EQ(Create({"s"}).status(), absl::OkStatus());
+  ExpectRefusal(Append(AppendOf("s", 0, 100'000)).status(),
+                StatusCode::kResourceExhausted, {"", "of 1048576 bytes"});
+  EXPECT_EQ(Append(AppendOf("s", 0, 1000))->length(), 1000);
+}
+
+TEST_F(SequencesTest, OfNoneNobodyIsAsked) {
+  Start();
+  v1::AttendRequest request = Query();
+  request.mutable_sequences();
+  ExpectRefusal(Attend(request).status(), StatusCode::kInvalidArgument,
+                {"sequences: none is named"});
+}
+
+TEST_F(SequencesTest, WrongStepsSayWhichEntry) {
+  Make("s", 10);
+  Make("t", 10);
+  const auto refused = [&](const v1::AttendRequest& request, StatusCode code,
+                           const std::string& message) {
+    ExpectRefusal(Attend(request).status(), code, {message});
+  };
+  v1::AttendRequest gap = AndAppend(OnSequences(Query(), {"s"}), 10, 1);
+  gap.mutable_sequences()->mutable_entries(0)->set_position(11);
+  refused(gap, StatusCode::kOutOfRange,
+          "sequences.entries[0]: position: 11 leaves a gap");
+  v1::AttendRequest other = AndAppend(OnSequences(Query(), {"s"}), 3, 1);
+  other.mutable_sequences()->mutable_entries(0)->set_position(4);
+  refused(other, StatusCode::kAborted,
+          "sequences.entries[0]: position: 4 has other keys");
+  refused(OnSequences(Query(2), {"s", "none"}), StatusCode::kNotFound,
+          "sequences.entries[1]: there is no sequence 'none'");
+  refused(OnSequences(Query(), {"s", "t"}), StatusCode::kInvalidArgument,
+          "sequences: 2, query has 1");
+  v1::AttendRequest layer = OnSequences(Query(), {"s"});
+  layer.mutable_sequences()->mutable_entries(0)->set_layer(1);
+  refused(layer, StatusCode::kInvalidArgument,
+          "sequences.entries[0]: layer: 1");
+  v1::AttendRequest position = OnSequences(Query(), {"s"});
+  position.mutable_sequences()->mutable_entries(0)->set_position(1);
+  refused(position, StatusCode::kInvalidArgument,
+          "sequences.entries[0]: position: given without");
+  v1::AttendRequest no_value = AndAppend(OnSequences(Query(), {"s"}), 10, 1);
+  no_value.mutable_sequences()->mutable_append()->clear_value();
+  refused(no_value, StatusCode::kInvalidArgument, "value: missing");
+}
+
+}  // namespace
+}  // namespace attention::test
