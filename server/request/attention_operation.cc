@@ -115,6 +115,7 @@ absl::Status AttentionOperation::Run(const std::stop_token& stop,
     jobs[n].before_launch = pauses.look;
   }
   absl::Status status = engine_.Run(absl::MakeSpan(jobs));
+  if (keys_ && status.ok()) keys_->End(request_);
   facts.parts = 0;
   for (const AttentionJob& job : jobs) facts.parts += job.tiles_total;
   // Of a packed batch, what computed the entry with the most work.

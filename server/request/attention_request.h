@@ -36,6 +36,13 @@ struct SequenceLayer {
   int64_t layer = 0;
   /// Where the request's own keys go; absent: behind the last one.
   std::optional<int64_t> position = {};
+  std::string label = {};  // of one that the request makes
+};
+
+/// What a request does with its sequences beside reading and appending.
+struct SequenceLife {
+  bool start = false;  // makes them first, in place of those of that name
+  bool end = false;    // deletes them when it has been computed
 };
 
 /// What one request asks, whichever wire it came over.
@@ -59,6 +66,7 @@ struct AttentionRequest {
   /// Where keys and values come from, one for each entry of the batch; none: in
   /// the request. With some, those in the request, if any, are appended.
   std::vector<SequenceLayer> sequences;
+  SequenceLife sequence_life;
   std::shared_ptr<const void> parameters;  // of a set
 };
 

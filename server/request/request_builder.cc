@@ -125,10 +125,11 @@ absl::Status RequestBuilder::CheckResults() {
   return absl::OkStatus();
 }
 
-absl::Status RequestBuilder::SetSequences(
-    std::vector<SequenceLayer> sequences) {
+absl::Status RequestBuilder::SetSequences(std::vector<SequenceLayer> sequences,
+                                          SequenceLife life) {
   if (sequences.empty()) return FieldError("sequences", "none is named");
   request_.sequences = std::move(sequences);
+  request_.sequence_life = life;
   return absl::OkStatus();
 }
 

@@ -61,7 +61,10 @@ class RequestBuilder {
 
   /// Keys and values come from these, at least one, and are then no need: those
   /// that are given are appended.
-  absl::Status SetSequences(std::vector<SequenceLayer> sequences);
+  absl::Status SetSequences(std::vector<SequenceLayer> sequences,
+                            SequenceLife life = {});
+  /// The query's view; one without extents where it is not given.
+  const TensorView& query() const { return request_.problem.query; }
 
   /// Refuses a result that comes twice.
   absl::Status AddResult(const WantedResult& result);

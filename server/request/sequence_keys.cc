@@ -10,8 +10,19 @@
 namespace attention::server {
 namespace {
 
-absl::Status OfEntry(size_t entry, const absl::Status& status) {
-  return Named(absl::StrCat("sequences.entries[", entry, "]"), status);
+// Which entry it is about, as its wire calls it.
+absl::Status OfEntry(size_t entry, const AttentionRequest& request,
+                     const absl::Status& status) {
+  const SequenceLayer& sequence = request.sequences[entry];
+  if (sequence.label.empty()) {
+    return Named(absl::StrCat("sequences.entries[", entry, "]"), status);
+  }
+  if (absl::IsNotFound(status)) {
+    return absl::NotFoundError(
+        absl::StrCat(sequence.label, ": there is none now (expected ",
+                     "sequence_start with its first request)"));
+  }
+  return Named(sequence.label, status);
 }
 
 // Keys and values of a rectangle, of as many entries as there are sequences.
@@ -55,20 +66,22 @@ TensorView RowsOfEntry(const TensorView& rows, int64_t entry) {
 }  // namespace
 
 absl::Status SequenceKeys::Find(const AttentionRequest& request) {
-  snapshots_.clear();
+  snapshots_.assign(request.sequences.size(), std::nullopt);
+  if (request.sequence_life.start) return absl::OkStatus();
   const bool appends = !request.problem.key_value.empty();
   for (size_t n = 0; n < request.sequences.size(); ++n) {
     const SequenceLayer& entry = request.sequences[n];
     if (entry.position && !appends) {
-      return OfEntry(n, FieldError("position", "given without keys to append"));
+      return OfEntry(n, request,
+                     FieldError("position", "given without keys to append"));
     }
     const auto sequence = access_.store->store().Find(access_.owner, entry.name,
                                                       store::Clock::now());
-    if (!sequence.ok()) return OfEntry(n, sequence.status());
+    if (!sequence.ok()) return OfEntry(n, request, sequence.status());
     absl::StatusOr<store::Snapshot> snapshot =
         (*sequence)->TakeSnapshot(entry.layer);
-    if (!snapshot.ok()) return OfEntry(n, snapshot.status());
-    snapshots_.push_back(*std::move(snapshot));
+    if (!snapshot.ok()) return OfEntry(n, request, snapshot.status());
+    snapshots_[n] = *std::move(snapshot);
   }
   return absl::OkStatus();
 }
@@ -124,6 +137,28 @@ absl::Status SequenceKeys::CutRows(const AttentionRequest& request) {
   return absl::OkStatus();
 }
 
+// What an entry will read, as far as it is known.
+absl::Status SequenceKeys::PlanEntry(size_t entry,
+                                     const AttentionRequest& request,
+                                     KeyValueBlocks& blocks) {
+  if (std::optional<store::Snapshot>& snapshot = snapshots_[entry]) {
+    const std::optional<int64_t> position = request.sequences[entry].position;
+    if (position && *position < 0) {
+      return FieldError("position",
+                        absl::StrCat(*position, " (expected 0 or more)"));
+    }
+    if (position && *position > snapshot->length()) {
+      return absl::OutOfRangeError(absl::StrCat("position: ", *position,
+                                                " leaves a gap, there are ",
+                                                snapshot->length(), " keys"));
+    }
+    if (position) snapshot = snapshot->First(*position);
+    blocks.push_back(snapshot->Extents());
+  }
+  if (!rows_.empty()) blocks.push_back(rows_[entry]);
+  return absl::OkStatus();
+}
+
 absl::Status SequenceKeys::Plan(AttentionRequest& request) {
   absl::Status status = CheckCount(request);
   if (status.ok()) status = Find(request);
@@ -132,44 +167,53 @@ absl::Status SequenceKeys::Plan(AttentionRequest& request) {
   AttentionProblem& problem = request.problem;
   problem.key_value.clear();
   for (size_t n = 0; n < snapshots_.size(); ++n) {
-    store::Snapshot& snapshot = snapshots_[n];
-    KeyValueBlocks& blocks = problem.key_value_of_entries.emplace_back();
-    if (rows_.empty()) {
-      blocks.push_back(snapshot.Extents());
-      continue;
-    }
-    const std::optional<int64_t> position = request.sequences[n].position;
-    if (position && (*position < 0 || *position > snapshot.length())) {
-      return OfEntry(
-          n, *position < 0
-                 ? FieldError("position",
-                              absl::StrCat(*position, " (expected 0 or more)"))
-                 : absl::OutOfRangeError(absl::StrCat(
-                       "position: ", *position,
-                       " leaves a gap behind the last key (the length is ",
-                       snapshot.length(), ")")));
-    }
-    if (position) snapshot = snapshot.First(*position);
-    blocks.push_back(snapshot.Extents());
-    blocks.push_back(rows_[n]);
+    status = PlanEntry(n, request, problem.key_value_of_entries.emplace_back());
+    if (!status.ok()) return OfEntry(n, request, status);
   }
   return absl::OkStatus();
+}
+
+absl::Status SequenceKeys::Make(const SequenceLayer& sequence,
+                                const KeyValueBlock& rows) {
+  store::Store& store = access_.store->store();
+  // One of that name is an older one, whose end was never sent.
+  store.Delete(access_.owner, sequence.name).IgnoreError();
+  const store::NewSequence wanted = {
+      .form = {.heads = rows.key.shape[1],
+               .key_width = rows.key.shape[3],
+               .value_width = rows.value.shape[3],
+               .type = rows.key.type},
+      .name = sequence.name,
+      .label = sequence.label,
+      .idle_limit = access_.store->idle_limit()};
+  return store.Create(access_.owner, {&wanted, 1}, store::Clock::now())
+      .status();
 }
 
 absl::Status SequenceKeys::Read(AttentionRequest& request) {
   store::Store& store = access_.store->store();
   for (size_t n = 0; n < snapshots_.size(); ++n) {
-    if (!rows_.empty()) {
-      const SequenceLayer& entry = request.sequences[n];
+    const SequenceLayer& entry = request.sequences[n];
+    absl::Status status;
+    if (request.sequence_life.start) status = Make(entry, rows_[n]);
+    if (status.ok() && !rows_.empty()) {
       absl::StatusOr<store::Appended> appended =
           store.Append(access_.owner, entry.name, entry.layer, entry.position,
                        rows_[n], store::Clock::now());
-      if (!appended.ok()) return OfEntry(n, appended.status());
-      snapshots_[n] = std::move(appended->read);
+      status = appended.status();
+      if (status.ok()) snapshots_[n] = std::move(appended->read);
     }
-    request.problem.key_value_of_entries[n] = snapshots_[n].Blocks();
+    if (!status.ok()) return OfEntry(n, request, status);
+    request.problem.key_value_of_entries[n] = snapshots_[n]->Blocks();
   }
   return absl::OkStatus();
+}
+
+void SequenceKeys::End(const AttentionRequest& request) {
+  if (!request.sequence_life.end) return;
+  for (const SequenceLayer& entry : request.sequences) {
+    access_.store->store().Delete(access_.owner, entry.name).IgnoreError();
+  }
 }
 
 }  // namespace attention::server

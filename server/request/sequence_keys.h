@@ -40,13 +40,21 @@ class SequenceKeys {
   /// Entries before the one that fails are appended.
   absl::Status Read(AttentionRequest& request);
 
+  /// Once it has been computed: deletes the sequences that end with it.
+  void End(const AttentionRequest& request);
+
  private:
   absl::Status Find(const AttentionRequest& request);
   absl::Status CutRows(const AttentionRequest& request);
+  absl::Status PlanEntry(size_t entry, const AttentionRequest& request,
+                         KeyValueBlocks& blocks);
+  absl::Status Make(const SequenceLayer& sequence, const KeyValueBlock& rows);
 
   const ResidentAccess access_;
-  std::vector<store::Snapshot> snapshots_;  // one for each entry
-  std::vector<KeyValueBlock> rows_;         // likewise, (1, Hkv, n, D); or none
+  // One for each entry; of sequences that the request makes, nothing before
+  // Read().
+  std::vector<std::optional<store::Snapshot>> snapshots_;
+  std::vector<KeyValueBlock> rows_;  // likewise, (1, Hkv, n, D); or none
 };
 
 }  // namespace attention::server

@@ -26,7 +26,8 @@ InferenceManagement::ServerMetadata(
   response.set_version(Version());
   for (const char* extension :
        {"model_configuration", "model_repository", "system_shared_memory",
-        "binary_tensor_data", "parameters", "statistics", "trace", "logging"}) {
+        "binary_tensor_data", "parameters", "statistics", "trace", "logging",
+        "sequence"}) {
     response.add_extensions(extension);
   }
   if (engine_.CheckReachesDevices().ok()) {

@@ -7,6 +7,7 @@
 #include "server/services/request_stream.h"
 #include "server/services/unary_call.h"
 #include "server/wire/infer_wire.h"
+#include "server/wire/sequence_steps.h"
 
 namespace attention::server {
 namespace {
@@ -70,6 +71,7 @@ InferenceService::StreamReactor* InferenceService::ModelStreamInfer(
            [this](const Caller* caller_now) {
              return NewOperation(caller_now, /*on_stream=*/true);
            },
+       .step_of = StepOfInfer,
        .encode_error = EncodeInferStreamError,
        .in_order = true,
        .ends_with_error = AsksForGrpcErrors(*context)},

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "server/memory/region_names.h"
 #include "server/request/option_fields.h"
@@ -55,6 +56,32 @@ bool IsReserved(const std::string& key) {
   return absl::c_linear_search(kReserved, key);
 }
 
+constexpr size_t kMostSequenceIdBytes = 100;
+
+// A number, or a text; empty where it is none.
+absl::StatusOr<std::string> IdOf(const InferParameter& value) {
+  if (value.parameter_choice_case() == InferParameter::kStringParam) {
+    const std::string& text = value.string_param();
+    if (text.size() > kMostSequenceIdBytes) {
+      return FieldError("sequence_id",
+                        absl::StrCat(text.size(), " bytes (expected: at most ",
+                                     kMostSequenceIdBytes, ")"));
+    }
+    return text.empty() ? text : absl::StrCat("text ", text);
+  }
+  const absl::StatusOr<uint64_t> number = UnsignedOf(ValueOf(value));
+  if (!number.ok()) return Named("sequence_id", number.status());
+  return *number == 0 ? std::string() : absl::StrCat("number ", *number);
+}
+
+absl::StatusOr<bool> FlagOf(const std::string& key,
+                            const InferParameter& value) {
+  if (value.parameter_choice_case() == InferParameter::kBoolParam) {
+    return value.bool_param();
+  }
+  return FieldError(key, "is no bool (expected true or false)");
+}
+
 // What an input's or an output's own parameters say.
 struct RegionReference {
   std::string region;
@@ -104,6 +131,42 @@ absl::Status ReadParameters(const InferParameters& parameters,
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<InferSequence>> ReadSequence(
+    const InferParameters& parameters) {
+  InferSequence sequence;
+  for (const auto& [key, value] : parameters) {
+    absl::Status status;
+    if (key == "sequence_id") status = Take(IdOf(value), sequence.id);
+    if (key == "sequence_start") {
+      status = Take(FlagOf(key, value), sequence.life.start);
+    }
+    if (key == "sequence_end") {
+      status = Take(FlagOf(key, value), sequence.life.end);
+    }
+    if (!status.ok()) return status;
+  }
+  if (!sequence.id.empty()) return std::optional(std::move(sequence));
+  if (sequence.life.start || sequence.life.end) {
+    return FieldError("sequence_id", "missing beside a start or an end");
+  }
+  return std::optional<InferSequence>();
+}
+
+std::vector<SequenceLayer> SequencesOf(const InferSequence& sequence,
+                                       absl::string_view model,
+                                       int64_t entries) {
+  std::vector<SequenceLayer> sequences;
+  for (int64_t n = 0; n < entries; ++n) {
+    // No colon is in what is encoded.
+    sequences.push_back(
+        {.name = absl::StrCat(
+             "sequence_id:", absl::WebSafeBase64Escape(sequence.id), ":",
+             absl::WebSafeBase64Escape(model), ":", n),
+         .label = absl::StrCat("sequence_id ", sequence.id)});
+  }
+  return sequences;
 }
 
 absl::StatusOr<RegionBytes> ReadRegion(absl::string_view field,

@@ -3,7 +3,10 @@
 
 #include <google/protobuf/map.h>
 
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -22,6 +25,24 @@ using InferParameters =
 /// known ones, and for what SetOption() refuses.
 absl::Status ReadParameters(const InferParameters& parameters,
                             RequestBuilder& builder);
+
+/// What the sequence extension says in a request.
+struct InferSequence {
+  std::string id;  // with its kind: the number 7 is not the text "7"
+  SequenceLife life;
+};
+
+/// Nothing where there is no sequence_id, or one of 0 or without text.
+/// INVALID_ARGUMENT for another type, for an id of more than 100 bytes, and for
+/// a start or an end without an id.
+absl::StatusOr<std::optional<InferSequence>> ReadSequence(
+    const InferParameters& parameters);
+
+/// The store's sequences of a batch of `entries`, which the request appends to
+/// and reads.
+std::vector<SequenceLayer> SequencesOf(const InferSequence& sequence,
+                                       absl::string_view model,
+                                       int64_t entries);
 
 /// Where an input or an output lies, as its own parameters say; without a
 /// region where they name none. `field` is its name, `regions` are those

@@ -21,6 +21,9 @@ using inference::ModelStreamInferResponse;
 // reply has beside elements.
 constexpr int64_t kBytesBesideTensors = 2048;
 
+// As many as one call of KeyValueService makes.
+constexpr int64_t kMostSequencesOfARequest = 256;
+
 absl::StatusOr<WantedResult> ReadOutput(
     const ModelInferRequest::InferRequestedOutputTensor& output,
     SharedMemoryAccess regions) {
@@ -49,6 +52,23 @@ absl::Status ReadOutputs(const ModelInferRequest& message,
     }
   }
   return absl::OkStatus();
+}
+
+// A sequence for each entry of the batch.
+absl::Status SetSequence(const ModelInferRequest& message,
+                         absl::string_view model, RequestBuilder& builder) {
+  const auto sequence = ReadSequence(message.parameters());
+  if (!sequence.ok() || !*sequence) return sequence.status();
+  const Shape& query = builder.query().shape;
+  const int64_t entries = query.size() > 2 ? query[0] : 1;
+  if (entries < 1 || entries > kMostSequencesOfARequest) {
+    return FieldError(
+        "sequence_id",
+        absl::StrCat("for a batch of ", entries, " (expected 1 to ",
+                     kMostSequencesOfARequest, ")"));
+  }
+  return builder.SetSequences(SequencesOf(**sequence, model, entries),
+                              (*sequence)->life);
 }
 
 // The outputs' entries in `response`, and the elements of each.
@@ -93,6 +113,7 @@ absl::StatusOr<AttentionRequest> InferWire::ToRequest(InputElements& inputs,
         ReadInputs(message_, inputs, model_->name, regions_, hold, builder);
   }
   if (status.ok()) status = ReadOutputs(message_, regions_, builder);
+  if (status.ok()) status = SetSequence(message_, model_->name, builder);
   if (!status.ok()) return status;
   return std::move(builder).Build();
 }

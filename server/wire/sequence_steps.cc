@@ -8,6 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "attention/v1/attention.pb.h"
+#include "inference/grpc_service.pb.h"
+#include "server/wire/infer_values.h"
+#include "server/wire/message_pieces.h"
 
 namespace attention::server {
 namespace {
@@ -51,21 +54,55 @@ bool ReadSequences(CodedInputStream& in, SequenceStep& step) {
   return true;
 }
 
-}  // namespace
+// An entry of the map of parameters, which is a message with a key and a value.
+bool ReadParameter(CodedInputStream& in, SequenceStep& step) {
+  int size = 0;
+  std::string bytes;
+  if (!in.ReadVarintSizeAsInt(&size) || size > kMostBytesOfAnEntry ||
+      !in.ReadString(&bytes, size)) {
+    return false;
+  }
+  // A message that has nothing but this entry.
+  inference::ModelInferRequest message;
+  if (!message.ParseFromString(absl::StrCat(
+          FieldHeader(inference::ModelInferRequest::kParametersFieldNumber,
+                      size),
+          bytes))) {
+    return false;
+  }
+  const auto sequence = ReadSequence(message.parameters());
+  if (!sequence.ok() || !*sequence) return true;
+  step.layers.push_back((*sequence)->id);
+  step.appends = true;
+  return true;
+}
 
-SequenceStep StepOfAttend(const grpc::ByteBuffer& message) {
+// Hands over the message's fields of one number, and passes over the others.
+SequenceStep StepOf(const grpc::ByteBuffer& message, int field,
+                    bool (*read)(CodedInputStream& in, SequenceStep& step)) {
   SequenceStep step;
   // The reader changes nothing of it.
   grpc::ProtoBufferReader reader(const_cast<grpc::ByteBuffer*>(&message));
   if (!reader.status().ok()) return step;
   CodedInputStream in(&reader);
   while (const uint32_t tag = in.ReadTag()) {
-    const bool read = tag == TagOf(v1::AttendRequest::kSequencesFieldNumber)
-                          ? ReadSequences(in, step)
-                          : WireFormatLite::SkipField(&in, tag);
-    if (!read) break;
+    const bool good = tag == TagOf(field) ? read(in, step)
+                                          : WireFormatLite::SkipField(&in, tag);
+    if (!good) break;
   }
   return step;
+}
+
+}  // namespace
+
+SequenceStep StepOfAttend(const grpc::ByteBuffer& message) {
+  return StepOf(message, v1::AttendRequest::kSequencesFieldNumber,
+                ReadSequences);
+}
+
+SequenceStep StepOfInfer(const grpc::ByteBuffer& message) {
+  return StepOf(message, inference::ModelInferRequest::kParametersFieldNumber,
+                ReadParameter);
 }
 
 }  // namespace attention::server

@@ -12,6 +12,10 @@ namespace attention::server {
 /// refused when they are decoded.
 SequenceStep StepOfAttend(const grpc::ByteBuffer& message);
 
+/// The same of a ModelInferRequest, which appends to what its sequence_id
+/// names.
+SequenceStep StepOfInfer(const grpc::ByteBuffer& message);
+
 }  // namespace attention::server
 
 #endif  // ATTENTION_SERVER_WIRE_SEQUENCE_STEPS_H_

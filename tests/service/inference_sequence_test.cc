@@ -1,0 +1,136 @@
+// The sequence extension: requests with a sequence_id append their keys and
+// values to those of the requests before them, and attend to all of them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "tests/service/gated_server.h"
+#include "tests/service/infer_requests.h"
+#include "tests/service/requests.h"
+#include "tests/service/wire_client.h"
+#include "tests/service/wrong_input.h"
+
+namespace attention::test {
+namespace {
+
+using inference::ModelInferRequest;
+using inference::ModelStreamInferResponse;
+
+// Rows `first` to `last` - 1 of something that differs from row to row.
+v1::Tensor Rows(int64_t first, int64_t last, double factor) {
+  std::vector<double> values;
+  for (int64_t n = first; n < last; ++n) {
+    values.push_back(static_cast<double>(n % 4) * factor);
+    values.push_back(1 - static_cast<double>(n));
+  }
+  return Floats({1, 1, last - first, 2}, values);
+}
+
+// One query, and the keys and values from `first` to `last` - 1.
+ModelInferRequest Step(int64_t first, int64_t last) {
+  v1::AttendRequest request;
+  *request.mutable_query() = Rows(last, last + 1, 0.5);
+  *request.mutable_key_value()->mutable_key() = Rows(first, last, 0.25);
+  *request.mutable_key_value()->mutable_value() = Rows(first, last, 2);
+  ModelInferRequest infer = ToInfer(request);
+  infer.set_id(absl::StrCat(last));
+  return infer;
+}
+
+enum class At : uint8_t { kStart, kMiddle, kEnd };
+
+ModelInferRequest OfSequence(ModelInferRequest request, int64_t id, At at) {
+  auto& parameters = *request.mutable_parameters();
+  parameters["sequence_id"].set_int64_param(id);
+  parameters["sequence_start"].set_bool_param(at == At::kStart);
+  parameters["sequence_end"].set_bool_param(at == At::kEnd);
+  return request;
+}
+
+class InferSequenceTest : public testing::Test {
+ protected:
+  std::string OutputOf(const ModelInferRequest& request) {
+    const auto response = Infer(client_, request);
+    EXPECT_EQ(response.status(), absl::OkStatus());
+    return response.ok() ? response->raw_output_contents(0) : "";
+  }
+
+  std::unique_ptr<server::Server> server_ = StartServer();
+  WireClient client_{server_->address()};
+};
+
+TEST_F(InferSequenceTest, StepsAttendToAllKeysSoFar) {
+  EXPECT_EQ(OutputOf(OfSequence(Step(0, 100), 7, At::kStart)),
+            OutputOf(Step(0, 100)));
+  EXPECT_EQ(OutputOf(OfSequence(Step(100, 101), 7, At::kMiddle)),
+            OutputOf(Step(0, 101)));
+  EXPECT_EQ(OutputOf(OfSequence(Step(101, 103), 7, At::kEnd)),
+            OutputOf(Step(0, 103)));
+}
+
+TEST_F(InferSequenceTest, AfterItsEndItIsNotThere) {
+  OutputOf(OfSequence(Step(0, 3), 7, At::kStart));
+  OutputOf(OfSequence(Step(3, 4), 7, At::kEnd));
+  ExpectRefusal(Infer(client_, OfSequence(Step(4, 5), 7, At::kMiddle)).status(),
+                absl::StatusCode::kNotFound,
+                {"sequence_id number 7: ", "sequence_start"});
+}
+
+TEST_F(InferSequenceTest, AStartBeginsAnew) {
+  OutputOf(OfSequence(Step(0, 30), 7, At::kStart));
+  EXPECT_EQ(OutputOf(OfSequence(Step(0, 5), 7, At::kStart)),
+            OutputOf(Step(0, 5)));
+}
+
+TEST_F(InferSequenceTest, ANumberIsNoText) {
+  OutputOf(OfSequence(Step(0, 3), 7, At::kStart));
+  ModelInferRequest text = OfSequence(Step(3, 4), 7, At::kMiddle);
+  (*text.mutable_parameters())["sequence_id"].set_string_param("7");
+  ExpectRefusal(Infer(client_, text).status(), absl::StatusCode::kNotFound,
+                {"sequence_id text 7: "});
+}
+
+TEST_F(InferSequenceTest, AnIdOfZeroIsNone) {
+  EXPECT_EQ(OutputOf(OfSequence(Step(0, 3), 0, At::kMiddle)),
+            OutputOf(Step(0, 3)));
+}
+
+TEST_F(InferSequenceTest, WhatCannotBeHonouredIsRefused) {
+  ModelInferRequest request = Step(0, 3);
+  (*request.mutable_parameters())["sequence_end"].set_bool_param(true);
+  ExpectRefusal(Infer(client_, request).status(),
+                absl::StatusCode::kInvalidArgument, {"sequence_id: missing"});
+  request = Step(0, 3);
+  (*request.mutable_parameters())["sequence_id"].set_bool_param(true);
+  ExpectRefusal(Infer(client_, request).status(),
+                absl::StatusCode::kInvalidArgument, {"sequence_id: "});
+}
+
+// All steps are sent before any reply is read.
+TEST_F(InferSequenceTest, AStreamKeepsTheirOrder) {
+  const auto stream = client_.OpenStream(kModelStreamInfer);
+  constexpr int64_t kSteps = 12;
+  for (int64_t n = 0; n < kSteps; ++n) {
+    const At at = n == 0            ? At::kStart
+                  : n == kSteps - 1 ? At::kEnd
+                                    : At::kMiddle;
+    const ModelInferRequest step = OfSequence(Step(n, n + 1), 9, at);
+    ASSERT_TRUE(stream->Write(step.SerializeAsString()));
+  }
+  stream->WritesDone();
+  for (int64_t n = 0; n < kSteps; ++n) {
+    const auto bytes = stream->Read();
+    ASSERT_TRUE(bytes);
+    ModelStreamInferResponse reply;
+    ASSERT_TRUE(reply.ParseFromString(*bytes));
+    ASSERT_EQ(reply.error_message(), "");
+    EXPECT_EQ(reply.infer_response().raw_output_contents(0),
+              OutputOf(Step(0, n + 1)));
+  }
+}
+
+}  // namespace
+}  // namespace attention::test
