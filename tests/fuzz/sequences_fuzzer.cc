@@ -1,0 +1,122 @@
+// Messages about sequences, over a store that has some: what is appended, what
+// is attended to, and the order that is read off requests of a stream.
+#include <google/protobuf/stubs/logging.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "core/batch.h"
+#include "core/tensor.h"
+#include "server/models/model_repository.h"
+#include "server/request/results.h"
+#include "server/request/sequence_keys.h"
+#include "server/wire/append_operation.h"
+#include "server/wire/attend_wire.h"
+#include "server/wire/sequence_steps.h"
+#include "tests/fuzz/expect.h"
+#include "tests/fuzz/slice_cuts.h"
+
+namespace attention::server {
+namespace {
+
+ResidentStore& Resident() {
+  static auto* const resident = [] {
+    ServerOptions options;
+    options.resident_memory_limit = 1 << 20;
+    return ResidentStore::Open(options).value().release();
+  }();
+  return *resident;
+}
+
+// Two sequences, as if they had just been made: "a" of FP32 with 70 keys of
+// layer 1, "b" of BF16 with none.
+void MakeSequences() {
+  store::Store& store = Resident().store();
+  const store::Time now = store::Clock::now();
+  for (const char* name : {"a", "b"}) store.Delete("", name).IgnoreError();
+  const store::NewSequence wanted[] = {{.form = {.heads = 1,
+                                                 .key_width = 2,
+                                                 .value_width = 1,
+                                                 .type = DataType::kFloat32,
+                                                 .layers = 2},
+                                        .name = "a"},
+                                       {.form = {.heads = 2,
+                                                 .key_width = 2,
+                                                 .value_width = 2,
+                                                 .type = DataType::kBFloat16},
+                                        .name = "b"}};
+  test::Expect(store.Create("", wanted, now).ok(), "there is room for two");
+  static const auto* const numbers = new std::vector<float>(140, 0.5F);
+  const KeyValueBlock rows = {
+      ContiguousView(DataType::kFloat32, {1, 70, 2}, numbers->data()),
+      ContiguousView(DataType::kFloat32, {1, 70, 1}, numbers->data())};
+  test::Expect(store.Append("", "a", 1, 0, rows, now).ok(), "and for keys");
+}
+
+void Append(const uint8_t* data, size_t size) {
+  AppendOperation operation({&Resident(), ""});
+  RequestFacts facts;
+  absl::Status status =
+      operation.Decode(test::CutIntoSlices(data, size), HoldUncounted, facts);
+  if (status.ok()) status = operation.Plan(facts).status();
+  if (!status.ok()) return;
+  operation.Gather(nullptr);
+  if (!operation.Run({}, {}, facts).ok()) return;
+  test::Expect(operation.Encode(facts)->Length() <= 64, "the reply is short");
+}
+
+// That the order knows every sequence that the request uses.
+void ExpectKnown(const SequenceStep& step, const AttentionRequest& request) {
+  for (const SequenceLayer& entry : request.sequences) {
+    test::Expect(absl::c_linear_search(
+                     step.layers, absl::StrCat(entry.layer, " ", entry.name)),
+                 "the order of a stream knows every sequence");
+  }
+  test::Expect(request.sequences.empty() || step.appends ||
+                   request.problem.key_value.empty(),
+               "and who appends");
+}
+
+void Attend(const uint8_t* data, size_t size) {
+  const grpc::Slice slice(data, size);
+  const SequenceStep step = StepOfAttend(grpc::ByteBuffer(&slice, 1));
+  static const auto* const models = new ModelRepository;
+  AttendWire wire(/*on_stream=*/false, *models);
+  auto request = wire.Decode(test::CutIntoSlices(data, size), HoldUncounted);
+  if (!request.ok()) return;
+  ExpectKnown(step, *request);
+  if (request->sequences.empty()) return;
+  wire.Gather(nullptr);
+  SequenceKeys keys({&Resident(), ""});
+  if (!keys.Plan(*request).ok()) return;
+  const auto planned = ValidateBatch(request->problem);
+  if (!planned.ok()) return;
+  const int64_t bytes = planned->ResultBytes();
+  if (!keys.Read(*request).ok()) return;
+  const auto valid = ValidateBatch(request->problem);
+  test::Expect(valid.ok(), "what was planned can be computed");
+  // Nobody else appends; an entry may name what the one before has made longer.
+  test::Expect(request->sequences.size() > 1 || valid->ResultBytes() == bytes,
+               "and is as large as was planned");
+}
+
+}  // namespace
+}  // namespace attention::server
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  // It reports strings that are not UTF-8 on stderr.
+  static const auto previous_handler = google::protobuf::SetLogHandler(nullptr);
+  static_cast<void>(previous_handler);
+  using namespace attention::server;  // NOLINT(google-build-using-namespace)
+  MakeSequences();
+  Append(data, size);
+  Attend(data, size);
+  const grpc::Slice slice(data, size);
+  StepOfInfer(grpc::ByteBuffer(&slice, 1));
+  return 0;
+}
