@@ -37,12 +37,6 @@ std::array<uint32_t, 4> DropoutPattern::Words(int64_t batch, int64_t head,
                     key_);
 }
 
-bool DropoutPattern::Drops(int64_t batch, int64_t head, int64_t row,
-                           int64_t key) const {
-  return Words(batch, head, row, key / 4)[static_cast<size_t>(key % 4)] <
-         threshold_;
-}
-
 template <typename Float>
 void DropoutPattern::Fill(int64_t batch, int64_t head, int64_t row,
                           int64_t first_key, absl::Span<Float> factors) const {

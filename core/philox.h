@@ -28,10 +28,8 @@ class DropoutPattern {
   /// What the weights that stay are multiplied by: 1 / (1 - p).
   double scale() const { return 1 / (1 - p_); }
 
-  bool Drops(int64_t batch, int64_t head, int64_t row, int64_t key) const;
-
   /// Sets factors[n] to what dropout multiplies the weight of key first_key + n
-  /// by: 0 where Drops() says so, scale() elsewhere. Philox runs once for the
+  /// by: 0 where it is dropped, scale() elsewhere. Philox runs once for the
   /// four keys that share a counter.
   void FillFactors(int64_t batch, int64_t head, int64_t row, int64_t first_key,
                    absl::Span<float> factors) const;

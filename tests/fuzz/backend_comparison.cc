@@ -3,12 +3,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "tests/fuzz/expect.h"
 #include "tests/fuzz/fuzzed_problem.h"
 #include "tests/support/oracle.h"
+#include "tests/support/packed_entries.h"
 #include "tests/support/tolerance.h"
 
 namespace attention::test {
@@ -19,11 +21,19 @@ const Engine& Reference() {
   return *engine;
 }
 
+// Of a packed batch for each of its entries, else for the problem.
+std::vector<Expected> ExpectedOf(const AttentionProblem& problem) {
+  if (problem.query_starts) return ComputeExpectedOfEntries(problem);
+  return {ComputeExpected(problem)};
+}
+
 // Ends the process unless the results are within the contract's tolerances.
 void Compare(const FuzzedProblem& made, const AttentionProblem& problem,
-             const Expected& expected, const std::string& name,
+             const std::vector<Expected>& expected, const std::string& name,
              const Results& results) {
-  const auto matches = Matches(problem, expected, results);
+  const auto matches = problem.query_starts
+                           ? MatchesEntries(problem, expected, results)
+                           : Matches(problem, expected[0], results);
   if (matches) return;
   std::fprintf(stderr, "broken: on %s, %s%s\n", name.c_str(), matches.message(),
                made.description.c_str());
@@ -56,7 +66,7 @@ void CompareWithReference(absl::Span<const uint8_t> bytes, int64_t most_work,
                  results.status().ToString().c_str(), made.description.c_str());
     Expect(false, "any bytes are a problem that both backends compute");
   }
-  const Expected expected = ComputeExpected(problem);
+  const std::vector<Expected> expected = ExpectedOf(problem);
   Compare(made, problem, expected, "the reference", *reference);
   Compare(made, problem, expected, variant.name, *results);
 }

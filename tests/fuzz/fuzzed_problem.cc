@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/support/factors.h"
+#include "tests/support/packed_problem.h"
 #include "tests/support/random_problem.h"
 
 namespace attention::test {
@@ -23,12 +24,15 @@ constexpr int64_t kMostNarrow = 150;
 // than the tolerances have.
 constexpr int64_t kMostBlocks = 64;
 
+constexpr int64_t kMostEntries = 7;
+
 constexpr double kScales[] = {0, 0.25, -1.5, 40, 1e-20, 1e10, -1e-40, 3e38};
 constexpr double kSigmas[] = {1, 0.1, 12, 1e-3, 1e6, 1e-25, 1e30};
 constexpr double kSlopes[] = {0, 1, 1e-30, -0.125, 1e6, 1e30, 3e38};
 constexpr double kSinks[] = {0, 100, -100, 1e10, 3e38, -3e38, 1e-40};
 constexpr double kOffsets[] = {0, 1e4, 0x1p31, 0x1p62, -0x1p62, -1e4};
-constexpr double kQuantizers[] = {0, 1, 1e-30, 1e-40, 1e6, 1e9};
+// A scale that may count as 0 is one of which all products may.
+constexpr double kQuantizers[] = {0, 1, 1e-30, 1e-41, 1e6, 1e9};
 constexpr double kSoftcaps[] = {1, 0.01, 1e-30, 1e6, 1e30, 3e38};
 
 class Reader {
@@ -104,6 +108,40 @@ void Shrink(ProblemSpec& spec, int64_t most_work) {
   }
   spec.width = std::max<int64_t>(1, spec.width);
   spec.hidden_width = std::max<int64_t>(1, spec.hidden_width);
+}
+
+// Leaves out what packed batches do not have.
+void MakePackable(ProblemSpec& spec) {
+  spec.rank = 4;
+  spec.batch = 1;
+  spec.keys_per_block = 0;
+  spec.attend_mask = MaskExtents::kNone;
+  spec.bias = MaskExtents::kNone;
+  if (spec.valid_lens == LengthsShape::kPerRow) {
+    spec.valid_lens = LengthsShape::kPerBatch;
+  }
+}
+
+// A packed batch of entries that `spec` is the longest of.
+void SetPacked(Reader& reader, const ProblemSpec& spec, int64_t entries,
+               uint64_t seed, FuzzedProblem& made) {
+  std::vector<EntryLengths> lengths;
+  int64_t most_keys = 0;
+  absl::StrAppend(&made.description, "\n  packed entries, Lq x Lk:");
+  for (int64_t n = 0; n < entries; ++n) {
+    const int64_t queries = reader.Byte() * spec.query_length / 255;
+    const int64_t keys = reader.Byte() * spec.key_length / 255;
+    lengths.push_back({.queries = queries, .keys = keys});
+    most_keys = std::max(most_keys, keys);
+    absl::StrAppend(&made.description, " ", queries, "x", keys);
+  }
+  PackedProblem all = MakePackedProblem(spec, lengths, seed);
+  std::optional<int64_t>& top_k = all.packed.problem.wanted.top_k;
+  top_k = spec.wanted.top_k;
+  if (top_k) top_k = std::min(*top_k, most_keys);
+  if (most_keys == 0) top_k.reset();
+  made.owned = std::move(all.packed);
+  made.parts = std::move(all.entries);
 }
 
 // What may be put in place of an element. Bounds keep products of three within
@@ -241,14 +279,20 @@ FuzzedProblem ProblemOf(absl::Span<const uint8_t> bytes, int64_t most_work) {
     spec.softcap = softcap;
   }
   if (spec.scoring != ScoringKind::kAdditive) spec.hidden_width = 1;
-  Shrink(spec, most_work);
+  const int64_t entries = reader.Byte() % (kMostEntries + 1);
+  if (entries > 0) MakePackable(spec);
+  Shrink(spec, most_work / std::max<int64_t>(1, entries));
   if (spec.keys_per_block > 0) {
     spec.keys_per_block =
         std::max(spec.keys_per_block, spec.key_length / kMostBlocks + 1);
   }
-  made.owned = MakeProblem(spec, static_cast<uint64_t>(seed));
+  if (entries > 0) {
+    SetPacked(reader, spec, entries, static_cast<uint64_t>(seed), made);
+  } else {
+    made.owned = MakeProblem(spec, static_cast<uint64_t>(seed));
+  }
   made.description = absl::StrCat(
-      Describe(row), "\n  with batch: ", spec.batch,
+      Describe(row), made.description, "\n  with batch: ", spec.batch,
       ", Lq: ", spec.query_length, ", Lk: ", spec.key_length,
       ", Dq: ", spec.width, ", Dv: ", spec.value_width,
       ", keys per block: ", spec.keys_per_block, ", h: ", spec.hidden_width,

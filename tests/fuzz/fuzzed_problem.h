@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/types/span.h"
 #include "tests/support/owned_problem.h"
@@ -12,6 +13,7 @@ namespace attention::test {
 /// A problem made of bytes, small enough for thousands in a minute.
 struct FuzzedProblem {
   OwnedProblem owned;
+  std::vector<OwnedProblem> parts = {};  // memory of a packed batch's options
   uint8_t variant = 0;      // of the backend, modulo how many it has
   std::string description;  // for a person, a line per choice
 };
@@ -23,6 +25,8 @@ struct FuzzedProblem {
 ///   instead of the factor's where not 0: Lq, Lk (2 bytes, little-endian), Dq,
 ///   Dv, keys per block; the hidden width (231 and more are widths of 200 to
 ///   5,000); scale, sigma and softcap, each from a list;
+///   modulo 8, the entries of a packed batch, 0 for a problem that is none, and
+///   of each entry Lq and Lk, as shares of 255 of those above;
 ///   then, up to 8 times, one element that is replaced: which tensor, where (2
 ///   bytes), by what.
 /// Extents are halved until a problem has no more than `most_work`

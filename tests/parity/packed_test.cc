@@ -1,13 +1,12 @@
 // Entries of a packed batch give the bits that each gives by itself.
 
-#include <algorithm>
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/parity/backend_test.h"
+#include "tests/support/packed_entries.h"
 #include "tests/support/packed_problem.h"
 #include "tests/support/random.h"
 
@@ -23,62 +22,27 @@ const std::vector<EntryLengths>& ManyLengths() {
 
 class PackedTest : public BackendTest {
  protected:
-  // Rows, weights and lse of every entry, against the entry by itself.
+  // All results of every entry, against the entry by itself.
   void ExpectBitsOfEntries(const ProblemSpec& spec,
                            const std::vector<EntryLengths>& lengths) {
-    const PackedProblem all = MakePackedProblem(spec, lengths, TestSeed());
-    const absl::StatusOr<Results> packed = Run(all.packed.problem);
+    PackedProblem all = MakePackedProblem(spec, lengths, TestSeed());
+    AttentionProblem& problem = all.packed.problem;
+    problem.wanted.top_k = spec.wanted.top_k;  // more than the first entry has
+    const absl::StatusOr<Results> packed = Run(problem);
     if (absl::IsUnimplemented(packed.status())) {
       // A device's kernels refuse it, and the next backend takes it.
       ASSERT_EQ(packed.status().message(), "packed batches");
       return;
     }
     ASSERT_TRUE(packed.ok()) << packed.status();
-    Compare(all, lengths, *packed);
-  }
-
- private:
-  void Compare(const PackedProblem& all,
-               const std::vector<EntryLengths>& lengths,
-               const Results& packed) {
-    const std::vector<double> output = packed.output.ToDoubles();
-    const std::vector<double> lse = packed.lse->ToDoubles();
-    const std::vector<double> weights =
-        packed.weights ? packed.weights->ToDoubles() : std::vector<double>();
-    const int64_t tokens = packed.output.shape()[0];
-    const int64_t heads = packed.output.shape()[1];
-    const int64_t width = packed.output.shape()[2];
-    int64_t first_token = 0;
-    auto weight = weights.begin();
     for (size_t n = 0; n < lengths.size(); ++n) {
-      SCOPED_TRACE(testing::Message() << "entry " << n);
       ASSERT_OK_AND_ASSIGN(const Results alone, Run(all.entries[n].problem));
-      const std::vector<double> expected = alone.output.ToDoubles();
-      const std::vector<double> expected_lse = alone.lse->ToDoubles();
-      const int64_t rows = lengths[n].queries;
-      for (int64_t h = 0; h < heads; ++h) {
-        for (int64_t row = 0; row < rows; ++row) {
-          const int64_t token = first_token + row;
-          const int64_t at = h * rows + row;
-          ASSERT_EQ(expected_lse[at], lse[h * tokens + token]) << h << row;
-          for (int64_t d = 0; d < width; ++d) {
-            ASSERT_EQ(expected[at * width + d],
-                      output[(token * heads + h) * width + d])
-                << "head " << h << ", row " << row << ", element " << d;
-          }
-        }
-      }
-      if (alone.weights) {
-        const std::vector<double> expected_weights = alone.weights->ToDoubles();
-        ASSERT_EQ(
-            expected_weights,
-            std::vector<double>(weight, weight + static_cast<ptrdiff_t>(
-                                                     expected_weights.size())));
-        weight += static_cast<ptrdiff_t>(expected_weights.size());
-      }
-      first_token += rows;
+      EXPECT_TRUE(SameBits(
+          ResultsOfEntry(problem, static_cast<int64_t>(n), *packed), alone))
+          << "entry " << n;
     }
-    EXPECT_EQ(weight, weights.end());
+    EXPECT_TRUE(
+        MatchesEntries(problem, ComputeExpectedOfEntries(problem), *packed));
   }
 };
 
@@ -126,44 +90,7 @@ TEST_P(PackedTest, MoreResults) {
   spec.wanted = {
       .top_k = 200, .key_weights = true, .scores = ScoreStage::kMasked};
   spec.causal = Causal::kBottomRight;
-  const std::vector<EntryLengths> lengths = {
-      {3, 6}, {1, 2100}, {0, 7}, {40, 600}, {130, 150}};
-  PackedProblem all = MakePackedProblem(spec, lengths, TestSeed());
-  all.packed.problem.wanted.top_k = 200;
-  const absl::StatusOr<Results> packed = Run(all.packed.problem);
-  if (absl::IsUnimplemented(packed.status())) return;  // as above
-  ASSERT_TRUE(packed.ok()) << packed.status();
-  int64_t token = 0;
-  int64_t first_key = 0;
-  int64_t score = 0;
-  for (size_t n = 0; n < lengths.size(); ++n) {
-    SCOPED_TRACE(testing::Message() << "entry " << n);
-    ASSERT_OK_AND_ASSIGN(const Results alone, Run(all.entries[n].problem));
-    const auto [rows, keys] = lengths[n];
-    const int64_t k = std::min<int64_t>(200, keys);
-    ForEachIndex({4, rows, 200}, [&](absl::Span<const int64_t> index) {
-      const Shape at = {token + index[1], index[0], index[2]};
-      const Shape of_entry = {0, index[0], index[1], index[2]};
-      const bool full = index[2] < k;
-      EXPECT_EQ(ElementOf(packed->top_k_indices->view(), at),
-                full ? ElementOf(alone.top_k_indices->view(), of_entry) : -1);
-      EXPECT_EQ(ElementOf(packed->top_k_weights->view(), at),
-                full ? ElementOf(alone.top_k_weights->view(), of_entry) : 0);
-    });
-    ForEachIndex({4, keys}, [&](absl::Span<const int64_t> index) {
-      const Shape at = {index[0], first_key + index[1]};
-      const Shape of_entry = {0, index[0], index[1]};
-      EXPECT_EQ(ElementOf(packed->key_weights->view(), at),
-                ElementOf(alone.key_weights->view(), of_entry));
-    });
-    for (const double expected : alone.scores->ToDoubles()) {
-      const Shape at = {score++};
-      EXPECT_EQ(ElementOf(packed->scores->view(), at), expected);
-    }
-    token += rows;
-    first_key += keys;
-  }
-  EXPECT_EQ(packed->scores->element_count(), score);
+  ExpectBitsOfEntries(spec, ManyLengths());
 }
 
 TEST_P(PackedTest, BottomRightInAWindow) {

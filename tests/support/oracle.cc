@@ -35,8 +35,13 @@ class RowOracle {
   // `keys` are those of (b, h).
   RowOracle(const AttentionProblem& problem, const ProblemReader& reader,
             const Scorer& scorer, const std::vector<ScoreOperand>& keys,
-            int64_t b, int64_t h, int64_t i)
-      : problem_(problem), reader_(reader), b_(b), h_(h), i_(i) {
+            int64_t first_batch, int64_t b, int64_t h, int64_t i)
+      : problem_(problem),
+        reader_(reader),
+        first_batch_(first_batch),
+        b_(b),
+        h_(h),
+        i_(i) {
     ComputeScores(scorer, keys);
     ComputeWeights();
   }
@@ -223,7 +228,8 @@ class RowOracle {
       if (scores_[j]) weight = std::exp(*scores_[j] - max) / sum;
       weights_.push_back(weight);
       const Dropout& dropout = problem_.dropout;
-      const bool drops = Drops(dropout, b_, h_, i_, static_cast<int64_t>(j));
+      const bool drops =
+          Drops(dropout, first_batch_ + b_, h_, i_, static_cast<int64_t>(j));
       if (drops) weight *= 0;  // NaN stays
       counts_.push_back(scores_[j] || uniform);
       kept_.push_back(counts_[j] && !drops);
@@ -233,6 +239,7 @@ class RowOracle {
 
   const AttentionProblem& problem_;
   const ProblemReader& reader_;
+  int64_t first_batch_;
   int64_t b_, h_, i_;
   std::vector<std::optional<double>> scores_;  // nothing: takes no part
   std::vector<StagedScore> staged_;            // where they are asked for
@@ -249,7 +256,7 @@ class RowOracle {
 
 }  // namespace
 
-Expected ComputeExpected(const AttentionProblem& problem) {
+Expected ComputeExpected(const AttentionProblem& problem, int64_t first_batch) {
   const ProblemReader reader(problem);
   const Scorer scorer(problem.scoring);
   Expected expected{.batch = reader.batch(),
@@ -267,7 +274,8 @@ Expected ComputeExpected(const AttentionProblem& problem) {
         keys.push_back(scorer.Key(h, reader.Key(b, h, j)));
       }
       for (int64_t i = 0; i < expected.query_length; ++i) {
-        RowOracle(problem, reader, scorer, keys, b, h, i).AppendTo(expected);
+        RowOracle(problem, reader, scorer, keys, first_batch, b, h, i)
+            .AppendTo(expected);
       }
     }
   }

@@ -53,8 +53,10 @@ struct Expected {
 };
 
 /// Computes a valid problem by nested loops over its elements, from the numeric
-/// contract alone: nothing of it is shared with any backend.
-Expected ComputeExpected(const AttentionProblem& problem);
+/// contract alone: nothing of it is shared with any backend. `first_batch`: as
+/// which batch entry dropout counts its first.
+Expected ComputeExpected(const AttentionProblem& problem,
+                         int64_t first_batch = 0);
 
 /// Philox4x32-10, written from the paper.
 std::array<uint32_t, 4> OraclePhilox(std::array<uint32_t, 4> counter,

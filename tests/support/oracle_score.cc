@@ -31,6 +31,12 @@ bool AnyVanishes(double scale, const std::vector<double>& row) {
          });
 }
 
+// Adds a term to the magnitudes of those that are finite: beside an infinite
+// one, too, they may overflow, and make NaN of it.
+void AddFinite(double term, double& sum) {
+  if (std::isfinite(term)) sum += std::abs(term);
+}
+
 // Whether a query that is multiplied with the scale beforehand overflows.
 bool ScaledOverflows(double scale, const std::vector<double>& row) {
   return Overflows(std::abs(scale)) ||
@@ -86,6 +92,7 @@ void Scorer::Project(const std::vector<float>& matrix, double scale,
   operand.projection.assign(columns, 0);
   operand.magnitude.assign(columns, 0);
   operand.lost.assign(columns, Vanished(width, 1));
+  std::vector<double> finite(columns);
   for (size_t d = 0; d < width; ++d) {
     const double x = operand.row[d];
     const bool vanishes = Vanishes(x) || Vanishes(scale * x);
@@ -94,10 +101,11 @@ void Scorer::Project(const std::vector<float>& matrix, double scale,
       const double term = x * row[n];
       operand.projection[n] += term;
       operand.magnitude[n] += std::abs(term);
+      AddFinite(term, finite[n]);
       if (vanishes || Vanishes(row[n])) operand.lost[n] += std::abs(term);
     }
   }
-  for (const double magnitude : operand.magnitude) {
+  for (const double magnitude : finite) {
     if (Overflows(magnitude)) operand.overflows = true;
   }
 }
@@ -142,10 +150,12 @@ Score Scorer::Of(const ScaledDotProduct& dot, int64_t, const ScoreOperand& q,
   const size_t width = q.row.size();
   const double scale = ScaleOf(dot, width);
   Score score;
+  double finite = 0;
   for (size_t d = 0; d < width; ++d) {
     const double term = q.row[d] * k.row[d];
     score.value += term;
     score.magnitude += std::abs(term);
+    AddFinite(term, finite);
   }
   double lost = 0;
   for (size_t d = 0; d < width && (q.vanishes || k.vanishes); ++d) {
@@ -158,7 +168,7 @@ Score Scorer::Of(const ScaledDotProduct& dot, int64_t, const ScoreOperand& q,
   return {.value = scale * score.value,
           .magnitude = factor * score.magnitude,
           .lost = factor * lost + Vanished(width + 1, factor),
-          .overflows = Overflows(score.magnitude)};
+          .overflows = Overflows(finite) || Overflows(factor * finite)};
 }
 
 Score Scorer::Of(const Additive& additive, int64_t head, const ScoreOperand& q,
@@ -211,11 +221,13 @@ Score Scorer::Of(const Bilinear& bilinear, int64_t, const ScoreOperand& q,
   const double factor = std::abs(bilinear.scale);
   Score score;
   double lost = 0;
+  double finite_terms = 0;
   bool zero_by_infinity = false;
   for (size_t e = 0; e < k.row.size(); ++e) {
     const double key = std::abs(k.row[e]);
     score.value += q.projection[e] * k.row[e];
     score.magnitude += q.magnitude[e] * key;
+    AddFinite(q.magnitude[e] * key, finite_terms);
     const double projection = std::abs(q.projection[e]);
     // A projection that may count as 0 makes NaN of an infinite key.
     if (std::isinf(key) && std::abs(q.projection[e]) <= q.lost[e]) {
@@ -233,7 +245,8 @@ Score Scorer::Of(const Bilinear& bilinear, int64_t, const ScoreOperand& q,
       .value = bilinear.scale * score.value,
       .magnitude = factor * score.magnitude,
       .lost = finite ? factor * lost + Vanished(k.row.size() + 1, factor) : 0,
-      .overflows = Overflows(score.magnitude) || zero_by_infinity};
+      .overflows = Overflows(finite_terms) ||
+                   Overflows(factor * finite_terms) || zero_by_infinity};
 }
 
 double Scorer::Growth(int64_t query_width, int64_t key_width) const {

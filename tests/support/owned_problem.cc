@@ -84,7 +84,10 @@ void Fill(const TensorView& owned, double value) {
 }
 
 TensorView Slice(TensorView view, int extent, int64_t begin, int64_t end) {
-  if (end > begin) view.data += begin * view.strides[extent];
+  // A tensor without elements has no memory.
+  if (end > begin && view.data != nullptr) {
+    view.data += begin * view.strides[extent];
+  }
   view.shape[extent] = end - begin;
   return view;
 }

@@ -40,12 +40,6 @@ ATTENTION_KERNEL_CODE PhiloxWords DropoutWords(const DropoutArgs& dropout,
                 dropout.seed);
 }
 
-ATTENTION_KERNEL_CODE bool IsDropped(const DropoutArgs& dropout, int64_t batch,
-                                     int64_t head, int64_t query, int64_t key) {
-  const PhiloxWords words = DropoutWords(dropout, batch, head, query, key);
-  return words.word[key % 4] < dropout.threshold;
-}
-
 }  // namespace attention::cuda
 
 #endif  // ATTENTION_CORE_CUDA_KERNELS_PHILOX_INL_H_

@@ -60,20 +60,52 @@ struct JoinSum {
   }
 };
 
-/// Calls visit(key, score) for the thread's keys that the row may read.
+/// Of a key that the row may read.
+ATTENTION_KERNEL_CODE float ScoreOfKey(const SoftmaxRowsArgs& args,
+                                       const Epilogue& epilogue,
+                                       const SoftmaxRow& row, int64_t key) {
+  const RowMasks masks =
+      MasksOf(args.problem, row.batch, row.head, row.query, key);
+  const int64_t begin = (row.result_row - args.first_row) * args.score_stride;
+  return FinishScore(args.problem, epilogue, masks, key,
+                     args.scores[begin + key]);
+}
+
+/// Calls visit(score) for the thread's keys that the row may read.
 template <typename Visit>
 ATTENTION_KERNEL_CODE void ForEachScore(const SoftmaxRowsArgs& args,
                                         const Epilogue& epilogue,
                                         const SoftmaxRow& row,
                                         const Visit& visit) {
-  const float* const scores =
-      args.scores + (row.result_row - args.first_row) * args.score_stride;
   for (int64_t key = row.span.begin + ThreadIndex(); key < row.span.end;
        key += kSoftmaxThreads) {
-    const RowMasks masks =
-        MasksOf(args.problem, row.batch, row.head, row.query, key);
-    visit(key, FinishScore(args.problem, epilogue, masks, key, scores[key]));
+    visit(ScoreOfKey(args, epilogue, row, key));
   }
+}
+
+/// Keys whose dropout the block finds at once: four for each thread, as Philox
+/// gives four words.
+inline constexpr int kDroppedKeys = 4 * kSoftmaxThreads;
+
+/// Shows the block which of the keys from `first` on, a multiple of four, are
+/// dropped.
+ATTENTION_KERNEL_CODE void ShowDropped(const DropoutArgs& dropout,
+                                       const SoftmaxRow& row, int64_t first) {
+  const PhiloxWords words = DropoutWords(dropout, row.batch, row.head,
+                                         row.query, first + 4 * ThreadIndex());
+  uint32_t dropped = 0;
+  for (int n = 0; n < 4; ++n) {
+    if (words.word[n] < dropout.threshold) dropped |= 1U << n;
+  }
+  SyncBlock();  // nobody reads what was there
+  reinterpret_cast<uint32_t*>(SharedMemory())[ThreadIndex()] = dropped;
+  SyncBlock();
+}
+
+/// Whether key `n` of those is.
+ATTENTION_KERNEL_CODE bool IsDropped(int n) {
+  const uint32_t four = reinterpret_cast<uint32_t*>(SharedMemory())[n / 4];
+  return (four >> (n % 4) & 1U) != 0;
 }
 
 /// True where probabilities are the very rows of weights that are wanted.
@@ -87,12 +119,10 @@ ATTENTION_KERNEL_CODE bool AreWeights(const SoftmaxRowsArgs& args) {
 /// Stores a key's weight before or after dropout, and its probability.
 ATTENTION_KERNEL_CODE void StoreSoftmax(const SoftmaxRowsArgs& args,
                                         const SoftmaxRow& row, int64_t key,
-                                        float weight) {
+                                        float weight, bool drops) {
   const AttentionArgs& problem = args.problem;
   float kept = weight;
-  bool drops = false;
-  if (problem.dropout.active != 0 && weight != 0) {
-    drops = IsDropped(problem.dropout, row.batch, row.head, row.query, key);
+  if (problem.dropout.active != 0) {
     kept = weight * (drops ? 0.0F : problem.dropout.kept);
   }
   if (problem.weights != nullptr) {
@@ -116,28 +146,34 @@ ATTENTION_KERNEL_CODE void SoftmaxRows(const SoftmaxRowsArgs& args,
   const SoftmaxRow row = MakeSoftmaxRow(problem, args.first_row + block);
   const Epilogue epilogue = MakeEpilogue(problem);
   RowState state = {-Infinity(), 0.0F};
-  ForEachScore(args, epilogue, row, [&](int64_t, float score) {
-    state.max = Larger(state.max, score);
-  });
+  ForEachScore(args, epilogue, row,
+               [&](float score) { state.max = Larger(state.max, score); });
   state.max = JoinBlock(state.max, JoinLarger());
   const float base = Base(state.max);
   ForEachScore(args, epilogue, row,
-               [&](int64_t, float score) { state.sum += Exp(score - base); });
+               [&](float score) { state.sum += Exp(score - base); });
   state.sum = JoinBlock(state.sum, JoinSum());
   const FinishedRow finished = FinishRow(problem, state, row.result_row);
   state = finished.state;
   const float inverse = state.sum == 0 ? 0.0F : 1 / state.sum;
   // Of keys that take no part, in a row that is NaN too.
   const float left_out = state.sum == 0 ? EmptyRowWeight(problem) : 0.0F;
-  ForEachScore(args, epilogue, row, [&](int64_t key, float score) {
-    const bool takes_part = score != -Infinity();
-    StoreSoftmax(args, row, key,
-                 takes_part ? Exp(score - base) * inverse : left_out);
-  });
-  for (int64_t key = ThreadIndex(); key < problem.key_length;
-       key += kSoftmaxThreads) {
-    if (key >= row.span.begin && key < row.span.end) continue;
-    StoreSoftmax(args, row, key, left_out);
+  for (int64_t first = 0; first < problem.key_length; first += kDroppedKeys) {
+    const bool weighs =
+        left_out != 0 ||
+        (first < row.span.end && first + kDroppedKeys > row.span.begin);
+    const bool drops = problem.dropout.active != 0 && weighs;
+    if (drops) ShowDropped(problem.dropout, row, first);
+    for (int n = ThreadIndex(); n < kDroppedKeys; n += kSoftmaxThreads) {
+      const int64_t key = first + n;
+      if (key >= problem.key_length) break;
+      float weight = left_out;
+      if (key >= row.span.begin && key < row.span.end) {
+        const float score = ScoreOfKey(args, epilogue, row, key);
+        if (score != -Infinity()) weight = Exp(score - base) * inverse;
+      }
+      StoreSoftmax(args, row, key, weight, drops && IsDropped(n));
+    }
   }
   if (ThreadIndex() == 0) StoreRowState(problem, finished, row.result_row);
 }

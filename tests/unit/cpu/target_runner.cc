@@ -1,5 +1,7 @@
 #include "tests/unit/cpu/target_runner.h"
 
+#include <vector>
+
 #include "tests/support/cpu_test_targets.h"
 
 namespace attention::test {
@@ -11,13 +13,18 @@ absl::StatusOr<Results> TargetRunner::Run(const AttentionProblem& problem) {
   if (!valid.ok()) return valid.status();
   absl::StatusOr<Results> results = UnwrittenResults(problem.wanted, *valid);
   if (!results.ok()) return results.status();
-  AttentionJob job;
-  job.problem = &valid->problems.at(0);
-  job.before_tile = before_tile_;
-  job.outputs = OutputsOf(*results);
-  backend_->Run(absl::MakeSpan(&job, 1), RunContext{workers_});
-  kernel_ = static_cast<std::string>(job.kernel);
-  if (!job.status.ok()) return job.status;
+  const AttentionOutputs outputs = OutputsOf(*results);
+  std::vector<AttentionJob> jobs(valid->problems.size());
+  for (size_t n = 0; n < jobs.size(); ++n) {
+    jobs[n].problem = &valid->problems[n];
+    jobs[n].before_tile = before_tile_;
+    jobs[n].outputs = valid->OutputsOf(n, outputs);
+  }
+  backend_->Run(absl::MakeSpan(jobs), RunContext{workers_});
+  for (const AttentionJob& job : jobs) {
+    kernel_ = static_cast<std::string>(job.kernel);
+    if (!job.status.ok()) return job.status;
+  }
   return results;
 }
 

@@ -237,6 +237,26 @@ TEST_P(KernelTest, LengthsPerRow) {
          .dropout = {.training = true, .p = 0.3, .seed = 5}});
 }
 
+// Philox gives four keys their words, and a block takes stretches of keys: from
+// any key on, and in rows of which all keys weigh the same.
+TEST_P(KernelTest, DropoutOfAnyNumberOfKeys) {
+  for (const int64_t keys : {1, 3, 4, 5, 127, 511, 512, 513, 1030}) {
+    SCOPED_TRACE(keys);
+    ProblemSpec spec = {.query_length = 5,
+                        .key_length = keys,
+                        .causal = Causal::kBottomRight,
+                        .dropout = {.training = true, .p = 0.3, .seed = 5},
+                        .empty_rows = EmptyRows::kUniform};
+    Check(spec);
+    spec.window.left = 510;
+    spec.wanted.weights_after_dropout = true;
+    Check(spec);
+    spec.window = {};
+    spec.valid_lens = LengthsShape::kPerRow;
+    Check(spec);
+  }
+}
+
 TEST_P(KernelTest, ThreadsMayRunInAnyOrder) {
   ProblemSpec spec = {
       .query_heads = 2,

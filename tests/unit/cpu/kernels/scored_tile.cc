@@ -1,0 +1,130 @@
+#include "tests/unit/cpu/kernels/scored_tile.h"
+
+#include <cstring>
+
+#include "core/cpu/kernels/bf16/products.h"
+#include "tests/support/emulated_products.h"
+
+namespace attention::cpu {
+namespace {
+
+// Floats of a row of queries and keys: the pairs of one step of BF16.
+constexpr int64_t kQueryFloats = kBf16Depth;
+
+// Two numbers of BF16 in the place of a float.
+float PairOf(float low, float high) {
+  return FloatFromBits(Narrowed(Element::kBFloat16, low) |
+                       static_cast<uint32_t>(Narrowed(Element::kBFloat16, high))
+                           << 16);
+}
+
+int64_t RoundUp(int64_t count, int64_t to) {
+  return (count + to - 1) / to * to;
+}
+
+}  // namespace
+
+ScoredTile::ScoredTile(Operands operands, int64_t rows,
+                       const std::vector<float>& of_keys, int64_t width,
+                       const Kernels& kernels, test::Random& random)
+    : Tile(rows, static_cast<int64_t>(of_keys.size()), width),
+      key_scores(of_keys),
+      values(static_cast<size_t>(args.keys * width)),
+      unnormalised_(kMaxMicroRows * kScoreStride) {
+  for (float& x : values) {
+    x = static_cast<float>(Widened(
+        Element::kBFloat16, Narrowed(Element::kBFloat16, random.Normal())));
+  }
+  args.unnormalised = unnormalised_.data();
+  args.operands = operands;
+  switch (operands) {
+    case Operands::kPacked:
+      SetPacked(kernels);
+      break;
+    case Operands::kInPlace:
+      SetInPlace(kernels.lanes);
+      break;
+    case Operands::kBf16:
+      SetBf16();
+      break;
+  }
+}
+
+void ScoredTile::SetPacked(const Kernels& kernels) {
+  for (int64_t r = 0; r < args.rows; ++r) queries_.push_back(row_factor(r));
+  keys_.resize(key_scores.size() + static_cast<size_t>(2 * kernels.lanes));
+  kernels.pack_keys(key_scores.data(), 1, args.keys, 1, keys_.data());
+  for (int64_t j = 0; j < args.keys; ++j) {
+    value_rows_.push_back(values.data() + j * args.states.width);
+  }
+  args.packed.score = Score::kDot;
+  args.packed.width = 1;
+  args.packed.queries = queries_.data();
+  args.packed.keys = keys_.data();
+  args.packed.values = value_rows_.data();
+}
+
+void ScoredTile::SetInPlace(int64_t lanes) {
+  queries_.resize(static_cast<size_t>(args.rows * lanes));
+  for (int64_t r = 0; r < args.rows; ++r) {
+    queries_[static_cast<size_t>(r * lanes)] = row_factor(r);
+  }
+  for (int64_t j = 0; j < 2 * args.keys; ++j) {
+    const int64_t key = j % args.keys;
+    key_places_.push_back(
+        reinterpret_cast<const unsigned char*>(key_scores.data() + key));
+    value_places_.push_back(reinterpret_cast<const unsigned char*>(
+        values.data() + key * args.states.width));
+  }
+  args.in_place = {.queries = queries_.data(),
+                   .query_stride = lanes,
+                   .keys = key_places_.data(),
+                   .key_width = 1,
+                   .values = value_places_.data(),
+                   .value_width = args.states.width,
+                   .type = Element::kFloat32};
+}
+
+void ScoredTile::SetBf16() {
+  const int64_t rows = RoundUp(args.rows, kMaxMicroRows);
+  const int64_t keys = RoundUp(args.keys, kBf16Panel);
+  const int64_t width = args.states.width;
+  queries_.resize(static_cast<size_t>(rows * kQueryFloats));
+  for (int64_t r = 0; r < args.rows; ++r) {
+    queries_[static_cast<size_t>(r * kQueryFloats)] = PairOf(row_factor(r), 0);
+  }
+  keys_.resize(static_cast<size_t>(keys * kQueryFloats));
+  packed_values_.resize(static_cast<size_t>(keys / 2 * width));
+  for (int64_t j = 0; j < args.keys; ++j) {
+    const int64_t panel = j / kBf16Panel * kBf16Panel;
+    keys_[static_cast<size_t>(panel * kQueryFloats + j - panel)] =
+        PairOf(key_scores[static_cast<size_t>(j)], 0);
+    if (j - panel >= kBf16Depth) continue;
+    const int64_t pairs = panel / 2 * width;
+    for (int64_t c = 0; c < width; ++c) {
+      const int64_t of_columns = c / kBf16Panel * kBf16Depth * kBf16Panel;
+      const int64_t high = j + kBf16Depth;
+      packed_values_[static_cast<size_t>(
+          pairs + of_columns + (j - panel) * kBf16Panel + c % kBf16Panel)] =
+          PairOf(values[static_cast<size_t>(j * width + c)],
+                 high < args.keys
+                     ? values[static_cast<size_t>(high * width + c)]
+                     : 0);
+    }
+  }
+  // Rows of a micro-tile that the block does not have are computed, too.
+  output.resize(static_cast<size_t>(rows * width));
+  args.states.output = output.data();
+  paired_weights_.resize(kMaxMicroRows * kBf16WeightStride);
+  args.bf16 = {.width = kQueryFloats,
+               .queries = queries_.data(),
+               .keys = keys_.data(),
+               .key_rows = nullptr,
+               .packed_queries = nullptr,
+               .value_panels = width / kBf16Panel,
+               .values = packed_values_.data(),
+               .weights = paired_weights_.data(),
+               .products = &test::EmulatedAmx()};
+}
+
+}  // namespace attention::cpu

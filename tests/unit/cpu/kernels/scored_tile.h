@@ -1,0 +1,46 @@
+#ifndef ATTENTION_TESTS_UNIT_CPU_KERNELS_SCORED_TILE_H_
+#define ATTENTION_TESTS_UNIT_CPU_KERNELS_SCORED_TILE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "tests/unit/cpu/kernels/kernel_test.h"
+
+namespace attention::cpu {
+
+/// A tile of one class of operands, in which the score of row r and key j is
+/// row_factor(r) * key_scores[j]: products of one element, exact where they
+/// have as many bits as BF16. Values are normally distributed numbers of BF16.
+struct ScoredTile : Tile {
+  /// `width`: of the values, a multiple of 32.
+  ScoredTile(Operands operands, int64_t rows, const std::vector<float>& of_keys,
+             int64_t width, const Kernels& kernels, test::Random& random);
+
+  static float row_factor(int64_t row) {
+    return static_cast<float>(1 << (row % 3));
+  }
+
+  std::vector<float> key_scores;
+  Floats values;  // rows of `width`
+
+ private:
+  void SetPacked(const Kernels& kernels);
+  void SetInPlace(int64_t lanes);
+  void SetBf16();
+
+  Floats unnormalised_;
+  Floats queries_;
+  Floats keys_;
+  Floats packed_values_;
+  Floats paired_weights_;
+  std::vector<const float*> value_rows_;
+  std::vector<const unsigned char*> key_places_;
+  std::vector<const unsigned char*> value_places_;
+};
+
+inline constexpr Operands kOperands[] = {Operands::kPacked, Operands::kInPlace,
+                                         Operands::kBf16};
+
+}  // namespace attention::cpu
+
+#endif  // ATTENTION_TESTS_UNIT_CPU_KERNELS_SCORED_TILE_H_
