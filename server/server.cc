@@ -404,7 +404,8 @@ std::string Server::Summary() const {
                             : ", http://",
       http_address_, ", backend ", backends, ", ", threads,
       threads == 1 ? " worker thread" : " worker threads", ", memory limit ",
-      impl_->options.memory_limit >> 20, " MiB");
+      impl_->options.memory_limit >> 20, " MiB, of sequences ",
+      ResidentMemoryLimit(impl_->options) >> 20, " MiB");
 }
 
 void Server::ReadFilesAgain() {

@@ -96,8 +96,10 @@ struct Expired {
 /// RESOURCE_EXHAUSTED, which says how much is held, and by whom most.
 class Store {
  public:
-  /// Sequences on a page of a list, and sequences made at once, at most.
+  /// Sequences on a page of a list, layers of all of them where they are more
+  /// than one, and sequences made at once, at most.
   static constexpr int64_t kMostListed = 1000;
+  static constexpr int64_t kMostListedLayers = 1 << 16;
   static constexpr size_t kMostCreated = 256;
 
   explicit Store(const StoreOptions& options);

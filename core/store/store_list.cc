@@ -62,7 +62,14 @@ absl::StatusOr<ListedPage> Store::List(absl::string_view owner,
       records.pop_back();
       page.next = ListPlace{records.back()->label, records.back()->name};
     }
+    int64_t layers = 0;
     for (const Record* record : records) {
+      layers += record->sequence->form().layers;
+      if (layers > kMostListedLayers && !sequences.empty()) {
+        page.next =
+            ListPlace{page.sequences.back().label, page.sequences.back().name};
+        break;
+      }
       page.sequences.push_back(Begin(*record, now));
       sequences.push_back(record->sequence);
     }

@@ -80,6 +80,7 @@ absl::StatusOr<OperationNeeds> AttentionOperation::Plan(RequestFacts& facts) {
     needs.working_bytes = engine_.WorkingBytes(problems) +
                           static_cast<int64_t>(problems.size() * kProblemBytes);
   }
+  if (keys_) needs.working_bytes += SequenceKeys::TableBytes(*batch_);
   return needs;
 }
 

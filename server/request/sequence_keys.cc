@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/batch_entries.h"
+#include "core/store/page_layout.h"
 #include "core/validate_parts.h"
 #include "server/request/request_builder.h"
 
@@ -157,6 +158,17 @@ absl::Status SequenceKeys::PlanEntry(size_t entry,
   }
   if (!rows_.empty()) blocks.push_back(rows_[entry]);
   return absl::OkStatus();
+}
+
+int64_t SequenceKeys::TableBytes(const ValidatedBatch& planned) {
+  // As the request has it, and as it is checked.
+  constexpr int64_t kBytesOfPage =
+      sizeof(KeyValueBlock) + sizeof(ValidatedProblem::Block);
+  int64_t pages = 0;
+  for (const ValidatedProblem& entry : planned.problems) {
+    pages += store::PagesOf(entry.key_length) + 1;
+  }
+  return pages * kBytesOfPage;
 }
 
 absl::Status SequenceKeys::Plan(AttentionRequest& request) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "core/batch.h"
 #include "core/problem.h"
 #include "core/store/snapshot.h"
 #include "server/request/attention_request.h"
@@ -33,6 +34,9 @@ class SequenceKeys {
   /// it can be checked and its needs be known. Nothing is appended. Without
   /// keys to append, what is there now is what Read() gives.
   absl::Status Plan(AttentionRequest& request);
+
+  /// Bytes that Read() takes for the tables of pages of what was planned.
+  static int64_t TableBytes(const ValidatedBatch& planned);
 
   /// Once, after Plan(): appends the request's keys and puts what is to be read
   /// into the problem. An entry that appends reads up to its last own key,

@@ -82,6 +82,11 @@ absl::StatusOr<store::ListQuery> FromWire(
     query.match = store::ListQuery::Match::kEqual;
   }
   if (message.has_page_size()) query.most = message.page_size();
+  if (query.most < 1 || query.most > store::Store::kMostListed) {
+    return FieldError("page_size",
+                      absl::StrCat(query.most, " (expected 1 to ",
+                                   store::Store::kMostListed, ")"));
+  }
   if (message.page_token().empty()) return query;
   std::string text;
   const size_t end = absl::WebSafeBase64Unescape(message.page_token(), &text)

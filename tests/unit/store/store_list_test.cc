@@ -65,6 +65,22 @@ TEST_F(StoreListTest, ThoseWhoseLabelBeginsSo) {
   EXPECT_THAT(NamesOf(s_, {.label = "x"}), ElementsAre());
 }
 
+// Sequences of many layers say much of themselves.
+TEST_F(StoreListTest, APageHasNoMoreLayersThanItMay) {
+  AStore s;
+  std::vector<NewSequence> wanted;
+  for (int n = 0; n < 20; ++n) {
+    wanted.push_back({.form = {.layers = SequenceForm::kMostLayers},
+                      .name = absl::StrCat("s", n + 10)});
+  }
+  ASSERT_THAT(s.store.Create("", wanted, s.now), IsOk());
+  const ListedPage page =
+      s.store.List("", {.label = "", .most = 100}, s.now).value();
+  EXPECT_EQ(static_cast<int64_t>(page.sequences.size()),
+            Store::kMostListedLayers / SequenceForm::kMostLayers);
+  EXPECT_EQ(NamesOf(s, {.label = "", .most = 100}).size(), 20U);
+}
+
 TEST_F(StoreListTest, ThoseOfJustThatLabel) {
   const auto equal = ListQuery::Match::kEqual;
   EXPECT_THAT(NamesOf(s_, {.label = "chats", .match = equal, .most = 1}),
