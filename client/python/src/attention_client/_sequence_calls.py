@@ -74,7 +74,7 @@ def _with_four_extents(array: Array, name: str) -> Array:
     return array.reshape((1,) * (4 - array.ndim) + array.shape)
 
 
-def _form(
+def form(
     heads: int, width: int, value_width: int | None, layers: int, dtype: Any
 ) -> Any:
     message = _message("SequenceForm")()
@@ -126,8 +126,8 @@ def create(
     idle_limit: float | None,
 ) -> Steps[Known]:
     """One sequence."""
-    form = _form(heads, width, value_width, layers, dtype)
-    known = yield from create_all(form, 1, name, label, idle_limit)
+    wanted = form(heads, width, value_width, layers, dtype)
+    known = yield from create_all(wanted, 1, name, label, idle_limit)
     return known[0]
 
 
