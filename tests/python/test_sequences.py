@@ -3,9 +3,11 @@
 import json
 import time
 
+import grpc
 import ml_dtypes
 import numpy as np
 import pytest
+from failing_server import FailingServer
 from safetensors.numpy import load_file
 
 from attention_client import (
@@ -19,7 +21,9 @@ from attention_client import (
     OutOfRangeError,
     ParameterSet,
     SequenceLostError,
+    UnavailableError,
     _channel,
+    _messages,
     cli,
 )
 
@@ -235,6 +239,37 @@ def test_an_append_whose_answer_was_lost_is_repeated(client, sequence, rows, nor
     assert sequence.describe().lengths == (4, 0)
     expected = attend_with_keys(client, query, joined(first, second))
     np.testing.assert_array_equal(output, expected)
+
+
+def test_what_would_make_two_sequences_is_not_tried_again():
+    calls = []
+
+    def failing(name):
+        def answer(_, context):
+            calls.append(name)
+            context.abort(grpc.StatusCode.UNAVAILABLE, "draining")
+
+        return answer
+
+    def describe(_, __):
+        form = dict(heads=1, key_width=1, value_width=1, datatype=1)
+        kind = _messages.message("attention.v1.SequenceDescription")
+        return kind(name="one", form=form, lengths=[0]).SerializeToString()
+
+    one = np.ones((1, 1), np.float32)
+    keys = {name: failing(name) for name in ("Create", "Fork", "Import", "Append")}
+    keys["Describe"] = describe
+    with FailingServer(None, keys=keys) as fake, Client(fake.target) as client:
+        sequence = client.open_sequence("one")
+        for call in (
+            lambda: client.sequence(heads=1, width=1),
+            lambda: sequence.fork(),
+            lambda: client.import_sequence("file"),
+            lambda: sequence.append(one, one),
+        ):
+            with pytest.raises(UnavailableError):
+                call()
+    assert calls == ["Create", "Fork", "Import"] + 4 * ["Append"]
 
 
 def test_other_keys_at_a_place_that_is_taken_are_aborted(client, sequence, rows):
