@@ -95,6 +95,17 @@ def test_the_commands_run(server, tmp_path):
         assert (tmp_path / name).stat().st_size > 1000
 
 
+def test_the_code_of_keys_that_stay_runs(names, normal):
+    page = (ROOT / "docs/resident-keys.md").read_text(encoding="utf-8")
+    names |= {"keys": normal(8, 9, 128), "values": normal(8, 9, 128)}
+    names |= {"key": normal(8, 1, 128), "value": normal(8, 1, 128)}
+    names["query"] = normal(32, 1, 128)
+    target = names["client"]
+    run(re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0], names)
+    assert names["step"].output.shape == names["answer"].shape == (32, 1, 128)
+    assert list(target.sequences()) == []
+
+
 def test_the_tables_are_whole():
     cells = re.findall(r"^\| (`[^|]*`) \|", PAGE, re.MULTILINE)
     named = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
