@@ -305,6 +305,7 @@ def test_mistakes_are_named_before_they_are_sent(client, sequence, rows, normal)
         (lambda: client.delete_sequences("name"), "names"),
         (lambda: client.sequence(heads=1, width=1, dtype="int8"), "dtype.*bfloat16"),
         (lambda: client.sequence(heads="x", width=1), "heads"),
+        (lambda: sequence.fork(idle_limit=float("inf")), "idle_limit: inf"),
         (lambda: list(client.sequences(label="a", label_prefix="b")), "label"),
     ):
         with pytest.raises(InvalidArgumentError, match=message):

@@ -111,8 +111,15 @@ def _name_and_label(message: Any, name: str | None, label: str | None) -> None:
 
 
 def _idle_limit(message: Any, seconds: float | None) -> None:
-    if seconds is not None:
-        set_field(message, "idle_limit_ms", round(seconds * 1000), "idle_limit")
+    if seconds is None:
+        return
+    try:
+        milliseconds = round(seconds * 1000)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidArgumentError(
+            f"idle_limit: {seconds!r} (expected seconds)"
+        ) from None
+    set_field(message, "idle_limit_ms", milliseconds, "idle_limit")
 
 
 def create(
