@@ -10,11 +10,12 @@ class FailingServer:
 
     Likewise AttendStream, with one reply to a whole stream.
 
-    credentials: of gRPC, for a server with TLS. inference: methods of
-    GRPCInferenceService by their names, each as answer is, without the count.
+    credentials: of gRPC, for a server with TLS. inference, keys: methods of
+    GRPCInferenceService and KeyValueService by their names, each as answer is, without
+    the count.
     """
 
-    def __init__(self, answer, credentials=None, inference=None):
+    def __init__(self, answer, credentials=None, inference=None, keys=None):
         self.calls = 0
 
         def attend(_, context):
@@ -30,12 +31,14 @@ class FailingServer:
         }
         service = "attention.v1.AttentionService"
         handlers = [grpc.method_handlers_generic_handler(service, methods)]
-        if inference is not None:
+        for service, named in (
+            ("inference.GRPCInferenceService", inference),
+            ("attention.v1.KeyValueService", keys),
+        ):
             methods = {
                 name: grpc.unary_unary_rpc_method_handler(one)
-                for name, one in inference.items()
+                for name, one in (named or {}).items()
             }
-            service = "inference.GRPCInferenceService"
             handlers.append(grpc.method_handlers_generic_handler(service, methods))
         self._server = grpc.server(futures.ThreadPoolExecutor(1))
         self._server.add_generic_rpc_handlers(handlers)

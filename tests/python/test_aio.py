@@ -11,6 +11,8 @@ from attention_client import (
     AsyncClient,
     DeadlineExceededError,
     InvalidArgumentError,
+    LocalServer,
+    NotFoundError,
     UnavailableError,
 )
 
@@ -100,6 +102,55 @@ def test_a_result_of_a_stream_has_a_timeout(run):
 
     with pytest.raises(DeadlineExceededError, match="0.3 s"):
         run(calls)
+
+
+def test_sequences_are_the_other_clients(run, client, normal):
+    key, value, query = normal(2, 9, 8), normal(2, 9, 8), normal(4, 1, 8)
+    step = normal(2, 1, 8), normal(2, 1, 8)
+
+    async def calls(aio):
+        form = dict(heads=2, width=8, layers=2, label="twin")
+        async with await aio.sequence(**form) as made:
+            await made.append(key, value, layer=1)
+            outputs = [(await made.attend(query, layer=1)).output]
+            result = await made.attend(query, layer=1, append=step)
+            outputs.append(result.output)
+            async with await made.fork() as fork:
+                result = await aio.attend_sequences(
+                    [made, fork], np.stack([query, query]), layer=1
+                )
+                outputs += list(result.output)
+                assert fork.lengths == (0, 10)
+            opened = await aio.open_sequence(made.name)
+            await opened.truncate(0)
+            assert (await made.describe()).lengths == made.lengths == (0, 0)
+            listed = [one.name async for one in aio.sequences(label="twin")]
+            assert listed == [made.name]
+        with pytest.raises(NotFoundError, match=made.name):
+            await opened.describe()
+        with pytest.raises(InvalidArgumentError):
+            await aio.delete_sequences("a name")
+        return outputs
+
+    outputs = run(calls)
+    with client.sequence(heads=2, width=8) as sequence:
+        sequence.append(key, value)
+        expected = [sequence.attend(query).output]
+        expected += [sequence.attend(query, append=step, position=9).output] * 3
+    for output, other in zip(outputs, expected, strict=True):
+        np.testing.assert_array_equal(output, other)
+
+
+def test_a_file_keeps_a_sequence(run, normal, tmp_path):
+    async def calls(aio):
+        async with await aio.sequence(heads=1, width=2) as made:
+            await made.append(normal(1, 3, 2), normal(1, 3, 2))
+            assert await made.export("file") == (tmp_path / "file").stat().st_size
+        async with await aio.import_sequence("file") as again:
+            assert len(again) == 3
+
+    with LocalServer(resident_folder=tmp_path) as server:
+        run(calls, server.target)
 
 
 def test_a_stream_reports_errors_in_place(run, normal):

@@ -61,6 +61,7 @@ def test_the_readmes_code_runs(names, capsys):
     [
         ("One call", "(2, 4, 3, 8)"),
         ("Options", ""),
+        ("Keys that stay on the server", "1000 1007 (4, 7, 8)"),
         ("Many calls", "request 100 (2, 4, 3, 8)"),
         ("asyncio", "(2, 4, 3, 8)"),
         ("Errors", "key key: shape [2, 4, 5, 3] has width 3, query has 8"),
@@ -92,6 +93,17 @@ def test_the_commands_run(server, tmp_path):
     )
     for name in ("weights.png", "costs.png"):
         assert (tmp_path / name).stat().st_size > 1000
+
+
+def test_the_code_of_keys_that_stay_runs(names, normal):
+    page = (ROOT / "docs/resident-keys.md").read_text(encoding="utf-8")
+    names |= {"keys": normal(8, 9, 128), "values": normal(8, 9, 128)}
+    names |= {"key": normal(8, 1, 128), "value": normal(8, 1, 128)}
+    names["query"] = normal(32, 1, 128)
+    target = names["client"]
+    run(re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0], names)
+    assert names["step"].output.shape == names["answer"].shape == (32, 1, 128)
+    assert list(target.sequences()) == []
 
 
 def test_the_tables_are_whole():

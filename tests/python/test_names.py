@@ -1,6 +1,7 @@
 """Names of the package are those of the API: nothing missing, nothing more."""
 
 import dataclasses
+import inspect
 import subprocess
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import grpc
 from google.protobuf import descriptor_pb2
 
 import attention_client
-from attention_client import _messages, _request, errors, info
+from attention_client import _channel, _messages, _request, errors, info
 from attention_client._wire import DATATYPES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -75,8 +76,46 @@ def test_every_fact_of_the_server_is_in_its_info():
         (info.UnusedBackend, "UnusedBackend"),
         (info.Limits, "Limits"),
         (info.Device, "Device"),
+        (info.SequenceForm, "SequenceForm"),
+        (info.SequenceDescription, "SequenceDescription"),
     ):
         assert {f.name for f in dataclasses.fields(kind)} == field_names(message)
+
+
+def test_every_call_on_keys_has_a_method():
+    pool = REQUEST.file.pool
+    service = pool.FindServiceByName("attention.v1.KeyValueService")
+    called = {path.rpartition("/")[2] for path in _channel.ON_KEYS}
+    assert called == {method.name for method in service.methods}
+    # Those that are of no sequence are the client's.
+    of_clients = {
+        "Create": "sequence",
+        "List": "sequences",
+        "Import": "import_sequence",
+    }
+    for name in called:
+        if name in of_clients:
+            assert hasattr(attention_client.Client, of_clients[name])
+        else:
+            assert hasattr(attention_client.Sequence, name.lower())
+
+
+def test_both_clients_have_the_same_calls():
+    for kind, twin in (
+        (attention_client.Client, attention_client.AsyncClient),
+        (attention_client.Sequence, attention_client.AsyncSequence),
+    ):
+        names, of_twin = (
+            {name for name in vars(one) if not name.startswith("_")}
+            for one in (kind, twin)
+        )
+        assert names == of_twin
+        for name in names - {"attend_many"}:  # which takes more kinds of requests
+            arguments, of_twin = (
+                str([*inspect.signature(getattr(one, name)).parameters.values()])
+                for one in (kind, twin)
+            )
+            assert arguments == of_twin.replace("Async", ""), name
 
 
 def test_every_datatype_has_an_array_type():

@@ -127,3 +127,15 @@ def test_a_client_takes_tensors_in_any_layout(client):
     assert torch.equal(result.weights, expected.weights)
     result.output.add_(1)
     assert isinstance(client.attend(*[turned.numpy()] * 3).output, np.ndarray)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_sequences_take_tensors(client, kind):
+    key, value, query = (torch.randn(heads, 9, 8).to(kind) for heads in (2, 2, 4))
+    with client.sequence(heads=2, width=8, dtype=kind) as sequence:
+        sequence.append(key[:, :5], value[:, :5])
+        rest = key[:, 5:], value[:, 5:]
+        output = sequence.attend(query, append=rest, causal="bottom_right").output
+    assert output.dtype == kind
+    expected = client.attend(query[None], key[None], value[None], causal=True).output
+    torch.testing.assert_close(output, expected[0], atol=1e-2, rtol=1e-2)

@@ -8,12 +8,12 @@ from pathlib import Path
 BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
 
 
-def rows_of(script, seconds, timeout):
-    """The rows of the table that it prints, measured for `seconds` each in one round."""
+def rows_of(script, *arguments, timeout):
+    """The rows of the table that it prints, measured in one round."""
     binaries = Path(os.environ["ATTENTION_SERVER_BINARY"]).parent
     ran = subprocess.run(
         [sys.executable, BENCHMARKS / script, "--binaries", binaries]
-        + ["--rounds", "1", "--seconds", str(seconds)],
+        + ["--rounds", "1", *arguments],
         stdout=subprocess.PIPE,
         text=True,
         check=True,

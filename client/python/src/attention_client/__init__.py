@@ -13,20 +13,25 @@ from attention_client._quantize import quantize
 from attention_client._reply import Result
 from attention_client._request import Options, Request
 from attention_client.aio import AsyncClient
+from attention_client.aio_sequence import AsyncSequence
 from attention_client.client import Client
 from attention_client.errors import (
+    AbortedError,
+    AlreadyExistsError,
     AttentionError,
     CancelledError,
     DeadlineExceededError,
     InvalidArgumentError,
     NotFoundError,
+    OutOfRangeError,
     PermissionDeniedError,
     ResourceExhaustedError,
+    SequenceLostError,
     UnauthenticatedError,
     UnavailableError,
     UnimplementedError,
 )
-from attention_client.info import ServerInfo
+from attention_client.info import SequenceDescription, SequenceForm, ServerInfo
 from attention_client.scoring import (
     Additive,
     Bilinear,
@@ -35,11 +40,15 @@ from attention_client.scoring import (
     ScaledDotProduct,
     Scoring,
 )
+from attention_client.sequence import Sequence
 from attention_client.server import LocalServer
 
 __all__ = [
+    "AbortedError",
     "Additive",
+    "AlreadyExistsError",
     "AsyncClient",
+    "AsyncSequence",
     "AttentionError",
     "Bilinear",
     "CancelledError",
@@ -50,6 +59,7 @@ __all__ = [
     "LocalServer",
     "NotFoundError",
     "Options",
+    "OutOfRangeError",
     "ParameterSet",
     "PermissionDeniedError",
     "Request",
@@ -57,6 +67,10 @@ __all__ = [
     "Result",
     "ScaledDotProduct",
     "Scoring",
+    "Sequence",
+    "SequenceDescription",
+    "SequenceForm",
+    "SequenceLostError",
     "ServerInfo",
     "Tls",
     "UnauthenticatedError",

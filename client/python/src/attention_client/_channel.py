@@ -25,7 +25,18 @@ HEALTH = "/grpc.health.v1.Health/Check"
 INFER = "/inference.GRPCInferenceService/ModelInfer"
 REGISTER = "/inference.GRPCInferenceService/SystemSharedMemoryRegister"
 UNREGISTER = "/inference.GRPCInferenceService/SystemSharedMemoryUnregister"
-UNARY = (ATTEND, INFO, HEALTH, INFER, REGISTER, UNREGISTER)
+_KEYS = "/attention.v1.KeyValueService/"
+CREATE = _KEYS + "Create"
+APPEND = _KEYS + "Append"
+TRUNCATE = _KEYS + "Truncate"
+FORK = _KEYS + "Fork"
+DESCRIBE = _KEYS + "Describe"
+LIST = _KEYS + "List"
+DELETE = _KEYS + "Delete"
+EXPORT = _KEYS + "Export"
+IMPORT = _KEYS + "Import"
+ON_KEYS = (CREATE, APPEND, TRUNCATE, FORK, DESCRIBE, LIST, DELETE, EXPORT, IMPORT)
+UNARY = (ATTEND, INFO, HEALTH, INFER, REGISTER, UNREGISTER, *ON_KEYS)
 
 # What a call sends beside its request, such as {"traceparent": "00-..."}.
 Metadata: TypeAlias = Mapping[str, str]
@@ -35,12 +46,21 @@ IN_FLIGHT = 16  # of attend_many; the server's own limit is 32 unless configured
 
 # The same as the C++ library's: a request may be computed twice without harm. Not so
 # where its results go to shared memory: the first computation might still write there.
+# Keys are appended at positions, where the same ones are acknowledged; what makes a
+# sequence might make two.
 _RETRIES = {
     "methodConfig": [
         {
             "name": [
                 {"service": "attention.v1.AttentionService"},
                 {"service": "grpc.health.v1.Health"},
+                *(
+                    {
+                        "service": "attention.v1.KeyValueService",
+                        "method": path.rpartition("/")[2],
+                    }
+                    for path in (APPEND, TRUNCATE, DESCRIBE, LIST, DELETE, EXPORT)
+                ),
             ],
             "retryPolicy": {
                 "maxAttempts": 4,

@@ -87,6 +87,8 @@ class Request(Options, total=False):
 _AttendRequest = _messages.message("attention.v1.AttendRequest")
 _NUMBERS = _messages.numbers("attention.v1.AttendRequest")
 _KEY_VALUE = _messages.numbers("attention.v1.KeyValueTensors")
+_SEQUENCES = _messages.numbers("attention.v1.Sequences")
+_Sequences = _messages.message("attention.v1.Sequences")
 
 # Options of the API's own names, in the wire's order.
 TENSORS = (
@@ -156,19 +158,32 @@ class Prepared:
     scoring: scoring.Scoring | None
     # Makes a reply's arrays those of the query's kind.
     like_query: Callable[[Any], Any]
+    # SequenceLayer messages: where keys and values are; the request's own are appended.
+    sequences: tuple[Any, ...] = ()
 
     def byte_size(self) -> int:
         return sum(array.nbytes for array in self.tensors.values())
 
 
-def prepare(query: Any, key: Any, value: Any, options: Options) -> Prepared:
-    """InvalidArgumentError for what cannot be sent; the server checks the rest."""
+def prepare(
+    query: Any,
+    key: Any,
+    value: Any,
+    options: Options,
+    sequences: tuple[Any, ...] = (),
+) -> Prepared:
+    """InvalidArgumentError for what cannot be sent; the server checks the rest.
+
+    key and value may be None where there are sequences.
+    """
     given = {name: what for name, what in options.items() if what is not None}
     if given and not _KNOWN.issuperset(given):
         unknown = ", ".join(sorted(set(given) - _KNOWN))
         known = ", ".join(sorted(_KNOWN))
         raise TypeError(f"attend() has no option {unknown} (expected one of {known})")
     tensors = {"query": query, "key": key, "value": value}
+    if sequences and key is value is None:
+        del tensors["key"], tensors["value"]
     if given:
         tensors |= {name: given[name] for name in TENSORS + SCALES if name in given}
     chosen = _chosen_scoring(given)
@@ -180,7 +195,7 @@ def prepare(query: Any, key: Any, value: Any, options: Options) -> Prepared:
     arrays = {
         name: sendable(to_numpy(tensor, name), name) for name, tensor in tensors.items()
     }
-    return Prepared(given, arrays, chosen, like(query))
+    return Prepared(given, arrays, chosen, like(query), sequences)
 
 
 def _chosen_scoring(given: dict[str, Any]) -> scoring.Scoring | None:
@@ -204,12 +219,17 @@ def encode(request: Prepared) -> bytes:
     message = Message()
     message.add_tensor(_NUMBERS["query"], tensors["query"])
     key_value = Message()
-    key_value.add_tensor(_KEY_VALUE["key"], tensors["key"])
-    key_value.add_tensor(_KEY_VALUE["value"], tensors["value"])
-    for name in SCALES:
+    for name in ("key", "value", *SCALES):
         if name in tensors:
             key_value.add_tensor(_KEY_VALUE[name], tensors[name])
-    message.add_message(_NUMBERS["key_value"], key_value)
+    if request.sequences:
+        sequences = Message()
+        sequences.add_bytes(_Sequences(entries=request.sequences).SerializeToString())
+        if key_value.parts:
+            sequences.add_message(_SEQUENCES["append"], key_value)
+        message.add_message(_NUMBERS["sequences"], sequences)
+    else:
+        message.add_message(_NUMBERS["key_value"], key_value)
     if request.scoring is not None:
         _add_scoring(message, request.scoring, tensors)
     for name in TENSORS:

@@ -24,7 +24,7 @@ class Call:
     client: Client
     attend_mask: Tensor | None = None
     valid_lens: Tensor | None = None
-    causal: bool = False
+    causal: bool | Literal["bottom_right"] = False
     scale: float | None = None
     softcap: float | None = None
     dropout_p: float = 0.0
@@ -42,8 +42,8 @@ class Call:
         output, weights = _Attend.apply(self, *given)
         return output, weights
 
-    def compute(self, tensors: dict[str, Any]) -> tuple[Tensor, Tensor | None]:
-        query, key, value = (tensors[name] for name in ("query", "key", "value"))
+    def options(self, tensors: dict[str, Any]) -> Options:
+        """What the request has beside query, key and value."""
         options: Options = {
             "attend_mask": self.attend_mask,
             "valid_lens": self.valid_lens,
@@ -62,6 +62,11 @@ class Call:
             options["scoring"] = Additive(w_q, w_k, w_v)
         else:
             options["scale"] = self.scale
+        return options
+
+    def compute(self, tensors: dict[str, Any]) -> tuple[Tensor, Tensor | None]:
+        query, key, value = (tensors[name] for name in ("query", "key", "value"))
+        options = self.options(tensors)
         result = self.client.attend(query, key, value, **options)
         # float64 comes back as float32.
         return result.output.to(query.dtype), result.weights

@@ -171,6 +171,11 @@ def fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
         at += size
 
 
+def name_of(datatype: int) -> str:
+    """numpy's name of a DataType, such as "bfloat16"."""
+    return str(_TYPES[datatype].name)
+
+
 def as_array(tensor: Any) -> Array:
     """A Tensor message as an array of its own."""
     kind = _TYPES[tensor.datatype]

@@ -9,12 +9,13 @@ from typing import Any, Literal, overload
 import grpc
 from typing_extensions import Self, Unpack
 
-from attention_client import _calls, _channel
+from attention_client import _calls, _channel, _sequence_calls
 from attention_client._reply import Result
 from attention_client._request import Options, Request
 from attention_client._window import Window
+from attention_client.aio_sequence import AsyncSequence
 from attention_client.errors import AttentionError, from_rpc_error
-from attention_client.info import ServerInfo
+from attention_client.info import SequenceDescription, ServerInfo
 
 
 class AsyncClient(_channel.Caller):
@@ -109,6 +110,94 @@ class AsyncClient(_channel.Caller):
                 yield window.take(return_errors)
         finally:
             stream.cancel()
+
+    async def sequence(
+        self,
+        *,
+        heads: int,
+        width: int,
+        value_width: int | None = None,
+        layers: int = 1,
+        dtype: Any = "float32",
+        name: str | None = None,
+        label: str = "",
+        idle_limit: float | None = None,
+        timeout: float | None = None,
+        metadata: _channel.Metadata | None = None,
+    ) -> AsyncSequence:
+        """As Client.sequence."""
+        steps = _sequence_calls.create(
+            heads, width, value_width, layers, dtype, name, label, idle_limit
+        )
+        return AsyncSequence(self, await self._run(steps, timeout, metadata))
+
+    async def open_sequence(
+        self,
+        name: str,
+        *,
+        timeout: float | None = None,
+        metadata: _channel.Metadata | None = None,
+    ) -> AsyncSequence:
+        """As Client.open_sequence."""
+        known = await self._run(_sequence_calls.find(name), timeout, metadata)
+        return AsyncSequence(self, known, is_own=False)
+
+    async def import_sequence(
+        self,
+        file: str,
+        *,
+        name: str | None = None,
+        label: str = "",
+        idle_limit: float | None = None,
+        timeout: float | None = None,
+        metadata: _channel.Metadata | None = None,
+    ) -> AsyncSequence:
+        """As Client.import_sequence."""
+        steps = _sequence_calls.read_file(file, name, label, idle_limit)
+        return AsyncSequence(self, await self._run(steps, timeout, metadata))
+
+    async def attend_sequences(
+        self,
+        sequences: Iterable[AsyncSequence],
+        query: Any,
+        layer: int = 0,
+        append: tuple[Any, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        metadata: _channel.Metadata | None = None,
+        **options: Unpack[Options],
+    ) -> Result:
+        """As Client.attend_sequences."""
+        known = [sequence._known for sequence in sequences]
+        steps = _sequence_calls.attend_all(known, query, layer, append, options)
+        return await self._run(_sequence_calls.watched(known, steps), timeout, metadata)
+
+    async def sequences(
+        self,
+        *,
+        label: str | None = None,
+        label_prefix: str | None = None,
+        timeout: float | None = None,
+        metadata: _channel.Metadata | None = None,
+    ) -> AsyncIterator[SequenceDescription]:
+        """As Client.sequences."""
+        token: str | None = ""
+        while token is not None:
+            steps = _sequence_calls.list_page(label, label_prefix, token)
+            page, following = await self._run(steps, timeout, metadata)
+            for one in page:
+                yield one
+            token = following or None
+
+    async def delete_sequences(
+        self,
+        names: Iterable[str],
+        *,
+        timeout: float | None = None,
+        metadata: _channel.Metadata | None = None,
+    ) -> int:
+        """As Client.delete_sequences."""
+        return await self._run(_sequence_calls.delete(names), timeout, metadata)
 
     async def info(
         self,

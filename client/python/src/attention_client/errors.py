@@ -8,10 +8,16 @@ from typing import Any
 import grpc
 from google.rpc import error_details_pb2, status_pb2
 
-_FIELD = re.compile(r"([a-z][a-z0-9_]*(?:[.\[][a-z0-9_.\]]+)?): ")
+_FIELD = re.compile(r"([a-z][a-z0-9_]*(?:[.\[][a-z0-9_.\[\]]+)?): ")
 
 
-_MISTAKES = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND)
+_MISTAKES = (
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.NOT_FOUND,
+    grpc.StatusCode.ALREADY_EXISTS,
+    grpc.StatusCode.ABORTED,
+    grpc.StatusCode.OUT_OF_RANGE,
+)
 
 
 class AttentionError(Exception):
@@ -54,9 +60,31 @@ class InvalidArgumentError(AttentionError, ValueError):
 
 
 class NotFoundError(AttentionError, LookupError):
-    """The server has no parameter set of that name."""
+    """The server has no parameter set, sequence or file of that name."""
 
     code = grpc.StatusCode.NOT_FOUND
+
+
+class SequenceLostError(NotFoundError):
+    """A sequence went with the server that had it: another one answers now."""
+
+
+class AlreadyExistsError(AttentionError):
+    """There is one of that name, where a new one was to be made."""
+
+    code = grpc.StatusCode.ALREADY_EXISTS
+
+
+class AbortedError(AttentionError):
+    """Other keys are where keys were to be appended."""
+
+    code = grpc.StatusCode.ABORTED
+
+
+class OutOfRangeError(AttentionError, IndexError):
+    """A place behind the end of a sequence."""
+
+    code = grpc.StatusCode.OUT_OF_RANGE
 
 
 class ResourceExhaustedError(AttentionError):
@@ -106,6 +134,9 @@ _CLASSES: dict[grpc.StatusCode, type[AttentionError]] = {
     for kind in (
         InvalidArgumentError,
         NotFoundError,
+        AlreadyExistsError,
+        AbortedError,
+        OutOfRangeError,
         ResourceExhaustedError,
         UnavailableError,
         DeadlineExceededError,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from attention_client._wire import name_of
+
 
 @dataclass(frozen=True)
 class Backend:
@@ -72,3 +74,54 @@ class ServerInfo:
 def _copy(kind: Any, message: Any) -> Any:
     names = kind.__dataclass_fields__
     return kind(**{name: getattr(message, name) for name in names})
+
+
+@dataclass(frozen=True)
+class SequenceForm:
+    """What all keys and values of a sequence have in common."""
+
+    heads: int
+    key_width: int
+    value_width: int
+    datatype: str  # "float32", "float16" or "bfloat16"
+    layers: int
+
+    @classmethod
+    def of(cls, message: Any) -> SequenceForm:
+        """Of a SequenceForm message."""
+        return cls(
+            heads=message.heads,
+            key_width=message.key_width,
+            value_width=message.value_width,
+            datatype=name_of(message.datatype),
+            layers=message.layers if message.HasField("layers") else 1,
+        )
+
+
+@dataclass(frozen=True)
+class SequenceDescription:
+    """What a sequence is. Fields are those of the API's message."""
+
+    name: str
+    label: str
+    form: SequenceForm
+    lengths: tuple[int, ...]  # keys of each layer
+    bytes: int  # with what it shares with others
+    idle_limit_ms: int | None  # None: it may be idle for ever
+    idle_ms: int  # since it was last used
+    incarnation: int  # a number of this run of the server
+
+    @classmethod
+    def of(cls, message: Any) -> SequenceDescription:
+        """Of a SequenceDescription message."""
+        limited = message.HasField("idle_limit_ms")
+        return cls(
+            name=message.name,
+            label=message.label,
+            form=SequenceForm.of(message.form),
+            lengths=tuple(message.lengths),
+            bytes=message.bytes,
+            idle_limit_ms=message.idle_limit_ms if limited else None,
+            idle_ms=message.idle_ms,
+            incarnation=message.incarnation,
+        )

@@ -4,6 +4,8 @@ attention_client.transformers.register(client)
 model = AutoModel.from_pretrained(path, attn_implementation="attention_service")
 with torch.no_grad():
     model(**inputs)
+
+ServiceCache keeps a decoder's keys and values on the server.
 """
 
 from __future__ import annotations
@@ -14,9 +16,12 @@ import torch
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
+from attention_client._service_cache import ServiceCache, Stored
 from attention_client._torch_gradients import Call
 from attention_client.client import Client
 from attention_client.torch import default_client, new_seed
+
+__all__ = ["NAME", "ServiceCache", "register"]
 
 NAME = "attention_service"
 
@@ -53,12 +58,17 @@ def register(
             bias, mask = mask if bias is None else mask + bias, None
         if output_attentions is None:
             output_attentions = getattr(module.config, "output_attentions", False)
+        # Where there is a mask it says it all. A last query sees all keys of a cache;
+        # else, as in transformers' own sdpa, a single query is the newest of them.
+        causal: Any = is_causal and attention_mask is None
+        if isinstance(key, Stored):
+            causal = causal and "bottom_right"
+        else:
+            causal = causal and query.shape[2] > 1
         call = Call(
             client or default_client(),
             attend_mask=mask,
-            # As in transformers' own sdpa: a single query is the newest of them, and
-            # where there is a mask it says it all.
-            causal=is_causal and query.shape[2] > 1 and attention_mask is None,
+            causal=causal,
             scale=scaling,
             softcap=softcap,
             dropout_p=dropout,
@@ -66,9 +76,14 @@ def register(
             weights=output_attentions,
             gradients=gradients and torch.is_grad_enabled(),
         )
-        output, weights = call(
-            query=query, key=key, value=value, bias=bias, sinks=s_aux
-        )
+        if isinstance(key, Stored):
+            options = call.options({"bias": bias, "sinks": s_aux})
+            result = key.store.attend(key, query, options)
+            output, weights = result.output.to(query.dtype), result.weights
+        else:
+            output, weights = call(
+                query=query, key=key, value=value, bias=bias, sinks=s_aux
+            )
         return output.transpose(1, 2).contiguous(), weights
 
     AttentionInterface.register(name, forward)

@@ -1,0 +1,401 @@
+"""What calls on sequences do, step by step, for both clients; as in _calls."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from attention_client import _channel, _messages
+from attention_client._arrays import BFLOAT16, Array, like, to_numpy
+from attention_client._calls import Returned, Steps
+from attention_client._reply import Result, decode
+from attention_client._request import Options, encode, prepare, set_field
+from attention_client._wire import DATATYPES, Message, sendable
+from attention_client.errors import (
+    AttentionError,
+    InvalidArgumentError,
+    NotFoundError,
+    SequenceLostError,
+)
+from attention_client.info import SequenceDescription, SequenceForm
+
+MOST_NAMES = 256  # in one call
+
+_APPEND = _messages.numbers("attention.v1.AppendRequest")
+# What a sequence may hold, and what is converted to it.
+_HELD = {kind.name: kind for kind in (np.dtype("<f4"), np.dtype("<f2"), BFLOAT16)}
+_CONVERTED = frozenset(_HELD.values()) | {np.dtype("<f8")}
+
+
+def _message(name: str) -> Any:
+    return _messages.message(f"attention.v1.{name}")
+
+
+@dataclasses.dataclass(eq=False)
+class Known:
+    """What a client knows of a sequence."""
+
+    name: str
+    form: SequenceForm
+    # Keys of each layer, as the last answer has it.
+    lengths: list[int]
+    incarnation: int
+
+    def check_layer(self, layer: int) -> None:
+        if not 0 <= layer < self.form.layers:
+            raise InvalidArgumentError(
+                f"layer: {layer} (expected 0 to {self.form.layers - 1})"
+            )
+
+    def rows(self, tensor: Any, name: str) -> Array:
+        """Keys or values of the sequence's datatype, with a batch of one."""
+        return _with_four_extents(self.converted(tensor, name), name)
+
+    def converted(self, tensor: Any, name: str) -> Array:
+        array = to_numpy(tensor, name)
+        if array.dtype not in _CONVERTED:
+            return array  # the server refuses it
+        converted: Array = array.astype(_HELD[self.form.datatype], copy=False)
+        return converted
+
+    def has_appended(self, layer: int, end: int) -> None:
+        self.lengths[layer] = max(self.lengths[layer], end)
+
+
+def _with_four_extents(array: Array, name: str) -> Array:
+    if not 2 <= array.ndim <= 4:
+        raise InvalidArgumentError(
+            f"{name}: shape {array.shape} (expected heads, length, width)"
+        )
+    return array.reshape((1,) * (4 - array.ndim) + array.shape)
+
+
+def form(
+    heads: int, width: int, value_width: int | None, layers: int, dtype: Any
+) -> Any:
+    message = _message("SequenceForm")()
+    value_width = width if value_width is None else value_width
+    for field, value in (
+        ("heads", heads),
+        ("key_width", width),
+        ("value_width", value_width),
+        ("layers", layers),
+    ):
+        set_field(message, field, value, field)
+    message.datatype = DATATYPES[_datatype(dtype)]
+    return message
+
+
+def _datatype(dtype: Any) -> np.dtype[Any]:
+    """Of a name, or a type of numpy or PyTorch."""
+    name = str(dtype).removeprefix("torch.")
+    if name not in _HELD:
+        with contextlib.suppress(TypeError):
+            name = np.dtype(dtype).name
+    if name not in _HELD:
+        expected = ", ".join(_HELD)
+        raise InvalidArgumentError(f"dtype: {dtype!r} (expected one of {expected})")
+    return _HELD[name]
+
+
+def _name_and_label(message: Any, name: str | None, label: str | None) -> None:
+    field = "new_name" if hasattr(message, "new_name") else "name"
+    if name is not None:
+        set_field(message, field, name, "name")
+    if label is not None:
+        set_field(message, "label", label, "label")
+
+
+def _idle_limit(message: Any, seconds: float | None) -> None:
+    if seconds is None:
+        return
+    try:
+        milliseconds = round(seconds * 1000)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidArgumentError(
+            f"idle_limit: {seconds!r} (expected seconds)"
+        ) from None
+    set_field(message, "idle_limit_ms", milliseconds, "idle_limit")
+
+
+def create(
+    heads: int,
+    width: int,
+    value_width: int | None,
+    layers: int,
+    dtype: Any,
+    name: str | None,
+    label: str,
+    idle_limit: float | None,
+) -> Steps[Known]:
+    """One sequence."""
+    wanted = form(heads, width, value_width, layers, dtype)
+    known = yield from create_all(wanted, 1, name, label, idle_limit)
+    return known[0]
+
+
+def create_all(
+    form: Any, count: int, name: str | None, label: str, idle_limit: float | None
+) -> Steps[list[Known]]:
+    """Alike ones, up to MOST_NAMES."""
+    new = _message("NewSequence")(form=form)
+    _name_and_label(new, name, label)
+    _idle_limit(new, idle_limit)
+    request = _message("CreateSequencesRequest")(sequences=[new] * count)
+    data = yield _channel.CREATE, request.SerializeToString()
+    reply = _message("CreateSequencesResponse").FromString(data)
+    made = SequenceForm.of(form)
+    return [
+        Known(name, made, [0] * made.layers, reply.incarnation) for name in reply.names
+    ]
+
+
+def find(name: str) -> Steps[Known]:
+    """One that is there."""
+    described = yield from describe(name)
+    return Known(
+        described.name,
+        described.form,
+        list(described.lengths),
+        described.incarnation,
+    )
+
+
+def describe(name: str) -> Steps[SequenceDescription]:
+    request = _message("DescribeSequenceRequest")()
+    set_field(request, "name", name, "name")
+    data = yield _channel.DESCRIBE, request.SerializeToString()
+    return SequenceDescription.of(_message("SequenceDescription").FromString(data))
+
+
+def refresh(known: Known) -> Steps[SequenceDescription]:
+    """Describes it, and takes its lengths from that."""
+    described = yield from describe(known.name)
+    known.lengths[:] = described.lengths
+    return described
+
+
+def append(
+    known: Known, key: Any, value: Any, layer: int, position: int | None
+) -> Steps[int]:
+    """The layer's length then."""
+    known.check_layer(layer)
+    arrays = {
+        name: sendable(known.rows(tensor, name), name)
+        for name, tensor in (("key", key), ("value", value))
+    }
+    plain = _message("AppendRequest")(name=known.name, layer=layer)
+    position = known.lengths[layer] if position is None else position
+    set_field(plain, "position", position, "position")
+    message = Message()
+    message.add_bytes(plain.SerializeToString())
+    for name, array in arrays.items():
+        message.add_tensor(_APPEND[name], array)
+    reply = _message("AppendResponse").FromString(
+        (yield _channel.APPEND, message.join())
+    )
+    known.lengths[layer] = reply.length
+    length: int = reply.length
+    return length
+
+
+def attend(
+    known: Known,
+    query: Any,
+    layer: int,
+    append: tuple[Any, Any] | None,
+    position: int | None,
+    options: Options,
+) -> Steps[Result]:
+    """Of one sequence: a query and results without the batch's extent."""
+    array = to_numpy(query, "query")
+    wide = _with_four_extents(array, "query")
+    own = wide.ndim - array.ndim
+    as_given = like(query)
+
+    def back(result: Array) -> Any:
+        return as_given(result.reshape(result.shape[own:]))
+
+    rows = None
+    if append is not None:
+        key, value = _pair(append)
+        rows = known.rows(key, "key"), known.rows(value, "value")
+    positions = None if position is None else [position]
+    return (yield from _attend([known], wide, back, rows, layer, positions, options))
+
+
+def attend_all(
+    known: Sequence[Known],
+    query: Any,
+    layer: int,
+    append: tuple[Any, Any] | None,
+    options: Options,
+) -> Steps[Result]:
+    """Of one sequence for each entry."""
+    if not known:
+        raise InvalidArgumentError("sequences: none (expected one for each entry)")
+    rows = None
+    if append is not None:
+        key, value = _pair(append)
+        first = known[0]
+        rows = first.converted(key, "key"), first.converted(value, "value")
+    return (yield from _attend(known, query, like(query), rows, layer, None, options))
+
+
+def _pair(append: Any) -> tuple[Any, Any]:
+    try:
+        key, value = append
+    except (TypeError, ValueError):
+        raise InvalidArgumentError("append: no pair (expected key, value)") from None
+    return key, value
+
+
+def _attend(
+    known: Sequence[Known],
+    query: Any,
+    back: Callable[[Any], Any],
+    rows: tuple[Array, Array] | None,
+    layer: int,
+    positions: list[int] | None,
+    options: Options,
+) -> Steps[Result]:
+    entries = [_message("SequenceLayer")(name=one.name, layer=layer) for one in known]
+    for one in known:
+        one.check_layer(layer)
+    if rows is None and positions is not None:
+        raise InvalidArgumentError("position: given without keys to append")
+    if rows is not None:
+        positions = positions or [one.lengths[layer] for one in known]
+        for entry, position in zip(entries, positions, strict=True):
+            set_field(entry, "position", position, "position")
+    key, value = (None, None) if rows is None else rows
+    request = dataclasses.replace(
+        prepare(query, key, value, options, tuple(entries)), like_query=back
+    )
+    data = yield _channel.ATTEND, encode(request)
+    if rows is not None and positions is not None:
+        counts = _appended(request.tensors, len(known))
+        for one, position, count in zip(known, positions, counts, strict=True):
+            one.has_appended(layer, position + count)
+    return decode(data, request.like_query)
+
+
+def _appended(tensors: dict[str, Array], entries: int) -> list[int]:
+    """How many keys each entry has appended."""
+    if "query_starts" in tensors:
+        return [int(count) for count in np.diff(tensors["query_starts"])]
+    return [tensors["key"].shape[-2]] * entries
+
+
+def truncate(known: Known, length: int) -> Steps[None]:
+    request = _message("TruncateRequest")(name=known.name)
+    set_field(request, "length", length, "length")
+    yield _channel.TRUNCATE, request.SerializeToString()
+    known.lengths[:] = [length] * known.form.layers
+
+
+def fork(
+    known: Known,
+    name: str | None,
+    length: int | None,
+    label: str | None,
+    idle_limit: float | None,
+) -> Steps[Known]:
+    request = _message("ForkRequest")(name=known.name)
+    _name_and_label(request, name, label)
+    _idle_limit(request, idle_limit)
+    if length is not None:
+        set_field(request, "length", length, "length")
+    data = yield _channel.FORK, request.SerializeToString()
+    made = _message("ForkResponse").FromString(data).name
+    if length is None:
+        # Others may have appended to the sequence.
+        return (yield from find(made))
+    lengths = [length] * known.form.layers
+    return Known(made, known.form, lengths, known.incarnation)
+
+
+def export(known: Known, file: str) -> Steps[int]:
+    """Bytes of the file."""
+    request = _message("ExportSequenceRequest")(name=known.name)
+    set_field(request, "file", file, "file")
+    data = yield _channel.EXPORT, request.SerializeToString()
+    size: int = _message("ExportSequenceResponse").FromString(data).bytes
+    return size
+
+
+def read_file(
+    file: str, name: str | None, label: str, idle_limit: float | None
+) -> Steps[Known]:
+    """A sequence of a file."""
+    request = _message("ImportSequenceRequest")()
+    set_field(request, "file", file, "file")
+    _name_and_label(request, name, label)
+    _idle_limit(request, idle_limit)
+    data = yield _channel.IMPORT, request.SerializeToString()
+    return (yield from find(_message("ImportSequenceResponse").FromString(data).name))
+
+
+def delete(names: Iterable[str]) -> Steps[int]:
+    """How many were there."""
+    if isinstance(names, str):
+        raise InvalidArgumentError(f"names: {names!r} (expected a list of names)")
+    deleted = 0
+    wanted = list(names)
+    for first in range(0, len(wanted), MOST_NAMES):
+        request = _message("DeleteSequencesRequest")()
+        for name in wanted[first : first + MOST_NAMES]:
+            request.names.append(name)
+        data = yield _channel.DELETE, request.SerializeToString()
+        deleted += _message("DeleteSequencesResponse").FromString(data).deleted
+    return deleted
+
+
+def list_page(
+    label: str | None, label_prefix: str | None, token: str
+) -> Steps[tuple[list[SequenceDescription], str]]:
+    """A page, and the token of the next one, empty at the end."""
+    if label is not None and label_prefix is not None:
+        raise InvalidArgumentError("label: given beside label_prefix")
+    request = _message("ListSequencesRequest")(page_size=1000, page_token=token)
+    for field, value in (("label", label), ("label_prefix", label_prefix)):
+        if value is not None:
+            set_field(request, field, value, field)
+    data = yield _channel.LIST, request.SerializeToString()
+    reply = _message("ListSequencesResponse").FromString(data)
+    found = [SequenceDescription.of(one) for one in reply.sequences]
+    return found, reply.next_page_token
+
+
+def watched(known: Sequence[Known], steps: Steps[Returned]) -> Steps[Returned]:
+    """Tells a sequence that went with its server from one that was deleted."""
+    try:
+        return (yield from steps)
+    except NotFoundError as error:
+        if error.field == "parameter_set":
+            raise
+        lost = yield from _lost(known)
+        if lost is None:
+            raise
+        raise SequenceLostError(f"{lost}: {error.message}") from None
+
+
+def _lost(known: Sequence[Known]) -> Steps[str | None]:
+    try:
+        # Nothing is made, but the answer says which run of the server this is.
+        data = yield _channel.CREATE, b""
+    except AttentionError:
+        return None
+    now = _message("CreateSequencesResponse").FromString(data).incarnation
+    for one in known:
+        if one.incarnation != now:
+            return (
+                f"the sequence {one.name!r} is lost: the server has been started anew "
+                "since, or it is another one (its incarnation was "
+                f"{one.incarnation}, it is {now})"
+            )
+    return None
