@@ -51,9 +51,37 @@ class _Search:
         self._definite = [op for op in ordered if not op.optional]
         self._optional = [op for op in ordered if op.optional]
         self._all = (1 << len(self._definite)) - 1
+        self._order_streams()
         self._seen = {}
         self._open, self._added = [], 0
         self._farthest, self._most = None, -1
+
+    def _order_streams(self):
+        """For each operation, which ones must not come behind it, or before it."""
+        streams = {}
+        for op in [*self._definite, *self._optional]:
+            if op.turn is not None:
+                streams.setdefault(op.turn[0], []).append(op)
+
+        def mask(of, related):
+            some = {id(op) for op in related}
+            return sum(1 << i for i, op in enumerate(of) if id(op) in some)
+
+        def related(op):
+            others = streams[op.turn[0]] if op.turn is not None else ()
+            before = [other for other in others if other.comes_before(op)]
+            behind = [other for other in others if op.comes_before(other)]
+            if not before and not behind:
+                return 0, 0, 0, 0
+            return (
+                mask(self._definite, before),
+                mask(self._optional, before),
+                mask(self._definite, behind),
+                mask(self._optional, behind),
+            )
+
+        self._around_definite = [related(op) for op in self._definite]
+        self._around_optional = [related(op) for op in self._optional]
 
     def run(self, most_steps):
         self._add(0, 0, self._initial, 0)
@@ -61,7 +89,7 @@ class _Search:
             if not self._open:
                 return self._dead()
             *_, done, used, state, low = heapq.heappop(self._open)
-            done, low, candidates, first_end = self._take_all(done, state, low)
+            done, low, candidates, first_end = self._take_all(done, used, state, low)
             if done == self._all:
                 return None
             if not self._is_new(done, used, state):
@@ -70,13 +98,16 @@ class _Search:
             if count > self._most:
                 self._most, self._farthest = count, (state, done, used, candidates)
             for i in candidates:
+                if self._around_definite[i][0] & ~done:
+                    continue
                 after = self._definite[i].apply(self._contents, state)
                 if after is not ILLEGAL:
                     self._add(done | 1 << i, used, after, low, self._definite[i].end)
             for i, op in enumerate(self._optional):
                 if op.begin > first_end:
                     break
-                if used >> i & 1:
+                before, _, behind, behind_too = self._around_optional[i]
+                if used >> i & 1 or before & ~done or behind & done or behind_too & used:
                     continue
                 after = op.apply(self._contents, state)
                 if after is ILLEGAL or after == state:
@@ -98,7 +129,7 @@ class _Search:
         self._added += 1
         heapq.heappush(self._open, (cost, end, -self._added, done, used, state, low))
 
-    def _take_all(self, done, state, low):
+    def _take_all(self, done, used, state, low):
         """With what changes nothing and is legal; those that may be next otherwise."""
         while True:
             while done >> low & 1:
@@ -116,7 +147,9 @@ class _Search:
             taken = 0
             for i in candidates:
                 op = self._definite[i]
-                if op.changes_nothing:
+                before, before_too, *_ = self._around_definite[i]
+                # What may still come before it on its stream could not do so then.
+                if op.changes_nothing and not before & ~done and not before_too & ~used:
                     if op.apply(self._contents, state) is not ILLEGAL:
                         taken |= 1 << i
             if not taken:

@@ -11,6 +11,7 @@ from attention.v1 import attention_pb2_grpc as rpc
 from contents import QUERIES, WIDTH, Torn, ids_of, key_id, rows_of
 from meaning import LOST, REFUSED, problem_of
 from recording import Recorder
+from sequences import array_of, form, tensor
 
 # Names that everybody makes and deletes, with their layers.
 FIXED = {"one": 1, "other": 1, "two-layers": 2}
@@ -21,25 +22,6 @@ LONGEST = 150  # keys; pages have 64
 DEADLINE = 60  # seconds, where no shorter one is the point
 
 CODES = {code.value[0]: code.name for code in grpc.StatusCode}
-
-
-def tensor(array):
-    data = np.ascontiguousarray(array, "<f4").tobytes()
-    return pb.Tensor(datatype=pb.DATA_TYPE_FP32, shape=array.shape, data=data)
-
-
-def array_of(message):
-    return np.frombuffer(message.data, "<f4").reshape(tuple(message.shape))
-
-
-def form(layers):
-    return pb.SequenceForm(
-        heads=1,
-        key_width=WIDTH,
-        value_width=WIDTH,
-        datatype=pb.DATA_TYPE_FP32,
-        layers=layers,
-    )
 
 
 class Places:
@@ -76,7 +58,7 @@ class Client:
         self._recorder = Recorder(folder / f"calls-{number}")
         self._random = np.random.default_rng(seed)
         self._hurry = hurry
-        self._operations = 0
+        self._operations = self._streams = 0
         self._lengths = {}  # as they were told last, by name and layer
         self._last = {}  # appends that may be repeated: (position, keys)
         self._channel = grpc.insecure_channel(
@@ -344,6 +326,8 @@ class Client:
 
     def _stream(self):
         """Several of them under way at once."""
+        self._streams += 1
+        stream = (self._number, self._streams)
         begun, nameless = {}, 0
 
         def requests():
@@ -359,6 +343,7 @@ class Client:
                 request = self._attend_request(entries, appended, shows)
                 request.id = str(n)
                 calls = self._calls(entries, appended)
+                calls[0]["turn"] = (stream, n)
                 results = self._attend_results(1, shows)
                 begun[request.id] = (self._recorder.begin(calls), calls, results)
                 yield request

@@ -24,7 +24,7 @@ ALLOWED = {
     "append": {"NOT_FOUND", "OUT_OF_RANGE", "ABORTED"},
     "attend": {"NOT_FOUND"},
 }
-ARGUMENTS = ("keys", "position", "wanted")
+ARGUMENTS = ("keys", "position", "wanted", "turn")
 # The server's words where the answer of an attend became larger than planned.
 APPENDED_ALL_THE_SAME = "its own keys are appended"
 

@@ -32,6 +32,9 @@ class Operation:
     seen: Any = None  # ids that the answer shows
     output: Any = field(default=None, compare=False)  # for QUERIES
     client: str = ""
+    # Of a stream: which, and which of its requests. They run in their order
+    # where one of two appends.
+    turn: Any = None
 
     @property
     def optional(self):
@@ -47,6 +50,15 @@ class Operation:
         if self.kind == "attend" and not self.keys:
             return True
         return self.new_keys == 0 or self.deleted == 0
+
+    def comes_before(self, other):
+        """On one stream."""
+        return (
+            None not in (self.turn, other.turn)
+            and self.turn[0] == other.turn[0]
+            and self.turn[1] < other.turn[1]
+            and bool(self.keys or other.keys)
+        )
 
     @property
     def grows(self):

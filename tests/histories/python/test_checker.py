@@ -149,6 +149,23 @@ class Histories(unittest.TestCase):
         self.right(done, sees(2, 3, A), initial=())
         self.wrong(done, sees(2, 3), initial=(), needed=2)
 
+    def test_requests_of_a_stream_keep_their_order(self):
+        def turn(n, stream=1):
+            return {"turn": (stream, n)}
+
+        first = append(0, 9, A, **turn(0))
+        self.right(first, append(0, 9, B, **turn(1)), sees(10, 11, A, B), initial=())
+        self.wrong(first, append(0, 9, B, **turn(1)), sees(10, 11, B, A), initial=())
+        self.right(first, append(0, 9, B, **turn(1, 2)), sees(10, 11, B, A), initial=())
+        self.right(first, sees(0, 9, A, **turn(1)), initial=())
+        self.wrong(first, sees(0, 9, **turn(1)), initial=())
+        self.right(sees(0, 9, A, **turn(0)), sees(0, 9, **turn(1)), append(0, 9, A), initial=())
+        # One that is not answered may not have happened, but not later.
+        gone = lost("append", 0, keys=(A,), **turn(0))
+        self.right(gone, sees(0, 9, **turn(1)), sees(10, 11), initial=())
+        self.right(gone, sees(0, 9, A, **turn(1)), sees(10, 11, A), initial=())
+        self.wrong(gone, sees(0, 9, **turn(1)), sees(10, 11, A), initial=())
+
     # ---- unknown outcomes
 
     def test_unknown_ones_may_happen_late_or_never_but_once(self):
