@@ -13,7 +13,7 @@ import pytest
 from attacked_server import PATIENCE, wait_until
 from attention.v1 import attention_pb2 as pb
 from grpc import StatusCode
-from sequences import Sequences, attend_request, form, tensor
+from sequences import Sequences, attend_request, form
 
 MIB = 1 << 20
 HUGE = 1 << 62

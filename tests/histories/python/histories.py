@@ -13,7 +13,6 @@ import itertools
 import multiprocessing
 import os
 import random
-import re
 import shutil
 import signal
 import sys
@@ -35,6 +34,7 @@ from running_server import RunningServer
 CLIENTS = 8
 ROUND = 2.5  # seconds
 KILLS = 0.4  # seconds between them
+PROGRESS = 10  # seconds between lines
 FLAGS = ["--resident-memory-limit", "64MiB", "--worker-threads", "4"]
 FORK = multiprocessing.get_context("fork")  # of a process that has no connections
 
@@ -100,16 +100,23 @@ def _read_all(address, folder, layers_of):
     os._exit(0)
 
 
+QUIET = (
+    'attention_connections{protocol="grpc"} 0',  # what came over them was read
+    "attention_open_calls 0",
+    "attention_requests_in_flight 0",
+)
+
+
 def wait_until_quiet(server):
-    """Until no call is under way at the server."""
+    """Until no call is under way at the server, or on its way there."""
     end = time.monotonic() + 60
+    quiet = 0
     while time.monotonic() < end:
         with urllib.request.urlopen(f"http://{server.http_address}/metrics") as page:
-            text = page.read().decode()
-        if all(
-            re.search(rf"^{name} 0$", text, re.MULTILINE)
-            for name in ("attention_open_calls", "attention_requests_in_flight")
-        ):
+            lines = page.read().decode().splitlines()
+        # Twice: a page is not of one moment.
+        quiet = quiet + 1 if set(QUIET) <= set(lines) else 0
+        if quiet == 2:
             return
         time.sleep(0.01)
     raise RuntimeError("calls are still under way a minute after their callers are gone")
@@ -274,14 +281,16 @@ def play(server, folder, seconds, seed):
     everything, check, killed = Findings(), None, 0
     before, layers = {}, dict(FIXED)
     numbers = itertools.count(1)
-    start = time.monotonic()
+    start = told = time.monotonic()
 
     def collect():
-        nonlocal before
+        nonlocal before, told
         findings, after = check.result()
         everything.add(findings)
         before = after
-        progress(start, everything, killed)
+        if time.monotonic() > told + PROGRESS:
+            told = time.monotonic()
+            progress(start, everything, killed)
 
     places = []
     for number in itertools.count(1):
