@@ -12,6 +12,7 @@ from attention.v1 import attention_pb2_grpc as rpc
 from begun_call import BEGUN_CALL
 from inference import grpc_service_pb2_grpc as oip_rpc
 from problems import SoakProblem
+from sequences_of_caller import SequencesOfCaller
 
 DEADLINE = 120  # seconds, where no shorter one is the point
 OK, CANCELLED, DEADLINE_EXCEEDED, EXHAUSTED, INVALID = (
@@ -41,6 +42,7 @@ class Caller:
         self._address = address
         self._random = np.random.default_rng(seed)
         self._tally = tally
+        self._sequences = SequencesOfCaller(self._random, tally)
         self._long = request_of(*[filled(1, 4, 4000, 8)] * 3)  # some 50 ms
         # What they do, how often, and the codes that it may end with.
         self._actions = [
@@ -56,24 +58,37 @@ class Caller:
             (self._slow_reader, 1, {OK}),
             (self._absent_reader, 1, {OK, CANCELLED}),
             (self._broken_connection, 2, {OK}),
+            (self._sequence, 40, {OK}),
+            (self._late_append, 3, {OK}),
         ]
 
     def run(self, ending: threading.Event):
-        shares = np.array([share for _, share, _ in self._actions], float)
         while not ending.is_set():
             # A new connection now and then: they come and go in real life, too.
-            options = [
-                ("grpc.max_receive_message_length", 64 << 20),
-                ("grpc.use_local_subchannel_pool", 1),
-            ]
-            with grpc.insecure_channel(self._address, options) as channel:
-                self._stub = rpc.AttentionServiceStub(channel)
-                self._oip = oip_rpc.GRPCInferenceServiceStub(channel)
-                for _ in range(self._random.integers(1, 100)):
-                    if ending.is_set():
-                        return
-                    index = self._random.choice(len(shares), p=shares / shares.sum())
-                    self._act(*self._actions[index])
+            with self._connected():
+                self._act_for_a_while(ending)
+        with self._connected():
+            self._sequences.end()
+
+    @contextlib.contextmanager
+    def _connected(self):
+        options = [
+            ("grpc.max_receive_message_length", 64 << 20),
+            ("grpc.use_local_subchannel_pool", 1),
+        ]
+        with grpc.insecure_channel(self._address, options) as channel:
+            self._stub = rpc.AttentionServiceStub(channel)
+            self._oip = oip_rpc.GRPCInferenceServiceStub(channel)
+            self._sequences.connect(channel)
+            yield
+
+    def _act_for_a_while(self, ending):
+        shares = np.array([share for _, share, _ in self._actions], float)
+        for _ in range(self._random.integers(1, 100)):
+            if ending.is_set():
+                return
+            index = self._random.choice(len(shares), p=shares / shares.sum())
+            self._act(*self._actions[index])
 
     def _act(self, action, _share, allowed):
         name = action.__name__.strip("_").replace("_", " ")
@@ -184,3 +199,9 @@ class Caller:
         with socket.create_connection((host, int(port)), timeout=DEADLINE) as cut:
             with contextlib.suppress(ConnectionError):  # the server may be first
                 cut.sendall(BEGUN_CALL[: self._random.integers(len(BEGUN_CALL))])
+
+    def _sequence(self):
+        self._sequences.step()
+
+    def _late_append(self):
+        self._sequences.late()

@@ -20,11 +20,13 @@ from inference import grpc_service_pb2_grpc as oip_rpc
 from problems import SoakProblem
 from resources import growth, medians, sample
 from running_server import RunningServer
+from sequences import Sequences
 from tally import Tally, describe
 
 CALLERS = 6
 # Small, so that what is too large for them is quick to make.
 LIMITS = ["--max-request-bytes", "8MiB", "--max-response-bytes", "64MiB"]
+LIMITS += ["--resident-memory-limit", "48MiB"]
 PROGRESS = 10  # seconds between lines
 
 
@@ -63,6 +65,13 @@ def wait_until_given_back(pid, before):
             break
         time.sleep(0.1)
     return now
+
+
+def held_by_sequences(server):
+    """Bytes, and how many there are."""
+    with grpc.insecure_channel(server.address) as channel:
+        sequences = Sequences(channel)
+        return sequences.held_bytes(), len(sequences.all_names())
 
 
 def try_again(server, seed):
@@ -109,12 +118,18 @@ def main():
     tally = Tally()
     with tempfile.TemporaryDirectory() as folder:
         server = RunningServer(Path(folder) / "log", *LIMITS)
+        held_before = held_by_sequences(server)
         before = sample(server.pid)
         samples = soak(server, arguments.minutes * 60, arguments.seed, tally)
         if not server.is_running():
             print(f"the server died: {server.log()[-5000:]}")
             return 1
         after = wait_until_given_back(server.pid, before)
+        held = held_by_sequences(server)
+        tally.note(
+            held == held_before,
+            f"(bytes, sequences) held: {held_before} at the start, {held} at the end",
+        )
         tally.note(server.stop() == 0, "the server does not stop as it should")
     given_back = after.descriptors <= before.descriptors + 4
     tally.note(given_back, f"descriptors: {before} at the start, {after} at the end")

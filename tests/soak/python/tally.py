@@ -54,6 +54,8 @@ class Tally:
 
 
 def describe(problem):
+    if isinstance(problem, str):
+        return problem
     attention = problem.attention
     shapes = [t.shape for t in (attention.query, attention.key, attention.value)]
     return (
