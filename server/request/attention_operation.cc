@@ -87,15 +87,18 @@ absl::StatusOr<OperationNeeds> AttentionOperation::Plan(RequestFacts& facts) {
 // What the request waited for is there now, and may be more than was planned.
 absl::Status AttentionOperation::ReadSequences() {
   const int64_t planned = results_->Bytes();
-  absl::Status status = keys_->Read(request_);
-  if (status.ok()) status = PlanResults();
+  if (absl::Status read = keys_->Read(request_); !read.ok()) return read;
+  absl::Status status = PlanResults();
   if (status.ok() && results_->Bytes() > planned) {
     status = absl::AbortedError(
         "sequences: others were appended to while this request waited, and its "
         "results have become larger (expected a position, or nobody else who "
-        "appends); its own keys are appended");
+        "appends)");
   }
-  return status;
+  if (status.ok()) return status;
+  return absl::Status(
+      status.code(),
+      absl::StrCat(status.message(), "; the keys to append are appended"));
 }
 
 absl::Status AttentionOperation::Run(const std::stop_token& stop,

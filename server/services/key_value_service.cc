@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "core/store/sequence_file.h"
 #include "server/request/request_builder.h"
 #include "server/services/answer.h"
@@ -19,6 +20,16 @@ namespace attention::server {
 namespace {
 
 constexpr int kMostNames = 256;  // in one call
+
+// Where the folder is, is nothing to callers: an error names the file alone.
+absl::Status OfFile(const absl::Status& status, const std::string& path,
+                    const std::string& file) {
+  if (status.ok()) return status;
+  return absl::Status(
+      status.code(),
+      absl::StrReplaceAll(absl::StrCat("file: ", status.message()),
+                          {{path, absl::StrCat("'", file, "'")}}));
+}
 
 absl::Status Required(absl::string_view field) {
   return FieldError(field, "missing");
@@ -186,7 +197,7 @@ absl::Status KeyValueService::WriteFile(
   if (!snapshots.ok()) return snapshots.status();
   absl::Status status =
       store::WriteSequenceFile((*sequence)->form(), *snapshots, *path);
-  if (!status.ok()) return Named("file", status);
+  if (!status.ok()) return OfFile(status, *path, request.file());
   struct stat facts {};
   if (stat(path->c_str(), &facts) == 0) {
     response.set_bytes(static_cast<uint64_t>(facts.st_size));
@@ -204,14 +215,9 @@ absl::Status KeyValueService::ReadFile(const std::string& owner,
       IdleLimitOf(request.has_idle_limit_ms(), request.idle_limit_ms());
   if (!idle_limit.ok()) return idle_limit.status();
   absl::StatusOr<SafetensorsReader> file = SafetensorsReader::OpenFile(*path);
-  // Where the folder is, is nothing to callers.
-  if (absl::IsNotFound(file.status())) {
-    return absl::NotFoundError(
-        absl::StrCat("file: '", request.file(), "' is not there"));
-  }
-  if (!file.ok()) return Named("file", file.status());
+  if (!file.ok()) return OfFile(file.status(), *path, request.file());
   const auto reader = store::SequenceFileReader::Open(*std::move(file));
-  if (!reader.ok()) return Named("file", reader.status());
+  if (!reader.ok()) return OfFile(reader.status(), *path, request.file());
   store::NewSequence wanted = {
       .form = reader->form(),
       .name = request.name(),
@@ -228,7 +234,7 @@ absl::Status KeyValueService::ReadFile(const std::string& owner,
       });
   if (!status.ok()) {
     store().Delete(owner, name).IgnoreError();
-    return status;
+    return OfFile(status, *path, request.file());
   }
   response.set_name(name);
   response.mutable_lengths()->Assign(reader->lengths().begin(),
