@@ -29,6 +29,7 @@ BINARIES = Path(__file__).resolve().parents[1] / "build/release/bin"
 HEADS, KV_HEADS, WIDTH = 32, 8, 128
 TYPES = {"BF16": ml_dtypes.bfloat16, "FP32": np.float32}
 WAYS = ("in process", "resident", "sent")
+KEYS_OF_AN_APPEND = 8192
 # Of keys and values in one message.
 MOST_SENT_BYTES = 128 << 20
 
@@ -52,7 +53,9 @@ class Case:
                 heads=KV_HEADS, width=WIDTH, dtype={"BF16": "bfloat16"}.get(name, "float32")
             )
             self._sequences.append(stack.enter_context(sequence))
-            sequence.append(self._keys, self._keys)
+            for first in range(0, length, KEYS_OF_AN_APPEND):
+                some = self._keys[:, first : first + KEYS_OF_AN_APPEND]
+                sequence.append(some, some)
         each = 2 * self._keys.nbytes
         self.bytes = batch * each
         self._in_one_message = max(1, min(batch, MOST_SENT_BYTES // each))
@@ -125,6 +128,7 @@ def main():
             given.binaries / "attention-server",
             worker_threads=given.threads,
             resident_memory_limit="8GiB",
+            max_request_bytes="1GiB",
         ) as server,
         Client(server.target, shared_memory=False) as client,
     ):
