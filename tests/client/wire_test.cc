@@ -241,6 +241,18 @@ TEST(WireTest, ATypeWithoutAWireNameIsRefusedByField) {
   EXPECT_THAT(std::string(status.message()), StartsWith("bias: datatype FP64"));
 }
 
+TEST(WireTest, EveryTensorHasAWireNameOrIsRefused) {
+  for (const auto tensor :
+       {&AttendRequest::alibi_slopes, &AttendRequest::sinks,
+        &AttendRequest::query_offsets, &AttendRequest::query_starts,
+        &AttendRequest::key_starts}) {
+    AttendRequest request = Base();
+    request.*tensor = *Tensor::Create(DataType::kFloat64, {1});
+    EXPECT_EQ(CheckSendable(request, 1 << 20).code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+}
+
 TEST(WireTest, CodesThatAreNoneBecomeUnknown) {
   EXPECT_EQ(StatusFromCode(5, "m"), absl::NotFoundError("m"));
   EXPECT_EQ(StatusFromCode(17, "m"), absl::UnknownError("m"));

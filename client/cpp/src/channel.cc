@@ -65,6 +65,12 @@ std::string ServiceConfig(const ClientOptions& options) {
       R"({"methodConfig":[{
   "name":[{"service":"attention.v1.AttentionService","method":"Attend"},
           {"service":"attention.v1.AttentionService","method":"GetServerInfo"},
+          {"service":"attention.v1.KeyValueService","method":"Append"},
+          {"service":"attention.v1.KeyValueService","method":"Truncate"},
+          {"service":"attention.v1.KeyValueService","method":"Describe"},
+          {"service":"attention.v1.KeyValueService","method":"List"},
+          {"service":"attention.v1.KeyValueService","method":"Delete"},
+          {"service":"attention.v1.KeyValueService","method":"Export"},
           {"service":"grpc.health.v1.Health","method":"Check"}],
   "retryPolicy":{"maxAttempts":%d,
                  "initialBackoff":"%s","maxBackoff":"%s",

@@ -15,7 +15,9 @@ namespace attention::client {
 absl::Status CheckOptions(const ClientOptions& options);
 
 /// gRPC's own retries of the unary methods, as a service config in JSON
-/// (https://github.com/grpc/proposal/blob/master/A6-client-retries.md).
+/// (https://github.com/grpc/proposal/blob/master/A6-client-retries.md). Not of
+/// those that make sequences: done twice, they would make two, or say that the
+/// name is taken.
 std::string ServiceConfig(const ClientOptions& options);
 
 /// A channel with these options, which CheckOptions() let pass.

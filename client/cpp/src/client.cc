@@ -1,20 +1,19 @@
 #include "attention_client/client.h"
 
 #include <grpcpp/client_context.h>
-#include <grpcpp/completion_queue.h>
-#include <grpcpp/generic/generic_stub.h>
 
 #include <utility>
 
-#include "attention/v1/attention.grpc.pb.h"
+#include "absl/algorithm/container.h"
 #include "client/cpp/src/channel.h"
+#include "client/cpp/src/client_impl.h"
 #include "client/cpp/src/reply_decoder.h"
 #include "client/cpp/src/request_encoder.h"
 #include "client/cpp/src/security.h"
 #include "client/cpp/src/status.h"
 #include "client/cpp/src/stream.h"
+#include "client/cpp/src/unary_call.h"
 #include "client/cpp/src/wire.h"
-#include "grpc/health/v1/health.grpc.pb.h"
 
 namespace attention::client {
 
@@ -22,50 +21,42 @@ namespace {
 
 constexpr char kAttendMethod[] = "/attention.v1.AttentionService/Attend";
 
-// A blocking call, as a generated stub makes it for messages that are classes.
-grpc::Status CallUnary(grpc::GenericStub& stub, grpc::ClientContext& context,
-                       const char* method, const grpc::ByteBuffer& request,
-                       grpc::ByteBuffer& reply) {
-  grpc::CompletionQueue queue;
-  const auto call = stub.PrepareUnaryCall(&context, method, request, &queue);
-  call->StartCall();
-  grpc::Status status;
-  call->Finish(&reply, &status, nullptr);
-  void* tag = nullptr;
-  bool ok = false;
-  queue.Next(&tag, &ok);
-  queue.Shutdown();
-  while (queue.Next(&tag, &ok)) {
-  }
-  return status;
+ClientOptions WithoutRetries(ClientOptions options) {
+  options.max_attempts = 1;
+  return options;
+}
+
+// Whether computing the request twice leaves what computing it once does: keys
+// that are appended behind the last one would be there twice.
+bool IsRepeatable(const AttendRequest& request) {
+  return !request.sequences || !request.sequences->append ||
+         absl::c_all_of(request.sequences->entries,
+                        [](const SequenceLayer& entry) {
+                          return entry.position.has_value();
+                        });
 }
 
 }  // namespace
 
-struct Client::Impl {
-  Impl(const ClientOptions& client_options,
-       const std::shared_ptr<grpc::ChannelCredentials>& credentials)
-      : options(client_options),
-        channel(MakeChannel(options, credentials)),
-        attention(channel),
-        raw(channel),
-        health(channel) {}
+Client::Impl::Impl(const ClientOptions& client_options,
+                   const std::shared_ptr<grpc::ChannelCredentials>& credentials)
+    : options(client_options),
+      channel(MakeChannel(options, credentials)),
+      once(options.max_attempts == 1
+               ? channel
+               : MakeChannel(WithoutRetries(options), credentials)),
+      attention(channel),
+      key_values(channel),
+      raw(channel),
+      raw_once(once),
+      health(channel) {}
 
-  // What every call has: its deadline, and who makes it.
-  void Prepare(grpc::ClientContext& context) const {
-    AddToken(options, context);
-    if (options.deadline.count() > 0) {
-      context.set_deadline(std::chrono::system_clock::now() + options.deadline);
-    }
+void Client::Impl::Prepare(grpc::ClientContext& context) const {
+  AddToken(options, context);
+  if (options.deadline.count() > 0) {
+    context.set_deadline(std::chrono::system_clock::now() + options.deadline);
   }
-
-  const ClientOptions options;
-  const std::shared_ptr<grpc::Channel> channel;
-  // Stubs have no state beyond the channel; their methods are not const.
-  mutable v1::AttentionService::Stub attention;
-  mutable grpc::GenericStub raw;  // for messages that carry tensors
-  mutable grpc::health::v1::Health::Stub health;
-};
+}
 
 absl::StatusOr<Client> Client::Create(const ClientOptions& options) {
   if (absl::Status checked = CheckOptions(options); !checked.ok()) {
@@ -85,7 +76,7 @@ absl::StatusOr<AttendResult> Client::Attend(
   impl_->Prepare(context);
   grpc::ByteBuffer message;
   const grpc::Status status =
-      CallUnary(impl_->raw, context, kAttendMethod,
+      CallUnary(impl_->Raw(IsRepeatable(request)), context, kAttendMethod,
                 EncodeRequest(request, request.id), message);
   if (!status.ok()) return ToAbslStatus(status);
   absl::StatusOr<Reply> reply = DecodeReply(message);

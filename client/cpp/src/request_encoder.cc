@@ -1,116 +1,16 @@
 #include "client/cpp/src/request_encoder.h"
 
-#include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/wire_format_lite.h>
-#include <grpcpp/support/slice.h>
+#include <google/protobuf/message_lite.h>
 
-#include <cstdint>
-#include <memory>
 #include <utility>
-#include <vector>
 
-#include "absl/strings/string_view.h"
 #include "attention/v1/attention.pb.h"
-#include "client/cpp/src/wire_tensor.h"
+#include "client/cpp/src/message_pieces.h"
 
 namespace attention::client {
 namespace {
 
-namespace pb = google::protobuf;
-using pb::internal::WireFormatLite;
 using Wire = v1::AttendRequest;
-
-// Smaller tensors are copied: that costs less than a slice of their own.
-constexpr int64_t kLeastBytesShared = 16 << 10;
-
-// A slice of the tensor's own bytes.
-grpc::Slice Share(const Tensor& tensor) {
-  using Bytes = std::shared_ptr<const std::byte[]>;
-  auto owner = std::make_unique<Bytes>(tensor.shared_bytes());
-  // gRPC takes memory that it may write to, and does not write to it.
-  void* bytes = const_cast<std::byte*>(owner->get());
-  const auto destroy = [](void* kept) { delete static_cast<Bytes*>(kept); };
-  return {bytes, static_cast<size_t>(tensor.byte_size()), destroy,
-          owner.release()};
-}
-
-// A message, or a part of one, as pieces: text of our own and tensors' bytes.
-class Pieces {
- public:
-  void Append(absl::string_view text) {
-    text_.append(text.data(), text.size());
-    bytes_ += static_cast<int64_t>(text.size());
-  }
-
-  // A field of this number that holds `inner`.
-  void Append(int field_number, Pieces inner) {
-    AppendHeader(field_number, inner.bytes_);
-    bytes_ += inner.bytes_;
-    if (inner.shared_.empty()) {
-      text_ += inner.text_;
-      return;
-    }
-    inner.shared_.front().text_before.insert(0, text_);
-    for (Shared& shared : inner.shared_) shared_.push_back(std::move(shared));
-    text_ = std::move(inner.text_);
-  }
-
-  // A field of this number that holds the tensor.
-  void Append(int field_number, const Tensor& tensor) {
-    Pieces inner;
-    v1::Tensor header;
-    DescribeTensor(tensor, header);
-    inner.Append(header.SerializeAsString());
-    if (const int64_t size = tensor.byte_size(); size > 0) {
-      inner.AppendHeader(v1::Tensor::kDataFieldNumber, size);
-      if (size < kLeastBytesShared) {
-        inner.Append({reinterpret_cast<const char*>(tensor.data()),
-                      static_cast<size_t>(size)});
-      } else {
-        inner.shared_.push_back(
-            {std::exchange(inner.text_, {}), Share(tensor)});
-        inner.bytes_ += size;
-      }
-    }
-    Append(field_number, std::move(inner));
-  }
-  void Append(int field_number, const std::optional<Tensor>& tensor) {
-    if (tensor) Append(field_number, *tensor);
-  }
-
-  grpc::ByteBuffer Build() && {
-    std::vector<grpc::Slice> slices;
-    slices.reserve(2 * shared_.size() + 1);
-    for (Shared& shared : shared_) {
-      slices.emplace_back(shared.text_before);
-      slices.push_back(std::move(shared.bytes));
-    }
-    slices.emplace_back(text_);
-    return {slices.data(), slices.size()};
-  }
-
- private:
-  struct Shared {
-    std::string text_before;
-    grpc::Slice bytes;
-  };
-
-  void AppendHeader(int field_number, int64_t length) {
-    uint8_t header[20];
-    uint8_t* end = pb::io::CodedOutputStream::WriteVarint32ToArray(
-        WireFormatLite::MakeTag(field_number,
-                                WireFormatLite::WIRETYPE_LENGTH_DELIMITED),
-        header);
-    end = pb::io::CodedOutputStream::WriteVarint64ToArray(
-        static_cast<uint64_t>(length), end);
-    Append({reinterpret_cast<const char*>(header),
-            static_cast<size_t>(end - header)});
-  }
-
-  std::vector<Shared> shared_;
-  std::string text_;  // what follows them
-  int64_t bytes_ = 0;
-};
 
 v1::Causal ToProto(Causal causal) {
   switch (causal) {
@@ -139,7 +39,7 @@ v1::Scores ToProto(Scores scores) {
 // Adds the scoring function; its field is written whole, parameters that are
 // tensors with it.
 struct ScoringWriter {
-  Pieces& message;
+  MessagePieces& message;
 
   void operator()(const ScaledDotProduct& scoring) const {
     v1::ScaledDotProduct fields;
@@ -147,7 +47,7 @@ struct ScoringWriter {
     Write(Wire::kScaledDotProductFieldNumber, fields, {});
   }
   void operator()(const Additive& scoring) const {
-    Pieces tensors;
+    MessagePieces tensors;
     tensors.Append(v1::Additive::kWQFieldNumber, scoring.w_q);
     tensors.Append(v1::Additive::kWKFieldNumber, scoring.w_k);
     tensors.Append(v1::Additive::kWVFieldNumber, scoring.w_v);
@@ -161,7 +61,7 @@ struct ScoringWriter {
   void operator()(const Bilinear& scoring) const {
     v1::Bilinear fields;
     if (scoring.scale) fields.set_scale(*scoring.scale);
-    Pieces tensors;
+    MessagePieces tensors;
     tensors.Append(v1::Bilinear::kMFieldNumber, scoring.m);
     Write(Wire::kBilinearFieldNumber, fields, std::move(tensors));
   }
@@ -173,8 +73,8 @@ struct ScoringWriter {
     Write(Wire::kParameterSetFieldNumber, fields, {});
   }
 
-  void Write(int field_number, const pb::MessageLite& fields,
-             Pieces tensors) const {
+  void Write(int field_number, const google::protobuf::MessageLite& fields,
+             MessagePieces tensors) const {
     tensors.Append(fields.SerializeAsString());
     message.Append(field_number, std::move(tensors));
   }
@@ -206,6 +106,41 @@ void SetScalars(const AttendRequest& request, Wire& message) {
   if (request.scores) message.set_scores(ToProto(*request.scores));
 }
 
+// A v1::KeyValueTensors without scales.
+MessagePieces KeysAndValuesOf(const Tensor& key, const Tensor& value) {
+  MessagePieces tensors;
+  tensors.Append(v1::KeyValueTensors::kKeyFieldNumber, key);
+  tensors.Append(v1::KeyValueTensors::kValueFieldNumber, value);
+  return tensors;
+}
+
+// Where keys and values come from.
+void AppendKeys(const AttendRequest& request, MessagePieces& message) {
+  if (!request.sequences) {
+    MessagePieces tensors = KeysAndValuesOf(request.key, request.value);
+    tensors.Append(v1::KeyValueTensors::kKeyScaleFieldNumber,
+                   request.key_scale);
+    tensors.Append(v1::KeyValueTensors::kValueScaleFieldNumber,
+                   request.value_scale);
+    message.Append(Wire::kKeyValueFieldNumber, std::move(tensors));
+    return;
+  }
+  v1::Sequences fields;
+  for (const SequenceLayer& entry : request.sequences->entries) {
+    v1::SequenceLayer& layer = *fields.add_entries();
+    layer.set_name(entry.name);
+    if (entry.layer) layer.set_layer(*entry.layer);
+    if (entry.position) layer.set_position(*entry.position);
+  }
+  MessagePieces sequences;
+  sequences.Append(fields.SerializeAsString());
+  if (const auto& append = request.sequences->append) {
+    sequences.Append(v1::Sequences::kAppendFieldNumber,
+                     KeysAndValuesOf(append->key, append->value));
+  }
+  message.Append(Wire::kSequencesFieldNumber, std::move(sequences));
+}
+
 }  // namespace
 
 grpc::ByteBuffer EncodeRequest(const AttendRequest& request,
@@ -213,17 +148,10 @@ grpc::ByteBuffer EncodeRequest(const AttendRequest& request,
   Wire scalars;
   scalars.set_id(id);
   SetScalars(request, scalars);
-  Pieces message;
+  MessagePieces message;
   message.Append(scalars.SerializeAsString());
   message.Append(Wire::kQueryFieldNumber, request.query);
-  Pieces key_value;
-  key_value.Append(v1::KeyValueTensors::kKeyFieldNumber, request.key);
-  key_value.Append(v1::KeyValueTensors::kValueFieldNumber, request.value);
-  key_value.Append(v1::KeyValueTensors::kKeyScaleFieldNumber,
-                   request.key_scale);
-  key_value.Append(v1::KeyValueTensors::kValueScaleFieldNumber,
-                   request.value_scale);
-  message.Append(Wire::kKeyValueFieldNumber, std::move(key_value));
+  AppendKeys(request, message);
   std::visit(ScoringWriter{message}, request.scoring);
   message.Append(Wire::kValidLensFieldNumber, request.valid_lens);
   message.Append(Wire::kAttendMaskFieldNumber, request.attend_mask);
@@ -233,6 +161,19 @@ grpc::ByteBuffer EncodeRequest(const AttendRequest& request,
   message.Append(Wire::kQueryOffsetsFieldNumber, request.query_offsets);
   message.Append(Wire::kQueryStartsFieldNumber, request.query_starts);
   message.Append(Wire::kKeyStartsFieldNumber, request.key_starts);
+  return std::move(message).Build();
+}
+
+grpc::ByteBuffer EncodeAppend(const SequenceLayer& to, const Tensor& key,
+                              const Tensor& value) {
+  v1::AppendRequest fields;
+  fields.set_name(to.name);
+  if (to.layer) fields.set_layer(*to.layer);
+  if (to.position) fields.set_position(*to.position);
+  MessagePieces message;
+  message.Append(fields.SerializeAsString());
+  message.Append(v1::AppendRequest::kKeyFieldNumber, key);
+  message.Append(v1::AppendRequest::kValueFieldNumber, value);
   return std::move(message).Build();
 }
 

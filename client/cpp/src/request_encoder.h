@@ -16,6 +16,11 @@ namespace attention::client {
 grpc::ByteBuffer EncodeRequest(const AttendRequest& request,
                                const std::string& id);
 
+/// Likewise the serialized v1::AppendRequest of tensors that CheckSendable()
+/// let pass.
+grpc::ByteBuffer EncodeAppend(const SequenceLayer& to, const Tensor& key,
+                              const Tensor& value);
+
 }  // namespace attention::client
 
 #endif  // ATTENTION_CLIENT_REQUEST_ENCODER_H_

@@ -1,57 +1,106 @@
 #include "client/cpp/src/wire.h"
 
+#include <optional>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
 #include "client/cpp/src/wire_tensor.h"
 
 namespace attention::client {
 namespace {
 
-// Calls visit(field name, tensor) for every tensor of the request until one
-// gives an error.
-template <typename Visit>
-absl::Status ForEachTensor(const AttendRequest& request, Visit visit) {
-  absl::Status status = visit("query", request.query);
-  if (status.ok()) status = visit("key", request.key);
-  if (status.ok()) status = visit("value", request.value);
-  if (const auto* additive = std::get_if<Additive>(&request.scoring)) {
-    if (status.ok()) status = visit("w_q", additive->w_q);
-    if (status.ok()) status = visit("w_k", additive->w_k);
-    if (status.ok()) status = visit("w_v", additive->w_v);
+// Says of one tensor after the other whether a message may hold them.
+class SizeCheck {
+ public:
+  explicit SizeCheck(int64_t max_bytes) : max_bytes_(max_bytes) {}
+
+  void Add(absl::string_view field, const Tensor& tensor) {
+    if (!status_.ok()) return;
+    if (!HasWireType(tensor.type())) {
+      status_ = absl::InvalidArgumentError(absl::StrCat(
+          field, ": datatype ", Name(tensor.type()),
+          " cannot be sent (the wire has FP32, FP16, BF16, FP8, INT8, "
+          "INT32, INT64, BOOL and UINT8)"));
+      return;
+    }
+    bytes_ += tensor.byte_size();
+    if (bytes_ > max_bytes_) {
+      status_ = absl::ResourceExhaustedError(
+          absl::StrCat(field, ": the request's tensors pass ", max_bytes_,
+                       " bytes, this client's largest message"));
+    }
   }
-  if (const auto* bilinear = std::get_if<Bilinear>(&request.scoring)) {
-    if (status.ok()) status = visit("m", bilinear->m);
+  void Add(absl::string_view field, const std::optional<Tensor>& tensor) {
+    if (tensor) Add(field, *tensor);
   }
-  const auto visit_optional = [&](absl::string_view field,
-                                  const std::optional<Tensor>& tensor) {
-    if (status.ok() && tensor) status = visit(field, *tensor);
-  };
-  visit_optional("valid_lens", request.valid_lens);
-  visit_optional("attend_mask", request.attend_mask);
-  visit_optional("bias", request.bias);
-  visit_optional("key_scale", request.key_scale);
-  visit_optional("value_scale", request.value_scale);
-  return status;
+
+  const absl::Status& status() const { return status_; }
+
+ private:
+  const int64_t max_bytes_;
+  int64_t bytes_ = 0;
+  absl::Status status_;
+};
+
+// A tensor that nobody has set; a key or a value has two extents or more.
+bool IsUnset(const Tensor& tensor) { return tensor.shape() == Shape{0}; }
+
+// They would not be sent.
+absl::Status CheckNoKeys(const AttendRequest& request) {
+  const char* const given = !IsUnset(request.key)     ? "key"
+                            : !IsUnset(request.value) ? "value"
+                            : request.key_scale       ? "key_scale"
+                            : request.value_scale     ? "value_scale"
+                                                      : nullptr;
+  if (given == nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(given,
+                   ": given beside sequences (what a sequence is to get "
+                   "goes into sequences.append)"));
 }
 
 }  // namespace
 
 absl::Status CheckSendable(const AttendRequest& request, int64_t max_bytes) {
-  int64_t bytes = 0;
-  return ForEachTensor(
-      request, [&](absl::string_view field, const Tensor& tensor) {
-        if (!HasWireType(tensor.type())) {
-          return absl::InvalidArgumentError(absl::StrCat(
-              field, ": datatype ", Name(tensor.type()),
-              " cannot be sent (the wire has FP32, FP16, BF16, FP8, INT8, "
-              "INT32, INT64, BOOL and UINT8)"));
-        }
-        bytes += tensor.byte_size();
-        if (bytes > max_bytes) {
-          return absl::ResourceExhaustedError(
-              absl::StrCat(field, ": the request's tensors pass ", max_bytes,
-                           " bytes, this client's largest message"));
-        }
-        return absl::OkStatus();
-      });
+  SizeCheck check(max_bytes);
+  check.Add("query", request.query);
+  if (request.sequences) {
+    if (absl::Status keys = CheckNoKeys(request); !keys.ok()) return keys;
+    if (const auto& append = request.sequences->append) {
+      check.Add("key", append->key);
+      check.Add("value", append->value);
+    }
+  } else {
+    check.Add("key", request.key);
+    check.Add("value", request.value);
+  }
+  if (const auto* additive = std::get_if<Additive>(&request.scoring)) {
+    check.Add("w_q", additive->w_q);
+    check.Add("w_k", additive->w_k);
+    check.Add("w_v", additive->w_v);
+  }
+  if (const auto* bilinear = std::get_if<Bilinear>(&request.scoring)) {
+    check.Add("m", bilinear->m);
+  }
+  check.Add("valid_lens", request.valid_lens);
+  check.Add("attend_mask", request.attend_mask);
+  check.Add("bias", request.bias);
+  check.Add("key_scale", request.key_scale);
+  check.Add("value_scale", request.value_scale);
+  check.Add("alibi_slopes", request.alibi_slopes);
+  check.Add("sinks", request.sinks);
+  check.Add("query_offsets", request.query_offsets);
+  check.Add("query_starts", request.query_starts);
+  check.Add("key_starts", request.key_starts);
+  return check.status();
+}
+
+absl::Status CheckSendable(const Tensor& key, const Tensor& value,
+                           int64_t max_bytes) {
+  SizeCheck check(max_bytes);
+  check.Add("key", key);
+  check.Add("value", value);
+  return check.status();
 }
 
 ServerInfo FromProto(const v1::GetServerInfoResponse& response) {

@@ -15,9 +15,14 @@
 namespace attention::client {
 
 /// OK where `request` can be put into a message at all: INVALID_ARGUMENT,
-/// naming the field, for an element type that the wire has no name for;
-/// RESOURCE_EXHAUSTED where its tensors alone pass `max_bytes`.
+/// naming the field, for an element type that the wire has no name for, or keys
+/// beside sequences; RESOURCE_EXHAUSTED where its tensors alone pass
+/// `max_bytes`.
 absl::Status CheckSendable(const AttendRequest& request, int64_t max_bytes);
+
+/// Likewise of keys and values that are appended.
+absl::Status CheckSendable(const Tensor& key, const Tensor& value,
+                           int64_t max_bytes);
 
 ServerInfo FromProto(const v1::GetServerInfoResponse& response);
 

@@ -1,6 +1,5 @@
 #include "client/cpp/src/wire_tensor.h"
 
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -25,6 +24,8 @@ constexpr TypePair kTypes[] = {
     {DataType::kFloat8, v1::DATA_TYPE_FP8},
 };
 
+}  // namespace
+
 std::optional<DataType> FromWire(v1::DataType wire) {
   for (const TypePair& pair : kTypes) {
     if (pair.wire == wire) return pair.type;
@@ -38,8 +39,6 @@ v1::DataType ToWire(DataType type) {
   }
   return v1::DATA_TYPE_UNSPECIFIED;
 }
-
-}  // namespace
 
 bool HasWireType(DataType type) {
   return ToWire(type) != v1::DATA_TYPE_UNSPECIFIED;

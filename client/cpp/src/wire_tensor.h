@@ -1,12 +1,19 @@
 #ifndef ATTENTION_CLIENT_WIRE_TENSOR_H_
 #define ATTENTION_CLIENT_WIRE_TENSOR_H_
 
+#include <optional>
+
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "attention/v1/attention.pb.h"
 #include "core/tensor.h"
 
 namespace attention::client {
+
+/// The wire's name of an element type, DATA_TYPE_UNSPECIFIED where it has none;
+/// and back.
+v1::DataType ToWire(DataType type);
+std::optional<DataType> FromWire(v1::DataType wire);
 
 /// Whether the wire has a name for this element type.
 bool HasWireType(DataType type);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "attention_client/sequences.h"
 #include "core/tensor.h"
 
 namespace grpc {
@@ -54,13 +55,17 @@ enum class EmptyRows : uint8_t { kZero, kUniform };
 /// and masks.
 enum class Scores : uint8_t { kScaled, kCapped, kMasked };
 
-/// One request. Only query, key and value are needed. Large tensors are sent
-/// from where they lie: leave them alone until the call has returned.
+/// One request. Only query, key and value are needed, or query and sequences.
+/// Large tensors are sent from where they lie: leave them alone until the call
+/// has returned.
 struct AttendRequest {
   std::string id;  // returned with the result; needed on a stream
   Tensor query;    // (B, Hq, Lq, Dq), (B, Lq, Dq) or (Lq, Dq)
   Tensor key;      // (B, Hkv, Lk, Dk), ...; FP32, FP16, BF16, INT8 or FP8
   Tensor value;    // (B, Hkv, Lk, Dv), ...; of the key's type
+  /// Keys and values that stay on the server. INVALID_ARGUMENT beside key,
+  /// value or their scales.
+  std::optional<SequenceKeys> sequences;
   Scoring scoring;
   std::optional<double> softcap;
   std::optional<Tensor> valid_lens;
@@ -168,7 +173,9 @@ struct ClientOptions {
   /// UNAVAILABLE, refuses the connection or loses it: 1 to 5 (gRPC's own
   /// bound), with exponential backoff and jitter between them. Nothing else is
   /// tried again: no other status, no stream, and no host name that does not
-  /// resolve.
+  /// resolve. Nor is what would be done twice: making, forking and importing
+  /// sequences, and appending without a position for each (which takes a
+  /// connection of its own).
   int max_attempts = 4;
   std::chrono::milliseconds initial_backoff{100};
   std::chrono::milliseconds max_backoff{2'000};
@@ -195,10 +202,70 @@ class Client {
   /// that the stream itself broke: replies that came before it have been
   /// delivered, and the requests without one may or may not have been computed.
   /// One request over the server's message limit breaks the stream.
+  /// They are computed in any order and beside each other: of steps that append
+  /// to one sequence, no two belong into one call.
   absl::Status AttendMany(
       const std::vector<AttendRequest>& requests,
       const std::function<void(size_t, absl::StatusOr<AttendResult>)>& on_reply)
       const;
+
+  /// Makes sequences, at most 256, all or none. INVALID_ARGUMENT names what is
+  /// wrong, ALREADY_EXISTS a name that is taken; RESOURCE_EXHAUSTED says how
+  /// much memory sequences hold.
+  absl::StatusOr<CreatedSequences> CreateSequences(
+      const std::vector<NewSequence>& sequences) const;
+
+  /// Puts keys (Hkv, n, Dk) and values (Hkv, n, Dv), or (1, Hkv, n, ...), of
+  /// the sequence's datatype into one layer, all of them or none. They are sent
+  /// from where they lie. NOT_FOUND; ABORTED and OUT_OF_RANGE, of
+  /// to.position; INVALID_ARGUMENT for a shape, datatype or layer that the
+  /// sequence does not have; RESOURCE_EXHAUSTED where memory is out.
+  absl::StatusOr<AppendedKeys> AppendToSequence(const SequenceLayer& to,
+                                                const Tensor& key,
+                                                const Tensor& value) const;
+
+  /// Keeps the first `length` keys of every layer; requests that are computing
+  /// go on with what they had. NOT_FOUND; OUT_OF_RANGE where a layer has fewer.
+  absl::Status TruncateSequence(const std::string& name, int64_t length) const;
+
+  /// Makes a sequence that has the keys of another, and gives its name. They
+  /// share memory, and each goes its own way. NOT_FOUND; ALREADY_EXISTS;
+  /// OUT_OF_RANGE where a layer has fewer than fork.length.
+  absl::StatusOr<std::string> ForkSequence(const std::string& name,
+                                           const NewFork& fork = {}) const;
+
+  /// Neither this nor a list is a use of a sequence, for its idle limit.
+  /// NOT_FOUND.
+  absl::StatusOr<SequenceDescription> DescribeSequence(
+      const std::string& name) const;
+
+  /// A page of the caller's sequences. INVALID_ARGUMENT for a page_size out of
+  /// range, or a page_token that no page has given.
+  absl::StatusOr<SequencePage> ListSequences(
+      const SequenceQuery& query = {}) const;
+
+  /// That page and all behind it, one call each. What is made or ends
+  /// meanwhile may be among them or not; the others are, once.
+  absl::StatusOr<std::vector<SequenceDescription>> ListAllSequences(
+      SequenceQuery query = {.page_size = 1000}) const;
+
+  /// Ends sequences, at most 256, and says how many. Names that are not there
+  /// are no error.
+  absl::StatusOr<int64_t> DeleteSequences(
+      const std::vector<std::string>& names) const;
+
+  /// Writes a sequence into a file of the server's folder, as in
+  /// SequenceImport, which replaces an older one; gives its bytes. The format
+  /// is safetensors, with key.<layer> (Hkv, n, Dk) and value.<layer>.
+  /// NOT_FOUND; INVALID_ARGUMENT for a file's name; FAILED_PRECONDITION where
+  /// the server has no folder.
+  absl::StatusOr<uint64_t> ExportSequence(const std::string& name,
+                                          const std::string& file) const;
+
+  /// Makes a sequence from such a file. The same errors, and ALREADY_EXISTS,
+  /// RESOURCE_EXHAUSTED, as CreateSequences() and AppendToSequence().
+  absl::StatusOr<ImportedSequence> ImportSequence(
+      const SequenceImport& import) const;
 
   absl::StatusOr<ServerInfo> GetServerInfo() const;
 
