@@ -10,6 +10,7 @@
 #include "client/cpp/cli/demo_command.h"
 #include "client/cpp/cli/failure.h"
 #include "client/cpp/cli/globals.h"
+#include "client/cpp/cli/sequence_commands.h"
 #include "client/cpp/cli/server_commands.h"
 
 namespace {
@@ -25,6 +26,7 @@ constexpr char kFooter[] = R"(Examples:
   attention-client attend --query q.npy --key k.npy --value v.npy --output out.safetensors
   attention-client attend --input tests/data/minilm_layer3.safetensors --heatmap 1,11
   attention-client --server unix:/run/attention/grpc.sock info
+  attention-client sequences list
   attention-client health && echo ready
 
 attention-client COMMAND --help says more about a command.
@@ -41,6 +43,7 @@ int Run(int argc, char** argv) {
   cli::AddGlobalFlags(app, globals);
   cli::AddDemoCommand(app, globals, exit_code);
   cli::AddAttendCommand(app, globals, exit_code);
+  cli::AddSequenceCommands(app, globals, exit_code);
   cli::AddServerCommands(app, globals, exit_code);
   // The commands run while the command line is parsed.
   for (const std::string& line : cli::MisspeltVariables(app, environ)) {
@@ -56,8 +59,8 @@ int Run(int argc, char** argv) {
   }
   if (app.get_subcommands().empty()) {
     return cli::Report(cli::UsageError(
-        "no command given: demo, attend, health or info (attention-client "
-        "--help says more)"));
+        "no command given: demo, attend, sequences, health or info "
+        "(attention-client --help says more)"));
   }
   return exit_code;
 }

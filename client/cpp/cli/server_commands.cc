@@ -2,11 +2,11 @@
 
 #include <iostream>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "client/cpp/cli/failure.h"
 #include "client/cpp/cli/format.h"
+#include "client/cpp/cli/json_output.h"
 
 namespace attention::cli {
 namespace {
@@ -23,20 +23,13 @@ const char* HealthName(client::Health health) {
   return "UNKNOWN";
 }
 
-// Text from outside may be anything: what is not UTF-8 is replaced.
-void Print(const nlohmann::ordered_json& json) {
-  std::cout << json.dump(2, ' ', false,
-                         nlohmann::json::error_handler_t::replace)
-            << "\n";
-}
-
 int RunHealth(const Globals& globals, bool json) {
   absl::StatusOr<client::Client> client = Connect(globals);
   if (!client.ok()) return Report(client.status());
   const absl::StatusOr<client::Health> health = client->CheckHealth();
   if (!health.ok()) return Report(CallError(health.status(), globals.server));
   if (json) {
-    Print({{"server", globals.server}, {"status", HealthName(*health)}});
+    PrintJson({{"server", globals.server}, {"status", HealthName(*health)}});
   } else {
     std::cout << HealthName(*health) << "\n";
   }
@@ -122,7 +115,7 @@ int RunInfo(const Globals& globals, bool json) {
   const absl::StatusOr<client::ServerInfo> info = client->GetServerInfo();
   if (!info.ok()) return Report(CallError(info.status(), globals.server));
   if (json) {
-    Print(ToJson(globals.server, *info));
+    PrintJson(ToJson(globals.server, *info));
   } else {
     std::cout << ToText(globals.server, *info);
   }
