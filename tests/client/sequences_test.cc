@@ -1,19 +1,16 @@
-// Sequences through the C++ client, against a real server.
+// Sequences that are made, listed, written and ended, against a real server.
 #include "attention_client/sequences.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "attention_client/client.h"
-#include "tests/client/held_server.h"
+#include "tests/client/sequences_fixture.h"
 #include "tests/client/sequences_of_test.h"
-#include "tests/support/temporary_folder.h"
 
 namespace attention::client {
 namespace {
@@ -22,41 +19,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-class SequencesTest : public ::testing::Test {
- protected:
-  SequencesTest() {
-    server::ServerOptions options;
-    options.resident_folder = folder_.path();
-    server_ = StartServer(nullptr, 0, options);
-    client_ = std::make_unique<Client>(
-        *Client::Create({.target = server_->address()}));
-  }
-
-  const Client& client() const { return *client_; }
-
-  // The keys of a sequence's layers; empty where it is not there.
-  std::vector<int64_t> Lengths(const std::string& name) {
-    const auto description = client().DescribeSequence(name);
-    return description.ok() ? description->lengths : std::vector<int64_t>();
-  }
-
-  const test::TemporaryFolder folder_;
-  std::unique_ptr<server::Server> server_;
-  std::unique_ptr<Client> client_;
-};
-
-// Both answers have the same bits.
-void ExpectSame(const absl::StatusOr<AttendResult>& read,
-                const absl::StatusOr<AttendResult>& sent) {
-  ASSERT_TRUE(read.ok()) << read.status();
-  ASSERT_TRUE(sent.ok()) << sent.status();
-  EXPECT_EQ(read->output.shape(), sent->output.shape());
-  EXPECT_EQ(read->output.bytes(), sent->output.bytes());
-  ASSERT_EQ(read->weights.has_value(), sent->weights.has_value());
-  if (!read->weights) return;
-  EXPECT_EQ(read->weights->bytes(), sent->weights->bytes());
-}
 
 TEST_F(SequencesTest, SeveralAreMadeAtOnce) {
   const auto made = client().CreateSequences(
@@ -107,118 +69,6 @@ TEST_F(SequencesTest, AFormThatCannotBeIsRefused) {
   }
 }
 
-TEST_F(SequencesTest, AttendingGivesTheBitsOfKeysThatAreSent) {
-  MakeSequence(client(), "a");
-  ASSERT_TRUE(AppendSmall(client(), {.name = "a"}, 0, 40).ok());
-  AttendRequest read = ReadRequest("a");
-  AttendRequest sent = SentRequest(40);
-  for (AttendRequest* request : {&read, &sent}) {
-    request->causal = Causal::kBottomRight;
-    request->window_left = 20;
-    request->softcap = 5;
-    request->return_weights = true;
-  }
-  ExpectSame(client().Attend(read), client().Attend(sent));
-}
-
-// Tensors that are sent from where they lie.
-TEST_F(SequencesTest, LargeTensorsArriveWhole) {
-  MakeSequence(client(), "a");
-  ASSERT_TRUE(AppendSmall(client(), {.name = "a"}, 0, 3000).ok());
-  AttendRequest step = ReadRequest("a", 1);
-  step.sequences->append = SmallBatch(3000, 3000);
-  ExpectSame(client().Attend(step), client().Attend(SentRequest(6000, 1)));
-  ExpectSame(client().Attend(ReadRequest("a")),
-             client().Attend(SentRequest(6000)));
-}
-
-TEST_F(SequencesTest, AStepAppendsItsKeysAndSeesThem) {
-  MakeSequence(client(), "a");
-  ASSERT_TRUE(AppendSmall(client(), {.name = "a"}, 0, 40).ok());
-  AttendRequest step = ReadRequest("a", 2);
-  step.sequences->append = SmallBatch(40, 2);
-  step.causal = Causal::kBottomRight;
-  AttendRequest sent = SentRequest(42, 2);
-  sent.causal = Causal::kBottomRight;
-  ExpectSame(client().Attend(step), client().Attend(sent));
-  EXPECT_THAT(Lengths("a"), ElementsAre(42));
-}
-
-TEST_F(SequencesTest, AStepWithAPositionMayBeRepeated) {
-  MakeSequence(client(), "a");
-  ASSERT_TRUE(AppendSmall(client(), {.name = "a"}, 0, 40).ok());
-  AttendRequest step = ReadRequest("a", 2);
-  step.sequences->entries[0].position = 40;
-  step.sequences->append = SmallBatch(40, 2);
-  ExpectSame(client().Attend(step), client().Attend(step));
-  EXPECT_THAT(Lengths("a"), ElementsAre(42));
-}
-
-TEST_F(SequencesTest, EntriesOfABatchHaveLengthsOfTheirOwn) {
-  for (const auto& [name, count] : {std::pair("a", 40), std::pair("b", 7)}) {
-    MakeSequence(client(), name);
-    ASSERT_TRUE(AppendSmall(client(), {.name = name}, 0, count).ok());
-  }
-  AttendRequest both;
-  both.query = SmallQuery(3, 2);
-  both.sequences = SequenceKeys{.entries = {{.name = "a"}, {.name = "b"}}};
-  const auto result = client().Attend(both);
-  const auto a = client().Attend(ReadRequest("a"));
-  const auto b = client().Attend(ReadRequest("b"));
-  ASSERT_TRUE(result.ok() && a.ok() && b.ok()) << result.status();
-  std::vector<float> expected = a->output.ToFloats();
-  for (const float value : b->output.ToFloats()) expected.push_back(value);
-  EXPECT_EQ(result->output.ToFloats(), expected);
-}
-
-TEST_F(SequencesTest, LayersHaveKeysOfTheirOwn) {
-  MakeSequence(client(), "model", 3);
-  ASSERT_TRUE(AppendSmall(client(), {.name = "model", .layer = 2}, 0, 5).ok());
-  ASSERT_TRUE(AppendSmall(client(), {.name = "model"}, 5, 3).ok());
-  EXPECT_THAT(Lengths("model"), ElementsAre(3, 0, 5));
-  AttendRequest request = ReadRequest("model");
-  request.sequences->entries[0].layer = 2;
-  ExpectSame(client().Attend(request), client().Attend(SentRequest(5)));
-  request.sequences->entries[0].layer = 3;
-  EXPECT_EQ(client().Attend(request).status().code(),
-            absl::StatusCode::kInvalidArgument);
-}
-
-TEST_F(SequencesTest, AnAppendThatIsRepeatedIsAcknowledged) {
-  MakeSequence(client(), "a");
-  const SequenceLayer at_start = {.name = "a", .position = 0};
-  const auto first = AppendSmall(client(), at_start, 0, 10);
-  const auto again = AppendSmall(client(), at_start, 0, 10);
-  const auto longer = AppendSmall(client(), at_start, 0, 12);
-  ASSERT_TRUE(first.ok() && again.ok() && longer.ok()) << again.status();
-  EXPECT_EQ(first->new_keys, 10);
-  EXPECT_EQ(again->new_keys, 0);
-  EXPECT_EQ(again->length, 10);
-  EXPECT_EQ(longer->new_keys, 2);
-  EXPECT_EQ(longer->length, 12);
-}
-
-TEST_F(SequencesTest, OtherKeysAtATakenPositionAreAborted) {
-  MakeSequence(client(), "a");
-  ASSERT_TRUE(AppendSmall(client(), {.name = "a"}, 0, 10).ok());
-  const absl::Status status =
-      AppendSmall(client(), {.name = "a", .position = 9}, 0, 1).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("10"));  // the length
-}
-
-TEST_F(SequencesTest, AGapIsOutOfRange) {
-  MakeSequence(client(), "a");
-  const SequenceLayer behind = {.name = "a", .position = 1};
-  EXPECT_EQ(AppendSmall(client(), behind, 1, 1).status().code(),
-            absl::StatusCode::kOutOfRange);
-  AttendRequest step = ReadRequest("a", 1);
-  step.sequences->entries[0] = behind;
-  step.sequences->append = SmallBatch(1, 1);
-  EXPECT_EQ(client().Attend(step).status().code(),
-            absl::StatusCode::kOutOfRange);
-}
-
 TEST_F(SequencesTest, WhatIsNotThereIsNotFoundByEveryCall) {
   const absl::Status statuses[] = {
       AppendSmall(client(), {.name = "no"}, 0, 1).status(),
@@ -231,30 +81,6 @@ TEST_F(SequencesTest, WhatIsNotThereIsNotFoundByEveryCall) {
   for (const absl::Status& status : statuses) {
     EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << status;
   }
-}
-
-TEST_F(SequencesTest, APositionWithoutKeysToAppendIsRefused) {
-  MakeSequence(client(), "a");
-  AttendRequest request = ReadRequest("a");
-  request.sequences->entries[0].position = 0;
-  EXPECT_EQ(client().Attend(request).status().code(),
-            absl::StatusCode::kInvalidArgument);
-}
-
-// They would be left out without a word.
-TEST_F(SequencesTest, KeysBesideSequencesAreRefusedBeforeAnythingIsSent) {
-  AttendRequest request = ReadRequest("a");
-  request.value = SmallRows(1, 0, 1);
-  const absl::Status status = client().Attend(request).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("value: given beside"));
-}
-
-TEST_F(SequencesTest, AnAppendOverTheClientsLimitIsNotSent) {
-  const auto client =
-      Client::Create({.target = "127.0.0.1:1", .max_message_bytes = 1000});
-  EXPECT_EQ(AppendSmall(*client, {.name = "a"}, 0, 100).status().code(),
-            absl::StatusCode::kResourceExhausted);
 }
 
 TEST_F(SequencesTest, TruncateKeepsTheFirstKeys) {
@@ -423,32 +249,6 @@ TEST_F(SequencesTest, AServerWithoutAFolderWritesNoFiles) {
   MakeSequence(*client, "a");
   EXPECT_EQ(client->ExportSequence("a", "a").status().code(),
             absl::StatusCode::kFailedPrecondition);
-}
-
-TEST_F(SequencesTest, AStreamReadsSequences) {
-  for (int i = 0; i < 20; ++i) {
-    const std::string name = absl::StrCat("s", i);
-    MakeSequence(client(), name);
-    ASSERT_TRUE(AppendSmall(client(), {.name = name}, 0, i + 1).ok());
-  }
-  std::vector<AttendRequest> steps;
-  for (int i = 0; i < 20; ++i) {
-    steps.push_back(ReadRequest(absl::StrCat("s", i), 1));
-    steps.back().sequences->append = SmallBatch(i + 1, 1);
-  }
-  steps.push_back(ReadRequest("no", 1));
-  std::vector<absl::StatusOr<AttendResult>> replies(
-      steps.size(), absl::UnknownError("no reply"));
-  const absl::Status status = client().AttendMany(
-      steps, [&](size_t index, absl::StatusOr<AttendResult> reply) {
-        replies.at(index) = std::move(reply);
-      });
-  ASSERT_TRUE(status.ok()) << status;
-  EXPECT_EQ(replies.back().status().code(), absl::StatusCode::kNotFound);
-  for (int i = 0; i < 20; ++i) {
-    ExpectSame(replies.at(static_cast<size_t>(i)),
-               client().Attend(SentRequest(i + 2, 1)));
-  }
 }
 
 }  // namespace

@@ -202,8 +202,9 @@ class Client {
   /// that the stream itself broke: replies that came before it have been
   /// delivered, and the requests without one may or may not have been computed.
   /// One request over the server's message limit breaks the stream.
-  /// They are computed in any order and beside each other: of steps that append
-  /// to one sequence, no two belong into one call.
+  /// They are computed in any order and beside each other, but for requests
+  /// about one layer of a sequence, which keep their order where one of them
+  /// appends.
   absl::Status AttendMany(
       const std::vector<AttendRequest>& requests,
       const std::function<void(size_t, absl::StatusOr<AttendResult>)>& on_reply)
