@@ -50,12 +50,12 @@ void MakeSequences() {
                                                  .value_width = 2,
                                                  .type = DataType::kBFloat16},
                                         .name = "b"}};
-  test::Expect(store.Create("", wanted, now).ok(), "there is room for two");
+  Expect(store.Create("", wanted, now).ok(), "there is room for two");
   static const auto* const numbers = new std::vector<float>(140, 0.5F);
   const KeyValueBlock rows = {
       ContiguousView(DataType::kFloat32, {1, 70, 2}, numbers->data()),
       ContiguousView(DataType::kFloat32, {1, 70, 1}, numbers->data())};
-  test::Expect(store.Append("", "a", 1, 0, rows, now).ok(), "and for keys");
+  Expect(store.Append("", "a", 1, 0, rows, now).ok(), "and for keys");
 }
 
 void Append(const uint8_t* data, size_t size) {
@@ -67,19 +67,19 @@ void Append(const uint8_t* data, size_t size) {
   if (!status.ok()) return;
   operation.Gather(nullptr);
   if (!operation.Run({}, {}, facts).ok()) return;
-  test::Expect(operation.Encode(facts)->Length() <= 64, "the reply is short");
+  Expect(operation.Encode(facts)->Length() <= 64, "the reply is short");
 }
 
 // That the order knows every sequence that the request uses.
 void ExpectKnown(const SequenceStep& step, const AttentionRequest& request) {
   for (const SequenceLayer& entry : request.sequences) {
-    test::Expect(absl::c_linear_search(
-                     step.layers, absl::StrCat(entry.layer, " ", entry.name)),
-                 "the order of a stream knows every sequence");
+    Expect(absl::c_linear_search(step.layers,
+                                 absl::StrCat(entry.layer, " ", entry.name)),
+           "the order of a stream knows every sequence");
   }
-  test::Expect(request.sequences.empty() || step.appends ||
-                   request.problem.key_value.empty(),
-               "and who appends");
+  Expect(request.sequences.empty() || step.appends ||
+             request.problem.key_value.empty(),
+         "and who appends");
 }
 
 void Attend(const uint8_t* data, size_t size) {
@@ -99,10 +99,10 @@ void Attend(const uint8_t* data, size_t size) {
   const int64_t bytes = planned->ResultBytes();
   if (!keys.Read(*request).ok()) return;
   const auto valid = ValidateBatch(request->problem);
-  test::Expect(valid.ok(), "what was planned can be computed");
+  Expect(valid.ok(), "what was planned can be computed");
   // Nobody else appends; an entry may name what the one before has made longer.
-  test::Expect(request->sequences.size() > 1 || valid->ResultBytes() == bytes,
-               "and is as large as was planned");
+  Expect(request->sequences.size() > 1 || valid->ResultBytes() == bytes,
+         "and is as large as was planned");
 }
 
 }  // namespace
