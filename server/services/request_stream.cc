@@ -9,6 +9,14 @@
 #include "server/wire/status_table.h"
 
 namespace attention::server {
+namespace {
+
+// Of requests that wait for those before them, which nobody else counts; beyond
+// it the stream is not read until one of them begins. A step of a decoder has
+// some KiB.
+constexpr int64_t kMostWaitingBytes = 64 << 10;
+
+}  // namespace
 
 RequestStream::RequestStream(const TaskServices& services, ActiveCalls& calls,
                              CallOrigin origin, StreamRules rules,
@@ -64,7 +72,8 @@ void RequestStream::Advance() {
       StartWrite(&replies_.front().message);
     }
     const bool ending = half_closed_ || draining_ || broken_ || !failure_.ok();
-    if (!ending && !reading_ && in_flight_ < rules_.max_in_flight) {
+    if (!ending && !reading_ && in_flight_ < rules_.max_in_flight &&
+        waiting_bytes_ <= kMostWaitingBytes) {
       reading_ = true;
       StartRead(&incoming_);
     }
@@ -107,18 +116,21 @@ void RequestStream::OnReadDone(bool ok) {
     }
     message.Swap(&incoming_);
   }
-  if (start) Arrive({number, message});
+  if (start) {
+    SequenceStep step;
+    if (rules_.step_of) step = rules_.step_of(message);
+    Arrive({number, TakeSlices(message)}, std::move(step));
+  }
   Advance();
 }
 
-void RequestStream::Arrive(Arrived arrived) {
-  SequenceStep step;
-  if (rules_.step_of) step = rules_.step_of(arrived.message);
+void RequestStream::Arrive(Arrived arrived, SequenceStep step) {
   {
     const std::lock_guard lock(mutex_);
     if (step.layers.empty() || order_.Add(arrived.number, std::move(step))) {
       ready_.push_back(std::move(arrived));
     } else {
+      waiting_bytes_ += arrived.message.bytes();
       waiting_.emplace(arrived.number, std::move(arrived.message));
     }
   }
@@ -132,6 +144,7 @@ void RequestStream::LetGo(int64_t number) {
       const auto waiting = waiting_.find(next);
       // Where it is none, it has begun before.
       if (waiting == waiting_.end()) continue;
+      waiting_bytes_ -= waiting->second.bytes();
       ready_.push_back({next, std::move(waiting->second)});
       waiting_.erase(waiting);
     }
@@ -161,7 +174,7 @@ void RequestStream::StartRequest(Arrived arrived) {
     origin = today_;
   }
   auto operation = rules_.new_operation(origin->caller.get());
-  Start(std::move(origin), std::move(operation), TakeSlices(arrived.message),
+  Start(std::move(origin), std::move(operation), std::move(arrived.message),
         arrived.number);
 }
 

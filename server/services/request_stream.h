@@ -12,6 +12,7 @@
 #include <mutex>
 #include <string>
 
+#include "server/memory/received_slices.h"
 #include "server/scheduling/call.h"
 #include "server/scheduling/sequence_order.h"
 
@@ -85,11 +86,11 @@ class RequestStream final
 
   struct Arrived {
     int64_t number;
-    grpc::ByteBuffer message;
+    ReceivedMessage message;
   };
 
   // Starts what may begin, or has it wait for requests before it.
-  void Arrive(Arrived arrived);
+  void Arrive(Arrived arrived, SequenceStep step);
   // What waited for a request that has ended.
   void LetGo(int64_t number);
   void StartAll();
@@ -114,9 +115,10 @@ class RequestStream final
   bool half_closed_ = false;  // nothing more comes
   int64_t next_request_ = 0;  // requests are numbered as they are read
   SequenceOrder order_;
-  std::map<int64_t, grpc::ByteBuffer> waiting_;  // for their turn in order_
-  std::deque<Arrived> ready_;                    // to be started
-  bool starting_ = false;                        // some thread starts them
+  std::map<int64_t, ReceivedMessage> waiting_;  // for their turn in order_
+  int64_t waiting_bytes_ = 0;
+  std::deque<Arrived> ready_;       // to be started
+  bool starting_ = false;           // some thread starts them
   int64_t next_reply_ = 0;          // in order: the request whose turn it is
   std::map<int64_t, Reply> early_;  // in order: those before whose turn it is
   std::deque<Reply> replies_;       // the first is gRPC's while writing_
