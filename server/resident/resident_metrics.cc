@@ -8,7 +8,9 @@ void AddResident(const ResidentStore& resident, MetricFamilies& page) {
   page.Gauge("attention_resident_memory_limit_bytes",
              "What sequences may take: --resident-memory-limit.")
       .Add(static_cast<double>(resident.store().budget().limit()));
-  const std::vector<store::OwnerFigures> owners = resident.store().Figures();
+  std::vector<store::OwnerFigures> owners = resident.store().Figures();
+  // So that each family is there before the first sequence is.
+  if (owners.empty()) owners.emplace_back();
   const auto add = [&owners](MetricFamilies::Family family,
                              int64_t store::OwnerFigures::*member) {
     for (const store::OwnerFigures& of : owners) {

@@ -21,7 +21,6 @@ namespace attention::test {
 namespace {
 
 using absl::StatusCode;
-using ::testing::HasSubstr;
 
 const std::string kService = "/attention.v1.KeyValueService/";
 
@@ -61,7 +60,9 @@ v1::AppendRequest AppendOf(const std::string& name, int64_t first,
 v1::AttendRequest Query(int64_t batch = 1) {
   v1::AttendRequest request;
   std::vector<double> values;
-  for (int64_t n = 0; n < batch * 4; ++n) values.push_back(0.5 * (n % 3));
+  for (int64_t n = 0; n < batch * 4; ++n) {
+    values.push_back(0.5 * static_cast<double>(n % 3));
+  }
   *request.mutable_query() = Floats({batch, 1, 2, 2}, values);
   return request;
 }

@@ -87,6 +87,12 @@ class OutOfRangeError(AttentionError, IndexError):
     code = grpc.StatusCode.OUT_OF_RANGE
 
 
+class FailedPreconditionError(AttentionError):
+    """The server has no folder for files of sequences."""
+
+    code = grpc.StatusCode.FAILED_PRECONDITION
+
+
 class ResourceExhaustedError(AttentionError):
     """The request is larger than a limit, or the server is full."""
 
@@ -137,6 +143,7 @@ _CLASSES: dict[grpc.StatusCode, type[AttentionError]] = {
         AlreadyExistsError,
         AbortedError,
         OutOfRangeError,
+        FailedPreconditionError,
         ResourceExhaustedError,
         UnavailableError,
         DeadlineExceededError,
