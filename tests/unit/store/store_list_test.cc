@@ -68,10 +68,10 @@ TEST_F(StoreListTest, ThoseWhoseLabelBeginsSo) {
 // Sequences of many layers say much of themselves.
 TEST_F(StoreListTest, APageHasNoMoreLayersThanItMay) {
   AStore s;
-  std::vector<NewSequence> wanted;
-  for (int n = 0; n < 20; ++n) {
-    wanted.push_back({.form = {.layers = SequenceForm::kMostLayers},
-                      .name = absl::StrCat("s", n + 10)});
+  std::vector<NewSequence> wanted(20);
+  for (size_t n = 0; n < wanted.size(); ++n) {
+    wanted[n].form.layers = SequenceForm::kMostLayers;
+    wanted[n].name = absl::StrCat("s", n + 10);
   }
   ASSERT_THAT(s.store.Create("", wanted, s.now), IsOk());
   const ListedPage page =
