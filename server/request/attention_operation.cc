@@ -88,6 +88,11 @@ absl::StatusOr<OperationNeeds> AttentionOperation::Plan(RequestFacts& facts) {
 absl::Status AttentionOperation::ReadSequences() {
   const int64_t planned = results_->Bytes();
   if (absl::Status read = keys_->Read(request_); !read.ok()) return read;
+  // What a region lost while it was copied must not stay as keys of zeros.
+  if (absl::Status intact = CheckIntact(request_); !intact.ok()) {
+    keys_->Delete(request_);
+    return intact;
+  }
   absl::Status status = PlanResults();
   if (status.ok() && results_->Bytes() > planned) {
     status = absl::AbortedError(
@@ -119,7 +124,7 @@ absl::Status AttentionOperation::Run(const std::stop_token& stop,
     jobs[n].before_launch = pauses.look;
   }
   absl::Status status = engine_.Run(absl::MakeSpan(jobs));
-  if (keys_ && status.ok()) keys_->End(request_);
+  if (request_.sequence_life.end && status.ok()) keys_->Delete(request_);
   facts.parts = 0;
   for (const AttentionJob& job : jobs) facts.parts += job.tiles_total;
   // Of a packed batch, what computed the entry with the most work.

@@ -221,8 +221,7 @@ absl::Status SequenceKeys::Read(AttentionRequest& request) {
   return absl::OkStatus();
 }
 
-void SequenceKeys::End(const AttentionRequest& request) {
-  if (!request.sequence_life.end) return;
+void SequenceKeys::Delete(const AttentionRequest& request) {
   for (const SequenceLayer& entry : request.sequences) {
     access_.store->store().Delete(access_.owner, entry.name).IgnoreError();
   }

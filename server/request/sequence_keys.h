@@ -44,8 +44,9 @@ class SequenceKeys {
   /// Entries before the one that fails are appended.
   absl::Status Read(AttentionRequest& request);
 
-  /// Once it has been computed: deletes the sequences that end with it.
-  void End(const AttentionRequest& request);
+  /// Deletes the request's sequences: where they end with it, or what was
+  /// appended is worth nothing.
+  void Delete(const AttentionRequest& request);
 
  private:
   absl::Status Find(const AttentionRequest& request);

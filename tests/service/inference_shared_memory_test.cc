@@ -296,6 +296,22 @@ TEST_F(InferSharedMemoryTest, ATruncatedRegionIsAnErrorAndNotTheEnd) {
   ExpectGoodReply(client_->Attend(GoodRequest()));
 }
 
+// Keys of zeros would stay, and be attended to.
+TEST_F(InferSharedMemoryTest, WhatATruncatedRegionHadIsNotKept) {
+  Start();
+  ASSERT_TRUE(Register("in").ok());
+  ModelInferRequest infer = ToInfer(TinyRequest());
+  auto& parameters = *infer.mutable_parameters();
+  parameters["sequence_id"].set_int64_param(7);
+  ModelInferRequest next = infer;
+  parameters["sequence_start"].set_bool_param(true);
+  MoveInputs(infer);
+  object_.Truncate(0);
+  EXPECT_EQ(Infer(*client_, infer).status().code(),
+            StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Infer(*client_, next).status().code(), StatusCode::kNotFound);
+}
+
 TEST_F(InferSharedMemoryTest, ATruncatedRegionForAnOutputIsAnError) {
   Start();
   ASSERT_TRUE(Register("out").ok());
