@@ -103,7 +103,7 @@ absl::Status AttentionOperation::ReadSequences() {
   if (status.ok()) return status;
   return absl::Status(
       status.code(),
-      absl::StrCat(status.message(), "; the keys to append are appended"));
+      absl::StrCat(status.message(), "; its own keys are appended"));
 }
 
 absl::Status AttentionOperation::Run(const std::stop_token& stop,
