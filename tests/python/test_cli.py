@@ -1,5 +1,6 @@
 """The console script, as a process and in this one."""
 
+import importlib.metadata
 import json
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+import attention_client
 from attention_client.cli import main
 
 DATA = Path(__file__).resolve().parents[1] / "data"
@@ -31,6 +33,15 @@ def test_the_module_and_the_script_are_the_same(server):
             check=True,
         )
         assert said.stdout == "SERVING\n"
+
+
+def test_the_version_is_the_packages(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    installed = importlib.metadata.version("attention-client")
+    assert capsys.readouterr().out == f"attention {installed}\n"
+    assert attention_client.__version__ == installed
 
 
 def test_info_is_json(call, capsys):

@@ -8,6 +8,8 @@
 docs/python.md of the project shows every call.
 """
 
+import importlib.metadata
+
 from attention_client._channel import Tls
 from attention_client._quantize import quantize
 from attention_client._reply import Result
@@ -44,6 +46,11 @@ from attention_client.scoring import (
 from attention_client.sequence import Sequence
 from attention_client.server import LocalServer
 
+try:
+    __version__ = importlib.metadata.version("attention-client")
+except importlib.metadata.PackageNotFoundError:  # sources that are not installed
+    __version__ = "0+unknown"
+
 __all__ = [
     "AbortedError",
     "Additive",
@@ -78,5 +85,6 @@ __all__ = [
     "UnauthenticatedError",
     "UnavailableError",
     "UnimplementedError",
+    "__version__",
     "quantize",
 ]

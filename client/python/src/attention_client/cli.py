@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import numpy as np
 
+import attention_client
 from attention_client import _files, bench, scoring
 from attention_client._arrays import Array
 from attention_client._channel import Tls
@@ -73,6 +74,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--timeout", type=float, default=60.0, help="seconds (%(default)s)"
+    )
+    parser.add_argument(
+        "--version",
+        action="version",
+        version=f"attention {attention_client.__version__}",
+        help="of this client; info has the server's",
     )
     _add_security(parser)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
