@@ -198,3 +198,21 @@ def test_info_and_health(client):
     assert info.limits.max_request_bytes == 256 << 20
     assert client.health() == "SERVING"
     assert client.health("attention.v1.AttentionService") == "SERVING"
+
+
+def test_a_result_shows_shapes_and_facts(client, tensors):
+    shown = repr(client.attend(*tensors, weights=True, id="mine"))
+    assert shown.startswith(
+        "Result(id='mine', output=float32 (2, 4, 5, 8), weights=float32 (2, 4, 5, 7), "
+        "backend='cpu', kernel="
+    )
+    assert "compute_ns=" in shown and "lse" not in shown and "\n" not in shown
+
+
+def test_a_scoring_function_shows_shapes(normal):
+    additive = Additive(normal(8, 4), normal(8, 4), [1.0] * 1000)
+    assert repr(additive) == (
+        "Additive(w_q=float32 (8, 4), w_k=float32 (8, 4), w_v=a list)"
+    )
+    assert repr(Bilinear(normal(8, 8), 0.5)) == "Bilinear(m=float32 (8, 8), scale=0.5)"
+    assert repr(Bilinear([[1.0]])) == "Bilinear(m=[[1.0]])"

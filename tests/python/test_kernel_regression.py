@@ -26,6 +26,11 @@ def test_estimates_are_nadarayas_and_watsons(client, data, sigma):
     np.testing.assert_allclose(found.estimates, weights @ y, atol=1e-5)
 
 
+def test_a_regression_shows_shapes(client, data):
+    shown = repr(kernel_regression(client, *data, np.linspace(0, 5, 11)))
+    assert shown.startswith("Regression(at=") and "weights=float32 (11, 40)" in shown
+
+
 def test_data_estimates_and_weights_are_drawn(client, data):
     at = np.linspace(0, 5, 11)
     found = [kernel_regression(client, *data, at, sigma=s) for s in (0.1, 1)]

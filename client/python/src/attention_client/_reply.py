@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from attention_client import _messages
+from attention_client._summary import summary
 from attention_client._wire import LARGE, as_array, fields, keep_memory, read_tensor
 from attention_client.errors import AttentionError, from_number
 
@@ -35,6 +36,8 @@ class Result:
     # Nanoseconds: until computing began, and computing.
     queue_ns: int
     compute_ns: int
+
+    __repr__ = summary
 
 
 _RESULT = {

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from attention_client._arrays import Array, to_numpy
+from attention_client._summary import summary
 from attention_client.client import Client
 from attention_client.scoring import Gaussian
 
@@ -23,6 +24,8 @@ class Regression:
     at: Array  # (Q)
     estimates: Array  # (Q)
     weights: Array  # (Q, N)
+
+    __repr__ = summary
 
 
 def kernel_regression(

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from attention_client._summary import summary
+
 
 @dataclass(frozen=True)
 class ScaledDotProduct:
@@ -27,6 +29,8 @@ class Additive:
     w_k: Any
     w_v: Any
 
+    __repr__ = summary
+
 
 @dataclass(frozen=True)
 class Gaussian:
@@ -41,6 +45,8 @@ class Bilinear:
 
     m: Any
     scale: float | None = None
+
+    __repr__ = summary
 
 
 @dataclass(frozen=True)
