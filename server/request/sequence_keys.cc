@@ -68,8 +68,12 @@ TensorView RowsOfEntry(const TensorView& rows, int64_t entry) {
 
 absl::Status SequenceKeys::Find(const AttentionRequest& request) {
   snapshots_.assign(request.sequences.size(), std::nullopt);
-  if (request.sequence_life.start) return absl::OkStatus();
   const bool appends = !request.problem.key_value.empty();
+  if (request.sequence_life.start) {
+    // What they are made like is that of their first keys.
+    return appends ? absl::OkStatus()
+                   : FieldError("key", "missing beside sequence_start");
+  }
   for (size_t n = 0; n < request.sequences.size(); ++n) {
     const SequenceLayer& entry = request.sequences[n];
     if (entry.position && !appends) {

@@ -109,6 +109,15 @@ TEST_F(InferSequenceTest, WhatCannotBeHonouredIsRefused) {
                 absl::StatusCode::kInvalidArgument, {"sequence_id: "});
 }
 
+TEST_F(InferSequenceTest, AStartWithoutKeysIsRefused) {
+  ModelInferRequest request = OfSequence(Step(0, 3), 7, At::kStart);
+  request.mutable_inputs()->DeleteSubrange(1, 2);
+  request.mutable_raw_input_contents()->DeleteSubrange(1, 2);
+  ExpectRefusal(Infer(client_, request).status(),
+                absl::StatusCode::kInvalidArgument,
+                {"key: missing beside sequence_start"});
+}
+
 // All steps are sent before any reply is read.
 TEST_F(InferSequenceTest, AStreamKeepsTheirOrder) {
   const auto stream = client_.OpenStream(kModelStreamInfer);
