@@ -4,7 +4,6 @@
 #include <limits>
 #include <utility>
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/batch_entries.h"
 #include "core/validate_parts.h"
@@ -166,12 +165,7 @@ absl::StatusOr<ValidatedBatch> ValidateEntries(
 // of `extents` extents; the part of one entry.
 MutableTensorView PartOf(const MutableTensorView& result, int extents,
                          int64_t entry) {
-  MutableTensorView part = result;
-  while (part.rank() < extents) {
-    const bool head = part.rank() == extents - 1;
-    part.shape.insert(part.shape.begin() + (head ? 1 : 0), 1);
-    part.strides.insert(part.strides.begin() + (head ? 1 : 0), 0);
-  }
+  MutableTensorView part = internal::AddExtents(result, extents);
   TakeEntry(entry, part);
   return part;
 }

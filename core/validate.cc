@@ -56,14 +56,9 @@ absl::Status CheckQuery(const TensorView& query) {
 // count on from it, and nothing may be added to a null pointer.
 TensorView Widen(const TensorView& view) {
   static constexpr std::byte kNoElements = {};
-  TensorView wide = view;
+  TensorView wide = AddExtents(view, 4);
   if (wide.data == nullptr && absl::c_linear_search(wide.shape, 0)) {
     wide.data = &kNoElements;
-  }
-  while (wide.rank() < 4) {
-    const bool head = wide.rank() == 3;  // (B, L, D): the head goes between
-    wide.shape.insert(wide.shape.begin() + (head ? 1 : 0), 1);
-    wide.strides.insert(wide.strides.begin() + (head ? 1 : 0), 0);
   }
   return wide;
 }

@@ -19,6 +19,18 @@ absl::Status CheckHostView(absl::string_view field, const TensorView& view);
 /// That it has integers and lies in host memory.
 absl::Status CheckIntegers(absl::string_view field, const TensorView& view);
 
+/// A view with `extents` of them, where it has up to two fewer: those that it
+/// lacks become 1. The last to come is the heads', behind the batch's.
+template <typename View>
+View AddExtents(View view, int extents) {
+  while (view.rank() < extents) {
+    const int at = view.rank() == extents - 1 ? 1 : 0;
+    view.shape.insert(view.shape.begin() + at, 1);
+    view.strides.insert(view.strides.begin() + at, 0);
+  }
+  return view;
+}
+
 /// That a query has two to four extents, and numbers.
 absl::Status CheckQuery(const TensorView& query);
 /// (B, H, L, D) of a view of two to four extents: missing ones become 1.

@@ -7,17 +7,6 @@
 namespace attention::internal {
 namespace {
 
-// (B, Hkv, n) of the scales of a view of rank 2 to 4.
-TensorView WidenScales(const TensorView& scales) {
-  TensorView wide = scales;
-  while (wide.rank() < 3) {
-    const bool head = wide.rank() == 2;  // (B, n): the head goes between
-    wide.shape.insert(wide.shape.begin() + (head ? 1 : 0), 1);
-    wide.strides.insert(wide.strides.begin() + (head ? 1 : 0), 0);
-  }
-  return wide;
-}
-
 bool IsScale(float scale) {
   return scale >= 0 && scale <= std::numeric_limits<float>::max();
 }
@@ -87,7 +76,7 @@ absl::Status ReadScales(absl::string_view field, const TensorView& rows,
         absl::StrCat("shape ", ShapeToString(scales->shape), " (expected ",
                      ShapeToString(expected), ", one for each row)"));
   }
-  result = WidenScales(*scales);
+  result = AddExtents(*scales, 3);
   if (ElementCount(expected).value_or(0) == 0) return absl::OkStatus();
   return CheckElements(field, *result);
 }

@@ -134,18 +134,19 @@ absl::Status RequestBuilder::SetSequences(std::vector<SequenceLayer> sequences,
 }
 
 absl::Status RequestBuilder::CheckTensors() {
-  const bool resident = !request_.sequences.empty();
-  const bool key = IsGiven(*FindTensor("key"));
-  const bool value = IsGiven(*FindTensor("value"));
+  // Of sequences alone keys and values may come, and then both.
+  const bool needs_rows = request_.sequences.empty() ||
+                          IsGiven(*FindTensor("key")) ||
+                          IsGiven(*FindTensor("value"));
   for (const TensorField& tensor : TensorFields()) {
     if (tensor.need == Need::kNobody || IsGiven(tensor)) continue;
     const bool is_row = tensor.name == "key" || tensor.name == "value";
-    if (resident && is_row && key == value) continue;
+    if (is_row && !needs_rows) continue;
     if (Accepts(tensor, request_.problem)) {
       return FieldError(tensor.name, "missing");
     }
   }
-  if (resident && !key) request_.problem.key_value.clear();
+  if (!needs_rows) request_.problem.key_value.clear();
   return absl::OkStatus();
 }
 

@@ -1,6 +1,6 @@
 #include "server/request/sequence_keys.h"
 
-#include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/batch_entries.h"
@@ -92,52 +92,53 @@ absl::Status SequenceKeys::Find(const AttentionRequest& request) {
 }
 
 // The request's own keys and values, entry by entry.
-absl::Status SequenceKeys::CutRows(const AttentionRequest& request) {
-  const AttentionProblem& problem = request.problem;
+absl::Status SequenceKeys::CutRows(const AttentionProblem& problem) {
   rows_.clear();
   if (problem.key_value.empty()) return absl::OkStatus();
-  const auto& [key, value, key_scale, value_scale] = problem.key_value.front();
-  if (key_scale || value_scale) {
-    return FieldError(key_scale ? "key_scale" : "value_scale",
+  const KeyValueBlock& all = problem.key_value.front();
+  if (all.key_scale || all.value_scale) {
+    return FieldError(all.key_scale ? "key_scale" : "value_scale",
                       "is not for keys that are appended to sequences");
   }
-  const auto entries = static_cast<int64_t>(request.sequences.size());
-  if (problem.query_starts) {
-    // As many for each entry as it has queries.
-    if (key.rank() == 3 && problem.query.rank() == 3 &&
-        key.shape[0] != problem.query.shape[0]) {
-      return FieldError(
-          "key", absl::StrCat("shape ", ShapeToString(key.shape), " has ",
-                              key.shape[0], " tokens, query has ",
-                              problem.query.shape[0],
-                              " (each entry appends as many)"));
-    }
-    AttentionProblem packed = problem;
-    packed.key_starts = packed.query_starts;
-    const auto cut = internal::BatchEntries::Of(packed);
-    if (!cut.ok()) return cut.status();
-    if (cut->count() != entries) {
-      return FieldError("query_starts",
-                        absl::StrCat("has ", cut->count(), " entries, there ",
-                                     "are ", entries, " sequences"));
-    }
-    for (int64_t n = 0; n < entries; ++n) {
-      rows_.push_back(cut->KeysOf(n).front());
-    }
-    return absl::OkStatus();
+  return problem.query_starts ? CutTokens(problem) : CutRectangle(problem);
+}
+
+// As many for each entry as it has queries.
+absl::Status SequenceKeys::CutTokens(const AttentionProblem& problem) {
+  const TensorView& key = problem.key_value.front().key;
+  if (key.rank() == 3 && problem.query.rank() == 3 &&
+      key.shape[0] != problem.query.shape[0]) {
+    return FieldError(
+        "key",
+        absl::StrCat("shape ", ShapeToString(key.shape), " has ", key.shape[0],
+                     " tokens, query has ", problem.query.shape[0],
+                     " (each entry appends as many)"));
   }
-  const int rank = problem.query.rank();
+  AttentionProblem packed = problem;
+  packed.key_starts = packed.query_starts;
+  const auto entries = internal::BatchEntries::Of(packed);
+  if (!entries.ok()) return entries.status();
+  for (int64_t n = 0; n < entries->count(); ++n) {
+    rows_.push_back(entries->KeysOf(n).front());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SequenceKeys::CutRectangle(const AttentionProblem& problem) {
+  const auto& [key, value, key_scale, value_scale] = problem.key_value.front();
   absl::Status status = internal::CheckQuery(problem.query);
   for (const auto& [field, rows] :
        {std::pair("key", &key), std::pair("value", &value)}) {
     if (status.ok()) status = internal::CheckView(field, *rows);
     if (status.ok()) {
-      status = CheckRectangle(field, *rows, rank, request.sequences.size());
+      status =
+          CheckRectangle(field, *rows, problem.query.rank(), snapshots_.size());
     }
   }
   if (!status.ok()) return status;
-  for (int64_t n = 0; n < entries; ++n) {
-    rows_.push_back({RowsOfEntry(key, n), RowsOfEntry(value, n)});
+  for (size_t n = 0; n < snapshots_.size(); ++n) {
+    const auto entry = static_cast<int64_t>(n);
+    rows_.push_back({RowsOfEntry(key, entry), RowsOfEntry(value, entry)});
   }
   return absl::OkStatus();
 }
@@ -178,7 +179,7 @@ int64_t SequenceKeys::TableBytes(const ValidatedBatch& planned) {
 absl::Status SequenceKeys::Plan(AttentionRequest& request) {
   absl::Status status = CheckCount(request);
   if (status.ok()) status = Find(request);
-  if (status.ok()) status = CutRows(request);
+  if (status.ok()) status = CutRows(request.problem);
   if (!status.ok()) return status;
   AttentionProblem& problem = request.problem;
   problem.key_value.clear();

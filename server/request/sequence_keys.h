@@ -50,7 +50,9 @@ class SequenceKeys {
 
  private:
   absl::Status Find(const AttentionRequest& request);
-  absl::Status CutRows(const AttentionRequest& request);
+  absl::Status CutRows(const AttentionProblem& problem);
+  absl::Status CutTokens(const AttentionProblem& problem);
+  absl::Status CutRectangle(const AttentionProblem& problem);
   absl::Status PlanEntry(size_t entry, const AttentionRequest& request,
                          KeyValueBlocks& blocks);
   absl::Status Make(const SequenceLayer& sequence, const KeyValueBlock& rows);

@@ -26,14 +26,17 @@ constexpr uint32_t TagOf(int field) {
                                  WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
 }
 
-bool ReadEntry(CodedInputStream& in, SequenceStep& step) {
+// What a small field holds.
+bool ReadBytes(CodedInputStream& in, std::string& bytes) {
   int size = 0;
+  return in.ReadVarintSizeAsInt(&size) && size <= kMostBytesOfAnEntry &&
+         in.ReadString(&bytes, size);
+}
+
+bool ReadEntry(CodedInputStream& in, SequenceStep& step) {
   std::string bytes;
   v1::SequenceLayer entry;
-  if (!in.ReadVarintSizeAsInt(&size) || size > kMostBytesOfAnEntry ||
-      !in.ReadString(&bytes, size) || !entry.ParseFromString(bytes)) {
-    return false;
-  }
+  if (!ReadBytes(in, bytes) || !entry.ParseFromString(bytes)) return false;
   step.layers.push_back(absl::StrCat(entry.layer(), " ", entry.name()));
   return true;
 }
@@ -56,17 +59,13 @@ bool ReadSequences(CodedInputStream& in, SequenceStep& step) {
 
 // An entry of the map of parameters, which is a message with a key and a value.
 bool ReadParameter(CodedInputStream& in, SequenceStep& step) {
-  int size = 0;
   std::string bytes;
-  if (!in.ReadVarintSizeAsInt(&size) || size > kMostBytesOfAnEntry ||
-      !in.ReadString(&bytes, size)) {
-    return false;
-  }
+  if (!ReadBytes(in, bytes)) return false;
   // A message that has nothing but this entry.
   inference::ModelInferRequest message;
   if (!message.ParseFromString(absl::StrCat(
           FieldHeader(inference::ModelInferRequest::kParametersFieldNumber,
-                      size),
+                      static_cast<int64_t>(bytes.size())),
           bytes))) {
     return false;
   }

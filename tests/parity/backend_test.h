@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "core/element.h"
 #include "core/validate.h"
@@ -15,6 +16,16 @@
 #include "tests/support/tolerance.h"
 
 namespace attention::test {
+
+/// Backends of devices leave some problems to the next one.
+inline bool IsDevice(const std::string& backend) {
+  return backend.starts_with("cuda");
+}
+inline std::vector<std::string> HostBackends() {
+  std::vector<std::string> names = Backends();
+  std::erase_if(names, IsDevice);
+  return names;
+}
 
 /// A test that runs once for every backend of the build.
 class BackendTest : public ::testing::TestWithParam<std::string> {

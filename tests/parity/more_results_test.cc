@@ -30,16 +30,6 @@ ProblemSpec Wanting(const WantedOutputs& wanted) {
 
 using MoreResultsTest = BackendTest;
 
-bool IsDevice(const std::string& backend) {
-  return backend.starts_with("cuda");
-}
-
-std::vector<std::string> BackendsThatGiveThem() {
-  std::vector<std::string> names = Backends();
-  std::erase_if(names, IsDevice);
-  return names;
-}
-
 TEST(MoreResultsOfDevices, AreLeftToTheNextBackend) {
   const WantedOutputs each[] = {
       {.top_k = 1}, {.key_weights = true}, {.scores = ScoreStage::kScaled}};
@@ -309,7 +299,7 @@ TEST_P(MoreResultsTest, TheyMayLieAtAnyAddress) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, MoreResultsTest,
-                         ::testing::ValuesIn(BackendsThatGiveThem()),
+                         ::testing::ValuesIn(HostBackends()),
                          [](const auto& parameter) { return parameter.param; });
 
 // No engine but those of the test (determinism_test.cc says why).

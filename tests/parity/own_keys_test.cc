@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "core/batch_entries.h"
+#include "core/validate_parts.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/parity/backend_test.h"
@@ -17,14 +19,8 @@ using ::testing::HasSubstr;
 
 // One entry of (B, H, L, D), (B, L, D) or (L, D) with four extents.
 TensorView EntryOf(const TensorView& all, int64_t entry) {
-  TensorView view = all;
-  while (view.rank() < 4) {
-    const bool head = view.rank() == 3;
-    view.shape.insert(view.shape.begin() + (head ? 1 : 0), 1);
-    view.strides.insert(view.strides.begin() + (head ? 1 : 0), 0);
-  }
-  if (view.data != nullptr) view.data += entry * view.strides[0];
-  view.shape[0] = 1;
+  TensorView view = internal::Widen(all);
+  internal::TakeEntry(entry, view);
   return view;
 }
 
@@ -160,16 +156,6 @@ TEST_P(OwnKeysTest, UnderPackedQueries) {
   }
   ASSERT_OK_AND_ASSIGN(const Results apart, Run(problem));
   EXPECT_TRUE(SameBits(apart, packed));
-}
-
-bool IsDevice(const std::string& backend) {
-  return backend.starts_with("cuda");
-}
-
-std::vector<std::string> HostBackends() {
-  std::vector<std::string> names = Backends();
-  std::erase_if(names, IsDevice);
-  return names;
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, OwnKeysTest,

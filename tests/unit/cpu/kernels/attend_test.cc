@@ -64,20 +64,6 @@ class AttendTest : public KernelTest {
     }
   }
 
-  static void SetDropout(Tile& tile) {
-    tile.args.epilogue.first_key = 1000;
-    tile.args.dropout.fill = [](const void* /*context*/, int64_t row,
-                                int64_t first_key, int64_t count,
-                                float* factors) {
-      for (int64_t j = 0; j < count; ++j) {
-        factors[j] = DropFactor(row, first_key + j);
-      }
-    };
-  }
-  static float DropFactor(int64_t row, int64_t key) {
-    return (3 * key + row) % 5 == 0 ? 0.0F : 1.25F;
-  }
-
   // e^(score - max) of the tile, before dropout; 0 outside the row's range.
   static double WeightOf(const ScoredTile& tile, int64_t row, int64_t key) {
     const auto r = static_cast<size_t>(row);

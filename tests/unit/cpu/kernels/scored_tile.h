@@ -38,6 +38,23 @@ struct ScoredTile : Tile {
   std::vector<const unsigned char*> value_places_;
 };
 
+/// What dropout makes of a key's weight in these tests: of every fifth,
+/// nothing.
+inline float DropFactor(int64_t row, int64_t key) {
+  return (3 * key + row) % 5 == 0 ? 0.0F : 1.25F;
+}
+/// Has a tile, whose keys begin at 1,000, drop weights by DropFactor().
+inline void SetDropout(Tile& tile) {
+  tile.args.epilogue.first_key = 1000;
+  tile.args.dropout.fill = [](const void* /*context*/, int64_t row,
+                              int64_t first_key, int64_t count,
+                              float* factors) {
+    for (int64_t j = 0; j < count; ++j) {
+      factors[j] = DropFactor(row, first_key + j);
+    }
+  };
+}
+
 inline constexpr Operands kOperands[] = {Operands::kPacked, Operands::kInPlace,
                                          Operands::kBf16};
 

@@ -96,21 +96,6 @@ class WeightsTest : public KernelTest {
     return key >= tile.begin[r] && key < tile.end[r];
   }
 
-  // Keys that dropout takes, and what it makes of the others.
-  static void SetDropout(Tile& tile) {
-    tile.args.epilogue.first_key = 1000;
-    tile.args.dropout.fill = [](const void* /*context*/, int64_t row,
-                                int64_t first_key, int64_t count,
-                                float* factors) {
-      for (int64_t j = 0; j < count; ++j) {
-        factors[j] = DropFactor(row, first_key + j);
-      }
-    };
-  }
-  static float DropFactor(int64_t row, int64_t key) {
-    return (3 * key + row) % 5 == 0 ? 0.0F : 1.25F;
-  }
-
   // exp2(exponent (score - max)) / sum: a difference, a product, the power
   // within 1.8 roundings, a product.
   static ::testing::AssertionResult IsWeight(const ScoredTile& tile,
