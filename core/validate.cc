@@ -181,14 +181,31 @@ absl::Status CheckHeads(absl::string_view field, const TensorView& key,
   return absl::OkStatus();
 }
 
+// A field of a block: "key", or "key[1]" where there are several. Text is put
+// together for these alone: small problems feel it.
+class BlockName {
+ public:
+  BlockName(absl::string_view field, size_t index, bool several)
+      : field_(field) {
+    if (several) numbered_ = absl::StrCat(field, "[", index, "]");
+  }
+  // NOLINTNEXTLINE(google-explicit-constructor): it is a name
+  operator absl::string_view() const {
+    return numbered_.empty() ? field_ : numbered_;
+  }
+
+ private:
+  absl::string_view field_;
+  std::string numbered_;
+};
+
 // Checks one block. The first one sets the extents that the others must share.
 absl::Status AddBlock(const AttentionProblem& problem, size_t index,
                       ValidatedProblem& valid) {
   const auto& [key, value, key_scale, value_scale] = problem.key_value[index];
-  const std::string number =
-      problem.key_value.size() > 1 ? absl::StrCat("[", index, "]") : "";
-  const std::string key_name = absl::StrCat("key", number);
-  const std::string value_name = absl::StrCat("value", number);
+  const bool several = problem.key_value.size() > 1;
+  const BlockName key_name("key", index, several);
+  const BlockName value_name("value", index, several);
   absl::Status status = CheckTypes(key_name, key, value_name, value,
                                    problem.key_value.front().key);
   if (status.ok()) status = CheckBesideQuery(key_name, key, problem.query);
@@ -217,12 +234,12 @@ absl::Status AddBlock(const AttentionProblem& problem, size_t index,
                             "value[0]", valid.value_width));
   ValidatedProblem::Block block;
   if (status.ok()) {
-    status = internal::ReadScales(absl::StrCat("key_scale", number), key,
+    status = internal::ReadScales(BlockName("key_scale", index, several), key,
                                   key_scale, block.key_scale);
   }
   if (status.ok()) {
-    status = internal::ReadScales(absl::StrCat("value_scale", number), value,
-                                  value_scale, block.value_scale);
+    status = internal::ReadScales(BlockName("value_scale", index, several),
+                                  value, value_scale, block.value_scale);
   }
   if (!status.ok()) return status;
 
@@ -276,7 +293,9 @@ absl::Status SetResultShapes(int rank, ValidatedProblem& valid) {
 }  // namespace
 
 absl::StatusOr<ValidatedProblem> Validate(const AttentionProblem& problem) {
-  ValidatedProblem valid;
+  absl::StatusOr<ValidatedProblem> result(absl::in_place,
+                                          ValidatedProblem::OnlyValidate());
+  ValidatedProblem& valid = *result;
   if (problem.query_starts || problem.key_starts) {
     return FieldError(problem.query_starts ? "query_starts" : "key_starts",
                       "was given where one problem is expected");
@@ -307,7 +326,7 @@ absl::StatusOr<ValidatedProblem> Validate(const AttentionProblem& problem) {
   valid.empty_rows = problem.empty_rows;
   status = internal::ValidateWanted(problem.wanted, valid);
   if (!status.ok()) return status;
-  return valid;
+  return result;
 }
 
 int64_t ValidatedProblem::ResultBytes() const {

@@ -104,7 +104,14 @@ class ValidatedProblem {
 
  private:
   friend absl::StatusOr<ValidatedProblem> Validate(const AttentionProblem&);
-  ValidatedProblem() = default;
+  class OnlyValidate {
+    friend absl::StatusOr<ValidatedProblem> Validate(const AttentionProblem&);
+    OnlyValidate() = default;
+  };
+
+ public:
+  /// For Validate(), which makes it where it is returned: it is large.
+  explicit ValidatedProblem(OnlyValidate) {}
 };
 
 /// The keys that valid_lens, the causal rule and the window leave to a row, as

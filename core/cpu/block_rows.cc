@@ -16,18 +16,12 @@ BlockRows::BlockRows(const ValidatedProblem& problem, const Plan& plan,
   count_ = std::min(plan.row_block, plan.rows_per_group - first_row_);
 }
 
-void Include(const KeyRange& range, KeyRange& all) {
-  if (range.begin == range.end) return;
-  all.begin = std::min(all.begin, range.begin);
-  all.end = std::max(all.end, range.end);
-}
-
 KeyRange KeysOfRows(const ValidatedProblem& problem, const BlockRows& rows) {
   if (!HasRangeMask(problem)) return {0, problem.key_length};
   KeyRange all = {problem.key_length, 0};
-  for (int64_t r = 0; r < rows.count(); ++r) {
-    Include(KeysInRange(problem, rows.batch(), rows.QueryOf(r)), all);
-  }
+  rows.ForEach([&](int64_t /*row*/, int64_t /*head*/, int64_t query) {
+    Include(KeysInRange(problem, rows.batch(), query), all);
+  });
   return all;
 }
 

@@ -1,6 +1,7 @@
 #ifndef ATTENTION_CORE_CPU_BLOCK_ROWS_H_
 #define ATTENTION_CORE_CPU_BLOCK_ROWS_H_
 
+#include <algorithm>
 #include <cstdint>
 
 #include "core/cpu/plan.h"
@@ -38,6 +39,20 @@ class BlockRows {
   int64_t QueryOf(int64_t row) const {
     return (first_row_ + row) % query_length_;
   }
+  /// Calls visit(row, head, query) for each row, in order. Without a division
+  /// for each, which is felt where a row has few keys.
+  template <typename Visit>
+  void ForEach(const Visit& visit) const {
+    int64_t head = HeadOf(0);
+    int64_t query = QueryOf(0);
+    for (int64_t row = 0; row < count_; ++row) {
+      visit(row, head, query);
+      if (++query == query_length_) {
+        query = 0;
+        ++head;
+      }
+    }
+  }
 
  private:
   int64_t index_;
@@ -50,7 +65,11 @@ class BlockRows {
 };
 
 /// Has `all`, begin >= end where it is empty so far, span a range, too.
-void Include(const KeyRange& range, KeyRange& all);
+inline void Include(const KeyRange& range, KeyRange& all) {
+  if (range.begin == range.end) return;
+  all.begin = std::min(all.begin, range.begin);
+  all.end = std::max(all.end, range.end);
+}
 
 /// Spans the keys that lengths, causal rule and window leave to some of the
 /// rows; begin >= end where they leave none.

@@ -155,8 +155,9 @@ bool ComputeSmall(AttentionJob& job, const RunContext& context,
   args.factor = FactorOf(problem.scale * UnitOf(problem).one);
   for (int64_t batch = 0; batch < problem.batch; ++batch) {
     for (int64_t head = 0; head < problem.query_heads; ++head) {
-      args.key = keys.Of(batch, problem.KvHead(head));
-      args.value = values.Of(batch, problem.KvHead(head));
+      const int64_t kv_head = problem.KvHead(head);
+      args.key = keys.Of(batch, kv_head);
+      args.value = values.Of(batch, kv_head);
       args.output = reinterpret_cast<float*>(places.Output(batch, head, 0));
       if (!AttendHead(problem, kernels, batch, head, queries, args)) {
         return false;

@@ -26,11 +26,11 @@ RowMasks::RowMasks(const ValidatedProblem& problem, const Plan& plan,
 void RowMasks::SetRows(TileArgs& args) {
   all_ = {problem_.key_length, 0};
   const bool same = all_keys_ || !HasRangeMask(problem_);
-  for (int64_t r = 0; r < rows_.count(); ++r) {
+  rows_.ForEach([this, same](int64_t r, int64_t /*head*/, int64_t query) {
     ranges_[r] = same ? KeyRange{0, problem_.key_length}
-                      : KeysInRange(problem_, rows_.batch(), rows_.QueryOf(r));
+                      : KeysInRange(problem_, rows_.batch(), query);
     Include(ranges_[r], all_);
-  }
+  });
   if (problem_.alibi_slopes) SetAlibi();
   if (problem_.attend_mask) SetElements(*problem_.attend_mask, mask_rows_);
   if (problem_.bias) SetElements(*problem_.bias, bias_rows_);
@@ -40,18 +40,18 @@ void RowMasks::SetRows(TileArgs& args) {
 }
 
 void RowMasks::SetAlibi() {
-  for (int64_t r = 0; r < rows_.count(); ++r) {
-    alibi_slopes_[r] = problem_.AlibiSlope(rows_.batch(), rows_.HeadOf(r));
-    positions_[r] = RowPosition(problem_, rows_.batch(), rows_.QueryOf(r));
-  }
+  rows_.ForEach([this](int64_t r, int64_t head, int64_t query) {
+    alibi_slopes_[r] = problem_.AlibiSlope(rows_.batch(), head);
+    positions_[r] = RowPosition(problem_, rows_.batch(), query);
+  });
 }
 
 void RowMasks::SetElements(const TensorView& view,
                            const unsigned char** rows) const {
-  for (int64_t r = 0; r < rows_.count(); ++r) {
+  rows_.ForEach([&](int64_t r, int64_t head, int64_t query) {
     rows[r] = reinterpret_cast<const unsigned char*>(
-        view.At(rows_.batch(), rows_.HeadOf(r), rows_.QueryOf(r), 0));
-  }
+        view.At(rows_.batch(), head, query, 0));
+  });
 }
 
 void RowMasks::SetTile(const KeyTile& tile, TileArgs& args) {

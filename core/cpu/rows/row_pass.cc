@@ -152,27 +152,26 @@ SoftmaxState<double> RowPass::WithSink(int64_t row, double& sum) const {
 
 void RowPass::FinishSoftmax() {
   if (!problem_.sinks && !problem_.wanted.lse) return;
-  for (int64_t r = 0; r < rows_.count(); ++r) {
+  rows_.ForEach([this](int64_t r, int64_t head, int64_t query) {
     const bool keyless = states_.Natural(r).empty();
     const SoftmaxState<double> state = WithSink(r, states_.sum()[r]);
-    if (!problem_.wanted.lse || !stored_.Has(r)) continue;
+    if (!problem_.wanted.lse || !stored_.Has(r)) return;
     const double value =
         stored_.pass == Pass::kUniform
             ? -std::numeric_limits<double>::infinity()
             : state.LogSumExp() + (keyless ? 0 : scoring_->LogSumExpShift(r));
-    StoreFloat(
-        static_cast<float>(value),
-        run_.places().Lse(rows_.batch(), rows_.HeadOf(r), rows_.QueryOf(r)));
-  }
+    StoreFloat(static_cast<float>(value),
+               run_.places().Lse(rows_.batch(), head, query));
+  });
 }
 
 void RowPass::StoreOutput() {
-  for (int64_t r = 0; r < rows_.count(); ++r) {
-    output_rows_[r] =
-        stored_.Has(r) ? reinterpret_cast<unsigned char*>(run_.places().Output(
-                             rows_.batch(), rows_.HeadOf(r), rows_.QueryOf(r)))
-                       : nullptr;
-  }
+  rows_.ForEach([this](int64_t r, int64_t head, int64_t query) {
+    output_rows_[r] = stored_.Has(r)
+                          ? reinterpret_cast<unsigned char*>(
+                                run_.places().Output(rows_.batch(), head, query))
+                          : nullptr;
+  });
   kernels_.finish_rows({.rows = rows_.count(),
                         .width = problem_.value_width,
                         .output = states_.output(),

@@ -23,13 +23,13 @@ ScoreResults::ScoreResults(const ValidatedProblem& problem, const Plan& plan,
 // Tiles leave out the keys beyond every row's range, if masks count.
 void ScoreResults::Begin(const Scoring& scoring) {
   constexpr float kAbsent = -std::numeric_limits<float>::infinity();
-  for (int64_t r = 0; r < rows_.count(); ++r) {
-    to_[r] = reinterpret_cast<float*>(
-        places_.Scores(rows_.batch(), rows_.HeadOf(r), rows_.QueryOf(r)));
+  rows_.ForEach([&](int64_t r, int64_t head, int64_t query) {
+    to_[r] =
+        reinterpret_cast<float*>(places_.Scores(rows_.batch(), head, query));
     addends_[r] = static_cast<float>(scoring.LogSumExpShift(r));
-    if (problem_.wanted.scores != ScoreStage::kMasked) continue;
+    if (problem_.wanted.scores != ScoreStage::kMasked) return;
     StoreFloats(kAbsent, problem_.key_length, to_[r]);
-  }
+  });
 }
 
 void ScoreResults::StoreTile(const KeyTile& tile, TileArgs& args) {
