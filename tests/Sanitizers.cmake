@@ -12,11 +12,16 @@ if(ATTENTION_SANITIZE MATCHES "address")
   # they may use (attention_cuda_kernels_test), and in slices (cuda_emulated_small).
   set(cpu_backend_test_RUNS "-*PairwiseOnTargetTest.*")
   # Every kernel meets every option with full tiles in CpuTargetsTest, here as well; their pairs are
-  # about numbers. Sweeps of values touch the same memory at every value; sinks go through it in
-  # slices.
+  # about numbers. Sweeps of values touch the same memory at every value, and what is NaN, infinite
+  # or the lowest number lies where other numbers do; sinks go through it in slices. The device
+  # refuses keys of another type than queries.
   string(CONCAT attention_parity_core_test_RUNS
          "-*PairwiseTest.*/cuda_emulated_row*:*ValuesOnBackendTest.*/cuda_emulated*:"
+         "*NanPayloadTest.*/cuda_emulated*:*MinusInfinityTest.*/cuda_emulated*:"
+         "*LowestBiasTest.*/cuda_emulated*:*StoredKeysTest.*/cuda_emulated*:*PlainFp32Test.*:"
          "*SinksTest.*/cuda_emulated:Kernels/KernelTablesTest.*:${oracle_tests}")
+  # The engine's self check is UsesEveryKernel's once more.
+  set(cuda_host_test_RUNS "-CudaSelfCheckTest.AutoUsesAnExperimental*")
   # The sanitizer itself maps terabytes: address space cannot be made scarce.
   set(service_test_RUNS "-ScarcityTest.*AddressSpace*:ScarcityTest.MemoryThatCannotBeHad*")
 elseif(ATTENTION_SANITIZE MATCHES "thread")
