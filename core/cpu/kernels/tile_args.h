@@ -45,6 +45,10 @@ struct PackedOperands {
   const float* const* values;
 };
 
+/// Scales of keys and values that are read where they lie, at most: whatever
+/// they are multiplied by, in whichever order, stays in FP32's range.
+inline constexpr float kMostScaleInPlace = 0x1p80F;
+
 /// Keys and values as they lie in memory, of one type.
 struct InPlaceOperands {
   /// Row-major, query_stride floats apart, 0 beyond the keys' width.
@@ -57,6 +61,10 @@ struct InPlaceOperands {
   const unsigned char* const* values;
   int64_t value_width;
   Element type;
+  /// Of INT8 and FP8: the scale of each key, and of its values, of the tile,
+  /// readable in whole panels; magnitudes up to kMostScaleInPlace.
+  const float* key_scales;
+  const float* value_scales;
 };
 
 struct Bf16KeyRows;

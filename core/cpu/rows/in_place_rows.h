@@ -12,8 +12,9 @@
 
 namespace attention::cpu {
 
-/// Keys and values of a tile for a plan that decodes: each row where it lies
-/// or, where the kernels cannot read it so, widened into scratch.
+/// Keys and values of a tile for a plan that decodes: each row where it lies,
+/// with its scale if it has one, or, where the kernels cannot read it so,
+/// widened into scratch.
 class InPlaceRows {
  public:
   /// Takes its memory from `scratch`, none for other plans; the others outlive
@@ -26,6 +27,9 @@ class InPlaceRows {
 
  private:
   bool AreReadable(const TileRows& rows, int64_t width) const;
+  static bool CopyScales(const TileRows& rows, float* to);
+  void SetRows(const TileRows& rows, int64_t width, float* copy,
+               const unsigned char** table) const;
   void SetRowsAhead(const BlockRows& rows, const KeyTile& tile);
   void Widen(const TileRows& rows, int64_t width, float* to, int64_t stride,
              const unsigned char** table) const;
@@ -36,6 +40,8 @@ class InPlaceRows {
   // values.
   const unsigned char** keys_ = nullptr;
   const unsigned char** values_ = nullptr;
+  float* key_scales_ = nullptr;  // of a tile's keys; null where they have none
+  float* value_scales_ = nullptr;
   float* widened_keys_ = nullptr;
   float* widened_values_ = nullptr;
   int64_t key_stride_ = 0;
