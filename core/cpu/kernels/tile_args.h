@@ -54,12 +54,14 @@ struct InPlaceOperands {
   /// Row-major, query_stride floats apart, 0 beyond the keys' width.
   const float* queries;
   int64_t query_stride;
-  /// Where each key of the tile begins, then as many that will be read next.
+  /// Where each key of the tile begins, and from element `ahead` on those that
+  /// will be read next.
   const unsigned char* const* keys;
   int64_t key_width;
-  /// Where the values of each key of the tile begin.
+  /// The same of their values.
   const unsigned char* const* values;
   int64_t value_width;
+  int64_t ahead;
   Element type;
   /// Of INT8 and FP8: the scale of each key, and of its values, of the tile,
   /// readable in whole panels; magnitudes up to kMostScaleInPlace.

@@ -25,7 +25,7 @@ InPlaceRows::InPlaceRows(const ValidatedProblem& problem, const Plan& plan,
   key_stride_ = RoundUp(problem.key_width, kernels.lanes);
   value_stride_ = plan.padded_value_width;
   keys_ = scratch.Take<const unsigned char*>(2 * plan.key_tile);
-  values_ = scratch.Take<const unsigned char*>(plan.key_tile);
+  values_ = scratch.Take<const unsigned char*>(2 * plan.key_tile);
   const bool scaled = problem.key_type == DataType::kInt8 ||
                       problem.key_type == DataType::kFloat8;
   if (scaled) {
@@ -91,19 +91,15 @@ void InPlaceRows::Widen(const TileRows& rows, int64_t width, float* to,
           rows.count(), table);
 }
 
-// The kernels ask for a key of the next tile with each of this one. Beyond the
+// The kernels ask for a row of the next tile with each of this one. Beyond the
 // last key they ask for what follows it in memory: most likely the next head's.
-void InPlaceRows::SetRowsAhead(const BlockRows& rows, const KeyTile& tile) {
-  const int64_t next = tile.first_key + tile.count;
-  const int64_t ahead = std::min(tile.count, problem_.key_length - next);
-  const unsigned char** const to = keys_ + tile.count;
-  PointTo(KeyTile{next, ahead}.Keys(problem_, rows), to);
-  if (ahead == tile.count) return;
-  const TileRows::Piece last =
-      KeyTile{problem_.key_length - 1, 1}.Keys(problem_, rows).From(0);
-  RowSource behind = last.rows;
+void InPlaceRows::SetRowsAhead(const TileRows& next, const TileRows& last,
+                               int64_t count, const unsigned char** to) {
+  PointTo(next, to);
+  if (next.count() == count) return;
+  RowSource behind = last.From(0).rows;
   behind.data += behind.row_stride;
-  PointTo(behind, tile.count - ahead, to + ahead);
+  PointTo(behind, count - next.count(), to + next.count());
 }
 
 void InPlaceRows::SetTile(const BlockRows& rows, const KeyTile& tile,
@@ -114,6 +110,7 @@ void InPlaceRows::SetTile(const BlockRows& rows, const KeyTile& tile,
   operands.keys = keys_;
   operands.values = values_;
   operands.value_width = problem_.value_width;
+  operands.ahead = tile.count;
   operands.key_scales = key_scales_;
   operands.value_scales = value_scales_;
   const bool in_place =
@@ -125,12 +122,20 @@ void InPlaceRows::SetTile(const BlockRows& rows, const KeyTile& tile,
     operands.type = keys.From(0).rows.type;
     SetRows(keys, problem_.key_width, widened_keys_, keys_);
     SetRows(values, problem_.value_width, widened_values_, values_);
-    return SetRowsAhead(rows, tile);
+    const int64_t first = tile.first_key + tile.count;
+    const KeyTile next = {first,
+                          std::min(tile.count, problem_.key_length - first)};
+    const KeyTile last = {problem_.key_length - 1, 1};
+    SetRowsAhead(next.Keys(problem_, rows), last.Keys(problem_, rows),
+                 tile.count, keys_ + tile.count);
+    SetRowsAhead(next.Values(problem_, rows), last.Values(problem_, rows),
+                 tile.count, values_ + tile.count);
+    return;
   }
   operands.type = Element::kFloat32;
   Widen(keys, problem_.key_width, widened_keys_, key_stride_, keys_);
   Widen(values, problem_.value_width, widened_values_, value_stride_, values_);
-  std::copy_n(keys_, tile.count, keys_ + tile.count);  // nothing to ask for
+  operands.ahead = 0;  // nothing to ask for
 }
 
 }  // namespace attention::cpu

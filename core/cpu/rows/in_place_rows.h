@@ -30,14 +30,15 @@ class InPlaceRows {
   static bool CopyScales(const TileRows& rows, float* to);
   void SetRows(const TileRows& rows, int64_t width, float* copy,
                const unsigned char** table) const;
-  void SetRowsAhead(const BlockRows& rows, const KeyTile& tile);
+  static void SetRowsAhead(const TileRows& next, const TileRows& last,
+                           int64_t count, const unsigned char** to);
   void Widen(const TileRows& rows, int64_t width, float* to, int64_t stride,
              const unsigned char** table) const;
 
   const ValidatedProblem& problem_;
   const Kernels& kernels_;
-  // Where rows begin: of a tile's keys and those of the next, and of its
-  // values.
+  // Where rows begin: of a tile's keys and of its values, each with those of
+  // the next tile.
   const unsigned char** keys_ = nullptr;
   const unsigned char** values_ = nullptr;
   float* key_scales_ = nullptr;  // of a tile's keys; null where they have none

@@ -90,6 +90,7 @@ class InPlaceTest : public KernelTest {
     operands.key_width = keys.width;
     operands.values = value_places_.data();
     operands.value_width = values.width;
+    operands.ahead = count;
     operands.type = keys.type;
     operands.key_scales = keys.scales.data();
     operands.value_scales = values.scales.data();

@@ -82,6 +82,7 @@ void ScoredTile::SetInPlace(int64_t lanes) {
                    .key_width = 1,
                    .values = value_places_.data(),
                    .value_width = args.states.width,
+                   .ahead = args.keys,
                    .type = Element::kFloat32,
                    .key_scales = nullptr,
                    .value_scales = nullptr};
