@@ -14,7 +14,6 @@
 #include "core/cpu/kernels/math-inl.h"
 #include "core/cpu/kernels/pv-inl.h"
 #include "core/cpu/kernels/softmax-inl.h"
-#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
 // Compiled once per instruction set, into a namespace of its own each time.
@@ -27,9 +26,48 @@ inline constexpr int kDecodeRows = kMicroRows > 8 ? 4 : 2;
 // Keys whose sums are reduced together.
 inline constexpr int kKeysAtOnce = 4;
 
-// Asks for all of a row that will be read soon.
-HWY_INLINE void PrefetchRow(const unsigned char* row, int64_t bytes) {
-  for (int64_t i = 0; i < bytes; i += 64) hwy::Prefetch(row + i);
+// What the products of weights and scales are counted in: elements with a scale
+// are whole numbers, or multiples of 2^-9, up to 448. A product is then lost
+// below the range of normal numbers only where it is with a value itself.
+inline constexpr float kScaledWeightUnit = 0x1p-9F;
+
+// Rows of kScoreStride numbers, one for each key, times the keys' scales.
+template <int kRows>
+HWY_INLINE void MultiplyByScales(const Columns& columns, const float* scales,
+                                 float unit, float* numbers) {
+  const F d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t c = columns.first; c < columns.last; c += lanes) {
+    const VF scale = hn::Mul(hn::LoadU(d, scales + c), hn::Set(d, unit));
+    ATTENTION_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      float* const to = numbers + r * kScoreStride + c;
+      hn::StoreU(hn::Mul(hn::LoadU(d, to), scale), d, to);
+    }
+  }
+}
+
+// Asks the second-level cache for a line of the next tile, which has some time
+// to come: the first-level cache has no room for two tiles.
+HWY_INLINE void PrefetchAhead(const unsigned char* line) {
+  __builtin_prefetch(line, /*rw=*/0, /*locality=*/2);
+}
+
+// Asks for a part of kKeysAtOnce rows while vector number `step` of their like
+// is multiplied: few lines at a time, for a processor that has asked for as
+// many lines as it can waits.
+template <Element kType>
+HWY_INLINE void PrefetchStep(const unsigned char* const* rows, int64_t step) {
+  constexpr auto kVector =
+      static_cast<int64_t>(hn::MaxLanes(F())) * SizeOf(kType);
+  constexpr int64_t kSteps = HWY_MAX(1, kLine / kVector);      // to a line
+  constexpr int64_t kRows = HWY_MAX(1, kKeysAtOnce / kSteps);  // of a step
+  const int64_t row = step % kSteps * kRows;
+  if (row >= kKeysAtOnce) return;
+  ATTENTION_UNROLL
+  for (int64_t n = 0; n < kRows; ++n) {
+    PrefetchAhead(rows[row + n] + step / kSteps * kLine);
+  }
 }
 
 // One step of kRows dot products with some keys: elements i ... of each; kPart:
@@ -65,15 +103,17 @@ HWY_INLINE void ScoreInPlace(const InPlaceOperands& operands, int64_t first_row,
   const F d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t width = operands.key_width;
-  const int64_t value_bytes = operands.value_width * SizeOf(kType);
+  const bool short_rows = width * SizeOf(kType) < kLine;
   const float* queries = operands.queries + first_row * operands.query_stride;
   for (int64_t j = columns.first; j < columns.end; j += kKeysAtOnce) {
     const unsigned char* keys[kKeysAtOnce];
+    const unsigned char* ahead[kKeysAtOnce];
     for (int n = 0; n < kKeysAtOnce; ++n) {
       // Past the last key: the last once more; its score is not used.
       const int64_t key = HWY_MIN(j + n, columns.end - 1);
       keys[n] = operands.keys[key];
-      PrefetchRow(operands.values[key], value_bytes);
+      ahead[n] = operands.keys[key + operands.ahead];
+      if (short_rows) PrefetchAhead(ahead[n]);
     }
     VF sums[kRows][kKeysAtOnce];
     ATTENTION_UNROLL
@@ -83,6 +123,7 @@ HWY_INLINE void ScoreInPlace(const InPlaceOperands& operands, int64_t first_row,
     }
     int64_t i = 0;
     for (; i + lanes <= width; i += lanes) {
+      if (!short_rows) PrefetchStep<kType>(ahead, i / lanes);
       AddProducts<kRows, kType, false>(operands, queries, keys, i, sums);
     }
     if (i < width) {
@@ -93,6 +134,9 @@ HWY_INLINE void ScoreInPlace(const InPlaceOperands& operands, int64_t first_row,
       ReduceLanes(sums[r], AddOp(), scores + r * kScoreStride + j);
     }
   }
+  if constexpr (kHasScale<kType>) {
+    MultiplyByScales<kRows>(columns, operands.key_scales, 1.0F, scores);
+  }
 }
 
 // kPart: less than a vector is left of the values' rows.
@@ -102,17 +146,16 @@ HWY_INLINE void AddColumnsInPlace(const TileArgs& args, const Columns& columns,
                                   const float* weights, float* output) {
   const InPlaceOperands& operands = args.in_place;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(F()));
-  const int64_t key_bytes = operands.key_width * SizeOf(kType);
-  const unsigned char* const* const keys =
-      operands.keys + columns.begin + args.keys;
+  constexpr auto kVector =
+      static_cast<int64_t>(hn::MaxLanes(F())) * SizeOf(kType);
   const unsigned char* const* const values = operands.values + columns.begin;
+  const unsigned char* const* const ahead = values + operands.ahead;
   const int64_t left = operands.value_width - column;
   AddValues<kRows, kVectors>(
       args, weights + columns.begin, columns.end - columns.begin,
       [=](int64_t j, int v) HWY_ATTR {
-        // With the first of a key's values, a key of the next tile.
-        if (v == 0 && column == 0) {
-          PrefetchRow(keys[j], key_bytes);
+        if (v * kVector % kLine == 0) {
+          PrefetchAhead(ahead[j] + column * SizeOf(kType) + v * kVector);
         }
         if constexpr (kPart) {
           return LoadPart<kType>(values[j], column, left);
@@ -120,14 +163,19 @@ HWY_INLINE void AddColumnsInPlace(const TileArgs& args, const Columns& columns,
           return LoadWide<kType>(values[j], column + v * lanes);
         }
       },
-      factors, output + column);
+      kHasScale<kType> ? kScaledWeightUnit : 1.0F, factors, output + column);
 }
 
+// Weights are multiplied by their keys' scales, where elements have some.
 template <int kRows, Element kType>
 HWY_INLINE void AddValuesInPlace(const TileArgs& args, int64_t first_row,
-                                 const Columns& columns, const float* weights,
+                                 const Columns& columns, float* weights,
                                  const float* factors) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(F()));
+  if constexpr (kHasScale<kType>) {
+    MultiplyByScales<kRows>(columns, args.in_place.value_scales,
+                            1.0F / kScaledWeightUnit, weights);
+  }
   const int64_t width = args.in_place.value_width;
   float* const output = args.states.output + first_row * args.states.width;
   int64_t c = 0;

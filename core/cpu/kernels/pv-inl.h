@@ -63,11 +63,12 @@ HWY_NOINLINE void SumFiniteValues(const float* p, int64_t keys,
       sums);
 }
 
-// output[r] = output[r] * factor[r] + sum_j p[r][j] v[j]. Where a value is not
-// finite, which the sums tell, it is left out and met_non_finite told.
+// output[r] = output[r] * factor[r] + unit * sum_j p[r][j] v[j]. Where a value
+// is not finite, which the sums tell, it is left out and met_non_finite told.
 template <int kRows, int kVectors, class Load>
 HWY_INLINE void AddValues(const TileArgs& args, const float* p, int64_t keys,
-                          const Load& load, const float* HWY_RESTRICT factors,
+                          const Load& load, float unit,
+                          const float* HWY_RESTRICT factors,
                           float* HWY_RESTRICT output) {
   const F d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -94,7 +95,9 @@ HWY_INLINE void AddValues(const TileArgs& args, const float* p, int64_t keys,
     ATTENTION_UNROLL
     for (int v = 0; v < kVectors; ++v) {
       float* to = output + r * args.states.width + v * lanes;
-      hn::StoreU(hn::MulAdd(hn::LoadU(d, to), factor, sums[r][v]), d, to);
+      VF sum = sums[r][v];
+      if (unit != 1.0F) sum = hn::Mul(sum, hn::Set(d, unit));
+      hn::StoreU(hn::MulAdd(hn::LoadU(d, to), factor, sum), d, to);
     }
   }
 }
@@ -109,7 +112,7 @@ HWY_INLINE void AddPackedColumns(const TileArgs& args, const float* p,
       args, p, keys,
       [=](int64_t j, int v)
           HWY_ATTR { return hn::LoadU(F(), values[j] + column + v * lanes); },
-      factors, output + column);
+      1.0F, factors, output + column);
 }
 
 template <int kRows>

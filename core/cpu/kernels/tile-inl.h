@@ -32,7 +32,8 @@ namespace attention::cpu::HWY_NAMESPACE {
 // micro-tiles; RowsOf() says how many one has; ColumnsOf() which columns it
 // computes; Score() is QK; Softmax() has the weights go where AddValues(), PV,
 // reads them, and returns them as floats where `floats` asks for them;
-// Changed() is told of floats that have changed since.
+// Changed() is told of floats that have changed since. AddValues() may change
+// them, being the last to see them.
 
 struct PackedProducts {
   const TileArgs& args;
@@ -91,7 +92,7 @@ struct InPlaceProducts : PackedProducts {
   }
   template <int kRows>
   HWY_INLINE void AddValues(int64_t first_row, int64_t /*rows*/,
-                            const Columns& columns, const float* weights,
+                            const Columns& columns, float* weights,
                             const float* factors) const {
     AddValuesInPlace<kRows, kType>(args, first_row, columns, weights, factors);
   }
@@ -356,8 +357,11 @@ HWY_INLINE void WithProducts(const TileArgs& args, const Args&... more) {
       return InPlaceProducts<Element::kBFloat16>::ForEachRows(
           args, Work<InPlaceProducts<Element::kBFloat16>>{args, more...});
     case Element::kInt8:
+      return InPlaceProducts<Element::kInt8>::ForEachRows(
+          args, Work<InPlaceProducts<Element::kInt8>>{args, more...});
     case Element::kFloat8:
-      return;  // InPlaceRows has them widened
+      return InPlaceProducts<Element::kFloat8>::ForEachRows(
+          args, Work<InPlaceProducts<Element::kFloat8>>{args, more...});
   }
 }
 

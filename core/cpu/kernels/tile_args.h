@@ -45,18 +45,28 @@ struct PackedOperands {
   const float* const* values;
 };
 
+/// Scales of keys and values that are read where they lie, at most: whatever
+/// they are multiplied by, in whichever order, stays in FP32's range.
+inline constexpr float kMostScaleInPlace = 0x1p80F;
+
 /// Keys and values as they lie in memory, of one type.
 struct InPlaceOperands {
   /// Row-major, query_stride floats apart, 0 beyond the keys' width.
   const float* queries;
   int64_t query_stride;
-  /// Where each key of the tile begins, then as many that will be read next.
+  /// Where each key of the tile begins, and from element `ahead` on those that
+  /// will be read next.
   const unsigned char* const* keys;
   int64_t key_width;
-  /// Where the values of each key of the tile begin.
+  /// The same of their values.
   const unsigned char* const* values;
   int64_t value_width;
+  int64_t ahead;
   Element type;
+  /// Of INT8 and FP8: the scale of each key, and of its values, of the tile,
+  /// readable in whole panels; magnitudes up to kMostScaleInPlace.
+  const float* key_scales;
+  const float* value_scales;
 };
 
 struct Bf16KeyRows;

@@ -1,6 +1,7 @@
 #include "core/cpu/rows/in_place_rows.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace attention::cpu {
 namespace {
@@ -24,7 +25,14 @@ InPlaceRows::InPlaceRows(const ValidatedProblem& problem, const Plan& plan,
   key_stride_ = RoundUp(problem.key_width, kernels.lanes);
   value_stride_ = plan.padded_value_width;
   keys_ = scratch.Take<const unsigned char*>(2 * plan.key_tile);
-  values_ = scratch.Take<const unsigned char*>(plan.key_tile);
+  values_ = scratch.Take<const unsigned char*>(2 * plan.key_tile);
+  const bool scaled = problem.key_type == DataType::kInt8 ||
+                      problem.key_type == DataType::kFloat8;
+  if (scaled) {
+    const int64_t scales = RoundUp(plan.key_tile, 2 * kernels.lanes);
+    key_scales_ = scratch.Take<float>(scales);
+    value_scales_ = scratch.Take<float>(scales);
+  }
   widened_keys_ = scratch.Take<float>(plan.key_tile * key_stride_);
   widened_values_ = scratch.Take<float>(plan.key_tile * value_stride_);
 }
@@ -33,13 +41,42 @@ bool InPlaceRows::AreReadable(const TileRows& rows, int64_t width) const {
   bool readable = true;
   rows.ForEachPiece([&](const RowSource& some, int64_t /*at*/, int64_t /*n*/) {
     const int64_t size = SizeOf(some.type);
-    readable = readable && some.scales == nullptr &&
+    readable = readable &&
                (some.type != Element::kFloat16 || kernels_.reads_half) &&
                (some.column_stride == size || width <= 1) &&
                some.row_stride % size == 0 &&
                reinterpret_cast<intptr_t>(some.data) % size == 0;
   });
   return readable;
+}
+
+// Of elements with a scale, rows that cannot be read where they lie are copied
+// as they are: widened, they would be rounded otherwise.
+void InPlaceRows::SetRows(const TileRows& rows, int64_t width, float* copy,
+                          const unsigned char** table) const {
+  if (AreReadable(rows, width)) return PointTo(rows, table);
+  auto* to = reinterpret_cast<unsigned char*>(copy);
+  rows.ForEachPiece([&](const RowSource& some, int64_t at, int64_t count) {
+    for (int64_t n = at; n < at + count; ++n, to += width) {
+      const unsigned char* from = some.data + (n - at) * some.row_stride;
+      for (int64_t i = 0; i < width; ++i) to[i] = from[i * some.column_stride];
+      table[n] = to;
+    }
+  });
+}
+
+// False where one is too large for the kernels.
+bool InPlaceRows::CopyScales(const TileRows& rows, float* to) {
+  float most = 0;
+  rows.ForEachPiece([&](const RowSource& some, int64_t at, int64_t count) {
+    for (int64_t n = 0; n < count; ++n) {
+      float scale = 0;
+      std::memcpy(&scale, some.scales + n * some.scale_stride, sizeof(scale));
+      most = std::max(most, scale);
+      to[at + n] = scale;
+    }
+  });
+  return most <= kMostScaleInPlace;
 }
 
 void InPlaceRows::Widen(const TileRows& rows, int64_t width, float* to,
@@ -54,19 +91,15 @@ void InPlaceRows::Widen(const TileRows& rows, int64_t width, float* to,
           rows.count(), table);
 }
 
-// The kernels ask for a key of the next tile with each of this one. Beyond the
+// The kernels ask for a row of the next tile with each of this one. Beyond the
 // last key they ask for what follows it in memory: most likely the next head's.
-void InPlaceRows::SetRowsAhead(const BlockRows& rows, const KeyTile& tile) {
-  const int64_t next = tile.first_key + tile.count;
-  const int64_t ahead = std::min(tile.count, problem_.key_length - next);
-  const unsigned char** const to = keys_ + tile.count;
-  PointTo(KeyTile{next, ahead}.Keys(problem_, rows), to);
-  if (ahead == tile.count) return;
-  const TileRows::Piece last =
-      KeyTile{problem_.key_length - 1, 1}.Keys(problem_, rows).From(0);
-  RowSource behind = last.rows;
+void InPlaceRows::SetRowsAhead(const TileRows& next, const TileRows& last,
+                               int64_t count, const unsigned char** to) {
+  PointTo(next, to);
+  if (next.count() == count) return;
+  RowSource behind = last.From(0).rows;
   behind.data += behind.row_stride;
-  PointTo(behind, tile.count - ahead, to + ahead);
+  PointTo(behind, count - next.count(), to + next.count());
 }
 
 void InPlaceRows::SetTile(const BlockRows& rows, const KeyTile& tile,
@@ -77,17 +110,32 @@ void InPlaceRows::SetTile(const BlockRows& rows, const KeyTile& tile,
   operands.keys = keys_;
   operands.values = values_;
   operands.value_width = problem_.value_width;
-  if (AreReadable(keys, problem_.key_width) &&
-      AreReadable(values, problem_.value_width)) {
+  operands.ahead = tile.count;
+  operands.key_scales = key_scales_;
+  operands.value_scales = value_scales_;
+  const bool in_place =
+      key_scales_ == nullptr
+          ? AreReadable(keys, problem_.key_width) &&
+                AreReadable(values, problem_.value_width)
+          : CopyScales(keys, key_scales_) && CopyScales(values, value_scales_);
+  if (in_place) {
     operands.type = keys.From(0).rows.type;
-    PointTo(keys, keys_);
-    PointTo(values, values_);
-    return SetRowsAhead(rows, tile);
+    SetRows(keys, problem_.key_width, widened_keys_, keys_);
+    SetRows(values, problem_.value_width, widened_values_, values_);
+    const int64_t first = tile.first_key + tile.count;
+    const KeyTile next = {first,
+                          std::min(tile.count, problem_.key_length - first)};
+    const KeyTile last = {problem_.key_length - 1, 1};
+    SetRowsAhead(next.Keys(problem_, rows), last.Keys(problem_, rows),
+                 tile.count, keys_ + tile.count);
+    SetRowsAhead(next.Values(problem_, rows), last.Values(problem_, rows),
+                 tile.count, values_ + tile.count);
+    return;
   }
   operands.type = Element::kFloat32;
   Widen(keys, problem_.key_width, widened_keys_, key_stride_, keys_);
   Widen(values, problem_.value_width, widened_values_, value_stride_, values_);
-  std::copy_n(keys_, tile.count, keys_ + tile.count);  // nothing to ask for
+  operands.ahead = 0;  // nothing to ask for
 }
 
 }  // namespace attention::cpu

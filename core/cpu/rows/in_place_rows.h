@@ -12,8 +12,9 @@
 
 namespace attention::cpu {
 
-/// Keys and values of a tile for a plan that decodes: each row where it lies
-/// or, where the kernels cannot read it so, widened into scratch.
+/// Keys and values of a tile for a plan that decodes: each row where it lies,
+/// with its scale if it has one, or, where the kernels cannot read it so,
+/// widened into scratch.
 class InPlaceRows {
  public:
   /// Takes its memory from `scratch`, none for other plans; the others outlive
@@ -26,16 +27,22 @@ class InPlaceRows {
 
  private:
   bool AreReadable(const TileRows& rows, int64_t width) const;
-  void SetRowsAhead(const BlockRows& rows, const KeyTile& tile);
+  static bool CopyScales(const TileRows& rows, float* to);
+  void SetRows(const TileRows& rows, int64_t width, float* copy,
+               const unsigned char** table) const;
+  static void SetRowsAhead(const TileRows& next, const TileRows& last,
+                           int64_t count, const unsigned char** to);
   void Widen(const TileRows& rows, int64_t width, float* to, int64_t stride,
              const unsigned char** table) const;
 
   const ValidatedProblem& problem_;
   const Kernels& kernels_;
-  // Where rows begin: of a tile's keys and those of the next, and of its
-  // values.
+  // Where rows begin: of a tile's keys and of its values, each with those of
+  // the next tile.
   const unsigned char** keys_ = nullptr;
   const unsigned char** values_ = nullptr;
+  float* key_scales_ = nullptr;  // of a tile's keys; null where they have none
+  float* value_scales_ = nullptr;
   float* widened_keys_ = nullptr;
   float* widened_values_ = nullptr;
   int64_t key_stride_ = 0;

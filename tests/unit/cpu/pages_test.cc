@@ -85,6 +85,20 @@ TEST_P(PagesTest, OfDecode) {
   }
 }
 
+// Rows that do not lie side by side are copied before they are read.
+TEST_P(PagesTest, OfDecodeOfStoredKeys) {
+  for (const DataType key_type : {DataType::kInt8, DataType::kFloat8}) {
+    for (const Layout layout :
+         {Layout::kRowMajor, Layout::kLengthFirst, Layout::kReversed}) {
+      ProblemSpec spec = Prefill(DataType::kBFloat16);
+      spec.query_length = 2;
+      spec.key_type = key_type;
+      spec.layout = layout;
+      ExpectBitsOfOnePiece(spec);
+    }
+  }
+}
+
 TEST_P(PagesTest, OfSmallProblems) {
   ProblemSpec spec = Prefill(DataType::kFloat32);
   spec.query_length = 5;

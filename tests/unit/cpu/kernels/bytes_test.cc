@@ -16,18 +16,6 @@ constexpr Element kByteElements[] = {Element::kInt8, Element::kFloat8};
 // The last ones have products beyond FP32's range, and below its normal one.
 constexpr float kScales[] = {1, 0.37F, 0, 1e-30F, 2e38F, 0x1p-124F};
 
-// Written with powers of two, unlike the kernels.
-double WidenedByte(Element type, uint8_t bits) {
-  if (type == Element::kInt8) return static_cast<int8_t>(bits);
-  const int exponent = bits >> 3 & 15;
-  const int fraction = bits & 7;
-  if (exponent == 15 && fraction == 7) return std::nan("");
-  const double magnitude = exponent == 0
-                               ? std::ldexp(fraction, -9)
-                               : std::ldexp(8 + fraction, exponent - 10);
-  return (bits & 0x80) != 0 ? -magnitude : magnitude;
-}
-
 class BytesTest : public KernelTest {
  protected:
   // One rounding, that of the product.

@@ -12,39 +12,57 @@
 namespace attention::cpu {
 namespace {
 
+constexpr Element kStored[] = {Element::kFloat32, Element::kFloat16,
+                               Element::kBFloat16, Element::kInt8,
+                               Element::kFloat8};
+constexpr Element kScaled[] = {Element::kInt8, Element::kFloat8};
+// Products with the least are below FP32's normal range, unless an element or
+// a weight takes them above it.
+constexpr float kScales[] = {1, 0.37F, 0, kMostScaleInPlace, 0x1p-126F};
+
+bool HasScale(Element type) { return SizeOf(type) == 1; }
+
 class InPlaceTest : public KernelTest {
  protected:
   static constexpr float kUntouched = -12345;
 
   // Rows of elements `stride` bytes apart, in memory that ends with the last
   // one: the sanitizers see what is read behind it. Where `stride` is 0 they
-  // lie side by side.
+  // lie side by side. Of INT8 and FP8 each row has a scale.
   struct Rows {
     Rows(Element element, int64_t rows, int64_t columns, int64_t bytes)
         : type(element),
           width(columns),
           stride(bytes == 0 ? columns * SizeOf(element) : bytes),
           memory(static_cast<size_t>((rows - 1) * stride +
-                                     columns * SizeOf(element))) {}
+                                     columns * SizeOf(element))),
+          scales(kMaxTileKeys, 1) {}
 
     unsigned char* at(int64_t row, int64_t column) {
       return memory.data() + row * stride + column * SizeOf(type);
     }
     double value(int64_t row, int64_t column) {
-      return LoadElement(type, at(row, column));
+      return LoadElement(type, at(row, column)) *
+             scales[static_cast<size_t>(row)];
     }
 
     Element type;
     int64_t width;
     int64_t stride;
     std::vector<unsigned char> memory;
+    Floats scales;
   };
 
   Rows Random(Element type, int64_t rows, int64_t width, int64_t stride = 0) {
     Rows result(type, rows, width, stride);
     for (int64_t r = 0; r < rows; ++r) {
       for (int64_t i = 0; i < width; ++i) {
-        StoreElement(type, random_.Normal(), result.at(r, i));
+        StoreElement(type, (HasScale(type) ? 40 : 1) * random_.Normal(),
+                     result.at(r, i));
+      }
+      if (HasScale(type)) {
+        result.scales[static_cast<size_t>(r)] =
+            static_cast<float>(random_.Uniform());
       }
     }
     return result;
@@ -72,11 +90,15 @@ class InPlaceTest : public KernelTest {
     operands.key_width = keys.width;
     operands.values = value_places_.data();
     operands.value_width = values.width;
+    operands.ahead = count;
     operands.type = keys.type;
+    operands.key_scales = keys.scales.data();
+    operands.value_scales = values.scales.data();
   }
 
   // Scores `rows` queries against keys first ... of `keys` and holds them to
-  // plain code: a sum of n products, within n + 2 roundings.
+  // plain code: a sum of n products, within n + 2 roundings and that of a
+  // scale.
   void CheckScores(int64_t rows, int64_t first, int64_t count, Rows& keys) {
     SCOPED_TRACE(testing::Message()
                  << "type " << static_cast<int>(keys.type) << ", " << rows
@@ -107,7 +129,8 @@ class InPlaceTest : public KernelTest {
           score += term;
           magnitude += std::abs(term);
         }
-        const double roundings = static_cast<double>(keys.width + 2) * kEps;
+        const double roundings =
+            static_cast<double>(keys.width + 2 + HasScale(keys.type)) * kEps;
         ASSERT_TRUE(IsNear(score, roundings * magnitude,
                            found[static_cast<size_t>(r * kScoreStride + j)]))
             << "row " << r << ", key " << j;
@@ -134,8 +157,9 @@ class InPlaceTest : public KernelTest {
     Floats weights(static_cast<size_t>(rows * kScoreStride));
     for (float& w : weights) w = static_cast<float>(random_.Uniform());
     const Floats factors = Normals(rows);
+    Floats changing = weights;
     parts_.add_values_in_place(tile.args, {0, Padded(count), first, count},
-                               weights.data(), factors.data());
+                               changing.data(), factors.data());
     bool finite = true;
     for (int64_t r = 0; r < rows; ++r) {
       for (int64_t c = 0; c < values.width; ++c) {
@@ -152,7 +176,9 @@ class InPlaceTest : public KernelTest {
           sum += term;
           magnitude += std::abs(term);
         }
-        const double roundings = static_cast<double>(count - first + 3) * kEps;
+        const double roundings =
+            static_cast<double>(count - first + 3 + HasScale(values.type)) *
+            kEps;
         ASSERT_TRUE(IsNear(sum, roundings * magnitude, tile.output[at]))
             << "row " << r << ", column " << c;
       }
@@ -166,7 +192,7 @@ class InPlaceTest : public KernelTest {
 };
 
 TEST_P(InPlaceTest, ScoresOfAnyWidthAndNumberOfRows) {
-  for (const Element type : kElements) {
+  for (const Element type : kStored) {
     for (const int64_t width : Lengths()) {
       for (int64_t rows = 1; rows <= 7; ++rows) {
         Rows keys = Random(type, 6, width);
@@ -177,7 +203,7 @@ TEST_P(InPlaceTest, ScoresOfAnyWidthAndNumberOfRows) {
 }
 
 TEST_P(InPlaceTest, ScoresOfAnyNumberOfKeysFromAnyOn) {
-  for (const Element type : kElements) {
+  for (const Element type : kStored) {
     for (const int64_t count : {1, 2, 3, 4, 5, 33, 70, 512}) {
       for (const int64_t first : {int64_t{0}, count / 2, count - 1}) {
         // Rows with something between them.
@@ -203,7 +229,7 @@ TEST_P(InPlaceTest, ScoresOfSpecialNumbersAreTheirKeysAlone) {
 }
 
 TEST_P(InPlaceTest, ValuesOfAnyWidthAndNumberOfRows) {
-  for (const Element type : kElements) {
+  for (const Element type : kStored) {
     for (const int64_t width : Lengths()) {
       for (int64_t rows = 1; rows <= 7; ++rows) {
         Rows values = Random(type, 6, width);
@@ -214,7 +240,7 @@ TEST_P(InPlaceTest, ValuesOfAnyWidthAndNumberOfRows) {
 }
 
 TEST_P(InPlaceTest, ValuesOfAnyNumberOfKeysFromAnyOn) {
-  for (const Element type : kElements) {
+  for (const Element type : kStored) {
     for (const int64_t count : {1, 2, 3, 4, 5, 33, 70, 512}) {
       for (const int64_t first : {int64_t{0}, count / 2, count - 1, count}) {
         Rows values = Random(type, count, 5, 7 * SizeOf(type));
@@ -233,6 +259,57 @@ TEST_P(InPlaceTest, ValuesThatAreNotFiniteAreLeftOutAndTold) {
             Rows values = Random(type, 7, width);
             StoreElement(type, special, values.at(5, at));
             CheckValues(7, 0, 7, values, met_before);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(InPlaceTest, EveryScaleIsThatOfItsKeyAlone) {
+  for (const Element type : kScaled) {
+    for (const int64_t width : {lanes_ - 1, 2 * lanes_ + 1}) {
+      for (const float scale : kScales) {
+        for (const int64_t at : {0, 5, 6}) {
+          Rows rows = Random(type, 7, width);
+          rows.scales[static_cast<size_t>(at)] = scale;
+          CheckScores(3, 0, 7, rows);
+          CheckValues(3, 0, 7, rows);
+        }
+      }
+    }
+  }
+}
+
+// What is lost below FP32's normal range is no more than with values that are
+// multiplied by their scales before.
+TEST_P(InPlaceTest, SmallWeightsOfScaledValuesAreNotLost) {
+  for (const Element type : kScaled) {
+    Rows values = Random(type, 1, 3);
+    const double largest = type == Element::kInt8 ? 127 : 448;
+    StoreElement(type, largest, values.at(0, 1));
+    values.scales[0] = 0x1p-100F;
+    Tile tile(1, 1, Padded(3));
+    Set(tile, 1, values, values);
+    Floats weights(kScoreStride, 0x1p-30F);
+    const float factor = 1;
+    parts_.add_values_in_place(tile.args, {0, lanes_, 0, 1}, weights.data(),
+                               &factor);
+    EXPECT_EQ(tile.output[1], largest * 0x1p-130) << static_cast<int>(type);
+  }
+}
+
+TEST_P(InPlaceTest, NanOfFp8IsItsKeysAlone) {
+  for (const int64_t width : {lanes_ - 1, lanes_, 5 * lanes_ + 1}) {
+    for (const unsigned char nan : {0x7F, 0xFF}) {
+      for (const float scale : {0.5F, 0.0F}) {
+        for (const int64_t at : {int64_t{0}, width - 1}) {
+          for (const bool met_before : {false, true}) {
+            Rows rows = Random(Element::kFloat8, 7, width);
+            *rows.at(5, at) = nan;
+            rows.scales[5] = scale;
+            CheckScores(3, 0, 7, rows);
+            CheckValues(7, 0, 7, rows, met_before);
           }
         }
       }

@@ -135,7 +135,7 @@ template <Element kType>
 struct AddDecodeRows {
   const TileArgs& args;
   Columns columns;
-  const float* weights;
+  float* weights;
   const float* factors;
 
   template <int kRows>
@@ -160,8 +160,11 @@ void InPlace(const TileArgs& args, const TileColumns& columns, Args... more) {
       return ForEachDecodeRows(
           args.rows, Work<Element::kBFloat16>{args, Of(columns), more...});
     case Element::kInt8:
+      return ForEachDecodeRows(
+          args.rows, Work<Element::kInt8>{args, Of(columns), more...});
     case Element::kFloat8:
-      return;  // read as floats
+      return ForEachDecodeRows(
+          args.rows, Work<Element::kFloat8>{args, Of(columns), more...});
   }
 }
 
@@ -171,7 +174,7 @@ void ScoreKeysInPlace(const TileArgs& args, const TileColumns& columns,
 }
 
 void AddAllValuesInPlace(const TileArgs& args, const TileColumns& columns,
-                         const float* weights, const float* factors) {
+                         float* weights, const float* factors) {
   InPlace<AddDecodeRows>(args, columns, weights, factors);
 }
 

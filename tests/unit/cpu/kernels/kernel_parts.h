@@ -64,8 +64,9 @@ struct KernelParts {
   /// each.
   void (*add_packed_values)(const TileArgs& args, const TileColumns& columns,
                             const float* weights, const float* factors);
+  /// May change the weights.
   void (*add_values_in_place)(const TileArgs& args, const TileColumns& columns,
-                              const float* weights, const float* factors);
+                              float* weights, const float* factors);
 };
 
 /// Those of one of AvailableTargets().

@@ -95,8 +95,33 @@ uint16_t Narrowed(Element type, double value) {
       sign | static_cast<int>(std::min<double>(bits, infinity)));
 }
 
+double WidenedByte(Element type, uint8_t bits) {
+  if (type == Element::kInt8) return static_cast<int8_t>(bits);
+  const int exponent = bits >> 3 & 15;
+  const int fraction = bits & 7;
+  if (exponent == 15 && fraction == 7) return std::nan("");
+  const double magnitude = exponent == 0
+                               ? std::ldexp(fraction, -9)
+                               : std::ldexp(8 + fraction, exponent - 10);
+  return (bits & 0x80) != 0 ? -magnitude : magnitude;
+}
+
+uint8_t NarrowedByte(Element type, double value) {
+  int nearest = 0;
+  for (int bits = 0; bits < 256; ++bits) {
+    // False where it is NaN.
+    if (std::abs(WidenedByte(type, static_cast<uint8_t>(bits)) - value) <
+        std::abs(WidenedByte(type, static_cast<uint8_t>(nearest)) - value)) {
+      nearest = bits;
+    }
+  }
+  return static_cast<uint8_t>(nearest);
+}
+
 void StoreElement(Element type, double value, unsigned char* to) {
-  if (type == Element::kFloat32) {
+  if (SizeOf(type) == 1) {
+    *to = NarrowedByte(type, value);
+  } else if (type == Element::kFloat32) {
     const auto narrow = static_cast<float>(value);
     std::memcpy(to, &narrow, sizeof(narrow));
   } else {
@@ -106,6 +131,7 @@ void StoreElement(Element type, double value, unsigned char* to) {
 }
 
 double LoadElement(Element type, const unsigned char* from) {
+  if (SizeOf(type) == 1) return WidenedByte(type, *from);
   if (type == Element::kFloat32) {
     float value;
     std::memcpy(&value, from, sizeof(value));

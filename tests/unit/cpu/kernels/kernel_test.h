@@ -62,6 +62,10 @@ std::vector<float> SpecialFloats();
 double Widened(Element type, uint16_t bits);
 uint16_t Narrowed(Element type, double value);
 
+/// A number of INT8 or FP8, and the finite one that is nearest.
+double WidenedByte(Element type, uint8_t bits);
+uint8_t NarrowedByte(Element type, double value);
+
 /// Stores `value` as an element, at any address.
 void StoreElement(Element type, double value, unsigned char* to);
 /// What it is then.

@@ -82,7 +82,10 @@ void ScoredTile::SetInPlace(int64_t lanes) {
                    .key_width = 1,
                    .values = value_places_.data(),
                    .value_width = args.states.width,
-                   .type = Element::kFloat32};
+                   .ahead = args.keys,
+                   .type = Element::kFloat32,
+                   .key_scales = nullptr,
+                   .value_scales = nullptr};
 }
 
 void ScoredTile::SetBf16() {
