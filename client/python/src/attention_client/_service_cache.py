@@ -71,7 +71,7 @@ class _Store:
     ) -> None:
         if not hasattr(client, "attend_sequences"):
             raise TypeError(
-                f"client: {client!r} keeps no sequences (expected the Client of a server)"
+                f"client: {client!r} keeps no sequences (expected a server's Client)"
             )
         self.client = client
         self.layers = layers
