@@ -31,15 +31,23 @@ const TensorField* RequestBuilder::Accepted(absl::string_view name) {
 absl::StatusOr<TensorView*> RequestBuilder::Set(
     const TensorField& tensor, DataType type, absl::Span<const int64_t> shape,
     absl::Span<const std::byte> bytes) {
+  return Set(tensor, ViewOfBytes(tensor.name, type, shape, bytes));
+}
+
+absl::StatusOr<TensorView*> RequestBuilder::Set(
+    const TensorField& tensor, absl::StatusOr<TensorView> view) {
   if (IsGiven(tensor)) return FieldError(tensor.name, "given twice");
   given_.set(IndexOf(tensor));
-  absl::StatusOr<TensorView> view =
-      ViewOfBytes(tensor.name, type, shape, bytes);
   if (!view.ok()) return view.status();
   TensorView& place = tensor.place(request_.problem);
   place = *std::move(view);
-  ++request_.tensors_by_type[static_cast<size_t>(type)];
+  ++request_.tensors_by_type[static_cast<size_t>(place.type)];
   return &place;
+}
+
+absl::Status RequestBuilder::SetTensor(const TensorField& tensor,
+                                       TensorView view) {
+  return Set(tensor, std::move(view)).status();
 }
 
 absl::Status RequestBuilder::SetTensor(const TensorField& tensor, DataType type,

@@ -48,6 +48,9 @@ class RequestBuilder {
   absl::Status SetTensor(const TensorField& tensor, DataType type,
                          absl::Span<const int64_t> shape,
                          absl::Span<const std::byte> bytes);
+  /// The same of elements that lie as `view` says, by any strides: their owner
+  /// outlives the request, and changes none of them meanwhile.
+  absl::Status SetTensor(const TensorField& tensor, TensorView view);
   /// The same, kept by the request.
   absl::Status SetTensor(const TensorField& tensor, DataType type,
                          absl::Span<const int64_t> shape, AlignedBuffer buffer);
@@ -82,6 +85,8 @@ class RequestBuilder {
   absl::StatusOr<TensorView*> Set(const TensorField& tensor, DataType type,
                                   absl::Span<const int64_t> shape,
                                   absl::Span<const std::byte> bytes);
+  absl::StatusOr<TensorView*> Set(const TensorField& tensor,
+                                  absl::StatusOr<TensorView> view);
 
   absl::Status CheckTensors();
   absl::Status CheckResults();

@@ -139,30 +139,33 @@ absl::Status Results::Allocate() {
   return absl::OkStatus();
 }
 
-AttentionOutputs Results::Outputs() {
+AttentionOutputs Results::Outputs() { return OutputsAt(ViewOf); }
+
+AttentionOutputs Results::OutputsAt(
+    absl::FunctionRef<MutableTensorView(Result& result)> place) {
   AttentionOutputs outputs;
   for (Result& result : results_) {
     switch (result.wanted.result) {
       case ResultField::kOutput:
-        outputs.output = ViewOf(result);
+        outputs.output = place(result);
         break;
       case ResultField::kWeights:
-        outputs.weights = ViewOf(result);
+        outputs.weights = place(result);
         break;
       case ResultField::kLse:
-        outputs.lse = ViewOf(result);
+        outputs.lse = place(result);
         break;
       case ResultField::kTopKIndices:
-        outputs.top_k_indices = ViewOf(result);
+        outputs.top_k_indices = place(result);
         break;
       case ResultField::kTopKWeights:
-        outputs.top_k_weights = ViewOf(result);
+        outputs.top_k_weights = place(result);
         break;
       case ResultField::kKeyWeights:
-        outputs.key_weights = ViewOf(result);
+        outputs.key_weights = place(result);
         break;
       case ResultField::kScores:
-        outputs.scores = ViewOf(result);
+        outputs.scores = place(result);
         break;
     }
   }

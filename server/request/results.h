@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "core/batch.h"
@@ -54,6 +55,11 @@ class Results {
 
   /// Where the engine writes, after Allocate().
   AttentionOutputs Outputs();
+  /// Where it writes, of a caller that has memory of its own in place of
+  /// Allocate(): what `place` says of each result, also of those that nobody
+  /// wants.
+  AttentionOutputs OutputsAt(
+      absl::FunctionRef<MutableTensorView(Result& result)> place);
 
  private:
   const Result& Largest() const;

@@ -91,10 +91,11 @@ def test_everything_has_the_servers_version():
     version = re.match(r"attention-server (\d+\.\d+\.\d+)", told)[1]
     assert BASE["kustomization.yaml"]["images"] == [{"name": "attention-server", "newTag": version}]
     assert CONTAINERS["kserve"]["image"] == f"attention-server:{version}"
-    for package in ["python", "python-server"]:
+    for package in ["python", "python-engine", "python-server"]:
         project = (ROOT / "client" / package / "pyproject.toml").read_text()
         assert f'version = "{version}"' in project
-        assert project.count("==") == project.count(f"attention-server=={version}")
+        ours = re.findall(rf"attention-(?:client|engine|server)=={re.escape(version)}", project)
+        assert project.count("==") == len(ours)
 
 
 @each_container

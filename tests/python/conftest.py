@@ -1,9 +1,10 @@
-"""A server and a client for the tests of a module."""
+"""A server, a client and an engine for the tests of a module."""
 
 import numpy as np
 import pytest
 
 from attention_client import Client, LocalServer
+from attention_engine import Engine
 
 
 @pytest.fixture(scope="session")
@@ -16,6 +17,17 @@ def server():
 def client(server):
     with Client(server.target) as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def engine():
+    return Engine(threads=2)
+
+
+@pytest.fixture(params=["client", "engine"])
+def computing(request):
+    """What attends: a client of a server, and an engine in this process."""
+    return request.getfixturevalue(request.param)
 
 
 @pytest.fixture

@@ -34,9 +34,9 @@ MASKS = {
 
 
 @pytest.mark.parametrize("name", MASKS)
-def test_a_mask_is_the_contracts(client, tensors, name):
+def test_a_mask_is_the_contracts(computing, tensors, name):
     masks = {name: MASKS[name]}
-    result = client.attend(*tensors, **masks, weights=True, lse=True)
+    result = computing.attend(*tensors, **masks, weights=True, lse=True)
     check(result, Attention(*tensors, masks=masks))
 
 
@@ -56,13 +56,13 @@ def test_a_mask_is_the_contracts(client, tensors, name):
         ),
     ],
 )
-def test_an_option_is_the_contracts(client, tensors, given, options):
-    result = client.attend(*tensors, **given, weights=True, lse=True)
+def test_an_option_is_the_contracts(computing, tensors, given, options):
+    result = computing.attend(*tensors, **given, weights=True, lse=True)
     masks = {"valid_lens": np.array([0, 7])} if "valid_lens" in given else {}
     check(result, Attention(*tensors, masks=masks, options=options))
 
 
-def test_scoring_is_the_contracts(client, tensors, normal):
+def test_scoring_is_the_contracts(computing, tensors, normal):
     w_q, w_k, w_v, m = normal(D, 6), normal(D, 6), normal(6), normal(D, D)
     for scoring, name, parameters in (
         (ScaledDotProduct(), "scaled_dot_product", {}),
@@ -70,53 +70,55 @@ def test_scoring_is_the_contracts(client, tensors, normal):
         (Gaussian(), "gaussian", {}),
         (Bilinear(m), "bilinear", {"m": m}),
     ):
-        result = client.attend(*tensors, scoring=scoring, weights=True, lse=True)
+        result = computing.attend(*tensors, scoring=scoring, weights=True, lse=True)
         check(result, Attention(*tensors, scoring=name, parameters=parameters))
 
 
-def test_scale_and_sigma_change_scores(client, tensors):
+def test_scale_and_sigma_change_scores(computing, tensors):
     query, key, value = tensors
-    halved = client.attend(query / 2, key, value).output
+    halved = computing.attend(query / 2, key, value).output
     scale = 1 / np.sqrt(D) / 2
     np.testing.assert_allclose(
-        client.attend(*tensors, scale=scale).output, halved, atol=1e-5
+        computing.attend(*tensors, scale=scale).output, halved, atol=1e-5
     )
     scoring = ScaledDotProduct(scale)
     np.testing.assert_allclose(
-        client.attend(*tensors, scoring=scoring).output, halved, atol=1e-5
+        computing.attend(*tensors, scoring=scoring).output, halved, atol=1e-5
     )
-    wide = client.attend(*tensors, scoring=Gaussian(2.0)).output
-    narrow = client.attend(query / 2, key / 2, value, scoring=Gaussian()).output
+    wide = computing.attend(*tensors, scoring=Gaussian(2.0)).output
+    narrow = computing.attend(query / 2, key / 2, value, scoring=Gaussian()).output
     np.testing.assert_allclose(wide, narrow, atol=1e-5)
 
 
-def test_offsets_move_queries_and_keys(client, tensors):
-    whole = client.attend(*tensors, causal=True).output
+def test_offsets_move_queries_and_keys(computing, tensors):
+    whole = computing.attend(*tensors, causal=True).output
     query, key, value = tensors
-    moved = client.attend(query[:, :, 2:], key, value, causal=True, query_offset=2)
+    moved = computing.attend(query[:, :, 2:], key, value, causal=True, query_offset=2)
     np.testing.assert_allclose(moved.output, whole[:, :, 2:], atol=1e-6)
-    both = client.attend(query, key, value, causal=True, query_offset=5, key_offset=5)
+    both = computing.attend(
+        query, key, value, causal=True, query_offset=5, key_offset=5
+    )
     np.testing.assert_allclose(both.output, whole, atol=1e-6)
-    of_entries = client.attend(query, key, value, causal=True, query_offsets=[0, 3])
+    of_entries = computing.attend(query, key, value, causal=True, query_offsets=[0, 3])
     np.testing.assert_allclose(of_entries.output[0], whole[0], atol=1e-6)
-    third = client.attend(query, key, value, causal=True, query_offset=3).output
+    third = computing.attend(query, key, value, causal=True, query_offset=3).output
     np.testing.assert_allclose(of_entries.output[1], third[1], atol=1e-6)
 
 
-def test_alibi_slopes_are_a_bias(client, tensors):
+def test_alibi_slopes_are_a_bias(computing, tensors):
     slopes = np.linspace(0.1, 1, HQ, dtype=np.float32)
     distance = np.abs(np.arange(LQ)[:, None] - np.arange(LK))
     bias = -slopes[:, None, None] * distance
     np.testing.assert_allclose(
-        client.attend(*tensors, alibi_slopes=slopes).output,
-        client.attend(*tensors, bias=bias).output,
+        computing.attend(*tensors, alibi_slopes=slopes).output,
+        computing.attend(*tensors, bias=bias).output,
         atol=1e-5,
     )
 
 
-def test_dropout_follows_from_its_seed(client, tensors):
+def test_dropout_follows_from_its_seed(computing, tensors):
     def call(seed):
-        return client.attend(
+        return computing.attend(
             *tensors,
             training=True,
             dropout_p=0.5,
@@ -132,17 +134,17 @@ def test_dropout_follows_from_its_seed(client, tensors):
 
 
 @pytest.mark.parametrize("kind, name", [("float16", "FP16"), ("bfloat16", "BF16")])
-def test_half_precision_comes_back_as_it_went(client, tensors, kind, name):
+def test_half_precision_comes_back_as_it_went(computing, tensors, kind, name):
     dtype = np.dtype(getattr(ml_dtypes, kind, kind))
     halves = [tensor.astype(dtype) for tensor in tensors]
-    result = client.attend(*halves, weights=True, lse=True)
+    result = computing.attend(*halves, weights=True, lse=True)
     assert result.output.dtype == dtype
     assert result.weights.dtype == np.float32
     check(result, Attention(*(h.astype(np.float32) for h in halves)), name)
 
 
-def test_any_layout_of_an_array_will_do(client, tensors):
-    expected = client.attend(*tensors).output
+def test_any_layout_of_an_array_will_do(computing, tensors):
+    expected = computing.attend(*tensors).output
     for change in (
         lambda a: a.astype(np.float64),
         lambda a: a.astype(">f4"),
@@ -150,22 +152,22 @@ def test_any_layout_of_an_array_will_do(client, tensors):
         lambda a: np.repeat(a, 2, axis=-1)[..., ::2],
         lambda a: a.tolist(),
     ):
-        actual = client.attend(*map(change, tensors)).output
+        actual = computing.attend(*map(change, tensors)).output
         np.testing.assert_array_equal(actual, expected)
         assert actual.dtype == np.float32
 
 
-def test_ranks_two_and_three_are_one_head(client, tensors):
+def test_ranks_two_and_three_are_one_head(computing, tensors):
     query, key, value = (tensor[:, :1] for tensor in tensors)
-    expected = client.attend(query, key, value).output
-    batch = client.attend(query[:, 0], key[:, 0], value[:, 0]).output
+    expected = computing.attend(query, key, value).output
+    batch = computing.attend(query[:, 0], key[:, 0], value[:, 0]).output
     np.testing.assert_array_equal(batch, expected[:, 0])
-    one = client.attend(query[0, 0], key[0, 0], value[0, 0]).output
+    one = computing.attend(query[0, 0], key[0, 0], value[0, 0]).output
     np.testing.assert_array_equal(one, expected[0, 0])
 
 
-def test_a_result_says_who_computed_it(client, tensors):
-    result = client.attend(*tensors, id="mine")
+def test_a_result_says_who_computed_it(computing, tensors):
+    result = computing.attend(*tensors, id="mine")
     assert result.id == "mine"
     assert result.backend == "cpu"
     assert result.kernel
@@ -173,15 +175,15 @@ def test_a_result_says_who_computed_it(client, tensors):
     assert result.weights is None and result.lse is None
 
 
-def test_results_may_be_written_to(client, tensors):
-    result = client.attend(*tensors, weights=True, lse=True)
+def test_results_may_be_written_to(computing, tensors):
+    result = computing.attend(*tensors, weights=True, lse=True)
     for array in (result.output, result.weights, result.lse):
         array += 1
         assert array.flags.aligned and array.flags.owndata
 
 
-def test_nothing_is_a_legal_number_of_queries(client, normal):
-    output = client.attend(normal(2, 0, 4), normal(2, 3, 4), normal(2, 3, 4)).output
+def test_nothing_is_a_legal_number_of_queries(computing, normal):
+    output = computing.attend(normal(2, 0, 4), normal(2, 3, 4), normal(2, 3, 4)).output
     assert output.shape == (2, 0, 4)
 
 
@@ -200,8 +202,8 @@ def test_info_and_health(client):
     assert client.health("attention.v1.AttentionService") == "SERVING"
 
 
-def test_a_result_shows_shapes_and_facts(client, tensors):
-    shown = repr(client.attend(*tensors, weights=True, id="mine"))
+def test_a_result_shows_shapes_and_facts(computing, tensors):
+    shown = repr(computing.attend(*tensors, weights=True, id="mine"))
     assert shown.startswith(
         "Result(id='mine', output=float32 (2, 4, 5, 8), weights=float32 (2, 4, 5, 7), "
         "backend='cpu', kernel="

@@ -26,9 +26,9 @@ from attention_client import (
 SMALL = [np.ones((3, 4), np.float32)] * 3
 
 
-def test_an_error_of_the_server_names_the_field(client):
+def test_an_error_names_the_field(computing):
     with pytest.raises(InvalidArgumentError, match="expected|needs") as caught:
-        client.attend(SMALL[0], np.ones((3, 5), np.float32), SMALL[2])
+        computing.attend(SMALL[0], np.ones((3, 5), np.float32), SMALL[2])
     assert caught.value.field == "key"
     assert caught.value.code == grpc.StatusCode.INVALID_ARGUMENT
     assert isinstance(caught.value, ValueError)
@@ -52,20 +52,20 @@ def test_an_error_of_the_server_names_the_field(client):
         ({"dropout_p": 2.0, "training": True}, "dropout_p"),
     ],
 )
-def test_a_wrong_option_is_named(client, options, field):
+def test_a_wrong_option_is_named(computing, options, field):
     with pytest.raises(InvalidArgumentError) as caught:
-        client.attend(*SMALL, **options)
+        computing.attend(*SMALL, **options)
     assert caught.value.field == field
 
 
-def test_an_unknown_option_is_a_type_error(client):
+def test_an_unknown_option_is_a_type_error(computing):
     with pytest.raises(TypeError, match="no option valid_length .*valid_lens"):
-        client.attend(*SMALL, valid_length=[3])
+        computing.attend(*SMALL, valid_length=[3])
 
 
-def test_an_unknown_parameter_set_is_not_found(client):
+def test_an_unknown_parameter_set_is_not_found(computing):
     with pytest.raises(NotFoundError, match="nobody") as caught:
-        client.attend(*SMALL, scoring=ParameterSet("nobody"))
+        computing.attend(*SMALL, scoring=ParameterSet("nobody"))
     assert caught.value.field == "parameter_set"
 
 

@@ -19,8 +19,8 @@ def tensors():
     )
 
 
-def test_top_k_are_the_weights_that_sorting_puts_first(client, tensors):
-    result = client.attend(*tensors, weights=True, top_k=3, causal=True)
+def test_top_k_are_the_weights_that_sorting_puts_first(computing, tensors):
+    result = computing.attend(*tensors, weights=True, top_k=3, causal=True)
     assert result.top_k_indices.dtype == np.int64
     assert result.top_k_indices.shape == result.top_k_weights.shape == (B, HQ, LQ, 3)
     order = np.argsort(-result.weights, axis=-1, kind="stable")[..., :3]
@@ -30,29 +30,29 @@ def test_top_k_are_the_weights_that_sorting_puts_first(client, tensors):
     np.testing.assert_array_equal(result.top_k_weights, weights)
 
 
-def test_key_weights_are_sums_over_the_rows(client, tensors):
-    result = client.attend(*tensors, weights=True, key_weights=True)
+def test_key_weights_are_sums_over_the_rows(computing, tensors):
+    result = computing.attend(*tensors, weights=True, key_weights=True)
     np.testing.assert_allclose(
         result.key_weights, result.weights.sum(axis=-2), atol=1e-6
     )
     assert result.top_k_indices is None and result.scores is None
 
 
-def test_scores_come_at_every_stage(client, tensors):
+def test_scores_come_at_every_stage(computing, tensors):
     query, key, _ = tensors
     products = query @ key.repeat(HQ // HKV, axis=1).swapaxes(-1, -2) / np.sqrt(D)
     given = {"softcap": 2.0, "causal": True}
-    scaled = client.attend(*tensors, **given, scores="scaled").scores
+    scaled = computing.attend(*tensors, **given, scores="scaled").scores
     np.testing.assert_allclose(scaled, products, atol=1e-5)
-    capped = client.attend(*tensors, **given, scores="capped").scores
+    capped = computing.attend(*tensors, **given, scores="capped").scores
     np.testing.assert_allclose(capped, 2 * np.tanh(products / 2), atol=1e-5)
-    masked = client.attend(*tensors, **given, scores="masked").scores
+    masked = computing.attend(*tensors, **given, scores="masked").scores
     seen = np.tril(np.ones((LQ, LK), bool))
     np.testing.assert_array_equal(
         np.isneginf(masked), ~np.broadcast_to(seen, masked.shape)
     )
     np.testing.assert_allclose(masked[..., seen], capped[..., seen], atol=1e-5)
-    assert client.attend(*tensors, scores="none").scores is None
+    assert computing.attend(*tensors, scores="none").scores is None
 
 
 def test_shared_memory_and_the_wire_give_the_same(server):
@@ -80,11 +80,11 @@ def test_asyncio_gives_the_same(server, client, tensors):
     np.testing.assert_array_equal(result.key_weights, expected.key_weights)
 
 
-def test_packed_batches_have_their_own_shapes(client):
+def test_packed_batches_have_their_own_shapes(computing):
     rng = np.random.default_rng(5)
     query = rng.standard_normal((4, 2, 8), dtype=np.float32)
     key, value = rng.standard_normal((2, 9, 2, 8), dtype=np.float32)
-    result = client.attend(
+    result = computing.attend(
         query,
         key,
         value,
@@ -111,10 +111,10 @@ def test_packed_batches_have_their_own_shapes(client):
         ({"top_k": "many"}, "top_k: 'many'"),
         (
             {"scores": "raw"},
-            "scores: 'raw' .expected one of none, scaled, capped, masked",
+            r"scores: 'raw' .expected .*none.*scaled.*capped.*masked",
         ),
     ],
 )
-def test_what_is_wrong_is_named(client, tensors, given, message):
+def test_what_is_wrong_is_named(computing, tensors, given, message):
     with pytest.raises(InvalidArgumentError, match=message):
-        client.attend(*tensors, **given)
+        computing.attend(*tensors, **given)

@@ -22,9 +22,9 @@ def starts(column):
     return np.cumsum([0, *(lengths[column] for lengths in LENGTHS)])
 
 
-def test_each_entry_has_the_bits_that_it_has_alone(client):
+def test_each_entry_has_the_bits_that_it_has_alone(computing):
     queries, keys, values = packed(np.random.default_rng(1))
-    together = client.attend(
+    together = computing.attend(
         np.concatenate(queries),
         np.concatenate(keys),
         np.concatenate(values),
@@ -35,7 +35,7 @@ def test_each_entry_has_the_bits_that_it_has_alone(client):
     )
     first = 0
     for query, key, value in zip(queries, keys, values, strict=True):
-        alone = client.attend(
+        alone = computing.attend(
             *(rows.swapaxes(0, 1)[None] for rows in (query, key, value)),
             causal="bottom_right",
             lse=True,
@@ -48,10 +48,10 @@ def test_each_entry_has_the_bits_that_it_has_alone(client):
         first = last
 
 
-def test_starts_that_fall_are_refused_by_the_entry(client):
+def test_starts_that_fall_are_refused_by_the_entry(computing):
     queries, keys, values = packed(np.random.default_rng(1))
     with pytest.raises(InvalidArgumentError, match=r"query_starts: element \[2\] is 1"):
-        client.attend(
+        computing.attend(
             np.concatenate(queries),
             np.concatenate(keys),
             np.concatenate(values),

@@ -75,15 +75,15 @@ def test_a_row_that_is_not_finite_is_named(bad):
 @pytest.mark.parametrize("query_type", [np.float32, np.float16, ml_dtypes.bfloat16])
 @pytest.mark.parametrize("queries", [1, 30])
 def test_attending_them_is_attending_what_they_stand_for(
-    client, normal, dtype, query_type, queries
+    computing, normal, dtype, query_type, queries
 ):
     query = normal(2, 4, queries, 16).astype(query_type)
     key, key_scale = quantize(normal(2, 2, 40, 16), dtype)
     value, value_scale = quantize(normal(2, 2, 40, 8), dtype)
-    result = client.attend(
+    result = computing.attend(
         query, key, value, key_scale=key_scale, value_scale=value_scale
     )
-    expected = client.attend(
+    expected = computing.attend(
         query.astype(np.float32), widened(key, key_scale), widened(value, value_scale)
     )
     assert result.output.dtype == query.dtype
@@ -105,21 +105,21 @@ def test_they_go_through_shared_memory(server, normal):
     np.testing.assert_array_equal(*outputs)
 
 
-def test_floats_of_another_type_need_no_scale(client, normal):
+def test_floats_of_another_type_need_no_scale(computing, normal):
     query, key, value = normal(3, 8), normal(5, 8), normal(5, 4)
     half = [array.astype(np.float16) for array in (key, value)]
-    result = client.attend(query, *half)
-    expected = client.attend(query, *(array.astype(np.float32) for array in half))
+    result = computing.attend(query, *half)
+    expected = computing.attend(query, *(array.astype(np.float32) for array in half))
     assert result.output.dtype == np.float32
     np.testing.assert_allclose(result.output, expected.output, rtol=1e-5, atol=1e-6)
 
 
-def test_a_packed_batch_has_a_scale_for_each_token_and_head(client, normal):
+def test_a_packed_batch_has_a_scale_for_each_token_and_head(computing, normal):
     query = normal(4, 2, 8)
     key, key_scale = quantize(normal(7, 2, 8))
     value, value_scale = quantize(normal(7, 2, 8))
     assert key_scale.shape == (7, 2)
-    packed = client.attend(
+    packed = computing.attend(
         query,
         key,
         value,
@@ -128,7 +128,7 @@ def test_a_packed_batch_has_a_scale_for_each_token_and_head(client, normal):
         query_starts=[0, 1, 4],
         key_starts=[0, 3, 7],
     )
-    second = client.attend(
+    second = computing.attend(
         query[1:].swapaxes(0, 1)[None],
         key[3:].swapaxes(0, 1)[None],
         value[3:].swapaxes(0, 1)[None],
@@ -138,14 +138,14 @@ def test_a_packed_batch_has_a_scale_for_each_token_and_head(client, normal):
     np.testing.assert_array_equal(packed.output[1:], second.output[0].swapaxes(0, 1))
 
 
-def test_scales_that_are_missing_or_wrong_are_named(client, normal):
+def test_scales_that_are_missing_or_wrong_are_named(computing, normal):
     query = normal(3, 8)
     key, key_scale = quantize(normal(5, 8))
     value, _ = quantize(normal(5, 8))
     with pytest.raises(InvalidArgumentError, match="value_scale: missing") as caught:
-        client.attend(query, key, value, key_scale=key_scale)
+        computing.attend(query, key, value, key_scale=key_scale)
     assert caught.value.field == "value_scale"
     with pytest.raises(InvalidArgumentError, match="key_scale: -1 for row 2"):
         wrong = key_scale.copy()
         wrong[2] = -1
-        client.attend(query, key, value, key_scale=wrong, value_scale=key_scale)
+        computing.attend(query, key, value, key_scale=wrong, value_scale=key_scale)

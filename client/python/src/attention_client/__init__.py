@@ -16,6 +16,7 @@ from attention_client._reply import Result
 from attention_client._request import Options, Request
 from attention_client.aio import AsyncClient
 from attention_client.aio_sequence import AsyncSequence
+from attention_client.backend import AttentionBackend
 from attention_client.client import Client
 from attention_client.errors import (
     AbortedError,
@@ -57,6 +58,7 @@ __all__ = [
     "AlreadyExistsError",
     "AsyncClient",
     "AsyncSequence",
+    "AttentionBackend",
     "AttentionError",
     "Bilinear",
     "CancelledError",

@@ -69,6 +69,10 @@ class _Store:
     def __init__(
         self, client: Client, layers: int, label: str, idle_limit: float | None
     ) -> None:
+        if not hasattr(client, "attend_sequences"):
+            raise TypeError(
+                f"client: {client!r} keeps no sequences (expected a server's Client)"
+            )
         self.client = client
         self.layers = layers
         self.label = label

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import threading
 
 import torch
 
 from attention_client._torch_gradients import Call
+from attention_client.backend import AttentionBackend
 from attention_client.client import Client
 
 _lock = threading.Lock()
@@ -17,7 +17,8 @@ _default: Client | None = None
 def set_client(client: Client | None) -> None:
     """What computes from now on, where a call names no client of its own.
 
-    Until then, and after None: the server at $ATTENTION_SERVER, else 127.0.0.1:8001.
+    Until then, and after None: AttentionBackend(), which is the server at
+    $ATTENTION_SERVER, an Engine where that is "local", else 127.0.0.1:8001.
     """
     global _default
     with _lock:
@@ -29,7 +30,7 @@ def default_client() -> Client:
     global _default
     with _lock:
         if _default is None:
-            _default = Client(os.environ.get("ATTENTION_SERVER", "127.0.0.1:8001"))
+            _default = AttentionBackend()
         return _default
 
 

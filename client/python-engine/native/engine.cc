@@ -1,0 +1,117 @@
+#include "client/python-engine/native/engine.h"
+
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/python-engine/native/arguments.h"
+#include "client/python-engine/native/fork.h"
+#include "client/python-engine/native/python.h"
+#include "client/python-engine/native/run.h"
+
+namespace attention::python {
+namespace {
+
+namespace nb = nanobind;
+
+constexpr int64_t kMostThreads = 4096;  // as --worker-threads
+
+void CheckHasThreads() {
+  if (!LacksThreads()) return;
+  Check(absl::FailedPreconditionError(
+      "the engine's threads are not in this process, which was forked after an "
+      "Engine was made (expected the start method \"spawn\" or \"forkserver\" "
+      "of "
+      "multiprocessing, or no Engine before the fork)"));
+}
+
+nb::str Text(absl::string_view text) {
+  return nb::str(text.data(), text.size());
+}
+
+}  // namespace
+
+PythonEngine::PythonEngine(int64_t threads, std::string backend) {
+  GetPython();
+  CheckHasThreads();
+  if (threads < 0 || threads > kMostThreads) {
+    Check(absl::InvalidArgumentError(
+        absl::StrCat("threads: ", threads, " (expected 0, one for each ",
+                     "processor, to ", kMostThreads, ")")));
+  }
+  NoteThreads();
+  absl::StatusOr<std::unique_ptr<Engine>> engine = [&] {
+    const nb::gil_scoped_release release;
+    return Engine::Create(
+        {.threads = static_cast<int>(threads), .backend = std::move(backend)});
+  }();
+  Check(engine.status());
+  engine_ = *std::move(engine);
+}
+
+// In a forked child there is nobody left to end: it would be waited for.
+PythonEngine::~PythonEngine() { Close(); }
+
+void PythonEngine::Close() {
+  std::shared_ptr<Engine> engine = std::exchange(engine_, nullptr);
+  if (LacksThreads()) {
+    new std::shared_ptr<Engine>(std::move(engine));
+    return;
+  }
+  const nb::gil_scoped_release release;
+  engine.reset();
+}
+
+std::shared_ptr<Engine> PythonEngine::Get() const {
+  CheckHasThreads();
+  if (engine_ == nullptr) {
+    Check(absl::FailedPreconditionError(
+        "the engine is closed (expected a call before close())"));
+  }
+  return engine_;
+}
+
+nb::object PythonEngine::Attend(nb::handle query, nb::handle key,
+                                nb::handle value, nb::handle out,
+                                nb::handle timeout,
+                                const nb::kwargs& options) const {
+  const std::shared_ptr<Engine> engine = Get();
+  const Deadline deadline = DeadlineOf(timeout);
+  const Arguments arguments(query, key, value, options);
+  return Run(*engine, arguments, query, out, deadline);
+}
+
+nb::dict PythonEngine::Info() const {
+  const std::shared_ptr<Engine> engine = Get();
+  nb::list backends;
+  nb::list devices;
+  for (const auto& backend : engine->backends()) {
+    nb::dict facts;
+    facts["name"] = Text(backend->name());
+    facts["instruction_set"] = Text(backend->instruction_set());
+    facts["experimental"] = backend->experimental();
+    facts["broken"] = Text(backend->health().message());
+    backends.append(facts);
+    for (const BackendDevice& device : backend->devices()) {
+      nb::dict known;
+      known["name"] = Text(device.name);
+      known["memory_bytes"] = device.memory;
+      devices.append(known);
+    }
+  }
+  nb::list unused;
+  for (const UnusedBackend& backend : engine->unused()) {
+    nb::dict facts;
+    facts["name"] = Text(backend.name);
+    facts["reason"] = Text(backend.reason.message());
+    unused.append(facts);
+  }
+  nb::dict info;
+  info["backends"] = backends;
+  info["worker_threads"] = engine->workers().threads();
+  info["devices"] = devices;
+  info["unused_backends"] = unused;
+  return info;
+}
+
+}  // namespace attention::python

@@ -1,0 +1,46 @@
+#ifndef ATTENTION_CLIENT_PYTHON_ENGINE_NATIVE_ENGINE_H_
+#define ATTENTION_CLIENT_PYTHON_ENGINE_NATIVE_ENGINE_H_
+
+#include <nanobind/nanobind.h>
+
+#include <memory>
+#include <string>
+
+#include "core/engine.h"
+
+namespace attention::python {
+
+/// core's engine for Python: what attention_engine.Engine is made of. Every
+/// method throws exceptions of attention_client.errors.
+class PythonEngine {
+ public:
+  /// `threads` from 0, one for each processor, to 4096.
+  PythonEngine(int64_t threads, std::string backend);
+  ~PythonEngine();
+  PythonEngine(const PythonEngine&) = delete;
+  PythonEngine& operator=(const PythonEngine&) = delete;
+
+  /// A Result of attention_client. `out`: where the output goes, or None.
+  /// `timeout`: seconds, or None. The interpreter's lock is free while it
+  /// computes, unless that takes some microseconds alone.
+  nanobind::object Attend(nanobind::handle query, nanobind::handle key,
+                          nanobind::handle value, nanobind::handle out,
+                          nanobind::handle timeout,
+                          const nanobind::kwargs& options) const;
+
+  /// The fields of attention_engine.EngineInfo that the engine knows.
+  nanobind::dict Info() const;
+
+  /// Ends the threads once no call runs; calls from then on are refused.
+  void Close();
+
+ private:
+  // FailedPreconditionError where the engine is closed, or cannot be used here.
+  std::shared_ptr<Engine> Get() const;
+
+  std::shared_ptr<Engine> engine_;
+};
+
+}  // namespace attention::python
+
+#endif  // ATTENTION_CLIENT_PYTHON_ENGINE_NATIVE_ENGINE_H_

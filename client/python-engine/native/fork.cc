@@ -1,0 +1,35 @@
+#include "client/python-engine/native/fork.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+
+namespace attention::python {
+namespace {
+
+std::atomic<bool> lacks_threads = false;
+
+// Of exit(), when Python has ended: before the destructors of oneTBB, in which
+// a child could wait for a thread that it lacks.
+void EndChild(int status, void*) {
+  if (!LacksThreads()) return;
+  std::fflush(nullptr);
+  _exit(status);
+}
+
+bool Register() {
+  pthread_atfork(nullptr, nullptr, [] { lacks_threads.store(true); });
+  on_exit(EndChild, nullptr);
+  return true;
+}
+
+}  // namespace
+
+void NoteThreads() { [[maybe_unused]] static const bool once = Register(); }
+
+bool LacksThreads() { return lacks_threads.load(std::memory_order_relaxed); }
+
+}  // namespace attention::python

@@ -1,0 +1,17 @@
+#ifndef ATTENTION_CLIENT_PYTHON_ENGINE_NATIVE_FORK_H_
+#define ATTENTION_CLIENT_PYTHON_ENGINE_NATIVE_FORK_H_
+
+/// fork() copies a process with one of its threads. oneTBB would wait for ever
+/// for those that are missing.
+namespace attention::python {
+
+/// To be called before an engine is made: children forked from now on lack its
+/// threads, and end without the destructors of what they have loaded.
+void NoteThreads();
+
+/// True in such a child.
+bool LacksThreads();
+
+}  // namespace attention::python
+
+#endif  // ATTENTION_CLIENT_PYTHON_ENGINE_NATIVE_FORK_H_

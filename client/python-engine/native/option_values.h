@@ -1,0 +1,20 @@
+#ifndef ATTENTION_CLIENT_PYTHON_ENGINE_NATIVE_OPTION_VALUES_H_
+#define ATTENTION_CLIENT_PYTHON_ENGINE_NATIVE_OPTION_VALUES_H_
+
+#include <nanobind/nanobind.h>
+
+#include "server/request/option_value.h"
+
+namespace attention::python {
+
+/// Python's value as an option's: bool, int, float and str; numpy's and other
+/// libraries' numbers as what they turn into; anything else as its repr, which
+/// no option takes and an error shows.
+server::OptionValue OptionValueOf(nanobind::handle value);
+
+/// The text of a str, or of another object's repr.
+std::string TextOf(nanobind::handle value);
+
+}  // namespace attention::python
+
+#endif  // ATTENTION_CLIENT_PYTHON_ENGINE_NATIVE_OPTION_VALUES_H_

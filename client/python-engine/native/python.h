@@ -1,0 +1,41 @@
+#ifndef ATTENTION_CLIENT_PYTHON_ENGINE_NATIVE_PYTHON_H_
+#define ATTENTION_CLIENT_PYTHON_ENGINE_NATIVE_PYTHON_H_
+
+#include <nanobind/nanobind.h>
+
+#include "absl/status/status.h"
+
+/// What the extension takes from Python, looked up once.
+namespace attention::python {
+
+struct Python {
+  nanobind::object array_type;  // numpy.ndarray
+  nanobind::object bool_type;   // numpy.bool_
+  nanobind::object empty;       // numpy.empty
+  // numpy.dtype objects, of which there is one each.
+  nanobind::object float16;
+  nanobind::object bfloat16;
+  nanobind::object float8;
+  nanobind::object float32;
+  nanobind::object int64;
+  // attention_engine._conversions, which says what they do.
+  nanobind::object to_array;
+  nanobind::object to_writable;
+  nanobind::object like;
+  nanobind::object share_memory;
+  nanobind::object scoring_fields;
+  nanobind::object window_sides;
+  nanobind::object refuse_option;
+  nanobind::object result_type;
+  nanobind::object new_error;
+};
+
+/// All of them. The first call imports the modules, and throws what that does.
+const Python& GetPython();
+
+/// Throws the exception of attention_client.errors for a status that is not OK.
+void Check(const absl::Status& status);
+
+}  // namespace attention::python
+
+#endif  // ATTENTION_CLIENT_PYTHON_ENGINE_NATIVE_PYTHON_H_

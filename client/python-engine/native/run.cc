@@ -1,0 +1,167 @@
+#include "client/python-engine/native/run.h"
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <stop_token>
+#include <utility>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/strings/str_cat.h"
+#include "client/python-engine/native/option_values.h"
+#include "client/python-engine/native/output.h"
+#include "client/python-engine/native/python.h"
+#include "core/batch.h"
+#include "server/request/request_builder.h"
+#include "server/request/results.h"
+
+namespace attention::python {
+namespace {
+
+namespace nb = nanobind;
+using server::ResultField;
+using Clock = std::chrono::steady_clock;
+
+// Longer than any program runs, and far from the clock's end.
+constexpr double kForever = 1e9;  // seconds
+
+// The results' arrays, by ResultField.
+using ResultArrays = std::array<nb::object, std::size(server::kResultFields)>;
+
+// What is called where, as Result has it, so that attributes are set without a
+// look at the text.
+PyObject* Name(const char* name) { return PyUnicode_InternFromString(name); }
+
+struct ResultNames {
+  std::array<PyObject*, std::size(server::kResultFields)> arrays;
+  PyObject* id = Name("id");
+  PyObject* backend = Name("backend");
+  PyObject* kernel = Name("kernel");
+  PyObject* queue_ns = Name("queue_ns");
+  PyObject* compute_ns = Name("compute_ns");
+  PyObject* empty = Name("");
+
+  ResultNames() {
+    for (size_t i = 0; i < arrays.size(); ++i) {
+      arrays[i] = Name(server::kResultNames[i].data());
+    }
+  }
+};
+
+// Past a frozen dataclass's __setattr__, as its own __init__ does.
+void Set(const nb::object& object, PyObject* name, nb::handle value) {
+  if (PyObject_GenericSetAttr(object.ptr(), name, value.ptr()) != 0) {
+    throw nb::python_error();
+  }
+}
+
+nb::object NewResult(const Arguments& arguments, const ResultArrays& arrays,
+                     const AttentionJob* job, std::chrono::nanoseconds taken) {
+  static const auto* const names = new ResultNames;
+  auto* const type =
+      reinterpret_cast<PyTypeObject*>(GetPython().result_type.ptr());
+  nb::object result = nb::steal(PyType_GenericNew(type, nullptr, nullptr));
+  if (!result.is_valid()) throw nb::python_error();
+  Set(result, names->id,
+      arguments.id.is_valid() ? nb::handle(arguments.id) : names->empty);
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    Set(result, names->arrays[i],
+        arrays[i].is_valid() ? nb::handle(arrays[i]) : Py_None);
+  }
+  const auto text = [](absl::string_view words) {
+    return nb::str(words.data(), words.size());
+  };
+  Set(result, names->backend, job != nullptr ? text(job->backend) : text(""));
+  Set(result, names->kernel, job != nullptr ? text(job->kernel) : text(""));
+  Set(result, names->queue_ns, nb::int_(0));
+  Set(result, names->compute_ns, nb::int_(taken.count()));
+  return result;
+}
+
+// New arrays for the results, and `out`, which may be None, as the output.
+AttentionOutputs Places(server::Results& results, const ValidatedBatch& batch,
+                        const Arguments& arguments, nb::handle out,
+                        ResultArrays& arrays) {
+  return results.OutputsAt([&](server::Result& result) {
+    const auto field = result.wanted.result;
+    nb::object& array = arrays[static_cast<size_t>(field)];
+    if (field == ResultField::kOutput && !out.is_none()) {
+      array = nb::borrow(out);
+      return OutputView(ReadWritableArray(out, "out"), batch, arguments);
+    }
+    Array made = NewArray(Name(field).data(), result.type, result.shape);
+    array = std::move(made.array);
+    return std::move(made.view);
+  });
+}
+
+absl::Status Compute(const Engine& engine, absl::Span<AttentionJob> jobs,
+                     const ValidatedBatch& batch, const Deadline& deadline) {
+  std::stop_source source{std::nostopstate};
+  if (deadline.time) {
+    source = std::stop_source();
+    for (AttentionJob& job : jobs) {
+      job.stop = source.get_token();
+      job.before_tile = [&] {
+        if (Clock::now() >= *deadline.time) source.request_stop();
+      };
+    }
+  }
+  absl::Status status;
+  if (engine.IsQuick(batch.problems)) {
+    // Over before another thread would have the interpreter.
+    const WorkerPool::InPlace in_place;
+    status = engine.Run(jobs);
+  } else {
+    const nb::gil_scoped_release release;
+    status = engine.Run(jobs);
+  }
+  if (!absl::IsCancelled(status)) return status;
+  return absl::DeadlineExceededError(absl::StrCat(
+      "the call has not finished within ", deadline.seconds, " s"));
+}
+
+}  // namespace
+
+Deadline DeadlineOf(nb::handle timeout) {
+  if (timeout.is_none()) return {};
+  const absl::StatusOr<double> seconds =
+      server::NumberOf(OptionValueOf(timeout));
+  Check(server::Named("timeout", seconds.status()));
+  if (std::isnan(*seconds)) {
+    Check(server::FieldError("timeout", "nan (expected seconds, or None)"));
+  }
+  if (*seconds >= kForever) return {};
+  const auto wait = std::chrono::duration_cast<Clock::duration>(
+      std::chrono::duration<double>(std::fmax(*seconds, 0)));
+  return {*seconds, Clock::now() + wait};
+}
+
+nb::object Run(const Engine& engine, const Arguments& arguments,
+               nb::handle query, nb::handle out, const Deadline& deadline) {
+  absl::StatusOr<ValidatedBatch> batch =
+      ValidateBatch(arguments.request.problem);
+  Check(batch.status());
+  server::Results results(arguments.request.results, *batch);
+  ResultArrays arrays;
+  const AttentionOutputs outputs =
+      Places(results, *batch, arguments, out, arrays);
+  absl::InlinedVector<AttentionJob, 1> jobs(batch->problems.size());
+  for (size_t n = 0; n < jobs.size(); ++n) {
+    jobs[n].problem = &batch->problems[n];
+    jobs[n].outputs = batch->OutputsOf(n, outputs);
+  }
+  const Clock::time_point begin = Clock::now();
+  Check(Compute(engine, absl::MakeSpan(jobs), *batch, deadline));
+  const std::chrono::nanoseconds taken = Clock::now() - begin;
+  if (!query.type().is(GetPython().array_type)) {
+    const nb::object like = GetPython().like(query);
+    for (nb::object& array : arrays) {
+      if (array.is_valid() && !array.is(out)) array = like(array);
+    }
+  }
+  return NewResult(arguments, arrays, jobs.empty() ? nullptr : jobs.data(),
+                   taken);
+}
+
+}  // namespace attention::python

@@ -1,0 +1,30 @@
+#ifndef ATTENTION_CLIENT_PYTHON_ENGINE_NATIVE_RUN_H_
+#define ATTENTION_CLIENT_PYTHON_ENGINE_NATIVE_RUN_H_
+
+#include <nanobind/nanobind.h>
+
+#include <chrono>
+#include <optional>
+
+#include "client/python-engine/native/arguments.h"
+#include "core/engine.h"
+
+namespace attention::python {
+
+struct Deadline {
+  double seconds = 0;  // as they were given
+  std::optional<std::chrono::steady_clock::time_point> time;  // none: no end
+};
+
+/// Of seconds from now on, or None. InvalidArgumentError for what is no number.
+Deadline DeadlineOf(nanobind::handle timeout);
+
+/// Computes a request: a Result whose arrays are new ones of the query's kind,
+/// but for the output where `out` is given, which it is then.
+nanobind::object Run(const Engine& engine, const Arguments& arguments,
+                     nanobind::handle query, nanobind::handle out,
+                     const Deadline& deadline);
+
+}  // namespace attention::python
+
+#endif  // ATTENTION_CLIENT_PYTHON_ENGINE_NATIVE_RUN_H_

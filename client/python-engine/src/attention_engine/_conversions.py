@@ -1,0 +1,109 @@
+"""What the extension asks of Python: arrays of other libraries, and rare options.
+
+The client's own functions wherever it has them, so that both say the same.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import Any, NoReturn
+
+import numpy as np
+
+from attention_client import _request
+from attention_client._arrays import BFLOAT16, FLOAT8, Array, like, to_numpy
+from attention_client._reply import Result
+from attention_client._request import Options, window_sides
+from attention_client._wire import DATATYPES, sendable
+from attention_client.errors import (
+    InvalidArgumentError,
+    NotFoundError,
+    from_number,
+)
+
+__all__ = [
+    "BFLOAT16",
+    "FLOAT8",
+    "Result",
+    "from_number",
+    "like",
+    "refuse_option",
+    "scoring_fields",
+    "share_memory",
+    "to_array",
+    "to_writable",
+    "window_sides",
+]
+
+
+def to_array(value: Any, name: str) -> Array:
+    """An array that the extension reads: where the value is, if that will do."""
+    array = _of_torch(value) if _is_plain_tensor(value) else to_numpy(value, name)
+    if type(array) is np.ndarray and array.dtype in DATATYPES:
+        return array
+    return sendable(array, name)
+
+
+def to_writable(value: Any, name: str) -> Array:
+    """The value's own memory as an array."""
+    if isinstance(value, np.ndarray):
+        raise InvalidArgumentError(
+            f"{name}: an array of {value.dtype} (expected the output's datatype)"
+        )
+    if not _is_plain_tensor(value) or value.device.type != "cpu":
+        raise InvalidArgumentError(
+            f"{name}: {type(value).__name__} (expected an array of numpy, or a PyTorch "
+            "tensor in host memory that needs no gradients)"
+        )
+    return _of_torch(value)
+
+
+def _is_plain_tensor(value: Any) -> bool:
+    """A PyTorch tensor that needs no gradients, which the client has words for."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(value, torch.Tensor):
+        return False
+    return not (value.requires_grad and torch.is_grad_enabled())
+
+
+def _of_torch(tensor: Any) -> Array:
+    torch = sys.modules["torch"]
+    tensor = tensor.detach().cpu()  # itself, in host memory
+    if tensor.dtype == torch.bfloat16:
+        halves: Array = tensor.view(torch.int16).numpy()
+        return halves.view(BFLOAT16)
+    if tensor.dtype == torch.float8_e4m3fn:
+        eighths: Array = tensor.view(torch.int8).numpy()
+        return eighths.view(FLOAT8)
+    array: Array = tensor.numpy()
+    return array
+
+
+def share_memory(one: Array, other: Array) -> bool:
+    """Whether they have an element in common; True where that takes long to say."""
+    try:
+        return np.shares_memory(one, other, max_work=10_000)  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True
+
+
+def scoring_fields(scoring: Any, scale: Any) -> tuple[str, dict[str, Any]]:
+    """The name of a chosen scoring function, and what it has."""
+    given = {"scoring": scoring} | ({} if scale is None else {"scale": scale})
+    chosen = _request._chosen_scoring(given)
+    assert chosen is not None
+    name = _request.SCORINGS[type(chosen)]
+    if name == "parameter_set":
+        raise NotFoundError(
+            f"parameter_set: {chosen.name!r} (an engine has none: expected a scoring "  # type: ignore[union-attr]
+            "function with its tensors, or the Client of a server that has the set)"
+        )
+    fields = {one.name: getattr(chosen, one.name) for one in dataclasses.fields(chosen)}
+    return name, {name: value for name, value in fields.items() if value is not None}
+
+
+def refuse_option(name: str) -> NoReturn:
+    """Says which options there are."""
+    known = ", ".join(sorted(Options.__annotations__))
+    raise TypeError(f"attend() has no option {name} (expected one of {known})")
