@@ -43,14 +43,31 @@ def _from_torch(value: Any, name: str) -> Array:
 
 def to_numpy(value: Any, name: str) -> Array:
     """The value as numpy's array, without a copy where that is possible."""
+    if type(value) is np.ndarray:
+        return value
+    if isinstance(value, np.ma.MaskedArray):
+        if np.ma.is_masked(value):
+            raise InvalidArgumentError(
+                f"{name}: a masked array (expected an array without a mask: which keys "
+                "take part is said by attend_mask or valid_lens, and filled() puts "
+                "numbers where elements are masked)"
+            )
+        return np.asarray(value.data)
     if isinstance(value, np.ndarray):
         return value
+    if value is None:
+        raise InvalidArgumentError(f"{name}: None (expected an array)")
     if _library(value) == "torch":
         return _from_torch(value, name)
     if _library(value) == "mlx" and value.dtype == sys.modules["mlx.core"].bfloat16:
         halves: Array = np.asarray(value.view(sys.modules["mlx.core"].uint16))
         return halves.view(BFLOAT16)
-    return np.asarray(value)
+    try:
+        return np.asarray(value)
+    except ValueError as error:
+        raise InvalidArgumentError(
+            f"{name}: no array (expected one, or lists of equal lengths: {error})"
+        ) from None
 
 
 def like(value: Any) -> Callable[[Array], Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import numbers
 import os
 import time
 import weakref
@@ -15,7 +16,11 @@ import grpc
 
 from attention_client import _messages
 from attention_client._shared_memory import Pool, is_local
-from attention_client.errors import DeadlineExceededError
+from attention_client.errors import (
+    CancelledError,
+    DeadlineExceededError,
+    InvalidArgumentError,
+)
 from attention_client.info import ServerInfo
 
 ATTEND = "/attention.v1.AttentionService/Attend"
@@ -42,6 +47,7 @@ UNARY = (ATTEND, INFO, HEALTH, INFER, REGISTER, UNREGISTER, *ON_KEYS)
 Metadata: TypeAlias = Mapping[str, str]
 
 TIMEOUT = 60.0  # seconds
+LONGEST_TIMEOUT = 365 * 24 * 3600.0  # the C++ library's, too
 IN_FLIGHT = 16  # of attend_many; the server's own limit is 32 unless configured
 
 # The same as the C++ library's: a request may be computed twice without harm. Not so
@@ -133,8 +139,15 @@ class Caller:
         shared_memory: bool = True,
         options: Sequence[tuple[str, Any]] = (),
     ) -> None:
+        if not isinstance(target, str) or not target:
+            raise InvalidArgumentError(
+                f"target: {target!r} (expected text, such as '127.0.0.1:8001' or "
+                "'unix:/path')"
+            )
         self.target = target
-        self.timeout = timeout
+        self.timeout = _checked_timeout(timeout)
+        if timeout <= 0:
+            raise InvalidArgumentError(f"timeout: {timeout!r} (expected more than 0 s)")
         local = is_local(target)
         if tls and credentials is not None:
             raise ValueError("credentials: given beside tls (expected one of them)")
@@ -156,6 +169,7 @@ class Caller:
             return library.secure_channel(target, credentials, settings)
 
         self._channel = open_channel(self._library())
+        self._is_closed = False
         # Bytes in and out: without serializers gRPC leaves them as they are.
         self._unary = {path: self._channel.unary_unary(path) for path in UNARY}
         self._attend_stream = self._channel.stream_stream(ATTEND_STREAM)
@@ -173,10 +187,34 @@ class Caller:
         """The client's own and a call's."""
         return (*self._metadata, *(metadata or {}).items())
 
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise self._closed()
+
+    def _closed(self) -> CancelledError:
+        return CancelledError(
+            f"this client of {self.target} is closed (expected calls before close() or "
+            "the end of its context; a new client would do)"
+        )
+
+    def _seconds(self, timeout: float | None) -> float:
+        """A call's timeout, or the client's."""
+        return _checked_timeout(self.timeout if timeout is None else timeout)
+
     def _left(self, timeout: float | None) -> Callable[[], float]:
         """How many seconds are left of a call's timeout."""
-        end = time.monotonic() + (self.timeout if timeout is None else timeout)
+        end = time.monotonic() + self._seconds(timeout)
         return lambda: end - time.monotonic()
+
+
+def _checked_timeout(timeout: float) -> float:
+    # What is not a number is no less than one, either.
+    if not isinstance(timeout, numbers.Real) or not timeout <= LONGEST_TIMEOUT:
+        raise InvalidArgumentError(
+            f"timeout: {timeout!r} (expected seconds, at most {LONGEST_TIMEOUT:.0f}: a "
+            "year)"
+        )
+    return float(timeout)
 
 
 def _release(

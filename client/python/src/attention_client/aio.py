@@ -37,6 +37,7 @@ class AsyncClient(_channel.Caller):
 
     async def close(self) -> None:
         """Ends calls that run."""
+        self._is_closed = True
         await self._channel.close()
         await asyncio.to_thread(self._release)
 
@@ -86,7 +87,8 @@ class AsyncClient(_channel.Caller):
         return_errors: bool = False,
     ) -> AsyncIterator[Result | AttentionError]:
         """As Client.attend_many; the requests may come from an async iterator."""
-        timeout = self.timeout if timeout is None else timeout
+        self._check_open()
+        timeout = self._seconds(timeout)
         window = Window(in_flight)
         outgoing: asyncio.Queue[bytes | None] = asyncio.Queue()
         stream = self._attend_stream(
@@ -106,7 +108,7 @@ class AsyncClient(_channel.Caller):
                 if window.is_empty():
                     return
                 while not window.is_ready():
-                    window.put(await _read(stream, timeout))
+                    window.put(await _read(stream, self.target, timeout))
                 yield window.take(return_errors)
         finally:
             stream.cancel()
@@ -250,24 +252,24 @@ class AsyncClient(_channel.Caller):
         timeout: float | None,
         metadata: _channel.Metadata | None,
     ) -> bytes:
-        if timeout is None:
-            timeout = self.timeout
+        timeout = self._seconds(timeout)
+        self._check_open()
         try:
             reply: bytes = await self._unary[method](
                 request, timeout=timeout, metadata=self._metadata_with(metadata)
             )
         except grpc.RpcError as error:
-            raise from_rpc_error(error) from None
+            raise from_rpc_error(error, self.target) from None
         return reply
 
 
-async def _read(stream: Any, timeout: float) -> bytes:
+async def _read(stream: Any, target: str, timeout: float) -> bytes:
     try:
         reply = await asyncio.wait_for(stream.read(), timeout)
     except asyncio.TimeoutError:
         raise _channel.no_result_within(timeout) from None
     except grpc.RpcError as error:
-        raise from_rpc_error(error) from None
+        raise from_rpc_error(error, target) from None
     if not isinstance(reply, bytes):  # grpc.aio.EOF
         raise AttentionError("the stream has ended before all replies came")
     return reply
