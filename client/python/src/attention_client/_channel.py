@@ -148,6 +148,14 @@ class Caller:
         self.timeout = _checked_timeout(timeout)
         if timeout <= 0:
             raise InvalidArgumentError(f"timeout: {timeout!r} (expected more than 0 s)")
+        # What a copy in another process is made with, beside target and timeout.
+        self._settings: dict[str, Any] = {
+            "tls": tls,
+            "token": token,
+            "credentials": credentials,
+            "shared_memory": shared_memory,
+            "options": options,
+        }
         local = is_local(target)
         if tls and credentials is not None:
             raise ValueError("credentials: given beside tls (expected one of them)")
@@ -178,6 +186,34 @@ class Caller:
         self._release = weakref.finalize(
             self, _release, self._pool, open_channel, self._metadata
         )
+
+    def __repr__(self) -> str:
+        usual: dict[str, Any] = {"tls": False, "token": None, "credentials": None}
+        usual |= {"shared_memory": True, "options": ()}
+        settings = {
+            name: value
+            for name, value in self._settings.items()
+            if value != usual[name]
+        }
+        if "token" in settings:
+            settings["token"] = "..."
+        shown = "".join(f", {name}={value!r}" for name, value in settings.items())
+        closed = ", closed" if self._is_closed else ""
+        name = type(self).__name__
+        return f"{name}({self.target!r}, timeout={self.timeout:g}{shown}{closed})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle: a copy opens a channel of its own, with the same settings."""
+        if self._settings["credentials"] is not None:
+            raise TypeError(
+                "a client with gRPC's credentials cannot be pickled or copied "
+                "(expected tls=Tls(...), whose files its copy reads, or a client that "
+                "is made where it is used)"
+            )
+        return {"target": self.target, "timeout": self.timeout, **self._settings}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        Caller.__init__(self, **state)
 
     @staticmethod
     def _library() -> Any:
