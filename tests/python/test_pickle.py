@@ -1,5 +1,6 @@
 """Clients, and what holds one, in another process."""
 
+import asyncio
 import copy
 import multiprocessing
 import pickle
@@ -78,8 +79,13 @@ def test_a_copy_has_the_settings_and_a_channel_of_its_own(server):
 
 
 def test_an_async_client_is_copied_too(server):
-    client = pickle.loads(pickle.dumps(AsyncClient(server.target, timeout=7)))
-    assert type(client) is AsyncClient and client.timeout == 7
+    async def main():
+        async with AsyncClient(server.target, timeout=7) as client:
+            async with pickle.loads(pickle.dumps(client)) as copied:
+                assert copied.timeout == 7
+                return (await copied.attend(*ONES)).output.shape
+
+    assert asyncio.run(main()) == (2, 2)
 
 
 def test_a_copy_reads_the_files_of_tls_again(tmp_path):

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import grpc
 
-from attention_client import _messages
+from attention_client import _messages, _process
 from attention_client._shared_memory import Pool, is_local
 from attention_client.errors import (
     CancelledError,
@@ -139,6 +139,7 @@ class Caller:
         shared_memory: bool = True,
         options: Sequence[tuple[str, Any]] = (),
     ) -> None:
+        _process.check_new()
         if not isinstance(target, str) or not target:
             raise InvalidArgumentError(
                 f"target: {target!r} (expected text, such as '127.0.0.1:8001' or "
@@ -178,6 +179,9 @@ class Caller:
 
         self._channel = open_channel(self._library())
         self._is_closed = False
+        self._process = os.getpid()
+        _process.keep(self._channel)
+        self._opened()
         # Bytes in and out: without serializers gRPC leaves them as they are.
         self._unary = {path: self._channel.unary_unary(path) for path in UNARY}
         self._attend_stream = self._channel.stream_stream(ATTEND_STREAM)
@@ -219,11 +223,18 @@ class Caller:
     def _library() -> Any:
         raise NotImplementedError
 
+    def _opened(self) -> None:
+        """Once there is a channel."""
+
     def _metadata_with(self, metadata: Metadata | None) -> tuple[tuple[str, str], ...]:
         """The client's own and a call's."""
         return (*self._metadata, *(metadata or {}).items())
 
+    def _is_inherited(self) -> bool:
+        return self._process != os.getpid()
+
     def _check_open(self) -> None:
+        _process.check(self._process)
         if self._is_closed:
             raise self._closed()
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, overload
 import grpc
 from typing_extensions import Self, Unpack
 
-from attention_client import _calls, _channel, _sequence_calls
+from attention_client import _calls, _channel, _process, _sequence_calls
 from attention_client._reply import Result
 from attention_client._request import Options, Request
 from attention_client._window import Window
@@ -29,6 +29,9 @@ class AsyncClient(_channel.Caller):
     def _library() -> Any:
         return grpc.aio
 
+    def _opened(self) -> None:
+        _process.keep_asyncio(self, is_open=True)
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -38,8 +41,10 @@ class AsyncClient(_channel.Caller):
     async def close(self) -> None:
         """Ends calls that run."""
         self._is_closed = True
-        await self._channel.close()
-        await asyncio.to_thread(self._release)
+        _process.keep_asyncio(self, is_open=False)
+        if not self._is_inherited():
+            await self._channel.close()
+            await asyncio.to_thread(self._release)
 
     async def attend(
         self,
@@ -94,6 +99,7 @@ class AsyncClient(_channel.Caller):
         stream = self._attend_stream(
             _taken_from(outgoing), metadata=self._metadata_with(metadata)
         )
+        _process.keep(stream)
         source = _iterate(requests)
         ended = False
         try:
@@ -107,11 +113,13 @@ class AsyncClient(_channel.Caller):
                         outgoing.put_nowait(data)
                 if window.is_empty():
                     return
+                _process.check(self._process)
                 while not window.is_ready():
                     window.put(await _read(stream, self.target, timeout))
                 yield window.take(return_errors)
         finally:
-            stream.cancel()
+            if not self._is_inherited():
+                stream.cancel()
 
     async def sequence(
         self,

@@ -10,7 +10,7 @@ from typing import Any, Literal, overload
 import grpc
 from typing_extensions import Self, Unpack
 
-from attention_client import _calls, _channel, _sequence_calls
+from attention_client import _calls, _channel, _process, _sequence_calls
 from attention_client._reply import Result
 from attention_client._request import Options, Request
 from attention_client._window import Window
@@ -48,8 +48,9 @@ class Client(_channel.Caller):
     def close(self) -> None:
         """Ends calls that run, with CancelledError."""
         self._is_closed = True
-        self._channel.close()
-        self._release()
+        if not self._is_inherited():
+            self._channel.close()
+            self._release()
 
     def attend(
         self,
@@ -142,22 +143,25 @@ class Client(_channel.Caller):
         source = iter(requests)
         ended = False
         try:
-            while True:
-                while not ended and not window.is_full():
-                    request = next(source, None)
-                    if request is None:
-                        ended = True
-                        outgoing.put(None)
-                    elif (data := window.add(request)) is not None:
-                        outgoing.put(data)
-                if window.is_empty():
-                    return
-                while not window.is_ready():
-                    window.put(_next(incoming, timeout))
-                yield window.take(return_errors)
+            with _process.under_way(stream):
+                while True:
+                    while not ended and not window.is_full():
+                        request = next(source, None)
+                        if request is None:
+                            ended = True
+                            outgoing.put(None)
+                        elif (data := window.add(request)) is not None:
+                            outgoing.put(data)
+                    if window.is_empty():
+                        return
+                    _process.check(self._process)
+                    while not window.is_ready():
+                        window.put(_next(incoming, timeout))
+                    yield window.take(return_errors)
         finally:
             outgoing.put(None)  # lets the thread go that sends
-            stream.cancel()
+            if not self._is_inherited():
+                stream.cancel()
 
     def sequence(
         self,
@@ -315,9 +319,10 @@ class Client(_channel.Caller):
         timeout = self._seconds(timeout)
         self._check_open()
         try:
-            reply: bytes = self._unary[method](
-                request, timeout=timeout, metadata=self._metadata_with(metadata)
-            )
+            with _process.under_way():
+                reply: bytes = self._unary[method](
+                    request, timeout=timeout, metadata=self._metadata_with(metadata)
+                )
         except grpc.RpcError as error:
             raise from_rpc_error(error, self.target) from None
         except ValueError:

@@ -95,7 +95,7 @@ class OutOfRangeError(AttentionError, IndexError):
 
 
 class FailedPreconditionError(AttentionError):
-    """The server has no folder for files of sequences."""
+    """The server has no folder for files of sequences, or the process was forked."""
 
     code = grpc.StatusCode.FAILED_PRECONDITION
 
