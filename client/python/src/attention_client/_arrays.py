@@ -22,13 +22,22 @@ def _library(value: object) -> str:
     return type(value).__module__.partition(".")[0]
 
 
+def gradients_are_refused(name: str) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"{name}: requires gradients (expected a tensor without: the service "
+        "computes none; call detach(), work under torch.no_grad(), or ask "
+        "attention_client.torch for gradients=True)"
+    )
+
+
 def _from_torch(value: Any, name: str) -> Array:
     torch = sys.modules["torch"]
     if value.requires_grad and torch.is_grad_enabled():
+        raise gradients_are_refused(name)
+    if type(value).__name__ == "CausalBias":  # it has no elements
         raise InvalidArgumentError(
-            f"{name}: requires gradients (expected a tensor without: the service "
-            "computes none; call detach(), work under torch.no_grad(), or ask "
-            "attention_client.torch for gradients=True)"
+            f"{name}: PyTorch's CausalBias (expected causal='top_left' or "
+            "'bottom_right' in its place)"
         )
     value = value.detach().cpu().contiguous()
     if value.dtype == torch.bfloat16:
