@@ -24,9 +24,9 @@ def merge(results: Iterable[Result], *, packed: bool = False) -> Result:
                  other.attend(query, key[..., n:, :], value[..., n:, :], lse=True)]
         output = merge(parts).output
 
-    Output, in the shards' datatype, and lse are merged, the other arrays are None. Times
-    are those of the slowest shard; id, backend and kernel are the first one's. A merged
-    result can be merged again. Raises InvalidArgumentError.
+    Output, in the shards' datatype, and lse are merged, the other arrays are None.
+    Times are those of the slowest shard; id, backend and kernel are the first one's. A
+    merged result can be merged again. Raises InvalidArgumentError.
     """
     shards = list(results)
     if not shards:
