@@ -218,3 +218,32 @@ def test_a_scoring_function_shows_shapes(normal):
     )
     assert repr(Bilinear(normal(8, 8), 0.5)) == "Bilinear(m=float32 (8, 8), scale=0.5)"
     assert repr(Bilinear([[1.0]])) == "Bilinear(m=[[1.0]])"
+
+
+@pytest.mark.parametrize("kind", ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", list])
+def test_lengths_are_integers_of_any_kind(client, tensors, kind):
+    lengths = [3, 7] if kind is list else np.array([3, 7], kind)
+    result = client.attend(*tensors, valid_lens=lengths)
+    expected = client.attend(*tensors, valid_lens=np.array([3, 7], np.int64))
+    np.testing.assert_array_equal(result.output, expected.output)
+
+
+def test_integers_are_taken_where_numbers_are(client):
+    query, key, bias = [[1, 2], [3, 4]], np.array([[1, 0], [0, 2]], np.int16), [1, -1]
+    result = client.attend(query, key, key, bias=bias, attend_mask=[[1, 0], [1, 1]])
+    wide = np.array(query, np.float32), key.astype(np.float32)
+    expected = client.attend(
+        *(*wide, wide[1]),
+        bias=np.array(bias, np.float32),
+        attend_mask=np.array([[True, False], [True, True]]),
+    )
+    assert result.output.dtype == np.float32
+    np.testing.assert_array_equal(result.output, expected.output)
+
+
+def test_an_array_whose_mask_hides_nothing_is_taken(client, tensors):
+    query, key, value = tensors
+    result = client.attend(np.ma.masked_array(query), key, value)
+    np.testing.assert_array_equal(
+        result.output, client.attend(query, key, value).output
+    )

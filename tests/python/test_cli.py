@@ -12,6 +12,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import attention_client
+from attention_client import Bilinear, bench
 from attention_client.cli import main
 
 DATA = Path(__file__).resolve().parents[1] / "data"
@@ -69,8 +70,6 @@ def test_options_reach_the_request(call, client, tmp_path, normal):
     out = tmp_path / "out.npz"
     flags = ["--causal", "bottom_right", "--lse", "--set", "softcap=2", "--set"]
     assert call("attend", tmp_path / "in.npz", *flags, "scale=0.5", "--out", out) == 0
-    from attention_client import Bilinear
-
     expected = client.attend(
         x, x, x, scoring=Bilinear(m, 0.5), causal="bottom_right", softcap=2, lse=True
     )
@@ -116,6 +115,15 @@ def test_heatmap_draws_what_attend_wrote(call, tmp_path):
             "--head: 12 (expected 0 to 11)",
         ),
         (["heatmap", "x.npz", "--out", "x.png", "--tensor", "a"], "a: shape (1,)"),
+        (
+            ["attend", DATA / "pytorch.safetensors", "--case", "additive/even"],
+            "--case additive/even: not in the file (its cases: additive/",
+        ),
+        (["attend", "x.npz", "--case", "odd"], "its cases: none: leave --case out"),
+        (["attend", "x.npz", "--set", "sigma=1"], "expected with --scoring gaussian"),
+        (["attend", "x.npz", "--set", "name=a"], "expected with --scoring parameter"),
+        (["attend", "x.npz", "--scoring", "parameter_set"], "expected --set name="),
+        (["--timeout", "inf", "health"], "timeout: inf (expected seconds"),
     ],
 )
 def test_what_is_wrong_is_said(call, capsys, monkeypatch, tmp_path, arguments, said):
@@ -144,6 +152,15 @@ def test_bench_measures_prints_and_draws(call, capsys, tmp_path):
     assert len(output.out.splitlines()) == 5
     assert output.err == ""  # progress is for terminals
     assert picture.read_bytes().startswith(PNG)
+
+
+def test_ctrl_c_ends_in_a_sentence(call, capsys, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bench, "measure", interrupted)
+    assert call("bench", "--lengths", "4") == 130
+    assert capsys.readouterr().err == "\nattention: interrupted\n"
 
 
 @pytest.mark.parametrize("lengths", ["0", "4,", "x"])

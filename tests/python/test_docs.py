@@ -63,6 +63,7 @@ def test_the_readmes_code_runs(names, capsys):
         ("Options", ""),
         ("Keys that stay on the server", "1000 1007 (4, 7, 8)"),
         ("Many calls", "request 100 (2, 4, 3, 8)"),
+        ("Keys on many servers", ""),
         ("asyncio", "(2, 4, 3, 8)"),
         ("Errors", "key key: shape [2, 4, 5, 3] has width 3, query has 8"),
         ("Shared memory", ""),

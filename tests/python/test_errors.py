@@ -1,5 +1,8 @@
 """What goes wrong, and as which exception it arrives."""
 
+import asyncio
+import math
+
 import grpc
 import numpy as np
 import pytest
@@ -9,7 +12,9 @@ from google.rpc import error_details_pb2, status_pb2
 
 from attention_client import (
     Additive,
+    AsyncClient,
     AttentionError,
+    CancelledError,
     Client,
     DeadlineExceededError,
     InvalidArgumentError,
@@ -20,7 +25,9 @@ from attention_client import (
     ResourceExhaustedError,
     ScaledDotProduct,
     UnavailableError,
+    UnimplementedError,
     _messages,
+    _wire,
 )
 
 SMALL = [np.ones((3, 4), np.float32)] * 3
@@ -50,12 +57,110 @@ def test_an_error_names_the_field(computing):
         ({"scale": 2.0, "scoring": ScaledDotProduct()}, "scale"),
         ({"scoring": Additive(SMALL[0], "x", SMALL[0])}, "additive.w_k"),
         ({"dropout_p": 2.0, "training": True}, "dropout_p"),
+        ({"id": 5}, "id"),
+        ({"valid_lens": np.array([2**63], np.uint64)}, "valid_lens"),
+        ({"attend_mask": [0, 1, 2]}, "attend_mask"),
+        ({"bias": np.ma.masked_array(np.ones(3), mask=[0, 1, 0])}, "bias"),
+        ({"bias": [[1.0, 2.0], [3.0]]}, "bias"),
     ],
 )
 def test_a_wrong_option_is_named(computing, options, field):
     with pytest.raises(InvalidArgumentError) as caught:
         computing.attend(*SMALL, **options)
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    "option, said",
+    [
+        ({"id": 5}, "expected text, such as '5'"),
+        ({"softcap": "much"}, "expected a number"),
+        ({"query_offset": 1.5}, "expected an integer from -9223372036854775808"),
+        ({"seed": -1}, "expected an integer from 0 to 18446744073709551615"),
+        ({"weights_after_dropout": "no"}, "expected True or False"),
+        ({"causal": 1}, "expected one of True, False, none"),
+    ],
+)
+def test_a_wrong_scalar_says_what_would_be_right(client, option, said):
+    with pytest.raises(InvalidArgumentError, match=said):
+        client.attend(*SMALL, **option)
+
+
+@pytest.mark.parametrize("timeout", [math.inf, math.nan, "5", 1e12])
+def test_a_timeout_is_a_number_of_seconds(client, timeout):
+    for call in (
+        lambda: client.attend(*SMALL, timeout=timeout),
+        lambda: client.health(timeout=timeout),
+        lambda: next(client.attend_many([], timeout=timeout)),
+        lambda: Client(client.target, timeout=timeout),
+    ):
+        with pytest.raises(InvalidArgumentError, match="timeout: .*expected seconds"):
+            call()
+
+
+@pytest.mark.parametrize("timeout", [None, 0, -1])
+def test_a_client_waits_for_some_time(client, timeout):
+    with pytest.raises(InvalidArgumentError, match="timeout: .*expected"):
+        Client(client.target, timeout=timeout)
+
+
+def test_no_time_left_is_a_deadline(client):
+    with pytest.raises(DeadlineExceededError):
+        client.attend(*SMALL, timeout=-1)
+    request = dict(zip(("query", "key", "value"), SMALL, strict=True))
+    with pytest.raises(DeadlineExceededError):
+        list(client.attend_many([request], timeout=-1))
+
+
+@pytest.mark.parametrize("target", [5, "", None])
+def test_a_target_is_text(target):
+    with pytest.raises(InvalidArgumentError, match="target: .*expected text, such as"):
+        Client(target)
+
+
+def test_a_closed_client_says_so(server):
+    request = dict(zip(("query", "key", "value"), SMALL, strict=True))
+    client = Client(server.target)
+    client.close()
+    for call in (
+        lambda: client.attend(*SMALL),
+        lambda: client.health(),
+        lambda: list(client.attend_many([request])),
+    ):
+        with pytest.raises(CancelledError, match="is closed"):
+            call()
+
+    async def of_asyncio():
+        closed = AsyncClient(server.target)
+        await closed.close()
+        await closed.attend(*SMALL)
+
+    with pytest.raises(CancelledError, match="is closed"):
+        asyncio.run(of_asyncio())
+
+
+@pytest.mark.parametrize("said", ["", "Method not found!", "unknown service attention"])
+def test_a_server_of_another_kind_is_told(said):
+    def answer(_, context):
+        context.abort(grpc.StatusCode.UNIMPLEMENTED, said)
+
+    request = dict(zip(("query", "key", "value"), SMALL, strict=True))
+    with FailingServer(answer) as fake, Client(fake.target) as client:
+        for call in (
+            lambda: client.attend(*SMALL),
+            lambda: list(client.attend_many([request])),
+        ):
+            with pytest.raises(UnimplementedError, match="no attention server"):
+                call()
+
+
+def test_what_a_server_lacks_is_told_in_its_words():
+    def answer(_, context):
+        context.abort(grpc.StatusCode.UNIMPLEMENTED, "this build has no such kernel")
+
+    with FailingServer(answer) as fake, Client(fake.target) as client:
+        with pytest.raises(UnimplementedError, match="^this build has no such kernel$"):
+            client.attend(*SMALL)
 
 
 def test_an_unknown_option_is_a_type_error(computing):
@@ -75,9 +180,16 @@ def test_a_limit_is_resource_exhausted():
         LocalServer(max_request_bytes="64KiB") as small,
         Client(small.target) as client,
     ):
-        with pytest.raises(ResourceExhaustedError) as caught:
+        with pytest.raises(ResourceExhaustedError, match="expected fewer") as caught:
             client.attend(large, large, large)
         assert caught.value.field is None
+
+
+def test_a_message_that_grpc_cannot_count_is_refused():
+    message = _wire.Message()
+    message.size = 1 << 32
+    with pytest.raises(ResourceExhaustedError, match="expected fewer"):
+        message.join()
 
 
 def test_nobody_there_is_unavailable(tmp_path):

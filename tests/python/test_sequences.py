@@ -51,6 +51,16 @@ def attend_with_keys(client, query, rows, **options):
     return client.attend(query[None], key[None], value[None], **options).output[0]
 
 
+def test_integers_are_appended_as_the_sequences_datatype(client, sequence, normal):
+    rows, query = np.arange(HEADS * 3 * WIDTH).reshape(HEADS, 3, WIDTH), normal(4, 1, 8)
+    assert sequence.append(rows.tolist(), rows) == 3
+    wide = rows.astype(np.float32)
+    np.testing.assert_array_equal(
+        sequence.attend(query).output,
+        attend_with_keys(client, query, (wide, wide)),
+    )
+
+
 def test_answers_are_those_of_keys_that_are_sent(client, sequence, rows, normal):
     first, second, query = rows(100), rows(3), normal(4, 5, WIDTH)
     assert sequence.append(*first) == 100

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from attention_client.jax import dot_product_attention
+from attention_client import Client, InvalidArgumentError, UnavailableError
+from attention_client.jax import dot_product_attention, set_client
 
 LENGTHS = jnp.array([2, 5]), jnp.array([7, 3])
 BOOLS = np.arange(35).reshape(5, 7) % 3 > 0
@@ -108,22 +109,82 @@ def test_gradients_are_jaxs(client, arrays, options):
     )
 
 
-@pytest.mark.parametrize("how", ["mask", "bias"])
-def test_a_query_without_keys_has_no_gradients(client, arrays, how):
-    lonely = np.arange(5)[:, None] == 2
-    options = {
-        "mask": {"mask": np.broadcast_to(~lonely, (5, 7))},
-        "bias": {"bias": np.where(lonely, -np.inf, np.zeros((5, 7), np.float32))},
-    }[how]
+@pytest.mark.parametrize("wrapped", [lambda f: f, jax.jit])
+def test_a_query_without_keys_has_the_mean_of_all_values(client, arrays, wrapped):
+    mask = np.broadcast_to(np.arange(5)[:, None] != 2, (5, 7))
 
-    def loss(query, **more):
+    def outputs(function, **more):
+        @wrapped
+        def loss(*tensors):
+            return function(*tensors, mask=mask, **more)
+
+        def total(tensors):
+            return (loss(*tensors) ** 2).sum()
+
+        return loss(*arrays), *jax.grad(total)(arrays)
+
+    actual = outputs(dot_product_attention, client=client, gradients=True)
+    for a, e in zip(actual, outputs(jax.nn.dot_product_attention), strict=True):
+        np.testing.assert_allclose(a, e, atol=1e-5)
+    mean = arrays[2].mean(axis=1).repeat(2, axis=1)
+    np.testing.assert_allclose(actual[0][:, 2], mean, atol=1e-5)
+
+
+def test_a_query_whose_bias_hides_all_keys_has_the_gradients_of_a_mean(client, arrays):
+    lonely = np.arange(5)[:, None] == 2
+    bias = np.where(lonely, -np.inf, np.zeros((5, 7), np.float32))
+    mask = np.broadcast_to(~lonely, (5, 7))
+
+    def loss(tensors, **options):
         return dot_product_attention(
-            query, *arrays[1:], client=client, gradients=True, **more
+            *tensors, client=client, gradients=True, **options
         ).sum()
 
-    found = jax.grad(partial(loss, **options))(arrays[0])
-    expected = jax.grad(loss)(arrays[0]).at[:, 2].set(0)
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    found = jax.grad(partial(loss, bias=bias))(arrays)
+    for a, e in zip(found, jax.grad(partial(loss, mask=mask))(arrays), strict=True):
+        np.testing.assert_allclose(a, e, atol=1e-5)
+
+
+def test_the_default_client_computes(client, arrays):
+    expected = dot_product_attention(*arrays, client=client)
+    set_client(client)
+    try:
+        np.testing.assert_array_equal(dot_product_attention(*arrays), expected)
+        compiled = jax.jit(dot_product_attention)(*arrays)
+    finally:
+        set_client(None)
+    np.testing.assert_allclose(compiled, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        ({0: jnp.ones((5, 8))}, "query: shape .5, 8. .expected .B, T, N, H."),
+        ({1: jnp.ones((2, 7, 2, 6))}, r"key: shape .* \(expected \(2, 7, any, 8\)"),
+        ({2: jnp.ones((2, 6, 2, 8))}, r"value: shape .* \(expected \(2, 7, 2, any\)"),
+        ({1: jnp.ones((2, 7, 3, 8)), 2: jnp.ones((2, 7, 3, 8))}, "key: 3 heads"),
+        ({1: jnp.ones((2, 7, 2, 8), jnp.bfloat16)}, "key: bfloat16 .expected float32"),
+        ({"bias": jnp.ones((4, 7))}, "bias: shape .4, 7. .expected one that broad"),
+        ({"mask": jnp.ones((3, 1, 5, 7), bool)}, "mask: shape .3, 1, 5, 7."),
+        ({"query_seq_lengths": jnp.ones(3, int)}, "query_seq_lengths: shape .3,."),
+    ],
+)
+def test_wrong_shapes_are_said_when_traced(client, arrays, change, said):
+    tensors = [change.get(at, array) for at, array in enumerate(arrays)]
+    options = {name: array for name, array in change.items() if isinstance(name, str)}
+    call = partial(dot_product_attention, client=client, **options)
+    for traced in (call, partial(jax.eval_shape, call)):
+        with pytest.raises(InvalidArgumentError, match=said):
+            traced(*tensors)
+
+
+def test_what_the_server_says_is_not_hidden(arrays, tmp_path):
+    with Client(f"unix:{tmp_path}/nobody") as nowhere:
+        call = partial(dot_product_attention, client=nowhere)
+        with pytest.raises(UnavailableError):
+            call(*arrays)
+        with pytest.raises(jax.errors.JaxRuntimeError, match="UnavailableError"):
+            jax.block_until_ready(jax.jit(call)(*arrays))
 
 
 def test_one_batch_entry_has_gradients(client, arrays):

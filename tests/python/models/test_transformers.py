@@ -8,6 +8,10 @@ import torch
 from transformers import (
     AutoModel,
     AutoTokenizer,
+    BloomConfig,
+    BloomForCausalLM,
+    FalconConfig,
+    FalconForCausalLM,
     GptOssConfig,
     GptOssForCausalLM,
     LlamaConfig,
@@ -124,6 +128,25 @@ def test_a_decoder_generates_the_same_tokens(kind, config):
         )
     assert tokens[0].shape == (2, 25)
     assert torch.equal(*tokens)
+
+
+@pytest.mark.parametrize(
+    "kind, config",
+    [
+        (BloomForCausalLM, BloomConfig(hidden_size=32, n_layer=1, n_head=2)),
+        (FalconForCausalLM, FalconConfig(hidden_size=32, num_hidden_layers=1)),
+    ],
+)
+def test_a_model_with_attention_of_its_own_is_refused(kind, config):
+    config._attn_implementation = NAME
+    with pytest.raises(ValueError, match=f"{kind.__name__}: .*expected.*tried: BERT"):
+        kind(config)
+
+
+def test_a_model_may_be_compiled(inputs):
+    compiled = torch.compile(minilm(NAME), fullgraph=True)
+    expected = embeddings(minilm("eager"), inputs)
+    assert (embeddings(compiled, inputs) - expected).abs().max() < 1e-5
 
 
 def test_dropout_in_training_is_seeded(inputs):

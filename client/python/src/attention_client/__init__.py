@@ -11,6 +11,7 @@ docs/python.md of the project shows every call.
 import importlib.metadata
 
 from attention_client._channel import Tls
+from attention_client._merge import merge
 from attention_client._quantize import quantize
 from attention_client._reply import Result
 from attention_client._request import Options, Request
@@ -88,5 +89,6 @@ __all__ = [
     "UnavailableError",
     "UnimplementedError",
     "__version__",
+    "merge",
     "quantize",
 ]

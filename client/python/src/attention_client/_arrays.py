@@ -22,13 +22,22 @@ def _library(value: object) -> str:
     return type(value).__module__.partition(".")[0]
 
 
+def gradients_are_refused(name: str) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"{name}: requires gradients (expected a tensor without: the service "
+        "computes none; call detach(), work under torch.no_grad(), or ask "
+        "attention_client.torch for gradients=True)"
+    )
+
+
 def _from_torch(value: Any, name: str) -> Array:
     torch = sys.modules["torch"]
     if value.requires_grad and torch.is_grad_enabled():
+        raise gradients_are_refused(name)
+    if type(value).__name__ == "CausalBias":  # it has no elements
         raise InvalidArgumentError(
-            f"{name}: requires gradients (expected a tensor without: the service "
-            "computes none; call detach(), work under torch.no_grad(), or ask "
-            "attention_client.torch for gradients=True)"
+            f"{name}: PyTorch's CausalBias (expected causal='top_left' or "
+            "'bottom_right' in its place)"
         )
     value = value.detach().cpu().contiguous()
     if value.dtype == torch.bfloat16:
@@ -43,14 +52,31 @@ def _from_torch(value: Any, name: str) -> Array:
 
 def to_numpy(value: Any, name: str) -> Array:
     """The value as numpy's array, without a copy where that is possible."""
+    if type(value) is np.ndarray:
+        return value
+    if isinstance(value, np.ma.MaskedArray):
+        if np.ma.is_masked(value):
+            raise InvalidArgumentError(
+                f"{name}: a masked array (expected an array without a mask: which keys "
+                "take part is said by attend_mask or valid_lens, and filled() puts "
+                "numbers where elements are masked)"
+            )
+        return np.asarray(value.data)
     if isinstance(value, np.ndarray):
         return value
+    if value is None:
+        raise InvalidArgumentError(f"{name}: None (expected an array)")
     if _library(value) == "torch":
         return _from_torch(value, name)
     if _library(value) == "mlx" and value.dtype == sys.modules["mlx.core"].bfloat16:
         halves: Array = np.asarray(value.view(sys.modules["mlx.core"].uint16))
         return halves.view(BFLOAT16)
-    return np.asarray(value)
+    try:
+        return np.asarray(value)
+    except ValueError as error:
+        raise InvalidArgumentError(
+            f"{name}: no array (expected one, or lists of equal lengths: {error})"
+        ) from None
 
 
 def like(value: Any) -> Callable[[Array], Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import numbers
 import os
 import time
 import weakref
@@ -13,9 +14,13 @@ from typing import Any, TypeAlias
 
 import grpc
 
-from attention_client import _messages
+from attention_client import _messages, _process
 from attention_client._shared_memory import Pool, is_local
-from attention_client.errors import DeadlineExceededError
+from attention_client.errors import (
+    CancelledError,
+    DeadlineExceededError,
+    InvalidArgumentError,
+)
 from attention_client.info import ServerInfo
 
 ATTEND = "/attention.v1.AttentionService/Attend"
@@ -42,6 +47,7 @@ UNARY = (ATTEND, INFO, HEALTH, INFER, REGISTER, UNREGISTER, *ON_KEYS)
 Metadata: TypeAlias = Mapping[str, str]
 
 TIMEOUT = 60.0  # seconds
+LONGEST_TIMEOUT = 365 * 24 * 3600.0  # the C++ library's, too
 IN_FLIGHT = 16  # of attend_many; the server's own limit is 32 unless configured
 
 # The same as the C++ library's: a request may be computed twice without harm. Not so
@@ -119,6 +125,10 @@ class Tls:
         )
 
 
+# All that there are, by id(): operators of PyTorch have them as numbers.
+CLIENTS: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+
+
 class Caller:
     """What both clients are made of: a channel, its methods, and shared memory."""
 
@@ -133,8 +143,24 @@ class Caller:
         shared_memory: bool = True,
         options: Sequence[tuple[str, Any]] = (),
     ) -> None:
+        _process.check_new()
+        if not isinstance(target, str) or not target:
+            raise InvalidArgumentError(
+                f"target: {target!r} (expected text, such as '127.0.0.1:8001' or "
+                "'unix:/path')"
+            )
         self.target = target
-        self.timeout = timeout
+        self.timeout = _checked_timeout(timeout)
+        if timeout <= 0:
+            raise InvalidArgumentError(f"timeout: {timeout!r} (expected more than 0 s)")
+        # What a copy in another process is made with, beside target and timeout.
+        self._settings: dict[str, Any] = {
+            "tls": tls,
+            "token": token,
+            "credentials": credentials,
+            "shared_memory": shared_memory,
+            "options": options,
+        }
         local = is_local(target)
         if tls and credentials is not None:
             raise ValueError("credentials: given beside tls (expected one of them)")
@@ -156,6 +182,11 @@ class Caller:
             return library.secure_channel(target, credentials, settings)
 
         self._channel = open_channel(self._library())
+        self._is_closed = False
+        self._process = os.getpid()
+        _process.keep(self._channel)
+        CLIENTS[id(self)] = self
+        self._opened()
         # Bytes in and out: without serializers gRPC leaves them as they are.
         self._unary = {path: self._channel.unary_unary(path) for path in UNARY}
         self._attend_stream = self._channel.stream_stream(ATTEND_STREAM)
@@ -165,18 +196,77 @@ class Caller:
             self, _release, self._pool, open_channel, self._metadata
         )
 
+    def __repr__(self) -> str:
+        usual: dict[str, Any] = {"tls": False, "token": None, "credentials": None}
+        usual |= {"shared_memory": True, "options": ()}
+        settings = {
+            name: value
+            for name, value in self._settings.items()
+            if value != usual[name]
+        }
+        if "token" in settings:
+            settings["token"] = "..."
+        shown = "".join(f", {name}={value!r}" for name, value in settings.items())
+        closed = ", closed" if self._is_closed else ""
+        name = type(self).__name__
+        return f"{name}({self.target!r}, timeout={self.timeout:g}{shown}{closed})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle: a copy opens a channel of its own, with the same settings."""
+        if self._settings["credentials"] is not None:
+            raise TypeError(
+                "a client with gRPC's credentials cannot be pickled or copied "
+                "(expected tls=Tls(...), whose files its copy reads, or a client that "
+                "is made where it is used)"
+            )
+        return {"target": self.target, "timeout": self.timeout, **self._settings}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        Caller.__init__(self, **state)
+
     @staticmethod
     def _library() -> Any:
         raise NotImplementedError
+
+    def _opened(self) -> None:
+        """Once there is a channel."""
 
     def _metadata_with(self, metadata: Metadata | None) -> tuple[tuple[str, str], ...]:
         """The client's own and a call's."""
         return (*self._metadata, *(metadata or {}).items())
 
+    def _is_inherited(self) -> bool:
+        return self._process != os.getpid()
+
+    def _check_open(self) -> None:
+        _process.check(self._process)
+        if self._is_closed:
+            raise self._closed()
+
+    def _closed(self) -> CancelledError:
+        return CancelledError(
+            f"this client of {self.target} is closed (expected calls before close() or "
+            "the end of its context; a new client would do)"
+        )
+
+    def _seconds(self, timeout: float | None) -> float:
+        """A call's timeout, or the client's."""
+        return _checked_timeout(self.timeout if timeout is None else timeout)
+
     def _left(self, timeout: float | None) -> Callable[[], float]:
         """How many seconds are left of a call's timeout."""
-        end = time.monotonic() + (self.timeout if timeout is None else timeout)
+        end = time.monotonic() + self._seconds(timeout)
         return lambda: end - time.monotonic()
+
+
+def _checked_timeout(timeout: float) -> float:
+    # What is not a number is no less than one, either.
+    if not isinstance(timeout, numbers.Real) or not timeout <= LONGEST_TIMEOUT:
+        raise InvalidArgumentError(
+            f"timeout: {timeout!r} (expected seconds, at most {LONGEST_TIMEOUT:.0f}: a "
+            "year)"
+        )
+    return float(timeout)
 
 
 def _release(

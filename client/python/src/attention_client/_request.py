@@ -102,6 +102,8 @@ TENSORS = (
     "key_starts",
 )
 SCALES = ("key_scale", "value_scale")
+# Those of integers.
+_COUNTS = frozenset(("valid_lens", "query_offsets", "query_starts", "key_starts"))
 SCALARS = (
     "id",
     "softcap",
@@ -145,6 +147,7 @@ _VALUES = {
     option: {name.lower(): number for name, number in _messages.enum(enum).items()}
     for option, enum in CHOICES.items()
 }
+_MOST = np.iinfo(np.int64).max
 _KNOWN = frozenset(Options.__annotations__)
 
 
@@ -193,9 +196,34 @@ def prepare(
             if (tensor := getattr(chosen, name)) is not None:
                 tensors[f"{of}.{name}"] = tensor
     arrays = {
-        name: sendable(to_numpy(tensor, name), name) for name, tensor in tensors.items()
+        name: sendable(fitting(to_numpy(tensor, name), name), name)
+        for name, tensor in tensors.items()
     }
     return Prepared(given, arrays, chosen, like(query), sequences)
+
+
+def fitting(array: Array, name: str) -> Array:
+    """Integers as the type that the tensor has: those of lists, and of any width."""
+    if array.dtype.kind not in "iu":
+        return array
+    fitted = array
+    if name in _COUNTS:
+        if array.dtype not in (np.int32, np.int64):
+            if array.dtype == np.uint64 and array.max(initial=0) > _MOST:
+                raise InvalidArgumentError(f"{name}: {array.max()} (at most {_MOST})")
+            fitted = array.astype(np.int64)
+    elif name == "attend_mask":
+        if array.dtype != np.uint8:
+            fitted = array.astype(np.bool_)
+            if (fitted != array).any():
+                wrong = array[fitted != array].flat[0]
+                raise InvalidArgumentError(
+                    f"attend_mask: {wrong} (expected True or 1 where a key takes part, "
+                    "False or 0 where not; what is added to the scores is bias)"
+                )
+    elif array.dtype != np.int8 or name not in ("key", "value"):
+        fitted = array.astype(np.float32)
+    return fitted
 
 
 def _chosen_scoring(given: dict[str, Any]) -> scoring.Scoring | None:
@@ -243,8 +271,25 @@ def encode(request: Prepared) -> bytes:
 def set_field(message: Any, name: str, value: Any, shown: str) -> None:
     try:
         setattr(message, name, value)
-    except (TypeError, ValueError) as error:
-        raise InvalidArgumentError(f"{shown}: {value!r} ({error})") from None
+    except (TypeError, ValueError):
+        expected = _expected(message.DESCRIPTOR.fields_by_name[name], value)
+        raise InvalidArgumentError(
+            f"{shown}: {value!r} (expected {expected})"
+        ) from None
+
+
+def _expected(field: Any, value: Any) -> str:
+    if field.cpp_type == field.CPPTYPE_STRING:
+        return f"text, such as {str(value)!r}" if np.isscalar(value) else "text"
+    if field.cpp_type == field.CPPTYPE_BOOL:
+        return "True or False"
+    if field.cpp_type in (field.CPPTYPE_FLOAT, field.CPPTYPE_DOUBLE):
+        return "a number"
+    wide = field.cpp_type in (field.CPPTYPE_INT64, field.CPPTYPE_UINT64)
+    if field.cpp_type in (field.CPPTYPE_UINT32, field.CPPTYPE_UINT64):
+        return f"an integer from 0 to {2 ** (64 if wide else 32) - 1}"
+    most = 2 ** (63 if wide else 31)
+    return f"an integer from {-most} to {most - 1}"
 
 
 def _scalars(given: dict[str, Any]) -> bytes:
@@ -271,6 +316,8 @@ def choice(name: str, value: Any) -> str:
         value = "top_left" if value else "none"
     if value not in _VALUES[name]:
         expected = ", ".join(_VALUES[name])
+        if name == "causal":
+            expected = f"True, False, {expected}"
         raise InvalidArgumentError(f"{name}: {value!r} (expected one of {expected})")
     return str(value)
 

@@ -13,7 +13,7 @@ from attention_client import _channel, _messages
 from attention_client._arrays import BFLOAT16, Array, like, to_numpy
 from attention_client._calls import Returned, Steps
 from attention_client._reply import Result, decode
-from attention_client._request import Options, encode, prepare, set_field
+from attention_client._request import Options, encode, fitting, prepare, set_field
 from attention_client._wire import DATATYPES, Message, sendable
 from attention_client.errors import (
     AttentionError,
@@ -56,7 +56,7 @@ class Known:
         return _with_four_extents(self.converted(tensor, name), name)
 
     def converted(self, tensor: Any, name: str) -> Array:
-        array = to_numpy(tensor, name)
+        array = fitting(to_numpy(tensor, name), name)
         if array.dtype not in _CONVERTED:
             return array  # the server refuses it
         converted: Array = array.astype(_HELD[self.form.datatype], copy=False)

@@ -13,11 +13,11 @@ from transformers.cache_utils import CacheLayerMixin
 from typing_extensions import Self
 
 from attention_client import _sequence_calls
+from attention_client._default import default_client
 from attention_client._reply import Result
 from attention_client._request import Options
 from attention_client.client import Client
 from attention_client.sequence import Sequence
-from attention_client.torch import default_client
 
 # Layers that see keys by their positions alone, which the mask says.
 _LAYER_TYPES = {"full_attention", "sliding_attention", "chunked_attention"}

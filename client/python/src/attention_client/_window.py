@@ -32,11 +32,24 @@ class Window:
 
         Its outcome is then an error, in its turn.
         """
-        options = cast(dict[str, Any], {**request})
         self._count += 1
+        try:
+            options: dict[str, Any] = {**request}
+        except TypeError:
+            self._refuse(
+                InvalidArgumentError(
+                    f"request {self._count}: {type(request).__name__} (expected "
+                    "dict(query=..., key=..., value=...) with options)"
+                )
+            )
+            return None
         name = options.setdefault("id", None) or f"request {self._count}"
         options["id"] = name
         try:
+            if not isinstance(name, str):
+                raise InvalidArgumentError(
+                    f"id: {name!r} (expected text, such as {str(name)!r})"
+                )
             if name in self._sent:
                 raise InvalidArgumentError(
                     f"id: {name!r} is in flight already (expected one of its own)"
@@ -48,12 +61,15 @@ class Window:
             prepared = prepare(query, key, value, cast(Options, options))
             data = encode(prepared)
         except AttentionError as error:
-            name = f"refused request {self._count}"
-            self._sent[name] = None
-            self._outcomes[name] = error
+            self._refuse(error)
             return None
         self._sent[name] = prepared
         return data
+
+    def _refuse(self, error: AttentionError) -> None:
+        name = f"refused request {self._count}"
+        self._sent[name] = None
+        self._outcomes[name] = error
 
     def is_ready(self) -> bool:
         """Whether take() has something to give."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from attention_client import _messages
 from attention_client._arrays import BFLOAT16, FLOAT8, Array
-from attention_client.errors import InvalidArgumentError
+from attention_client.errors import InvalidArgumentError, ResourceExhaustedError
 
 DATATYPES: dict[np.dtype[Any], int] = {
     np.dtype(kind): _messages.enum("attention.v1.DataType")[name]
@@ -38,6 +38,7 @@ _TensorMessage = _messages.message("attention.v1.Tensor")
 
 # Bytes of a message from which on its memory is worth keeping.
 LARGE = 1 << 20
+MOST = (1 << 32) - 1  # bytes of a message: gRPC counts them in 32 bits
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types
 
@@ -107,6 +108,11 @@ class Message:
         self.size += len(head) + message.size
 
     def join(self) -> bytes:
+        if self.size > MOST:
+            raise ResourceExhaustedError(
+                f"a request of {self.size} bytes (at most {MOST} in one message of "
+                "gRPC; expected fewer entries, heads or queries in each call)"
+            )
         if self.size >= LARGE:
             keep_memory()
         return b"".join(self.parts)

@@ -9,7 +9,7 @@ from typing import Any, Literal, overload
 import grpc
 from typing_extensions import Self, Unpack
 
-from attention_client import _calls, _channel, _sequence_calls
+from attention_client import _calls, _channel, _process, _sequence_calls
 from attention_client._reply import Result
 from attention_client._request import Options, Request
 from attention_client._window import Window
@@ -29,6 +29,9 @@ class AsyncClient(_channel.Caller):
     def _library() -> Any:
         return grpc.aio
 
+    def _opened(self) -> None:
+        _process.keep_asyncio(self, is_open=True)
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -37,8 +40,11 @@ class AsyncClient(_channel.Caller):
 
     async def close(self) -> None:
         """Ends calls that run."""
-        await self._channel.close()
-        await asyncio.to_thread(self._release)
+        self._is_closed = True
+        _process.keep_asyncio(self, is_open=False)
+        if not self._is_inherited():
+            await self._channel.close()
+            await asyncio.to_thread(self._release)
 
     async def attend(
         self,
@@ -86,12 +92,14 @@ class AsyncClient(_channel.Caller):
         return_errors: bool = False,
     ) -> AsyncIterator[Result | AttentionError]:
         """As Client.attend_many; the requests may come from an async iterator."""
-        timeout = self.timeout if timeout is None else timeout
+        self._check_open()
+        timeout = self._seconds(timeout)
         window = Window(in_flight)
         outgoing: asyncio.Queue[bytes | None] = asyncio.Queue()
         stream = self._attend_stream(
             _taken_from(outgoing), metadata=self._metadata_with(metadata)
         )
+        _process.keep(stream)
         source = _iterate(requests)
         ended = False
         try:
@@ -105,11 +113,13 @@ class AsyncClient(_channel.Caller):
                         outgoing.put_nowait(data)
                 if window.is_empty():
                     return
+                _process.check(self._process)
                 while not window.is_ready():
-                    window.put(await _read(stream, timeout))
+                    window.put(await _read(stream, self.target, timeout))
                 yield window.take(return_errors)
         finally:
-            stream.cancel()
+            if not self._is_inherited():
+                stream.cancel()
 
     async def sequence(
         self,
@@ -250,24 +260,24 @@ class AsyncClient(_channel.Caller):
         timeout: float | None,
         metadata: _channel.Metadata | None,
     ) -> bytes:
-        if timeout is None:
-            timeout = self.timeout
+        timeout = self._seconds(timeout)
+        self._check_open()
         try:
             reply: bytes = await self._unary[method](
                 request, timeout=timeout, metadata=self._metadata_with(metadata)
             )
         except grpc.RpcError as error:
-            raise from_rpc_error(error) from None
+            raise from_rpc_error(error, self.target) from None
         return reply
 
 
-async def _read(stream: Any, timeout: float) -> bytes:
+async def _read(stream: Any, target: str, timeout: float) -> bytes:
     try:
         reply = await asyncio.wait_for(stream.read(), timeout)
     except asyncio.TimeoutError:
         raise _channel.no_result_within(timeout) from None
     except grpc.RpcError as error:
-        raise from_rpc_error(error) from None
+        raise from_rpc_error(error, target) from None
     if not isinstance(reply, bytes):  # grpc.aio.EOF
         raise AttentionError("the stream has ended before all replies came")
     return reply

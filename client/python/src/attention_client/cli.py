@@ -50,10 +50,13 @@ _SETTABLE = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command. 0: done; 1: the call failed; 2: wrong arguments."""
+    """Runs a command. 0: done; 1: it failed; 2: wrong arguments; 130: Ctrl-C."""
     options = _parser().parse_args(arguments)
     try:
         options.run(options)
+    except KeyboardInterrupt:
+        print("\nattention: interrupted", file=sys.stderr)
+        return 130
     except (AttentionError, OSError, ValueError, KeyError, ImportError) as error:
         text = error.args[0] if isinstance(error, KeyError) else error
         if isinstance(error, AttentionError):
@@ -352,11 +355,16 @@ def _of_case(arrays: dict[str, Array], case: str | None) -> dict[str, Array]:
     if case is None:
         return arrays
     prefix = case.rstrip("/") + "/"
-    return {
+    found = {
         name.removeprefix(prefix): array
         for name, array in arrays.items()
         if name.startswith(prefix)
     }
+    if not found:
+        cases = sorted({name.rpartition("/")[0] for name in arrays} - {""})
+        shown = ", ".join(cases[:20]) or "none: leave --case out"
+        raise KeyError(f"--case {case}: not in the file (its cases: {shown})")
+    return found
 
 
 def _wanted(arrays: dict[str, Array], name: str) -> Array:
@@ -381,6 +389,16 @@ def _scoring(
     name: str | None, arrays: dict[str, Array], settings: dict[str, Any]
 ) -> scoring.Scoring | None:
     """Takes what is the scoring function's own out of settings."""
+    made = _made_scoring(name, arrays, settings)
+    for left, whose in (("sigma", "gaussian"), ("name", "parameter_set")):
+        if left in settings:
+            raise ValueError(f"--set {left}=...: expected with --scoring {whose} alone")
+    return made
+
+
+def _made_scoring(
+    name: str | None, arrays: dict[str, Array], settings: dict[str, Any]
+) -> scoring.Scoring | None:
     if name is None and "w_v" in arrays:
         name = "additive"
     elif name is None and "m" in arrays:
@@ -390,6 +408,8 @@ def _scoring(
     kind: Any = _SCORINGS[name]
     fields = dataclasses.fields(kind)
     given = {f.name: settings.pop(f.name) for f in fields if f.name in settings}
+    if name == "parameter_set" and "name" not in given:
+        raise ValueError("--scoring parameter_set: expected --set name=... beside it")
     tensors = {f.name for f in fields} & {"w_q", "w_k", "w_v", "m"}
     made: scoring.Scoring = kind(
         **given, **{tensor: _wanted(arrays, tensor) for tensor in tensors}

@@ -10,7 +10,7 @@ from typing import Any, Literal, overload
 import grpc
 from typing_extensions import Self, Unpack
 
-from attention_client import _calls, _channel, _sequence_calls
+from attention_client import _calls, _channel, _process, _sequence_calls
 from attention_client._reply import Result
 from attention_client._request import Options, Request
 from attention_client._window import Window
@@ -47,8 +47,10 @@ class Client(_channel.Caller):
 
     def close(self) -> None:
         """Ends calls that run, with CancelledError."""
-        self._channel.close()
-        self._release()
+        self._is_closed = True
+        if not self._is_inherited():
+            self._channel.close()
+            self._release()
 
     def attend(
         self,
@@ -64,10 +66,10 @@ class Client(_channel.Caller):
 
         query, key and value: (B, H, L, D), (B, L, D) or (L, D), or packed, (T, H, D)
         with query_starts and key_starts; in float32, float16 or bfloat16 of ml_dtypes;
-        float64 is sent as float32. key and value may have another of these types than
-        query, or int8 or float8_e4m3fn with key_scale and value_scale, as quantize()
-        makes them. Arrays of numpy, PyTorch, JAX, MLX or TensorFlow, or nested lists;
-        the result's are of the query's kind.
+        float64 and integers are sent as float32. key and value may have another of
+        these types than query, or int8 or float8_e4m3fn with key_scale and value_scale,
+        as quantize() makes them. Arrays of numpy, PyTorch, JAX, MLX or TensorFlow, or
+        nested lists; the result's are of the query's kind.
 
         Options: valid_lens, attend_mask, bias, alibi_slopes, sinks, causal,
         query_offset, query_offsets, key_offset, query_starts, key_starts, key_scale,
@@ -126,7 +128,8 @@ class Client(_channel.Caller):
         each result, in place of the client's; the stream itself may last. metadata: as
         for attend, once for the stream.
         """
-        timeout = self.timeout if timeout is None else timeout
+        self._check_open()
+        timeout = max(self._seconds(timeout), 0)
         window = Window(in_flight)
         incoming: queue.SimpleQueue[bytes | AttentionError] = queue.SimpleQueue()
         outgoing: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
@@ -134,26 +137,31 @@ class Client(_channel.Caller):
             iter(outgoing.get, None), metadata=self._metadata_with(metadata)
         )
         # gRPC's own iterator waits without end.
-        threading.Thread(target=_read, args=(stream, incoming), daemon=True).start()
+        threading.Thread(
+            target=_read, args=(stream, self.target, incoming), daemon=True
+        ).start()
         source = iter(requests)
         ended = False
         try:
-            while True:
-                while not ended and not window.is_full():
-                    request = next(source, None)
-                    if request is None:
-                        ended = True
-                        outgoing.put(None)
-                    elif (data := window.add(request)) is not None:
-                        outgoing.put(data)
-                if window.is_empty():
-                    return
-                while not window.is_ready():
-                    window.put(_next(incoming, timeout))
-                yield window.take(return_errors)
+            with _process.under_way(stream):
+                while True:
+                    while not ended and not window.is_full():
+                        request = next(source, None)
+                        if request is None:
+                            ended = True
+                            outgoing.put(None)
+                        elif (data := window.add(request)) is not None:
+                            outgoing.put(data)
+                    if window.is_empty():
+                        return
+                    _process.check(self._process)
+                    while not window.is_ready():
+                        window.put(_next(incoming, timeout))
+                    yield window.take(return_errors)
         finally:
             outgoing.put(None)  # lets the thread go that sends
-            stream.cancel()
+            if not self._is_inherited():
+                stream.cancel()
 
     def sequence(
         self,
@@ -308,24 +316,31 @@ class Client(_channel.Caller):
         timeout: float | None,
         metadata: _channel.Metadata | None,
     ) -> bytes:
-        if timeout is None:
-            timeout = self.timeout
+        timeout = self._seconds(timeout)
+        self._check_open()
         try:
-            reply: bytes = self._unary[method](
-                request, timeout=timeout, metadata=self._metadata_with(metadata)
-            )
+            with _process.under_way():
+                reply: bytes = self._unary[method](
+                    request, timeout=timeout, metadata=self._metadata_with(metadata)
+                )
         except grpc.RpcError as error:
-            raise from_rpc_error(error) from None
+            raise from_rpc_error(error, self.target) from None
+        except ValueError:
+            if self._is_closed:  # meanwhile, by another thread
+                raise self._closed() from None
+            raise
         return reply
 
 
-def _read(stream: Any, incoming: queue.SimpleQueue[bytes | AttentionError]) -> None:
+def _read(
+    stream: Any, target: str, incoming: queue.SimpleQueue[bytes | AttentionError]
+) -> None:
     """Takes replies until the stream ends, and then says why there are no more."""
     try:
         for reply in stream:
             incoming.put(reply)
     except grpc.RpcError as error:
-        incoming.put(from_rpc_error(error))
+        incoming.put(from_rpc_error(error, target))
     else:
         incoming.put(AttentionError("the stream has ended before all replies came"))
 

@@ -8,6 +8,13 @@ from typing import Any
 import grpc
 from google.rpc import error_details_pb2, status_pb2
 
+# What servers say of methods that they lack, gRPC's own in C++ nothing at all.
+_NO_METHOD = re.compile(
+    r"$|Method not found!|unknown (service|method)|Received http2 header"
+)
+_TOO_LARGE = re.compile(
+    r"(?:SERVER: )?Received message larger than max \((\d+) vs\. (\d+)"
+)
 _FIELD = re.compile(r"([a-z][a-z0-9_]*(?:[.\[][a-z0-9_.\[\]]+)?): ")
 
 
@@ -88,7 +95,7 @@ class OutOfRangeError(AttentionError, IndexError):
 
 
 class FailedPreconditionError(AttentionError):
-    """The server has no folder for files of sequences."""
+    """The server has no folder for files of sequences, or the process was forked."""
 
     code = grpc.StatusCode.FAILED_PRECONDITION
 
@@ -169,9 +176,29 @@ def from_number(code: int, message: str) -> AttentionError:
     return from_status(_CODES.get(code, grpc.StatusCode.UNKNOWN), message)
 
 
-def from_rpc_error(error: Any) -> AttentionError:
-    """Likewise, for what gRPC raises."""
-    return from_status(error.code(), error.details() or "", _retry_after(error))
+def from_rpc_error(error: Any, target: str) -> AttentionError:
+    """Likewise, for what gRPC raises in a call to target."""
+    message = _told(error.code(), error.details() or "", target)
+    return from_status(error.code(), message, _retry_after(error))
+
+
+def _told(code: grpc.StatusCode, message: str, target: str) -> str:
+    """What gRPC itself says, in words that say what to do; others' as they are."""
+    if code == grpc.StatusCode.UNIMPLEMENTED and _NO_METHOD.match(message):
+        said = message or "nothing more"
+        return (
+            f"{target} has no such method: it is no attention server, or an older one "
+            "than this client (expected the address and port where attention-server "
+            f"serves gRPC; it said: {said})"
+        )
+    if too_large := _TOO_LARGE.match(message):
+        size, most = too_large.groups()
+        return (
+            f"a request of {size} bytes, where {target} takes {most} (expected fewer "
+            "entries, heads or queries in each call, or a server with a larger "
+            "--max-request-bytes)"
+        )
+    return message
 
 
 def _retry_after(error: Any) -> float | None:

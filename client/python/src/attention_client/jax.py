@@ -12,8 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from attention_client._arrays import Array
+from attention_client._default import default_client, set_client
 from attention_client._request import Options
-from attention_client.client import Client
+from attention_client.errors import InvalidArgumentError
+
+__all__ = ["default_client", "dot_product_attention", "set_client"]
 
 
 def dot_product_attention(
@@ -28,29 +31,101 @@ def dot_product_attention(
     query_seq_lengths: Any = None,
     key_value_seq_lengths: Any = None,
     local_window_size: int | tuple[int, int] | None = None,
-    client: Client,
+    client: Any = None,
     gradients: bool = False,
 ) -> Any:
     """jax.nn.dot_product_attention with its meaning: (B, T, N, H) or (T, N, H).
 
+    A query for which no key takes part gives the mean of all values, as JAX's does.
     Works below jax.jit as well, as a callback to the host. With gradients, JAX computes
     the call again on the way back, in its own memory; without, jax.grad gives a
     ValueError. jax.vmap makes one call after the other.
+
+    client: None means what set_client has set, else the server at $ATTENTION_SERVER or
+    127.0.0.1:8001. Shapes that do not fit are an InvalidArgumentError, where a call is
+    traced already. What the server says is an AttentionError, and below jax.jit in the
+    text of jax.errors.JaxRuntimeError.
     """
     query, key, value = (jnp.asarray(array) for array in (query, key, value))
-    bias = None if bias is None else jnp.asarray(bias)
+    bias, mask = (None if a is None else jnp.asarray(a) for a in (bias, mask))
+    _check_tensors(query, key, value)
+    scores = (*_four(query.shape)[:1], query.shape[-2], query.shape[-3], key.shape[-3])
+    for name, array in (("bias", bias), ("mask", mask)):
+        _check_broadcast(name, array, scores)
+    for name, array in (
+        ("query_seq_lengths", query_seq_lengths),
+        ("key_value_seq_lengths", key_value_seq_lengths),
+    ):
+        if array is not None and np.shape(array) != scores[:1]:
+            raise InvalidArgumentError(
+                f"{name}: shape {np.shape(array)} (expected {scores[:1]}: one for each "
+                "batch entry)"
+            )
     if isinstance(local_window_size, int):
         local_window_size = (local_window_size, local_window_size)
     call = _Call(client, scale, is_causal, local_window_size, gradients)
     lengths = query_seq_lengths, key_value_seq_lengths
-    return _attention(call, (query, key, value), bias, mask, lengths)
+    tensors = query, key, value
+    if not any(
+        isinstance(a, jax.core.Tracer)
+        for a in jax.tree.leaves((tensors, bias, mask, lengths))
+    ):
+        # No callback: JAX would hide what a call fails with.
+        return jnp.asarray(
+            _attend(call)(tensors, {"bias": bias, "attend_mask": mask}, lengths)[0]
+        )
+    return _attention(call, tensors, bias, mask, lengths)
+
+
+def _check_tensors(query: Any, key: Any, value: Any) -> None:
+    if query.ndim not in (3, 4):
+        raise InvalidArgumentError(
+            f"query: shape {query.shape} (expected (B, T, N, H) or (T, N, H))"
+        )
+    *batch, _, heads, width = query.shape
+    keys = key.shape[-3:-2]
+    for name, array, wanted in (
+        ("key", key, (*batch, *keys, None, width)),
+        ("value", value, (*batch, *keys, *key.shape[-2:-1], None)),
+    ):
+        fits = array.ndim == len(wanted) and all(
+            size in (None, own) for own, size in zip(array.shape, wanted, strict=True)
+        )
+        if not fits:
+            shown = ", ".join("any" if size is None else str(size) for size in wanted)
+            raise InvalidArgumentError(
+                f"{name}: shape {array.shape} (expected ({shown}), as query's "
+                f"{query.shape} and key's {key.shape} say)"
+            )
+        if array.dtype != query.dtype:
+            raise InvalidArgumentError(
+                f"{name}: {array.dtype} (expected {query.dtype}, as query has)"
+            )
+    if key.shape[-2] == 0 or heads % key.shape[-2]:
+        raise InvalidArgumentError(
+            f"key: {key.shape[-2]} heads (expected a divisor of query's {heads})"
+        )
+
+
+def _check_broadcast(name: str, array: Any, scores: tuple[int, ...]) -> None:
+    if array is None:
+        return
+    fits = array.ndim <= 4 and all(
+        own in (1, size)
+        for own, size in zip(array.shape[::-1], scores[::-1], strict=False)
+    )
+    if not fits:
+        raise InvalidArgumentError(
+            f"{name}: shape {array.shape} (expected one that broadcasts to "
+            f"(B, N, T, S), {scores})"
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class _Call:
     """What of a call is no array."""
 
-    client: Client
+    client: Any
     scale: float | None
     is_causal: bool
     window: tuple[int, int] | None
@@ -102,13 +177,16 @@ def _backward(call: _Call, kept: Any, gradient: Any) -> Any:
     tensors, bias, mask, (of_queries, of_keys), empty = kept
 
     def again(tensors: Any, bias: Any) -> Any:
+        allowed = mask
         if bias is not None:
-            # A row of nothing but -inf has neither a softmax nor gradients.
-            bias = jnp.where(empty[..., jnp.newaxis], 0, bias)
+            # Of a row of nothing but -inf JAX makes NaN, the service a mean.
+            rows = empty[..., jnp.newaxis]
+            bias = jnp.where(rows, 0, bias)
+            allowed = ~rows if mask is None else mask & ~rows
         return jax.nn.dot_product_attention(
             *tensors,
             bias,
-            mask,
+            allowed,
             scale=call.scale,
             is_causal=call.is_causal,
             query_seq_lengths=of_queries,
@@ -117,9 +195,7 @@ def _backward(call: _Call, kept: Any, gradient: Any) -> Any:
         )
 
     _, pull_back = jax.vjp(again, tensors, bias)
-    # Where no key takes part JAX has a mean of the values, the service has zeros.
-    rows = empty.swapaxes(-1, -2).reshape(*gradient.shape[:-1], 1)
-    of_tensors, of_bias = pull_back(jnp.where(rows, 0, gradient))
+    of_tensors, of_bias = pull_back(gradient)
     return of_tensors, of_bias, None, None
 
 
@@ -136,6 +212,7 @@ def _attend(call: _Call) -> Callable[..., tuple[Array, Array]]:
             "causal": call.is_causal,
             "window": call.window,
             "lse": call.gradients,
+            "empty_rows": "uniform",
         }
         for name in ("bias", "attend_mask"):
             if masks[name] is not None:
@@ -143,8 +220,12 @@ def _attend(call: _Call) -> Callable[..., tuple[Array, Array]]:
                 # (B, N, T, S); with fewer dimensions it broadcasts as it is.
                 given[name] = mask if mask.ndim < 3 else mask.reshape(_four(mask.shape))
         given["valid_lens"] = _valid_lens(*lengths, arrays[0], arrays[1])
-        result = call.client.attend(*arrays, **given)
+        result = (call.client or default_client()).attend(*arrays, **given)
         output: Array = result.output.swapaxes(-2, -3)
+        if lengths[0] is not None:
+            # What is behind a query's length is 0 in JAX.
+            rows = np.arange(output.shape[1]) < np.asarray(lengths[0])[:, np.newaxis]
+            output = np.where(rows[..., np.newaxis, np.newaxis], output, 0)
         output = output.reshape(*tensors[0].shape[:-1], output.shape[-1])
         empty: Array = (
             np.isneginf(result.lse)

@@ -2,41 +2,15 @@
 
 from __future__ import annotations
 
-import threading
+from typing import Any
 
 import torch
+from torch.nn.attention.bias import CausalBias, CausalVariant
 
-from attention_client._torch_gradients import Call
-from attention_client.backend import AttentionBackend
-from attention_client.client import Client
+from attention_client._default import default_client, set_client
+from attention_client._torch_call import Call
 
-_lock = threading.Lock()
-_default: Client | None = None
-
-
-def set_client(client: Client | None) -> None:
-    """What computes from now on, where a call names no client of its own.
-
-    Until then, and after None: AttentionBackend(), which is the server at
-    $ATTENTION_SERVER, an Engine where that is "local", else 127.0.0.1:8001.
-    """
-    global _default
-    with _lock:
-        _default = client
-
-
-def default_client() -> Client:
-    """The client that set_client has set."""
-    global _default
-    with _lock:
-        if _default is None:
-            _default = AttentionBackend()
-        return _default
-
-
-def new_seed() -> int:
-    """A seed for dropout, of PyTorch's generator: torch.manual_seed() repeats it."""
-    return int(torch.randint(2**63 - 1, ()).item())
+__all__ = ["default_client", "scaled_dot_product_attention", "set_client"]
 
 
 def scaled_dot_product_attention(
@@ -49,7 +23,7 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
     *,
-    client: Client | None = None,
+    client: Any = None,
     gradients: bool = False,
 ) -> torch.Tensor:
     """torch.nn.functional.scaled_dot_product_attention with its meaning.
@@ -58,24 +32,30 @@ def scaled_dot_product_attention(
     way back, with memory for all weights. Without it, inputs that require gradients are
     an error, except under torch.no_grad(). As PyTorch's, it drops weights whenever
     dropout_p > 0; which ones follows from torch.manual_seed(), but they are not those
-    that PyTorch drops.
+    that PyTorch drops. Under autocast it computes in autocast's datatype, as PyTorch's.
+
+    torch.compile and torch.export keep it as one operator, attention_client::attend;
+    torch.func.vmap makes one call for each entry.
     """
     if is_causal and attn_mask is not None:
         raise ValueError("attn_mask: given with is_causal (expected one of them)")
     query, key, value = _broadcast(query, key, value, enable_gqa)
     leading = query.shape[:-2]
     bias = None
+    causal: Any = is_causal
+    if isinstance(attn_mask, CausalBias):
+        lower_right = attn_mask.variant == CausalVariant.LOWER_RIGHT
+        causal, attn_mask = "bottom_right" if lower_right else True, None
     if attn_mask is not None:
         attn_mask = _mask(attn_mask, query, key)
         if attn_mask.dtype != torch.bool:
             attn_mask, bias = None, attn_mask
     call = Call(
-        client or default_client(),
+        client,
         attend_mask=attn_mask,
-        causal=is_causal,
+        causal=causal,
         scale=scale,
         dropout_p=dropout_p,
-        seed=new_seed() if dropout_p > 0 else 0,
         gradients=gradients and torch.is_grad_enabled(),
     )
     output, _ = call(query=_flat(query), key=_flat(key), value=_flat(value), bias=bias)

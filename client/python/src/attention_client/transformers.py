@@ -13,23 +13,27 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from transformers import AttentionInterface
+from transformers import AttentionInterface, PreTrainedModel
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from attention_client._service_cache import ServiceCache, Stored
-from attention_client._torch_gradients import Call
-from attention_client.client import Client
-from attention_client.torch import default_client, new_seed
+from attention_client._torch_call import Call
 
 __all__ = ["NAME", "ServiceCache", "register"]
 
 NAME = "attention_service"
 
+# What tests compare with PyTorch's own attention.
+_TRIED = "BERT (MiniLM), Llama, Mistral, Gemma 2, Qwen 2, GPT-OSS"
 
-def register(
-    client: Client | None = None, name: str = NAME, *, gradients: bool = False
-) -> None:
+_names: set[str] = set()
+
+
+def register(client: Any = None, name: str = NAME, *, gradients: bool = False) -> None:
     """Lets models load with attn_implementation=name.
+
+    A model whose attention is its own, and not transformers' AttentionInterface, such
+    as Bloom or Falcon, is refused with a ValueError when it is made.
 
     client: None means attention_client.torch's default, at the time of each call.
     gradients: PyTorch recomputes the calls on the way back; without it, models work
@@ -66,13 +70,12 @@ def register(
         else:
             causal = causal and query.shape[2] > 1
         call = Call(
-            client or default_client(),
+            client,
             attend_mask=mask,
             causal=causal,
             scale=scaling,
             softcap=softcap,
             dropout_p=dropout,
-            seed=new_seed() if dropout > 0 else 0,
             weights=output_attentions,
             gradients=gradients and torch.is_grad_enabled(),
         )
@@ -88,3 +91,27 @@ def register(
 
     AttentionInterface.register(name, forward)
     AttentionMaskInterface.register(name, sdpa_mask)
+    _names.add(name)
+
+
+def _refuse_other_models() -> None:
+    """Has transformers, which takes any registered name for any model, ask here first.
+
+    Bloom would compute something else in silence, Falcon end in a KeyError.
+    """
+    check = PreTrainedModel.get_correct_attn_implementation
+
+    def checked(self: Any, requested_attention: Any, *more: Any, **others: Any) -> Any:
+        if requested_attention in _names and not (
+            self._supports_attention_backend or self._can_set_attn_implementation()
+        ):
+            raise ValueError(
+                f"{type(self).__name__}: its attention is its own, not transformers' "
+                f"AttentionInterface (expected a model that has that; tried: {_TRIED})"
+            )
+        return check(self, requested_attention, *more, **others)
+
+    PreTrainedModel.get_correct_attn_implementation = checked
+
+
+_refuse_other_models()
