@@ -107,6 +107,13 @@ void AddFlags(CLI::App& app, Case& shape, Modes& modes) {
   app.add_option("--query-length", shape.query_length, "Lq")
       ->capture_default_str();
   app.add_option("--key-length", shape.key_length, "Lk; 0: Lq");
+  app.add_option(
+         "--lengths", shape.lengths,
+         "SHORTEST,LONGEST: a packed batch whose entries have keys spread "
+         "evenly between them; --query-length 0: as many queries")
+      ->delimiter(',')
+      ->expected(2)
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
   app.add_option("-d,--width", shape.width, "D")->capture_default_str();
   app.add_option("--value-width", shape.value_width, "Dv; 0: D");
   app.add_option("--hidden-width", shape.hidden_width, "h; 0: D");
@@ -176,7 +183,7 @@ int Main(int argc, char** argv) {
       "Times one attention problem, validation included. Flags of Google "
       "Benchmark work as well: --benchmark_repetitions=N, "
       "--benchmark_min_time=SECONDS, --benchmark_format=json.\n"
-      "GFLOP/s count 4 B Hq Lq Lk D whatever masks leave of it; GB/s count "
+      "GFLOP/s count 4 B Hq Lq Lk D, whatever masks leave of it; GB/s count "
       "inputs and results once."};
   Case shape;
   Modes modes;

@@ -2,9 +2,11 @@
 
 #include <map>
 #include <utility>
+#include <vector>
 
+#include "absl/types/span.h"
+#include "core/batch.h"
 #include "core/formats/safetensors.h"
-#include "core/validate.h"
 
 namespace attention::bench {
 
@@ -18,43 +20,77 @@ absl::StatusOr<std::unique_ptr<Runner>> Runner::Create(
   if (!engine.ok()) return engine.status();
   std::unique_ptr<Runner> runner(new Runner(shape, *std::move(engine)));
   change(runner->inputs_);
-  const auto valid = Validate(runner->inputs_.problem());
-  if (!valid.ok()) return valid.status();
-  const auto create = [](DataType type, const Shape& extents, Tensor& tensor,
+  absl::Status status;
+  if (shape.IsPacked()) {
+    const auto batch = ValidateBatch(runner->inputs_.problem());
+    if (!batch.ok()) return batch.status();
+    status =
+        runner->CreateResults(shape, batch->output_type, batch->output_shape,
+                              batch->weights_shape, batch->lse_shape);
+    for (const ValidatedProblem& entry : batch->problems) {
+      runner->CountPairs(entry);
+    }
+  } else {
+    const auto valid = Validate(runner->inputs_.problem());
+    if (!valid.ok()) return valid.status();
+    status =
+        runner->CreateResults(shape, valid->query.type, valid->output_shape,
+                              valid->weights_shape, valid->lse_shape);
+    runner->CountPairs(*valid);
+  }
+  if (!status.ok()) return status;
+  return runner;
+}
+
+absl::Status Runner::CreateResults(const Case& shape, DataType type,
+                                   const Shape& output, const Shape& weights,
+                                   const Shape& lse) {
+  const auto create = [](DataType of, const Shape& extents, Tensor& tensor,
                          MutableTensorView& view) {
-    absl::StatusOr<Tensor> created = Tensor::Create(type, extents);
+    absl::StatusOr<Tensor> created = Tensor::Create(of, extents);
     if (!created.ok()) return created.status();
     tensor = *std::move(created);
     view = tensor.mutable_view();
     return absl::OkStatus();
   };
-  absl::Status status = create(valid->query.type, valid->output_shape,
-                               runner->output_, runner->outputs_.output);
+  absl::Status status = create(type, output, output_, outputs_.output);
   if (status.ok() && shape.weights) {
-    status = create(DataType::kFloat32, valid->weights_shape, runner->weights_,
-                    runner->outputs_.weights);
+    status = create(DataType::kFloat32, weights, weights_, outputs_.weights);
   }
   if (status.ok() && shape.lse) {
-    status = create(DataType::kFloat32, valid->lse_shape, runner->lse_,
-                    runner->outputs_.lse);
+    status = create(DataType::kFloat32, lse, lse_, outputs_.lse);
   }
-  if (!status.ok()) return status;
-  for (int64_t b = 0; b < valid->batch; ++b) {
-    for (int64_t i = 0; i < valid->query_length; ++i) {
-      const KeyRange keys = KeysInRange(*valid, b, i);
-      runner->pairs_ += valid->query_heads * (keys.end - keys.begin);
+  return status;
+}
+
+void Runner::CountPairs(const ValidatedProblem& problem) {
+  for (int64_t b = 0; b < problem.batch; ++b) {
+    for (int64_t i = 0; i < problem.query_length; ++i) {
+      const KeyRange keys = KeysInRange(problem, b, i);
+      pairs_ += problem.query_heads * (keys.end - keys.begin);
     }
   }
-  return runner;
 }
 
 absl::Status Runner::Run() {
+  if (inputs_.problem().query_starts) return RunPacked();
   const auto valid = Validate(inputs_.problem());
   if (!valid.ok()) return valid.status();
   AttentionJob job;
   job.problem = &*valid;
   job.outputs = outputs_;
   return engine_->Run(job);
+}
+
+absl::Status Runner::RunPacked() {
+  const auto batch = ValidateBatch(inputs_.problem());
+  if (!batch.ok()) return batch.status();
+  std::vector<AttentionJob> jobs(batch->problems.size());
+  for (size_t n = 0; n < jobs.size(); ++n) {
+    jobs[n].problem = &batch->problems[n];
+    jobs[n].outputs = batch->OutputsOf(n, outputs_);
+  }
+  return engine_->Run(absl::MakeSpan(jobs));
 }
 
 absl::Status Runner::Save(const std::string& path) const {

@@ -11,6 +11,7 @@
 #include "benchmarks/shape.h"
 #include "core/engine.h"
 #include "core/tensor.h"
+#include "core/validate.h"
 
 namespace attention::bench {
 
@@ -27,7 +28,7 @@ class Runner {
 
   /// Writes the inputs, the parameters and the results of the last run as one
   /// safetensors file, named as on the wire: query, key, value, w_q, ...,
-  /// valid_lens, attend_mask, output, weights, lse.
+  /// valid_lens, attend_mask, query_starts, key_starts, output, weights, lse.
   absl::Status Save(const std::string& path) const;
 
   /// Pairs of a query and a key, over all heads, that lengths, causal rule and
@@ -40,6 +41,11 @@ class Runner {
  private:
   Runner(const Case& shape, std::unique_ptr<Engine> engine);
   static void Unchanged(Inputs&) {}
+  absl::Status CreateResults(const Case& shape, DataType type,
+                             const Shape& output, const Shape& weights,
+                             const Shape& lse);
+  void CountPairs(const ValidatedProblem& problem);
+  absl::Status RunPacked();
 
   Inputs inputs_;
   std::unique_ptr<Engine> engine_;

@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "benchmarks/pages.h"
 #include "core/element.h"
 
 namespace attention::bench {
@@ -19,10 +18,12 @@ DataType TypeOf(const std::string& name) {
 }  // namespace
 
 std::string Case::Name() const {
-  std::string name =
-      absl::StrCat("B", batch, " H", query_heads,
-                   KvHeads() != query_heads ? absl::StrCat("/", KvHeads()) : "",
-                   " Lq", query_length, " Lk", KeyLength(), " D", width);
+  std::string name = absl::StrCat(
+      "B", batch, " H", query_heads,
+      KvHeads() != query_heads ? absl::StrCat("/", KvHeads()) : "", " Lq",
+      query_length > 0 ? absl::StrCat(query_length) : "=Lk", " Lk", KeysOf(0));
+  if (IsPacked()) absl::StrAppend(&name, " to ", KeysOf(batch - 1));
+  absl::StrAppend(&name, " D", width);
   if (ValueWidth() != width) absl::StrAppend(&name, " Dv", ValueWidth());
   absl::StrAppend(&name, " ", type, " ");
   if (KeyType() != type) absl::StrAppend(&name, "keys ", KeyType(), " ");
@@ -43,8 +44,28 @@ std::string Case::Name() const {
   return name;
 }
 
+int64_t Case::KeysOf(int64_t entry) const {
+  if (!IsPacked()) return KeyLength();
+  const int64_t gaps = std::max<int64_t>(batch - 1, 1);
+  return lengths[0] + (lengths[1] - lengths[0]) * entry / gaps;
+}
+
+int64_t Case::Queries() const {
+  int64_t sum = 0;
+  for (int64_t n = 0; n < batch; ++n) sum += QueriesOf(n);
+  return sum;
+}
+
+int64_t Case::Keys() const {
+  int64_t sum = 0;
+  for (int64_t n = 0; n < batch; ++n) sum += KeysOf(n);
+  return sum;
+}
+
 int64_t Case::Pairs() const {
-  return batch * query_heads * query_length * KeyLength();
+  int64_t sum = 0;
+  for (int64_t n = 0; n < batch; ++n) sum += QueriesOf(n) * KeysOf(n);
+  return query_heads * sum;
 }
 
 double Case::Flops() const {
@@ -54,36 +75,83 @@ double Case::Flops() const {
 double Case::Bytes() const {
   const auto size = static_cast<double>(ByteSize(TypeOf(type)));
   const auto key_size = static_cast<double>(ByteSize(TypeOf(KeyType())));
-  const double query = static_cast<double>(batch * query_heads * query_length) *
+  const double query = static_cast<double>(query_heads * Queries()) *
                        static_cast<double>(width + ValueWidth());
-  const double keys = static_cast<double>(batch * KvHeads() * KeyLength()) *
+  const double keys = static_cast<double>(KvHeads() * Keys()) *
                       static_cast<double>(width + ValueWidth());
   double results = 0;  // beside the output, FP32
   if (weights) results += 4 * static_cast<double>(Pairs());
-  if (lse) {
-    results += 4 * static_cast<double>(batch * query_heads * query_length);
-  }
+  if (lse) results += 4 * static_cast<double>(query_heads * Queries());
   if (IsScaledType(TypeOf(KeyType()))) {
-    results += 8 * static_cast<double>(batch * KvHeads() * KeyLength());
+    results += 8 * static_cast<double>(KvHeads() * Keys());
   }
   return size * query + key_size * keys + results;
 }
 
-Inputs::Inputs(const Case& shape) {
-  const DataType type = TypeOf(shape.type);
+void Inputs::MakeRectangle(const Case& shape) {
   const DataType key_type = TypeOf(shape.KeyType());
   const int64_t b = shape.batch;
   const int64_t keys = shape.KeyLength();
   problem_.query = Normal(
-      "query", type, {b, shape.query_heads, shape.query_length, shape.width},
-      shape.magnitude);
-  KeyValueBlock block;
-  block.key = Rows("key", key_type, {b, shape.KvHeads(), keys, shape.width},
-                   shape.magnitude, block.key_scale);
-  block.value =
+      "query", TypeOf(shape.type),
+      {b, shape.query_heads, shape.query_length, shape.width}, shape.magnitude);
+  KeyValueBlock whole;
+  whole.key = Rows("key", key_type, {b, shape.KvHeads(), keys, shape.width},
+                   shape.magnitude, whole.key_scale);
+  whole.value =
       Rows("value", key_type, {b, shape.KvHeads(), keys, shape.ValueWidth()},
-           shape.magnitude, block.value_scale);
-  problem_.key_value.push_back(block);
+           shape.magnitude, whole.value_scale);
+  problem_.key_value = shape.page > 0 ? CutIntoPages(whole, shape.page, pages_)
+                                      : KeyValueBlocks{whole};
+}
+
+void Inputs::MakePacked(const Case& shape) {
+  const DataType key_type = TypeOf(shape.KeyType());
+  const int64_t b = shape.batch;
+  std::vector<int32_t> query_starts = {0}, key_starts = {0};
+  for (int64_t n = 0; n < b; ++n) {
+    query_starts.push_back(query_starts.back() +
+                           static_cast<int32_t>(shape.QueriesOf(n)));
+    key_starts.push_back(key_starts.back() +
+                         static_cast<int32_t>(shape.KeysOf(n)));
+  }
+  problem_.query = Normal("query", TypeOf(shape.type),
+                          {shape.Queries(), shape.query_heads, shape.width},
+                          shape.magnitude);
+  KeyValueBlock whole;
+  whole.key =
+      Rows("key", key_type, {shape.Keys(), shape.KvHeads(), shape.width},
+           shape.magnitude, whole.key_scale);
+  whole.value = Rows("value", key_type,
+                     {shape.Keys(), shape.KvHeads(), shape.ValueWidth()},
+                     shape.magnitude, whole.value_scale);
+  problem_.query_starts =
+      Keep("query_starts", Tensor::FromInts({b + 1}, query_starts));
+  const TensorView starts =
+      Keep("key_starts", Tensor::FromInts({b + 1}, key_starts));
+  if (shape.page == 0) {
+    problem_.key_value.push_back(whole);
+    problem_.key_starts = starts;
+    return;
+  }
+  for (int64_t n = 0; n < b; ++n) {
+    const auto entry = static_cast<size_t>(n);
+    const KeyValueBlock keys =
+        EntryOf(whole, key_starts[entry], key_starts[entry + 1]);
+    problem_.key_value_of_entries.push_back(
+        CutIntoPages(keys, shape.page, pages_));
+  }
+}
+
+Inputs::Inputs(const Case& shape) {
+  const DataType type = TypeOf(shape.type);
+  const int64_t b = shape.batch;
+  const int64_t keys = shape.KeyLength();
+  if (shape.IsPacked()) {
+    MakePacked(shape);
+  } else {
+    MakeRectangle(shape);
+  }
   const double spread = 1 / std::sqrt(static_cast<double>(shape.width));
   if (shape.scoring == "additive") {
     const int64_t h = shape.HiddenWidth();
@@ -137,7 +205,6 @@ Inputs::Inputs(const Case& shape) {
   }
   problem_.wanted.weights = shape.weights;
   problem_.wanted.lse = shape.lse;
-  if (shape.page > 0) CutIntoPages(shape.page);
 }
 
 void Inputs::Change(
@@ -163,39 +230,6 @@ void Inputs::Mask(absl::FunctionRef<bool(int64_t i, int64_t j)> takes_part) {
     mask.data()[n] = std::byte{takes_part(n / keys, n % keys)};
   }
   problem_.masks.attend_mask = Keep("attend_mask", std::move(mask));
-}
-
-void Inputs::CutIntoPages(int64_t keys) {
-  const KeyValueBlock whole = problem_.key_value[0];
-  const int64_t count = (whole.key.shape[2] + keys - 1) / keys;
-  problem_.key_value.assign(static_cast<size_t>(count), {});
-  for (TensorView KeyValueBlock::*of :
-       {&KeyValueBlock::key, &KeyValueBlock::value}) {
-    const TensorView& all = whole.*of;
-    Shape shape = all.shape;
-    shape[2] = keys;
-    shape.insert(shape.begin(), count);
-    pages_.push_back(Tensor::Create(all.type, shape).value());
-    const TensorView pages = pages_.back().view();
-    for (int64_t n = 0; n < count; ++n) {
-      // Some 0.6 of all pages further each time, and each one once.
-      int64_t step = count * 3 / 5 + 1;
-      while (std::gcd(step, count) != 1) ++step;
-      TensorView& page = problem_.key_value[static_cast<size_t>(n)].*of;
-      page = all;
-      page.data = pages.data + n * step % count * pages.strides[0];
-      page.shape[2] = std::min(keys, all.shape[2] - n * keys);
-      std::copy(pages.strides.begin() + 1, pages.strides.end(),
-                page.strides.begin());
-      for (int64_t b = 0; b < all.shape[0]; ++b) {
-        for (int64_t h = 0; h < all.shape[1]; ++h) {
-          std::memcpy(const_cast<std::byte*>(page.At(b, h, 0, 0)),
-                      all.At(b, h, n * keys, 0),
-                      static_cast<size_t>(page.shape[2] * page.strides[2]));
-        }
-      }
-    }
-  }
 }
 
 TensorView Inputs::Keep(const char* name, Tensor tensor) {

@@ -21,6 +21,9 @@ struct Case {
   int64_t kv_heads = 0;  // 0: as many as query heads
   int64_t query_length = 1024;
   int64_t key_length = 0;  // 0: the query's
+  // Of a packed batch: each entry's keys, spread evenly from the first of two
+  // to the second. A query_length of 0 then means as many queries. Empty: none.
+  std::vector<int64_t> lengths = {};
   int64_t width = 64;
   int64_t value_width = 0;   // 0: width
   int64_t hidden_width = 0;  // 0: width
@@ -50,6 +53,15 @@ struct Case {
   int64_t KeyLength() const {
     return key_length > 0 ? key_length : query_length;
   }
+  bool IsPacked() const { return !lengths.empty(); }
+  /// Queries and keys of one entry: the same for all where it is not packed.
+  int64_t QueriesOf(int64_t entry) const {
+    return query_length > 0 ? query_length : KeysOf(entry);
+  }
+  int64_t KeysOf(int64_t entry) const;
+  /// Queries and keys of all entries.
+  int64_t Queries() const;
+  int64_t Keys() const;
   int64_t ValueWidth() const { return value_width > 0 ? value_width : width; }
   int64_t HiddenWidth() const {
     return hidden_width > 0 ? hidden_width : width;
@@ -57,9 +69,10 @@ struct Case {
 
   /// "B1 H16 L1024 D64 FP32 dot causal", for the report.
   std::string Name() const;
-  /// Pairs of a query and a key, over all heads: B Hq Lq Lk.
+  /// Pairs of a query and a key, over all heads: B Hq Lq Lk, or the sum over a
+  /// packed batch's entries.
   int64_t Pairs() const;
-  /// 4 B H Lq Lk D, whatever the masks leave of it.
+  /// 4 D for each of them, whatever the masks leave of it.
   double Flops() const;
   /// Bytes of query, key, value, scales and results, each counted once.
   double Bytes() const;
@@ -92,9 +105,9 @@ class Inputs {
   TensorView Rows(const char* name, DataType type, const Shape& shape,
                   double spread, std::optional<TensorView>& scales);
   TensorView Keep(const char* name, Tensor tensor);
-  // Puts keys and values into pages of `keys` keys that lie anywhere: (B, Hkv,
-  // keys, D) each.
-  void CutIntoPages(int64_t keys);
+  // Query, key and value of a packed batch, and where its entries start.
+  void MakePacked(const Case& shape);
+  void MakeRectangle(const Case& shape);
 
   uint64_t state_ = 0x9E3779B97F4A7C15;
   AttentionProblem problem_;
