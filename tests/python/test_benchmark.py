@@ -4,3 +4,10 @@ from benchmark_script import rows_of
 def test_it_measures_every_kind_of_call():
     rows = rows_of("python_client.py", "--seconds", "0.02", timeout=240)
     assert [row.count(" us |") for row in rows] == [2, 3, 2, 3, 2]
+
+
+def test_it_measures_a_call_in_process_beside_one_in_cpp():
+    rows = rows_of(
+        "python_engine.py", "--rounds", "1", "--seconds", "0.02", timeout=120
+    )
+    assert [row.count(" us |") for row in rows] == [3, 3, 3]

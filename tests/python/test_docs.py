@@ -61,6 +61,7 @@ def test_the_readmes_code_runs(names, capsys):
     [
         ("One call", "(2, 4, 3, 8)"),
         ("Options", ""),
+        ("In your own process", "cpu 2\n(2, 4, 3, 8)"),
         ("Keys that stay on the server", "1000 1007 (4, 7, 8)"),
         ("Many calls", "request 100 (2, 4, 3, 8)"),
         ("Keys on many servers", ""),

@@ -80,7 +80,6 @@ def test_every_option_is_known(engine, tensors):
     [
         {"key": np.ones((3, 5), np.float32)},
         {"value": np.ones((2, 4), np.float32)},
-        {"query": np.ones((3, 4), np.int32)},
         {"valid_lens": [[3, 9]]},
         {"attend_mask": np.full((3, 3), 2, np.uint8)},
         {"softcap": -1.0},
@@ -368,6 +367,15 @@ def test_numbers_of_numpy_are_options(engine, tensors):
     one, other = (engine.attend(*tensors, **options) for options in (given, plain))
     np.testing.assert_array_equal(one.output, other.output)
     np.testing.assert_array_equal(one.top_k_indices, other.top_k_indices)
+
+
+def test_integers_are_taken_as_a_client_takes_them(client, engine):
+    x = np.arange(12).reshape(3, 4)
+    given = {"valid_lens": np.array([2], np.int16), "attend_mask": np.eye(3, dtype=int)}
+    one, other = (
+        on.attend(x[None], x[None], x[None], **given) for on in (engine, client)
+    )
+    np.testing.assert_array_equal(one.output, other.output)
 
 
 def test_bfloat16_is_read_where_it_is(engine, tensors):

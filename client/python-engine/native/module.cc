@@ -25,6 +25,7 @@ timeout: seconds.)";
 NB_MODULE(_native, module) {
   // An engine that lives as long as the process is no mistake.
   nb::set_leak_warnings(false);
+  // NOLINTNEXTLINE(performance-unnecessary-value-param): the macro's
   nb::class_<PythonEngine>(module, "Engine")
       .def(nb::init<int64_t, std::string>(), nb::arg("threads"),
            nb::arg("backend"))

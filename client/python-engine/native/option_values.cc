@@ -13,10 +13,10 @@ using server::OptionValue;
 
 OptionValue IntegerValue(nb::handle value) {
   int overflow = 0;
-  const long long number = PyLong_AsLongLongAndOverflow(value.ptr(), &overflow);
+  const auto number = PyLong_AsLongLongAndOverflow(value.ptr(), &overflow);
   if (overflow == 0) return static_cast<int64_t>(number);
   if (overflow > 0) {
-    const unsigned long long large = PyLong_AsUnsignedLongLong(value.ptr());
+    const auto large = PyLong_AsUnsignedLongLong(value.ptr());
     if (!PyErr_Occurred()) return static_cast<uint64_t>(large);
     PyErr_Clear();
   }

@@ -14,7 +14,7 @@ import numpy as np
 from attention_client import _request
 from attention_client._arrays import BFLOAT16, FLOAT8, Array, like, to_numpy
 from attention_client._reply import Result
-from attention_client._request import Options, window_sides
+from attention_client._request import Options, fitting, window_sides
 from attention_client._wire import DATATYPES, sendable
 from attention_client.errors import (
     InvalidArgumentError,
@@ -40,6 +40,7 @@ __all__ = [
 def to_array(value: Any, name: str) -> Array:
     """An array that the extension reads: where the value is, if that will do."""
     array = _of_torch(value) if _is_plain_tensor(value) else to_numpy(value, name)
+    array = fitting(array, name)
     if type(array) is np.ndarray and array.dtype in DATATYPES:
         return array
     return sendable(array, name)
