@@ -38,7 +38,8 @@ Tensor Rows(const Tensor& tensor, size_t begin, size_t end) {
       absl::MakeSpan(values).subspan(begin * width, (end - begin) * width));
 }
 
-AttendResult Shard(std::vector<float> output, std::vector<float> lse) {
+AttendResult Shard(const std::vector<float>& output,
+                   const std::vector<float>& lse) {
   AttendResult shard;
   const auto rows = static_cast<int64_t>(lse.size());
   const int64_t width = static_cast<int64_t>(output.size()) / rows;

@@ -26,6 +26,33 @@ def test_estimates_are_nadarayas_and_watsons(client, data, sigma):
     np.testing.assert_allclose(found.estimates, weights @ y, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    "kernel, weigh",
+    [
+        ("gaussian", lambda u: np.exp(-(u**2) / 2)),
+        ("boxcar", lambda u: np.where(u <= 1, 1, 0)),
+        ("epanechnikov", lambda u: np.maximum(0.75 * (1 - u**2), 0)),
+        ("triangular", lambda u: np.maximum(1 - u, 0)),
+    ],
+)
+@pytest.mark.parametrize("dimensions, functions", [(1, 1), (2, 1), (2, 3)])
+def test_a_kernel_is_its_formula(client, normal, kernel, weigh, dimensions, functions):
+    x, at = normal(40, dimensions), normal(11, dimensions)
+    y = normal(40, functions)
+    found = kernel_regression(client, x, y, at, sigma=1.5, kernel=kernel)
+    weights = weigh(np.linalg.norm(at[:, None] - x, axis=-1) / 1.5)
+    weights = weights / weights.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(found.weights, weights, atol=1e-5)
+    np.testing.assert_allclose(found.estimates, weights @ y, atol=1e-5)
+    assert found.at.shape == (11, dimensions)
+
+
+def test_an_estimate_that_no_sight_reaches_is_zero(client):
+    found = kernel_regression(client, [0, 1], [3, 5], [0.5, 9], kernel="boxcar")
+    np.testing.assert_array_equal(found.estimates, [4, 0])
+    np.testing.assert_array_equal(found.weights, [[0.5, 0.5], [0, 0]])
+
+
 def test_a_regression_shows_shapes(client, data):
     shown = repr(kernel_regression(client, *data, np.linspace(0, 5, 11)))
     assert shown.startswith("Regression(at=") and "weights=float32 (11, 40)" in shown
@@ -48,7 +75,13 @@ def test_data_estimates_and_weights_are_drawn(client, data):
 def test_what_does_not_fit_is_said(client):
     with pytest.raises(ValueError, match=r"at: shape \(\) \(expected \(N\)"):
         kernel_regression(client, [1], [1], 3)
-    with pytest.raises(ValueError, match="x, y: 2 and 1 numbers"):
+    with pytest.raises(ValueError, match="y: 1 sights .expected as many"):
         kernel_regression(client, [1, 2], [1], [1])
+    with pytest.raises(ValueError, match="at: places of 1 dimensions .expected 2"):
+        kernel_regression(client, [[1, 2]], [1], [1])
+    with pytest.raises(ValueError, match="kernel: 'cosine' .expected one of gaussian"):
+        kernel_regression(client, [1], [1], [1], kernel="cosine")
+    with pytest.raises(ValueError, match="sigma: 0 .expected more than 0"):
+        kernel_regression(client, [1], [1], [1], sigma=0, kernel="boxcar")
     with pytest.raises(ValueError, match="expected 1 or more"):
         show_kernel_regression([1], [1])

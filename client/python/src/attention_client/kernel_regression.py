@@ -1,4 +1,4 @@
-"""Nadaraya-Watson kernel regression: attention with a Gaussian kernel, and one head.
+"""Nadaraya-Watson kernel regression: attention with one head.
 
 Queries are the places where a function is estimated, keys the places where it was seen,
 values what was seen there. A weight says how much a sight counts for a place.
@@ -6,59 +6,109 @@ values what was seen there. A weight says how much a sight counts for a place.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from attention_client._arrays import Array, to_numpy
+from attention_client._request import Options
 from attention_client._summary import summary
-from attention_client.client import Client
-from attention_client.scoring import Gaussian
+from attention_client.errors import InvalidArgumentError
+from attention_client.scoring import Gaussian, ScaledDotProduct
+
+# Kernels of u = |at - x| / sigma that are 0 beyond some distance: what a sight weighs
+# before weights are made to sum to 1.
+_KERNELS: dict[str, Callable[[Array], Array]] = {
+    "boxcar": lambda u: np.where(u <= 1, 1.0, 0.0),
+    "epanechnikov": lambda u: np.maximum(1 - u**2, 0),
+    "triangular": lambda u: np.maximum(1 - u, 0),
+}
+KERNELS = ("gaussian", *_KERNELS)
 
 
 @dataclass(frozen=True, eq=False)
 class Regression:
     """Estimates, and how they came about: weights has a row for each of them."""
 
-    at: Array  # (Q)
-    estimates: Array  # (Q)
+    at: Array  # (Q), or (Q, D)
+    estimates: Array  # (Q), or (Q, M)
     weights: Array  # (Q, N)
 
     __repr__ = summary
 
 
 def kernel_regression(
-    client: Client, x: Any, y: Any, at: Any, *, sigma: float = 1.0
+    client: Any,
+    x: Any,
+    y: Any,
+    at: Any,
+    *,
+    sigma: float = 1.0,
+    kernel: str = "gaussian",
 ) -> Regression:
     """Estimates a function at these places from what was seen of it: y at x.
 
-    x, y: (N), at: (Q). sigma: how far a sight reaches; estimates follow the data more
-    closely with a small one, and more smoothly with a large one.
+    x: (N), or (N, D) for places of D dimensions; at: (Q) or (Q, D); y: (N), or (N, M)
+    for M functions at once. sigma: how far a sight reaches; estimates follow the data
+    more closely with a small one, and more smoothly with a large one.
+
+    kernel: what a sight at a distance of u sigmas weighs: "gaussian" exp(-u^2 / 2),
+    "boxcar" 1 up to u = 1, "epanechnikov" 1 - u^2 and "triangular" 1 - u up to there.
+    (Dive into Deep Learning calls the triangular one Epanechikov.) But for the Gaussian
+    one, an estimate that no sight reaches is 0, and so are its weights.
 
         seen = kernel_regression(client, x, y, at=np.linspace(0, 5, 50), sigma=0.5)
         show_kernel_regression(x, y, seen).savefig("regression.png")
     """
-    arrays = {"x": x, "y": y, "at": at}
-    columns = {}
-    for name, value in arrays.items():
-        array = np.asarray(to_numpy(value, name), np.float32)
-        if array.ndim != 1 or array.size == 0:
-            raise ValueError(
-                f"{name}: shape {array.shape} (expected (N), N at least 1)"
-            )
-        columns[name] = array[:, np.newaxis]
-    if columns["x"].shape != columns["y"].shape:
-        sizes = f"{columns['x'].size} and {columns['y'].size}"
-        raise ValueError(f"x, y: {sizes} numbers (expected as many of each)")
-    result = client.attend(
-        columns["at"],
-        columns["x"],
-        columns["y"],
-        scoring=Gaussian(sigma),
-        weights=True,
+    if kernel not in KERNELS:
+        raise InvalidArgumentError(
+            f"kernel: {kernel!r} (expected one of {', '.join(KERNELS)})"
+        )
+    places, seen, where = (
+        _rows(value, name) for name, value in (("x", x), ("y", y), ("at", at))
     )
-    return Regression(columns["at"][:, 0], result.output[:, 0], result.weights)
+    if len(places) != len(seen):
+        raise InvalidArgumentError(
+            f"y: {len(seen)} sights (expected as many as x has places, {len(places)})"
+        )
+    if where.shape[1] != places.shape[1]:
+        raise InvalidArgumentError(
+            f"at: places of {where.shape[1]} dimensions (expected {places.shape[1]}, "
+            "as x has)"
+        )
+    options: Options = {"scoring": Gaussian(sigma), "weights": True}
+    if kernel != "gaussian":
+        options["scoring"] = ScaledDotProduct(0.0)  # the bias is the whole score
+        options["bias"] = _scores(where, places, sigma, kernel)
+    result = client.attend(where, places, seen, **options)
+    return Regression(
+        where[:, 0] if np.ndim(at) == 1 else where,
+        result.output[:, 0] if np.ndim(y) == 1 else result.output,
+        result.weights,
+    )
+
+
+def _rows(value: Any, name: str) -> Array:
+    """(N, D), in float32; one dimension where there is none."""
+    array = np.asarray(to_numpy(value, name), np.float32)
+    if array.ndim not in (1, 2) or array.size == 0:
+        raise InvalidArgumentError(
+            f"{name}: shape {array.shape} (expected (N) or (N, D), each at least 1)"
+        )
+    return array if array.ndim == 2 else array[:, np.newaxis]
+
+
+def _scores(where: Array, places: Array, sigma: float, kernel: str) -> Array:
+    """The kernel's logarithm, whose softmax has the kernel's weights: (Q, N)."""
+    if not sigma > 0:
+        raise InvalidArgumentError(f"sigma: {sigma!r} (expected more than 0)")
+    differences = where[:, np.newaxis].astype(np.float64) - places
+    distances = np.linalg.norm(differences, axis=-1) / sigma
+    with np.errstate(divide="ignore"):
+        scores: Array = np.log(_KERNELS[kernel](distances)).astype(np.float32)
+    return scores
 
 
 def show_kernel_regression(
@@ -66,8 +116,9 @@ def show_kernel_regression(
 ) -> Any:
     """Draws the data, the estimates and their weights; returns matplotlib's figure.
 
-    Each regression has a column. truth: the function's values at the places of the
-    estimates, or a function. titles: one for each column.
+    Of places and functions of one dimension. Each regression has a column. truth: the
+    function's values at the places of the estimates, or a function. titles: one for
+    each column.
     """
     from matplotlib.figure import Figure
 
