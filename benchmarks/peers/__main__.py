@@ -27,7 +27,7 @@ MEMORY_CASES = tuple(
 EPILOG = """\
 Every contender computes the same numbers, is checked against FP64 in NumPy, and then
 measured for a short time in every round, one after the other. Leave the machine alone
-meanwhile. A full run takes about 15 minutes, --quick a quarter of that.
+meanwhile. A full run takes about 40 minutes, --quick a third of that.
 
 examples:
   benchmarks/compare --quick --cases l1024-d64,decode
@@ -39,8 +39,8 @@ examples:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="benchmarks/compare",
-        description="Measures our attention beside PyTorch's, ONNX Runtime's and "
-        "OpenVINO's, and beside the machine's own limits, in one run.",
+        description="Measures our attention beside PyTorch's, ONNX Runtime's, OpenVINO's "
+        "and vLLM's, and beside the machine's own limits, in one run.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -85,6 +85,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--binary", type=pathlib.Path, required=True, help=argparse.SUPPRESS
     )
+    parser.add_argument("--vllm", type=pathlib.Path, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
@@ -109,7 +110,7 @@ def main() -> int:
     cases = chosen(args)
     # Only now: --help and --list do without the packages that these need.
     from peers import machine, report
-    from peers.compare import LIBRARIES, measure_case
+    from peers.compare import libraries, measure_case
     from peers.library import Library
     from peers.measure import CannotDo
     from peers.ours import Limits, peak_memory
@@ -118,15 +119,18 @@ def main() -> int:
     seconds = args.seconds or (0.2 if args.quick else 0.4)
 
     @functools.cache
-    def libraries(threads: int) -> list[Library]:
-        return [Library(name, threads) for name in LIBRARIES]
+    def peers_of(threads: int) -> list[Library]:
+        return libraries(threads, args.vllm)
 
     @functools.cache
     def limits(threads: int) -> Limits:
         return Limits(args.binary, threads)
 
     about = machine.describe(
-        limits(args.threads).benchmark.about["instruction_set"], args.threads, rounds
+        limits(args.threads).benchmark.about["instruction_set"],
+        args.threads,
+        rounds,
+        args.vllm,
     )
     results, failed = [], 0
     for n, case in enumerate(cases):
@@ -140,7 +144,7 @@ def main() -> int:
                     args.binary,
                     case,
                     limits(threads),
-                    libraries(threads),
+                    peers_of(threads),
                     threads,
                     rounds,
                     seconds,
@@ -155,7 +159,7 @@ def main() -> int:
             say(f"{case.key}: OURS FAILS: {error}")
             failed += 1
     for threads in {args.threads, *(case.threads or args.threads for case in cases)}:
-        for process in (limits(threads), *libraries(threads)):
+        for process in (limits(threads), *peers_of(threads)):
             process.close()
     memory = []
     for case in () if args.no_memory else MEMORY_CASES:

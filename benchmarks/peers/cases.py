@@ -45,8 +45,13 @@ class Case:
     kv_heads: int = 0  # 0: as many as query heads
     query_length: int = 1024
     key_length: int = 0  # 0: the query's
+    # Of a packed batch: each entry's keys, spread evenly from the first of two to the
+    # second. A query_length of 0 then means as many queries as keys.
+    lengths: tuple[int, int] | None = None
+    page: int = 0  # keys of a page; 0: one piece
     width: int = 64
     dtype: str = "FP32"
+    key_dtype: str = ""  # of keys and values; empty: as dtype
     scoring: str = "dot"
     causal: bool = False
     window_left: int = -1  # -1: none
@@ -70,6 +75,17 @@ class Case:
     @property
     def keys(self) -> int:
         return self.key_length or self.query_length
+
+    @property
+    def stored_as(self) -> str:
+        """The datatype of keys and values."""
+        return self.key_dtype or self.dtype
+
+    @property
+    def is_plainly_causal(self) -> bool:
+        """Causal as the peers' own flag has it: from the first key on, with no more."""
+        square = self.query_length == self.keys
+        return self.causal and square and self.window_left < 0 and not self.alibi
 
     @property
     def scale(self) -> float:
@@ -96,6 +112,12 @@ class Case:
             "scoring": self.scoring,
             "threads": self.threads or threads,
         }
+        if self.lengths:
+            flags["lengths"] = ",".join(map(str, self.lengths))
+        if self.page:
+            flags["page"] = self.page
+        if self.key_dtype:
+            flags["key-dtype"] = self.key_dtype
         if self.window_left >= 0:
             flags["window"] = self.window_left
         if self.mean_length:
@@ -261,6 +283,90 @@ CASES: tuple[Case, ...] = (
 )
 
 
+# Keys as servers have them: in pages, of sequences of unequal lengths. A model of 32 heads
+# over 8 of width 128, as many models of 7 to 9 billion parameters have.
+LLAMA = Case("", "", query_heads=32, kv_heads=8, width=128)
+PAGED = LLAMA.but(page=64, query_length=1, bound="memory")
+PEER_ON_PAGES = Target("peer", {"AVX3_AMX": 1.3, "": 1.15})
+
+
+def in_types(case: Case, *targets: Target) -> tuple[Case, Case]:
+    """In BF16, with its own target beside peers for decoding on AMX, and in FP32."""
+    decodes = case.query_length == 1
+    return tuple(
+        dataclasses.replace(
+            case,
+            key=f"{case.key}-{dtype.lower()}",
+            title=f"{dtype} {case.title}",
+            dtype=dtype,
+            targets=(
+                PEER_ON_PAGES if decodes and dtype == "BF16" else peer(1.15),
+                *targets,
+            ),
+        )
+        for dtype in ("BF16", "FP32")
+    )
+
+
+READ = Target("read", 0.85)
+PAGED_DECODE = PAGED.but(
+    key="paged-decode",
+    title="paged decode: B32 H32:8 Lk4096 D128",
+    batch=32,
+    key_length=4096,
+)
+PAGED_DECODE_1 = PAGED.but(
+    key="paged-decode-1", title="paged decode: B1 H32:8 Lk32768 D128", key_length=32768
+)
+RAGGED_DECODE = PAGED.but(
+    key="ragged-decode",
+    title="ragged paged decode: B64 H32:8 Lk64 to 8192 D128",
+    batch=64,
+    lengths=(64, 8192),
+)
+PAGED_PREFILL = LLAMA.but(
+    key="paged-prefill",
+    title="paged prefill of 512 behind 4096: B1 H32:8 D128",
+    page=64,
+    query_length=512,
+    key_length=4608,
+    causal=True,
+)
+PACKED_PREFILL = LLAMA.but(
+    key="packed-prefill",
+    title="packed causal prefill: B32 H32:8 L16 to 2048 D128",
+    batch=32,
+    query_length=0,
+    lengths=(16, 2048),
+    causal=True,
+)
+
+
+def stored_smaller(dtype: str, ratio: float, *targets: Target) -> Case:
+    """BF16 queries over keys and values of 8 bits, beside keys and values of FP32."""
+    case = PAGED_DECODE.but(dtype="BF16", key_dtype=dtype)
+    return dataclasses.replace(
+        case,
+        key=f"paged-decode-{dtype.lower()}",
+        title=f"{dtype} keys, BF16 {PAGED_DECODE.title}",
+        targets=(*targets, Target("own", ratio, "FP32 keys")),
+        variants=(("FP32 keys", case.but(key_dtype="FP32")),),
+    )
+
+
+SEQUENCES: tuple[Case, ...] = (
+    *in_types(PAGED_DECODE, READ),
+    *in_types(PAGED_DECODE_1, READ),
+    in_types(RAGGED_DECODE, READ)[0],  # in FP32, padded, it does not fit into memory
+    *in_types(PAGED_PREFILL),
+    *in_types(PACKED_PREFILL),
+    stored_smaller("FP8", 3.3, PEER_ON_PAGES),
+    # No peer has them.
+    dataclasses.replace(stored_smaller("INT8", 3.3), peers=False),
+)
+CASES += SEQUENCES
+
+
 def with_two_threads(case: Case, ratio: float) -> Case:
     return dataclasses.replace(
         case,
@@ -276,4 +382,9 @@ def with_two_threads(case: Case, ratio: float) -> Case:
 TWO_THREADS: tuple[Case, ...] = (
     *(with_two_threads(case, 1.15) for case in (L1024, L1024_D128, B8_L128, L4096)),
     with_two_threads(GROUPED, 1.05),
+    *(
+        with_two_threads(case, 1.15)
+        for case in SEQUENCES
+        if case.key in ("paged-decode-bf16", "ragged-decode-bf16", "packed-prefill-bf16")
+    ),
 )

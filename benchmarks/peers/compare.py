@@ -17,6 +17,33 @@ LIBRARIES = ("peers.torch_peer", "peers.onnxruntime_peer", "peers.openvino_peer"
 LIMITS_SECONDS = 0.2
 
 
+def libraries(threads: int, vllm: pathlib.Path | None) -> list[Library]:
+    """All peers. vLLM's folder, if any, has its library and an environment of its own:
+    it needs another PyTorch."""
+    found = [Library(name, threads) for name in LIBRARIES]
+    if vllm is not None:
+        found.append(vllm_library(threads, vllm))
+    return found
+
+
+def vllm_library(threads: int, folder: pathlib.Path) -> Library:
+    return Library(
+        "peers.vllm_peer",
+        threads,
+        {"VLLM_LIBRARY": str(folder / "vllm/_C.abi3.so")},
+        folder / "venv/bin/python",
+    )
+
+
+def offers_of(library: Library, case: Case, cannot: dict[str, str]) -> list[str]:
+    """The contenders of a library; none, and the reason, where it does not even start."""
+    try:
+        return library.offers(case)
+    except CannotDo as error:
+        cannot[library.module_name] = str(error)
+        return []
+
+
 def ready_peers(case: Case, folder: pathlib.Path, libraries: list[Library]):
     """The peers that compute the case rightly, and why the others do not."""
     ready: list[Contender] = []
@@ -37,7 +64,7 @@ def ready_peers(case: Case, folder: pathlib.Path, libraries: list[Library]):
     for library in libraries:
         library.forget()
         library.without_amx.forget()
-        for name in library.offers(case):
+        for name in offers_of(library, case, cannot):
             if not make(library, name, name):
                 make(library.without_amx, name, f"{name}, without AMX")
     return ready, cannot

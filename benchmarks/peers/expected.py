@@ -3,7 +3,7 @@
 import numpy as np
 
 from peers.cases import Case
-from peers.tensors import mask_of
+from peers.tensors import entries_of
 
 ROWS = 24  # of each head; whoever computes the wrong thing does so in all of them
 
@@ -32,48 +32,67 @@ class Expected:
 
     def __init__(self, case: Case, tensors: dict[str, np.ndarray]):
         self.case = case
-        count = min(ROWS, case.query_length)
-        self.rows = np.linspace(0, case.query_length - 1, count).astype(int)
-        query, key, value = (tensors[name] for name in ("query", "key", "value"))
-        shape = (case.batch, case.query_heads, count)
-        self.output = np.empty((*shape, value.shape[-1]))
-        self.weights = np.empty((*shape, case.keys)) if case.weights else None
-        mask = mask_of(case, tensors)
-        if mask is not None:
-            shape = (case.batch, case.query_heads, case.query_length, case.keys)
-            mask = np.broadcast_to(mask, shape)
-        for b in range(case.batch):
-            for h in range(case.query_heads):
-                k, v = (t[b, h // case.groups].astype(np.float64) for t in (key, value))
-                scores = scores_of(
-                    case, tensors, query[b, h, self.rows].astype(np.float64), k
-                )
-                if case.alibi:
-                    scores = scores + mask[b, h, self.rows]
-                elif mask is not None:
-                    scores = np.where(mask[b, h, self.rows], scores, -np.inf)
-                top = scores.max(-1, keepdims=True)
-                weights = np.exp(scores - top)
-                total = weights.sum(-1, keepdims=True)
-                if case.sinks:
-                    total += np.exp(tensors["sinks"][h] - top)
-                weights /= total
-                self.output[b, h] = weights @ v
-                if self.weights is not None:
-                    self.weights[b, h] = weights
+        self.starts = tensors.get("query_starts")
+        self.rows: list[np.ndarray] = []
+        self.output: list[np.ndarray] = []  # of each entry, (Hq, rows, Dv)
+        self.weights: list[np.ndarray] = []
+        for query, key, value, mask in entries_of(case, tensors):
+            length = query.shape[1]
+            rows = np.linspace(0, length - 1, min(ROWS, length)).astype(int)
+            weights = np.empty((len(query), len(rows), key.shape[1]))
+            output = np.empty((len(query), len(rows), value.shape[-1]))
+            for h in range(len(query)):
+                k, v = (t[h // case.groups].astype(np.float64) for t in (key, value))
+                scores = scores_of(case, tensors, query[h, rows].astype(np.float64), k)
+                if mask is not None:
+                    part = mask[h, rows]
+                    scores = (
+                        scores + part if case.alibi else np.where(part, scores, -np.inf)
+                    )
+                sink = tensors["sinks"][h] if case.sinks else None
+                weights[h] = softmax(scores, sink)
+                output[h] = weights[h] @ v
+            self.rows.append(rows)
+            self.output.append(output)
+            if case.weights:
+                self.weights.append(weights)
 
     def error_in(self, results: dict[str, np.ndarray]) -> str:
         """What is wrong with a contender's results; empty where nothing is."""
-        wanted = {"output": self.output}
-        if self.weights is not None:
-            wanted["weights"] = self.weights
+        wanted = {"output": self.output, "weights": self.weights}
         for name, expected in wanted.items():
-            full = (*expected.shape[:2], self.case.query_length, expected.shape[-1])
-            actual = np.asarray(results[name]).reshape(full)[:, :, self.rows]
-            error = rms(actual.astype(np.float64) - expected) / rms(expected)
-            if not error <= TOLERANCE[self.case.dtype]:  # NaN is an error too
-                return f"wrong {name}: relative error {error:.2g}"
+            if not expected:
+                continue
+            found = self.entries_in(np.asarray(results[name]), expected[0].shape[-1])
+            error = np.concatenate(
+                [
+                    (one[:, rows].astype(np.float64) - right).ravel()
+                    for one, rows, right in zip(found, self.rows, expected)
+                ]
+            )
+            size = rms(np.concatenate([right.ravel() for right in expected]))
+            # NaN is an error too.
+            if not rms(error) <= TOLERANCE[self.case.dtype] * size:
+                return f"wrong {name}: relative error {rms(error) / size:.2g}"
         return ""
+
+    def entries_in(self, result: np.ndarray, width: int) -> list[np.ndarray]:
+        """Each entry's part of a result, (Hq, Lq, width)."""
+        heads = self.case.query_heads
+        if self.starts is None:
+            length = self.case.query_length
+            return list(result.reshape(self.case.batch, heads, length, width))
+        tokens = result.reshape(-1, heads, width)
+        return [part.swapaxes(0, 1) for part in np.split(tokens, self.starts[1:-1])]
+
+
+def softmax(scores: np.ndarray, sink: float | None) -> np.ndarray:
+    top = scores.max(-1, keepdims=True)
+    weights = np.exp(scores - top)
+    total = weights.sum(-1, keepdims=True)
+    if sink is not None:
+        total += np.exp(sink - top)
+    return weights / total
 
 
 def rms(array: np.ndarray) -> float:

@@ -46,10 +46,9 @@ class Result:
             for ours, limits in zip(self.ours, self.limits)
         )
 
-
     def targets(self) -> list[Target]:
         """Those of the instruction set that it was measured with."""
-        instruction_set = self.limits[0]["instruction_set"]
+        instruction_set = self.about["instruction_set"]
         return [t for target in self.case.targets if (t := target.on(instruction_set))]
 
 

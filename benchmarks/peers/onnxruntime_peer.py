@@ -68,11 +68,11 @@ def attention(name: str, folded: bool, case: Case, tensors: dict) -> Peer:
     if folded:
         rows = (case.batch, case.kv_heads, -1, case.width)
         arrays["query"] = arrays["query"].reshape(rows)
-    mask = mask_of(case, tensors)
-    causal = case.causal and case.window_left < 0 and not case.alibi
+    mask = mask_of(case, tensors, folded)
+    causal = case.is_plainly_causal
     if mask is not None and not causal:
         # The operator wants every row, and may broadcast the first two extents.
-        rows = (*mask.shape[:2], case.query_length, case.keys)
+        rows = (*mask.shape[:2], arrays["query"].shape[2], case.keys)
         arrays["mask"] = np.broadcast_to(mask, rows).copy()
     outputs = {"output": np.empty_like(arrays["query"])}
     if case.weights:
@@ -110,6 +110,8 @@ def attention(name: str, folded: bool, case: Case, tensors: dict) -> Peer:
 
 def offers(case: Case) -> dict[str, Callable[[Case, dict], Peer]]:
     """Makers of the contenders for a case, by name."""
+    if case.lengths or case.key_dtype:
+        return {}  # no packed batches, no keys of another type
     offered = {NAME: functools.partial(attention, NAME, False)}
     if case.groups > 1:
         folded = f"{NAME}, heads folded into rows"

@@ -58,8 +58,8 @@ def attention(name: str, plain: bool, folded: bool, case: Case, tensors: dict) -
     arrays = [tensors[n] for n in ("query", "key", "value")]
     if folded:
         arrays[0] = arrays[0].reshape(case.batch, case.kv_heads, -1, case.width)
-    mask = mask_of(case, tensors)
-    causal = case.causal and case.window_left < 0 and not case.alibi
+    mask = mask_of(case, tensors, folded)
+    causal = case.is_plainly_causal
     if mask is not None and not causal:
         arrays.append(mask)
     parameters = [
@@ -103,6 +103,8 @@ def attention(name: str, plain: bool, folded: bool, case: Case, tensors: dict) -
 
 def offers(case: Case) -> dict[str, Callable[[Case, dict], Peer]]:
     """Makers of the contenders for a case, by name."""
+    if case.lengths or case.key_dtype:
+        return {}  # no packed batches, no keys of another type
     offered = {NAME: functools.partial(attention, NAME, False, False)}
     if case.groups > 1:
         folded = f"{NAME}, heads folded into rows"

@@ -1,56 +1,28 @@
 """PyTorch: scaled_dot_product_attention, the plain formula, and torch.compile."""
 
-import contextlib
 import functools
 import logging
 from collections.abc import Callable
 
-import ml_dtypes
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention import SDPBackend
 
+from peers import torch_packed
 from peers.cases import Case
 from peers.measure import CannotDo, Peer
 from peers.tensors import mask_of
+from peers.torch_calls import returning, to_numpy, to_torch
 
 SDPA = "PyTorch SDPA"
 BACKENDS = {"": None, ", flash": SDPBackend.FLASH_ATTENTION, ", math": SDPBackend.MATH}
-
-
-def to_torch(array: np.ndarray) -> torch.Tensor:
-    if array.dtype == ml_dtypes.bfloat16:
-        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(array)
-
-
-def to_numpy(tensor: torch.Tensor) -> np.ndarray:
-    return tensor.float().numpy()
 
 
 def start(threads: int) -> None:
     torch.set_num_threads(threads)
     # torch.compile looks for CUDA on its way, and says so.
     logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
-
-
-def returning(
-    name: str, compute: Callable[[], torch.Tensor], backend: SDPBackend | None = None
-) -> Peer:
-    """A peer that allocates its output, as PyTorch's functions do."""
-    last = [None]
-
-    def call() -> None:
-        last[0] = compute()
-
-    @contextlib.contextmanager
-    def around():
-        with torch.inference_mode():
-            with sdpa_kernel(backend) if backend else contextlib.nullcontext():
-                yield
-
-    return Peer(name, call, lambda: {"output": to_numpy(last[0])}, around)
 
 
 def sdpa(name: str, backend, folded: bool, case: Case, tensors: dict) -> Peer:
@@ -61,8 +33,8 @@ def sdpa(name: str, backend, folded: bool, case: Case, tensors: dict) -> Peer:
         # Each head of a group becomes a query of its own, so that keys are read once.
         query = query.reshape(case.batch, case.kv_heads, -1, case.width)
     options = {}
-    mask = mask_of(case, tensors)
-    if case.causal and case.window_left < 0 and not case.alibi:
+    mask = mask_of(case, tensors, folded)
+    if case.is_plainly_causal:
         options["is_causal"] = True
     elif mask is not None:
         options["attn_mask"] = torch.from_numpy(mask)
@@ -129,7 +101,11 @@ def written_out(name: str, compiled: bool, case: Case, tensors: dict) -> Peer:
 
 def offers(case: Case) -> dict[str, Callable[[Case, dict], Peer]]:
     """Makers of the contenders for a case, by name."""
+    if case.lengths:
+        return torch_packed.offers(case)
     offered: dict[str, Callable[[Case, dict], Peer]] = {}
+    if case.key_dtype:
+        return offered  # no keys of another type
 
     def offer(name: str, make: Callable[..., Peer], *args) -> None:
         offered[name] = functools.partial(make, name, *args)

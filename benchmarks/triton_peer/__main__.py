@@ -67,7 +67,7 @@ def measure(arguments: argparse.Namespace) -> list[dict]:
     with tempfile.TemporaryDirectory() as folder:
         with Server(arguments.binaries, Path(folder), ["--allow-shared-memory"]) as server:
             say(server.line)
-            with TritonServer(arguments.folder) as triton:
+            with TritonServer(arguments.folder, "sdpa") as triton:
                 for number in range(arguments.rounds):
                     for case, result in zip(CASES, results):
                         say(f"round {number + 1} of {arguments.rounds}: {case.title}")

@@ -19,26 +19,6 @@ import numpy
 
 _HERE = Path(__file__).parent
 
-_CONFIG = """\
-name: "sdpa"
-backend: "python"
-max_batch_size: 0
-input [
-  {name: "query" data_type: TYPE_FP32 dims: [-1, -1, -1, -1]},
-  {name: "key" data_type: TYPE_FP32 dims: [-1, -1, -1, -1]},
-  {name: "value" data_type: TYPE_FP32 dims: [-1, -1, -1, -1]}
-]
-output [{name: "output" data_type: TYPE_FP32 dims: [-1, -1, -1, -1]}]
-instance_group [{kind: KIND_CPU count: 1}]
-"""
-
-
-def _packages() -> Path:
-    return Path(sys.prefix) / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / (
-        "site-packages"
-    )
-
-
 def _free_ports(count: int) -> list[int]:
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [one.getsockname()[1] for one in sockets]
@@ -48,49 +28,54 @@ def _free_ports(count: int) -> list[int]:
 
 
 class TritonServer:
-    """Ready when it is made; `address` is its gRPC port."""
+    """Serves a model of models/. Ready when it is made; `address` is its gRPC port.
+    `folder` has the environment that benchmarks/environment.sh makes; `environment` is
+    added to this process's."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, model: str, environment: dict[str, str] | None = None):
         folder = folder.resolve()
-        home = _packages() / "pytriton" / "tritonserver"
-        self._write_model(folder / "models")
-        self._write_backend(home, folder / "backends" / "python")
+        packages = next((folder / "venv" / "lib").glob("python3.*")) / "site-packages"
+        home = packages / "pytriton" / "tritonserver"
+        repository = folder / "repositories" / model
+        self._write_model(repository, model, packages)
+        self._write_backend(home, packages, folder / "backends" / "python")
         http, grpc, metrics = _free_ports(3)
         self.address = f"127.0.0.1:{grpc}"
         flags = [f"--{name}-port={port}" for name, port in
                  (("http", http), ("grpc", grpc), ("metrics", metrics))]
         flags += [f"--{name}-address=127.0.0.1" for name in ("http", "grpc", "metrics")]
-        libraries = _packages() / "nvidia_pytriton.libs"
         self.log = folder / "triton.log"
         with self.log.open("w") as log:
             self._process = subprocess.Popen(
                 [
                     str(home / "bin" / "tritonserver"),
-                    f"--model-repository={folder / 'models'}",
+                    f"--model-repository={repository}",
                     f"--backend-directory={folder / 'backends'}",
                     "--backend-config=python,shm-default-byte-size=67108864",
                     *flags,
                 ],
                 env=os.environ
-                | {"PYTHONPATH": str(_packages()), "PYTHONHOME": sys.base_prefix,
-                   "LD_LIBRARY_PATH": str(libraries)},
+                | {"PYTHONPATH": str(packages), "PYTHONHOME": sys.base_prefix,
+                   "LD_LIBRARY_PATH": str(packages / "nvidia_pytriton.libs")}
+                | (environment or {}),
                 stdout=log,
                 stderr=log,
             )
         self._wait(f"http://127.0.0.1:{http}/v2/health/ready")
 
     @staticmethod
-    def _write_model(models: Path) -> None:
-        version = models / "sdpa" / "1"
+    def _write_model(repository: Path, model: str, packages: Path) -> None:
+        version = repository / model / "1"
         version.mkdir(parents=True, exist_ok=True)
-        (models / "sdpa" / "config.pbtxt").write_text(_CONFIG)
+        source = _HERE / "models" / model
+        shutil.copy(source / "config.pbtxt", repository / model)
         # The backend's interpreter looks in no environment of ours by itself.
-        path = f"import sys\n\nsys.path.insert(0, {str(_packages())!r})\n"
-        (version / "model.py").write_text(path + (_HERE / "model.py").read_text())
+        path = f"import sys\n\nsys.path.insert(0, {str(packages)!r})\n"
+        (version / "model.py").write_text(path + (source / "model.py").read_text())
 
     @staticmethod
-    def _write_backend(home: Path, backend: Path) -> None:
-        stubs = home / "python_backend_stubs" / f"{sys.version_info.major}.{sys.version_info.minor}"
+    def _write_backend(home: Path, packages: Path, backend: Path) -> None:
+        stubs = home / "python_backend_stubs" / packages.parent.name.removeprefix("python")
         for source in (home / "backends" / "python", stubs):
             shutil.copytree(source, backend, dirs_exist_ok=True)
 

@@ -11,3 +11,9 @@ def test_it_measures_a_call_in_process_beside_one_in_cpp():
         "python_engine.py", "--rounds", "1", "--seconds", "0.02", timeout=120
     )
     assert [row.count(" us |") for row in rows] == [3, 3, 3]
+
+
+def test_it_measures_steps_of_decoding_wherever_keys_are():
+    cases = ["--cases", "1x64,3x100", "--seconds", "0.02"]
+    rows = rows_of("resident.py", *cases, timeout=240)
+    assert [row.count(" ms |") for row in rows] == [4, 4]

@@ -1,0 +1,1 @@
+"""A step of decoding with its keys on the server, beside other ways."""
