@@ -37,7 +37,8 @@ inline constexpr absl::string_view kValueScales = "value_scale.";
 /// ones, so that each is aligned to its elements' size.
 inline std::vector<SequencePart> PartsOf(const SequenceForm& form) {
   std::vector<SequencePart> parts;
-  const auto add = [&](absl::string_view name, DataType type, Shape shape,
+  const auto add = [&](absl::string_view name, DataType type,
+                       const Shape& shape,
                        const TensorView* (*of)(const KeyValueBlock&)) {
     for (int64_t layer = 0; layer < form.layers; ++layer) {
       parts.push_back({absl::StrCat(name, layer), layer, type, shape, of});

@@ -30,7 +30,8 @@ class ScaledSequencesTest : public SequencesTest,
     for (int64_t head = 0; head < kHeads; ++head) {
       for (int64_t n = first; n < first + count; ++n) {
         for (int64_t d = 0; d < kWidth; ++d) {
-          elements[0].push_back(static_cast<double>((n * 3 + d + head) % 9 - 4));
+          elements[0].push_back(
+              static_cast<double>((n * 3 + d + head) % 9 - 4));
           elements[1].push_back(static_cast<double>((n + d * head) % 13 - 6));
         }
         scales[0].push_back(0.01 * static_cast<double>(n % 11));
@@ -235,8 +236,7 @@ TEST_P(ScaledSequencesTest, SequenceIdsHaveScalesAsInputs) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, ScaledSequencesTest,
-                         testing::Values(v1::DATA_TYPE_INT8,
-                                         v1::DATA_TYPE_FP8),
+                         testing::Values(v1::DATA_TYPE_INT8, v1::DATA_TYPE_FP8),
                          [](const auto& type) {
                            return v1::DataType_Name(type.param);
                          });

@@ -41,7 +41,7 @@ inline v1::CreateSequencesRequest CreateRequest(
 }
 
 inline v1::AppendRequest AppendOf(const std::string& name, int64_t first,
-                           int64_t count) {
+                                  int64_t count) {
   v1::AppendRequest request;
   request.set_name(name);
   *request.mutable_key() = RowsOf(first, count);
@@ -74,7 +74,7 @@ inline v1::AttendRequest WithKeys(v1::AttendRequest query, int64_t keys) {
 }
 
 inline v1::AttendRequest OnSequences(v1::AttendRequest query,
-                              const std::vector<std::string>& names) {
+                                     const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     query.mutable_sequences()->add_entries()->set_name(name);
   }
@@ -83,7 +83,7 @@ inline v1::AttendRequest OnSequences(v1::AttendRequest query,
 
 // `count` keys from `first` on, behind those that are there.
 inline v1::AttendRequest AndAppend(v1::AttendRequest request, int64_t first,
-                            int64_t count) {
+                                   int64_t count) {
   v1::KeyValueTensors& append = *request.mutable_sequences()->mutable_append();
   *append.mutable_key() = RowsOf(first, count);
   *append.mutable_value() = RowsOf(first, count, 3);
