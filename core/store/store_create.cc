@@ -174,8 +174,9 @@ absl::StatusOr<std::string> Store::Fork(absl::string_view owner,
   });
   if (!status.ok()) return status;
   const std::lock_guard lock(mutex_);
-  if (entry.owner->Find(*own_name) != nullptr)
+  if (entry.owner->Find(*own_name) != nullptr) {
     return Taken("new_name", *own_name);
+  }
   AddRecord(*entry.owner, std::move(record));
   ++entry.owner->counts().forks;
   return own_name;
