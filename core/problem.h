@@ -108,6 +108,10 @@ struct KeyValueBlock {
   /// INT8 and NaN of FP8 are numbers like others.
   std::optional<TensorView> key_scale = {};
   std::optional<TensorView> value_scale = {};
+  /// That the scales' values are known to be in their range, and are not to be
+  /// looked at again for each request: of keys that stay they were checked when
+  /// they were stored.
+  bool scales_checked = false;
 };
 
 /// Blocks that follow each other.

@@ -202,7 +202,8 @@ class BlockName {
 // Checks one block. The first one sets the extents that the others must share.
 absl::Status AddBlock(const AttentionProblem& problem, size_t index,
                       ValidatedProblem& valid) {
-  const auto& [key, value, key_scale, value_scale] = problem.key_value[index];
+  const auto& [key, value, key_scale, value_scale, scales_checked] =
+      problem.key_value[index];
   const bool several = problem.key_value.size() > 1;
   const BlockName key_name("key", index, several);
   const BlockName value_name("value", index, several);
@@ -235,11 +236,12 @@ absl::Status AddBlock(const AttentionProblem& problem, size_t index,
   ValidatedProblem::Block block;
   if (status.ok()) {
     status = internal::ReadScales(BlockName("key_scale", index, several), key,
-                                  key_scale, block.key_scale);
+                                  key_scale, scales_checked, block.key_scale);
   }
   if (status.ok()) {
-    status = internal::ReadScales(BlockName("value_scale", index, several),
-                                  value, value_scale, block.value_scale);
+    status =
+        internal::ReadScales(BlockName("value_scale", index, several), value,
+                             value_scale, scales_checked, block.value_scale);
   }
   if (!status.ok()) return status;
 

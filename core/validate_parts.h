@@ -45,9 +45,10 @@ absl::Status ParameterTypeError(absl::string_view field, DataType type,
 
 /// The scales of a key's or a value's rows, of a type that may have some, and
 /// `rows` the tensor as the caller has it: checked, and given as (B, Hkv, n).
+/// `values_checked` as in KeyValueBlock.
 absl::Status ReadScales(absl::string_view field, const TensorView& rows,
                         const std::optional<TensorView>& scales,
-                        std::optional<TensorView>& result);
+                        bool values_checked, std::optional<TensorView>& result);
 
 /// Scoring function and softcap: fills `scoring`, `scale`, `hidden_width`,
 /// `softcap`. Needs the extents.

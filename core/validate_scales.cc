@@ -51,6 +51,7 @@ absl::Status CheckElements(absl::string_view field, const TensorView& scales) {
 
 absl::Status ReadScales(absl::string_view field, const TensorView& rows,
                         const std::optional<TensorView>& scales,
+                        bool values_checked,
                         std::optional<TensorView>& result) {
   if (!IsScaledType(rows.type)) {
     if (!scales) return absl::OkStatus();
@@ -77,7 +78,9 @@ absl::Status ReadScales(absl::string_view field, const TensorView& rows,
                      ShapeToString(expected), ", one for each row)"));
   }
   result = AddExtents(*scales, 3);
-  if (ElementCount(expected).value_or(0) == 0) return absl::OkStatus();
+  if (values_checked || ElementCount(expected).value_or(0) == 0) {
+    return absl::OkStatus();
+  }
   return CheckElements(field, *result);
 }
 

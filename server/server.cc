@@ -29,10 +29,10 @@
 #include "server/metrics_page.h"
 #include "server/models/model_repository.h"
 #include "server/models/model_table.h"
-#include "server/models/repository_queue.h"
 #include "server/option_checks.h"
 #include "server/resident/resident_store.h"
 #include "server/room_to_start.h"
+#include "server/scheduling/serial_queue.h"
 #include "server/server_parts.h"
 #include "server/services/attention_service.h"
 #include "server/services/call_counter.h"
@@ -46,6 +46,7 @@
 #include "server/transport/channelz.h"
 #include "server/transport/connection_limits.h"
 #include "server/transport/connections.h"
+#include "server/transport/grpc_handovers.h"
 #include "server/transport/grpc_limits.h"
 #include "server/transport/tcp_listener.h"
 #include "server/transport/tls.h"
@@ -75,38 +76,6 @@ constexpr std::chrono::milliseconds kSettleTime{200};
 // What messages on their way may take in gRPC, and over HTTP: half of all.
 int64_t MessageMemory(const ServerOptions& options) {
   return options.memory_limit / 2 - BodyMemory(options);
-}
-
-// Ways of giving gRPC a socket; see Acceptor.
-std::vector<Acceptor::Serve> Handovers(
-    int count, const std::shared_ptr<grpc::ServerCredentials>& credentials,
-    grpc::ServerBuilder& builder) {
-  using Builder = grpc::ServerBuilder::experimental_type;
-  std::vector<Acceptor::Serve> handovers;
-  for (int i = 0; i < count; ++i) {
-    std::shared_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor =
-        builder.experimental().AddExternalConnectionAcceptor(
-            Builder::ExternalConnectionType::FROM_FD, credentials);
-    handovers.emplace_back([acceptor = std::move(acceptor)](int socket) {
-      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters
-          connection;
-      connection.fd = socket;
-      acceptor->HandleNewConnection(&connection);
-    });
-  }
-  return handovers;
-}
-
-// Plain text beyond this machine is a choice that a person makes.
-absl::Status CheckReach(const ServerOptions& options, const TcpListener& tcp) {
-  if (tcp.loopback || options.insecure || !options.tls_certificate.empty()) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--grpc-address: '", options.grpc_address,
-      "' is reached from other machines, without encryption (expected "
-      "--tls-certificate and --tls-key; or --insecure, where nobody else reads "
-      "the network or a proxy in front encrypts; or 127.0.0.1)"));
 }
 
 // What reflection lists.
@@ -144,7 +113,7 @@ struct Server::Impl {
         engine(std::move(built_engine)),
         queue(engine->workers()),
         service(options, *engine, services(), calls, *repository, *resident),
-        key_values(services(), calls, *resident, repository_queue),
+        key_values(services(), calls, *resident, sequence_files),
         management(options, *engine, *repository, repository_queue, models,
                    regions),
         inference(options, *engine, services(), calls, management, models,
@@ -158,6 +127,7 @@ struct Server::Impl {
     if (callers != nullptr) callers->OnChange(nullptr);
     // Whoever asked over HTTP waits for a model that is still loading.
     repository_queue.Stop();
+    sequence_files.Stop();
     // Its replies are still taken while tasks end.
     if (http != nullptr) http->Stop();
   }
@@ -198,7 +168,8 @@ struct Server::Impl {
   ModelTable models;
   SharedMemoryRegistry regions;
   std::unique_ptr<ResidentStore> resident;
-  RepositoryQueue repository_queue;
+  SerialQueue repository_queue{"the model repository"};
+  SerialQueue sequence_files{"the folder of sequences"};
   CostModel costs;
   RequestMetrics metrics;
   CallCounter other_calls;         // without tensors
@@ -431,8 +402,10 @@ bool Server::Drain() {
     impl.admission.StartDraining();
     impl.calls.StartDrain();
     impl.repository_queue.StartDraining();
-    const bool loaded = impl.repository_queue.WaitUntilIdle(deadline);
-    impl.drained_quietly = impl.calls.WaitUntilNone(deadline) && loaded;
+    impl.sequence_files.StartDraining();
+    const bool files_done = impl.repository_queue.WaitUntilIdle(deadline) &&
+                            impl.sequence_files.WaitUntilIdle(deadline);
+    impl.drained_quietly = impl.calls.WaitUntilNone(deadline) && files_done;
     if (!impl.drained_quietly) {
       impl.calls.EndDrain();
       impl.calls.WaitUntilNone(std::chrono::steady_clock::now() + kFlushTime);

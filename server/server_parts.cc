@@ -41,6 +41,17 @@ absl::StatusOr<std::unique_ptr<Callers>> OpenCallers(const std::string& file) {
   return Callers::Create(file);
 }
 
+absl::Status CheckReach(const ServerOptions& options, const TcpListener& tcp) {
+  if (tcp.loopback || options.insecure || !options.tls_certificate.empty()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--grpc-address: '", options.grpc_address,
+      "' is reached from other machines, without encryption (expected "
+      "--tls-certificate and --tls-key; or --insecure, where nobody else reads "
+      "the network or a proxy in front encrypts; or 127.0.0.1)"));
+}
+
 absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(
     const ServerOptions& options, TestHooks hooks,
     std::shared_ptr<BackendHealth> health) {

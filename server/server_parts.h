@@ -11,6 +11,7 @@
 #include "server/options.h"
 #include "server/server.h"
 #include "server/telemetry/backend_health.h"
+#include "server/transport/tcp_listener.h"
 #include "server/transport/tls.h"
 
 /// What a server is put together from, by its options. Errors name the option.
@@ -28,6 +29,10 @@ absl::StatusOr<std::unique_ptr<Tls>> OpenTls(const ServerOptions& options);
 
 /// Null where everybody is served.
 absl::StatusOr<std::unique_ptr<Callers>> OpenCallers(const std::string& file);
+
+/// INVALID_ARGUMENT where others than this machine would reach the port in
+/// plain text and nobody has chosen that.
+absl::Status CheckReach(const ServerOptions& options, const TcpListener& tcp);
 
 /// It tells `health` of its backends.
 absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(

@@ -20,13 +20,13 @@ bool IsNameCharacter(char c) {
 
 }  // namespace
 
-absl::Status CheckName(absl::string_view name) {
+absl::Status CheckName(absl::string_view field, absl::string_view name) {
   if (!name.empty() && name.size() <= kLongestName &&
       std::all_of(name.begin(), name.end(), IsNameCharacter)) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("name: '", absl::CHexEscape(name.substr(0, kLongestName)),
+      absl::StrCat(field, ": '", absl::CHexEscape(name.substr(0, kLongestName)),
                    "' (expected: 1 to ", kLongestName,
                    " letters, digits and . _ - : + = @ /)"));
 }

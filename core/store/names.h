@@ -18,8 +18,8 @@ namespace attention::store {
 inline constexpr size_t kLongestName = 256;
 
 /// A sequence's name: 1 to kLongestName letters, digits and . _ - : + = @ /.
-/// INVALID_ARGUMENT otherwise.
-absl::Status CheckName(absl::string_view name);
+/// INVALID_ARGUMENT, beginning with the field's name, otherwise.
+absl::Status CheckName(absl::string_view field, absl::string_view name);
 /// Any text of up to kLongestName bytes. INVALID_ARGUMENT otherwise.
 absl::Status CheckLabel(absl::string_view label);
 

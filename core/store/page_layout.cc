@@ -1,9 +1,14 @@
 #include "core/store/page_layout.h"
 
 #include <cstring>
+#include <optional>
+#include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "core/validate_parts.h"
 
 namespace attention::store {
 namespace {
@@ -11,6 +16,14 @@ namespace {
 static_assert((kPageKeys & (kPageKeys - 1)) == 0);
 // A part of a page is then a multiple of 64 bytes, whatever its width.
 static_assert(kPageKeys % 64 == 0);
+
+// Scales as rows of width 1.
+TensorView AsRows(const TensorView& scales) {
+  TensorView rows = scales;
+  rows.shape.push_back(1);
+  rows.strides.push_back(ByteSize(scales.type));
+  return rows;
+}
 
 // Rows first ... of every head of a view (.., Hkv, n, width).
 struct Rows {
@@ -106,38 +119,80 @@ absl::Status CheckPart(absl::string_view field, const TensorView& view,
                width, "], as the sequence was made)");
 }
 
+// With a first extent of 1, so that an error counts heads as heads.
+TensorView WithBatch(const TensorView& view) {
+  TensorView batch = view;
+  batch.shape.insert(batch.shape.begin(), 1);
+  batch.strides.insert(batch.strides.begin(), 0);
+  return batch;
+}
+
+absl::Status CheckScales(absl::string_view field, const TensorView& rows,
+                         const std::optional<TensorView>& scales) {
+  std::optional<TensorView> unused;
+  if (!scales || rows.shape.size() != 3 || scales->shape.size() != 2 ||
+      !absl::c_equal(scales->shape, absl::MakeConstSpan(rows.shape).first(2))) {
+    return internal::ReadScales(field, rows, scales, /*values_checked=*/false,
+                                unused);
+  }
+  return internal::ReadScales(field, WithBatch(rows), WithBatch(*scales),
+                              /*values_checked=*/false, unused);
+}
+
 }  // namespace
 
 PageLayout::PageLayout(const SequenceForm& form)
-    : heads_(form.heads),
-      key_width_(form.key_width),
-      value_width_(form.value_width),
-      type_(form.type),
-      value_offset_(heads_ * kPageKeys * key_width_ * ByteSize(type_)),
-      value_bytes_(heads_ * kPageKeys * value_width_ * ByteSize(type_)) {}
+    : heads_(form.heads), type_(form.type) {
+  key_ = AddPart(type_, form.key_width);
+  value_ = AddPart(type_, form.value_width);
+  if (!IsScaledType(type_)) return;
+  key_scale_ = AddPart(DataType::kFloat32, 1);
+  value_scale_ = AddPart(DataType::kFloat32, 1);
+}
+
+PageLayout::Part PageLayout::AddPart(DataType type, int64_t width) {
+  const int64_t offset = page_bytes_;
+  page_bytes_ += heads_ * kPageKeys * width * ByteSize(type);
+  return {type, width, offset};
+}
 
 absl::StatusOr<int64_t> PageLayout::CheckRows(const KeyValueBlock& rows) const {
-  absl::Status status = CheckPart("key", rows.key, type_, heads_, key_width_);
-  status.Update(CheckPart("value", rows.value, type_, heads_, value_width_));
+  absl::Status status = CheckPart("key", rows.key, type_, heads_, key_.width);
+  status.Update(CheckPart("value", rows.value, type_, heads_, value_.width));
   if (!status.ok()) return status;
   const int64_t count = rows.key.shape[rows.key.shape.size() - 2];
   const int64_t values = rows.value.shape[rows.value.shape.size() - 2];
-  if (count == values) return count;
-  return absl::InvalidArgumentError(
-      absl::StrCat("value: ", values, " rows, key has ", count));
+  if (count != values) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("value: ", values, " rows, key has ", count));
+  }
+  status = CheckScales("key_scale", rows.key, rows.key_scale);
+  status.Update(CheckScales("value_scale", rows.value, rows.value_scale));
+  if (!status.ok()) return status;
+  return count;
+}
+
+template <typename Visit>
+bool PageLayout::VisitParts(const KeyValueBlock& rows,
+                            const Visit& visit) const {
+  if (!visit(key_, rows.key) || !visit(value_, rows.value)) return false;
+  return !IsScaledType(type_) ||
+         (visit(key_scale_, AsRows(*rows.key_scale)) &&
+          visit(value_scale_, AsRows(*rows.value_scale)));
 }
 
 void PageLayout::Write(const KeyValueBlock& rows, int64_t first, int64_t count,
                        std::byte* page, int64_t row) const {
-  VisitRows(page, row, rows.key, first, count, CopyPiece);
-  VisitRows(page + value_offset_, row, rows.value, first, count, CopyPiece);
+  VisitParts(rows, [&](const Part& part, const TensorView& from) {
+    return VisitRows(page + part.offset, row, from, first, count, CopyPiece);
+  });
 }
 
 bool PageLayout::Equal(const KeyValueBlock& rows, int64_t first, int64_t count,
                        const std::byte* page, int64_t row) const {
-  return VisitRows(page, row, rows.key, first, count, SamePiece) &&
-         VisitRows(page + value_offset_, row, rows.value, first, count,
-                   SamePiece);
+  return VisitParts(rows, [&](const Part& part, const TensorView& from) {
+    return VisitRows(page + part.offset, row, from, first, count, SamePiece);
+  });
 }
 
 void PageLayout::Copy(const std::byte* from, std::byte* to,
@@ -146,13 +201,25 @@ void PageLayout::Copy(const std::byte* from, std::byte* to,
 }
 
 KeyValueBlock PageLayout::Views(const std::byte* page, int64_t count) const {
-  const std::byte* values = page == nullptr ? nullptr : page + value_offset_;
-  return {View(page, count, key_width_), View(values, count, value_width_)};
+  KeyValueBlock views = {View(key_, heads_, page, count),
+                         View(value_, heads_, page, count)};
+  if (!IsScaledType(type_)) return views;
+  for (const auto& [part, scales] :
+       {std::pair(&key_scale_, &views.key_scale),
+        std::pair(&value_scale_, &views.value_scale)}) {
+    TensorView& view = scales->emplace(View(*part, heads_, page, count));
+    view.shape.pop_back();
+    view.strides.pop_back();
+  }
+  views.scales_checked = true;
+  return views;
 }
 
-TensorView PageLayout::View(const std::byte* first, int64_t count,
-                            int64_t width) const {
-  TensorView view = ContiguousView(type_, {1, heads_, kPageKeys, width}, first);
+TensorView PageLayout::View(const Part& part, int64_t heads,
+                            const std::byte* page, int64_t count) {
+  TensorView view =
+      ContiguousView(part.type, {1, heads, kPageKeys, part.width},
+                     page == nullptr ? nullptr : page + part.offset);
   view.shape[2] = count;
   return view;
 }

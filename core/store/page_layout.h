@@ -24,19 +24,22 @@ constexpr int64_t PagesOf(int64_t keys) {
 
 /// Where a page's keys and values lie: the only place that knows. Keys
 /// row-major as (Hkv, kPageKeys, Dk), behind them values as (Hkv, kPageKeys,
-/// Dv), both at multiples of 64 bytes. Types with a scale for each row, and
-/// what a kernel wants packed, change this class alone.
+/// Dv), and of types that have scales those of keys and those of values, both
+/// FP32 and (Hkv, kPageKeys); all at multiples of 64 bytes. What a kernel wants
+/// packed changes this class alone.
 class PageLayout {
  public:
   /// A form that has passed CheckForm().
   explicit PageLayout(const SequenceForm& form);
 
   /// Of one page; a multiple of 64.
-  int64_t page_bytes() const { return value_offset_ + value_bytes_; }
+  int64_t page_bytes() const { return page_bytes_; }
 
   /// Rows to be appended, checked: key (Hkv, n, Dk) and value (Hkv, n, Dv), or
-  /// both with a first extent of 1, with any strides. Gives n. INVALID_ARGUMENT
-  /// naming key or value where type, shape or memory space are others.
+  /// both with a first extent of 1, with any strides; of INT8 and FP8, and of
+  /// no other type, both with scales of these shapes without the width. Gives
+  /// n. INVALID_ARGUMENT naming key, value, key_scale or value_scale where
+  /// type, shape or memory space are others, or a scale is none.
   absl::StatusOr<int64_t> CheckRows(const KeyValueBlock& rows) const;
 
   /// Of rows that have passed CheckRows(), those from `first` on become rows
@@ -50,19 +53,35 @@ class PageLayout {
   void Copy(const std::byte* from, std::byte* to, int64_t count) const;
 
   /// The first `count` rows as (1, Hkv, count, Dk) and (1, Hkv, count, Dv),
-  /// whose rows of one head lie one behind the other. `page` may be null where
-  /// `count` is 0.
+  /// with their scales, (1, Hkv, count), where the type has some. Rows of one
+  /// head lie one behind the other. `page` may be null where nobody reads them.
   KeyValueBlock Views(const std::byte* page, int64_t count) const;
 
  private:
-  TensorView View(const std::byte* first, int64_t count, int64_t width) const;
+  // One of keys, values and scales: (heads, kPageKeys, width), scales of width
+  // 1.
+  struct Part {
+    DataType type = DataType::kFloat32;
+    int64_t width = 1;
+    int64_t offset = 0;  // bytes
+  };
+
+  Part AddPart(DataType type, int64_t width);
+  static TensorView View(const Part& part, int64_t heads, const std::byte* page,
+                         int64_t count);
+  // Calls visit(part of the page, its rows) until it says no; true where it
+  // never does.
+  template <typename Visit>
+  bool VisitParts(const KeyValueBlock& rows, const Visit& visit) const;
 
   int64_t heads_;
-  int64_t key_width_;
-  int64_t value_width_;
   DataType type_;
-  int64_t value_offset_;  // bytes
-  int64_t value_bytes_;
+  int64_t page_bytes_ = 0;
+  // In this order in a page.
+  Part key_;
+  Part value_;
+  Part key_scale_;  // these where the type has some
+  Part value_scale_;
 };
 
 }  // namespace attention::store

@@ -22,13 +22,12 @@ SafetensorsHeader HeaderOf(const SequenceForm& form,
                            absl::Span<const Snapshot> layers) {
   SafetensorsHeader header;
   int64_t position = 0;
-  for (const auto& [name, part] : PartsOf(form.layers)) {
-    const int64_t length = layers[static_cast<size_t>(part.layer)].length();
-    const int64_t width = part.is_value ? form.value_width : form.key_width;
+  for (SequencePart& part : PartsOf(form)) {
+    part.shape[1] = layers[static_cast<size_t>(part.layer)].length();
     const int64_t begin = position;
-    position += form.heads * length * width * ByteSize(form.type);
-    header.tensors[name] = {
-        form.type, {form.heads, length, width}, begin, position};
+    // What is there fits into memory.
+    position += *ElementCount(part.shape) * ByteSize(part.type);
+    header.tensors[part.name] = {part.type, part.shape, begin, position};
   }
   const auto add_length = [](std::string* text, const Snapshot& snapshot) {
     absl::StrAppend(text, snapshot.length());
@@ -45,16 +44,16 @@ SafetensorsHeader HeaderOf(const SequenceForm& form,
 }
 
 // Of one head, all rows of all pages; then of the next.
-absl::Status WritePart(const SequenceForm& form, const Snapshot& snapshot,
-                       bool is_value, Write write) {
+absl::Status WritePart(const SequencePart& part, const Snapshot& snapshot,
+                       Write write) {
   const auto blocks = snapshot.Blocks();
-  for (int64_t head = 0; head < form.heads; ++head) {
+  for (int64_t head = 0; head < part.shape[0]; ++head) {
     for (const KeyValueBlock& block : blocks) {
-      const TensorView& view = is_value ? block.value : block.key;
+      const TensorView& view = *part.of(block);
       const int64_t bytes = view.shape[2] * view.strides[2];
       if (bytes == 0) continue;
-      absl::Status status =
-          write({view.At(0, head, 0, 0), static_cast<size_t>(bytes)});
+      absl::Status status = write(
+          {view.data + head * view.strides[1], static_cast<size_t>(bytes)});
       if (!status.ok()) return status;
     }
   }
@@ -72,10 +71,9 @@ absl::Status WriteSequence(const SequenceForm& form,
   const std::string header = SerializeSafetensorsHeader(HeaderOf(form, layers));
   absl::Status status =
       write({reinterpret_cast<const std::byte*>(header.data()), header.size()});
-  for (const auto& [name, part] : PartsOf(form.layers)) {
+  for (const SequencePart& part : PartsOf(form)) {
     if (!status.ok()) break;
-    status = WritePart(form, layers[static_cast<size_t>(part.layer)],
-                       part.is_value, write);
+    status = WritePart(part, layers[static_cast<size_t>(part.layer)], write);
   }
   return status;
 }

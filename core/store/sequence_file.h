@@ -17,11 +17,12 @@
 #include "core/store/snapshot.h"
 
 /// A sequence as a safetensors file: of each layer, counted from 0, the tensors
-/// key.<layer> (Hkv, n, Dk) and value.<layer> (Hkv, n, Dv); and as metadata
+/// key.<layer> (Hkv, n, Dk) and value.<layer> (Hkv, n, Dv), and of INT8 and FP8
+/// key_scale.<layer> and value_scale.<layer> (Hkv, n), FP32; and as metadata
 ///   format      attention-sequence
 ///   version     1
 ///   heads, key_width, value_width, layers   decimal numbers
-///   datatype    FP32, FP16 or BF16
+///   datatype    FP32, FP16, BF16, INT8 or FP8
 ///   lengths     n of each layer, with spaces between
 namespace attention::store {
 
@@ -66,6 +67,13 @@ class SequenceFileReader {
   absl::Status ReadLengths();
   absl::StatusOr<Tensor> ReadRows(const std::string& name, int64_t first,
                                   int64_t count) const;
+  // A block with what it views.
+  struct Rows {
+    std::vector<Tensor> tensors;
+    KeyValueBlock block;
+  };
+  absl::StatusOr<Rows> ReadBlock(int64_t layer, int64_t first,
+                                 int64_t count) const;
 
   SafetensorsReader file_;
   SequenceForm form_;

@@ -1,6 +1,6 @@
 #include <algorithm>
-#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -21,8 +21,10 @@ constexpr int64_t kReadBytes = int64_t{16} << 20;
 constexpr int64_t kReadKeys = 1024;
 
 int64_t KeysAtATime(const SequenceForm& form) {
-  const int64_t key_bytes =
+  int64_t key_bytes =
       form.heads * (form.key_width + form.value_width) * ByteSize(form.type);
+  if (IsScaledType(form.type))
+    key_bytes += form.heads * 2 * ByteSize(DataType::kFloat32);
   return std::clamp<int64_t>(kReadBytes / key_bytes, 1, kReadKeys);
 }
 
@@ -35,6 +37,16 @@ absl::Status Wrong(absl::string_view field, absl::string_view had,
 absl::Status WrongTensor(const std::string& name, absl::string_view reason) {
   return absl::InvalidArgumentError(
       absl::StrCat(SafetensorsErrorPrefix(name), reason));
+}
+
+std::string Unexpected(const SafetensorsEntry& entry,
+                       const SequencePart& part) {
+  const std::string width =
+      part.shape.size() == 3 ? absl::StrCat(", ", part.shape[2]) : "";
+  return absl::StrCat(Name(entry.type), " of shape ",
+                      ShapeToString(entry.shape),
+                      " (expected: ", Name(part.type), " of [", part.shape[0],
+                      ", n", width, "])");
 }
 
 }  // namespace
@@ -82,30 +94,33 @@ absl::Status SequenceFileReader::ReadForm() {
 
 absl::Status SequenceFileReader::ReadLengths() {
   const auto& tensors = file_.header().tensors;
-  const std::map<std::string, SequencePart> parts = PartsOf(form_.layers);
-  for (const auto& [name, entry] : tensors) {
-    if (!parts.contains(name)) return WrongTensor(name, "is not of a sequence");
+  std::set<std::string> known;
+  lengths_.assign(static_cast<size_t>(form_.layers), 0);
+  std::vector<SequencePart> parts = PartsOf(form_);
+  for (SequencePart& part : parts) {
+    known.insert(part.name);
+    const auto found = tensors.find(part.name);
+    if (found == tensors.end()) return WrongTensor(part.name, "is missing");
+    const Shape& shape = found->second.shape;
+    if (shape.size() == part.shape.size() && shape[1] <= PageList::kMostKeys) {
+      part.shape[1] = shape[1];
+    }
+    if (found->second.type != part.type || shape != part.shape) {
+      return WrongTensor(part.name, Unexpected(found->second, part));
+    }
+    if (part.name == absl::StrCat(kKeys, part.layer)) {
+      lengths_[static_cast<size_t>(part.layer)] = shape[1];
+    }
   }
-  lengths_.resize(static_cast<size_t>(form_.layers));
-  for (const auto& [name, part] : parts) {
-    const auto found = tensors.find(name);
-    if (found == tensors.end()) return WrongTensor(name, "is missing");
-    const auto& [type, shape, begin, end] = found->second;
-    const int64_t width = part.is_value ? form_.value_width : form_.key_width;
-    if (type != form_.type || shape.size() != 3 || shape[0] != form_.heads ||
-        shape[2] != width || shape[1] > PageList::kMostKeys) {
+  for (const SequencePart& part : parts) {
+    const int64_t length = lengths_[static_cast<size_t>(part.layer)];
+    if (part.shape[1] != length) {
       return WrongTensor(
-          name, absl::StrCat(Name(type), " of shape ", ShapeToString(shape),
-                             " (expected: ", Name(form_.type), " of [",
-                             form_.heads, ", n, ", width, "])"));
+          part.name, absl::StrCat(part.shape[1], " rows, key has ", length));
     }
-    // Keys come before values in the order of names.
-    int64_t& length = lengths_[static_cast<size_t>(part.layer)];
-    if (!part.is_value) length = shape[1];
-    if (shape[1] != length) {
-      return WrongTensor(name,
-                         absl::StrCat(shape[1], " rows, key has ", length));
-    }
+  }
+  for (const auto& [name, entry] : tensors) {
+    if (!known.contains(name)) return WrongTensor(name, "is not of a sequence");
   }
   const std::string lengths = absl::StrJoin(lengths_, " ");
   const auto said = file_.header().metadata.find("lengths");
@@ -122,9 +137,11 @@ absl::StatusOr<Tensor> SequenceFileReader::ReadRows(const std::string& name,
                                                     int64_t count) const {
   const SafetensorsEntry& entry = file_.header().tensors.at(name);
   const int64_t length = entry.shape[1];
-  const int64_t row_bytes = entry.shape[2] * ByteSize(entry.type);
-  absl::StatusOr<Tensor> rows = Tensor::CreateUninitialized(
-      entry.type, {entry.shape[0], count, entry.shape[2]});
+  const int64_t width = entry.shape.size() == 3 ? entry.shape[2] : 1;
+  const int64_t row_bytes = width * ByteSize(entry.type);
+  Shape shape = entry.shape;
+  shape[1] = count;
+  absl::StatusOr<Tensor> rows = Tensor::CreateUninitialized(entry.type, shape);
   if (!rows.ok() || row_bytes == 0) return rows;
   for (int64_t head = 0; head < entry.shape[0]; ++head) {
     const absl::Status status =
@@ -144,15 +161,33 @@ absl::Status SequenceFileReader::Read(
     const int64_t length = lengths_[static_cast<size_t>(layer)];
     for (int64_t first = 0; first < length; first += most) {
       const int64_t count = std::min(most, length - first);
-      const auto key = ReadRows(KeyName(layer), first, count);
-      if (!key.ok()) return key.status();
-      const auto value = ReadRows(ValueName(layer), first, count);
-      if (!value.ok()) return value.status();
-      absl::Status status = append(layer, first, {key->view(), value->view()});
+      const absl::StatusOr<Rows> rows = ReadBlock(layer, first, count);
+      if (!rows.ok()) return rows.status();
+      absl::Status status = append(layer, first, rows->block);
       if (!status.ok()) return status;
     }
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<SequenceFileReader::Rows> SequenceFileReader::ReadBlock(
+    int64_t layer, int64_t first, int64_t count) const {
+  Rows rows;
+  absl::Status status;
+  const auto read = [&](absl::string_view name) {
+    absl::StatusOr<Tensor> tensor =
+        ReadRows(absl::StrCat(name, layer), first, count);
+    status.Update(tensor.status());
+    if (!tensor.ok()) return TensorView();
+    return rows.tensors.emplace_back(*std::move(tensor)).view();
+  };
+  rows.block = {read(kKeys), read(kValues)};
+  if (IsScaledType(form_.type)) {
+    rows.block.key_scale = read(kKeyScales);
+    rows.block.value_scale = read(kValueScales);
+  }
+  if (!status.ok()) return status;
+  return rows;
 }
 
 }  // namespace attention::store

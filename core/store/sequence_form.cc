@@ -24,9 +24,10 @@ absl::Status CheckForm(const SequenceForm& form) {
       CheckRange("value_width", form.value_width, 0, SequenceForm::kMostWidth));
   status.Update(
       CheckRange("layers", form.layers, 1, SequenceForm::kMostLayers));
-  if (!IsAttentionType(form.type)) {
-    status.Update(absl::InvalidArgumentError(absl::StrCat(
-        "datatype: ", Name(form.type), " (expected: FP32, FP16 or BF16)")));
+  if (!IsAttentionType(form.type) && !IsScaledType(form.type)) {
+    status.Update(absl::InvalidArgumentError(
+        absl::StrCat("datatype: ", Name(form.type),
+                     " (expected: FP32, FP16, BF16, INT8 or FP8)")));
   }
   return status;
 }

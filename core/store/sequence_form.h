@@ -11,10 +11,11 @@ namespace attention::store {
 /// What all keys and values of a sequence have in common. It is said when the
 /// sequence is made and never changes.
 struct SequenceForm {
-  int64_t heads = 1;                   // Hkv; 1 to kMostHeads
-  int64_t key_width = 1;               // Dk, elements; 1 to kMostWidth
-  int64_t value_width = 1;             // Dv, elements; 0 to kMostWidth
-  DataType type = DataType::kFloat32;  // FP32, FP16 or BF16
+  int64_t heads = 1;        // Hkv; 1 to kMostHeads
+  int64_t key_width = 1;    // Dk, elements; 1 to kMostWidth
+  int64_t value_width = 1;  // Dv, elements; 0 to kMostWidth
+  /// FP32, FP16 or BF16; or INT8 or FP8, each of whose rows has a scale.
+  DataType type = DataType::kFloat32;
   /// Layers of a model under one name. Each has keys and values of its own, and
   /// a length. 1 to kMostLayers.
   int64_t layers = 1;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
+#include "absl/status/status.h"
 #include "core/problem.h"
 #include "core/store/counted.h"
 #include "core/store/page.h"
@@ -26,11 +27,17 @@ class Snapshot {
   /// asks for extents alone.
   KeyValueBlock Extents() const { return layout_.Views(nullptr, length_); }
 
+  /// Whether rows could be appended behind these: what PageLayout::CheckRows()
+  /// says of them.
+  absl::Status CheckRows(const KeyValueBlock& rows) const {
+    return layout_.CheckRows(rows).status();
+  }
+
   /// Ready for AttentionProblem::key_value: views (1, Hkv, n, Dk) and (1, Hkv,
-  /// n, Dv), one block for each page; of a snapshot without keys one block with
-  /// n = 0, because a problem takes its widths from there. They are good for as
-  /// long as a copy of the snapshot is. Pages lie apart, so no two make one
-  /// block.
+  /// n, Dv), with scales (1, Hkv, n) where the type has some, one block for
+  /// each page; of a snapshot without keys one block with n = 0, because a
+  /// problem takes its widths from there. They are good for as long as a copy
+  /// of the snapshot is. Pages lie apart, so no two make one block.
   absl::InlinedVector<KeyValueBlock, 1> Blocks() const;
 
  private:

@@ -104,9 +104,12 @@ class Store {
 
   explicit Store(const StoreOptions& options);
 
-  /// Makes all of them or none, and gives their names. INVALID_ARGUMENT as
-  /// CheckForm(), CheckName(), CheckLabel(), and for more than kMostCreated;
-  /// ALREADY_EXISTS for a name that is taken.
+  /// Makes a sequence and gives its name. INVALID_ARGUMENT as CheckForm(),
+  /// CheckName(), CheckLabel(); ALREADY_EXISTS for a name that is taken.
+  absl::StatusOr<std::string> Create(absl::string_view owner,
+                                     const NewSequence& wanted, Time now);
+  /// Makes all of them or none. Errors as above, those that are about one of
+  /// them after sequences[n]; INVALID_ARGUMENT for more than kMostCreated, too.
   absl::StatusOr<std::vector<std::string>> Create(
       absl::string_view owner, absl::Span<const NewSequence> wanted, Time now);
 
@@ -123,7 +126,8 @@ class Store {
   /// As Sequence::Truncate.
   absl::Status Truncate(absl::string_view owner, absl::string_view name,
                         int64_t length, Time now);
-  /// As Sequence::Fork; gives the fork's name. It is the same owner's.
+  /// As Sequence::Fork; gives the fork's name. It is the same owner's. Errors
+  /// as Create(), where its name is at fault they begin with new_name.
   absl::StatusOr<std::string> Fork(absl::string_view owner,
                                    absl::string_view name, const NewFork& fork,
                                    Time now);
@@ -143,6 +147,8 @@ class Store {
 
   /// Of all owners who ever had a sequence, in order of their names.
   std::vector<OwnerFigures> Figures() const;
+  /// Of one, zeros where it never had a sequence.
+  OwnerFigures FiguresOf(absl::string_view owner) const;
   /// What all hold together.
   const PageBudget& budget() const { return *budget_; }
 
@@ -164,7 +170,11 @@ class Store {
                             Time now);
   absl::StatusOr<std::vector<Record>> MakeRecords(
       OwnerRecords& owner, absl::Span<const NewSequence> wanted, Time now);
-  absl::Status AddAll(OwnerRecords& owner, std::vector<Record> records);
+  absl::Status AddAll(OwnerRecords& owner, std::vector<Record> records,
+                      bool numbered);
+  absl::StatusOr<std::vector<std::string>> CreateAll(
+      absl::string_view owner, absl::Span<const NewSequence> wanted, Time now,
+      bool numbered);
 
   // Tries, and where memory is out makes room and tries again; but what needs
   // more than the limit, with what must stay for it, drives nobody out.

@@ -18,9 +18,11 @@ int64_t RecordBytes(absl::string_view name, absl::string_view label) {
          static_cast<int64_t>(label.size());
 }
 
-absl::Status CheckNew(const std::string& name, const std::string& label,
+absl::Status CheckNew(absl::string_view name_field, const std::string& name,
+                      const std::string& label,
                       const std::optional<Duration>& idle_limit) {
-  absl::Status status = name.empty() ? absl::OkStatus() : CheckName(name);
+  absl::Status status =
+      name.empty() ? absl::OkStatus() : CheckName(name_field, name);
   status.Update(CheckLabel(label));
   if (idle_limit && *idle_limit <= Duration::zero()) {
     status.Update(absl::InvalidArgumentError(
@@ -29,9 +31,17 @@ absl::Status CheckNew(const std::string& name, const std::string& label,
   return status;
 }
 
-absl::Status Taken(absl::string_view name) {
+absl::Status Taken(absl::string_view field, absl::string_view name) {
   return absl::AlreadyExistsError(
-      absl::StrCat("name: there is a sequence '", name, "'"));
+      absl::StrCat(field, ": there is a sequence '", name, "'"));
+}
+
+// Which of several it is about.
+absl::Status OfNumber(bool numbered, size_t number,
+                      const absl::Status& status) {
+  if (!numbered) return status;
+  return absl::Status(status.code(), absl::StrCat("sequences[", number,
+                                                  "]: ", status.message()));
 }
 
 }  // namespace
@@ -70,17 +80,32 @@ absl::StatusOr<std::vector<Record>> Store::MakeRecords(
 }
 
 // All of them or none.
-absl::Status Store::AddAll(OwnerRecords& owner, std::vector<Record> records) {
+absl::Status Store::AddAll(OwnerRecords& owner, std::vector<Record> records,
+                           bool numbered) {
   const std::lock_guard lock(mutex_);
-  for (const Record& record : records) {
-    if (owner.Find(record.name) != nullptr) return Taken(record.name);
+  for (size_t n = 0; n < records.size(); ++n) {
+    if (owner.Find(records[n].name) == nullptr) continue;
+    return OfNumber(numbered, n, Taken("name", records[n].name));
   }
   for (Record& record : records) AddRecord(owner, std::move(record));
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::string> Store::Create(absl::string_view owner,
+                                          const NewSequence& wanted, Time now) {
+  auto names = CreateAll(owner, {&wanted, 1}, now, /*numbered=*/false);
+  if (!names.ok()) return names.status();
+  return std::move(names->front());
+}
+
 absl::StatusOr<std::vector<std::string>> Store::Create(
     absl::string_view owner, absl::Span<const NewSequence> wanted, Time now) {
+  return CreateAll(owner, wanted, now, /*numbered=*/true);
+}
+
+absl::StatusOr<std::vector<std::string>> Store::CreateAll(
+    absl::string_view owner, absl::Span<const NewSequence> wanted, Time now,
+    bool numbered) {
   if (wanted.size() > kMostCreated) {
     return absl::InvalidArgumentError(absl::StrCat("sequences: ", wanted.size(),
                                                    " (expected: at most ",
@@ -92,13 +117,18 @@ absl::StatusOr<std::vector<std::string>> Store::Create(
     const std::lock_guard lock(mutex_);
     of = &OwnerOf(owner);
     std::set<absl::string_view> names;
-    for (const NewSequence& one : wanted) {
-      absl::Status status = CheckNew(one.name, one.label, one.idle_limit);
+    for (size_t n = 0; n < wanted.size(); ++n) {
+      const NewSequence& one = wanted[n];
+      absl::Status status =
+          CheckNew("name", one.name, one.label, one.idle_limit);
       status.Update(CheckForm(one.form));
-      if (!status.ok()) return status;
-      if (one.name.empty()) continue;
-      const bool first = names.insert(one.name).second;
-      if (!first || of->Find(one.name) != nullptr) return Taken(one.name);
+      if (status.ok() && !one.name.empty()) {
+        const bool first = names.insert(one.name).second;
+        if (!first || of->Find(one.name) != nullptr) {
+          status = Taken("name", one.name);
+        }
+      }
+      if (!status.ok()) return OfNumber(numbered, n, status);
     }
   }
   absl::StatusOr<std::vector<Record>> records = MakeRecords(*of, wanted, now);
@@ -106,7 +136,7 @@ absl::StatusOr<std::vector<std::string>> Store::Create(
   std::vector<std::string> names;
   names.reserve(records->size());
   for (const Record& record : *records) names.push_back(record.name);
-  const absl::Status status = AddAll(*of, *std::move(records));
+  const absl::Status status = AddAll(*of, *std::move(records), numbered);
   if (!status.ok()) return status;
   return names;
 }
@@ -115,7 +145,7 @@ absl::StatusOr<std::string> Store::Fork(absl::string_view owner,
                                         absl::string_view name,
                                         const NewFork& fork, Time now) {
   absl::Status status =
-      CheckNew(fork.name, fork.label.value_or(""), fork.idle_limit);
+      CheckNew("new_name", fork.name, fork.label.value_or(""), fork.idle_limit);
   if (!status.ok()) return status;
   absl::StatusOr<std::string> own_name = fork.name;
   if (fork.name.empty()) own_name = MakeName();
@@ -127,7 +157,7 @@ absl::StatusOr<std::string> Store::Fork(absl::string_view owner,
     const absl::StatusOr<Record*> from = FindRecord(owner, name);
     if (!from.ok()) return from.status();
     OwnerRecords& of = *(*from)->of;
-    if (of.Find(*own_name) != nullptr) return Taken(*own_name);
+    if (of.Find(*own_name) != nullptr) return Taken("new_name", *own_name);
     of.Use(**from, now);
     record.label = fork.label.value_or((*from)->label);
     if (!fork.idle_limit) record.idle_limit = (*from)->idle_limit;
@@ -144,7 +174,9 @@ absl::StatusOr<std::string> Store::Fork(absl::string_view owner,
   });
   if (!status.ok()) return status;
   const std::lock_guard lock(mutex_);
-  if (entry.owner->Find(*own_name) != nullptr) return Taken(*own_name);
+  if (entry.owner->Find(*own_name) != nullptr) {
+    return Taken("new_name", *own_name);
+  }
   AddRecord(*entry.owner, std::move(record));
   ++entry.owner->counts().forks;
   return own_name;

@@ -25,6 +25,20 @@ void Finish(const Sequence& sequence, Description& description) {
   description.page_bytes = sequence.PageBytes();
 }
 
+OwnerFigures FiguresFrom(const OwnerRecords& owner) {
+  const OwnerRecords::Counts& counts = owner.counts();
+  return {.owner = owner.owner(),
+          .bytes = owner.budget()->held(),
+          .pages = owner.budget()->pages(),
+          .sequences = static_cast<int64_t>(owner.size()),
+          .created = counts.created,
+          .forks = counts.forks,
+          .appended_keys = counts.appended_keys,
+          .deletions = counts.deletions,
+          .evictions = counts.evictions,
+          .expirations = counts.expirations};
+}
+
 }  // namespace
 
 absl::StatusOr<Description> Store::Describe(absl::string_view owner,
@@ -84,19 +98,16 @@ std::vector<OwnerFigures> Store::Figures() const {
   const std::lock_guard lock(mutex_);
   std::vector<OwnerFigures> figures;
   for (const auto& [name, owner] : owners_) {
-    const OwnerRecords::Counts& counts = owner.counts();
-    figures.push_back({.owner = name,
-                       .bytes = owner.budget()->held(),
-                       .pages = owner.budget()->pages(),
-                       .sequences = static_cast<int64_t>(owner.size()),
-                       .created = counts.created,
-                       .forks = counts.forks,
-                       .appended_keys = counts.appended_keys,
-                       .deletions = counts.deletions,
-                       .evictions = counts.evictions,
-                       .expirations = counts.expirations});
+    figures.push_back(FiguresFrom(owner));
   }
   return figures;
+}
+
+OwnerFigures Store::FiguresOf(absl::string_view owner) const {
+  const std::lock_guard lock(mutex_);
+  const OwnerRecords* of = FindOwner(owner);
+  if (of == nullptr) return {.owner = std::string(owner)};
+  return FiguresFrom(*of);
 }
 
 }  // namespace attention::store

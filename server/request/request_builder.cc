@@ -1,11 +1,35 @@
 #include "server/request/request_builder.h"
 
+#include <map>
 #include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 
 namespace attention::server {
+
+namespace {
+
+// Of entries that all append. Were two of them of one layer, the second one
+// would be planned without the keys of the first.
+absl::Status CheckLayersDiffer(const std::vector<SequenceLayer>& sequences) {
+  std::map<std::pair<absl::string_view, int64_t>, size_t> seen;
+  for (size_t n = 0; n < sequences.size(); ++n) {
+    const auto& [name, layer, position, label] = sequences[n];
+    const auto [first, is_new] =
+        seen.emplace(std::pair(absl::string_view(name), layer), n);
+    if (is_new) continue;
+    return FieldError(
+        absl::StrCat("sequences.entries[", n, "]"),
+        absl::StrCat("layer ", layer, " of '", name.substr(0, 64),
+                     "', and so is sequences.entries[", first->second,
+                     "] (expected each layer of a sequence once where keys are "
+                     "appended)"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 RequestBuilder::RequestBuilder(const AttentionProblem& defaults,
                                std::shared_ptr<const void> owner) {
@@ -154,8 +178,11 @@ absl::Status RequestBuilder::CheckTensors() {
       return FieldError(tensor.name, "missing");
     }
   }
-  if (!needs_rows) request_.problem.key_value.clear();
-  return absl::OkStatus();
+  if (!needs_rows) {
+    request_.problem.key_value.clear();
+    return absl::OkStatus();
+  }
+  return CheckLayersDiffer(request_.sequences);
 }
 
 absl::StatusOr<AttentionRequest> RequestBuilder::Build() && {

@@ -64,6 +64,15 @@ TensorView RowsOfEntry(const TensorView& rows, int64_t entry) {
   return part;
 }
 
+// Of (B, Hkv, n), as (1, Hkv, n).
+std::optional<TensorView> ScalesOfEntry(const std::optional<TensorView>& scales,
+                                        int64_t entry) {
+  if (!scales) return std::nullopt;
+  TensorView part = *scales;
+  internal::TakeEntry(entry, part);
+  return part;
+}
+
 }  // namespace
 
 absl::Status SequenceKeys::Find(const AttentionRequest& request) {
@@ -95,11 +104,6 @@ absl::Status SequenceKeys::Find(const AttentionRequest& request) {
 absl::Status SequenceKeys::CutRows(const AttentionProblem& problem) {
   rows_.clear();
   if (problem.key_value.empty()) return absl::OkStatus();
-  const KeyValueBlock& all = problem.key_value.front();
-  if (all.key_scale || all.value_scale) {
-    return FieldError(all.key_scale ? "key_scale" : "value_scale",
-                      "is not for keys that are appended to sequences");
-  }
   return problem.query_starts ? CutTokens(problem) : CutRectangle(problem);
 }
 
@@ -125,7 +129,9 @@ absl::Status SequenceKeys::CutTokens(const AttentionProblem& problem) {
 }
 
 absl::Status SequenceKeys::CutRectangle(const AttentionProblem& problem) {
-  const auto& [key, value, key_scale, value_scale] = problem.key_value.front();
+  const KeyValueBlock& all = problem.key_value.front();
+  const TensorView& key = all.key;
+  const TensorView& value = all.value;
   absl::Status status = internal::CheckQuery(problem.query);
   for (const auto& [field, rows] :
        {std::pair("key", &key), std::pair("value", &value)}) {
@@ -135,10 +141,23 @@ absl::Status SequenceKeys::CutRectangle(const AttentionProblem& problem) {
           CheckRectangle(field, *rows, problem.query.rank(), snapshots_.size());
     }
   }
+  std::optional<TensorView> key_scale;
+  std::optional<TensorView> value_scale;
+  if (status.ok()) {
+    status = internal::ReadScales("key_scale", key, all.key_scale,
+                                  all.scales_checked, key_scale);
+  }
+  if (status.ok()) {
+    status = internal::ReadScales("value_scale", value, all.value_scale,
+                                  all.scales_checked, value_scale);
+  }
   if (!status.ok()) return status;
   for (size_t n = 0; n < snapshots_.size(); ++n) {
     const auto entry = static_cast<int64_t>(n);
-    rows_.push_back({RowsOfEntry(key, entry), RowsOfEntry(value, entry)});
+    rows_.push_back({RowsOfEntry(key, entry), RowsOfEntry(value, entry),
+                     ScalesOfEntry(key_scale, entry),
+                     ScalesOfEntry(value_scale, entry),
+                     /*scales_checked=*/true});
   }
   return absl::OkStatus();
 }
@@ -159,6 +178,11 @@ absl::Status SequenceKeys::PlanEntry(size_t entry,
                                                 snapshot->length(), " keys"));
     }
     if (position) snapshot = snapshot->First(*position);
+    if (!rows_.empty()) {
+      if (absl::Status rows = snapshot->CheckRows(rows_[entry]); !rows.ok()) {
+        return rows;
+      }
+    }
     blocks.push_back(snapshot->Extents());
   }
   if (!rows_.empty()) blocks.push_back(rows_[entry]);
@@ -203,8 +227,7 @@ absl::Status SequenceKeys::Make(const SequenceLayer& sequence,
       .name = sequence.name,
       .label = sequence.label,
       .idle_limit = access_.store->idle_limit()};
-  return store.Create(access_.owner, {&wanted, 1}, store::Clock::now())
-      .status();
+  return store.Create(access_.owner, wanted, store::Clock::now()).status();
 }
 
 absl::Status SequenceKeys::Read(AttentionRequest& request) {

@@ -68,10 +68,13 @@ AttentionService::AttendStream(grpc::CallbackServerContext* context) {
 grpc::ServerUnaryReactor* AttentionService::GetServerInfo(
     grpc::CallbackServerContext* context, const v1::GetServerInfoRequest*,
     v1::GetServerInfoResponse* response) {
-  const absl::Status status =
-      CallerOfCall(services_.callers, *context).status();
-  if (status.ok()) FillServerInfo(options_, engine_, *response);
-  return Answer(context, status);
+  const absl::StatusOr<CallerPtr> caller =
+      CallerOfCall(services_.callers, *context);
+  if (!caller.ok()) return Answer(context, caller.status());
+  FillServerInfo(options_, engine_, *response);
+  FillSequenceStore(resident_, ResidentStore::OwnerOf(caller->get()),
+                    *response->mutable_sequence_store());
+  return Answer(context, absl::OkStatus());
 }
 
 }  // namespace attention::server

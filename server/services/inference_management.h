@@ -12,8 +12,8 @@
 #include "server/memory/shared_memory_registry.h"
 #include "server/models/model_repository.h"
 #include "server/models/model_table.h"
-#include "server/models/repository_queue.h"
 #include "server/options.h"
+#include "server/scheduling/serial_queue.h"
 
 namespace attention::server {
 
@@ -35,7 +35,7 @@ class InferenceManagement {
   /// The arguments outlive it.
   InferenceManagement(const ServerOptions& options, const Engine& engine,
                       ModelRepository& repository,
-                      RepositoryQueue& repository_queue, ModelTable& models,
+                      SerialQueue& repository_queue, ModelTable& models,
                       SharedMemoryRegistry& regions)
       : options_(options),
         engine_(engine),
@@ -118,7 +118,7 @@ class InferenceManagement {
   const ServerOptions& options_;
   const Engine& engine_;
   ModelRepository& repository_;
-  RepositoryQueue& repository_queue_;
+  SerialQueue& repository_queue_;
   ModelTable& models_;
   SharedMemoryRegistry& regions_;
 };

@@ -223,9 +223,10 @@ absl::Status KeyValueService::ReadFile(const std::string& owner,
       .name = request.name(),
       .label = request.label(),
       .idle_limit = *idle_limit ? *idle_limit : resident_.idle_limit()};
-  const auto names = store().Create(owner, {&wanted, 1}, store::Clock::now());
-  if (!names.ok()) return names.status();
-  const std::string& name = names->front();
+  const absl::StatusOr<std::string> made =
+      store().Create(owner, wanted, store::Clock::now());
+  if (!made.ok()) return made.status();
+  const std::string& name = *made;
   absl::Status status = reader->Read(
       [&](int64_t layer, int64_t position, const KeyValueBlock& rows) {
         return store()

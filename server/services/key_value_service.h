@@ -5,9 +5,9 @@
 #include <string>
 
 #include "attention/v1/attention.grpc.pb.h"
-#include "server/models/repository_queue.h"
 #include "server/resident/resident_store.h"
 #include "server/scheduling/active_calls.h"
+#include "server/scheduling/serial_queue.h"
 #include "server/scheduling/task.h"
 
 namespace attention::server {
@@ -28,10 +28,10 @@ using AllMethods = Kv::WithRawCallbackMethod_Append<ChangeMethods>;
 /// each method does), over the server's store.
 class KeyValueService final : public key_value_methods::AllMethods {
  public:
-  /// The arguments outlive the service. `files` is where files are written and
-  /// read: a disk may be slow.
+  /// The arguments outlive the service. `files` is the turns in which files are
+  /// written and read.
   KeyValueService(const TaskServices& services, ActiveCalls& calls,
-                  ResidentStore& resident, RepositoryQueue& files)
+                  ResidentStore& resident, SerialQueue& files)
       : services_(services),
         calls_(calls),
         resident_(resident),
@@ -81,7 +81,7 @@ class KeyValueService final : public key_value_methods::AllMethods {
   const TaskServices services_;
   ActiveCalls& calls_;
   ResidentStore& resident_;
-  RepositoryQueue& files_;
+  SerialQueue& files_;
 };
 
 }  // namespace attention::server

@@ -20,11 +20,11 @@ constexpr int64_t kMostIdleMs = int64_t{100} * 365 * 24 * 3600 * 1000;
 // Between label and name in a page token: no name has it.
 constexpr char kSeparator = '\0';
 
+}  // namespace
+
 int64_t ToMs(store::Duration duration) {
   return std::chrono::duration_cast<milliseconds>(duration).count();
 }
-
-}  // namespace
 
 absl::StatusOr<std::optional<store::Duration>> IdleLimitOf(bool given,
                                                            int64_t ms) {
@@ -43,8 +43,8 @@ absl::StatusOr<store::NewSequence> FromWire(
   const std::optional<DataType> type = FromWire(form.datatype());
   if (!type) {
     return FieldError("datatype", absl::StrCat(form.datatype(),
-                                               " (expected FP32, FP16 or "
-                                               "BF16)"));
+                                               " (expected FP32, FP16, BF16, "
+                                               "INT8 or FP8)"));
   }
   const auto own_limit =
       IdleLimitOf(message.has_idle_limit_ms(), message.idle_limit_ms());

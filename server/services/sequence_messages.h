@@ -26,6 +26,8 @@ absl::StatusOr<store::ListQuery> FromWire(
 absl::StatusOr<std::optional<store::Duration>> IdleLimitOf(bool given,
                                                            int64_t ms);
 
+int64_t ToMs(store::Duration duration);
+
 void ToWire(const store::Description& from, uint64_t incarnation,
             v1::SequenceDescription& to);
 

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "server/services/sequence_messages.h"
 #include "server/version.h"
 
 namespace attention::server {
@@ -36,6 +37,19 @@ void FillServerInfo(const ServerOptions& options, const Engine& engine,
   limits.set_max_bytes_in_flight(bytes(options.memory_limit / 2));
   limits.set_max_stream_requests_in_flight(
       bytes(options.max_stream_requests_in_flight));
+}
+
+void FillSequenceStore(const ResidentStore& resident, const std::string& owner,
+                       v1::SequenceStore& info) {
+  const store::OwnerFigures figures = resident.store().FiguresOf(owner);
+  info.set_memory_limit(
+      static_cast<uint64_t>(resident.store().budget().limit()));
+  info.set_held_bytes(static_cast<uint64_t>(figures.bytes));
+  info.set_sequences(figures.sequences);
+  if (const auto limit = resident.idle_limit()) {
+    info.set_idle_limit_ms(ToMs(*limit));
+  }
+  info.set_incarnation(resident.incarnation());
 }
 
 }  // namespace attention::server

@@ -6,7 +6,7 @@
 namespace attention::server {
 namespace {
 
-constexpr absl::string_view kTypes = "FP32, FP16 or BF16";
+constexpr absl::string_view kTypes = "FP32, FP16, BF16, INT8 or FP8";
 
 // Copying less costs less than to hand it to a worker.
 constexpr int64_t kMostBytesAtOnce = 64 << 10;
@@ -32,6 +32,15 @@ absl::StatusOr<TensorView> ViewOf(absl::string_view field, bool given,
       bytes == nullptr ? absl::Span<const std::byte>() : bytes->bytes());
 }
 
+absl::Status ReadScale(absl::string_view field, bool given,
+                       const v1::Tensor& tensor, MessageElements& elements,
+                       std::optional<TensorView>& scale) {
+  if (!given) return absl::OkStatus();
+  absl::StatusOr<TensorView> view = ViewOf(field, given, tensor, elements);
+  if (view.ok()) scale = *std::move(view);
+  return view.status();
+}
+
 }  // namespace
 
 absl::Status AppendOperation::Decode(ReceivedMessage message, HoldBytes,
@@ -47,7 +56,13 @@ absl::Status AppendOperation::Decode(ReceivedMessage message, HoldBytes,
       ViewOf("value", message_.has_value(), message_.value(), elements_);
   if (!value.ok()) return value.status();
   rows_ = {*std::move(key), *std::move(value)};
-  return absl::OkStatus();
+  absl::Status status =
+      ReadScale("key_scale", message_.has_key_scale(), message_.key_scale(),
+                elements_, rows_.key_scale);
+  status.Update(ReadScale("value_scale", message_.has_value_scale(),
+                          message_.value_scale(), elements_,
+                          rows_.value_scale));
+  return status;
 }
 
 absl::StatusOr<OperationNeeds> AppendOperation::Plan(RequestFacts& facts) {

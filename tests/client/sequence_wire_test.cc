@@ -71,8 +71,9 @@ TEST(SequenceWireTest, WhatARequestAppendsIsSentWithItsSequences) {
 // Their bytes are in the message where they lie, in slices of their own.
 TEST(SequenceWireTest, LargeTensorsAreNotCopied) {
   const KeysAndValues rows = SmallKeys(0, 1000);
-  const grpc::ByteBuffer buffer = EncodeAppend(
-      {.name = "a", .layer = 1, .position = 2}, rows.key, rows.value);
+  const grpc::ByteBuffer buffer =
+      EncodeAppend({.name = "a", .layer = 1, .position = 2},
+                   {rows.key, rows.value, rows.key_scale, rows.value_scale});
   std::vector<grpc::Slice> slices;
   ASSERT_TRUE(buffer.Dump(&slices).ok());
   std::vector<const void*> places;

@@ -76,6 +76,7 @@ def test_every_fact_of_the_server_is_in_its_info():
         (info.UnusedBackend, "UnusedBackend"),
         (info.Limits, "Limits"),
         (info.Device, "Device"),
+        (info.SequenceStore, "SequenceStore"),
         (info.SequenceForm, "SequenceForm"),
         (info.SequenceDescription, "SequenceDescription"),
     ):

@@ -25,6 +25,7 @@ from attention_client import (
     _channel,
     _messages,
     cli,
+    quantize,
 )
 
 HEADS, WIDTH = 2, 8
@@ -71,6 +72,46 @@ def test_answers_are_those_of_keys_that_are_sent(client, sequence, rows, normal)
     assert result.weights.shape == (4, 5, 103)
     assert result.lse.shape == (4, 5)
     assert result.top_k_indices.shape == (4, 5, 2)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float8_e4m3fn"])
+def test_keys_with_scales_stay_with_them(client, rows, normal, dtype):
+    first, step, query = rows(100), rows(3), normal(4, 3, WIDTH)
+    with client.sequence(heads=HEADS, width=WIDTH, dtype=dtype) as sequence:
+        # As quantize() gives them, or as numbers that are quantized here.
+        assert sequence.append(*(quantize(part, dtype) for part in first)) == 100
+        answer = sequence.attend(query, append=step).output
+        (key, key_scale), (value, value_scale) = (
+            quantize(part, dtype) for part in joined(first, step)
+        )
+        scales = {"key_scale": key_scale[None], "value_scale": value_scale[None]}
+        expected = attend_with_keys(client, query, (key, value), **scales)
+        np.testing.assert_array_equal(answer, expected)
+        assert sequence.describe().form.datatype == dtype
+        assert sequence.append(*step, position=100) == 103  # the same again
+
+
+def test_scales_are_where_the_datatype_has_them(client, sequence, rows):
+    key, value = rows(3)
+    with client.sequence(heads=HEADS, width=WIDTH, dtype="int8") as scaled:
+        bare, _ = quantize(key)
+        with pytest.raises(InvalidArgumentError, match="key_scale: missing"):
+            scaled.append(bare, value)
+        with pytest.raises(InvalidArgumentError, match="value: row .* holds NaN"):
+            scaled.append(key, np.full_like(value, np.nan))
+        with pytest.raises(InvalidArgumentError, match="key: no pair"):
+            scaled.append((key, key, key), value)
+        assert len(scaled) == 0
+
+
+def test_several_sequences_of_int8_append_at_once(client, rows, normal):
+    options = {"heads": HEADS, "width": WIDTH, "dtype": "int8"}
+    with client.sequence(**options) as a, client.sequence(**options) as b:
+        key, value = normal(2, HEADS, 1, WIDTH), normal(2, HEADS, 1, WIDTH)
+        query = normal(2, 4, 1, WIDTH)
+        both = client.attend_sequences([a, b], query, append=(key, value)).output
+        for n, one in enumerate((a, b)):
+            np.testing.assert_array_equal(one.attend(query[n]).output, both[n])
 
 
 def test_options_are_those_of_attend(client, sequence, rows, normal):
@@ -313,7 +354,7 @@ def test_mistakes_are_named_before_they_are_sent(client, sequence, rows, normal)
         (lambda: sequence.attend(query, position=3), "position"),
         (lambda: client.attend_sequences([], query), "sequences: none"),
         (lambda: client.delete_sequences("name"), "names"),
-        (lambda: client.sequence(heads=1, width=1, dtype="int8"), "dtype.*bfloat16"),
+        (lambda: client.sequence(heads=1, width=1, dtype="int16"), "dtype.*bfloat16"),
         (lambda: client.sequence(heads="x", width=1), "heads"),
         (lambda: sequence.fork(idle_limit=float("inf")), "idle_limit: inf"),
         (lambda: list(client.sequences(label="a", label_prefix="b")), "label"),
@@ -328,7 +369,7 @@ def test_a_taken_name_already_exists(client):
             client.sequence(heads=1, width=1, name="taken")
         with pytest.raises(AlreadyExistsError) as caught:
             sequence.fork("taken")
-        assert caught.value.field == "name"
+        assert caught.value.field == "new_name"
 
 
 def test_a_sequence_is_deleted_with_its_context(client, rows, normal):

@@ -12,7 +12,7 @@
 #include "tests/service/callers_of_test.h"
 #include "tests/service/gated_server.h"
 #include "tests/service/requests.h"
-#include "tests/service/tiny_problem.h"
+#include "tests/service/sequences_fixture.h"
 #include "tests/service/wire_client.h"
 #include "tests/service/wrong_input.h"
 #include "tests/support/temporary_folder.h"
@@ -21,137 +21,6 @@ namespace attention::test {
 namespace {
 
 using absl::StatusCode;
-
-const std::string kService = "/attention.v1.KeyValueService/";
-
-// One head, width 2; keys and values are numbers by their position.
-v1::Tensor RowsOf(int64_t first, int64_t count, double step = 1) {
-  std::vector<double> values;
-  for (int64_t n = first; n < first + count; ++n) {
-    values.push_back(static_cast<double>(n % 7) * step);
-    values.push_back(static_cast<double>(n % 5));
-  }
-  return Floats({1, count, 2}, values);
-}
-
-v1::CreateSequencesRequest CreateRequest(
-    const std::vector<std::string>& names) {
-  v1::CreateSequencesRequest request;
-  for (const std::string& name : names) {
-    v1::NewSequence& sequence = *request.add_sequences();
-    sequence.set_name(name);
-    sequence.mutable_form()->set_heads(1);
-    sequence.mutable_form()->set_key_width(2);
-    sequence.mutable_form()->set_value_width(2);
-    sequence.mutable_form()->set_datatype(v1::DATA_TYPE_FP32);
-  }
-  return request;
-}
-
-v1::AppendRequest AppendOf(const std::string& name, int64_t first,
-                           int64_t count) {
-  v1::AppendRequest request;
-  request.set_name(name);
-  *request.mutable_key() = RowsOf(first, count);
-  *request.mutable_value() = RowsOf(first, count, 3);
-  return request;
-}
-
-v1::AttendRequest Query(int64_t batch = 1) {
-  v1::AttendRequest request;
-  std::vector<double> values;
-  for (int64_t n = 0; n < batch * 4; ++n) {
-    values.push_back(0.5 * static_cast<double>(n % 3));
-  }
-  *request.mutable_query() = Floats({batch, 1, 2, 2}, values);
-  return request;
-}
-
-// Asks `query` of keys 0 to `keys` - 1, sent with it.
-v1::AttendRequest WithKeys(v1::AttendRequest query, int64_t keys) {
-  v1::KeyValueTensors& sent = *query.mutable_key_value();
-  *sent.mutable_key() = RowsOf(0, keys);
-  *sent.mutable_value() = RowsOf(0, keys, 3);
-  for (v1::Tensor* tensor : {sent.mutable_key(), sent.mutable_value()}) {
-    tensor->mutable_shape()->Clear();
-    for (const int64_t extent : {int64_t{1}, int64_t{1}, keys, int64_t{2}}) {
-      tensor->add_shape(extent);
-    }
-  }
-  return query;
-}
-
-v1::AttendRequest OnSequences(v1::AttendRequest query,
-                              const std::vector<std::string>& names) {
-  for (const std::string& name : names) {
-    query.mutable_sequences()->add_entries()->set_name(name);
-  }
-  return query;
-}
-
-// `count` keys from `first` on, behind those that are there.
-v1::AttendRequest AndAppend(v1::AttendRequest request, int64_t first,
-                            int64_t count) {
-  v1::KeyValueTensors& append = *request.mutable_sequences()->mutable_append();
-  *append.mutable_key() = RowsOf(first, count);
-  *append.mutable_value() = RowsOf(first, count, 3);
-  for (v1::Tensor* tensor : {append.mutable_key(), append.mutable_value()}) {
-    const std::vector<int64_t> shape = {1, 1, count, 2};
-    tensor->mutable_shape()->Assign(shape.begin(), shape.end());
-  }
-  return request;
-}
-
-class SequencesTest : public testing::Test {
- protected:
-  void Start(const server::ServerOptions& options = TestOptions()) {
-    server_ = StartServer(options, &gate_);
-    client_ = std::make_unique<WireClient>(server_->address());
-  }
-
-  template <typename Response>
-  absl::StatusOr<Response> Call(const std::string& method,
-                                const google::protobuf::MessageLite& request) {
-    if (client_ == nullptr) Start();
-    const absl::StatusOr<std::string> bytes =
-        client_->Call(kService + method, request.SerializeAsString());
-    if (!bytes.ok()) return bytes.status();
-    Response response;
-    EXPECT_TRUE(response.ParseFromString(*bytes));
-    return response;
-  }
-
-  absl::StatusOr<v1::CreateSequencesResponse> Create(
-      const std::vector<std::string>& names) {
-    return Call<v1::CreateSequencesResponse>("Create", CreateRequest(names));
-  }
-  absl::StatusOr<v1::AppendResponse> Append(const v1::AppendRequest& request) {
-    return Call<v1::AppendResponse>("Append", request);
-  }
-  // A sequence with keys 0 to `keys` - 1.
-  void Make(const std::string& name, int64_t keys) {
-    EXPECT_EQ(Create({name}).status(), absl::OkStatus());
-    EXPECT_EQ(Append(AppendOf(name, 0, keys)).status(), absl::OkStatus());
-  }
-
-  absl::StatusOr<v1::AttendResponse> Attend(const v1::AttendRequest& request) {
-    return client_->Attend(request);
-  }
-  // That both are answered, and alike.
-  void ExpectSameAnswer(const v1::AttendRequest& a,
-                        const v1::AttendRequest& b) {
-    const auto first = Attend(a);
-    const auto second = Attend(b);
-    ASSERT_EQ(first.status(), absl::OkStatus());
-    ASSERT_EQ(second.status(), absl::OkStatus());
-    EXPECT_EQ(first->output().data(), second->output().data());
-    EXPECT_EQ(first->weights().data(), second->weights().data());
-  }
-
-  TileGate gate_;
-  std::unique_ptr<server::Server> server_;
-  std::unique_ptr<WireClient> client_;
-};
 
 TEST_F(SequencesTest, KeysThatStayGiveTheBitsOfKeysThatAreSent) {
   Make("s", 1000);
@@ -195,6 +64,37 @@ TEST_F(SequencesTest, EntriesOfDifferentLengths) {
     for (const double value : Values(alone->output())) apart.push_back(value);
   }
   EXPECT_EQ(together, apart);
+}
+
+TEST_F(SequencesTest, TwoAppendsToOneLayerInOneRequestAreRefused) {
+  Make("a", 10);
+  v1::AttendRequest twice = OnSequences(Query(2), {"a", "a"});
+  ASSERT_EQ(Attend(twice).status(), absl::OkStatus());  // reads alone
+  v1::KeyValueTensors& append = *twice.mutable_sequences()->mutable_append();
+  *append.mutable_key() = Filled(v1::DATA_TYPE_FP32, {2, 1, 1, 2}, 1);
+  *append.mutable_value() = append.key();
+  for (int n = 0; n < 2; ++n) {
+    twice.mutable_sequences()->mutable_entries(n)->set_position(10 + n);
+  }
+  ExpectRefusal(Attend(twice).status(), StatusCode::kInvalidArgument,
+                {"sequences.entries[1]: layer 0 of 'a', and so is "
+                 "sequences.entries[0]"});
+  EXPECT_EQ(Append(AppendOf("a", 10, 1))->length(), 11);
+}
+
+TEST_F(SequencesTest, ErrorsOfNamesSayWhichOneOfTheRequest) {
+  Start();
+  ExpectRefusal(Create({"a", "b b"}).status(), StatusCode::kInvalidArgument,
+                {"sequences[1]: name: 'b b'"});
+  ASSERT_EQ(Create({"a"}).status(), absl::OkStatus());
+  ExpectRefusal(Create({"c", "a"}).status(), StatusCode::kAlreadyExists,
+                {"sequences[1]: name: there is a sequence 'a'"});
+  v1::ForkRequest fork;
+  fork.set_name("a");
+  fork.set_new_name("a");
+  ExpectRefusal(Call<v1::ForkResponse>("Fork", fork).status(),
+                StatusCode::kAlreadyExists,
+                {"new_name: there is a sequence 'a'"});
 }
 
 TEST_F(SequencesTest, PackedQueriesAppendAsManyAsTheyAre) {

@@ -7,6 +7,7 @@
 #include "client/cpp/cli/failure.h"
 #include "client/cpp/cli/format.h"
 #include "client/cpp/cli/json_output.h"
+#include "client/cpp/cli/sequence_report.h"
 
 namespace attention::cli {
 namespace {
@@ -55,19 +56,30 @@ nlohmann::ordered_json ToJson(const std::string& server,
     devices.push_back(
         {{"name", device.name}, {"memory_bytes", device.memory_bytes}});
   }
-  return {{"server", server},
-          {"version", info.version},
-          {"backends", backends},
-          {"unused_backends", unused_backends},
-          {"devices", devices},
-          {"worker_threads", info.worker_threads},
-          {"limits",
-           {{"max_request_bytes", info.max_request_bytes},
-            {"max_response_bytes", info.max_response_bytes},
-            {"max_requests_in_flight", info.max_requests_in_flight},
-            {"max_bytes_in_flight", info.max_bytes_in_flight},
-            {"max_stream_requests_in_flight",
-             info.max_stream_requests_in_flight}}}};
+  nlohmann::ordered_json store;  // null: there is none
+  if (const auto& sequences = info.sequence_store) {
+    nlohmann::ordered_json idle_limit;  // null: none
+    if (sequences->idle_limit) idle_limit = sequences->idle_limit->count();
+    store = {{"memory_limit", sequences->memory_limit},
+             {"held_bytes", sequences->held_bytes},
+             {"sequences", sequences->sequences},
+             {"idle_limit_ms", idle_limit},
+             {"incarnation", absl::StrCat(sequences->incarnation)}};
+  }
+  return {
+      {"server", server},
+      {"version", info.version},
+      {"backends", backends},
+      {"unused_backends", unused_backends},
+      {"devices", devices},
+      {"worker_threads", info.worker_threads},
+      {"limits",
+       {{"max_request_bytes", info.max_request_bytes},
+        {"max_response_bytes", info.max_response_bytes},
+        {"max_requests_in_flight", info.max_requests_in_flight},
+        {"max_bytes_in_flight", info.max_bytes_in_flight},
+        {"max_stream_requests_in_flight", info.max_stream_requests_in_flight}}},
+      {"sequence_store", store}};
 }
 
 std::string ToText(const std::string& server, const client::ServerInfo& info) {
@@ -106,6 +118,18 @@ std::string ToText(const std::string& server, const client::ServerInfo& info) {
                             FormatBytes(info.max_bytes_in_flight))),
       Line("", absl::StrCat(info.max_stream_requests_in_flight,
                             " requests at once per stream")));
+  if (const auto& sequences = info.sequence_store) {
+    absl::StrAppend(
+        &text,
+        Line("sequences",
+             absl::StrCat(sequences->sequences, " of this caller, holding ",
+                          FormatBytes(sequences->held_bytes), " of ",
+                          FormatBytes(sequences->memory_limit))),
+        Line("", sequences->idle_limit
+                     ? absl::StrCat("each goes when it was unused for ",
+                                    FormatAge(*sequences->idle_limit))
+                     : "each may be unused for ever"));
+  }
   return text;
 }
 

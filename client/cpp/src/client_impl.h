@@ -8,6 +8,7 @@
 
 #include "attention/v1/attention.grpc.pb.h"
 #include "attention_client/client.h"
+#include "client/cpp/src/request_encoder.h"
 #include "client/cpp/src/status.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 
@@ -42,6 +43,10 @@ struct Client::Impl {
     if (!status.ok()) return ToAbslStatus(status);
     return response;
   }
+
+  /// As AppendToSequence().
+  absl::StatusOr<AppendedKeys> Append(const SequenceLayer& to,
+                                      const RowsToSend& rows) const;
 
   const ClientOptions options;
   const std::shared_ptr<grpc::Channel> channel;

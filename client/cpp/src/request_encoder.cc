@@ -2,6 +2,7 @@
 
 #include <google/protobuf/message_lite.h>
 
+#include <optional>
 #include <utility>
 
 #include "attention/v1/attention.pb.h"
@@ -106,23 +107,22 @@ void SetScalars(const AttendRequest& request, Wire& message) {
   if (request.scores) message.set_scores(ToProto(*request.scores));
 }
 
-// A v1::KeyValueTensors without scales.
-MessagePieces KeysAndValuesOf(const Tensor& key, const Tensor& value) {
+// A v1::KeyValueTensors.
+MessagePieces KeysAndValuesOf(const RowsToSend& rows) {
   MessagePieces tensors;
-  tensors.Append(v1::KeyValueTensors::kKeyFieldNumber, key);
-  tensors.Append(v1::KeyValueTensors::kValueFieldNumber, value);
+  tensors.Append(v1::KeyValueTensors::kKeyFieldNumber, rows.key);
+  tensors.Append(v1::KeyValueTensors::kValueFieldNumber, rows.value);
+  tensors.Append(v1::KeyValueTensors::kKeyScaleFieldNumber, rows.key_scale);
+  tensors.Append(v1::KeyValueTensors::kValueScaleFieldNumber, rows.value_scale);
   return tensors;
 }
 
 // Where keys and values come from.
 void AppendKeys(const AttendRequest& request, MessagePieces& message) {
   if (!request.sequences) {
-    MessagePieces tensors = KeysAndValuesOf(request.key, request.value);
-    tensors.Append(v1::KeyValueTensors::kKeyScaleFieldNumber,
-                   request.key_scale);
-    tensors.Append(v1::KeyValueTensors::kValueScaleFieldNumber,
-                   request.value_scale);
-    message.Append(Wire::kKeyValueFieldNumber, std::move(tensors));
+    message.Append(Wire::kKeyValueFieldNumber,
+                   KeysAndValuesOf({request.key, request.value,
+                                    request.key_scale, request.value_scale}));
     return;
   }
   v1::Sequences fields;
@@ -136,7 +136,8 @@ void AppendKeys(const AttendRequest& request, MessagePieces& message) {
   sequences.Append(fields.SerializeAsString());
   if (const auto& append = request.sequences->append) {
     sequences.Append(v1::Sequences::kAppendFieldNumber,
-                     KeysAndValuesOf(append->key, append->value));
+                     KeysAndValuesOf({append->key, append->value,
+                                      append->key_scale, append->value_scale}));
   }
   message.Append(Wire::kSequencesFieldNumber, std::move(sequences));
 }
@@ -164,16 +165,17 @@ grpc::ByteBuffer EncodeRequest(const AttendRequest& request,
   return std::move(message).Build();
 }
 
-grpc::ByteBuffer EncodeAppend(const SequenceLayer& to, const Tensor& key,
-                              const Tensor& value) {
+grpc::ByteBuffer EncodeAppend(const SequenceLayer& to, const RowsToSend& rows) {
   v1::AppendRequest fields;
   fields.set_name(to.name);
   if (to.layer) fields.set_layer(*to.layer);
   if (to.position) fields.set_position(*to.position);
   MessagePieces message;
   message.Append(fields.SerializeAsString());
-  message.Append(v1::AppendRequest::kKeyFieldNumber, key);
-  message.Append(v1::AppendRequest::kValueFieldNumber, value);
+  message.Append(v1::AppendRequest::kKeyFieldNumber, rows.key);
+  message.Append(v1::AppendRequest::kValueFieldNumber, rows.value);
+  message.Append(v1::AppendRequest::kKeyScaleFieldNumber, rows.key_scale);
+  message.Append(v1::AppendRequest::kValueScaleFieldNumber, rows.value_scale);
   return std::move(message).Build();
 }
 

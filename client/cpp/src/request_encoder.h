@@ -3,11 +3,20 @@
 
 #include <grpcpp/support/byte_buffer.h>
 
+#include <optional>
 #include <string>
 
 #include "attention_client/client.h"
 
 namespace attention::client {
+
+/// Keys and values that are sent from where they lie.
+struct RowsToSend {
+  const Tensor& key;
+  const Tensor& value;
+  const std::optional<Tensor>& key_scale;
+  const std::optional<Tensor>& value_scale;
+};
 
 /// The serialized v1::AttendRequest of a request that CheckSendable() let pass,
 /// with `id` in place of its own. Large tensors are not copied: the message
@@ -18,8 +27,7 @@ grpc::ByteBuffer EncodeRequest(const AttendRequest& request,
 
 /// Likewise the serialized v1::AppendRequest of tensors that CheckSendable()
 /// let pass.
-grpc::ByteBuffer EncodeAppend(const SequenceLayer& to, const Tensor& key,
-                              const Tensor& value);
+grpc::ByteBuffer EncodeAppend(const SequenceLayer& to, const RowsToSend& rows);
 
 }  // namespace attention::client
 

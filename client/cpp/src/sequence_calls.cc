@@ -1,5 +1,6 @@
 // What a client does with sequences, but for attending (client.cc).
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include "attention_client/client.h"
@@ -29,16 +30,26 @@ absl::StatusOr<CreatedSequences> Client::CreateSequences(
 }
 
 absl::StatusOr<AppendedKeys> Client::AppendToSequence(
+    const SequenceLayer& to, const KeysAndValues& rows) const {
+  return impl_->Append(
+      to, {rows.key, rows.value, rows.key_scale, rows.value_scale});
+}
+
+absl::StatusOr<AppendedKeys> Client::AppendToSequence(
     const SequenceLayer& to, const Tensor& key, const Tensor& value) const {
-  absl::Status sendable =
-      CheckSendable(key, value, impl_->options.max_message_bytes);
+  return impl_->Append(to, {key, value, std::nullopt, std::nullopt});
+}
+
+absl::StatusOr<AppendedKeys> Client::Impl::Append(
+    const SequenceLayer& to, const RowsToSend& rows) const {
+  absl::Status sendable = CheckSendable(rows, options.max_message_bytes);
   if (!sendable.ok()) return sendable;
   grpc::ClientContext context;
-  impl_->Prepare(context);
+  Prepare(context);
   grpc::ByteBuffer message;
   grpc::Status status =
-      CallUnary(impl_->Raw(to.position.has_value()), context, kAppendMethod,
-                EncodeAppend(to, key, value), message);
+      CallUnary(Raw(to.position.has_value()), context, kAppendMethod,
+                EncodeAppend(to, rows), message);
   v1::AppendResponse response;
   if (status.ok()) {
     status = grpc::SerializationTraits<v1::AppendResponse>::Deserialize(

@@ -27,7 +27,7 @@ absl::StatusOr<v1::CreateSequencesRequest> ToProto(
     if (!HasWireType(form.datatype)) {
       return absl::InvalidArgumentError(
           absl::StrCat("sequences[", i, "]: datatype: ", Name(form.datatype),
-                       " (expected FP32, FP16 or BF16)"));
+                       " (expected FP32, FP16, BF16, INT8 or FP8)"));
     }
     v1::NewSequence& message = *request.add_sequences();
     v1::SequenceForm& to = *message.mutable_form();

@@ -1,5 +1,6 @@
 #include "client/cpp/src/wire.h"
 
+#include <chrono>
 #include <optional>
 #include <variant>
 
@@ -32,6 +33,13 @@ class SizeCheck {
   }
   void Add(absl::string_view field, const std::optional<Tensor>& tensor) {
     if (tensor) Add(field, *tensor);
+  }
+
+  void Add(const RowsToSend& rows) {
+    Add("key", rows.key);
+    Add("value", rows.value);
+    Add("key_scale", rows.key_scale);
+    Add("value_scale", rows.value_scale);
   }
 
   const absl::Status& status() const { return status_; }
@@ -67,8 +75,8 @@ absl::Status CheckSendable(const AttendRequest& request, int64_t max_bytes) {
   if (request.sequences) {
     if (absl::Status keys = CheckNoKeys(request); !keys.ok()) return keys;
     if (const auto& append = request.sequences->append) {
-      check.Add("key", append->key);
-      check.Add("value", append->value);
+      check.Add(
+          {append->key, append->value, append->key_scale, append->value_scale});
     }
   } else {
     check.Add("key", request.key);
@@ -95,11 +103,9 @@ absl::Status CheckSendable(const AttendRequest& request, int64_t max_bytes) {
   return check.status();
 }
 
-absl::Status CheckSendable(const Tensor& key, const Tensor& value,
-                           int64_t max_bytes) {
+absl::Status CheckSendable(const RowsToSend& rows, int64_t max_bytes) {
   SizeCheck check(max_bytes);
-  check.Add("key", key);
-  check.Add("value", value);
+  check.Add(rows);
   return check.status();
 }
 
@@ -123,6 +129,17 @@ ServerInfo FromProto(const v1::GetServerInfoResponse& response) {
   info.max_requests_in_flight = limits.max_requests_in_flight();
   info.max_bytes_in_flight = limits.max_bytes_in_flight();
   info.max_stream_requests_in_flight = limits.max_stream_requests_in_flight();
+  if (response.has_sequence_store()) {
+    const v1::SequenceStore& store = response.sequence_store();
+    SequenceStoreInfo& to = info.sequence_store.emplace();
+    to.memory_limit = store.memory_limit();
+    to.held_bytes = store.held_bytes();
+    to.sequences = store.sequences();
+    if (store.has_idle_limit_ms()) {
+      to.idle_limit = std::chrono::milliseconds(store.idle_limit_ms());
+    }
+    to.incarnation = store.incarnation();
+  }
   return info;
 }
 

@@ -8,6 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "attention/v1/attention.pb.h"
 #include "attention_client/client.h"
+#include "client/cpp/src/request_encoder.h"
 
 /// Between the client's structs and the messages of proto/attention/v1, those
 /// with tensors aside (request_encoder.h, reply_decoder.h). Nothing here checks
@@ -21,8 +22,7 @@ namespace attention::client {
 absl::Status CheckSendable(const AttendRequest& request, int64_t max_bytes);
 
 /// Likewise of keys and values that are appended.
-absl::Status CheckSendable(const Tensor& key, const Tensor& value,
-                           int64_t max_bytes);
+absl::Status CheckSendable(const RowsToSend& rows, int64_t max_bytes);
 
 ServerInfo FromProto(const v1::GetServerInfoResponse& response);
 

@@ -26,9 +26,7 @@ struct AStore {
                                      const std::string& label = "",
                                      std::optional<Duration> idle_limit = {}) {
     const NewSequence wanted{SmallForm(), name, label, idle_limit};
-    auto names = store.Create(owner, {&wanted, 1}, now);
-    if (!names.ok()) return names.status();
-    return names->at(0);
+    return store.Create(owner, wanted, now);
   }
   /// Behind the last key, keys of one tag.
   absl::StatusOr<Appended> Append(const std::string& owner,

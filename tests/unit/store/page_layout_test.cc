@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "core/store/sequence.h"
 #include "tests/support/status_matchers.h"
@@ -82,7 +83,8 @@ TEST(StorePageLayoutTest, TakesRowsWithAFirstExtentOfOne) {
 
 TEST(StorePageLayoutTest, HoldsEveryType) {
   for (const DataType type :
-       {DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16}) {
+       {DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16,
+        DataType::kInt8, DataType::kFloat8}) {
     SequenceForm form = SmallForm();
     form.type = type;
     const auto sequence = MakeSequence(form);
@@ -90,6 +92,73 @@ TEST(StorePageLayoutTest, HoldsEveryType) {
     EXPECT_EQ(TagsOf(*sequence), Tags({{130, 7}}));
     EXPECT_EQ(sequence->TakeSnapshot(0)->Blocks()[0].value.type, type);
   }
+}
+
+SequenceForm ScaledForm() {
+  SequenceForm form = SmallForm();
+  form.type = DataType::kInt8;
+  return form;
+}
+
+TEST(StorePageLayoutTest, TakesScalesInAnyOrderOfMemory) {
+  const auto sequence = MakeSequence(ScaledForm());
+  const Rows rows(ScaledForm(), 0, 100, 7);
+  KeyValueBlock block = rows.block();
+  // As tokens come: (n, heads).
+  std::vector<float> tokens(200);
+  for (int64_t n = 0; n < 100; ++n) {
+    for (int64_t head = 0; head < 2; ++head) {
+      std::memcpy(&tokens[static_cast<size_t>(n * 2 + head)],
+                  block.key_scale->data + (head * 100 + n) * 4, 4);
+    }
+  }
+  block.key_scale->data = reinterpret_cast<const std::byte*>(tokens.data());
+  block.key_scale->strides = {4, 8};
+  EXPECT_THAT(sequence->Append(0, 0, block), IsOk());
+  EXPECT_EQ(TagsOf(*sequence), Tags({{100, 7}}));
+}
+
+TEST(StorePageLayoutTest, AnotherScaleAtATakenPositionIsAnotherKey) {
+  const auto sequence = MakeSequence(ScaledForm());
+  const Rows rows(ScaledForm(), 0, 3, 7);
+  ASSERT_THAT(sequence->Append(0, 0, rows.block()), IsOk());
+  EXPECT_THAT(sequence->Append(0, 0, rows.block()), IsOk());
+  const Tensor others = Tensor::FromFloats({2, 3}, {1, 1, 1, 1, 1, 1});
+  KeyValueBlock block = rows.block();
+  block.value_scale = others.view();
+  EXPECT_THAT(sequence->Append(0, 0, block),
+              StatusIs(absl::StatusCode::kAborted,
+                       HasSubstr("position: 0 has other keys or values")));
+}
+
+TEST(StorePageLayoutTest, APageOfScaledKeysHasTheirScales) {
+  EXPECT_EQ(PageLayout(ScaledForm()).page_bytes(),
+            2 * kPageKeys * (3 + 5 + 2 * 4));
+}
+
+TEST(StorePageLayoutTest, RefusesScalesThatDoNotFitTheKeys) {
+  const PageLayout layout(ScaledForm());
+  const Rows rows(ScaledForm(), 0, 4, 7);
+  const auto refused = [](const std::string& text) {
+    return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(text));
+  };
+  KeyValueBlock missing = rows.block();
+  missing.value_scale.reset();
+  EXPECT_THAT(layout.CheckRows(missing), refused("value_scale: missing"));
+  KeyValueBlock turned = rows.block();
+  turned.key_scale->shape = {4, 2};
+  EXPECT_THAT(layout.CheckRows(turned),
+              refused("key_scale: shape [4, 2] (expected [2, 4]"));
+  const Tensor negative = Tensor::FromFloats({2, 4}, {1, 1, 1, 1, 1, -1, 1, 1});
+  KeyValueBlock below = rows.block();
+  below.key_scale = negative.view();
+  EXPECT_THAT(layout.CheckRows(below),
+              refused("key_scale: -1 for row 1 of head 1"));
+  const Rows plain(SmallForm(), 0, 4, 7);
+  KeyValueBlock given = plain.block();
+  given.key_scale = rows.block().key_scale;
+  EXPECT_THAT(PageLayout(SmallForm()).CheckRows(given),
+              refused("key_scale: was given beside FP32"));
 }
 
 TEST(StorePageLayoutTest, HoldsKeysWithoutValues) {
@@ -152,7 +221,7 @@ TEST(StorePageLayoutTest, RefusesFormsOutOfRange) {
   EXPECT_THAT(create({.key_width = 0}), refused("key_width: 0"));
   EXPECT_THAT(create({.value_width = -1}), refused("value_width: -1"));
   EXPECT_THAT(create({.layers = 4097}), refused("layers: 4097"));
-  EXPECT_THAT(create({.type = DataType::kInt8}), refused("datatype: INT8"));
+  EXPECT_THAT(create({.type = DataType::kInt32}), refused("datatype: INT32"));
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ uint32_t Bits(uint32_t tag, int64_t position, int64_t head, int64_t column,
 }
 
 uint32_t Cut(uint32_t bits, int64_t bytes) {
-  return bytes == 4 ? bits : bits & 0xFFFFU;
+  return bytes == 4 ? bits : bits & ((1U << (8 * bytes)) - 1);
 }
 
 uint32_t Load(const std::byte* from, int64_t bytes) {
@@ -45,6 +45,44 @@ Tensor Make(const SequenceForm& form, int64_t first, int64_t count,
     }
   }
   return tensor;
+}
+
+// What a row's scale is: a small whole number, which is finite and above 0.
+float Scale(uint32_t tag, int64_t position, int64_t head, bool is_value) {
+  constexpr int64_t kColumn = 1 << 20;  // no row has one
+  const uint32_t bits = Bits(tag, position, head, kColumn, is_value);
+  return 1.0F + static_cast<float>(bits & 0xFFFFU);
+}
+
+Tensor MakeScales(const SequenceForm& form, int64_t first, int64_t count,
+                  uint32_t tag, bool is_value) {
+  std::vector<float> scales;
+  for (int64_t head = 0; head < form.heads; ++head) {
+    for (int64_t row = 0; row < count; ++row) {
+      scales.push_back(Scale(tag, first + row, head, is_value));
+    }
+  }
+  return Tensor::FromFloats({form.heads, count}, scales);
+}
+
+// The same of scales (1, H, n).
+std::string FirstWrongScale(const TensorView& view, int64_t first,
+                            const std::vector<uint32_t>& tags, bool is_value) {
+  for (int64_t head = 0; head < view.shape[1]; ++head) {
+    for (int64_t row = 0; row < view.shape[2]; ++row) {
+      const int64_t position = first + row;
+      float scale = 0;
+      std::memcpy(&scale,
+                  view.data + head * view.strides[1] + row * view.strides[2],
+                  sizeof(scale));
+      if (scale != Scale(tags[static_cast<size_t>(position)], position, head,
+                         is_value)) {
+        return absl::StrCat("scale of ", is_value ? "value" : "key",
+                            " of head ", head, " at position ", position);
+      }
+    }
+  }
+  return "";
 }
 
 // The first place of a view (1, H, n, D) that has other bits than its tags say.
@@ -72,7 +110,18 @@ std::string FirstWrong(const TensorView& view, int64_t first,
 
 Rows::Rows(const SequenceForm& form, int64_t first, int64_t count, uint32_t tag)
     : key_(Make(form, first, count, tag, /*is_value=*/false)),
-      value_(Make(form, first, count, tag, /*is_value=*/true)) {}
+      value_(Make(form, first, count, tag, /*is_value=*/true)) {
+  if (!IsScaledType(form.type)) return;
+  key_scale_ = MakeScales(form, first, count, tag, /*is_value=*/false);
+  value_scale_ = MakeScales(form, first, count, tag, /*is_value=*/true);
+}
+
+KeyValueBlock Rows::block() const {
+  KeyValueBlock block = {key_.view(), value_.view()};
+  if (key_scale_) block.key_scale = key_scale_->view();
+  if (value_scale_) block.value_scale = value_scale_->view();
+  return block;
+}
 
 std::vector<uint32_t> TagsOf(const Snapshot& snapshot) {
   std::vector<uint32_t> tags;
@@ -84,6 +133,11 @@ std::vector<uint32_t> TagsOf(const Snapshot& snapshot) {
     }
     EXPECT_EQ(FirstWrong(block.key, first, tags, false), "");
     EXPECT_EQ(FirstWrong(block.value, first, tags, true), "");
+    EXPECT_EQ(block.key_scale.has_value(), IsScaledType(block.key.type));
+    EXPECT_EQ(block.value_scale.has_value(), IsScaledType(block.key.type));
+    if (!block.key_scale || !block.value_scale) continue;
+    EXPECT_EQ(FirstWrongScale(*block.key_scale, first, tags, false), "");
+    EXPECT_EQ(FirstWrongScale(*block.value_scale, first, tags, true), "");
   }
   EXPECT_EQ(static_cast<int64_t>(tags.size()), snapshot.length());
   return tags;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/problem.h"
@@ -15,19 +16,21 @@
 namespace attention::store::testing {
 
 /// Keys and values whose bits follow from where they stand and from a tag, a
-/// number below 65536 that can be read back: a test says what a sequence holds
-/// as a list of tags, one for each key.
+/// number below 65536 (256 for types of one byte) that can be read back: a test
+/// says what a sequence holds as a list of tags, one for each key.
 class Rows {
  public:
   /// Of positions first ... first + count - 1; key (Hkv, count, Dk), value
-  /// (Hkv, count, Dv).
+  /// (Hkv, count, Dv), with scales (Hkv, count) where the type has some.
   Rows(const SequenceForm& form, int64_t first, int64_t count, uint32_t tag);
 
-  KeyValueBlock block() const { return {key_.view(), value_.view()}; }
+  KeyValueBlock block() const;
 
  private:
   Tensor key_;
   Tensor value_;
+  std::optional<Tensor> key_scale_;
+  std::optional<Tensor> value_scale_;
 };
 
 /// The tags of a snapshot's keys. Fails the test where any bit is another than

@@ -54,7 +54,8 @@ class StoreFileTest : public ::testing::Test {
 };
 
 TEST_F(StoreFileTest, ComesBackAsItWas) {
-  for (const DataType type : {DataType::kFloat32, DataType::kBFloat16}) {
+  for (const DataType type : {DataType::kFloat32, DataType::kBFloat16,
+                              DataType::kInt8, DataType::kFloat8}) {
     SequenceForm form = SmallForm(12);
     form.type = type;
     const auto sequence = MakeSequence(form);
@@ -97,6 +98,24 @@ TEST_F(StoreFileTest, OthersCanReadIt) {
   EXPECT_EQ(file.metadata.at("datatype"), "FP32");
 }
 
+TEST_F(StoreFileTest, ScalesLieBesideTheirKeys) {
+  SequenceForm form = SmallForm();
+  form.type = DataType::kFloat8;
+  const auto sequence = MakeSequence(form);
+  ASSERT_THAT(AppendRows(*sequence, 70, 1), IsOk());
+  ASSERT_THAT(Write(*sequence, path_), IsOk());
+  ASSERT_OK_AND_ASSIGN(const SafetensorsFile file, ReadSafetensors(path_));
+  EXPECT_EQ(file.tensors.size(), 4U);
+  EXPECT_EQ(file.tensors.at("key.0").type(), DataType::kFloat8);
+  const Tensor& scales = file.tensors.at("key_scale.0");
+  EXPECT_EQ(scales.shape(), Shape({2, 70}));
+  const testing::Rows rows(form, 0, 70, 1);
+  EXPECT_EQ(std::memcmp(scales.data(), rows.block().key_scale->data,
+                        scales.bytes().size()),
+            0);
+  EXPECT_EQ(file.metadata.at("datatype"), "FP8");
+}
+
 TEST_F(StoreFileTest, WhatCannotBeWrittenLeavesNothing) {
   const auto sequence = MakeSequence();
   EXPECT_THAT(Write(*sequence, folder_.path() + "/none/x"),
@@ -136,7 +155,11 @@ TEST_F(StoreFileTest, RefusesFilesThatAreNoSequence) {
   EXPECT_THAT(metadata("layers", "3"), refused("\"key.2\": is missing"));
   EXPECT_THAT(metadata("layers", "1000000000000"), refused("layers: 1000"));
   EXPECT_THAT(metadata("datatype", "FP4"), refused("datatype: 'FP4'"));
-  EXPECT_THAT(metadata("datatype", "FP8"), refused("datatype: FP8 (expected"));
+  EXPECT_THAT(metadata("datatype", "INT4"), refused("datatype: 'INT4'"));
+  EXPECT_THAT(metadata("datatype", "INT16"),
+              refused("datatype: INT16 (expected"));
+  EXPECT_THAT(metadata("datatype", "FP8"),
+              refused("\"key_scale.0\": is missing"));
   EXPECT_THAT(metadata("datatype", "BF16"), refused("\"key.0\": FP32 of"));
   EXPECT_THAT(metadata("lengths", "0 1"), refused("lengths: others"));
   const auto replaced = [this](const std::string& name, const Shape& shape) {

@@ -161,7 +161,7 @@ TEST(StoreEvictionTest, WhatNeverFitsDrivesNobodyOut) {
   EXPECT_THAT(s.Append("", "b", int64_t{64} * 100, 1),
               StatusIs(kExhausted, HasSubstr("100 pages")));
   const NewSequence large{testing::SmallForm(4096)};
-  EXPECT_THAT(s.store.Create("", {&large, 1}, s.now),
+  EXPECT_THAT(s.store.Create("", large, s.now),
               StatusIs(kExhausted, HasSubstr("no memory for a sequence")));
   EXPECT_THAT(s.store.Find("", "a", s.now), IsOk());
 }

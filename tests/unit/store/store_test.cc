@@ -57,11 +57,13 @@ TEST(StoreTest, SeveralAreMadeAtOnceOrNone) {
     return s.store.Create("", wanted, s.now);
   };
   EXPECT_THAT(create({"a", "b"}), StatusIs(absl::StatusCode::kAlreadyExists,
-                                           HasSubstr("sequence 'b'")));
+                                           HasSubstr("sequences[1]: name: ")));
   EXPECT_THAT(create({"a", "a"}),
               StatusIs(absl::StatusCode::kAlreadyExists, _));
   EXPECT_EQ(s.Figures("").sequences, 1);
   EXPECT_THAT(create({"a", "c"}).value(), ElementsAre("a", "c"));
+  EXPECT_THAT(create({"d", "e e"}),
+              StatusIs(kInvalid, HasSubstr("sequences[1]: name: 'e e'")));
   EXPECT_THAT(create(std::vector<std::string>(257)),
               StatusIs(kInvalid, HasSubstr("sequences: 257")));
 }

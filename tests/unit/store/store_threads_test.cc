@@ -79,7 +79,7 @@ class Caller {
   void Append(const std::string& name) {
     if (!expected_.contains(name)) {
       const NewSequence wanted{SmallForm(), name, "", std::chrono::seconds(1)};
-      const auto made = store_.Create("", {&wanted, 1}, now_);
+      const auto made = store_.Create("", wanted, now_);
       if (!Allows(made.status(), name)) return;
       expected_[name] = {};
     }

@@ -129,6 +129,16 @@ struct DeviceInfo {
   std::string name;
   uint64_t memory_bytes = 0;
 };
+/// What sequences may take at the server, and what the caller's take.
+struct SequenceStoreInfo {
+  uint64_t memory_limit = 0;  // bytes, of all callers
+  uint64_t held_bytes = 0;    // by this caller
+  int64_t sequences = 0;      // of this caller
+  /// How long a sequence may be unused that says nothing of it. Absent: for
+  /// ever.
+  std::optional<std::chrono::milliseconds> idle_limit;
+  uint64_t incarnation = 0;  // as in CreatedSequences
+};
 struct ServerInfo {
   std::string version;
   std::vector<BackendInfo> backends;
@@ -140,6 +150,7 @@ struct ServerInfo {
   uint64_t max_requests_in_flight = 0;
   uint64_t max_bytes_in_flight = 0;
   uint64_t max_stream_requests_in_flight = 0;
+  std::optional<SequenceStoreInfo> sequence_store;  // absent: there is none
 };
 
 enum class Health : uint8_t { kUnknown, kServing, kNotServing };
@@ -220,7 +231,10 @@ class Client {
   /// the sequence's datatype into one layer, all of them or none. They are sent
   /// from where they lie. NOT_FOUND; ABORTED and OUT_OF_RANGE, of
   /// to.position; INVALID_ARGUMENT for a shape, datatype or layer that the
-  /// sequence does not have; RESOURCE_EXHAUSTED where memory is out.
+  /// sequence does not have, and for scales that are missing or not wanted;
+  /// RESOURCE_EXHAUSTED where memory is out.
+  absl::StatusOr<AppendedKeys> AppendToSequence(
+      const SequenceLayer& to, const KeysAndValues& rows) const;
   absl::StatusOr<AppendedKeys> AppendToSequence(const SequenceLayer& to,
                                                 const Tensor& key,
                                                 const Tensor& value) const;
@@ -257,7 +271,8 @@ class Client {
 
   /// Writes a sequence into a file of the server's folder, as in
   /// SequenceImport, which replaces an older one; gives its bytes. The format
-  /// is safetensors, with key.<layer> (Hkv, n, Dk) and value.<layer>.
+  /// is safetensors, with key.<layer> (Hkv, n, Dk) and value.<layer>, and of
+  /// INT8 and FP8 key_scale.<layer> (Hkv, n) and value_scale.<layer>.
   /// NOT_FOUND; INVALID_ARGUMENT for a file's name; FAILED_PRECONDITION where
   /// the server has no folder.
   absl::StatusOr<uint64_t> ExportSequence(const std::string& name,

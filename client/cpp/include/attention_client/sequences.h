@@ -22,10 +22,11 @@ namespace attention::client {
 
 /// What all keys and values of a sequence have in common, from its making on.
 struct SequenceForm {
-  int64_t heads = 1;                       // 1 to 65536
-  int64_t key_width = 1;                   // 1 to 1048576
-  int64_t value_width = 1;                 // 0 to 1048576
-  DataType datatype = DataType::kFloat32;  // FP32, FP16 or BF16
+  int64_t heads = 1;        // 1 to 65536
+  int64_t key_width = 1;    // 1 to 1048576
+  int64_t value_width = 1;  // 0 to 1048576
+  /// FP32, FP16 or BF16; or INT8 or FP8, each of whose rows comes with a scale.
+  DataType datatype = DataType::kFloat32;
   /// Those of a model under one name, each with keys and a length of its own;
   /// 1 to 4096.
   int64_t layers = 1;
@@ -61,9 +62,15 @@ struct SequenceLayer {
   std::optional<int64_t> position = {};
 };
 
+/// What is appended to a sequence, of its datatype.
 struct KeysAndValues {
   Tensor key;
   Tensor value;
+  /// Of INT8 and FP8, where both are needed: what each row's elements are
+  /// multiplied by. FP32, of the key's shape without its last extent; finite, 0
+  /// or more.
+  std::optional<Tensor> key_scale = {};
+  std::optional<Tensor> value_scale = {};
 };
 
 /// Where an AttendRequest finds its keys and values, in place of its own.
@@ -77,7 +84,8 @@ struct SequenceKeys {
   /// Dv) in the query's rank, or (N, Hkv, Dk) and (N, Hkv, Dv), as many for
   /// each entry of a packed batch as it has queries: a step of decoding is one
   /// call. An entry's errors are those of AppendToSequence(); entries before
-  /// it are appended then. With positions, the request may be repeated.
+  /// it are appended then. With positions, the request may be repeated. No two
+  /// entries may be of one layer of a sequence then.
   std::optional<KeysAndValues> append = {};
 };
 

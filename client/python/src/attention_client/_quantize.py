@@ -30,13 +30,19 @@ def quantize(array: Any, dtype: Any = "int8") -> tuple[Any, Any]:
     arrays of the array's kind. InvalidArgumentError names the first row with NaN or an
     infinity.
     """
-    kind = _kind(dtype)
+    elements, scales = quantized(to_numpy(array, "array"), _kind(dtype), "array")
+    returned = like(array)
+    return returned(elements), returned(scales)
+
+
+def quantized(array: Array, kind: np.dtype[Any], name: str) -> tuple[Array, Array]:
+    """quantize() of an array that errors call `name`."""
     # A number beyond float32's range is an infinity there.
     with np.errstate(over="ignore"):
-        rows = np.asarray(to_numpy(array, "array"), np.float32)
+        rows = np.asarray(array, np.float32)
     if rows.ndim == 0:
-        raise InvalidArgumentError("array: no dimensions (expected 1 or more)")
-    _check_finite(rows)
+        raise InvalidArgumentError(f"{name}: no dimensions (expected 1 or more)")
+    _check_finite(rows, name)
     largest = np.max(np.abs(rows), axis=-1, initial=0)
     scales = (largest / np.float32(_LARGEST[kind])).astype(np.float32)
     exact = rows.astype(np.float64)
@@ -48,8 +54,7 @@ def quantize(array: Any, dtype: Any = "int8") -> tuple[Any, Any]:
     rounded = (_to_eighths(elements) if kind == FLOAT8 else np.rint(elements)).astype(
         kind
     )
-    returned = like(array)
-    return returned(rounded), returned(scales)
+    return rounded, scales
 
 
 def _kind(dtype: Any) -> np.dtype[Any]:
@@ -62,12 +67,12 @@ def _kind(dtype: Any) -> np.dtype[Any]:
     return _BY_NAME[name]
 
 
-def _check_finite(rows: Array) -> None:
+def _check_finite(rows: Array, name: str) -> None:
     wrong = ~np.isfinite(rows).all(axis=-1)
     if wrong.any():
         row = [int(n) for n in np.argwhere(wrong)[0]]
         raise InvalidArgumentError(
-            f"array: row {row} holds NaN or an infinity (expected finite numbers)"
+            f"{name}: row {row} holds NaN or an infinity (expected finite numbers)"
         )
 
 

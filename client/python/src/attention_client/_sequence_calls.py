@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from attention_client import _channel, _messages
-from attention_client._arrays import BFLOAT16, Array, like, to_numpy
+from attention_client._arrays import BFLOAT16, FLOAT8, Array, like, to_numpy
 from attention_client._calls import Returned, Steps
+from attention_client._quantize import quantized
 from attention_client._reply import Result, decode
 from attention_client._request import Options, encode, fitting, prepare, set_field
 from attention_client._wire import DATATYPES, Message, sendable
@@ -27,8 +28,10 @@ MOST_NAMES = 256  # in one call
 
 _APPEND = _messages.numbers("attention.v1.AppendRequest")
 # What a sequence may hold, and what is converted to it.
-_HELD = {kind.name: kind for kind in (np.dtype("<f4"), np.dtype("<f2"), BFLOAT16)}
-_CONVERTED = frozenset(_HELD.values()) | {np.dtype("<f8")}
+_NUMBERS = (np.dtype("<f4"), np.dtype("<f2"), BFLOAT16)
+_SCALED = (np.dtype(np.int8), FLOAT8)  # with a scale for each row
+_HELD = {kind.name: kind for kind in _NUMBERS + _SCALED}
+_CONVERTED = frozenset(_NUMBERS) | {np.dtype("<f8")}
 
 
 def _message(name: str) -> Any:
@@ -51,27 +54,47 @@ class Known:
                 f"layer: {layer} (expected 0 to {self.form.layers - 1})"
             )
 
-    def rows(self, tensor: Any, name: str) -> Array:
-        """Keys or values of the sequence's datatype, with a batch of one."""
-        return _with_four_extents(self.converted(tensor, name), name)
+    def rows(self, key: Any, value: Any) -> dict[str, Array]:
+        """What converted() gives, with a batch of one."""
+        return {
+            name: _with_extents(array, 3 if name.endswith("_scale") else 4, name)
+            for name, array in self.converted(key, value).items()
+        }
 
-    def converted(self, tensor: Any, name: str) -> Array:
+    def converted(self, key: Any, value: Any) -> dict[str, Array]:
+        """key and value of the sequence's datatype, key_scale and value_scale of int8
+        and float8_e4m3fn."""
+        arrays: dict[str, Array] = {}
+        for name, tensor in (("key", key), ("value", value)):
+            elements, scales = self._elements(tensor, name)
+            arrays[name] = elements
+            if scales is not None:
+                arrays[f"{name}_scale"] = scales
+        return arrays
+
+    def _elements(self, tensor: Any, name: str) -> tuple[Array, Array | None]:
+        kind = _HELD[self.form.datatype]
+        if kind in _SCALED and isinstance(tensor, tuple):
+            elements, scales = _pair(tensor, name, "elements, scales")
+            return to_numpy(elements, name), to_numpy(scales, f"{name}_scale")
         array = fitting(to_numpy(tensor, name), name)
         if array.dtype not in _CONVERTED:
-            return array  # the server refuses it
-        converted: Array = array.astype(_HELD[self.form.datatype], copy=False)
-        return converted
+            return array, None  # the server refuses what does not fit
+        if kind in _SCALED:
+            return quantized(array, kind, name)
+        converted: Array = array.astype(kind, copy=False)
+        return converted, None
 
     def has_appended(self, layer: int, end: int) -> None:
         self.lengths[layer] = max(self.lengths[layer], end)
 
 
-def _with_four_extents(array: Array, name: str) -> Array:
-    if not 2 <= array.ndim <= 4:
-        raise InvalidArgumentError(
-            f"{name}: shape {array.shape} (expected heads, length, width)"
-        )
-    return array.reshape((1,) * (4 - array.ndim) + array.shape)
+def _with_extents(array: Array, extents: int, name: str) -> Array:
+    """With those of a batch of one, and of one head, where they are missing."""
+    if not extents - 2 <= array.ndim <= extents:
+        expected = "heads, length, width" if extents == 4 else "heads, length"
+        raise InvalidArgumentError(f"{name}: shape {array.shape} (expected {expected})")
+    return array.reshape((1,) * (extents - array.ndim) + array.shape)
 
 
 def form(
@@ -185,8 +208,7 @@ def append(
     """The layer's length then."""
     known.check_layer(layer)
     arrays = {
-        name: sendable(known.rows(tensor, name), name)
-        for name, tensor in (("key", key), ("value", value))
+        name: sendable(array, name) for name, array in known.rows(key, value).items()
     }
     plain = _message("AppendRequest")(name=known.name, layer=layer)
     position = known.lengths[layer] if position is None else position
@@ -213,7 +235,7 @@ def attend(
 ) -> Steps[Result]:
     """Of one sequence: a query and results without the batch's extent."""
     array = to_numpy(query, "query")
-    wide = _with_four_extents(array, "query")
+    wide = _with_extents(array, 4, "query")
     own = wide.ndim - array.ndim
     as_given = like(query)
 
@@ -222,8 +244,7 @@ def attend(
 
     rows = None
     if append is not None:
-        key, value = _pair(append)
-        rows = known.rows(key, "key"), known.rows(value, "value")
+        rows = known.rows(*_pair(append, "append", "key, value"))
     positions = None if position is None else [position]
     return (yield from _attend([known], wide, back, rows, layer, positions, options))
 
@@ -240,25 +261,23 @@ def attend_all(
         raise InvalidArgumentError("sequences: none (expected one for each entry)")
     rows = None
     if append is not None:
-        key, value = _pair(append)
-        first = known[0]
-        rows = first.converted(key, "key"), first.converted(value, "value")
+        rows = known[0].converted(*_pair(append, "append", "key, value"))
     return (yield from _attend(known, query, like(query), rows, layer, None, options))
 
 
-def _pair(append: Any) -> tuple[Any, Any]:
+def _pair(given: Any, name: str, expected: str) -> tuple[Any, Any]:
     try:
-        key, value = append
+        first, second = given
     except (TypeError, ValueError):
-        raise InvalidArgumentError("append: no pair (expected key, value)") from None
-    return key, value
+        raise InvalidArgumentError(f"{name}: no pair (expected {expected})") from None
+    return first, second
 
 
 def _attend(
     known: Sequence[Known],
     query: Any,
     back: Callable[[Any], Any],
-    rows: tuple[Array, Array] | None,
+    rows: dict[str, Array] | None,
     layer: int,
     positions: list[int] | None,
     options: Options,
@@ -272,9 +291,11 @@ def _attend(
         positions = positions or [one.lengths[layer] for one in known]
         for entry, position in zip(entries, positions, strict=True):
             set_field(entry, "position", position, "position")
-    key, value = (None, None) if rows is None else rows
+    own = {**rows} if rows is not None else {}
+    key, value = own.pop("key", None), own.pop("value", None)
+    given: Any = {**options, **own}  # with the scales
     request = dataclasses.replace(
-        prepare(query, key, value, options, tuple(entries)), like_query=back
+        prepare(query, key, value, given, tuple(entries)), like_query=back
     )
     data = yield _channel.ATTEND, encode(request)
     if rows is not None and positions is not None:

@@ -180,10 +180,10 @@ class Client(_channel.Caller):
         """A new Sequence: keys and values that stay on the server.
 
         heads, width and value_width: of keys and values, in every layer. dtype:
-        "float32", "float16" or "bfloat16", or a type of numpy or PyTorch. name: in
-        place of one that the server makes, which nobody can guess; label: what
-        sequences() finds it by. idle_limit: seconds that it may be unused, in place of
-        the server's.
+        "float32", "float16", "bfloat16", "int8", "float8_e4m3fn", or a type of numpy or
+        PyTorch. name: in place of one that the server makes, which nobody can guess;
+        label: what sequences() finds it by. idle_limit: seconds that it may be unused,
+        in place of the server's.
         """
         steps = _sequence_calls.create(
             heads, width, value_width, layers, dtype, name, label, idle_limit

@@ -46,6 +46,29 @@ class Device:
 
 
 @dataclass(frozen=True)
+class SequenceStore:
+    """Keys and values that stay at the server."""
+
+    memory_limit: int  # bytes, of all callers
+    held_bytes: int  # by this caller
+    sequences: int  # of this caller
+    idle_limit_ms: int | None  # of those that say nothing of it; None: no limit
+    incarnation: int  # a number of this run of the server
+
+    @classmethod
+    def of(cls, message: Any) -> SequenceStore:
+        """Of a SequenceStore message."""
+        limited = message.HasField("idle_limit_ms")
+        return cls(
+            memory_limit=message.memory_limit,
+            held_bytes=message.held_bytes,
+            sequences=message.sequences,
+            idle_limit_ms=message.idle_limit_ms if limited else None,
+            incarnation=message.incarnation,
+        )
+
+
+@dataclass(frozen=True)
 class ServerInfo:
     """What Client.info returns."""
 
@@ -55,6 +78,7 @@ class ServerInfo:
     limits: Limits
     devices: tuple[Device, ...]
     unused_backends: tuple[UnusedBackend, ...]
+    sequence_store: SequenceStore | None  # None: a server that keeps none
 
     @classmethod
     def of(cls, message: Any) -> ServerInfo:
@@ -67,6 +91,11 @@ class ServerInfo:
             devices=tuple(_copy(Device, one) for one in message.devices),
             unused_backends=tuple(
                 _copy(UnusedBackend, one) for one in message.unused_backends
+            ),
+            sequence_store=(
+                SequenceStore.of(message.sequence_store)
+                if message.HasField("sequence_store")
+                else None
             ),
         )
 
@@ -83,7 +112,7 @@ class SequenceForm:
     heads: int
     key_width: int
     value_width: int
-    datatype: str  # "float32", "float16" or "bfloat16"
+    datatype: str  # "float32", "float16", "bfloat16", "int8" or "float8_e4m3fn"
     layers: int
 
     @classmethod

@@ -69,8 +69,10 @@ class Sequence(Handle):
         """Puts keys and values behind those of a layer; its length then.
 
         key and value: (Hkv, n, D), (n, D) of one head, or with a batch of 1 before;
-        they are converted to the sequence's datatype. position: of the first key, in
-        place of the length: keys that are there already must be the same.
+        they are converted to the sequence's datatype. Of int8 and float8_e4m3fn each
+        is what quantize() gives, a pair of elements and scales, or is quantized here
+        as quantize() does it. position: of the first key, in place of the length: keys
+        that are there already must be the same.
         """
         steps = _sequence_calls.append(self._known, key, value, layer, position)
         return self._run(steps, timeout, metadata)

@@ -1,4 +1,4 @@
-#include "server/models/repository_queue.h"
+#include "server/scheduling/serial_queue.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ constexpr auto kNever = std::chrono::steady_clock::time_point::max();
 // A task that has begun and waits for Open().
 class HeldTask {
  public:
-  explicit HeldTask(RepositoryQueue& queue) {
+  explicit HeldTask(SerialQueue& queue) {
     queue.Add([this](const absl::Status& turn) {
       begun_.set_value(turn);
       open_.get_future().wait();
@@ -38,10 +38,10 @@ class HeldTask {
   std::promise<void> open_;
 };
 
-TEST(RepositoryQueue, RunsTasksInOrderOnAThreadOfItsOwn) {
+TEST(SerialQueue, RunsTasksInOrderOnAThreadOfItsOwn) {
   std::vector<int> order;
   std::thread::id thread;
-  RepositoryQueue queue;
+  SerialQueue queue("the disk");
   for (int n = 0; n < 3; ++n) {
     queue.Add([&, n](const absl::Status& turn) {
       EXPECT_THAT(turn, IsOk());
@@ -54,25 +54,27 @@ TEST(RepositoryQueue, RunsTasksInOrderOnAThreadOfItsOwn) {
   EXPECT_NE(thread, std::this_thread::get_id());
 }
 
-TEST(RepositoryQueue, TurnsAwayWhatItHasNoPlaceFor) {
+TEST(SerialQueue, TurnsAwayWhatItHasNoPlaceFor) {
   absl::Status waiting;
   std::optional<absl::Status> refused;
-  RepositoryQueue queue(/*most_waiting=*/1);
+  SerialQueue queue("the disk", /*most_waiting=*/1);
   HeldTask held(queue);
   queue.Add([&](const absl::Status& turn) { waiting = turn; });
   queue.Add([&](const absl::Status& turn) { refused = turn; });
   ASSERT_TRUE(refused.has_value());
-  EXPECT_THAT(*refused, StatusIs(absl::StatusCode::kResourceExhausted,
-                                 HasSubstr("1 calls wait for it (at most 1)")));
+  EXPECT_THAT(*refused,
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("the disk is busy: 1 calls wait for it "
+                                 "(at most 1)")));
   held.Open();
   ASSERT_TRUE(queue.WaitUntilIdle(kNever));
   EXPECT_THAT(waiting, IsOk());
 }
 
-TEST(RepositoryQueue, DrainingTurnsAwayWhatWaitsAndLetsTheRunningOneEnd) {
+TEST(SerialQueue, DrainingTurnsAwayWhatWaitsAndLetsTheRunningOneEnd) {
   std::optional<absl::Status> waiting;
   std::optional<absl::Status> late;
-  RepositoryQueue queue;
+  SerialQueue queue("the disk");
   HeldTask held(queue);
   queue.Add([&](const absl::Status& turn) { waiting = turn; });
   queue.StartDraining();
@@ -87,8 +89,8 @@ TEST(RepositoryQueue, DrainingTurnsAwayWhatWaitsAndLetsTheRunningOneEnd) {
   EXPECT_TRUE(queue.WaitUntilIdle(kNever));
 }
 
-TEST(RepositoryQueue, EndsWithTheTaskThatRuns) {
-  std::optional<RepositoryQueue> queue(std::in_place);
+TEST(SerialQueue, EndsWithTheTaskThatRuns) {
+  std::optional<SerialQueue> queue(std::in_place, "the disk");
   HeldTask held(*queue);
   const auto ended =
       std::async(std::launch::async, [&queue] { queue.reset(); });

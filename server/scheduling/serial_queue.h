@@ -1,5 +1,5 @@
-#ifndef ATTENTION_SERVER_MODELS_REPOSITORY_QUEUE_H_
-#define ATTENTION_SERVER_MODELS_REPOSITORY_QUEUE_H_
+#ifndef ATTENTION_SERVER_SCHEDULING_SERIAL_QUEUE_H_
+#define ATTENTION_SERVER_SCHEDULING_SERIAL_QUEUE_H_
 
 #include <chrono>
 #include <condition_variable>
@@ -7,28 +7,30 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <string>
 #include <thread>
 
 #include "absl/status/status.h"
 
 namespace attention::server {
 
-/// Does what reads a model repository's files, one task after the other in the
-/// order in which they came, on a thread of its own: a disk may be slow and a
-/// file large, and the threads that take requests must not wait for either.
-/// Safe for several threads at once.
-class RepositoryQueue {
+/// Does what reads or writes files, one task after the other in the order in
+/// which they came, on a thread of its own: a disk may be slow and a file
+/// large, and the threads that take requests must not wait for either. Safe for
+/// several threads at once.
+class SerialQueue {
  public:
   /// Called exactly once, without a lock: with OK on the queue's thread when it
   /// is the task's turn, else with why its turn never comes. Throws nothing.
   using Task = std::function<void(const absl::Status& turn)>;
 
-  /// `most_waiting` tasks at most wait beside the one that runs.
-  explicit RepositoryQueue(size_t most_waiting = 64);
+  /// `subject` is what the tasks are about, as a refusal names it: "the model
+  /// repository". `most_waiting` tasks at most wait beside the one that runs.
+  explicit SerialQueue(std::string subject, size_t most_waiting = 64);
   /// Stops.
-  ~RepositoryQueue();
-  RepositoryQueue(const RepositoryQueue&) = delete;
-  RepositoryQueue& operator=(const RepositoryQueue&) = delete;
+  ~SerialQueue();
+  SerialQueue(const SerialQueue&) = delete;
+  SerialQueue& operator=(const SerialQueue&) = delete;
 
   /// Where the queue is full the task is told RESOURCE_EXHAUSTED, and once it
   /// drains UNAVAILABLE, both before this returns.
@@ -47,6 +49,7 @@ class RepositoryQueue {
  private:
   void Work();
 
+  const std::string subject_;
   const size_t most_waiting_;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -58,4 +61,4 @@ class RepositoryQueue {
 
 }  // namespace attention::server
 
-#endif  // ATTENTION_SERVER_MODELS_REPOSITORY_QUEUE_H_
+#endif  // ATTENTION_SERVER_SCHEDULING_SERIAL_QUEUE_H_

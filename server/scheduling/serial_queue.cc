@@ -1,4 +1,4 @@
-#include "server/models/repository_queue.h"
+#include "server/scheduling/serial_queue.h"
 
 #include <utility>
 
@@ -13,17 +13,19 @@ absl::Status Draining() {
 
 }  // namespace
 
-RepositoryQueue::RepositoryQueue(size_t most_waiting)
-    : most_waiting_(most_waiting), thread_([this] { Work(); }) {}
+SerialQueue::SerialQueue(std::string subject, size_t most_waiting)
+    : subject_(std::move(subject)),
+      most_waiting_(most_waiting),
+      thread_([this] { Work(); }) {}
 
-RepositoryQueue::~RepositoryQueue() { Stop(); }
+SerialQueue::~SerialQueue() { Stop(); }
 
-void RepositoryQueue::Stop() {
+void SerialQueue::Stop() {
   StartDraining();
   if (thread_.joinable()) thread_.join();
 }
 
-void RepositoryQueue::Add(Task task) {
+void SerialQueue::Add(Task task) {
   absl::Status refusal = Draining();
   {
     const std::lock_guard lock(mutex_);
@@ -34,14 +36,14 @@ void RepositoryQueue::Add(Task task) {
     }
     if (!draining_) {
       refusal = absl::ResourceExhaustedError(
-          absl::StrCat("the model repository is busy: ", waiting_.size(),
+          absl::StrCat(subject_, " is busy: ", waiting_.size(),
                        " calls wait for it (at most ", most_waiting_, ")"));
     }
   }
   task(refusal);
 }
 
-void RepositoryQueue::StartDraining() {
+void SerialQueue::StartDraining() {
   std::deque<Task> refused;
   {
     const std::lock_guard lock(mutex_);
@@ -52,14 +54,14 @@ void RepositoryQueue::StartDraining() {
   for (const Task& task : refused) task(Draining());
 }
 
-bool RepositoryQueue::WaitUntilIdle(
+bool SerialQueue::WaitUntilIdle(
     std::chrono::steady_clock::time_point deadline) {
   std::unique_lock lock(mutex_);
   return changed_.wait_until(lock, deadline,
                              [this] { return !running_ && waiting_.empty(); });
 }
 
-void RepositoryQueue::Work() {
+void SerialQueue::Work() {
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [this] { return draining_ || !waiting_.empty(); });
