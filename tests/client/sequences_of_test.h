@@ -50,9 +50,9 @@ inline KeysAndValues SmallKeys(int64_t first, int64_t count) {
 
 /// The same with a batch of one, as attending takes them.
 inline KeysAndValues SmallBatch(int64_t first, int64_t count) {
-  auto [key, value] = SmallKeys(first, count);
-  return {std::move(key).As(DataType::kFloat32, {1, 2, count, 4}),
-          std::move(value).As(DataType::kFloat32, {1, 2, count, 4})};
+  KeysAndValues rows = SmallKeys(first, count);
+  return {std::move(rows.key).As(DataType::kFloat32, {1, 2, count, 4}),
+          std::move(rows.value).As(DataType::kFloat32, {1, 2, count, 4})};
 }
 
 /// Appends them, behind the last key or at a position.
@@ -85,9 +85,9 @@ inline AttendRequest ReadRequest(const std::string& name, int64_t queries = 3) {
 inline AttendRequest SentRequest(int64_t count, int64_t queries = 3) {
   AttendRequest request;
   request.query = SmallQuery(queries);
-  auto [key, value] = SmallBatch(0, count);
-  request.key = std::move(key);
-  request.value = std::move(value);
+  KeysAndValues rows = SmallBatch(0, count);
+  request.key = std::move(rows.key);
+  request.value = std::move(rows.value);
   return request;
 }
 

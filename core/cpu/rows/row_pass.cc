@@ -167,10 +167,10 @@ void RowPass::FinishSoftmax() {
 
 void RowPass::StoreOutput() {
   rows_.ForEach([this](int64_t r, int64_t head, int64_t query) {
-    output_rows_[r] = stored_.Has(r)
-                          ? reinterpret_cast<unsigned char*>(
-                                run_.places().Output(rows_.batch(), head, query))
-                          : nullptr;
+    output_rows_[r] =
+        stored_.Has(r) ? reinterpret_cast<unsigned char*>(
+                             run_.places().Output(rows_.batch(), head, query))
+                       : nullptr;
   });
   kernels_.finish_rows({.rows = rows_.count(),
                         .width = problem_.value_width,

@@ -110,8 +110,9 @@ const Recorder& CheckOfEmulated() {
 }
 
 TEST_F(CudaSelfCheckTest, UsesEveryKernel) {
-  EXPECT_THAT(CheckOfEmulated().kernels(), ::testing::UnorderedElementsAre(
-                                      "fp32_tiles", "fp32_tiles_split",
+  EXPECT_THAT(
+      CheckOfEmulated().kernels(),
+      ::testing::UnorderedElementsAre("fp32_tiles", "fp32_tiles_split",
                                       "fp16_mma", "fp16_mma_split", "bf16_mma",
                                       "bf16_mma_split", "cublas_products"));
 }
