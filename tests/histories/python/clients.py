@@ -303,13 +303,15 @@ class Client:
         places = [self._any_layer() for _ in range(count)]
         packed = self._random.random() < 0.3
         appended = None
-        if self._random.random() < 0.5 and all(
-            self._lengths.get(place, 0) <= LONGEST for place in places
+        entries = [(*place, None) for place in places]
+        # A request that appends names each layer of a sequence once.
+        if (
+            self._random.random() < 0.5
+            and len(set(places)) == count
+            and all(self._lengths.get(place, 0) <= LONGEST for place in places)
         ):
             length = len(QUERIES) if packed else int(self._random.integers(1, 3))
             appended = [self._new_keys(length) for _ in range(count)]
-        entries = [(*place, None) for place in places]
-        if appended and len(set(places)) == count:
             entries = [(*place, self._place_of(*place)) for place in places]
         shows = not packed and self._random.random() < 0.7
         request = (
