@@ -138,6 +138,7 @@ bool ComputeSmall(AttentionJob& job, const RunContext& context,
   const FlushSubnormals fast;
   const ValidatedProblem& problem = *job.problem;
   const ResultPlaces places(problem, job.outputs);
+  if (places.output_row_stride() % kFloat != 0) return false;
   SmallRows queries(kernels, &problem.query, problem.query_width);
   SmallKeys keys(problem, kernels, &ValidatedProblem::Block::key, KeysOf,
                  problem.key_width);

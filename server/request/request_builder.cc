@@ -167,9 +167,10 @@ absl::Status RequestBuilder::SetSequences(std::vector<SequenceLayer> sequences,
 
 absl::Status RequestBuilder::CheckTensors() {
   // Of sequences alone keys and values may come, and then both.
-  const bool needs_rows = request_.sequences.empty() ||
-                          IsGiven(*FindTensor("key")) ||
-                          IsGiven(*FindTensor("value"));
+  bool needs_rows = request_.sequences.empty();
+  for (const char* row : {"key", "value", "key_scale", "value_scale"}) {
+    needs_rows = needs_rows || IsGiven(*FindTensor(row));
+  }
   for (const TensorField& tensor : TensorFields()) {
     if (tensor.need == Need::kNobody || IsGiven(tensor)) continue;
     const bool is_row = tensor.name == "key" || tensor.name == "value";

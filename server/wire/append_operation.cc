@@ -22,9 +22,10 @@ const SplitRules& AppendRules() {
 
 absl::StatusOr<TensorView> ViewOf(absl::string_view field, bool given,
                                   const v1::Tensor& tensor,
-                                  MessageElements& elements) {
+                                  MessageElements& elements,
+                                  absl::string_view types = kTypes) {
   if (!given) return FieldError(field, "missing");
-  const absl::StatusOr<DataType> type = DataTypeOf(field, tensor, kTypes);
+  const absl::StatusOr<DataType> type = DataTypeOf(field, tensor, types);
   if (!type.ok()) return type.status();
   const TensorBytes* const bytes = elements.Find(tensor.data());
   return ViewOfBytes(
@@ -36,7 +37,8 @@ absl::Status ReadScale(absl::string_view field, bool given,
                        const v1::Tensor& tensor, MessageElements& elements,
                        std::optional<TensorView>& scale) {
   if (!given) return absl::OkStatus();
-  absl::StatusOr<TensorView> view = ViewOf(field, given, tensor, elements);
+  absl::StatusOr<TensorView> view =
+      ViewOf(field, given, tensor, elements, "FP32");
   if (view.ok()) scale = *std::move(view);
   return view.status();
 }

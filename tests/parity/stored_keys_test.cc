@@ -120,6 +120,22 @@ TEST_P(StoredKeysTest, InRowsThatAverageAllValues) {
                   .empty_rows = EmptyRows::kUniform});
 }
 
+// Their products with elements pass FP32's range, those with keys do not.
+TEST_P(StoredKeysTest, UnderLargeQueriesWhereScalesAreSmall) {
+  for (const DataType type : kScaledTypes) {
+    const OwnedProblem owned =
+        MakeProblem({.query_length = 1,
+                     .key_length = 70,
+                     .width = 64,
+                     .key_type = type,
+                     .wanted = {.weights = false, .lse = true}},
+                    TestSeed());
+    Fill(owned.problem.query, 1e37);
+    Fill(*owned.problem.key_value[0].key_scale, 1e-30);
+    CheckOrRefused(owned.problem);
+  }
+}
+
 // No quantizer writes it. It means what it says.
 TEST_P(StoredKeysTest, TheLeastByteIsMinus128) {
   for (const int64_t queries : {1, 40}) {

@@ -53,6 +53,8 @@ def forked(function, *arguments):
     try:
         return outcome.get(timeout=60)
     finally:
+        child.join(10)
+        child.kill()  # where it hangs
         child.join()
 
 
@@ -219,6 +221,23 @@ def test_an_output_beside_what_is_read_will_do_and_one_upon_it_will_not(engine, 
     np.testing.assert_array_equal(room, expected)
 
 
+def test_an_output_may_lie_between_other_bytes(engine):
+    records = np.zeros(3, [("x", "f4", 4), ("mark", "u1")])
+    records["mark"] = 7
+    engine.attend(*SMALL, out=records["x"])
+    np.testing.assert_array_equal(records["x"], np.ones((3, 4)))
+    np.testing.assert_array_equal(records["mark"], [7, 7, 7])
+
+
+def test_a_datatype_is_known_by_what_it_is(engine):
+    halves = np.ones((3, 4), np.float16)
+    pickled = pickle.loads(pickle.dumps(halves))  # its dtype is an object of its own
+    for x in (pickled, halves.astype(">f2"), halves.astype(ml_dtypes.bfloat16)):
+        out = np.zeros_like(pickle.loads(pickle.dumps(x)), x.dtype.newbyteorder("="))
+        engine.attend(x, x, x, out=out)
+        np.testing.assert_array_equal(out, x)
+
+
 def test_other_threads_run_while_it_computes():
     x = np.ones((1, 8192, 64), np.float32)
     out = np.full_like(x, np.nan)
@@ -233,6 +252,28 @@ def test_other_threads_run_while_it_computes():
         call.join()
     assert seen_half_done
     np.testing.assert_allclose(out, 1, rtol=1e-6)
+
+
+DAEMON = """
+import threading
+import numpy as np
+from attention_engine import Engine
+x = np.ones((1, 1000, 64), np.float32)
+engine, begun = Engine(threads=1), threading.Event()
+def loop():
+    while True:
+        engine.attend(x, x, x)
+        begun.set()
+threading.Thread(target=loop, daemon=True).start()
+begun.wait()
+"""
+
+
+def test_a_program_ends_while_a_daemon_computes():
+    ended = subprocess.run(
+        [sys.executable, "-c", DAEMON], capture_output=True, text=True, timeout=60
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 def test_many_threads_may_call_at_once(engine, normal):
@@ -356,7 +397,7 @@ def test_there_are_no_parameter_sets(engine):
 
 
 def test_results_too_large_for_the_memory_are_refused(engine):
-    query = np.broadcast_to(np.float32(1), (1 << 22, 8))
+    query = np.broadcast_to(np.float32(1), (1 << 24, 8))  # weights: 1 PiB
     with pytest.raises(ResourceExhaustedError, match="weights: no memory"):
         engine.attend(query, query, query, weights=True)
 
@@ -369,9 +410,13 @@ def test_numbers_of_numpy_are_options(engine, tensors):
     np.testing.assert_array_equal(one.top_k_indices, other.top_k_indices)
 
 
-def test_integers_are_taken_as_a_client_takes_them(client, engine):
+@pytest.mark.parametrize("kind", [np.int8, np.int16, np.int64])
+def test_integers_are_taken_as_a_client_takes_them(client, engine, kind):
     x = np.arange(12).reshape(3, 4)
-    given = {"valid_lens": np.array([2], np.int16), "attend_mask": np.eye(3, dtype=int)}
+    given = {
+        "valid_lens": np.array([2], np.int16),
+        "attend_mask": np.eye(3, dtype=kind),
+    }
     one, other = (
         on.attend(x[None], x[None], x[None], **given) for on in (engine, client)
     )

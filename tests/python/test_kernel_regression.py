@@ -47,6 +47,18 @@ def test_a_kernel_is_its_formula(client, normal, kernel, weigh, dimensions, func
     assert found.at.shape == (11, dimensions)
 
 
+@pytest.mark.parametrize("kernel", ["gaussian", "triangular"])
+def test_places_may_lie_far_from_0(client, data, kernel):
+    x, y = data[0].astype(np.float64), data[1]
+    at = np.linspace(0, 5, 11)
+    near, far = (
+        kernel_regression(client, x + there, y, at + there, kernel=kernel)
+        for there in (0.0, 1.7e9)  # seconds of this century
+    )
+    np.testing.assert_allclose(far.weights, near.weights, atol=1e-5)
+    np.testing.assert_array_equal(far.at, at + 1.7e9)
+
+
 def test_an_estimate_that_no_sight_reaches_is_zero(client):
     found = kernel_regression(client, [0, 1], [3, 5], [0.5, 9], kernel="boxcar")
     np.testing.assert_array_equal(found.estimates, [4, 0])

@@ -199,6 +199,10 @@ TEST_P(ScaledSequencesTest, ScalesThatAreMissingOrNotWantedAreRefused) {
   step.mutable_sequences()->mutable_append()->clear_key_scale();
   ExpectRefusal(Attend(step).status(), StatusCode::kInvalidArgument,
                 {"key_scale: missing"});
+  step.mutable_sequences()->mutable_append()->clear_key();
+  step.mutable_sequences()->mutable_append()->clear_value();
+  ExpectRefusal(Attend(step).status(), StatusCode::kInvalidArgument,
+                {"key: missing"});
   Make("plain", 10);
   v1::AppendRequest scaled = AppendOf("plain", 10, 1);
   *scaled.mutable_key_scale() = Floats({1, 1}, {1});

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "client/python-engine/native/option_values.h"
 #include "client/python-engine/native/python.h"
@@ -87,12 +87,21 @@ bool IsInteger(DataType type) {
          type == DataType::kInt32 || type == DataType::kInt64;
 }
 
+// `types` is a list for people: "FP32, FP16 or BF16".
+bool Lists(absl::string_view types, absl::string_view name) {
+  for (const absl::string_view word :
+       absl::StrSplit(types, absl::ByAnyChar(", "))) {
+    if (word == name) return true;
+  }
+  return false;
+}
+
 // Floating-point numbers are what they are; integers may be meant as others.
 Array ReadTensorOf(const TensorField& tensor, nb::handle value,
                    const char* shown) {
   Array array = ReadArray(value, shown);
   if (!IsInteger(array.view.type) ||
-      absl::StrContains(tensor.types, Name(array.view.type))) {
+      Lists(tensor.types, Name(array.view.type))) {
     return array;
   }
   return ConvertArray(value, shown);

@@ -36,9 +36,8 @@ constexpr int kWriteable = 0x400;
 std::optional<DataType> ShortType(nb::handle array) {
   const Python& python = GetPython();
   const nb::object type = array.attr("dtype");
-  if (type.is(python.float16)) return DataType::kFloat16;
-  if (type.is(python.bfloat16)) return DataType::kBFloat16;
-  if (type.is(python.float8)) return DataType::kFloat8;
+  if (type.equal(python.bfloat16)) return DataType::kBFloat16;
+  if (type.equal(python.float8)) return DataType::kFloat8;
   return std::nullopt;
 }
 
@@ -55,7 +54,7 @@ std::optional<DataType> TypeOf(nb::handle array, const ArrayInterface& facts) {
   switch (facts.typekind) {
     case 'f':
       if (facts.itemsize == 4) return DataType::kFloat32;
-      if (facts.itemsize == 2) return ShortType(array);
+      if (facts.itemsize == 2) return DataType::kFloat16;
       return std::nullopt;
     case 'V':  // what ml_dtypes adds
       return ShortType(array);

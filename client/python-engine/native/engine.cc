@@ -41,7 +41,7 @@ PythonEngine::PythonEngine(int64_t threads, std::string backend) {
   }
   NoteThreads();
   absl::StatusOr<std::unique_ptr<Engine>> engine = [&] {
-    const nb::gil_scoped_release release;
+    const WithoutInterpreter without;
     return Engine::Create(
         {.threads = static_cast<int>(threads), .backend = std::move(backend)});
   }();
@@ -58,7 +58,7 @@ void PythonEngine::Close() {
     new std::shared_ptr<Engine>(std::move(engine));
     return;
   }
-  const nb::gil_scoped_release release;
+  const WithoutInterpreter without;
   engine.reset();
 }
 

@@ -1,5 +1,7 @@
 #include "client/python-engine/native/python.h"
 
+#include <unistd.h>
+
 #include "absl/strings/string_view.h"
 
 namespace attention::python {
@@ -57,6 +59,14 @@ void Check(const absl::Status& status) {
       GetPython().new_error(nb::int_(static_cast<int>(status.code())), message);
   PyErr_SetObject(error.type().ptr(), error.ptr());
   throw nb::python_error();
+}
+
+WithoutInterpreter::~WithoutInterpreter() {
+  try {
+    PyEval_RestoreThread(thread_);
+  } catch (...) {  // the C library's end of a thread, which must not be left
+    while (true) pause();
+  }
 }
 
 }  // namespace attention::python

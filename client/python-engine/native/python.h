@@ -33,6 +33,21 @@ struct Python {
 /// All of them. The first call imports the modules, and throws what that does.
 const Python& GetPython();
 
+/// Lets other threads have the interpreter while it lives. A thread that wants
+/// it back when Python ends waits for that end here, as it does in Python from
+/// 3.14 on. Earlier ones end the thread, which unwinds into a destructor and so
+/// would abort the process.
+class WithoutInterpreter {
+ public:
+  WithoutInterpreter() : thread_(PyEval_SaveThread()) {}
+  WithoutInterpreter(const WithoutInterpreter&) = delete;
+  WithoutInterpreter& operator=(const WithoutInterpreter&) = delete;
+  ~WithoutInterpreter();
+
+ private:
+  PyThreadState* const thread_;
+};
+
 /// Throws the exception of attention_client.errors for a status that is not OK.
 void Check(const absl::Status& status);
 

@@ -113,7 +113,7 @@ absl::Status Compute(const Engine& engine, absl::Span<AttentionJob> jobs,
     const WorkerPool::InPlace in_place;
     status = engine.Run(jobs);
   } else {
-    const nb::gil_scoped_release release;
+    const WithoutInterpreter without;
     status = engine.Run(jobs);
   }
   if (!absl::IsCancelled(status)) return status;

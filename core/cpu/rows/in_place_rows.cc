@@ -79,6 +79,16 @@ bool InPlaceRows::CopyScales(const TileRows& rows, float* to) {
   return most <= kMostScaleInPlace;
 }
 
+// False where products of queries with elements may pass FP32's range before
+// they are multiplied by a scale.
+bool InPlaceRows::SumsFit(const InPlaceOperands& operands, int64_t rows) const {
+  constexpr float kMostElement = 448;  // of FP8
+  const float most = kernels_.largest_magnitude(operands.queries,
+                                                rows * operands.query_stride);
+  return most <=
+         0x1p127F / (kMostElement * static_cast<float>(problem_.key_width));
+}
+
 void InPlaceRows::Widen(const TileRows& rows, int64_t width, float* to,
                         int64_t stride, const unsigned char** table) const {
   rows.ForEachPiece([&](const RowSource& some, int64_t at, int64_t count) {
@@ -113,11 +123,12 @@ void InPlaceRows::SetTile(const BlockRows& rows, const KeyTile& tile,
   operands.ahead = tile.count;
   operands.key_scales = key_scales_;
   operands.value_scales = value_scales_;
-  const bool in_place =
-      key_scales_ == nullptr
-          ? AreReadable(keys, problem_.key_width) &&
-                AreReadable(values, problem_.value_width)
-          : CopyScales(keys, key_scales_) && CopyScales(values, value_scales_);
+  const bool in_place = key_scales_ == nullptr
+                            ? AreReadable(keys, problem_.key_width) &&
+                                  AreReadable(values, problem_.value_width)
+                            : CopyScales(keys, key_scales_) &&
+                                  CopyScales(values, value_scales_) &&
+                                  SumsFit(operands, rows.count());
   if (in_place) {
     operands.type = keys.From(0).rows.type;
     SetRows(keys, problem_.key_width, widened_keys_, keys_);

@@ -28,6 +28,7 @@ class InPlaceRows {
  private:
   bool AreReadable(const TileRows& rows, int64_t width) const;
   static bool CopyScales(const TileRows& rows, float* to);
+  bool SumsFit(const InPlaceOperands& operands, int64_t rows) const;
   void SetRows(const TileRows& rows, int64_t width, float* copy,
                const unsigned char** table) const;
   static void SetRowsAhead(const TileRows& next, const TileRows& last,

@@ -14,6 +14,7 @@ from attention_client.layers import (
     MultiHeadAttention,
 )
 from attention_client.torch import scaled_dot_product_attention, set_client
+from attention_engine import Engine
 
 
 @pytest.fixture(autouse=True)
@@ -56,6 +57,12 @@ def test_it_is_compiled_as_one_graph(client, given, named):
         torch.autograd.grad(actual.sum(), given),
         torch.autograd.grad(expected.sum(), given),
     )
+
+
+def test_an_engine_that_was_never_called_is_compiled(given):
+    with Engine(threads=1) as engine:
+        compiled = torch.compile(lambda *t: own(*t, client=engine), backend="eager")
+        close([compiled(*given)], [functional.scaled_dot_product_attention(*given)])
 
 
 def test_compiled_dropout_drops_what_it_does_otherwise(given):
@@ -163,6 +170,12 @@ def tensors():
 
 
 @pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
+def test_softmax_is_masked_in_halves(kind):
+    weights = masked_softmax(torch.zeros(1, 2, 4, dtype=kind), torch.tensor([2]))
+    assert weights.tolist() == [[[0.5, 0.5, 0, 0]] * 2]
+
+
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("name", LAYERS)
 def test_layers_work_in_halves(name, kind):
     inputs = tensors()
@@ -200,3 +213,5 @@ def test_pytorchs_causal_biases_are_taken(client, given, bias):
     close([scaled_dot_product_attention(*given, attn_mask=bias(5, 7))], [expected])
     with pytest.raises(InvalidArgumentError, match="bias: .*causal='top_left'"):
         client.attend(*given, bias=bias(5, 7))
+    with Engine(threads=1) as engine, pytest.raises(InvalidArgumentError, match="bias"):
+        engine.attend(*given, bias=bias(5, 7))

@@ -49,6 +49,9 @@ def to_array(value: Any, name: str) -> Array:
 def to_writable(value: Any, name: str) -> Array:
     """The value's own memory as an array."""
     if isinstance(value, np.ndarray):
+        array: Array = np.asarray(value)  # of a subclass, such as memmap
+        if type(value) is not np.ndarray and array.dtype in DATATYPES:
+            return array
         raise InvalidArgumentError(
             f"{name}: an array of {value.dtype} (expected the output's datatype)"
         )
@@ -61,9 +64,14 @@ def to_writable(value: Any, name: str) -> Array:
 
 
 def _is_plain_tensor(value: Any) -> bool:
-    """A PyTorch tensor that needs no gradients, which the client has words for."""
+    """A PyTorch tensor that is what it holds, and needs no gradients.
+
+    Of others the client has words: CausalBias is a tensor without elements of its own.
+    """
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(value, torch.Tensor):
+        return False
+    if type(value).__name__ == "CausalBias":
         return False
     return not (value.requires_grad and torch.is_grad_enabled())
 
@@ -85,7 +93,7 @@ def share_memory(one: Array, other: Array) -> bool:
     """Whether they have an element in common; True where that takes long to say."""
     try:
         return np.shares_memory(one, other, max_work=10_000)  # type: ignore[arg-type]
-    except np.exceptions.TooHardError:
+    except getattr(np, "exceptions", np).TooHardError:  # numpy 1.24 has it itself
         return True
 
 

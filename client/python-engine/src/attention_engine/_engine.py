@@ -8,6 +8,7 @@ from typing import Any
 
 from typing_extensions import Self
 
+from attention_client._channel import CLIENTS
 from attention_client.info import Backend, Device, UnusedBackend
 from attention_engine import _native
 
@@ -45,6 +46,7 @@ class Engine(_native.Engine):
     def __init__(self, threads: int | None = None, backend: str = "auto") -> None:
         super().__init__(0 if threads is None else threads, backend)
         self._settings = threads, backend
+        CLIENTS[id(self)] = self  # for PyTorch's operator, which takes numbers
 
     def __enter__(self) -> Self:
         return self

@@ -19,6 +19,11 @@ def recompute(tensors: Tensors, settings: Any, kept: Any) -> Tensor:
     """
     query = tensors["query"]
     assert query is not None
+    with torch.autocast(query.device.type, enabled=False):
+        return _recompute(query, tensors, settings, kept)
+
+
+def _recompute(query: Tensor, tensors: Tensors, settings: Any, kept: Any) -> Tensor:
     kind = query.dtype
     exact = torch.promote_types(kind, torch.float32)
     wide = {

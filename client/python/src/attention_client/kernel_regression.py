@@ -82,7 +82,9 @@ def kernel_regression(
     if kernel != "gaussian":
         options["scoring"] = ScaledDotProduct(0.0)  # the bias is the whole score
         options["bias"] = _scores(where, places, sigma, kernel)
-    result = client.attend(where, places, seen, **options)
+    # Distances are all that counts. In float32, they would be lost far from 0.
+    centre = places.mean(0)
+    result = client.attend(where - centre, places - centre, seen, **options)
     return Regression(
         where[:, 0] if np.ndim(at) == 1 else where,
         result.output[:, 0] if np.ndim(y) == 1 else result.output,
@@ -91,8 +93,8 @@ def kernel_regression(
 
 
 def _rows(value: Any, name: str) -> Array:
-    """(N, D), in float32; one dimension where there is none."""
-    array = np.asarray(to_numpy(value, name), np.float32)
+    """(N, D), in float64; one dimension where there is none."""
+    array = np.asarray(to_numpy(value, name), np.float64)
     if array.ndim not in (1, 2) or array.size == 0:
         raise InvalidArgumentError(
             f"{name}: shape {array.shape} (expected (N) or (N, D), each at least 1)"
@@ -104,7 +106,7 @@ def _scores(where: Array, places: Array, sigma: float, kernel: str) -> Array:
     """The kernel's logarithm, whose softmax has the kernel's weights: (Q, N)."""
     if not sigma > 0:
         raise InvalidArgumentError(f"sigma: {sigma!r} (expected more than 0)")
-    differences = where[:, np.newaxis].astype(np.float64) - places
+    differences = where[:, np.newaxis] - places
     distances = np.linalg.norm(differences, axis=-1) / sigma
     with np.errstate(divide="ignore"):
         scores: Array = np.log(_KERNELS[kernel](distances)).astype(np.float32)

@@ -37,7 +37,8 @@ def masked_softmax(
         return scores.softmax(-1)
     lengths = valid_lens.reshape(*valid_lens.shape[:1], -1, 1)
     taking_part = torch.arange(scores.shape[-1], device=scores.device) < lengths
-    return scores.masked_fill(~taking_part, -1e6).softmax(-1)
+    lowest = max(-1e6, torch.finfo(scores.dtype).min)  # float16 has no -1e6
+    return scores.masked_fill(~taking_part, lowest).softmax(-1)
 
 
 class _Attention(nn.Module):  # type: ignore[misc]
