@@ -23,8 +23,9 @@ constexpr int64_t kReadKeys = 1024;
 int64_t KeysAtATime(const SequenceForm& form) {
   int64_t key_bytes =
       form.heads * (form.key_width + form.value_width) * ByteSize(form.type);
-  if (IsScaledType(form.type))
+  if (IsScaledType(form.type)) {
     key_bytes += form.heads * 2 * ByteSize(DataType::kFloat32);
+  }
   return std::clamp<int64_t>(kReadBytes / key_bytes, 1, kReadKeys);
 }
 

@@ -106,8 +106,10 @@ std::vector<OwnerFigures> Store::Figures() const {
 OwnerFigures Store::FiguresOf(absl::string_view owner) const {
   const std::lock_guard lock(mutex_);
   const OwnerRecords* of = FindOwner(owner);
-  if (of == nullptr) return {.owner = std::string(owner)};
-  return FiguresFrom(*of);
+  if (of != nullptr) return FiguresFrom(*of);
+  OwnerFigures none;
+  none.owner = std::string(owner);
+  return none;
 }
 
 }  // namespace attention::store

@@ -39,8 +39,9 @@ absl::Status ReadScale(absl::string_view field, bool given,
   if (!given) return absl::OkStatus();
   absl::StatusOr<TensorView> view =
       ViewOf(field, given, tensor, elements, "FP32");
-  if (view.ok()) scale = *std::move(view);
-  return view.status();
+  if (!view.ok()) return view.status();
+  scale = *std::move(view);
+  return absl::OkStatus();
 }
 
 }  // namespace
