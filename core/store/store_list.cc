@@ -108,7 +108,7 @@ OwnerFigures Store::FiguresOf(absl::string_view owner) const {
   const OwnerRecords* of = FindOwner(owner);
   if (of != nullptr) return FiguresFrom(*of);
   OwnerFigures none;
-  none.owner = std::string(owner);
+  none.owner.assign(owner.data(), owner.size());
   return none;
 }
 
