@@ -107,12 +107,13 @@ void RequestStream::OnReadDone(bool ok) {
   int64_t number = 0;
   {
     const std::lock_guard lock(mutex_);
-    reading_ = false;
     if (!ok) half_closed_ = true;
     start = ok && !broken_ && !finished_ && failure_.ok();
     if (start) {
       ++in_flight_;
       number = next_request_++;
+    } else {
+      reading_ = false;
     }
     message.Swap(&incoming_);
   }
@@ -133,6 +134,8 @@ void RequestStream::Arrive(Arrived arrived, SequenceStep step) {
       waiting_bytes_ += arrived.message.bytes();
       waiting_.emplace(arrived.number, std::move(arrived.message));
     }
+    // Not before: another thread would read the next one, and might be first.
+    reading_ = false;
   }
   StartAll();
 }
