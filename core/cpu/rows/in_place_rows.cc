@@ -26,9 +26,7 @@ InPlaceRows::InPlaceRows(const ValidatedProblem& problem, const Plan& plan,
   value_stride_ = plan.padded_value_width;
   keys_ = scratch.Take<const unsigned char*>(2 * plan.key_tile);
   values_ = scratch.Take<const unsigned char*>(2 * plan.key_tile);
-  const bool scaled = problem.key_type == DataType::kInt8 ||
-                      problem.key_type == DataType::kFloat8;
-  if (scaled) {
+  if (IsScaledType(problem.key_type)) {
     const int64_t scales = RoundUp(plan.key_tile, 2 * kernels.lanes);
     key_scales_ = scratch.Take<float>(scales);
     value_scales_ = scratch.Take<float>(scales);

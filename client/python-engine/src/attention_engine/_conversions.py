@@ -12,7 +12,15 @@ from typing import Any, NoReturn
 import numpy as np
 
 from attention_client import _request
-from attention_client._arrays import BFLOAT16, FLOAT8, Array, like, to_numpy
+from attention_client._arrays import (
+    BFLOAT16,
+    FLOAT8,
+    Array,
+    is_causal_bias,
+    like,
+    to_numpy,
+    torch_elements,
+)
 from attention_client._reply import Result
 from attention_client._request import Options, fitting, window_sides
 from attention_client._wire import DATATYPES, sendable
@@ -39,7 +47,7 @@ __all__ = [
 
 def to_array(value: Any, name: str) -> Array:
     """An array that the extension reads: where the value is, if that will do."""
-    array = _of_torch(value) if _is_plain_tensor(value) else to_numpy(value, name)
+    array = _elements(value) if _is_plain_tensor(value) else to_numpy(value, name)
     array = fitting(array, name)
     if type(array) is np.ndarray and array.dtype in DATATYPES:
         return array
@@ -60,7 +68,7 @@ def to_writable(value: Any, name: str) -> Array:
             f"{name}: {type(value).__name__} (expected an array of numpy, or a PyTorch "
             "tensor in host memory that needs no gradients)"
         )
-    return _of_torch(value)
+    return _elements(value)
 
 
 def _is_plain_tensor(value: Any) -> bool:
@@ -71,22 +79,13 @@ def _is_plain_tensor(value: Any) -> bool:
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(value, torch.Tensor):
         return False
-    if type(value).__name__ == "CausalBias":
+    if is_causal_bias(value):
         return False
     return not (value.requires_grad and torch.is_grad_enabled())
 
 
-def _of_torch(tensor: Any) -> Array:
-    torch = sys.modules["torch"]
-    tensor = tensor.detach().cpu()  # itself, in host memory
-    if tensor.dtype == torch.bfloat16:
-        halves: Array = tensor.view(torch.int16).numpy()
-        return halves.view(BFLOAT16)
-    if tensor.dtype == torch.float8_e4m3fn:
-        eighths: Array = tensor.view(torch.int8).numpy()
-        return eighths.view(FLOAT8)
-    array: Array = tensor.numpy()
-    return array
+def _elements(tensor: Any) -> Array:
+    return torch_elements(tensor.detach().cpu())  # itself, in host memory
 
 
 def share_memory(one: Array, other: Array) -> bool:

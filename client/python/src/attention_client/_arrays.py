@@ -34,19 +34,29 @@ def _from_torch(value: Any, name: str) -> Array:
     torch = sys.modules["torch"]
     if value.requires_grad and torch.is_grad_enabled():
         raise gradients_are_refused(name)
-    if type(value).__name__ == "CausalBias":  # it has no elements
+    if is_causal_bias(value):
         raise InvalidArgumentError(
             f"{name}: PyTorch's CausalBias (expected causal='top_left' or "
             "'bottom_right' in its place)"
         )
-    value = value.detach().cpu().contiguous()
-    if value.dtype == torch.bfloat16:
-        halves: Array = value.view(torch.int16).numpy()
+    return torch_elements(value.detach().cpu().contiguous())
+
+
+def is_causal_bias(tensor: Any) -> bool:
+    """Whether it is PyTorch's CausalBias, a tensor without elements of its own."""
+    return type(tensor).__name__ == "CausalBias"
+
+
+def torch_elements(tensor: Any) -> Array:
+    """The memory of a PyTorch tensor on the CPU that needs no gradients."""
+    torch = sys.modules["torch"]
+    if tensor.dtype == torch.bfloat16:
+        halves: Array = tensor.view(torch.int16).numpy()
         return halves.view(BFLOAT16)
-    if value.dtype == torch.float8_e4m3fn:
-        eighths: Array = value.view(torch.int8).numpy()
+    if tensor.dtype == torch.float8_e4m3fn:
+        eighths: Array = tensor.view(torch.int8).numpy()
         return eighths.view(FLOAT8)
-    array: Array = value.numpy()
+    array: Array = tensor.numpy()
     return array
 
 
