@@ -103,6 +103,8 @@ void Scorer::Project(const std::vector<float>& matrix, double scale,
       operand.magnitude[n] += std::abs(term);
       AddFinite(term, finite[n]);
       if (vanishes || Vanishes(row[n])) operand.lost[n] += std::abs(term);
+      // Infinity times what may count as 0 is NaN.
+      if (std::isinf(x) && Vanishes(row[n])) operand.overflows = true;
     }
   }
   for (const double magnitude : finite) {
@@ -229,8 +231,9 @@ Score Scorer::Of(const Bilinear& bilinear, int64_t, const ScoreOperand& q,
     score.magnitude += q.magnitude[e] * key;
     AddFinite(q.magnitude[e] * key, finite_terms);
     const double projection = std::abs(q.projection[e]);
-    // A projection that may count as 0 makes NaN of an infinite key.
-    if (std::isinf(key) && std::abs(q.projection[e]) <= q.lost[e]) {
+    // What may count as 0 makes NaN of an infinite key or projection.
+    if ((std::isinf(key) && projection <= q.lost[e]) ||
+        (std::isinf(projection) && (Vanishes(key) || Vanishes(factor)))) {
       zero_by_infinity = true;
     }
     lost += q.lost[e] * key;
