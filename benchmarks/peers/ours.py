@@ -1,7 +1,9 @@
 """Our core, through attention-benchmark --serve-rounds."""
 
+import contextlib
 import json
 import pathlib
+import signal
 import subprocess
 
 import numpy as np
@@ -42,12 +44,14 @@ class Ours:
         line = self.process.stdout.readline()
         if not line:
             reason = self.process.stderr.read().strip()
-            raise CannotDo(reason or f"ended with {self.process.wait()}")
+            raise CannotDo(reason or ended_with(self.process.wait()))
         return json.loads(line)
 
     def ask(self, command: str, seconds: float) -> dict:
-        self.process.stdin.write(f"{command} {seconds}\n")
-        self.process.stdin.flush()
+        # One that has ended, perhaps for want of memory, gives no answer either.
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write(f"{command} {seconds}\n")
+            self.process.stdin.flush()
         return self.answer()
 
     def results(self) -> dict[str, np.ndarray]:
@@ -57,8 +61,13 @@ class Ours:
         return self.ask("attend", seconds)["seconds"]
 
     def close(self) -> None:
-        self.process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
         self.process.wait()
+
+
+def ended_with(code: int) -> str:
+    return f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
 
 
 class Limits:
