@@ -25,7 +25,9 @@ install(CODE "${attention_install_unit}" COMPONENT server)
 set(doc ${CMAKE_INSTALL_DATADIR}/doc)
 install(DIRECTORY deploy/monitoring deploy/proxy
         DESTINATION ${CMAKE_INSTALL_DATADIR}/attention-server COMPONENT server)
-install(FILES docs/changelog.md DESTINATION ${doc}/attention-server COMPONENT server)
+# With their folders, so that links from page to page work.
+install(DIRECTORY docs/ DESTINATION ${doc}/attention-server COMPONENT server
+        FILES_MATCHING PATTERN "*.md" PATTERN "*.svg")
 # The programs contain libraries of headers: these licences go with them.
 foreach(package server client)
   install(FILES deploy/debian/copyright DESTINATION ${doc}/attention-${package}

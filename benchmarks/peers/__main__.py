@@ -31,7 +31,7 @@ meanwhile. A full run takes about 40 minutes, --quick a third of that.
 
 examples:
   benchmarks/compare --quick --cases l1024-d64,decode
-  benchmarks/compare --two-threads --markdown docs/performance.md --summary README.md
+  benchmarks/compare --two-threads --markdown docs/performance/peers --summary README.md
   benchmarks/compare --threads 2 --cases l4096
 """
 
@@ -69,9 +69,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--markdown",
         type=pathlib.Path,
-        metavar="FILE",
-        help="write the tables; where FILE has such tables, in the place of this "
-        "machine's or behind those of others",
+        metavar="FOLDER",
+        help="write the tables to a page in FOLDER that is named after this machine, in "
+        "place of those of its last run",
     )
     parser.add_argument(
         "--summary",
@@ -178,12 +178,13 @@ def main() -> int:
     print("\n".join(lines))
     if args.markdown:
         text = "\n".join(table.markdown() for table in tables)
-        name = report.machine_name(about)
-        text = f"### {name}\n\n{' '.join(lines)}\n\n{text}"
-        report.write_markdown(args.markdown, text, name)
+        page = report.write_machine_page(
+            args.markdown, about, f"{' '.join(lines)}\n\n{text}"
+        )
+        print(f"written to {page}")
     if args.summary and results:
         text = report.summary_table(results).markdown()
-        report.write_markdown(args.summary, f"{text}\n{lines[0]}\n")
+        report.write_summary(args.summary, f"{text}\n{lines[0]}\n")
     if args.json:
         content = report.as_json(about, results, memory)
         args.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

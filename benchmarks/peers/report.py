@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+import re
 import statistics
 from dataclasses import dataclass
 
@@ -21,7 +22,6 @@ class Table:
     title: str
     heads: list[str]
     rows: list[list[str]]
-    folded: bool = False  # in Markdown: opened by a click
 
     def text(self) -> str:
         widths = [max(map(len, column)) for column in zip(self.heads, *self.rows)]
@@ -35,10 +35,7 @@ class Table:
         rows = [self.heads, ["---"] * len(self.heads), *self.rows]
         escaped = [[cell.replace("|", "\\|") for cell in row] for row in rows]
         lines = ["| " + " | ".join(row) + " |" for row in escaped]
-        if not self.folded:
-            return "\n".join([f"**{self.title}**", "", *lines, ""])
-        summary = f"<details><summary>{self.title}</summary>"
-        return "\n".join([summary, "", *lines, "", "</details>", ""])
+        return "\n".join([f"**{self.title}**", "", *lines, ""])
 
 
 MET = {True: "met", False: "missed", None: "-"}
@@ -134,7 +131,6 @@ def peers_table(results: list[Result]) -> Table:
         "Everyone",
         ["case", "who", "median", "fastest", "times ours", "why not"],
         rows,
-        folded=True,
     )
 
 
@@ -184,26 +180,36 @@ def alone_line(results: list[Result]) -> str:
     )
 
 
+def machine_name(machine: dict) -> str:
+    return f"{machine['processor']}, {machine['instruction_set']}"
+
+
+def write_machine_page(folder: pathlib.Path, machine: dict, text: str) -> pathlib.Path:
+    """Writes a machine's tables to a page named after it, in place of those of its last
+    run. Returns the page."""
+    name = machine_name(machine)
+    plain = re.sub(r"\((r|tm)\)", "", name.lower())
+    page = folder / (re.sub(r"[^a-z0-9]+", "-", plain).strip("-") + ".md")
+    folder.mkdir(parents=True, exist_ok=True)
+    head = f"# {name}\n\nWritten by `benchmarks/compare --markdown {folder}`.\n\n"
+    page.write_text(f"{head}{text.rstrip()}\n", encoding="utf-8")
+    return page
+
+
+BEGIN = "<!-- written by benchmarks/compare -->"
 END = "<!-- end of what benchmarks/compare writes -->"
 
 
-def write_markdown(file: pathlib.Path, text: str, machine: str | None = None) -> None:
-    """Between two lines of the file: of this machine, else behind those of others. A
-    file without such lines is replaced."""
-    where = f" on {machine}" if machine else ""
-    begin = f"<!-- written by benchmarks/compare{where} -->"
-    block = f"{begin}\n\n{text}\n{END}"
+def write_summary(file: pathlib.Path, text: str) -> None:
+    """Replaces what lies between two lines of the file, or the whole of a file that has
+    no such lines."""
     whole = file.read_text(encoding="utf-8") if file.exists() else ""
-    before, found, rest = whole.partition(begin)
+    before, begin, rest = whole.partition(BEGIN)
     _, end, after = rest.partition(END)
-    if not found:
-        before, end, after = whole.rpartition(END)
-        before += f"{end}\n\n"
-    file.write_text(f"{before}{block}{after}" if end else text, encoding="utf-8")
-
-
-def machine_name(machine: dict) -> str:
-    return f"{machine['processor']}, {machine['instruction_set']}"
+    block = f"{BEGIN}\n\n{text}\n{END}"
+    file.write_text(
+        f"{before}{block}{after}" if begin and end else text, encoding="utf-8"
+    )
 
 
 def machine_lines(machine: dict) -> str:

@@ -24,7 +24,7 @@ sys.path.append(str(Path(__file__).parents[1] / "support" / "python"))
 from certificates import RSA4096, make_certificates, server_flags  # noqa: E402
 
 MIB = 1 << 20
-PAUSE = 10  # seconds that a body may stop, as docs/operations.md says
+PAUSE = 10  # seconds that a body may stop, as docs/operations/limits.md says
 
 
 def pipelining(server, request, count=200):

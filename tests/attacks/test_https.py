@@ -14,7 +14,7 @@ from attacked_server import PATIENCE, wait_until
 sys.path.append(str(Path(__file__).parents[1] / "support" / "python"))
 from certificates import RSA4096, make_certificates, server_flags  # noqa: E402
 
-HANDSHAKE_TIME = 20  # seconds, as docs/operations.md says
+HANDSHAKE_TIME = 20  # seconds, as docs/operations/access.md says
 MIB = 1 << 20
 
 

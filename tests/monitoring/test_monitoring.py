@@ -14,7 +14,8 @@ import urllib.request
 from pathlib import Path
 
 BINARIES = Path(os.environ["ATTENTION_BINARIES"])
-MONITORING = Path(__file__).resolve().parents[2] / "deploy" / "monitoring"
+REPOSITORY = Path(__file__).resolve().parents[2]
+MONITORING = REPOSITORY / "deploy" / "monitoring"
 OURS = re.compile(r"\b(?:attention|grpc_server|process)_[a-z_]+\b")
 PATIENCE = 120.0  # seconds
 
@@ -44,6 +45,16 @@ def expressions_of_dashboard():
         for panel in dashboard["panels"]
         for target in panel.get("targets", [])
     ]
+
+
+class Runbooks(unittest.TestCase):
+    def test_every_alert_names_its_page_and_every_page_has_its_alert(self):
+        rules = (MONITORING / "alerts.yml").read_text()
+        alerts = re.findall(r"- alert: (\w+)", rules)
+        named = re.findall(r"runbook: (\S+)", rules)
+        self.assertEqual(named, [f"docs/operations/alerts/{name}.md" for name in alerts])
+        pages = (REPOSITORY / "docs" / "operations" / "alerts").glob("*.md")
+        self.assertEqual({page.stem for page in pages}, set(alerts))
 
 
 class Monitoring(unittest.TestCase):

@@ -13,7 +13,7 @@ from attention.v1 import attention_pb2_grpc as rpc
 from inference import grpc_service_pb2 as oip
 from inference import grpc_service_pb2_grpc as oip_rpc
 
-# What docs/operations.md tells callers to use, and what the C++ library uses.
+# What docs/operations/access.md tells callers to use, and what the C++ library uses.
 RETRIES = json.dumps(
     {
         "methodConfig": [
