@@ -28,9 +28,14 @@ install(DIRECTORY deploy/monitoring deploy/proxy
 # With their folders, so that links from page to page work.
 install(DIRECTORY docs/ DESTINATION ${doc}/attention-server COMPONENT server
         FILES_MATCHING PATTERN "*.md" PATTERN "*.svg")
-# The programs contain libraries of headers: these licences go with them.
+# The licence is in one file; the programs contain libraries of headers, whose licences go along.
+# Images are built without deploy/, and install nothing.
+if(EXISTS ${PROJECT_SOURCE_DIR}/deploy/debian/copyright)
+  file(READ ${PROJECT_SOURCE_DIR}/LICENSE ATTENTION_LICENCE)
+  configure_file(deploy/debian/copyright ${PROJECT_BINARY_DIR}/install/copyright @ONLY)
+endif()
 foreach(package server client)
-  install(FILES deploy/debian/copyright DESTINATION ${doc}/attention-${package}
+  install(FILES ${PROJECT_BINARY_DIR}/install/copyright DESTINATION ${doc}/attention-${package}
           COMPONENT ${package})
   foreach(library libboost-dev libcli11-dev libeigen3-dev nlohmann-json3-dev)
     install(FILES /usr/share/doc/${library}/copyright
@@ -38,7 +43,7 @@ foreach(package server client)
             COMPONENT ${package} OPTIONAL)
   endforeach()
 endforeach()
-install(FILES deploy/debian/copyright DESTINATION ${doc}/libattention-client-dev
+install(FILES ${PROJECT_BINARY_DIR}/install/copyright DESTINATION ${doc}/libattention-client-dev
         COMPONENT development)
 
 # What deploy/make-debian-docs makes, which the packages need; cmake --install does without it.

@@ -91,6 +91,9 @@ def test_everything_has_the_servers_version():
     version = re.match(r"attention-server (\d+\.\d+\.\d+)", told)[1]
     assert BASE["kustomization.yaml"]["images"] == [{"name": "attention-server", "newTag": version}]
     assert CONTAINERS["kserve"]["image"] == f"attention-server:{version}"
+    chart = yaml.safe_load((ROOT / "deploy/helm/attention-server/Chart.yaml").read_text())
+    assert (chart["version"], chart["appVersion"]) == (version, version)
+    assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == version
     for package in ["python", "python-engine", "python-server"]:
         project = (ROOT / "client" / package / "pyproject.toml").read_text()
         assert f'version = "{version}"' in project
