@@ -56,7 +56,7 @@ for_measuring() {
 run_python() {
   # Answered at once, without packages.
   if [[ " $* " =~ \ (-h|--help|--list)\  ]]; then
-    PYTHONPATH=benchmarks exec python3 -m "$@" --binary "$benchmark"
+    PYTHONPATH=benchmarks/python exec python3 -m "$@" --binary "$benchmark"
   fi
   # A copy of the requirements stands for an environment that was finished.
   if ! cmp -s "$pinned" "$venv/installed.txt"; then
@@ -68,5 +68,5 @@ run_python() {
   build_release bin/attention-benchmark >&2
   for_measuring
   export TORCHINDUCTOR_CACHE_DIR=$PWD/build/benchmarks/torchinductor
-  PYTHONPATH=benchmarks exec "$venv/bin/python" -m "$@" --binary "$benchmark"
+  PYTHONPATH=benchmarks/python exec "$venv/bin/python" -m "$@" --binary "$benchmark"
 }

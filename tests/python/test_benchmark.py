@@ -15,5 +15,5 @@ def test_it_measures_a_call_in_process_beside_one_in_cpp():
 
 def test_it_measures_steps_of_decoding_wherever_keys_are():
     cases = ["--cases", "1x64,3x100", "--seconds", "0.02"]
-    rows = rows_of("resident.py", *cases, timeout=240)
+    rows = rows_of("python/resident/__main__.py", *cases, timeout=240)
     assert [row.count(" ms |") for row in rows] == [4, 4]

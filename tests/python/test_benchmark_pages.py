@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks" / "python"
 MACHINE = {"processor": "Intel(R) Xeon(R) Processor", "instruction_set": "AVX3"}
 
 
 @pytest.fixture
 def report(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCHMARKS))
-    yield importlib.import_module("peers.report")
-    for name in [name for name in sys.modules if name.split(".")[0] == "peers"]:
+    yield importlib.import_module("compare.report")
+    for name in [name for name in sys.modules if name.split(".")[0] == "compare"]:
         del sys.modules[name]
 
 

@@ -50,6 +50,14 @@ def test_info_is_json(call, capsys):
     assert json.loads(capsys.readouterr().out)["backends"][0]["name"] == "cpu"
 
 
+def test_the_words_of_attention_client_do_the_same(call, tmp_path):
+    out = tmp_path / "out.safetensors"
+    data = DATA / "pytorch.safetensors"
+    words = ["--deadline", "30", "attend", "--input", data, "--case", "multi_head/bias"]
+    assert call(*words, "--output", out) == 0
+    assert set(load_file(out)) == {"output"}
+
+
 @pytest.mark.parametrize("case", ["multi_head/bias", "additive/odd"])
 def test_attend_answers_as_pytorch_did(call, tmp_path, case):
     out = tmp_path / "out.safetensors"

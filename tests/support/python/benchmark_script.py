@@ -14,6 +14,7 @@ def rows_of(script, *arguments, timeout):
     ran = subprocess.run(
         [sys.executable, BENCHMARKS / script, "--binaries", binaries]
         + ["--rounds", "1", *arguments],
+        env={**os.environ, "PYTHONPATH": str(BENCHMARKS / "python")},
         stdout=subprocess.PIPE,
         text=True,
         check=True,

@@ -76,7 +76,11 @@ def _parser() -> argparse.ArgumentParser:
         help="host:port or unix:/path [ATTENTION_SERVER] (%(default)s)",
     )
     parser.add_argument(
-        "--timeout", type=float, default=60.0, help="seconds (%(default)s)"
+        "--timeout",
+        "--deadline",
+        type=float,
+        default=60.0,
+        help="seconds (%(default)s)",
     )
     parser.add_argument(
         "--version",
@@ -140,9 +144,15 @@ def _add_attend(commands: Any) -> None:
         description="The file has query, key and value, and what else the request is "
         f"to have: {', '.join(TENSORS)}; w_q, w_k and w_v, or m, for scoring.",
     )
-    attend.add_argument("input", help=".npz or .safetensors")
+    # --input, --output, --deadline: what is written for attention-client works.
+    given = attend.add_mutually_exclusive_group(required=True)
+    left_out: Any = argparse.SUPPRESS  # or the one that is absent would win
+    given.add_argument(
+        "input", nargs="?", default=left_out, help=".npz or .safetensors"
+    )
+    given.add_argument("--input", default=left_out, metavar="FILE", help="the same")
     attend.add_argument("--case", help="the tensors are named CASE/query and so on")
-    attend.add_argument("--out", help="writes all results to this file")
+    attend.add_argument("--out", "--output", help="writes all results to this file")
     attend.add_argument("--weights", action="store_true", help="also the weights")
     attend.add_argument("--lse", action="store_true", help="also the log-sum-exp")
     attend.add_argument("--causal", choices=("none", "top_left", "bottom_right"))
