@@ -58,6 +58,15 @@ def test_the_words_of_attention_client_do_the_same(call, tmp_path):
     assert set(load_file(out)) == {"output"}
 
 
+def test_a_missing_package_is_named_with_its_extra(call, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "safetensors.numpy", None)
+    assert (
+        call("attend", DATA / "pytorch.safetensors", "--case", "multi_head/bias") == 1
+    )
+    said = capsys.readouterr().err
+    assert "safetensors" in said and "attention-client[files,plots]" in said
+
+
 @pytest.mark.parametrize("case", ["multi_head/bias", "additive/odd"])
 def test_attend_answers_as_pytorch_did(call, tmp_path, case):
     out = tmp_path / "out.safetensors"

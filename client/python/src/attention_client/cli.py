@@ -59,6 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     except (AttentionError, OSError, ValueError, KeyError, ImportError) as error:
         text = error.args[0] if isinstance(error, KeyError) else error
+        if isinstance(error, ImportError):
+            text = f"{error} (expected: the extras of attention-client[files,plots])"
         if isinstance(error, AttentionError):
             text = f"{error.code.name}: {error}"
         print(f"attention: {text}", file=sys.stderr)
