@@ -13,15 +13,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "server/environment.h"
-#include "server/flags.h"
-#include "server/last_words.h"
+#include "server/base/version.h"
+#include "server/options/environment.h"
+#include "server/options/flags.h"
 #include "server/server.h"
+#include "server/telemetry/last_words.h"
 #include "server/telemetry/log.h"
 #include "server/telemetry/log_event.h"
 #include "server/telemetry/log_sink.h"
 #include "server/telemetry/request_facts.h"
-#include "server/version.h"
 
 namespace {
 

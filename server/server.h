@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "core/backend.h"
-#include "server/options.h"
+#include "server/options/options.h"
 
 namespace attention::server {
 

@@ -8,7 +8,7 @@
 #include "core/engine.h"
 #include "server/callers/callers.h"
 #include "server/models/model_repository.h"
-#include "server/options.h"
+#include "server/options/options.h"
 #include "server/server.h"
 #include "server/telemetry/backend_health.h"
 #include "server/transport/tcp_listener.h"

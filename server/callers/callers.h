@@ -10,9 +10,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "server/base/file_watch.h"
 #include "server/callers/caller.h"
 #include "server/callers/callers_file.h"
-#include "server/file_watch.h"
 #include "server/telemetry/log_limit.h"
 
 namespace attention::server {

@@ -13,7 +13,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "server/strict_json.h"
+#include "server/base/strict_json.h"
 
 namespace attention::server {
 namespace {

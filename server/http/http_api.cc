@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/http/inference_api.h"
+#include "server/http/protocol/inference_api.h"
 
 namespace attention::server {
 namespace {

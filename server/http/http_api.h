@@ -7,8 +7,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "server/http/http_exchange.h"
-#include "server/http/http_message.h"
+#include "server/http/port/http_exchange.h"
+#include "server/http/port/http_message.h"
 #include "server/http/shared_page.h"
 
 namespace attention::server {

@@ -7,8 +7,8 @@
 
 #include "absl/status/statusor.h"
 #include "server/http/http_api.h"
-#include "server/http/http_server.h"
-#include "server/options.h"
+#include "server/http/port/http_server.h"
+#include "server/options/options.h"
 #include "server/transport/tls.h"
 
 namespace attention::server {

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "server/http/http_exchange.h"
+#include "server/http/port/http_exchange.h"
 
 namespace attention::server {
 

@@ -11,7 +11,7 @@
 #include "absl/types/span.h"
 #include "core/device_memory.h"
 #include "core/engine.h"
-#include "server/file_descriptor.h"
+#include "server/base/file_descriptor.h"
 #include "server/memory/fault_guard.h"
 #include "server/memory/shared_memory_region.h"
 

@@ -13,8 +13,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "server/base/utf8.h"
 #include "server/request/scoring_names.h"
-#include "server/utf8.h"
 
 namespace attention::server {
 namespace {

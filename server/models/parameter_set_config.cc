@@ -9,10 +9,10 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "server/base/strict_json.h"
 #include "server/request/option_fields.h"
 #include "server/request/scoring_names.h"
 #include "server/request/tensor_fields.h"
-#include "server/strict_json.h"
 
 namespace attention::server {
 namespace {

@@ -6,7 +6,7 @@
 #include "absl/status/status.h"
 #include "core/problem.h"
 #include "server/callers/caller.h"
-#include "server/options.h"
+#include "server/options/options.h"
 #include "server/request/results.h"
 
 namespace attention::server {

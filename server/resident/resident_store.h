@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "core/store/store.h"
 #include "server/callers/caller.h"
-#include "server/options.h"
+#include "server/options/options.h"
 
 namespace attention::server {
 

@@ -7,9 +7,9 @@
 #include <unordered_map>
 
 #include "absl/status/statusor.h"
+#include "server/base/token_bucket.h"
 #include "server/callers/caller.h"
 #include "server/telemetry/refusal.h"
-#include "server/token_bucket.h"
 
 namespace attention::server {
 

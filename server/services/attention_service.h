@@ -6,7 +6,7 @@
 #include "attention/v1/attention.grpc.pb.h"
 #include "core/engine.h"
 #include "server/models/model_repository.h"
-#include "server/options.h"
+#include "server/options/options.h"
 #include "server/resident/resident_store.h"
 #include "server/scheduling/active_calls.h"
 #include "server/scheduling/task.h"

@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "server/callers/callers.h"
 #include "server/memory/shared_memory_registry.h"
-#include "server/options.h"
+#include "server/options/options.h"
 
 namespace attention::server {
 

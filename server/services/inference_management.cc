@@ -4,8 +4,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/version.h"
 #include "server/services/model_descriptions.h"
-#include "server/version.h"
 
 namespace attention::server {
 namespace {

@@ -12,7 +12,7 @@
 #include "server/memory/shared_memory_registry.h"
 #include "server/models/model_repository.h"
 #include "server/models/model_table.h"
-#include "server/options.h"
+#include "server/options/options.h"
 #include "server/scheduling/serial_queue.h"
 
 namespace attention::server {

@@ -8,7 +8,7 @@
 #include "inference/grpc_service.grpc.pb.h"
 #include "server/memory/shared_memory_registry.h"
 #include "server/models/model_table.h"
-#include "server/options.h"
+#include "server/options/options.h"
 #include "server/resident/resident_store.h"
 #include "server/scheduling/active_calls.h"
 #include "server/scheduling/task.h"

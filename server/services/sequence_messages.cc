@@ -5,8 +5,8 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "server/base/utf8.h"
 #include "server/request/request_builder.h"
-#include "server/utf8.h"
 #include "server/wire/data_types.h"
 
 namespace attention::server {

@@ -3,8 +3,8 @@
 #include <memory>
 #include <string>
 
+#include "server/base/version.h"
 #include "server/services/sequence_messages.h"
-#include "server/version.h"
 
 namespace attention::server {
 

@@ -5,7 +5,7 @@
 
 #include "attention/v1/attention.pb.h"
 #include "core/engine.h"
-#include "server/options.h"
+#include "server/options/options.h"
 #include "server/resident/resident_store.h"
 
 namespace attention::server {

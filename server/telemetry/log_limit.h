@@ -5,7 +5,7 @@
 #include <mutex>
 #include <utility>
 
-#include "server/token_bucket.h"
+#include "server/base/token_bucket.h"
 
 namespace attention::server {
 

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "server/file_descriptor.h"
+#include "server/base/file_descriptor.h"
 #include "server/telemetry/log_limit.h"
 #include "server/transport/connections.h"
 

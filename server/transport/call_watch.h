@@ -9,7 +9,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
-#include "server/file_descriptor.h"
+#include "server/base/file_descriptor.h"
 #include "server/scheduling/open_calls.h"
 #include "server/telemetry/log_limit.h"
 #include "server/transport/channelz.h"

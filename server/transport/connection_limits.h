@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "server/options.h"
+#include "server/options/options.h"
 
 namespace attention::server {
 

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "server/file_descriptor.h"
+#include "server/base/file_descriptor.h"
+#include "server/base/token_bucket.h"
 #include "server/scheduling/open_calls.h"
-#include "server/token_bucket.h"
 #include "server/transport/connection_limits.h"
 #include "server/transport/peer.h"
 

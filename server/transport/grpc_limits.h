@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "server/options.h"
+#include "server/options/options.h"
 
 namespace attention::server {
 

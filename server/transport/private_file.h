@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "server/file_descriptor.h"
+#include "server/base/file_descriptor.h"
 
 namespace attention::server {
 

@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "server/file_descriptor.h"
+#include "server/base/file_descriptor.h"
 
 namespace attention::server {
 

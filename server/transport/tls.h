@@ -9,8 +9,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "server/file_watch.h"
-#include "server/options.h"
+#include "server/base/file_watch.h"
+#include "server/options/options.h"
 #include "server/transport/private_file.h"
 #include "server/transport/tls_context.h"
 

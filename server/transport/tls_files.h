@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "server/options.h"
+#include "server/options/options.h"
 
 namespace attention::server {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "server/file_descriptor.h"
+#include "server/base/file_descriptor.h"
 
 /// The Unix-domain socket that a server listens on beside its port.
 namespace attention::server {

@@ -15,7 +15,7 @@
 namespace attention::server {
 
 /// An inference.ModelInferRequest and its reply, which has another form over
-/// HTTP (server/http/json_infer_wire.h).
+/// HTTP (server/http/protocol/json_infer_wire.h).
 class InferWire : public AttentionWire {
  public:
   /// `models` and `regions` outlive it. On a stream the reply is a

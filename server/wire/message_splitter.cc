@@ -10,7 +10,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
-#include "server/utf8.h"
+#include "server/base/utf8.h"
 #include "server/wire/message_pieces.h"
 #include "server/wire/slice_stream.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/strings/cord.h"
-#include "server/utf8.h"
+#include "server/base/utf8.h"
 
 namespace attention::server {
 namespace {

@@ -14,8 +14,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/batch.h"
-#include "server/http/inference_route.h"
-#include "server/http/json_infer_wire.h"
+#include "server/http/port/inference_route.h"
+#include "server/http/protocol/json_infer_wire.h"
 #include "server/models/model_repository.h"
 #include "server/models/model_table.h"
 #include "server/request/results.h"

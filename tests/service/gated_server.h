@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/backend.h"
-#include "server/options.h"
+#include "server/options/options.h"
 #include "server/server.h"
 
 namespace attention::test {

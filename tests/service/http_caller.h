@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "server/file_descriptor.h"
+#include "server/base/file_descriptor.h"
 
 namespace attention::test {
 

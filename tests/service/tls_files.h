@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "attention_client/client.h"
-#include "server/options.h"
+#include "server/options/options.h"
 #include "tests/support/certificates.h"
 #include "tests/support/temporary_folder.h"
 

@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "attention_client/client.h"
-#include "server/options.h"
+#include "server/options/options.h"
 #include "server/server.h"
 
 namespace attention::test {

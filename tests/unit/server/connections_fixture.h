@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/file_descriptor.h"
+#include "server/base/file_descriptor.h"
 #include "server/transport/peer.h"
 #include "server/transport/tcp_listener.h"
 

@@ -1,4 +1,4 @@
-#include "server/environment.h"
+#include "server/options/environment.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "server/flags.h"
+#include "server/options/flags.h"
 
 namespace attention::server {
 namespace {

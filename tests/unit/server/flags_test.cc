@@ -1,10 +1,10 @@
-#include "server/flags.h"
+#include "server/options/flags.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "server/option_checks.h"
-#include "server/version.h"
+#include "server/base/version.h"
+#include "server/options/option_checks.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/server/parsed_flags.h"
 

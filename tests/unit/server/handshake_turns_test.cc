@@ -1,4 +1,4 @@
-#include "server/http/handshake_turns.h"
+#include "server/http/port/handshake_turns.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "server/http/http_acceptor.h"
+#include "server/http/port/http_acceptor.h"
 
 #include <gtest/gtest.h>
 

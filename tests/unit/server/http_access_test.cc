@@ -1,4 +1,4 @@
-#include "server/http/http_access.h"
+#include "server/http/port/http_access.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

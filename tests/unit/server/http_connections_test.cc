@@ -1,4 +1,4 @@
-#include "server/http/http_connections.h"
+#include "server/http/port/http_connections.h"
 
 #include <gtest/gtest.h>
 

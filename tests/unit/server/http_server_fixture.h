@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/http/http_server.h"
+#include "server/http/port/http_server.h"
 #include "tests/support/certificates.h"
 
 namespace attention::server {

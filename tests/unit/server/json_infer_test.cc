@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "server/http/grpc_timeout.h"
-#include "server/http/infer_json.h"
-#include "server/http/inference_route.h"
-#include "server/http/json_elements.h"
-#include "server/http/json_text.h"
+#include "server/http/port/inference_route.h"
+#include "server/http/protocol/grpc_timeout.h"
+#include "server/http/protocol/infer_json.h"
+#include "server/http/protocol/json_elements.h"
+#include "server/http/protocol/json_text.h"
 #include "server/request/request_builder.h"
 
 namespace attention::server {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "server/flags.h"
+#include "server/options/flags.h"
 #include "tests/support/temporary_folder.h"
 
 namespace attention::server {

@@ -8,8 +8,8 @@
 #include <chrono>
 #include <string>
 
+#include "server/base/utf8.h"
 #include "server/scheduling/retry_after.h"
-#include "server/utf8.h"
 
 namespace attention::server {
 namespace {

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/token_bucket.h"
 #include "server/scheduling/open_calls.h"
-#include "server/token_bucket.h"
 #include "server/transport/acceptor.h"
 #include "server/transport/connection_limits.h"
 #include "server/transport/connections.h"

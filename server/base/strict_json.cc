@@ -1,0 +1,61 @@
+#include "server/base/strict_json.h"
+
+#include <set>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace attention::server {
+
+using Json = nlohmann::json;
+
+absl::Status KeyError(absl::string_view key, absl::string_view problem) {
+  return absl::InvalidArgumentError(absl::StrCat(key, ": ", problem));
+}
+
+absl::StatusOr<Json> ParseStrictJson(absl::string_view text, int deepest) {
+  std::vector<std::set<std::string>> keys;  // of the objects that are open
+  std::string twice;
+  bool too_deep = false;
+  const auto note = [&](int depth, Json::parse_event_t event, Json& parsed) {
+    too_deep = too_deep || depth > deepest;
+    if (event == Json::parse_event_t::object_start) keys.emplace_back();
+    if (event == Json::parse_event_t::object_end) keys.pop_back();
+    if (event == Json::parse_event_t::key &&
+        !keys.back().insert(parsed.get<std::string>()).second) {
+      twice = parsed.get<std::string>();
+    }
+    return !too_deep;
+  };
+  try {
+    Json json = Json::parse(text.begin(), text.end(), note);
+    if (too_deep) {
+      return absl::InvalidArgumentError(
+          "objects and arrays are nested deeper than any key asks for");
+    }
+    if (!twice.empty()) return KeyError(twice, "comes twice");
+    if (!json.is_object()) {
+      return absl::InvalidArgumentError("not a JSON object");
+    }
+    return json;
+  } catch (const Json::exception& error) {
+    return absl::InvalidArgumentError(error.what());
+  }
+}
+
+absl::Status CheckKeys(absl::string_view path, const Json& object,
+                       const std::vector<std::string>& known) {
+  for (const auto& [key, value] : object.items()) {
+    if (absl::c_linear_search(known, key)) continue;
+    return KeyError(
+        absl::StrCat(path, path.empty() ? "" : ".", absl::CHexEscape(key)),
+        known.empty() ? "unknown key (expected none)"
+                      : absl::StrCat("unknown key (expected ",
+                                     absl::StrJoin(known, ", "), ")"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace attention::server

@@ -1,0 +1,77 @@
+#include "server/http/port/http_acceptor.h"
+
+#include <spdlog/spdlog.h>
+#include <sys/socket.h>
+
+#include <boost/system/system_error.hpp>
+#include <chrono>
+#include <exception>
+#include <utility>
+
+namespace attention::server {
+namespace {
+
+using boost::asio::ip::tcp;
+
+// Between two attempts where nothing more can be opened.
+constexpr std::chrono::milliseconds kPause{50};
+
+tcp ProtocolOf(int socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof(address);
+  ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size);
+  return address.ss_family == AF_INET6 ? tcp::v6() : tcp::v4();
+}
+
+}  // namespace
+
+HttpAcceptor::HttpAcceptor(boost::asio::io_context& context,
+                           FileDescriptor socket, int64_t most_at_once,
+                           Admit admit, LogLimit& failed)
+    : listening_(context, ProtocolOf(socket.get()), socket.get()),
+      pause_(context),
+      most_at_once_(most_at_once),
+      admit_(std::move(admit)),
+      failed_(failed) {
+  (void)socket.Release();  // the acceptor's
+  listening_.non_blocking(true);
+}
+
+void HttpAcceptor::Accept() {
+  listening_.async_wait(tcp::acceptor::wait_read, [this](const Error& error) {
+    if (!error) AcceptSome();
+  });
+}
+
+void HttpAcceptor::AcceptSome() {
+  try {
+    for (int64_t i = 0; i < most_at_once_; ++i) {
+      if (!AcceptOne()) break;
+    }
+  } catch (const std::exception& error) {
+    return AcceptLater(error.what());
+  }
+  Accept();
+}
+
+bool HttpAcceptor::AcceptOne() {
+  Error error;
+  tcp::socket socket = listening_.accept(error);
+  if (error == boost::asio::error::would_block) return false;
+  if (error == boost::asio::error::connection_aborted) return true;
+  if (error) throw boost::system::system_error(error);
+  admit_(std::move(socket));
+  return true;
+}
+
+void HttpAcceptor::AcceptLater(const std::string& why) {
+  if (const int64_t times = failed_.Count(); times > 0) {
+    spdlog::warn("http: cannot accept connections: {} ({} times)", why, times);
+  }
+  pause_.expires_after(kPause);
+  pause_.async_wait([this](const Error& error) {
+    if (!error) Accept();
+  });
+}
+
+}  // namespace attention::server

@@ -1,0 +1,160 @@
+#include "server/http/port/http_access.h"
+
+#include <boost/asio/ip/address.hpp>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+
+namespace attention::server {
+namespace {
+
+constexpr size_t kMostQuoted = 128;
+constexpr char kAnyHost[] = "*";
+
+// What is understood here beyond what every page may send (Fetch Standard).
+constexpr char kAllowedHeaders[] =
+    "Authorization, Content-Type, Inference-Header-Content-Length, "
+    "grpc-timeout, traceparent";
+constexpr char kExposedHeaders[] =
+    "Inference-Header-Content-Length, Retry-After, traceparent";
+constexpr char kPreflightSeconds[] = "600";
+
+std::vector<std::string> InLowerCase(std::vector<std::string> texts) {
+  for (std::string& text : texts) absl::AsciiStrToLower(&text);
+  return texts;
+}
+
+std::string Quoted(absl::string_view text) {
+  return absl::StrCat("'", absl::CHexEscape(text.substr(0, kMostQuoted)), "'");
+}
+
+bool IsAddress(absl::string_view host) {
+  if (absl::ConsumePrefix(&host, "[") && !absl::ConsumeSuffix(&host, "]")) {
+    return false;
+  }
+  boost::system::error_code error;
+  boost::asio::ip::make_address(static_cast<std::string>(host), error);
+  return !error;
+}
+
+bool IsNumber(absl::string_view text) {
+  return absl::c_all_of(text, [](char c) {
+    return absl::ascii_isdigit(static_cast<unsigned char>(c));
+  });
+}
+
+// Without its port, and the dot that ends a full name.
+absl::string_view NameOfHost(absl::string_view host) {
+  const size_t colon = host.rfind(':');
+  const size_t bracket = host.rfind(']');  // an IPv6 address ends there
+  if (colon != absl::string_view::npos && IsNumber(host.substr(colon + 1)) &&
+      (bracket == absl::string_view::npos || colon > bracket)) {
+    host = host.substr(0, colon);
+  }
+  absl::ConsumeSuffix(&host, ".");
+  return host;
+}
+
+// A browser sends no other type that is safe to take without asking first.
+bool IsBodyType(absl::string_view type) {
+  type = absl::StripAsciiWhitespace(type.substr(0, type.find(';')));
+  return absl::EqualsIgnoreCase(type, "application/json") ||
+         absl::EqualsIgnoreCase(type, "application/octet-stream") ||
+         absl::EndsWithIgnoreCase(type, "+json");
+}
+
+bool IsHostName(const std::string& text) {
+  return !text.empty() && absl::c_all_of(text, [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' ||
+           c == '.' || c == '_';
+  });
+}
+
+HttpReply Preflight() {
+  return {.status = 204,
+          .headers = {{"Access-Control-Allow-Methods", "GET, HEAD, POST"},
+                      {"Access-Control-Allow-Headers", kAllowedHeaders},
+                      {"Access-Control-Max-Age", kPreflightSeconds}}};
+}
+
+}  // namespace
+
+HttpAccess::HttpAccess(std::vector<std::string> origins,
+                       std::vector<std::string> hosts)
+    : origins_(InLowerCase(std::move(origins))),
+      hosts_(InLowerCase(std::move(hosts))) {}
+
+std::string HttpAccess::AllowedOrigin(const HttpRequest& request) const {
+  const std::string& origin = request.Header("origin");
+  return absl::c_linear_search(origins_, absl::AsciiStrToLower(origin)) ? origin
+                                                                        : "";
+}
+
+bool HttpAccess::AllowsHost(const std::string& host) const {
+  const std::string name = absl::AsciiStrToLower(NameOfHost(host));
+  return name == "localhost" || IsAddress(name) ||
+         absl::c_linear_search(hosts_, name) ||
+         absl::c_linear_search(hosts_, kAnyHost);
+}
+
+std::optional<HttpReply> HttpAccess::Answer(const HttpRequest& request,
+                                            bool probe, bool has_body) const {
+  const std::string origin = AllowedOrigin(request);
+  if (request.headers.contains("origin") && origin.empty()) {
+    return HttpError(
+        403, absl::StrCat("Origin: ", Quoted(request.Header("origin")),
+                          " (web pages are served whose origin the server's "
+                          "--http-allow-origin names)"));
+  }
+  // Only HTTP/1.0 may come without one, which browsers do not speak.
+  const std::string& host = request.Header("host");
+  if (!probe && !request.encrypted && request.headers.contains("host") &&
+      !AllowsHost(host)) {
+    return HttpError(
+        403, absl::StrCat("Host: ", Quoted(host),
+                          " (expected an IP address, localhost, or a name that "
+                          "the server's --http-host lists)"));
+  }
+  if (!origin.empty() && request.method == "OPTIONS" &&
+      request.headers.contains("access-control-request-method")) {
+    return Preflight();
+  }
+  const std::string& type = request.Header("content-type");
+  if (has_body && !type.empty() && !IsBodyType(type)) {
+    return HttpError(
+        415,
+        absl::StrCat("Content-Type: ", Quoted(type),
+                     " (expected application/json, or application/octet-stream "
+                     "with Inference-Header-Content-Length; with curl: -H "
+                     "'Content-Type: application/json')"));
+  }
+  return std::nullopt;
+}
+
+void HttpAccess::AddHeaders(const std::string& origin, HttpReply& reply) {
+  reply.headers.emplace_back("Access-Control-Allow-Origin", origin);
+  reply.headers.emplace_back("Access-Control-Expose-Headers", kExposedHeaders);
+  reply.headers.emplace_back("Vary", "Origin");
+}
+
+bool IsHostNameOrAny(const std::string& text) {
+  return text == kAnyHost || IsHostName(text);
+}
+
+bool IsOrigin(const std::string& text) {
+  absl::string_view host = text;
+  if (!absl::ConsumePrefix(&host, "https://") &&
+      !absl::ConsumePrefix(&host, "http://")) {
+    return false;
+  }
+  if (absl::EndsWith(host, ":")) return false;
+  const std::string name(NameOfHost(host));
+  return IsHostName(name) || (absl::StartsWith(name, "[") && IsAddress(name));
+}
+
+}  // namespace attention::server

@@ -1,0 +1,96 @@
+#ifndef ATTENTION_SERVER_HTTP_PORT_HTTP_CONNECTIONS_H_
+#define ATTENTION_SERVER_HTTP_PORT_HTTP_CONNECTIONS_H_
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+#include "server/transport/connection_limits.h"
+
+namespace attention::server {
+
+/// Counts connections. Where there is one too many, the one that has been idle
+/// for longest is closed for it: of its address, where that has its share;
+/// else of all. Where none is idle, some places are left for probes, which are
+/// told from others once their request has come. What was closed for others
+/// may keep its socket for a moment: an address with kMostClosing such gets no
+/// place until some of them have gone.
+///
+/// May be used from several threads at once, and must outlive its places.
+class HttpConnections {
+ public:
+  static constexpr int64_t kMostClosing = 64;
+
+  /// One connection's, given back when it is destroyed, which its socket must
+  /// not outlive.
+  class Place {
+   public:
+    Place(HttpConnections& all, std::string address, bool reserved)
+        : all_(all), address_(std::move(address)), reserved_(reserved) {}
+    ~Place();
+    Place(const Place&) = delete;
+    Place& operator=(const Place&) = delete;
+
+    /// Whether it is one of those that are left for probes.
+    bool reserved() const { return reserved_; }
+
+    /// From now on no request is under way: `close` may be called once, from
+    /// the thread that takes another place, and has to close the connection.
+    void SetIdle(std::function<void()> close);
+    void SetBusy();
+
+   private:
+    friend class HttpConnections;
+
+    HttpConnections& all_;
+    const std::string address_;
+    const bool reserved_;
+    // With the mutex of all_:
+    bool counted_ = true;
+    bool idle_ = false;
+    std::function<void()> close_;
+    std::list<Place*>::iterator in_idle_;
+  };
+
+  /// `reserved` places besides those of the limits.
+  HttpConnections(const ConnectionLimits& limits, int64_t reserved)
+      : limits_(limits), most_reserved_(reserved) {}
+
+  /// A place for a connection from `address`; null where there is none.
+  std::unique_ptr<Place> Take(const std::string& address);
+
+  int64_t open() const;
+  /// Since the start: for which there was no place, and which made room.
+  int64_t refused() const;
+  int64_t displaced() const;
+
+ private:
+  bool FullFor(const std::string& address) const;       // mutex_ is held
+  int64_t ClosingOf(const std::string& address) const;  // likewise
+  // Of `address`, "" for any, in a reserved place or not; null where none is
+  // idle. Likewise.
+  Place* LongestIdle(const std::string& address, bool reserved) const;
+  void Uncount(Place& place);    // likewise
+  void Displace(Place& place);   // likewise
+  void LeaveIdle(Place& place);  // likewise
+
+  const ConnectionLimits limits_;
+  const int64_t most_reserved_;
+  mutable std::mutex mutex_;
+  int64_t open_ = 0;      // but for reserved ones
+  int64_t reserved_ = 0;  // places that are taken
+  int64_t refused_ = 0;
+  int64_t displaced_ = 0;
+  std::unordered_map<std::string, int64_t> of_address_;  // likewise
+  // Closed for others, and still there.
+  std::unordered_map<std::string, int64_t> closing_of_address_;
+  std::list<Place*> idle_;  // the longest first
+};
+
+}  // namespace attention::server
+
+#endif  // ATTENTION_SERVER_HTTP_PORT_HTTP_CONNECTIONS_H_

@@ -1,0 +1,201 @@
+// HttpSession: how a request is read.
+
+#include <algorithm>
+#include <boost/asio/write.hpp>
+#include <boost/beast/http/read.hpp>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "server/http/port/http_access.h"
+#include "server/http/port/http_head_checks.h"
+#include "server/http/port/http_session.h"
+#include "server/http/port/http_status.h"
+
+namespace attention::server {
+namespace {
+
+namespace beast = boost::beast;
+namespace http = boost::beast::http;
+
+// Read at once, of a body; as much of it is progress.
+constexpr size_t kBodyChunk = 64 << 10;
+
+constexpr char kContinue[] = "HTTP/1.1 100 Continue\r\n\r\n";
+
+template <typename Message>
+HttpRequest RequestOf(const Message& message, const HttpPeer& peer) {
+  HttpRequest request;
+  request.method = message.method() == http::verb::head
+                       ? "GET"
+                       : static_cast<std::string>(message.method_string());
+  const std::string target(message.target());
+  request.path = target.substr(0, target.find('?'));
+  for (const auto& field : message) {
+    request.headers.emplace(absl::AsciiStrToLower({field.name_string().data(),
+                                                   field.name_string().size()}),
+                            static_cast<std::string>(field.value()));
+  }
+  request.peer = peer.name;
+  request.address = peer.address;
+  request.encrypted = peer.encrypted;
+  request.certificate_names = peer.certificate_names;
+  return request;
+}
+
+// The status for what was read up to there; nothing where nobody waits for one.
+std::optional<int> StatusOf(beast::error_code error) {
+  if (error == http::error::header_limit) return 431;
+  if (error == http::error::body_limit) return 413;
+  if (error == http::error::end_of_stream ||
+      error == http::error::partial_message ||
+      error.category() != make_error_code(http::error::bad_method).category()) {
+    return std::nullopt;
+  }
+  return 400;
+}
+
+HttpReply BodyTooLarge(uint64_t most) {
+  return HttpError(413, absl::StrCat("the body is too large (at most ", most,
+                                     " bytes for this path, by the "
+                                     "server's max_request_bytes and "
+                                     "memory_limit)"));
+}
+
+// Of a place that is left for probes.
+HttpReply NoPlace() {
+  HttpReply reply = HttpError(
+      503,
+      "too many requests over HTTP are under way, of this address or of all "
+      "(health and metrics are served)");
+  reply.headers.emplace_back("Retry-After", "1");
+  return reply;
+}
+
+}  // namespace
+
+void HttpSession::Read() {
+  parser_.emplace();
+  parser_->header_limit(limits_.header_bytes);
+  // Counted here. Boost 1.74 takes boost::none for a limit of 0.
+  parser_->body_limit(std::numeric_limits<uint64_t>::max());
+  SetIdle();
+  http::async_read_header(stream_, buffer_, *parser_,
+                          [self = shared_from_this()](Error error, size_t) {
+                            self->OnHead(error);
+                          });
+}
+
+void HttpSession::OnHead(Error error) {
+  // A reserved place is always to be had for the next one.
+  if (!place_->reserved()) place_->SetBusy();
+  if (error) return Refuse(error);
+  if (const auto checked = CheckHead(parser_->get()); !checked.ok()) {
+    return RefuseBody(ErrorReply(checked));
+  }
+  request_ = RequestOf(parser_->get(), peer_);
+  const bool has_body = !parser_->is_done();
+  if (std::optional<HttpReply> reply = AnswerHead(has_body)) {
+    if (has_body) return RefuseBody(*std::move(reply));
+    request_ = {};
+    return Write(*std::move(reply), parser_->get().keep_alive());
+  }
+  if (!has_body) return Dispatch();
+  ReadBodyFrom(handlers_.most_body_bytes(request_));
+}
+
+std::optional<HttpReply> HttpSession::AnswerHead(bool has_body) {
+  const bool probe = handlers_.is_probe(request_);
+  if (handlers_.access != nullptr) {
+    allowed_origin_ = handlers_.access->AllowedOrigin(request_);
+    auto reply = handlers_.access->Answer(request_, probe, has_body);
+    if (reply) return reply;
+  }
+  if (place_->reserved() && !probe) return NoPlace();
+  return std::nullopt;
+}
+
+void HttpSession::ReadBodyFrom(absl::StatusOr<int64_t> most) {
+  if (!most.ok()) return RefuseBody(ErrorReply(most.status()));
+  most_body_bytes_ = static_cast<size_t>(*most);
+  const boost::optional<uint64_t> declared = parser_->content_length();
+  if (declared && *declared > most_body_bytes_) {
+    return RefuseBody(BodyTooLarge(most_body_bytes_));
+  }
+  request_.body = CountedBytes(limits_.bodies, peer_.address);
+  buffer_.reserve(limits_.header_bytes + kBodyChunk);
+  body_begin_ = body_progress_ = Clock::now();
+  body_bytes_at_progress_ = 0;
+  CloseAt(body_begin_ + limits_.body_pause);
+  if (absl::EqualsIgnoreCase(request_.Header("expect"), "100-continue")) {
+    return Continue();
+  }
+  ReadBody();
+}
+
+void HttpSession::Continue() {
+  boost::asio::async_write(
+      stream_, boost::asio::buffer(kContinue, sizeof(kContinue) - 1),
+      [self = shared_from_this()](Error error, size_t) {
+        if (error) return self->Close();
+        self->ReadBody();
+      });
+}
+
+void HttpSession::ReadBody() {
+  CountedBytes& body = request_.body;
+  const boost::optional<uint64_t> declared = parser_->content_length();
+  const size_t most = declared ? *declared : most_body_bytes_ + 1;
+  if (body.room() == 0) {
+    // One more than is allowed shows that a body in chunks has more.
+    absl::Status memory = body.Grow(
+        std::min(kBodyChunk, std::max<size_t>(most - body.size(), 1)), most);
+    if (!memory.ok()) return RefuseBody(ErrorReply(memory));
+  }
+  const size_t asked = std::min(body.room(), kBodyChunk);
+  auto& into = parser_->get().body();
+  into.data = body.end();
+  into.size = asked;
+  into.more = true;
+  http::async_read_some(
+      stream_, buffer_, *parser_,
+      [self = shared_from_this(), asked](Error error, size_t) {
+        self->OnBody(error, asked);
+      });
+}
+
+void HttpSession::OnBody(Error error, size_t asked) {
+  if (error && error != http::error::need_buffer) return Refuse(error);
+  CountedBytes& body = request_.body;
+  body.Commit(asked - parser_->get().body().size);
+  if (body.size() > most_body_bytes_) {
+    return RefuseBody(BodyTooLarge(most_body_bytes_));
+  }
+  if (parser_->is_done()) return Dispatch();
+  // Who sends a large body may take longer, as long as it comes.
+  if (body.size() >= body_bytes_at_progress_ + kBodyChunk) {
+    body_bytes_at_progress_ = body.size();
+    body_progress_ = Clock::now();
+  }
+  const std::chrono::milliseconds more{1000 * body.size() / limits_.body_rate};
+  CloseAt(std::min(body_progress_ + limits_.body_pause,
+                   body_begin_ + limits_.request_time + more));
+  ReadBody();
+}
+
+void HttpSession::Refuse(Error error) {
+  const std::optional<int> status = StatusOf(error);
+  if (!status) return Close();
+  RefuseBody(HttpError(*status, error.message()));
+}
+
+void HttpSession::RefuseBody(HttpReply reply) {
+  linger_ = true;
+  request_ = {};
+  Write(std::move(reply), /*keep_alive=*/false);
+}
+
+}  // namespace attention::server

@@ -1,0 +1,256 @@
+#include "server/http/protocol/infer_json.h"
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "server/http/protocol/infer_json_data.h"
+#include "server/request/request_builder.h"
+#include "server/wire/infer_values.h"
+
+namespace attention::server {
+namespace {
+
+using InputTensor = inference::ModelInferRequest::InferInputTensor;
+using OutputTensor = inference::ModelInferRequest::InferRequestedOutputTensor;
+
+// An object as it is written: a key that comes twice is there twice.
+template <typename Key, typename Value, typename Less, typename Allocator>
+struct EveryMember : nlohmann::ordered_map<Key, Value, Less, Allocator> {
+  // What the library's parser makes members with.
+  Value& operator[](const Key& key) {
+    this->emplace_back(key, Value());
+    return this->back().second;
+  }
+};
+using Json = nlohmann::basic_json<EveryMember>;
+
+constexpr size_t kMostTensors = 64;
+// Of a caller's text that is in a message.
+constexpr size_t kMostTold = 64;
+
+const char* KindOf(const Json& value) {
+  if (value.is_null()) return "null";
+  if (value.is_boolean()) return "a boolean";
+  if (value.is_number()) return "a number";
+  if (value.is_string()) return "a string";
+  return value.is_array() ? "an array" : "an object";
+}
+
+absl::Status Expected(absl::string_view where, const Json& had,
+                      absl::string_view expected) {
+  return FieldError(where,
+                    absl::StrCat(KindOf(had), " (expected ", expected, ")"));
+}
+
+// A key that matters, and what reads its value.
+struct Member {
+  const char* key;
+  std::function<absl::Status(const std::string& where, const Json& value)> read;
+};
+
+// `prefix` is what stands before a key in messages; it may change as members
+// are read.
+absl::Status ReadMembers(const Json& object,
+                         const std::function<std::string()>& prefix,
+                         const std::vector<Member>& members) {
+  std::set<absl::string_view> read;
+  for (const auto& [key, value] : object.get_ref<const Json::object_t&>()) {
+    const auto member = absl::c_find_if(
+        members, [&key = key](const Member& one) { return one.key == key; });
+    if (member == members.end()) continue;
+    const std::string where = prefix() + key;
+    if (!read.insert(member->key).second) {
+      return FieldError(where, "comes twice");
+    }
+    if (absl::Status status = member->read(where, value); !status.ok()) {
+      return status;
+    }
+  }
+  return absl::OkStatus();
+}
+
+Member Text(const char* key, std::string& text) {
+  return {key, [&text](const std::string& where, const Json& value) {
+            if (!value.is_string()) return Expected(where, value, "a string");
+            text = value.get<std::string>();
+            return absl::OkStatus();
+          }};
+}
+
+absl::Status ReadParameter(const std::string& where, const Json& value,
+                           inference::InferParameter& parameter) {
+  if (value.is_boolean()) {
+    parameter.set_bool_param(value.get<bool>());
+  } else if (value.is_number_unsigned() &&
+             !std::in_range<int64_t>(value.get<uint64_t>())) {
+    parameter.set_uint64_param(value.get<uint64_t>());
+  } else if (value.is_number_integer()) {
+    parameter.set_int64_param(value.get<int64_t>());
+  } else if (value.is_number()) {
+    parameter.set_double_param(value.get<double>());
+  } else if (value.is_string()) {
+    parameter.set_string_param(value.get<std::string>());
+  } else {
+    return Expected(where, value, "a boolean, a number or a string");
+  }
+  return absl::OkStatus();
+}
+
+Member Parameters(InferParameters& parameters) {
+  return {
+      "parameters", [&parameters](const std::string& where, const Json& value) {
+        if (!value.is_object()) return Expected(where, value, "an object");
+        for (const auto& [key, one] : value.get_ref<const Json::object_t&>()) {
+          const std::string name =
+              absl::StrCat(where, ".", key.substr(0, kMostTold));
+          if (parameters.contains(key)) return FieldError(name, "comes twice");
+          absl::Status read = ReadParameter(name, one, parameters[key]);
+          if (!read.ok()) return read;
+        }
+        return absl::OkStatus();
+      }};
+}
+
+Member Shape(InputTensor& input) {
+  return {"shape", [&input](const std::string& where, const Json& value) {
+            if (!value.is_array()) return Expected(where, value, "an array");
+            for (const Json& extent : value) {
+              if (!extent.is_number_integer() ||
+                  (extent.is_number_unsigned() &&
+                   !std::in_range<int64_t>(extent.get<uint64_t>()))) {
+                return Expected(where, extent, "integers");
+              }
+              input.add_shape(extent.get<int64_t>());
+            }
+            return absl::OkStatus();
+          }};
+}
+
+// `read` is called with each object in the array.
+Member Tensors(
+    const char* key,
+    const std::function<absl::Status(size_t index, const Json& tensor)>& read) {
+  return {key, [read](const std::string& where, const Json& value) {
+            if (!value.is_array()) return Expected(where, value, "an array");
+            if (value.size() > kMostTensors) {
+              return FieldError(where,
+                                absl::StrCat("more than ", kMostTensors));
+            }
+            for (size_t i = 0; i < value.size(); ++i) {
+              if (!value[i].is_object()) {
+                return Expected(where, value[i], "objects");
+              }
+              absl::Status status = read(i, value[i]);
+              if (!status.ok()) return status;
+            }
+            return absl::OkStatus();
+          }};
+}
+
+// "query", or "inputs[0]" without a name.
+std::string NameOf(const std::string& name, const char* list, size_t index) {
+  return name.empty() ? absl::StrCat(list, "[", index, "]")
+                      : name.substr(0, kMostTold);
+}
+
+// Where the elements are, once all else of the input is read.
+absl::Status FindElements(const std::string& name, const InputTensor& input,
+                          InferJson::Input& place) {
+  place.in_region = input.parameters().contains("shared_memory_region");
+  const auto binary = input.parameters().find("binary_data_size");
+  if (binary != input.parameters().end()) {
+    if (!binary->second.has_int64_param() || binary->second.int64_param() < 0) {
+      return FieldError(absl::StrCat(name, ".binary_data_size"),
+                        "(expected an integer of at least 0)");
+    }
+    place.binary_bytes = binary->second.int64_param();
+  }
+  const int places = (place.data ? 1 : 0) + (place.binary_bytes ? 1 : 0) +
+                     (place.in_region ? 1 : 0);
+  if (places == 1) return absl::OkStatus();
+  return FieldError(name, places == 0
+                              ? "has no elements (expected data, "
+                                "binary_data_size or shared_memory_region)"
+                              : "has its elements in two places (expected one "
+                                "of data, binary_data_size and "
+                                "shared_memory_region)");
+}
+
+absl::Status ReadInput(size_t index, const Json& json,
+                       const InferJsonParts& parts, InferJson& result) {
+  InputTensor& input = *result.fields.add_inputs();
+  InferJson::Input& place = result.inputs.emplace_back();
+  const auto name = [&] { return NameOf(input.name(), "inputs", index); };
+  const Member data = {
+      "data", [&](const std::string& where, const Json& value) {
+        const auto cut = absl::c_find_if(parts.data, [index](const auto& one) {
+          return one.input == index;
+        });
+        if (!value.is_array() || cut == parts.data.end()) {
+          return Expected(where, value, "an array");
+        }
+        place.data = cut->text;
+        return absl::OkStatus();
+      }};
+  absl::Status status =
+      ReadMembers(json, [&] { return name() + "."; },
+                  {Text("name", *input.mutable_name()),
+                   Text("datatype", *input.mutable_datatype()), Shape(input),
+                   Parameters(*input.mutable_parameters()), data});
+  return status.ok() ? FindElements(name(), input, place) : status;
+}
+
+absl::Status ReadOutput(size_t index, const Json& json, InferJson& result) {
+  OutputTensor& output = *result.fields.add_outputs();
+  return ReadMembers(
+      json, [&] { return NameOf(output.name(), "outputs", index) + "."; },
+      {Text("name", *output.mutable_name()),
+       Parameters(*output.mutable_parameters())});
+}
+
+absl::StatusOr<Json> ParseHead(const InferJsonParts& parts) {
+  try {
+    return Json::parse(parts.head);
+  } catch (const Json::parse_error& error) {
+    // After "[json.exception.parse_error.101] parse error at line 1, column 1".
+    const absl::string_view what = error.what();
+    return FieldError(
+        "body", absl::StrCat("no JSON at byte ", parts.PositionOf(error.byte),
+                             ": ", what.substr(what.find(": ") + 2)));
+  } catch (const Json::exception& error) {  // a number that no double is
+    const absl::string_view what = error.what();
+    return FieldError(
+        "body", absl::StrCat("no JSON: ", what.substr(what.find("] ") + 2)));
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<InferJson> ReadInferJson(absl::string_view text) {
+  const absl::StatusOr<InferJsonParts> parts = CutData(text);
+  if (!parts.ok()) return parts.status();
+  const absl::StatusOr<Json> json = ParseHead(*parts);
+  if (!json.ok()) return json.status();
+  if (!json->is_object()) return Expected("body", *json, "an object");
+  InferJson result;
+  absl::Status status =
+      ReadMembers(*json, [] { return std::string(); },
+                  {Text("id", *result.fields.mutable_id()),
+                   Parameters(*result.fields.mutable_parameters()),
+                   Tensors("inputs",
+                           [&](size_t index, const Json& input) {
+                             return ReadInput(index, input, *parts, result);
+                           }),
+                   Tensors("outputs", [&](size_t index, const Json& output) {
+                     return ReadOutput(index, output, result);
+                   })});
+  if (!status.ok()) return status;
+  return result;
+}
+
+}  // namespace attention::server

@@ -1,0 +1,40 @@
+#ifndef ATTENTION_SERVER_HTTP_PROTOCOL_INFER_JSON_H_
+#define ATTENTION_SERVER_HTTP_PROTOCOL_INFER_JSON_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "inference/grpc_service.pb.h"
+
+namespace attention::server {
+
+/// The JSON of an inference request over HTTP.
+struct InferJson {
+  /// Where an input's elements are: one of these.
+  struct Input {
+    std::optional<absl::string_view> data;  // an array, in the text, not read
+    std::optional<int64_t> binary_bytes;    // behind the JSON
+    bool in_region = false;
+  };
+
+  /// Names, datatypes, shapes and parameters. The model's name and version are
+  /// not in the JSON, and no elements are here.
+  inference::ModelInferRequest fields;
+  std::vector<Input> inputs;  // as many as fields has
+};
+
+/// Reads all but the elements, for which ReadJsonElements() is. Keys that are
+/// unknown are passed over, as the protocol's other servers do.
+///
+/// INVALID_ARGUMENT, which names the key, where the text besides `data` is not
+/// JSON, a value has the wrong type, a key that matters comes twice, an input
+/// has its elements nowhere or in two places, there are more than 64 inputs or
+/// outputs; and what CutData() refuses. So it takes a few hundred KiB at most.
+absl::StatusOr<InferJson> ReadInferJson(absl::string_view text);
+
+}  // namespace attention::server
+
+#endif  // ATTENTION_SERVER_HTTP_PROTOCOL_INFER_JSON_H_

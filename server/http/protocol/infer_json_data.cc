@@ -1,0 +1,153 @@
+#include "server/http/protocol/infer_json_data.h"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "server/request/request_builder.h"
+
+namespace attention::server {
+namespace {
+
+constexpr size_t kMostHeadBytes = 64 << 10;
+constexpr size_t kDeepest = 32;
+// As many as the extents of a tensor can be.
+constexpr int kDeepestData = 8;
+// Objects and arrays that an input's members are in: {"inputs":[{
+constexpr char kOfInput[] = "{[{";
+constexpr size_t kRequestLevel = 1;
+constexpr size_t kInputsLevel = 2;
+constexpr size_t kInputLevel = 3;
+
+// Whether a string, as it is written, says `key`.
+bool Says(absl::string_view string, absl::string_view key) {
+  if (!absl::StrContains(string, '\\')) {
+    return string == absl::StrCat("\"", key, "\"");
+  }
+  const auto json = nlohmann::json::parse(string.begin(), string.end(), nullptr,
+                                          /*allow_exceptions=*/false);
+  return json.is_string() && json.get_ref<const std::string&>() == key;
+}
+
+class Cutter {
+ public:
+  explicit Cutter(absl::string_view text) : text_(text) {}
+
+  absl::StatusOr<InferJsonParts> Cut() {
+    while (at_ < text_.size()) {
+      if (absl::Status status = Step(); !status.ok()) return status;
+      ++at_;
+      if (parts_.head.size() + at_ - kept_ > kMostHeadBytes) {
+        return FieldError("body", "all besides data takes more than 64 KiB");
+      }
+    }
+    Keep(text_.size());
+    return std::move(parts_);
+  }
+
+ private:
+  // One character, or a string, or all of `data`; at_ is at its end.
+  absl::Status Step() {
+    switch (text_[at_]) {
+      case '"': {
+        const size_t begin = at_;
+        at_ = EndOfString(begin);
+        string_ = text_.substr(begin, at_ + 1 - begin);
+        return absl::OkStatus();
+      }
+      case ':':
+        if (open_.size() < keys_.size()) keys_[open_.size()] = string_;
+        return absl::OkStatus();
+      case ',':
+        if (open_.size() == kInputsLevel) ++input_;
+        return absl::OkStatus();
+      case '[':
+        if (IsData()) return CutHere();
+        [[fallthrough]];
+      case '{':
+        open_ += text_[at_];
+        if (open_.size() == kInputsLevel) input_ = 0;
+        if (open_.size() <= kDeepest) return absl::OkStatus();
+        return FieldError("body", "objects and arrays are nested too deep");
+      case ']':
+      case '}':
+        if (!open_.empty()) open_.pop_back();
+        return absl::OkStatus();
+      default:
+        return absl::OkStatus();
+    }
+  }
+
+  // Of the string that begins there, its last quote; the text's end where it
+  // has none.
+  size_t EndOfString(size_t begin) const {
+    size_t end = begin + 1;
+    while (end < text_.size() && text_[end] != '"') {
+      end += text_[end] == '\\' ? 2 : 1;
+    }
+    return std::min(end, text_.size());
+  }
+
+  bool IsData() const {
+    return open_ == kOfInput && Says(keys_[kRequestLevel], "inputs") &&
+           Says(keys_[kInputLevel], "data");
+  }
+
+  absl::Status CutHere() {
+    const size_t begin = at_;
+    Keep(begin + 1);
+    int level = 0;
+    for (; at_ < text_.size(); ++at_) {
+      const char c = text_[at_];
+      if (c == '"') {
+        at_ = EndOfString(at_);
+      } else if (c == '[' && ++level > kDeepestData) {
+        return FieldError(
+            absl::StrCat("inputs[", input_, "].data"),
+            absl::StrCat("arrays are nested deeper than ", kDeepestData));
+      } else if (c == ']' && --level == 0) {
+        break;
+      }
+    }
+    kept_ = at_;
+    parts_.data.push_back(
+        {input_, text_.substr(begin, at_ + 1 - begin), parts_.head.size() + 1});
+    return absl::OkStatus();
+  }
+
+  // Puts into the head what is not in it, up to `end`.
+  void Keep(size_t end) {
+    if (end <= kept_) return;
+    const absl::string_view more = text_.substr(kept_, end - kept_);
+    parts_.head.append(more.data(), more.size());
+    kept_ = end;
+  }
+
+  const absl::string_view text_;
+  size_t at_ = 0;
+  size_t kept_ = 0;           // what is before it is in the head, or in data
+  absl::string_view string_;  // the last one
+  std::string open_;          // brackets of objects and arrays
+  std::array<absl::string_view, kInputLevel + 1> keys_;  // the last, by level
+  size_t input_ = 0;
+  InferJsonParts parts_;
+};
+
+}  // namespace
+
+size_t InferJsonParts::PositionOf(size_t byte) const {
+  size_t position = byte;
+  for (const Data& one : data) {
+    if (one.end <= byte) position += one.text.size() - 2;
+  }
+  return position;
+}
+
+absl::StatusOr<InferJsonParts> CutData(absl::string_view text) {
+  return Cutter(text).Cut();
+}
+
+}  // namespace attention::server

@@ -1,0 +1,211 @@
+#include "server/http/protocol/inference_calls.h"
+
+#include <google/protobuf/message.h>
+
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/strip.h"
+#include "inference/grpc_service.grpc.pb.h"
+#include "server/http/port/http_status.h"
+#include "server/http/protocol/proto_json.h"
+
+namespace attention::server {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Management = InferenceManagement;
+using Keys = std::vector<std::string>;
+
+HttpReply JsonReply(int status, const Json& json) {
+  return {.status = status,
+          .body = json.dump(-1, ' ', /*ensure_ascii=*/false,
+                            Json::error_handler_t::replace) +
+                  "\n"};
+}
+
+// How responses are written, with 200 where it is JSON alone.
+HttpReply ToReply(const Json& json) { return JsonReply(200, json); }
+HttpReply ToReply(HttpReply reply) { return reply; }
+
+const auto kAsItIs = [](const auto& response, const std::string& /*name*/) {
+  return ToJson(response);
+};
+const auto kNothing = [](const auto& /*response*/,
+                         const std::string& /*name*/) {
+  return Json::object();
+};
+const auto kReady = [](const auto& response, const std::string& name) {
+  return JsonReply(response.ready() ? 200 : 404,
+                   {{"name", name}, {"ready", response.ready()}});
+};
+const auto kConfig = [](const auto& response, const std::string& /*name*/) {
+  return ToJson(response.config());
+};
+const auto kModels = [](const auto& response, const std::string& /*name*/) {
+  return ToJson(response)["models"];
+};
+
+// The regions of a status, in a list.
+const auto kRegions = [](const auto& response, const std::string& /*name*/) {
+  Json list = Json::array();
+  for (const auto& [name, region] : response.regions()) {
+    list.push_back(ToJson(region));
+  }
+  return list;
+};
+
+// Of each setting's value the one member that is set.
+const auto kLogSettings = [](const auto& response,
+                             const std::string& /*name*/) {
+  Json all = Json::object();
+  for (const auto& [key, value] : response.settings()) {
+    const Json members = ToJson(value);
+    all[key] = members.empty() ? Json() : members.begin().value();
+  }
+  return all;
+};
+
+// Triton's form: a list of levels, all others as one text.
+const auto kTraceSettings = [](const auto& response,
+                               const std::string& /*name*/) {
+  Json all = Json::object();
+  for (const auto& [key, value] : response.settings()) {
+    if (key != "trace_level" && value.value_size() == 1) {
+      all[key] = value.value(0);
+    } else {
+      all[key] = ToJson(value)["value"];
+    }
+  }
+  return all;
+};
+
+// Sets a field where the message has it.
+void SetText(const char* field, const std::string& text,
+             google::protobuf::Message& message) {
+  const auto* found = message.GetDescriptor()->FindFieldByName(field);
+  if (found != nullptr) {
+    message.GetReflection()->SetString(&message, found, text);
+  }
+}
+
+// The request of a route, with what the body says of `keys`.
+absl::Status FillRequest(const InferenceCalls::Call& call, const Keys& keys,
+                         google::protobuf::Message& request) {
+  SetText("name", call.route.name, request);
+  SetText("model_name", call.route.name, request);
+  SetText("version", call.route.version, request);
+  return ReadFields(call.body, keys, request);
+}
+
+// Begins to count a call of the RPC that has such a request.
+std::shared_ptr<CallCounter::Call> Count(
+    CallCounter& counter, const google::protobuf::Message& request) {
+  std::shared_ptr<CallCounter::Call> counted =
+      counter.Begin(inference::GRPCInferenceService::service_full_name(),
+                    static_cast<std::string>(absl::StripSuffix(
+                        request.GetDescriptor()->name(), "Request")));
+  counted->NoteReceived();
+  return counted;
+}
+
+template <typename Response, typename Write>
+HttpReply Written(const absl::StatusOr<Response>& response, const Write& write,
+                  const std::string& name, CallCounter::Call& counted) {
+  if (response.ok()) counted.NoteSent();
+  counted.End(static_cast<grpc::StatusCode>(response.status().code()));
+  return response.ok() ? ToReply(write(*response, name))
+                       : ErrorReply(response.status());
+}
+
+using Handler = std::function<absl::Status(Management&, CallCounter&,
+                                           const InferenceCalls::Call&,
+                                           const InferenceCalls::Reply&)>;
+
+// What is known at once. `keys` are those that a body may have.
+template <typename Request, typename Response, typename Write>
+Handler Now(absl::StatusOr<Response> (Management::*method)(const Caller*,
+                                                           const Request&),
+            const Write& write, const Keys& keys = {}) {
+  return [=](Management& management, CallCounter& counter,
+             const InferenceCalls::Call& call,
+             const InferenceCalls::Reply& reply) {
+    Request request;
+    absl::Status filled = FillRequest(call, keys, request);
+    if (!filled.ok()) return filled;
+    const auto counted = Count(counter, request);
+    reply(Written((management.*method)(call.caller, request), write,
+                  call.route.name, *counted));
+    return absl::OkStatus();
+  };
+}
+
+// What may have to wait for its turn.
+template <typename Request, typename Response, typename Write>
+Handler InTurn(void (Management::*method)(const Caller*, const Request&,
+                                          Management::StillWanted,
+                                          Management::Reply<Response>),
+               const Write& write, const Keys& keys) {
+  return [=](Management& management, CallCounter& counter,
+             const InferenceCalls::Call& call,
+             const InferenceCalls::Reply& reply) {
+    Request request;
+    absl::Status filled = FillRequest(call, keys, request);
+    if (!filled.ok()) return filled;
+    (management.*method)(call.caller, request, call.wanted,
+                         [reply, write, name = call.route.name,
+                          counted = Count(counter, request)](
+                             const absl::StatusOr<Response>& response) {
+                           reply(Written(response, write, name, *counted));
+                         });
+    return absl::OkStatus();
+  };
+}
+
+const Handler& HandlerOf(InferenceMethod method) {
+  using M = InferenceMethod;
+  static const auto& handlers = *new std::map<M, Handler>{
+      {M::kServerMetadata, Now(&Management::ServerMetadata, kAsItIs)},
+      {M::kModelMetadata, Now(&Management::ModelMetadata, kAsItIs)},
+      {M::kModelReady, Now(&Management::ModelReady, kReady)},
+      {M::kModelConfig, Now(&Management::ModelConfig, kConfig)},
+      {M::kModelStatistics, Now(&Management::ModelStatistics, kAsItIs)},
+      {M::kRepositoryIndex,
+       InTurn(&Management::RepositoryIndex, kModels, {"ready"})},
+      {M::kRepositoryModelLoad,
+       InTurn(&Management::RepositoryModelLoad, kNothing, {"parameters"})},
+      {M::kRepositoryModelUnload,
+       InTurn(&Management::RepositoryModelUnload, kNothing, {"parameters"})},
+      {M::kSystemSharedMemoryStatus,
+       Now(&Management::SystemSharedMemoryStatus, kRegions)},
+      {M::kSystemSharedMemoryRegister,
+       Now(&Management::SystemSharedMemoryRegister, kNothing,
+           {"key", "offset", "byte_size"})},
+      {M::kSystemSharedMemoryUnregister,
+       Now(&Management::SystemSharedMemoryUnregister, kNothing)},
+      {M::kCudaSharedMemoryStatus,
+       Now(&Management::CudaSharedMemoryStatus, kRegions)},
+      {M::kCudaSharedMemoryRegister,
+       Now(&Management::CudaSharedMemoryRegister, kNothing,
+           {"raw_handle", "device_id", "byte_size"})},
+      {M::kCudaSharedMemoryUnregister,
+       Now(&Management::CudaSharedMemoryUnregister, kNothing)},
+      {M::kTraceSetting,
+       Now(&Management::TraceSetting, kTraceSettings, {kAllSettings})},
+      {M::kLogSettings,
+       Now(&Management::LogSettings, kLogSettings, {kAllSettings})},
+  };
+  return handlers.at(method);
+}
+
+}  // namespace
+
+absl::Status InferenceCalls::Ask(const Call& call, const Reply& reply) {
+  return HandlerOf(call.route.method)(management_, counter_, call, reply);
+}
+
+}  // namespace attention::server

@@ -1,0 +1,55 @@
+#include "server/options/option_checks.h"
+
+#include <string>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "server/options/option_table.h"
+
+namespace attention::server {
+namespace {
+
+template <typename... Parts>
+absl::Status Wrong(absl::string_view flag, const Parts&... parts) {
+  return absl::InvalidArgumentError(absl::StrCat(flag, ": ", parts...));
+}
+
+// What goes with what.
+absl::Status CheckTogether(const ServerOptions& options) {
+  if (options.allow_model_control && options.model_repository.empty()) {
+    return Wrong("--allow-model-control",
+                 "true (expected --model-repository beside it)");
+  }
+  const bool certificate = !options.tls_certificate.empty();
+  if (certificate && options.tls_key.empty()) {
+    return Wrong("--tls-certificate", "'", options.tls_certificate,
+                 "' (expected --tls-key beside it)");
+  }
+  if (!certificate && !options.tls_key.empty()) {
+    return Wrong("--tls-key", "'", options.tls_key,
+                 "' (expected --tls-certificate beside it)");
+  }
+  if (!certificate && !options.tls_client_ca.empty()) {
+    return Wrong("--tls-client-ca", "'", options.tls_client_ca,
+                 "' (expected --tls-certificate and --tls-key beside it)");
+  }
+  if (certificate && options.insecure) {
+    return Wrong("--insecure",
+                 "true (expected no --tls-certificate beside it)");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckOptions(const ServerOptions& options) {
+  for (const OptionRow& row : OptionTable()) {
+    const std::string wrong = std::visit(
+        [&](const auto& kind) { return kind.Wrong(options.*kind.member); },
+        row.kind);
+    if (!wrong.empty()) return Wrong(row.flag, wrong);
+  }
+  return CheckTogether(options);
+}
+
+}  // namespace attention::server
