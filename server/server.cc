@@ -99,13 +99,15 @@ struct Server::Impl {
        std::shared_ptr<BackendHealth> backend_health,
        std::unique_ptr<Tls> encryption, std::unique_ptr<Callers> known_callers,
        const ConnectionLimits& connection_limits,
-       std::unique_ptr<HttpPort> http_port)
+       std::shared_ptr<Ledger> counts, std::unique_ptr<HttpPort> http_port)
       : options(std::move(server_options)),
         health(std::move(backend_health)),
         tls(std::move(encryption)),
         callers(std::move(known_callers)),
-        connections(connection_limits, &open_calls),
-        admission(options.max_requests_in_flight, options.memory_limit / 2),
+        ledger(std::move(counts)),
+        connections(*ledger, connection_limits, open_calls.per_address),
+        admission(*ledger, options.max_requests_in_flight,
+                  options.memory_limit / 2),
         repository(std::move(opened_repository)),
         models(*repository),
         resident(std::move(resident_store)),
@@ -160,7 +162,8 @@ struct Server::Impl {
   const std::shared_ptr<BackendHealth> health;
   const std::unique_ptr<Tls> tls;          // none: plain text
   const std::unique_ptr<Callers> callers;  // none: everybody
-  OpenCalls open_calls{OpenCallLimits::For(options.memory_limit)};
+  const std::shared_ptr<Ledger> ledger;
+  const OpenCallLimits open_calls = OpenCallLimits::For(options.memory_limit);
   Connections connections;
   Admission admission;
   ActiveCalls calls{Guards()};
@@ -196,7 +199,7 @@ CallGuards Server::Impl::Guards() {
           .check_room =
               [this](const std::string& peer) {
                 const std::optional<Peer> of = PeerOfCall(peer);
-                return of ? open_calls.CheckRoom(of->address)
+                return of ? open_calls.CheckRoom(*ledger, of->address)
                           : absl::OkStatus();
               },
           .note_reset =
@@ -228,7 +231,7 @@ absl::StatusOr<int> Server::Impl::Listen() {
     ways.back().listening.push_back(*std::move(socket));
   }
   const int64_t streams =
-      open_calls.limits().OfConnection(options.max_streams_per_connection);
+      open_calls.OfConnection(options.max_streams_per_connection);
   SetGrpcLimits(options, streams, MessageMemory(options), builder);
   builder.RegisterService(&service);
   builder.RegisterService(&key_values);
@@ -250,7 +253,7 @@ absl::StatusOr<int> Server::Impl::Listen() {
       inference::GRPCInferenceService::service_full_name(), true);
   health->Attach(grpc_server->GetHealthCheckService());
   call_watch.emplace(channelz::SourceOf(channelz::NewestServer()), streams,
-                     connections, open_calls);
+                     open_calls, connections, *ledger);
   acceptor.emplace(std::move(ways), connections);
   return tcp->port;
 }
@@ -267,11 +270,11 @@ void Server::Impl::ServeHttp() {
   http->api.StartServing({.ready = ready,
                           .metrics =
                               [this, ready] {
-                                return MetricsPage({options, *engine, ready(),
-                                                    metrics, other_calls,
-                                                    models, admission, queue,
-                                                    connections, open_calls,
-                                                    *http->server, *resident});
+                                return MetricsPage(
+                                    {options, *engine, ready(), metrics,
+                                     other_calls, models, admission, queue,
+                                     connections, open_calls, *ledger,
+                                     *call_watch, *http->server, *resident});
                               },
                           .inference = http_inference.get()});
 }
@@ -317,9 +320,10 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   }
   absl::StatusOr<std::unique_ptr<Tls>> tls = OpenTls(options);
   if (!tls.ok()) return tls.status();
+  const auto ledger = std::make_shared<Ledger>();
   // First, so that who waits for the start is told of it.
   absl::StatusOr<std::unique_ptr<HttpPort>> http =
-      OpenHttpPort(options, http_connections, tls->get());
+      OpenHttpPort(options, http_connections, tls->get(), ledger);
   if (!http.ok()) return http.status();
   const auto health = std::make_shared<BackendHealth>();
   absl::StatusOr<std::unique_ptr<Engine>> engine =
@@ -340,7 +344,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   auto server = absl::WrapUnique(new Server());
   server->impl_ = std::make_unique<Impl>(
       options, *std::move(engine), *std::move(repository), *std::move(resident),
-      health, *std::move(tls), *std::move(callers), *connections,
+      health, *std::move(tls), *std::move(callers), *connections, ledger,
       *std::move(http));
   KeepFreedMemoryWithin(server->impl_->options.memory_limit);
   const absl::StatusOr<int> port = server->impl_->Listen();

@@ -44,7 +44,8 @@ void HttpPort::Stop() {
 }
 
 absl::StatusOr<std::unique_ptr<HttpPort>> OpenHttpPort(
-    const ServerOptions& options, int64_t most_connections, const Tls* tls) {
+    const ServerOptions& options, int64_t most_connections, const Tls* tls,
+    const std::shared_ptr<Ledger>& ledger) {
   if (!options.http) return nullptr;
   absl::StatusOr<TcpListener> listener =
       ListenOnTcp(options.http_address, options.http_port, "--http");
@@ -52,8 +53,10 @@ absl::StatusOr<std::unique_ptr<HttpPort>> OpenHttpPort(
   auto http = std::make_unique<HttpPort>();
   http->address = HostAndPort(options.http_address, listener->port);
   http->loopback = listener->loopback;
-  http->bodies = std::make_shared<ByteBudget>(BodyMemory(options));
+  http->bodies = std::make_shared<const ByteBudget>(
+      ByteBudget{ledger, BodyMemory(options)});
   HttpLimits limits;
+  limits.ledger = ledger;
   limits.reserved_connections =
       std::min(kMostReserved, most_connections / kReservedShare);
   const int64_t others = most_connections - limits.reserved_connections;

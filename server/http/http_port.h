@@ -18,7 +18,7 @@ struct HttpPort {
   HttpApi api;
   std::string address;    // "127.0.0.1:8002"
   bool loopback = false;  // nobody but this machine reaches it
-  std::shared_ptr<ByteBudget> bodies;
+  std::shared_ptr<const ByteBudget> bodies;
   std::unique_ptr<HttpServer> server;
 
   /// Nothing is asked or sent any more.
@@ -26,9 +26,11 @@ struct HttpPort {
 };
 
 /// Null where it is switched off. `tls` outlives it; null: plain text alone.
+/// What callers hold is counted in `ledger`.
 /// Errors as ListenOnTcp() and HttpServer::Start() have them.
 absl::StatusOr<std::unique_ptr<HttpPort>> OpenHttpPort(
-    const ServerOptions& options, int64_t most_connections, const Tls* tls);
+    const ServerOptions& options, int64_t most_connections, const Tls* tls,
+    const std::shared_ptr<Ledger>& ledger);
 
 /// Why inference is not served there without encryption; empty where it is.
 std::string WhyNotInPlainText(const ServerOptions& options,

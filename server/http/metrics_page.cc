@@ -249,13 +249,13 @@ void AddConnections(const MetricSources& from, MetricFamilies& page) {
   refused.Add(Value(from.http.connections_refused()), {{"protocol", "http"}});
   page.Gauge("attention_open_calls",
              "Calls that are open over gRPC, whatever they do.")
-      .Add(Value(from.open_calls.Total()));
+      .Add(Value(from.ledger.Of(Kept::kCalls).amount));
   page.Gauge("attention_open_calls_limit",
              "As many as there may be, by --memory-limit.")
-      .Add(Value(from.open_calls.limits().total));
+      .Add(Value(from.open_calls.total));
   page.Counter("attention_connections_closed_total",
                "Connections that were closed for their open calls.")
-      .Add(Value(from.open_calls.closed()), {{"protocol", "grpc"}});
+      .Add(Value(from.call_watch.closed()), {{"protocol", "grpc"}});
 }
 
 void AddDevices(const Engine& engine, MetricFamilies& page) {

@@ -9,10 +9,12 @@
 #include "server/options/options.h"
 #include "server/resident/resident_store.h"
 #include "server/scheduling/admission.h"
+#include "server/scheduling/ledger.h"
 #include "server/scheduling/open_calls.h"
 #include "server/scheduling/request_queue.h"
 #include "server/services/call_counter.h"
 #include "server/telemetry/request_metrics.h"
+#include "server/transport/call_watch.h"
 #include "server/transport/connections.h"
 
 namespace attention::server {
@@ -28,7 +30,9 @@ struct MetricSources {
   const Admission& admission;
   const RequestQueue& queue;
   Connections& connections;
-  const OpenCalls& open_calls;
+  const OpenCallLimits& open_calls;
+  const Ledger& ledger;
+  const CallWatch& call_watch;
   const HttpServer& http;
   const ResidentStore& resident;
 };

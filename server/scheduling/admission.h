@@ -1,14 +1,12 @@
 #ifndef ATTENTION_SERVER_SCHEDULING_ADMISSION_H_
 #define ATTENTION_SERVER_SCHEDULING_ADMISSION_H_
 
+#include <atomic>
 #include <cstdint>
-#include <mutex>
-#include <string>
-#include <unordered_map>
 
 #include "absl/status/statusor.h"
-#include "server/base/token_bucket.h"
 #include "server/callers/caller.h"
+#include "server/scheduling/ledger.h"
 #include "server/telemetry/refusal.h"
 
 namespace attention::server {
@@ -19,47 +17,16 @@ namespace attention::server {
 /// callers are connections, those of one address three quarters. May be used
 /// from several threads at once and must outlive its tickets.
 class Admission {
-  using Clock = TokenBucket::Clock;
-  struct Held {
-    int64_t requests = 0;
-    int64_t bytes = 0;
-    TokenBucket requests_quota = {};  // of a second
-    TokenBucket bytes_quota = {};
-    Held* address = nullptr;  // of a connection; it stays as long
-    int64_t connections = 0;  // of an address
-  };
-
  public:
+  using Clock = Ledger::Clock;
   /// Who holds something: a caller by its name, or a connection of an address.
-  struct Holder {
-    std::string name;
-    std::string address = {};  // "": none
-  };
-
+  using Holder = Ledger::Holder;
   /// A request's place, given back when it is destroyed.
-  class Ticket {
-   public:
-    Ticket() = default;
-    Ticket(Ticket&& other) noexcept;
-    Ticket& operator=(Ticket&& other) noexcept;
-    ~Ticket() { Return(); }
-    /// False where it holds nothing.
-    explicit operator bool() const { return admission_ != nullptr; }
+  using Ticket = Ledger::Hold;
 
-   private:
-    friend class Admission;
-    Ticket(Admission* admission, Held* held, int64_t bytes)
-        : admission_(admission), held_(held), bytes_(bytes) {}
-    void Return();
-
-    Admission* admission_ = nullptr;
-    Held* held_ = nullptr;  // by its caller
-    int64_t bytes_ = 0;
-  };
-
-  /// Both at least 1.
-  Admission(int64_t max_requests, int64_t max_bytes)
-      : max_requests_(max_requests), max_bytes_(max_bytes) {}
+  /// Both at least 1. What is admitted is counted in the ledger, as kRequests.
+  Admission(Ledger& ledger, int64_t max_requests, int64_t max_bytes)
+      : ledger_(ledger), max_requests_(max_requests), max_bytes_(max_bytes) {}
 
   /// A place for a request of `holder` that, with its reply, holds `bytes`
   /// >= 0. RESOURCE_EXHAUSTED names the limit that is reached, with a time
@@ -83,11 +50,11 @@ class Admission {
                     Clock::time_point now = Clock::now());
 
   /// From now on nothing is admitted, and what is may grow.
-  void StartDraining();
+  void StartDraining() { draining_ = true; }
 
-  bool draining() const;
-  int64_t requests() const;
-  int64_t bytes() const;
+  bool draining() const { return draining_; }
+  int64_t requests() const { return ledger_.Of(Kept::kRequests).holds; }
+  int64_t bytes() const { return ledger_.Of(Kept::kRequests).amount; }
 
  private:
   // What may be held of something.
@@ -101,32 +68,34 @@ class Admission {
     Refusal of_requests;
     Refusal of_bytes;
   };
+  // What is asked for.
+  struct Wanted {
+    int64_t requests;
+    int64_t bytes;  // of the quota
+    int64_t whole;  // bytes that the request then holds
+  };
 
   Most MostOfAll() const;
   Most MostOfCaller(const CallerLimits& limits) const;
   Most MostOfAddress() const;
 
-  // mutex_ is held for all.
-  Held& Find(const Holder& holder);
-  void Add(Held& caller, int64_t requests, int64_t bytes);
-  static absl::Status CheckRoom(const Held& held, const Most& most,
+  // The ledger is locked for these.
+  static absl::Status CheckRoom(const Ledger::Account& held, const Most& most,
                                 int64_t bytes, Refusal& refusal);
-  absl::Status Check(const Held& caller, int64_t bytes,
-                     const CallerLimits& limits, Refusal& refusal) const;
-  static absl::Status TakeFromQuotas(Held& caller, int64_t requests,
-                                     int64_t bytes, const CallerLimits& limits,
+  absl::Status CheckRooms(const Ledger::Account& all, Ledger::Account& own,
+                          int64_t bytes, const CallerLimits& limits,
+                          Refusal& refusal) const;
+  static absl::Status TakeFromQuotas(Ledger::Account& own, const Wanted& wanted,
+                                     const CallerLimits& limits,
                                      Clock::time_point now);
-  void ForgetIdleCallers(Clock::time_point now);
+  absl::Status Check(const Ledger::Account& all, Ledger::Account& own,
+                     const Wanted& wanted, const CallerLimits& limits,
+                     Refusal* refusal, Clock::time_point now) const;
 
+  Ledger& ledger_;
   const int64_t max_requests_;
   const int64_t max_bytes_;
-  mutable std::mutex mutex_;
-  bool draining_ = false;
-  Held all_;
-  // Nodes stay where they are.
-  std::unordered_map<std::string, Held> callers_;
-  std::unordered_map<std::string, Held> addresses_;
-  Clock::time_point next_sweep_{};
+  std::atomic<bool> draining_{false};
 };
 
 }  // namespace attention::server

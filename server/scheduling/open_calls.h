@@ -2,13 +2,11 @@
 #define ATTENTION_SERVER_SCHEDULING_OPEN_CALLS_H_
 
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
-#include <mutex>
 #include <string>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "server/scheduling/ledger.h"
 
 namespace attention::server {
 
@@ -40,38 +38,11 @@ struct OpenCallLimits {
         std::max(kLeast, memory_limit / kShareOfMemory / kPrice);
     return {total, total / 2};
   }
-};
-
-/// Counts open calls, of each address and of all, and connections that were
-/// closed because of them. May be used from several threads at once.
-class OpenCalls {
- public:
-  explicit OpenCalls(const OpenCallLimits& limits) : limits_(limits) {}
-
-  const OpenCallLimits& limits() const { return limits_; }
-
-  /// `calls` more are open; fewer where it is below 0.
-  void Add(const std::string& address, int64_t calls);
-
-  int64_t Total() const;
-  int64_t Of(const std::string& address) const;
-  /// The address with most of them; "" where there is none.
-  std::string Largest() const;
 
   /// OK, or RESOURCE_EXHAUSTED where three quarters of what an address may have
   /// are open: streams are refused then, before its connections are closed.
-  absl::Status CheckRoom(const std::string& address) const;
-
-  /// A connection was closed for what it has; how many since the start.
-  void NoteClosed() { ++closed_; }
-  int64_t closed() const { return closed_; }
-
- private:
-  const OpenCallLimits limits_;
-  mutable std::mutex mutex_;
-  std::atomic<int64_t> closed_{0};
-  int64_t total_ = 0;
-  absl::flat_hash_map<std::string, int64_t> of_address_;
+  absl::Status CheckRoom(const Ledger& ledger,
+                         const std::string& address) const;
 };
 
 }  // namespace attention::server

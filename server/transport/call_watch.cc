@@ -31,11 +31,13 @@ constexpr size_t kMostEnded = 256;
 }  // namespace
 
 CallWatch::CallWatch(channelz::Source source, int64_t per_connection,
-                     Connections& connections, OpenCalls& calls)
+                     const OpenCallLimits& limits, Connections& connections,
+                     Ledger& ledger)
     : source_(std::move(source)),
       per_connection_(per_connection),
+      limits_(limits),
       connections_(connections),
-      calls_(calls),
+      ledger_(ledger),
       stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       thread_([this] { Run(); }) {}
 
@@ -48,7 +50,7 @@ CallWatch::~CallWatch() {
 void CallWatch::Run() {
   while (true) {
     milliseconds time = milliseconds::max();
-    if (calls_.Total() > 0) time = kSilentPause;
+    if (ledger_.Of(Kept::kCalls).amount > 0) time = kSilentPause;
     if (!again_.empty() || missed_) time = milliseconds(0);
     if (!Wait(connections_.arrivals(), time)) return;
     try {
@@ -80,7 +82,7 @@ void CallWatch::Look() {
   for (Peer& peer : connections_.TakeArrived()) due.insert(std::move(peer));
   const Clock::time_point silent = Clock::now() - kSilentPause;
   for (const auto& [peer, watched] : watched_) {
-    const bool counts = watched.open > 0 || watched.seen == kNever;
+    const bool counts = watched.open.amount() > 0 || watched.seen == kNever;
     if (missed || (counts && watched.seen < silent) || watched.closed) {
       due.insert(peer);
     }
@@ -101,12 +103,14 @@ void CallWatch::FindSocketsAfter(int64_t socket) {
     newest_ = std::max(newest_, each.id);
     const std::optional<Peer> peer = PeerOfCall(each.peer);
     if (!peer) continue;
-    Watched& watched = watched_[*peer];
     // Of two with the same name, the newer one: the other has ended, and gRPC
     // has not freed it yet.
-    if (watched.socket >= each.id) continue;
-    calls_.Add(peer->address, -watched.open);
-    watched = {.socket = each.id};
+    const auto same = watched_.find(*peer);
+    if (same != watched_.end() && same->second.socket >= each.id) continue;
+    Watched watched = {
+        .socket = each.id,
+        .open = ledger_.Take(Kept::kCalls, {.address = peer->address})};
+    watched_.insert_or_assign(*peer, std::move(watched));
   }
 }
 
@@ -129,34 +133,31 @@ void CallWatch::LookAt(const Peer& peer) {
   }
   Watched& watched = found->second;
   const std::optional<channelz::Calls> now = source_.calls(watched.socket);
-  const int64_t open = now ? now->open : 0;
-  calls_.Add(peer.address, open - watched.open);
   if (!now) {
     watched_.erase(found);
     return;
   }
+  ledger_.Resize(watched.open, now->open);
   // What came may still be on its way through gRPC.
   const bool moves =
       now->started != watched.started || connections_.HasUnread(peer);
   watched.quiet = moves ? 0 : watched.quiet + 1;
   if (watched.quiet < kQuietLooks) again_.insert(peer);
   watched.started = now->started;
-  watched.open = open;
   watched.seen = Clock::now();
-  if (watched.open > 2 * per_connection_) {
+  if (now->open > 2 * per_connection_) {
     Close(peer, watched, 2 * per_connection_, "it");
   }
 }
 
 void CallWatch::Enforce(const absl::flat_hash_set<std::string>& addresses) {
-  const OpenCallLimits& limits = calls_.limits();
   for (const std::string& address : addresses) {
-    if (calls_.Of(address) > limits.per_address) {
-      CloseThoseOf(address, limits.per_address, "its address");
+    if (ledger_.Of(Kept::kCalls, address).amount > limits_.per_address) {
+      CloseThoseOf(address, limits_.per_address, "its address");
     }
   }
-  if (calls_.Total() > limits.total) {
-    CloseThoseOf(calls_.Largest(), limits.total, "all");
+  if (ledger_.Of(Kept::kCalls).amount > limits_.total) {
+    CloseThoseOf(ledger_.Largest(Kept::kCalls), limits_.total, "all");
   }
 }
 
@@ -164,7 +165,7 @@ void CallWatch::CloseThoseOf(const std::string& address, int64_t most,
                              const char* of) {
   for (auto& [peer, watched] : watched_) {
     if (watched.closed || peer.address != address) continue;
-    if (watched.open > kFewCalls || connections_.HasUnread(peer)) {
+    if (watched.open.amount() > kFewCalls || connections_.HasUnread(peer)) {
       Close(peer, watched, most, of);
     }
   }
@@ -175,12 +176,12 @@ void CallWatch::Close(const Peer& peer, Watched& watched, int64_t most,
   if (watched.closed) return;
   watched.closed = true;
   connections_.Close(peer);
-  calls_.NoteClosed();
-  if (const int64_t times = closed_.Count(); times > 0) {
+  ++closed_;
+  if (const int64_t times = closed_to_tell_.Count(); times > 0) {
     spdlog::warn(
         "closed {} connections, the last of {} with {} open calls (expected "
         "at most {} of {})",
-        times, peer.address, watched.open, most, of);
+        times, peer.address, watched.open.amount(), most, of);
   }
 }
 
@@ -189,7 +190,6 @@ void CallWatch::ForgetEnded() {
   for (auto each = watched_.begin(); each != watched_.end();) {
     const auto now = each++;
     if (now->second.closed || connections_.Has(now->first)) continue;
-    calls_.Add(now->first.address, -now->second.open);
     watched_.erase(now);
   }
 }

@@ -1,6 +1,7 @@
 #ifndef ATTENTION_SERVER_TRANSPORT_CALL_WATCH_H_
 #define ATTENTION_SERVER_TRANSPORT_CALL_WATCH_H_
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -10,6 +11,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "server/base/file_descriptor.h"
+#include "server/scheduling/ledger.h"
 #include "server/scheduling/open_calls.h"
 #include "server/telemetry/log_limit.h"
 #include "server/transport/channelz.h"
@@ -28,12 +30,16 @@ class CallWatch {
  public:
   /// `source` tells of the sockets that `connections` are. A connection may
   /// have twice `per_connection` calls: those that have ended count until gRPC
-  /// has freed them. All live longer than this.
+  /// has freed them. Calls are counted in `ledger`. All live longer than this.
   CallWatch(channelz::Source source, int64_t per_connection,
-            Connections& connections, OpenCalls& calls);
+            const OpenCallLimits& limits, Connections& connections,
+            Ledger& ledger);
   ~CallWatch();
   CallWatch(const CallWatch&) = delete;
   CallWatch& operator=(const CallWatch&) = delete;
+
+  /// Connections that were closed since the start.
+  int64_t closed() const { return closed_; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -41,8 +47,8 @@ class CallWatch {
   struct Watched {
     int64_t socket = 0;  // channelz's number
     int64_t started = 0;
-    int64_t open = 0;
-    int quiet = 0;  // looks in a row that saw nothing new
+    Ledger::Hold open = {};  // of kCalls
+    int quiet = 0;           // looks in a row that saw nothing new
     // Its calls are counted until gRPC has ended them, which takes it several
     // times as long as to begin them.
     bool closed = false;
@@ -68,8 +74,9 @@ class CallWatch {
 
   const channelz::Source source_;
   const int64_t per_connection_;
+  const OpenCallLimits limits_;
   Connections& connections_;
-  OpenCalls& calls_;
+  Ledger& ledger_;
   const FileDescriptor stop_;  // an eventfd
   int64_t newest_ = 0;         // channelz's number of a connection
   Clock::time_point found_all_ = kNever;
@@ -78,7 +85,8 @@ class CallWatch {
   // channelz did not know it yet.
   absl::flat_hash_set<Peer> again_;
   bool missed_ = false;  // the last round ended early: all are due
-  LogLimit closed_;
+  std::atomic<int64_t> closed_{0};
+  LogLimit closed_to_tell_;
   LogLimit failed_;
   std::thread thread_;
 };

@@ -42,9 +42,11 @@ void End(int socket) {
 
 }  // namespace
 
-Connections::Connections(const ConnectionLimits& limits, const OpenCalls* calls)
-    : limits_(limits),
-      calls_(calls),
+Connections::Connections(Ledger& ledger, const ConnectionLimits& limits,
+                         int64_t most_calls)
+    : ledger_(ledger),
+      limits_(limits),
+      most_calls_(most_calls),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       arrivals_(::epoll_create1(EPOLL_CLOEXEC)) {}
 
@@ -55,20 +57,23 @@ Connections::Answer Connections::Add(int socket) {
 }
 
 Connections::Answer Connections::TryAdd(int socket) {
-  Connection connection{FileDescriptor(), PeerOfSocket(socket), {}};
+  Connection connection{FileDescriptor(), PeerOfSocket(socket), {}, {}};
   const std::lock_guard lock(mutex_);
   CollectLocked();
-  if (static_cast<int64_t>(connections_.size()) >= limits_.total) {
-    return Answer::kFull;
-  }
-  const std::string address = AddressOf(connection.peer);
-  const auto same = of_address_.find(address);
-  if (same != of_address_.end() && same->second >= limits_.per_peer) {
-    return Answer::kPeerFull;
-  }
-  if (calls_ != nullptr && calls_->Of(address) > calls_->limits().per_address) {
-    return Answer::kPeerCalls;
-  }
+  Answer answer = Answer::kTaken;
+  connection.hold = ledger_.Take(
+      Kept::kConnections, {.address = AddressOf(connection.peer)}, 0,
+      [&](const Ledger::Account& all, const Ledger::Account& own) {
+        if (all.of(Kept::kConnections).holds >= limits_.total) {
+          answer = Answer::kFull;
+        } else if (own.of(Kept::kConnections).holds >= limits_.per_peer) {
+          answer = Answer::kPeerFull;
+        } else if (own.of(Kept::kCalls).amount > most_calls_) {
+          answer = Answer::kPeerCalls;
+        }
+        return answer == Answer::kTaken;
+      });
+  if (answer != Answer::kTaken) return answer;
   connection.socket = FileDescriptor(::fcntl(socket, F_DUPFD_CLOEXEC, 0));
   if (!connection.socket.ok()) return Answer::kFailed;
   const int number = connection.socket.get();
@@ -86,7 +91,6 @@ Connections::Answer Connections::TryAdd(int socket) {
     ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, number, nullptr);
     return Answer::kFailed;
   }
-  ++of_address_[address];
   if (connection.peer) by_peer_[*connection.peer] = number;
   connections_.emplace(number, std::move(connection));
   return Answer::kTaken;
@@ -169,8 +173,6 @@ void Connections::ShutDownAll(int how) {
 void Connections::Forget(int number) {
   const auto found = connections_.find(number);
   const Connection& ended = found->second;
-  const auto same = of_address_.find(AddressOf(ended.peer));
-  if (--same->second == 0) of_address_.erase(same);
   if (ended.peer) {
     const auto named = by_peer_.find(*ended.peer);
     if (named != by_peer_.end() && named->second == number) {

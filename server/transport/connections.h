@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -14,7 +15,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "server/base/file_descriptor.h"
 #include "server/base/token_bucket.h"
-#include "server/scheduling/open_calls.h"
+#include "server/scheduling/ledger.h"
 #include "server/transport/connection_limits.h"
 #include "server/transport/peer.h"
 
@@ -31,9 +32,10 @@ class Connections {
  public:
   enum class Answer { kTaken, kFull, kPeerFull, kPeerCalls, kFailed };
 
-  /// `calls`, where there are some, outlives this.
-  explicit Connections(const ConnectionLimits& limits,
-                       const OpenCalls* calls = nullptr);
+  /// Connections are counted in `ledger`, which outlives this. An address with
+  /// more than `most_calls` open calls gets no further ones.
+  Connections(Ledger& ledger, const ConnectionLimits& limits,
+              int64_t most_calls = std::numeric_limits<int64_t>::max());
 
   const ConnectionLimits& limits() const { return limits_; }
 
@@ -80,6 +82,7 @@ class Connections {
   struct Connection {
     FileDescriptor socket;
     std::optional<Peer> peer;  // none: it has ended already
+    Ledger::Hold hold;
     TokenBucket resets;
   };
 
@@ -87,8 +90,9 @@ class Connections {
   void CollectLocked();     // mutex_ is held
   void Forget(int number);  // likewise
 
+  Ledger& ledger_;
   const ConnectionLimits limits_;
-  const OpenCalls* const calls_;
+  const int64_t most_calls_;
   const FileDescriptor epoll_;
   const FileDescriptor arrivals_;  // of epoll too
   std::atomic<int64_t> accepted_{0};
@@ -96,7 +100,6 @@ class Connections {
   mutable std::mutex mutex_;
   std::unordered_map<int, Connection> connections_;  // by the socket's number
   absl::flat_hash_map<Peer, int> by_peer_;
-  absl::flat_hash_map<std::string, int64_t> of_address_;  // how many
 };
 
 }  // namespace attention::server

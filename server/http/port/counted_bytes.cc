@@ -15,40 +15,26 @@ constexpr size_t kLeastGrowth = 4 << 10;
 
 }  // namespace
 
-bool ByteBudget::Take(const std::string& address, int64_t bytes, int64_t had) {
-  const std::lock_guard lock(mutex_);
-  const auto same = of_address_.find(address);
-  const int64_t of_address = same == of_address_.end() ? 0 : same->second;
-  const int64_t left = limit_of_address() - of_address - bytes;
-  if (bytes > limit_ - taken_ || (had + bytes + 1) / 2 > left) return false;
-  taken_ += bytes;
-  of_address_[address] += bytes;
-  return true;
+bool ByteBudget::Resize(Ledger::Hold& hold, const std::string& address,
+                        int64_t bytes) const {
+  const auto may = [this, bytes](const Ledger::Account& all,
+                                 const Ledger::Account& own) {
+    const int64_t left =
+        limit_of_address() - own.of(Kept::kBodies).amount - bytes;
+    return bytes <= limit - all.of(Kept::kBodies).amount &&
+           (bytes + 1) / 2 <= left;
+  };
+  if (hold) return ledger->Resize(hold, bytes, may);
+  hold = ledger->Take(Kept::kBodies, {.address = address}, bytes, may);
+  return static_cast<bool>(hold);
 }
 
-void ByteBudget::Return(const std::string& address, int64_t bytes) {
-  const std::lock_guard lock(mutex_);
-  taken_ -= bytes;
-  const auto same = of_address_.find(address);
-  same->second -= bytes;
-  if (same->second == 0) of_address_.erase(same);
-}
-
-int64_t ByteBudget::taken() const {
-  const std::lock_guard lock(mutex_);
-  return taken_;
-}
-
-CountedBytes::~CountedBytes() {
-  std::free(bytes_);
-  if (budget_ != nullptr && capacity_ > 0) {
-    budget_->Return(address_, static_cast<int64_t>(capacity_));
-  }
-}
+CountedBytes::~CountedBytes() { std::free(bytes_); }
 
 void CountedBytes::Swap(CountedBytes& other) noexcept {
   std::swap(budget_, other.budget_);
   std::swap(address_, other.address_);
+  std::swap(hold_, other.hold_);
   std::swap(bytes_, other.bytes_);
   std::swap(size_, other.size_);
   std::swap(capacity_, other.capacity_);
@@ -59,9 +45,8 @@ absl::Status CountedBytes::Grow(size_t bytes, size_t most) {
   const size_t needed = size_ + bytes;
   const size_t wanted =
       std::max(needed, std::min(most, std::max(2 * capacity_, kLeastGrowth)));
-  const auto more = static_cast<int64_t>(wanted - capacity_);
   if (budget_ != nullptr &&
-      !budget_->Take(address_, more, static_cast<int64_t>(capacity_))) {
+      !budget_->Resize(hold_, address_, static_cast<int64_t>(wanted))) {
     return RetryAfter(
         absl::ResourceExhaustedError(absl::StrCat(
             "requests over HTTP that are being read take their share of the "
@@ -73,7 +58,7 @@ absl::Status CountedBytes::Grow(size_t bytes, size_t most) {
   char* const grown = static_cast<char*>(std::realloc(bytes_, wanted));
   if (grown == nullptr) {
     errno = 0;  // it is handled here: see last_words.h
-    if (budget_ != nullptr) budget_->Return(address_, more);
+    if (hold_) budget_->ledger->Resize(hold_, static_cast<int64_t>(capacity_));
     return RetryAfter(
         absl::ResourceExhaustedError("the server is out of memory"), kTryAgain);
   }

@@ -6,48 +6,40 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <unordered_map>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "server/scheduling/ledger.h"
 
 namespace attention::server {
 
-/// Bounds the memory that HTTP requests take before they are admitted: all of
-/// them; those of one address, three quarters at most; and each by what it
-/// leaves to the others of its address, half as much as it has itself at least.
-/// So one alone has half of all, and however many are unfinished, there is room
-/// for another that is smaller. May be used from several threads at once.
-class ByteBudget {
- public:
-  /// `limit` >= 0.
-  explicit ByteBudget(int64_t limit) : limit_(limit) {}
+/// Bounds the memory that HTTP requests take before they are admitted, kBodies
+/// of a ledger: all of them; those of one address, three quarters at most; and
+/// each by what it leaves to the others of its address, half as much as it has
+/// itself at least. So one alone has half of all, and however many are
+/// unfinished, there is room for another that is smaller.
+struct ByteBudget {
+  std::shared_ptr<Ledger> ledger;
+  int64_t limit = 0;
 
-  /// `bytes` more for one that has `had`. False, and nothing is taken, where
-  /// that is too much.
-  bool Take(const std::string& address, int64_t bytes, int64_t had);
-  void Return(const std::string& address, int64_t bytes);
-
-  int64_t limit_of_address() const { return limit_ / 4 * 3; }
+  int64_t limit_of_address() const { return limit / 4 * 3; }
   /// Of one, where its address has no other.
   int64_t limit_of_one() const { return limit_of_address() / 3 * 2; }
-  int64_t taken() const;
 
- private:
-  const int64_t limit_;
-  mutable std::mutex mutex_;
-  int64_t taken_ = 0;
-  std::unordered_map<std::string, int64_t> of_address_;
+  /// Has `hold` be of `bytes` for `address`. False, and it stays as it was,
+  /// where that is too much.
+  bool Resize(Ledger::Hold& hold, const std::string& address,
+              int64_t bytes) const;
 };
 
 /// Bytes that grow, and are taken from a budget for as long as they exist.
 class CountedBytes {
  public:
   CountedBytes() = default;
-  CountedBytes(std::shared_ptr<ByteBudget> budget, std::string address)
+  /// A null `budget` counts nothing.
+  CountedBytes(std::shared_ptr<const ByteBudget> budget, std::string address)
       : budget_(std::move(budget)), address_(std::move(address)) {}
   CountedBytes(CountedBytes&& other) noexcept { Swap(other); }
   CountedBytes& operator=(CountedBytes&& other) noexcept {
@@ -74,8 +66,9 @@ class CountedBytes {
  private:
   void Swap(CountedBytes& other) noexcept;
 
-  std::shared_ptr<ByteBudget> budget_;  // null: nobody counts
+  std::shared_ptr<const ByteBudget> budget_;
   std::string address_;
+  Ledger::Hold hold_;
   char* bytes_ = nullptr;
   size_t size_ = 0;
   size_t capacity_ = 0;

@@ -8,22 +8,8 @@ namespace attention::server {
 
 HandshakeTurns::HandshakeTurns() : thread_([this] { Run(); }) {}
 
-bool HandshakeTurns::Begin(const std::string& address, Step step) {
-  const std::lock_guard lock(mutex_);
-  const auto same = of_address_.find(address);
-  if (same != of_address_.end() && same->second.size() >= kMostWaiting) {
-    return false;
-  }
-  AddLocked(address, std::move(step));
-  return true;
-}
-
 void HandshakeTurns::Add(const std::string& address, Step step) {
   const std::lock_guard lock(mutex_);
-  AddLocked(address, std::move(step));
-}
-
-void HandshakeTurns::AddLocked(const std::string& address, Step step) {
   if (stopped_) return;
   std::deque<Step>& steps = of_address_[address];
   steps.push_back(std::move(step));

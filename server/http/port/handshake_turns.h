@@ -3,7 +3,6 @@
 
 #include <boost/asio/execution_context.hpp>
 #include <condition_variable>
-#include <cstddef>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -28,16 +27,8 @@ class HandshakeTurns {
   HandshakeTurns(const HandshakeTurns&) = delete;
   HandshakeTurns& operator=(const HandshakeTurns&) = delete;
 
-  /// Steps of one address that may wait where a handshake is to begin.
-  static constexpr size_t kMostWaiting = 64;
-
-  /// Has `step`, the first one of a handshake, run when it is the turn of
-  /// `address`. False, and it is dropped, where kMostWaiting of them wait
-  /// already: who comes faster than they are computed would wait in vain.
-  bool Begin(const std::string& address, Step step);
-  /// Likewise for the steps of one that has begun, as many as there are. From
-  /// any thread. What a step throws ends that step alone; after Stop(), it is
-  /// dropped.
+  /// Has `step` run when it is the turn of `address`. From any thread. What a
+  /// step throws ends that step alone; after Stop(), it is dropped.
   void Add(const std::string& address, Step step);
   /// Runs nothing more, and forgets what has not begun. Once, or again without
   /// effect.
@@ -45,8 +36,7 @@ class HandshakeTurns {
 
  private:
   void Run();
-  void AddLocked(const std::string& address, Step step);  // mutex_ is held
-  Step Next();                                            // null: stopped
+  Step Next();  // null: stopped
 
   std::mutex mutex_;
   std::condition_variable added_;

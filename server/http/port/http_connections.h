@@ -7,8 +7,9 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <unordered_map>
+#include <utility>
 
+#include "server/scheduling/ledger.h"
 #include "server/transport/connection_limits.h"
 
 namespace attention::server {
@@ -20,7 +21,8 @@ namespace attention::server {
 /// may keep its socket for a moment: an address with kMostClosing such gets no
 /// place until some of them have gone.
 ///
-/// May be used from several threads at once, and must outlive its places.
+/// Those that are open and those that are closing are counted in a ledger. May
+/// be used from several threads at once, and must outlive its places.
 class HttpConnections {
  public:
   static constexpr int64_t kMostClosing = 64;
@@ -29,9 +31,13 @@ class HttpConnections {
   /// not outlive.
   class Place {
    public:
-    Place(HttpConnections& all, std::string address, bool reserved)
-        : all_(all), address_(std::move(address)), reserved_(reserved) {}
-    ~Place();
+    Place(HttpConnections& all, std::string address, bool reserved,
+          Ledger::Hold hold)
+        : all_(all),
+          address_(std::move(address)),
+          reserved_(reserved),
+          hold_(std::move(hold)) {}
+    ~Place() { SetBusy(); }
     Place(const Place&) = delete;
     Place& operator=(const Place&) = delete;
 
@@ -50,15 +56,17 @@ class HttpConnections {
     const std::string address_;
     const bool reserved_;
     // With the mutex of all_:
-    bool counted_ = true;
+    Ledger::Hold hold_;
+    bool closing_ = false;  // for another one
     bool idle_ = false;
     std::function<void()> close_;
     std::list<Place*>::iterator in_idle_;
   };
 
-  /// `reserved` places besides those of the limits.
-  HttpConnections(const ConnectionLimits& limits, int64_t reserved)
-      : limits_(limits), most_reserved_(reserved) {}
+  /// `reserved` places besides those of the limits. The ledger outlives it.
+  HttpConnections(Ledger& ledger, const ConnectionLimits& limits,
+                  int64_t reserved)
+      : ledger_(ledger), limits_(limits), most_reserved_(reserved) {}
 
   /// A place for a connection from `address`; null where there is none.
   std::unique_ptr<Place> Take(const std::string& address);
@@ -69,25 +77,25 @@ class HttpConnections {
   int64_t displaced() const;
 
  private:
-  bool FullFor(const std::string& address) const;       // mutex_ is held
-  int64_t ClosingOf(const std::string& address) const;  // likewise
-  // Of `address`, "" for any, in a reserved place or not; null where none is
-  // idle. Likewise.
+  // A hold for one more, in a reserved place or not; none where there is no
+  // room. `of_address`: because its address has its share.
+  Ledger::Hold TryTake(const std::string& address, bool reserved,
+                       bool& of_address);
+  // mutex_ is held for these. Of `address`, "" for any, in a reserved place or
+  // not; null where none is idle.
   Place* LongestIdle(const std::string& address, bool reserved) const;
-  void Uncount(Place& place);    // likewise
-  void Displace(Place& place);   // likewise
-  void LeaveIdle(Place& place);  // likewise
+  void LeaveIdle(Place& place);
+  // What closes it.
+  std::function<void()> Displace(Place& place);
+  std::unique_ptr<Place> Take(const std::string& address,
+                              std::function<void()>& close);
 
+  Ledger& ledger_;
   const ConnectionLimits limits_;
   const int64_t most_reserved_;
   mutable std::mutex mutex_;
-  int64_t open_ = 0;      // but for reserved ones
-  int64_t reserved_ = 0;  // places that are taken
   int64_t refused_ = 0;
   int64_t displaced_ = 0;
-  std::unordered_map<std::string, int64_t> of_address_;  // likewise
-  // Closed for others, and still there.
-  std::unordered_map<std::string, int64_t> closing_of_address_;
   std::list<Place*> idle_;  // the longest first
 };
 

@@ -55,16 +55,23 @@ void HttpGreeting::OnDetected(Error error, bool tls) {
                std::move(peer_), shared_.limits, shared_.handlers, buffer_)
         ->Read();
   }
+  waits_ = shared_.ledger.Take(
+      Kept::kHandshakes, {.address = peer_.address}, 0,
+      [](const Ledger::Account& /*all*/, const Ledger::Account& own) {
+        return own.of(Kept::kHandshakes).holds < kMostWaiting;
+      });
+  if (!waits_) {
+    return NoteFailure("too many of its address wait for their turns");
+  }
   descriptor_ = socket_->native_handle();
   stream_.emplace(*std::move(socket_), *tls_);
   socket_.reset();
-  if (!shared_.turns->Begin(peer_.address,
-                            [self = shared_from_this()] { self->Shake(); })) {
-    NoteFailure("too many of its address wait for their turns");
-  }
+  shared_.turns->Add(peer_.address,
+                     [self = shared_from_this()] { self->Shake(); });
 }
 
 void HttpGreeting::Shake() {
+  waits_ = {};
   // Who has gone, or was closed for others, is not worth a signature.
   if (closed_) return OnShaken(boost::asio::error::operation_aborted);
   stream_->async_handshake(

@@ -14,6 +14,7 @@
 #include "server/http/port/http_server.h"
 #include "server/http/port/http_session.h"
 #include "server/http/port/http_stream.h"
+#include "server/scheduling/ledger.h"
 #include "server/telemetry/log_limit.h"
 #include "server/transport/tls_context.h"
 
@@ -28,10 +29,15 @@ namespace attention::server {
 /// is on that of the turns: there, nothing else touches the stream.
 class HttpGreeting final : public std::enable_shared_from_this<HttpGreeting> {
  public:
+  /// Handshakes of one address that may wait for their turn to begin. Who comes
+  /// faster than they are computed would wait in vain.
+  static constexpr int64_t kMostWaiting = 64;
+
   /// What all greetings of a server share, and what outlives them.
   struct Shared {
     const HttpLimits& limits;
     const HttpHandlers& handlers;
+    Ledger& ledger;
     std::shared_ptr<HandshakeTurns> turns;
     LogLimit failed;  // handshakes
   };
@@ -65,6 +71,7 @@ class HttpGreeting final : public std::enable_shared_from_this<HttpGreeting> {
   boost::beast::flat_buffer buffer_;  // what was read of the first bytes
   std::atomic<bool> closed_{false};
   int descriptor_ = -1;  // of the stream's socket
+  Ledger::Hold waits_;   // for its turn to begin the handshake
   const HandshakeExecutor turns_;
   std::optional<TlsStream> stream_;  // the turns', from Shake() to OnShaken()
 };

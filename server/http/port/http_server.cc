@@ -18,6 +18,7 @@
 #include "server/http/port/http_greeting.h"
 #include "server/http/port/http_session.h"
 #include "server/telemetry/log_limit.h"
+#include "server/transport/peer.h"
 
 namespace attention::server {
 namespace {
@@ -55,10 +56,12 @@ class HttpServer::Impl {
       : limits_(limits),
         handlers_(std::move(handlers)),
         tls_(std::move(tls)),
-        connections_(limits.connections, limits.reserved_connections),
+        connections_(*limits_.ledger, limits.connections,
+                     limits.reserved_connections),
         greetings_{
             limits_,
             handlers_,
+            *limits_.ledger,
             tls_ == nullptr ? nullptr : std::make_shared<HandshakeTurns>(),
             {}} {
     for (FileDescriptor& socket : listener.sockets) {
@@ -99,23 +102,24 @@ class HttpServer::Impl {
     Error error;
     const auto peer = socket.remote_endpoint(error);
     if (error) return;  // it has gone already
-    const std::string address = peer.address().to_string();
-    auto place = connections_.Take(address);
+    HttpPeer caller{.address = {}, .name = NameOf(peer)};
+    if (const auto of = PeerOfCall(caller.name)) caller.address = of->address;
+    auto place = connections_.Take(caller.address);
     if (place == nullptr) {
       if (const int64_t times = refused_.Count(); times > 0) {
         spdlog::warn(
             "http: closed {} new connections, the last from {}: {} are open "
             "and none is idle (at most {}, {} of one address, and {} for "
             "probes)",
-            times, address, connections_.open(), limits_.connections.total,
-            limits_.connections.per_peer, limits_.reserved_connections);
+            times, caller.address, connections_.open(),
+            limits_.connections.total, limits_.connections.per_peer,
+            limits_.reserved_connections);
       }
       return;
     }
     socket.set_option(tcp::no_delay(true), error);
     // A caller that vanished is found out, also where nothing is sent.
     socket.set_option(boost::asio::socket_base::keep_alive(true), error);
-    HttpPeer caller{.address = address, .name = NameOf(peer)};
     if (tls_ != nullptr) {
       return std::make_shared<HttpGreeting>(std::move(socket), std::move(place),
                                             std::move(caller), tls_(),

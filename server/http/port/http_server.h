@@ -37,7 +37,9 @@ struct HttpLimits {
   /// How long a body may take for its next 64 KiB, or its end.
   std::chrono::milliseconds body_pause{10'000};
   /// What bodies are taken from while they are read; null counts nothing.
-  std::shared_ptr<ByteBudget> bodies = nullptr;
+  std::shared_ptr<const ByteBudget> bodies = nullptr;
+  /// Counts connections.
+  std::shared_ptr<Ledger> ledger = std::make_shared<Ledger>();
   /// To take a reply.
   std::chrono::milliseconds reply_time{60'000};
 };

@@ -38,7 +38,7 @@ class InferenceApi {
     const ModelTable& models;
     SharedMemoryRegistry& regions;
     ResidentStore& resident;
-    std::shared_ptr<ByteBudget> bodies;
+    std::shared_ptr<const ByteBudget> bodies;
     InferenceManagement& management;
     CallCounter& counter;  // of calls that are no inference
     /// Why it is not served without encryption; empty where it is.

@@ -28,7 +28,8 @@ bool HasRetryInfo(const absl::Status& status) {
 }
 
 TEST(Admission, CountsWhatItAdmits) {
-  Admission admission(10, 1000);
+  Ledger ledger;
+  Admission admission(ledger, 10, 1000);
   const auto first = admission.Admit({"a"}, 100);
   const auto second = admission.Admit({"a"}, 200);
   ASSERT_THAT(first, IsOk());
@@ -38,7 +39,8 @@ TEST(Admission, CountsWhatItAdmits) {
 }
 
 TEST(Admission, ATicketGivesItsPlaceBack) {
-  Admission admission(1, 1000);
+  Ledger ledger;
+  Admission admission(ledger, 1, 1000);
   {
     const auto ticket = admission.Admit({"a"}, 1000);
     ASSERT_THAT(ticket, IsOk());
@@ -48,7 +50,8 @@ TEST(Admission, ATicketGivesItsPlaceBack) {
 }
 
 TEST(Admission, ARequestThatGrowsIsOneRequestOfAllItsBytes) {
-  Admission admission(1, 1000);
+  Ledger ledger;
+  Admission admission(ledger, 1, 1000);
   {
     auto ticket = admission.Admit({"a"}, 100);
     ASSERT_THAT(ticket, IsOk());
@@ -62,7 +65,8 @@ TEST(Admission, ARequestThatGrowsIsOneRequestOfAllItsBytes) {
 }
 
 TEST(Admission, ARequestThatCannotGrowStaysAsItIs) {
-  Admission admission(10, 1000);
+  Ledger ledger;
+  Admission admission(ledger, 10, 1000);
   const auto other = admission.Admit({"b"}, 600);
   auto ticket = admission.Admit({"a"}, 100);
   ASSERT_THAT(ticket, IsOk());
@@ -78,7 +82,8 @@ TEST(Admission, ARequestThatCannotGrowStaysAsItIs) {
 }
 
 TEST(Admission, WhatARequestGrowsByIsOfItsCallersQuota) {
-  Admission admission(10, 1000);
+  Ledger ledger;
+  Admission admission(ledger, 10, 1000);
   const CallerLimits limits = {.max_requests_per_second = 1,
                                .max_bytes_per_second = 100};
   const auto now = std::chrono::steady_clock::now();
@@ -91,7 +96,8 @@ TEST(Admission, WhatARequestGrowsByIsOfItsCallersQuota) {
 }
 
 TEST(Admission, AMovedTicketGivesItsPlaceBackOnce) {
-  Admission admission(10, 1000);
+  Ledger ledger;
+  Admission admission(ledger, 10, 1000);
   {
     Admission::Ticket kept;
     {
@@ -107,7 +113,8 @@ TEST(Admission, AMovedTicketGivesItsPlaceBackOnce) {
 }
 
 TEST(Admission, ReplacingATicketGivesTheOldPlaceBack) {
-  Admission admission(10, 1000);
+  Ledger ledger;
+  Admission admission(ledger, 10, 1000);
   Admission::Ticket ticket = admission.Admit({"a"}, 100).value();
   ticket = admission.Admit({"a"}, 30).value();
   EXPECT_EQ(admission.requests(), 1);
@@ -118,7 +125,8 @@ using std::chrono::milliseconds;
 constexpr TokenBucket::Clock::time_point kStart{std::chrono::hours(1)};
 
 TEST(Admission, AQuotaOfRequestsFillsUpAgain) {
-  Admission admission(10, 1000);
+  Ledger ledger;
+  Admission admission(ledger, 10, 1000);
   const CallerLimits two{.max_requests_per_second = 2};
   const auto admit = [&](const char* caller, milliseconds after) {
     Refusal refusal = Refusal::kNone;
@@ -142,7 +150,8 @@ TEST(Admission, AQuotaOfRequestsFillsUpAgain) {
 }
 
 TEST(Admission, AQuotaOfBytesTakesALargeRequestAndThenWaits) {
-  Admission admission(10, 1000);
+  Ledger ledger;
+  Admission admission(ledger, 10, 1000);
   const CallerLimits limits{.max_bytes_per_second = 100};
   const auto admit = [&](int64_t bytes, milliseconds after) {
     return admission.Admit({"a"}, bytes, limits, nullptr, kStart + after)
@@ -157,7 +166,8 @@ TEST(Admission, AQuotaOfBytesTakesALargeRequestAndThenWaits) {
 
 // Else a caller could have the server forget what it took.
 TEST(Admission, ManyCallersDoNotMakeItForgetAQuota) {
-  Admission admission(10, 1000);
+  Ledger ledger;
+  Admission admission(ledger, 10, 1000);
   const CallerLimits one{.max_requests_per_second = 1};
   ASSERT_THAT(admission.Admit({"a"}, 0, one, nullptr, kStart), IsOk());
   for (int i = 0; i < 3000; ++i) {
@@ -169,7 +179,8 @@ TEST(Admission, ManyCallersDoNotMakeItForgetAQuota) {
 }
 
 TEST(Admission, NamesTheLimitOfRequests) {
-  Admission admission(1, 1000);
+  Ledger ledger;
+  Admission admission(ledger, 1, 1000);
   const auto ticket = admission.Admit({"a"}, 0);
   ASSERT_THAT(ticket, IsOk());
   EXPECT_THAT(admission.Admit({"a"}, 0),
@@ -178,7 +189,8 @@ TEST(Admission, NamesTheLimitOfRequests) {
 }
 
 TEST(Admission, NamesTheLimitOfBytes) {
-  Admission admission(10, 1000);
+  Ledger ledger;
+  Admission admission(ledger, 10, 1000);
   const auto ticket = admission.Admit({"a"}, 600);
   ASSERT_THAT(ticket, IsOk());
   EXPECT_THAT(admission.Admit({"a"}, 401),
@@ -189,7 +201,8 @@ TEST(Admission, NamesTheLimitOfBytes) {
 }
 
 TEST(Admission, ACallerHasHalfOfTheRequests) {
-  Admission admission(4, 1000);
+  Ledger ledger;
+  Admission admission(ledger, 4, 1000);
   const auto first = admission.Admit({"a"}, 0);
   const auto second = admission.Admit({"a"}, 0);
   const auto third = admission.Admit({"a"}, 0);
@@ -199,7 +212,8 @@ TEST(Admission, ACallerHasHalfOfTheRequests) {
 }
 
 TEST(Admission, ACallerHasHalfOfTheBytes) {
-  Admission admission(10, 1000);
+  Ledger ledger;
+  Admission admission(ledger, 10, 1000);
   const auto first = admission.Admit({"a"}, 300);
   EXPECT_THAT(admission.Admit({"a"}, 201),
               StatusIs(absl::StatusCode::kResourceExhausted,
@@ -208,7 +222,8 @@ TEST(Admission, ACallerHasHalfOfTheBytes) {
 }
 
 TEST(Admission, TheConnectionsOfAnAddressHaveThreeQuartersOfTheRequests) {
-  Admission admission(4, 1000);
+  Ledger ledger;
+  Admission admission(ledger, 4, 1000);
   const auto first = admission.Admit({"a:1", "a"}, 0);
   const auto second = admission.Admit({"a:2", "a"}, 0);
   const auto third = admission.Admit({"a:3", "a"}, 0);
@@ -220,7 +235,8 @@ TEST(Admission, TheConnectionsOfAnAddressHaveThreeQuartersOfTheRequests) {
 }
 
 TEST(Admission, TheConnectionsOfAnAddressHaveThreeQuartersOfTheBytes) {
-  Admission admission(10, 1000);
+  Ledger ledger;
+  Admission admission(ledger, 10, 1000);
   const auto first = admission.Admit({"a:1", "a"}, 500);
   EXPECT_THAT(admission.Admit({"a:2", "a"}, 251),
               StatusIs(absl::StatusCode::kResourceExhausted,
@@ -229,7 +245,8 @@ TEST(Admission, TheConnectionsOfAnAddressHaveThreeQuartersOfTheBytes) {
 }
 
 TEST(Admission, TheConnectionsOfAnAddressHaveOneQuota) {
-  Admission admission(10, 1000);
+  Ledger ledger;
+  Admission admission(ledger, 10, 1000);
   const CallerLimits one{.max_requests_per_second = 1};
   const auto admit = [&](const Admission::Holder& holder) {
     return admission.Admit(holder, 0, one, nullptr, kStart).status();
@@ -240,25 +257,29 @@ TEST(Admission, TheConnectionsOfAnAddressHaveOneQuota) {
 }
 
 TEST(Admission, ACallersOnlyRequestMayBeLargerThanItsShare) {
-  Admission admission(10, 1000);
+  Ledger ledger;
+  Admission admission(ledger, 10, 1000);
   EXPECT_THAT(admission.Admit({"a"}, 900), IsOk());
 }
 
 TEST(Admission, SaysWhenToTryAgain) {
-  Admission admission(1, 1000);
+  Ledger ledger;
+  Admission admission(ledger, 1, 1000);
   const auto ticket = admission.Admit({"a"}, 0);
   EXPECT_TRUE(HasRetryInfo(admission.Admit({"b"}, 0).status()));
 }
 
 TEST(Admission, WhatNeverFitsIsNotWorthASecondTry) {
-  Admission admission(1, 1000);
+  Ledger ledger;
+  Admission admission(ledger, 1, 1000);
   const absl::Status status = admission.Admit({"a"}, 1001).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_FALSE(HasRetryInfo(status));
 }
 
 TEST(Admission, CountsManyCallersThatComeAndGo) {
-  Admission admission(10, 1000);
+  Ledger ledger;
+  Admission admission(ledger, 10, 1000);
   const auto kept = admission.Admit({"kept"}, 100);
   for (int i = 0; i < 5000; ++i) {
     ASSERT_THAT(admission.Admit({absl::StrCat("caller", i)}, 900), IsOk());
@@ -268,7 +289,8 @@ TEST(Admission, CountsManyCallersThatComeAndGo) {
 }
 
 TEST(Admission, SaysWhatNeverFits) {
-  Admission admission(10, 1000);
+  Ledger ledger;
+  Admission admission(ledger, 10, 1000);
   EXPECT_THAT(admission.Admit({"a"}, 1001),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        AllOf(HasSubstr("1001 bytes"), HasSubstr("never fits"),
@@ -277,7 +299,8 @@ TEST(Admission, SaysWhatNeverFits) {
 }
 
 TEST(Admission, DoesNotOverflow) {
-  Admission admission(10, std::numeric_limits<int64_t>::max());
+  Ledger ledger;
+  Admission admission(ledger, 10, std::numeric_limits<int64_t>::max());
   const auto ticket =
       admission.Admit({"a"}, std::numeric_limits<int64_t>::max());
   ASSERT_THAT(ticket, IsOk());
@@ -286,7 +309,8 @@ TEST(Admission, DoesNotOverflow) {
 }
 
 TEST(Admission, AdmitsNothingWhileDraining) {
-  Admission admission(10, 1000);
+  Ledger ledger;
+  Admission admission(ledger, 10, 1000);
   const auto before = admission.Admit({"a"}, 1);
   ASSERT_THAT(before, IsOk());
   admission.StartDraining();
@@ -298,7 +322,8 @@ TEST(Admission, AdmitsNothingWhileDraining) {
 
 TEST(Admission, NeverExceedsItsLimitFromManyThreads) {
   const int64_t limit = 3;
-  Admission admission(limit, 1000);
+  Ledger ledger;
+  Admission admission(ledger, limit, 1000);
   constexpr int kThreads = 8;
   std::vector<std::thread> threads;
   threads.reserve(kThreads);
@@ -316,7 +341,8 @@ TEST(Admission, NeverExceedsItsLimitFromManyThreads) {
 }
 
 TEST(AdmissionTest, ACallersOwnLimitsStandInPlaceOfHalf) {
-  Admission admission(10, 1000);
+  Ledger ledger;
+  Admission admission(ledger, 10, 1000);
   const CallerLimits limits{.max_requests_in_flight = 7,
                             .max_bytes_in_flight = 900};
   std::vector<Admission::Ticket> tickets;
@@ -336,7 +362,8 @@ TEST(AdmissionTest, ACallersOwnLimitsStandInPlaceOfHalf) {
 }
 
 TEST(AdmissionTest, WhatNeverFitsACallersBytesIsToldSo) {
-  Admission admission(10, 1000);
+  Ledger ledger;
+  Admission admission(ledger, 10, 1000);
   const absl::Status status =
       admission.Admit({"a"}, 101, {.max_bytes_in_flight = 100}).status();
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted,

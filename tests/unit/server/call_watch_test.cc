@@ -43,8 +43,9 @@ class CallWatchTest : public ConnectionsTest {
     return true;
   }
 
-  OpenCalls calls_{{.total = 1000, .per_address = 1000}};
-  Connections connections_{{.total = 10, .per_peer = 10}, &calls_};
+  Ledger ledger_;
+  const OpenCallLimits limits_{.total = 1000, .per_address = 1000};
+  Connections connections_{ledger_, {.total = 10, .per_peer = 10}};
 };
 
 TEST_F(CallWatchTest, AConnectionWithTooManyIsClosedOnce) {
@@ -58,9 +59,9 @@ TEST_F(CallWatchTest, AConnectionWithTooManyIsClosedOnce) {
                            ++looks;
                            return kTooMany;
                          }},
-                        kPerConnection, connections_, calls_);
+                        kPerConnection, limits_, connections_, ledger_);
   EXPECT_TRUE(Becomes([&] { return IsClosed(ends.second) && looks > 5; }));
-  EXPECT_EQ(calls_.closed(), 1);
+  EXPECT_EQ(watch.closed(), 1);
 }
 
 TEST_F(CallWatchTest, ARoundWithoutMemoryIsMadeUpFor) {
@@ -74,7 +75,7 @@ TEST_F(CallWatchTest, ARoundWithoutMemoryIsMadeUpFor) {
                            if (++looks <= 2) throw std::bad_alloc();
                            return kTooMany;
                          }},
-                        kPerConnection, connections_, calls_);
+                        kPerConnection, limits_, connections_, ledger_);
   EXPECT_TRUE(Becomes([&] { return IsClosed(ends.second); }));
 }
 
@@ -93,9 +94,9 @@ TEST_F(CallWatchTest, OfTwoSocketsWithOneNameTheNewerCounts) {
                            return sockets;
                          },
                          [](int64_t) { return kTooMany; }},
-                        kPerConnection, connections_, calls_);
+                        kPerConnection, limits_, connections_, ledger_);
   EXPECT_TRUE(Becomes([&] { return lists > 3; }));
-  EXPECT_EQ(calls_.closed(), 1);
+  EXPECT_EQ(watch.closed(), 1);
 }
 
 }  // namespace

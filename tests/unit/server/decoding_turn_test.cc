@@ -93,7 +93,8 @@ class DecodingTurnTest : public ::testing::Test {
   }
 
   WorkerPool workers_{1};
-  Admission admission_{8, 1 << 20};
+  Ledger ledger_;
+  Admission admission_{ledger_, 8, 1 << 20};
   CostModel costs_;
   std::shared_ptr<Seen> seen_;
   RequestQueue queue_{workers_};

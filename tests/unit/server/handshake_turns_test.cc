@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstddef>
 #include <future>
 #include <memory>
 #include <stdexcept>
@@ -32,26 +31,6 @@ TEST(HandshakeTurnsTest, AddressesTakeTurns) {
   go.set_value();
   over.get_future().wait();
   EXPECT_EQ(order, "a1 b1 a2 a3");
-}
-
-TEST(HandshakeTurnsTest, OfAnAddressThatComesTooFastNoneBegin) {
-  HandshakeTurns turns;
-  std::promise<void> begun;
-  std::promise<void> go;
-  turns.Add("a", [&] {
-    begun.set_value();
-    go.get_future().wait();
-  });
-  begun.get_future().wait();
-  size_t waiting = 0;
-  while (waiting < 1000 && turns.Begin("a", [] {})) ++waiting;
-  EXPECT_EQ(waiting, HandshakeTurns::kMostWaiting);
-  EXPECT_TRUE(turns.Begin("b", [] {}));
-  std::promise<void> over;
-  turns.Add("a", [&over] { over.set_value(); });  // of one that has begun
-  go.set_value();
-  over.get_future().wait();
-  EXPECT_TRUE(turns.Begin("a", [] {}));
 }
 
 TEST(HandshakeTurnsTest, AStepThatThrowsEndsAlone) {

@@ -18,7 +18,8 @@ using ::attention::test::HttpCaller;
 using ::attention::test::HttpStatus;
 
 TEST(HttpConnectionsTest, TheLongestIdleMakesRoom) {
-  HttpConnections connections({2, 2}, /*reserved=*/0);
+  Ledger ledger;
+  HttpConnections connections(ledger, {2, 2}, /*reserved=*/0);
   std::string closed;
   const auto first = connections.Take("a");
   const auto second = connections.Take("a");
@@ -33,7 +34,8 @@ TEST(HttpConnectionsTest, TheLongestIdleMakesRoom) {
 }
 
 TEST(HttpConnectionsTest, AnAddressWithItsShareMakesRoomOfItsOwn) {
-  HttpConnections connections({10, 1}, /*reserved=*/0);
+  Ledger ledger;
+  HttpConnections connections(ledger, {10, 1}, /*reserved=*/0);
   bool other_closed = false;
   bool own_closed = false;
   const auto other = connections.Take("b");
@@ -46,7 +48,8 @@ TEST(HttpConnectionsTest, AnAddressWithItsShareMakesRoomOfItsOwn) {
 }
 
 TEST(HttpConnectionsTest, BusyOnesStayAndProbesHavePlaces) {
-  HttpConnections connections({1, 1}, /*reserved=*/1);
+  Ledger ledger;
+  HttpConnections connections(ledger, {1, 1}, /*reserved=*/1);
   const auto busy = connections.Take("a");
   busy->SetIdle([] { FAIL() << "it is busy"; });
   busy->SetBusy();
@@ -60,7 +63,8 @@ TEST(HttpConnectionsTest, BusyOnesStayAndProbesHavePlaces) {
 }
 
 TEST(HttpConnectionsTest, AnIdleConnectionThatWasClosedIsNotCountedTwice) {
-  HttpConnections connections({1, 1}, /*reserved=*/0);
+  Ledger ledger;
+  HttpConnections connections(ledger, {1, 1}, /*reserved=*/0);
   auto first = connections.Take("a");
   first->SetIdle([] {});
   const auto second = connections.Take("a");
@@ -71,7 +75,8 @@ TEST(HttpConnectionsTest, AnIdleConnectionThatWasClosedIsNotCountedTwice) {
 }
 
 TEST(HttpConnectionsTest, WhatWasClosedAndIsStillThereIsBounded) {
-  HttpConnections connections({1000, 1}, /*reserved=*/0);
+  Ledger ledger;
+  HttpConnections connections(ledger, {1000, 1}, /*reserved=*/0);
   std::vector<std::unique_ptr<HttpConnections::Place>> places;
   const auto take = [&connections, &places] {
     auto place = connections.Take("a");

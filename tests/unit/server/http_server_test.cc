@@ -144,11 +144,13 @@ void SendPartOfABody(HttpCaller& caller, size_t size, size_t sent) {
 
 TEST_P(HttpServerTest, AnUnfinishedBodyLeavesRoomForOthersOfItsAddress) {
   HttpLimits limits;
-  limits.bodies = std::make_shared<ByteBudget>(1 << 20);
+  limits.bodies =
+      std::make_shared<const ByteBudget>(ByteBudget{limits.ledger, 1 << 20});
   Start(limits);
   HttpCaller first(address_, tls());
   SendPartOfABody(first, 500 << 10, 400 << 10);
-  while (limits.bodies->taken() < 400 << 10) std::this_thread::yield();
+  while (limits.ledger->Of(Kept::kBodies).amount < 400 << 10)
+    std::this_thread::yield();
   HttpCaller second(address_, tls());
   SendPartOfABody(second, 100 << 10, 100 << 10);
   EXPECT_EQ(HttpStatus(second.Read("\r\n\r\n")), 200);
@@ -161,14 +163,15 @@ TEST_P(HttpServerTest, AnUnfinishedBodyLeavesRoomForOthersOfItsAddress) {
 TEST_P(HttpServerTest, ABodyThatDoesNotComeIsGivenUp) {
   HttpLimits limits;
   limits.body_pause = milliseconds(50);
-  limits.bodies = std::make_shared<ByteBudget>(1 << 20);
+  limits.bodies =
+      std::make_shared<const ByteBudget>(ByteBudget{limits.ledger, 1 << 20});
   Start(limits);
   HttpCaller slow(address_, tls());
   SendPartOfABody(slow, 100, 2);
   EXPECT_EQ(slow.Read(), "");
   EXPECT_TRUE(slow.closed());
   ASSERT_TRUE(ConnectionsBecome(0));
-  EXPECT_EQ(limits.bodies->taken(), 0);
+  EXPECT_EQ(limits.ledger->Of(Kept::kBodies).amount, 0);
 }
 
 TEST_P(HttpServerTest, AReplyMayComeLaterAndFromAnotherThread) {

@@ -4,9 +4,11 @@
 
 #include <chrono>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "server/http/port/http_greeting.h"
 #include "tests/service/http_caller.h"
 #include "tests/unit/server/http_server_fixture.h"
 
@@ -59,6 +61,22 @@ TEST_P(HttpsServerTest, HalfAHandshakeIsCutOff) {
     EXPECT_TRUE(half.closed()) << size;
   }
   EXPECT_TRUE(ConnectionsBecome(0));
+}
+
+TEST_P(HttpsServerTest, OfAnAddressWithTooManyThatWaitNoneBegins) {
+  HttpLimits limits;
+  std::vector<Ledger::Hold> waiting(HttpGreeting::kMostWaiting);
+  for (Ledger::Hold& one : waiting) {
+    one = limits.ledger->Take(Kept::kHandshakes, {.address = "127.0.0.1"});
+  }
+  Start(limits);
+  HttpCaller caller(address_);
+  std::string hello("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11);
+  caller.Send(hello);
+  EXPECT_EQ(caller.Read(), "");
+  EXPECT_TRUE(caller.closed());
+  waiting.pop_back();
+  EXPECT_EQ(HttpStatus(HttpAnswer(address_, "/a", "GET", tls())), 200);
 }
 
 TEST_P(HttpsServerTest, WhatIsNoHandshakeIsRefused) {

@@ -197,7 +197,8 @@ class OperationTest : public ::testing::TestWithParam<bool> {
   }
 
   WorkerPool workers_{2};
-  Admission admission_{8, 1 << 20};
+  Ledger ledger_;
+  Admission admission_{ledger_, 8, 1 << 20};
   ActiveCalls calls_;
   Store store_;
   RequestQueue waiting_{workers_};

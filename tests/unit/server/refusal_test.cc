@@ -15,7 +15,8 @@ namespace {
 // of the same one.
 Refusal WhyNot(int64_t max_requests, int64_t held, int64_t bytes,
                const std::string& caller) {
-  Admission admission(max_requests, /*max_bytes=*/1000);
+  Ledger ledger;
+  Admission admission(ledger, max_requests, /*max_bytes=*/1000);
   const auto first = admission.Admit({"first"}, held);
   EXPECT_TRUE(first.ok());
   Refusal why = Refusal::kNone;
@@ -34,7 +35,8 @@ TEST(RefusalTest, AdmissionTellsWhichLimitIsReached) {
 }
 
 TEST(RefusalTest, ADrainingServersReasonIsThat) {
-  Admission admission(1, 1);
+  Ledger ledger;
+  Admission admission(ledger, 1, 1);
   admission.StartDraining();
   Refusal why = Refusal::kNone;
   EXPECT_FALSE(admission.Admit({"a"}, 0, {}, &why).ok());

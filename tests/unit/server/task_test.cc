@@ -103,7 +103,8 @@ class TaskTest : public ::testing::Test {
   std::atomic<bool> held_ = false;
   std::counting_semaphore<> in_tile_{0};  // every worker comes by
   std::latch gate_{1};
-  Admission admission_{100, 1 << 30};
+  Ledger ledger_;
+  Admission admission_{ledger_, 100, 1 << 30};
   int64_t max_response_bytes_ = 1 << 20;
   CostModel costs_;
   std::unique_ptr<Engine> engine_;

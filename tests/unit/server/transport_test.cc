@@ -91,7 +91,8 @@ FileDescriptor ConnectTo(int port) {
 TEST(Acceptor, StopsWhileEveryHandoverIsBusy) {
   absl::StatusOr<TcpListener> tcp = ListenOnTcp("127.0.0.1", 0);
   ASSERT_TRUE(tcp.ok()) << tcp.status();
-  Connections connections({.total = 10, .per_peer = 10});
+  Ledger ledger;
+  Connections connections(ledger, {.total = 10, .per_peer = 10});
   std::latch busy(1);
   std::latch stopped(1);
   std::latch ended(1);
@@ -129,29 +130,16 @@ TEST(OpenCallLimits, LeaveAnAddressMoreThanOneConnection) {
   EXPECT_EQ(limits.OfConnection(256), 1);
 }
 
-TEST(OpenCalls, LeaveNoRoomForStreamsBeforeTheyAreTooMany) {
-  OpenCalls calls({.total = 16, .per_address = 8});
-  calls.Add("a", 5);
-  EXPECT_THAT(calls.CheckRoom("a"), test::IsOk());
-  calls.Add("a", 1);
-  EXPECT_THAT(calls.CheckRoom("a"),
+TEST(OpenCallLimits, LeaveNoRoomForStreamsBeforeTheyAreTooMany) {
+  Ledger ledger;
+  const OpenCallLimits limits{.total = 16, .per_address = 8};
+  auto calls = ledger.Take(Kept::kCalls, {.address = "a"}, 5);
+  EXPECT_THAT(limits.CheckRoom(ledger, "a"), test::IsOk());
+  ledger.Resize(calls, 6);
+  EXPECT_THAT(limits.CheckRoom(ledger, "a"),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        HasSubstr("6 open calls")));
-  EXPECT_THAT(calls.CheckRoom("b"), test::IsOk());
-}
-
-TEST(OpenCalls, AreCountedForEachAddress) {
-  OpenCalls calls({.total = 10, .per_address = 5});
-  EXPECT_EQ(calls.Largest(), "");
-  calls.Add("a", 3);
-  calls.Add("b", 4);
-  calls.Add("a", -1);
-  EXPECT_EQ(calls.Of("a"), 2);
-  EXPECT_EQ(calls.Of("nobody"), 0);
-  EXPECT_EQ(calls.Total(), 6);
-  EXPECT_EQ(calls.Largest(), "b");
-  calls.Add("b", -4);
-  EXPECT_EQ(calls.Largest(), "a");
+  EXPECT_THAT(limits.CheckRoom(ledger, "b"), test::IsOk());
 }
 
 TEST(ConnectionLimits, FitTheDescriptorsByDefault) {
@@ -179,7 +167,8 @@ TEST(ConnectionLimits, AreRefusedWhereTheyDoNotFit) {
 }
 
 TEST_F(ConnectionsTest, AreBounded) {
-  Connections connections({.total = 2, .per_peer = 2});
+  Ledger ledger;
+  Connections connections(ledger, {.total = 2, .per_peer = 2});
   const auto first = Connect();
   auto second = Connect();
   const auto third = Connect();
@@ -193,7 +182,8 @@ TEST_F(ConnectionsTest, AreBounded) {
 }
 
 TEST_F(ConnectionsTest, AreBoundedForEachAddress) {
-  Connections connections({.total = 3, .per_peer = 1});
+  Ledger ledger;
+  Connections connections(ledger, {.total = 3, .per_peer = 1});
   const auto first = Connect();
   const auto second = Connect();
   EXPECT_EQ(connections.Add(first.first.get()), Answer::kTaken);
@@ -201,17 +191,19 @@ TEST_F(ConnectionsTest, AreBoundedForEachAddress) {
 }
 
 TEST_F(ConnectionsTest, OfAnAddressWithTooManyOpenCallsAreNotTaken) {
-  OpenCalls calls({.total = 2, .per_address = 1});
-  Connections connections({.total = 3, .per_peer = 3}, &calls);
+  Ledger ledger;
+  Connections connections(ledger, {.total = 3, .per_peer = 3},
+                          /*most_calls=*/1);
   const auto first = Connect();
-  calls.Add("127.0.0.1", 2);
+  auto calls = ledger.Take(Kept::kCalls, {.address = "127.0.0.1"}, 2);
   EXPECT_EQ(connections.Add(first.first.get()), Answer::kPeerCalls);
-  calls.Add("127.0.0.1", -1);
+  ledger.Resize(calls, 1);
   EXPECT_EQ(connections.Add(first.first.get()), Answer::kTaken);
 }
 
 TEST_F(ConnectionsTest, ThatReceivedSomethingAreTold) {
-  Connections connections({.total = 2, .per_peer = 2});
+  Ledger ledger;
+  Connections connections(ledger, {.total = 2, .per_peer = 2});
   const auto first = Connect();
   const auto second = Connect();
   ASSERT_EQ(connections.Add(first.first.get()), Answer::kTaken);
@@ -226,7 +218,8 @@ TEST_F(ConnectionsTest, ThatReceivedSomethingAreTold) {
 }
 
 TEST_F(ConnectionsTest, ThatTheCallerEndsAreCountedUntilTheServerEndsThem) {
-  Connections connections({.total = 2, .per_peer = 2});
+  Ledger ledger;
+  Connections connections(ledger, {.total = 2, .per_peer = 2});
   auto [server, caller] = Connect();
   ASSERT_EQ(connections.Add(server.get()), Answer::kTaken);
   ::shutdown(caller.get(), SHUT_WR);
@@ -236,7 +229,8 @@ TEST_F(ConnectionsTest, ThatTheCallerEndsAreCountedUntilTheServerEndsThem) {
 }
 
 TEST_F(ConnectionsTest, CloseTheOneOfACall) {
-  Connections connections({.total = 2, .per_peer = 2});
+  Ledger ledger;
+  Connections connections(ledger, {.total = 2, .per_peer = 2});
   const auto first = Connect();
   const auto second = Connect();
   ASSERT_EQ(connections.Add(first.first.get()), Answer::kTaken);
@@ -249,7 +243,8 @@ TEST_F(ConnectionsTest, CloseTheOneOfACall) {
 }
 
 TEST_F(ConnectionsTest, CloseOneWhoseCallsAreResetInAStorm) {
-  Connections connections({.total = 1, .per_peer = 1});
+  Ledger ledger;
+  Connections connections(ledger, {.total = 1, .per_peer = 1});
   const auto [server, caller] = Connect();
   ASSERT_EQ(connections.Add(server.get()), Answer::kTaken);
   const std::string name = NameOf(server);
@@ -263,7 +258,8 @@ TEST_F(ConnectionsTest, CloseOneWhoseCallsAreResetInAStorm) {
 }
 
 TEST_F(ConnectionsTest, CanAllBeShutDownAndWaitedFor) {
-  Connections connections({.total = 2, .per_peer = 2});
+  Ledger ledger;
+  Connections connections(ledger, {.total = 2, .per_peer = 2});
   const auto [server, caller] = Connect();
   ASSERT_EQ(connections.Add(server.get()), Answer::kTaken);
   const auto now = std::chrono::steady_clock::now();
