@@ -302,7 +302,9 @@ Server::Server() = default;
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     const ServerOptions& given, TestHooks hooks) {
   if (absl::Status status = CheckOptions(given); !status.ok()) return status;
-  const ServerOptions options = WithMemoryLimit(given);
+  const int threads =
+      WorkerPool::ThreadsFor(given.worker_threads) + kThreadsBesideWorkers;
+  const ServerOptions options = WithMemoryLimit(given, threads);
   const int64_t descriptors = RaiseDescriptorLimit();
   const int64_t http_connections =
       options.http ? std::clamp<int64_t>(descriptors / kHttpShareOfDescriptors,
@@ -313,11 +315,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   if (!connections.ok()) return connections.status();
   // What else starts threads, oneTBB included, has less to say where there are
   // none.
-  const int threads = WorkerPool::ThreadsFor(options.worker_threads);
-  if (absl::Status room = CheckRoomToStart(threads + kThreadsBesideWorkers);
-      !room.ok()) {
-    return room;
-  }
+  if (absl::Status room = CheckRoomToStart(threads); !room.ok()) return room;
   absl::StatusOr<std::unique_ptr<Tls>> tls = OpenTls(options);
   if (!tls.ok()) return tls.status();
   const auto ledger = std::make_shared<Ledger>();

@@ -22,9 +22,9 @@ absl::StatusOr<std::unique_ptr<ModelRepository>> OpenRepository(
       absl::StrCat("--model-repository: ", repository.status().message()));
 }
 
-ServerOptions WithMemoryLimit(ServerOptions options) {
+ServerOptions WithMemoryLimit(ServerOptions options, int threads) {
   if (options.memory_limit > 0) return options;
-  const MemoryBound bound = SmallestBound(MemorySources::OfProcess());
+  const MemoryBound bound = SmallestBound(MemorySources::OfProcess(threads));
   options.memory_limit = DefaultMemoryLimit(bound);
   spdlog::debug("memory limit: {} bytes, 80 % of {}", options.memory_limit,
                 bound.of);

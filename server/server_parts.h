@@ -17,8 +17,9 @@
 /// What a server is put together from, by its options. Errors name the option.
 namespace attention::server {
 
-/// The options as they are in effect: no memory limit of 0.
-ServerOptions WithMemoryLimit(ServerOptions options);
+/// The options as they are in effect for a server that makes so many threads:
+/// no memory limit of 0.
+ServerOptions WithMemoryLimit(ServerOptions options, int threads);
 
 /// Empty where no directory is named.
 absl::StatusOr<std::unique_ptr<ModelRepository>> OpenRepository(

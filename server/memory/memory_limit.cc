@@ -37,22 +37,33 @@ int64_t LimitOfControlGroups(const ControlGroups& groups) {
   return least;
 }
 
-// RLIMIT_AS counts what is mapped, thread stacks and programs as well.
-int64_t AddressSpaceLeft() {
+// What each thread takes of it, as glibc has it.
+int64_t StackBytes() {
+  constexpr int64_t kUsual = 8 << 20;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_STACK, &limit) != 0) return kUsual;
+  return limit.rlim_cur == RLIM_INFINITY ? kUsual
+                                         : static_cast<int64_t>(limit.rlim_cur);
+}
+
+// RLIMIT_AS counts what is mapped, stacks and programs as well.
+int64_t AddressSpaceLeft(int threads) {
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
     return MemorySources::kUnlimited;
   }
   const int64_t mapped = NumberIn("/proc/self/statm").value_or(0) *
                          static_cast<int64_t>(sysconf(_SC_PAGESIZE));
-  return std::max<int64_t>(0, static_cast<int64_t>(limit.rlim_cur) - mapped);
+  const int64_t left =
+      static_cast<int64_t>(limit.rlim_cur) - mapped - threads * StackBytes();
+  return std::max<int64_t>(0, left / 2);
 }
 
 }  // namespace
 
-MemorySources MemorySources::OfProcess() {
+MemorySources MemorySources::OfProcess(int threads) {
   MemorySources sources;
-  sources.address_space = AddressSpaceLeft();
+  sources.address_space = AddressSpaceLeft(threads);
   const int64_t pages = sysconf(_SC_PHYS_PAGES);
   if (pages > 0) sources.physical = pages * sysconf(_SC_PAGESIZE);
   return sources;

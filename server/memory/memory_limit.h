@@ -14,12 +14,15 @@ struct MemorySources {
   static constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
 
   ControlGroups groups;
-  /// Bytes that the process may still map (RLIMIT_AS).
+  /// Bytes of memory that there are addresses for (RLIMIT_AS): half of what is
+  /// left beside the threads' stacks, because addresses of what was freed stay
+  /// taken for the next block of about its size.
   int64_t address_space = kUnlimited;
   /// Bytes that the machine has.
   int64_t physical = kUnlimited;
 
-  static MemorySources OfProcess();
+  /// Of this process, where it is still to make so many threads.
+  static MemorySources OfProcess(int threads);
 };
 
 struct MemoryBound {

@@ -22,11 +22,13 @@ def wait_until(holds, what):
 
 
 class AttackedServer:
-    def __init__(self, folder, *flags, descriptors=None):
+    def __init__(self, folder, *flags, descriptors=None, address_space=None):
         def limit():
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             if descriptors:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
+            if address_space:
+                resource.setrlimit(resource.RLIMIT_AS, (address_space, address_space))
 
         self._log_path = folder / "log"
         with open(self._log_path, "wb") as log:

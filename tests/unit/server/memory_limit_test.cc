@@ -96,7 +96,7 @@ TEST_F(MemoryLimitTest, IsBelowTheMachinesByDefault) {
 }
 
 TEST(MemorySourcesTest, OfThisProcessHaveTheMachinesMemory) {
-  const MemorySources sources = MemorySources::OfProcess();
+  const MemorySources sources = MemorySources::OfProcess(/*threads=*/20);
   EXPECT_GT(sources.physical, 64 * kMiB);
   EXPECT_LT(sources.physical, MemorySources::kUnlimited);
 }
