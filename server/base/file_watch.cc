@@ -21,16 +21,7 @@ FileWatch::FileWatch(std::vector<std::string> files,
     : files_(std::move(files)),
       changed_(std::move(changed)),
       at_start_(State()),
-      thread_([this] { Run(); }) {}
-
-FileWatch::~FileWatch() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  wake_.notify_all();
-  thread_.join();
-}
+      thread_([this](const std::stop_token& stop) { Run(stop); }) {}
 
 // What another file, or another content, has another of.
 std::string FileWatch::State() const {
@@ -52,14 +43,14 @@ void FileWatch::CallSoon() {
   wake_.notify_all();
 }
 
-void FileWatch::Run() {
+void FileWatch::Run(const std::stop_token& stop) {
   std::string known = at_start_;
   std::string seen = at_start_;
   int the_same = 0;  // looks in a row
   std::unique_lock lock(mutex_);
   while (true) {
-    wake_.wait_for(lock, kPause, [this] { return stopping_ || asked_; });
-    if (stopping_) return;
+    wake_.wait_for(lock, stop, kPause, [this] { return asked_; });
+    if (stop.stop_requested()) return;
     const bool asked = std::exchange(asked_, false);
     std::string state = State();
     the_same = state == seen ? the_same + 1 : 0;

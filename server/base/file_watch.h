@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -20,25 +21,21 @@ class FileWatch {
   /// certificate and its key are not replaced in the same moment. Files that
   /// are not there yet, or not any more, are watched as well.
   FileWatch(std::vector<std::string> files, std::function<void()> changed);
-  ~FileWatch();
-  FileWatch(const FileWatch&) = delete;
-  FileWatch& operator=(const FileWatch&) = delete;
 
   /// Has `changed` called without waiting for a change.
   void CallSoon();
 
  private:
   std::string State() const;
-  void Run();
+  void Run(const std::stop_token& stop);
 
   const std::vector<std::string> files_;
   const std::function<void()> changed_;
   const std::string at_start_;
   std::mutex mutex_;
-  std::condition_variable wake_;
-  bool stopping_ = false;
+  std::condition_variable_any wake_;
   bool asked_ = false;
-  std::thread thread_;
+  std::jthread thread_;  // last: it uses the others
 };
 
 }  // namespace attention::server

@@ -20,16 +20,7 @@ constexpr std::chrono::milliseconds kPause{50};
 SharedPage::SharedPage(std::string content_type, Write write)
     : content_type_(std::move(content_type)),
       write_(std::move(write)),
-      thread_([this] { Run(); }) {}
-
-SharedPage::~SharedPage() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopped_ = true;
-  }
-  changed_.notify_one();
-  thread_.join();
-}
+      thread_([this](const std::stop_token& stop) { Run(stop); }) {}
 
 void SharedPage::Answer(std::shared_ptr<HttpExchange> exchange) {
   {
@@ -39,13 +30,13 @@ void SharedPage::Answer(std::shared_ptr<HttpExchange> exchange) {
   changed_.notify_one();
 }
 
-void SharedPage::Run() {
+void SharedPage::Run(const std::stop_token& stop) {
   Clock::time_point next = Clock::now();
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return stopped_ || !waiting_.empty(); });
-    changed_.wait_until(lock, next, [this] { return stopped_; });
-    if (stopped_) return;
+    changed_.wait(lock, stop, [this] { return !waiting_.empty(); });
+    changed_.wait_until(lock, stop, next, [] { return false; });
+    if (stop.stop_requested()) return;
     next = Clock::now() + kPause;
     const Exchanges exchanges = std::exchange(waiting_, {});
     lock.unlock();

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -21,29 +22,23 @@ class SharedPage {
   using Write = std::function<std::string()>;
 
   /// `write` is called on the page's thread. Throws std::system_error where
-  /// there is none.
+  /// there is none. Who still waits at the page's end gets no reply.
   SharedPage(std::string content_type, Write write);
-  /// Who still waits gets no reply.
-  ~SharedPage();
-  SharedPage(const SharedPage&) = delete;
-  SharedPage& operator=(const SharedPage&) = delete;
-
   /// Replies to it, later and from the page's thread.
   void Answer(std::shared_ptr<HttpExchange> exchange);
 
  private:
   using Exchanges = std::vector<std::shared_ptr<HttpExchange>>;
 
-  void Run();
+  void Run(const std::stop_token& stop);
   void AnswerAll(const Exchanges& exchanges) const;
 
   const std::string content_type_;
   const Write write_;
   std::mutex mutex_;
-  std::condition_variable changed_;
-  bool stopped_ = false;
+  std::condition_variable_any changed_;
   Exchanges waiting_;
-  std::thread thread_;
+  std::jthread thread_;  // last: it uses the others
 };
 
 }  // namespace attention::server

@@ -26,15 +26,6 @@ MemorySpace SpaceOf(const SharedMemoryRegion& region) {
 
 }  // namespace
 
-SharedMemoryRegistry::~SharedMemoryRegistry() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  wake_.notify_all();
-  if (sweeper_.joinable()) sweeper_.join();
-}
-
 absl::Status SharedMemoryRegistry::Register(const std::string& name,
                                             MapRegion map) {
   if (absl::Status status = CheckSharedMemoryName(name); !status.ok()) {
@@ -92,7 +83,8 @@ void SharedMemoryRegistry::UnregisterAbandoned() {
 absl::Status SharedMemoryRegistry::StartSweeper() {
   if (sweeper_.joinable()) return absl::OkStatus();
   try {
-    sweeper_ = std::thread([this] { Sweep(); });
+    sweeper_ =
+        std::jthread([this](const std::stop_token& stop) { Sweep(stop); });
   } catch (const std::system_error& error) {
     return absl::ResourceExhaustedError(
         absl::StrCat("no thread to look after shared memory: ", error.what()));
@@ -100,9 +92,10 @@ absl::Status SharedMemoryRegistry::StartSweeper() {
   return absl::OkStatus();
 }
 
-void SharedMemoryRegistry::Sweep() {
+void SharedMemoryRegistry::Sweep(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
-  while (!wake_.wait_for(lock, kPause, [this] { return stopping_; })) {
+  const auto stopping = [&stop] { return stop.stop_requested(); };
+  while (!wake_.wait_for(lock, stop, kPause, stopping)) {
     lock.unlock();
     UnregisterAbandoned();
     lock.lock();

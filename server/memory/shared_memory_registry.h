@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -32,9 +33,6 @@ class SharedMemoryRegistry {
   /// Refuses a region beyond `most_regions`.
   explicit SharedMemoryRegistry(size_t most_regions = kMostRegions)
       : most_regions_(most_regions) {}
-  ~SharedMemoryRegistry();
-  SharedMemoryRegistry(const SharedMemoryRegistry&) = delete;
-  SharedMemoryRegistry& operator=(const SharedMemoryRegistry&) = delete;
 
   using MapRegion =
       absl::FunctionRef<absl::StatusOr<std::shared_ptr<SharedMemoryRegion>>()>;
@@ -70,14 +68,13 @@ class SharedMemoryRegistry {
   using Regions = std::map<std::string, std::shared_ptr<SharedMemoryRegion>>;
 
   absl::Status StartSweeper();
-  void Sweep();
+  void Sweep(const std::stop_token& stop);
 
   const size_t most_regions_;
   mutable std::mutex mutex_;
   Regions regions_;
-  std::condition_variable wake_;
-  bool stopping_ = false;
-  std::thread sweeper_;
+  std::condition_variable_any wake_;
+  std::jthread sweeper_;  // last: it uses the others
 };
 
 /// The regions that a request may use.

@@ -38,22 +38,18 @@ std::unique_ptr<Operation> AttentionService::NewOperation(
 grpc::ServerUnaryReactor* AttentionService::Attend(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
     grpc::ByteBuffer* response) {
-  absl::StatusOr<CallerPtr> caller = CallerOfCall(services_.callers, *context);
-  if (!caller.ok()) return Answer(context, caller.status());
-  // gRPC keeps the request until the call is done. The buffer is this call's
-  // own and not constant, so its memory can go as soon as it has been read.
-  auto& message = const_cast<grpc::ByteBuffer&>(*request);
-  auto operation = NewOperation(caller->get(), /*on_stream=*/false);
-  return UnaryCall::Begin(services_, calls_, *std::move(caller),
-                          std::move(operation), *context, message, *response);
+  return UnaryCall::Begin(
+      services_, calls_,
+      [this](const Caller* caller) {
+        return NewOperation(caller, /*on_stream=*/false);
+      },
+      context, request, response);
 }
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>*
 AttentionService::AttendStream(grpc::CallbackServerContext* context) {
-  absl::StatusOr<CallerPtr> caller = CallerOfCall(services_.callers, *context);
-  if (!caller.ok()) return RequestStream::Refuse(caller.status());
   return RequestStream::Begin(
-      services_, calls_, *caller,
+      services_, calls_,
       {.rpc = Rpc::kAttendStream,
        .max_in_flight = options_.max_stream_requests_in_flight,
        .new_operation =

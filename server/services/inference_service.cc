@@ -48,23 +48,18 @@ std::unique_ptr<Operation> InferenceService::NewOperation(
 InferenceService::Reactor* InferenceService::ModelInfer(
     Context* context, const grpc::ByteBuffer* request,
     grpc::ByteBuffer* response) {
-  absl::StatusOr<CallerPtr> caller = CallerOfCall(services_.callers, *context);
-  if (!caller.ok()) return Answer(context, caller.status());
-  // gRPC keeps the request until the call is done. The buffer is this call's
-  // own and not constant, so its memory can go as soon as it has been read.
-  auto& message = const_cast<grpc::ByteBuffer&>(*request);
-  auto operation = NewOperation(caller->get(), /*on_stream=*/false);
-  return UnaryCall::Begin(services_, calls_, *std::move(caller),
-                          std::move(operation), *context, message, *response);
+  return UnaryCall::Begin(
+      services_, calls_,
+      [this](const Caller* caller) {
+        return NewOperation(caller, /*on_stream=*/false);
+      },
+      context, request, response);
 }
 
 InferenceService::StreamReactor* InferenceService::ModelStreamInfer(
     Context* context) {
-  const absl::StatusOr<CallerPtr> caller =
-      CallerOfCall(services_.callers, *context);
-  if (!caller.ok()) return RequestStream::Refuse(caller.status());
   return RequestStream::Begin(
-      services_, calls_, *caller,
+      services_, calls_,
       {.rpc = Rpc::kModelStreamInfer,
        .max_in_flight = options_.max_stream_requests_in_flight,
        .new_operation =

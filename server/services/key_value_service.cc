@@ -65,14 +65,13 @@ KeyValueService::Reactor* KeyValueService::AskInTurn(Context* context,
 KeyValueService::Reactor* KeyValueService::Append(
     Context* context, const grpc::ByteBuffer* request,
     grpc::ByteBuffer* response) {
-  absl::StatusOr<CallerPtr> caller = CallerOfCall(services_.callers, *context);
-  if (!caller.ok()) return Answer(context, caller.status());
-  // As in AttentionService::Attend.
-  auto& message = const_cast<grpc::ByteBuffer&>(*request);
-  auto operation = std::make_unique<AppendOperation>(
-      ResidentAccess{&resident_, ResidentStore::OwnerOf(caller->get())});
-  return UnaryCall::Begin(services_, calls_, *std::move(caller),
-                          std::move(operation), *context, message, *response);
+  return UnaryCall::Begin(
+      services_, calls_,
+      [this](const Caller* caller) {
+        return std::make_unique<AppendOperation>(
+            ResidentAccess{&resident_, ResidentStore::OwnerOf(caller)});
+      },
+      context, request, response);
 }
 
 KeyValueService::Reactor* KeyValueService::Create(

@@ -45,14 +45,13 @@ class Reflection {
   std::list<Stream*> streams_;  // the longest silent one is the first
 };
 
-/// grpc.reflection.v1.ServerReflection.
-class ReflectionService final
-    : public grpc::reflection::v1::ServerReflection::
-          WithRawCallbackMethod_ServerReflectionInfo<
-              grpc::reflection::v1::ServerReflection::Service> {
+/// One of the two services, whose generated class is `Generated`.
+template <typename Generated>
+class ReflectionOver final
+    : public Generated::template WithRawCallbackMethod_ServerReflectionInfo<
+          typename Generated::Service> {
  public:
-  explicit ReflectionService(Reflection& reflection)
-      : reflection_(reflection) {}
+  explicit ReflectionOver(Reflection& reflection) : reflection_(reflection) {}
   Reflection::Reactor* ServerReflectionInfo(
       grpc::CallbackServerContext* context) override {
     return reflection_.Begin(*context);
@@ -62,22 +61,10 @@ class ReflectionService final
   Reflection& reflection_;
 };
 
-/// grpc.reflection.v1alpha.ServerReflection.
-class OldReflectionService final
-    : public grpc::reflection::v1alpha::ServerReflection::
-          WithRawCallbackMethod_ServerReflectionInfo<
-              grpc::reflection::v1alpha::ServerReflection::Service> {
- public:
-  explicit OldReflectionService(Reflection& reflection)
-      : reflection_(reflection) {}
-  Reflection::Reactor* ServerReflectionInfo(
-      grpc::CallbackServerContext* context) override {
-    return reflection_.Begin(*context);
-  }
-
- private:
-  Reflection& reflection_;
-};
+using ReflectionService =
+    ReflectionOver<grpc::reflection::v1::ServerReflection>;
+using OldReflectionService =
+    ReflectionOver<grpc::reflection::v1alpha::ServerReflection>;
 
 }  // namespace attention::server
 

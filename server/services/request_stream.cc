@@ -28,10 +28,11 @@ RequestStream::RequestStream(const TaskServices& services, ActiveCalls& calls,
       today_(origin_ptr()) {}
 
 RequestStream::Reactor* RequestStream::Begin(
-    const TaskServices& services, ActiveCalls& calls,
-    std::shared_ptr<const Caller> caller, StreamRules rules,
+    const TaskServices& services, ActiveCalls& calls, StreamRules rules,
     grpc::CallbackServerContext& context) {
-  CallOrigin origin = OriginOf(context, std::move(caller));
+  absl::StatusOr<CallerPtr> caller = CallerOfCall(services.callers, context);
+  if (!caller.ok()) return Refuse(caller.status());
+  CallOrigin origin = OriginOf(context, *std::move(caller));
   absl::Status room = calls.CheckRoom(origin.peer);
   if (!room.ok()) return Refuse(room);
   auto stream = std::make_shared<RequestStream>(

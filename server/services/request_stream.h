@@ -56,10 +56,11 @@ class RequestStream final
  public:
   using Reactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
 
-  /// Starts reading, or refuses it where its peer has too many open calls. The
-  /// result is what the service's method returns to gRPC.
+  /// Starts reading, or refuses it where its caller is not known or its peer
+  /// has too many open calls. The result is what the service's method returns
+  /// to gRPC.
   static Reactor* Begin(const TaskServices& services, ActiveCalls& calls,
-                        std::shared_ptr<const Caller> caller, StreamRules rules,
+                        StreamRules rules,
                         grpc::CallbackServerContext& context);
 
   /// Ends a stream before it begins.

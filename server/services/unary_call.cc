@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "server/services/answer.h"
+#include "server/services/caller_of_call.h"
 #include "server/services/grpc_call.h"
 #include "server/wire/status_table.h"
 
@@ -27,20 +29,26 @@ UnaryCall::UnaryCall(const TaskServices& services, ActiveCalls& calls,
 
 grpc::ServerUnaryReactor* UnaryCall::Begin(const TaskServices& services,
                                            ActiveCalls& calls,
-                                           std::shared_ptr<const Caller> caller,
-                                           std::unique_ptr<Operation> operation,
-                                           grpc::CallbackServerContext& context,
-                                           grpc::ByteBuffer& request,
-                                           grpc::ByteBuffer& response) {
+                                           NewOperation new_operation,
+                                           grpc::CallbackServerContext* context,
+                                           const grpc::ByteBuffer* request,
+                                           grpc::ByteBuffer* response) {
+  absl::StatusOr<CallerPtr> caller = CallerOfCall(services.callers, *context);
+  if (!caller.ok()) return Answer(context, caller.status());
+  // gRPC keeps the request until the call is done. The buffer is this call's
+  // own and not constant, so its memory can go as soon as it has been read.
+  auto& message = const_cast<grpc::ByteBuffer&>(*request);
   // An empty message is one too; none at all is what gRPC gives where the
   // caller reset the call while its message was on its way.
-  const bool arrived = request.Valid();
+  const bool arrived = message.Valid();
+  auto operation = new_operation(caller->get());
   auto call = std::make_shared<UnaryCall>(
-      services, calls, OriginOf(context, std::move(caller)), context, response);
+      services, calls, OriginOf(*context, *std::move(caller)), *context,
+      *response);
   call->Join();
   if (!arrived) call->OnCancel();
   // gRPC may be done with the call while Emit() returns: this keeps it.
-  call->Start(std::move(operation), TakeSlices(request));
+  call->Start(std::move(operation), TakeSlices(message));
   const bool replied =
       call->progress_.exchange(Progress::kBegun) == Progress::kReplied;
   return replied ? call->ReplyAtOnce() : call.get();

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "absl/functional/function_ref.h"
 #include "server/scheduling/call.h"
 
 namespace attention::server {
@@ -16,16 +17,19 @@ namespace attention::server {
 /// request has returned, whichever is later.
 class UnaryCall final : public grpc::ServerUnaryReactor, public Call {
  public:
-  /// Starts the operation of `caller`. `request` is emptied; context and
+  /// The operation of a call of `caller`, null where everybody may call.
+  using NewOperation =
+      absl::FunctionRef<std::unique_ptr<Operation>(const Caller* caller)>;
+
+  /// Starts the operation of a known caller. `request` is emptied; context and
   /// response live until the call is done. The result is what the service's
   /// method returns to gRPC.
   static grpc::ServerUnaryReactor* Begin(const TaskServices& services,
                                          ActiveCalls& calls,
-                                         std::shared_ptr<const Caller> caller,
-                                         std::unique_ptr<Operation> operation,
-                                         grpc::CallbackServerContext& context,
-                                         grpc::ByteBuffer& request,
-                                         grpc::ByteBuffer& response);
+                                         NewOperation new_operation,
+                                         grpc::CallbackServerContext* context,
+                                         const grpc::ByteBuffer* request,
+                                         grpc::ByteBuffer* response);
 
   UnaryCall(const TaskServices& services, ActiveCalls& calls, CallOrigin origin,
             grpc::CallbackServerContext& context, grpc::ByteBuffer& response);

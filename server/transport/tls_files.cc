@@ -13,10 +13,20 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
-#include "server/transport/pem.h"
 
 namespace attention::server {
 namespace {
+
+// OpenSSL's objects, each with an owner.
+using Bio = std::unique_ptr<BIO, decltype(&::BIO_free)>;
+using Certificate = std::unique_ptr<X509, decltype(&::X509_free)>;
+using Key = std::unique_ptr<EVP_PKEY, decltype(&::EVP_PKEY_free)>;
+
+// What OpenSSL reads `pem` by, which must live as long.
+Bio ReaderOf(const std::string& pem) {
+  return {::BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())),
+          &::BIO_free};
+}
 
 absl::Status Wrong(const char* option, const std::string& file,
                    absl::string_view why) {

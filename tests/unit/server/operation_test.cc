@@ -101,13 +101,16 @@ class StoreService final : public Base {
   grpc::ServerUnaryReactor* Attend(grpc::CallbackServerContext* context,
                                    const grpc::ByteBuffer* request,
                                    grpc::ByteBuffer* response) override {
-    return UnaryCall::Begin(services_, calls_, /*caller=*/nullptr,
-                            std::make_unique<Append>(store_, quick_), *context,
-                            const_cast<grpc::ByteBuffer&>(*request), *response);
+    return UnaryCall::Begin(
+        services_, calls_,
+        [this](const Caller*) {
+          return std::make_unique<Append>(store_, quick_);
+        },
+        context, request, response);
   }
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AttendStream(
       grpc::CallbackServerContext* context) override {
-    return RequestStream::Begin(services_, calls_, /*caller=*/nullptr,
+    return RequestStream::Begin(services_, calls_,
                                 {.max_in_flight = 4,
                                  .new_operation =
                                      [this](const Caller*) {
