@@ -143,7 +143,7 @@ class Case {
 
 std::vector<Case> Cases() {
   constexpr WantedOutputs kAll = {.weights = true, .lse = true};
-  constexpr Outline kProducts = {
+  constexpr Outline kGemm = {
       .query_length = 520, .key_length = 520, .width = 16, .wanted = kAll};
   std::vector<Case> cases;
   const auto add = [&](Case&& made) { cases.push_back(std::move(made)); };
@@ -158,12 +158,12 @@ std::vector<Case> Cases() {
   add(Case("FP32 bilinear", {}).WithBilinear());
   add(Case("FP32 scale 0", {}).WithScoring(ScaledDotProduct{.scale = 0}));
   add(Case("FP32 few rows", {.query_length = 2, .key_length = 3000}));
-  add(Case("FP32 products", kProducts).WithCausal());
+  add(Case("FP32 products", kGemm).WithCausal());
   for (const DataType type : {DataType::kFloat16, DataType::kBFloat16}) {
     const auto named = [type](absl::string_view what) {
       return absl::StrCat(Name(type), " ", what);
     };
-    Outline products = kProducts;
+    Outline products = kGemm;
     products.type = type;
     add(Case(named("causal"),
              {.type = type, .query_heads = 4, .query_length = 150, .width = 64})

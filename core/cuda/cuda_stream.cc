@@ -7,13 +7,13 @@
 namespace attention::cuda {
 namespace {
 
-cudaDataType_t TypeOf(ProductType type) {
+cudaDataType_t TypeOf(GemmType type) {
   switch (type) {
-    case ProductType::kFloat16:
+    case GemmType::kFloat16:
       return CUDA_R_16F;
-    case ProductType::kBfloat16:
+    case GemmType::kBfloat16:
       return CUDA_R_16BF;
-    case ProductType::kFloat32:
+    case GemmType::kFloat32:
       break;
   }
   return CUDA_R_32F;
@@ -170,7 +170,7 @@ absl::Status CudaStream::StartCublas() {
   return status;
 }
 
-absl::Status CudaStream::Multiply(const MatrixProduct& product) {
+absl::Status CudaStream::Multiply(const Gemm& product) {
   if (absl::Status status = Select(); !status.ok()) return status;
   if (absl::Status status = StartCublas(); !status.ok()) return status;
   // A workspace of the job's own makes a product's bits the same whatever runs

@@ -46,7 +46,7 @@ class CudaStream final : public Stream {
   absl::Status Wait(int index) override;
   absl::Status Synchronize() override;
   absl::Status Launched(absl::string_view kernel, int code) override;
-  absl::Status Multiply(const MatrixProduct& product) override;
+  absl::Status Multiply(const Gemm& product) override;
 
  private:
   CudaStream(int ordinal, DeviceHealth& health, const PinnedRanges& pinned)

@@ -33,13 +33,13 @@ struct DeviceProperties {
 inline constexpr int64_t kSharedHandleBytes = 64;
 
 /// Element types of matrix products.
-enum class ProductType : uint8_t { kFloat32, kFloat16, kBfloat16 };
+enum class GemmType : uint8_t { kFloat32, kFloat16, kBfloat16 };
 
 /// c = a * op(b) for each of `batch` row-major matrices: a (m, k), b (k, n), or
 /// (n, k) where it is transposed, c (m, n) in FP32. Sums are FP32 (no TF32).
 /// Strides are in elements.
-struct MatrixProduct {
-  ProductType type = ProductType::kFloat32;  // of a and b
+struct Gemm {
+  GemmType type = GemmType::kFloat32;  // of a and b
   bool transpose_b = false;
   int64_t m = 0, n = 0, k = 0;
   const void* a = nullptr;
@@ -111,7 +111,7 @@ class Stream {
   /// What a launch's error code means; OK for 0.
   virtual absl::Status Launched(absl::string_view kernel, int code) = 0;
 
-  virtual absl::Status Multiply(const MatrixProduct& product) = 0;
+  virtual absl::Status Multiply(const Gemm& product) = 0;
 };
 
 /// One device. May be used from several threads at once.

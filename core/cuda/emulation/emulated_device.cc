@@ -71,13 +71,13 @@ float TensorCoreSum(std::vector<float> a, std::vector<float> b) {
   return sum;
 }
 
-DataType TypeOf(ProductType type) {
+DataType TypeOf(GemmType type) {
   switch (type) {
-    case ProductType::kFloat16:
+    case GemmType::kFloat16:
       return DataType::kFloat16;
-    case ProductType::kBfloat16:
+    case GemmType::kBfloat16:
       return DataType::kBFloat16;
-    case ProductType::kFloat32:
+    case GemmType::kFloat32:
       break;
   }
   return DataType::kFloat32;
@@ -155,7 +155,7 @@ class EmulatedStream final : public Stream {
     return absl::InternalError(absl::StrCat(kernel, ": error ", code));
   }
 
-  absl::Status Multiply(const MatrixProduct& product) override {
+  absl::Status Multiply(const Gemm& product) override {
     CopyUpTo(begun_);
     // As cuBLAS may write to any of it: to its ends here.
     constexpr int64_t kEnd = 4096;
@@ -190,7 +190,7 @@ class EmulatedStream final : public Stream {
     }
   }
 
-  static void MultiplyOne(const MatrixProduct& product, int64_t n) {
+  static void MultiplyOne(const Gemm& product, int64_t n) {
     const DataType type = TypeOf(product.type);
     const int64_t size = ByteSize(type);
     const auto* const a =

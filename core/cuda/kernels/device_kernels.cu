@@ -13,7 +13,7 @@ const KernelTable& DeviceKernels() {
 #endif
       .merge = LaunchMerge,
       .weights = LaunchWeights,
-      .isolate = LaunchIsolate,
+      .recompute = LaunchRecompute,
       .project = LaunchProject,
       .softmax_rows = LaunchSoftmaxRows,
       .finish_output = LaunchFinishOutput,

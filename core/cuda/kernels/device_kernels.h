@@ -47,8 +47,8 @@ int LaunchMerge(const AttentionArgs& args, const LaunchShape& shape,
                 void* stream);
 int LaunchWeights(const AttentionArgs& args, const LaunchShape& shape,
                   void* stream);
-int LaunchIsolate(const AttentionArgs& args, const LaunchShape& shape,
-                  void* stream);
+int LaunchRecompute(const AttentionArgs& args, const LaunchShape& shape,
+                    void* stream);
 int LaunchProject(const ProjectArgs& args, const LaunchShape& shape,
                   void* stream);
 int LaunchSoftmaxRows(const SoftmaxRowsArgs& args, const LaunchShape& shape,

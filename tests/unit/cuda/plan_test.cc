@@ -15,7 +15,7 @@ TEST(PlanTest, LaunchesStayWithinTheGridThatADeviceHas) {
   for (const Spec& spec : LargeShapes()) {
     const Plan plan = PlanOf(spec);
     for (const int64_t blocks :
-         {plan.attend_blocks, plan.weights_blocks, plan.isolate_blocks}) {
+         {plan.attend_blocks, plan.weights_blocks, plan.recompute_blocks}) {
       EXPECT_GE(blocks, kDevice.multiprocessors);
       EXPECT_LE(blocks, kMostBlocks);
     }

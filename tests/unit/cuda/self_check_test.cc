@@ -114,7 +114,7 @@ TEST_F(CudaSelfCheckTest, UsesEveryKernel) {
       CheckOfEmulated().kernels(),
       ::testing::UnorderedElementsAre("fp32_tiles", "fp32_tiles_split",
                                       "fp16_mma", "fp16_mma_split", "bf16_mma",
-                                      "bf16_mma_split", "cublas_products"));
+                                      "bf16_mma_split", "cublas_gemm"));
 }
 
 TEST_F(CudaSelfCheckTest, UsesEveryInstanceOfTheTensorCoresKernel) {
