@@ -1,13 +1,13 @@
 #include "core/cuda/cuda_backend.h"
 
 #include <atomic>
+#include <chrono>
 #include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/cuda/cuda_job.h"
@@ -65,8 +65,10 @@ class PinnedPages final : public PinnedMemory {
 class DeviceRunner {
  public:
   DeviceRunner(std::unique_ptr<Device> device,
-               std::optional<int64_t> memory_limit)
-      : device_(std::move(device)), pool_(*device_, memory_limit) {}
+               const CudaBackendOptions& options)
+      : device_(std::move(device)),
+        grace_(options.stop_grace),
+        pool_(*device_, options.memory_limit) {}
 
   Device& device() { return *device_; }
   const Device& device() const { return *device_; }
@@ -75,7 +77,7 @@ class DeviceRunner {
                    const Plan& plan) {
     absl::StatusOr<MemoryPool::Block> memory = pool_.Take(plan.bytes, job.stop);
     if (!memory.ok()) return memory.status();
-    return WithStream([&](Stream& stream) {
+    return WithStream(job, [&](Stream& stream) {
       return cuda::CudaJob(job, context, plan, *device_, stream, memory->data())
           .Run();
     });
@@ -94,8 +96,8 @@ class DeviceRunner {
       return Run(job, context, plan);
     }
     if (!memory.ok()) return memory.status();
-    return WithStream([&](Stream& first) {
-      return WithStream([&](Stream& second) {
+    return WithStream(job, [&](Stream& first) {
+      return WithStream(job, [&](Stream& second) {
         return sliced.Run({&first, &second}, memory->data());
       });
     });
@@ -103,7 +105,7 @@ class DeviceRunner {
 
   // Of a problem for which nothing is computed.
   absl::Status RunEmpty(AttentionJob& job) {
-    return WithStream([&](Stream& stream) {
+    return WithStream(job, [&](Stream& stream) {
       absl::Status status = cuda::WriteEmptyResults(job, &stream);
       const absl::Status done = stream.Synchronize();
       return status.ok() ? done : status;
@@ -142,12 +144,15 @@ class DeviceRunner {
   }
 
  private:
-  absl::Status WithStream(absl::FunctionRef<absl::Status(Stream&)> run) {
+  absl::Status WithStream(const AttentionJob& job,
+                          absl::FunctionRef<absl::Status(Stream&)> run) {
     absl::StatusOr<std::unique_ptr<Stream>> stream = TakeStream();
     if (!stream.ok()) return stream.status();
+    (*stream)->SetWatch({.look = job.look, .stop = job.stop, .grace = grace_});
     absl::Status status = run(**stream);
+    (*stream)->SetWatch({});
     // A stream that has failed is not used again.
-    if (status.ok() || absl::IsCancelled(status)) {
+    if ((status.ok() || absl::IsCancelled(status)) && device_->Health().ok()) {
       const std::lock_guard lock(mutex_);
       streams_.push_back(*std::move(stream));
     }
@@ -168,6 +173,7 @@ class DeviceRunner {
   }
 
   const std::shared_ptr<Device> device_;
+  const std::chrono::nanoseconds grace_;
   MemoryPool pool_;
   std::atomic<int64_t> problems_ = 0;
   std::mutex mutex_;
@@ -179,8 +185,8 @@ class CudaBackend final : public Backend {
   CudaBackend(cuda::Devices devices, const CudaBackendOptions& options)
       : options_(options) {
     for (auto& device : devices) {
-      runners_.push_back(std::make_unique<DeviceRunner>(std::move(device),
-                                                        options_.memory_limit));
+      runners_.push_back(
+          std::make_unique<DeviceRunner>(std::move(device), options_));
     }
   }
 
@@ -259,12 +265,6 @@ class CudaBackend final : public Backend {
     return all;
   }
 
-  bool LeaveOut(absl::string_view kernel) override {
-    if (!options_.plan.wgmma || !absl::EndsWith(kernel, "_wgmma")) return false;
-    options_.plan.wgmma = false;
-    return true;
-  }
-
   absl::Status Supports(const ValidatedProblem& problem) const override {
     absl::Status status = absl::UnavailableError("no device");
     for (const auto& runner : runners_) {
@@ -296,9 +296,18 @@ class CudaBackend final : public Backend {
     if (*device && !runner->device().Health().ok()) {
       return runner->device().Health();
     }
-    const Plan plan = cuda::MakePlan(
-        *job.problem, runner->device().properties(), options_.plan,
-        cuda::InPlaceOf(*job.problem, job.outputs));
+    cuda::PlanOptions options = options_.plan;
+    const auto make_plan = [&] {
+      return cuda::MakePlan(*job.problem, runner->device().properties(),
+                            options,
+                            cuda::InPlaceOf(*job.problem, job.outputs));
+    };
+    Plan plan = make_plan();
+    if (plan.method == cuda::Method::kGemm &&
+        !runner->device().LoadGemm().ok()) {
+      options.gemm = false;
+      plan = make_plan();
+    }
     job.kernel = plan.kernel;
     if (job.stop.stop_requested()) {
       return absl::CancelledError("stopped before the first tile");
@@ -309,10 +318,10 @@ class CudaBackend final : public Backend {
     }
     const cuda::Slicing slicing =
         *device ? cuda::Slicing()
-                : cuda::SlicingOf(*job.problem, plan, options_.plan);
+                : cuda::SlicingOf(*job.problem, plan, options);
     absl::Status status =
         slicing.count < slicing.total
-            ? runner->RunSliced(job, context, plan, options_.plan, slicing)
+            ? runner->RunSliced(job, context, plan, options, slicing)
             : runner->Run(job, context, plan);
     if (status.ok()) runner->NoteProblem();
     return status;

@@ -167,7 +167,7 @@ void CudaJob::SetSteps() {
 }
 
 absl::Status CudaJob::BeginLaunch() {
-  if (job_.before_launch) job_.before_launch();
+  if (job_.look) job_.look();
   if (job_.stop.stop_requested()) {
     return absl::CancelledError(absl::StrCat("stopped after ",
                                              job_.tiles_computed, " of ",

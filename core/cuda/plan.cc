@@ -34,7 +34,8 @@ Method ChooseMethod(const ValidatedProblem& problem, const AttentionArgs& args,
                           args.query.type == args.key.type &&
                           (args.query.type == Element::kFloat32 ||
                            args.key.width <= kMmaLargestWidth);
-  if (is_product && problem.wanted.weights && problem.value_width > 0 &&
+  if (options.gemm && is_product && problem.wanted.weights &&
+      problem.value_width > 0 &&
       Product({args.query_length, args.key_length}) >=
           options.least_gemm_elements) {
     return Method::kGemm;

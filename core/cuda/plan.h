@@ -41,6 +41,8 @@ InPlace InPlaceOf(const ValidatedProblem& problem,
 /// Thresholds of plans. The defaults are what is served; tests lower them to
 /// see every way with small problems.
 struct PlanOptions {
+  /// Whether cuBLAS is used.
+  bool gemm = true;
   /// Lq * Lk from which a problem with weights goes through cuBLAS.
   int64_t least_gemm_elements = int64_t{512} * 512;
   /// Bytes of scores that are held at once there; one row at least.

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -90,12 +91,14 @@ class EmulatedStream final : public Stream {
     for (std::byte*& memory : buffers_) memory = AllocateBytes(kBufferBytes);
   }
   ~EmulatedStream() override {
-    CopyUpTo(begun_);
+    // What hangs is never done.
+    if (!hangs_) CopyUpTo(begun_);
     for (std::byte* memory : buffers_) FreeBytes(memory);
   }
 
   void* handle() const override {
-    CopyUpTo(begun_);  // what is launched next comes after all copies
+    // What is launched next comes after all copies.
+    if (!hangs_) CopyUpTo(begun_);
     return nullptr;
   }
   std::byte* buffer(int index) const override {
@@ -137,13 +140,12 @@ class EmulatedStream final : public Stream {
     marks_[static_cast<size_t>(index)] = begun_;
     return state_->Health();
   }
-  absl::Status Wait(int index) override {
+  absl::StatusOr<bool> Reached(int index) override {
+    absl::Status health = state_->Health();
+    if (!health.ok()) return health;
+    if (hangs_) return false;
     CopyUpTo(marks_[static_cast<size_t>(index)]);
-    return state_->Health();
-  }
-  absl::Status Synchronize() override {
-    CopyUpTo(begun_);
-    return state_->Health();
+    return true;
   }
 
   absl::Status Launched(absl::string_view kernel, int code) override {
@@ -151,8 +153,12 @@ class EmulatedStream final : public Stream {
       state_->Lose(absl::StrCat("the device is lost: ", kernel, ": emulated"));
       return absl::InternalError(absl::StrCat(kernel, ": emulated failure"));
     }
-    if (code == 0) return absl::OkStatus();
-    return absl::InternalError(absl::StrCat(kernel, ": error ", code));
+    if (code != 0) {
+      return absl::InternalError(absl::StrCat(kernel, ": error ", code));
+    }
+    if (Is(state_->faults->aborts_in, kernel)) std::abort();
+    hangs_ = hangs_ || Is(state_->faults->hangs_in, kernel);
+    return absl::OkStatus();
   }
 
   absl::Status Multiply(const Gemm& product) override {
@@ -165,7 +171,14 @@ class EmulatedStream final : public Stream {
     return state_->Health();
   }
 
+ protected:
+  void Lose(absl::string_view reason) override { state_->Lose(reason); }
+
  private:
+  static bool Is(const char* faulty, absl::string_view kernel) {
+    return faulty != nullptr && kernel == faulty;
+  }
+
   struct Copy {
     std::byte* to;
     const std::byte* from;
@@ -219,11 +232,12 @@ class EmulatedStream final : public Stream {
 
   const std::shared_ptr<State> state_;
   std::array<std::byte*, kBuffers> buffers_ = {};
-  std::array<int64_t, kBuffers> marks_ = {};  // copies begun by then
-  mutable std::deque<Copy> copies_;           // begun and not done
+  std::array<int64_t, kBuffers + 1> marks_ = {};  // copies begun by then
+  mutable std::deque<Copy> copies_;               // begun and not done
   mutable int32_t marked_ = 0;
   int64_t begun_ = 0;
   mutable int64_t done_ = 0;
+  bool hangs_ = false;
 };
 
 class EmulatedDevice final : public Device {
@@ -317,6 +331,11 @@ class EmulatedDevice final : public Device {
   absl::StatusOr<std::unique_ptr<Stream>> NewStream() override {
     ++state_->faults->streams;
     return std::make_unique<EmulatedStream>(state_);
+  }
+
+  absl::Status LoadGemm() override {
+    if (!state_->faults->without_gemm) return absl::OkStatus();
+    return absl::UnavailableError("emulated: no cuBLAS");
   }
 
   absl::Status Health() const override { return state_->Health(); }
