@@ -197,7 +197,7 @@ std::vector<SelfCheckCase> SelfCheckCases() {
                         {.type = type,
                          .query_heads = 4,
                          .query_length = 1,
-                         .key_length = width == 128 ? 3000 : 300,
+                         .key_length = width == 128 ? 3000 : 120,
                          .width = width}));
     }
     add(SelfCheckCase(named("products"), products).WithCausal());

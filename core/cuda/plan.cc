@@ -11,8 +11,10 @@
 namespace attention::cuda {
 namespace {
 
-// Fewer keys than this are not worth a block of their own.
-constexpr int64_t kLeastSplit = 4 * kSplitUnit;
+// Fewer keys than this are not worth a block of their own. One sequence with 8
+// key/value heads and 2,048 keys then has 128 blocks, about as many as large
+// devices have multiprocessors; what reads decides, not what merges.
+constexpr int64_t kLeastSplit = kSplitUnit;
 // Blocks for each multiprocessor that keep it busy.
 constexpr int64_t kBusyBlocks = 2;
 // Launches of fewer blocks than this for each multiprocessor leave some idle

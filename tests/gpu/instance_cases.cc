@@ -101,7 +101,7 @@ void AddMmaCases(DataType type, int64_t width, int64_t rows,
                  .query_length = rows == 16   ? 5
                                  : rows == 64 ? 50
                                               : 150,
-                 .key_length = 200,
+                 .key_length = rows == 128 ? 200 : 120,  // not to be split
                  .width = width,
                  // Else Hopper's own instructions would serve some of them.
                  .value_width = width - 8,

@@ -64,7 +64,7 @@ INSTANTIATE_TEST_SUITE_P(
                Method::kMma,
                "fp16_mma_split"},
         Choice{"DecodeOfFewKeys",
-               {.query_length = 1, .key_length = 200},
+               {.query_length = 1, .key_length = kSplitUnit},
                Method::kTiles,
                "fp32_tiles"},
         Choice{"Weights", {.wanted = kWeights}, Method::kGemm, "cublas_gemm"},

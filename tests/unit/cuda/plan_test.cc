@@ -44,6 +44,18 @@ TEST(PlanTest, SplitsCoverEveryKeyOnce) {
   }
 }
 
+TEST(PlanTest, DecodeOfOneShortSequenceKeepsMostOfADeviceBusy) {
+  const Plan plan = PlanOf({.batch = 1,
+                            .query_heads = 32,
+                            .kv_heads = 8,
+                            .query_length = 1,
+                            .key_length = 2048,
+                            .width = 128,
+                            .value_width = 128,
+                            .type = DataType::kBFloat16});
+  EXPECT_GE(MmaShape(plan.args).blocks, kDevice.multiprocessors * 9 / 10);
+}
+
 TEST(PlanTest, SplitsDoNotFollowFromTheBatch) {
   for (const int64_t keys : {4096, 100'000}) {
     const Plan one =
