@@ -30,10 +30,11 @@ struct AttentionJob {
   /// compute another job on that thread meanwhile (a large job then gives way
   /// to a small one). Not called where a device computes.
   std::function<void()> before_tile = {};
-  /// Called before each launch on a device, from the thread that waits for it,
-  /// where set. It may request a stop, and must not compute: the job holds
-  /// memory of the device that another one could wait for.
-  std::function<void()> before_launch = {};
+  /// Called before each launch on a device and again and again while it is
+  /// waited for, from the thread that waits, where set. It may request a stop,
+  /// and must not compute: the job holds memory of the device that another one
+  /// could wait for.
+  std::function<void()> look = {};
 
   // Written by Backend::Run.
   /// OK, or CANCELLED where `stop` was requested before the last tile; results
@@ -82,7 +83,7 @@ class Backend {
   /// What its kernels were compiled for and chosen at run time, for people.
   virtual std::string instruction_set() const = 0;
   /// True where its kernels have not yet run on real hardware of their kind:
-  /// "auto" uses it where SelfCheck() passes.
+  /// "auto" uses it where its self check passes.
   virtual bool experimental() const { return false; }
   /// True where Run() waits for something other than the calling thread, such
   /// as a device: even the smallest problem is then for a worker.
@@ -105,11 +106,6 @@ class Backend {
   /// there is no such memory; UNIMPLEMENTED where it does not reach devices.
   virtual absl::StatusOr<std::unique_ptr<DeviceMemory>> MapDeviceMemory(
       absl::string_view handle, int64_t device, int64_t bytes) const;
-
-  /// Lets other kernels take the place of `kernel`, a name that its jobs have
-  /// had, from now on. False, and nothing has changed, where it cannot. To be
-  /// called before problems are computed for anybody.
-  virtual bool LeaveOut(absl::string_view /*kernel*/) { return false; }
 
   /// Lets its devices reach `memory`, whole pages that stay mapped until the
   /// result is gone: worth while for tensors that come from there again and

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/cpu/cpu_backend.h"
+#include "core/cuda/child_check.h"
 #include "core/cuda/cuda_backend.h"
 #include "core/cuda/loader.h"
 #include "core/job_device.h"
@@ -23,16 +24,58 @@ using Backends = std::vector<std::unique_ptr<Backend>>;
 constexpr char kAuto[] = "auto";
 constexpr char kCuda[] = "cuda";
 
+absl::Status FailedCheck(absl::string_view what, const absl::Status& why) {
+  return absl::InternalError(
+      absl::StrCat(what,
+                   " is experimental and does not compute what the reference "
+                   "does: ",
+                   why.message()));
+}
+
+// Checks the plugin in a process of its own, before CUDA is used in this one.
+// False where it is not to be used. Kernels that failed are left out.
+bool PassesCheck(const EngineOptions& options, const std::string& plugin,
+                 CudaBackendOptions& cuda_options,
+                 std::vector<UnusedBackend>& unused) {
+  if (options.on_self_check) options.on_self_check(kCuda);
+  const cuda::ChildCheck checked =
+      cuda::CheckInChild(plugin, options.self_check_patience);
+  if (absl::IsFailedPrecondition(checked.status)) {
+    unused.push_back({kCuda, checked.status});
+  } else if (!checked.status.ok()) {
+    unused.push_back({kCuda, FailedCheck(checked.devices, checked.status)});
+  } else {
+    if (!checked.without_wgmma.ok()) {
+      unused.push_back({"cuda's fp16_wgmma and bf16_wgmma",
+                        FailedCheck(checked.devices, checked.without_wgmma)});
+      cuda_options.plan.wgmma = false;
+    }
+    if (!checked.without_gemm.ok()) {
+      unused.push_back({"cuda's cublas_gemm", checked.without_gemm});
+    }
+  }
+  return checked.status.ok();
+}
+
 // Adds the CUDA devices of this machine. That there are none is an error where
 // they are asked for by name, and a note otherwise.
 absl::Status AddCuda(const EngineOptions& options, Backends& backends,
                      std::vector<UnusedBackend>& unused) {
   const bool by_name = options.backend == kCuda;
   if (!by_name && options.backend != kAuto) return absl::OkStatus();
-  absl::StatusOr<cuda::Devices> devices = cuda::OpenDevices();
+  absl::StatusOr<std::string> plugin = options.cuda_plugin;
+  if (plugin->empty()) plugin = cuda::FindPlugin();
+  CudaBackendOptions cuda_options;
+  cuda_options.memory_limit = options.cuda_memory_limit;
+  // Who asks for it by name, takes it as it is.
+  if (plugin.ok() && !by_name &&
+      !PassesCheck(options, *plugin, cuda_options, unused)) {
+    return absl::OkStatus();
+  }
+  absl::StatusOr<cuda::Devices> devices =
+      plugin.ok() ? cuda::OpenPlugin(*plugin)
+                  : absl::StatusOr<cuda::Devices>(plugin.status());
   if (devices.ok()) {
-    CudaBackendOptions cuda_options;
-    cuda_options.memory_limit = options.cuda_memory_limit;
     backends.push_back(MakeCudaBackend(*std::move(devices), cuda_options));
     return absl::OkStatus();
   }
@@ -72,14 +115,6 @@ constexpr size_t kMostQuickProblems = 16;
 // What a tanh costs in multiply-adds.
 constexpr double kTanhWork = 16;
 
-absl::Status FailedCheck(const Backend& backend, const absl::Status& why) {
-  return absl::InternalError(
-      absl::StrCat(backend.instruction_set(),
-                   " is experimental and does not compute what the reference "
-                   "does: ",
-                   why.message()));
-}
-
 absl::Status OutOfReach(const Backend& backend, int device) {
   return absl::UnimplementedError(
       absl::StrCat("tensors lie on CUDA device ", device, ", the ",
@@ -105,33 +140,27 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineOptions options) {
   auto backends = AllBackends(options, engine->unused_);
   if (!backends.ok()) return backends.status();
   engine->workers_ = std::make_unique<WorkerPool>(options.threads);
-  const auto choose = [&](std::vector<std::unique_ptr<Backend>>& from) {
-    for (auto& backend : from) {
-      if (options.backend != kAuto && options.backend != backend->name()) {
-        continue;
-      }
-      absl::Status checked;
-      // Who asks for it by name, takes it as it is.
-      if (options.backend == kAuto && backend->experimental()) {
-        if (options.on_self_check) options.on_self_check(*backend);
-        checked =
-            SelfCheck(*backend, *engine->workers_,
-                      [&](absl::string_view kernel, const absl::Status& why) {
-                        engine->unused_.push_back(
-                            {absl::StrCat(backend->name(), "'s ", kernel),
-                             FailedCheck(*backend, why)});
-                      });
-      }
-      if (checked.ok()) {
-        engine->backends_.push_back(std::move(backend));
-      } else {
-        engine->unused_.push_back({static_cast<std::string>(backend->name()),
-                                   FailedCheck(*backend, checked)});
-      }
-    }
+  const auto chosen = [&](const Backend& backend) {
+    return options.backend == kAuto || options.backend == backend.name();
   };
-  choose(options.more_backends);
-  choose(*backends);
+  for (auto& backend : options.more_backends) {
+    if (!chosen(*backend)) continue;
+    absl::Status checked;
+    if (options.backend == kAuto && backend->experimental()) {
+      if (options.on_self_check) options.on_self_check(backend->name());
+      checked = SelfCheck(*backend, *engine->workers_);
+    }
+    if (checked.ok()) {
+      engine->backends_.push_back(std::move(backend));
+    } else {
+      engine->unused_.push_back(
+          {static_cast<std::string>(backend->name()),
+           FailedCheck(backend->instruction_set(), checked)});
+    }
+  }
+  for (auto& backend : *backends) {
+    if (chosen(*backend)) engine->backends_.push_back(std::move(backend));
+  }
   if (engine->backends_.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("backend: '", options.backend, "' is not in this build (",

@@ -1,6 +1,7 @@
 #ifndef ATTENTION_CORE_ENGINE_H_
 #define ATTENTION_CORE_ENGINE_H_
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -12,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "core/backend.h"
 #include "core/worker_pool.h"
@@ -23,15 +25,21 @@ struct EngineOptions {
   int threads = 0;
   /// "auto" tries every backend of this build, fastest first: cuda, where there
   /// is a device, cpu, then reference. One that is experimental must have
-  /// passed SelfCheck() on this machine. A backend's name uses that one alone,
+  /// passed its self check on this machine: cuda in a process of its own
+  /// (core/cuda/child_check.h). A backend's name uses that one alone,
   /// unchecked.
   std::string backend = "auto";
   /// Device memory that cuda takes of each device, in bytes, at most; nothing
   /// means most of what is free (core/cuda/cuda_backend.h).
   std::optional<int64_t> cuda_memory_limit = {};
-  /// Called, where set, before a backend's SelfCheck(), which takes a while
+  /// The file of the CUDA plugin; empty: where core/cuda/loader.h looks.
+  std::string cuda_plugin = {};
+  /// How long one case of cuda's self check may take; a device that needs more
+  /// hangs.
+  std::chrono::milliseconds self_check_patience = std::chrono::minutes(2);
+  /// Called, where set, before a backend's self check, which takes a while
   /// where a device must compile its kernels first.
-  std::function<void(const Backend& backend)> on_self_check = {};
+  std::function<void(absl::string_view backend)> on_self_check = {};
   /// Called, where set, after a job in which a backend's health() has become
   /// worse, from the thread that ran it. `serving` is false once no backend is
   /// left that computes.
@@ -51,12 +59,12 @@ std::vector<std::string> BackendNames();
 
 /// A backend that "auto" does not use, and why.
 struct UnusedBackend {
-  /// "cuda"; or, of a backend that goes on without it, a kernel: "cuda's
-  /// bf16_wgmma".
+  /// "cuda"; or, of a backend that goes on without them, kernels: "cuda's
+  /// fp16_wgmma and bf16_wgmma".
   std::string name;
   /// In words, with the code of core/cuda/loader.h: NOT_FOUND where the build
   /// has none, UNAVAILABLE where there is no device, FAILED_PRECONDITION where
-  /// its files are there and broken; INTERNAL where it failed SelfCheck().
+  /// its files are there and broken; INTERNAL where it failed its self check.
   absl::Status reason;
 };
 

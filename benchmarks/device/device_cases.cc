@@ -1,6 +1,7 @@
 #include "benchmarks/device/device_cases.h"
 
 #include <algorithm>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -9,6 +10,30 @@ namespace attention::bench {
 namespace {
 
 using Cases = std::vector<Case>;
+
+// What tells most in little time: prefill, decode, an option, weights and FP32.
+void AddFirst(Cases& cases) {
+  const Case prefill = {.query_length = 4096, .width = 128, .type = "BF16"};
+  const Case decode = {.batch = 16,
+                       .query_heads = 32,
+                       .kv_heads = 8,
+                       .query_length = 1,
+                       .key_length = 8192,
+                       .width = 128,
+                       .type = "BF16"};
+  const auto add = [&cases](Case shape, auto set) {
+    set(shape);
+    cases.push_back(shape);
+  };
+  add(prefill, [](Case& shape) { shape.causal = true; });
+  add(decode, [](Case&) {});
+  add(prefill, [](Case&) {});
+  add(prefill, [](Case& shape) { shape.width = 64; });
+  add(decode, [](Case& shape) { shape.batch = 1; });
+  add(prefill, [](Case& shape) { shape.mask = true; });
+  cases.push_back({.query_length = 4096, .type = "BF16", .weights = true});
+  cases.push_back({.query_length = 4096});
+}
 
 void AddPlain(Cases& cases) {
   for (const int64_t length : {4096, 16384, 1024}) {
@@ -85,12 +110,18 @@ void AddOthers(Cases& cases) {
 }  // namespace
 
 Cases DeviceCases() {
-  Cases cases;
-  AddPlain(cases);
-  AddDecode(cases);
-  AddOptions(cases);
-  AddOthers(cases);
-  return cases;
+  Cases all;
+  AddFirst(all);
+  AddPlain(all);
+  AddDecode(all);
+  AddOptions(all);
+  AddOthers(all);
+  Cases once;
+  std::set<std::string> names;
+  for (const Case& shape : all) {
+    if (names.insert(DeviceName(shape)).second) once.push_back(shape);
+  }
+  return once;
 }
 
 Case Shortened(Case shape, int64_t longest) {

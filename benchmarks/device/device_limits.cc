@@ -64,8 +64,8 @@ struct Places {
 };
 
 absl::StatusOr<double> ProductRate(cuda::Stream& stream, const Places& places,
-                                   cuda::ProductType type, int64_t size) {
-  cuda::MatrixProduct product;
+                                   cuda::GemmType type, int64_t size) {
+  cuda::Gemm product;
   product.type = type;
   product.transpose_b = true;
   product.m = product.n = product.k = size;
@@ -113,13 +113,13 @@ void MeasureLimits(cuda::Device& device, cuda::Stream& stream, int64_t size,
     tell({"memory", "bytes", status});
     return;
   }
-  const auto product = [&](const char* name, cuda::ProductType type) {
+  const auto product = [&](const char* name, cuda::GemmType type) {
     tell({absl::StrCat(name, " product"), "TFLOP/s",
           ProductRate(stream, places, type, size)});
   };
-  product("BF16", cuda::ProductType::kBfloat16);
-  product("FP16", cuda::ProductType::kFloat16);
-  product("FP32", cuda::ProductType::kFloat32);
+  product("BF16", cuda::GemmType::kBfloat16);
+  product("FP16", cuda::GemmType::kFloat16);
+  product("FP32", cuda::GemmType::kFloat32);
   tell({"copy on the device", "GB/s", CopyRate(device, stream, places, bytes)});
   constexpr int64_t kBuffer = cuda::Stream::kBufferBytes;
   const int64_t part = std::min(kBuffer, bytes);

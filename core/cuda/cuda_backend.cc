@@ -1,13 +1,13 @@
 #include "core/cuda/cuda_backend.h"
 
 #include <atomic>
+#include <chrono>
 #include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/cuda/cuda_job.h"
@@ -62,10 +62,13 @@ class PinnedPages final : public PinnedMemory {
 };
 
 // A device with what is kept on it between jobs.
-class Station {
+class DeviceRunner {
  public:
-  Station(std::unique_ptr<Device> device, std::optional<int64_t> memory_limit)
-      : device_(std::move(device)), pool_(*device_, memory_limit) {}
+  DeviceRunner(std::unique_ptr<Device> device,
+               const CudaBackendOptions& options)
+      : device_(std::move(device)),
+        grace_(options.stop_grace),
+        pool_(*device_, options.memory_limit) {}
 
   Device& device() { return *device_; }
   const Device& device() const { return *device_; }
@@ -74,7 +77,7 @@ class Station {
                    const Plan& plan) {
     absl::StatusOr<MemoryPool::Block> memory = pool_.Take(plan.bytes, job.stop);
     if (!memory.ok()) return memory.status();
-    return WithStream([&](Stream& stream) {
+    return WithStream(job, [&](Stream& stream) {
       return cuda::CudaJob(job, context, plan, *device_, stream, memory->data())
           .Run();
     });
@@ -93,8 +96,8 @@ class Station {
       return Run(job, context, plan);
     }
     if (!memory.ok()) return memory.status();
-    return WithStream([&](Stream& first) {
-      return WithStream([&](Stream& second) {
+    return WithStream(job, [&](Stream& first) {
+      return WithStream(job, [&](Stream& second) {
         return sliced.Run({&first, &second}, memory->data());
       });
     });
@@ -102,7 +105,7 @@ class Station {
 
   // Of a problem for which nothing is computed.
   absl::Status RunEmpty(AttentionJob& job) {
-    return WithStream([&](Stream& stream) {
+    return WithStream(job, [&](Stream& stream) {
       absl::Status status = cuda::WriteEmptyResults(job, &stream);
       const absl::Status done = stream.Synchronize();
       return status.ok() ? done : status;
@@ -141,12 +144,15 @@ class Station {
   }
 
  private:
-  absl::Status WithStream(absl::FunctionRef<absl::Status(Stream&)> run) {
+  absl::Status WithStream(const AttentionJob& job,
+                          absl::FunctionRef<absl::Status(Stream&)> run) {
     absl::StatusOr<std::unique_ptr<Stream>> stream = TakeStream();
     if (!stream.ok()) return stream.status();
+    (*stream)->SetWatch({.look = job.look, .stop = job.stop, .grace = grace_});
     absl::Status status = run(**stream);
+    (*stream)->SetWatch({});
     // A stream that has failed is not used again.
-    if (status.ok() || absl::IsCancelled(status)) {
+    if ((status.ok() || absl::IsCancelled(status)) && device_->Health().ok()) {
       const std::lock_guard lock(mutex_);
       streams_.push_back(*std::move(stream));
     }
@@ -167,6 +173,7 @@ class Station {
   }
 
   const std::shared_ptr<Device> device_;
+  const std::chrono::nanoseconds grace_;
   MemoryPool pool_;
   std::atomic<int64_t> problems_ = 0;
   std::mutex mutex_;
@@ -178,8 +185,8 @@ class CudaBackend final : public Backend {
   CudaBackend(cuda::Devices devices, const CudaBackendOptions& options)
       : options_(options) {
     for (auto& device : devices) {
-      stations_.push_back(
-          std::make_unique<Station>(std::move(device), options_.memory_limit));
+      runners_.push_back(
+          std::make_unique<DeviceRunner>(std::move(device), options_));
     }
   }
 
@@ -188,8 +195,8 @@ class CudaBackend final : public Backend {
   // "sm_90 (NVIDIA H200), sm_90 (NVIDIA H200)"
   std::string instruction_set() const override {
     std::string all;
-    for (const auto& station : stations_) {
-      const cuda::DeviceProperties& device = station->device().properties();
+    for (const auto& runner : runners_) {
+      const cuda::DeviceProperties& device = runner->device().properties();
       absl::StrAppend(&all, all.empty() ? "" : ", ", "sm_",
                       device.compute_capability, " (", device.name, ")");
     }
@@ -207,15 +214,15 @@ class CudaBackend final : public Backend {
           "raw_handle: ", handle.size(), " bytes (a cudaIpcMemHandle_t has ",
           cuda::kSharedHandleBytes, ")"));
     }
-    if (const Station* station = StationOf(device)) {
-      return station->Map(handle, bytes);
+    if (const DeviceRunner* runner = RunnerOf(device)) {
+      return runner->Map(handle, bytes);
     }
     return absl::InvalidArgumentError(absl::StrCat(
         "device_id: ", device, " (the server computes on ",
-        absl::StrJoin(stations_, ", ",
-                      [](std::string* known, const auto& station) {
+        absl::StrJoin(runners_, ", ",
+                      [](std::string* known, const auto& runner) {
                         absl::StrAppend(known,
-                                        station->device().properties().ordinal);
+                                        runner->device().properties().ordinal);
                       }),
         ")"));
   }
@@ -223,30 +230,30 @@ class CudaBackend final : public Backend {
   // One device pins it for all.
   std::unique_ptr<PinnedMemory> PinHostMemory(
       absl::Span<std::byte> memory) const override {
-    Station* const station = NextStation();
-    return station == nullptr ? nullptr : station->Pin(memory);
+    DeviceRunner* const runner = NextRunner();
+    return runner == nullptr ? nullptr : runner->Pin(memory);
   }
 
   absl::Status health() const override {
     size_t lost = 0;
     std::string reasons;
-    for (const auto& station : stations_) {
-      const absl::Status status = station->device().Health();
+    for (const auto& runner : runners_) {
+      const absl::Status status = runner->device().Health();
       if (status.ok()) continue;
       ++lost;
       absl::StrAppend(&reasons, reasons.empty() ? "" : "; ",
-                      station->device().properties().name, ": ",
+                      runner->device().properties().name, ": ",
                       status.message());
     }
     if (lost == 0) return absl::OkStatus();
-    return lost == stations_.size() ? absl::UnavailableError(reasons)
-                                    : absl::InternalError(reasons);
+    return lost == runners_.size() ? absl::UnavailableError(reasons)
+                                   : absl::InternalError(reasons);
   }
 
   std::vector<BackendDevice> devices() const override {
     std::vector<BackendDevice> all;
-    for (const auto& station : stations_) {
-      const cuda::DeviceProperties& device = station->device().properties();
+    for (const auto& runner : runners_) {
+      const cuda::DeviceProperties& device = runner->device().properties();
       all.push_back({device.name, device.memory});
     }
     return all;
@@ -254,22 +261,16 @@ class CudaBackend final : public Backend {
 
   std::vector<DeviceFigures> ReadDevices() const override {
     std::vector<DeviceFigures> all;
-    for (const auto& station : stations_) all.push_back(station->Read());
+    for (const auto& runner : runners_) all.push_back(runner->Read());
     return all;
-  }
-
-  bool LeaveOut(absl::string_view kernel) override {
-    if (!options_.plan.wgmma || !absl::EndsWith(kernel, "_wgmma")) return false;
-    options_.plan.wgmma = false;
-    return true;
   }
 
   absl::Status Supports(const ValidatedProblem& problem) const override {
     absl::Status status = absl::UnavailableError("no device");
-    for (const auto& station : stations_) {
-      status = station->device().Health();
+    for (const auto& runner : runners_) {
+      status = runner->device().Health();
       if (!status.ok()) continue;
-      return cuda::CheckSupport(problem, station->device().properties());
+      return cuda::CheckSupport(problem, runner->device().properties());
     }
     return status;
   }
@@ -284,61 +285,70 @@ class CudaBackend final : public Backend {
     const absl::StatusOr<std::optional<int>> device =
         DeviceOf(absl::MakeConstSpan(&job, 1));
     if (!device.ok()) return device.status();
-    Station* const station = *device ? StationOf(**device) : NextStation();
-    if (station == nullptr && *device) {
+    DeviceRunner* const runner = *device ? RunnerOf(**device) : NextRunner();
+    if (runner == nullptr && *device) {
       return absl::InvalidArgumentError(
           absl::StrCat("tensors lie on CUDA device ", **device,
                        ", which this backend does not compute on"));
     }
-    if (station == nullptr) return Supports(*job.problem);
+    if (runner == nullptr) return Supports(*job.problem);
     // Those that take turns are asked where they are chosen.
-    if (*device && !station->device().Health().ok()) {
-      return station->device().Health();
+    if (*device && !runner->device().Health().ok()) {
+      return runner->device().Health();
     }
-    const Plan plan = cuda::MakePlan(
-        *job.problem, station->device().properties(), options_.plan,
-        cuda::InPlaceOf(*job.problem, job.outputs));
+    cuda::PlanOptions options = options_.plan;
+    const auto make_plan = [&] {
+      return cuda::MakePlan(*job.problem, runner->device().properties(),
+                            options,
+                            cuda::InPlaceOf(*job.problem, job.outputs));
+    };
+    Plan plan = make_plan();
+    if (plan.method == cuda::Method::kGemm &&
+        !runner->device().LoadGemm().ok()) {
+      options.gemm = false;
+      plan = make_plan();
+    }
     job.kernel = plan.kernel;
     if (job.stop.stop_requested()) {
       return absl::CancelledError("stopped before the first tile");
     }
     if (plan.method == cuda::Method::kNothing) {
-      return *device ? station->RunEmpty(job)
+      return *device ? runner->RunEmpty(job)
                      : cuda::WriteEmptyResults(job, nullptr);
     }
     const cuda::Slicing slicing =
         *device ? cuda::Slicing()
-                : cuda::SlicingOf(*job.problem, plan, options_.plan);
+                : cuda::SlicingOf(*job.problem, plan, options);
     absl::Status status =
         slicing.count < slicing.total
-            ? station->RunSliced(job, context, plan, options_.plan, slicing)
-            : station->Run(job, context, plan);
-    if (status.ok()) station->NoteProblem();
+            ? runner->RunSliced(job, context, plan, options, slicing)
+            : runner->Run(job, context, plan);
+    if (status.ok()) runner->NoteProblem();
     return status;
   }
 
   // The device that tensors of a job lie on.
-  Station* StationOf(int64_t ordinal) const {
-    for (const auto& station : stations_) {
-      if (station->device().properties().ordinal == ordinal) {
-        return station.get();
+  DeviceRunner* RunnerOf(int64_t ordinal) const {
+    for (const auto& runner : runners_) {
+      if (runner->device().properties().ordinal == ordinal) {
+        return runner.get();
       }
     }
     return nullptr;
   }
 
   // Devices in turn, those that are lost left out; null where all are.
-  Station* NextStation() const {
+  DeviceRunner* NextRunner() const {
     const size_t first = next_.fetch_add(1, std::memory_order_relaxed);
-    for (size_t n = 0; n < stations_.size(); ++n) {
-      Station& station = *stations_[(first + n) % stations_.size()];
-      if (station.device().Health().ok()) return &station;
+    for (size_t n = 0; n < runners_.size(); ++n) {
+      DeviceRunner& runner = *runners_[(first + n) % runners_.size()];
+      if (runner.device().Health().ok()) return &runner;
     }
     return nullptr;
   }
 
   CudaBackendOptions options_;
-  std::vector<std::unique_ptr<Station>> stations_;
+  std::vector<std::unique_ptr<DeviceRunner>> runners_;
   mutable std::atomic<size_t> next_ = 0;
 };
 

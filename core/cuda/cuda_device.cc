@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/cuda/cublas_library.h"
 #include "core/cuda/cuda_status.h"
 #include "core/cuda/cuda_stream.h"
 #include "core/cuda/kernels/kernel_table.h"
@@ -74,7 +75,7 @@ class CudaDevice final : public Device {
   }
 
   void Free(std::byte* memory) override {
-    if (!Select().ok()) return;  // of a lost device, whose memory is gone
+    if (!Select().ok()) return;
     health_.Check("cudaFree", cudaFree(memory)).IgnoreError();
   }
 
@@ -139,10 +140,14 @@ class CudaDevice final : public Device {
     return CudaStream::Create(ordinal_, health_, Pinned());
   }
 
+  absl::Status LoadGemm() override { return CublasLibrary::Open().status(); }
+
   absl::Status Health() const override { return health_.status(); }
 
  private:
+  // A lost device is asked for nothing: it may hang, and calls with it.
   absl::Status Select() {
+    if (absl::Status lost = health_.status(); !lost.ok()) return lost;
     return health_.Check("cudaSetDevice", cudaSetDevice(ordinal_));
   }
 

@@ -10,7 +10,7 @@ namespace attention::cuda {
 /// it is the first with BF16 products.
 inline constexpr int kLeastComputeCapability = 80;
 
-/// The machine's CUDA devices, by the CUDA runtime and cuBLAS. Those that are
+/// The machine's CUDA devices, by the CUDA runtime. Those that are
 /// too old are left out. UNAVAILABLE where none is left, with the reason.
 /// A part of the plugin: the rest of the program cannot link it.
 absl::StatusOr<Devices> OpenCudaDevices();

@@ -39,17 +39,17 @@ absl::Status CudaJob::End(absl::Status begun) {
   if (status.ok()) status = Download();
   // The memory is the next job's once this returns.
   absl::Status done = stream_.Synchronize();
-  if (status.ok() && done.ok() && isolate_ && *stream_.marked() != 0) {
-    status = Isolate();
+  if (status.ok() && done.ok() && recompute_ && *stream_.marked() != 0) {
+    status = Recompute();
     done = stream_.Synchronize();
   }
   const bool told = !status.ok() && !absl::IsCancelled(status);
   return told || done.ok() ? status : done;
 }
 
-absl::Status CudaJob::Isolate() {
-  job_.tiles_total += isolate_->launches;
-  absl::Status status = isolate_->run();
+absl::Status CudaJob::Recompute() {
+  job_.tiles_total += recompute_->launches;
+  absl::Status status = recompute_->run();
   return status.ok() ? Download() : status;
 }
 
@@ -146,8 +146,8 @@ void CudaJob::SetSteps() {
       AddStep("attend_wgmma", args_, WgmmaShape(args_), plan_.attend_blocks,
               kernels_.attend_wgmma);
       break;
-    case Method::kProducts:
-      steps_.push_back({ProductCount(plan_), [this] { return Products(); }});
+    case Method::kGemm:
+      steps_.push_back({GemmCount(plan_), [this] { return Gemms(); }});
       break;
     case Method::kNothing:
       return;
@@ -156,18 +156,18 @@ void CudaJob::SetSteps() {
     AddStep("merge", args_, MergeShape(args_), plan_.attend_blocks,
             kernels_.merge);
   }
-  if (args_.weights != nullptr && plan_.method != Method::kProducts) {
+  if (args_.weights != nullptr && plan_.method != Method::kGemm) {
     AddStep("weights", args_, WeightsShape(args_), plan_.weights_blocks,
             kernels_.weights);
   }
   AttentionArgs whole = args_;
   whole.splits = 1;
-  isolate_ = StepOf("isolate", whole, IsolateShape(whole), plan_.isolate_blocks,
-                    kernels_.isolate);
+  recompute_ = StepOf("recompute", whole, RecomputeShape(whole),
+                      plan_.recompute_blocks, kernels_.recompute);
 }
 
 absl::Status CudaJob::BeginLaunch() {
-  if (job_.before_launch) job_.before_launch();
+  if (job_.look) job_.look();
   if (job_.stop.stop_requested()) {
     return absl::CancelledError(absl::StrCat("stopped after ",
                                              job_.tiles_computed, " of ",
@@ -198,18 +198,18 @@ absl::Status CudaJob::Launch(
   return absl::OkStatus();
 }
 
-absl::Status CudaJob::Products() {
-  const int64_t count = ProductCount(plan_);
+absl::Status CudaJob::Gemms() {
+  const int64_t count = GemmCount(plan_);
   for (int64_t n = 0; n < count; ++n) {
     absl::Status status = BeginLaunch();
-    if (status.ok()) status = ProductsOf(ProductRowsOf(plan_, n));
+    if (status.ok()) status = GemmOf(GemmRowsOf(plan_, n));
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
 }
 
-absl::Status CudaJob::ProductsOf(const ProductRows& rows) {
-  MatrixProduct qk = QkProduct(args_, rows);
+absl::Status CudaJob::GemmOf(const GemmRows& rows) {
+  Gemm qk = QkGemm(args_, rows);
   qk.c = At<float>(plan_.scores);
   qk.workspace = At(plan_.workspace);
   absl::Status status = stream_.Multiply(qk);
@@ -229,7 +229,7 @@ absl::Status CudaJob::ProductsOf(const ProductRows& rows) {
                                             stream_.handle()));
   if (!status.ok()) return status;
 
-  MatrixProduct pv = PvProduct(args_, rows);
+  Gemm pv = PvGemm(args_, rows);
   pv.a = softmax.probabilities;
   pv.c = At<float>(plan_.pv);
   pv.workspace = qk.workspace;

@@ -11,8 +11,8 @@
 #include "absl/status/status.h"
 #include "core/backend.h"
 #include "core/cuda/device.h"
+#include "core/cuda/gemm.h"
 #include "core/cuda/plan.h"
-#include "core/cuda/products.h"
 
 namespace attention::cuda {
 
@@ -57,7 +57,7 @@ class CudaJob {
   };
   void SetSteps();
   // Where a row was marked; brings the results once more.
-  absl::Status Isolate();
+  absl::Status Recompute();
   template <typename Args>
   using Kernel = int (*)(const Args&, const LaunchShape&, void* stream);
   template <typename Args>
@@ -70,8 +70,8 @@ class CudaJob {
   }
   void AddProjection(ProjectArgs args, const void* from, const Buffer& matrix,
                      const Buffer& to, int64_t most);
-  absl::Status Products();
-  absl::Status ProductsOf(const ProductRows& rows);
+  absl::Status Gemms();
+  absl::Status GemmOf(const GemmRows& rows);
 
   // Runs `shape` in launches of at most `most` blocks.
   absl::Status Launch(absl::string_view kernel, LaunchShape shape, int64_t most,
@@ -94,7 +94,7 @@ class CudaJob {
   std::byte* const memory_;
   AttentionArgs args_;  // the plan's, with pointers
   std::vector<Step> steps_;
-  std::optional<Step> isolate_;  // where a row was marked
+  std::optional<Step> recompute_;  // where a row was marked
 };
 
 }  // namespace attention::cuda

@@ -18,27 +18,13 @@ absl::Status StatusOf(absl::string_view call, cudaError_t error) {
   return absl::InternalError(message);
 }
 
-absl::Status StatusOf(absl::string_view call, cublasStatus_t error) {
-  if (error == CUBLAS_STATUS_SUCCESS) return absl::OkStatus();
-  const std::string message =
-      absl::StrCat(call, ": ", cublasGetStatusName(error));
-  if (error == CUBLAS_STATUS_ALLOC_FAILED) {
-    return absl::ResourceExhaustedError(message);
-  }
-  return absl::InternalError(message);
-}
-
 absl::Status DeviceHealth::Check(absl::string_view call, cudaError_t error) {
   if (error == cudaSuccess) return absl::OkStatus();
   return Note(StatusOf(call, error));
 }
 
-absl::Status DeviceHealth::Check(absl::string_view call, cublasStatus_t error) {
-  if (error == CUBLAS_STATUS_SUCCESS) return absl::OkStatus();
-  return Note(StatusOf(call, error));
-}
-
-absl::Status DeviceHealth::Note(absl::Status failure) {
+absl::Status DeviceHealth::Note(absl::Status outcome) {
+  if (outcome.ok()) return outcome;
   // Errors that pass are told once and forgotten by this; one that stays is
   // told again by whatever is called next.
   cudaGetLastError();
@@ -46,13 +32,14 @@ absl::Status DeviceHealth::Note(absl::Status failure) {
   size_t total = 0;
   const cudaError_t after = cudaMemGetInfo(&free, &total);
   if (after != cudaSuccess && after != cudaErrorMemoryAllocation) {
-    const std::lock_guard lock(mutex_);
-    if (lost_.ok()) {
-      lost_ = absl::UnavailableError(
-          absl::StrCat("the device is lost: ", failure.message()));
-    }
+    Lose(absl::StrCat("the device is lost: ", outcome.message()));
   }
-  return failure;
+  return outcome;
+}
+
+void DeviceHealth::Lose(absl::string_view reason) {
+  const std::lock_guard lock(mutex_);
+  if (lost_.ok()) lost_ = absl::UnavailableError(reason);
 }
 
 absl::Status DeviceHealth::status() const {

@@ -1,7 +1,6 @@
 #ifndef ATTENTION_CORE_CUDA_CUDA_STATUS_H_
 #define ATTENTION_CORE_CUDA_CUDA_STATUS_H_
 
-#include <cublas_v2.h>
 #include <cuda_runtime_api.h>
 
 #include <mutex>
@@ -15,7 +14,6 @@ namespace attention::cuda {
 /// Messages name the call and the error: "cudaMemcpyAsync: an illegal memory
 /// access was encountered (cudaErrorIllegalAddress)".
 absl::Status StatusOf(absl::string_view call, cudaError_t error);
-absl::Status StatusOf(absl::string_view call, cublasStatus_t error);
 
 /// Whether a device still computes. An error in a kernel leaves the process's
 /// context on the device unusable for good; every later call then fails.
@@ -24,15 +22,16 @@ class DeviceHealth {
   /// Turns the outcome of a call on the current device into a status, and finds
   /// out whether the device has survived it.
   absl::Status Check(absl::string_view call, cudaError_t error);
-  absl::Status Check(absl::string_view call, cublasStatus_t error);
+  /// The same of an outcome that is a status already.
+  absl::Status Note(absl::Status outcome);
+
+  /// The device is lost for a reason that no call has told, in whole words.
+  void Lose(absl::string_view reason);
 
   /// OK, or UNAVAILABLE with the first error that the device did not survive.
   absl::Status status() const;
 
  private:
-  // `failure` is an error of the current device, or OK.
-  absl::Status Note(absl::Status failure);
-
   mutable std::mutex mutex_;
   absl::Status lost_;
 };

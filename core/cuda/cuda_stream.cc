@@ -7,21 +7,17 @@
 namespace attention::cuda {
 namespace {
 
-cudaDataType_t TypeOf(ProductType type) {
+cudaDataType_t TypeOf(GemmType type) {
   switch (type) {
-    case ProductType::kFloat16:
+    case GemmType::kFloat16:
       return CUDA_R_16F;
-    case ProductType::kBfloat16:
+    case GemmType::kBfloat16:
       return CUDA_R_16BF;
-    case ProductType::kFloat32:
+    case GemmType::kFloat32:
       break;
   }
   return CUDA_R_32F;
 }
-
-// Of an event: a thread that waits for it does not keep a core busy.
-constexpr unsigned kWaitsAsleep =
-    cudaEventDisableTiming | cudaEventBlockingSync;
 
 size_t Size(int64_t bytes) { return static_cast<size_t>(bytes); }
 
@@ -35,6 +31,7 @@ absl::StatusOr<std::unique_ptr<Stream>> CudaStream::Create(
 }
 
 absl::Status CudaStream::Select() {
+  if (absl::Status lost = health_.status(); !lost.ok()) return lost;
   return health_.Check("cudaSetDevice", cudaSetDevice(ordinal_));
 }
 
@@ -51,13 +48,12 @@ absl::Status CudaStream::Start() {
                            cudaMallocHost(&memory, Size(kBufferBytes)));
     if (!status.ok()) break;
     buffers_[index] = static_cast<std::byte*>(memory);
+  }
+  for (cudaEvent_t& mark : marks_) {
+    if (!status.ok()) break;
     status =
         health_.Check("cudaEventCreateWithFlags",
-                      cudaEventCreateWithFlags(&marks_[index], kWaitsAsleep));
-  }
-  if (status.ok()) {
-    status = health_.Check("cudaEventCreateWithFlags",
-                           cudaEventCreateWithFlags(&end_, kWaitsAsleep));
+                      cudaEventCreateWithFlags(&mark, cudaEventDisableTiming));
   }
   if (status.ok()) {
     void* word = nullptr;
@@ -68,15 +64,17 @@ absl::Status CudaStream::Start() {
   return status;
 }
 
-// What fails here has failed before, and been told.
+// What fails here has failed before, and been told. Of a lost device nothing is
+// freed: it may still run what hung, and every one of these calls would wait
+// for it.
 CudaStream::~CudaStream() {
+  if (!health_.status().ok()) return;
   cudaSetDevice(ordinal_);
   if (stream_ != nullptr) cudaStreamSynchronize(stream_);
-  if (cublas_ != nullptr) cublasDestroy(cublas_);
+  if (cublas_ != nullptr) library_->destroy(cublas_);
   for (cudaEvent_t mark : marks_) {
     if (mark != nullptr) cudaEventDestroy(mark);
   }
-  if (end_ != nullptr) cudaEventDestroy(end_);
   for (std::byte* memory : buffers_) {
     if (memory != nullptr) cudaFreeHost(memory);
   }
@@ -131,62 +129,70 @@ absl::Status CudaStream::Mark(int index) {
       cudaEventRecord(marks_[static_cast<size_t>(index)], stream_));
 }
 
-absl::Status CudaStream::Wait(int index) {
+absl::StatusOr<bool> CudaStream::Reached(int index) {
   if (absl::Status status = Select(); !status.ok()) return status;
-  return health_.Check(
-      "cudaEventSynchronize",
-      cudaEventSynchronize(marks_[static_cast<size_t>(index)]));
-}
-
-absl::Status CudaStream::Synchronize() {
-  if (absl::Status status = Select(); !status.ok()) return status;
-  absl::Status status =
-      health_.Check("cudaEventRecord", cudaEventRecord(end_, stream_));
-  if (!status.ok()) return status;
-  return health_.Check("cudaEventSynchronize", cudaEventSynchronize(end_));
+  const cudaError_t error = cudaEventQuery(marks_[static_cast<size_t>(index)]);
+  if (error == cudaErrorNotReady) {
+    // No failure, and not to be reported by a later launch.
+    static_cast<void>(cudaGetLastError());
+    return false;
+  }
+  if (absl::Status status = health_.Check("cudaEventQuery", error);
+      !status.ok()) {
+    return status;
+  }
+  return true;
 }
 
 absl::Status CudaStream::Launched(absl::string_view kernel, int code) {
   return health_.Check(kernel, static_cast<cudaError_t>(code));
 }
 
+absl::Status CudaStream::CheckCublas(absl::string_view call,
+                                     cublasStatus_t code) {
+  return health_.Note(library_->StatusOf(call, code));
+}
+
 absl::Status CudaStream::StartCublas() {
   if (cublas_is_ready_) return absl::OkStatus();
+  const auto& opened = CublasLibrary::Open();
+  if (!opened.ok()) return opened.status();
+  library_ = *opened;
   absl::Status status;
   if (cublas_ == nullptr) {
-    status = health_.Check("cublasCreate", cublasCreate(&cublas_));
+    status = CheckCublas("cublasCreate", library_->create(&cublas_));
   }
   if (status.ok()) {
     status =
-        health_.Check("cublasSetStream", cublasSetStream(cublas_, stream_));
+        CheckCublas("cublasSetStream", library_->set_stream(cublas_, stream_));
   }
   if (status.ok()) {
     constexpr auto kMode = static_cast<cublasMath_t>(
         CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
-    status =
-        health_.Check("cublasSetMathMode", cublasSetMathMode(cublas_, kMode));
+    status = CheckCublas("cublasSetMathMode",
+                         library_->set_math_mode(cublas_, kMode));
   }
   cublas_is_ready_ = status.ok();
   return status;
 }
 
-absl::Status CudaStream::Multiply(const MatrixProduct& product) {
+absl::Status CudaStream::Multiply(const Gemm& product) {
   if (absl::Status status = Select(); !status.ok()) return status;
   if (absl::Status status = StartCublas(); !status.ok()) return status;
   // A workspace of the job's own makes a product's bits the same whatever runs
   // beside it (cuBLAS, "Results Reproducibility").
-  absl::Status status =
-      health_.Check("cublasSetWorkspace",
-                    cublasSetWorkspace(cublas_, product.workspace,
-                                       static_cast<size_t>(kWorkspaceBytes)));
+  absl::Status status = CheckCublas(
+      "cublasSetWorkspace",
+      library_->set_workspace(cublas_, product.workspace,
+                              static_cast<size_t>(kWorkspaceBytes)));
   if (!status.ok()) return status;
   const float one = 1;
   const float none = 0;
   const cudaDataType_t type = TypeOf(product.type);
   // cuBLAS counts columns first: c^T = op(b)^T a^T.
-  return health_.Check(
+  return CheckCublas(
       "cublasGemmStridedBatchedEx",
-      cublasGemmStridedBatchedEx_64(
+      library_->gemm_strided_batched(
           cublas_, product.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, CUBLAS_OP_N,
           product.n, product.m, product.k, &one, product.b, type, product.b_row,
           product.b_matrix, product.a, type, product.a_row, product.a_matrix,

@@ -10,6 +10,8 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "core/cuda/cublas_library.h"
 #include "core/cuda/cuda_status.h"
 #include "core/cuda/device.h"
 #include "core/cuda/pinned_ranges.h"
@@ -43,10 +45,12 @@ class CudaStream final : public Stream {
   absl::Status Fill(std::byte* to, uint8_t value, int64_t bytes) override;
   int32_t* marked() const override { return marked_; }
   absl::Status Mark(int index) override;
-  absl::Status Wait(int index) override;
-  absl::Status Synchronize() override;
+  absl::StatusOr<bool> Reached(int index) override;
   absl::Status Launched(absl::string_view kernel, int code) override;
-  absl::Status Multiply(const MatrixProduct& product) override;
+  absl::Status Multiply(const Gemm& product) override;
+
+ protected:
+  void Lose(absl::string_view reason) override { health_.Lose(reason); }
 
  private:
   CudaStream(int ordinal, DeviceHealth& health, const PinnedRanges& pinned)
@@ -54,6 +58,7 @@ class CudaStream final : public Stream {
   absl::Status Start();
   // The handle is made at the first product: most jobs have none.
   absl::Status StartCublas();
+  absl::Status CheckCublas(absl::string_view call, cublasStatus_t code);
   // The device that the calling thread's next calls are about.
   absl::Status Select();
 
@@ -62,9 +67,9 @@ class CudaStream final : public Stream {
   const PinnedRanges& pinned_;
   cudaStream_t stream_ = nullptr;
   std::array<std::byte*, kBuffers> buffers_ = {};
-  std::array<cudaEvent_t, kBuffers> marks_ = {};
-  cudaEvent_t end_ = nullptr;  // of all work, for Synchronize()
-  int32_t* marked_ = nullptr;  // pinned
+  std::array<cudaEvent_t, kBuffers + 1> marks_ = {};
+  int32_t* marked_ = nullptr;               // pinned
+  const CublasLibrary* library_ = nullptr;  // once it is needed
   cublasHandle_t cublas_ = nullptr;
   bool cublas_is_ready_ = false;
 };

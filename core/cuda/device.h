@@ -1,10 +1,13 @@
 #ifndef ATTENTION_CORE_CUDA_DEVICE_H_
 #define ATTENTION_CORE_CUDA_DEVICE_H_
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
+#include <stop_token>
 #include <string>
 
 #include "absl/status/status.h"
@@ -33,13 +36,13 @@ struct DeviceProperties {
 inline constexpr int64_t kSharedHandleBytes = 64;
 
 /// Element types of matrix products.
-enum class ProductType : uint8_t { kFloat32, kFloat16, kBfloat16 };
+enum class GemmType : uint8_t { kFloat32, kFloat16, kBfloat16 };
 
 /// c = a * op(b) for each of `batch` row-major matrices: a (m, k), b (k, n), or
 /// (n, k) where it is transposed, c (m, n) in FP32. Sums are FP32 (no TF32).
 /// Strides are in elements.
-struct MatrixProduct {
-  ProductType type = ProductType::kFloat32;  // of a and b
+struct Gemm {
+  GemmType type = GemmType::kFloat32;  // of a and b
   bool transpose_b = false;
   int64_t m = 0, n = 0, k = 0;
   const void* a = nullptr;
@@ -59,6 +62,14 @@ inline constexpr int64_t kWorkspaceBytes = int64_t{32} << 20;
 /// The most blocks of a launch: a grid's extent along x.
 inline constexpr int64_t kMostGridBlocks = std::numeric_limits<int32_t>::max();
 
+/// What a thread does while it waits for a device. Once a stop was requested,
+/// the device has `grace` to come back; then it is given up.
+struct Watch {
+  std::function<void()> look = {};  // called again and again, where set
+  std::stop_token stop = {};
+  std::chrono::nanoseconds grace = std::chrono::seconds(10);
+};
+
 /// Work of one device in order, for one thread at a time. Copies go through
 /// staging buffers of pinned host memory: kBuffers of them, so that one is
 /// filled while another is copied. Every call may fail with INTERNAL, which
@@ -69,7 +80,9 @@ class Stream {
   static constexpr int kBuffers = 2;
   static constexpr int64_t kBufferBytes = int64_t{4} << 20;
 
-  virtual ~Stream() = default;  // waits for its work
+  /// Waits for its work, unless the device is lost: what that was to read and
+  /// write is then never freed.
+  virtual ~Stream() = default;
 
   /// What the kernel table's launches take, from the calling thread and at
   /// once.
@@ -101,17 +114,34 @@ class Stream {
   virtual int32_t* marked() const = 0;
 
   /// Marks this point of the stream with mark `index`, of which there are
-  /// kBuffers; Wait() returns when the mark's last point is reached.
+  /// kBuffers and kEndMark.
   virtual absl::Status Mark(int index) = 0;
-  virtual absl::Status Wait(int index) = 0;
+  static constexpr int kEndMark = kBuffers;
+  /// Whether the mark's last point is reached. It does not wait.
+  virtual absl::StatusOr<bool> Reached(int index) = 0;
 
-  /// Returns when all work is done.
-  virtual absl::Status Synchronize() = 0;
+  /// Who is asked while this stream is waited for, from now on.
+  void SetWatch(Watch watch);
+  /// Returns when the mark's last point is reached. Where the device is given
+  /// up, it is lost from then on, and the result CANCELLED.
+  absl::Status Wait(int index);
+  /// The same when all work is done.
+  absl::Status Synchronize();
 
   /// What a launch's error code means; OK for 0.
   virtual absl::Status Launched(absl::string_view kernel, int code) = 0;
 
-  virtual absl::Status Multiply(const MatrixProduct& product) = 0;
+  virtual absl::Status Multiply(const Gemm& product) = 0;
+
+ protected:
+  /// Marks the device as lost, with the reason.
+  virtual void Lose(absl::string_view reason) = 0;
+
+ private:
+  absl::Status GiveUp();
+
+  Watch watch_;
+  bool given_up_ = false;
 };
 
 /// One device. May be used from several threads at once.
@@ -147,6 +177,10 @@ class Device {
                                   int64_t bytes) = 0;
 
   virtual absl::StatusOr<std::unique_ptr<Stream>> NewStream() = 0;
+
+  /// OK where Stream::Multiply() can be called, or UNAVAILABLE with the reason:
+  /// there is no cuBLAS. The first call loads it.
+  virtual absl::Status LoadGemm() = 0;
 
   /// OK, or UNAVAILABLE with the error after which nothing can be computed on
   /// it any more, until the process starts anew.

@@ -20,20 +20,13 @@ bool Exists(const std::string& path) {
   return std::filesystem::exists(path, error);
 }
 
-// Where the plugin lies: beside the program as built, or as installed.
-absl::StatusOr<std::string> FindPlugin() {
-  std::error_code error;
-  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
-  const std::string folder = program.parent_path().string();
-  for (const char* place : {"/", "/../lib/attention-server/"}) {
-    std::string path = absl::StrCat(folder, place, kPluginFile);
-    if (Exists(path)) return path;
-  }
-  return absl::NotFoundError(
-      absl::StrCat(kPluginFile,
-                   " is neither beside the program nor in "
-                   "../lib/attention-server: built without nvcc"));
-}
+// Why there is no plugin: of a build that has one, whoever builds the server
+// alone has not built it.
+constexpr const char* kWhyNone =
+    ATTENTION_CUDA_CONFIGURED != 0
+        ? "this build has nvcc, but the plugin was not built (target "
+          "attention_cuda) or not installed"
+        : "this build has no CUDA (nvcc was not found, or ATTENTION_CUDA=OFF)";
 
 std::string LoaderError() {
   const char* const message = dlerror();
@@ -67,18 +60,29 @@ absl::StatusOr<Devices> OpenPlugin(const std::string& path) {
   return plugin->open_devices();
 }
 
-absl::StatusOr<Devices> OpenDevices(const std::string& path) {
-  std::string file = path;
-  if (file.empty()) {
-    absl::StatusOr<std::string> found = FindPlugin();
-    if (!found.ok()) return found.status();
-    file = *std::move(found);
+absl::StatusOr<std::string> FindPlugin() {
+  std::error_code error;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::string folder = program.parent_path().string();
+  for (const char* place : {"/", "/../lib/attention-server/"}) {
+    std::string path = absl::StrCat(folder, place, kPluginFile);
+    if (!Exists(path)) continue;
+    if (dlopen(kDriver, RTLD_NOW | RTLD_LOCAL) == nullptr) {
+      return absl::UnavailableError(
+          absl::StrCat("no NVIDIA driver on this machine (", kDriver, ")"));
+    }
+    return path;
   }
-  if (dlopen(kDriver, RTLD_NOW | RTLD_LOCAL) == nullptr) {
-    return absl::UnavailableError(
-        absl::StrCat("no NVIDIA driver on this machine (", kDriver, ")"));
-  }
-  return OpenPlugin(file);
+  return absl::NotFoundError(absl::StrCat(
+      kPluginFile,
+      " is neither beside the program nor in ../lib/attention-server: ",
+      kWhyNone));
+}
+
+absl::StatusOr<Devices> OpenDevices() {
+  const absl::StatusOr<std::string> plugin = FindPlugin();
+  if (!plugin.ok()) return plugin.status();
+  return OpenPlugin(*plugin);
 }
 
 }  // namespace attention::cuda

@@ -13,18 +13,20 @@ namespace attention::cuda {
 
 /// Opens the plugin and the devices of this machine. The status says in words
 /// why there are none:
-///   NOT_FOUND            the plugin is not beside the program (a build without
-///                        nvcc, or one that was not installed)
+///   NOT_FOUND            the plugin is not beside the program: the build has
+///                        none, or it was not built or installed
 ///   UNAVAILABLE          no NVIDIA driver or no device on this machine
 ///   FAILED_PRECONDITION  the plugin is there and cannot be used: a library it
 ///                        needs is missing, or it is of another build
 ///
-/// `path` is the plugin's file; empty means kPluginFile in the folder of the
-/// running program, or in ../lib/attention-server from there.
-absl::StatusOr<Devices> OpenDevices(const std::string& path = "");
+/// The plugin is kPluginFile in the folder of the running program, or in
+/// ../lib/attention-server from there.
+absl::StatusOr<Devices> OpenDevices();
 
-/// The same without the search for a driver beforehand, which is there so that
-/// a machine without one need not load cuBLAS to find out. For tests.
+/// The parts of it. First where the plugin is, on a machine that has a driver:
+/// the first two of these statuses.
+absl::StatusOr<std::string> FindPlugin();
+/// Then the devices of the plugin in the file `path`.
 absl::StatusOr<Devices> OpenPlugin(const std::string& path);
 
 }  // namespace attention::cuda

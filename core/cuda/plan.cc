@@ -11,8 +11,10 @@
 namespace attention::cuda {
 namespace {
 
-// Fewer keys than this are not worth a block of their own.
-constexpr int64_t kLeastSplit = 4 * kSplitUnit;
+// Fewer keys than this are not worth a block of their own. One sequence with 8
+// key/value heads and 2,048 keys then has 128 blocks, about as many as large
+// devices have multiprocessors; what reads decides, not what merges.
+constexpr int64_t kLeastSplit = kSplitUnit;
 // Blocks for each multiprocessor that keep it busy.
 constexpr int64_t kBusyBlocks = 2;
 // Launches of fewer blocks than this for each multiprocessor leave some idle
@@ -34,10 +36,11 @@ Method ChooseMethod(const ValidatedProblem& problem, const AttentionArgs& args,
                           args.query.type == args.key.type &&
                           (args.query.type == Element::kFloat32 ||
                            args.key.width <= kMmaLargestWidth);
-  if (is_product && problem.wanted.weights && problem.value_width > 0 &&
+  if (options.gemm && is_product && problem.wanted.weights &&
+      problem.value_width > 0 &&
       Product({args.query_length, args.key_length}) >=
-          options.least_product_elements) {
-    return Method::kProducts;
+          options.least_gemm_elements) {
+    return Method::kGemm;
   }
   // Weights are computed from the very scores whose maximum and sum are known.
   if (!ServesMma(args) || problem.wanted.weights ||
@@ -64,8 +67,8 @@ absl::string_view KernelName(const Plan& plan) {
     case Method::kWgmma:
       return plan.args.query.type == Element::kBFloat16 ? "bf16_wgmma"
                                                         : "fp16_wgmma";
-    case Method::kProducts:
-      return "cublas_products";
+    case Method::kGemm:
+      return "cublas_gemm";
     case Method::kNothing:
       break;
   }
@@ -121,7 +124,7 @@ void ChooseLaunches(const DeviceProperties& device, const PlanOptions& options,
     return BlocksPerLaunch(work, device, options);
   };
   plan.attend_blocks = blocks(rows * split_keys * pair);
-  plan.isolate_blocks = blocks(rows * keys * pair);
+  plan.recompute_blocks = blocks(rows * keys * pair);
   plan.weights_blocks = blocks(rows * static_cast<double>(kAttendKeys) * score);
   const auto project = [&](const std::optional<ProjectArgs>& args_of) {
     if (!args_of) return int64_t{0};

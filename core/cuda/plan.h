@@ -15,11 +15,11 @@ namespace attention::cuda {
 
 /// Which kernels compute a problem.
 enum class Method : uint8_t {
-  kNothing,   // no row, no key or nothing wanted: the host writes it
-  kTiles,     // attend: every score and type, in FP32
-  kMma,       // attend_mma: 16-bit dot products, on tensor cores
-  kWgmma,     // attend_wgmma: most of these, with Hopper's own instructions
-  kProducts,  // with weights: cuBLAS around softmax_rows
+  kNothing,  // no row, no key or nothing wanted: the host writes it
+  kTiles,    // attend: every score and type, in FP32
+  kMma,      // attend_mma: 16-bit dot products, on tensor cores
+  kWgmma,    // attend_wgmma: most of these, with Hopper's own instructions
+  kGemm,     // with weights: cuBLAS around softmax_rows
 };
 
 /// Where a tensor lies in the job's block of device memory; 0 bytes where it is
@@ -41,8 +41,10 @@ InPlace InPlaceOf(const ValidatedProblem& problem,
 /// Thresholds of plans. The defaults are what is served; tests lower them to
 /// see every way with small problems.
 struct PlanOptions {
+  /// Whether cuBLAS is used.
+  bool gemm = true;
   /// Lq * Lk from which a problem with weights goes through cuBLAS.
-  int64_t least_product_elements = int64_t{512} * 512;
+  int64_t least_gemm_elements = int64_t{512} * 512;
   /// Bytes of scores that are held at once there; one row at least.
   int64_t score_bytes = int64_t{256} << 20;
   /// Fewer rows of a head than this share tiles with those of other heads, and
@@ -88,14 +90,14 @@ struct Plan {
   Buffer output, weights, lse;
   int64_t bytes = 0;  // of all of them; 2^62 stands for more
 
-  /// kProducts: rows of scores that are held at once, a band. Whole kv groups
+  /// kGemm: rows of scores that are held at once, a band. Whole kv groups
   /// of Hq / Hkv * Lq rows of one batch entry, or a part of one kv group.
-  int64_t product_rows = 0;
+  int64_t gemm_rows = 0;
 
   /// Blocks of one launch of each kernel, at most.
   int64_t attend_blocks = 0;
   int64_t weights_blocks = 0;
-  int64_t isolate_blocks = 0;
+  int64_t recompute_blocks = 0;
   int64_t project_query_blocks = 0;
   int64_t project_key_blocks = 0;
 };

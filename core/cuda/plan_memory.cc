@@ -227,7 +227,7 @@ void PlaceScratch(const ValidatedProblem& problem, const PlanOptions& options,
   const int64_t rows =
       Product({args.batch, args.query_heads, args.query_length});
   plan.marks = Place(Product({rows, sizeof(RowMark)}), plan);
-  if (problem.wanted.weights && plan.method != Method::kProducts) {
+  if (problem.wanted.weights && plan.method != Method::kGemm) {
     plan.row_max = Place(Product({rows, 4}), plan);
     plan.row_sum = Place(Product({rows, 4}), plan);
   }
@@ -235,20 +235,20 @@ void PlaceScratch(const ValidatedProblem& problem, const PlanOptions& options,
     plan.partials =
         Place(Product({args.splits, rows, PartialStride(args), 4}), plan);
   }
-  if (plan.method == Method::kProducts) {
+  if (plan.method == Method::kGemm) {
     const int64_t row_bytes = Product({args.key_length, 4});
     const int64_t most = std::max<int64_t>(1, options.score_bytes / row_bytes);
     const int64_t group_rows =
         args.query_heads / args.key.heads * args.query_length;
-    plan.product_rows =
+    plan.gemm_rows =
         most >= group_rows
             ? std::min(args.key.heads, most / group_rows) * group_rows
             : most;
-    plan.scores = Place(Product({plan.product_rows, row_bytes}), plan);
+    plan.scores = Place(Product({plan.gemm_rows, row_bytes}), plan);
     if (args.query.type != Element::kFloat32) {
       plan.probabilities = Place(plan.scores.bytes / 2, plan);
     }
-    plan.pv = Place(Product({plan.product_rows, args.value.width, 4}), plan);
+    plan.pv = Place(Product({plan.gemm_rows, args.value.width, 4}), plan);
     plan.workspace = Place(kWorkspaceBytes, plan);
   }
 }

@@ -141,7 +141,7 @@ class SlicedJob::Slice {
     part_.problem = &problem_;
     part_.outputs = PartOf(whole.job_.outputs, *whole.job_.problem, taken_);
     part_.stop = whole.job_.stop;
-    part_.before_launch = whole.job_.before_launch;
+    part_.look = whole.job_.look;
     job_.emplace(part_, whole.context_, plan_, whole.device_, stream, memory);
   }
   Slice(const Slice&) = delete;

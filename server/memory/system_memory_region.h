@@ -30,7 +30,9 @@ class SystemMemoryRegion final : public SharedMemoryRegion {
   ~SystemMemoryRegion() override;
 
   /// Lets the devices of `engine`, where it has any, copy from and to the
-  /// region's memory by themselves. Takes a moment for each MiB.
+  /// region's memory by themselves. Takes a moment for each MiB. Such a region
+  /// is looked at in CheckIntact(): an object that was truncated and is as
+  /// large as before by then is not noticed.
   void Pin(const Engine& engine);
 
   /// Whether memory was missing when it was touched: its owner truncated the

@@ -121,7 +121,7 @@ absl::Status AttentionOperation::Run(const std::stop_token& stop,
     jobs[n].outputs = batch_->OutputsOf(n, outputs);
     jobs[n].stop = stop;
     jobs[n].before_tile = pauses.give_way;
-    jobs[n].before_launch = pauses.look;
+    jobs[n].look = pauses.look;
   }
   absl::Status status = engine_.Run(absl::MakeSpan(jobs));
   if (request_.sequence_life.end && status.ok()) keys_->Delete(request_);

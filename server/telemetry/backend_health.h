@@ -5,6 +5,7 @@
 
 #include <mutex>
 
+#include "absl/strings/string_view.h"
 #include "core/engine.h"
 
 namespace attention::server {
@@ -14,7 +15,7 @@ namespace attention::server {
 class BackendHealth {
  public:
   /// The log line before a backend is checked against the reference.
-  static void LogSelfCheck(const Backend& backend);
+  static void LogSelfCheck(absl::string_view backend);
   /// The log lines at the start: backends that are experimental, and those that
   /// "auto" passes over.
   static void LogBackends(const Engine& engine);

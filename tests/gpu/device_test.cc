@@ -93,7 +93,7 @@ TEST_F(DeviceTest, MoreMemoryThanThereIsIsRefusedAndTheDeviceGoesOn) {
 }
 
 struct ProductCase {
-  ProductType type;
+  GemmType type;
   DataType element;
   bool transpose_b;
 };
@@ -128,8 +128,8 @@ class ProductTest : public DeviceTest,
     Put(to, all.data(), static_cast<int64_t>(all.size()));
   }
 
-  MatrixProduct Product() const {
-    MatrixProduct product;
+  Gemm Product() const {
+    Gemm product;
     product.type = GetParam().type;
     product.transpose_b = GetParam().transpose_b;
     product.m = kRows;
@@ -178,18 +178,18 @@ TEST_P(ProductTest, MultipliesRowMajorMatrices) {
 INSTANTIATE_TEST_SUITE_P(
     Types, ProductTest,
     ::testing::Values(
-        ProductCase{ProductType::kFloat32, DataType::kFloat32, false},
-        ProductCase{ProductType::kFloat32, DataType::kFloat32, true},
-        ProductCase{ProductType::kFloat16, DataType::kFloat16, false},
-        ProductCase{ProductType::kFloat16, DataType::kFloat16, true},
-        ProductCase{ProductType::kBfloat16, DataType::kBFloat16, false},
-        ProductCase{ProductType::kBfloat16, DataType::kBFloat16, true}));
+        ProductCase{GemmType::kFloat32, DataType::kFloat32, false},
+        ProductCase{GemmType::kFloat32, DataType::kFloat32, true},
+        ProductCase{GemmType::kFloat16, DataType::kFloat16, false},
+        ProductCase{GemmType::kFloat16, DataType::kFloat16, true},
+        ProductCase{GemmType::kBfloat16, DataType::kBFloat16, false},
+        ProductCase{GemmType::kBfloat16, DataType::kBFloat16, true}));
 
 // Not TF32: a product of two numbers with 12 bits each is exact in FP32.
 TEST_F(DeviceTest, ProductsInFp32KeepAllBits) {
   const float a = 1 + std::ldexp(1.0F, -11);
   Put(memory_, &a, 4);
-  MatrixProduct product;
+  Gemm product;
   product.m = product.n = product.k = 1;
   product.a = product.b = memory_;
   product.c = reinterpret_cast<float*>(memory_ + 256);

@@ -101,7 +101,7 @@ void AddMmaCases(DataType type, int64_t width, int64_t rows,
                  .query_length = rows == 16   ? 5
                                  : rows == 64 ? 50
                                               : 150,
-                 .key_length = 200,
+                 .key_length = rows == 128 ? 200 : 120,  // not to be split
                  .width = width,
                  // Else Hopper's own instructions would serve some of them.
                  .value_width = width - 8,
@@ -186,7 +186,7 @@ ProblemSpec TilesSpec(Score score, int64_t value_width) {
   return spec;
 }
 
-// attend's, weights' and isolate's.
+// attend's, weights' and recompute's.
 void AddTilesCases(Score score, std::vector<InstanceCase>& cases) {
   for (const int groups : {1, 2}) {
     const std::string attend = TilesName("attend", score, groups);
@@ -204,8 +204,9 @@ void AddTilesCases(Score score, std::vector<InstanceCase>& cases) {
     split.key_length = 3000;
     split.wanted = kNoWeights;
     cases.push_back({absl::StrCat(attend, "_split"), attend, split});
-    const std::string isolate = TilesName("isolate", score, groups);
-    cases.push_back({isolate, isolate, TilesSpec(score, value_width), true});
+    const std::string recompute = TilesName("recompute", score, groups);
+    cases.push_back(
+        {recompute, recompute, TilesSpec(score, value_width), true});
   }
 }
 
@@ -282,14 +283,14 @@ std::vector<std::string> InstancesOf(const cuda::Plan& plan) {
       all.push_back(
           WgmmaName(NameOf(args.query.type), args.key.width <= 64 ? 64 : 128));
       break;
-    case cuda::Method::kProducts:
+    case cuda::Method::kGemm:
       all.push_back(absl::StrCat("softmax_rows_", NameOf(args.value.type)));
       break;
     case cuda::Method::kNothing:
       return all;
   }
   if (args.splits > 1) all.emplace_back("merge");
-  all.push_back(TilesName("isolate", args.score, groups));
+  all.push_back(TilesName("recompute", args.score, groups));
   return all;
 }
 

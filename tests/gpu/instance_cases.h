@@ -27,7 +27,7 @@ struct InstanceCase {
 /// shared memory of the device need.
 std::vector<InstanceCase> InstanceCases();
 
-/// The instances that a plan launches, but for `isolate`'s where no row needs
+/// The instances that a plan launches, but for `recompute`'s where no row needs
 /// it.
 std::vector<std::string> InstancesOf(const cuda::Plan& plan);
 

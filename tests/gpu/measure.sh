@@ -10,13 +10,16 @@ limited() {
   timeout --kill-after=5 "$((left < most ? left : most))" "$@"
 }
 
+# The cases, those that tell most first; the first of them where --cases says how many.
+case_names() { "$bin/attention-gpu-benchmark" "${trial[@]}" --list | head -n "${cases:--0}"; }
+
 # Rows of limits.tsv, and of benchmark.tsv for each case; then PyTorch's of peers.tsv.
 benchmark() {
   local -a names
   local n code program=("$bin/attention-gpu-benchmark" "${trial[@]}")
   limited 90 "${program[@]}" --limits >"$out/limits.tsv" 2>>"$log" ||
     row "limits" "" FAILED 0 "exit code $?"
-  mapfile -t names < <("${program[@]}" --list)
+  mapfile -t names < <(case_names)
   # PyTorch has its half of the time.
   step_ends=$((SECONDS + (ends - SECONDS) / 2))
   for n in "${!names[@]}"; do
@@ -60,17 +63,18 @@ profile() {
     row profile all "not run" 0 "ncu is not in PATH or the toolkit's bin"
     return
   fi
-  mapfile -t names < <("$bin/attention-gpu-benchmark" "${trial[@]}" --list)
+  mapfile -t names < <(case_names)
   for n in "${!names[@]}"; do
     name=${names[$n]}
     if (($(seconds_left) < 10)); then
       row profile "$((${#names[@]} - n)) more cases" "not run" 0 "the step's time was over"
       break
     fi
-    # The longest kernels are what counts; others have names of other libraries.
-    if ! limited 60 ncu --csv --page details "${sections[@]/#/--section=}" --kernel-name regex:Kernel \
-      --launch-count 3 "$bin/attention-gpu-benchmark" "${trial[@]}" --case "$n" --once \
-      >"$work/profile.csv" 2>&1; then
+    # The longest kernels are what counts; others have names of other libraries. Those made of
+    # CUTLASS have its name.
+    if ! limited 60 ncu --csv --page details "${sections[@]/#/--section=}" \
+      --kernel-name 'regex:^(Kernel|device_kernel)$' --launch-count 3 \
+      "$bin/attention-gpu-benchmark" "${trial[@]}" --case "$n" --once >"$work/profile.csv" 2>&1; then
       cat "$work/profile.csv" >>"$log"
       row profile "$name" FAILED 0 "$(tail -n 1 "$work/profile.csv")"
       continue

@@ -190,10 +190,18 @@ def exceeded(found, path):
                 yield f"{name}: {spills} accesses to spilled registers (at most {most_spills})"
 
 
+def without_registers(name, code):
+    """Whether one of Hopper's kernels lacks what moves registers from the warps that bring tiles to
+    those that multiply, which the compiler drops where it does not know how many there are."""
+    return name.endswith("_wgmma") and not any(i.name.startswith("USETMAXREG") for i in code)
+
+
 def main():
-    found = {}
+    found, wrong = {}, []
     for (architecture, function), code in functions_of(sys.argv[1]).items():
         if name := name_of(function):
+            if without_registers(name, code):
+                wrong.append(f"{name}: no USETMAXREG")
             found[architecture, name] = figures_of(code, name, None)
             for option in MARKS if name.endswith("_options") else ():
                 found[architecture, f"{name}_{option}"] = figures_of(code, name, option)
@@ -201,7 +209,8 @@ def main():
     print("|---|---|---|---|---|---|")
     for (architecture, name), figures in sorted(found.items()):
         print(f"| {architecture} | {name} | " + " | ".join(map(str, figures)) + " |")
-    wrong = list(exceeded(found, sys.argv[2])) if len(sys.argv) > 2 else []
+    if len(sys.argv) > 2:
+        wrong += exceeded(found, sys.argv[2])
     for line in wrong:
         print("FAILED:", line)
     sys.exit(1 if wrong or not found else 0)

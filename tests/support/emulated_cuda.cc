@@ -30,7 +30,7 @@ std::unique_ptr<Backend> MakeEmulated() {
 // one block each, one batch entry after the other, and launches for Hopper.
 std::unique_ptr<Backend> MakeEmulatedSmall() {
   return Make({.name = "cuda_emulated_small",
-               .plan = {.least_product_elements = 1,
+               .plan = {.least_gemm_elements = 1,
                         .score_bytes = 2048,
                         .work_per_launch = 1,
                         .slice_bytes = 1}},

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -71,13 +72,13 @@ float TensorCoreSum(std::vector<float> a, std::vector<float> b) {
   return sum;
 }
 
-DataType TypeOf(ProductType type) {
+DataType TypeOf(GemmType type) {
   switch (type) {
-    case ProductType::kFloat16:
+    case GemmType::kFloat16:
       return DataType::kFloat16;
-    case ProductType::kBfloat16:
+    case GemmType::kBfloat16:
       return DataType::kBFloat16;
-    case ProductType::kFloat32:
+    case GemmType::kFloat32:
       break;
   }
   return DataType::kFloat32;
@@ -90,12 +91,14 @@ class EmulatedStream final : public Stream {
     for (std::byte*& memory : buffers_) memory = AllocateBytes(kBufferBytes);
   }
   ~EmulatedStream() override {
-    CopyUpTo(begun_);
+    // What hangs is never done.
+    if (!hangs_) CopyUpTo(begun_);
     for (std::byte* memory : buffers_) FreeBytes(memory);
   }
 
   void* handle() const override {
-    CopyUpTo(begun_);  // what is launched next comes after all copies
+    // What is launched next comes after all copies.
+    if (!hangs_) CopyUpTo(begun_);
     return nullptr;
   }
   std::byte* buffer(int index) const override {
@@ -137,13 +140,12 @@ class EmulatedStream final : public Stream {
     marks_[static_cast<size_t>(index)] = begun_;
     return state_->Health();
   }
-  absl::Status Wait(int index) override {
+  absl::StatusOr<bool> Reached(int index) override {
+    absl::Status health = state_->Health();
+    if (!health.ok()) return health;
+    if (hangs_) return false;
     CopyUpTo(marks_[static_cast<size_t>(index)]);
-    return state_->Health();
-  }
-  absl::Status Synchronize() override {
-    CopyUpTo(begun_);
-    return state_->Health();
+    return true;
   }
 
   absl::Status Launched(absl::string_view kernel, int code) override {
@@ -151,11 +153,15 @@ class EmulatedStream final : public Stream {
       state_->Lose(absl::StrCat("the device is lost: ", kernel, ": emulated"));
       return absl::InternalError(absl::StrCat(kernel, ": emulated failure"));
     }
-    if (code == 0) return absl::OkStatus();
-    return absl::InternalError(absl::StrCat(kernel, ": error ", code));
+    if (code != 0) {
+      return absl::InternalError(absl::StrCat(kernel, ": error ", code));
+    }
+    if (Is(state_->faults->aborts_in, kernel)) std::abort();
+    hangs_ = hangs_ || Is(state_->faults->hangs_in, kernel);
+    return absl::OkStatus();
   }
 
-  absl::Status Multiply(const MatrixProduct& product) override {
+  absl::Status Multiply(const Gemm& product) override {
     CopyUpTo(begun_);
     // As cuBLAS may write to any of it: to its ends here.
     constexpr int64_t kEnd = 4096;
@@ -165,7 +171,14 @@ class EmulatedStream final : public Stream {
     return state_->Health();
   }
 
+ protected:
+  void Lose(absl::string_view reason) override { state_->Lose(reason); }
+
  private:
+  static bool Is(const char* faulty, absl::string_view kernel) {
+    return faulty != nullptr && kernel == faulty;
+  }
+
   struct Copy {
     std::byte* to;
     const std::byte* from;
@@ -190,7 +203,7 @@ class EmulatedStream final : public Stream {
     }
   }
 
-  static void MultiplyOne(const MatrixProduct& product, int64_t n) {
+  static void MultiplyOne(const Gemm& product, int64_t n) {
     const DataType type = TypeOf(product.type);
     const int64_t size = ByteSize(type);
     const auto* const a =
@@ -219,11 +232,12 @@ class EmulatedStream final : public Stream {
 
   const std::shared_ptr<State> state_;
   std::array<std::byte*, kBuffers> buffers_ = {};
-  std::array<int64_t, kBuffers> marks_ = {};  // copies begun by then
-  mutable std::deque<Copy> copies_;           // begun and not done
+  std::array<int64_t, kBuffers + 1> marks_ = {};  // copies begun by then
+  mutable std::deque<Copy> copies_;               // begun and not done
   mutable int32_t marked_ = 0;
   int64_t begun_ = 0;
   mutable int64_t done_ = 0;
+  bool hangs_ = false;
 };
 
 class EmulatedDevice final : public Device {
@@ -317,6 +331,11 @@ class EmulatedDevice final : public Device {
   absl::StatusOr<std::unique_ptr<Stream>> NewStream() override {
     ++state_->faults->streams;
     return std::make_unique<EmulatedStream>(state_);
+  }
+
+  absl::Status LoadGemm() override {
+    if (!state_->faults->without_gemm) return absl::OkStatus();
+    return absl::UnavailableError("emulated: no cuBLAS");
   }
 
   absl::Status Health() const override { return state_->Health(); }

@@ -19,6 +19,12 @@ namespace attention::cuda {
 struct Faults {
   /// Launches that still succeed; the next one fails and the device is lost.
   std::atomic<int64_t> launches_left = std::numeric_limits<int64_t>::max();
+  /// Static text, where set: a kernel that never ends, and one that ends the
+  /// process.
+  std::atomic<const char*> hangs_in = nullptr;
+  std::atomic<const char*> aborts_in = nullptr;
+  /// Whether there is no cuBLAS.
+  std::atomic<bool> without_gemm = false;
   /// Bytes that the device has.
   std::atomic<int64_t> memory = int64_t{1} << 40;
   /// Bytes that are taken of it now, and streams that were made of it.

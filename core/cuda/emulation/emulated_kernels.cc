@@ -4,11 +4,11 @@
 #include "core/cuda/emulation/emulation.h"
 #include "core/cuda/kernels/attend-inl.h"
 #include "core/cuda/kernels/dispatch-inl.h"
-#include "core/cuda/kernels/isolate-inl.h"
 #include "core/cuda/kernels/merge-inl.h"
 #include "core/cuda/kernels/mma-inl.h"
 #include "core/cuda/kernels/project-inl.h"
 #include "core/cuda/kernels/rearrange-inl.h"
+#include "core/cuda/kernels/recompute-inl.h"
 #include "core/cuda/kernels/softmax-inl.h"
 #include "core/cuda/kernels/weights-inl.h"
 
@@ -32,9 +32,10 @@ int LaunchAttend(const AttentionArgs& args, const LaunchShape& shape, void*) {
   });
 }
 
-int LaunchIsolate(const AttentionArgs& args, const LaunchShape& shape, void*) {
+int LaunchRecompute(const AttentionArgs& args, const LaunchShape& shape,
+                    void*) {
   return DispatchAttend(args, [&]<Score kScore, int kColumnGroups>() {
-    return Launch(args, shape, Isolate<kScore, kColumnGroups>);
+    return Launch(args, shape, Recompute<kScore, kColumnGroups>);
   });
 }
 
@@ -80,7 +81,7 @@ const KernelTable& EmulatedKernels() {
       .attend_wgmma = LaunchWgmma,
       .merge = LaunchOne<Merge, AttentionArgs>,
       .weights = LaunchWeights,
-      .isolate = LaunchIsolate,
+      .recompute = LaunchRecompute,
       .project = LaunchOne<Project, ProjectArgs>,
       .softmax_rows = LaunchOne<SoftmaxRows, SoftmaxRowsArgs>,
       .finish_output = LaunchOne<FinishOutput, FinishOutputArgs>,

@@ -22,7 +22,7 @@ constexpr size_t kStackBytes = size_t{256} * 1024;
 constexpr std::align_val_t kSharedAlignment{128};
 
 // Where threads meet: everyone may go on once all who still run have come.
-struct Meeting {
+struct Barrier {
   int running = 0;
   int arrived = 0;
   uint64_t generation = 0;
@@ -35,7 +35,7 @@ struct Meeting {
 };
 
 struct Warp {
-  Meeting meeting;
+  Barrier barrier;
   alignas(16) std::byte exchange[2][kWarp * kExchangeBytes];
 };
 
@@ -87,12 +87,12 @@ class Block {
   int64_t index() const { return index_; }
   std::byte* shared() const { return shared_.get(); }
 
-  void SyncBlock() { Meet(all_); }
-  void SyncWarp() { Meet(warps_[current_ / kWarp].meeting); }
+  void SyncBlock() { ArriveAndWait(all_); }
+  void SyncWarp() { ArriveAndWait(warps_[current_ / kWarp].barrier); }
   bool SyncBlockOr(bool value);
   Exchange NextExchange() {
     Warp& warp = warps_[current_ / kWarp];
-    if (warp.meeting.running != kWarp) Forbid("a lane asks one that has ended");
+    if (warp.barrier.running != kWarp) Forbid("a lane asks one that has ended");
     return {warp.exchange[threads_[current_].exchanges++ & 1]};
   }
 
@@ -112,7 +112,7 @@ class Block {
   void Start(int index);
   void Live();
   void Resume(int index);
-  void Meet(Meeting& meeting);
+  void ArriveAndWait(Barrier& barrier);
   void Yield();
   void End();
   // From the beginning of shared memory; may lie outside.
@@ -125,7 +125,7 @@ class Block {
   int current_ = 0;
   std::vector<Thread> threads_;
   std::vector<Warp> warps_;
-  Meeting all_;
+  Barrier all_;
   bool or_values_[2] = {};
   std::unique_ptr<std::byte[], FreeShared> shared_;
   int64_t shared_bytes_ = -1;
@@ -161,7 +161,7 @@ void Block::Run(int64_t index, int threads, int64_t shared_bytes,
   all_ = {.running = threads, .generation = all_.generation + 1};
   or_values_[0] = or_values_[1] = false;
   for (int w = 0; w < threads / kWarp; ++w) {
-    warps_[w].meeting = {.running = kWarp};
+    warps_[w].barrier = {.running = kWarp};
   }
   kernel_ = &kernel;
   for (int t = 0; t < threads; ++t) Start(t);
@@ -233,15 +233,15 @@ void Block::Yield() {
   thread.annotations.Entered(scheduler_annotations_);
 }
 
-void Block::Meet(Meeting& meeting) {
-  const uint64_t generation = meeting.generation;
-  ++meeting.arrived;
+void Block::ArriveAndWait(Barrier& barrier) {
+  const uint64_t generation = barrier.generation;
+  ++barrier.arrived;
   progress_ = true;
-  if (meeting.IsComplete()) {
-    meeting.Release();
+  if (barrier.IsComplete()) {
+    barrier.Release();
     return;
   }
-  while (meeting.generation == generation) Yield();
+  while (barrier.generation == generation) Yield();
 }
 
 // Threads that have ended are waited for no longer.
@@ -249,12 +249,12 @@ void Block::End() {
   progress_ = true;
   threads_[current_].ended = true;
   if (!threads_[current_].copies.empty()) Forbid("a thread leaves its copies");
-  if (warps_[current_ / kWarp].meeting.arrived > 0) {
+  if (warps_[current_ / kWarp].barrier.arrived > 0) {
     Forbid("a lane has ended that others ask");
   }
-  for (Meeting* meeting : {&all_, &warps_[current_ / kWarp].meeting}) {
-    --meeting->running;
-    if (meeting->IsComplete()) meeting->Release();
+  for (Barrier* barrier : {&all_, &warps_[current_ / kWarp].barrier}) {
+    --barrier->running;
+    if (barrier->IsComplete()) barrier->Release();
   }
 }
 

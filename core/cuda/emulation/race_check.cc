@@ -9,7 +9,7 @@ namespace {
 
 constexpr int16_t kNobody = -1;
 constexpr int16_t kSeveral = -2;
-// In place of a meeting's number: a copy is under way.
+// In place of a phase's number: a copy is under way.
 constexpr uint64_t kCopied = std::numeric_limits<uint64_t>::max();
 
 [[noreturn]] void Report(int64_t offset, int thread, const char* does,
@@ -39,14 +39,14 @@ void RaceCheck::Begin(int64_t bytes) {
 }
 
 void RaceCheck::Read(int64_t offset, int64_t bytes, int thread,
-                     uint64_t meeting) {
+                     uint64_t phase) {
   const auto reader = static_cast<int16_t>(thread);
   for (Byte* byte = At(offset); byte != At(offset + bytes); ++byte) {
-    if (byte->meeting == kCopied) {
+    if (byte->phase == kCopied) {
       Report(byte - At(0), thread, "reads", byte->writer, "has copied to");
     }
-    if (byte->meeting != meeting) {
-      *byte = {meeting, kNobody, reader};
+    if (byte->phase != phase) {
+      *byte = {phase, kNobody, reader};
       continue;
     }
     if (IsAnother(byte->writer, thread)) {
@@ -57,13 +57,13 @@ void RaceCheck::Read(int64_t offset, int64_t bytes, int thread,
 }
 
 void RaceCheck::Write(int64_t offset, int64_t bytes, int thread,
-                      uint64_t meeting) {
+                      uint64_t phase) {
   const auto writer = static_cast<int16_t>(thread);
   for (Byte* byte = At(offset); byte != At(offset + bytes); ++byte) {
-    if (byte->meeting == kCopied) {
+    if (byte->phase == kCopied) {
       Report(byte - At(0), thread, "writes", byte->writer, "has copied to");
     }
-    if (byte->meeting != meeting) *byte = {meeting, writer, kNobody};
+    if (byte->phase != phase) *byte = {phase, writer, kNobody};
     if (IsAnother(byte->writer, thread)) {
       Report(byte - At(0), thread, "writes", byte->writer, "wrote");
     }
@@ -75,17 +75,17 @@ void RaceCheck::Write(int64_t offset, int64_t bytes, int thread,
 }
 
 void RaceCheck::BeginCopy(int64_t offset, int64_t bytes, int thread,
-                          uint64_t meeting) {
-  Write(offset, bytes, thread, meeting);
+                          uint64_t phase) {
+  Write(offset, bytes, thread, phase);
   for (int64_t at = offset; at < offset + bytes; ++at) {
-    At(at)->meeting = kCopied;
+    At(at)->phase = kCopied;
   }
 }
 
 void RaceCheck::EndCopy(int64_t offset, int64_t bytes, int thread,
-                        uint64_t meeting) {
+                        uint64_t phase) {
   for (int64_t at = offset; at < offset + bytes; ++at) {
-    *At(at) = {meeting, static_cast<int16_t>(thread), kNobody};
+    *At(at) = {phase, static_cast<int16_t>(thread), kNobody};
   }
 }
 

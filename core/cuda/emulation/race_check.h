@@ -15,23 +15,23 @@ namespace attention::cuda::emulation {
 /// points at which the whole block meets count: shuffles order no memory.
 ///
 /// Offsets are from the beginning of shared memory, of bytes within it;
-/// `meeting` is the number of times that the block has met. A race ends the
+/// `phase` is the number of times that the block has met. A race ends the
 /// process.
 class RaceCheck {
  public:
   /// For a block that has `bytes` of shared memory.
   void Begin(int64_t bytes);
 
-  void Read(int64_t offset, int64_t bytes, int thread, uint64_t meeting);
-  void Write(int64_t offset, int64_t bytes, int thread, uint64_t meeting);
+  void Read(int64_t offset, int64_t bytes, int thread, uint64_t phase);
+  void Write(int64_t offset, int64_t bytes, int thread, uint64_t phase);
 
   /// Around an asynchronous copy, while which nobody may touch the bytes.
-  void BeginCopy(int64_t offset, int64_t bytes, int thread, uint64_t meeting);
-  void EndCopy(int64_t offset, int64_t bytes, int thread, uint64_t meeting);
+  void BeginCopy(int64_t offset, int64_t bytes, int thread, uint64_t phase);
+  void EndCopy(int64_t offset, int64_t bytes, int thread, uint64_t phase);
 
  private:
   struct Byte {
-    uint64_t meeting;  // what the next two are about
+    uint64_t phase;  // what the next two are about
     int16_t writer;
     int16_t reader;
   };

@@ -66,7 +66,7 @@ struct DropoutArgs {
 /// block may have so much.
 inline constexpr int64_t kMmaLeastShared = int64_t{99} * 1024;
 
-/// Why `isolate` is to compute a row's output again.
+/// Why `recompute` is to compute a row's output again.
 enum class RowMark : uint8_t {
   kNone,
   kNotFinite,  // it is not finite: a key that takes no part may have done it

@@ -66,26 +66,26 @@ ATTENTION_KERNEL_CODE void StoreRows(const AttentionArgs& args,
 }
 
 /// From a tile's finished scores to weights, which the block is shown.
-template <typename Meeting, int kColumnGroups>
+template <typename Accumulation, int kColumnGroups>
 ATTENTION_KERNEL_CODE void AddTile(const AttentionArgs& args, int64_t first_key,
                                    const AttendMemory& memory, Scores& scores,
                                    ThreadState& state,
                                    Columns<kColumnGroups>& sums) {
   const RowInfo* const rows = memory.rows + Opaque(ThreadRow());
   float factors[kTileRows];
-  AddToSoftmax<Meeting>(scores, state, factors);
+  AddToSoftmax<Accumulation>(scores, state, factors);
   ATTENTION_UNROLL_ALL
   for (int m = 0; m < kTileRows; ++m) {
     if (args.dropout.active != 0) {
       DropWeights(args, rows[m], first_key, kLeftOut, scores[m]);
     }
-    for (float& sum : sums[m]) sum = Meeting::Rescale(sum, factors[m]);
+    for (float& sum : sums[m]) sum = Accumulation::Rescale(sum, factors[m]);
   }
   ShowWeights(memory, scores);
 }
 
 /// The softmax and the weighted values of a tile of rows over `keys`.
-template <Score kScore, typename Meeting, int kColumnGroups>
+template <Score kScore, typename Accumulation, int kColumnGroups>
 ATTENTION_KERNEL_CODE void SweepKeys(const AttentionArgs& args, KeySpan keys,
                                      const AttendMemory& memory,
                                      ThreadState& state,
@@ -96,10 +96,10 @@ ATTENTION_KERNEL_CODE void SweepKeys(const AttentionArgs& args, KeySpan keys,
   for (; first_key < keys.end; first_key += kAttendKeys) {
     Scores scores;
     FinishScores<kScore>(args, epilogue, first_key, memory, scores);
-    Meeting::SetScores(args, first_key, memory, scores);
-    AddTile<Meeting, kColumnGroups>(args, first_key, memory, scores, state,
-                                    sums);
-    AddValues<Meeting, kColumnGroups>(args, first_key, memory, sums);
+    Accumulation::SetScores(args, first_key, memory, scores);
+    AddTile<Accumulation, kColumnGroups>(args, first_key, memory, scores, state,
+                                         sums);
+    AddValues<Accumulation, kColumnGroups>(args, first_key, memory, sums);
   }
 }
 

@@ -1,8 +1,8 @@
 #ifndef ATTENTION_CORE_CUDA_KERNELS_ATTEND_SOFTMAX_INL_H_
 #define ATTENTION_CORE_CUDA_KERNELS_ATTEND_SOFTMAX_INL_H_
 
-// What attend, isolate and weights do with a tile of scores: masks, the online
-// softmax, dropout.
+// What attend, recompute and weights do with a tile of scores: masks, the
+// online softmax, dropout.
 
 #include "core/cuda/kernels/mask-inl.h"
 #include "core/cuda/kernels/philox-inl.h"
@@ -123,7 +123,7 @@ ATTENTION_KERNEL_CODE void FinishScores(const AttentionArgs& args,
 
 /// Makes weights of scores, relative to each row's maximum so far, and returns
 /// in `factors` what was gathered before has to be multiplied by.
-template <typename Meeting>
+template <typename Accumulation>
 ATTENTION_KERNEL_CODE void AddToSoftmax(Scores& scores, ThreadState& state,
                                         float (&factors)[kTileRows]) {
   ATTENTION_UNROLL_ALL
@@ -137,7 +137,7 @@ ATTENTION_KERNEL_CODE void AddToSoftmax(Scores& scores, ThreadState& state,
     row.max = max;
     row.sum *= factors[m];
     for (int n = 0; n < kTileKeys; ++n) {
-      scores[m][n] = Meeting::WeightOf(scores[m][n], base);
+      scores[m][n] = Accumulation::WeightOf(scores[m][n], base);
       row.sum += scores[m][n];
     }
   }

@@ -8,10 +8,10 @@
 namespace attention::cuda {
 
 /// The weight of a key that takes no part in a row, or was dropped: a 0 that
-/// Isolated can tell from a weight that underflowed.
+/// MaskedValues can tell from a weight that underflowed.
 inline constexpr float kLeftOut = -0.0F;
 
-/// How values meet weights: in `attend`, without a look at them.
+/// How weighted values are added up: in `attend`, without a look at them.
 struct Plain {
   ATTENTION_KERNEL_CODE static void SetScores(const AttentionArgs&, int64_t,
                                               const AttendMemory&, Scores&) {}
@@ -65,7 +65,7 @@ ATTENTION_KERNEL_CODE void LoadValuesOf(const Rows& values, int64_t begin,
 }
 
 /// sums += weights * values for the kAttendDepth keys from `first` on.
-template <typename Meeting, int kColumnGroups>
+template <typename Accumulation, int kColumnGroups>
 ATTENTION_KERNEL_CODE void AddWeighted(const AttendMemory& memory, int first,
                                        Columns<kColumnGroups>& sums) {
   constexpr int kWidth = kColumnGroups * kColumnGroup;
@@ -80,14 +80,14 @@ ATTENTION_KERNEL_CODE void AddWeighted(const AttendMemory& memory, int first,
       for (int m = 0; m < kTileRows; ++m) {
         for (int n = 0; n < 4; ++n) {
           float& sum = sums[m][4 * group + n];
-          sum = Meeting::Add(weights.at[m], values.at[n], sum);
+          sum = Accumulation::Add(weights.at[m], values.at[n], sum);
         }
       }
     }
   }
 }
 
-template <typename Meeting, int kColumnGroups>
+template <typename Accumulation, int kColumnGroups>
 ATTENTION_KERNEL_CODE void AddValues(const AttentionArgs& args,
                                      int64_t first_key,
                                      const AttendMemory& memory,
@@ -101,7 +101,7 @@ ATTENTION_KERNEL_CODE void AddValues(const AttentionArgs& args,
         memory.source->value_begin + (first_key + first) * args.value.width,
         count - first, memory.source->strip * kAttendValues, memory.values);
     SyncBlock();
-    AddWeighted<Meeting, kColumnGroups>(memory, first, sums);
+    AddWeighted<Accumulation, kColumnGroups>(memory, first, sums);
   }
 }
 

@@ -88,9 +88,8 @@ int Launch(const AttentionArgs& args, const LaunchShape& shape, void* stream) {
       {args, shape.first_block}};
 
   const auto kernel = cutlass::device_kernel<Kernel>;
-  const cudaError_t error = cudaFuncSetAttribute(
-      reinterpret_cast<const void*>(kernel),
-      cudaFuncAttributeMaxDynamicSharedMemorySize, kWgmmaSharedBytes);
+  static SharedMemoryLimit limit;
+  const cudaError_t error = limit.Raise(reinterpret_cast<const void*>(kernel));
   if (error != cudaSuccess) return error;
   kernel<<<static_cast<unsigned>(shape.blocks), kWgmmaThreads,
            kWgmmaSharedBytes, static_cast<cudaStream_t>(stream)>>>(params);

@@ -5,6 +5,9 @@
 
 #include <cuda_runtime.h>
 
+#include <atomic>
+#include <cstdint>
+
 #include "core/cuda/kernels/kernel_table.h"
 #include "core/cuda/portable/portable.h"
 
@@ -18,6 +21,19 @@ __global__ void __launch_bounds__(kThreads, kLeastBlocks)
   kCode(args, first_block + BlockIndex());
 }
 
+/// Lets one kernel ask for all the shared memory that a block may have, once on
+/// each device. Never for the bytes of one launch: what is set holds for those
+/// of all threads, and a smaller launch between another's setting and launching
+/// would make that one fail.
+class SharedMemoryLimit {
+ public:
+  /// On the calling thread's device. cudaSuccess, or the error.
+  cudaError_t Raise(const void* kernel);
+
+ private:
+  std::atomic<uint64_t> raised_{0};  // a bit for each device
+};
+
 /// 0, or the launch's cudaError_t.
 template <auto kCode, int kThreads, int kLeastBlocks = 0, typename Args>
 int LaunchKernel(const Args& args, const LaunchShape& shape, void* stream) {
@@ -25,9 +41,9 @@ int LaunchKernel(const Args& args, const LaunchShape& shape, void* stream) {
   // More than what every kernel may have must be asked for.
   constexpr int kUnasked = 48 * 1024;
   if (shape.shared_bytes > kUnasked) {
-    const cudaError_t error = cudaFuncSetAttribute(
-        reinterpret_cast<const void*>(kernel),
-        cudaFuncAttributeMaxDynamicSharedMemorySize, shape.shared_bytes);
+    static SharedMemoryLimit limit;
+    const cudaError_t error =
+        limit.Raise(reinterpret_cast<const void*>(kernel));
     if (error != cudaSuccess) return error;
   }
   kernel<<<static_cast<unsigned>(shape.blocks),
@@ -47,8 +63,8 @@ int LaunchMerge(const AttentionArgs& args, const LaunchShape& shape,
                 void* stream);
 int LaunchWeights(const AttentionArgs& args, const LaunchShape& shape,
                   void* stream);
-int LaunchIsolate(const AttentionArgs& args, const LaunchShape& shape,
-                  void* stream);
+int LaunchRecompute(const AttentionArgs& args, const LaunchShape& shape,
+                    void* stream);
 int LaunchProject(const ProjectArgs& args, const LaunchShape& shape,
                   void* stream);
 int LaunchSoftmaxRows(const SoftmaxRowsArgs& args, const LaunchShape& shape,

@@ -14,7 +14,7 @@ namespace attention::cuda {
 ///
 /// A problem's order: project (where it has parameters), attend, attend_mma or
 /// attend_wgmma, merge (where keys were split), weights (where wanted), and
-/// isolate where a row was marked.
+/// recompute where a row was marked.
 struct KernelTable {
   /// Every score and type, in FP32. Writes output, lse, marks, row_max and
   /// row_sum, or partials.
@@ -38,7 +38,8 @@ struct KernelTable {
   /// finite reach it where their keys take part and nowhere else. Returns at
   /// once where there are no such rows or values. For arguments with splits of
   /// 1.
-  int (*isolate)(const AttentionArgs&, const LaunchShape& shape, void* stream);
+  int (*recompute)(const AttentionArgs&, const LaunchShape& shape,
+                   void* stream);
   int (*project)(const ProjectArgs&, const LaunchShape& shape, void* stream);
   int (*softmax_rows)(const SoftmaxRowsArgs&, const LaunchShape& shape,
                       void* stream);

@@ -45,7 +45,7 @@ constexpr int64_t PartialFloats(const AttentionArgs& args) {
   return args.splits * ResultRows(args) * PartialStride(args);
 }
 
-// attend, isolate and weights: FP32, any width. A block has a tile of rows of
+// attend, recompute and weights: FP32, any width. A block has a tile of rows of
 // one kv group and a strip of the values' columns; wider values mean more
 // strips, each of which computes the scores again.
 inline constexpr int32_t kAttendThreads = 256;
@@ -77,7 +77,7 @@ constexpr LaunchShape AttendShape(const AttentionArgs& args) {
 }
 
 /// As attend without splits.
-constexpr LaunchShape IsolateShape(AttentionArgs args) {
+constexpr LaunchShape RecomputeShape(AttentionArgs args) {
   args.splits = 1;
   return AttendShape(args);
 }

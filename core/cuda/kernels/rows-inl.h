@@ -196,7 +196,7 @@ ATTENTION_KERNEL_CODE void StorePartialState(const RowState& state,
   partial[1] = state.sum;
 }
 
-/// For `isolate`, which is not launched where no row has a mark.
+/// For `recompute`, which is not launched where no row has a mark.
 ATTENTION_KERNEL_CODE void MarkRow(const AttentionArgs& args,
                                    int64_t result_row, RowMark mark) {
   args.marks[result_row] = mark;

@@ -1,17 +1,18 @@
 #include "core/self_check.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "core/element.h"
 #include "core/reference/reference_backend.h"
 #include "gmock/gmock.h"
@@ -47,11 +48,12 @@ class Altered final : public Backend {
   const std::function<void(AttentionJob&)> alter_;
 };
 
+const std::thread::id kMain = std::this_thread::get_id();
+
 absl::Status CheckAltered(const std::function<void(AttentionJob&)>& alter) {
   WorkerPool workers(2);
   Altered backend(alter);
-  return SelfCheck(backend, workers,
-                   [](absl::string_view, const absl::Status&) {});
+  return SelfCheck(backend, workers);
 }
 
 // Exchanges the first two elements of a tensor.
@@ -98,47 +100,50 @@ TEST(SelfCheck, GivesOnWhatABackendSays) {
       StatusIs(absl::StatusCode::kInternal, HasSubstr("no more memory")));
 }
 
-// One whose BF16 results are wrong as long as its fast kernel computes them.
-class WithWrongKernel final : public Backend {
- public:
-  absl::string_view name() const override { return "wrong"; }
-  std::string instruction_set() const override { return "none"; }
-  absl::Status Supports(const ValidatedProblem& problem) const override {
-    return reference_->Supports(problem);
-  }
-  bool LeaveOut(absl::string_view kernel) override {
-    if (!fast_ || kernel != "fast") return false;
-    fast_ = false;
-    return true;
-  }
-  void Run(absl::Span<AttentionJob> jobs,
-           const RunContext& context) const override {
-    reference_->Run(jobs, context);
-    for (AttentionJob& job : jobs) {
-      if (!fast_ || job.problem->query.type != DataType::kBFloat16) continue;
-      job.kernel = "fast";
-      Exchange(job.outputs.output);
-    }
-  }
+TEST(SelfCheck, NamesTheCaseAndTheKernelThatFailed) {
+  EXPECT_THAT(CheckAltered([](AttentionJob& job) {
+                if (job.problem->query.type != DataType::kBFloat16) return;
+                job.kernel = "fast";
+                Exchange(job.outputs.output);
+              }),
+              StatusIs(absl::StatusCode::kInternal,
+                       HasSubstr("BF16 causal: kernel fast: output element 0 "
+                                 "is ")));
+}
 
- private:
-  const std::unique_ptr<Backend> reference_ = MakeReferenceBackend();
-  bool fast_ = true;
-};
+TEST(SelfCheck, FindsNanThatReachesRowsFromKeysThatTakeNoPart) {
+  EXPECT_THAT(CheckAltered([](AttentionJob& job) {
+                const MutableTensorView& output = job.outputs.output;
+                if (!job.problem->valid_lens) return;
+                StoreElement(output.type, NAN, output.data);
+              }),
+              StatusIs(absl::StatusCode::kInternal,
+                       HasSubstr("NaN behind the length: ")));
+}
 
-TEST(SelfCheck, GoesOnWithoutAKernelThatCanBeLeftOut) {
-  WorkerPool workers(2);
-  WithWrongKernel backend;
-  std::vector<std::string> left_out;
+TEST(SelfCheck, FindsWhatIsWrongOnlyWhileOthersCompute) {
+  std::atomic<int> running = 0;
   EXPECT_THAT(
+      CheckAltered([&](AttentionJob& job) {
+        if (job.problem->attend_mask && std::this_thread::get_id() != kMain) {
+          ++running;
+          Exchange(job.outputs.output);
+        }
+      }),
+      StatusIs(absl::StatusCode::kInternal, HasSubstr("mask, width ")));
+  EXPECT_GT(running, 0);
+}
+
+TEST(SelfCheck, TellsOfEachCaseBeforeItIsComputed) {
+  WorkerPool workers(2);
+  std::vector<std::string> names;
+  Altered backend([&](AttentionJob&) { EXPECT_FALSE(names.empty()); });
+  ASSERT_THAT(
       SelfCheck(backend, workers,
-                [&](absl::string_view kernel, const absl::Status& why) {
-                  left_out.push_back(absl::StrCat(kernel, ": ", why.message()));
-                }),
+                [&](absl::string_view name) { names.emplace_back(name); }),
       IsOk());
-  EXPECT_THAT(left_out, ::testing::ElementsAre(
-                            HasSubstr("fast: BF16 causal: kernel fast: output "
-                                      "element 0 is ")));
+  EXPECT_THAT(names, ::testing::Contains("BF16 causal"));
+  EXPECT_EQ(names.back(), "several at once");
 }
 
 }  // namespace

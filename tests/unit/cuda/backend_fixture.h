@@ -1,6 +1,7 @@
 #ifndef ATTENTION_TESTS_UNIT_CUDA_BACKEND_FIXTURE_H_
 #define ATTENTION_TESTS_UNIT_CUDA_BACKEND_FIXTURE_H_
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -31,6 +32,7 @@ class CudaBackendTest : public ::testing::Test {
     std::optional<int64_t> memory_limit = {};
     bool experimental = false;
     cuda::PlanOptions plan = {};
+    std::chrono::nanoseconds stop_grace = std::chrono::hours(1);
     std::string backend = "cuda_test";
     std::function<void()> on_tile = nullptr;
     int64_t launches_of_the_last = std::numeric_limits<int64_t>::max();
@@ -48,8 +50,8 @@ class CudaBackendTest : public ::testing::Test {
     engine.threads = 2;
     engine.backend = options.backend;
     engine.on_tile = options.on_tile;
-    engine.on_self_check = [this](const Backend& backend) {
-      checked_ = static_cast<std::string>(backend.name());
+    engine.on_self_check = [this](absl::string_view backend) {
+      checked_ = static_cast<std::string>(backend);
     };
     engine.on_health = [this](const Backend&, const absl::Status& health,
                               bool serving) {
@@ -59,6 +61,7 @@ class CudaBackendTest : public ::testing::Test {
         std::move(devices), {.name = "cuda_test",
                              .memory_limit = options.memory_limit,
                              .experimental = options.experimental,
+                             .stop_grace = options.stop_grace,
                              .plan = options.plan}));
     engine_ = Engine::Create(std::move(engine)).value();
   }
@@ -67,7 +70,7 @@ class CudaBackendTest : public ::testing::Test {
 
   // Runs the problem into a job of its own.
   AttentionJob RunJob(const std::stop_token& stop = {},
-                      const std::function<void()>& before_launch = {}) {
+                      const std::function<void()>& look = {}) {
     const ValidatedProblem valid = Validate(owned_.problem).value();
     Tensor output =
         Tensor::Create(DataType::kFloat32, valid.output_shape).value();
@@ -79,7 +82,7 @@ class CudaBackendTest : public ::testing::Test {
     job.outputs = {output.mutable_view(), weights.mutable_view(),
                    lse.mutable_view()};
     job.stop = stop;
-    job.before_launch = before_launch;
+    job.look = look;
     engine_->Run(job).IgnoreError();
     job.problem = nullptr;  // gone with this call
     return job;

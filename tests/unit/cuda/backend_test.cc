@@ -178,6 +178,16 @@ TEST_F(CudaBackendTest, GivesAllMemoryBackInTheEnd) {
   EXPECT_EQ(faults_[0]->allocated, 0);
 }
 
+TEST_F(CudaBackendTest, WithoutCublasTilesComputeWhatItWould) {
+  Start({.plan = {.least_gemm_elements = 1}});
+  owned_ = MakeProblem({.wanted = {.weights = true}}, TestSeed());
+  EXPECT_EQ(RunJob().kernel, "cublas_gemm");
+  faults_[0]->without_gemm = true;
+  EXPECT_EQ(RunJob().kernel, "fp32_tiles");
+  ASSERT_OK_AND_ASSIGN(const Results results, Run());
+  EXPECT_TRUE(Matches(owned_.problem, results));
+}
+
 TEST_F(CudaBackendTest, MoreThanTheMemoryLimitIsRefused) {
   Start({.memory_limit = 1000});
   const absl::Status status = Run().status();

@@ -1,7 +1,10 @@
 // Devices that fail, and who is told of it.
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
+#include <stop_token>
+#include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -92,6 +95,51 @@ TEST_F(LostDeviceTest, TheOtherDeviceTakesOverFromALostOne) {
   for (int n = 0; n < 6; ++n) failed += Run().ok() ? 0 : 1;
   EXPECT_EQ(failed, 1);
   EXPECT_FALSE(engine_->backends()[0]->health().ok());
+}
+
+// A stop is requested at the second look, while the device is waited for.
+
+TEST_F(LostDeviceTest, ADeviceThatDoesNotStopIsGivenUp) {
+  Start({.stop_grace = std::chrono::nanoseconds(0)});
+  faults_[0]->hangs_in = "attend";
+  std::stop_source stop;
+  int looks = 0;
+  const AttentionJob job = RunJob(stop.get_token(), [&] {
+    if (++looks == 2) stop.request_stop();
+  });
+  EXPECT_EQ(job.status.code(), absl::StatusCode::kCancelled) << job.status;
+  ASSERT_EQ(told_.size(), 1U);
+  EXPECT_EQ(told_[0].health.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(static_cast<std::string>(told_[0].health.message()),
+              HasSubstr("its work did not end within 0 ms after it was to "
+                        "stop"));
+}
+
+TEST_F(LostDeviceTest, ADeviceIsGivenUpInSlicesToo) {
+  owned_ = MakeProblem({.batch = 6, .query_length = 9}, TestSeed());
+  Start(
+      {.plan = {.slice_bytes = 1}, .stop_grace = std::chrono::nanoseconds(0)});
+  faults_[0]->hangs_in = "attend";
+  std::stop_source stop;
+  int looks = 0;
+  const AttentionJob job = RunJob(stop.get_token(), [&] {
+    if (++looks == 4) stop.request_stop();
+  });
+  EXPECT_EQ(job.status.code(), absl::StatusCode::kCancelled) << job.status;
+  EXPECT_FALSE(engine_->backends()[0]->health().ok());
+}
+
+TEST_F(LostDeviceTest, ADeviceThatWasGivenUpComputesNothing) {
+  Start({.stop_grace = std::chrono::nanoseconds(0), .backend = "auto"});
+  faults_[0]->hangs_in = "attend";
+  std::stop_source stop;
+  int looks = 0;
+  RunJob(stop.get_token(), [&] {
+    if (++looks == 2) stop.request_stop();
+  });
+  const AttentionJob job = RunJob();
+  EXPECT_THAT(job.status, IsOk());
+  EXPECT_NE(job.backend, "cuda_test");
 }
 
 }  // namespace

@@ -64,13 +64,10 @@ INSTANTIATE_TEST_SUITE_P(
                Method::kMma,
                "fp16_mma_split"},
         Choice{"DecodeOfFewKeys",
-               {.query_length = 1, .key_length = 200},
+               {.query_length = 1, .key_length = kSplitUnit},
                Method::kTiles,
                "fp32_tiles"},
-        Choice{"Weights",
-               {.wanted = kWeights},
-               Method::kProducts,
-               "cublas_products"},
+        Choice{"Weights", {.wanted = kWeights}, Method::kGemm, "cublas_gemm"},
         Choice{"WeightsOfFewRows",
                {.query_length = 8, .wanted = kWeights},
                Method::kTiles,
@@ -91,8 +88,8 @@ INSTANTIATE_TEST_SUITE_P(
                "fp32_tiles"},
         Choice{"WeightsOfBilinear",
                {.scoring = BilinearOf(64), .wanted = kWeights},
-               Method::kProducts,
-               "cublas_products"},
+               Method::kGemm,
+               "cublas_gemm"},
         Choice{"WeightsOfBf16BilinearWhoseQueriesAreFp32",
                {.type = DataType::kBFloat16,
                 .scoring = BilinearOf(64),
@@ -167,7 +164,7 @@ INSTANTIATE_TEST_SUITE_P(
                     {.type = kBf16, .scoring = ScaledDotProduct{.scale = -1}},
                     "bf16_mma"},
         WgmmaChoice{
-            "Weights", {.type = kBf16, .wanted = kWeights}, "cublas_products"}),
+            "Weights", {.type = kBf16, .wanted = kWeights}, "cublas_gemm"}),
     [](const auto& test) { return test.param.name; });
 
 TEST(PlanWgmmaOptionsTest, OptionsBesideRangesOfKeysAreNotForIt) {

@@ -80,13 +80,11 @@ TEST(PlanMemoryTest, ProductsHoldWholeGroupsOrAPartOfOne) {
   const Spec spec = {.query_heads = 8,
                      .kv_heads = 2,
                      .wanted = kWeights};  // 4096 rows a kv group
-  EXPECT_EQ(PlanOf(spec).product_rows, 2 * 4096);
-  EXPECT_EQ(
-      PlanOf(spec, {.score_bytes = int64_t{4096} * 4096 + 1}).product_rows,
-      4096);
-  EXPECT_EQ(PlanOf(spec, {.score_bytes = int64_t{100} * 4096}).product_rows,
-            100);
-  EXPECT_EQ(PlanOf(spec, {.score_bytes = 1}).product_rows, 1);
+  EXPECT_EQ(PlanOf(spec).gemm_rows, 2 * 4096);
+  EXPECT_EQ(PlanOf(spec, {.score_bytes = int64_t{4096} * 4096 + 1}).gemm_rows,
+            4096);
+  EXPECT_EQ(PlanOf(spec, {.score_bytes = int64_t{100} * 4096}).gemm_rows, 100);
+  EXPECT_EQ(PlanOf(spec, {.score_bytes = 1}).gemm_rows, 1);
 }
 
 TEST(PlanMemoryTest, KeyRangesAreThereOnlyWhereAMaskNeedsThem) {

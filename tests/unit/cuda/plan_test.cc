@@ -15,7 +15,7 @@ TEST(PlanTest, LaunchesStayWithinTheGridThatADeviceHas) {
   for (const Spec& spec : LargeShapes()) {
     const Plan plan = PlanOf(spec);
     for (const int64_t blocks :
-         {plan.attend_blocks, plan.weights_blocks, plan.isolate_blocks}) {
+         {plan.attend_blocks, plan.weights_blocks, plan.recompute_blocks}) {
       EXPECT_GE(blocks, kDevice.multiprocessors);
       EXPECT_LE(blocks, kMostBlocks);
     }
@@ -42,6 +42,18 @@ TEST(PlanTest, SplitsCoverEveryKeyOnce) {
     EXPECT_LT((args.splits - 1) * args.keys_per_split, keys);
     EXPECT_EQ(args.keys_per_split % kSplitUnit, 0);
   }
+}
+
+TEST(PlanTest, DecodeOfOneShortSequenceKeepsMostOfADeviceBusy) {
+  const Plan plan = PlanOf({.batch = 1,
+                            .query_heads = 32,
+                            .kv_heads = 8,
+                            .query_length = 1,
+                            .key_length = 2048,
+                            .width = 128,
+                            .value_width = 128,
+                            .type = DataType::kBFloat16});
+  EXPECT_GE(MmaShape(plan.args).blocks, kDevice.multiprocessors * 9 / 10);
 }
 
 TEST(PlanTest, SplitsDoNotFollowFromTheBatch) {

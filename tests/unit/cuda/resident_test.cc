@@ -155,7 +155,7 @@ std::vector<Case> Cases() {
     c.spec.wanted.weights = false;
   });
   add("blocks", [](Case& c) { c.spec.keys_per_block = 8; });
-  add("products", [](Case& c) { c.plan.least_product_elements = 1; });
+  add("products", [](Case& c) { c.plan.least_gemm_elements = 1; });
   add("additive",
       [](Case& c) { c.spec.scoring = test::ScoringKind::kAdditive; });
   add("bilinear",

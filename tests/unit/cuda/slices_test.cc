@@ -91,8 +91,7 @@ TEST_F(CudaSlicesTest, WhatDoesNotFitInSlicesIsComputedAsAWhole) {
   spec.wanted.weights = true;
   owned_ = MakeProblem(spec, TestSeed());
   // Two slices have a workspace each.
-  const cuda::PlanOptions plan = {.least_product_elements = 1,
-                                  .slice_bytes = 1};
+  const cuda::PlanOptions plan = {.least_gemm_elements = 1, .slice_bytes = 1};
   Start({.memory_limit = cuda::kWorkspaceBytes * 3 / 2, .plan = plan});
   ASSERT_OK_AND_ASSIGN(const Results whole, Run());
   EXPECT_EQ(faults_.back()->streams, 1);

@@ -271,8 +271,8 @@ class Run {
   }
 
   void Launch() {
-    if (options_.way == Way::kProducts) {
-      Products();
+    if (options_.way == Way::kGemm) {
+      Gemms();
     } else {
       const bool mma = options_.way == Way::kMma;
       EXPECT_TRUE(!mma || ServesMma(args_));
@@ -287,11 +287,11 @@ class Run {
     }
     AttentionArgs whole = args_;
     whole.splits = 1;
-    LaunchInHalves(table_.isolate, whole, IsolateShape(whole));
+    LaunchInHalves(table_.recompute, whole, RecomputeShape(whole));
   }
 
   // Plain sums in the order of the indices, as a library might have them.
-  void Products() {
+  void Gemms() {
     const int64_t rows = ResultRows(args_);
     const int64_t keys = args_.key_length;
     const int64_t width = args_.key.width;

@@ -13,9 +13,9 @@ namespace attention::cuda::test {
 
 /// Which kernels a problem goes through.
 enum class Way : uint8_t {
-  kAttend,    // attend, weights, isolate
-  kMma,       // attend_mma in its place
-  kProducts,  // softmax_rows between QK and PV, FP32
+  kAttend,  // attend, weights, recompute
+  kMma,     // attend_mma in its place
+  kGemm,    // softmax_rows between QK and PV, FP32
 };
 
 /// A spec as a way computes it: tensor cores have 16 bits (those given, where
@@ -36,7 +36,7 @@ struct RunOptions {
 /// What became of a problem.
 struct KernelResults {
   attention::test::Results results;
-  int64_t marked_rows = 0;  // that `isolate` was to look at
+  int64_t marked_rows = 0;  // that `recompute` was to look at
 };
 
 /// Runs a valid problem with at least one row and one key on the emulated

@@ -54,7 +54,7 @@ TEST_P(PairwiseKernelTest, MatchesTheOracle) {
   spec.wanted.top_k.reset();  // they are not for a device
   spec.wanted.key_weights = false;
   spec.wanted.scores.reset();
-  if (way == Way::kMma || way == Way::kProducts) {
+  if (way == Way::kMma || way == Way::kGemm) {
     spec.scoring = ScoringKind::kDotProduct;
     if (!spec.scale.has_value()) spec.scale = 0.4;
   }
@@ -69,9 +69,9 @@ TEST_P(PairwiseKernelTest, MatchesTheOracle) {
 
 INSTANTIATE_TEST_SUITE_P(
     Ways, PairwiseKernelTest,
-    ::testing::Combine(
-        ::testing::Values(Way::kAttend, Way::kMma, Way::kProducts),
-        ::testing::Range(size_t{0}, attention::test::FactorRows().size())),
+    ::testing::Combine(::testing::Values(Way::kAttend, Way::kMma, Way::kGemm),
+                       ::testing::Range(size_t{0},
+                                        attention::test::FactorRows().size())),
     [](const auto& param) {
       return absl::StrCat(NameOf(std::get<0>(param.param)), "_row",
                           std::get<1>(param.param));
@@ -290,7 +290,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, KernelTest,
                                            std::tuple(Way::kAttend, true),
                                            std::tuple(Way::kMma, false),
                                            std::tuple(Way::kMma, true),
-                                           std::tuple(Way::kProducts, false)),
+                                           std::tuple(Way::kGemm, false)),
                          NameOfWay);
 
 TEST(AdditiveKernelTest, ProjectionsThatCancel) {

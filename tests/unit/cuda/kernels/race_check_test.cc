@@ -94,7 +94,7 @@ TEST(RaceCheckDeathTest, AWriteOverWhatAnotherThreadHasJustRead) {
                "a race: thread 9 writes .* thread 7 read");
 }
 
-TEST(RaceCheckDeathTest, AShuffleIsNoMeeting) {
+TEST(RaceCheckDeathTest, AShuffleIsNoBarrier) {
   EXPECT_DEATH(RunBlock([] {
                  if (ThreadIndex() == 0) Numbers()[0] = 1;
                  ShuffleXor(1.0F, 1);

@@ -1,13 +1,13 @@
 #include "core/cuda/kernels/device_kernels.h"
 #include "core/cuda/kernels/dispatch-inl.h"
-#include "core/cuda/kernels/isolate-inl.h"
+#include "core/cuda/kernels/recompute-inl.h"
 
 namespace attention::cuda {
 
-int LaunchIsolate(const AttentionArgs& args, const LaunchShape& shape,
+int LaunchRecompute(const AttentionArgs& args, const LaunchShape& shape,
                   void* stream) {
   return DispatchAttend(args, [&]<Score kScore, int kColumnGroups>() {
-    return LaunchKernel<Isolate<kScore, kColumnGroups>, kAttendThreads>(
+    return LaunchKernel<Recompute<kScore, kColumnGroups>, kAttendThreads>(
         args, shape, stream);
   });
 }

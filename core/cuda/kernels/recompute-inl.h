@@ -1,5 +1,5 @@
-#ifndef ATTENTION_CORE_CUDA_KERNELS_ISOLATE_INL_H_
-#define ATTENTION_CORE_CUDA_KERNELS_ISOLATE_INL_H_
+#ifndef ATTENTION_CORE_CUDA_KERNELS_RECOMPUTE_INL_H_
+#define ATTENTION_CORE_CUDA_KERNELS_RECOMPUTE_INL_H_
 
 // The output of rows that are marked, once more. A product has 0 * NaN = NaN,
 // so the other kernels let a value that is not finite reach rows in which its
@@ -16,9 +16,9 @@ ATTENTION_KERNEL_CODE bool IsAveraged(const AttentionArgs& args,
          args.marks[ResultRow(args, row)] == RowMark::kAveraged;
 }
 
-/// How values meet weights here: one that is not finite is added where its key
-/// takes part, however small the weight, and left out elsewhere.
-struct Isolated {
+/// How weighted values are added up here: one that is not finite is added where
+/// its key takes part, however small the weight, and left out elsewhere.
+struct MaskedValues {
   /// In rows that are averaged every key takes part alike.
   ATTENTION_KERNEL_CODE static void SetScores(const AttentionArgs& args,
                                               int64_t first_key,
@@ -87,7 +87,7 @@ ATTENTION_KERNEL_CODE bool FindsNotFinite(const AttentionArgs& args,
 
 /// `block` as of attend, for arguments without splits.
 template <Score kScore, int kColumnGroups>
-ATTENTION_KERNEL_CODE void Isolate(const AttentionArgs& args, int64_t block) {
+ATTENTION_KERNEL_CODE void Recompute(const AttentionArgs& args, int64_t block) {
   const AttendMemory memory = MakeAttendMemory();
   const AttendPlace place =
       MakeAttendPlace(args, block, kAttendRows, ValueStrips(args));
@@ -109,7 +109,8 @@ ATTENTION_KERNEL_CODE void Isolate(const AttentionArgs& args, int64_t block) {
   }
   ThreadState state;
   Columns<kColumnGroups> sums = {};
-  SweepKeys<kScore, Isolated, kColumnGroups>(args, keys, memory, state, sums);
+  SweepKeys<kScore, MaskedValues, kColumnGroups>(args, keys, memory, state,
+                                                 sums);
   StoreRows<kColumnGroups>(
       args, memory, state, sums,
       [&](int64_t result_row, const RowState& whole, const auto& of) {
@@ -121,4 +122,4 @@ ATTENTION_KERNEL_CODE void Isolate(const AttentionArgs& args, int64_t block) {
 
 }  // namespace attention::cuda
 
-#endif  // ATTENTION_CORE_CUDA_KERNELS_ISOLATE_INL_H_
+#endif  // ATTENTION_CORE_CUDA_KERNELS_RECOMPUTE_INL_H_

@@ -1,4 +1,4 @@
-#include "core/cuda/products.h"
+#include "core/cuda/gemm.h"
 
 #include <algorithm>
 
@@ -11,11 +11,11 @@ int64_t RowsOfGroup(const AttentionArgs& args) {
 
 // Kv groups of a band; 0 where a kv group has several bands.
 int64_t GroupsAtOnce(const Plan& plan) {
-  return plan.product_rows / RowsOfGroup(plan.args);
+  return plan.gemm_rows / RowsOfGroup(plan.args);
 }
 
 int64_t BandsOfGroup(const Plan& plan) {
-  return CeilDivide(RowsOfGroup(plan.args), plan.product_rows);
+  return CeilDivide(RowsOfGroup(plan.args), plan.gemm_rows);
 }
 
 int64_t BandsOfEntry(const Plan& plan) {
@@ -25,16 +25,16 @@ int64_t BandsOfEntry(const Plan& plan) {
                      : groups * BandsOfGroup(plan);
 }
 
-ProductType ProductTypeOf(Element type) {
+GemmType GemmTypeOf(Element type) {
   switch (type) {
     case Element::kFloat16:
-      return ProductType::kFloat16;
+      return GemmType::kFloat16;
     case Element::kBFloat16:
-      return ProductType::kBfloat16;
+      return GemmType::kBfloat16;
     case Element::kFloat32:
       break;
   }
-  return ProductType::kFloat32;
+  return GemmType::kFloat32;
 }
 
 // Row number `row` of rows that lie one after the other.
@@ -44,10 +44,10 @@ const void* RowOf(const Rows& rows, int64_t row) {
 }
 
 // What the two have in common: a product of k columns for n of the result.
-MatrixProduct ProductOf(const AttentionArgs& args, const ProductRows& rows,
-                        int64_t k, int64_t n) {
-  MatrixProduct product;
-  product.type = ProductTypeOf(args.query.type);
+Gemm ProductOf(const AttentionArgs& args, const GemmRows& rows, int64_t k,
+               int64_t n) {
+  Gemm product;
+  product.type = GemmTypeOf(args.query.type);
   product.m = rows.of_group;
   product.n = product.c_row = n;
   product.k = product.a_row = k;
@@ -59,11 +59,11 @@ MatrixProduct ProductOf(const AttentionArgs& args, const ProductRows& rows,
 
 }  // namespace
 
-int64_t ProductCount(const Plan& plan) {
+int64_t GemmCount(const Plan& plan) {
   return plan.args.batch * BandsOfEntry(plan);
 }
 
-ProductRows ProductRowsOf(const Plan& plan, int64_t number) {
+GemmRows GemmRowsOf(const Plan& plan, int64_t number) {
   const int64_t group_rows = RowsOfGroup(plan.args);
   const int64_t groups = plan.args.key.heads;
   const int64_t at_once = GroupsAtOnce(plan);
@@ -74,14 +74,14 @@ ProductRows ProductRowsOf(const Plan& plan, int64_t number) {
     return {(first_group + begin) * group_rows, group_rows,
             std::min(at_once, groups - begin)};
   }
-  const int64_t row = band % BandsOfGroup(plan) * plan.product_rows;
+  const int64_t row = band % BandsOfGroup(plan) * plan.gemm_rows;
   return {(first_group + band / BandsOfGroup(plan)) * group_rows + row,
-          std::min(plan.product_rows, group_rows - row), 1};
+          std::min(plan.gemm_rows, group_rows - row), 1};
 }
 
-MatrixProduct QkProduct(const AttentionArgs& args, const ProductRows& rows) {
+Gemm QkGemm(const AttentionArgs& args, const GemmRows& rows) {
   const int64_t keys = args.key_length;
-  MatrixProduct product = ProductOf(args, rows, args.key.width, keys);
+  Gemm product = ProductOf(args, rows, args.key.width, keys);
   product.transpose_b = true;
   product.a = RowOf(args.query, rows.first);
   product.b = RowOf(args.key, rows.first / RowsOfGroup(args) * keys);
@@ -90,9 +90,9 @@ MatrixProduct QkProduct(const AttentionArgs& args, const ProductRows& rows) {
   return product;
 }
 
-MatrixProduct PvProduct(const AttentionArgs& args, const ProductRows& rows) {
+Gemm PvGemm(const AttentionArgs& args, const GemmRows& rows) {
   const int64_t keys = args.key_length;
-  MatrixProduct product = ProductOf(args, rows, keys, args.value.width);
+  Gemm product = ProductOf(args, rows, keys, args.value.width);
   product.b = RowOf(args.value, rows.first / RowsOfGroup(args) * keys);
   product.b_row = args.value.width;
   product.b_matrix = keys * args.value.width;

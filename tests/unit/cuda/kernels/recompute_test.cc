@@ -31,10 +31,10 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int64_t kLength = 150;
 
 // Parameter: the way, and whether keys are split.
-class IsolationTest : public ::testing::TestWithParam<std::tuple<Way, bool>> {
+class RecomputeTest : public ::testing::TestWithParam<std::tuple<Way, bool>> {
  protected:
   // As many keys as rows, row i reading keys 0 ... i.
-  IsolationTest() {
+  RecomputeTest() {
     spec_ = FittedTo(way(),
                      {.batch = 2,
                       .query_heads = 2,
@@ -75,19 +75,19 @@ class IsolationTest : public ::testing::TestWithParam<std::tuple<Way, bool>> {
   OwnedProblem owned_;
 };
 
-TEST_P(IsolationTest, FiniteRowsAreNotLookedAtAgain) {
+TEST_P(RecomputeTest, FiniteRowsAreNotLookedAtAgain) {
   Make();
   EXPECT_EQ(Check(), 0);
 }
 
-TEST_P(IsolationTest, NanReachesTheRowsThatReadIt) {
+TEST_P(RecomputeTest, NanReachesTheRowsThatReadIt) {
   Make();
   Plant(20, 1, kNan);
   Plant(140, 69, kNan);
   EXPECT_GE(Check(), 2 * (kLength - 20));
 }
 
-TEST_P(IsolationTest, InfinitiesAddUp) {
+TEST_P(RecomputeTest, InfinitiesAddUp) {
   Make();
   Plant(20, 1, kInfinity);
   Plant(70, 1, -kInfinity);  // NaN from here on
@@ -95,7 +95,7 @@ TEST_P(IsolationTest, InfinitiesAddUp) {
   Check();
 }
 
-TEST_P(IsolationTest, AWeightThatUnderflowsCarriesInfinity) {
+TEST_P(RecomputeTest, AWeightThatUnderflowsCarriesInfinity) {
   spec_.scale = 10;
   Make();
   for (int64_t key = 0; key < kLength; key += 10) {
@@ -104,7 +104,7 @@ TEST_P(IsolationTest, AWeightThatUnderflowsCarriesInfinity) {
   Check();
 }
 
-TEST_P(IsolationTest, DroppedKeysCarryNothing) {
+TEST_P(RecomputeTest, DroppedKeysCarryNothing) {
   spec_.dropout = {.training = true, .p = 0.5, .seed = 7};
   Make();
   for (int64_t key = 0; key < kLength; key += 10) {
@@ -113,7 +113,7 @@ TEST_P(IsolationTest, DroppedKeysCarryNothing) {
   Check();
 }
 
-TEST_P(IsolationTest, MaskedKeysCarryNothing) {
+TEST_P(RecomputeTest, MaskedKeysCarryNothing) {
   spec_.attend_mask = attention::test::MaskExtents::kAll;
   spec_.bias = attention::test::MaskExtents::kAll;
   spec_.bias_masks = 0.3;
@@ -124,7 +124,7 @@ TEST_P(IsolationTest, MaskedKeysCarryNothing) {
   Check();
 }
 
-TEST_P(IsolationTest, AveragedRowsHaveAllValues) {
+TEST_P(RecomputeTest, AveragedRowsHaveAllValues) {
   spec_.query_offset = -70;  // no key for the rows before it
   spec_.empty_rows = EmptyRows::kUniform;
   spec_.dropout = {.training = true, .p = 0.3, .seed = 7};
@@ -134,17 +134,17 @@ TEST_P(IsolationTest, AveragedRowsHaveAllValues) {
   Check();
 }
 
-TEST_P(IsolationTest, NanScoresNeedNoSecondLook) {
+TEST_P(RecomputeTest, NanScoresNeedNoSecondLook) {
   Make();
   SetElement(owned_.problem.query, {0, 0, 7, 3}, kNan);
   SetElement(owned_.problem.key_value[0].key, {1, 0, 100, 3}, kNan);
   const int64_t marked = Check();
-  if (way() != Way::kProducts) {  // where nothing is known of scores any more
+  if (way() != Way::kGemm) {  // where nothing is known of scores any more
     EXPECT_EQ(marked, 0);
   }
 }
 
-TEST_P(IsolationTest, ScoresOfMinusInfinityCarryNothing) {
+TEST_P(RecomputeTest, ScoresOfMinusInfinityCarryNothing) {
   spec_.empty_rows = EmptyRows::kUniform;  // the first row has no other key
   Make();
   Fill(owned_.problem.query, 0.5);
@@ -156,7 +156,7 @@ TEST_P(IsolationTest, ScoresOfMinusInfinityCarryNothing) {
 }
 
 // Sums that are finite: the scores are not.
-TEST_P(IsolationTest, ScoresThatTheScaleMakesMinusInfinityCarryNothing) {
+TEST_P(RecomputeTest, ScoresThatTheScaleMakesMinusInfinityCarryNothing) {
   spec_.scale = 8;
   Make();
   Fill(owned_.problem.query, 0);
@@ -169,18 +169,18 @@ TEST_P(IsolationTest, ScoresThatTheScaleMakesMinusInfinityCarryNothing) {
 }
 
 std::string NameOf(
-    const ::testing::TestParamInfo<IsolationTest::ParamType>& info) {
+    const ::testing::TestParamInfo<RecomputeTest::ParamType>& info) {
   static constexpr const char* kNames[] = {"attend", "mma", "products"};
   const auto [way, splits] = info.param;
   return std::string(kNames[static_cast<int>(way)]) + (splits ? "_split" : "");
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, IsolationTest,
+INSTANTIATE_TEST_SUITE_P(Ways, RecomputeTest,
                          ::testing::Values(std::tuple(Way::kAttend, false),
                                            std::tuple(Way::kAttend, true),
                                            std::tuple(Way::kMma, false),
                                            std::tuple(Way::kMma, true),
-                                           std::tuple(Way::kProducts, false)),
+                                           std::tuple(Way::kGemm, false)),
                          NameOf);
 
 }  // namespace
