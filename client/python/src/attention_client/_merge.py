@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,24 @@ def merge(results: Iterable[Result], *, packed: bool = False) -> Result:
     if not shards:
         raise InvalidArgumentError("results: none (expected 1 or more)")
     outputs, lses = _checked(shards, packed)
+    merged, lse = merged_arrays(outputs, lses, packed=packed)
+    of_query = like(shards[0].output)
+    return dataclasses.replace(
+        shards[0],
+        **{
+            **dict.fromkeys(TENSORS),
+            "output": of_query(merged),
+            "lse": of_query(lse),
+        },
+        queue_ns=max(shard.queue_ns for shard in shards),
+        compute_ns=max(shard.compute_ns for shard in shards),
+    )
+
+
+def merged_arrays(
+    outputs: Sequence[Array], lses: Array, *, packed: bool = False
+) -> tuple[Array, Array]:
+    """Output and lse of all keys, of outputs and lse in float64 of each shard."""
     # To their softmax a shard is one key, whose score is its lse.
     top = np.max(lses, axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -47,17 +65,7 @@ def merge(results: Iterable[Result], *, packed: bool = False) -> Result:
         # A shard in which no key takes part adds nothing, whatever it holds.
         with np.errstate(invalid="ignore"):
             merged += np.where(weight == 0, 0, weight * output.astype(np.float64))
-    of_query = like(shards[0].output)
-    return dataclasses.replace(
-        shards[0],
-        **{
-            **dict.fromkeys(TENSORS),
-            "output": of_query(merged.astype(outputs[0].dtype)),
-            "lse": of_query(lse.astype(np.float32)),
-        },
-        queue_ns=max(shard.queue_ns for shard in shards),
-        compute_ns=max(shard.compute_ns for shard in shards),
-    )
+    return merged.astype(outputs[0].dtype), lse.astype(np.float32)
 
 
 def _checked(shards: list[Result], packed: bool) -> tuple[list[Array], Array]:

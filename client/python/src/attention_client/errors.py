@@ -76,6 +76,17 @@ class SequenceLostError(NotFoundError):
     """A sequence went with the server that had it: another one answers now."""
 
 
+class KeysLostError(SequenceLostError):
+    """Keys of a sequence on several servers went with the server that had them.
+
+    missing: their positions, pairs of the first one and the one after the last.
+    """
+
+    def __init__(self, message: str, missing: tuple[tuple[int, int], ...] = ()) -> None:
+        super().__init__(message)
+        self.missing = missing
+
+
 class AlreadyExistsError(AttentionError):
     """There is one of that name, where a new one was to be made."""
 

@@ -19,7 +19,7 @@ BINARY_VARIABLE = "ATTENTION_SERVER_BINARY"
 # done so: its end of the pipe is closed then, however it ended.
 _WATCHDOG = 'read -r _; kill -TERM "$0" 2>/dev/null; rm -rf -- "$1"'
 
-_LISTENING = re.compile(r"listening on (127\.0\.0\.1:\d+)")
+_LISTENING = re.compile(r"listening on (\S+:\d+)")
 
 
 def find_binary(binary: str | os.PathLike[str] | None = None) -> str:

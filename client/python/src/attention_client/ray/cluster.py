@@ -1,0 +1,321 @@
+"""Servers over the nodes of a Ray cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from typing_extensions import Self
+
+from attention_client import _sequence_calls
+from attention_client._channel import TIMEOUT
+from attention_client.client import Client
+from attention_client.errors import (
+    AlreadyExistsError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    NotFoundError,
+    UnavailableError,
+)
+from attention_client.info import SequenceForm
+from attention_client.ray import moving
+from attention_client.ray.map import MapActor
+from attention_client.ray.node import NodeActor, NodeReport
+from attention_client.ray.sequence import ShardedSequence
+
+# Of the map's methods.
+_REPEATABLE = frozenset(
+    ("delete", "describe", "export", "extend", "names", "nodes", "refresh", "targets")
+)
+_THREADS = 64
+_START = 120  # seconds that actors and servers may take to start
+
+
+class AttentionCluster:
+    """An attention-server on each of so many nodes of the Ray cluster.
+
+    nodes: how many, each on a node of Ray's of its own. name: by which connect() finds
+    it, in other programs. cpus and memory: what Ray is to set aside for each server,
+    memory in bytes; keys may take as much as its --resident-memory-limit says.
+    listen: the servers' address: "127.0.0.1" for Ray's nodes on one host, "node" for
+    the address that each has in Ray, where everybody who reaches it can call the
+    server unless flags say otherwise. flags: of the servers, as of LocalServer.
+    connect: how clients call them, as of Client: tls, token. timeout: seconds that a
+    call may take unless it says otherwise.
+
+    Ray must run (ray.init()). As a context manager, and with this program, it ends, and
+    its sequences with it; is_kept=True leaves it to shutdown().
+    """
+
+    def __init__(
+        self,
+        nodes: int,
+        *,
+        name: str = "attention",
+        cpus: float = 1,
+        memory: int | None = None,
+        listen: str = "127.0.0.1",
+        flags: Mapping[str, Any] | None = None,
+        connect: Mapping[str, Any] | None = None,
+        timeout: float = TIMEOUT,
+        is_kept: bool = False,
+    ) -> None:
+        if nodes < 1:
+            raise InvalidArgumentError(f"nodes: {nodes} (expected 1 or more)")
+        self.name = name
+        self.timeout = timeout
+        self._is_own = True
+        self._clients: dict[str, Client] = {}
+        self._threads = ThreadPoolExecutor(_THREADS)  # that wait for answers
+        self._targets: dict[str, str] = {}
+        self._connect = dict(connect or {})
+        self._settings: dict[str, Any] = {
+            "cpus": cpus,
+            "memory": memory,
+            "listen": listen,
+            "flags": dict(flags or {}),
+            "is_kept": is_kept,
+        }
+        import ray
+
+        try:
+            ray.get_actor(_map_name(name), namespace=moving.NAMESPACE)
+        except ValueError:
+            pass
+        else:
+            raise AlreadyExistsError(f"name: there is a cluster {name!r}")
+        self._actors: list[Any] = []
+        self._map: Any = (
+            ray.remote(MapActor)
+            .options(
+                name=_map_name(name),
+                namespace=moving.NAMESPACE,
+                lifetime="detached" if is_kept else None,
+                max_restarts=-1,
+                max_concurrency=64,
+                num_cpus=0,
+            )
+            .remote(f"{name}.{os.urandom(4).hex()}", self._connect)
+        )
+        try:
+            self.add_nodes(nodes)
+        except BaseException:
+            self.shutdown()
+            raise
+
+    @classmethod
+    def connect(
+        cls,
+        name: str = "attention",
+        *,
+        connect: Mapping[str, Any] | None = None,
+        timeout: float = TIMEOUT,
+    ) -> AttentionCluster:
+        """The one of a name, which another program has started; it outlasts this."""
+        import ray
+
+        found = cls.__new__(cls)
+        try:
+            found._map = ray.get_actor(_map_name(name), namespace=moving.NAMESPACE)
+        except ValueError:
+            raise NotFoundError(f"name: there is no cluster {name!r}") from None
+        found.name, found.timeout, found._is_own = name, timeout, False
+        found._clients, found._targets, found._actors = {}, {}, []
+        found._connect, found._settings = dict(connect or {}), {}
+        found._threads = ThreadPoolExecutor(_THREADS)
+        return found
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown() if self._is_own else self.close()
+
+    def __repr__(self) -> str:
+        return f"AttentionCluster({self.name!r})"
+
+    def close(self) -> None:
+        """Lets go of the connections; the cluster goes on."""
+        for client in self._clients.values():
+            client.close()
+        self._clients.clear()
+        self._threads.shutdown(wait=False)
+
+    def shutdown(self) -> None:
+        """Ends the servers and all that they hold. Safe to call twice."""
+        import ray
+
+        self.close()
+        with contextlib.suppress(UnavailableError):
+            self._ask("end")
+        ray.kill(self._map)
+
+    # Nodes.
+
+    def nodes(self) -> list[NodeReport]:
+        """What the servers say of themselves."""
+        reports: list[NodeReport] = self._ask("nodes")
+        return reports
+
+    def add_nodes(self, count: int, *, balance: bool = True) -> list[NodeReport]:
+        """Starts servers on nodes that have none; has them take a part of the keys."""
+        if not self._settings:
+            raise FailedPreconditionError(
+                "add_nodes: called by a program that has not started the cluster"
+            )
+        self._check_addresses()
+        had = self.nodes()
+        added: list[NodeReport] = []
+        for _ in range(count):
+            taken = [report.ray_node for report in had + added]
+            added.append(self._add_node(taken))
+        if balance and had:
+            self._ask("rebalance", timeout=None)
+        return added
+
+    def drain(self, node: str, *, timeout: float | None = None) -> None:
+        """Moves a node's keys to others while calls go on, and ends its server.
+
+        node: NodeReport.node. timeout: seconds; None: as long as it takes.
+        """
+        self._ask("drain", node, timeout=timeout)
+
+    def remove_nodes(self, count: int) -> None:
+        """Drains those that hold least."""
+        reports = sorted(self.nodes(), key=lambda report: report.held_bytes)
+        if not 0 <= count < len(reports):
+            raise InvalidArgumentError(
+                f"count: {count} (expected 0 to {len(reports) - 1}: one node stays)"
+            )
+        for report in reports[:count]:
+            self.drain(report.node)
+
+    # Sequences.
+
+    def sequence(
+        self,
+        *,
+        heads: int,
+        width: int,
+        value_width: int | None = None,
+        layers: int = 1,
+        dtype: Any = "float32",
+        name: str | None = None,
+        replicas: int = 1,
+        range_keys: int = 4096,
+    ) -> ShardedSequence:
+        """A new ShardedSequence.
+
+        As Client.sequence. replicas: nodes that have each key; one less may be lost.
+        range_keys: the least number of keys that are together at one node; ranges grow
+        with the sequence.
+        """
+        form = SequenceForm.of(
+            _sequence_calls.form(heads, width, value_width, layers, dtype)
+        )
+        made = self._ask("create", name, form, replicas, range_keys)
+        return ShardedSequence(self, made, [0] * form.layers)
+
+    def open_sequence(self, name: str) -> ShardedSequence:
+        """The one of a name. As a context manager it is not deleted."""
+        known, lengths = self._ask("describe", name)
+        return ShardedSequence(self, known, lengths, is_own=False)
+
+    def import_sequence(
+        self, folder: str, *, name: str | None = None, replicas: int = 1
+    ) -> ShardedSequence:
+        """A new one of a checkpoint that export() has written, on any cluster."""
+        known, lengths = self._ask(
+            "import_sequence", folder, name, replicas, timeout=None
+        )
+        return ShardedSequence(self, known, lengths)
+
+    def sequences(self) -> list[str]:
+        """Names of all."""
+        names: list[str] = self._ask("names")
+        return names
+
+    def _ask(self, method: str, *arguments: Any, timeout: float | None = 60) -> Any:
+        end = time.monotonic() + (math.inf if timeout is None else timeout)
+        while True:
+            try:
+                return moving.ask_handle(
+                    self._map, "the map", method, arguments, timeout
+                )
+            except moving.RestartingError:
+                # What it has been asked may have been done.
+                if method not in _REPEATABLE or time.monotonic() > end:
+                    raise
+                time.sleep(0.1)
+
+    def _client(self, node: str) -> Client:
+        client = self._clients.get(node)
+        if client is None:
+            if node not in self._targets:
+                self._targets = self._ask("targets")
+            if node not in self._targets:
+                raise NotFoundError(f"node: {node!r} has gone")
+            client = Client(self._targets[node], **moving.plain(self._connect))
+            client = self._clients.setdefault(node, client)
+        return client
+
+    def _check_addresses(self) -> None:
+        import ray
+
+        nodes_of: Any = ray.nodes
+        addresses = {node["NodeManagerAddress"] for node in nodes_of() if node["Alive"]}
+        if self._settings["listen"] == "127.0.0.1" and len(addresses) > 1:
+            raise FailedPreconditionError(
+                f"listen: '127.0.0.1', and Ray's nodes are at {sorted(addresses)} "
+                "(expected listen='node', with flags and connect that say who may call "
+                "the servers)"
+            )
+
+    def _add_node(self, taken: Sequence[str]) -> NodeReport:
+        """Starts a server on a node that is none of those."""
+        import ray
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        settings = self._settings
+        lifetime = "detached" if settings["is_kept"] else None
+        needs = {"CPU": settings["cpus"]}
+        if settings["memory"] is not None:
+            needs["memory"] = settings["memory"]
+        elsewhere = [{"ray.io/node-id": f"!in({','.join(taken)})"}] if taken else None
+        group = ray.util.placement_group(
+            [needs], lifetime=lifetime, bundle_label_selector=elsewhere
+        )
+        try:
+            if not group.wait(_START):
+                raise FailedPreconditionError(
+                    f"nodes: Ray has no node with {needs} to spare, beside the "
+                    f"{len(taken)} that have a server"
+                )
+            name = f"{_map_name(self.name)}-node-{os.urandom(4).hex()}"
+            kind = ray.remote(NodeActor).options(
+                name=name,
+                namespace=moving.NAMESPACE,
+                lifetime=lifetime,
+                max_concurrency=8,
+                num_cpus=needs["CPU"],
+                memory=needs.get("memory"),
+                scheduling_strategy=PlacementGroupSchedulingStrategy(group),
+            )
+            actor = kind.remote(
+                name, settings["listen"], settings["flags"], self._connect
+            )
+            report: NodeReport = self._ask("add_node", name, group, timeout=_START)
+        except BaseException:
+            ray.util.remove_placement_group(group)
+            raise
+        self._actors.append(actor)  # which lives as long as its handles
+        return report
+
+
+def _map_name(name: str) -> str:
+    return f"attention-{name}"

@@ -1,0 +1,266 @@
+"""One question to several servers at once, and one answer of theirs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from typing import Any
+
+import numpy as np
+
+from attention_client import _channel, _sequence_calls
+from attention_client._arrays import Array, to_numpy
+from attention_client._calls import Steps
+from attention_client._merge import merged_arrays
+from attention_client._reply import Result
+from attention_client._request import Options, choice, window_sides
+from attention_client.client import Client
+from attention_client.errors import AttentionError, InvalidArgumentError
+from attention_client.info import SequenceForm
+from attention_client.ray.ranges import Range, Replica, Rows
+from attention_client.scoring import ParameterSet
+
+# What has no meaning, or another one, for a part of the keys.
+_REFUSED = (
+    "weights",
+    "weights_after_dropout",
+    "top_k",
+    "key_weights",
+    "scores",
+    "training",
+    "query_starts",
+    "key_starts",
+    "key_scale",
+    "value_scale",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """A query, and the options that each range takes its part of."""
+
+    query: Array  # (1, Hq, Lq, D)
+    length: int  # of the layer: keys that are seen
+    rows: Rows
+    valid: Array | None  # (1) or (1, Lq), int64
+    by_key: dict[str, Array]  # attend_mask and bias, where they have a last extent
+    sinks: Array | None  # (Hq)
+    rest: dict[str, Any]  # as it is
+
+    @classmethod
+    def of(cls, query: Array, length: int, options: Options) -> Question:
+        given: dict[str, Any] = {n: v for n, v in options.items() if v is not None}
+        _check(given)
+        rows = _rows(given, query.shape[2], length)
+        valid = None
+        if "valid_lens" in given:
+            valid = to_numpy(given.pop("valid_lens"), "valid_lens").astype(np.int64)
+            if valid.size and not 0 <= valid.min() <= valid.max() <= length:
+                raise InvalidArgumentError(
+                    f"valid_lens: {valid.min()} to {valid.max()} (expected 0 to "
+                    f"{length}, the number of keys)"
+                )
+        by_key: dict[str, Array] = {}
+        names: tuple[str, ...] = ("attend_mask", "bias")
+        for name in names:
+            if name in given:
+                array = to_numpy(given[name], name)
+                if array.ndim and array.shape[-1] != 1:
+                    by_key[name] = _of_all_keys(array, length, name)
+                    del given[name]
+        sinks = None
+        if "sinks" in given:
+            sinks = to_numpy(given.pop("sinks"), "sinks").reshape(-1)
+        if "alibi_slopes" in given:
+            slopes = to_numpy(given["alibi_slopes"], "alibi_slopes")
+            given["alibi_slopes"] = slopes.reshape(-1)
+        return cls(query, length, rows, valid, by_key, sinks, given)
+
+    def sees(self, part: Range) -> bool:
+        """Whether some row sees one of its keys, as far as positions say."""
+        count = part.count(self.length)
+        if self.valid is not None:
+            count = min(count, int(self.valid.max(initial=0)) - part.start)
+        return self.rows.sees(part.start, max(0, count))
+
+    def options(self, parts: Sequence[Range], *, has_sinks: bool) -> dict[str, Any]:
+        """Those of a batch with an entry for each range."""
+        starts = np.array([part.start for part in parts])
+        result = {**self.rest, "lse": True}
+        result["query_offsets"] = self.rows.first - starts
+        counts = [part.count(self.length) for part in parts]
+        if self.valid is not None:
+            valid = self.valid - starts.reshape(-1, *(1,) * (self.valid.ndim - 1))
+            most = np.array(counts).reshape(-1, *(1,) * (self.valid.ndim - 1))
+            result["valid_lens"] = np.clip(valid, 0, most)
+        elif any(n < part.capacity for n, part in zip(counts, parts, strict=True)):
+            # What others have appended meanwhile is not seen.
+            result["valid_lens"] = np.array(counts)
+        for name, array in self.by_key.items():
+            result[name] = array[..., starts[0] : starts[0] + counts[0]]
+        if has_sinks and self.sinks is not None:
+            sinks = np.full((len(parts), self.sinks.size), -np.inf, np.float32)
+            sinks[0] = self.sinks
+            result["sinks"] = sinks
+        return result
+
+
+def _check(given: dict[str, Any]) -> None:
+    for name in _REFUSED:
+        if name in given and given[name] not in (False, "none"):
+            raise InvalidArgumentError(
+                f"{name}: given for a sequence on several servers (expected none: "
+                "they answer with output and lse)"
+            )
+    if given.get("empty_rows") == "uniform":
+        raise InvalidArgumentError(
+            "empty_rows: 'uniform' (expected 'zero' for a sequence on several servers)"
+        )
+    if isinstance(given.get("scoring"), ParameterSet):
+        raise InvalidArgumentError(
+            "scoring: ParameterSet (expected a scoring function with its parameters "
+            "for a sequence on several servers)"
+        )
+    for name in (*_REFUSED, "empty_rows", "lse"):
+        given.pop(name, None)
+
+
+def _rows(given: dict[str, Any], count: int, length: int) -> Rows:
+    """Takes the options that say where rows stand."""
+    causal = choice("causal", given.pop("causal", "none"))
+    offset = given.pop("query_offset", None)
+    offsets = given.pop("query_offsets", None)
+    key_offset = given.pop("key_offset", 0)
+    if offsets is not None:
+        if offset is not None:
+            raise InvalidArgumentError("query_offsets: given beside query_offset")
+        array = to_numpy(offsets, "query_offsets")
+        if array.shape != (1,):
+            raise InvalidArgumentError(
+                f"query_offsets: shape {array.shape} (expected (1,))"
+            )
+        offset = array[0]
+    if causal == "bottom_right":
+        if offset is not None or key_offset:
+            name = "key_offset" if key_offset else "query_offset"
+            raise InvalidArgumentError(f"{name}: given beside causal='bottom_right'")
+        first = length - count
+    else:
+        first = _integer(offset or 0, "query_offset")
+        first -= _integer(key_offset, "key_offset")
+    if causal != "none":
+        given["causal"] = "top_left"
+    sides = window_sides(given["window"]) if "window" in given else {}
+    left, right = (
+        None if (size := sides.get(name)) in (None, -1) else _integer(size, name)
+        for name in ("window_left", "window_right")
+    )
+    return Rows(first, count, causal != "none", left, right)
+
+
+def _integer(value: Any, name: str) -> int:
+    try:
+        return int(value.__index__())
+    except AttributeError:
+        raise InvalidArgumentError(f"{name}: {value!r} (expected an integer)") from None
+
+
+def _of_all_keys(array: Array, length: int, name: str) -> Array:
+    if array.shape[-1] != length:
+        raise InvalidArgumentError(
+            f"{name}: shape {array.shape} has {array.shape[-1]} keys, the sequence has "
+            f"{length}"
+        )
+    return array
+
+
+@dataclasses.dataclass
+class Call:
+    """Steps of a call to one server; outcome is what they return, or raise."""
+
+    client: Client
+    replicas: tuple[Replica, ...]  # that it reads, or appends to
+    steps: Steps[Any]
+    outcome: Any = None
+
+
+def run(
+    threads: Executor,
+    calls: Sequence[Call],
+    left: Callable[[], float],
+    metadata: _channel.Metadata | None,
+) -> None:
+    """Has all of them under way at once, and waits for all.
+
+    Threads that wait take less time than gRPC's futures, which start one for each call.
+    """
+
+    def one(call: Call) -> None:
+        try:
+            call.outcome = call.client._run(call.steps, left(), metadata)
+        except AttentionError as error:
+            call.outcome = error
+
+    others = [threads.submit(one, call) for call in calls[1:]]
+    for call in calls[:1]:
+        one(call)
+    for other in others:
+        other.result()
+
+
+def merge(results: Sequence[Result]) -> Result:
+    """Of batches with an entry for each range: (1, Hq, Lq, Dv) of all of them."""
+    outputs = [entry for result in results for entry in result.output]
+    lses = np.concatenate([result.lse for result in results]).astype(np.float64)
+    if len(outputs) == 1:
+        output, lse = outputs[0], results[0].lse[0]
+    else:
+        output, lse = merged_arrays(outputs, lses)
+    return dataclasses.replace(
+        results[0],
+        output=output[np.newaxis],
+        lse=lse[np.newaxis],
+        queue_ns=max(result.queue_ns for result in results),
+        compute_ns=max(result.compute_ns for result in results),
+    )
+
+
+def known(form: SequenceForm, replica: Replica) -> _sequence_calls.Known:
+    """A replica as a sequence of its server."""
+    return _sequence_calls.Known(replica.name, form, [0] * form.layers, 0)
+
+
+def attend(
+    question: Question,
+    form: SequenceForm,
+    parts: Sequence[tuple[Range, Replica]],
+    layer: int,
+    *,
+    has_sinks: bool,
+) -> Steps[Result]:
+    """Of ranges at one server."""
+    query = question.query
+    if len(parts) > 1:
+        query = np.broadcast_to(query, (len(parts), *query.shape[1:]))
+    options: Any = question.options([part for part, _ in parts], has_sinks=has_sinks)
+    return _sequence_calls.attend_all(
+        [known(form, replica) for _, replica in parts], query, layer, None, options
+    )
+
+
+def attend_appended(
+    question: Question,
+    form: SequenceForm,
+    part: tuple[Range, Replica],
+    layer: int,
+    rows: tuple[Any, Any],
+    position: int,
+    *,
+    has_sinks: bool,
+) -> Steps[Result]:
+    """Of one range, whose new keys come with the question; position is in it."""
+    options: Any = question.options([part[0]], has_sinks=has_sinks)
+    return _sequence_calls.attend(
+        known(form, part[1]), question.query, layer, rows, position, options
+    )

@@ -1,0 +1,196 @@
+"""How keys get from one server to another while calls go on."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from attention_client import _sequence_calls
+from attention_client._arrays import Array
+from attention_client.client import Client
+from attention_client.errors import (
+    AbortedError,
+    AttentionError,
+    DeadlineExceededError,
+    NotFoundError,
+    UnavailableError,
+)
+from attention_client.info import SequenceForm
+from attention_client.ray.fanout import known as at_server
+from attention_client.ray.ranges import Range, Replica, SequenceMap
+
+_MARK = 16  # keys
+NAMESPACE = "attention"  # Ray's, of our actors
+
+
+def close(
+    sources: Sequence[tuple[Client, Replica]], known: SequenceMap, part: Range
+) -> tuple[list[int], bool]:
+    """Ends appends to a range: keys of each layer that it has, whether it was open.
+
+    Behind the last key of each layer goes a mark, keys that follow from the replica's
+    name. An append that comes later finds other keys in its place, which is an
+    AbortedError to its caller, who asks for the map. No reader sees the mark: they say
+    how many keys they see. A range that is full takes no appends; it is left as it is.
+    Safe to call twice. Replicas that are gone are passed over.
+    """
+    counts: list[list[int]] = []
+    error: AttentionError | None = None
+    for client, replica in sources:
+        try:
+            layers = range(known.form.layers)
+            counts.append(
+                [_close_layer(client, known.form, part, replica, n) for n in layers]
+            )
+        except (UnavailableError, NotFoundError) as failed:
+            error = failed
+    if not counts:
+        raise error or UnavailableError(f"no server has position {part.start}")
+    # What was acknowledged is at all of them.
+    least = [min(of_layer) for of_layer in zip(*counts, strict=True)]
+    return least, any(count < part.capacity for count in least)
+
+
+def copy(
+    sources: Sequence[tuple[str, str]], counts: list[int], target: str, name: str
+) -> None:
+    """Of the first source that is there: actor, and sequence at its server."""
+    error: AttentionError | None = None
+    for actor, source in sources:
+        try:
+            ask(actor, "copy", source, counts, target, name, timeout=None)
+            return
+        except (UnavailableError, NotFoundError) as failed:
+            error = failed
+    raise error or UnavailableError("no server has the keys that are to be copied")
+
+
+def _held(client: Client, replica: Replica) -> tuple[int, ...]:
+    return client._run(_sequence_calls.describe(replica.name), None, None).lengths
+
+
+def _close_layer(
+    client: Client, form: SequenceForm, part: Range, replica: Replica, layer: int
+) -> int:
+    while True:
+        count = _held(client, replica)[layer]
+        if count >= _MARK and _has_mark(client, form, replica, layer, count):
+            return count - _MARK
+        if count == part.capacity:
+            return count
+        try:
+            _append_mark(client, form, replica, layer, count)
+        except AbortedError:
+            continue  # keys were appended meanwhile
+        return count
+
+
+def _has_mark(
+    client: Client, form: SequenceForm, replica: Replica, layer: int, count: int
+) -> bool:
+    try:
+        _append_mark(client, form, replica, layer, count - _MARK)
+    except AbortedError:
+        return False
+    return True
+
+
+def _append_mark(
+    client: Client, form: SequenceForm, replica: Replica, layer: int, position: int
+) -> None:
+    key, value = (
+        _mark(f"{replica.name} {layer} {name}", form, width)
+        for name, width in (("key", form.key_width), ("value", form.value_width))
+    )
+    steps = _sequence_calls.append(
+        at_server(form, replica), key, value, layer, position
+    )
+    client._run(steps, None, None)
+
+
+def _mark(seed: str, form: SequenceForm, width: int) -> Array:
+    """Small integers, which every datatype keeps; at least 64 random bits of them."""
+    digest = hashlib.sha256(seed.encode()).digest()
+    random = np.random.default_rng(np.frombuffer(digest, np.uint32))
+    return random.integers(1, 16, (1, form.heads, _MARK, width)).astype(np.float32)
+
+
+def plain(connect: Mapping[str, Any]) -> dict[str, Any]:
+    """A client's settings, for calls whose failure is answered here and at once."""
+    options = [*connect.get("options", ()), ("grpc.enable_retries", 0)]
+    return {**connect, "options": options, "shared_memory": False}
+
+
+# Ray.
+
+
+class RestartingError(UnavailableError):
+    """Ray is starting the actor anew."""
+
+
+def ask(actor: str, method: str, *arguments: Any, timeout: float | None = 60) -> Any:
+    """A node's actor. UnavailableError where it is gone."""
+    import ray
+
+    try:
+        handle = ray.get_actor(actor, namespace=NAMESPACE)
+    except ValueError:
+        raise UnavailableError(f"{actor} is gone") from None
+    return ask_handle(handle, actor, method, arguments, timeout)
+
+
+def ask_handle(
+    handle: Any,
+    name: str,
+    method: str,
+    arguments: Sequence[Any],
+    timeout: float | None,
+) -> Any:
+    """An actor's method; its AttentionErrors are raised here as they were there."""
+    import ray
+
+    try:
+        return ray.get(getattr(handle, method).remote(*arguments), timeout=timeout)
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause from None
+    except ray.exceptions.GetTimeoutError:
+        raise DeadlineExceededError(
+            f"{name} has not answered {method}() within {timeout:g} s"
+        ) from None
+    except ray.exceptions.ActorUnavailableError as error:
+        raise RestartingError(f"{name} is being started anew: {error}") from None
+    except ray.exceptions.RayError as error:
+        raise UnavailableError(f"{name} does not answer {method}(): {error}") from None
+
+
+def is_alive(actor: str) -> bool:
+    """Whether Ray still has it: one that is slow is not gone."""
+    import ray
+
+    try:
+        ray.get_actor(actor, namespace=NAMESPACE)
+    except ValueError:
+        return False
+    return True
+
+
+def stop(actor: str, group: Any) -> None:
+    """Ends a node's actor, and gives back what Ray has set aside for it."""
+    import ray
+
+    with contextlib.suppress(UnavailableError, DeadlineExceededError):
+        ask(actor, "stop")
+    with contextlib.suppress(ValueError):
+        ray.kill(ray.get_actor(actor, namespace=NAMESPACE))
+    ray.util.remove_placement_group(group)
+
+
+def draining() -> set[str]:
+    """Ray's ids of the nodes that it drains."""
+    from ray._private.state import state
+
+    return set(state.get_draining_nodes())

@@ -1,0 +1,264 @@
+"""What the map's actor knows, and keeps in Ray's key-value store."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import pickle
+import threading
+from collections.abc import Collection
+from typing import Any
+
+from attention_client.errors import (
+    AlreadyExistsError,
+    NotFoundError,
+    ResourceExhaustedError,
+)
+from attention_client.ray.ranges import Range, SequenceMap
+
+
+@dataclasses.dataclass(frozen=True)
+class Node:
+    """A server, and the actor that has started it."""
+
+    name: str
+    actor: str  # Ray's name of it
+    target: str
+    ray_node: str
+    group: Any  # Ray's placement group of the actor
+    is_draining: bool = False
+
+
+class State:
+    """Nodes and sequences. Each change is kept before others see it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._nodes: dict[str, Node] = {}
+        self._sequences: dict[str, SequenceMap] = {}
+        self._locks: dict[str, threading.RLock] = {}
+        self._lock = threading.RLock()
+
+    @classmethod
+    def load(cls, name: str) -> State:
+        """What was kept under this name, else nothing."""
+        state = cls(name)
+        for key in _kv().list(state._key("")):
+            kept = _kv().get(key)
+            if isinstance(kept, Node):
+                state._nodes[kept.name] = kept
+            elif isinstance(kept, SequenceMap):
+                state._sequences[kept.name] = kept
+        return state
+
+    def forget(self) -> None:
+        with self._lock:
+            for key in _kv().list(self._key("")):
+                _kv().delete(key)
+            self._nodes.clear()
+            self._sequences.clear()
+
+    def lock(self, name: str) -> threading.RLock:
+        """Held by whoever changes the sequence."""
+        with self._lock:
+            return self._locks.setdefault(name, threading.RLock())
+
+    # Nodes.
+
+    def nodes(self) -> list[Node]:
+        with self._lock:
+            return list(self._nodes.values())
+
+    def usable(self) -> list[Node]:
+        return [node for node in self.nodes() if not node.is_draining]
+
+    def node(self, name: str) -> Node:
+        with self._lock:
+            if name not in self._nodes:
+                known = ", ".join(self._nodes)
+                raise NotFoundError(f"node: {name!r} (expected one of {known})")
+            return self._nodes[name]
+
+    def add_node(self, node: Node) -> None:
+        with self._lock:
+            _kv().put(self._key(f"node/{node.name}"), node)
+            self._nodes[node.name] = node
+
+    def set_draining(self, name: str, *, draining: bool = True) -> None:
+        self.add_node(dataclasses.replace(self.node(name), is_draining=draining))
+
+    def remove_node(self, name: str) -> None:
+        with self._lock:
+            _kv().delete(self._key(f"node/{name}"))
+            self._nodes.pop(name, None)
+
+    def lose(self, name: str) -> bool:
+        """Forgets a node, and every replica that it had; whether it was there."""
+        with self._lock:
+            if name not in self._nodes:
+                return False
+            for known in self.sequences():
+                if name in known.nodes():
+                    self.put(
+                        known.changed(
+                            dataclasses.replace(
+                                part,
+                                replicas=tuple(
+                                    r for r in part.replicas if r.node != name
+                                ),
+                            )
+                            for part in known.ranges
+                        )
+                    )
+            self.remove_node(name)
+            return True
+
+    # Sequences.
+
+    def sequences(self) -> list[SequenceMap]:
+        with self._lock:
+            return list(self._sequences.values())
+
+    def get(self, name: str) -> SequenceMap:
+        with self._lock:
+            if name not in self._sequences:
+                raise NotFoundError(f"name: there is no sequence {name!r}")
+            return self._sequences[name]
+
+    def add(self, made: SequenceMap) -> None:
+        with self._lock:
+            if made.name in self._sequences:
+                raise AlreadyExistsError(f"name: there is a sequence {made.name!r}")
+            self.put(made)
+
+    def put(self, known: SequenceMap) -> SequenceMap:
+        """Replicas at nodes that were lost meanwhile are left out."""
+        with self._lock:
+            ranges = tuple(
+                dataclasses.replace(
+                    part,
+                    replicas=tuple(r for r in part.replicas if r.node in self._nodes),
+                )
+                for part in known.ranges
+            )
+            before = self._sequences.get(known.name)
+            version = known.version
+            if before is not None:
+                version = max(version, before.version + 1)
+            known = dataclasses.replace(known, ranges=ranges, version=version)
+            _kv().put(self._key(f"sequence/{known.name}"), known)
+            self._sequences[known.name] = known
+            return known
+
+    def replace_range(self, name: str, part: Range) -> SequenceMap:
+        """In place of the one with its start, whose move has ended."""
+        with self._lock:
+            known = self.get(name).changed(
+                part if one.start == part.start else one
+                for one in self.get(name).ranges
+            )
+            return self.put(dataclasses.replace(known, moving=None))
+
+    def remove(self, name: str) -> None:
+        with self._lock:
+            _kv().delete(self._key(f"sequence/{name}"))
+            self._sequences.pop(name, None)
+
+    # Where keys go.
+
+    def new_name(self, sequence: str, start: int) -> str:
+        """Of a range at a server; never used before."""
+        return f"{sequence}@{start}.{os.urandom(6).hex()}"
+
+    def places(
+        self,
+        known: SequenceMap,
+        count: int,
+        others: Collection[str] = (),
+        at_least: int | None = None,
+    ) -> list[Node]:
+        """The nodes with the fewest keys of a sequence, of equal ones the emptiest.
+
+        others: nodes that are no choice. ResourceExhaustedError for fewer than
+        at_least, which is count unless given.
+        """
+        planned = {node.name: 0 for node in self.nodes()}
+        for one in self.sequences():
+            for name in one.nodes() & planned.keys():
+                planned[name] += one.keys_at(name) * _bytes_per_key(one)
+        free = [node for node in self.usable() if node.name not in others]
+        free.sort(key=lambda node: (known.keys_at(node.name), planned[node.name]))
+        if len(free) < (count if at_least is None else at_least):
+            raise ResourceExhaustedError(
+                f"{len(free)} nodes can take keys of {known.name!r} (expected {count})"
+            )
+        return free[:count]
+
+    def thin(self, known: SequenceMap) -> tuple[Range, list[Node]] | None:
+        """A range with fewer replicas than it is to have, and nodes for the others."""
+        for part in known.ranges:
+            missing = known.replicas - len(part.replicas)
+            if missing <= 0 or not part.replicas:
+                continue
+            has = {replica.node for replica in part.replicas}
+            nodes = self.places(known, missing, has, at_least=0)
+            if nodes:
+                return part, nodes
+        return None
+
+    def better(self, known: SequenceMap) -> tuple[Range, str, str] | None:
+        """A range, and the nodes from and to which its move makes loads more alike."""
+        load = {node.name: known.keys_at(node.name) for node in self.usable()}
+        if not load:
+            return None
+        source = max(load, key=lambda name: load[name])
+        target = min(load, key=lambda name: load[name])
+        for part in known.ranges:
+            has = {replica.node for replica in part.replicas}
+            if (
+                source in has
+                and target not in has
+                and load[target] + part.capacity < load[source]
+            ):
+                return part, source, target
+        return None
+
+    def _key(self, rest: str) -> str:
+        return f"attention/{self.name}/{rest}"
+
+
+def _bytes_per_key(known: SequenceMap) -> int:
+    size = {"float32": 4, "float16": 2, "bfloat16": 2}.get(known.form.datatype, 1)
+    form = known.form
+    return size * form.heads * form.layers * (form.key_width + form.value_width)
+
+
+class _KeyValueStore:
+    """Ray's own, at its head node, which Ray Serve uses for the same purpose."""
+
+    def put(self, key: str, value: object) -> None:
+        from ray.experimental import internal_kv
+
+        internal_kv._internal_kv_put(key, pickle.dumps(value), overwrite=True)
+
+    def get(self, key: str) -> object:
+        from ray.experimental import internal_kv
+
+        data = internal_kv._internal_kv_get(key)
+        return None if data is None else pickle.loads(data)
+
+    def list(self, prefix: str) -> list[str]:
+        from ray.experimental import internal_kv
+
+        return [key.decode() for key in internal_kv._internal_kv_list(prefix)]
+
+    def delete(self, key: str) -> None:
+        from ray.experimental import internal_kv
+
+        with contextlib.suppress(KeyError):
+            internal_kv._internal_kv_del(key)
+
+
+def _kv() -> _KeyValueStore:
+    return _KeyValueStore()
