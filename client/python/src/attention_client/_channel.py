@@ -46,6 +46,9 @@ UNARY = (ATTEND, INFO, HEALTH, INFER, REGISTER, UNREGISTER, *ON_KEYS)
 # What a call sends beside its request, such as {"traceparent": "00-..."}.
 Metadata: TypeAlias = Mapping[str, str]
 
+# By which a proxy finds the server that has a sequence: what its name has before "/".
+SEQUENCE_HEADER = "attention-sequence"
+
 TIMEOUT = 60.0  # seconds
 LONGEST_TIMEOUT = 365 * 24 * 3600.0  # the C++ library's, too
 IN_FLIGHT = 16  # of attend_many; the server's own limit is 32 unless configured

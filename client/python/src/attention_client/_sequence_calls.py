@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import secrets
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -47,6 +48,11 @@ class Known:
     # Keys of each layer, as the last answer has it.
     lengths: list[int]
     incarnation: int
+    # That of the sequence of which it is a fork, whatever its own name.
+    route: str = ""
+
+    def __post_init__(self) -> None:
+        self.route = self.route or route(self.name)
 
     def check_layer(self, layer: int) -> None:
         if not 0 <= layer < self.form.layers:
@@ -95,6 +101,36 @@ def _with_extents(array: Array, extents: int, name: str) -> Array:
         expected = "heads, length, width" if extents == 4 else "heads, length"
         raise InvalidArgumentError(f"{name}: shape {array.shape} (expected {expected})")
     return array.reshape((1,) * (extents - array.ndim) + array.shape)
+
+
+def route(name: str) -> str:
+    """What forks have in common with the sequence that they were made of, by name."""
+    return name.partition("/")[0] if isinstance(name, str) else ""
+
+
+def new_name(of: str | None = None) -> str:
+    """128 random bits, which nobody can guess; behind the route that a fork has.
+
+    Made here, and not by the server, because a proxy must know it before.
+    """
+    random = secrets.token_hex(16)
+    return random if of is None else f"{of}/{random}"
+
+
+def routed(name: str, metadata: _channel.Metadata | None) -> _channel.Metadata:
+    """A call's metadata, with what leads a proxy to the server of a sequence."""
+    own = {_channel.SEQUENCE_HEADER: where} if (where := route(name)) else {}
+    return {**own, **(metadata or {})}
+
+
+def by_route(names: Iterable[str]) -> list[list[str]]:
+    """Names in groups, each at one server."""
+    if isinstance(names, str):
+        raise InvalidArgumentError(f"names: {names!r} (expected a list of names)")
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(route(name), []).append(name)
+    return list(groups.values())
 
 
 def form(
@@ -164,11 +200,13 @@ def create(
 def create_all(
     form: Any, count: int, name: str | None, label: str, idle_limit: float | None
 ) -> Steps[list[Known]]:
-    """Alike ones, up to MOST_NAMES."""
-    new = _message("NewSequence")(form=form)
-    _name_and_label(new, name, label)
-    _idle_limit(new, idle_limit)
-    request = _message("CreateSequencesRequest")(sequences=[new] * count)
+    """Alike ones, up to MOST_NAMES; several have numbers behind the name."""
+    request = _message("CreateSequencesRequest")()
+    for number in range(count):
+        new = request.sequences.add()
+        new.form.CopyFrom(form)
+        _name_and_label(new, name if count == 1 else f"{name}/{number}", label)
+        _idle_limit(new, idle_limit)
     data = yield _channel.CREATE, request.SerializeToString()
     reply = _message("CreateSequencesResponse").FromString(data)
     made = SequenceForm.of(form)
@@ -327,6 +365,7 @@ def fork(
     idle_limit: float | None,
 ) -> Steps[Known]:
     request = _message("ForkRequest")(name=known.name)
+    name = new_name(known.route) if name is None else name
     _name_and_label(request, name, label)
     _idle_limit(request, idle_limit)
     if length is not None:
@@ -335,9 +374,10 @@ def fork(
     made = _message("ForkResponse").FromString(data).name
     if length is None:
         # Others may have appended to the sequence.
-        return (yield from find(made))
+        found = yield from find(made)
+        return dataclasses.replace(found, route=known.route)
     lengths = [length] * known.form.layers
-    return Known(made, known.form, lengths, known.incarnation)
+    return Known(made, known.form, lengths, known.incarnation, known.route)
 
 
 def export(known: Known, file: str) -> Steps[int]:
@@ -363,8 +403,6 @@ def read_file(
 
 def delete(names: Iterable[str]) -> Steps[int]:
     """How many were there."""
-    if isinstance(names, str):
-        raise InvalidArgumentError(f"names: {names!r} (expected a list of names)")
     deleted = 0
     wanted = list(names)
     for first in range(0, len(wanted), MOST_NAMES):

@@ -165,14 +165,16 @@ class _Store:
         batch, heads, _, width = key.shape
         kind = torch.float32 if key.dtype == torch.float64 else key.dtype
         form = _sequence_calls.form(heads, width, value.shape[-1], self.layers, kind)
+        name = _sequence_calls.new_name()
+        metadata = _sequence_calls.routed(name, None)  # all of them at one server
         for first in range(0, batch, _sequence_calls.MOST_NAMES):
             count = min(batch - first, _sequence_calls.MOST_NAMES)
             steps = _sequence_calls.create_all(
-                form, count, None, self.label, self.idle_limit
+                form, count, f"{name}/{first}", self.label, self.idle_limit
             )
             self.sequences += [
                 Sequence(self.client, known)
-                for known in self.client._run(steps, None, None)
+                for known in self.client._run(steps, None, metadata)
             ]
 
 

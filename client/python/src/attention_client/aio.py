@@ -136,6 +136,8 @@ class AsyncClient(_channel.Caller):
         metadata: _channel.Metadata | None = None,
     ) -> AsyncSequence:
         """As Client.sequence."""
+        name = _sequence_calls.new_name() if name is None else name
+        metadata = _sequence_calls.routed(name, metadata)
         steps = _sequence_calls.create(
             heads, width, value_width, layers, dtype, name, label, idle_limit
         )
@@ -149,6 +151,7 @@ class AsyncClient(_channel.Caller):
         metadata: _channel.Metadata | None = None,
     ) -> AsyncSequence:
         """As Client.open_sequence."""
+        metadata = _sequence_calls.routed(name, metadata)
         known = await self._run(_sequence_calls.find(name), timeout, metadata)
         return AsyncSequence(self, known, is_own=False)
 
@@ -163,6 +166,8 @@ class AsyncClient(_channel.Caller):
         metadata: _channel.Metadata | None = None,
     ) -> AsyncSequence:
         """As Client.import_sequence."""
+        name = _sequence_calls.new_name() if name is None else name
+        metadata = _sequence_calls.routed(name, metadata)
         steps = _sequence_calls.read_file(file, name, label, idle_limit)
         return AsyncSequence(self, await self._run(steps, timeout, metadata))
 
@@ -180,6 +185,8 @@ class AsyncClient(_channel.Caller):
         """As Client.attend_sequences."""
         known = [sequence._known for sequence in sequences]
         steps = _sequence_calls.attend_all(known, query, layer, append, options)
+        if known:
+            metadata = _sequence_calls.routed(known[0].route, metadata)
         return await self._run(_sequence_calls.watched(known, steps), timeout, metadata)
 
     async def sequences(
@@ -207,7 +214,11 @@ class AsyncClient(_channel.Caller):
         metadata: _channel.Metadata | None = None,
     ) -> int:
         """As Client.delete_sequences."""
-        return await self._run(_sequence_calls.delete(names), timeout, metadata)
+        deleted = 0
+        for group in _sequence_calls.by_route(names):
+            own = _sequence_calls.routed(group[0], metadata)
+            deleted += await self._run(_sequence_calls.delete(group), timeout, own)
+        return deleted
 
     async def info(
         self,

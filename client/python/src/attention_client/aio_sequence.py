@@ -132,7 +132,7 @@ class AsyncSequence(Handle):
     ) -> None:
         """As Sequence.delete."""
         await self._client.delete_sequences(
-            [self.name], timeout=timeout, metadata=metadata
+            [self.name], timeout=timeout, metadata=self._routed(metadata)
         )
 
     async def _run(
@@ -142,4 +142,4 @@ class AsyncSequence(Handle):
         metadata: _channel.Metadata | None,
     ) -> Returned:
         watched = _sequence_calls.watched([self._known], steps)
-        return await self._client._run(watched, timeout, metadata)
+        return await self._client._run(watched, timeout, self._routed(metadata))

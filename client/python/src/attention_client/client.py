@@ -181,10 +181,12 @@ class Client(_channel.Caller):
 
         heads, width and value_width: of keys and values, in every layer. dtype:
         "float32", "float16", "bfloat16", "int8", "float8_e4m3fn", or a type of numpy or
-        PyTorch. name: in place of one that the server makes, which nobody can guess;
+        PyTorch. name: in place of one of 128 random bits, which nobody can guess;
         label: what sequences() finds it by. idle_limit: seconds that it may be unused,
         in place of the server's.
         """
+        name = _sequence_calls.new_name() if name is None else name
+        metadata = _sequence_calls.routed(name, metadata)
         steps = _sequence_calls.create(
             heads, width, value_width, layers, dtype, name, label, idle_limit
         )
@@ -198,6 +200,7 @@ class Client(_channel.Caller):
         metadata: _channel.Metadata | None = None,
     ) -> Sequence:
         """The Sequence of a name. As a context manager it is not deleted."""
+        metadata = _sequence_calls.routed(name, metadata)
         known = self._run(_sequence_calls.find(name), timeout, metadata)
         return Sequence(self, known, is_own=False)
 
@@ -212,6 +215,8 @@ class Client(_channel.Caller):
         metadata: _channel.Metadata | None = None,
     ) -> Sequence:
         """A new Sequence of a file that Sequence.export() has written."""
+        name = _sequence_calls.new_name() if name is None else name
+        metadata = _sequence_calls.routed(name, metadata)
         steps = _sequence_calls.read_file(file, name, label, idle_limit)
         return Sequence(self, self._run(steps, timeout, metadata))
 
@@ -230,10 +235,13 @@ class Client(_channel.Caller):
 
         query: (B, Hq, Lq, D), or (T, Hq, D) with query_starts. append: (key, value) of
         (B, Hkv, n, D), or (T, Hkv, D), which come behind the keys that are there, and
-        are seen. Lengths may differ. Options are those of attend.
+        are seen. Lengths may differ. Options are those of attend. Behind a proxy all
+        are to be at one server, as forks of one sequence are.
         """
         known = [sequence._known for sequence in sequences]
         steps = _sequence_calls.attend_all(known, query, layer, append, options)
+        if known:
+            metadata = _sequence_calls.routed(known[0].route, metadata)
         return self._run(_sequence_calls.watched(known, steps), timeout, metadata)
 
     def sequences(
@@ -263,7 +271,11 @@ class Client(_channel.Caller):
         metadata: _channel.Metadata | None = None,
     ) -> int:
         """Ends those that are there; how many there were."""
-        return self._run(_sequence_calls.delete(names), timeout, metadata)
+        deleted = 0
+        for group in _sequence_calls.by_route(names):
+            own = _sequence_calls.routed(group[0], metadata)
+            deleted += self._run(_sequence_calls.delete(group), timeout, own)
+        return deleted
 
     def info(
         self,

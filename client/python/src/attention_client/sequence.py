@@ -160,7 +160,9 @@ class Sequence(Handle):
         metadata: _channel.Metadata | None = None,
     ) -> None:
         """Ends it. Safe to call twice."""
-        self._client.delete_sequences([self.name], timeout=timeout, metadata=metadata)
+        self._client.delete_sequences(
+            [self.name], timeout=timeout, metadata=self._routed(metadata)
+        )
 
     def _run(
         self,
@@ -169,4 +171,4 @@ class Sequence(Handle):
         metadata: _channel.Metadata | None,
     ) -> Returned:
         watched = _sequence_calls.watched([self._known], steps)
-        return self._client._run(watched, timeout, metadata)
+        return self._client._run(watched, timeout, self._routed(metadata))
