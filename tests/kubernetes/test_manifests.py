@@ -19,12 +19,17 @@ BASE = {
     for file in sorted((MANIFESTS / "base").glob("*.yaml"))
 }
 RESOURCES = {name: of for name, of in BASE.items() if name != "kustomization.yaml"}
+SEQUENCES = {
+    file.name: yaml.safe_load(file.read_text())
+    for file in sorted((MANIFESTS / "sequences").glob("*.yaml"))
+}
 KSERVE = {
     file.name: yaml.safe_load(file.read_text())
     for file in sorted((MANIFESTS / "kserve").glob("*.yaml"))
 }
 CONTAINERS = {
     "base": BASE["deployment.yaml"]["spec"]["template"]["spec"]["containers"][0],
+    "sequences": SEQUENCES["stateful-set.yaml"]["spec"]["template"]["spec"]["containers"][0],
     "kserve": KSERVE["serving-runtime.yaml"]["spec"]["containers"][0],
 }
 OLDEST, NEWEST = "1.27", kubernetes_validate.latest_version()
@@ -38,6 +43,31 @@ def each_container(test):
 @pytest.mark.parametrize("name", RESOURCES)
 def test_is_what_kubernetes_takes(name, version):
     kubernetes_validate.validate(RESOURCES[name], version, strict=True)
+
+
+@pytest.mark.parametrize("version", [OLDEST, NEWEST])
+@pytest.mark.parametrize("name", sorted(SEQUENCES.keys() - {"kustomization.yaml"}))
+def test_the_stateful_set_is_what_kubernetes_takes(name, version):
+    kubernetes_validate.validate(SEQUENCES[name], version, strict=True)
+
+
+def test_the_stateful_sets_parts_fit():
+    resources = SEQUENCES["kustomization.yaml"]["resources"]
+    assert sorted(resources) == sorted(SEQUENCES.keys() - {"kustomization.yaml"})
+    of = SEQUENCES["stateful-set.yaml"]["spec"]
+    labels = of["template"]["metadata"]["labels"]
+    selectors = [
+        of["selector"]["matchLabels"],
+        SEQUENCES["service.yaml"]["spec"]["selector"],
+        SEQUENCES["disruption-budget.yaml"]["spec"]["selector"]["matchLabels"],
+        SEQUENCES["network-policy.yaml"]["spec"]["podSelector"]["matchLabels"],
+    ]
+    assert all(selector == labels for selector in selectors)
+    assert of["serviceName"] == SEQUENCES["service.yaml"]["metadata"]["name"]
+    target = SEQUENCES["autoscaler.yaml"]["spec"]["scaleTargetRef"]
+    assert target["kind"] == SEQUENCES["stateful-set.yaml"]["kind"]
+    assert target["name"] == SEQUENCES["stateful-set.yaml"]["metadata"]["name"]
+    assert SEQUENCES["kustomization.yaml"]["images"] == BASE["kustomization.yaml"]["images"]
 
 
 def test_a_misspelt_field_is_found():
@@ -66,9 +96,12 @@ def seconds(flag, arguments):
     return int(next(re.fullmatch(rf"{flag}=(\d+)s", a) for a in arguments if flag in a)[1])
 
 
-def test_the_pod_has_time_to_drain():
-    pod = BASE["deployment.yaml"]["spec"]["template"]["spec"]
-    flags = CONTAINERS["base"]["args"]
+@pytest.mark.parametrize(
+    "workload", [BASE["deployment.yaml"], SEQUENCES["stateful-set.yaml"]], ids=["base", "sequences"]
+)
+def test_the_pod_has_time_to_drain(workload):
+    pod = workload["spec"]["template"]["spec"]
+    flags = pod["containers"][0]["args"]
     drain = seconds("--drain-delay", flags) + seconds("--drain-time", flags)
     assert drain < pod["terminationGracePeriodSeconds"]
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import ray
+from ray._raylet import GcsClient
 
 from attention_client import KeysLostError
 from attention_client.ray import moving
@@ -215,10 +216,6 @@ def test_with_replicas_a_node_may_be_killed(
 def test_a_node_that_ray_drains_loses_nothing(ray_cluster, cluster, checked, running):
     one = checked(replicas=1)
     victim = report(cluster, one.servers()[0])
-    gcs = ray._private.state.state.global_state_accessor  # starts the connection
-    assert gcs is not None
-    from ray._raylet import GcsClient
-
     with running(one.step) as steps:
         accepted, _ = GcsClient(address=ray_cluster.address).drain_node(
             victim.ray_node, 2, "the test", 2**62

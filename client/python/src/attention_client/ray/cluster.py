@@ -17,6 +17,7 @@ from attention_client._channel import TIMEOUT
 from attention_client.client import Client
 from attention_client.errors import (
     AlreadyExistsError,
+    DeadlineExceededError,
     FailedPreconditionError,
     InvalidArgumentError,
     NotFoundError,
@@ -82,6 +83,7 @@ class AttentionCluster:
             "is_kept": is_kept,
         }
         import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         try:
             ray.get_actor(_map_name(name), namespace=moving.NAMESPACE)
@@ -99,6 +101,10 @@ class AttentionCluster:
                 max_restarts=-1,
                 max_concurrency=64,
                 num_cpus=0,
+                # Beside the program that starts it, not at a node that comes and goes.
+                scheduling_strategy=NodeAffinitySchedulingStrategy(
+                    ray.get_runtime_context().get_node_id(), soft=True
+                ),
             )
             .remote(f"{name}.{os.urandom(4).hex()}", self._connect)
         )
@@ -279,40 +285,31 @@ class AttentionCluster:
     def _add_node(self, taken: Sequence[str]) -> NodeReport:
         """Starts a server on a node that is none of those."""
         import ray
-        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
         settings = self._settings
-        lifetime = "detached" if settings["is_kept"] else None
-        needs = {"CPU": settings["cpus"]}
-        if settings["memory"] is not None:
-            needs["memory"] = settings["memory"]
-        elsewhere = [{"ray.io/node-id": f"!in({','.join(taken)})"}] if taken else None
-        group = ray.util.placement_group(
-            [needs], lifetime=lifetime, bundle_label_selector=elsewhere
+        needs = {"num_cpus": settings["cpus"], "memory": settings["memory"]}
+        name = f"{_map_name(self.name)}-node-{os.urandom(4).hex()}"
+        kind = ray.remote(NodeActor).options(
+            name=name,
+            namespace=moving.NAMESPACE,
+            lifetime="detached" if settings["is_kept"] else None,
+            max_concurrency=8,
+            label_selector=(
+                {"ray.io/node-id": f"!in({','.join(taken)})"} if taken else None
+            ),
+            **needs,
+        )
+        actor: Any = kind.remote(
+            name, settings["listen"], settings["flags"], self._connect
         )
         try:
-            if not group.wait(_START):
-                raise FailedPreconditionError(
-                    f"nodes: Ray has no node with {needs} to spare, beside the "
-                    f"{len(taken)} that have a server"
-                )
-            name = f"{_map_name(self.name)}-node-{os.urandom(4).hex()}"
-            kind = ray.remote(NodeActor).options(
-                name=name,
-                namespace=moving.NAMESPACE,
-                lifetime=lifetime,
-                max_concurrency=8,
-                num_cpus=needs["CPU"],
-                memory=needs.get("memory"),
-                scheduling_strategy=PlacementGroupSchedulingStrategy(group),
-            )
-            actor = kind.remote(
-                name, settings["listen"], settings["flags"], self._connect
-            )
-            report: NodeReport = self._ask("add_node", name, group, timeout=_START)
-        except BaseException:
-            ray.util.remove_placement_group(group)
-            raise
+            report: NodeReport = self._ask("add_node", name, _START, timeout=None)
+        except DeadlineExceededError:
+            ray.kill(actor)
+            raise FailedPreconditionError(
+                f"nodes: Ray has started no server within {_START} s (expected a node "
+                f"with {needs} to spare beside the {len(taken)} that have one)"
+            ) from None
         self._actors.append(actor)  # which lives as long as its handles
         return report
 

@@ -43,6 +43,7 @@ from attention_client.ray.ranges import (
 from attention_client.ray.state import Node, State
 
 _CHECK = 1.0  # seconds between two looks at every node
+_REPORT = 30.0  # seconds that a node's report may take
 _LOST = (UnavailableError, NotFoundError)
 
 _logger = logging.getLogger("attention_client.ray")
@@ -86,12 +87,10 @@ class MapActor:
 
     # Nodes.
 
-    def add_node(self, actor: str, group: Any) -> NodeReport:
+    def add_node(self, actor: str, timeout: float) -> NodeReport:
         """Takes a node's actor, by its name, among those that hold keys."""
-        report = self._report(actor)
-        self._state.add_node(
-            Node(report.node, actor, report.target, report.ray_node, group)
-        )
+        report = self._report(actor, timeout)
+        self._state.add_node(Node(report.node, actor, report.target, report.ray_node))
         self._rebuilding.set()
         return report
 
@@ -123,7 +122,7 @@ class MapActor:
             self._state.set_draining(name, draining=False)
             raise
         self._state.remove_node(name)
-        moving.stop(node.actor, node.group)
+        moving.stop(node.actor)
 
     def rebalance(self) -> int:
         """Moves ranges to nodes that have fewer of a sequence; how many."""
@@ -306,7 +305,7 @@ class MapActor:
         self._rebuilding.set()
         for node in self._state.nodes():
             with contextlib.suppress(Exception):
-                moving.stop(node.actor, node.group)
+                moving.stop(node.actor)
         self._state.forget()
 
     # What those are made of.
@@ -471,8 +470,8 @@ class MapActor:
 
     # What goes on by itself.
 
-    def _report(self, actor: str) -> NodeReport:
-        report: NodeReport = moving.ask(actor, "report", timeout=30)
+    def _report(self, actor: str, timeout: float = _REPORT) -> NodeReport:
+        report: NodeReport = moving.ask(actor, "report", timeout=timeout)
         return report
 
     def _reports(self) -> list[tuple[Node, NodeReport | None]]:
@@ -505,14 +504,12 @@ class MapActor:
         """A new server in its place, where the actor is still there."""
         while moving.is_alive(node.actor):
             try:
-                self.add_node(node.actor, node.group)
+                self.add_node(node.actor, _REPORT)
                 return
             except (AttentionError, OSError, RuntimeError) as error:
                 _logger.warning("%s: %s", node.actor, error)
             if self._ended.wait(_CHECK):
                 return
-        # Else Ray would put what it sets aside for it on another node.
-        moving.stop(node.actor, node.group)
 
     def _watch(self) -> None:
         """Finds servers that are gone or started anew, and nodes that Ray drains."""

@@ -178,15 +178,14 @@ def is_alive(actor: str) -> bool:
     return True
 
 
-def stop(actor: str, group: Any) -> None:
-    """Ends a node's actor, and gives back what Ray has set aside for it."""
+def stop(actor: str) -> None:
+    """Ends a node's actor."""
     import ray
 
     with contextlib.suppress(UnavailableError, DeadlineExceededError):
         ask(actor, "stop")
     with contextlib.suppress(ValueError):
         ray.kill(ray.get_actor(actor, namespace=NAMESPACE))
-    ray.util.remove_placement_group(group)
 
 
 def draining() -> set[str]:

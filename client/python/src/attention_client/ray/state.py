@@ -8,7 +8,6 @@ import os
 import pickle
 import threading
 from collections.abc import Collection
-from typing import Any
 
 from attention_client.errors import (
     AlreadyExistsError,
@@ -26,7 +25,6 @@ class Node:
     actor: str  # Ray's name of it
     target: str
     ray_node: str
-    group: Any  # Ray's placement group of the actor
     is_draining: bool = False
 
 
@@ -127,10 +125,11 @@ class State:
             return self._sequences[name]
 
     def add(self, made: SequenceMap) -> None:
+        """Takes the name; it is kept from put() on."""
         with self._lock:
             if made.name in self._sequences:
                 raise AlreadyExistsError(f"name: there is a sequence {made.name!r}")
-            self.put(made)
+            self._sequences[made.name] = made
 
     def put(self, known: SequenceMap) -> SequenceMap:
         """Replicas at nodes that were lost meanwhile are left out."""
