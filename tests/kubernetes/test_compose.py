@@ -120,8 +120,10 @@ def test_servers_are_reached_through_envoy_alone(envoy):
 
 
 def test_envoy_balances_over_the_servers(envoy):
-    found = re.findall(r"'port_value': (\d+)", str(envoy["clusters"]))
-    assert found == [flag(of, "grpc-port") for of in SERVERS.values()]
+    assert [of["name"] for of in envoy["clusters"]] == ["attention", "sequences"]
+    for cluster in envoy["clusters"]:
+        found = re.findall(r"'port_value': (\d+)", str(cluster))
+        assert found == [flag(of, "grpc-port") for of in SERVERS.values()]
     health = [of["environment"]["ATTENTION_SERVER"] for of in SERVERS.values()]
     assert health == [f"127.0.0.1:{port}" for port in found]
 
