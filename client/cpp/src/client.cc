@@ -2,9 +2,12 @@
 
 #include <grpcpp/client_context.h>
 
+#include <string>
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/string_view.h"
 #include "client/cpp/src/channel.h"
 #include "client/cpp/src/client_impl.h"
 #include "client/cpp/src/reply_decoder.h"
@@ -36,6 +39,20 @@ bool IsRepeatable(const AttendRequest& request) {
                         });
 }
 
+// What Envoy and HAProxy of deploy/proxy hash: what the name has before a '/',
+// so that a fork may be named after its sequence. What is no name is left to
+// the server to refuse; gRPC ends a program that sends it in a header.
+void AddSequence(absl::string_view name, grpc::ClientContext& context) {
+  const absl::string_view route = name.substr(0, name.find('/'));
+  const bool is_name =
+      !route.empty() && route.size() <= 256 &&
+      absl::c_all_of(route, [](char c) {
+        return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
+               absl::string_view("._-:+=@").find(c) != absl::string_view::npos;
+      });
+  if (is_name) context.AddMetadata("attention-sequence", std::string(route));
+}
+
 }  // namespace
 
 Client::Impl::Impl(const ClientOptions& client_options,
@@ -51,8 +68,10 @@ Client::Impl::Impl(const ClientOptions& client_options,
       raw_once(once),
       health(channel) {}
 
-void Client::Impl::Prepare(grpc::ClientContext& context) const {
+void Client::Impl::Prepare(grpc::ClientContext& context,
+                           absl::string_view sequence) const {
   AddToken(options, context);
+  AddSequence(sequence, context);
   if (options.deadline.count() > 0) {
     context.set_deadline(std::chrono::system_clock::now() + options.deadline);
   }
@@ -73,7 +92,11 @@ absl::StatusOr<AttendResult> Client::Attend(
       CheckSendable(request, impl_->options.max_message_bytes);
   if (!sendable.ok()) return sendable;
   grpc::ClientContext context;
-  impl_->Prepare(context);
+  const bool is_on_sequences =
+      request.sequences.has_value() && !request.sequences->entries.empty();
+  impl_->Prepare(context, is_on_sequences
+                              ? request.sequences->entries.front().name
+                              : absl::string_view());
   grpc::ByteBuffer message;
   const grpc::Status status =
       CallUnary(impl_->Raw(IsRepeatable(request)), context, kAttendMethod,

@@ -6,6 +6,7 @@
 
 #include <memory>
 
+#include "absl/strings/string_view.h"
 #include "attention/v1/attention.grpc.pb.h"
 #include "attention_client/client.h"
 #include "client/cpp/src/request_encoder.h"
@@ -19,8 +20,10 @@ struct Client::Impl {
   Impl(const ClientOptions& client_options,
        const std::shared_ptr<grpc::ChannelCredentials>& credentials);
 
-  /// What every call has: its deadline, and who makes it.
-  void Prepare(grpc::ClientContext& context) const;
+  /// What every call has: its deadline, and who makes it; and of a call on a
+  /// sequence, given its name, what leads a proxy to the server that has it.
+  void Prepare(grpc::ClientContext& context,
+               absl::string_view sequence = {}) const;
 
   /// For messages that carry tensors: a stub that tries again where the call
   /// may be `repeatable`, else one that never does.
@@ -28,15 +31,16 @@ struct Client::Impl {
     return repeatable ? raw : raw_once;
   }
 
-  /// A blocking call of KeyValueService, with messages that are classes.
+  /// A blocking call of KeyValueService, with messages that are classes; on the
+  /// sequence of a name, or on none.
   template <typename Request, typename Response>
   absl::StatusOr<Response> Call(
       grpc::Status (v1::KeyValueService::Stub::*method)(grpc::ClientContext*,
                                                         const Request&,
                                                         Response*),
-      const Request& request) const {
+      const Request& request, absl::string_view sequence) const {
     grpc::ClientContext context;
-    Prepare(context);
+    Prepare(context, sequence);
     Response response;
     const grpc::Status status =
         (key_values.*method)(&context, request, &response);

@@ -23,7 +23,9 @@ absl::StatusOr<CreatedSequences> Client::CreateSequences(
     const std::vector<NewSequence>& sequences) const {
   const auto request = ToProto(sequences);
   if (!request.ok()) return request.status();
-  const auto response = impl_->Call(&Stub::Create, *request);
+  const auto response = impl_->Call(
+      &Stub::Create, *request,
+      sequences.empty() ? absl::string_view() : sequences.front().name);
   if (!response.ok()) return response.status();
   return CreatedSequences{{response->names().begin(), response->names().end()},
                           response->incarnation()};
@@ -45,7 +47,7 @@ absl::StatusOr<AppendedKeys> Client::Impl::Append(
   absl::Status sendable = CheckSendable(rows, options.max_message_bytes);
   if (!sendable.ok()) return sendable;
   grpc::ClientContext context;
-  Prepare(context);
+  Prepare(context, to.name);
   grpc::ByteBuffer message;
   grpc::Status status =
       CallUnary(Raw(to.position.has_value()), context, kAppendMethod,
@@ -64,12 +66,12 @@ absl::Status Client::TruncateSequence(const std::string& name,
   v1::TruncateRequest request;
   request.set_name(name);
   request.set_length(length);
-  return impl_->Call(&Stub::Truncate, request).status();
+  return impl_->Call(&Stub::Truncate, request, name).status();
 }
 
 absl::StatusOr<std::string> Client::ForkSequence(const std::string& name,
                                                  const NewFork& fork) const {
-  const auto response = impl_->Call(&Stub::Fork, ToProto(name, fork));
+  const auto response = impl_->Call(&Stub::Fork, ToProto(name, fork), name);
   if (!response.ok()) return response.status();
   return response->name();
 }
@@ -78,14 +80,14 @@ absl::StatusOr<SequenceDescription> Client::DescribeSequence(
     const std::string& name) const {
   v1::DescribeSequenceRequest request;
   request.set_name(name);
-  const auto response = impl_->Call(&Stub::Describe, request);
+  const auto response = impl_->Call(&Stub::Describe, request, name);
   if (!response.ok()) return response.status();
   return FromProto(*response);
 }
 
 absl::StatusOr<SequencePage> Client::ListSequences(
     const SequenceQuery& query) const {
-  const auto response = impl_->Call(&Stub::List, ToProto(query));
+  const auto response = impl_->Call(&Stub::List, ToProto(query), {});
   if (!response.ok()) return response.status();
   SequencePage page;
   for (const v1::SequenceDescription& message : response->sequences()) {
@@ -114,7 +116,9 @@ absl::StatusOr<int64_t> Client::DeleteSequences(
     const std::vector<std::string>& names) const {
   v1::DeleteSequencesRequest request;
   request.mutable_names()->Assign(names.begin(), names.end());
-  const auto response = impl_->Call(&Stub::Delete, request);
+  const auto response =
+      impl_->Call(&Stub::Delete, request,
+                  names.empty() ? absl::string_view() : names.front());
   if (!response.ok()) return response.status();
   return response->deleted();
 }
@@ -124,14 +128,15 @@ absl::StatusOr<uint64_t> Client::ExportSequence(const std::string& name,
   v1::ExportSequenceRequest request;
   request.set_name(name);
   request.set_file(file);
-  const auto response = impl_->Call(&Stub::Export, request);
+  const auto response = impl_->Call(&Stub::Export, request, name);
   if (!response.ok()) return response.status();
   return response->bytes();
 }
 
 absl::StatusOr<ImportedSequence> Client::ImportSequence(
     const SequenceImport& import) const {
-  const auto response = impl_->Call(&Stub::Import, ToProto(import));
+  const auto response =
+      impl_->Call(&Stub::Import, ToProto(import), import.name);
   if (!response.ok()) return response.status();
   return ImportedSequence{
       response->name(),

@@ -18,6 +18,11 @@
 /// callers, else everybody. It ends when it is deleted, when it was idle for
 /// its limit, where the server evicts, and with the server; then it is
 /// NOT_FOUND, and the message says which, as far as that is remembered.
+///
+/// Behind a proxy with several servers a call finds its sequence by what the
+/// name has before the first '/': give sequences names, and name forks
+/// NAME/WHAT. A call on several sequences goes to the first one's server. On a
+/// stream, requests go where the stream goes.
 namespace attention::client {
 
 /// What all keys and values of a sequence have in common, from its making on.

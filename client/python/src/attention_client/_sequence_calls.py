@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import re
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -27,6 +28,7 @@ from attention_client.info import SequenceDescription, SequenceForm
 
 MOST_NAMES = 256  # in one call
 
+_ROUTE = re.compile(r"([a-zA-Z0-9._:+=@-]{1,256})(?:/|\Z)")
 _APPEND = _messages.numbers("attention.v1.AppendRequest")
 # What a sequence may hold, and what is converted to it.
 _NUMBERS = (np.dtype("<f4"), np.dtype("<f2"), BFLOAT16)
@@ -105,7 +107,9 @@ def _with_extents(array: Array, extents: int, name: str) -> Array:
 
 def route(name: str) -> str:
     """What forks have in common with the sequence that they were made of, by name."""
-    return name.partition("/")[0] if isinstance(name, str) else ""
+    # What is no name, which the server refuses, might be no header either.
+    found = _ROUTE.match(name) if isinstance(name, str) else None
+    return found[1] if found else ""
 
 
 def new_name(of: str | None = None) -> str:
