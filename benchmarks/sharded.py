@@ -155,7 +155,11 @@ def main():
         figures = (steps[n], slowest[n], small[n], told)
         print(f"| {n} | " + " | ".join(f"{of * 1e3:.2f}" for of in figures) + " |")
     print("Simulated: nodes with a processor each, a link of 100 us and 25 Gbit/s")
-    print("| keys | " + " | ".join(f"{n} nodes" for n in (1, 8, 64)) + " | of linear at 8 |")
+    print(
+        "| keys | "
+        + " | ".join(f"{n} nodes" for n in (1, 8, 64))
+        + " | of linear at 8 |"
+    )
     print("|---|---|---|---|---|")
     for keys in (10**5, 10**6, 10**7, 10**8, 10**9):
         link = (100e-6, 25e9 / 8)
