@@ -84,8 +84,7 @@ TEST_F(SequencesRouteTest, AForkNamedAfterItsSequenceIsFoundWithIt) {
 }
 
 TEST_F(SequencesRouteTest, AnAppendHasItToo) {
-  ASSERT_TRUE(
-      client_.AppendToSequence({.name = "book"}, SmallKeys(0, 1)).ok());
+  ASSERT_TRUE(client_.AppendToSequence({.name = "book"}, SmallKeys(0, 1)).ok());
   EXPECT_EQ(store_.header(), "book");
 }
 

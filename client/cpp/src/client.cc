@@ -50,7 +50,9 @@ void AddSequence(absl::string_view name, grpc::ClientContext& context) {
         return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
                absl::string_view("._-:+=@").find(c) != absl::string_view::npos;
       });
-  if (is_name) context.AddMetadata("attention-sequence", std::string(route));
+  if (!is_name) return;
+  const std::string value(route.data(), route.size());
+  context.AddMetadata("attention-sequence", value);
 }
 
 }  // namespace
