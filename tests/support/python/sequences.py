@@ -1,4 +1,4 @@
-"""Calls of KeyValueService and of Attend on sequences, in FP32 or INT8, over a channel."""
+"""Calls of KeyValueService and of Attend on sequences, over a channel."""
 
 import re
 
@@ -8,12 +8,14 @@ from attention.v1 import attention_pb2 as pb
 from attention.v1 import attention_pb2_grpc as rpc
 
 
+STORED = {np.dtype(np.int8): pb.DATA_TYPE_INT8, np.dtype(np.uint8): pb.DATA_TYPE_FP8}
+
+
 def tensor(array):
-    """INT8 where the array is, FP32 otherwise."""
-    if array.dtype == np.int8:
-        return pb.Tensor(
-            datatype=pb.DATA_TYPE_INT8, shape=array.shape, data=array.tobytes()
-        )
+    """INT8 of int8, FP8 of uint8 (its bits), FP32 of the rest."""
+    if array.dtype in STORED:
+        datatype, data = STORED[array.dtype], array.tobytes()
+        return pb.Tensor(datatype=datatype, shape=array.shape, data=data)
     data = np.ascontiguousarray(array, "<f4").tobytes()
     return pb.Tensor(datatype=pb.DATA_TYPE_FP32, shape=array.shape, data=data)
 
@@ -33,7 +35,7 @@ def form(layers=1, heads=1, width=4, value_width=None, datatype=pb.DATA_TYPE_FP3
 
 
 def attend_request(names, query, appended=None, **options):
-    """`appended`: key and value; of INT8 key_scale and value_scale, too."""
+    """`appended`: key and value; of INT8 and FP8 key_scale and value_scale, too."""
     request = pb.AttendRequest(id="sequences", query=tensor(query), **options)
     for name in names:
         request.sequences.entries.add(name=name)
