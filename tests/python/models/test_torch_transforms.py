@@ -12,17 +12,13 @@ from attention_client.layers import (
     DotProductAttention,
     GaussianAttention,
     MultiHeadAttention,
+    masked_softmax,
 )
-from attention_client.torch import scaled_dot_product_attention, set_client
+from attention_client.torch import scaled_dot_product_attention
 from attention_engine import Engine
 
 
-@pytest.fixture(autouse=True)
-def default(client):
-    set_client(client)
-    torch.manual_seed(1)
-    yield
-    set_client(None)
+pytestmark = pytest.mark.usefixtures("default")
 
 
 @pytest.fixture
