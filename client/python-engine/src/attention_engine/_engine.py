@@ -49,6 +49,8 @@ class Engine(KeepsSequences):
         output = engine.attend(query, key, value, causal=True).output
     """
 
+    takes_out = True  # of attend(), which PyTorch's adapters make use of
+
     def __init__(
         self,
         threads: int | None = None,
