@@ -197,6 +197,7 @@ void Reader::ReadTensor(const char* name, nb::handle value) {
 
 void Reader::SetSequences(const std::vector<Entry>& sequences) {
   std::vector<server::SequenceLayer> layers;
+  layers.reserve(sequences.size());
   for (const auto& [name, layer, position] : sequences) {
     layers.push_back({.name = name, .layer = layer, .position = position});
   }

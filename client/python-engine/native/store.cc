@@ -126,6 +126,7 @@ std::vector<std::string> PythonStore::Create(
     const std::vector<NewSequence>& wanted) const {
   const std::shared_ptr<Store> store = Get();
   std::vector<store::NewSequence> sequences;
+  sequences.reserve(wanted.size());
   for (const NewSequence& one : wanted) {
     absl::StatusOr<store::NewSequence> sequence = Wanted(one);
     Check(Named(absl::StrCat("sequences[", sequences.size(), "]"),
@@ -194,6 +195,7 @@ std::vector<PythonStore::Description> PythonStore::List(
   do {
     const store::ListedPage page =
         Done(*store, [&] { return store->List(kOwner, query, Clock::now()); });
+    all.reserve(all.size() + page.sequences.size());
     for (const store::Description& one : page.sequences) {
       all.push_back(Described(one));
     }

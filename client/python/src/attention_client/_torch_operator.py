@@ -80,9 +80,14 @@ def _is_watched(tensors: list[Tensor | None]) -> bool:
 
     Others get along without PyTorch's dispatcher, which takes longer than a small call.
     """
-    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
-        return True
-    if torch._C._len_torch_dispatch_stack() or forward_ad._current_level >= 0:
+    # The compiler sees no further than the first line.
+    if (
+        torch.compiler.is_compiling()
+        or torch.jit.is_tracing()
+        or torch._C._are_functorch_transforms_active()
+        or torch._C._len_torch_dispatch_stack() > 0
+        or forward_ad._current_level >= 0
+    ):
         return True
     records = torch.is_grad_enabled()
     return any(
