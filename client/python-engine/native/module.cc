@@ -16,10 +16,10 @@ using attention::python::PythonStore;
 
 }  // namespace
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): the macro's
 NB_MODULE(_native, module) {
   // An engine that lives as long as the process is no mistake.
   nb::set_leak_warnings(false);
-  // NOLINTNEXTLINE(performance-unnecessary-value-param): the macro's
   nb::class_<PythonEngine>(module, "Engine")
       .def(nb::init<int64_t, std::string>(), nb::arg("threads"),
            nb::arg("backend"))
@@ -32,7 +32,6 @@ NB_MODULE(_native, module) {
            nb::arg("timeout") = nb::none(), nb::arg("options"))
       .def("facts", &PythonEngine::Info)
       .def("close", &PythonEngine::Close);
-  // NOLINTNEXTLINE(performance-unnecessary-value-param): the macro's
   nb::class_<PythonStore>(module, "Store")
       .def(nb::init<std::optional<int64_t>>(),
            nb::arg("memory_limit") = nb::none())

@@ -81,7 +81,7 @@ PythonStore::Description Described(const store::Description& from) {
           form.heads,
           form.key_width,
           form.value_width,
-          std::string(Name(form.type)),
+          std::string{Name(form.type)},
           form.layers,
           from.lengths,
           from.page_bytes,
