@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <cstdint>
+
 #include "absl/strings/string_view.h"
 
 namespace attention::python {
@@ -71,7 +73,7 @@ bool WithoutInterpreter::IsInterrupted() {
 
 bool IsMainThread() {
   const nb::object ident = GetPython().main_thread().attr("ident");
-  return nb::cast<unsigned long>(ident) == PyThread_get_thread_ident();
+  return nb::cast<uint64_t>(ident) == PyThread_get_thread_ident();
 }
 
 WithoutInterpreter::~WithoutInterpreter() {
