@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/request/request_builder.h"
+#include "server/request/sequence_files.h"
 #include "server/services/answer.h"
 #include "server/services/caller_of_call.h"
 #include "server/services/sequence_messages.h"
@@ -91,8 +92,7 @@ KeyValueService::Reactor* KeyValueService::Append(
   return UnaryCall::Begin(
       services_, calls_,
       [this](const Caller* caller) {
-        return std::make_unique<AppendOperation>(
-            ResidentAccess{&resident_, ResidentStore::OwnerOf(caller)});
+        return std::make_unique<AppendOperation>(resident_.AccessOf(caller));
       },
       context, request, response);
 }
@@ -224,6 +224,36 @@ absl::Status KeyValueService::DeleteFor(
       response.set_deleted(response.deleted() + 1);
     }
   }
+  return absl::OkStatus();
+}
+
+absl::Status KeyValueService::WriteFile(
+    const std::string& owner, const v1::ExportSequenceRequest& request,
+    v1::ExportSequenceResponse& response) {
+  absl::StatusOr<std::string> path = resident_.PathOf(request.file());
+  if (!path.ok()) return path.status();
+  const absl::StatusOr<int64_t> bytes = ExportSequence(
+      store(), owner, request.name(), {*std::move(path), request.file()});
+  if (!bytes.ok()) return bytes.status();
+  response.set_bytes(static_cast<uint64_t>(*bytes));
+  return absl::OkStatus();
+}
+
+absl::Status KeyValueService::ReadFile(const std::string& owner,
+                                       const v1::ImportSequenceRequest& request,
+                                       v1::ImportSequenceResponse& response) {
+  absl::StatusOr<std::string> path = resident_.PathOf(request.file());
+  if (!path.ok()) return path.status();
+  absl::StatusOr<store::NewSequence> wanted =
+      FromWire(request, resident_.idle_limit());
+  if (!wanted.ok()) return wanted.status();
+  const absl::StatusOr<ImportedSequence> made = ImportSequence(
+      store(), owner, {*std::move(path), request.file()}, *std::move(wanted));
+  if (!made.ok()) return made.status();
+  response.set_name(made->name);
+  response.mutable_lengths()->Assign(made->lengths.begin(),
+                                     made->lengths.end());
+  response.set_incarnation(resident_.incarnation());
   return absl::OkStatus();
 }
 

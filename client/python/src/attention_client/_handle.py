@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attention_client._sequence_calls import Known
+from attention_client._known import Known
 from attention_client.info import SequenceForm
 
 

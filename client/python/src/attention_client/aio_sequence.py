@@ -9,6 +9,7 @@ from typing_extensions import Self, Unpack
 from attention_client import _channel, _sequence_calls
 from attention_client._calls import Returned, Steps
 from attention_client._handle import Handle
+from attention_client._known import Known
 from attention_client._reply import Result
 from attention_client._request import Options
 from attention_client.errors import AttentionError
@@ -29,7 +30,7 @@ class AsyncSequence(Handle):
     def __init__(
         self,
         client: AsyncClient,
-        known: _sequence_calls.Known,
+        known: Known,
         *,
         is_own: bool = True,
     ) -> None:
