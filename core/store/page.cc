@@ -3,25 +3,19 @@
 #include <new>
 
 namespace attention::store {
-namespace {
-
-constexpr std::align_val_t kAlignment{64};
-
-}  // namespace
 
 CountedPtr<Page> Page::Create(int64_t bytes,
                               std::shared_ptr<PageBudget> budget) {
-  auto* data = static_cast<std::byte*>(
-      ::operator new(static_cast<size_t>(bytes), kAlignment, std::nothrow));
-  if (data == nullptr) return {};
+  const PagePool::Memory memory = PagePool::OfProcess().Take(bytes);
+  if (memory.data == nullptr) return {};
   CountedPtr<Page> page(new (std::nothrow)
-                            Page(data, bytes, std::move(budget)));
-  if (page == nullptr) ::operator delete(data, kAlignment);
+                            Page(memory, bytes, std::move(budget)));
+  if (page == nullptr) PagePool::OfProcess().Return(memory);
   return page;
 }
 
 Page::~Page() {
-  ::operator delete(data_, kAlignment);
+  PagePool::OfProcess().Return(memory_);
   budget_->Release(CountedBytes(bytes_), 1);
 }
 

@@ -9,6 +9,7 @@
 
 #include "core/store/counted.h"
 #include "core/store/page_budget.h"
+#include "core/store/page_pool.h"
 
 namespace attention::store {
 
@@ -20,19 +21,19 @@ class Page : public Counted {
  public:
   /// What a page takes in a budget beyond its bytes: this object and its place
   /// in a table.
-  static constexpr int64_t kBytesBeside = 64;
+  static constexpr int64_t kBytesBeside = 72;
   static int64_t CountedBytes(int64_t bytes) { return bytes + kBytesBeside; }
 
-  /// Uninitialised, at a multiple of 64. CountedBytes(bytes) of the budget, and
-  /// a page, must have been reserved: they are the page's from now on, and are
-  /// released with it. Null where there is no memory; then they still are the
-  /// caller's.
+  /// Uninitialised, at a multiple of 64, of which `bytes` (> 0) must be one,
+  /// too. CountedBytes(bytes) of the budget, and a page, must have been
+  /// reserved: they are the page's from now on, and are released with it. Null
+  /// where there is no memory; then they still are the caller's.
   static CountedPtr<Page> Create(int64_t bytes,
                                  std::shared_ptr<PageBudget> budget);
   ~Page();
 
-  std::byte* data() { return data_; }
-  const std::byte* data() const { return data_; }
+  std::byte* data() { return memory_.data; }
+  const std::byte* data() const { return memory_.data; }
 
   /// Gives rows row ... row + count - 1 to the caller, who alone may write
   /// them. False where anyone has had row `row`, or rows before it are nobody's
@@ -43,10 +44,11 @@ class Page : public Counted {
   void Reclaim(int64_t row, int64_t count);
 
  private:
-  Page(std::byte* data, int64_t bytes, std::shared_ptr<PageBudget> budget)
-      : data_(data), bytes_(bytes), budget_(std::move(budget)) {}
+  Page(const PagePool::Memory& memory, int64_t bytes,
+       std::shared_ptr<PageBudget> budget)
+      : memory_(memory), bytes_(bytes), budget_(std::move(budget)) {}
 
-  std::byte* const data_;
+  const PagePool::Memory memory_;
   const int64_t bytes_;
   const std::shared_ptr<PageBudget> budget_;
   std::atomic<int64_t> claimed_{0};  // rows before this one are somebody's

@@ -19,6 +19,10 @@ struct Model {
   /// What a request starts from: the scoring function, and options where the
   /// model sets them. Without tensors of a request's own.
   AttentionProblem defaults;
+  /// Whether the model's configuration says that requests are those of
+  /// sequences, for tools that then send a sequence_id with each. Requests may
+  /// carry one, or none, either way.
+  bool sequences = false;
   /// What the views in `defaults` lie in; null where there are none.
   std::shared_ptr<const void> owner;
   std::shared_ptr<ModelCounters> counters;

@@ -47,6 +47,7 @@ std::shared_ptr<const Model> ModelTable::ModelOfSet(
   auto model = std::make_shared<Model>();
   model->name = name;
   model->defaults = (*set)->defaults;
+  model->sequences = (*set)->sequences;
   model->owner = *set;
   const std::lock_guard lock(mutex_);
   std::shared_ptr<ModelCounters>& counters = counters_[name];

@@ -243,6 +243,7 @@ absl::StatusOr<ParameterSet> LoadParameterSet(const std::string& name,
   ParameterSet set;
   set.name = name;
   set.defaults = config->defaults;
+  set.sequences = config->sequences;
   const char* at_fault = kConfigFile;
   if (!config->parameters.empty()) {
     at_fault = kTensorFile;

@@ -22,6 +22,8 @@ struct ParameterSet {
   /// What a request that names the set begins with: the scoring function, as
   /// views into `tensors`, and the options. query and key_value are empty.
   AttentionProblem defaults;
+  /// As Model::sequences.
+  bool sequences = false;
 
   ParameterSet() = default;
   // A copy's views would be of the original's memory.

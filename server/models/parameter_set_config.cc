@@ -161,14 +161,22 @@ absl::Status ReadParameters(const Json& parameters,
   return CheckKeys("parameters", parameters, known);
 }
 
+absl::StatusOr<bool> ReadSequences(const Json& json) {
+  const auto found = json.find("sequences");
+  if (found == json.end()) return false;
+  if (found->is_boolean()) return found->get<bool>();
+  return KeyError("sequences",
+                  absl::StrCat(found->dump(), " (expected true or false)"));
+}
+
 }  // namespace
 
 absl::StatusOr<ParameterSetConfig> ParseParameterSetConfig(
     absl::string_view json) {
   const absl::StatusOr<Json> root = ParseStrictJson(json, kDeepest);
   if (!root.ok()) return root.status();
-  if (absl::Status status =
-          CheckKeys("", *root, {"scoring", "parameters", "options"});
+  if (absl::Status status = CheckKeys(
+          "", *root, {"scoring", "parameters", "options", "sequences"});
       !status.ok()) {
     return status;
   }
@@ -185,6 +193,9 @@ absl::StatusOr<ParameterSetConfig> ParseParameterSetConfig(
   if (!options.ok()) return options.status();
   status = ReadOptions(*options, config.defaults);
   if (!status.ok()) return status;
+  const absl::StatusOr<bool> sequences = ReadSequences(*root);
+  if (!sequences.ok()) return sequences.status();
+  config.sequences = *sequences;
   return config;
 }
 

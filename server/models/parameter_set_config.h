@@ -35,7 +35,8 @@ struct ParameterSource {
 ///       "w_k": {"layout": "input_by_output"},
 ///       "w_v": {}
 ///     },
-///     "options": {"softcap": 30, "causal": "top_left", "window_left": 128}
+///     "options": {"softcap": 30, "causal": "top_left", "window_left": 128},
+///     "sequences": true
 ///   }
 ///
 /// scoring: scaled_dot_product, additive, gaussian or bilinear. Required.
@@ -45,12 +46,15 @@ struct ParameterSource {
 /// "parameters" names them. "layout" is input_by_output or output_by_input.
 /// options: any of option_fields.h that the scoring function has. A request's
 /// own win over them.
+/// sequences: true or false, false where absent.
 struct ParameterSetConfig {
   /// What a request that names the set begins with; no tensors are in it yet,
   /// those of the scoring function neither.
   AttentionProblem defaults;
   /// By the parameter's name; each parameter of the scoring function.
   std::map<std::string, ParameterSource> parameters;
+  /// As Model::sequences.
+  bool sequences = false;
 };
 
 /// INVALID_ARGUMENT, beginning with the key's name ("options.softcap"), for

@@ -89,8 +89,8 @@ absl::Status SequenceKeys::Find(const AttentionRequest& request) {
       return OfEntry(n, request,
                      FieldError("position", "given without keys to append"));
     }
-    const auto sequence = access_.store->store().Find(access_.owner, entry.name,
-                                                      store::Clock::now());
+    const auto sequence =
+        access_.store->Find(access_.owner, entry.name, store::Clock::now());
     if (!sequence.ok()) return OfEntry(n, request, sequence.status());
     absl::StatusOr<store::Snapshot> snapshot =
         (*sequence)->TakeSnapshot(entry.layer);
@@ -216,7 +216,7 @@ absl::Status SequenceKeys::Plan(AttentionRequest& request) {
 
 absl::Status SequenceKeys::Make(const SequenceLayer& sequence,
                                 const KeyValueBlock& rows) {
-  store::Store& store = access_.store->store();
+  store::Store& store = *access_.store;
   // One of that name is an older one, whose end was never sent.
   store.Delete(access_.owner, sequence.name).IgnoreError();
   const store::NewSequence wanted = {
@@ -226,12 +226,12 @@ absl::Status SequenceKeys::Make(const SequenceLayer& sequence,
                .type = rows.key.type},
       .name = sequence.name,
       .label = sequence.label,
-      .idle_limit = access_.store->idle_limit()};
+      .idle_limit = access_.idle_limit};
   return store.Create(access_.owner, wanted, store::Clock::now()).status();
 }
 
 absl::Status SequenceKeys::Read(AttentionRequest& request) {
-  store::Store& store = access_.store->store();
+  store::Store& store = *access_.store;
   for (size_t n = 0; n < snapshots_.size(); ++n) {
     const SequenceLayer& entry = request.sequences[n];
     absl::Status status;
@@ -251,7 +251,7 @@ absl::Status SequenceKeys::Read(AttentionRequest& request) {
 
 void SequenceKeys::Delete(const AttentionRequest& request) {
   for (const SequenceLayer& entry : request.sequences) {
-    access_.store->store().Delete(access_.owner, entry.name).IgnoreError();
+    access_.store->Delete(access_.owner, entry.name).IgnoreError();
   }
 }
 

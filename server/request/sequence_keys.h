@@ -12,15 +12,9 @@
 #include "core/problem.h"
 #include "core/store/snapshot.h"
 #include "server/request/attention_request.h"
-#include "server/resident/resident_store.h"
+#include "server/request/resident_access.h"
 
 namespace attention::server {
-
-/// Whose sequences a request may use.
-struct ResidentAccess {
-  ResidentStore* store = nullptr;  // outlives the request
-  std::string owner;               // as the store knows it
-};
 
 /// The keys and values that one request reads of sequences, and those that it
 /// appends first. Errors name the entry: "sequences.entries[1]: ...", with the

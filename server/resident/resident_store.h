@@ -14,6 +14,7 @@
 #include "core/store/store.h"
 #include "server/callers/caller.h"
 #include "server/options/options.h"
+#include "server/request/resident_access.h"
 
 namespace attention::server {
 
@@ -33,6 +34,10 @@ class ResidentStore {
   /// share where there is no callers file.
   static std::string OwnerOf(const Caller* caller) {
     return caller == nullptr ? std::string() : caller->name;
+  }
+
+  ResidentAccess AccessOf(const Caller* caller) {
+    return {&store_, OwnerOf(caller), idle_limit_};
   }
 
   store::Store& store() { return store_; }

@@ -31,8 +31,7 @@ std::unique_ptr<Operation> AttentionService::NewOperation(
     const Caller* caller, bool on_stream) const {
   return std::make_unique<AttentionOperation>(
       std::make_unique<AttendWire>(on_stream, models_), engine_,
-      LimitsOfRequest(options_, caller),
-      ResidentAccess{&resident_, ResidentStore::OwnerOf(caller)});
+      LimitsOfRequest(options_, caller), resident_.AccessOf(caller));
 }
 
 grpc::ServerUnaryReactor* AttentionService::Attend(

@@ -41,8 +41,7 @@ std::unique_ptr<Operation> InferenceService::NewOperation(
   return std::make_unique<AttentionOperation>(
       std::make_unique<InferWire>(
           models_, SharedMemoryOf(caller, regions_, options_), on_stream),
-      engine_, LimitsOfRequest(options_, caller),
-      ResidentAccess{&resident_, ResidentStore::OwnerOf(caller)});
+      engine_, LimitsOfRequest(options_, caller), resident_.AccessOf(caller));
 }
 
 InferenceService::Reactor* InferenceService::ModelInfer(

@@ -1,7 +1,6 @@
 #ifndef ATTENTION_SERVER_SERVICES_KEY_VALUE_SERVICE_H_
 #define ATTENTION_SERVER_SERVICES_KEY_VALUE_SERVICE_H_
 
-#include <functional>
 #include <string>
 
 #include "attention/v1/attention.grpc.pb.h"
@@ -12,15 +11,18 @@
 
 namespace attention::server {
 
-// Methods with tensors are raw, the others come as messages.
+// All methods are raw: what is no message, or has text that is not UTF-8, gets
+// gRPC's UNIMPLEMENTED otherwise.
 namespace key_value_methods {
 using Kv = v1::KeyValueService;
-using FileMethods =
-    Kv::WithCallbackMethod_Export<Kv::WithCallbackMethod_Import<Kv::Service>>;
-using ListMethods = Kv::WithCallbackMethod_Describe<
-    Kv::WithCallbackMethod_List<Kv::WithCallbackMethod_Delete<FileMethods>>>;
-using ChangeMethods = Kv::WithCallbackMethod_Create<
-    Kv::WithCallbackMethod_Truncate<Kv::WithCallbackMethod_Fork<ListMethods>>>;
+using FileMethods = Kv::WithRawCallbackMethod_Export<
+    Kv::WithRawCallbackMethod_Import<Kv::Service>>;
+using ListMethods =
+    Kv::WithRawCallbackMethod_Describe<Kv::WithRawCallbackMethod_List<
+        Kv::WithRawCallbackMethod_Delete<FileMethods>>>;
+using ChangeMethods =
+    Kv::WithRawCallbackMethod_Create<Kv::WithRawCallbackMethod_Truncate<
+        Kv::WithRawCallbackMethod_Fork<ListMethods>>>;
 using AllMethods = Kv::WithRawCallbackMethod_Append<ChangeMethods>;
 }  // namespace key_value_methods
 
@@ -43,32 +45,56 @@ class KeyValueService final : public key_value_methods::AllMethods {
   Reactor* Append(Context* context, const grpc::ByteBuffer* request,
                   grpc::ByteBuffer* response) override;
 
-  Reactor* Create(Context* context, const v1::CreateSequencesRequest* request,
-                  v1::CreateSequencesResponse* response) override;
-  Reactor* Truncate(Context* context, const v1::TruncateRequest* request,
-                    v1::TruncateResponse* response) override;
-  Reactor* Fork(Context* context, const v1::ForkRequest* request,
-                v1::ForkResponse* response) override;
-  Reactor* Describe(Context* context,
-                    const v1::DescribeSequenceRequest* request,
-                    v1::SequenceDescription* response) override;
-  Reactor* List(Context* context, const v1::ListSequencesRequest* request,
-                v1::ListSequencesResponse* response) override;
-  Reactor* Delete(Context* context, const v1::DeleteSequencesRequest* request,
-                  v1::DeleteSequencesResponse* response) override;
-  Reactor* Export(Context* context, const v1::ExportSequenceRequest* request,
-                  v1::ExportSequenceResponse* response) override;
-  Reactor* Import(Context* context, const v1::ImportSequenceRequest* request,
-                  v1::ImportSequenceResponse* response) override;
+  Reactor* Create(Context* context, const grpc::ByteBuffer* request,
+                  grpc::ByteBuffer* response) override;
+  Reactor* Truncate(Context* context, const grpc::ByteBuffer* request,
+                    grpc::ByteBuffer* response) override;
+  Reactor* Fork(Context* context, const grpc::ByteBuffer* request,
+                grpc::ByteBuffer* response) override;
+  Reactor* Describe(Context* context, const grpc::ByteBuffer* request,
+                    grpc::ByteBuffer* response) override;
+  Reactor* List(Context* context, const grpc::ByteBuffer* request,
+                grpc::ByteBuffer* response) override;
+  Reactor* Delete(Context* context, const grpc::ByteBuffer* request,
+                  grpc::ByteBuffer* response) override;
+  Reactor* Export(Context* context, const grpc::ByteBuffer* request,
+                  grpc::ByteBuffer* response) override;
+  Reactor* Import(Context* context, const grpc::ByteBuffer* request,
+                  grpc::ByteBuffer* response) override;
 
  private:
-  using Work = std::function<absl::Status(const std::string& owner)>;
-  // Answers a known caller with what `work` returns, at once or when it is the
-  // call's turn on the thread of files. gRPC keeps the call, with its request
-  // and its response, until it is answered.
-  Reactor* Ask(Context* context, const Work& work);
-  Reactor* AskInTurn(Context* context, Work work);
+  // What a method does for an owner.
+  template <typename Request, typename Response>
+  using Work = absl::Status (KeyValueService::*)(const std::string& owner,
+                                                 const Request& request,
+                                                 Response& response);
+  // Answers a known caller, at once or when it is the call's turn on the thread
+  // of files. gRPC keeps the call, with its request and its response, until it
+  // is answered.
+  template <typename Request, typename Response>
+  Reactor* Ask(Context* context, const grpc::ByteBuffer& request,
+               grpc::ByteBuffer& response, Work<Request, Response> work);
+  template <typename Request, typename Response>
+  Reactor* AskInTurn(Context* context, const grpc::ByteBuffer& request,
+                     grpc::ByteBuffer& response, Work<Request, Response> work);
 
+  absl::Status CreateFor(const std::string& owner,
+                         const v1::CreateSequencesRequest& request,
+                         v1::CreateSequencesResponse& response);
+  absl::Status TruncateFor(const std::string& owner,
+                           const v1::TruncateRequest& request,
+                           v1::TruncateResponse& response);
+  absl::Status ForkFor(const std::string& owner, const v1::ForkRequest& request,
+                       v1::ForkResponse& response);
+  absl::Status DescribeFor(const std::string& owner,
+                           const v1::DescribeSequenceRequest& request,
+                           v1::SequenceDescription& response);
+  absl::Status ListFor(const std::string& owner,
+                       const v1::ListSequencesRequest& request,
+                       v1::ListSequencesResponse& response);
+  absl::Status DeleteFor(const std::string& owner,
+                         const v1::DeleteSequencesRequest& request,
+                         v1::DeleteSequencesResponse& response);
   absl::Status WriteFile(const std::string& owner,
                          const v1::ExportSequenceRequest& request,
                          v1::ExportSequenceResponse& response);

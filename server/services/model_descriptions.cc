@@ -67,6 +67,7 @@ void FillModelConfig(const Model& model, inference::ModelConfig& config) {
   output.set_name(kOutput.data(), kOutput.size());
   output.set_data_type(inference::TYPE_FP32);
   for (int n = 0; n < kOutputRank; ++n) output.add_dims(-1);
+  if (model.sequences) config.mutable_sequence_batching();
   config.mutable_model_transaction_policy()->set_decoupled(false);
 }
 

@@ -1,40 +1,29 @@
 #include "server/services/sequence_messages.h"
 
-#include <chrono>
 #include <limits>
+#include <optional>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "server/base/utf8.h"
+#include "server/request/idle_limit.h"
 #include "server/request/request_builder.h"
 #include "server/wire/data_types.h"
 
 namespace attention::server {
 namespace {
 
-using std::chrono::milliseconds;
-
-// A hundred years: more could not be counted in nanoseconds.
-constexpr int64_t kMostIdleMs = int64_t{100} * 365 * 24 * 3600 * 1000;
-
 // Between label and name in a page token: no name has it.
 constexpr char kSeparator = '\0';
 
+template <typename Message>
+absl::StatusOr<std::optional<store::Duration>> IdleLimitIn(
+    const Message& message) {
+  if (!message.has_idle_limit_ms()) return IdleLimitOf(std::nullopt);
+  return IdleLimitOf(message.idle_limit_ms());
+}
+
 }  // namespace
-
-int64_t ToMs(store::Duration duration) {
-  return std::chrono::duration_cast<milliseconds>(duration).count();
-}
-
-absl::StatusOr<std::optional<store::Duration>> IdleLimitOf(bool given,
-                                                           int64_t ms) {
-  if (!given) return std::optional<store::Duration>();
-  if (ms <= 0 || ms > kMostIdleMs) {
-    return FieldError("idle_limit_ms",
-                      absl::StrCat(ms, " (expected 1 to ", kMostIdleMs, ")"));
-  }
-  return std::optional<store::Duration>(milliseconds(ms));
-}
 
 absl::StatusOr<store::NewSequence> FromWire(
     const v1::NewSequence& message, std::optional<store::Duration> idle_limit) {
@@ -46,8 +35,7 @@ absl::StatusOr<store::NewSequence> FromWire(
                                                " (expected FP32, FP16, BF16, "
                                                "INT8 or FP8)"));
   }
-  const auto own_limit =
-      IdleLimitOf(message.has_idle_limit_ms(), message.idle_limit_ms());
+  const auto own_limit = IdleLimitIn(message);
   if (!own_limit.ok()) return own_limit.status();
   store::NewSequence sequence;
   sequence.form = {.heads = form.heads(),
@@ -61,9 +49,19 @@ absl::StatusOr<store::NewSequence> FromWire(
   return sequence;
 }
 
+absl::StatusOr<store::NewSequence> FromWire(
+    const v1::ImportSequenceRequest& message,
+    std::optional<store::Duration> idle_limit) {
+  const auto own_limit = IdleLimitIn(message);
+  if (!own_limit.ok()) return own_limit.status();
+  return store::NewSequence{.form = {},
+                            .name = message.name(),
+                            .label = message.label(),
+                            .idle_limit = *own_limit ? *own_limit : idle_limit};
+}
+
 absl::StatusOr<store::NewFork> FromWire(const v1::ForkRequest& message) {
-  const auto idle_limit =
-      IdleLimitOf(message.has_idle_limit_ms(), message.idle_limit_ms());
+  const auto idle_limit = IdleLimitIn(message);
   if (!idle_limit.ok()) return idle_limit.status();
   store::NewFork fork;
   if (message.has_length()) fork.length = message.length();

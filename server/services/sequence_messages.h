@@ -17,16 +17,15 @@ namespace attention::server {
 absl::StatusOr<store::NewSequence> FromWire(
     const v1::NewSequence& message, std::optional<store::Duration> idle_limit);
 
+/// Of a file: all but the form, which the file has.
+absl::StatusOr<store::NewSequence> FromWire(
+    const v1::ImportSequenceRequest& message,
+    std::optional<store::Duration> idle_limit);
+
 absl::StatusOr<store::NewFork> FromWire(const v1::ForkRequest& message);
 
 absl::StatusOr<store::ListQuery> FromWire(
     const v1::ListSequencesRequest& message);
-
-/// An idle limit in milliseconds, above 0; null: not given.
-absl::StatusOr<std::optional<store::Duration>> IdleLimitOf(bool given,
-                                                           int64_t ms);
-
-int64_t ToMs(store::Duration duration);
 
 void ToWire(const store::Description& from, uint64_t incarnation,
             v1::SequenceDescription& to);

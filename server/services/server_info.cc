@@ -4,7 +4,7 @@
 #include <string>
 
 #include "server/base/version.h"
-#include "server/services/sequence_messages.h"
+#include "server/request/idle_limit.h"
 
 namespace attention::server {
 

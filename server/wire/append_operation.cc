@@ -70,8 +70,8 @@ absl::Status AppendOperation::Decode(ReceivedMessage message, HoldBytes,
 
 absl::StatusOr<OperationNeeds> AppendOperation::Plan(RequestFacts& facts) {
   // What is not there is told at once, and not after a turn in the queue.
-  const auto found = access_.store->store().Find(access_.owner, message_.name(),
-                                                 store::Clock::now());
+  const auto found =
+      access_.store->Find(access_.owner, message_.name(), store::Clock::now());
   if (!found.ok()) return Named("name", found.status());
   OperationNeeds needs;
   needs.reply_bytes = static_cast<int64_t>(v1::AppendResponse().ByteSizeLong());
@@ -84,9 +84,9 @@ absl::Status AppendOperation::Run(const std::stop_token&, const Pauses&,
                                   RequestFacts& facts) {
   std::optional<int64_t> position;
   if (message_.has_position()) position = message_.position();
-  absl::StatusOr<store::Appended> appended = access_.store->store().Append(
-      access_.owner, message_.name(), message_.layer(), position, rows_,
-      store::Clock::now());
+  absl::StatusOr<store::Appended> appended =
+      access_.store->Append(access_.owner, message_.name(), message_.layer(),
+                            position, rows_, store::Clock::now());
   if (!appended.ok()) return appended.status();
   facts.parts = 1;
   appended_ = *std::move(appended);

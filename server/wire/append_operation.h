@@ -8,7 +8,7 @@
 #include "attention/v1/attention.pb.h"
 #include "core/store/page_list.h"
 #include "server/request/operation.h"
-#include "server/request/sequence_keys.h"
+#include "server/request/resident_access.h"
 #include "server/wire/message_splitter.h"
 
 namespace attention::server {

@@ -302,6 +302,30 @@ def test_other_numbers_that_lie(start):
 # ---- appends that race with delete
 
 
+@pytest.mark.parametrize(
+    "method, message",
+    [
+        ("Create", b"\x0a\x04\x12\x02\xff\xfe"),  # sequences[0].name
+        ("Create", b"\x0a\x7f"),  # longer than the message
+        ("Append", b"\x0a\x02\xff\xfe"),
+        ("Truncate", b"\x0a\x02\xff\xfe"),
+        ("Fork", b"\x0a\x02\xff\xfe"),
+        ("Describe", b"\x0a\x02\xff\xfe"),
+        ("List", b"\x0a\x02\xff\xfe"),
+        ("Delete", b"\x0a\x02\xff\xfe"),
+        ("Export", b"\x0a\x02\xff\xfe"),
+        ("Import", b"\x0a\x02\xff\xfe"),
+    ],
+)
+def test_text_that_is_no_utf8_is_an_invalid_argument(start, method, message):
+    server = start()
+    with server.channel() as channel:
+        code, said = code_of(
+            channel.unary_unary(f"/attention.v1.KeyValueService/{method}"), message
+        )
+        assert code == StatusCode.INVALID_ARGUMENT and "UTF-8" in said, (code, said)
+
+
 def test_appends_that_race_with_delete(start):
     server = start("--resident-memory-limit", "32MiB")
     over = threading.Event()

@@ -1,5 +1,6 @@
 // Messages about sequences, over a store that has some: what is appended, what
-// is attended to, and the order that is read off requests of a stream.
+// is attended to over both APIs, and the order that is read off requests of a
+// stream.
 #include <google/protobuf/stubs/logging.h>
 
 #include <cstdint>
@@ -13,10 +14,13 @@
 #include "core/batch.h"
 #include "core/tensor.h"
 #include "server/models/model_repository.h"
+#include "server/models/model_table.h"
 #include "server/request/results.h"
 #include "server/request/sequence_keys.h"
 #include "server/wire/append_operation.h"
 #include "server/wire/attend_wire.h"
+#include "server/wire/infer_values.h"
+#include "server/wire/infer_wire.h"
 #include "server/wire/sequence_steps.h"
 #include "tests/fuzz/expect.h"
 #include "tests/fuzz/slice_cuts.h"
@@ -33,24 +37,36 @@ ResidentStore& Resident() {
   return *resident;
 }
 
-// Two sequences, as if they had just been made: "a" of FP32 with 70 keys of
-// layer 1, "b" of BF16 with none.
+// Where the Open Inference Protocol keeps its sequence 7.
+std::string NameOfSequence7() {
+  inference::ModelInferRequest message;
+  (*message.mutable_parameters())["sequence_id"].set_int64_param(7);
+  const auto sequence = ReadSequence(message.parameters());
+  return SequencesOf(**sequence, "scaled_dot_product_attention", 1)[0].name;
+}
+
+// Sequences as if they had just been made: "a" of FP32 with 70 keys of layer 1,
+// the others without keys: "b" of BF16, "c" of INT8, "d" of FP8, and the
+// protocol's own of FP32.
 void MakeSequences() {
+  static const auto* const wanted = new std::vector<store::NewSequence>{
+      {.form = {.key_width = 2, .type = DataType::kFloat32, .layers = 2},
+       .name = "a"},
+      {.form = {.heads = 2,
+                .key_width = 2,
+                .value_width = 2,
+                .type = DataType::kBFloat16},
+       .name = "b"},
+      {.form = {.key_width = 2, .type = DataType::kInt8}, .name = "c"},
+      {.form = {.key_width = 2, .type = DataType::kFloat8}, .name = "d"},
+      {.form = {.key_width = 2, .type = DataType::kFloat32},
+       .name = NameOfSequence7()}};
   store::Store& store = Resident().store();
   const store::Time now = store::Clock::now();
-  for (const char* name : {"a", "b"}) store.Delete("", name).IgnoreError();
-  const store::NewSequence wanted[] = {{.form = {.heads = 1,
-                                                 .key_width = 2,
-                                                 .value_width = 1,
-                                                 .type = DataType::kFloat32,
-                                                 .layers = 2},
-                                        .name = "a"},
-                                       {.form = {.heads = 2,
-                                                 .key_width = 2,
-                                                 .value_width = 2,
-                                                 .type = DataType::kBFloat16},
-                                        .name = "b"}};
-  Expect(store.Create("", wanted, now).ok(), "there is room for two");
+  for (const store::NewSequence& one : *wanted) {
+    store.Delete("", one.name).IgnoreError();
+  }
+  Expect(store.Create("", *wanted, now).ok(), "there is room for some");
   static const auto* const numbers = new std::vector<float>(140, 0.5F);
   const KeyValueBlock rows = {
       ContiguousView(DataType::kFloat32, {1, 70, 2}, numbers->data()),
@@ -82,27 +98,59 @@ void ExpectKnown(const SequenceStep& step, const AttentionRequest& request) {
          "and who appends");
 }
 
+void ReadAsPlanned(SequenceKeys& keys, AttentionRequest& request) {
+  const auto planned = ValidateBatch(request.problem);
+  if (!planned.ok()) return;
+  const int64_t bytes = planned->ResultBytes();
+  if (!keys.Read(request).ok()) return;
+  const auto valid = ValidateBatch(request.problem);
+  Expect(valid.ok(), "what was planned can be computed");
+  // Nobody else appends; an entry may name what the one before has made longer.
+  Expect(request.sequences.size() > 1 || valid->ResultBytes() == bytes,
+         "and is as large as was planned");
+}
+
+// As the server does, up to computing.
+void Serve(AttentionWire& wire, AttentionRequest& request) {
+  if (request.sequences.empty()) return;
+  wire.Gather(nullptr);
+  SequenceKeys keys({&Resident(), ""});
+  if (!keys.Plan(request).ok()) return;
+  ReadAsPlanned(keys, request);
+  // What it has made must not fill the store.
+  if (request.sequence_life.start) keys.Delete(request);
+}
+
+const ModelRepository& Models() {
+  static const auto* const models = new ModelRepository;
+  return *models;
+}
+
 void Attend(const uint8_t* data, size_t size) {
   const grpc::Slice slice(data, size);
   const SequenceStep step = StepOfAttend(grpc::ByteBuffer(&slice, 1));
-  static const auto* const models = new ModelRepository;
-  AttendWire wire(/*on_stream=*/false, *models);
+  AttendWire wire(/*on_stream=*/false, Models());
   auto request = wire.Decode(test::CutIntoSlices(data, size), HoldUncounted);
   if (!request.ok()) return;
   ExpectKnown(step, *request);
-  if (request->sequences.empty()) return;
-  wire.Gather(nullptr);
-  SequenceKeys keys({&Resident(), ""});
-  if (!keys.Plan(*request).ok()) return;
-  const auto planned = ValidateBatch(request->problem);
-  if (!planned.ok()) return;
-  const int64_t bytes = planned->ResultBytes();
-  if (!keys.Read(*request).ok()) return;
-  const auto valid = ValidateBatch(request->problem);
-  Expect(valid.ok(), "what was planned can be computed");
-  // Nobody else appends; an entry may name what the one before has made longer.
-  Expect(request->sequences.size() > 1 || valid->ResultBytes() == bytes,
-         "and is as large as was planned");
+  Serve(wire, *request);
+}
+
+void Infer(const uint8_t* data, size_t size) {
+  static const auto* const models = new ModelTable(Models());
+  const grpc::Slice slice(data, size);
+  const SequenceStep step = StepOfInfer(grpc::ByteBuffer(&slice, 1));
+  InferWire wire(*models, /*regions=*/{}, /*on_stream=*/true);
+  auto request = wire.Decode(test::CutIntoSlices(data, size), HoldUncounted);
+  if (!request.ok()) return;
+  const auto is_known = [&step](const SequenceLayer& entry) {
+    return absl::c_any_of(step.layers, [&entry](const std::string& id) {
+      return entry.label == absl::StrCat("sequence_id ", id);
+    });
+  };
+  Expect(request->sequences.empty() || step.appends, "it says that it appends");
+  Expect(absl::c_all_of(request->sequences, is_known), "and to what");
+  Serve(wire, *request);
 }
 
 }  // namespace
@@ -116,7 +164,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   MakeSequences();
   Append(data, size);
   Attend(data, size);
-  const grpc::Slice slice(data, size);
-  StepOfInfer(grpc::ByteBuffer(&slice, 1));
+  Infer(data, size);
   return 0;
 }

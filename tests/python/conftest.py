@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from keys import HEADS, WIDTH
 
 from attention_client import Client, LocalServer
 from attention_engine import Engine
@@ -35,3 +36,16 @@ def normal():
     """normal(shape...): random numbers, the same in every run."""
     random = np.random.default_rng(seed=1)
     return lambda *shape: random.normal(size=shape).astype(np.float32)
+
+
+@pytest.fixture
+def rows(normal):
+    """rows(n): n keys and values."""
+    return lambda n: (normal(HEADS, n, WIDTH), normal(HEADS, n, WIDTH))
+
+
+@pytest.fixture
+def sequence(computing):
+    """One of two layers, on a server and in an engine."""
+    with computing.sequence(heads=HEADS, width=WIDTH, layers=2) as made:
+        yield made

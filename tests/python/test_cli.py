@@ -24,6 +24,14 @@ def call(server):
     return lambda *arguments: main(["--server", server.target, *map(str, arguments)])
 
 
+@pytest.fixture(params=["server", "local"])
+def compute(request, server, monkeypatch):
+    """As call, of commands that compute; by $ATTENTION_SERVER, local as well."""
+    where = "local" if request.param == "local" else server.target
+    monkeypatch.setenv("ATTENTION_SERVER", where)
+    return lambda *arguments: main([str(argument) for argument in arguments])
+
+
 def test_the_module_and_the_script_are_the_same(server):
     script = Path(sys.executable).with_name("attention")
     for program in ([sys.executable, "-m", "attention_client"], [script]):
@@ -45,8 +53,8 @@ def test_the_version_is_the_packages(capsys):
     assert attention_client.__version__ == installed
 
 
-def test_info_is_json(call, capsys):
-    assert call("info") == 0
+def test_info_is_json(compute, capsys):
+    assert compute("info") == 0
     assert json.loads(capsys.readouterr().out)["backends"][0]["name"] == "cpu"
 
 
@@ -68,10 +76,10 @@ def test_a_missing_package_is_named_with_its_extra(call, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("case", ["multi_head/bias", "additive/odd"])
-def test_attend_answers_as_pytorch_did(call, tmp_path, case):
+def test_attend_answers_as_pytorch_did(compute, tmp_path, case):
     out = tmp_path / "out.safetensors"
     data = DATA / "pytorch.safetensors"
-    assert call("attend", data, "--case", case, "--out", out, "--weights") == 0
+    assert compute("attend", data, "--case", case, "--out", out, "--weights") == 0
     expected, actual = load_file(data), load_file(out)
     assert set(actual) == {"output", "weights"}
     of_pytorch = {name: expected.get(f"{case}/{name}") for name in actual}
@@ -150,11 +158,11 @@ def test_what_is_wrong_is_said(call, capsys, monkeypatch, tmp_path, arguments, s
     assert said in capsys.readouterr().err
 
 
-def test_bench_measures_prints_and_draws(call, capsys, tmp_path):
+def test_bench_measures_prints_and_draws(compute, capsys, tmp_path):
     picture, figures = tmp_path / "costs.png", tmp_path / "costs.json"
     options = ["--lengths", "4,8", "--widths", "16", "--heads", 2, "--seconds", 0]
     options += ["--scoring", "gaussian", "--scoring", "additive"]
-    assert call("bench", *options, "--out", picture, "--json", figures) == 0
+    assert compute("bench", *options, "--out", picture, "--json", figures) == 0
     costs = json.loads(figures.read_text())
     assert [(c["scoring"], c["length"]) for c in costs] == [
         ("gaussian", 4),
@@ -185,3 +193,9 @@ def test_bench_says_what_it_expects(call, capsys, lengths):
     with pytest.raises(SystemExit):
         call("bench", "--lengths", lengths)
     assert "expected numbers such as 16,64" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["health"], ["sequences", "list"]])
+def test_what_is_about_a_server_wants_one(command, capsys):
+    assert main(["--server", "local", *command]) == 1
+    assert "local: this command is about a server" in capsys.readouterr().err

@@ -107,7 +107,11 @@ def test_both_clients_have_the_same_calls():
         (attention_client.Sequence, attention_client.AsyncSequence),
     ):
         names, of_twin = (
-            {name for name in vars(one) if not name.startswith("_")}
+            {
+                name
+                for name, found in inspect.getmembers(one, callable)
+                if not name.startswith("_")
+            }
             for one in (kind, twin)
         )
         assert names == of_twin

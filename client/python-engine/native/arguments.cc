@@ -115,6 +115,7 @@ class Reader {
       : to_(to), options_(options), builder_(Begin(options)) {}
 
   void ReadTensor(const char* name, nb::handle value);
+  void SetSequences(const std::vector<Entry>& sequences);
   void ReadOptions();
   server::AttentionRequest Build();
 
@@ -194,6 +195,15 @@ void Reader::ReadTensor(const char* name, nb::handle value) {
   SetTensor(*server::FindTensor(name), value, name);
 }
 
+void Reader::SetSequences(const std::vector<Entry>& sequences) {
+  std::vector<server::SequenceLayer> layers;
+  layers.reserve(sequences.size());
+  for (const auto& [name, layer, position] : sequences) {
+    layers.push_back({.name = name, .layer = layer, .position = position});
+  }
+  Check(builder_.SetSequences(std::move(layers)));
+}
+
 void Reader::ReadWindow(nb::handle value) {
   const nb::object sides = GetPython().window_sides(value);
   for (const auto [key, side] : nb::borrow<nb::dict>(sides)) {
@@ -270,11 +280,14 @@ server::AttentionRequest Reader::Build() {
 }  // namespace
 
 Arguments::Arguments(nb::handle query, nb::handle key, nb::handle value,
-                     nb::handle options) {
+                     nb::handle options, const std::vector<Entry>& sequences) {
   Reader reader(*this, options);
   reader.ReadTensor("query", query);
-  reader.ReadTensor("key", key);
-  reader.ReadTensor("value", value);
+  // Without sequences, None is an array that is missing.
+  const bool has_rows = sequences.empty() || !key.is_none();
+  if (has_rows) reader.ReadTensor("key", key);
+  if (has_rows) reader.ReadTensor("value", value);
+  if (!sequences.empty()) reader.SetSequences(sequences);
   reader.ReadOptions();
   request = reader.Build();
 }

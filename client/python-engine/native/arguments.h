@@ -3,6 +3,10 @@
 
 #include <nanobind/nanobind.h>
 
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <tuple>
 #include <vector>
 
 #include "client/python-engine/native/arrays.h"
@@ -10,11 +14,16 @@
 
 namespace attention::python {
 
+/// A sequence's name, the layer, and the position of what is appended.
+using Entry = std::tuple<std::string, int64_t, std::optional<int64_t>>;
+
 /// What attend() was called with, as a request. It throws what a call throws.
 struct Arguments {
-  /// query, key and value, and the options of attention_client.Options.
+  /// query, key and value, and the options of attention_client.Options. With
+  /// sequences, one for each entry of the batch, key and value may be None.
   Arguments(nanobind::handle query, nanobind::handle key,
-            nanobind::handle value, nanobind::handle options);
+            nanobind::handle value, nanobind::handle options,
+            const std::vector<Entry>& sequences = {});
 
   server::AttentionRequest request;
   /// What the request's views lie in, with the names that errors have for them.

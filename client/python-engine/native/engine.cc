@@ -16,15 +16,6 @@ namespace nb = nanobind;
 
 constexpr int64_t kMostThreads = 4096;  // as --worker-threads
 
-void CheckHasThreads() {
-  if (!LacksThreads()) return;
-  Check(absl::FailedPreconditionError(
-      "the engine's threads are not in this process, which was forked after an "
-      "Engine was made (expected the start method \"spawn\" or \"forkserver\" "
-      "of "
-      "multiprocessing, or no Engine before the fork)"));
-}
-
 nb::str Text(absl::string_view text) {
   return nb::str(text.data(), text.size());
 }
@@ -64,10 +55,7 @@ void PythonEngine::Close() {
 
 std::shared_ptr<Engine> PythonEngine::Get() const {
   CheckHasThreads();
-  if (engine_ == nullptr) {
-    Check(absl::FailedPreconditionError(
-        "the engine is closed (expected a call before close())"));
-  }
+  CheckOpen(engine_ != nullptr);
   return engine_;
 }
 
@@ -77,8 +65,20 @@ nb::object PythonEngine::Attend(nb::handle query, nb::handle key,
                                 const nb::kwargs& options) const {
   const std::shared_ptr<Engine> engine = Get();
   const Deadline deadline = DeadlineOf(timeout);
-  const Arguments arguments(query, key, value, options);
+  Arguments arguments(query, key, value, options);
   return Run(*engine, arguments, query, out, deadline);
+}
+
+nb::object PythonEngine::AttendSequences(const PythonStore& store,
+                                         const std::vector<Entry>& entries,
+                                         nb::handle query, nb::handle key,
+                                         nb::handle value, nb::handle timeout,
+                                         const nb::kwargs& options) const {
+  const std::shared_ptr<Engine> engine = Get();
+  const std::shared_ptr<store::Store> sequences = store.Get();
+  const Deadline deadline = DeadlineOf(timeout);
+  Arguments arguments(query, key, value, options, entries);
+  return Run(*engine, arguments, query, nb::none(), deadline, sequences.get());
 }
 
 nb::dict PythonEngine::Info() const {

@@ -5,7 +5,10 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "client/python-engine/native/arguments.h"
+#include "client/python-engine/native/store.h"
 #include "core/engine.h"
 
 namespace attention::python {
@@ -27,6 +30,16 @@ class PythonEngine {
                           nanobind::handle value, nanobind::handle out,
                           nanobind::handle timeout,
                           const nanobind::kwargs& options) const;
+
+  /// The same of keys and values that a store has: of a sequence's layer for
+  /// each entry of the batch. `key` and `value`, with the options key_scale and
+  /// value_scale, are appended first; all are None where nothing is.
+  nanobind::object AttendSequences(const PythonStore& store,
+                                   const std::vector<Entry>& entries,
+                                   nanobind::handle query, nanobind::handle key,
+                                   nanobind::handle value,
+                                   nanobind::handle timeout,
+                                   const nanobind::kwargs& options) const;
 
   /// The fields of attention_engine.EngineInfo that the engine knows.
   nanobind::dict Info() const;

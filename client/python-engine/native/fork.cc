@@ -7,6 +7,9 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "absl/status/status.h"
+#include "client/python-engine/native/python.h"
+
 namespace attention::python {
 namespace {
 
@@ -31,5 +34,19 @@ bool Register() {
 void NoteThreads() { [[maybe_unused]] static const bool once = Register(); }
 
 bool LacksThreads() { return lacks_threads.load(std::memory_order_relaxed); }
+
+void CheckHasThreads() {
+  if (!LacksThreads()) return;
+  Check(absl::FailedPreconditionError(
+      "the engine's threads are not in this process, which was forked after an "
+      "Engine was made (expected the start method \"spawn\" or \"forkserver\" "
+      "of multiprocessing, or no Engine before the fork)"));
+}
+
+void CheckOpen(bool is_open) {
+  if (is_open) return;
+  Check(absl::FailedPreconditionError(
+      "the engine is closed (expected a call before close())"));
+}
 
 }  // namespace attention::python

@@ -12,6 +12,11 @@ void NoteThreads();
 /// True in such a child.
 bool LacksThreads();
 
+/// Throws FailedPreconditionError in such a child.
+void CheckHasThreads();
+/// Throws it where an engine is closed.
+void CheckOpen(bool is_open);
+
 }  // namespace attention::python
 
 #endif  // ATTENTION_CLIENT_PYTHON_ENGINE_NATIVE_FORK_H_

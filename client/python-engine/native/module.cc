@@ -1,39 +1,54 @@
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
 #include "client/python-engine/native/engine.h"
+#include "client/python-engine/native/store.h"
 
 namespace {
 
 namespace nb = nanobind;
 using attention::python::PythonEngine;
-
-constexpr char kAttend[] =
-    R"(Attention of the queries to the keys: a Result with .output.
-
-As attention_client.Client.attend, with its options, results and exceptions, but
-computed in this process. Arrays of numpy and PyTorch's and JAX's of the host are
-read where they are, whatever their strides; float64 is computed as float32.
-Nobody may change them while the call runs.
-
-out: where the output goes in place of a new array: of numpy or PyTorch, of the
-output's datatype and shape, in rows without gaps.
-timeout: seconds.)";
+using attention::python::PythonStore;
 
 }  // namespace
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): the macro's
 NB_MODULE(_native, module) {
   // An engine that lives as long as the process is no mistake.
   nb::set_leak_warnings(false);
-  // NOLINTNEXTLINE(performance-unnecessary-value-param): the macro's
   nb::class_<PythonEngine>(module, "Engine")
       .def(nb::init<int64_t, std::string>(), nb::arg("threads"),
            nb::arg("backend"))
       .def("attend", &PythonEngine::Attend, nb::arg("query"), nb::arg("key"),
            nb::arg("value"), nb::kw_only(), nb::arg("out") = nb::none(),
-           nb::arg("timeout") = nb::none(), nb::arg("options"), kAttend)
+           nb::arg("timeout") = nb::none(), nb::arg("options"))
+      .def("attend_sequences", &PythonEngine::AttendSequences, nb::arg("store"),
+           nb::arg("entries"), nb::arg("query"), nb::arg("key").none(),
+           nb::arg("value").none(), nb::kw_only(),
+           nb::arg("timeout") = nb::none(), nb::arg("options"))
       .def("facts", &PythonEngine::Info)
-      .def("close", &PythonEngine::Close,
-           "Ends the threads once no call runs; calls are refused from then "
-           "on.");
+      .def("close", &PythonEngine::Close);
+  nb::class_<PythonStore>(module, "Store")
+      .def(nb::init<std::optional<int64_t>>(),
+           nb::arg("memory_limit") = nb::none())
+      .def_prop_ro("incarnation", &PythonStore::incarnation)
+      .def("create", &PythonStore::Create)
+      .def("append", &PythonStore::Append, nb::arg("name"), nb::arg("layer"),
+           nb::arg("position").none(), nb::arg("key"), nb::arg("value"),
+           nb::arg("key_scale").none(), nb::arg("value_scale").none())
+      .def("truncate", &PythonStore::Truncate)
+      .def("fork", &PythonStore::Fork, nb::arg("name"),
+           nb::arg("length").none(), nb::arg("new_name"),
+           nb::arg("label").none(), nb::arg("idle_limit_ms").none())
+      .def("describe", &PythonStore::Describe)
+      .def("list_all", &PythonStore::List)
+      .def("delete", &PythonStore::Delete)
+      .def("export", &PythonStore::Export)
+      .def("import_", &PythonStore::Import, nb::arg("path"), nb::arg("name"),
+           nb::arg("label"), nb::arg("idle_limit_ms").none())
+      .def("close", &PythonStore::Close);
 }

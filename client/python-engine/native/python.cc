@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <cstdint>
+
 #include "absl/strings/string_view.h"
 
 namespace attention::python {
@@ -35,6 +37,7 @@ Python* Import() {
       .refuse_option = ours.attr("refuse_option"),
       .result_type = ours.attr("Result"),
       .new_error = ours.attr("from_number"),
+      .main_thread = nb::module_::import_("threading").attr("main_thread"),
   };
 }
 
@@ -59,6 +62,18 @@ void Check(const absl::Status& status) {
       GetPython().new_error(nb::int_(static_cast<int>(status.code())), message);
   PyErr_SetObject(error.type().ptr(), error.ptr());
   throw nb::python_error();
+}
+
+bool WithoutInterpreter::IsInterrupted() {
+  PyEval_RestoreThread(thread_);
+  const bool raised = PyErr_CheckSignals() != 0;
+  thread_ = PyEval_SaveThread();
+  return raised;
+}
+
+bool IsMainThread() {
+  const nb::object ident = GetPython().main_thread().attr("ident");
+  return nb::cast<uint64_t>(ident) == PyThread_get_thread_ident();
 }
 
 WithoutInterpreter::~WithoutInterpreter() {

@@ -28,6 +28,7 @@ struct Python {
   nanobind::object refuse_option;
   nanobind::object result_type;
   nanobind::object new_error;
+  nanobind::object main_thread;  // threading.main_thread
 };
 
 /// All of them. The first call imports the modules, and throws what that does.
@@ -44,9 +45,17 @@ class WithoutInterpreter {
   WithoutInterpreter& operator=(const WithoutInterpreter&) = delete;
   ~WithoutInterpreter();
 
+  /// Has Python look for signals, on the thread that this was made on, which
+  /// must be the main one. True where a handler has raised an exception: it is
+  /// Python's current one once this has ended.
+  bool IsInterrupted();
+
  private:
-  PyThreadState* const thread_;
+  PyThreadState* thread_;
 };
+
+/// Whether Python's handlers of signals run on this thread.
+bool IsMainThread();
 
 /// Throws the exception of attention_client.errors for a status that is not OK.
 void Check(const absl::Status& status);

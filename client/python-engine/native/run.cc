@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <stop_token>
+#include <thread>
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
@@ -11,9 +12,11 @@
 #include "client/python-engine/native/option_values.h"
 #include "client/python-engine/native/output.h"
 #include "client/python-engine/native/python.h"
+#include "client/python-engine/native/store.h"
 #include "core/batch.h"
 #include "server/request/request_builder.h"
 #include "server/request/results.h"
+#include "server/request/sequence_keys.h"
 
 namespace attention::python {
 namespace {
@@ -24,6 +27,9 @@ using Clock = std::chrono::steady_clock;
 
 // Longer than any program runs, and far from the clock's end.
 constexpr double kForever = 1e9;  // seconds
+
+// How often Ctrl-C is looked for: it takes the interpreter's lock.
+constexpr std::chrono::milliseconds kBetweenLooks{50};
 
 // The results' arrays, by ResultField.
 using ResultArrays = std::array<nb::object, std::size(server::kResultFields)>;
@@ -95,30 +101,83 @@ AttentionOutputs Places(server::Results& results, const ValidatedBatch& batch,
   });
 }
 
-absl::Status Compute(const Engine& engine, absl::Span<AttentionJob> jobs,
-                     const ValidatedBatch& batch, const Deadline& deadline) {
-  std::stop_source source{std::nostopstate};
-  if (deadline.time) {
-    source = std::stop_source();
+// Ends jobs that run: at a deadline, and where the handler of a signal raises.
+// To be asked before each tile, from any thread.
+class Ending {
+ public:
+  /// `main`: what the caller lets the interpreter go with, if signals are to be
+  /// looked for; null on threads that have none.
+  Ending(const Deadline& deadline, WithoutInterpreter* main)
+      : deadline_(deadline), main_(main) {}
+
+  void Watch(absl::Span<AttentionJob> jobs) {
+    if (!deadline_.time && main_ == nullptr) return;
     for (AttentionJob& job : jobs) {
-      job.stop = source.get_token();
-      job.before_tile = [&] {
-        if (Clock::now() >= *deadline.time) source.request_stop();
-      };
+      job.stop = source_.get_token();
+      job.before_tile = [this] { Look(); };
     }
   }
+
+  bool is_interrupted() const { return is_interrupted_; }
+
+ private:
+  void Look() {
+    const Clock::time_point now = Clock::now();
+    if (deadline_.time && now >= *deadline_.time) source_.request_stop();
+    // Handlers run on the thread that has called, which computes as well.
+    if (main_ == nullptr || std::this_thread::get_id() != caller_) return;
+    if (now < next_look_ || is_interrupted_) return;
+    next_look_ = now + kBetweenLooks;
+    is_interrupted_ = main_->IsInterrupted();
+    if (is_interrupted_) source_.request_stop();
+  }
+
+  const Deadline& deadline_;
+  WithoutInterpreter* const main_;
+  const std::thread::id caller_ = std::this_thread::get_id();
+  std::stop_source source_;
+  // Of the caller's thread alone.
+  Clock::time_point next_look_ = Clock::now() + kBetweenLooks;
+  bool is_interrupted_ = false;
+};
+
+absl::Status Compute(const Engine& engine, absl::Span<AttentionJob> jobs,
+                     const ValidatedBatch& batch, const Deadline& deadline) {
   absl::Status status;
   if (engine.IsQuick(batch.problems)) {
     // Over before another thread would have the interpreter.
     const WorkerPool::InPlace in_place;
     status = engine.Run(jobs);
   } else {
-    const WithoutInterpreter without;
-    status = engine.Run(jobs);
+    const bool is_main = IsMainThread();
+    bool is_interrupted = false;
+    {
+      WithoutInterpreter without;
+      Ending ending(deadline, is_main ? &without : nullptr);
+      ending.Watch(jobs);
+      status = engine.Run(jobs);
+      is_interrupted = ending.is_interrupted();
+    }
+    if (is_interrupted) throw nb::python_error();
   }
   if (!absl::IsCancelled(status)) return status;
   return absl::DeadlineExceededError(absl::StrCat(
       "the call has not finished within ", deadline.seconds, " s"));
+}
+
+// Appends what the request brings, once all of it is known to be right.
+void ReadSequences(server::SequenceKeys& keys, store::Store& store,
+                   Arguments& arguments) {
+  server::AttentionRequest& request = arguments.request;
+  while (store.Expire(store::Clock::now()).more) continue;
+  Check(keys.Plan(request));
+  Check(ValidateBatch(request.problem).status());
+  absl::Status read;
+  {
+    const WithoutInterpreter without;
+    read = keys.Read(request);
+  }
+  Check(read);
 }
 
 }  // namespace
@@ -137,8 +196,11 @@ Deadline DeadlineOf(nb::handle timeout) {
   return {*seconds, Clock::now() + wait};
 }
 
-nb::object Run(const Engine& engine, const Arguments& arguments,
-               nb::handle query, nb::handle out, const Deadline& deadline) {
+nb::object Run(const Engine& engine, Arguments& arguments, nb::handle query,
+               nb::handle out, const Deadline& deadline, store::Store* store) {
+  // What sequences have stays held until the end.
+  server::SequenceKeys keys({.store = store, .owner = kOwner});
+  if (store != nullptr) ReadSequences(keys, *store, arguments);
   absl::StatusOr<ValidatedBatch> batch =
       ValidateBatch(arguments.request.problem);
   Check(batch.status());

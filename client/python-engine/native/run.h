@@ -8,6 +8,7 @@
 
 #include "client/python-engine/native/arguments.h"
 #include "core/engine.h"
+#include "core/store/store.h"
 
 namespace attention::python {
 
@@ -20,10 +21,12 @@ struct Deadline {
 Deadline DeadlineOf(nanobind::handle timeout);
 
 /// Computes a request: a Result whose arrays are new ones of the query's kind,
-/// but for the output where `out` is given, which it is then.
-nanobind::object Run(const Engine& engine, const Arguments& arguments,
+/// but for the output where `out` is given, which it is then. Ctrl-C ends it,
+/// on Python's main thread, with what its handler raises. `store`: where the
+/// request's sequences are, if it has some; its keys are appended first.
+nanobind::object Run(const Engine& engine, Arguments& arguments,
                      nanobind::handle query, nanobind::handle out,
-                     const Deadline& deadline);
+                     const Deadline& deadline, store::Store* store = nullptr);
 
 }  // namespace attention::python
 

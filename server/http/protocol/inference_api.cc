@@ -200,7 +200,7 @@ absl::Status InferenceApi::Infer(const std::shared_ptr<HttpExchange>& exchange,
           SharedMemoryOf(caller.get(), parts_.regions, parts_.options),
           std::move(head), reply),
       parts_.engine, LimitsOfRequest(parts_.options, caller.get()),
-      ResidentAccess{&parts_.resident, ResidentStore::OwnerOf(caller.get())});
+      parts_.resident.AccessOf(caller.get()));
   HttpInferCall::Begin(parts_.services, parts_.calls,
                        {.peer = request.peer,
                         .caller = std::move(caller),

@@ -8,20 +8,31 @@ import grpc
 import numpy as np
 from attention.v1 import attention_pb2 as pb
 from attention.v1 import attention_pb2_grpc as rpc
-from contents import QUERIES, WIDTH, Torn, ids_of, key_id, rows_of
+from contents import KINDS, VALUE_WIDTH, Torn, key_id, stored_of
 from meaning import LOST, REFUSED, problem_of
 from recording import Recorder
 from sequences import array_of, form, tensor
 
 # Names that everybody makes and deletes, with their layers.
-FIXED = {"one": 1, "other": 1, "two-layers": 2}
+FIXED = {"one": 1, "other": 1, "two-layers": 2, "int8-one": 1, "fp8-one": 1}
+# Which names are of sequences that are stored otherwise than in FP32: places in KINDS.
+SCALED = {"int8-": 1, "fp8-": 2}
 # Places for names of forks, which the server makes.
 PLACES = 3
 LABEL = "histories"
 LONGEST = 150  # keys; pages have 64
 DEADLINE = 60  # seconds, where no shorter one is the point
 
+FIELDS = ("key", "value", "key_scale", "value_scale")  # of what is stored
 CODES = {code.value[0]: code.name for code in grpc.StatusCode}
+
+
+def kind_number(name):
+    return next((n for start, n in SCALED.items() if name.startswith(start)), 0)
+
+
+def kind_of(name):
+    return KINDS[kind_number(name)]
 
 
 class Places:
@@ -109,7 +120,9 @@ class Client:
         except grpc.RpcError as error:
             answer = {"code": error.code().name, "details": error.details()}
         now = time.monotonic_ns()
-        return self._note(number, calls, answer, now, reply and (lambda: results(reply)))
+        return self._note(
+            number, calls, answer, now, reply and (lambda: results(reply))
+        )
 
     def _note(self, number, calls, answer, now, results):
         if answer["code"] == "OK":
@@ -137,13 +150,16 @@ class Client:
         name = str(self._random.choice(list(self._names)))
         return name, int(self._random.integers(self._names[name]))
 
-    def _new_keys(self, count=None):
+    def _new_keys(self, name, count=None):
         self._operations += 1
         if count is None:
             # One in thirty goes over a page's end, wherever it begins.
             many = self._random.random() < 0.03
             count = 65 if many else int(self._random.integers(1, 4))
-        return tuple(key_id(self._number, self._operations, n) for n in range(count))
+        return tuple(
+            key_id(self._number, self._operations, n, kind_number(name))
+            for n in range(count)
+        )
 
     def _place_of(self, name, layer):
         """Where an append goes: mostly behind the last key as far as this one knows."""
@@ -161,7 +177,7 @@ class Client:
         if self._lengths.get((name, layer), 0) > LONGEST:
             self._cut(name)
             return
-        self._put(name, layer, self._place_of(name, layer), self._new_keys())
+        self._put(name, layer, self._place_of(name, layer), self._new_keys(name))
 
     def _append_again(self):
         """The same keys at the same place, as who has lost an answer does; and more."""
@@ -175,11 +191,10 @@ class Client:
             self._put(name, layer, position, keys)
 
     def _put(self, name, layer, position, keys):
-        key, value = rows_of(keys)
         call = {"kind": "append", "name": name, "layer": layer, "keys": keys}
-        request = pb.AppendRequest(
-            name=name, layer=layer, key=tensor(key[None]), value=tensor(value[None])
-        )
+        request = pb.AppendRequest(name=name, layer=layer)
+        for field, array in zip(FIELDS, stored_of(keys)):
+            getattr(request, field).CopyFrom(tensor(array[None]))
         if position is not None:
             call["position"] = request.position = position
             self._last[name, layer] = (position, keys)
@@ -193,21 +208,24 @@ class Client:
     def _attend_request(self, entries, appended, shows):
         """Of (name, layer, position) and the keys that each brings, or none. `shows`: the
         answer shows the keys themselves, and not only an output."""
-        lead = (len(entries), 1) if len(entries) > 1 else ((), (1, 1))[
-            self._random.integers(2)
-        ]
+        lead = (
+            (len(entries), 1)
+            if len(entries) > 1
+            else ((), (1, 1))[self._random.integers(2)]
+        )
+        queries = kind_of(entries[0][0]).queries
         request = pb.AttendRequest(
             id="histories",
-            query=tensor(np.broadcast_to(QUERIES, (*lead, *QUERIES.shape))),
+            query=tensor(np.broadcast_to(queries, (*lead, *queries.shape))),
             scaled_dot_product=pb.ScaledDotProduct(scale=1),
             return_lse=True,
         )
         for name, layer, position in entries:
             request.sequences.entries.add(name=name, layer=layer, position=position)
         if appended:
-            rows = [rows_of(keys) for keys in appended]
-            for field, index in (("key", 0), ("value", 1)):
-                array = np.stack([one[index] for one in rows])
+            rows = [stored_of(keys) for keys in appended]
+            for field, of_entries in zip(FIELDS, zip(*rows)):
+                array = np.stack(of_entries)
                 shape = (*lead, *array.shape[1:])
                 getattr(request.sequences.append, field).CopyFrom(
                     tensor(array.reshape(shape))
@@ -219,10 +237,11 @@ class Client:
     def _packed_request(self, entries, appended):
         """Likewise; each brings as many keys as there are queries."""
         count = len(entries)
-        starts = np.arange(count + 1, dtype="<i4") * len(QUERIES)
+        queries = kind_of(entries[0][0]).queries
+        starts = np.arange(count + 1, dtype="<i4") * len(queries)
         request = pb.AttendRequest(
             id="packed",
-            query=tensor(np.tile(QUERIES, (count, 1))[:, None]),
+            query=tensor(np.tile(queries, (count, 1))[:, None]),
             query_starts=pb.Tensor(
                 datatype=pb.DATA_TYPE_INT32, shape=starts.shape, data=starts.tobytes()
             ),
@@ -232,15 +251,20 @@ class Client:
         for name, layer, position in entries:
             request.sequences.entries.add(name=name, layer=layer, position=position)
         if appended:
-            key, value = rows_of([one for keys in appended for one in keys])
-            request.sequences.append.key.CopyFrom(tensor(key[:, None]))
-            request.sequences.append.value.CopyFrom(tensor(value[:, None]))
+            rows = stored_of([one for keys in appended for one in keys])
+            for field, array in zip(FIELDS, rows):
+                getattr(request.sequences.append, field).CopyFrom(
+                    tensor(array[:, None])
+                )
         return request
 
-    def _attend_results(self, count, shows):
+    def _attend_results(self, entries, shows):
+        count, kind = len(entries), kind_of(entries[0][0])
+        rows = len(kind.queries)
+
         def results(reply):
-            outputs = array_of(reply.output).reshape(count, len(QUERIES), WIDTH)
-            lengths = np.exp(array_of(reply.lse).reshape(count, len(QUERIES))[:, -1])
+            outputs = array_of(reply.output).reshape(count, rows, VALUE_WIDTH)
+            lengths = np.exp(array_of(reply.lse).reshape(count, rows)[:, -1])
             told = [
                 {"output": output, "read": round(float(length))}
                 for output, length in zip(outputs, lengths)
@@ -249,13 +273,13 @@ class Client:
             # only the output tells where each begins.
             if shows and len(reply.scores.shape) > 1:
                 scores = array_of(reply.scores)
-                scores = scores.reshape(count, len(QUERIES), scores.shape[-1])
+                scores = scores.reshape(count, rows, scores.shape[-1])
                 for result, one in zip(told, scores):
                     # Behind a shorter entry's keys there is nothing.
-                    keys = np.where(np.isfinite(one), one, 0)[:WIDTH].T
+                    keys = np.where(np.isfinite(one), one, 0)[: kind.width].T
                     there = np.flatnonzero(keys[:, 0])
                     keys = keys[: there[-1] + 1 if len(there) else 0]
-                    result["seen"] = ids_of(keys)
+                    result["seen"] = kind.ids_of(keys)
             return told
 
         return results
@@ -276,7 +300,7 @@ class Client:
             self._attention.Attend,
             self._attend_request(entries, None, shows),
             self._calls(entries, None),
-            self._attend_results(1, shows),
+            self._attend_results(entries, shows),
         )
 
     def _decode(self):
@@ -287,12 +311,12 @@ class Client:
             self._cut(name)
             return
         entries = [(name, layer, self._place_of(name, layer))]
-        appended = [self._new_keys()]
+        appended = [self._new_keys(name)]
         for _ in range(3):
             shows = self._random.random() < 0.7
             request = self._attend_request(entries, appended, shows)
             calls = self._calls(entries, appended)
-            results = self._attend_results(1, shows)
+            results = self._attend_results(entries, shows)
             if self._call(self._attention.Attend, request, calls, results):
                 return
             if entries[0][2] is None:
@@ -300,7 +324,11 @@ class Client:
 
     def _batch(self):
         count = int(self._random.integers(2, 4))
-        places = [self._any_layer() for _ in range(count)]
+        # Of one form.
+        first, *others = [self._any_layer() for _ in range(4 * count)]
+        alike = [one for one in others if kind_of(one[0]) is kind_of(first[0])]
+        places = [first, *alike][:count]
+        count = len(places)
         packed = self._random.random() < 0.3
         appended = None
         entries = [(*place, None) for place in places]
@@ -310,8 +338,9 @@ class Client:
             and len(set(places)) == count
             and all(self._lengths.get(place, 0) <= LONGEST for place in places)
         ):
-            length = len(QUERIES) if packed else int(self._random.integers(1, 3))
-            appended = [self._new_keys(length) for _ in range(count)]
+            queries = kind_of(first[0]).queries
+            length = len(queries) if packed else int(self._random.integers(1, 3))
+            appended = [self._new_keys(name, length) for name, _ in places]
             entries = [(*place, self._place_of(*place)) for place in places]
         shows = not packed and self._random.random() < 0.7
         request = (
@@ -323,7 +352,7 @@ class Client:
             self._attention.Attend,
             request,
             self._calls(entries, appended),
-            self._attend_results(count, shows),
+            self._attend_results(entries, shows),
         )
 
     def _stream(self):
@@ -339,14 +368,14 @@ class Client:
                 appended = None
                 entries = [(name, layer, None)]
                 if not full and self._random.random() < 0.6:
-                    appended = [self._new_keys()]
+                    appended = [self._new_keys(name)]
                     entries = [(name, layer, self._place_of(name, layer))]
                 shows = self._random.random() < 0.7
                 request = self._attend_request(entries, appended, shows)
                 request.id = str(n)
                 calls = self._calls(entries, appended)
                 calls[0]["turn"] = (stream, n)
-                results = self._attend_results(1, shows)
+                results = self._attend_results(entries, shows)
                 begun[request.id] = (self._recorder.begin(calls), calls, results)
                 yield request
 
@@ -362,9 +391,7 @@ class Client:
                     nameless += 1  # it was not decoded any more
                     continue
                 number, calls, results = begun.pop(reply.id)
-                self._note(
-                    number, calls, answer, now, lambda: results(reply.result)
-                )
+                self._note(number, calls, answer, now, lambda: results(reply.result))
             if len(begun) != nameless:
                 self._recorder.problem(f"a stream ends without replies to {begun}")
         except grpc.RpcError as error:
@@ -400,9 +427,17 @@ class Client:
     def _create(self):
         name = str(self._random.choice(list(FIXED)))
         request = pb.CreateSequencesRequest()
-        request.sequences.add(name=name, form=form(FIXED[name]), label=LABEL)
+        kind = kind_of(name)
+        request.sequences.add(
+            name=name,
+            form=form(FIXED[name], 1, kind.width, VALUE_WIDTH, kind.datatype),
+            label=LABEL,
+        )
         self._call(
-            self._store.Create, request, [{"kind": "create", "name": name}], lambda _: [{}]
+            self._store.Create,
+            request,
+            [{"kind": "create", "name": name}],
+            lambda _: [{}],
         )
 
     def _delete(self, name=None):
@@ -416,10 +451,13 @@ class Client:
         )
 
     def _fork(self):
-        """Under a name that the server makes, so that nobody else knows it: the fork's
-        content is read before others may change it."""
+        """Under a name that nobody else knows, so that the fork's content is read before
+        others may change it. The server makes it, but where it says how keys are stored."""
         name, layer = self._any_layer()
         request = pb.ForkRequest(name=name)
+        for start in filter(name.startswith, SCALED):
+            self._operations += 1
+            request.new_name = f"{start}{self._number}-{self._operations}"
         call = {"kind": "fork", "name": name}
         if self._random.random() < 0.3:
             length = self._lengths.get((name, layer), 0)
@@ -436,9 +474,10 @@ class Client:
         seen = {}
         try:
             for one in range(layers):
-                request = self._attend_request([(fork, one, None)], None, True)
+                entries = [(fork, one, None)]
+                request = self._attend_request(entries, None, True)
                 reply = self._attention.Attend(request, timeout=DEADLINE)
-                seen[one] = self._attend_results(1, True)(reply)[0]["seen"]
+                seen[one] = self._attend_results(entries, True)(reply)[0]["seen"]
         except (grpc.RpcError, Torn) as error:
             self._recorder.problem(f"a fork of {name} cannot be read: {error}")
             return
@@ -455,7 +494,11 @@ class Client:
         """Under a name that others make and delete as well; without keys, so that what it
         begins with is known."""
         target = str(self._random.choice(list(FIXED)))
-        sources = [name for name in self._names if self._names[name] == FIXED[target]]
+        sources = [
+            name
+            for name in self._names
+            if self._names[name] == FIXED[target] and kind_of(name) is kind_of(target)
+        ]
         source = str(self._random.choice(sources))
         self._call(
             self._store.Fork,
@@ -473,7 +516,7 @@ class Client:
             return
         name, layer = self._any_layer()
         entries = [(name, layer, self._place_of(name, layer))]
-        appended = [self._new_keys()]
+        appended = [self._new_keys(name)]
         request = self._attend_request(entries, appended, False)
         self._recorder.begin(self._calls(entries, appended))
         self._attention.Attend.future(request, timeout=DEADLINE)
@@ -499,7 +542,7 @@ class Client:
                     self._attention.Attend,
                     self._attend_request(entries, None, True),
                     self._calls(entries, None),
-                    self._attend_results(1, True),
+                    self._attend_results(entries, True),
                     DEADLINE,
                 )
         lost = [name for name in there if name not in known]

@@ -75,7 +75,8 @@ class Round:
             time.sleep(0.02)
             if now() > next_kill:
                 next_kill += int(KILLS * 1e9)
-                os.kill(self._random.choice(clients).pid, signal.SIGKILL)
+                # Not os.kill(): one that has ended may have been waited for by now.
+                self._random.choice(clients).kill()
             for n, client in enumerate(clients):
                 if not client.is_alive() and now() < until:
                     self._note_end(client)

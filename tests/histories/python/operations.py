@@ -30,7 +30,7 @@ class Operation:
     deleted: Any = None
     read: Any = None  # how many keys an attend has read
     seen: Any = None  # ids that the answer shows
-    output: Any = field(default=None, compare=False)  # for QUERIES
+    output: Any = field(default=None, compare=False)  # of all queries
     client: str = ""
     # Of a stream: which, and which of its requests. They run in their order
     # where one of two appends.

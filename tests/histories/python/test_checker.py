@@ -4,7 +4,7 @@ import unittest
 
 import numpy as np
 from checker import check, shrink
-from contents import Contents, Torn, ids_of, key_id, rows_of
+from contents import KINDS, Contents, Torn, to_fp8, key_id, rows_of
 from meaning import operations_of, problem_of
 from operations import FOREVER, Operation
 
@@ -106,10 +106,29 @@ class Histories(unittest.TestCase):
         )
         # Bytes of two keys.
         keys = rows_of([A, B])[0]
-        self.assertEqual(ids_of(keys), (A, B))
+        self.assertEqual(KINDS[0].ids_of(keys), (A, B))
         keys[1, 3] = keys[0, 3]
         with self.assertRaises(Torn):
-            ids_of(keys)
+            KINDS[0].ids_of(keys)
+
+    def test_torn_keys_of_int8_and_fp8(self):
+        for number in (1, 2):
+            some = [key_id(1, n, n, number) for n in range(1, 50)]
+            keys = rows_of(some)[0]
+            self.assertEqual(KINDS[number].ids_of(keys), tuple(some))
+            torn = keys.copy()
+            torn[1, 3] += keys[1, 0] / 8  # a digit of one key
+            with self.assertRaises(Torn):
+                KINDS[number].ids_of(torn)
+            torn = keys.copy()
+            torn[1] *= 2  # with another scale
+            with self.assertRaises(Torn):
+                KINDS[number].ids_of(torn)
+
+    def test_fp8_is_e4m3(self):
+        # Sign, exponent with a bias of 7, three bits of the fraction.
+        bits = [0, 0b0_0111_000, 0b0_1000_100, 0b0_1010_111, 0b1_1010_000]
+        self.assertEqual(to_fp8(np.array([0, 1, 3, 15, -8])).tolist(), bits)
 
     def test_a_torn_value(self):
         right = np.zeros((5, 4))
@@ -124,9 +143,7 @@ class Histories(unittest.TestCase):
     # ---- what an attend that appends reads
 
     def test_an_attend_reads_up_to_its_own_keys(self):
-        self.right(
-            sees(0, 9, A, B, keys=(B,)), append(0, 9, C, length=3), initial=(A,)
-        )
+        self.right(sees(0, 9, A, B, keys=(B,)), append(0, 9, C, length=3), initial=(A,))
         self.wrong(sees(0, 1, B, keys=(B,)), initial=(A,), needed=1)
         # Repeated, it does not see what came behind its keys.
         again = dict(keys=(B,), position=1)
@@ -159,7 +176,9 @@ class Histories(unittest.TestCase):
         self.right(first, append(0, 9, B, **turn(1, 2)), sees(10, 11, B, A), initial=())
         self.right(first, sees(0, 9, A, **turn(1)), initial=())
         self.wrong(first, sees(0, 9, **turn(1)), initial=())
-        self.right(sees(0, 9, A, **turn(0)), sees(0, 9, **turn(1)), append(0, 9, A), initial=())
+        self.right(
+            sees(0, 9, A, **turn(0)), sees(0, 9, **turn(1)), append(0, 9, A), initial=()
+        )
         # One that is not answered may not have happened, but not later.
         gone = lost("append", 0, keys=(A,), **turn(0))
         self.right(gone, sees(0, 9, **turn(1)), sees(10, 11), initial=())

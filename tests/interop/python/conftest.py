@@ -50,6 +50,7 @@ def repository(tmp_path_factory, problem):
         },
         {"m": problem.m.T},
     )
+    add_model(folder, "decode", {"scoring": "scaled_dot_product", "sequences": True})
     add_model(folder, "broken", {"scoring": "cosine"})
     return folder
 

@@ -45,3 +45,10 @@ def test_the_code_runs(client, decoder_path):
     assert torch.isfinite(names["states"]).all()
     assert names["answer"].shape == (1, 77)
     assert list(client.sequences()) == []
+
+
+def test_the_code_for_flax_runs(client):
+    names = {"client": client}
+    exec(blocks("python", "Flax"), names)
+    assert names["output"].shape == (2, 1, 2)
+    assert names["weights"].shape == (2, 1, 10)

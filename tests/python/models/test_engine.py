@@ -73,8 +73,8 @@ def test_the_default_may_be_local(monkeypatch):
         set_client(None)
 
 
-def test_a_cache_on_a_server_wants_a_server(engine):
+def test_a_cache_wants_what_keeps_sequences():
     from transformers import LlamaConfig
 
     with pytest.raises(TypeError, match="keeps no sequences"):
-        ServiceCache(LlamaConfig(num_hidden_layers=1), engine)
+        ServiceCache(LlamaConfig(num_hidden_layers=1), object())

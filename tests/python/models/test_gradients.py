@@ -9,15 +9,10 @@ from torch.nn import functional
 
 from attention_client import InvalidArgumentError
 from attention_client.layers import AdditiveAttention, DotProductAttention
-from attention_client.torch import scaled_dot_product_attention, set_client
+from attention_client.torch import scaled_dot_product_attention
 
 
-@pytest.fixture(autouse=True)
-def default(client):
-    set_client(client)
-    torch.manual_seed(1)
-    yield
-    set_client(None)
+pytestmark = pytest.mark.usefixtures("default")
 
 
 def tensors(*shapes, dtype=torch.float32):

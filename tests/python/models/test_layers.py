@@ -15,15 +15,9 @@ from attention_client.layers import (
     MultiHeadAttention,
     masked_softmax,
 )
-from attention_client.torch import set_client
 
 
-@pytest.fixture(autouse=True)
-def default(client):
-    set_client(client)
-    torch.manual_seed(1)
-    yield
-    set_client(None)
+pytestmark = pytest.mark.usefixtures("default")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Hugging Face models generate with their keys and values on the server."""
+"""Hugging Face models generate with their keys on a server, or in an engine."""
 
 import copy
 import gc
@@ -21,6 +21,7 @@ from transformers import (
 
 from attention_client import Client, DeadlineExceededError, LocalServer
 from attention_client.transformers import NAME, ServiceCache, register
+from attention_engine import Engine
 
 SMALL = dict(
     vocab_size=100,
@@ -67,8 +68,8 @@ SEARCHES = {
 
 
 @pytest.fixture(autouse=True)
-def registered(client):
-    register(client)
+def registered(computing):
+    register(computing)
     with torch.no_grad():
         yield
 
@@ -90,8 +91,8 @@ def llama():
 
 
 @pytest.fixture
-def cache(client, llama):
-    with ServiceCache(llama.config, client) as made:
+def cache(computing, llama):
+    with ServiceCache(llama.config, computing) as made:
         yield made
 
 
@@ -117,14 +118,14 @@ def by_pytorch(model, *arguments, implementation="sdpa", **options):
 @pytest.mark.parametrize("padding", [0, 4])
 @pytest.mark.parametrize("search", SEARCHES)
 @pytest.mark.parametrize("name", MODELS)
-def test_a_decoder_generates_the_same_tokens(client, name, search, padding):
+def test_a_decoder_generates_the_same_tokens(computing, name, search, padding):
     model, options = make(name), SEARCHES[search]
     prompt = tokens(2, 9)
     mask = torch.ones_like(prompt)
     mask[0, :padding] = 0  # the first prompt is shorter
     implementation = MODELS[name][2]
     expected = by_pytorch(model, prompt, mask, implementation=implementation, **options)
-    with ServiceCache(model.config, client) as cache:
+    with ServiceCache(model.config, computing) as cache:
         actual = generate(model, prompt, mask, past_key_values=cache, **options)
         assert cache.get_seq_length() == 20
         assert {len(sequence) for sequence in cache.sequences} == {20}
@@ -145,9 +146,9 @@ def test_logits_are_pytorchs(llama, cache):
 
 
 @pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16, torch.float64])
-def test_the_models_datatype_is_the_caches(client, llama, kind):
+def test_the_models_datatype_is_the_caches(computing, llama, kind):
     llama = llama.to(kind)
-    with ServiceCache(llama.config, client) as cache:
+    with ServiceCache(llama.config, computing) as cache:
         logits = llama(tokens(1, 9), past_key_values=cache).logits
         assert logits.dtype == kind
         held = "float32" if kind == torch.float64 else str(kind).removeprefix("torch.")
@@ -224,10 +225,16 @@ def test_an_assistant_may_guess(llama, cache):
     assert torch.equal(actual, by_pytorch(llama, prompt, max_new_tokens=20))
 
 
-def test_a_call_that_failed_leaves_the_tokens_before_it(client, llama, cache):
+def test_a_call_that_failed_leaves_the_tokens_before_it(
+    computing, llama, cache, monkeypatch
+):
     prompt = tokens(2, 9)
     llama(prompt, past_key_values=cache)
-    call, calls = client._call, []
+    # Where a call is answered, whichever of them does.
+    answering, name = computing, "_call"
+    if isinstance(computing, Engine):
+        answering, name = computing._sequences, "answer"
+    call, calls = getattr(answering, name), []
 
     def fail_in_the_second_layer(*arguments):
         calls.append(arguments)
@@ -236,7 +243,7 @@ def test_a_call_that_failed_leaves_the_tokens_before_it(client, llama, cache):
             raise DeadlineExceededError("lost")
         return answer
 
-    client._call = fail_in_the_second_layer
+    monkeypatch.setattr(answering, name, fail_in_the_second_layer)
     with pytest.raises(DeadlineExceededError):
         llama(tokens(2, 1), past_key_values=cache)
     assert cache.get_seq_length() == 9
@@ -273,16 +280,16 @@ def test_another_batch_is_refused(llama, cache):
         llama(tokens(3, 1), past_key_values=cache)
 
 
-def test_layers_without_keys_are_refused(client):
+def test_layers_without_keys_are_refused(computing):
     with pytest.raises(ValueError, match="linear_attention"):
-        ServiceCache(Qwen3NextConfig(), client)
+        ServiceCache(Qwen3NextConfig(), computing)
 
 
-def test_sequences_go_with_the_cache(client, llama):
+def test_sequences_go_with_the_cache(computing, llama):
     def held():
-        return len(list(client.sequences(label="goes")))
+        return len(list(computing.sequences(label="goes")))
 
-    cache = ServiceCache(llama.config, client, label="goes")
+    cache = ServiceCache(llama.config, computing, label="goes")
     llama(tokens(2, 9), past_key_values=cache)
     assert held() == 2
     forked = cache.fork()

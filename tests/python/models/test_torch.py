@@ -9,11 +9,7 @@ from attention_client import Client, InvalidArgumentError
 from attention_client.torch import scaled_dot_product_attention, set_client
 
 
-@pytest.fixture(autouse=True)
-def default(client):
-    set_client(client)
-    yield
-    set_client(None)
+pytestmark = pytest.mark.usefixtures("default")
 
 
 @pytest.fixture

@@ -12,17 +12,13 @@ from attention_client.layers import (
     DotProductAttention,
     GaussianAttention,
     MultiHeadAttention,
+    masked_softmax,
 )
-from attention_client.torch import scaled_dot_product_attention, set_client
+from attention_client.torch import scaled_dot_product_attention
 from attention_engine import Engine
 
 
-@pytest.fixture(autouse=True)
-def default(client):
-    set_client(client)
-    torch.manual_seed(1)
-    yield
-    set_client(None)
+pytestmark = pytest.mark.usefixtures("default")
 
 
 @pytest.fixture
@@ -215,3 +211,16 @@ def test_pytorchs_causal_biases_are_taken(client, given, bias):
         client.attend(*given, bias=bias(5, 7))
     with Engine(threads=1) as engine, pytest.raises(InvalidArgumentError, match="bias"):
         engine.attend(*given, bias=bias(5, 7))
+
+
+def test_a_trace_has_the_call_as_an_operator(given):
+    query, key, value = (tensor.detach() for tensor in given)
+
+    def ours(query, key, value):
+        return scaled_dot_product_attention(query, key, value)
+
+    traced = torch.jit.trace(ours, (query, key, value), check_trace=False)
+    other = torch.flip(query, [0])
+    torch.testing.assert_close(
+        traced(other, key, value), ours(other, key, value), atol=1e-6, rtol=1e-6
+    )

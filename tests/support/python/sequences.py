@@ -1,4 +1,4 @@
-"""Calls of KeyValueService and of Attend on sequences, in FP32, over a channel."""
+"""Calls of KeyValueService and of Attend on sequences, over a channel."""
 
 import re
 
@@ -8,7 +8,14 @@ from attention.v1 import attention_pb2 as pb
 from attention.v1 import attention_pb2_grpc as rpc
 
 
+STORED = {np.dtype(np.int8): pb.DATA_TYPE_INT8, np.dtype(np.uint8): pb.DATA_TYPE_FP8}
+
+
 def tensor(array):
+    """INT8 of int8, FP8 of uint8 (its bits), FP32 of the rest."""
+    if array.dtype in STORED:
+        datatype, data = STORED[array.dtype], array.tobytes()
+        return pb.Tensor(datatype=datatype, shape=array.shape, data=data)
     data = np.ascontiguousarray(array, "<f4").tobytes()
     return pb.Tensor(datatype=pb.DATA_TYPE_FP32, shape=array.shape, data=data)
 
@@ -17,25 +24,24 @@ def array_of(message):
     return np.frombuffer(message.data, "<f4").reshape(tuple(message.shape))
 
 
-def form(layers=1, heads=1, width=4, value_width=None):
+def form(layers=1, heads=1, width=4, value_width=None, datatype=pb.DATA_TYPE_FP32):
     return pb.SequenceForm(
         heads=heads,
         key_width=width,
         value_width=width if value_width is None else value_width,
-        datatype=pb.DATA_TYPE_FP32,
+        datatype=datatype,
         layers=layers,
     )
 
 
 def attend_request(names, query, appended=None, **options):
-    """`appended`: key and value."""
+    """`appended`: key and value; of INT8 and FP8 key_scale and value_scale, too."""
     request = pb.AttendRequest(id="sequences", query=tensor(query), **options)
     for name in names:
         request.sequences.entries.add(name=name)
     if appended:
-        key, value = appended
-        request.sequences.append.key.CopyFrom(tensor(key))
-        request.sequences.append.value.CopyFrom(tensor(value))
+        for field, array in zip(("key", "value", "key_scale", "value_scale"), appended):
+            getattr(request.sequences.append, field).CopyFrom(tensor(array))
     return request
 
 
@@ -52,8 +58,13 @@ class Sequences:
         request = pb.CreateSequencesRequest(sequences=new)
         return list(self.store.Create(request, **self._with).names)
 
-    def append(self, name, key, value, **fields):
-        request = pb.AppendRequest(name=name, key=tensor(key), value=tensor(value), **fields)
+    def append(self, name, key, value, key_scale=None, value_scale=None, **fields):
+        request = pb.AppendRequest(
+            name=name, key=tensor(key), value=tensor(value), **fields
+        )
+        if key_scale is not None:
+            request.key_scale.CopyFrom(tensor(key_scale))
+            request.value_scale.CopyFrom(tensor(value_scale))
         return self.store.Append(request, **self._with)
 
     def truncate(self, name, length):

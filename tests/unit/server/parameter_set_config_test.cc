@@ -29,6 +29,20 @@ TEST(ParameterSetConfig, NeedsNoMoreThanAScoringFunction) {
   EXPECT_THAT(config.parameters, IsEmpty());
 }
 
+TEST(ParameterSetConfig, SaysWhetherRequestsAreOfSequences) {
+  const auto of = [](const std::string& rest) {
+    return ParseParameterSetConfig(R"({"scoring": "gaussian")" + rest + "}");
+  };
+  ASSERT_OK_AND_ASSIGN(const ParameterSetConfig silent, of(""));
+  EXPECT_FALSE(silent.sequences);
+  ASSERT_OK_AND_ASSIGN(const ParameterSetConfig set,
+                       of(R"(, "sequences": true)"));
+  EXPECT_TRUE(set.sequences);
+  EXPECT_THAT(of(R"(, "sequences": 1)"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "sequences: 1 (expected true or false)"));
+}
+
 TEST(ParameterSetConfig, ReadsEveryOption) {
   ASSERT_OK_AND_ASSIGN(const ParameterSetConfig config,
                        ParseParameterSetConfig(R"({

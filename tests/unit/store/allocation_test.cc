@@ -1,9 +1,13 @@
-// Memory that runs out in the middle of an append. Every allocation of the
-// pages and tables is one that returns null; here they are counted, and one of
-// them does.
+// Memory that runs out in the middle of an append. Every allocation of pages
+// and tables is one that returns null; here they are counted, and one of them
+// does. Or the system has no more memory for slabs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <new>
@@ -17,6 +21,7 @@ namespace {
 
 // How many more allocations succeed; below 0: all.
 thread_local int64_t left = -1;
+thread_local bool no_mappings = false;
 
 bool Fails() {
   if (left < 0) return false;
@@ -31,10 +36,15 @@ void* operator new(size_t size, const std::nothrow_t&) noexcept {
 void* operator new[](size_t size, const std::nothrow_t&) noexcept {
   return Fails() ? nullptr : std::malloc(size);
 }
-void* operator new(size_t size, std::align_val_t alignment,
-                   const std::nothrow_t&) noexcept {
-  return Fails() ? nullptr
-                 : std::aligned_alloc(static_cast<size_t>(alignment), size);
+// In place of the C library's.
+extern "C" void* mmap(void* address, size_t length, int protection, int flags,
+                      int file, off_t offset) noexcept {
+  if (no_mappings) {
+    errno = ENOMEM;
+    return MAP_FAILED;
+  }
+  return reinterpret_cast<void*>(
+      syscall(SYS_mmap, address, length, protection, flags, file, offset));
 }
 
 namespace attention::store {
@@ -44,6 +54,7 @@ using test::IsOk;
 using test::StatusIs;
 using ::testing::_;
 using testing::AppendRows;
+using ::testing::HasSubstr;
 using testing::MakeSequence;
 using testing::Rows;
 using testing::SmallForm;
@@ -74,10 +85,10 @@ TEST(StoreAllocationTest, AnAppendThatFailsHalfWayChangesNothing) {
   const auto budget = Unlimited();
   const auto sequence = MakeSequence(SmallForm(), budget);
   ASSERT_THAT(AppendRows(*sequence, 100, 1), IsOk());
-  // A larger table in two parts, and three pages in two parts each.
+  // A larger table in two parts, and three pages of a slab that is there.
   EXPECT_EQ(AppendUntilItSucceeds(*sequence, *budget, Tags({{100, 1}}),
                                   Rows(SmallForm(), 100, 200, 2)),
-            2 + 3 * 2);
+            2 + 3);
   EXPECT_EQ(TagsOf(*sequence), Tags({{100, 1}, {200, 2}}));
 }
 
@@ -90,9 +101,27 @@ TEST(StoreAllocationTest, ACopyOfASharedTailThatFailsChangesNothing) {
   // A table of its own, the copy and one more page.
   EXPECT_EQ(AppendUntilItSucceeds(*sequence, *budget, Tags({{100, 1}}),
                                   Rows(SmallForm(), 100, 60, 3)),
-            2 + 2 * 2);
+            2 + 2);
   EXPECT_EQ(TagsOf(*sequence), Tags({{100, 1}, {60, 3}}));
   EXPECT_EQ(TagsOf(*fork), Tags({{100, 1}, {1, 2}}));
+}
+
+TEST(StoreAllocationTest, AnAppendForWhichThereIsNoSlabChangesNothing) {
+  const SequenceForm form = {.heads = 2, .key_width = 2048, .value_width = 512};
+  const auto budget = Unlimited();
+  const auto sequence = MakeSequence(form, budget);
+  ASSERT_THAT(AppendRows(*sequence, 60, 1), IsOk());
+  const int64_t held = budget->held();
+  // The slab has a page for it, and the two others would be of another one.
+  no_mappings = true;
+  const auto result = AppendRows(*sequence, 140, 2);
+  no_mappings = false;
+  EXPECT_THAT(result, StatusIs(absl::StatusCode::kResourceExhausted,
+                               HasSubstr("no memory for 3 pages")));
+  EXPECT_EQ(budget->held(), held);
+  EXPECT_EQ(TagsOf(*sequence), Tags({{60, 1}}));
+  ASSERT_THAT(AppendRows(*sequence, 140, 2), IsOk());
+  EXPECT_EQ(TagsOf(*sequence), Tags({{60, 1}, {140, 2}}));
 }
 
 TEST(StoreAllocationTest, AForkAndATruncateThatFailChangeNothing) {

@@ -6,11 +6,15 @@ import importlib.metadata
 from dataclasses import dataclass
 from typing import Any
 
-from typing_extensions import Self
+from typing_extensions import Self, Unpack
 
-from attention_client._channel import CLIENTS
+from attention_client import Options, Result
+from attention_client._calls import Returned, Steps, run
+from attention_client._channel import CLIENTS, Metadata
+from attention_client._keeps_sequences import KeepsSequences
 from attention_client.info import Backend, Device, UnusedBackend
 from attention_engine import _native
+from attention_engine._sequences import Sequences
 
 try:
     __version__ = importlib.metadata.version("attention-engine")
@@ -29,23 +33,34 @@ class EngineInfo:
     unused_backends: tuple[UnusedBackend, ...]
 
 
-class Engine(_native.Engine):
+class Engine(KeepsSequences):
     """Computes attention in this process.
 
     threads: that compute; None: one for each processor that the process may use.
-    backend: "auto", "cpu" or "reference".
+    backend: "auto", "cpu" or "reference". resident_memory_limit: bytes that the
+    sequences may take together; None: what the process can have.
 
     One engine may serve many threads. It is of no use in a child that os.fork() has
     made, and says so: start children with "spawn" or "forkserver". Pickled, it is made
-    anew with these settings. Its threads end with close(), or with the context.
+    anew with these settings, without sequences. Its threads and its sequences end with
+    close(), or with the context.
 
         engine = Engine()
         output = engine.attend(query, key, value, causal=True).output
     """
 
-    def __init__(self, threads: int | None = None, backend: str = "auto") -> None:
-        super().__init__(0 if threads is None else threads, backend)
-        self._settings = threads, backend
+    takes_out = True  # of attend(), which PyTorch's adapters make use of
+
+    def __init__(
+        self,
+        threads: int | None = None,
+        backend: str = "auto",
+        resident_memory_limit: int | None = None,
+    ) -> None:
+        self._native = _native.Engine(0 if threads is None else threads, backend)
+        self._store = _native.Store(resident_memory_limit)
+        self._sequences = Sequences(self._native, self._store)
+        self._settings = threads, backend, resident_memory_limit
         CLIENTS[id(self)] = self  # for PyTorch's operator, which takes numbers
 
     def __enter__(self) -> Self:
@@ -54,16 +69,61 @@ class Engine(_native.Engine):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __reduce__(self) -> tuple[type[Engine], tuple[int | None, str]]:
+    def __reduce__(self) -> tuple[type[Engine], tuple[Any, ...]]:
         return type(self), self._settings
 
     def __repr__(self) -> str:
-        threads, backend = self._settings
-        return f"Engine(threads={threads}, backend={backend!r})"
+        threads, backend, limit = self._settings
+        more = "" if limit is None else f", resident_memory_limit={limit}"
+        return f"Engine(threads={threads}, backend={backend!r}{more})"
+
+    def attend(
+        self,
+        query: Any,
+        key: Any,
+        value: Any,
+        *,
+        out: Any = None,
+        timeout: float | None = None,
+        **options: Unpack[Options],
+    ) -> Result:
+        """Attention of the queries to the keys: a Result with .output.
+
+        As attention_client.Client.attend, with its options, results and exceptions, but
+        computed in this process. Arrays of numpy, and PyTorch's and JAX's of the host,
+        are read where they are, whatever their strides; float64 is computed as float32.
+        Nobody may change them while the call runs.
+
+        out: where the output goes in place of a new array: of numpy or PyTorch, of the
+        output's datatype and shape, in rows without gaps. timeout: seconds.
+        """
+        return self._native.attend(
+            query, key, value, out=out, timeout=timeout, **options
+        )
+
+    def close(self) -> None:
+        """Ends the threads once no call runs; calls are refused from then on."""
+        self._native.close()
+        self._store.close()
+
+    def _run(
+        self,
+        steps: Steps[Returned],
+        timeout: float | None,
+        metadata: Metadata | None,
+    ) -> Returned:
+        if metadata is not None:
+            raise TypeError(
+                "metadata: given to an engine (expected none: calls send nothing; or "
+                "the Client of a server)"
+            )
+        return run(
+            steps, lambda method, asked: self._sequences.answer(method, asked, timeout)
+        )
 
     def info(self) -> EngineInfo:
         """Version, backends and threads."""
-        facts: dict[str, Any] = self.facts()
+        facts: dict[str, Any] = self._native.facts()
         return EngineInfo(
             version=__version__,
             backends=tuple(Backend(**one) for one in facts["backends"]),

@@ -1,14 +1,15 @@
 """What a call does, step by step, for both clients.
 
-A generator yields a method with its request's bytes, is sent the reply's, and returns
-the call's result; an AttentionError is thrown into it. The clients send and wait, each
-in its way.
+A generator yields a method with its request, is sent the reply's bytes, and returns the
+call's result; an AttentionError is thrown into it. A request is its bytes, or has them
+by bytes(): an engine, which shares the steps on sequences, reads its tensors where they
+are, and answers Attend with the Result. The clients send and wait, each in its way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Callable, Generator, Iterable, Mapping
+from typing import Any, SupportsBytes, TypeAlias, TypeVar
 
 from attention_client import _channel, _infer, _messages, _shared_memory
 from attention_client._arrays import Array
@@ -24,7 +25,8 @@ from attention_client.errors import (
 )
 
 Returned = TypeVar("Returned")
-Steps: TypeAlias = Generator[tuple[str, bytes], bytes, Returned]
+Asked: TypeAlias = bytes | SupportsBytes
+Steps: TypeAlias = Generator[tuple[str, Asked], Any, Returned]
 
 # Bytes of a request's tensors from which on shared memory is faster than the wire.
 LEAST_SHARED = 256 << 10
@@ -33,6 +35,24 @@ _ALIGNMENT = 64  # bytes, of a tensor in a region
 
 _RegisterRequest = _messages.message("inference.SystemSharedMemoryRegisterRequest")
 _UnregisterRequest = _messages.message("inference.SystemSharedMemoryUnregisterRequest")
+
+
+def run(steps: Steps[Returned], answer: Callable[[str, Asked], Any]) -> Returned:
+    """Takes the steps, each of which is answered at once."""
+    try:
+        method, request = next(steps)
+        while True:
+            try:
+                reply = answer(method, request)
+            except AttentionError as error:
+                method, request = steps.throw(error)
+            else:
+                method, request = steps.send(reply)
+    except StopIteration as done:
+        returned: Returned = done.value
+        return returned
+    finally:
+        steps.close()
 
 
 def attend(

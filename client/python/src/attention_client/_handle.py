@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from attention_client import _channel, _sequence_calls
-from attention_client._sequence_calls import Known
+from attention_client._known import Known
 from attention_client.info import SequenceForm
 
 
@@ -29,9 +28,6 @@ class Handle:
     @property
     def lengths(self) -> tuple[int, ...]:
         return tuple(self._known.lengths)
-
-    def _routed(self, metadata: _channel.Metadata | None) -> _channel.Metadata:
-        return _sequence_calls.routed(self._known.route, metadata)
 
     def __len__(self) -> int:
         return min(self._known.lengths)

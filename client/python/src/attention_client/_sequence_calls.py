@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import re
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -12,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from attention_client import _channel, _messages
-from attention_client._arrays import BFLOAT16, FLOAT8, Array, like, to_numpy
+from attention_client._arrays import Array, like, to_numpy
 from attention_client._calls import Returned, Steps
-from attention_client._quantize import quantized
-from attention_client._reply import Result, decode
-from attention_client._request import Options, encode, fitting, prepare, set_field
-from attention_client._wire import DATATYPES, Message, sendable
+from attention_client._known import Known, form, pair, route, with_extents
+from attention_client._reply import TENSORS, Result, decode
+from attention_client._request import Options, encode, prepare, set_field
+from attention_client._wire import Message, sendable
 from attention_client.errors import (
     AttentionError,
     InvalidArgumentError,
@@ -28,88 +26,11 @@ from attention_client.info import SequenceDescription, SequenceForm
 
 MOST_NAMES = 256  # in one call
 
-_ROUTE = re.compile(r"([a-zA-Z0-9._:+=@-]{1,256})(?:/|\Z)")
 _APPEND = _messages.numbers("attention.v1.AppendRequest")
-# What a sequence may hold, and what is converted to it.
-_NUMBERS = (np.dtype("<f4"), np.dtype("<f2"), BFLOAT16)
-_SCALED = (np.dtype(np.int8), FLOAT8)  # with a scale for each row
-_HELD = {kind.name: kind for kind in _NUMBERS + _SCALED}
-_CONVERTED = frozenset(_NUMBERS) | {np.dtype("<f8")}
 
 
 def _message(name: str) -> Any:
     return _messages.message(f"attention.v1.{name}")
-
-
-@dataclasses.dataclass(eq=False)
-class Known:
-    """What a client knows of a sequence."""
-
-    name: str
-    form: SequenceForm
-    # Keys of each layer, as the last answer has it.
-    lengths: list[int]
-    incarnation: int
-    # That of the sequence of which it is a fork, whatever its own name.
-    route: str = ""
-
-    def __post_init__(self) -> None:
-        self.route = self.route or route(self.name)
-
-    def check_layer(self, layer: int) -> None:
-        if not 0 <= layer < self.form.layers:
-            raise InvalidArgumentError(
-                f"layer: {layer} (expected 0 to {self.form.layers - 1})"
-            )
-
-    def rows(self, key: Any, value: Any) -> dict[str, Array]:
-        """What converted() gives, with a batch of one."""
-        return {
-            name: _with_extents(array, 3 if name.endswith("_scale") else 4, name)
-            for name, array in self.converted(key, value).items()
-        }
-
-    def converted(self, key: Any, value: Any) -> dict[str, Array]:
-        """key and value of the sequence's datatype, key_scale and value_scale of int8
-        and float8_e4m3fn."""
-        arrays: dict[str, Array] = {}
-        for name, tensor in (("key", key), ("value", value)):
-            elements, scales = self._elements(tensor, name)
-            arrays[name] = elements
-            if scales is not None:
-                arrays[f"{name}_scale"] = scales
-        return arrays
-
-    def _elements(self, tensor: Any, name: str) -> tuple[Array, Array | None]:
-        kind = _HELD[self.form.datatype]
-        if kind in _SCALED and isinstance(tensor, tuple):
-            elements, scales = _pair(tensor, name, "elements, scales")
-            return to_numpy(elements, name), to_numpy(scales, f"{name}_scale")
-        array = fitting(to_numpy(tensor, name), name)
-        if array.dtype not in _CONVERTED:
-            return array, None  # the server refuses what does not fit
-        if kind in _SCALED:
-            return quantized(array, kind, name)
-        converted: Array = array.astype(kind, copy=False)
-        return converted, None
-
-    def has_appended(self, layer: int, end: int) -> None:
-        self.lengths[layer] = max(self.lengths[layer], end)
-
-
-def _with_extents(array: Array, extents: int, name: str) -> Array:
-    """With those of a batch of one, and of one head, where they are missing."""
-    if not extents - 2 <= array.ndim <= extents:
-        expected = "heads, length, width" if extents == 4 else "heads, length"
-        raise InvalidArgumentError(f"{name}: shape {array.shape} (expected {expected})")
-    return array.reshape((1,) * (extents - array.ndim) + array.shape)
-
-
-def route(name: str) -> str:
-    """What forks have in common with the sequence that they were made of, by name."""
-    # What is no name, which the server refuses, might be no header either.
-    found = _ROUTE.match(name) if isinstance(name, str) else None
-    return found[1] if found else ""
 
 
 def new_name(of: str | None = None) -> str:
@@ -135,34 +56,6 @@ def by_route(names: Iterable[str]) -> list[list[str]]:
     for name in names:
         groups.setdefault(route(name), []).append(name)
     return list(groups.values())
-
-
-def form(
-    heads: int, width: int, value_width: int | None, layers: int, dtype: Any
-) -> Any:
-    message = _message("SequenceForm")()
-    value_width = width if value_width is None else value_width
-    for field, value in (
-        ("heads", heads),
-        ("key_width", width),
-        ("value_width", value_width),
-        ("layers", layers),
-    ):
-        set_field(message, field, value, field)
-    message.datatype = DATATYPES[_datatype(dtype)]
-    return message
-
-
-def _datatype(dtype: Any) -> np.dtype[Any]:
-    """Of a name, or a type of numpy or PyTorch."""
-    name = str(dtype).removeprefix("torch.")
-    if name not in _HELD:
-        with contextlib.suppress(TypeError):
-            name = np.dtype(dtype).name
-    if name not in _HELD:
-        expected = ", ".join(_HELD)
-        raise InvalidArgumentError(f"dtype: {dtype!r} (expected one of {expected})")
-    return _HELD[name]
 
 
 def _name_and_label(message: Any, name: str | None, label: str | None) -> None:
@@ -244,6 +137,21 @@ def refresh(known: Known) -> Steps[SequenceDescription]:
     return described
 
 
+@dataclasses.dataclass(eq=False)
+class Append:
+    """A request of Append: fields beside tensors, and those."""
+
+    message: Any
+    arrays: dict[str, Array]  # as a sequence has them
+
+    def __bytes__(self) -> bytes:
+        message = Message()
+        message.add_bytes(self.message.SerializeToString())
+        for name, array in self.arrays.items():
+            message.add_tensor(_APPEND[name], array)
+        return message.join()
+
+
 def append(
     known: Known, key: Any, value: Any, layer: int, position: int | None
 ) -> Steps[int]:
@@ -252,18 +160,12 @@ def append(
     arrays = {
         name: sendable(array, name) for name, array in known.rows(key, value).items()
     }
-    plain = _message("AppendRequest")(name=known.name, layer=layer)
+    message = _message("AppendRequest")(name=known.name, layer=layer)
     position = known.lengths[layer] if position is None else position
-    set_field(plain, "position", position, "position")
-    message = Message()
-    message.add_bytes(plain.SerializeToString())
-    for name, array in arrays.items():
-        message.add_tensor(_APPEND[name], array)
-    reply = _message("AppendResponse").FromString(
-        (yield _channel.APPEND, message.join())
-    )
-    known.lengths[layer] = reply.length
-    length: int = reply.length
+    set_field(message, "position", position, "position")
+    data = yield _channel.APPEND, Append(message, arrays)
+    length: int = _message("AppendResponse").FromString(data).length
+    known.lengths[layer] = length
     return length
 
 
@@ -277,7 +179,7 @@ def attend(
 ) -> Steps[Result]:
     """Of one sequence: a query and results without the batch's extent."""
     array = to_numpy(query, "query")
-    wide = _with_extents(array, 4, "query")
+    wide = with_extents(array, 4, "query")
     own = wide.ndim - array.ndim
     as_given = like(query)
 
@@ -286,7 +188,7 @@ def attend(
 
     rows = None
     if append is not None:
-        rows = known.rows(*_pair(append, "append", "key, value"))
+        rows = known.rows(*pair(append, "append", "key, value"))
     positions = None if position is None else [position]
     return (yield from _attend([known], wide, back, rows, layer, positions, options))
 
@@ -303,21 +205,34 @@ def attend_all(
         raise InvalidArgumentError("sequences: none (expected one for each entry)")
     rows = None
     if append is not None:
-        rows = known[0].converted(*_pair(append, "append", "key, value"))
-    return (yield from _attend(known, query, like(query), rows, layer, None, options))
+        rows = known[0].converted(*pair(append, "append", "key, value"))
+    array = to_numpy(query, "query")
+    return (yield from _attend(known, array, like(query), rows, layer, None, options))
 
 
-def _pair(given: Any, name: str, expected: str) -> tuple[Any, Any]:
-    try:
-        first, second = given
-    except (TypeError, ValueError):
-        raise InvalidArgumentError(f"{name}: no pair (expected {expected})") from None
-    return first, second
+@dataclasses.dataclass(eq=False)
+class Attend:
+    """A request of Attend to sequences."""
+
+    query: Array
+    rows: dict[str, Array]  # what is appended: key, value and their scales, or none
+    options: Options
+    entries: tuple[Any, ...]  # SequenceLayer messages
+
+    def arguments(self) -> tuple[Any, Any, Any, Options]:
+        """query, key, value and options, as attend takes them."""
+        own = {**self.rows}
+        key, value = own.pop("key", None), own.pop("value", None)
+        given: Any = {**self.options, **own}
+        return self.query, key, value, given
+
+    def __bytes__(self) -> bytes:
+        return encode(prepare(*self.arguments(), self.entries))
 
 
 def _attend(
     known: Sequence[Known],
-    query: Any,
+    query: Array,
     back: Callable[[Any], Any],
     rows: dict[str, Array] | None,
     layer: int,
@@ -333,25 +248,25 @@ def _attend(
         positions = positions or [one.lengths[layer] for one in known]
         for entry, position in zip(entries, positions, strict=True):
             set_field(entry, "position", position, "position")
-    own = {**rows} if rows is not None else {}
-    key, value = own.pop("key", None), own.pop("value", None)
-    given: Any = {**options, **own}  # with the scales
-    request = dataclasses.replace(
-        prepare(query, key, value, given, tuple(entries)), like_query=back
-    )
-    data = yield _channel.ATTEND, encode(request)
+    request = Attend(query, rows or {}, options, tuple(entries))
+    answer = yield _channel.ATTEND, request
     if rows is not None and positions is not None:
-        counts = _appended(request.tensors, len(known))
+        counts = _appended(rows, options, len(known))
         for one, position, count in zip(known, positions, counts, strict=True):
             one.has_appended(layer, position + count)
-    return decode(data, request.like_query)
+    if isinstance(answer, Result):  # of an engine
+        found = {name: getattr(answer, name) for name in TENSORS}
+        arrays = {n: back(array) for n, array in found.items() if array is not None}
+        return dataclasses.replace(answer, **arrays)
+    return decode(answer, back)
 
 
-def _appended(tensors: dict[str, Array], entries: int) -> list[int]:
+def _appended(rows: dict[str, Array], options: Options, entries: int) -> list[int]:
     """How many keys each entry has appended."""
-    if "query_starts" in tensors:
-        return [int(count) for count in np.diff(tensors["query_starts"])]
-    return [tensors["key"].shape[-2]] * entries
+    starts = options.get("query_starts")
+    if starts is not None:
+        return [int(count) for count in np.diff(to_numpy(starts, "query_starts"))]
+    return [rows["key"].shape[-2]] * entries
 
 
 def truncate(known: Known, length: int) -> Steps[None]:
@@ -457,8 +372,8 @@ def _lost(known: Sequence[Known]) -> Steps[str | None]:
     for one in known:
         if one.incarnation != now:
             return (
-                f"the sequence {one.name!r} is lost: the server has been started anew "
-                "since, or it is another one (its incarnation was "
+                f"the sequence {one.name!r} is lost: its server or engine has been "
+                "started anew since, or this is another one (its incarnation was "
                 f"{one.incarnation}, it is {now})"
             )
     return None

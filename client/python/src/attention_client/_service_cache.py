@@ -1,4 +1,4 @@
-"""A cache of Hugging Face models whose keys and values stay on the server."""
+"""A cache of Hugging Face models whose keys and values are elsewhere."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from transformers import Cache, PreTrainedConfig
 from transformers.cache_utils import CacheLayerMixin
 from typing_extensions import Self
 
-from attention_client import _sequence_calls
+from attention_client import _known, _sequence_calls
 from attention_client._default import default_client
+from attention_client._keeps_sequences import KeepsSequences
 from attention_client._reply import Result
 from attention_client._request import Options
-from attention_client.client import Client
 from attention_client.sequence import Sequence
 
 # Layers that see keys by their positions alone, which the mask says.
@@ -57,7 +57,7 @@ class Stored(torch.Tensor):  # type: ignore[misc]
     @classmethod
     def __torch_dispatch__(cls, function: Any, *_: Any) -> Any:
         raise RuntimeError(
-            f"{function}: the keys of a ServiceCache are on the server (expected a "
+            f"{function}: the keys of a ServiceCache are not here (expected a "
             "model with the attention that attention_client.transformers.register() "
             'has registered: attn_implementation="attention_service")'
         )
@@ -67,11 +67,12 @@ class _Store:
     """The sequences of a cache, one for each entry of the batch."""
 
     def __init__(
-        self, client: Client, layers: int, label: str, idle_limit: float | None
+        self, client: KeepsSequences, layers: int, label: str, idle_limit: float | None
     ) -> None:
-        if not hasattr(client, "attend_sequences"):
+        if not isinstance(client, KeepsSequences):
             raise TypeError(
-                f"client: {client!r} keeps no sequences (expected a server's Client)"
+                f"client: {client!r} keeps no sequences (expected a server's Client, "
+                "or an Engine)"
             )
         self.client = client
         self.layers = layers
@@ -164,9 +165,9 @@ class _Store:
     def _create(self, key: torch.Tensor, value: torch.Tensor) -> None:
         batch, heads, _, width = key.shape
         kind = torch.float32 if key.dtype == torch.float64 else key.dtype
-        form = _sequence_calls.form(heads, width, value.shape[-1], self.layers, kind)
+        form = _known.form(heads, width, value.shape[-1], self.layers, kind)
         name = _sequence_calls.new_name()
-        metadata = _sequence_calls.routed(name, None)  # all of them at one server
+        metadata = self.client._routed(name, None)  # all of them at one server
         for first in range(0, batch, _sequence_calls.MOST_NAMES):
             count = min(batch - first, _sequence_calls.MOST_NAMES)
             steps = _sequence_calls.create_all(
@@ -215,7 +216,7 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
 
 
 class ServiceCache(Cache):  # type: ignore[misc]
-    """A cache for generate() whose keys and values never leave the server.
+    """A cache for generate() whose keys and values stay on a server, or in an engine.
 
     config: the model's, which has the attention that register() has registered.
     client: None means attention_client.torch's default. label, idle_limit: as in
@@ -235,7 +236,7 @@ class ServiceCache(Cache):  # type: ignore[misc]
     def __init__(
         self,
         config: PreTrainedConfig,
-        client: Client | None = None,
+        client: KeepsSequences | None = None,
         *,
         label: str = "",
         idle_limit: float | None = None,

@@ -12,8 +12,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from attention_client import _channel, _default
+from attention_client._arrays import torch_elements
 from attention_client._request import Options
 from attention_client._torch_gradients import Tensors, recompute
 from attention_client.scoring import Additive, Bilinear, Gaussian
@@ -40,6 +42,10 @@ class Settings:
     dropped: bool = False  # whether weights are those after dropout
 
 
+# Tensors that are what they hold, and datatypes that an engine reads and writes.
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+_READ = (torch.float32, torch.float16, torch.bfloat16)
+
 _SETTINGS = tuple(field.name for field in dataclasses.fields(Settings))
 _SCHEMA = (
     "Tensor query, Tensor key, Tensor value, "
@@ -53,17 +59,69 @@ def number(client: Any) -> int:
     """What stands for a client in Settings: 0 for None."""
     if client is None:
         return 0
-    if not torch.compiler.is_compiling():
-        _channel.CLIENTS[id(client)] = client
+    if torch.compiler.is_compiling() or _channel.CLIENTS.get(id(client)) is client:
+        return id(client)
+    _channel.CLIENTS[id(client)] = client
     return id(client)
 
 
 def attend(tensors: dict[str, Any], settings: Settings) -> tuple[Tensor, Tensor | None]:
     """The output; and the weights before dropout, if they are wanted."""
     given = [tensors.get(name) for name in _GIVEN]
+    if not _is_watched(given):
+        return _computed(tensors, settings)
     plain = [getattr(settings, name) for name in _SETTINGS]
     output, weights = _called(*given, *plain)
     return output, weights if settings.weights else None
+
+
+def _is_watched(tensors: list[Tensor | None]) -> bool:
+    """Whether somebody has to see an operator, who records, traces or transforms.
+
+    Others get along without PyTorch's dispatcher, which takes longer than a small call.
+    """
+    # The compiler sees no further than the first line.
+    if (
+        torch.compiler.is_compiling()
+        or torch.jit.is_tracing()
+        or torch._C._are_functorch_transforms_active()
+        or torch._C._len_torch_dispatch_stack() > 0
+        or forward_ad._current_level >= 0
+    ):
+        return True
+    records = torch.is_grad_enabled()
+    return any(
+        tensor is not None
+        and (type(tensor) not in _PLAIN or (records and tensor.requires_grad))
+        for tensor in tensors
+    )
+
+
+def _computed(
+    tensors: dict[str, Any], settings: Settings
+) -> tuple[Tensor, Tensor | None]:
+    """What the operator gives, without it."""
+    client = _client(settings)
+    query, key, value = (tensors[name].detach() for name in ("query", "key", "value"))
+    kind, given = query.dtype, options(tensors, settings)
+    if getattr(client, "takes_out", False) and _is_read_where_it_is(query, key, value):
+        # Heads behind rows, as whoever joins heads wants them.
+        batch, heads, length, _ = query.shape
+        output = query.new_empty(batch, length, heads, value.shape[-1]).transpose(1, 2)
+        arrays = (torch_elements(tensor) for tensor in (query, key, value))
+        result = client.attend(*arrays, out=torch_elements(output), **given)
+        weights = result.weights
+        return output, None if weights is None else torch.from_numpy(weights)
+    with torch.no_grad():
+        result = client.attend(query, key, value, **given)
+    return result.output.to(kind), result.weights
+
+
+def _is_read_where_it_is(*tensors: Tensor) -> bool:
+    return all(
+        tensor.dim() == 4 and tensor.device.type == "cpu" and tensor.dtype in _READ
+        for tensor in tensors
+    )
 
 
 def options(tensors: dict[str, Any], settings: Settings) -> Options:

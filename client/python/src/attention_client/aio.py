@@ -253,7 +253,7 @@ class AsyncClient(_channel.Caller):
             method, request = next(steps)
             while True:
                 try:
-                    reply = await self._call(method, request, left(), metadata)
+                    reply = await self._call(method, bytes(request), left(), metadata)
                 except AttentionError as error:
                     method, request = steps.throw(error)
                 else:

@@ -9,6 +9,7 @@ from typing_extensions import Self, Unpack
 from attention_client import _channel, _sequence_calls
 from attention_client._calls import Returned, Steps
 from attention_client._handle import Handle
+from attention_client._known import Known
 from attention_client._reply import Result
 from attention_client._request import Options
 from attention_client.errors import AttentionError
@@ -29,7 +30,7 @@ class AsyncSequence(Handle):
     def __init__(
         self,
         client: AsyncClient,
-        known: _sequence_calls.Known,
+        known: Known,
         *,
         is_own: bool = True,
     ) -> None:
@@ -132,7 +133,9 @@ class AsyncSequence(Handle):
     ) -> None:
         """As Sequence.delete."""
         await self._client.delete_sequences(
-            [self.name], timeout=timeout, metadata=self._routed(metadata)
+            [self.name],
+            timeout=timeout,
+            metadata=_sequence_calls.routed(self._known.route, metadata),
         )
 
     async def _run(
@@ -142,4 +145,5 @@ class AsyncSequence(Handle):
         metadata: _channel.Metadata | None,
     ) -> Returned:
         watched = _sequence_calls.watched([self._known], steps)
-        return await self._client._run(watched, timeout, self._routed(metadata))
+        metadata = _sequence_calls.routed(self._known.route, metadata)
+        return await self._client._run(watched, timeout, metadata)

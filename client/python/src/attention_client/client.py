@@ -11,15 +11,15 @@ import grpc
 from typing_extensions import Self, Unpack
 
 from attention_client import _calls, _channel, _process, _sequence_calls
+from attention_client._keeps_sequences import KeepsSequences
 from attention_client._reply import Result
 from attention_client._request import Options, Request
 from attention_client._window import Window
 from attention_client.errors import AttentionError, from_rpc_error
-from attention_client.info import SequenceDescription, ServerInfo
-from attention_client.sequence import Sequence
+from attention_client.info import ServerInfo
 
 
-class Client(_channel.Caller):
+class Client(_channel.Caller, KeepsSequences):
     """Calls a server at target: "host:port", "unix:/path" or any other of gRPC's.
 
     timeout: seconds that a call may take unless it says otherwise.
@@ -163,120 +163,6 @@ class Client(_channel.Caller):
             if not self._is_inherited():
                 stream.cancel()
 
-    def sequence(
-        self,
-        *,
-        heads: int,
-        width: int,
-        value_width: int | None = None,
-        layers: int = 1,
-        dtype: Any = "float32",
-        name: str | None = None,
-        label: str = "",
-        idle_limit: float | None = None,
-        timeout: float | None = None,
-        metadata: _channel.Metadata | None = None,
-    ) -> Sequence:
-        """A new Sequence: keys and values that stay on the server.
-
-        heads, width and value_width: of keys and values, in every layer. dtype:
-        "float32", "float16", "bfloat16", "int8", "float8_e4m3fn", or a type of numpy or
-        PyTorch. name: in place of one of 128 random bits, which nobody can guess;
-        label: what sequences() finds it by. idle_limit: seconds that it may be unused,
-        in place of the server's.
-        """
-        name = _sequence_calls.new_name() if name is None else name
-        metadata = _sequence_calls.routed(name, metadata)
-        steps = _sequence_calls.create(
-            heads, width, value_width, layers, dtype, name, label, idle_limit
-        )
-        return Sequence(self, self._run(steps, timeout, metadata))
-
-    def open_sequence(
-        self,
-        name: str,
-        *,
-        timeout: float | None = None,
-        metadata: _channel.Metadata | None = None,
-    ) -> Sequence:
-        """The Sequence of a name. As a context manager it is not deleted."""
-        metadata = _sequence_calls.routed(name, metadata)
-        known = self._run(_sequence_calls.find(name), timeout, metadata)
-        return Sequence(self, known, is_own=False)
-
-    def import_sequence(
-        self,
-        file: str,
-        *,
-        name: str | None = None,
-        label: str = "",
-        idle_limit: float | None = None,
-        timeout: float | None = None,
-        metadata: _channel.Metadata | None = None,
-    ) -> Sequence:
-        """A new Sequence of a file that Sequence.export() has written."""
-        name = _sequence_calls.new_name() if name is None else name
-        metadata = _sequence_calls.routed(name, metadata)
-        steps = _sequence_calls.read_file(file, name, label, idle_limit)
-        return Sequence(self, self._run(steps, timeout, metadata))
-
-    def attend_sequences(
-        self,
-        sequences: Iterable[Sequence],
-        query: Any,
-        layer: int = 0,
-        append: tuple[Any, Any] | None = None,
-        *,
-        timeout: float | None = None,
-        metadata: _channel.Metadata | None = None,
-        **options: Unpack[Options],
-    ) -> Result:
-        """Attention of each entry's queries to the keys of a sequence of its own.
-
-        query: (B, Hq, Lq, D), or (T, Hq, D) with query_starts. append: (key, value) of
-        (B, Hkv, n, D), or (T, Hkv, D), which come behind the keys that are there, and
-        are seen. Lengths may differ. Options are those of attend. Behind a proxy all
-        are to be at one server, as forks of one sequence are.
-        """
-        known = [sequence._known for sequence in sequences]
-        steps = _sequence_calls.attend_all(known, query, layer, append, options)
-        if known:
-            metadata = _sequence_calls.routed(known[0].route, metadata)
-        return self._run(_sequence_calls.watched(known, steps), timeout, metadata)
-
-    def sequences(
-        self,
-        *,
-        label: str | None = None,
-        label_prefix: str | None = None,
-        timeout: float | None = None,
-        metadata: _channel.Metadata | None = None,
-    ) -> Iterator[SequenceDescription]:
-        """All of the caller's, in order of label and name; those of a label alone.
-
-        timeout: of each page, which are asked for as they are needed.
-        """
-        token: str | None = ""
-        while token is not None:
-            steps = _sequence_calls.list_page(label, label_prefix, token)
-            page, following = self._run(steps, timeout, metadata)
-            yield from page
-            token = following or None
-
-    def delete_sequences(
-        self,
-        names: Iterable[str],
-        *,
-        timeout: float | None = None,
-        metadata: _channel.Metadata | None = None,
-    ) -> int:
-        """Ends those that are there; how many there were."""
-        deleted = 0
-        for group in _sequence_calls.by_route(names):
-            own = _sequence_calls.routed(group[0], metadata)
-            deleted += self._run(_sequence_calls.delete(group), timeout, own)
-        return deleted
-
     def info(
         self,
         *,
@@ -299,6 +185,11 @@ class Client(_channel.Caller):
         reply = self._call(_channel.HEALTH, request, timeout, metadata)
         return _channel.read_health(reply)
 
+    def _routed(
+        self, name: str, metadata: _channel.Metadata | None
+    ) -> _channel.Metadata:
+        return _sequence_calls.routed(name, metadata)
+
     def _run(
         self,
         steps: _calls.Steps[_calls.Returned],
@@ -306,20 +197,10 @@ class Client(_channel.Caller):
         metadata: _channel.Metadata | None,
     ) -> _calls.Returned:
         left = self._left(timeout)
-        try:
-            method, request = next(steps)
-            while True:
-                try:
-                    reply = self._call(method, request, left(), metadata)
-                except AttentionError as error:
-                    method, request = steps.throw(error)
-                else:
-                    method, request = steps.send(reply)
-        except StopIteration as done:
-            returned: _calls.Returned = done.value
-            return returned
-        finally:
-            steps.close()
+        return _calls.run(
+            steps,
+            lambda method, asked: self._call(method, bytes(asked), left(), metadata),
+        )
 
     def _call(
         self,

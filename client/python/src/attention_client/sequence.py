@@ -1,4 +1,4 @@
-"""Keys and values that stay on the server, for programs that wait for their answers."""
+"""Keys and values that stay, for programs that wait for their answers."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from typing_extensions import Self, Unpack
 from attention_client import _channel, _sequence_calls
 from attention_client._calls import Returned, Steps
 from attention_client._handle import Handle
+from attention_client._known import Known
 from attention_client._reply import Result
 from attention_client._request import Options
 from attention_client.errors import AttentionError
 from attention_client.info import SequenceDescription
 
 if TYPE_CHECKING:
-    from attention_client.client import Client
+    from attention_client._keeps_sequences import KeepsSequences
 
 
 class Sequence(Handle):
-    """Keys and values of a name on the server, one list for each layer of a model.
+    """Keys and values of a name, one list for each layer of a model.
 
+    They are on a server, or in this process where an engine has made it.
     Client.sequence() makes one, Client.open_sequence() finds one, and so do fork() and
     Client.import_sequence(). As a context manager it is deleted at the end, unless it
     was opened, and so is another's.
@@ -38,7 +40,11 @@ class Sequence(Handle):
     """
 
     def __init__(
-        self, client: Client, known: _sequence_calls.Known, *, is_own: bool = True
+        self,
+        client: KeepsSequences,
+        known: Known,
+        *,
+        is_own: bool = True,
     ) -> None:
         super().__init__(known, is_own=is_own)
         self._client = client
@@ -148,7 +154,8 @@ class Sequence(Handle):
     ) -> int:
         """Writes it into a file of the server's folder for them; its bytes.
 
-        The file has tensors key.0, value.0 and so on, in the format of safetensors.
+        An engine takes any path. The file has tensors key.0, value.0 and so on, in the
+        format of safetensors.
         """
         steps = _sequence_calls.export(self._known, file)
         return self._run(steps, timeout, metadata)
@@ -161,7 +168,9 @@ class Sequence(Handle):
     ) -> None:
         """Ends it. Safe to call twice."""
         self._client.delete_sequences(
-            [self.name], timeout=timeout, metadata=self._routed(metadata)
+            [self.name],
+            timeout=timeout,
+            metadata=self._client._routed(self._known.route, metadata),
         )
 
     def _run(
@@ -171,4 +180,5 @@ class Sequence(Handle):
         metadata: _channel.Metadata | None,
     ) -> Returned:
         watched = _sequence_calls.watched([self._known], steps)
-        return self._client._run(watched, timeout, self._routed(metadata))
+        metadata = self._client._routed(self._known.route, metadata)
+        return self._client._run(watched, timeout, metadata)

@@ -12,7 +12,7 @@ from typing import Any
 
 from typing_extensions import Self
 
-from attention_client import _sequence_calls
+from attention_client import _known
 from attention_client._channel import TIMEOUT
 from attention_client.client import Client
 from attention_client.errors import (
@@ -221,9 +221,7 @@ class AttentionCluster:
         range_keys: the least number of keys that are together at one node; ranges grow
         with the sequence.
         """
-        form = SequenceForm.of(
-            _sequence_calls.form(heads, width, value_width, layers, dtype)
-        )
+        form = SequenceForm.of(_known.form(heads, width, value_width, layers, dtype))
         made = self._ask("create", name, form, replicas, range_keys)
         return ShardedSequence(self, made, [0] * form.layers)
 

@@ -12,6 +12,7 @@ import numpy as np
 from attention_client import _channel, _sequence_calls
 from attention_client._arrays import Array, to_numpy
 from attention_client._calls import Steps
+from attention_client._known import Known
 from attention_client._merge import merged_arrays
 from attention_client._reply import Result
 from attention_client._request import Options, choice, window_sides
@@ -226,9 +227,9 @@ def merge(results: Sequence[Result]) -> Result:
     )
 
 
-def known(form: SequenceForm, replica: Replica) -> _sequence_calls.Known:
+def known(form: SequenceForm, replica: Replica) -> Known:
     """A replica as a sequence of its server."""
-    return _sequence_calls.Known(replica.name, form, [0] * form.layers, 0)
+    return Known(replica.name, form, [0] * form.layers, 0)
 
 
 def attend(

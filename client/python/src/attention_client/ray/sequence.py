@@ -11,6 +11,7 @@ from typing_extensions import Self, Unpack
 
 from attention_client import _channel, _sequence_calls
 from attention_client._arrays import Array, like, to_numpy
+from attention_client._known import Known, pair, with_extents
 from attention_client._reply import Result
 from attention_client._request import Options
 from attention_client.errors import (
@@ -184,11 +185,11 @@ class ShardedSequence:
         """
         self._known().check_layer(layer)
         array = to_numpy(query, "query")
-        wide = _sequence_calls._with_extents(array, 4, "query")
+        wide = with_extents(array, 4, "query")
         length, rows = self._lengths[layer], None
         if append is not None:
             rows, position = self._rows(
-                *_sequence_calls._pair(append, "append", "key, value"), layer, position
+                *pair(append, "append", "key, value"), layer, position
             )
             length = max(length, position + rows["key"].shape[-2])
         elif position is not None:
@@ -267,7 +268,7 @@ class ShardedSequence:
         """Ends it. Safe to call twice."""
         self._cluster._ask("delete", self.name, timeout=timeout)
 
-    def _known(self) -> _sequence_calls.Known:
+    def _known(self) -> Known:
         return fanout.known(self.form, Replica("", self.name))
 
     def _left(self, timeout: float | None) -> Callable[[], float]:

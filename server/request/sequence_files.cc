@@ -1,0 +1,67 @@
+#include "server/request/sequence_files.h"
+
+#include <sys/stat.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "core/formats/safetensors_reader.h"
+#include "core/store/sequence_file.h"
+
+namespace attention::server {
+namespace {
+
+absl::Status OfFile(const absl::Status& status, const SequenceFilePlace& file) {
+  if (status.ok()) return status;
+  return absl::Status(
+      status.code(),
+      absl::StrReplaceAll(absl::StrCat("file: ", status.message()),
+                          {{file.path, absl::StrCat("'", file.shown, "'")}}));
+}
+
+}  // namespace
+
+absl::StatusOr<int64_t> ExportSequence(store::Store& store,
+                                       const std::string& owner,
+                                       const std::string& name,
+                                       const SequenceFilePlace& file) {
+  const auto sequence = store.Find(owner, name, store::Clock::now());
+  if (!sequence.ok()) return sequence.status();
+  const auto snapshots = (*sequence)->TakeSnapshots();
+  if (!snapshots.ok()) return snapshots.status();
+  absl::Status status =
+      store::WriteSequenceFile((*sequence)->form(), *snapshots, file.path);
+  if (!status.ok()) return OfFile(status, file);
+  struct stat facts {};
+  const bool known = stat(file.path.c_str(), &facts) == 0;
+  return known ? static_cast<int64_t>(facts.st_size) : 0;
+}
+
+absl::StatusOr<ImportedSequence> ImportSequence(store::Store& store,
+                                                const std::string& owner,
+                                                const SequenceFilePlace& file,
+                                                store::NewSequence wanted) {
+  absl::StatusOr<SafetensorsReader> opened =
+      SafetensorsReader::OpenFile(file.path);
+  if (!opened.ok()) return OfFile(opened.status(), file);
+  const auto reader = store::SequenceFileReader::Open(*std::move(opened));
+  if (!reader.ok()) return OfFile(reader.status(), file);
+  wanted.form = reader->form();
+  absl::StatusOr<std::string> name =
+      store.Create(owner, wanted, store::Clock::now());
+  if (!name.ok()) return name.status();
+  const absl::Status status = reader->Read(
+      [&](int64_t layer, int64_t position, const KeyValueBlock& rows) {
+        return store
+            .Append(owner, *name, layer, position, rows, store::Clock::now())
+            .status();
+      });
+  if (!status.ok()) {
+    store.Delete(owner, *name).IgnoreError();
+    return OfFile(status, file);
+  }
+  return ImportedSequence{*std::move(name), reader->lengths()};
+}
+
+}  // namespace attention::server

@@ -1,0 +1,137 @@
+"""Sequences in the caller's process: what an engine does that a server does not."""
+
+import pickle
+import threading
+
+import numpy as np
+import pytest
+from keys import HEADS, WIDTH, attend_with_keys
+from test_engine_process import forked
+
+from attention_client import (
+    FailedPreconditionError,
+    InvalidArgumentError,
+    NotFoundError,
+    ResourceExhaustedError,
+    SequenceLostError,
+)
+from attention_engine import Engine
+
+
+@pytest.fixture
+def own(engine):
+    with engine.sequence(heads=HEADS, width=WIDTH) as made:
+        yield made
+
+
+def test_they_give_the_bits_of_a_server(client, engine, rows, normal):
+    kept, step, query = rows(200), rows(1), normal(4, 1, WIDTH)
+    answers = []
+    for one in (client, engine):
+        with one.sequence(heads=HEADS, width=WIDTH) as sequence:
+            sequence.append(*kept)
+            answers.append(sequence.attend(query, append=step, weights=True, lse=True))
+    for name in ("output", "weights", "lse"):
+        np.testing.assert_array_equal(*(getattr(one, name) for one in answers))
+
+
+@pytest.mark.parametrize(
+    "options, rows_of",
+    [
+        ({"causal": "sideways"}, None),
+        ({"valid_lens": [99]}, None),
+        ({"unknown": 1}, None),
+        ({}, (3, WIDTH, WIDTH)),
+        ({}, (HEADS, WIDTH, 3)),
+        ({}, (HEADS, 3, WIDTH)),
+    ],
+)
+def test_errors_are_those_of_a_server(client, engine, rows, normal, options, rows_of):
+    errors = []
+    for one in (client, engine):
+        with one.sequence(heads=HEADS, width=WIDTH) as sequence:
+            sequence.append(*rows(5))
+            append = None
+            if rows_of is not None:
+                heads, key_width, value_width = rows_of
+                append = normal(heads, 1, key_width), normal(heads, 1, value_width)
+            with pytest.raises((InvalidArgumentError, TypeError)) as caught:
+                sequence.attend(normal(4, 1, WIDTH), append=append, **options)
+            assert sequence.describe().lengths == (5,)  # nothing was appended
+            errors.append((type(caught.value), str(caught.value).partition(" (")[0]))
+    assert errors[0] == errors[1]
+
+
+def test_memory_has_a_limit(rows):
+    with Engine(threads=1, resident_memory_limit=1 << 20) as engine:
+        with engine.sequence(heads=HEADS, width=WIDTH) as sequence:
+            with pytest.raises(ResourceExhaustedError, match="of 1048576 bytes"):
+                sequence.append(*rows(10_000))
+            assert sequence.append(*rows(10)) == 10
+    with pytest.raises(InvalidArgumentError, match="resident_memory_limit: 0"):
+        Engine(resident_memory_limit=0)
+
+
+def test_a_file_keeps_one(engine, own, rows, normal, tmp_path):
+    query, path = normal(4, 1, WIDTH), tmp_path / "kept.safetensors"
+    own.append(*rows(9))
+    assert own.export(str(path)) == path.stat().st_size
+    with engine.import_sequence(str(path)) as again:
+        assert len(again) == 9
+        np.testing.assert_array_equal(
+            again.attend(query).output, own.attend(query).output
+        )
+    with pytest.raises(NotFoundError) as caught:
+        engine.import_sequence(str(tmp_path / "nothing"))
+    assert caught.value.field == "file"
+
+
+def test_they_end_with_their_engine(rows):
+    with Engine(threads=1) as engine:
+        sequence = engine.sequence(heads=HEADS, width=WIDTH)
+    with pytest.raises(FailedPreconditionError, match="closed"):
+        sequence.append(*rows(1))
+
+
+def test_a_pickled_engine_has_none(own, rows):
+    own.append(*rows(1))
+    copied = pickle.loads(pickle.dumps(own))
+    with pytest.raises(SequenceLostError, match="another one"):
+        copied.append(*rows(1))
+
+
+def test_a_child_that_was_forked_is_told(engine, own):
+    def append(outcome):
+        try:
+            own.append(*[np.ones((HEADS, 1, WIDTH), np.float32)] * 2)
+        except FailedPreconditionError as error:
+            outcome.put(error.message)
+
+    assert "spawn" in forked(append)
+
+
+def test_calls_send_no_metadata(own):
+    with pytest.raises(TypeError, match="metadata"):
+        own.describe(metadata={"traceparent": "00"})
+
+
+def test_a_step_may_be_interleaved_by_other_threads(engine, rows, normal):
+    """Each thread decodes a sequence of its own, beside the others."""
+    steps, query = [rows(1) for _ in range(30)], normal(4, 1, WIDTH)
+    joined = [np.concatenate(parts, axis=1) for parts in zip(*steps, strict=True)]
+    expected = attend_with_keys(engine, query, joined)
+    wrong = []
+
+    def decode():
+        with engine.sequence(heads=HEADS, width=WIDTH) as sequence:
+            for step in steps:
+                output = sequence.attend(query, append=step).output
+            if not np.array_equal(output, expected):
+                wrong.append(output)
+
+    threads = [threading.Thread(target=decode) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
