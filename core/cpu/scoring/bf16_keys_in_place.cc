@@ -70,6 +70,7 @@ void Bf16KeysInPlace::SetKeys(const TileRows& keys, TileArgs& args) {
   FillEpilogue(problem_, problem_.scale * UnitOfBf16(problem_).one,
                args.epilogue);
   args.operands = Operands::kBf16;
+  args.bf16.terms = 1;
   args.bf16.width = width_;
   args.bf16.key_rows = rows_;
   args.bf16.packed_queries = packed_queries_;
