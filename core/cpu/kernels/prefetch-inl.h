@@ -16,6 +16,12 @@
 HWY_BEFORE_NAMESPACE();
 namespace attention::cpu::HWY_NAMESPACE {
 
+// Asks the second-level cache for a line of the next tile, which has some time
+// to come: the first-level cache has no room for two tiles.
+HWY_INLINE void PrefetchAhead(const unsigned char* line) {
+  __builtin_prefetch(line, /*rw=*/0, /*locality=*/2);
+}
+
 // What QK of a panel of `panel_keys` keys brings closer, of all that comes
 // next: lines of 64 bytes, spread evenly over the tile's panels. Its `bytes`
 // count lines.

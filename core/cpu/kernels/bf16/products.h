@@ -27,10 +27,13 @@ inline constexpr int64_t kBf16WeightStride = kMaxTileKeys / 2 + 16;
 inline constexpr int64_t kBf16WeightTerm = kMaxMicroRows * kBf16WeightStride;
 
 /// kBf16RowTile keys as they lie in memory, `stride` bytes apart: rows of BF16,
-/// of as many elements as a score sums over.
+/// of as many elements as a score sums over. As many rows at `ahead` are
+/// brought closer meanwhile, unless it is null.
 struct Bf16KeyRows {
   const unsigned char* data;
   int64_t stride;
+  const unsigned char* ahead = nullptr;
+  int64_t ahead_stride = 0;
 };
 
 /// One way to compute them. Rows are at most kMaxMicroRows; their operands, and

@@ -122,6 +122,14 @@ struct alignas(64) KeyScores {
   float of[kBf16Panel][kBf16Panel];  // [key][row]
 };
 
+// Few lines at a time, and into the second-level cache: the first has no room.
+void PrefetchRows(const Bf16KeyRows& keys, int64_t bytes) {
+  if (keys.ahead == nullptr) return;
+  for (int64_t r = 0; r < kBf16RowTile; ++r) {
+    __builtin_prefetch(keys.ahead + r * keys.ahead_stride + bytes, 0, 2);
+  }
+}
+
 // Keys take the rows' place in the tiles, and rows that of the columns: a score
 // is the same sum of the same products, and keys need not be packed.
 template <bool kTwoRows>
@@ -133,8 +141,10 @@ ATTENTION_TILES void ScoresOfKeys(const float* queries, const Bf16KeyRows* keys,
     TileLoad(4, keys[0].data + bytes, keys[0].stride);
     TileLoad(6, queries, kPanelBytes);
     TileMultiplyAdd(0, 4, 6);
+    PrefetchRows(keys[0], bytes);
     TileLoad(5, keys[1].data + bytes, keys[1].stride);
     TileMultiplyAdd(2, 5, 6);
+    PrefetchRows(keys[1], bytes);
     if constexpr (kTwoRows) {
       TileLoad(7, queries + 16, kPanelBytes);
       TileMultiplyAdd(1, 4, 7);

@@ -115,49 +115,95 @@ inline void PackBf16Keys(const float* rows, int64_t stride, int64_t count,
   PackPanelsOf(kBf16Panel, rows, stride, count, width, packed);  // like floats
 }
 
-using Bits = hn::VFromD<hn::RebindToUnsigned<F>>;
+// Asks for a line of each of two rows of values that follow, unless `ahead` is
+// 0: those `ahead` rows behind.
+HWY_INLINE void PrefetchTwoValues(const unsigned char* const* rows,
+                                  int64_t ahead, int64_t i, int64_t c,
+                                  int64_t width) {
+  if (ahead == 0 || c >= width) return;
+  PrefetchAhead(rows[ahead + i] + 2 * c);
+  PrefetchAhead(rows[ahead + i + kBf16Depth] + 2 * c);
+}
 
-// Elements of a row of values from column `c` on; those beyond `width` are 0.
-HWY_INLINE hn::VFromD<Halves> LoadElements(const unsigned char* row, int64_t c,
-                                           int64_t width) {
-  const Halves narrow;
-  const hn::Repartition<uint8_t, Halves> bytes;
-  constexpr auto kLanes = static_cast<int64_t>(hn::MaxLanes(F()));
+// Elements of a row of values from column `c` on, as many as D has lanes; 0
+// from `width` on, and where there is no row.
+template <class D>
+HWY_INLINE hn::Vec<D> ValuesFrom(D d, const unsigned char* row, int64_t c,
+                                 int64_t width) {
+  constexpr auto kLanes = static_cast<int64_t>(hn::MaxLanes(D()));
+  const hn::Repartition<uint8_t, D> bytes;
+  if (row == nullptr || c >= width) return hn::Zero(d);
   if (HWY_LIKELY(c + kLanes <= width)) {
-    return hn::BitCast(narrow, hn::LoadU(bytes, row + 2 * c));
+    return hn::BitCast(d, hn::LoadU(bytes, row + 2 * c));
   }
   HWY_ALIGN uint16_t piece[kLanes] = {};
   memcpy(piece, row + 2 * c, static_cast<size_t>(width - c) * 2);
-  return hn::Load(narrow, piece);
+  return hn::Load(d, piece);
 }
 
-// 0 for what is not finite, which is noted in `bad`. `infinity`: the bits that
-// such a number has all of.
-HWY_INLINE Bits Finite(Bits bits, uint32_t infinity, Bits& bad) {
-  const hn::RebindToUnsigned<F> d;
-  const auto exponent = hn::Set(d, infinity);
-  const auto masked = hn::Eq(hn::And(bits, exponent), exponent);
-  bad = hn::Or(bad, hn::VecFromMask(d, masked));
-  return hn::IfThenZeroElse(masked, bits);
+// Quarters of blocks in the order in which InterleaveLower() and
+// InterleaveUpper(), block by block, leave whole vectors in order.
+HWY_INLINE hn::Vec<Pairs> ForInterleaving(hn::Vec<Pairs> v) {
+  const hn::Repartition<uint64_t, Pairs> d;
+  constexpr size_t kQuarters = hn::MaxLanes(decltype(d)());
+  if constexpr (kQuarters == 2) {
+    return v;
+  } else {
+    HWY_ALIGN static constexpr int64_t kFour[] = {0, 2, 1, 3};
+    HWY_ALIGN static constexpr int64_t kEight[] = {0, 4, 1, 5, 2, 6, 3, 7};
+    const int64_t* const order = kQuarters == 4 ? kFour : kEight;
+    return hn::BitCast(
+        Pairs(),
+        hn::TableLookupLanes(hn::BitCast(d, v), hn::SetTableIndices(d, order)));
+  }
 }
 
-// Finite elements of BF16, as the lower halves of a vector. No row, and what
-// lies beyond `width`, is 0.
-HWY_INLINE Bits FiniteHalves(const unsigned char* row, int64_t c, int64_t width,
-                             Bits& bad) {
-  const hn::RebindToUnsigned<F> d;
-  if (row == nullptr || c >= width) return hn::Zero(d);
-  return Finite(hn::PromoteTo(d, LoadElements(row, c, width)), 0x7F80U, bad);
+// A panel of keys: pairs of key i and key 16 + i. False where a value is not
+// finite; kZeroes: and 0 takes its place.
+template <bool kZeroes>
+HWY_INLINE bool PackPanelOfBf16(const unsigned char* const* rows, int64_t ahead,
+                                int64_t width, int64_t panels, float* packed) {
+  const Pairs d;
+  const auto magnitude = hn::Set(d, uint16_t{0x7FFF});
+  const auto infinity = hn::Set(d, uint16_t{0x7F80});
+  auto most = hn::Zero(d);
+  const auto load = [&](int64_t row, int64_t c) HWY_ATTR {
+    const auto v = ValuesFrom(d, rows[row], c, width);
+    const auto magnitudes = hn::And(v, magnitude);
+    most = hn::Max(most, magnitudes);
+    if constexpr (!kZeroes) return v;
+    return hn::IfThenElseZero(hn::Lt(magnitudes, infinity), v);
+  };
+  for (int64_t c = 0; c < panels * kBf16Panel; c += kBf16Panel) {
+    for (int64_t i = 0; i < kBf16Depth; ++i) {
+      PrefetchTwoValues(rows, ahead, i, c, width);
+      for (int64_t n = 0; n < kBf16Panel; n += kPairsLanes) {
+        const auto low = ForInterleaving(load(i, c + n));
+        const auto high = ForInterleaving(load(i + kBf16Depth, c + n));
+        hn::Store(hn::BitCast(F(), hn::InterleaveLower(d, low, high)), F(),
+                  packed);
+        hn::Store(hn::BitCast(F(), hn::InterleaveUpper(d, low, high)), F(),
+                  packed + kPairsLanes / 2);
+        packed += kPairsLanes;
+      }
+    }
+  }
+  return hn::AllTrue(d, hn::Lt(most, infinity));
 }
 
-// The terms of finite elements of FP16, likewise.
+using Bits = hn::VFromD<hn::RebindToUnsigned<F>>;
+
+// The terms of elements of FP16. What is not finite is noted in `bad`; 0 takes
+// its place.
 HWY_INLINE Terms FiniteTerms(const unsigned char* row, int64_t c, int64_t width,
                              Bits& bad) {
   const hn::RebindToUnsigned<F> d;
-  if (row == nullptr || c >= width) return {hn::Zero(F()), hn::Zero(F())};
-  const VF wide = WidenHalves(LoadElements(row, c, width));
-  return TermsOf(
-      hn::BitCast(F(), Finite(hn::BitCast(d, wide), 0x7F800000U, bad)));
+  const auto bits =
+      hn::BitCast(d, WidenHalves(ValuesFrom(Halves(), row, c, width)));
+  const auto exponent = hn::Set(d, 0x7F800000U);
+  const auto masked = hn::Eq(hn::And(bits, exponent), exponent);
+  bad = hn::Or(bad, hn::VecFromMask(d, masked));
+  return TermsOf(hn::BitCast(F(), hn::IfThenZeroElse(masked, bits)));
 }
 
 // Two vectors of numbers of BF16, each in a float's upper half.
@@ -167,60 +213,56 @@ HWY_INLINE VF PairOfUpper(VF low, VF high) {
                                  hn::BitCast(d, high)));
 }
 
-// One vector of pairs of two keys' elements, of each term; second terms lie
-// `to_second` floats behind the first.
-template <int kTerms>
-HWY_INLINE void PackValuesOfTwo(const unsigned char* low_row,
-                                const unsigned char* high_row, int64_t c,
-                                int64_t width, float* to, int64_t to_second,
-                                Bits& bad) {
-  if constexpr (kTerms == 1) {
-    static_cast<void>(to_second);
-    const Bits low = FiniteHalves(low_row, c, width, bad);
-    const Bits high = FiniteHalves(high_row, c, width, bad);
-    hn::Store(hn::BitCast(F(), hn::Or(low, hn::ShiftLeft<16>(high))), F(), to);
-  } else {
-    const Terms low = FiniteTerms(low_row, c, width, bad);
-    const Terms high = FiniteTerms(high_row, c, width, bad);
-    hn::Store(PairOfUpper(low.first, high.first), F(), to);
-    hn::Store(PairOfUpper(low.second, high.second), F(), to + to_second);
-  }
-}
-
-// A panel of keys: pairs of key i and key 16 + i.
-template <int kTerms>
-HWY_INLINE void PackPanelOfValues(const unsigned char* const* rows,
-                                  int64_t width, int64_t panels, float* packed,
-                                  Bits& bad) {
+// The same of FP16, in two terms, those of all panels of columns after the
+// other.
+HWY_INLINE bool PackPanelOfFp16(const unsigned char* const* rows, int64_t ahead,
+                                int64_t width, int64_t panels, float* packed) {
+  const hn::RebindToUnsigned<F> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(F()));
   const int64_t to_second = panels * kBf16Depth * kBf16Panel;
+  auto bad = hn::Zero(d);
   for (int64_t c = 0; c < panels * kBf16Panel; c += kBf16Panel) {
     for (int64_t i = 0; i < kBf16Depth; ++i) {
+      PrefetchTwoValues(rows, ahead, i, c, width);
       for (int64_t n = 0; n < kBf16Panel; n += lanes) {
-        PackValuesOfTwo<kTerms>(rows[i], rows[i + kBf16Depth], c + n, width,
-                                packed, to_second, bad);
+        const Terms low = FiniteTerms(rows[i], c + n, width, bad);
+        const Terms high = FiniteTerms(rows[i + kBf16Depth], c + n, width, bad);
+        hn::Store(PairOfUpper(low.first, high.first), F(), packed);
+        hn::Store(PairOfUpper(low.second, high.second), F(),
+                  packed + to_second);
         packed += lanes;
       }
     }
   }
+  return hn::AllTrue(d, hn::Eq(bad, hn::Zero(d)));
 }
 
 // Values of BF16, or of FP16 in two terms.
 template <int kTerms>
-inline bool PackValues(const unsigned char* const* rows, int64_t count,
-                       int64_t width, int64_t panels, float* packed) {
-  const hn::RebindToUnsigned<F> d;
-  auto bad = hn::Zero(d);
+inline bool PackValues(const unsigned char* const* rows, int64_t ahead,
+                       int64_t count, int64_t width, int64_t panels,
+                       float* packed) {
+  bool finite = true;
   for (int64_t k = 0; k < count; k += kBf16Panel) {
     const unsigned char* last[kBf16Panel] = {};
-    if (count - k < kBf16Panel) {
+    const bool whole = count - k >= kBf16Panel;
+    if (!whole) {
       for (int64_t i = 0; i < count - k; ++i) last[i] = rows[k + i];
     }
-    PackPanelOfValues<kTerms>(count - k < kBf16Panel ? last : rows + k, width,
-                              panels, packed, bad);
+    const unsigned char* const* const panel = whole ? rows + k : last;
+    const int64_t panel_ahead = whole ? ahead : 0;
+    if constexpr (kTerms == 2) {
+      if (!PackPanelOfFp16(panel, panel_ahead, width, panels, packed)) {
+        finite = false;
+      }
+    } else if (HWY_UNLIKELY(!PackPanelOfBf16<false>(panel, panel_ahead, width,
+                                                    panels, packed))) {
+      finite = false;
+      PackPanelOfBf16<true>(panel, 0, width, panels, packed);
+    }
     packed += kTerms * panels * kBf16Depth * kBf16Panel;
   }
-  return hn::AllTrue(d, hn::Eq(bad, hn::Zero(d)));
+  return finite;
 }
 
 // QK of some rows, in args.scores. Columns are whole panels.
