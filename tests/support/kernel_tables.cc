@@ -131,6 +131,13 @@ std::vector<Factor> TileSizes() {
           Extents<&S::keys_per_block, 0, 600>("keys per block")};
 }
 
+// At least 64 rows to a kv group.
+std::vector<Factor> Fp16Sizes() {
+  std::vector<Factor> sizes = TileSizes();
+  sizes[0] = Extents<&S::query_length, 64, 130>("Lq");
+  return sizes;
+}
+
 // Few rows are differences in the first place.
 std::vector<Factor> DifferencesSizes() {
   std::vector<Factor> sizes = TileSizes();
@@ -196,7 +203,7 @@ const std::vector<KernelTable>& KernelTables() {
   static const auto& tables = *new std::vector<KernelTable>{
       MakeTable("fp32_tiles", {"fp32_tiles"}, TileSizes()),
       MakeTable("bf16", {"bf16_amx", "bf16_avx512"}, TileSizes()),
-      MakeTable("fp16", {"fp16_amx"}, TileSizes()),
+      MakeTable("fp16", {"fp16_amx"}, Fp16Sizes()),
       MakeTable("fp32_decode", {"fp32_decode"}, DecodeSizes()),
       MakeTable("bf16_decode", {"bf16_amx_decode"}, Bf16DecodeSizes()),
       MakeTable("fp32_tiles_and_differences", {"fp32_tiles_and_differences"},

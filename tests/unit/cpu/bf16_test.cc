@@ -30,6 +30,9 @@ class Bf16Test : public ::testing::TestWithParam<DataType> {
     return targets;
   }
 
+  // FP16 is split for a kv group of 64 rows or more (plan.cc).
+  static int64_t Queries(int64_t more) { return IsFp16() ? 64 + more : more; }
+
   static ProblemSpec Prefill() {
     return {.batch = 1,
             .query_heads = 4,
@@ -71,7 +74,7 @@ TEST_P(Bf16Test, AwkwardQueriesAndKeys) {
       ProblemSpec spec = Prefill();
       spec.query_heads = 2;
       spec.kv_heads = 1;
-      spec.query_length = queries;
+      spec.query_length = Queries(queries);
       spec.key_length = keys;
       CheckBoth(spec);
     }
@@ -104,7 +107,7 @@ TEST_P(Bf16Test, WideHeads) {
 
 TEST_P(Bf16Test, OneQueryWithWeights) {
   ProblemSpec spec = Prefill();
-  spec.query_length = 1;
+  spec.query_length = Queries(1);
   Check(spec);
 }
 
@@ -120,7 +123,7 @@ TEST_P(Bf16Test, ManyRowsAndKeys) {
   ProblemSpec spec = Prefill();
   spec.query_length = 600;
   CheckBoth(spec);
-  spec.query_length = 20;
+  spec.query_length = Queries(20);
   spec.key_length = 7000;
   CheckBoth(spec);
   spec.dropout = {.training = true, .p = 0.3, .seed = 7};
@@ -155,7 +158,7 @@ TEST_P(Bf16Test, EveryOptionWithFullTiles) {
   for (const bool causal : {false, true}) {
     ProblemSpec spec = Prefill();
     spec.query_heads = spec.kv_heads = 1;
-    spec.query_length = 6;
+    spec.query_length = Queries(6);
     spec.key_length = 1024;
     if (causal) spec.causal = Causal::kBottomRight;
     for (void (*option)(ProblemSpec&) :
@@ -373,6 +376,11 @@ TEST_P(Bf16Test, OtherProblemsStayInFp32) {
     spec.query_length = 1;
     spec.wanted.weights = false;
     EXPECT_THAT(kernel_of(spec), ::testing::StartsWith("fp32"));
+    spec.query_length = 31;  // of two heads
+    EXPECT_THAT(kernel_of(spec),
+                ::testing::StartsWith(IsFp16() ? "fp32_tiles" : "bf16"));
+    spec.query_length = 32;
+    EXPECT_THAT(kernel_of(spec), ::testing::StartsWith(amx));
   }
 }
 
@@ -392,7 +400,7 @@ TEST(Bf16TargetsTest, Avx512Bf16LeavesFp16InFp32) {
     TargetRunner runner(target);
     const OwnedProblem owned = MakeProblem({.query_heads = 1,
                                             .kv_heads = 1,
-                                            .query_length = 20,
+                                            .query_length = 100,
                                             .key_length = 40,
                                             .width = 16,
                                             .value_width = 16,

@@ -84,10 +84,11 @@ class AttendTest : public KernelTest {
 
   static void Check(const ScoredTile& tile, bool drops) {
     const bool bf16 = tile.args.operands == Operands::kBf16;
-    const double of_bf16 = !bf16 ? 0
-                           : tile.args.bf16.terms == 1
-                               ? 0x1p-8
-                               : 0x1p-15 + 2 * kEps * tile.args.keys;
+    const double of_bf16 =
+        !bf16 ? 0
+        : tile.args.bf16.terms == 1
+            ? 0x1p-8
+            : 0x1p-15 + 2 * kEps * static_cast<double>(tile.args.keys);
     for (int64_t r = 0; r < tile.args.rows; ++r) {
       double sum = 0;
       for (int64_t j = 0; j < tile.args.keys; ++j) {
