@@ -29,7 +29,9 @@ std::vector<std::string> CpuTargets();
 /// FP32 inside, whatever the values (core/cpu/README.md). With "_AMX" or
 /// "_BF16" a scaled dot product of BF16 tensors and many queries multiplies
 /// BF16 (weights rounded to it, sums in FP32), and its kernel is "bf16_amx" or
-/// "bf16_avx512", not "fp32_tiles". Below 2 MiB of scratch per thread, at any
+/// "bf16_avx512", not "fp32_tiles". With "_AMX" one of FP16 tensors multiplies
+/// two BF16 numbers in the place of each, which loses nothing of a score, and
+/// its kernel is "fp16_amx". Below 2 MiB of scratch per thread, at any
 /// length, unless rows are wider than some thousands of elements.
 ///
 /// `target` is one of CpuTargets(); empty means the environment variable

@@ -41,7 +41,8 @@ double JobRun::Multiplications() const {
 }
 
 const char* JobRun::KernelName() const {
-  if (plan_.bf16) {
+  if (plan_.bf16_terms == 2) return kernels_.bf16->fp16_name;
+  if (plan_.bf16_terms == 1) {
     return plan_.decode ? kernels_.bf16->decode_name : kernels_.bf16->name;
   }
   if (plan_.decode) return "fp32_decode";

@@ -49,6 +49,9 @@ constexpr int64_t kMostDecodeQueries = 4;
 // Rows of a kv group that AMX scores in less time than FP32 does: 16 of them
 // take 0.6 times as long, 4 still 1.1 times, on an Emerald Rapids.
 constexpr int64_t kFewestBf16DecodeRows = 8;
+// Rows of a kv group for which it pays to split FP16 into terms: 48 of them
+// take up to 1.15 times as long as in FP32, 64 less, on an Emerald Rapids.
+constexpr int64_t kFewestFp16Rows = 64;
 // Rows of a kv group whose state fits into scratch beside the keys.
 constexpr int64_t kMostDecodeRows = 256;
 // Keys of a split. For 8 entries of 8 kv groups and 4,096 keys, splits of 1,024
@@ -60,7 +63,7 @@ constexpr int64_t kMostSplits = 32;
 // Keys, and values, of a tile that wait for their turn in the first-level
 // cache while the others are read; 8 and 32 KiB are as fast.
 constexpr int64_t kDecodeTileBytes = int64_t{16} * 1024;
-// Wider ones would take more memory than they are worth.
+// Wider ones, all terms together, would take more memory than they are worth.
 constexpr int64_t kWidestBf16 = 32768;
 
 // Chunks of a head's rows that sum weights apart from each other: as many
@@ -143,11 +146,20 @@ bool Decodes(const ValidatedProblem& problem, const ScoringTraits& traits,
 
 // The other scoring functions have projections or differences to form first,
 // whose roundings to BF16 the tolerances have no room for.
-bool UsesBf16(const ValidatedProblem& problem, const Kernels& kernels) {
-  return kernels.bf16 != nullptr && problem.query.type == DataType::kBFloat16 &&
-         problem.key_type == DataType::kBFloat16 &&
-         std::holds_alternative<ScaledDotProduct>(problem.scoring) &&
-         std::max(problem.key_width, problem.value_width) <= kWidestBf16;
+int64_t Bf16TermsOf(const ValidatedProblem& problem, const Kernels& kernels,
+                    int64_t rows_per_group) {
+  if (kernels.bf16 == nullptr || problem.key_type != problem.query.type ||
+      !std::holds_alternative<ScaledDotProduct>(problem.scoring)) {
+    return 0;
+  }
+  const bool splits_fp16 =
+      kernels.bf16->fp16_name != nullptr && rows_per_group >= kFewestFp16Rows;
+  const int64_t terms = problem.key_type == DataType::kBFloat16 ? 1
+                        : problem.key_type == DataType::kFloat16 && splits_fp16
+                            ? 2
+                            : 0;
+  const int64_t width = std::max(problem.key_width, problem.value_width);
+  return terms * width <= kWidestBf16 ? terms : 0;
 }
 
 int64_t PaddedForBf16(const ValidatedProblem& problem, const Kernels& kernels) {
@@ -192,12 +204,14 @@ Plan MakePlan(const ValidatedProblem& problem, const Kernels& kernels) {
   if (plan.rows_per_group == 0) return plan;
 
   const int64_t panel = 2 * kernels.lanes;
-  plan.bf16 = UsesBf16(problem, kernels);
+  plan.bf16_terms = Bf16TermsOf(problem, kernels, plan.rows_per_group);
   if (Decodes(problem, traits, plan)) {
-    plan.bf16 = plan.bf16 && kernels.bf16->scores_in_place != nullptr &&
-                plan.rows_per_group >= kFewestBf16DecodeRows;
-    if (plan.bf16) plan.padded_value_width = PaddedForBf16(problem, kernels);
-    ChooseSplits(problem, plan.bf16 ? kBf16Panel : panel, plan);
+    const bool bf16 = plan.bf16_terms == 1 &&
+                      kernels.bf16->scores_in_place != nullptr &&
+                      plan.rows_per_group >= kFewestBf16DecodeRows;
+    plan.bf16_terms = bf16 ? 1 : 0;
+    if (bf16) plan.padded_value_width = PaddedForBf16(problem, kernels);
+    ChooseSplits(problem, bf16 ? kBf16Panel : panel, plan);
     return plan;
   }
   // Of a key: widened, packed, and its value.
@@ -205,12 +219,14 @@ Plan MakePlan(const ValidatedProblem& problem, const Kernels& kernels) {
       3 * RoundUp(plan.score_part, panel) + plan.padded_value_width;
   plan.key_tile =
       std::clamp(kKeyFloats / key_floats / panel * panel, panel, kMaxTileKeys);
-  if (plan.bf16) plan.padded_value_width = PaddedForBf16(problem, kernels);
-  const int64_t micro_rows = plan.bf16 ? kBf16RowTile : kernels.micro_rows;
+  const bool bf16 = plan.bf16_terms > 0;
+  if (bf16) plan.padded_value_width = PaddedForBf16(problem, kernels);
+  const int64_t micro_rows = bf16 ? kBf16RowTile : kernels.micro_rows;
   const int64_t row_floats =
       3 * RoundUp(plan.score_part, kernels.lanes) + plan.padded_value_width;
   ChooseWeights(problem, row_floats, micro_rows, plan);
-  const bool widens = problem.key_type != DataType::kFloat32 && !plan.bf16;
+  const bool widens =
+      problem.key_type != DataType::kFloat32 && plan.bf16_terms != 1;
   ChooseRowBlock(widens, problem.wanted.key_weights, row_floats, micro_rows,
                  plan);
   plan.blocks_per_group = CeilDivide(plan.rows_per_group, plan.row_block);

@@ -28,8 +28,9 @@ struct Plan {
   int64_t chunks_per_group = 0;
   int64_t key_tile = 0;  // keys of a tile, at most
 
-  /// QK and PV are in BF16.
-  bool bf16 = false;
+  /// QK and PV multiply BF16, each element as the sum of so many terms: 1 of
+  /// BF16, 2 of FP16. 0 where they multiply FP32.
+  int64_t bf16_terms = 0;
 
   /// What a score sums over (core/cpu/scoring/scoring.h), and how much of it is
   /// packed at a time: wide queries and keys are scored part by part.

@@ -196,8 +196,9 @@ Outcome RunOnce(const std::vector<std::string>& words, milliseconds patience) {
     if (absl::ConsumePrefix(&said, kSaysDevices)) {
       outcome.devices = static_cast<std::string>(said);
     }
-    if (absl::ConsumePrefix(&said, kSaysCase))
+    if (absl::ConsumePrefix(&said, kSaysCase)) {
       at = static_cast<std::string>(said);
+    }
     if (absl::ConsumePrefix(&said, kSaysFailed)) {
       outcome.status = absl::InternalError(said);
       return outcome;

@@ -99,12 +99,15 @@ const cpu::Bf16Products& EmulatedAmx() {
   static constexpr cpu::Bf16Products kProducts = {
       .name = "bf16_amx",
       .decode_name = "bf16_amx_decode",
+      .fp16_name = "fp16_amx",
       .suffix = "_AMX_EMULATED",
       .begin = [] { cpu::unit.configured = true; },
       .end = [] { cpu::unit.configured = false; },
-      .scores = cpu::ScoresOfRows,
-      .add_values = cpu::AddValuesOfRows,
-      .scores_in_place = cpu::ScoresInPlace};
+      .scores = cpu::ScoresOfRows<1>,
+      .add_values = cpu::AddValuesOfRows<1>,
+      .scores_in_place = cpu::ScoresInPlace,
+      .scores_of_two = cpu::ScoresOfRows<2>,
+      .add_values_of_two = cpu::AddValuesOfRows<2>};
   return kProducts;
 }
 

@@ -57,12 +57,15 @@ const cpu::Bf16Products& EmulatedAvx512Bf16() {
   static constexpr cpu::Bf16Products kProducts = {
       .name = "bf16_avx512",
       .decode_name = nullptr,
+      .fp16_name = nullptr,
       .suffix = "_BF16_EMULATED",
       .begin = [] {},
       .end = [] {},
       .scores = cpu::ScoresOfRows,
       .add_values = cpu::AddValuesOfRows,
-      .scores_in_place = nullptr};
+      .scores_in_place = nullptr,
+      .scores_of_two = nullptr,
+      .add_values_of_two = nullptr};
   return kProducts;
 }
 

@@ -32,6 +32,10 @@ const Supported& SupportedBy(const std::string& table) {
        {{"type", {"BF16"}},
         {"key type", {"the query's", "BF16"}},
         {"scoring", kDotProducts}}},
+      {"fp16",
+       {{"type", {"FP16"}},
+        {"key type", {"the query's", "FP16"}},
+        {"scoring", kDotProducts}}},
       {"fp32_decode",
        {{"scoring",
          {"dot product", "dot product, scale 0.3", "dot product, scale -0.7",
@@ -127,6 +131,13 @@ std::vector<Factor> TileSizes() {
           Extents<&S::keys_per_block, 0, 600>("keys per block")};
 }
 
+// At least 64 rows to a kv group.
+std::vector<Factor> Fp16Sizes() {
+  std::vector<Factor> sizes = TileSizes();
+  sizes[0] = Extents<&S::query_length, 64, 130>("Lq");
+  return sizes;
+}
+
 // Few rows are differences in the first place.
 std::vector<Factor> DifferencesSizes() {
   std::vector<Factor> sizes = TileSizes();
@@ -192,6 +203,7 @@ const std::vector<KernelTable>& KernelTables() {
   static const auto& tables = *new std::vector<KernelTable>{
       MakeTable("fp32_tiles", {"fp32_tiles"}, TileSizes()),
       MakeTable("bf16", {"bf16_amx", "bf16_avx512"}, TileSizes()),
+      MakeTable("fp16", {"fp16_amx"}, Fp16Sizes()),
       MakeTable("fp32_decode", {"fp32_decode"}, DecodeSizes()),
       MakeTable("bf16_decode", {"bf16_amx_decode"}, Bf16DecodeSizes()),
       MakeTable("fp32_tiles_and_differences", {"fp32_tiles_and_differences"},
@@ -217,6 +229,7 @@ std::vector<std::string> KernelsOfCpu(const std::string& instruction_set) {
   if (absl::StrContains(instruction_set, "_AMX")) {
     kernels.push_back("bf16_amx");
     kernels.push_back("bf16_amx_decode");
+    kernels.push_back("fp16_amx");
   }
   if (absl::StrContains(instruction_set, "_BF16")) {
     kernels.push_back("bf16_avx512");

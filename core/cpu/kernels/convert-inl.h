@@ -92,17 +92,25 @@ HWY_INLINE float LoadOne(Element type, const unsigned char* from) {
              : FloatOfBits(static_cast<uint32_t>(bits) << 16);
 }
 
-HWY_INLINE VF WidenHalf(const uint16_t* from) {
+// As many elements of 16 bits as there are floats in a vector.
+using Halves = hn::Rebind<uint16_t, F>;
+
+HWY_INLINE VF WidenHalves(hn::VFromD<Halves> halves) {
   const F d;
 #if ATTENTION_HARDWARE_FP16
   const hn::Rebind<hwy::float16_t, F> d16;
-  const hn::Rebind<uint16_t, F> du16;
-  return hn::PromoteTo(d, hn::BitCast(d16, hn::LoadU(du16, from)));
+  return hn::PromoteTo(d, hn::BitCast(d16, halves));
 #else
+  HWY_ALIGN uint16_t from[hn::MaxLanes(F())];
   HWY_ALIGN float widened[hn::MaxLanes(F())];
+  hn::Store(halves, Halves(), from);
   for (size_t i = 0; i < hn::Lanes(d); ++i) widened[i] = FromHalf(from[i]);
   return hn::Load(d, widened);
 #endif
+}
+
+HWY_INLINE VF WidenHalf(const uint16_t* from) {
+  return WidenHalves(hn::LoadU(Halves(), from));
 }
 
 HWY_INLINE VF WidenBrain(const uint16_t* from) {

@@ -12,6 +12,7 @@
 #include "core/cpu/kernels/convert-inl.h"
 #include "core/cpu/kernels/epilogue-inl.h"
 #include "core/cpu/kernels/math-inl.h"
+#include "core/cpu/kernels/prefetch-inl.h"
 #include "core/cpu/kernels/pv-inl.h"
 #include "core/cpu/kernels/softmax-inl.h"
 #include "hwy/highway.h"
@@ -45,12 +46,6 @@ HWY_INLINE void MultiplyByScales(const Columns& columns, const float* scales,
       hn::StoreU(hn::Mul(hn::LoadU(d, to), scale), d, to);
     }
   }
-}
-
-// Asks the second-level cache for a line of the next tile, which has some time
-// to come: the first-level cache has no room for two tiles.
-HWY_INLINE void PrefetchAhead(const unsigned char* line) {
-  __builtin_prefetch(line, /*rw=*/0, /*locality=*/2);
 }
 
 // Asks for a part of kKeysAtOnce rows while vector number `step` of their like

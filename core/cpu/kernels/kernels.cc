@@ -51,9 +51,11 @@ const Kernels* GetKernels() {
       .attend_small = AttendSmall,
       .finish_rows = FinishRows,
       .scale_row = ScaleRow,
-      .copy_bf16 = CopyBf16Rows,
+      .copy_bf16 = CopyRowsIntoTerms<1>,
+      .split_fp16 = CopyRowsIntoTerms<2>,
       .pack_bf16_keys = PackBf16Keys,
-      .pack_bf16_values = PackBf16Values,
+      .pack_bf16_values = PackValues<1>,
+      .pack_fp16_values = PackValues<2>,
   };
   return &kKernels;
 }

@@ -10,6 +10,7 @@
 #include "core/cpu/kernels/epilogue-inl.h"
 #include "core/cpu/kernels/math-inl.h"
 #include "core/cpu/kernels/pack-inl.h"
+#include "core/cpu/kernels/prefetch-inl.h"
 #include "core/cpu/kernels/tile_args.h"
 #include "hwy/highway.h"
 
@@ -292,28 +293,6 @@ inline void AddPartialScores(const TileArgs& args, bool first) {
   ForEachMicroTile(args.rows, PartialMicroRows{args, first});
 }
 
-// What QK of a panel brings closer, of all that comes next: lines of 64 bytes,
-// spread evenly over the tile's panels.
-HWY_INLINE PrefetchRange ShareOfPrefetch(const TileArgs& args,
-                                         int64_t first_row, int rows,
-                                         int64_t panel) {
-  const int64_t width = 2 * static_cast<int64_t>(hn::Lanes(F()));
-  const int64_t panels = (args.keys + width - 1) / width;
-  const int64_t begin = (first_row * panels + panel * rows) *
-                        args.prefetch.lines / (args.rows * panels);
-  const int64_t end = (first_row * panels + (panel + 1) * rows) *
-                      args.prefetch.lines / (args.rows * panels);
-  const int64_t* const ends = args.prefetch.ends;
-  const int64_t count = args.prefetch.count;
-  int64_t n = 0;
-  while (n + 8 <= count && ends[n + 7] <= begin) n += 8;
-  while (n < count && ends[n] <= begin) ++n;
-  if (n == count) return {nullptr, 0};
-  const int64_t before = n == 0 ? 0 : ends[n - 1];
-  return {args.prefetch.ranges[n].data + (begin - before) * kLine,
-          HWY_MIN(end, ends[n]) - begin};
-}
-
 // QK of a micro-tile of packed operands, in args.scores.
 template <int kRows>
 HWY_INLINE void ScorePackedRows(const TileArgs& args, int64_t first_row,
@@ -321,7 +300,7 @@ HWY_INLINE void ScorePackedRows(const TileArgs& args, int64_t first_row,
   const int64_t panel = 2 * static_cast<int64_t>(hn::Lanes(F()));
   for (int64_t c = columns.first; c < columns.end; c += panel) {
     ScorePanel<kRows>(args.packed, first_row, c, columns.end - c,
-                      ShareOfPrefetch(args, first_row, kRows, c / panel),
+                      ShareOfPrefetch(args, first_row, kRows, c / panel, panel),
                       args.scores + c);
     if (args.packed.partial != nullptr) {
       AddScores<kRows>(args.packed.partial + first_row * kScoreStride + c,

@@ -98,7 +98,9 @@ struct FloatWeights {
 };
 
 // As pairs of BF16, key i beside key 16 + i of 32, for PV in BF16; columns
-// begin and end with such panels. And as floats where somebody asks for them.
+// begin and end with such panels. What the rounding to BF16 has lost is a
+// second term where PV multiplies two. And as floats where somebody asks for
+// them.
 struct PairedWeights {
   static constexpr int64_t kLanes = FloatWeights::kLanes;
   static constexpr int64_t kSecond = kBf16Depth;
@@ -107,6 +109,7 @@ struct PairedWeights {
   static constexpr bool kWholeTwos = true;
 
   float* pairs;  // of the first column
+  bool two_terms;
   int64_t first;
   float* floats;  // of the tile's first key; null for none
 
@@ -117,7 +120,18 @@ struct PairedWeights {
   HWY_INLINE void Store(int64_t c, VF low, VF high) const {
     const int64_t key = c - first;
     const int64_t panel = key / kBf16Panel * kBf16Depth;
-    hn::StoreU(PairOf(low, high), F(), pairs + panel + key % kBf16Panel);
+    float* const to = pairs + panel + key % kBf16Panel;
+    const VF pair = PairOf(low, high);
+    hn::StoreU(pair, F(), to);
+    if (two_terms) {
+      const hn::RebindToUnsigned<F> d;
+      const auto bits = hn::BitCast(d, pair);
+      const auto first_low = hn::ShiftLeft<16>(bits);
+      const auto first_high = hn::And(bits, hn::Set(d, 0xFFFF0000U));
+      hn::StoreU(PairOf(hn::Sub(low, hn::BitCast(F(), first_low)),
+                        hn::Sub(high, hn::BitCast(F(), first_high))),
+                 F(), to + kBf16WeightTerm);
+    }
     if (floats == nullptr) return;
     hn::StoreU(low, F(), floats + c);
     hn::StoreU(high, F(), floats + c + kSecond);

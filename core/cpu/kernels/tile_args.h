@@ -75,22 +75,26 @@ struct Bf16Products;
 /// Operands in BF16, two elements in the place of a float. Queries and keys
 /// hold 0 beyond their width, and so does what stands beside the last key.
 struct Bf16Operands {
-  /// Of a score, in pairs; a multiple of kBf16Depth.
+  /// Whose sum an element is: 1 of BF16, 2 of FP16.
+  int64_t terms;
+  /// Of a score, in pairs of one term; a multiple of kBf16Depth.
   int64_t width;
-  /// Rows of `width` pairs, as many as whole row tiles of the products have.
+  /// Rows of `terms` times `width` pairs, as many rows as whole row tiles of
+  /// the products have.
   const float* queries;
-  /// As PackKeys leaves rows of `width` pairs: [32 keys][width][key].
+  /// As PackKeys leaves such rows: [32 keys][term][width][key].
   const float* keys;
   /// Or keys as they lie, in whole panels, and all queries packed for them;
   /// null where keys are packed.
   const Bf16KeyRows* key_rows;
   const float* packed_queries;
-  /// Columns of values, in panels of 32.
+  /// Columns of values, in panels of 32, of all terms.
   int64_t value_panels;
-  /// [32 keys][panel][16 pairs][32 columns]: a pair is key i and key 16 + i.
+  /// [32 keys][term][panel][16 pairs][32 columns]: a pair is key i and key
+  /// 16 + i.
   const float* values;
-  /// Scratch for the weights of some rows, paired like the values:
-  /// kMaxMicroRows rows of kBf16WeightStride.
+  /// Scratch for the weights of some rows, paired like the values: for each
+  /// term, kBf16WeightTerm apart, kMaxMicroRows rows of kBf16WeightStride.
   float* weights;
   const Bf16Products* products;
 };

@@ -14,7 +14,7 @@ namespace {
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
 bool IsBf16(const Plan& plan, Pass pass) {
-  return plan.bf16 && pass == Pass::kAttend;
+  return plan.bf16_terms > 0 && pass == Pass::kAttend;
 }
 
 BlockStates MakeStates(const ValidatedProblem& problem, const Plan& plan,

@@ -22,14 +22,14 @@ Values::Values(const ValidatedProblem& problem, const Plan& plan,
     : problem_(problem),
       plan_(plan),
       kernels_(kernels),
-      bf16_(plan.bf16 && pass == Pass::kAttend),
+      terms_(pass == Pass::kAttend ? plan.bf16_terms : 0),
       stride_(plan.padded_value_width +
               (plan.padded_value_width % kPageFloats == 0 ? kMaxLanes : 0)),
       non_finite_keys_(scratch.Take<int32_t>(plan.key_tile)),
       non_finite_rows_(scratch.Take<RowSource>(plan.key_tile)),
       line_(scratch.Take<float>(plan.padded_value_width)) {
-  if (plan.decode && !bf16_) return;
-  if (!bf16_) {
+  if (plan.decode && terms_ == 0) return;
+  if (terms_ == 0) {
     const int64_t keys = std::min(plan.key_tile, problem.key_length);
     values_ = scratch.Take<float>(keys * stride_);
     places_ = scratch.Take<const float*>(keys);
@@ -38,16 +38,16 @@ Values::Values(const ValidatedProblem& problem, const Plan& plan,
   const int64_t keys = RoundUp(plan.key_tile, kBf16Panel);
   const int64_t pairs = RoundUp(problem.value_width, kBf16Panel) / 2;
   bf16_rows_ = scratch.Take<float>(keys * pairs);
-  bf16_places_ = scratch.Take<const unsigned char*>(keys);
-  bf16_values_ = scratch.Take<float>(keys * pairs);
-  bf16_weights_ = scratch.Take<float>(kMaxMicroRows * kBf16WeightStride);
+  bf16_places_ = scratch.Take<const unsigned char*>(2 * keys);
+  bf16_values_ = scratch.Take<float>(terms_ * keys * pairs);
+  bf16_weights_ = scratch.Take<float>(terms_ * kBf16WeightTerm);
 }
 
 void Values::SetPacked(const BlockRows& rows, const KeyTile& tile,
                        TileArgs& args) {
   const int64_t width = problem_.value_width;
   const TileRows values = tile.Values(problem_, rows);
-  if (bf16_) return SetBf16(values, args);
+  if (terms_ > 0) return SetBf16(values, args);
   if (width == 0) return;
   args.packed.values = places_;
   values.ForEachPiece([&](const RowSource& some, int64_t at, int64_t count) {
@@ -67,15 +67,29 @@ void Values::SetPacked(const BlockRows& rows, const KeyTile& tile,
   });
 }
 
+// Decode reads everything once, and soon: while a tile's values are packed, the
+// next one's come closer. Returns how far behind a row the next tile's is.
+int64_t Values::SetAhead(const TileRows& values) {
+  if (!plan_.decode) return 0;
+  const TileRows next = values.Next();
+  if (next.count() < values.count()) return 0;
+  next.ForEachPiece([&](const RowSource& some, int64_t at, int64_t count) {
+    for (int64_t n = 0; n < count; ++n) {
+      bf16_places_[values.count() + at + n] = some.data + n * some.row_stride;
+    }
+  });
+  return values.count();
+}
+
 void Values::SetBf16(const TileRows& values, TileArgs& args) {
   const int64_t panels = CeilDivide(problem_.value_width, kBf16Panel);
   const int64_t pairs = panels * kBf16Panel / 2;
-  args.bf16.value_panels = panels;
+  args.bf16.value_panels = terms_ * panels;
   args.bf16.values = bf16_values_;
   args.bf16.weights = bf16_weights_;
   if (panels == 0) return;
   values.ForEachPiece([&](RowSource some, int64_t at, int64_t count) {
-    if (some.column_stride != 2) {
+    if (some.column_stride != 2) {  // of FP16, too: copied, not split
       kernels_.copy_bf16(some, count, count, problem_.value_width,
                          bf16_rows_ + at * pairs, pairs);
       some.data =
@@ -86,8 +100,10 @@ void Values::SetBf16(const TileRows& values, TileArgs& args) {
       bf16_places_[at + n] = some.data + n * some.row_stride;
     }
   });
-  if (!kernels_.pack_bf16_values(bf16_places_, values.count(),
-                                 problem_.value_width, panels, bf16_values_)) {
+  const auto pack =
+      terms_ == 2 ? kernels_.pack_fp16_values : kernels_.pack_bf16_values;
+  if (!pack(bf16_places_, SetAhead(values), values.count(),
+            problem_.value_width, panels, bf16_values_)) {
     met_non_finite_ = true;
   }
 }

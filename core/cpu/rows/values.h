@@ -41,12 +41,13 @@ class Values {
 
  private:
   void SetBf16(const TileRows& values, TileArgs& args);
+  int64_t SetAhead(const TileRows& values);
 
   const ValidatedProblem& problem_;
   const Plan& plan_;
   const Kernels& kernels_;
-  const bool bf16_;
-  int64_t stride_;  // of values_
+  const int64_t terms_;  // of BF16; 0: values are FP32
+  int64_t stride_;       // of values_
   float* values_ = nullptr;
   const float** places_ = nullptr;  // where the values of each key begin
   float* bf16_rows_ = nullptr;      // of those that lie otherwise

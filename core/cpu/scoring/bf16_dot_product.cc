@@ -1,5 +1,7 @@
 #include "core/cpu/scoring/bf16_dot_product.h"
 
+#include <algorithm>
+
 #include "core/cpu/kernels/bf16/products.h"
 #include "core/cpu/scoring/row_widener.h"
 #include "core/cpu/scoring/score_unit.h"
@@ -11,35 +13,47 @@ Bf16DotProduct::Bf16DotProduct(const ValidatedProblem& problem,
                                Scratch& scratch)
     : problem_(problem),
       kernels_(kernels),
-      width_(RoundUp(CeilDivide(problem.key_width, 2), kBf16Depth)) {
+      terms_(plan.bf16_terms),
+      width_(RoundUp(CeilDivide(problem.key_width, 2), kBf16Depth)),
+      copy_(terms_ == 2 ? kernels.split_fp16 : kernels.copy_bf16) {
   const int64_t keys = RoundUp(plan.key_tile, kBf16Panel);
-  queries_ = scratch.Take<float>(PaddedBf16Rows(plan.row_block) * width_);
-  rows_ = scratch.Take<float>(keys * width_);
-  keys_ = scratch.Take<float>(keys * width_);
+  const int64_t row_width = terms_ * width_;
+  queries_ = scratch.Take<float>(PaddedBf16Rows(plan.row_block) * row_width);
+  rows_ = scratch.Take<float>(kBf16Panel * row_width);
+  keys_ = scratch.Take<float>(keys * row_width);
 }
 
 int64_t PaddedBf16Rows(int64_t rows) { return RoundUp(rows, kBf16RowTile); }
 
 void Bf16DotProduct::SetQueries(const BlockRows& rows,
                                 const KeyRange& /*attended*/) {
+  const int64_t row_width = terms_ * width_;
   ForEachHead(
       problem_, rows, [&](const RowSource& from, int64_t row, int64_t count) {
         // What follows the last row is filled anew with each run.
-        kernels_.copy_bf16(from, count, PaddedBf16Rows(row + count) - row,
-                           problem_.query_width, queries_ + row * width_,
-                           width_);
+        copy_(from, count, PaddedBf16Rows(row + count) - row,
+              problem_.query_width, queries_ + row * row_width, row_width);
       });
 }
 
 void Bf16DotProduct::SetKeys(const TileRows& keys, TileArgs& args) {
-  keys.ForEachPiece([this](const RowSource& some, int64_t at, int64_t count) {
-    kernels_.copy_bf16(some, count, count, problem_.key_width,
-                       rows_ + at * width_, width_);
-  });
-  kernels_.pack_bf16_keys(rows_, width_, keys.count(), width_, keys_);
+  const int64_t row_width = terms_ * width_;
+  // Panel by panel, so that rows are still in the first-level cache when they
+  // are packed.
+  for (int64_t first = 0; first < keys.count(); first += kBf16Panel) {
+    const int64_t some = std::min(kBf16Panel, keys.count() - first);
+    keys.ForEachPiece(first, some,
+                      [&](const RowSource& from, int64_t at, int64_t count) {
+                        copy_(from, count, count, problem_.key_width,
+                              rows_ + at * row_width, row_width);
+                      });
+    kernels_.pack_bf16_keys(rows_, row_width, some, row_width,
+                            keys_ + first * row_width);
+  }
   FillEpilogue(problem_, problem_.scale * UnitOfBf16(problem_).one,
                args.epilogue);
   args.operands = Operands::kBf16;
+  args.bf16.terms = terms_;
   args.bf16.width = width_;
   args.bf16.queries = queries_;
   args.bf16.keys = keys_;

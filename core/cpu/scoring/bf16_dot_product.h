@@ -11,8 +11,8 @@
 
 namespace attention::cpu {
 
-/// scale * q.k with products of BF16, for a plan that has them: the epilogue
-/// multiplies by the scale.
+/// scale * q.k with products of BF16, for a plan that has them, of FP16 in two
+/// terms of BF16: the epilogue multiplies by the scale.
 class Bf16DotProduct final : public Scoring {
  public:
   Bf16DotProduct(const ValidatedProblem& problem, const Plan& plan,
@@ -24,9 +24,11 @@ class Bf16DotProduct final : public Scoring {
  private:
   const ValidatedProblem& problem_;
   const Kernels& kernels_;
-  int64_t width_;  // pairs of a query or key
+  int64_t terms_;
+  int64_t width_;                      // pairs of a query or key, of one term
+  decltype(Kernels::copy_bf16) copy_;  // into terms
   float* queries_;
-  float* rows_;  // keys before they are packed
+  float* rows_;  // a panel of keys before they are packed
   float* keys_;
 };
 

@@ -64,12 +64,20 @@ Bf16KeyRows Bf16KeysInPlace::Rows(const TileRows& keys, int64_t first,
 
 void Bf16KeysInPlace::SetKeys(const TileRows& keys, TileArgs& args) {
   const int64_t padded = RoundUp(keys.count(), kBf16Panel);
+  const TileRows next = keys.Next();
   for (int64_t first = 0; first < padded; first += kBf16RowTile) {
-    rows_[first / kBf16RowTile] = Rows(keys, first, keys.count() - first);
+    Bf16KeyRows& rows = rows_[first / kBf16RowTile];
+    rows = Rows(keys, first, keys.count() - first);
+    if (first + kBf16RowTile > next.count()) continue;
+    const TileRows::Piece ahead = next.From(first);
+    if (ahead.count < kBf16RowTile) continue;
+    rows.ahead = ahead.rows.data;
+    rows.ahead_stride = ahead.rows.row_stride;
   }
   FillEpilogue(problem_, problem_.scale * UnitOfBf16(problem_).one,
                args.epilogue);
   args.operands = Operands::kBf16;
+  args.bf16.terms = 1;
   args.bf16.width = width_;
   args.bf16.key_rows = rows_;
   args.bf16.packed_queries = packed_queries_;

@@ -28,7 +28,7 @@ struct Make {
   }
 
   std::unique_ptr<Scoring> operator()(const ScaledDotProduct&) const {
-    if (plan.bf16 && pass == Pass::kAttend) {
+    if (plan.bf16_terms > 0 && pass == Pass::kAttend) {
       return plan.decode ? A<Bf16KeysInPlace>() : A<Bf16DotProduct>();
     }
     return A<DotProduct>();

@@ -1,11 +1,10 @@
 // Memory that runs out in the middle of an append. Every allocation of pages
 // and tables is one that returns null; here they are counted, and one of them
 // does. Or the system has no more memory for slabs.
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstdint>
@@ -43,8 +42,9 @@ extern "C" void* mmap(void* address, size_t length, int protection, int flags,
     errno = ENOMEM;
     return MAP_FAILED;
   }
-  return reinterpret_cast<void*>(
-      syscall(SYS_mmap, address, length, protection, flags, file, offset));
+  static auto* const next =
+      reinterpret_cast<decltype(&mmap)>(dlsym(RTLD_NEXT, "mmap"));
+  return next(address, length, protection, flags, file, offset);
 }
 
 namespace attention::store {

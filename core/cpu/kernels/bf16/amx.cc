@@ -67,14 +67,18 @@ bool SystemGrantsTiles() {
 
 const Bf16Products* AmxProducts() {
   static const bool kAvailable = ProcessorHasAmx() && SystemGrantsTiles();
-  static constexpr Bf16Products kProducts = {.name = "bf16_amx",
-                                             .decode_name = "bf16_amx_decode",
-                                             .suffix = "_AMX",
-                                             .begin = Begin,
-                                             .end = End,
-                                             .scores = ScoresOfRows,
-                                             .add_values = AddValuesOfRows,
-                                             .scores_in_place = ScoresInPlace};
+  static constexpr Bf16Products kProducts = {
+      .name = "bf16_amx",
+      .decode_name = "bf16_amx_decode",
+      .fp16_name = "fp16_amx",
+      .suffix = "_AMX",
+      .begin = Begin,
+      .end = End,
+      .scores = ScoresOfRows<1>,
+      .add_values = AddValuesOfRows<1>,
+      .scores_in_place = ScoresInPlace,
+      .scores_of_two = ScoresOfRows<2>,
+      .add_values_of_two = AddValuesOfRows<2>};
   return kAvailable ? &kProducts : nullptr;
 }
 

@@ -60,12 +60,15 @@ const Bf16Products* Avx512Bf16Products() {
   static const bool kAvailable = ProcessorHasBf16();
   static constexpr Bf16Products kProducts = {.name = "bf16_avx512",
                                              .decode_name = nullptr,
+                                             .fp16_name = nullptr,
                                              .suffix = "_BF16",
                                              .begin = Nothing,
                                              .end = Nothing,
                                              .scores = ScoresOfRows,
                                              .add_values = AddValuesOfRows,
-                                             .scores_in_place = nullptr};
+                                             .scores_in_place = nullptr,
+                                             .scores_of_two = nullptr,
+                                             .add_values_of_two = nullptr};
   return kAvailable ? &kProducts : nullptr;
 }
 

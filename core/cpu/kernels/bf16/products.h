@@ -11,6 +11,9 @@
 /// Such instructions take subnormal numbers for 0, and results below the
 /// normal range, too (Intel 64 and IA-32 Architectures Software Developer's
 /// Manual, volume 2: TDPBF16PS, VDPBF16PS), as FP32 does here.
+///
+/// An FP16 number is the sum of two BF16 numbers, its terms: 8 bits of its 11
+/// are in the first one, the others in the second (TermsOf, tiles-inl.h).
 namespace attention::cpu {
 
 /// Rows of a tile of queries; rows of the operands are padded to this.
@@ -20,12 +23,17 @@ inline constexpr int64_t kBf16Depth = 16;
 inline constexpr int64_t kBf16Panel = 32;
 /// Floats from one row of weights to the next. Not a power of two.
 inline constexpr int64_t kBf16WeightStride = kMaxTileKeys / 2 + 16;
+/// And from the first terms of weights to the second ones.
+inline constexpr int64_t kBf16WeightTerm = kMaxMicroRows * kBf16WeightStride;
 
 /// kBf16RowTile keys as they lie in memory, `stride` bytes apart: rows of BF16,
-/// of as many elements as a score sums over.
+/// of as many elements as a score sums over. As many rows at `ahead` are
+/// brought closer meanwhile, unless it is null.
 struct Bf16KeyRows {
   const unsigned char* data;
   int64_t stride;
+  const unsigned char* ahead = nullptr;
+  int64_t ahead_stride = 0;
 };
 
 /// One way to compute them. Rows are at most kMaxMicroRows; their operands, and
@@ -34,6 +42,8 @@ struct Bf16Products {
   const char* name;  // of kernels that use it
   /// Of those that decode with it; null where it does not score keys in place.
   const char* decode_name;
+  /// Of those that multiply FP16 with it, in two terms; null where it does not.
+  const char* fp16_name;
   const char* suffix;  // of the name of the target
 
   /// Before the first and after the last product on a thread.
@@ -55,6 +65,17 @@ struct Bf16Products {
   void (*scores_in_place)(const float* queries, const Bf16KeyRows* keys,
                           int64_t width, int64_t rows, int64_t panels,
                           float* scores);
+  /// scores() of elements in two terms, exact but for the sums' roundings. A
+  /// row, and a panel of keys, has `width` pairs of first terms and then as
+  /// many of second ones. Null where there is none.
+  void (*scores_of_two)(const float* queries, const float* keys, int64_t width,
+                        int64_t rows, int64_t panels, float* scores);
+  /// add_values() of weights and values in two terms, without the products of
+  /// second terms. Second weights lie kBf16WeightTerm behind the first, second
+  /// values value_panels / 2 panels. Null where there is none.
+  void (*add_values_of_two)(const float* weights, const float* values,
+                            int64_t value_panels, int64_t rows, int64_t panels,
+                            float* output, int64_t output_width);
 };
 
 /// Null where the processor, the operating system or this build has none.

@@ -60,35 +60,60 @@ ATTENTION_TILES_INLINE void Store(float* to, int64_t stride, int64_t bytes) {
   }
 }
 
-// One step: 16 pairs of each row and of each column.
+// 16 pairs of each row, and of each column.
+template <bool kTwoRows>
+ATTENTION_TILES_INLINE void LoadRows(const float* rows, int64_t stride,
+                                     int64_t bytes) {
+  TileLoad(4, rows, bytes);
+  if constexpr (kTwoRows) TileLoad(5, rows + 16 * stride, bytes);
+}
+
+template <bool kTwoColumns>
+ATTENTION_TILES_INLINE void LoadColumns(const float* columns) {
+  TileLoad(6, columns, kPanelBytes);
+  if constexpr (kTwoColumns) TileLoad(7, columns + 16, kPanelBytes);
+}
+
+template <bool kTwoRows, bool kTwoColumns>
+ATTENTION_TILES_INLINE void Multiply() {
+  TileMultiplyAdd(0, 4, 6);
+  if constexpr (kTwoColumns) TileMultiplyAdd(1, 4, 7);
+  if constexpr (kTwoRows) TileMultiplyAdd(2, 5, 6);
+  if constexpr (kTwoRows && kTwoColumns) TileMultiplyAdd(3, 5, 7);
+}
+
+// One step: such rows times such columns.
 template <bool kTwoRows, bool kTwoColumns>
 ATTENTION_TILES_INLINE void Step(const float* rows, int64_t stride,
                                  int64_t bytes, const float* columns) {
-  TileLoad(4, rows, bytes);
-  TileLoad(6, columns, kPanelBytes);
-  TileMultiplyAdd(0, 4, 6);
-  if constexpr (kTwoColumns) {
-    TileLoad(7, columns + 16, kPanelBytes);
-    TileMultiplyAdd(1, 4, 7);
-  }
-  if constexpr (kTwoRows) {
-    TileLoad(5, rows + 16 * stride, bytes);
-    TileMultiplyAdd(2, 5, 6);
-    if constexpr (kTwoColumns) TileMultiplyAdd(3, 5, 7);
-  }
+  LoadRows<kTwoRows>(rows, stride, bytes);
+  LoadColumns<kTwoColumns>(columns);
+  Multiply<kTwoRows, kTwoColumns>();
 }
 
-template <bool kTwoRows>
+// Elements are the sums of `kTerms` terms. The products of second terms, small
+// beside the others, come first and so lose nothing to the sums' roundings.
+template <int kTerms, bool kTwoRows>
 ATTENTION_TILES void Scores(const float* queries, const float* keys,
                             int64_t width, int64_t panels, float* scores) {
-  const int64_t bytes = width * static_cast<int64_t>(sizeof(float));
+  const int64_t stride = kTerms * width;
+  const int64_t bytes = stride * static_cast<int64_t>(sizeof(float));
   for (int64_t p = 0; p < panels; ++p) {
     Clear<kTwoRows, true>();
+    for (int64_t i = 0; kTerms == 2 && i < width; i += kBf16Depth) {
+      LoadRows<kTwoRows>(queries + width + i, stride, bytes);
+      LoadColumns<true>(keys + i * kBf16Panel);
+      Multiply<kTwoRows, true>();
+      LoadColumns<true>(keys + (width + i) * kBf16Panel);
+      Multiply<kTwoRows, true>();
+      LoadRows<kTwoRows>(queries + i, stride, bytes);
+      Multiply<kTwoRows, true>();
+    }
     for (int64_t i = 0; i < width; i += kBf16Depth) {
-      Step<kTwoRows, true>(queries + i, width, bytes, keys);
-      keys += kPanelFloats;
+      Step<kTwoRows, true>(queries + i, stride, bytes, keys + i * kBf16Panel);
     }
     Store<kTwoRows, true>(scores + p * kBf16Panel, kScoreStride, kScoreBytes);
+    keys += stride * kBf16Panel;
   }
 }
 
@@ -96,6 +121,14 @@ ATTENTION_TILES void Scores(const float* queries, const float* keys,
 struct alignas(64) KeyScores {
   float of[kBf16Panel][kBf16Panel];  // [key][row]
 };
+
+// Few lines at a time, and into the second-level cache: the first has no room.
+void PrefetchRows(const Bf16KeyRows& keys, int64_t bytes) {
+  if (keys.ahead == nullptr) return;
+  for (int64_t r = 0; r < kBf16RowTile; ++r) {
+    __builtin_prefetch(keys.ahead + r * keys.ahead_stride + bytes, 0, 2);
+  }
+}
 
 // Keys take the rows' place in the tiles, and rows that of the columns: a score
 // is the same sum of the same products, and keys need not be packed.
@@ -108,8 +141,10 @@ ATTENTION_TILES void ScoresOfKeys(const float* queries, const Bf16KeyRows* keys,
     TileLoad(4, keys[0].data + bytes, keys[0].stride);
     TileLoad(6, queries, kPanelBytes);
     TileMultiplyAdd(0, 4, 6);
+    PrefetchRows(keys[0], bytes);
     TileLoad(5, keys[1].data + bytes, keys[1].stride);
     TileMultiplyAdd(2, 5, 6);
+    PrefetchRows(keys[1], bytes);
     if constexpr (kTwoRows) {
       TileLoad(7, queries + 16, kPanelBytes);
       TileMultiplyAdd(1, 4, 7);
@@ -136,55 +171,71 @@ void ScoresInPlace(const float* queries, const Bf16KeyRows* keys, int64_t width,
   }
 }
 
+template <int kTerms>
 void ScoresOfRows(const float* queries, const float* keys, int64_t width,
                   int64_t rows, int64_t panels, float* scores) {
   if (rows > kBf16RowTile) {
-    Scores<true>(queries, keys, width, panels, scores);
+    Scores<kTerms, true>(queries, keys, width, panels, scores);
   } else {
-    Scores<false>(queries, keys, width, panels, scores);
+    Scores<kTerms, false>(queries, keys, width, panels, scores);
   }
 }
 
-template <bool kTwoRows, bool kTwoColumns>
+// `value_stride`: floats from one panel of keys to the next; `second`: to the
+// second terms of the same values.
+template <int kTerms, bool kTwoRows, bool kTwoColumns>
 ATTENTION_TILES void AddPanel(const float* weights, const float* values,
-                              int64_t value_stride, int64_t panels,
-                              float* output, int64_t width) {
+                              int64_t value_stride, int64_t second,
+                              int64_t panels, float* output, int64_t width) {
   const int64_t bytes = width * static_cast<int64_t>(sizeof(float));
   Load<kTwoRows, kTwoColumns>(output, width, bytes);
   for (int64_t p = 0; p < panels; ++p) {
-    Step<kTwoRows, kTwoColumns>(weights, kBf16WeightStride, kWeightBytes,
-                                values);
+    if constexpr (kTerms == 2) {
+      LoadRows<kTwoRows>(weights + kBf16WeightTerm, kBf16WeightStride,
+                         kWeightBytes);
+      LoadColumns<kTwoColumns>(values);
+      Multiply<kTwoRows, kTwoColumns>();
+      LoadRows<kTwoRows>(weights, kBf16WeightStride, kWeightBytes);
+      Multiply<kTwoRows, kTwoColumns>();
+      LoadColumns<kTwoColumns>(values + second);
+      Multiply<kTwoRows, kTwoColumns>();
+    } else {
+      Step<kTwoRows, kTwoColumns>(weights, kBf16WeightStride, kWeightBytes,
+                                  values);
+    }
     weights += kBf16Depth;
     values += value_stride;
   }
   Store<kTwoRows, kTwoColumns>(output, width, bytes);
 }
 
-template <bool kTwoRows>
+template <int kTerms, bool kTwoRows>
 void AddValues(const float* weights, const float* values, int64_t value_panels,
                int64_t panels, float* output, int64_t width) {
   const int64_t stride = value_panels * kPanelFloats;
+  const int64_t second = stride / kTerms;
   for (int64_t c = 0; c < width; c += kBf16Panel) {
     if (width - c > 16) {
-      AddPanel<kTwoRows, true>(weights, values, stride, panels, output + c,
-                               width);
+      AddPanel<kTerms, kTwoRows, true>(weights, values, stride, second, panels,
+                                       output + c, width);
     } else {
-      AddPanel<kTwoRows, false>(weights, values, stride, panels, output + c,
-                                width);
+      AddPanel<kTerms, kTwoRows, false>(weights, values, stride, second, panels,
+                                        output + c, width);
     }
     values += kPanelFloats;
   }
 }
 
+template <int kTerms>
 void AddValuesOfRows(const float* weights, const float* values,
                      int64_t value_panels, int64_t rows, int64_t panels,
                      float* output, int64_t output_width) {
   if (rows > kBf16RowTile) {
-    AddValues<true>(weights, values, value_panels, panels, output,
-                    output_width);
+    AddValues<kTerms, true>(weights, values, value_panels, panels, output,
+                            output_width);
   } else {
-    AddValues<false>(weights, values, value_panels, panels, output,
-                     output_width);
+    AddValues<kTerms, false>(weights, values, value_panels, panels, output,
+                             output_width);
   }
 }
 

@@ -46,7 +46,7 @@ class AttendTest : public KernelTest {
     std::vector<float> weights;
   };
 
-  ScoredTile Make(Operands operands, int64_t rows, int64_t keys) {
+  ScoredTile Make(TestedOperands operands, int64_t rows, int64_t keys) {
     std::vector<float> scores;
     for (int64_t j = 0; j < keys; ++j) {
       scores.push_back(static_cast<float>(random_.Between(-12, 0)) / 4);
@@ -75,14 +75,20 @@ class AttendTest : public KernelTest {
   }
 
   // Weights of exponents up to 16 are within 1.8 + 23 roundings, those that PV
-  // multiplies in BF16 within one of BF16's, besides; a sum of n in lanes has
-  // at most n more.
+  // multiplies in BF16 within one of BF16's, besides, or, in two terms, within
+  // one of the second and the product of two second ones; a sum of n in lanes
+  // has at most n more, of products in two terms three times as many.
   static double RelativeBound(const ScoredTile& tile) {
     return kEps * static_cast<double>(26 + tile.args.keys + 3);
   }
 
   static void Check(const ScoredTile& tile, bool drops) {
-    const double of_bf16 = tile.args.operands == Operands::kBf16 ? 0x1p-8 : 0;
+    const bool bf16 = tile.args.operands == Operands::kBf16;
+    const double of_bf16 =
+        !bf16 ? 0
+        : tile.args.bf16.terms == 1
+            ? 0x1p-8
+            : 0x1p-15 + 2 * kEps * static_cast<double>(tile.args.keys);
     for (int64_t r = 0; r < tile.args.rows; ++r) {
       double sum = 0;
       for (int64_t j = 0; j < tile.args.keys; ++j) {
@@ -127,12 +133,13 @@ class AttendTest : public KernelTest {
 };
 
 TEST_P(AttendTest, AnyNumberOfRowsAndKeys) {
-  for (const Operands operands : kOperands) {
+  for (const TestedOperands operands : kOperands) {
     for (const int64_t keys : Lengths()) {
       for (const int64_t rows : {1, 2, 5, 13, 33}) {
         SCOPED_TRACE(testing::Message()
-                     << "operands " << static_cast<int>(operands) << ", "
-                     << rows << " rows, " << keys << " keys");
+                     << "operands " << static_cast<int>(operands.operands)
+                     << " in " << operands.terms << " terms, " << rows
+                     << " rows, " << keys << " keys");
         ScoredTile tile = Make(operands, rows, keys);
         SetRanges(tile);
         kernels_.attend_tile(tile.args);
@@ -145,7 +152,7 @@ TEST_P(AttendTest, AnyNumberOfRowsAndKeys) {
 // The same keys twice: all sums are twice as large, relative to the maxima
 // that rows have already.
 TEST_P(AttendTest, ASecondTileIsAddedToTheFirst) {
-  for (const Operands operands : kOperands) {
+  for (const TestedOperands operands : kOperands) {
     ScoredTile tile = Make(operands, 13, 45);
     kernels_.attend_tile(tile.args);
     const Floats max = tile.max;
@@ -162,7 +169,7 @@ TEST_P(AttendTest, ASecondTileIsAddedToTheFirst) {
 
 // Dropout takes weights from the output, not from the sums.
 TEST_P(AttendTest, DropoutComesAfterTheSums) {
-  for (const Operands operands : kOperands) {
+  for (const TestedOperands operands : kOperands) {
     ScoredTile tile = Make(operands, 33, 77);
     SetRanges(tile);
     SetDropout(tile);
@@ -173,7 +180,7 @@ TEST_P(AttendTest, DropoutComesAfterTheSums) {
 
 // Of all rows once, those that attend nothing, too.
 TEST_P(AttendTest, TellsItsWeights) {
-  for (const Operands operands : kOperands) {
+  for (const TestedOperands operands : kOperands) {
     for (const int64_t keys : Lengths()) {
       ScoredTile tile = Make(operands, 33, keys);
       SetRanges(tile);
@@ -186,7 +193,7 @@ TEST_P(AttendTest, TellsItsWeights) {
 }
 
 TEST_P(AttendTest, TellsWeightsBeforeOrAfterDropout) {
-  for (const Operands operands : kOperands) {
+  for (const TestedOperands operands : kOperands) {
     for (const bool after_dropout : {false, true}) {
       ScoredTile tile = Make(operands, 33, 77);
       SetRanges(tile);

@@ -33,7 +33,9 @@ std::vector<Products> AllProducts() {
   return all;
 }
 
-// A matrix of BF16, and what its elements are worth.
+// A matrix of BF16, and what its elements are worth. Of elements in two terms
+// all first terms come before all second ones: in a row, or of values in a
+// column.
 struct Elements {
   Elements(int64_t of_rows, int64_t of_columns)
       : rows(of_rows),
@@ -73,10 +75,21 @@ class Bf16ProductsTest : public ::testing::TestWithParam<Products> {
     }
     return elements;
   }
+  // Rows of first terms, then of as many second terms, which are smaller.
+  Elements RandomOfTwo(int64_t rows, int64_t columns) {
+    Elements elements = Random(rows, 2 * columns);
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t i = columns; i < 2 * columns; ++i) {
+        elements.at(r, i) =
+            Narrowed(Element::kBFloat16, random_.Normal() * 0x1p-8);
+      }
+    }
+    return elements;
+  }
 
   // Scores of `queries` and `keys`, rows of pairs, held to plain code. A sum of
   // n products of 16 bits, which are exact: n roundings.
-  void CheckScores(Elements& queries, Elements& keys) {
+  void CheckScores(Elements& queries, Elements& keys, int64_t terms = 1) {
     const int64_t width = queries.columns / 2;  // pairs
     const int64_t panels = keys.rows / kBf16Panel;
     SCOPED_TRACE(testing::Message() << queries.rows << " rows, " << width
@@ -98,15 +111,16 @@ class Bf16ProductsTest : public ::testing::TestWithParam<Products> {
       }
     }
     Floats found(static_cast<size_t>(kMaxMicroRows * kScoreStride), kUntouched);
+    const auto scores = terms == 2 ? products_.scores_of_two : products_.scores;
     products_.begin();
-    products_.scores(rows.data(), packed.data(), width, queries.rows, panels,
-                     found.data());
+    scores(rows.data(), packed.data(), width / terms, queries.rows, panels,
+           found.data());
     products_.end();
-    CheckScores(queries, keys, found);
-    if (products_.scores_in_place == nullptr) return;
+    CheckScores(queries, keys, terms, found);
+    if (terms == 2 || products_.scores_in_place == nullptr) return;
     std::fill(found.begin(), found.end(), kUntouched);
     ScoreInPlace(rows, width, queries.rows, keys, found);
-    CheckScores(queries, keys, found);
+    CheckScores(queries, keys, terms, found);
   }
 
   // Keys at odd addresses, those of a row tile an odd distance apart.
@@ -136,20 +150,24 @@ class Bf16ProductsTest : public ::testing::TestWithParam<Products> {
     products_.end();
   }
 
-  void CheckScores(const Elements& queries, const Elements& keys,
+  void CheckScores(const Elements& queries, const Elements& keys, int64_t terms,
                    const Floats& found) {
+    const int64_t width = queries.columns / terms;
     const std::vector<double> query = queries.Values();
     const std::vector<double> key = keys.Values();
     for (int64_t r = 0; r < queries.rows; ++r) {
       for (int64_t k = 0; k < keys.rows; ++k) {
         double score = 0;
         double magnitude = 0;
-        for (int64_t i = 0; i < queries.columns; ++i) {
-          const double term =
-              query[static_cast<size_t>(r * queries.columns + i)] *
-              key[static_cast<size_t>(k * keys.columns + i)];
-          score += term;
-          magnitude += std::abs(term);
+        for (int64_t i = 0; i < width; ++i) {
+          double of_query = 0;
+          double of_key = 0;
+          for (int64_t at = i; at < queries.columns; at += width) {
+            of_query += query[static_cast<size_t>(r * queries.columns + at)];
+            of_key += key[static_cast<size_t>(k * keys.columns + at)];
+          }
+          score += of_query * of_key;
+          magnitude += std::abs(of_query * of_key);
         }
         // On its way, a sum of such parts may leave FP32's range.
         if (std::isfinite(magnitude) && magnitude > kMaxFloat) continue;
@@ -166,37 +184,48 @@ class Bf16ProductsTest : public ::testing::TestWithParam<Products> {
 
   // Adds `weights` times `values` to rows that hold numbers already. `more`:
   // panels of columns that values have beyond those of the output.
-  void CheckValues(Elements& weights, Elements& values, int64_t more) {
-    const int64_t keys = values.rows;
+  void CheckValues(Elements& weights, Elements& values, int64_t more,
+                   int64_t terms = 1) {
+    const int64_t keys = values.rows / terms;
     const int64_t width = values.columns;
     SCOPED_TRACE(testing::Message() << weights.rows << " rows, " << keys
                                     << " keys, " << width << " columns");
     const int64_t panels =
-        (width + kBf16Panel - 1) / kBf16Panel + more;  // of columns
-    Floats paired(static_cast<size_t>(kMaxMicroRows * kBf16WeightStride));
+        (width + kBf16Panel - 1) / kBf16Panel + more;  // of columns of a term
+    Floats paired(static_cast<size_t>(terms * kBf16WeightTerm));
     // Somewhere in memory, where there are no keys, too.
-    Floats packed(static_cast<size_t>(keys * panels * kBf16Panel / 2 + 1));
-    for (int64_t n = 0; n < keys / 2; ++n) {
-      // Pair n is of two keys of its panel, half a panel apart.
-      const int64_t key = n / kBf16Depth * kBf16Panel + n % kBf16Depth;
-      for (int64_t r = 0; r < weights.rows; ++r) {
-        StorePair(weights.at(r, key), weights.at(r, key + kBf16Depth),
-                  &paired[static_cast<size_t>(r * kBf16WeightStride + n)]);
-      }
-      for (int64_t c = 0; c < width; ++c) {
-        const int64_t panel = n / kBf16Depth * panels + c / kBf16Panel;
-        const int64_t to =
-            (panel * kBf16Depth + n % kBf16Depth) * kBf16Panel + c % kBf16Panel;
-        StorePair(values.at(key, c), values.at(key + kBf16Depth, c),
-                  &packed[static_cast<size_t>(to)]);
+    Floats packed(
+        static_cast<size_t>(terms * keys * panels * kBf16Panel / 2 + 1));
+    for (int64_t term = 0; term < terms; ++term) {
+      for (int64_t n = 0; n < keys / 2; ++n) {
+        // Pair n is of two keys of its panel, half a panel apart.
+        const int64_t key =
+            term * keys + n / kBf16Depth * kBf16Panel + n % kBf16Depth;
+        const int64_t to_weight = term * kBf16WeightTerm + n;
+        for (int64_t r = 0; r < weights.rows; ++r) {
+          StorePair(
+              weights.at(r, key), weights.at(r, key + kBf16Depth),
+              &paired[static_cast<size_t>(to_weight + r * kBf16WeightStride)]);
+        }
+        for (int64_t c = 0; c < width; ++c) {
+          const int64_t panel =
+              (n / kBf16Depth * terms + term) * panels + c / kBf16Panel;
+          const int64_t to =
+              (panel * kBf16Depth + n % kBf16Depth) * kBf16Panel +
+              c % kBf16Panel;
+          StorePair(values.at(key, c), values.at(key + kBf16Depth, c),
+                    &packed[static_cast<size_t>(to)]);
+        }
       }
     }
     Floats found(static_cast<size_t>(kMaxMicroRows * width));
     for (float& x : found) x = static_cast<float>(random_.Normal());
     const Floats before = found;
+    const auto add_values =
+        terms == 2 ? products_.add_values_of_two : products_.add_values;
     products_.begin();
-    products_.add_values(paired.data(), packed.data(), panels, weights.rows,
-                         keys / kBf16Panel, found.data(), width);
+    add_values(paired.data(), packed.data(), terms * panels, weights.rows,
+               keys / kBf16Panel, found.data(), width);
     products_.end();
     const std::vector<double> weight = weights.Values();
     const std::vector<double> value = values.Values();
@@ -205,13 +234,21 @@ class Bf16ProductsTest : public ::testing::TestWithParam<Products> {
         const auto at = static_cast<size_t>(r * width + c);
         double sum = before[at];
         double magnitude = std::abs(sum);
-        for (int64_t k = 0; k < keys; ++k) {
-          const double term = weight[static_cast<size_t>(r * keys + k)] *
-                              value[static_cast<size_t>(k * width + c)];
+        const auto add = [&](int64_t of_weight, int64_t of_value) {
+          const double term =
+              weight[static_cast<size_t>(r * weights.columns + of_weight)] *
+              value[static_cast<size_t>(of_value * width + c)];
           sum += term;
           magnitude += std::abs(term);
+        };
+        for (int64_t k = 0; k < keys; ++k) {
+          add(k, k);
+          if (terms == 1) continue;
+          add(k, keys + k);
+          add(keys + k, k);
         }
-        const double bound = static_cast<double>(keys + 1) * kEps * magnitude;
+        const auto products = static_cast<double>((2 * terms - 1) * keys);
+        const double bound = (products + 1) * kEps * magnitude;
         ASSERT_TRUE(IsNear(sum, bound, found[at]))
             << "row " << r << ", column " << c;
       }
@@ -252,6 +289,35 @@ TEST_P(Bf16ProductsTest, SpecialNumbersStayWithTheirScores) {
     keys.at(17 + n % 30, 6) = bits;
     CheckScores(queries, keys);
     ++n;
+  }
+}
+
+TEST_P(Bf16ProductsTest, ScoresOfTwoTerms) {
+  if (products_.scores_of_two == nullptr) return;
+  for (const int64_t rows : {1, 15, 16, 17, 32}) {
+    for (const int64_t width : {32, 64, 96, 1024}) {
+      for (const int64_t panels : {0, 1, 3}) {
+        Elements queries = RandomOfTwo(rows, width);
+        Elements keys = RandomOfTwo(panels * kBf16Panel, width);
+        CheckScores(queries, keys, 2);
+      }
+    }
+  }
+}
+
+TEST_P(Bf16ProductsTest, ValuesOfTwoTerms) {
+  if (products_.add_values_of_two == nullptr) return;
+  for (const int64_t rows : {1, 15, 16, 17, 32}) {
+    for (const int64_t width : {16, 32, 48, 64}) {
+      for (const int64_t panels : {0, 1, 2, 16}) {
+        for (const int64_t more : {0, 2}) {
+          const int64_t keys = panels * kBf16Panel;
+          Elements weights = RandomOfTwo(rows, keys);
+          Elements values = Random(2 * keys, width);
+          CheckValues(weights, values, more, 2);
+        }
+      }
+    }
   }
 }
 

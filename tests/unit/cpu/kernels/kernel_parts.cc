@@ -197,7 +197,8 @@ void SoftmaxPaired(const TileArgs& args, const TileColumns& columns,
       args, 0, args.rows, Of(columns), AnyRowIsFresh(args.states, 0, args.rows),
       [&args, &columns, weights](int64_t row) HWY_ATTR {
         return PairedWeights{
-            args.bf16.weights + row * kBf16WeightStride, columns.first,
+            args.bf16.weights + row * kBf16WeightStride, args.bf16.terms == 2,
+            columns.first,
             weights == nullptr ? nullptr : weights + row * kScoreStride};
       },
       factors);

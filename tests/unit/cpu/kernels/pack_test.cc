@@ -1,6 +1,7 @@
 // Queries, keys and values in the order in which the products read them:
 // pack-inl.h, and the copies of BF16 in bf16/tiles-inl.h.
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <utility>
@@ -55,6 +56,17 @@ class PackTest : public KernelTest {
       if (random_.Chance(0.1)) x |= 0x7F80;  // infinities and NaN
     }
     return rows;
+  }
+
+  // The two terms of a finite number of FP16, in BF16. The first one is the
+  // next number of 8 bits towards 0 that is not the number itself.
+  static std::vector<uint16_t> TermsOf(uint16_t half) {
+    const double x = Widened(Element::kFloat16, half);
+    if (x == 0) return {half, 0};
+    uint16_t first = Narrowed(Element::kBFloat16, x);
+    if (std::abs(Widened(Element::kBFloat16, first)) >= std::abs(x)) --first;
+    const double rest = x - Widened(Element::kBFloat16, first);
+    return {first, Narrowed(Element::kBFloat16, rest)};
   }
 
   static Floats Untouched(int64_t count) {
@@ -130,7 +142,7 @@ TEST_P(PackTest, NoRowsAreNothingToDo) {
   kernels_.pack_queries(nullptr, 8, 0, 8, 1, packed.data());
   kernels_.pack_keys(nullptr, 8, 0, 8, packed.data());
   kernels_.pack_bf16_keys(nullptr, 8, 0, 8, packed.data());
-  EXPECT_TRUE(kernels_.pack_bf16_values(nullptr, 0, 8, 1, packed.data()));
+  EXPECT_TRUE(kernels_.pack_bf16_values(nullptr, 0, 0, 8, 1, packed.data()));
   EXPECT_EQ(BitsFrom(packed[0]), kUntouched);
 }
 
@@ -150,12 +162,14 @@ TEST_P(PackTest, KeysOfBf16LieInPanelsOf32) {
 // among them is 0, and told where `plants`.
 class PackBf16ValuesTest : public PackTest {
  protected:
-  void Check(int64_t count, int64_t width, bool plants) {
+  void Check(Element type, int64_t count, int64_t width, bool plants) {
     SCOPED_TRACE(testing::Message() << count << " keys of " << width
                                     << " values, plants " << plants);
+    const int64_t terms = type == Element::kFloat16 ? 2 : 1;
+    const uint16_t infinity = terms == 2 ? 0x7C00 : 0x7F80;
     std::vector<uint16_t> bits = BrainRows(count * width);
     for (uint16_t& x : bits) {
-      if ((x & 0x7F80) == 0x7F80) x = 0x3F80;
+      if ((x & infinity) == infinity) x = 0x3C80;
     }
     // Rows in falling order, an odd number of bytes apart: their ends are those
     // of the memory.
@@ -173,24 +187,29 @@ class PackBf16ValuesTest : public PackTest {
     if (plants) bits.back() = 0;
     const int64_t panels = (width + kBf16Panel - 1) / kBf16Panel;
     const int64_t padded = (count + kBf16Panel - 1) / kBf16Panel * kBf16Panel;
-    Floats packed = Untouched(padded * panels * kBf16Depth + 1);
-    EXPECT_EQ(kernels_.pack_bf16_values(rows.data(), count, width, panels,
-                                        packed.data()),
+    Floats packed = Untouched(terms * padded * panels * kBf16Depth + 1);
+    const auto pack =
+        terms == 2 ? kernels_.pack_fp16_values : kernels_.pack_bf16_values;
+    EXPECT_EQ(pack(rows.data(), 0, count, width, panels, packed.data()),
               !plants);
-    const auto element = [&](int64_t key, int64_t column) -> uint32_t {
-      return key < count && column < width
-                 ? bits[static_cast<size_t>(key * width + column)]
-                 : 0;
+    const auto element = [&](int64_t term, int64_t key,
+                             int64_t column) -> uint32_t {
+      if (key >= count || column >= width) return 0;
+      const uint16_t x = bits[static_cast<size_t>(key * width + column)];
+      return terms == 2 ? TermsOf(x)[static_cast<size_t>(term)] : x;
     };
-    size_t at = 0;  // [32 keys][panel][16 pairs][32 columns]
-    for (int64_t key = 0; key < padded; key += kBf16Panel) {
+    size_t at = 0;  // [32 keys][term][panel][16 pairs][32 columns]
+    for (int64_t n = 0; n < padded / kBf16Panel * terms; ++n) {
+      const int64_t key = n / terms * kBf16Panel;
+      const int64_t term = n % terms;
       for (int64_t column = 0; column < panels * kBf16Panel;
            column += kBf16Panel) {
         for (int64_t i = 0; i < kBf16Depth * kBf16Panel; ++i) {
           const int64_t low = key + i / kBf16Panel;
           const int64_t c = column + i % kBf16Panel;
           ASSERT_EQ(BitsFrom(packed[at++]),
-                    element(low, c) | element(low + kBf16Depth, c) << 16);
+                    element(term, low, c) | element(term, low + kBf16Depth, c)
+                                                << 16);
         }
       }
     }
@@ -201,14 +220,20 @@ class PackBf16ValuesTest : public PackTest {
 TEST_P(PackBf16ValuesTest, ArePairsOfKeys) {
   for (const int64_t count : {1, 15, 16, 17, 32, 33, 64, 512}) {
     for (const int64_t width : {1, 3, 15, 16, 31, 32, 33, 100}) {
-      Check(count, width, false);
+      for (const Element type : {Element::kBFloat16, Element::kFloat16}) {
+        Check(type, count, width, false);
+      }
     }
   }
 }
 
 TEST_P(PackBf16ValuesTest, AreZeroWhereTheyAreNotFinite) {
   for (const int64_t count : {1, 17, 32, 100}) {
-    for (const int64_t width : {1, 16, 33}) Check(count, width, true);
+    for (const int64_t width : {1, 16, 33}) {
+      for (const Element type : {Element::kBFloat16, Element::kFloat16}) {
+        Check(type, count, width, true);
+      }
+    }
   }
 }
 
@@ -217,12 +242,21 @@ TEST_P(PackBf16ValuesTest, AreZeroWhereTheyAreNotFinite) {
 class CopyBf16Test : public PackTest {
  protected:
   void Check(int64_t width, int64_t column_stride, int64_t misaligned) {
+    CheckTerms(1, width, column_stride, misaligned);
+    CheckTerms(2, width, column_stride, misaligned);
+  }
+  // In two terms: finite numbers of FP16.
+  void CheckTerms(int64_t terms, int64_t width, int64_t column_stride,
+                  int64_t misaligned) {
     SCOPED_TRACE(testing::Message() << width << " elements " << column_stride
                                     << " apart, " << misaligned << " off");
     constexpr int64_t kRows = 3;
     constexpr int64_t kPaddedRows = 5;
     const int64_t row_stride = width * column_stride + 5;
-    const std::vector<uint16_t> bits = BrainRows(kRows * width);
+    std::vector<uint16_t> bits = BrainRows(kRows * width);
+    for (uint16_t& x : bits) {
+      if (terms == 2 && (x & 0x7C00) == 0x7C00) x = 0x3C01;
+    }
     std::vector<unsigned char> memory(
         static_cast<size_t>(kRows * row_stride + misaligned));
     for (int64_t r = 0; r < kRows; ++r) {
@@ -232,11 +266,14 @@ class CopyBf16Test : public PackTest {
             &bits[static_cast<size_t>(r * width + i)], 2);
       }
     }
-    const int64_t stride = (width + 31) / 32 * 16;  // pairs
+    const int64_t pairs = (width + 31) / 32 * 16;  // of a term
+    const int64_t stride = terms * pairs;
     Floats to = Untouched(kPaddedRows * stride + 1);
-    const RowSource from = {memory.data() + misaligned, row_stride,
-                            column_stride, Element::kBFloat16};
-    kernels_.copy_bf16(from, kRows, kPaddedRows, width, to.data(), stride);
+    const RowSource from = {
+        memory.data() + misaligned, row_stride, column_stride,
+        terms == 2 ? Element::kFloat16 : Element::kBFloat16};
+    const auto copy = terms == 2 ? kernels_.split_fp16 : kernels_.copy_bf16;
+    copy(from, kRows, kPaddedRows, width, to.data(), stride);
     for (int64_t r = 0; r < kPaddedRows; ++r) {
       for (int64_t i = 0; i < 2 * stride; ++i) {
         uint16_t found;
@@ -244,14 +281,62 @@ class CopyBf16Test : public PackTest {
             &found,
             reinterpret_cast<const char*>(to.data()) + 2 * (r * 2 * stride + i),
             2);
-        const bool padding = r >= kRows || i >= width;
-        ASSERT_EQ(found, padding ? 0 : bits[static_cast<size_t>(r * width + i)])
-            << "row " << r << ", element " << i;
+        const int64_t column = i % (2 * pairs);
+        const auto term = static_cast<size_t>(i / (2 * pairs));
+        uint16_t expected = 0;
+        if (r < kRows && column < width) {
+          const uint16_t x = bits[static_cast<size_t>(r * width + column)];
+          expected = terms == 2 ? TermsOf(x)[term] : x;
+        }
+        ASSERT_EQ(found, expected) << "row " << r << ", element " << i;
       }
     }
     EXPECT_EQ(BitsFrom(to.back()), kUntouched);
   }
 };
+
+// Of all 65,536 numbers of FP16, 63,488 are finite: each is the sum of two
+// numbers of BF16 of its sign, neither of which is 0 or subnormal unless it is
+// 0 itself, so that no product with infinity is NaN that would not be. NaN is
+// in the second term, and infinity too.
+TEST_P(CopyBf16Test, EveryFp16IsTheSumOfItsTwoTerms) {
+  constexpr int64_t kCount = 0x10000;
+  std::vector<uint16_t> halves;
+  for (int64_t i = 0; i < kCount; ++i) {
+    halves.push_back(static_cast<uint16_t>(i));
+  }
+  Floats to = Untouched(kCount);
+  const RowSource from = {reinterpret_cast<const unsigned char*>(halves.data()),
+                          2 * kCount, 2, Element::kFloat16};
+  kernels_.split_fp16(from, 1, 1, kCount, to.data(), kCount);
+  std::vector<uint16_t> terms(2 * kCount);
+  std::memcpy(terms.data(), to.data(), 4 * kCount);
+  int64_t finite = 0;
+  for (size_t i = 0; i < kCount; ++i) {
+    SCOPED_TRACE(testing::Message() << "bits " << i);
+    const double x = Widened(Element::kFloat16, halves[i]);
+    const double first = Widened(Element::kBFloat16, terms[i]);
+    const double second = Widened(Element::kBFloat16, terms[kCount + i]);
+    if (std::isnan(x)) {
+      ASSERT_TRUE(std::isnan(second));
+    } else if (std::isinf(x)) {
+      ASSERT_EQ(second, x);
+      ASSERT_GT(first * x, 0);
+      ASSERT_TRUE(std::isfinite(first));
+    } else {
+      ++finite;
+      ASSERT_EQ(first + second, x);
+      if (x == 0) {
+        ASSERT_EQ(first, 0);
+        continue;
+      }
+      ASSERT_GE(first / x, 0.5);
+      ASSERT_GT(second / x, 0);
+      ASSERT_GE(std::abs(second), 0x1p-32);
+    }
+  }
+  EXPECT_EQ(finite, 63488);
+}
 
 TEST_P(CopyBf16Test, CopiesEveryBitAndPads) {
   for (const int64_t width : Lengths()) {

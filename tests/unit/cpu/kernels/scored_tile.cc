@@ -18,26 +18,34 @@ float PairOf(float low, float high) {
                            << 16);
 }
 
+// The first term of a number, or what that leaves of it.
+float TermOf(float value, int64_t term) {
+  const auto first = static_cast<float>(
+      Widened(Element::kBFloat16, Narrowed(Element::kBFloat16, value)));
+  return term == 0 ? first : value - first;
+}
+
 int64_t RoundUp(int64_t count, int64_t to) {
   return (count + to - 1) / to * to;
 }
 
 }  // namespace
 
-ScoredTile::ScoredTile(Operands operands, int64_t rows,
+ScoredTile::ScoredTile(TestedOperands operands, int64_t rows,
                        const std::vector<float>& of_keys, int64_t width,
                        const Kernels& kernels, test::Random& random)
     : Tile(rows, static_cast<int64_t>(of_keys.size()), width),
       key_scores(of_keys),
       values(static_cast<size_t>(args.keys * width)),
       unnormalised_(kMaxMicroRows * kScoreStride) {
+  const Element type =
+      operands.terms == 2 ? Element::kFloat16 : Element::kBFloat16;
   for (float& x : values) {
-    x = static_cast<float>(Widened(
-        Element::kBFloat16, Narrowed(Element::kBFloat16, random.Normal())));
+    x = static_cast<float>(Widened(type, Narrowed(type, random.Normal())));
   }
   args.unnormalised = unnormalised_.data();
-  args.operands = operands;
-  switch (operands) {
+  args.operands = operands.operands;
+  switch (args.operands) {
     case Operands::kPacked:
       SetPacked(kernels);
       break;
@@ -45,7 +53,7 @@ ScoredTile::ScoredTile(Operands operands, int64_t rows,
       SetInPlace(kernels.lanes);
       break;
     case Operands::kBf16:
-      SetBf16();
+      SetBf16(operands.terms);
       break;
   }
 }
@@ -88,43 +96,49 @@ void ScoredTile::SetInPlace(int64_t lanes) {
                    .value_scales = nullptr};
 }
 
-void ScoredTile::SetBf16() {
+void ScoredTile::SetBf16(int64_t terms) {
   const int64_t rows = RoundUp(args.rows, kMaxMicroRows);
   const int64_t keys = RoundUp(args.keys, kBf16Panel);
   const int64_t width = args.states.width;
-  queries_.resize(static_cast<size_t>(rows * kQueryFloats));
-  for (int64_t r = 0; r < args.rows; ++r) {
-    queries_[static_cast<size_t>(r * kQueryFloats)] = PairOf(row_factor(r), 0);
-  }
-  keys_.resize(static_cast<size_t>(keys * kQueryFloats));
-  packed_values_.resize(static_cast<size_t>(keys / 2 * width));
-  for (int64_t j = 0; j < args.keys; ++j) {
-    const int64_t panel = j / kBf16Panel * kBf16Panel;
-    keys_[static_cast<size_t>(panel * kQueryFloats + j - panel)] =
-        PairOf(key_scores[static_cast<size_t>(j)], 0);
-    if (j - panel >= kBf16Depth) continue;
-    const int64_t pairs = panel / 2 * width;
-    for (int64_t c = 0; c < width; ++c) {
-      const int64_t of_columns = c / kBf16Panel * kBf16Depth * kBf16Panel;
-      const int64_t high = j + kBf16Depth;
-      packed_values_[static_cast<size_t>(
-          pairs + of_columns + (j - panel) * kBf16Panel + c % kBf16Panel)] =
-          PairOf(values[static_cast<size_t>(j * width + c)],
-                 high < args.keys
-                     ? values[static_cast<size_t>(high * width + c)]
-                     : 0);
+  queries_.resize(static_cast<size_t>(rows * terms * kQueryFloats));
+  keys_.resize(static_cast<size_t>(keys * terms * kQueryFloats));
+  packed_values_.resize(static_cast<size_t>(keys / 2 * terms * width));
+  for (int64_t term = 0; term < terms; ++term) {
+    for (int64_t r = 0; r < args.rows; ++r) {
+      queries_[static_cast<size_t>((r * terms + term) * kQueryFloats)] =
+          PairOf(TermOf(row_factor(r), term), 0);
+    }
+    for (int64_t j = 0; j < args.keys; ++j) {
+      const int64_t panel = j / kBf16Panel * kBf16Panel;
+      keys_[static_cast<size_t>(
+          (panel * terms + term * kBf16Panel) * kQueryFloats + j - panel)] =
+          PairOf(TermOf(key_scores[static_cast<size_t>(j)], term), 0);
+      if (j - panel >= kBf16Depth) continue;
+      const int64_t pairs = (panel / 2 * terms + term * kBf16Depth) * width;
+      for (int64_t c = 0; c < width; ++c) {
+        const int64_t of_columns = c / kBf16Panel * kBf16Depth * kBf16Panel;
+        const int64_t high = j + kBf16Depth;
+        packed_values_[static_cast<size_t>(
+            pairs + of_columns + (j - panel) * kBf16Panel + c % kBf16Panel)] =
+            PairOf(TermOf(values[static_cast<size_t>(j * width + c)], term),
+                   high < args.keys
+                       ? TermOf(values[static_cast<size_t>(high * width + c)],
+                                term)
+                       : 0);
+      }
     }
   }
   // Rows of a micro-tile that the block does not have are computed, too.
   output.resize(static_cast<size_t>(rows * width));
   args.states.output = output.data();
-  paired_weights_.resize(kMaxMicroRows * kBf16WeightStride);
-  args.bf16 = {.width = kQueryFloats,
+  paired_weights_.resize(static_cast<size_t>(terms * kBf16WeightTerm));
+  args.bf16 = {.terms = terms,
+               .width = kQueryFloats,
                .queries = queries_.data(),
                .keys = keys_.data(),
                .key_rows = nullptr,
                .packed_queries = nullptr,
-               .value_panels = width / kBf16Panel,
+               .value_panels = terms * width / kBf16Panel,
                .values = packed_values_.data(),
                .weights = paired_weights_.data(),
                .products = &test::EmulatedAmx()};

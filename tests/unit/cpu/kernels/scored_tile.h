@@ -8,13 +8,21 @@
 
 namespace attention::cpu {
 
+/// What QK and PV multiply; of products of BF16, in how many terms.
+struct TestedOperands {
+  Operands operands;
+  int64_t terms = 1;
+};
+
 /// A tile of one class of operands, in which the score of row r and key j is
 /// row_factor(r) * key_scores[j]: products of one element, exact where they
-/// have as many bits as BF16. Values are normally distributed numbers of BF16.
+/// have as many bits as BF16. Values are normally distributed numbers of BF16,
+/// or of FP16 where they are in two terms.
 struct ScoredTile : Tile {
   /// `width`: of the values, a multiple of 32.
-  ScoredTile(Operands operands, int64_t rows, const std::vector<float>& of_keys,
-             int64_t width, const Kernels& kernels, test::Random& random);
+  ScoredTile(TestedOperands operands, int64_t rows,
+             const std::vector<float>& of_keys, int64_t width,
+             const Kernels& kernels, test::Random& random);
 
   static float row_factor(int64_t row) {
     return static_cast<float>(1 << (row % 3));
@@ -26,7 +34,7 @@ struct ScoredTile : Tile {
  private:
   void SetPacked(const Kernels& kernels);
   void SetInPlace(int64_t lanes);
-  void SetBf16();
+  void SetBf16(int64_t terms);
 
   Floats unnormalised_;
   Floats queries_;
@@ -55,8 +63,10 @@ inline void SetDropout(Tile& tile) {
   };
 }
 
-inline constexpr Operands kOperands[] = {Operands::kPacked, Operands::kInPlace,
-                                         Operands::kBf16};
+inline constexpr TestedOperands kOperands[] = {{Operands::kPacked},
+                                               {Operands::kInPlace},
+                                               {Operands::kBf16},
+                                               {Operands::kBf16, 2}};
 
 }  // namespace attention::cpu
 

@@ -23,11 +23,14 @@ class SoftmaxTest : public KernelTest {
   static constexpr float kExponents[] = {1.0F, 1.44269504F, 0.25F};
   // Weights relative to an earlier maximum may sum to this (softmax-inl.h).
   static constexpr double kLargestSum = 16384;
+  // A number of 16 bits that no weight is.
+  static constexpr uint32_t kUntouched = 0xFFFE;
 
   SoftmaxTest()
       : weights_(kMaxMicroRows * kScoreStride),
         factors_(kMaxMicroRows),
-        pairs_(kMaxMicroRows * kBf16WeightStride) {}
+        pairs_(2 * kBf16WeightTerm,
+               FloatFromBits(kUntouched << 16 | kUntouched)) {}
 
   // Scores of a row, -inf beyond its keys.
   static void SetScores(Tile& tile, int64_t row, const Floats& scores) {
@@ -105,18 +108,30 @@ class SoftmaxTest : public KernelTest {
                 bound + before.sum * factor_error + 0x1p-120);
   }
 
-  void CheckPairs(const TileColumns& columns, int64_t row,
-                  const Floats& pairs) const {
+  // A key's number in the pairs of a term.
+  static uint32_t InPairs(const Floats& pairs, int64_t term, int64_t row,
+                          int64_t key) {
+    const int64_t low = key % kBf16Panel % kBf16Depth;
+    const uint32_t pair = BitsFrom(pairs[static_cast<size_t>(
+        term * kBf16WeightTerm + row * kBf16WeightStride +
+        key / kBf16Panel * kBf16Depth + low)]);
+    return key % kBf16Panel >= kBf16Depth ? pair >> 16 : pair & 0xFFFF;
+  }
+
+  void CheckPairs(const TileColumns& columns, int64_t row, const Floats& pairs,
+                  int64_t terms = 1) const {
     for (int64_t j = columns.first; j < columns.last; ++j) {
       const int64_t key = j - columns.first;
-      const int64_t low = key % kBf16Panel % kBf16Depth;
-      const uint32_t pair = BitsFrom(pairs[static_cast<size_t>(
-          row * kBf16WeightStride + key / kBf16Panel * kBf16Depth + low)]);
-      const uint32_t bits =
-          BitsFrom(weights_[static_cast<size_t>(row * kScoreStride + j)]);
-      const bool is_high = key % kBf16Panel >= kBf16Depth;
-      ASSERT_EQ(is_high ? pair >> 16 : pair & 0xFFFF, (bits + 0x8000) >> 16)
+      const float weight =
+          weights_[static_cast<size_t>(row * kScoreStride + j)];
+      const uint32_t first = InPairs(pairs, 0, row, key);
+      ASSERT_EQ(first, (BitsFrom(weight) + 0x8000) >> 16)
           << "row " << row << ", key " << j;
+      const uint32_t second = InPairs(pairs, 1, row, key);
+      const float rest = weight - FloatFromBits(first << 16);
+      const uint32_t expected =
+          terms == 2 ? (BitsFrom(rest) + 0x8000) >> 16 : kUntouched;
+      ASSERT_EQ(second, expected) << "row " << row << ", key " << j;
     }
   }
 
@@ -308,7 +323,7 @@ TEST_P(SoftmaxTest, PairsAreTheSameWeightsRounded) {
       constexpr int64_t kRows = 7;
       Tile tile(kRows, keys, lanes_);
       Tile alone(kRows, keys, lanes_);
-      Floats other_pairs(pairs_.size());
+      Floats other_pairs = pairs_;
       tile.args.states.exponent = exponent;
       alone.args.states.exponent = exponent;
       tile.args.bf16.weights = pairs_.data();
@@ -338,6 +353,22 @@ TEST_P(SoftmaxTest, PairsAreTheSameWeightsRounded) {
           CheckPairs(columns, r, other_pairs);
         }
       }
+    }
+  }
+}
+
+// What the first term's rounding has lost, rounded in the same way.
+TEST_P(SoftmaxTest, PairsOfTwoTermsHoldWhatTheFirstHasLost) {
+  for (const int64_t keys : {32, 96, 512}) {
+    constexpr int64_t kRows = 5;
+    Tile tile(kRows, keys, lanes_);
+    tile.args.bf16.weights = pairs_.data();
+    tile.args.bf16.terms = 2;
+    for (int64_t r = 0; r < kRows; ++r) SetScores(tile, r, Normals(keys, 3));
+    const TileColumns columns = {0, keys, 0, keys};
+    parts_.softmax_paired(tile.args, columns, weights_.data(), factors_.data());
+    for (int64_t r = 0; r < kRows; ++r) {
+      ASSERT_NO_FATAL_FAILURE(CheckPairs(columns, r, pairs_, 2));
     }
   }
 }

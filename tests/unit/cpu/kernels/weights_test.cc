@@ -75,7 +75,7 @@ class WeightsTest : public KernelTest {
     return scores;
   }
 
-  ScoredTile Make(Operands operands, int64_t rows,
+  ScoredTile Make(TestedOperands operands, int64_t rows,
                   const std::vector<float>& scores) {
     return ScoredTile(operands, rows, scores, kWidth, kernels_, random_);
   }
@@ -114,13 +114,14 @@ class WeightsTest : public KernelTest {
 };
 
 TEST_P(WeightsTest, AreStoredForTheKeysOfRowsRanges) {
-  for (const Operands operands : kOperands) {
+  for (const TestedOperands operands : kOperands) {
     for (const float exponent : {1.0F, 1.44269504F}) {
       for (const int64_t keys : Lengths()) {
         for (const int64_t rows : {1, 2, 5, 13, 33}) {
           SCOPED_TRACE(testing::Message()
-                       << "operands " << static_cast<int>(operands) << ", "
-                       << rows << " rows, " << keys << " keys");
+                       << "operands " << static_cast<int>(operands.operands)
+                       << " in " << operands.terms << " terms, " << rows
+                       << " rows, " << keys << " keys");
           ScoredTile tile = Make(operands, rows, Scores(keys));
           tile.args.states.exponent = exponent;
           SetRanges(tile);
@@ -145,7 +146,7 @@ TEST_P(WeightsTest, AreStoredForTheKeysOfRowsRanges) {
 
 // Those that are stored, and those that are not, but for rows without keys.
 TEST_P(WeightsTest, AreToldOfEveryRowThatIsAskedFor) {
-  for (const Operands operands : kOperands) {
+  for (const TestedOperands operands : kOperands) {
     ScoredTile tile = Make(operands, 13, Scores(45));
     SetRanges(tile);
     Wanted wanted(tile);
@@ -172,7 +173,7 @@ TEST_P(WeightsTest, AreToldOfEveryRowThatIsAskedFor) {
 }
 
 TEST_P(WeightsTest, MayBeToldToNobody) {
-  ScoredTile tile = Make(Operands::kPacked, 5, Scores(40));
+  ScoredTile tile = Make({Operands::kPacked}, 5, Scores(40));
   Wanted wanted(tile);
   wanted.args.take = nullptr;
   kernels_.store_weights(tile.args, wanted.args);
@@ -181,7 +182,7 @@ TEST_P(WeightsTest, MayBeToldToNobody) {
 
 // Told are always those before it.
 TEST_P(WeightsTest, AreStoredAfterDropoutOnlyWhereThatIsWanted) {
-  for (const Operands operands : kOperands) {
+  for (const TestedOperands operands : kOperands) {
     for (const bool after_dropout : {false, true}) {
       ScoredTile tile = Make(operands, 13, Scores(45));
       SetRanges(tile);
@@ -211,7 +212,8 @@ TEST_P(WeightsTest, OfKeysThatTakeNoPartAreExactlyZero) {
   constexpr int64_t kKeys = 45;
   std::vector<unsigned char> mask(kKeys, 1);
   mask[7] = mask[44] = 0;
-  for (const Operands operands : {Operands::kPacked, Operands::kInPlace}) {
+  for (const TestedOperands operands :
+       {TestedOperands{Operands::kPacked}, {Operands::kInPlace}}) {
     std::vector<float> scores = Scores(kKeys);
     scores[20] = -kInfinity;
     ScoredTile tile = Make(operands, 6, scores);
@@ -241,7 +243,8 @@ TEST_P(WeightsTest, OfKeysThatTakeNoPartAreExactlyZero) {
 }
 
 TEST_P(WeightsTest, OfKeysThatScoreNanAreNan) {
-  for (const Operands operands : {Operands::kPacked, Operands::kInPlace}) {
+  for (const TestedOperands operands :
+       {TestedOperands{Operands::kPacked}, {Operands::kInPlace}}) {
     for (const uint32_t bits : kNanBits) {
       for (const int64_t at : {int64_t{0}, lanes_, int64_t{44}}) {
         std::vector<float> scores = Scores(45);
@@ -263,12 +266,13 @@ TEST_P(WeightsTest, OfKeysThatScoreNanAreNan) {
 class ScoresTest : public WeightsTest {};
 
 TEST_P(ScoresTest, AreStoredForTheKeysOfRowsRanges) {
-  for (const Operands operands : kOperands) {
+  for (const TestedOperands operands : kOperands) {
     for (const int64_t keys : Lengths()) {
       for (const int64_t rows : {1, 5, 13, 33}) {
         SCOPED_TRACE(testing::Message()
-                     << "operands " << static_cast<int>(operands) << ", "
-                     << rows << " rows, " << keys << " keys");
+                     << "operands " << static_cast<int>(operands.operands)
+                     << " in " << operands.terms << " terms, " << rows
+                     << " rows, " << keys << " keys");
         ScoredTile tile = Make(operands, rows, Scores(keys));
         SetRanges(tile);
         Wanted wanted(tile);
@@ -295,7 +299,7 @@ TEST_P(ScoresTest, OfSpecialNumbersAreTheseNumbers) {
   std::vector<unsigned char> mask(specials.size(), 1);
   for (const bool masked : {false, true}) {
     std::fill(mask.begin(), mask.end(), masked ? 0 : 1);
-    ScoredTile tile = Make(Operands::kPacked, 1, specials);
+    ScoredTile tile = Make({Operands::kPacked}, 1, specials);
     const unsigned char* const row = mask.data();
     tile.args.epilogue.mask_rows = &row;
     tile.args.epilogue.mask_stride = 1;
