@@ -18,7 +18,7 @@ def AttentionBackend(where: str | None = None, **settings: Any) -> Any:
 
     where: "local", or a target as Client takes it; None: $ATTENTION_SERVER, else
     127.0.0.1:8001. settings: the Client's or the Engine's. An Engine is of the package
-    attention-engine; its `attend` is the Client's, and it keeps no sequences.
+    attention-engine; its `attend` and its sequences are the Client's.
 
         with AttentionBackend("local") as attention:
             output = attention.attend(query, key, value).output
