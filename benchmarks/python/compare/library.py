@@ -4,7 +4,6 @@ import functools
 import multiprocessing
 import os
 import pathlib
-import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -64,9 +63,7 @@ class Library:
                 raise CannotDo(f"fails: gives no answer within {PATIENCE} s")
             worked, answer = self.connection.recv()
         except (EOFError, ConnectionError):
-            code = self.end()
-            what = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-            raise Crashed(f"crashes: {what}") from None
+            raise Crashed.of(self.end()) from None
         if not worked:
             raise CannotDo(answer)
         return answer

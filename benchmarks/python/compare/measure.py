@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import math
+import signal
 import statistics
 import time
 from collections.abc import Callable
@@ -19,7 +20,13 @@ class CannotDo(Exception):
 
 
 class Crashed(CannotDo):
-    """The peer ended its process."""
+    """The contender's process ended."""
+
+    @classmethod
+    def of(cls, code: int) -> "Crashed":
+        """Of its exit code, as subprocess has it."""
+        what = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        return cls(f"crashes: {what}")
 
 
 class Contender(Protocol):

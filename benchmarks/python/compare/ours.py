@@ -3,13 +3,12 @@
 import contextlib
 import json
 import pathlib
-import signal
 import subprocess
 
 import numpy as np
 
 from compare.cases import Case
-from compare.measure import CannotDo
+from compare.measure import CannotDo, Crashed
 from compare.tensors import read_safetensors
 
 
@@ -44,7 +43,9 @@ class Ours:
         line = self.process.stdout.readline()
         if not line:
             reason = self.process.stderr.read().strip()
-            raise CannotDo(reason or ended_with(self.process.wait()))
+            if reason:
+                raise CannotDo(reason)
+            raise Crashed.of(self.process.wait())
         return json.loads(line)
 
     def ask(self, command: str, seconds: float) -> dict:
@@ -64,10 +65,6 @@ class Ours:
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
         self.process.wait()
-
-
-def ended_with(code: int) -> str:
-    return f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
 
 
 class Limits:

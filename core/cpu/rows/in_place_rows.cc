@@ -4,19 +4,6 @@
 #include <cstring>
 
 namespace attention::cpu {
-namespace {
-
-void PointTo(const RowSource& rows, int64_t count, const unsigned char** to) {
-  for (int64_t i = 0; i < count; ++i) to[i] = rows.data + i * rows.row_stride;
-}
-
-void PointTo(const TileRows& rows, const unsigned char** to) {
-  rows.ForEachPiece([to](const RowSource& some, int64_t at, int64_t count) {
-    PointTo(some, count, to + at);
-  });
-}
-
-}  // namespace
 
 InPlaceRows::InPlaceRows(const ValidatedProblem& problem, const Plan& plan,
                          const Kernels& kernels, Scratch& scratch)
@@ -131,14 +118,11 @@ void InPlaceRows::SetTile(const BlockRows& rows, const KeyTile& tile,
     operands.type = keys.From(0).rows.type;
     SetRows(keys, problem_.key_width, widened_keys_, keys_);
     SetRows(values, problem_.value_width, widened_values_, values_);
-    const int64_t first = tile.first_key + tile.count;
-    const KeyTile next = {first,
-                          std::min(tile.count, problem_.key_length - first)};
     const KeyTile last = {problem_.key_length - 1, 1};
-    SetRowsAhead(next.Keys(problem_, rows), last.Keys(problem_, rows),
-                 tile.count, keys_ + tile.count);
-    SetRowsAhead(next.Values(problem_, rows), last.Values(problem_, rows),
-                 tile.count, values_ + tile.count);
+    SetRowsAhead(keys.Next(), last.Keys(problem_, rows), tile.count,
+                 keys_ + tile.count);
+    SetRowsAhead(values.Next(), last.Values(problem_, rows), tile.count,
+                 values_ + tile.count);
     return;
   }
   operands.type = Element::kFloat32;

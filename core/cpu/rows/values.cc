@@ -73,11 +73,7 @@ int64_t Values::SetAhead(const TileRows& values) {
   if (!plan_.decode) return 0;
   const TileRows next = values.Next();
   if (next.count() < values.count()) return 0;
-  next.ForEachPiece([&](const RowSource& some, int64_t at, int64_t count) {
-    for (int64_t n = 0; n < count; ++n) {
-      bf16_places_[values.count() + at + n] = some.data + n * some.row_stride;
-    }
-  });
+  PointTo(next, bf16_places_ + values.count());
   return values.count();
 }
 
@@ -96,9 +92,7 @@ void Values::SetBf16(const TileRows& values, TileArgs& args) {
           reinterpret_cast<const unsigned char*>(bf16_rows_ + at * pairs);
       some.row_stride = pairs * kFloat;
     }
-    for (int64_t n = 0; n < count; ++n) {
-      bf16_places_[at + n] = some.data + n * some.row_stride;
-    }
+    PointTo(some, count, bf16_places_ + at);
   });
   const auto pack =
       terms_ == 2 ? kernels_.pack_fp16_values : kernels_.pack_bf16_values;

@@ -2,8 +2,33 @@
 
 from __future__ import annotations
 
+from typing_extensions import Self
+
 from attention_client._known import Known
+from attention_client.errors import AttentionError
 from attention_client.info import SequenceForm
+
+
+class EndsWithBlock:
+    """A sequence that a with statement deletes at its end, unless another's."""
+
+    _is_own: bool
+
+    def delete(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, failure: object, *_: object) -> None:
+        if not self._is_own:
+            return
+        try:
+            self.delete()
+        except AttentionError:
+            # What has failed before is more telling.
+            if failure is None:
+                raise
 
 
 class Handle:

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from typing_extensions import Self, Unpack
+from typing_extensions import Unpack
 
 from attention_client import _channel, _sequence_calls
 from attention_client._calls import Returned, Steps
-from attention_client._handle import Handle
+from attention_client._handle import EndsWithBlock, Handle
 from attention_client._known import Known
 from attention_client._reply import Result
 from attention_client._request import Options
-from attention_client.errors import AttentionError
 from attention_client.info import SequenceDescription
 
 if TYPE_CHECKING:
     from attention_client._keeps_sequences import KeepsSequences
 
 
-class Sequence(Handle):
+class Sequence(Handle, EndsWithBlock):
     """Keys and values of a name, one list for each layer of a model.
 
     They are on a server, or in this process where an engine has made it.
@@ -48,19 +47,6 @@ class Sequence(Handle):
     ) -> None:
         super().__init__(known, is_own=is_own)
         self._client = client
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, failure: object, *_: object) -> None:
-        if not self._is_own:
-            return
-        try:
-            self.delete()
-        except AttentionError:
-            # What has failed before is more telling.
-            if failure is None:
-                raise
 
     def append(
         self,

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -381,6 +382,11 @@ class Run {
 };
 
 }  // namespace
+
+std::string NameOf(Way way) {
+  static constexpr const char* kNames[] = {"attend", "mma", "gemm"};
+  return kNames[static_cast<int>(way)];
+}
 
 attention::test::ProblemSpec FittedTo(Way way,
                                       attention::test::ProblemSpec spec,

@@ -2,6 +2,7 @@
 #define ATTENTION_TESTS_UNIT_CUDA_KERNELS_KERNEL_RUN_H_
 
 #include <cstdint>
+#include <string>
 
 #include "core/cuda/kernels/kernel_table.h"
 #include "core/datatype.h"
@@ -17,6 +18,8 @@ enum class Way : uint8_t {
   kMma,     // attend_mma in its place
   kGemm,    // softmax_rows between QK and PV, FP32
 };
+/// For names of tests.
+std::string NameOf(Way way);
 
 /// A spec as a way computes it: tensor cores have 16 bits (those given, where
 /// it has 32), leave no weights, and do not serve a scale of 0 (ServesMma()),

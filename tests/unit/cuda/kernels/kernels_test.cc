@@ -38,11 +38,6 @@ std::vector<ScoringKind> ScoresOf(Way way) {
           ScoringKind::kGaussian, ScoringKind::kBilinear};
 }
 
-std::string NameOf(Way way) {
-  static constexpr const char* kNames[] = {"attend", "mma", "products"};
-  return kNames[static_cast<int>(way)];
-}
-
 // Parameter: way, row of the covering array.
 using PairwiseKernelTest = ::testing::TestWithParam<std::tuple<Way, size_t>>;
 

@@ -168,11 +168,10 @@ TEST_P(RecomputeTest, ScoresThatTheScaleMakesMinusInfinityCarryNothing) {
   EXPECT_THAT(results.results.lse->ToDoubles(), Each(-kInfinity));
 }
 
-std::string NameOf(
+std::string NameOfCase(
     const ::testing::TestParamInfo<RecomputeTest::ParamType>& info) {
-  static constexpr const char* kNames[] = {"attend", "mma", "products"};
   const auto [way, splits] = info.param;
-  return std::string(kNames[static_cast<int>(way)]) + (splits ? "_split" : "");
+  return NameOf(way) + (splits ? "_split" : "");
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, RecomputeTest,
@@ -181,7 +180,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, RecomputeTest,
                                            std::tuple(Way::kMma, false),
                                            std::tuple(Way::kMma, true),
                                            std::tuple(Way::kGemm, false)),
-                         NameOf);
+                         NameOfCase);
 
 }  // namespace
 }  // namespace attention::cuda::test

@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from typing_extensions import Self, Unpack
+from typing_extensions import Unpack
 
 from attention_client import _channel, _sequence_calls
 from attention_client._arrays import Array, like, to_numpy
+from attention_client._handle import EndsWithBlock
 from attention_client._known import Known, pair, with_extents
 from attention_client._reply import Result
 from attention_client._request import Options
@@ -68,7 +69,7 @@ class ShardedDescription:
     version: int  # of the map
 
 
-class ShardedSequence:
+class ShardedSequence(EndsWithBlock):
     """Keys and values by position at several servers, one list for each layer.
 
     AttentionCluster.sequence() makes one, open_sequence() and import_sequence() too.
@@ -117,18 +118,6 @@ class ShardedSequence:
             f"ShardedSequence({self.name!r}, lengths={self._lengths}, "
             f"ranges={len(self._map.ranges)})"
         )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, failure: object, *_: object) -> None:
-        if not self._is_own:
-            return
-        try:
-            self.delete()
-        except AttentionError:
-            if failure is None:
-                raise
 
     def append(
         self,
