@@ -8,13 +8,13 @@ namespace attention::cpu {
 
 int64_t KeySums::Bytes() const {
   return problem_.wanted.key_weights ? plan_.chunks() * problem_.key_length *
-                                           static_cast<int64_t>(sizeof(float))
+                                           static_cast<int64_t>(sizeof(double))
                                      : 0;
 }
 
 void KeySums::Allocate() {
-  const auto floats = static_cast<size_t>(Bytes()) / sizeof(float);
-  if (floats > 0) sums_.reset(new float[floats]);
+  const auto sums = static_cast<size_t>(Bytes()) / sizeof(double);
+  if (sums > 0) sums_.reset(new double[sums]);
 }
 
 int64_t KeySums::heads() const {
@@ -23,10 +23,10 @@ int64_t KeySums::heads() const {
 }
 
 void KeySums::Clear(int64_t chunk) {
-  if (sums_) std::fill_n(OfChunk(chunk), problem_.key_length, 0.0F);
+  if (sums_) std::fill_n(OfChunk(chunk), problem_.key_length, 0.0);
 }
 
-float* KeySums::OfBlock(int64_t block) const {
+double* KeySums::OfBlock(int64_t block) const {
   return sums_ ? OfChunk(plan_.ChunkOf(block)) : nullptr;
 }
 

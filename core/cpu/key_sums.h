@@ -13,7 +13,8 @@ namespace attention::cpu {
 /// The sums of the weights that each key receives from a head's rows
 /// (WantedOutputs::key_weights). A chunk of row blocks (Plan) sums its rows in
 /// their order, then the chunks of a head are added in theirs: bits do not
-/// depend on threads, nor memory on how many rows there are.
+/// depend on threads, nor memory on how many rows there are. In FP64, as equal
+/// weights in FP32 round the same way row after row.
 class KeySums {
  public:
   /// No memory yet. Empty unless the problem asks for them.
@@ -30,19 +31,19 @@ class KeySums {
   /// Before a chunk's first block. Chunks may be computed at once.
   void Clear(int64_t chunk);
   /// What a block of rows adds its weights to: Lk sums, those of its chunk.
-  float* OfBlock(int64_t block) const;
+  double* OfBlock(int64_t block) const;
   /// When all chunks are computed: stores the sums of a head of a batch entry,
   /// 0 <= index < heads().
   void Store(int64_t index, const ResultPlaces& places) const;
 
  private:
-  float* OfChunk(int64_t chunk) const {
+  double* OfChunk(int64_t chunk) const {
     return &sums_[static_cast<size_t>(chunk * problem_.key_length)];
   }
 
   const ValidatedProblem& problem_;
   const Plan& plan_;
-  std::unique_ptr<float[]> sums_;  // [chunk][key]
+  std::unique_ptr<double[]> sums_;  // [chunk][key]
 };
 
 }  // namespace attention::cpu

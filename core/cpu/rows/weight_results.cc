@@ -11,7 +11,7 @@ namespace attention::cpu {
 WeightResults::WeightResults(const ValidatedProblem& problem, const Plan& plan,
                              const Kernels& kernels, const BlockRows& rows,
                              const StoredRows& stored,
-                             const ResultPlaces& places, float* key_sums,
+                             const ResultPlaces& places, double* key_sums,
                              Scratch& scratch)
     : problem_(problem),
       plan_(plan),
@@ -79,7 +79,7 @@ void WeightResults::Take(const RowWeights& weights) {
     OfferTile(weights, first_key_, top_k_[weights.row]);
   }
   if (!problem_.wanted.key_weights) return;
-  float* const sums = key_sums_ + first_key_;
+  double* const sums = key_sums_ + first_key_;
   for (int64_t j = weights.begin; j < weights.end; ++j) {
     sums[j] += weights.weights[j];
   }

@@ -27,7 +27,7 @@ class WeightResults {
   WeightResults(const ValidatedProblem& problem, const Plan& plan,
                 const Kernels& kernels, const BlockRows& rows,
                 const StoredRows& stored, const ResultPlaces& places,
-                float* key_sums, Scratch& scratch);
+                double* key_sums, Scratch& scratch);
 
   /// Before each tile of the first sweep, for a plan that keeps weights.
   /// `last`: no tile follows.
@@ -92,7 +92,7 @@ class WeightResults {
   float** to_in_tile_;
   float* inverse_sum_;
   TopK* top_k_;  // where they are wanted
-  float* const key_sums_;
+  double* const key_sums_;
   int64_t first_key_ = 0;  // of the tile
 };
 

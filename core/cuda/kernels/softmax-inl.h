@@ -91,8 +91,9 @@ inline constexpr int kDroppedKeys = 4 * kSoftmaxThreads;
 /// dropped.
 ATTENTION_KERNEL_CODE void ShowDropped(const DropoutArgs& dropout,
                                        const SoftmaxRow& row, int64_t first) {
-  const PhiloxWords words = DropoutWords(dropout, row.batch, row.head,
-                                         row.query, first + 4 * ThreadIndex());
+  const PhiloxWords words =
+      DropoutWords(dropout, row.batch, row.head, row.query,
+                   first + int64_t{4} * ThreadIndex());
   uint32_t dropped = 0;
   for (int n = 0; n < 4; ++n) {
     if (words.word[n] < dropout.threshold) dropped |= 1U << n;

@@ -149,8 +149,9 @@ TEST_P(HttpServerTest, AnUnfinishedBodyLeavesRoomForOthersOfItsAddress) {
   Start(limits);
   HttpCaller first(address_, tls());
   SendPartOfABody(first, 500 << 10, 400 << 10);
-  while (limits.ledger->Of(Kept::kBodies).amount < 400 << 10)
+  while (limits.ledger->Of(Kept::kBodies).amount < 400 << 10) {
     std::this_thread::yield();
+  }
   HttpCaller second(address_, tls());
   SendPartOfABody(second, 100 << 10, 100 << 10);
   EXPECT_EQ(HttpStatus(second.Read("\r\n\r\n")), 200);
