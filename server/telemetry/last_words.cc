@@ -22,8 +22,8 @@
 namespace attention::server {
 namespace {
 
-std::atomic<bool> json{false};
-std::atomic<bool> told{false};
+std::atomic<bool> in_json{false};
+std::atomic<bool> said_them{false};
 std::atomic<bool> started{false};
 
 constexpr absl::string_view kRefused =
@@ -43,13 +43,13 @@ void Say(absl::string_view what, absl::string_view details = "") {
       line[size++] = plain || !checked ? c : '?';
     }
   };
-  if (json) add(R"({"level":"critical","message":")", false);
+  if (in_json) add(R"({"level":"critical","message":")", false);
   add("attention-server: ", false);
   add(what, true);
   add(details, true);
-  if (json) add(R"("})", false);
+  if (in_json) add(R"("})", false);
   line[size++] = '\n';
-  told = true;
+  said_them = true;
   WriteWhenRead(STDERR_FILENO, {line.data(), size}, std::chrono::seconds(1));
 }
 
@@ -77,11 +77,11 @@ bool MemoryFailed() { return errno == ENOMEM; }
 
 void OnAbort(int signal) {
   const bool no_memory = MemoryFailed();
-  if (!told && !started && ToldOfFatal()) {
+  if (!said_them && !started && ToldOfFatal()) {
     SayThatThereIsNone(
         "could not start, most likely for want of a thread or of memory");
   }
-  if (!told && !ToldOfFatal()) {
+  if (!said_them && !ToldOfFatal()) {
     if (no_memory) SayThatThereIsNone("aborted, there is no memory to be had");
     Say("aborted: a fault in the program, of which the library that found it "
         "may tell above; or somebody sent SIGABRT");
@@ -139,7 +139,7 @@ void HandleSegmentationFaults() {
 }  // namespace
 
 void SayLastWords(const std::string& log_format) {
-  json = log_format == "json";
+  in_json = log_format == "json";
   std::set_terminate(OnTerminate);
   std::set_new_handler(ThrowBadAlloc);
   std::signal(SIGABRT, OnAbort);
