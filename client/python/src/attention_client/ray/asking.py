@@ -83,9 +83,14 @@ class Asking:
     metadata: _channel.Metadata | None
 
     def append(self, rows: NewKeys) -> None:
-        """To every replica of the ranges that they belong to."""
-        taking = [part for part in self.known.ranges if rows.belongs(part)]
-        self._run([c for p in taking for c in self._appends(p, p.replicas, rows)])
+        """To every replica of the ranges that they belong to.
+
+        To one range after the other, so that keys never have a gap before them: not for
+        who reads meanwhile, and not where this program dies on the way.
+        """
+        for part in self.known.ranges:
+            if rows.belongs(part):
+                self._run(self._appends(part, part.replicas, rows))
 
     def attend(
         self, question: fanout.Question, rows: NewKeys | None, partial: bool

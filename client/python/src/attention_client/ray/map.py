@@ -204,9 +204,10 @@ class MapActor:
             self._state.add(made)
             parts: list[Range] = []
             try:
-                for part in kept:
+                # The last one first: appends go on, and are in the earlier ranges, too.
+                for part in reversed(kept):
                     parts.append(self._placement.fork_range(made, part, length))
-                self._state.put(made.changed(parts))
+                self._state.put(made.changed(reversed(parts)))
             except BaseException:
                 self._state.remove(new_name)
                 self._placement.delete([r for part in parts for r in part.replicas])
