@@ -5,6 +5,7 @@ import os
 import signal
 
 import numpy as np
+import psutil
 import pytest
 
 from attention_client import Client, DeadlineExceededError
@@ -21,6 +22,9 @@ def stopped(report):
     """The server does nothing, and its connections stay."""
     os.kill(report.pid, signal.SIGSTOP)
     try:
+        # The signal returns before one of its threads has taken it.
+        while psutil.Process(report.pid).status() != psutil.STATUS_STOPPED:
+            os.sched_yield()
         yield
     finally:
         os.kill(report.pid, signal.SIGCONT)
