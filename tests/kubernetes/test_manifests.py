@@ -27,6 +27,10 @@ KSERVE = {
     file.name: yaml.safe_load(file.read_text())
     for file in sorted((MANIFESTS / "kserve").glob("*.yaml"))
 }
+RAY = {
+    file.name: yaml.safe_load(file.read_text())
+    for file in sorted((MANIFESTS / "ray").glob("*.yaml"))
+}
 CONTAINERS = {
     "base": BASE["deployment.yaml"]["spec"]["template"]["spec"]["containers"][0],
     "sequences": SEQUENCES["stateful-set.yaml"]["spec"]["template"]["spec"]["containers"][0],
@@ -68,6 +72,37 @@ def test_the_stateful_sets_parts_fit():
     assert target["kind"] == SEQUENCES["stateful-set.yaml"]["kind"]
     assert target["name"] == SEQUENCES["stateful-set.yaml"]["metadata"]["name"]
     assert SEQUENCES["kustomization.yaml"]["images"] == BASE["kustomization.yaml"]["images"]
+
+
+@pytest.mark.parametrize("version", [OLDEST, NEWEST])
+def test_rays_pods_are_what_kubernetes_takes(version):
+    for name in RAY.keys() - {"kustomization.yaml", "ray-service.yaml"}:
+        kubernetes_validate.validate(RAY[name], version, strict=True)
+    cluster = RAY["ray-service.yaml"]["spec"]["rayClusterConfig"]
+    for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "ray", **group["template"]["metadata"]},
+            "spec": group["template"]["spec"],
+        }
+        kubernetes_validate.validate(pod, version, strict=True)
+
+
+def test_rays_parts_fit():
+    resources = RAY["kustomization.yaml"]["resources"]
+    assert sorted(resources) == sorted(RAY.keys() - {"kustomization.yaml"})
+    spec = RAY["ray-service.yaml"]["spec"]
+    port = yaml.safe_load(spec["serveConfigV2"])["grpc_options"]["port"]
+    of_service = RAY["service.yaml"]["spec"]
+    assert [one["port"] for one in of_service["ports"]] == [port]
+    cluster = spec["rayClusterConfig"]
+    for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
+        labels = group["template"]["metadata"]["labels"]
+        assert labels.items() <= of_service["selector"].items()
+        assert labels == RAY["network-policy.yaml"]["spec"]["podSelector"]["matchLabels"]
+        (container,) = group["template"]["spec"]["containers"]
+        assert {"name": "grpc", "containerPort": port} in container["ports"]
 
 
 def test_a_misspelt_field_is_found():
@@ -124,6 +159,8 @@ def test_everything_has_the_servers_version():
     version = re.match(r"attention-server (\d+\.\d+\.\d+)", told)[1]
     assert BASE["kustomization.yaml"]["images"] == [{"name": "attention-server", "newTag": version}]
     assert CONTAINERS["kserve"]["image"] == f"attention-server:{version}"
+    ray = (MANIFESTS / "ray" / "ray-service.yaml").read_text()
+    assert set(re.findall(r"image: (.*)", ray)) == {f"attention-ray:{version}"}
     chart = yaml.safe_load((ROOT / "deploy/helm/attention-server/Chart.yaml").read_text())
     assert (chart["version"], chart["appVersion"]) == (version, version)
     assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == version

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import ray
 from ray._raylet import GcsClient
+from waiting import wait_for_nodes, wait_until
 
 from attention_client import KeysLostError
 from attention_client.ray import moving
@@ -74,20 +75,6 @@ def checked(cluster, one_server, normal):
     yield make
     for one in made:
         one.end()
-
-
-def wait_until(condition):
-    """Ray and the map are asked again and again; each answer takes its time."""
-    for _ in range(3000):
-        if condition():
-            return
-        ray.wait([ray.put(None)], timeout=0.02)
-        moving.draining()
-    raise AssertionError("it does not happen")
-
-
-def wait_for_nodes(cluster, count):
-    wait_until(lambda: len(cluster.nodes()) == count)
 
 
 def report(cluster, node):

@@ -428,9 +428,10 @@ class Client:
         name = str(self._random.choice(list(FIXED)))
         request = pb.CreateSequencesRequest()
         kind = kind_of(name)
+        datatype = pb.DataType.Value(f"DATA_TYPE_{kind.datatype}")
         request.sequences.add(
             name=name,
-            form=form(FIXED[name], 1, kind.width, VALUE_WIDTH, kind.datatype),
+            form=form(FIXED[name], 1, kind.width, VALUE_WIDTH, datatype),
             label=LABEL,
         )
         self._call(

@@ -1,7 +1,6 @@
 """Keys and values that say who appended them, and what a sequence can hold."""
 
 import numpy as np
-from attention.v1 import attention_pb2 as pb
 
 VALUE_WIDTH = 4
 # Half of what one element of 160 values makes by 1/64.
@@ -32,7 +31,7 @@ class Torn(Exception):
 
 
 class Kind:
-    """How keys are stored, and what is asked of them.
+    """How keys are stored, and what is asked of them. `datatype`: FP32, INT8 or FP8.
 
     The first queries score each element of each key by itself: asked for scores, the server
     answers with the keys. The last one's log-sum-exp tells how many there are.
@@ -56,7 +55,7 @@ class Plain(Kind):
     """FP32."""
 
     def __init__(self):
-        super().__init__(pb.DATA_TYPE_FP32, 4)
+        super().__init__("FP32", 4)
         # Scores of the first two are so large that FP32's rounding of them shows in the
         # weights.
         self.small_scores = slice(2, None)
@@ -131,8 +130,8 @@ def to_fp8(numbers):
 
 KINDS = [
     Plain(),
-    Scaled(pb.DATA_TYPE_INT8, to_int8),
-    Scaled(pb.DATA_TYPE_FP8, to_fp8),
+    Scaled("INT8", to_int8),
+    Scaled("FP8", to_fp8),
 ]
 
 

@@ -202,6 +202,23 @@ class Client(_channel.Caller, KeepsSequences):
             lambda method, asked: self._call(method, bytes(asked), left(), metadata),
         )
 
+    def _start(
+        self,
+        method: str,
+        request: bytes,
+        timeout: float | None,
+        metadata: _channel.Metadata | None,
+    ) -> Any:
+        """As _call, but a future of gRPC's, which can be cancelled.
+
+        The caller holds _process.under_way() until it is done.
+        """
+        timeout = self._seconds(timeout)
+        self._check_open()
+        return self._unary[method].future(
+            request, timeout=timeout, metadata=self._metadata_with(metadata)
+        )
+
     def _call(
         self,
         method: str,

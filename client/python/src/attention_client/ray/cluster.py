@@ -25,6 +25,7 @@ from attention_client.errors import (
 )
 from attention_client.info import SequenceForm
 from attention_client.ray import moving
+from attention_client.ray.hedging import Recent
 from attention_client.ray.map import MapActor
 from attention_client.ray.node import NodeActor, NodeReport
 from attention_client.ray.sequence import ShardedSequence
@@ -74,6 +75,7 @@ class AttentionCluster:
         self._clients: dict[str, Client] = {}
         self._threads = ThreadPoolExecutor(_THREADS)  # that wait for answers
         self._targets: dict[str, str] = {}
+        self._recent = Recent()
         self._connect = dict(connect or {})
         self._settings: dict[str, Any] = {
             "cpus": cpus,
@@ -134,6 +136,7 @@ class AttentionCluster:
         found._clients, found._targets, found._actors = {}, {}, []
         found._connect, found._settings = dict(connect or {}), {}
         found._threads = ThreadPoolExecutor(_THREADS)
+        found._recent = Recent()
         return found
 
     def __enter__(self) -> Self:

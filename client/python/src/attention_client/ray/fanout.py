@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from typing import Any
 
 import numpy as np
 
-from attention_client import _channel, _sequence_calls
+from attention_client import _sequence_calls
 from attention_client._arrays import Array, to_numpy
 from attention_client._calls import Steps
 from attention_client._known import Known
@@ -17,7 +16,7 @@ from attention_client._merge import merged_arrays
 from attention_client._reply import Result
 from attention_client._request import Options, choice, window_sides
 from attention_client.client import Client
-from attention_client.errors import AttentionError, InvalidArgumentError
+from attention_client.errors import InvalidArgumentError
 from attention_client.info import SequenceForm
 from attention_client.ray.ranges import Range, Replica, Rows
 from attention_client.scoring import ParameterSet
@@ -178,36 +177,16 @@ def _of_all_keys(array: Array, length: int, name: str) -> Array:
 
 @dataclasses.dataclass
 class Call:
-    """Steps of a call to one server; outcome is what they return, or raise."""
+    """Steps of a call to one server; outcome is what they return, or raise.
+
+    elsewhere: of a read, makes the calls that ask other replicas for the same.
+    """
 
     client: Client
     replicas: tuple[Replica, ...]  # that it reads, or appends to
     steps: Steps[Any]
+    elsewhere: Callable[[], list[Call]] | None = None
     outcome: Any = None
-
-
-def run(
-    threads: Executor,
-    calls: Sequence[Call],
-    left: Callable[[], float],
-    metadata: _channel.Metadata | None,
-) -> None:
-    """Has all of them under way at once, and waits for all.
-
-    Threads that wait take less time than gRPC's futures, which start one for each call.
-    """
-
-    def one(call: Call) -> None:
-        try:
-            call.outcome = call.client._run(call.steps, left(), metadata)
-        except AttentionError as error:
-            call.outcome = error
-
-    others = [threads.submit(one, call) for call in calls[1:]]
-    for call in calls[:1]:
-        one(call)
-    for other in others:
-        other.result()
 
 
 def merge(results: Sequence[Result]) -> Result:

@@ -9,29 +9,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from typing_extensions import Unpack
 
-from attention_client import _channel, _sequence_calls
-from attention_client._arrays import Array, like, to_numpy
+from attention_client import _channel
+from attention_client._arrays import like, to_numpy
 from attention_client._handle import EndsWithBlock
 from attention_client._known import Known, pair, with_extents
 from attention_client._reply import Result
 from attention_client._request import Options
 from attention_client.errors import (
-    AbortedError,
-    AttentionError,
-    CancelledError,
     InvalidArgumentError,
-    KeysLostError,
-    NotFoundError,
-    UnavailableError,
 )
 from attention_client.info import SequenceForm
 from attention_client.ray import fanout
+from attention_client.ray.asking import Asking, NewKeys, StaleError
 from attention_client.ray.ranges import (
     Range,
     Replica,
     SequenceMap,
     joined,
-    shown,
 )
 
 if TYPE_CHECKING:
@@ -39,8 +33,6 @@ if TYPE_CHECKING:
 
 Returned = TypeVar("Returned")
 
-# What a server says that has gone, or has no longer what the map says.
-_STALE = (UnavailableError, NotFoundError, AbortedError, CancelledError)
 _AT_ONCE = 16  # attempts; each follows a change of the map
 
 
@@ -134,23 +126,15 @@ class ShardedSequence(EndsWithBlock):
         As Sequence.append. Every replica has them then. Raises KeysLostError where
         the range that they belong to is lost.
         """
-        rows, position = self._rows(key, value, layer, position)
-        end = position + rows["key"].shape[-2]
-        left = self._left(timeout)
+        rows = self._rows(key, value, layer, position)
 
-        def attempt(known: SequenceMap) -> int:
-            calls = [
-                call
-                for part in known.ranges
-                if part.start < end and position < part.end
-                for call in self._appends(part, part.replicas, rows, layer, position)
-            ]
-            fanout.run(self._cluster._threads, calls, left, metadata)
-            _raise_first(calls)
-            self._lengths[layer] = max(self._lengths[layer], end)
+        def attempt(asking: Asking) -> int:
+            asking.append(rows)
+            self._lengths[layer] = max(self._lengths[layer], rows.end)
             return self._lengths[layer]
 
-        return self._until_up_to_date(attempt, end, left)
+        left = self._left(timeout)
+        return self._until_up_to_date(attempt, layer, rows.end, left, metadata)
 
     def attend(
         self,
@@ -177,23 +161,19 @@ class ShardedSequence(EndsWithBlock):
         wide = with_extents(array, 4, "query")
         length, rows = self._lengths[layer], None
         if append is not None:
-            rows, position = self._rows(
-                *pair(append, "append", "key, value"), layer, position
-            )
-            length = max(length, position + rows["key"].shape[-2])
+            rows = self._rows(*pair(append, "append", "key, value"), layer, position)
+            length = max(length, rows.end)
         elif position is not None:
             raise InvalidArgumentError("position: given without keys to append")
         question = fanout.Question.of(wide, length, options)
-        left = self._left(timeout)
         own = wide.ndim - array.ndim
         wants_lse = bool(options.get("lse"))
         as_given = like(query)
 
-        def attempt(known: SequenceMap) -> ShardedResult:
-            merged, missing, servers = self._ask(
-                known, question, layer, rows, position, left, metadata, partial
-            )
+        def attempt(asking: Asking) -> ShardedResult:
+            answer = asking.attend(question, rows, partial)
             self._lengths[layer] = max(self._lengths[layer], length)
+            merged = answer.result
             fields = {
                 field.name: getattr(merged, field.name)
                 for field in dataclasses.fields(Result)
@@ -203,9 +183,13 @@ class ShardedSequence(EndsWithBlock):
             )
             lse = merged.lse.reshape(merged.lse.shape[own:])
             fields["lse"] = as_given(lse) if wants_lse else None
-            return ShardedResult(**fields, missing=missing, servers=servers)
+            return ShardedResult(
+                **fields, missing=answer.missing, servers=answer.servers
+            )
 
-        return self._until_up_to_date(attempt, length if rows else 0, left)
+        left = self._left(timeout)
+        end = length if rows else 0
+        return self._until_up_to_date(attempt, layer, end, left, metadata)
 
     def fork(
         self,
@@ -264,130 +248,20 @@ class ShardedSequence(EndsWithBlock):
         end = time.monotonic() + (self._cluster.timeout if timeout is None else timeout)
         return lambda: end - time.monotonic()
 
-    def _rows(
-        self, key: Any, value: Any, layer: int, position: int | None
-    ) -> tuple[dict[str, Array], int]:
+    def _rows(self, key: Any, value: Any, layer: int, position: int | None) -> NewKeys:
         known = self._known()
         known.check_layer(layer)
-        rows = known.rows(key, value)
-        return rows, self._lengths[layer] if position is None else position
-
-    def _appends(
-        self,
-        part: Range,
-        replicas: tuple[Replica, ...],
-        rows: dict[str, Array],
-        layer: int,
-        position: int,
-    ) -> list[fanout.Call]:
-        """Of the rows that belong to a range."""
-        if not part.replicas:
-            raise _lost(self.name, [(part.start, part.end)])
-        key, value, start = cut(rows, part, position)
-        return [
-            fanout.Call(
-                self._cluster._client(replica.node),
-                (replica,),
-                _sequence_calls.append(
-                    fanout.known(self.form, replica), key, value, layer, start
-                ),
-            )
-            for replica in replicas
-        ]
-
-    def _ask(
-        self,
-        known: SequenceMap,
-        question: fanout.Question,
-        layer: int,
-        rows: dict[str, Array] | None,
-        position: int | None,
-        left: Callable[[], float],
-        metadata: _channel.Metadata | None,
-        partial: bool,
-    ) -> tuple[Result, tuple[tuple[int, int], ...], int]:
-        """The merged result, missing positions, and how many servers answered."""
-        parts = [part for part in known.ranges if question.sees(part)]
-        appends: list[fanout.Call] = []
-        tail: Range | None = None
-        if rows is not None and position is not None:
-            end = position + rows["key"].shape[-2]
-            taking = [p for p in known.ranges if p.start < end and position < p.end]
-            if len(taking) == 1 and taking[0].replicas:
-                tail = taking[0]
-                appends = self._appends(tail, tail.replicas[1:], rows, layer, position)
-            else:
-                # They go to several servers: first there, then all are asked.
-                for part in taking:
-                    appends += self._appends(part, part.replicas, rows, layer, position)
-                fanout.run(self._cluster._threads, appends, left, metadata)
-                _raise_first(appends)
-                appends = []
-        missing = joined(
-            (part.start, part.start + part.count(question.length))
-            for part in parts
-            if not part.replicas
-        )
-        if missing and not partial:
-            raise _lost(self.name, missing)
-        calls = self._questions(known, parts, question, layer, tail)
-        if tail is not None and rows is not None and position is not None:
-            key, value, start = cut(rows, tail, position)
-            steps = fanout.attend_appended(
-                question,
-                self.form,
-                (tail, tail.replicas[0]),
-                layer,
-                (key, value),
-                start,
-                has_sinks=not calls,
-            )
-            client = self._cluster._client(tail.replicas[0].node)
-            calls.append(fanout.Call(client, (tail.replicas[0],), steps))
-        fanout.run(self._cluster._threads, calls + appends, left, metadata)
-        _raise_first(calls + appends)
-        nodes = {replica.node for call in calls for replica in call.replicas}
-        return fanout.merge([call.outcome for call in calls]), missing, len(nodes)
-
-    def _questions(
-        self,
-        known: SequenceMap,
-        parts: list[Range],
-        question: fanout.Question,
-        layer: int,
-        tail: Range | None,
-    ) -> list[fanout.Call]:
-        """A call for each server that has some of the ranges, the tail apart."""
-        live = [part for part in parts if part.replicas and part is not tail]
-        if not live and tail is None:
-            # No row sees a key: one server says what that gives.
-            live = [part for part in known.ranges if part.replicas][:1]
-            if not live:
-                raise _lost(self.name, [(0, known.end)])
-        load: dict[str, int] = {}
-        if tail is not None:
-            load[tail.replicas[0].node] = tail.count(question.length)
-        batches: dict[tuple[str, int], list[tuple[Range, Replica]]] = {}
-        for part in live:
-            replica = min(part.replicas, key=lambda one: load.get(one.node, 0))
-            load[replica.node] = load.get(replica.node, 0) + part.capacity
-            # Masks and biases fit one range.
-            batch = part.start if question.by_key else 0
-            batches.setdefault((replica.node, batch), []).append((part, replica))
-        return [
-            fanout.Call(
-                self._cluster._client(node),
-                tuple(replica for _, replica in batch),
-                fanout.attend(question, self.form, batch, layer, has_sinks=number == 0),
-            )
-            for number, ((node, _), batch) in enumerate(batches.items())
-        ]
+        if position is None:
+            position = self._lengths[layer]
+        return NewKeys(known.rows(key, value), position)
 
     def _until_up_to_date(
         self,
-        attempt: Callable[[SequenceMap], Returned],
+        attempt: Callable[[Asking], Returned],
+        layer: int,
         end: int,
         left: Callable[[], float],
+        metadata: _channel.Metadata | None,
     ) -> Returned:
         """Tries again where the map was out of date; end: how far it must reach."""
         for _ in range(_AT_ONCE):
@@ -396,65 +270,12 @@ class ShardedSequence(EndsWithBlock):
                 known = self._cluster._ask("extend", known.name, end, timeout=left())
                 self._map = known
             try:
-                return attempt(known)
-            except _Failed as failed:
-                error = failed.error
-                suspects = failed.nodes
+                return attempt(Asking(self._cluster, known, layer, left, metadata))
+            except StaleError as stale:
+                error, suspects = stale.error, stale.nodes
             self._map = self._cluster._ask(
                 "refresh", known.name, known.version, suspects, timeout=left()
             )
             if self._map.version == known.version:
                 raise error
         raise error
-
-
-class _Failed(Exception):
-    """A call that may succeed with another map."""
-
-    def __init__(self, error: AttentionError, nodes: list[str]) -> None:
-        self.error = error
-        self.nodes = nodes  # that do not answer
-
-
-def _raise_first(calls: list[fanout.Call]) -> None:
-    """What a caller has done wrong, or that the map is out of date."""
-    failed = [call for call in calls if isinstance(call.outcome, AttentionError)]
-    stale = []
-    for call in failed:
-        if isinstance(call.outcome, _STALE) or (
-            # Of an open range whose length has changed.
-            call.outcome.field in ("attend_mask", "bias")
-        ):
-            stale.append(call)
-        else:
-            raise call.outcome
-    if stale:
-        gone = [
-            replica.node
-            for call in stale
-            if isinstance(call.outcome, (UnavailableError, CancelledError))
-            for replica in call.replicas[:1]
-        ]
-        raise _Failed(stale[0].outcome, gone)
-
-
-def _lost(name: str, missing: Any) -> KeysLostError:
-    positions = tuple(missing)
-    return KeysLostError(
-        f"the sequence {name!r} has lost its keys at positions {shown(positions)}: the "
-        "nodes that had them are gone (partial=True attends to the others)",
-        positions,
-    )
-
-
-def cut(rows: dict[str, Array], part: Range, position: int) -> tuple[Any, Any, int]:
-    """Keys and values that belong to a range, and where they go in it."""
-    first = max(part.start - position, 0)
-    last = part.end - position
-
-    def of(name: str) -> Any:
-        elements = rows[name][..., first:last, :]
-        scale = rows.get(f"{name}_scale")
-        return elements if scale is None else (elements, scale[..., first:last])
-
-    return of("key"), of("value"), position + first - part.start

@@ -1,0 +1,257 @@
+"""A call of a ShardedSequence: which servers it asks for what."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from attention_client import _channel, _sequence_calls
+from attention_client._arrays import Array
+from attention_client._reply import Result
+from attention_client.errors import (
+    AbortedError,
+    AttentionError,
+    CancelledError,
+    KeysLostError,
+    NotFoundError,
+    UnavailableError,
+)
+from attention_client.ray import fanout, hedging
+from attention_client.ray.ranges import Range, Replica, SequenceMap, joined, shown
+
+if TYPE_CHECKING:
+    from attention_client.ray.cluster import AttentionCluster
+
+# What a server says that has gone, or has no longer what the map says.
+_STALE = (UnavailableError, NotFoundError, AbortedError, CancelledError)
+
+
+class StaleError(Exception):
+    """A call that may succeed with another map."""
+
+    def __init__(self, error: AttentionError, nodes: list[str]) -> None:
+        self.error = error
+        self.nodes = nodes  # that do not answer
+
+
+@dataclasses.dataclass(frozen=True)
+class NewKeys:
+    """Keys and values that go to positions from the first one on."""
+
+    arrays: dict[str, Array]
+    position: int
+
+    @property
+    def end(self) -> int:
+        return self.position + int(self.arrays["key"].shape[-2])
+
+    def belongs(self, part: Range) -> bool:
+        """Whether some of them go there."""
+        return part.start < self.end and self.position < part.end
+
+    def cut(self, part: Range) -> tuple[Any, Any, int]:
+        """Keys and values that belong to a range, and where they go in it."""
+        first = max(part.start - self.position, 0)
+        last = part.end - self.position
+
+        def of(name: str) -> Any:
+            elements = self.arrays[name][..., first:last, :]
+            scale = self.arrays.get(f"{name}_scale")
+            return elements if scale is None else (elements, scale[..., first:last])
+
+        return of("key"), of("value"), self.position + first - part.start
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """Of all servers."""
+
+    result: Result  # (1, Hq, Lq, Dv)
+    missing: tuple[tuple[int, int], ...]  # positions whose keys are lost
+    servers: int  # that have answered
+
+
+@dataclasses.dataclass(frozen=True)
+class Asking:
+    """One attempt, by one map. Raises StaleError where that is out of date."""
+
+    cluster: AttentionCluster
+    known: SequenceMap
+    layer: int
+    left: Callable[[], float]
+    metadata: _channel.Metadata | None
+
+    def append(self, rows: NewKeys) -> None:
+        """To every replica of the ranges that they belong to.
+
+        To one range after the other, so that keys never have a gap before them: not for
+        who reads meanwhile, and not where this program dies on the way.
+        """
+        for part in self.known.ranges:
+            if rows.belongs(part):
+                self._run(self._appends(part, part.replicas, rows))
+
+    def attend(
+        self, question: fanout.Question, rows: NewKeys | None, partial: bool
+    ) -> Answer:
+        """The answers of all that have keys which some row sees, merged."""
+        tail, appends = (None, []) if rows is None else self._appended(rows)
+        parts = [part for part in self.known.ranges if question.sees(part)]
+        missing = joined(
+            (part.start, part.start + part.count(question.length))
+            for part in parts
+            if not part.replicas
+        )
+        if missing and not partial:
+            raise lost(self.known.name, missing)
+        calls = self._questions(parts, question, tail)
+        if tail is not None and rows is not None:
+            key, value, start = rows.cut(tail)
+            steps = fanout.attend_appended(
+                question,
+                self.known.form,
+                (tail, tail.replicas[0]),
+                self.layer,
+                (key, value),
+                start,
+                has_sinks=not calls,
+            )
+            client = self.cluster._client(tail.replicas[0].node)
+            calls.append(fanout.Call(client, (tail.replicas[0],), steps))
+        self._run([*calls, *appends])
+        nodes = {replica.node for call in calls for replica in call.replicas}
+        merged = fanout.merge([call.outcome for call in calls])
+        return Answer(merged, missing, len(nodes))
+
+    def _appended(self, rows: NewKeys) -> tuple[Range | None, list[fanout.Call]]:
+        """The range whose first replica appends and answers in one call; calls that
+        append at its others."""
+        taking = [part for part in self.known.ranges if rows.belongs(part)]
+        if len(taking) == 1 and taking[0].replicas:
+            tail = taking[0]
+            return tail, self._appends(tail, tail.replicas[1:], rows)
+        # They go to several servers: first there, then all are asked.
+        self.append(rows)
+        return None, []
+
+    def _appends(
+        self, part: Range, replicas: tuple[Replica, ...], rows: NewKeys
+    ) -> list[fanout.Call]:
+        """Of the rows that belong to a range."""
+        if not part.replicas:
+            raise lost(self.known.name, [(part.start, part.end)])
+        key, value, start = rows.cut(part)
+        return [
+            fanout.Call(
+                self.cluster._client(replica.node),
+                (replica,),
+                _sequence_calls.append(
+                    fanout.known(self.known.form, replica),
+                    key,
+                    value,
+                    self.layer,
+                    start,
+                ),
+            )
+            for replica in replicas
+        ]
+
+    def _questions(
+        self, parts: list[Range], question: fanout.Question, tail: Range | None
+    ) -> list[fanout.Call]:
+        """A call for each server that has some of the ranges, the tail apart."""
+        live = [part for part in parts if part.replicas and part is not tail]
+        if not live and tail is None:
+            # No row sees a key: one server says what that gives.
+            live = [part for part in self.known.ranges if part.replicas][:1]
+            if not live:
+                raise lost(self.known.name, [(0, self.known.end)])
+        load: dict[str, int] = {}
+        if tail is not None:
+            load[tail.replicas[0].node] = tail.count(question.length)
+        chosen = []
+        for part in live:
+            replica = min(part.replicas, key=lambda one: load.get(one.node, 0))
+            load[replica.node] = load.get(replica.node, 0) + part.capacity
+            chosen.append((part, replica))
+        return self._calls(question, chosen, has_sinks=True, is_hedged=True)
+
+    def _calls(
+        self,
+        question: fanout.Question,
+        chosen: Iterable[tuple[Range, Replica]],
+        *,
+        has_sinks: bool,
+        is_hedged: bool,
+    ) -> list[fanout.Call]:
+        """One for each server; the first one has the sinks."""
+        batches: dict[tuple[str, int], list[tuple[Range, Replica]]] = {}
+        for part, replica in chosen:
+            # Masks and biases fit one range.
+            batch = part.start if question.by_key else 0
+            batches.setdefault((replica.node, batch), []).append((part, replica))
+        calls: list[fanout.Call] = []
+        for (node, _), of_node in batches.items():
+            sinks = has_sinks and not calls
+            steps = fanout.attend(
+                question, self.known.form, of_node, self.layer, has_sinks=sinks
+            )
+            replicas = tuple(replica for _, replica in of_node)
+            call = fanout.Call(self.cluster._client(node), replicas, steps)
+            if is_hedged and all(len(part.replicas) > 1 for part, _ in of_node):
+                call.elsewhere = self._elsewhere(question, of_node, sinks)
+            calls.append(call)
+        return calls
+
+    def _elsewhere(
+        self,
+        question: fanout.Question,
+        batch: Sequence[tuple[Range, Replica]],
+        has_sinks: bool,
+    ) -> Callable[[], list[fanout.Call]]:
+        def make() -> list[fanout.Call]:
+            others = [
+                (part, next(other for other in part.replicas if other != replica))
+                for part, replica in batch
+            ]
+            return self._calls(question, others, has_sinks=has_sinks, is_hedged=False)
+
+        return make
+
+    def _run(self, calls: list[fanout.Call]) -> None:
+        cluster = self.cluster
+        hedging.run(cluster._threads, calls, self.left, self.metadata, cluster._recent)
+        _raise_first(calls)
+
+
+def lost(name: str, missing: Iterable[tuple[int, int]]) -> KeysLostError:
+    """The error that names these positions."""
+    positions = tuple(missing)
+    return KeysLostError(
+        f"the sequence {name!r} has lost its keys at positions {shown(positions)}: the "
+        "nodes that had them are gone (partial=True attends to the others)",
+        positions,
+    )
+
+
+def _raise_first(calls: list[fanout.Call]) -> None:
+    """What a caller has done wrong, or that the map is out of date."""
+    failed = [call for call in calls if isinstance(call.outcome, AttentionError)]
+    stale = []
+    for call in failed:
+        if isinstance(call.outcome, _STALE) or (
+            # Of an open range whose length has changed.
+            call.outcome.field in ("attend_mask", "bias")
+        ):
+            stale.append(call)
+        else:
+            raise call.outcome
+    if stale:
+        gone = [
+            replica.node
+            for call in stale
+            if isinstance(call.outcome, (UnavailableError, CancelledError))
+            for replica in call.replicas[:1]
+        ]
+        raise StaleError(stale[0].outcome, gone)

@@ -1,0 +1,164 @@
+"""A read that a server is slow to answer goes to another replica, too.
+
+Dean and Barroso, "The Tail at Scale", 2013: the second request is sent once the first
+has taken longer than 95 of 100 recent answers of its server, so that few are, and
+whichever is answered later is cancelled.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+
+import grpc
+
+from attention_client import _channel, _process
+from attention_client.errors import AttentionError, CancelledError, from_rpc_error
+from attention_client.ray import fanout
+
+_KEPT = 100  # answers of a server
+_LEAST = 20  # from which on they say what is slow
+_SHARE = 0.95
+
+
+class Recent:
+    """How long each server's last answers took. For many threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._seconds: dict[str, deque[float]] = {}
+
+    def add(self, node: str, seconds: float) -> None:
+        with self._lock:
+            self._seconds.setdefault(node, deque(maxlen=_KEPT)).append(seconds)
+
+    def patience(self, node: str) -> float | None:
+        """Seconds until another one is asked; None: nothing is known yet."""
+        with self._lock:
+            seconds = sorted(self._seconds.get(node, ()))
+        if len(seconds) < _LEAST:
+            return None
+        return seconds[int(_SHARE * len(seconds))]
+
+
+class _Sent:
+    """A request that is under way; it puts itself into arrived when it has ended."""
+
+    def __init__(
+        self,
+        call: fanout.Call,
+        left: Callable[[], float],
+        metadata: _channel.Metadata | None,
+        arrived: queue.SimpleQueue[_Sent],
+    ) -> None:
+        self.call = call
+        self._begin = time.monotonic()
+        method, asked = next(call.steps)
+        self._future = call.client._start(method, bytes(asked), left(), metadata)
+        self._future.add_done_callback(lambda _: arrived.put(self))
+
+    @property
+    def has_failed(self) -> bool:
+        return isinstance(self.call.outcome, AttentionError)
+
+    def finish(self, recent: Recent) -> None:
+        """Gives the call its outcome."""
+        try:
+            self.call.steps.send(self._future.result())
+        except StopIteration as done:
+            self.call.outcome = done.value
+            recent.add(self.call.replicas[0].node, time.monotonic() - self._begin)
+        except grpc.RpcError as error:
+            self.call.outcome = from_rpc_error(error, self.call.client.target)
+        except grpc.FutureCancelledError:
+            self.call.outcome = CancelledError("the client is closed")
+        except AttentionError as error:
+            self.call.outcome = error
+
+    def cancel(self) -> None:
+        self._future.cancel()
+
+
+def run(
+    threads: Executor,
+    calls: Sequence[fanout.Call],
+    left: Callable[[], float],
+    metadata: _channel.Metadata | None,
+    recent: Recent,
+) -> None:
+    """Has all calls under way at once, and waits for all: each has its outcome then.
+
+    Threads that wait take less time than gRPC's futures, which start one for each call;
+    but only futures can be cancelled.
+    """
+
+    def one(call: fanout.Call) -> None:
+        try:
+            if call.elsewhere is not None:
+                _read(call, call.elsewhere, left, metadata, recent)
+            else:
+                call.outcome = call.client._run(call.steps, left(), metadata)
+        except AttentionError as error:
+            call.outcome = error
+
+    others = [threads.submit(one, call) for call in calls[1:]]
+    for call in calls[:1]:
+        one(call)
+    for other in others:
+        other.result()
+
+
+def _read(
+    call: fanout.Call,
+    elsewhere: Callable[[], list[fanout.Call]],
+    left: Callable[[], float],
+    metadata: _channel.Metadata | None,
+    recent: Recent,
+) -> None:
+    """Gives the call an outcome, and the replicas that it is of."""
+    arrived: queue.SimpleQueue[_Sent] = queue.SimpleQueue()
+    with _process.under_way():
+        first = _Sent(call, left, metadata, arrived)
+        try:
+            arrived.get(timeout=recent.patience(call.replicas[0].node))
+        except queue.Empty:
+            _race(first, elsewhere(), left, metadata, recent, arrived)
+        else:
+            first.finish(recent)
+
+
+def _race(
+    first: _Sent,
+    calls: list[fanout.Call],
+    left: Callable[[], float],
+    metadata: _channel.Metadata | None,
+    recent: Recent,
+    arrived: queue.SimpleQueue[_Sent],
+) -> None:
+    """Between a request and those that ask others for the same."""
+    others = [_Sent(call, left, metadata, arrived) for call in calls]
+    waiting = {id(one): one for one in (first, *others)}
+    try:
+        while waiting:
+            one = arrived.get()
+            del waiting[id(one)]
+            one.finish(recent)
+            if one is first and not one.has_failed:
+                return
+            if any(other.has_failed for other in others):
+                if id(first) not in waiting:
+                    return  # with the outcome of the first one
+            elif all(id(other) not in waiting for other in others):
+                results = [call.outcome for call in calls]
+                first.call.outcome = (
+                    results[0] if len(results) == 1 else fanout.merge(results)
+                )
+                first.call.replicas = tuple(r for c in calls for r in c.replicas)
+                return
+    finally:
+        for one in waiting.values():
+            one.cancel()

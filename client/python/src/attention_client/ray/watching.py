@@ -1,0 +1,146 @@
+"""What the map does by itself: it finds lost servers, and restores replicas."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from attention_client.errors import AttentionError, NotFoundError
+from attention_client.ray import moving
+from attention_client.ray.node import NodeReport, answers
+from attention_client.ray.placing import Placement
+from attention_client.ray.state import Node, State
+
+_CHECK = 1.0  # seconds between two looks at every node
+_REPORT = 30.0  # seconds that a node's report may take
+
+_logger = logging.getLogger("attention_client.ray")
+
+
+class Watch:
+    """Threads that run until ended is set.
+
+    connect: how servers are called, as of Client. drain: called with the name of a
+    node that Ray drains.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        placement: Placement,
+        connect: Mapping[str, Any],
+        ended: threading.Event,
+        drain: Callable[[str], None],
+    ) -> None:
+        self._state = state
+        self._placement = placement
+        self._connect = moving.plain(connect)
+        self._ended = ended
+        self._drain = drain
+        self._pool = ThreadPoolExecutor(32)
+        self._rebuilding = threading.Event()
+        self._rebuilding.set()  # after a restart there may be some
+        for work in (self._watch, self._rebuild):
+            threading.Thread(target=work, daemon=True).start()
+
+    def add_node(self, actor: str, timeout: float = _REPORT) -> NodeReport:
+        """Takes a node's actor, by its name, among those that hold keys."""
+        report = self._report(actor, timeout)
+        self._state.add_node(Node(report.node, actor, report.target, report.ray_node))
+        self._rebuilding.set()
+        return report
+
+    def nodes(self) -> list[NodeReport]:
+        """Of those that answer; the others are looked at."""
+        reports = self._reports()
+        for node, report in reports:
+            self._look_at(node, report)
+        return [r for node, r in reports if r is not None and r.node == node.name]
+
+    def end(self) -> None:
+        """Lets threads see that ended is set."""
+        self._rebuilding.set()
+
+    def check(self, name: str) -> bool:
+        """Forgets a node whose server is gone; whether it is."""
+        try:
+            node = self._state.node(name)
+        except NotFoundError:
+            return True  # forgotten already
+        is_gone = not answers(node.target, self._connect)
+        if is_gone:
+            self._lose(node)
+        return is_gone
+
+    def _report(self, actor: str, timeout: float = _REPORT) -> NodeReport:
+        report: NodeReport = moving.ask(actor, "report", timeout=timeout)
+        return report
+
+    def _reports(self) -> list[tuple[Node, NodeReport | None]]:
+        def one(node: Node) -> NodeReport | None:
+            try:
+                return self._report(node.actor)
+            except (AttentionError, OSError, RuntimeError) as error:
+                _logger.warning("%s: %s", node.name, error)
+                return None
+
+        nodes = self._state.nodes()
+        return list(zip(nodes, self._pool.map(one, nodes), strict=True))
+
+    def _lose(self, node: Node) -> None:
+        _logger.warning("node %s is lost", node.name)
+        if self._state.lose(node.name):
+            self._rebuilding.set()
+            self._start(lambda: self._revive(node))
+
+    def _revive(self, node: Node) -> None:
+        """A new server in its place, where the actor is still there."""
+        while moving.is_alive(node.actor):
+            try:
+                self.add_node(node.actor)
+                return
+            except (AttentionError, OSError, RuntimeError) as error:
+                _logger.warning("%s: %s", node.actor, error)
+            if self._ended.wait(_CHECK):
+                return
+
+    def _watch(self) -> None:
+        """Finds servers that are gone or started anew, and nodes that Ray drains."""
+        while not self._ended.wait(_CHECK):
+            for node, report in self._reports():
+                if self._ended.is_set():
+                    return
+                self._look_at(node, report)
+
+    def _look_at(self, node: Node, report: NodeReport | None) -> None:
+        if report is None:
+            if not moving.is_alive(node.actor):
+                self._lose(node)
+        elif report.node != node.name:
+            self._lose(node)
+        elif not node.is_draining and node.ray_node in moving.draining():
+            self._start(lambda: self._drain(node.name))
+
+    def _start(self, work: Callable[[], object]) -> None:
+        def logged() -> None:
+            try:
+                work()
+            except Exception:
+                _logger.exception("background work failed")
+
+        threading.Thread(target=logged, daemon=True).start()
+
+    def _rebuild(self) -> None:
+        """Gives ranges that have lost a replica another one."""
+        while not self._ended.is_set():
+            self._rebuilding.wait()
+            self._rebuilding.clear()
+            for known in self._state.sequences():
+                try:
+                    self._placement.rebuild(known.name)
+                except (AttentionError, OSError):
+                    if not self._ended.is_set():
+                        _logger.exception("sequence %s is not rebuilt", known.name)

@@ -1,0 +1,127 @@
+"""A sequence over the cluster, and all that threads do to it, for tests/histories' checker.
+
+One thread appends: docs/scaling.md lets programs append in turns. The others read and fork
+meanwhile, each by a handle of its own, as programs on other machines do.
+"""
+
+import threading
+import time
+
+import numpy as np
+from checker import check
+from contents import KINDS, Contents, key_id, rows_of
+from operations import FOREVER, Operation
+
+from attention_client import DeadlineExceededError, ResourceExhaustedError
+
+KIND = KINDS[0]
+FORM = {"heads": 1, "width": KIND.width, "value_width": 4}
+# A range has as many keys; an append of MANY goes over the ends of two.
+RANGE, MANY = 64, 100
+HURRY = 0.004  # seconds: such a call is over somewhere on its way
+PATIENCE = 60
+LONGEST = 1000  # keys, from which on what was appended last is appended again
+
+
+class Recorded:
+    def __init__(self, cluster, replicas, seed):
+        self._cluster = cluster
+        self._random = np.random.default_rng(seed)
+        self._operations = []
+        self._lock = threading.Lock()
+        self._number = 0  # of the last append
+        self.sequence = cluster.sequence(**FORM, replicas=replicas, range_keys=RANGE)
+
+    # What a thread does again and again.
+
+    def append(self):
+        """Of the one thread that appends: by itself, or with a question."""
+        if len(self.sequence) < LONGEST:
+            self._number += 1
+        number = self._number
+        count = MANY if number % 25 == 0 else 1 + number % 3
+        ids = tuple(key_id(1, number, n) for n in range(count))
+        keys, values = (rows[np.newaxis] for rows in rows_of(ids))
+        if len(self.sequence) < LONGEST:
+            self._position = len(self.sequence)
+        position = self._position
+        placed = {"keys": ids, "position": position}
+        # As who has lost an answer does: the same keys at the same place.
+        for timeout in (HURRY if number % 4 == 0 else PATIENCE, PATIENCE):
+            begin = time.monotonic_ns()
+            try:
+                if number % 2:
+                    length = self.sequence.append(
+                        keys, values, position=position, timeout=timeout
+                    )
+                    self._note("append", begin, length=length, **placed)
+                else:
+                    answer = self._ask(self.sequence, (keys, values), position, timeout)
+                    self._note("attend", begin, **answer, **placed)
+                return
+            except (DeadlineExceededError, ResourceExhaustedError):
+                assert timeout == HURRY
+                kind = "append" if number % 2 else "attend"
+                self._note(kind, begin, code="UNKNOWN", end=FOREVER, **placed)
+
+    def reader(self):
+        """What one of several threads calls; with a handle of its own."""
+        handle = self._cluster.open_sequence(self.sequence.name)
+
+        def read():
+            begin = time.monotonic_ns()
+            handle.describe()
+            self._note("attend", begin, **self._ask(handle))
+
+        return read
+
+    def fork(self):
+        """What a fork has is what the sequence had at some moment of it."""
+        handle = self._cluster.open_sequence(self.sequence.name)
+        begin = time.monotonic_ns()
+        with handle.fork() as fork:
+            self._note("attend", begin, **self._ask(fork))
+
+    def check(self):
+        """The last reader sees all; then every answer must fit some order."""
+        self.reader()()
+        contents = Contents()
+        dead = check(contents, self._operations, Contents.EMPTY)
+        if dead is not None:
+            shown = "\n".join(str(one) for one in [*dead.done[-5:], *dead.next[:5]])
+            raise AssertionError(f"no order gives these answers; around\n{shown}")
+        return len(self._operations)
+
+    @staticmethod
+    def _ask(sequence, append=None, position=None, timeout=PATIENCE):
+        """The output, and how many keys it was of: a query of zeros tells by its lse."""
+        answer = sequence.attend(
+            KIND.queries[np.newaxis],
+            append=append,
+            position=position,
+            scale=1,
+            lse=True,
+            timeout=timeout,
+        )
+        count = np.exp(answer.lse[0, -1].astype(np.float64))
+        return {"output": answer.output[0], "read": round(float(count))}
+
+    def _note(self, kind, begin, *, code="OK", end=None, keys=(), **told):
+        end = end or time.monotonic_ns()
+        position = told.pop("position", None)
+        # What goes over the end of a range is an append for each; the last one answers.
+        made = []
+        for part in self.sequence._map.ranges if keys else ():
+            if position < part.end < position + len(keys):
+                taken = part.end - position
+                made.append(
+                    Operation(
+                        "append", begin, end, code, keys=keys[:taken], position=position
+                    )
+                )
+                keys, position = keys[taken:], part.end
+        made.append(
+            Operation(kind, begin, end, code, keys=keys, position=position, **told)
+        )
+        with self._lock:
+            self._operations += made

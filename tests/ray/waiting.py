@@ -1,0 +1,19 @@
+"""Waiting for what happens in the background."""
+
+import ray
+
+from attention_client.ray import moving
+
+
+def wait_until(condition):
+    """Ray and the map are asked again and again; each answer takes its time."""
+    for _ in range(3000):
+        if condition():
+            return
+        ray.wait([ray.put(None)], timeout=0.02)
+        moving.draining()
+    raise AssertionError("it does not happen")
+
+
+def wait_for_nodes(cluster, count):
+    wait_until(lambda: len(cluster.nodes()) == count)
