@@ -15,11 +15,8 @@ Needs the extra: pip install 'attention-client[ray,server]'.
 from attention_client.ray.cluster import AttentionCluster
 from attention_client.ray.node import NodeReport
 from attention_client.ray.ranges import Range, Replica, SequenceMap
-from attention_client.ray.sequence import (
-    ShardedDescription,
-    ShardedResult,
-    ShardedSequence,
-)
+from attention_client.ray.results import ShardedDescription, ShardedResult
+from attention_client.ray.sequence import ShardedSequence
 
 __all__ = [
     "AttentionCluster",

@@ -15,58 +15,19 @@ from attention_client._handle import EndsWithBlock
 from attention_client._known import Known, pair, with_extents
 from attention_client._reply import Result
 from attention_client._request import Options
-from attention_client.errors import (
-    AbortedError,
-    AttentionError,
-    CancelledError,
-    InvalidArgumentError,
-    KeysLostError,
-    NotFoundError,
-    UnavailableError,
-)
+from attention_client.errors import InvalidArgumentError
 from attention_client.info import SequenceForm
 from attention_client.ray import fanout
-from attention_client.ray.ranges import (
-    Range,
-    Replica,
-    SequenceMap,
-    joined,
-    shown,
-)
+from attention_client.ray.outcomes import Outdated, lost, raise_first
+from attention_client.ray.ranges import Range, Replica, SequenceMap, joined
+from attention_client.ray.results import ShardedDescription, ShardedResult
 
 if TYPE_CHECKING:
     from attention_client.ray.cluster import AttentionCluster
 
 Returned = TypeVar("Returned")
 
-# What a server says that has gone, or has no longer what the map says.
-_STALE = (UnavailableError, NotFoundError, AbortedError, CancelledError)
 _AT_ONCE = 16  # attempts; each follows a change of the map
-
-
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class ShardedResult(Result):
-    """A result of several servers: times are those of the slowest one.
-
-    missing: positions that took no part because their keys are lost, pairs of the first
-    one and the one after the last; only with partial=True are there any. servers: how
-    many have answered.
-    """
-
-    missing: tuple[tuple[int, int], ...] = ()
-    servers: int = 0
-
-
-@dataclasses.dataclass(frozen=True)
-class ShardedDescription:
-    """What a sequence is, and where."""
-
-    name: str
-    form: SequenceForm
-    lengths: tuple[int, ...]  # keys of each layer; lost ranges count as full
-    ranges: tuple[Range, ...]
-    missing: tuple[tuple[int, int], ...]  # positions that are lost
-    version: int  # of the map
 
 
 class ShardedSequence(EndsWithBlock):
@@ -146,7 +107,7 @@ class ShardedSequence(EndsWithBlock):
                 for call in self._appends(part, part.replicas, rows, layer, position)
             ]
             fanout.run(self._cluster._threads, calls, left, metadata)
-            _raise_first(calls)
+            raise_first(calls)
             self._lengths[layer] = max(self._lengths[layer], end)
             return self._lengths[layer]
 
@@ -282,7 +243,7 @@ class ShardedSequence(EndsWithBlock):
     ) -> list[fanout.Call]:
         """Of the rows that belong to a range."""
         if not part.replicas:
-            raise _lost(self.name, [(part.start, part.end)])
+            raise lost(self.name, [(part.start, part.end)])
         key, value, start = cut(rows, part, position)
         return [
             fanout.Call(
@@ -321,7 +282,7 @@ class ShardedSequence(EndsWithBlock):
                 for part in taking:
                     appends += self._appends(part, part.replicas, rows, layer, position)
                 fanout.run(self._cluster._threads, appends, left, metadata)
-                _raise_first(appends)
+                raise_first(appends)
                 appends = []
         missing = joined(
             (part.start, part.start + part.count(question.length))
@@ -329,7 +290,7 @@ class ShardedSequence(EndsWithBlock):
             if not part.replicas
         )
         if missing and not partial:
-            raise _lost(self.name, missing)
+            raise lost(self.name, missing)
         calls = self._questions(known, parts, question, layer, tail)
         if tail is not None and rows is not None and position is not None:
             key, value, start = cut(rows, tail, position)
@@ -345,7 +306,7 @@ class ShardedSequence(EndsWithBlock):
             client = self._cluster._client(tail.replicas[0].node)
             calls.append(fanout.Call(client, (tail.replicas[0],), steps))
         fanout.run(self._cluster._threads, calls + appends, left, metadata)
-        _raise_first(calls + appends)
+        raise_first(calls + appends)
         nodes = {replica.node for call in calls for replica in call.replicas}
         return fanout.merge([call.outcome for call in calls]), missing, len(nodes)
 
@@ -363,7 +324,7 @@ class ShardedSequence(EndsWithBlock):
             # No row sees a key: one server says what that gives.
             live = [part for part in known.ranges if part.replicas][:1]
             if not live:
-                raise _lost(self.name, [(0, known.end)])
+                raise lost(self.name, [(0, known.end)])
         load: dict[str, int] = {}
         if tail is not None:
             load[tail.replicas[0].node] = tail.count(question.length)
@@ -397,7 +358,7 @@ class ShardedSequence(EndsWithBlock):
                 self._map = known
             try:
                 return attempt(known)
-            except _Failed as failed:
+            except Outdated as failed:
                 error = failed.error
                 suspects = failed.nodes
             self._map = self._cluster._ask(
@@ -406,45 +367,6 @@ class ShardedSequence(EndsWithBlock):
             if self._map.version == known.version:
                 raise error
         raise error
-
-
-class _Failed(Exception):
-    """A call that may succeed with another map."""
-
-    def __init__(self, error: AttentionError, nodes: list[str]) -> None:
-        self.error = error
-        self.nodes = nodes  # that do not answer
-
-
-def _raise_first(calls: list[fanout.Call]) -> None:
-    """What a caller has done wrong, or that the map is out of date."""
-    failed = [call for call in calls if isinstance(call.outcome, AttentionError)]
-    stale = []
-    for call in failed:
-        if isinstance(call.outcome, _STALE) or (
-            # Of an open range whose length has changed.
-            call.outcome.field in ("attend_mask", "bias")
-        ):
-            stale.append(call)
-        else:
-            raise call.outcome
-    if stale:
-        gone = [
-            replica.node
-            for call in stale
-            if isinstance(call.outcome, (UnavailableError, CancelledError))
-            for replica in call.replicas[:1]
-        ]
-        raise _Failed(stale[0].outcome, gone)
-
-
-def _lost(name: str, missing: Any) -> KeysLostError:
-    positions = tuple(missing)
-    return KeysLostError(
-        f"the sequence {name!r} has lost its keys at positions {shown(positions)}: the "
-        "nodes that had them are gone (partial=True attends to the others)",
-        positions,
-    )
 
 
 def cut(rows: dict[str, Array], part: Range, position: int) -> tuple[Any, Any, int]:

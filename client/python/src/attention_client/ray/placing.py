@@ -1,0 +1,197 @@
+"""Where ranges of positions are, and how they get elsewhere.
+
+The functions of state.py say what a change is; this says how it is done on the nodes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from attention_client import _sequence_calls
+from attention_client.client import Client
+from attention_client.errors import (
+    KeysLostError,
+    NotFoundError,
+    OutOfRangeError,
+    ResourceExhaustedError,
+    UnavailableError,
+)
+from attention_client.ray import moving
+from attention_client.ray.ranges import Range, Replica, SequenceMap, lengths, shown
+from attention_client.ray.state import Node, State
+
+_LOST = (UnavailableError, NotFoundError)
+
+
+class Placing:
+    """Ranges on nodes. What changes a sequence holds the sequence's lock."""
+
+    def __init__(self, name: str, connect: Mapping[str, Any]) -> None:
+        self._connect = dict(connect)
+        self._state = State.load(name)
+        self._clients: dict[str, Client] = {}
+
+    @contextlib.contextmanager
+    def _changing(self, name: str) -> Iterator[SequenceMap]:
+        """Nobody else changes it meanwhile; a move that broke off comes to its end."""
+        with self._state.lock(name):
+            known = self._state.get(name)
+            for part in known.ranges:
+                if part.start == known.moving:
+                    known = self._rehome(known, part, part.replicas)
+            yield known
+
+    def _client(self, node: str) -> Client:
+        target = self._state.node(node).target
+        if target not in self._clients:
+            self._clients[target] = Client(target, **moving.plain(self._connect))
+        return self._clients[target]
+
+    def _clients_of(self, part: Range) -> list[tuple[Client, Replica]]:
+        return [(self._client(replica.node), replica) for replica in part.replicas]
+
+    def _new_range(
+        self, known: SequenceMap, start: int, size: int, nodes: Sequence[Node]
+    ) -> Range:
+        replicas = tuple(
+            Replica(node.name, self._state.new_name(known.name, start))
+            for node in nodes
+        )
+        for replica in replicas:
+            form = known.form
+            self._client(replica.node).sequence(
+                heads=form.heads,
+                width=form.key_width,
+                value_width=form.value_width,
+                layers=form.layers,
+                dtype=form.datatype,
+                name=replica.name,
+                label=self._state.name,
+            )
+        return Range(start, size, replicas)
+
+    def _imported(self, known: SequenceMap, start: int, size: int, file: str) -> Range:
+        replicas = []
+        for node in self._state.places(known, known.replicas):
+            replica = Replica(node.name, self._state.new_name(known.name, start))
+            moving.ask(node.actor, "read", file, replica.name, self._state.name)
+            replicas.append(replica)
+        return Range(start, size, tuple(replicas))
+
+    def _fork_range(self, made: SequenceMap, part: Range, length: int | None) -> Range:
+        cut = None if length is None or length >= part.end else length - part.start
+        replicas = []
+        for client, replica in self._clients_of(part):
+            name = self._state.new_name(made.name, part.start)
+            client.open_sequence(replica.name).fork(name, cut)
+            replicas.append(Replica(replica.node, name))
+        return dataclasses.replace(part, replicas=tuple(replicas))
+
+    def _held(self, known: SequenceMap, part: Range) -> list[tuple[int, ...]]:
+        """Keys of each layer, at each replica."""
+        return [
+            client._run(_sequence_calls.describe(replica.name), None, None).lengths
+            for client, replica in self._clients_of(part)
+        ]
+
+    def _check_length(self, known: SequenceMap, length: int | None) -> None:
+        if length is None:
+            return
+        held = [self._held(known, part) for part in known.ranges]
+        first = [counts[0] if counts else None for counts in held]
+        shortest = min(lengths(known.form.layers, known.ranges, first))
+        if not 0 <= length <= shortest:
+            raise OutOfRangeError(
+                f"length: {length} (expected 0 to {shortest}, which every layer has)"
+            )
+
+    def _check_not_lost(self, known: SequenceMap) -> None:
+        missing = tuple((p.start, p.end) for p in known.ranges if not p.replicas)
+        if missing:
+            raise KeysLostError(
+                f"the sequence {known.name!r} has lost its keys at positions "
+                f"{shown(missing)}",
+                missing,
+            )
+
+    def _delete(self, replicas: Sequence[Replica]) -> None:
+        for replica in replicas:
+            # What is gone with its server is gone.
+            with contextlib.suppress(*_LOST):
+                self._client(replica.node).delete_sequences([replica.name])
+
+    def _rehome(
+        self, known: SequenceMap, part: Range, onto: Sequence[Replica | Node]
+    ) -> SequenceMap:
+        """Has a range at these nodes alone, under its sequence's lock.
+
+        Replicas that stay where they are keep their keys, unless the range has room:
+        then its keys are closed to appends, and copied to where appends go on.
+        """
+        if not part.replicas:
+            return self._state.replace_range(known.name, part)
+        known = self._state.put(dataclasses.replace(known, moving=part.start))
+        counts, is_open = moving.close(self._clients_of(part), known, part)
+        names = [one.node if isinstance(one, Replica) else one.name for one in onto]
+        kept = [r for r in part.replicas if r.node in names and not is_open]
+        staying = {replica.node for replica in kept}
+        nodes = [self._state.node(name) for name in names if name not in staying]
+        new = self._new_range(known, part.start, part.capacity, nodes).replicas
+        try:
+            for replica in new:
+                moving.copy(
+                    [(self._state.node(r.node).actor, r.name) for r in part.replicas],
+                    counts,
+                    self._state.node(replica.node).target,
+                    replica.name,
+                )
+        except BaseException:
+            self._delete(new)
+            raise
+        known = self._state.replace_range(
+            known.name, dataclasses.replace(part, replicas=(*kept, *new))
+        )
+        self._delete([one for one in part.replicas if one not in kept])
+        return known
+
+    def _move_from(self, name: str, node: str) -> None:
+        """All ranges that a node has of a sequence."""
+        with contextlib.suppress(NotFoundError):
+            while True:
+                with self._changing(name) as known:
+                    part = next(
+                        (p for p in known.ranges if _at(p, node)),
+                        None,
+                    )
+                    if part is None:
+                        return
+                    others = {r.node for r in part.replicas if r.node != node}
+                    free = self._state.places(known, 1, others | {node}, at_least=0)
+                    stay: list[Any] = [r for r in part.replicas if r.node != node]
+                    if not stay and not free:
+                        raise ResourceExhaustedError(
+                            f"no node can take the keys of {node!r} (expected another "
+                            "one: add_nodes() first)"
+                        )
+                    self._rehome(known, part, [*stay, *free])
+
+    def _rebalance(self, name: str) -> int:
+        moved = 0
+        with contextlib.suppress(NotFoundError):
+            while True:
+                with self._changing(name) as known:
+                    step = self._state.better(known)
+                    if step is None:
+                        return moved
+                    part, source, target = step
+                    stay: list[Any] = [r for r in part.replicas if r.node != source]
+                    self._rehome(known, part, [*stay, self._state.node(target)])
+                    moved += 1
+        return moved
+
+
+def _at(part: Range, node: str) -> bool:
+    return any(replica.node == node for replica in part.replicas)
