@@ -58,6 +58,24 @@ stop_server() {
   wait "$pid"
 }
 
+# pythons MINOR: the Pythons 3.MINOR and newer that run here, of the PATH and of pyenv; a path a line,
+# the oldest first.
+pythons() {
+  local minor found path=$PATH
+  if command -v pyenv >/dev/null; then
+    path+=$(printf ':%s' "$(pyenv root)"/versions/*/bin)
+  fi
+  for ((minor = $1; minor < 30; ++minor)); do
+    # Where pyenv has not chosen a version, its shim is in the PATH, and fails.
+    while read -r found; do
+      if "$found" --version >/dev/null 2>&1; then
+        echo "$found"
+        break
+      fi
+    done < <(PATH=$path type -ap "python3.$minor")
+  done
+}
+
 # python_environment FOLDER REQUIREMENTS [PIP ARGUMENT...]: a virtual environment in
 # FOLDER/venv with the packages that are listed, installed once, and the gRPC stubs of
 # both APIs in FOLDER/stubs.

@@ -1,6 +1,6 @@
-"""The wheel's tag: for this Python, or for 3.12 and newer, whose ABI is stable."""
+"""The wheel's tag: for this Python, or for 3.12 and newer, if the extension is."""
 
-import sys
+from pathlib import Path
 
 from setuptools import Distribution, setup
 
@@ -10,5 +10,6 @@ class WithExtension(Distribution):
         return True
 
 
-stable = {"py_limited_api": "cp312"} if sys.version_info >= (3, 12) else {}
+is_stable = Path("src/attention_engine/_native.abi3.so").exists()
+stable = {"py_limited_api": "cp312"} if is_stable else {}
 setup(distclass=WithExtension, options={"bdist_wheel": stable})

@@ -81,6 +81,24 @@ def test_a_program_ends_while_a_daemon_computes():
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
+def test_the_one_thread_is_the_callers():
+    program = """
+import os
+import numpy as np
+from attention_engine import Engine
+
+x = np.ones((1, 8, 64, 64), np.float32)
+with Engine(threads=1) as engine:
+    before = len(os.listdir("/proc/self/task"))
+    engine.attend(x, x, x)
+    print(len(os.listdir("/proc/self/task")) - before)
+"""
+    said = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert said.stdout == "0\n"
+
+
 def test_many_threads_may_call_at_once(engine, normal):
     inputs = [normal(2, 4, length, 16) + length for length in range(1, 65, 4)]
     expected = [engine.attend(x, x, x, causal=True).output for x in inputs]

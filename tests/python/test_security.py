@@ -20,7 +20,6 @@ from attention_client import (
     UnauthenticatedError,
     UnavailableError,
 )
-from attention_client.cli import main
 
 ONES = [np.ones((2, 2), np.float32)] * 3
 REQUEST = dict(zip(("query", "key", "value"), ONES, strict=True))
@@ -173,9 +172,8 @@ def guarded(folder, tmp_path_factory):
     """attention-server itself, with TLS, for one caller who has a token."""
     known = {"name": "me", "tokens_sha256": [hashlib.sha256(b"secret").hexdigest()]}
     (folder / "callers.json").write_text(json.dumps({"callers": [known]}))
-    (folder / "token").write_text("secret\n")
     with pytest.MonkeyPatch.context() as patch:
-        # What RunningServer starts; to the command it would be an address.
+        # What RunningServer starts; to a client it would be an address.
         patch.setenv("ATTENTION_SERVER", os.environ["ATTENTION_SERVER_BINARY"])
         server = RunningServer(
             tmp_path_factory.mktemp("server") / "log",
@@ -200,11 +198,3 @@ def test_the_server_itself_refuses_another_token(folder, guarded):
             client.attend(*ONES)
     assert isinstance(failed.value, PermissionError)
     assert failed.value.code == grpc.StatusCode.UNAUTHENTICATED
-
-
-def test_the_command_has_flags_for_both(folder, guarded, capsys):
-    flags = ["--server", guarded.address, "--tls-ca", str(folder / "ca.pem")]
-    assert main([*flags, "--token-file", str(folder / "token"), "info"]) == 0
-    assert "version" in json.loads(capsys.readouterr().out)
-    assert main([*flags, "info"]) == 1
-    assert "UNAUTHENTICATED" in capsys.readouterr().err

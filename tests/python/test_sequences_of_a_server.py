@@ -1,6 +1,4 @@
-"""Sequences on a server: lost answers, servers that go, files and the shell."""
-
-import json
+"""Sequences on a server: lost answers, servers that go, and files."""
 
 import grpc
 import numpy as np
@@ -19,7 +17,6 @@ from attention_client import (
     UnavailableError,
     _channel,
     _messages,
-    cli,
 )
 
 
@@ -144,30 +141,3 @@ def test_a_file_keeps_a_sequence(rows, normal, tmp_path):
         assert caught.value.field == "file"
         with pytest.raises(InvalidArgumentError, match="file"):
             client.import_sequence("../kept.safetensors")
-
-
-def test_the_shell_has_them(rows, capsys, tmp_path):
-    with (
-        LocalServer(resident_folder=tmp_path) as server,
-        Client(server.target) as client,
-    ):
-
-        def shell(*arguments):
-            code = cli.main(["--server", server.target, "sequences", *arguments])
-            return code, *capsys.readouterr()
-
-        sequence = client.sequence(heads=HEADS, width=WIDTH, name="one", label="l")
-        sequence.append(*rows(3))
-        code, said, _ = shell("list", "--label", "l")
-        assert code == 0
-        size = sequence.describe().bytes
-        assert said == f"one\tl\t3 keys\tfloat32\t{size} bytes\n"
-        code, said, _ = shell("describe", "one")
-        assert json.loads(said)["lengths"] == [3]
-        said = shell("export", "one", "file")[1]
-        assert said == f"{(tmp_path / 'file').stat().st_size} bytes\n"
-        assert shell("import", "file", "--name", "two")[1] == "two\n"
-        assert shell("delete", "one", "two", "three")[1] == "2 deleted\n"
-        code, _, complaint = shell("describe", "one")
-        assert code == 1
-        assert "NOT_FOUND" in complaint

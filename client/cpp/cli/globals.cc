@@ -67,6 +67,13 @@ std::vector<std::string> MisspeltVariables(const CLI::App& app,
 }
 
 absl::StatusOr<client::Client> Connect(const Globals& globals) {
+  // A value of ATTENTION_SERVER that Python knows, and no host.
+  if (globals.server == "local") {
+    return UsageError(
+        "--server (ATTENTION_SERVER): local is the engine in a Python process "
+        "(AttentionBackend); expected HOST:PORT or unix:PATH, where "
+        "attention-server listens");
+  }
   client::ClientOptions options;
   options.target = globals.server;
   // Rounded up: 0 would mean no deadline.

@@ -66,7 +66,7 @@ nb::object PythonEngine::Attend(nb::handle query, nb::handle key,
   const std::shared_ptr<Engine> engine = Get();
   const Deadline deadline = DeadlineOf(timeout);
   Arguments arguments(query, key, value, options);
-  return Run(*engine, arguments, query, out, deadline);
+  return Run(*engine, arguments, query, out, deadline, turn_);
 }
 
 nb::object PythonEngine::AttendSequences(const PythonStore& store,
@@ -78,7 +78,8 @@ nb::object PythonEngine::AttendSequences(const PythonStore& store,
   const std::shared_ptr<store::Store> sequences = store.Get();
   const Deadline deadline = DeadlineOf(timeout);
   Arguments arguments(query, key, value, options, entries);
-  return Run(*engine, arguments, query, nb::none(), deadline, sequences.get());
+  return Run(*engine, arguments, query, nb::none(), deadline, turn_,
+             sequences.get());
 }
 
 nb::dict PythonEngine::Info() const {

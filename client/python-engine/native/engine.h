@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,7 @@ class PythonEngine {
   std::shared_ptr<Engine> Get() const;
 
   std::shared_ptr<Engine> engine_;
+  mutable std::mutex turn_;  // of calls, where there is one thread
 };
 
 }  // namespace attention::python

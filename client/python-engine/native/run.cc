@@ -3,6 +3,8 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <mutex>
+#include <optional>
 #include <stop_token>
 #include <thread>
 #include <utility>
@@ -142,7 +144,8 @@ class Ending {
 };
 
 absl::Status Compute(const Engine& engine, absl::Span<AttentionJob> jobs,
-                     const ValidatedBatch& batch, const Deadline& deadline) {
+                     const ValidatedBatch& batch, const Deadline& deadline,
+                     std::mutex& turn) {
   absl::Status status;
   if (engine.IsQuick(batch.problems)) {
     // Over before another thread would have the interpreter.
@@ -153,6 +156,14 @@ absl::Status Compute(const Engine& engine, absl::Span<AttentionJob> jobs,
     bool is_interrupted = false;
     {
       WithoutInterpreter without;
+      // One thread is the caller's own: to wake the pool's takes longer than a
+      // small call.
+      std::unique_lock<std::mutex> lock(turn, std::defer_lock);
+      std::optional<WorkerPool::InPlace> in_place;
+      if (engine.workers().threads() == 1) {
+        lock.lock();
+        in_place.emplace();
+      }
       Ending ending(deadline, is_main ? &without : nullptr);
       ending.Watch(jobs);
       status = engine.Run(jobs);
@@ -197,7 +208,8 @@ Deadline DeadlineOf(nb::handle timeout) {
 }
 
 nb::object Run(const Engine& engine, Arguments& arguments, nb::handle query,
-               nb::handle out, const Deadline& deadline, store::Store* store) {
+               nb::handle out, const Deadline& deadline, std::mutex& turn,
+               store::Store* store) {
   // What sequences have stays held until the end.
   server::SequenceKeys keys({.store = store, .owner = kOwner});
   if (store != nullptr) ReadSequences(keys, *store, arguments);
@@ -214,7 +226,7 @@ nb::object Run(const Engine& engine, Arguments& arguments, nb::handle query,
     jobs[n].outputs = batch->OutputsOf(n, outputs);
   }
   const Clock::time_point begin = Clock::now();
-  Check(Compute(engine, absl::MakeSpan(jobs), *batch, deadline));
+  Check(Compute(engine, absl::MakeSpan(jobs), *batch, deadline, turn));
   const std::chrono::nanoseconds taken = Clock::now() - begin;
   if (!query.type().is(GetPython().array_type)) {
     const nb::object like = GetPython().like(query);

@@ -7,76 +7,24 @@ import time
 import grpc
 import numpy as np
 from attention.v1 import attention_pb2 as pb
-from attention.v1 import attention_pb2_grpc as rpc
-from contents import KINDS, VALUE_WIDTH, Torn, key_id, stored_of
-from meaning import LOST, REFUSED, problem_of
-from recording import Recorder
-from sequences import array_of, form, tensor
+from attends import FIELDS, attend_request, attend_results, calls_of, packed_request
+from caller import DEADLINE, Caller
+from contents import VALUE_WIDTH, Torn, stored_of
+from meaning import LOST, REFUSED
+from names import FIXED, PLACES, SCALED, kind_of
+from sequences import form, tensor
 
-# Names that everybody makes and deletes, with their layers.
-FIXED = {"one": 1, "other": 1, "two-layers": 2, "int8-one": 1, "fp8-one": 1}
-# Which names are of sequences that are stored otherwise than in FP32: places in KINDS.
-SCALED = {"int8-": 1, "fp8-": 2}
-# Places for names of forks, which the server makes.
-PLACES = 3
 LABEL = "histories"
 LONGEST = 150  # keys; pages have 64
-DEADLINE = 60  # seconds, where no shorter one is the point
 
-FIELDS = ("key", "value", "key_scale", "value_scale")  # of what is stored
 CODES = {code.value[0]: code.name for code in grpc.StatusCode}
 
 
-def kind_number(name):
-    return next((n for start, n in SCALED.items() if name.startswith(start)), 0)
-
-
-def kind_of(name):
-    return KINDS[kind_number(name)]
-
-
-class Places:
-    """Where clients leave the names of forks for each other. A file for each."""
-
-    def __init__(self, folder):
-        self._folder = folder
-
-    def names(self):
-        """With their layers."""
-        found = {}
-        for place in range(PLACES):
-            try:
-                name, layers = (self._folder / f"place{place}").read_text().split()
-            except FileNotFoundError:
-                continue
-            found[name] = int(layers)
-        return found
-
-    def put(self, place, name, layers):
-        """The name that was there before, or None."""
-        path = self._folder / f"place{place}"
-        before = path.read_text().split()[0] if path.exists() else None
-        mine = self._folder / f"new-{os.getpid()}"
-        mine.write_text(f"{name} {layers}")
-        mine.rename(path)
-        return before
-
-
-class Client:
-    def __init__(self, address, number, folder, seed, hurry=True):
-        self._number = number
-        self._places = Places(folder)
-        self._recorder = Recorder(folder / f"calls-{number}")
-        self._random = np.random.default_rng(seed)
-        self._hurry = hurry
-        self._operations = self._streams = 0
-        self._lengths = {}  # as they were told last, by name and layer
+class Client(Caller):
+    def __init__(self, *arguments, **named):
+        super().__init__(*arguments, **named)
+        self._streams = 0
         self._last = {}  # appends that may be repeated: (position, keys)
-        self._channel = grpc.insecure_channel(
-            address, [("grpc.use_local_subchannel_pool", 1)]
-        )
-        self._store = rpc.KeyValueServiceStub(self._channel)
-        self._attention = rpc.AttentionServiceStub(self._channel)
         self._actions = [
             (self._append, 14),
             (self._append_again, 7),
@@ -100,77 +48,6 @@ class Client:
         while time.monotonic_ns() < until:
             self._names = FIXED | self._places.names()
             self._actions[self._random.choice(len(shares), p=shares)][0]()
-
-    # ---- calls
-
-    def _timeout(self):
-        """Now and then too short: such a call is over somewhere on its way."""
-        if self._hurry and self._random.random() < 0.1:
-            return self._random.random() * 0.006
-        return DEADLINE
-
-    def _call(self, method, request, calls, results, timeout=None):
-        """Records it. `results` makes of the reply what it tells of each of `calls`.
-        True where the answer is OK."""
-        number = self._recorder.begin(calls)
-        reply = None
-        try:
-            reply = method(request, timeout=timeout or self._timeout())
-            answer = {"code": "OK", "details": ""}
-        except grpc.RpcError as error:
-            answer = {"code": error.code().name, "details": error.details()}
-        now = time.monotonic_ns()
-        return self._note(
-            number, calls, answer, now, reply and (lambda: results(reply))
-        )
-
-    def _note(self, number, calls, answer, now, results):
-        if answer["code"] == "OK":
-            try:
-                answer["results"] = results()
-            except Torn as torn:
-                self._recorder.problem(f"{calls}: {torn}")
-                answer = {"code": "CANCELLED", "details": "torn"}
-        problem = problem_of(calls, answer)
-        if problem:
-            self._recorder.problem(problem)
-        self._recorder.end(number, answer, now)
-        for call, result in zip(calls, answer.get("results", ())):
-            length = result.get("length", result.get("read"))
-            if isinstance(length, int):
-                self._lengths[call["name"], call["layer"]] = length
-            elif isinstance(length, dict):
-                for layer, one in length.items():
-                    self._lengths[call["name"], layer] = one
-        return answer["code"] == "OK"
-
-    # ---- chance
-
-    def _any_layer(self):
-        name = str(self._random.choice(list(self._names)))
-        return name, int(self._random.integers(self._names[name]))
-
-    def _new_keys(self, name, count=None):
-        self._operations += 1
-        if count is None:
-            # One in thirty goes over a page's end, wherever it begins.
-            many = self._random.random() < 0.03
-            count = 65 if many else int(self._random.integers(1, 4))
-        return tuple(
-            key_id(self._number, self._operations, n, kind_number(name))
-            for n in range(count)
-        )
-
-    def _place_of(self, name, layer):
-        """Where an append goes: mostly behind the last key as far as this one knows."""
-        if self._random.random() < 0.5:
-            return None
-        length = self._lengths.get((name, layer), 0)
-        if self._random.random() < 0.1:
-            return max(0, length + int(self._random.integers(-3, 4)))
-        return length
-
-    # ---- what they do
 
     def _append(self):
         name, layer = self._any_layer()
@@ -205,102 +82,14 @@ class Client:
             lambda reply: [{"length": reply.length, "new_keys": reply.new_keys}],
         )
 
-    def _attend_request(self, entries, appended, shows):
-        """Of (name, layer, position) and the keys that each brings, or none. `shows`: the
-        answer shows the keys themselves, and not only an output."""
-        lead = (
-            (len(entries), 1)
-            if len(entries) > 1
-            else ((), (1, 1))[self._random.integers(2)]
-        )
-        queries = kind_of(entries[0][0]).queries
-        request = pb.AttendRequest(
-            id="histories",
-            query=tensor(np.broadcast_to(queries, (*lead, *queries.shape))),
-            scaled_dot_product=pb.ScaledDotProduct(scale=1),
-            return_lse=True,
-        )
-        for name, layer, position in entries:
-            request.sequences.entries.add(name=name, layer=layer, position=position)
-        if appended:
-            rows = [stored_of(keys) for keys in appended]
-            for field, of_entries in zip(FIELDS, zip(*rows)):
-                array = np.stack(of_entries)
-                shape = (*lead, *array.shape[1:])
-                getattr(request.sequences.append, field).CopyFrom(
-                    tensor(array.reshape(shape))
-                )
-        if shows:
-            request.scores = pb.SCORES_SCALED
-        return request
-
-    def _packed_request(self, entries, appended):
-        """Likewise; each brings as many keys as there are queries."""
-        count = len(entries)
-        queries = kind_of(entries[0][0]).queries
-        starts = np.arange(count + 1, dtype="<i4") * len(queries)
-        request = pb.AttendRequest(
-            id="packed",
-            query=tensor(np.tile(queries, (count, 1))[:, None]),
-            query_starts=pb.Tensor(
-                datatype=pb.DATA_TYPE_INT32, shape=starts.shape, data=starts.tobytes()
-            ),
-            scaled_dot_product=pb.ScaledDotProduct(scale=1),
-            return_lse=True,
-        )
-        for name, layer, position in entries:
-            request.sequences.entries.add(name=name, layer=layer, position=position)
-        if appended:
-            rows = stored_of([one for keys in appended for one in keys])
-            for field, array in zip(FIELDS, rows):
-                getattr(request.sequences.append, field).CopyFrom(
-                    tensor(array[:, None])
-                )
-        return request
-
-    def _attend_results(self, entries, shows):
-        count, kind = len(entries), kind_of(entries[0][0])
-        rows = len(kind.queries)
-
-        def results(reply):
-            outputs = array_of(reply.output).reshape(count, rows, VALUE_WIDTH)
-            lengths = np.exp(array_of(reply.lse).reshape(count, rows)[:, -1])
-            told = [
-                {"output": output, "read": round(float(length))}
-                for output, length in zip(outputs, lengths)
-            ]
-            # Of several that differ in length the server answers with one extent, of which
-            # only the output tells where each begins.
-            if shows and len(reply.scores.shape) > 1:
-                scores = array_of(reply.scores)
-                scores = scores.reshape(count, rows, scores.shape[-1])
-                for result, one in zip(told, scores):
-                    # Behind a shorter entry's keys there is nothing.
-                    keys = np.where(np.isfinite(one), one, 0)[: kind.width].T
-                    there = np.flatnonzero(keys[:, 0])
-                    keys = keys[: there[-1] + 1 if len(there) else 0]
-                    result["seen"] = kind.ids_of(keys)
-            return told
-
-        return results
-
-    def _calls(self, entries, appended):
-        calls = []
-        for n, (name, layer, position) in enumerate(entries):
-            call = {"kind": "attend", "name": name, "layer": layer}
-            if appended:
-                call |= {"keys": appended[n], "position": position}
-            calls.append(call)
-        return calls
-
     def _attend(self):
         entries = [(*self._any_layer(), None)]
         shows = self._random.random() < 0.7
         self._call(
             self._attention.Attend,
-            self._attend_request(entries, None, shows),
-            self._calls(entries, None),
-            self._attend_results(entries, shows),
+            attend_request(self._random, entries, None, shows),
+            calls_of(entries, None),
+            attend_results(entries, shows),
         )
 
     def _decode(self):
@@ -314,9 +103,9 @@ class Client:
         appended = [self._new_keys(name)]
         for _ in range(3):
             shows = self._random.random() < 0.7
-            request = self._attend_request(entries, appended, shows)
-            calls = self._calls(entries, appended)
-            results = self._attend_results(entries, shows)
+            request = attend_request(self._random, entries, appended, shows)
+            calls = calls_of(entries, appended)
+            results = attend_results(entries, shows)
             if self._call(self._attention.Attend, request, calls, results):
                 return
             if entries[0][2] is None:
@@ -344,15 +133,15 @@ class Client:
             entries = [(*place, self._place_of(*place)) for place in places]
         shows = not packed and self._random.random() < 0.7
         request = (
-            self._packed_request(entries, appended)
+            packed_request(entries, appended)
             if packed
-            else self._attend_request(entries, appended, shows)
+            else attend_request(self._random, entries, appended, shows)
         )
         self._call(
             self._attention.Attend,
             request,
-            self._calls(entries, appended),
-            self._attend_results(entries, shows),
+            calls_of(entries, appended),
+            attend_results(entries, shows),
         )
 
     def _stream(self):
@@ -371,11 +160,11 @@ class Client:
                     appended = [self._new_keys(name)]
                     entries = [(name, layer, self._place_of(name, layer))]
                 shows = self._random.random() < 0.7
-                request = self._attend_request(entries, appended, shows)
+                request = attend_request(self._random, entries, appended, shows)
                 request.id = str(n)
-                calls = self._calls(entries, appended)
+                calls = calls_of(entries, appended)
                 calls[0]["turn"] = (stream, n)
-                results = self._attend_results(entries, shows)
+                results = attend_results(entries, shows)
                 begun[request.id] = (self._recorder.begin(calls), calls, results)
                 yield request
 
@@ -476,9 +265,9 @@ class Client:
         try:
             for one in range(layers):
                 entries = [(fork, one, None)]
-                request = self._attend_request(entries, None, True)
+                request = attend_request(self._random, entries, None, True)
                 reply = self._attention.Attend(request, timeout=DEADLINE)
-                seen[one] = self._attend_results(entries, True)(reply)[0]["seen"]
+                seen[one] = attend_results(entries, True)(reply)[0]["seen"]
         except (grpc.RpcError, Torn) as error:
             self._recorder.problem(f"a fork of {name} cannot be read: {error}")
             return
@@ -518,8 +307,8 @@ class Client:
         name, layer = self._any_layer()
         entries = [(name, layer, self._place_of(name, layer))]
         appended = [self._new_keys(name)]
-        request = self._attend_request(entries, appended, False)
-        self._recorder.begin(self._calls(entries, appended))
+        request = attend_request(self._random, entries, appended, False)
+        self._recorder.begin(calls_of(entries, appended))
         self._attention.Attend.future(request, timeout=DEADLINE)
         time.sleep(self._random.random() * 0.004)
         os.kill(os.getpid(), signal.SIGKILL)
@@ -541,9 +330,9 @@ class Client:
                 entries = [(name, layer, None)]
                 self._call(
                     self._attention.Attend,
-                    self._attend_request(entries, None, True),
-                    self._calls(entries, None),
-                    self._attend_results(entries, True),
+                    attend_request(self._random, entries, None, True),
+                    calls_of(entries, None),
+                    attend_results(entries, True),
                     DEADLINE,
                 )
         lost = [name for name in there if name not in known]

@@ -26,9 +26,10 @@ from pathlib import Path
 
 import recording
 from checker import Undecided, check, shrink
-from clients import FIXED, Client, Places
+from clients import Client
 from contents import Contents, describe
 from meaning import operations_of
+from names import FIXED, Places
 from running_server import RunningServer
 
 CLIENTS = 8

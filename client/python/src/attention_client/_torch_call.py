@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from torch import Tensor
 from attention_client import _torch_operator
 from attention_client._arrays import gradients_are_refused
 from attention_client._request import Options
-from attention_client._torch_operator import LEARNED, Settings
+from attention_client._torch_operator import LEARNED, Facts, Settings
 
 _INPUTS = ("query", "key", "value")
 
@@ -21,19 +21,13 @@ def new_seed() -> Tensor:
     return torch.randint(2**63 - 1, ())
 
 
-@dataclass(frozen=True)
-class Call:
+@dataclass
+class Call(Facts):
     """What of a call takes no gradients."""
 
     client: Any = None  # None: the default, when the call is made
     attend_mask: Tensor | None = None
     valid_lens: Tensor | None = None
-    causal: bool | Literal["bottom_right"] = False
-    scale: float | None = None
-    softcap: float | None = None
-    dropout_p: float = 0.0
-    empty_rows: Literal["zero", "uniform"] = "zero"
-    weights: bool = False
     # Whether gradients are recomputed; else a tensor that requires them is an error.
     gradients: bool = False
 
@@ -48,36 +42,39 @@ class Call:
                 tensor = tensors.get(name)
                 if tensor is not None and tensor.requires_grad:
                     raise gradients_are_refused(name)
-        return _torch_operator.attend(self._given(tensors), self._settings())
+        given = self._given(tensors)
+        if _torch_operator.is_watched(given.values()):
+            return _torch_operator.attend(given, self._settings())
+        return _torch_operator.compute(self.client, given, self)
 
     def options(self, tensors: dict[str, Any]) -> Options:
         """What the request has beside query, key and value."""
-        return _torch_operator.options(self._given(tensors), self._settings())
+        return _torch_operator.options(self._given(tensors), self)
 
     def _given(self, tensors: dict[str, Any]) -> dict[str, Any]:
-        seed = new_seed() if self.dropout_p > 0 else None
-        return {
-            **_cast(tensors),
-            "attend_mask": self.attend_mask,
-            "valid_lens": self.valid_lens,
-            "seed": seed,
-        }
+        given = _cast(tensors)
+        given["attend_mask"] = self.attend_mask
+        given["valid_lens"] = self.valid_lens
+        given["seed"] = new_seed() if self.dropout_p > 0 else None
+        return given
 
     def _settings(self) -> Settings:
         causal = "top_left" if self.causal is True else self.causal or "none"
         return Settings(
-            client=_torch_operator.number(self.client),
             causal=causal,
             scale=self.scale,
             softcap=self.softcap,
             dropout_p=self.dropout_p,
             empty_rows=self.empty_rows,
             weights=self.weights,
+            client=_torch_operator.number(self.client),
         )
 
 
 def _cast(tensors: dict[str, Any]) -> dict[str, Any]:
     """With query, key and value in autocast's datatype, where that is on."""
+    if not torch._C._is_any_autocast_enabled():
+        return tensors
     query = tensors.get("query")
     if query is None or not torch.is_autocast_enabled(query.device.type):
         return tensors

@@ -8,14 +8,15 @@ computation by PyTorch. Clients are no tensors, so they go by number.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
 from attention_client import _channel, _default
-from attention_client._arrays import torch_elements
+from attention_client._arrays import Array, torch_elements
 from attention_client._request import Options
 from attention_client._torch_gradients import Tensors, recompute
 from attention_client.scoring import Additive, Bilinear, Gaussian
@@ -28,12 +29,11 @@ LEARNED = (
 _GIVEN = (*LEARNED, "attend_mask", "valid_lens", "seed")
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """What of a call is no tensor. client: its number, 0 for the default."""
+@dataclasses.dataclass
+class Facts:
+    """What of a call is no tensor."""
 
-    client: int = 0
-    causal: str = "none"
+    causal: bool | str = False
     scale: float | None = None
     softcap: float | None = None
     dropout_p: float = 0.0
@@ -42,11 +42,26 @@ class Settings:
     dropped: bool = False  # whether weights are those after dropout
 
 
+@dataclasses.dataclass
+class Settings(Facts):
+    """Facts as the operator takes them. causal: its word."""
+
+    causal: bool | str = "none"
+    client: int = 0  # its number, 0 for the default
+
+
 # Tensors that are what they hold, and datatypes that an engine reads and writes.
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _READ = (torch.float32, torch.float16, torch.bfloat16)
 
-_SETTINGS = tuple(field.name for field in dataclasses.fields(Settings))
+# What of Facts is an option under its own name, and what it is without one.
+_DEFAULTS = (
+    ("causal", False),
+    ("softcap", None),
+    ("empty_rows", "zero"),
+    ("weights", False),
+)
+_SETTINGS = ("client", *(field.name for field in dataclasses.fields(Facts)))
 _SCHEMA = (
     "Tensor query, Tensor key, Tensor value, "
     + "".join(f"Tensor? {name}, " for name in _GIVEN[3:])
@@ -66,16 +81,14 @@ def number(client: Any) -> int:
 
 
 def attend(tensors: dict[str, Any], settings: Settings) -> tuple[Tensor, Tensor | None]:
-    """The output; and the weights before dropout, if they are wanted."""
+    """By the operator: the output, and the weights before dropout, if wanted."""
     given = [tensors.get(name) for name in _GIVEN]
-    if not _is_watched(given):
-        return _computed(tensors, settings)
     plain = [getattr(settings, name) for name in _SETTINGS]
     output, weights = _called(*given, *plain)
     return output, weights if settings.weights else None
 
 
-def _is_watched(tensors: list[Tensor | None]) -> bool:
+def is_watched(tensors: Iterable[Tensor | None]) -> bool:
     """Whether somebody has to see an operator, who records, traces or transforms.
 
     Others get along without PyTorch's dispatcher, which takes longer than a small call.
@@ -83,74 +96,95 @@ def _is_watched(tensors: list[Tensor | None]) -> bool:
     # The compiler sees no further than the first line.
     if (
         torch.compiler.is_compiling()
-        or torch.jit.is_tracing()
+        or torch._C._is_tracing()
         or torch._C._are_functorch_transforms_active()
         or torch._C._len_torch_dispatch_stack() > 0
         or forward_ad._current_level >= 0
     ):
         return True
     records = torch.is_grad_enabled()
-    return any(
-        tensor is not None
-        and (type(tensor) not in _PLAIN or (records and tensor.requires_grad))
-        for tensor in tensors
-    )
+    for tensor in tensors:
+        if tensor is not None and (
+            type(tensor) not in _PLAIN or (records and tensor.requires_grad)
+        ):
+            return True
+    return False
 
 
-def _computed(
-    tensors: dict[str, Any], settings: Settings
+def compute(
+    client: Any, tensors: dict[str, Any], facts: Facts
 ) -> tuple[Tensor, Tensor | None]:
-    """What the operator gives, without it."""
-    client = _client(settings)
-    query, key, value = (tensors[name].detach() for name in ("query", "key", "value"))
-    kind, given = query.dtype, options(tensors, settings)
-    if getattr(client, "takes_out", False) and _is_read_where_it_is(query, key, value):
+    """What the operator gives, without it. client: None for the default.
+
+    A model's weights drive out of the processor's caches what the last call has used,
+    so that each step here takes several times what it takes in a loop: there are few.
+    """
+    if client is None:
+        client = _default.default_client()
+    query, key, value = tensors["query"], tensors["key"], tensors["value"]
+    given = options(tensors, facts)
+    if (
+        getattr(client, "takes_out", False)
+        and _is_read_where_it_is(query)
+        and _is_read_where_it_is(key)
+        and _is_read_where_it_is(value)
+    ):
         # Heads behind rows, as whoever joins heads wants them.
         batch, heads, length, _ = query.shape
-        output = query.new_empty(batch, length, heads, value.shape[-1]).transpose(1, 2)
-        arrays = (torch_elements(tensor) for tensor in (query, key, value))
-        result = client.attend(*arrays, out=torch_elements(output), **given)
+        output = query.new_empty(batch, length, heads, value.shape[-1])
+        result = client.attend(
+            _elements(query),
+            _elements(key),
+            _elements(value),
+            out=_elements(output).swapaxes(1, 2),
+            **given,
+        )
         weights = result.weights
-        return output, None if weights is None else torch.from_numpy(weights)
+        if weights is not None:
+            weights = torch.from_numpy(weights)
+        return output.transpose(1, 2), weights
     with torch.no_grad():
-        result = client.attend(query, key, value, **given)
-    return result.output.to(kind), result.weights
+        result = client.attend(query.detach(), key.detach(), value.detach(), **given)
+    return result.output.to(query.dtype), result.weights
 
 
-def _is_read_where_it_is(*tensors: Tensor) -> bool:
-    return all(
-        tensor.dim() == 4 and tensor.device.type == "cpu" and tensor.dtype in _READ
-        for tensor in tensors
-    )
+def _is_read_where_it_is(tensor: Tensor) -> bool:
+    return tensor.dim() == 4 and tensor.is_cpu and tensor.dtype in _READ
 
 
-def options(tensors: dict[str, Any], settings: Settings) -> Options:
-    """What the request has beside query, key and value."""
-    seed = tensors.get("seed")
-    found: Options = {
-        "attend_mask": tensors.get("attend_mask"),
-        "valid_lens": tensors.get("valid_lens"),
-        "causal": settings.causal,  # type: ignore[typeddict-item]
-        "softcap": settings.softcap,
-        "empty_rows": settings.empty_rows,  # type: ignore[typeddict-item]
-        "weights": settings.weights,
-        "weights_after_dropout": settings.dropped,
-        "bias": tensors.get("bias"),
-        "sinks": tensors.get("sinks"),
-        "training": settings.dropout_p > 0,
-        "dropout_p": settings.dropout_p,
-        "seed": 0 if seed is None else int(seed.item()),
-    }
+def _elements(tensor: Tensor) -> Array:
+    if tensor.requires_grad:
+        tensor = tensor.detach()
+    if tensor.dtype is torch.float32:
+        array: Array = tensor.numpy()
+        return array
+    return torch_elements(tensor)
+
+
+def options(tensors: dict[str, Any], facts: Facts) -> Options:
+    """What the request has beside query, key and value, and is not so anyway."""
+    found: dict[str, Any] = {}
+    for name in ("attend_mask", "valid_lens", "bias", "sinks"):
+        if tensors.get(name) is not None:
+            found[name] = tensors[name]
+    for name, default in _DEFAULTS:
+        if (fact := getattr(facts, name)) != default:
+            found[name] = fact
+    if facts.dropped:
+        found["weights_after_dropout"] = True
+    if facts.dropout_p > 0:
+        seed = int(tensors["seed"].item())
+        found |= {"training": True, "dropout_p": facts.dropout_p, "seed": seed}
     if tensors.get("w_q") is not None:
         w_q, w_k, w_v = (tensors[name] for name in ("w_q", "w_k", "w_v"))
         found["scoring"] = Additive(w_q, w_k, w_v)
     elif tensors.get("sigma") is not None:
         found["scoring"] = Gaussian(abs(float(tensors["sigma"].item())))
     elif tensors.get("m") is not None:
-        found["scoring"] = Bilinear(tensors["m"], settings.scale)
-    else:
-        found["scale"] = settings.scale
-    return found
+        found["scoring"] = Bilinear(tensors["m"], facts.scale)
+    elif facts.scale is not None:
+        found["scale"] = facts.scale
+    return cast(Options, found)
 
 
 def _client(settings: Settings) -> Any:
@@ -167,7 +201,9 @@ def _client(settings: Settings) -> Any:
 
 def _taken(arguments: Any) -> tuple[Tensors, Settings]:
     tensors = dict(zip(_GIVEN, arguments, strict=False))
-    return tensors, Settings(*arguments[len(_GIVEN) :])
+    return tensors, Settings(
+        **dict(zip(_SETTINGS, arguments[len(_GIVEN) :], strict=True))
+    )
 
 
 @torch.library.custom_op(  # type: ignore[untyped-decorator]
@@ -232,7 +268,7 @@ def _kept(tensors: Tensors, settings: Settings, shape: Any) -> Tensor:
         "seed": tensors["seed"],
     }
     drops = Settings(
-        settings.client, dropout_p=settings.dropout_p, weights=True, dropped=True
+        dropout_p=settings.dropout_p, weights=True, dropped=True, client=settings.client
     )
     weights = attend(alone, drops)[1]
     assert weights is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,12 +40,11 @@ def measure(
     batch: int = 1,
     heads: int = 8,
     seconds: float = 0.5,
-    progress: Callable[[str], object] | None = None,
 ) -> list[Cost]:
     """The costs of every scoring function at every length and width, in float32.
 
     seconds: for each of them, after a first call that is not counted; at least three
-    calls. progress: is told what comes next.
+    calls.
     """
     unknown = set(scorings) - set(SCORINGS)
     if unknown:
@@ -54,8 +53,6 @@ def measure(
     kinds = [(s, w, n) for s in scorings for w in widths for n in lengths]
     costs = []
     for number, (name, width, length) in enumerate(kinds, 1):
-        if progress is not None:
-            progress(f"{number}/{len(kinds)} {name}, length {length}, width {width}")
         random = np.random.default_rng(seed=number)
         shape = (batch, heads, length, width)
         query, key, value = random.normal(size=(3, *shape)).astype(np.float32)

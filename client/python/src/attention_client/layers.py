@@ -78,7 +78,7 @@ class _Attention(nn.Module):  # type: ignore[misc]
         With heads as well: (B, H, Lq, Dq) and so on.
         """
         call = Call(
-            self.client,
+            client=self.client,
             valid_lens=valid_lens,
             dropout_p=self.dropout if self.training else 0.0,
             # As the book's masked_softmax: a row without keys takes them all.

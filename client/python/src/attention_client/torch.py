@@ -51,7 +51,7 @@ def scaled_dot_product_attention(
         if attn_mask.dtype != torch.bool:
             attn_mask, bias = None, attn_mask
     call = Call(
-        client,
+        client=client,
         attend_mask=attn_mask,
         causal=causal,
         scale=scale,

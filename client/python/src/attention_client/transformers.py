@@ -70,7 +70,7 @@ def register(client: Any = None, name: str = NAME, *, gradients: bool = False) -
         else:
             causal = causal and query.shape[2] > 1
         call = Call(
-            client,
+            client=client,
             attend_mask=mask,
             causal=causal,
             scale=scaling,
