@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <utility>
-#include <variant>
 
 #include "absl/algorithm/container.h"
 #include "absl/memory/memory.h"
@@ -23,6 +22,7 @@ using Backends = std::vector<std::unique_ptr<Backend>>;
 
 constexpr char kAuto[] = "auto";
 constexpr char kCuda[] = "cuda";
+constexpr char kReference[] = "reference";
 
 absl::Status FailedCheck(absl::string_view what, const absl::Status& why) {
   return absl::InternalError(
@@ -112,8 +112,6 @@ absl::StatusOr<Backends> AllBackends(const EngineOptions& options,
 constexpr double kQuickWork = 16'384;
 // However small they are.
 constexpr size_t kMostQuickProblems = 16;
-// What a tanh costs in multiply-adds.
-constexpr double kTanhWork = 16;
 
 absl::Status OutOfReach(const Backend& backend, int device) {
   return absl::UnimplementedError(
@@ -121,12 +119,24 @@ absl::Status OutOfReach(const Backend& backend, int device) {
                    backend.name(), " backend computes in host memory alone"));
 }
 
+// OK where the backend takes all of them, which lie on `device`, if any.
+absl::Status CheckSupports(const Backend& backend,
+                           absl::Span<const ValidatedProblem* const> problems,
+                           std::optional<int> device) {
+  if (device && !backend.reaches_devices()) return OutOfReach(backend, *device);
+  for (const ValidatedProblem* problem : problems) {
+    absl::Status status = backend.Supports(*problem);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::vector<std::string> BackendNames() {
   std::vector<std::string> names = {kAuto, kCuda};
   if (!CpuTargets().empty()) names.emplace_back("cpu");
-  names.emplace_back("reference");
+  names.emplace_back(kReference);
   return names;
 }
 
@@ -167,96 +177,107 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineOptions options) {
                      absl::StrJoin(BackendNames(), ", "), ")"));
   }
   engine->options_ = std::move(options);
+  engine->MeasureCosts();
   return engine;
 }
 
 bool Engine::chosen_by_name() const { return options_.backend != kAuto; }
 
-// Multiply-adds of the problem, or more: a product that cannot overflow, and
-// is never less than the elements that are read or written.
-double Engine::Work(const ValidatedProblem& problem) {
-  const auto extent = [](int64_t value) {
-    return static_cast<double>(std::max<int64_t>(value, 1));
-  };
-  const double rows = extent(problem.batch) * extent(problem.query_heads) *
-                      extent(problem.query_length);
-  const double keys = extent(problem.batch) * extent(problem.kv_heads) *
-                      extent(problem.key_length);
-  const double hidden = static_cast<double>(problem.hidden_width);
-  const double query_width = extent(problem.query_width);
-  const double key_width = extent(problem.key_width);
-  double work =
-      rows * extent(problem.key_length) *
-      (query_width + extent(problem.value_width) + hidden * kTanhWork);
-  work += (rows * query_width + keys * key_width) * hidden;
-  if (std::holds_alternative<Bilinear>(problem.scoring)) {
-    work += rows * query_width * key_width;
-  }
-  return work;
+std::optional<BackendCost> Engine::CostOf(const Backend& backend) const {
+  const auto found = costs_.find(&backend);
+  if (found == costs_.end()) return std::nullopt;
+  return found->second;
 }
 
-double Engine::Work(absl::Span<const ValidatedProblem> problems) {
-  double work = 0;
-  for (const ValidatedProblem& problem : problems) work += Work(problem);
-  return work;
+// The reference is for what no other backend takes.
+void Engine::MeasureCosts() {
+  if (chosen_by_name() || !options_.measure_cost ||
+      !backends_.front()->waits()) {
+    return;
+  }
+  for (const auto& backend : backends_) {
+    if (backend->name() == kReference) continue;
+    const auto cost = options_.measure_cost(*backend, *workers_);
+    if (cost.ok()) costs_[backend.get()] = *cost;
+  }
+}
+
+absl::StatusOr<const Backend*> Engine::BackendFor(
+    absl::Span<const ValidatedProblem* const> problems,
+    std::optional<int> device) const {
+  absl::Status status;
+  const Backend* chosen = nullptr;
+  double least = 0;
+  for (const auto& backend : backends_) {
+    const std::optional<BackendCost> cost = CostOf(*backend);
+    if (chosen != nullptr && !cost) continue;
+    absl::Status supported = CheckSupports(*backend, problems, device);
+    if (!supported.ok()) {
+      if (status.ok()) status = std::move(supported);
+      continue;
+    }
+    if (!cost) return backend.get();
+    const double estimate = cost->Of(problems);
+    if (chosen == nullptr || estimate < least) {
+      chosen = backend.get();
+      least = estimate;
+    }
+  }
+  if (chosen == nullptr) return status;
+  return chosen;
+}
+
+const Backend* Engine::BackendFor(
+    absl::Span<const ValidatedProblem> problems) const {
+  std::vector<const ValidatedProblem*> all;
+  for (const ValidatedProblem& problem : problems) all.push_back(&problem);
+  std::optional<int> device;
+  for (const ValidatedProblem& problem : problems) {
+    AttentionJob job;
+    job.problem = &problem;
+    const auto of_one = DeviceOf(absl::MakeConstSpan(&job, 1));
+    if (!of_one.ok()) return nullptr;
+    if (*of_one) device = *of_one;
+  }
+  return BackendFor(all, device).value_or(nullptr);
 }
 
 bool Engine::IsQuick(absl::Span<const ValidatedProblem> problems) const {
-  return !options_.on_tile && !backends_.front()->waits() &&
-         problems.size() <= kMostQuickProblems && Work(problems) <= kQuickWork;
-}
-
-absl::Status Engine::CheckSupports(const Backend& backend,
-                                   absl::Span<const AttentionJob> jobs,
-                                   std::optional<int> device) {
-  if (device && !backend.reaches_devices()) return OutOfReach(backend, *device);
-  for (const AttentionJob& job : jobs) {
-    absl::Status status = backend.Supports(*job.problem);
-    if (!status.ok()) return status;
+  if (options_.on_tile || problems.size() > kMostQuickProblems ||
+      Work(problems) > kQuickWork) {
+    return false;
   }
-  return absl::OkStatus();
+  if (!backends_.front()->waits()) return true;
+  const Backend* const backend = BackendFor(problems);
+  return backend != nullptr && !backend->waits();
 }
 
 absl::Status Engine::Run(absl::Span<AttentionJob> jobs) const {
   if (jobs.empty()) return absl::OkStatus();
-  const RunContext context{*workers_, options_.on_tile};
-  absl::Status status;
   const absl::StatusOr<std::optional<int>> device = DeviceOf(jobs);
-  if (!device.ok()) status = device.status();
-  const Backend* chosen = nullptr;
-  for (const auto& backend : backends_) {
-    if (!device.ok() || chosen != nullptr) break;
-    absl::Status supported = CheckSupports(*backend, jobs, *device);
-    if (supported.ok()) {
-      chosen = backend.get();
-    } else if (status.ok()) {
-      status = std::move(supported);
-    }
+  std::vector<const ValidatedProblem*> problems;
+  for (const AttentionJob& job : jobs) problems.push_back(job.problem);
+  const absl::StatusOr<const Backend*> chosen =
+      device.ok() ? BackendFor(problems, *device) : device.status();
+  if (!chosen.ok()) {
+    for (AttentionJob& job : jobs) job.status = chosen.status();
+    return chosen.status();
   }
-  if (chosen == nullptr) {
-    for (AttentionJob& job : jobs) job.status = status;
-    return status;
-  }
-  for (AttentionJob& job : jobs) job.backend = chosen->name();
-  chosen->Run(jobs, context);
+  const RunContext context{*workers_, options_.on_tile};
+  for (AttentionJob& job : jobs) job.backend = (*chosen)->name();
+  (*chosen)->Run(jobs, context);
   const auto* const failed = absl::c_find_if(
       jobs, [](const AttentionJob& job) { return !job.status.ok(); });
   if (failed == jobs.end()) return absl::OkStatus();
-  TellHealth(*chosen);
+  TellHealth(**chosen);
   return failed->status;
 }
 
 int64_t Engine::WorkingBytes(
     absl::Span<const ValidatedProblem> problems) const {
-  const RunContext context{*workers_};
-  for (const auto& backend : backends_) {
-    const bool supported =
-        absl::c_all_of(problems, [&](const ValidatedProblem& problem) {
-          return backend->Supports(problem).ok();
-        });
-    if (supported) return backend->WorkingBytes(problems, context);
-  }
-  return 0;
+  const Backend* const backend = BackendFor(problems);
+  if (backend == nullptr) return 0;
+  return backend->WorkingBytes(problems, RunContext{*workers_});
 }
 
 const Backend* Engine::BackendOfDevices() const {

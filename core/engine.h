@@ -16,6 +16,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "core/backend.h"
+#include "core/cost.h"
 #include "core/worker_pool.h"
 
 namespace attention {
@@ -23,11 +24,12 @@ namespace attention {
 struct EngineOptions {
   /// Threads that compute; 0 means one per processor that the process may use.
   int threads = 0;
-  /// "auto" tries every backend of this build, fastest first: cuda, where there
-  /// is a device, cpu, then reference. One that is experimental must have
-  /// passed its self check on this machine: cuda in a process of its own
-  /// (core/cuda/child_check.h). A backend's name uses that one alone,
-  /// unchecked.
+  /// "auto" tries every backend of this build: cuda, where there is a device,
+  /// cpu, then reference. Of those that measure_cost measured, the one takes a
+  /// problem that should be done first, else the first in order. One that is
+  /// experimental must have passed its self check on this machine: cuda in a
+  /// process of its own (core/cuda/child_check.h). A backend's name uses that
+  /// one alone, unchecked.
   std::string backend = "auto";
   /// Device memory that cuda takes of each device, in bytes, at most; nothing
   /// means most of what is free (core/cuda/cuda_backend.h).
@@ -46,6 +48,11 @@ struct EngineOptions {
   std::function<void(const Backend& backend, const absl::Status& health,
                      bool serving)>
       on_health = {};
+  /// Where "auto" has a backend that waits for a device, it and those behind it
+  /// are measured when the engine is made; empty: none is. A failure leaves a
+  /// backend unmeasured. Tests put figures of their own in its place.
+  std::function<absl::StatusOr<BackendCost>(const Backend&, WorkerPool&)>
+      measure_cost = MeasureCost;
   /// Backends beside those of the build, and in front of them: those of tests.
   std::vector<std::unique_ptr<Backend>> more_backends = {};
   /// Called after every tile, where set (see RunContext).
@@ -88,11 +95,6 @@ class Engine {
   /// failure is the result.
   absl::Status Run(absl::Span<AttentionJob> jobs) const;
 
-  /// What a problem takes, in multiply-adds; a tanh counts as several. Two
-  /// problems of one scoring function take about as long as their work says.
-  static double Work(const ValidatedProblem& problem);
-  static double Work(absl::Span<const ValidatedProblem> problems);
-
   /// Host memory that Run() takes for the problems together, at most, beside
   /// their tensors and results (Backend::WorkingBytes).
   int64_t WorkingBytes(absl::Span<const ValidatedProblem> problems) const;
@@ -123,6 +125,8 @@ class Engine {
   absl::Span<const std::unique_ptr<Backend>> backends() const {
     return backends_;
   }
+  /// What "auto" reckons with for a backend; nothing where it was not measured.
+  std::optional<BackendCost> CostOf(const Backend& backend) const;
   /// Whether the caller named the backend, rather than asking for "auto".
   bool chosen_by_name() const;
   WorkerPool& workers() const { return *workers_; }
@@ -132,10 +136,14 @@ class Engine {
  private:
   Engine() = default;
 
-  // OK where the backend takes all of them, which lie on `device`, if any.
-  static absl::Status CheckSupports(const Backend& backend,
-                                    absl::Span<const AttentionJob> jobs,
-                                    std::optional<int> device);
+  // The backend for problems whose tensors lie on `device`, if any; or what the
+  // first one says of them.
+  absl::StatusOr<const Backend*> BackendFor(
+      absl::Span<const ValidatedProblem* const> problems,
+      std::optional<int> device) const;
+  // The same before results have a place; null where there is none.
+  const Backend* BackendFor(absl::Span<const ValidatedProblem> problems) const;
+  void MeasureCosts();
   // The first that computes on CUDA devices; null where none does.
   const Backend* BackendOfDevices() const;
   // After a job that failed: tells what has become of the backend's health.
@@ -145,6 +153,7 @@ class Engine {
   std::unique_ptr<WorkerPool> workers_;
   std::vector<std::unique_ptr<Backend>> backends_;
   std::vector<UnusedBackend> unused_;
+  std::map<const Backend*, BackendCost> costs_;
   mutable std::mutex told_mutex_;
   mutable std::map<const Backend*, absl::Status> told_;
 };

@@ -59,6 +59,8 @@ absl::StatusOr<std::unique_ptr<Engine>> CreateEngine(
   engine.threads = options.worker_threads;
   engine.backend = options.backend;
   engine.on_tile = std::move(hooks.on_tile);
+  // Those of tests come first, however slow.
+  if (!hooks.more_backends.empty()) engine.measure_cost = nullptr;
   engine.more_backends = std::move(hooks.more_backends);
   if (options.cuda_memory_limit > 0) {
     engine.cuda_memory_limit = options.cuda_memory_limit;

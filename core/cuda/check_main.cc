@@ -30,14 +30,14 @@ void Say(absl::string_view what, absl::string_view about = "") {
   std::fflush(stdout);
 }
 
-// Of plans with which small problems take the ways of large ones: grids in
-// several launches, slices on two streams, products in bands of few rows.
+// Of plans with which small problems take the ways of large ones: slices on two
+// streams, products in bands of few rows.
 PlanOptions SmallPlan(bool wgmma) {
   PlanOptions plan;
   plan.least_gemm_elements = 1;
   plan.score_bytes = int64_t{64} << 10;
-  plan.work_per_launch = 1;
   plan.slice_bytes = 1;
+  plan.slice_work = 1;
   plan.wgmma = wgmma;
   return plan;
 }

@@ -86,8 +86,8 @@ class DeviceRunner {
   // `plan` is the whole job's.
   absl::Status RunSliced(AttentionJob& job, const RunContext& context,
                          const Plan& plan, const cuda::PlanOptions& options,
-                         const cuda::Slicing& slicing) {
-    cuda::SlicedJob sliced(job, context, *device_, options, slicing);
+                         std::vector<cuda::Slice> slices) {
+    cuda::SlicedJob sliced(job, context, *device_, options, std::move(slices));
     absl::StatusOr<MemoryPool::Block> memory =
         pool_.Take(sliced.bytes(), job.stop);
     // Two slices at once may need more than the whole.
@@ -316,12 +316,11 @@ class CudaBackend final : public Backend {
       return *device ? runner->RunEmpty(job)
                      : cuda::WriteEmptyResults(job, nullptr);
     }
-    const cuda::Slicing slicing =
-        *device ? cuda::Slicing()
-                : cuda::SlicingOf(*job.problem, plan, options);
+    std::vector<cuda::Slice> slices =
+        cuda::SlicesOf(*job.problem, plan, options);
     absl::Status status =
-        slicing.count < slicing.total
-            ? runner->RunSliced(job, context, plan, options, slicing)
+        slices.size() > 1
+            ? runner->RunSliced(job, context, plan, options, std::move(slices))
             : runner->Run(job, context, plan);
     if (status.ok()) runner->NoteProblem();
     return status;

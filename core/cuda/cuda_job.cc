@@ -105,46 +105,42 @@ void CudaJob::SetPointers() {
 
 template <typename Args>
 CudaJob::Step CudaJob::StepOf(absl::string_view kernel, const Args& args,
-                              const LaunchShape& shape, int64_t most,
-                              Kernel<Args> launch) {
-  const auto run = [this, kernel, args, shape, most, launch] {
-    return Launch(kernel, shape, most, [&](const LaunchShape& one) {
-      return launch(args, one, stream_.handle());
-    });
+                              const LaunchShape& shape, Kernel<Args> launch) {
+  const auto run = [this, kernel, args, shape, launch] {
+    absl::Status status = BeginLaunch();
+    return status.ok()
+               ? stream_.Launched(kernel, launch(args, shape, stream_.handle()))
+               : status;
   };
-  return {CeilDivide(shape.blocks, most), run};
+  return {1, run};
 }
 
 void CudaJob::AddProjection(ProjectArgs args, const void* from,
-                            const Buffer& matrix, const Buffer& to,
-                            int64_t most) {
+                            const Buffer& matrix, const Buffer& to) {
   args.from.data = from;
   args.matrix = At(matrix);
   args.to = At<float>(to);
-  AddStep("project", args, ProjectShape(args), most, kernels_.project);
+  AddStep("project", args, ProjectShape(args), kernels_.project);
 }
 
 void CudaJob::SetSteps() {
   if (plan_.project_query) {
     AddProjection(*plan_.project_query, QueryData(), plan_.query_matrix,
-                  plan_.projected_query, plan_.project_query_blocks);
+                  plan_.projected_query);
   }
   if (plan_.project_key) {
     AddProjection(*plan_.project_key, KeyData(), plan_.key_matrix,
-                  plan_.projected_key, plan_.project_key_blocks);
+                  plan_.projected_key);
   }
   switch (plan_.method) {
     case Method::kTiles:
-      AddStep("attend", args_, AttendShape(args_), plan_.attend_blocks,
-              kernels_.attend);
+      AddStep("attend", args_, AttendShape(args_), kernels_.attend);
       break;
     case Method::kMma:
-      AddStep("attend_mma", args_, MmaShape(args_), plan_.attend_blocks,
-              kernels_.attend_mma);
+      AddStep("attend_mma", args_, MmaShape(args_), kernels_.attend_mma);
       break;
     case Method::kWgmma:
-      AddStep("attend_wgmma", args_, WgmmaShape(args_), plan_.attend_blocks,
-              kernels_.attend_wgmma);
+      AddStep("attend_wgmma", args_, WgmmaShape(args_), kernels_.attend_wgmma);
       break;
     case Method::kGemm:
       steps_.push_back({GemmCount(plan_), [this] { return Gemms(); }});
@@ -153,17 +149,15 @@ void CudaJob::SetSteps() {
       return;
   }
   if (args_.splits > 1) {
-    AddStep("merge", args_, MergeShape(args_), plan_.attend_blocks,
-            kernels_.merge);
+    AddStep("merge", args_, MergeShape(args_), kernels_.merge);
   }
   if (args_.weights != nullptr && plan_.method != Method::kGemm) {
-    AddStep("weights", args_, WeightsShape(args_), plan_.weights_blocks,
-            kernels_.weights);
+    AddStep("weights", args_, WeightsShape(args_), kernels_.weights);
   }
   AttentionArgs whole = args_;
   whole.splits = 1;
-  recompute_ = StepOf("recompute", whole, RecomputeShape(whole),
-                      plan_.recompute_blocks, kernels_.recompute);
+  recompute_ =
+      StepOf("recompute", whole, RecomputeShape(whole), kernels_.recompute);
 }
 
 absl::Status CudaJob::BeginLaunch() {
@@ -175,26 +169,6 @@ absl::Status CudaJob::BeginLaunch() {
   }
   ++job_.tiles_computed;
   if (context_.on_tile) context_.on_tile();
-  return absl::OkStatus();
-}
-
-absl::Status CudaJob::Launch(
-    absl::string_view kernel, LaunchShape shape, int64_t most,
-    absl::FunctionRef<int(const LaunchShape&)> launch) {
-  const int64_t blocks = shape.blocks;
-  for (int64_t first = 0; first < blocks; first += most) {
-    if (absl::Status status = BeginLaunch(); !status.ok()) return status;
-    shape.first_block = first;
-    shape.blocks = std::min(most, blocks - first);
-    absl::Status status = stream_.Launched(kernel, launch(shape));
-    if (!status.ok()) return status;
-    if (blocks <= most) break;
-    // No more than two launches under way, so that a stop is not far off.
-    const int mark = static_cast<int>(first / most % Stream::kBuffers);
-    status = stream_.Mark(mark);
-    if (status.ok()) status = stream_.Wait((mark + 1) % Stream::kBuffers);
-    if (!status.ok()) return status;
-  }
   return absl::OkStatus();
 }
 

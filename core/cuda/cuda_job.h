@@ -7,7 +7,6 @@
 #include <optional>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "core/backend.h"
 #include "core/cuda/device.h"
@@ -49,8 +48,8 @@ class CudaJob {
   const void* QueryData() const;
   const void* KeyData() const;
 
-  // What is computed, in order; each counts and may be stopped before its
-  // launches.
+  // What is computed, in order. Each counts its launches, and may be stopped
+  // before them.
   struct Step {
     int64_t launches;
     std::function<absl::Status()> run;
@@ -62,20 +61,17 @@ class CudaJob {
   using Kernel = int (*)(const Args&, const LaunchShape&, void* stream);
   template <typename Args>
   Step StepOf(absl::string_view kernel, const Args& args,
-              const LaunchShape& shape, int64_t most, Kernel<Args> launch);
+              const LaunchShape& shape, Kernel<Args> launch);
   template <typename Args>
   void AddStep(absl::string_view kernel, const Args& args,
-               const LaunchShape& shape, int64_t most, Kernel<Args> launch) {
-    steps_.push_back(StepOf(kernel, args, shape, most, launch));
+               const LaunchShape& shape, Kernel<Args> launch) {
+    steps_.push_back(StepOf(kernel, args, shape, launch));
   }
   void AddProjection(ProjectArgs args, const void* from, const Buffer& matrix,
-                     const Buffer& to, int64_t most);
+                     const Buffer& to);
   absl::Status Gemms();
   absl::Status GemmOf(const GemmRows& rows);
 
-  // Runs `shape` in launches of at most `most` blocks.
-  absl::Status Launch(absl::string_view kernel, LaunchShape shape, int64_t most,
-                      absl::FunctionRef<int(const LaunchShape&)> launch);
   // CANCELLED once a stop was requested; otherwise counts a launch.
   absl::Status BeginLaunch();
 

@@ -188,6 +188,26 @@ class InputBringer {
   absl::Status status_;
 };
 
+// Row-major elements to where a view of results has them.
+void CopyToHost(const TensorView& from, const MutableTensorView& to,
+                Downloader& down) {
+  if (IsRowMajor(ReadOnly(to))) {
+    const int64_t bytes = from.shape[0] * from.strides[0];
+    return down.Copy(from.data, to.data, bytes);
+  }
+  TensorView part = from;
+  MutableTensorView place = to;
+  for (Shape* shape :
+       {&part.shape, &part.strides, &place.shape, &place.strides}) {
+    shape->erase(shape->begin());
+  }
+  for (int64_t n = 0; n < to.shape[0]; ++n) {
+    part.data = from.data + n * from.strides[0];
+    place.data = to.data + n * to.strides[0];
+    CopyToHost(part, place, down);
+  }
+}
+
 }  // namespace
 
 absl::Status UploadInputs(const ValidatedProblem& problem, const Plan& plan,
@@ -229,12 +249,14 @@ absl::Status DownloadResults(const AttentionJob& job, const Plan& plan,
   absl::Status status;
   Downloader down(stream);
   const auto copy = [&](const Buffer& buffer, const MutableTensorView& to) {
-    const std::byte* const from = memory + buffer.offset;
     if (buffer.bytes == 0 || !status.ok()) return;
+    const TensorView from =
+        ContiguousView(to.type, to.shape, memory + buffer.offset);
     if (to.space == MemorySpace::kCudaDevice) {
-      status = CopyOnDevice(from, to.data, buffer.bytes, kernels, stream);
+      status = Rearrange(RearrangeArgsOf(from, to.data, to.strides), kernels,
+                         stream);
     } else {
-      down.Copy(from, to.data, buffer.bytes);
+      CopyToHost(from, to, down);
     }
   };
   copy(plan.output, job.outputs.output);

@@ -17,9 +17,7 @@ namespace {
 constexpr int64_t kLeastSplit = kSplitUnit;
 // Blocks for each multiprocessor that keep it busy.
 constexpr int64_t kBusyBlocks = 2;
-// Launches of fewer blocks than this for each multiprocessor leave some idle
-// at their ends.
-constexpr int64_t kLeastLaunchBlocks = 8;
+
 bool SomethingIsComputed(const ValidatedProblem& problem) {
   const WantedOutputs& wanted = problem.wanted;
   return problem.batch > 0 && problem.query_length > 0 &&
@@ -96,45 +94,6 @@ void ChooseGroupsAndSplits(const DeviceProperties& device,
   args.splits = CeilDivide(args.key_length, args.keys_per_split);
 }
 
-// `work` is what a block has to do, in multiply-adds.
-int64_t BlocksPerLaunch(double work, const DeviceProperties& device,
-                        const PlanOptions& options) {
-  const double processors = device.multiprocessors;
-  const double blocks =
-      processors * std::min(options.work_per_launch / std::max(work, 1.0), 1e9);
-  const double least = processors * static_cast<double>(kLeastLaunchBlocks);
-  const double at_least =
-      options.work_per_launch >= PlanOptions().work_per_launch ? least : 1;
-  return static_cast<int64_t>(
-      std::clamp(blocks, at_least, static_cast<double>(kMostGridBlocks)));
-}
-
-void ChooseLaunches(const DeviceProperties& device, const PlanOptions& options,
-                    Plan& plan) {
-  const AttentionArgs& args = plan.args;
-  const double score =
-      static_cast<double>(args.key.width) * WorkOfTerm(args.score);
-  const double pair = score + static_cast<double>(args.value.width);
-  const double keys = static_cast<double>(args.key_length);
-  const double split_keys =
-      args.splits > 1 ? static_cast<double>(args.keys_per_split) : keys;
-  const auto rows = static_cast<double>(
-      plan.method == Method::kWgmma ? kWgmmaRows : kAttendRows);
-  const auto blocks = [&](double work) {
-    return BlocksPerLaunch(work, device, options);
-  };
-  plan.attend_blocks = blocks(rows * split_keys * pair);
-  plan.recompute_blocks = blocks(rows * keys * pair);
-  plan.weights_blocks = blocks(rows * static_cast<double>(kAttendKeys) * score);
-  const auto project = [&](const std::optional<ProjectArgs>& args_of) {
-    if (!args_of) return int64_t{0};
-    return blocks(static_cast<double>(kProjectTile * kProjectTile) *
-                  args_of->from.width * 2);
-  };
-  plan.project_query_blocks = project(plan.project_query);
-  plan.project_key_blocks = project(plan.project_key);
-}
-
 }  // namespace
 
 absl::Status CheckSupport(const ValidatedProblem& problem,
@@ -158,6 +117,14 @@ absl::Status CheckSupport(const ValidatedProblem& problem,
   if (widest > std::numeric_limits<int32_t>::max()) {
     return absl::UnimplementedError(
         absl::StrCat("rows of ", widest, " elements"));
+  }
+  // Every head has a block of its own, at least.
+  if (Product({problem.batch, problem.query_heads,
+               CeilDivide(problem.query_length, kMmaSharedRows)}) >
+      kMostGridBlocks) {
+    return absl::UnimplementedError(
+        absl::StrCat(problem.batch, " batch entries of ", problem.query_heads,
+                     " heads: more blocks than a grid has"));
   }
   // Where tensor cores' kernel needs more, it is not taken.
   const int64_t most_shared =
@@ -183,7 +150,6 @@ Plan MakePlan(const ValidatedProblem& problem, const DeviceProperties& device,
   }
   PlaceScratch(problem, options, plan);
   PlaceResults(problem, plan);
-  ChooseLaunches(device, options, plan);
   plan.kernel = KernelName(plan);
   return plan;
 }

@@ -50,9 +50,6 @@ struct PlanOptions {
   /// Fewer rows of a head than this share tiles with those of other heads, and
   /// let keys be split.
   int64_t few_rows = kAttendRows;
-  /// A launch holds about so many multiply-adds per multiprocessor, some
-  /// milliseconds: a job can be stopped between launches.
-  double work_per_launch = double{1 << 30};
   /// Whether attend_wgmma is used where a device has it.
   bool wgmma = true;
   /// Bytes of a slice: a job that brings more between host and device goes in
@@ -60,6 +57,10 @@ struct PlanOptions {
   /// computed while the next one is brought and the last one fetched
   /// (sliced_job.h).
   int64_t slice_bytes = int64_t{8} << 20;
+  /// Multiply-adds of a slice, less than a second of FP32: a job can be stopped
+  /// between slices. One with more goes in slices of its batch, its heads or
+  /// its rows.
+  double slice_work = double{int64_t{1} << 42};
 };
 
 /// How one problem is computed. Follows from the problem, the device and the
@@ -93,13 +94,6 @@ struct Plan {
   /// kGemm: rows of scores that are held at once, a band. Whole kv groups
   /// of Hq / Hkv * Lq rows of one batch entry, or a part of one kv group.
   int64_t gemm_rows = 0;
-
-  /// Blocks of one launch of each kernel, at most.
-  int64_t attend_blocks = 0;
-  int64_t weights_blocks = 0;
-  int64_t recompute_blocks = 0;
-  int64_t project_query_blocks = 0;
-  int64_t project_key_blocks = 0;
 };
 
 /// OK, or UNIMPLEMENTED where the kernels lack an option, or an extent has no

@@ -49,22 +49,10 @@ RearrangeArgs RearrangeArgsOf(const TensorView& from, std::byte* to,
 
 absl::Status Rearrange(const RearrangeArgs& args, const KernelTable& kernels,
                        Stream& stream) {
-  LaunchShape shape = RearrangeShape(args);
-  const int64_t blocks = shape.blocks;
-  for (; shape.first_block < blocks; shape.first_block += kMostGridBlocks) {
-    shape.blocks = std::min(kMostGridBlocks, blocks - shape.first_block);
-    absl::Status status = stream.Launched(
-        "rearrange", kernels.rearrange(args, shape, stream.handle()));
-    if (!status.ok()) return status;
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CopyOnDevice(const std::byte* from, std::byte* to, int64_t bytes,
-                          const KernelTable& kernels, Stream& stream) {
-  return Rearrange(
-      RearrangeArgsOf(ContiguousView(DataType::kUint8, {bytes}, from), to, {1}),
-      kernels, stream);
+  const LaunchShape shape = RearrangeShape(args);
+  if (shape.blocks == 0) return absl::OkStatus();
+  return stream.Launched("rearrange",
+                         kernels.rearrange(args, shape, stream.handle()));
 }
 
 }  // namespace attention::cuda

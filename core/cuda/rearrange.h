@@ -23,10 +23,6 @@ RearrangeArgs RearrangeArgsOf(const TensorView& from, std::byte* to,
 absl::Status Rearrange(const RearrangeArgs& args, const KernelTable& kernels,
                        Stream& stream);
 
-/// `bytes` as they lie, at any alignment of both sides.
-absl::Status CopyOnDevice(const std::byte* from, std::byte* to, int64_t bytes,
-                          const KernelTable& kernels, Stream& stream);
-
 }  // namespace attention::cuda
 
 #endif  // ATTENTION_CORE_CUDA_REARRANGE_H_

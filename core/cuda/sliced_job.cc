@@ -1,80 +1,95 @@
 #include "core/cuda/sliced_job.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "core/cuda/cuda_job.h"
+#include "core/cuda/scoring.h"
 
 namespace attention::cuda {
 namespace {
 
+using Range = Slice::Range;
+
 // Slices bring what their entries share once each: no more than this part of
 // all that is brought.
 constexpr int64_t kLeastShare = 8;
+// Rows are cut between tiles of every kernel, and never so that fewer are left:
+// keys are not split then.
+constexpr int64_t kRowUnit = kWgmmaRows;
+static_assert(kRowUnit % kAttendRows == 0 && kRowUnit % MmaMostRows(64) == 0);
 
-// Of one extent of the problem's tensors: the batch, or the heads of one entry.
-struct Part {
-  bool of_heads;
-  int64_t first;
-  int64_t count;
-};
+Range QueryHeads(const ValidatedProblem& problem, const Range& kv_heads) {
+  const int64_t each = problem.query_heads / problem.kv_heads;
+  return {kv_heads.first * each, kv_heads.count * each};
+}
 
-// `each` elements of a view's extent for one of the part.
+// Leaves a range of a view's first extents each.
 template <typename View>
-void Take(View& view, const Part& part, int64_t each = 1) {
-  const size_t extent = part.of_heads ? 1 : 0;
-  // Results without elements may have no memory.
-  if (view.data != nullptr) {
-    view.data += part.first * each * view.strides[extent];
+void Take(View& view, std::initializer_list<Range> ranges) {
+  size_t extent = 0;
+  for (const Range& range : ranges) {
+    // Results without elements may have no memory.
+    if (view.data != nullptr) view.data += range.first * view.strides[extent];
+    view.shape[extent++] = range.count;
   }
-  view.shape[extent] = part.count * each;
 }
 
-void Take(std::optional<TensorView>& view, const Part& part, int64_t each = 1) {
-  if (view) Take(*view, part, each);
+void Take(std::optional<TensorView>& view,
+          std::initializer_list<Range> ranges) {
+  if (view) Take(*view, ranges);
 }
 
-// Query heads of a kv head, or 1.
-int64_t QueriesOfEach(const ValidatedProblem& problem, bool of_heads) {
-  return of_heads ? problem.query_heads / problem.kv_heads : 1;
-}
-
-ValidatedProblem PartOf(const ValidatedProblem& problem, const Part& part) {
-  ValidatedProblem slice = problem;
-  const int64_t each = QueriesOfEach(problem, part.of_heads);
-  if (part.of_heads) {
-    slice.kv_heads = part.count;
-    slice.query_heads = part.count * each;
-  } else {
-    slice.batch = part.count;
-    // Heads have the same.
-    Take(slice.valid_lens, part);
-    Take(slice.query_offsets, part);
+ValidatedProblem ProblemOf(const ValidatedProblem& whole, const Slice& slice) {
+  ValidatedProblem part = whole;
+  const auto& [entries, kv_heads, rows] = slice;
+  const Range heads = QueryHeads(whole, kv_heads);
+  part.batch = entries.count;
+  part.kv_heads = kv_heads.count;
+  part.query_heads = heads.count;
+  part.query_length = rows.count;
+  // Rows stand further behind, by their first one's index.
+  part.key_position -= rows.first;
+  Take(part.query, {entries, heads, rows});
+  for (ValidatedProblem::Block& block : part.key_value) {
+    Take(block.key, {entries, kv_heads});
+    Take(block.value, {entries, kv_heads});
   }
-  Take(slice.query, part, each);
-  for (ValidatedProblem::Block& block : slice.key_value) {
-    Take(block.key, part);
-    Take(block.value, part);
-  }
-  Take(slice.attend_mask, part, each);
-  Take(slice.bias, part, each);
-  Take(slice.alibi_slopes, part, each);
-  Take(slice.sinks, part, each);
-  return slice;
+  Take(part.valid_lens, {entries, rows});
+  Take(part.query_offsets, {entries});
+  Take(part.attend_mask, {entries, heads, rows});
+  Take(part.bias, {entries, heads, rows});
+  Take(part.alibi_slopes, {entries, heads});
+  Take(part.sinks, {entries, heads});
+  return part;
 }
 
-// Results are row-major; a rank below 3 has one entry, and one below 4 one
-// head, which are never cut.
-AttentionOutputs PartOf(const AttentionOutputs& outputs,
-                        const ValidatedProblem& problem, const Part& part) {
-  AttentionOutputs slice = outputs;
-  const int64_t each = QueriesOfEach(problem, part.of_heads);
-  Take(slice.output, part, each);
-  if (problem.wanted.weights) Take(slice.weights, part, each);
-  if (problem.wanted.lse) Take(slice.lse, part, each);
-  return slice;
+// A view of results with all extents: entries come first, then heads.
+MutableTensorView Widened(MutableTensorView view, int rank) {
+  while (view.rank() < rank) {
+    const int place = view.rank() == rank - 1 ? 1 : 0;
+    view.shape.insert(view.shape.begin() + place, 1);
+    view.strides.insert(view.strides.begin() + place, 0);
+  }
+  return view;
+}
+
+AttentionOutputs OutputsOf(const AttentionOutputs& outputs,
+                           const ValidatedProblem& whole, const Slice& slice) {
+  AttentionOutputs part = outputs;
+  const Range heads = QueryHeads(whole, slice.kv_heads);
+  const auto take = [&](MutableTensorView& view, int rank) {
+    view = Widened(std::move(view), rank);
+    Take(view, {slice.entries, heads, slice.rows});
+  };
+  take(part.output, 4);
+  if (whole.wanted.weights) take(part.weights, 4);
+  if (whole.wanted.lse) take(part.lse, 3);
+  return part;
 }
 
 bool IsShared(const std::optional<TensorView>& view, bool of_heads) {
@@ -109,93 +124,158 @@ int64_t MovedBytes(const Plan& plan) {
          plan.output.bytes + plan.weights.bytes + plan.lse.bytes;
 }
 
-}  // namespace
-
-Slicing SlicingOf(const ValidatedProblem& problem, const Plan& plan,
-                  const PlanOptions& options) {
-  const bool of_heads = problem.batch == 1 && HeadsStandAlone(plan, options);
-  const int64_t total = of_heads ? problem.kv_heads : problem.batch;
-  const Slicing whole = {of_heads, total, total};
-  const int64_t moved = MovedBytes(plan);
-  if (total < 2 || problem.dropout.p > 0 || moved <= options.slice_bytes ||
-      plan.method == Method::kNothing) {
-    return whole;
-  }
-  const int64_t of_one = std::max<int64_t>(1, moved / total);
-  const int64_t count =
-      std::clamp<int64_t>(options.slice_bytes / of_one, 1, total);
-  const int64_t most_shared = moved / kLeastShare / CeilDivide(total, count);
-  if (SharedBytes(problem, plan, of_heads) > most_shared) return whole;
-  return {of_heads, total, count};
+// Multiply-adds of scores and of weighted values. Narrow rows cost as much as
+// those of kAttendDepth, which kernels compute in any case.
+double WorkOf(const AttentionArgs& args) {
+  const auto width = [](const Rows& rows) {
+    return static_cast<double>(std::max<int64_t>(rows.width, kAttendDepth));
+  };
+  const auto strips = static_cast<double>(ValueStrips(args));
+  const double pair = width(args.key) * WorkOfTerm(args.score) * strips;
+  return static_cast<double>(ResultRows(args)) *
+         static_cast<double>(args.key_length) * (pair + width(args.value));
 }
 
-// Some entries or heads on their way through one of the streams.
-class SlicedJob::Slice {
- public:
-  Slice(const SlicedJob& whole, int64_t first, Stream& stream,
-        std::byte* memory)
-      : taken_{whole.slicing_.of_heads, first,
-               std::min(whole.slicing_.count, whole.slicing_.total - first)},
-        problem_(PartOf(*whole.job_.problem, taken_)),
-        plan_(MakePlan(problem_, whole.device_.properties(), whole.options_)) {
-    part_.problem = &problem_;
-    part_.outputs = PartOf(whole.job_.outputs, *whole.job_.problem, taken_);
-    part_.stop = whole.job_.stop;
-    part_.look = whole.job_.look;
-    job_.emplace(part_, whole.context_, plan_, whole.device_, stream, memory);
-  }
-  Slice(const Slice&) = delete;
-  Slice& operator=(const Slice&) = delete;
+// A share of `total`, at least one.
+int64_t CountOf(int64_t total, double share) {
+  const double count = static_cast<double>(total) * std::min(share, 1.0);
+  return std::max<int64_t>(1, static_cast<int64_t>(count));
+}
 
-  const AttentionJob& part() const { return part_; }
-  const absl::Status& Begin() { return status_ = job_->Begin(); }
-  absl::Status End() { return job_->End(std::move(status_)); }
+// Ranges of `count`. The last one has what is left, and never less than
+// `least`.
+std::vector<Range> Cut(int64_t total, int64_t count, int64_t least) {
+  std::vector<Range> ranges;
+  for (int64_t first = 0; first < total; first += ranges.back().count) {
+    const int64_t left = total - first;
+    ranges.push_back({first, left - count < least ? left : count});
+  }
+  return ranges;
+}
+
+// Rows of a slice, where whole ones have `work`.
+int64_t RowsOf(const Plan& plan, double work, const PlanOptions& options) {
+  const int64_t rows = plan.args.query_length;
+  // That one is stopped between its products.
+  if (work <= options.slice_work || plan.method == Method::kGemm) return rows;
+  return std::max<int64_t>(
+             1, CountOf(rows, options.slice_work / work) / kRowUnit) *
+         kRowUnit;
+}
+
+Plan PlanOf(const ValidatedProblem& part, const AttentionOutputs& outputs,
+            const Slice& slice, const Device& device,
+            const PlanOptions& options) {
+  Plan plan =
+      MakePlan(part, device.properties(), options, InPlaceOf(part, outputs));
+  plan.args.dropout.first_entry = slice.entries.first;
+  plan.args.dropout.first_head = QueryHeads(part, slice.kv_heads).first;
+  plan.args.dropout.first_row = slice.rows.first;
+  return plan;
+}
+
+}  // namespace
+
+std::vector<Slice> SlicesOf(const ValidatedProblem& problem, const Plan& plan,
+                            const PlanOptions& options) {
+  const Range all_entries = {0, problem.batch};
+  const Range all_heads = {0, problem.kv_heads};
+  const Range all_rows = {0, problem.query_length};
+  if (plan.method == Method::kNothing) {
+    return {{all_entries, all_heads, all_rows}};
+  }
+  const bool of_heads = problem.batch == 1 && HeadsStandAlone(plan, options);
+  const int64_t total = of_heads ? problem.kv_heads : problem.batch;
+  const auto moved = static_cast<double>(MovedBytes(plan));
+  const double work = WorkOf(plan.args);
+  int64_t count =
+      CountOf(total, std::min(static_cast<double>(options.slice_bytes) / moved,
+                              options.slice_work / work));
+  const auto slices = static_cast<double>(CeilDivide(total, count));
+  const auto shared = static_cast<double>(SharedBytes(problem, plan, of_heads));
+  if (work <= options.slice_work && shared > moved / kLeastShare / slices) {
+    count = total;
+  }
+  const double of_slice =
+      work * static_cast<double>(count) / static_cast<double>(total);
+  const std::vector<Range> rows =
+      Cut(problem.query_length, RowsOf(plan, of_slice, options), kRowUnit);
+  std::vector<Slice> all;
+  for (const Range& range : Cut(total, count, 1)) {
+    for (const Range& of_rows : rows) {
+      all.push_back({of_heads ? all_entries : range,
+                     of_heads ? range : all_heads, of_rows});
+    }
+  }
+  return all;
+}
+
+// A slice on its way through one of the streams.
+class SlicedJob::Part {
+ public:
+  Part(const SlicedJob& whole, const Slice& slice, Stream& stream,
+       std::byte* memory)
+      : problem_(ProblemOf(*whole.job_.problem, slice)) {
+    job_.problem = &problem_;
+    job_.outputs = OutputsOf(whole.job_.outputs, *whole.job_.problem, slice);
+    job_.stop = whole.job_.stop;
+    job_.look = whole.job_.look;
+    plan_ =
+        PlanOf(problem_, job_.outputs, slice, whole.device_, whole.options_);
+    run_.emplace(job_, whole.context_, plan_, whole.device_, stream, memory);
+  }
+  Part(const Part&) = delete;
+  Part& operator=(const Part&) = delete;
+
+  const AttentionJob& job() const { return job_; }
+  const absl::Status& Begin() { return status_ = run_->Begin(); }
+  absl::Status End() { return run_->End(std::move(status_)); }
 
  private:
-  const Part taken_;
   const ValidatedProblem problem_;
-  const Plan plan_;
-  AttentionJob part_;
-  std::optional<CudaJob> job_;
+  AttentionJob job_;
+  Plan plan_;
+  std::optional<CudaJob> run_;
   absl::Status status_;
 };
 
 SlicedJob::SlicedJob(AttentionJob& job, const RunContext& context,
                      Device& device, const PlanOptions& options,
-                     const Slicing& slicing)
+                     std::vector<Slice> slices)
     : job_(job),
       context_(context),
       device_(device),
       options_(options),
-      slicing_(slicing) {
-  // The first one is as large as any.
-  const Part first = {slicing.of_heads, 0, slicing.count};
-  slice_bytes_ =
-      MakePlan(PartOf(*job.problem, first), device.properties(), options).bytes;
+      slices_(std::move(slices)) {
+  for (const Slice& slice : slices_) {
+    const Plan plan = PlanOf(ProblemOf(*job.problem, slice),
+                             OutputsOf(job.outputs, *job.problem, slice), slice,
+                             device, options);
+    slice_bytes_ = std::max(slice_bytes_, plan.bytes);
+  }
 }
 
 absl::Status SlicedJob::Run(const std::array<Stream*, 2>& streams,
                             std::byte* memory) {
   absl::Status status;
-  std::unique_ptr<Slice> before;
-  const auto end = [&](Slice& slice) {
-    const int64_t planned = slice.part().tiles_total;
-    const absl::Status ended = slice.End();
-    job_.tiles_total += slice.part().tiles_total - planned;
-    job_.tiles_computed += slice.part().tiles_computed;
+  std::unique_ptr<Part> before;
+  const auto end = [&](Part& part) {
+    const int64_t planned = part.job().tiles_total;
+    const absl::Status ended = part.End();
+    job_.tiles_total += part.job().tiles_total - planned;
+    job_.tiles_computed += part.job().tiles_computed;
     if (status.ok()) status = ended;
   };
   job_.tiles_total = job_.tiles_computed = 0;
-  int64_t n = 0;
-  for (int64_t first = 0; first < slicing_.total && status.ok();
-       first += slicing_.count, ++n) {
-    auto slice = std::make_unique<Slice>(*this, first,
-                                         *streams[static_cast<size_t>(n % 2)],
-                                         memory + n % 2 * slice_bytes_);
-    status = slice->Begin();
-    job_.tiles_total += slice->part().tiles_total;
+  for (size_t n = 0; n < slices_.size() && status.ok(); ++n) {
+    const size_t turn = n % 2;
+    auto part = std::make_unique<Part>(
+        *this, slices_[n], *streams[turn],
+        memory + static_cast<int64_t>(turn) * slice_bytes_);
+    status = part->Begin();
+    job_.tiles_total += part->job().tiles_total;
     if (before != nullptr) end(*before);
-    before = std::move(slice);
+    before = std::move(part);
   }
   if (before != nullptr) end(*before);
   return status;

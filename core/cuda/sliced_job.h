@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "core/backend.h"
@@ -12,30 +13,31 @@
 
 namespace attention::cuda {
 
-/// How a job is cut into slices: by batch entries or, of a single entry, by kv
-/// heads with the query heads that read them; `count` of `total` in a slice.
-struct Slicing {
-  bool of_heads = false;
-  int64_t total = 1;
-  int64_t count = 1;
+/// Some of a job: batch entries, kv heads with the query heads that read them,
+/// and rows of each of these.
+struct Slice {
+  struct Range {
+    int64_t first = 0;
+    int64_t count = 0;
+  };
+  Range entries, kv_heads, rows;
 };
 
-/// One slice where a job is better done as a whole, because it is small, has
-/// one entry and heads that do not stand alone, drops weights (whose pattern
-/// counts entries and heads) or has large tensors that they share. `plan` is
-/// the whole job's. Not for tensors that lie on the device.
-Slicing SlicingOf(const ValidatedProblem& problem, const Plan& plan,
-                  const PlanOptions& options);
+/// The slices that a job goes in, which cover it. One where it is better done
+/// as a whole: it is small, or has large tensors that its entries or heads
+/// share. Heads are cut of a single entry alone, and where they stand alone;
+/// rows where one entry, or one head, computes long. `plan` is the whole job's.
+std::vector<Slice> SlicesOf(const ValidatedProblem& problem, const Plan& plan,
+                            const PlanOptions& options);
 
-/// One job on two streams, in slices: while the device computes
-/// one of them, the next one is brought to it, and the one before fetched. The
-/// results have the bits of the whole, because nothing in a plan that they
-/// depend on follows from the batch, or from the heads where these are cut.
+/// One job on two streams, in slices: while the device computes one of them,
+/// the next one is brought to it, and the one before fetched. The results have
+/// the bits of the whole, because nothing in a plan that they depend on follows
+/// from what is cut.
 class SlicedJob {
  public:
-  /// The last slice may have less than the others.
   SlicedJob(AttentionJob& job, const RunContext& context, Device& device,
-            const PlanOptions& options, const Slicing& slicing);
+            const PlanOptions& options, std::vector<Slice> slices);
 
   /// Of device memory, for Run().
   int64_t bytes() const { return 2 * slice_bytes_; }
@@ -45,14 +47,14 @@ class SlicedJob {
   absl::Status Run(const std::array<Stream*, 2>& streams, std::byte* memory);
 
  private:
-  class Slice;
+  class Part;
 
   AttentionJob& job_;
   const RunContext& context_;
   Device& device_;
   const PlanOptions& options_;
-  const Slicing slicing_;
-  int64_t slice_bytes_ = 0;
+  const std::vector<Slice> slices_;
+  int64_t slice_bytes_ = 0;  // of the largest
 };
 
 }  // namespace attention::cuda

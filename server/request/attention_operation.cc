@@ -73,7 +73,7 @@ absl::StatusOr<OperationNeeds> AttentionOperation::Plan(RequestFacts& facts) {
   needs.reply_bytes = results_->Bytes() + wire_->BytesBeside(results_->Bytes());
   const absl::Span<const ValidatedProblem> problems = batch_->problems;
   needs.work = {static_cast<int>(request_.problem.scoring.index()),
-                Engine::Work(problems)};
+                attention::Work(problems)};
   needs.quick = engine_.IsQuick(problems);
   // A quick one fits into what the thread keeps.
   if (!needs.quick) {
@@ -130,7 +130,7 @@ absl::Status AttentionOperation::Run(const std::stop_token& stop,
   // Of a packed batch, what computed the entry with the most work.
   const auto most = absl::c_max_element(
       jobs, [](const AttentionJob& a, const AttentionJob& b) {
-        return Engine::Work(*a.problem) < Engine::Work(*b.problem);
+        return attention::Work(*a.problem) < attention::Work(*b.problem);
       });
   if (most != jobs.end()) {
     facts.backend = static_cast<std::string>(most->backend);

@@ -1,6 +1,7 @@
 #include "server/services/server_info.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "server/base/version.h"
@@ -17,6 +18,11 @@ void FillServerInfo(const ServerOptions& options, const Engine& engine,
     entry.set_instruction_set(backend->instruction_set());
     entry.set_experimental(backend->experimental());
     entry.set_broken(static_cast<std::string>(backend->health().message()));
+    if (const std::optional<BackendCost> cost = engine.CostOf(*backend)) {
+      entry.mutable_cost()->set_of_problem(cost->of_problem);
+      entry.mutable_cost()->set_of_multiply_add(cost->of_multiply_add);
+      entry.mutable_cost()->set_of_byte(cost->of_byte);
+    }
     for (const BackendDevice& device : backend->devices()) {
       v1::Device& listed = *info.add_devices();
       listed.set_name(device.name);

@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <optional>
 #include <string>
 
 namespace attention::server {
@@ -26,6 +27,13 @@ void BackendHealth::LogSelfCheck(absl::string_view backend) {
 
 void BackendHealth::LogBackends(const Engine& engine) {
   for (const auto& backend : engine.backends()) {
+    if (const std::optional<BackendCost> cost = engine.CostOf(*backend)) {
+      spdlog::info(
+          "backend {}: auto reckons with {:.1f} us for a problem, {:.3g} ns "
+          "for a thousand multiply-adds and {:.3g} ns for a KiB",
+          static_cast<std::string>(backend->name()), cost->of_problem / 1e3,
+          cost->of_multiply_add * 1e3, cost->of_byte * 1024);
+    }
     if (!backend->experimental()) continue;
     spdlog::warn(
         "backend {} on {} is experimental: its kernels have not been "

@@ -106,9 +106,8 @@ TEST(ComputeTimeTest, OnADeviceItIsStoppedBetweenLaunches) {
   cuda::Devices devices;
   devices.push_back(cuda::MakeEmulatedDevice());
   std::vector<std::unique_ptr<Backend>> backends;
-  backends.push_back(
-      MakeCudaBackend(std::move(devices),
-                      {.experimental = false, .plan = {.work_per_launch = 1}}));
+  backends.push_back(MakeCudaBackend(
+      std::move(devices), {.experimental = false, .plan = {.slice_work = 1}}));
   server::ServerOptions options = TestOptions();
   options.max_compute_time = std::chrono::milliseconds(1);
   const auto server =

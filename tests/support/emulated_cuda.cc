@@ -26,14 +26,14 @@ std::unique_ptr<Backend> MakeEmulated() {
   return Make({.name = "cuda_emulated"});
 }
 
-// With weights through matrix products in a few rows at a time, in launches of
-// one block each, one batch entry after the other, and launches for Hopper.
+// With weights through matrix products in a few rows at a time, in slices of
+// one batch entry or head and few rows each, and launches for Hopper.
 std::unique_ptr<Backend> MakeEmulatedSmall() {
   return Make({.name = "cuda_emulated_small",
                .plan = {.least_gemm_elements = 1,
                         .score_bytes = 2048,
-                        .work_per_launch = 1,
-                        .slice_bytes = 1}},
+                        .slice_bytes = 1,
+                        .slice_work = 1}},
               /*wgmma=*/true);
 }
 

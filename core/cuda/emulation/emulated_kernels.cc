@@ -19,9 +19,7 @@ namespace {
 template <typename Args, typename Kernel>
 int Launch(const Args& args, const LaunchShape& shape, const Kernel& kernel) {
   emulation::RunGrid(shape.blocks, shape.threads, shape.shared_bytes,
-                     [&args, &shape, &kernel] {
-                       kernel(args, shape.first_block + BlockIndex());
-                     });
+                     [&args, &kernel] { kernel(args, BlockIndex()); });
   return 0;
 }
 
@@ -59,11 +57,8 @@ int LaunchWgmma(const AttentionArgs& args, const LaunchShape& shape, void*) {
 // Without CUTLASS there is no code to emulate: each block's rows come from
 // attend_mma's, so that what is around the kernel has the real results.
 int LaunchWgmma(const AttentionArgs& args, const LaunchShape& shape, void*) {
-  LaunchShape mma = MmaShape(args);
-  if (mma.blocks != WgmmaShape(args).blocks) return 1;
-  mma.blocks = shape.blocks;
-  mma.first_block = shape.first_block;
-  return LaunchMma(args, mma, nullptr);
+  const LaunchShape mma = MmaShape(args);
+  return mma.blocks == shape.blocks ? LaunchMma(args, mma, nullptr) : 1;
 }
 #endif
 

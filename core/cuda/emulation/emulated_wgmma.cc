@@ -191,7 +191,7 @@ int LaunchType(const AttentionArgs& args, const LaunchShape& shape) {
   const auto attend = args.key.width <= 64 ? Attend<T, 64> : Attend<T, 128>;
   emulation::RunGrid(shape.blocks, kWgmmaThreads,
                      kWgmmaRows * kWgmmaKeys * int64_t{sizeof(float)},
-                     [&] { attend(args, shape.first_block + BlockIndex()); });
+                     [&] { attend(args, BlockIndex()); });
   return 0;
 }
 

@@ -54,8 +54,12 @@ struct Broadcast {
   int64_t stride_j = 0;
 };
 
-/// Dropout after core/philox.h.
+/// Dropout after core/philox.h. Its pattern counts entries, heads and rows of
+/// the whole job, from the first ones of a slice.
 struct DropoutArgs {
+  int64_t first_entry = 0;
+  int64_t first_head = 0;
+  int64_t first_row = 0;
   int32_t active = 0;
   uint32_t threshold = 0;  // floor(p * 2^32)
   uint64_t seed = 0;

@@ -16,22 +16,18 @@ namespace {
 // In the place of example 88's scheduler, whose names these are: a block has
 // one tile of rows.
 struct WgmmaBlocks {
-  struct Params {
-    AttentionArgs args;
-    int64_t first_block;
-  };
-  const Params& params;
+  using Params = AttentionArgs;
+  const Params& args;
   bool is_valid_ = true;
 
-  CUTLASS_DEVICE explicit WgmmaBlocks(const Params& params) : params(params) {}
+  CUTLASS_DEVICE explicit WgmmaBlocks(const Params& args) : args(args) {}
   CUTLASS_DEVICE bool is_valid() const { return is_valid_; }
   CUTLASS_DEVICE WgmmaBlocks& operator++() {
     is_valid_ = false;
     return *this;
   }
   CUTLASS_DEVICE auto get_block_coord() const {
-    const WgmmaPlace place =
-        WgmmaPlaceOf(params.args, params.first_block + BlockIndex());
+    const WgmmaPlace place = WgmmaPlaceOf(args, BlockIndex());
     return cute::make_coord(place.rows, cute::_0{},
                             cute::make_coord(place.kv_group, place.member));
   }
@@ -85,7 +81,7 @@ int Launch(const AttentionArgs& args, const LaunchShape& shape, void* stream) {
            nullptr),
        args},
       args,
-      {args, shape.first_block}};
+      args};
 
   const auto kernel = cutlass::device_kernel<Kernel>;
   static SharedMemoryLimit limit;

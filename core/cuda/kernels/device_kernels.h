@@ -17,8 +17,8 @@ namespace attention::cuda {
 /// which the compiler saves registers; 0: as it likes.
 template <auto kCode, int kThreads, int kLeastBlocks, typename Args>
 __global__ void __launch_bounds__(kThreads, kLeastBlocks)
-    Kernel(const __grid_constant__ Args args, int64_t first_block) {
-  kCode(args, first_block + BlockIndex());
+    Kernel(const __grid_constant__ Args args) {
+  kCode(args, BlockIndex());
 }
 
 /// Lets one kernel ask for all the shared memory that a block may have, once on
@@ -49,7 +49,7 @@ int LaunchKernel(const Args& args, const LaunchShape& shape, void* stream) {
   kernel<<<static_cast<unsigned>(shape.blocks),
            static_cast<unsigned>(shape.threads),
            static_cast<size_t>(shape.shared_bytes),
-           static_cast<cudaStream_t>(stream)>>>(args, shape.first_block);
+           static_cast<cudaStream_t>(stream)>>>(args);
   return cudaGetLastError();
 }
 

@@ -8,15 +8,11 @@
 /// How kernels cut their work: what a planner needs to launch them.
 namespace attention::cuda {
 
-/// Where a kernel's grid is `blocks` along x. blocks must stay below 2^31.
+/// A grid of `blocks` along x, below 2^31.
 struct LaunchShape {
   int64_t blocks = 0;
   int32_t threads = 0;
   int32_t shared_bytes = 0;  // dynamic shared memory
-  /// The number of the launch's first block: a kernel counts its blocks from
-  /// here (blockIdx.x + first_block), so that one grid may be several
-  /// launches, between which a job can be stopped.
-  int64_t first_block = 0;
 };
 
 constexpr int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }

@@ -35,8 +35,10 @@ ATTENTION_KERNEL_CODE PhiloxWords Philox(uint32_t c0, uint32_t c1, uint32_t c2,
 ATTENTION_KERNEL_CODE PhiloxWords DropoutWords(const DropoutArgs& dropout,
                                                int64_t batch, int64_t head,
                                                int64_t query, int64_t key) {
-  return Philox(static_cast<uint32_t>(key / 4), static_cast<uint32_t>(query),
-                static_cast<uint32_t>(head), static_cast<uint32_t>(batch),
+  return Philox(static_cast<uint32_t>(key / 4),
+                static_cast<uint32_t>(dropout.first_row + query),
+                static_cast<uint32_t>(dropout.first_head + head),
+                static_cast<uint32_t>(dropout.first_entry + batch),
                 dropout.seed);
 }
 

@@ -35,6 +35,9 @@ class CudaBackendTest : public ::testing::Test {
     std::chrono::nanoseconds stop_grace = std::chrono::hours(1);
     std::string backend = "cuda_test";
     std::function<void()> on_tile = nullptr;
+    // Without costs, it comes first.
+    std::function<absl::StatusOr<BackendCost>(const Backend&, WorkerPool&)>
+        measure_cost = nullptr;
     int64_t launches_of_the_last = std::numeric_limits<int64_t>::max();
   };
 
@@ -50,6 +53,7 @@ class CudaBackendTest : public ::testing::Test {
     engine.threads = 2;
     engine.backend = options.backend;
     engine.on_tile = options.on_tile;
+    engine.measure_cost = options.measure_cost;
     engine.on_self_check = [this](absl::string_view backend) {
       checked_ = static_cast<std::string>(backend);
     };

@@ -79,7 +79,8 @@ TEST_F(CudaBackendTest, EvenTheSmallestProblemIsForAWorker) {
 
 TEST_F(CudaBackendTest, CountsItsLaunchesAsTiles) {
   std::atomic<int64_t> tiles = 0;
-  Start({.plan = {.work_per_launch = 1}, .on_tile = [&] { ++tiles; }});
+  Start({.plan = {.slice_bytes = 1}, .on_tile = [&] { ++tiles; }});
+  owned_ = MakeProblem({.batch = 4}, TestSeed());
   const AttentionJob job = RunJob();
   EXPECT_GT(job.tiles_total, 5);
   EXPECT_EQ(job.tiles_computed, job.tiles_total);
@@ -121,7 +122,7 @@ TEST_F(CudaBackendTest, AJobDoesNotCountTheMarksOfTheOneBefore) {
 TEST_F(CudaBackendTest, StopsBetweenLaunches) {
   std::stop_source stop;
   std::atomic<int64_t> tiles = 0;
-  Start({.plan = {.work_per_launch = 1}, .on_tile = [&] {
+  Start({.plan = {.slice_bytes = 1}, .on_tile = [&] {
            if (++tiles == 3) stop.request_stop();
          }});
   const AttentionJob job = RunJob(stop.get_token());
@@ -132,7 +133,7 @@ TEST_F(CudaBackendTest, StopsBetweenLaunches) {
 TEST_F(CudaBackendTest, BeforeALaunchAStopMayBeRequested) {
   std::stop_source stop;
   int64_t launches = 0;
-  Start({.plan = {.work_per_launch = 1}});
+  Start({.plan = {.slice_bytes = 1}});
   const AttentionJob job = RunJob(stop.get_token(), [&] {
     if (++launches == 3) stop.request_stop();
   });

@@ -3,23 +3,27 @@
 #include <cstdint>
 #include <limits>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
 #include "tests/unit/cuda/planned.h"
 
 namespace attention::cuda {
 namespace {
 
-constexpr int64_t kMostBlocks = std::numeric_limits<int32_t>::max();
-
 TEST(PlanTest, LaunchesStayWithinTheGridThatADeviceHas) {
   for (const Spec& spec : LargeShapes()) {
-    const Plan plan = PlanOf(spec);
-    for (const int64_t blocks :
-         {plan.attend_blocks, plan.weights_blocks, plan.recompute_blocks}) {
-      EXPECT_GE(blocks, kDevice.multiprocessors);
-      EXPECT_LE(blocks, kMostBlocks);
-    }
+    EXPECT_THAT(CheckSupport(Valid(spec), kDevice), test::IsOk());
+    const AttentionArgs args = PlanOf(spec).args;
+    EXPECT_LE(AttendShape(args).blocks, kMostGridBlocks);
+    EXPECT_LE(WeightsShape(args).blocks, kMostGridBlocks);
   }
+}
+
+TEST(PlanTest, MoreBlocksThanAGridHasAreRefused) {
+  const Spec spec = {.batch = int64_t{1} << 31, .query_length = 1};
+  EXPECT_EQ(CheckSupport(Valid(spec), kDevice).code(),
+            absl::StatusCode::kUnimplemented);
 }
 
 TEST(PlanTest, SharedMemoryIsWithinWhatADeviceHas) {

@@ -160,6 +160,10 @@ std::vector<Case> Cases() {
       [](Case& c) { c.spec.scoring = test::ScoringKind::kAdditive; });
   add("bilinear",
       [](Case& c) { c.spec.scoring = test::ScoringKind::kBilinear; });
+  add("slices", [](Case& c) {
+    c.spec.query_length = 260;
+    c.plan = {.slice_bytes = 1, .slice_work = 1};
+  });
   add("masked", [](Case& c) {
     c.spec.valid_lens = test::LengthsShape::kPerRow;
     c.spec.attend_mask = test::MaskExtents::kAll;

@@ -1,4 +1,4 @@
-// Jobs that go through the device in slices of their batch or heads.
+// Jobs that go through the device in slices of their batch, heads or rows.
 
 #include <atomic>
 #include <cstdint>
@@ -74,15 +74,86 @@ TEST_F(CudaSlicesTest, HeadsWhoseBitsFollowFromOthersStayTogether) {
   few_rows.query_length = 9;  // keys are split, more often for fewer heads
   ProblemSpec parameters = OneEntryOfManyHeads();
   parameters.scoring = ScoringKind::kBilinear;
-  ProblemSpec dropout = OneEntryOfManyHeads();
-  dropout.dropout = {.training = true, .p = 0.5, .seed = 3};
-  for (const ProblemSpec& spec : {few_rows, parameters, dropout}) {
+  for (const ProblemSpec& spec : {few_rows, parameters}) {
     owned_ = MakeProblem(spec, TestSeed());
     Start({.plan = {.slice_bytes = 1}});
     ASSERT_OK_AND_ASSIGN(const Results found, Run());
     EXPECT_TRUE(Matches(owned_.problem, found));
     EXPECT_EQ(faults_.back()->streams, 1);
   }
+}
+
+// Rows are cut to stop a job that computes long, whatever it brings.
+constexpr cuda::PlanOptions kLongWork = {.slice_work = 1};
+
+ProblemSpec OneEntryOfManyRows() {
+  ProblemSpec spec;
+  spec.batch = 1;
+  spec.query_heads = 2;
+  spec.kv_heads = 1;
+  spec.query_length = 300;
+  spec.key_length = 70;
+  spec.query_offsets_type = DataType::kInt32;
+  spec.causal = Causal::kTopLeft;
+  spec.window.left = 90;
+  spec.alibi_slopes = PerHeadShape::kPerHead;
+  return spec;
+}
+
+TEST_F(CudaSlicesTest, SlicesOfTheRowsGiveTheBitsOfTheWhole) {
+  ProblemSpec every = OneEntryOfManyRows();
+  every.valid_lens = LengthsShape::kPerRow;
+  every.attend_mask = MaskExtents::kAll;
+  every.bias = MaskExtents::kAll;
+  ProblemSpec bf16 = every;
+  bf16.type = DataType::kBFloat16;
+  bf16.wanted.weights = false;
+  ProblemSpec additive = OneEntryOfManyRows();
+  additive.scoring = ScoringKind::kAdditive;
+  additive.per_head_parameters = true;
+  ProblemSpec one_head = OneEntryOfManyRows();
+  one_head.rank = 2;
+  one_head.query_heads = 1;
+  for (const ProblemSpec& spec : {every, bf16, additive, one_head}) {
+    owned_ = MakeProblem(spec, TestSeed());
+    Start({});
+    ASSERT_OK_AND_ASSIGN(const Results whole, Run());
+    EXPECT_EQ(faults_.back()->streams, 1);
+    Start({.plan = kLongWork});
+    ASSERT_OK_AND_ASSIGN(const Results sliced, Run());
+    EXPECT_TRUE(SameBits(sliced, whole));
+    EXPECT_EQ(faults_.back()->streams, 2);
+  }
+}
+
+TEST_F(CudaSlicesTest, DropoutCountsEntriesHeadsAndRowsOfTheWhole) {
+  ProblemSpec rows = OneEntryOfManyRows();
+  ProblemSpec heads = OneEntryOfManyHeads();
+  ProblemSpec batch = OneEntryOfManyHeads();
+  batch.batch = 3;
+  for (ProblemSpec spec : {rows, heads, batch}) {
+    spec.dropout = {.training = true, .p = 0.5, .seed = 3};
+    spec.wanted = {.weights = true, .weights_after_dropout = true};
+    owned_ = MakeProblem(spec, TestSeed());
+    Start({});
+    ASSERT_OK_AND_ASSIGN(const Results whole, Run());
+    Start({.plan = kLongWork});
+    ASSERT_OK_AND_ASSIGN(const Results sliced, Run());
+    EXPECT_TRUE(SameBits(sliced, whole));
+    EXPECT_EQ(faults_.back()->streams, 2);
+  }
+}
+
+TEST_F(CudaSlicesTest, AStopEndsOneLongHeadBetweenItsRows) {
+  ProblemSpec spec = OneEntryOfManyRows();
+  spec.query_heads = 1;
+  spec.wanted.weights = false;
+  owned_ = MakeProblem(spec, TestSeed());
+  std::stop_source stop;
+  Start({.plan = kLongWork, .on_tile = [&] { stop.request_stop(); }});
+  const AttentionJob job = RunJob(stop.get_token());
+  EXPECT_EQ(job.status.code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(job.tiles_computed, 1);
 }
 
 TEST_F(CudaSlicesTest, WhatDoesNotFitInSlicesIsComputedAsAWhole) {

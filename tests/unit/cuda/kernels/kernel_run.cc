@@ -258,37 +258,25 @@ class Run {
     }
   }
 
-  // In two launches, as a backend that may be stopped between them.
-  template <typename Args>
-  void LaunchInHalves(int (*kernel)(const Args&, const LaunchShape&, void*),
-                      const Args& args, LaunchShape shape) {
-    const int64_t blocks = shape.blocks;
-    shape.blocks = CeilDivide(blocks, 2);
-    EXPECT_EQ(kernel(args, shape, nullptr), 0);
-    shape.first_block = shape.blocks;
-    shape.blocks = blocks - shape.first_block;
-    if (shape.blocks == 0) return;
-    EXPECT_EQ(kernel(args, shape, nullptr), 0);
-  }
-
   void Launch() {
     if (options_.way == Way::kGemm) {
       Gemms();
     } else {
       const bool mma = options_.way == Way::kMma;
       EXPECT_TRUE(!mma || ServesMma(args_));
-      LaunchInHalves(mma ? table_.attend_mma : table_.attend, args_,
-                     mma ? MmaShape(args_) : AttendShape(args_));
+      const auto attend = mma ? table_.attend_mma : table_.attend;
+      const LaunchShape shape = mma ? MmaShape(args_) : AttendShape(args_);
+      EXPECT_EQ(attend(args_, shape, nullptr), 0);
       if (args_.splits > 1) {
-        LaunchInHalves(table_.merge, args_, MergeShape(args_));
+        EXPECT_EQ(table_.merge(args_, MergeShape(args_), nullptr), 0);
       }
       if (args_.weights != nullptr) {
-        LaunchInHalves(table_.weights, args_, WeightsShape(args_));
+        EXPECT_EQ(table_.weights(args_, WeightsShape(args_), nullptr), 0);
       }
     }
     AttentionArgs whole = args_;
     whole.splits = 1;
-    LaunchInHalves(table_.recompute, whole, RecomputeShape(whole));
+    EXPECT_EQ(table_.recompute(whole, RecomputeShape(whole), nullptr), 0);
   }
 
   // Plain sums in the order of the indices, as a library might have them.
@@ -313,7 +301,8 @@ class Run {
     softmax.scores = scores;
     softmax.score_stride = softmax.probability_stride = keys;
     softmax.probabilities = scores;
-    LaunchInHalves(table_.softmax_rows, softmax, SoftmaxRowsShape(softmax));
+    EXPECT_EQ(table_.softmax_rows(softmax, SoftmaxRowsShape(softmax), nullptr),
+              0);
     FinishOutputArgs finish;
     finish.problem = args_;
     finish.rows = rows;
@@ -330,7 +319,8 @@ class Run {
       }
     }
     finish.pv = pv;
-    LaunchInHalves(table_.finish_output, finish, FinishOutputShape(finish));
+    EXPECT_EQ(table_.finish_output(finish, FinishOutputShape(finish), nullptr),
+              0);
   }
 
   // The row of keys' heads that a result row reads.
