@@ -344,7 +344,6 @@ absl::StatusOr<ValidatedProblem> BatchEntries::Validate(int64_t entry) const {
     return OfEntry(valid.status(), entry,
                    is_packed() ? "packed batch" : "batch");
   }
-  valid->is_packed = true;
   valid->packed_entry = entry;
   return valid;
 }

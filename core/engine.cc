@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/container/inlined_vector.h"
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -255,7 +256,7 @@ bool Engine::IsQuick(absl::Span<const ValidatedProblem> problems) const {
 absl::Status Engine::Run(absl::Span<AttentionJob> jobs) const {
   if (jobs.empty()) return absl::OkStatus();
   const absl::StatusOr<std::optional<int>> device = DeviceOf(jobs);
-  std::vector<const ValidatedProblem*> problems;
+  absl::InlinedVector<const ValidatedProblem*, 8> problems;
   for (const AttentionJob& job : jobs) problems.push_back(job.problem);
   const absl::StatusOr<const Backend*> chosen =
       device.ok() ? BackendFor(problems, *device) : device.status();

@@ -84,7 +84,6 @@ class ValidatedProblem {
 
   /// Of a packed batch, which entry this is: dropout counts by it.
   int64_t packed_entry = 0;
-  bool is_packed = false;
 
   /// Of a batch entry's query head; 0 where there are none.
   float AlibiSlope(int64_t batch_entry, int64_t query_head) const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <optional>
 #include <vector>
 
 #include "core/cuda/plan_memory.h"
@@ -10,6 +11,7 @@
 #include "core/cuda/scoring.h"
 #include "core/cuda/transfer.h"
 #include "core/element.h"
+#include "core/validate_parts.h"
 
 namespace attention::cuda {
 namespace {
@@ -77,8 +79,39 @@ void AppendPositions(const ValidatedProblem& problem, Uploader& uploader) {
   }
 }
 
-bool OnDevice(const TensorView& view) {
+template <typename View>
+bool OnDevice(const View& view) {
   return view.space == MemorySpace::kCudaDevice;
+}
+
+// Rows of a head of a result.
+struct Piece {
+  int64_t batch;
+  int64_t head;
+  std::byte* at;
+  int64_t rows;
+};
+
+// Of a view (B, Hq, Lq, ...) with rows of so many bytes: a head is one piece
+// where its rows lie one behind the other, else each row is.
+template <typename Visit>
+void ForEachPiece(const ValidatedProblem& problem,
+                  const MutableTensorView& view, int64_t row_bytes,
+                  const Visit& visit) {
+  const auto& strides = view.strides;
+  const int64_t rows =
+      strides[2] == row_bytes ? problem.query_length : int64_t{1};
+  for (int64_t b = 0; b < problem.batch; ++b) {
+    for (int64_t h = 0; h < problem.query_heads; ++h) {
+      for (int64_t q = 0; q < problem.query_length; q += rows) {
+        visit(Piece{
+            .batch = b,
+            .head = h,
+            .at = view.data + b * strides[0] + h * strides[1] + q * strides[2],
+            .rows = rows});
+      }
+    }
+  }
 }
 
 class InputBringer {
@@ -268,39 +301,38 @@ absl::Status DownloadResults(const AttentionJob& job, const Plan& plan,
 
 absl::Status WriteEmptyResults(const AttentionJob& job, Stream* stream) {
   const ValidatedProblem& problem = *job.problem;
-  const int64_t rows =
-      problem.batch * problem.query_heads * problem.query_length;
-  const int64_t bytes =
-      rows * problem.value_width * ByteSize(problem.query.type);
-  const MutableTensorView& output = job.outputs.output;
   absl::Status status;
-  if (bytes > 0 && output.space == MemorySpace::kCudaDevice) {
-    status = stream->Fill(output.data, 0, bytes);
-  } else if (bytes > 0) {
-    std::memset(output.data, 0, static_cast<size_t>(bytes));
+  const int64_t row_bytes = problem.value_width * ByteSize(problem.query.type);
+  if (row_bytes > 0) {
+    ForEachPiece(problem, internal::AddExtents(job.outputs.output, 4),
+                 row_bytes, [&](const Piece& piece) {
+                   const int64_t bytes = piece.rows * row_bytes;
+                   if (OnDevice(job.outputs.output)) {
+                     status.Update(stream->Fill(piece.at, 0, bytes));
+                   } else {
+                     std::memset(piece.at, 0, static_cast<size_t>(bytes));
+                   }
+                 });
   }
   if (!status.ok() || !problem.wanted.lse) return status;
-  // A head's sink, or -inf.
-  const auto lse_of = [&problem](int64_t row) {
-    const int64_t head = row / problem.query_length;
-    return problem.Sink(head / problem.query_heads, head % problem.query_heads);
-  };
-  const MutableTensorView& lse = job.outputs.lse;
-  if (lse.space == MemorySpace::kCudaDevice) {
-    Uploader up(*stream);
-    up.Begin(lse.data);
-    for (int64_t row = 0; row < rows; ++row) {
-      const float of_row = lse_of(row);
-      up.Append(&of_row, sizeof(of_row));
-    }
-    return up.Finish();
-  }
-  for (int64_t row = 0; row < rows; ++row) {
-    const float of_row = lse_of(row);
-    std::memcpy(lse.data + row * int64_t{sizeof(of_row)}, &of_row,
-                sizeof(of_row));
-  }
-  return absl::OkStatus();
+  const bool on_device = OnDevice(job.outputs.lse);
+  std::optional<Uploader> up;
+  if (on_device) up.emplace(*stream);
+  ForEachPiece(problem, internal::AddExtents(job.outputs.lse, 3), sizeof(float),
+               [&](const Piece& piece) {
+                 // The head's sink, or -inf.
+                 const std::vector<float> lse(
+                     static_cast<size_t>(piece.rows),
+                     problem.Sink(piece.batch, piece.head));
+                 const size_t bytes = lse.size() * sizeof(float);
+                 if (on_device) {
+                   up->BeginNext(piece.at);
+                   up->Append(lse.data(), static_cast<int64_t>(bytes));
+                 } else {
+                   std::memcpy(piece.at, lse.data(), bytes);
+                 }
+               });
+  return on_device ? up->Finish() : status;
 }
 
 }  // namespace attention::cuda

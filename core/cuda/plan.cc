@@ -98,9 +98,6 @@ void ChooseGroupsAndSplits(const DeviceProperties& device,
 
 absl::Status CheckSupport(const ValidatedProblem& problem,
                           const DeviceProperties& device) {
-  if (problem.is_packed) {
-    return absl::UnimplementedError("packed batches");
-  }
   if (problem.key_type != problem.query.type) {
     return absl::UnimplementedError(
         absl::StrCat("keys of ", Name(problem.key_type), " under queries of ",

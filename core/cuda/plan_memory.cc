@@ -176,6 +176,7 @@ void SetMasks(const ValidatedProblem& problem, Plan& plan) {
     args.dropout.active = 1;
     args.dropout.threshold =
         static_cast<uint32_t>(std::floor(std::ldexp(problem.dropout.p, 32)));
+    args.dropout.first_entry = problem.packed_entry;
     args.dropout.seed = problem.dropout.seed;
     args.dropout.kept = static_cast<float>(1 / (1 - problem.dropout.p));
   }

@@ -9,6 +9,7 @@
 
 #include "core/cuda/cuda_job.h"
 #include "core/cuda/scoring.h"
+#include "core/validate_parts.h"
 
 namespace attention::cuda {
 namespace {
@@ -68,22 +69,13 @@ ValidatedProblem ProblemOf(const ValidatedProblem& whole, const Slice& slice) {
   return part;
 }
 
-// A view of results with all extents: entries come first, then heads.
-MutableTensorView Widened(MutableTensorView view, int rank) {
-  while (view.rank() < rank) {
-    const int place = view.rank() == rank - 1 ? 1 : 0;
-    view.shape.insert(view.shape.begin() + place, 1);
-    view.strides.insert(view.strides.begin() + place, 0);
-  }
-  return view;
-}
-
 AttentionOutputs OutputsOf(const AttentionOutputs& outputs,
                            const ValidatedProblem& whole, const Slice& slice) {
   AttentionOutputs part = outputs;
   const Range heads = QueryHeads(whole, slice.kv_heads);
   const auto take = [&](MutableTensorView& view, int rank) {
-    view = Widened(std::move(view), rank);
+    // Entries come first, then heads.
+    view = internal::AddExtents(std::move(view), rank);
     Take(view, {slice.entries, heads, slice.rows});
   };
   take(part.output, 4);
@@ -168,7 +160,7 @@ Plan PlanOf(const ValidatedProblem& part, const AttentionOutputs& outputs,
             const PlanOptions& options) {
   Plan plan =
       MakePlan(part, device.properties(), options, InPlaceOf(part, outputs));
-  plan.args.dropout.first_entry = slice.entries.first;
+  plan.args.dropout.first_entry += slice.entries.first;
   plan.args.dropout.first_head = QueryHeads(part, slice.kv_heads).first;
   plan.args.dropout.first_row = slice.rows.first;
   return plan;
