@@ -293,6 +293,22 @@ TEST(WireTest, AReplyIsReadInFull) {
   }
 }
 
+TEST(WireTest, TheCostOfABackendIsReadWhereItWasMeasured) {
+  v1::GetServerInfoResponse response;
+  response.add_backends()->set_name("cpu");
+  v1::BackendCost& cost = *response.add_backends()->mutable_cost();
+  cost.set_of_problem(900);
+  cost.set_of_multiply_add(0.25);
+  cost.set_of_byte(0.5);
+  const ServerInfo info = FromProto(response);
+  ASSERT_EQ(info.backends.size(), 2);
+  EXPECT_FALSE(info.backends[0].cost);
+  ASSERT_TRUE(info.backends[1].cost);
+  EXPECT_EQ(info.backends[1].cost->of_problem, 900);
+  EXPECT_EQ(info.backends[1].cost->of_multiply_add, 0.25);
+  EXPECT_EQ(info.backends[1].cost->of_byte, 0.5);
+}
+
 TEST(WireTest, FieldsOfALaterServerArePassedOver) {
   v1::AttendResponse response;
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(

@@ -73,6 +73,7 @@ def test_every_fact_of_the_server_is_in_its_info():
     for kind, message in (
         (info.ServerInfo, "GetServerInfoResponse"),
         (info.Backend, "Backend"),
+        (info.BackendCost, "BackendCost"),
         (info.UnusedBackend, "UnusedBackend"),
         (info.Limits, "Limits"),
         (info.Device, "Device"),
@@ -81,6 +82,15 @@ def test_every_fact_of_the_server_is_in_its_info():
         (info.SequenceDescription, "SequenceDescription"),
     ):
         assert {f.name for f in dataclasses.fields(kind)} == field_names(message)
+
+
+def test_the_cost_of_a_backend_is_there_where_it_was_measured():
+    message = _messages.message("attention.v1.GetServerInfoResponse")()
+    message.backends.add(name="cpu")
+    message.backends.add().cost.of_byte = 0.5
+    plain, measured = info.ServerInfo.of(message).backends
+    assert plain.cost is None
+    assert measured.cost == info.BackendCost(0, 0, 0.5)
 
 
 def test_every_call_on_keys_has_a_method():

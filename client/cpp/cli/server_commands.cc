@@ -41,10 +41,17 @@ nlohmann::ordered_json ToJson(const std::string& server,
                               const client::ServerInfo& info) {
   nlohmann::ordered_json backends = nlohmann::ordered_json::array();
   for (const client::BackendInfo& backend : info.backends) {
+    nlohmann::ordered_json cost;  // null: not measured
+    if (backend.cost) {
+      cost = {{"of_problem", backend.cost->of_problem},
+              {"of_multiply_add", backend.cost->of_multiply_add},
+              {"of_byte", backend.cost->of_byte}};
+    }
     backends.push_back({{"name", backend.name},
                         {"instruction_set", backend.instruction_set},
                         {"experimental", backend.experimental},
-                        {"broken", backend.broken}});
+                        {"broken", backend.broken},
+                        {"cost", cost}});
   }
   nlohmann::ordered_json unused_backends = nlohmann::ordered_json::array();
   for (const client::UnusedBackendInfo& unused : info.unused_backends) {
@@ -95,6 +102,14 @@ std::string ToText(const std::string& server, const client::ServerInfo& info) {
     if (!backend.broken.empty()) {
       absl::StrAppend(&text,
                       Line("", absl::StrCat("broken: ", backend.broken)));
+    }
+    if (backend.cost) {
+      absl::StrAppend(
+          &text,
+          Line("", absl::StrCat(
+                       "cost: ", backend.cost->of_problem, " ns a problem, ",
+                       backend.cost->of_multiply_add, " ns a multiply-add, ",
+                       backend.cost->of_byte, " ns a byte")));
     }
   }
   for (const client::UnusedBackendInfo& unused : info.unused_backends) {

@@ -115,6 +115,11 @@ ServerInfo FromProto(const v1::GetServerInfoResponse& response) {
   for (const v1::Backend& backend : response.backends()) {
     info.backends.push_back({backend.name(), backend.instruction_set(),
                              backend.experimental(), backend.broken()});
+    if (backend.has_cost()) {
+      const v1::BackendCost& cost = backend.cost();
+      info.backends.back().cost = {cost.of_problem(), cost.of_multiply_add(),
+                                   cost.of_byte()};
+    }
   }
   for (const v1::UnusedBackend& unused : response.unused_backends()) {
     info.unused_backends.push_back({unused.name(), unused.reason()});

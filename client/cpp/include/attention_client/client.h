@@ -115,11 +115,20 @@ struct AttendResult {
   std::chrono::nanoseconds compute_time{0};
 };
 
+/// What computing should cost, in nanoseconds: the sum of these, times what a
+/// request has of them.
+struct BackendCostInfo {
+  double of_problem = 0;       // the same for all
+  double of_multiply_add = 0;  // a tanh counts as 16
+  double of_byte = 0;          // of tensors and results
+};
 struct BackendInfo {
   std::string name;
   std::string instruction_set;
   bool experimental = false;
   std::string broken;  // what has broken since the start; empty: nothing
+  /// By which `--backend auto` chooses; absent where it has no choice.
+  std::optional<BackendCostInfo> cost = {};
 };
 struct UnusedBackendInfo {
   std::string name;

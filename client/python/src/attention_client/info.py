@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
 from attention_client._wire import name_of
+
+
+@dataclass(frozen=True)
+class BackendCost:
+    """What computing should cost, in nanoseconds: the sum of these for a request."""
+
+    of_problem: float  # the same for all
+    of_multiply_add: float
+    of_byte: float  # of tensors and results
 
 
 @dataclass(frozen=True)
@@ -16,6 +26,14 @@ class Backend:
     instruction_set: str
     experimental: bool
     broken: str  # what has broken since the start; else empty
+    # By which `--backend auto` chooses; None: it has no choice.
+    cost: BackendCost | None = None
+
+    @classmethod
+    def of(cls, message: Any) -> Backend:
+        """Of a Backend message."""
+        cost = _copy(BackendCost, message.cost) if message.HasField("cost") else None
+        return dataclasses.replace(_copy(cls, message), cost=cost)
 
 
 @dataclass(frozen=True)
@@ -85,7 +103,7 @@ class ServerInfo:
         """Of a GetServerInfoResponse."""
         return cls(
             version=message.version,
-            backends=tuple(_copy(Backend, one) for one in message.backends),
+            backends=tuple(Backend.of(one) for one in message.backends),
             worker_threads=message.worker_threads,
             limits=_copy(Limits, message.limits),
             devices=tuple(_copy(Device, one) for one in message.devices),

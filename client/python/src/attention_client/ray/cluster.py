@@ -25,6 +25,7 @@ from attention_client.errors import (
 )
 from attention_client.info import SequenceForm
 from attention_client.ray import moving
+from attention_client.ray.figures import shown
 from attention_client.ray.hedging import Recent
 from attention_client.ray.map import MapActor
 from attention_client.ray.node import NodeActor, NodeReport
@@ -32,7 +33,8 @@ from attention_client.ray.sequence import ShardedSequence
 
 # Of the map's methods.
 _REPEATABLE = frozenset(
-    ("delete", "describe", "export", "extend", "names", "nodes", "refresh", "targets")
+    ("copied_bytes", "delete", "describe", "export", "extend", "names", "nodes")
+    + ("refresh", "targets")
 )
 _THREADS = 64
 _START = 120  # seconds that actors and servers may take to start
@@ -184,7 +186,7 @@ class AttentionCluster:
             taken = [report.ray_node for report in had + added]
             added.append(self._add_node(taken))
         if balance and had:
-            self._ask("rebalance", timeout=None)
+            self._copy("rebalance", timeout=None)
         return added
 
     def drain(self, node: str, *, timeout: float | None = None) -> None:
@@ -192,7 +194,7 @@ class AttentionCluster:
 
         node: NodeReport.node. timeout: seconds; None: as long as it takes.
         """
-        self._ask("drain", node, timeout=timeout)
+        self._copy("drain", node, timeout=timeout)
 
     def remove_nodes(self, count: int) -> None:
         """Drains those that hold least."""
@@ -237,7 +239,7 @@ class AttentionCluster:
         self, folder: str, *, name: str | None = None, replicas: int = 1
     ) -> ShardedSequence:
         """A new one of a checkpoint that export() has written, on any cluster."""
-        known, lengths = self._ask(
+        known, lengths = self._copy(
             "import_sequence", folder, name, replicas, timeout=None
         )
         return ShardedSequence(self, known, lengths)
@@ -259,6 +261,11 @@ class AttentionCluster:
                 if method not in _REPEATABLE or time.monotonic() > end:
                     raise
                 time.sleep(0.1)
+
+    def _copy(self, method: str, *arguments: Any, timeout: float | None) -> Any:
+        """As _ask(), of what may take long: a terminal shows how far it is."""
+        with shown(method, lambda: int(self._ask("copied_bytes"))):
+            return self._ask(method, *arguments, timeout=timeout)
 
     def _client(self, node: str) -> Client:
         client = self._clients.get(node)

@@ -26,6 +26,7 @@ from attention_client.errors import (
 )
 from attention_client.info import SequenceForm
 from attention_client.ray import moving
+from attention_client.ray.figures import Figures
 from attention_client.ray.node import NodeReport
 from attention_client.ray.placing import Placement
 from attention_client.ray.ranges import Range, SequenceMap, capacity, lengths
@@ -65,9 +66,15 @@ class MapActor:
     def __init__(self, name: str, connect: Mapping[str, Any]) -> None:
         self._state = State.load(name)
         self._ended = threading.Event()
-        self._placement = Placement(self._state, connect, self._ended)
+        self._figures = Figures(name.rsplit(".", 1)[0])
+        self._placement = Placement(self._state, connect, self._ended, self._figures)
         self._watch = Watch(
-            self._state, self._placement, connect, self._ended, self.drain
+            self._state,
+            self._placement,
+            connect,
+            self._ended,
+            self.drain,
+            self._figures,
         )
 
     # Nodes.
@@ -252,7 +259,9 @@ class MapActor:
                 file = f"{part.start}.safetensors"
                 replica = part.replicas[0]
                 actor = self._state.node(replica.node).actor
-                size += moving.ask(actor, "write", replica.name, str(path / file))
+                written = moving.ask(actor, "write", replica.name, str(path / file))
+                self._figures.add("export", written)
+                size += written
                 told["ranges"].append(
                     {"start": part.start, "capacity": part.capacity, "file": file}
                 )
@@ -287,6 +296,10 @@ class MapActor:
         except BaseException:
             self.delete(made.name)
             raise
+
+    def copied_bytes(self) -> int:
+        """That were moved, imported and exported since the actor started."""
+        return self._figures.copied_bytes
 
     def end(self) -> None:
         """Stops every node's server, and forgets the map."""

@@ -57,13 +57,13 @@ def close(
 
 def copy(
     sources: Sequence[tuple[str, str]], counts: list[int], target: str, name: str
-) -> None:
-    """Of the first source that is there: actor, and sequence at its server."""
+) -> int:
+    """Of the first source that is there: actor, and sequence at its server. Bytes."""
     error: AttentionError | None = None
     for actor, source in sources:
         try:
-            ask(actor, "copy", source, counts, target, name, timeout=None)
-            return
+            size: int = ask(actor, "copy", source, counts, target, name, timeout=None)
+            return size
         except (UnavailableError, NotFoundError) as failed:
             error = failed
     raise error or UnavailableError("no server has the keys that are to be copied")

@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from attention_client import _sequence_calls
@@ -21,6 +22,7 @@ from attention_client.errors import (
     UnavailableError,
 )
 from attention_client.ray import moving
+from attention_client.ray.figures import Figures
 from attention_client.ray.ranges import Range, Replica, SequenceMap, lengths, shown
 from attention_client.ray.state import Node, State
 
@@ -34,9 +36,14 @@ class Placement:
     """
 
     def __init__(
-        self, state: State, connect: Mapping[str, Any], ended: threading.Event
+        self,
+        state: State,
+        connect: Mapping[str, Any],
+        ended: threading.Event,
+        figures: Figures,
     ) -> None:
         self._state = state
+        self._figures = figures
         self._connect = moving.plain(connect)
         self._ended = ended
         self._clients: dict[str, Client] = {}
@@ -88,6 +95,7 @@ class Placement:
         for node in self._state.places(known, known.replicas):
             replica = Replica(node.name, self._state.new_name(known.name, start))
             moving.ask(node.actor, "read", file, replica.name, self._state.name)
+            self._figures.add("import", Path(file).stat().st_size)
             replicas.append(replica)
         return Range(start, size, tuple(replicas))
 
@@ -152,12 +160,13 @@ class Placement:
         new = self.new_range(known, part.start, part.capacity, nodes).replicas
         try:
             for replica in new:
-                moving.copy(
+                size = moving.copy(
                     [(self._state.node(r.node).actor, r.name) for r in part.replicas],
                     counts,
                     self._state.node(replica.node).target,
                     replica.name,
                 )
+                self._figures.add("move", size)
         except BaseException:
             self.delete(new)
             raise

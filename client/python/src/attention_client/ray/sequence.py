@@ -234,7 +234,7 @@ class ShardedSequence(EndsWithBlock):
         One safetensors file for each range, and sequence.json, in place of those of an
         earlier one.
         """
-        size: int = self._cluster._ask("export", self.name, folder, timeout=timeout)
+        size: int = self._cluster._copy("export", self.name, folder, timeout=timeout)
         return size
 
     def delete(self, *, timeout: float | None = None) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from attention_client.errors import AttentionError, NotFoundError
 from attention_client.ray import moving
+from attention_client.ray.figures import Figures
 from attention_client.ray.node import NodeReport, answers
 from attention_client.ray.placing import Placement
 from attention_client.ray.state import Node, State
@@ -34,12 +35,14 @@ class Watch:
         connect: Mapping[str, Any],
         ended: threading.Event,
         drain: Callable[[str], None],
+        figures: Figures,
     ) -> None:
         self._state = state
         self._placement = placement
         self._connect = moving.plain(connect)
         self._ended = ended
         self._drain = drain
+        self._figures = figures
         self._pool = ThreadPoolExecutor(32)
         self._rebuilding = threading.Event()
         self._rebuilding.set()  # after a restart there may be some
@@ -114,6 +117,7 @@ class Watch:
                 if self._ended.is_set():
                     return
                 self._look_at(node, report)
+            self._figures.set(len(self._state.nodes()), self._state.sequences())
 
     def _look_at(self, node: Node, report: NodeReport | None) -> None:
         if report is None:
