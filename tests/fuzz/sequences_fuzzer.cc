@@ -77,7 +77,7 @@ void MakeSequences() {
 }
 
 void Append(const uint8_t* data, size_t size) {
-  AppendOperation operation({&Resident(), ""});
+  AppendOperation operation(Resident().AccessOf(nullptr));
   RequestFacts facts;
   absl::Status status =
       operation.Decode(test::CutIntoSlices(data, size), HoldUncounted, facts);
@@ -116,7 +116,7 @@ void ReadAsPlanned(SequenceKeys& keys, AttentionRequest& request) {
 void Serve(AttentionWire& wire, AttentionRequest& request) {
   if (request.sequences.empty()) return;
   wire.Gather(nullptr);
-  SequenceKeys keys({&Resident(), ""});
+  SequenceKeys keys(Resident().AccessOf(nullptr));
   if (!keys.Plan(request).ok()) return;
   ReadAsPlanned(keys, request);
   // What it has made must not fill the store.

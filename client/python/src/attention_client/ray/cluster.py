@@ -33,8 +33,17 @@ from attention_client.ray.sequence import ShardedSequence
 
 # Of the map's methods.
 _REPEATABLE = frozenset(
-    ("copied_bytes", "delete", "describe", "export", "extend", "names", "nodes")
-    + ("refresh", "targets")
+    (
+        "copied_bytes",
+        "delete",
+        "describe",
+        "export",
+        "extend",
+        "names",
+        "nodes",
+        "refresh",
+        "targets",
+    )
 )
 _THREADS = 64
 _START = 120  # seconds that actors and servers may take to start
