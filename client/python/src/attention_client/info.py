@@ -33,7 +33,8 @@ class Backend:
     def of(cls, message: Any) -> Backend:
         """Of a Backend message."""
         cost = _copy(BackendCost, message.cost) if message.HasField("cost") else None
-        return dataclasses.replace(_copy(cls, message), cost=cost)
+        made: Backend = _copy(cls, message)
+        return dataclasses.replace(made, cost=cost)
 
 
 @dataclass(frozen=True)
