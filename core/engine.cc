@@ -20,6 +20,8 @@ namespace attention {
 namespace {
 
 using Backends = std::vector<std::unique_ptr<Backend>>;
+// Made for each request: on the heap for many entries alone.
+using ProblemList = absl::InlinedVector<const ValidatedProblem*, 8>;
 
 constexpr char kAuto[] = "auto";
 constexpr char kCuda[] = "cuda";
@@ -230,7 +232,7 @@ absl::StatusOr<const Backend*> Engine::BackendFor(
 
 const Backend* Engine::BackendFor(
     absl::Span<const ValidatedProblem> problems) const {
-  std::vector<const ValidatedProblem*> all;
+  ProblemList all;
   for (const ValidatedProblem& problem : problems) all.push_back(&problem);
   std::optional<int> device;
   for (const ValidatedProblem& problem : problems) {
@@ -256,7 +258,7 @@ bool Engine::IsQuick(absl::Span<const ValidatedProblem> problems) const {
 absl::Status Engine::Run(absl::Span<AttentionJob> jobs) const {
   if (jobs.empty()) return absl::OkStatus();
   const absl::StatusOr<std::optional<int>> device = DeviceOf(jobs);
-  absl::InlinedVector<const ValidatedProblem*, 8> problems;
+  ProblemList problems;
   for (const AttentionJob& job : jobs) problems.push_back(job.problem);
   const absl::StatusOr<const Backend*> chosen =
       device.ok() ? BackendFor(problems, *device) : device.status();

@@ -11,7 +11,21 @@
 namespace attention::test {
 namespace {
 
-using CudaSlicesTest = CudaBackendTest;
+class CudaSlicesTest : public CudaBackendTest {
+ protected:
+  // As a whole, and in the slices that `plan` makes on two streams.
+  void ExpectBitsOfTheWhole(const ProblemSpec& spec,
+                            const cuda::PlanOptions& plan) {
+    owned_ = MakeProblem(spec, TestSeed());
+    Start({});
+    ASSERT_OK_AND_ASSIGN(const Results whole, Run());
+    EXPECT_EQ(faults_.back()->streams, 1);
+    Start({.plan = plan});
+    ASSERT_OK_AND_ASSIGN(const Results sliced, Run());
+    EXPECT_TRUE(SameBits(sliced, whole));
+    EXPECT_EQ(faults_.back()->streams, 2);
+  }
+};
 
 TEST_F(CudaSlicesTest, SlicesOfTheBatchGiveTheBitsOfTheWhole) {
   ProblemSpec spec;
@@ -25,14 +39,7 @@ TEST_F(CudaSlicesTest, SlicesOfTheBatchGiveTheBitsOfTheWhole) {
   spec.alibi_slopes = PerHeadShape::kPerBatchAndHead;
   spec.sinks = PerHeadShape::kPerBatchAndHead;
   spec.wanted = {.weights = true, .lse = true};
-  owned_ = MakeProblem(spec, TestSeed());
-  Start({});
-  ASSERT_OK_AND_ASSIGN(const Results whole, Run());
-  EXPECT_EQ(faults_[0]->streams, 1);
-  Start({.plan = {.slice_bytes = int64_t{2} * 20 * 30 * 4 * 3}});
-  ASSERT_OK_AND_ASSIGN(const Results sliced, Run());
-  EXPECT_TRUE(SameBits(sliced, whole));
-  EXPECT_EQ(faults_[1]->streams, 2);
+  ExpectBitsOfTheWhole(spec, {.slice_bytes = int64_t{2} * 20 * 30 * 4 * 3});
 }
 
 ProblemSpec OneEntryOfManyHeads() {
@@ -57,14 +64,7 @@ TEST_F(CudaSlicesTest, SlicesOfTheHeadsOfOneEntryGiveTheBitsOfTheWhole) {
     for (const bool weights : {false, true}) {
       spec.type = type;
       spec.wanted.weights = weights;
-      owned_ = MakeProblem(spec, TestSeed());
-      Start({});
-      ASSERT_OK_AND_ASSIGN(const Results whole, Run());
-      EXPECT_EQ(faults_.back()->streams, 1);
-      Start({.plan = {.slice_bytes = int64_t{2} * 2 * 70 * 90 * 5}});
-      ASSERT_OK_AND_ASSIGN(const Results sliced, Run());
-      EXPECT_TRUE(SameBits(sliced, whole));
-      EXPECT_EQ(faults_.back()->streams, 2);
+      ExpectBitsOfTheWhole(spec, {.slice_bytes = int64_t{2} * 2 * 70 * 90 * 5});
     }
   }
 }
@@ -115,14 +115,7 @@ TEST_F(CudaSlicesTest, SlicesOfTheRowsGiveTheBitsOfTheWhole) {
   one_head.rank = 2;
   one_head.query_heads = 1;
   for (const ProblemSpec& spec : {every, bf16, additive, one_head}) {
-    owned_ = MakeProblem(spec, TestSeed());
-    Start({});
-    ASSERT_OK_AND_ASSIGN(const Results whole, Run());
-    EXPECT_EQ(faults_.back()->streams, 1);
-    Start({.plan = kLongWork});
-    ASSERT_OK_AND_ASSIGN(const Results sliced, Run());
-    EXPECT_TRUE(SameBits(sliced, whole));
-    EXPECT_EQ(faults_.back()->streams, 2);
+    ExpectBitsOfTheWhole(spec, kLongWork);
   }
 }
 
@@ -134,13 +127,7 @@ TEST_F(CudaSlicesTest, DropoutCountsEntriesHeadsAndRowsOfTheWhole) {
   for (ProblemSpec spec : {rows, heads, batch}) {
     spec.dropout = {.training = true, .p = 0.5, .seed = 3};
     spec.wanted = {.weights = true, .weights_after_dropout = true};
-    owned_ = MakeProblem(spec, TestSeed());
-    Start({});
-    ASSERT_OK_AND_ASSIGN(const Results whole, Run());
-    Start({.plan = kLongWork});
-    ASSERT_OK_AND_ASSIGN(const Results sliced, Run());
-    EXPECT_TRUE(SameBits(sliced, whole));
-    EXPECT_EQ(faults_.back()->streams, 2);
+    ExpectBitsOfTheWhole(spec, kLongWork);
   }
 }
 
