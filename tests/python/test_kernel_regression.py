@@ -48,7 +48,7 @@ def test_a_kernel_is_its_formula(client, normal, kernel, weigh, dimensions, func
 
 
 @pytest.mark.parametrize("kernel", ["gaussian", "triangular"])
-def test_places_may_lie_far_from_0(client, data, kernel):
+def test_points_may_lie_far_from_0(client, data, kernel):
     x, y = data[0].astype(np.float64), data[1]
     at = np.linspace(0, 5, 11)
     near, far = (
@@ -87,9 +87,9 @@ def test_data_estimates_and_weights_are_drawn(client, data):
 def test_what_does_not_fit_is_said(client):
     with pytest.raises(ValueError, match=r"at: shape \(\) \(expected \(N\)"):
         kernel_regression(client, [1], [1], 3)
-    with pytest.raises(ValueError, match="y: 1 sights .expected as many"):
+    with pytest.raises(ValueError, match="y: 1 observations .expected"):
         kernel_regression(client, [1, 2], [1], [1])
-    with pytest.raises(ValueError, match="at: places of 1 dimensions .expected 2"):
+    with pytest.raises(ValueError, match="at: points of 1 dimensions .expected 2"):
         kernel_regression(client, [[1, 2]], [1], [1])
     with pytest.raises(ValueError, match="kernel: 'cosine' .expected one of gaussian"):
         kernel_regression(client, [1], [1], [1], kernel="cosine")
