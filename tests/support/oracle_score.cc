@@ -211,11 +211,13 @@ Score Scorer::Of(const Gaussian& gaussian, int64_t, const ScoreOperand& q,
   }
   const bool finite = std::isfinite(squares);
   if (Vanishes(factor)) lost = squares;
+  // Infinity times what may count as 0 is NaN.
+  const bool zero_by_infinity = !finite && Vanishes(factor);
   return {.value = -squares * factor,
           .magnitude = squares * factor,
           .lost = finite ? lost * factor + Vanished(q.row.size(), 1) : 0,
           .overflows = Overflows(squares) || !(factor < kOverflowing) ||
-                       Overflows(2 * squares * factor)};
+                       Overflows(2 * squares * factor) || zero_by_infinity};
 }
 
 Score Scorer::Of(const Bilinear& bilinear, int64_t, const ScoreOperand& q,
