@@ -233,15 +233,15 @@ Score Scorer::Of(const Bilinear& bilinear, int64_t, const ScoreOperand& q,
     score.magnitude += q.magnitude[e] * key;
     AddFinite(q.magnitude[e] * key, finite_terms);
     const double projection = std::abs(q.projection[e]);
+    const bool vanishes =
+        Vanishes(factor) || Vanishes(key) || Vanishes(factor * projection);
     // What may count as 0 makes NaN of an infinite key or projection.
-    if ((std::isinf(key) && projection <= q.lost[e]) ||
-        (std::isinf(projection) && (Vanishes(key) || Vanishes(factor)))) {
+    if ((std::isinf(key) && (vanishes || projection <= q.lost[e])) ||
+        (std::isinf(projection) && vanishes)) {
       zero_by_infinity = true;
     }
     lost += q.lost[e] * key;
-    if (Vanishes(factor) || Vanishes(key) || Vanishes(factor * projection)) {
-      lost += projection * key;
-    }
+    if (vanishes) lost += projection * key;
   }
   // The same where the keys are multiplied with M first.
   lost += Vanished(k.row.size(), 1) * SumOfMagnitudes(q.row);
