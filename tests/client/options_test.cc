@@ -16,6 +16,17 @@ TEST(OptionsTest, TheDefaultsAreAccepted) {
   EXPECT_TRUE(Client::Create({}).ok());
 }
 
+class GoodTargetTest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(GoodTargetTest, IsAccepted) {
+  EXPECT_TRUE(Client::Create({.target = GetParam()}).ok());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GoodTargetTest,
+                         ::testing::Values("localhost:1", "a.example:65535",
+                                           "[::1]:8001", "unix:/a",
+                                           "dns:///a:1", "ipv4:127.0.0.1:1"));
+
 struct BadOption {
   const char* name;
   ClientOptions options;
@@ -34,7 +45,14 @@ TEST_P(BadOptionTest, IsRefusedByName) {
 INSTANTIATE_TEST_SUITE_P(
     All, BadOptionTest,
     ::testing::Values(
-        BadOption{"target", {.target = ""}},
+        BadOption{"target__empty", {.target = ""}},
+        BadOption{"target__no_port", {.target = "localhost"}},
+        BadOption{"target__port_0", {.target = "localhost:0"}},
+        BadOption{"target__port_65536", {.target = "localhost:65536"}},
+        BadOption{"target__no_host", {.target = ":8001"}},
+        BadOption{"target__bare_ipv6", {.target = "::1"}},
+        BadOption{"target__path", {.target = "a/b:8001"}},
+        BadOption{"target__browser", {.target = "http://localhost:8001"}},
         BadOption{"deadline__negative", {.deadline = milliseconds(-1)}},
         BadOption{"deadline__endless", {.deadline = milliseconds::max()}},
         BadOption{"max_attempts__none", {.max_attempts = 0}},

@@ -112,10 +112,24 @@ def test_no_time_left_is_a_deadline(client):
         list(client.attend_many([request], timeout=-1))
 
 
-@pytest.mark.parametrize("target", [5, "", None])
-def test_a_target_is_text(target):
-    with pytest.raises(InvalidArgumentError, match="target: .*expected text, such as"):
+@pytest.mark.parametrize(
+    "target",
+    [5, "", None, "localhost", "localhost:", ":8001", "localhost:0", "localhost:65536"]
+    + ["http://localhost:8001", "https://a", "a/b:1", "::1", "a:1:2", "a:x"],
+)
+def test_a_target_is_a_host_and_a_port(target):
+    with pytest.raises(InvalidArgumentError, match="target: .*expected HOST:PORT, such"):
         Client(target)
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["localhost:1", "a.example:65535", "[::1]:8001", "unix:/a", "unix:///a", "dns:a"]
+    + ["dns:///a:1", "ipv4:127.0.0.1:1", "xds:///a"],
+)
+def test_a_target_may_name_a_resolver(target):
+    with Client(target) as client:
+        assert client.target == target
 
 
 def test_a_closed_client_says_so(server):

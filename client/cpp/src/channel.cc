@@ -3,10 +3,17 @@
 #include <grpcpp/create_channel.h>
 #include <grpcpp/support/channel_arguments.h>
 
+#include <algorithm>
+#include <array>
 #include <limits>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
 #include "client/cpp/src/security.h"
 
 namespace attention::client {
@@ -28,11 +35,42 @@ std::string Seconds(milliseconds time) {
   return absl::StrFormat("%d.%03ds", time.count() / 1000, time.count() % 1000);
 }
 
+// Whether a resolver of gRPC's is named. Those of URIs that people have from
+// browsers are none.
+bool HasScheme(absl::string_view target) {
+  constexpr std::array<absl::string_view, 6> kSchemes = {
+      "unix:", "unix-abstract:", "dns:", "ipv4:", "ipv6:", "vsock:"};
+  return std::any_of(kSchemes.begin(), kSchemes.end(),
+                     [target](absl::string_view scheme) {
+                       return absl::StartsWith(target, scheme);
+                     }) ||
+         (absl::StrContains(target, "://") &&
+          !absl::StartsWith(target, "http://") &&
+          !absl::StartsWith(target, "https://"));
+}
+
+// HOST:PORT or [IPV6]:PORT. gRPC takes more: without a port it calls port 443,
+// and of a port above 65535 it takes the last 16 bits.
+bool IsHostAndPort(absl::string_view target) {
+  const size_t colon = target.rfind(':');
+  if (colon == absl::string_view::npos) return false;
+  const absl::string_view host = target.substr(0, colon);
+  const absl::string_view port = target.substr(colon + 1);
+  const bool is_ipv6 = absl::StartsWith(host, "[") && absl::EndsWith(host, "]");
+  int number = 0;
+  return !host.empty() && !absl::StrContains(host, "/") &&
+         (is_ipv6 || !absl::StrContains(host, ":")) &&
+         std::all_of(port.begin(), port.end(), absl::ascii_isdigit) &&
+         absl::SimpleAtoi(port, &number) && number >= 1 && number <= 65535;
+}
+
 }  // namespace
 
 absl::Status CheckOptions(const ClientOptions& options) {
-  if (options.target.empty()) {
-    return absl::InvalidArgumentError("target: empty, expected HOST:PORT");
+  if (!HasScheme(options.target) && !IsHostAndPort(options.target)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("target: \"", absl::CEscape(options.target),
+                     "\", expected HOST:PORT or unix:PATH"));
   }
   if (options.deadline < milliseconds(0) ||
       options.deadline > kLongestDeadline) {

@@ -177,7 +177,7 @@ struct TlsOptions {
 
 struct ClientOptions {
   /// gRPC target: "127.0.0.1:8001", "dns:///attention:8001",
-  /// "unix:/run/a.sock".
+  /// "unix:/run/a.sock". Without a scheme it has a port, 1 to 65535.
   std::string target = "127.0.0.1:8001";
   /// Any channel credentials; none means TLS as below, or plain text.
   std::shared_ptr<grpc::ChannelCredentials> credentials = nullptr;

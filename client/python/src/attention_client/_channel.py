@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import numbers
 import os
+import re
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -128,6 +129,20 @@ class Tls:
         )
 
 
+# With a resolver of gRPC's, which URIs that people have from browsers do not name; or
+# HOST:PORT, [IPV6]:PORT. gRPC takes more: without a port it calls port 443, and of a
+# port above 65535 it takes the last 16 bits.
+_TARGET = re.compile(
+    r"(?:unix|unix-abstract|dns|ipv4|ipv6|vsock):.+|(?!https?:)[a-z][a-z0-9+.-]*://.+"
+    r"|(?:\[[^\]/]+\]|[^:/\s]+):([0-9]{1,5})"
+)
+
+
+def _is_target(target: str) -> bool:
+    match = _TARGET.fullmatch(target)
+    return match is not None and 1 <= int(match[1] or 1) <= 65535
+
+
 # All that there are, by id(): operators of PyTorch have them as numbers.
 CLIENTS: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
@@ -147,9 +162,9 @@ class Caller:
         options: Sequence[tuple[str, Any]] = (),
     ) -> None:
         _process.check_new()
-        if not isinstance(target, str) or not target:
+        if not isinstance(target, str) or not _is_target(target):
             raise InvalidArgumentError(
-                f"target: {target!r} (expected text, such as '127.0.0.1:8001' or "
+                f"target: {target!r} (expected HOST:PORT, such as '127.0.0.1:8001', or "
                 "'unix:/path')"
             )
         self.target = target
