@@ -17,6 +17,7 @@ from attention_client import (
     AbortedError,
     DeadlineExceededError,
     ResourceExhaustedError,
+    UnavailableError,
 )
 
 KIND = KINDS[0]
@@ -110,7 +111,11 @@ class Recorded:
         """What a fork has is what the sequence had at some moment of it."""
         handle = self._cluster.open_sequence(self.sequence.name)
         begin = time.monotonic_ns()
-        with handle.fork() as fork:
+        try:
+            made = handle.fork()
+        except UnavailableError:
+            return  # the map was at the node that was killed
+        with made as fork:
             self._note("attend", begin, **self._ask(fork))
 
     def check(self):

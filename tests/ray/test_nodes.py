@@ -1,12 +1,14 @@
 """Servers and nodes that die, go and come, amid calls."""
 
+import contextlib
+
 import numpy as np
 import pytest
 import ray
 from ray._raylet import GcsClient
 from waiting import wait_for_nodes, wait_until
 
-from attention_client import DeadlineExceededError, KeysLostError
+from attention_client import DeadlineExceededError, KeysLostError, UnavailableError
 from attention_client.ray import moving
 
 HEADS, WIDTH, KEYS = 2, 16, 700
@@ -38,7 +40,16 @@ class Checked:
         self._same(self.sharded, self._normal(4, 1, WIDTH), **options)
 
     def fork(self):
-        with self.sharded.fork() as fork:
+        made = []
+
+        def is_made():
+            # The map may be at the node that was killed: it is asked again.
+            with contextlib.suppress(UnavailableError):
+                made.append(self.sharded.fork())
+            return bool(made)
+
+        wait_until(is_made)
+        with made[0] as fork:
             assert len(fork) == len(self.whole)
             self._same(fork, self._normal(4, 2, WIDTH))
 
