@@ -202,10 +202,10 @@ def main():
                     )
                 slowest[n].append(max(alone))
         # Not by the clock: four servers on few processors wait for each other.
-        send = (
-            processor_time(lambda: floor[4].attend(query), options.seconds)
-            - processor_time(lambda: floor[1].attend(query), options.seconds)
-        ) / 3
+        one, four = (
+            processor_time(lambda n=n: floor[n].attend(query), options.seconds)
+            for n in (1, 4)
+        )
     steps, small, slowest = (
         {n: statistics.median(times) for n, times in of.items()}
         for of in (steps, small, slowest)
@@ -215,7 +215,7 @@ def main():
     costs = {
         "merge": merge,
         "key": (steps[1] - small[1]) / (options.keys - 64),
-        "send": max(send - merge, 0),
+        "send": max((four - one) / 3 - merge, 0),
         "relay": options.relay * 1e-6,
     }
     costs["call"] = max(small[1] - costs["send"] - merge - 64 * costs["key"], 0)
