@@ -6,7 +6,9 @@
 Measured: steps over 1 to 4 servers with one thread each on this machine, without Ray,
 which takes no part in a step. They share its processors. The simulation takes what a
 call, a key and a merge cost from the same run, and is first compared with what was
-measured, then asked for nodes with processors of their own.
+measured, then asked for nodes with processors of their own. Last, it compares one
+client that asks all nodes with a tree, whose inner nodes would be servers that ask
+others and merge: which is not built.
 """
 
 import argparse
@@ -21,7 +23,14 @@ import numpy as np
 
 from attention_client import Client, LocalServer
 from attention_client.info import SequenceForm
-from attention_client.ray import Range, Replica, SequenceMap, ShardedSequence, moving
+from attention_client.ray import (
+    Range,
+    Replica,
+    SequenceMap,
+    ShardedSequence,
+    hedging,
+    moving,
+)
 from attention_client.ray.fanout import merged_arrays
 
 HEADS, QUERY_HEADS, WIDTH = 8, 32, 128
@@ -35,6 +44,7 @@ class Servers:
 
     def __init__(self, stack, count):
         self._threads = stack.enter_context(ThreadPoolExecutor(count))
+        self._recent = hedging.Recent()
         servers = [
             stack.enter_context(LocalServer(worker_threads=1)) for _ in range(count)
         ]
@@ -80,6 +90,19 @@ def timed(call, seconds):
     return statistics.median(times)
 
 
+def processor_time(call, seconds):
+    """What a call takes of this program's processors, in seconds; the least of some."""
+    least = float("inf")
+    for _ in range(5):
+        start, calls = time.process_time(), 0
+        end = time.perf_counter() + seconds / 5
+        while time.perf_counter() < end or calls < 5:
+            call()
+            calls += 1
+        least = min(least, (time.process_time() - start) / calls)
+    return least
+
+
 def simulate(nodes, keys, costs, processors=None, link=None):
     """Seconds of a step: events of sends, kernels, answers and the merge.
 
@@ -102,11 +125,56 @@ def simulate(nodes, keys, costs, processors=None, link=None):
     return client + costs["merge"] * nodes
 
 
+def simulate_tree(nodes, keys, costs, link):
+    """Seconds of a step in which the client asks sqrt(nodes) servers, and they others.
+
+    A server takes costs["relay"] for each one that it asks, its answer included.
+    """
+    there, wire = link[0] / 2, BYTES / link[1]
+    own = keys / nodes * costs["key"]
+    groups = round(nodes**0.5)
+    client = 0.0
+    answers = []
+    for group in range(groups):
+        client += costs["send"] + wire
+        sent = begun = client + there + costs["call"]
+        merged = begun + own
+        for _ in range((nodes - group - 1) // groups):
+            sent += costs["relay"] + wire
+            merged = max(merged, sent + 2 * there + costs["call"] + own + wire)
+        answers.append(merged + there)
+    for answer in sorted(answers):
+        client = max(client, answer) + wire
+    return client + costs["merge"] * groups
+
+
+def compare_with_tree(costs):
+    """A table: the fan-out of a client beside that of a tree."""
+    print(f"A client that asks all, and a tree ({costs['relay'] * 1e6:.0f} us), ms")
+    print("| nodes | 64 keys each | tree | 16384 keys each | tree | 262144 | tree |")
+    print("|---|---|---|---|---|---|---|")
+    link = (100e-6, 25e9 / 8)
+    for nodes in (4, 8, 16, 32, 64):
+        figures = [
+            how(nodes, nodes * keys, costs, link=link)
+            for keys in (64, 16384, 262144)
+            for how in (simulate, simulate_tree)
+        ]
+        print(f"| {nodes} | " + " | ".join(f"{of * 1e3:.2f}" for of in figures) + " |")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=0.5, help="of each figure")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--keys", type=int, default=16384)
+    parser.add_argument(
+        "--relay",
+        type=float,
+        default=45,
+        help="us of a server for each one that it would ask, such as what "
+        "attention-load --in-flight 8 takes of a processor for a call of this size",
+    )
     options = parser.parse_args()
     random = np.random.default_rng(seed=1)
 
@@ -133,6 +201,11 @@ def main():
                         timed(lambda: one.attend(query, lse=True), options.seconds / n)
                     )
                 slowest[n].append(max(alone))
+        # Not by the clock: four servers on few processors wait for each other.
+        one, four = (
+            processor_time(lambda n=n: floor[n].attend(query), options.seconds)
+            for n in (1, 4)
+        )
     steps, small, slowest = (
         {n: statistics.median(times) for n, times in of.items()}
         for of in (steps, small, slowest)
@@ -142,7 +215,8 @@ def main():
     costs = {
         "merge": merge,
         "key": (steps[1] - small[1]) / (options.keys - 64),
-        "send": max((small[4] - small[1]) / 3 - merge, 0),
+        "send": max((four - one) / 3 - merge, 0),
+        "relay": options.relay * 1e-6,
     }
     costs["call"] = max(small[1] - costs["send"] - merge - 64 * costs["key"], 0)
     print("costs in us:", {name: round(of * 1e6, 3) for name, of in costs.items()})
@@ -166,6 +240,7 @@ def main():
         of = {n: simulate(n, keys, costs, link=link) for n in (1, 8, 64)}
         shown = " | ".join(f"{1e3 * of[n]:.1f} ms" for n in of)
         print(f"| {keys:.0e} | {shown} | {of[1] / of[8] / 8:.2f} |")
+    compare_with_tree(costs)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """A sequence over the cluster, and all that threads do to it, for tests/histories' checker.
 
-One thread appends: docs/scaling.md lets programs append in turns. The others read and fork
-meanwhile, each by a handle of its own, as programs on other machines do.
+Two threads append, often at one position at once; others read and fork meanwhile. Each has a
+handle of its own, as programs on other machines do.
 """
 
+import itertools
 import threading
 import time
 
@@ -12,7 +13,12 @@ from checker import check
 from contents import KINDS, Contents, key_id, rows_of
 from operations import FOREVER, Operation
 
-from attention_client import DeadlineExceededError, ResourceExhaustedError
+from attention_client import (
+    AbortedError,
+    DeadlineExceededError,
+    ResourceExhaustedError,
+    UnavailableError,
+)
 
 KIND = KINDS[0]
 FORM = {"heads": 1, "width": KIND.width, "value_width": 4}
@@ -35,7 +41,7 @@ class Recorded:
     # What a thread does again and again.
 
     def append(self):
-        """Of the one thread that appends: by itself, or with a question."""
+        """Of one thread: by itself, or with a question."""
         if len(self.sequence) < LONGEST:
             self._number += 1
         number = self._number
@@ -59,10 +65,36 @@ class Recorded:
                     answer = self._ask(self.sequence, (keys, values), position, timeout)
                     self._note("attend", begin, **answer, **placed)
                 return
+            except AbortedError:
+                kind = "append" if number % 2 else "attend"
+                self._note(kind, begin, code="ABORTED", **placed)
+                self.sequence.describe()
+                return
             except (DeadlineExceededError, ResourceExhaustedError):
                 assert timeout == HURRY
                 kind = "append" if number % 2 else "attend"
                 self._note(kind, begin, code="UNKNOWN", end=FOREVER, **placed)
+
+    def rival(self):
+        """What another thread calls that appends; while there is room."""
+        handle = self._cluster.open_sequence(self.sequence.name)
+        numbers = itertools.count()
+
+        def append():
+            handle.describe()
+            if (position := len(handle)) > LONGEST // 2:
+                return
+            ids = (key_id(2, next(numbers), 0),)
+            begin = time.monotonic_ns()
+            told = {"keys": ids, "position": position}
+            try:
+                rows = (rows[np.newaxis] for rows in rows_of(ids))
+                told["length"] = handle.append(*rows, timeout=PATIENCE)
+            except AbortedError:
+                told["code"] = "ABORTED"
+            self._note("append", begin, **told)
+
+        return append
 
     def reader(self):
         """What one of several threads calls; with a handle of its own."""
@@ -79,7 +111,11 @@ class Recorded:
         """What a fork has is what the sequence had at some moment of it."""
         handle = self._cluster.open_sequence(self.sequence.name)
         begin = time.monotonic_ns()
-        with handle.fork() as fork:
+        try:
+            made = handle.fork()
+        except UnavailableError:
+            return  # the map was at the node that was killed
+        with made as fork:
             self._note("attend", begin, **self._ask(fork))
 
     def check(self):
@@ -110,18 +146,26 @@ class Recorded:
         end = end or time.monotonic_ns()
         position = told.pop("position", None)
         # What goes over the end of a range is an append for each; the last one answers.
+        # Where one is refused, those before it may have been done.
         made = []
+        is_refused = code == "ABORTED"
         for part in self.sequence._map.ranges if keys else ():
             if position < part.end < position + len(keys):
                 taken = part.end - position
                 made.append(
                     Operation(
-                        "append", begin, end, code, keys=keys[:taken], position=position
+                        "append",
+                        begin,
+                        FOREVER if is_refused else end,
+                        "UNKNOWN" if is_refused else code,
+                        keys=keys[:taken],
+                        position=position,
                     )
                 )
                 keys, position = keys[taken:], part.end
-        made.append(
-            Operation(kind, begin, end, code, keys=keys, position=position, **told)
-        )
+        if not (made and is_refused):
+            made.append(
+                Operation(kind, begin, end, code, keys=keys, position=position, **told)
+            )
         with self._lock:
             self._operations += made

@@ -21,7 +21,7 @@ def played(cluster, running):
 
     def play(disturb, rounds):
         one = Recorded(cluster, replicas=2, seed=1)
-        calls = [one.append, one.reader(), one.reader(), one.fork]
+        calls = [one.append, one.rival(), one.reader(), one.reader(), one.fork]
         with contextlib.ExitStack() as stack:
             threads = [stack.enter_context(running(call)) for call in calls]
             for number in range(rounds):

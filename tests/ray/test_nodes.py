@@ -1,12 +1,14 @@
 """Servers and nodes that die, go and come, amid calls."""
 
+import contextlib
+
 import numpy as np
 import pytest
 import ray
 from ray._raylet import GcsClient
 from waiting import wait_for_nodes, wait_until
 
-from attention_client import KeysLostError
+from attention_client import DeadlineExceededError, KeysLostError, UnavailableError
 from attention_client.ray import moving
 
 HEADS, WIDTH, KEYS = 2, 16, 700
@@ -38,7 +40,16 @@ class Checked:
         self._same(self.sharded, self._normal(4, 1, WIDTH), **options)
 
     def fork(self):
-        with self.sharded.fork() as fork:
+        made = []
+
+        def is_made():
+            # The map may be at the node that was killed: it is asked again.
+            with contextlib.suppress(UnavailableError):
+                made.append(self.sharded.fork())
+            return bool(made)
+
+        wait_until(is_made)
+        with made[0] as fork:
             assert len(fork) == len(self.whole)
             self._same(fork, self._normal(4, 2, WIDTH))
 
@@ -143,6 +154,24 @@ def test_a_drained_node_loses_nothing(cluster, checked, running, replicas):
     one.step()
 
 
+def test_a_drain_goes_on_where_other_nodes_die(cluster, normal, kill):
+    wait_for_nodes(cluster, 4)
+    rows = normal(HEADS, 5, WIDTH), normal(HEADS, 5, WIDTH)
+    with cluster.sequence(heads=HEADS, width=WIDTH) as sequence:
+        sequence.append(*rows)
+        victim = sequence.describe().ranges[0].replicas[0].node
+        expected = sequence.attend(rows[0]).output
+        others = [other for other in cluster.nodes() if other.node != victim]
+        # The map does not know yet that these cannot take its keys.
+        for other in others[:2]:
+            kill(other)
+        cluster.drain(victim)
+        assert victim not in [node.node for node in cluster.nodes()]
+        np.testing.assert_array_equal(sequence.attend(rows[0]).output, expected)
+    wait_for_nodes(cluster, 3)
+    cluster.add_nodes(1)
+
+
 def test_appends_go_on_while_all_moves(cluster, checked, running):
     one = checked(replicas=1)
     with running(one.step) as steps:
@@ -163,6 +192,14 @@ def test_the_map_is_found_again(cluster, checked):
     after = one.sharded.describe()
     assert after.ranges == before.ranges
     one.step()
+
+
+def test_a_call_whose_time_is_up_is_an_error(cluster):
+    # And not the end of the program, as for Ray.
+    with cluster.sequence(heads=1, width=4) as sequence:
+        for timeout in (0, -1):
+            with pytest.raises(DeadlineExceededError):
+                sequence.describe(timeout=timeout)
 
 
 def test_a_range_that_is_closed_twice_keeps_its_count(cluster, checked):

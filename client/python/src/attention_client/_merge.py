@@ -60,11 +60,16 @@ def merged_arrays(
         lse = top + np.log(total)
     lse[total == 0] = -np.inf
     merged = np.zeros(outputs[0].shape)
-    for weight, output in zip(weights, outputs, strict=True):
-        weight = (weight.T if packed else weight)[..., np.newaxis]
-        # A shard in which no key takes part adds nothing, whatever it holds.
-        with np.errstate(invalid="ignore"):
-            merged += np.where(weight == 0, 0, weight * output.astype(np.float64))
+    if packed:
+        weights = weights.swapaxes(1, 2)
+    with np.errstate(invalid="ignore"):
+        for weight, output in zip(weights, outputs, strict=True):
+            part = output.astype(np.float64)
+            part *= weight[..., np.newaxis]
+            if not weight.all():
+                # A shard in which no key takes part adds nothing, whatever it holds.
+                part[weight == 0] = 0
+            merged += part
     return merged.astype(outputs[0].dtype), lse.astype(np.float32)
 
 

@@ -57,7 +57,7 @@ TENSORS = (
     "scores",
 )
 _TEXTS = ("id", "backend", "kernel")
-_SMALL = 16 << 10  # bytes of a reply: so few are read faster than they are taken apart
+_SMALL = 128 << 10  # bytes of a reply: so few are read faster than they are taken apart
 
 
 def decode(data: bytes, like_query: Callable[[Any], Any]) -> Result:

@@ -15,6 +15,7 @@ from attention_client.errors import (
     CancelledError,
     KeysLostError,
     NotFoundError,
+    OutOfRangeError,
     UnavailableError,
 )
 from attention_client.ray import fanout, hedging
@@ -33,6 +34,8 @@ class StaleError(Exception):
     def __init__(self, error: AttentionError, nodes: list[str]) -> None:
         self.error = error
         self.nodes = nodes  # that do not answer
+        # An append: a program may have left one half done, which is to be finished.
+        self.is_refused = isinstance(error, (AbortedError, OutOfRangeError))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,13 +93,13 @@ class Asking:
         """
         for part in self.known.ranges:
             if rows.belongs(part):
-                self._run(self._appends(part, part.replicas, rows))
+                self._append_at(part, part.replicas, rows)
 
     def attend(
         self, question: fanout.Question, rows: NewKeys | None, partial: bool
     ) -> Answer:
         """The answers of all that have keys which some row sees, merged."""
-        tail, appends = (None, []) if rows is None else self._appended(rows)
+        tail = None if rows is None else self._appended(rows)
         parts = [part for part in self.known.ranges if question.sees(part)]
         missing = joined(
             (part.start, part.start + part.count(question.length))
@@ -119,43 +122,41 @@ class Asking:
             )
             client = self.cluster._client(tail.replicas[0].node)
             calls.append(fanout.Call(client, (tail.replicas[0],), steps))
-        self._run([*calls, *appends])
+        self._run(calls)
+        if tail is not None and rows is not None:
+            self._append_at(tail, tail.replicas[1:], rows)
         nodes = {replica.node for call in calls for replica in call.replicas}
         merged = fanout.merge([call.outcome for call in calls])
         return Answer(merged, missing, len(nodes))
 
-    def _appended(self, rows: NewKeys) -> tuple[Range | None, list[fanout.Call]]:
-        """The range whose first replica appends and answers in one call; calls that
-        append at its others."""
+    def _appended(self, rows: NewKeys) -> Range | None:
+        """The range whose first replica appends and answers in one call."""
         taking = [part for part in self.known.ranges if rows.belongs(part)]
         if len(taking) == 1 and taking[0].replicas:
-            tail = taking[0]
-            return tail, self._appends(tail, tail.replicas[1:], rows)
+            return taking[0]
         # They go to several servers: first there, then all are asked.
         self.append(rows)
-        return None, []
+        return None
 
-    def _appends(
+    def _append_at(
         self, part: Range, replicas: tuple[Replica, ...], rows: NewKeys
-    ) -> list[fanout.Call]:
-        """Of the rows that belong to a range."""
+    ) -> None:
+        """Appends the rows that belong to a range, at its replicas one by one.
+
+        In the order of the map, each once the one before it has them: the first one
+        decides between programs that append at one position. So what a replica has,
+        those before it have, too; the others may be behind, and never differ.
+        """
         if not part.replicas:
             raise lost(self.known.name, [(part.start, part.end)])
         key, value, start = rows.cut(part)
-        return [
-            fanout.Call(
-                self.cluster._client(replica.node),
-                (replica,),
-                _sequence_calls.append(
-                    fanout.known(self.known.form, replica),
-                    key,
-                    value,
-                    self.layer,
-                    start,
-                ),
+        for replica in replicas:
+            steps = _sequence_calls.append(
+                fanout.known(self.known.form, replica), key, value, self.layer, start
             )
-            for replica in replicas
-        ]
+            client = self.cluster._client(replica.node)
+            is_first = replica == part.replicas[0]
+            self._run([fanout.Call(client, (replica,), steps)], is_first=is_first)
 
     def _questions(
         self, parts: list[Range], question: fanout.Question, tail: Range | None
@@ -219,10 +220,11 @@ class Asking:
 
         return make
 
-    def _run(self, calls: list[fanout.Call]) -> None:
+    def _run(self, calls: list[fanout.Call], *, is_first: bool = True) -> None:
+        """is_first: not of appends that a replica before these has taken."""
         cluster = self.cluster
         hedging.run(cluster._threads, calls, self.left, self.metadata, cluster._recent)
-        _raise_first(calls)
+        _raise_first(calls, _STALE if is_first else (*_STALE, OutOfRangeError))
 
 
 def lost(name: str, missing: Iterable[tuple[int, int]]) -> KeysLostError:
@@ -235,12 +237,14 @@ def lost(name: str, missing: Iterable[tuple[int, int]]) -> KeysLostError:
     )
 
 
-def _raise_first(calls: list[fanout.Call]) -> None:
-    """What a caller has done wrong, or that the map is out of date."""
+def _raise_first(
+    calls: list[fanout.Call], of_map: tuple[type[AttentionError], ...]
+) -> None:
+    """What a caller has done wrong, or that the map is out of date: of_map."""
     failed = [call for call in calls if isinstance(call.outcome, AttentionError)]
     stale = []
     for call in failed:
-        if isinstance(call.outcome, _STALE) or (
+        if isinstance(call.outcome, of_map) or (
             # Of an open range whose length has changed.
             call.outcome.field in ("attend_mask", "bias")
         ):

@@ -7,6 +7,7 @@ whichever is answered later is cancelled.
 
 from __future__ import annotations
 
+import functools
 import queue
 import threading
 import time
@@ -93,23 +94,32 @@ def run(
     """Has all calls under way at once, and waits for all: each has its outcome then.
 
     Threads that wait take less time than gRPC's futures, which start one for each call;
-    but only futures can be cancelled.
+    but only futures can be cancelled. They do no more than wait, so that they do not
+    hold each other up: requests are written, and answers read, by the calling thread.
     """
-
-    def one(call: fanout.Call) -> None:
+    waits: list[Callable[[], bytes | None]] = []
+    for call in calls:
+        wait: Callable[[], bytes | None]
+        if call.elsewhere is not None:
+            wait = functools.partial(
+                _read, call, call.elsewhere, left, metadata, recent
+            )
+        else:
+            method, asked = next(call.steps)
+            wait = functools.partial(
+                call.client._call, method, bytes(asked), left(), metadata
+            )
+        # The last one waits here.
+        waits.append(wait if call is calls[-1] else threads.submit(wait).result)
+    for call, wait in zip(reversed(calls), reversed(waits), strict=True):
         try:
-            if call.elsewhere is not None:
-                _read(call, call.elsewhere, left, metadata, recent)
-            else:
-                call.outcome = call.client._run(call.steps, left(), metadata)
+            reply = wait()
+            if reply is not None:
+                call.steps.send(reply)
+        except StopIteration as done:
+            call.outcome = done.value
         except AttentionError as error:
             call.outcome = error
-
-    others = [threads.submit(one, call) for call in calls[1:]]
-    for call in calls[:1]:
-        one(call)
-    for other in others:
-        other.result()
 
 
 def _read(

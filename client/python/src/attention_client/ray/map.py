@@ -29,7 +29,7 @@ from attention_client.ray import moving
 from attention_client.ray.figures import Figures
 from attention_client.ray.node import NodeReport
 from attention_client.ray.placing import Placement
-from attention_client.ray.ranges import Range, SequenceMap, capacity, lengths
+from attention_client.ray.ranges import Range, Replica, SequenceMap, capacity
 from attention_client.ray.state import State
 from attention_client.ray.watching import Watch
 
@@ -37,21 +37,18 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def _without_lost_nodes(method: Method) -> Method:
-    """Of a sequence's name: again where a node of it turns out to be gone."""
+    """Again where a node turns out to be gone."""
 
     @functools.wraps(method)
-    def called(self: MapActor, name: str, *arguments: Any) -> Any:
+    def called(self: MapActor, *arguments: Any) -> Any:
         while True:
-            before = self._state.get(name)
+            before = self._state.node_names()
             try:
-                return method(self, name, *arguments)
+                return method(self, *arguments)
             except UnavailableError:
-                known = self._state.get(name)
-                # Others may have found out, and changed the map by now.
-                is_new = known.version > before.version
-                if not is_new and not any(
-                    [self._watch.check(node) for node in known.nodes()]
-                ):
+                self._watch.check_all()
+                # Others may have found out before.
+                if self._state.node_names() == before:
                     raise
 
     return called  # type: ignore[return-value]
@@ -102,19 +99,25 @@ class MapActor:
                 "keys: add_nodes() first)"
             )
         try:
-            while True:
-                # Each one's lock has been held then: what was under way before is over.
-                for known in self._state.sequences():
-                    self._placement.move_from(known.name, name)
-                # A fork may have come meanwhile, of one that was there still.
-                if not any(m.keys_at(name) for m in self._state.sequences()):
-                    break
+            self._empty(name)
         except BaseException:
-            self._state.set_draining(name, draining=False)
+            with contextlib.suppress(NotFoundError):  # it has died
+                self._state.set_draining(name, draining=False)
             raise
         self._state.remove_node(name)
         moving.stop(node.actor)
 
+    @_without_lost_nodes
+    def _empty(self, node: str) -> None:
+        while True:
+            # Each one's lock has been held then: what was under way before is over.
+            for known in self._state.sequences():
+                self._placement.move_from(known.name, node)
+            # A fork may have come meanwhile, of one that was there still.
+            if not any(known.keys_at(node) for known in self._state.sequences()):
+                return
+
+    @_without_lost_nodes
     def rebalance(self) -> int:
         """Moves ranges to nodes that have fewer of a sequence; how many."""
         moved = 0
@@ -169,10 +172,15 @@ class MapActor:
                 known = self._state.put(known.changed([*known.ranges, part]))
             return known
 
-    def refresh(self, name: str, version: int, suspects: Sequence[str]) -> SequenceMap:
+    @_without_lost_nodes
+    def refresh(
+        self, name: str, version: int, suspects: Sequence[str], is_refused: bool
+    ) -> SequenceMap:
         """The map, for a client whose map of that version failed.
 
         suspects: nodes that did not answer; those that do not answer now are lost.
+        is_refused: an append was, so that replicas which are behind are caught up. A
+        map of that version says that there is nothing to try again.
         """
         for node in suspects:
             self._watch.check(node)
@@ -180,21 +188,15 @@ class MapActor:
         if known.version > version:
             return known
         with self._placement.changing(name) as known:  # once what changes it has ended
-            if known.version > version:
-                return known
+            if known.version == version and is_refused:
+                known = self._placement.catch_up(known)
             return known
 
     @_without_lost_nodes
     def describe(self, name: str) -> tuple[SequenceMap, list[int]]:
-        """The map, and the keys of each layer."""
+        """The map, and the keys of each layer that all replicas have."""
         with self._placement.changing(name) as known:
-            held = [self._placement.held(known, part) for part in known.ranges]
-            for part, counts in zip(known.ranges, held, strict=True):
-                if len(set(counts)) > 1:  # an append has reached some replicas
-                    known = self._placement.rehome(known, part, part.replicas)
-            held = [self._placement.held(known, part) for part in known.ranges]
-            first = [counts[0] if counts else None for counts in held]
-            return known, lengths(known.form.layers, known.ranges, first)
+            return known, self._placement.lengths(known)
 
     @_without_lost_nodes
     def fork(
@@ -219,22 +221,32 @@ class MapActor:
                 self._state.remove(new_name)
                 self._placement.delete([r for part in parts for r in part.replicas])
                 raise
+        self._make_alike(new_name)
         return self.describe(new_name)
+
+    @_without_lost_nodes
+    def _make_alike(self, name: str) -> None:
+        with self._placement.changing(name) as known:
+            self._placement.make_alike(known)
 
     @_without_lost_nodes
     def truncate(self, name: str, length: int) -> SequenceMap:
         with self._placement.changing(name) as known:
             self._placement.check_length(known, length)
             kept: list[Range] = []
+            gone: list[Replica] = []
             for part in known.ranges:
                 if part.start >= length and part is not known.ranges[0]:
-                    self._placement.delete(part.replicas)
-                    continue
-                for replica in part.replicas if length < part.end else ():
-                    client = self._placement.client(replica.node)
-                    client.open_sequence(replica.name).truncate(length - part.start)
-                kept.append(part)
-            return self._state.put(known.changed(kept))
+                    gone += part.replicas
+                elif length >= part.end:
+                    kept.append(part)
+                else:
+                    # By other names: an append that is under way goes nowhere.
+                    kept.append(self._placement.fork_range(known, part, length))
+                    gone += part.replicas
+            known = self._state.put(known.changed(kept))
+            self._placement.delete(gone)
+            return known
 
     def delete(self, name: str) -> None:
         with contextlib.suppress(NotFoundError), self._state.lock(name):

@@ -56,17 +56,27 @@ def close(
 
 
 def copy(
-    sources: Sequence[tuple[str, str]], counts: list[int], target: str, name: str
+    sources: Sequence[tuple[str, str]],
+    counts: Sequence[int],
+    target: str,
+    name: str,
+    starts: Sequence[int] | None = None,
 ) -> int:
-    """Of the first source that is there: actor, and sequence at its server. Bytes."""
+    """Of the first source that is there: actor, and sequence at its server. Bytes.
+
+    counts: keys of each layer that the target has then. starts: those that it has.
+    """
+    starts = starts or [0] * len(counts)
     error: AttentionError | None = None
     for actor, source in sources:
         try:
-            size: int = ask(actor, "copy", source, counts, target, name, timeout=None)
+            size: int = ask(
+                actor, "copy", source, starts, counts, target, name, timeout=None
+            )
             return size
         except (UnavailableError, NotFoundError) as failed:
             error = failed
-    raise error or UnavailableError("no server has the keys that are to be copied")
+    raise UnavailableError("no server has the keys that are to be copied") from error
 
 
 def _held(client: Client, replica: Replica) -> tuple[int, ...]:
@@ -153,6 +163,9 @@ def ask_handle(
     """An actor's method; its AttentionErrors are raised here as they were there."""
     import ray
 
+    # Ray ends the program where it is given a negative timeout.
+    if timeout is not None and timeout <= 0:
+        raise DeadlineExceededError(f"no time was left to ask {name} for {method}()")
     try:
         return ray.get(getattr(handle, method).remote(*arguments), timeout=timeout)
     except ray.exceptions.RayTaskError as error:

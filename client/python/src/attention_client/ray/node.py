@@ -9,7 +9,7 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,19 +90,21 @@ class NodeActor:
     def copy(
         self,
         source: str,
-        lengths: list[int],
+        starts: Sequence[int],
+        lengths: Sequence[int],
         target: str,
         name: str,
     ) -> int:
-        """Appends the first keys of a sequence here to one at another server.
+        """Appends keys of a sequence here to one at another server.
 
-        lengths: how many keys of each layer. Returns the bytes that were copied.
+        starts, lengths: of each layer, the first one and the one after the last.
+        Returns the bytes that were copied.
         """
         copied = 0
         with self._exported(source) as file, Client(target, **self._connect) as client:
             tensors = read_tensors(file)
             made = client.open_sequence(name)
-            for layer, length in enumerate(lengths):
+            for layer, (first, length) in enumerate(zip(starts, lengths, strict=True)):
                 per_key = sum(
                     tensor[..., :1, :].nbytes
                     if tensor.ndim == 3
@@ -111,13 +113,13 @@ class NodeActor:
                     if part.endswith(f".{layer}") and length > 0
                 )
                 step = max(1, COPIED // max(per_key, 1))
-                for start in range(0, length, step):
+                for start in range(first, length, step):
                     rows = slice(start, min(start + step, length))
                     key, value = (
                         _rows(tensors, part, layer, rows) for part in ("key", "value")
                     )
                     made.append(key, value, layer, start)
-                copied += per_key * length
+                copied += per_key * max(0, length - first)
         return copied
 
     def write(self, source: str, file: str) -> int:

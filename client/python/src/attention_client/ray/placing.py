@@ -59,10 +59,7 @@ class Placement:
             yield known
 
     def client(self, node: str) -> Client:
-        try:
-            target = self._state.node(node).target
-        except NotFoundError:
-            raise UnavailableError(f"node: {node!r} has gone") from None
+        target = self._node(node).target
         if target not in self._clients:
             self._clients[target] = Client(target, **self._connect)
         return self._clients[target]
@@ -100,7 +97,12 @@ class Placement:
         return Range(start, size, tuple(replicas))
 
     def fork_range(self, made: SequenceMap, part: Range, length: int | None) -> Range:
+        """made: whose range it becomes. length: of the sequence; None: all of it."""
         cut = None if length is None or length >= part.end else length - part.start
+        if cut is None and len(part.replicas) > 1:
+            # Appends go on: each replica is forked where all of them are now.
+            counts = set(self.least(part) or ())
+            cut = counts.pop() if len(counts) == 1 else None
         replicas = []
         for client, replica in self.clients_of(part):
             name = self._state.new_name(made.name, part.start)
@@ -108,19 +110,55 @@ class Placement:
             replicas.append(Replica(replica.node, name))
         return dataclasses.replace(part, replicas=tuple(replicas))
 
-    def held(self, known: SequenceMap, part: Range) -> list[tuple[int, ...]]:
+    def make_alike(self, known: SequenceMap) -> None:
+        """Of a new fork: replicas that were forked amid appends to several layers."""
+        for part in known.ranges:
+            if len(part.replicas) > 1 and len(set(self.held(part))) > 1:
+                known = self.rehome(known, part, part.replicas)
+
+    def held(self, part: Range) -> list[tuple[int, ...]]:
         """Keys of each layer, at each replica."""
         return [
             client._run(_sequence_calls.describe(replica.name), None, None).lengths
             for client, replica in self.clients_of(part)
         ]
 
+    def least(self, part: Range) -> list[int] | None:
+        """Keys of each layer that all replicas have; None: there is none."""
+        return [min(counts) for counts in zip(*self.held(part), strict=True)] or None
+
+    def lengths(self, known: SequenceMap) -> list[int]:
+        """Keys of each layer that are there: all replicas have them."""
+        least = [self.least(part) for part in known.ranges]
+        return lengths(known.form.layers, known.ranges, least)
+
+    def catch_up(self, known: SequenceMap) -> SequenceMap:
+        """Has replicas take what only those before them have, under the lock.
+
+        A program has died, or is late, between two of them. The map is a new one where
+        some were behind.
+        """
+        is_new = False
+        for part in known.ranges:
+            source, *others = self.held(part) or [()]
+            for replica, counts in zip(part.replicas[1:], others, strict=True):
+                if all(had >= has for had, has in zip(counts, source, strict=True)):
+                    continue
+                size = moving.copy(
+                    self._actors(part.replicas[:1]),
+                    source,
+                    self._node(replica.node).target,
+                    replica.name,
+                    counts,
+                )
+                self._figures.add("move", size)
+                is_new = True
+        return self._state.put(known.changed(known.ranges)) if is_new else known
+
     def check_length(self, known: SequenceMap, length: int | None) -> None:
         if length is None:
             return
-        held = [self.held(known, part) for part in known.ranges]
-        first = [counts[0] if counts else None for counts in held]
-        shortest = min(lengths(known.form.layers, known.ranges, first))
+        shortest = min(self.lengths(known))
         if not 0 <= length <= shortest:
             raise OutOfRangeError(
                 f"length: {length} (expected 0 to {shortest}, which every layer has)"
@@ -156,14 +194,14 @@ class Placement:
         names = [one.node if isinstance(one, Replica) else one.name for one in onto]
         kept = [r for r in part.replicas if r.node in names and not is_open]
         staying = {replica.node for replica in kept}
-        nodes = [self._state.node(name) for name in names if name not in staying]
+        nodes = [self._node(name) for name in names if name not in staying]
         new = self.new_range(known, part.start, part.capacity, nodes).replicas
         try:
             for replica in new:
                 size = moving.copy(
-                    [(self._state.node(r.node).actor, r.name) for r in part.replicas],
+                    self._actors(part.replicas),
                     counts,
-                    self._state.node(replica.node).target,
+                    self._node(replica.node).target,
                     replica.name,
                 )
                 self._figures.add("move", size)
@@ -220,6 +258,16 @@ class Placement:
                         return
                     part, nodes = step
                     self.rehome(known, part, [*part.replicas, *nodes])
+
+    def _node(self, name: str) -> Node:
+        try:
+            return self._state.node(name)
+        except NotFoundError:
+            raise UnavailableError(f"node: {name!r} has gone") from None
+
+    def _actors(self, replicas: Sequence[Replica]) -> list[tuple[str, str]]:
+        """Of their nodes, and the names that these have for them."""
+        return [(self._node(one.node).actor, one.name) for one in replicas]
 
 
 def _at(part: Range, node: str) -> bool:

@@ -272,9 +272,9 @@ class ShardedSequence(EndsWithBlock):
             try:
                 return attempt(Asking(self._cluster, known, layer, left, metadata))
             except StaleError as stale:
-                error, suspects = stale.error, stale.nodes
+                error, told = stale.error, (stale.nodes, stale.is_refused)
             self._map = self._cluster._ask(
-                "refresh", known.name, known.version, suspects, timeout=left()
+                "refresh", known.name, known.version, *told, timeout=left()
             )
             if self._map.version == known.version:
                 raise error

@@ -68,6 +68,9 @@ class State:
         with self._lock:
             return list(self._nodes.values())
 
+    def node_names(self) -> set[str]:
+        return {node.name for node in self.nodes()}
+
     def usable(self) -> list[Node]:
         return [node for node in self.nodes() if not node.is_draining]
 

@@ -78,6 +78,11 @@ class Watch:
             self._lose(node)
         return is_gone
 
+    def check_all(self) -> None:
+        """Forgets all nodes whose servers are gone."""
+        for node in self._state.nodes():
+            self.check(node.name)
+
     def _report(self, actor: str, timeout: float = _REPORT) -> NodeReport:
         report: NodeReport = moving.ask(actor, "report", timeout=timeout)
         return report
