@@ -55,18 +55,19 @@ DeviceRunner::DeviceRunner(std::unique_ptr<Device> device,
       pool_(*device_, memory_limit) {}
 
 absl::Status DeviceRunner::Run(AttentionJob& job, const RunContext& context,
-                 const Plan& plan) {
+                               const Plan& plan) {
   absl::StatusOr<MemoryPool::Block> memory = pool_.Take(plan.bytes, job.stop);
   if (!memory.ok()) return memory.status();
   return WithStream(job, [&](Stream& stream) {
-    return CudaJob(job, context, plan, *device_, stream, memory->data())
-        .Run();
+    return CudaJob(job, context, plan, *device_, stream, memory->data()).Run();
   });
 }
 
-absl::Status DeviceRunner::RunSliced(AttentionJob& job, const RunContext& context,
-                       const Plan& plan, const PlanOptions& options,
-                       std::vector<Slice> slices) {
+absl::Status DeviceRunner::RunSliced(AttentionJob& job,
+                                     const RunContext& context,
+                                     const Plan& plan,
+                                     const PlanOptions& options,
+                                     std::vector<Slice> slices) {
   SlicedJob sliced(job, context, *device_, options, std::move(slices));
   absl::StatusOr<MemoryPool::Block> memory =
       pool_.Take(sliced.bytes(), job.stop);
@@ -118,20 +119,21 @@ DeviceFigures DeviceRunner::Read() const {
   return figures;
 }
 
-absl::StatusOr<std::unique_ptr<DeviceMemory>> DeviceRunner::Map(absl::string_view handle,
-                                                  int64_t bytes) const {
+absl::StatusOr<std::unique_ptr<DeviceMemory>> DeviceRunner::Map(
+    absl::string_view handle, int64_t bytes) const {
   absl::StatusOr<std::byte*> memory = device_->OpenShared(handle, bytes);
   if (!memory.ok()) return memory.status();
   return std::make_unique<MappedMemory>(device_, *memory, bytes);
 }
 
-std::unique_ptr<PinnedMemory> DeviceRunner::Pin(absl::Span<std::byte> memory) const {
+std::unique_ptr<PinnedMemory> DeviceRunner::Pin(
+    absl::Span<std::byte> memory) const {
   if (!device_->PinHost(memory).ok()) return nullptr;
   return std::make_unique<PinnedPages>(device_, memory);
 }
 
-absl::Status DeviceRunner::WithStream(const AttentionJob& job,
-                        absl::FunctionRef<absl::Status(Stream&)> run) {
+absl::Status DeviceRunner::WithStream(
+    const AttentionJob& job, absl::FunctionRef<absl::Status(Stream&)> run) {
   absl::StatusOr<std::unique_ptr<Stream>> stream = TakeStream();
   if (!stream.ok()) return stream.status();
   (*stream)->SetWatch({.look = job.look, .stop = job.stop, .grace = grace_});

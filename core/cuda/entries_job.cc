@@ -53,8 +53,8 @@ bool ServesEntries(const ValidatedProblem& problem, const Plan& plan) {
 }
 
 int64_t MostBlocks(const Plan& plan) {
-  return Product({ResultRows(plan.args), ValueStrips(plan.args),
-                  plan.args.splits});
+  return Product(
+      {ResultRows(plan.args), ValueStrips(plan.args), plan.args.splits});
 }
 
 EntriesJob::EntriesJob(std::vector<Entry> entries, const RunContext& context,
@@ -114,15 +114,15 @@ void EntriesJob::SetArgs() {
   std::byte* marks = memory_ + marks_;
   for (size_t n = 0; n < count; ++n) {
     const Entry& entry = entries_[n];
-    args.push_back(ArgsOf(*entry.job, entry.plan, *stream_,
-                          memory_ + offsets_[n]));
+    args.push_back(
+        ArgsOf(*entry.job, entry.plan, *stream_, memory_ + offsets_[n]));
     AttentionArgs& of = args.back();
     of.marks = reinterpret_cast<RowMark*>(marks);
     marks += ResultRows(of);
     if (!entry.pages) continue;
     std::vector<const void*> values;
-    const auto* const table = reinterpret_cast<const void* const*>(
-        memory_ + page_addresses_at_);
+    const auto* const table =
+        reinterpret_cast<const void* const*>(memory_ + page_addresses_at_);
     of.key_pages = table + page_addresses_.size();
     for (const auto& block : entry.job->problem->key_value) {
       if (entry.pages->on_device) {
@@ -213,8 +213,8 @@ absl::Status EntriesJob::BeginLaunch(const Launch& launch) {
   if (any.stop.stop_requested()) {
     return absl::CancelledError("stopped before a launch of several entries");
   }
-  const auto blocks = first_blocks_.begin() +
-                      static_cast<std::ptrdiff_t>(launch.first_blocks);
+  const auto blocks =
+      first_blocks_.begin() + static_cast<std::ptrdiff_t>(launch.first_blocks);
   for (size_t n = 0; n < launch.count; ++n) {
     const int64_t end = n + 1 < launch.count
                             ? blocks[static_cast<std::ptrdiff_t>(n + 1)]
@@ -239,8 +239,8 @@ absl::Status EntriesJob::RunLaunches() {
                         launch.first_blocks,
         .count = static_cast<int64_t>(launch.count)};
     status = stream_->Launched(
-        launch.kernel, launch.run(args, args_[launch.first], launch.shape,
-                                  stream_->handle()));
+        launch.kernel,
+        launch.run(args, args_[launch.first], launch.shape, stream_->handle()));
     if (!status.ok()) return status;
   }
   return status;

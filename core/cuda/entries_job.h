@@ -6,8 +6,8 @@
 #include <optional>
 #include <vector>
 
-#include "absl/strings/string_view.h"
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "core/backend.h"
 #include "core/cuda/device.h"
 #include "core/cuda/paged_keys.h"

@@ -21,7 +21,8 @@ bool OnDevice(const TensorView& view) {
 // Whether a block's keys or values lie as those of a page.
 bool LiesAsPage(const TensorView& view, int64_t page_keys) {
   const int64_t row = view.shape[3] * ByteSize(view.type);
-  const bool rows = view.shape[3] <= 1 || view.strides[3] == ByteSize(view.type);
+  const bool rows =
+      view.shape[3] <= 1 || view.strides[3] == ByteSize(view.type);
   return rows && (view.shape[2] == 1 || view.strides[2] == row) &&
          (view.shape[1] == 1 || view.strides[1] == page_keys * row) &&
          reinterpret_cast<uintptr_t>(view.data) % kReadAlignment == 0;
@@ -33,13 +34,12 @@ void BringPart(const TensorView& view, int64_t page_keys, std::byte* to,
   static constexpr std::array<std::byte, 4096> kZeros = {};
   up.BeginNext(to);
   if (view.shape[2] == page_keys) return up.AppendView(view);
-  int64_t gap = (page_keys - view.shape[2]) * view.shape[3] *
-                ByteSize(view.type);
+  int64_t gap =
+      (page_keys - view.shape[2]) * view.shape[3] * ByteSize(view.type);
   for (int64_t head = 0; head < view.shape[1]; ++head) {
     up.AppendView(HeadOf(view, 0, head));
     for (int64_t left = gap; left > 0;) {
-      const auto piece =
-          std::min(left, static_cast<int64_t>(kZeros.size()));
+      const auto piece = std::min(left, static_cast<int64_t>(kZeros.size()));
       up.Append(kZeros.data(), piece);
       left -= piece;
     }
@@ -82,8 +82,8 @@ PageUploads::Place PageUploads::Add(const ValidatedProblem::Block& block,
                                     int64_t page_keys) {
   const TensorView& key = block.key;
   const TensorView& value = block.value;
-  const Identity identity = {key.data,       value.data,     key.strides,
-                             value.strides,  key.shape[1],   key.shape[3],
+  const Identity identity = {key.data,       value.data,   key.strides,
+                             value.strides,  key.shape[1], key.shape[3],
                              value.shape[3], page_keys};
   const auto [found, is_new] = known_.try_emplace(identity, pages_.size());
   if (!is_new) {

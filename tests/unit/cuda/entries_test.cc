@@ -132,8 +132,7 @@ TEST_F(CudaEntriesTest, AStopIsForAllOfThem) {
   const PackedProblem all =
       MakePackedProblem(Spec(), Steps(3, 700), TestSeed());
   const ValidatedBatch batch = ValidateBatch(all.packed.problem).value();
-  Results results =
-      UnwrittenResults(all.packed.problem.wanted, batch).value();
+  Results results = UnwrittenResults(all.packed.problem.wanted, batch).value();
   std::stop_source stop;
   int64_t looks = 0;
   std::vector<AttentionJob> jobs(3);
@@ -207,8 +206,8 @@ TEST_F(CudaPagesTest, HaveTheBitsOfOnePiece) {
        {DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16}) {
     for (const int64_t page : {1, 16, 64, 100}) {
       for (const int64_t rows : {1, 70}) {
-        SCOPED_TRACE(testing::Message() << Name(type) << " " << page << " "
-                                        << rows);
+        SCOPED_TRACE(testing::Message()
+                     << Name(type) << " " << page << " " << rows);
         whole_.clear();
         paged_.clear();
         ProblemSpec spec = Spec();

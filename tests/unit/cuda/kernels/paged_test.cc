@@ -116,21 +116,20 @@ TEST_P(PagedKernelTest, RangesOfKeysThatBeginInAnyPage) {
 }
 
 TEST_P(PagedKernelTest, EveryOption) {
-  ExpectBitsOfOnePiece(
-      Make({.query_heads = 2,
-            .kv_heads = 1,
-            .query_length = 70,
-            .key_length = 210,
-            .width = 64,
-            .value_width = 64,
-            .softcap = 3,
-            .valid_lens = LengthsShape::kPerRow,
-            .attend_mask = MaskExtents::kAll,
-            .bias = MaskExtents::kAll,
-            .alibi_slopes = PerHeadShape::kPerHead,
-            .sinks = PerHeadShape::kPerHead,
-            .dropout = {.training = true, .p = 0.3, .seed = 5},
-            .empty_rows = EmptyRows::kUniform}));
+  ExpectBitsOfOnePiece(Make({.query_heads = 2,
+                             .kv_heads = 1,
+                             .query_length = 70,
+                             .key_length = 210,
+                             .width = 64,
+                             .value_width = 64,
+                             .softcap = 3,
+                             .valid_lens = LengthsShape::kPerRow,
+                             .attend_mask = MaskExtents::kAll,
+                             .bias = MaskExtents::kAll,
+                             .alibi_slopes = PerHeadShape::kPerHead,
+                             .sinks = PerHeadShape::kPerHead,
+                             .dropout = {.training = true, .p = 0.3, .seed = 5},
+                             .empty_rows = EmptyRows::kUniform}));
 }
 
 TEST_P(PagedKernelTest, DistancesOfPoints) {
@@ -164,8 +163,7 @@ std::string NameOfCase(
 INSTANTIATE_TEST_SUITE_P(
     Tiles, PagedKernelTest,
     ::testing::Combine(::testing::Values(Way::kAttend),
-                       ::testing::Values(DataType::kFloat32,
-                                         DataType::kFloat16,
+                       ::testing::Values(DataType::kFloat32, DataType::kFloat16,
                                          DataType::kBFloat16),
                        ::testing::Values(1, 16, 100)),
     NameOfCase);
