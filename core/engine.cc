@@ -234,15 +234,9 @@ const Backend* Engine::BackendFor(
     absl::Span<const ValidatedProblem> problems) const {
   ProblemList all;
   for (const ValidatedProblem& problem : problems) all.push_back(&problem);
-  std::optional<int> device;
-  for (const ValidatedProblem& problem : problems) {
-    AttentionJob job;
-    job.problem = &problem;
-    const auto of_one = DeviceOf(absl::MakeConstSpan(&job, 1));
-    if (!of_one.ok()) return nullptr;
-    if (*of_one) device = *of_one;
-  }
-  return BackendFor(all, device).value_or(nullptr);
+  const auto device = DeviceOf(all);
+  if (!device.ok()) return nullptr;
+  return BackendFor(all, *device).value_or(nullptr);
 }
 
 bool Engine::IsQuick(absl::Span<const ValidatedProblem> problems) const {

@@ -32,14 +32,18 @@ class Finder {
   absl::string_view first_;
 };
 
-void LookAt(const AttentionJob& job, Finder& finder) {
-  const ValidatedProblem& problem = *job.problem;
+void LookAt(const ValidatedProblem& problem, Finder& finder) {
   finder.Look("query", problem.query);
   for (const ValidatedProblem::Block& block : problem.key_value) {
     finder.Look("key", block.key);
     finder.Look("value", block.value);
   }
   if (problem.bias) finder.Look("bias", *problem.bias);
+}
+
+void LookAt(const AttentionJob& job, Finder& finder) {
+  const ValidatedProblem& problem = *job.problem;
+  LookAt(problem, finder);
   finder.Look("output", job.outputs.output);
   if (problem.wanted.weights) finder.Look("weights", job.outputs.weights);
   if (problem.wanted.lse) finder.Look("lse", job.outputs.lse);
@@ -59,6 +63,13 @@ absl::StatusOr<std::optional<int>> DeviceOf(
     absl::Span<const AttentionJob> jobs) {
   Finder finder;
   for (const AttentionJob& job : jobs) LookAt(job, finder);
+  return finder.Found();
+}
+
+absl::StatusOr<std::optional<int>> DeviceOf(
+    absl::Span<const ValidatedProblem* const> problems) {
+  Finder finder;
+  for (const ValidatedProblem* problem : problems) LookAt(*problem, finder);
   return finder.Found();
 }
 

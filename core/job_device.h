@@ -15,6 +15,9 @@ namespace attention {
 ///   value: lies on CUDA device 1, query on device 0 (one device is expected)
 absl::StatusOr<std::optional<int>> DeviceOf(
     absl::Span<const AttentionJob> jobs);
+/// The same of problems whose results have no place yet: of their inputs.
+absl::StatusOr<std::optional<int>> DeviceOf(
+    absl::Span<const ValidatedProblem* const> problems);
 
 }  // namespace attention
 

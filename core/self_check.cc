@@ -37,10 +37,8 @@ struct Results {
   Tensor output, weights, lse;
 };
 
-// `kernel` is the one that was to answer, also where that failed.
-absl::StatusOr<Results> Compute(const Backend& backend,
-                                const ValidatedProblem& problem,
-                                WorkerPool& workers, std::string& kernel) {
+// Memory for what is wanted.
+absl::StatusOr<Results> MakeResults(const ValidatedProblem& problem) {
   Results results;
   const auto make = [](Tensor& tensor, DataType type, const Shape& shape) {
     absl::StatusOr<Tensor> made = Tensor::Create(type, shape);
@@ -56,12 +54,28 @@ absl::StatusOr<Results> Compute(const Backend& backend,
   if (status.ok()) {
     status = make(results.lse, DataType::kFloat32, problem.lse_shape);
   }
-  if (status.ok()) status = backend.Supports(problem);
   if (!status.ok()) return status;
+  return results;
+}
+
+AttentionJob JobOf(const ValidatedProblem& problem, Results& results) {
   AttentionJob job;
   job.problem = &problem;
   job.outputs = {results.output.mutable_view(), results.weights.mutable_view(),
                  results.lse.mutable_view()};
+  return job;
+}
+
+// `kernel` is the one that was to answer, also where that failed.
+absl::StatusOr<Results> Compute(const Backend& backend,
+                                const ValidatedProblem& problem,
+                                WorkerPool& workers, std::string& kernel) {
+  if (absl::Status status = backend.Supports(problem); !status.ok()) {
+    return status;
+  }
+  absl::StatusOr<Results> results = MakeResults(problem);
+  if (!results.ok()) return results;
+  AttentionJob job = JobOf(problem, *results);
   backend.Run(absl::MakeSpan(&job, 1), {workers});
   kernel = static_cast<std::string>(job.kernel);
   if (!job.status.ok()) return job.status;
@@ -104,27 +118,33 @@ absl::StatusOr<Prepared> Prepare(const SelfCheckCase& made,
   return Prepared{&made, *std::move(problem), *std::move(expected)};
 }
 
+absl::Status CompareAll(const Prepared& prepared, const Results& found) {
+  const double fp32 = Tolerance(DataType::kFloat32);
+  absl::Status status =
+      Compare("output", found.output, prepared.expected.output,
+              Tolerance(prepared.problem.query.type));
+  if (status.ok()) {
+    status = Compare("weights", found.weights, prepared.expected.weights, fp32);
+  }
+  if (status.ok()) {
+    status = Compare("lse", found.lse, prepared.expected.lse, fp32);
+  }
+  return status;
+}
+
+absl::Status Failed(const Prepared& prepared, absl::string_view kernel,
+                    const absl::Status& status) {
+  return absl::InternalError(absl::StrCat(prepared.made->name(), ": kernel ",
+                                          kernel, ": ", status.message()));
+}
+
 absl::Status CheckOnce(const Prepared& prepared, const Backend& backend,
                        WorkerPool& workers) {
   std::string kernel;
-  const auto failed = [&](const absl::Status& status) {
-    return absl::InternalError(absl::StrCat(prepared.made->name(), ": kernel ",
-                                            kernel, ": ", status.message()));
-  };
   const auto found = Compute(backend, prepared.problem, workers, kernel);
-  if (!found.ok()) return failed(found.status());
-  const double fp32 = Tolerance(DataType::kFloat32);
-  absl::Status status =
-      Compare("output", found->output, prepared.expected.output,
-              Tolerance(prepared.problem.query.type));
-  if (status.ok()) {
-    status =
-        Compare("weights", found->weights, prepared.expected.weights, fp32);
-  }
-  if (status.ok()) {
-    status = Compare("lse", found->lse, prepared.expected.lse, fp32);
-  }
-  return status.ok() ? status : failed(status);
+  const absl::Status status =
+      found.ok() ? CompareAll(prepared, *found) : found.status();
+  return status.ok() ? status : Failed(prepared, kernel, status);
 }
 
 absl::Status Check(const Prepared& prepared, const Backend& backend,
@@ -138,8 +158,52 @@ absl::Status Check(const Prepared& prepared, const Backend& backend,
   return absl::OkStatus();
 }
 
+// The same problem, its keys and values in pages of a length that no tile has.
+absl::StatusOr<ValidatedProblem> InPages(AttentionProblem problem) {
+  constexpr int64_t kPageKeys = 24;
+  const KeyValueBlock whole = problem.key_value[0];
+  const int64_t keys = whole.key.shape[2];
+  problem.key_value.clear();
+  for (int64_t first = 0; first < keys; first += kPageKeys) {
+    KeyValueBlock page = whole;
+    for (TensorView* view : {&page.key, &page.value}) {
+      view->data += first * view->strides[2];
+      view->shape[2] = std::min(kPageKeys, keys - first);
+    }
+    problem.key_value.push_back(page);
+  }
+  return Validate(problem);
+}
+
+// All cases are given to the backend in one call, every other one in pages.
+absl::Status CheckTogether(const std::vector<Prepared>& cases,
+                           const Backend& backend, WorkerPool& workers) {
+  std::vector<ValidatedProblem> problems;
+  std::vector<Results> found;
+  for (size_t n = 0; n < cases.size(); ++n) {
+    absl::StatusOr<ValidatedProblem> problem = cases[n].problem;
+    if (n % 2 == 1) problem = InPages(cases[n].made->problem());
+    if (!problem.ok()) return problem.status();
+    problems.push_back(*std::move(problem));
+    absl::StatusOr<Results> results = MakeResults(problems.back());
+    if (!results.ok()) return results.status();
+    found.push_back(*std::move(results));
+  }
+  std::vector<AttentionJob> jobs;
+  for (size_t n = 0; n < cases.size(); ++n) {
+    jobs.push_back(JobOf(problems[n], found[n]));
+  }
+  backend.Run(absl::MakeSpan(jobs), {workers});
+  for (size_t n = 0; n < cases.size(); ++n) {
+    const absl::Status status =
+        jobs[n].status.ok() ? CompareAll(cases[n], found[n]) : jobs[n].status;
+    if (!status.ok()) return Failed(cases[n], jobs[n].kernel, status);
+  }
+  return absl::OkStatus();
+}
+
 // Threads compute the same cases, each in another order. The first failure.
-absl::Status CheckAtOnce(const std::vector<Prepared>& cases,
+absl::Status CheckAtOnce(const std::vector<const Prepared*>& cases,
                          const Backend& backend, WorkerPool& workers) {
   constexpr size_t kThreads = 3;
   std::array<absl::Status, kThreads> statuses;
@@ -148,7 +212,7 @@ absl::Status CheckAtOnce(const std::vector<Prepared>& cases,
     threads.emplace_back([&, t] {
       for (size_t n = 0; n < cases.size() && statuses[t].ok(); ++n) {
         statuses[t] =
-            Check(cases[(n + t * cases.size() / kThreads) % cases.size()],
+            Check(*cases[(n + t * cases.size() / kThreads) % cases.size()],
                   backend, workers);
       }
     });
@@ -165,14 +229,23 @@ absl::Status SelfCheck(const Backend& backend, WorkerPool& workers,
                        const OnCase& on_case) {
   const std::unique_ptr<Backend> reference = MakeReferenceBackend();
   const std::vector<SelfCheckCase> cases = SelfCheckCases();
-  std::vector<Prepared> at_once;
+  std::vector<Prepared> all;
   for (const SelfCheckCase& made : cases) {
     on_case(made.name());
     absl::StatusOr<Prepared> prepared = Prepare(made, *reference, workers);
     if (!prepared.ok()) return prepared.status();
     absl::Status status = Check(*prepared, backend, workers);
     if (!status.ok()) return status;
-    if (made.at_once()) at_once.push_back(*std::move(prepared));
+    all.push_back(*std::move(prepared));
+  }
+  on_case("all together");
+  for (size_t n = 0; n < std::max<size_t>(1, backend.devices().size()); ++n) {
+    absl::Status status = CheckTogether(all, backend, workers);
+    if (!status.ok()) return status;
+  }
+  std::vector<const Prepared*> at_once;
+  for (const Prepared& prepared : all) {
+    if (prepared.made->at_once()) at_once.push_back(&prepared);
   }
   on_case("several at once");
   return CheckAtOnce(at_once, backend, workers);

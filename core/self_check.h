@@ -14,9 +14,10 @@ namespace attention {
 using OnCase = std::function<void(absl::string_view name)>;
 
 /// Computes some small problems with `backend` and with the reference, at least
-/// one for each of its kernels, on each of its devices, then some of them at
-/// the same time; takes well under a second on a device. OK where all results
-/// agree; INTERNAL with the first that does not:
+/// one for each of its kernels, on each of its devices, then all of them in one
+/// call, half of them in pages, and some of them at the same time; takes well
+/// under a second on a device. OK where all results agree; INTERNAL with the
+/// first that does not:
 ///   BF16 causal: kernel bf16_mma: output element 17 is 0.25 (0.3125 is
 ///   expected)
 /// What a backend must pass that is experimental before "auto" uses it: it

@@ -1,183 +1,50 @@
 #include "core/cuda/cuda_backend.h"
 
 #include <atomic>
-#include <chrono>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "core/cuda/cuda_job.h"
+#include "core/cuda/device_runner.h"
+#include "core/cuda/entries_job.h"
 #include "core/cuda/job_transfer.h"
-#include "core/cuda/memory_pool.h"
+#include "core/cuda/paged_keys.h"
 #include "core/cuda/sliced_job.h"
 #include "core/job_device.h"
 
 namespace attention {
 namespace {
 
-using cuda::Device;
-using cuda::MemoryPool;
+using cuda::DeviceRunner;
+using cuda::EntriesJob;
 using cuda::Plan;
-using cuda::Stream;
 
-// Another process's memory, mapped.
-class MappedMemory final : public DeviceMemory {
- public:
-  MappedMemory(std::shared_ptr<Device> device, std::byte* memory, int64_t bytes)
-      : device_(std::move(device)),
-        bytes_(memory, static_cast<size_t>(bytes)) {}
-  ~MappedMemory() override { device_->CloseShared(bytes_.data()); }
-  MappedMemory(const MappedMemory&) = delete;
-  MappedMemory& operator=(const MappedMemory&) = delete;
+// How a job is to be computed.
+struct Chosen {
+  AttentionJob* job = nullptr;
+  DeviceRunner* runner = nullptr;
+  bool on_device = false;  // some of its tensors are
+  cuda::PlanOptions options = {};
+  Plan plan = {};
+  std::vector<cuda::Slice> slices = {};
+  std::optional<cuda::PagedKeys> pages = {};
 
-  int device() const override { return device_->properties().ordinal; }
-  absl::Span<std::byte> bytes() const override { return bytes_; }
-  absl::Status CopyToHost(const std::byte* from,
-                          absl::Span<std::byte> to) const override {
-    return device_->CopyToHost(from, to.data(),
-                               static_cast<int64_t>(to.size()));
+  /// Whether it may share launches with others; with pages in the device's
+  /// memory it does in any case, for they are not brought into one piece.
+  bool ServesEntries() const {
+    return slices.size() == 1 && cuda::ServesEntries(*job->problem, plan);
   }
+  bool NeedsEntries() const { return pages && pages->on_device; }
 
- private:
-  const std::shared_ptr<Device> device_;
-  const absl::Span<std::byte> bytes_;
-};
-
-// Host memory that devices reach.
-class PinnedPages final : public PinnedMemory {
- public:
-  PinnedPages(std::shared_ptr<Device> device, absl::Span<std::byte> memory)
-      : device_(std::move(device)), memory_(memory) {}
-  ~PinnedPages() override { device_->UnpinHost(memory_); }
-  PinnedPages(const PinnedPages&) = delete;
-  PinnedPages& operator=(const PinnedPages&) = delete;
-
- private:
-  const std::shared_ptr<Device> device_;
-  const absl::Span<std::byte> memory_;
-};
-
-// A device with what is kept on it between jobs.
-class DeviceRunner {
- public:
-  DeviceRunner(std::unique_ptr<Device> device,
-               const CudaBackendOptions& options)
-      : device_(std::move(device)),
-        grace_(options.stop_grace),
-        pool_(*device_, options.memory_limit) {}
-
-  Device& device() { return *device_; }
-  const Device& device() const { return *device_; }
-
-  absl::Status Run(AttentionJob& job, const RunContext& context,
-                   const Plan& plan) {
-    absl::StatusOr<MemoryPool::Block> memory = pool_.Take(plan.bytes, job.stop);
-    if (!memory.ok()) return memory.status();
-    return WithStream(job, [&](Stream& stream) {
-      return cuda::CudaJob(job, context, plan, *device_, stream, memory->data())
-          .Run();
-    });
+  void MakePlan(bool keys_in_place) {
+    cuda::InPlace in_place = cuda::InPlaceOf(*job->problem, job->outputs);
+    if (keys_in_place) in_place.key = in_place.value = true;
+    plan = cuda::MakePlan(*job->problem, runner->device().properties(), options,
+                          in_place);
+    slices = cuda::SlicesOf(*job->problem, plan, options);
   }
-
-  // `plan` is the whole job's.
-  absl::Status RunSliced(AttentionJob& job, const RunContext& context,
-                         const Plan& plan, const cuda::PlanOptions& options,
-                         std::vector<cuda::Slice> slices) {
-    cuda::SlicedJob sliced(job, context, *device_, options, std::move(slices));
-    absl::StatusOr<MemoryPool::Block> memory =
-        pool_.Take(sliced.bytes(), job.stop);
-    // Two slices at once may need more than the whole.
-    if (absl::IsResourceExhausted(memory.status()) &&
-        plan.bytes < sliced.bytes()) {
-      return Run(job, context, plan);
-    }
-    if (!memory.ok()) return memory.status();
-    return WithStream(job, [&](Stream& first) {
-      return WithStream(job, [&](Stream& second) {
-        return sliced.Run({&first, &second}, memory->data());
-      });
-    });
-  }
-
-  // Of a problem for which nothing is computed.
-  absl::Status RunEmpty(AttentionJob& job) {
-    return WithStream(job, [&](Stream& stream) {
-      absl::Status status = cuda::WriteEmptyResults(job, &stream);
-      const absl::Status done = stream.Synchronize();
-      return status.ok() ? done : status;
-    });
-  }
-
-  void NoteProblem() { problems_.fetch_add(1, std::memory_order_relaxed); }
-
-  DeviceFigures Read() const {
-    const cuda::DeviceProperties& properties = device_->properties();
-    DeviceFigures figures{.index = properties.ordinal,
-                          .name = properties.name,
-                          .healthy = device_->Health().ok(),
-                          .memory = properties.memory,
-                          .held = pool_.bytes_held(),
-                          .limit = pool_.limit(),
-                          .problems = problems_};
-    // Asked earlier, a device would be set up for the question alone.
-    if (figures.healthy && figures.problems > 0) {
-      const absl::StatusOr<int64_t> free = device_->FreeMemory();
-      if (free.ok()) figures.free = *free;
-    }
-    return figures;
-  }
-
-  absl::StatusOr<std::unique_ptr<DeviceMemory>> Map(absl::string_view handle,
-                                                    int64_t bytes) const {
-    absl::StatusOr<std::byte*> memory = device_->OpenShared(handle, bytes);
-    if (!memory.ok()) return memory.status();
-    return std::make_unique<MappedMemory>(device_, *memory, bytes);
-  }
-
-  std::unique_ptr<PinnedMemory> Pin(absl::Span<std::byte> memory) const {
-    if (!device_->PinHost(memory).ok()) return nullptr;
-    return std::make_unique<PinnedPages>(device_, memory);
-  }
-
- private:
-  absl::Status WithStream(const AttentionJob& job,
-                          absl::FunctionRef<absl::Status(Stream&)> run) {
-    absl::StatusOr<std::unique_ptr<Stream>> stream = TakeStream();
-    if (!stream.ok()) return stream.status();
-    (*stream)->SetWatch({.look = job.look, .stop = job.stop, .grace = grace_});
-    absl::Status status = run(**stream);
-    (*stream)->SetWatch({});
-    // A stream that has failed is not used again.
-    if ((status.ok() || absl::IsCancelled(status)) && device_->Health().ok()) {
-      const std::lock_guard lock(mutex_);
-      streams_.push_back(*std::move(stream));
-    }
-    return status;
-  }
-
-  // As many as there have been jobs at once.
-  absl::StatusOr<std::unique_ptr<Stream>> TakeStream() {
-    {
-      const std::lock_guard lock(mutex_);
-      if (!streams_.empty()) {
-        std::unique_ptr<Stream> stream = std::move(streams_.back());
-        streams_.pop_back();
-        return stream;
-      }
-    }
-    return device_->NewStream();
-  }
-
-  const std::shared_ptr<Device> device_;
-  const std::chrono::nanoseconds grace_;
-  MemoryPool pool_;
-  std::atomic<int64_t> problems_ = 0;
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<Stream>> streams_;
 };
 
 class CudaBackend final : public Backend {
@@ -185,8 +52,8 @@ class CudaBackend final : public Backend {
   CudaBackend(cuda::Devices devices, const CudaBackendOptions& options)
       : options_(options) {
     for (auto& device : devices) {
-      runners_.push_back(
-          std::make_unique<DeviceRunner>(std::move(device), options_));
+      runners_.push_back(std::make_unique<DeviceRunner>(
+          std::move(device), options_.memory_limit, options_.stop_grace));
     }
   }
 
@@ -277,53 +144,123 @@ class CudaBackend final : public Backend {
 
   void Run(absl::Span<AttentionJob> jobs,
            const RunContext& context) const override {
-    for (AttentionJob& job : jobs) job.status = RunOne(job, context);
+    DeviceRunner* const turn = NextRunner();
+    std::vector<Chosen> together;
+    int64_t bytes = 0;
+    int64_t blocks = 0;
+    const auto run_together = [&] {
+      RunTogether(together, context);
+      together.clear();
+      bytes = blocks = 0;
+    };
+    for (AttentionJob& job : jobs) {
+      absl::StatusOr<Chosen> chosen = Choose(job, turn);
+      if (!chosen.ok()) {
+        job.status = chosen.status();
+        continue;
+      }
+      if (!chosen->ServesEntries() ||
+          (jobs.size() == 1 && !chosen->NeedsEntries())) {
+        job.status = RunAlone(*chosen, context);
+        continue;
+      }
+      if (!together.empty() &&
+          (together[0].runner != chosen->runner ||
+           together[0].job->stop != job.stop ||
+           bytes + chosen->plan.bytes > options_.plan.launch_bytes ||
+           blocks + cuda::MostBlocks(chosen->plan) > cuda::kMostGridBlocks)) {
+        run_together();
+      }
+      bytes += chosen->plan.bytes;
+      blocks += cuda::MostBlocks(chosen->plan);
+      together.push_back(*std::move(chosen));
+    }
+    if (!together.empty()) run_together();
   }
 
  private:
-  absl::Status RunOne(AttentionJob& job, const RunContext& context) const {
+  // Where a job is to be computed, and how; `turn` is the device whose turn it
+  // is, null where all are lost.
+  absl::StatusOr<Chosen> Choose(AttentionJob& job, DeviceRunner* turn) const {
     const absl::StatusOr<std::optional<int>> device =
         DeviceOf(absl::MakeConstSpan(&job, 1));
     if (!device.ok()) return device.status();
-    DeviceRunner* const runner = *device ? RunnerOf(**device) : NextRunner();
-    if (runner == nullptr && *device) {
+    // A device may have been lost since.
+    if (turn != nullptr && !turn->device().Health().ok()) turn = NextRunner();
+    Chosen chosen = {.job = &job,
+                     .runner = *device ? RunnerOf(**device) : turn,
+                     .on_device = device->has_value(),
+                     .options = options_.plan};
+    if (chosen.runner == nullptr && *device) {
       return absl::InvalidArgumentError(
           absl::StrCat("tensors lie on CUDA device ", **device,
                        ", which this backend does not compute on"));
     }
-    if (runner == nullptr) return Supports(*job.problem);
-    // Those that take turns are asked where they are chosen.
-    if (*device && !runner->device().Health().ok()) {
-      return runner->device().Health();
+    if (chosen.runner == nullptr) return Supports(*job.problem);
+    if (!chosen.runner->device().Health().ok()) {
+      return chosen.runner->device().Health();
     }
-    cuda::PlanOptions options = options_.plan;
-    const auto make_plan = [&] {
-      return cuda::MakePlan(*job.problem, runner->device().properties(),
-                            options,
-                            cuda::InPlaceOf(*job.problem, job.outputs));
-    };
-    Plan plan = make_plan();
-    if (plan.method == cuda::Method::kGemm &&
-        !runner->device().LoadGemm().ok()) {
-      options.gemm = false;
-      plan = make_plan();
+    chosen.pages = cuda::PagedKeysOf(*job.problem);
+    chosen.MakePlan(chosen.NeedsEntries());
+    if (chosen.NeedsEntries() && !chosen.ServesEntries()) {
+      chosen.pages.reset();
+      chosen.MakePlan(false);
     }
-    job.kernel = plan.kernel;
+    if (chosen.plan.method == cuda::Method::kGemm &&
+        !chosen.runner->device().LoadGemm().ok()) {
+      chosen.options.gemm = false;
+      chosen.MakePlan(false);
+    }
+    job.kernel = chosen.plan.kernel;
     if (job.stop.stop_requested()) {
       return absl::CancelledError("stopped before the first tile");
     }
-    if (plan.method == cuda::Method::kNothing) {
-      return *device ? runner->RunEmpty(job)
-                     : cuda::WriteEmptyResults(job, nullptr);
+    return chosen;
+  }
+
+  absl::Status RunAlone(Chosen& chosen, const RunContext& context) const {
+    AttentionJob& job = *chosen.job;
+    DeviceRunner& runner = *chosen.runner;
+    if (job.stop.stop_requested()) {
+      return absl::CancelledError("stopped before the first tile");
     }
-    std::vector<cuda::Slice> slices =
-        cuda::SlicesOf(*job.problem, plan, options);
+    if (chosen.plan.method == cuda::Method::kNothing) {
+      return chosen.on_device ? runner.RunEmpty(job)
+                              : cuda::WriteEmptyResults(job, nullptr);
+    }
     absl::Status status =
-        slices.size() > 1
-            ? runner->RunSliced(job, context, plan, options, std::move(slices))
-            : runner->Run(job, context, plan);
-    if (status.ok()) runner->NoteProblem();
+        chosen.slices.size() > 1
+            ? runner.RunSliced(job, context, chosen.plan, chosen.options,
+                               std::move(chosen.slices))
+            : runner.Run(job, context, chosen.plan);
+    if (status.ok()) runner.NoteProblem();
     return status;
+  }
+
+  // Of one device, and to be stopped together.
+  void RunTogether(std::vector<Chosen>& jobs, const RunContext& context) const {
+    DeviceRunner& runner = *jobs[0].runner;
+    absl::Status status = absl::ResourceExhaustedError("one job");
+    if (jobs.size() > 1 || jobs[0].NeedsEntries()) {
+      std::vector<EntriesJob::Entry> entries;
+      for (const Chosen& chosen : jobs) entries.push_back(EntryOf(chosen));
+      EntriesJob job(std::move(entries), context, runner.device());
+      status = runner.RunEntries(job, *jobs[0].job);
+    }
+    // What does not fit together may fit alone.
+    const bool alone = absl::IsResourceExhausted(status);
+    for (Chosen& chosen : jobs) {
+      if (alone && chosen.NeedsEntries()) chosen.MakePlan(false);
+      chosen.job->status = alone ? RunAlone(chosen, context) : status;
+      if (status.ok()) runner.NoteProblem();
+    }
+  }
+
+  static EntriesJob::Entry EntryOf(const Chosen& chosen) {
+    if (!chosen.pages) return {.job = chosen.job, .plan = chosen.plan};
+    Chosen paged = chosen;
+    paged.MakePlan(/*keys_in_place=*/true);
+    return {.job = paged.job, .plan = paged.plan, .pages = paged.pages};
   }
 
   // The device that tensors of a job lie on.

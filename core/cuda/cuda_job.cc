@@ -7,6 +7,51 @@
 #include "core/cuda/job_transfer.h"
 
 namespace attention::cuda {
+namespace {
+
+// Null where there is no such buffer.
+template <typename T = std::byte>
+T* At(const Buffer& buffer, std::byte* memory) {
+  return buffer.bytes == 0 ? nullptr
+                           : reinterpret_cast<T*>(memory + buffer.offset);
+}
+
+}  // namespace
+
+AttentionArgs ArgsOf(const AttentionJob& job, const Plan& plan,
+                     const Stream& stream, std::byte* memory) {
+  const ValidatedProblem& problem = *job.problem;
+  const InPlace& in_place = plan.in_place;
+  const AttentionOutputs& outputs = job.outputs;
+  AttentionArgs args = plan.args;
+  args.query.data = plan.project_query ? At(plan.projected_query, memory)
+                    : in_place.query   ? problem.query.data
+                                       : At(plan.query, memory);
+  args.key.data = plan.project_key ? At(plan.projected_key, memory)
+                  : in_place.key   ? problem.key_value[0].key.data
+                                   : At(plan.key, memory);
+  args.value.data =
+      in_place.value ? problem.key_value[0].value.data : At(plan.value, memory);
+  args.term_weights = At<float>(plan.term_weights, memory);
+  args.key_ranges = At<KeySpan>(plan.key_ranges, memory);
+  args.attend_mask.data = At(plan.attend_mask, memory);
+  args.bias.data = in_place.bias ? problem.bias->data : At(plan.bias, memory);
+  args.alibi_slopes = At<float>(plan.alibi_slopes, memory);
+  args.alibi_positions = At<double>(plan.alibi_positions, memory);
+  args.sinks = At<float>(plan.sinks, memory);
+  args.output = in_place.output ? outputs.output.data : At(plan.output, memory);
+  args.lse = in_place.lse ? reinterpret_cast<float*>(outputs.lse.data)
+                          : At<float>(plan.lse, memory);
+  args.weights = in_place.weights
+                     ? reinterpret_cast<float*>(outputs.weights.data)
+                     : At<float>(plan.weights, memory);
+  args.marks = At<RowMark>(plan.marks, memory);
+  args.marked = stream.marked();
+  args.row_max = At<float>(plan.row_max, memory);
+  args.row_sum = At<float>(plan.row_sum, memory);
+  args.partials = At<float>(plan.partials, memory);
+  return args;
+}
 
 CudaJob::CudaJob(AttentionJob& job, const RunContext& context, const Plan& plan,
                  Device& device, Stream& stream, std::byte* memory)
@@ -17,8 +62,7 @@ CudaJob::CudaJob(AttentionJob& job, const RunContext& context, const Plan& plan,
       kernels_(device.kernels()),
       stream_(stream),
       memory_(memory),
-      args_(plan.args) {
-  SetPointers();
+      args_(ArgsOf(job, plan, stream, memory)) {
   SetSteps();
 }
 
@@ -73,34 +117,6 @@ const void* CudaJob::QueryData() const {
 
 const void* CudaJob::KeyData() const {
   return plan_.in_place.key ? problem_.key_value[0].key.data : At(plan_.key);
-}
-
-void CudaJob::SetPointers() {
-  const InPlace& in_place = plan_.in_place;
-  const AttentionOutputs& outputs = job_.outputs;
-  args_.query.data =
-      plan_.project_query ? At(plan_.projected_query) : QueryData();
-  args_.key.data = plan_.project_key ? At(plan_.projected_key) : KeyData();
-  args_.value.data =
-      in_place.value ? problem_.key_value[0].value.data : At(plan_.value);
-  args_.term_weights = At<float>(plan_.term_weights);
-  args_.key_ranges = At<KeySpan>(plan_.key_ranges);
-  args_.attend_mask.data = At(plan_.attend_mask);
-  args_.bias.data = in_place.bias ? problem_.bias->data : At(plan_.bias);
-  args_.alibi_slopes = At<float>(plan_.alibi_slopes);
-  args_.alibi_positions = At<double>(plan_.alibi_positions);
-  args_.sinks = At<float>(plan_.sinks);
-  args_.output = in_place.output ? outputs.output.data : At(plan_.output);
-  args_.lse = in_place.lse ? reinterpret_cast<float*>(outputs.lse.data)
-                           : At<float>(plan_.lse);
-  args_.weights = in_place.weights
-                      ? reinterpret_cast<float*>(outputs.weights.data)
-                      : At<float>(plan_.weights);
-  args_.marks = At<RowMark>(plan_.marks);
-  args_.marked = stream_.marked();
-  args_.row_max = At<float>(plan_.row_max);
-  args_.row_sum = At<float>(plan_.row_sum);
-  args_.partials = At<float>(plan_.partials);
 }
 
 template <typename Args>

@@ -15,6 +15,12 @@
 
 namespace attention::cuda {
 
+/// The plan's arguments with pointers to where the job's tensors lie: in place,
+/// or in `memory`, which holds plan.bytes of device memory. Projected rows are
+/// taken to be there.
+AttentionArgs ArgsOf(const AttentionJob& job, const Plan& plan,
+                     const Stream& stream, std::byte* memory);
+
 /// One job on one stream: inputs up, kernels, results down. It can be stopped
 /// before each launch.
 class CudaJob {
@@ -43,7 +49,6 @@ class CudaJob {
   absl::Status Download();
 
  private:
-  void SetPointers();
   // As the caller gave them, before they are projected.
   const void* QueryData() const;
   const void* KeyData() const;

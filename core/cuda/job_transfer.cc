@@ -9,22 +9,11 @@
 #include "core/cuda/plan_memory.h"
 #include "core/cuda/rearrange.h"
 #include "core/cuda/scoring.h"
-#include "core/cuda/transfer.h"
 #include "core/element.h"
 #include "core/validate_parts.h"
 
 namespace attention::cuda {
 namespace {
-
-// One head and batch entry of a view of four extents, (length, width).
-TensorView HeadOf(const TensorView& view, int64_t batch, int64_t head) {
-  TensorView rows;
-  rows.type = view.type;
-  rows.shape = {view.shape[2], view.shape[3]};
-  rows.strides = {view.strides[2], view.strides[3]};
-  rows.data = view.data + batch * view.strides[0] + head * view.strides[1];
-  return rows;
-}
 
 // One row of a view of four extents.
 TensorView RowOf(const TensorView& view, int64_t batch, int64_t head,
@@ -116,22 +105,23 @@ void ForEachPiece(const ValidatedProblem& problem,
 
 class InputBringer {
  public:
-  InputBringer(const KernelTable& kernels, Stream& stream, std::byte* memory)
-      : kernels_(kernels), stream_(stream), memory_(memory), up_(stream) {}
+  InputBringer(const KernelTable& kernels, Stream& stream, std::byte* memory,
+               Uploader& up)
+      : kernels_(kernels), stream_(stream), memory_(memory), up_(up) {}
 
-  // Where host memory is appended to from here on; null where nothing is to be
-  // brought.
-  Uploader* Begin(const Buffer& buffer) {
-    if (buffer.bytes == 0) return nullptr;
+  // What is appended from here on goes to the buffer; false where there is
+  // none.
+  bool Begin(const Buffer& buffer) {
+    if (buffer.bytes == 0) return false;
     up_.BeginNext(memory_ + buffer.offset);
-    return &up_;
+    return true;
   }
 
   void Bring(const TensorView& view, const Buffer& buffer) {
     if (buffer.bytes == 0) return;
     if (!OnDevice(view)) {
-      Begin(buffer)->AppendView(view);
-      return;
+      Begin(buffer);
+      return up_.AppendView(view);
     }
     Move(view, memory_ + buffer.offset,
          ContiguousStrides(view.shape, ByteSize(view.type)));
@@ -150,14 +140,14 @@ class InputBringer {
     }
     const int64_t rows = view.shape[0] * view.shape[1] * view.shape[2];
     const int64_t gap = (compact.elements / rows - view.shape[3]) * size;
-    Uploader& up = *Begin(buffer);
-    if (gap == 0) return up.AppendView(view);
+    Begin(buffer);
+    if (gap == 0) return up_.AppendView(view);
     static constexpr std::byte kGap[16] = {};
     for (int64_t b = 0; b < view.shape[0]; ++b) {
       for (int64_t h = 0; h < view.shape[1]; ++h) {
         for (int64_t i = 0; i < view.shape[2]; ++i) {
-          up.AppendView(RowOf(view, b, h, i));
-          up.Append(kGap, gap);
+          up_.AppendView(RowOf(view, b, h, i));
+          up_.Append(kGap, gap);
         }
       }
     }
@@ -178,20 +168,17 @@ class InputBringer {
       return;
     }
     // From the host in one go.
-    Uploader& up = *Begin(buffer);
+    Begin(buffer);
     for (int64_t b = 0; b < problem.batch; ++b) {
       for (int64_t head = 0; head < problem.kv_heads; ++head) {
         for (const auto& block : blocks) {
-          up.AppendView(HeadOf(block.*part, b, head));
+          up_.AppendView(HeadOf(block.*part, b, head));
         }
       }
     }
   }
 
-  absl::Status Finish() {
-    absl::Status uploaded = up_.Finish();
-    return status_.ok() ? uploaded : status_;
-  }
+  const absl::Status& status() const { return status_; }
 
  private:
   void BringBlock(const ValidatedProblem& problem, const TensorView& block,
@@ -217,7 +204,7 @@ class InputBringer {
   const KernelTable& kernels_;
   Stream& stream_;
   std::byte* const memory_;
-  Uploader up_;
+  Uploader& up_;
   absl::Status status_;
 };
 
@@ -243,44 +230,70 @@ void CopyToHost(const TensorView& from, const MutableTensorView& to,
 
 }  // namespace
 
+TensorView HeadOf(const TensorView& view, int64_t batch, int64_t head) {
+  TensorView rows;
+  rows.type = view.type;
+  rows.shape = {view.shape[2], view.shape[3]};
+  rows.strides = {view.strides[2], view.strides[3]};
+  rows.data = view.data + batch * view.strides[0] + head * view.strides[1];
+  return rows;
+}
+
 absl::Status UploadInputs(const ValidatedProblem& problem, const Plan& plan,
                           const KernelTable& kernels, Stream& stream,
                           std::byte* memory) {
-  InputBringer bringer(kernels, stream, memory);
+  Uploader up(stream);
+  absl::Status status =
+      UploadInputs(problem, plan, kernels, stream, memory, up);
+  status.Update(up.Finish());
+  return status;
+}
+
+absl::Status UploadInputs(const ValidatedProblem& problem, const Plan& plan,
+                          const KernelTable& kernels, Stream& stream,
+                          std::byte* memory, Uploader& up) {
+  InputBringer bringer(kernels, stream, memory, up);
   bringer.Bring(problem.query, plan.query);
   bringer.BringBlocks(problem, &ValidatedProblem::Block::key, plan.key);
   bringer.BringBlocks(problem, &ValidatedProblem::Block::value, plan.value);
   const ScoringParts scoring = PartsOf(problem);
-  if (Uploader* up = bringer.Begin(plan.query_matrix)) {
+  if (bringer.Begin(plan.query_matrix)) {
     AppendParameter(*scoring.query_matrix, plan.project_query->matrix_stride,
-                    *up);
+                    up);
   }
-  if (Uploader* up = bringer.Begin(plan.key_matrix)) {
-    AppendParameter(*scoring.key_matrix, plan.project_key->matrix_stride, *up);
+  if (bringer.Begin(plan.key_matrix)) {
+    AppendParameter(*scoring.key_matrix, plan.project_key->matrix_stride, up);
   }
-  if (Uploader* up = bringer.Begin(plan.term_weights)) {
-    AppendTermWeights(*scoring.term_weights, plan.args.term_weight_stride, *up);
+  if (bringer.Begin(plan.term_weights)) {
+    AppendTermWeights(*scoring.term_weights, plan.args.term_weight_stride, up);
   }
-  if (Uploader* up = bringer.Begin(plan.key_ranges)) {
-    AppendKeyRanges(problem, *up);
-  }
+  if (bringer.Begin(plan.key_ranges)) AppendKeyRanges(problem, up);
   if (problem.attend_mask) {
     bringer.BringMask(*problem.attend_mask, plan.attend_mask);
   }
   if (problem.bias) bringer.BringMask(*problem.bias, plan.bias);
   if (problem.alibi_slopes) {
     bringer.Bring(*problem.alibi_slopes, plan.alibi_slopes);
-    AppendPositions(problem, *bringer.Begin(plan.alibi_positions));
+    if (bringer.Begin(plan.alibi_positions)) AppendPositions(problem, up);
   }
   if (problem.sinks) bringer.Bring(*problem.sinks, plan.sinks);
-  return bringer.Finish();
+  return bringer.status();
 }
 
 absl::Status DownloadResults(const AttentionJob& job, const Plan& plan,
                              const KernelTable& kernels, Stream& stream,
                              const std::byte* memory) {
-  absl::Status status;
   Downloader down(stream);
+  absl::Status status =
+      DownloadResults(job, plan, kernels, stream, memory, down);
+  status.Update(down.Finish());
+  return status;
+}
+
+absl::Status DownloadResults(const AttentionJob& job, const Plan& plan,
+                             const KernelTable& kernels, Stream& stream,
+                             const std::byte* memory, Downloader& down) {
+  absl::Status status;
   const auto copy = [&](const Buffer& buffer, const MutableTensorView& to) {
     if (buffer.bytes == 0 || !status.ok()) return;
     const TensorView from =
@@ -295,8 +308,7 @@ absl::Status DownloadResults(const AttentionJob& job, const Plan& plan,
   copy(plan.output, job.outputs.output);
   copy(plan.weights, job.outputs.weights);
   copy(plan.lse, job.outputs.lse);
-  const absl::Status downloaded = down.Finish();
-  return status.ok() ? downloaded : status;
+  return status;
 }
 
 absl::Status WriteEmptyResults(const AttentionJob& job, Stream* stream) {

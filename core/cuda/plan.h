@@ -61,6 +61,9 @@ struct PlanOptions {
   /// between slices. One with more goes in slices of its batch, its heads or
   /// its rows.
   double slice_work = double{int64_t{1} << 42};
+  /// Bytes of device memory of the jobs that go in one launch together, at
+  /// most: those that are given together, and are not sliced.
+  int64_t launch_bytes = int64_t{1} << 30;
 };
 
 /// How one problem is computed. Follows from the problem, the device and the

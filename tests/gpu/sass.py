@@ -38,14 +38,16 @@ Instruction = collections.namedtuple("Instruction", "address predicate name oper
 
 
 def name_of(function):
-    """ "BF16_D128_rows128_plain", "BF16_D128_wgmma", or None."""
+    """ "BF16_D128_rows128_plain", "BF16_D128_rows16_entries", "BF16_D128_wgmma", or None."""
     if found := WGMMA_INSTANCE.search(function):
         return f"{'FP16' if found[1] == '4Half' else 'BF16'}_D{found[2]}_wgmma"
     found = INSTANCE.search(function)
     if not found:
         return None
     kind = "FP16" if "4Half" in function else "BF16"
-    options = "options" if found[3].startswith("Lb1") else "plain"
+    # Whether it has code for options, and for pages: that of several entries.
+    options = "entries" if found[3].endswith("Lb1ELb1") else (
+        "options" if found[3].startswith("Lb1") else "plain")
     return f"{kind}_D{found[1]}_rows{found[2]}_{options}"
 
 

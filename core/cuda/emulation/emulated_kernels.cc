@@ -4,6 +4,7 @@
 #include "core/cuda/emulation/emulation.h"
 #include "core/cuda/kernels/attend-inl.h"
 #include "core/cuda/kernels/dispatch-inl.h"
+#include "core/cuda/kernels/entries-inl.h"
 #include "core/cuda/kernels/merge-inl.h"
 #include "core/cuda/kernels/mma-inl.h"
 #include "core/cuda/kernels/project-inl.h"
@@ -49,6 +50,35 @@ int LaunchMma(const AttentionArgs& args, const LaunchShape& shape, void*) {
   });
 }
 
+int LaunchAttendEntries(const EntriesArgs& entries, const AttentionArgs& like,
+                        const LaunchShape& shape, void*) {
+  return DispatchAttend(like, [&]<Score kScore, int kColumnGroups>() {
+    return Launch(entries, shape,
+                  OfEntries<Attend<kScore, kColumnGroups, true>>);
+  });
+}
+
+int LaunchMmaEntries(const EntriesArgs& entries, const AttentionArgs& like,
+                     const LaunchShape& shape, void*) {
+  return DispatchMma</*kEntries=*/true>(like, [&]<typename Instance>() {
+    return Launch(entries, shape, OfEntries<AttendMma<Instance>>);
+  });
+}
+
+int LaunchMergeEntries(const EntriesArgs& entries, const AttentionArgs&,
+                       const LaunchShape& shape, void*) {
+  return Launch(entries, shape, OfEntries<Merge>);
+}
+
+int LaunchRecomputeEntries(const EntriesArgs& entries,
+                           const AttentionArgs& like, const LaunchShape& shape,
+                           void*) {
+  return DispatchAttend(like, [&]<Score kScore, int kColumnGroups>() {
+    return Launch(entries, shape,
+                  OfEntries<Recompute<kScore, kColumnGroups, true>>);
+  });
+}
+
 #ifdef ATTENTION_EMULATES_WGMMA
 int LaunchWgmma(const AttentionArgs& args, const LaunchShape& shape, void*) {
   return LaunchEmulatedWgmma(args, shape);
@@ -77,6 +107,10 @@ const KernelTable& EmulatedKernels() {
       .merge = LaunchOne<Merge, AttentionArgs>,
       .weights = LaunchWeights,
       .recompute = LaunchRecompute,
+      .attend_entries = LaunchAttendEntries,
+      .attend_mma_entries = LaunchMmaEntries,
+      .merge_entries = LaunchMergeEntries,
+      .recompute_entries = LaunchRecomputeEntries,
       .project = LaunchOne<Project, ProjectArgs>,
       .softmax_rows = LaunchOne<SoftmaxRows, SoftmaxRowsArgs>,
       .finish_output = LaunchOne<FinishOutput, FinishOutputArgs>,

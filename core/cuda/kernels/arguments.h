@@ -98,6 +98,12 @@ struct AttentionArgs {
   /// matrix has a head extent.
   Rows key;
   Rows value;  // (B, Hkv, Lk, Dv); Dv may be 0 where lse or weights are wanted
+  /// Where keys and values lie in pages, (Hkv, key.length, width) each, the
+  /// addresses of these: key j is row j % key.length of page j / key.length.
+  /// The last page may end with its last key's row of its last head. B is 1
+  /// then, key.length is value.length, and Lk below 2^31. Null: in one piece.
+  const void* const* key_pages = nullptr;
+  const void* const* value_pages = nullptr;
   const float* term_weights =
       nullptr;                     // (Hq, width) or, with stride 0, (width)
   int64_t term_weight_stride = 0;  // elements from head to head
@@ -140,6 +146,14 @@ struct AttentionArgs {
   int64_t splits = 1;
   int64_t keys_per_split = 0;
   float* partials = nullptr;  // PartialFloats(*this) of them
+};
+
+/// Problems that one launch computes: block n of the launch is block n -
+/// first_blocks[e] of problem e, the last one that begins there or before.
+struct EntriesArgs {
+  const AttentionArgs* entries = nullptr;  // `count`, in the device's memory
+  const int64_t* first_blocks = nullptr;   // `count`, likewise, from 0 upwards
+  int64_t count = 0;
 };
 
 /// to = from W: the additive score's q W_q and k W_k, bilinear's q M.

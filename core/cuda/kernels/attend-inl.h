@@ -85,7 +85,7 @@ ATTENTION_KERNEL_CODE void AddTile(const AttentionArgs& args, int64_t first_key,
 }
 
 /// The softmax and the weighted values of a tile of rows over `keys`.
-template <Score kScore, typename Accumulation, int kColumnGroups>
+template <Score kScore, typename Accumulation, int kColumnGroups, bool kPaged>
 ATTENTION_KERNEL_CODE void SweepKeys(const AttentionArgs& args, KeySpan keys,
                                      const AttendMemory& memory,
                                      ThreadState& state,
@@ -95,17 +95,18 @@ ATTENTION_KERNEL_CODE void SweepKeys(const AttentionArgs& args, KeySpan keys,
   int64_t first_key = keys.begin / kAttendKeys * kAttendKeys;
   for (; first_key < keys.end; first_key += kAttendKeys) {
     Scores scores;
-    FinishScores<kScore>(args, epilogue, first_key, memory, scores);
+    FinishScores<kScore, kPaged>(args, epilogue, first_key, memory, scores);
     Accumulation::SetScores(args, first_key, memory, scores);
     AddTile<Accumulation, kColumnGroups>(args, first_key, memory, scores, state,
                                          sums);
-    AddValues<Accumulation, kColumnGroups>(args, first_key, memory, sums);
+    AddValues<Accumulation, kColumnGroups, kPaged>(args, first_key, memory,
+                                                   sums);
   }
 }
 
 /// The block's number in its grid says what it works on, here as in every
 /// kernel. kColumnGroups: groups of 64 columns of the values, 1 or 2.
-template <Score kScore, int kColumnGroups>
+template <Score kScore, int kColumnGroups, bool kPaged = false>
 ATTENTION_KERNEL_CODE void Attend(const AttentionArgs& args, int64_t block) {
   const AttendMemory memory = MakeAttendMemory();
   const AttendPlace place =
@@ -115,7 +116,8 @@ ATTENTION_KERNEL_CODE void Attend(const AttentionArgs& args, int64_t block) {
       args, place.kv_group, place.first_row, place.keys, memory.rows);
   ThreadState state;
   Columns<kColumnGroups> sums = {};
-  SweepKeys<kScore, Plain, kColumnGroups>(args, rows.any, memory, state, sums);
+  SweepKeys<kScore, Plain, kColumnGroups, kPaged>(args, rows.any, memory, state,
+                                                  sums);
   StoreRows<kColumnGroups>(
       args, memory, state, sums,
       [&](int64_t row, const RowState& whole, const auto& of) {

@@ -107,13 +107,13 @@ struct ThreadState {
 };
 
 /// The scores of a tile, masked.
-template <Score kScore>
+template <Score kScore, bool kPaged>
 ATTENTION_KERNEL_CODE void FinishScores(const AttentionArgs& args,
                                         const Epilogue& epilogue,
                                         int64_t first_key,
                                         const AttendMemory& memory,
                                         Scores& scores) {
-  ComputeScores<kScore>(args, first_key, memory, scores);
+  ComputeScores<kScore, kPaged>(args, first_key, memory, scores);
   const RowInfo* const rows = memory.rows + Opaque(ThreadRow());
   ATTENTION_UNROLL_ALL
   for (int m = 0; m < kTileRows; ++m) {

@@ -31,10 +31,11 @@ inline constexpr int kColumnGroup = 64;
 template <int kColumnGroups>
 using Columns = float[kTileRows][4 * kColumnGroups];
 
-/// Brings kAttendDepth rows of values, `count` of them there and others 0.
-template <int kColumnGroups, typename T>
-ATTENTION_KERNEL_CODE void LoadValues(const T* values, int64_t count,
-                                      int64_t width, int64_t first_column,
+/// Brings kAttendDepth rows of values from row `first` on, `count` of them
+/// there and others 0.
+template <int kColumnGroups, typename T, typename Head>
+ATTENTION_KERNEL_CODE void LoadValues(const Head& values, int64_t first,
+                                      int64_t count, int64_t first_column,
                                       float* to) {
   constexpr int kWidth = kColumnGroups * kColumnGroup;
   constexpr int kPerRow = kWidth / kStretch;
@@ -42,8 +43,9 @@ ATTENTION_KERNEL_CODE void LoadValues(const T* values, int64_t count,
     const int row = i / kPerRow;
     const int column = i % kPerRow * kStretch;
     T numbers[kStretch] = {};
-    if (row < count && first_column + column < width) {
-      LoadStretch(values + row * width, first_column + column, width, numbers);
+    if (row < count && first_column + column < values.width) {
+      LoadStretch(values.template At<T>(first + row), first_column + column,
+                  values.width, numbers);
     }
     for (int half = 0; half < 2; ++half) {
       Float4 wide;
@@ -54,13 +56,12 @@ ATTENTION_KERNEL_CODE void LoadValues(const T* values, int64_t count,
   }
 }
 
-template <int kColumnGroups>
-ATTENTION_KERNEL_CODE void LoadValuesOf(const Rows& values, int64_t begin,
-                                        int64_t count, int64_t first_column,
-                                        float* to) {
-  WithElements(values.data, values.type, [&](const auto* data) {
-    LoadValues<kColumnGroups>(data + begin, count, values.width, first_column,
-                              to);
+template <int kColumnGroups, typename Head>
+ATTENTION_KERNEL_CODE void LoadValuesOf(Element type, const Head& values,
+                                        int64_t first, int64_t count,
+                                        int64_t first_column, float* to) {
+  WithElements(values.data, type, [&]<typename T>(const T*) {
+    LoadValues<kColumnGroups, T>(values, first, count, first_column, to);
   });
 }
 
@@ -87,7 +88,7 @@ ATTENTION_KERNEL_CODE void AddWeighted(const AttendMemory& memory, int first,
   }
 }
 
-template <typename Accumulation, int kColumnGroups>
+template <typename Accumulation, int kColumnGroups, bool kPaged>
 ATTENTION_KERNEL_CODE void AddValues(const AttentionArgs& args,
                                      int64_t first_key,
                                      const AttendMemory& memory,
@@ -96,10 +97,12 @@ ATTENTION_KERNEL_CODE void AddValues(const AttentionArgs& args,
       static_cast<int>(Least(kAttendKeys, args.key_length - first_key));
   for (int first = 0; first < count; first += kAttendDepth) {
     SyncBlock();
-    LoadValuesOf<kColumnGroups>(
-        args.value,
-        memory.source->value_begin + (first_key + first) * args.value.width,
-        count - first, memory.source->strip * kAttendValues, memory.values);
+    LoadValuesOf<kColumnGroups>(args.value.type,
+                                HeadRowsOf<kPaged>(args.value, args.value_pages,
+                                                   memory.source->value_begin),
+                                first_key + first, count - first,
+                                memory.source->strip * kAttendValues,
+                                memory.values);
     SyncBlock();
     AddWeighted<Accumulation, kColumnGroups>(memory, first, sums);
   }

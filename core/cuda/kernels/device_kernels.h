@@ -65,6 +65,16 @@ int LaunchWeights(const AttentionArgs& args, const LaunchShape& shape,
                   void* stream);
 int LaunchRecompute(const AttentionArgs& args, const LaunchShape& shape,
                     void* stream);
+int LaunchAttendEntries(const EntriesArgs& entries, const AttentionArgs& like,
+                        const LaunchShape& shape, void* stream);
+int LaunchAttendMmaEntries(const EntriesArgs& entries,
+                           const AttentionArgs& like, const LaunchShape& shape,
+                           void* stream);
+int LaunchMergeEntries(const EntriesArgs& entries, const AttentionArgs& like,
+                       const LaunchShape& shape, void* stream);
+int LaunchRecomputeEntries(const EntriesArgs& entries,
+                           const AttentionArgs& like, const LaunchShape& shape,
+                           void* stream);
 int LaunchProject(const ProjectArgs& args, const LaunchShape& shape,
                   void* stream);
 int LaunchSoftmaxRows(const SoftmaxRowsArgs& args, const LaunchShape& shape,

@@ -36,13 +36,16 @@ int DispatchAttend(const AttentionArgs& args, const Launch& launch) {
 /// What attend_mma is compiled for: a type (Half, Brain), rows of up to kWidth
 /// columns, rows of a block, and whether it has code for the options, mask,
 /// bias, softcap, ALiBi and dropout. A problem with some of them runs the code
-/// of these: what it has not is a branch for each tile of keys.
-template <typename Type, int kWidthOf, int kRowsOf, bool kOptionsOf>
+/// of these: what it has not is a branch for each tile of keys. kPaged: whether
+/// it has code for pages, as what computes several entries has.
+template <typename Type, int kWidthOf, int kRowsOf, bool kOptionsOf,
+          bool kPagedOf>
 struct MmaInstance {
   using T = Type;
   static constexpr int kWidth = kWidthOf;
   static constexpr int kRows = kRowsOf;
   static constexpr bool kOptions = kOptionsOf;
+  static constexpr bool kPaged = kPagedOf;
   /// Whether the warps have the same rows and each a part of the keys.
   static constexpr bool kSharesRows = kRows == kMmaSharedRows;
   static constexpr int kTiles = kSharesRows ? 1 : kRows / 64;  // of a warp
@@ -55,18 +58,20 @@ struct MmaInstance {
   static constexpr int kThreadKeys = kWarpKeys / 4;
 };
 
-/// launch.operator()<MmaInstance>().
-template <typename Launch>
+/// launch.operator()<MmaInstance>(). kEntries: of several entries, all of which
+/// MmaWidth() and MmaRows() have in one class; they run the code for options.
+template <bool kEntries = false, typename Launch>
 int DispatchMma(const AttentionArgs& args, const Launch& launch) {
   const int64_t rows = MmaRows(args);
   const auto with_rows = [&]<typename T, int kWidth, int kRows>() {
-    if constexpr (kRows == MmaMostRows(kWidth)) {
+    if constexpr (!kEntries && kRows == MmaMostRows(kWidth)) {
       if (!MmaHasOptions(args, rows)) {
         return launch
-            .template operator()<MmaInstance<T, kWidth, kRows, false>>();
+            .template operator()<MmaInstance<T, kWidth, kRows, false, false>>();
       }
     }
-    return launch.template operator()<MmaInstance<T, kWidth, kRows, true>>();
+    return launch
+        .template operator()<MmaInstance<T, kWidth, kRows, true, kEntries>>();
   };
   const auto with_width = [&]<typename T, int kWidth>() {
     if (rows == kMmaSharedRows) {

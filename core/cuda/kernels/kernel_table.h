@@ -15,6 +15,14 @@ namespace attention::cuda {
 /// A problem's order: project (where it has parameters), attend, attend_mma or
 /// attend_wgmma, merge (where keys were split), weights (where wanted), and
 /// recompute where a row was marked.
+///
+/// Those of entries compute several problems in one launch, each as its kernel
+/// would alone, to the bit; only they read pages. `like` is any of the
+/// problems: all have its score and types, and of attend_entries and
+/// recompute_entries a value width up to 64 if it has one, and above if not; of
+/// attend_mma_entries also its MmaWidth() and MmaRows(). The launch has the
+/// problems' blocks together, and the most shared memory that one of them
+/// needs.
 struct KernelTable {
   /// Every score and type, in FP32. Writes output, lse, marks, row_max and
   /// row_sum, or partials.
@@ -40,6 +48,14 @@ struct KernelTable {
   /// 1.
   int (*recompute)(const AttentionArgs&, const LaunchShape& shape,
                    void* stream);
+  int (*attend_entries)(const EntriesArgs&, const AttentionArgs& like,
+                        const LaunchShape& shape, void* stream);
+  int (*attend_mma_entries)(const EntriesArgs&, const AttentionArgs& like,
+                            const LaunchShape& shape, void* stream);
+  int (*merge_entries)(const EntriesArgs&, const AttentionArgs& like,
+                       const LaunchShape& shape, void* stream);
+  int (*recompute_entries)(const EntriesArgs&, const AttentionArgs& like,
+                           const LaunchShape& shape, void* stream);
   int (*project)(const ProjectArgs&, const LaunchShape& shape, void* stream);
   int (*softmax_rows)(const SoftmaxRowsArgs&, const LaunchShape& shape,
                       void* stream);

@@ -168,6 +168,13 @@ constexpr LaunchShape MmaShape(const AttentionArgs& args) {
           kMmaThreads, static_cast<int32_t>(MmaSharedBytes(args, rows))};
 }
 
+/// Of a block that computes one of several entries: with room for options.
+constexpr int64_t MmaEntryBytes(const AttentionArgs& args) {
+  const int64_t rows = MmaRows(args);
+  return MmaSharedBytes(args, rows) +
+         (MmaHasOptions(args, rows) ? 0 : rows * kMmaRowOptionsBytes);
+}
+
 // attend_wgmma: FP16 and BF16 with Hopper's own instructions. Two groups of
 // four warps have 64 rows each; four more warps bring tiles of keys and values.
 inline constexpr int32_t kWgmmaThreads = 384;

@@ -17,11 +17,13 @@ ATTENTION_KERNEL_CODE MmaSource MakeMmaSource(const AttentionArgs& args,
   MmaSource source;
   source.first_key = rows.any.begin / kKeys * kKeys;
   source.key_begin =
-      RowsBegin(args, args.key, kv_group.batch, kv_group.first_head) +
-      source.first_key * args.key.width;
+      RowsBegin(args, args.key, kv_group.batch, kv_group.first_head);
   source.value_begin =
-      RowsBegin(args, args.value, kv_group.batch, kv_group.first_head) +
-      source.first_key * args.value.width;
+      RowsBegin(args, args.value, kv_group.batch, kv_group.first_head);
+  if (!Instance::kPaged || args.key_pages == nullptr) {
+    source.key_begin += source.first_key * args.key.width;
+    source.value_begin += source.first_key * args.value.width;
+  }
   const int64_t keys = Most(rows.any.end - source.first_key, 0);
   source.tiles = static_cast<int32_t>(CeilDivide(keys, kKeys));
   source.inside_begin = static_cast<int32_t>(
@@ -35,23 +37,42 @@ ATTENTION_KERNEL_CODE MmaSource MakeMmaSource(const AttentionArgs& args,
 }
 
 /// Starts to bring a tile of `rows`, keys or values, of which the block's first
-/// begins at element `begin`.
+/// begins at element `begin`, or a page's first.
 template <typename Instance, typename Tile>
 ATTENTION_KERNEL_CODE void StartTile(const AttentionArgs& args,
                                      const MmaSource& source, const Rows& rows,
-                                     int64_t begin, int tile, const Tile& to) {
-  const int64_t first = int64_t{tile} * Instance::kKeys;
-  StartRows<Instance::kWidth, Instance::kKeys>(
-      rows.data, begin + first * rows.width,
-      args.key_length - source.first_key - first, rows.width, to);
+                                     const void* const* pages, int64_t begin,
+                                     int tile, const Tile& to) {
+  constexpr int kWidth = Instance::kWidth;
+  constexpr int kKeys = Instance::kKeys;
+  const int64_t first = int64_t{tile} * kKeys;
+  const int64_t count = args.key_length - source.first_key - first;
+  const auto head = HeadRowsOf<Instance::kPaged>(
+      rows, Instance::kPaged ? pages : nullptr, begin);
+  if constexpr (Instance::kPaged) {
+    if (pages != nullptr) {
+      const int64_t key = source.first_key + first;
+      const auto row_at = [&](int row) {
+        return head.template At<uint16_t>(key + row);
+      };
+      if (head.page_rows % kKeys == 0) {
+        StartRows<kWidth, kKeys>(row_at(0), count, rows.width, to);
+      } else {
+        StartSomeRows<kWidth, kKeys>(row_at, count, rows.width, to);
+      }
+      return;
+    }
+  }
+  StartRows<kWidth, kKeys>(head.template At<uint16_t>(first), count, rows.width,
+                           to);
 }
 
 template <typename Instance>
 ATTENTION_KERNEL_CODE void StartKeys(const AttentionArgs& args,
                                      const MmaSource& source, int tile,
                                      const MmaMemory<Instance>& memory) {
-  StartTile<Instance>(args, source, args.key, source.key_begin, tile,
-                      memory.keys);
+  StartTile<Instance>(args, source, args.key, args.key_pages, source.key_begin,
+                      tile, memory.keys);
   CommitCopies();
 }
 
@@ -60,8 +81,8 @@ template <typename Instance>
 ATTENTION_KERNEL_CODE void StartValues(const AttentionArgs& args,
                                        const MmaSource& source, int tile,
                                        const MmaMemory<Instance>& memory) {
-  StartTile<Instance>(args, source, args.value, source.value_begin, tile,
-                      memory.values);
+  StartTile<Instance>(args, source, args.value, args.value_pages,
+                      source.value_begin, tile, memory.values);
   if constexpr (Instance::kOptions) {
     StartMaskAndBias<Instance>(args, source, tile, memory);
   }
@@ -77,8 +98,8 @@ ATTENTION_KERNEL_CODE void StartQueries(const AttentionArgs& args,
                                         const MmaMemory<Instance>& memory) {
   constexpr int kRows = Instance::kRows;
   StartRows<Instance::kWidth, kRows>(
-      args.query.data,
-      (kv_group.first_result_row + rows.first) * int64_t{args.query.width},
+      static_cast<const uint16_t*>(args.query.data) +
+          (kv_group.first_result_row + rows.first) * int64_t{args.query.width},
       rows.count, args.query.width, memory.queries);
   CommitCopies();
   if (args.factor >= 0) return;

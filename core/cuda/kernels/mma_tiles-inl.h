@@ -31,7 +31,7 @@ struct MmaTile {
 /// What a block reads: elements where its keys and values begin, and tiles of
 /// keys. In shared memory, for registers are scarce.
 struct MmaSource {
-  int64_t key_begin;  // of the first tile
+  int64_t key_begin;  // of the first tile; of a page's rows, where there are
   int64_t value_begin;
   int64_t first_key;
   int32_t tiles;
@@ -101,9 +101,10 @@ ATTENTION_KERNEL_CODE SharedPlace Moved(SharedPlace place, int rows,
          static_cast<unsigned>(rows * kWidth * 2);
 }
 
-/// As StartRows(), where rows end before the tile or are not of its width.
-template <int kWidth, int kRows, typename Tile>
-ATTENTION_KERNEL_CODE void StartSomeRows(const uint16_t* from, int64_t count,
+/// As StartRows(), where rows end before the tile or are not of its width, or
+/// do not lie one behind the other: from(row) is where one begins.
+template <int kWidth, int kRows, typename From, typename Tile>
+ATTENTION_KERNEL_CODE void StartSomeRows(const From& from, int64_t count,
                                          int width, const Tile& to) {
   constexpr int kChunks = kWidth / 8;
   const int chunk = ThreadIndex() % kChunks;
@@ -114,15 +115,15 @@ ATTENTION_KERNEL_CODE void StartSomeRows(const uint16_t* from, int64_t count,
     for (; row < kRows; row += kMmaThreads / kChunks) {
       const bool there = row < count && column < width;
       // An address that is not read has to be one all the same.
-      CopyAsync<16>(to.Chunk(row, chunk),
-                    there ? from + int64_t{row} * width + column : from, there);
+      CopyAsync<16>(to.Chunk(row, chunk), there ? from(row) + column : from(0),
+                    there);
     }
     return;
   }
   ATTENTION_UNROLL(1)
   for (; row < kRows; row += kMmaThreads / kChunks) {
     MmaChunk numbers = {};
-    const uint16_t* const at = from + int64_t{row} * width + column;
+    const uint16_t* const at = from(row < count ? row : 0) + column;
     for (int i = 0; row < count && i < 8 && column + i < width; ++i) {
       numbers.at[i] = at[i];
     }
@@ -130,17 +131,17 @@ ATTENTION_KERNEL_CODE void StartSomeRows(const uint16_t* from, int64_t count,
   }
 }
 
-/// Starts to bring `count` of kRows rows of `width` columns, from element
-/// `begin` of `data` on; 0 elsewhere. Rows that are not whole chunks are
-/// brought at once.
+/// Starts to bring `count` of kRows rows of `width` columns, which lie one
+/// behind the other; 0 elsewhere. Rows that are not whole chunks are brought at
+/// once.
 template <int kWidth, int kRows, typename Tile>
-ATTENTION_KERNEL_CODE void StartRows(const void* data, int64_t begin,
-                                     int64_t count, int width, const Tile& to) {
+ATTENTION_KERNEL_CODE void StartRows(const uint16_t* from, int64_t count,
+                                     int width, const Tile& to) {
   constexpr int kChunks = kWidth / 8;
   constexpr int kStep = kMmaThreads / kChunks;  // rows at a time: 4, 8 or 16
-  const auto* const from = static_cast<const uint16_t*>(data) + begin;
   if (count < kRows || width != kWidth) {
-    StartSomeRows<kWidth, kRows>(from, count, width, to);
+    StartSomeRows<kWidth, kRows>(
+        [=](int row) { return from + int64_t{row} * width; }, count, width, to);
     return;
   }
   // Every address is the first one and a number that the compiler knows: `row`

@@ -65,7 +65,7 @@ ATTENTION_KERNEL_CODE bool SelectMarkedRows(const AttentionArgs& args,
 
 /// Whether the thread finds a value that is not finite among those of the
 /// block's columns: of every key, because kernels read more than rows' ranges.
-template <int kColumnGroups>
+template <int kColumnGroups, bool kPaged>
 ATTENTION_KERNEL_CODE bool FindsNotFinite(const AttentionArgs& args,
                                           const AttendSource& source) {
   constexpr int kWarps = kAttendThreads / kWarp;
@@ -73,20 +73,23 @@ ATTENTION_KERNEL_CODE bool FindsNotFinite(const AttentionArgs& args,
   const int64_t first = source.strip * kAttendValues;
   const int64_t end =
       Least(width, first + int64_t{kColumnGroups} * kColumnGroup);
+  const auto values =
+      HeadRowsOf<kPaged>(args.value, args.value_pages, source.value_begin);
   bool found = false;
   for (int64_t key = ThreadIndex() / kWarp; key < args.key_length;
        key += kWarps) {
-    const int64_t row = source.value_begin + key * width;
-    for (int64_t at = first + ThreadIndex() % kWarp; at < end; at += kWarp) {
-      const float value = LoadFloat(args.value.data, args.value.type, row + at);
-      found = found || !IsFinite(value);
-    }
+    WithElements(args.value.data, args.value.type, [&]<typename T>(const T*) {
+      const T* const row = values.template At<T>(key);
+      for (int64_t at = first + ThreadIndex() % kWarp; at < end; at += kWarp) {
+        found = found || !IsFinite(Widen(row[at]));
+      }
+    });
   }
   return found;
 }
 
 /// `block` as of attend, for arguments without splits.
-template <Score kScore, int kColumnGroups>
+template <Score kScore, int kColumnGroups, bool kPaged = false>
 ATTENTION_KERNEL_CODE void Recompute(const AttentionArgs& args, int64_t block) {
   const AttendMemory memory = MakeAttendMemory();
   const AttendPlace place =
@@ -103,14 +106,14 @@ ATTENTION_KERNEL_CODE void Recompute(const AttentionArgs& args, int64_t block) {
   const bool averages = SyncBlockOr(SelectMarkedRows(args, memory));
   const KeySpan keys =
       SpanRows<kAttendRows>(args, place.first_row, place.keys, memory.rows).any;
-  if (!SyncBlockOr(averages ||
-                   FindsNotFinite<kColumnGroups>(args, *memory.source))) {
+  if (!SyncBlockOr(averages || FindsNotFinite<kColumnGroups, kPaged>(
+                                   args, *memory.source))) {
     return;
   }
   ThreadState state;
   Columns<kColumnGroups> sums = {};
-  SweepKeys<kScore, MaskedValues, kColumnGroups>(args, keys, memory, state,
-                                                 sums);
+  SweepKeys<kScore, MaskedValues, kColumnGroups, kPaged>(args, keys, memory,
+                                                         state, sums);
   StoreRows<kColumnGroups>(
       args, memory, state, sums,
       [&](int64_t result_row, const RowState& whole, const auto& of) {

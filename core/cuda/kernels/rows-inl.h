@@ -46,6 +46,40 @@ ATTENTION_KERNEL_CODE int64_t RowsBegin(const AttentionArgs& args,
   return (batch * rows.heads + head) * rows.length * rows.width;
 }
 
+/// Where the rows of keys, or of values, begin that one query head reads. Code
+/// for pages is in kernels for several entries alone.
+template <bool kPaged>
+struct HeadRows {
+  const void* data;
+  const void* const* pages;  // null: in one piece, from data on
+  int64_t begin;             // element of the head's first row, or of a page's
+  uint32_t page_rows;
+  int32_t width;
+
+  /// T: the rows' type.
+  template <typename T>
+  ATTENTION_KERNEL_CODE const T* At(int64_t row) const {
+    if constexpr (kPaged) {
+      if (pages != nullptr) {
+        const auto at = static_cast<uint32_t>(row);
+        const uint32_t page = at / page_rows;
+        return static_cast<const T*>(pages[page]) + begin +
+               int64_t{at - page * page_rows} * width;
+      }
+    }
+    return static_cast<const T*>(data) + begin + row * width;
+  }
+};
+
+/// `begin`: as RowsBegin() has it.
+template <bool kPaged>
+ATTENTION_KERNEL_CODE HeadRows<kPaged> HeadRowsOf(const Rows& rows,
+                                                  const void* const* pages,
+                                                  int64_t begin) {
+  return {rows.data, pages, begin, static_cast<uint32_t>(rows.length),
+          rows.width};
+}
+
 ATTENTION_KERNEL_CODE int64_t Least(int64_t a, int64_t b) {
   return a < b ? a : b;
 }

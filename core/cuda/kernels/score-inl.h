@@ -23,7 +23,7 @@ struct AttendMemory {
 /// What a block reads; in shared memory, for registers are scarce.
 struct AttendSource {
   int64_t query_begin;        // element of query.data of the tile's first row
-  int64_t key_begin;          // element of key.data of key 0
+  int64_t key_begin;          // element of key.data, or of a page, of its key 0
   int64_t value_begin;        // likewise
   const float* term_weights;  // of the head
   int64_t query_count;
@@ -92,30 +92,33 @@ ATTENTION_KERNEL_CODE void LoadStretch(const T* row, int64_t first,
   }
 }
 
-/// Brings a depth of 64 rows (`count` of them there, others 0) into shared
-/// memory in FP32, columns first: each thread 8 columns of one row.
-template <typename T>
-ATTENTION_KERNEL_CODE void LoadDepth(const T* rows, int64_t count,
-                                     int64_t width, int64_t first_column,
+/// Brings a depth of 64 rows (`count` of them there, others 0) from row `first`
+/// on into shared memory in FP32, columns first: each thread 8 columns of one
+/// row.
+template <typename T, typename Head>
+ATTENTION_KERNEL_CODE void LoadDepth(const Head& rows, int64_t first,
+                                     int64_t count, int64_t first_column,
                                      float* to) {
   constexpr int kRows = kAttendRows;
   const int row = ThreadIndex() % kRows;
   const int column = ThreadIndex() / kRows * kStretch;
   T numbers[kStretch] = {};
   if (row < count) {
-    LoadStretch(rows + row * width, first_column + column, width, numbers);
+    LoadStretch(rows.template At<T>(first + row), first_column + column,
+                rows.width, numbers);
   }
   for (int i = 0; i < kStretch; ++i) {
     to[(column + i) * kAttendPitch + row] = Widen(numbers[i]);
   }
 }
 
-/// The same for rows of any type, from element `begin` on.
-ATTENTION_KERNEL_CODE void LoadDepthOf(const Rows& rows, int64_t begin,
-                                       int64_t count, int64_t first_column,
-                                       float* to) {
-  WithElements(rows.data, rows.type, [&](const auto* data) {
-    LoadDepth(data + begin, count, rows.width, first_column, to);
+/// The same for rows of any type.
+template <typename Head>
+ATTENTION_KERNEL_CODE void LoadDepthOf(Element type, const Head& rows,
+                                       int64_t first, int64_t count,
+                                       int64_t first_column, float* to) {
+  WithElements(rows.data, type, [&]<typename T>(const T*) {
+    LoadDepth<T>(rows, first, count, first_column, to);
   });
 }
 
@@ -184,7 +187,7 @@ ATTENTION_KERNEL_CODE void AddDepth(const AttendMemory& memory,
 /// Scores without factor of the thread's rows and keys; whatever for those that
 /// do not exist. The block; memory.queries and keys are free again after the
 /// next SyncBlock().
-template <Score kScore>
+template <Score kScore, bool kPaged>
 ATTENTION_KERNEL_CODE void ComputeScores(const AttentionArgs& args,
                                          int64_t first_key,
                                          const AttendMemory& memory,
@@ -197,11 +200,13 @@ ATTENTION_KERNEL_CODE void ComputeScores(const AttentionArgs& args,
   for (int64_t depth = 0; depth < width; depth += kAttendDepth) {
     SyncBlock();
     const AttendSource& source = *memory.source;
-    LoadDepthOf(args.query, source.query_begin, source.query_count, depth,
-                memory.queries);
-    LoadDepthOf(args.key, source.key_begin + first_key * width,
-                Least(kAttendKeys, args.key_length - first_key), depth,
-                memory.keys);
+    LoadDepthOf(args.query.type,
+                HeadRowsOf<false>(args.query, nullptr, source.query_begin), 0,
+                source.query_count, depth, memory.queries);
+    LoadDepthOf(args.key.type,
+                HeadRowsOf<kPaged>(args.key, args.key_pages, source.key_begin),
+                first_key, Least(kAttendKeys, args.key_length - first_key),
+                depth, memory.keys);
     if (ScoreTerm<kScore>::kHasWeights && ThreadIndex() < kAttendDepth) {
       const int64_t at = depth + ThreadIndex();
       memory.term_weights[ThreadIndex()] =

@@ -55,7 +55,7 @@ ATTENTION_KERNEL_CODE void StoreWeights(const AttentionArgs& args,
   Scores scores = {};
   const bool any =
       first_key < rows.any.end && first_key + kAttendKeys > rows.any.begin;
-  if (any) ComputeScores<kScore>(args, first_key, memory, scores);
+  if (any) ComputeScores<kScore, false>(args, first_key, memory, scores);
   ATTENTION_UNROLL_ALL
   for (int m = 0; m < kTileRows; ++m) {
     const RowInfo& row = memory.rows[ThreadRow() + m];

@@ -141,6 +141,31 @@ class Run {
     args_.value = GatherBlocks(/*values=*/true);
   }
 
+  // Rows in one piece become pages, each an allocation of its own that ends
+  // with the last row.
+  const void* const* CutIntoPages(RowsIn& rows) {
+    const int64_t keys = options_.keys_per_page;
+    const int64_t row_bytes = rows.width * ElementBytes(rows.type);
+    const int64_t pages = CeilDivide(rows.length, keys);
+    auto** const table = memory_.Take<const void*>(pages);
+    const auto* const from = static_cast<const std::byte*>(rows.data);
+    for (int64_t page = 0; page < pages; ++page) {
+      const int64_t first = page * keys;
+      const int64_t count = std::min(keys, rows.length - first);
+      auto* const to = memory_.Take<std::byte>(
+          ((rows.heads - 1) * keys + count) * row_bytes);
+      table[page] = to;
+      for (int64_t head = 0; head < rows.heads && row_bytes > 0; ++head) {
+        std::memcpy(to + head * keys * row_bytes,
+                    from + (head * rows.length + first) * row_bytes,
+                    static_cast<size_t>(count * row_bytes));
+      }
+    }
+    rows.data = nullptr;
+    rows.length = keys;
+    return table;
+  }
+
   RowsIn Project(const RowsIn& from, const TensorView& matrix,
                  int64_t to_heads) {
     ProjectArgs project;
@@ -264,6 +289,7 @@ class Run {
     } else {
       const bool mma = options_.way == Way::kMma;
       EXPECT_TRUE(!mma || ServesMma(args_));
+      if (options_.keys_per_page > 0) return LaunchEntries();
       const auto attend = mma ? table_.attend_mma : table_.attend;
       const LaunchShape shape = mma ? MmaShape(args_) : AttendShape(args_);
       EXPECT_EQ(attend(args_, shape, nullptr), 0);
@@ -277,6 +303,35 @@ class Run {
     AttentionArgs whole = args_;
     whole.splits = 1;
     EXPECT_EQ(table_.recompute(whole, RecomputeShape(whole), nullptr), 0);
+  }
+
+  // The problem in its pages between two others, which have no blocks.
+  void LaunchEntries() {
+    const bool mma = options_.way == Way::kMma;
+    args_.key_pages = CutIntoPages(args_.key);
+    args_.value_pages = CutIntoPages(args_.value);
+    const auto launch = [&](const auto& kernel, const AttentionArgs& args,
+                            const LaunchShape& shape) {
+      const AttentionArgs entries[3] = {{}, args, {}};
+      const int64_t first_blocks[3] = {0, 0, shape.blocks};
+      EXPECT_EQ(
+          kernel({.entries = entries, .first_blocks = first_blocks, .count = 3},
+                 args, shape, nullptr),
+          0);
+    };
+    if (mma) {
+      LaunchShape shape = MmaShape(args_);
+      shape.shared_bytes = static_cast<int32_t>(MmaEntryBytes(args_));
+      launch(table_.attend_mma_entries, args_, shape);
+    } else {
+      launch(table_.attend_entries, args_, AttendShape(args_));
+    }
+    if (args_.splits > 1) {
+      launch(table_.merge_entries, args_, MergeShape(args_));
+    }
+    AttentionArgs whole = args_;
+    whole.splits = 1;
+    launch(table_.recompute_entries, whole, RecomputeShape(whole));
   }
 
   // Plain sums in the order of the indices, as a library might have them.

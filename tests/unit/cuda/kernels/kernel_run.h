@@ -34,6 +34,9 @@ struct RunOptions {
   bool shares_tiles = false;
   /// Keys of a split; 0: they are not split.
   int64_t keys_per_split = 0;
+  /// Keys of a page, of a problem with one batch entry and no weights, which
+  /// then goes through the kernels for several entries; 0: in one piece.
+  int64_t keys_per_page = 0;
 };
 
 /// What became of a problem.

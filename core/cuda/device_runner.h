@@ -1,0 +1,77 @@
+#ifndef ATTENTION_CORE_CUDA_DEVICE_RUNNER_H_
+#define ATTENTION_CORE_CUDA_DEVICE_RUNNER_H_
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "core/backend.h"
+#include "core/cuda/device.h"
+#include "core/cuda/entries_job.h"
+#include "core/cuda/memory_pool.h"
+#include "core/cuda/plan.h"
+#include "core/cuda/sliced_job.h"
+#include "core/device_memory.h"
+
+namespace attention::cuda {
+
+/// A device with what is kept on it between jobs: memory, and as many streams
+/// as there have been jobs at once. Safe for several threads at once.
+class DeviceRunner {
+ public:
+  /// `memory_limit` as MemoryPool has it; `grace` as Watch has it.
+  DeviceRunner(std::unique_ptr<Device> device,
+               std::optional<int64_t> memory_limit,
+               std::chrono::nanoseconds grace);
+
+  Device& device() { return *device_; }
+  const Device& device() const { return *device_; }
+
+  /// These compute: OK, CANCELLED, RESOURCE_EXHAUSTED for more than the limit,
+  /// or the device's error. `plan` is the job's.
+  absl::Status Run(AttentionJob& job, const RunContext& context,
+                   const Plan& plan);
+  absl::Status RunSliced(AttentionJob& job, const RunContext& context,
+                         const Plan& plan, const PlanOptions& options,
+                         std::vector<Slice> slices);
+  /// All jobs in few launches; `first` is one of them.
+  absl::Status RunEntries(EntriesJob& entries, const AttentionJob& first);
+  /// Of a problem for which nothing is computed.
+  absl::Status RunEmpty(AttentionJob& job);
+
+  /// Counts a problem that was computed.
+  void NoteProblem() { problems_.fetch_add(1, std::memory_order_relaxed); }
+  /// What the device is doing.
+  DeviceFigures Read() const;
+
+  /// As Backend::MapDeviceMemory() and PinHostMemory() on this device.
+  absl::StatusOr<std::unique_ptr<DeviceMemory>> Map(absl::string_view handle,
+                                                    int64_t bytes) const;
+  std::unique_ptr<PinnedMemory> Pin(absl::Span<std::byte> memory) const;
+
+ private:
+  absl::Status WithStream(const AttentionJob& job,
+                          absl::FunctionRef<absl::Status(Stream&)> run);
+  absl::StatusOr<std::unique_ptr<Stream>> TakeStream();
+
+  const std::shared_ptr<Device> device_;
+  const std::chrono::nanoseconds grace_;
+  MemoryPool pool_;
+  std::atomic<int64_t> problems_ = 0;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Stream>> streams_;
+};
+
+}  // namespace attention::cuda
+
+#endif  // ATTENTION_CORE_CUDA_DEVICE_RUNNER_H_
