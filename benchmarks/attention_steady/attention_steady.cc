@@ -35,8 +35,8 @@ shapes  Sweeps of D, Dv, h, Lq and Lk, 64 keys and 16 queries (decode: 1), all
         pair of a query and a key 20, 1 for each term of its score (8 for each
         tanh) and 1 for each element of its value.
 
-Every figure is a shortest time over several rounds, in which whatever is
-compared takes turns. Still, leave the machine alone meanwhile.
+Every figure is a shortest processor time over several rounds, in which
+whatever is compared takes turns. Still, leave the machine alone meanwhile.
 
 Examples:
   benchmarks/steady --quick --scoring gaussian

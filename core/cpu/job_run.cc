@@ -114,12 +114,7 @@ KeyRange JobRun::KeysForCentre(int64_t batch, const KeyRange& attended) const {
 
 int64_t JobRun::PieceBytes() {
   if (plan_.blocks() == 0) return 0;
-  // A row of values that are not finite comes on top (Values::AddNonFinite).
-  const int64_t row =
-      problem_.key_length > 0
-          ? plan_.padded_value_width * static_cast<int64_t>(sizeof(float))
-          : 0;
-  return static_cast<int64_t>(RowBlockBytes(*this)) + row;
+  return static_cast<int64_t>(RowBlockBytes(*this));
 }
 
 int64_t JobRun::SharedBytes() const {

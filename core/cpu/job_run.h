@@ -62,10 +62,6 @@ class JobRun {
   /// Some rows have lost their scores and are computed by differences.
   void SetLostRows() { lost_rows_ = true; }
 
-  /// A split has met values that are not finite.
-  void SetMetNonFinite() { met_non_finite_ = true; }
-  bool met_non_finite() const { return met_non_finite_; }
-
   void SetOutOfMemory() { out_of_memory_ = true; }
 
  private:
@@ -112,7 +108,6 @@ class JobRun {
   std::atomic<bool> stopped_ = false;
   std::atomic<bool> out_of_memory_ = false;
   std::atomic<bool> lost_rows_ = false;
-  std::atomic<bool> met_non_finite_ = false;
 };
 
 }  // namespace attention::cpu

@@ -1,4 +1,4 @@
-// Rows of any element type, layout and alignment into rows of FP32, and back.
+// Rows of any element type, layout and alignment into rows of FP32.
 // Included once per instruction set.
 #if defined(ATTENTION_CORE_CPU_KERNELS_CONVERT_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
@@ -52,31 +52,6 @@ HWY_INLINE float FromHalf(uint16_t half) {
   return FloatOfBits(sign | ((rest << 13) + 0x38000000U));
 }
 
-// To nearest, ties to even.
-HWY_INLINE uint16_t ToHalf(float value) {
-  const uint32_t bits = BitsOfFloat(value);
-  const uint16_t sign = static_cast<uint16_t>(bits >> 16 & 0x8000U);
-  const uint32_t rest = bits & 0x7FFFFFFFU;
-  if (rest > 0x7F800000U) return sign | 0x7E00U;
-  if (rest >= 0x477FF000U) return sign | 0x7C00U;  // 65520 rounds to infinity
-  if (rest < 0x38800000U) {
-    // Below 2^-14: adding 0.5 leaves the multiple of 2^-24 in the low bits.
-    return sign | static_cast<uint16_t>(BitsOfFloat(FloatOfBits(rest) + 0.5F) -
-                                        0x3F000000U);
-  }
-  const uint32_t odd = rest >> 13 & 1U;
-  return sign |
-         static_cast<uint16_t>((rest - 0x38000000U + 0xFFFU + odd) >> 13);
-}
-
-HWY_INLINE uint16_t ToBrain(float value) {
-  const uint32_t bits = BitsOfFloat(value);
-  if ((bits & 0x7FFFFFFFU) > 0x7F800000U) {
-    return static_cast<uint16_t>(bits >> 16 | 0x40U);
-  }
-  return static_cast<uint16_t>((bits + 0x7FFFU + (bits >> 16 & 1U)) >> 16);
-}
-
 HWY_INLINE float LoadOne(Element type, const unsigned char* from) {
   if (type == Element::kFloat32) {
     float value;
@@ -113,12 +88,13 @@ HWY_INLINE VF WidenHalf(const uint16_t* from) {
   return WidenHalves(hn::LoadU(Halves(), from));
 }
 
-HWY_INLINE VF WidenBrain(const uint16_t* from) {
-  const F d;
-  const hn::Rebind<uint16_t, F> du16;
+HWY_INLINE VF WidenBrains(hn::VFromD<Halves> brains) {
   const hn::RebindToUnsigned<F> du;
-  return hn::BitCast(
-      d, hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(du16, from))));
+  return hn::BitCast(F(), hn::ShiftLeft<16>(hn::PromoteTo(du, brains)));
+}
+
+HWY_INLINE VF WidenBrain(const uint16_t* from) {
+  return WidenBrains(hn::LoadU(Halves(), from));
 }
 
 HWY_INLINE bool IsAligned(const void* pointer, size_t bytes) {
@@ -152,23 +128,6 @@ HWY_INLINE void CopyPadded(const float* from, int64_t width, float* to,
   }
 }
 
-// Up to one vector of results, at an address that may not suit their type.
-HWY_INLINE void StorePiece(Element type, VF value, int64_t count,
-                           unsigned char* to) {
-  HWY_ALIGN float piece[hn::MaxLanes(F())];
-  hn::Store(value, F(), piece);
-  if (type == Element::kFloat32) {
-    for (int64_t n = 0; n < count; ++n) memcpy(to + n * 4, piece + n, 4);
-    return;
-  }
-  uint16_t narrow[hn::MaxLanes(F())];
-  for (int64_t n = 0; n < count; ++n) {
-    narrow[n] =
-        type == Element::kFloat16 ? ToHalf(piece[n]) : ToBrain(piece[n]);
-  }
-  memcpy(to, narrow, static_cast<size_t>(count) * 2);
-}
-
 // The first `count` floats of a vector, at most all of them.
 HWY_INLINE void StoreFirst(VF value, int64_t count, float* to) {
   const F d;
@@ -177,8 +136,9 @@ HWY_INLINE void StoreFirst(VF value, int64_t count, float* to) {
     return;
   }
 #if HWY_MEM_OPS_MIGHT_FAULT
-  StorePiece(Element::kFloat32, value, count,
-             reinterpret_cast<unsigned char*>(to));
+  HWY_ALIGN float piece[hn::MaxLanes(F())];
+  hn::Store(value, d, piece);
+  memcpy(to, piece, static_cast<size_t>(count) * sizeof(float));
 #else
   hn::BlendedStore(value, hn::FirstN(d, static_cast<size_t>(count)), d, to);
 #endif
@@ -275,33 +235,6 @@ inline void WidenRows(const RowSource& from, int64_t rows, int64_t width,
   }
 }
 
-// In two steps where the factor alone would be subnormal or 0: what it is
-// multiplied by may be large. At once, for `to` is not in the caches.
-inline void ScaleRow(const float* from, int64_t count, double factor,
-                     float* to) {
-  const F d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const float after = factor < 0x1p-64 ? 0x1p-64F : 1.0F;
-  const float first = static_cast<float>(factor / after);
-  const VF scale = hn::Set(d, first);
-  const VF scale_after = hn::Set(d, after);
-  const bool stream = IsAligned(to, sizeof(float) * hn::Lanes(d));
-  int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) {
-    const VF value =
-        hn::Mul(hn::Mul(hn::LoadU(d, from + i), scale), scale_after);
-    if (stream) {
-      hn::Stream(value, d, to + i);
-    } else {
-      hn::StoreU(value, d, to + i);
-    }
-  }
-  for (; i < count; ++i) {
-    const float value = from[i] * first * after;
-    memcpy(to + i, &value, sizeof(value));
-  }
-}
-
 // The first `count` of a vector, less than all; zeros after them.
 template <Element kType>
 HWY_INLINE VF LoadPart(const unsigned char* row, int64_t index, int64_t count) {
@@ -323,134 +256,6 @@ HWY_INLINE VF LoadPart(const unsigned char* row, int64_t index, int64_t count) {
         d16, piece);
 #endif
     return WidenVector(kType, piece);
-  }
-}
-
-// Whether a row's elements, side by side, are all finite.
-template <Element kType>
-HWY_INLINE bool IsFiniteRow(const unsigned char* row, int64_t width,
-                            float scale) {
-  const F d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  VF all = hn::Zero(d);  // NaN where one is not
-  int64_t i = 0;
-  for (; i + lanes <= width; i += lanes) {
-    VF wide = LoadWide<kType>(row, i);
-    if constexpr (kHasScale<kType>) wide = hn::Mul(wide, hn::Set(d, scale));
-    all = hn::MulAdd(wide, hn::Zero(d), all);
-  }
-  bool finite = hn::AllTrue(d, hn::Eq(all, all));
-  for (; i < width; ++i) {
-    const float x = LoadOne(kType, row + i * SizeOf(kType)) * scale;
-    finite = finite && x - x == 0.0F;
-  }
-  return finite;
-}
-
-template <Element kType>
-HWY_INLINE int64_t NextNonFiniteOf(const RowSource& rows, int64_t first,
-                                   int64_t count, int64_t width) {
-  const int64_t size = SizeOf(kType);
-  const bool dense = rows.column_stride == size &&
-                     rows.row_stride % size == 0 && IsAligned(rows.data, size);
-  for (int64_t r = first; r < count; ++r) {
-    const unsigned char* row = rows.data + r * rows.row_stride;
-    const float scale = ScaleOf(rows, r);
-    bool finite = true;
-    if (dense) {
-      finite = IsFiniteRow<kType>(row, width, scale);
-    } else {
-      for (int64_t i = 0; i < width; ++i) {
-        const float x = LoadOne(kType, row + i * rows.column_stride) * scale;
-        finite = finite && x - x == 0.0F;
-      }
-    }
-    if (!finite) return r;
-  }
-  return count;
-}
-
-inline int64_t NextNonFinite(const RowSource& rows, int64_t first,
-                             int64_t count, int64_t width) {
-  switch (rows.type) {
-    case Element::kFloat32:
-      return NextNonFiniteOf<Element::kFloat32>(rows, first, count, width);
-    case Element::kFloat16:
-      return NextNonFiniteOf<Element::kFloat16>(rows, first, count, width);
-    case Element::kBFloat16:
-      return NextNonFiniteOf<Element::kBFloat16>(rows, first, count, width);
-    case Element::kInt8:
-      return NextNonFiniteOf<Element::kInt8>(rows, first, count, width);
-    case Element::kFloat8:
-      return NextNonFiniteOf<Element::kFloat8>(rows, first, count, width);
-  }
-  return count;
-}
-
-// A vector of BF16, rounded as ToBrain() does.
-HWY_INLINE void StoreBrain(VF value, unsigned char* to) {
-  const hn::RebindToUnsigned<F> du;
-  const hn::RebindToSigned<F> di;
-  const hn::Rebind<uint16_t, F> narrow;
-  const auto bits = hn::BitCast(du, value);
-  const auto high = hn::ShiftRight<16>(bits);
-  const auto odd = hn::And(high, hn::Set(du, 1));
-  const auto rounded = hn::ShiftRight<16>(
-      hn::Add(bits, hn::Add(odd, hn::Set(du, uint32_t{0x7FFF}))));
-  const auto nan = hn::Or(high, hn::Set(du, uint32_t{0x40}));
-  const auto is_nan = hn::RebindMask(du, hn::IsNaN(value));
-  const auto result = hn::DemoteTo(
-      narrow, hn::BitCast(di, hn::IfThenElse(is_nan, nan, rounded)));
-  const hn::Repartition<uint8_t, decltype(narrow)> bytes;
-  hn::StoreU(hn::BitCast(bytes, result), bytes, to);
-}
-
-#if ATTENTION_HARDWARE_FP16
-// A vector of FP16, to nearest, ties to even.
-HWY_INLINE void StoreHalf(VF value, unsigned char* to) {
-  const hn::Rebind<hwy::float16_t, F> narrow;
-  const hn::Repartition<uint8_t, decltype(narrow)> bytes;
-  hn::StoreU(hn::BitCast(bytes, hn::DemoteTo(narrow, value)), bytes, to);
-}
-#endif
-
-inline void FinishRows(const FinishArgs& args) {
-  const F d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const int64_t size = SizeOf(args.type);
-  for (int64_t r = 0; r < args.rows; ++r) {
-    unsigned char* to = args.to[r];
-    if (to == nullptr) continue;
-    const float* row = args.output + r * args.output_stride;
-    const double sum = args.sum[r];
-    const VF inverse =
-        hn::Set(d, sum == 0.0 ? 0.0F : static_cast<float>(1.0 / sum));
-    const auto finish = [=](int64_t i) HWY_ATTR {
-      return hn::Mul(hn::Load(d, row + i), inverse);
-    };
-    int64_t i = 0;
-    if (args.type == Element::kFloat32 && IsAligned(to, 4)) {
-      for (; i < args.width; i += lanes) {
-        StoreFirst(finish(i), HWY_MIN(lanes, args.width - i),
-                   reinterpret_cast<float*>(to) + i);
-      }
-    }
-    if (args.type == Element::kBFloat16) {
-      for (; i + lanes <= args.width; i += lanes) {
-        StoreBrain(finish(i), to + i * size);
-      }
-    }
-#if ATTENTION_HARDWARE_FP16
-    if (args.type == Element::kFloat16) {
-      for (; i + lanes <= args.width; i += lanes) {
-        StoreHalf(finish(i), to + i * size);
-      }
-    }
-#endif
-    for (; i < args.width; i += lanes) {
-      StorePiece(args.type, finish(i), HWY_MIN(lanes, args.width - i),
-                 to + i * size);
-    }
   }
 }
 

@@ -188,6 +188,23 @@ HWY_INLINE void AddValuesInPlace(const TileArgs& args, int64_t first_row,
   }
 }
 
+// AddNonFiniteValues() of values as they lie.
+template <Element kType>
+HWY_INLINE void AddNonFiniteInPlace(const TileArgs& args, int64_t first_row,
+                                    int64_t rows, const Columns& columns) {
+  const InPlaceOperands& operands = args.in_place;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(F()));
+  AddNonFiniteValues(
+      args, first_row, rows, columns, [&](int64_t j, int64_t column) HWY_ATTR {
+        const int64_t left = operands.value_width - column;
+        const VF value =
+            left >= lanes ? LoadWide<kType>(operands.values[j], column)
+                          : LoadPart<kType>(operands.values[j], column, left);
+        if constexpr (!kHasScale<kType>) return value;
+        return hn::Mul(value, hn::Set(F(), operands.value_scales[j]));
+      });
+}
+
 // Calls visit.template Rows<count>(first row) for all rows, some at a time.
 template <class Visit>
 HWY_INLINE void ForEachDecodeRows(int64_t rows, const Visit& visit) {

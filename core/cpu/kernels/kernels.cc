@@ -17,6 +17,7 @@
 // clang-format on
 #include "core/cpu/kernels/bf16/tiles-inl.h"
 #include "core/cpu/kernels/convert-inl.h"
+#include "core/cpu/kernels/finish-inl.h"
 #include "core/cpu/kernels/math-inl.h"
 #include "core/cpu/kernels/pack-inl.h"
 #include "core/cpu/kernels/project-inl.h"
@@ -35,7 +36,6 @@ const Kernels* GetKernels() {
       .reads_half = ATTENTION_HARDWARE_FP16 != 0,
       .bf16 = nullptr,  // which one is to be used is decided elsewhere
       .widen_rows = WidenRows,
-      .next_non_finite = NextNonFinite,
       .pack_queries = PackQueries,
       .pack_keys = PackKeys,
       .project = Project,
@@ -47,7 +47,6 @@ const Kernels* GetKernels() {
       .attend_tile = AttendTile,
       .store_weights = StoreWeights,
       .store_scores = StoreScores,
-      .add_non_finite = AddNonFinite,
       .attend_small = AttendSmall,
       .finish_rows = FinishRows,
       .scale_row = ScaleRow,

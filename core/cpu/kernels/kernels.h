@@ -22,10 +22,6 @@ struct Kernels {
   /// `padded_width`.
   void (*widen_rows)(const RowSource& from, int64_t rows, int64_t width,
                      float* to, int64_t to_stride, int64_t padded_width);
-  /// The first of rows `first` ... `count` - 1 that holds NaN or an infinity;
-  /// `count` where none does.
-  int64_t (*next_non_finite)(const RowSource& rows, int64_t first,
-                             int64_t count, int64_t width);
   /// Rows of queries into micro-tiles of [width][rows of it].
   void (*pack_queries)(const float* rows, int64_t stride, int64_t count,
                        int64_t width, float factor, float* packed);
@@ -51,9 +47,6 @@ struct Kernels {
   void (*store_weights)(const TileArgs& args, const WeightArgs& weights);
   /// Stores the scores of a tile, for the keys that rows' ranges leave.
   void (*store_scores)(const TileArgs& args, const ScoreArgs& scores);
-  /// Adds what is not finite among a tile's values, and what attend_tile has
-  /// left out, to the rows' weighted values.
-  void (*add_non_finite)(const TileArgs& args, const NonFiniteArgs& found);
   /// A small problem's head. False, and the output undefined, where a result is
   /// not finite.
   bool (*attend_small)(const SmallArgs& args);

@@ -7,6 +7,8 @@
 #define ATTENTION_CORE_CPU_KERNELS_PV_INL_H_
 #endif
 
+#include <type_traits>
+
 #include "core/cpu/kernels/epilogue-inl.h"
 #include "core/cpu/kernels/math-inl.h"
 #include "core/cpu/kernels/pack-inl.h"
@@ -63,6 +65,33 @@ HWY_NOINLINE void SumFiniteValues(const float* p, int64_t keys,
       sums);
 }
 
+// output[r] = output[r] * factor[r] + unit * sums[r]. kKeeps: what is not
+// finite of the output stays, also where the factor is 0.
+template <int kRows, int kVectors, bool kKeeps>
+HWY_INLINE void AddSums(const VF (*sums)[kVectors], float unit,
+                        const float* HWY_RESTRICT factors, int64_t width,
+                        float* HWY_RESTRICT output) {
+  const F d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  ATTENTION_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    const VF factor = hn::Set(d, factors[r]);
+    ATTENTION_UNROLL
+    for (int v = 0; v < kVectors; ++v) {
+      float* to = output + r * width + v * lanes;
+      const VF gathered = hn::LoadU(d, to);
+      VF sum = sums[r][v];
+      if (unit != 1.0F) sum = hn::Mul(sum, hn::Set(d, unit));
+      VF all = hn::MulAdd(gathered, factor, sum);
+      if constexpr (kKeeps) {
+        all =
+            hn::IfThenElse(hn::IsFinite(gathered), all, hn::Add(gathered, sum));
+      }
+      hn::StoreU(all, d, to);
+    }
+  }
+}
+
 // output[r] = output[r] * factor[r] + unit * sum_j p[r][j] v[j]. Where a value
 // is not finite, which the sums tell, it is left out and met_non_finite told.
 template <int kRows, int kVectors, class Load>
@@ -71,7 +100,7 @@ HWY_INLINE void AddValues(const TileArgs& args, const float* p, int64_t keys,
                           const float* HWY_RESTRICT factors,
                           float* HWY_RESTRICT output) {
   const F d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t width = args.states.width;
   VF sums[kRows][kVectors];
   if (HWY_LIKELY(!*args.met_non_finite)) {
     SumValues<kRows, kVectors>(p, keys, load, sums);
@@ -88,18 +117,80 @@ HWY_INLINE void AddValues(const TileArgs& args, const float* p, int64_t keys,
   // Once one was met there are probably more.
   if (HWY_UNLIKELY(*args.met_non_finite)) {
     SumFiniteValues<kRows, kVectors>(p, keys, load, sums);
+    return AddSums<kRows, kVectors, true>(sums, unit, factors, width, output);
+  }
+  AddSums<kRows, kVectors, false>(sums, unit, factors, width, output);
+}
+
+// output[r] += the sum of what is not finite among values, as load(j, column)
+// gives them, of the keys that take part in row r, whose scores are not -inf.
+template <int kRows, int kVectors, class Load>
+HWY_INLINE void AddNonFiniteColumns(const float* scores, const Columns& columns,
+                                    int64_t column, const Load& load,
+                                    int64_t width, float* output) {
+  const F d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  VF sums[kRows][kVectors];
+  ATTENTION_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    ATTENTION_UNROLL
+    for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::Zero(d);
+  }
+  for (int64_t j = columns.begin; j < columns.end; ++j) {
+    VF values[kVectors];
+    VF any = hn::Zero(d);
+    ATTENTION_UNROLL
+    for (int v = 0; v < kVectors; ++v) {
+      const VF value = load(j, column + v * lanes);
+      values[v] = hn::IfThenZeroElse(hn::IsFinite(value), value);
+      any = hn::Or(any, values[v]);
+    }
+    if (hn::AllTrue(d, hn::Eq(any, hn::Zero(d)))) continue;
+    ATTENTION_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      const VF score = hn::Set(d, scores[r * kScoreStride + j]);
+      const auto absent = hn::Eq(score, MinusInfinity());
+      ATTENTION_UNROLL
+      for (int v = 0; v < kVectors; ++v) {
+        sums[r][v] =
+            hn::IfThenElse(absent, sums[r][v], hn::Add(sums[r][v], values[v]));
+      }
+    }
   }
   ATTENTION_UNROLL
   for (int r = 0; r < kRows; ++r) {
-    const VF factor = hn::Set(d, factors[r]);
     ATTENTION_UNROLL
     for (int v = 0; v < kVectors; ++v) {
-      float* to = output + r * args.states.width + v * lanes;
-      VF sum = sums[r][v];
-      if (unit != 1.0F) sum = hn::Mul(sum, hn::Set(d, unit));
-      hn::StoreU(hn::MulAdd(hn::LoadU(d, to), factor, sum), d, to);
+      float* const to = output + r * width + column + v * lanes;
+      hn::StoreU(hn::Add(hn::LoadU(d, to), sums[r][v]), d, to);
     }
   }
+}
+
+// The same of all rows of a micro-tile and all columns.
+template <class Load>
+HWY_NOINLINE void AddNonFiniteValues(const TileArgs& args, int64_t first_row,
+                                     int64_t rows, const Columns& columns,
+                                     const Load& load) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(F()));
+  const int64_t width = args.states.width;
+  float* const output = args.states.output + first_row * width;
+  int64_t c = 0;
+  const auto add = [&](auto vectors) HWY_ATTR {
+    constexpr int kVectors = decltype(vectors)::value;
+    int64_t r = 0;
+    for (; r + 4 <= rows; r += 4) {
+      AddNonFiniteColumns<4, kVectors>(args.scores + r * kScoreStride, columns,
+                                       c, load, width, output + r * width);
+    }
+    for (; r < rows; ++r) {
+      AddNonFiniteColumns<1, kVectors>(args.scores + r * kScoreStride, columns,
+                                       c, load, width, output + r * width);
+    }
+    c += kVectors * lanes;
+  };
+  while (c + 4 * lanes <= width) add(std::integral_constant<int, 4>());
+  while (c < width) add(std::integral_constant<int, 1>());
 }
 
 template <int kRows, int kVectors>

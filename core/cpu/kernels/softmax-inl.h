@@ -321,13 +321,21 @@ HWY_INLINE bool AnyRowIsFresh(const RowStates& states, int64_t first_row,
   return false;
 }
 
-// Multiplies a row by its dropout factors.
-HWY_INLINE void DropRow(const TileArgs& args, int64_t row,
-                        const Columns& columns, float* weights) {
+// A row's dropout factors, from the tile's first key on; good until the next
+// call.
+HWY_INLINE const float* DropoutOfRow(const TileArgs& args, int64_t row,
+                                     const Columns& columns) {
   float* line = args.scores + kDropoutRow * kScoreStride;
   args.dropout.fill(args.dropout.context, row,
                     args.epilogue.first_key + columns.begin,
                     columns.end - columns.begin, line + columns.begin);
+  return line;
+}
+
+// Multiplies a row by its dropout factors.
+HWY_INLINE void DropRow(const TileArgs& args, int64_t row,
+                        const Columns& columns, float* weights) {
+  const float* const line = DropoutOfRow(args, row, columns);
   for (int64_t j = columns.begin; j < columns.end; ++j) weights[j] *= line[j];
 }
 

@@ -33,7 +33,8 @@ namespace attention::cpu::HWY_NAMESPACE {
 // computes; Score() is QK; Softmax() has the weights go where AddValues(), PV,
 // reads them, and returns them as floats where `floats` asks for them;
 // Changed() is told of floats that have changed since. AddValues() may change
-// them, being the last to see them.
+// them, being the last to see them. AddNonFinite() adds the values that
+// AddValues() leaves out, as the scores say.
 
 struct PackedProducts {
   const TileArgs& args;
@@ -55,13 +56,14 @@ struct PackedProducts {
                         const Columns& columns) const {
     ScorePackedRows<kRows>(args, first_row, columns);
   }
-  // In the scores' place where a micro-tile is fresh: they will not be looked
-  // at again, and the first-level cache has no room for both.
+  // In the scores' place where a micro-tile is fresh: they will hardly be
+  // looked at again, and the first-level cache has no room for both.
   HWY_INLINE float* Softmax(int64_t first_row, int64_t rows,
                             const Columns& columns, bool /*floats*/,
                             float* factors) const {
     const bool fresh = AnyRowIsFresh(args.states, first_row, rows);
-    float* const weights = fresh ? args.scores : args.unnormalised;
+    float* const weights =
+        fresh && !*args.met_non_finite ? args.scores : args.unnormalised;
     SoftmaxOfRows(
         args, first_row, rows, columns, fresh,
         [weights](int64_t row)
@@ -76,6 +78,13 @@ struct PackedProducts {
                             const Columns& columns, const float* weights,
                             const float* factors) const {
     AddPackedValues<kRows>(args, first_row, columns, weights, factors);
+  }
+  HWY_INLINE void AddNonFinite(int64_t first_row, int64_t rows,
+                               const Columns& columns) const {
+    AddNonFiniteValues(args, first_row, rows, columns,
+                       [this](int64_t j, int64_t column) HWY_ATTR {
+                         return hn::LoadU(F(), args.packed.values[j] + column);
+                       });
   }
 };
 
@@ -95,6 +104,10 @@ struct InPlaceProducts : PackedProducts {
                             const Columns& columns, float* weights,
                             const float* factors) const {
     AddValuesInPlace<kRows, kType>(args, first_row, columns, weights, factors);
+  }
+  HWY_INLINE void AddNonFinite(int64_t first_row, int64_t rows,
+                               const Columns& columns) const {
+    AddNonFiniteInPlace<kType>(args, first_row, rows, columns);
   }
 };
 
@@ -143,6 +156,10 @@ struct PairedProducts {
                             const Columns& columns, const float* /*weights*/,
                             const float* factors) const {
     AddBf16Values(args, first_row, rows, columns, factors);
+  }
+  HWY_INLINE void AddNonFinite(int64_t first_row, int64_t rows,
+                               const Columns& columns) const {
+    AddNonFiniteBf16(args, first_row, rows, columns);
   }
 };
 
@@ -212,6 +229,27 @@ struct Attend {
     }
     products.template AddValues<kRows>(first_row, rows, columns, weights,
                                        factors);
+    if (HWY_UNLIKELY(*args.met_non_finite)) {
+      AddNonFinite(tile, weights == args.scores);
+    }
+  }
+
+  // A value that is not finite reaches the rows in which its key takes part,
+  // however small its weight, unless dropout took it. `overwritten`: weights
+  // have taken the scores' place.
+  template <int kRows>
+  HWY_NOINLINE void AddNonFinite(const MicroTile<kRows, Products>& tile,
+                                 bool overwritten) const {
+    const Columns& columns = tile.columns;
+    if (overwritten) tile.Score();
+    for (int64_t r = 0; args.dropout.fill != nullptr && r < tile.rows; ++r) {
+      const float* const kept = DropoutOfRow(args, tile.first_row + r, columns);
+      float* const scores = args.scores + r * kScoreStride;
+      for (int64_t j = columns.begin; j < columns.end; ++j) {
+        if (kept[j] == 0.0F) scores[j] = -__builtin_inff();
+      }
+    }
+    tile.products.AddNonFinite(tile.first_row, tile.rows, columns);
   }
 };
 
@@ -281,58 +319,6 @@ struct Scores {
   }
 };
 
-// The second sweep for values that are not finite, which PV has left out: they
-// are added to the rows in which their key takes part. A weight is positive,
-// however small, unless dropout took it.
-template <class Products>
-struct NonFinite {
-  const TileArgs& args;
-  const NonFiniteArgs& found;
-
-  template <int kRows>
-  HWY_NOINLINE void Rows(int64_t first_row) const {
-    const MicroTile<kRows, Products> tile(args, first_row);
-    if (!tile.Score()) return;
-    for (int64_t n = 0; n < found.count; ++n) {
-      const int64_t key = found.keys[n];
-      if (key < tile.columns.first || key >= tile.columns.last) continue;
-      bool loaded = false;
-      for (int64_t r = 0; r < tile.rows; ++r) {
-        if (!Weighs(first_row + r, key, args.scores[r * kScoreStride + key])) {
-          continue;
-        }
-        if (!loaded) Load(found.values[n]);
-        loaded = true;
-        Add(first_row + r);
-      }
-    }
-  }
-
-  HWY_INLINE bool Weighs(int64_t row, int64_t key, float score) const {
-    if (score == -__builtin_inff()) return false;
-    if (args.dropout.fill == nullptr) return true;
-    float factor = 0.0F;
-    args.dropout.fill(args.dropout.context, row, args.epilogue.first_key + key,
-                      1, &factor);
-    return factor != 0.0F;
-  }
-
-  // What is not finite of a key's values; 0 in the place of all else.
-  HWY_INLINE void Load(const RowSource& row) const {
-    const int64_t width = args.states.width;
-    WidenRows(row, 1, found.width, found.line, width, width);
-    for (int64_t i = 0; i < width; ++i) {
-      const float value = found.line[i];
-      found.line[i] = value - value == 0.0F ? 0.0F : value;
-    }
-  }
-
-  HWY_INLINE void Add(int64_t row) const {
-    float* const to = args.states.output + row * args.states.width;
-    for (int64_t i = 0; i < args.states.width; ++i) to[i] += found.line[i];
-  }
-};
-
 // Does `Work` with the products of a tile's operands.
 template <template <class> class Work, class... Args>
 HWY_INLINE void WithProducts(const TileArgs& args, const Args&... more) {
@@ -373,10 +359,6 @@ inline void StoreWeights(const TileArgs& args, const WeightArgs& weights) {
 
 inline void StoreScores(const TileArgs& args, const ScoreArgs& scores) {
   WithProducts<Scores>(args, scores);
-}
-
-inline void AddNonFinite(const TileArgs& args, const NonFiniteArgs& found) {
-  WithProducts<NonFinite>(args, found);
 }
 
 }  // namespace attention::cpu::HWY_NAMESPACE

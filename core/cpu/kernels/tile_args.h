@@ -93,6 +93,10 @@ struct Bf16Operands {
   /// [32 keys][term][panel][16 pairs][32 columns]: a pair is key i and key
   /// 16 + i.
   const float* values;
+  /// Values as they lie, each key's `value_width` elements side by side, for
+  /// those that are not finite: they are 0 where they are packed.
+  const unsigned char* const* value_rows = nullptr;
+  int64_t value_width = 0;
   /// Scratch for the weights of some rows, paired like the values: for each
   /// term, kBf16WeightTerm apart, kMaxMicroRows rows of kBf16WeightStride.
   float* weights;
@@ -209,8 +213,8 @@ struct TileArgs {
   TileDropout dropout;
   WeightSink weights;
   Prefetch prefetch;
-  /// What is not finite among values is left out of the weighted values, and
-  /// told here.
+  /// Told where a value is not finite. From then on such values are left out of
+  /// the products, and added where their keys take part.
   bool* met_non_finite;
   /// Scratch: kScoreRows rows of kScoreStride floats; kMaxMicroRows of them.
   float* scores;
@@ -249,15 +253,6 @@ struct WeightArgs {
 /// Where the scores of a tile go as they leave the epilogue.
 struct ScoreArgs {
   float* const* scores;  // per row: of the tile's first key
-};
-
-/// Keys of a tile whose values are not all finite.
-struct NonFiniteArgs {
-  const int32_t* keys;
-  int64_t count;
-  const RowSource* values;  // the row of each of them
-  int64_t width;
-  float* line;  // scratch, states.width floats
 };
 
 }  // namespace attention::cpu

@@ -4,6 +4,14 @@
 #include <limits>
 
 namespace attention::cpu {
+namespace {
+
+// What is not finite stays, also where the factor is 0.
+float Rescaled(float gathered, float factor) {
+  return gathered - gathered == 0 ? gathered * factor : gathered;
+}
+
+}  // namespace
 
 BlockStates::BlockStates(const Plan& plan, int64_t padded_rows,
                          const ScoreUnit& unit, Scratch& scratch)
@@ -48,7 +56,7 @@ void BlockStates::MergeSplits(int64_t rows, int64_t splits, const float* from) {
       const auto other = static_cast<float>(factors.other);
       float* const output = output_ + r * width;
       for (int64_t i = 0; i < width; ++i) {
-        output[i] = output[i] * mine + from[2 + i] * other;
+        output[i] = Rescaled(output[i], mine) + Rescaled(from[2 + i], other);
       }
       // One of the two, as the kernels count it.
       if (state.max != unit_.Natural(max_[r])) max_[r] = from[0];

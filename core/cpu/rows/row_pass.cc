@@ -53,7 +53,7 @@ void RowPass::Begin() {
   args_.rows = rows_.count();
   states_.Clear(rows_.count());
   args_.states = states_.ForKernels();
-  args_.met_non_finite = values_.WatchNonFinite();
+  args_.met_non_finite = values_.met_non_finite();
   if (plan_.keeps_weights) {
     args_.weights.context = this;
     args_.weights.keep = [](void* context, const TileWeights& weights) {
@@ -108,17 +108,6 @@ bool RowPass::Sweep() {
                   args_.prefetch);
     }
     kernels_.attend_tile(args_);
-  });
-}
-
-bool RowPass::AddNonFinite() {
-  if (!values_.met_non_finite()) return true;
-  return ForEachTile([this](const KeyTile& tile) {
-    if (stored_.pass == Pass::kAttend) run_.ExpectTiles(1);
-    const NonFiniteArgs found = values_.FindNonFinite(rows_, tile);
-    if (found.count == 0) return;
-    SetTile(tile);
-    kernels_.add_non_finite(args_, found);
   });
 }
 
@@ -203,7 +192,6 @@ void RowPass::FindRemaining(Remaining& remaining) const {
 }
 
 bool RowPass::Finish(Remaining& remaining) {
-  if (!AddNonFinite()) return false;
   FinishSoftmax();
   FindRemaining(remaining);
   if (!StoreWeights(remaining)) return false;
@@ -229,7 +217,6 @@ bool RowPass::RunSplit(const KeyRange& keys, float* partial) {
   keys_ = keys;
   Begin();
   if (!Sweep()) return false;
-  if (values_.met_non_finite()) run_.SetMetNonFinite();
   states_.StoreSplit(rows_.count(), partial);
   return true;
 }
@@ -237,7 +224,6 @@ bool RowPass::RunSplit(const KeyRange& keys, float* partial) {
 bool RowPass::RunMerge(const float* partials, int64_t splits,
                        Remaining& remaining) {
   Begin();
-  if (run_.met_non_finite()) values_.SetMetNonFinite();
   states_.MergeSplits(rows_.count(), splits, partials);
   return Finish(remaining);
 }

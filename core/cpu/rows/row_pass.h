@@ -47,7 +47,6 @@ class RowPass {
   bool ForEachTile(const Visit& visit);
   void SetTile(const KeyTile& tile);
   bool Sweep();
-  bool AddNonFinite();
   bool StoreWeights(const Remaining& remaining);
   bool Finish(Remaining& remaining);
   SoftmaxState<double> WithSink(int64_t row, double& sum) const;

@@ -24,10 +24,7 @@ Values::Values(const ValidatedProblem& problem, const Plan& plan,
       kernels_(kernels),
       terms_(pass == Pass::kAttend ? plan.bf16_terms : 0),
       stride_(plan.padded_value_width +
-              (plan.padded_value_width % kPageFloats == 0 ? kMaxLanes : 0)),
-      non_finite_keys_(scratch.Take<int32_t>(plan.key_tile)),
-      non_finite_rows_(scratch.Take<RowSource>(plan.key_tile)),
-      line_(scratch.Take<float>(plan.padded_value_width)) {
+              (plan.padded_value_width % kPageFloats == 0 ? kMaxLanes : 0)) {
   if (plan.decode && terms_ == 0) return;
   if (terms_ == 0) {
     const int64_t keys = std::min(plan.key_tile, problem.key_length);
@@ -82,6 +79,8 @@ void Values::SetBf16(const TileRows& values, TileArgs& args) {
   const int64_t pairs = panels * kBf16Panel / 2;
   args.bf16.value_panels = terms_ * panels;
   args.bf16.values = bf16_values_;
+  args.bf16.value_rows = bf16_places_;
+  args.bf16.value_width = problem_.value_width;
   args.bf16.weights = bf16_weights_;
   if (panels == 0) return;
   values.ForEachPiece([&](RowSource some, int64_t at, int64_t count) {
@@ -100,27 +99,6 @@ void Values::SetBf16(const TileRows& values, TileArgs& args) {
             problem_.value_width, panels, bf16_values_)) {
     met_non_finite_ = true;
   }
-}
-
-NonFiniteArgs Values::FindNonFinite(const BlockRows& rows,
-                                    const KeyTile& tile) {
-  const int64_t width = problem_.value_width;
-  int64_t found = 0;
-  tile.Values(problem_, rows)
-      .ForEachPiece([&](const RowSource& some, int64_t at, int64_t count) {
-        const auto next = [&](int64_t first) {
-          return kernels_.next_non_finite(some, first, count, width);
-        };
-        for (int64_t row = next(0); row < count; row = next(row + 1)) {
-          non_finite_keys_[found] = static_cast<int32_t>(at + row);
-          non_finite_rows_[found++] = RowsFrom(some, row);
-        }
-      });
-  return {.keys = non_finite_keys_,
-          .count = found,
-          .values = non_finite_rows_,
-          .width = width,
-          .line = line_};
 }
 
 }  // namespace attention::cpu

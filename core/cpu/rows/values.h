@@ -17,9 +17,9 @@ namespace attention::cpu {
 /// it can read them so, else in scratch.
 ///
 /// PV multiplies the values of all keys of a tile, also by weights that are 0
-/// because a mask leaves a key out, and 0 times NaN is NaN. So PV leaves out
-/// what is not finite among values, and a second sweep over the tiles that hold
-/// such values adds it to the rows in which their keys take part.
+/// because a mask leaves a key out, and 0 times NaN is NaN. So it leaves out
+/// what is not finite among values, which is then added to the rows in which
+/// their keys take part.
 class Values {
  public:
   /// Takes its memory from `scratch`; the others outlive it.
@@ -29,15 +29,8 @@ class Values {
   /// Fills in the values of args.packed, or of args.bf16.
   void SetPacked(const BlockRows& rows, const KeyTile& tile, TileArgs& args);
 
-  /// The keys of a tile whose values are not all finite, for the second sweep;
-  /// good until the next call.
-  NonFiniteArgs FindNonFinite(const BlockRows& rows, const KeyTile& tile);
-
-  /// Whether one was met in any tile; a split tells the others' merge.
-  bool met_non_finite() const { return met_non_finite_; }
-  /// Where the kernels tell of one.
-  bool* WatchNonFinite() { return &met_non_finite_; }
-  void SetMetNonFinite() { met_non_finite_ = true; }
+  /// Whether a value of any tile was not finite; the kernels tell it, too.
+  bool* met_non_finite() { return &met_non_finite_; }
 
  private:
   void SetBf16(const TileRows& values, TileArgs& args);
@@ -55,9 +48,6 @@ class Values {
   float* bf16_values_ = nullptr;
   float* bf16_weights_ = nullptr;
   bool met_non_finite_ = false;
-  int32_t* non_finite_keys_;
-  RowSource* non_finite_rows_;
-  float* line_;  // one key's values
 };
 
 }  // namespace attention::cpu

@@ -223,6 +223,27 @@ TEST_P(NanTest, NanInAValueReachesUniformRows) {
   Check(owned.problem);
 }
 
+// What a row has gathered before a score that makes nothing of it: within a
+// split, and in another one.
+TEST_P(NanTest, InfinityInAValueStaysWhenALaterScoreIsMuchLarger) {
+  for (const ProblemSpec& shape : {Prefill(), Decode()}) {
+    for (const DataType type : {DataType::kFloat32, DataType::kBFloat16}) {
+      ProblemSpec spec = shape;
+      spec.type = type;
+      spec.key_length = 1500;
+      const OwnedProblem owned = MakeProblem(spec, TestSeed());
+      Plant(owned, 0.5, kInfinity);
+      for (int64_t h = 0; h < spec.query_heads; ++h) {
+        for (int64_t i = 0; i < spec.query_length; ++i) {
+          SetElement(owned.problem.query, {0, h, i, 3}, 100);
+        }
+      }
+      SetElement(owned.problem.key_value[0].key, {0, 0, 1499, 3}, 100);
+      Check(owned.problem);
+    }
+  }
+}
+
 INSTANTIATE_FOR_TARGETS(NanTest);
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "core/cpu/kernels/math-inl.h"
 #include "core/cpu/kernels/pack-inl.h"
 #include "core/cpu/kernels/prefetch-inl.h"
+#include "core/cpu/kernels/pv-inl.h"
 #include "core/cpu/kernels/softmax-inl.h"
 #include "core/cpu/kernels/tile_args.h"
 #include "hwy/highway.h"
@@ -329,7 +330,11 @@ HWY_INLINE void AddBf16Values(const TileArgs& args, int64_t first_row,
     const VF factor = hn::Set(d, factors[r]);
     float* const at = output + r * width;
     for (int64_t c = 0; c < width; c += lanes) {
-      hn::StoreU(hn::Mul(hn::LoadU(d, at + c), factor), d, at + c);
+      const VF gathered = hn::LoadU(d, at + c);
+      const VF scaled = hn::Mul(gathered, factor);
+      // What is not finite stays, also where the factor is 0.
+      hn::StoreU(hn::IfThenElse(hn::IsFinite(gathered), scaled, gathered), d,
+                 at + c);
     }
   }
   const int64_t panel = columns.first / kBf16Panel;
@@ -339,6 +344,24 @@ HWY_INLINE void AddBf16Values(const TileArgs& args, int64_t first_row,
              bf16.values + panel * bf16.value_panels * kBf16Depth * kBf16Panel,
              bf16.value_panels, rows, columns.last / kBf16Panel - panel, output,
              width);
+}
+
+// AddNonFiniteValues() of values of BF16, or of FP16.
+HWY_INLINE void AddNonFiniteBf16(const TileArgs& args, int64_t first_row,
+                                 int64_t rows, const Columns& columns) {
+  const Bf16Operands& bf16 = args.bf16;
+  const auto load = [&bf16](int64_t j, int64_t column) HWY_ATTR {
+    return ValuesFrom(Halves(), bf16.value_rows[j], column, bf16.value_width);
+  };
+  if (bf16.terms == 2) {
+    return AddNonFiniteValues(args, first_row, rows, columns,
+                              [&load](int64_t j, int64_t column) HWY_ATTR {
+                                return WidenHalves(load(j, column));
+                              });
+  }
+  AddNonFiniteValues(args, first_row, rows, columns,
+                     [&load](int64_t j, int64_t column)
+                         HWY_ATTR { return WidenBrains(load(j, column)); });
 }
 
 }  // namespace attention::cpu::HWY_NAMESPACE

@@ -101,50 +101,6 @@ TEST_P(BytesTest, EveryRowHasItsScale) {
   }
 }
 
-// NaN of FP8, and products beyond FP32's range.
-TEST_P(BytesTest, TheNextRowThatIsNotFiniteIsFound) {
-  constexpr int64_t kRows = 3;
-  for (const Element type : kByteElements) {
-    for (const int64_t width : Lengths()) {
-      for (const int64_t column_stride : {1, 2}) {
-        for (const int64_t at : {int64_t{0}, width / 2, width - 1}) {
-          const int64_t row = width * column_stride;
-          // 1, and 2^-6.
-          std::vector<unsigned char> bytes(static_cast<size_t>(kRows * row),
-                                           type == Element::kInt8 ? 1 : 8);
-          float scales[kRows] = {1, 1e37F, 0};
-          const RowSource rows = {
-              .data = bytes.data(),
-              .row_stride = row,
-              .column_stride = column_stride,
-              .type = type,
-              .scales = reinterpret_cast<const unsigned char*>(scales),
-              .scale_stride = 4};
-          const auto next = [&](int64_t first) {
-            return kernels_.next_non_finite(rows, first, kRows, width);
-          };
-          EXPECT_EQ(next(0), kRows);
-          for (int64_t r = 0; r < kRows; ++r) {
-            bytes[static_cast<size_t>(r * row + at * column_stride)] =
-                type == Element::kInt8 ? 0x80 : 0x7E;
-          }
-          EXPECT_EQ(next(0), 1);  // 128 or 448 times 1e37
-          EXPECT_EQ(next(2), kRows);
-          if (type == Element::kInt8) continue;
-          for (const int nan : {0x7F, 0xFF}) {
-            for (int64_t r = 0; r < kRows; ++r) {
-              bytes[static_cast<size_t>(r * row + at * column_stride)] =
-                  static_cast<unsigned char>(nan);
-            }
-            EXPECT_EQ(next(0), 0);
-            EXPECT_EQ(next(2), 2);  // times 0, too
-          }
-        }
-      }
-    }
-  }
-}
-
 INSTANTIATE_FOR_KERNELS(BytesTest);
 
 }  // namespace

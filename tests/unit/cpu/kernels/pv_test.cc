@@ -1,5 +1,4 @@
-// PV of packed operands (pv-inl.h), and the second sweep for values that are
-// not finite (add_non_finite).
+// PV of packed operands, and of values that are not finite: pv-inl.h.
 
 #include <algorithm>
 #include <cmath>
@@ -164,54 +163,67 @@ TEST_P(PvTest, NanWeightsStayInTheirRow) {
   RunAndCheck(p, 0, 9);
 }
 
-// add_non_finite, of a tile whose rows attend different keys.
+// attend_tile, of a tile whose rows attend different keys.
 class NonFiniteValuesTest : public KernelTest {
  protected:
   static constexpr int64_t kRows = 13;
   static constexpr int64_t kKeys = 40;
-  static constexpr int64_t kWidth = 5;  // of values
-  static constexpr int32_t kBad[] = {2, 33};
+  static constexpr int64_t kWidth = 96;
 
   NonFiniteValuesTest()
-      : tile_(kRows, kKeys, 16),
+      : tile_(kRows, kKeys, kWidth),
         queries_(kRows, 1.0F),
         keys_(static_cast<size_t>(kKeys + 2 * lanes_), 1.0F),
         values_(kKeys * kWidth, 1.0F),
-        line_(16) {
+        unnormalised_(kMaxMicroRows * kScoreStride) {
     tile_.args.packed.score = Score::kDot;
     tile_.args.packed.width = 1;
     tile_.args.packed.queries = queries_.data();
     tile_.args.packed.keys = keys_.data();
+    tile_.args.unnormalised = unnormalised_.data();
     values_[2 * kWidth + 1] = kInfinity;
     values_[2 * kWidth + 4] = FloatFromBits(0xFF800001);
     values_[33 * kWidth + 1] = -kInfinity;
-  }
-
-  void Run() {
-    std::vector<RowSource> rows;
-    for (const int32_t key : kBad) {
-      rows.push_back({reinterpret_cast<const unsigned char*>(values_.data() +
-                                                             key * kWidth),
-                      kWidth * 4, 4, Element::kFloat32});
+    values_[33 * kWidth + kWidth - 1] = kInfinity;
+    for (int64_t j = 0; j < kKeys; ++j) {
+      places_.push_back(values_.data() + j * kWidth);
     }
-    const NonFiniteArgs found = {.keys = kBad,
-                                 .count = 2,
-                                 .values = rows.data(),
-                                 .width = kWidth,
-                                 .line = line_.data()};
-    kernels_.add_non_finite(tile_.args, found);
+    tile_.args.packed.values = places_.data();
   }
 
-  // What the keys that take part have made of a row of zeros.
+  // Runs the tile with and without an earlier value that was not finite, and
+  // calls expect(row) for each row then.
+  template <typename Expectation>
+  void Run(const Expectation& expect) {
+    for (const bool met_before : {false, true}) {
+      SCOPED_TRACE(met_before);
+      const Floats max = tile_.max;
+      std::fill(tile_.output.begin(), tile_.output.end(), 0.0F);
+      tile_.met_non_finite = met_before;
+      kernels_.attend_tile(tile_.args);
+      EXPECT_TRUE(tile_.met_non_finite);
+      for (int64_t r = 0; r < kRows; ++r) expect(r);
+      std::copy(max.begin(), max.end(), tile_.max.begin());
+      std::fill(tile_.sum.begin(), tile_.sum.end(), 0.0);
+    }
+  }
+
+  // What the two keys have made of a row, if they take part.
   void Expect(int64_t row, bool first, bool second) {
-    for (int64_t c = 0; c < 16; ++c) {
+    for (int64_t c = 0; c < kWidth; ++c) {
       double expected = 0;
       if (first && c == 1) expected = HUGE_VAL;
-      if (second && c == 1) expected -= HUGE_VAL;
+      if (second && (c == 1 || c == kWidth - 1)) {
+        expected += c == 1 ? -HUGE_VAL : HUGE_VAL;
+      }
       if (first && c == 4) expected = std::nan("");
-      EXPECT_TRUE(
-          IsNear(expected, 0, tile_.output[static_cast<size_t>(row * 16 + c)]))
-          << "row " << row << ", column " << c;
+      const float found = tile_.output[static_cast<size_t>(row * kWidth + c)];
+      if (expected == 0) {
+        EXPECT_TRUE(std::isfinite(found)) << "row " << row << ", column " << c;
+      } else {
+        EXPECT_TRUE(IsNear(expected, 0, found))
+            << "row " << row << ", column " << c;
+      }
     }
   }
 
@@ -219,7 +231,8 @@ class NonFiniteValuesTest : public KernelTest {
   Floats queries_;
   Floats keys_;
   Floats values_;
-  Floats line_;
+  std::vector<const float*> places_;
+  Floats unnormalised_;
 };
 
 TEST_P(NonFiniteValuesTest, ReachTheRowsWhoseRangesHoldTheirKeys) {
@@ -227,8 +240,7 @@ TEST_P(NonFiniteValuesTest, ReachTheRowsWhoseRangesHoldTheirKeys) {
     tile_.begin[r] = r % 2 == 0 ? 0 : 3;
     tile_.end[r] = r % 3 == 0 ? 40 : 33;
   }
-  Run();
-  for (int64_t r = 0; r < kRows; ++r) Expect(r, r % 2 == 0, r % 3 == 0);
+  Run([this](int64_t r) { Expect(r, r % 2 == 0, r % 3 == 0); });
 }
 
 TEST_P(NonFiniteValuesTest, ReachNoRowThatAMaskTakesThemFrom) {
@@ -241,15 +253,13 @@ TEST_P(NonFiniteValuesTest, ReachNoRowThatAMaskTakesThemFrom) {
   }
   tile_.args.epilogue.mask_rows = rows.data();
   tile_.args.epilogue.mask_stride = 1;
-  Run();
-  for (int64_t r = 0; r < kRows; ++r) Expect(r, r % 2 != 0, r % 2 == 0);
+  Run([this](int64_t r) { Expect(r, r % 2 != 0, r % 2 == 0); });
 }
 
 TEST_P(NonFiniteValuesTest, ReachRowsThatGiveThemNextToNoWeight) {
   keys_.assign(keys_.size(), -1e30F);
   std::fill(tile_.max.begin(), tile_.max.end(), 1.0F);
-  Run();
-  for (int64_t r = 0; r < kRows; ++r) Expect(r, true, true);
+  Run([this](int64_t r) { Expect(r, true, true); });
 }
 
 TEST_P(NonFiniteValuesTest, ReachNoRowWhoseDropoutTookThem) {
@@ -261,8 +271,23 @@ TEST_P(NonFiniteValuesTest, ReachNoRowWhoseDropoutTookThem) {
     }
   };
   tile_.args.epilogue.first_key = 100;
-  Run();
-  for (int64_t r = 0; r < kRows; ++r) Expect(r, r % 2 != 0, true);
+  Run([this](int64_t r) { Expect(r, r % 2 != 0, true); });
+}
+
+// They were relative to a maximum beside which they are nothing.
+TEST_P(NonFiniteValuesTest, StayInTheOutputWhenTheMaximumRises) {
+  std::fill(tile_.max.begin(), tile_.max.end(), -1000.0F);
+  std::fill(tile_.sum.begin(), tile_.sum.end(), 1.0);
+  for (int64_t r = 0; r < kRows; ++r) {
+    tile_.output[static_cast<size_t>(r * kWidth + 7)] = -kInfinity;
+    tile_.output[static_cast<size_t>(r * kWidth + 8)] = kMaxFloat;
+  }
+  tile_.met_non_finite = true;
+  kernels_.attend_tile(tile_.args);
+  for (int64_t r = 0; r < kRows; ++r) {
+    EXPECT_EQ(tile_.output[static_cast<size_t>(r * kWidth + 7)], -kInfinity);
+    EXPECT_EQ(tile_.output[static_cast<size_t>(r * kWidth + 8)], kKeys);
+  }
 }
 
 INSTANTIATE_FOR_KERNELS(PvTest);

@@ -1,4 +1,4 @@
-// Rows of any element type into FP32 and back: convert-inl.h.
+// Rows of any element type into FP32 and back: convert-inl.h, finish-inl.h.
 
 #include <algorithm>
 #include <cmath>
@@ -130,64 +130,6 @@ TEST_P(WidenTest, PartsOfVectorsReadNothingElse) {
           }
         }
       }
-    }
-  }
-}
-
-TEST_P(WidenTest, TheNextRowThatIsNotFiniteIsFound) {
-  for (const Element type : kElements) {
-    const int64_t size = SizeOf(type);
-    for (const int64_t width : Lengths()) {
-      for (const auto& layout :
-           {std::pair<int64_t, int64_t>{size, 0}, {size, 1}, {2 * size, 0}}) {
-        // clang 14 has lambdas capture no structured bindings.
-        const int64_t column_stride = layout.first;
-        const int64_t misaligned = layout.second;
-        constexpr int64_t kRows = 5;
-        const int64_t row = width * column_stride;
-        std::vector<unsigned char> bytes(
-            static_cast<size_t>(kRows * row + misaligned));
-        unsigned char* const data = bytes.data() + misaligned;
-        const double largest = type == Element::kFloat16 ? 65504.0 : 3e38;
-        const auto at = [&](int64_t r, int64_t i) {
-          return data + r * row + i * column_stride;
-        };
-        for (int64_t r = 0; r < kRows; ++r) {
-          for (int64_t i = 0; i < width; ++i) {
-            StoreElement(type, i % 2 == 0 ? largest : -largest, at(r, i));
-          }
-        }
-        const RowSource rows = {data, row, column_stride, type};
-        const auto next = [&](int64_t first) {
-          return kernels_.next_non_finite(rows, first, kRows, width);
-        };
-        EXPECT_EQ(next(0), kRows);
-        for (const double bad : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
-          for (const int64_t i : {int64_t{0}, width / 2, width - 1}) {
-            StoreElement(type, bad, at(1, i));
-            StoreElement(type, bad, at(3, i));
-            EXPECT_EQ(next(0), 1);
-            EXPECT_EQ(next(1), 1);
-            EXPECT_EQ(next(2), 3);
-            EXPECT_EQ(next(4), kRows);
-            EXPECT_EQ(next(kRows), kRows);
-            StoreElement(type, 1, at(1, i));
-            StoreElement(type, 1, at(3, i));
-          }
-        }
-      }
-    }
-  }
-}
-
-TEST_P(WidenTest, EveryNanIsNotFinite) {
-  for (const uint32_t bits : kNanBits) {
-    for (int64_t i = 0; i < 2 * lanes_ + 1; ++i) {
-      Floats row(static_cast<size_t>(2 * lanes_ + 1), 1.0F);
-      row[static_cast<size_t>(i)] = FloatFromBits(bits);
-      const RowSource rows = {reinterpret_cast<unsigned char*>(row.data()), 0,
-                              4, Element::kFloat32};
-      EXPECT_EQ(kernels_.next_non_finite(rows, 0, 1, 2 * lanes_ + 1), 0);
     }
   }
 }
