@@ -1,71 +1,18 @@
 // Products of BF16 against the oracle, of FP16 too where it is in two terms:
 // those that this processor has, and emulations of all on vectors of every
-// width.
+// width. Shapes and options; bf16_values_test.cc has the values.
 
-#include <limits>
 #include <string>
-#include <vector>
 
 #include "absl/strings/match.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/unit/cpu/cpu_test.h"
+#include "tests/unit/cpu/bf16_fixture.h"
 
 namespace attention::test {
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-/// Computes every problem on all of Bf16TestTargets() that multiply its type,
-/// which is the parameter; the oracle, which takes longer, is asked once.
-class Bf16Test : public ::testing::TestWithParam<DataType> {
- protected:
-  static bool IsFp16() { return GetParam() == DataType::kFloat16; }
-  static std::vector<std::string> Targets() {
-    std::vector<std::string> targets = Bf16TestTargets();
-    std::erase_if(targets, [](const std::string& target) {
-      return IsFp16() && !absl::StrContains(target, "_AMX");
-    });
-    return targets;
-  }
-
-  // FP16 is split for a kv group of 64 rows or more (plan.cc).
-  static int64_t Queries(int64_t more) { return IsFp16() ? 64 + more : more; }
-
-  static ProblemSpec Prefill() {
-    return {.batch = 1,
-            .query_heads = 4,
-            .kv_heads = 2,
-            .query_length = 103,
-            .key_length = 270,
-            .width = 36,
-            .value_width = 40,
-            .type = GetParam()};
-  }
-
-  void Check(const ProblemSpec& spec) {
-    Check(MakeProblem(spec, TestSeed()).problem);
-  }
-  void Check(const AttentionProblem& problem) {
-    const Expected expected = ComputeExpected(problem);
-    for (const std::string& target : Targets()) {
-      SCOPED_TRACE(target);
-      TargetRunner runner(target);
-      ASSERT_OK_AND_ASSIGN(const Results results, runner.Run(problem));
-      EXPECT_TRUE(Matches(problem, expected, results));
-      EXPECT_THAT(runner.kernel(),
-                  ::testing::StartsWith(IsFp16() ? "fp16_amx" : "bf16"));
-    }
-  }
-  /// With and without returned weights: they are not computed alike.
-  void CheckBoth(ProblemSpec spec) {
-    for (const bool weights : {false, true}) {
-      spec.wanted.weights = weights;
-      Check(spec);
-    }
-  }
-};
+using Bf16Test = Bf16Fixture;
 
 TEST_P(Bf16Test, AwkwardQueriesAndKeys) {
   for (const int64_t queries : {5, 15, 16, 17, 31, 33, 65, 127, 129}) {
@@ -221,140 +168,6 @@ TEST_P(Bf16Test, LayoutsBlocksAndGroupedHeads) {
   }
 }
 
-TEST_P(Bf16Test, ScoresThatRiseFromTileToTile) {
-  ProblemSpec spec = Prefill();
-  spec.scale = 1;
-  const OwnedProblem owned = MakeProblem(spec, TestSeed());
-  Fill(owned.problem.query, 4);
-  const TensorView& key = owned.problem.key_value[0].key;
-  for (int64_t j = 0; j < spec.key_length; ++j) {
-    for (int64_t i = 0; i < spec.width; ++i) {
-      SetElement(key, {0, 0, j, i}, static_cast<double>(j) / 256);
-      SetElement(key, {0, 1, j, i}, static_cast<double>(300 - j) / 64);
-    }
-  }
-  Check(owned.problem);
-}
-
-TEST_P(Bf16Test, SubnormalNumbers) {
-  ProblemSpec spec = Prefill();
-  spec.magnitudes = Magnitudes::kSubnormal;
-  CheckBoth(spec);
-}
-
-TEST_P(Bf16Test, HugeNumbers) {
-  ProblemSpec spec = Prefill();
-  spec.magnitudes = Magnitudes::kHuge;
-  CheckBoth(spec);
-}
-
-// Products, and results, from far below to far above 1.
-TEST_P(Bf16Test, MagnitudesNearTheEndsOfTheRange) {
-  const std::vector<double> larges =
-      IsFp16() ? std::vector<double>{0x1p14, 65504}
-               : std::vector<double>{0x1p56, 0x1p57, 0x1p100};
-  const std::vector<double> smalls =
-      IsFp16() ? std::vector<double>{0x1p-14, 0x1.ffcp-15, 0x1p-24}
-               : std::vector<double>{0x1p-56, 0x1p-57, 0x1p-100, 0x1p-120};
-  for (const double large : larges) {
-    for (const double small : smalls) {
-      SCOPED_TRACE(testing::Message() << large << ", " << small);
-      ProblemSpec spec = Prefill();
-      spec.query_length = 33;
-      spec.scale = 1;
-      const OwnedProblem owned = MakeProblem(spec, TestSeed());
-      Fill(owned.problem.query, small);
-      Fill(owned.problem.key_value[0].key, large);
-      Fill(Slice(owned.problem.key_value[0].key, 3, 1, 2), -large / 2);
-      Check(owned.problem);
-      Fill(owned.problem.key_value[0].value, small);
-      Check(owned.problem);
-    }
-  }
-}
-
-// In one tile, or one block of rows, of several.
-TEST_P(Bf16Test, OneNumberNearTheEndsOfTheRange) {
-  for (const int64_t at : {0, 130, 269}) {
-    for (const int64_t length : {40, 300}) {
-      ProblemSpec spec = Prefill();
-      spec.query_length = length;
-      const OwnedProblem owned = MakeProblem(spec, TestSeed());
-      const bool fp16 = IsFp16();
-      SetElement(owned.problem.key_value[0].key, {0, 0, at, 3},
-                 fp16 ? 0x1p-23 : 0x1p-100);
-      SetElement(owned.problem.key_value[0].value, {0, 1, at, 3},
-                 fp16 ? 0x1p15 : 0x1p90);
-      Check(owned.problem);
-      SetElement(owned.problem.query, {0, 3, length - 1, 0},
-                 fp16 ? 0x1p-24 : 0x1p-130);
-      Check(owned.problem);
-    }
-  }
-}
-
-TEST_P(Bf16Test, WhatIsMaskedReachesNoRow) {
-  for (const double value : {kNan, kInfinity, -kInfinity}) {
-    ProblemSpec spec = Prefill();
-    spec.causal = Causal::kTopLeft;
-    const OwnedProblem owned = MakeProblem(spec, TestSeed());
-    for (int64_t d = 0; d < spec.value_width; ++d) {
-      SetElement(owned.problem.key_value[0].value, {0, 0, 60, d}, value);
-    }
-    SetElement(owned.problem.key_value[0].key, {0, 1, 77, 3}, value);
-    Check(owned.problem);
-  }
-}
-
-TEST_P(Bf16Test, NanInAQueryStaysInItsRow) {
-  const OwnedProblem owned = MakeProblem(Prefill(), TestSeed());
-  SetElement(owned.problem.query, {0, 1, 50, 5}, kNan);
-  Check(owned.problem);
-}
-
-// A score of -inf takes its key out, one of +inf makes NaN of its row unless a
-// softcap makes it finite. Beside the infinity stand numbers of both signs, and
-// some of which one BF16 number is enough.
-TEST_P(Bf16Test, InfinitiesScoreAsTheyDoInFp32) {
-  for (const double infinity : {kInfinity, -kInfinity}) {
-    for (const bool of_query : {false, true}) {
-      for (const double softcap : {0.0, 3.0}) {
-        SCOPED_TRACE(testing::Message() << infinity << " in a query "
-                                        << of_query << ", softcap " << softcap);
-        ProblemSpec spec = Prefill();
-        spec.query_length = 40;
-        spec.key_length = 70;
-        if (softcap > 0) spec.softcap = softcap;
-        const OwnedProblem owned = MakeProblem(spec, TestSeed());
-        const TensorView& query = owned.problem.query;
-        const TensorView& key = owned.problem.key_value[0].key;
-        const TensorView& others = of_query ? key : query;
-        for (int64_t i = 0; i < 40; ++i) {
-          SetElement(others, {0, 0, i, 5}, i % 2 == 0 ? 1 : -0.75);
-        }
-        SetElement(others, {0, 0, 7, 5}, 0);
-        SetElement(of_query ? query : key, {0, 0, 33, 5}, infinity);
-        Check(owned.problem);
-      }
-    }
-  }
-}
-
-// In every row: the key takes no part in any.
-TEST_P(Bf16Test, AKeyAtMinusInfinityTakesNoPart) {
-  ProblemSpec spec = Prefill();
-  spec.wanted.weights = true;
-  const OwnedProblem owned = MakeProblem(spec, TestSeed());
-  for (int64_t head = 0; head < spec.query_heads; ++head) {
-    for (int64_t i = 0; i < spec.query_length; ++i) {
-      SetElement(owned.problem.query, {0, head, i, 5},
-                 1 + static_cast<double>(i % 3) / 1024);
-    }
-  }
-  SetElement(owned.problem.key_value[0].key, {0, 1, 50, 5}, -kInfinity);
-  Check(owned.problem);
-}
-
 TEST_P(Bf16Test, OtherProblemsStayInFp32) {
   const std::string amx = IsFp16() ? "fp16_amx" : "bf16";
   for (const std::string& target : Targets()) {
@@ -387,10 +200,7 @@ TEST_P(Bf16Test, OtherProblemsStayInFp32) {
 INSTANTIATE_TEST_SUITE_P(Types, Bf16Test,
                          ::testing::Values(DataType::kBFloat16,
                                            DataType::kFloat16),
-                         [](const auto& test) {
-                           return test.param == DataType::kFloat16 ? "FP16"
-                                                                   : "BF16";
-                         });
+                         Bf16Fixture::NameOf);
 
 // VDPBF16PS has half the rate that the six products of two terms would need.
 TEST(Bf16TargetsTest, Avx512Bf16LeavesFp16InFp32) {
