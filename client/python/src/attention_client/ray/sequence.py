@@ -213,7 +213,7 @@ class ShardedSequence(EndsWithBlock):
         self._lengths[:] = [length] * len(self._lengths)
 
     def describe(self, *, timeout: float | None = None) -> ShardedDescription:
-        """What the servers have; lengths and len() are of it from then on."""
+        """What all replicas have; lengths and len() are of it from then on."""
         self._map, lengths = self._cluster._ask("describe", self.name, timeout=timeout)
         self._lengths[:] = lengths
         missing = joined(
