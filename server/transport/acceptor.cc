@@ -171,6 +171,8 @@ bool Acceptor::AcceptAll(const Listening& listening) {
 
 void Acceptor::Admit(FileDescriptor socket,
                      const std::shared_ptr<Handovers>& handovers) {
+  // Of a storm of those that connect and close, few get as far as gRPC.
+  if (HasLeft(socket.get())) return;
   using Answer = Connections::Answer;
   const Answer answer = connections_.Add(socket.get());
   if (answer == Answer::kTaken) {

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <vector>
 
@@ -96,6 +97,12 @@ std::optional<Peer> PeerOfSocket(int fd) {
   }
   const std::optional<UnixPeer> local = UnixPeerOfSocket(fd);
   return local ? std::optional(PeerOf(*local)) : std::nullopt;
+}
+
+bool HasLeft(int fd) {
+  char first = 0;
+  const ssize_t read = ::recv(fd, &first, 1, MSG_PEEK | MSG_DONTWAIT);
+  return read == 0 || (read < 0 && errno != EAGAIN && errno != EINTR);
 }
 
 std::optional<Peer> PeerOfCall(absl::string_view grpc_peer) {

@@ -30,6 +30,10 @@ struct Peer {
 /// is an IPv4 address, as for gRPC.
 std::optional<Peer> PeerOfSocket(int fd);
 
+/// Whether the other end of a new connection has closed it by now and sent
+/// nothing: it is not worth serving.
+bool HasLeft(int fd);
+
 /// Of what grpc::ServerContext::peer() says: "ipv4:127.0.0.1:50000",
 /// "ipv6:[::1]:50000", where some versions of gRPC percent-encode; of a
 /// Unix-domain socket what unix_peer.h has it say. None for "unix:".

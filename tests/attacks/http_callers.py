@@ -63,6 +63,17 @@ def slowest_probe(server, probes=20):
     return slowest
 
 
+def pipelining(server, request, count=200):
+    """An attack that sends `count` requests ahead, takes what comes, and does so again."""
+
+    def again():
+        with connect(server) as connection:
+            connection.sendall(request * count)
+            read_all(connection)
+
+    return again
+
+
 class Attack:
     """Runs `again` over and over, in so many threads, until it is left."""
 

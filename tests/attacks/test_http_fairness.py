@@ -16,6 +16,7 @@ from http_callers import (
     ask,
     connect,
     infer,
+    pipelining,
     read_all,
     slowest_probe,
 )
@@ -25,17 +26,6 @@ from certificates import RSA4096, make_certificates, server_flags  # noqa: E402
 
 MIB = 1 << 20
 PAUSE = 10  # seconds that a body may stop, as docs/operations/limits.md says
-
-
-def pipelining(server, request, count=200):
-    """An attack that sends `count` requests ahead, takes what comes, and does so again."""
-
-    def again():
-        with connect(server) as connection:
-            connection.sendall(request * count)
-            read_all(connection)
-
-    return again
 
 
 def test_requests_sent_ahead_keep_no_probe_waiting(start):

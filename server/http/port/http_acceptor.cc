@@ -8,6 +8,8 @@
 #include <exception>
 #include <utility>
 
+#include "server/transport/peer.h"
+
 namespace attention::server {
 namespace {
 
@@ -15,6 +17,9 @@ using boost::asio::ip::tcp;
 
 // Between two attempts where nothing more can be opened.
 constexpr std::chrono::milliseconds kPause{50};
+
+// Some 10 us each: those that are open get on in between.
+constexpr int kMostInARow = 512;
 
 tcp ProtocolOf(int socket) {
   sockaddr_storage address{};
@@ -45,8 +50,11 @@ void HttpAcceptor::Accept() {
 
 void HttpAcceptor::AcceptSome() {
   try {
-    for (int64_t i = 0; i < most_at_once_; ++i) {
-      if (!AcceptOne()) break;
+    int64_t kept = 0;
+    for (int i = 0; i < kMostInARow && kept < most_at_once_; ++i) {
+      const Accepted accepted = AcceptOne();
+      if (accepted == Accepted::kNone) break;
+      if (accepted == Accepted::kKept) ++kept;
     }
   } catch (const std::exception& error) {
     return AcceptLater(error.what());
@@ -54,14 +62,15 @@ void HttpAcceptor::AcceptSome() {
   Accept();
 }
 
-bool HttpAcceptor::AcceptOne() {
+HttpAcceptor::Accepted HttpAcceptor::AcceptOne() {
   Error error;
   tcp::socket socket = listening_.accept(error);
-  if (error == boost::asio::error::would_block) return false;
-  if (error == boost::asio::error::connection_aborted) return true;
+  if (error == boost::asio::error::would_block) return Accepted::kNone;
+  if (error == boost::asio::error::connection_aborted) return Accepted::kLeft;
   if (error) throw boost::system::system_error(error);
-  admit_(std::move(socket));
-  return true;
+  // Who connects and closes in a storm keeps no place, and no probe behind it.
+  if (HasLeft(socket.native_handle())) return Accepted::kLeft;
+  return admit_(std::move(socket)) ? Accepted::kKept : Accepted::kLeft;
 }
 
 void HttpAcceptor::AcceptLater(const std::string& why) {

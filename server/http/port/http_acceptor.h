@@ -18,11 +18,13 @@ namespace attention::server {
 /// of its context.
 class HttpAcceptor {
  public:
-  using Admit = std::function<void(boost::asio::ip::tcp::socket)>;
+  /// False where the connection is closed at once.
+  using Admit = std::function<bool(boost::asio::ip::tcp::socket)>;
 
-  /// `admit` gets each connection, of which `most_at_once` >= 1 are accepted
-  /// before those that are open get on; what it throws ends that one, and the
-  /// next are accepted a moment later. `failed` and the context outlive it.
+  /// `admit` gets each connection whose caller is still there. At most
+  /// `most_at_once` >= 1 of those that it keeps are accepted before those that
+  /// are open get on; what it throws ends that one, and the next are accepted a
+  /// moment later. `failed` and the context outlive it.
   HttpAcceptor(boost::asio::io_context& context, FileDescriptor socket,
                int64_t most_at_once, Admit admit, LogLimit& failed);
 
@@ -32,8 +34,9 @@ class HttpAcceptor {
   using Error = boost::system::error_code;
 
   void AcceptSome();
-  // False where none waits any more. Throws where nothing more can be opened.
-  bool AcceptOne();
+  enum class Accepted : uint8_t { kNone, kLeft, kKept };
+  // kNone where none waits any more. Throws where nothing more can be opened.
+  Accepted AcceptOne();
   void AcceptLater(const std::string& why);
 
   boost::asio::ip::tcp::acceptor listening_;

@@ -67,7 +67,7 @@ class HttpServer::Impl {
     for (FileDescriptor& socket : listener.sockets) {
       acceptors_.push_back(std::make_unique<HttpAcceptor>(
           context_, std::move(socket), AcceptedAtOnce(limits_),
-          [this](tcp::socket accepted) { Admit(std::move(accepted)); },
+          [this](tcp::socket accepted) { return Admit(std::move(accepted)); },
           failed_));
       acceptors_.back()->Accept();
     }
@@ -98,10 +98,11 @@ class HttpServer::Impl {
     }
   }
 
-  void Admit(tcp::socket socket) {
+  // False where it is closed at once.
+  bool Admit(tcp::socket socket) {
     Error error;
     const auto peer = socket.remote_endpoint(error);
-    if (error) return;  // it has gone already
+    if (error) return false;  // it has gone already
     HttpPeer caller{.address = {}, .name = NameOf(peer)};
     if (const auto of = PeerOfCall(caller.name)) caller.address = of->address;
     auto place = connections_.Take(caller.address);
@@ -115,21 +116,22 @@ class HttpServer::Impl {
             limits_.connections.total, limits_.connections.per_peer,
             limits_.reserved_connections);
       }
-      return;
+      return false;
     }
     socket.set_option(tcp::no_delay(true), error);
     // A caller that vanished is found out, also where nothing is sent.
     socket.set_option(boost::asio::socket_base::keep_alive(true), error);
     if (tls_ != nullptr) {
-      return std::make_shared<HttpGreeting>(std::move(socket), std::move(place),
-                                            std::move(caller), tls_(),
-                                            greetings_)
+      std::make_shared<HttpGreeting>(std::move(socket), std::move(place),
+                                     std::move(caller), tls_(), greetings_)
           ->Begin();
+      return true;
     }
     std::make_shared<HttpSession>(HttpStream(std::move(socket)),
                                   std::move(place), std::move(caller), limits_,
                                   handlers_)
         ->Read();
+    return true;
   }
 
   const HttpLimits limits_;
