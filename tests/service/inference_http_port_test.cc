@@ -167,9 +167,9 @@ TEST(InferenceHttpPortTest, IsNotReachedFromOtherMachinesInPlainText) {
         "127.0.0.1:",
         server->http_address().substr(server->http_address().rfind(':') + 1));
     EXPECT_EQ(HttpStatus(HttpAnswer(address, "/v2")), insecure ? 200 : 403);
-    EXPECT_EQ(
-        HttpStatus(HttpPost(address, kInferPath, ToHttp(GoodInfer(), false).body)),
-        insecure ? 200 : 403);
+    EXPECT_EQ(HttpStatus(HttpPost(address, kInferPath,
+                                  ToHttp(GoodInfer(), false).body)),
+              insecure ? 200 : 403);
     EXPECT_EQ(HttpStatus(HttpAnswer(address, "/metrics")), 200);
   }
 }
