@@ -66,16 +66,5 @@ function(attention_computes target)
   endforeach()
 endfunction()
 
-# attention_runs_once(a.cc ...): sources of a program's start, with CLI11's templates: to optimise
-# them takes longer than they ever run.
-function(attention_runs_once)
-  set(level -O1)
-  if(ATTENTION_SANITIZE)
-    set(level -O0)
-  endif()
-  set_source_files_properties(${ARGN} PROPERTIES
-    COMPILE_OPTIONS ${level} SKIP_PRECOMPILE_HEADERS ON)
-endfunction()
-
 # A precompiled header is of one kind of code: programs are compiled as libraries are.
 set(CMAKE_CXX_COMPILE_OPTIONS_PIE ${CMAKE_CXX_COMPILE_OPTIONS_PIC})

@@ -1,5 +1,5 @@
-// Products of BF16, and of FP16 in two terms: values near the ends of the range,
-// NaN and infinities.
+// Products of BF16, and of FP16 in two terms: values near the ends of the
+// range, NaN and infinities.
 
 #include <limits>
 #include <vector>
@@ -12,7 +12,6 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 
 using Bf16ValuesTest = Bf16Fixture;
 

@@ -40,9 +40,9 @@ class SoftmaxFixture : public KernelTest {
     return {0, (keys + lanes_ - 1) / lanes_ * lanes_, 0, keys};
   }
 
-  /// A weight's error, relative to it: that of 2^x with its roundings, and those
-  /// of its argument exponent * (score - max), a difference and a product, which
-  /// the power shows enlarged by ln 2 times it.
+  /// A weight's error, relative to it: that of 2^x with its roundings, and
+  /// those of its argument exponent * (score - max), a difference and a
+  /// product, which the power shows enlarged by ln 2 times it.
   double RoundingsOfWeight(double argument) const {
     return kEps * (1.8 + 2 * std::log(2.0) * std::abs(argument));
   }

@@ -42,8 +42,8 @@ class SoftmaxPairsTest : public SoftmaxFixture {
     }
   }
 
-  Floats pairs_ = Floats(2 * kBf16WeightTerm,
-                         FloatFromBits(kNoWeight << 16 | kNoWeight));
+  Floats pairs_ =
+      Floats(2 * kBf16WeightTerm, FloatFromBits(kNoWeight << 16 | kNoWeight));
 };
 
 // Weights in pairs of BF16, key i beside key 16 + i of 32: the same numbers,
