@@ -243,6 +243,7 @@ class CudaBackend final : public Backend {
     absl::Status status = absl::ResourceExhaustedError("one job");
     if (jobs.size() > 1 || jobs[0].NeedsEntries()) {
       std::vector<EntriesJob::Entry> entries;
+      entries.reserve(jobs.size());
       for (const Chosen& chosen : jobs) entries.push_back(EntryOf(chosen));
       EntriesJob job(std::move(entries), context, runner.device());
       status = runner.RunEntries(job, *jobs[0].job);

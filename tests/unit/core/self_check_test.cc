@@ -134,6 +134,16 @@ TEST(SelfCheck, FindsWhatIsWrongOnlyWhileOthersCompute) {
   EXPECT_GT(running, 0);
 }
 
+TEST(SelfCheck, FindsWhatIsWrongOnlyInPages) {
+  EXPECT_THAT(
+      CheckAltered([](AttentionJob& job) {
+        if (job.problem->key_value.size() > 1) {
+          Exchange(job.outputs.output);
+        }
+      }),
+      StatusIs(absl::StatusCode::kInternal, HasSubstr("output element 0 is ")));
+}
+
 TEST(SelfCheck, TellsOfEachCaseBeforeItIsComputed) {
   WorkerPool workers(2);
   std::vector<std::string> names;
