@@ -46,13 +46,16 @@ std::vector<std::string> ServiceNames() {
 
 }  // namespace
 
-Server::Impl::Impl(ServerOptions server_options, std::unique_ptr<Engine> built_engine,
-     std::unique_ptr<ModelRepository> opened_repository,
-     std::unique_ptr<ResidentStore> resident_store,
-     std::shared_ptr<BackendHealth> backend_health,
-     std::unique_ptr<Tls> encryption, std::unique_ptr<Callers> known_callers,
-     const ConnectionLimits& connection_limits,
-     std::shared_ptr<Ledger> counts, std::unique_ptr<HttpPort> http_port)
+Server::Impl::Impl(ServerOptions server_options,
+                   std::unique_ptr<Engine> built_engine,
+                   std::unique_ptr<ModelRepository> opened_repository,
+                   std::unique_ptr<ResidentStore> resident_store,
+                   std::shared_ptr<BackendHealth> backend_health,
+                   std::unique_ptr<Tls> encryption,
+                   std::unique_ptr<Callers> known_callers,
+                   const ConnectionLimits& connection_limits,
+                   std::shared_ptr<Ledger> counts,
+                   std::unique_ptr<HttpPort> http_port)
     : options(std::move(server_options)),
       health(std::move(backend_health)),
       tls(std::move(encryption)),

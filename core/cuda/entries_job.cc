@@ -12,8 +12,6 @@
 namespace attention::cuda {
 namespace {
 
-constexpr int64_t kAlignment = 256;
-
 // Entries of one class go through one kernel (KernelTable).
 auto ClassOf(const Plan& plan, const AttentionArgs& args) {
   const bool mma = plan.method == Method::kMma;
@@ -86,7 +84,7 @@ EntriesJob::EntriesJob(std::vector<Entry> entries, const RunContext& context,
 
 int64_t EntriesJob::Place(int64_t bytes) {
   const int64_t offset = bytes_;
-  bytes_ = CeilDivide(bytes_ + bytes, kAlignment) * kAlignment;
+  bytes_ = CeilDivide(bytes_ + bytes, kPlaceAlignment) * kPlaceAlignment;
   return offset;
 }
 

@@ -6,12 +6,9 @@
 namespace attention::cuda {
 namespace {
 
-// What kernels rely on: they move 16 bytes at a time.
-constexpr uintptr_t kAlignment = 16;
-
 bool LiesInPlace(const TensorView& view) {
   return view.space == MemorySpace::kCudaDevice && IsRowMajor(view) &&
-         reinterpret_cast<uintptr_t>(view.data) % kAlignment == 0;
+         reinterpret_cast<uintptr_t>(view.data) % kReadAlignment == 0;
 }
 
 // Whether its rows lie as kernels read them.

@@ -6,13 +6,10 @@
 
 #include "core/cuda/job_transfer.h"
 #include "core/cuda/kernels/limits.h"
+#include "core/cuda/plan_memory.h"
 
 namespace attention::cuda {
 namespace {
-
-constexpr int64_t kAlignment = 256;
-// Kernels move so many bytes at a time.
-constexpr uintptr_t kReadAlignment = 16;
 
 bool OnDevice(const TensorView& view) {
   return view.space == MemorySpace::kCudaDevice;
@@ -49,7 +46,7 @@ void BringPart(const TensorView& view, int64_t page_keys, std::byte* to,
 int64_t PageBytes(const TensorView& view, int64_t page_keys) {
   const int64_t bytes =
       view.shape[1] * page_keys * view.shape[3] * ByteSize(view.type);
-  return CeilDivide(bytes, kAlignment) * kAlignment;
+  return CeilDivide(bytes, kPlaceAlignment) * kPlaceAlignment;
 }
 
 }  // namespace

@@ -11,8 +11,6 @@ namespace attention::cuda {
 namespace {
 
 constexpr int64_t kTooMany = int64_t{1} << 62;
-constexpr int64_t kAlignment = 256;
-constexpr int64_t kRowAlignment = 16;  // of masks and biases
 
 Element ElementOf(DataType type) {
   switch (type) {
@@ -26,12 +24,13 @@ Element ElementOf(DataType type) {
 }
 
 Buffer Place(int64_t bytes, Plan& plan) {
-  if (bytes > kTooMany - kAlignment - plan.bytes) {
+  if (bytes > kTooMany - kPlaceAlignment - plan.bytes) {
     plan.bytes = kTooMany;
     return {0, bytes};
   }
   const Buffer buffer{plan.bytes, bytes};
-  plan.bytes = CeilDivide(plan.bytes + bytes, kAlignment) * kAlignment;
+  plan.bytes =
+      CeilDivide(plan.bytes + bytes, kPlaceAlignment) * kPlaceAlignment;
   return buffer;
 }
 
@@ -109,7 +108,7 @@ Compact CompactOf(const TensorView& view) {
     compact.strides[index] = shared ? 0 : compact.elements;
     compact.elements = Product({compact.elements, compact.extents[index]});
     if (n == 3 && !shared) {
-      const int64_t unit = kRowAlignment / ByteSize(view.type);
+      const int64_t unit = kReadAlignment / ByteSize(view.type);
       compact.elements = CeilDivide(compact.elements, unit) * unit;
     }
   }

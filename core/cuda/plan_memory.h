@@ -13,6 +13,11 @@
 /// method and the splits.
 namespace attention::cuda {
 
+/// Whatever has a place in device memory begins at a multiple of so many bytes.
+inline constexpr int64_t kPlaceAlignment = 256;
+/// Kernels move so many bytes at a time.
+inline constexpr int64_t kReadAlignment = 16;
+
 /// The product of factors >= 0, or 2^62 where it is more.
 int64_t Product(std::initializer_list<int64_t> factors);
 

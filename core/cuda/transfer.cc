@@ -6,7 +6,7 @@
 namespace attention::cuda {
 namespace {
 
-constexpr int64_t kAlignment = 16;
+constexpr int64_t kPieceAlignment = 16;
 
 template <typename Word>
 void Gather(const std::byte* data, int64_t count, int64_t stride,
@@ -28,7 +28,7 @@ int64_t BytesFrom(const TensorView& view, size_t extent) {
 void Uploader::Begin(std::byte* to) {
   Flush();
   to_ = to;
-  end_ = (end_ + kAlignment - 1) / kAlignment * kAlignment;
+  end_ = (end_ + kPieceAlignment - 1) / kPieceAlignment * kPieceAlignment;
   begin_ = end_;
 }
 
@@ -162,7 +162,8 @@ void Downloader::Copy(const std::byte* from, std::byte* to, int64_t bytes) {
     const int64_t piece = std::min(bytes, Stream::kBufferBytes - end_);
     status_ = stream_.Download(index_, end_, from, piece);
     pieces_[static_cast<size_t>(index_)].push_back({to, end_, piece});
-    end_ = (end_ + piece + kAlignment - 1) / kAlignment * kAlignment;
+    end_ = (end_ + piece + kPieceAlignment - 1) / kPieceAlignment *
+           kPieceAlignment;
     from += piece;
     to += piece;
     bytes -= piece;
