@@ -10,7 +10,7 @@
 namespace attention::server {
 namespace {
 
-constexpr size_t kMostNameBytes = 256;
+constexpr size_t kMostRegionNameBytes = 256;
 constexpr size_t kMostKeyBytes = 255;  // of a file name
 constexpr size_t kMostShownBytes = 64;
 constexpr absl::string_view kSpecial = "._-:+=@";
@@ -36,13 +36,13 @@ std::string Shown(absl::string_view text) {
 }  // namespace
 
 absl::Status CheckSharedMemoryName(const std::string& name) {
-  if (!name.empty() && name.size() <= kMostNameBytes &&
+  if (!name.empty() && name.size() <= kMostRegionNameBytes &&
       HasOnly(name, absl::StrCat(kSpecial, "/"))) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("name: ", Shown(name), " (expected 1 to ", kMostNameBytes,
-                   " letters, digits and ", kSpecial, "/)"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "name: ", Shown(name), " (expected 1 to ", kMostRegionNameBytes,
+      " letters, digits and ", kSpecial, "/)"));
 }
 
 absl::Status CheckSharedMemoryKey(const std::string& key) {

@@ -16,7 +16,7 @@ namespace {
 using boost::asio::ip::tcp;
 
 // Between two attempts where nothing more can be opened.
-constexpr std::chrono::milliseconds kPause{50};
+constexpr std::chrono::milliseconds kAcceptPause{50};
 
 // Some 10 us each: those that are open get on in between.
 constexpr int kMostInARow = 512;
@@ -77,7 +77,7 @@ void HttpAcceptor::AcceptLater(const std::string& why) {
   if (const int64_t times = failed_.Count(); times > 0) {
     spdlog::warn("http: cannot accept connections: {} ({} times)", why, times);
   }
-  pause_.expires_after(kPause);
+  pause_.expires_after(kAcceptPause);
   pause_.async_wait([this](const Error& error) {
     if (!error) Accept();
   });
