@@ -118,7 +118,9 @@ def test_no_time_left_is_a_deadline(client):
     + ["http://localhost:8001", "https://a", "a/b:1", "::1", "a:1:2", "a:x"],
 )
 def test_a_target_is_a_host_and_a_port(target):
-    with pytest.raises(InvalidArgumentError, match="target: .*expected HOST:PORT, such"):
+    with pytest.raises(
+        InvalidArgumentError, match="target: .*expected HOST:PORT, such"
+    ):
         Client(target)
 
 
