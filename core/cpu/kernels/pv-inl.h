@@ -175,8 +175,7 @@ HWY_NOINLINE void AddNonFiniteValues(const TileArgs& args, int64_t first_row,
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(F()));
   const int64_t width = args.states.width;
   float* const output = args.states.output + first_row * width;
-  int64_t c = 0;
-  const auto add = [&](auto vectors) HWY_ATTR {
+  const auto add = [&](auto vectors, int64_t c) HWY_ATTR {
     constexpr int kVectors = decltype(vectors)::value;
     int64_t r = 0;
     for (; r + 4 <= rows; r += 4) {
@@ -187,10 +186,12 @@ HWY_NOINLINE void AddNonFiniteValues(const TileArgs& args, int64_t first_row,
       AddNonFiniteColumns<1, kVectors>(args.scores + r * kScoreStride, columns,
                                        c, load, width, output + r * width);
     }
-    c += kVectors * lanes;
   };
-  while (c + 4 * lanes <= width) add(std::integral_constant<int, 4>());
-  while (c < width) add(std::integral_constant<int, 1>());
+  int64_t c = 0;
+  for (; c + 4 * lanes <= width; c += 4 * lanes) {
+    add(std::integral_constant<int, 4>(), c);
+  }
+  for (; c < width; c += lanes) add(std::integral_constant<int, 1>(), c);
 }
 
 template <int kRows, int kVectors>
