@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -210,11 +211,12 @@ class NonFiniteValuesTest : public KernelTest {
 
   // What the two keys have made of a row, if they take part.
   void Expect(int64_t row, bool first, bool second) {
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
     for (int64_t c = 0; c < kWidth; ++c) {
       double expected = 0;
-      if (first && c == 1) expected = HUGE_VAL;
+      if (first && c == 1) expected = kInfinity;
       if (second && (c == 1 || c == kWidth - 1)) {
-        expected += c == 1 ? -HUGE_VAL : HUGE_VAL;
+        expected += c == 1 ? -kInfinity : kInfinity;
       }
       if (first && c == 4) expected = std::nan("");
       const float found = tile_.output[static_cast<size_t>(row * kWidth + c)];
