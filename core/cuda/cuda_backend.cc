@@ -258,10 +258,10 @@ class CudaBackend final : public Backend {
   }
 
   static EntriesJob::Entry EntryOf(const Chosen& chosen) {
-    if (!chosen.pages) return {.job = chosen.job, .plan = chosen.plan};
-    Chosen paged = chosen;
-    paged.MakePlan(/*keys_in_place=*/true);
-    return {.job = paged.job, .plan = paged.plan, .pages = paged.pages};
+    Chosen entry = chosen;
+    // The plan so far brings pages of the host into one piece.
+    if (entry.pages && !entry.pages->on_device) entry.MakePlan(true);
+    return {.job = entry.job, .plan = entry.plan, .pages = entry.pages};
   }
 
   // The device that tensors of a job lie on.

@@ -16,6 +16,18 @@ T* At(const Buffer& buffer, std::byte* memory) {
                            : reinterpret_cast<T*>(memory + buffer.offset);
 }
 
+// As the caller gave them, not projected.
+const void* QueryData(const ValidatedProblem& problem, const Plan& plan,
+                      std::byte* memory) {
+  return plan.in_place.query ? problem.query.data : At(plan.query, memory);
+}
+
+const void* KeyData(const ValidatedProblem& problem, const Plan& plan,
+                    std::byte* memory) {
+  return plan.in_place.key ? problem.key_value[0].key.data
+                           : At(plan.key, memory);
+}
+
 }  // namespace
 
 AttentionArgs ArgsOf(const AttentionJob& job, const Plan& plan,
@@ -25,11 +37,9 @@ AttentionArgs ArgsOf(const AttentionJob& job, const Plan& plan,
   const AttentionOutputs& outputs = job.outputs;
   AttentionArgs args = plan.args;
   args.query.data = plan.project_query ? At(plan.projected_query, memory)
-                    : in_place.query   ? problem.query.data
-                                       : At(plan.query, memory);
+                                       : QueryData(problem, plan, memory);
   args.key.data = plan.project_key ? At(plan.projected_key, memory)
-                  : in_place.key   ? problem.key_value[0].key.data
-                                   : At(plan.key, memory);
+                                   : KeyData(problem, plan, memory);
   args.value.data =
       in_place.value ? problem.key_value[0].value.data : At(plan.value, memory);
   args.term_weights = At<float>(plan.term_weights, memory);
@@ -104,19 +114,12 @@ absl::Status CudaJob::Upload() {
 absl::Status CudaJob::Compute() {
   static_assert(static_cast<int>(RowMark::kNone) == 0);
   *stream_.marked() = 0;
-  absl::Status status = stream_.Fill(At(plan_.marks), 0, plan_.marks.bytes);
+  absl::Status status =
+      stream_.Fill(At(plan_.marks, memory_), 0, plan_.marks.bytes);
   for (const Step& step : steps_) {
     if (status.ok()) status = step.run();
   }
   return status;
-}
-
-const void* CudaJob::QueryData() const {
-  return plan_.in_place.query ? problem_.query.data : At(plan_.query);
-}
-
-const void* CudaJob::KeyData() const {
-  return plan_.in_place.key ? problem_.key_value[0].key.data : At(plan_.key);
 }
 
 template <typename Args>
@@ -134,19 +137,19 @@ CudaJob::Step CudaJob::StepOf(absl::string_view kernel, const Args& args,
 void CudaJob::AddProjection(ProjectArgs args, const void* from,
                             const Buffer& matrix, const Buffer& to) {
   args.from.data = from;
-  args.matrix = At(matrix);
-  args.to = At<float>(to);
+  args.matrix = At(matrix, memory_);
+  args.to = At<float>(to, memory_);
   AddStep("project", args, ProjectShape(args), kernels_.project);
 }
 
 void CudaJob::SetSteps() {
   if (plan_.project_query) {
-    AddProjection(*plan_.project_query, QueryData(), plan_.query_matrix,
-                  plan_.projected_query);
+    AddProjection(*plan_.project_query, QueryData(problem_, plan_, memory_),
+                  plan_.query_matrix, plan_.projected_query);
   }
   if (plan_.project_key) {
-    AddProjection(*plan_.project_key, KeyData(), plan_.key_matrix,
-                  plan_.projected_key);
+    AddProjection(*plan_.project_key, KeyData(problem_, plan_, memory_),
+                  plan_.key_matrix, plan_.projected_key);
   }
   switch (plan_.method) {
     case Method::kTiles:
@@ -200,8 +203,8 @@ absl::Status CudaJob::Gemms() {
 
 absl::Status CudaJob::GemmOf(const GemmRows& rows) {
   Gemm qk = QkGemm(args_, rows);
-  qk.c = At<float>(plan_.scores);
-  qk.workspace = At(plan_.workspace);
+  qk.c = At<float>(plan_.scores, memory_);
+  qk.workspace = At(plan_.workspace, memory_);
   absl::Status status = stream_.Multiply(qk);
   if (!status.ok()) return status;
 
@@ -212,8 +215,9 @@ absl::Status CudaJob::GemmOf(const GemmRows& rows) {
   softmax.scores = qk.c;
   softmax.score_stride = softmax.probability_stride = args_.key_length;
   softmax.probability_type = args_.value.type;
-  softmax.probabilities =
-      plan_.probabilities.bytes > 0 ? At<void>(plan_.probabilities) : qk.c;
+  softmax.probabilities = plan_.probabilities.bytes > 0
+                              ? At<void>(plan_.probabilities, memory_)
+                              : qk.c;
   status = stream_.Launched(
       "softmax_rows", kernels_.softmax_rows(softmax, SoftmaxRowsShape(softmax),
                                             stream_.handle()));
@@ -221,7 +225,7 @@ absl::Status CudaJob::GemmOf(const GemmRows& rows) {
 
   Gemm pv = PvGemm(args_, rows);
   pv.a = softmax.probabilities;
-  pv.c = At<float>(plan_.pv);
+  pv.c = At<float>(plan_.pv, memory_);
   pv.workspace = qk.workspace;
   status = stream_.Multiply(pv);
   if (!status.ok()) return status;

@@ -50,8 +50,6 @@ class CudaJob {
 
  private:
   // As the caller gave them, before they are projected.
-  const void* QueryData() const;
-  const void* KeyData() const;
 
   // What is computed, in order. Each counts its launches, and may be stopped
   // before them.
@@ -79,12 +77,6 @@ class CudaJob {
 
   // CANCELLED once a stop was requested; otherwise counts a launch.
   absl::Status BeginLaunch();
-
-  template <typename T = std::byte>
-  T* At(const Buffer& buffer) const {
-    return buffer.bytes == 0 ? nullptr
-                             : reinterpret_cast<T*>(memory_ + buffer.offset);
-  }
 
   AttentionJob& job_;
   const ValidatedProblem& problem_;
