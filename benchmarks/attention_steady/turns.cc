@@ -3,52 +3,41 @@
 #include <time.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdint>
 
 namespace attention::bench {
 namespace {
 
-// The process's processor time: other programs take turns on a machine that is
-// not alone, and calls of some milliseconds would be lengthened by theirs.
-struct Clock {
-  using duration = std::chrono::nanoseconds;
-  using rep = duration::rep;
-  using period = duration::period;
-  using time_point = std::chrono::time_point<Clock>;
-  static time_point now() {
-    timespec time{};
-    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-    return time_point(std::chrono::seconds(time.tv_sec) +
-                      std::chrono::nanoseconds(time.tv_nsec));
-  }
-};
+// Of the process's processor time: other programs take turns on a machine that
+// is not alone, and calls of some milliseconds would be lengthened by theirs.
+double ProcessorSeconds() {
+  timespec time{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) +
+         1e-9 * static_cast<double>(time.tv_nsec);
+}
 
 // Short calls are timed in batches, which the clock itself does not lengthen.
 constexpr double kShortestBatch = 100e-6;  // seconds
 
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
 absl::StatusOr<double> SecondsPerCall(Runner& runner, int64_t calls) {
-  const Clock::time_point start = Clock::now();
+  const double start = ProcessorSeconds();
   for (int64_t n = 0; n < calls; ++n) {
     if (absl::Status status = runner.Run(); !status.ok()) return status;
   }
-  return SecondsSince(start) / static_cast<double>(calls);
+  return (ProcessorSeconds() - start) / static_cast<double>(calls);
 }
 
 absl::Status TakeTurn(Timed& timed, double seconds) {
-  const Clock::time_point start = Clock::now();
+  const double start = ProcessorSeconds();
   // Brings code and data back into the caches, and says how long a call is.
   const absl::StatusOr<double> first = SecondsPerCall(*timed.runner, 1);
   if (!first.ok()) return first.status();
   timed.seconds = std::min(timed.seconds, *first);
   const auto calls = static_cast<int64_t>(
       std::max(1.0, std::ceil(kShortestBatch / std::max(*first, 1e-9))));
-  while (SecondsSince(start) < seconds) {
+  while (ProcessorSeconds() - start < seconds) {
     const auto each = SecondsPerCall(*timed.runner, calls);
     if (!each.ok()) return each.status();
     timed.seconds = std::min(timed.seconds, *each);

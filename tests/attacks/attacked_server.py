@@ -3,6 +3,7 @@
 import os
 import re
 import resource
+import socket
 import subprocess
 import time
 
@@ -19,6 +20,10 @@ def wait_until(holds, what):
     while not holds():
         assert time.monotonic() < end, f"still not: {what}"
         time.sleep(0.05)
+
+
+def connect_to_grpc(server):
+    return socket.create_connection((server.host, server.port), PATIENCE)
 
 
 class AttackedServer:

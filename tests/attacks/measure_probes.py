@@ -3,13 +3,12 @@
 import argparse
 import contextlib
 import multiprocessing
-import socket
 import tempfile
 import time
 from pathlib import Path
 
 import hpack
-from attacked_server import PATIENCE, AttackedServer
+from attacked_server import PATIENCE, AttackedServer, connect_to_grpc
 from call_flood import (
     ACK,
     DATA,
@@ -28,10 +27,6 @@ CONNECTS_PER_SECOND = 4000
 IDLE = 512
 # From one probe to the next: others have their turns, too.
 PAUSE = 0.02  # seconds
-
-
-def connect_to_grpc(server):
-    return socket.create_connection((server.host, server.port), PATIENCE)
 
 
 def http_probe(server):

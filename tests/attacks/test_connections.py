@@ -3,7 +3,7 @@
 import socket
 
 import h2.events
-from attacked_server import wait_until
+from attacked_server import connect_to_grpc, wait_until
 from grpc import StatusCode
 from messages import SMALL
 from raw_connection import RawConnection
@@ -18,10 +18,6 @@ def frame_types(data):
         types.append(data[3])
         data = data[9 + int.from_bytes(data[:3], "big") :]
     return types
-
-
-def connect(server):
-    return socket.create_connection((server.host, server.port), timeout=60)
 
 
 def is_closed(connection):
@@ -40,7 +36,7 @@ def is_closed(connection):
 def test_idle_connections_beyond_the_descriptors(start):
     server = start(descriptors=1024)
     before = server.open_files()
-    connections = [connect(server) for _ in range(1100)]
+    connections = [connect_to_grpc(server) for _ in range(1100)]
     wait_until(lambda: server.log().count("closed") > 0, "a line of the log")
     assert server.log().count("closed") <= 3, "one line in 5 s"
     # Half of what fits is left to others: the next address is another peer.
@@ -53,7 +49,7 @@ def test_idle_connections_beyond_the_descriptors(start):
 
 def test_one_address_leaves_room_for_others(start):
     server = start("--max-connections", "20", "--max-connections-per-peer", "8")
-    connections = [connect(server) for _ in range(12)]
+    connections = [connect_to_grpc(server) for _ in range(12)]
     wait_until(lambda: sum(map(is_closed, connections)) == 4, "4 of 12 closed")
     # 127.0.0.1 is full, 127.0.0.2 is not.
     other = socket.create_connection((server.host, server.port), 60, ("127.0.0.2", 0))
@@ -65,7 +61,7 @@ def test_one_address_leaves_room_for_others(start):
 
 def test_idle_connections_are_closed(start):
     server = start("--connection-idle-timeout", "500ms")
-    with connect(server) as silent:
+    with connect_to_grpc(server) as silent:
         silent.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
         wait_until(lambda: is_closed(silent), "closed")
     assert server.call(SMALL) == StatusCode.OK
@@ -73,7 +69,7 @@ def test_idle_connections_are_closed(start):
 
 def test_connections_that_never_say_what_they_speak_are_closed(start):
     server = start()
-    with connect(server) as silent, connect(server) as half:
+    with connect_to_grpc(server) as silent, connect_to_grpc(server) as half:
         half.sendall(b"PRI * HTTP/2.0\r\n")
         wait_until(lambda: is_closed(silent) and is_closed(half), "both closed")
     assert server.call(SMALL) == StatusCode.OK
@@ -91,7 +87,7 @@ def test_old_connections_are_given_up_with_the_calls_on_them(start):
 
 def test_half_open_connections_are_closed(start):
     server = start("--keepalive-time", "500ms")
-    with connect(server) as gone:  # which answers no ping
+    with connect_to_grpc(server) as gone:  # which answers no ping
         gone.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
         wait_until(lambda: is_closed(gone), "closed")
     with RawConnection(server) as silent:  # which does

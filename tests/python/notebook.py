@@ -9,21 +9,28 @@ from pages import ROOT
 PATH = ROOT / "docs/attention.ipynb"
 
 
+def executed(settings=""):
+    """The book, with what its cells have put out; settings: lines that run first."""
+    book = nbformat.read(PATH, as_version=4)
+    # Behind the first cell's %matplotlib inline, which would undo some.
+    next(c for c in book.cells if c.cell_type == "code").source += "\n" + settings
+    client = nbclient.NotebookClient(
+        book,
+        timeout=300,  # seconds of a cell
+        kernel_name="python3",
+        resources={"metadata": {"path": PATH.parent}},
+    )
+    client.execute()
+    return book
+
+
 class Notebook:
     """What its cells have put out."""
 
     def __init__(self):
-        book = nbformat.read(PATH, as_version=4)
-        client = nbclient.NotebookClient(
-            book,
-            timeout=300,  # seconds of a cell
-            kernel_name="python3",
-            resources={"metadata": {"path": PATH.parent}},
-        )
-        client.execute()
         outputs = [
             output
-            for cell in book.cells
+            for cell in executed().cells
             if cell.cell_type == "code"
             for output in cell.outputs
         ]
