@@ -171,8 +171,8 @@ struct ProjectArgs {
 };
 
 /// FP16 has few small numbers: weights in FP16 are taken as much larger as the
-/// largest of them, 1, lets them. What is lost below its smallest number is
-/// then no more than the smallest number of an output.
+/// largest of them, 1, lets them. Below 2^-40 they are 0: a key then loses no
+/// more than the smallest number of an output, before dropout's factor.
 inline constexpr float kHalfProbability = 0x1p15F;
 
 /// Softmax over a finished QK: result rows first_row ... first_row + rows - 1
