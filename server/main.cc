@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
 #include "server/base/version.h"
 #include "server/options/environment.h"
 #include "server/options/flags.h"
@@ -110,6 +111,9 @@ int Serve(const attention::server::ServerOptions& options,
            attention::server::OptionVariables())) {
     spdlog::warn("{}", line);
   }
+  // Debian builds Abseil with its own checks: gRPC's mutexes then look for
+  // deadlocks, in a graph behind one lock, each time that they are taken.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   // For ever: what ends gRPC 1.51 waits for up to 10 s where a socket was full,
   // long after the last connection has gone.
   grpc_init();

@@ -139,7 +139,7 @@ absl::Status AttentionOperation::Run(const std::stop_token& stop,
   return status;
 }
 
-absl::StatusOr<grpc::ByteBuffer> AttentionOperation::Encode(
+absl::StatusOr<ReplyBuffer> AttentionOperation::Encode(
     const RequestFacts& facts) {
   if (absl::Status intact = CheckIntact(request_); !intact.ok()) return intact;
   return wire_->Encode(results_->sent(), facts);

@@ -52,8 +52,8 @@ class AttentionWire {
     return OtherBytes();
   }
   /// The reply with the results, whose memory it takes.
-  virtual grpc::ByteBuffer Encode(absl::Span<Result> results,
-                                  const RequestFacts& facts) = 0;
+  virtual ReplyBuffer Encode(absl::Span<Result> results,
+                             const RequestFacts& facts) = 0;
 };
 
 /// Attention, over any wire.
@@ -78,7 +78,7 @@ class AttentionOperation final : public Operation {
   void Gather(WorkerPool* workers) override { wire_->Gather(workers); }
   absl::Status Run(const std::stop_token& stop, const Pauses& pauses,
                    RequestFacts& facts) override;
-  absl::StatusOr<grpc::ByteBuffer> Encode(const RequestFacts& facts) override;
+  absl::StatusOr<ReplyBuffer> Encode(const RequestFacts& facts) override;
 
  private:
   absl::Status PlanResults();

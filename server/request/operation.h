@@ -1,8 +1,6 @@
 #ifndef ATTENTION_SERVER_REQUEST_OPERATION_H_
 #define ATTENTION_SERVER_REQUEST_OPERATION_H_
 
-#include <grpcpp/support/byte_buffer.h>
-
 #include <cstdint>
 #include <functional>
 #include <stop_token>
@@ -12,6 +10,7 @@
 #include "core/worker_pool.h"
 #include "server/memory/hold_bytes.h"
 #include "server/memory/received_slices.h"
+#include "server/memory/reply_buffer.h"
 #include "server/telemetry/request_facts.h"
 
 namespace attention::server {
@@ -89,8 +88,7 @@ class Operation {
                            RequestFacts& facts) = 0;
 
   /// The reply, which takes the results' memory with it.
-  virtual absl::StatusOr<grpc::ByteBuffer> Encode(
-      const RequestFacts& facts) = 0;
+  virtual absl::StatusOr<ReplyBuffer> Encode(const RequestFacts& facts) = 0;
 };
 
 }  // namespace attention::server

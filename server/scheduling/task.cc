@@ -171,24 +171,25 @@ absl::Status Task::Run(const Pauses& pauses) {
   return OrTryAgain(arrival_.operation->Run(stop_.get_token(), pauses, facts_));
 }
 
-absl::StatusOr<grpc::ByteBuffer> Task::Encode() {
+absl::StatusOr<ReplyBuffer> Task::Encode() {
   const std::chrono::nanoseconds begin = SinceArrival();
-  absl::StatusOr<grpc::ByteBuffer> reply =
+  absl::StatusOr<ReplyBuffer> reply =
       WithoutBadAlloc([&] { return arrival_.operation->Encode(facts_); });
   facts_.encode_time = SinceArrival() - begin;
   return reply;
 }
 
-void Task::Finish(absl::StatusOr<grpc::ByteBuffer> reply) {
+void Task::Finish(absl::StatusOr<ReplyBuffer> reply) {
   facts_.status = reply.status();
-  if (reply.ok()) facts_.reply_bytes = static_cast<int64_t>(reply->Length());
+  if (reply.ok())
+    facts_.reply_bytes = static_cast<int64_t>(reply->bytes().Length());
   Observe(facts_, services_.metrics);
 
   Outcome outcome;
   outcome.status = reply.status();
   outcome.id = std::move(facts_.id);
   if (reply.ok()) {
-    outcome.reply.Swap(&*reply);
+    outcome.reply = *std::move(reply);
     outcome.ticket = std::move(ticket_);
   } else {
     ticket_ = Admission::Ticket();

@@ -1,8 +1,6 @@
 #ifndef ATTENTION_SERVER_SCHEDULING_TASK_H_
 #define ATTENTION_SERVER_SCHEDULING_TASK_H_
 
-#include <grpcpp/support/byte_buffer.h>
-
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -14,6 +12,7 @@
 #include "absl/status/status.h"
 #include "core/worker_pool.h"
 #include "server/memory/received_slices.h"
+#include "server/memory/reply_buffer.h"
 #include "server/request/operation.h"
 #include "server/scheduling/admission.h"
 #include "server/scheduling/call_origin.h"
@@ -60,8 +59,8 @@ class Task final : public QueuedWork,
  public:
   struct Outcome {
     absl::Status status;
-    std::string id;          // empty where it could not be decoded
-    grpc::ByteBuffer reply;  // where status is OK
+    std::string id;     // empty where it could not be decoded
+    ReplyBuffer reply;  // where status is OK
     /// What the request holds of the server's limits; keep it until the reply
     /// is out.
     Admission::Ticket ticket;
@@ -91,8 +90,8 @@ class Task final : public QueuedWork,
   absl::Status Run(const Pauses& pauses);
   void RunAndFinish(const Pauses& pauses);
   void Refuse(const absl::Status& status);
-  absl::StatusOr<grpc::ByteBuffer> Encode();
-  void Finish(absl::StatusOr<grpc::ByteBuffer> reply);
+  absl::StatusOr<ReplyBuffer> Encode();
+  void Finish(absl::StatusOr<ReplyBuffer> reply);
 
   void StopIfLate();
   void StopIfTooLong();

@@ -70,7 +70,7 @@ void RequestStream::Advance() {
     if (!writing_ && !replies_.empty()) {
       writing_ = true;
       watch_ = calls().WatchReply(call_, origin().peer);
-      StartWrite(&replies_.front().message);
+      StartWrite(&replies_.front().message.bytes());
     }
     const bool ending = half_closed_ || draining_ || broken_ || !failure_.ok();
     if (!ending && !reading_ && in_flight_ < rules_.max_in_flight &&
@@ -183,7 +183,8 @@ void RequestStream::StartRequest(Arrived arrived) {
 }
 
 void RequestStream::Emit(int64_t number, Task::Outcome outcome) {
-  Reply reply{outcome.reply, std::move(outcome.ticket), outcome.status};
+  Reply reply{std::move(outcome.reply), std::move(outcome.ticket),
+              outcome.status};
   if (!reply.status.ok()) {
     reply.message = rules_.encode_error(outcome.id, reply.status);
   }

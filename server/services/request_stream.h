@@ -28,8 +28,7 @@ struct StreamRules {
   /// they have to be in order (SequenceOrder). Empty: nothing.
   std::function<SequenceStep(const grpc::ByteBuffer& message)> step_of = {};
   /// The reply to a request that failed; `status` is not OK.
-  std::function<grpc::ByteBuffer(const std::string& id,
-                                 const absl::Status& status)>
+  std::function<ReplyBuffer(const std::string& id, const absl::Status& status)>
       encode_error;
   /// Replies in the order of the requests, else in that in which they finish.
   bool in_order = false;
@@ -80,7 +79,7 @@ class RequestStream final
 
  private:
   struct Reply {
-    grpc::ByteBuffer message;
+    ReplyBuffer message;
     Admission::Ticket ticket;
     absl::Status status;
   };

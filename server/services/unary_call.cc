@@ -56,7 +56,7 @@ grpc::ServerUnaryReactor* UnaryCall::Begin(const TaskServices& services,
 
 void UnaryCall::Emit(int64_t /*number*/, Task::Outcome outcome) {
   ticket_ = std::move(outcome.ticket);
-  response_.Swap(&outcome.reply);
+  response_.Swap(&outcome.reply.bytes());
   status_ = ToGrpcStatus(outcome.status);
   if (progress_.exchange(Progress::kReplied) == Progress::kBegun) {
     FinishWatched();

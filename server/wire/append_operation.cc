@@ -93,12 +93,12 @@ absl::Status AppendOperation::Run(const std::stop_token&, const Pauses&,
   return absl::OkStatus();
 }
 
-absl::StatusOr<grpc::ByteBuffer> AppendOperation::Encode(const RequestFacts&) {
+absl::StatusOr<ReplyBuffer> AppendOperation::Encode(const RequestFacts&) {
   v1::AppendResponse response;
   response.set_length(appended_->length);
   response.set_new_keys(appended_->new_keys);
   const grpc::Slice slice(response.SerializeAsString());
-  return grpc::ByteBuffer(&slice, 1);
+  return ReplyBuffer(&slice, 1);
 }
 
 }  // namespace attention::server

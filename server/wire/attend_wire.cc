@@ -78,7 +78,7 @@ struct ReplyPart {
   AlignedBuffer elements;
 };
 
-grpc::ByteBuffer Join(std::vector<ReplyPart> parts) {
+ReplyBuffer Join(std::vector<ReplyPart> parts) {
   std::vector<grpc::Slice> slices;
   for (ReplyPart& part : parts) {
     slices.emplace_back(part.text);
@@ -86,7 +86,7 @@ grpc::ByteBuffer Join(std::vector<ReplyPart> parts) {
       slices.push_back(ToSlice(std::move(part.elements)));
     }
   }
-  return ToByteBuffer(slices);
+  return ToReplyBuffer(slices);
 }
 
 // What the request begins with.
@@ -175,8 +175,8 @@ int64_t AttendWire::OtherBytes() const {
              kMostTensorHeaderBytes;
 }
 
-grpc::ByteBuffer AttendWire::Encode(absl::Span<Result> results,
-                                    const RequestFacts& facts) {
+ReplyBuffer AttendWire::Encode(absl::Span<Result> results,
+                               const RequestFacts& facts) {
   const std::string id_field = IdField(id());
   std::vector<ReplyPart> parts(1);
   parts.front().text = id_field;
@@ -207,8 +207,8 @@ grpc::ByteBuffer AttendWire::Encode(absl::Span<Result> results,
   return Join(std::move(parts));
 }
 
-grpc::ByteBuffer EncodeStreamError(const std::string& id,
-                                   const absl::Status& status) {
+ReplyBuffer EncodeStreamError(const std::string& id,
+                              const absl::Status& status) {
   const grpc::Status wire = ToGrpcStatus(status);
   v1::AttendStreamResponse response;
   response.set_id(id);

@@ -29,8 +29,8 @@ class AttendWire final : public AttentionWire {
   const std::string& id() const override { return message_.id(); }
   void Gather(WorkerPool* workers) override { elements_.Gather(workers); }
   int64_t OtherBytes() const override;
-  grpc::ByteBuffer Encode(absl::Span<Result> results,
-                          const RequestFacts& facts) override;
+  ReplyBuffer Encode(absl::Span<Result> results,
+                     const RequestFacts& facts) override;
 
  private:
   const bool on_stream_;
@@ -40,8 +40,8 @@ class AttendWire final : public AttentionWire {
 };
 
 /// A serialized AttendStreamResponse with an error; `status` is not OK.
-grpc::ByteBuffer EncodeStreamError(const std::string& id,
-                                   const absl::Status& status);
+ReplyBuffer EncodeStreamError(const std::string& id,
+                              const absl::Status& status);
 
 }  // namespace attention::server
 

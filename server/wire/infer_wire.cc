@@ -120,8 +120,8 @@ absl::StatusOr<AttentionRequest> InferWire::ToRequest(InputElements& inputs,
 
 int64_t InferWire::OtherBytes() const { return kBytesBesideTensors; }
 
-grpc::ByteBuffer InferWire::Encode(absl::Span<Result> results,
-                                   const RequestFacts& facts) {
+ReplyBuffer InferWire::Encode(absl::Span<Result> results,
+                              const RequestFacts& facts) {
   ModelInferResponse response;
   response.set_model_name(model_->name);
   response.set_model_version(kModelVersion);
@@ -141,8 +141,8 @@ grpc::ByteBuffer InferWire::Encode(absl::Span<Result> results,
   return Assemble(response, std::move(elements));
 }
 
-grpc::ByteBuffer InferWire::Assemble(const ModelInferResponse& fields,
-                                     std::vector<grpc::Slice> elements) {
+ReplyBuffer InferWire::Assemble(const ModelInferResponse& fields,
+                                std::vector<grpc::Slice> elements) {
   std::vector<grpc::Slice> message = {grpc::Slice(fields.SerializeAsString())};
   // One entry for each output, an empty one where it is in a region.
   for (grpc::Slice& slice : elements) {
@@ -161,11 +161,11 @@ grpc::ByteBuffer InferWire::Assemble(const ModelInferResponse& fields,
         FieldHeader(ModelStreamInferResponse::kInferResponseFieldNumber,
                     bytes));
   }
-  return ToByteBuffer(message);
+  return ToReplyBuffer(message);
 }
 
-grpc::ByteBuffer EncodeInferStreamError(const std::string& id,
-                                        const absl::Status& status) {
+ReplyBuffer EncodeInferStreamError(const std::string& id,
+                                   const absl::Status& status) {
   ModelStreamInferResponse response;
   response.set_error_message(static_cast<std::string>(status.message()));
   response.mutable_infer_response()->set_id(id);

@@ -37,8 +37,8 @@ class InferWire : public AttentionWire {
   }
   void Gather(WorkerPool* workers) override { elements_.Gather(workers); }
   int64_t OtherBytes() const override;
-  grpc::ByteBuffer Encode(absl::Span<Result> results,
-                          const RequestFacts& facts) final;
+  ReplyBuffer Encode(absl::Span<Result> results,
+                     const RequestFacts& facts) final;
 
  protected:
   /// What is asked for, without elements.
@@ -50,8 +50,8 @@ class InferWire : public AttentionWire {
 
   /// The reply, of its fields but raw_output_contents and of those entries:
   /// elements of each output, none of those in regions.
-  virtual grpc::ByteBuffer Assemble(const inference::ModelInferResponse& fields,
-                                    std::vector<grpc::Slice> elements);
+  virtual ReplyBuffer Assemble(const inference::ModelInferResponse& fields,
+                               std::vector<grpc::Slice> elements);
 
  private:
   const ModelTable& models_;
@@ -64,8 +64,8 @@ class InferWire : public AttentionWire {
 
 /// A serialized ModelStreamInferResponse with an error, which carries the id in
 /// the way that Triton's clients expect; `status` is not OK.
-grpc::ByteBuffer EncodeInferStreamError(const std::string& id,
-                                        const absl::Status& status);
+ReplyBuffer EncodeInferStreamError(const std::string& id,
+                                   const absl::Status& status);
 
 }  // namespace attention::server
 

@@ -32,7 +32,7 @@ grpc::Slice ToSlice(AlignedBuffer buffer) {
   return {bytes, size, &AlignedBuffer::Free, bytes};
 }
 
-grpc::ByteBuffer ToByteBuffer(const std::vector<grpc::Slice>& slices) {
+ReplyBuffer ToReplyBuffer(const std::vector<grpc::Slice>& slices) {
   return {slices.data(), slices.size()};
 }
 

@@ -1,7 +1,6 @@
 #ifndef ATTENTION_SERVER_WIRE_MESSAGE_PIECES_H_
 #define ATTENTION_SERVER_WIRE_MESSAGE_PIECES_H_
 
-#include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/slice.h>
 
 #include <cstdint>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "server/memory/aligned_buffer.h"
+#include "server/memory/reply_buffer.h"
 
 /// What serialized messages are put together from where a tensor's memory
 /// becomes part of the message.
@@ -20,7 +20,7 @@ std::string FieldHeader(int field_number, int64_t length);
 /// A slice that owns the buffer's memory.
 grpc::Slice ToSlice(AlignedBuffer buffer);
 
-grpc::ByteBuffer ToByteBuffer(const std::vector<grpc::Slice>& slices);
+ReplyBuffer ToReplyBuffer(const std::vector<grpc::Slice>& slices);
 
 }  // namespace attention::server
 

@@ -180,10 +180,13 @@ class MessageSplitter {
   absl::Status CopyField(const MessagePlan& message, uint32_t tag,
                          absl::string_view within, std::string& out) {
     const auto wire_type = WireFormatLite::GetTagWireType(tag);
-    const FieldPlan* const plan =
-        message.Find(WireFormatLite::GetTagFieldNumber(tag));
+    const int number = WireFormatLite::GetTagFieldNumber(tag);
+    const FieldPlan* const plan = message.Find(number);
     if (plan == nullptr || !plan->Takes(wire_type)) {
       return Unknown(message, plan, tag);
+    }
+    if (&message == rules_.root_ && number < MessageElements::kFields) {
+      result_.came_.set(static_cast<size_t>(number));
     }
     AppendVarint(tag, out);
     switch (wire_type) {

@@ -4,6 +4,7 @@
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
 
+#include <bitset>
 #include <map>
 #include <memory>
 #include <string>
@@ -30,9 +31,18 @@ class MessageElements {
   /// Gathers all that are not gathered yet (see GatherAll).
   void Gather(WorkerPool* workers);
 
+  /// False where no field of this number came in the message itself: it has
+  /// none then, and protobuf need not be asked. `field_number` is positive.
+  bool MayHave(int field_number) const {
+    return field_number >= kFields || came_[static_cast<size_t>(field_number)];
+  }
+
  private:
   friend class MessageSplitter;
+  static constexpr int kFields = 64;
+
   std::vector<TensorBytes> elements_;
+  std::bitset<kFields> came_;
 };
 
 /// What a splitter does with a field that the message's type does not have.

@@ -18,9 +18,9 @@ double SmallestNumber(DataType type) {
   return type == DataType::kFloat16 ? 0x1p-24 : kVanishing;
 }
 
-// Below it a weight may be 0. Tensor cores multiply FP16 values by FP16 weights,
-// which the kernels take 2^15 times as large (cuda::kHalfProbability): half of
-// FP16's smallest number is then 2^-40.
+// Below it a weight may be 0. Tensor cores multiply FP16 values by FP16
+// weights, which the kernels take 2^15 times as large (cuda::kHalfProbability):
+// half of FP16's smallest number is then 2^-40.
 double SmallestWeight(DataType type) {
   return type == DataType::kFloat16 ? 0x1p-40 : kVanishing;
 }

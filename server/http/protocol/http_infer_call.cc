@@ -74,7 +74,7 @@ void HttpInferCall::Emit(int64_t /*number*/, Task::Outcome outcome) {
   if (!outcome.status.ok()) {
     reply = ErrorReply(outcome.status);
   } else {
-    (void)outcome.reply.Dump(&reply.pieces);
+    (void)outcome.reply.bytes().Dump(&reply.pieces);
     if (reply_->json_bytes) {
       reply.content_type = "application/octet-stream";
       reply.headers.emplace_back(kJsonLengthHeader,

@@ -219,8 +219,8 @@ void JsonInferWire::WriteOutput(const OutputTensor& output,
   text.Add("}");
 }
 
-grpc::ByteBuffer JsonInferWire::Assemble(const ModelInferResponse& fields,
-                                         std::vector<grpc::Slice> elements) {
+ReplyBuffer JsonInferWire::Assemble(const ModelInferResponse& fields,
+                                    std::vector<grpc::Slice> elements) {
   JsonText text;
   text.Add("{\"model_name\":");
   text.AddString(fields.model_name());
@@ -250,7 +250,7 @@ grpc::ByteBuffer JsonInferWire::Assemble(const ModelInferResponse& fields,
   if (binary) reply_->json_bytes = text.size();
   std::vector<grpc::Slice> message = std::move(text).Take();
   absl::c_move(behind, std::back_inserter(message));
-  return ToByteBuffer(message);
+  return ToReplyBuffer(message);
 }
 
 }  // namespace attention::server

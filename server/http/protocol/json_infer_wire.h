@@ -54,8 +54,8 @@ class JsonInferWire final : public InferWire {
   }
 
  protected:
-  grpc::ByteBuffer Assemble(const inference::ModelInferResponse& fields,
-                            std::vector<grpc::Slice> elements) override;
+  ReplyBuffer Assemble(const inference::ModelInferResponse& fields,
+                       std::vector<grpc::Slice> elements) override;
 
  private:
   absl::Status ReadFlags();

@@ -34,7 +34,9 @@ struct Reply {
                     .value()),
         results(request.results, ValidateBatch(request.problem).value()) {}
 
-  grpc::ByteBuffer Encode() { return wire.Encode(results.sent(), Facts()); }
+  grpc::ByteBuffer Encode() {
+    return wire.Encode(results.sent(), Facts()).bytes();
+  }
 
   ModelRepository models;
   AttendWire wire;
@@ -158,8 +160,9 @@ TEST(AttendReply, KnowsABoundOfTheMessage) {
 
 TEST(EncodeStreamError, HasIdCodeAndMessage) {
   v1::AttendStreamResponse response;
-  ASSERT_TRUE(response.ParseFromString(Flatten(
-      EncodeStreamError("a", absl::InvalidArgumentError("key: missing")))));
+  ASSERT_TRUE(response.ParseFromString(
+      Flatten(EncodeStreamError("a", absl::InvalidArgumentError("key: missing"))
+                  .bytes())));
   EXPECT_EQ(response.id(), "a");
   EXPECT_EQ(response.error().code(), 3);
   EXPECT_EQ(response.error().message(), "key: missing");

@@ -59,8 +59,8 @@ class Echo final : public Operation {
     if (seen_->gate != nullptr) seen_->gate->wait();
     return absl::OkStatus();
   }
-  absl::StatusOr<grpc::ByteBuffer> Encode(const RequestFacts&) override {
-    return grpc::ByteBuffer();
+  absl::StatusOr<ReplyBuffer> Encode(const RequestFacts&) override {
+    return ReplyBuffer();
   }
 
  private:

@@ -352,7 +352,7 @@ TEST(InferReply, IsWhatTheGeneratedClassReads) {
   std::memcpy(results.Outputs().lse.data, "lse0", 4);
   inference::ModelInferResponse response;
   ASSERT_TRUE(response.ParseFromString(
-      Flatten(decoded.wire.Encode(results.sent(), {}))));
+      Flatten(decoded.wire.Encode(results.sent(), {}).bytes())));
   EXPECT_EQ(response.model_name(), "scaled_dot_product_attention");
   EXPECT_EQ(response.model_version(), "1");
   EXPECT_EQ(response.id(), "small");
@@ -369,7 +369,8 @@ TEST(InferReply, IsWhatTheGeneratedClassReadsOnAStream) {
                   ValidateBatch(decoded.problem()).value());
   ASSERT_THAT(results.Allocate(), IsOk());
   std::memcpy(results.Outputs().output.data, "outp", 4);
-  const grpc::ByteBuffer reply = decoded.wire.Encode(results.sent(), {});
+  const grpc::ByteBuffer reply =
+      decoded.wire.Encode(results.sent(), {}).bytes();
   EXPECT_LE(static_cast<int64_t>(reply.Length()),
             results.Bytes() + decoded.wire.OtherBytes());
   inference::ModelStreamInferResponse response;

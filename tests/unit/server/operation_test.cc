@@ -70,9 +70,9 @@ class Append final : public Operation {
     text_ = store_.sequences[name_] += text_;
     return absl::OkStatus();
   }
-  absl::StatusOr<grpc::ByteBuffer> Encode(const RequestFacts&) override {
+  absl::StatusOr<ReplyBuffer> Encode(const RequestFacts&) override {
     const grpc::Slice slice(text_);
-    return grpc::ByteBuffer(&slice, 1);
+    return ReplyBuffer(&slice, 1);
   }
 
  private:
@@ -82,7 +82,7 @@ class Append final : public Operation {
   std::string text_;
 };
 
-grpc::ByteBuffer ErrorReply(const std::string& id, const absl::Status& status) {
+ReplyBuffer ErrorReply(const std::string& id, const absl::Status& status) {
   const grpc::Slice slice(absl::StrCat(id, "! ", status.message()));
   return {&slice, 1};
 }

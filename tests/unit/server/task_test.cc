@@ -115,7 +115,7 @@ TEST_F(TaskTest, AnswersARequest) {
   const Task::Outcome outcome = Run(SmallRequest());
   ASSERT_THAT(outcome.status, IsOk());
   v1::AttendResponse response;
-  ASSERT_TRUE(response.ParseFromString(Flatten(outcome.reply)));
+  ASSERT_TRUE(response.ParseFromString(Flatten(outcome.reply.bytes())));
   EXPECT_EQ(response.id(), "small");
   EXPECT_EQ(response.output().data(), Floats({4}));  // equal keys: the mean
   EXPECT_EQ(response.backend(), engine_->backends().front()->name());
@@ -129,7 +129,7 @@ TEST_F(TaskTest, WrapsAStreamsReply) {
   arrival.operation = Attention(/*on_stream=*/true);
   const Task::Outcome outcome = Run(SmallRequest(), std::move(arrival));
   v1::AttendStreamResponse response;
-  ASSERT_TRUE(response.ParseFromString(Flatten(outcome.reply)));
+  ASSERT_TRUE(response.ParseFromString(Flatten(outcome.reply.bytes())));
   EXPECT_EQ(response.id(), "small");
   EXPECT_EQ(response.result().output().data(), Floats({4}));
 }
@@ -224,7 +224,7 @@ TEST_P(TaskStops, WithinATileAndSaysWhy) {
   Open();
   const Task::Outcome stopped = outcome.get();
   EXPECT_EQ(stopped.status.code(), GetParam().code);
-  EXPECT_FALSE(stopped.reply.Valid());
+  EXPECT_FALSE(stopped.reply.bytes().Valid());
   EXPECT_LE(tiles_, engine_->workers().threads());
   EXPECT_EQ(admission_.requests(), 0);
 }
