@@ -181,8 +181,9 @@ absl::StatusOr<ReplyBuffer> Task::Encode() {
 
 void Task::Finish(absl::StatusOr<ReplyBuffer> reply) {
   facts_.status = reply.status();
-  if (reply.ok())
+  if (reply.ok()) {
     facts_.reply_bytes = static_cast<int64_t>(reply->bytes().Length());
+  }
   Observe(facts_, services_.metrics);
 
   Outcome outcome;

@@ -215,7 +215,7 @@ class NonFiniteValuesTest : public KernelTest {
     for (int64_t c = 0; c < kWidth; ++c) {
       double expected = 0;
       if (first && c == 1) expected = kInfinity;
-      if (second && c == 1) expected -= kInfinity;
+      if (second && c == 1) expected = expected - kInfinity;
       if (second && c == kWidth - 1) expected = kInfinity;
       if (first && c == 4) expected = std::nan("");
       const float found = tile_.output[static_cast<size_t>(row * kWidth + c)];
