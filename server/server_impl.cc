@@ -38,6 +38,7 @@ int64_t MessageMemory(const ServerOptions& options) {
 std::vector<std::string> ServiceNames() {
   return {v1::AttentionService::service_full_name(),
           v1::KeyValueService::service_full_name(),
+          v1::ShardService::service_full_name(),
           inference::GRPCInferenceService::service_full_name(),
           "grpc.health.v1.Health",
           grpc::reflection::v1::ServerReflection::service_full_name(),
@@ -72,6 +73,9 @@ Server::Impl::Impl(ServerOptions server_options,
       queue(engine->workers()),
       service(options, *engine, services(), calls, *repository, *resident),
       key_values(services(), calls, *resident, sequence_files),
+      peers(options, tls ? tls->PeerCredentials() : nullptr),
+      shards({options, *engine, calls, *repository, *resident, peers},
+             services()),
       management(options, *engine, *repository, repository_queue, models,
                  regions),
       inference(options, *engine, services(), calls, management, models,
@@ -144,6 +148,7 @@ absl::StatusOr<int> Server::Impl::Listen() {
   SetGrpcLimits(options, streams, MessageMemory(options), builder);
   builder.RegisterService(&service);
   builder.RegisterService(&key_values);
+  builder.RegisterService(&shards);
   builder.RegisterService(&inference);
   builder.RegisterService(&reflection_service);
   builder.RegisterService(&old_reflection_service);

@@ -25,6 +25,8 @@
 #include "server/services/inference_service.h"
 #include "server/services/key_value_service.h"
 #include "server/services/reflection_service.h"
+#include "server/shards/peers.h"
+#include "server/shards/shard_service.h"
 #include "server/telemetry/backend_health.h"
 #include "server/transport/acceptor.h"
 #include "server/transport/call_watch.h"
@@ -90,6 +92,8 @@ struct Server::Impl {
   RequestQueue queue;
   AttentionService service;
   KeyValueService key_values;
+  Peers peers;
+  ShardService shards;
   InferenceManagement management;
   InferenceService inference;
   Reflection reflection;

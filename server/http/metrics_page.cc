@@ -139,6 +139,7 @@ std::vector<Series> AllSeries(const RequestMetrics::Counts& counts,
     add("attention.v1", i < scorings.size() ? scorings[i].model : "unknown",
         counts.by_scoring[i]);
   }
+  add("attention.v1", "append", counts.appends);
   for (const auto& [name, counters] : models.Counters()) {
     add("inference", name, counters->ReadSeries());
   }

@@ -3,8 +3,11 @@
 #include <string>
 #include <variant>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "server/options/option_table.h"
+#include "server/shards/peer_list.h"
 
 namespace attention::server {
 namespace {
@@ -12,6 +15,29 @@ namespace {
 template <typename... Parts>
 absl::Status Wrong(absl::string_view flag, const Parts&... parts) {
   return absl::InvalidArgumentError(absl::StrCat(flag, ": ", parts...));
+}
+
+// Callers' tokens go to them.
+absl::Status CheckPeers(const ServerOptions& options) {
+  const bool certificate = !options.tls_certificate.empty();
+  if (options.peers.empty() || !certificate) {
+    if (!options.peers_ca.empty()) {
+      return Wrong("--peers-ca", "'", options.peers_ca,
+                   "' (expected --peers and --tls-certificate beside it)");
+    }
+  } else if (options.peers_ca.empty()) {
+    return Wrong("--peers", "'", absl::StrJoin(options.peers, ","),
+                 "' (expected --peers-ca beside it and --tls-certificate)");
+  }
+  const auto beyond = absl::c_find_if(options.peers, ReachesBeyondLoopback);
+  if (certificate || options.insecure || beyond == options.peers.end()) {
+    return absl::OkStatus();
+  }
+  return Wrong("--peers", "'", *beyond,
+               "' is asked over a network without encryption (expected "
+               "--tls-certificate, --tls-key and --peers-ca; or --insecure, "
+               "where nobody else reads that network; or addresses of "
+               "loopback)");
 }
 
 // What goes with what.
@@ -37,7 +63,7 @@ absl::Status CheckTogether(const ServerOptions& options) {
     return Wrong("--insecure",
                  "true (expected no --tls-certificate beside it)");
   }
-  return absl::OkStatus();
+  return CheckPeers(options);
 }
 
 }  // namespace

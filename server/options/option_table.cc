@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "core/engine.h"
 #include "server/http/port/http_access.h"
+#include "server/shards/peer_list.h"
 #include "server/transport/unix_socket.h"
 
 namespace attention::server {
@@ -85,6 +86,10 @@ const std::vector<OptionRow>& OptionTable() {
        "Its private key, in PEM"},
       {"--tls-client-ca", kEncryption, TextOption{&O::tls_client_ca, "FILE"},
        "Who signs callers' certificates, in PEM: callers must then show one"},
+      {"--peers-ca", kEncryption, TextOption{&O::peers_ca, "FILE"},
+       "Who signs the certificates of --peers, in PEM: they are then asked "
+       "over "
+       "TLS, and shown this server's certificate"},
       {"--insecure", kEncryption, SwitchOption{&O::insecure},
        "Plain text beyond loopback: for a network that nobody else reads, or "
        "behind a proxy that encrypts"},
@@ -180,6 +185,13 @@ const std::vector<OptionRow>& OptionTable() {
        "JSON: callers by their tokens and certificates, with what each may do "
        "and take; others are refused. Read again when it changes. Without it, "
        "everybody who reaches the server may call"},
+      {"--peers", kTrust,
+       ListOption{&O::peers, "HOST:PORT", &IsPeerEntry,
+                  "HOST:PORT, with a name, an address or a network as "
+                  "10.1.0.0/16, and a port or *"},
+       "Servers that callers may have this one ask for other shards of a "
+       "sequence (ShardService): several with commas, or the flag again. It "
+       "asks with the caller's token. Without it, none"},
       {"--allow-shared-memory", kTrust, SwitchOption{&O::allow_shared_memory},
        "Callers on this machine may register POSIX shared memory, and CUDA "
        "memory where the server computes on a GPU (the Open Inference "

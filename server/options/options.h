@@ -33,6 +33,7 @@ struct ServerOptions {
   std::string tls_certificate;
   std::string tls_key;
   std::string tls_client_ca;
+  std::string peers_ca;
   bool insecure = false;
 
   // Computing
@@ -73,6 +74,8 @@ struct ServerOptions {
 
   // Trust
   std::string callers_file;
+  /// Servers that this one asks (server/shards/peer_list.h).
+  std::vector<std::string> peers;
   bool allow_shared_memory = false;
   bool allow_model_control = false;
 

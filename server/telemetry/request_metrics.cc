@@ -43,7 +43,10 @@ void RequestMetrics::Count(const RequestFacts& facts) {
     ++rpc.by_code[IndexOf(facts.status)];
     rpc.time.Observe(WholeTime(facts).count());
   }
-  if (facts.model == nullptr) {
+  if (facts.rpc == Rpc::kAppend) {
+    counts_.appends.Count(facts);
+  } else if (facts.model == nullptr && facts.rpc != Rpc::kAttendShards) {
+    // The parts of shards are requests of their own.
     const size_t scoring = std::min(facts.scoring, kMostScorings);
     counts_.by_scoring[scoring].Count(facts);
   }

@@ -39,6 +39,7 @@ class RequestMetrics {
     /// Requests that name no model, by their scoring function; the last: those
     /// that could not be read so far.
     std::array<RequestSeries, kMostScorings + 1> by_scoring;
+    RequestSeries appends;  // to sequences
     std::array<uint64_t, kRefusalReasons> refused{};
     std::array<uint64_t, kMostDataTypes> tensors{};
     std::vector<OfKernel> kernels;

@@ -14,8 +14,9 @@ enum class Rpc : uint8_t {
   kModelInfer,
   kModelStreamInfer,
   kAppend,
+  kAttendShards,
 };
-inline constexpr size_t kRpcs = 6;
+inline constexpr size_t kRpcs = 7;
 
 /// As metrics call it, in the words of gRPC's other servers.
 struct RpcName {
@@ -39,6 +40,8 @@ inline constexpr RpcName NameOf(Rpc rpc) {
               "ModelStreamInfer"};
     case Rpc::kAppend:
       return {"unary", "attention.v1.KeyValueService", "Append"};
+    case Rpc::kAttendShards:
+      return {"unary", "attention.v1.ShardService", "Attend"};
   }
   return {"", "", ""};
 }

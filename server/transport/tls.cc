@@ -24,6 +24,7 @@ absl::StatusOr<std::unique_ptr<Tls>> Tls::Create(const ServerOptions& options) {
   auto tls = absl::WrapUnique(new Tls(options));
   std::vector<std::string> files = {options.tls_certificate, options.tls_key};
   if (!options.tls_client_ca.empty()) files.push_back(options.tls_client_ca);
+  if (!options.peers_ca.empty()) files.push_back(options.peers_ca);
   // Before they are read: what changes meanwhile is read again.
   tls->watch_.emplace(std::move(files),
                       [raw = tls.get()] { raw->ReadAgain(); });
@@ -48,6 +49,9 @@ absl::StatusOr<std::string> Tls::Publish() {
   if (status.ok() && !material->client_ca.empty()) {
     status = client_ca_.Replace(material->client_ca);
   }
+  if (status.ok() && !material->peers_ca.empty()) {
+    status = peers_ca_.Replace(material->peers_ca);
+  }
   if (!status.ok()) return status;
   context_ = *std::move(context);
   return std::move(material->summary);
@@ -67,6 +71,18 @@ void Tls::MakeCredentials() {
         GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
   }
   credentials_ = grpc::experimental::TlsServerCredentials(credentials);
+}
+
+std::shared_ptr<grpc::ChannelCredentials> Tls::PeerCredentials() const {
+  if (options_.peers_ca.empty()) return nullptr;
+  grpc::experimental::TlsChannelCredentialsOptions credentials;
+  credentials.set_certificate_provider(
+      std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(
+          identity_.path(), identity_.path(), peers_ca_.path(),
+          kSecondsBetweenLooks));
+  credentials.watch_root_certs();
+  credentials.watch_identity_key_cert_pairs();
+  return grpc::experimental::TlsCredentials(credentials);
 }
 
 void Tls::ReadAgain() {

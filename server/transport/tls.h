@@ -1,6 +1,7 @@
 #ifndef ATTENTION_SERVER_TRANSPORT_TLS_H_
 #define ATTENTION_SERVER_TRANSPORT_TLS_H_
 
+#include <grpcpp/security/credentials.h>
 #include <grpcpp/security/server_credentials.h>
 
 #include <memory>
@@ -36,6 +37,10 @@ class Tls {
     return credentials_;
   }
 
+  /// For channels to --peers, which are shown this server's certificate; null
+  /// where there is no --peers-ca. They follow the files likewise.
+  std::shared_ptr<grpc::ChannelCredentials> PeerCredentials() const;
+
   /// For a new connection over HTTP, by the files as they were read last. From
   /// any thread.
   TlsContext context() const {
@@ -56,6 +61,7 @@ class Tls {
   mutable std::mutex mutex_;  // of what Publish() sets
   PrivateFile identity_;      // chain and key
   PrivateFile client_ca_;     // where callers show certificates
+  PrivateFile peers_ca_;      // where other servers are asked
   TlsContext context_;
   std::shared_ptr<grpc::ServerCredentials> credentials_;
   std::optional<FileWatch> watch_;  // ends before what it writes to

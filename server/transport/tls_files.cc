@@ -17,6 +17,8 @@
 namespace attention::server {
 namespace {
 
+constexpr char kNoCertificate[] = "holds no certificate (expected PEM)";
+
 // OpenSSL's objects, each with an owner.
 using Bio = std::unique_ptr<BIO, decltype(&::BIO_free)>;
 using Certificate = std::unique_ptr<X509, decltype(&::X509_free)>;
@@ -52,6 +54,17 @@ Certificate FirstCertificate(const std::string& pem) {
       ::PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr), &::X509_free);
   ::ERR_clear_error();
   return certificate;
+}
+
+// Empty where no file is named.
+absl::StatusOr<std::string> ReadAuthority(const char* option,
+                                          const std::string& file) {
+  if (file.empty()) return "";
+  absl::StatusOr<std::string> pem = Read(option, file);
+  if (pem.ok() && FirstCertificate(*pem) == nullptr) {
+    return Wrong(option, file, kNoCertificate);
+  }
+  return pem;
 }
 
 // Nobody is there to type a passphrase.
@@ -97,7 +110,6 @@ std::string Summary(const X509& certificate) {
 }  // namespace
 
 absl::StatusOr<TlsMaterial> ReadTlsFiles(const ServerOptions& options) {
-  constexpr char kNoCertificate[] = "holds no certificate (expected PEM)";
   auto chain = Read("--tls-certificate", options.tls_certificate);
   if (!chain.ok()) return chain.status();
   auto key_text = Read("--tls-key", options.tls_key);
@@ -114,16 +126,13 @@ absl::StatusOr<TlsMaterial> ReadTlsFiles(const ServerOptions& options) {
                  absl::StrCat("is not the key of the certificate in '",
                               options.tls_certificate, "'"));
   }
-  TlsMaterial material{*std::move(chain), *std::move(key_text), "",
-                       Summary(*certificate)};
-  if (options.tls_client_ca.empty()) return material;
-  auto client_ca = Read("--tls-client-ca", options.tls_client_ca);
+  auto client_ca = ReadAuthority("--tls-client-ca", options.tls_client_ca);
   if (!client_ca.ok()) return client_ca.status();
-  if (FirstCertificate(*client_ca) == nullptr) {
-    return Wrong("--tls-client-ca", options.tls_client_ca, kNoCertificate);
-  }
-  material.client_ca = *std::move(client_ca);
-  return material;
+  auto peers_ca = ReadAuthority("--peers-ca", options.peers_ca);
+  if (!peers_ca.ok()) return peers_ca.status();
+  return TlsMaterial{*std::move(chain), *std::move(key_text),
+                     *std::move(client_ca), Summary(*certificate),
+                     *std::move(peers_ca)};
 }
 
 }  // namespace attention::server

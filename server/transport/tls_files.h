@@ -15,6 +15,8 @@ struct TlsMaterial {
   std::string client_ca;  // who signs callers' certificates; empty: nobody asks
   /// "attention.example.org, until Nov 22 12:00:00 2027 GMT", for the log.
   std::string summary;
+  /// Who signs the certificates of --peers; empty: none are asked over TLS.
+  std::string peers_ca = {};
 };
 
 /// Reads the files that the options name. INVALID_ARGUMENT with the option and

@@ -7,8 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "core/element.h"
-#include "core/softmax_state.h"
+#include "core/shard_merge.h"
 
 namespace attention::client {
 namespace {
@@ -67,49 +66,6 @@ absl::Status Check(absl::Span<const AttendResult> shards,
   return absl::OkStatus();
 }
 
-// The elements of one row of every shard become those of the merged row.
-class RowMerger {
- public:
-  RowMerger(absl::Span<const AttendResult> shards, AttendResult& merged)
-      : shards_(shards), merged_(merged), weights_(shards.size()) {}
-
-  // To its softmax a shard is one key, whose score is its lse.
-  void Merge(int64_t output_row, int64_t lse_row) {
-    SoftmaxState<double> state;
-    const auto at = static_cast<size_t>(lse_row) * sizeof(float);
-    const auto lse = [at](const AttendResult& shard) {
-      return LoadElement(DataType::kFloat32, shard.lse->data() + at);
-    };
-    for (const AttendResult& shard : shards_) state.Add(lse(shard));
-    for (size_t i = 0; i < shards_.size(); ++i) {
-      weights_[i] = state.Weight(lse(shards_[i]));
-    }
-    StoreElement(DataType::kFloat32, state.LogSumExp(),
-                 merged_.lse->data() + at);
-    const int64_t width = merged_.output.shape().back();
-    for (int64_t column = 0; column < width; ++column) {
-      MergeElement(output_row * width + column);
-    }
-  }
-
- private:
-  void MergeElement(int64_t element) {
-    const DataType type = merged_.output.type();
-    const int64_t at = element * ByteSize(type);
-    double sum = 0;
-    for (size_t i = 0; i < shards_.size(); ++i) {
-      // A shard in which no key takes part adds nothing, whatever it holds.
-      if (weights_[i] == 0) continue;
-      sum += weights_[i] * LoadElement(type, shards_[i].output.data() + at);
-    }
-    StoreElement(type, sum, merged_.output.data() + at);
-  }
-
-  absl::Span<const AttendResult> shards_;
-  AttendResult& merged_;
-  std::vector<double> weights_;
-};
-
 }  // namespace
 
 absl::StatusOr<AttendResult> Merge(absl::Span<const AttendResult> shards,
@@ -133,14 +89,24 @@ absl::StatusOr<AttendResult> Merge(absl::Span<const AttendResult> shards,
   merged.output = *std::move(output);
   merged.lse = *std::move(lse);
 
-  RowMerger merger(shards, merged);
+  const int64_t width = first.output.shape().back();
   const int64_t rows = merged.lse->element_count();
   const int64_t heads = options.packed ? first.output.shape()[1] : 1;
+  ShardMerger merger(first.output.type(), width);
+  std::vector<ShardRow> of_shards(shards.size());
   for (int64_t row = 0; row < rows; ++row) {
     // Row t * heads + h of a packed output is row h * (rows / heads) + t of its
     // lse.
-    merger.Merge(
-        row, options.packed ? row % heads * (rows / heads) + row / heads : row);
+    const int64_t lse_row =
+        options.packed ? row % heads * (rows / heads) + row / heads : row;
+    const int64_t output_at = row * width * ByteSize(first.output.type());
+    const int64_t lse_at = lse_row * ByteSize(DataType::kFloat32);
+    for (size_t i = 0; i < shards.size(); ++i) {
+      of_shards[i] = {shards[i].output.data() + output_at,
+                      shards[i].lse->data() + lse_at};
+    }
+    merger.Merge(of_shards, merged.output.data() + output_at,
+                 merged.lse->data() + lse_at);
   }
   return merged;
 }

@@ -108,6 +108,21 @@ TEST(RequestMetricsTest, WhatNeverWaitedIsNotInTheTimesOfWaiting) {
   EXPECT_THAT(unread.queue.counts, testing::Each(0));
 }
 
+TEST(RequestMetricsTest, AnAppendIsNoneOfAScoringFunction) {
+  RequestMetrics metrics;
+  metrics.Count(Answered(Rpc::kAppend));
+  EXPECT_EQ(metrics.Read().appends.requests(), 1);
+  EXPECT_EQ(metrics.Read().by_scoring[2].requests(), 0);
+}
+
+TEST(RequestMetricsTest, OfShardsThePartsAreCounted) {
+  RequestMetrics metrics;
+  metrics.Count(Answered(Rpc::kAttendShards));
+  const auto counts = metrics.Read();
+  EXPECT_EQ(counts.rpcs[static_cast<size_t>(Rpc::kAttendShards)].by_code[0], 1);
+  EXPECT_EQ(counts.by_scoring[2].requests(), 0);
+}
+
 TEST(RequestMetricsTest, ARequestThatNamesAModelIsTheModels) {
   RequestMetrics metrics;
   RequestFacts facts = Answered(Rpc::kModelInfer);

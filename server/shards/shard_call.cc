@@ -1,0 +1,250 @@
+#include "server/shards/shard_call.h"
+
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/server_context.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "attention/v1/attention.grpc.pb.h"
+#include "server/shards/peer_status.h"
+#include "server/telemetry/trace_context.h"
+#include "server/wire/status_table.h"
+
+namespace attention::server {
+namespace {
+
+using PeerStub =
+    grpc::TemplatedGenericStub<grpc::ByteBuffer, v1::AttendResponse>;
+
+constexpr char kAuthorization[] = "authorization";
+
+// Bytes of all answers that are merged where the last one comes in. Merging
+// takes about a nanosecond for each.
+constexpr int64_t kMostBytesAtOnce = 512 << 10;
+
+const std::string& Method() {
+  static const auto& method =
+      *new std::string(absl::StrCat("/", v1::ShardService::service_full_name(),
+                                    "/", NameOf(Rpc::kAttendShards).method));
+  return method;
+}
+
+}  // namespace
+
+ShardCall::ShardCall(const TaskServices& services, ActiveCalls& calls,
+                     Origin origin, Peers& peers,
+                     grpc::CallbackServerContext& context,
+                     grpc::ByteBuffer& response)
+    : Call(services, calls, std::move(origin.call)),
+      authorization_(std::move(origin.authorization)),
+      peers_(peers),
+      context_(context),
+      response_(response) {
+  facts_.operation = "attend_shards";
+  facts_.rpc = Rpc::kAttendShards;
+  facts_.peer = this->origin().peer;
+  facts_.trace_parent = this->origin().trace_parent;
+  if (this->origin().caller != nullptr) {
+    facts_.caller = this->origin().caller->name;
+  }
+  if (services.metrics != nullptr) services.metrics->NoteArrival(facts_.rpc);
+}
+
+void ShardCall::Go(ReceivedMessage message, const NewWire& new_wire,
+                   const NewPart& new_part) {
+  facts_.request_bytes = message.bytes();
+  absl::StatusOr<ShardRequest> request = ReadShardRequest(message);
+  absl::Status status = request.status();
+  if (status.ok()) {
+    request_ = *std::move(request);
+    status = CheckOthers();
+  }
+  if (!status.ok()) {
+    facts_.refused = true;
+    return End(status);
+  }
+  const size_t parts = request_.parts.size();
+  const size_t others = request_.others.size();
+  pending_ = parts;
+  answers_.resize(parts + others);
+  for (size_t i = 0; i < parts; ++i) {
+    answers_[i].whose = absl::StrCat("parts[", i, "]");
+    PartRules rules{&answers_[i]};
+    std::shared_ptr<AttendWire> wire = new_wire();
+    if (i == 0) {
+      wire_ = wire;
+      rules.other_answers = static_cast<int64_t>(others);
+      // The call lives until the part has been emitted.
+      rules.on_admitted = [this] { AskOthers(); };
+    }
+    Start(origin_ptr(), new_part(std::move(wire), std::move(rules)),
+          PartMessage(request_, i), static_cast<int64_t>(i));
+  }
+}
+
+absl::Status ShardCall::CheckOthers() const {
+  for (const ShardRequest::Other& other : request_.others) {
+    if (absl::Status may = peers_.Check(other.target); !may.ok()) return may;
+  }
+  // Else another server would take this one for the caller.
+  if (!request_.others.empty() && services().callers != nullptr &&
+      authorization_.empty()) {
+    return absl::UnauthenticatedError(
+        "shard.shards: other servers are asked in the caller's name, which its "
+        "certificate cannot show them (expected a token)");
+  }
+  return absl::OkStatus();
+}
+
+void ShardCall::AskOthers() {
+  const size_t others = request_.others.size();
+  {
+    const std::lock_guard lock(mutex_);
+    if (!failure_.ok()) return;
+    pending_ += others;
+    for (size_t i = 0; i < others; ++i) {
+      asked_.push_back(std::make_unique<Asked>());
+      grpc::ClientContext& context = asked_.back()->context;
+      context.set_deadline(origin().deadline);
+      if (!authorization_.empty()) {
+        context.AddMetadata(kAuthorization, authorization_);
+      }
+      if (!origin().trace_parent.empty()) {
+        context.AddMetadata(kTraceParent, origin().trace_parent);
+      }
+    }
+  }
+  for (size_t i = 0; i < others; ++i) Ask(i);
+}
+
+void ShardCall::Ask(size_t other) {
+  Asked& asked = *asked_[other];
+  const std::string& target = request_.others[other].target;
+  ShardAnswer& answer = answers_[request_.parts.size() + other];
+  answer.whose = target;
+  asked.request = MessageToOther(request_, other);
+  PeerStub(peers_.Find(target))
+      .UnaryCall(&asked.context, Method(), grpc::StubOptions(), &asked.request,
+                 &answer.reply,
+                 [self = shared_from_this(), this, other](
+                     const grpc::Status& status) { OnAnswer(other, status); });
+}
+
+void ShardCall::OnAnswer(size_t other, const grpc::Status& status) {
+  ShardAnswer& answer = answers_[request_.parts.size() + other];
+  asked_[other]->request.Clear();
+  if (status.ok()) {
+    answer.backend = answer.reply.backend();
+    answer.kernel = answer.reply.kernel();
+    answer.queue_time = std::chrono::nanoseconds(answer.reply.queue_ns());
+    answer.compute_time = std::chrono::nanoseconds(answer.reply.compute_ns());
+  } else {
+    Fail(StatusOfPeer(status, answer.whose));
+  }
+  Arrived();
+}
+
+void ShardCall::Emit(int64_t /*number*/, Task::Outcome outcome) {
+  if (outcome.status.ok()) {
+    const std::lock_guard lock(mutex_);
+    tickets_.push_back(std::move(outcome.ticket));
+  } else {
+    Fail(std::move(outcome.status));
+  }
+  Arrived();
+}
+
+void ShardCall::Fail(absl::Status status) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!failure_.ok()) return;
+    failure_ = std::move(status);
+    for (const auto& asked : asked_) asked->context.TryCancel();
+  }
+  Stop(StopReason::kCancelled);
+}
+
+absl::Status ShardCall::failure() {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+void ShardCall::Arrived() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (--pending_ > 0) return;
+  }
+  const int64_t bytes = answers_.front().results.empty()
+                            ? 0
+                            : answers_.front().results.front().bytes *
+                                  static_cast<int64_t>(answers_.size());
+  if (bytes <= kMostBytesAtOnce || !failure().ok()) return Conclude();
+  absl::Status late = services().queue.Add(
+      std::shared_ptr<QueuedWork>(shared_from_this(), this),
+      {origin().path(), std::chrono::nanoseconds(bytes), origin().deadline});
+  if (!late.ok()) End(late);
+}
+
+void ShardCall::RunQueued(Turn& turn) {
+  turn.SetParts(1);
+  Conclude();
+}
+
+void ShardCall::Conclude() {
+  absl::Status status = failure();
+  // One answer is what it is.
+  if (status.ok() && answers_.size() > 1) {
+    status = MergeAnswers(absl::MakeSpan(answers_));
+  }
+  End(status);
+}
+
+void ShardCall::End(const absl::Status& status) {
+  const std::chrono::nanoseconds took =
+      std::chrono::steady_clock::now() - begin_;
+  if (wire_ != nullptr) facts_.id = wire_->id();
+  if (status.ok()) {
+    for (const ShardAnswer& answer : answers_) {
+      facts_.queue_time = std::max(facts_.queue_time, answer.queue_time);
+      facts_.compute_time = std::max(facts_.compute_time, answer.compute_time);
+    }
+    facts_.backend = answers_.front().backend;
+    facts_.kernel = answers_.front().kernel;
+    ReplyBuffer reply =
+        wire_->Encode(absl::MakeSpan(answers_.front().results), facts_);
+    facts_.reply_bytes = static_cast<int64_t>(reply.bytes().Length());
+    response_.Swap(&reply.bytes());
+  }
+  // Of the call: with the time in which it waited for others.
+  facts_.queue_time = std::min(facts_.queue_time, took);
+  facts_.compute_time = took - facts_.queue_time;
+  facts_.status = status;
+  // Its parts have been counted where they were computed.
+  facts_.backend.clear();
+  facts_.kernel.clear();
+  Observe(facts_, services().metrics);
+  watch_ = calls().WatchReply(context_.c_call(), origin().peer);
+  Finish(ToGrpcStatus(status));
+}
+
+void ShardCall::OnCancel() {
+  Fail(origin().WhyCancelled() == StopReason::kDeadline
+           ? absl::DeadlineExceededError("the caller's deadline passed")
+           : absl::CancelledError("the caller cancelled the request"));
+  Abandon();
+}
+
+void ShardCall::OnDrainEnd() {
+  Fail(absl::UnavailableError(
+      "the server is draining and its drain time is over"));
+}
+
+void ShardCall::OnDone() {
+  watch_ = ReplyWatch::Watch();
+  tickets_.clear();
+  Leave();
+}
+
+}  // namespace attention::server

@@ -1,0 +1,173 @@
+#include "server/shards/shard_message.h"
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "attention/v1/attention.pb.h"
+#include "server/shards/slice_reader.h"
+#include "server/wire/message_pieces.h"
+
+namespace attention::server {
+namespace {
+
+using Slices = std::vector<grpc::Slice>;
+
+// Longer ones are no host and port.
+constexpr uint64_t kMostTargetBytes = 512;
+
+absl::Status NotAMessage() {
+  return absl::InvalidArgumentError(
+      "the bytes are not an AttendShardsRequest: a field is cut or malformed");
+}
+
+absl::Status Unknown(const char* message, uint32_t number) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      "field ", number, " of ", message, " is unknown to this server"));
+}
+
+absl::Status TooMany(const char* what, size_t most) {
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "shard.", what, ": more than ", most, " of one server (expected fewer)"));
+}
+
+std::string TextOf(const Slices& slices) {
+  std::string text;
+  for (const grpc::Slice& slice : slices) {
+    text.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+  }
+  return text;
+}
+
+// What a shard consists of. Its bytes are shared, and the message that they are
+// of outlives it.
+struct ShardPieces {
+  std::string target;
+  std::vector<Slices> parts;
+  std::vector<Slices> others;
+};
+
+absl::StatusOr<ShardPieces> ReadShard(const Slices& shard) {
+  ShardPieces pieces;
+  SliceReader in(shard);
+  while (!in.done()) {
+    uint32_t number = 0;
+    uint64_t bytes = 0;
+    if (!in.NextField(number, bytes)) return NotAMessage();
+    Slices value;
+    in.Take(bytes, value);
+    switch (number) {
+      case v1::Shard::kTargetFieldNumber:
+        if (bytes > kMostTargetBytes) {
+          return absl::InvalidArgumentError(
+              absl::StrCat("shard.target: takes ", bytes, " bytes (at most ",
+                           kMostTargetBytes, ")"));
+        }
+        pieces.target = TextOf(value);
+        break;
+      case v1::Shard::kPartsFieldNumber:
+        pieces.parts.push_back(std::move(value));
+        break;
+      case v1::Shard::kShardsFieldNumber:
+        pieces.others.push_back(std::move(value));
+        break;
+      default:
+        return Unknown("Shard", number);
+    }
+    if (pieces.parts.size() > kMostPartsOfServer) {
+      return TooMany("parts", kMostPartsOfServer);
+    }
+    if (pieces.others.size() > kMostShardsOfServer) {
+      return TooMany("shards", kMostShardsOfServer);
+    }
+  }
+  if (pieces.parts.empty()) {
+    return absl::InvalidArgumentError(
+        "shard.parts: none (expected one or more of each server)");
+  }
+  return pieces;
+}
+
+// What other servers would find wrong, before they are asked. Their targets,
+// where `targets` is not null.
+absl::Status CheckShards(const std::vector<Slices>& shards, int level,
+                         std::vector<std::string>* targets) {
+  if (shards.empty()) return absl::OkStatus();
+  if (level > kMostShardLevels) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("shard.shards: more than ", kMostShardLevels,
+                     " levels (expected a tree that is less deep)"));
+  }
+  for (const Slices& shard : shards) {
+    absl::StatusOr<ShardPieces> pieces = ReadShard(shard);
+    if (!pieces.ok()) return pieces.status();
+    absl::Status below =
+        CheckShards(pieces->others, level + 1, /*targets=*/nullptr);
+    if (!below.ok()) return below;
+    if (targets != nullptr) targets->push_back(std::move(pieces->target));
+  }
+  return absl::OkStatus();
+}
+
+void Share(const ReceivedMessage& message, Slices& out) {
+  for (const grpc::Slice& slice : message.slices()) out.push_back(slice);
+}
+
+}  // namespace
+
+absl::StatusOr<ShardRequest> ReadShardRequest(const ReceivedMessage& message) {
+  Slices common;
+  Slices shard;
+  SliceReader in(message.slices());
+  while (!in.done()) {
+    uint32_t number = 0;
+    uint64_t bytes = 0;
+    if (!in.NextField(number, bytes)) return NotAMessage();
+    // One that comes again is merged with what came: their bytes say that.
+    switch (number) {
+      case v1::AttendShardsRequest::kCommonFieldNumber:
+        in.Take(bytes, common);
+        break;
+      case v1::AttendShardsRequest::kShardFieldNumber:
+        in.Take(bytes, shard);
+        break;
+      default:
+        return Unknown("AttendShardsRequest", number);
+    }
+  }
+  absl::StatusOr<ShardPieces> own = ReadShard(shard);
+  if (!own.ok()) return own.status();
+  std::vector<std::string> targets;
+  if (absl::Status tree = CheckShards(own->others, 1, &targets); !tree.ok()) {
+    return tree;
+  }
+  ShardRequest request;
+  request.common = std::move(common);
+  for (Slices& part : own->parts) request.parts.emplace_back(std::move(part));
+  for (size_t i = 0; i < targets.size(); ++i) {
+    request.others.push_back(
+        {std::move(targets[i]), ReceivedMessage(std::move(own->others[i]))});
+  }
+  return request;
+}
+
+ReceivedMessage PartMessage(const ShardRequest& request, size_t part) {
+  Slices slices;
+  Share(request.common, slices);
+  Share(request.parts[part], slices);
+  return slices;
+}
+
+grpc::ByteBuffer MessageToOther(const ShardRequest& request, size_t other) {
+  const ReceivedMessage& shard = request.others[other].shard;
+  Slices slices;
+  slices.emplace_back(FieldHeader(v1::AttendShardsRequest::kCommonFieldNumber,
+                                  request.common.bytes()));
+  Share(request.common, slices);
+  slices.emplace_back(
+      FieldHeader(v1::AttendShardsRequest::kShardFieldNumber, shard.bytes()));
+  Share(shard, slices);
+  return {slices.data(), slices.size()};
+}
+
+}  // namespace attention::server

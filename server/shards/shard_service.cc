@@ -1,0 +1,57 @@
+#include "server/shards/shard_service.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "server/request/request_limits.h"
+#include "server/services/answer.h"
+#include "server/services/caller_of_call.h"
+#include "server/services/grpc_call.h"
+#include "server/shards/part_operation.h"
+#include "server/shards/shard_call.h"
+
+namespace attention::server {
+namespace {
+
+std::string AuthorizationOf(const grpc::CallbackServerContext& context) {
+  const auto found = context.client_metadata().find("authorization");
+  if (found == context.client_metadata().end()) return "";
+  return {found->second.data(), found->second.size()};
+}
+
+}  // namespace
+
+grpc::ServerUnaryReactor* ShardService::Attend(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+    grpc::ByteBuffer* response) {
+  absl::StatusOr<CallerPtr> caller = CallerOfCall(services_.callers, *context);
+  if (!caller.ok()) return Answer(context, caller.status());
+  // As UnaryCall::Begin() has it: the buffer is this call's own, and no message
+  // at all means that the caller has reset the call.
+  auto& message = const_cast<grpc::ByteBuffer&>(*request);
+  const bool arrived = message.Valid();
+  const Caller* const raw_caller = caller->get();
+  std::string authorization = AuthorizationOf(*context);
+  auto call = std::make_shared<ShardCall>(
+      services_, parts_.calls,
+      ShardCall::Origin{OriginOf(*context, *std::move(caller)),
+                        std::move(authorization)},
+      parts_.peers, *context, *response);
+  call->Joined();
+  if (!arrived) call->OnCancel();
+  call->Go(
+      TakeSlices(message),
+      [this] {
+        return std::make_shared<AttendWire>(/*on_stream=*/false, parts_.models);
+      },
+      [this, raw_caller](std::shared_ptr<AttendWire> wire, PartRules rules) {
+        return std::make_unique<PartOperation>(
+            std::move(wire), parts_.engine,
+            LimitsOfRequest(parts_.options, raw_caller),
+            parts_.resident.AccessOf(raw_caller), std::move(rules));
+      });
+  return call.get();
+}
+
+}  // namespace attention::server
