@@ -4,11 +4,11 @@
     build/ray/venv/bin/python benchmarks/sharded.py
 
 Measured: steps over 1 to 4 servers with one thread each on this machine, without Ray,
-which takes no part in a step. They share its processors. The simulation takes what a
-call, a key and a merge cost from the same run, and is first compared with what was
-measured, then asked for nodes with processors of their own. Last, it compares one
-client that asks all nodes with a tree, whose inner nodes would be servers that ask
-others and merge: which is not built.
+which takes no part in a step. They share its processors, with the client. The
+simulation takes what a call, a key and a merge cost from the same run, and is first
+compared with what was measured, then asked for nodes with processors of their own.
+Last, a client that asks all servers is compared with a tree of servers that ask others
+and merge: measured over 8 and 16, simulated over up to 64.
 """
 
 import argparse
@@ -18,6 +18,7 @@ import os
 import statistics
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 
@@ -30,6 +31,7 @@ from attention_client.ray import (
     ShardedSequence,
     hedging,
     moving,
+    tree,
 )
 from attention_client.ray.fanout import merged_arrays
 
@@ -45,9 +47,16 @@ class Servers:
     def __init__(self, stack, count):
         self._threads = stack.enter_context(ThreadPoolExecutor(count))
         self._recent = hedging.Recent()
+        self._trees = tree.Trees()
         servers = [
-            stack.enter_context(LocalServer(worker_threads=1)) for _ in range(count)
+            stack.enter_context(LocalServer(worker_threads=1, peers="127.0.0.1:*"))
+            for _ in range(count)
         ]
+        self._pids = [server.pid for server in servers]
+        # Else the system may have several wait for one processor beside an idle one.
+        processors = sorted(os.sched_getaffinity(0))
+        for number, pid in enumerate(self._pids):
+            _pin(pid, processors[number % len(processors)])
         self.clients = [
             stack.enter_context(Client(server.target, **moving.plain({})))
             for server in servers
@@ -73,10 +82,19 @@ class Servers:
             sequence.append(normal(HEADS, rows, WIDTH), normal(HEADS, rows, WIDTH))
         return sequence
 
-    def delete(self, sequence):
-        for part in sequence._map.ranges:
-            for replica in part.replicas:
-                self._client(replica.node).delete_sequences([replica.name])
+    def processor_time(self):
+        """What they have taken so far, in seconds."""
+        ticks = 0
+        for pid in self._pids:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _pin(pid, processor):
+    """A process, with all threads that it has."""
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        os.sched_setaffinity(int(thread.name), {processor})
 
 
 def timed(call, seconds):
@@ -88,6 +106,23 @@ def timed(call, seconds):
         call()
         times.append(time.perf_counter() - start)
     return statistics.median(times)
+
+
+def at_once(servers, sequence, query, seconds):
+    """Seconds for a key where as many servers compute as there are processors."""
+    parts = sequence._map.ranges[: len(os.sched_getaffinity(0))]
+    end = time.perf_counter() + seconds
+
+    def one(part):
+        replica = part.replicas[0]
+        shard = servers._client(replica.node).open_sequence(replica.name)
+        times = []
+        while time.perf_counter() < end or len(times) < 5:
+            times.append(shard.attend(query).compute_ns * 1e-9 / part.capacity)
+        return statistics.median(times)
+
+    with ThreadPoolExecutor(len(parts)) as threads:
+        return statistics.median(threads.map(one, parts))
 
 
 def processor_time(call, seconds):
@@ -103,36 +138,61 @@ def processor_time(call, seconds):
     return least
 
 
+class Processors:
+    """So many, which do one thing after the other; None: as many as are wanted."""
+
+    def __init__(self, count):
+        self._free = None if count is None else [0.0] * count
+
+    def work(self, ready, seconds, of_server=None):
+        """When what can begin at ready has taken so long, at whichever is free."""
+        if self._free is None:
+            return ready + seconds
+        free = self._free
+        if of_server is None:
+            at = min(range(len(free)), key=free.__getitem__)
+        else:
+            at = of_server % len(free)
+        free[at] = max(ready, free[at]) + seconds
+        return free[at]
+
+
 def simulate(nodes, keys, costs, processors=None, link=None):
     """Seconds of a step: events of sends, kernels, answers and the merge.
 
-    processors: that the servers share; None: each has its own. link: (seconds of a
-    round trip, bytes a second); None: one machine.
+    processors: that the client and its servers share; None: each has its own. link:
+    (seconds of a round trip, bytes a second); None: one machine.
     """
     there, rate = (link[0] / 2, link[1]) if link else (0.0, float("inf"))
-    free = [0.0] * (processors or nodes)
-    client = 0.0
+    key = costs["key"] if processors is None or nodes == 1 else costs["key_of_many"]
+    pool = Processors(processors)
+    client = 0.0  # until when it is at work
     answers = []
-    for _ in range(nodes):
-        client += costs["send"] + BYTES / rate
-        arrived = client + there
-        begun = max(arrived, heapq.heappop(free))
-        done = begun + costs["call"] + keys / nodes * costs["key"]
-        heapq.heappush(free, done)
-        answers.append(done + there)
+    events = [(0.0, "send", 0)]
+    while events:
+        now, what, node = heapq.heappop(events)
+        if what == "send":
+            client = pool.work(now, costs["send"]) + BYTES / rate
+            heapq.heappush(events, (client + there, "serve", node))
+            if node + 1 < nodes:
+                heapq.heappush(events, (client, "send", node + 1))
+        else:
+            done = pool.work(now, costs["call"] + keys / nodes * key, node)
+            answers.append(done + there)
     for answer in sorted(answers):
         client = max(client, answer) + BYTES / rate
     return client + costs["merge"] * nodes
 
 
-def simulate_tree(nodes, keys, costs, link):
-    """Seconds of a step in which the client asks sqrt(nodes) servers, and they others.
+def simulate_tree(nodes, keys, costs, link, groups=None):
+    """Seconds of a step in which the client asks some servers, and they the others.
 
     A server takes costs["relay"] for each one that it asks, its answer included.
+    groups: how many the client asks; None: as tree.groups() has it.
     """
     there, wire = link[0] / 2, BYTES / link[1]
     own = keys / nodes * costs["key"]
-    groups = round(nodes**0.5)
+    groups = groups or len(tree.groups(range(nodes)))
     client = 0.0
     answers = []
     for group in range(groups):
@@ -148,11 +208,76 @@ def simulate_tree(nodes, keys, costs, link):
     return client + costs["merge"] * groups
 
 
+def best_groups(nodes, costs, link):
+    """How many servers a client should ask where steps are short."""
+
+    def took(groups):
+        return simulate_tree(nodes, 64 * nodes, costs, link, groups)
+
+    return min(range(1, nodes + 1), key=took)
+
+
+@contextlib.contextmanager
+def most_asked(count):
+    """Servers above which a tree is asked."""
+    before, tree.MOST_ASKED = tree.MOST_ASKED, count
+    try:
+        yield
+    finally:
+        tree.MOST_ASKED = before
+
+
+def measure_trees(normal, query, options):
+    """Tables of steps over many servers; what a server takes for each that it asks."""
+    relays = []
+    print(
+        "| servers | client asks all: ms | its processor | tree: ms | its processor |"
+    )
+    print("|---|---|---|---|---|")
+    for count in (4, 8, 16):
+        with contextlib.ExitStack() as stack:
+            servers = Servers(stack, count)
+            step = servers.sequence(count, count * 64, normal)
+            times = {count: [], 0: []}  # by the most that are asked: all, or a tree
+            for _ in range(options.rounds):
+                for most, found in times.items():
+                    with most_asked(most):
+                        found.append(measured(servers, step, query, options.seconds))
+        flat, of_tree = (
+            [statistics.median(one) for one in zip(*found, strict=True)]
+            for found in times.values()
+        )
+        shown = (flat[0], flat[1], of_tree[0], of_tree[1])
+        print(f"| {count} | " + " | ".join(f"{of * 1e3:.2f}" for of in shown) + " |")
+        asked = count - len(tree.groups(range(count)))
+        relays.append((of_tree[2] - flat[2]) / asked)
+    return max(statistics.median(relays), 0)
+
+
+def measured(servers, step, query, seconds):
+    """A step's median time, and what it takes of client's and servers' processors."""
+    calls = 0
+
+    def call():
+        nonlocal calls
+        step.attend(query)
+        calls += 1
+
+    call()
+    own, theirs, calls = time.process_time(), servers.processor_time(), 0
+    median = timed(call, seconds)
+    own, theirs = time.process_time() - own, servers.processor_time() - theirs
+    return median, own / calls, theirs / calls
+
+
 def compare_with_tree(costs):
     """A table: the fan-out of a client beside that of a tree."""
     print(f"A client that asks all, and a tree ({costs['relay'] * 1e6:.0f} us), ms")
-    print("| nodes | 64 keys each | tree | 16384 keys each | tree | 262144 | tree |")
-    print("|---|---|---|---|---|---|---|")
+    print(
+        "| nodes | 64 keys each | tree | 16384 keys each | tree | 262144 | tree | "
+        "the client asks | best |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|")
     link = (100e-6, 25e9 / 8)
     for nodes in (4, 8, 16, 32, 64):
         figures = [
@@ -160,7 +285,9 @@ def compare_with_tree(costs):
             for keys in (64, 16384, 262144)
             for how in (simulate, simulate_tree)
         ]
-        print(f"| {nodes} | " + " | ".join(f"{of * 1e3:.2f}" for of in figures) + " |")
+        asked = f"{len(tree.groups(range(nodes)))} | {best_groups(nodes, costs, link)}"
+        shown = " | ".join(f"{of * 1e3:.2f}" for of in figures)
+        print(f"| {nodes} | {shown} | {asked} |")
 
 
 def main():
@@ -168,13 +295,6 @@ def main():
     parser.add_argument("--seconds", type=float, default=0.5, help="of each figure")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--keys", type=int, default=16384)
-    parser.add_argument(
-        "--relay",
-        type=float,
-        default=45,
-        help="us of a server for each one that it would ask, such as what "
-        "attention-load --in-flight 8 takes of a processor for a call of this size",
-    )
     options = parser.parse_args()
     random = np.random.default_rng(seed=1)
 
@@ -201,6 +321,10 @@ def main():
                         timed(lambda: one.attend(query, lse=True), options.seconds / n)
                     )
                 slowest[n].append(max(alone))
+        key_of_many = statistics.median(
+            at_once(servers, large[4], query, options.seconds)
+            for _ in range(options.rounds)
+        )
         # Not by the clock: four servers on few processors wait for each other.
         one, four = (
             processor_time(lambda n=n: floor[n].attend(query), options.seconds)
@@ -215,10 +339,11 @@ def main():
     costs = {
         "merge": merge,
         "key": (steps[1] - small[1]) / (options.keys - 64),
+        "key_of_many": key_of_many,
         "send": max((four - one) / 3 - merge, 0),
-        "relay": options.relay * 1e-6,
     }
     costs["call"] = max(small[1] - costs["send"] - merge - 64 * costs["key"], 0)
+    costs["relay"] = measure_trees(normal, query, options)
     print("costs in us:", {name: round(of * 1e6, 3) for name, of in costs.items()})
     processors = len(os.sched_getaffinity(0))
     print(f"{options.keys} keys on {processors} processors, ms")

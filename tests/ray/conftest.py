@@ -10,7 +10,7 @@ import ray
 from ray.cluster_utils import Cluster
 
 from attention_client import Client, LocalServer
-from attention_client.ray import AttentionCluster
+from attention_client.ray import AttentionCluster, tree
 
 NODES = 4
 NODE = {"num_cpus": 1, "object_store_memory": 80 << 20}
@@ -69,6 +69,13 @@ def normal():
 def kill():
     """kill(report): ends a node's server as a crash does."""
     return lambda report: os.kill(report.pid, signal.SIGKILL)
+
+
+@pytest.fixture(params=["flat", "tree"])
+def asking(request, monkeypatch):
+    """The client asks all servers itself, or few, which ask the others."""
+    if request.param == "tree":
+        monkeypatch.setattr(tree, "MOST_ASKED", 1)
 
 
 class Running:

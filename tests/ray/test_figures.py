@@ -16,7 +16,7 @@ class Terminal(io.StringIO):
 
 def metric(name):
     """Its value at the node that has one: Ray's own page for Prometheus."""
-    pattern = re.compile(rf'^ray_attention_cluster_{name}\{{[^}}]*\}} (\S+)$', re.M)
+    pattern = re.compile(rf"^ray_attention_cluster_{name}\{{[^}}]*\}} (\S+)$", re.M)
     for node in ray.nodes():
         if not node["Alive"]:
             continue

@@ -1,12 +1,8 @@
 """A read does not wait for a server that is slow, where another one has the keys."""
 
-import contextlib
-import os
-import signal
-
 import numpy as np
-import psutil
 import pytest
+import waiting
 
 from attention_client import Client, DeadlineExceededError
 from attention_client.ray import moving
@@ -15,19 +11,6 @@ HEADS, WIDTH, KEYS = 2, 16, 700
 FORM = {"heads": HEADS, "width": WIDTH}
 WARM = 40  # reads, after which it is known what is slow
 SOON = 5.0  # seconds; a server that is stopped answers never
-
-
-@contextlib.contextmanager
-def stopped(report):
-    """The server does nothing, and its connections stay."""
-    os.kill(report.pid, signal.SIGSTOP)
-    try:
-        # The signal returns before one of its threads has taken it.
-        while psutil.Process(report.pid).status() != psutil.STATUS_STOPPED:
-            os.sched_yield()
-        yield
-    finally:
-        os.kill(report.pid, signal.SIGCONT)
 
 
 class Watched(Client):
@@ -42,6 +25,9 @@ class Watched(Client):
         return self.sent[-1]
 
 
+pytestmark = pytest.mark.usefixtures("asking")
+
+
 @pytest.fixture
 def sharded(cluster, normal):
     with cluster.sequence(**FORM, range_keys=64, replicas=2) as made:
@@ -54,7 +40,7 @@ def test_reads_are_answered_by_the_other_replica(cluster, sharded, normal, numbe
     query = normal(4, 2, WIDTH)
     for _ in range(WARM):
         expected = sharded.attend(query).output
-    with stopped(cluster.nodes()[number]):
+    with waiting.stopped(cluster.nodes()[number].pid):
         for _ in range(3):
             answer = sharded.attend(query, timeout=SOON)
             np.testing.assert_allclose(answer.output, expected, rtol=0, atol=1e-6)
@@ -66,7 +52,7 @@ def test_sinks_count_once_where_others_answer(cluster, sharded, normal):
     for _ in range(WARM):
         expected = sharded.attend(query, **options)
     for report in cluster.nodes():
-        with stopped(report):
+        with waiting.stopped(report.pid):
             answer = sharded.attend(query, **options, timeout=SOON)
         np.testing.assert_allclose(answer.lse, expected.lse, rtol=1e-6, atol=1e-6)
 
@@ -80,7 +66,7 @@ def test_what_is_answered_later_is_cancelled(cluster, sharded, normal, monkeypat
         with (
             Watched(report.target, **settings) as watched,
             monkeypatch.context() as patch,
-            stopped(report),
+            waiting.stopped(report.pid),
         ):
             patch.setitem(cluster._clients, report.node, watched)
             sharded.attend(query, timeout=SOON)
@@ -95,7 +81,7 @@ def test_appends_go_to_both_and_wait(cluster, sharded, normal):
         sharded.attend(normal(4, 1, WIDTH))
     rows = normal(HEADS, 1, WIDTH), normal(HEADS, 1, WIDTH)
     tail = sharded.describe().ranges[-1].replicas[1].node
-    with stopped(next(one for one in cluster.nodes() if one.node == tail)):
+    with waiting.stopped(next(o.pid for o in cluster.nodes() if o.node == tail)):
         with pytest.raises(DeadlineExceededError):
             sharded.append(*rows, position=KEYS, timeout=0.5)
     assert sharded.append(*rows, position=KEYS) == KEYS + 1

@@ -8,7 +8,12 @@ import ray
 from ray._raylet import GcsClient
 from waiting import wait_for_nodes, wait_until
 
-from attention_client import DeadlineExceededError, KeysLostError, UnavailableError
+from attention_client import (
+    DeadlineExceededError,
+    KeysLostError,
+    NotFoundError,
+    UnavailableError,
+)
 from attention_client.ray import moving
 
 HEADS, WIDTH, KEYS = 2, 16, 700
@@ -95,6 +100,7 @@ def report(cluster, node):
 CALLS = ["attend", "append", "step", "fork"]
 
 
+@pytest.mark.usefixtures("asking")
 @pytest.mark.parametrize("call", CALLS)
 def test_with_replicas_a_server_may_be_killed(cluster, checked, kill, running, call):
     one = checked(replicas=2)
@@ -107,6 +113,7 @@ def test_with_replicas_a_server_may_be_killed(cluster, checked, kill, running, c
     one.attend()
 
 
+@pytest.mark.usefixtures("asking")
 def test_without_replicas_the_missing_positions_are_named(cluster, checked, kill):
     one = checked(replicas=1)
     ranges = one.sharded.describe().ranges
@@ -192,6 +199,23 @@ def test_the_map_is_found_again(cluster, checked):
     after = one.sharded.describe()
     assert after.ranges == before.ranges
     one.step()
+
+
+def test_a_fork_that_fails_half_way_leaves_nothing(cluster, checked):
+    one = checked(replicas=2)
+    (first, *_) = one.sharded.describe().ranges
+    second = first.replicas[1]
+    cluster._client(second.node).delete_sequences([second.name])
+
+    def held():
+        clients = [cluster._client(report.node) for report in cluster.nodes()]
+        return [len(list(client.sequences())) for client in clients]
+
+    before = held(), cluster.sequences()
+    # The last ranges are forked first, and the first replica of a range.
+    with pytest.raises(NotFoundError, match=second.name):
+        one.sharded.fork()
+    assert (held(), cluster.sequences()) == before
 
 
 def test_a_call_whose_time_is_up_is_an_error(cluster):

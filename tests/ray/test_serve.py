@@ -13,7 +13,6 @@ import grpc
 import numpy as np
 import psutil
 import pytest
-import ray
 import tritonclient.grpc as triton
 import yaml
 from ray import serve

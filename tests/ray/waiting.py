@@ -1,5 +1,10 @@
 """Waiting for what happens in the background."""
 
+import contextlib
+import os
+import signal
+
+import psutil
 import ray
 
 from attention_client.ray import moving
@@ -17,3 +22,16 @@ def wait_until(condition):
 
 def wait_for_nodes(cluster, count):
     wait_until(lambda: len(cluster.nodes()) == count)
+
+
+@contextlib.contextmanager
+def stopped(pid):
+    """The server does nothing, and its connections stay."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        # The signal returns before one of its threads has taken it.
+        while psutil.Process(pid).status() != psutil.STATUS_STOPPED:
+            os.sched_yield()
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)

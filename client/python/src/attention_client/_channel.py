@@ -26,6 +26,7 @@ from attention_client.info import ServerInfo
 
 ATTEND = "/attention.v1.AttentionService/Attend"
 ATTEND_STREAM = "/attention.v1.AttentionService/AttendStream"
+ATTEND_SHARDS = "/attention.v1.ShardService/Attend"
 INFO = "/attention.v1.AttentionService/GetServerInfo"
 HEALTH = "/grpc.health.v1.Health/Check"
 INFER = "/inference.GRPCInferenceService/ModelInfer"
@@ -42,7 +43,7 @@ DELETE = _KEYS + "Delete"
 EXPORT = _KEYS + "Export"
 IMPORT = _KEYS + "Import"
 ON_KEYS = (CREATE, APPEND, TRUNCATE, FORK, DESCRIBE, LIST, DELETE, EXPORT, IMPORT)
-UNARY = (ATTEND, INFO, HEALTH, INFER, REGISTER, UNREGISTER, *ON_KEYS)
+UNARY = (ATTEND, ATTEND_SHARDS, INFO, HEALTH, INFER, REGISTER, UNREGISTER, *ON_KEYS)
 
 # What a call sends beside its request, such as {"traceparent": "00-..."}.
 Metadata: TypeAlias = Mapping[str, str]

@@ -52,25 +52,38 @@ def merged_arrays(
     """Output and lse of all keys, of outputs and lse in float64 of each shard."""
     # To their softmax a shard is one key, whose score is its lse.
     top = np.max(lses, axis=0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        # A row without keys has no largest score; what is infinite becomes NaN.
-        parts = np.exp(lses - np.where(top == -np.inf, 0, top))
+    if np.isfinite(lses).all():  # as nearly always
+        parts = np.exp(lses - top)
         total = parts.sum(axis=0)
-        weights = parts / np.where(total == 0, 1, total)
+        weights = parts / total
         lse = top + np.log(total)
-    lse[total == 0] = -np.inf
-    merged = np.zeros(outputs[0].shape)
+    else:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            # A row without keys has no largest score; what is infinite becomes NaN.
+            parts = np.exp(lses - np.where(top == -np.inf, 0, top))
+            total = parts.sum(axis=0)
+            weights = parts / np.where(total == 0, 1, total)
+            lse = top + np.log(total)
+        lse[total == 0] = -np.inf
     if packed:
         weights = weights.swapaxes(1, 2)
+    merged = _weighted(outputs, weights[..., np.newaxis])
+    return merged.astype(outputs[0].dtype), lse.astype(np.float32)
+
+
+def _weighted(outputs: Sequence[Array], weights: Array) -> Array:
+    """Their sum, in float64 as the weights are."""
+    if weights.all():
+        merged: Array = outputs[0] * weights[0]
+        for weight, output in zip(weights[1:], outputs[1:], strict=True):
+            merged += output * weight
+        return merged
+    merged = np.zeros(outputs[0].shape)
     with np.errstate(invalid="ignore"):
         for weight, output in zip(weights, outputs, strict=True):
-            part = output.astype(np.float64)
-            part *= weight[..., np.newaxis]
-            if not weight.all():
-                # A shard in which no key takes part adds nothing, whatever it holds.
-                part[weight == 0] = 0
-            merged += part
-    return merged.astype(outputs[0].dtype), lse.astype(np.float32)
+            # A shard in which no key takes part adds nothing, whatever it holds.
+            merged += np.where(weight == 0, 0, output * weight)
+    return merged
 
 
 def _checked(shards: list[Result], packed: bool) -> tuple[list[Array], Array]:

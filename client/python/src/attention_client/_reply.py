@@ -8,8 +8,16 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from attention_client import _messages
+from attention_client._arrays import Array
 from attention_client._summary import summary
-from attention_client._wire import LARGE, as_array, fields, keep_memory, read_tensor
+from attention_client._wire import (
+    LARGE,
+    as_array,
+    fields,
+    keep_memory,
+    read_tensor,
+    view_of,
+)
 from attention_client.errors import AttentionError, from_number
 
 
@@ -67,6 +75,35 @@ def decode(data: bytes, like_query: Callable[[Any], Any]) -> Result:
     if len(data) >= LARGE:
         keep_memory()
     return _take_apart(memoryview(data), like_query)
+
+
+@dataclass
+class Piece:
+    """A shard's reply; arrays may be views of its bytes."""
+
+    output: Array
+    lse: Array
+    backend: str
+    kernel: str
+    queue_ns: int
+    compute_ns: int
+
+
+def decode_piece(data: bytes) -> Piece:
+    """Of an AttendResponse's bytes, with lse."""
+    if len(data) > _SMALL:
+        whole = decode(data, lambda array: array)
+        facts = whole.backend, whole.kernel, whole.queue_ns, whole.compute_ns
+        return Piece(whole.output, whole.lse, *facts)
+    reply = _AttendResponse.FromString(data)
+    return Piece(
+        view_of(reply.output),
+        view_of(reply.lse),
+        reply.backend,
+        reply.kernel,
+        reply.queue_ns,
+        reply.compute_ns,
+    )
 
 
 def _take_apart(data: memoryview, like_query: Callable[[Any], Any]) -> Result:

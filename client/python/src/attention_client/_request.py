@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -179,14 +179,21 @@ def prepare(
 
     key and value may be None where there are sequences.
     """
+    tensors = {"query": query, "key": key, "value": value}
+    if sequences and key is value is None:
+        del tensors["key"], tensors["value"]
+    return _prepare(tensors, options, sequences)
+
+
+def _prepare(
+    tensors: dict[str, Any], options: Options, sequences: tuple[Any, ...]
+) -> Prepared:
     given = {name: what for name, what in options.items() if what is not None}
     if given and not _KNOWN.issuperset(given):
         unknown = ", ".join(sorted(set(given) - _KNOWN))
         known = ", ".join(sorted(_KNOWN))
         raise TypeError(f"attend() has no option {unknown} (expected one of {known})")
-    tensors = {"query": query, "key": key, "value": value}
-    if sequences and key is value is None:
-        del tensors["key"], tensors["value"]
+    as_query = like(tensors["query"])
     if given:
         tensors |= {name: given[name] for name in TENSORS + SCALES if name in given}
     chosen = _chosen_scoring(given)
@@ -199,7 +206,7 @@ def prepare(
         name: sendable(fitting(to_numpy(tensor, name), name), name)
         for name, tensor in tensors.items()
     }
-    return Prepared(given, arrays, chosen, like(query), sequences)
+    return Prepared(given, arrays, chosen, as_query, sequences)
 
 
 def fitting(array: Array, name: str) -> Array:
@@ -246,10 +253,7 @@ def encode(request: Prepared) -> bytes:
     tensors = request.tensors
     message = Message()
     message.add_tensor(_NUMBERS["query"], tensors["query"])
-    key_value = Message()
-    for name in ("key", "value", *SCALES):
-        if name in tensors:
-            key_value.add_tensor(_KEY_VALUE[name], tensors[name])
+    key_value = _key_value(tensors)
     if request.sequences:
         sequences = Message()
         sequences.add_bytes(_Sequences(entries=request.sequences).SerializeToString())
@@ -258,14 +262,58 @@ def encode(request: Prepared) -> bytes:
         message.add_message(_NUMBERS["sequences"], sequences)
     else:
         message.add_message(_NUMBERS["key_value"], key_value)
-    if request.scoring is not None:
-        _add_scoring(message, request.scoring, tensors)
-    for name in TENSORS:
+    _add_options(message, request)
+    return message.join()
+
+
+def _key_value(tensors: Mapping[str, Array]) -> Message:
+    message = Message()
+    for name in ("key", "value", *SCALES):
         if name in tensors:
-            message.add_tensor(_NUMBERS[name], tensors[name])
+            message.add_tensor(_KEY_VALUE[name], sendable(tensors[name], name))
+    return message
+
+
+def encode_common(query: Array, options: Options) -> bytes:
+    """What AttendRequests have in common that are about other keys each.
+
+    Fields that encode_own() gives, behind these bytes, make such a request.
+    """
+    message = Message()
+    request = _prepare({"query": query}, options, ())
+    message.add_tensor(_NUMBERS["query"], request.tensors["query"])
+    _add_options(message, request)
+    return message.join()
+
+
+def encode_own(
+    sequences: Sequence[Any],
+    tensors: Mapping[str, Array],
+    rows: Mapping[str, Array] | None = None,
+) -> bytes:
+    """sequences: SequenceLayer messages; tensors: options by their names.
+
+    rows: key, value and their scales, which are appended.
+    """
+    message = Message()
+    inner = Message()
+    inner.add_bytes(_Sequences(entries=sequences).SerializeToString())
+    if rows:
+        inner.add_message(_SEQUENCES["append"], _key_value(rows))
+    message.add_message(_NUMBERS["sequences"], inner)
+    for name, array in tensors.items():
+        message.add_tensor(_NUMBERS[name], sendable(fitting(array, name), name))
+    return message.join()
+
+
+def _add_options(message: Message, request: Prepared) -> None:
+    if request.scoring is not None:
+        _add_scoring(message, request.scoring, request.tensors)
+    for name in TENSORS:
+        if name in request.tensors:
+            message.add_tensor(_NUMBERS[name], request.tensors[name])
     if request.given:
         message.add_bytes(_scalars(request.given))
-    return message.join()
 
 
 def set_field(message: Any, name: str, value: Any, shown: str) -> None:

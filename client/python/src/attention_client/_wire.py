@@ -182,11 +182,15 @@ def name_of(datatype: int) -> str:
     return str(_TYPES[datatype].name)
 
 
+def view_of(tensor: Any) -> Array:
+    """A Tensor message as an array that one may not write to."""
+    view: Array = np.ndarray(tuple(tensor.shape), _TYPES[tensor.datatype], tensor.data)
+    return view
+
+
 def as_array(tensor: Any) -> Array:
     """A Tensor message as an array of its own."""
-    kind = _TYPES[tensor.datatype]
-    view: Array = np.ndarray(tuple(tensor.shape), kind, tensor.data)
-    array: Array = view.copy()
+    array: Array = view_of(tensor).copy()
     return array
 
 

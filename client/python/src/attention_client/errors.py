@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import grpc
 from google.rpc import error_details_pb2, status_pb2
+
+from attention_client import _messages
 
 # What servers say of methods that they lack, gRPC's own in C++ nothing at all.
 _NO_METHOD = re.compile(
@@ -15,6 +18,7 @@ _NO_METHOD = re.compile(
 _TOO_LARGE = re.compile(
     r"(?:SERVER: )?Received message larger than max \((\d+) vs\. (\d+)"
 )
+_SHARD_ERROR = "attention.v1.ShardError"
 _FIELD = re.compile(r"([a-z][a-z0-9_]*(?:[.\[][a-z0-9_.\[\]]+)?): ")
 
 
@@ -34,9 +38,12 @@ class AttentionError(Exception):
     message: what was wrong, and what was expected.
     field: the request's field at fault, such as "key"; None where it is none.
     retry_after: seconds after which trying again makes sense; None where unknown.
+    server: of a call that a server made to another one, where that failed: the other
+    one, "host:port"; else None.
     """
 
     code: grpc.StatusCode = grpc.StatusCode.UNKNOWN
+    server: str | None = None
 
     def __init__(
         self,
@@ -190,7 +197,14 @@ def from_number(code: int, message: str) -> AttentionError:
 def from_rpc_error(error: Any, target: str) -> AttentionError:
     """Likewise, for what gRPC raises in a call to target."""
     message = _told(error.code(), error.details() or "", target)
-    return from_status(error.code(), message, _retry_after(error))
+    details = list(_details(error))
+    made = from_status(error.code(), message, _retry_after(details))
+    for detail in details:
+        if detail.type_url.endswith("/" + _SHARD_ERROR):
+            made.server = (
+                _messages.message(_SHARD_ERROR).FromString(detail.value).target
+            )
+    return made
 
 
 def _told(code: grpc.StatusCode, message: str, target: str) -> str:
@@ -212,13 +226,16 @@ def _told(code: grpc.StatusCode, message: str, target: str) -> str:
     return message
 
 
-def _retry_after(error: Any) -> float | None:
-    """Seconds of the status's google.rpc.RetryInfo, where it has one."""
+def _details(error: Any) -> Iterator[Any]:
     for name, value in error.trailing_metadata() or ():
-        if name != "grpc-status-details-bin":
-            continue
-        for detail in status_pb2.Status.FromString(value).details:
-            info = error_details_pb2.RetryInfo()
-            if detail.Unpack(info):
-                return float(info.retry_delay.ToTimedelta().total_seconds())
+        if name == "grpc-status-details-bin":
+            yield from status_pb2.Status.FromString(value).details
+
+
+def _retry_after(details: Iterable[Any]) -> float | None:
+    """Seconds of the status's google.rpc.RetryInfo, where it has one."""
+    for detail in details:
+        info = error_details_pb2.RetryInfo()
+        if detail.Unpack(info):
+            return float(info.retry_delay.ToTimedelta().total_seconds())
     return None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from attention_client import _channel, _sequence_calls
 from attention_client._arrays import Array
-from attention_client._reply import Result
+from attention_client._reply import Piece
 from attention_client.errors import (
     AbortedError,
     AttentionError,
@@ -18,7 +18,7 @@ from attention_client.errors import (
     OutOfRangeError,
     UnavailableError,
 )
-from attention_client.ray import fanout, hedging
+from attention_client.ray import fanout, hedging, tree
 from attention_client.ray.ranges import Range, Replica, SequenceMap, joined, shown
 
 if TYPE_CHECKING:
@@ -31,11 +31,21 @@ _STALE = (UnavailableError, NotFoundError, AbortedError, CancelledError)
 class StaleError(Exception):
     """A call that may succeed with another map."""
 
-    def __init__(self, error: AttentionError, nodes: list[str]) -> None:
+    def __init__(
+        self, error: AttentionError, nodes: list[str], *, in_tree: bool
+    ) -> None:
         self.error = error
         self.nodes = nodes  # that do not answer
+        self.in_tree = in_tree  # whether servers were to ask each other
         # An append: a program may have left one half done, which is to be finished.
         self.is_refused = isinstance(error, (AbortedError, OutOfRangeError))
+
+
+class RefusedError(Exception):
+    """Servers do not ask each other; each of them may well answer."""
+
+    def __init__(self, error: AttentionError) -> None:
+        self.error = error
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,24 +63,22 @@ class NewKeys:
         """Whether some of them go there."""
         return part.start < self.end and self.position < part.end
 
-    def cut(self, part: Range) -> tuple[Any, Any, int]:
+    def cut(self, part: Range) -> tuple[dict[str, Array], int]:
         """Keys and values that belong to a range, and where they go in it."""
         first = max(part.start - self.position, 0)
-        last = part.end - self.position
-
-        def of(name: str) -> Any:
-            elements = self.arrays[name][..., first:last, :]
-            scale = self.arrays.get(f"{name}_scale")
-            return elements if scale is None else (elements, scale[..., first:last])
-
-        return of("key"), of("value"), self.position + first - part.start
+        rows = slice(first, part.end - self.position)
+        cut = {
+            name: array[..., rows, :] if array.ndim == 4 else array[..., rows]
+            for name, array in self.arrays.items()
+        }
+        return cut, self.position + first - part.start
 
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
     """Of all servers."""
 
-    result: Result  # (1, Hq, Lq, Dv)
+    result: Piece  # (1, Hq, Lq, Dv)
     missing: tuple[tuple[int, int], ...]  # positions whose keys are lost
     servers: int  # that have answered
 
@@ -84,6 +92,7 @@ class Asking:
     layer: int
     left: Callable[[], float]
     metadata: _channel.Metadata | None
+    in_tree: bool  # where there are many servers
 
     def append(self, rows: NewKeys) -> None:
         """To every replica of the ranges that they belong to.
@@ -110,13 +119,12 @@ class Asking:
             raise lost(self.known.name, missing)
         calls = self._questions(parts, question, tail)
         if tail is not None and rows is not None:
-            key, value, start = rows.cut(tail)
+            arrays, start = rows.cut(tail)
             steps = fanout.attend_appended(
                 question,
-                self.known.form,
                 (tail, tail.replicas[0]),
                 self.layer,
-                (key, value),
+                arrays,
                 start,
                 has_sinks=not calls,
             )
@@ -149,7 +157,13 @@ class Asking:
         """
         if not part.replicas:
             raise lost(self.known.name, [(part.start, part.end)])
-        key, value, start = rows.cut(part)
+        arrays, start = rows.cut(part)
+        key, value = (
+            (arrays[name], arrays[f"{name}_scale"])
+            if f"{name}_scale" in arrays
+            else arrays[name]
+            for name in ("key", "value")
+        )
         for replica in replicas:
             steps = _sequence_calls.append(
                 fanout.known(self.known.form, replica), key, value, self.layer, start
@@ -176,7 +190,35 @@ class Asking:
             replica = min(part.replicas, key=lambda one: load.get(one.node, 0))
             load[replica.node] = load.get(replica.node, 0) + part.capacity
             chosen.append((part, replica))
+        if self.in_tree and self.cluster._trees.is_for(len(load)):
+            return self._tree_calls(question, chosen)
         return self._calls(question, chosen, has_sinks=True, is_hedged=True)
+
+    def _tree_calls(
+        self, question: fanout.Question, chosen: Sequence[tuple[Range, Replica]]
+    ) -> list[fanout.Call]:
+        """One for each of few servers, which ask the others."""
+        by_node: dict[str, list[tuple[Range, Replica]]] = {}
+        for part, replica in chosen:
+            by_node.setdefault(replica.node, []).append((part, replica))
+        calls: list[fanout.Call] = []
+        for nodes in tree.groups(list(by_node)):
+            targets = {self.cluster._client(node).target: node for node in nodes}
+            batch = [one for node in nodes for one in by_node[node]]
+            steps = fanout.attend_tree(
+                question,
+                [(target, by_node[node]) for target, node in targets.items()],
+                self.layer,
+                has_sinks=not calls,
+            )
+            first = self.cluster._client(nodes[0])
+            call = fanout.Call(first, tuple(one for _, one in batch), steps)
+            call.others = {t: node for t, node in targets.items() if node != nodes[0]}
+            if all(len(part.replicas) > 1 for part, _ in batch):
+                # Not others' replicas: the slow server may have some of those, too.
+                call.elsewhere = lambda: []
+            calls.append(call)
+        return calls
 
     def _calls(
         self,
@@ -195,9 +237,7 @@ class Asking:
         calls: list[fanout.Call] = []
         for (node, _), of_node in batches.items():
             sinks = has_sinks and not calls
-            steps = fanout.attend(
-                question, self.known.form, of_node, self.layer, has_sinks=sinks
-            )
+            steps = fanout.attend(question, of_node, self.layer, has_sinks=sinks)
             replicas = tuple(replica for _, replica in of_node)
             call = fanout.Call(self.cluster._client(node), replicas, steps)
             if is_hedged and all(len(part.replicas) > 1 for part, _ in of_node):
@@ -244,6 +284,8 @@ def _raise_first(
     failed = [call for call in calls if isinstance(call.outcome, AttentionError)]
     stale = []
     for call in failed:
+        if call.others and tree.Trees.ends_with(call.outcome):
+            raise RefusedError(call.outcome)
         if isinstance(call.outcome, of_map) or (
             # Of an open range whose length has changed.
             call.outcome.field in ("attend_mask", "bias")
@@ -253,9 +295,9 @@ def _raise_first(
             raise call.outcome
     if stale:
         gone = [
-            replica.node
+            call.failed_node
             for call in stale
             if isinstance(call.outcome, (UnavailableError, CancelledError))
-            for replica in call.replicas[:1]
         ]
-        raise StaleError(stale[0].outcome, gone)
+        in_tree = any(call.others for call in stale)
+        raise StaleError(stale[0].outcome, gone, in_tree=in_tree)

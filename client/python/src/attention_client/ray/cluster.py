@@ -30,6 +30,7 @@ from attention_client.ray.hedging import Recent
 from attention_client.ray.map import MapActor
 from attention_client.ray.node import NodeActor, NodeReport
 from attention_client.ray.sequence import ShardedSequence
+from attention_client.ray.tree import Trees
 
 # Of the map's methods.
 _REPEATABLE = frozenset(
@@ -87,6 +88,7 @@ class AttentionCluster:
         self._threads = ThreadPoolExecutor(_THREADS)  # that wait for answers
         self._targets: dict[str, str] = {}
         self._recent = Recent()
+        self._trees = Trees()
         self._connect = dict(connect or {})
         self._settings: dict[str, Any] = {
             "cpus": cpus,
@@ -148,6 +150,7 @@ class AttentionCluster:
         found._connect, found._settings = dict(connect or {}), {}
         found._threads = ThreadPoolExecutor(_THREADS)
         found._recent = Recent()
+        found._trees = Trees()
         return found
 
     def __enter__(self) -> Self:

@@ -8,18 +8,27 @@ from typing import Any
 
 import numpy as np
 
-from attention_client import _sequence_calls
+from attention_client import _channel, _messages
 from attention_client._arrays import Array, to_numpy
 from attention_client._calls import Steps
 from attention_client._known import Known
 from attention_client._merge import merged_arrays
-from attention_client._reply import Result
-from attention_client._request import Options, choice, window_sides
+from attention_client._reply import Piece, decode_piece
+from attention_client._request import (
+    Options,
+    choice,
+    encode_common,
+    encode_own,
+    window_sides,
+)
 from attention_client.client import Client
 from attention_client.errors import InvalidArgumentError
 from attention_client.info import SequenceForm
+from attention_client.ray import tree
 from attention_client.ray.ranges import Range, Replica, Rows
 from attention_client.scoring import ParameterSet
+
+_SequenceLayer = _messages.message("attention.v1.SequenceLayer")
 
 # What has no meaning, or another one, for a part of the keys.
 _REFUSED = (
@@ -47,6 +56,7 @@ class Question:
     by_key: dict[str, Array]  # attend_mask and bias, where they have a last extent
     sinks: Array | None  # (Hq)
     rest: dict[str, Any]  # as it is
+    _common: dict[int, bytes] = dataclasses.field(default_factory=dict, init=False)
 
     @classmethod
     def of(cls, query: Array, length: int, options: Options) -> Question:
@@ -84,11 +94,19 @@ class Question:
             count = min(count, int(self.valid.max(initial=0)) - part.start)
         return self.rows.sees(part.start, max(0, count))
 
-    def options(self, parts: Sequence[Range], *, has_sinks: bool) -> dict[str, Any]:
-        """Those of a batch with an entry for each range."""
+    def common(self, entries: int) -> bytes:
+        """Of calls about so many ranges, what encode_own(own()) completes."""
+        data = self._common.get(entries)
+        if data is None:
+            query = np.broadcast_to(self.query, (entries, *self.query.shape[1:]))
+            options: Any = {**self.rest, "lse": True}
+            data = self._common[entries] = encode_common(query, options)
+        return data
+
+    def own(self, parts: Sequence[Range], *, has_sinks: bool) -> dict[str, Array]:
+        """Tensors of a batch with an entry for each range."""
         starts = np.array([part.start for part in parts])
-        result = {**self.rest, "lse": True}
-        result["query_offsets"] = self.rows.first - starts
+        result = {"query_offsets": self.rows.first - starts}
         counts = [part.count(self.length) for part in parts]
         if self.valid is not None:
             valid = self.valid - starts.reshape(-1, *(1,) * (self.valid.ndim - 1))
@@ -179,30 +197,45 @@ def _of_all_keys(array: Array, length: int, name: str) -> Array:
 class Call:
     """Steps of a call to one server; outcome is what they return, or raise.
 
-    elsewhere: of a read, makes the calls that ask other replicas for the same.
+    elsewhere: of a read, makes the calls that ask other replicas for the same; none
+    where a tree is given up, and each server asked by itself.
+    replicas begins with one of the server that is called.
     """
 
     client: Client
     replicas: tuple[Replica, ...]  # that it reads, or appends to
     steps: Steps[Any]
     elsewhere: Callable[[], list[Call]] | None = None
+    # Nodes of the servers that its server asks in turn, by their targets.
+    others: dict[str, str] = dataclasses.field(default_factory=dict)
     outcome: Any = None
 
+    @property
+    def kind(self) -> str:
+        """Calls of one kind take about as long."""
+        node = self.replicas[0].node
+        return f"{node} and others" if self.others else node
 
-def merge(results: Sequence[Result]) -> Result:
+    @property
+    def failed_node(self) -> str:
+        """Of an outcome that is an error."""
+        node = self.replicas[0].node
+        return self.others.get(self.outcome.server, node)
+
+
+def merge(pieces: Sequence[Piece]) -> Piece:
     """Of batches with an entry for each range: (1, Hq, Lq, Dv) of all of them."""
-    outputs = [entry for result in results for entry in result.output]
-    lses = np.concatenate([result.lse for result in results]).astype(np.float64)
+    outputs = [entry for piece in pieces for entry in piece.output]
     if len(outputs) == 1:
-        output, lse = outputs[0], results[0].lse[0]
-    else:
-        output, lse = merged_arrays(outputs, lses)
+        return pieces[0]
+    lses = np.concatenate([piece.lse for piece in pieces]).astype(np.float64)
+    output, lse = merged_arrays(outputs, lses)
     return dataclasses.replace(
-        results[0],
+        pieces[0],
         output=output[np.newaxis],
         lse=lse[np.newaxis],
-        queue_ns=max(result.queue_ns for result in results),
-        compute_ns=max(result.compute_ns for result in results),
+        queue_ns=max(piece.queue_ns for piece in pieces),
+        compute_ns=max(piece.compute_ns for piece in pieces),
     )
 
 
@@ -213,34 +246,68 @@ def known(form: SequenceForm, replica: Replica) -> Known:
 
 def attend(
     question: Question,
-    form: SequenceForm,
     parts: Sequence[tuple[Range, Replica]],
     layer: int,
     *,
     has_sinks: bool,
-) -> Steps[Result]:
+) -> Steps[Piece]:
     """Of ranges at one server."""
-    query = question.query
-    if len(parts) > 1:
-        query = np.broadcast_to(query, (len(parts), *query.shape[1:]))
-    options: Any = question.options([part for part, _ in parts], has_sinks=has_sinks)
-    return _sequence_calls.attend_all(
-        [known(form, replica) for _, replica in parts], query, layer, None, options
-    )
+    own = _own(question, parts, layer, has_sinks)
+    answer = yield _channel.ATTEND, question.common(len(parts)) + own
+    return decode_piece(answer)
+
+
+def attend_tree(
+    question: Question,
+    servers: Sequence[tuple[str, Sequence[tuple[Range, Replica]]]],
+    layer: int,
+    *,
+    has_sinks: bool,
+) -> Steps[Piece]:
+    """Of ranges at several servers, the first of which asks the others.
+
+    servers: the target of each, and its ranges.
+    """
+    parts = [
+        (
+            target,
+            [
+                _own(question, [part], layer, has_sinks and not server and not number)
+                for number, part in enumerate(of_server)
+            ],
+        )
+        for server, (target, of_server) in enumerate(servers)
+    ]
+    answer = yield _channel.ATTEND_SHARDS, tree.request(question.common(1), parts)
+    return decode_piece(answer)
+
+
+def _own(
+    question: Question,
+    parts: Sequence[tuple[Range, Replica]],
+    layer: int,
+    has_sinks: bool,
+    rows: dict[str, Array] | None = None,
+    position: int | None = None,
+) -> bytes:
+    entries = [
+        _SequenceLayer(name=one.name, layer=layer, position=position)
+        for _, one in parts
+    ]
+    ranges = [part for part, _ in parts]
+    return encode_own(entries, question.own(ranges, has_sinks=has_sinks), rows or {})
 
 
 def attend_appended(
     question: Question,
-    form: SequenceForm,
     part: tuple[Range, Replica],
     layer: int,
-    rows: tuple[Any, Any],
+    rows: dict[str, Array],
     position: int,
     *,
     has_sinks: bool,
-) -> Steps[Result]:
+) -> Steps[Piece]:
     """Of one range, whose new keys come with the question; position is in it."""
-    options: Any = question.options([part[0]], has_sinks=has_sinks)
-    return _sequence_calls.attend(
-        known(form, part[1]), question.query, layer, rows, position, options
-    )
+    own = _own(question, [part], layer, has_sinks, rows, position)
+    answer = yield _channel.ATTEND, question.common(1) + own
+    return decode_piece(answer)

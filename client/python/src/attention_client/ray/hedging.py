@@ -20,6 +20,7 @@ import grpc
 from attention_client import _channel, _process
 from attention_client.errors import AttentionError, CancelledError, from_rpc_error
 from attention_client.ray import fanout
+from attention_client.ray.tree import LateError
 
 _KEPT = 100  # answers of a server
 _LEAST = 20  # from which on they say what is slow
@@ -27,20 +28,20 @@ _SHARE = 0.95
 
 
 class Recent:
-    """How long each server's last answers took. For many threads."""
+    """How long the last calls of each kind took. For many threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._seconds: dict[str, deque[float]] = {}
 
-    def add(self, node: str, seconds: float) -> None:
+    def add(self, kind: str, seconds: float) -> None:
         with self._lock:
-            self._seconds.setdefault(node, deque(maxlen=_KEPT)).append(seconds)
+            self._seconds.setdefault(kind, deque(maxlen=_KEPT)).append(seconds)
 
-    def patience(self, node: str) -> float | None:
+    def patience(self, kind: str) -> float | None:
         """Seconds until another one is asked; None: nothing is known yet."""
         with self._lock:
-            seconds = sorted(self._seconds.get(node, ()))
+            seconds = sorted(self._seconds.get(kind, ()))
         if len(seconds) < _LEAST:
             return None
         return seconds[int(_SHARE * len(seconds))]
@@ -72,13 +73,20 @@ class _Sent:
             self.call.steps.send(self._future.result())
         except StopIteration as done:
             self.call.outcome = done.value
-            recent.add(self.call.replicas[0].node, time.monotonic() - self._begin)
+            recent.add(self.call.kind, time.monotonic() - self._begin)
         except grpc.RpcError as error:
             self.call.outcome = from_rpc_error(error, self.call.client.target)
         except grpc.FutureCancelledError:
             self.call.outcome = CancelledError("the client is closed")
         except AttentionError as error:
             self.call.outcome = error
+
+    def give_up(self) -> None:
+        self.cancel()
+        seconds = time.monotonic() - self._begin
+        self.call.outcome = LateError(
+            f"{self.call.kind}: no answer within {seconds:.3f} s", self.call.kind
+        )
 
     def cancel(self) -> None:
         self._future.cancel()
@@ -134,9 +142,12 @@ def _read(
     with _process.under_way():
         first = _Sent(call, left, metadata, arrived)
         try:
-            arrived.get(timeout=recent.patience(call.replicas[0].node))
+            arrived.get(timeout=recent.patience(call.kind))
         except queue.Empty:
-            _race(first, elsewhere(), left, metadata, recent, arrived)
+            if call.others:
+                first.give_up()
+            else:
+                _race(first, elsewhere(), left, metadata, recent, arrived)
         else:
             first.finish(recent)
 

@@ -213,16 +213,22 @@ class MapActor:
             self._state.add(made)
             parts: list[Range] = []
             try:
-                # The last one first: appends go on, and are in the earlier ranges, too.
-                for part in reversed(kept):
-                    parts.append(self._placement.fork_range(made, part, length))
-                self._state.put(made.changed(reversed(parts)))
+                with self._placement.undone() as forked:
+                    # The last one first: appends go on, and are in the earlier ranges,
+                    # too.
+                    for part in reversed(kept):
+                        parts.append(self._placement.fork_range(made, part, length))
+                        forked += parts[-1].replicas
+                    self._state.put(made.changed(reversed(parts)))
             except BaseException:
                 self._state.remove(new_name)
-                self._placement.delete([r for part in parts for r in part.replicas])
                 raise
-        self._make_alike(new_name)
-        return self.describe(new_name)
+        try:
+            self._make_alike(new_name)
+            return self.describe(new_name)
+        except BaseException:
+            self.delete(new_name)
+            raise
 
     @_without_lost_nodes
     def _make_alike(self, name: str) -> None:
@@ -235,16 +241,18 @@ class MapActor:
             self._placement.check_length(known, length)
             kept: list[Range] = []
             gone: list[Replica] = []
-            for part in known.ranges:
-                if part.start >= length and part is not known.ranges[0]:
-                    gone += part.replicas
-                elif length >= part.end:
-                    kept.append(part)
-                else:
-                    # By other names: an append that is under way goes nowhere.
-                    kept.append(self._placement.fork_range(known, part, length))
-                    gone += part.replicas
-            known = self._state.put(known.changed(kept))
+            with self._placement.undone() as forked:
+                for part in known.ranges:
+                    if part.start >= length and part is not known.ranges[0]:
+                        gone += part.replicas
+                    elif length >= part.end:
+                        kept.append(part)
+                    else:
+                        # By other names: an append that is under way goes nowhere.
+                        kept.append(self._placement.fork_range(known, part, length))
+                        forked += kept[-1].replicas
+                        gone += part.replicas
+                known = self._state.put(known.changed(kept))
             self._placement.delete(gone)
             return known
 

@@ -169,6 +169,9 @@ class NodeActor:
             "resident_idle_limit": 0,
             **self._flags,
         }
+        # On one host they ask each other. Elsewhere, and over TLS, flags say whom.
+        if address == "127.0.0.1" and "tls_certificate" not in wanted:
+            wanted.setdefault("peers", "127.0.0.1:*")
         self._server = LocalServer(**wanted)
         self._client = Client(self._server.target, **self._connect)
 

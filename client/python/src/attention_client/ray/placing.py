@@ -15,6 +15,7 @@ from typing import Any
 from attention_client import _sequence_calls
 from attention_client.client import Client
 from attention_client.errors import (
+    DeadlineExceededError,
     KeysLostError,
     NotFoundError,
     OutOfRangeError,
@@ -58,6 +59,19 @@ class Placement:
                     known = self.rehome(known, part, part.replicas)
             yield known
 
+    @contextlib.contextmanager
+    def undone(self) -> Iterator[list[Replica]]:
+        """Replicas that are listed are deleted where the block fails.
+
+        They are listed before they are made: an answer may be lost.
+        """
+        made: list[Replica] = []
+        try:
+            yield made
+        except BaseException:
+            self.delete(made)
+            raise
+
     def client(self, node: str) -> Client:
         target = self._node(node).target
         if target not in self._clients:
@@ -70,30 +84,29 @@ class Placement:
     def new_range(
         self, known: SequenceMap, start: int, size: int, nodes: Sequence[Node]
     ) -> Range:
-        replicas = tuple(
-            Replica(node.name, self._state.new_name(known.name, start))
-            for node in nodes
-        )
-        for replica in replicas:
-            form = known.form
-            self.client(replica.node).sequence(
-                heads=form.heads,
-                width=form.key_width,
-                value_width=form.value_width,
-                layers=form.layers,
-                dtype=form.datatype,
-                name=replica.name,
-                label=self._state.name,
-            )
-        return Range(start, size, replicas)
+        form = known.form
+        with self.undone() as replicas:
+            for node in nodes:
+                name = self._state.new_name(known.name, start)
+                replicas.append(Replica(node.name, name))
+                self.client(node.name).sequence(
+                    heads=form.heads,
+                    width=form.key_width,
+                    value_width=form.value_width,
+                    layers=form.layers,
+                    dtype=form.datatype,
+                    name=name,
+                    label=self._state.name,
+                )
+        return Range(start, size, tuple(replicas))
 
     def imported(self, known: SequenceMap, start: int, size: int, file: str) -> Range:
-        replicas = []
-        for node in self._state.places(known, known.replicas):
-            replica = Replica(node.name, self._state.new_name(known.name, start))
-            moving.ask(node.actor, "read", file, replica.name, self._state.name)
-            self._figures.add("import", Path(file).stat().st_size)
-            replicas.append(replica)
+        with self.undone() as replicas:
+            for node in self._state.places(known, known.replicas):
+                name = self._state.new_name(known.name, start)
+                replicas.append(Replica(node.name, name))
+                moving.ask(node.actor, "read", file, name, self._state.name)
+                self._figures.add("import", Path(file).stat().st_size)
         return Range(start, size, tuple(replicas))
 
     def fork_range(self, made: SequenceMap, part: Range, length: int | None) -> Range:
@@ -103,11 +116,11 @@ class Placement:
             # Appends go on: each replica is forked where all of them are now.
             counts = set(self.least(part) or ())
             cut = counts.pop() if len(counts) == 1 else None
-        replicas = []
-        for client, replica in self.clients_of(part):
-            name = self._state.new_name(made.name, part.start)
-            client.open_sequence(replica.name).fork(name, cut)
-            replicas.append(Replica(replica.node, name))
+        with self.undone() as replicas:
+            for client, replica in self.clients_of(part):
+                name = self._state.new_name(made.name, part.start)
+                replicas.append(Replica(replica.node, name))
+                client.open_sequence(replica.name).fork(name, cut)
         return dataclasses.replace(part, replicas=tuple(replicas))
 
     def make_alike(self, known: SequenceMap) -> None:
@@ -175,8 +188,9 @@ class Placement:
 
     def delete(self, replicas: Sequence[Replica]) -> None:
         for replica in replicas:
-            # What is gone with its server is gone.
-            with contextlib.suppress(*_LOST):
+            # What is gone with its server is gone; what one keeps that does not answer
+            # is lost memory, which is no reason to fail.
+            with contextlib.suppress(*_LOST, DeadlineExceededError):
                 self.client(replica.node).delete_sequences([replica.name])
 
     def rehome(

@@ -10,23 +10,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from typing_extensions import Unpack
 
 from attention_client import _channel
-from attention_client._arrays import like, to_numpy
+from attention_client._arrays import Array, like, to_numpy
 from attention_client._handle import EndsWithBlock
 from attention_client._known import Known, pair, with_extents
-from attention_client._reply import Result
+from attention_client._reply import TENSORS, Result
 from attention_client._request import Options
-from attention_client.errors import (
-    InvalidArgumentError,
-)
+from attention_client.errors import InvalidArgumentError, UnavailableError
 from attention_client.info import SequenceForm
 from attention_client.ray import fanout
-from attention_client.ray.asking import Asking, NewKeys, StaleError
-from attention_client.ray.ranges import (
-    Range,
-    Replica,
-    SequenceMap,
-    joined,
-)
+from attention_client.ray.asking import Asking, NewKeys, RefusedError, StaleError
+from attention_client.ray.ranges import Range, Replica, SequenceMap, joined
+from attention_client.ray.tree import LateError
 
 if TYPE_CHECKING:
     from attention_client.ray.cluster import AttentionCluster
@@ -170,21 +164,27 @@ class ShardedSequence(EndsWithBlock):
         wants_lse = bool(options.get("lse"))
         as_given = like(query)
 
+        def back(array: Array) -> Any:
+            # Of one answer it may be a view of what gRPC has brought.
+            whole = array if array.flags.writeable else array.copy()
+            return as_given(whole.reshape(whole.shape[own:]))
+
         def attempt(asking: Asking) -> ShardedResult:
             answer = asking.attend(question, rows, partial)
             self._lengths[layer] = max(self._lengths[layer], length)
             merged = answer.result
-            fields = {
-                field.name: getattr(merged, field.name)
-                for field in dataclasses.fields(Result)
-            }
-            fields["output"] = as_given(
-                merged.output.reshape(merged.output.shape[own:])
-            )
-            lse = merged.lse.reshape(merged.lse.shape[own:])
-            fields["lse"] = as_given(lse) if wants_lse else None
+            nothing: dict[str, Any] = dict.fromkeys(TENSORS)
+            output = back(merged.output)
+            lse = back(merged.lse) if wants_lse else None
             return ShardedResult(
-                **fields, missing=answer.missing, servers=answer.servers
+                **{**nothing, "output": output, "lse": lse},
+                id=options.get("id") or "",
+                backend=merged.backend,
+                kernel=merged.kernel,
+                queue_ns=merged.queue_ns,
+                compute_ns=merged.compute_ns,
+                missing=answer.missing,
+                servers=answer.servers,
             )
 
         left = self._left(timeout)
@@ -264,18 +264,38 @@ class ShardedSequence(EndsWithBlock):
         metadata: _channel.Metadata | None,
     ) -> Returned:
         """Tries again where the map was out of date; end: how far it must reach."""
+        in_tree = True
+        late: LateError | None = None
         for _ in range(_AT_ONCE):
             known = self._map
             if end > known.end:
                 known = self._cluster._ask("extend", known.name, end, timeout=left())
                 self._map = known
             try:
-                return attempt(Asking(self._cluster, known, layer, left, metadata))
+                asking = Asking(self._cluster, known, layer, left, metadata, in_tree)
+                begin = time.monotonic()
+                returned = attempt(asking)
+                if late is not None:
+                    # Where all have become slower, a tree is waited for as long as
+                    # it takes without one.
+                    self._cluster._recent.add(late.kind, time.monotonic() - begin)
+                return returned
+            except RefusedError as refused:
+                error, in_tree = refused.error, False
+                late = error if isinstance(error, LateError) else None
+                self._cluster._trees.note(error)
+                continue
             except StaleError as stale:
                 error, told = stale.error, (stale.nodes, stale.is_refused)
+                was_in_tree = stale.in_tree
             self._map = self._cluster._ask(
                 "refresh", known.name, known.version, *told, timeout=left()
             )
             if self._map.version == known.version:
-                raise error
+                if not was_in_tree:
+                    raise error
+                # They may not reach each other, where this program does.
+                in_tree = False
+                if isinstance(error, UnavailableError):
+                    self._cluster._trees.note(error)
         raise error

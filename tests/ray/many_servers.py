@@ -1,0 +1,96 @@
+"""A cluster without Ray: more servers than it has nodes, and a map that nobody changes."""
+
+import contextlib
+from concurrent.futures import ThreadPoolExecutor
+
+from attention_client import Client, LocalServer, _channel
+from attention_client.info import SequenceForm
+from attention_client.ray import (
+    Range,
+    Replica,
+    SequenceMap,
+    ShardedSequence,
+    hedging,
+    moving,
+    tree,
+)
+
+LOOPBACK = {"peers": "127.0.0.1:*"}
+
+
+class Counting(Client):
+    """It keeps the methods that it has called."""
+
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        self.called = []
+
+    def _call(self, method, *arguments):
+        self.called.append(method)
+        return super()._call(method, *arguments)
+
+    def _start(self, method, *arguments):
+        self.called.append(method)
+        return super()._start(method, *arguments)
+
+
+class Servers:
+    """What a ShardedSequence needs of an AttentionCluster."""
+
+    timeout = 60.0
+
+    def __init__(self, count, connect=None, **flags):
+        self._stack = contextlib.ExitStack()
+        self._recent = hedging.Recent()
+        self._trees = tree.Trees()
+        self._map = None
+        connect = moving.plain(connect or {})
+        with contextlib.ExitStack() as started:
+            self._threads = started.enter_context(ThreadPoolExecutor(count))
+            self.servers = [
+                started.enter_context(
+                    LocalServer(worker_threads=1, http=True, http_port=0, **flags)
+                )
+                for _ in range(count)
+            ]
+            self.clients = [
+                started.enter_context(Counting(server.target, **connect))
+                for server in self.servers
+            ]
+            self._stack = started.pop_all()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._stack.close()
+
+    def _client(self, node):
+        return self.clients[int(node)]
+
+    def _ask(self, method, *_, timeout=None):
+        assert method == "refresh"
+        return self._map
+
+    def sequence(self, heads, width, size, dtype="float32", ranges=None):
+        """Ranges of so many keys, one after the other at each server."""
+        form = SequenceForm(heads, width, width, dtype, 1)
+        made = []
+        for number in range(ranges or len(self.servers)):
+            node = number % len(self.servers)
+            one = self.clients[node].sequence(heads=heads, width=width, dtype=dtype)
+            made.append(Range(number * size, size, (Replica(str(node), one.name),)))
+        self._map = SequenceMap("many", form, 1, size, 1, tuple(made))
+        return ShardedSequence(self, self._map, [0])
+
+    def forget(self):
+        for client in self.clients:
+            client.called.clear()
+
+    def trees(self):
+        """Clients that have asked for others' shards."""
+        return sum(_channel.ATTEND_SHARDS in client.called for client in self.clients)
+
+    def asked(self):
+        """Clients that have asked for anything."""
+        return sum(bool(client.called) for client in self.clients)
