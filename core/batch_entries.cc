@@ -140,7 +140,7 @@ absl::Status CheckPackedKeys(const AttentionProblem& batch) {
                                           " blocks (expected 1 in a packed "
                                           "batch)"));
   }
-  const auto& [key, value, key_scale, value_scale, checked] =
+  const auto& [key, value, key_scale, value_scale, checked, page] =
       batch.key_value[0];
   absl::Status status = CheckPackedRank("key", key);
   status.Update(CheckPackedRank("value", value));

@@ -112,6 +112,11 @@ struct KeyValueBlock {
   /// looked at again for each request: of keys that stay they were checked when
   /// they were stored.
   bool scales_checked = false;
+  /// What the page is known by whose first rows these are, where the keys stay
+  /// between problems (core/page_numbers.h); 0 for others. key is then (1, Hkv,
+  /// n, Dk), with the strides of a whole page that is row-major and has room
+  /// for more keys; value likewise.
+  uint64_t page = 0;
 };
 
 /// Blocks that follow each other.

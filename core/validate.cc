@@ -202,7 +202,7 @@ class BlockName {
 // Checks one block. The first one sets the extents that the others must share.
 absl::Status AddBlock(const AttentionProblem& problem, size_t index,
                       ValidatedProblem& valid) {
-  const auto& [key, value, key_scale, value_scale, scales_checked] =
+  const auto& [key, value, key_scale, value_scale, scales_checked, page] =
       problem.key_value[index];
   const bool several = problem.key_value.size() > 1;
   const BlockName key_name("key", index, several);
@@ -255,6 +255,7 @@ absl::Status AddBlock(const AttentionProblem& problem, size_t index,
     block.value = std::move(wide_value);
     block.first_key = valid.key_length;
     block.key_count = keys;
+    block.page = page;
     valid.key_value.push_back(std::move(block));
   }
   valid.key_length = length;

@@ -39,6 +39,8 @@ class ValidatedProblem {
     /// (B, Hkv, n); both where key_type has scales, else neither.
     std::optional<TensorView> key_scale = {};
     std::optional<TensorView> value_scale = {};
+    /// As KeyValueBlock has it.
+    uint64_t page = 0;
   };
 
   // Extents. Their products (outputs and weights in bytes) fit into 63 bits.

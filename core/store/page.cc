@@ -15,6 +15,7 @@ CountedPtr<Page> Page::Create(int64_t bytes,
 }
 
 Page::~Page() {
+  EndPageNumber(number_);
   PagePool::OfProcess().Return(memory_);
   budget_->Release(CountedBytes(bytes_), 1);
 }
@@ -25,6 +26,9 @@ bool Page::Claim(int64_t row, int64_t count) {
 }
 
 void Page::Reclaim(int64_t row, int64_t count) {
+  if (claimed_.load(std::memory_order_relaxed) > row) {
+    EndPageNumber(std::exchange(number_, NewPageNumber()));
+  }
   claimed_.store(row + count, std::memory_order_relaxed);
 }
 

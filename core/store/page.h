@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "core/page_numbers.h"
 #include "core/store/counted.h"
 #include "core/store/page_budget.h"
 #include "core/store/page_pool.h"
@@ -21,7 +22,7 @@ class Page : public Counted {
  public:
   /// What a page takes in a budget beyond its bytes: this object and its place
   /// in a table.
-  static constexpr int64_t kBytesBeside = 72;
+  static constexpr int64_t kBytesBeside = 80;
   static int64_t CountedBytes(int64_t bytes) { return bytes + kBytesBeside; }
 
   /// Uninitialised, at a multiple of 64, of which `bytes` (> 0) must be one,
@@ -35,22 +36,31 @@ class Page : public Counted {
   std::byte* data() { return memory_.data; }
   const std::byte* data() const { return memory_.data; }
 
+  /// What it is known by while nobody writes other rows where somebody could
+  /// read some (core/page_numbers.h).
+  uint64_t number() const { return number_; }
+
   /// Gives rows row ... row + count - 1 to the caller, who alone may write
   /// them. False where anyone has had row `row`, or rows before it are nobody's
   /// yet.
   bool Claim(int64_t row, int64_t count);
   /// The same, whoever has had them. For a page that nobody else holds, of
-  /// which nobody reads those rows.
+  /// which nobody reads those rows. Where somebody has had them, the page has
+  /// another number from now on.
   void Reclaim(int64_t row, int64_t count);
 
  private:
   Page(const PagePool::Memory& memory, int64_t bytes,
        std::shared_ptr<PageBudget> budget)
-      : memory_(memory), bytes_(bytes), budget_(std::move(budget)) {}
+      : memory_(memory),
+        bytes_(bytes),
+        budget_(std::move(budget)),
+        number_(NewPageNumber()) {}
 
   const PagePool::Memory memory_;
   const int64_t bytes_;
   const std::shared_ptr<PageBudget> budget_;
+  uint64_t number_;                  // changed while nobody else holds it
   std::atomic<int64_t> claimed_{0};  // rows before this one are somebody's
 };
 

@@ -16,6 +16,7 @@ absl::InlinedVector<KeyValueBlock, 1> Snapshot::Blocks() const {
     const Page& page = (*table_)[i];
     blocks.push_back(layout_.Views(
         page.data(), std::min(kPageKeys, length_ - i * kPageKeys)));
+    blocks.back().page = page.number();
   }
   return blocks;
 }

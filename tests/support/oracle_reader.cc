@@ -96,7 +96,8 @@ ProblemReader::ProblemReader(const AttentionProblem& problem)
   }
   for (int64_t b = 0; b < batch(); ++b) {
     for (const Place& place : places_) {
-      const auto& [key, value, key_scale, value_scale, checked] = *place.block;
+      const auto& [key, value, key_scale, value_scale, checked, page] =
+          *place.block;
       AppendHeads(key, key_scale, b, place.index, keys_);
       AppendHeads(value, value_scale, b, place.index, values_);
     }
