@@ -69,6 +69,9 @@ struct DeviceFigures {
   std::optional<int64_t> free = {};   // bytes that no process has taken
   int64_t held = 0;                   // bytes that this backend has taken
   std::optional<int64_t> limit = {};  // bytes that it takes at most
+  int64_t pages = 0;                  // of keys that stay, copied to it
+  int64_t page_bytes = 0;             // what these take, a part of `held`
+  int64_t page_bytes_brought = 0;     // rows of pages that were copied to it
   int64_t problems = 0;               // computed on it
 };
 

@@ -1,6 +1,7 @@
 #include "core/cuda/cuda_backend.h"
 
 #include <atomic>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "core/cuda/device_runner.h"
 #include "core/cuda/entries_job.h"
 #include "core/cuda/job_transfer.h"
+#include "core/cuda/kept_jobs.h"
 #include "core/cuda/paged_keys.h"
 #include "core/cuda/sliced_job.h"
 #include "core/job_device.h"
@@ -19,13 +21,15 @@ namespace {
 
 using cuda::DeviceRunner;
 using cuda::EntriesJob;
+using cuda::KeptJobs;
 using cuda::Plan;
 
 // How a job is to be computed.
 struct Chosen {
   AttentionJob* job = nullptr;
   DeviceRunner* runner = nullptr;
-  bool on_device = false;  // some of its tensors are
+  bool on_device = false;    // some of its tensors are
+  bool holds_pages = false;  // as DeviceRunner::Run() has it
   cuda::PlanOptions options = {};
   Plan plan = {};
   std::vector<cuda::Slice> slices = {};
@@ -144,6 +148,28 @@ class CudaBackend final : public Backend {
 
   void Run(absl::Span<AttentionJob> jobs,
            const RunContext& context) const override {
+    std::vector<AttentionJob*> others;
+    std::map<DeviceRunner*, KeptJobs> kept;
+    for (AttentionJob& job : jobs) {
+      DeviceRunner* const runner = RunnerOfPages(job);
+      if (runner == nullptr ||
+          !kept.try_emplace(runner, *runner).first->second.Add(job)) {
+        others.push_back(&job);
+      }
+    }
+    for (auto& [runner, of_runner] : kept) {
+      const std::vector<AttentionJob*> left =
+          of_runner.Run([&](absl::Span<AttentionJob* const> on_device) {
+            RunJobs(on_device, context, /*holds_pages=*/true);
+          });
+      others.insert(others.end(), left.begin(), left.end());
+    }
+    if (!others.empty()) RunJobs(others, context, /*holds_pages=*/false);
+  }
+
+ private:
+  void RunJobs(absl::Span<AttentionJob* const> jobs, const RunContext& context,
+               bool holds_pages) const {
     DeviceRunner* const turn = NextRunner();
     std::vector<Chosen> together;
     int64_t bytes = 0;
@@ -153,20 +179,21 @@ class CudaBackend final : public Backend {
       together.clear();
       bytes = blocks = 0;
     };
-    for (AttentionJob& job : jobs) {
-      absl::StatusOr<Chosen> chosen = Choose(job, turn);
+    for (AttentionJob* const job : jobs) {
+      absl::StatusOr<Chosen> chosen = Choose(*job, turn);
       if (!chosen.ok()) {
-        job.status = chosen.status();
+        job->status = chosen.status();
         continue;
       }
+      chosen->holds_pages = holds_pages;
       if (!chosen->ServesEntries() ||
           (jobs.size() == 1 && !chosen->NeedsEntries())) {
-        job.status = RunAlone(*chosen, context);
+        job->status = RunAlone(*chosen, context);
         continue;
       }
       if (!together.empty() &&
           (together[0].runner != chosen->runner ||
-           together[0].job->stop != job.stop ||
+           together[0].job->stop != job->stop ||
            bytes + chosen->plan.bytes > options_.plan.launch_bytes ||
            blocks + cuda::MostBlocks(chosen->plan) > cuda::kMostGridBlocks)) {
         run_together();
@@ -178,7 +205,6 @@ class CudaBackend final : public Backend {
     if (!together.empty()) run_together();
   }
 
- private:
   // Where a job is to be computed, and how; `turn` is the device whose turn it
   // is, null where all are lost.
   absl::StatusOr<Chosen> Choose(AttentionJob& job, DeviceRunner* turn) const {
@@ -231,8 +257,8 @@ class CudaBackend final : public Backend {
     absl::Status status =
         chosen.slices.size() > 1
             ? runner.RunSliced(job, context, chosen.plan, chosen.options,
-                               std::move(chosen.slices))
-            : runner.Run(job, context, chosen.plan);
+                               std::move(chosen.slices), chosen.holds_pages)
+            : runner.Run(job, context, chosen.plan, chosen.holds_pages);
     if (status.ok()) runner.NoteProblem();
     return status;
   }
@@ -246,7 +272,7 @@ class CudaBackend final : public Backend {
       entries.reserve(jobs.size());
       for (const Chosen& chosen : jobs) entries.push_back(EntryOf(chosen));
       EntriesJob job(std::move(entries), context, runner.device());
-      status = runner.RunEntries(job, *jobs[0].job);
+      status = runner.RunEntries(job, *jobs[0].job, jobs[0].holds_pages);
     }
     // What does not fit together may fit alone.
     const bool alone = absl::IsResourceExhausted(status);
@@ -274,9 +300,27 @@ class CudaBackend final : public Backend {
     return nullptr;
   }
 
+  // Where the pages of a job are to be kept: always on one device, that of its
+  // other tensors where they have one. Null where it has no such pages, or
+  // where nothing is computed.
+  DeviceRunner* RunnerOfPages(const AttentionJob& job) const {
+    if (!cuda::HasKeptPages(*job.problem)) return nullptr;
+    const absl::StatusOr<std::optional<int>> device =
+        DeviceOf(absl::MakeConstSpan(&job, 1));
+    if (!device.ok()) return nullptr;  // Choose() says why
+    DeviceRunner* const runner =
+        *device ? RunnerOf(**device)
+                : FirstHealthy(job.problem->key_value[0].page);
+    return runner != nullptr && runner->device().Health().ok() ? runner
+                                                               : nullptr;
+  }
+
   // Devices in turn, those that are lost left out; null where all are.
   DeviceRunner* NextRunner() const {
-    const size_t first = next_.fetch_add(1, std::memory_order_relaxed);
+    return FirstHealthy(next_.fetch_add(1, std::memory_order_relaxed));
+  }
+
+  DeviceRunner* FirstHealthy(size_t first) const {
     for (size_t n = 0; n < runners_.size(); ++n) {
       DeviceRunner& runner = *runners_[(first + n) % runners_.size()];
       if (runner.device().Health().ok()) return &runner;

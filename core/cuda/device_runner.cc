@@ -52,29 +52,63 @@ DeviceRunner::DeviceRunner(std::unique_ptr<Device> device,
                            std::chrono::nanoseconds grace)
     : device_(std::move(device)),
       grace_(grace),
-      pool_(*device_, memory_limit) {}
+      pool_(*device_, memory_limit),
+      pages_(pool_) {}
+
+absl::StatusOr<MemoryPool::Block> DeviceRunner::TakeMemory(
+    int64_t bytes, const AttentionJob& job, bool holds_pages) {
+  if (holds_pages && bytes > pool_.limit().value_or(0) - pages_.limit()) {
+    return absl::ResourceExhaustedError("more than what pages leave");
+  }
+  return pool_.Take(bytes, job.stop);
+}
+
+absl::Status DeviceRunner::BringPages(
+    absl::Span<const DevicePages::Hold* const> holds, const AttentionJob& job) {
+  return pages_.Bring(holds, job.stop, [&](absl::Span<const PageRows> rows) {
+    return BringRows(rows, job);
+  });
+}
+
+absl::Status DeviceRunner::BringRows(absl::Span<const PageRows> rows,
+                                     const AttentionJob& job) {
+  const PageRowsUpload upload(rows);
+  std::optional<MemoryPool::Block> memory;
+  if (upload.bytes() > 0) {
+    memory = pool_.TryTake(upload.bytes());
+    if (!memory) {
+      return absl::ResourceExhaustedError("no memory for rows of pages");
+    }
+  }
+  return WithStream(job, [&](Stream& stream) {
+    const absl::Status status = upload.Begin(device_->kernels(), stream,
+                                             memory ? memory->data() : nullptr);
+    // The memory is another's, and the pages are others', once this returns.
+    const absl::Status done = stream.Synchronize();
+    return status.ok() ? done : status;
+  });
+}
 
 absl::Status DeviceRunner::Run(AttentionJob& job, const RunContext& context,
-                               const Plan& plan) {
-  absl::StatusOr<MemoryPool::Block> memory = pool_.Take(plan.bytes, job.stop);
+                               const Plan& plan, bool holds_pages) {
+  absl::StatusOr<MemoryPool::Block> memory =
+      TakeMemory(plan.bytes, job, holds_pages);
   if (!memory.ok()) return memory.status();
   return WithStream(job, [&](Stream& stream) {
     return CudaJob(job, context, plan, *device_, stream, memory->data()).Run();
   });
 }
 
-absl::Status DeviceRunner::RunSliced(AttentionJob& job,
-                                     const RunContext& context,
-                                     const Plan& plan,
-                                     const PlanOptions& options,
-                                     std::vector<Slice> slices) {
+absl::Status DeviceRunner::RunSliced(
+    AttentionJob& job, const RunContext& context, const Plan& plan,
+    const PlanOptions& options, std::vector<Slice> slices, bool holds_pages) {
   SlicedJob sliced(job, context, *device_, options, std::move(slices));
   absl::StatusOr<MemoryPool::Block> memory =
-      pool_.Take(sliced.bytes(), job.stop);
+      TakeMemory(sliced.bytes(), job, holds_pages);
   // Two slices at once may need more than the whole.
   if (absl::IsResourceExhausted(memory.status()) &&
       plan.bytes < sliced.bytes()) {
-    return Run(job, context, plan);
+    return Run(job, context, plan, holds_pages);
   }
   if (!memory.ok()) return memory.status();
   return WithStream(job, [&](Stream& first) {
@@ -85,9 +119,10 @@ absl::Status DeviceRunner::RunSliced(AttentionJob& job,
 }
 
 absl::Status DeviceRunner::RunEntries(EntriesJob& entries,
-                                      const AttentionJob& first) {
+                                      const AttentionJob& first,
+                                      bool holds_pages) {
   absl::StatusOr<MemoryPool::Block> memory =
-      pool_.Take(entries.bytes(), first.stop);
+      TakeMemory(entries.bytes(), first, holds_pages);
   if (!memory.ok()) return memory.status();
   return WithStream(first, [&](Stream& stream) {
     return entries.Run(stream, memory->data());
@@ -111,6 +146,10 @@ DeviceFigures DeviceRunner::Read() const {
                         .held = pool_.bytes_held(),
                         .limit = pool_.limit(),
                         .problems = problems_};
+  const DevicePages::Figures pages = pages_.Read();
+  figures.pages = pages.pages;
+  figures.page_bytes = pages.bytes;
+  figures.page_bytes_brought = pages.brought_bytes;
   // Asked earlier, a device would be set up for the question alone.
   if (figures.healthy && figures.problems > 0) {
     const absl::StatusOr<int64_t> free = device_->FreeMemory();

@@ -17,6 +17,7 @@
 #include "absl/types/span.h"
 #include "core/backend.h"
 #include "core/cuda/device.h"
+#include "core/cuda/device_pages.h"
 #include "core/cuda/entries_job.h"
 #include "core/cuda/memory_pool.h"
 #include "core/cuda/plan.h"
@@ -37,15 +38,25 @@ class DeviceRunner {
   Device& device() { return *device_; }
   const Device& device() const { return *device_; }
 
+  /// Copies of pages that stay.
+  DevicePages& pages() { return pages_; }
+  /// Brings what the pages of `holds` lack; they are of `job` and of others
+  /// that are stopped with it. OK, CANCELLED, RESOURCE_EXHAUSTED without memory
+  /// for what is on its way, or the device's error.
+  absl::Status BringPages(absl::Span<const DevicePages::Hold* const> holds,
+                          const AttentionJob& job);
+
   /// These compute: OK, CANCELLED, RESOURCE_EXHAUSTED for more than the limit,
-  /// or the device's error. `plan` is the job's.
+  /// or the device's error. `plan` is the job's. Who `holds_pages` must not
+  /// wait for others who do, and may take only what pages leave at any time.
   absl::Status Run(AttentionJob& job, const RunContext& context,
-                   const Plan& plan);
+                   const Plan& plan, bool holds_pages);
   absl::Status RunSliced(AttentionJob& job, const RunContext& context,
                          const Plan& plan, const PlanOptions& options,
-                         std::vector<Slice> slices);
+                         std::vector<Slice> slices, bool holds_pages);
   /// All jobs in few launches; `first` is one of them.
-  absl::Status RunEntries(EntriesJob& entries, const AttentionJob& first);
+  absl::Status RunEntries(EntriesJob& entries, const AttentionJob& first,
+                          bool holds_pages);
   /// Of a problem for which nothing is computed.
   absl::Status RunEmpty(AttentionJob& job);
 
@@ -63,10 +74,16 @@ class DeviceRunner {
   absl::Status WithStream(const AttentionJob& job,
                           absl::FunctionRef<absl::Status(Stream&)> run);
   absl::StatusOr<std::unique_ptr<Stream>> TakeStream();
+  absl::StatusOr<MemoryPool::Block> TakeMemory(int64_t bytes,
+                                               const AttentionJob& job,
+                                               bool holds_pages);
+  absl::Status BringRows(absl::Span<const PageRows> rows,
+                         const AttentionJob& job);
 
   const std::shared_ptr<Device> device_;
   const std::chrono::nanoseconds grace_;
   MemoryPool pool_;
+  DevicePages pages_;
   std::atomic<int64_t> problems_ = 0;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Stream>> streams_;

@@ -1,6 +1,7 @@
 #include "core/cuda/entries_job.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <numeric>
 #include <tuple>
 #include <utility>
@@ -62,7 +63,7 @@ EntriesJob::EntriesJob(std::vector<Entry> entries, const RunContext& context,
       kernels_(device.kernels()) {
   size_t pages = 0;
   for (const Entry& entry : entries_) {
-    offsets_.push_back(Place(entry.plan.bytes));
+    offsets_.push_back(Place(entry.plan.scratch_at));
     mark_bytes_ += ResultRows(entry.plan.args);
     if (!entry.pages) continue;
     const auto& blocks = entry.job->problem->key_value;
@@ -79,7 +80,26 @@ EntriesJob::EntriesJob(std::vector<Entry> entries, const RunContext& context,
   // Of attend or attend_mma, and of merge.
   blocks_at_ = Place(2 * count * static_cast<int64_t>(sizeof(int64_t)));
   pages_ = Place(uploads_.bytes());
+  PlaceScratchAndResults();
   marks_ = Place(mark_bytes_);
+}
+
+// Inputs of all entries lie side by side already, and so do results from here
+// on: each go in one copy.
+void EntriesJob::PlaceScratchAndResults() {
+  const auto place = [&](size_t n, int64_t begin, int64_t end,
+                         std::initializer_list<Buffer*> buffers) {
+    const int64_t moved = Place(end - begin) - begin - offsets_[n];
+    for (Buffer* const buffer : buffers) buffer->offset += moved;
+  };
+  for (size_t n = 0; n < entries_.size(); ++n) {
+    Plan& plan = entries_[n].plan;
+    place(n, plan.scratch_at, plan.results_at, {&plan.partials});
+  }
+  for (size_t n = 0; n < entries_.size(); ++n) {
+    Plan& plan = entries_[n].plan;
+    place(n, plan.results_at, plan.bytes, {&plan.output, &plan.lse});
+  }
 }
 
 int64_t EntriesJob::Place(int64_t bytes) {

@@ -61,6 +61,7 @@ class EntriesJob {
 
   // Room for so many bytes; its offset.
   int64_t Place(int64_t bytes);
+  void PlaceScratchAndResults();
   // Fills in args_ and page_addresses_, entries of one kernel side by side.
   void SetArgs();
   using ShapeOf = LaunchShape (*)(const AttentionArgs&);
@@ -81,7 +82,8 @@ class EntriesJob {
   Stream* stream_ = nullptr;
   std::byte* memory_ = nullptr;
 
-  // In device memory: of each entry its plan's, of all of them the rest.
+  // In device memory: of each entry its inputs, and what its plan is told the
+  // place of; of all of them the rest.
   std::vector<int64_t> offsets_;
   int64_t marks_ = 0, mark_bytes_ = 0;
   int64_t pages_ = 0, page_addresses_at_ = 0, args_at_ = 0, blocks_at_ = 0;

@@ -13,11 +13,17 @@ namespace {
 // them.
 constexpr int64_t kGranule = int64_t{1} << 20;
 
+int64_t Rounded(int64_t bytes, int64_t limit) {
+  return std::min((bytes + kGranule - 1) / kGranule * kGranule, limit);
+}
+
 }  // namespace
 
 MemoryPool::~MemoryPool() { ReleaseFree(); }
 
-absl::Status MemoryPool::SetLimit() {
+absl::Status MemoryPool::FindLimit() {
+  if (limit_ != kNoLimitYet) return absl::OkStatus();
+  const std::lock_guard lock(mutex_);
   if (limit_ != kNoLimitYet) return absl::OkStatus();
   const absl::StatusOr<int64_t> free = device_.FreeMemory();
   if (!free.ok()) return free.status();
@@ -25,10 +31,11 @@ absl::Status MemoryPool::SetLimit() {
   return absl::OkStatus();
 }
 
-std::optional<MemoryPool::Free> MemoryPool::TakeFree(int64_t bytes) {
+std::optional<MemoryPool::Free> MemoryPool::TakeFree(int64_t bytes,
+                                                     int64_t most) {
   auto best = free_.end();
   for (auto it = free_.begin(); it != free_.end(); ++it) {
-    if (it->bytes < bytes || it->bytes / 2 > bytes) continue;
+    if (it->bytes < bytes || it->bytes > most) continue;
     if (best == free_.end() || it->bytes < best->bytes) best = it;
   }
   if (best == free_.end()) return std::nullopt;
@@ -47,8 +54,8 @@ void MemoryPool::ReleaseFree() {
 
 absl::StatusOr<MemoryPool::Block> MemoryPool::Take(
     int64_t bytes, const std::stop_token& stop) {
+  if (absl::Status status = FindLimit(); !status.ok()) return status;
   std::unique_lock lock(mutex_);
-  if (absl::Status status = SetLimit(); !status.ok()) return status;
   const int64_t limit = limit_;
   if (bytes > limit) {
     return absl::ResourceExhaustedError(
@@ -56,36 +63,76 @@ absl::StatusOr<MemoryPool::Block> MemoryPool::Take(
                      " bytes of device memory, more than the limit of ", limit,
                      " (--cuda-memory-limit)"));
   }
-  const int64_t rounded =
-      std::min((bytes + kGranule - 1) / kGranule * kGranule, limit);
-  const bool room =
-      returned_.wait(lock, stop, [&] { return lent_ + rounded <= limit; });
-  if (!room) return absl::CancelledError("stopped before it had memory");
-  if (const std::optional<Free> kept = TakeFree(rounded);
-      kept && lent_ + kept->bytes <= limit) {
-    lent_ += kept->bytes;
-    return Block(this, kept->data, kept->bytes);
-  } else if (kept) {
-    free_.push_back(*kept);
-  }
-  if (held_ + rounded > limit) ReleaseFree();
-  absl::StatusOr<std::byte*> data = device_.Allocate(rounded);
-  if (absl::IsResourceExhausted(data.status()) && !free_.empty()) {
-    ReleaseFree();
-    data = device_.Allocate(rounded);
-  }
-  if (absl::IsResourceExhausted(data.status())) {
+  const int64_t rounded = Rounded(bytes, limit);
+  const auto is_room = [&] { return lent_ + rounded <= limit; };
+  for (;;) {
+    const uint64_t seen = asked_again_;
+    if (!is_room()) {
+      if (AskBack(lent_ + rounded - limit, lock)) continue;
+      const bool changed = returned_.wait(
+          lock, stop, [&] { return is_room() || asked_again_ != seen; });
+      if (!changed) return absl::CancelledError("stopped before it had memory");
+      continue;
+    }
+    absl::StatusOr<Block> block = TakeNow(rounded, 2 * rounded);
+    if (!absl::IsResourceExhausted(block.status())) return block;
+    // Others have taken the device's memory.
+    if (AskBack(rounded, lock)) continue;
     return absl::ResourceExhaustedError(
         absl::StrCat("the request needs ", bytes,
                      " bytes of device memory, and within the "
                      "limit of ",
                      limit, " (--cuda-memory-limit) the device has no more: ",
-                     data.status().message()));
+                     block.status().message()));
+  }
+}
+
+bool MemoryPool::AskBack(int64_t bytes, std::unique_lock<std::mutex>& lock) {
+  if (!give_back_) return false;
+  lock.unlock();
+  const bool given_back = give_back_(bytes);
+  lock.lock();
+  return given_back;
+}
+
+std::optional<MemoryPool::Block> MemoryPool::TryTake(int64_t bytes) {
+  if (!FindLimit().ok()) return std::nullopt;
+  const std::lock_guard lock(mutex_);
+  const int64_t rounded = Rounded(bytes, limit_);
+  if (bytes > limit_ || lent_ + rounded > limit_) return std::nullopt;
+  absl::StatusOr<Block> block = TakeNow(rounded, rounded);
+  if (!block.ok()) return std::nullopt;
+  return *std::move(block);
+}
+
+// With the lock, and where the limit allows it.
+absl::StatusOr<MemoryPool::Block> MemoryPool::TakeNow(int64_t rounded,
+                                                      int64_t most) {
+  if (const std::optional<Free> kept = TakeFree(rounded, most);
+      kept && lent_ + kept->bytes <= limit_) {
+    lent_ += kept->bytes;
+    return Block(this, kept->data, kept->bytes);
+  } else if (kept) {
+    free_.push_back(*kept);
+  }
+  if (held_ + rounded > limit_) ReleaseFree();
+  absl::StatusOr<std::byte*> data = device_.Allocate(rounded);
+  if (absl::IsResourceExhausted(data.status()) && !free_.empty()) {
+    ReleaseFree();
+    data = device_.Allocate(rounded);
   }
   if (!data.ok()) return data.status();
   held_ += rounded;
   lent_ += rounded;
   return Block(this, *data, rounded);
+}
+
+void MemoryPool::AskAgain() {
+  {
+    const std::lock_guard lock(mutex_);
+    ++asked_again_;
+  }
+  returned_.notify_all();
 }
 
 void MemoryPool::GiveBack(std::byte* data, int64_t bytes) {

@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <stop_token>
@@ -65,7 +66,22 @@ class MemoryPool {
   /// what is needed and the limit, where it would never fit, or where the
   /// device itself has no more.
   absl::StatusOr<Block> Take(int64_t bytes, const std::stop_token& stop);
+  /// The same without waiting, and not of more than whole MiB need; nothing
+  /// where there is no such block at once.
+  std::optional<Block> TryTake(int64_t bytes);
 
+  /// Who holds blocks that they can do without. `give_back` is called by Take()
+  /// before it waits, from any thread and without a lock: it returns blocks of
+  /// some of `bytes`, or says that it cannot bring so many together. To be set
+  /// before the first block is taken.
+  void SetGiveBack(std::function<bool(int64_t bytes)> give_back) {
+    give_back_ = std::move(give_back);
+  }
+  /// Lets those who wait ask once more.
+  void AskAgain();
+
+  /// Makes limit() known. The device's error where it cannot be asked.
+  absl::Status FindLimit();
   /// Bytes taken from the device: those of jobs and those that are kept.
   int64_t bytes_held() const { return held_; }
   /// The limit; nothing before it is known. Neither waits for a job that takes
@@ -83,16 +99,20 @@ class MemoryPool {
 
   static constexpr int64_t kNoLimitYet = -1;
 
-  absl::Status SetLimit();
-  // The smallest free block that does; none where the best one is more than
-  // twice as large.
-  std::optional<Free> TakeFree(int64_t bytes);
+  // Whether some of so many bytes were given back.
+  bool AskBack(int64_t bytes, std::unique_lock<std::mutex>& lock);
+  absl::StatusOr<Block> TakeNow(int64_t rounded, int64_t most);
+  // The smallest free block that does; none where the best one has more than
+  // `most` bytes.
+  std::optional<Free> TakeFree(int64_t bytes, int64_t most);
   void ReleaseFree();
   void GiveBack(std::byte* data, int64_t bytes);
 
   Device& device_;
   mutable std::mutex mutex_;
   std::condition_variable_any returned_;
+  std::function<bool(int64_t)> give_back_ = nullptr;
+  uint64_t asked_again_ = 0;  // how often
   // Written under the lock, and read without it.
   std::atomic<int64_t> limit_;
   std::atomic<int64_t> held_ = 0;

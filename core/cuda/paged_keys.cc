@@ -53,12 +53,18 @@ int64_t PageBytes(const TensorView& view, int64_t page_keys) {
 
 std::optional<PagedKeys> PagedKeysOf(const ValidatedProblem& problem) {
   const auto& blocks = problem.key_value;
-  if (problem.batch != 1 || blocks.size() < 2 ||
+  if (problem.batch != 1 || blocks.empty() ||
       problem.key_length > std::numeric_limits<int32_t>::max()) {
     return std::nullopt;
   }
-  const PagedKeys pages = {.page_keys = blocks[0].key_count,
-                           .on_device = OnDevice(blocks[0].key)};
+  const TensorView& first = blocks[0].key;
+  PagedKeys pages = {.page_keys = blocks[0].key_count,
+                     .on_device = OnDevice(first)};
+  if (blocks.size() == 1) {
+    if (!pages.on_device || IsRowMajor(first)) return std::nullopt;
+    pages.page_keys =
+        first.strides[1] / (first.shape[3] * ByteSize(first.type));
+  }
   for (const ValidatedProblem::Block& block : blocks) {
     const bool last = &block == &blocks.back();
     if (last ? block.key_count > pages.page_keys

@@ -24,7 +24,9 @@ struct PagedKeys {
 
 /// How a problem's blocks are pages: two or more of equal length, but the last,
 /// which may be shorter, all in the host's memory, or all in the device's and
-/// there as kernels read them. Nothing for what is brought into one piece.
+/// there as kernels read them; or a single one in the device's memory whose
+/// heads do not follow each other without gaps. Nothing for what is brought
+/// into one piece, or lies in one.
 std::optional<PagedKeys> PagedKeysOf(const ValidatedProblem& problem);
 
 /// Pages of host memory on their way to the device: one that several problems

@@ -145,7 +145,9 @@ Plan MakePlan(const ValidatedProblem& problem, const DeviceProperties& device,
   if (plan.method == Method::kTiles || plan.method == Method::kMma) {
     ChooseGroupsAndSplits(device, options, plan.args);
   }
+  plan.scratch_at = plan.bytes;
   PlaceScratch(problem, options, plan);
+  plan.results_at = plan.bytes;
   PlaceResults(problem, plan);
   plan.kernel = KernelName(plan);
   return plan;

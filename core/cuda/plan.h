@@ -90,8 +90,11 @@ struct Plan {
   Buffer projected_query, projected_key;
   Buffer marks, row_max, row_sum, partials;
   Buffer scores, probabilities, pv, workspace;
-  // and what is copied back, likewise.
+  // and what is copied back, likewise, behind all else.
   Buffer output, weights, lse;
+  /// Offsets of the first buffer that is no input, and of the first result.
+  int64_t scratch_at = 0;
+  int64_t results_at = 0;
   int64_t bytes = 0;  // of all of them; 2^62 stands for more
 
   /// kGemm: rows of scores that are held at once, a band. Whole kv groups

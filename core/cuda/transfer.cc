@@ -133,11 +133,35 @@ absl::Status Uploader::Finish() {
   return status_;
 }
 
+void Downloader::Begin(const std::byte* from) {
+  const int64_t padding = reinterpret_cast<intptr_t>(from) -
+                          reinterpret_cast<intptr_t>(from_) - (end_ - begin_);
+  const bool goes_on = end_ > begin_ && padding >= 0 &&
+                       padding < kMostPadding &&
+                       end_ + padding < Stream::kBufferBytes;
+  if (goes_on) {
+    end_ += padding;
+    return;
+  }
+  Flush();
+  end_ = (end_ + kPieceAlignment - 1) / kPieceAlignment * kPieceAlignment;
+  if (end_ == Stream::kBufferBytes) Turn();
+  begin_ = end_;
+  from_ = from;
+}
+
+void Downloader::Flush() {
+  if (!status_.ok() || end_ == begin_) return;
+  status_ = stream_.Download(index_, begin_, from_, end_ - begin_);
+  begin_ = end_;
+}
+
 void Downloader::Turn() {
+  Flush();
   if (status_.ok()) status_ = stream_.Mark(index_);
   index_ = (index_ + 1) % Stream::kBuffers;
   Empty(index_);
-  end_ = 0;
+  begin_ = end_ = 0;
 }
 
 void Downloader::Empty(int index) {
@@ -157,13 +181,11 @@ void Downloader::Copy(const std::byte* from, std::byte* to, int64_t bytes) {
     return;
   }
   while (bytes > 0 && status_.ok()) {
-    if (end_ >= Stream::kBufferBytes) Turn();
+    Begin(from);
     if (!status_.ok()) return;
     const int64_t piece = std::min(bytes, Stream::kBufferBytes - end_);
-    status_ = stream_.Download(index_, end_, from, piece);
     pieces_[static_cast<size_t>(index_)].push_back({to, end_, piece});
-    end_ = (end_ + piece + kPieceAlignment - 1) / kPieceAlignment *
-           kPieceAlignment;
+    end_ += piece;
     from += piece;
     to += piece;
     bytes -= piece;

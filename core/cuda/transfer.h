@@ -20,6 +20,9 @@ namespace attention::cuda {
 /// what else is small.
 inline constexpr int64_t kLeastPinnedCopy = int64_t{64} << 10;
 
+/// Two tensors with fewer bytes between them in device memory go in one copy.
+inline constexpr int64_t kMostPadding = 256;
+
 /// Gathers tensors, whatever their strides, into row-major device memory.
 class Uploader {
  public:
@@ -31,7 +34,6 @@ class Uploader {
   /// than kMostPadding after the end of the tensor before: both then go in one
   /// copy, which for small tensors takes no longer than one of them.
   void BeginNext(std::byte* to);
-  static constexpr int64_t kMostPadding = 256;
   /// `bytes` as they lie in host memory. Pinned ones must stay as they are
   /// until the next Synchronize() of the stream returns.
   void Append(const void* data, int64_t bytes);
@@ -65,7 +67,9 @@ class Downloader {
   explicit Downloader(Stream& stream) : stream_(stream) {}
 
   /// Copies `bytes` from device memory to `to`, before the next Synchronize()
-  /// of the stream returns.
+  /// of the stream returns. What follows the bytes before, with fewer than
+  /// kMostPadding between them in the same allocation, goes in one copy with
+  /// them.
   void Copy(const std::byte* from, std::byte* to, int64_t bytes);
   absl::Status Finish();
 
@@ -76,13 +80,20 @@ class Downloader {
     int64_t bytes;
   };
 
+  // What is copied next is at `from`; goes on with the copy before or begins
+  // another one.
+  void Begin(const std::byte* from);
+  // Begins the copy that is put together.
+  void Flush();
   // Turns to the other buffer once its pieces lie where they belong.
   void Turn();
   void Empty(int index);
 
   Stream& stream_;
   absl::Status status_;
+  const std::byte* from_ = nullptr;
   int index_ = 0;
+  int64_t begin_ = 0;  // of what is not copied yet, in the buffer
   int64_t end_ = 0;
   std::array<std::vector<Piece>, Stream::kBuffers> pieces_;
 };

@@ -292,6 +292,17 @@ void AddDevices(const Engine& engine, MetricFamilies& page) {
   add(page.Gauge("attention_device_memory_limit_bytes",
                  "What it takes at most: --cuda-memory-limit."),
       [&known](Of of) { return known(of.limit); });
+  add(page.Gauge("attention_device_pages",
+                 "Pages of sequences that are kept on it."),
+      [](Of of) -> std::optional<double> { return Value(of.pages); });
+  add(page.Gauge("attention_device_page_bytes",
+                 "What these take, a part of what is held."),
+      [](Of of) -> std::optional<double> { return Value(of.page_bytes); });
+  add(page.Counter("attention_device_page_bytes_brought_total",
+                   "Keys and values of sequences that were copied to it."),
+      [](Of of) -> std::optional<double> {
+        return Value(of.page_bytes_brought);
+      });
 }
 
 void AddProcess(MetricFamilies& page) {

@@ -262,6 +262,9 @@ TEST(MetricsTest, DevicesTellOfThemselves) {
   EXPECT_EQ(metrics[OfDevice("memory_free_bytes", 0)],
             std::ldexp(1, 40) - held);
   EXPECT_EQ(metrics[OfDevice("memory_limit_bytes", 0)], std::ldexp(1, 30));
+  EXPECT_EQ(metrics.at(OfDevice("pages", 0)), 0);
+  EXPECT_EQ(metrics.at(OfDevice("page_bytes", 0)), 0);
+  EXPECT_EQ(metrics.at(OfDevice("page_bytes_brought_total", 0)), 0);
   EXPECT_EQ(metrics.at(OfDevice("problems_total", 1)), 0);
   EXPECT_FALSE(metrics.contains(OfDevice("memory_free_bytes", 1)));
   faults->launches_left = 0;

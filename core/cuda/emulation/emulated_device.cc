@@ -107,6 +107,7 @@ class EmulatedStream final : public Stream {
 
   absl::Status Upload(int index, int64_t offset, std::byte* to,
                       int64_t bytes) override {
+    state_->faults->uploaded += bytes;
     Begin({to, buffer(index) + offset, bytes});
     return state_->Health();
   }
@@ -121,6 +122,7 @@ class EmulatedStream final : public Stream {
   absl::Status UploadPinned(const std::byte* from, std::byte* to,
                             int64_t bytes) override {
     if (!Reaches(from, bytes)) return NotPinned();
+    state_->faults->uploaded += bytes;
     Begin({to, from, bytes});
     return state_->Health();
   }

@@ -115,6 +115,8 @@ const KernelTable& EmulatedKernels() {
       .softmax_rows = LaunchOne<SoftmaxRows, SoftmaxRowsArgs>,
       .finish_output = LaunchOne<FinishOutput, FinishOutputArgs>,
       .rearrange = LaunchOne<Rearrange, RearrangeArgs>,
+      .rearrange_entries =
+          LaunchOne<OfEntries<Rearrange, RearrangeArgs>, RearrangeEntriesArgs>,
   };
   return kTable;
 }

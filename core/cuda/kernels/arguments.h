@@ -150,13 +150,18 @@ struct AttentionArgs {
   float* partials = nullptr;  // PartialFloats(*this) of them
 };
 
-/// Problems that one launch computes: block n of the launch is block n -
-/// first_blocks[e] of problem e, the last one that begins there or before.
-struct EntriesArgs {
-  const AttentionArgs* entries = nullptr;  // `count`, in the device's memory
-  const int64_t* first_blocks = nullptr;   // `count`, likewise, from 0 upwards
+/// Several pieces of work in one launch, each with arguments of its own: block
+/// n of the launch is block n - first_blocks[e] of entry e, the last one that
+/// begins there or before.
+template <typename Args>
+struct EntriesOf {
+  const Args* entries = nullptr;          // `count`, in the device's memory
+  const int64_t* first_blocks = nullptr;  // `count`, likewise, from 0 upwards
   int64_t count = 0;
 };
+
+/// Problems that one launch computes.
+using EntriesArgs = EntriesOf<AttentionArgs>;
 
 /// to = from W: the additive score's q W_q and k W_k, bilinear's q M.
 struct ProjectArgs {
@@ -218,6 +223,9 @@ struct RearrangeArgs {
   int64_t from_strides[5] = {};  // bytes
   int64_t to_strides[5] = {};    // bytes
 };
+
+/// Tensors that one launch copies, each of at least one unit.
+using RearrangeEntriesArgs = EntriesOf<RearrangeArgs>;
 
 }  // namespace attention::cuda
 

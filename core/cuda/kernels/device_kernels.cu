@@ -43,6 +43,7 @@ const KernelTable& DeviceKernels() {
       .softmax_rows = LaunchSoftmaxRows,
       .finish_output = LaunchFinishOutput,
       .rearrange = LaunchRearrange,
+      .rearrange_entries = LaunchRearrangeEntries,
   };
   return table;
 }

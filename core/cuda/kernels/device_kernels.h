@@ -83,6 +83,8 @@ int LaunchFinishOutput(const FinishOutputArgs& args, const LaunchShape& shape,
                        void* stream);
 int LaunchRearrange(const RearrangeArgs& args, const LaunchShape& shape,
                     void* stream);
+int LaunchRearrangeEntries(const RearrangeEntriesArgs& entries,
+                           const LaunchShape& shape, void* stream);
 
 }  // namespace attention::cuda
 

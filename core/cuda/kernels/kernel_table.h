@@ -65,6 +65,8 @@ struct KernelTable {
   /// from where they wrote it.
   int (*rearrange)(const RearrangeArgs&, const LaunchShape& shape,
                    void* stream);
+  int (*rearrange_entries)(const RearrangeEntriesArgs&,
+                           const LaunchShape& shape, void* stream);
 };
 
 /// Compiled by nvcc; of the library attention_cuda_kernels.

@@ -45,8 +45,9 @@ class CudaBackendTest : public ::testing::Test {
     cuda::Devices devices;
     for (int n = 0; n < options.devices; ++n) {
       faults_.push_back(std::make_shared<cuda::Faults>());
-      devices.push_back(
-          cuda::MakeEmulatedDevice(cuda::EmulatedProperties(), faults_.back()));
+      cuda::DeviceProperties properties = cuda::EmulatedProperties();
+      properties.ordinal = n;
+      devices.push_back(cuda::MakeEmulatedDevice(properties, faults_.back()));
     }
     faults_.back()->launches_left = options.launches_of_the_last;
     EngineOptions engine;
