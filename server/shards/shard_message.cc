@@ -91,8 +91,14 @@ absl::StatusOr<ShardPieces> ReadShard(const Slices& shard) {
 // What other servers would find wrong, before they are asked. Their targets,
 // where `targets` is not null.
 absl::Status CheckShards(const std::vector<Slices>& shards, int level,
-                         std::vector<std::string>* targets) {
+                         size_t& count, std::vector<std::string>* targets) {
   if (shards.empty()) return absl::OkStatus();
+  count += shards.size();
+  if (count > kMostShards) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("shard.shards: more than ", kMostShards,
+                     " of all levels together (expected fewer)"));
+  }
   if (level > kMostShardLevels) {
     return absl::InvalidArgumentError(
         absl::StrCat("shard.shards: more than ", kMostShardLevels,
@@ -102,7 +108,7 @@ absl::Status CheckShards(const std::vector<Slices>& shards, int level,
     absl::StatusOr<ShardPieces> pieces = ReadShard(shard);
     if (!pieces.ok()) return pieces.status();
     absl::Status below =
-        CheckShards(pieces->others, level + 1, /*targets=*/nullptr);
+        CheckShards(pieces->others, level + 1, count, /*targets=*/nullptr);
     if (!below.ok()) return below;
     if (targets != nullptr) targets->push_back(std::move(pieces->target));
   }
@@ -138,9 +144,9 @@ absl::StatusOr<ShardRequest> ReadShardRequest(const ReceivedMessage& message) {
   absl::StatusOr<ShardPieces> own = ReadShard(shard);
   if (!own.ok()) return own.status();
   std::vector<std::string> targets;
-  if (absl::Status tree = CheckShards(own->others, 1, &targets); !tree.ok()) {
-    return tree;
-  }
+  size_t count = 0;
+  absl::Status tree = CheckShards(own->others, 1, count, &targets);
+  if (!tree.ok()) return tree;
   ShardRequest request;
   request.common = std::move(common);
   for (Slices& part : own->parts) request.parts.emplace_back(std::move(part));

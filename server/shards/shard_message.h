@@ -16,6 +16,8 @@ namespace attention::server {
 /// Of one server, and levels of them below the one that is called first.
 inline constexpr size_t kMostShardsOfServer = 64;
 inline constexpr int kMostShardLevels = 4;
+/// Of all levels together: so many are looked at before anything is admitted.
+inline constexpr size_t kMostShards = 1024;
 /// Of one server. As many entries as a packed batch may have would do, too.
 inline constexpr size_t kMostPartsOfServer = 256;
 

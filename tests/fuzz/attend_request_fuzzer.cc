@@ -81,9 +81,9 @@ void Serve(const uint8_t* data, size_t size) {
       !results.Allocate().ok()) {
     return;
   }
-  Expect(
-      static_cast<int64_t>(wire.Encode(results.sent(), {}).Length()) <= kLimit,
-      "a reply that fits is not longer than its bound");
+  Expect(static_cast<int64_t>(
+             wire.Encode(results.sent(), {}).bytes().Length()) <= kLimit,
+         "a reply that fits is not longer than its bound");
 }
 
 void Compare(const uint8_t* data, size_t size) {

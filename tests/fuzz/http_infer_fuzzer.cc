@@ -76,9 +76,9 @@ void Serve(const std::string& body, std::optional<std::string> json_bytes) {
   }
   const int64_t bound = results.Bytes() + other;
   auto reply = wire.Encode(results.sent(), {});
-  Expect(static_cast<int64_t>(reply.Length()) <= bound,
+  Expect(static_cast<int64_t>(reply.bytes().Length()) <= bound,
          "a reply that fits is not longer than its bound");
-  const std::string whole = TextOf(reply);
+  const std::string whole = TextOf(reply.bytes());
   const std::string json =
       whole.substr(0, described->json_bytes.value_or(whole.size()));
   Expect(nlohmann::json::accept(json), "a reply is JSON");

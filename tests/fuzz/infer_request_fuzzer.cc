@@ -101,8 +101,9 @@ void Serve(const uint8_t* data, size_t size, bool on_stream) {
   static_cast<void>(results.Outputs());
   const int64_t bound = results.Bytes() + wire.OtherBytes();
   const auto reply = wire.Encode(results.sent(), {});
-  Expect(static_cast<int64_t>(reply.Length()) <= bound && bound <= kLimit,
-         "a reply that fits is not longer than its bound");
+  Expect(
+      static_cast<int64_t>(reply.bytes().Length()) <= bound && bound <= kLimit,
+      "a reply that fits is not longer than its bound");
 }
 
 void Compare(const uint8_t* data, size_t size) {

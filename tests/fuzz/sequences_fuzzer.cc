@@ -85,7 +85,7 @@ void Append(const uint8_t* data, size_t size) {
   if (!status.ok()) return;
   operation.Gather(nullptr);
   if (!operation.Run({}, {}, facts).ok()) return;
-  Expect(operation.Encode(facts)->Length() <= 64, "the reply is short");
+  Expect(operation.Encode(facts)->bytes().Length() <= 64, "the reply is short");
 }
 
 // That the order knows every sequence that the request uses.

@@ -102,5 +102,23 @@ TEST(ShardMessageTest, BoundsAreThoseOfTheApi) {
   EXPECT_EQ(read().code(), absl::StatusCode::kResourceExhausted);
 }
 
+TEST(ShardMessageTest, ServersOfAllLevelsAreBounded) {
+  v1::AttendShardsRequest request;
+  v1::Shard& root = *request.mutable_shard();
+  root.add_parts();
+  constexpr size_t kBelowEach = kMostShards / 32 - 1;
+  for (int i = 0; i < 32; ++i) {
+    v1::Shard& shard = *root.add_shards();
+    shard.add_parts();
+    for (size_t n = 0; n < kBelowEach; ++n) shard.add_shards()->add_parts();
+  }
+  const auto read = [&request] {
+    return ReadShardRequest(Cut(request.SerializeAsString(), 1000)).status();
+  };
+  EXPECT_EQ(read(), absl::OkStatus());
+  root.mutable_shards(7)->add_shards()->add_parts();
+  EXPECT_EQ(read().code(), absl::StatusCode::kResourceExhausted);
+}
+
 }  // namespace
 }  // namespace attention::server

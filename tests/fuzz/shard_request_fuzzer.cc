@@ -1,0 +1,112 @@
+// What a server reads of an AttendShardsRequest, against protobuf's own parser:
+// what protobuf accepts, and the limits allow, is accepted, however the bytes
+// are cut into slices; parts and what other servers are sent have the content
+// that protobuf finds.
+#include <google/protobuf/stubs/logging.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "attention/v1/attention.pb.h"
+#include "server/shards/shard_message.h"
+#include "tests/fuzz/expect.h"
+#include "tests/fuzz/slice_cuts.h"
+
+namespace attention::server {
+namespace {
+
+constexpr size_t kMostTargetBytes = 512;
+
+template <typename Message>
+bool HasUnknownFields(const Message& message) {
+  return !message.GetReflection()->GetUnknownFields(message).empty();
+}
+
+// Whether a server may be asked this, `level` levels below the first one;
+// `count` of them have been seen.
+bool IsAllowed(const v1::Shard& shard, int level, size_t& count) {
+  return level <= kMostShardLevels && count++ <= kMostShards &&
+         !HasUnknownFields(shard) &&
+         shard.target().size() <= kMostTargetBytes && shard.parts_size() >= 1 &&
+         shard.parts_size() <= static_cast<int>(kMostPartsOfServer) &&
+         shard.shards_size() <= static_cast<int>(kMostShardsOfServer) &&
+         std::all_of(shard.shards().begin(), shard.shards().end(),
+                     [level, &count](const v1::Shard& other) {
+                       return IsAllowed(other, level + 1, count);
+                     });
+}
+
+std::string BytesOf(const std::vector<grpc::Slice>& slices) {
+  std::string bytes;
+  for (const grpc::Slice& slice : slices) {
+    bytes.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+  }
+  return bytes;
+}
+
+void ComparePart(const ShardRequest& request, size_t part,
+                 const v1::AttendShardsRequest& expected) {
+  v1::AttendRequest found;
+  Expect(found.ParseFromString(BytesOf(PartMessage(request, part).slices())),
+         "a part is an AttendRequest");
+  v1::AttendRequest merged = expected.common();
+  merged.MergeFrom(expected.shard().parts(static_cast<int>(part)));
+  Expect(found.SerializeAsString() == merged.SerializeAsString(),
+         "a part is merged into what is common");
+}
+
+void CompareOther(const ShardRequest& request, size_t other,
+                  const v1::AttendShardsRequest& expected) {
+  const v1::Shard& shard = expected.shard().shards(static_cast<int>(other));
+  Expect(request.others[other].target == shard.target(),
+         "the target is the shard's");
+  std::vector<grpc::Slice> slices;
+  Expect(MessageToOther(request, other).Dump(&slices).ok(), "it has bytes");
+  v1::AttendShardsRequest found;
+  Expect(found.ParseFromString(BytesOf(slices)),
+         "another server is sent an AttendShardsRequest");
+  v1::AttendShardsRequest wanted;
+  *wanted.mutable_common() = expected.common();
+  *wanted.mutable_shard() = shard;
+  Expect(found.SerializeAsString() == wanted.SerializeAsString(),
+         "another server is sent what is common, and its shard");
+}
+
+void Compare(const uint8_t* data, size_t size) {
+  v1::AttendShardsRequest expected;
+  const bool parses = expected.ParseFromArray(data, static_cast<int>(size));
+  const ReceivedMessage in_one(
+      std::vector<grpc::Slice>{grpc::Slice(data, size)});
+  const ReceivedMessage in_pieces(test::CutIntoSlices(data, size));
+  const auto whole = ReadShardRequest(in_one);
+  const auto cut = ReadShardRequest(in_pieces);
+  Expect(whole.status() == cut.status(), "cuts do not change the outcome");
+  if (!parses) return;  // as parts are not parsed here, it may be accepted
+  size_t count = 0;
+  const bool allowed =
+      !HasUnknownFields(expected) && IsAllowed(expected.shard(), 0, count);
+  Expect(whole.ok() == allowed, "what protobuf accepts is accepted");
+  if (!whole.ok()) return;
+  for (const ShardRequest* request : {&*whole, &*cut}) {
+    for (size_t i = 0; i < request->parts.size(); ++i) {
+      ComparePart(*request, i, expected);
+    }
+    for (size_t i = 0; i < request->others.size(); ++i) {
+      CompareOther(*request, i, expected);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace attention::server
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  // It reports strings that are not UTF-8 on stderr.
+  static const auto previous_handler = google::protobuf::SetLogHandler(nullptr);
+  static_cast<void>(previous_handler);
+  attention::server::Compare(data, size);
+  return 0;
+}
