@@ -183,9 +183,9 @@ TEST_P(ScaledSequencesTest, BytesAreThoseOfElementsAndScales) {
   const auto described = Call<v1::SequenceDescription>("Describe", describe);
   ASSERT_EQ(described.status(), absl::OkStatus());
   EXPECT_EQ(described->form().datatype(), GetParam());
-  // Two pages of 64 keys, each with 72 bytes beside.
+  // Two pages of 64 keys, each with 80 bytes beside.
   EXPECT_EQ(described->bytes(),
-            2U * (64 * kHeads * (2 * kWidth + 2 * sizeof(float)) + 72));
+            2U * (64 * kHeads * (2 * kWidth + 2 * sizeof(float)) + 80));
 }
 
 TEST_P(ScaledSequencesTest, ScalesThatAreMissingOrNotWantedAreRefused) {
