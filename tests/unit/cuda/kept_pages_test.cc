@@ -22,7 +22,6 @@ namespace {
 
 using store::kPageKeys;
 using store::Sequence;
-using store::SequenceForm;
 using store::testing::MakeSequence;
 
 constexpr int64_t kMiB = int64_t{1} << 20;
@@ -215,8 +214,8 @@ TEST_F(CudaKeptPagesTest, StayWhereASnapshotHoldsThem) {
 
 TEST_F(CudaKeptPagesTest, ThatWereUsedLongestAgoMakeRoom) {
   Start({.memory_limit = 8 * kMiB});
-  std::vector<std::shared_ptr<Sequence>> sequences;
-  for (int n = 0; n < 3; ++n) sequences.push_back(MakeWith(1600));
+  const std::vector<std::shared_ptr<Sequence>> sequences = {
+      MakeWith(1600), MakeWith(1600), MakeWith(1600)};
   // Each has 25 pages, and there is room for 64.
   for (const auto& sequence : sequences) {
     EXPECT_EQ(BroughtBy(*sequence), Bytes(1600));
@@ -255,7 +254,7 @@ TEST_F(CudaKeptPagesTest, MakeRoomForAJobThatNeedsTheMemory) {
 // moved within the device.
 TEST_F(CudaKeptPagesTest, ServeEveryWay) {
   type_ = DataType::kBFloat16;
-  Start({.plan = {.least_gemm_elements = 70 * 70, .slice_bytes = 20000}});
+  Start({.plan = {.least_gemm_elements = 4900, .slice_bytes = 20000}});
   const auto sequence = MakeWith(200);
   Attend(*sequence);
   for (const bool weights : {false, true}) {
