@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "attention/v1/attention.pb.h"
 #include "server/shards/shard_message.h"
 #include "tests/fuzz/expect.h"
@@ -39,7 +40,7 @@ bool IsAllowed(const v1::Shard& shard, int level, size_t& count) {
                      });
 }
 
-std::string BytesOf(const std::vector<grpc::Slice>& slices) {
+std::string BytesOf(absl::Span<const grpc::Slice> slices) {
   std::string bytes;
   for (const grpc::Slice& slice : slices) {
     bytes.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
