@@ -88,8 +88,7 @@ const std::vector<OptionRow>& OptionTable() {
        "Who signs callers' certificates, in PEM: callers must then show one"},
       {"--peers-ca", kEncryption, TextOption{&O::peers_ca, "FILE"},
        "Who signs the certificates of --peers, in PEM: they are then asked "
-       "over "
-       "TLS, and shown this server's certificate"},
+       "over TLS, and shown this server's certificate"},
       {"--insecure", kEncryption, SwitchOption{&O::insecure},
        "Plain text beyond loopback: for a network that nobody else reads, or "
        "behind a proxy that encrypts"},

@@ -1,5 +1,6 @@
 """Servers that ask each other: what one server answers, they answer."""
 
+import contextlib
 import hashlib
 import json
 import logging
@@ -439,28 +440,26 @@ def tls_flags(folder):
     }
 
 
-def test_over_tls_they_show_each_other_their_certificates(certificates, normal):
-    caller = Tls(*(certificates / f for f in ("ca.pem", "caller.pem", "caller.key")))
-    flags = tls_flags(certificates)
-    with Servers(
-        SERVERS, {"tls": caller}, **flags, peers_ca=certificates / "ca.pem"
-    ) as servers:
+@contextlib.contextmanager
+def tls_servers(folder, peers_ca, normal):
+    """Servers that know each other by this authority, and a sequence on all of them."""
+    caller = Tls(*(folder / f for f in ("ca.pem", "caller.pem", "caller.key")))
+    flags = {**tls_flags(folder), "peers_ca": folder / peers_ca}
+    with Servers(SERVERS, {"tls": caller}, **flags) as servers:
         sharded = servers.sequence(HEADS, WIDTH, SIZE)
         sharded.append(normal(HEADS, KEYS, WIDTH), normal(HEADS, KEYS, WIDTH))
         servers.forget()
+        yield servers, sharded
+
+
+def test_over_tls_they_show_each_other_their_certificates(certificates, normal):
+    with tls_servers(certificates, "ca.pem", normal) as (servers, sharded):
         assert read(sharded).servers == SERVERS
         assert servers.trees() > 0
 
 
 def test_a_server_that_another_authority_signed_gets_no_query(certificates, normal):
-    caller = Tls(*(certificates / f for f in ("ca.pem", "caller.pem", "caller.key")))
-    flags = tls_flags(certificates)
-    with Servers(
-        SERVERS, {"tls": caller}, **flags, peers_ca=certificates / "other.pem"
-    ) as servers:
-        sharded = servers.sequence(HEADS, WIDTH, SIZE)
-        sharded.append(normal(HEADS, KEYS, WIDTH), normal(HEADS, KEYS, WIDTH))
-        servers.forget()
+    with tls_servers(certificates, "other.pem", normal) as (servers, sharded):
         # The client reaches them all.
         assert read(sharded).servers == SERVERS
         assert servers.trees() > 0
