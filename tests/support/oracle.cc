@@ -102,17 +102,22 @@ class RowOracle {
     const std::vector<double>& v =
         reader_.Value(b_, h_, static_cast<int64_t>(j));
     const double weight = dropped_[j];
-    for (size_t x = 0; x < v.size(); ++x) {
-      if (!std::isfinite(v[x]) && weight < kPerhapsNoWeight) {
-        expected.output_overflows[begin + x] = true;
+    double* const output = expected.output.data() + begin;
+    double* const weighted = expected.weighted.data() + begin;
+    double* const reach = expected.reach.data() + begin;
+    double* const largest = expected.largest.data() + begin;
+    for (size_t n = 0; n < v.size(); ++n) {
+      const double element = v[n];
+      const double magnitude = std::abs(element);
+      if (!std::isfinite(element) && weight < kPerhapsNoWeight) {
+        expected.output_overflows[begin + n] = true;
         continue;
       }
-      expected.output[begin + x] += weight * v[x];
-      expected.weighted[begin + x] += weight * std::abs(v[x]);
-      if (!std::isfinite(v[x])) continue;
-      expected.reach[begin + x] += std::abs(v[x]);
-      expected.largest[begin + x] =
-          std::max(expected.largest[begin + x], std::abs(v[x]));
+      output[n] += weight * element;
+      weighted[n] += weight * magnitude;
+      if (!std::isfinite(element)) continue;
+      reach[n] += magnitude;
+      largest[n] = std::max(largest[n], magnitude);
     }
   }
 

@@ -46,8 +46,8 @@ double BrainToDouble(uint16_t bits) {
 
 // Element (b, h, i, x) of a tensor of a problem of rank 2 to 4, where absent
 // extents and extents of 1 are broadcast as in NumPy.
-double ReadBroadcast(const TensorView& view, int problem_rank, int64_t b,
-                     int64_t h, int64_t i, int64_t x) {
+const std::byte* AddressOf(const TensorView& view, int problem_rank, int64_t b,
+                           int64_t h, int64_t i, int64_t x) {
   const int64_t four[] = {b, h, i, x};
   const int64_t three[] = {b, i, x};
   const int64_t two[] = {i, x};
@@ -59,7 +59,12 @@ double ReadBroadcast(const TensorView& view, int problem_rank, int64_t b,
     if (view.shape[extent] == 1) continue;
     at += view.strides[extent] * index[problem_rank - view.rank() + extent];
   }
-  return ReadElement(view.type, at);
+  return at;
+}
+
+double ReadBroadcast(const TensorView& view, int problem_rank, int64_t b,
+                     int64_t h, int64_t i, int64_t x) {
+  return ReadElement(view.type, AddressOf(view, problem_rank, b, h, i, x));
 }
 
 }  // namespace
@@ -199,8 +204,10 @@ size_t ProblemReader::PlaceOf(int64_t b, int64_t query_head, int64_t j) const {
 std::vector<double> ProblemReader::Row(const TensorView& tensor, int64_t b,
                                        int64_t h, int64_t i) const {
   std::vector<double> row(tensor.shape[rank_ - 1]);
-  for (size_t d = 0; d < row.size(); ++d) {
-    row[d] = ReadBroadcast(tensor, rank_, b, h, i, static_cast<int64_t>(d));
+  const std::byte* at = AddressOf(tensor, rank_, b, h, i, 0);
+  for (double& element : row) {
+    element = ReadElement(tensor.type, at);
+    at += tensor.strides.back();
   }
   return row;
 }

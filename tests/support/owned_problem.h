@@ -56,7 +56,7 @@ template <typename Byte>
 Byte* ElementAddress(const BasicTensorView<Byte>& view,
                      absl::Span<const int64_t> index) {
   return view.data + std::inner_product(index.begin(), index.end(),
-                                        view.strides.begin(), int64_t{0});
+                                        view.strides.data(), int64_t{0});
 }
 
 /// Stores one value, rounded to the view's type.
