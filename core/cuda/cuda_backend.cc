@@ -146,6 +146,12 @@ class CudaBackend final : public Backend {
     return status;
   }
 
+  bool KeepsKeys(const ValidatedProblem& problem) const override {
+    if (!cuda::HasKeptPages(problem)) return false;
+    DeviceRunner* const runner = FirstHealthy(problem.key_value[0].page);
+    return runner != nullptr && runner->pages().Fits(problem.key_value);
+  }
+
   void Run(absl::Span<AttentionJob> jobs,
            const RunContext& context) const override {
     std::vector<AttentionJob*> others;
