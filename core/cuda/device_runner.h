@@ -28,9 +28,7 @@ namespace attention::cuda {
 
 /// How much of a device's memory a job may take.
 enum class MemoryShare : uint8_t {
-  /// Up to the limit. The job waits for others, and pages that nobody holds
-  /// make
-  /// room for it.
+  /// Up to the limit: the job waits for others, and pages that nobody holds go.
   kAll,
   /// Of a job that holds pages: what pages leave at any time, so that it never
   /// waits for others who hold some.
