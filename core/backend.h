@@ -122,6 +122,16 @@ class Backend {
   /// OK, or UNIMPLEMENTED with the reason: the next backend is then asked.
   virtual absl::Status Supports(const ValidatedProblem& problem) const = 0;
 
+  /// Whether it has copies of all of a problem's keys and values after the
+  /// first request that reads them, because they lie in pages that stay
+  /// (KeyValueBlock::page) and it has room for them. The next one then brings
+  /// only what was appended since. Where many such problems together have no
+  /// room, it brings them again, and this does not say so: it is the same
+  /// whatever others ask for.
+  virtual bool KeepsKeys(const ValidatedProblem& /*problem*/) const {
+    return false;
+  }
+
   /// Bytes of host memory that Run() takes for such problems together, at
   /// most: beside their tensors and results, and beside the kThreadBytes that
   /// each worker may keep. Known from extents and options, as costly as

@@ -87,7 +87,7 @@ absl::StatusOr<Measured> Measured::Of(const Extents& extents,
   using Nanoseconds = std::chrono::duration<double, std::nano>;
   Measured measured;
   measured.work = Work(*valid);
-  measured.bytes = Bytes(*valid);
+  measured.bytes = Bytes(*valid, backend);
   measured.ns = std::numeric_limits<double>::infinity();
   const auto run = [&] {
     AttentionJob job;
@@ -140,22 +140,23 @@ double Work(absl::Span<const ValidatedProblem> problems) {
   return work;
 }
 
-double Bytes(const ValidatedProblem& problem) {
+double Bytes(const ValidatedProblem& problem, const Backend& backend) {
   double bytes = BytesOf(problem.query) + BytesOf(problem.attend_mask) +
                  BytesOf(problem.bias) +
                  static_cast<double>(problem.ResultBytes());
+  if (backend.KeepsKeys(problem)) return bytes;
   for (const ValidatedProblem::Block& block : problem.key_value) {
     bytes += BytesOf(block.key) + BytesOf(block.value);
   }
   return bytes;
 }
 
-double BackendCost::Of(
-    absl::Span<const ValidatedProblem* const> problems) const {
+double BackendCost::Of(absl::Span<const ValidatedProblem* const> problems,
+                       const Backend& backend) const {
   double cost = 0;
   for (const ValidatedProblem* problem : problems) {
     cost += of_problem + of_multiply_add * Work(*problem) +
-            of_byte * Bytes(*problem);
+            of_byte * Bytes(*problem, backend);
   }
   return cost;
 }

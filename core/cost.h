@@ -15,8 +15,11 @@ double Work(const ValidatedProblem& problem);
 double Work(absl::Span<const ValidatedProblem> problems);
 
 /// Bytes of a problem's tensors, those that are broadcast once, and of its
-/// results.
-double Bytes(const ValidatedProblem& problem);
+/// results, for a backend: without keys and values that it keeps
+/// (Backend::KeepsKeys). The first request brings them, and later ones what was
+/// appended since, which is not counted either: what is there already follows
+/// from what others have asked for, and an estimate must not.
+double Bytes(const ValidatedProblem& problem, const Backend& backend);
 
 /// What computing costs on a backend, as a straight line: so much for each
 /// problem, and for what it has of the rest. Nanoseconds, none below 0.
@@ -25,9 +28,11 @@ struct BackendCost {
   double of_multiply_add = 0;  // as Work() counts them
   double of_byte = 0;          // as Bytes() does
 
-  /// Of the problems together. It follows from their extents and options alone,
-  /// so that problems of one shape always go the same way.
-  double Of(absl::Span<const ValidatedProblem* const> problems) const;
+  /// Of the problems together, on the backend that was measured. It follows
+  /// from their extents and options, and from whether their keys stay, so that
+  /// problems of one shape always go the same way.
+  double Of(absl::Span<const ValidatedProblem* const> problems,
+            const Backend& backend) const;
 };
 
 /// Measures it with three problems in FP32: one without work, one with little

@@ -220,7 +220,7 @@ absl::StatusOr<const Backend*> Engine::BackendFor(
       continue;
     }
     if (!cost) return backend.get();
-    const double estimate = cost->Of(problems);
+    const double estimate = cost->Of(problems, *backend);
     if (chosen == nullptr || estimate < least) {
       chosen = backend.get();
       least = estimate;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -15,89 +14,16 @@
 #include "absl/strings/string_view.h"
 #include "core/reference/reference_backend.h"
 #include "core/self_check_cases.h"
-#include "core/tensor.h"
+#include "core/self_check_results.h"
 #include "core/validate.h"
 
 namespace attention {
 namespace {
 
-// What roundings of numbers up to 1 may come to; scores are up to some tens.
-double Tolerance(DataType type) {
-  switch (type) {
-    case DataType::kFloat16:
-      return 8e-3;
-    case DataType::kBFloat16:
-      return 4e-2;
-    default:
-      return 2e-4;
-  }
-}
-
-struct Results {
-  Tensor output, weights, lse;
-};
-
-// Memory for what is wanted.
-absl::StatusOr<Results> MakeResults(const ValidatedProblem& problem) {
-  Results results;
-  const auto make = [](Tensor& tensor, DataType type, const Shape& shape) {
-    absl::StatusOr<Tensor> made = Tensor::Create(type, shape);
-    if (!made.ok()) return made.status();
-    tensor = *std::move(made);
-    return absl::OkStatus();
-  };
-  absl::Status status =
-      make(results.output, problem.query.type, problem.output_shape);
-  if (status.ok() && problem.wanted.weights) {
-    status = make(results.weights, DataType::kFloat32, problem.weights_shape);
-  }
-  if (status.ok()) {
-    status = make(results.lse, DataType::kFloat32, problem.lse_shape);
-  }
-  if (!status.ok()) return status;
-  return results;
-}
-
-AttentionJob JobOf(const ValidatedProblem& problem, Results& results) {
-  AttentionJob job;
-  job.problem = &problem;
-  job.outputs = {results.output.mutable_view(), results.weights.mutable_view(),
-                 results.lse.mutable_view()};
-  return job;
-}
-
-// `kernel` is the one that was to answer, also where that failed.
-absl::StatusOr<Results> Compute(const Backend& backend,
-                                const ValidatedProblem& problem,
-                                WorkerPool& workers, std::string& kernel) {
-  if (absl::Status status = backend.Supports(problem); !status.ok()) {
-    return status;
-  }
-  absl::StatusOr<Results> results = MakeResults(problem);
-  if (!results.ok()) return results;
-  AttentionJob job = JobOf(problem, *results);
-  backend.Run(absl::MakeSpan(&job, 1), {workers});
-  kernel = static_cast<std::string>(job.kernel);
-  if (!job.status.ok()) return job.status;
-  return results;
-}
-
-absl::Status Compare(absl::string_view tensor, const Tensor& found,
-                     const Tensor& expected, double tolerance) {
-  const std::vector<double> had = found.ToDoubles();
-  const std::vector<double> wanted = expected.ToDoubles();
-  for (size_t n = 0; n < wanted.size(); ++n) {
-    // Not NaN either.
-    if (std::abs(had[n] - wanted[n]) <=
-        tolerance * std::max(1.0, std::abs(wanted[n]))) {
-      continue;
-    }
-    return absl::InternalError(absl::StrCat(tensor, " element ", n, " is ",
-                                            had[n], " (", wanted[n],
-                                            " is expected)"));
-  }
-  return absl::OkStatus();
-}
+using self_check::Compare;
+using self_check::Compute;
+using self_check::Failed;
+using self_check::Results;
 
 // A case with what the reference makes of it.
 struct Prepared {
@@ -118,33 +44,14 @@ absl::StatusOr<Prepared> Prepare(const SelfCheckCase& made,
   return Prepared{&made, *std::move(problem), *std::move(expected)};
 }
 
-absl::Status CompareAll(const Prepared& prepared, const Results& found) {
-  const double fp32 = Tolerance(DataType::kFloat32);
-  absl::Status status =
-      Compare("output", found.output, prepared.expected.output,
-              Tolerance(prepared.problem.query.type));
-  if (status.ok()) {
-    status = Compare("weights", found.weights, prepared.expected.weights, fp32);
-  }
-  if (status.ok()) {
-    status = Compare("lse", found.lse, prepared.expected.lse, fp32);
-  }
-  return status;
-}
-
-absl::Status Failed(const Prepared& prepared, absl::string_view kernel,
-                    const absl::Status& status) {
-  return absl::InternalError(absl::StrCat(prepared.made->name(), ": kernel ",
-                                          kernel, ": ", status.message()));
-}
-
 absl::Status CheckOnce(const Prepared& prepared, const Backend& backend,
                        WorkerPool& workers) {
   std::string kernel;
   const auto found = Compute(backend, prepared.problem, workers, kernel);
   const absl::Status status =
-      found.ok() ? CompareAll(prepared, *found) : found.status();
-  return status.ok() ? status : Failed(prepared, kernel, status);
+      found.ok() ? Compare(prepared.problem, prepared.expected, *found)
+                 : found.status();
+  return status.ok() ? status : Failed(prepared.made->name(), kernel, status);
 }
 
 absl::Status Check(const Prepared& prepared, const Backend& backend,
@@ -185,19 +92,23 @@ absl::Status CheckTogether(const std::vector<Prepared>& cases,
     if (n % 2 == 1) problem = InPages(cases[n].made->problem());
     if (!problem.ok()) return problem.status();
     problems.push_back(*std::move(problem));
-    absl::StatusOr<Results> results = MakeResults(problems.back());
+    absl::StatusOr<Results> results = self_check::MakeResults(problems.back());
     if (!results.ok()) return results.status();
     found.push_back(*std::move(results));
   }
   std::vector<AttentionJob> jobs;
   for (size_t n = 0; n < cases.size(); ++n) {
-    jobs.push_back(JobOf(problems[n], found[n]));
+    jobs.push_back(self_check::JobOf(problems[n], found[n]));
   }
   backend.Run(absl::MakeSpan(jobs), {workers});
   for (size_t n = 0; n < cases.size(); ++n) {
     const absl::Status status =
-        jobs[n].status.ok() ? CompareAll(cases[n], found[n]) : jobs[n].status;
-    if (!status.ok()) return Failed(cases[n], jobs[n].kernel, status);
+        jobs[n].status.ok()
+            ? Compare(cases[n].problem, cases[n].expected, found[n])
+            : jobs[n].status;
+    if (!status.ok()) {
+      return Failed(cases[n].made->name(), jobs[n].kernel, status);
+    }
   }
   return absl::OkStatus();
 }

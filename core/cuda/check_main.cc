@@ -15,6 +15,7 @@
 #include "core/cuda/child_check.h"
 #include "core/cuda/cuda_backend.h"
 #include "core/cuda/device_check.h"
+#include "core/cuda/kept_check.h"
 #include "core/cuda/loader.h"
 #include "core/self_check.h"
 #include "core/worker_pool.h"
@@ -42,6 +43,14 @@ PlanOptions SmallPlan(bool wgmma) {
   return plan;
 }
 
+// First of all, so that a failure of any case can say of which devices.
+void SayDevices(const std::string& plugin) {
+  absl::StatusOr<Devices> devices = OpenPlugin(plugin);
+  // Why there is none, whoever opens the plugin finds out too.
+  if (!devices.ok()) return;
+  Say(kSaysDevices, MakeCudaBackend(*std::move(devices))->instruction_set());
+}
+
 absl::Status CheckPlan(const std::string& plugin, const PlanOptions& plan,
                        absl::string_view way) {
   absl::StatusOr<Devices> devices = OpenPlugin(plugin);
@@ -49,11 +58,21 @@ absl::Status CheckPlan(const std::string& plugin, const PlanOptions& plan,
   CudaBackendOptions options;
   options.plan = plan;
   const auto backend = MakeCudaBackend(*std::move(devices), options);
-  Say(kSaysDevices, backend->instruction_set());
   WorkerPool workers(0);
   return SelfCheck(*backend, workers, [way](absl::string_view name) {
     Say(kSaysCase, absl::StrCat(way, name));
   });
+}
+
+absl::Status CheckPages(const std::string& plugin, const PlanOptions& plan) {
+  absl::StatusOr<Devices> devices = OpenPlugin(plugin);
+  if (!devices.ok()) return devices.status();
+  for (auto& device : *devices) {
+    const auto on_case = [](absl::string_view name) { Say(kSaysCase, name); };
+    absl::Status status = CheckKeptPages(std::move(device), plan, on_case);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckDevices(const Devices& devices, bool wgmma) {
@@ -73,13 +92,14 @@ absl::Status CheckDevices(const Devices& devices, bool wgmma) {
 int Main(const std::string& plugin, bool wgmma) {
   // Without whoever reads this, it need not go on.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  SayDevices(plugin);
   const absl::StatusOr<Devices> devices = OpenPlugin(plugin);
   absl::Status status;
-  // Why there is none, whoever opens the plugin finds out too.
   if (devices.ok()) {
     status = CheckDevices(*devices, wgmma);
     PlanOptions plan;
     plan.wgmma = wgmma;
+    if (status.ok()) status = CheckPages(plugin, plan);
     if (status.ok()) status = CheckPlan(plugin, plan, "");
     if (status.ok()) {
       status = CheckPlan(plugin, SmallPlan(wgmma), "in parts: ");

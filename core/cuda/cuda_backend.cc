@@ -22,14 +22,15 @@ namespace {
 using cuda::DeviceRunner;
 using cuda::EntriesJob;
 using cuda::KeptJobs;
+using cuda::MemoryShare;
 using cuda::Plan;
 
 // How a job is to be computed.
 struct Chosen {
   AttentionJob* job = nullptr;
   DeviceRunner* runner = nullptr;
-  bool on_device = false;    // some of its tensors are
-  bool holds_pages = false;  // as DeviceRunner::Run() has it
+  bool on_device = false;  // some of its tensors are
+  MemoryShare share = MemoryShare::kAll;
   cuda::PlanOptions options = {};
   Plan plan = {};
   std::vector<cuda::Slice> slices = {};
@@ -146,6 +147,12 @@ class CudaBackend final : public Backend {
     return status;
   }
 
+  bool KeepsKeys(const ValidatedProblem& problem) const override {
+    if (!cuda::HasKeptPages(problem)) return false;
+    DeviceRunner* const runner = FirstHealthy(problem.key_value[0].page);
+    return runner != nullptr && runner->pages().Fits(problem.key_value);
+  }
+
   void Run(absl::Span<AttentionJob> jobs,
            const RunContext& context) const override {
     std::vector<AttentionJob*> others;
@@ -160,16 +167,16 @@ class CudaBackend final : public Backend {
     for (auto& [runner, of_runner] : kept) {
       const std::vector<AttentionJob*> left =
           of_runner.Run([&](absl::Span<AttentionJob* const> on_device) {
-            RunJobs(on_device, context, /*holds_pages=*/true);
+            RunJobs(on_device, context, MemoryShare::kBesidePages);
           });
       others.insert(others.end(), left.begin(), left.end());
     }
-    if (!others.empty()) RunJobs(others, context, /*holds_pages=*/false);
+    if (!others.empty()) RunJobs(others, context, MemoryShare::kAll);
   }
 
  private:
   void RunJobs(absl::Span<AttentionJob* const> jobs, const RunContext& context,
-               bool holds_pages) const {
+               MemoryShare share) const {
     DeviceRunner* const turn = NextRunner();
     std::vector<Chosen> together;
     int64_t bytes = 0;
@@ -180,12 +187,11 @@ class CudaBackend final : public Backend {
       bytes = blocks = 0;
     };
     for (AttentionJob* const job : jobs) {
-      absl::StatusOr<Chosen> chosen = Choose(*job, turn);
+      absl::StatusOr<Chosen> chosen = Choose(*job, turn, share);
       if (!chosen.ok()) {
         job->status = chosen.status();
         continue;
       }
-      chosen->holds_pages = holds_pages;
       if (!chosen->ServesEntries() ||
           (jobs.size() == 1 && !chosen->NeedsEntries())) {
         job->status = RunAlone(*chosen, context);
@@ -207,7 +213,8 @@ class CudaBackend final : public Backend {
 
   // Where a job is to be computed, and how; `turn` is the device whose turn it
   // is, null where all are lost.
-  absl::StatusOr<Chosen> Choose(AttentionJob& job, DeviceRunner* turn) const {
+  absl::StatusOr<Chosen> Choose(AttentionJob& job, DeviceRunner* turn,
+                                MemoryShare share) const {
     const absl::StatusOr<std::optional<int>> device =
         DeviceOf(absl::MakeConstSpan(&job, 1));
     if (!device.ok()) return device.status();
@@ -216,6 +223,7 @@ class CudaBackend final : public Backend {
     Chosen chosen = {.job = &job,
                      .runner = *device ? RunnerOf(**device) : turn,
                      .on_device = device->has_value(),
+                     .share = share,
                      .options = options_.plan};
     if (chosen.runner == nullptr && *device) {
       return absl::InvalidArgumentError(
@@ -257,8 +265,8 @@ class CudaBackend final : public Backend {
     absl::Status status =
         chosen.slices.size() > 1
             ? runner.RunSliced(job, context, chosen.plan, chosen.options,
-                               std::move(chosen.slices), chosen.holds_pages)
-            : runner.Run(job, context, chosen.plan, chosen.holds_pages);
+                               std::move(chosen.slices), chosen.share)
+            : runner.Run(job, context, chosen.plan, chosen.share);
     if (status.ok()) runner.NoteProblem();
     return status;
   }
@@ -272,7 +280,7 @@ class CudaBackend final : public Backend {
       entries.reserve(jobs.size());
       for (const Chosen& chosen : jobs) entries.push_back(EntryOf(chosen));
       EntriesJob job(std::move(entries), context, runner.device());
-      status = runner.RunEntries(job, *jobs[0].job, jobs[0].holds_pages);
+      status = runner.RunEntries(job, *jobs[0].job, jobs[0].share);
     }
     // What does not fit together may fit alone.
     const bool alone = absl::IsResourceExhausted(status);

@@ -17,6 +17,20 @@ DevicePages::DevicePages(MemoryPool& pool)
   pool_.SetGiveBack([this](int64_t bytes) { return GiveBack(bytes); });
 }
 
+bool DevicePages::Fits(int64_t bytes) {
+  return pool_.FindLimit().ok() && bytes <= memory_.limit();
+}
+
+bool DevicePages::Fits(absl::Span<const ValidatedProblem::Block> blocks) {
+  int64_t bytes = 0;
+  for (const ValidatedProblem::Block& block : blocks) {
+    const std::optional<PageForm> form = PageFormOf(block);
+    if (!form) return false;
+    bytes += BytesOf(*form);
+  }
+  return Fits(bytes);
+}
+
 std::optional<DevicePages::Hold> DevicePages::Take(
     absl::Span<const ValidatedProblem::Block> blocks) {
   std::vector<PageForm> forms;
@@ -27,7 +41,7 @@ std::optional<DevicePages::Hold> DevicePages::Take(
     forms.push_back(*form);
     bytes += BytesOf(*form);
   }
-  if (!pool_.FindLimit().ok() || bytes > memory_.limit()) return std::nullopt;
+  if (!Fits(bytes)) return std::nullopt;
   Hold hold(this, blocks);  // it lets go after the lock
   const std::lock_guard lock(mutex_);
   hold.pages_.assign(blocks.size(), nullptr);

@@ -74,6 +74,11 @@ class DevicePages {
   DevicePages(const DevicePages&) = delete;
   DevicePages& operator=(const DevicePages&) = delete;
 
+  /// Whether there is room for a page for each block while nobody else holds
+  /// pages. False where a block is none of a page that stays, or where the
+  /// device cannot be asked for its memory.
+  bool Fits(absl::Span<const ValidatedProblem::Block> blocks);
+
   /// Holds a page for each block; it does not wait. Nothing where a block is
   /// none of a page that stays, or where there is no room for all. The blocks
   /// must outlive the hold.
@@ -104,6 +109,9 @@ class DevicePages {
     Page* page;
     PageRows rows;
   };
+
+  // So many bytes, while nobody else holds any.
+  bool Fits(int64_t bytes);
 
   // These with mutex_ held. What is not there is null.
   Page* Find(uint64_t number);

@@ -56,8 +56,9 @@ DeviceRunner::DeviceRunner(std::unique_ptr<Device> device,
       pages_(pool_) {}
 
 absl::StatusOr<MemoryPool::Block> DeviceRunner::TakeMemory(
-    int64_t bytes, const AttentionJob& job, bool holds_pages) {
-  if (holds_pages && bytes > pool_.limit().value_or(0) - pages_.limit()) {
+    int64_t bytes, const AttentionJob& job, MemoryShare share) {
+  if (share == MemoryShare::kBesidePages &&
+      bytes > pool_.limit().value_or(0) - pages_.limit()) {
     return absl::ResourceExhaustedError("more than what pages leave");
   }
   return pool_.Take(bytes, job.stop);
@@ -90,9 +91,8 @@ absl::Status DeviceRunner::BringRows(absl::Span<const PageRows> rows,
 }
 
 absl::Status DeviceRunner::Run(AttentionJob& job, const RunContext& context,
-                               const Plan& plan, bool holds_pages) {
-  absl::StatusOr<MemoryPool::Block> memory =
-      TakeMemory(plan.bytes, job, holds_pages);
+                               const Plan& plan, MemoryShare share) {
+  absl::StatusOr<MemoryPool::Block> memory = TakeMemory(plan.bytes, job, share);
   if (!memory.ok()) return memory.status();
   return WithStream(job, [&](Stream& stream) {
     return CudaJob(job, context, plan, *device_, stream, memory->data()).Run();
@@ -101,14 +101,14 @@ absl::Status DeviceRunner::Run(AttentionJob& job, const RunContext& context,
 
 absl::Status DeviceRunner::RunSliced(
     AttentionJob& job, const RunContext& context, const Plan& plan,
-    const PlanOptions& options, std::vector<Slice> slices, bool holds_pages) {
+    const PlanOptions& options, std::vector<Slice> slices, MemoryShare share) {
   SlicedJob sliced(job, context, *device_, options, std::move(slices));
   absl::StatusOr<MemoryPool::Block> memory =
-      TakeMemory(sliced.bytes(), job, holds_pages);
+      TakeMemory(sliced.bytes(), job, share);
   // Two slices at once may need more than the whole.
   if (absl::IsResourceExhausted(memory.status()) &&
       plan.bytes < sliced.bytes()) {
-    return Run(job, context, plan, holds_pages);
+    return Run(job, context, plan, share);
   }
   if (!memory.ok()) return memory.status();
   return WithStream(job, [&](Stream& first) {
@@ -120,9 +120,9 @@ absl::Status DeviceRunner::RunSliced(
 
 absl::Status DeviceRunner::RunEntries(EntriesJob& entries,
                                       const AttentionJob& first,
-                                      bool holds_pages) {
+                                      MemoryShare share) {
   absl::StatusOr<MemoryPool::Block> memory =
-      TakeMemory(entries.bytes(), first, holds_pages);
+      TakeMemory(entries.bytes(), first, share);
   if (!memory.ok()) return memory.status();
   return WithStream(first, [&](Stream& stream) {
     return entries.Run(stream, memory->data());

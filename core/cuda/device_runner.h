@@ -26,6 +26,15 @@
 
 namespace attention::cuda {
 
+/// How much of a device's memory a job may take.
+enum class MemoryShare : uint8_t {
+  /// Up to the limit: the job waits for others, and pages that nobody holds go.
+  kAll,
+  /// Of a job that holds pages: what pages leave at any time, so that it never
+  /// waits for others who hold some.
+  kBesidePages,
+};
+
 /// A device with what is kept on it between jobs: memory, and as many streams
 /// as there have been jobs at once. Safe for several threads at once.
 class DeviceRunner {
@@ -46,17 +55,16 @@ class DeviceRunner {
   absl::Status BringPages(absl::Span<const DevicePages::Hold* const> holds,
                           const AttentionJob& job);
 
-  /// These compute: OK, CANCELLED, RESOURCE_EXHAUSTED for more than the limit,
-  /// or the device's error. `plan` is the job's. Who `holds_pages` must not
-  /// wait for others who do, and may take only what pages leave at any time.
+  /// These compute: OK, CANCELLED, RESOURCE_EXHAUSTED for more than the share,
+  /// or the device's error. `plan` is the job's.
   absl::Status Run(AttentionJob& job, const RunContext& context,
-                   const Plan& plan, bool holds_pages);
+                   const Plan& plan, MemoryShare share);
   absl::Status RunSliced(AttentionJob& job, const RunContext& context,
                          const Plan& plan, const PlanOptions& options,
-                         std::vector<Slice> slices, bool holds_pages);
+                         std::vector<Slice> slices, MemoryShare share);
   /// All jobs in few launches; `first` is one of them.
   absl::Status RunEntries(EntriesJob& entries, const AttentionJob& first,
-                          bool holds_pages);
+                          MemoryShare share);
   /// Of a problem for which nothing is computed.
   absl::Status RunEmpty(AttentionJob& job);
 
@@ -76,7 +84,7 @@ class DeviceRunner {
   absl::StatusOr<std::unique_ptr<Stream>> TakeStream();
   absl::StatusOr<MemoryPool::Block> TakeMemory(int64_t bytes,
                                                const AttentionJob& job,
-                                               bool holds_pages);
+                                               MemoryShare share);
   absl::Status BringRows(absl::Span<const PageRows> rows,
                          const AttentionJob& job);
 

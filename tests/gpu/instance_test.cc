@@ -1,11 +1,16 @@
 // Every instance of every kernel by its name: each is machine code of its own,
-// so each can be wrong on its own.
+// so each can be wrong on its own. Those for several entries are compiled once
+// more.
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "core/cuda/entries_job.h"
 #include "core/cuda/loader.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -52,6 +57,69 @@ TEST_P(InstanceTest, MatchesTheOracle) {
 
 INSTANTIATE_TEST_SUITE_P(Kernels, InstanceTest,
                          ::testing::ValuesIn(InstanceCases()),
+                         [](const auto& test) { return test.param.name; });
+
+// Of each class of entries, what computes them in one launch (KernelTable). It
+// has code for all options, so those with one are left out.
+std::vector<InstanceCase> EntriesCases() {
+  std::vector<InstanceCase> cases;
+  for (InstanceCase& made : InstanceCases()) {
+    for (const std::string kernel :
+         {"attend_mma", "attend_dot", "attend_gaussian", "recompute_dot",
+          "recompute_gaussian"}) {
+      if (!made.instance.starts_with(kernel) ||
+          (kernel == "attend_mma" && !made.name.ends_with("_options_all") &&
+           !made.name.ends_with("_options_split"))) {
+        continue;
+      }
+      made.name = absl::StrCat("entries_", made.name);
+      made.spec.batch = 2;
+      made.spec.wanted = {.weights = false, .lse = true};
+      cases.push_back(made);
+    }
+  }
+  return cases;
+}
+
+// The same problem, the keys of each entry in pages as a sequence has them.
+AttentionProblem InPages(const AttentionProblem& whole) {
+  constexpr int64_t kPageKeys = 64;
+  AttentionProblem paged = whole;
+  paged.key_value.clear();
+  const TensorView& key = whole.key_value[0].key;
+  const TensorView& value = whole.key_value[0].value;
+  for (int64_t entry = 0; entry < key.shape[0]; ++entry) {
+    KeyValueBlocks& pages = paged.key_value_of_entries.emplace_back();
+    for (int64_t first = 0; first < key.shape[2]; first += kPageKeys) {
+      const int64_t end = std::min(first + kPageKeys, key.shape[2]);
+      const auto page = [&](const TensorView& all) {
+        return Slice(Slice(all, 0, entry, entry + 1), 2, first, end);
+      };
+      pages.push_back({page(key), page(value)});
+    }
+  }
+  return paged;
+}
+
+class EntriesInstanceTest : public ::testing::TestWithParam<InstanceCase> {};
+
+TEST_P(EntriesInstanceTest, GivesTheBitsOfASingleProblem) {
+  const OwnedProblem owned = ProblemOf(GetParam());
+  ASSERT_OK_AND_ASSIGN(const ValidatedProblem valid, Validate(owned.problem));
+  ASSERT_OK_AND_ASSIGN(const cuda::Devices devices, cuda::OpenDevices());
+  const cuda::Plan plan = cuda::MakePlan(valid, devices[0]->properties());
+  ASSERT_THAT(InstancesOf(plan), Contains(GetParam().instance));
+  ASSERT_TRUE(cuda::ServesEntries(valid, plan));
+  const auto engine = MakeEngine(Backends()[0]);
+  ASSERT_OK_AND_ASSIGN(const Results whole, RunOn(*engine, owned.problem));
+  ASSERT_OK_AND_ASSIGN(const Results paged,
+                       RunOn(*engine, InPages(owned.problem)));
+  EXPECT_TRUE(Matches(owned.problem, paged));
+  EXPECT_TRUE(SameBits(paged, whole));
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, EntriesInstanceTest,
+                         ::testing::ValuesIn(EntriesCases()),
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace

@@ -66,6 +66,17 @@ TEST_F(ChildCheckTest, AFaultOfAnotherKernelFails) {
                AllOf(HasSubstr("rearrange, units of 1: the check was ended by "
                                "SIGABRT; without Hopper's own kernels: "),
                      HasSubstr("rearrange"))));
+  EXPECT_EQ(checked.devices, "sm_90 (emulated)");
+}
+
+// What only pages that stay on a device, and grow there, need.
+TEST_F(ChildCheckTest, RowsForPagesThatStayAreChecked) {
+  Break(kAbortsIn, "rearrange_entries");
+  const ChildCheck checked = CheckInChild(ATTENTION_EMULATED_PLUGIN, kPatient);
+  EXPECT_THAT(checked.status,
+              StatusIs(absl::StatusCode::kInternal,
+                       HasSubstr("kept pages, FP32 width 40: the check was "
+                                 "ended by SIGABRT; without Hopper's")));
 }
 
 TEST_F(ChildCheckTest, ADeviceThatHangsFails) {

@@ -7,6 +7,7 @@
 #include "core/engine.h"
 #include "gtest/gtest.h"
 #include "tests/unit/cuda/backend_fixture.h"
+#include "tests/unit/store/rows.h"
 
 namespace attention::test {
 namespace {
@@ -37,11 +38,14 @@ TEST_F(CostTest, WorkAndBytesFollowFromExtents) {
   const OwnedProblem owned = Square(10);
   const ValidatedProblem valid = Validate(owned.problem).value();
   EXPECT_EQ(Work(valid), 10 * 10 * (64 + 64));
-  EXPECT_EQ(Bytes(valid), 4 * 10 * 64 * 4);
+  Start({});
+  const Backend& backend = *engine_->backends()[0];
+  EXPECT_EQ(Bytes(valid, backend), 4 * 10 * 64 * 4);
   const ValidatedProblem* const problems[] = {&valid, &valid};
   const BackendCost cost = {
       .of_problem = 3, .of_multiply_add = 2, .of_byte = 0.5};
-  EXPECT_EQ(cost.Of(problems), 2 * (3 + 2 * Work(valid) + Bytes(valid) / 2));
+  EXPECT_EQ(cost.Of(problems, backend),
+            2 * (3 + 2 * Work(valid) + Bytes(valid, backend) / 2));
 }
 
 TEST_F(CostTest, AutoTakesTheOneThatShouldBeDoneFirst) {
@@ -55,6 +59,43 @@ TEST_F(CostTest, AutoTakesTheOneThatShouldBeDoneFirst) {
     EXPECT_THAT(job.status, IsOk());
     EXPECT_EQ(job.backend, name) << length;
   }
+}
+
+// That of a decoded row over so many keys of a sequence; `kept`: whether its
+// pages have the numbers by which they stay.
+std::string BackendOf(const Engine& engine, int64_t keys, bool kept) {
+  const auto sequence = store::testing::MakeSequence(
+      {.heads = 1, .key_width = 64, .value_width = 64});
+  EXPECT_THAT(store::testing::AppendRows(*sequence, keys, 1).status(), IsOk());
+  const store::Snapshot snapshot = sequence->TakeSnapshot(0).value();
+  OwnedProblem owned = Square(1);
+  owned.problem.key_value = snapshot.Blocks();
+  if (!kept) {
+    for (KeyValueBlock& block : owned.problem.key_value) block.page = 0;
+  }
+  const ValidatedProblem valid = Validate(owned.problem).value();
+  Tensor output = Tensor::Create(DataType::kFloat32, {1, 1, 1, 64}).value();
+  AttentionJob job;
+  job.problem = &valid;
+  job.outputs.output = output.mutable_view();
+  EXPECT_THAT(engine.Run(job), IsOk());
+  return static_cast<std::string>(job.backend);
+}
+
+// 4,000 keys take the CPU 153 us, 102 of them to read them. To bring them to
+// the device takes 205 us, and all else there 35.
+TEST_F(CostTest, KeysThatStayOnTheDeviceDoNotTravel) {
+  if (BackendNames().size() < 4) GTEST_SKIP() << "no kernels for this machine";
+  Start({.memory_limit = int64_t{8} << 20,
+         .backend = "auto",
+         .measure_cost = MadeUp});
+  for (int turn = 0; turn < 2; ++turn) {  // whether they are there or not
+    EXPECT_EQ(BackendOf(*engine_, 4000, /*kept=*/false), "cpu");
+    EXPECT_EQ(BackendOf(*engine_, 4000, /*kept=*/true), "cuda_test");
+    EXPECT_EQ(BackendOf(*engine_, 40, /*kept=*/true), "cpu");
+  }
+  // More than half of the memory has room for: brought for each request.
+  EXPECT_EQ(BackendOf(*engine_, 9000, /*kept=*/true), "cpu");
 }
 
 TEST_F(CostTest, SmallProblemsThatStayOnTheCpuAreQuick) {
