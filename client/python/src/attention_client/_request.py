@@ -287,17 +287,17 @@ def encode_common(query: Array, options: Options) -> bytes:
 
 
 def encode_own(
-    sequences: Sequence[Any],
+    entries: bytes,
     tensors: Mapping[str, Array],
     rows: Mapping[str, Array] | None = None,
 ) -> bytes:
-    """sequences: SequenceLayer messages; tensors: options by their names.
+    """entries: of a Sequences message; tensors: options by their names.
 
     rows: key, value and their scales, which are appended.
     """
     message = Message()
     inner = Message()
-    inner.add_bytes(_Sequences(entries=sequences).SerializeToString())
+    inner.add_bytes(entries)
     if rows:
         inner.add_message(_SEQUENCES["append"], _key_value(rows))
     message.add_message(_NUMBERS["sequences"], inner)
