@@ -47,6 +47,7 @@ _REPEATABLE = frozenset(
     )
 )
 _THREADS = 64
+_MAP_MEMORY = 1 << 20  # bytes that Ray sets aside for the map's actor
 _START = 120  # seconds that actors and servers may take to start
 
 
@@ -117,6 +118,8 @@ class AttentionCluster:
                 max_concurrency=64,
                 num_cpus=0,
                 # Beside the program that starts it, not at a node that comes and goes.
+                # An actor that needs nothing is put anywhere by Ray, whatever that says.
+                memory=_MAP_MEMORY,
                 scheduling_strategy=NodeAffinitySchedulingStrategy(
                     ray.get_runtime_context().get_node_id(), soft=True
                 ),
