@@ -118,7 +118,7 @@ class AttentionCluster:
                 max_concurrency=64,
                 num_cpus=0,
                 # Beside the program that starts it, not at a node that comes and goes.
-                # An actor that needs nothing is put anywhere by Ray, whatever that says.
+                # One that needs nothing is put anywhere by Ray, whatever that says.
                 memory=_MAP_MEMORY,
                 scheduling_strategy=NodeAffinitySchedulingStrategy(
                     ray.get_runtime_context().get_node_id(), soft=True

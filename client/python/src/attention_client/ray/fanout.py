@@ -14,14 +14,9 @@ from attention_client._arrays import Array, to_numpy
 from attention_client._calls import Steps
 from attention_client._known import Known
 from attention_client._merge import merged_arrays
+from attention_client._options import Options, choice, window_sides
 from attention_client._reply import Piece, decode_piece
-from attention_client._request import (
-    Options,
-    choice,
-    encode_common,
-    encode_own,
-    window_sides,
-)
+from attention_client._request import encode_common, encode_own
 from attention_client.client import Client
 from attention_client.errors import InvalidArgumentError
 from attention_client.info import SequenceForm
