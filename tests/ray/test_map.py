@@ -10,6 +10,7 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from waiting import wait_for_nodes, wait_until
 
+from attention_client import InvalidArgumentError
 from attention_client.ray import AttentionCluster
 
 HEADS, WIDTH, KEYS = 2, 16, 700
@@ -45,6 +46,23 @@ def cluster_of(node, name):
 
 def test_the_map_is_beside_the_program_that_starts_it(ray_cluster, cluster):
     assert home(cluster)[0] == ray_cluster.head_node.node_id
+
+
+def test_a_drain_that_ended_with_the_map_leaves_the_node_in_use(cluster):
+    wait_for_nodes(cluster, 4)
+    node = cluster.nodes()[0].node
+    # What drain() does first.
+    begun = cluster._map.__ray_call__.remote(
+        lambda of, name: of._state.set_draining(name), node
+    )
+    ray.get(begun, timeout=60)
+    form = {"heads": HEADS, "width": WIDTH, "replicas": 4}
+    with pytest.raises(InvalidArgumentError, match="expected 1 to 3"):
+        cluster.sequence(**form)
+    ray.kill(cluster._map, no_restart=False)
+    wait_for_nodes(cluster, 4)
+    with cluster.sequence(**form) as sequence:
+        assert len(sequence.describe().ranges[0].replicas) == 4
 
 
 @pytest.mark.long  # Ray takes a quarter of a minute to see that a node is gone
