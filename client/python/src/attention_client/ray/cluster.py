@@ -307,6 +307,17 @@ class AttentionCluster:
 
     def _add_node(self, taken: Sequence[str]) -> NodeReport:
         """Starts a server on a node that is none of those."""
+        end = time.monotonic() + _START
+        while True:
+            try:
+                return self._start_node(taken)
+            except moving.GoneError:
+                # Ray chose a node that had died, and had not seen that yet.
+                if time.monotonic() > end:
+                    raise
+                self.nodes()  # an error where it is the map that has gone
+
+    def _start_node(self, taken: Sequence[str]) -> NodeReport:
         import ray
 
         settings = self._settings
