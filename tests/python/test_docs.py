@@ -13,7 +13,7 @@ from pages import PAGE, ROOT, blocks
 from safetensors.numpy import load_file, save_file
 
 import attention_client
-from attention_client import Client, LocalServer, _request, errors
+from attention_client import Client, LocalServer, _options, errors
 
 
 @pytest.fixture
@@ -115,6 +115,6 @@ def test_the_tables_are_whole():
     cells = re.findall(r"^\| (`[^|]*`) \|", PAGE, re.MULTILINE)
     named = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
     exceptions = {kind.__name__ for kind in errors._CLASSES.values()}
-    options = set(_request.Options.__annotations__)
+    options = set(_options.Options.__annotations__)
     assert named == options | exceptions | {"timeout", "metadata"}
     assert exceptions <= set(attention_client.__all__)

@@ -9,7 +9,7 @@ import grpc
 from google.protobuf import descriptor_pb2
 
 import attention_client
-from attention_client import _channel, _messages, _request, errors, info
+from attention_client import _channel, _messages, _options, _request, errors, info
 from attention_client._wire import DATATYPES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,13 +34,13 @@ def test_the_package_has_the_api_of_the_proto_files(tmp_path):
 
 def test_every_field_of_a_request_has_an_option():
     of_scoring = {f.name for f in REQUEST.oneofs_by_name["scoring"].fields}
-    own_names = {"window_left", "window_right", *_request.RENAMED.values()}
-    options = set(_request.Options.__annotations__) - set(_request.SCALES)
+    own_names = {"window_left", "window_right", *_options.RENAMED.values()}
+    options = set(_options.Options.__annotations__) - set(_request.SCALES)
     assert field_names("AttendRequest") - of_scoring - own_names - {
         "query",
         "key_value",
         "sequences",
-    } == (options - {"window", "scale", "scoring", *_request.RENAMED})
+    } == (options - {"window", "scale", "scoring", *_options.RENAMED})
     assert field_names("KeyValueTensors") == {"key", "value", *_request.SCALES}
 
 
@@ -49,11 +49,11 @@ def test_every_option_is_sent_by_its_kind():
         f.name for f in REQUEST.fields if f.message_type and not f.containing_oneof
     }
     assert tensor - {"query"} == set(_request.TENSORS)
-    sent = {*_request.TENSORS, *_request.SCALARS, *_request.RENAMED, *_request.CHOICES}
+    sent = {*_request.TENSORS, *_options.SCALARS, *_options.RENAMED, *_options.CHOICES}
     assert sent | {"window", "scale", "scoring", *_request.SCALES} == set(
-        _request.Options.__annotations__
+        _options.Options.__annotations__
     )
-    assert set(_request.RENAMED.values()) <= field_names("AttendRequest")
+    assert set(_options.RENAMED.values()) <= field_names("AttendRequest")
 
 
 def test_every_scoring_function_has_its_fields():
@@ -151,4 +151,4 @@ def test_the_docstring_of_attend_names_every_option():
     text = attention_client.Client.attend.__doc__
     listed = text.split("Options:")[1].split(";")[0]
     names = {name.strip() for name in listed.split(",")}
-    assert names == set(_request.Options.__annotations__)
+    assert names == set(_options.Options.__annotations__)

@@ -7,7 +7,10 @@ import threading
 import numpy as np
 import pytest
 import ray
+from counted import Servers
+from many_servers import LOOPBACK
 from ray.cluster_utils import Cluster
+from tree_requests import HEADS, KEYS, SERVERS, SIZE, WIDTH
 
 from attention_client import Client, LocalServer
 from attention_client.ray import AttentionCluster, tree
@@ -74,8 +77,7 @@ def kill():
 @pytest.fixture(params=["flat", "tree"])
 def asking(request, monkeypatch):
     """The client asks all servers itself, or few, which ask the others."""
-    if request.param == "tree":
-        monkeypatch.setattr(tree, "MOST_ASKED", 1)
+    monkeypatch.setattr(tree, "MOST_ASKED", 1 if request.param == "tree" else NODES + 1)
 
 
 class Running:
@@ -124,3 +126,18 @@ class Running:
 @pytest.fixture
 def running():
     return Running
+
+
+@pytest.fixture(scope="module")
+def servers():
+    """Without Ray, more than it has nodes."""
+    with Servers(SERVERS, **LOOPBACK) as made:
+        yield made
+
+
+@pytest.fixture
+def sharded(servers, normal):
+    made = servers.sequence(HEADS, WIDTH, SIZE)
+    made.append(normal(HEADS, KEYS, WIDTH), normal(HEADS, KEYS, WIDTH))
+    servers.forget()
+    return made

@@ -42,18 +42,22 @@ class Recorded:
 
     def append(self):
         """Of one thread: by itself, or with a question."""
-        if len(self.sequence) < LONGEST:
+        has_room = len(self.sequence) < LONGEST
+        if has_room:
             self._number += 1
         number = self._number
         count = MANY if number % 25 == 0 else 1 + number % 3
         ids = tuple(key_id(1, number, n) for n in range(count))
         keys, values = (rows[np.newaxis] for rows in rows_of(ids))
-        if len(self.sequence) < LONGEST:
+        if has_room:
             self._position = len(self.sequence)
         position = self._position
         placed = {"keys": ids, "position": position}
         # As who has lost an answer does: the same keys at the same place.
-        for timeout in (HURRY if number % 4 == 0 else PATIENCE, PATIENCE):
+        # Not of the one that is appended again and again: the checker tries each of those
+        # whose outcome is unknown at every step.
+        is_hurried = has_room and number % 4 == 0
+        for timeout in (HURRY if is_hurried else PATIENCE, PATIENCE):
             begin = time.monotonic_ns()
             try:
                 if number % 2:

@@ -1,6 +1,7 @@
 """Servers and nodes that die, go and come, amid calls."""
 
 import contextlib
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -276,3 +277,20 @@ def test_a_node_that_ray_drains_loses_nothing(ray_cluster, cluster, checked, run
     wait_for_nodes(cluster, 3)
     cluster.add_nodes(1)
     one.attend()
+
+
+@pytest.mark.long  # as long as Ray takes to see that a node is gone
+def test_a_server_is_started_elsewhere_than_at_a_node_that_has_just_died(
+    ray_cluster, cluster
+):
+    wait_for_nodes(cluster, 4)
+    dead = ray_cluster.add_node(num_cpus=1)
+    ray_cluster.remove_node(dead, allow_graceful=False)
+    with ThreadPoolExecutor(1) as threads:
+        # The only node with a processor to spare, as far as Ray knows.
+        adding = threads.submit(cluster.add_nodes, 1)
+        other = ray_cluster.add_node(num_cpus=1)
+        (added,) = adding.result()
+    assert added.ray_node == other.node_id
+    cluster.drain(added.node)
+    ray_cluster.remove_node(other)

@@ -21,8 +21,9 @@ from attention_client._arrays import (
     to_numpy,
     torch_elements,
 )
+from attention_client._options import Options, window_sides
 from attention_client._reply import Result
-from attention_client._request import Options, fitting, window_sides
+from attention_client._request import fitting
 from attention_client._wire import DATATYPES, sendable
 from attention_client.errors import (
     InvalidArgumentError,

@@ -13,8 +13,9 @@ from typing import Any, SupportsBytes, TypeAlias, TypeVar
 
 from attention_client import _channel, _infer, _messages, _shared_memory
 from attention_client._arrays import Array
+from attention_client._options import Options
 from attention_client._reply import TENSORS, Result, decode
-from attention_client._request import Options, Prepared, encode, prepare
+from attention_client._request import Prepared, encode, prepare
 from attention_client._shared_memory import Pool, Region
 from attention_client.errors import (
     AttentionError,

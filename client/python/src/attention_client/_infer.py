@@ -9,15 +9,9 @@ from typing import Any
 import numpy as np
 
 from attention_client import _messages, scoring
+from attention_client._options import CHOICES, choice, set_field, window_sides
 from attention_client._reply import TENSORS
-from attention_client._request import (
-    CHOICES,
-    SCORINGS,
-    Prepared,
-    choice,
-    set_field,
-    window_sides,
-)
+from attention_client._request import SCORINGS, Prepared
 from attention_client._wire import DATATYPES
 
 # What kind of parameter an option is.

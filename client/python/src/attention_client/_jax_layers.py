@@ -12,7 +12,7 @@ import numpy as np
 
 from attention_client._arrays import Array
 from attention_client._default import default_client
-from attention_client._request import Options
+from attention_client._options import Options
 from attention_client.scoring import Additive, Bilinear, Gaussian
 
 # query, key, value, and the scoring function's parameters by the service's names.

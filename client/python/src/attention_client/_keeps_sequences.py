@@ -9,8 +9,8 @@ from typing_extensions import Unpack
 
 from attention_client import _channel, _sequence_calls
 from attention_client._calls import Returned, Steps
+from attention_client._options import Options
 from attention_client._reply import Result
-from attention_client._request import Options
 from attention_client.info import SequenceDescription
 from attention_client.sequence import Sequence
 

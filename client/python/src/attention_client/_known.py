@@ -11,8 +11,9 @@ import numpy as np
 
 from attention_client import _messages
 from attention_client._arrays import BFLOAT16, FLOAT8, Array, to_numpy
+from attention_client._options import set_field
 from attention_client._quantize import quantized
-from attention_client._request import fitting, set_field
+from attention_client._request import fitting
 from attention_client._wire import DATATYPES
 from attention_client.errors import InvalidArgumentError
 from attention_client.info import SequenceForm

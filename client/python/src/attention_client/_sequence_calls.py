@@ -13,8 +13,9 @@ from attention_client import _channel, _messages
 from attention_client._arrays import Array, like, to_numpy
 from attention_client._calls import Returned, Steps
 from attention_client._known import Known, form, pair, route, with_extents
+from attention_client._options import Options, set_field
 from attention_client._reply import TENSORS, Result, decode
-from attention_client._request import Options, encode, prepare, set_field
+from attention_client._request import encode, prepare
 from attention_client._wire import Message, sendable
 from attention_client.errors import (
     AttentionError,

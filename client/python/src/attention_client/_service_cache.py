@@ -15,8 +15,8 @@ from typing_extensions import Self
 from attention_client import _known, _sequence_calls
 from attention_client._default import default_client
 from attention_client._keeps_sequences import KeepsSequences
+from attention_client._options import Options
 from attention_client._reply import Result
-from attention_client._request import Options
 from attention_client.sequence import Sequence
 
 # Layers that see keys by their positions alone, which the mask says.

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from attention_client import _torch_operator
 from attention_client._arrays import gradients_are_refused
-from attention_client._request import Options
+from attention_client._options import Options
 from attention_client._torch_operator import LEARNED, Facts, Settings
 
 _INPUTS = ("query", "key", "value")

@@ -17,7 +17,7 @@ from torch.autograd import forward_ad
 
 from attention_client import _channel, _default
 from attention_client._arrays import Array, torch_elements
-from attention_client._request import Options
+from attention_client._options import Options
 from attention_client._torch_gradients import Tensors, recompute
 from attention_client.scoring import Additive, Bilinear, Gaussian
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any, cast
 
+from attention_client._options import Options, Request
 from attention_client._reply import Result, decode_streamed
-from attention_client._request import Options, Prepared, Request, encode, prepare
+from attention_client._request import Prepared, encode, prepare
 from attention_client.errors import AttentionError, InvalidArgumentError
 
 

@@ -64,6 +64,7 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
+@lru_cache(maxsize=1024)
 def _bytes_header(number: int, size: int) -> bytes:
     return _varint(number << 3 | _BYTES) + _varint(size)
 

@@ -12,8 +12,8 @@ from typing_extensions import Self, Unpack
 
 from attention_client import _calls, _channel, _process, _sequence_calls
 from attention_client._keeps_sequences import KeepsSequences
+from attention_client._options import Options, Request
 from attention_client._reply import Result
-from attention_client._request import Options, Request
 from attention_client._window import Window
 from attention_client.errors import AttentionError, from_rpc_error
 from attention_client.info import ServerInfo

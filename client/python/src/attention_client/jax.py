@@ -13,7 +13,7 @@ import numpy as np
 
 from attention_client._arrays import Array
 from attention_client._default import default_client, set_client
-from attention_client._request import Options
+from attention_client._options import Options
 from attention_client.errors import InvalidArgumentError
 
 __all__ = ["default_client", "dot_product_attention", "set_client"]

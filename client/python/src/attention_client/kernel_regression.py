@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from attention_client._arrays import Array, to_numpy
-from attention_client._request import Options
+from attention_client._options import Options
 from attention_client._summary import summary
 from attention_client.errors import InvalidArgumentError
 from attention_client.scoring import Gaussian, ScaledDotProduct

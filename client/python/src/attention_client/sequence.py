@@ -10,8 +10,8 @@ from attention_client import _channel, _sequence_calls
 from attention_client._calls import Returned, Steps
 from attention_client._handle import EndsWithBlock, Handle
 from attention_client._known import Known
+from attention_client._options import Options
 from attention_client._reply import Result
-from attention_client._request import Options
 from attention_client.info import SequenceDescription
 
 if TYPE_CHECKING:

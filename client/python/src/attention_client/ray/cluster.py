@@ -47,6 +47,7 @@ _REPEATABLE = frozenset(
     )
 )
 _THREADS = 64
+_MAP_MEMORY = 1 << 20  # bytes that Ray sets aside for the map's actor
 _START = 120  # seconds that actors and servers may take to start
 
 
@@ -117,6 +118,8 @@ class AttentionCluster:
                 max_concurrency=64,
                 num_cpus=0,
                 # Beside the program that starts it, not at a node that comes and goes.
+                # One that needs nothing is put anywhere by Ray, whatever that says.
+                memory=_MAP_MEMORY,
                 scheduling_strategy=NodeAffinitySchedulingStrategy(
                     ray.get_runtime_context().get_node_id(), soft=True
                 ),
@@ -304,6 +307,17 @@ class AttentionCluster:
 
     def _add_node(self, taken: Sequence[str]) -> NodeReport:
         """Starts a server on a node that is none of those."""
+        end = time.monotonic() + _START
+        while True:
+            try:
+                return self._start_node(taken)
+            except moving.GoneError:
+                # Ray chose a node that had died, and had not seen that yet.
+                if time.monotonic() > end:
+                    raise
+                self.nodes()  # an error where it is the map that has gone
+
+    def _start_node(self, taken: Sequence[str]) -> NodeReport:
         import ray
 
         settings = self._settings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,14 +14,9 @@ from attention_client._arrays import Array, to_numpy
 from attention_client._calls import Steps
 from attention_client._known import Known
 from attention_client._merge import merged_arrays
+from attention_client._options import Options, choice, window_sides
 from attention_client._reply import Piece, decode_piece
-from attention_client._request import (
-    Options,
-    choice,
-    encode_common,
-    encode_own,
-    window_sides,
-)
+from attention_client._request import encode_common, encode_own
 from attention_client.client import Client
 from attention_client.errors import InvalidArgumentError
 from attention_client.info import SequenceForm
@@ -29,6 +25,7 @@ from attention_client.ray.ranges import Range, Replica, Rows
 from attention_client.scoring import ParameterSet
 
 _SequenceLayer = _messages.message("attention.v1.SequenceLayer")
+_Sequences = _messages.message("attention.v1.Sequences")
 
 # What has no meaning, or another one, for a part of the keys.
 _REFUSED = (
@@ -290,12 +287,25 @@ def _own(
     rows: dict[str, Array] | None = None,
     position: int | None = None,
 ) -> bytes:
-    entries = [
-        _SequenceLayer(name=one.name, layer=layer, position=position)
-        for _, one in parts
-    ]
+    entries = _entries(tuple(one.name for _, one in parts), layer, position)
     ranges = [part for part, _ in parts]
-    return encode_own(entries, question.own(ranges, has_sinks=has_sinks), rows or {})
+    return encode_own(entries, question.own(ranges, has_sinks=has_sinks), rows)
+
+
+def _entries(names: tuple[str, ...], layer: int, position: int | None) -> bytes:
+    """Of a Sequences message. Those that are read are the same for many calls."""
+    return (_read_entries if position is None else _made_entries)(
+        names, layer, position
+    )
+
+
+def _made_entries(names: tuple[str, ...], layer: int, position: int | None) -> bytes:
+    entries = [_SequenceLayer(name=n, layer=layer, position=position) for n in names]
+    data: bytes = _Sequences(entries=entries).SerializeToString()
+    return data
+
+
+_read_entries = functools.lru_cache(maxsize=4096)(_made_entries)
 
 
 def attend_appended(

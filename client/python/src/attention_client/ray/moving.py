@@ -138,6 +138,10 @@ def plain(connect: Mapping[str, Any]) -> dict[str, Any]:
 # Ray.
 
 
+class GoneError(UnavailableError):
+    """The actor has died, or its node."""
+
+
 class RestartingError(UnavailableError):
     """Ray is starting the actor anew."""
 
@@ -176,6 +180,8 @@ def ask_handle(
         ) from None
     except ray.exceptions.ActorUnavailableError as error:
         raise RestartingError(f"{name} is being started anew: {error}") from None
+    except ray.exceptions.ActorDiedError as error:
+        raise GoneError(f"{name} does not answer {method}(): {error}") from None
     except ray.exceptions.RayError as error:
         raise UnavailableError(f"{name} does not answer {method}(): {error}") from None
 

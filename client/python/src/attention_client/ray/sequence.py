@@ -13,8 +13,8 @@ from attention_client import _channel
 from attention_client._arrays import Array, like, to_numpy
 from attention_client._handle import EndsWithBlock
 from attention_client._known import Known, pair, with_extents
+from attention_client._options import Options
 from attention_client._reply import TENSORS, Result
-from attention_client._request import Options
 from attention_client.errors import InvalidArgumentError, UnavailableError
 from attention_client.info import SequenceForm
 from attention_client.ray import fanout

@@ -40,12 +40,15 @@ class State:
 
     @classmethod
     def load(cls, name: str) -> State:
-        """What was kept under this name, else nothing."""
+        """What was kept under this name, else nothing.
+
+        A drain has ended with the actor that did it: it is begun again by who wants it.
+        """
         state = cls(name)
         for key in _kv().list(state._key("")):
             kept = _kv().get(key)
             if isinstance(kept, Node):
-                state._nodes[kept.name] = kept
+                state._nodes[kept.name] = dataclasses.replace(kept, is_draining=False)
             elif isinstance(kept, SequenceMap):
                 state._sequences[kept.name] = kept
         return state

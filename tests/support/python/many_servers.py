@@ -3,7 +3,7 @@
 import contextlib
 from concurrent.futures import ThreadPoolExecutor
 
-from attention_client import Client, LocalServer, _channel
+from attention_client import Client, LocalServer
 from attention_client.info import SequenceForm
 from attention_client.ray import (
     Range,
@@ -18,26 +18,14 @@ from attention_client.ray import (
 LOOPBACK = {"peers": "127.0.0.1:*"}
 
 
-class Counting(Client):
-    """It keeps the methods that it has called."""
-
-    def __init__(self, *arguments, **options):
-        super().__init__(*arguments, **options)
-        self.called = []
-
-    def _call(self, method, *arguments):
-        self.called.append(method)
-        return super()._call(method, *arguments)
-
-    def _start(self, method, *arguments):
-        self.called.append(method)
-        return super()._start(method, *arguments)
-
-
 class Servers:
-    """What a ShardedSequence needs of an AttentionCluster."""
+    """What a ShardedSequence needs of an AttentionCluster.
+
+    connect: settings of the clients; flags: of the servers, with one worker thread.
+    """
 
     timeout = 60.0
+    client = Client
 
     def __init__(self, count, connect=None, **flags):
         self._stack = contextlib.ExitStack()
@@ -54,7 +42,7 @@ class Servers:
                 for _ in range(count)
             ]
             self.clients = [
-                started.enter_context(Counting(server.target, **connect))
+                started.enter_context(self.client(server.target, **connect))
                 for server in self.servers
             ]
             self._stack = started.pop_all()
@@ -82,15 +70,3 @@ class Servers:
             made.append(Range(number * size, size, (Replica(str(node), one.name),)))
         self._map = SequenceMap("many", form, 1, size, 1, tuple(made))
         return ShardedSequence(self, self._map, [0])
-
-    def forget(self):
-        for client in self.clients:
-            client.called.clear()
-
-    def trees(self):
-        """Clients that have asked for others' shards."""
-        return sum(_channel.ATTEND_SHARDS in client.called for client in self.clients)
-
-    def asked(self):
-        """Clients that have asked for anything."""
-        return sum(bool(client.called) for client in self.clients)

@@ -1,0 +1,243 @@
+"""See --help."""
+
+import argparse
+import os
+import statistics
+import sys
+
+import numpy as np
+from sharded.measure import (
+    Servers,
+    at_once,
+    measured,
+    most_asked,
+    processor_time,
+    timed,
+)
+from sharded.simulation import (
+    QUERY_HEADS,
+    WIDTH,
+    best_groups,
+    simulate,
+    simulate_tree,
+)
+
+from attention_client.ray import tree
+from attention_client.ray.fanout import merged_arrays
+
+NODES = (1, 2, 3, 4)
+LINK = (100e-6, 25e9 / 8)  # seconds of a round trip, bytes a second
+
+
+def parse():
+    parser = argparse.ArgumentParser(
+        prog="benchmarks/sharded",
+        description="A decoder's step over several servers: measured here, and simulated "
+        "for more nodes. Measured are steps over 1 to 4 servers with one thread each, "
+        "without Ray, which takes no part in a step. They share this machine's processors "
+        "with the client. The simulation takes what a call, a key and a merge cost from "
+        "the same rounds, and is first compared with what was measured in them, then asked "
+        "for nodes with processors of their own. Last, a client that asks all servers is "
+        "compared with a tree of servers that ask others and merge.",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=0.5,
+        help="of each figure; default: %(default)s",
+    )
+    parser.add_argument("--rounds", type=int, default=5, help="default: %(default)s")
+    parser.add_argument("--keys", type=int, default=16384, help="default: %(default)s")
+    parser.add_argument(
+        "--check",
+        type=float,
+        metavar="PERCENT",
+        help="no more than the first comparison; exits with 1 where a simulated step "
+        "differs by more from the measured one",
+    )
+    parser.add_argument(
+        "--overhead",
+        action="store_true",
+        help="nothing but what a step over 2 to 8 servers takes above the slowest one "
+        "alone",
+    )
+    return parser.parse_args()
+
+
+def normal(*shape, random=np.random.default_rng(seed=1)):
+    return random.normal(size=shape).astype(np.float32)
+
+
+def row(first, figures, scale=1e3):
+    print(f"| {first} | " + " | ".join(f"{of * scale:.2f}" for of in figures) + " |")
+
+
+def overhead(query, options):
+    """A table; all of a round in turns, so that a busy moment is everybody's."""
+    print("Above the slowest server alone, 64 keys each; ms")
+    print(
+        "| servers | alone | client asks all | its processor | tree | its processor |"
+    )
+    print("|---|---|---|---|---|---|")
+    for count in (2, 3, 4, 8):
+        with Servers(count) as servers:
+            step = servers.over(count, count * 64, normal)
+            shards = servers.shards(step)
+            rounds = []
+            for _ in range(options.rounds):
+                alone = max(
+                    timed(
+                        lambda s=s: s.attend(query, lse=True), options.seconds / count
+                    )
+                    for s in shards
+                )
+                found = [alone]
+                for most in (count, 1):
+                    with most_asked(most):
+                        took = measured(servers, step, query, options.seconds)
+                    found += [took[0] - alone, took[1]]
+                rounds.append(found)
+        row(count, [statistics.median(of) for of in zip(*rounds, strict=True)])
+
+
+def most_at_once():
+    """Servers that compute at once here: one for each processor."""
+    return min(len(os.sched_getaffinity(0)), max(NODES))
+
+
+def one_round(servers, large, small, query, options):
+    """The times of its steps, and the costs that they say."""
+    seconds = options.seconds
+    steps, floors, alone = {}, {}, {}
+    for n in NODES:
+        steps[n] = timed(lambda: large[n].attend(query), seconds)
+        floors[n] = timed(lambda: small[n].attend(query), seconds)
+        alone[n] = max(
+            timed(lambda s=shard: s.attend(query, lse=True), seconds / n)
+            for shard in servers.shards(large[n])
+        )
+    # Not by the clock: four servers on few processors wait for each other.
+    one, four = (
+        processor_time(lambda n=n: small[n].attend(query), seconds) for n in (1, 4)
+    )
+    parts, lses = normal(16, QUERY_HEADS, 1, WIDTH), np.zeros((16, QUERY_HEADS, 1))
+    merge = timed(lambda: merged_arrays(list(parts), lses), seconds / 4) / 16
+    costs = {
+        "merge": merge,
+        "key": (steps[1] - floors[1]) / (options.keys - 64),
+        "keys_at_once": at_once(servers, large[most_at_once()], query, seconds),
+        "send": max((four - one) / 3 - merge, 0),
+    }
+    costs["call"] = max(floors[1] - costs["send"] - merge - 64 * costs["key"], 0)
+    return steps, alone, floors, costs
+
+
+def compare_with_measured(query, options):
+    """A table; what a call, a key and a merge cost, and the largest difference."""
+    processors = len(os.sched_getaffinity(0))
+    with Servers(max(NODES)) as servers, most_asked(max(NODES)):
+        large = {n: servers.over(n, options.keys, normal) for n in NODES}
+        small = {n: servers.over(n, n * 64, normal) for n in NODES}
+        rounds = [
+            one_round(servers, large, small, query, options)
+            for _ in range(options.rounds)
+        ]
+    print(f"{options.keys} keys on {processors} processors, ms; the client asks all")
+    print("| nodes | step | slowest shard alone | 64 keys each | simulated | differs |")
+    print("|---|---|---|---|---|---|")
+    most = 0.0
+    for n in NODES:
+        told = [simulate(n, options.keys, of[3], processors) for of in rounds]
+        # Of each round: what else the machine does changes from one to the next.
+        differs = statistics.median(
+            of / measured[0][n] - 1 for of, measured in zip(told, rounds, strict=True)
+        )
+        figures = [statistics.median(of[i][n] for of in rounds) for i in range(3)]
+        figures.append(statistics.median(told))
+        shown = " | ".join(f"{of * 1e3:.2f}" for of in figures)
+        print(f"| {n} | {shown} | {differs:+.0%} |")
+        most = max(most, abs(differs))
+    costs = {
+        name: statistics.median(of[3][name] for of in rounds)
+        for name in ("merge", "key", "send", "call")
+    }
+    return costs, most
+
+
+def measure_trees(query, options):
+    """Tables of steps over many servers; what a server takes for each that it asks."""
+    relays = []
+    print(
+        "| servers | client asks all: ms | its processor | tree: ms | its processor |"
+    )
+    print("|---|---|---|---|---|")
+    for count in (4, 8, 16):
+        with Servers(count) as servers:
+            step = servers.over(count, count * 64, normal)
+            times = {count: [], 0: []}  # by the most that are asked: all, or a tree
+            for _ in range(options.rounds):
+                for most, found in times.items():
+                    with most_asked(most):
+                        found.append(measured(servers, step, query, options.seconds))
+        flat, of_tree = (
+            [statistics.median(one) for one in zip(*found, strict=True)]
+            for found in times.values()
+        )
+        shown = (flat[0], flat[1], of_tree[0], of_tree[1])
+        print(f"| {count} | " + " | ".join(f"{of * 1e3:.2f}" for of in shown) + " |")
+        asked = count - len(tree.groups(range(count)))
+        relays.append((of_tree[2] - flat[2]) / asked)
+    return max(statistics.median(relays), 0)
+
+
+def compare_with_tree(costs):
+    """A table: the fan-out of a client beside that of a tree."""
+    print(f"A client that asks all, and a tree ({costs['relay'] * 1e6:.0f} us), ms")
+    print(
+        "| nodes | 64 keys each | tree | 16384 keys each | tree | 262144 | tree | "
+        "the client asks | best |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|")
+    link = (100e-6, 25e9 / 8)
+    for nodes in (4, 8, 16, 32, 64):
+        figures = [
+            how(nodes, nodes * keys, costs, link=link)
+            for keys in (64, 16384, 262144)
+            for how in (simulate, simulate_tree)
+        ]
+        asked = f"{len(tree.groups(range(nodes)))} | {best_groups(nodes, costs, link)}"
+        shown = " | ".join(f"{of * 1e3:.2f}" for of in figures)
+        print(f"| {nodes} | {shown} | {asked} |")
+
+
+def compare_nodes(costs):
+    """A table of more nodes and keys than there are here."""
+    print("Simulated: nodes with a processor each, a link of 100 us and 25 Gbit/s")
+    print("| keys | 1 nodes | 8 nodes | 64 nodes | of linear at 8 |")
+    print("|---|---|---|---|---|")
+    for keys in (10**5, 10**6, 10**7, 10**8, 10**9):
+        of = {n: simulate(n, keys, costs, link=LINK) for n in (1, 8, 64)}
+        shown = " | ".join(f"{1e3 * of[n]:.1f} ms" for n in of)
+        print(f"| {keys:.0e} | {shown} | {of[1] / of[8] / 8:.2f} |")
+
+
+def main():
+    options = parse()
+    query = normal(QUERY_HEADS, 1, WIDTH)
+    if options.overhead:
+        return overhead(query, options)
+    costs, most = compare_with_measured(query, options)
+    if options.check is None:
+        costs["relay"] = measure_trees(query, options)
+    print("costs in us:", {name: round(of * 1e6, 3) for name, of in costs.items()})
+    if options.check is not None:
+        if most * 100 > options.check:
+            sys.exit(f"sharded: {most:.0%} (at most {options.check:g} %)")
+        return None
+    compare_nodes(costs)
+    compare_with_tree(costs)
+    return None
+
+
+if __name__ == "__main__":
+    main()

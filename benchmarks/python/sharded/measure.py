@@ -1,0 +1,124 @@
+"""Steps over servers on this machine, by the clock and by what processors they take."""
+
+import contextlib
+import os
+import statistics
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import many_servers
+from sharded.simulation import HEADS, WIDTH
+
+from attention_client.ray import tree
+
+
+class Servers(many_servers.Servers):
+    """Each with one thread, on one processor."""
+
+    def __init__(self, count):
+        super().__init__(count, **many_servers.LOOPBACK)
+        self._pids = [server.pid for server in self.servers]
+        # Else the system may have several wait for one processor beside an idle one.
+        processors = sorted(os.sched_getaffinity(0))
+        for number, pid in enumerate(self._pids):
+            _pin(pid, processors[number % len(processors)])
+
+    def over(self, count, keys, normal):
+        """A sequence of so many keys, cut into as many ranges as servers are to have."""
+        size = -(-keys // count // 64) * 64
+        sequence = self.sequence(HEADS, WIDTH, size, ranges=count)
+        for start in range(0, keys, 4096):
+            rows = min(4096, keys - start)
+            sequence.append(normal(HEADS, rows, WIDTH), normal(HEADS, rows, WIDTH))
+        return sequence
+
+    def shards(self, sequence):
+        """Each range, as a sequence of its server."""
+        return [
+            self._client(one.node).open_sequence(one.name)
+            for part in sequence._map.ranges
+            for one in part.replicas
+        ]
+
+    def processor_time(self):
+        """What they have taken so far, in seconds."""
+        ticks = 0
+        for pid in self._pids:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _pin(pid, processor):
+    """A process, with all threads that it has."""
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        os.sched_setaffinity(int(thread.name), {processor})
+
+
+def timed(call, seconds):
+    """The median of a call's times, in seconds."""
+    times = []
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or len(times) < 5:
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def at_once(servers, sequence, query, seconds):
+    """Seconds for a key at each server, where all of a sequence's compute at once.
+
+    Other programs may take more of one than of another.
+    """
+    shards = servers.shards(sequence)
+    end = time.perf_counter() + seconds
+
+    def one(shard):
+        times = []
+        while time.perf_counter() < end or len(times) < 5:
+            times.append(shard.attend(query).compute_ns * 1e-9 / len(shard))
+        return statistics.fmean(times)  # with the slices that others take
+
+    with ThreadPoolExecutor(len(shards)) as threads:
+        return list(threads.map(one, shards))
+
+
+def processor_time(call, seconds):
+    """What a call takes of this program's processors, in seconds; the least of some."""
+    least = float("inf")
+    for _ in range(5):
+        start, calls = time.process_time(), 0
+        end = time.perf_counter() + seconds / 5
+        while time.perf_counter() < end or calls < 5:
+            call()
+            calls += 1
+        least = min(least, (time.process_time() - start) / calls)
+    return least
+
+
+@contextlib.contextmanager
+def most_asked(count):
+    """Servers above which a tree is asked."""
+    before, tree.MOST_ASKED = tree.MOST_ASKED, count
+    try:
+        yield
+    finally:
+        tree.MOST_ASKED = before
+
+
+def measured(servers, step, query, seconds):
+    """A step's median time, and what it takes of client's and servers' processors."""
+    calls = 0
+
+    def call():
+        nonlocal calls
+        step.attend(query)
+        calls += 1
+
+    call()
+    own, theirs, calls = time.process_time(), servers.processor_time(), 0
+    median = timed(call, seconds)
+    own, theirs = time.process_time() - own, servers.processor_time() - theirs
+    return median, own / calls, theirs / calls

@@ -1,0 +1,111 @@
+"""The map's actor: where it is, and what is left when its node dies."""
+
+import contextlib
+import os
+import signal
+
+import numpy as np
+import pytest
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+from waiting import wait_for_nodes, wait_until
+
+from attention_client import InvalidArgumentError
+from attention_client.ray import AttentionCluster
+
+HEADS, WIDTH, KEYS = 2, 16, 700
+MEMORY = 64 << 20  # that a server asks Ray for
+
+
+@ray.remote(num_cpus=0)
+def start(name):
+    """What a program on a node does; the map is where that runs."""
+    needs = {"cpus": 0, "memory": MEMORY}
+    AttentionCluster(2, name=name, is_kept=True, **needs).close()
+
+
+def home(cluster):
+    """The map's node, and its process."""
+    asked = cluster._map.__ray_call__.remote(
+        lambda _: (ray.get_runtime_context().get_node_id(), os.getpid())
+    )
+    return ray.get(asked, timeout=60)
+
+
+@contextlib.contextmanager
+def cluster_of(node, name):
+    """A cluster that was started by a program on that node of Ray's."""
+    there = NodeAffinitySchedulingStrategy(node.node_id, soft=False)
+    ray.get(start.options(scheduling_strategy=there).remote(name))
+    cluster = AttentionCluster.connect(name)
+    try:
+        yield cluster
+    finally:
+        cluster.shutdown()
+
+
+def test_the_map_is_beside_the_program_that_starts_it(ray_cluster, cluster):
+    assert home(cluster)[0] == ray_cluster.head_node.node_id
+
+
+def test_a_drain_that_ended_with_the_map_leaves_the_node_in_use(cluster):
+    wait_for_nodes(cluster, 4)
+    node = cluster.nodes()[0].node
+    # What drain() does first.
+    begun = cluster._map.__ray_call__.remote(
+        lambda of, name: of._state.set_draining(name), node
+    )
+    ray.get(begun, timeout=60)
+    form = {"heads": HEADS, "width": WIDTH, "replicas": 4}
+    with pytest.raises(InvalidArgumentError, match="expected 1 to 3"):
+        cluster.sequence(**form)
+    ray.kill(cluster._map, no_restart=False)
+    wait_for_nodes(cluster, 4)
+    with cluster.sequence(**form) as sequence:
+        assert len(sequence.describe().ranges[0].replicas) == 4
+
+
+@pytest.mark.long  # Ray takes a quarter of a minute to see that a node is gone
+def test_the_map_comes_back_elsewhere_when_its_node_is_killed(
+    ray_cluster, normal, running
+):
+    # Too small for a server: it has the map and nothing else.
+    node = ray_cluster.add_node(
+        num_cpus=0, memory=MEMORY // 2, object_store_memory=80 << 20
+    )
+    with cluster_of(node, "other") as cluster:
+        where, process = home(cluster)
+        assert where == node.node_id
+        sequence = cluster.sequence(heads=HEADS, width=WIDTH, range_keys=64, replicas=2)
+        sequence.append(normal(HEADS, KEYS, WIDTH), normal(HEADS, KEYS, WIDTH))
+        query = normal(4, 2, WIDTH)
+        expected = sequence.attend(query).output
+
+        def attend():
+            # By the map that this program has: nobody tells it another one.
+            output = sequence.attend(query).output
+            np.testing.assert_allclose(output, expected, rtol=0, atol=1e-6)
+
+        before = sequence.describe()
+        with running(attend) as calls:
+            ray_cluster.remove_node(node, allow_graceful=False)
+            # A machine that fails does not leave it a moment.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+            calls.wait_for(20)
+            assert cluster.sequences() == [sequence.name]
+            calls.wait_for(20)
+        assert home(cluster)[0] != node.node_id
+        wait_for_nodes(cluster, 2)
+        after = sequence.describe()
+        assert after.lengths == before.lengths
+        assert [part.start for part in after.ranges] == [
+            part.start for part in before.ranges
+        ]
+        rows = normal(HEADS, 100, WIDTH), normal(HEADS, 100, WIDTH)
+        assert sequence.append(*rows) == KEYS + 100
+        with sequence.fork() as fork:
+            assert len(fork) == KEYS + 100
+        wait_until(
+            lambda: all(len(p.replicas) == 2 for p in sequence.describe().ranges)
+        )
