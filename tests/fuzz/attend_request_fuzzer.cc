@@ -2,7 +2,6 @@
 // accepts with the same content, and what it accepts without unknown fields we
 // accept, however the bytes are cut into slices.
 #include <google/protobuf/message.h>
-#include <google/protobuf/stubs/logging.h>
 #include <google/protobuf/unknown_field_set.h>
 
 #include <algorithm>
@@ -18,6 +17,7 @@
 #include "server/wire/attend_fields.h"
 #include "server/wire/attend_wire.h"
 #include "tests/fuzz/expect.h"
+#include "tests/fuzz/quiet_protobuf.h"
 #include "tests/fuzz/slice_cuts.h"
 #include "tests/support/restore_elements.h"
 
@@ -122,9 +122,7 @@ void Compare(const uint8_t* data, size_t size) {
 }  // namespace attention::server
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  // It reports strings that are not UTF-8 on stderr.
-  static const auto previous_handler = google::protobuf::SetLogHandler(nullptr);
-  static_cast<void>(previous_handler);
+  attention::QuietenProtobuf();
   attention::server::Compare(data, size);
   return 0;
 }

@@ -2,8 +2,6 @@
 // accepted is JSON, also where elements are read by our own reader, and takes
 // no more memory than it asked for; it has a reply within its bound, which is
 // JSON again.
-#include <google/protobuf/stubs/logging.h>
-
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -20,6 +18,7 @@
 #include "server/models/model_table.h"
 #include "server/request/results.h"
 #include "tests/fuzz/expect.h"
+#include "tests/fuzz/quiet_protobuf.h"
 
 namespace attention::server {
 namespace {
@@ -99,8 +98,7 @@ void Run(const uint8_t* data, size_t size) {
 }  // namespace attention::server
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const auto previous_handler = google::protobuf::SetLogHandler(nullptr);
-  static_cast<void>(previous_handler);
+  attention::QuietenProtobuf();
   attention::server::Run(data, size);
   return 0;
 }

@@ -4,7 +4,6 @@
 // computing.
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
-#include <google/protobuf/stubs/logging.h>
 
 #include <cstdint>
 #include <string>
@@ -18,6 +17,7 @@
 #include "server/wire/infer_inputs.h"
 #include "server/wire/infer_wire.h"
 #include "tests/fuzz/expect.h"
+#include "tests/fuzz/quiet_protobuf.h"
 #include "tests/fuzz/slice_cuts.h"
 
 namespace attention::server {
@@ -131,9 +131,7 @@ void Compare(const uint8_t* data, size_t size) {
 }  // namespace attention::server
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  // It reports strings that are not UTF-8 on stderr.
-  static const auto previous_handler = google::protobuf::SetLogHandler(nullptr);
-  static_cast<void>(previous_handler);
+  attention::QuietenProtobuf();
   attention::server::Compare(data, size);
   return 0;
 }

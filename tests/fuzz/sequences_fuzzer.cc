@@ -1,8 +1,6 @@
 // Messages about sequences, over a store that has some: what is appended, what
 // is attended to over both APIs, and the order that is read off requests of a
 // stream.
-#include <google/protobuf/stubs/logging.h>
-
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -25,6 +23,7 @@
 #include "server/wire/infer_wire.h"
 #include "server/wire/sequence_steps.h"
 #include "tests/fuzz/expect.h"
+#include "tests/fuzz/quiet_protobuf.h"
 #include "tests/fuzz/slice_cuts.h"
 
 namespace attention::server {
@@ -159,9 +158,7 @@ void Infer(const uint8_t* data, size_t size) {
 }  // namespace attention::server
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  // It reports strings that are not UTF-8 on stderr.
-  static const auto previous_handler = google::protobuf::SetLogHandler(nullptr);
-  static_cast<void>(previous_handler);
+  attention::QuietenProtobuf();
   using namespace attention::server;  // NOLINT(google-build-using-namespace)
   MakeSequences();
   Append(data, size);

@@ -2,8 +2,6 @@
 // what protobuf accepts, and the limits allow, is accepted, however the bytes
 // are cut into slices; parts and what other servers are sent have the content
 // that protobuf finds.
-#include <google/protobuf/stubs/logging.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -15,6 +13,7 @@
 #include "attention/v1/attention.pb.h"
 #include "server/shards/shard_message.h"
 #include "tests/fuzz/expect.h"
+#include "tests/fuzz/quiet_protobuf.h"
 #include "tests/fuzz/slice_cuts.h"
 
 namespace attention::server {
@@ -125,9 +124,7 @@ void Compare(const uint8_t* data, size_t size) {
 }  // namespace attention::server
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  // It reports strings that are not UTF-8 on stderr.
-  static const auto previous_handler = google::protobuf::SetLogHandler(nullptr);
-  static_cast<void>(previous_handler);
+  attention::QuietenProtobuf();
   attention::server::Compare(data, size);
   return 0;
 }
