@@ -24,10 +24,11 @@ extern "C" {
 void __tsan_acquire(void* address);
 void __tsan_release(void* address);
 // libtbb frees what other threads of its own have read, in calls that the
-// sanitizer intercepts. Left out are such calls from libtbb itself, and no race
-// in the tasks that it runs.
+// sanitizer intercepts, and a thread of its own may end, when the process does,
+// before libtbb has let go of it. Left out are such calls and threads of libtbb
+// itself, and no race in the tasks that it runs.
 const char* __tsan_default_suppressions() {
-  return "called_from_lib:libtbb.so\n";
+  return "called_from_lib:libtbb.so\nthread:libtbb.so\n";
 }
 // NOLINTEND(bugprone-reserved-identifier)
 }
