@@ -2,7 +2,6 @@
 // so each can be wrong on its own. Those for several entries are compiled once
 // more.
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -12,10 +11,12 @@
 #include "absl/strings/str_cat.h"
 #include "core/cuda/entries_job.h"
 #include "core/cuda/loader.h"
+#include "core/store/page_layout.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/gpu/instance_cases.h"
 #include "tests/parity/backend_test.h"
+#include "tests/support/own_keys.h"
 #include "tests/support/random.h"
 
 namespace attention::test {
@@ -82,23 +83,9 @@ std::vector<InstanceCase> EntriesCases() {
 }
 
 // The same problem, the keys of each entry in pages as a sequence has them.
-AttentionProblem InPages(const AttentionProblem& whole) {
-  constexpr int64_t kPageKeys = 64;
-  AttentionProblem paged = whole;
-  paged.key_value.clear();
-  const TensorView& key = whole.key_value[0].key;
-  const TensorView& value = whole.key_value[0].value;
-  for (int64_t entry = 0; entry < key.shape[0]; ++entry) {
-    KeyValueBlocks& pages = paged.key_value_of_entries.emplace_back();
-    for (int64_t first = 0; first < key.shape[2]; first += kPageKeys) {
-      const int64_t end = std::min(first + kPageKeys, key.shape[2]);
-      const auto page = [&](const TensorView& all) {
-        return Slice(Slice(all, 0, entry, entry + 1), 2, first, end);
-      };
-      pages.push_back({page(key), page(value)});
-    }
-  }
-  return paged;
+AttentionProblem InPages(AttentionProblem problem) {
+  SplitIntoBlocks(problem, store::kPageKeys);
+  return WithOwnKeys(problem);
 }
 
 class EntriesInstanceTest : public ::testing::TestWithParam<InstanceCase> {};

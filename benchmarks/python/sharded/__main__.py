@@ -68,8 +68,10 @@ def normal(*shape, random=np.random.default_rng(seed=1)):
     return random.normal(size=shape).astype(np.float32)
 
 
-def row(first, figures, scale=1e3):
-    print(f"| {first} | " + " | ".join(f"{of * scale:.2f}" for of in figures) + " |")
+def row(first, seconds, *last):
+    """A line of a table: its times in milliseconds."""
+    cells = [f"{first}", *(f"{of * 1e3:.2f}" for of in seconds), *last]
+    print("| " + " | ".join(cells) + " |")
 
 
 def overhead(query, options):
@@ -154,8 +156,7 @@ def compare_with_measured(query, options):
         )
         figures = [statistics.median(of[i][n] for of in rounds) for i in range(3)]
         figures.append(statistics.median(told))
-        shown = " | ".join(f"{of * 1e3:.2f}" for of in figures)
-        print(f"| {n} | {shown} | {differs:+.0%} |")
+        row(n, figures, f"{differs:+.0%}")
         most = max(most, abs(differs))
     costs = {
         name: statistics.median(of[3][name] for of in rounds)
@@ -183,8 +184,7 @@ def measure_trees(query, options):
             [statistics.median(one) for one in zip(*found, strict=True)]
             for found in times.values()
         )
-        shown = (flat[0], flat[1], of_tree[0], of_tree[1])
-        print(f"| {count} | " + " | ".join(f"{of * 1e3:.2f}" for of in shown) + " |")
+        row(count, (*flat[:2], *of_tree[:2]))
         asked = count - len(tree.groups(range(count)))
         relays.append((of_tree[2] - flat[2]) / asked)
     return max(statistics.median(relays), 0)
@@ -198,16 +198,14 @@ def compare_with_tree(costs):
         "the client asks | best |"
     )
     print("|---|---|---|---|---|---|---|---|---|")
-    link = (100e-6, 25e9 / 8)
     for nodes in (4, 8, 16, 32, 64):
         figures = [
-            how(nodes, nodes * keys, costs, link=link)
+            how(nodes, nodes * keys, costs, link=LINK)
             for keys in (64, 16384, 262144)
             for how in (simulate, simulate_tree)
         ]
-        asked = f"{len(tree.groups(range(nodes)))} | {best_groups(nodes, costs, link)}"
-        shown = " | ".join(f"{of * 1e3:.2f}" for of in figures)
-        print(f"| {nodes} | {shown} | {asked} |")
+        asked = len(tree.groups(range(nodes)))
+        row(nodes, figures, f"{asked}", f"{best_groups(nodes, costs, LINK)}")
 
 
 def compare_nodes(costs):
