@@ -51,7 +51,11 @@ class AttackedServer:
         self.http_port = int(re.search(r"https?://127\.0\.0\.1:(\d+)", self.log()).group(1))
 
     def log(self):
+        """What it has written so far: it writes behind its answers, by a thread of its own."""
         return self._log_path.read_text()
+
+    def wait_for_line(self, pattern):
+        wait_until(lambda: re.search(pattern, self.log()), f"'{pattern}' in its log")
 
     def is_running(self):
         return self._process.poll() is None

@@ -37,7 +37,7 @@ def test_idle_connections_beyond_the_descriptors(start):
     server = start(descriptors=1024)
     before = server.open_files()
     connections = [connect_to_grpc(server) for _ in range(1100)]
-    wait_until(lambda: server.log().count("closed") > 0, "a line of the log")
+    server.wait_for_line("closed")
     assert server.log().count("closed") <= 3, "one line in 5 s"
     # Half of what fits is left to others: the next address is another peer.
     assert server.open_files() < 1024

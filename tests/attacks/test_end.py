@@ -50,6 +50,6 @@ def test_calls_are_answered_or_unavailable(start, tmp_path):
 def test_the_drain_delay_still_serves(start):
     server = start("--drain-delay", "2s")
     server.terminate()
-    wait_until(lambda: "SIGTERM" in server.log(), "the signal")
+    server.wait_for_line("SIGTERM")
     assert server.call(SMALL) == StatusCode.OK
     assert server.wait() == 0

@@ -154,8 +154,8 @@ def test_sighup_reads_models_again(start, tmp_path):
     server = start("--model-repository", str(models))
     (models / "old").rename(models / "new")
     server.send(signal.SIGHUP)
-    wait_until(lambda: "model 'old' is unloaded" in server.log(), "what has gone")
-    assert "model 'new' is ready" in server.log()
+    server.wait_for_line("model 'old' is unloaded")
+    server.wait_for_line("model 'new' is ready")
 
 
 def test_signals_of_other_servers_log_files_are_ignored(start):
@@ -233,6 +233,6 @@ def test_parameters_of_gigabytes_take_no_memory(start, tmp_path, header, message
         file.write(struct.pack("<Q", len(text)) + text)
         file.truncate(file.tell() + (2 << 30))  # of which the disk has nothing
     server = start("--model-repository", str(tmp_path / "models"), "--memory-limit", "512MiB")
-    assert message in server.log()
+    server.wait_for_line(message)
     assert server.most_memory() < 512 << 20
     assert server.call(SMALL) == StatusCode.OK

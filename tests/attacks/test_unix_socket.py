@@ -40,7 +40,7 @@ def test_a_reader_that_does_not_read_is_closed(start, tmp_path):
         attacker.settle()
         for _ in range(4):
             attacker.send_all(request)
-        wait_until(lambda: "--reply-timeout" in server.log(), "a line of the log")
+        server.wait_for_line("--reply-timeout")
         wait_until(lambda: call(path) == grpc.StatusCode.OK, "others are served")
 
 
@@ -58,7 +58,7 @@ def test_a_storm_of_resets_closes_its_connection(start, tmp_path):
         else:
             assert False, "not closed"
     assert call(path) == grpc.StatusCode.OK
-    assert "closed a connection of" in server.log()
+    server.wait_for_line("closed a connection of")
 
 
 def test_one_process_leaves_connections_to_others(start, tmp_path):
@@ -71,7 +71,7 @@ def test_one_process_leaves_connections_to_others(start, tmp_path):
         fifth.settimeout(60)
         fifth.connect(path)
         assert fifth.recv(1) == b"", "closed"
-    assert f"process {os.getpid()} of user {os.getuid()}" in server.log()
+    server.wait_for_line(f"process {os.getpid()} of user {os.getuid()}")
     other = (
         "import socket, sys; s = socket.socket(socket.AF_UNIX); s.settimeout(60);"
         "s.connect(sys.argv[1]);"
