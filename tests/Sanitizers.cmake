@@ -33,11 +33,11 @@ if(ATTENTION_SANITIZE MATCHES "address")
     string(APPEND cpu_backend_test_RUNS
            ":*Bf16ValuesTest.*NearTheEndsOfTheRange*:All/NanBehindMasksTest.*")
   endif()
-  # The engine's self check is UsesEveryKernel's once more.
+  # The engine's self check is UsesEveryKernelInEveryInstance's once more.
   set(cuda_host_test_RUNS "-CudaSelfCheckTest.AutoUsesAnExperimental*")
   # Slow, too: without CUTLASS, which this build does not have, attend_mma stands for Hopper's
-  # kernels, and UsesEveryKernel has that; each of the others computes all cases of the self check
-  # on the reference, as PassesWhatTheReferenceComputes does.
+  # kernels, and UsesEveryKernelInEveryInstance has that; each of the others computes all cases of
+  # the self check on the reference, as PassesWhatTheReferenceComputes does.
   if(NOT ATTENTION_SANITIZE_ALL)
     string(APPEND cuda_host_test_RUNS ":CudaSelfCheckTest.UsesHoppersKernels*")
     string(CONCAT core_test_RUNS "-SelfCheck.TellsOfEachCase*:"
@@ -54,8 +54,8 @@ elseif(ATTENTION_SANITIZE MATCHES "thread")
   string(CONCAT cpu_backend_test_RUNS "*ThreadsTest.*:*SameBitsTest.*:*.NanInAMasked*_FP32:"
          "CpuTargetsTest.*:-CpuTargetsTest.EveryKernel*")
   set(attention_cuda_kernels_test_RUNS "Emulation*:Portable*:SixteenBits*:Philox*")
-  # Self checks that have no threads which FindsWhatIsWrongOnlyWhileOthersCompute and UsesEveryKernel
-  # have not.
+  # Self checks that have no threads which FindsWhatIsWrongOnlyWhileOthersCompute and
+  # UsesEveryKernelInEveryInstance have not.
   if(NOT ATTENTION_SANITIZE_ALL)
     string(CONCAT core_test_RUNS "-SelfCheck.PassesWhatTheReference*:SelfCheck.TellsOfEachCase*:"
            "SelfCheck.FindsWhatIsWrongOnlyInPages:SelfCheck.FindsElements*")

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <stop_token>
 #include <vector>
 
@@ -204,8 +205,9 @@ TEST_F(CudaPagesTest, HaveTheBitsOfOnePiece) {
   Start({});
   for (const DataType type :
        {DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16}) {
-    for (const int64_t page : {1, 16, 64, 100}) {
-      for (const int64_t rows : {1, 70}) {
+    for (const int64_t rows : {1, 70}) {
+      std::optional<Results> whole;
+      for (const int64_t page : {1, 16, 64, 100}) {
         SCOPED_TRACE(testing::Message()
                      << Name(type) << " " << page << " " << rows);
         whole_.clear();
@@ -219,10 +221,11 @@ TEST_F(CudaPagesTest, HaveTheBitsOfOnePiece) {
         ASSERT_OK_AND_ASSIGN(
             const Results paged,
             RunOn(*engine_, WithBlocks(steps_, paged_, false)));
-        ASSERT_OK_AND_ASSIGN(
-            const Results whole,
-            RunOn(*engine_, WithBlocks(steps_, whole_, false)));
-        EXPECT_TRUE(SameBits(paged, whole));
+        if (!whole) {
+          ASSERT_OK_AND_ASSIGN(
+              whole, RunOn(*engine_, WithBlocks(steps_, whole_, false)));
+        }
+        EXPECT_TRUE(SameBits(paged, *whole));
       }
     }
   }
