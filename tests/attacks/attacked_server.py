@@ -54,8 +54,8 @@ class AttackedServer:
         """What it has written so far: it writes behind its answers, by a thread of its own."""
         return self._log_path.read_text()
 
-    def wait_for_line(self, pattern):
-        wait_until(lambda: re.search(pattern, self.log()), f"'{pattern}' in its log")
+    def wait_for_line(self, text):
+        wait_until(lambda: text in self.log(), f"'{text}' in its log")
 
     def is_running(self):
         return self._process.poll() is None
