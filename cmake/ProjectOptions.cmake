@@ -59,22 +59,3 @@ if(ATTENTION_SANITIZE)
     add_compile_options(-fno-sanitize-recover=undefined)
   endif()
 endif()
-
-# Which instruction sets the sanitizers' builds compile no kernels for, in Highway's words: kernels are
-# the same text for vectors of every width, and are most of what is compiled. Memory is looked at with
-# the narrowest vectors and with this processor's widest, threads with the narrowest alone. The night's
-# run (ATTENTION_SANITIZE_ALL) has all.
-set(ATTENTION_SANITIZED_WITHOUT "")
-if(ATTENTION_SANITIZE AND NOT ATTENTION_SANITIZE_ALL AND CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64")
-  set(wide "")
-  if(EXISTS /proc/cpuinfo)
-    file(STRINGS /proc/cpuinfo wide REGEX "^flags.* avx512bw" LIMIT_COUNT 1)
-  endif()
-  if(ATTENTION_SANITIZE MATCHES "thread")
-    set(ATTENTION_SANITIZED_WITHOUT "HWY_AVX2|HWY_AVX3|HWY_AVX3_DL")
-  elseif(wide)
-    set(ATTENTION_SANITIZED_WITHOUT "HWY_AVX2")
-  else()
-    set(ATTENTION_SANITIZED_WITHOUT "HWY_AVX3|HWY_AVX3_DL")
-  endif()
-endif()

@@ -4,10 +4,15 @@
 # say WORDS...: a line of progress with the seconds since the script began.
 say() { printf '[%3ds] %s\n' "$SECONDS" "$*"; }
 
-# build_programs: server and client, where nobody has built anything with the least that this takes
-# (preset run).
+# build_programs SETS: server and client; where nobody has built anything, with the least that this
+# takes (preset run). SETS says which instruction sets have kernels: native does not take away what is
+# there, all adds what is not (cmake/InstructionSets.cmake).
 build_programs() {
-  [[ -f build/release/build.ninja ]] || cmake --preset run
+  if [[ ! -f build/release/build.ninja ]]; then
+    cmake --preset run -DATTENTION_INSTRUCTION_SETS="$1"
+  elif [[ $1 == all ]]; then
+    cmake build/release -DATTENTION_INSTRUCTION_SETS=all
+  fi
   cmake --build --preset run
 }
 
@@ -18,7 +23,8 @@ build_release() {
     cmake --preset release
   elif grep -q '^ATTENTION_BUILD_TESTS:BOOL=OFF' build/release/CMakeCache.txt; then
     # After build_programs. What it compiled stays: preset release would compile it anew.
-    cmake build/release -DATTENTION_BUILD_TESTS=ON -DATTENTION_BUILD_BENCHMARKS=ON
+    cmake build/release -DATTENTION_BUILD_TESTS=ON -DATTENTION_BUILD_BENCHMARKS=ON \
+      -DATTENTION_INSTRUCTION_SETS=all
   fi
   cmake --build --preset release --target "$@"
 }

@@ -7,9 +7,10 @@ set(oracle_tests "OracleTest.*:KappaTest.*:RangeTest.*:*OverflowTest.*:*Toleranc
 
 if(ATTENTION_SANITIZE MATCHES "address")
   # Everything of ours, at small size. The rows of the covering array go through the kernels once:
-  # through the cpu backend's for this processor (its other instruction sets' have all the other
-  # tests of cpu_backend_test) and through the CUDA kernels in allocations of exactly the bytes that
-  # they may use (attention_cuda_kernels_test), and in slices (cuda_emulated_small).
+  # through the cpu backend's for this processor (its other instruction sets', which the night's build
+  # has, go through all the other tests of cpu_backend_test) and through the CUDA kernels in allocations
+  # of exactly the bytes that they may use (attention_cuda_kernels_test), and in slices
+  # (cuda_emulated_small).
   set(cpu_backend_test_RUNS "-*PairwiseOnTargetTest.*")
   # Every kernel meets every option with full tiles in CpuTargetsTest, here as well; their pairs are
   # about numbers. Sweeps of values touch the same memory at every value, and what is NaN, infinite

@@ -2,9 +2,12 @@
 
 #include <cstring>
 
-// Nothing below SSE4 is built: a processor without it is left to the reference.
+// Nothing below SSE4 is built, or below what cmake/InstructionSets.cmake says:
+// a processor without it is left to the reference.
 #if defined(__x86_64__)
+#ifndef HWY_BASELINE_TARGETS
 #define HWY_BASELINE_TARGETS HWY_SSE4
+#endif
 #define HWY_DISABLED_TARGETS HWY_SSSE3
 #elif defined(__aarch64__)
 // Vectors of SVE have no size that the compiler knows, so no arrays hold them.
