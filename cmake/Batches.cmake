@@ -59,11 +59,11 @@ function(attention_batch target name)
   set(${name} ${file} PARENT_SCOPE)
 endfunction()
 
-# attention_runs_once(TARGET a.cc ...): sources of a program's start, with CLI11's templates: to
-# optimise them takes longer than they ever run.
+# attention_runs_once(TARGET a.cc ...): sources of a program's start or of a command, with CLI11's
+# templates: to optimise them takes longer than they ever run.
 function(attention_runs_once target)
   set(level -O1)
-  if(ATTENTION_SANITIZE)
+  if(ATTENTION_SANITIZE OR CMAKE_BUILD_TYPE STREQUAL "Debug")
     set(level -O0)
   endif()
   set(files ${ARGN})
