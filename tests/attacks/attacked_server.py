@@ -5,21 +5,13 @@ import re
 import resource
 import socket
 import subprocess
-import time
 
 import grpc
+from polling import wait_until
 
 ATTEND = "/attention.v1.AttentionService/Attend"
 ATTEND_STREAM = "/attention.v1.AttentionService/AttendStream"
 PATIENCE = 60  # seconds: what ends earlier where all is well
-
-
-def wait_until(holds, what):
-    """Polls, as nothing tells when a process has changed."""
-    end = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < end, f"still not: {what}"
-        time.sleep(0.05)
 
 
 def connect_to_grpc(server):

@@ -66,5 +66,5 @@ def is_closed(connection):
         return True
     except BlockingIOError:
         return False
-    except OSError:
+    except ConnectionError:
         return True

@@ -4,9 +4,10 @@ import re
 import time
 
 import h2.settings
-from attacked_server import ATTEND_STREAM, wait_until
+from attacked_server import ATTEND_STREAM
 from grpc import StatusCode
 from messages import SMALL, attend_request
+from polling import wait_until
 from raw_connection import RawConnection
 
 MIB = 1 << 20

@@ -3,11 +3,12 @@
 import socket
 
 import h2.events
-from attacked_server import connect_to_grpc, wait_until
+from attacked_server import connect_to_grpc
+from call_flood import is_closed
 from grpc import StatusCode
 from messages import SMALL
+from polling import wait_until
 from raw_connection import RawConnection
-
 
 GOAWAY = 7  # RFC 9113, section 6.8
 
@@ -18,19 +19,6 @@ def frame_types(data):
         types.append(data[3])
         data = data[9 + int.from_bytes(data[:3], "big") :]
     return types
-
-
-def is_closed(connection):
-    """Whether the server has closed it; reads what it said first."""
-    connection.settimeout(0)
-    try:
-        while data := connection.recv(1 << 16):
-            pass
-        return data == b""
-    except BlockingIOError:
-        return False
-    except ConnectionError:
-        return True
 
 
 def test_idle_connections_beyond_the_descriptors(start):

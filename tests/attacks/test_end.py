@@ -2,9 +2,10 @@
 
 import threading
 
-from attacked_server import ATTEND, wait_until
+from attacked_server import ATTEND
 from grpc import RpcError, StatusCode
 from messages import SMALL
+from polling import wait_until
 
 
 class Load:

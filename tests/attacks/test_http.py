@@ -5,9 +5,10 @@ import json
 import socket
 
 import pytest
-from attacked_server import PATIENCE, wait_until
+from attacked_server import PATIENCE
 from grpc import StatusCode
 from messages import SMALL
+from polling import wait_until
 
 MIB = 1 << 20
 PATH = "/v2/models/scaled_dot_product_attention/infer"

@@ -2,13 +2,12 @@
 
 import socket
 import ssl
-import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
-from attacked_server import PATIENCE, wait_until
+from attacked_server import PATIENCE
+from certificates import RSA4096, make_certificates, server_flags
 from http_callers import (
     INFER,
     PROBE_TIME,
@@ -20,9 +19,7 @@ from http_callers import (
     read_all,
     slowest_probe,
 )
-
-sys.path.append(str(Path(__file__).parents[1] / "support" / "python"))
-from certificates import RSA4096, make_certificates, server_flags  # noqa: E402
+from polling import wait_until
 
 MIB = 1 << 20
 PAUSE = 10  # seconds that a body may stop, as docs/operations/limits.md says

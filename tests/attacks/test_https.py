@@ -2,17 +2,14 @@
 
 import socket
 import ssl
-import sys
 import threading
 import time
 import urllib.request
-from pathlib import Path
 
 import pytest
-from attacked_server import PATIENCE, wait_until
-
-sys.path.append(str(Path(__file__).parents[1] / "support" / "python"))
-from certificates import RSA4096, make_certificates, server_flags  # noqa: E402
+from attacked_server import PATIENCE
+from certificates import RSA4096, make_certificates, server_flags
+from polling import wait_until
 
 HANDSHAKE_TIME = 20  # seconds, as docs/operations/access.md says
 MIB = 1 << 20

@@ -6,10 +6,11 @@ import urllib.request
 
 import h2.events
 import pytest
-from attacked_server import ATTEND, ATTEND_STREAM, wait_until
+from attacked_server import ATTEND, ATTEND_STREAM
 from call_flood import connect, is_closed, leave_open
 from grpc import StatusCode
 from messages import SMALL
+from polling import wait_until
 from raw_connection import RawConnection
 
 MIB = 1 << 20

@@ -10,21 +10,18 @@ import re
 import signal
 import struct
 import subprocess
-import sys
 import termios
 import time
 import urllib.request
-from pathlib import Path
 
 import grpc
 import pytest
-from attacked_server import ATTEND, ATTEND_STREAM, wait_until
+from attacked_server import ATTEND, ATTEND_STREAM
+from certificates import make_certificates, server_flags
 from grpc import RpcError, StatusCode
 from messages import SMALL, attend_request
+from polling import wait_until
 from raw_connection import RawConnection
-
-sys.path.append(str(Path(__file__).parents[1] / "support" / "python"))
-from certificates import make_certificates, server_flags  # noqa: E402
 
 MODEL_STREAM_INFER = "/inference.GRPCInferenceService/ModelStreamInfer"
 TOKEN = (("authorization", "Bearer secret"),)

@@ -6,8 +6,9 @@ import time
 
 import grpc
 import numpy as np
-from attacked_server import PATIENCE, wait_until
+from attacked_server import PATIENCE
 from grpc import StatusCode
+from polling import wait_until
 from sequence_calls import code_of, rows
 from sequences import Sequences
 

@@ -7,8 +7,9 @@ import sys
 import types
 
 import grpc
-from attacked_server import ATTEND, wait_until
+from attacked_server import ATTEND
 from messages import SMALL, attend_request
+from polling import wait_until
 from raw_connection import RawConnection
 
 

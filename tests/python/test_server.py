@@ -4,21 +4,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import types
 from pathlib import Path
 
 import pytest
+from polling import wait_until
 
 from attention_client import Client, LocalServer
 from attention_client.server import BINARY_VARIABLE, find_binary
-
-
-def wait_until(condition):
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def has_ended(pid):
@@ -89,7 +82,7 @@ def test_it_ends_with_its_program():
         [sys.executable, "-c", STARTS], capture_output=True, text=True, check=True
     )
     pid = int(ended.stdout)
-    wait_until(lambda: has_ended(pid))
+    wait_until(lambda: has_ended(pid), "the server has ended")
 
 
 def test_it_outlives_a_forked_child_and_ctrl_c():
@@ -113,8 +106,8 @@ def test_it_ends_with_a_program_that_is_killed():
         folder = Path(program.stdout.readline().strip())
         assert folder.is_dir()
         program.send_signal(signal.SIGKILL)
-    wait_until(lambda: has_ended(pid))
-    wait_until(lambda: not folder.exists())
+    wait_until(lambda: has_ended(pid), "the server has ended")
+    wait_until(lambda: not folder.exists(), "its folder is gone")
 
 
 def test_the_package_with_the_server_comes_before_the_path(monkeypatch, tmp_path):

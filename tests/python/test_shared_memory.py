@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import grpc
@@ -15,6 +14,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from failing_server import FailingServer
+from polling import wait_until
 
 from attention_client import (
     Additive,
@@ -67,13 +67,6 @@ def regions(target):
 def files():
     """Of this process; other tests may run beside it."""
     return list(Path("/dev/shm").glob(f"attention-{_word(os.getpid())}-*"))
-
-
-def wait_until(condition):
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def normals(*shape):
@@ -260,7 +253,7 @@ def test_what_a_killed_client_has_left_goes_by_itself(sharing):
         others = set(other.stdout.readline().split())
         assert names and names | others <= regions(sharing.target)
         os.kill(program.pid, signal.SIGKILL)
-        wait_until(lambda: not names & regions(sharing.target))
+        wait_until(lambda: not names & regions(sharing.target), "the regions are gone")
         assert others <= regions(sharing.target)  # of a living one: they stay
 
 

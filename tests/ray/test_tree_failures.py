@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from counted import Servers
 from many_servers import LOOPBACK
+from polling import wait_until
 from tree_requests import (
     HEADS,
     IN_FLIGHT,
@@ -19,7 +20,6 @@ from tree_requests import (
     figure,
     read,
     shards,
-    wait_until,
 )
 from waiting import stopped
 
@@ -82,7 +82,7 @@ def test_a_server_that_hangs_costs_the_deadline_and_no_more(servers, sharded):
     with stopped(servers.servers[7].pid), pytest.raises(DeadlineExceededError):
         read(sharded, timeout=0.5)
     for server in servers.servers:
-        wait_until(lambda of=server: figure(of, IN_FLIGHT) == 0)
+        wait_until(lambda of=server: figure(of, IN_FLIGHT) == 0, "no call is under way")
     servers.forget()
     assert read(sharded).servers == SERVERS
     assert servers.trees() > 0
@@ -109,7 +109,7 @@ def test_a_server_that_ends_does_not_wait_for_others(servers, sharded, normal):
         call(_channel.ATTEND_SHARDS, data, None, None)
         with stopped(slow.pid):
             waits = pool.submit(call, _channel.ATTEND_SHARDS, data, None, None)
-            wait_until(lambda: figure(one.servers[0], STARTED) == 2)
+            wait_until(lambda: figure(one.servers[0], STARTED) == 2, "both have begun")
             os.kill(one.servers[0].pid, signal.SIGTERM)
             with pytest.raises(UnavailableError, match="drain"):
                 waits.result(60)

@@ -8,7 +8,7 @@ import pytest
 from certificates import make_certificates
 from counted import Servers
 from many_servers import LOOPBACK
-from tree_requests import HEADS, KEYS, SERVERS, SIZE, WIDTH, own, read, shards
+from tree_requests import HEADS, KEYS, SERVERS, SIZE, WIDTH, read, shards
 
 from attention_client import (
     AttentionError,

@@ -5,6 +5,7 @@ import re
 import pytest
 from counted import Servers
 from many_servers import LOOPBACK
+from polling import wait_until
 from tree_requests import (
     HEADS,
     IN_FLIGHT,
@@ -15,7 +16,6 @@ from tree_requests import (
     nested,
     own,
     shards,
-    wait_until,
 )
 
 from attention_client import AttentionError, ResourceExhaustedError, _channel, _request
@@ -45,7 +45,9 @@ def test_a_call_and_its_parts_are_counted_and_logged(normal):
         two.clients[0]._call(_channel.ATTEND_SHARDS, data, None, {"traceparent": TRACE})
         for server in two.servers:
             # The reply is out before the call has ended.
-            wait_until(lambda of=server: figure(of, IN_FLIGHT) == 0)
+            wait_until(
+                lambda of=server: figure(of, IN_FLIGHT) == 0, "no call is under way"
+            )
             assert figure(server, STARTED) == 1
             assert figure(server, PARTS) == 2
             assert figure(server, APPENDS) == 2

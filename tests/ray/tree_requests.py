@@ -28,14 +28,6 @@ def figure(server, name):
     return sum(map(float, values))
 
 
-def wait_until(condition):
-    """Each look takes its time."""
-    for _ in range(3000):
-        if condition():
-            return
-    raise AssertionError("it does not happen")
-
-
 def read(sharded, **options):
     return sharded.attend(np.ones((4, 1, WIDTH), np.float32), **options)
 
