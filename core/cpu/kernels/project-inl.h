@@ -92,14 +92,26 @@ inline void Project(const ProjectArgs& args) {
   for (; r < args.rows; ++r) ProjectRows<1>(args, r);
 }
 
+// Squares in FP64: a score is the difference of numbers of which this is one,
+// and may be smaller than they are.
+using D = hn::Repartition<double, F>;
+HWY_INLINE hn::Vec<D> AddSquares(VF x, hn::Vec<D> sum) {
+  const D d;
+  const hn::Half<F> half;
+  const auto low = hn::PromoteTo(d, hn::LowerHalf(half, x));
+  const auto high = hn::PromoteTo(d, hn::UpperHalf(half, x));
+  return hn::MulAdd(low, low, hn::MulAdd(high, high, sum));
+}
+
 inline void CentreRows(const CentreArgs& args) {
   const F d;
+  const D dd;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t r = 0; r < args.rows; ++r) {
     const float* from = args.from + r * args.from_stride;
     float* to = args.to + r * args.to_stride;
-    VF sum0 = hn::Zero(d);
-    VF sum1 = sum0;
+    hn::Vec<D> sum0 = hn::Zero(dd);
+    hn::Vec<D> sum1 = sum0;
     int64_t i = 0;
     for (; i + 2 * lanes <= args.width; i += 2 * lanes) {
       const VF x0 =
@@ -108,15 +120,15 @@ inline void CentreRows(const CentreArgs& args) {
                             hn::LoadU(d, args.centre + i + lanes));
       hn::StoreU(x0, d, to + i);
       hn::StoreU(x1, d, to + i + lanes);
-      sum0 = hn::MulAdd(x0, x0, sum0);
-      sum1 = hn::MulAdd(x1, x1, sum1);
+      sum0 = AddSquares(x0, sum0);
+      sum1 = AddSquares(x1, sum1);
     }
     double sum = 0;
     for (; i < args.width; ++i) {
       to[i] = from[i] - args.centre[i];
       sum += static_cast<double>(to[i]) * to[i];
     }
-    sum += hn::GetLane(hn::SumOfLanes(d, hn::Add(sum0, sum1)));
+    sum += hn::GetLane(hn::SumOfLanes(dd, hn::Add(sum0, sum1)));
     args.squared_norms[r] += sum;
   }
 }
