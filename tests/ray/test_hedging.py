@@ -5,7 +5,7 @@ import pytest
 import waiting
 
 from attention_client import Client, DeadlineExceededError
-from attention_client.ray import moving
+from attention_client.ray import hedging, moving
 
 HEADS, WIDTH, KEYS = 2, 16, 700
 FORM = {"heads": HEADS, "width": WIDTH}
@@ -29,7 +29,9 @@ pytestmark = pytest.mark.usefixtures("asking")
 
 
 @pytest.fixture
-def sharded(cluster, normal):
+def sharded(cluster, normal, monkeypatch):
+    # What is slow has to be learned from this test's own reads.
+    monkeypatch.setattr(cluster, "_recent", hedging.Recent())
     with cluster.sequence(**FORM, range_keys=64, replicas=2) as made:
         made.append(normal(HEADS, KEYS, WIDTH), normal(HEADS, KEYS, WIDTH))
         yield made

@@ -214,6 +214,13 @@ class Call:
         return f"{node} and others" if self.others else node
 
     @property
+    def kinds(self) -> tuple[str, ...]:
+        """Its own, and those of calls that take no longer: to a tree's servers alone."""
+        if not self.others:
+            return (self.kind,)
+        return (self.kind, self.replicas[0].node, *self.others.values())
+
+    @property
     def failed_node(self) -> str:
         """Of an outcome that is an error."""
         node = self.replicas[0].node

@@ -12,7 +12,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 
 import grpc
@@ -34,9 +34,10 @@ class Recent:
         self._lock = threading.Lock()
         self._seconds: dict[str, deque[float]] = {}
 
-    def add(self, kind: str, seconds: float) -> None:
+    def add(self, kinds: Iterable[str], seconds: float) -> None:
         with self._lock:
-            self._seconds.setdefault(kind, deque(maxlen=_KEPT)).append(seconds)
+            for kind in kinds:
+                self._seconds.setdefault(kind, deque(maxlen=_KEPT)).append(seconds)
 
     def patience(self, kind: str) -> float | None:
         """Seconds until another one is asked; None: nothing is known yet."""
@@ -73,7 +74,9 @@ class _Sent:
             self.call.steps.send(self._future.result())
         except StopIteration as done:
             self.call.outcome = done.value
-            recent.add(self.call.kind, time.monotonic() - self._begin)
+            # A tree that is given up leaves calls to each of its servers, which must know
+            # what is slow, too.
+            recent.add(self.call.kinds, time.monotonic() - self._begin)
         except grpc.RpcError as error:
             self.call.outcome = from_rpc_error(error, self.call.client.target)
         except grpc.FutureCancelledError:

@@ -278,7 +278,7 @@ class ShardedSequence(EndsWithBlock):
                 if late is not None:
                     # Where all have become slower, a tree is waited for as long as
                     # it takes without one.
-                    self._cluster._recent.add(late.kind, time.monotonic() - begin)
+                    self._cluster._recent.add([late.kind], time.monotonic() - begin)
                 return returned
             except RefusedError as refused:
                 error, in_tree = refused.error, False
