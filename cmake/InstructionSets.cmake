@@ -1,7 +1,6 @@
 # The instruction sets that the cpu kernels are compiled for. Kernels are the same text for vectors of
-# every width, and are most of what is compiled in core. Sets ATTENTION_KERNELS_WITHOUT (those of
-# x86-64 that are left out) and ATTENTION_KERNELS_BASELINE (the least that is left, if that is not
-# SSE4), in Highway's words.
+# every width, and are most of what is compiled in core. Sets ATTENTION_KERNELS_BASELINE (the least of
+# x86-64's) and ATTENTION_KERNELS_WITHOUT (those that are left out), in Highway's words.
 
 # attention_processor_has(RESULT FEATURE...): whether this machine's processor has them all, by their
 # names in /proc/cpuinfo.
@@ -21,6 +20,9 @@ endfunction()
 
 set(ATTENTION_KERNELS_WITHOUT "")
 set(ATTENTION_KERNELS_BASELINE "")
+if(CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64")
+  set(ATTENTION_KERNELS_BASELINE HWY_SSE4)
+endif()
 if(NOT ATTENTION_INSTRUCTION_SETS MATCHES "^(all|native)$")
   message(FATAL_ERROR "ATTENTION_INSTRUCTION_SETS is '${ATTENTION_INSTRUCTION_SETS}', not all or native")
 endif()

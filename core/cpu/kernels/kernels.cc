@@ -2,12 +2,9 @@
 
 #include <cstring>
 
-// Nothing below SSE4 is built, or below what cmake/InstructionSets.cmake says:
-// a processor without it is left to the reference.
+// Nothing is built below the baseline of cmake/InstructionSets.cmake: a
+// processor without that is left to the reference.
 #if defined(__x86_64__)
-#ifndef HWY_BASELINE_TARGETS
-#define HWY_BASELINE_TARGETS HWY_SSE4
-#endif
 #define HWY_DISABLED_TARGETS HWY_SSSE3
 #elif defined(__aarch64__)
 // Vectors of SVE have no size that the compiler knows, so no arrays hold them.

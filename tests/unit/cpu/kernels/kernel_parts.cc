@@ -4,9 +4,6 @@
 
 // The same instruction sets as core/cpu/kernels/kernels.cc has.
 #if defined(__x86_64__)
-#ifndef HWY_BASELINE_TARGETS
-#define HWY_BASELINE_TARGETS HWY_SSE4
-#endif
 #define HWY_DISABLED_TARGETS HWY_SSSE3
 #elif defined(__aarch64__)
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
