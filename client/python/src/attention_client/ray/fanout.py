@@ -215,7 +215,7 @@ class Call:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Its own, and those of calls that take no longer: to a tree's servers alone."""
+        """Its own, and those of calls that take no longer: to one server of a tree."""
         if not self.others:
             return (self.kind,)
         return (self.kind, self.replicas[0].node, *self.others.values())

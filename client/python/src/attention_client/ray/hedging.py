@@ -74,8 +74,8 @@ class _Sent:
             self.call.steps.send(self._future.result())
         except StopIteration as done:
             self.call.outcome = done.value
-            # A tree that is given up leaves calls to each of its servers, which must know
-            # what is slow, too.
+            # A tree that is given up leaves calls to each of its servers, which must
+            # know what is slow, too.
             recent.add(self.call.kinds, time.monotonic() - self._begin)
         except grpc.RpcError as error:
             self.call.outcome = from_rpc_error(error, self.call.client.target)
