@@ -1,6 +1,10 @@
 # shellcheck shell=bash
 # What the scripts share. To be sourced, from the project's root.
 
+# As many compilers as processors: Ninja's two more take their caches from one another. With two
+# processors, a first build took 186 s with four compilers and 164 s with two.
+export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
+
 # say WORDS...: a line of progress with the seconds since the script began.
 say() { printf '[%3ds] %s\n' "$SECONDS" "$*"; }
 

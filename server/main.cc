@@ -32,7 +32,7 @@ void Tell(absl::string_view event, absl::string_view message,
   if (attention::server::LogHasFields()) {
     attention::server::LogEvent(spdlog::level::info, event, message, fields);
   } else {
-    spdlog::info("{}", static_cast<std::string>(message));
+    spdlog::info(static_cast<std::string>(message));
   }
 }
 
@@ -94,7 +94,7 @@ void SayWhyNot(const attention::server::ServerOptions& options,
                const std::string& reason) {
   if (options.log_format == "json") {
     spdlog::set_level(spdlog::level::critical);
-    spdlog::critical("{}", reason);
+    spdlog::critical(reason);
     return;
   }
   const bool read = attention::server::FlushLog();
@@ -109,7 +109,7 @@ int Serve(const attention::server::ServerOptions& options,
   for (const std::string& line : attention::server::UnknownVariables(
            attention::server::ProcessVariables(),
            attention::server::OptionVariables())) {
-    spdlog::warn("{}", line);
+    spdlog::warn(line);
   }
   // Debian builds Abseil with its own checks: gRPC's mutexes then look for
   // deadlocks, in a graph behind one lock, each time that they are taken.

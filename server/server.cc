@@ -121,8 +121,7 @@ void Server::ReadFilesAgain() {
   impl_->repository_queue.Add([this](const absl::Status& turn) {
     const absl::Status loaded = turn.ok() ? impl_->repository->LoadAll() : turn;
     if (loaded.ok()) return;
-    spdlog::error("models stay as they were: {}",
-                  static_cast<std::string>(loaded.message()));
+    spdlog::error(absl::StrCat("models stay as they were: ", loaded.message()));
   });
 }
 

@@ -26,8 +26,8 @@ ServerOptions WithMemoryLimit(ServerOptions options, int threads) {
   if (options.memory_limit > 0) return options;
   const MemoryBound bound = SmallestBound(MemorySources::OfProcess(threads));
   options.memory_limit = DefaultMemoryLimit(bound);
-  spdlog::debug("memory limit: {} bytes, 80 % of {}", options.memory_limit,
-                bound.of);
+  spdlog::debug(absl::StrCat("memory limit: ", options.memory_limit,
+                             " bytes, 80 % of ", bound.of));
   return options;
 }
 

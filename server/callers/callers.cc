@@ -29,7 +29,8 @@ absl::StatusOr<std::unique_ptr<Callers>> Callers::Create(
   // Before it is read: what changes meanwhile is read again.
   callers->watch_.emplace({file}, [raw = callers.get()] { raw->ReadAgain(); });
   if (absl::Status status = callers->Read(); !status.ok()) return status;
-  spdlog::info("{} callers are known", callers->table()->by_name.size());
+  spdlog::info(
+      absl::StrCat(callers->table()->by_name.size(), " callers are known"));
   return callers;
 }
 
@@ -54,11 +55,11 @@ absl::Status Callers::Read() {
 void Callers::ReadAgain() {
   const absl::Status status = Read();
   if (!status.ok()) {
-    spdlog::error("callers stay as they were: {}",
-                  static_cast<std::string>(status.message()));
+    spdlog::error(
+        absl::StrCat("callers stay as they were: ", status.message()));
     return;
   }
-  spdlog::info("{} callers are known now", table()->by_name.size());
+  spdlog::info(absl::StrCat(table()->by_name.size(), " callers are known now"));
   const std::lock_guard lock(changed_mutex_);
   if (changed_) changed_();
 }
@@ -88,8 +89,9 @@ absl::StatusOr<std::shared_ptr<const Caller>> Callers::Find(
     }
   }
   if (const int64_t calls = unknown_.Count(); calls > 0) {
-    spdlog::warn("refused {} calls of unknown callers, the last of {}: {}",
-                 calls, static_cast<std::string>(peer), why);
+    spdlog::warn(absl::StrCat("refused ", calls,
+                              " calls of unknown callers, the last of ", peer,
+                              ": ", why));
   }
   return absl::UnauthenticatedError(why);
 }

@@ -13,12 +13,10 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "server/base/strict_json.h"
+#include "server/base/json.h"
 
 namespace attention::server {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr int kDeepest = 4;
 constexpr size_t kMostNameBytes = 128;

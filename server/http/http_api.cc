@@ -1,9 +1,9 @@
 #include "server/http/http_api.h"
 
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/json.h"
 #include "server/http/protocol/inference_api.h"
 
 namespace attention::server {
@@ -27,7 +27,7 @@ bool IsInference(const std::string& path) {
 
 HttpReply Says(const std::string& name, bool value) {
   return {.status = value ? 200 : 503,
-          .body = nlohmann::json{{name, value}}.dump() + "\n"};
+          .body = JsonLine(Json{{name, value}}) + "\n"};
 }
 
 }  // namespace

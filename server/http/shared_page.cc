@@ -7,6 +7,8 @@
 #include <exception>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace attention::server {
 namespace {
 
@@ -52,8 +54,8 @@ void SharedPage::AnswerAll(const Exchanges& exchanges) const {
       exchange->Reply({.content_type = content_type_, .pieces = {page}});
     }
   } catch (const std::exception& error) {
-    spdlog::warn("http: {}: {}", exchanges.front()->request().path,
-                 error.what());
+    spdlog::warn(absl::StrCat("http: ", exchanges.front()->request().path, ": ",
+                              error.what()));
     // Those that have a reply keep it.
     for (const auto& exchange : exchanges) exchange->Reply({.status = 503});
   }

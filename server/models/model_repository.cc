@@ -124,7 +124,7 @@ absl::StatusOr<std::vector<std::string>> ModelRepository::Folders() const {
 absl::Status ModelRepository::Load(const std::string& name) {
   const std::lock_guard one_at_a_time(loading_);
   if (absl::Status status = CheckModelName(name); !status.ok()) {
-    spdlog::error("{}", static_cast<std::string>(status.message()));
+    spdlog::error(static_cast<std::string>(status.message()));
     return status;
   }
   const std::string folder = absl::StrCat(directory_, "/", name);
@@ -139,7 +139,7 @@ absl::Status ModelRepository::Load(const std::string& name) {
     absl::Status status(
         loaded.status().code(),
         absl::StrCat("model '", name, "': ", Reason(loaded.status())));
-    spdlog::error("{}", static_cast<std::string>(status.message()));
+    spdlog::error(static_cast<std::string>(status.message()));
     const std::lock_guard lock(mutex_);
     Model& model = models_[name];
     if (model.set == nullptr) {
@@ -148,7 +148,7 @@ absl::Status ModelRepository::Load(const std::string& name) {
     return status;
   }
   auto set = std::make_shared<const ParameterSet>(*std::move(loaded));
-  spdlog::info("model '{}' is ready", name);
+  spdlog::info(absl::StrCat("model '", name, "' is ready"));
   // The set that is replaced ends after the lock does.
   const std::lock_guard lock(mutex_);
   Model& model = models_[name];
@@ -167,7 +167,7 @@ absl::Status ModelRepository::Unload(const std::string& name) {
   }
   unloaded.swap(found->second.set);
   found->second.reason = "unloaded";
-  spdlog::info("model '{}' is unloaded", name);
+  spdlog::info(absl::StrCat("model '", name, "' is unloaded"));
   return absl::OkStatus();
 }
 

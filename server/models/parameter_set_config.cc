@@ -1,6 +1,5 @@
 #include "server/models/parameter_set_config.h"
 
-#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 #include <vector>
@@ -9,15 +8,13 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "server/base/strict_json.h"
+#include "server/base/json.h"
 #include "server/request/option_fields.h"
 #include "server/request/scoring_names.h"
 #include "server/request/tensor_fields.h"
 
 namespace attention::server {
 namespace {
-
-using Json = nlohmann::json;
 
 // Levels that the documented form has.
 constexpr int kDeepest = 3;
@@ -35,7 +32,7 @@ absl::StatusOr<WeightLayout> ToLayout(const std::string& path,
                                       const Json& value) {
   if (value == "input_by_output") return WeightLayout::kInputByOutput;
   if (value == "output_by_input") return WeightLayout::kOutputByInput;
-  return KeyError(path, absl::StrCat(value.dump(),
+  return KeyError(path, absl::StrCat(JsonLine(value),
                                      " (expected input_by_output or "
                                      "output_by_input)"));
 }
@@ -135,7 +132,7 @@ absl::Status ReadOptions(const Json& options, AttentionProblem& defaults) {
           path, absl::StrCat("unknown key (expected ", OptionNames(), ")"));
     }
     if (!HasType(value, option->type)) {
-      return KeyError(path, absl::StrCat(value.dump(), " (expected ",
+      return KeyError(path, absl::StrCat(JsonLine(value), " (expected ",
                                          Expected(option->type), ")"));
     }
     const absl::Status status = SetOption(*option, ValueOf(value), defaults);

@@ -5,6 +5,9 @@
 #include <optional>
 #include <string>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
 namespace attention::server {
 namespace {
 
@@ -21,40 +24,41 @@ spdlog::level::level_enum LevelOf(const absl::Status& reason) {
 }  // namespace
 
 void BackendHealth::LogSelfCheck(absl::string_view backend) {
-  spdlog::info("backend {}: comparing each kernel with the reference",
-               static_cast<std::string>(backend));
+  spdlog::info(absl::StrCat("backend ", backend,
+                            ": comparing each kernel with the reference"));
 }
 
 void BackendHealth::LogBackends(const Engine& engine) {
   for (const auto& backend : engine.backends()) {
     if (const std::optional<BackendCost> cost = engine.CostOf(*backend)) {
-      spdlog::info(
-          "backend {}: auto reckons with {:.1f} us for a problem, {:.3g} ns "
-          "for a thousand multiply-adds and {:.3g} ns for a KiB",
-          static_cast<std::string>(backend->name()), cost->of_problem / 1e3,
-          cost->of_multiply_add * 1e3, cost->of_byte * 1024);
+      spdlog::info(absl::StrFormat(
+          "backend %s: auto reckons with %.1f us for a problem, %.3g ns for a "
+          "thousand multiply-adds and %.3g ns for a KiB",
+          backend->name(), cost->of_problem / 1e3, cost->of_multiply_add * 1e3,
+          cost->of_byte * 1024));
     }
     if (!backend->experimental()) continue;
-    spdlog::warn(
-        "backend {} on {} is experimental: its kernels have not been "
-        "tested on a real device yet{}",
-        static_cast<std::string>(backend->name()), backend->instruction_set(),
+    spdlog::warn(absl::StrCat(
+        "backend ", backend->name(), " on ", backend->instruction_set(),
+        " is experimental: its kernels have not been tested on a real device "
+        "yet",
         engine.chosen_by_name()
             ? ""
             : "; used because it agreed with the reference in the "
-              "check at start");
+              "check at start"));
   }
   for (const UnusedBackend& unused : engine.unused()) {
-    spdlog::log(LevelOf(unused.reason), "backend {} is not used: {}",
-                unused.name, static_cast<std::string>(unused.reason.message()));
+    spdlog::log(LevelOf(unused.reason),
+                absl::StrCat("backend ", unused.name,
+                             " is not used: ", unused.reason.message()));
   }
 }
 
 void BackendHealth::Note(const Backend& backend, const absl::Status& health,
                          bool serving) {
-  spdlog::error("backend {}: {}{}", static_cast<std::string>(backend.name()),
-                static_cast<std::string>(health.message()),
-                serving ? "" : "; no backend is left, not serving any more");
+  spdlog::error(absl::StrCat(
+      "backend ", backend.name(), ": ", health.message(),
+      serving ? "" : "; no backend is left, not serving any more"));
   const std::lock_guard lock(mutex_);
   serving_ = serving_ && serving;
   if (!serving_ && service_ != nullptr) service_->SetServingStatus(false);

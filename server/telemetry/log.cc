@@ -9,12 +9,12 @@
 
 #include <atomic>
 #include <ctime>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
+#include "server/base/json.h"
 #include "server/telemetry/log_event.h"
 #include "server/telemetry/log_sink.h"
 
@@ -72,14 +72,11 @@ class JsonFormatter final : public spdlog::formatter {
   void format(const spdlog::details::log_msg& message,
               spdlog::memory_buf_t& line) override {
     const LogParts parts = PartsOf(message);
-    const nlohmann::ordered_json object = {
+    const OrderedJson object = {
         {"time", Timestamp(message.time)},
         {"level", static_cast<std::string>(LevelName(message.level))},
         {"message", static_cast<std::string>(parts.message)}};
-    // Bytes that are not UTF-8 become U+FFFD instead of an exception.
-    std::string text =
-        object.dump(-1, ' ', /*ensure_ascii=*/false,
-                    nlohmann::ordered_json::error_handler_t::replace);
+    std::string text = JsonLine(object);
     if (!parts.fields.empty()) {
       text.pop_back();
       absl::StrAppend(&text, ",", parts.fields, "}");
@@ -117,7 +114,7 @@ std::atomic<bool> fatal_told{false};
 
 // The process is about to abort.
 void LogFatal(const char* library, const std::string& message) {
-  spdlog::critical("{}: {}", library, message);
+  spdlog::critical(absl::StrCat(library, ": ", message));
   FlushLog();
   fatal_told = true;
 }
@@ -128,7 +125,7 @@ void LogForGrpc(gpr_log_func_args* args) {
   if (absl::StartsWith(args->message, "assertion failed")) {
     LogFatal("grpc", args->message);
   } else {
-    spdlog::debug("grpc: {}", args->message);
+    spdlog::debug(absl::StrCat("grpc: ", args->message));
   }
 }
 
@@ -144,7 +141,7 @@ void LogForProtobuf(google::protobuf::LogLevel level, const char* /*file*/,
       !absl::StrContains(message, "parsing")) {
     ours = spdlog::level::err;
   }
-  spdlog::log(ours, "protobuf: {}", message);
+  spdlog::log(ours, absl::StrCat("protobuf: ", message));
 }
 
 }  // namespace

@@ -3,9 +3,9 @@
 #include <spdlog/spdlog.h>
 
 #include <atomic>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/json.h"
 
 namespace attention::server {
 namespace {
@@ -24,7 +24,7 @@ void SetLogHasFields(bool fields) { has_fields = fields; }
 void LogEvent(spdlog::level::level_enum level, absl::string_view event,
               absl::string_view message, const std::vector<LogField>& fields) {
   if (!spdlog::should_log(level)) return;
-  nlohmann::ordered_json object = {{"event", static_cast<std::string>(event)}};
+  OrderedJson object = {{"event", static_cast<std::string>(event)}};
   for (const LogField& field : fields) {
     const auto* text = std::get_if<std::string>(&field.value);
     if (text != nullptr && text->empty()) continue;
@@ -34,11 +34,7 @@ void LogEvent(spdlog::level::level_enum level, absl::string_view event,
         },
         field.value);
   }
-  // Bytes that are not UTF-8 become U+FFFD instead of an exception.
-  const std::string json =
-      object.dump(-1, ' ', /*ensure_ascii=*/false,
-                  nlohmann::ordered_json::error_handler_t::replace);
-  const std::string payload = absl::StrCat(message, json);
+  const std::string payload = absl::StrCat(message, JsonLine(object));
   spdlog::default_logger_raw()->log(
       spdlog::source_loc(kEvent, static_cast<int>(message.size()), ""), level,
       spdlog::string_view_t(payload.data(), payload.size()));

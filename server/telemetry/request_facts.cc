@@ -43,7 +43,7 @@ void TellOfRefusals(int64_t left_out) {
   if (LogHasFields()) {
     LogEvent(spdlog::level::warn, "refusals", text, {{"requests", left_out}});
   } else {
-    spdlog::warn("{}", text);
+    spdlog::warn(text);
   }
 }
 
@@ -133,10 +133,10 @@ void LogFailure(const RequestFacts& facts) {
     LogFields(level, facts);
     return;
   }
-  spdlog::log(level, "{} {} {} status={} message={}", Outcome(facts),
-              Who(facts), Times(facts),
-              absl::StatusCodeToString(facts.status.code()),
-              Quoted(facts.status.message()));
+  spdlog::log(level, absl::StrCat(Outcome(facts), " ", Who(facts), " ",
+                                  Times(facts), " status=",
+                                  absl::StatusCodeToString(facts.status.code()),
+                                  " message=", Quoted(facts.status.message())));
 }
 
 void Log(const RequestFacts& facts) {
@@ -149,9 +149,9 @@ void Log(const RequestFacts& facts) {
     LogFields(spdlog::level::debug, facts);
     return;
   }
-  spdlog::debug("{} shapes={} backend={} kernel={} {} status=OK", Who(facts),
-                Quoted(facts.details), facts.backend, facts.kernel,
-                Times(facts));
+  spdlog::debug(absl::StrCat(
+      Who(facts), " shapes=", Quoted(facts.details), " backend=", facts.backend,
+      " kernel=", facts.kernel, " ", Times(facts), " status=OK"));
 }
 
 }  // namespace

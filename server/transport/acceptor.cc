@@ -14,6 +14,8 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace attention::server {
 namespace {
 
@@ -161,8 +163,9 @@ bool Acceptor::AcceptAll(const Listening& listening) {
     if (IsOfTheConnection(errno)) continue;
     const int error = errno;
     if (const int64_t times = failed_.Count(); times > 0) {
-      spdlog::warn("cannot accept connections: {} ({} times)",
-                   std::generic_category().message(error), times);
+      spdlog::warn(absl::StrCat(
+          "cannot accept connections: ", std::generic_category().message(error),
+          " (", times, " times)"));
     }
     return false;
   }
@@ -189,25 +192,22 @@ void Acceptor::Admit(FileDescriptor socket,
   const std::optional<Peer> peer = PeerOfSocket(socket.get());
   const std::string from = peer ? peer->address : "an unknown address";
   if (answer == Answer::kPeerFull) {
-    spdlog::warn(
-        "closed {} new connections, the last from {}, which has {} "
-        "open (at most --max-connections-per-peer)",
-        times, from, limits.per_peer);
+    spdlog::warn(absl::StrCat("closed ", times,
+                              " new connections, the last from ", from,
+                              ", which has ", limits.per_peer,
+                              " open (at most --max-connections-per-peer)"));
   } else if (answer == Answer::kPeerCalls) {
-    spdlog::warn(
-        "closed {} new connections, the last from {}, which has too many open "
-        "calls",
-        times, from);
+    spdlog::warn(absl::StrCat("closed ", times,
+                              " new connections, the last from ", from,
+                              ", which has too many open calls"));
   } else if (answer == Answer::kFull) {
-    spdlog::warn(
-        "closed {} new connections, the last from {}: {} are open (at "
-        "most --max-connections)",
-        times, from, limits.total);
+    spdlog::warn(absl::StrCat(
+        "closed ", times, " new connections, the last from ", from, ": ",
+        limits.total, " are open (at most --max-connections)"));
   } else {
-    spdlog::warn(
-        "closed {} new connections, the last from {}: no file "
-        "descriptor is left",
-        times, from);
+    spdlog::warn(absl::StrCat("closed ", times,
+                              " new connections, the last from ", from,
+                              ": no file descriptor is left"));
   }
 }
 
@@ -216,8 +216,8 @@ void Acceptor::HandOver(FileDescriptor socket,
   const std::error_code error = Handovers::Begin(handovers, std::move(socket));
   if (!error) return;
   if (const int64_t times = failed_.Count(); times > 0) {
-    spdlog::warn("new connections get no thread: {} ({} times)",
-                 error.message(), times);
+    spdlog::warn(absl::StrCat("new connections get no thread: ",
+                              error.message(), " (", times, " times)"));
   }
 }
 

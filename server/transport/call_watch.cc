@@ -10,6 +10,8 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace attention::server {
 namespace {
 
@@ -60,8 +62,8 @@ void CallWatch::Run() {
       // closed in the next round.
       missed_ = true;
       if (const int64_t times = failed_.Count(); times > 0) {
-        spdlog::warn("cannot count open calls: {} ({} times)", error.what(),
-                     times);
+        spdlog::warn(absl::StrCat("cannot count open calls: ", error.what(),
+                                  " (", times, " times)"));
       }
     }
     if (!Wait(/*epoll=*/-1, kPause)) return;
@@ -178,10 +180,10 @@ void CallWatch::Close(const Peer& peer, Watched& watched, int64_t most,
   connections_.Close(peer);
   ++closed_;
   if (const int64_t times = closed_to_tell_.Count(); times > 0) {
-    spdlog::warn(
-        "closed {} connections, the last of {} with {} open calls (expected "
-        "at most {} of {})",
-        times, peer.address, watched.open.amount(), most, of);
+    spdlog::warn(absl::StrCat("closed ", times, " connections, the last of ",
+                              peer.address, " with ", watched.open.amount(),
+                              " open calls (expected at most ", most, " of ",
+                              of, ")"));
   }
 }
 

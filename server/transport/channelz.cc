@@ -4,36 +4,34 @@
 #include <grpc/support/alloc.h>
 
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "server/base/json.h"
 
 namespace attention::server::channelz {
 namespace {
 
-using nlohmann::json;
-
 // What gRPC has rendered; null where it has nothing.
-json Parsed(char* text) {
+Json Parsed(char* text) {
   const std::unique_ptr<char, decltype(&gpr_free)> owned(text, &gpr_free);
   if (text == nullptr) return {};
-  return json::parse(text, nullptr, /*allow_exceptions=*/false);
+  return ParseJson(text);
 }
 
 // A member; null where `object` has none.
-const json& Member(const json& object, const char* key) {
-  static const auto& none = *new json();
+const Json& Member(const Json& object, const char* key) {
+  static const auto& none = *new Json();
   if (!object.is_object()) return none;
   const auto found = object.find(key);
   return found == object.end() ? none : *found;
 }
 
 // 64-bit numbers are text in protobuf's JSON, and absent where they are 0.
-int64_t Number(const json& object, const char* key) {
-  const json& value = Member(object, key);
+int64_t Number(const Json& object, const char* key) {
+  const Json& value = Member(object, key);
   int64_t number = 0;
   if (!value.is_string() ||
       !absl::SimpleAtoi(value.get_ref<const std::string&>(), &number)) {
@@ -42,8 +40,8 @@ int64_t Number(const json& object, const char* key) {
   return number;
 }
 
-std::string PeerIn(const json& ref) {
-  const json& name = Member(ref, "name");
+std::string PeerIn(const Json& ref) {
+  const Json& name = Member(ref, "name");
   if (!name.is_string()) return "";
   absl::string_view peer = name.get_ref<const std::string&>();
   absl::ConsumePrefix(&peer, "chttp2 ");
@@ -54,36 +52,36 @@ std::string PeerIn(const json& ref) {
 
 int64_t NewestServer() {
   int64_t newest = 0;
-  json page;
+  Json page;
   do {
     page = Parsed(grpc_channelz_get_servers(newest + 1));
-    const json& servers = Member(page, "server");
+    const Json& servers = Member(page, "server");
     if (!servers.is_array() || servers.empty()) break;
     newest = Number(Member(servers.back(), "ref"), "serverId");
-  } while (Member(page, "end") != json(true));
+  } while (Member(page, "end") != Json(true));
   return newest;
 }
 
 std::vector<Socket> SocketsOf(int64_t server, int64_t after) {
   std::vector<Socket> sockets;
-  json page;
+  Json page;
   do {
     page = Parsed(grpc_channelz_get_server_sockets(server, after + 1,
                                                    /*max_results=*/0));
-    const json& refs = Member(page, "socketRef");
+    const Json& refs = Member(page, "socketRef");
     if (!refs.is_array() || refs.empty()) break;
-    for (const json& ref : refs) {
+    for (const Json& ref : refs) {
       after = Number(ref, "socketId");
       sockets.push_back({after, PeerIn(ref)});
     }
-  } while (Member(page, "end") != json(true));
+  } while (Member(page, "end") != Json(true));
   return sockets;
 }
 
 std::optional<Calls> CallsOf(int64_t socket) {
-  const json page = Parsed(grpc_channelz_get_socket(socket));
+  const Json page = Parsed(grpc_channelz_get_socket(socket));
   if (!page.is_object()) return std::nullopt;
-  const json& data = Member(Member(page, "socket"), "data");
+  const Json& data = Member(Member(page, "socket"), "data");
   const int64_t started = Number(data, "streamsStarted");
   return Calls{started, started - Number(data, "streamsSucceeded") -
                             Number(data, "streamsFailed")};

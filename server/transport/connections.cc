@@ -12,6 +12,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace attention::server {
 namespace {
 
@@ -108,10 +110,9 @@ void Connections::NoteReset(const std::string& grpc_peer) {
     End(connection.socket.get());
     by_peer_.erase(found);  // so that it is told once
   }
-  spdlog::warn(
-      "closed a connection of {}: it reset more than {} calls a "
-      "second",
-      grpc_peer, kResets.rate);
+  spdlog::warn(absl::StrCat("closed a connection of ", grpc_peer,
+                            ": it reset more than ", kResets.rate,
+                            " calls a second"));
 }
 
 void Connections::Close(const std::string& grpc_peer) {

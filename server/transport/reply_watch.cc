@@ -6,6 +6,8 @@
 #include <iterator>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace attention::server {
 namespace {
 
@@ -107,11 +109,11 @@ void ReplyWatch::CancelFirst(std::unique_lock<std::mutex>& lock) {
   lock.unlock();
   grpc_call_cancel(call, nullptr);
   if (const int64_t calls = ended_.Count(); calls > 0) {
-    spdlog::warn(
-        "ended {} calls, the last of {}: its reply was not taken "
-        "within {} ms (--reply-timeout), or a second where its caller is not "
-        "known any more",
-        calls, peer, timeout_.count());
+    spdlog::warn(absl::StrCat("ended ", calls, " calls, the last of ", peer,
+                              ": its reply was not taken within ",
+                              timeout_.count(),
+                              " ms (--reply-timeout), or a second where its "
+                              "caller is not known any more"));
   }
   grpc_call_unref(call);
   lock.lock();

@@ -30,9 +30,9 @@ absl::StatusOr<std::unique_ptr<Tls>> Tls::Create(const ServerOptions& options) {
                       [raw = tls.get()] { raw->ReadAgain(); });
   const absl::StatusOr<std::string> what = tls->Publish();
   if (!what.ok()) return what.status();
-  spdlog::info(
-      "TLS with the certificate of {}{}", *what,
-      options.tls_client_ca.empty() ? "" : "; callers must show theirs");
+  spdlog::info(absl::StrCat(
+      "TLS with the certificate of ", *what,
+      options.tls_client_ca.empty() ? "" : "; callers must show theirs"));
   tls->MakeCredentials();
   return tls;
 }
@@ -88,10 +88,11 @@ std::shared_ptr<grpc::ChannelCredentials> Tls::PeerCredentials() const {
 void Tls::ReadAgain() {
   const absl::StatusOr<std::string> what = Publish();
   if (what.ok()) {
-    spdlog::info("TLS: new connections get the certificate of {}", *what);
+    spdlog::info(
+        absl::StrCat("TLS: new connections get the certificate of ", *what));
   } else {
-    spdlog::error("TLS goes on with the files as they were: {}",
-                  static_cast<std::string>(what.status().message()));
+    spdlog::error(absl::StrCat("TLS goes on with the files as they were: ",
+                               what.status().message()));
   }
 }
 

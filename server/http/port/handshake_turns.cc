@@ -4,6 +4,8 @@
 
 #include <exception>
 
+#include "absl/strings/str_cat.h"
+
 namespace attention::server {
 
 HandshakeTurns::HandshakeTurns() : thread_([this] { Run(); }) {}
@@ -51,7 +53,7 @@ void HandshakeTurns::Run() {
     try {
       step();
     } catch (const std::exception& error) {
-      spdlog::warn("http: a TLS handshake: {}", error.what());
+      spdlog::warn(absl::StrCat("http: a TLS handshake: ", error.what()));
     }
   }
 }

@@ -8,6 +8,7 @@
 #include <exception>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "server/transport/peer.h"
 
 namespace attention::server {
@@ -75,7 +76,8 @@ HttpAcceptor::Accepted HttpAcceptor::AcceptOne() {
 
 void HttpAcceptor::AcceptLater(const std::string& why) {
   if (const int64_t times = failed_.Count(); times > 0) {
-    spdlog::warn("http: cannot accept connections: {} ({} times)", why, times);
+    spdlog::warn(absl::StrCat("http: cannot accept connections: ", why, " (",
+                              times, " times)"));
   }
   pause_.expires_after(kAcceptPause);
   pause_.async_wait([this](const Error& error) {

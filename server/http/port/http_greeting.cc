@@ -12,6 +12,8 @@
 #include <boost/beast/core/detect_ssl.hpp>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace attention::server {
 namespace {
 
@@ -90,8 +92,9 @@ void HttpGreeting::OnShaken(Error error) {
 
 void HttpGreeting::NoteFailure(const std::string& why) {
   if (const int64_t times = shared_.failed.Count(); times > 0) {
-    spdlog::warn("http: {} TLS handshakes failed, the last from {}: {}", times,
-                 peer_.address, why);
+    spdlog::warn(absl::StrCat("http: ", times,
+                              " TLS handshakes failed, the last from ",
+                              peer_.address, ": ", why));
   }
 }
 

@@ -92,7 +92,8 @@ class HttpServer::Impl {
         context_.run();
       } catch (const std::exception& error) {
         if (const int64_t times = failed_.Count(); times > 0) {
-          spdlog::warn("http: {} ({} times)", error.what(), times);
+          spdlog::warn(
+              absl::StrCat("http: ", error.what(), " (", times, " times)"));
         }
       }
     }
@@ -108,13 +109,12 @@ class HttpServer::Impl {
     auto place = connections_.Take(caller.address);
     if (place == nullptr) {
       if (const int64_t times = refused_.Count(); times > 0) {
-        spdlog::warn(
-            "http: closed {} new connections, the last from {}: {} are open "
-            "and none is idle (at most {}, {} of one address, and {} for "
-            "probes)",
-            times, caller.address, connections_.open(),
-            limits_.connections.total, limits_.connections.per_peer,
-            limits_.reserved_connections);
+        spdlog::warn(absl::StrCat(
+            "http: closed ", times, " new connections, the last from ",
+            caller.address, ": ", connections_.open(),
+            " are open and none is idle (at most ", limits_.connections.total,
+            ", ", limits_.connections.per_peer, " of one address, and ",
+            limits_.reserved_connections, " for probes)"));
       }
       return false;
     }

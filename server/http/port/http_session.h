@@ -5,7 +5,6 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/buffer_body.hpp>
 #include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/write.hpp>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -18,7 +17,6 @@
 #include "server/http/port/http_message.h"
 #include "server/http/port/http_server.h"
 #include "server/http/port/http_stream.h"
-#include "server/http/port/pieces_body.h"
 
 namespace attention::server {
 
@@ -72,6 +70,8 @@ class HttpSession final : public std::enable_shared_from_this<HttpSession> {
 
   // Writing and closing, in http_session_write.cc.
   void Write(HttpReply reply, bool keep_alive);
+  // The status line and headers of reply_.
+  std::string ReplyHead(size_t body_bytes) const;
   void OnWritten(Error error);
   // No read is under way any more.
   void GoOn();
@@ -104,12 +104,10 @@ class HttpSession final : public std::enable_shared_from_this<HttpSession> {
   Clock::time_point body_progress_;  // when it last got on
   size_t body_bytes_at_progress_ = 0;
   std::shared_ptr<HttpExchange> exchange_;  // while a reply is waited for
-  boost::beast::http::response<PiecesBody> response_;
-  std::shared_ptr<void> held_;  // until it is out
-  // Of response_, without its body where the method is HEAD.
-  std::optional<boost::beast::http::response_serializer<PiecesBody>>
-      serializer_;
-  bool linger_ = false;  // after the reply
+  std::string reply_head_;
+  HttpReply reply_;          // until it is out
+  bool keep_alive_ = false;  // after the reply
+  bool linger_ = false;      // likewise
   bool watching_ = false;
   Next next_ = Next::kRead;  // where `written_`: when the watch is over
   bool written_ = false;

@@ -1,9 +1,14 @@
 // HttpSession: how a reply is written, and how a connection ends.
 
-#include <boost/beast/http/write.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/core/buffers_to_string.hpp>
+#include <boost/beast/http/empty_body.hpp>
+#include <boost/beast/http/message.hpp>
 #include <chrono>
+#include <limits>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "server/base/version.h"
@@ -20,6 +25,21 @@ constexpr size_t kDiscardChunk = 64 << 10;
 constexpr size_t kMostDiscarded = 64 << 20;
 constexpr std::chrono::seconds kDiscardTime{2};
 
+std::vector<boost::asio::const_buffer> BodyOf(const HttpReply& reply) {
+  if (reply.pieces.empty()) return {boost::asio::buffer(reply.body)};
+  std::vector<boost::asio::const_buffer> body;
+  body.reserve(reply.pieces.size());
+  for (const grpc::Slice& piece : reply.pieces) {
+    body.emplace_back(piece.begin(), piece.size());
+  }
+  return body;
+}
+
+// How much to write at a time: Asio's own condition stops at 64 KiB.
+size_t WriteAll(const boost::system::error_code& error, size_t /*written*/) {
+  return error ? 0 : std::numeric_limits<size_t>::max();
+}
+
 }  // namespace
 
 void HttpSession::Write(HttpReply reply, bool keep_alive) {
@@ -27,39 +47,42 @@ void HttpSession::Write(HttpReply reply, bool keep_alive) {
     HttpAccess::AddHeaders(allowed_origin_, reply);
     allowed_origin_.clear();
   }
-  response_ = {static_cast<http::status>(reply.status), 11};
-  response_.set(http::field::server,
-                std::string("attention-server/") + Version());
-  response_.set(http::field::content_type, reply.content_type);
-  response_.set(http::field::cache_control, "no-store");
-  for (const auto& [name, value] : reply.headers) response_.set(name, value);
+  reply_ = std::move(reply);
   // A reserved place is left for the next one.
-  response_.keep_alive(keep_alive && !place_->reserved());
-  response_.body().text = std::move(reply.body);
-  response_.body().pieces = std::move(reply.pieces);
-  response_.prepare_payload();
-  held_ = std::move(reply.held);
-  serializer_.emplace(response_);
-  const auto written = [self = shared_from_this()](Error error, size_t) {
-    self->OnWritten(error);
-  };
-  CloseAt(Clock::now() + limits_.reply_time);
-  if (parser_->get().method() == http::verb::head) {
-    http::async_write_header(stream_, *serializer_, written);
-  } else {
-    http::async_write(stream_, *serializer_, written);
+  keep_alive_ = keep_alive && !place_->reserved();
+  const std::vector<boost::asio::const_buffer> body = BodyOf(reply_);
+  reply_head_ = ReplyHead(boost::asio::buffer_size(body));
+  std::vector<boost::asio::const_buffer> all = {
+      boost::asio::buffer(reply_head_)};
+  if (parser_->get().method() != http::verb::head) {
+    all.insert(all.end(), body.begin(), body.end());
   }
+  CloseAt(Clock::now() + limits_.reply_time);
+  boost::asio::async_write(stream_, all, WriteAll,
+                           [self = shared_from_this()](Error error, size_t) {
+                             self->OnWritten(error);
+                           });
+}
+
+std::string HttpSession::ReplyHead(size_t body_bytes) const {
+  http::response<http::empty_body> head(
+      static_cast<http::status>(reply_.status), 11);
+  head.set(http::field::server, absl::StrCat("attention-server/", Version()));
+  head.set(http::field::content_type, reply_.content_type);
+  head.set(http::field::cache_control, "no-store");
+  for (const auto& [name, value] : reply_.headers) head.set(name, value);
+  head.keep_alive(keep_alive_);
+  head.content_length(body_bytes);
+  return boost::beast::buffers_to_string(
+      http::fields::writer(head, head.version(), head.result_int()).get());
 }
 
 void HttpSession::OnWritten(Error error) {
-  const bool keep_alive = response_.keep_alive();
   // While the next request is waited for, the reply's memory is not kept.
-  serializer_.reset();
-  response_ = {};
-  held_ = nullptr;
+  reply_ = {};
   // TLS has words for the end, without which some callers take it for an error.
-  const bool slowly = linger_ || stream_.tls() != nullptr;
-  if (keep_alive) {
+  const bool slowly = linger_ || stream_.encrypted();
+  if (keep_alive_) {
     next_ = Next::kRead;
   } else {
     next_ = slowly ? Next::kCloseSlowly : Next::kClose;
@@ -83,10 +106,9 @@ void HttpSession::GoOn() {
 void HttpSession::CloseSlowly() {
   SetIdle();
   CloseAt(Clock::now() + kDiscardTime);
-  if (stream_.tls() == nullptr) return EndSending();
+  if (!stream_.encrypted()) return EndSending();
   // Over when the caller has said so as well, or sends other things.
-  stream_.tls()->async_shutdown(
-      [self = shared_from_this()](Error) { self->EndSending(); });
+  stream_.EndTls([self = shared_from_this()](Error) { self->EndSending(); });
 }
 
 void HttpSession::EndSending() {

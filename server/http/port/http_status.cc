@@ -1,11 +1,11 @@
 #include "server/http/port/http_status.h"
 
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "absl/strings/cord.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "server/base/json.h"
 #include "server/base/utf8.h"
 #include "server/scheduling/retry_after.h"
 #include "server/wire/status_table.h"
@@ -18,11 +18,7 @@ constexpr char kOwnStatus[] = "attention/http-status";
 }  // namespace
 
 HttpReply HttpError(int status, const std::string& message) {
-  return {.status = status,
-          .body = nlohmann::json{{"error", message}}.dump(
-                      -1, ' ', /*ensure_ascii=*/false,
-                      nlohmann::json::error_handler_t::replace) +
-                  "\n"};
+  return {.status = status, .body = JsonLine(Json{{"error", message}}) + "\n"};
 }
 
 absl::Status WithHttpStatus(absl::Status status, int http_status) {

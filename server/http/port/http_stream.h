@@ -5,75 +5,82 @@
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/beast/ssl/ssl_stream.hpp>
+#include <boost/system/error_code.hpp>
 #include <cstddef>
 #include <utility>
 #include <variant>
+
+#include "absl/functional/any_invocable.h"
 
 namespace attention::server {
 
 /// TLS over a socket; small buffers are written together.
 using TlsStream = boost::beast::ssl_stream<boost::asio::ip::tcp::socket>;
 
-/// The first buffers with bytes of what is to be written, a ConstBufferSequence
-/// of Asio's: one type for all that Beast writes, so that what lies below it,
-/// TLS above all, is compiled once. Whoever writes some bytes writes the rest
-/// later.
-class FirstBuffers {
- public:
-  template <typename Buffers>
-  explicit FirstBuffers(const Buffers& buffers) {
-    const auto last = boost::asio::buffer_sequence_end(buffers);
-    for (auto at = boost::asio::buffer_sequence_begin(buffers);
-         at != last && count_ < buffers_.size(); ++at) {
-      const boost::asio::const_buffer buffer = *at;
-      if (buffer.size() > 0) buffers_[count_++] = buffer;
-    }
-  }
-
-  const boost::asio::const_buffer* begin() const { return buffers_.data(); }
-  const boost::asio::const_buffer* end() const { return begin() + count_; }
-
- private:
-  std::array<boost::asio::const_buffer, 16> buffers_;
-  size_t count_ = 0;
-};
-
 /// A connection's bytes, in plain text or over TLS: an AsyncStream, as Asio and
-/// Beast have it, with handlers for completion tokens.
+/// Beast have it, with handlers for completion tokens. It hides what handlers
+/// and buffers are of from what lies below it, TLS above all, which is so
+/// compiled once; else that is half of what a server's build takes.
 class HttpStream {
  public:
   using Socket = boost::asio::ip::tcp::socket;
   using executor_type = Socket::executor_type;  // NOLINT: Asio's name
+  using Error = boost::system::error_code;
+  /// With the bytes that were read or written.
+  using Handler = absl::AnyInvocable<void(Error, size_t)>;
 
   explicit HttpStream(Socket socket) : stream_(std::move(socket)) {}
   explicit HttpStream(TlsStream stream) : stream_(std::move(stream)) {}
 
-  /// Null in plain text.
-  TlsStream* tls() { return std::get_if<TlsStream>(&stream_); }
-  Socket& socket() {
-    return tls() != nullptr ? tls()->next_layer() : std::get<Socket>(stream_);
-  }
+  bool encrypted() const { return std::holds_alternative<TlsStream>(stream_); }
+  Socket& socket();
   executor_type get_executor() { return socket().get_executor(); }
 
-  template <typename Buffers, typename Handler>
-  void async_read_some(const Buffers& buffers, Handler&& handler) {
-    std::visit(
-        [&](auto& stream) {
-          stream.async_read_some(buffers, std::forward<Handler>(handler));
-        },
-        stream_);
+  /// Reads into the first of `buffers` alone, as all that Beast reads into is
+  /// one.
+  template <typename Buffers>
+  void async_read_some(const Buffers& buffers, Handler handler) {
+    Read(FirstBuffer(buffers), std::move(handler));
   }
-  template <typename Buffers, typename Handler>
-  void async_write_some(const Buffers& buffers, Handler&& handler) {
-    std::visit(
-        [&](auto& stream) {
-          stream.async_write_some(FirstBuffers(buffers),
-                                  std::forward<Handler>(handler));
-        },
-        stream_);
+  /// Writes the first buffers with bytes; whoever writes some bytes writes the
+  /// rest later.
+  template <typename Buffers>
+  void async_write_some(const Buffers& buffers, Handler handler) {
+    Write(FirstBuffers(buffers), std::move(handler));
   }
+  /// Says the end over TLS, where it is encrypted.
+  void EndTls(absl::AnyInvocable<void(Error)> handler);
 
  private:
+  // A ConstBufferSequence of Asio's.
+  class FirstBuffers {
+   public:
+    template <typename Buffers>
+    explicit FirstBuffers(const Buffers& buffers) {
+      const auto last = boost::asio::buffer_sequence_end(buffers);
+      for (auto at = boost::asio::buffer_sequence_begin(buffers);
+           at != last && count_ < buffers_.size(); ++at) {
+        const boost::asio::const_buffer buffer = *at;
+        if (buffer.size() > 0) buffers_[count_++] = buffer;
+      }
+    }
+
+    const boost::asio::const_buffer* begin() const { return buffers_.data(); }
+    const boost::asio::const_buffer* end() const { return begin() + count_; }
+
+   private:
+    std::array<boost::asio::const_buffer, 16> buffers_;
+    size_t count_ = 0;
+  };
+
+  template <typename Buffers>
+  static boost::asio::mutable_buffer FirstBuffer(const Buffers& buffers) {
+    return *boost::asio::buffer_sequence_begin(buffers);
+  }
+
+  void Read(boost::asio::mutable_buffer into, Handler handler);
+  void Write(const FirstBuffers& buffers, Handler handler);
+
   std::variant<Socket, TlsStream> stream_;
 };
 

@@ -16,7 +16,8 @@ namespace attention::server {
 namespace {
 
 using InputTensor = inference::ModelInferRequest::InferInputTensor;
-using OutputTensor = inference::ModelInferRequest::InferRequestedOutputTensor;
+using RequestedOutput =
+    inference::ModelInferRequest::InferRequestedOutputTensor;
 
 // An object as it is written: a key that comes twice is there twice.
 template <typename Key, typename Value, typename Less, typename Allocator>
@@ -27,13 +28,13 @@ struct EveryMember : nlohmann::ordered_map<Key, Value, Less, Allocator> {
     return this->back().second;
   }
 };
-using Json = nlohmann::basic_json<EveryMember>;
+using RequestJson = nlohmann::basic_json<EveryMember>;
 
 constexpr size_t kMostTensors = 64;
 // Of a caller's text that is in a message.
-constexpr size_t kMostTold = 64;
+constexpr size_t kMostKeyTold = 64;
 
-const char* KindOf(const Json& value) {
+const char* KindOf(const RequestJson& value) {
   if (value.is_null()) return "null";
   if (value.is_boolean()) return "a boolean";
   if (value.is_number()) return "a number";
@@ -41,7 +42,7 @@ const char* KindOf(const Json& value) {
   return value.is_array() ? "an array" : "an object";
 }
 
-absl::Status Expected(absl::string_view where, const Json& had,
+absl::Status Expected(absl::string_view where, const RequestJson& had,
                       absl::string_view expected) {
   return FieldError(where,
                     absl::StrCat(KindOf(had), " (expected ", expected, ")"));
@@ -50,16 +51,19 @@ absl::Status Expected(absl::string_view where, const Json& had,
 // A key that matters, and what reads its value.
 struct Member {
   const char* key;
-  std::function<absl::Status(const std::string& where, const Json& value)> read;
+  std::function<absl::Status(const std::string& where,
+                             const RequestJson& value)>
+      read;
 };
 
 // `prefix` is what stands before a key in messages; it may change as members
 // are read.
-absl::Status ReadMembers(const Json& object,
+absl::Status ReadMembers(const RequestJson& object,
                          const std::function<std::string()>& prefix,
                          const std::vector<Member>& members) {
   std::set<absl::string_view> read;
-  for (const auto& [key, value] : object.get_ref<const Json::object_t&>()) {
+  for (const auto& [key, value] :
+       object.get_ref<const RequestJson::object_t&>()) {
     const auto member = absl::c_find_if(
         members, [&key = key](const Member& one) { return one.key == key; });
     if (member == members.end()) continue;
@@ -75,14 +79,14 @@ absl::Status ReadMembers(const Json& object,
 }
 
 Member Text(const char* key, std::string& text) {
-  return {key, [&text](const std::string& where, const Json& value) {
+  return {key, [&text](const std::string& where, const RequestJson& value) {
             if (!value.is_string()) return Expected(where, value, "a string");
             text = value.get<std::string>();
             return absl::OkStatus();
           }};
 }
 
-absl::Status ReadParameter(const std::string& where, const Json& value,
+absl::Status ReadParameter(const std::string& where, const RequestJson& value,
                            inference::InferParameter& parameter) {
   if (value.is_boolean()) {
     parameter.set_bool_param(value.get<bool>());
@@ -101,25 +105,28 @@ absl::Status ReadParameter(const std::string& where, const Json& value,
   return absl::OkStatus();
 }
 
-Member Parameters(InferParameters& parameters) {
-  return {
-      "parameters", [&parameters](const std::string& where, const Json& value) {
-        if (!value.is_object()) return Expected(where, value, "an object");
-        for (const auto& [key, one] : value.get_ref<const Json::object_t&>()) {
-          const std::string name =
-              absl::StrCat(where, ".", key.substr(0, kMostTold));
-          if (parameters.contains(key)) return FieldError(name, "comes twice");
-          absl::Status read = ReadParameter(name, one, parameters[key]);
-          if (!read.ok()) return read;
-        }
-        return absl::OkStatus();
-      }};
+Member ParametersMember(InferParameters& parameters) {
+  return {"parameters",
+          [&parameters](const std::string& where, const RequestJson& value) {
+            if (!value.is_object()) return Expected(where, value, "an object");
+            for (const auto& [key, one] :
+                 value.get_ref<const RequestJson::object_t&>()) {
+              const std::string name =
+                  absl::StrCat(where, ".", key.substr(0, kMostKeyTold));
+              if (parameters.contains(key))
+                return FieldError(name, "comes twice");
+              absl::Status read = ReadParameter(name, one, parameters[key]);
+              if (!read.ok()) return read;
+            }
+            return absl::OkStatus();
+          }};
 }
 
-Member Shape(InputTensor& input) {
-  return {"shape", [&input](const std::string& where, const Json& value) {
+Member ShapeMember(InputTensor& input) {
+  return {"shape",
+          [&input](const std::string& where, const RequestJson& value) {
             if (!value.is_array()) return Expected(where, value, "an array");
-            for (const Json& extent : value) {
+            for (const RequestJson& extent : value) {
               if (!extent.is_number_integer() ||
                   (extent.is_number_unsigned() &&
                    !std::in_range<int64_t>(extent.get<uint64_t>()))) {
@@ -134,8 +141,9 @@ Member Shape(InputTensor& input) {
 // `read` is called with each object in the array.
 Member Tensors(
     const char* key,
-    const std::function<absl::Status(size_t index, const Json& tensor)>& read) {
-  return {key, [read](const std::string& where, const Json& value) {
+    const std::function<absl::Status(size_t index, const RequestJson& tensor)>&
+        read) {
+  return {key, [read](const std::string& where, const RequestJson& value) {
             if (!value.is_array()) return Expected(where, value, "an array");
             if (value.size() > kMostTensors) {
               return FieldError(where,
@@ -155,7 +163,7 @@ Member Tensors(
 // "query", or "inputs[0]" without a name.
 std::string NameOf(const std::string& name, const char* list, size_t index) {
   return name.empty() ? absl::StrCat(list, "[", index, "]")
-                      : name.substr(0, kMostTold);
+                      : name.substr(0, kMostKeyTold);
 }
 
 // Where the elements are, once all else of the input is read.
@@ -181,13 +189,13 @@ absl::Status FindElements(const std::string& name, const InputTensor& input,
                                 "shared_memory_region)");
 }
 
-absl::Status ReadInput(size_t index, const Json& json,
+absl::Status ReadInput(size_t index, const RequestJson& json,
                        const InferJsonParts& parts, InferJson& result) {
   InputTensor& input = *result.fields.add_inputs();
   InferJson::Input& place = result.inputs.emplace_back();
   const auto name = [&] { return NameOf(input.name(), "inputs", index); };
   const Member data = {
-      "data", [&](const std::string& where, const Json& value) {
+      "data", [&](const std::string& where, const RequestJson& value) {
         const auto cut = absl::c_find_if(parts.data, [index](const auto& one) {
           return one.input == index;
         });
@@ -197,32 +205,33 @@ absl::Status ReadInput(size_t index, const Json& json,
         place.data = cut->text;
         return absl::OkStatus();
       }};
-  absl::Status status =
-      ReadMembers(json, [&] { return name() + "."; },
-                  {Text("name", *input.mutable_name()),
-                   Text("datatype", *input.mutable_datatype()), Shape(input),
-                   Parameters(*input.mutable_parameters()), data});
+  absl::Status status = ReadMembers(
+      json, [&] { return name() + "."; },
+      {Text("name", *input.mutable_name()),
+       Text("datatype", *input.mutable_datatype()), ShapeMember(input),
+       ParametersMember(*input.mutable_parameters()), data});
   return status.ok() ? FindElements(name(), input, place) : status;
 }
 
-absl::Status ReadOutput(size_t index, const Json& json, InferJson& result) {
-  OutputTensor& output = *result.fields.add_outputs();
+absl::Status ReadOutput(size_t index, const RequestJson& json,
+                        InferJson& result) {
+  RequestedOutput& output = *result.fields.add_outputs();
   return ReadMembers(
       json, [&] { return NameOf(output.name(), "outputs", index) + "."; },
       {Text("name", *output.mutable_name()),
-       Parameters(*output.mutable_parameters())});
+       ParametersMember(*output.mutable_parameters())});
 }
 
-absl::StatusOr<Json> ParseHead(const InferJsonParts& parts) {
+absl::StatusOr<RequestJson> ParseHead(const InferJsonParts& parts) {
   try {
-    return Json::parse(parts.head);
-  } catch (const Json::parse_error& error) {
+    return RequestJson::parse(parts.head);
+  } catch (const RequestJson::parse_error& error) {
     // After "[json.exception.parse_error.101] parse error at line 1, column 1".
     const absl::string_view what = error.what();
     return FieldError(
         "body", absl::StrCat("no JSON at byte ", parts.PositionOf(error.byte),
                              ": ", what.substr(what.find(": ") + 2)));
-  } catch (const Json::exception& error) {  // a number that no double is
+  } catch (const RequestJson::exception& error) {  // a number that no double is
     const absl::string_view what = error.what();
     return FieldError(
         "body", absl::StrCat("no JSON: ", what.substr(what.find("] ") + 2)));
@@ -234,21 +243,21 @@ absl::StatusOr<Json> ParseHead(const InferJsonParts& parts) {
 absl::StatusOr<InferJson> ReadInferJson(absl::string_view text) {
   const absl::StatusOr<InferJsonParts> parts = CutData(text);
   if (!parts.ok()) return parts.status();
-  const absl::StatusOr<Json> json = ParseHead(*parts);
+  const absl::StatusOr<RequestJson> json = ParseHead(*parts);
   if (!json.ok()) return json.status();
   if (!json->is_object()) return Expected("body", *json, "an object");
   InferJson result;
-  absl::Status status =
-      ReadMembers(*json, [] { return std::string(); },
-                  {Text("id", *result.fields.mutable_id()),
-                   Parameters(*result.fields.mutable_parameters()),
-                   Tensors("inputs",
-                           [&](size_t index, const Json& input) {
-                             return ReadInput(index, input, *parts, result);
-                           }),
-                   Tensors("outputs", [&](size_t index, const Json& output) {
-                     return ReadOutput(index, output, result);
-                   })});
+  absl::Status status = ReadMembers(
+      *json, [] { return std::string(); },
+      {Text("id", *result.fields.mutable_id()),
+       ParametersMember(*result.fields.mutable_parameters()),
+       Tensors("inputs",
+               [&](size_t index, const RequestJson& input) {
+                 return ReadInput(index, input, *parts, result);
+               }),
+       Tensors("outputs", [&](size_t index, const RequestJson& output) {
+         return ReadOutput(index, output, result);
+       })});
   if (!status.ok()) return status;
   return result;
 }

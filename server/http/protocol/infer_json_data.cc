@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "server/base/json.h"
 #include "server/request/request_builder.h"
 
 namespace attention::server {
@@ -27,8 +27,7 @@ bool Says(absl::string_view string, absl::string_view key) {
   if (!absl::StrContains(string, '\\')) {
     return string == absl::StrCat("\"", key, "\"");
   }
-  const auto json = nlohmann::json::parse(string.begin(), string.end(), nullptr,
-                                          /*allow_exceptions=*/false);
+  const Json json = ParseJson(string);
   return json.is_string() && json.get_ref<const std::string&>() == key;
 }
 

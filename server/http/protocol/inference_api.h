@@ -1,7 +1,6 @@
 #ifndef ATTENTION_SERVER_HTTP_PROTOCOL_INFERENCE_API_H_
 #define ATTENTION_SERVER_HTTP_PROTOCOL_INFERENCE_API_H_
 
-#include <boost/asio/thread_pool.hpp>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -19,6 +18,10 @@
 #include "server/scheduling/task.h"
 #include "server/services/call_counter.h"
 #include "server/services/inference_management.h"
+
+namespace boost::asio {
+class thread_pool;
+}  // namespace boost::asio
 
 namespace attention::server {
 

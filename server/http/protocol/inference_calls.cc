@@ -4,32 +4,28 @@
 
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/strip.h"
 #include "inference/grpc_service.grpc.pb.h"
+#include "server/base/json.h"
 #include "server/http/port/http_status.h"
 #include "server/http/protocol/proto_json.h"
 
 namespace attention::server {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using Management = InferenceManagement;
 using Keys = std::vector<std::string>;
 
-HttpReply JsonReply(int status, const Json& json) {
-  return {.status = status,
-          .body = json.dump(-1, ' ', /*ensure_ascii=*/false,
-                            Json::error_handler_t::replace) +
-                  "\n"};
+HttpReply JsonReply(int status, const OrderedJson& json) {
+  return {.status = status, .body = JsonLine(json) + "\n"};
 }
 
 // How responses are written, with 200 where it is JSON alone.
-HttpReply ToReply(const Json& json) { return JsonReply(200, json); }
+HttpReply ToReply(const OrderedJson& json) { return JsonReply(200, json); }
 HttpReply ToReply(HttpReply reply) { return reply; }
 
 const auto kAsItIs = [](const auto& response, const std::string& /*name*/) {
@@ -37,7 +33,7 @@ const auto kAsItIs = [](const auto& response, const std::string& /*name*/) {
 };
 const auto kNothing = [](const auto& /*response*/,
                          const std::string& /*name*/) {
-  return Json::object();
+  return OrderedJson::object();
 };
 const auto kReady = [](const auto& response, const std::string& name) {
   return JsonReply(response.ready() ? 200 : 404,
@@ -52,7 +48,7 @@ const auto kModels = [](const auto& response, const std::string& /*name*/) {
 
 // The regions of a status, in a list.
 const auto kRegions = [](const auto& response, const std::string& /*name*/) {
-  Json list = Json::array();
+  OrderedJson list = OrderedJson::array();
   for (const auto& [name, region] : response.regions()) {
     list.push_back(ToJson(region));
   }
@@ -62,10 +58,10 @@ const auto kRegions = [](const auto& response, const std::string& /*name*/) {
 // Of each setting's value the one member that is set.
 const auto kLogSettings = [](const auto& response,
                              const std::string& /*name*/) {
-  Json all = Json::object();
+  OrderedJson all = OrderedJson::object();
   for (const auto& [key, value] : response.settings()) {
-    const Json members = ToJson(value);
-    all[key] = members.empty() ? Json() : members.begin().value();
+    const OrderedJson members = ToJson(value);
+    all[key] = members.empty() ? OrderedJson() : members.begin().value();
   }
   return all;
 };
@@ -73,7 +69,7 @@ const auto kLogSettings = [](const auto& response,
 // Triton's form: a list of levels, all others as one text.
 const auto kTraceSettings = [](const auto& response,
                                const std::string& /*name*/) {
-  Json all = Json::object();
+  OrderedJson all = OrderedJson::object();
   for (const auto& [key, value] : response.settings()) {
     if (key != "trace_level" && value.value_size() == 1) {
       all[key] = value.value(0);

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "core/element.h"
+#include "server/base/json.h"
 
 namespace attention::server {
 namespace {
@@ -70,9 +70,7 @@ void JsonText::MakeRoom() {
 }
 
 void JsonText::AddString(absl::string_view text) {
-  Add(nlohmann::json(static_cast<std::string>(text))
-          .dump(-1, ' ', /*ensure_ascii=*/false,
-                nlohmann::json::error_handler_t::replace));
+  Add(JsonLine(Json(static_cast<std::string>(text))));
 }
 
 void JsonText::AddElements(DataType type,

@@ -8,20 +8,20 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "server/base/strict_json.h"
+#include "server/base/json.h"
 
 namespace attention::server {
 namespace {
 
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
-using Json = nlohmann::ordered_json;
 
 // Objects and arrays of a request, within one another.
 constexpr int kDeepest = 4;
 
 // A field's value; of a repeated field, the one at `i`.
-Json Value(const Message& message, const FieldDescriptor& field, int i = 0) {
+OrderedJson Value(const Message& message, const FieldDescriptor& field,
+                  int i = 0) {
   const auto& from = *message.GetReflection();
 // Protobuf has a function for each type, and another for repeated ones.
 #define ATTENTION_VALUE(name)                                       \
@@ -54,9 +54,9 @@ Json Value(const Message& message, const FieldDescriptor& field, int i = 0) {
 }
 
 // Entries' keys are strings in all of the protocol's maps.
-Json Map(const Message& message, const FieldDescriptor& field) {
+OrderedJson Map(const Message& message, const FieldDescriptor& field) {
   const auto& reflection = *message.GetReflection();
-  Json map = Json::object();
+  OrderedJson map = OrderedJson::object();
   for (int i = 0; i < reflection.FieldSize(message, &field); ++i) {
     const Message& entry = reflection.GetRepeatedMessage(message, &field, i);
     const auto& type = *entry.GetDescriptor();
@@ -68,7 +68,7 @@ Json Map(const Message& message, const FieldDescriptor& field) {
 
 // Of the types that requests have.
 absl::Status SetField(Message& message, const FieldDescriptor& field,
-                      const nlohmann::json& value) {
+                      const Json& value) {
   const auto& to = *message.GetReflection();
   const std::string& key = field.name();
   if (field.is_map()) {
@@ -104,16 +104,16 @@ absl::Status SetField(Message& message, const FieldDescriptor& field,
 
 }  // namespace
 
-Json ToJson(const Message& message) {
+OrderedJson ToJson(const Message& message) {
   const auto& reflection = *message.GetReflection();
   const auto& type = *message.GetDescriptor();
-  Json json = Json::object();
+  OrderedJson json = OrderedJson::object();
   for (int i = 0; i < type.field_count(); ++i) {
     const FieldDescriptor& field = *type.field(i);
     if (field.is_map()) {
       json[field.name()] = Map(message, field);
     } else if (field.is_repeated()) {
-      Json& list = json[field.name()] = Json::array();
+      OrderedJson& list = json[field.name()] = OrderedJson::array();
       for (int k = 0; k < reflection.FieldSize(message, &field); ++k) {
         list.push_back(Value(message, field, k));
       }
@@ -128,7 +128,7 @@ absl::Status ReadFields(absl::string_view body,
                         const std::vector<std::string>& known,
                         Message& message) {
   if (known.empty() || body.empty()) return absl::OkStatus();
-  absl::StatusOr<nlohmann::json> json = ParseStrictJson(body, kDeepest);
+  absl::StatusOr<Json> json = ParseStrictJson(body, kDeepest);
   if (!json.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat("body: ", json.status().message()));

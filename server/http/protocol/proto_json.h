@@ -3,19 +3,19 @@
 
 #include <google/protobuf/message.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "server/base/json.h"
 
 namespace attention::server {
 
 /// A message as the Open Inference Protocol writes it in JSON: protobuf's
 /// names, 64-bit integers as numbers, every field but messages that are not set
 /// and oneofs' members that are not.
-nlohmann::ordered_json ToJson(const google::protobuf::Message& message);
+OrderedJson ToJson(const google::protobuf::Message& message);
 
 /// Among the keys of ReadFields(): every key of the body is one of `settings`.
 inline constexpr char kAllSettings[] = "*";

@@ -1,4 +1,4 @@
-#include "server/base/strict_json.h"
+#include "server/base/json.h"
 
 #include <set>
 
@@ -9,7 +9,23 @@
 
 namespace attention::server {
 
-using Json = nlohmann::json;
+namespace {
+
+template <typename AnyJson>
+std::string Line(const AnyJson& json) {
+  return json.dump(-1, ' ', /*ensure_ascii=*/false,
+                   AnyJson::error_handler_t::replace);
+}
+
+}  // namespace
+
+std::string JsonLine(const OrderedJson& json) { return Line(json); }
+std::string JsonLine(const Json& json) { return Line(json); }
+
+Json ParseJson(absl::string_view text) {
+  return Json::parse(text.begin(), text.end(), nullptr,
+                     /*allow_exceptions=*/false);
+}
 
 absl::Status KeyError(absl::string_view key, absl::string_view problem) {
   return absl::InvalidArgumentError(absl::StrCat(key, ": ", problem));
