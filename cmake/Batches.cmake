@@ -1,4 +1,4 @@
-# Batches: with ATTENTION_UNITY_BUILD, six sources are compiled as one, so that headers are read and
+# Batches: with ATTENTION_UNITY_BUILD, twelve sources are compiled as one, so that headers are read and
 # templates made once for all of them.
 #
 # CMake has unity builds of its own. Their files name sources by absolute paths, so that ccache knows
@@ -30,8 +30,8 @@ function(attention_make_batches target)
     return()
   endif()
   math(EXPR last "${count} - 1")
-  foreach(first RANGE 0 ${last} 6)
-    list(SUBLIST together ${first} 6 batch)
+  foreach(first RANGE 0 ${last} 12)
+    list(SUBLIST together ${first} 12 batch)
     attention_batch(${target} file ${batch})
   endforeach()
 endfunction()

@@ -16,7 +16,7 @@ namespace http = boost::beast::http;
 
 using Head = http::request_header<http::fields>;
 
-constexpr size_t kMostQuoted = 64;
+constexpr size_t kMostCodingQuoted = 64;
 
 // A field's value, and how often the field is there; of several the first.
 struct Found {
@@ -75,7 +75,7 @@ absl::Status CheckTransferEncoding(const Head& head) {
   }
   return absl::InvalidArgumentError(
       absl::StrCat("Transfer-Encoding: '",
-                   absl::CHexEscape(coding.value.substr(0, kMostQuoted)),
+                   absl::CHexEscape(coding.value.substr(0, kMostCodingQuoted)),
                    "' (expected chunked, alone)"));
 }
 
