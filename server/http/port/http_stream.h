@@ -37,16 +37,20 @@ class HttpStream {
   executor_type get_executor() { return socket().get_executor(); }
 
   /// Reads into the first of `buffers` alone, as all that Beast reads into is
-  /// one.
-  template <typename Buffers>
-  void async_read_some(const Buffers& buffers, Handler handler) {
-    Read(FirstBuffer(buffers), std::move(handler));
+  /// one. Operations move themselves into their handlers: `buffers` are looked
+  /// at before.
+  template <typename Buffers, typename AnyHandler>
+  void async_read_some(const Buffers& buffers, AnyHandler&& handler) {
+    const boost::asio::mutable_buffer into =
+        *boost::asio::buffer_sequence_begin(buffers);
+    Read(into, std::forward<AnyHandler>(handler));
   }
   /// Writes the first buffers with bytes; whoever writes some bytes writes the
   /// rest later.
-  template <typename Buffers>
-  void async_write_some(const Buffers& buffers, Handler handler) {
-    Write(FirstBuffers(buffers), std::move(handler));
+  template <typename Buffers, typename AnyHandler>
+  void async_write_some(const Buffers& buffers, AnyHandler&& handler) {
+    const FirstBuffers first(buffers);
+    Write(first, std::forward<AnyHandler>(handler));
   }
   /// Says the end over TLS, where it is encrypted.
   void EndTls(absl::AnyInvocable<void(Error)> handler);
@@ -72,11 +76,6 @@ class HttpStream {
     std::array<boost::asio::const_buffer, 16> buffers_;
     size_t count_ = 0;
   };
-
-  template <typename Buffers>
-  static boost::asio::mutable_buffer FirstBuffer(const Buffers& buffers) {
-    return *boost::asio::buffer_sequence_begin(buffers);
-  }
 
   void Read(boost::asio::mutable_buffer into, Handler handler);
   void Write(const FirstBuffers& buffers, Handler handler);
