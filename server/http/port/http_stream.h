@@ -18,9 +18,9 @@ namespace attention::server {
 using TlsStream = boost::beast::ssl_stream<boost::asio::ip::tcp::socket>;
 
 /// A connection's bytes, in plain text or over TLS: an AsyncStream, as Asio and
-/// Beast have it, with handlers for completion tokens. It hides what handlers
-/// and buffers are of from what lies below it, TLS above all, which is so
-/// compiled once; else that is half of what a server's build takes.
+/// Beast have it, with handlers for completion tokens. Handlers and buffers
+/// have one type below it, so that sockets and TLS are compiled once and not
+/// for each operation above.
 class HttpStream {
  public:
   using Socket = boost::asio::ip::tcp::socket;
