@@ -104,8 +104,9 @@ void ResidentStore::ExpireNowAndThen() {
   while (!stop_changed_.wait_for(lock, kExpiryTime, [this] { return stop_; })) {
     lock.unlock();
     const int64_t expired = Expire();
-    if (expired > 0)
+    if (expired > 0) {
       spdlog::info(absl::StrCat(expired, " idle sequences expired"));
+    }
     int64_t evictions = 0;
     for (const store::OwnerFigures& of : store_.Figures()) {
       evictions += of.evictions;

@@ -113,8 +113,9 @@ Member ParametersMember(InferParameters& parameters) {
                  value.get_ref<const RequestJson::object_t&>()) {
               const std::string name =
                   absl::StrCat(where, ".", key.substr(0, kMostKeyTold));
-              if (parameters.contains(key))
+              if (parameters.contains(key)) {
                 return FieldError(name, "comes twice");
+              }
               absl::Status read = ReadParameter(name, one, parameters[key]);
               if (!read.ok()) return read;
             }
