@@ -1,5 +1,5 @@
-# Batches: with ATTENTION_UNITY_BUILD, twelve sources are compiled as one, so that headers are read and
-# templates made once for all of them.
+# Batches: with ATTENTION_UNITY_BUILD, twelve sources are compiled as one, so that headers are read
+# and templates made once for all of them.
 #
 # CMake has unity builds of its own. Their files name sources by absolute paths, so that ccache knows
 # nothing of what another checkout, or a container, has compiled.
