@@ -7,10 +7,12 @@ import threading
 import numpy as np
 import pytest
 import ray
+from checked import Checked
 from counted import Servers
 from many_servers import LOOPBACK
 from ray.cluster_utils import Cluster
 from tree_requests import HEADS, KEYS, SERVERS, SIZE, WIDTH
+from waiting import wait_for_nodes
 
 from attention_client import Client, LocalServer
 from attention_client.ray import AttentionCluster, tree
@@ -126,6 +128,21 @@ class Running:
 @pytest.fixture
 def running():
     return Running
+
+
+@pytest.fixture
+def checked(cluster, one_server, normal):
+    """checked(replicas)"""
+    made = []
+
+    def make(replicas):
+        wait_for_nodes(cluster, 4)
+        made.append(Checked(cluster, one_server, normal, replicas))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.end()
 
 
 @pytest.fixture(scope="module")

@@ -44,6 +44,8 @@ class Figures:
 
     def add(self, operation: str, size: int) -> None:
         """Bytes that were copied; operation: move, import or export."""
+        if size == 0:  # a range without keys; Ray counts nothing below 1
+            return
         with self._lock:
             self._bytes += size
         self._copied.inc(size, {**self._tags, "operation": operation})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 from collections.abc import Callable, Mapping
@@ -102,7 +103,7 @@ class Watch:
         _logger.warning("node %s is lost", node.name)
         if self._state.lose(node.name):
             self._rebuilding.set()
-            self._start(lambda: self._revive(node))
+            self._start(f"reviving {node.name}", lambda: self._revive(node))
 
     def _revive(self, node: Node) -> None:
         """A new server in its place, where the actor is still there."""
@@ -118,11 +119,14 @@ class Watch:
     def _watch(self) -> None:
         """Finds servers that are gone or started anew, and nodes that Ray drains."""
         while not self._ended.wait(_CHECK):
-            for node, report in self._reports():
-                if self._ended.is_set():
-                    return
-                self._look_at(node, report)
-            self._figures.set(len(self._state.nodes()), self._state.sequences())
+            self._logged("looking at the nodes", self._look_at_all)
+
+    def _look_at_all(self) -> None:
+        for node, report in self._reports():
+            if self._ended.is_set():
+                return
+            self._look_at(node, report)
+        self._figures.set(len(self._state.nodes()), self._state.sequences())
 
     def _look_at(self, node: Node, report: NodeReport | None) -> None:
         if report is None:
@@ -131,16 +135,18 @@ class Watch:
         elif report.node != node.name:
             self._lose(node)
         elif not node.is_draining and node.ray_node in moving.draining():
-            self._start(lambda: self._drain(node.name))
+            self._start(f"draining {node.name}", lambda: self._drain(node.name))
 
-    def _start(self, work: Callable[[], object]) -> None:
-        def logged() -> None:
-            try:
-                work()
-            except Exception:
-                _logger.exception("background work failed")
+    def _start(self, what: str, work: Callable[[], object]) -> None:
+        threading.Thread(target=self._logged, args=(what, work), daemon=True).start()
 
-        threading.Thread(target=logged, daemon=True).start()
+    def _logged(self, what: str, work: Callable[[], object]) -> None:
+        """A thread must not end by what befalls one node or one sequence."""
+        try:
+            work()
+        except Exception:
+            if not self._ended.is_set():
+                _logger.exception("%s failed", what)
 
     def _rebuild(self) -> None:
         """Gives ranges that have lost a replica another one."""
@@ -148,8 +154,5 @@ class Watch:
             self._rebuilding.wait()
             self._rebuilding.clear()
             for known in self._state.sequences():
-                try:
-                    self._placement.rebuild(known.name)
-                except (AttentionError, OSError):
-                    if not self._ended.is_set():
-                        _logger.exception("sequence %s is not rebuilt", known.name)
+                work = functools.partial(self._placement.rebuild, known.name)
+                self._logged(f"rebuilding sequence {known.name}", work)

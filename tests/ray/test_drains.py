@@ -1,0 +1,94 @@
+"""Nodes that are emptied and let go, amid calls."""
+
+import numpy as np
+import pytest
+from checked import HEADS, KEYS, WIDTH, report
+from ray._raylet import GcsClient
+from waiting import wait_for_nodes, wait_until
+
+from attention_client.ray import moving
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_drained_node_loses_nothing(cluster, checked, running, replicas):
+    one = checked(replicas)
+    victim = one.servers()[0]
+    with running(one.attend) as reads, running(lambda: one.sharded.fork().delete()):
+        cluster.drain(victim)
+        reads.wait_for(3)
+    assert victim not in [node.node for node in cluster.nodes()]
+    assert victim not in one.servers()
+    one.step()
+    cluster.add_nodes(1)
+    assert len(cluster.nodes()) == 4
+    one.step()
+
+
+def test_a_drain_goes_on_where_other_nodes_die(cluster, normal, kill):
+    wait_for_nodes(cluster, 4)
+    rows = normal(HEADS, 5, WIDTH), normal(HEADS, 5, WIDTH)
+    with cluster.sequence(heads=HEADS, width=WIDTH) as sequence:
+        sequence.append(*rows)
+        victim = sequence.describe().ranges[0].replicas[0].node
+        expected = sequence.attend(rows[0]).output
+        others = [other for other in cluster.nodes() if other.node != victim]
+        # The map does not know yet that these cannot take its keys.
+        for other in others[:2]:
+            kill(other)
+        cluster.drain(victim)
+        assert victim not in [node.node for node in cluster.nodes()]
+        np.testing.assert_array_equal(sequence.attend(rows[0]).output, expected)
+    wait_for_nodes(cluster, 3)
+    cluster.add_nodes(1)
+
+
+def test_a_sequence_without_keys_moves(cluster, normal):
+    wait_for_nodes(cluster, 4)
+    with cluster.sequence(heads=HEADS, width=WIDTH) as sequence:
+        victim = sequence.describe().ranges[0].replicas[0].node
+        cluster.drain(victim)
+        assert sequence.describe().ranges[0].replicas[0].node != victim
+        assert sequence.append(*[normal(HEADS, 5, WIDTH)] * 2) == 5
+    cluster.add_nodes(1)
+
+
+def test_appends_go_on_while_all_moves(cluster, checked, running):
+    one = checked(replicas=1)
+    with running(one.step) as steps:
+        for victim in one.servers()[:2]:
+            cluster.drain(victim)
+            steps.wait_for(3)
+        cluster.add_nodes(2)
+        steps.wait_for(3)
+    assert len(one.servers()) == 4
+    one.attend()
+
+
+def test_a_range_that_is_closed_twice_keeps_its_count(cluster, checked):
+    one = checked(replicas=1)
+    tail = one.sharded.describe().ranges[-1]
+    client = cluster._client(tail.replicas[0].node)
+    counts, is_open = moving.close([(client, tail.replicas[0])], one.sharded._map, tail)
+    assert is_open
+    assert counts == [KEYS - tail.start]
+    again = moving.close([(client, tail.replicas[0])], one.sharded._map, tail)
+    assert again == (counts, True)
+    one.attend()  # the mark is not seen
+
+
+@pytest.mark.long
+def test_a_node_that_ray_drains_loses_nothing(ray_cluster, cluster, checked, running):
+    one = checked(replicas=1)
+    victim = report(cluster, one.servers()[0])
+    with running(one.step) as steps:
+        accepted, _ = GcsClient(address=ray_cluster.address).drain_node(
+            victim.ray_node, 2, "the test", 2**62
+        )
+        assert accepted
+        wait_until(lambda: victim.node not in one.servers())
+        steps.wait_for(3)
+    one.attend()
+    ray_cluster.add_node(num_cpus=1)
+    wait_for_nodes(cluster, 3)
+    cluster.add_nodes(1)
+    one.attend()
