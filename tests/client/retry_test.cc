@@ -27,12 +27,6 @@ v1::AttendResponse GoodReply() {
   return reply;
 }
 
-Client QuickClient(const std::string& target, int max_attempts = 4) {
-  return *Client::Create({.target = target,
-                          .max_attempts = max_attempts,
-                          .initial_backoff = std::chrono::milliseconds(1)});
-}
-
 std::vector<grpc::Status> Times(int count, grpc::StatusCode code) {
   return std::vector<grpc::Status>(static_cast<size_t>(count),
                                    grpc::Status(code, "as told"));

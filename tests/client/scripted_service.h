@@ -5,6 +5,7 @@
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
+#include <chrono>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -14,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "attention/v1/attention.grpc.pb.h"
+#include "attention_client/client.h"
 
 namespace attention::client {
 
@@ -82,6 +84,13 @@ class ScriptedService final : public v1::AttentionService::Service {
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;  // last: it uses the others
 };
+
+/// A client that waits a millisecond before it asks again.
+inline Client QuickClient(const std::string& target, int max_attempts = 4) {
+  return *Client::Create({.target = target,
+                          .max_attempts = max_attempts,
+                          .initial_backoff = std::chrono::milliseconds(1)});
+}
 
 }  // namespace attention::client
 

@@ -19,12 +19,6 @@ namespace {
 
 constexpr int kAttempts = 3;
 
-Client QuickClient(const std::string& target) {
-  return *Client::Create({.target = target,
-                          .max_attempts = kAttempts,
-                          .initial_backoff = std::chrono::milliseconds(1)});
-}
-
 // A server that is never available, and counts who asks.
 class AbsentStore final : public v1::KeyValueService::Service {
  public:
@@ -92,7 +86,7 @@ class AbsentStore final : public v1::KeyValueService::Service {
 
 TEST(SequencesRetryTest, WhatMayBeDoneTwiceIsTriedAgain) {
   AbsentStore store;
-  const Client client = QuickClient(store.address());
+  const Client client = QuickClient(store.address(), kAttempts);
   const absl::Status statuses[] = {
       AppendSmall(client, {.name = "a", .position = 0}, 0, 1).status(),
       client.TruncateSequence("a", 0),
@@ -108,7 +102,7 @@ TEST(SequencesRetryTest, WhatMayBeDoneTwiceIsTriedAgain) {
 
 TEST(SequencesRetryTest, WhatWouldBeThereTwiceIsNot) {
   AbsentStore store;
-  const Client client = QuickClient(store.address());
+  const Client client = QuickClient(store.address(), kAttempts);
   const absl::Status statuses[] = {
       AppendSmall(client, {.name = "a"}, 0, 1).status(),
       client.CreateSequences({{.form = SmallForm()}}).status(),
@@ -124,7 +118,7 @@ TEST(SequencesRetryTest, WhatWouldBeThereTwiceIsNot) {
 size_t Attempts(const AttendRequest& request) {
   const grpc::Status unavailable(grpc::StatusCode::UNAVAILABLE, "as told");
   ScriptedService service(std::vector<grpc::Status>(9, unavailable));
-  EXPECT_EQ(QuickClient(service.address()).Attend(request).status(),
+  EXPECT_EQ(QuickClient(service.address(), kAttempts).Attend(request).status(),
             absl::UnavailableError("as told"));
   return service.requests().size();
 }

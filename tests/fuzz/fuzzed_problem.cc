@@ -12,11 +12,11 @@
 #include "tests/support/factors.h"
 #include "tests/support/packed_problem.h"
 #include "tests/support/random_problem.h"
+#include "tests/support/special_numbers.h"
 
 namespace attention::test {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int kMostReplacements = 8;
 constexpr int64_t kMostNarrow = 150;
 

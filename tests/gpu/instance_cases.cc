@@ -12,8 +12,6 @@ namespace {
 
 using cuda::Score;
 
-constexpr WantedOutputs kNoWeights = {.weights = false, .lse = true};
-
 const char* NameOf(Score score) {
   switch (score) {
     case Score::kDot:

@@ -28,8 +28,6 @@ TEST_P(LargeTest, MatchesTheOracle) {
   EXPECT_TRUE(SameBits(first, second));
 }
 
-constexpr WantedOutputs kNoWeights = {.weights = false, .lse = true};
-
 INSTANTIATE_TEST_SUITE_P(
     Shapes, LargeTest,
     ::testing::Values(LargeCase{"Fp32Causal",

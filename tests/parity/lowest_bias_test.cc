@@ -11,11 +11,10 @@
 #include "tests/parity/backend_test.h"
 #include "tests/parity/ways.h"
 #include "tests/support/random.h"
+#include "tests/support/special_numbers.h"
 
 namespace attention::test {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Parameter: backend, way, type, whether weights are wanted.
 class LowestBiasTest : public ::testing::TestWithParam<
@@ -93,7 +92,7 @@ TEST_P(LowestBiasTest, OfSomeKeysLeavesTheOtherKeysTheirWeights) {
   EXPECT_TRUE(Matches(owned.problem, masked, Run(owned.problem)));
 }
 
-std::string NameOfTest(
+std::string NameOfLowestBiasTest(
     const ::testing::TestParamInfo<LowestBiasTest::ParamType>& test) {
   const auto& [backend, way, type, weights] = test.param;
   return absl::StrCat(backend, "_", way.name, "_", Name(type),
@@ -105,7 +104,7 @@ INSTANTIATE_TEST_SUITE_P(Backends, LowestBiasTest,
                                             ::testing::ValuesIn(kWays),
                                             ::testing::ValuesIn(kWayTypes),
                                             ::testing::Bool()),
-                         NameOfTest);
+                         NameOfLowestBiasTest);
 
 }  // namespace
 }  // namespace attention::test

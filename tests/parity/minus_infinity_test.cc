@@ -1,7 +1,6 @@
 // A score of -inf takes no part, wherever it comes from.
 
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -12,14 +11,12 @@
 #include "tests/parity/backend_test.h"
 #include "tests/parity/ways.h"
 #include "tests/support/random.h"
+#include "tests/support/special_numbers.h"
 
 namespace attention::test {
 namespace {
 
 using ::testing::Each;
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // One way to scores of -inf.
 struct Mechanism {
@@ -130,7 +127,7 @@ TEST_P(MinusInfinityTest, OfEveryKeyGivesTheMeanWhenUniform) {
   EXPECT_TRUE(Matches(owned.problem, empty, Run(owned.problem)));
 }
 
-std::string NameOfTest(
+std::string NameOfMinusInfinityTest(
     const ::testing::TestParamInfo<MinusInfinityTest::ParamType>& test) {
   const auto& [backend, mechanism, way, type] = test.param;
   return absl::StrCat(backend, "_", mechanism.name, "_", way.name, "_",
@@ -142,7 +139,7 @@ INSTANTIATE_TEST_SUITE_P(Backends, MinusInfinityTest,
                                             ::testing::ValuesIn(kMechanisms),
                                             ::testing::ValuesIn(kWays),
                                             ::testing::ValuesIn(kWayTypes)),
-                         NameOfTest);
+                         NameOfMinusInfinityTest);
 
 using InfiniteScoreTest = BackendTest;
 

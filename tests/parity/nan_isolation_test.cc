@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -13,17 +12,16 @@
 #include "gtest/gtest.h"
 #include "tests/parity/backend_test.h"
 #include "tests/support/random.h"
+#include "tests/support/special_numbers.h"
 
 namespace attention::test {
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int64_t kKeys = 70;
 
 // One way to leave keys out. Each leaves some keys out of every row of a
 // key/value head, and others out of some rows only.
-struct Mechanism {
+struct Isolation {
   const char* name;
   void (*apply)(OwnedProblem& owned);
 };
@@ -89,7 +87,7 @@ void MaskByCausalityOfEntries(OwnedProblem& owned) {
   owned.problem.sinks = add(DataType::kFloat32, {4}, {1, 2, -1, -kInfinity});
 }
 
-constexpr Mechanism kMechanisms[] = {
+constexpr Isolation kIsolations[] = {
     {"valid_lens", MaskByLengths},
     {"valid_lens_per_row", MaskByLengthsPerRow},
     {"attend_mask", MaskByAttendMask},
@@ -100,7 +98,7 @@ constexpr Mechanism kMechanisms[] = {
 
 // Parameter: backend, mechanism, scoring.
 class NanIsolationTest : public ::testing::TestWithParam<
-                             std::tuple<std::string, Mechanism, ScoringKind>> {
+                             std::tuple<std::string, Isolation, ScoringKind>> {
  protected:
   NanIsolationTest() {
     std::get<1>(GetParam()).apply(owned_);
@@ -233,7 +231,7 @@ std::string NameOf(
 INSTANTIATE_TEST_SUITE_P(
     Backends, NanIsolationTest,
     ::testing::Combine(
-        ::testing::ValuesIn(Backends()), ::testing::ValuesIn(kMechanisms),
+        ::testing::ValuesIn(Backends()), ::testing::ValuesIn(kIsolations),
         ::testing::Values(ScoringKind::kDotProduct, ScoringKind::kAdditive,
                           ScoringKind::kGaussian, ScoringKind::kBilinear)),
     NameOf);

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -15,11 +14,10 @@
 #include "tests/parity/backend_test.h"
 #include "tests/parity/ways.h"
 #include "tests/support/random.h"
+#include "tests/support/special_numbers.h"
 
 namespace attention::test {
 namespace {
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 // The plain one, with payloads, of both signs, and signaling ones: of FP32; the
 // 16-bit types have the upper bits of most.
@@ -75,7 +73,7 @@ TEST_P(NanPayloadTest, InAQueryReachesItsRow) {
   CheckEveryNan(query, {0, query.shape[1] - 1, query.shape[2] - 1, 0});
 }
 
-std::string NameOfTest(
+std::string NameOfNanPayloadTest(
     const ::testing::TestParamInfo<NanPayloadTest::ParamType>& test) {
   static constexpr const char* kScorings[] = {"dot_product", "additive",
                                               "Gaussian", "bilinear"};
@@ -91,7 +89,7 @@ INSTANTIATE_TEST_SUITE_P(
         ::testing::ValuesIn(kWayTypes),
         ::testing::Values(ScoringKind::kDotProduct, ScoringKind::kAdditive,
                           ScoringKind::kGaussian, ScoringKind::kBilinear)),
-    NameOfTest);
+    NameOfNanPayloadTest);
 
 }  // namespace
 }  // namespace attention::test

@@ -14,6 +14,7 @@
 #include "tests/support/oracle.h"
 #include "tests/support/random.h"
 #include "tests/support/random_problem.h"
+#include "tests/support/special_numbers.h"
 #include "tests/support/tolerance.h"
 
 namespace attention::test {
@@ -22,8 +23,6 @@ namespace {
 using ::testing::DoubleNear;
 using ::testing::Each;
 using ::testing::ElementsAre;
-
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 // One row per batch entry, each with 3 keys.
 ProblemSpec TwoRows(ScoringKind scoring) {
@@ -157,7 +156,8 @@ TEST_P(OverflowTest, OfAMaskedKeyExcusesNothing) {
   EXPECT_FALSE(PassesWith(owned, 2, kNan));
 }
 
-std::string NameOfTest(const ::testing::TestParamInfo<ScoringKind>& test) {
+std::string NameOfOverflowTest(
+    const ::testing::TestParamInfo<ScoringKind>& test) {
   static constexpr const char* kNames[] = {"dot_product", "additive",
                                            "gaussian", "bilinear"};
   return kNames[static_cast<int>(test.param)];
@@ -168,7 +168,7 @@ INSTANTIATE_TEST_SUITE_P(Scorings, OverflowTest,
                                            ScoringKind::kAdditive,
                                            ScoringKind::kGaussian,
                                            ScoringKind::kBilinear),
-                         NameOfTest);
+                         NameOfOverflowTest);
 
 TEST(RangeTest, ValuesThatOverflowExcuseTheirElementAlone) {
   const OwnedProblem owned =

@@ -206,7 +206,7 @@ TEST_P(PlainFp32Test, IsWithinTheTolerances) {
   EXPECT_TRUE(Matches(owned.problem, results));
 }
 
-std::string NameOfTest(
+std::string NameOfPlainFp32Test(
     const ::testing::TestParamInfo<PlainFp32Test::ParamType>& test) {
   static constexpr const char* kScorings[] = {"dot_product", "additive",
                                               "gaussian", "bilinear"};
@@ -224,7 +224,7 @@ INSTANTIATE_TEST_SUITE_P(
                                          ScoringKind::kGaussian,
                                          ScoringKind::kBilinear),
                        ::testing::Bool(), ::testing::Bool()),
-    NameOfTest);
+    NameOfPlainFp32Test);
 
 }  // namespace
 }  // namespace attention::test

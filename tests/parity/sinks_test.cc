@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "tests/parity/backend_test.h"
 #include "tests/support/random.h"
+#include "tests/support/special_numbers.h"
 
 namespace attention::test {
 namespace {
@@ -18,8 +18,6 @@ using ::testing::Each;
 using ::testing::Eq;
 
 using SinksTest = BackendTest;
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 TensorView AddSinks(const std::vector<double>& sinks, OwnedProblem& owned) {
   return owned.Add(DataType::kFloat32, {static_cast<int64_t>(sinks.size())},

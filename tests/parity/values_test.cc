@@ -35,7 +35,7 @@ std::vector<std::string> BackendsButCpu() {
   return names;
 }
 
-std::string NameOfTest(
+std::string NameOfValuesTest(
     const ::testing::TestParamInfo<ValuesOnBackendTest::ParamType>& test) {
   static constexpr const char* kScorings[] = {"dot_product", "additive",
                                               "gaussian", "bilinear"};
@@ -52,7 +52,7 @@ INSTANTIATE_TEST_SUITE_P(
         ::testing::Values(ScoringKind::kDotProduct, ScoringKind::kAdditive,
                           ScoringKind::kGaussian, ScoringKind::kBilinear),
         ::testing::Bool()),
-    NameOfTest);
+    NameOfValuesTest);
 
 }  // namespace
 }  // namespace attention::test

@@ -57,6 +57,12 @@ server::ServerOptions TestOptions() {
   return options;
 }
 
+server::ServerOptions WithSharedMemory() {
+  server::ServerOptions options = TestOptions();
+  options.allow_shared_memory = true;
+  return options;
+}
+
 std::unique_ptr<server::Server> StartServer(
     const server::ServerOptions& options, TileGate* gate,
     std::vector<std::unique_ptr<Backend>> more_backends) {

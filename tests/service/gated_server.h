@@ -51,6 +51,8 @@ class TileGate {
 
 /// Options for tests: loopback, a free port, two workers, no log.
 server::ServerOptions TestOptions();
+/// And callers may register shared memory.
+server::ServerOptions WithSharedMemory();
 
 /// A server in this process. Ends the process with a message where it does not
 /// start. The gate must outlive it and be open when it ends; `more_backends`

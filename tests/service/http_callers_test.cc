@@ -8,6 +8,7 @@
 #include "tests/service/callers_of_test.h"
 #include "tests/service/gated_server.h"
 #include "tests/service/http_caller.h"
+#include "tests/service/http_infer.h"
 #include "tests/service/running_server.h"
 #include "tests/service/tls_files.h"
 
@@ -15,8 +16,6 @@ namespace attention::test {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr char kInfer[] = "/v2/models/scaled_dot_product_attention/infer";
 
 class HttpCallersTest : public testing::Test {
  protected:
@@ -56,9 +55,9 @@ TEST_F(HttpCallersTest, ATokenThatIsKnownIsServedAndNoOther) {
             404);
   for (const char* wrong : {"", "secre", "secret2", "\x80\xff"}) {
     EXPECT_EQ(HttpStatus(Get(*server, "/v2", wrong)), 401) << wrong;
-    EXPECT_EQ(HttpStatus(Post(*server, kInfer, "{}", wrong)), 401) << wrong;
+    EXPECT_EQ(HttpStatus(Post(*server, kInferPath, "{}", wrong)), 401) << wrong;
   }
-  const std::string none = HttpPost(server->http_address(), kInfer, "{}");
+  const std::string none = HttpPost(server->http_address(), kInferPath, "{}");
   EXPECT_EQ(HttpStatus(none), 401);
   EXPECT_THAT(none, HasSubstr("WWW-Authenticate: Bearer"));
 }
@@ -82,10 +81,11 @@ TEST_F(HttpCallersTest, WhatACallerMayNotIsForbidden) {
 TEST_F(HttpCallersTest, ACallerIsLookedUpOnceBeforeTheBody) {
   const RunningServer server = Launch(
       {"--callers-file", files_.Path("callers.json"), "--log-level", "debug"});
-  const std::string head = absl::StrCat(
-      "POST ", kInfer, " HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n",
-      "Authorization: Bearer secret\r\n",
-      "Expect: 100-continue\r\nContent-Length: 2\r\n\r\n");
+  const std::string head =
+      absl::StrCat("POST ", kInferPath,
+                   " HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n",
+                   "Authorization: Bearer secret\r\n",
+                   "Expect: 100-continue\r\nContent-Length: 2\r\n\r\n");
   HttpCaller begun(server.http_address);
   begun.Send(head);
   EXPECT_EQ(HttpStatus(begun.Read("\r\n\r\n")), 100);
@@ -103,7 +103,7 @@ TEST_F(HttpCallersTest, ABodyOfNobodyKnownIsNotWaitedFor) {
   const auto server = StartServer(options_);
   HttpCaller caller(server->http_address());
   caller.Send(absl::StrCat(
-      "POST ", kInfer,
+      "POST ", kInferPath,
       " HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000000\r\n\r\n"));
   EXPECT_EQ(HttpStatus(caller.Read("\r\n\r\n")), 401);
 }

@@ -18,6 +18,7 @@
 #include "tests/service/callers_of_test.h"
 #include "tests/service/gated_server.h"
 #include "tests/service/http_caller.h"
+#include "tests/service/http_infer.h"
 #include "tests/service/tls_files.h"
 
 namespace attention::test {
@@ -25,7 +26,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr char kInfer[] = "/v2/models/scaled_dot_product_attention/infer";
 constexpr char kBody[] =
     R"({"inputs": [
       {"name": "query", "datatype": "FP32", "shape": [1, 1, 1], "data": [1]},
@@ -63,7 +63,8 @@ class HttpsTest : public testing::Test {
     return HttpStatus(HttpAnswer(address(), path, "GET", tls.get()));
   }
   int Infer(const Context& tls, const std::string& headers = "") const {
-    return HttpStatus(HttpPost(address(), kInfer, kBody, headers, tls.get()));
+    return HttpStatus(
+        HttpPost(address(), kInferPath, kBody, headers, tls.get()));
   }
   // The same, until it is served, for as long as a busy machine may need.
   int EventuallyInfer(const Context& tls) const {
@@ -93,7 +94,7 @@ TEST_F(HttpsTest, PlainTextGetsHealthAndMetricsAndTheWayToTheRest) {
   for (const char* path : {"/v2/health/live", "/v2/health/ready", "/metrics"}) {
     EXPECT_EQ(HttpStatus(HttpAnswer(address(), path)), 200) << path;
   }
-  const std::string infer = HttpPost(address(), kInfer, kBody);
+  const std::string infer = HttpPost(address(), kInferPath, kBody);
   EXPECT_EQ(HttpStatus(infer), 403);
   EXPECT_THAT(infer, HasSubstr("https://"));
   EXPECT_EQ(HttpStatus(HttpAnswer(address(), "/v2")), 403);
@@ -105,8 +106,9 @@ TEST_F(HttpsTest, BeyondLoopbackItIsServedWithoutAWord) {
   const std::string here =
       absl::StrCat("127.0.0.1:", address().substr(address().rfind(':') + 1));
   const Context caller = Caller();
-  EXPECT_EQ(HttpStatus(HttpPost(here, kInfer, kBody, "", caller.get())), 200);
-  EXPECT_EQ(HttpStatus(HttpPost(here, kInfer, kBody)), 403);
+  EXPECT_EQ(HttpStatus(HttpPost(here, kInferPath, kBody, "", caller.get())),
+            200);
+  EXPECT_EQ(HttpStatus(HttpPost(here, kInferPath, kBody)), 403);
 }
 
 TEST_F(HttpsTest, TheServerShowsTheCertificateOfTheFiles) {

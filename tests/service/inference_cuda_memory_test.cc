@@ -34,12 +34,6 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-server::ServerOptions WithSharedMemory() {
-  server::ServerOptions options = TestOptions();
-  options.allow_shared_memory = true;
-  return options;
-}
-
 class InferCudaMemoryTest : public testing::Test {
  protected:
   void Start(const server::ServerOptions& options = WithSharedMemory()) {

@@ -23,12 +23,6 @@ using absl::StatusCode;
 using inference::ModelInferRequest;
 using ::testing::HasSubstr;
 
-server::ServerOptions WithSharedMemory() {
-  server::ServerOptions options = TestOptions();
-  options.allow_shared_memory = true;
-  return options;
-}
-
 class InferSharedMemoryTest : public testing::Test {
  protected:
   void Start(const server::ServerOptions& options = WithSharedMemory()) {

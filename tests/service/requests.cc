@@ -64,6 +64,10 @@ v1::Tensor Filled(v1::DataType type, const std::vector<int64_t>& shape,
                     std::vector<double>(static_cast<size_t>(count), value));
 }
 
+v1::Tensor Zeros(const std::vector<int64_t>& shape) {
+  return Filled(v1::DATA_TYPE_FP32, shape, 0);
+}
+
 v1::Tensor Floats(const std::vector<int64_t>& shape,
                   const std::vector<double>& values) {
   return MakeTensor(v1::DATA_TYPE_FP32, shape, values);

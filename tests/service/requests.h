@@ -18,6 +18,7 @@ v1::Tensor MakeTensor(v1::DataType type, const std::vector<int64_t>& shape,
 v1::Tensor Filled(v1::DataType type, const std::vector<int64_t>& shape,
                   double value);
 /// FP32.
+v1::Tensor Zeros(const std::vector<int64_t>& shape);
 v1::Tensor Floats(const std::vector<int64_t>& shape,
                   const std::vector<double>& values);
 

@@ -5,15 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 
 #include "tests/service/requests.h"
+#include "tests/support/special_numbers.h"
 
 namespace attention::test {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 std::vector<double> Flat(const Rows& rows, int64_t times = 1) {
   std::vector<double> flat;

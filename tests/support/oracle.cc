@@ -2,16 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <optional>
 
 #include "tests/support/oracle_reader.h"
 #include "tests/support/oracle_score.h"
+#include "tests/support/special_numbers.h"
 
 namespace attention::test {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Weights that FP32 may take for 0, or not, after what it loses of the score.
 constexpr double kPerhapsNoWeight = 0x1p-100;

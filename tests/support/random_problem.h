@@ -38,6 +38,8 @@ enum class LengthsShape : uint8_t { kNone, kPerBatch, kPerRow };
 /// Of alibi_slopes and sinks.
 enum class PerHeadShape : uint8_t { kNone, kPerHead, kPerBatchAndHead };
 
+inline constexpr WantedOutputs kNoWeights = {.weights = false, .lse = true};
+
 /// What a random problem is like; its numbers follow from a seed.
 // Fields are in the order in which a reader looks for them.
 // NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding)

@@ -14,7 +14,7 @@ namespace attention::test {
 /// end. Ends the process where it cannot be made.
 class TemporaryFolder {
  public:
-  TemporaryFolder() : path_(testing::TempDir() + "attention.XXXXXX") {
+  TemporaryFolder() : path_(::testing::TempDir() + "attention.XXXXXX") {
     if (::mkdtemp(path_.data()) == nullptr) std::abort();
   }
   ~TemporaryFolder() {

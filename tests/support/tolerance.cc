@@ -1,17 +1,16 @@
 #include "tests/support/tolerance.h"
 
 #include <cmath>
-#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "tests/support/more_results.h"
 #include "tests/support/oracle_score.h"
+#include "tests/support/special_numbers.h"
 
 namespace attention::test {
 namespace {
 
 constexpr double kEps32 = 0x1p-24;
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Below it a result may be 0, or its rounding is no share of it any more.
 double SmallestNumber(DataType type) {

@@ -13,7 +13,7 @@ namespace attention {
 namespace {
 
 // A process that may run on 64 processors, with control groups of its own.
-class ProcessorsTest : public testing::Test {
+class ProcessorsTest : public ::testing::Test {
  protected:
   ProcessorsTest() {
     groups_.mount = folder_.path() + "/cgroup";

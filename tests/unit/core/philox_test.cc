@@ -98,7 +98,7 @@ TEST(DropoutPattern, FillsFactorsAsForEachKeyByItself) {
       pattern.FillFactors(2, 3, 11, first_key, absl::MakeSpan(factors));
       pattern.FillFactors(2, 3, 11, first_key, absl::MakeSpan(wide));
       for (size_t n = 0; n < count; ++n) {
-        SCOPED_TRACE(testing::Message() << n << " from " << first_key);
+        SCOPED_TRACE(::testing::Message() << n << " from " << first_key);
         const int64_t key = first_key + static_cast<int64_t>(n);
         const double factor =
             Drops(pattern, 2, 3, 11, key) ? 0 : pattern.scale();

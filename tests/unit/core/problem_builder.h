@@ -12,22 +12,24 @@
 
 namespace attention::testing {
 
+inline constexpr DataType kF32 = DataType::kFloat32;
+
 /// Owns the tensors of a problem and hands out views of them, so that a test
 /// can spoil one field of a good problem in one line.
 class ProblemBuilder {
  public:
   /// A good problem: B = 2, Hq = 4, Hkv = 2, Lq = 3, Lk = 5, D = 8, Dv = 6.
   ProblemBuilder() {
-    problem.query = Zeros(DataType::kFloat32, {2, 4, 3, 8});
-    problem.key_value.push_back({Zeros(DataType::kFloat32, {2, 2, 5, 8}),
-                                 Zeros(DataType::kFloat32, {2, 2, 5, 6})});
+    problem.query = Zeros(kF32, {2, 4, 3, 8});
+    problem.key_value.push_back(
+        {Zeros(kF32, {2, 2, 5, 8}), Zeros(kF32, {2, 2, 5, 6})});
   }
 
   /// query (L, D), key (Lk, D), value (Lk, Dv) and so on, of these shapes.
   ProblemBuilder(Shape query, Shape key, Shape value) {
-    problem.query = Zeros(DataType::kFloat32, std::move(query));
-    problem.key_value.push_back({Zeros(DataType::kFloat32, std::move(key)),
-                                 Zeros(DataType::kFloat32, std::move(value))});
+    problem.query = Zeros(kF32, std::move(query));
+    problem.key_value.push_back(
+        {Zeros(kF32, std::move(key)), Zeros(kF32, std::move(value))});
   }
 
   TensorView Zeros(DataType type, Shape shape) {

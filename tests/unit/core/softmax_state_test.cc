@@ -3,14 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 #include <vector>
+
+#include "tests/support/special_numbers.h"
 
 namespace attention {
 namespace {
 
+using test::kInfinity;
 using State = SoftmaxState<double>;
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 State Of(const std::vector<double>& scores) {
   State state;

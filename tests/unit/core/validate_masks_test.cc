@@ -13,7 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using testing::ProblemBuilder;
 
-constexpr DataType kF32 = DataType::kFloat32;
+using testing::kF32;
 constexpr int64_t kFarthest = int64_t{1} << 62;
 
 struct BadMask {

@@ -2,22 +2,21 @@
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/validate.h"
+#include "tests/support/special_numbers.h"
 #include "tests/unit/core/problem_builder.h"
 
 namespace attention {
 namespace {
 
+using test::kInfinity;
+using test::kNan;
 using ::testing::ElementsAre;
 using testing::ProblemBuilder;
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 struct BadOption {
   std::string name;

@@ -5,22 +5,21 @@
 
 #include <cstring>
 #include <functional>
-#include <limits>
 #include <string>
 #include <vector>
 
 #include "core/batch.h"
 #include "core/validate.h"
+#include "tests/support/special_numbers.h"
 #include "tests/unit/core/problem_builder.h"
 
 namespace attention {
 namespace {
 
+using test::kInfinity;
+using test::kNan;
 using ::testing::ElementsAre;
 using testing::ProblemBuilder;
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 KeyValueBlock& Block(ProblemBuilder& b) { return b.problem.key_value[0]; }
 

@@ -3,21 +3,21 @@
 
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <string>
 
 #include "core/validate.h"
+#include "tests/support/special_numbers.h"
 #include "tests/unit/core/problem_builder.h"
 
 namespace attention {
 namespace {
 
+using test::kInfinity;
+using test::kNan;
 using ::testing::ElementsAre;
 using testing::ProblemBuilder;
 
-constexpr DataType kF32 = DataType::kFloat32;
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+using testing::kF32;
 
 struct BadScoring {
   std::string name;

@@ -14,7 +14,7 @@ namespace {
 using ::testing::ElementsAre;
 using testing::ProblemBuilder;
 
-constexpr DataType kF32 = DataType::kFloat32;
+using testing::kF32;
 
 // A good problem, what spoils it, and the whole message that must come of it.
 struct BadShape {

@@ -104,7 +104,7 @@ TEST(WorkerPool, InPlaceTheCallingThreadDoesAll) {
   };
   const WorkerPool::InPlace alone;
   run();
-  EXPECT_THAT(threads, testing::Each(std::this_thread::get_id()));
+  EXPECT_THAT(threads, ::testing::Each(std::this_thread::get_id()));
 }
 
 TEST(WorkerPool, InPlaceLeavesOutCallsAfterAStop) {

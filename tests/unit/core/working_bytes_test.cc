@@ -317,7 +317,7 @@ class ZeroProblem {
 
 using Parameter = std::tuple<std::string, int, Case>;
 
-class WorkingBytesTest : public testing::TestWithParam<Parameter> {
+class WorkingBytesTest : public ::testing::TestWithParam<Parameter> {
  protected:
   WorkingBytesTest() {
     EngineOptions options;
@@ -354,15 +354,15 @@ TEST_P(WorkingBytesTest, IsNotMuchMoreThanOneThreadTakes) {
   EXPECT_LE(bound, 2 * Measure(zeros));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, WorkingBytesTest,
-                         testing::Combine(testing::Values("cpu", "reference"),
-                                          testing::Values(1, 3),
-                                          testing::ValuesIn(kCases)),
-                         [](const auto& test) {
-                           return std::get<0>(test.param) + "On" +
-                                  std::to_string(std::get<1>(test.param)) +
-                                  "Threads" + std::get<2>(test.param).name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    All, WorkingBytesTest,
+    ::testing::Combine(::testing::Values("cpu", "reference"),
+                       ::testing::Values(1, 3), ::testing::ValuesIn(kCases)),
+    [](const auto& test) {
+      return std::get<0>(test.param) + "On" +
+             std::to_string(std::get<1>(test.param)) + "Threads" +
+             std::get<2>(test.param).name;
+    });
 
 }  // namespace
 }  // namespace attention

@@ -1,17 +1,14 @@
 // Products of BF16, and of FP16 in two terms: values near the ends of the
 // range, NaN and infinities.
 
-#include <limits>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/support/special_numbers.h"
 #include "tests/unit/cpu/bf16_fixture.h"
 
 namespace attention::test {
 namespace {
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 using Bf16ValuesTest = Bf16Fixture;
 

@@ -2,19 +2,16 @@
 // on which of the keys that take no part lie far away.
 
 #include <cstdint>
-#include <limits>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/support/special_numbers.h"
 #include "tests/unit/cpu/cpu_test.h"
 
 namespace attention::test {
 namespace {
 
 using GaussianTest = CpuTest;
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 ProblemSpec Gaussian(int64_t width) {
   return {.batch = 1,
@@ -132,7 +129,9 @@ TEST_P(GaussianTest, OneQueryFarFromEveryKey) {
 // The first keys, which a centre might be taken from, take no part and are far
 // away, or no place at all.
 TEST_P(GaussianTest, KeysThatTakeNoPartMayLieAnywhere) {
-  for (const double place : {1e3, 1e15, 3e38, kInfinity, kNan}) {
+  const std::initializer_list<double> places = {1e3, 1e15, 3e38, kInfinity,
+                                                kNan};
+  for (const double place : places) {
     for (const bool by_bias : {false, true}) {
       ProblemSpec spec = Gaussian(12);
       spec.wanted.weights = by_bias;

@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -11,16 +10,15 @@
 #include "absl/strings/str_cat.h"
 #include "core/datatype.h"
 #include "gtest/gtest.h"
+#include "tests/support/special_numbers.h"
 #include "tests/unit/cpu/cpu_test.h"
 
 namespace attention::test {
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int64_t kPlanted = 140;  // a key in the second tile
 
-ProblemSpec Prefill() {
+ProblemSpec MaskedPrefill() {
   return {.batch = 1,
           .query_heads = 2,
           .kv_heads = 1,
@@ -31,8 +29,8 @@ ProblemSpec Prefill() {
 }
 
 // One row per head; heads are what masks tell apart.
-ProblemSpec Decode() {
-  ProblemSpec spec = Prefill();
+ProblemSpec MaskedDecode() {
+  ProblemSpec spec = MaskedPrefill();
   spec.query_heads = 6;
   spec.query_length = 1;
   spec.key_length = 1500;
@@ -54,46 +52,46 @@ struct Mask {
 constexpr Mask kMasks[] = {
     {"valid_lens",
      [] {
-       ProblemSpec spec = Prefill();
+       ProblemSpec spec = MaskedPrefill();
        spec.valid_lens = LengthsShape::kPerRow;
        return spec;
      }},
     {"attend_mask",
      [] {
-       ProblemSpec spec = Prefill();
+       ProblemSpec spec = MaskedPrefill();
        spec.attend_mask = MaskExtents::kAll;
        return spec;
      }},
     {"attend_mask_of_decode",
      [] {
-       ProblemSpec spec = Decode();
+       ProblemSpec spec = MaskedDecode();
        spec.attend_mask = MaskExtents::kAll;
        return spec;
      }},
     {"bias",
      [] {
-       ProblemSpec spec = Prefill();
+       ProblemSpec spec = MaskedPrefill();
        spec.bias = MaskExtents::kAll;
        spec.bias_masks = 0.5;
        return spec;
      }},
     {"bias_of_decode",
      [] {
-       ProblemSpec spec = Decode();
+       ProblemSpec spec = MaskedDecode();
        spec.bias = MaskExtents::kAll;
        spec.bias_masks = 0.5;
        return spec;
      }},
     {"causal",
      [] {
-       ProblemSpec spec = Prefill();
+       ProblemSpec spec = MaskedPrefill();
        spec.causal = Causal::kTopLeft;
        spec.query_offset = kPlanted - 30;
        return spec;
      }},
     {"window",
      [] {
-       ProblemSpec spec = Prefill();
+       ProblemSpec spec = MaskedPrefill();
        spec.window = {.left = 20, .right = 10};
        spec.query_offset = kPlanted - 30;
        return spec;
@@ -131,7 +129,7 @@ TEST_P(NanBehindMasksTest, InfinityInAMaskedValueReachesNoOtherRow) {
   CheckPlanted(0.5, -kInfinity);
 }
 
-std::string NameOfTest(
+std::string NameOfNanBehindMasksTest(
     const ::testing::TestParamInfo<NanBehindMasksTest::ParamType>& test) {
   const auto& [mask, scoring, type] = test.param;
   return absl::StrCat(mask.name, "_", NameOf(scoring), "_", Name(type));
@@ -143,14 +141,14 @@ INSTANTIATE_TEST_SUITE_P(
                        ::testing::ValuesIn(kAllScorings),
                        ::testing::Values(DataType::kFloat32, DataType::kFloat16,
                                          DataType::kBFloat16)),
-    NameOfTest);
+    NameOfNanBehindMasksTest);
 
 using NanTest = CpuTest;
 
 TEST_P(NanTest, NanInAQueryStaysInItsRow) {
   for (const ScoringKind scoring : kAllScorings) {
     for (const DataType type : {DataType::kFloat32, DataType::kBFloat16}) {
-      ProblemSpec spec = Prefill();
+      ProblemSpec spec = MaskedPrefill();
       spec.causal = Causal::kTopLeft;
       spec.scoring = scoring;
       spec.type = type;
@@ -162,14 +160,14 @@ TEST_P(NanTest, NanInAQueryStaysInItsRow) {
 }
 
 TEST_P(NanTest, NanInAQueryOfDecodeStaysInItsHead) {
-  const OwnedProblem owned = MakeProblem(Decode(), TestSeed());
+  const OwnedProblem owned = MakeProblem(MaskedDecode(), TestSeed());
   SetElement(owned.problem.query, {0, 1, 0, 5}, kNan);
   Check(owned.problem);
 }
 
 // A dropped key is left out like one that takes no part.
 TEST_P(NanTest, NanInADroppedValueReachesNoRow) {
-  for (ProblemSpec spec : {Prefill(), Decode()}) {
+  for (ProblemSpec spec : {MaskedPrefill(), MaskedDecode()}) {
     spec.dropout = {.training = true, .p = 0.5, .seed = 3};
     const OwnedProblem owned = MakeProblem(spec, TestSeed());
     Plant(owned, 0.5, kNan);
@@ -178,7 +176,7 @@ TEST_P(NanTest, NanInADroppedValueReachesNoRow) {
 }
 
 TEST_P(NanTest, NanBeyondEveryLengthIsNotRead) {
-  for (ProblemSpec spec : {Prefill(), Decode()}) {
+  for (ProblemSpec spec : {MaskedPrefill(), MaskedDecode()}) {
     OwnedProblem owned = MakeProblem(spec, TestSeed());
     owned.problem.masks.valid_lens =
         owned.Add(DataType::kInt32, {1}, Layout::kRowMajor,
@@ -189,7 +187,7 @@ TEST_P(NanTest, NanBeyondEveryLengthIsNotRead) {
 }
 
 TEST_P(NanTest, NanInAMaskedTensorOfManyBlocksReachesNoOtherRow) {
-  ProblemSpec spec = Prefill();
+  ProblemSpec spec = MaskedPrefill();
   spec.attend_mask = MaskExtents::kAll;
   OwnedProblem owned = MakeProblem(spec, TestSeed());
   Plant(owned, kNan, kNan);
@@ -198,7 +196,7 @@ TEST_P(NanTest, NanInAMaskedTensorOfManyBlocksReachesNoOtherRow) {
 }
 
 TEST_P(NanTest, AScoreOfInfinityGivesANanRow) {
-  const OwnedProblem owned = MakeProblem(Prefill(), TestSeed());
+  const OwnedProblem owned = MakeProblem(MaskedPrefill(), TestSeed());
   for (int64_t i = 0; i < 75; ++i) {
     SetElement(owned.problem.query, {0, 0, i, 3}, 1);
     SetElement(owned.problem.query, {0, 1, i, 3}, -1);
@@ -214,7 +212,7 @@ TEST_P(NanTest, AScoreOfInfinityGivesANanRow) {
 
 // The rows without keys average all values, the planted one among them.
 TEST_P(NanTest, NanInAValueReachesUniformRows) {
-  ProblemSpec spec = Prefill();
+  ProblemSpec spec = MaskedPrefill();
   spec.empty_rows = EmptyRows::kUniform;
   spec.causal = Causal::kTopLeft;
   spec.query_offset = -40;
@@ -226,7 +224,7 @@ TEST_P(NanTest, NanInAValueReachesUniformRows) {
 // What a row has gathered before a score that makes nothing of it: within a
 // split, and in another one.
 TEST_P(NanTest, InfinityInAValueStaysWhenALaterScoreIsMuchLarger) {
-  for (const ProblemSpec& shape : {Prefill(), Decode()}) {
+  for (const ProblemSpec& shape : {MaskedPrefill(), MaskedDecode()}) {
     for (const DataType type : {DataType::kFloat32, DataType::kBFloat16}) {
       ProblemSpec spec = shape;
       spec.type = type;

@@ -11,7 +11,7 @@
 namespace attention::test {
 namespace {
 
-ProblemSpec Prefill() {
+ProblemSpec SameBitsPrefill() {
   return {.batch = 1,
           .query_heads = 2,
           .kv_heads = 1,
@@ -21,7 +21,7 @@ ProblemSpec Prefill() {
           .value_width = 33};
 }
 
-ProblemSpec Decode() {
+ProblemSpec SameBitsDecode() {
   return {.batch = 1,
           .query_heads = 6,
           .kv_heads = 2,
@@ -43,7 +43,7 @@ std::vector<double> OutputRow(const Results& results, int64_t h, int64_t i) {
 
 // Rows of zeros and of numbers beyond every other, beside rows that stay.
 TEST_P(SameBitsTest, WhateverTheNeighboursHold) {
-  ProblemSpec spec = Prefill();
+  ProblemSpec spec = SameBitsPrefill();
   spec.causal = Causal::kTopLeft;
   spec.query_offset = 100;
   const OwnedProblem plain = MakeProblem(spec, TestSeed());
@@ -62,10 +62,10 @@ TEST_P(SameBitsTest, WhateverTheNeighboursHold) {
 
 // One job's scratch memory and arithmetic are not another's.
 TEST_P(SameBitsTest, OfAJobThatGivesWayAndOfWhatRunsWithin) {
-  ProblemSpec subnormals = Prefill();
+  ProblemSpec subnormals = SameBitsPrefill();
   subnormals.key_length = 65;
   subnormals.scale = 1e-30;
-  const OwnedProblem outer = MakeProblem(Prefill(), TestSeed());
+  const OwnedProblem outer = MakeProblem(SameBitsPrefill(), TestSeed());
   const OwnedProblem inner = MakeProblem(subnormals, TestSeed() + 1);
   ASSERT_OK_AND_ASSIGN(const Results outer_alone, runner_.Run(outer.problem));
   ASSERT_OK_AND_ASSIGN(const Results inner_alone, runner_.Run(inner.problem));
@@ -84,7 +84,7 @@ TEST_P(SameBitsTest, OfAJobThatGivesWayAndOfWhatRunsWithin) {
 }
 
 TEST_P(SameBitsTest, ForABatchEntryAlone) {
-  ProblemSpec spec = Prefill();
+  ProblemSpec spec = SameBitsPrefill();
   spec.batch = 3;
   spec.valid_lens = LengthsShape::kPerRow;
   for (const double scale : {0.2, 1e-6}) {
@@ -106,7 +106,7 @@ TEST_P(SameBitsTest, ForABatchEntryAlone) {
 // How its keys are split follows from what it attends itself, not from what
 // else is in the batch.
 TEST_P(SameBitsTest, ForABatchEntryOfDecodeAlone) {
-  ProblemSpec spec = Decode();
+  ProblemSpec spec = SameBitsDecode();
   spec.batch = 3;
   spec.key_length = 5000;
   OwnedProblem owned = MakeProblem(spec, TestSeed());
@@ -135,7 +135,7 @@ using SameBitsThreadsTest = CpuThreadsTest;
 
 TEST_P(SameBitsThreadsTest, OfPrefill) {
   for (const ScoringKind scoring : kAllScorings) {
-    ProblemSpec spec = Prefill();
+    ProblemSpec spec = SameBitsPrefill();
     spec.scoring = scoring;
     spec.sigma = 4;
     CheckThatBitsAreTheSame(MakeProblem(spec, TestSeed()).problem);
@@ -144,7 +144,7 @@ TEST_P(SameBitsThreadsTest, OfPrefill) {
 
 TEST_P(SameBitsThreadsTest, OfDecodeWithSplitKeys) {
   for (const ScoringKind scoring : kAllScorings) {
-    ProblemSpec spec = Decode();
+    ProblemSpec spec = SameBitsDecode();
     spec.scoring = scoring;
     spec.sigma = 4;
     CheckThatBitsAreTheSame(MakeProblem(spec, TestSeed()).problem);
@@ -152,14 +152,14 @@ TEST_P(SameBitsThreadsTest, OfDecodeWithSplitKeys) {
 }
 
 TEST_P(SameBitsThreadsTest, OfSmallScores) {
-  for (ProblemSpec spec : {Prefill(), Decode()}) {
+  for (ProblemSpec spec : {SameBitsPrefill(), SameBitsDecode()}) {
     spec.scale = 1e-6;
     CheckThatBitsAreTheSame(MakeProblem(spec, TestSeed()).problem);
   }
 }
 
 TEST_P(SameBitsThreadsTest, OfWideRows) {
-  ProblemSpec spec = Prefill();
+  ProblemSpec spec = SameBitsPrefill();
   spec.query_length = 20;
   spec.key_length = 40;
   spec.width = 640;

@@ -1,10 +1,10 @@
 // Problems of a few keys, as the tutorials have them.
 
 #include <cstdint>
-#include <limits>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/special_numbers.h"
 #include "tests/unit/cpu/cpu_test.h"
 
 namespace attention::test {
@@ -111,9 +111,9 @@ TEST_P(SmallProblemTest, ScoresCloseToZero) {
 }
 
 TEST_P(SmallProblemTest, WhatIsNotFiniteStaysInItsRows) {
-  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  for (const double value : {kNan, kInfinity, -kInfinity, 3e38}) {
+  const std::initializer_list<double> values = {kNan, kInfinity, -kInfinity,
+                                                3e38};
+  for (const double value : values) {
     const OwnedProblem owned = MakeProblem(Small(), TestSeed());
     SetElement(owned.problem.query, {0, 0, 1, 2}, value);
     Check(owned.problem);

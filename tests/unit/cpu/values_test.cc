@@ -24,7 +24,7 @@ TEST_P(ValuesTest, AreWithinTheTolerances) {
   CheckOnEveryTarget(MakeProblemOf(values, scoring, decode, type).problem);
 }
 
-std::string NameOfTest(
+std::string NameOfValuesTest(
     const ::testing::TestParamInfo<ValuesTest::ParamType>& test) {
   const auto& [values, scoring, decode, type] = test.param;
   return absl::StrCat(values.name, "_", NameOf(scoring),
@@ -37,7 +37,7 @@ INSTANTIATE_TEST_SUITE_P(
                        ::testing::ValuesIn(kAllScorings), ::testing::Bool(),
                        ::testing::Values(DataType::kFloat32, DataType::kFloat16,
                                          DataType::kBFloat16)),
-    NameOfTest);
+    NameOfValuesTest);
 
 // Small scores beside everything else that a row can have.
 class SmallScoresTest : public CpuTest {

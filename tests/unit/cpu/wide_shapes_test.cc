@@ -64,7 +64,7 @@ TEST_P(WideShapesTest, AreWithinTheTolerances) {
   CheckOnEveryTarget(Make(widths, decode, type).problem);
 }
 
-std::string NameOfTest(
+std::string NameOfWideShapesTest(
     const ::testing::TestParamInfo<WideShapesTest::ParamType>& test) {
   const auto& [widths, decode, type] = test.param;
   return absl::StrCat(NameOf(widths.scoring), "_D", widths.width, "_Dv",
@@ -77,7 +77,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Combine(::testing::ValuesIn(AllWidths()), ::testing::Bool(),
                        ::testing::Values(DataType::kFloat32,
                                          DataType::kBFloat16)),
-    NameOfTest);
+    NameOfWideShapesTest);
 
 TEST(WideBilinearTest, IsWithinTheTolerances) {
   CheckOnEveryTarget(

@@ -25,7 +25,7 @@ using std::chrono::seconds;
 using test::StatusIs;
 using ::testing::HasSubstr;
 
-constexpr int64_t kMostAtOnce = 16;
+constexpr int64_t kMostTogether = 16;
 
 struct Seen {
   std::thread::id decoder;
@@ -42,7 +42,7 @@ class Echo final : public Operation {
   explicit Echo(std::shared_ptr<Seen> seen) : seen_(std::move(seen)) {}
   const char* name() const override { return "echo"; }
   Work DecodingWork(int64_t message_bytes) const override {
-    if (message_bytes <= kMostAtOnce) return {};
+    if (message_bytes <= kMostTogether) return {};
     return {Work::kDecodeJson, static_cast<double>(message_bytes)};
   }
   absl::Status Decode(ReceivedMessage, HoldBytes hold, RequestFacts&) override {
@@ -101,12 +101,12 @@ class DecodingTurnTest : public ::testing::Test {
 };
 
 TEST_F(DecodingTurnTest, WhatIsSmallIsDecodedByTheThreadThatBringsIt) {
-  EXPECT_TRUE(Start(*Make(kMostAtOnce)).get().status.ok());
+  EXPECT_TRUE(Start(*Make(kMostTogether)).get().status.ok());
   EXPECT_EQ(seen_->decoder, std::this_thread::get_id());
 }
 
 TEST_F(DecodingTurnTest, WhatIsLargeIsDecodedByAWorker) {
-  EXPECT_TRUE(Start(*Make(kMostAtOnce + 1)).get().status.ok());
+  EXPECT_TRUE(Start(*Make(kMostTogether + 1)).get().status.ok());
   EXPECT_TRUE(seen_->decoded);
   EXPECT_NE(seen_->decoder, std::this_thread::get_id());
 }
@@ -120,7 +120,7 @@ TEST_F(DecodingTurnTest, WhatNeverFitsIsNotDecoded) {
 
 TEST_F(DecodingTurnTest, WhatComesWhileTheServerDrainsIsNotDecoded) {
   admission_.StartDraining();
-  EXPECT_THAT(Start(*Make(kMostAtOnce + 1)).get().status,
+  EXPECT_THAT(Start(*Make(kMostTogether + 1)).get().status,
               StatusIs(StatusCode::kUnavailable, HasSubstr("draining")));
   EXPECT_FALSE(seen_->decoded);
 }
@@ -129,7 +129,7 @@ TEST_F(DecodingTurnTest, WhatIsStoppedWhileItWaitsIsNotDecoded) {
   std::latch gate(1);
   const auto first = Make(1, &gate);
   auto runs = Start(*first);
-  const auto waits = Make(kMostAtOnce + 1);
+  const auto waits = Make(kMostTogether + 1);
   auto outcome = Start(*waits);
   waits->Stop(StopReason::kCancelled);
   EXPECT_THAT(outcome.get().status,

@@ -21,7 +21,7 @@ using ::testing::FieldsAre;
 constexpr size_t kAttend = static_cast<size_t>(Rpc::kAttend);
 constexpr size_t kStream = static_cast<size_t>(Rpc::kAttendStream);
 constexpr size_t kOk = 0;
-constexpr size_t kExhausted = 8;
+constexpr size_t kExhaustedCode = 8;
 
 RequestFacts Answered(Rpc rpc = Rpc::kAttend) {
   RequestFacts facts;
@@ -61,7 +61,7 @@ TEST(RequestMetricsTest, CountsAUnaryCallByItsCode) {
   const auto of = metrics.Read().rpcs[kAttend];
   EXPECT_EQ(of.started, 3);
   EXPECT_EQ(of.by_code[kOk], 1);
-  EXPECT_EQ(of.by_code[kExhausted], 1);
+  EXPECT_EQ(of.by_code[kExhaustedCode], 1);
 }
 
 TEST(RequestMetricsTest, AStreamIsOneCallWithManyMessages) {

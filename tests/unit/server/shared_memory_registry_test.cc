@@ -26,12 +26,12 @@ using ::attention::test::StatusIs;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr size_t kSize = 4096;
+constexpr size_t kObjectSize = 4096;
 
 class SharedMemoryRegistryTest : public ::testing::Test {
  protected:
   absl::Status Register(const std::string& name) {
-    return Register(name, 0, kSize);
+    return Register(name, 0, kObjectSize);
   }
   absl::Status Register(const std::string& name, uint64_t offset,
                         uint64_t size) {
@@ -49,7 +49,7 @@ class SharedMemoryRegistryTest : public ::testing::Test {
     return names;
   }
 
-  SharedMemoryObject object_{kSize};
+  SharedMemoryObject object_{kObjectSize};
   SharedMemoryRegistry registry_{/*most_regions=*/3};
 };
 
@@ -107,10 +107,10 @@ TEST_F(SharedMemoryRegistryTest, UnregisterAllForgetsEveryRegion) {
 TEST_F(SharedMemoryRegistryTest, AHeldRegionOutlivesItsName) {
   ASSERT_THAT(Register("a"), IsOk());
   ASSERT_OK_AND_ASSIGN(const auto region, registry_.Find("a"));
-  ASSERT_OK_AND_ASSIGN(const auto bytes, region->Bytes(0, kSize));
+  ASSERT_OK_AND_ASSIGN(const auto bytes, region->Bytes(0, kObjectSize));
   registry_.Unregister(MemorySpace::kHost, "a");
-  bytes[kSize - 1] = std::byte{4};
-  EXPECT_EQ(object_.bytes()[kSize - 1], std::byte{4});
+  bytes[kObjectSize - 1] = std::byte{4};
+  EXPECT_EQ(object_.bytes()[kObjectSize - 1], std::byte{4});
   EXPECT_THAT(region->CheckIntact(), IsOk());
 }
 
@@ -133,7 +133,7 @@ TEST_F(SharedMemoryRegistryTest, NamesAreRestricted) {
 }
 
 TEST_F(SharedMemoryRegistryTest, WhatCannotBeMappedIsNotRegistered) {
-  EXPECT_THAT(Register("a", 0, kSize + 1),
+  EXPECT_THAT(Register("a", 0, kObjectSize + 1),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'a'")));
   EXPECT_THAT(Names(), IsEmpty());
 }
@@ -177,7 +177,7 @@ TEST_F(SharedMemoryRegistryTest, UsersAndUnregisteringMeetSafely) {
     while (!stop) {
       const auto region = registry_.Find("a");
       if (!region.ok()) continue;
-      const auto bytes = (*region)->Bytes(0, kSize);
+      const auto bytes = (*region)->Bytes(0, kObjectSize);
       ASSERT_THAT(bytes, IsOk());
       bytes->back() = std::byte{1};
     }

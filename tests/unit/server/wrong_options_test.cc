@@ -7,6 +7,7 @@
 
 #include "tests/service/requests.h"
 #include "tests/service/wrong_input.h"
+#include "tests/support/special_numbers.h"
 #include "tests/unit/server/refusals.h"
 
 namespace attention::test {
@@ -16,7 +17,6 @@ using Request = v1::AttendRequest;
 using Rows = std::vector<WrongInput>;
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int64_t kLowest = std::numeric_limits<int64_t>::min();
 
 class WrongOptionsTest : public testing::TestWithParam<WrongInput> {};

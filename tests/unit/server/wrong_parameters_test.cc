@@ -18,10 +18,6 @@ using Extents = std::vector<int64_t>;
 class WrongParametersTest : public testing::TestWithParam<WrongInput> {};
 TEST_P(WrongParametersTest, IsRefused) { server::ExpectRefused(GetParam()); }
 
-v1::Tensor Zeros(const Extents& shape) {
-  return Filled(v1::DATA_TYPE_FP32, shape, 0);
-}
-
 // GoodRequest() has Hq = 4 and Dq = Dk = 8; with h = 3 these would fit:
 // w_q and w_k (8, 3), w_v (3). An absent shape leaves the parameter out.
 WrongInput Additive(const char* name, const std::vector<Extents>& shapes,

@@ -25,9 +25,6 @@ void SetShapeWithoutData(v1::Tensor& tensor, const Extents& shape) {
   SetShape(tensor, shape);
   tensor.clear_data();
 }
-v1::Tensor Zeros(const Extents& shape) {
-  return Filled(v1::DATA_TYPE_FP32, shape, 0);
-}
 
 v1::Tensor& Query(Request& r) { return *r.mutable_query(); }
 v1::Tensor& Key(Request& r) { return *r.mutable_key_value()->mutable_key(); }

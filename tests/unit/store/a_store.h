@@ -6,11 +6,17 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "core/store/page.h"
 #include "core/store/store.h"
 #include "tests/unit/store/rows.h"
 
 namespace attention::store::testing {
+
+inline constexpr absl::StatusCode kNotFound = absl::StatusCode::kNotFound;
+inline constexpr absl::StatusCode kExhausted =
+    absl::StatusCode::kResourceExhausted;
 
 /// What a page of SmallForm() counts.
 inline int64_t SmallPage() {

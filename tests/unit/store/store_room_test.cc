@@ -19,13 +19,12 @@ using test::StatusIs;
 using ::testing::AllOf;
 using testing::AStore;
 using ::testing::HasSubstr;
+using testing::kExhausted;
+using testing::kNotFound;
 using ::testing::Not;
 using testing::SmallPage;
 using testing::Tags;
 using testing::TagsOf;
-
-constexpr absl::StatusCode kNotFound = absl::StatusCode::kNotFound;
-constexpr absl::StatusCode kExhausted = absl::StatusCode::kResourceExhausted;
 
 // Bytes of an empty sequence with a name of one letter.
 int64_t EmptyBytes() {

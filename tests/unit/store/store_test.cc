@@ -19,13 +19,13 @@ using ::testing::_;
 using testing::AStore;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using testing::kNotFound;
 using ::testing::MatchesRegex;
 using testing::SmallForm;
 using testing::SmallPage;
 using testing::Tags;
 using testing::TagsOf;
 
-constexpr absl::StatusCode kNotFound = absl::StatusCode::kNotFound;
 constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
 
 TEST(StoreTest, ASequenceIsFoundByItsName) {

@@ -66,8 +66,6 @@ void StorePair(uint16_t low, uint16_t high, float* to) {
 
 class Bf16ProductsTest : public ::testing::TestWithParam<Products> {
  protected:
-  static constexpr float kUntouched = -12345;
-
   Elements Random(int64_t rows, int64_t columns) {
     Elements elements(rows, columns);
     for (uint16_t& bits : elements.bits) {

@@ -11,10 +11,9 @@
 namespace attention::cpu {
 namespace {
 
-constexpr float kUntouched = -12345;
 constexpr Element kByteElements[] = {Element::kInt8, Element::kFloat8};
 // The last ones have products beyond FP32's range, and below its normal one.
-constexpr float kScales[] = {1, 0.37F, 0, 1e-30F, 2e38F, 0x1p-124F};
+constexpr float kByteScales[] = {1, 0.37F, 0, 1e-30F, 2e38F, 0x1p-124F};
 
 class BytesTest : public KernelTest {
  protected:
@@ -37,7 +36,7 @@ TEST_P(BytesTest, EveryByteIsWidened) {
     bytes[i] = static_cast<unsigned char>(i);
   }
   for (const Element type : kByteElements) {
-    for (const float scale : kScales) {
+    for (const float scale : kByteScales) {
       for (int64_t first = 0; first <= lanes_; ++first) {
         const RowSource rows = {
             .data = bytes.data() + first,

@@ -13,11 +13,6 @@
 namespace attention::cpu {
 namespace {
 
-struct Expected {
-  double score = 0;
-  double bound = 0;
-};
-
 // Rows of elements, `stride` bytes from key to key, `off` bytes beside an
 // address that would suit them.
 struct Rows {
@@ -98,7 +93,7 @@ class EpilogueTest : public KernelTest {
   // semantics.md, step by step, with the roundings of each: two of the factor
   // and the addend; of the softcap its quotient, the two ulp of tanh (4), its
   // product and what small scores leave out (2^-26 / 3); one of each sum.
-  Expected Finish(int64_t row, int64_t j, double raw) const {
+  ExpectedScore Finish(int64_t row, int64_t j, double raw) const {
     const Epilogue& e = tile_->args.epilogue;
     const auto r = static_cast<size_t>(row);
     if (j < tile_->begin[r] || j >= tile_->end[r]) return {-HUGE_VAL, 0};
@@ -139,7 +134,7 @@ class EpilogueTest : public KernelTest {
     for (int64_t r = 0; r < kRows; ++r) {
       for (int64_t j = 0; j < columns.last; ++j) {
         const float x = raw[static_cast<size_t>(j)];
-        const Expected e = Finish(r, j, x);
+        const ExpectedScore e = Finish(r, j, x);
         ASSERT_TRUE(IsNear(e.score, e.bound, tile_->score_row(r)[j]))
             << "row " << r << ", key " << j << ", from " << x << " (0x"
             << std::hex << BitsFrom(x) << ")";

@@ -18,14 +18,12 @@ constexpr Element kStored[] = {Element::kFloat32, Element::kFloat16,
 constexpr Element kScaled[] = {Element::kInt8, Element::kFloat8};
 // Products with the least are below FP32's normal range, unless an element or
 // a weight takes them above it.
-constexpr float kScales[] = {1, 0.37F, 0, kMostScaleInPlace, 0x1p-126F};
+constexpr float kScalesInPlace[] = {1, 0.37F, 0, kMostScaleInPlace, 0x1p-126F};
 
 bool HasScale(Element type) { return SizeOf(type) == 1; }
 
 class InPlaceTest : public KernelTest {
  protected:
-  static constexpr float kUntouched = -12345;
-
   // Rows of elements `stride` bytes apart, in memory that ends with the last
   // one: the sanitizers see what is read behind it. Where `stride` is 0 they
   // lie side by side. Of INT8 and FP8 each row has a scale.
@@ -269,7 +267,7 @@ TEST_P(InPlaceTest, ValuesThatAreNotFiniteAreLeftOutAndTold) {
 TEST_P(InPlaceTest, EveryScaleIsThatOfItsKeyAlone) {
   for (const Element type : kScaled) {
     for (const int64_t width : {lanes_ - 1, 2 * lanes_ + 1}) {
-      for (const float scale : kScales) {
+      for (const float scale : kScalesInPlace) {
         for (const int64_t at : {0, 5, 6}) {
           Rows rows = Random(type, 7, width);
           rows.scales[static_cast<size_t>(at)] = scale;

@@ -10,9 +10,12 @@
 #include "core/cpu/kernels/kernels.h"
 #include "gtest/gtest.h"
 #include "tests/support/random.h"
+#include "tests/support/special_numbers.h"
 #include "tests/unit/cpu/kernels/kernel_parts.h"
 
 namespace attention::cpu {
+
+using test::kInfinity;
 
 /// Gives memory at addresses that suit vectors.
 template <typename T>
@@ -35,7 +38,8 @@ struct LineAllocator {
 
 using Floats = std::vector<float, LineAllocator<float>>;
 
-inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
+/// What tests put where a kernel may not write.
+inline constexpr float kUntouched = -12345;
 inline constexpr float kMaxFloat = std::numeric_limits<float>::max();
 /// Half the distance from 1 to the next float: what one rounding adds to a
 /// number, relative to it. Bounds in these tests are counts of roundings.
@@ -44,6 +48,12 @@ inline constexpr double kEps = 0x1p-24;
 /// NaN of both signs, quiet and not, with and without a payload.
 inline constexpr uint32_t kNanBits[] = {0x7FC00000, 0x7FC00001, 0xFFC00000,
                                         0xFFFFFFFF, 0x7F800001, 0xFF800001};
+
+/// A score, and how far from it a kernel's may be.
+struct ExpectedScore {
+  double score = 0;
+  double bound = 0;
+};
 
 float FloatFromBits(uint32_t bits);
 uint32_t BitsFrom(float value);

@@ -14,7 +14,7 @@
 namespace attention::cpu {
 namespace {
 
-constexpr uint32_t kUntouched = 0xDEADBEEF;
+constexpr uint32_t kUntouchedBits = 0xDEADBEEF;
 
 class PackTest : public KernelTest {
  protected:
@@ -70,7 +70,7 @@ class PackTest : public KernelTest {
   }
 
   static Floats Untouched(int64_t count) {
-    return Floats(static_cast<size_t>(count), FloatFromBits(kUntouched));
+    return Floats(static_cast<size_t>(count), FloatFromBits(kUntouchedBits));
   }
 
   // What panels of `panel` keys hold, key by key.
@@ -89,7 +89,7 @@ class PackTest : public KernelTest {
     }
     for (auto at = static_cast<size_t>(padded * width); at < packed.size();
          ++at) {
-      ASSERT_EQ(BitsFrom(packed[at]), kUntouched);
+      ASSERT_EQ(BitsFrom(packed[at]), kUntouchedBits);
     }
   }
 };
@@ -119,7 +119,7 @@ TEST_P(PackTest, QueriesLieInMicroTilesTimesTheFactor) {
         }
         first += tile;
       }
-      EXPECT_EQ(BitsFrom(packed.back()), kUntouched);
+      EXPECT_EQ(BitsFrom(packed.back()), kUntouchedBits);
     }
   }
 }
@@ -143,7 +143,7 @@ TEST_P(PackTest, NoRowsAreNothingToDo) {
   kernels_.pack_keys(nullptr, 8, 0, 8, packed.data());
   kernels_.pack_bf16_keys(nullptr, 8, 0, 8, packed.data());
   EXPECT_TRUE(kernels_.pack_bf16_values(nullptr, 0, 0, 8, 1, packed.data()));
-  EXPECT_EQ(BitsFrom(packed[0]), kUntouched);
+  EXPECT_EQ(BitsFrom(packed[0]), kUntouchedBits);
 }
 
 TEST_P(PackTest, KeysOfBf16LieInPanelsOf32) {
@@ -213,7 +213,7 @@ class PackBf16ValuesTest : public PackTest {
         }
       }
     }
-    EXPECT_EQ(BitsFrom(packed.back()), kUntouched);
+    EXPECT_EQ(BitsFrom(packed.back()), kUntouchedBits);
   }
 };
 
@@ -291,7 +291,7 @@ class CopyBf16Test : public PackTest {
         ASSERT_EQ(found, expected) << "row " << r << ", element " << i;
       }
     }
-    EXPECT_EQ(BitsFrom(to.back()), kUntouched);
+    EXPECT_EQ(BitsFrom(to.back()), kUntouchedBits);
   }
 };
 

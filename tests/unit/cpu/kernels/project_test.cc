@@ -14,8 +14,6 @@ namespace {
 
 class ProjectTest : public KernelTest {
  protected:
-  static constexpr float kUntouched = -12345;
-
   // Rows and a matrix, with something between the rows of each, and what the
   // product is added to.
   struct Problem {
@@ -152,7 +150,6 @@ TEST_P(ProjectTest, BitsOfARowDoNotDependOnHowManyThereAre) {
 
 class CentreRowsTest : public KernelTest {
  protected:
-  static constexpr float kUntouched = -12345;
   static constexpr int64_t kRows = 3;
 
   // Rows at any address. A difference is rounded once, to FP32; the squares of

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -211,7 +210,6 @@ class NonFiniteValuesTest : public KernelTest {
 
   // What the two keys have made of a row, if they take part.
   void Expect(int64_t row, bool first, bool second) {
-    constexpr double kInfinity = std::numeric_limits<double>::infinity();
     for (int64_t c = 0; c < kWidth; ++c) {
       double expected = 0;
       if (first && c == 1) expected = kInfinity;

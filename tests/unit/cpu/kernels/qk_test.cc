@@ -12,12 +12,6 @@
 namespace attention::cpu {
 namespace {
 
-// A score, and how far from it a kernel's may be.
-struct Expected {
-  double score = 0;
-  double bound = 0;
-};
-
 // Queries and keys row by row, as they are before packing.
 struct Operand {
   int64_t rows;
@@ -55,8 +49,8 @@ class QkTest : public KernelTest {
   // A sum of n products is within n + 2 roundings of its terms' magnitudes
   // (the bound of semantics.md without its statistics), that of squared
   // differences 3 more for every difference and square.
-  static Expected Dot(const float* q, const float* k, int64_t width) {
-    Expected e;
+  static ExpectedScore Dot(const float* q, const float* k, int64_t width) {
+    ExpectedScore e;
     for (int64_t i = 0; i < width; ++i) {
       const double term = static_cast<double>(q[i]) * k[i];
       e.score += term;
@@ -64,8 +58,9 @@ class QkTest : public KernelTest {
     }
     return e;
   }
-  static Expected Difference(const float* q, const float* k, int64_t width) {
-    Expected e;
+  static ExpectedScore Difference(const float* q, const float* k,
+                                  int64_t width) {
+    ExpectedScore e;
     for (int64_t i = 0; i < width; ++i) {
       const double difference = static_cast<double>(q[i]) - k[i];
       e.score -= difference * difference;
@@ -76,9 +71,9 @@ class QkTest : public KernelTest {
   // Beside the sum's roundings those of a fraction: 2 of a denominator, at most
   // 8 of how four are brought to one, 2 (2^-23) of the quotient. And where a
   // denominator is held at 2^30, the fraction is 2^-30 of its numerator.
-  Expected Tanh(const float* q, const float* k, int64_t width,
-                bool pairs) const {
-    Expected e;
+  ExpectedScore Tanh(const float* q, const float* k, int64_t width,
+                     bool pairs) const {
+    ExpectedScore e;
     for (int64_t i = 0; i < width; ++i) {
       const double power =
           pairs ? std::exp2(static_cast<double>(q[2 * i + 1]) + k[2 * i + 1]) *
@@ -92,8 +87,8 @@ class QkTest : public KernelTest {
     }
     return e;
   }
-  Expected Of(Score score, const float* q, const float* k,
-              int64_t width) const {
+  ExpectedScore Of(Score score, const float* q, const float* k,
+                   int64_t width) const {
     switch (score) {
       case Score::kDot:
         return Dot(q, k, width);
@@ -149,7 +144,7 @@ class QkTest : public KernelTest {
     const Floats found = Run(tile, first_key);
     for (int64_t r = 0; r < rows; ++r) {
       for (int64_t j = first_key; j < count; ++j) {
-        const Expected e = Of(score, queries.row(r), keys.row(j), width);
+        const ExpectedScore e = Of(score, queries.row(r), keys.row(j), width);
         ASSERT_TRUE(IsNear(e.score, e.bound,
                            found[static_cast<size_t>(r * kScoreStride + j)]))
             << "row " << r << ", key " << j;
@@ -196,7 +191,7 @@ TEST_P(QkTest, AddsTheKeysAddendsToDotProducts) {
     const Floats found = Run(tile);
     for (int64_t r = 0; r < 13; ++r) {
       for (int64_t j = 0; j < count; ++j) {
-        const Expected e = Dot(queries.row(r), keys.row(j), 9);
+        const ExpectedScore e = Dot(queries.row(r), keys.row(j), 9);
         const double expected = e.score + addend[static_cast<size_t>(j)];
         ASSERT_TRUE(IsNear(expected, e.bound + std::abs(expected) * kEps,
                            found[static_cast<size_t>(r * kScoreStride + j)]));
@@ -241,7 +236,7 @@ TEST_P(QkTest, PartsAddUp) {
     weights_ = Normals(kWidth);
     Tile tile(kRows, count, lanes_);
     Floats partial(kRows * kScoreStride, -1e30F);
-    std::vector<Expected> expected(static_cast<size_t>(kRows * count));
+    std::vector<ExpectedScore> expected(static_cast<size_t>(kRows * count));
     Floats found;
     for (int64_t part = 0; part < kParts; ++part) {
       const Operand queries = Make(score, kRows, kWidth);
@@ -255,8 +250,9 @@ TEST_P(QkTest, PartsAddUp) {
       }
       for (int64_t r = 0; r < kRows; ++r) {
         for (int64_t j = 0; j < count; ++j) {
-          const Expected e = Of(score, queries.row(r), keys.row(j), kWidth);
-          Expected& sum = expected[static_cast<size_t>(r * count + j)];
+          const ExpectedScore e =
+              Of(score, queries.row(r), keys.row(j), kWidth);
+          ExpectedScore& sum = expected[static_cast<size_t>(r * count + j)];
           sum.score += e.score;
           sum.bound += e.bound + 2 * kEps * std::abs(sum.score);
         }
@@ -264,7 +260,7 @@ TEST_P(QkTest, PartsAddUp) {
     }
     for (int64_t r = 0; r < kRows; ++r) {
       for (int64_t j = 0; j < count; ++j) {
-        const Expected& e = expected[static_cast<size_t>(r * count + j)];
+        const ExpectedScore& e = expected[static_cast<size_t>(r * count + j)];
         ASSERT_TRUE(IsNear(e.score, e.bound,
                            found[static_cast<size_t>(r * kScoreStride + j)]))
             << "score " << static_cast<int>(score) << ", row " << r << ", key "
@@ -297,7 +293,8 @@ TEST_P(QkTest, SpecialNumbersStayInTheirRowsAndKeys) {
       const Floats found = Run(tile);
       for (int64_t r = 0; r < kRows; ++r) {
         for (int64_t j = 0; j < count; ++j) {
-          const Expected e = Of(score, queries.row(r), keys.row(j), kWidth);
+          const ExpectedScore e =
+              Of(score, queries.row(r), keys.row(j), kWidth);
           ASSERT_TRUE(IsNear(e.score, e.bound,
                              found[static_cast<size_t>(r * kScoreStride + j)]))
               << special << " (0x" << std::hex << BitsFrom(special) << ")";
@@ -334,7 +331,8 @@ TEST_P(QkTest, SpecialExponentialsStayInTheirRowsAndKeys) {
         const Floats found = Run(tile);
         for (int64_t r = 0; r < 5; ++r) {
           for (int64_t j = 0; j < count; ++j) {
-            const Expected e = Of(score, queries.row(r), keys.row(j), width);
+            const ExpectedScore e =
+                Of(score, queries.row(r), keys.row(j), width);
             ASSERT_TRUE(
                 IsNear(e.score, e.bound,
                        found[static_cast<size_t>(r * kScoreStride + j)]))

@@ -11,8 +11,6 @@
 namespace attention::cpu {
 namespace {
 
-constexpr float kUntouched = -12345;
-
 // Rows with something between them; the memory ends with the last one, so that
 // the sanitizers see what is read or written behind it.
 struct Rows {

@@ -13,8 +13,6 @@
 namespace attention::cpu {
 namespace {
 
-constexpr float kUntouched = -12345;
-
 class WeightsTest : public KernelTest {
  protected:
   static constexpr int64_t kWidth = 32;  // of values, which nobody reads

@@ -14,8 +14,6 @@
 namespace attention::cpu {
 namespace {
 
-constexpr float kUntouched = -12345;
-
 class WidenTest : public KernelTest {
  protected:
   // Any bits, so that all kinds of numbers come up.

@@ -3,23 +3,23 @@
 
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <vector>
 
 #include "core/cuda/emulation/emulated_kernels.h"
 #include "core/softmax_state.h"
 #include "gtest/gtest.h"
 #include "tests/support/random.h"
+#include "tests/support/special_numbers.h"
 
 namespace attention::cuda {
 namespace {
 
+using attention::test::kInfinity;
+using attention::test::kNan;
 using attention::test::Random;
 using attention::test::TestSeed;
 
 constexpr int64_t kWidth = 3;
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 // What a split has found out, as partials have it.
 struct Split {

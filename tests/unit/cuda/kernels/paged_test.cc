@@ -153,7 +153,7 @@ TEST_P(PagedKernelTest, ValuesThatAreNotFinite) {
   ExpectBitsOfOnePiece(owned);
 }
 
-std::string NameOfCase(
+std::string NameOfPagedKernelTest(
     const ::testing::TestParamInfo<PagedKernelTest::ParamType>& info) {
   return absl::StrCat(NameOf(std::get<0>(info.param)), "_",
                       Name(std::get<1>(info.param)), "_",
@@ -166,14 +166,14 @@ INSTANTIATE_TEST_SUITE_P(
                        ::testing::Values(DataType::kFloat32, DataType::kFloat16,
                                          DataType::kBFloat16),
                        ::testing::Values(1, 16, 100)),
-    NameOfCase);
+    NameOfPagedKernelTest);
 INSTANTIATE_TEST_SUITE_P(
     TensorCores, PagedKernelTest,
     ::testing::Combine(::testing::Values(Way::kMma),
                        ::testing::Values(DataType::kFloat16,
                                          DataType::kBFloat16),
                        ::testing::Values(1, 16, 100, 128)),
-    NameOfCase);
+    NameOfPagedKernelTest);
 
 }  // namespace
 }  // namespace attention::cuda::test

@@ -17,10 +17,12 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/random.h"
+#include "tests/support/special_numbers.h"
 
 namespace attention::cuda {
 namespace {
 
+using attention::test::kInfinity;
 using attention::test::Random;
 using attention::test::TestSeed;
 using emulation::Order;
@@ -132,7 +134,6 @@ TEST(PortableTest, Exp2IsGoodToAUnit) {
 }
 
 TEST(PortableTest, Exp2OfWhatIsNotFinite) {
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
   EXPECT_EQ(Exp2(-kInfinity), 0);
   EXPECT_EQ(Exp2(0), 1);
   EXPECT_TRUE(std::isnan(Exp2(std::numeric_limits<float>::quiet_NaN())));

@@ -2,7 +2,6 @@
 // rows in which their keys take part and no other.
 
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <tuple>
 
@@ -10,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/random.h"
 #include "tests/support/random_problem.h"
+#include "tests/support/special_numbers.h"
 #include "tests/support/tolerance.h"
 #include "tests/unit/cuda/kernels/kernel_run.h"
 
@@ -17,6 +17,8 @@ namespace attention::cuda::test {
 namespace {
 
 using attention::test::Fill;
+using attention::test::kInfinity;
+using attention::test::kNan;
 using attention::test::MakeProblem;
 using attention::test::Matches;
 using attention::test::OwnedProblem;
@@ -26,8 +28,6 @@ using attention::test::Slice;
 using attention::test::TestSeed;
 using ::testing::Each;
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int64_t kLength = 150;
 
 // Parameter: the way, and whether keys are split.
@@ -168,7 +168,7 @@ TEST_P(RecomputeTest, ScoresThatTheScaleMakesMinusInfinityCarryNothing) {
   EXPECT_THAT(results.results.lse->ToDoubles(), Each(-kInfinity));
 }
 
-std::string NameOfCase(
+std::string NameOfRecomputeTest(
     const ::testing::TestParamInfo<RecomputeTest::ParamType>& info) {
   const auto [way, splits] = info.param;
   return NameOf(way) + (splits ? "_split" : "");
@@ -180,7 +180,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, RecomputeTest,
                                            std::tuple(Way::kMma, false),
                                            std::tuple(Way::kMma, true),
                                            std::tuple(Way::kGemm, false)),
-                         NameOfCase);
+                         NameOfRecomputeTest);
 
 }  // namespace
 }  // namespace attention::cuda::test
