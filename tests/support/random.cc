@@ -8,7 +8,7 @@
 namespace attention::test {
 
 double Random::Uniform() {
-  return std::ldexp(static_cast<double>(engine_() >> 11), -53);
+  return static_cast<double>(engine_() >> 11) * 0x1p-53;
 }
 
 int64_t Random::Below(int64_t count) {
