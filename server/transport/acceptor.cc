@@ -11,6 +11,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
+#include <string>
 #include <system_error>
 #include <utility>
 
@@ -36,6 +37,27 @@ bool IsOfTheConnection(int error) {
     default:
       return true;
   }
+}
+
+// What follows on the address in the log.
+std::string WhyRefused(Connections::Answer answer,
+                       const ConnectionLimits& limits) {
+  using Answer = Connections::Answer;
+  switch (answer) {
+    case Answer::kTaken:
+      break;
+    case Answer::kPeerFull:
+      return absl::StrCat(", which has ", limits.per_peer,
+                          " open (at most --max-connections-per-peer)");
+    case Answer::kPeerCalls:
+      return ", which has too many open calls";
+    case Answer::kFull:
+      return absl::StrCat(": ", limits.total,
+                          " are open (at most --max-connections)");
+    case Answer::kFailed:
+      return ": no file descriptor is left";
+  }
+  return "";
 }
 
 }  // namespace
@@ -191,24 +213,9 @@ void Acceptor::Admit(FileDescriptor socket,
   const ConnectionLimits& limits = connections_.limits();
   const std::optional<Peer> peer = PeerOfSocket(socket.get());
   const std::string from = peer ? peer->address : "an unknown address";
-  if (answer == Answer::kPeerFull) {
-    spdlog::warn(absl::StrCat("closed ", times,
-                              " new connections, the last from ", from,
-                              ", which has ", limits.per_peer,
-                              " open (at most --max-connections-per-peer)"));
-  } else if (answer == Answer::kPeerCalls) {
-    spdlog::warn(absl::StrCat("closed ", times,
-                              " new connections, the last from ", from,
-                              ", which has too many open calls"));
-  } else if (answer == Answer::kFull) {
-    spdlog::warn(absl::StrCat(
-        "closed ", times, " new connections, the last from ", from, ": ",
-        limits.total, " are open (at most --max-connections)"));
-  } else {
-    spdlog::warn(absl::StrCat("closed ", times,
-                              " new connections, the last from ", from,
-                              ": no file descriptor is left"));
-  }
+  spdlog::warn(absl::StrCat("closed ", times,
+                            " new connections, the last from ", from,
+                            WhyRefused(answer, limits)));
 }
 
 void Acceptor::HandOver(FileDescriptor socket,
