@@ -55,22 +55,48 @@ std::byte* AllocateBytes(int64_t bytes) {
 void FreeBytes(std::byte* memory) { ::operator delete(memory, kAlignment); }
 
 // One after the other, as cuBLAS's kernels for FP32 are likely to.
-float SumOfProducts(const std::vector<float>& a, const std::vector<float>& b) {
+float SumOfProducts(const float* a, const float* b, int64_t count) {
   float sum = 0;
-  for (size_t k = 0; k < a.size(); ++k) sum = std::fma(a[k], b[k], sum);
+  for (int64_t k = 0; k < count; ++k) sum = std::fma(a[k], b[k], sum);
   return sum;
 }
 
-float TensorCoreSum(std::vector<float> a, std::vector<float> b) {
-  const size_t blocks = (a.size() + kTensorCoreBlock - 1) / kTensorCoreBlock;
-  a.resize(blocks * kTensorCoreBlock);
-  b.resize(a.size());
+// Of whole blocks.
+float TensorCoreSum(const float* a, const float* b, int64_t count) {
   float sum = 0;
-  for (size_t k = 0; k < a.size(); k += kTensorCoreBlock) {
-    sum = AddProducts(sum, &a[k], &b[k]);
+  for (int64_t k = 0; k < count; k += kTensorCoreBlock) {
+    sum = AddProducts(sum, a + k, b + k);
   }
   return sum;
 }
+
+// A factor of a product of matrices: rows of A or columns of B in FP32, each
+// with zeros up to whole blocks.
+class Lines {
+ public:
+  // Elements are so many numbers apart: from one line to the next, and along a
+  // line.
+  Lines(DataType type, const std::byte* from, int64_t lines, int64_t line_step,
+        int64_t count, int64_t step)
+      : length_((count + kTensorCoreBlock - 1) / kTensorCoreBlock *
+                kTensorCoreBlock),
+        numbers_(static_cast<size_t>(lines * length_)) {
+    const int64_t size = ByteSize(type);
+    for (int64_t line = 0; line < lines; ++line) {
+      for (int64_t k = 0; k < count; ++k) {
+        numbers_[static_cast<size_t>(line * length_ + k)] = static_cast<float>(
+            LoadElement(type, from + (line * line_step + k * step) * size));
+      }
+    }
+  }
+
+  const float* line(int64_t n) const { return numbers_.data() + n * length_; }
+  int64_t length() const { return length_; }
+
+ private:
+  int64_t length_;
+  std::vector<float> numbers_;
+};
 
 DataType TypeOf(GemmType type) {
   switch (type) {
@@ -213,21 +239,16 @@ class EmulatedStream final : public Stream {
     const auto* const b =
         static_cast<const std::byte*>(product.b) + n * product.b_matrix * size;
     float* const c = product.c + n * product.c_matrix;
-    std::vector<float> row(static_cast<size_t>(product.k));
-    std::vector<float> column(row.size());
+    const Lines rows(type, a, product.m, product.a_row, product.k, 1);
+    const Lines columns(type, b, product.n,
+                        product.transpose_b ? product.b_row : 1, product.k,
+                        product.transpose_b ? 1 : product.b_row);
     for (int64_t i = 0; i < product.m; ++i) {
       for (int64_t j = 0; j < product.n; ++j) {
-        for (int64_t k = 0; k < product.k; ++k) {
-          const int64_t at = product.transpose_b ? j * product.b_row + k
-                                                 : k * product.b_row + j;
-          const auto place = static_cast<size_t>(k);
-          row[place] = static_cast<float>(
-              LoadElement(type, a + (i * product.a_row + k) * size));
-          column[place] = static_cast<float>(LoadElement(type, b + at * size));
-        }
-        c[i * product.c_row + j] = type == DataType::kFloat32
-                                       ? SumOfProducts(row, column)
-                                       : TensorCoreSum(row, column);
+        c[i * product.c_row + j] =
+            type == DataType::kFloat32
+                ? SumOfProducts(rows.line(i), columns.line(j), product.k)
+                : TensorCoreSum(rows.line(i), columns.line(j), rows.length());
       }
     }
   }
