@@ -12,11 +12,11 @@ endif()
 
 # Never compile the same text twice, in whatever checkout it lies. What a file depends on is what
 # the compiler says (depend), so that nothing is preprocessed first; precompiled headers need the
-# sloppiness.
+# sloppiness. A container has no locale: what this machine has compiled serves its build all the same.
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
   set(ccache_launcher env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=true
-      CCACHE_DEPEND=true CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE_PROGRAM})
+      CCACHE_DEPEND=true CCACHE_SLOPPINESS=pch_defines,time_macros,locale ${CCACHE_PROGRAM})
   if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
     set(CMAKE_CXX_COMPILER_LAUNCHER ${ccache_launcher})
   endif()
