@@ -8,16 +8,16 @@
 #include <random>
 
 #include "tests/client/held_server.h"
-#include "tests/support/special_numbers.h"
 
 namespace attention::client {
 namespace {
 
-using test::kInfinity;
 using ::testing::ElementsAre;
 using ::testing::FloatNear;
 using ::testing::HasSubstr;
 using ::testing::Pointwise;
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 Tensor Normal(Shape shape, uint32_t seed) {
   std::mt19937 random(seed);

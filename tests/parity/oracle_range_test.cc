@@ -139,11 +139,11 @@ class OverflowTest : public ::testing::TestWithParam<ScoringKind> {};
 
 TEST_P(OverflowTest, ExcusesItsRowAlone) {
   const OwnedProblem owned = MakeProblem(TwoRows(GetParam()), TestSeed());
-  EXPECT_FALSE(PassesWith(owned, 2, kNan));
+  EXPECT_FALSE(PassesWith(owned, 2, kFloatNan));
   Fill(Slice(owned.problem.query, 0, 1, 2), 3e38);
   Fill(Slice(Key(owned), 0, 1, 2), 2);
-  EXPECT_TRUE(PassesWith(owned, 2, kNan));
-  EXPECT_FALSE(PassesWith(owned, 0, kNan));
+  EXPECT_TRUE(PassesWith(owned, 2, kFloatNan));
+  EXPECT_FALSE(PassesWith(owned, 0, kFloatNan));
 }
 
 TEST_P(OverflowTest, OfAMaskedKeyExcusesNothing) {
@@ -153,7 +153,7 @@ TEST_P(OverflowTest, OfAMaskedKeyExcusesNothing) {
   Fill(*owned.problem.masks.attend_mask, 1);
   SetElement(*owned.problem.masks.attend_mask, {1, 0, 0, 2}, 0);
   Fill(Slice(Slice(Key(owned), 0, 1, 2), 2, 2, 3), 3e38);
-  EXPECT_FALSE(PassesWith(owned, 2, kNan));
+  EXPECT_FALSE(PassesWith(owned, 2, kFloatNan));
 }
 
 std::string NameOfOverflowTest(
@@ -174,8 +174,8 @@ TEST(RangeTest, ValuesThatOverflowExcuseTheirElementAlone) {
   const OwnedProblem owned =
       MakeProblem(TwoRows(ScoringKind::kDotProduct), TestSeed());
   Fill(Slice(Slice(Value(owned), 0, 1, 2), 3, 1, 2), 3e38);
-  EXPECT_TRUE(PassesWith(owned, 3, kNan));
-  EXPECT_FALSE(PassesWith(owned, 2, kNan));
+  EXPECT_TRUE(PassesWith(owned, 3, kFloatNan));
+  EXPECT_FALSE(PassesWith(owned, 2, kFloatNan));
 }
 
 // As masks are often written. The other keys' row is like any other.
@@ -184,7 +184,7 @@ TEST(RangeTest, AHugeNegativeBiasIsNoOverflow) {
   spec.bias = MaskExtents::kAll;
   const OwnedProblem owned = MakeProblem(spec, TestSeed());
   SetElement(*owned.problem.masks.bias, {1, 0, 0, 2}, -3.4e38);
-  EXPECT_FALSE(PassesWith(owned, 2, kNan));
+  EXPECT_FALSE(PassesWith(owned, 2, kFloatNan));
 }
 
 TEST(RangeTest, AScoreOfMinusInfinityTakesNoPart) {
@@ -196,7 +196,7 @@ TEST(RangeTest, AScoreOfMinusInfinityTakesNoPart) {
   EXPECT_EQ(expected.takes_part,
             std::vector<bool>({true, true, true, true, true, false}));
   EXPECT_EQ(expected.weights[5], 0);
-  EXPECT_FALSE(PassesWith(owned, 2, kNan));
+  EXPECT_FALSE(PassesWith(owned, 2, kFloatNan));
 }
 
 // What is added to the lowest number rounds to it, or to -inf.

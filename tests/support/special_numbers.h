@@ -5,9 +5,10 @@
 
 namespace attention::test {
 
-/// In FP32, which becomes FP64 without a word.
-inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
+inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+inline constexpr float kFloatNan = std::numeric_limits<float>::quiet_NaN();
+inline constexpr float kFloatInfinity = std::numeric_limits<float>::infinity();
 
 }  // namespace attention::test
 

@@ -13,8 +13,8 @@
 namespace attention {
 namespace {
 
-using test::kInfinity;
-using test::kNan;
+using test::kFloatInfinity;
+using test::kFloatNan;
 using ::testing::ElementsAre;
 using testing::ProblemBuilder;
 
@@ -75,13 +75,14 @@ INSTANTIATE_TEST_SUITE_P(
          "sinks: lies in device memory (host memory is expected)"},
         {"SinkOfNan",
          [](ProblemBuilder& b) {
-           b.problem.sinks = b.Floats({4}, {1, 2, kNan, 4});
+           b.problem.sinks = b.Floats({4}, {1, 2, kFloatNan, 4});
          },
          "sinks: element [2] is nan (expected a finite number, or -inf for no "
          "sink)"},
         {"SinkOfInfinity",
          [](ProblemBuilder& b) {
-           b.problem.sinks = b.Floats({2, 4}, {1, 2, 3, 4, 5, 6, 7, kInfinity});
+           b.problem.sinks =
+               b.Floats({2, 4}, {1, 2, 3, 4, 5, 6, 7, kFloatInfinity});
          },
          "sinks: element [1, 3] is inf (expected a finite number, or -inf for "
          "no sink)"},
@@ -93,19 +94,19 @@ TEST(ValidatePerHead, HasNeitherWhereNoneIsGiven) {
   const auto valid = Validate(builder.problem);
   ASSERT_TRUE(valid.ok()) << valid.status();
   EXPECT_EQ(valid->AlibiSlope(1, 2), 0);
-  EXPECT_EQ(valid->Sink(1, 2), -kInfinity);
+  EXPECT_EQ(valid->Sink(1, 2), -kFloatInfinity);
 }
 
 TEST(ValidatePerHead, SharesThoseOfAHeadAmongTheBatch) {
   ProblemBuilder builder;
-  builder.problem.alibi_slopes = builder.Floats({4}, {1, 2, 3, kNan});
-  builder.problem.sinks = builder.Floats({4}, {5, 6, 7, -kInfinity});
+  builder.problem.alibi_slopes = builder.Floats({4}, {1, 2, 3, kFloatNan});
+  builder.problem.sinks = builder.Floats({4}, {5, 6, 7, -kFloatInfinity});
   const auto valid = Validate(builder.problem);
   ASSERT_TRUE(valid.ok()) << valid.status();
   EXPECT_THAT(valid->sinks->shape, ElementsAre(2, 4));
   EXPECT_EQ(valid->AlibiSlope(1, 2), 3);
   EXPECT_EQ(valid->Sink(1, 2), 7);
-  EXPECT_EQ(valid->Sink(0, 3), -kInfinity);
+  EXPECT_EQ(valid->Sink(0, 3), -kFloatInfinity);
 }
 
 TEST(ValidatePerHead, TakesThoseOfEveryBatchEntry) {

@@ -16,8 +16,8 @@
 namespace attention {
 namespace {
 
-using test::kInfinity;
-using test::kNan;
+using test::kFloatInfinity;
+using test::kFloatNan;
 using ::testing::ElementsAre;
 using testing::ProblemBuilder;
 
@@ -89,12 +89,14 @@ INSTANTIATE_TEST_SUITE_P(
          },
          "key_scale: lies in device memory (host memory is expected)"},
         {"OfNan",
-         [](ProblemBuilder& b) { Block(b).key_scale = WithScale(b, 0, kNan); },
+         [](ProblemBuilder& b) {
+           Block(b).key_scale = WithScale(b, 0, kFloatNan);
+         },
          "key_scale: nan for row 0 of head 0 of batch entry 0 (expected a "
          "finite number, 0 or more)"},
         {"OfInfinity",
          [](ProblemBuilder& b) {
-           Block(b).value_scale = WithScale(b, 19, kInfinity);
+           Block(b).value_scale = WithScale(b, 19, kFloatInfinity);
          },
          "value_scale: inf for row 4 of head 1 of batch entry 1 (expected a "
          "finite number, 0 or more)"},

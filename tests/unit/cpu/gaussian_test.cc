@@ -129,9 +129,7 @@ TEST_P(GaussianTest, OneQueryFarFromEveryKey) {
 // The first keys, which a centre might be taken from, take no part and are far
 // away, or no place at all.
 TEST_P(GaussianTest, KeysThatTakeNoPartMayLieAnywhere) {
-  const std::initializer_list<double> places = {1e3, 1e15, 3e38, kInfinity,
-                                                kNan};
-  for (const double place : places) {
+  for (const double place : {1e3, 1e15, 3e38, kInfinity, kNan}) {
     for (const bool by_bias : {false, true}) {
       ProblemSpec spec = Gaussian(12);
       spec.wanted.weights = by_bias;

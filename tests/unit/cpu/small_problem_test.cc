@@ -111,9 +111,7 @@ TEST_P(SmallProblemTest, ScoresCloseToZero) {
 }
 
 TEST_P(SmallProblemTest, WhatIsNotFiniteStaysInItsRows) {
-  const std::initializer_list<double> values = {kNan, kInfinity, -kInfinity,
-                                                3e38};
-  for (const double value : values) {
+  for (const double value : {kNan, kInfinity, -kInfinity, 3e38}) {
     const OwnedProblem owned = MakeProblem(Small(), TestSeed());
     SetElement(owned.problem.query, {0, 0, 1, 2}, value);
     Check(owned.problem);

@@ -10,12 +10,9 @@
 #include "core/cpu/kernels/kernels.h"
 #include "gtest/gtest.h"
 #include "tests/support/random.h"
-#include "tests/support/special_numbers.h"
 #include "tests/unit/cpu/kernels/kernel_parts.h"
 
 namespace attention::cpu {
-
-using test::kInfinity;
 
 /// Gives memory at addresses that suit vectors.
 template <typename T>
@@ -38,6 +35,7 @@ struct LineAllocator {
 
 using Floats = std::vector<float, LineAllocator<float>>;
 
+inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 /// What tests put where a kernel may not write.
 inline constexpr float kUntouched = -12345;
 inline constexpr float kMaxFloat = std::numeric_limits<float>::max();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -210,6 +211,7 @@ class NonFiniteValuesTest : public KernelTest {
 
   // What the two keys have made of a row, if they take part.
   void Expect(int64_t row, bool first, bool second) {
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
     for (int64_t c = 0; c < kWidth; ++c) {
       double expected = 0;
       if (first && c == 1) expected = kInfinity;

@@ -14,8 +14,8 @@
 namespace attention::cuda {
 namespace {
 
-using attention::test::kInfinity;
-using attention::test::kNan;
+using attention::test::kFloatInfinity;
+using attention::test::kFloatNan;
 using attention::test::Random;
 using attention::test::TestSeed;
 
@@ -23,7 +23,7 @@ constexpr int64_t kWidth = 3;
 
 // What a split has found out, as partials have it.
 struct Split {
-  float max = -kInfinity;
+  float max = -kFloatInfinity;
   float sum = 0;
   std::vector<float> weighted = std::vector<float>(kWidth);
 };
@@ -132,7 +132,7 @@ TEST(MergeTest, EmptyStatesChangeNothing) {
 TEST(MergeTest, WhatAnEmptyStateHasGatheredIsNotLookedAt) {
   Random random(TestSeed());
   Split empty;
-  empty.weighted.assign(kWidth, kNan);  // a value's, times 0
+  empty.weighted.assign(kWidth, kFloatNan);  // a value's, times 0
   const Split some = SplitOf(3, random);
   ExpectSame({empty, some});
   ExpectSame({some, empty});
@@ -141,10 +141,10 @@ TEST(MergeTest, WhatAnEmptyStateHasGatheredIsNotLookedAt) {
 TEST(MergeTest, NanStays) {
   Random random(TestSeed());
   Split nan = SplitOf(1, random);
-  nan.sum = kNan;
+  nan.sum = kFloatNan;
   ExpectSame({SplitOf(3, random), nan, SplitOf(5, random)});
   // All scores of a split may be NaN: then no maximum is known of it.
-  nan.max = -kInfinity;
+  nan.max = -kFloatInfinity;
   ExpectSame({SplitOf(3, random), nan});
 }
 

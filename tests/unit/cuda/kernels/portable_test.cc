@@ -22,7 +22,7 @@
 namespace attention::cuda {
 namespace {
 
-using attention::test::kInfinity;
+using attention::test::kFloatInfinity;
 using attention::test::Random;
 using attention::test::TestSeed;
 using emulation::Order;
@@ -134,7 +134,7 @@ TEST(PortableTest, Exp2IsGoodToAUnit) {
 }
 
 TEST(PortableTest, Exp2OfWhatIsNotFinite) {
-  EXPECT_EQ(Exp2(-kInfinity), 0);
+  EXPECT_EQ(Exp2(-kFloatInfinity), 0);
   EXPECT_EQ(Exp2(0), 1);
   EXPECT_TRUE(std::isnan(Exp2(std::numeric_limits<float>::quiet_NaN())));
 }
