@@ -14,14 +14,13 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Work = absl::FunctionRef<absl::Status()>;
 
-constexpr int kRoundsOfLimits = 7;
+constexpr int kLimitRounds = 7;
 constexpr int kRepeats = 10;  // in a round
 
 // The median over rounds of one repetition's seconds.
 absl::StatusOr<double> SecondsOf(cuda::Stream& stream, Work work) {
   std::vector<double> seconds;
-  for (int round = 0; round <= kRoundsOfLimits;
-       ++round) {  // the first warms up
+  for (int round = 0; round <= kLimitRounds; ++round) {  // the first warms up
     const Clock::time_point begin = Clock::now();
     absl::Status status;
     for (int n = 0; n < kRepeats && status.ok(); ++n) status = work();

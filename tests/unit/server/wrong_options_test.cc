@@ -16,7 +16,6 @@ namespace {
 using Request = v1::AttendRequest;
 using Rows = std::vector<WrongInput>;
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr int64_t kLowest = std::numeric_limits<int64_t>::min();
 
 class WrongOptionsTest : public testing::TestWithParam<WrongInput> {};
@@ -162,7 +161,7 @@ INSTANTIATE_TEST_SUITE_P(
             "SoftcapNegative", [](Request& r) { r.set_softcap(-1); },
             "softcap: -1 (expected more than 0)"),
         Set(
-            "SoftcapNaN", [](Request& r) { r.set_softcap(kNaN); },
+            "SoftcapNaN", [](Request& r) { r.set_softcap(kNan); },
             "softcap: nan"),
         Set(
             "SoftcapInfinite", [](Request& r) { r.set_softcap(kInfinity); },
@@ -176,11 +175,11 @@ INSTANTIATE_TEST_SUITE_P(
             "sigma: -2 (expected more than 0)"),
         Set(
             "SigmaNaN",
-            [](Request& r) { r.mutable_gaussian()->set_sigma(kNaN); },
+            [](Request& r) { r.mutable_gaussian()->set_sigma(kNan); },
             "sigma: nan"),
         Set(
             "ScaleNaN",
-            [](Request& r) { r.mutable_scaled_dot_product()->set_scale(kNaN); },
+            [](Request& r) { r.mutable_scaled_dot_product()->set_scale(kNan); },
             "scale: nan"),
         Set(
             "ScaleInfinite",
@@ -193,7 +192,7 @@ INSTANTIATE_TEST_SUITE_P(
             [](Request& r) {
               *r.mutable_bilinear()->mutable_m() =
                   Filled(v1::DATA_TYPE_FP32, {8, 8}, 1);
-              r.mutable_bilinear()->set_scale(kNaN);
+              r.mutable_bilinear()->set_scale(kNan);
             },
             "scale: nan"),
         Set(
@@ -212,7 +211,7 @@ INSTANTIATE_TEST_SUITE_P(
             "dropout_p: 1 (expected 0 <= p < 1)"),
         Set(
             "DropoutNaNWithoutTraining",
-            [](Request& r) { r.set_dropout_p(kNaN); },
+            [](Request& r) { r.set_dropout_p(kNan); },
             "dropout_p: nan (expected 0 <= p < 1)"),
         Set(
             "DropoutTooLargeWithTrainingFalse",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import threading
 from collections.abc import Callable, Mapping
@@ -103,7 +102,7 @@ class Watch:
         _logger.warning("node %s is lost", node.name)
         if self._state.lose(node.name):
             self._rebuilding.set()
-            self._start(f"reviving {node.name}", lambda: self._revive(node))
+            self._start(f"reviving {node.name}", self._revive, node)
 
     def _revive(self, node: Node) -> None:
         """A new server in its place, where the actor is still there."""
@@ -135,15 +134,16 @@ class Watch:
         elif report.node != node.name:
             self._lose(node)
         elif not node.is_draining and node.ray_node in moving.draining():
-            self._start(f"draining {node.name}", lambda: self._drain(node.name))
+            self._start(f"draining {node.name}", self._drain, node.name)
 
-    def _start(self, what: str, work: Callable[[], object]) -> None:
-        threading.Thread(target=self._logged, args=(what, work), daemon=True).start()
+    def _start(self, what: str, work: Callable[..., object], *arguments: Any) -> None:
+        told = (what, work, *arguments)
+        threading.Thread(target=self._logged, args=told, daemon=True).start()
 
-    def _logged(self, what: str, work: Callable[[], object]) -> None:
+    def _logged(self, what: str, work: Callable[..., object], *arguments: Any) -> None:
         """A thread must not end by what befalls one node or one sequence."""
         try:
-            work()
+            work(*arguments)
         except Exception:
             if not self._ended.is_set():
                 _logger.exception("%s failed", what)
@@ -154,5 +154,5 @@ class Watch:
             self._rebuilding.wait()
             self._rebuilding.clear()
             for known in self._state.sequences():
-                work = functools.partial(self._placement.rebuild, known.name)
-                self._logged(f"rebuilding sequence {known.name}", work)
+                what = f"rebuilding sequence {known.name}"
+                self._logged(what, self._placement.rebuild, known.name)
