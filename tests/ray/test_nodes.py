@@ -8,8 +8,13 @@ import ray
 from checked import HEADS, KEYS, WIDTH, report
 from waiting import wait_for_nodes, wait_until
 
-from attention_client import DeadlineExceededError, KeysLostError, NotFoundError
-
+from attention_client import (
+    Client,
+    DeadlineExceededError,
+    KeysLostError,
+    NotFoundError,
+)
+from attention_client.ray import AttentionCluster, moving
 
 CALLS = ["attend", "append", "step", "fork"]
 
@@ -71,6 +76,40 @@ def test_a_sequence_without_keys_gets_its_replicas_back(cluster, kill):
             return victim not in nodes and len(nodes) == 2
 
         wait_until(is_whole)
+
+
+def has_broken_off(cluster, name):
+    """Whether the map has begun to move a range of that sequence, and failed."""
+
+    def asked(actor):
+        with actor._state.lock(name):
+            return actor._state.get(name).moving is not None
+
+    return ray.get(cluster._map.__ray_call__.remote(asked), timeout=60)
+
+
+def test_replicas_come_back_once_there_is_room(ray_cluster, normal):
+    flags = {"worker_threads": 1, "resident_memory_limit": 4 << 20}
+    form = {"heads": 1, "width": 64}  # 512 bytes a key
+    rows = normal(1, 7000, 64), normal(1, 7000, 64)
+    with (
+        AttentionCluster(3, name="full", cpus=0, flags=flags) as full,
+        full.sequence(**form, replicas=2) as sequence,
+    ):
+        sequence.append(*[half[:, :2000] for half in rows])
+        replicas = sequence.describe().ranges[0].replicas
+        nodes = {one.node: one for one in full.nodes()}
+        (other,) = nodes.keys() - {one.node for one in replicas}
+        with Client(nodes[other].target) as client:
+            with client.sequence(**form) as own:
+                own.append(*rows)
+                actor, _ = replicas[1].node.rsplit(".", 1)
+                ray.kill(ray.get_actor(actor, namespace=moving.NAMESPACE))
+                wait_until(lambda: has_broken_off(full, sequence.name))
+            # No node comes or goes from now on.
+            wait_until(lambda: len(sequence.describe().ranges[0].replicas) == 2)
+        assert len(full.nodes()) == 2
+        assert len(sequence) == 2000
 
 
 def test_the_map_is_found_again(cluster, checked):

@@ -17,6 +17,7 @@ from attention_client.ray.state import Node, State
 
 _CHECK = 1.0  # seconds between two looks at every node
 _REPORT = 30.0  # seconds that a node's report may take
+_RETRY = 60.0  # seconds, at most, until a rebuild that failed is tried again
 
 _logger = logging.getLogger("attention_client.ray")
 
@@ -140,19 +141,32 @@ class Watch:
         told = (what, work, *arguments)
         threading.Thread(target=self._logged, args=told, daemon=True).start()
 
-    def _logged(self, what: str, work: Callable[..., object], *arguments: Any) -> None:
-        """A thread must not end by what befalls one node or one sequence."""
+    def _logged(self, what: str, work: Callable[..., object], *arguments: Any) -> bool:
+        """Whether it worked. No thread ends by what befalls a node or a sequence."""
         try:
             work(*arguments)
         except Exception:
             if not self._ended.is_set():
                 _logger.exception("%s failed", what)
+            return False
+        return True
 
     def _rebuild(self) -> None:
-        """Gives ranges that have lost a replica another one."""
+        """Gives ranges that have lost a replica another one.
+
+        Where that fails it is tried again: there may be room by then.
+        """
+        pause: float | None = None
         while not self._ended.is_set():
-            self._rebuilding.wait()
+            self._rebuilding.wait(pause)
             self._rebuilding.clear()
-            for known in self._state.sequences():
-                what = f"rebuilding sequence {known.name}"
-                self._logged(what, self._placement.rebuild, known.name)
+            done = [
+                self._logged(
+                    f"rebuilding sequence {known.name}",
+                    self._placement.rebuild,
+                    known.name,
+                )
+                for known in self._state.sequences()
+            ]
+            longer = min(_RETRY, 2 * pause) if pause else _CHECK
+            pause = None if all(done) else longer
