@@ -21,13 +21,18 @@ if(ATTENTION_SANITIZE MATCHES "address")
          "*NanPayloadTest.*/cuda_emulated*:*MinusInfinityTest.*/cuda_emulated*:"
          "*LowestBiasTest.*/cuda_emulated*:*StoredKeysTest.*/cuda_emulated*:*PlainFp32Test.*:"
          "*SinksTest.*/cuda_emulated:Kernels/KernelTablesTest.*:${oracle_tests}")
-  # Slow, and so once a night: such sweeps on the reference, whose loops are plain; packed batches on
-  # the device as it is served, beside which the one in slices has them; BF16 near the ends of its
-  # range in many places, which HugeNumbers and SubnormalNumbers have in all.
+  # Slow, and so once a night: such sweeps, and every type in many tiles, on the reference, whose loops
+  # are plain; values of sinks in slices; packed batches on the device as it is served, beside which
+  # the one in slices has them; BF16 near the ends of its range in many places, which HugeNumbers and
+  # SubnormalNumbers have in all.
   if(NOT ATTENTION_SANITIZE_ALL)
     string(APPEND attention_parity_core_test_RUNS
            ":*ValuesOnBackendTest.*/reference*:*NanPayloadTest.*/reference*"
            ":*LowestBiasTest.*/reference*:*MinusInfinityTest.*/reference*"
+           ":*StoredKeysTest.OfEveryTypeInManyTiles/reference"
+           ":*StoredKeysTest.OfEveryTypeWhereFewRowsAreDecoded/reference"
+           ":*SinksTest.TheLeast*/cuda_emulated_small"
+           ":*SinksTest.TheLargest*/cuda_emulated_small:*SinksTest.MinusInfinity*/cuda_emulated_small"
            ":*PackedTest.*/cuda_emulated")
     # NaN behind every mask of the cpu backend, which parity's NanIsolationTest has with this
     # processor's instruction set.
@@ -55,13 +60,14 @@ elseif(ATTENTION_SANITIZE MATCHES "thread")
   string(CONCAT cpu_backend_test_RUNS "*ThreadsTest.*:*SameBitsTest.*:*.NanInAMasked*_FP32:"
          "CpuTargetsTest.*:-CpuTargetsTest.EveryKernel*")
   set(attention_cuda_kernels_test_RUNS "Emulation*:Portable*:SixteenBits*:Philox*")
-  # Self checks that have no threads which FindsWhatIsWrongOnlyWhileOthersCompute and
-  # UsesEveryKernelInEveryInstance have not.
+  # Self checks that have no threads which FindsWhatIsWrongOnlyWhileOthersCompute has not, and that of
+  # the device, which takes a minute; pages that one thread reads.
   if(NOT ATTENTION_SANITIZE_ALL)
     string(CONCAT core_test_RUNS "-SelfCheck.PassesWhatTheReference*:SelfCheck.TellsOfEachCase*:"
            "SelfCheck.FindsWhatIsWrongOnlyInPages:SelfCheck.FindsElements*")
     string(CONCAT cuda_host_test_RUNS "-CudaSelfCheckTest.AutoUsesAnExperimental*:"
-           "CudaSelfCheckTest.UsesHoppersKernels*")
+           "CudaSelfCheckTest.UsesHoppersKernels*:CudaSelfCheckTest.UsesEveryKernel*:"
+           "CudaPagesTest.HaveTheBitsOfOnePiece")
   endif()
   set(attention_parity_core_test_RUNS
       "*PairwiseTest.*/cpu_row*:*ThreadsTest.*:*DeterminismTest.*:*SplittingTest.*:*NanTest.*")
