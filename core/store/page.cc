@@ -32,17 +32,17 @@ void Page::Reclaim(int64_t row, int64_t count) {
   claimed_.store(row + count, std::memory_order_relaxed);
 }
 
-CountedPtr<PageTable> PageTable::Create(int64_t places) {
+CountedPtr<PageTable> PageTable::Create(int64_t places, Reservation own) {
   std::unique_ptr<CountedPtr<Page>[]> pages(
       new (std::nothrow) CountedPtr<Page>[Index(places)]);
   if (pages == nullptr) return {};
-  return CountedPtr<PageTable>(new (std::nothrow)
-                                   PageTable(std::move(pages), places));
+  return CountedPtr<PageTable>(
+      new (std::nothrow) PageTable(std::move(pages), places, std::move(own)));
 }
 
 CountedPtr<PageTable> PageTable::CopyOf(const PageTable& other, int64_t pages,
-                                        int64_t places) {
-  CountedPtr<PageTable> table = Create(places);
+                                        int64_t places, Reservation own) {
+  CountedPtr<PageTable> table = Create(places, std::move(own));
   if (table == nullptr) return table;
   for (int64_t i = 0; i < pages; ++i) {
     table->pages_[Index(i)] = other.pages_[Index(i)];

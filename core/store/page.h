@@ -20,8 +20,7 @@ namespace attention::store {
 /// written again while somebody could read it.
 class Page : public Counted {
  public:
-  /// What a page takes in a budget beyond its bytes: this object and its place
-  /// in a table.
+  /// What a page takes in a budget beyond its bytes: this object.
   static constexpr int64_t kBytesBeside = 80;
   static int64_t CountedBytes(int64_t bytes) { return bytes + kBytesBeside; }
 
@@ -69,12 +68,21 @@ class Page : public Counted {
 /// snapshot may read is not changed, its sequence takes another table.
 class PageTable : public Counted {
  public:
-  /// Without pages. Null where there is no memory.
-  static CountedPtr<PageTable> Create(int64_t places);
+  /// What a table of so many places takes in a budget: this object, and a
+  /// pointer for each.
+  static int64_t CountedBytes(int64_t places) {
+    constexpr int64_t kBytesBeside = 64;
+    return kBytesBeside +
+           places * static_cast<int64_t>(sizeof(CountedPtr<Page>));
+  }
+
+  /// Without pages. Its bytes are `own`, CountedBytes(places), until the last
+  /// holder lets go. Null where there is no memory.
+  static CountedPtr<PageTable> Create(int64_t places, Reservation own);
   /// The first `pages` of another table, which they share from now on, and
-  /// room for others up to `places`. Null where there is no memory.
+  /// room for others up to `places`; else as Create().
   static CountedPtr<PageTable> CopyOf(const PageTable& other, int64_t pages,
-                                      int64_t places);
+                                      int64_t places, Reservation own);
 
   int64_t places() const { return places_; }
   Page& operator[](int64_t index) const { return *pages_[Index(index)]; }
@@ -88,10 +96,12 @@ class PageTable : public Counted {
   void Clear(int64_t first, int64_t end);
 
  private:
-  PageTable(std::unique_ptr<CountedPtr<Page>[]> pages, int64_t places)
-      : pages_(std::move(pages)), places_(places) {}
+  PageTable(std::unique_ptr<CountedPtr<Page>[]> pages, int64_t places,
+            Reservation own)
+      : own_(std::move(own)), pages_(std::move(pages)), places_(places) {}
   static size_t Index(int64_t index) { return static_cast<size_t>(index); }
 
+  const Reservation own_;
   const std::unique_ptr<CountedPtr<Page>[]> pages_;
   const int64_t places_;
 };

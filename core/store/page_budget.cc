@@ -21,6 +21,11 @@ bool PageBudget::Reserve(int64_t bytes, int64_t pages) {
   return true;
 }
 
+void PageBudget::Take(int64_t bytes) {
+  held_.fetch_add(bytes, std::memory_order_relaxed);
+  if (above_ != nullptr) above_->Take(bytes);
+}
+
 void PageBudget::Release(int64_t bytes, int64_t pages) {
   held_.fetch_sub(bytes, std::memory_order_relaxed);
   pages_.fetch_sub(pages, std::memory_order_relaxed);

@@ -28,11 +28,14 @@ class PageBudget {
   /// Takes `bytes` (>= 0), of which `pages` pages are made. False, and nothing
   /// has changed, where they are not free.
   bool Reserve(int64_t bytes, int64_t pages);
-  /// Gives back what was reserved, also in parts.
+  /// Takes `bytes` (>= 0) whether they are free or not: for what takes the
+  /// place of something no smaller, which is given back next.
+  void Take(int64_t bytes);
+  /// Gives back what was reserved or taken, also in parts.
   void Release(int64_t bytes, int64_t pages);
 
   int64_t limit() const { return limit_; }
-  /// Bytes that are reserved; never above the limit.
+  /// Bytes that are reserved or taken; above the limit only by the latter.
   int64_t held() const { return held_.load(std::memory_order_relaxed); }
   int64_t pages() const { return pages_.load(std::memory_order_relaxed); }
 
@@ -48,6 +51,8 @@ class PageBudget {
 /// A reservation without pages that ends with the object.
 class Reservation {
  public:
+  /// Of nothing.
+  Reservation() = default;
   /// Takes over what was reserved of `budget`.
   Reservation(std::shared_ptr<PageBudget> budget, int64_t bytes)
       : budget_(std::move(budget)), bytes_(bytes) {}
@@ -57,9 +62,11 @@ class Reservation {
     if (budget_ != nullptr) budget_->Release(bytes_, 0);
   }
 
+  int64_t bytes() const { return bytes_; }
+
  private:
   std::shared_ptr<PageBudget> budget_;
-  int64_t bytes_;
+  int64_t bytes_ = 0;
 };
 
 }  // namespace attention::store

@@ -26,8 +26,9 @@ absl::Status CheckPlace(int64_t position, int64_t count, int64_t length) {
   return absl::OkStatus();
 }
 
-absl::Status NoTable() {
-  return absl::ResourceExhaustedError("no memory for a table of pages");
+absl::Status NoTable(int64_t pages, absl::string_view why = "") {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("no memory for a table of ", pages, " pages", why));
 }
 
 // Calls visit(page, first row of it, rows, first key) for each page that keys
@@ -93,6 +94,23 @@ absl::StatusOr<Appended> PageList::Append(std::optional<int64_t> position,
   return Appended{end, *count - taken, std::move(read)};
 }
 
+// With the first `pages` of another, which may be null where they are 0.
+absl::StatusOr<CountedPtr<PageTable>> PageList::NewTable(const PageTable* other,
+                                                         int64_t pages,
+                                                         int64_t places) const {
+  const int64_t bytes = PageTable::CountedBytes(places);
+  if (!budget_->Reserve(bytes, 0)) {
+    return NoTable(places, ": the limit is reached");
+  }
+  Reservation own(budget_, bytes);
+  CountedPtr<PageTable> table =
+      other == nullptr
+          ? PageTable::Create(places, std::move(own))
+          : PageTable::CopyOf(*other, pages, places, std::move(own));
+  if (table == nullptr) return NoTable(places);
+  return table;
+}
+
 absl::Status PageList::CheckTaken(const State& state, int64_t position,
                                   const KeyValueBlock& rows,
                                   int64_t count) const {
@@ -120,11 +138,9 @@ absl::Status PageList::Prepare(Change& change) {
     // The snapshots of the old table go on with it.
     const int64_t more =
         pages_after > places ? std::max(pages_after, 2 * places) : places;
-    CountedPtr<PageTable> table =
-        change.table == nullptr ? PageTable::Create(more)
-                                : PageTable::CopyOf(*change.table, pages, more);
-    if (table == nullptr) return NoTable();
-    change.table = std::move(table);
+    auto table = NewTable(change.table.get(), pages, more);
+    if (!table.ok()) return table.status();
+    change.table = *std::move(table);
   }
   // The page of a tail that is to be copied is a new one, too.
   const int64_t first_new = keeps_tail ? pages : pages - 1;
@@ -208,8 +224,12 @@ absl::Status PageList::Truncate(int64_t length) {
   const int64_t pages = PagesOf(length);
   CountedPtr<PageTable> table = state->table;
   if (pages < PagesOf(state->length)) {
-    table = PageTable::CopyOf(*state->table, pages, state->table->places());
-    if (table == nullptr) return NoTable();
+    // Keys are let go of where the limit is reached, too.
+    const int64_t bytes = PageTable::CountedBytes(pages);
+    budget_->Take(bytes);
+    table = PageTable::CopyOf(*state->table, pages, pages,
+                              Reservation(budget_, bytes));
+    if (table == nullptr) return NoTable(pages);
   }
   return Publish(std::move(table), length);
 }
@@ -217,10 +237,9 @@ absl::Status PageList::Truncate(int64_t length) {
 absl::Status PageList::Share(const Snapshot& snapshot, int64_t length) {
   if (length == 0) return absl::OkStatus();
   const int64_t pages = PagesOf(length);
-  CountedPtr<PageTable> table =
-      PageTable::CopyOf(*snapshot.table_, pages, pages);
-  if (table == nullptr) return NoTable();
-  return Publish(std::move(table), length);
+  auto table = NewTable(snapshot.table_.get(), pages, pages);
+  if (!table.ok()) return table.status();
+  return Publish(*std::move(table), length);
 }
 
 void PageList::Close(const absl::Status& reason) {

@@ -48,7 +48,8 @@ class PageList {
   int64_t length() const;  // 0 once it is closed
 
   /// Keeps the first `length` (>= 0) keys, or all where there are not so many.
-  /// RESOURCE_EXHAUSTED, and nothing has changed, without memory for a table.
+  /// RESOURCE_EXHAUSTED, and nothing has changed, where the system has no
+  /// memory for a table; the budget always has, as the larger one goes.
   absl::Status Truncate(int64_t length);
 
   /// The first `length` keys of a snapshot, whose pages are shared, into an
@@ -73,6 +74,9 @@ class PageList {
   };
 
   absl::StatusOr<State> CurrentState() const;
+  absl::StatusOr<CountedPtr<PageTable>> NewTable(const PageTable* other,
+                                                 int64_t pages,
+                                                 int64_t places) const;
   absl::Status CheckTaken(const State& state, int64_t position,
                           const KeyValueBlock& rows, int64_t count) const;
   absl::Status Prepare(Change& change);

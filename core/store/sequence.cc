@@ -137,11 +137,39 @@ int64_t Sequence::PageBytes() const {
   return Pages() * Page::CountedBytes(layout_.page_bytes());
 }
 
-bool Sequence::MayFit(int64_t keys, int64_t limit) const {
-  const int64_t pages = limit / Page::CountedBytes(layout_.page_bytes());
-  // The first of them may have room in the last page.
-  const int64_t more = PagesOf(std::min(keys, PageList::kMostKeys)) - 1;
-  return Pages() + more <= pages;
+// Tables may have more places than pages.
+int64_t Sequence::LeastTableBytes() const {
+  int64_t bytes = 0;
+  for (const PageList& layer : layers_) {
+    const int64_t pages = PagesOf(layer.length());
+    if (pages > 0) bytes += PageTable::CountedBytes(pages);
+  }
+  return bytes;
+}
+
+int64_t Sequence::LeastBytes() const {
+  return own_.bytes() + PageBytes() + LeastTableBytes();
+}
+
+int64_t Sequence::LeastBytesWith(int64_t layer, std::optional<int64_t> position,
+                                 int64_t keys) const {
+  const int64_t held = LeastBytes();
+  if (!CheckLayer(layer).ok()) return held;
+  // Rows that are there already take nothing, nor those with room in a page.
+  const int64_t length = layers_[static_cast<size_t>(layer)].length();
+  const int64_t begin = std::min(position.value_or(length), length);
+  const int64_t end = begin + std::min(keys, PageList::kMostKeys);
+  const int64_t more = std::max<int64_t>(0, PagesOf(end) - PagesOf(length));
+  const int64_t counted = Page::CountedBytes(layout_.page_bytes());
+  if (more > (PageBudget::kUnlimited - held) / counted) {
+    return PageBudget::kUnlimited;
+  }
+  return held + more * counted;
+}
+
+int64_t Sequence::LeastBytesWithFork(std::optional<int64_t> length) const {
+  const int64_t tables = length ? 0 : LeastTableBytes();
+  return LeastBytes() + OwnBytes(form_) + tables;
 }
 
 void Sequence::Close(const absl::Status& reason) {

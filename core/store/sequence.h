@@ -65,8 +65,8 @@ class Sequence {
 
   /// Another sequence with the first `length` keys of every layer, or all that
   /// each has. Pages are shared; of the last one, whoever appends second makes
-  /// itself a copy. Takes a pointer for each page. Layers are taken one after
-  /// the other. Errors as Truncate() and Create().
+  /// itself a copy. A table of the pages is its own, and counts. Layers are
+  /// taken one after the other. Errors as Truncate() and Create().
   absl::StatusOr<std::shared_ptr<Sequence>> Fork(std::optional<int64_t> length,
                                                  int64_t more_bytes = 0) const;
 
@@ -76,9 +76,11 @@ class Sequence {
   int64_t Pages() const;
   /// What these count in the budget.
   int64_t PageBytes() const;
-  /// False where `keys` more keys of one layer would not fit into `limit` bytes
-  /// even if nothing else were there.
-  bool MayFit(int64_t keys, int64_t limit) const;
+  /// What this one would count, at least, once Append() had put `keys` rows
+  /// there, and with a Fork().
+  int64_t LeastBytesWith(int64_t layer, std::optional<int64_t> position,
+                         int64_t keys) const;
+  int64_t LeastBytesWithFork(std::optional<int64_t> length) const;
 
   /// Lets go of all keys, for good: every call returns `reason`, which is no
   /// OK, from now on, one that is appending as well. The first reason stays.
@@ -87,6 +89,8 @@ class Sequence {
  private:
   Sequence(const SequenceForm& form, const std::shared_ptr<PageBudget>& budget,
            Reservation own);
+  int64_t LeastBytes() const;
+  int64_t LeastTableBytes() const;
   absl::Status CheckLayer(int64_t layer) const;
   absl::Status CheckLength(int64_t length, int64_t there) const;
 

@@ -4,10 +4,12 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "core/formats/file.h"
 #include "core/store/names.h"
@@ -85,16 +87,22 @@ absl::Status WriteSequenceFile(const SequenceForm& form,
   // disk is full. Who writes it meanwhile has another name.
   const absl::StatusOr<std::string> name = MakeName();
   if (!name.ok()) return name.status();
-  const std::string part = absl::StrCat(path, ".", *name, ".part");
+  const std::string part =
+      std::filesystem::path(path).parent_path() /
+      absl::StrCat(".", *name, ".part");  // however long the other's is
+  const auto of_path = [&](const absl::Status& status) {
+    return absl::Status(status.code(),
+                        absl::StrReplaceAll(status.message(), {{part, path}}));
+  };
   absl::StatusOr<OutputFile> file = OutputFile::Create(part);
-  if (!file.ok()) return file.status();
+  if (!file.ok()) return of_path(file.status());
   absl::Cleanup remove_part = [&part] { ::unlink(part.c_str()); };
   absl::Status status =
       WriteSequence(form, layers, [&file](absl::Span<const std::byte> bytes) {
         return file->Write(bytes);
       });
   if (status.ok()) status = file->Close();
-  if (!status.ok()) return status;
+  if (!status.ok()) return of_path(status);
   if (std::rename(part.c_str(), path.c_str()) != 0) {
     return absl::ErrnoToStatus(errno,
                                absl::StrCat(path, ": cannot be written"));

@@ -73,8 +73,10 @@ absl::StatusOr<Appended> Store::Append(absl::string_view owner,
   };
   const size_t rank = rows.key.shape.size();
   const int64_t keys = rank < 2 ? 0 : rows.key.shape[rank - 2];
-  const absl::Status status = WithRoom(
-      sequence.MayFit(keys, options_.memory_limit), &sequence, attempt);
+  const auto least = [&] {
+    return sequence.LeastBytesWith(layer, position, keys);
+  };
+  const absl::Status status = WithRoom(least, &sequence, attempt);
   if (!status.ok()) return status;
   entry->owner->counts().appended_keys += appended->new_keys;
   return appended;

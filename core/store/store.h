@@ -96,10 +96,10 @@ struct Expired {
 /// RESOURCE_EXHAUSTED, which says how much is held, and by whom most.
 class Store {
  public:
-  /// Sequences on a page of a list, layers of all of them where they are more
-  /// than one, and sequences made at once, at most.
+  /// Sequences on a page of a list, bytes that a message of them takes, about,
+  /// where they are more than one, and sequences made at once, at most.
   static constexpr int64_t kMostListed = 1000;
-  static constexpr int64_t kMostListedLayers = 1 << 16;
+  static constexpr int64_t kMostListedBytes = 32 << 10;
   static constexpr size_t kMostCreated = 256;
 
   explicit Store(const StoreOptions& options);
@@ -177,8 +177,10 @@ class Store {
       bool numbered);
 
   // Tries, and where memory is out makes room and tries again; but what needs
-  // more than the limit, with what must stay for it, drives nobody out.
-  absl::Status WithRoom(bool may_fit, const Sequence* except,
+  // more than the limit drives nobody out. least_bytes: what would be held at
+  // least if it were done and nothing else were there.
+  absl::Status WithRoom(absl::FunctionRef<int64_t()> least_bytes,
+                        const Sequence* except,
                         absl::FunctionRef<absl::Status()> attempt);
   bool EvictOne(const Sequence* except);
   absl::Status Exhausted(const absl::Status& status) const;

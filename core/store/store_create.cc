@@ -57,15 +57,19 @@ absl::StatusOr<std::vector<Record>> Store::MakeRecords(
     OwnerRecords& owner, absl::Span<const NewSequence> wanted, Time now) {
   std::vector<Record> records;
   records.reserve(wanted.size());
-  int64_t least = 0;  // bytes
-  for (const NewSequence& one : wanted) least += Sequence::OwnBytes(one.form);
-  const bool may_fit = least <= options_.memory_limit;
+  const auto least = [&] {
+    int64_t bytes = 0;
+    for (const NewSequence& one : wanted) {
+      bytes += Sequence::OwnBytes(one.form) + RecordBytes(one.name, one.label);
+    }
+    return bytes;
+  };
   for (const NewSequence& one : wanted) {
     absl::StatusOr<std::string> name = one.name;
     if (one.name.empty()) name = MakeName();
     if (!name.ok()) return name.status();
     std::shared_ptr<Sequence> sequence;
-    const absl::Status status = WithRoom(may_fit, nullptr, [&] {
+    const absl::Status status = WithRoom(least, nullptr, [&] {
       auto made = Sequence::Create(one.form, owner.budget(),
                                    RecordBytes(*name, one.label));
       if (!made.ok()) return made.status();
@@ -163,11 +167,12 @@ absl::StatusOr<std::string> Store::Fork(absl::string_view owner,
     if (!fork.idle_limit) record.idle_limit = (*from)->idle_limit;
     entry = {(*from)->sequence, &of};
   }
-  const bool may_fit = Sequence::OwnBytes(entry.sequence->form()) <=
-                       options_.memory_limit - entry.sequence->PageBytes();
-  status = WithRoom(may_fit, entry.sequence.get(), [&] {
-    auto made =
-        entry.sequence->Fork(fork.length, RecordBytes(*own_name, record.label));
+  const int64_t record_bytes = RecordBytes(*own_name, record.label);
+  const auto least = [&] {
+    return entry.sequence->LeastBytesWithFork(fork.length) + record_bytes;
+  };
+  status = WithRoom(least, entry.sequence.get(), [&] {
+    auto made = entry.sequence->Fork(fork.length, record_bytes);
     if (!made.ok()) return made.status();
     record.sequence = *std::move(made);
     return absl::OkStatus();

@@ -20,6 +20,15 @@ Description Begin(const Record& record, Time now) {
           .idle = std::max(Duration::zero(), now - record.last_used)};
 }
 
+// What a message with its description takes, about.
+int64_t ListedBytes(const Record& record) {
+  constexpr int64_t kForm = 64;
+  constexpr int64_t kLength = 6;
+  return kForm +
+         static_cast<int64_t>(record.name.size() + record.label.size()) +
+         kLength * record.sequence->form().layers;
+}
+
 void Finish(const Sequence& sequence, Description& description) {
   description.lengths = sequence.Lengths();
   description.page_bytes = sequence.PageBytes();
@@ -76,10 +85,10 @@ absl::StatusOr<ListedPage> Store::List(absl::string_view owner,
       records.pop_back();
       page.next = ListPlace{records.back()->label, records.back()->name};
     }
-    int64_t layers = 0;
+    int64_t bytes = 0;
     for (const Record* record : records) {
-      layers += record->sequence->form().layers;
-      if (layers > kMostListedLayers && !sequences.empty()) {
+      bytes += ListedBytes(*record);
+      if (bytes > kMostListedBytes && !sequences.empty()) {
         page.next =
             ListPlace{page.sequences.back().label, page.sequences.back().name};
         break;

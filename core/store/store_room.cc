@@ -17,12 +17,14 @@ constexpr size_t kNamedOwners = 3;
 
 }  // namespace
 
-absl::Status Store::WithRoom(bool may_fit, const Sequence* except,
+absl::Status Store::WithRoom(absl::FunctionRef<int64_t()> least_bytes,
+                             const Sequence* except,
                              absl::FunctionRef<absl::Status()> attempt) {
   for (;;) {
     absl::Status status = attempt();
     if (!absl::IsResourceExhausted(status)) return status;
-    if (!may_fit || !options_.evict || !EvictOne(except)) {
+    if (!options_.evict || least_bytes() > options_.memory_limit ||
+        !EvictOne(except)) {
       return Exhausted(status);
     }
   }

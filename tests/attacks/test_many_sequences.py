@@ -98,3 +98,19 @@ def test_what_is_counted_of_a_thousand_sequences_is_what_the_process_has(
             sequences.delete(*names[first : first + 256])
         assert held_bytes(sequences) == 0
         assert server.memory() < before + 32 * MIB
+
+
+def test_what_is_counted_of_forks_is_what_the_process_has(start):
+    server = start("--memory-limit", "2GiB", "--resident-memory-limit", "1GiB")
+    with server.channel() as channel:
+        sequences = Sequences(channel)
+        sequences.create("long", form=form(width=1))
+        keys = np.zeros((1, 64 * 50_000, 1), np.float32)
+        sequences.append("long", keys, keys)
+        held, measured = held_bytes(sequences), server.memory()
+        # Pages are shared; each has a table of them, of 400 KB.
+        for n in range(400):
+            sequences.fork("long", new_name=f"fork-{n}")
+        held, measured = held_bytes(sequences) - held, server.memory() - measured
+        assert held > 400 * 50_000 * 8
+        assert abs(measured - held) < 0.1 * held, (measured / MIB, held / MIB)

@@ -23,6 +23,11 @@ inline int64_t SmallPage() {
   return Page::CountedBytes(int64_t{2} * 64 * (3 + 5) * 4);
 }
 
+/// And so many of a sequence, with the table of them.
+inline int64_t SmallPages(int64_t count) {
+  return count * SmallPage() + PageTable::CountedBytes(count);
+}
+
 /// A store with a clock of its own, whose sequences are all of SmallForm().
 struct AStore {
   explicit AStore(const StoreOptions& options = {}) : store(options) {}

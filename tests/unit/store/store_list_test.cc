@@ -66,19 +66,35 @@ TEST_F(StoreListTest, ThoseWhoseLabelBeginsSo) {
 }
 
 // Sequences of many layers say much of themselves.
-TEST_F(StoreListTest, APageHasNoMoreLayersThanItMay) {
+TEST_F(StoreListTest, APageHasNoMoreBytesThanItMay) {
   AStore s;
-  std::vector<NewSequence> wanted(20);
+  std::vector<NewSequence> wanted(200);
+  for (size_t n = 0; n < wanted.size(); ++n) {
+    wanted[n].form.layers = 10;
+    wanted[n].name = absl::StrCat("s", n + 100);
+    wanted[n].label = std::string(256, 'l');
+  }
+  ASSERT_THAT(s.store.Create("", wanted, s.now), IsOk());
+  const ListedPage page =
+      s.store.List("", {.label = "", .most = 200}, s.now).value();
+  const auto count = static_cast<int64_t>(page.sequences.size());
+  EXPECT_LE(count * (256 + 4 + 10), Store::kMostListedBytes);
+  EXPECT_GE(count * 2 * (256 + 4 + 10), Store::kMostListedBytes);
+  EXPECT_EQ(NamesOf(s, {.label = "", .most = 200}).size(), 200U);
+}
+
+TEST_F(StoreListTest, APageHasOneSequenceHoweverManyLayersThatHas) {
+  AStore s;
+  std::vector<NewSequence> wanted(3);
   for (size_t n = 0; n < wanted.size(); ++n) {
     wanted[n].form.layers = SequenceForm::kMostLayers;
-    wanted[n].name = absl::StrCat("s", n + 10);
+    wanted[n].name = absl::StrCat("s", n);
   }
   ASSERT_THAT(s.store.Create("", wanted, s.now), IsOk());
   const ListedPage page =
       s.store.List("", {.label = "", .most = 100}, s.now).value();
-  EXPECT_EQ(static_cast<int64_t>(page.sequences.size()),
-            Store::kMostListedLayers / SequenceForm::kMostLayers);
-  EXPECT_EQ(NamesOf(s, {.label = "", .most = 100}).size(), 20U);
+  EXPECT_EQ(page.sequences.size(), 1U);
+  EXPECT_EQ(NamesOf(s, {.label = "", .most = 100}).size(), 3U);
 }
 
 TEST_F(StoreListTest, ThoseOfJustThatLabel) {

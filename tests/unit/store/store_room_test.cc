@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 using testing::kExhausted;
 using testing::kNotFound;
 using ::testing::Not;
-using testing::SmallPage;
+using testing::SmallPages;
 using testing::Tags;
 using testing::TagsOf;
 
@@ -35,7 +35,7 @@ int64_t EmptyBytes() {
 
 // A store with room for so many sequences of `pages` pages each.
 StoreOptions RoomFor(int64_t sequences, int64_t pages, bool evict) {
-  return {.memory_limit = sequences * (EmptyBytes() + pages * SmallPage()),
+  return {.memory_limit = sequences * (EmptyBytes() + SmallPages(pages)),
           .evict = evict};
 }
 
@@ -162,6 +162,35 @@ TEST(StoreEvictionTest, WhatNeverFitsDrivesNobodyOut) {
   const NewSequence large{testing::SmallForm(4096)};
   EXPECT_THAT(s.store.Create("", large, s.now),
               StatusIs(kExhausted, HasSubstr("no memory for a sequence")));
+  EXPECT_THAT(s.store.Find("", "a", s.now), IsOk());
+}
+
+TEST(StoreEvictionTest, RowsThatAreThereNeedNoRoom) {
+  AStore s(RoomFor(2, 6, /*evict=*/true));
+  ASSERT_THAT(s.Create("", "a"), IsOk());
+  ASSERT_THAT(s.Append("", "a", int64_t{64} * 8, 1), IsOk());
+  ASSERT_THAT(s.Create("", "b"), IsOk());
+  ASSERT_THAT(s.Append("", "b", int64_t{64} * 3, 1), IsOk());
+  // All of a again, and a page more.
+  const testing::Rows rows(testing::SmallForm(), 0, int64_t{64} * 9, 1);
+  EXPECT_THAT(s.store.Append("", "a", 0, 0, rows.block(), s.now), IsOk());
+  EXPECT_THAT(s.store.Find("", "b", s.now),
+              StatusIs(kNotFound, HasSubstr("'b' was evicted")));
+}
+
+TEST(StoreEvictionTest, WhatASequenceTakesItselfNeedsRoom) {
+  AStore s(RoomFor(1, 16, /*evict=*/true));
+  ASSERT_THAT(s.Create("", "a"), IsOk());
+  // Half of the room without a key, so that 10 pages fit, and 12 never.
+  const int64_t layers = (s.store.budget().limit() - s.store.budget().held()) /
+                         2 /
+                         (Sequence::OwnBytes(testing::SmallForm(2)) -
+                          Sequence::OwnBytes(testing::SmallForm(1)));
+  const NewSequence wanted{testing::SmallForm(layers), "many", "", {}};
+  ASSERT_THAT(s.store.Create("", wanted, s.now), IsOk());
+  const testing::Rows rows(testing::SmallForm(), 0, int64_t{64} * 12, 1);
+  EXPECT_THAT(s.store.Append("", "many", 0, {}, rows.block(), s.now),
+              StatusIs(kExhausted, HasSubstr("12 pages")));
   EXPECT_THAT(s.store.Find("", "a", s.now), IsOk());
 }
 

@@ -23,6 +23,7 @@ using testing::kNotFound;
 using ::testing::MatchesRegex;
 using testing::SmallForm;
 using testing::SmallPage;
+using testing::SmallPages;
 using testing::Tags;
 using testing::TagsOf;
 
@@ -159,7 +160,8 @@ TEST(StoreTest, CountsForEachOwner) {
   ASSERT_THAT(s.Create("bob", "x"), IsOk());
   ASSERT_THAT(s.store.Delete("bob", "x"), IsOk());
   const OwnerFigures alice = s.Figures("alice");
-  EXPECT_EQ(alice.bytes, 2 * empty + 2 * SmallPage());
+  EXPECT_EQ(alice.bytes,
+            2 * empty + SmallPages(2) + PageTable::CountedBytes(2));
   EXPECT_EQ(alice.pages, 2);
   EXPECT_EQ(alice.sequences, 2);
   EXPECT_EQ(alice.created, 2);
