@@ -193,9 +193,6 @@ HWY_INLINE VF WeightsOfRow(const Columns& columns,
   return hn::Add(sum0, sum1);
 }
 
-// Of a tile's weights, where they are relative to an earlier maximum.
-inline constexpr float kLargestSum = 16384.0F;
-
 // The softmax of up to four rows of a micro-tile, which share the reductions of
 // their maxima and sums. weights_of(row) says where a row's weights go.
 template <bool kScaled, class WeightsOf>
@@ -217,7 +214,9 @@ struct FourRows {
 
   // Weights relative to the maxima so far, which all rows have. A row is done
   // unless its scores pass its maximum by much: that saves most rows the look
-  // for the tile's own.
+  // for the tile's own. Its weights sum to no more than its keys then, as those
+  // relative to its own maximum do: values that are safe from overflow with
+  // those (docs/numerics.md) are with these.
   HWY_INLINE void RelativeToEarlierMaxima(const Columns& columns) {
     VF vectors[4];
     float sums[4];
@@ -226,8 +225,9 @@ struct FourRows {
           n < count ? Weights(columns, n, states.max[at + n]) : hn::Zero(F());
     }
     ReduceLanes(vectors, AddOp(), sums);
+    const auto keys = static_cast<float>(columns.end - columns.begin);
     for (int64_t n = 0; n < count; ++n) {
-      done[n] = sums[n] <= kLargestSum;  // false where it is NaN
+      done[n] = sums[n] <= keys;  // false where it is NaN
       if (done[n]) states.sum[at + n] += sums[n];
     }
   }

@@ -100,6 +100,27 @@ TEST_P(CpuBackendTest, WeightsWhoseMaximaRiseFromTileToTile) {
   }
 }
 
+// Where a key weighs thousands of times what the tile before had, values do not
+// overflow which do not with weights of at most 1 (docs/numerics.md).
+TEST_P(CpuBackendTest, LargeValuesUnderAMaximumThatRises) {
+  for (ProblemSpec spec : {Prefill(), Decode()}) {
+    spec.key_length = 1024;
+    OwnedProblem owned = MakeProblem(spec, TestSeed());
+    const auto fill = [&owned](TensorView& view, const auto& value_at) {
+      view = owned.Add(DataType::kFloat32, view.shape, Layout::kRowMajor,
+                       value_at);
+    };
+    fill(owned.problem.query, [](auto) { return 0.0; });
+    fill(owned.problem.key_value.front().value, [](auto) { return 5e34; });
+    owned.problem.masks.bias =
+        owned.Add(DataType::kFloat32, {1, 1, 1, spec.key_length},
+                  Layout::kRowMajor, [](absl::Span<const int64_t> index) {
+                    return index[3] == 600 ? 9.6 : 0.0;
+                  });
+    Check(owned.problem);
+  }
+}
+
 TEST_P(CpuBackendTest, SinksOverManyTiles) {
   ProblemSpec spec = Prefill();
   spec.sinks = PerHeadShape::kPerHead;
