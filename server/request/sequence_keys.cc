@@ -2,7 +2,9 @@
 
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "core/batch_entries.h"
 #include "core/store/page_layout.h"
 #include "core/validate_parts.h"
@@ -18,12 +20,15 @@ absl::Status OfEntry(size_t entry, const AttentionRequest& request,
   if (sequence.label.empty()) {
     return Named(absl::StrCat("sequences.entries[", entry, "]"), status);
   }
-  if (absl::IsNotFound(status)) {
-    return absl::NotFoundError(
-        absl::StrCat(sequence.label, ": there is none now (expected ",
-                     "sequence_start with its first request)"));
-  }
-  return Named(sequence.label, status);
+  if (!absl::IsNotFound(status)) return Named(sequence.label, status);
+  // Why, without the store's name for it, which the caller has never seen.
+  const std::string why = absl::StrReplaceAll(
+      status.message(),
+      {{absl::StrCat("sequence '", sequence.name, "'"), "it"}});
+  return absl::NotFoundError(
+      absl::StrCat(sequence.label, ": there is none now",
+                   absl::StartsWith(why, "it ") ? absl::StrCat(", ", why) : "",
+                   " (expected sequence_start with its first request)"));
 }
 
 // Keys and values of a rectangle, of as many entries as there are sequences.
@@ -243,7 +248,11 @@ absl::Status SequenceKeys::Read(AttentionRequest& request) {
       status = appended.status();
       if (status.ok()) snapshots_[n] = std::move(appended->read);
     }
-    if (!status.ok()) return OfEntry(n, request, status);
+    if (!status.ok()) {
+      // One that could not begin is not there for the requests that follow.
+      if (request.sequence_life.start) Delete(request);
+      return OfEntry(n, request, status);
+    }
     request.problem.key_value_of_entries[n] = snapshots_[n]->Blocks();
   }
   return absl::OkStatus();

@@ -154,16 +154,29 @@ absl::StatusOr<std::optional<InferSequence>> ReadSequence(
   return std::optional<InferSequence>();
 }
 
+// What a model has in its sequences' names, which are 256 bytes at most: its
+// own name, which may have 128, or of a long one the SHA-256.
+std::string ModelInName(absl::string_view model) {
+  constexpr size_t kLong = 64;
+  if (model.size() <= kLong) return absl::WebSafeBase64Escape(model);
+  std::array<unsigned char, SHA256_DIGEST_LENGTH> hash{};
+  SHA256(reinterpret_cast<const unsigned char*>(model.data()), model.size(),
+         hash.data());
+  return absl::WebSafeBase64Escape(
+      {reinterpret_cast<const char*>(hash.data()), hash.size()});
+}
+
 std::vector<SequenceLayer> SequencesOf(const InferSequence& sequence,
                                        absl::string_view model,
                                        int64_t entries) {
+  const std::string of_model = ModelInName(model);
   std::vector<SequenceLayer> sequences;
   for (int64_t n = 0; n < entries; ++n) {
     // No colon is in what is encoded.
     sequences.push_back(
         {.name = absl::StrCat(
              "sequence_id:", absl::WebSafeBase64Escape(sequence.id), ":",
-             absl::WebSafeBase64Escape(model), ":", n),
+             of_model, ":", n),
          .label = absl::StrCat("sequence_id ", sequence.id)});
   }
   return sequences;

@@ -12,6 +12,7 @@
 #include "tests/service/requests.h"
 #include "tests/service/wire_client.h"
 #include "tests/service/wrong_input.h"
+#include "tests/support/model_folders.h"
 
 namespace attention::test {
 namespace {
@@ -50,10 +51,22 @@ ModelInferRequest OfSequence(ModelInferRequest request, int64_t id, At at) {
   return request;
 }
 
+// A server whose store has room for some 60,000 keys of these.
+server::ServerOptions SmallStore() {
+  server::ServerOptions options = TestOptions();
+  options.resident_memory_limit = int64_t{1} << 20;
+  options.resident_evict = true;
+  return options;
+}
+
 class InferSequenceTest : public testing::Test {
  protected:
   std::string OutputOf(const ModelInferRequest& request) {
-    const auto response = Infer(client_, request);
+    return OutputOf(request, client_);
+  }
+  static std::string OutputOf(const ModelInferRequest& request,
+                              WireClient& client) {
+    const auto response = Infer(client, request);
     EXPECT_EQ(response.status(), absl::OkStatus());
     return response.ok() ? response->raw_output_contents(0) : "";
   }
@@ -83,6 +96,57 @@ TEST_F(InferSequenceTest, AStartBeginsAnew) {
   OutputOf(OfSequence(Step(0, 30), 7, At::kStart));
   EXPECT_EQ(OutputOf(OfSequence(Step(0, 5), 7, At::kStart)),
             OutputOf(Step(0, 5)));
+}
+
+TEST_F(InferSequenceTest, WhereItsStartFailsThereIsNone) {
+  const auto server = StartServer(SmallStore());
+  WireClient client(server->address());
+  OutputOf(OfSequence(Step(0, 3), 7, At::kStart), client);
+  ExpectRefusal(
+      Infer(client, OfSequence(Step(0, 100'000), 7, At::kStart)).status(),
+      absl::StatusCode::kResourceExhausted, {"sequence_id number 7: "});
+  ExpectRefusal(Infer(client, OfSequence(Step(3, 4), 7, At::kMiddle)).status(),
+                absl::StatusCode::kNotFound,
+                {"sequence_id number 7: there is none now (expected "});
+}
+
+TEST_F(InferSequenceTest, OneThatWasEvictedIsSaidToBe) {
+  const auto server = StartServer(SmallStore());
+  WireClient client(server->address());
+  OutputOf(OfSequence(Step(0, 30'000), 7, At::kStart), client);
+  OutputOf(OfSequence(Step(0, 40'000), 8, At::kStart), client);
+  ExpectRefusal(
+      Infer(client, OfSequence(Step(0, 1), 7, At::kMiddle)).status(),
+      absl::StatusCode::kNotFound,
+      {"sequence_id number 7: there is none now, it was evicted", "expected"});
+}
+
+// The store's names have 256 bytes.
+TEST_F(InferSequenceTest, IdsAndNamesOfModelsMayBeAsLongAsTheyMay) {
+  ModelFolders folders;
+  server::ServerOptions options = TestOptions();
+  options.model_repository = folders.path();
+  const auto set = [&](char last) {
+    const std::string name = std::string(127, 'm') + last;
+    folders.Add(name, R"({"scoring": "scaled_dot_product"})");
+    return name;
+  };
+  const std::string names[] = {set('a'), set('b')};
+  const auto server = StartServer(options);
+  WireClient client(server->address());
+  const auto step = [](const std::string& name, int64_t first, At at) {
+    ModelInferRequest request = OfSequence(Step(first, first + 3), 0, at);
+    request.set_model_name(name);
+    auto& id = (*request.mutable_parameters())["sequence_id"];
+    id.set_string_param(std::string(100, 'i'));
+    return request;
+  };
+  for (const std::string& name : names)
+    OutputOf(step(name, 0, At::kStart), client);
+  // Each model has its own.
+  OutputOf(step(names[0], 3, At::kEnd), client);
+  EXPECT_EQ(OutputOf(step(names[1], 3, At::kMiddle), client),
+            OutputOf(Step(0, 6)));
 }
 
 TEST_F(InferSequenceTest, ANumberIsNoText) {
