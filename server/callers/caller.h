@@ -3,7 +3,9 @@
 
 #include <chrono>
 #include <cstdint>
+#include <set>
 #include <string>
+#include <utility>
 
 namespace attention::server {
 
@@ -18,19 +20,22 @@ struct CallerLimits {
   int64_t max_bytes_per_second = 0;
 };
 
-/// What may be limited to named callers.
-enum class Right : uint8_t { kSharedMemory, kModelControl };
+/// What is for the callers that the callers file grants it.
+enum class Right : uint8_t { kSharedMemory, kModelControl, kSequenceFiles };
+
+/// All of them, with their names in the callers file.
+inline constexpr std::pair<Right, const char*> kRights[] = {
+    {Right::kSharedMemory, "shared_memory"},
+    {Right::kModelControl, "model_control"},
+    {Right::kSequenceFiles, "sequence_files"}};
 
 /// Somebody whom the callers file knows.
 struct Caller {
   std::string name;
-  bool shared_memory = false;
-  bool model_control = false;
+  std::set<Right> may;
   CallerLimits limits;
 
-  bool Has(Right right) const {
-    return right == Right::kSharedMemory ? shared_memory : model_control;
-  }
+  bool Has(Right right) const { return may.count(right) > 0; }
 };
 
 }  // namespace attention::server

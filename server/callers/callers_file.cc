@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "server/base/json.h"
 
 namespace attention::server {
@@ -91,15 +93,19 @@ class CallerReader {
     const auto rights = Strings("may");
     if (!rights.ok()) return rights.status();
     for (const std::string& right : *rights) {
-      if (right == "shared_memory") {
-        caller_->shared_memory = true;
-      } else if (right == "model_control") {
-        caller_->model_control = true;
-      } else {
-        return KeyError(Key("may"), absl::StrCat("'", absl::CHexEscape(right),
-                                                 "' (expected shared_memory, "
-                                                 "model_control)"));
+      const auto* const known =
+          std::find_if(std::begin(kRights), std::end(kRights),
+                       [&](const auto& one) { return one.second == right; });
+      if (known == std::end(kRights)) {
+        const auto add_name = [](std::string* text, const auto& one) {
+          absl::StrAppend(text, one.second);
+        };
+        return KeyError(
+            Key("may"),
+            absl::StrCat("'", absl::CHexEscape(right), "' (expected ",
+                         absl::StrJoin(kRights, ", ", add_name), ")"));
       }
+      caller_->may.insert(known->first);
     }
     return absl::OkStatus();
   }

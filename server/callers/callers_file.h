@@ -39,7 +39,7 @@ struct CallerTable {
 ///     "name": "ranker",                      letters, digits and ._-@/
 ///     "tokens_sha256": ["9f86d0..."],        64 hexadecimal digits each
 ///     "certificates": ["ranker.example.org"] a name in the certificate
-///     "may": ["shared_memory", "model_control"],
+///     "may": ["shared_memory", "model_control", "sequence_files"],
 ///     "max_requests_in_flight": 64,
 ///     "max_bytes_in_flight": 268435456,
 ///     "max_requests_per_second": 100,

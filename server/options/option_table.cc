@@ -172,7 +172,9 @@ const std::vector<OptionRow>& OptionTable() {
        "a limit of its own; 0 never"},
       {"--resident-folder", kResident, TextOption{&O::resident_folder, "DIR"},
        "Where callers may have sequences written to, and read from: files of "
-       "the safetensors format. Without it neither can be asked for"},
+       "the safetensors format, which all of them share; with --callers-file "
+       "those who have the right sequence_files. Without it neither can be "
+       "asked for"},
 
       {"--model-repository", kModels, TextOption{&O::model_repository, "DIR"},
        "A directory of parameter sets, one folder for each: config.json with "

@@ -2,6 +2,9 @@
 
 #include <grpcpp/security/auth_context.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "absl/strings/str_cat.h"
 
 namespace attention::server {
@@ -33,9 +36,11 @@ absl::StatusOr<CallerPtr> CallerOfCall(const Callers* callers,
 
 absl::Status CheckRight(const Caller* caller, Right right) {
   if (caller == nullptr || caller->Has(right)) return absl::OkStatus();
+  const auto* const known =
+      std::find_if(std::begin(kRights), std::end(kRights),
+                   [right](const auto& one) { return one.first == right; });
   return absl::PermissionDeniedError(absl::StrCat(
-      "the caller ", caller->name, " may not do this (expected ",
-      right == Right::kSharedMemory ? "shared_memory" : "model_control",
+      "the caller ", caller->name, " may not do this (expected ", known->second,
       " in its `may`, in the server's --callers-file)"));
 }
 

@@ -17,6 +17,9 @@ namespace attention::server {
 namespace {
 
 constexpr int kMostNames = 256;  // in one call
+// Of a call without tensors: twice what so many names and labels take. What is
+// parsed takes far more than its bytes, and nobody has counted it.
+constexpr size_t kMostBytes = 256 << 10;
 
 absl::Status Required(absl::string_view field) {
   return FieldError(field, "missing");
@@ -25,6 +28,11 @@ absl::Status Required(absl::string_view field) {
 // The parser does not say where it stopped.
 template <typename Message>
 absl::Status Parse(const grpc::ByteBuffer& bytes, Message& message) {
+  if (bytes.Length() > kMostBytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the request has ", bytes.Length(),
+                     " bytes (expected: ", kMostBytes, " or less)"));
+  }
   grpc::ByteBuffer shared = bytes;  // it is emptied
   if (grpc::SerializationTraits<Message>::Deserialize(&shared, &message).ok()) {
     return absl::OkStatus();
@@ -67,9 +75,10 @@ KeyValueService::Reactor* KeyValueService::AskInTurn(
   const auto caller = CallerOfCall(services_.callers, *context);
   if (!caller.ok()) return Answer(context, caller.status());
   auto message = std::make_shared<Request>();
-  if (absl::Status status = Parse(request, *message); !status.ok()) {
-    return Answer(context, status);
-  }
+  // Files are nobody's own: who may, reads and replaces those of all.
+  absl::Status begun = CheckRight(caller->get(), Right::kSequenceFiles);
+  if (begun.ok()) begun = Parse(request, *message);
+  if (!begun.ok()) return Answer(context, begun);
   Reactor* const reactor = context->DefaultReactor();
   files_.Add([=, this, &response, message = std::move(message),
               owner = ResidentStore::OwnerOf(caller->get())](

@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 
+import grpc
 import numpy as np
 import pytest
 from grpc import StatusCode
@@ -13,11 +14,15 @@ from sequences import Sequences, form
 
 @pytest.fixture
 def callers_file(tmp_path):
-    """Of greedy and of modest, whose tokens are their names."""
+    """Of greedy, who may use files, and of modest; their tokens are their names."""
     file = tmp_path / "callers.json"
     callers = [
-        {"name": name, "tokens_sha256": [hashlib.sha256(name.encode()).hexdigest()]}
-        for name in ("greedy", "modest")
+        {
+            "name": name,
+            "tokens_sha256": [hashlib.sha256(name.encode()).hexdigest()],
+            "may": rights,
+        }
+        for name, rights in (("greedy", ["sequence_files"]), ("modest", []))
     ]
     file.write_text(json.dumps({"callers": callers}))
     return str(file)
@@ -107,6 +112,24 @@ def test_sequences_without_keys_have_an_end_too(start):
         assert server.memory() < 256 * MIB
 
 
+# ---- calls that are larger than what they ask for
+
+
+@pytest.mark.parametrize("method", ["Create", "Delete", "Describe", "Import"])
+def test_a_call_without_tensors_is_not_read_where_it_is_large(start, tmp_path, method):
+    server = start("--memory-limit", "512MiB", "--resident-folder", str(tmp_path))
+    with server.channel() as channel:
+        call = channel.unary_unary(f"/attention.v1.KeyValueService/{method}")
+        before = server.memory()
+        # Empty elements: of Create each would be an object of a hundred bytes.
+        with pytest.raises(grpc.RpcError) as caught:
+            call(b"\x0a\x00" * (16 << 20))
+        assert caught.value.code() == StatusCode.RESOURCE_EXHAUSTED
+        assert "33554432 bytes" in caught.value.details()
+        assert server.most_memory() - before < 256 * MIB
+        Sequences(channel).create("mine")
+
+
 # ---- names of others
 
 
@@ -150,6 +173,42 @@ def test_names_of_others_are_not_there(start, tmp_path, callers_file):
 
 
 # ---- files
+
+
+def test_files_are_for_those_who_may(start, tmp_path, callers_file):
+    folder = tmp_path / "files"
+    folder.mkdir()
+    server = start("--callers-file", callers_file, "--resident-folder", str(folder))
+    with server.channel() as channel:
+        greedy, modest = caller(channel, "greedy"), caller(channel, "modest")
+        for one in (greedy, modest):
+            one.create("mine")
+            one.append("mine", *rows(3))
+        greedy.export_to("mine", "secret")
+        exported = (folder / "secret").read_bytes()
+        for call, arguments in (
+            (modest.import_from, ("secret", "stolen")),
+            (modest.export_to, ("mine", "secret")),
+        ):
+            code, said = code_of(call, *arguments)
+            assert code == StatusCode.PERMISSION_DENIED, said
+            assert "modest" in said and "sequence_files" in said
+        assert (folder / "secret").read_bytes() == exported
+        greedy.import_from("secret", "again")
+
+
+def test_names_of_files_may_be_as_long_as_the_system_takes(start, tmp_path):
+    folder = tmp_path / "files"
+    folder.mkdir()
+    server = start("--resident-folder", str(folder))
+    with server.channel() as channel:
+        sequences = Sequences(channel)
+        sequences.create("mine")
+        sequences.append("mine", *rows(3))
+        for length in (1, 218, 255):
+            assert sequences.export_to("mine", "a" * length).bytes > 0
+            sequences.import_from("a" * length, f"from-{length}")
+        assert sorted(len(path.name) for path in folder.iterdir()) == [1, 218, 255]
 
 
 def test_paths_that_leave_the_folder(start, tmp_path):

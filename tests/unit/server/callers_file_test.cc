@@ -61,7 +61,8 @@ TEST(CallersFile, HasRightsAndLimits) {
     "max_requests_in_flight": 3, "max_bytes_in_flight": 4096,
     "max_requests_per_second": 5, "max_bytes_per_second": 6,
     "max_dimension": 7, "max_weights_bytes": 8, "max_compute_seconds": 1.5}, {
-    "name": "b", "certificates": ["b"], "may": ["model_control"]}]})");
+    "name": "b", "certificates": ["b"],
+    "may": ["model_control", "sequence_files"]}]})");
   ASSERT_TRUE(table.ok()) << table.status();
   const Caller& a = *table->by_certificate.at("a");
   EXPECT_TRUE(a.Has(Right::kSharedMemory));
@@ -74,6 +75,7 @@ TEST(CallersFile, HasRightsAndLimits) {
   EXPECT_EQ(a.limits.max_weights_bytes, 8);
   EXPECT_EQ(a.limits.max_compute_time.count(), 1500);
   EXPECT_TRUE(table->by_certificate.at("b")->Has(Right::kModelControl));
+  EXPECT_TRUE(table->by_certificate.at("b")->Has(Right::kSequenceFiles));
 }
 
 struct WrongFile {
@@ -117,7 +119,8 @@ INSTANTIATE_TEST_SUITE_P(
                   "callers[1].certificates", "comes twice"},
         WrongFile{"UnknownRight",
                   R"({"callers": [{"name": "a", "may": ["everything"]}]})",
-                  "callers[0].may", "expected shared_memory, model_control"},
+                  "callers[0].may",
+                  "expected shared_memory, model_control, sequence_files"},
         WrongFile{
             "NoRequests",
             R"({"callers": [{"name": "a", "max_requests_in_flight": 0}]})",
