@@ -65,6 +65,11 @@ int64_t PageList::length() const {
   return state_.length;
 }
 
+bool PageList::IsChanging() const {
+  const std::unique_lock changing(changing_, std::try_to_lock);
+  return !changing.owns_lock();
+}
+
 absl::StatusOr<Appended> PageList::Append(std::optional<int64_t> position,
                                           const KeyValueBlock& rows) {
   const absl::StatusOr<int64_t> count = layout_.CheckRows(rows);

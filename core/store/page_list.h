@@ -46,6 +46,8 @@ class PageList {
   /// Of what is there now. What Close() was given, afterwards.
   absl::StatusOr<Snapshot> TakeSnapshot() const;
   int64_t length() const;  // 0 once it is closed
+  /// Whether somebody changes it at the moment, for whom others would wait.
+  bool IsChanging() const;
 
   /// Keeps the first `length` (>= 0) keys, or all where there are not so many.
   /// RESOURCE_EXHAUSTED, and nothing has changed, where the system has no
@@ -88,7 +90,8 @@ class PageList {
   const PageLayout layout_;
   const std::shared_ptr<PageBudget> budget_;
 
-  std::mutex changing_;  // held by one who changes state_, from first to last
+  // Held by one who changes state_, from first to last.
+  mutable std::mutex changing_;
   mutable std::mutex mutex_;  // guards what follows; a few instructions at most
   State state_;
   absl::Status closed_;

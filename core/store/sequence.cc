@@ -71,6 +71,11 @@ absl::StatusOr<Appended> Sequence::Append(int64_t layer,
   return layers_[static_cast<size_t>(layer)].Append(position, rows);
 }
 
+bool Sequence::IsChanging(int64_t layer) const {
+  return CheckLayer(layer).ok() &&
+         layers_[static_cast<size_t>(layer)].IsChanging();
+}
+
 absl::StatusOr<Snapshot> Sequence::TakeSnapshot(int64_t layer) const {
   absl::Status status = CheckLayer(layer);
   if (!status.ok()) return status;

@@ -52,6 +52,11 @@ class Sequence {
                                   std::optional<int64_t> position,
                                   const KeyValueBlock& rows);
 
+  /// Whether an append to that layer would wait for another one, which may take
+  /// seconds: for those who must not. It may be otherwise a moment later. False
+  /// for a layer that is not there.
+  bool IsChanging(int64_t layer) const;
+
   /// What a layer has now. INVALID_ARGUMENT for a layer that is not there.
   absl::StatusOr<Snapshot> TakeSnapshot(int64_t layer) const;
   /// Of every layer, one after the other.

@@ -74,7 +74,8 @@ absl::StatusOr<OperationNeeds> AttentionOperation::Plan(RequestFacts& facts) {
   const absl::Span<const ValidatedProblem> problems = batch_->problems;
   needs.work = {static_cast<int>(request_.problem.scoring.index()),
                 attention::Work(problems)};
-  needs.quick = engine_.IsQuick(problems);
+  // A quick one is computed on the thread that brought it, which must not wait.
+  needs.quick = engine_.IsQuick(problems) && !(keys_ && keys_->waits());
   // A quick one fits into what the thread keeps.
   if (!needs.quick) {
     needs.working_bytes = engine_.WorkingBytes(problems) +

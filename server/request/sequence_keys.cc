@@ -101,6 +101,7 @@ absl::Status SequenceKeys::Find(const AttentionRequest& request) {
         (*sequence)->TakeSnapshot(entry.layer);
     if (!snapshot.ok()) return OfEntry(n, request, snapshot.status());
     snapshots_[n] = *std::move(snapshot);
+    waits_ = waits_ || (appends && (*sequence)->IsChanging(entry.layer));
   }
   return absl::OkStatus();
 }

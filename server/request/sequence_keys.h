@@ -29,6 +29,10 @@ class SequenceKeys {
   /// keys to append, what is there now is what Read() gives.
   absl::Status Plan(AttentionRequest& request);
 
+  /// After Plan(): whether Read() would wait for another request that appends
+  /// to one of the sequences.
+  bool waits() const { return waits_; }
+
   /// Bytes that Read() takes for the tables of pages of what was planned.
   static int64_t TableBytes(const ValidatedBatch& planned);
 
@@ -56,6 +60,7 @@ class SequenceKeys {
   // Read().
   std::vector<std::optional<store::Snapshot>> snapshots_;
   std::vector<KeyValueBlock> rows_;  // likewise, (1, Hkv, n, D); or none
+  bool waits_ = false;
 };
 
 }  // namespace attention::server

@@ -76,7 +76,9 @@ absl::StatusOr<OperationNeeds> AppendOperation::Plan(RequestFacts& facts) {
   OperationNeeds needs;
   needs.reply_bytes = static_cast<int64_t>(v1::AppendResponse().ByteSizeLong());
   needs.work = {Work::kCopy, static_cast<double>(facts.request_bytes)};
-  needs.quick = facts.request_bytes <= kMostBytesAtOnce;
+  // gRPC's thread does not wait for whoever appends much to the same layer.
+  needs.quick = facts.request_bytes <= kMostBytesAtOnce &&
+                !(*found)->IsChanging(message_.layer());
   return needs;
 }
 

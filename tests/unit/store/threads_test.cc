@@ -199,5 +199,25 @@ TEST(StoreThreadsTest, ClosingEndsAppendsAndLeavesSnapshots) {
   EXPECT_EQ(budget->held(), 0);
 }
 
+TEST(StoreThreadsTest, WhoMustNotWaitIsToldOfAnAppend) {
+  const auto sequence = MakeSequence(SmallForm(2), Unlimited());
+  EXPECT_FALSE(sequence->IsChanging(0));
+  const Rows rows(SmallForm(2), 0, 10'000, 1);
+  std::atomic<bool> is_seen = false;
+  {
+    const std::jthread appends([&] {
+      while (!is_seen) {
+        EXPECT_THAT(sequence->Append(0, {}, rows.block()), IsOk());
+        EXPECT_THAT(sequence->Truncate(0), IsOk());
+      }
+    });
+    while (!sequence->IsChanging(0)) std::this_thread::yield();
+    is_seen = true;
+    EXPECT_FALSE(sequence->IsChanging(1));
+    EXPECT_FALSE(sequence->IsChanging(2));  // there is none
+  }
+  EXPECT_FALSE(sequence->IsChanging(0));
+}
+
 }  // namespace
 }  // namespace attention::store
