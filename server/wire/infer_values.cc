@@ -1,6 +1,10 @@
 #include "server/wire/infer_values.h"
 
+#include <openssl/sha.h>
+
+#include <array>
 #include <cstdint>
+#include <string>
 #include <utility>
 
 #include "absl/algorithm/container.h"

@@ -127,7 +127,7 @@ TEST_F(InferSequenceTest, IdsAndNamesOfModelsMayBeAsLongAsTheyMay) {
   server::ServerOptions options = TestOptions();
   options.model_repository = folders.path();
   const auto set = [&](char last) {
-    const std::string name = std::string(127, 'm') + last;
+    std::string name = std::string(127, 'm') + last;
     folders.Add(name, R"({"scoring": "scaled_dot_product"})");
     return name;
   };
@@ -141,8 +141,9 @@ TEST_F(InferSequenceTest, IdsAndNamesOfModelsMayBeAsLongAsTheyMay) {
     id.set_string_param(std::string(100, 'i'));
     return request;
   };
-  for (const std::string& name : names)
+  for (const std::string& name : names) {
     OutputOf(step(name, 0, At::kStart), client);
+  }
   // Each model has its own.
   OutputOf(step(names[0], 3, At::kEnd), client);
   EXPECT_EQ(OutputOf(step(names[1], 3, At::kMiddle), client),
