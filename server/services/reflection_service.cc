@@ -18,6 +18,11 @@ namespace pb = ::google::protobuf;
 using Request = grpc::reflection::v1::ServerReflectionRequest;
 using Response = grpc::reflection::v1::ServerReflectionResponse;
 
+// protobuf looks up each part of a name that has dots, which takes the square
+// of the name's length; ours have less than 100 bytes. Answers hold the request
+// and the name once more.
+constexpr size_t kMostRequestBytes = 1024;
+
 void SetNotFound(const std::string& what, Response& response) {
   auto& error = *response.mutable_error_response();
   error.set_error_code(grpc::StatusCode::NOT_FOUND);
@@ -127,6 +132,12 @@ class Reflection::Stream final : public Reactor {
     {
       const std::lock_guard lock(owner_.mutex_);
       owner_.streams_.splice(owner_.streams_.end(), owner_.streams_, place_);
+    }
+    if (message_.Length() > kMostRequestBytes) {
+      return Finish(
+          {grpc::StatusCode::INVALID_ARGUMENT,
+           absl::StrCat("the ServerReflectionRequest takes ", message_.Length(),
+                        " bytes (expected: at most ", kMostRequestBytes, ")")});
     }
     Request request;
     grpc::Status status =
