@@ -5,6 +5,7 @@
 #include <grpcpp/support/proto_buffer_reader.h>
 
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "attention/v1/attention.pb.h"
@@ -18,8 +19,14 @@ namespace {
 using google::protobuf::internal::WireFormatLite;
 using google::protobuf::io::CodedInputStream;
 
-// As SplitMessage allows for all that is no tensor.
-constexpr int kMostBytesOfAnEntry = 64 << 10;
+// Of all entries together, as SplitMessage allows for all that is no tensor.
+constexpr int kMostBytesOfEntries = 64 << 10;
+constexpr int kLeastHeaderBytes = 2;
+
+struct FoundSteps {
+  SequenceStep step;
+  int room = kMostBytesOfEntries;
+};
 
 constexpr uint32_t TagOf(int field) {
   return WireFormatLite::MakeTag(field,
@@ -27,29 +34,32 @@ constexpr uint32_t TagOf(int field) {
 }
 
 // What a small field holds.
-bool ReadBytes(CodedInputStream& in, std::string& bytes) {
+bool ReadBytes(CodedInputStream& in, int& room, std::string& bytes) {
   int size = 0;
-  return in.ReadVarintSizeAsInt(&size) && size <= kMostBytesOfAnEntry &&
-         in.ReadString(&bytes, size);
+  room -= kLeastHeaderBytes;
+  if (!in.ReadVarintSizeAsInt(&size) || size > room) return false;
+  room -= size;
+  return in.ReadString(&bytes, size);
 }
 
-bool ReadEntry(CodedInputStream& in, SequenceStep& step) {
+bool ReadEntry(CodedInputStream& in, FoundSteps& found) {
   std::string bytes;
   v1::SequenceLayer entry;
-  if (!ReadBytes(in, bytes) || !entry.ParseFromString(bytes)) return false;
-  step.layers.push_back(absl::StrCat(entry.layer(), " ", entry.name()));
+  if (!ReadBytes(in, found.room, bytes) || !entry.ParseFromString(bytes))
+    return false;
+  found.step.layers.push_back(absl::StrCat(entry.layer(), " ", entry.name()));
   return true;
 }
 
-bool ReadSequences(CodedInputStream& in, SequenceStep& step) {
+bool ReadSequences(CodedInputStream& in, FoundSteps& found) {
   int size = 0;
   if (!in.ReadVarintSizeAsInt(&size)) return false;
   const CodedInputStream::Limit limit = in.PushLimit(size);
   while (const uint32_t tag = in.ReadTag()) {
     const bool append = tag == TagOf(v1::Sequences::kAppendFieldNumber);
-    step.appends = step.appends || append;
+    found.step.appends = found.step.appends || append;
     const bool read = tag == TagOf(v1::Sequences::kEntriesFieldNumber)
-                          ? ReadEntry(in, step)
+                          ? ReadEntry(in, found)
                           : WireFormatLite::SkipField(&in, tag);
     if (!read) return false;
   }
@@ -58,9 +68,9 @@ bool ReadSequences(CodedInputStream& in, SequenceStep& step) {
 }
 
 // An entry of the map of parameters, which is a message with a key and a value.
-bool ReadParameter(CodedInputStream& in, SequenceStep& step) {
+bool ReadParameter(CodedInputStream& in, FoundSteps& found) {
   std::string bytes;
-  if (!ReadBytes(in, bytes)) return false;
+  if (!ReadBytes(in, found.room, bytes)) return false;
   // A message that has nothing but this entry.
   inference::ModelInferRequest message;
   if (!message.ParseFromString(absl::StrCat(
@@ -71,25 +81,25 @@ bool ReadParameter(CodedInputStream& in, SequenceStep& step) {
   }
   const auto sequence = ReadSequence(message.parameters());
   if (!sequence.ok() || !*sequence) return true;
-  step.layers.push_back((*sequence)->id);
-  step.appends = true;
+  found.step.layers.push_back((*sequence)->id);
+  found.step.appends = true;
   return true;
 }
 
 // Hands over the message's fields of one number, and passes over the others.
 SequenceStep StepOf(const grpc::ByteBuffer& message, int field,
-                    bool (*read)(CodedInputStream& in, SequenceStep& step)) {
-  SequenceStep step;
+                    bool (*read)(CodedInputStream& in, FoundSteps& found)) {
+  FoundSteps found;
   // The reader changes nothing of it.
   grpc::ProtoBufferReader reader(const_cast<grpc::ByteBuffer*>(&message));
-  if (!reader.status().ok()) return step;
+  if (!reader.status().ok()) return {};
   CodedInputStream in(&reader);
   while (const uint32_t tag = in.ReadTag()) {
-    const bool good = tag == TagOf(field) ? read(in, step)
+    const bool good = tag == TagOf(field) ? read(in, found)
                                           : WireFormatLite::SkipField(&in, tag);
-    if (!good) break;
+    if (!good) return {};
   }
-  return step;
+  return std::move(found.step);
 }
 
 }  // namespace

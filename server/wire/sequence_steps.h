@@ -8,8 +8,9 @@
 namespace attention::server {
 
 /// What a serialized AttendRequest does with sequences, without reading its
-/// tensors. Of bytes that are no message, what is found up to there: they are
-/// refused when they are decoded.
+/// tensors. Nothing where the bytes are no message, or where what names
+/// sequences takes more than the 64 KiB that are decoded: such a message is
+/// refused.
 SequenceStep StepOfAttend(const grpc::ByteBuffer& message);
 
 /// The same of a ModelInferRequest, which appends to what its sequence_id
