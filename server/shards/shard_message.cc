@@ -16,6 +16,11 @@ using Slices = std::vector<grpc::Slice>;
 // Longer ones are no host and port.
 constexpr uint64_t kMostTargetBytes = 512;
 
+// Each part has all slices of what is common. More of them than these, where
+// they are smaller, become one.
+constexpr size_t kUsualSlices = 64;
+constexpr size_t kUsualSliceBytes = 2048;
+
 absl::Status NotAMessage() {
   return absl::InvalidArgumentError(
       "the bytes are not an AttendShardsRequest: a field is cut or malformed");
@@ -37,6 +42,28 @@ std::string TextOf(const Slices& slices) {
     text.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
   }
   return text;
+}
+
+void JoinSmall(Slices& slices) {
+  if (slices.size() <= kUsualSlices) return;
+  size_t bytes = 0;
+  for (const grpc::Slice& slice : slices) bytes += slice.size();
+  if (bytes / slices.size() < kUsualSliceBytes) {
+    slices = {grpc::Slice(TextOf(slices))};
+  }
+}
+
+// Takes a field that may come again: its bytes are then merged by standing one
+// behind the other.
+absl::Status TakeMerged(SliceReader& in, uint64_t bytes, const char* name,
+                        size_t& times, Slices& out) {
+  if (++times > kMostTimesOfAField) {
+    return absl::InvalidArgumentError(absl::StrCat(name, ": came more than ",
+                                                   kMostTimesOfAField,
+                                                   " times (expected once)"));
+  }
+  in.Take(bytes, out);
+  return absl::OkStatus();
 }
 
 // What a shard consists of. Its bytes are shared, and the message that they are
@@ -124,23 +151,27 @@ void Share(const ReceivedMessage& message, Slices& out) {
 absl::StatusOr<ShardRequest> ReadShardRequest(const ReceivedMessage& message) {
   Slices common;
   Slices shard;
+  size_t commons = 0;
+  size_t shards = 0;
   SliceReader in(message.slices());
   while (!in.done()) {
     uint32_t number = 0;
     uint64_t bytes = 0;
     if (!in.NextField(number, bytes)) return NotAMessage();
-    // One that comes again is merged with what came: their bytes say that.
+    absl::Status status;
     switch (number) {
       case v1::AttendShardsRequest::kCommonFieldNumber:
-        in.Take(bytes, common);
+        status = TakeMerged(in, bytes, "common", commons, common);
         break;
       case v1::AttendShardsRequest::kShardFieldNumber:
-        in.Take(bytes, shard);
+        status = TakeMerged(in, bytes, "shard", shards, shard);
         break;
       default:
         return Unknown("AttendShardsRequest", number);
     }
+    if (!status.ok()) return status;
   }
+  JoinSmall(common);
   absl::StatusOr<ShardPieces> own = ReadShard(shard);
   if (!own.ok()) return own.status();
   std::vector<std::string> targets;

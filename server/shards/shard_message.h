@@ -20,6 +20,9 @@ inline constexpr int kMostShardLevels = 4;
 inline constexpr size_t kMostShards = 1024;
 /// Of one server. As many entries as a packed batch may have would do, too.
 inline constexpr size_t kMostPartsOfServer = 256;
+/// In the serialized message, where a field that comes again is merged with
+/// what came.
+inline constexpr size_t kMostTimesOfAField = 64;
 
 /// An AttendShardsRequest, taken apart as far as this server must know it:
 /// parts and other servers' shards stay bytes. They are shared with the message
@@ -36,8 +39,9 @@ struct ShardRequest {
 };
 
 /// INVALID_ARGUMENT where the bytes are no AttendShardsRequest, a field is
-/// unknown, a shard has no parts, or there are more levels than
-/// kMostShardLevels; RESOURCE_EXHAUSTED for too many shards or parts.
+/// unknown or comes more than kMostTimesOfAField times, a shard has no parts,
+/// or there are more levels than kMostShardLevels; RESOURCE_EXHAUSTED for too
+/// many shards or parts.
 absl::StatusOr<ShardRequest> ReadShardRequest(const ReceivedMessage& message);
 
 /// The AttendRequest of a part.

@@ -2,8 +2,11 @@
 // what protobuf accepts, and the limits allow, is accepted, however the bytes
 // are cut into slices; parts and what other servers are sent have the content
 // that protobuf finds.
+#include <google/protobuf/unknown_field_set.h>
+
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,6 +41,19 @@ bool IsAllowed(const v1::Shard& shard, int level, size_t& count) {
                      [level, &count](const v1::Shard& other) {
                        return IsAllowed(other, level + 1, count);
                      });
+}
+
+// Whether no field comes too often: protobuf merges those that come again, and
+// does not say how many there were.
+bool IsRarelyMerged(const uint8_t* data, size_t size) {
+  google::protobuf::UnknownFieldSet fields;
+  Expect(fields.ParseFromArray(data, static_cast<int>(size)),
+         "what is a message is one of unknown fields");
+  std::map<int, size_t> times;
+  for (int i = 0; i < fields.field_count(); ++i) {
+    if (++times[fields.field(i).number()] > kMostTimesOfAField) return false;
+  }
+  return true;
 }
 
 std::string BytesOf(absl::Span<const grpc::Slice> slices) {
@@ -114,8 +130,9 @@ void Compare(const uint8_t* data, size_t size) {
   const Requests requests = Read(data, size);
   if (!parses) return;  // as parts are not parsed here, it may be accepted
   size_t count = 0;
-  const bool allowed =
-      !HasUnknownFields(expected) && IsAllowed(expected.shard(), 0, count);
+  const bool allowed = !HasUnknownFields(expected) &&
+                       IsAllowed(expected.shard(), 0, count) &&
+                       IsRarelyMerged(data, size);
   Expect(requests.whole.ok() == allowed, "what protobuf accepts is accepted");
   if (allowed) CompareContent(expected);
 }

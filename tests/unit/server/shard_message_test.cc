@@ -120,5 +120,41 @@ TEST(ShardMessageTest, ServersOfAllLevelsAreBounded) {
   EXPECT_EQ(read().code(), absl::StatusCode::kResourceExhausted);
 }
 
+// Serialized, with `common` as so many fields that are to be merged.
+std::string InPieces(const v1::AttendShardsRequest& request, size_t pieces) {
+  v1::AttendShardsRequest piece;
+  std::string bytes;
+  for (size_t n = 0; n + 1 < pieces; ++n) {
+    piece.mutable_common()->set_id(std::string(n, 'i'));
+    bytes += piece.SerializeAsString();
+  }
+  return bytes + request.SerializeAsString();
+}
+
+TEST(ShardMessageTest, AFieldComes64TimesAtMost) {
+  const v1::AttendShardsRequest request = TwoServers();
+  const auto read = ReadShardRequest(Cut(InPieces(request, 64), 1000));
+  ASSERT_TRUE(read.ok()) << read.status();
+  v1::AttendRequest part;
+  ASSERT_TRUE(part.ParseFromString(BytesOf(PartMessage(*read, 1))));
+  EXPECT_EQ(part.id(), "common");
+  const absl::Status more =
+      ReadShardRequest(Cut(InPieces(request, 65), 1000)).status();
+  EXPECT_EQ(more.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(more.message(), "common: came more than 64 times (expected once)");
+  std::string shards;
+  for (int n = 0; n < 65; ++n) shards += std::string("\x12\x02\x12\x00", 4);
+  EXPECT_EQ(ReadShardRequest(Cut(shards, 1000)).status().message(),
+            "shard: came more than 64 times (expected once)");
+}
+
+TEST(ShardMessageTest, PartsShareFewSlicesOfAMessageThatCameInTinyOnes) {
+  const v1::AttendShardsRequest request = TwoServers();
+  const auto read = ReadShardRequest(Cut(request.SerializeAsString(), 24));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->common.slices().size(), 1);
+  EXPECT_LT(PartMessage(*read, 0).slices().size(), 10);
+}
+
 }  // namespace
 }  // namespace attention::server
