@@ -155,8 +155,11 @@ absl::Status Admission::TakeFromQuotas(Ledger::Account& own,
        " requests a second (max_requests_per_second)"},
       {payer.bytes_quota, wanted.bytes, limits.max_bytes_per_second,
        " bytes a second (max_bytes_per_second)"}};
+  // What was let in owes what it grows by. Refused, it would come again, pay
+  // for its message again, and might never have enough for the rest.
+  const bool grows = wanted.requests == 0;
   for (const auto& [quota, amount, rate, limit] : uses) {
-    if (rate == 0 || amount == 0) continue;
+    if (grows || rate == 0 || amount == 0) continue;
     const std::chrono::nanoseconds wait =
         quota.Wait(static_cast<double>(amount), OfASecond(rate), now);
     if (wait.count() == 0) continue;

@@ -44,7 +44,8 @@ class Admission {
                                Clock::time_point now = Clock::now());
 
   /// Has a request that was admitted with these limits hold `bytes` >= 0 more:
-  /// all of it, or nothing more where that fails, as Admit() does.
+  /// all of it, or nothing more where that fails, as Admit() does. It does not
+  /// wait for a quota: its caller owes that, and what comes next waits.
   absl::Status Grow(Ticket& ticket, int64_t bytes,
                     const CallerLimits& limits = {}, Refusal* refusal = nullptr,
                     Clock::time_point now = Clock::now());

@@ -100,6 +100,21 @@ TEST(RequestLimitTest, ACallerBeyondItsQuotaIsToldWhenToComeAgain) {
                 {"the caller's quota is used up", "1 requests a second"});
 }
 
+TEST(RequestLimitTest, ARequestOfMoreThanASecondsQuotaIsAnsweredOnce) {
+  server::ServerOptions options = TestOptions();
+  options.max_bytes_per_second = 1 << 16;
+  const auto server = StartServer(options);
+  WireClient client(server->address());
+  // Its message is 1.5 MiB, which waits for its turn to be decoded; its weights
+  // are as large and asked for then.
+  const v1::AttendRequest request = WeightsRequest(2, 3 << 16);
+  ASSERT_GT(request.ByteSizeLong(), 3 << 19);
+  EXPECT_TRUE(client.Attend(request).ok());
+  ExpectRefusal(client.Attend(GoodRequest()).status(),
+                StatusCode::kResourceExhausted,
+                {"the caller's quota is used up", "65536 bytes a second"});
+}
+
 TEST(MessageLimitTest, WeightsBeyondTheDefaultLimitAreRefusedBeforeComputing) {
   TileGate gate;
   const auto server = StartServer(TestOptions(), &gate);

@@ -84,15 +84,31 @@ TEST(Admission, ARequestThatCannotGrowStaysAsItIs) {
 TEST(Admission, WhatARequestGrowsByIsOfItsCallersQuota) {
   Ledger ledger;
   Admission admission(ledger, 10, 1000);
-  const CallerLimits limits = {.max_requests_per_second = 1,
-                               .max_bytes_per_second = 100};
+  const CallerLimits limits = {.max_bytes_per_second = 100};
   const auto now = std::chrono::steady_clock::now();
   auto ticket = admission.Admit({"a"}, 50, limits, nullptr, now);
   ASSERT_THAT(ticket, IsOk());
-  EXPECT_THAT(admission.Grow(*ticket, 50, limits, nullptr, now), IsOk());
-  EXPECT_THAT(admission.Grow(*ticket, 1, limits, nullptr, now),
+  EXPECT_THAT(admission.Grow(*ticket, 49, limits, nullptr, now), IsOk());
+  EXPECT_THAT(admission.Admit({"a"}, 1, limits, nullptr, now), IsOk());
+  EXPECT_THAT(admission.Admit({"a"}, 1, limits, nullptr, now),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        HasSubstr("max_bytes_per_second")));
+}
+
+TEST(Admission, ARequestThatWasLetInGrowsBeyondTheQuotaAndOwesIt) {
+  Ledger ledger;
+  Admission admission(ledger, 10, 1000);
+  const CallerLimits limits = {.max_requests_per_second = 100,
+                               .max_bytes_per_second = 100};
+  const auto now = std::chrono::steady_clock::now();
+  auto ticket = admission.Admit({"a"}, 150, limits, nullptr, now);
+  ASSERT_THAT(ticket, IsOk());
+  EXPECT_THAT(admission.Grow(*ticket, 150, limits, nullptr, now), IsOk());
+  const auto next = [&](std::chrono::milliseconds after) {
+    return admission.Admit({"a"}, 100, limits, nullptr, now + after).status();
+  };
+  EXPECT_FALSE(next(std::chrono::milliseconds(2990)).ok());
+  EXPECT_THAT(next(std::chrono::milliseconds(3010)), IsOk());
 }
 
 TEST(Admission, AMovedTicketGivesItsPlaceBackOnce) {
