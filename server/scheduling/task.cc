@@ -71,7 +71,10 @@ void Task::DecodeAndGoOn(Turn* turn) {
   }
   if (status.ok() && needs_.quick) return RunAndFinish({});
   if (status.ok()) status = Enqueue(needs_.work, turn);
-  if (!status.ok() && stop_.stop_requested()) return Finish(StopStatus());
+  if (!status.ok() && stop_.stop_requested()) {
+    facts_.queue_time = SinceArrival();
+    return Finish(StopStatus());
+  }
   if (!status.ok()) return Refuse(status);
   FinishIfStoppedInQueue();
 }

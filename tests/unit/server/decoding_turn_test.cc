@@ -7,6 +7,7 @@
 #include <future>
 #include <latch>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <utility>
@@ -77,7 +78,11 @@ class DecodingTurnTest : public ::testing::Test {
     std::vector<grpc::Slice> message = {
         grpc::Slice(std::string(static_cast<size_t>(bytes), 'x'))};
     return std::make_shared<Task>(
-        TaskServices{workers_, admission_, queue_, costs_},
+        TaskServices{.workers = workers_,
+                     .admission = admission_,
+                     .queue = queue_,
+                     .costs = costs_,
+                     .metrics = &metrics_},
         RequestArrival{std::make_unique<Echo>(seen_), std::move(message),
                        std::make_shared<const CallOrigin>(
                            CallOrigin{.deadline = deadline})});
@@ -96,6 +101,7 @@ class DecodingTurnTest : public ::testing::Test {
   Ledger ledger_;
   Admission admission_{ledger_, 8, 1 << 20};
   CostModel costs_;
+  RequestMetrics metrics_;
   std::shared_ptr<Seen> seen_;
   RequestQueue queue_{workers_};
 };
@@ -204,6 +210,19 @@ TEST_F(DecodingTurnTest, WhatIsStoppedWhileItIsDecodedEndsThere) {
   };
   EXPECT_THAT(Start(*stopped).get().status,
               StatusIs(StatusCode::kCancelled, HasSubstr("cancelled")));
+}
+
+// Counters must not fall.
+TEST_F(DecodingTurnTest, WhatIsStoppedWhileItIsDecodedHasNoNegativeQueueTime) {
+  const auto stopped = Make(1000);
+  seen_->reads = [&stopped](HoldBytes hold) {
+    stopped->Stop(StopReason::kCancelled);
+    return hold(0);
+  };
+  EXPECT_FALSE(Start(*stopped).get().status.ok());
+  const TimeHistogram queue = metrics_.Read().by_scoring[kMostScorings].queue;
+  EXPECT_EQ(std::accumulate(queue.counts.begin(), queue.counts.end(), 0), 1);
+  EXPECT_GE(queue.sum, 0);
 }
 
 TEST_F(DecodingTurnTest, NothingIsLearntOfAMessageThatIsWrong) {
