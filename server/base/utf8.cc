@@ -1,5 +1,6 @@
 #include "server/base/utf8.h"
 
+#include <algorithm>
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
@@ -37,6 +38,17 @@ bool IsUtf8(absl::string_view text) {
     text.remove_prefix(length);
   }
   return true;
+}
+
+std::string ToUtf8(absl::string_view text) {
+  std::string whole;
+  whole.reserve(text.size());
+  while (!text.empty()) {
+    const size_t length = CharacterLength(text);
+    absl::StrAppend(&whole, length == 0 ? "?" : text.substr(0, length));
+    text.remove_prefix(std::max<size_t>(length, 1));
+  }
+  return whole;
 }
 
 std::string TruncateUtf8(absl::string_view text, size_t limit) {

@@ -12,6 +12,10 @@ namespace attention::server {
 /// surrogates, nothing beyond U+10FFFF.
 bool IsUtf8(absl::string_view text);
 
+/// `text` with "?" for each byte that is of no character: half of one, where a
+/// text was cut.
+std::string ToUtf8(absl::string_view text);
+
 /// `text`, or where it is longer than `limit` bytes its longest beginning that
 /// fits with "..." behind it and does not cut a character. limit >= 3.
 std::string TruncateUtf8(absl::string_view text, size_t limit);

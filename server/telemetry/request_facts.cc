@@ -8,6 +8,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "server/base/utf8.h"
 #include "server/telemetry/log_event.h"
 #include "server/telemetry/log_limit.h"
 #include "server/telemetry/model_statistics.h"
@@ -26,8 +27,8 @@ constexpr size_t kMostQuoted = 2048;
 
 std::string Quoted(absl::string_view text) {
   const bool cut = text.size() > kMostQuoted;
-  return absl::StrCat("\"", absl::Utf8SafeCEscape(text.substr(0, kMostQuoted)),
-                      cut ? "...\"" : "\"");
+  const std::string shown = ToUtf8(text.substr(0, kMostQuoted));
+  return absl::StrCat("\"", absl::Utf8SafeCEscape(shown), cut ? "...\"" : "\"");
 }
 
 LogLimit& FailuresToTell() {

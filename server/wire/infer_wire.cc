@@ -5,6 +5,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "server/base/utf8.h"
 #include "server/request/request_builder.h"
 #include "server/wire/infer_inputs.h"
 #include "server/wire/infer_values.h"
@@ -167,7 +168,8 @@ ReplyBuffer InferWire::Assemble(const ModelInferResponse& fields,
 ReplyBuffer EncodeInferStreamError(const std::string& id,
                                    const absl::Status& status) {
   ModelStreamInferResponse response;
-  response.set_error_message(static_cast<std::string>(status.message()));
+  // It may quote half a character, which clients' parsers refuse.
+  response.set_error_message(ToUtf8(status.message()));
   response.mutable_infer_response()->set_id(id);
   const grpc::Slice slice(response.SerializeAsString());
   return {&slice, 1};

@@ -88,7 +88,7 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
   const grpc::StatusCode code = Lookup(status.code());
   const std::string message =
-      TruncateUtf8(status.message(), kMostStatusMessageBytes);
+      TruncateUtf8(ToUtf8(status.message()), kMostStatusMessageBytes);
   return {code, message, Details(status, code, message)};
 }
 

@@ -12,7 +12,8 @@ namespace attention::server {
 inline constexpr size_t kMostStatusMessageBytes = 1024;
 
 /// The one place where a status of ours becomes one of gRPC: the same code, the
-/// message cut to kMostStatusMessageBytes, the payloads as its details.
+/// message as UTF-8, cut to kMostStatusMessageBytes, the payloads as its
+/// details.
 grpc::Status ToGrpcStatus(const absl::Status& status);
 
 }  // namespace attention::server

@@ -1,10 +1,12 @@
-"""Messages on streams of requests: what is looked at before they are decoded."""
+"""Messages on streams of requests that are refused, and those that follow them."""
 
+import numpy as np
 from attacked_server import ATTEND_STREAM, PATIENCE
 from attention.v1 import attention_pb2
 from grpc import StatusCode
 from inference import grpc_service_pb2
 from messages import SMALL, field
+from sequences import attend_request
 
 MIB = 1 << 20
 INFER_STREAM = "/inference.GRPCInferenceService/ModelStreamInfer"
@@ -35,6 +37,11 @@ def infer_request():
     return request.SerializeToString()
 
 
+def with_parameter(key):
+    parameter = field(4, field(1, key) + field(2, b"\x10\x01"))
+    return infer_request() + parameter
+
+
 def million_numbers():
     """Varints of four bytes, each another one."""
     for n in range(1 << 20):
@@ -48,7 +55,7 @@ def test_a_million_entries_of_sequences_are_refused_without_their_memory(start):
     before = server.most_memory()
     with server.channel() as channel:
         replies = attend(channel, field(1, b"many") + field(4, entries), SMALL)
-        reply = {reply.result.id: reply for reply in replies}
+        reply = {reply.id: reply for reply in replies}
         assert reply[""].error.code == StatusCode.INVALID_ARGUMENT.value[0]
         assert "65536 bytes" in reply[""].error.message
         assert reply["attack"].result.output.shape == [2, 4]
@@ -67,3 +74,19 @@ def test_a_million_parameters_are_refused_without_their_memory(start):
         assert "65536 bytes" in many.error_message
         assert small.infer_response.raw_output_contents == [ONE]
     assert server.most_memory() - before < 150 * MIB
+
+
+def test_an_error_that_quotes_half_a_character_does_not_end_the_stream(start):
+    # What is shown of a name has 64 bytes, which end within one of these.
+    name = "a" + 40 * "\u00e9"
+    server = start()
+    with server.channel() as channel:
+        wrong, good = infer(channel, with_parameter(name.encode()), infer_request())
+        assert f"parameter '{name[:32]}?' is unknown" in wrong.error_message
+        assert good.infer_response.raw_output_contents == [ONE]
+        rows = np.ones((2, 1, 1, 4))  # one entry more often than it may be
+        twice = attend_request([name] * 2, rows, (rows, rows)).SerializeToString()
+        reply = {reply.id: reply for reply in attend(channel, twice, SMALL)}
+        assert f"'{name[:32]}?'" in reply["sequences"].error.message
+        assert reply["attack"].result.output.shape == [2, 4]
+    assert "invalid UTF-8" not in server.log()

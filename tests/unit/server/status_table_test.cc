@@ -117,6 +117,20 @@ TEST(StatusTable, CutsLongMessagesBetweenCharacters) {
   EXPECT_EQ(message.substr(message.size() - 3), "...");
 }
 
+TEST(ToUtf8, ReplacesWhatIsNoCharacter) {
+  EXPECT_EQ(ToUtf8(""), "");
+  EXPECT_EQ(ToUtf8("a\u00e9\u20ac\U0001F600"), "a\u00e9\u20ac\U0001F600");
+  EXPECT_EQ(ToUtf8("a\xC3"), "a?");
+  EXPECT_EQ(ToUtf8("\xE2\x82z"), "??z");
+  EXPECT_EQ(ToUtf8("\xFF\u00e9\x80"), "?\u00e9?");
+}
+
+TEST(ToGrpcStatus, CutCharactersMakeNoBrokenMessage) {
+  const grpc::Status status =
+      ToGrpcStatus(absl::NotFoundError("'\u20ac\xC3' is unknown"));
+  EXPECT_EQ(status.error_message(), "'\u20ac?' is unknown");
+}
+
 TEST(IsUtf8, AcceptsEveryLengthOfCharacter) {
   EXPECT_TRUE(IsUtf8(""));
   EXPECT_TRUE(
