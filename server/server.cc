@@ -57,7 +57,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   absl::StatusOr<std::unique_ptr<HttpPort>> http =
       OpenHttpPort(options, http_connections, tls->get(), ledger);
   if (!http.ok()) return http.status();
-  const auto health = std::make_shared<BackendHealth>();
+  const auto health =
+      hooks.health ? hooks.health : std::make_shared<BackendHealth>();
   absl::StatusOr<std::unique_ptr<Engine>> engine =
       CreateEngine(options, std::move(hooks), health);
   if (!engine.ok()) return engine.status();

@@ -12,12 +12,16 @@
 
 namespace attention::server {
 
+class BackendHealth;
+
 /// What tests put into a server; a served one has nothing of it.
 struct TestHooks {
   /// Handed to the engine: counts and holds up tiles.
   std::function<void()> on_tile = {};
   /// In front of the build's own, where `auto` is asked for.
   std::vector<std::unique_ptr<Backend>> more_backends = {};
+  /// Tells the server what backends can do, beside its engine, where set.
+  std::shared_ptr<BackendHealth> health = {};
 };
 
 /// A running server: attention.v1, the Open Inference Protocol, health and

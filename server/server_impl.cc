@@ -79,7 +79,7 @@ Server::Impl::Impl(ServerOptions server_options,
       management(options, *engine, *repository, repository_queue, models,
                  regions),
       inference(options, *engine, services(), calls, management, models,
-                regions, *resident),
+                regions, *resident, [this] { return IsReady(); }),
       reflection(ServiceNames(), calls) {
   if (callers != nullptr) {
     callers->OnChange([this] { calls.TellCallersChanged(); });
@@ -172,6 +172,10 @@ absl::StatusOr<int> Server::Impl::Listen() {
   return tcp->port;
 }
 
+bool Server::Impl::IsReady() const {
+  return !calls.leaving() && health->serving();
+}
+
 void Server::Impl::ServeHttp() {
   if (http == nullptr) return;
   if (options.http_inference) {
@@ -180,12 +184,11 @@ void Server::Impl::ServeHttp() {
                             regions, *resident, http->bodies, management,
                             other_calls, WhyNotInPlainText(options, *http)});
   }
-  const auto ready = [this] { return !calls.leaving() && health->serving(); };
-  http->api.StartServing({.ready = ready,
+  http->api.StartServing({.ready = [this] { return IsReady(); },
                           .metrics =
-                              [this, ready] {
+                              [this] {
                                 return MetricsPage(
-                                    {options, *engine, ready(), metrics,
+                                    {options, *engine, IsReady(), metrics,
                                      other_calls, models, admission, queue,
                                      connections, open_calls, *ledger,
                                      *call_watch, *http->server, *resident});

@@ -63,6 +63,10 @@ struct Server::Impl {
   /// What calls are bounded by.
   CallGuards Guards();
 
+  /// False while it drains, and where no backend is left: what every kind of
+  /// health says.
+  bool IsReady() const;
+
   /// Has the HTTP port, if there is one, tell of this server.
   void ServeHttp();
 

@@ -26,7 +26,8 @@ InferenceService::InferenceService(
     const ServerOptions& options, const Engine& engine,
     const TaskServices& services, ActiveCalls& calls,
     InferenceManagement& management, ModelTable& models,
-    SharedMemoryRegistry& regions, ResidentStore& resident)
+    SharedMemoryRegistry& regions, ResidentStore& resident,
+    std::function<bool()> ready)
     : options_(options),
       engine_(engine),
       services_(services),
@@ -34,7 +35,8 @@ InferenceService::InferenceService(
       management_(management),
       models_(models),
       regions_(regions),
-      resident_(resident) {}
+      resident_(resident),
+      ready_(std::move(ready)) {}
 
 std::unique_ptr<Operation> InferenceService::NewOperation(
     const Caller* caller, bool on_stream) const {
@@ -82,7 +84,7 @@ InferenceService::Reactor* InferenceService::ServerLive(
 InferenceService::Reactor* InferenceService::ServerReady(
     Context* context, const inference::ServerReadyRequest*,
     inference::ServerReadyResponse* response) {
-  response->set_ready(!calls_.leaving());
+  response->set_ready(ready_());
   return Answer(context, absl::OkStatus());
 }
 

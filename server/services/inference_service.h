@@ -1,6 +1,7 @@
 #ifndef ATTENTION_SERVER_SERVICES_INFERENCE_SERVICE_H_
 #define ATTENTION_SERVER_SERVICES_INFERENCE_SERVICE_H_
 
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -50,11 +51,12 @@ using AllMethods = Oip::WithRawCallbackMethod_ModelInfer<
 /// came, and reply with bytes. The others say what InferenceManagement does.
 class InferenceService final : public inference_methods::AllMethods {
  public:
-  /// The arguments outlive the service.
+  /// The arguments outlive the service. `ready` is what ServerReady says.
   InferenceService(const ServerOptions& options, const Engine& engine,
                    const TaskServices& services, ActiveCalls& calls,
                    InferenceManagement& management, ModelTable& models,
-                   SharedMemoryRegistry& regions, ResidentStore& resident);
+                   SharedMemoryRegistry& regions, ResidentStore& resident,
+                   std::function<bool()> ready);
 
   using Context = grpc::CallbackServerContext;
   using Reactor = grpc::ServerUnaryReactor;
@@ -142,6 +144,7 @@ class InferenceService final : public inference_methods::AllMethods {
   ModelTable& models_;
   SharedMemoryRegistry& regions_;
   ResidentStore& resident_;
+  const std::function<bool()> ready_;
 };
 
 }  // namespace attention::server

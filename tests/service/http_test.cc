@@ -7,8 +7,11 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/reference/reference_backend.h"
+#include "server/telemetry/backend_health.h"
 #include "tests/service/gated_server.h"
 #include "tests/service/http_caller.h"
 #include "tests/service/requests.h"
@@ -52,6 +55,26 @@ TEST(HttpTest, ReadinessTurnsOffBeforeCallsAreRefused) {
   EXPECT_EQ(HttpStatus(HttpAnswer(http, kLive)), 200);
   EXPECT_EQ(HttpStatus(HttpAnswer(http, "/v2/health/started")), 200);
   ExpectGoodReply(client.Attend(GoodRequest()));
+}
+
+TEST(HttpTest, NothingSaysReadyWhenNoBackendIsLeft) {
+  const auto health = std::make_shared<server::BackendHealth>();
+  server::TestHooks hooks;
+  hooks.health = health;
+  const auto server = server::Server::Start(TestOptions(), std::move(hooks));
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string& http = (*server)->http_address();
+  WireClient client((*server)->address());
+  // ServerReadyResponse { bool ready = 1 }
+  constexpr char kServerReady[] = "/inference.GRPCInferenceService/ServerReady";
+  EXPECT_EQ(client.Call(kServerReady, "").value_or("failed"), "\x08\x01");
+  EXPECT_EQ(HttpStatus(HttpAnswer(http, kReady)), 200);
+  health->Note(*MakeReferenceBackend(), absl::UnavailableError("it is lost"),
+               /*serving=*/false);
+  EXPECT_EQ(client.Call(kServerReady, "").value_or("failed"), "");
+  EXPECT_EQ(HttpStatus(HttpAnswer(http, kReady)), 503);
+  // HealthCheckResponse { NOT_SERVING }
+  EXPECT_EQ(client.Call(kHealthCheck, "").value_or("failed"), "\x08\x02");
 }
 
 TEST(HttpTest, CanBeSwitchedOff) {
