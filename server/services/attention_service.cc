@@ -8,6 +8,7 @@
 #include "server/services/caller_of_call.h"
 #include "server/services/request_stream.h"
 #include "server/services/server_info.h"
+#include "server/services/small_message.h"
 #include "server/services/unary_call.h"
 #include "server/wire/attend_wire.h"
 #include "server/wire/sequence_steps.h"
@@ -61,14 +62,18 @@ AttentionService::AttendStream(grpc::CallbackServerContext* context) {
 }
 
 grpc::ServerUnaryReactor* AttentionService::GetServerInfo(
-    grpc::CallbackServerContext* context, const v1::GetServerInfoRequest*,
-    v1::GetServerInfoResponse* response) {
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+    grpc::ByteBuffer* response) {
   const absl::StatusOr<CallerPtr> caller =
       CallerOfCall(services_.callers, *context);
   if (!caller.ok()) return Answer(context, caller.status());
-  FillServerInfo(options_, engine_, *response);
+  const auto message = ReadSmallMessage<v1::GetServerInfoRequest>(*request);
+  if (!message.ok()) return Answer(context, message.status());
+  v1::GetServerInfoResponse info;
+  FillServerInfo(options_, engine_, info);
   FillSequenceStore(resident_, ResidentStore::OwnerOf(caller->get()),
-                    *response->mutable_sequence_store());
+                    *info.mutable_sequence_store());
+  WriteMessage(info, *response);
   return Answer(context, absl::OkStatus());
 }
 

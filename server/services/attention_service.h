@@ -13,12 +13,12 @@
 
 namespace attention::server {
 
-/// attention.v1.AttentionService. The methods that carry tensors are raw: they
-/// see messages as the bytes that came, and reply with bytes.
+/// attention.v1.AttentionService. All methods are raw: they see messages as the
+/// bytes that came, and reply with bytes.
 class AttentionService final
     : public v1::AttentionService::WithRawCallbackMethod_Attend<
           v1::AttentionService::WithRawCallbackMethod_AttendStream<
-              v1::AttentionService::WithCallbackMethod_GetServerInfo<
+              v1::AttentionService::WithRawCallbackMethod_GetServerInfo<
                   v1::AttentionService::Service>>> {
  public:
   /// The arguments outlive the service.
@@ -33,10 +33,9 @@ class AttentionService final
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AttendStream(
       grpc::CallbackServerContext* context) override;
 
-  grpc::ServerUnaryReactor* GetServerInfo(
-      grpc::CallbackServerContext* context,
-      const v1::GetServerInfoRequest* request,
-      v1::GetServerInfoResponse* response) override;
+  grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* context,
+                                          const grpc::ByteBuffer* request,
+                                          grpc::ByteBuffer* response) override;
 
  private:
   std::unique_ptr<Operation> NewOperation(const Caller* caller,

@@ -75,17 +75,24 @@ InferenceService::StreamReactor* InferenceService::ModelStreamInfer(
 }
 
 InferenceService::Reactor* InferenceService::ServerLive(
-    Context* context, const inference::ServerLiveRequest*,
-    inference::ServerLiveResponse* response) {
-  response->set_live(true);
-  return Answer(context, absl::OkStatus());
+    Context* context, const grpc::ByteBuffer* request,
+    grpc::ByteBuffer* response) {
+  const auto message = ReadSmallMessage<inference::ServerLiveRequest>(*request);
+  inference::ServerLiveResponse reply;
+  reply.set_live(true);
+  if (message.ok()) WriteMessage(reply, *response);
+  return Answer(context, message.status());
 }
 
 InferenceService::Reactor* InferenceService::ServerReady(
-    Context* context, const inference::ServerReadyRequest*,
-    inference::ServerReadyResponse* response) {
-  response->set_ready(ready_());
-  return Answer(context, absl::OkStatus());
+    Context* context, const grpc::ByteBuffer* request,
+    grpc::ByteBuffer* response) {
+  const auto message =
+      ReadSmallMessage<inference::ServerReadyRequest>(*request);
+  inference::ServerReadyResponse reply;
+  reply.set_ready(ready_());
+  if (message.ok()) WriteMessage(reply, *response);
+  return Answer(context, message.status());
 }
 
 }  // namespace attention::server

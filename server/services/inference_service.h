@@ -16,30 +16,33 @@
 #include "server/services/answer.h"
 #include "server/services/caller_of_call.h"
 #include "server/services/inference_management.h"
+#include "server/services/small_message.h"
 #include "server/wire/status_table.h"
 
 namespace attention::server {
 
-// The generated callback service would make every method one of messages.
+// The generated callback service would have gRPC parse every message.
 namespace inference_methods {
 using Oip = inference::GRPCInferenceService;
-using ServerMethods = Oip::WithCallbackMethod_ServerLive<
-    Oip::WithCallbackMethod_ServerReady<Oip::WithCallbackMethod_ServerMetadata<
-        Oip::WithCallbackMethod_TraceSetting<
-            Oip::WithCallbackMethod_LogSettings<Oip::Service>>>>>;
-using ModelMethods = Oip::WithCallbackMethod_ModelReady<
-    Oip::WithCallbackMethod_ModelMetadata<Oip::WithCallbackMethod_ModelConfig<
-        Oip::WithCallbackMethod_ModelStatistics<ServerMethods>>>>;
-using RepositoryMethods = Oip::WithCallbackMethod_RepositoryIndex<
-    Oip::WithCallbackMethod_RepositoryModelLoad<
-        Oip::WithCallbackMethod_RepositoryModelUnload<ModelMethods>>>;
-using SystemMemoryMethods = Oip::WithCallbackMethod_SystemSharedMemoryStatus<
-    Oip::WithCallbackMethod_SystemSharedMemoryRegister<
-        Oip::WithCallbackMethod_SystemSharedMemoryUnregister<
+using ServerMethods = Oip::WithRawCallbackMethod_ServerLive<
+    Oip::WithRawCallbackMethod_ServerReady<
+        Oip::WithRawCallbackMethod_ServerMetadata<
+            Oip::WithRawCallbackMethod_TraceSetting<
+                Oip::WithRawCallbackMethod_LogSettings<Oip::Service>>>>>;
+using ModelMethods = Oip::WithRawCallbackMethod_ModelReady<
+    Oip::WithRawCallbackMethod_ModelMetadata<
+        Oip::WithRawCallbackMethod_ModelConfig<
+            Oip::WithRawCallbackMethod_ModelStatistics<ServerMethods>>>>;
+using RepositoryMethods = Oip::WithRawCallbackMethod_RepositoryIndex<
+    Oip::WithRawCallbackMethod_RepositoryModelLoad<
+        Oip::WithRawCallbackMethod_RepositoryModelUnload<ModelMethods>>>;
+using SystemMemoryMethods = Oip::WithRawCallbackMethod_SystemSharedMemoryStatus<
+    Oip::WithRawCallbackMethod_SystemSharedMemoryRegister<
+        Oip::WithRawCallbackMethod_SystemSharedMemoryUnregister<
             RepositoryMethods>>>;
-using MemoryMethods = Oip::WithCallbackMethod_CudaSharedMemoryStatus<
-    Oip::WithCallbackMethod_CudaSharedMemoryRegister<
-        Oip::WithCallbackMethod_CudaSharedMemoryUnregister<
+using MemoryMethods = Oip::WithRawCallbackMethod_CudaSharedMemoryStatus<
+    Oip::WithRawCallbackMethod_CudaSharedMemoryRegister<
+        Oip::WithRawCallbackMethod_CudaSharedMemoryUnregister<
             SystemMemoryMethods>>>;
 using AllMethods = Oip::WithRawCallbackMethod_ModelInfer<
     Oip::WithRawCallbackMethod_ModelStreamInfer<MemoryMethods>>;
@@ -47,8 +50,8 @@ using AllMethods = Oip::WithRawCallbackMethod_ModelInfer<
 
 /// inference.GRPCInferenceService: the Open Inference Protocol with Triton's
 /// extensions (proto/inference/grpc_service.proto says what each method does).
-/// The methods that carry tensors are raw: they see messages as the bytes that
-/// came, and reply with bytes. The others say what InferenceManagement does.
+/// All of them are raw: they see messages as the bytes that came, and reply
+/// with bytes. Those that carry no tensors say what InferenceManagement does.
 class InferenceService final : public inference_methods::AllMethods {
  public:
   /// The arguments outlive the service. `ready` is what ServerReady says.
@@ -67,17 +70,18 @@ class InferenceService final : public inference_methods::AllMethods {
                       grpc::ByteBuffer* response) override;
   StreamReactor* ModelStreamInfer(Context* context) override;
 
-  Reactor* ServerLive(Context* context, const inference::ServerLiveRequest*,
-                      inference::ServerLiveResponse* response) override;
-  Reactor* ServerReady(Context* context, const inference::ServerReadyRequest*,
-                       inference::ServerReadyResponse* response) override;
+  Reactor* ServerLive(Context* context, const grpc::ByteBuffer* request,
+                      grpc::ByteBuffer* response) override;
+  Reactor* ServerReady(Context* context, const grpc::ByteBuffer* request,
+                       grpc::ByteBuffer* response) override;
 
 // What is asked of the management under the same name; HOW is one of the two
 // members below.
-#define ATTENTION_METHOD(NAME, HOW)                                        \
-  Reactor* NAME(Context* context, const inference::NAME##Request* request, \
-                inference::NAME##Response* response) override {            \
-    return HOW(context, *request, *response, &InferenceManagement::NAME);  \
+#define ATTENTION_METHOD(NAME, HOW)                                  \
+  Reactor* NAME(Context* context, const grpc::ByteBuffer* request,   \
+                grpc::ByteBuffer* response) override {               \
+    return HOW<inference::NAME##Request, inference::NAME##Response>( \
+        context, *request, *response, &InferenceManagement::NAME);   \
   }
   ATTENTION_METHOD(ServerMetadata, Ask)
   ATTENTION_METHOD(ModelReady, Ask)
@@ -103,35 +107,38 @@ class InferenceService final : public inference_methods::AllMethods {
 
   // Answers what is known at once.
   template <typename Request, typename Response, typename Method>
-  Reactor* Ask(Context* context, const Request& request, Response& response,
-               Method method) {
+  Reactor* Ask(Context* context, const grpc::ByteBuffer& bytes,
+               grpc::ByteBuffer& response, Method method) {
     const auto caller = CallerOfCall(services_.callers, *context);
     if (!caller.ok()) return Answer(context, caller.status());
-    auto reply = (management_.*method)(caller->get(), request);
-    if (!reply.ok()) return Answer(context, reply.status());
-    response = *std::move(reply);
-    return Answer(context, absl::OkStatus());
+    const auto request = ReadSmallMessage<Request>(bytes);
+    if (!request.ok()) return Answer(context, request.status());
+    const absl::StatusOr<Response> reply =
+        (management_.*method)(caller->get(), *request);
+    if (reply.ok()) WriteMessage(*reply, response);
+    return Answer(context, reply.status());
   }
 
-  // Answers when it is the call's turn. gRPC keeps the call, with its request
-  // and its response, until Finish().
+  // Answers when it is the call's turn. gRPC keeps the call, with its response,
+  // until Finish().
   template <typename Request, typename Response, typename Method>
-  Reactor* AskInTurn(Context* context, const Request& request,
-                     Response& response, Method method) {
+  Reactor* AskInTurn(Context* context, const grpc::ByteBuffer& bytes,
+                     grpc::ByteBuffer& response, Method method) {
     const auto caller = CallerOfCall(services_.callers, *context);
     if (!caller.ok()) return Answer(context, caller.status());
+    const auto request = ReadSmallMessage<Request>(bytes);
+    if (!request.ok()) return Answer(context, request.status());
     Reactor* const reactor = context->DefaultReactor();
     (management_.*method)(
-        caller->get(), request,
+        caller->get(), *request,
         [context] {
           return context->IsCancelled()
                      ? absl::CancelledError("the caller cancelled the call")
                      : absl::OkStatus();
         },
-        [reactor, &response](absl::StatusOr<Response> reply) {
-          if (!reply.ok()) return reactor->Finish(ToGrpcStatus(reply.status()));
-          response = *std::move(reply);
-          reactor->Finish(grpc::Status::OK);
+        [reactor, &response](const absl::StatusOr<Response>& reply) {
+          if (reply.ok()) WriteMessage(*reply, response);
+          reactor->Finish(ToGrpcStatus(reply.status()));
         });
     return reactor;
   }

@@ -6,8 +6,9 @@ import zlib
 
 import h2.events
 import pytest
-from attacked_server import ATTEND
+from attacked_server import ATTEND, PATIENCE
 from grpc import RpcError, StatusCode
+from inference import grpc_service_pb2
 from messages import SMALL, attend_request
 from raw_connection import MESSAGE_HEAD, RawConnection
 
@@ -125,3 +126,24 @@ def test_pressure_while_many_requests_are_gathered(start):
     assert len(codes) == 16 * 8
     assert server.is_running(), server.log()
     assert server.call(SMALL) == StatusCode.OK
+
+
+def test_large_messages_of_methods_without_tensors_are_not_parsed(start):
+    # Unknown fields, each of which takes 16 bytes where it is parsed.
+    request = b"\x08\x00" * (8 * MIB)
+    service = grpc_service_pb2.DESCRIPTOR.services_by_name["GRPCInferenceService"]
+    methods = {f"{service.full_name}/{name}" for name in service.methods_by_name}
+    methods -= {f"{service.full_name}/{name}" for name in ("ModelInfer", "ModelStreamInfer")}
+    methods.add("attention.v1.AttentionService/GetServerInfo")
+    assert len(methods) == 19
+    server = start()
+    before = server.most_memory()
+    with server.channel() as channel:
+        for method in methods:
+            call = channel.unary_unary(f"/{method}")
+            with pytest.raises(RpcError) as refused:
+                call(request, timeout=PATIENCE)
+            assert refused.value.code() == StatusCode.RESOURCE_EXHAUSTED, method
+            assert "takes 16777216 bytes" in refused.value.details()
+    assert server.call(SMALL) == StatusCode.OK
+    assert server.most_memory() - before < 100 * MIB
