@@ -10,6 +10,7 @@
 #include "server/services/answer.h"
 #include "server/services/caller_of_call.h"
 #include "server/services/sequence_messages.h"
+#include "server/services/small_message.h"
 #include "server/services/unary_call.h"
 #include "server/wire/append_operation.h"
 
@@ -25,29 +26,6 @@ absl::Status Required(absl::string_view field) {
   return FieldError(field, "missing");
 }
 
-// The parser does not say where it stopped.
-template <typename Message>
-absl::Status Parse(const grpc::ByteBuffer& bytes, Message& message) {
-  if (bytes.Length() > kMostBytes) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the request has ", bytes.Length(),
-                     " bytes (expected: ", kMostBytes, " or less)"));
-  }
-  grpc::ByteBuffer shared = bytes;  // it is emptied
-  if (grpc::SerializationTraits<Message>::Deserialize(&shared, &message).ok()) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "the request is no attention.v1.", Message::descriptor()->name(),
-      " (expected one whose texts are UTF-8)"));
-}
-
-template <typename Message>
-void Serialize(const Message& message, grpc::ByteBuffer& bytes) {
-  bool own = false;
-  grpc::SerializationTraits<Message>::Serialize(message, &bytes, &own);
-}
-
 }  // namespace
 
 template <typename Request, typename Response>
@@ -57,14 +35,12 @@ KeyValueService::Reactor* KeyValueService::Ask(Context* context,
                                                Work<Request, Response> work) {
   const auto caller = CallerOfCall(services_.callers, *context);
   if (!caller.ok()) return Answer(context, caller.status());
-  Request message;
+  const auto message = ReadSmallMessage<Request>(request, kMostBytes);
+  if (!message.ok()) return Answer(context, message.status());
   Response reply;
-  absl::Status status = Parse(request, message);
-  if (status.ok()) {
-    status =
-        (this->*work)(ResidentStore::OwnerOf(caller->get()), message, reply);
-  }
-  if (status.ok()) Serialize(reply, response);
+  const absl::Status status =
+      (this->*work)(ResidentStore::OwnerOf(caller->get()), *message, reply);
+  if (status.ok()) WriteMessage(reply, response);
   return Answer(context, status);
 }
 
@@ -74,13 +50,13 @@ KeyValueService::Reactor* KeyValueService::AskInTurn(
     grpc::ByteBuffer& response, Work<Request, Response> work) {
   const auto caller = CallerOfCall(services_.callers, *context);
   if (!caller.ok()) return Answer(context, caller.status());
-  auto message = std::make_shared<Request>();
   // Files are nobody's own: who may, reads and replaces those of all.
-  absl::Status begun = CheckRight(caller->get(), Right::kSequenceFiles);
-  if (begun.ok()) begun = Parse(request, *message);
-  if (!begun.ok()) return Answer(context, begun);
+  absl::Status right = CheckRight(caller->get(), Right::kSequenceFiles);
+  if (!right.ok()) return Answer(context, right);
+  auto message = ReadSmallMessage<Request>(request, kMostBytes);
+  if (!message.ok()) return Answer(context, message.status());
   Reactor* const reactor = context->DefaultReactor();
-  files_.Add([=, this, &response, message = std::move(message),
+  files_.Add([=, this, &response, message = *std::move(message),
               owner = ResidentStore::OwnerOf(caller->get())](
                  const absl::Status& turn) {
     absl::Status status = turn;
@@ -88,8 +64,8 @@ KeyValueService::Reactor* KeyValueService::AskInTurn(
       status = absl::CancelledError("the caller cancelled the call");
     }
     Response reply;
-    if (status.ok()) status = (this->*work)(owner, *message, reply);
-    if (status.ok()) Serialize(reply, response);
+    if (status.ok()) status = (this->*work)(owner, message, reply);
+    if (status.ok()) WriteMessage(reply, response);
     reactor->Finish(ToGrpcStatus(status));
   });
   return reactor;

@@ -17,22 +17,25 @@ namespace attention::server {
 /// As of bodies over HTTP.
 inline constexpr size_t kMostSmallMessageBytes = 64 << 10;
 
-/// RESOURCE_EXHAUSTED where it takes more, INVALID_ARGUMENT where the bytes are
-/// no such message.
+/// RESOURCE_EXHAUSTED where it takes more than `most` bytes, INVALID_ARGUMENT
+/// where they are no such message.
 template <typename Message>
-absl::StatusOr<Message> ReadSmallMessage(const grpc::ByteBuffer& bytes) {
+absl::StatusOr<Message> ReadSmallMessage(const grpc::ByteBuffer& bytes,
+                                         size_t most = kMostSmallMessageBytes) {
   const std::string& name = Message::descriptor()->full_name();
-  if (bytes.Length() > kMostSmallMessageBytes) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "the ", name, " takes ", bytes.Length(), " bytes (expected: at most ",
-        kMostSmallMessageBytes, ")"));
+  if (bytes.Length() > most) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the ", name, " takes ", bytes.Length(),
+                     " bytes (expected: at most ", most, ")"));
   }
   grpc::ByteBuffer shared = bytes;  // parsing empties it
   Message message;
   if (grpc::SerializationTraits<Message>::Deserialize(&shared, &message).ok()) {
     return message;
   }
-  return absl::InvalidArgumentError(absl::StrCat("the request is no ", name));
+  // The parser does not say where it stopped.
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the request is no ", name, " (expected one whose texts are UTF-8)"));
 }
 
 template <typename Message>
