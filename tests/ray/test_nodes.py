@@ -94,9 +94,9 @@ def test_replicas_come_back_once_there_is_room(ray_cluster, normal):
     rows = normal(1, 7000, 64), normal(1, 7000, 64)
     with (
         AttentionCluster(3, name="full", cpus=0, flags=flags) as full,
-        full.sequence(**form, replicas=2) as sequence,
+        full.sequence(**form, replicas=2, range_keys=8192) as sequence,
     ):
-        sequence.append(*[half[:, :2000] for half in rows])
+        sequence.append(*[half[:, :5000] for half in rows])
         replicas = sequence.describe().ranges[0].replicas
         nodes = {one.node: one for one in full.nodes()}
         (other,) = nodes.keys() - {one.node for one in replicas}
@@ -106,10 +106,28 @@ def test_replicas_come_back_once_there_is_room(ray_cluster, normal):
                 actor, _ = replicas[1].node.rsplit(".", 1)
                 ray.kill(ray.get_actor(actor, namespace=moving.NAMESPACE))
                 wait_until(lambda: has_broken_off(full, sequence.name))
+                # Nor is there room for a second copy where the keys are.
+                assert sequence.append(*[half[:, :1] for half in rows]) == 5001
             # No node comes or goes from now on.
             wait_until(lambda: len(sequence.describe().ranges[0].replicas) == 2)
         assert len(full.nodes()) == 2
-        assert len(sequence) == 2000
+        assert len(sequence) == 5001
+
+
+def test_a_range_moves_from_a_node_without_room_for_a_second_copy(ray_cluster, normal):
+    flags = {"worker_threads": 1, "resident_memory_limit": 4 << 20}
+    form = {"heads": 1, "width": 64}  # 512 bytes a key
+    with (
+        AttentionCluster(3, name="half", cpus=0, flags=flags) as half,
+        half.sequence(**form, replicas=2, range_keys=8192) as sequence,
+    ):
+        sequence.append(normal(1, 5000, 64), normal(1, 5000, 64))
+        (part,) = sequence.describe().ranges
+        actor, _ = part.replicas[1].node.rsplit(".", 1)
+        ray.kill(ray.get_actor(actor, namespace=moving.NAMESPACE))
+        wait_for_nodes(half, 2)
+        wait_until(lambda: len(sequence.describe().ranges[0].replicas) == 2)
+        assert sequence.append(normal(1, 1, 64), normal(1, 1, 64)) == 5001
 
 
 def test_the_map_is_found_again(cluster, checked):

@@ -199,7 +199,7 @@ class Placement:
         """Has a range at these nodes alone, under its sequence's lock.
 
         Replicas that stay where they are keep their keys, unless the range has room:
-        then its keys are closed to appends, and copied to where appends go on.
+        then its keys are closed to appends, and forked for those that go on.
         """
         if not part.replicas:
             return self._state.replace_range(known.name, part)
@@ -208,25 +208,48 @@ class Placement:
         names = [one.node if isinstance(one, Replica) else one.name for one in onto]
         kept = [r for r in part.replicas if r.node in names and not is_open]
         staying = {replica.node for replica in kept}
-        nodes = [self._node(name) for name in names if name not in staying]
-        new = self.new_range(known, part.start, part.capacity, nodes).replicas
-        try:
-            for replica in new:
-                size = moving.copy(
-                    self._actors(part.replicas),
-                    counts,
-                    self._node(replica.node).target,
-                    replica.name,
-                )
-                self._figures.add("move", size)
-        except BaseException:
-            self.delete(new)
-            raise
+        with self.undone() as new:
+            for name in names:
+                if name not in staying:
+                    new.append(self._copied(known, part, counts, name))
         known = self._state.replace_range(
             known.name, dataclasses.replace(part, replicas=(*kept, *new))
         )
         self.delete([one for one in part.replicas if one not in kept])
         return known
+
+    def _copied(
+        self, known: SequenceMap, part: Range, counts: list[int], node: str
+    ) -> Replica:
+        """A new replica with the first keys of a range, counts of each layer.
+
+        Where the node has one already, they share memory: there may be no more.
+        """
+        starts = [min(counts)] * len(counts)
+        here = [replica for replica in part.replicas if replica.node == node]
+        made: Range | None = None
+        if here:
+            one = dataclasses.replace(part, replicas=tuple(here))
+            # Not where it is gone, or behind: then as at any other node.
+            with contextlib.suppress(NotFoundError, OutOfRangeError):
+                made = self.fork_range(known, one, part.start + min(counts))
+        if made is None:
+            starts = [0] * len(counts)
+            nodes = [self._node(node)]
+            made = self.new_range(known, part.start, part.capacity, nodes)
+        with self.undone() as undone:
+            undone += made.replicas
+            (replica,) = made.replicas
+            if starts != counts:
+                size = moving.copy(
+                    self._actors(part.replicas),
+                    counts,
+                    self._node(node).target,
+                    replica.name,
+                    starts,
+                )
+                self._figures.add("move", size)
+        return replica
 
     def move_from(self, name: str, node: str) -> None:
         """All ranges that a node has of a sequence."""
