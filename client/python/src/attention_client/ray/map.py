@@ -279,7 +279,8 @@ class MapActor:
                 file = f"{part.start}.safetensors"
                 replica = part.replicas[0]
                 actor = self._state.node(replica.node).actor
-                written = moving.ask(actor, "write", replica.name, str(path / file))
+                wanted = (replica.name, str(path / file))
+                written = moving.ask(actor, "write", *wanted, timeout=None)
                 self._figures.add("export", written)
                 size += written
                 told["ranges"].append(

@@ -17,6 +17,7 @@ import ml_dtypes
 import numpy as np
 
 from attention_client._arrays import Array
+from attention_client._channel import LONGEST_TIMEOUT
 from attention_client.client import Client
 from attention_client.errors import AttentionError, UnavailableError
 from attention_client.server import LocalServer
@@ -137,7 +138,9 @@ class NodeActor:
         own = self._folder / f"{os.urandom(8).hex()}.safetensors"
         try:
             shutil.copyfile(file, own)
-            made = client.import_sequence(own.name, name=name, label=label)
+            made = client.import_sequence(
+                own.name, name=name, label=label, timeout=LONGEST_TIMEOUT
+            )
         finally:
             own.unlink(missing_ok=True)
         return list(made.lengths)
@@ -193,7 +196,8 @@ class _Exported:
         self._path = folder / f"{os.urandom(8).hex()}.safetensors"
 
     def __enter__(self) -> Path:
-        self._client.open_sequence(self._source).export(self._path.name)
+        source = self._client.open_sequence(self._source)
+        source.export(self._path.name, timeout=LONGEST_TIMEOUT)
         return self._path
 
     def __exit__(self, *_: object) -> None:

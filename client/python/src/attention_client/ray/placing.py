@@ -105,7 +105,8 @@ class Placement:
             for node in self._state.places(known, known.replicas):
                 name = self._state.new_name(known.name, start)
                 replicas.append(Replica(node.name, name))
-                moving.ask(node.actor, "read", file, name, self._state.name)
+                read = (file, name, self._state.name)
+                moving.ask(node.actor, "read", *read, timeout=None)
                 self._figures.add("import", Path(file).stat().st_size)
         return Range(start, size, tuple(replicas))
 
