@@ -3,6 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
+from waiting import wait_for_nodes
 
 from attention_client import (
     AbortedError,
@@ -178,6 +179,32 @@ def test_appends_can_be_repeated_and_not_replaced(both, normal):
     assert sharded.append(*rows, position=KEYS) == KEYS + 3
     with pytest.raises(AbortedError):
         sharded.append(rows[0] + 1, rows[1], position=KEYS)
+
+
+@pytest.mark.parametrize("is_step", [False, True])
+def test_no_append_leaves_a_gap_before_it(cluster, normal, is_step):
+    wait_for_nodes(cluster, 4)
+    keys = normal(HEADS, 64, WIDTH)
+    row = keys[:, :1]
+
+    def append(sequence, position=None):
+        if is_step:
+            sequence.attend(row, append=(row, row), position=position)
+        else:
+            sequence.append(row, row, position=position)
+
+    with cluster.sequence(heads=HEADS, width=WIDTH, range_keys=64) as sequence:
+        for position in (1, 64, 65, 128):
+            with pytest.raises(OutOfRangeError, match="leaves a gap"):
+                append(sequence, position)
+        sequence.append(keys, keys)
+        cluster.open_sequence(sequence.name).truncate(10)
+        # This one has not heard of it, and begins the next range.
+        with pytest.raises(OutOfRangeError, match="no key at 63"):
+            append(sequence)
+        assert sequence.describe().lengths == (10,)
+        append(sequence)
+        assert sequence.lengths == (11,)
 
 
 def test_another_program_finds_it(cluster, both, normal):

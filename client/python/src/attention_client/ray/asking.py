@@ -100,6 +100,7 @@ class Asking:
         To one range after the other, so that keys never have a gap before them: not for
         who reads meanwhile, and not where this program dies on the way.
         """
+        self._check_no_gap(rows)
         for part in self.known.ranges:
             if rows.belongs(part):
                 self._append_at(part, part.replicas, rows)
@@ -141,10 +142,27 @@ class Asking:
         """The range whose first replica appends and answers in one call."""
         taking = [part for part in self.known.ranges if rows.belongs(part)]
         if len(taking) == 1 and taking[0].replicas:
+            self._check_no_gap(rows)
             return taking[0]
         # They go to several servers: first there, then all are asked.
         self.append(rows)
         return None
+
+    def _check_no_gap(self, rows: NewKeys) -> None:
+        """Where they begin a range: its server does not know of the one before it."""
+        for part in self.known.ranges:
+            if part.end != rows.position or not part.replicas:
+                continue
+            last = part.replicas[-1]  # the others have what it has
+            client = self.cluster._client(last.node)
+            call = fanout.Call(client, (last,), _sequence_calls.describe(last.name))
+            self._run([call])
+            if call.outcome.lengths[self.layer] != part.capacity:
+                error = OutOfRangeError(
+                    f"position: {part.end} leaves a gap, there is no key at "
+                    f"{part.end - 1}"
+                )
+                raise StaleError(error, [], in_tree=False)
 
     def _append_at(
         self, part: Range, replicas: tuple[Replica, ...], rows: NewKeys
