@@ -207,6 +207,19 @@ def test_no_append_leaves_a_gap_before_it(cluster, normal, is_step):
         assert sequence.lengths == (11,)
 
 
+@pytest.mark.parametrize("count", [60, 64])
+def test_keys_that_another_has_cut_off_are_missed(cluster, normal, count):
+    wait_for_nodes(cluster, 4)
+    rows = normal(HEADS, count, WIDTH), normal(HEADS, count, WIDTH)
+    with cluster.sequence(heads=HEADS, width=WIDTH, range_keys=64) as sequence:
+        sequence.append(*rows)
+        cluster.open_sequence(sequence.name).truncate(10)
+        with pytest.raises(InvalidArgumentError, match="valid_lens"):
+            sequence.attend(normal(4, 1, WIDTH))
+        assert sequence.describe().lengths == (10,)
+        sequence.attend(normal(4, 1, WIDTH))
+
+
 def test_another_program_finds_it(cluster, both, normal):
     sharded, _ = both
     with AttentionCluster.connect() as other:

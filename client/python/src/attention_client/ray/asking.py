@@ -299,7 +299,8 @@ def _raise_first(
     calls: list[fanout.Call], of_map: tuple[type[AttentionError], ...]
 ) -> None:
     """What a caller has done wrong, or that the map is out of date: of_map."""
-    failed = [call for call in calls if isinstance(call.outcome, AttentionError)]
+    # The call that appends is the last one, and says most.
+    failed = [c for c in reversed(calls) if isinstance(c.outcome, AttentionError)]
     stale = []
     for call in failed:
         if call.others and tree.Trees.ends_with(call.outcome):

@@ -109,8 +109,9 @@ class Question:
             valid = self.valid - starts.reshape(-1, *(1,) * (self.valid.ndim - 1))
             most = np.array(counts).reshape(-1, *(1,) * (self.valid.ndim - 1))
             result["valid_lens"] = np.clip(valid, 0, most)
-        elif any(n < part.capacity for n, part in zip(counts, parts, strict=True)):
-            # What others have appended meanwhile is not seen.
+        else:
+            # What others have appended meanwhile is not seen, and what they have cut
+            # off meanwhile is an error.
             result["valid_lens"] = np.array(counts)
         for name, array in self.by_key.items():
             result[name] = array[..., starts[0] : starts[0] + counts[0]]
