@@ -275,7 +275,8 @@ class MapActor:
                 "ranges": [],
             }
             size = 0
-            for part in known.ranges:
+            # The last one first, as fork() does.
+            for part in reversed(known.ranges):
                 file = f"{part.start}.safetensors"
                 replica = part.replicas[0]
                 actor = self._state.node(replica.node).actor
@@ -286,6 +287,7 @@ class MapActor:
                 told["ranges"].append(
                     {"start": part.start, "capacity": part.capacity, "file": file}
                 )
+        told["ranges"].reverse()
         index = path / "sequence.json"
         partial = path / "sequence.json.part"
         partial.write_text(json.dumps(told, indent=1))
@@ -308,11 +310,17 @@ class MapActor:
                 )
                 known = self._state.put(known.changed([]))
                 for one in told["ranges"]:
+                    if one["start"] != known.end:
+                        raise InvalidArgumentError(
+                            f"folder: {folder!r} has no range from position "
+                            f"{known.end} on"
+                        )
                     file = str(Path(folder) / one["file"])
                     part = self._placement.imported(
                         known, one["start"], one["capacity"], file
                     )
                     known = self._state.put(known.changed([*known.ranges, part]))
+                self._placement.check_no_gap(known)
             return self.describe(made.name)
         except BaseException:
             self.delete(made.name)

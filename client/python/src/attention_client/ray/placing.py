@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from attention_client import _sequence_calls
 from attention_client.client import Client
 from attention_client.errors import (
     DeadlineExceededError,
+    InvalidArgumentError,
     KeysLostError,
     NotFoundError,
     OutOfRangeError,
@@ -186,6 +188,17 @@ class Placement:
                 f"{shown(missing)}",
                 missing,
             )
+
+    def check_no_gap(self, known: SequenceMap) -> None:
+        """Of files, which may have been of a sequence that was appended to."""
+        for before, part in itertools.pairwise(known.ranges):
+            had, has = self.least(before) or [], self.least(part) or []
+            for count, more in zip(had, has, strict=True):
+                if more and count < before.capacity:
+                    raise InvalidArgumentError(
+                        f"file: {before.start}.safetensors has {count} keys (expected "
+                        f"{before.capacity}: there are keys behind them)"
+                    )
 
     def delete(self, replicas: Sequence[Replica]) -> None:
         for replica in replicas:
