@@ -31,6 +31,21 @@ class Slow(Client):
         return super()._call(method, *arguments)
 
 
+class Held(Client):
+    """Its answers to questions come once they are let go."""
+
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        self.is_reached, self.is_free = threading.Event(), threading.Event()
+
+    def _call(self, method, *arguments):
+        answer = super()._call(method, *arguments)
+        if method == _channel.ATTEND:
+            self.is_reached.set()
+            assert self.is_free.wait(60)
+        return answer
+
+
 @pytest.fixture(params=[2, 3])
 def sequence(cluster, normal, request):
     with cluster.sequence(**FORM, replicas=request.param) as made:
@@ -169,3 +184,25 @@ def test_a_fork_amid_appends_to_several_layers_has_like_replicas(cluster, normal
             assert fork.lengths == (KEYS + 1, KEYS)
             assert fork.append(*rows(normal), 1) == KEYS + 1
             assert len(set(held(cluster, fork))) == 1
+
+
+def test_a_read_under_way_leaves_a_truncated_length(cluster, normal):
+    with (
+        cluster.sequence(**FORM) as made,
+        AttentionCluster.connect() as connected,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        made.append(*rows(normal, KEYS))
+        opened = connected.open_sequence(made.name)
+        (replica,) = opened._map.ranges[0].replicas
+        target = connected._client(replica.node).target
+        with Held(target, **moving.plain({})) as held:
+            connected._clients[replica.node] = held
+            reading = threads.submit(opened.attend, normal(HEADS, 1, WIDTH))
+            try:
+                assert held.is_reached.wait(60)
+                opened.truncate(10)
+            finally:
+                held.is_free.set()
+            reading.result()
+            assert len(opened) == 10

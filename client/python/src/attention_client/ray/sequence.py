@@ -171,7 +171,8 @@ class ShardedSequence(EndsWithBlock):
 
         def attempt(asking: Asking) -> ShardedResult:
             answer = asking.attend(question, rows, partial)
-            self._lengths[layer] = max(self._lengths[layer], length)
+            if rows is not None:  # a read says nothing new
+                self._lengths[layer] = max(self._lengths[layer], rows.end)
             merged = answer.result
             nothing: dict[str, Any] = dict.fromkeys(TENSORS)
             output = back(merged.output)
