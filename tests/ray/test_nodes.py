@@ -1,8 +1,12 @@
 """Servers and nodes that die and are started anew, amid calls."""
 
+import contextlib
+import os
+import signal
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import psutil
 import pytest
 import ray
 from checked import HEADS, KEYS, WIDTH, report
@@ -163,6 +167,24 @@ def test_a_call_whose_time_is_up_is_an_error(cluster):
         for timeout in (0, -1):
             with pytest.raises(DeadlineExceededError):
                 sequence.describe(timeout=timeout)
+
+
+@pytest.mark.long  # a server has a minute for what it has begun
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_cluster_whose_servers_hang_is_shut_down():
+    hung = AttentionCluster(2, name="hung", cpus=0)
+    pids = [node.pid for node in hung.nodes()]
+    try:
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        hung.shutdown()
+        assert not any(psutil.pid_exists(pid) for pid in pids)
+        # Its name is free.
+        AttentionCluster(1, name="hung", cpus=0).shutdown()
+    finally:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def ray_node(ray_cluster, wanted):

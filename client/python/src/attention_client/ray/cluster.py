@@ -49,6 +49,7 @@ _REPEATABLE = frozenset(
 _THREADS = 64
 _MAP_MEMORY = 1 << 20  # bytes that Ray sets aside for the map's actor
 _START = 120  # seconds that actors and servers may take to start
+_END = 120  # and to end
 
 
 class AttentionCluster:
@@ -177,9 +178,11 @@ class AttentionCluster:
         import ray
 
         self.close()
-        with contextlib.suppress(UnavailableError):
-            self._ask("end")
-        ray.kill(self._map)
+        try:
+            with contextlib.suppress(UnavailableError, DeadlineExceededError):
+                self._ask("end", timeout=_END)
+        finally:
+            ray.kill(self._map)
 
     # Nodes.
 

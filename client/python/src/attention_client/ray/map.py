@@ -14,6 +14,7 @@ import json
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -334,7 +335,8 @@ class MapActor:
         """Stops every node's server, and forgets the map."""
         self._ended.set()
         self._watch.end()
-        for node in self._state.nodes():
-            with contextlib.suppress(Exception):
-                moving.stop(node.actor)
+        # All at once: one that hangs takes its time.
+        with ThreadPoolExecutor(32) as threads:
+            for node in self._state.nodes():
+                threads.submit(moving.stop, node.actor)
         self._state.forget()

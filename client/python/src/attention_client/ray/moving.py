@@ -24,6 +24,7 @@ from attention_client.ray.fanout import known as at_server
 from attention_client.ray.ranges import Range, Replica, SequenceMap
 
 _MARK = 16  # keys
+_STOP = 90  # seconds: a server that hangs is killed after 60
 NAMESPACE = "attention"  # Ray's, of our actors
 
 
@@ -202,7 +203,7 @@ def stop(actor: str) -> None:
     import ray
 
     with contextlib.suppress(UnavailableError, DeadlineExceededError):
-        ask(actor, "stop")
+        ask(actor, "stop", timeout=_STOP)
     with contextlib.suppress(ValueError):
         ray.kill(ray.get_actor(actor, namespace=NAMESPACE))
 
