@@ -9,6 +9,7 @@ from failing_server import FailingServer
 
 from attention_client import (
     AsyncClient,
+    CancelledError,
     DeadlineExceededError,
     InvalidArgumentError,
     LocalServer,
@@ -187,3 +188,36 @@ def test_a_cancelled_task_ends_the_call(run, normal):
 
     with FailingServer(answer) as fake:
         run(calls, fake.target)
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_a_call_that_is_ended_by_close_says_so(normal, is_stream, is_closed):
+    x = normal(1, 2, 4)
+    is_reached, is_free = threading.Event(), threading.Event()
+
+    def answer(_number, _context):
+        is_reached.set()
+        assert is_free.wait(60)
+        return b""
+
+    async def ask(client):
+        if not is_stream:
+            return await client.attend(x, x, x)
+        requests = [{"query": x, "key": x, "value": x}]
+        return [result async for result in client.attend_many(requests)]
+
+    async def main(target):
+        async with AsyncClient(target) as client:
+            asking = asyncio.create_task(ask(client))
+            await asyncio.to_thread(is_reached.wait, 60)
+            await client.close() if is_closed else asking.cancel()
+            await asking
+
+    with FailingServer(answer) as failing:
+        expected = CancelledError if is_closed else asyncio.CancelledError
+        try:
+            with pytest.raises(expected, match="is closed" if is_closed else None):
+                asyncio.run(main(failing.target))
+        finally:
+            is_free.set()

@@ -115,7 +115,7 @@ class AsyncClient(_channel.Caller):
                     return
                 _process.check(self._process)
                 while not window.is_ready():
-                    window.put(await _read(stream, self.target, timeout))
+                    window.put(await self._read(stream, timeout))
                 yield window.take(return_errors)
         finally:
             if not self._is_inherited():
@@ -279,19 +279,26 @@ class AsyncClient(_channel.Caller):
             )
         except grpc.RpcError as error:
             raise from_rpc_error(error, self.target) from None
+        except asyncio.CancelledError:
+            if self._is_closed:  # which ends calls that run
+                raise self._closed() from None
+            raise
         return reply
 
-
-async def _read(stream: Any, target: str, timeout: float) -> bytes:
-    try:
-        reply = await asyncio.wait_for(stream.read(), timeout)
-    except asyncio.TimeoutError:
-        raise _channel.no_result_within(timeout) from None
-    except grpc.RpcError as error:
-        raise from_rpc_error(error, target) from None
-    if not isinstance(reply, bytes):  # grpc.aio.EOF
-        raise AttentionError("the stream has ended before all replies came")
-    return reply
+    async def _read(self, stream: Any, timeout: float) -> bytes:
+        try:
+            reply = await asyncio.wait_for(stream.read(), timeout)
+        except asyncio.TimeoutError:
+            raise _channel.no_result_within(timeout) from None
+        except grpc.RpcError as error:
+            raise from_rpc_error(error, self.target) from None
+        except asyncio.CancelledError:
+            if self._is_closed:
+                raise self._closed() from None
+            raise
+        if not isinstance(reply, bytes):  # grpc.aio.EOF
+            raise AttentionError("the stream has ended before all replies came")
+        return reply
 
 
 async def _taken_from(outgoing: asyncio.Queue[bytes | None]) -> AsyncIterator[bytes]:
