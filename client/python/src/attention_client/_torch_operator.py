@@ -167,6 +167,8 @@ def options(tensors: dict[str, Any], facts: Facts) -> Options:
     for name in ("attend_mask", "valid_lens", "bias", "sinks"):
         if tensors.get(name) is not None:
             found[name] = tensors[name]
+    if "sinks" in found:
+        found["sinks"] = found["sinks"].float()  # the service takes no other ones
     for name, default in _DEFAULTS:
         if (fact := getattr(facts, name)) != default:
             found[name] = fact
