@@ -220,6 +220,25 @@ def test_keys_that_another_has_cut_off_are_missed(cluster, normal, count):
         sequence.attend(normal(4, 1, WIDTH))
 
 
+@pytest.mark.usefixtures("asking")
+@pytest.mark.parametrize("is_step", [False, True])
+@pytest.mark.parametrize("name", ["bias", "attend_mask"])
+def test_a_mask_is_of_the_keys_that_this_one_knows(
+    cluster, both, normal, name, is_step
+):
+    sharded, whole = both
+    row = normal(HEADS, 1, WIDTH), normal(HEADS, 1, WIDTH)
+    options = {"append": row} if is_step else {}
+    other = cluster.open_sequence(sharded.name)
+    other.append(*row)  # a step appends the same
+    other.append(normal(HEADS, 2, WIDTH), normal(HEADS, 2, WIDTH))
+    shape = (4, 5, KEYS + is_step)
+    tensor = normal(*shape) > 0 if name == "attend_mask" else normal(*shape)
+    query = normal(4, 5, WIDTH)
+    answer = sharded.attend(query, lse=True, **options, **{name: tensor})
+    assert_same(answer, whole.attend(query, lse=True, **options, **{name: tensor}))
+
+
 def test_another_program_finds_it(cluster, both, normal):
     sharded, _ = both
     with AttentionCluster.connect() as other:

@@ -48,6 +48,14 @@ class RefusedError(Exception):
         self.error = error
 
 
+class LongerError(Exception):
+    """Ranges to which others have appended: a mask or a bias has too few columns."""
+
+    def __init__(self, error: AttentionError, replicas: tuple[Replica, ...]) -> None:
+        self.error = error
+        self.replicas = replicas
+
+
 @dataclasses.dataclass(frozen=True)
 class NewKeys:
     """Keys and values that go to positions from the first one on."""
@@ -109,6 +117,29 @@ class Asking:
         self, question: fanout.Question, rows: NewKeys | None, partial: bool
     ) -> Answer:
         """The answers of all that have keys which some row sees, merged."""
+        while True:
+            try:
+                return self._attend(question, rows, partial)
+            except LongerError as longer:
+                before = dict(question.held)
+                self._count(question, longer.replicas)
+                if question.held == before:
+                    raise longer.error from None
+
+    def _count(self, question: fanout.Question, replicas: tuple[Replica, ...]) -> None:
+        """How many keys these have, for masks and biases with a column for each."""
+        for part in self.known.ranges:
+            for replica in part.replicas:
+                if replica in replicas:
+                    steps = _sequence_calls.describe(replica.name)
+                    client = self.cluster._client(replica.node)
+                    call = fanout.Call(client, (replica,), steps)
+                    self._run([call])
+                    question.held[part.start] = call.outcome.lengths[self.layer]
+
+    def _attend(
+        self, question: fanout.Question, rows: NewKeys | None, partial: bool
+    ) -> Answer:
         tail = None if rows is None else self._appended(rows)
         parts = [part for part in self.known.ranges if question.sees(part)]
         missing = joined(
@@ -305,11 +336,10 @@ def _raise_first(
     for call in failed:
         if call.others and tree.Trees.ends_with(call.outcome):
             raise RefusedError(call.outcome)
-        if isinstance(call.outcome, of_map) or (
-            # Of an open range whose length has changed.
-            call.outcome.field in ("attend_mask", "bias")
-        ):
+        if isinstance(call.outcome, of_map):
             stale.append(call)
+        elif call.outcome.field in ("attend_mask", "bias"):
+            raise LongerError(call.outcome, call.replicas)
         else:
             raise call.outcome
     if stale:

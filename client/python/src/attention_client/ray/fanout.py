@@ -53,6 +53,8 @@ class Question:
     by_key: dict[str, Array]  # attend_mask and bias, where they have a last extent
     sinks: Array | None  # (Hq)
     rest: dict[str, Any]  # as it is
+    # Of ranges by their starts: keys at the server, where it has more than are seen.
+    held: dict[int, int] = dataclasses.field(default_factory=dict, init=False)
     _common: dict[int, bytes] = dataclasses.field(default_factory=dict, init=False)
 
     @classmethod
@@ -114,12 +116,19 @@ class Question:
             # off meanwhile is an error.
             result["valid_lens"] = np.array(counts)
         for name, array in self.by_key.items():
-            result[name] = array[..., starts[0] : starts[0] + counts[0]]
+            result[name] = self._columns(array, parts[0])
         if has_sinks and self.sinks is not None:
             sinks = np.full((len(parts), self.sinks.size), -np.inf, np.float32)
             sinks[0] = self.sinks
             result["sinks"] = sinks
         return result
+
+    def _columns(self, array: Array, part: Range) -> Array:
+        """Of a range's keys; those that are not seen have some, too."""
+        count = part.count(self.length)
+        seen = array[..., part.start : part.start + count]
+        more = max(0, self.held.get(part.start, count) - count)
+        return np.pad(seen, [(0, 0)] * (seen.ndim - 1) + [(0, more)]) if more else seen
 
 
 def _check(given: dict[str, Any]) -> None:
