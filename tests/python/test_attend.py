@@ -147,6 +147,7 @@ def test_any_layout_of_an_array_will_do(computing, tensors):
     expected = computing.attend(*tensors).output
     for change in (
         lambda a: a.astype(np.float64),
+        lambda a: a.astype(">f8"),
         lambda a: a.astype(">f4"),
         np.asfortranarray,
         lambda a: np.repeat(a, 2, axis=-1)[..., ::2],

@@ -124,7 +124,7 @@ def sendable(array: Array, name: str) -> Array:
     kind = array.dtype
     if type(array) is np.ndarray and kind in DATATYPES and array.flags.c_contiguous:
         return array
-    if kind == np.float64:
+    if kind.kind == "f" and kind.itemsize == 8:
         kind = np.dtype("<f4")
     elif kind.byteorder == ">" or kind not in DATATYPES:
         kind = kind.newbyteorder("<")
