@@ -271,6 +271,8 @@ def test_a_checkpoint_becomes_a_sequence(cluster, both, normal, tmp_path):
     [
         {"weights": True},
         {"top_k": 3},
+        {"query_starts": np.array([0, 1])},
+        {"key_scale": np.ones((HEADS, KEYS), np.float32)},
         {"training": True, "dropout_p": 0.5},
         {"empty_rows": "uniform"},
         {"scoring": ParameterSet("x")},

@@ -133,7 +133,10 @@ class Question:
 
 def _check(given: dict[str, Any]) -> None:
     for name in _REFUSED:
-        if name in given and given[name] not in (False, "none"):
+        value = given.get(name, False)
+        # An array has no truth of its own.
+        plain = isinstance(value, (bool, np.bool_, int, str))
+        if not plain or value not in (False, "none"):
             raise InvalidArgumentError(
                 f"{name}: given for a sequence on several servers (expected none: "
                 "they answer with output and lse)"
