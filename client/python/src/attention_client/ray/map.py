@@ -321,11 +321,16 @@ class MapActor:
                         known, one["start"], one["capacity"], file
                     )
                     known = self._state.put(known.changed([*known.ranges, part]))
-                self._placement.check_no_gap(known)
+            self._check_no_gap(made.name)
             return self.describe(made.name)
         except BaseException:
             self.delete(made.name)
             raise
+
+    @_without_lost_nodes
+    def _check_no_gap(self, name: str) -> None:
+        with self._placement.changing(name) as known:
+            self._placement.check_no_gap(known)
 
     def copied_bytes(self) -> int:
         """That were moved, imported and exported since the actor started."""
