@@ -77,12 +77,14 @@ class InferenceService final : public inference_methods::AllMethods {
 
 // What is asked of the management under the same name; HOW is one of the two
 // members below.
+// NOLINTBEGIN(bugprone-macro-parentheses): which is no expression
 #define ATTENTION_METHOD(NAME, HOW)                                  \
   Reactor* NAME(Context* context, const grpc::ByteBuffer* request,   \
                 grpc::ByteBuffer* response) override {               \
     return HOW<inference::NAME##Request, inference::NAME##Response>( \
         context, *request, *response, &InferenceManagement::NAME);   \
   }
+  // NOLINTEND(bugprone-macro-parentheses)
   ATTENTION_METHOD(ServerMetadata, Ask)
   ATTENTION_METHOD(ModelReady, Ask)
   ATTENTION_METHOD(ModelMetadata, Ask)

@@ -45,8 +45,8 @@ bool ReadBytes(CodedInputStream& in, int& room, std::string& bytes) {
 bool ReadEntry(CodedInputStream& in, FoundSteps& found) {
   std::string bytes;
   v1::SequenceLayer entry;
-  if (!ReadBytes(in, found.room, bytes) || !entry.ParseFromString(bytes))
-    return false;
+  if (!ReadBytes(in, found.room, bytes)) return false;
+  if (!entry.ParseFromString(bytes)) return false;
   found.step.layers.push_back(absl::StrCat(entry.layer(), " ", entry.name()));
   return true;
 }

@@ -221,7 +221,9 @@ TEST_F(DecodingTurnTest, WhatIsStoppedWhileItIsDecodedHasNoNegativeQueueTime) {
   };
   EXPECT_FALSE(Start(*stopped).get().status.ok());
   const TimeHistogram queue = metrics_.Read().by_scoring[kMostScorings].queue;
-  EXPECT_EQ(std::accumulate(queue.counts.begin(), queue.counts.end(), 0), 1);
+  EXPECT_EQ(
+      std::accumulate(queue.counts.begin(), queue.counts.end(), uint64_t{0}),
+      1U);
   EXPECT_GE(queue.sum, 0);
 }
 
