@@ -28,6 +28,14 @@ def callers_file(tmp_path):
     return str(file)
 
 
+@pytest.fixture
+def folder(tmp_path):
+    """For files of sequences."""
+    made = tmp_path / "files"
+    made.mkdir()
+    return made
+
+
 def fill(sequences, name, width):
     """Until there is no room; what the server says then."""
     for _ in range(10_000):
@@ -133,9 +141,7 @@ def test_a_call_without_tensors_is_not_read_where_it_is_large(start, tmp_path, m
 # ---- names of others
 
 
-def test_names_of_others_are_not_there(start, tmp_path, callers_file):
-    folder = tmp_path / "files"
-    folder.mkdir()
+def test_names_of_others_are_not_there(start, folder, callers_file):
     server = start("--callers-file", callers_file, "--resident-folder", str(folder))
     with server.channel() as channel:
         greedy, modest = caller(channel, "greedy"), caller(channel, "modest")
@@ -175,9 +181,7 @@ def test_names_of_others_are_not_there(start, tmp_path, callers_file):
 # ---- files
 
 
-def test_files_are_for_those_who_may(start, tmp_path, callers_file):
-    folder = tmp_path / "files"
-    folder.mkdir()
+def test_files_are_for_those_who_may(start, folder, callers_file):
     server = start("--callers-file", callers_file, "--resident-folder", str(folder))
     with server.channel() as channel:
         greedy, modest = caller(channel, "greedy"), caller(channel, "modest")
@@ -197,9 +201,7 @@ def test_files_are_for_those_who_may(start, tmp_path, callers_file):
         greedy.import_from("secret", "again")
 
 
-def test_names_of_files_may_be_as_long_as_the_system_takes(start, tmp_path):
-    folder = tmp_path / "files"
-    folder.mkdir()
+def test_names_of_files_may_be_as_long_as_the_system_takes(start, folder):
     server = start("--resident-folder", str(folder))
     with server.channel() as channel:
         sequences = Sequences(channel)
@@ -211,9 +213,7 @@ def test_names_of_files_may_be_as_long_as_the_system_takes(start, tmp_path):
         assert sorted(len(path.name) for path in folder.iterdir()) == [1, 218, 255]
 
 
-def test_paths_that_leave_the_folder(start, tmp_path):
-    folder = tmp_path / "files"
-    folder.mkdir()
+def test_paths_that_leave_the_folder(start, tmp_path, folder):
     (folder / "folder").mkdir()
     outside = tmp_path / "outside.safetensors"
     server = start("--resident-folder", str(folder))

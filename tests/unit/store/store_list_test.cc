@@ -65,7 +65,6 @@ TEST_F(StoreListTest, ThoseWhoseLabelBeginsSo) {
   EXPECT_THAT(NamesOf(s_, {.label = "x"}), ElementsAre());
 }
 
-// Sequences of many layers say much of themselves.
 TEST_F(StoreListTest, APageHasNoMoreBytesThanItMay) {
   AStore s;
   std::vector<NewSequence> wanted(200);
@@ -78,11 +77,12 @@ TEST_F(StoreListTest, APageHasNoMoreBytesThanItMay) {
   const ListedPage page =
       s.store.List("", {.label = "", .most = 200}, s.now).value();
   const auto count = static_cast<int64_t>(page.sequences.size());
-  EXPECT_LE(count * (256 + 4 + 10), Store::kMostListedBytes);
-  EXPECT_GE(count * 2 * (256 + 4 + 10), Store::kMostListedBytes);
+  // Label, name, ten lengths of 6 bytes, and 64 for the rest.
+  EXPECT_EQ(count, Store::kMostListedBytes / (256 + 4 + 60 + 64));
   EXPECT_EQ(NamesOf(s, {.label = "", .most = 200}).size(), 200U);
 }
 
+// Sequences of many layers say much of themselves.
 TEST_F(StoreListTest, APageHasOneSequenceHoweverManyLayersThatHas) {
   AStore s;
   std::vector<NewSequence> wanted(3);
