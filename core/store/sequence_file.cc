@@ -82,7 +82,8 @@ absl::Status WriteSequence(const SequenceForm& form,
 
 absl::Status WriteSequenceFile(const SequenceForm& form,
                                absl::Span<const Snapshot> layers,
-                               const std::string& path) {
+                               const std::string& path,
+                               absl::FunctionRef<absl::Status()> go_on) {
   // Who reads the file meanwhile reads the old one; so does everybody where the
   // disk is full. Who writes it meanwhile has another name.
   const absl::StatusOr<std::string> name = MakeName();
@@ -97,10 +98,13 @@ absl::Status WriteSequenceFile(const SequenceForm& form,
   absl::StatusOr<OutputFile> file = OutputFile::Create(part);
   if (!file.ok()) return of_path(file.status());
   absl::Cleanup remove_part = [&part] { ::unlink(part.c_str()); };
+  absl::Status stopped;
   absl::Status status =
-      WriteSequence(form, layers, [&file](absl::Span<const std::byte> bytes) {
-        return file->Write(bytes);
+      WriteSequence(form, layers, [&](absl::Span<const std::byte> bytes) {
+        stopped = go_on();
+        return stopped.ok() ? file->Write(bytes) : stopped;
       });
+  if (!stopped.ok()) return stopped;
   if (status.ok()) status = file->Close();
   if (!status.ok()) return of_path(status);
   if (std::rename(part.c_str(), path.c_str()) != 0) {

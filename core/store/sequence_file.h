@@ -35,10 +35,12 @@ absl::Status WriteSequence(
 
 /// The same into a file, which is created, or replaced when all is written. The
 /// system's own reason where that fails; the message begins with the path that
-/// it is about.
+/// it is about. Asks `go_on` before each piece, and ends with what it says
+/// where that is no OK; the file is then as it was.
 absl::Status WriteSequenceFile(const SequenceForm& form,
                                absl::Span<const Snapshot> layers,
-                               const std::string& path);
+                               const std::string& path,
+                               absl::FunctionRef<absl::Status()> go_on);
 
 /// A sequence's file of which the header has been read and checked.
 class SequenceFileReader {

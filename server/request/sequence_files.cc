@@ -25,13 +25,14 @@ absl::Status OfFile(const absl::Status& status, const SequenceFilePlace& file) {
 absl::StatusOr<int64_t> ExportSequence(store::Store& store,
                                        const std::string& owner,
                                        const std::string& name,
-                                       const SequenceFilePlace& file) {
+                                       const SequenceFilePlace& file,
+                                       GoOn go_on) {
   const auto sequence = store.Find(owner, name, store::Clock::now());
   if (!sequence.ok()) return sequence.status();
   const auto snapshots = (*sequence)->TakeSnapshots();
   if (!snapshots.ok()) return snapshots.status();
-  absl::Status status =
-      store::WriteSequenceFile((*sequence)->form(), *snapshots, file.path);
+  absl::Status status = store::WriteSequenceFile((*sequence)->form(),
+                                                 *snapshots, file.path, go_on);
   if (!status.ok()) return OfFile(status, file);
   struct stat facts {};
   const bool known = stat(file.path.c_str(), &facts) == 0;
@@ -41,7 +42,8 @@ absl::StatusOr<int64_t> ExportSequence(store::Store& store,
 absl::StatusOr<ImportedSequence> ImportSequence(store::Store& store,
                                                 const std::string& owner,
                                                 const SequenceFilePlace& file,
-                                                store::NewSequence wanted) {
+                                                store::NewSequence wanted,
+                                                GoOn go_on) {
   absl::StatusOr<SafetensorsReader> opened =
       SafetensorsReader::OpenFile(file.path);
   if (!opened.ok()) return OfFile(opened.status(), file);
@@ -53,6 +55,8 @@ absl::StatusOr<ImportedSequence> ImportSequence(store::Store& store,
   if (!name.ok()) return name.status();
   const absl::Status status = reader->Read(
       [&](int64_t layer, int64_t position, const KeyValueBlock& rows) {
+        absl::Status stopped = go_on();
+        if (!stopped.ok()) return stopped;
         return store
             .Append(owner, *name, layer, position, rows, store::Clock::now())
             .status();

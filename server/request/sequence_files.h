@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/store/store.h"
 
@@ -18,12 +20,17 @@ struct SequenceFilePlace {
   std::string shown;
 };
 
+/// Asked now and then while a file is written or read; where it is no OK, that
+/// ends with it, and nothing is left of what was begun.
+using GoOn = absl::FunctionRef<absl::Status()>;
+
 /// Writes a sequence, as it is now, and gives the file's bytes. Errors of the
 /// file begin with "file: ".
 absl::StatusOr<int64_t> ExportSequence(store::Store& store,
                                        const std::string& owner,
                                        const std::string& name,
-                                       const SequenceFilePlace& file);
+                                       const SequenceFilePlace& file,
+                                       GoOn go_on);
 
 struct ImportedSequence {
   std::string name;
@@ -35,7 +42,8 @@ struct ImportedSequence {
 absl::StatusOr<ImportedSequence> ImportSequence(store::Store& store,
                                                 const std::string& owner,
                                                 const SequenceFilePlace& file,
-                                                store::NewSequence wanted);
+                                                store::NewSequence wanted,
+                                                GoOn go_on);
 
 }  // namespace attention::server
 

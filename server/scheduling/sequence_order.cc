@@ -16,7 +16,7 @@ bool SequenceOrder::Add(int64_t request, SequenceStep step) {
   added.step = std::move(step);
   std::vector<int64_t> begin;
   for (const std::string& layer : added.step.layers) {
-    std::deque<Waiter>& queue = layers_[layer];
+    std::vector<Waiter>& queue = layers_[layer];
     queue.push_back({request, added.step.appends, false});
     GiveTurns(queue, begin);
   }
@@ -31,7 +31,7 @@ std::vector<int64_t> SequenceOrder::Remove(int64_t request) {
   requests_.erase(found);
   for (const std::string& layer : layers) {
     const auto place = layers_.find(layer);
-    std::deque<Waiter>& queue = place->second;
+    std::vector<Waiter>& queue = place->second;
     const auto waiter = absl::c_find_if(
         queue, [request](const Waiter& w) { return w.request == request; });
     queue.erase(waiter);
@@ -42,7 +42,7 @@ std::vector<int64_t> SequenceOrder::Remove(int64_t request) {
   return begin;
 }
 
-void SequenceOrder::GiveTurns(std::deque<Waiter>& queue,
+void SequenceOrder::GiveTurns(std::vector<Waiter>& queue,
                               std::vector<int64_t>& begin) {
   for (size_t n = 0; n < queue.size(); ++n) {
     Waiter& waiter = queue[n];

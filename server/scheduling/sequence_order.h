@@ -2,7 +2,6 @@
 #define ATTENTION_SERVER_SCHEDULING_SEQUENCE_ORDER_H_
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <string>
 #include <vector>
@@ -41,10 +40,12 @@ class SequenceOrder {
 
   // Lets those at the front of a layer's queue go; gives those whose last turn
   // that was.
-  void GiveTurns(std::deque<Waiter>& queue, std::vector<int64_t>& begin);
+  void GiveTurns(std::vector<Waiter>& queue, std::vector<int64_t>& begin);
 
   std::map<int64_t, Request> requests_;
-  std::map<std::string, std::deque<Waiter>> layers_;
+  // One message names up to ten thousand layers, most with one waiter: a
+  // deque would take half a kilobyte for each.
+  std::map<std::string, std::vector<Waiter>> layers_;
 };
 
 }  // namespace attention::server

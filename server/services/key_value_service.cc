@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/request/request_builder.h"
-#include "server/request/sequence_files.h"
 #include "server/services/answer.h"
 #include "server/services/caller_of_call.h"
 #include "server/services/sequence_messages.h"
@@ -47,7 +46,7 @@ KeyValueService::Reactor* KeyValueService::Ask(Context* context,
 template <typename Request, typename Response>
 KeyValueService::Reactor* KeyValueService::AskInTurn(
     Context* context, const grpc::ByteBuffer& request,
-    grpc::ByteBuffer& response, Work<Request, Response> work) {
+    grpc::ByteBuffer& response, WorkOnFile<Request, Response> work) {
   const auto caller = CallerOfCall(services_.callers, *context);
   if (!caller.ok()) return Answer(context, caller.status());
   // Files are nobody's own: who may, reads and replaces those of all.
@@ -59,12 +58,17 @@ KeyValueService::Reactor* KeyValueService::AskInTurn(
   files_.Add([=, this, &response, message = *std::move(message),
               owner = ResidentStore::OwnerOf(caller->get())](
                  const absl::Status& turn) {
+    // Also where its deadline has passed, or the server has drained for long
+    // enough.
+    const auto go_on = [context] {
+      return context->IsCancelled()
+                 ? absl::CancelledError("the caller cancelled the call")
+                 : absl::OkStatus();
+    };
     absl::Status status = turn;
-    if (status.ok() && context->IsCancelled()) {
-      status = absl::CancelledError("the caller cancelled the call");
-    }
+    if (status.ok()) status = go_on();
     Response reply;
-    if (status.ok()) status = (this->*work)(owner, message, reply);
+    if (status.ok()) status = (this->*work)(owner, message, go_on, reply);
     if (status.ok()) WriteMessage(reply, response);
     reactor->Finish(ToGrpcStatus(status));
   });
@@ -214,11 +218,12 @@ absl::Status KeyValueService::DeleteFor(
 
 absl::Status KeyValueService::WriteFile(
     const std::string& owner, const v1::ExportSequenceRequest& request,
-    v1::ExportSequenceResponse& response) {
+    GoOn go_on, v1::ExportSequenceResponse& response) {
   absl::StatusOr<std::string> path = resident_.PathOf(request.file());
   if (!path.ok()) return path.status();
-  const absl::StatusOr<int64_t> bytes = ExportSequence(
-      store(), owner, request.name(), {*std::move(path), request.file()});
+  const absl::StatusOr<int64_t> bytes =
+      ExportSequence(store(), owner, request.name(),
+                     {*std::move(path), request.file()}, go_on);
   if (!bytes.ok()) return bytes.status();
   response.set_bytes(static_cast<uint64_t>(*bytes));
   return absl::OkStatus();
@@ -226,14 +231,16 @@ absl::Status KeyValueService::WriteFile(
 
 absl::Status KeyValueService::ReadFile(const std::string& owner,
                                        const v1::ImportSequenceRequest& request,
+                                       GoOn go_on,
                                        v1::ImportSequenceResponse& response) {
   absl::StatusOr<std::string> path = resident_.PathOf(request.file());
   if (!path.ok()) return path.status();
   absl::StatusOr<store::NewSequence> wanted =
       FromWire(request, resident_.idle_limit());
   if (!wanted.ok()) return wanted.status();
-  const absl::StatusOr<ImportedSequence> made = ImportSequence(
-      store(), owner, {*std::move(path), request.file()}, *std::move(wanted));
+  const absl::StatusOr<ImportedSequence> made =
+      ImportSequence(store(), owner, {*std::move(path), request.file()},
+                     *std::move(wanted), go_on);
   if (!made.ok()) return made.status();
   response.set_name(made->name);
   response.mutable_lengths()->Assign(made->lengths.begin(),

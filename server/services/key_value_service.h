@@ -4,6 +4,7 @@
 #include <string>
 
 #include "attention/v1/attention.grpc.pb.h"
+#include "server/request/sequence_files.h"
 #include "server/resident/resident_store.h"
 #include "server/scheduling/active_calls.h"
 #include "server/scheduling/serial_queue.h"
@@ -68,6 +69,12 @@ class KeyValueService final : public key_value_methods::AllMethods {
   using Work = absl::Status (KeyValueService::*)(const std::string& owner,
                                                  const Request& request,
                                                  Response& response);
+  // The same with a file, as long as it may go on.
+  template <typename Request, typename Response>
+  using WorkOnFile = absl::Status (KeyValueService::*)(const std::string& owner,
+                                                       const Request& request,
+                                                       GoOn go_on,
+                                                       Response& response);
   // Answers a known caller, at once or when it is the call's turn on the thread
   // of files. gRPC keeps the call, with its request and its response, until it
   // is answered.
@@ -76,7 +83,8 @@ class KeyValueService final : public key_value_methods::AllMethods {
                grpc::ByteBuffer& response, Work<Request, Response> work);
   template <typename Request, typename Response>
   Reactor* AskInTurn(Context* context, const grpc::ByteBuffer& request,
-                     grpc::ByteBuffer& response, Work<Request, Response> work);
+                     grpc::ByteBuffer& response,
+                     WorkOnFile<Request, Response> work);
 
   absl::Status CreateFor(const std::string& owner,
                          const v1::CreateSequencesRequest& request,
@@ -96,10 +104,10 @@ class KeyValueService final : public key_value_methods::AllMethods {
                          const v1::DeleteSequencesRequest& request,
                          v1::DeleteSequencesResponse& response);
   absl::Status WriteFile(const std::string& owner,
-                         const v1::ExportSequenceRequest& request,
+                         const v1::ExportSequenceRequest& request, GoOn go_on,
                          v1::ExportSequenceResponse& response);
   absl::Status ReadFile(const std::string& owner,
-                        const v1::ImportSequenceRequest& request,
+                        const v1::ImportSequenceRequest& request, GoOn go_on,
                         v1::ImportSequenceResponse& response);
 
   store::Store& store() { return resident_.store(); }

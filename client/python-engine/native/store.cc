@@ -219,7 +219,8 @@ int64_t PythonStore::Export(const std::string& name,
                             const std::string& path) const {
   const std::shared_ptr<Store> store = Get();
   return Done(*store, [&] {
-    return server::ExportSequence(*store, kOwner, name, {path, path});
+    return server::ExportSequence(*store, kOwner, name, {path, path},
+                                  [] { return absl::OkStatus(); });
   });
 }
 
@@ -236,7 +237,8 @@ std::string PythonStore::Import(const std::string& path,
                                               {.form = {},
                                                .name = name,
                                                .label = label,
-                                               .idle_limit = *idle});
+                                               .idle_limit = *idle},
+                                              [] { return absl::OkStatus(); });
               })
       .name;
 }

@@ -89,6 +89,17 @@ HWY_INLINE void StoreHalf(VF value, unsigned char* to) {
 }
 #endif
 
+// A factor in two steps where alone it would be subnormal or 0: what it is
+// multiplied by may be large.
+struct Factor {
+  explicit Factor(double factor)
+      : after(factor < 0x1p-64 ? 0x1p-64F : 1.0F),
+        first(static_cast<float>(factor / after)) {}
+
+  float after;
+  float first;
+};
+
 inline void FinishRows(const FinishArgs& args) {
   const F d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -98,10 +109,11 @@ inline void FinishRows(const FinishArgs& args) {
     if (to == nullptr) continue;
     const float* row = args.output + r * args.output_stride;
     const double sum = args.sum[r];
-    const VF inverse =
-        hn::Set(d, sum == 0.0 ? 0.0F : static_cast<float>(1.0 / sum));
+    const Factor inverse(sum == 0.0 ? 0.0 : 1.0 / sum);
+    const VF first = hn::Set(d, inverse.first);
+    const VF after = hn::Set(d, inverse.after);
     const auto finish = [=](int64_t i) HWY_ATTR {
-      return hn::Mul(hn::Load(d, row + i), inverse);
+      return hn::Mul(hn::Mul(hn::Load(d, row + i), first), after);
     };
     int64_t i = 0;
     if (args.type == Element::kFloat32 && IsAligned(to, 4)) {
@@ -129,16 +141,14 @@ inline void FinishRows(const FinishArgs& args) {
   }
 }
 
-// In two steps where the factor alone would be subnormal or 0: what it is
-// multiplied by may be large. At once, for `to` is not in the caches.
+// Streams, for `to` is not in the caches.
 inline void ScaleRow(const float* from, int64_t count, double factor,
                      float* to) {
   const F d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const float after = factor < 0x1p-64 ? 0x1p-64F : 1.0F;
-  const float first = static_cast<float>(factor / after);
-  const VF scale = hn::Set(d, first);
-  const VF scale_after = hn::Set(d, after);
+  const Factor parts(factor);
+  const VF scale = hn::Set(d, parts.first);
+  const VF scale_after = hn::Set(d, parts.after);
   const bool stream = IsAligned(to, sizeof(float) * hn::Lanes(d));
   int64_t i = 0;
   for (; i + lanes <= count; i += lanes) {
@@ -151,7 +161,7 @@ inline void ScaleRow(const float* from, int64_t count, double factor,
     }
   }
   for (; i < count; ++i) {
-    const float value = from[i] * first * after;
+    const float value = from[i] * parts.first * parts.after;
     memcpy(to + i, &value, sizeof(value));
   }
 }

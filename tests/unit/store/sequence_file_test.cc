@@ -32,7 +32,8 @@ class StoreFileTest : public ::testing::Test {
   static absl::Status Write(const Sequence& sequence, const std::string& path) {
     const auto layers = sequence.TakeSnapshots();
     if (!layers.ok()) return layers.status();
-    return WriteSequenceFile(sequence.form(), *layers, path);
+    return WriteSequenceFile(sequence.form(), *layers, path,
+                             [] { return absl::OkStatus(); });
   }
   static absl::StatusOr<SequenceFileReader> Open(const std::string& path) {
     auto file = SafetensorsReader::OpenFile(path);
@@ -129,8 +130,25 @@ TEST_F(StoreFileTest, WhatCannotBeWrittenLeavesNothing) {
   }
 }
 
+TEST_F(StoreFileTest, NothingIsLeftOfOneThatDoesNotGoOn) {
+  const auto sequence = MakeSequence();
+  ASSERT_THAT(AppendRows(*sequence, 100, 1), IsOk());
+  ASSERT_OK_AND_ASSIGN(const auto layers, sequence->TakeSnapshots());
+  int pieces = 0;
+  EXPECT_THAT(WriteSequenceFile(sequence->form(), layers, path_,
+                                [&pieces] {
+                                  return ++pieces < 3
+                                             ? absl::OkStatus()
+                                             : absl::CancelledError("enough");
+                                }),
+              StatusIs(absl::StatusCode::kCancelled, "enough"));
+  EXPECT_EQ(pieces, 3);
+  EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
+}
+
 TEST_F(StoreFileTest, WantsASnapshotOfEveryLayer) {
-  EXPECT_THAT(WriteSequenceFile(SmallForm(2), {}, path_),
+  EXPECT_THAT(WriteSequenceFile(SmallForm(2), {}, path_,
+                                [] { return absl::OkStatus(); }),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("layers: 0 (expected: 2)")));
 }

@@ -202,6 +202,15 @@ TEST_P(FinishTest, RowsAreDividedByTheirSums) {
   }
 }
 
+// Large sums are those of rows beside a much larger sink.
+TEST_P(FinishTest, LargeRowsAreDividedByLargeSums) {
+  for (const double sum : {0x1.8p66, 0x1.8p126, 0x1.8p130, 0x1.8p180}) {
+    for (const int64_t width : Lengths()) {
+      Check(Element::kFloat32, Normals(width, 0x1p120F), sum, 3 * kEps);
+    }
+  }
+}
+
 // With a sum of 1 only the rounding to the element type is left: to nearest,
 // ties to even.
 TEST_P(FinishTest, RoundsToNearestWithTiesToEven) {

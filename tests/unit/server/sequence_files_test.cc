@@ -1,0 +1,61 @@
+#include "server/request/sequence_files.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "core/store/store.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/unit/store/rows.h"
+
+namespace attention::server {
+namespace {
+
+using store::testing::Rows;
+using store::testing::SmallForm;
+using test::IsOk;
+using test::StatusIs;
+
+class SequenceFilesTest : public ::testing::Test {
+ protected:
+  // A sequence with keys in each of two layers.
+  void SetUp() override {
+    const store::SequenceForm form = SmallForm(2);
+    ASSERT_THAT(store_.Create("", {form, "a", "", std::nullopt}, now_), IsOk());
+    const Rows rows(form, 0, 100, 1);
+    for (const int64_t layer : {0, 1}) {
+      ASSERT_THAT(
+          store_.Append("", "a", layer, std::nullopt, rows.block(), now_),
+          IsOk());
+    }
+  }
+
+  const store::Time now_ = store::Clock::now();
+  store::Store store_{store::StoreOptions{}};
+  const test::TemporaryFolder folder_;
+  const SequenceFilePlace file_{folder_.path() + "/a.safetensors", "a"};
+};
+
+TEST_F(SequenceFilesTest, NoSequenceIsLeftOfAFileThatIsNotReadToItsEnd) {
+  const auto go_on = [] { return absl::OkStatus(); };
+  ASSERT_THAT(ExportSequence(store_, "", "a", file_, go_on), IsOk());
+  const store::NewSequence wanted{{}, "b", "", std::nullopt};
+  int pieces = 0;
+  const auto stop = [&] {
+    return ++pieces < 2 ? absl::OkStatus() : absl::CancelledError("enough");
+  };
+  EXPECT_THAT(ImportSequence(store_, "", file_, wanted, stop),
+              StatusIs(absl::StatusCode::kCancelled,
+                       ::testing::HasSubstr("enough")));
+  EXPECT_EQ(pieces, 2);
+  EXPECT_THAT(store_.Describe("", "b", now_),
+              StatusIs(absl::StatusCode::kNotFound, ::testing::_));
+  EXPECT_THAT(ImportSequence(store_, "", file_, wanted, go_on), IsOk());
+}
+
+}  // namespace
+}  // namespace attention::server
