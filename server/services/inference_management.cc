@@ -111,7 +111,7 @@ absl::StatusOr<inference::LogSettingsResponse> InferenceManagement::LogSettings(
   const std::string& level = options_.log_level;
   const bool verbose = level == "debug" || level == "trace";
   const bool info = verbose || level == "info";
-  const bool warning = info || level == "warn";
+  const bool warning = info || level == "warning";
   inference::LogSettingsResponse response;
   auto& settings = *response.mutable_settings();
   settings["log_file"].set_string_param("");

@@ -165,5 +165,17 @@ TEST_F(InferenceModelsTest, SettingsCanBeReadButNotSet) {
       StatusCode::kUnimplemented);
 }
 
+TEST(LogSettingsTest, FollowTheLevel) {
+  server::ServerOptions options = TestOptions();
+  options.log_level = "warning";
+  const auto server = StartServer(options);
+  WireClient client(server->address());
+  const auto response = CallInference<inference::LogSettingsResponse>(
+      client, "LogSettings", inference::LogSettingsRequest());
+  ASSERT_TRUE(response.ok()) << response.status();
+  EXPECT_FALSE(response->settings().at("log_info").bool_param());
+  EXPECT_TRUE(response->settings().at("log_warning").bool_param());
+}
+
 }  // namespace
 }  // namespace attention::test

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <spdlog/common.h>
 
 #include "server/base/version.h"
 #include "server/options/option_checks.h"
@@ -149,6 +150,15 @@ TEST(Flags, FillEveryOption) {
   EXPECT_TRUE(options.allow_shared_memory);
   EXPECT_EQ(options.log_level, "debug");
   EXPECT_EQ(options.log_format, "json");
+}
+
+TEST(Flags, LevelsHaveTheNamesThatTheLogWrites) {
+  for (const auto level :
+       {spdlog::level::trace, spdlog::level::debug, spdlog::level::info,
+        spdlog::level::warn, spdlog::level::err, spdlog::level::off}) {
+    const auto name = spdlog::level::to_string_view(level);
+    EXPECT_EQ(Refusal({"--log-level", {name.data(), name.size()}}), "");
+  }
 }
 
 TEST(Flags, TimesWithoutUnitAreSeconds) {
