@@ -1,12 +1,17 @@
 #include "server/resident/resident_store.h"
 
+#include <fcntl.h>
 #include <spdlog/spdlog.h>
 #include <sys/random.h>
-#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
 
 #include "absl/memory/memory.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "server/base/file_descriptor.h"
 
 namespace attention::server {
 namespace {
@@ -26,14 +31,18 @@ std::optional<store::Duration> IdleLimitOf(const ServerOptions& options) {
   return options.resident_idle_limit;
 }
 
+// By a file: what access(2) grants root, a file system may refuse.
 absl::Status CheckFolder(const std::string& folder) {
   if (folder.empty()) return absl::OkStatus();
-  struct stat facts {};
-  if (stat(folder.c_str(), &facts) != 0 || !S_ISDIR(facts.st_mode)) {
-    return absl::NotFoundError(absl::StrCat("--resident-folder: '", folder,
-                                            "' is no folder (expected one that "
-                                            "is there)"));
+  std::string path = folder + "/.check-XXXXXX";
+  const FileDescriptor file(::mkostemp(path.data(), O_CLOEXEC));
+  if (!file.ok()) {
+    return absl::ErrnoToStatus(
+        errno, absl::StrCat("--resident-folder: '", folder,
+                            "' (expected a folder in which this server can "
+                            "make files)"));
   }
+  ::unlink(path.c_str());
   return absl::OkStatus();
 }
 

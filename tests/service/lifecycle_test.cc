@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "tests/service/gated_server.h"
 #include "tests/service/requests.h"
 #include "tests/service/wire_client.h"
@@ -164,6 +165,18 @@ TEST(StartTest, OptionsThatMakeNoSenseAreRefusedByName) {
   options.grpc_address = "not an address";
   ExpectRefusal(server::Server::Start(options).status(),
                 StatusCode::kInvalidArgument, {"", "not an address"});
+}
+
+// Root may write where modes say no, but not into /sys.
+TEST(StartTest, AFolderForSequencesThatCannotBeWrittenIsRefusedByName) {
+  server::ServerOptions options = TestOptions();
+  for (const char* folder : {"/sys", "/nonexistent"}) {
+    options.resident_folder = folder;
+    const absl::Status refused = server::Server::Start(options).status();
+    EXPECT_THAT(
+        std::string(refused.message()),
+        HasSubstr(absl::StrCat("--resident-folder: '", folder, "' (expected")));
+  }
 }
 
 TEST(StartTest, TheSummarySaysWhereAndOnWhat) {
