@@ -17,6 +17,7 @@
 #include "server/base/version.h"
 #include "server/options/environment.h"
 #include "server/options/flags.h"
+#include "server/options/option_checks.h"
 #include "server/server.h"
 #include "server/telemetry/last_words.h"
 #include "server/telemetry/log.h"
@@ -120,7 +121,7 @@ int Serve(const attention::server::ServerOptions& options,
   const auto server = attention::server::Server::Start(options);
   if (!server.ok()) {
     SayWhyNot(options, static_cast<std::string>(server.status().message()));
-    return 1;
+    return attention::server::IsWrongOption(server.status()) ? 2 : 1;
   }
   attention::server::NoteStart();
   Tell("start",

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/memory/memory_limit.h"
+#include "server/options/option_checks.h"
 
 namespace attention::server {
 
@@ -45,7 +46,7 @@ absl::Status CheckReach(const ServerOptions& options, const TcpListener& tcp) {
   if (tcp.loopback || options.insecure || !options.tls_certificate.empty()) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat(
+  return WrongOptionError(absl::StrCat(
       "--grpc-address: '", options.grpc_address,
       "' is reached from other machines, without encryption (expected "
       "--tls-certificate and --tls-key; or --insecure, where nobody else reads "

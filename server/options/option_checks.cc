@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "server/options/option_table.h"
@@ -12,9 +13,11 @@
 namespace attention::server {
 namespace {
 
+constexpr char kWrongOption[] = "attention-server/wrong-option";
+
 template <typename... Parts>
 absl::Status Wrong(absl::string_view flag, const Parts&... parts) {
-  return absl::InvalidArgumentError(absl::StrCat(flag, ": ", parts...));
+  return WrongOptionError(absl::StrCat(flag, ": ", parts...));
 }
 
 // Callers' tokens go to them.
@@ -67,6 +70,16 @@ absl::Status CheckTogether(const ServerOptions& options) {
 }
 
 }  // namespace
+
+absl::Status WrongOptionError(absl::string_view message) {
+  absl::Status status = absl::InvalidArgumentError(message);
+  status.SetPayload(kWrongOption, absl::Cord());
+  return status;
+}
+
+bool IsWrongOption(const absl::Status& status) {
+  return status.GetPayload(kWrongOption).has_value();
+}
 
 absl::Status CheckOptions(const ServerOptions& options) {
   for (const OptionRow& row : OptionTable()) {

@@ -105,6 +105,15 @@ TEST(ServerBinaryTest, ATakenPortEndsItWithExitCodeOne) {
   EXPECT_THAT(text, HasSubstr(first->address()));
 }
 
+// It may come: whoever starts servers again waits for it.
+TEST(ServerBinaryTest, AMissingCertificateEndsItWithExitCodeOne) {
+  ChildProcess server(ATTENTION_SERVER_BINARY,
+                      {"--tls-certificate", "/nonexistent", "--tls-key",
+                       "/nonexistent", "--grpc-port", "0", "--http-port", "0"});
+  EXPECT_THAT(server.ReadAll(), HasSubstr("--tls-certificate"));
+  EXPECT_EQ(server.Wait(), 1);
+}
+
 struct WrongOption {
   const char* name;
   std::vector<std::string> arguments;
@@ -145,6 +154,9 @@ INSTANTIATE_TEST_SUITE_P(
         {"SocketPathTooLong",
          {"--grpc-unix-socket", std::string(108, 's')},
          "--grpc-unix-socket: a path of 108 bytes (expected at most 107)"},
+        {"PlainTextBeyondLoopback",
+         {"--grpc-address", "0.0.0.0", "--grpc-port", "0", "--http-port", "0"},
+         "--grpc-address"},
         {"NoSuchConfig",
          {"--config", "/nonexistent/file"},
          "/nonexistent/file"},
