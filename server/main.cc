@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -104,6 +105,13 @@ void SayWhyNot(const attention::server::ServerOptions& options,
                                    std::chrono::seconds(read ? 1 : 0));
 }
 
+// Says where it listens to who waits for that: the log may be off. Lines of the
+// start are written by then.
+bool WriteReadyFile(const std::string& path, const std::string& address) {
+  attention::server::FlushLog();
+  return static_cast<bool>(std::ofstream(path) << address << std::endl);
+}
+
 // The process's exit code.
 int Serve(const attention::server::ServerOptions& options,
           const Signals& signals) {
@@ -130,6 +138,12 @@ int Serve(const attention::server::ServerOptions& options,
        {{"version", attention::server::Version()},
         {"address", (*server)->address()},
         {"http_address", (*server)->http_address()}});
+  if (!options.ready_file.empty() &&
+      !WriteReadyFile(options.ready_file, (*server)->address())) {
+    SayWhyNot(options, absl::StrCat("--ready-file: '", options.ready_file,
+                                    "' cannot be written"));
+    return 1;
+  }
   const std::string name =
       absl::StrCat("SIG", sigabbrev_np(WaitForEnd(**server, signals)));
   Tell("drain",

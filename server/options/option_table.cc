@@ -71,6 +71,9 @@ const std::vector<OptionRow>& OptionTable() {
        "Names by which inference over HTTP is asked for in plain text, beside "
        "IP addresses, localhost, this machine's own name and --http-address; * "
        "for any; likewise"},
+      {"--ready-file", kListening, TextOption{&O::ready_file, "FILE"},
+       "A file that is written once the server listens, with the address of "
+       "gRPC, whatever is logged"},
       {"--drain-delay", kListening, TimeOption{&O::drain_delay},
        "How long calls are still served after SIGTERM, SIGINT or SIGQUIT, "
        "while health says NOT_SERVING: time for callers and proxies to see it"},

@@ -26,6 +26,7 @@ struct ServerOptions {
   /// server (server/http/port/http_access.h).
   std::vector<std::string> http_allow_origin;
   std::vector<std::string> http_host;
+  std::string ready_file;
   std::chrono::milliseconds drain_delay{0};
   std::chrono::milliseconds drain_time{30'000};
 

@@ -2,8 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/stat.h>
 
 #include <csignal>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,7 @@
 #include "tests/service/running_server.h"
 #include "tests/service/wire_client.h"
 #include "tests/support/child_process.h"
+#include "tests/support/temporary_folder.h"
 
 namespace attention::test {
 namespace {
@@ -111,6 +114,27 @@ TEST(ServerBinaryTest, AMissingCertificateEndsItWithExitCodeOne) {
                       {"--tls-certificate", "/nonexistent", "--tls-key",
                        "/nonexistent", "--grpc-port", "0", "--http-port", "0"});
   EXPECT_THAT(server.ReadAll(), HasSubstr("--tls-certificate"));
+  EXPECT_EQ(server.Wait(), 1);
+}
+
+TEST(ServerBinaryTest, WritesItsAddressWhenReadyAlthoughTheLogIsOff) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/ready";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);  // opened once it is written
+  const ChildProcess server(ATTENTION_SERVER_BINARY,
+                            {"--log-level", "off", "--ready-file", path,
+                             "--grpc-port", "0", "--http=false"});
+  std::string address;
+  std::getline(std::ifstream(path), address);
+  WireClient client(address);
+  ExpectGoodReply(client.Attend(GoodRequest()));
+}
+
+TEST(ServerBinaryTest, AReadyFileThatCannotBeWrittenEndsItWithExitCodeOne) {
+  ChildProcess server(
+      ATTENTION_SERVER_BINARY,
+      {"--ready-file", "/sys/ready", "--grpc-port", "0", "--http=false"});
+  EXPECT_THAT(server.ReadAll(), HasSubstr("--ready-file: '/sys/ready'"));
   EXPECT_EQ(server.Wait(), 1);
 }
 

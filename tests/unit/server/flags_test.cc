@@ -111,6 +111,8 @@ TEST(Flags, FillEveryOption) {
                                     "models",
                                     "--allow-model-control",
                                     "--allow-shared-memory",
+                                    "--ready-file",
+                                    "ready",
                                     "--log-level",
                                     "debug",
                                     "--log-format",
@@ -148,6 +150,7 @@ TEST(Flags, FillEveryOption) {
   EXPECT_EQ(options.model_repository, "models");
   EXPECT_TRUE(options.allow_model_control);
   EXPECT_TRUE(options.allow_shared_memory);
+  EXPECT_EQ(options.ready_file, "ready");
   EXPECT_EQ(options.log_level, "debug");
   EXPECT_EQ(options.log_format, "json");
 }
