@@ -34,6 +34,13 @@ def test_it_serves_on_a_port_until_the_context_ends():
     assert server.stop() == 0
 
 
+@pytest.mark.parametrize("level", ["error", "off"])
+def test_it_starts_whatever_it_logs(level):
+    with LocalServer(log_level=level) as server, Client(server.target) as client:
+        assert client.health() == "SERVING"
+        assert server.log() == ""
+
+
 def test_it_serves_on_a_unix_socket():
     with LocalServer(unix_socket=True) as server, Client(server.target) as client:
         assert server.target.startswith("unix:")

@@ -21,7 +21,12 @@ from ray.serve.schema import ServeDeploySchema
 from tritonclient.utils import InferenceServerException
 from waiting import wait_until
 
-from attention_client import Client, InvalidArgumentError, UnimplementedError
+from attention_client import (
+    Client,
+    InvalidArgumentError,
+    LocalServer,
+    UnimplementedError,
+)
 from attention_client.serve import SERVICES, Attention
 
 SDPA = "scaled_dot_product_attention"
@@ -220,11 +225,20 @@ def configurations():
     ]
 
 
-@pytest.mark.parametrize("text", configurations(), ids=["manifest", "page"])
-def test_the_shown_configurations_are_what_serve_takes(text):
-    schema = ServeDeploySchema.model_validate(yaml.safe_load(text))
+@pytest.fixture(params=configurations(), ids=["manifest", "page"])
+def schema(request):
+    return ServeDeploySchema.model_validate(yaml.safe_load(request.param))
+
+
+def test_the_shown_configurations_are_what_serve_takes(schema):
     assert schema.grpc_options.grpc_servicer_functions == [SERVICES]
     (application,) = schema.applications
     assert [one.name for one in application.deployments] == [Attention.name]
     made = import_attr(application.import_path)(application.args)
     assert made is not None
+
+
+def test_the_shown_flags_start_a_server(schema):
+    (application,) = schema.applications
+    with LocalServer(**application.args) as server, Client(server.target) as ours:
+        assert ours.health() == "SERVING"

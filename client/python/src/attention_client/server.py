@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import re
 import shutil
 import subprocess
 import tempfile
@@ -18,8 +17,6 @@ BINARY_VARIABLE = "ATTENTION_SERVER_BINARY"
 # Ends the server, and removes its folder, where this process is gone without having
 # done so: its end of the pipe is closed then, however it ended.
 _WATCHDOG = 'read -r _; kill -TERM "$0" 2>/dev/null; rm -rf -- "$1"'
-
-_LISTENING = re.compile(r"listening on (\S+:\d+)")
 
 
 def find_binary(binary: str | os.PathLike[str] | None = None) -> str:
@@ -82,6 +79,7 @@ class LocalServer:
             "log_level": "info",
             "log_format": "text",
             **flags,
+            "ready_file": self._folder / "ready",
         }
         socket = self._folder / "socket"
         if unix_socket:
@@ -153,10 +151,11 @@ class LocalServer:
 
     def _wait_until_listening(self, timeout: float) -> str:
         end = time.monotonic() + timeout
+        ready = self._folder / "ready"
         while True:
             running = self.is_running()
-            if found := _LISTENING.search(self.log()):
-                return found[1]
+            if ready.exists() and (address := ready.read_text()).endswith("\n"):
+                return address.strip()
             if not running:
                 raise RuntimeError(f"the server does not start: {self.log().strip()}")
             if time.monotonic() > end:
