@@ -117,6 +117,32 @@ def test_it_ends_with_a_program_that_is_killed():
     wait_until(lambda: not folder.exists(), "its folder is gone")
 
 
+def test_its_folder_goes_although_its_children_are_killed_first():
+    """As Ray ends a process."""
+    waits = STARTS + "print(s.log_path.parent, flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", waits],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as program:
+        program.stdout.readline()
+        folder = Path(program.stdout.readline().strip())
+        children = Path(f"/proc/{program.pid}/task/{program.pid}/children")
+        for pid in children.read_text().split():
+            os.kill(int(pid), signal.SIGKILL)
+        assert folder.is_dir()
+        program.send_signal(signal.SIGKILL)
+    wait_until(lambda: not folder.exists(), "its folder is gone")
+
+
+def test_files_of_sequences_may_have_a_folder_of_its_own():
+    with LocalServer(resident_folder=True) as server, Client(server.target) as client:
+        client.sequence(heads=1, width=4).export("file")
+        assert (server.files / "file").is_file()
+    assert not server.files.exists()
+
+
 def test_the_package_with_the_server_comes_before_the_path(monkeypatch, tmp_path):
     in_path, packaged = tmp_path / "attention-server", tmp_path / "packaged"
     for program in (in_path, packaged):

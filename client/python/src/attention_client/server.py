@@ -15,8 +15,11 @@ from typing_extensions import Self
 BINARY_VARIABLE = "ATTENTION_SERVER_BINARY"
 
 # Ends the server, and removes its folder, where this process is gone without having
-# done so: its end of the pipe is closed then, however it ended.
-_WATCHDOG = 'read -r _; kill -TERM "$0" 2>/dev/null; rm -rf -- "$1"'
+# done so: its end of the pipe is closed then, however it ended. In a child of the
+# shell: Ray kills the children of a process that it ends, but not theirs.
+_WATCHDOG = (
+    'exec 3<&0; { read -r _ <&3 || { kill -TERM "$0"; rm -rf -- "$1"; }; } & wait'
+)
 
 
 def find_binary(binary: str | os.PathLike[str] | None = None) -> str:
@@ -52,6 +55,8 @@ class LocalServer:
     unix_socket: listen on a Unix-domain socket as well, which .target then names; it
     is in a folder that only this user can enter, and costs less than a port.
     start_timeout: seconds until it must listen.
+    resident_folder: as the server's flag; True: a folder of its own, .files, which goes
+    when the server ends.
     flags: the server's, with underscores: worker_threads=2, model_repository="sets".
 
     It ends with stop(), with the context, and with this process, however that ends.
@@ -81,6 +86,10 @@ class LocalServer:
             **flags,
             "ready_file": self._folder / "ready",
         }
+        self.files = self._folder / "files"
+        if wanted.get("resident_folder") is True:
+            self.files.mkdir()
+            wanted["resident_folder"] = self.files
         socket = self._folder / "socket"
         if unix_socket:
             wanted["grpc_unix_socket"] = socket
@@ -97,6 +106,7 @@ class LocalServer:
         self._watchdog = subprocess.Popen(
             ["/bin/sh", "-c", _WATCHDOG, str(self._process.pid), str(self._folder)],
             stdin=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
         self._owner = os.getpid()
@@ -139,8 +149,8 @@ class LocalServer:
         except subprocess.TimeoutExpired:
             self._process.kill()
             code = self._process.wait()
-        self._watchdog.kill()
-        self._watchdog.communicate()
+        if self._watchdog.returncode is None:
+            self._watchdog.communicate(b"\n")
         shutil.rmtree(self._folder, ignore_errors=True)
         return code
 

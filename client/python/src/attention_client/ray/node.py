@@ -7,7 +7,6 @@ import json
 import math
 import os
 import shutil
-import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -61,7 +60,6 @@ class NodeActor:
         self._flags = dict(flags)
         self._connect = dict(connect)
         self._lock = threading.Lock()
-        self._folder = Path(tempfile.mkdtemp(prefix="attention-ray-"))
         self._starts = 0
         self._server: LocalServer | None = None
         self._client: Client | None = None
@@ -134,8 +132,8 @@ class NodeActor:
 
     def read(self, file: str, name: str, label: str) -> list[int]:
         """Makes a sequence of such a file; keys of each layer."""
-        client = self._running()
-        own = self._folder / f"{os.urandom(8).hex()}.safetensors"
+        client, folder = self._running()
+        own = folder / f"{os.urandom(8).hex()}.safetensors"
         try:
             shutil.copyfile(file, own)
             made = client.import_sequence(
@@ -152,7 +150,6 @@ class NodeActor:
                 self._client.close()
             if self._server is not None:
                 self._server.stop()
-            shutil.rmtree(self._folder, ignore_errors=True)
 
     def _start(self) -> None:
         if self._server is not None:
@@ -168,7 +165,7 @@ class NodeActor:
         address = util.get_node_ip_address() if is_node else self._listen
         wanted: dict[str, Any] = {
             "grpc_address": address,
-            "resident_folder": self._folder,
+            "resident_folder": True,
             "resident_idle_limit": 0,
             **self._flags,
         }
@@ -178,13 +175,15 @@ class NodeActor:
         self._server = LocalServer(**wanted)
         self._client = Client(self._server.target, **self._connect)
 
-    def _running(self) -> Client:
-        if self._client is None:
+    def _running(self) -> tuple[Client, Path]:
+        """A client, and the folder for files of sequences."""
+        if self._client is None or self._server is None:
             raise UnavailableError(f"{self._name}: the server has not been started")
-        return self._client
+        return self._client, self._server.files
 
     def _exported(self, source: str) -> _Exported:
-        return _Exported(self._running(), source, self._folder)
+        client, folder = self._running()
+        return _Exported(client, source, folder)
 
 
 class _Exported:
