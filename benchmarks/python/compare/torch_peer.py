@@ -1,4 +1,4 @@
-"""PyTorch: scaled_dot_product_attention, the plain formula, and torch.compile."""
+"""PyTorch: its fused functions, the plain formula, and torch.compile."""
 
 import functools
 import logging
@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend
 
-from compare import torch_packed
+from compare import torch_flex, torch_packed
 from compare.cases import Case
 from compare.measure import CannotDo, Peer
 from compare.tensors import mask_of
@@ -116,6 +116,7 @@ def offers(case: Case) -> dict[str, Callable[[Case, dict], Peer]]:
         if case.groups > 1:
             offer(f"{SDPA}, heads folded into rows", sdpa, None, True)
         offer("PyTorch, plain softmax(QK^T)V", plain_dot)
+        offered |= torch_flex.offers(case)
     else:
         form = "plain" if case.scoring == "additive" else "cdist"
         offer(f"PyTorch, {form}", written_out, False)
