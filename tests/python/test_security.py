@@ -159,6 +159,20 @@ def test_a_token_does_not_cross_a_network_in_the_clear():
     Client("example.org:8001", token="s3cret", tls=True).close()
 
 
+@pytest.mark.parametrize(
+    "target",
+    [
+        "127.evil.example:8001",
+        "127.0.0.1.nip.io:8001",
+        "ipv4:127.0.0.1:8001,10.0.0.7:8001",
+        "ipv4:127.0.0.1:8001%2C10.0.0.7:8001",
+    ],
+)
+def test_what_only_begins_as_this_machine_does_gets_no_token(target):
+    with pytest.raises(ValueError, match="token: without tls"):
+        Client(target, token="s3cret")
+
+
 def test_settings_that_exclude_each_other_are_refused(folder):
     with pytest.raises(ValueError, match="expected both of them"):
         Client("127.0.0.1:1", tls=Tls(certificate=folder / "client.pem"))

@@ -373,6 +373,8 @@ def test_a_forked_child_does_not_use_its_parents_memory():
         ("dns:///localhost:8001", True),
         ("[::1]:8001", True),
         ("ipv4:127.0.0.1:8001", True),
+        ("ipv4:127.0.0.1:8001,127.0.0.2:8001", True),
+        ("ipv4:127.0.0.1:8001,10.0.0.7:8001", False),
         ("localhost.example.org:8001", False),
         ("10.0.0.1:8001", False),
         ("example.org:8001", False),

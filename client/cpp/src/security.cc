@@ -1,15 +1,19 @@
 #include "client/cpp/src/security.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
-#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 
 namespace attention::client {
 namespace {
@@ -20,18 +24,30 @@ bool IsTokenCharacter(char c) {
          absl::StrContains("-._~+/=", c);
 }
 
+// "127.0.0.1:8001", "localhost"; a name may begin as an address does.
+bool IsLoopback(absl::string_view address) {
+  const size_t end = address.find_last_not_of("0123456789");
+  if (end != absl::string_view::npos && address[end] == ':') {
+    address = address.substr(0, end);
+  }
+  in_addr ipv4{};
+  return address == "localhost" || address == "[::1]" ||
+         (inet_pton(AF_INET, absl::StrCat(address).c_str(), &ipv4) == 1 &&
+          ntohl(ipv4.s_addr) >> 24 == 127);
+}
+
 // Where nobody else reads what is sent in plain text.
 bool StaysOnThisMachine(absl::string_view target) {
+  if (absl::StartsWith(target, "unix:") ||
+      absl::StartsWith(target, "unix-abstract:")) {
+    return true;
+  }
   for (const char* prefix : {"dns:///", "ipv4:", "ipv6:"}) {
-    if (absl::StartsWith(target, prefix)) {
-      target.remove_prefix(std::strlen(prefix));
-    }
+    if (absl::ConsumePrefix(&target, prefix)) break;
   }
-  for (const char* prefix :
-       {"unix:", "unix-abstract:", "127.", "localhost:", "[::1]"}) {
-    if (absl::StartsWith(target, prefix)) return true;
-  }
-  return target == "localhost";
+  // ipv4 and ipv6 take a list, of which gRPC calls any.
+  const std::vector<absl::string_view> addresses = absl::StrSplit(target, ',');
+  return std::all_of(addresses.begin(), addresses.end(), IsLoopback);
 }
 
 absl::Status ReadFile(const char* option, const std::string& path,

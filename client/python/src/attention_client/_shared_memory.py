@@ -32,15 +32,17 @@ _MOST_LENT = 64  # regions that results may hold
 _LEAST_LENT = 256 << 10  # bytes; less is copied, and its region is free at once
 _YOUNG = 60.0  # seconds that a file is left alone: it may not be locked yet
 _PAUSE = 30.0  # seconds without shared memory, after it could not be had
+_IPV4 = r"127(\.[0-9]{1,3}){3}"
+_ADDRESS = rf"({_IPV4}|localhost|\[(::1|::ffff:{_IPV4})\])(:[0-9]+)?"
+# gRPC calls any of a list.
 _LOCAL = re.compile(
-    r"unix(-abstract)?:|"
-    r"(dns:///|ipv[46]:)?(127(\.\d+){3}|localhost|\[(::1|::ffff:127(\.\d+){3})\])(:|$)"
+    rf"unix(-abstract)?:.*|(dns:///|ipv[46]:)?{_ADDRESS}(,{_ADDRESS})*", re.DOTALL
 )
 
 
 def is_local(target: str) -> bool:
     """Whether gRPC's target is on this machine, as far as its name says."""
-    return sys.platform == "linux" and _LOCAL.match(target) is not None
+    return sys.platform == "linux" and _LOCAL.fullmatch(target) is not None
 
 
 @cache
