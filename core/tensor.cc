@@ -103,6 +103,14 @@ Tensor& Tensor::operator=(const Tensor& other) {
   return *this;
 }
 
+Tensor& Tensor::operator=(Tensor&& other) noexcept {
+  type_ = std::exchange(other.type_, DataType::kFloat32);
+  shape_ = std::exchange(other.shape_, {0});
+  element_count_ = std::exchange(other.element_count_, 0);
+  bytes_ = std::exchange(other.bytes_, nullptr);
+  return *this;
+}
+
 absl::Span<const std::byte> Tensor::bytes() const {
   return {bytes_.get(), static_cast<size_t>(byte_size())};
 }

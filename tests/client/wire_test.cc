@@ -253,6 +253,13 @@ TEST(WireTest, EveryTensorHasAWireNameOrIsRefused) {
   }
 }
 
+TEST(WireTest, KeysMayMoveIntoWhatASequenceIsToGet) {
+  AttendRequest request = Base();
+  request.sequences.emplace().append =
+      KeysAndValues{std::move(request.key), std::move(request.value)};
+  EXPECT_TRUE(CheckSendable(request, 1 << 20).ok());
+}
+
 TEST(WireTest, CodesThatAreNoneBecomeUnknown) {
   EXPECT_EQ(StatusFromCode(5, "m"), absl::NotFoundError("m"));
   EXPECT_EQ(StatusFromCode(17, "m"), absl::UnknownError("m"));

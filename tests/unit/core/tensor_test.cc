@@ -3,10 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+
 namespace attention {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 TEST(Tensor, StartsZeroFilledAndAligned) {
   const Tensor tensor = Tensor::Create(DataType::kFloat32, {3, 5}).value();
@@ -33,6 +36,26 @@ TEST(Tensor, CopyOfAnEmptyOneIsEmpty) {
   copy = empty;
   EXPECT_EQ(copy.element_count(), 0);
 }
+
+// NOLINTBEGIN(bugprone-use-after-move): what is left behind.
+TEST(Tensor, IsEmptyOnceAnotherIsMadeOfIt) {
+  Tensor tensor = Tensor::FromInts({1, 2}, {1, 2});
+  EXPECT_THAT(Tensor(std::move(tensor)).ToFloats(), ElementsAre(1, 2));
+  EXPECT_EQ(tensor.type(), DataType::kFloat32);
+  EXPECT_THAT(tensor.shape(), ElementsAre(0));
+  EXPECT_THAT(tensor.ToFloats(), IsEmpty());
+}
+
+TEST(Tensor, IsEmptyOnceItIsMovedToAnother) {
+  Tensor tensor = Tensor::FromInts({1, 2}, {1, 2});
+  Tensor other = Tensor::FromFloats({1}, {3});
+  other = std::move(tensor);
+  EXPECT_THAT(other.ToFloats(), ElementsAre(1, 2));
+  EXPECT_EQ(tensor.type(), DataType::kFloat32);
+  EXPECT_THAT(tensor.shape(), ElementsAre(0));
+  EXPECT_THAT(tensor.ToFloats(), IsEmpty());
+}
+// NOLINTEND(bugprone-use-after-move)
 
 TEST(Tensor, RefusesMoreThanMemoryHolds) {
   const auto tensor = Tensor::Create(DataType::kFloat32, {int64_t{1} << 58});
