@@ -149,6 +149,20 @@ TEST_F(AttendProgramTest, KeysOfOneByteComeWithScales) {
   }
 }
 
+TEST_F(AttendProgramTest, APackedBatchHasNoHeatmap) {
+  const std::string query =
+      WriteTensor("q3", Tensor::Create(DataType::kFloat32, {5, 2, 8}).value());
+  const std::string key =
+      WriteTensor("k3", Tensor::Create(DataType::kFloat32, {7, 2, 8}).value());
+  const ProgramResult result = RunHere(
+      {"attend", "--query", query, "--key", key, "--value", key,
+       "--query-starts", WriteTensor("qs", Tensor::FromInts({3}, {0, 2, 5})),
+       "--key-starts", WriteTensor("ks", Tensor::FromInts({3}, {0, 3, 7})),
+       "--heatmap", "0,0"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.errors, StartsWith("attention-client: --heatmap: "));
+}
+
 TEST_F(AttendProgramTest, TheServersErrorsAreShownAsTheyAre) {
   const std::string query = WriteTensor("q2", Tensor::FromFloats({1, 1}, {1}));
   const std::string key = WriteTensor("k2", Tensor::FromFloats({1, 2}, {1, 1}));

@@ -78,6 +78,11 @@ absl::Status RunAttend(const Globals& globals, const AttendFlags& flags) {
   }
   std::optional<HeadIndex> head;
   if (!flags.heatmap.empty()) {
+    if (request->query_starts) {
+      return UsageError(
+          "--heatmap: given with query_starts, expected a batch that is not "
+          "packed");
+    }
     absl::StatusOr<HeadIndex> index =
         ParseHeadIndex(flags.heatmap, request->query.shape());
     if (!index.ok()) return index.status();
