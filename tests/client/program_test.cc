@@ -179,6 +179,16 @@ TEST_F(ProgramTest, InfoAsJsonHasPlainNumbers) {
   EXPECT_THAT(result.output, HasSubstr("\"max_request_bytes\": 268435456"));
 }
 
+TEST_F(ProgramTest, WhatCannotBeWrittenEndsWithOne) {
+  const ProgramResult result =
+      RunProgram({"/bin/sh", "-c", "exec \"$0\" info --json >/dev/full",
+                  ATTENTION_CLIENT_PROGRAM},
+                 {{"ATTENTION_SERVER", server_->address()}});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.errors,
+            "attention-client: standard output: cannot be written\n");
+}
+
 TEST_F(ProgramTest, DemoPrintsTheTextbooksNumbersTwice) {
   const ProgramResult result = RunHere({"demo"});
   EXPECT_EQ(result.exit_code, 0) << result.errors;

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <iostream>
 #include <string>
 
 #include "client/cpp/cli/attend_command.h"
@@ -72,7 +73,10 @@ int main(int argc, char** argv) {
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   // What libraries throw, out of memory above all, is a failure like another.
   try {
-    return Run(argc, argv);
+    const int exit_code = Run(argc, argv);
+    if (std::cout.flush()) return exit_code;
+    return attention::cli::Report(
+        absl::DataLossError("standard output: cannot be written"));
   } catch (const std::exception& error) {
     std::fprintf(stderr, "attention-client: %s\n", error.what());
   }
