@@ -163,6 +163,16 @@ TEST_F(AttendProgramTest, APackedBatchHasNoHeatmap) {
   EXPECT_THAT(result.errors, StartsWith("attention-client: --heatmap: "));
 }
 
+TEST_F(AttendProgramTest, WholeNumbersAreDecimal) {
+  const std::string query = WriteTensor("q4", Tensor::FromFloats({1, 1}, {1}));
+  const std::string key =
+      WriteTensor("k4", Tensor::Create(DataType::kFloat32, {10, 1}).value());
+  const ProgramResult result = RunHere({"attend", "--query", query, "--key",
+                                        key, "--value", key, "--top-k", "010"});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_THAT(result.output, HasSubstr("[1, 10] INT64"));
+}
+
 TEST_F(AttendProgramTest, TheServersErrorsAreShownAsTheyAre) {
   const std::string query = WriteTensor("q2", Tensor::FromFloats({1, 1}, {1}));
   const std::string key = WriteTensor("k2", Tensor::FromFloats({1, 2}, {1, 1}));

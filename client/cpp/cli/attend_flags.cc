@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "client/cpp/cli/numbers.h"
 
 namespace attention::cli {
 namespace {
@@ -79,20 +80,17 @@ void AddMaskFlags(CLI::App& command, AttendFlags& flags) {
           CLI::IsMember({"none", "top_left", "bottom_right"}).description(""))
       ->type_name("RULE")
       ->group(group);
-  command
-      .add_option("--query-offset", flags.query_offset,
-                  "Position of the first query")
+  AddInteger(command, "--query-offset", flags.query_offset,
+             "Position of the first query")
       ->group(group);
-  command
-      .add_option("--key-offset", flags.key_offset, "Position of the first key")
+  AddInteger(command, "--key-offset", flags.key_offset,
+             "Position of the first key")
       ->group(group);
-  command
-      .add_option("--window-left", flags.window_left,
-                  "Keys before a query's position that it sees; -1: all")
+  AddInteger(command, "--window-left", flags.window_left,
+             "Keys before a query's position that it sees; -1: all")
       ->group(group);
-  command
-      .add_option("--window-right", flags.window_right,
-                  "Keys after it that it sees; -1: all")
+  AddInteger(command, "--window-right", flags.window_right,
+             "Keys after it that it sees; -1: all")
       ->group(group);
   command
       .add_option("--empty-rows", flags.empty_rows,
@@ -110,7 +108,7 @@ void AddDropoutFlags(CLI::App& command, AttendFlags& flags) {
       ->group(group);
   command.add_option("--dropout-p", flags.dropout_p, "Probability, 0 <= p < 1")
       ->group(group);
-  command.add_option("--seed", flags.seed, "Which weights are dropped")
+  AddInteger(command, "--seed", flags.seed, "Which weights are dropped")
       ->group(group);
   command
       .add_flag("--weights-after-dropout", flags.weights_after_dropout,
@@ -129,10 +127,9 @@ void AddResultFlags(CLI::App& command, AttendFlags& flags) {
       ->group(group);
   command.add_flag("--lse", flags.lse, "Ask for the rows' log-sum-exp")
       ->group(group);
-  command
-      .add_option("--top-k", flags.top_k,
-                  "Ask for so many of each row's largest weights, with the "
-                  "positions of their keys")
+  AddInteger(command, "--top-k", flags.top_k,
+             "Ask for so many of each row's largest weights, with the "
+             "positions of their keys")
       ->group(group);
   command
       .add_flag("--key-weights", flags.key_weights,
@@ -154,8 +151,7 @@ void AddResultFlags(CLI::App& command, AttendFlags& flags) {
       .add_option("--tolerance", flags.tolerance,
                   "Fail where a result is further than this from what the "
                   "file expects")
-      ->check(
-          CLI::Range(0.0, std::numeric_limits<double>::max()).description(""))
+      ->check(InRange(0, std::numeric_limits<double>::max()))
       ->group(group);
 }
 

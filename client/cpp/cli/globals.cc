@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/cpp/cli/failure.h"
+#include "client/cpp/cli/numbers.h"
 #include "core/nearest_name.h"
 
 namespace attention::cli {
@@ -37,7 +38,7 @@ void AddGlobalFlags(CLI::App& app, Globals& globals) {
   app.add_option("--deadline", globals.deadline_seconds,
                  "How long a call may take, retries included; 0 = no limit")
       ->type_name("SECONDS")
-      ->check(CLI::Range(0.0, kLongestDeadlineSeconds).description(""))
+      ->check(InRange(0, kLongestDeadlineSeconds))
       ->capture_default_str();
   app.add_option("--color", globals.color,
                  "Colours in heatmaps: auto, always or never; NO_COLOR is "

@@ -11,6 +11,7 @@
 #include "client/cpp/cli/format.h"
 #include "client/cpp/cli/json_output.h"
 #include "client/cpp/cli/label.h"
+#include "client/cpp/cli/numbers.h"
 #include "client/cpp/cli/sequence_report.h"
 
 namespace attention::cli {
@@ -252,7 +253,7 @@ void AddSequenceCommands(CLI::App& app, const Globals& globals,
                    "How long it may be unused; without it, the server's "
                    "--resident-idle-limit")
       ->type_name("SECONDS")
-      ->check(CLI::Range(0.001, 3.0e9).description(""));
+      ->check(InRange(0.001, 3.0e9));
 }
 
 }  // namespace attention::cli
