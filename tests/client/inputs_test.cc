@@ -134,6 +134,20 @@ TEST(ConvertTest, WhatFitsIsLeftAlone) {
   EXPECT_THAT(notes, IsEmpty());
 }
 
+TEST(ConvertTest, WhatIsAlwaysFp32FollowsNoQuery) {
+  for (const char* name :
+       {"alibi_slopes", "sinks", "key_scale", "value_scale"}) {
+    for (const DataType type : {DataType::kFloat64, DataType::kFloat16}) {
+      Inputs inputs;
+      inputs.tensors["query"] = *Tensor::Create(DataType::kFloat16, {1});
+      inputs.tensors[name] = *Tensor::Create(type, {1});
+      std::vector<std::string> notes;
+      ASSERT_TRUE(ConvertInputs(std::nullopt, inputs, notes).ok());
+      EXPECT_EQ(inputs.tensors[name].type(), DataType::kFloat32) << name;
+    }
+  }
+}
+
 TEST(ConvertTest, AWantedTypeIsForTheQueryAndWhatMustFollowIt) {
   Inputs inputs;
   inputs.tensors["query"] = Doubles({70'000, 1});

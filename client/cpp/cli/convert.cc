@@ -112,6 +112,11 @@ absl::Status ConvertInputs(std::optional<DataType> wanted, Inputs& inputs,
     absl::Status status = converter.Convert(name, DataType::kFloat32);
     if (!status.ok()) return status;
   }
+  for (const char* name :
+       {"alibi_slopes", "sinks", "key_scale", "value_scale"}) {
+    absl::Status status = converter.Convert(name, DataType::kFloat32);
+    if (!status.ok()) return status;
+  }
   converter.Describe(notes);
   return absl::OkStatus();
 }

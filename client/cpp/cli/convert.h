@@ -19,8 +19,8 @@ absl::StatusOr<Tensor> ConvertTensor(const Tensor& tensor, DataType type,
 
 /// Brings the inputs to types that the service takes: query, key and value to
 /// `wanted`, or, where that is absent, FP64 to FP32; bias and parameters to
-/// FP32 where they are neither that nor of the query's type. Says in `notes`
-/// what was done, a sentence each.
+/// FP32 where they are neither that nor of the query's type; slopes, sinks and
+/// scales to FP32. Says in `notes` what was done, a sentence each.
 absl::Status ConvertInputs(std::optional<DataType> wanted, Inputs& inputs,
                            std::vector<std::string>& notes);
 
