@@ -1,8 +1,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -162,6 +165,28 @@ TEST(ConvertTest, AWantedTypeIsForTheQueryAndWhatMustFollowIt) {
                                  "bias converted from BF16 to FP32",
                                  "query: 1 finite values became infinite in "
                                  "FP16"));
+}
+
+TEST(ReportTest, EveryTensorThatIsSentIsListedAndCounted) {
+  for (const auto& [name, tensor] :
+       std::map<std::string, std::optional<Tensor> client::AttendRequest::*>{
+           {"valid_lens", &client::AttendRequest::valid_lens},
+           {"attend_mask", &client::AttendRequest::attend_mask},
+           {"bias", &client::AttendRequest::bias},
+           {"alibi_slopes", &client::AttendRequest::alibi_slopes},
+           {"sinks", &client::AttendRequest::sinks},
+           {"query_offsets", &client::AttendRequest::query_offsets},
+           {"query_starts", &client::AttendRequest::query_starts},
+           {"key_starts", &client::AttendRequest::key_starts},
+           {"key_scale", &client::AttendRequest::key_scale},
+           {"value_scale", &client::AttendRequest::value_scale}}) {
+    client::AttendRequest request;
+    request.*tensor = Tensor::FromInts({3}, {1, 2, 3});
+    EXPECT_THAT(DescribeRequest(request), HasSubstr(name));
+    EXPECT_THAT(DescribeResult(request, {}, std::chrono::nanoseconds(0)),
+                HasSubstr("12 bytes sent"))
+        << name;
+  }
 }
 
 TEST(ReportTest, TheLargestDifferenceCountsEveryElement) {

@@ -21,7 +21,7 @@ void AddInputFlags(CLI::App& command, AttendFlags& flags) {
                   "Take the tensors NAME/query, NAME/key, ... of the file")
       ->type_name("NAME")
       ->group("Inputs");
-  for (const char* name : kInputNames) {
+  for (const std::string& name : InputNames()) {
     const std::string flag =
         absl::StrCat("--", absl::StrReplaceAll(name, {{"_", "-"}}));
     command

@@ -1,14 +1,15 @@
 #include "client/cpp/cli/attend_inputs.h"
 
-#include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "client/cpp/cli/failure.h"
+#include "client/cpp/src/request_tensors.h"
 #include "core/formats/npy.h"
 #include "core/formats/safetensors.h"
 
@@ -16,8 +17,7 @@ namespace attention::cli {
 namespace {
 
 bool IsInputName(absl::string_view name) {
-  return std::find(std::begin(kInputNames), std::end(kInputNames), name) !=
-         std::end(kInputNames);
+  return absl::c_linear_search(InputNames(), name);
 }
 
 // "multi_head/bias" for "multi_head/bias/query": the cases that a file holds.
@@ -102,6 +102,19 @@ absl::Status CheckComplete(const InputFlags& flags, const Inputs& inputs) {
 }
 
 }  // namespace
+
+const std::vector<std::string>& InputNames() {
+  static const std::vector<std::string> all = [] {
+    std::vector<std::string> names = {"query", "key", "value"};
+    const client::AttendRequest request;
+    client::ForEachOptionalTensor(request, [&](const char* name, const auto&) {
+      names.emplace_back(name);
+    });
+    names.insert(names.end(), {"w_q", "w_k", "w_v", "m"});
+    return names;
+  }();
+  return all;
+}
 
 absl::StatusOr<Inputs> LoadInputs(const InputFlags& flags) {
   Inputs inputs;

@@ -12,23 +12,7 @@ namespace attention::cli {
 
 /// The inputs that `attend` knows, as the wire names them, in the order of help
 /// and summaries.
-inline constexpr const char* kInputNames[] = {"query",
-                                              "key",
-                                              "value",
-                                              "valid_lens",
-                                              "attend_mask",
-                                              "bias",
-                                              "alibi_slopes",
-                                              "sinks",
-                                              "query_offsets",
-                                              "query_starts",
-                                              "key_starts",
-                                              "key_scale",
-                                              "value_scale",
-                                              "w_q",
-                                              "w_k",
-                                              "w_v",
-                                              "m"};
+const std::vector<std::string>& InputNames();
 
 /// Where inputs come from.
 struct InputFlags {

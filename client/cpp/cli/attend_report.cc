@@ -9,29 +9,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/cpp/cli/format.h"
+#include "client/cpp/src/request_tensors.h"
 #include "core/formats/safetensors.h"
 
 namespace attention::cli {
 namespace {
-
-// Calls visit(name, tensor) for every tensor of the request.
-template <typename Visit>
-void ForEachInput(const client::AttendRequest& request, Visit visit) {
-  visit("query", request.query);
-  visit("key", request.key);
-  visit("value", request.value);
-  if (request.valid_lens) visit("valid_lens", *request.valid_lens);
-  if (request.attend_mask) visit("attend_mask", *request.attend_mask);
-  if (request.bias) visit("bias", *request.bias);
-  if (const auto* scoring = std::get_if<client::Additive>(&request.scoring)) {
-    visit("w_q", scoring->w_q);
-    visit("w_k", scoring->w_k);
-    visit("w_v", scoring->w_v);
-  }
-  if (const auto* scoring = std::get_if<client::Bilinear>(&request.scoring)) {
-    visit("m", scoring->m);
-  }
-}
 
 template <typename Visit>
 void ForEachOutput(const client::AttendResult& result, Visit visit) {
@@ -78,7 +60,7 @@ const Tensor* Find(const client::AttendResult& result,
 
 std::string DescribeRequest(const client::AttendRequest& request) {
   std::string text;
-  ForEachInput(request, [&](const char* name, const Tensor& tensor) {
+  client::ForEachTensor(request, [&](const char* name, const Tensor& tensor) {
     text += Line(name, FormatTensor(tensor));
   });
   return text + Line("scoring", std::visit(ScoringName{}, request.scoring));
@@ -94,7 +76,7 @@ std::string DescribeResult(const client::AttendRequest& request,
     received += static_cast<uint64_t>(tensor.byte_size());
   });
   uint64_t sent = 0;
-  ForEachInput(request, [&](const char*, const Tensor& tensor) {
+  client::ForEachTensor(request, [&](const char*, const Tensor& tensor) {
     sent += static_cast<uint64_t>(tensor.byte_size());
   });
   absl::StrAppend(

@@ -5,6 +5,7 @@
 #include "absl/strings/str_replace.h"
 #include "client/cpp/cli/attend_flags.h"
 #include "client/cpp/cli/failure.h"
+#include "client/cpp/src/request_tensors.h"
 
 namespace attention::cli {
 namespace {
@@ -100,24 +101,7 @@ absl::Status SetAsideParameters(const AttendFlags& flags, Inputs& inputs) {
   return absl::OkStatus();
 }
 
-std::optional<Tensor> TakeOptional(Inputs& inputs, const char* name) {
-  const auto found = inputs.tensors.find(name);
-  if (found == inputs.tensors.end()) return std::nullopt;
-  return std::move(found->second);
-}
-
-void SetMasks(const AttendFlags& flags, Inputs& inputs,
-              client::AttendRequest& request) {
-  request.valid_lens = TakeOptional(inputs, "valid_lens");
-  request.attend_mask = TakeOptional(inputs, "attend_mask");
-  request.bias = TakeOptional(inputs, "bias");
-  request.alibi_slopes = TakeOptional(inputs, "alibi_slopes");
-  request.sinks = TakeOptional(inputs, "sinks");
-  request.query_offsets = TakeOptional(inputs, "query_offsets");
-  request.query_starts = TakeOptional(inputs, "query_starts");
-  request.key_starts = TakeOptional(inputs, "key_starts");
-  request.key_scale = TakeOptional(inputs, "key_scale");
-  request.value_scale = TakeOptional(inputs, "value_scale");
+void SetMasks(const AttendFlags& flags, client::AttendRequest& request) {
   if (flags.causal) {
     request.causal = *flags.causal == "none" ? client::Causal::kNone
                      : *flags.causal == "top_left"
@@ -150,7 +134,12 @@ absl::StatusOr<client::AttendRequest> BuildRequest(const AttendFlags& flags,
   request.key = std::move(inputs.tensors["key"]);
   request.value = std::move(inputs.tensors["value"]);
   request.softcap = flags.softcap;
-  SetMasks(flags, inputs, request);
+  client::ForEachOptionalTensor(
+      request, [&](const char* name, std::optional<Tensor>& tensor) {
+        const auto found = inputs.tensors.find(name);
+        if (found != inputs.tensors.end()) tensor = std::move(found->second);
+      });
+  SetMasks(flags, request);
   if (flags.training) request.training = true;
   request.dropout_p = flags.dropout_p;
   request.seed = flags.seed;

@@ -2,9 +2,9 @@
 
 #include <chrono>
 #include <optional>
-#include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "client/cpp/src/request_tensors.h"
 #include "client/cpp/src/wire_tensor.h"
 
 namespace attention::client {
@@ -70,36 +70,13 @@ absl::Status CheckNoKeys(const AttendRequest& request) {
 }  // namespace
 
 absl::Status CheckSendable(const AttendRequest& request, int64_t max_bytes) {
-  SizeCheck check(max_bytes);
-  check.Add("query", request.query);
   if (request.sequences) {
     if (absl::Status keys = CheckNoKeys(request); !keys.ok()) return keys;
-    if (const auto& append = request.sequences->append) {
-      check.Add(
-          {append->key, append->value, append->key_scale, append->value_scale});
-    }
-  } else {
-    check.Add("key", request.key);
-    check.Add("value", request.value);
   }
-  if (const auto* additive = std::get_if<Additive>(&request.scoring)) {
-    check.Add("w_q", additive->w_q);
-    check.Add("w_k", additive->w_k);
-    check.Add("w_v", additive->w_v);
-  }
-  if (const auto* bilinear = std::get_if<Bilinear>(&request.scoring)) {
-    check.Add("m", bilinear->m);
-  }
-  check.Add("valid_lens", request.valid_lens);
-  check.Add("attend_mask", request.attend_mask);
-  check.Add("bias", request.bias);
-  check.Add("key_scale", request.key_scale);
-  check.Add("value_scale", request.value_scale);
-  check.Add("alibi_slopes", request.alibi_slopes);
-  check.Add("sinks", request.sinks);
-  check.Add("query_offsets", request.query_offsets);
-  check.Add("query_starts", request.query_starts);
-  check.Add("key_starts", request.key_starts);
+  SizeCheck check(max_bytes);
+  ForEachTensor(request, [&](const char* name, const Tensor& tensor) {
+    check.Add(name, tensor);
+  });
   return check.status();
 }
 
