@@ -65,6 +65,15 @@ TEST(ClientSecurity, ATokenFileThatIsAbsentIsNamed) {
   EXPECT_THAT(result.errors, HasSubstr("--token-file: '/absent'"));
 }
 
+TEST(ClientSecurity, ATokenThatMustNotBeSentIsThatOfTheFlag) {
+  const test::TlsFiles files;
+  files.Write("token", "secret");
+  const ProgramResult result = RunClient(
+      {"--server", "192.0.2.1:1", "info", "--token-file", files.Path("token")});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.errors, HasSubstr("--token-file: the token would be"));
+}
+
 // What the server's tables have, the command has under the same name.
 TEST(ClientHelp, HasEveryFieldOfARequest) {
   const std::string help = RunClient({"attend", "--help"}).output;
@@ -253,6 +262,20 @@ INSTANTIATE_TEST_SUITE_P(
                 {"attend", "--query-offset", "9223372036854775808"},
                 2,
                 "--query-offset"},
+        Mistake{"NoPort", {"--server", "localhost", "health"}, 2, "--server: "},
+        Mistake{"NoAuthority",
+                {"--tls-ca", "/absent", "health"},
+                2,
+                "--tls-ca: '/absent'"},
+        Mistake{
+            "NoCertificate",
+            {"--tls-certificate", "/absent", "--tls-key", "/absent", "health"},
+            2,
+            "--tls-certificate: '/absent'"},
+        Mistake{"HalfACertificate",
+                {"--tls-key", "/absent", "health"},
+                2,
+                "--tls-certificate and --tls-key belong together"},
         Mistake{"ServerInThisProcess",
                 {"--server", "local", "health"},
                 2,

@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "client/cpp/cli/failure.h"
 #include "client/cpp/cli/numbers.h"
 #include "core/nearest_name.h"
@@ -17,6 +20,23 @@ namespace {
 
 constexpr size_t kMostMisspelt = 2;  // characters
 constexpr double kLongestDeadlineSeconds = 365.0 * 24 * 3600;
+
+// What the library calls by its options' names, by those of flags.
+std::string InFlags(absl::string_view message) {
+  constexpr std::pair<absl::string_view, absl::string_view> kNames[] = {
+      {"target:", "--server:"},
+      {"ca_file:", "--tls-ca:"},
+      {"certificate_file:", "--tls-certificate:"},
+      {"key_file:", "--tls-key:"},
+      {"tls: certificate_file and key_file", "--tls-certificate and --tls-key"},
+      {"token:", "--token-file: the token"}};
+  for (const auto& [option, flag] : kNames) {
+    if (absl::ConsumePrefix(&message, option)) {
+      return absl::StrCat(flag, message);
+    }
+  }
+  return absl::StrCat(message);
+}
 
 int TerminalWidth() {
   winsize size{};
@@ -85,7 +105,7 @@ absl::StatusOr<client::Client> Connect(const Globals& globals) {
     return UsageError(status.message());
   }
   absl::StatusOr<client::Client> client = client::Client::Create(options);
-  if (!client.ok()) return UsageError(client.status().message());
+  if (!client.ok()) return UsageError(InFlags(client.status().message()));
   return client;
 }
 
