@@ -34,7 +34,7 @@ int64_t MessageMemory(const ServerOptions& options) {
   return options.memory_limit / 2 - BodyMemory(options);
 }
 
-// What reflection lists.
+// What reflection lists, and metrics tell apart.
 std::vector<std::string> ServiceNames() {
   return {v1::AttentionService::service_full_name(),
           v1::KeyValueService::service_full_name(),
@@ -155,7 +155,7 @@ absl::StatusOr<int> Server::Impl::Listen() {
   std::vector<
       std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>>
       interceptors;
-  interceptors.push_back(other_calls.NewFactory());
+  interceptors.push_back(other_calls.NewFactory(ServiceNames()));
   builder.experimental().SetInterceptorCreators(std::move(interceptors));
   grpc_server = builder.BuildAndStart();
   if (grpc_server == nullptr) {

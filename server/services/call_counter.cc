@@ -1,9 +1,11 @@
 #include "server/services/call_counter.h"
 
+#include <google/protobuf/descriptor.h>
 #include <grpcpp/server_context.h>
 
 #include <cstddef>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
@@ -14,6 +16,10 @@ using grpc::experimental::InterceptionHookPoints;
 using grpc::experimental::InterceptorBatchMethods;
 using grpc::experimental::ServerInterceptorFactoryInterface;
 using grpc::experimental::ServerRpcInfo;
+
+// What all methods are called that no service has: their names are the
+// callers'.
+constexpr char kUnknown[] = "/unknown/unknown";
 
 const char* TypeName(ServerRpcInfo::Type type) {
   switch (type) {
@@ -31,6 +37,23 @@ const char* TypeName(ServerRpcInfo::Type type) {
 
 std::string WholeName(absl::string_view service, absl::string_view method) {
   return absl::StrCat("/", service, "/", method);
+}
+
+// The whole names of the services' methods.
+absl::flat_hash_set<std::string> MethodNames(
+    const std::vector<std::string>& services) {
+  // gRPC's own, without a descriptor.
+  absl::flat_hash_set<std::string> names = {"/grpc.health.v1.Health/Check",
+                                            "/grpc.health.v1.Health/Watch"};
+  const auto& pool = *google::protobuf::DescriptorPool::generated_pool();
+  for (const std::string& service : services) {
+    const auto* const found = pool.FindServiceByName(service);
+    if (found == nullptr) continue;
+    for (int i = 0; i < found->method_count(); ++i) {
+      names.insert(WholeName(service, found->method(i)->name()));
+    }
+  }
+  return names;
 }
 
 CallCounter::OfMethod NewMethod(absl::string_view whole, const char* type) {
@@ -119,7 +142,8 @@ std::unique_ptr<CallCounter::Call> CallCounter::Begin(
 
 class CallCounter::Factory final : public ServerInterceptorFactoryInterface {
  public:
-  explicit Factory(CallCounter& counter) : counter_(counter) {
+  Factory(CallCounter& counter, const std::vector<std::string>& services)
+      : counter_(counter), methods_(MethodNames(services)) {
     for (size_t i = 1; i < kRpcs; ++i) {
       const RpcName name = NameOf(static_cast<Rpc>(i));
       elsewhere_[i] = WholeName(name.service, name.method);
@@ -134,16 +158,19 @@ class CallCounter::Factory final : public ServerInterceptorFactoryInterface {
     }
     return new Interceptor(
         *info->server_context(), counter_.mutex_,
-        counter_.Find(info->method(), TypeName(info->type())));
+        counter_.Find(methods_.contains(name) ? info->method() : kUnknown,
+                      TypeName(info->type())));
   }
 
  private:
   CallCounter& counter_;
+  const absl::flat_hash_set<std::string> methods_;
   std::array<std::string, kRpcs> elsewhere_;
 };
 
-std::unique_ptr<ServerInterceptorFactoryInterface> CallCounter::NewFactory() {
-  return std::make_unique<Factory>(*this);
+std::unique_ptr<ServerInterceptorFactoryInterface> CallCounter::NewFactory(
+    const std::vector<std::string>& services) {
+  return std::make_unique<Factory>(*this, services);
 }
 
 std::vector<CallCounter::OfMethod> CallCounter::Read() const {

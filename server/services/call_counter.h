@@ -54,9 +54,11 @@ class CallCounter {
   std::unique_ptr<Call> Begin(const std::string& service,
                               const std::string& method);
 
-  /// For grpc::ServerBuilder. The counter outlives the server.
+  /// For grpc::ServerBuilder, with the names of its services. Calls of methods
+  /// that none of them has are counted as those of one. The counter outlives
+  /// the server.
   std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>
-  NewFactory();
+  NewFactory(const std::vector<std::string>& services);
 
   /// The methods that have been called.
   std::vector<OfMethod> Read() const;
@@ -68,7 +70,8 @@ class CallCounter {
   // `name` is the method's whole name.
   RequestMetrics::OfRpc& Find(const std::string& name, const char* type);
 
-  // By the method's whole name, of which there are as many as are registered.
+  // By the method's whole name, of which there are as many as are registered,
+  // and one more.
   std::map<std::string, OfMethod> methods_;
   mutable std::mutex mutex_;
 };

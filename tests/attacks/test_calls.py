@@ -2,9 +2,12 @@
 
 import re
 import time
+import urllib.request
 
+import grpc
+import h2.events
 import h2.settings
-from attacked_server import ATTEND_STREAM
+from attacked_server import ATTEND_STREAM, PATIENCE
 from grpc import StatusCode
 from messages import SMALL, attend_request
 from polling import wait_until
@@ -91,6 +94,36 @@ def test_a_storm_of_resets_closes_its_connection(start):
     closed = re.compile(r"closed (a connection|\d+ connections)")
     wait_until(lambda: closed.search(server.log()), "a line of the log")
     assert server.log().count("\n") < 10
+
+
+def test_names_of_methods_that_do_not_exist_are_not_kept(start):
+    server = start()
+
+    def page():
+        url = f"http://{server.host}:{server.http_port}/metrics"
+        return urllib.request.urlopen(url).read()
+
+    def call_some(begin):
+        with server.channel() as channel:
+            for n in range(begin, begin + 1000):
+                method = f"/a.Service/{n}{'x' * 4096}"
+                try:
+                    channel.unary_unary(method)(b"", timeout=PATIENCE)
+                except grpc.RpcError as error:
+                    assert error.code() == StatusCode.UNIMPLEMENTED
+
+    call_some(0)
+    size, memory = len(page()), server.memory()
+    call_some(1000)
+    with RawConnection(server) as attacker:
+        attacker.settle()
+        attacker.send_all(b"", b"/a.Service/\xff\xfe")
+        events = []
+        while not any(isinstance(e, h2.events.StreamEnded) for e in events):
+            events = attacker.receive()
+    assert len(page()) < size + 4096, "but for numbers that are longer"
+    page().decode()  # as Prometheus reads it
+    assert server.memory() < memory + 16 * MIB
 
 
 def test_unfinished_headers_end_in_bounded_time(start):

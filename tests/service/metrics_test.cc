@@ -172,6 +172,29 @@ TEST(MetricsTest, AStreamWithoutTensorsCountsItsMessagesAndItsEnd) {
   WireClient client(server->address());
   const std::string health = "grpc.health.v1.Health";
   const auto stream = client.OpenStream("/" + health + "/Watch");
+// Its name is the caller's: it would be kept for as long as the server runs.
+TEST(MetricsTest, CallsOfUnknownMethodsShareOneSeries) {
+  const auto server = StartServer();
+  WireClient client(server->address());
+  for (const char* method :
+       {"/a.Service/One", "/a.Service/Two",
+        "/attention.v1.AttentionService/Three", "/no_slash"}) {
+    EXPECT_EQ(client.Call(method, "").status().code(),
+              absl::StatusCode::kUnimplemented);
+  }
+  const std::string started = "grpc_server_started_total";
+  double unknown = 0;
+  for (const auto& [series, value] : Scrape(*server)) {
+    if (!series.starts_with(started)) continue;
+    EXPECT_THAT(series, testing::Not(testing::HasSubstr("a.Service")));
+    if (value > 0) unknown += value;
+  }
+  EXPECT_EQ(unknown, 4);
+  EXPECT_EQ(
+      Scrape(*server)[OfCall(started, "unknown", "unknown", "", "bidi_stream")],
+      4);
+}
+
   ASSERT_TRUE(stream->Write(""));
   stream->WritesDone();
   ASSERT_TRUE(stream->Read().has_value());
