@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 
 namespace attention::server {
@@ -199,8 +200,12 @@ absl::Status FieldError(absl::string_view field, absl::string_view problem) {
 
 absl::Status Named(absl::string_view field, const absl::Status& status) {
   if (status.ok()) return status;
-  return absl::Status(status.code(),
-                      absl::StrCat(field, ": ", status.message()));
+  absl::Status named(status.code(),
+                     absl::StrCat(field, ": ", status.message()));
+  status.ForEachPayload([&named](absl::string_view type, const absl::Cord& of) {
+    named.SetPayload(type, of);
+  });
+  return named;
 }
 
 absl::Status CheckId(absl::string_view id) {

@@ -180,6 +180,27 @@ TEST(InferenceHttpTest, BodiesAndRepliesHaveTheLimitsOfGrpc) {
   }
 }
 
+TEST(InferenceHttpTest, AFullServerSaysWhenToComeAgain) {
+  TileGate gate;
+  gate.CloseAt(1);
+  server::ServerOptions options = TestOptions();
+  options.max_requests_in_flight = 1;
+  const auto server = StartServer(options, &gate);
+  WireClient client(server->address());
+  const auto call = client.Start(kAttend, GoodRequest().SerializeAsString());
+  gate.WaitUntilHolding();
+  for (const bool binary : {false, true}) {
+    const HttpInfer http = ToHttp(GoodInfer(), binary);
+    const std::string answer =
+        HttpPost(server->http_address(), kInferPath, http.body, http.headers);
+    EXPECT_EQ(HttpStatus(answer), 429) << answer;
+    EXPECT_THAT(answer, HasSubstr("Retry-After: 1"));
+    EXPECT_THAT(answer, HasSubstr(R"({"error":"the server is full)"));
+  }
+  gate.Open();
+  EXPECT_TRUE(call->Wait().ok());
+}
+
 TEST(InferenceHttpTest, ADeadlineThatHasPassedIsTold) {
   const auto server = StartServer();
   EXPECT_EQ(HttpStatus(HttpPost(server->http_address(), kInferPath,

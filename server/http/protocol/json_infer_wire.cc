@@ -80,8 +80,11 @@ class JsonInputs final : public InputElements {
     const auto& shape = fields_.inputs(index).shape();
     const InferJson::Input& input = inputs_[static_cast<size_t>(index)];
     if (input.data) {
-      absl::StatusOr<AlignedBuffer> elements =
-          ReadJsonElements(*input.data, type, shape, hold_);
+      absl::Status held;
+      absl::StatusOr<AlignedBuffer> elements = ReadJsonElements(
+          *input.data, type, shape,
+          [this, &held](int64_t bytes) { return held = hold_(bytes); });
+      if (!held.ok()) return held;  // that is about no field
       if (!elements.ok()) {
         return Named(absl::StrCat(field.name, ".data"), elements.status());
       }

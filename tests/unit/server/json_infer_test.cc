@@ -2,10 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -13,8 +16,12 @@
 #include "server/http/protocol/grpc_timeout.h"
 #include "server/http/protocol/infer_json.h"
 #include "server/http/protocol/json_elements.h"
+#include "server/http/protocol/json_infer_wire.h"
 #include "server/http/protocol/json_text.h"
+#include "server/models/model_repository.h"
+#include "server/models/model_table.h"
 #include "server/request/request_builder.h"
+#include "server/scheduling/retry_after.h"
 
 namespace attention::server {
 namespace {
@@ -81,6 +88,29 @@ TEST(InferJsonTest, LongDataIsReadWithPauses) {
     return bytes == 0 ? absl::CancelledError("stopped") : absl::OkStatus();
   });
   EXPECT_EQ(stopped.status().code(), absl::StatusCode::kCancelled);
+}
+
+TEST(JsonInferWireTest, HandsOnWhyItMayNotHoldBytes) {
+  const ModelRepository repository;
+  ModelTable models(repository);
+  JsonInferHead head;
+  head.model = "scaled_dot_product_attention";
+  JsonInferWire wire(models, /*regions=*/{}, std::move(head),
+                     std::make_shared<JsonInferReply>());
+  const absl::Status full =
+      RetryAfter(absl::ResourceExhaustedError("the server is full"), kTryAgain);
+  const auto request = wire.Decode(
+      std::vector<grpc::Slice>{grpc::Slice(Input("FP32", "[1,2]", "[1,2]"))},
+      [&full](int64_t) { return full; });
+  EXPECT_EQ(request.status(), full);
+}
+
+TEST(NamedTest, KeepsWhatElseTheStatusSays) {
+  const absl::Status status =
+      Named("query", RetryAfter(absl::ResourceExhaustedError("is too much"),
+                                std::chrono::seconds(3)));
+  EXPECT_EQ(status.message(), "query: is too much");
+  EXPECT_EQ(RetryTimeOf(status), std::chrono::seconds(3));
 }
 
 TEST(InferJsonTest, NumbersAreTheNearestOnesOfTheirType) {
