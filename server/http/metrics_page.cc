@@ -140,6 +140,7 @@ std::vector<Series> AllSeries(const RequestMetrics::Counts& counts,
         counts.by_scoring[i]);
   }
   add("attention.v1", "append", counts.appends);
+  add("inference", "unknown", counts.no_model);
   for (const auto& [name, counters] : models.Counters()) {
     add("inference", name, counters->ReadSeries());
   }

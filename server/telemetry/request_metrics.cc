@@ -45,7 +45,10 @@ void RequestMetrics::Count(const RequestFacts& facts) {
   }
   if (facts.rpc == Rpc::kAppend) {
     counts_.appends.Count(facts);
-  } else if (facts.model == nullptr && facts.rpc != Rpc::kAttendShards) {
+  } else if (facts.rpc == Rpc::kModelInfer ||
+             facts.rpc == Rpc::kModelStreamInfer) {
+    if (facts.model == nullptr) counts_.no_model.Count(facts);
+  } else if (facts.rpc != Rpc::kAttendShards) {
     // The parts of shards are requests of their own.
     const size_t scoring = std::min(facts.scoring, kMostScorings);
     counts_.by_scoring[scoring].Count(facts);

@@ -36,10 +36,11 @@ class RequestMetrics {
   };
   struct Counts {
     std::array<OfRpc, kRpcs> rpcs;
-    /// Requests that name no model, by their scoring function; the last: those
+    /// Requests of attention.v1, by their scoring function; the last: those
     /// that could not be read so far.
     std::array<RequestSeries, kMostScorings + 1> by_scoring;
-    RequestSeries appends;  // to sequences
+    RequestSeries appends;   // to sequences
+    RequestSeries no_model;  // of the Open Inference Protocol, of no model
     std::array<uint64_t, kRefusalReasons> refused{};
     std::array<uint64_t, kMostDataTypes> tensors{};
     std::vector<OfKernel> kernels;

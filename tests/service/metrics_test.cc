@@ -18,6 +18,7 @@
 #include "core/cuda/emulation/emulated_device.h"
 #include "tests/service/gated_server.h"
 #include "tests/service/http_caller.h"
+#include "tests/service/http_infer.h"
 #include "tests/service/infer_requests.h"
 #include "tests/service/requests.h"
 #include "tests/service/wire_client.h"
@@ -96,6 +97,25 @@ TEST(MetricsTest, RequestsAreCountedByApiAndModel) {
 }
 
 TEST(MetricsTest, AStreamIsOneCallWithManyMessages) {
+TEST(MetricsTest, RequestsOfUnknownModelsAreOfTheirApi) {
+  const auto server = StartServer();
+  WireClient client(server->address());
+  inference::ModelInferRequest request = GoodInfer();
+  request.set_model_name("nobody");
+  EXPECT_FALSE(Infer(client, request).ok());
+  EXPECT_EQ(HttpStatus(HttpPost(server->http_address(), kInferPath, "{")), 400);
+  Metrics metrics = Scrape(*server);
+  for (const char* code : {"NotFound", "InvalidArgument"}) {
+    EXPECT_EQ(
+        metrics[absl::StrCat(
+            "attention_requests_total{api=\"inference\",model=\"unknown\","
+            "code=\"",
+            code, "\"}")],
+        1)
+        << code;
+  }
+}
+
   const auto server = StartServer();
   WireClient client(server->address());
   const auto stream = client.OpenStream(kAttendStream);

@@ -132,6 +132,17 @@ TEST(RequestMetricsTest, ARequestThatNamesAModelIsTheModels) {
   EXPECT_EQ(facts.model->ReadSeries().requests(), 1);
 }
 
+TEST(RequestMetricsTest, WithoutAModelItIsStillOfItsApi) {
+  RequestMetrics metrics;
+  for (const Rpc rpc : {Rpc::kModelInfer, Rpc::kModelStreamInfer}) {
+    RequestFacts facts = Refused();
+    facts.rpc = rpc;
+    metrics.Count(facts);
+  }
+  EXPECT_EQ(metrics.Read().no_model.requests(), 2);
+  EXPECT_EQ(metrics.Read().by_scoring[kMostScorings].requests(), 0);
+}
+
 TEST(RequestMetricsTest, CountsRefusalsByReason) {
   RequestMetrics metrics;
   metrics.Count(Refused(Refusal::kServerMemory));
