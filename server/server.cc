@@ -119,11 +119,13 @@ std::string Server::Summary() const {
 void Server::ReadFilesAgain() {
   if (impl_->tls != nullptr) impl_->tls->ReadSoon();
   if (impl_->callers != nullptr) impl_->callers->ReadSoon();
-  impl_->repository_queue.Add([this](const absl::Status& turn) {
+  const auto load = [this](const absl::Status& turn) {
     const absl::Status loaded = turn.ok() ? impl_->repository->LoadAll() : turn;
     if (loaded.ok()) return;
     spdlog::error(absl::StrCat("models stay as they were: ", loaded.message()));
-  });
+  };
+  // Nobody tries again on behalf of whoever runs the server.
+  impl_->repository_queue.Add(load, SerialQueue::Places::kUnbounded);
 }
 
 bool Server::Drain() {

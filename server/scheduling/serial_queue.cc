@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/scheduling/retry_after.h"
 
 namespace attention::server {
 namespace {
@@ -25,19 +26,23 @@ void SerialQueue::Stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-void SerialQueue::Add(Task task) {
+void SerialQueue::Add(Task task, Places places) {
   absl::Status refusal = Draining();
+  const size_t most =
+      places == Places::kHalf ? most_waiting_ / 2 : most_waiting_;
   {
     const std::lock_guard lock(mutex_);
-    if (!draining_ && waiting_.size() < most_waiting_) {
+    if (!draining_ &&
+        (places == Places::kUnbounded || waiting_.size() < most)) {
       waiting_.push_back(std::move(task));
       changed_.notify_all();
       return;
     }
     if (!draining_) {
-      refusal = absl::ResourceExhaustedError(
-          absl::StrCat(subject_, " is busy: ", waiting_.size(),
-                       " calls wait for it (at most ", most_waiting_, ")"));
+      refusal = RetryAfter(absl::ResourceExhaustedError(absl::StrCat(
+                               subject_, " is busy: ", waiting_.size(),
+                               " calls wait for it (at most ", most, ")")),
+                           kTryAgain);
     }
   }
   task(refusal);

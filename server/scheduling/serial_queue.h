@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <mutex>
@@ -32,9 +33,14 @@ class SerialQueue {
   SerialQueue(const SerialQueue&) = delete;
   SerialQueue& operator=(const SerialQueue&) = delete;
 
-  /// Where the queue is full the task is told RESOURCE_EXHAUSTED, and once it
-  /// drains UNAVAILABLE, both before this returns.
-  void Add(Task task);
+  /// Where a task may wait: in any place; in half of them, which leaves some to
+  /// others; or beyond them, however many wait.
+  enum class Places : uint8_t { kAll, kHalf, kUnbounded };
+
+  /// Where the queue is full the task is told RESOURCE_EXHAUSTED, with a time
+  /// after which to try again, and once it drains UNAVAILABLE, both before this
+  /// returns.
+  void Add(Task task, Places places = Places::kAll);
 
   /// From now on no task has its turn: those that wait are told UNAVAILABLE
   /// before this returns. The one that runs goes on.

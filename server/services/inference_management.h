@@ -112,7 +112,8 @@ class InferenceManagement {
   // Replies with what `work` comes to, when its turn has come.
   template <typename Response>
   void InTurn(StillWanted wanted, Reply<Response> reply,
-              std::function<absl::StatusOr<Response>()> work);
+              std::function<absl::StatusOr<Response>()> work,
+              SerialQueue::Places places = SerialQueue::Places::kAll);
   inference::RepositoryIndexResponse Index(bool ready_alone) const;
 
   const ServerOptions& options_;

@@ -42,14 +42,16 @@ absl::Status InferenceManagement::CheckControl(const Caller* caller) const {
 }
 
 template <typename Response>
-void InferenceManagement::InTurn(
-    StillWanted wanted, Reply<Response> reply,
-    std::function<absl::StatusOr<Response>()> work) {
-  repository_queue_.Add([wanted = std::move(wanted), reply = std::move(reply),
-                         work = std::move(work)](const absl::Status& turn) {
-    const absl::Status status = turn.ok() ? wanted() : turn;
-    reply(status.ok() ? work() : status);
-  });
+void InferenceManagement::InTurn(StillWanted wanted, Reply<Response> reply,
+                                 std::function<absl::StatusOr<Response>()> work,
+                                 SerialQueue::Places places) {
+  repository_queue_.Add(
+      [wanted = std::move(wanted), reply = std::move(reply),
+       work = std::move(work)](const absl::Status& turn) {
+        const absl::Status status = turn.ok() ? wanted() : turn;
+        reply(status.ok() ? work() : status);
+      },
+      places);
 }
 
 inference::RepositoryIndexResponse InferenceManagement::Index(
@@ -84,9 +86,11 @@ void InferenceManagement::RepositoryIndex(
   if (ready_alone || options_.model_repository.empty()) {
     return reply(Index(ready_alone));
   }
+  // It needs no right, and may not take the places of those who have one.
   InTurn<inference::RepositoryIndexResponse>(
       std::move(wanted), std::move(reply),
-      [this] { return Index(/*ready_alone=*/false); });
+      [this] { return Index(/*ready_alone=*/false); },
+      SerialQueue::Places::kHalf);
 }
 
 void InferenceManagement::RepositoryModelLoad(

@@ -32,6 +32,7 @@ using ::testing::Not;
 using ::testing::Pair;
 
 constexpr int kLoads = 6;
+constexpr size_t kPlaces = 64;  // of calls that wait for the repository
 
 class InferenceRepositoryTest : public testing::Test {
  protected:
@@ -206,6 +207,51 @@ TEST_F(InferenceRepositoryTest, WhatNobodyWaitsForAnyMoreIsNotDone) {
   EXPECT_EQ(unload->Wait().status().code(), StatusCode::kCancelled);
   for (auto& load : loads) EXPECT_EQ(load.get(), absl::OkStatus());
   EXPECT_THAT(Index(), Contains(Pair("large", "")));
+}
+
+TEST_F(InferenceRepositoryTest, FilesAreReadAgainThoughManyWait) {
+  AddLargeModel(50'000);
+  ExpectGoodReply(Client().Attend(GoodRequest()));
+  auto large = StartLoad();
+  ExpectGoodReply(Client().Attend(GoodRequest()));
+  inference::RepositoryModelLoadRequest request;
+  request.set_model_name("nobody");
+  std::vector<std::unique_ptr<PendingCall>> waiting;
+  for (size_t n = 0; n < kPlaces + 1; ++n) {
+    waiting.push_back(Client().Start(InferenceMethod("RepositoryModelLoad"),
+                                     request.SerializeAsString()));
+  }
+  ExpectGoodReply(Client().Attend(GoodRequest()));
+  folders_.Add("late", R"({"scoring": "gaussian"})");
+  server_->ReadFilesAgain();
+  int refused = 0;
+  for (const auto& call : waiting) {
+    if (absl::IsResourceExhausted(call->Wait().status())) ++refused;
+  }
+  EXPECT_GT(refused, 0);
+  EXPECT_EQ(large.get(), absl::OkStatus());
+  EXPECT_THAT(Index(), Contains(Pair("late", "")));
+}
+
+TEST_F(InferenceRepositoryTest, ThereIsRoomForALoadThoughManyAskForTheList) {
+  AddLargeModel(50'000);
+  ExpectGoodReply(Client().Attend(GoodRequest()));
+  auto large = StartLoad();
+  ExpectGoodReply(Client().Attend(GoodRequest()));
+  std::vector<std::unique_ptr<PendingCall>> lists;
+  for (size_t n = 0; n < kPlaces; ++n) {
+    lists.push_back(Client().Start(InferenceMethod("RepositoryIndex"), ""));
+  }
+  ExpectGoodReply(Client().Attend(GoodRequest()));
+  inference::RepositoryModelLoadRequest request;
+  request.set_model_name("nobody");
+  EXPECT_EQ(Client()
+                .Call(InferenceMethod("RepositoryModelLoad"),
+                      request.SerializeAsString())
+                .status()
+                .code(),
+            StatusCode::kNotFound);
+  EXPECT_EQ(large.get(), absl::OkStatus());
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "server/scheduling/retry_after.h"
 #include "tests/support/status_matchers.h"
 
 namespace attention::server {
@@ -66,9 +67,39 @@ TEST(SerialQueue, TurnsAwayWhatItHasNoPlaceFor) {
               StatusIs(absl::StatusCode::kResourceExhausted,
                        HasSubstr("the disk is busy: 1 calls wait for it "
                                  "(at most 1)")));
+  EXPECT_TRUE(RetryTimeOf(*refused).has_value());
   held.Open();
   ASSERT_TRUE(queue.WaitUntilIdle(kNever));
   EXPECT_THAT(waiting, IsOk());
+}
+
+TEST(SerialQueue, LeavesHalfOfThePlacesToOthers) {
+  std::vector<absl::StatusCode> told;
+  const auto note = [&told](const absl::Status& turn) {
+    told.push_back(turn.code());
+  };
+  SerialQueue queue("the disk", /*most_waiting=*/2);
+  HeldTask held(queue);
+  queue.Add(note, SerialQueue::Places::kHalf);
+  queue.Add(note, SerialQueue::Places::kHalf);
+  EXPECT_THAT(told, ElementsAre(absl::StatusCode::kResourceExhausted));
+  queue.Add(note);
+  held.Open();
+  ASSERT_TRUE(queue.WaitUntilIdle(kNever));
+  EXPECT_THAT(told, ElementsAre(absl::StatusCode::kResourceExhausted,
+                                absl::StatusCode::kOk, absl::StatusCode::kOk));
+}
+
+TEST(SerialQueue, HasAPlaceForWhatMayNotBeTurnedAway) {
+  absl::Status waited = absl::UnknownError("not yet");
+  SerialQueue queue("the disk", /*most_waiting=*/1);
+  HeldTask held(queue);
+  queue.Add([](const absl::Status& /*turn*/) {});
+  queue.Add([&waited](const absl::Status& turn) { waited = turn; },
+            SerialQueue::Places::kUnbounded);
+  held.Open();
+  ASSERT_TRUE(queue.WaitUntilIdle(kNever));
+  EXPECT_THAT(waited, IsOk());
 }
 
 TEST(SerialQueue, DrainingTurnsAwayWhatWaitsAndLetsTheRunningOneEnd) {
