@@ -62,6 +62,12 @@ absl::StatusOr<int64_t> HttpApi::MostBodyBytes(HttpRequest& request) const {
                               : inference->MostBodyBytes(request);
 }
 
+void HttpApi::OnRefusal(const HttpRequest& request, const absl::Status& status,
+                        Refusal refusal) const {
+  const InferenceApi* const inference = InferenceOf(request);
+  if (inference != nullptr) inference->OnRefusal(request, status, refusal);
+}
+
 void HttpApi::Answer(const std::shared_ptr<HttpExchange>& exchange) const {
   const HttpRequest& request = exchange->request();
   InferenceApi* const inference = InferenceOf(request);

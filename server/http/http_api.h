@@ -6,10 +6,12 @@
 #include <mutex>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/http/port/http_exchange.h"
 #include "server/http/port/http_message.h"
 #include "server/http/shared_page.h"
+#include "server/telemetry/refusal.h"
 
 namespace attention::server {
 
@@ -45,6 +47,8 @@ class HttpApi {
   /// As HttpHandlers has them.
   static bool IsProbe(const HttpRequest& request);
   absl::StatusOr<int64_t> MostBodyBytes(HttpRequest& request) const;
+  void OnRefusal(const HttpRequest& request, const absl::Status& status,
+                 Refusal refusal) const;
   void Answer(const std::shared_ptr<HttpExchange>& exchange) const;
 
   /// The answer to what is neither inference nor metrics that can be had.

@@ -70,6 +70,11 @@ absl::StatusOr<std::unique_ptr<HttpPort>> OpenHttpPort(
   handlers.most_body_bytes = [api = &http->api](HttpRequest& request) {
     return api->MostBodyBytes(request);
   };
+  handlers.on_refusal = [api = &http->api](const HttpRequest& request,
+                                           const absl::Status& status,
+                                           Refusal refusal) {
+    api->OnRefusal(request, status, refusal);
+  };
   handlers.answer =
       [api = &http->api](const std::shared_ptr<HttpExchange>& exchange) {
         api->Answer(exchange);

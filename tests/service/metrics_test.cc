@@ -96,7 +96,6 @@ TEST(MetricsTest, RequestsAreCountedByApiAndModel) {
   EXPECT_EQ(metrics["attention_tensors_total{datatype=\"FP32\"}"], 6);
 }
 
-TEST(MetricsTest, AStreamIsOneCallWithManyMessages) {
 TEST(MetricsTest, RequestsOfUnknownModelsAreOfTheirApi) {
   const auto server = StartServer();
   WireClient client(server->address());
@@ -116,6 +115,7 @@ TEST(MetricsTest, RequestsOfUnknownModelsAreOfTheirApi) {
   }
 }
 
+TEST(MetricsTest, AStreamIsOneCallWithManyMessages) {
   const auto server = StartServer();
   WireClient client(server->address());
   const auto stream = client.OpenStream(kAttendStream);
@@ -172,26 +172,6 @@ TEST(MetricsTest, CallsWithoutTensorsAreCounted) {
       2);
 }
 
-TEST(MetricsTest, CallsWithTensorsAreNotCountedTwice) {
-  const auto server = StartServer();
-  WireClient client(server->address());
-  ExpectGoodReply(client.Attend(GoodRequest()));
-  ASSERT_TRUE(Infer(client, GoodInfer()).ok());
-  Metrics metrics = Scrape(*server);
-  EXPECT_EQ(metrics[OfAttend("grpc_server_started_total")], 1);
-  EXPECT_EQ(metrics[OfAttend("grpc_server_handled_total", "OK")], 1);
-  EXPECT_EQ(
-      metrics[OfCall("grpc_server_handled_total",
-                     "inference.GRPCInferenceService", "ModelInfer", "OK")],
-      1);
-}
-
-// A Watch has no end of its own.
-TEST(MetricsTest, AStreamWithoutTensorsCountsItsMessagesAndItsEnd) {
-  const auto server = StartServer();
-  WireClient client(server->address());
-  const std::string health = "grpc.health.v1.Health";
-  const auto stream = client.OpenStream("/" + health + "/Watch");
 // Its name is the caller's: it would be kept for as long as the server runs.
 TEST(MetricsTest, CallsOfUnknownMethodsShareOneSeries) {
   const auto server = StartServer();
@@ -215,6 +195,26 @@ TEST(MetricsTest, CallsOfUnknownMethodsShareOneSeries) {
       4);
 }
 
+TEST(MetricsTest, CallsWithTensorsAreNotCountedTwice) {
+  const auto server = StartServer();
+  WireClient client(server->address());
+  ExpectGoodReply(client.Attend(GoodRequest()));
+  ASSERT_TRUE(Infer(client, GoodInfer()).ok());
+  Metrics metrics = Scrape(*server);
+  EXPECT_EQ(metrics[OfAttend("grpc_server_started_total")], 1);
+  EXPECT_EQ(metrics[OfAttend("grpc_server_handled_total", "OK")], 1);
+  EXPECT_EQ(
+      metrics[OfCall("grpc_server_handled_total",
+                     "inference.GRPCInferenceService", "ModelInfer", "OK")],
+      1);
+}
+
+// A Watch has no end of its own.
+TEST(MetricsTest, AStreamWithoutTensorsCountsItsMessagesAndItsEnd) {
+  const auto server = StartServer();
+  WireClient client(server->address());
+  const std::string health = "grpc.health.v1.Health";
+  const auto stream = client.OpenStream("/" + health + "/Watch");
   ASSERT_TRUE(stream->Write(""));
   stream->WritesDone();
   ASSERT_TRUE(stream->Read().has_value());
@@ -272,6 +272,54 @@ TEST(MetricsTest, TellsWhichLimitRefused) {
             1);
   gate.Open();
   EXPECT_TRUE(call->Wait().ok());
+}
+
+std::string OfRefusals(const std::string& reason) {
+  return absl::StrCat("attention_requests_refused_total{reason=\"", reason,
+                      "\"}");
+}
+
+TEST(MetricsTest, TellsOfBodiesThatWereTooLarge) {
+  server::ServerOptions options = TestOptions();
+  options.max_request_bytes = 8192;
+  const auto server = StartServer(options);
+  const std::string& address = server->http_address();
+  EXPECT_EQ(HttpStatus(HttpPost(address, kInferPath, std::string(8193, ' '))),
+            413);
+  Metrics metrics = Scrape(*server);
+  EXPECT_EQ(metrics[OfRefusals("too_large")], 1);
+  EXPECT_EQ(metrics[OfCall("grpc_server_handled_total",
+                           "inference.GRPCInferenceService", "ModelInfer",
+                           "ResourceExhausted")],
+            1);
+}
+
+TEST(MetricsTest, ABodyOfNoInferenceIsNoRequest) {
+  const auto server = StartServer();
+  const std::string& address = server->http_address();
+  EXPECT_EQ(HttpStatus(HttpPost(address, "/v2/repository/index",
+                                std::string(128 << 10, ' '))),
+            413);
+  EXPECT_EQ(Scrape(*server)[OfRefusals("too_large")], 0);
+}
+
+TEST(MetricsTest, TellsOfBodiesThatHadNoRoom) {
+  server::ServerOptions options = TestOptions();
+  options.memory_limit = 16 << 20;  // 2 MiB of it are for bodies
+  const auto server = StartServer(options);
+  HttpCaller first(server->http_address());
+  HttpCaller second(server->http_address());
+  for (HttpCaller* const caller : {&first, &second}) {
+    caller->Send(absl::StrCat("POST ", kInferPath,
+                              " HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+                              "Content-Length: 819201\r\n\r\n",
+                              std::string(819'200, ' ')));
+  }
+  const auto patience = std::chrono::steady_clock::now() + kPatience;
+  while (Scrape(*server)[OfRefusals("caller_memory")] == 0) {
+    ASSERT_LT(std::chrono::steady_clock::now(), patience);
+    std::this_thread::yield();
+  }
 }
 
 // What tells of the n-th device.

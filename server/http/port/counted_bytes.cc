@@ -15,18 +15,26 @@ constexpr size_t kLeastGrowth = 4 << 10;
 
 }  // namespace
 
-bool ByteBudget::Resize(Ledger::Hold& hold, const std::string& address,
-                        int64_t bytes) const {
-  const auto may = [this, bytes](const Ledger::Account& all,
-                                 const Ledger::Account& own) {
+Refusal ByteBudget::Resize(Ledger::Hold& hold, const std::string& address,
+                           int64_t bytes) const {
+  Refusal why = Refusal::kNone;
+  const auto may = [this, bytes, &why](const Ledger::Account& all,
+                                       const Ledger::Account& own) {
     const int64_t left =
         limit_of_address() - own.of(Kept::kBodies).amount - bytes;
-    return bytes <= limit - all.of(Kept::kBodies).amount &&
-           (bytes + 1) / 2 <= left;
+    if (bytes > limit - all.of(Kept::kBodies).amount) {
+      why = Refusal::kServerMemory;
+    } else if ((bytes + 1) / 2 > left) {
+      why = Refusal::kCallerMemory;
+    }
+    return why == Refusal::kNone;
   };
-  if (hold) return ledger->Resize(hold, bytes, may);
-  hold = ledger->Take(Kept::kBodies, {.address = address}, bytes, may);
-  return static_cast<bool>(hold);
+  if (hold) {
+    ledger->Resize(hold, bytes, may);
+  } else {
+    hold = ledger->Take(Kept::kBodies, {.address = address}, bytes, may);
+  }
+  return why;
 }
 
 CountedBytes::~CountedBytes() { std::free(bytes_); }
@@ -40,13 +48,17 @@ void CountedBytes::Swap(CountedBytes& other) noexcept {
   std::swap(capacity_, other.capacity_);
 }
 
-absl::Status CountedBytes::Grow(size_t bytes, size_t most) {
+absl::Status CountedBytes::Grow(size_t bytes, size_t most, Refusal* refusal) {
   if (bytes <= room()) return absl::OkStatus();
   const size_t needed = size_ + bytes;
   const size_t wanted =
       std::max(needed, std::min(most, std::max(2 * capacity_, kLeastGrowth)));
-  if (budget_ != nullptr &&
-      !budget_->Resize(hold_, address_, static_cast<int64_t>(wanted))) {
+  Refusal why = Refusal::kNone;
+  if (budget_ != nullptr) {
+    why = budget_->Resize(hold_, address_, static_cast<int64_t>(wanted));
+  }
+  if (why != Refusal::kNone) {
+    if (refusal != nullptr) *refusal = why;
     return RetryAfter(
         absl::ResourceExhaustedError(absl::StrCat(
             "requests over HTTP that are being read take their share of the "
@@ -59,6 +71,7 @@ absl::Status CountedBytes::Grow(size_t bytes, size_t most) {
   if (grown == nullptr) {
     errno = 0;  // it is handled here: see last_words.h
     if (hold_) budget_->ledger->Resize(hold_, static_cast<int64_t>(capacity_));
+    if (refusal != nullptr) *refusal = Refusal::kServerMemory;
     return RetryAfter(
         absl::ResourceExhaustedError("the server is out of memory"), kTryAgain);
   }

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "server/scheduling/ledger.h"
+#include "server/telemetry/refusal.h"
 
 namespace attention::server {
 
@@ -28,10 +29,10 @@ struct ByteBudget {
   /// Of one, where its address has no other.
   int64_t limit_of_one() const { return limit_of_address() / 3 * 2; }
 
-  /// Has `hold` be of `bytes` for `address`. False, and it stays as it was,
-  /// where that is too much.
-  bool Resize(Ledger::Hold& hold, const std::string& address,
-              int64_t bytes) const;
+  /// Has `hold` be of `bytes` for `address`. Where that is too much it stays as
+  /// it was, and the reason is returned: kServerMemory or kCallerMemory.
+  Refusal Resize(Ledger::Hold& hold, const std::string& address,
+                 int64_t bytes) const;
 };
 
 /// Bytes that grow, and are taken from a budget for as long as they exist.
@@ -50,8 +51,10 @@ class CountedBytes {
 
   /// Room for `bytes` >= 0 more behind end(). Where that takes more memory, it
   /// doubles, up to `most` bytes in all where that is enough.
-  /// RESOURCE_EXHAUSTED where the budget or the memory is used up.
-  absl::Status Grow(size_t bytes, size_t most = SIZE_MAX);
+  /// RESOURCE_EXHAUSTED where the budget or the memory is used up; `refusal` is
+  /// set to which, unless it is null.
+  absl::Status Grow(size_t bytes, size_t most = SIZE_MAX,
+                    Refusal* refusal = nullptr);
   char* end() { return bytes_ + size_; }
   size_t room() const { return capacity_ - size_; }
   /// `bytes` <= room() were written at end().

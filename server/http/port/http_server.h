@@ -6,11 +6,13 @@
 #include <functional>
 #include <memory>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/http/port/counted_bytes.h"
 #include "server/http/port/http_access.h"
 #include "server/http/port/http_exchange.h"
 #include "server/http/port/http_message.h"
+#include "server/telemetry/refusal.h"
 #include "server/transport/connection_limits.h"
 #include "server/transport/tcp_listener.h"
 #include "server/transport/tls_context.h"
@@ -57,6 +59,11 @@ struct HttpHandlers {
   /// announced. What it finds out it may note in the request.
   std::function<absl::StatusOr<int64_t>(HttpRequest&)> most_body_bytes =
       [](HttpRequest& /*request*/) { return 16 << 10; };
+  /// Told of a request that is refused before it is answered: for want of room,
+  /// or for its length. The reason is kNone where the status says it.
+  std::function<void(const HttpRequest&, const absl::Status&, Refusal)>
+      on_refusal = [](const HttpRequest& /*request*/,
+                      const absl::Status& /*status*/, Refusal /*refusal*/) {};
   /// Answers a request, now or later.
   std::function<void(const std::shared_ptr<HttpExchange>&)> answer;
 };

@@ -57,6 +57,9 @@ class HttpSession final : public std::enable_shared_from_this<HttpSession> {
   void OnBody(Error error, size_t asked);
   // Answers what could not be read, and closes, where there is an answer.
   void Refuse(Error error);
+  // Answers a request for which there is no room, tells of it, and closes.
+  void RefuseRequest(const absl::Status& status,
+                     Refusal refusal = Refusal::kNone);
   // Answers a request whose body is not wanted, and closes.
   void RefuseBody(HttpReply reply);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <boost/asio/write.hpp>
 #include <boost/beast/http/read.hpp>
+#include <chrono>
 #include <limits>
 #include <string>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "server/http/port/http_head_checks.h"
 #include "server/http/port/http_session.h"
 #include "server/http/port/http_status.h"
+#include "server/scheduling/retry_after.h"
 
 namespace attention::server {
 namespace {
@@ -58,21 +60,20 @@ std::optional<int> StatusOf(beast::error_code error) {
   return 400;
 }
 
-HttpReply BodyTooLarge(uint64_t most) {
-  return HttpError(413, absl::StrCat("the body is too large (at most ", most,
-                                     " bytes for this path, by the "
-                                     "server's max_request_bytes and "
-                                     "memory_limit)"));
+absl::Status BodyTooLarge(uint64_t most) {
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "the body is too large (at most ", most,
+      " bytes for this path, by the server's max_request_bytes and "
+      "memory_limit)"));
 }
 
 // Of a place that is left for probes.
-HttpReply NoPlace() {
-  HttpReply reply = HttpError(
-      503,
-      "too many requests over HTTP are under way, of this address or of all "
-      "(health and metrics are served)");
-  reply.headers.emplace_back("Retry-After", "1");
-  return reply;
+absl::Status NoPlace() {
+  return RetryAfter(
+      absl::UnavailableError("too many requests over HTTP are under way, of "
+                             "this address or of all (health and metrics are "
+                             "served)"),
+      std::chrono::seconds(1));
 }
 
 }  // namespace
@@ -114,8 +115,10 @@ std::optional<HttpReply> HttpSession::AnswerHead(bool has_body) {
     auto reply = handlers_.access->Answer(request_, probe, has_body);
     if (reply) return reply;
   }
-  if (place_->reserved() && !probe) return NoPlace();
-  return std::nullopt;
+  if (!place_->reserved() || probe) return std::nullopt;
+  const absl::Status full = NoPlace();
+  handlers_.on_refusal(request_, full, Refusal::kNone);
+  return ErrorReply(full);
 }
 
 void HttpSession::ReadBodyFrom(absl::StatusOr<int64_t> most) {
@@ -123,7 +126,7 @@ void HttpSession::ReadBodyFrom(absl::StatusOr<int64_t> most) {
   most_body_bytes_ = static_cast<size_t>(*most);
   const boost::optional<uint64_t> declared = parser_->content_length();
   if (declared && *declared > most_body_bytes_) {
-    return RefuseBody(BodyTooLarge(most_body_bytes_));
+    return RefuseRequest(BodyTooLarge(most_body_bytes_));
   }
   request_.body = CountedBytes(limits_.bodies, peer_.address);
   buffer_.reserve(limits_.header_bytes + kBodyChunk);
@@ -151,9 +154,11 @@ void HttpSession::ReadBody() {
   const size_t most = declared ? *declared : most_body_bytes_ + 1;
   if (body.room() == 0) {
     // One more than is allowed shows that a body in chunks has more.
-    absl::Status memory = body.Grow(
-        std::min(kBodyChunk, std::max<size_t>(most - body.size(), 1)), most);
-    if (!memory.ok()) return RefuseBody(ErrorReply(memory));
+    Refusal refusal = Refusal::kNone;
+    absl::Status memory =
+        body.Grow(std::min(kBodyChunk, std::max<size_t>(most - body.size(), 1)),
+                  most, &refusal);
+    if (!memory.ok()) return RefuseRequest(memory, refusal);
   }
   const size_t asked = std::min(body.room(), kBodyChunk);
   auto& into = parser_->get().body();
@@ -172,7 +177,7 @@ void HttpSession::OnBody(Error error, size_t asked) {
   CountedBytes& body = request_.body;
   body.Commit(asked - parser_->get().body().size);
   if (body.size() > most_body_bytes_) {
-    return RefuseBody(BodyTooLarge(most_body_bytes_));
+    return RefuseRequest(BodyTooLarge(most_body_bytes_));
   }
   if (parser_->is_done()) return Dispatch();
   // Who sends a large body may take longer, as long as it comes.
@@ -190,6 +195,11 @@ void HttpSession::Refuse(Error error) {
   const std::optional<int> status = StatusOf(error);
   if (!status) return Close();
   RefuseBody(HttpError(*status, error.message()));
+}
+
+void HttpSession::RefuseRequest(const absl::Status& status, Refusal refusal) {
+  handlers_.on_refusal(request_, status, refusal);
+  RefuseBody(ErrorReply(status));
 }
 
 void HttpSession::RefuseBody(HttpReply reply) {

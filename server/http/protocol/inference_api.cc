@@ -22,6 +22,8 @@
 #include "server/request/request_builder.h"
 #include "server/request/request_limits.h"
 #include "server/services/caller_of_call.h"
+#include "server/telemetry/request_facts.h"
+#include "server/telemetry/request_metrics.h"
 #include "server/telemetry/trace_context.h"
 
 namespace attention::server {
@@ -119,6 +121,29 @@ absl::StatusOr<int64_t> InferenceApi::MostBodyBytes(
   }
   return std::min(parts_.options.max_request_bytes,
                   parts_.bodies->limit_of_one());
+}
+
+void InferenceApi::OnRefusal(const HttpRequest& request,
+                             const absl::Status& status,
+                             Refusal refusal) const {
+  const auto route =
+      request.route ? request.route : FindInferenceRoute(request.path);
+  if (!route || route->method != InferenceMethod::kModelInfer) return;
+  RequestFacts facts;
+  facts.operation = "attend";
+  facts.rpc = Rpc::kModelInfer;
+  facts.peer = request.peer;
+  facts.trace_parent = TraceParentOf(request);
+  if (request.caller && *request.caller != nullptr) {
+    facts.caller = (*request.caller)->name;
+  }
+  facts.request_bytes = static_cast<int64_t>(request.body.size());
+  facts.status = status;
+  facts.refused = true;
+  facts.refusal = refusal;
+  RequestMetrics* const metrics = parts_.services.metrics;
+  if (metrics != nullptr) metrics->NoteArrival(facts.rpc);
+  Observe(facts, metrics);
 }
 
 void InferenceApi::Answer(const std::shared_ptr<HttpExchange>& exchange) {

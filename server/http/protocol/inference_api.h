@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/engine.h"
 #include "server/http/port/http_exchange.h"
@@ -18,6 +19,7 @@
 #include "server/scheduling/task.h"
 #include "server/services/call_counter.h"
 #include "server/services/inference_management.h"
+#include "server/telemetry/refusal.h"
 
 namespace boost::asio {
 class thread_pool;
@@ -58,6 +60,11 @@ class InferenceApi {
   /// How long the body of a request may be, by its headers; its errors are
   /// those that are known by then. Notes the route and the caller.
   absl::StatusOr<int64_t> MostBodyBytes(HttpRequest& request) const;
+
+  /// Counts and logs a request that was refused before it came here, where it
+  /// is an inference, as those that are refused later are.
+  void OnRefusal(const HttpRequest& request, const absl::Status& status,
+                 Refusal refusal) const;
 
   /// Answers the request, on other threads. Its path is one of inference.
   void Answer(const std::shared_ptr<HttpExchange>& exchange);

@@ -157,7 +157,7 @@ TEST_P(HttpServerAccessTest, AReplyAfterThatOfAPageSaysNothingOfIt) {
 
 INSTANTIATE_TEST_SUITE_P(Speeches, HttpServerAccessTest,
                          testing::Values(Speech::kPlain, Speech::kTls),
-                         &NameOf);
+                         &NameOfSpeech);
 
 }  // namespace
 }  // namespace attention::server

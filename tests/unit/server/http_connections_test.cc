@@ -133,7 +133,7 @@ TEST_P(HttpServerConnectionsTest, WhereAllAreBusyProbesAreServedAlone) {
 INSTANTIATE_TEST_SUITE_P(Speeches, HttpServerConnectionsTest,
                          testing::Values(Speech::kPlain, Speech::kTls,
                                          Speech::kPlainWhereTlsIsTaken),
-                         &NameOf);
+                         &NameOfSpeech);
 
 }  // namespace
 }  // namespace attention::server

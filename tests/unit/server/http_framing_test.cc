@@ -107,7 +107,7 @@ TEST_P(HttpFramingTest, WhoSendsHundredsAheadIsAnsweredAndClosed) {
 
 INSTANTIATE_TEST_SUITE_P(Speeches, HttpFramingTest,
                          testing::Values(Speech::kPlain, Speech::kTls),
-                         &NameOf);
+                         &NameOfSpeech);
 
 }  // namespace
 }  // namespace attention::server

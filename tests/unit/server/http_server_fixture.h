@@ -38,7 +38,7 @@ inline HttpReply Echo(const HttpRequest& request) {
 /// How a caller speaks, and to which port.
 enum class Speech : uint8_t { kPlain, kTls, kPlainWhereTlsIsTaken };
 
-inline std::string NameOf(const testing::TestParamInfo<Speech>& speech) {
+inline std::string NameOfSpeech(const testing::TestParamInfo<Speech>& speech) {
   if (speech.param == Speech::kPlain) return "Plain";
   return speech.param == Speech::kTls ? "Tls" : "PlainWhereTlsIsTaken";
 }

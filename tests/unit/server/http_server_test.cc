@@ -9,6 +9,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tests/service/http_caller.h"
@@ -142,6 +143,23 @@ void SendPartOfABody(HttpCaller& caller, size_t size, size_t sent) {
                            std::string(sent, 'x')));
 }
 
+TEST(CountedBytesTest, TellWhoseRoomIsUsedUp) {
+  const auto budget = std::make_shared<const ByteBudget>(
+      ByteBudget{std::make_shared<Ledger>(), 1 << 20});
+  std::vector<CountedBytes> kept;
+  const auto grow = [&](const char* address, size_t bytes) {
+    Refusal refusal = Refusal::kNone;
+    const absl::Status grown =
+        kept.emplace_back(budget, address).Grow(bytes, bytes, &refusal);
+    EXPECT_EQ(grown.ok(), refusal == Refusal::kNone);
+    return refusal;
+  };
+  EXPECT_EQ(grow("a", 512 << 10), Refusal::kNone);
+  EXPECT_EQ(grow("a", 400 << 10), Refusal::kCallerMemory);
+  EXPECT_EQ(grow("b", 400 << 10), Refusal::kNone);
+  EXPECT_EQ(grow("c", 200 << 10), Refusal::kServerMemory);
+}
+
 TEST_P(HttpServerTest, AnUnfinishedBodyLeavesRoomForOthersOfItsAddress) {
   HttpLimits limits;
   limits.bodies =
@@ -270,7 +288,7 @@ TEST_P(HttpServerTest, EndsWhileCallersAreConnected) {
 INSTANTIATE_TEST_SUITE_P(Speeches, HttpServerTest,
                          testing::Values(Speech::kPlain, Speech::kTls,
                                          Speech::kPlainWhereTlsIsTaken),
-                         &NameOf);
+                         &NameOfSpeech);
 
 }  // namespace
 }  // namespace attention::server

@@ -91,7 +91,7 @@ TEST_P(HttpsServerTest, WhatIsNoHandshakeIsRefused) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tls, HttpsServerTest, testing::Values(Speech::kTls),
-                         &NameOf);
+                         &NameOfSpeech);
 
 }  // namespace
 }  // namespace attention::server
