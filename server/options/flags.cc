@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
+#include <memory>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -13,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "server/base/version.h"
+#include "server/options/config_file.h"
 #include "server/options/flag_errors.h"
 #include "server/options/option_checks.h"
 #include "server/options/option_table.h"
@@ -94,6 +96,7 @@ void AddFlags(ServerOptions& options, CLI::App& app) {
       "Print the version and exit");
   app.set_help_flag("-h,--help", "Print this help and exit");
   app.set_config("--config", "", "")->type_name("FILE");
+  app.config_formatter(std::make_shared<ConfigFile>());
   Describe(app.get_config_ptr(), "--config", "Read options from FILE",
            "General");
   app.allow_extras();  // ParseFlags() says which

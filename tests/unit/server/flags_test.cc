@@ -203,6 +203,28 @@ TEST(Flags, TheFileWinsOverTheDefault) {
   EXPECT_EQ(parsed.options.grpc_port, 8001);
 }
 
+TEST(Flags, AValueInTheFileMayBeQuoted) {
+  EXPECT_EQ(
+      Parse({"--config", ConfigFile("resident-folder = \"/a, b #1\" # c")})
+          .options.resident_folder,
+      "/a, b #1");
+  EXPECT_EQ(Parse({"--config", ConfigFile("resident-folder = '/a \"b\"'\r\n")})
+                .options.resident_folder,
+            "/a \"b\"");
+}
+
+TEST(Flags, ListsInTheFileHaveCommasOrSeveralLines) {
+  const std::vector<std::string> both = {"[::1]:80", "[::2]:*"};
+  for (const char* text :
+       {"peers = [::1]:80,[::2]:*", "peers = [::1]:80, '[::2]:*'  # two",
+        "peers = [\"[::1]:80\", \"[::2]:*\"]",
+        "peers = [::1]:80\nhttp = true\npeers = [::2]:*"}) {
+    const ParsedFlags parsed = Parse({"--config", ConfigFile(text)});
+    ASSERT_FALSE(parsed.exit.has_value()) << parsed.exit->text;
+    EXPECT_EQ(parsed.options.peers, both) << text;
+  }
+}
+
 TEST(Flags, TheEnvironmentMayNameTheFile) {
   const std::string file = ConfigFile("grpc-port = 3\n");
   EXPECT_EQ(Parse({}, {{"ATTENTION_CONFIG", file}}).options.grpc_port, 3);

@@ -160,5 +160,48 @@ TEST(WrongFlagsTest, AValueInTheFileIsRefused) {
               HasSubstr("--grpc-port: 70000"));
 }
 
+struct WrongLine {
+  const char* name;
+  const char* file;
+  const char* says;
+};
+
+class WrongLineRefusal : public ::testing::TestWithParam<WrongLine> {};
+
+TEST_P(WrongLineRefusal, WithTheLineAndItsKey) {
+  EXPECT_THAT(Refusal({"--config", ConfigFile(GetParam().file)}),
+              HasSubstr(GetParam().says));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Wrong, WrongLineRefusal,
+    ::testing::Values(
+        WrongLine{"NoValue", "insecure =\n",
+                  "--config: line 1: insecure: its value is missing"},
+        WrongLine{"EmptyValue", "insecure = \"\"\n",
+                  "line 1: insecure: its value is missing"},
+        WrongLine{"CommentForAValue", "insecure = # true\n",
+                  "line 1: insecure: its value is missing"},
+        WrongLine{"KeyAlone", "# a comment\n\ninsecure\n",
+                  "line 3: 'insecure' (expected KEY = VALUE)"},
+        WrongLine{"Section", "[server]\n",
+                  "line 1: '[server]' (expected KEY = VALUE)"},
+        WrongLine{"PathWithASpace", "grpc-unix-socket = /tmp/my sock\n",
+                  "line 1: grpc-unix-socket: '/tmp/my sock' (expected one "
+                  "value, in quotes where it has spaces)"},
+        WrongLine{"CommentAfterASemicolon", "grpc-port = 9000 ; was 8001\n",
+                  "line 1: grpc-port: '9000 ; was 8001' (expected one"},
+        WrongLine{"TimeWithASpace", "drain-time = 5 min\n",
+                  "line 1: drain-time: '5 min' (expected one"},
+        WrongLine{"OpenQuote", "tls-key = \"a.key\n",
+                  "line 1: tls-key: '\"a.key' (expected one"},
+        WrongLine{"SpaceInAList", "http-host = a, b c\n",
+                  "line 1: http-host: 'b c' (expected one"},
+        WrongLine{"NothingInAList", "http-host = a,,b\n",
+                  "line 1: http-host: its value is missing"},
+        WrongLine{"Twice", "grpc-port = 1\nhttp-port = 2\ngrpc-port = 3\n",
+                  "line 3: grpc-port: comes twice"}),
+    [](const auto& row) { return std::string(row.param.name); });
+
 }  // namespace
 }  // namespace attention::server
