@@ -141,6 +141,8 @@ bool Server::Drain() {
     impl.calls.StartDrain();
     impl.repository_queue.StartDraining();
     impl.sequence_files.StartDraining();
+    // A request that is arriving is not yet a call.
+    if (impl.http != nullptr) impl.http->server->Drain(deadline);
     const bool files_done = impl.repository_queue.WaitUntilIdle(deadline) &&
                             impl.sequence_files.WaitUntilIdle(deadline);
     impl.drained_quietly = impl.calls.WaitUntilNone(deadline) && files_done;

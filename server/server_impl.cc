@@ -26,7 +26,8 @@ namespace {
 constexpr int kHandovers = 16;
 
 // Between the last answer and the end of connections: replies of calls that are
-// not counted are handed to gRPC, and not yet sent.
+// not counted are handed to gRPC, and not yet sent; and requests over HTTP that
+// were sent are not yet read.
 constexpr std::chrono::milliseconds kSettleTime{200};
 
 // What messages on their way may take in gRPC, and over HTTP: half of all.
@@ -201,7 +202,9 @@ void Server::Impl::CloseConnections() {
   // What comes meanwhile gets UNAVAILABLE. grpc::Server::Shutdown() says
   // CANCELLED to it, which callers do not try again elsewhere; so there must be
   // no connection any more when it is called.
-  connections.WaitUntilNone(steady_clock::now() + kSettleTime);
+  const auto settled = steady_clock::now() + kSettleTime;
+  connections.WaitUntilNone(settled);
+  if (http != nullptr) http->server->WaitUntilNone(settled);
   // While it listens: later the file may be another server's.
   if (!options.grpc_unix_socket.empty()) {
     ::unlink(options.grpc_unix_socket.c_str());

@@ -4,6 +4,7 @@ import threading
 
 from attacked_server import ATTEND
 from grpc import RpcError, StatusCode
+from http_callers import INFER, ONES, connect, infer, read_all
 from messages import SMALL
 from polling import wait_until
 
@@ -46,6 +47,22 @@ def test_calls_are_answered_or_unavailable(start, tmp_path):
     load.join()
     assert server.wait() == 0
     assert set(load.codes) == {StatusCode.OK, StatusCode.UNAVAILABLE}, load.codes
+
+
+def test_a_request_over_http_that_is_arriving_is_answered(start):
+    server = start()
+    with connect(server) as connection:
+        connection.sendall(
+            f"POST {INFER} HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"
+            f"Content-Length: {len(ONES)}\r\n\r\n".encode()
+        )
+        assert connection.recv(1 << 16).startswith(b"HTTP/1.1 100 ")
+        connection.sendall(ONES[:-20].encode())
+        server.terminate()
+        wait_until(lambda: infer(server) == 503, "a drain")
+        connection.sendall(ONES[-20:].encode())
+        assert read_all(connection).startswith(b"HTTP/1.1 503 ")
+    assert server.wait() == 0
 
 
 def test_the_drain_delay_still_serves(start):

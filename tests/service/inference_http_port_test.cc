@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <future>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -115,6 +116,31 @@ TEST(InferenceHttpPortTest, ADrainingServerSaysSo) {
   gate.Open();
   EXPECT_EQ(HttpStatus(caller.Read("\r\n\r\n")), 200);
   drain.join();
+}
+
+TEST(InferenceHttpPortTest, ADrainWaitsForARequestThatIsArriving) {
+  const auto server = StartServer();
+  const std::string& address = server->http_address();
+  const HttpInfer http = ToHttp(GoodInfer(), /*binary=*/false);
+  HttpCaller caller(address);
+  caller.Send(absl::StrCat("POST ", kInferPath,
+                           " HTTP/1.1\r\nHost: 127.0.0.1\r\nExpect: "
+                           "100-continue\r\nContent-Length: ",
+                           http.body.size(), "\r\n\r\n"));
+  ASSERT_EQ(HttpStatus(caller.Read("\r\n\r\n")), 100);
+  std::future<bool> drained =
+      std::async(std::launch::async, [&server] { return server->Drain(); });
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (HttpStatus(HttpPost(address, kInferPath, http.body)) == 200 &&
+         std::chrono::steady_clock::now() < end) {
+  }
+  EXPECT_EQ(drained.wait_for(std::chrono::seconds(0)),
+            std::future_status::timeout);
+  caller.Send(http.body);
+  const std::string answer = caller.Read();
+  EXPECT_EQ(HttpStatus(answer), 503);
+  EXPECT_TRUE(absl::StrContains(answer, "Connection: close")) << answer;
+  EXPECT_TRUE(drained.get());
 }
 
 TEST(InferenceHttpPortTest, ManagementIsThatOfGrpc) {

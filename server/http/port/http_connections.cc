@@ -2,6 +2,14 @@
 
 namespace attention::server {
 
+HttpConnections::Place::~Place() {
+  const std::lock_guard lock(all_.mutex_);
+  all_.LeaveIdle(*this);
+  if (closing_) return;
+  --all_.places_;
+  all_.changed_.notify_all();
+}
+
 void HttpConnections::Place::SetIdle(std::function<void()> close) {
   const std::lock_guard lock(all_.mutex_);
   if (closing_) return;
@@ -9,6 +17,7 @@ void HttpConnections::Place::SetIdle(std::function<void()> close) {
   idle_ = true;
   close_ = std::move(close);
   in_idle_ = all_.idle_.insert(all_.idle_.end(), this);
+  all_.changed_.notify_all();
 }
 
 void HttpConnections::Place::SetBusy() {
@@ -37,6 +46,7 @@ std::function<void()> HttpConnections::Displace(Place& place) {
   std::function<void()> close = std::move(place.close_);
   LeaveIdle(place);
   place.closing_ = true;
+  --places_;
   place.hold_ =
       ledger_.Take(Kept::kClosingConnections, {.address = place.address_});
   ++displaced_;
@@ -86,6 +96,19 @@ std::unique_ptr<HttpConnections::Place> HttpConnections::Take(
   }
   if (close != nullptr) close();
   return place;
+}
+
+bool HttpConnections::WaitUntilIdle(
+    std::chrono::steady_clock::time_point deadline) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_until(lock, deadline,
+                             [this] { return idle_.size() == places_; });
+}
+
+bool HttpConnections::WaitUntilNone(
+    std::chrono::steady_clock::time_point deadline) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_until(lock, deadline, [this] { return places_ == 0; });
 }
 
 int64_t HttpConnections::open() const {

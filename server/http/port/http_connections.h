@@ -1,6 +1,10 @@
 #ifndef ATTENTION_SERVER_HTTP_PORT_HTTP_CONNECTIONS_H_
 #define ATTENTION_SERVER_HTTP_PORT_HTTP_CONNECTIONS_H_
 
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -21,6 +25,9 @@ namespace attention::server {
 /// may keep its socket for a moment: an address with kMostClosing such gets no
 /// place until some of them have gone.
 ///
+/// While the server drains, those that are busy can be waited for, and go once
+/// they have their replies.
+///
 /// Those that are open and those that are closing are counted in a ledger. May
 /// be used from several threads at once, and must outlive its places.
 class HttpConnections {
@@ -36,13 +43,19 @@ class HttpConnections {
         : all_(all),
           address_(std::move(address)),
           reserved_(reserved),
-          hold_(std::move(hold)) {}
-    ~Place() { SetBusy(); }
+          hold_(std::move(hold)) {
+      ++all_.places_;
+    }
+    ~Place();
     Place(const Place&) = delete;
     Place& operator=(const Place&) = delete;
 
     /// Whether it is one of those that are left for probes.
     bool reserved() const { return reserved_; }
+
+    /// Whether its connection may wait for another request: a reserved place is
+    /// left for the next one, and none stays while the server drains.
+    bool MayStay() const { return !reserved_ && !all_.draining_; }
 
     /// From now on no request is under way: `close` may be called once, from
     /// the thread that takes another place, and has to close the connection.
@@ -71,6 +84,13 @@ class HttpConnections {
   /// A place for a connection from `address`; null where there is none.
   std::unique_ptr<Place> Take(const std::string& address);
 
+  /// From now on no place may stay.
+  void StartDraining() { draining_ = true; }
+  /// True as soon as none is busy or none is left, false where some are at
+  /// `deadline`. Those that were closed for others do not count.
+  bool WaitUntilIdle(std::chrono::steady_clock::time_point deadline);
+  bool WaitUntilNone(std::chrono::steady_clock::time_point deadline);
+
   int64_t open() const;
   /// Since the start: for which there was no place, and which made room.
   int64_t refused() const;
@@ -93,7 +113,10 @@ class HttpConnections {
   Ledger& ledger_;
   const ConnectionLimits limits_;
   const int64_t most_reserved_;
+  std::atomic<bool> draining_{false};
   mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  size_t places_ = 0;  // but for those that are closed for others
   int64_t refused_ = 0;
   int64_t displaced_ = 0;
   std::list<Place*> idle_;  // the longest first

@@ -82,7 +82,7 @@ class HttpServer::Impl {
     if (greetings_.turns != nullptr) greetings_.turns->Stop();
   }
 
-  const HttpConnections& connections() const { return connections_; }
+  HttpConnections& connections() { return connections_; }
 
  private:
   // What one connection has no memory for ends that connection.
@@ -161,6 +161,15 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(
 
 HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 HttpServer::~HttpServer() = default;
+
+bool HttpServer::Drain(std::chrono::steady_clock::time_point deadline) {
+  impl_->connections().StartDraining();
+  return impl_->connections().WaitUntilIdle(deadline);
+}
+
+bool HttpServer::WaitUntilNone(std::chrono::steady_clock::time_point deadline) {
+  return impl_->connections().WaitUntilNone(deadline);
+}
 
 void HttpServer::Stop() { impl_->Stop(); }
 

@@ -86,6 +86,14 @@ class HttpServer {
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
+  /// From now on a connection is closed with its next reply. True as soon as
+  /// none has a request or a reply under way, but for those that are left for
+  /// probes; false where some have at `deadline`.
+  bool Drain(std::chrono::steady_clock::time_point deadline);
+  /// True as soon as there is no connection, false where some are at
+  /// `deadline`.
+  bool WaitUntilNone(std::chrono::steady_clock::time_point deadline);
+
   /// No handler is called after it, and nothing is sent any more.
   void Stop();
 

@@ -48,8 +48,7 @@ void HttpSession::Write(HttpReply reply, bool keep_alive) {
     allowed_origin_.clear();
   }
   reply_ = std::move(reply);
-  // A reserved place is left for the next one.
-  keep_alive_ = keep_alive && !place_->reserved();
+  keep_alive_ = keep_alive && place_->MayStay();
   const std::vector<boost::asio::const_buffer> body = BodyOf(reply_);
   reply_head_ = ReplyHead(boost::asio::buffer_size(body));
   std::vector<boost::asio::const_buffer> all = {

@@ -1,7 +1,9 @@
 #include "server/http/port/http_connections.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
@@ -94,6 +96,40 @@ TEST(HttpConnectionsTest, WhatWasClosedAndIsStillThereIsBounded) {
   EXPECT_FALSE(take());
 }
 
+TEST(HttpConnectionsTest, WhileDrainingBusyOnesAreWaitedFor) {
+  Ledger ledger;
+  HttpConnections connections(ledger, {2, 2}, /*reserved=*/0);
+  const auto now = std::chrono::steady_clock::now();
+  auto idle = connections.Take("a");
+  idle->SetIdle([] {});
+  auto busy = connections.Take("a");
+  EXPECT_TRUE(busy->MayStay());
+  connections.StartDraining();
+  EXPECT_FALSE(busy->MayStay());
+  EXPECT_FALSE(connections.WaitUntilIdle(now));
+  busy->SetIdle([] {});
+  EXPECT_TRUE(connections.WaitUntilIdle(now));
+  EXPECT_FALSE(connections.WaitUntilNone(now));
+  busy->SetBusy();
+  busy = nullptr;
+  EXPECT_TRUE(connections.WaitUntilIdle(now));
+  idle = nullptr;
+  EXPECT_TRUE(connections.WaitUntilNone(now));
+}
+
+TEST(HttpConnectionsTest, OnesThatWereClosedForOthersAreNotWaitedFor) {
+  Ledger ledger;
+  HttpConnections connections(ledger, {1, 1}, /*reserved=*/0);
+  const auto now = std::chrono::steady_clock::now();
+  const auto closed = connections.Take("a");
+  closed->SetIdle([] {});
+  auto other = connections.Take("a");
+  EXPECT_FALSE(connections.WaitUntilIdle(now));
+  other = nullptr;
+  EXPECT_TRUE(connections.WaitUntilIdle(now));
+  EXPECT_TRUE(connections.WaitUntilNone(now));
+}
+
 class HttpServerConnectionsTest : public HttpServerTest {};
 
 TEST_P(HttpServerConnectionsTest, AnIdleConnectionIsClosedForANewOne) {
@@ -128,6 +164,20 @@ TEST_P(HttpServerConnectionsTest, WhereAllAreBusyProbesAreServedAlone) {
   EXPECT_EQ(HttpStatus(HttpAnswer(address_, "/probe", "GET", tls())), 200);
   exchange->Reply({.body = "later"});
   EXPECT_EQ(HttpStatus(busy.Read("later")), 200);
+}
+
+TEST_P(HttpServerConnectionsTest, WhileDrainingAReplyClosesItsConnection) {
+  Start();
+  HttpCaller caller(address_, tls());
+  caller.Send("GET /held HTTP/1.1\r\nHost: test\r\n\r\n");
+  const auto exchange = WaitUntilHeld();
+  ASSERT_NE(exchange, nullptr);
+  const auto now = std::chrono::steady_clock::now();
+  EXPECT_FALSE(server_->Drain(now));
+  exchange->Reply({.body = "later"});
+  EXPECT_TRUE(server_->WaitUntilNone(now + std::chrono::minutes(1)));
+  EXPECT_THAT(caller.Read(), testing::HasSubstr("Connection: close"));
+  EXPECT_TRUE(caller.closed());
 }
 
 INSTANTIATE_TEST_SUITE_P(Speeches, HttpServerConnectionsTest,
