@@ -6,10 +6,14 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "server/base/utf8.h"
 
 namespace attention::server {
 
 namespace {
+
+// Bytes of a text that is in a message.
+constexpr size_t kMostTold = 64;
 
 template <typename AnyJson>
 std::string Line(const AnyJson& json) {
@@ -29,6 +33,16 @@ Json ParseJson(absl::string_view text) {
 
 absl::Status KeyError(absl::string_view key, absl::string_view problem) {
   return absl::InvalidArgumentError(absl::StrCat(key, ": ", problem));
+}
+
+absl::Status WrongValue(absl::string_view key, const Json& had,
+                        absl::string_view expected) {
+  return KeyError(
+      key,
+      absl::StrCat(had.is_array()    ? "an array"
+                   : had.is_object() ? "an object"
+                                     : TruncateUtf8(JsonLine(had), kMostTold),
+                   " (expected ", expected, ")"));
 }
 
 absl::StatusOr<Json> ParseStrictJson(absl::string_view text, int deepest) {
@@ -57,7 +71,9 @@ absl::StatusOr<Json> ParseStrictJson(absl::string_view text, int deepest) {
     }
     return json;
   } catch (const Json::exception& error) {
-    return absl::InvalidArgumentError(error.what());
+    // After "[json.exception.parse_error.101] ".
+    const absl::string_view what = error.what();
+    return absl::InvalidArgumentError(what.substr(what.find("] ") + 2));
   }
 }
 

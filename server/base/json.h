@@ -31,6 +31,11 @@ Json ParseJson(absl::string_view text);
 /// INVALID_ARGUMENT with "KEY: PROBLEM".
 absl::Status KeyError(absl::string_view key, absl::string_view problem);
 
+/// Likewise "KEY: HAD (expected EXPECTED)"; of a text its beginning is told,
+/// and of arrays and objects that they are such.
+absl::Status WrongValue(absl::string_view key, const Json& had,
+                        absl::string_view expected);
+
 /// An object, with at most `deepest` levels in it. The library takes the last
 /// of two equal keys; here that is an error, because whoever reads the file may
 /// take the first. INVALID_ARGUMENT says what is wrong.

@@ -8,6 +8,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "server/base/json.h"
 #include "server/http/protocol/infer_json_data.h"
 #include "server/request/request_builder.h"
 #include "server/wire/infer_values.h"
@@ -34,18 +35,9 @@ constexpr size_t kMostTensors = 64;
 // Of a caller's text that is in a message.
 constexpr size_t kMostKeyTold = 64;
 
-const char* KindOf(const RequestJson& value) {
-  if (value.is_null()) return "null";
-  if (value.is_boolean()) return "a boolean";
-  if (value.is_number()) return "a number";
-  if (value.is_string()) return "a string";
-  return value.is_array() ? "an array" : "an object";
-}
-
 absl::Status Expected(absl::string_view where, const RequestJson& had,
                       absl::string_view expected) {
-  return FieldError(where,
-                    absl::StrCat(KindOf(had), " (expected ", expected, ")"));
+  return WrongValue(where, Json(had), expected);
 }
 
 // A key that matters, and what reads its value.
@@ -168,16 +160,18 @@ std::string NameOf(const std::string& name, const char* list, size_t index) {
 }
 
 // Where the elements are, once all else of the input is read.
-absl::Status FindElements(const std::string& name, const InputTensor& input,
-                          InferJson::Input& place) {
+absl::Status FindElements(const std::string& name, const RequestJson& json,
+                          const InputTensor& input, InferJson::Input& place) {
   place.in_region = input.parameters().contains("shared_memory_region");
-  const auto binary = input.parameters().find("binary_data_size");
-  if (binary != input.parameters().end()) {
-    if (!binary->second.has_int64_param() || binary->second.int64_param() < 0) {
-      return FieldError(absl::StrCat(name, ".binary_data_size"),
-                        "(expected an integer of at least 0)");
+  if (json.contains("parameters") &&
+      json.at("parameters").contains("binary_data_size")) {
+    const RequestJson& bytes = json.at("parameters").at("binary_data_size");
+    if (!bytes.is_number_unsigned() ||
+        !std::in_range<int64_t>(bytes.get<uint64_t>())) {
+      return Expected(absl::StrCat(name, ".binary_data_size"), bytes,
+                      "an integer of at least 0");
     }
-    place.binary_bytes = binary->second.int64_param();
+    place.binary_bytes = bytes.get<int64_t>();
   }
   const int places = (place.data ? 1 : 0) + (place.binary_bytes ? 1 : 0) +
                      (place.in_region ? 1 : 0);
@@ -211,7 +205,7 @@ absl::Status ReadInput(size_t index, const RequestJson& json,
       {Text("name", *input.mutable_name()),
        Text("datatype", *input.mutable_datatype()), ShapeMember(input),
        ParametersMember(*input.mutable_parameters()), data});
-  return status.ok() ? FindElements(name(), input, place) : status;
+  return status.ok() ? FindElements(name(), json, input, place) : status;
 }
 
 absl::Status ReadOutput(size_t index, const RequestJson& json,

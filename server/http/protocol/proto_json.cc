@@ -3,6 +3,7 @@
 #include <google/protobuf/descriptor.h>
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -72,7 +73,7 @@ absl::Status SetField(Message& message, const FieldDescriptor& field,
   const auto& to = *message.GetReflection();
   const std::string& key = field.name();
   if (field.is_map()) {
-    if (!value.is_object()) return KeyError(key, "no object");
+    if (!value.is_object()) return WrongValue(key, value, "an object");
     for (const auto& [name, unread] : value.items()) {
       Message& entry = *to.AddMessage(&message, &field);
       entry.GetReflection()->SetString(&entry, entry.GetDescriptor()->map_key(),
@@ -83,21 +84,27 @@ absl::Status SetField(Message& message, const FieldDescriptor& field,
     if (!value.is_object() || !value.contains("b64") ||
         !value["b64"].is_string() ||
         !absl::Base64Unescape(value["b64"].get<std::string>(), &bytes)) {
-      return KeyError(key, "(expected {\"b64\": BASE64})");
+      return WrongValue(key, value, "{\"b64\": BASE64}");
     }
     to.SetString(&message, &field, std::move(bytes));
   } else if (field.cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
-    if (!value.is_string()) return KeyError(key, "no string");
+    if (!value.is_string()) return WrongValue(key, value, "a string");
     to.SetString(&message, &field, value.get<std::string>());
   } else if (field.cpp_type() == FieldDescriptor::CPPTYPE_BOOL) {
-    if (!value.is_boolean()) return KeyError(key, "no boolean");
+    if (!value.is_boolean()) return WrongValue(key, value, "true or false");
     to.SetBool(&message, &field, value.get<bool>());
-  } else if (!value.is_number_unsigned()) {
-    return KeyError(key, "no integer of at least 0");
-  } else if (field.cpp_type() == FieldDescriptor::CPPTYPE_INT64) {
-    to.SetInt64(&message, &field, value.get<int64_t>());
   } else {
-    to.SetUInt64(&message, &field, value.get<uint64_t>());
+    const bool is_signed = field.cpp_type() == FieldDescriptor::CPPTYPE_INT64;
+    const uint64_t most = is_signed ? std::numeric_limits<int64_t>::max()
+                                    : std::numeric_limits<uint64_t>::max();
+    if (!value.is_number_unsigned() || value.get<uint64_t>() > most) {
+      return WrongValue(key, value, absl::StrCat("an integer of 0 to ", most));
+    }
+    if (is_signed) {
+      to.SetInt64(&message, &field, value.get<int64_t>());
+    } else {
+      to.SetUInt64(&message, &field, value.get<uint64_t>());
+    }
   }
   return absl::OkStatus();
 }

@@ -18,6 +18,7 @@
 #include "server/http/protocol/json_elements.h"
 #include "server/http/protocol/json_infer_wire.h"
 #include "server/http/protocol/json_text.h"
+#include "server/http/protocol/proto_json.h"
 #include "server/models/model_repository.h"
 #include "server/models/model_table.h"
 #include "server/request/request_builder.h"
@@ -203,7 +204,7 @@ TEST(InferJsonTest, ParametersKeepTheirTypes) {
 
 struct Wrong {
   std::string body;
-  const char* says;
+  std::string says;
 };
 
 TEST(InferJsonTest, WrongOnesAreRefusedByTheFieldsName) {
@@ -211,21 +212,22 @@ TEST(InferJsonTest, WrongOnesAreRefusedByTheFieldsName) {
   const std::vector<Wrong> wrong = {
       {"", "body: no JSON"},
       {"[]", "body: an array (expected an object)"},
-      {"3", "body: a number (expected an object)"},
+      {"3", "body: 3 (expected an object)"},
       {"{\"inputs\":[]} x", "body: no JSON"},
-      {"{\"id\":7}", "id: a number (expected a string)"},
+      {"{\"id\":7}", "id: 7 (expected a string)"},
       {"{\"id\":\"a\",\"id\":\"b\"}", "id: comes twice"},
       {"{\"inputs\":{}}", "inputs: an object (expected an array)"},
-      {"{\"inputs\":[3]}", "inputs: a number (expected objects)"},
+      {"{\"inputs\":[3]}", "inputs: 3 (expected objects)"},
       {"{\"outputs\":null}", "outputs: null (expected an array)"},
       {"{\"parameters\":[]}", "parameters: an array (expected an object)"},
       {"{\"parameters\":{\"scale\":[1]}}", "parameters.scale: an array"},
       {"{\"parameters\":{\"scale\":null}}", "parameters.scale: null"},
       {"{\"parameters\":{\"a\":1,\"a\":2}}", "parameters.a: comes twice"},
-      {"{\"inputs\":[{\"name\":1}]}", "inputs[0].name: a number"},
-      {"{\"inputs\":[{\"name\":\"key\",\"shape\":3}]}", "key.shape: a number"},
+      {"{\"inputs\":[{\"name\":1}]}", "inputs[0].name: 1 (expected a string)"},
+      {"{\"inputs\":[{\"name\":\"key\",\"shape\":3}]}",
+       "key.shape: 3 (expected an array)"},
       {"{\"inputs\":[{\"name\":\"key\",\"shape\":[1.5]}]}",
-       "key.shape: a number (expected integers)"},
+       "key.shape: 1.5 (expected integers)"},
       {"{\"inputs\":[{\"name\":\"key\",\"shape\":[1],\"shape\":[1]}]}",
        "key.shape: comes twice"},
       {"{\"inputs\":[{\"name\":\"key\"}]}", "key: has no elements"},
@@ -234,7 +236,13 @@ TEST(InferJsonTest, WrongOnesAreRefusedByTheFieldsName) {
        "key: has its elements in two places"},
       {"{\"inputs\":[{\"name\":\"key\",\"parameters\":"
        "{\"binary_data_size\":-1}}]}",
-       "key.binary_data_size"},
+       "key.binary_data_size: -1 (expected an integer of at least 0)"},
+      {"{\"inputs\":[{\"name\":\"key\",\"parameters\":"
+       "{\"binary_data_size\":\"8\"}}]}",
+       "key.binary_data_size: \"8\" (expected an integer of at least 0)"},
+      {absl::StrCat("{\"parameters\":\"", std::string(100, 'x'), "\"}"),
+       absl::StrCat("parameters: \"", std::string(60, 'x'),
+                    "... (expected an object)")},
       {Input("FP16", "[1]", "[1]"), "FP16 has no form in JSON"},
       {Input("FP32", "[2]", "[1]"), "query.data: 1 elements (expected 2"},
       {Input("FP32", "[-1]", "[1]"), "query.data: "},
@@ -313,6 +321,32 @@ TEST(InferJsonTest, MemoryForElementsIsAskedFor) {
   const auto few = ReadElements(Input("FP32", "[1000000]", data + "]"), hold);
   EXPECT_EQ(few.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(held, 0);
+}
+
+TEST(ReadFieldsTest, WrongOnesAreRefusedWithWhatTheyHad) {
+  const std::vector<Wrong> wrong = {
+      {"{\"byte_size\":\"64\"}",
+       "byte_size: \"64\" (expected an integer of 0 to 18446744073709551615)"},
+      {"{\"byte_size\":-1}", "byte_size: -1 (expected an integer of 0 to"},
+      {"{\"device_id\":9223372036854775808}",
+       "device_id: 9223372036854775808 (expected an integer of 0 to "
+       "9223372036854775807)"},
+      {"{\"name\":1}", "name: 1 (expected a string)"},
+      {"{\"raw_handle\":\"eA==\"}",
+       "raw_handle: \"eA==\" (expected {\"b64\": BASE64})"},
+      {"{\"name\":[\"a\"]}", "name: an array (expected a string)"},
+      {"{", "body: parse error at line 1, column 2"},
+  };
+  for (const Wrong& one : wrong) {
+    inference::CudaSharedMemoryRegisterRequest request;
+    const absl::Status status = ReadFields(
+        one.body, {"name", "raw_handle", "device_id", "byte_size"}, request);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << one.body;
+    EXPECT_THAT(std::string(status.message()), testing::StartsWith(one.says));
+  }
+  inference::RepositoryIndexRequest index;
+  EXPECT_EQ(ReadFields("{\"ready\":1}", {"ready"}, index).message(),
+            "ready: 1 (expected true or false)");
 }
 
 TEST(JsonTextTest, NumbersAreReadBackAsTheyWere) {
