@@ -7,8 +7,11 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "server/base/json.h"
+#include "server/base/utf8.h"
 #include "server/http/protocol/infer_json_data.h"
 #include "server/request/request_builder.h"
 #include "server/wire/infer_values.h"
@@ -40,13 +43,23 @@ absl::Status Expected(absl::string_view where, const RequestJson& had,
   return WrongValue(where, Json(had), expected);
 }
 
-// A key that matters, and what reads its value.
+// A key that is known, and what reads its value.
 struct Member {
   const char* key;
   std::function<absl::Status(const std::string& where,
                              const RequestJson& value)>
       read;
 };
+
+// A mask that was ignored would give a wrong answer.
+absl::Status UnknownKey(absl::string_view where,
+                        const std::vector<Member>& known) {
+  const auto key = [](std::string* to, const Member& one) { *to += one.key; };
+  return FieldError(
+      absl::CHexEscape(TruncateUtf8(where, 2 * kMostKeyTold)),
+      absl::StrCat("unknown key (expected ", absl::StrJoin(known, ", ", key),
+                   "; options and other settings belong in parameters)"));
+}
 
 // `prefix` is what stands before a key in messages; it may change as members
 // are read.
@@ -58,7 +71,7 @@ absl::Status ReadMembers(const RequestJson& object,
        object.get_ref<const RequestJson::object_t&>()) {
     const auto member = absl::c_find_if(
         members, [&key = key](const Member& one) { return one.key == key; });
-    if (member == members.end()) continue;
+    if (member == members.end()) return UnknownKey(prefix() + key, members);
     const std::string where = prefix() + key;
     if (!read.insert(member->key).second) {
       return FieldError(where, "comes twice");
@@ -242,9 +255,11 @@ absl::StatusOr<InferJson> ReadInferJson(absl::string_view text) {
   if (!json.ok()) return json.status();
   if (!json->is_object()) return Expected("body", *json, "an object");
   InferJson result;
+  // The kserve SDK repeats what the path says.
+  std::string model_name;
   absl::Status status = ReadMembers(
       *json, [] { return std::string(); },
-      {Text("id", *result.fields.mutable_id()),
+      {Text("id", *result.fields.mutable_id()), Text("model_name", model_name),
        ParametersMember(*result.fields.mutable_parameters()),
        Tensors("inputs",
                [&](size_t index, const RequestJson& input) {

@@ -26,11 +26,10 @@ struct InferJson {
   std::vector<Input> inputs;  // as many as fields has
 };
 
-/// Reads all but the elements, for which ReadJsonElements() is. Keys that are
-/// unknown are passed over, as the protocol's other servers do.
+/// Reads all but the elements, for which ReadJsonElements() is.
 ///
 /// INVALID_ARGUMENT, which names the key, where the text besides `data` is not
-/// JSON, a value has the wrong type, a key that matters comes twice, an input
+/// JSON, a key is unknown or comes twice, a value has the wrong type, an input
 /// has its elements nowhere or in two places, there are more than 64 inputs or
 /// outputs; and what CutData() refuses. So it takes a few hundred KiB at most.
 absl::StatusOr<InferJson> ReadInferJson(absl::string_view text);

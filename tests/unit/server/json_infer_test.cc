@@ -15,6 +15,7 @@
 #include "server/http/port/inference_route.h"
 #include "server/http/protocol/grpc_timeout.h"
 #include "server/http/protocol/infer_json.h"
+#include "server/http/protocol/infer_json_data.h"
 #include "server/http/protocol/json_elements.h"
 #include "server/http/protocol/json_infer_wire.h"
 #include "server/http/protocol/json_text.h"
@@ -172,20 +173,32 @@ TEST(InferJsonTest, TheOrderOfKeysDoesNotMatter) {
 }
 
 TEST(InferJsonTest, OnlyDataOfInputsIsElements) {
-  const auto json = ReadInferJson(
-      R"({"x":[{"data":[1]}],"data":[2],"outputs":[{"name":"a","data":[3]}],
-          "inputs":[{"name":"[\"data\":[","x":{"data":[4]},
-          "parameters":{"binary_data_size":8}},
-          {"d\u0061ta":[[5],[6]],"shape":[2,1],"datatype":"INT8"}]})");
-  ASSERT_TRUE(json.ok()) << json.status();
-  ASSERT_EQ(json->inputs.size(), 2);
-  EXPECT_FALSE(json->inputs[0].data.has_value());
-  EXPECT_EQ(json->inputs[1].data, "[[5],[6]]");
+  const auto parts =
+      CutData(R"({"x":[{"data":[1]}],"data":[2],"outputs":[{"data":[3]}],
+          "inputs":[{"name":"[\"data\":[","x":{"data":[4]}},
+          {"d\u0061ta":[[5],[6]]}]})");
+  ASSERT_TRUE(parts.ok()) << parts.status();
+  ASSERT_EQ(parts->data.size(), 1);
+  EXPECT_EQ(parts->data[0].input, 1);
+  EXPECT_EQ(parts->data[0].text, "[[5],[6]]");
+}
+
+TEST(InferJsonTest, AKeyWithAnEscapeIsTheSame) {
+  EXPECT_THAT(Elements<int8_t>(
+                  R"({"inputs":[{"name":"[\"data\":[","d\u0061ta":[[5],[6]],
+              "shape":[2,1],"datatype":"INT8"}]})"),
+              ElementsAre(5, 6));
+}
+
+// The kserve SDK sends it.
+TEST(InferJsonTest, TheModelMayBeNamedBesideThePath) {
+  const auto json = ReadInferJson(R"({"model_name":"a","inputs":[]})");
+  EXPECT_TRUE(json.ok()) << json.status();
 }
 
 TEST(InferJsonTest, ParametersKeepTheirTypes) {
   const auto json = ReadInferJson(
-      R"({"id":"a","unknown":{"deep":[[{}]]},"parameters":{"b":true,"i":-1,
+      R"({"id":"a","parameters":{"b":true,"i":-1,
           "u":18446744073709551615,"d":0.5,"s":"text"},
           "inputs":[{"name":"query","parameters":{"binary_data_size":8}}],
           "outputs":[{"name":"output","parameters":{"binary_data":true}}]})");
@@ -240,6 +253,15 @@ TEST(InferJsonTest, WrongOnesAreRefusedByTheFieldsName) {
       {"{\"inputs\":[{\"name\":\"key\",\"parameters\":"
        "{\"binary_data_size\":\"8\"}}]}",
        "key.binary_data_size: \"8\" (expected an integer of at least 0)"},
+      {"{\"causal\":\"top_left\",\"inputs\":[]}",
+       "causal: unknown key (expected id, model_name, parameters, inputs, "
+       "outputs; options "
+       "and other settings belong in parameters)"},
+      {"{\"inputs\":[{\"name\":\"key\",\"scale\":2}]}",
+       "key.scale: unknown key (expected name, datatype, shape, parameters, "
+       "data; options"},
+      {"{\"outputs\":[{\"name\":\"lse\",\"binary_data\":true}]}",
+       "lse.binary_data: unknown key (expected name, parameters; options"},
       {absl::StrCat("{\"parameters\":\"", std::string(100, 'x'), "\"}"),
        absl::StrCat("parameters: \"", std::string(60, 'x'),
                     "... (expected an object)")},
