@@ -107,7 +107,8 @@ bool TimeOption::Parse(const std::string& text,
   absl::Duration duration;
   if (!absl::ParseDuration(time, &duration)) return false;
   value = absl::ToChronoMilliseconds(duration);
-  return true;
+  // What is less than one must not become 0, which often means for ever.
+  return value.count() != 0 || duration == absl::ZeroDuration();
 }
 
 std::string TimeOption::Text(std::chrono::milliseconds value) {
