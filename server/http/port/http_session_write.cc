@@ -65,7 +65,7 @@ void HttpSession::Write(HttpReply reply, bool keep_alive) {
 
 std::string HttpSession::ReplyHead(size_t body_bytes) const {
   http::response<http::empty_body> head(
-      static_cast<http::status>(reply_.status), 11);
+      static_cast<http::status>(reply_.status), parser_->get().version());
   head.set(http::field::server, absl::StrCat("attention-server/", Version()));
   head.set(http::field::content_type, reply_.content_type);
   head.set(http::field::cache_control, "no-store");

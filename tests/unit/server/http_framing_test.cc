@@ -93,6 +93,15 @@ TEST_P(HttpFramingTest, Http10NeedsNoHost) {
   EXPECT_EQ(HttpBody(caller.Read()), "GET /a\n");
 }
 
+TEST_P(HttpFramingTest, Http10IsToldThatItsConnectionStaysOpen) {
+  Start();
+  HttpCaller caller(address_, tls());
+  for (int i = 0; i < 2; ++i) {
+    caller.Send("GET /a HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    EXPECT_THAT(caller.Read("GET /a\n"), HasSubstr("Connection: keep-alive"));
+  }
+}
+
 TEST_P(HttpFramingTest, WhoSendsHundredsAheadIsAnsweredAndClosed) {
   Start();
   HttpCaller caller(address_, tls());
