@@ -7,6 +7,7 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <ctime>
 
@@ -44,6 +45,27 @@ void Append(absl::string_view text, spdlog::memory_buf_t& line) {
   line.append(text.data(), text.data() + text.size());
 }
 
+// How many bytes the control character has that `text` begins with; 0: it
+// begins with another one. Of C0 and C1, the ends of lines and what turns the
+// direction of text: readers obey all of them.
+size_t BytesOfControl(absl::string_view text) {
+  const auto byte = [text](size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0;
+  };
+  const int first = byte(0);
+  const int second = byte(1);
+  const int third = byte(2);
+  if (first < 0x20 || first == 0x7F) return 1;
+  if (first == 0xC2 && second >= 0x80 && second <= 0x9F) return 2;
+  if (first == 0xD8 && second == 0x9C) return 2;  // U+061C
+  const bool is_general =  // U+200E, U+200F, U+2028 to U+202E
+      first == 0xE2 && second == 0x80 &&
+      (third == 0x8E || third == 0x8F || (third >= 0xA8 && third <= 0xAE));
+  const bool is_isolate =  // U+2066 to U+2069
+      first == 0xE2 && second == 0x81 && third >= 0xA6 && third <= 0xA9;
+  return is_general || is_isolate ? 3 : 0;
+}
+
 class TextFormatter final : public spdlog::formatter {
  public:
   void format(const spdlog::details::log_msg& message,
@@ -52,13 +74,14 @@ class TextFormatter final : public spdlog::formatter {
     Append(" ", line);
     Append(LevelName(message.level), line);
     Append(" ", line);
-    for (const char c : PartsOf(message).message) {
-      const auto byte = static_cast<unsigned char>(c);
-      if (byte < 0x20 || byte == 0x7F) {
+    for (absl::string_view text = PartsOf(message).message; !text.empty();) {
+      const size_t control = BytesOfControl(text);
+      for (const char c : text.substr(0, control)) {
+        const auto byte = static_cast<unsigned char>(c);
         Append(absl::StrFormat("\\x%02x", byte), line);
-      } else {
-        line.push_back(c);
       }
+      if (control == 0) line.push_back(text.front());
+      text.remove_prefix(std::max<size_t>(control, 1));
     }
     Append("\n", line);
   }

@@ -47,6 +47,21 @@ TEST(TextFormatter, KeepsEveryMessageOnOneLine) {
             "2023-11-14T22:13:20.042Z info a\\x0d\\x0ab\\x1b[31m\n");
 }
 
+TEST(TextFormatter, EscapesControlsBeyondAscii) {
+  EXPECT_EQ(Format(*MakeTextFormatter(),
+                   "a\xC2\x85\xC2\x9B"
+                   "31m\xE2\x80\xA8\xE2\x80\xAE\xE2\x81\xA6\xD8\x9C"),
+            "2023-11-14T22:13:20.042Z info a\\xc2\\x85\\xc2\\x9b31m"
+            "\\xe2\\x80\\xa8\\xe2\\x80\\xae\\xe2\\x81\\xa6\\xd8\\x9c\n");
+}
+
+TEST(TextFormatter, KeepsLettersBeyondAscii) {
+  const std::string letters =
+      "\xC2\xA0\xC3\xA9\xD8\xA7\xE2\x80\x9C\xE2\x82\xAC\xF0\x9F\x99\x82\xC2";
+  EXPECT_EQ(Format(*MakeTextFormatter(), letters),
+            "2023-11-14T22:13:20.042Z info " + letters + "\n");
+}
+
 TEST(JsonFormatter, IsOneObject) {
   const auto object =
       nlohmann::json::parse(Format(*MakeJsonFormatter(), "hello"));
