@@ -5,6 +5,7 @@
 #include <boost/beast/http/read.hpp>
 #include <chrono>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -28,14 +29,32 @@ constexpr size_t kBodyChunk = 64 << 10;
 
 constexpr char kContinue[] = "HTTP/1.1 100 Continue\r\n\r\n";
 
+// Of a target that is a whole URL, as proxies are sent it, the host and the
+// rest; no host of any other.
+std::pair<std::optional<std::string>, std::string> CutTarget(
+    absl::string_view target) {
+  for (const absl::string_view scheme : {"http://", "https://"}) {
+    if (!absl::StartsWithIgnoreCase(target, scheme)) continue;
+    target.remove_prefix(scheme.size());
+    const size_t end = std::min(target.find_first_of("/?"), target.size());
+    return {static_cast<std::string>(target.substr(0, end)),
+            absl::StrCat(absl::StartsWith(target.substr(end), "/") ? "" : "/",
+                         target.substr(end))};
+  }
+  return {std::nullopt, static_cast<std::string>(target)};
+}
+
 template <typename Message>
 HttpRequest RequestOf(const Message& message, const HttpPeer& peer) {
   HttpRequest request;
   request.method = message.method() == http::verb::head
                        ? "GET"
                        : static_cast<std::string>(message.method_string());
-  const std::string target(message.target());
+  auto [host, target] =
+      CutTarget({message.target().data(), message.target().size()});
   request.path = target.substr(0, target.find('?'));
+  // In place of the header, which comes after it (RFC 9112, 3.2.2).
+  if (host) request.headers.emplace("host", *std::move(host));
   for (const auto& field : message) {
     request.headers.emplace(absl::AsciiStrToLower({field.name_string().data(),
                                                    field.name_string().size()}),

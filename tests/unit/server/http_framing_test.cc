@@ -3,9 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "server/http/port/http_access.h"
 #include "tests/service/http_caller.h"
 #include "tests/unit/server/http_server_fixture.h"
 
@@ -33,6 +37,12 @@ class HttpFramingTest : public HttpServerTest {
     std::string all = caller.Read();
     EXPECT_TRUE(caller.closed());
     return all;
+  }
+  std::string Get(const std::string& target, const std::string& host) {
+    HttpCaller caller(address_, tls());
+    caller.Send(absl::StrCat("GET ", target, " HTTP/1.1\r\nHost: ", host,
+                             "\r\nConnection: close\r\n\r\n"));
+    return caller.Read();
   }
   void ExpectRefusedAndClosed(const std::string& headers,
                               const std::string& field,
@@ -100,6 +110,30 @@ TEST_P(HttpFramingTest, Http10IsToldThatItsConnectionStaysOpen) {
     caller.Send("GET /a HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
     EXPECT_THAT(caller.Read("GET /a\n"), HasSubstr("Connection: keep-alive"));
   }
+}
+
+TEST_P(HttpFramingTest, TheTargetMayBeAWholeUrl) {
+  Start();
+  for (const auto& [url, path] :
+       {std::pair("http://127.0.0.1:8002/a/b?c=/d", "/a/b"),
+        std::pair("HTTPS://127.0.0.1/a", "/a"),
+        std::pair("http://127.0.0.1", "/"),
+        std::pair("http://127.0.0.1?a=/b", "/")}) {
+    EXPECT_EQ(HttpBody(Get(url, "127.0.0.1")),
+              absl::StrCat("GET ", path, "\n"));
+  }
+}
+
+TEST_P(HttpFramingTest, TheHostOfAWholeUrlCounts) {
+  access_ = std::make_shared<const HttpAccess>(
+      std::vector<std::string>(), std::vector<std::string>{"known.test"});
+  Start();
+  // Over TLS the certificate says whose the server is.
+  const int refused = tls() == nullptr ? 403 : 200;
+  EXPECT_EQ(HttpStatus(Get("http://other.test/a", "known.test")), refused);
+  EXPECT_EQ(HttpStatus(Get("http://a@known.test/a", "known.test")), refused);
+  EXPECT_EQ(HttpStatus(Get("http:///a", "known.test")), refused);
+  EXPECT_EQ(HttpStatus(Get("http://known.test/a", "other.test")), 200);
 }
 
 TEST_P(HttpFramingTest, WhoSendsHundredsAheadIsAnsweredAndClosed) {
