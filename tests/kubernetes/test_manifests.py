@@ -141,6 +141,26 @@ def test_the_pod_has_time_to_drain(workload):
     assert drain < pod["terminationGracePeriodSeconds"]
 
 
+GIB = {"Gi": 1.0, "GiB": 1.0, "MiB": 1 / 1024}
+
+
+def gib(size):
+    number, unit = re.fullmatch(r"(\d+)(\w+)", size).groups()
+    return int(number) * GIB[unit]
+
+
+def test_the_autoscaler_of_sequences_acts_before_they_are_full():
+    (container,) = SEQUENCES["stateful-set.yaml"]["spec"]["template"]["spec"]["containers"]
+    sizes = dict(a.split("=") for a in container["args"] if a.endswith("iB"))
+    metric = SEQUENCES["autoscaler.yaml"]["spec"]["metrics"][0]["resource"]
+    target = metric["target"]["averageUtilization"] / 100
+    request = gib(container["resources"]["requests"][metric["name"]])
+    # Kubernetes leaves 10 % beyond the target alone (--horizontal-pod-autoscaler-tolerance).
+    assert 1.1 * target * request < gib(sizes["--resident-memory-limit"])
+    # And requests alone are no reason for another server.
+    assert target * request > gib(sizes["--memory-limit"])
+
+
 @each_container
 def test_the_server_has_its_flags(container):
     usage = subprocess.run(
