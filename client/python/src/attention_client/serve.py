@@ -8,7 +8,7 @@
 
 Serve's gRPC proxy then answers as attention-server does: clients of the Open Inference
 Protocol and attention_client.Client call port 9000. docs/scaling.md of the project says
-what that costs. Needs the extra: pip install 'attention-client[serve]'.
+what that costs. Needs the extra `serve` and the package attention-server.
 
 A replica has an attention-server beside it, in place of an engine in its own process:
 so there is one implementation of the protocol, its checks and its texts, and messages

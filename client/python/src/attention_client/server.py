@@ -34,7 +34,7 @@ def find_binary(binary: str | os.PathLike[str] | None = None) -> str:
         raise FileNotFoundError(
             f"no program {name} (expected attention-server in the PATH, its path in "
             f"${BINARY_VARIABLE} or as LocalServer's binary, or the package "
-            "attention-server: pip install 'attention-client[server]')"
+            "attention-server, whose wheel client/python-server/make-wheels makes)"
         )
     return found
 

@@ -9,7 +9,7 @@
 
 Ray places the servers, watches them and finds them; queries go to them over gRPC.
 docs/scaling.md of the project says what that costs, and what is lost when a node dies.
-Needs the extra: pip install 'attention-client[ray,server]'.
+Needs the extra `ray` and the package attention-server.
 """
 
 from attention_client.ray.cluster import AttentionCluster
