@@ -105,8 +105,16 @@ def test_git_leaves_keys_alone(folder):
     assert subprocess.run(ignored, cwd=ROOT).returncode == 0
 
 
+def test_the_network_is_of_a_service_that_does_nothing():
+    """A service that ends would take its network from those that share it."""
+    network = SERVICES["network"]
+    assert network["entrypoint"] == ["sleep", "infinity"]
+    others = {name: of for name, of in SERVICES.items() if name != "network"}
+    assert {of["network_mode"] for of in others.values()} == {"service:network"}
+    assert not [name for name, of in others.items() if "ports" in of]
+
+
 def test_servers_are_reached_through_envoy_alone(envoy):
-    assert all(of["network_mode"] == "service:envoy" for of in SERVERS.values())
     for of in SERVERS.values():
         # The image's own entry point would say 0.0.0.0.
         assert not [w for w in of["entrypoint"] + of["command"] if "address" in w]
@@ -116,7 +124,7 @@ def test_servers_are_reached_through_envoy_alone(envoy):
     assert addresses["attention"]["address"] == "127.0.0.1"
     assert addresses["attention_tls"] == {"address": "0.0.0.0", "port_value": 8443}
     assert "transport_socket" in listeners["attention_tls"]["filter_chains"][0]
-    assert "8443:8443" in SERVICES["envoy"]["ports"]
+    assert SERVICES["network"]["ports"] == ["8443:8443", "127.0.0.1:9090:9090"]
 
 
 def test_envoy_balances_over_the_servers(envoy):
