@@ -131,14 +131,26 @@ def seconds(flag, arguments):
     return int(next(re.fullmatch(rf"{flag}=(\d+)s", a) for a in arguments if flag in a)[1])
 
 
-@pytest.mark.parametrize(
-    "workload", [BASE["deployment.yaml"], SEQUENCES["stateful-set.yaml"]], ids=["base", "sequences"]
-)
-def test_the_pod_has_time_to_drain(workload):
-    pod = workload["spec"]["template"]["spec"]
+PODS = {
+    "base": BASE["deployment.yaml"]["spec"]["template"]["spec"],
+    "sequences": SEQUENCES["stateful-set.yaml"]["spec"]["template"]["spec"],
+    "kserve": KSERVE["serving-runtime.yaml"]["spec"],  # has no field for the time
+}
+
+
+@pytest.mark.parametrize("pod", PODS.values(), ids=PODS)
+def test_the_pod_has_time_to_drain(pod):
     flags = pod["containers"][0]["args"]
     drain = seconds("--drain-delay", flags) + seconds("--drain-time", flags)
-    assert drain < pod["terminationGracePeriodSeconds"]
+    assert drain < pod.get("terminationGracePeriodSeconds", 30)  # 30 is Kubernetes' default
+
+
+def test_containers_of_the_pages_have_time_to_drain():
+    """Docker's own 10 s are less than the 30 s of --drain-time."""
+    for page in ("docs/cuda.md", "docs/operations/install.md", "docker/Dockerfile.cuda"):
+        commands = re.findall(r"^(?:#   )?(docker run .*)", (ROOT / page).read_text(), re.MULTILINE)
+        assert commands
+        assert [c for c in commands if "--stop-timeout 40" not in c] == []
 
 
 GIB = {"Gi": 1.0, "GiB": 1.0, "MiB": 1 / 1024}
