@@ -1,6 +1,8 @@
 """Calls through each proxy of deploy/proxy, and a rolling restart behind it."""
 
+import re
 import time
+import urllib.request
 
 import grpc
 import oracle
@@ -61,6 +63,32 @@ def wait_until_used(server, calls):
     while computed(server) < calls:
         assert time.monotonic() < end, "the proxy leaves a server alone that serves"
         time.sleep(0.05)
+
+
+def requests_in_flight(server):
+    with urllib.request.urlopen(f"http://{server.http_address}/metrics") as page:
+        found = re.search(
+            r"^attention_requests_in_flight (\d+)", page.read().decode(), re.M
+        )
+    return int(found[1])
+
+
+def test_what_a_server_has_begun_is_not_sent_again(proxy, servers):
+    # It computes for seconds.
+    problem = oracle.Problem(batch=1, heads=2, queries=32768, keys=32768, width=64)
+    with grpc.insecure_channel(proxy.address, [("grpc.enable_retries", 0)]) as channel:
+        attend = rpc.AttentionServiceStub(channel).Attend
+        call = attend.future(to_request(problem), timeout=DEADLINE)
+        while not (begun := [one for one in servers if requests_in_flight(one)]):
+            assert not call.done()
+        (server,) = begun
+        server.kill()
+        try:
+            code = call.exception().code()
+            assert sum(requests_in_flight(one) for one in servers if one != server) == 0
+        finally:
+            server.start(server.port)
+    assert code == grpc.StatusCode.UNAVAILABLE
 
 
 def test_rolling_restart_under_load_loses_no_call(proxy, servers):

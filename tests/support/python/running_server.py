@@ -68,6 +68,11 @@ class RunningServer:
     def is_running(self):
         return self._process.poll() is None
 
+    def kill(self):
+        """Ends it in the middle of whatever it does; start() starts it again."""
+        self._process.kill()
+        self._process.wait()
+
     def stop(self):
         """Its exit code."""
         self._process.terminate()
