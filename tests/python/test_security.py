@@ -4,12 +4,14 @@ import asyncio
 import hashlib
 import json
 import os
+import re
 import subprocess
 
 import grpc
 import numpy as np
 import pytest
 from failing_server import FailingServer
+from pages import ROOT
 from running_server import RunningServer
 
 from attention_client import (
@@ -212,3 +214,17 @@ def test_the_server_itself_refuses_another_token(folder, guarded):
             client.attend(*ONES)
     assert isinstance(failed.value, PermissionError)
     assert failed.value.code == grpc.StatusCode.UNAUTHENTICATED
+
+
+def test_a_callers_file_as_the_page_shows_it_lets_nobody_in(tmp_path, monkeypatch):
+    """Its token is to be filled in: a hash of some word would be one that all know."""
+    monkeypatch.setenv("ATTENTION_SERVER", os.environ["ATTENTION_SERVER_BINARY"])
+    page = (ROOT / "docs/operations/access.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r'```json\n(\{"callers".*?)```', page, re.DOTALL)
+    file = tmp_path / "callers.json"
+    file.write_text(shown)
+    with pytest.raises(RuntimeError, match=r"tokens_sha256.*expected"):
+        RunningServer(tmp_path / "log", "--callers-file", file)
+    (token,) = json.loads(shown)["callers"][0]["tokens_sha256"]
+    file.write_text(shown.replace(token, hashlib.sha256(b"a token").hexdigest()))
+    assert RunningServer(tmp_path / "log", "--callers-file", file).stop() == 0
