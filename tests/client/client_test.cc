@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <thread>
 #include <utility>
 
@@ -52,6 +53,15 @@ TEST(ClientTest, AttendGivesWeightsAndLseWhereAskedFor) {
   EXPECT_THAT(result->weights->ToFloats(), ElementsAre(1));
   ASSERT_TRUE(result->lse.has_value());
   EXPECT_THAT(result->lse->ToFloats(), ElementsAre(11));  // 1*3 + 2*4
+}
+
+// Nobody listens at that one.
+TEST(ClientTest, NoProxyOfTheEnvironmentIsBetweenThisMachineAndItself) {
+  const auto server = StartServer();
+  ::setenv("http_proxy", "http://127.0.0.1:1", /*overwrite=*/1);
+  const absl::StatusOr<ServerInfo> info = ConnectTo(*server).GetServerInfo();
+  ::unsetenv("http_proxy");
+  EXPECT_TRUE(info.ok()) << info.status();
 }
 
 TEST(ClientTest, ErrorsKeepTheServersCodeAndMessage) {

@@ -175,6 +175,17 @@ def test_what_only_begins_as_this_machine_does_gets_no_token(target):
         Client(target, token="s3cret")
 
 
+def test_no_proxy_of_the_environment_sees_what_stays_on_this_machine(monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")  # nobody listens there
+    for name in ("no_proxy", "no_grpc_proxy", "grpc_proxy", "https_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    with (
+        FailingServer(lambda *_: b"") as server,
+        Client(server.target, token="abc") as client,
+    ):
+        client.attend(*ONES)
+
+
 def test_settings_that_exclude_each_other_are_refused(folder):
     with pytest.raises(ValueError, match="expected both of them"):
         Client("127.0.0.1:1", tls=Tls(certificate=folder / "client.pem"))

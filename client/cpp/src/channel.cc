@@ -135,7 +135,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(
                    static_cast<int>(options.initial_backoff.count()));
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS,
                    static_cast<int>(options.max_backoff.count()));
-  SetServerName(options, arguments);
+  SetSecurity(options, arguments);
   return grpc::CreateCustomChannel(options.target, credentials, arguments);
 }
 

@@ -102,8 +102,11 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeCredentials(
   return grpc::SslCredentials(pem);
 }
 
-void SetServerName(const ClientOptions& options,
-                   grpc::ChannelArguments& arguments) {
+void SetSecurity(const ClientOptions& options,
+                 grpc::ChannelArguments& arguments) {
+  if (StaysOnThisMachine(options.target)) {
+    arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  }
   if (options.tls && !options.tls->server_name.empty()) {
     arguments.SetSslTargetNameOverride(options.tls->server_name);
   }

@@ -21,9 +21,11 @@ absl::Status CheckSecurity(const ClientOptions& options);
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeCredentials(
     const ClientOptions& options);
 
-/// What TLS needs beside the credentials.
-void SetServerName(const ClientOptions& options,
-                   grpc::ChannelArguments& arguments);
+/// What belongs to it beside the credentials: the name that TLS expects, and
+/// that no proxy of the environment (http_proxy) comes between this machine and
+/// itself.
+void SetSecurity(const ClientOptions& options,
+                 grpc::ChannelArguments& arguments);
 
 /// Puts the token into a call's metadata, where there is one.
 void AddToken(const ClientOptions& options, grpc::ClientContext& context);

@@ -48,9 +48,9 @@ TEST_F(SequenceFilesTest, NoSequenceIsLeftOfAFileThatIsNotReadToItsEnd) {
   const auto stop = [&] {
     return ++pieces < 2 ? absl::OkStatus() : absl::CancelledError("enough");
   };
-  EXPECT_THAT(ImportSequence(store_, "", file_, wanted, stop),
-              StatusIs(absl::StatusCode::kCancelled,
-                       ::testing::HasSubstr("enough")));
+  EXPECT_THAT(
+      ImportSequence(store_, "", file_, wanted, stop),
+      StatusIs(absl::StatusCode::kCancelled, ::testing::HasSubstr("enough")));
   EXPECT_EQ(pieces, 2);
   EXPECT_THAT(store_.Describe("", "b", now_),
               StatusIs(absl::StatusCode::kNotFound, ::testing::_));

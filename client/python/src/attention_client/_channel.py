@@ -193,7 +193,11 @@ class Caller:
         self._metadata = (
             () if token is None else (("authorization", f"Bearer {token}"),)
         )
-        settings = list((dict(_OPTIONS) | dict(options)).items())
+        own = dict(_OPTIONS)
+        if local:
+            # No proxy of the environment (http_proxy) comes in between.
+            own["grpc.enable_http_proxy"] = 0
+        settings = list((own | dict(options)).items())
 
         def open_channel(library: Any) -> Any:
             if credentials is None:
