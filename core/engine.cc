@@ -152,7 +152,8 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineOptions options) {
   auto engine = absl::WrapUnique(new Engine());
   auto backends = AllBackends(options, engine->unused_);
   if (!backends.ok()) return backends.status();
-  engine->workers_ = std::make_unique<WorkerPool>(options.threads);
+  engine->workers_ =
+      std::make_unique<WorkerPool>(options.threads, options.for_callers);
   const auto chosen = [&](const Backend& backend) {
     return options.backend == kAuto || options.backend == backend.name();
   };

@@ -24,6 +24,9 @@ namespace attention {
 struct EngineOptions {
   /// Threads that compute; 0 means one per processor that the process may use.
   int threads = 0;
+  /// For who calls Run() on threads of their own, not on the workers'
+  /// (WorkerPool).
+  bool for_callers = false;
   /// "auto" tries every backend of this build: cuda, where there is a device,
   /// cpu, then reference. Of those that measure_cost measured, the one takes a
   /// problem that should be done first, else the first in order. One that is

@@ -4,6 +4,7 @@
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <memory>
@@ -57,15 +58,17 @@ thread_local bool in_place = false;
 }  // namespace
 
 struct WorkerPool::Impl {
-  explicit Impl(int threads)
+  Impl(int threads, int callers)
       // The limit counts a thread that is not a worker, too.
       : limit(tbb::global_control::max_allowed_parallelism,
               static_cast<size_t>(threads) + 1),
-        arena(threads, /*reserved_for_masters=*/0) {
+        own_threads(callers > 0 ? threads - 1 : threads),
+        arena(own_threads + callers, static_cast<unsigned>(callers)) {
     arena.initialize();
   }
 
   tbb::global_control limit;
+  const int own_threads;
   tbb::task_arena arena;
   std::mutex mutex;
   std::condition_variable idle;
@@ -78,8 +81,9 @@ int WorkerPool::ThreadsFor(int threads, const ControlGroups& groups) {
   return ProcessorsWithin(groups, tbb::this_task_arena::max_concurrency());
 }
 
-WorkerPool::WorkerPool(int threads)
-    : threads_(ThreadsFor(threads)), impl_(std::make_unique<Impl>(threads_)) {}
+WorkerPool::WorkerPool(int threads, bool for_callers)
+    : threads_(ThreadsFor(threads)),
+      impl_(std::make_unique<Impl>(threads_, for_callers ? threads_ : 0)) {}
 
 WorkerPool::~WorkerPool() {
   std::unique_lock lock(impl_->mutex);
@@ -125,14 +129,18 @@ WorkerPool::InPlace::~InPlace() { in_place = before_; }
 
 void WorkerPool::StartThreads() {
   // Each task waits for the others, so that no thread runs two. There may be
-  // fewer threads in the end than were asked for.
+  // fewer threads in the end than were asked for: of pools that live at once,
+  // oneTBB gives each as many as the smallest has.
   struct Meeting {
     std::mutex mutex;
     std::condition_variable arrived;
     int missing;
   };
+  const size_t most = tbb::global_control::active_value(
+      tbb::global_control::max_allowed_parallelism);
+  const int threads = std::min(impl_->own_threads, static_cast<int>(most) - 1);
   const auto meeting = std::make_shared<Meeting>();
-  meeting->missing = threads_;
+  meeting->missing = threads;
   const auto end = std::chrono::steady_clock::now() + kMostStartTime;
   const auto meet = [meeting, end](int arriving) {
     std::unique_lock lock(meeting->mutex);
@@ -141,7 +149,7 @@ void WorkerPool::StartThreads() {
     meeting->arrived.wait_until(lock, end,
                                 [&] { return meeting->missing == 0; });
   };
-  for (int i = 0; i < threads_; ++i) Post([meet] { meet(1); });
+  for (int i = 0; i < threads; ++i) Post([meet] { meet(1); });
   meet(0);
 }
 

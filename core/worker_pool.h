@@ -19,7 +19,12 @@ class WorkerPool {
   /// `threads` >= 1; 0 means one per processor that the process may use, by its
   /// affinity and by the quota of its control groups. The machine may have
   /// fewer: the pool still runs that many.
-  explicit WorkerPool(int threads = 0);
+  /// `for_callers`: as many threads as the pool has may call ParallelFor() at
+  /// once that are not its own, and none of them waits: each computes what it
+  /// has brought. There is one thread less for that, so that a caller alone
+  /// makes up the number. Without it, a caller sleeps while all of the pool's
+  /// threads are busy, even if they compute what it has brought.
+  explicit WorkerPool(int threads = 0, bool for_callers = false);
   ~WorkerPool();  // waits for posted work
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;

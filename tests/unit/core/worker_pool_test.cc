@@ -30,6 +30,27 @@ TEST(WorkerPool, HasAsManyThreadsAsAskedForEvenOnASmallMachine) {
   all.wait();
 }
 
+TEST(WorkerPool, ForCallersACallerIsOneOfTheThreads) {
+  std::latch all(3);
+  WorkerPool pool(3, /*for_callers=*/true);
+  pool.ParallelFor(3, {}, [&](int64_t) { all.arrive_and_wait(); });
+}
+
+TEST(WorkerPool, ForCallersNoneOfAsManyAsThreadsWaits) {
+  // Calls that wait for each other, while the pool's own threads are held.
+  std::latch all(3);
+  WorkerPool pool(3, /*for_callers=*/true);
+  for (int own = 0; own < 2; ++own) pool.Post([&] { all.wait(); });
+  std::vector<std::jthread> callers;
+  for (int caller = 0; caller < 3; ++caller) {
+    callers.emplace_back([&] {
+      pool.ParallelFor(2, {}, [&](int64_t index) {
+        if (index == 0) all.arrive_and_wait();
+      });
+    });
+  }
+}
+
 TEST(WorkerPool, NeverRunsMoreCallsAtOnceThanThreads) {
   std::atomic<int> running = 0;
   std::atomic<int> most = 0;
