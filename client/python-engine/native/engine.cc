@@ -33,11 +33,13 @@ PythonEngine::PythonEngine(int64_t threads, std::string backend) {
   NoteThreads();
   absl::StatusOr<std::unique_ptr<Engine>> engine = [&] {
     const WithoutInterpreter without;
-    return Engine::Create(
-        {.threads = static_cast<int>(threads), .backend = std::move(backend)});
+    return Engine::Create({.threads = static_cast<int>(threads),
+                           .for_callers = true,
+                           .backend = std::move(backend)});
   }();
   Check(engine.status());
   engine_ = *std::move(engine);
+  turns_.emplace(engine_->workers().threads());
 }
 
 // In a forked child there is nobody left to end: it would be waited for.
@@ -66,7 +68,7 @@ nb::object PythonEngine::Attend(nb::handle query, nb::handle key,
   const std::shared_ptr<Engine> engine = Get();
   const Deadline deadline = DeadlineOf(timeout);
   Arguments arguments(query, key, value, options);
-  return Run(*engine, arguments, query, out, deadline, turn_);
+  return Run(*engine, arguments, query, out, deadline, *turns_);
 }
 
 nb::object PythonEngine::AttendSequences(const PythonStore& store,
@@ -78,7 +80,7 @@ nb::object PythonEngine::AttendSequences(const PythonStore& store,
   const std::shared_ptr<store::Store> sequences = store.Get();
   const Deadline deadline = DeadlineOf(timeout);
   Arguments arguments(query, key, value, options, entries);
-  return Run(*engine, arguments, query, nb::none(), deadline, turn_,
+  return Run(*engine, arguments, query, nb::none(), deadline, *turns_,
              sequences.get());
 }
 

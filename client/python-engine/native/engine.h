@@ -4,12 +4,13 @@
 #include <nanobind/nanobind.h>
 
 #include <memory>
-#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "client/python-engine/native/arguments.h"
 #include "client/python-engine/native/store.h"
+#include "client/python-engine/native/turns.h"
 #include "core/engine.h"
 
 namespace attention::python {
@@ -53,7 +54,7 @@ class PythonEngine {
   std::shared_ptr<Engine> Get() const;
 
   std::shared_ptr<Engine> engine_;
-  mutable std::mutex turn_;  // of calls, where there is one thread
+  mutable std::optional<Turns> turns_;
 };
 
 }  // namespace attention::python

@@ -3,7 +3,6 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <thread>
@@ -29,9 +28,6 @@ using Clock = std::chrono::steady_clock;
 
 // Longer than any program runs, and far from the clock's end.
 constexpr double kForever = 1e9;  // seconds
-
-// How often Ctrl-C is looked for: it takes the interpreter's lock.
-constexpr std::chrono::milliseconds kBetweenLooks{50};
 
 // The results' arrays, by ResultField.
 using ResultArrays = std::array<nb::object, std::size(server::kResultFields)>;
@@ -104,7 +100,7 @@ AttentionOutputs Places(server::Results& results, const ValidatedBatch& batch,
 }
 
 // Ends jobs that run: at a deadline, and where the handler of a signal raises.
-// To be asked before each tile, from any thread.
+// To be asked before each tile, from any thread, and while a call waits.
 class Ending {
  public:
   /// `main`: what the caller lets the interpreter go with, if signals are to be
@@ -120,6 +116,10 @@ class Ending {
     }
   }
 
+  bool GoesOn() {
+    Look();
+    return !source_.stop_requested();
+  }
   bool is_interrupted() const { return is_interrupted_; }
 
  private:
@@ -128,6 +128,7 @@ class Ending {
     if (deadline_.time && now >= *deadline_.time) source_.request_stop();
     // Handlers run on the thread that has called, which computes as well.
     if (main_ == nullptr || std::this_thread::get_id() != caller_) return;
+    // Now and then: it takes the interpreter's lock.
     if (now < next_look_ || is_interrupted_) return;
     next_look_ = now + kBetweenLooks;
     is_interrupted_ = main_->IsInterrupted();
@@ -145,7 +146,7 @@ class Ending {
 
 absl::Status Compute(const Engine& engine, absl::Span<AttentionJob> jobs,
                      const ValidatedBatch& batch, const Deadline& deadline,
-                     std::mutex& turn) {
+                     Turns& turns) {
   absl::Status status;
   if (engine.IsQuick(batch.problems)) {
     // Over before another thread would have the interpreter.
@@ -156,17 +157,14 @@ absl::Status Compute(const Engine& engine, absl::Span<AttentionJob> jobs,
     bool is_interrupted = false;
     {
       WithoutInterpreter without;
+      Ending ending(deadline, is_main ? &without : nullptr);
+      const Turn turn(turns, [&] { return ending.GoesOn(); });
       // One thread is the caller's own: to wake the pool's takes longer than a
       // small call.
-      std::unique_lock<std::mutex> lock(turn, std::defer_lock);
       std::optional<WorkerPool::InPlace> in_place;
-      if (engine.workers().threads() == 1) {
-        lock.lock();
-        in_place.emplace();
-      }
-      Ending ending(deadline, is_main ? &without : nullptr);
+      if (engine.workers().threads() == 1) in_place.emplace();
       ending.Watch(jobs);
-      status = engine.Run(jobs);
+      status = turn.has_come() ? engine.Run(jobs) : absl::CancelledError();
       is_interrupted = ending.is_interrupted();
     }
     if (is_interrupted) throw nb::python_error();
@@ -208,7 +206,7 @@ Deadline DeadlineOf(nb::handle timeout) {
 }
 
 nb::object Run(const Engine& engine, Arguments& arguments, nb::handle query,
-               nb::handle out, const Deadline& deadline, std::mutex& turn,
+               nb::handle out, const Deadline& deadline, Turns& turns,
                store::Store* store) {
   // What sequences have stays held until the end.
   server::SequenceKeys keys({.store = store, .owner = kOwner});
@@ -226,7 +224,7 @@ nb::object Run(const Engine& engine, Arguments& arguments, nb::handle query,
     jobs[n].outputs = batch->OutputsOf(n, outputs);
   }
   const Clock::time_point begin = Clock::now();
-  Check(Compute(engine, absl::MakeSpan(jobs), *batch, deadline, turn));
+  Check(Compute(engine, absl::MakeSpan(jobs), *batch, deadline, turns));
   const std::chrono::nanoseconds taken = Clock::now() - begin;
   if (!query.type().is(GetPython().array_type)) {
     const nb::object like = GetPython().like(query);

@@ -4,10 +4,10 @@
 #include <nanobind/nanobind.h>
 
 #include <chrono>
-#include <mutex>
 #include <optional>
 
 #include "client/python-engine/native/arguments.h"
+#include "client/python-engine/native/turns.h"
 #include "core/engine.h"
 #include "core/store/store.h"
 
@@ -23,13 +23,13 @@ Deadline DeadlineOf(nanobind::handle timeout);
 
 /// Computes a request: a Result whose arrays are new ones of the query's kind,
 /// but for the output where `out` is given, which it is then. Ctrl-C ends it,
-/// on Python's main thread, with what its handler raises. `turn`: the engine's;
-/// calls of an engine with one thread take it one after the other, each on its
-/// caller's thread. `store`: where the request's sequences are, if it has some;
-/// its keys are appended first.
+/// on Python's main thread, with what its handler raises. `turns`: the
+/// engine's, as many as it has threads; each call computes on its caller's
+/// thread, too. `store`: where the request's sequences are, if it has some; its
+/// keys are appended first.
 nanobind::object Run(const Engine& engine, Arguments& arguments,
                      nanobind::handle query, nanobind::handle out,
-                     const Deadline& deadline, std::mutex& turn,
+                     const Deadline& deadline, Turns& turns,
                      store::Store* store = nullptr);
 
 }  // namespace attention::python
