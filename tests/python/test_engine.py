@@ -164,3 +164,10 @@ def test_bfloat16_is_read_where_it_is(engine, tensors):
     out = np.empty(expected.shape, ml_dtypes.bfloat16)
     engine.attend(*swapped, out=out)
     np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("name", ["query", "key", "value"])
+def test_none_in_place_of_an_array_is_named(computing, name):
+    x = np.ones((3, 4), np.float32)
+    with pytest.raises(InvalidArgumentError, match=f"{name}: None .expected an array"):
+        computing.attend(**({"query": x, "key": x, "value": x} | {name: None}))

@@ -197,9 +197,15 @@ def test_a_closed_engine_says_so():
 @pytest.mark.parametrize(
     "settings, said",
     [
-        ({"threads": -1}, "threads: -1"),
+        ({"threads": -1}, r"threads: -1 \(expected 0, one for each processor"),
         ({"threads": 5000}, "threads: 5000"),
+        ({"threads": 2.0}, r"threads: 2\.0 \(expected 0, one for"),
+        ({"threads": "2"}, r"threads: '2' \(expected 0, one for"),
+        ({"threads": 2**70}, f"threads: {2**70} "),
         ({"backend": "abacus"}, "backend: 'abacus'"),
+        ({"backend": None}, r"backend: None \(expected a str"),
+        ({"resident_memory_limit": 1e9}, r"resident_memory_limit: 1000000000\.0 \("),
+        ({"resident_memory_limit": 2**70}, f"resident_memory_limit: {2**70} "),
     ],
 )
 def test_wrong_settings_are_named(settings, said):

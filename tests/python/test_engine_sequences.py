@@ -41,6 +41,8 @@ def test_they_give_the_bits_of_a_server(client, engine, rows, normal):
         ({"causal": "sideways"}, None),
         ({"valid_lens": [99]}, None),
         ({"unknown": 1}, None),
+        ({"key": 1}, None),
+        ({"store": 1}, None),
         ({}, (3, WIDTH, WIDTH)),
         ({}, (HEADS, WIDTH, 3)),
         ({}, (HEADS, 3, WIDTH)),

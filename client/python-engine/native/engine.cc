@@ -6,8 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "client/python-engine/native/arguments.h"
 #include "client/python-engine/native/fork.h"
+#include "client/python-engine/native/option_values.h"
 #include "client/python-engine/native/python.h"
 #include "client/python-engine/native/run.h"
+#include "server/request/request_builder.h"
 
 namespace attention::python {
 namespace {
@@ -22,20 +24,23 @@ nb::str Text(absl::string_view text) {
 
 }  // namespace
 
-PythonEngine::PythonEngine(int64_t threads, std::string backend) {
+PythonEngine::PythonEngine(nb::handle threads_given, nb::handle backend) {
   GetPython();
   CheckHasThreads();
-  if (threads < 0 || threads > kMostThreads) {
-    Check(absl::InvalidArgumentError(
-        absl::StrCat("threads: ", threads, " (expected 0, one for each ",
-                     "processor, to ", kMostThreads, ")")));
+  const auto threads = static_cast<int>(
+      IntegerOf(threads_given, "threads", 0, kMostThreads,
+                absl::StrCat("0, one for each processor, to ", kMostThreads)));
+  if (!PyUnicode_Check(backend.ptr())) {
+    Check(server::FieldError(
+        "backend", absl::StrCat(TextOf(backend), " (expected a str)")));
   }
+  std::string backend_name = TextOf(backend);
   NoteThreads();
   absl::StatusOr<std::unique_ptr<Engine>> engine = [&] {
     const WithoutInterpreter without;
-    return Engine::Create({.threads = static_cast<int>(threads),
+    return Engine::Create({.threads = threads,
                            .for_callers = true,
-                           .backend = std::move(backend)});
+                           .backend = std::move(backend_name)});
   }();
   Check(engine.status());
   engine_ = *std::move(engine);

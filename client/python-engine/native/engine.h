@@ -20,7 +20,7 @@ namespace attention::python {
 class PythonEngine {
  public:
   /// `threads` from 0, one for each processor, to 4096.
-  PythonEngine(int64_t threads, std::string backend);
+  PythonEngine(nanobind::handle threads, nanobind::handle backend);
   ~PythonEngine();
   PythonEngine(const PythonEngine&) = delete;
   PythonEngine& operator=(const PythonEngine&) = delete;

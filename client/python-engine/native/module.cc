@@ -21,20 +21,21 @@ NB_MODULE(_native, module) {
   // An engine that lives as long as the process is no mistake.
   nb::set_leak_warnings(false);
   nb::class_<PythonEngine>(module, "Engine")
-      .def(nb::init<int64_t, std::string>(), nb::arg("threads"),
-           nb::arg("backend"))
-      .def("attend", &PythonEngine::Attend, nb::arg("query"), nb::arg("key"),
-           nb::arg("value"), nb::kw_only(), nb::arg("out") = nb::none(),
-           nb::arg("timeout") = nb::none(), nb::arg("options"))
-      .def("attend_sequences", &PythonEngine::AttendSequences, nb::arg("store"),
-           nb::arg("entries"), nb::arg("query"), nb::arg("key").none(),
-           nb::arg("value").none(), nb::kw_only(),
-           nb::arg("timeout") = nb::none(), nb::arg("options"))
+      .def(nb::init<nb::handle, nb::handle>(), nb::arg("threads").none(),
+           nb::arg("backend").none())
+      .def("attend", &PythonEngine::Attend, nb::arg("query").none(),
+           nb::arg("key").none(), nb::arg("value").none(), nb::kw_only(),
+           nb::arg("out") = nb::none(), nb::arg("timeout") = nb::none(),
+           nb::arg("options"))
+      // By place alone: what has such a name beside them is an option, of which
+      // there is none.
+      .def("attend_sequences", &PythonEngine::AttendSequences, nb::arg(),
+           nb::arg(), nb::arg().none(), nb::arg().none(), nb::arg().none(),
+           nb::kw_only(), nb::arg("timeout") = nb::none(), nb::arg("options"))
       .def("facts", &PythonEngine::Info)
       .def("close", &PythonEngine::Close);
   nb::class_<PythonStore>(module, "Store")
-      .def(nb::init<std::optional<int64_t>>(),
-           nb::arg("memory_limit") = nb::none())
+      .def(nb::init<nb::handle>(), nb::arg("memory_limit").none())
       .def_prop_ro("incarnation", &PythonStore::incarnation)
       .def("create", &PythonStore::Create)
       .def("append", &PythonStore::Append, nb::arg("name"), nb::arg("layer"),

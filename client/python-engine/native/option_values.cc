@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "client/python-engine/native/python.h"
+#include "server/request/request_builder.h"
 
 namespace attention::python {
 namespace {
@@ -54,6 +56,16 @@ OptionValue OptionValueOf(nb::handle value) {
     PyErr_Clear();
   }
   return TextOf(value);
+}
+
+int64_t IntegerOf(nb::handle value, const char* name, int64_t least,
+                  int64_t most, absl::string_view expected) {
+  const OptionValue given = OptionValueOf(value);
+  const auto* const number = std::get_if<int64_t>(&given);
+  if (number != nullptr && *number >= least && *number <= most) return *number;
+  Check(server::FieldError(name, absl::StrCat(TextOf(nb::repr(value)),
+                                              " (expected ", expected, ")")));
+  return 0;  // not reached
 }
 
 }  // namespace attention::python

@@ -2,10 +2,13 @@
 
 #include <sys/random.h>
 
+#include <limits>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "client/python-engine/native/arrays.h"
 #include "client/python-engine/native/fork.h"
+#include "client/python-engine/native/option_values.h"
 #include "client/python-engine/native/python.h"
 #include "server/request/idle_limit.h"
 #include "server/request/request_builder.h"
@@ -91,15 +94,14 @@ PythonStore::Description Described(const store::Description& from) {
 
 }  // namespace
 
-PythonStore::PythonStore(std::optional<int64_t> memory_limit)
+PythonStore::PythonStore(nb::handle memory_limit)
     : incarnation_(RandomNumber()) {
-  if (memory_limit && *memory_limit < 1) {
-    Check(FieldError(
-        "resident_memory_limit",
-        absl::StrCat(*memory_limit, " (expected bytes, 1 or more)")));
-  }
   store::StoreOptions options;
-  if (memory_limit) options.memory_limit = *memory_limit;
+  if (!memory_limit.is_none()) {
+    options.memory_limit = IntegerOf(memory_limit, "resident_memory_limit", 1,
+                                     std::numeric_limits<int64_t>::max(),
+                                     "an integer of bytes, 1 or more, or None");
+  }
   store_ = std::make_shared<Store>(options);
 }
 

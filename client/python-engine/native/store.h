@@ -35,8 +35,8 @@ class PythonStore {
                  std::string, int64_t, std::vector<int64_t>, int64_t,
                  Milliseconds, int64_t>;
 
-  /// Bytes that all sequences may take, 1 or more; none: no limit.
-  explicit PythonStore(std::optional<int64_t> memory_limit);
+  /// Bytes that all sequences may take, 1 or more; None: no limit.
+  explicit PythonStore(nanobind::handle memory_limit);
   ~PythonStore();
   PythonStore(const PythonStore&) = delete;
   PythonStore& operator=(const PythonStore&) = delete;

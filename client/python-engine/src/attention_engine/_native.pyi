@@ -62,6 +62,7 @@ class Engine:
         query: Any,
         key: Any,
         value: Any,
+        /,
         *,
         timeout: float | None = None,
         **options: Unpack[Options],
