@@ -49,7 +49,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   if (!connections.ok()) return connections.status();
   // What else starts threads, oneTBB included, has less to say where there are
   // none.
-  if (absl::Status room = CheckRoomToStart(threads); !room.ok()) return room;
+  if (absl::Status room = CheckRoomToStart("the server", threads); !room.ok()) {
+    return room;
+  }
   absl::StatusOr<std::unique_ptr<Tls>> tls = OpenTls(options);
   if (!tls.ok()) return tls.status();
   const auto ledger = std::make_shared<Ledger>();

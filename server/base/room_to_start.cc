@@ -56,7 +56,7 @@ class WaitingThreads {
 
 }  // namespace
 
-absl::Status CheckRoomToStart(int threads) {
+absl::Status CheckRoomToStart(absl::string_view who, int threads) {
   WaitingThreads waiting;
   std::string missing;
   try {
@@ -70,7 +70,7 @@ absl::Status CheckRoomToStart(int threads) {
   }
   if (missing.empty()) return absl::OkStatus();
   return absl::ResourceExhaustedError(
-      absl::StrCat("the server takes ", threads, " threads and cannot have ",
+      absl::StrCat(who, " takes ", threads, " threads and cannot have ",
                    missing, " (limits: ", Limit(RLIMIT_NPROC, 1),
                    " processes and threads, ", Limit(RLIMIT_AS, 1024),
                    " KiB of address space, ", Limit(RLIMIT_STACK, 1024),

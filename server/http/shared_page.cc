@@ -15,7 +15,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // From the beginning of a page to that of the next.
-constexpr std::chrono::milliseconds kPause{50};
+constexpr std::chrono::milliseconds kBetweenPages{50};
 
 }  // namespace
 
@@ -39,7 +39,7 @@ void SharedPage::Run(const std::stop_token& stop) {
     changed_.wait(lock, stop, [this] { return !waiting_.empty(); });
     changed_.wait_until(lock, stop, next, [] { return false; });
     if (stop.stop_requested()) return;
-    next = Clock::now() + kPause;
+    next = Clock::now() + kBetweenPages;
     const Exchanges exchanges = std::exchange(waiting_, {});
     lock.unlock();
     AnswerAll(exchanges);

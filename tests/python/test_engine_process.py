@@ -213,6 +213,45 @@ def test_wrong_settings_are_named(settings, said):
         Engine(**settings)
 
 
+def test_without_threads_the_engine_says_so():
+    program = """
+import os, resource
+import numpy, attention_client
+from attention_client import ResourceExhaustedError
+from attention_engine import Engine
+
+Engine(threads=1).close()  # which imports the rest
+if os.geteuid() == 0:  # whom the limit does not bind
+    os.setgid(65532)
+    os.setuid(65532)
+resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+try:
+    Engine(threads=3)
+except ResourceExhaustedError as error:
+    print(error.message)
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
+    assert ended.stdout.startswith("threads: "), ended.stderr
+    assert "2 threads" in ended.stdout
+
+
+def test_threads_are_made_with_the_engine():
+    program = """
+import os
+from attention_engine import Engine
+
+before = len(os.listdir("/proc/self/task"))
+with Engine(threads=4):
+    print(len(os.listdir("/proc/self/task")) - before)
+"""
+    said = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert said.stdout == "3\n"
+
+
 def test_info_tells_of_backends_and_threads(engine):
     info = engine.info()
     assert [backend.name for backend in info.backends][-2:] == ["cpu", "reference"]

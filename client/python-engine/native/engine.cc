@@ -9,6 +9,7 @@
 #include "client/python-engine/native/option_values.h"
 #include "client/python-engine/native/python.h"
 #include "client/python-engine/native/run.h"
+#include "server/base/room_to_start.h"
 #include "server/request/request_builder.h"
 
 namespace attention::python {
@@ -36,14 +37,26 @@ PythonEngine::PythonEngine(nb::handle threads_given, nb::handle backend) {
   }
   std::string backend_name = TextOf(backend);
   NoteThreads();
-  absl::StatusOr<std::unique_ptr<Engine>> engine = [&] {
+  absl::StatusOr<std::unique_ptr<Engine>> engine =
+      [&]() -> absl::StatusOr<std::unique_ptr<Engine>> {
     const WithoutInterpreter without;
+    const int own_threads = WorkerPool::ThreadsFor(threads) - 1;
+    if (own_threads > 0) {
+      // A caller that oneTBB refuses a thread waits for ever.
+      const absl::Status room = server::CheckRoomToStart(
+          "threads: beside its caller's, the engine", own_threads);
+      if (!room.ok()) return room;
+    }
     return Engine::Create({.threads = threads,
                            .for_callers = true,
                            .backend = std::move(backend_name)});
   }();
   Check(engine.status());
   engine_ = *std::move(engine);
+  {
+    const WithoutInterpreter without;
+    engine_->workers().StartThreads();
+  }
   turns_.emplace(engine_->workers().threads());
 }
 

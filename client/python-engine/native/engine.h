@@ -19,7 +19,7 @@ namespace attention::python {
 /// method throws exceptions of attention_client.errors.
 class PythonEngine {
  public:
-  /// `threads` from 0, one for each processor, to 4096.
+  /// `threads` from 0, one for each processor, to 4096, which are all made now.
   PythonEngine(nanobind::handle threads, nanobind::handle backend);
   ~PythonEngine();
   PythonEngine(const PythonEngine&) = delete;
