@@ -88,6 +88,24 @@ def test_a_file_keeps_one(engine, own, rows, normal, tmp_path):
     assert caught.value.field == "file"
 
 
+def test_a_file_may_be_a_path(engine, own, rows, tmp_path):
+    path = tmp_path / "kept.safetensors"
+    own.append(*rows(9))
+    assert own.export(path) == path.stat().st_size
+    with engine.import_sequence(path) as again:
+        assert len(again) == 9
+
+
+def test_a_file_has_no_nul_in_its_name(engine, own, rows, tmp_path):
+    path = f"{tmp_path}/kept\0.safetensors"
+    own.append(*rows(1))
+    for call in (own.export, engine.import_sequence):
+        with pytest.raises(InvalidArgumentError, match="without NUL") as caught:
+            call(path)
+        assert caught.value.field == "file"
+    assert not list(tmp_path.iterdir())
+
+
 def test_they_end_with_their_engine(rows):
     with Engine(threads=1) as engine:
         sequence = engine.sequence(heads=HEADS, width=WIDTH)

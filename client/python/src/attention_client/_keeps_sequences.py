@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -75,7 +76,7 @@ class KeepsSequences:
 
     def import_sequence(
         self,
-        file: str,
+        file: str | os.PathLike[str],
         *,
         name: str | None = None,
         label: str = "",

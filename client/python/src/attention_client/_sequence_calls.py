@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -300,21 +301,31 @@ def fork(
     return Known(made, known.form, lengths, known.incarnation, known.route)
 
 
-def export(known: Known, file: str) -> Steps[int]:
+def _file(message: Any, file: str | os.PathLike[str]) -> None:
+    path = os.fspath(file) if isinstance(file, os.PathLike) else file
+    set_field(message, "file", path, "file")
+    if "\0" in message.file:  # an engine's system would take what is before it
+        raise InvalidArgumentError(f"file: {file!r} (expected a name without NUL)")
+
+
+def export(known: Known, file: str | os.PathLike[str]) -> Steps[int]:
     """Bytes of the file."""
     request = _message("ExportSequenceRequest")(name=known.name)
-    set_field(request, "file", file, "file")
+    _file(request, file)
     data = yield _channel.EXPORT, request.SerializeToString()
     size: int = _message("ExportSequenceResponse").FromString(data).bytes
     return size
 
 
 def read_file(
-    file: str, name: str | None, label: str, idle_limit: float | None
+    file: str | os.PathLike[str],
+    name: str | None,
+    label: str,
+    idle_limit: float | None,
 ) -> Steps[Known]:
     """A sequence of a file."""
     request = _message("ImportSequenceRequest")()
-    set_field(request, "file", file, "file")
+    _file(request, file)
     _name_and_label(request, name, label)
     _idle_limit(request, idle_limit)
     data = yield _channel.IMPORT, request.SerializeToString()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from typing import Any, Literal, overload
 
@@ -157,7 +158,7 @@ class AsyncClient(_channel.Caller):
 
     async def import_sequence(
         self,
-        file: str,
+        file: str | os.PathLike[str],
         *,
         name: str | None = None,
         label: str = "",

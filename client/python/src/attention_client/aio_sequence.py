@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Self, Unpack
@@ -116,7 +117,7 @@ class AsyncSequence(Handle):
 
     async def export(
         self,
-        file: str,
+        file: str | os.PathLike[str],
         *,
         timeout: float | None = None,
         metadata: _channel.Metadata | None = None,
