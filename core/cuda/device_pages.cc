@@ -43,7 +43,7 @@ std::optional<DevicePages::Hold> DevicePages::Take(
   }
   if (!Fits(bytes)) return std::nullopt;
   Hold hold(this, blocks);  // it lets go after the lock
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   hold.pages_.assign(blocks.size(), nullptr);
   // First those that are there, so that they do not make room for the others.
   for (size_t n = 0; n < blocks.size(); ++n) {
@@ -57,8 +57,8 @@ std::optional<DevicePages::Hold> DevicePages::Take(
   if (held_bytes_ + bytes > memory_.limit()) return std::nullopt;
   for (size_t n = 0; n < blocks.size(); ++n) {
     if (hold.pages_[n] != nullptr) continue;
-    Page* const page = FindOrAdd(blocks[n].page, forms[n]);
-    if (page == nullptr) return std::nullopt;
+    Page* const page = FindOrAdd(blocks[n].page, forms[n], lock);
+    if (page == nullptr || page->form != forms[n]) return std::nullopt;
     HoldPage(*page);
     hold.pages_[n] = page;
   }
@@ -71,19 +71,30 @@ DevicePages::Page* DevicePages::Find(uint64_t number) {
 }
 
 // Null where there is no room.
-DevicePages::Page* DevicePages::FindOrAdd(uint64_t number,
-                                          const PageForm& form) {
-  if (Page* const found = Find(number)) return found;
-  std::optional<PageMemory::Place> place = memory_.Take(BytesOf(form));
-  while (!place && !unheld_.empty()) {
-    Drop(unheld_.front());
+DevicePages::Page* DevicePages::FindOrAdd(uint64_t number, const PageForm& form,
+                                          std::unique_lock<std::mutex>& lock) {
+  std::optional<PageMemory::Place> place;
+  while (!place) {
+    if (Page* const found = Find(number)) return found;
     place = memory_.Take(BytesOf(form));
+    if (place || MakeRoom(form, lock)) continue;
+    if (unheld_.empty()) return nullptr;
+    Drop(unheld_.front());
   }
-  if (!place) return nullptr;
   Page& page = unheld_.emplace_back(
       Page{.number = number, .form = form, .place = *place});
   page.self = std::prev(unheld_.end());
   return known_[number] = &page;
+}
+
+bool DevicePages::MakeRoom(const PageForm& form,
+                           std::unique_lock<std::mutex>& lock) {
+  const std::optional<int64_t> bytes = memory_.PieceBytes(BytesOf(form));
+  if (!bytes) return false;
+  lock.unlock();
+  const bool made = pool_.MakeRoom(*bytes);
+  lock.lock();
+  return made;
 }
 
 void DevicePages::HoldPage(Page& page) {

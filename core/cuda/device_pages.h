@@ -115,7 +115,10 @@ class DevicePages {
 
   // These with mutex_ held. What is not there is null.
   Page* Find(uint64_t number);
-  Page* FindOrAdd(uint64_t number, const PageForm& form);
+  // Without the lock while the device makes room.
+  Page* FindOrAdd(uint64_t number, const PageForm& form,
+                  std::unique_lock<std::mutex>& lock);
+  bool MakeRoom(const PageForm& form, std::unique_lock<std::mutex>& lock);
   void HoldPage(Page& page);
   bool Drop(Page& page);
   std::vector<Claim> ClaimRows(absl::Span<const Hold* const> holds,

@@ -77,6 +77,9 @@ absl::Status DeviceRunner::BringRows(absl::Span<const PageRows> rows,
   std::optional<MemoryPool::Block> memory;
   if (upload.bytes() > 0) {
     memory = pool_.TryTake(upload.bytes());
+    if (!memory && pool_.MakeRoom(upload.bytes())) {
+      memory = pool_.TryTake(upload.bytes());
+    }
     if (!memory) {
       return absl::ResourceExhaustedError("no memory for rows of pages");
     }

@@ -19,7 +19,10 @@ int64_t Rounded(int64_t bytes, int64_t limit) {
 
 }  // namespace
 
-MemoryPool::~MemoryPool() { ReleaseFree(); }
+MemoryPool::~MemoryPool() {
+  std::unique_lock lock(mutex_);
+  ReleaseFree(lock);
+}
 
 absl::Status MemoryPool::FindLimit() {
   if (limit_ != kNoLimitYet) return absl::OkStatus();
@@ -44,12 +47,21 @@ std::optional<MemoryPool::Free> MemoryPool::TakeFree(int64_t bytes,
   return found;
 }
 
-void MemoryPool::ReleaseFree() {
-  for (const Free& block : free_) {
+bool MemoryPool::ReleaseFree(std::unique_lock<std::mutex>& lock) {
+  if (free_.empty()) return false;
+  const std::vector<Free> released = std::exchange(free_, {});
+  ++releasing_;
+  lock.unlock();
+  int64_t bytes = 0;
+  for (const Free& block : released) {
     device_.Free(block.data);
-    held_ -= block.bytes;
+    bytes += block.bytes;
   }
-  free_.clear();
+  lock.lock();
+  held_ -= bytes;
+  --releasing_;
+  returned_.notify_all();
+  return true;
 }
 
 absl::StatusOr<MemoryPool::Block> MemoryPool::Take(
@@ -76,6 +88,11 @@ absl::StatusOr<MemoryPool::Block> MemoryPool::Take(
     }
     absl::StatusOr<Block> block = TakeNow(rounded, 2 * rounded);
     if (!absl::IsResourceExhausted(block.status())) return block;
+    if (ReleaseFree(lock)) continue;
+    if (releasing_ > 0) {
+      if (returned_.wait(lock, stop, [&] { return releasing_ == 0; })) continue;
+      return absl::CancelledError("stopped before it had memory");
+    }
     // Others have taken the device's memory.
     if (AskBack(rounded, lock)) continue;
     return absl::ResourceExhaustedError(
@@ -105,7 +122,12 @@ std::optional<MemoryPool::Block> MemoryPool::TryTake(int64_t bytes) {
   return *std::move(block);
 }
 
-// With the lock, and where the limit allows it.
+bool MemoryPool::MakeRoom(int64_t bytes) {
+  std::unique_lock lock(mutex_);
+  if (lent_ + Rounded(bytes, limit_) > limit_) return false;
+  return ReleaseFree(lock);
+}
+
 absl::StatusOr<MemoryPool::Block> MemoryPool::TakeNow(int64_t rounded,
                                                       int64_t most) {
   if (const std::optional<Free> kept = TakeFree(rounded, most);
@@ -115,12 +137,10 @@ absl::StatusOr<MemoryPool::Block> MemoryPool::TakeNow(int64_t rounded,
   } else if (kept) {
     free_.push_back(*kept);
   }
-  if (held_ + rounded > limit_) ReleaseFree();
-  absl::StatusOr<std::byte*> data = device_.Allocate(rounded);
-  if (absl::IsResourceExhausted(data.status()) && !free_.empty()) {
-    ReleaseFree();
-    data = device_.Allocate(rounded);
+  if (held_ + rounded > limit_) {
+    return absl::ResourceExhaustedError("the limit is reached");
   }
+  const absl::StatusOr<std::byte*> data = device_.Allocate(rounded);
   if (!data.ok()) return data.status();
   held_ += rounded;
   lent_ += rounded;

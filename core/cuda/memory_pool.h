@@ -69,6 +69,10 @@ class MemoryPool {
   /// The same without waiting, and not of more than whole MiB need; nothing
   /// where there is no such block at once.
   std::optional<Block> TryTake(int64_t bytes);
+  /// Frees blocks that are kept, where they alone may stand in the way of a
+  /// block of so many bytes. That waits for the device: not to be called with a
+  /// lock that a job needs to end. False where there is nothing to be freed.
+  bool MakeRoom(int64_t bytes);
 
   /// Who holds blocks that they can do without. `give_back` is called by Take()
   /// before it waits, from any thread and without a lock: it returns blocks of
@@ -101,11 +105,15 @@ class MemoryPool {
 
   // Whether some of so many bytes were given back.
   bool AskBack(int64_t bytes, std::unique_lock<std::mutex>& lock);
+  // With the lock, and where the limit allows it. RESOURCE_EXHAUSTED where the
+  // device has no more, or where blocks that are kept stand in the way.
   absl::StatusOr<Block> TakeNow(int64_t rounded, int64_t most);
   // The smallest free block that does; none where the best one has more than
   // `most` bytes.
   std::optional<Free> TakeFree(int64_t bytes, int64_t most);
-  void ReleaseFree();
+  // Frees what is kept, without the lock meanwhile: the device ends what runs
+  // first, and others give blocks back while it does. False where nothing is.
+  bool ReleaseFree(std::unique_lock<std::mutex>& lock);
   void GiveBack(std::byte* data, int64_t bytes);
 
   Device& device_;
@@ -117,6 +125,7 @@ class MemoryPool {
   std::atomic<int64_t> limit_;
   std::atomic<int64_t> held_ = 0;
   int64_t lent_ = 0;
+  int releasing_ = 0;  // threads in ReleaseFree(), whose blocks are held still
   std::vector<Free> free_;
 };
 

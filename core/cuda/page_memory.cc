@@ -24,14 +24,22 @@ std::optional<PageMemory::Place> PageMemory::Take(int64_t bytes) {
   return place;
 }
 
-bool PageMemory::AddPiece(int64_t place_bytes, Pieces& open) {
+std::optional<int64_t> PageMemory::PieceBytes(int64_t place_bytes) const {
   const int64_t wanted =
       std::clamp(limit() / kPiecesOfLimit, kLeastPieceBytes, kMostPieceBytes);
-  const int64_t places = std::max<int64_t>(1, wanted / place_bytes);
-  if (bytes_ + places * place_bytes > limit()) return false;
-  std::optional<MemoryPool::Block> memory = pool_.TryTake(places * place_bytes);
+  const int64_t bytes =
+      std::max<int64_t>(1, wanted / place_bytes) * place_bytes;
+  if (bytes_ + bytes > limit()) return std::nullopt;
+  return bytes;
+}
+
+bool PageMemory::AddPiece(int64_t place_bytes, Pieces& open) {
+  const std::optional<int64_t> bytes = PieceBytes(place_bytes);
+  if (!bytes) return false;
+  std::optional<MemoryPool::Block> memory = pool_.TryTake(*bytes);
   if (!memory || bytes_ + memory->bytes() > limit()) return false;
   bytes_ += memory->bytes();
+  const int64_t places = *bytes / place_bytes;
   Piece piece = {.memory = *std::move(memory),
                  .place_bytes = place_bytes,
                  .places = static_cast<size_t>(places),

@@ -291,6 +291,7 @@ class EmulatedDevice final : public Device {
   }
 
   void Free(std::byte* memory) override {
+    if (state_->faults->before_free) state_->faults->before_free();
     const std::lock_guard lock(mutex_);
     const auto found = allocations_.find(memory);
     state_->faults->allocated -= found->second;

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 
@@ -23,6 +24,9 @@ struct Faults {
   /// process.
   std::atomic<const char*> hangs_in = nullptr;
   std::atomic<const char*> aborts_in = nullptr;
+  /// Called, where set, before memory is freed: a real device waits there for
+  /// what runs. To be set while nothing frees any.
+  std::function<void()> before_free = nullptr;
   /// Whether there is no cuBLAS.
   std::atomic<bool> without_gemm = false;
   /// Bytes that the device has.

@@ -2,13 +2,18 @@
 // every result has the bits of pages that are brought for each request.
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <future>
+#include <latch>
 #include <memory>
 #include <optional>
+#include <semaphore>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "core/cuda/device_pages.h"
 #include "core/store/page_layout.h"
 #include "core/store/sequence.h"
 #include "gmock/gmock.h"
@@ -33,6 +38,36 @@ AttentionProblem WithoutNumbers(AttentionProblem problem) {
   }
   return problem;
 }
+
+// The blocks of a sequence with so many keys.
+class PagesOf {
+ public:
+  explicit PagesOf(int64_t keys)
+      : sequence_(
+            MakeSequence({.heads = 2, .key_width = 64, .value_width = 64})) {
+    EXPECT_THAT(store::testing::AppendRows(*sequence_, keys, 1).status(),
+                IsOk());
+    snapshot_ = sequence_->TakeSnapshot(0).value();
+    owned_ = MakeProblem({.batch = 1,
+                          .query_heads = 2,
+                          .query_length = 1,
+                          .width = 64,
+                          .value_width = 64},
+                         TestSeed());
+    owned_.problem.key_value = snapshot_->Blocks();
+    valid_.emplace(Validate(owned_.problem).value());
+  }
+
+  absl::Span<const ValidatedProblem::Block> blocks() const {
+    return valid_->key_value;
+  }
+
+ private:
+  const std::shared_ptr<Sequence> sequence_;
+  std::optional<store::Snapshot> snapshot_;
+  OwnedProblem owned_;
+  std::optional<ValidatedProblem> valid_;
+};
 
 class CudaKeptPagesTest : public CudaBackendTest {
  protected:
@@ -342,6 +377,35 @@ TEST_F(CudaKeptPagesTest, OfALostDeviceAreBroughtToAnother) {
             absl::StatusCode::kInternal);
   Attend(*sequence);
   EXPECT_EQ(Figures(1 - first).pages, 2);
+}
+
+// A kernel that hangs holds it up for ever; who reads pages goes on.
+TEST(DevicePagesTest, AreLetGoWhileTheDeviceFreesMemory) {
+  const auto faults = std::make_shared<cuda::Faults>();
+  const auto device =
+      cuda::MakeEmulatedDevice(cuda::EmulatedProperties(), faults);
+  cuda::MemoryPool pool(*device, 4 * kMiB);
+  cuda::DevicePages pages(pool);
+  const PagesOf first(100);
+  const PagesOf second(1000);
+  std::optional<cuda::DevicePages::Hold> held = pages.Take(first.blocks());
+  ASSERT_TRUE(held);
+  { ASSERT_OK_AND_ASSIGN(const auto kept, pool.Take(3 * kMiB, {})); }
+  std::counting_semaphore<> frees(0);
+  std::latch ended(1);
+  faults->before_free = [&] {
+    frees.release();
+    ended.wait();
+  };
+  auto taken = std::async(std::launch::async, [&] {
+    return pages.Take(second.blocks()).has_value();
+  });
+  frees.acquire();
+  auto let_go = std::async(std::launch::async, [&] { held.reset(); });
+  EXPECT_EQ(let_go.wait_for(std::chrono::seconds(10)),
+            std::future_status::ready);
+  ended.count_down();
+  EXPECT_TRUE(taken.get());
 }
 
 // Readers of a prefix that all share, each of whom appends to a fork of its

@@ -1,7 +1,10 @@
 #include "core/cuda/memory_pool.h"
 
+#include <chrono>
+#include <future>
 #include <latch>
 #include <memory>
+#include <semaphore>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -127,6 +130,55 @@ TEST_F(MemoryPoolTest, AJobThatWaitsCanBeStopped) {
   stop_.request_stop();
   waiting.join();
   EXPECT_EQ(second.code(), absl::StatusCode::kCancelled);
+}
+
+// A kernel that hangs holds it up for ever.
+TEST_F(MemoryPoolTest, BlocksAreGivenBackWhileTheDeviceFreesOthers) {
+  MemoryPool pool(*device_, 10 * kMiB);
+  auto lent = pool.Take(kMiB, stop_.get_token());
+  ASSERT_THAT(lent.status(), IsOk());
+  { ASSERT_OK_AND_ASSIGN(auto kept, pool.Take(8 * kMiB, stop_.get_token())); }
+  std::counting_semaphore<> frees(0);
+  std::latch ended(1);
+  faults_->before_free = [&] {
+    frees.release();
+    ended.wait();
+  };
+  auto taken = std::async(std::launch::async, [&] {
+    return pool.Take(9 * kMiB, stop_.get_token()).status();
+  });
+  frees.acquire();
+  auto given_back = std::async(std::launch::async, [&] {
+    const MemoryPool::Block gone = *std::move(lent);
+  });
+  EXPECT_EQ(given_back.wait_for(std::chrono::seconds(10)),
+            std::future_status::ready);
+  ended.count_down();
+  EXPECT_THAT(taken.get(), IsOk());
+}
+
+// The device has it until it is free: another one would find it full.
+TEST_F(MemoryPoolTest, AJobWaitsForMemoryThatIsBeingFreed) {
+  faults_->memory = 10 * kMiB;
+  MemoryPool pool(*device_, 10 * kMiB);
+  { ASSERT_OK_AND_ASSIGN(auto kept, pool.Take(9 * kMiB, stop_.get_token())); }
+  std::counting_semaphore<> frees(0);
+  std::latch ended(1);
+  faults_->before_free = [&] {
+    frees.release();
+    ended.wait();
+  };
+  auto first = std::async(std::launch::async,
+                          [&] { return pool.Take(3 * kMiB, {}).status(); });
+  frees.acquire();
+  auto second = std::async(std::launch::async,
+                           [&] { return pool.Take(3 * kMiB, {}).status(); });
+  stop_.request_stop();
+  EXPECT_EQ(pool.Take(3 * kMiB, stop_.get_token()).status().code(),
+            absl::StatusCode::kCancelled);
+  ended.count_down();
+  EXPECT_THAT(first.get(), IsOk());
+  EXPECT_THAT(second.get(), IsOk());
 }
 
 TEST_F(MemoryPoolTest, EverythingGoesBackToTheDeviceInTheEnd) {
