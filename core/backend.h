@@ -30,8 +30,9 @@ struct AttentionJob {
   /// compute another job on that thread meanwhile (a large job then gives way
   /// to a small one). Not called where a device computes.
   std::function<void()> before_tile = {};
-  /// Called before each launch on a device and again and again while it is
-  /// waited for, from the thread that waits, where set. It may request a stop,
+  /// Called before each launch on a device and again and again while it, its
+  /// memory or another job's pages are waited for, from the thread that waits,
+  /// where set. It may request a stop,
   /// and must not compute: the job holds memory of the device that another one
   /// could wait for.
   std::function<void()> look = {};

@@ -2,6 +2,8 @@
 
 #include <iterator>
 
+#include "core/cuda/wait_and_look.h"
+
 namespace attention::cuda {
 namespace {
 
@@ -150,6 +152,7 @@ void DevicePages::End(uint64_t number) {
 
 absl::Status DevicePages::Bring(
     absl::Span<const Hold* const> holds, const std::stop_token& stop,
+    const std::function<void()>& look,
     absl::FunctionRef<absl::Status(absl::Span<const PageRows>)> bring) {
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -161,7 +164,8 @@ absl::Status DevicePages::Bring(
     const std::vector<Claim> claims = ClaimRows(holds, others_bring);
     if (claims.empty() && !others_bring) return absl::OkStatus();
     if (claims.empty()) {
-      brought_.wait(lock, stop, [&] { return times_brought_ != seen; });
+      WaitAndLook(brought_, lock, stop, look,
+                  [&] { return times_brought_ != seen; });
       continue;
     }
     std::vector<PageRows> rows;

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <mutex>
 #include <optional>
@@ -87,10 +88,11 @@ class DevicePages {
   /// Brings what the held pages lack of their blocks' keys. `bring` is called,
   /// without a lock, with rows that nobody else brings at that time, some of
   /// them after the other, and has brought them when it returns OK. What others
-  /// are bringing is waited for. OK; CANCELLED once a stop was requested; or
-  /// the first error of `bring`.
+  /// are bringing is waited for, with calls of `look` now and then. OK;
+  /// CANCELLED once a stop was requested; or the first error of `bring`.
   absl::Status Bring(
       absl::Span<const Hold* const> holds, const std::stop_token& stop,
+      const std::function<void()>& look,
       absl::FunctionRef<absl::Status(absl::Span<const PageRows>)> bring);
 
   /// Bytes that pages may take; 0 before the pool's limit is known.

@@ -61,14 +61,14 @@ absl::StatusOr<MemoryPool::Block> DeviceRunner::TakeMemory(
       bytes > pool_.limit().value_or(0) - pages_.limit()) {
     return absl::ResourceExhaustedError("more than what pages leave");
   }
-  return pool_.Take(bytes, job.stop);
+  return pool_.Take(bytes, job.stop, job.look);
 }
 
 absl::Status DeviceRunner::BringPages(
     absl::Span<const DevicePages::Hold* const> holds, const AttentionJob& job) {
-  return pages_.Bring(holds, job.stop, [&](absl::Span<const PageRows> rows) {
-    return BringRows(rows, job);
-  });
+  return pages_.Bring(
+      holds, job.stop, job.look,
+      [&](absl::Span<const PageRows> rows) { return BringRows(rows, job); });
 }
 
 absl::Status DeviceRunner::BringRows(absl::Span<const PageRows> rows,

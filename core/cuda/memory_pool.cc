@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "core/cuda/wait_and_look.h"
 
 namespace attention::cuda {
 namespace {
@@ -65,7 +66,8 @@ bool MemoryPool::ReleaseFree(std::unique_lock<std::mutex>& lock) {
 }
 
 absl::StatusOr<MemoryPool::Block> MemoryPool::Take(
-    int64_t bytes, const std::stop_token& stop) {
+    int64_t bytes, const std::stop_token& stop,
+    const std::function<void()>& look) {
   if (absl::Status status = FindLimit(); !status.ok()) return status;
   std::unique_lock lock(mutex_);
   const int64_t limit = limit_;
@@ -81,16 +83,16 @@ absl::StatusOr<MemoryPool::Block> MemoryPool::Take(
     const uint64_t seen = asked_again_;
     if (!is_room()) {
       if (AskBack(lent_ + rounded - limit, lock)) continue;
-      const bool changed = returned_.wait(
-          lock, stop, [&] { return is_room() || asked_again_ != seen; });
-      if (!changed) return absl::CancelledError("stopped before it had memory");
-      continue;
+      const auto changed = [&] { return is_room() || asked_again_ != seen; };
+      if (WaitAndLook(returned_, lock, stop, look, changed)) continue;
+      return absl::CancelledError("stopped before it had memory");
     }
     absl::StatusOr<Block> block = TakeNow(rounded, 2 * rounded);
     if (!absl::IsResourceExhausted(block.status())) return block;
     if (ReleaseFree(lock)) continue;
     if (releasing_ > 0) {
-      if (returned_.wait(lock, stop, [&] { return releasing_ == 0; })) continue;
+      const auto released = [&] { return releasing_ == 0; };
+      if (WaitAndLook(returned_, lock, stop, look, released)) continue;
       return absl::CancelledError("stopped before it had memory");
     }
     // Others have taken the device's memory.

@@ -62,10 +62,12 @@ class MemoryPool {
   static constexpr double kShare = 0.8;
 
   /// `bytes` > 0, of unknown content. Waits while other jobs hold what is
-  /// needed, until `stop` is requested: CANCELLED. RESOURCE_EXHAUSTED, naming
+  /// needed, and calls `look` now and then, until `stop` is requested:
+  /// CANCELLED. RESOURCE_EXHAUSTED, naming
   /// what is needed and the limit, where it would never fit, or where the
   /// device itself has no more.
-  absl::StatusOr<Block> Take(int64_t bytes, const std::stop_token& stop);
+  absl::StatusOr<Block> Take(int64_t bytes, const std::stop_token& stop,
+                             const std::function<void()>& look = {});
   /// The same without waiting, and not of more than whole MiB need; nothing
   /// where there is no such block at once.
   std::optional<Block> TryTake(int64_t bytes);

@@ -408,6 +408,36 @@ TEST(DevicePagesTest, AreLetGoWhileTheDeviceFreesMemory) {
   EXPECT_TRUE(taken.get());
 }
 
+// As where it has computed for too long.
+TEST(DevicePagesTest, ThatAnotherBringsAreWaitedForWithLooks) {
+  const auto device = cuda::MakeEmulatedDevice();
+  cuda::MemoryPool pool(*device, 4 * kMiB);
+  cuda::DevicePages pages(pool);
+  const PagesOf of(100);
+  const auto first = pages.Take(of.blocks());
+  const auto second = pages.Take(of.blocks());
+  ASSERT_TRUE(first && second);
+  std::latch brings(1);
+  std::latch brought(1);
+  auto bringing = std::async(std::launch::async, [&] {
+    const cuda::DevicePages::Hold* const hold = &*first;
+    return pages.Bring({&hold, 1}, {}, {}, [&](auto) {
+      brings.count_down();
+      brought.wait();
+      return absl::OkStatus();
+    });
+  });
+  brings.wait();
+  std::stop_source stop;
+  const cuda::DevicePages::Hold* const hold = &*second;
+  const absl::Status status = pages.Bring(
+      {&hold, 1}, stop.get_token(), [&] { stop.request_stop(); },
+      [](auto) { return absl::InternalError("brought twice"); });
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
+  brought.count_down();
+  EXPECT_THAT(bringing.get(), IsOk());
+}
+
 // Readers of a prefix that all share, each of whom appends to a fork of its
 // own, with room for some of them at once.
 TEST_F(CudaKeptPagesTest, AreRightUnderManyThreads) {

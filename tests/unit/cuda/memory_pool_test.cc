@@ -132,6 +132,15 @@ TEST_F(MemoryPoolTest, AJobThatWaitsCanBeStopped) {
   EXPECT_EQ(second.code(), absl::StatusCode::kCancelled);
 }
 
+// As where it has computed for too long.
+TEST_F(MemoryPoolTest, AJobThatWaitsIsLookedAt) {
+  MemoryPool pool(*device_, 10 * kMiB);
+  ASSERT_OK_AND_ASSIGN(const auto first, pool.Take(8 * kMiB, {}));
+  const auto look = [&] { stop_.request_stop(); };
+  EXPECT_EQ(pool.Take(8 * kMiB, stop_.get_token(), look).status().code(),
+            absl::StatusCode::kCancelled);
+}
+
 // A kernel that hangs holds it up for ever.
 TEST_F(MemoryPoolTest, BlocksAreGivenBackWhileTheDeviceFreesOthers) {
   MemoryPool pool(*device_, 10 * kMiB);
