@@ -195,14 +195,26 @@ std::optional<BackendCost> Engine::CostOf(const Backend& backend) const {
 
 // The reference is for what no other backend takes.
 void Engine::MeasureCosts() {
-  if (chosen_by_name() || !options_.measure_cost ||
-      !backends_.front()->waits()) {
-    return;
-  }
-  for (const auto& backend : backends_) {
-    if (backend->name() == kReference) continue;
-    const auto cost = options_.measure_cost(*backend, *workers_);
-    if (cost.ok()) costs_[backend.get()] = *cost;
+  if (chosen_by_name() || !options_.measure_cost) return;
+  auto backend = backends_.begin();
+  while (backend != backends_.end() && backends_.front()->waits()) {
+    if ((*backend)->name() == kReference) {
+      ++backend;
+      continue;
+    }
+    const auto cost = options_.measure_cost(**backend, *workers_);
+    if (!cost.ok() && (*backend)->waits()) {
+      unused_.push_back(
+          {static_cast<std::string>((*backend)->name()),
+           absl::Status(cost.status().code(),
+                        absl::StrCat("it fails at the small problems that "
+                                     "measure its costs: ",
+                                     cost.status().message()))});
+      backend = backends_.erase(backend);
+      continue;
+    }
+    if (cost.ok()) costs_[backend->get()] = *cost;
+    ++backend;
   }
 }
 

@@ -52,8 +52,9 @@ struct EngineOptions {
                      bool serving)>
       on_health = {};
   /// Where "auto" has a backend that waits for a device, it and those behind it
-  /// are measured when the engine is made; empty: none is. A failure leaves a
-  /// backend unmeasured. Tests put figures of their own in its place.
+  /// are measured when the engine is made; empty: none is. One that waits and
+  /// fails at that is not used: without its costs every problem would go to it.
+  /// Tests put figures of their own in its place.
   std::function<absl::StatusOr<BackendCost>(const Backend&, WorkerPool&)>
       measure_cost = MeasureCost;
   /// Backends beside those of the build, and in front of them: those of tests.
@@ -74,7 +75,8 @@ struct UnusedBackend {
   std::string name;
   /// In words, with the code of core/cuda/loader.h: NOT_FOUND where the build
   /// has none, UNAVAILABLE where there is no device, FAILED_PRECONDITION where
-  /// its files are there and broken; INTERNAL where it failed its self check.
+  /// its files are there and broken; INTERNAL where it failed its self check;
+  /// the backend's own code where it failed as its costs were measured.
   absl::Status reason;
 };
 

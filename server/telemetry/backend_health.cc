@@ -15,7 +15,8 @@ namespace {
 // and do not work are not.
 spdlog::level::level_enum LevelOf(const absl::Status& reason) {
   if (absl::IsNotFound(reason)) return spdlog::level::debug;
-  if (absl::IsFailedPrecondition(reason) || absl::IsInternal(reason)) {
+  if (absl::IsFailedPrecondition(reason) || absl::IsInternal(reason) ||
+      absl::IsResourceExhausted(reason)) {
     return spdlog::level::warn;
   }
   return spdlog::level::info;

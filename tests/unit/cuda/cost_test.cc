@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/engine.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/cuda/backend_fixture.h"
 #include "tests/unit/store/rows.h"
@@ -120,10 +121,14 @@ TEST_F(CostTest, ABackendThatIsNamedTakesEverything) {
   EXPECT_FALSE(engine_->CostOf(*engine_->backends()[0]).has_value());
 }
 
-TEST_F(CostTest, ABackendThatCannotBeMeasuredKeepsItsPlace) {
+TEST_F(CostTest, ADeviceThatCannotBeMeasuredIsNotUsed) {
   Start({.memory_limit = 1000, .backend = "auto", .measure_cost = MeasureCost});
-  EXPECT_FALSE(engine_->CostOf(*engine_->backends()[0]).has_value());
-  EXPECT_FALSE(Run().ok());
+  const UnusedBackend& unused = engine_->unused().back();
+  EXPECT_EQ(unused.name, "cuda_test");
+  EXPECT_THAT(unused.reason,
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       ::testing::HasSubstr("the limit of 1000")));
+  EXPECT_NE(RunJob().backend, "cuda_test");
 }
 
 // The reference stays out: it is for what no other takes.
