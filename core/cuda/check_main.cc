@@ -77,7 +77,6 @@ absl::Status CheckPages(const std::string& plugin, const PlanOptions& plan) {
 
 absl::Status CheckDevices(const Devices& devices, bool wgmma) {
   for (const auto& device : devices) {
-    if (wgmma && device->properties().wgmma) Say(kSaysWgmma);
     const absl::Status gemm = device->LoadGemm();
     if (!gemm.ok()) Say(kSaysNoGemm, gemm.message());
   }
@@ -85,6 +84,10 @@ absl::Status CheckDevices(const Devices& devices, bool wgmma) {
     const auto on_case = [](absl::string_view name) { Say(kSaysCase, name); };
     absl::Status status = CheckDevice(*device, on_case);
     if (!status.ok()) return status;
+  }
+  // From here on.
+  for (const auto& device : devices) {
+    if (wgmma && device->properties().wgmma) Say(kSaysWgmma);
   }
   return absl::OkStatus();
 }

@@ -162,7 +162,7 @@ std::string Child::Outcome() {
 struct Outcome {
   absl::Status status;
   absl::Status gemm;   // why there is no cuBLAS
-  bool wgmma = false;  // whether it had Hopper's own kernels
+  bool wgmma = false;  // whether Hopper's own kernels may have run
   std::string devices;
 };
 

@@ -27,17 +27,20 @@ struct ChildCheck {
 /// Runs the self check of a plugin by the program kCheckProgram beside it. A
 /// kernel that hangs holds up a process for ever, and one that faults leaves
 /// CUDA unusable in the process: here neither is the caller's. After a failure
-/// with Hopper's own kernels a second process goes without them.
+/// in which Hopper's own kernels may have run, a second process goes without
+/// them.
 /// FAILED_PRECONDITION where the program cannot be started.
 ///
 /// `patience` is for one case; the first one sets up the device and may compile
-/// kernels for it.
+/// kernels for it. A device that hangs is waited for twice as long at most:
+/// less than startupProbe and start-period in deploy/ and docker/ allow.
 ChildCheck CheckInChild(const std::string& plugin,
                         std::chrono::milliseconds patience);
 inline constexpr char kCheckProgram[] = "attention-cuda-check";
 
 /// Lines that the program writes, each to be followed by what it is about.
 inline constexpr char kSaysDevices[] = "devices ";
+/// Hopper's own kernels may run from here on.
 inline constexpr char kSaysWgmma[] = "wgmma";
 inline constexpr char kSaysNoGemm[] = "no-gemm ";
 inline constexpr char kSaysCase[] = "case ";
