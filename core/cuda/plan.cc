@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "core/cuda/plan_memory.h"
 #include "core/cuda/scoring.h"
 
@@ -17,6 +18,14 @@ namespace {
 constexpr int64_t kLeastSplit = kSplitUnit;
 // Blocks for each multiprocessor that keep it busy.
 constexpr int64_t kBusyBlocks = 2;
+
+// `what` begins with the request's field, where it is one.
+absl::Status LeftToCpu(absl::string_view what) {
+  return absl::UnimplementedError(
+      absl::StrCat(what,
+                   " (the cuda backend does not compute it; --backend auto "
+                   "leaves it to cpu, with tensors in host memory)"));
+}
 
 bool SomethingIsComputed(const ValidatedProblem& problem) {
   const WantedOutputs& wanted = problem.wanted;
@@ -99,37 +108,37 @@ void ChooseGroupsAndSplits(const DeviceProperties& device,
 absl::Status CheckSupport(const ValidatedProblem& problem,
                           const DeviceProperties& device) {
   if (problem.key_type != problem.query.type) {
-    return absl::UnimplementedError(
-        absl::StrCat("keys of ", Name(problem.key_type), " under queries of ",
-                     Name(problem.query.type)));
+    return LeftToCpu(absl::StrCat("key: ", Name(problem.key_type),
+                                  " under a query of ",
+                                  Name(problem.query.type)));
   }
   const WantedOutputs& wanted = problem.wanted;
-  if (wanted.top_k || wanted.key_weights || wanted.scores) {
-    return absl::UnimplementedError("top_k, key_weights and scores");
-  }
+  if (wanted.top_k) return LeftToCpu(absl::StrCat("top_k: ", *wanted.top_k));
+  if (wanted.key_weights) return LeftToCpu("key_weights");
+  if (wanted.scores) return LeftToCpu("scores");
   const std::array<int64_t, 4> widths = {problem.query_width, problem.key_width,
                                          problem.value_width,
                                          problem.hidden_width};
   const int64_t widest = *std::max_element(widths.begin(), widths.end());
   if (widest > std::numeric_limits<int32_t>::max()) {
-    return absl::UnimplementedError(
-        absl::StrCat("rows of ", widest, " elements"));
+    return LeftToCpu(absl::StrCat("rows of ", widest, " elements"));
   }
   // Every head has a block of its own, at least.
   if (Product({problem.batch, problem.query_heads,
                CeilDivide(problem.query_length, kMmaSharedRows)}) >
       kMostGridBlocks) {
-    return absl::UnimplementedError(
-        absl::StrCat(problem.batch, " batch entries of ", problem.query_heads,
-                     " heads: more blocks than a grid has"));
+    return LeftToCpu(absl::StrCat(problem.batch, " batch entries of ",
+                                  problem.query_heads,
+                                  " heads: more blocks than a grid has"));
   }
   // Where tensor cores' kernel needs more, it is not taken.
   const int64_t most_shared =
       std::max(AttendSharedBytes(), ProjectSharedBytes());
   if (most_shared > device.shared_memory_per_block) {
     return absl::UnimplementedError(absl::StrCat(
-        device.name, " has ", device.shared_memory_per_block,
-        " bytes of shared memory per block, the kernels need ", most_shared));
+        "the cuda backend's kernels need ", most_shared,
+        " bytes of shared memory per block, ", device.name, " has ",
+        device.shared_memory_per_block, " (--backend auto computes on cpu)"));
   }
   return absl::OkStatus();
 }

@@ -1,9 +1,12 @@
 #include <cstdint>
 #include <ostream>
 #include <string>
+#include <utility>
 
 #include "core/cuda/plan.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
 #include "tests/unit/cuda/planned.h"
 
 namespace attention::cuda {
@@ -222,7 +225,22 @@ TEST(PlanSupportTest, KeysOfAnotherTypeThanQueriesAreRefused) {
   problem.key_type = DataType::kInt8;
   const absl::Status status = CheckSupport(problem, kDevice);
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_EQ(status.message(), "keys of INT8 under queries of BF16");
+  EXPECT_EQ(status.message(),
+            "key: INT8 under a query of BF16 (the cuda backend does not "
+            "compute it; --backend auto leaves it to cpu, with tensors in host "
+            "memory)");
+}
+
+TEST(PlanSupportTest, ResultsThatAreLeftToTheCpuAreNamed) {
+  const std::pair<WantedOutputs, const char*> each[] = {
+      {{.top_k = 3}, "top_k: 3 (the cuda backend"},
+      {{.key_weights = true}, "key_weights (the cuda backend"},
+      {{.scores = ScoreStage::kScaled}, "scores (the cuda backend"}};
+  for (const auto& [wanted, begin] : each) {
+    EXPECT_THAT(CheckSupport(Valid({.wanted = wanted}), kDevice),
+                test::StatusIs(absl::StatusCode::kUnimplemented,
+                               ::testing::StartsWith(begin)));
+  }
 }
 
 TEST(PlanSupportTest, RowsWiderThanAKernelCountsAreRefused) {
