@@ -134,9 +134,9 @@ class Backend {
   }
 
   /// Bytes of host memory that Run() takes for such problems together, at
-  /// most: beside their tensors and results, and beside the kThreadBytes that
-  /// each worker may keep. Known from extents and options, as costly as
-  /// planning.
+  /// most: beside their tensors and results, beside the kThreadBytes that each
+  /// worker may keep, and beside a device's staging buffers. Known from extents
+  /// and options, as costly as planning.
   virtual int64_t WorkingBytes(absl::Span<const ValidatedProblem> /*problems*/,
                                const RunContext& /*context*/) const {
     return 0;

@@ -177,21 +177,36 @@ std::unique_ptr<PinnedMemory> DeviceRunner::Pin(
 absl::Status DeviceRunner::WithStream(
     const AttentionJob& job, absl::FunctionRef<absl::Status(Stream&)> run) {
   absl::StatusOr<std::unique_ptr<Stream>> stream = TakeStream();
-  if (!stream.ok()) return stream.status();
+  if (!stream.ok()) {
+    GiveBackStream(nullptr);
+    return stream.status();
+  }
   (*stream)->SetWatch({.look = job.look, .stop = job.stop, .grace = grace_});
   absl::Status status = run(**stream);
   (*stream)->SetWatch({});
   // A stream that has failed is not used again.
-  if ((status.ok() || absl::IsCancelled(status)) && device_->Health().ok()) {
-    const std::lock_guard lock(mutex_);
-    streams_.push_back(*std::move(stream));
-  }
+  const bool goes_on =
+      (status.ok() || absl::IsCancelled(status)) && device_->Health().ok();
+  GiveBackStream(goes_on ? *std::move(stream) : nullptr);
   return status;
+}
+
+void DeviceRunner::GiveBackStream(std::unique_ptr<Stream> stream) {
+  std::vector<std::unique_ptr<Stream>> gone;  // after the lock
+  const std::lock_guard lock(mutex_);
+  if (stream != nullptr) streams_.push_back(std::move(stream));
+  // Not while others compute: to free pinned memory waits for the device.
+  if (--streams_in_use_ > 0) return;
+  while (streams_.size() > kKeptStreams) {
+    gone.push_back(std::move(streams_.back()));
+    streams_.pop_back();
+  }
 }
 
 absl::StatusOr<std::unique_ptr<Stream>> DeviceRunner::TakeStream() {
   {
     const std::lock_guard lock(mutex_);
+    ++streams_in_use_;
     if (!streams_.empty()) {
       std::unique_ptr<Stream> stream = std::move(streams_.back());
       streams_.pop_back();

@@ -35,10 +35,14 @@ enum class MemoryShare : uint8_t {
   kBesidePages,
 };
 
-/// A device with what is kept on it between jobs: memory, and as many streams
-/// as there have been jobs at once. Safe for several threads at once.
+/// A device with what is kept on it between jobs: memory, and kKeptStreams.
+/// Safe for several threads at once.
 class DeviceRunner {
  public:
+  /// Streams that are kept where no job uses one; each has pinned memory
+  /// (Stream::kBuffers).
+  static constexpr size_t kKeptStreams = 16;
+
   /// `memory_limit` as MemoryPool has it; `grace` as Watch has it.
   DeviceRunner(std::unique_ptr<Device> device,
                std::optional<int64_t> memory_limit,
@@ -82,6 +86,8 @@ class DeviceRunner {
   absl::Status WithStream(const AttentionJob& job,
                           absl::FunctionRef<absl::Status(Stream&)> run);
   absl::StatusOr<std::unique_ptr<Stream>> TakeStream();
+  // Null where it is not to be used again.
+  void GiveBackStream(std::unique_ptr<Stream> stream);
   absl::StatusOr<MemoryPool::Block> TakeMemory(int64_t bytes,
                                                const AttentionJob& job,
                                                MemoryShare share);
@@ -94,7 +100,8 @@ class DeviceRunner {
   DevicePages pages_;
   std::atomic<int64_t> problems_ = 0;
   std::mutex mutex_;
-  std::vector<std::unique_ptr<Stream>> streams_;
+  std::vector<std::unique_ptr<Stream>> streams_;  // that no job uses
+  int64_t streams_in_use_ = 0;
 };
 
 }  // namespace attention::cuda

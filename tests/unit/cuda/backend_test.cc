@@ -2,6 +2,7 @@
 // Whether its results are right is asked by tests/parity.
 
 #include <atomic>
+#include <barrier>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -10,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/cuda/device_runner.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/tolerance.h"
@@ -213,6 +215,21 @@ TEST_F(CudaBackendTest, DevicesTakeTurns) {
   ASSERT_THAT(Run().status(), IsOk());
   EXPECT_EQ(faults_[0]->streams, 1);
   EXPECT_EQ(faults_[1]->streams, 1);
+}
+
+TEST_F(CudaBackendTest, AnIdleDeviceKeepsFewStreams) {
+  constexpr int64_t kKept = cuda::DeviceRunner::kKeptStreams;
+  constexpr int64_t kJobs = kKept + 3;
+  std::barrier<> at_once(kJobs);
+  Start({.on_tile = [&] { at_once.arrive_and_wait(); }});
+  owned_ = OneLaunch();
+  for (const int64_t streams : {kJobs, kJobs + kJobs - kKept}) {
+    std::vector<std::thread> threads;
+    threads.reserve(kJobs);
+    for (int64_t n = 0; n < kJobs; ++n) threads.emplace_back([&] { RunJob(); });
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(faults_[0]->streams, streams);
+  }
 }
 
 TEST_F(CudaBackendTest, JobsAtOnceGiveWhatTheyGiveAlone) {
