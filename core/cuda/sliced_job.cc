@@ -148,7 +148,7 @@ std::vector<Range> Cut(int64_t total, int64_t count, int64_t least) {
 // Rows of a slice, where whole ones have `work`.
 int64_t RowsOf(const Plan& plan, double work, const PlanOptions& options) {
   const int64_t rows = plan.args.query_length;
-  // That one is stopped between its products.
+  // Its products are of bands of rows in any case.
   if (work <= options.slice_work || plan.method == Method::kGemm) return rows;
   return std::max<int64_t>(
              1, CountOf(rows, options.slice_work / work) / kRowUnit) *
