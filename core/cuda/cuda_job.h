@@ -49,8 +49,6 @@ class CudaJob {
   absl::Status Download();
 
  private:
-  // As the caller gave them, before they are projected.
-
   // What is computed, in order. Each counts its launches, and may be stopped
   // before them.
   struct Step {

@@ -190,10 +190,8 @@ struct SoftmaxRowsArgs {
   const float* scores = nullptr;  // (rows, score_stride): q.k, unscaled
   int64_t score_stride = 0;       // elements, >= Lk
   /// (rows, probability_stride): weights after dropout, for PV. May be `scores`
-  /// itself where the type is FP32 and the strides are equal, and may be the
-  /// rows' part of problem.weights where the two are the same numbers (no
-  /// dropout, or weights after it), score_stride Lk. Of FP16 they are weights
-  /// before dropout's factor, kHalfProbability times as large.
+  /// itself where the type is FP32 and the strides are equal. Of FP16 they are
+  /// weights before dropout's factor, kHalfProbability times as large.
   void* probabilities = nullptr;
   Element probability_type = Element::kFloat32;
   int64_t probability_stride = 0;

@@ -109,14 +109,6 @@ ATTENTION_KERNEL_CODE bool IsDropped(int n) {
   return (four >> (n % 4) & 1U) != 0;
 }
 
-/// True where probabilities are the very rows of weights that are wanted.
-ATTENTION_KERNEL_CODE bool AreWeights(const SoftmaxRowsArgs& args) {
-  const AttentionArgs& problem = args.problem;
-  return problem.weights != nullptr &&
-         args.probabilities ==
-             problem.weights + args.first_row * problem.key_length;
-}
-
 /// Stores a key's weight before or after dropout, and its probability.
 ATTENTION_KERNEL_CODE void StoreSoftmax(const SoftmaxRowsArgs& args,
                                         const SoftmaxRow& row, int64_t key,
@@ -132,7 +124,6 @@ ATTENTION_KERNEL_CODE void StoreSoftmax(const SoftmaxRowsArgs& args,
   }
   const int64_t at =
       (row.result_row - args.first_row) * args.probability_stride + key;
-  if (AreWeights(args)) return;
   if (args.probability_type == Element::kFloat16) {
     kept = weight * (drops ? 0.0F : kHalfProbability);
   }
