@@ -1,5 +1,4 @@
 // attention-server: see --help.
-#include <grpc/grpc.h>
 #include <pthread.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -123,9 +122,6 @@ int Serve(const attention::server::ServerOptions& options,
   // Debian builds Abseil with its own checks: gRPC's mutexes then look for
   // deadlocks, in a graph behind one lock, each time that they are taken.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
-  // For ever: what ends gRPC 1.51 waits for up to 10 s where a socket was full,
-  // long after the last connection has gone.
-  grpc_init();
   const auto server = attention::server::Server::Start(options);
   if (!server.ok()) {
     SayWhyNot(options, static_cast<std::string>(server.status().message()));

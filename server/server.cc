@@ -1,5 +1,6 @@
 #include "server/server.h"
 
+#include <grpc/grpc.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <spdlog/spdlog.h>
 
@@ -35,6 +36,9 @@ Server::Server() = default;
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     const ServerOptions& given, TestHooks hooks) {
+  // For ever: what ends gRPC 1.51 waits for up to 10 s where a socket was full,
+  // long after the last connection has gone.
+  [[maybe_unused]] static const bool kept = (grpc_init(), true);
   if (absl::Status status = CheckOptions(given); !status.ok()) return status;
   const int threads =
       WorkerPool::ThreadsFor(given.worker_threads) + kThreadsBesideWorkers;

@@ -1,5 +1,6 @@
 // Starting, being asked how one is, draining and ending.
 #include <gmock/gmock.h>
+#include <grpc/grpc.h>
 #include <gtest/gtest.h>
 
 #include <future>
@@ -295,6 +296,16 @@ TEST_F(DrainTest, ASecondDrainSaysTheSame) {
   gate_.Open();
   EXPECT_TRUE(server_->Drain());
   EXPECT_TRUE(server_->Drain());
+}
+
+// What ends gRPC may wait for 10 s.
+TEST_F(DrainTest, TheEndOfTheLastServerDoesNotEndGrpc) {
+  Start(kForever);
+  gate_.Open();
+  watch_.reset();
+  client_.reset();
+  server_.reset();
+  EXPECT_EQ(grpc_is_initialized(), 1);
 }
 
 TEST_F(DrainTest, AfterItThePortIsFree) {
