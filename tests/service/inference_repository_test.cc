@@ -31,7 +31,7 @@ using ::testing::Key;
 using ::testing::Not;
 using ::testing::Pair;
 
-constexpr int kLoads = 6;
+constexpr int kLoads = 3;
 constexpr size_t kPlaces = 64;  // of calls that wait for the repository
 
 class InferenceRepositoryTest : public testing::Test {
@@ -197,16 +197,21 @@ TEST_F(InferenceRepositoryTest, EveryLoadIsAnsweredWhenTheServerDrains) {
 
 TEST_F(InferenceRepositoryTest, WhatNobodyWaitsForAnyMoreIsNotDone) {
   AddLargeModel(100'000);
+  folders_.Add("small", R"({"scoring": "gaussian"})");
   ExpectGoodReply(Client().Attend(GoodRequest()));
   auto loads = StartLoads();
   inference::RepositoryModelUnloadRequest request;
-  request.set_model_name("large");
+  request.set_model_name("small");
   const auto unload = Client().Start(InferenceMethod("RepositoryModelUnload"),
                                      request.SerializeAsString());
+  // It has arrived when a call that comes after it is answered. It is of a
+  // model that nobody loads: whichever of them came first.
+  ExpectGoodReply(Client().Attend(GoodRequest()));
   unload->Cancel();
   EXPECT_EQ(unload->Wait().status().code(), StatusCode::kCancelled);
   for (auto& load : loads) EXPECT_EQ(load.get(), absl::OkStatus());
-  EXPECT_THAT(Index(), Contains(Pair("large", "")));
+  // Index() waits for its turn, which comes after the unload's.
+  EXPECT_THAT(Index(), Contains(Pair("small", "")));
 }
 
 TEST_F(InferenceRepositoryTest, FilesAreReadAgainThoughManyWait) {
