@@ -1,6 +1,9 @@
 """What callers do in a soak, and the codes that each may end with."""
 
 import contextlib
+import http.client
+import itertools
+import os
 import socket
 import threading
 import time
@@ -10,8 +13,9 @@ import numpy as np
 from attention.v1 import attention_pb2 as pb
 from attention.v1 import attention_pb2_grpc as rpc
 from begun_call import BEGUN_CALL
+from inference import grpc_service_pb2 as oip
 from inference import grpc_service_pb2_grpc as oip_rpc
-from problems import SoakProblem
+from problems import MODELS, SoakProblem
 from sequences_of_caller import SequencesOfCaller
 
 DEADLINE = 120  # seconds, where no shorter one is the point
@@ -22,6 +26,9 @@ OK, CANCELLED, DEADLINE_EXCEEDED, EXHAUSTED, INVALID = (
     "RESOURCE_EXHAUSTED",
     "INVALID_ARGUMENT",
 )
+
+
+regions = itertools.count()  # for names
 
 
 def filled(*shape):
@@ -38,8 +45,9 @@ def request_of(query, key, value, name="soak"):
 class Caller:
     """A thread's calls, over connections of its own."""
 
-    def __init__(self, address, seed, tally):
-        self._address = address
+    def __init__(self, server, seed, tally):
+        self._address = server.address
+        self._http_address = server.http_address
         self._random = np.random.default_rng(seed)
         self._tally = tally
         self._sequences = SequencesOfCaller(self._random, tally)
@@ -48,6 +56,8 @@ class Caller:
         self._actions = [
             (self._attend, 30, {OK}),
             (self._infer, 30, {OK}),
+            (self._http_infer, 10, {OK}),
+            (self._shared_memory_infer, 10, {OK}),
             (self._attend_stream, 6, {OK}),
             (self._infer_stream, 6, {OK}),
             (self._cancelled, 4, {OK, CANCELLED}),
@@ -76,7 +86,12 @@ class Caller:
             ("grpc.max_receive_message_length", 64 << 20),
             ("grpc.use_local_subchannel_pool", 1),
         ]
-        with grpc.insecure_channel(self._address, options) as channel:
+        with (
+            grpc.insecure_channel(self._address, options) as channel,
+            contextlib.closing(
+                http.client.HTTPConnection(self._http_address, timeout=DEADLINE)
+            ) as self._http,
+        ):
             self._stub = rpc.AttentionServiceStub(channel)
             self._oip = oip_rpc.GRPCInferenceServiceStub(channel)
             self._sequences.connect(channel)
@@ -97,6 +112,8 @@ class Caller:
             code = action() or OK
         except grpc.RpcError as error:
             code, details = error.code().name, error.details()
+        except (OSError, http.client.HTTPException) as error:
+            code, details = type(error).__name__, str(error)
         self._tally.count(name, code, allowed, details)
 
     def _problem(self):
@@ -116,6 +133,51 @@ class Caller:
         problem = self._problem()
         reply = self._oip.ModelInfer(problem.infer_request("soak"), timeout=DEADLINE)
         self._check(problem.farthest_of_infer, reply, problem)
+
+    def _http_infer(self):
+        problem = self._problem()
+        body, json_size = problem.http_infer_request()
+        self._http.request(
+            "POST",
+            f"/v2/models/{MODELS[problem.attention.scoring]}/infer",
+            body,
+            {"Inference-Header-Content-Length": str(json_size)},
+        )
+        reply = self._http.getresponse()
+        text = reply.read()
+        if reply.status != 200:
+            self._tally.note(False, f"infer over HTTP: {text}")
+            return f"HTTP {reply.status}"
+        json_size = int(reply.headers["Inference-Header-Content-Length"])
+        self._check(
+            lambda body: problem.farthest_of_http(body, json_size), text, problem
+        )
+
+    def _shared_memory_infer(self):
+        """Inputs and outputs in a region that comes and goes."""
+        name = f"attention-soak-{os.getpid()}-{next(regions)}"
+        problem = self._problem()
+        request, data, size = problem.infer_request_in_region(name)
+        path = f"/dev/shm/{name}"
+        try:
+            with open(path, "wb") as memory:
+                memory.write(data)
+                memory.truncate(size)
+            self._oip.SystemSharedMemoryRegister(
+                oip.SystemSharedMemoryRegisterRequest(
+                    name=name, key=f"/{name}", byte_size=size
+                ),
+                timeout=DEADLINE,
+            )
+            self._oip.ModelInfer(request, timeout=DEADLINE)
+            self._oip.SystemSharedMemoryUnregister(
+                oip.SystemSharedMemoryUnregisterRequest(name=name), timeout=DEADLINE
+            )
+            with open(path, "rb") as memory:
+                results = memory.read()[len(data) :]
+        finally:
+            os.unlink(path)
+        self._check(problem.farthest_of_region, results, problem)
 
     def _attend_stream(self):
         """Replies by id, one wrong request among them."""

@@ -1,5 +1,7 @@
 """Random problems, as requests of both APIs, and what their answers must be."""
 
+import json
+
 import contract
 import numpy as np
 from attention.v1 import attention_pb2 as pb
@@ -48,8 +50,9 @@ class SoakProblem:
         self.datatype = str(random.choice(["FP32", "FP32", "FP16", "BF16"]))
         large = random.random() < 0.05
         batch, heads = random.integers(1, 4), random.integers(1, 3)
-        group, width, value_width = random.choice([1, 2]), *random.choice(
-            [1, 5, 8, 16, 64], 2
+        group, width, value_width = (
+            random.choice([1, 2]),
+            *random.choice([1, 5, 8, 16, 64], 2),
         )
         queries = random.integers(128, 257) if large else random.integers(1, 49)
         keys = random.integers(1000, 2001) if large else random.integers(1, 129)
@@ -166,6 +169,57 @@ class SoakProblem:
             setattr(request.parameters[key], kind[type(value)], value)
         return request
 
+    def http_infer_request(self):
+        """The body over HTTP, and how much of it is JSON: tensors follow as bytes."""
+        request = self.infer_request()
+        raw = request.raw_input_contents
+        head = {
+            "inputs": [
+                {
+                    "name": tensor.name,
+                    "datatype": tensor.datatype,
+                    "shape": list(tensor.shape),
+                    "parameters": {"binary_data_size": len(data)},
+                }
+                for tensor, data in zip(request.inputs, raw, strict=True)
+            ],
+            "outputs": [
+                {"name": output.name, "parameters": {"binary_data": True}}
+                for output in request.outputs
+            ],
+            "parameters": self.attention.options,
+        }
+        text = json.dumps(head).encode()
+        return text + b"".join(raw), len(text)
+
+    def infer_request_in_region(self, region):
+        """One whose tensors all lie in a region, its inputs' bytes, and its size."""
+        request = self.infer_request()
+        data = b"".join(request.raw_input_contents)
+        sizes = [len(raw) for raw in request.raw_input_contents]
+        sizes += [self._bytes_of(output.name) for output in request.outputs]
+        del request.raw_input_contents[:]
+        offset = 0
+        for tensor, size in zip(
+            [*request.inputs, *request.outputs], sizes, strict=True
+        ):
+            tensor.parameters["shared_memory_region"].string_param = region
+            tensor.parameters["shared_memory_offset"].int64_param = offset
+            tensor.parameters["shared_memory_byte_size"].int64_param = size
+            offset += size
+        return request, data, offset
+
+    def _bytes_of(self, name):
+        """Of a result."""
+        *rows, _ = self.attention.query.shape
+        extents = {
+            "output": self.attention.value.shape[3:],
+            "weights": self.attention.key.shape[2:3],
+            "lse": (),
+        }
+        size = 2 if name == "output" and self.datatype != "FP32" else 4
+        return size * int(np.prod([*rows, *extents[name]]))
+
     def _extra_outputs(self):
         return [name for name in ("weights", "lse") if getattr(self, name)]
 
@@ -177,6 +231,22 @@ class SoakProblem:
     def farthest_of_infer(self, reply):
         names = [output.name for output in reply.outputs]
         return self._farthest(dict(zip(names, reply.raw_output_contents, strict=True)))
+
+    def farthest_of_http(self, body, json_size):
+        results, offset = {}, json_size
+        for output in json.loads(body[:json_size])["outputs"]:
+            size = output["parameters"]["binary_data_size"]
+            results[output["name"]] = body[offset : offset + size]
+            offset += size
+        return self._farthest(results)
+
+    def farthest_of_region(self, data):
+        """The bytes behind the inputs'."""
+        results, offset = {}, 0
+        for name in ("output", *self._extra_outputs()):
+            results[name] = data[offset : offset + self._bytes_of(name)]
+            offset += self._bytes_of(name)
+        return self._farthest(results)
 
     def _farthest(self, results):
         """In tolerances, of all results that were asked for; infinite for others."""

@@ -13,8 +13,11 @@ class Sample:
 
 
 def sample(pid):
+    """None where it has ended."""
     with open(f"/proc/{pid}/status") as status:
         fields = dict(line.split(":", 1) for line in status if ":" in line)
+    if "VmRSS" not in fields:
+        return None
     rss = int(fields["VmRSS"].split()[0]) / 1024
     descriptors = len(os.listdir(f"/proc/{pid}/fd"))
     return Sample(rss, descriptors, int(fields["Threads"]))

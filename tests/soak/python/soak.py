@@ -1,4 +1,4 @@
-"""A real server under everything that callers do, for as long as asked.
+"""A real server under most of what callers do, for as long as asked.
 
 tests/soak/run starts it. Fails where an answer is wrong, a call ends with a code that
 it must not have, or the server's memory, descriptors or threads grow.
@@ -26,7 +26,7 @@ from tally import Tally, describe
 CALLERS = 6
 # Small, so that what is too large for them is quick to make.
 LIMITS = ["--max-request-bytes", "8MiB", "--max-response-bytes", "64MiB"]
-LIMITS += ["--resident-memory-limit", "48MiB"]
+LIMITS += ["--resident-memory-limit", "48MiB", "--allow-shared-memory"]
 PROGRESS = 10  # seconds between lines
 
 
@@ -35,7 +35,7 @@ def soak(server, seconds, seed, tally):
     ending = threading.Event()
     threads = []
     for seeds in np.random.SeedSequence(seed).spawn(CALLERS):
-        caller = Caller(server.address, seeds, tally)
+        caller = Caller(server, seeds, tally)
         threads.append(threading.Thread(target=caller.run, args=(ending,)))
     samples = []
     start = time.monotonic()
@@ -46,7 +46,9 @@ def soak(server, seconds, seed, tally):
             if any(not thread.is_alive() for thread in threads):
                 tally.note(False, "a caller died")
                 break
-            samples.append(sample(server.pid))
+            if (now := sample(server.pid)) is None:
+                break
+            samples.append(now)
             if len(samples) % PROGRESS == 0:
                 print(f"[{passed:5.0f}s] {tally.line()}, {samples[-1]}", flush=True)
             ending.wait(1)
@@ -58,9 +60,11 @@ def soak(server, seconds, seed, tally):
 
 
 def wait_until_given_back(pid, before):
-    """Connections of callers that are gone must go, too; within half a minute."""
+    """Connections of callers that are gone must go, too; within half a minute.
+
+    None where the server has ended."""
     end = time.monotonic() + 30
-    while (now := sample(pid)).descriptors > before.descriptors + 4:
+    while (now := sample(pid)) and now.descriptors > before.descriptors + 4:
         if time.monotonic() > end:
             break
         time.sleep(0.1)
@@ -118,19 +122,23 @@ def main():
     tally = Tally()
     with tempfile.TemporaryDirectory() as folder:
         server = RunningServer(Path(folder) / "log", *LIMITS)
-        held_before = held_by_sequences(server)
-        before = sample(server.pid)
-        samples = soak(server, arguments.minutes * 60, arguments.seed, tally)
-        if not server.is_running():
-            print(f"the server died: {server.log()[-5000:]}")
-            return 1
-        after = wait_until_given_back(server.pid, before)
-        held = held_by_sequences(server)
-        tally.note(
-            held == held_before,
-            f"(bytes, sequences) held: {held_before} at the start, {held} at the end",
-        )
-        tally.note(server.stop() == 0, "the server does not stop as it should")
+        try:
+            held_before = held_by_sequences(server)
+            before = sample(server.pid)
+            samples = soak(server, arguments.minutes * 60, arguments.seed, tally)
+            after = server.is_running() and wait_until_given_back(server.pid, before)
+            if not after:
+                print(f"the server died: {server.log()[-5000:]}")
+                return 1
+            held = held_by_sequences(server)
+            tally.note(
+                held == held_before,
+                f"(bytes, sequences) held: {held_before} at first, {held} at the end",
+            )
+            tally.note(server.stop() == 0, "the server does not stop as it should")
+        finally:
+            if server.is_running():
+                server.stop()
     given_back = after.descriptors <= before.descriptors + 4
     tally.note(given_back, f"descriptors: {before} at the start, {after} at the end")
     enough = len(samples) >= 8
