@@ -4,6 +4,7 @@
 #include "tests/support/oracle.h"
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -114,6 +115,13 @@ TEST_F(ToleranceTest, SeesATinyWeightWhereNoneMayBe) {
   const std::vector<double> none = {0};
   EXPECT_TRUE(IsWithin("weight", std::vector<double>{0}, none, none));
   EXPECT_FALSE(IsWithin("weight", std::vector<double>{1e-40}, none, none));
+}
+
+// An element without a tolerance is out, whatever comes after it.
+TEST_F(ToleranceTest, SeesAnElementWhoseToleranceIsNan) {
+  const std::vector<double> tolerances = {std::nan(""), 1};
+  EXPECT_FALSE(IsWithin("weight", std::vector<double>{1, 0.5},
+                        std::vector<double>{0, 0}, tolerances));
 }
 
 }  // namespace

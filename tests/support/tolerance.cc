@@ -44,13 +44,14 @@ bool IsUnresolved(const Expected& expected, size_t row) {
 // 0 where either is, also beside infinity: a row of zeros has no error.
 double Product(double a, double b) { return a == 0 || b == 0 ? 0 : a * b; }
 
-// How far out an element is, in tolerances; infinite where NaN or an infinity
-// is not what was expected.
+// How far out an element is, in tolerances, and never NaN; infinite where NaN
+// or an infinity is not what was expected, or its tolerance is NaN.
 double Excess(double actual, double expected, double tolerance) {
   if (tolerance == kAnything) return 0;
   if (std::isnan(expected) && std::isnan(actual)) return 0;
   if (actual == expected) return 0;
-  if (!std::isfinite(actual) || !std::isfinite(expected)) {
+  if (!std::isfinite(actual) || !std::isfinite(expected) ||
+      std::isnan(tolerance)) {
     return kInfinity;
   }
   return std::abs(actual - expected) / tolerance;
@@ -229,7 +230,7 @@ Expected OfTensorCores(Expected expected) {
   double worst_excess = 0;
   for (size_t n = 0; n < actual.size(); ++n) {
     const double excess = Excess(actual[n], expected[n], tolerances[n]);
-    if (!(excess <= worst_excess)) {
+    if (excess > worst_excess) {
       worst = n;
       worst_excess = excess;
     }
