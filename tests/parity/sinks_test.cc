@@ -96,7 +96,7 @@ TEST_P(SinksTest, EveryWayMatchesTheOracle) {
 }
 
 TEST_P(SinksTest, ARowWithoutKeysGivesItsSink) {
-  for (const double sink : {-3e38, -2.5, 0.0, 700.25, 3e38}) {
+  for (const double sink : {-3e38, 0.0, 3e38}) {
     for (ProblemSpec spec : EveryWay()) {
       SCOPED_TRACE(absl::StrCat(sink, " ", spec.query_length, " queries"));
       spec.causal = Causal::kTopLeft;
