@@ -1,4 +1,5 @@
-# What the sanitizers' builds leave out, in one place: each runs what it can see something in, once.
+# What builds leave out, in one place: those with sanitizers run what they can see something in, once,
+# and all leave some of what takes long to ATTENTION_TEST_ALL, which is `.ci/run --all`.
 # <program>_RUNS is a GoogleTest filter; programs in ATTENTION_TESTS_LEFT_OUT are not built.
 set(ATTENTION_TESTS_LEFT_OUT)
 
@@ -14,24 +15,21 @@ if(ATTENTION_SANITIZE MATCHES "address")
   set(cpu_backend_test_RUNS "-*PairwiseOnTargetTest.*")
   # Every kernel meets every option with full tiles in CpuTargetsTest, here as well; their pairs are
   # about numbers. Sweeps of values touch the same memory at every value, and what is NaN, infinite
-  # or the lowest number lies where other numbers do; sinks go through it in slices. The device
-  # refuses keys of another type than queries.
+  # or the lowest number lies where other numbers do; sinks go through it in slices.
   string(CONCAT attention_parity_core_test_RUNS
          "-*PairwiseTest.*/cuda_emulated_row*:*ValuesOnBackendTest.*/cuda_emulated*:"
          "*NanPayloadTest.*/cuda_emulated*:*MinusInfinityTest.*/cuda_emulated*:"
-         "*LowestBiasTest.*/cuda_emulated*:*StoredKeysTest.*/cuda_emulated*:*PlainFp32Test.*:"
-         "*SinksTest.*/cuda_emulated:Kernels/KernelTablesTest.*:${oracle_tests}")
-  # Slow, and so once a night: such sweeps, and every type in many tiles, on the reference, whose loops
-  # are plain; values of sinks in slices; packed batches on the device as it is served, beside which
-  # the one in slices has them; BF16 near the ends of its range in many places, which HugeNumbers and
-  # SubnormalNumbers have in all.
-  if(NOT ATTENTION_SANITIZE_ALL)
+         "*LowestBiasTest.*/cuda_emulated*:*PlainFp32Test.*:"
+         "*SinksTest.*/cuda_emulated:Kernels/KernelTables*:${oracle_tests}")
+  # Slow, and so once a night: such sweeps, and keys of every type, on the reference, whose loops are
+  # plain, and the latter on the device, which refuses most of them; values of sinks in slices; packed
+  # batches on the device as it is served, beside which the one in slices has them; BF16 near the ends
+  # of its range in many places, which HugeNumbers and SubnormalNumbers have in all.
+  if(NOT ATTENTION_TEST_ALL)
     string(APPEND attention_parity_core_test_RUNS
            ":*ValuesOnBackendTest.*/reference*:*NanPayloadTest.*/reference*"
            ":*LowestBiasTest.*/reference*:*MinusInfinityTest.*/reference*"
-           ":*StoredKeysTest.OfEveryTypeInManyTiles/reference"
-           ":*StoredKeysTest.OfEveryTypeWhereFewRowsAreDecoded/reference"
-           ":*SinksTest.TheLeast*/cuda_emulated_small"
+           ":*StoredKeysTest.*/others:*SinksTest.TheLeast*/cuda_emulated_small"
            ":*SinksTest.TheLargest*/cuda_emulated_small:*SinksTest.MinusInfinity*/cuda_emulated_small"
            ":*PackedTest.*/cuda_emulated")
     # NaN behind every mask of the cpu backend, which parity's NanIsolationTest has with this
@@ -39,13 +37,9 @@ if(ATTENTION_SANITIZE MATCHES "address")
     string(APPEND cpu_backend_test_RUNS
            ":*Bf16ValuesTest.*NearTheEndsOfTheRange*:All/NanBehindMasksTest.*")
   endif()
-  # The engine's self check is UsesEveryKernelInEveryInstance's once more.
-  set(cuda_host_test_RUNS "-CudaSelfCheckTest.AutoUsesAnExperimental*")
-  # Slow, too: without CUTLASS, which this build does not have, attend_mma stands for Hopper's
-  # kernels, and UsesEveryKernelInEveryInstance has that; each of the others computes all cases of
-  # the self check on the reference, as PassesWhatTheReferenceComputes does.
-  if(NOT ATTENTION_SANITIZE_ALL)
-    string(APPEND cuda_host_test_RUNS ":CudaSelfCheckTest.UsesHoppersKernels*")
+  # Slow, too: each of these computes all cases of the self check on the reference, as
+  # PassesWhatTheReferenceComputes does.
+  if(NOT ATTENTION_TEST_ALL)
     string(CONCAT core_test_RUNS "-SelfCheck.TellsOfEachCase*:"
            "SelfCheck.FindsWhatIsWrongOnlyWhileOthersCompute:SelfCheck.FindsWhatIsWrongOnlyInPages")
   endif()
@@ -62,13 +56,18 @@ elseif(ATTENTION_SANITIZE MATCHES "thread")
   set(attention_cuda_kernels_test_RUNS "Emulation*:Portable*:SixteenBits*:Philox*")
   # Self checks that have no threads which FindsWhatIsWrongOnlyWhileOthersCompute has not, and that of
   # the device, which takes a minute; pages that one thread reads.
-  if(NOT ATTENTION_SANITIZE_ALL)
+  if(NOT ATTENTION_TEST_ALL)
     string(CONCAT core_test_RUNS "-SelfCheck.PassesWhatTheReference*:SelfCheck.TellsOfEachCase*:"
            "SelfCheck.FindsWhatIsWrongOnlyInPages:SelfCheck.FindsElements*")
     string(CONCAT cuda_host_test_RUNS "-CudaSelfCheckTest.AutoUsesAnExperimental*:"
-           "CudaSelfCheckTest.UsesHoppersKernels*:CudaSelfCheckTest.UsesEveryKernel*:"
            "CudaPagesTest.HaveTheBitsOfOnePiece")
   endif()
   set(attention_parity_core_test_RUNS
       "*PairwiseTest.*/cpu_row*:*ThreadsTest.*:*DeterminismTest.*:*SplittingTest.*:*NanTest.*")
+elseif(NOT ATTENTION_TEST_ALL)
+  # The self check in a process of its own, through to its end: AutoGoesOnWithoutTheKernelsThatFault
+  # has it without Hopper's kernels, for which attend_mma stands in the emulation.
+  set(cuda_host_test_RUNS "-ChildCheckTest.ADeviceThatAgreesPasses")
+  # Large problems in slices: all pairs of options go through them in PairwiseTest, in smaller ones.
+  set(attention_parity_core_test_RUNS "-Kernels/KernelTablesInSlicesTest.*")
 endif()

@@ -8,7 +8,6 @@
 #include <string>
 #include <utility>
 
-#include "core/worker_pool.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/gpu/instance_cases.h"
@@ -23,12 +22,6 @@ using CudaSelfCheckTest = CudaBackendTest;
 
 TEST_F(CudaSelfCheckTest, IsExperimentalUnlessToldOtherwise) {
   EXPECT_TRUE(MakeCudaBackend({})->experimental());
-}
-
-TEST_F(CudaSelfCheckTest, AutoUsesAnExperimentalOneThatAgreesWithTheReference) {
-  Start({.experimental = true, .backend = "auto"});
-  EXPECT_EQ(engine_->backends()[0]->name(), "cuda_test");
-  EXPECT_EQ(checked_, "cuda_test");
 }
 
 TEST_F(CudaSelfCheckTest, WhoNamesAnExperimentalOneTakesItUnchecked) {
@@ -50,18 +43,32 @@ TEST_F(CudaSelfCheckTest, AutoPassesOverAnExperimentalOneWhoseDeviceFails) {
               HasSubstr("emulated failure"));
 }
 
-// Notes which kernels answer.
+// What a device launches.
+struct Launched {
+  std::set<std::string> kernels;
+  std::set<std::string> instances;
 
+  void Add(const cuda::Plan& plan) {
+    kernels.emplace(plan.kernel);
+    const auto of_plan = InstancesOf(plan);
+    instances.insert(of_plan.begin(), of_plan.end());
+  }
+};
+
+// An experimental backend on the emulated device, which notes what it launches,
+// and what a device with Hopper's own kernels would launch for the same.
 class Recorder final : public Backend {
  public:
-  explicit Recorder(const cuda::DeviceProperties& device) : device_(device) {
+  Recorder() {
     cuda::Devices devices;
-    devices.push_back(cuda::MakeEmulatedDevice(device));
-    backend_ = MakeCudaBackend(std::move(devices));
+    devices.push_back(cuda::MakeEmulatedDevice(device_));
+    backend_ = MakeCudaBackend(std::move(devices), {.name = "cuda_test"});
+    hopper_.wgmma = true;
   }
 
   absl::string_view name() const override { return backend_->name(); }
   std::string instruction_set() const override { return "none"; }
+  bool experimental() const override { return true; }
   absl::Status Supports(const ValidatedProblem& problem) const override {
     return backend_->Supports(problem);
   }
@@ -70,60 +77,58 @@ class Recorder final : public Backend {
     backend_->Run(jobs, context);
     const std::lock_guard lock(mutex_);
     for (const AttentionJob& job : jobs) {
-      kernels_.emplace(job.kernel);
-      const auto instances = InstancesOf(cuda::MakePlan(*job.problem, device_));
-      instances_.insert(instances.begin(), instances.end());
+      answered_.emplace(job.kernel);
+      by_device_.Add(cuda::MakePlan(*job.problem, device_));
+      by_hopper_.Add(cuda::MakePlan(*job.problem, hopper_));
     }
   }
-  const std::set<std::string>& kernels() const { return kernels_; }
-  const std::set<std::string>& instances() const { return instances_; }
+  // The kernels that jobs say they were answered by.
+  const std::set<std::string>& answered() const { return answered_; }
+  const Launched& by_device() const { return by_device_; }
+  const Launched& by_hopper() const { return by_hopper_; }
 
  private:
+  const cuda::DeviceProperties device_ = cuda::EmulatedProperties();
+  cuda::DeviceProperties hopper_ = device_;
   std::unique_ptr<Backend> backend_;
-  const cuda::DeviceProperties device_;
   mutable std::mutex mutex_;
-  mutable std::set<std::string> kernels_;
-  mutable std::set<std::string> instances_;
+  mutable std::set<std::string> answered_;
+  mutable Launched by_device_, by_hopper_;
 };
 
-cuda::DeviceProperties WithWgmma() {
-  cuda::DeviceProperties device = cuda::EmulatedProperties();
-  device.wgmma = true;
-  return device;
-}
-
-void Check(Recorder& recorder) {
-  WorkerPool workers(2);
-  EXPECT_THAT(SelfCheck(recorder, workers), IsOk());
+// Every instance of these kernels is launched.
+void ExpectInstances(const Launched& launched, const char* kernel) {
+  for (const InstanceCase& made : InstanceCases()) {
+    if (!made.instance.starts_with(kernel)) continue;
+    EXPECT_THAT(launched.instances, ::testing::Contains(made.instance));
+  }
 }
 
 // In one test: what the check computes takes seconds, with sanitizers a minute.
-TEST_F(CudaSelfCheckTest, UsesEveryKernelInEveryInstance) {
-  Recorder recorder(cuda::EmulatedProperties());
-  Check(recorder);
-  EXPECT_THAT(recorder.kernels(), ::testing::UnorderedElementsAre(
-                                      "fp32_tiles", "fp32_tiles_split",
-                                      "fp16_mma", "fp16_mma_split", "bf16_mma",
-                                      "bf16_mma_split", "cublas_gemm"));
-  for (const InstanceCase& made : InstanceCases()) {
-    if (!made.instance.starts_with("attend_mma")) continue;
-    EXPECT_THAT(recorder.instances(), ::testing::Contains(made.instance));
-  }
-}
-
-TEST_F(CudaSelfCheckTest, UsesHoppersKernelsAndThoseInTheirPlace) {
-  Recorder recorder(WithWgmma());
-  Check(recorder);
-  for (const std::string kernel : {"fp16_wgmma", "bf16_wgmma"}) {
-    EXPECT_THAT(recorder.kernels(), ::testing::Contains(kernel));
-  }
-  for (const InstanceCase& made : InstanceCases()) {
-    if (!made.instance.starts_with("attend_wgmma") &&
-        !made.instance.starts_with("attend_mma")) {
-      continue;
-    }
-    EXPECT_THAT(recorder.instances(), ::testing::Contains(made.instance));
-  }
+TEST_F(CudaSelfCheckTest, AutoUsesAnExperimentalOneThatAgreesInEveryInstance) {
+  auto made = std::make_unique<Recorder>();
+  const Recorder& recorder = *made;
+  EngineOptions options;
+  options.threads = 2;
+  options.backend = "auto";
+  options.on_self_check = [this](absl::string_view backend) {
+    checked_ = static_cast<std::string>(backend);
+  };
+  options.more_backends.push_back(std::move(made));
+  engine_ = Engine::Create(std::move(options)).value();
+  EXPECT_EQ(engine_->backends()[0]->name(), "cuda_test");
+  EXPECT_EQ(checked_, "cuda_test");
+  EXPECT_THAT(recorder.answered(), ::testing::UnorderedElementsAre(
+                                       "fp32_tiles", "fp32_tiles_split",
+                                       "fp16_mma", "fp16_mma_split", "bf16_mma",
+                                       "bf16_mma_split", "cublas_gemm"));
+  ExpectInstances(recorder.by_device(), "attend_mma");
+  // On Hopper its own kernels, and those in their place where they do not
+  // serve.
+  EXPECT_THAT(recorder.by_hopper().kernels,
+              ::testing::IsSupersetOf({"fp16_wgmma", "bf16_wgmma"}));
+  ExpectInstances(recorder.by_hopper(), "attend_wgmma");
+  ExpectInstances(recorder.by_hopper(), "attend_mma");
 }
 
 TEST_F(CudaSelfCheckTest, AutoPrefersOneThatIsNot) {
