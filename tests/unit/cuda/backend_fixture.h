@@ -31,6 +31,7 @@ class CudaBackendTest : public ::testing::Test {
     int devices = 1;
     std::optional<int64_t> memory_limit = {};
     bool experimental = false;
+    bool wgmma = false;
     cuda::PlanOptions plan = {};
     std::chrono::nanoseconds stop_grace = std::chrono::hours(1);
     std::string backend = "cuda_test";
@@ -47,6 +48,7 @@ class CudaBackendTest : public ::testing::Test {
       faults_.push_back(std::make_shared<cuda::Faults>());
       cuda::DeviceProperties properties = cuda::EmulatedProperties();
       properties.ordinal = n;
+      properties.wgmma = options.wgmma;
       devices.push_back(cuda::MakeEmulatedDevice(properties, faults_.back()));
     }
     faults_.back()->launches_left = options.launches_of_the_last;

@@ -9,6 +9,7 @@
 #include <stop_token>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/cuda/device_runner.h"
@@ -246,6 +247,31 @@ TEST_F(CudaBackendTest, JobsAtOnceGiveWhatTheyGiveAlone) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(same, 6);
+}
+
+// At sizes that parity has in the night alone.
+TEST_F(CudaBackendTest, HoppersKernelsMatchTheOracle) {
+  Start({.wgmma = true});
+  for (const auto& [type, kernel] :
+       {std::pair(DataType::kFloat16, "fp16_wgmma"),
+        std::pair(DataType::kBFloat16, "bf16_wgmma")}) {
+    owned_ = MakeProblem({.query_heads = 4,
+                          .kv_heads = 2,
+                          .query_length = 150,
+                          .key_length = 200,
+                          .width = 64,
+                          .value_width = 64,
+                          .type = type,
+                          .valid_lens = LengthsShape::kPerRow,
+                          .causal = Causal::kBottomRight,
+                          .window = {.left = 90, .right = {}},
+                          .sinks = PerHeadShape::kPerHead,
+                          .wanted = {.weights = false, .lse = true}},
+                         TestSeed());
+    ASSERT_OK_AND_ASSIGN(const Results results, Run());
+    EXPECT_EQ(results.kernel, kernel);
+    EXPECT_TRUE(Matches(owned_.problem, results));
+  }
 }
 
 }  // namespace
