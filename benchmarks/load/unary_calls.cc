@@ -72,7 +72,7 @@ std::shared_ptr<grpc::Channel> Connect(const client::ClientOptions& options) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(-1);
   arguments.SetMaxSendMessageSize(-1);
-  client::SetServerName(options, arguments);
+  client::SetSecurity(options, arguments);
   return grpc::CreateCustomChannel(
       options.target, client::MakeCredentials(options).value(), arguments);
 }
