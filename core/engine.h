@@ -24,7 +24,7 @@ namespace attention {
 struct EngineOptions {
   /// Threads that compute; 0 means one per processor that the process may use.
   int threads = 0;
-  /// For who calls Run() on threads of their own, not on the workers'
+  /// For those who call Run() on threads of their own, not on the workers'
   /// (WorkerPool).
   bool for_callers = false;
   /// "auto" tries every backend of this build: cuda, where there is a device,

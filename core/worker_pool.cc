@@ -129,8 +129,8 @@ WorkerPool::InPlace::~InPlace() { in_place = before_; }
 
 void WorkerPool::StartThreads() {
   // Each task waits for the others, so that no thread runs two. There may be
-  // fewer threads in the end than were asked for: of pools that live at once,
-  // oneTBB gives each as many as the smallest has.
+  // fewer threads in the end than were asked for: pools that live at once share
+  // as many as the smallest limit allows.
   struct Meeting {
     std::mutex mutex;
     std::condition_variable arrived;

@@ -104,11 +104,15 @@ void SayWhyNot(const attention::server::ServerOptions& options,
                                    std::chrono::seconds(read ? 1 : 0));
 }
 
-// Says where it listens to who waits for that: the log may be off. Lines of the
-// start are written by then.
+// Says where it listens to those who wait for that: the log may be off. Lines
+// of the start are written by then. They find all of the file or none of it.
 bool WriteReadyFile(const std::string& path, const std::string& address) {
   attention::server::FlushLog();
-  return static_cast<bool>(std::ofstream(path) << address << std::endl);
+  const std::string part = path + ".part";
+  std::ofstream file(part);
+  file << address << '\n';
+  file.close();
+  return file && std::rename(part.c_str(), path.c_str()) == 0;
 }
 
 // The process's exit code.
@@ -122,6 +126,8 @@ int Serve(const attention::server::ServerOptions& options,
   // Debian builds Abseil with its own checks: gRPC's mutexes then look for
   // deadlocks, in a graph behind one lock, each time that they are taken.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+  // Of a server before this one.
+  if (!options.ready_file.empty()) ::unlink(options.ready_file.c_str());
   const auto server = attention::server::Server::Start(options);
   if (!server.ok()) {
     SayWhyNot(options, static_cast<std::string>(server.status().message()));

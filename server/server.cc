@@ -125,7 +125,10 @@ std::string Server::Summary() const {
 void Server::ReadFilesAgain() {
   if (impl_->tls != nullptr) impl_->tls->ReadSoon();
   if (impl_->callers != nullptr) impl_->callers->ReadSoon();
+  // One that waits for its turn reads what this one would.
+  if (impl_->reads_files_again.exchange(true)) return;
   const auto load = [this](const absl::Status& turn) {
+    impl_->reads_files_again = false;
     const absl::Status loaded = turn.ok() ? impl_->repository->LoadAll() : turn;
     if (loaded.ok()) return;
     spdlog::error(absl::StrCat("models stay as they were: ", loaded.message()));
@@ -148,10 +151,12 @@ bool Server::Drain() {
     impl.repository_queue.StartDraining();
     impl.sequence_files.StartDraining();
     // A request that is arriving is not yet a call.
-    if (impl.http != nullptr) impl.http->server->Drain(deadline);
+    const bool http_done =
+        impl.http == nullptr || impl.http->server->Drain(deadline);
     const bool files_done = impl.repository_queue.WaitUntilIdle(deadline) &&
                             impl.sequence_files.WaitUntilIdle(deadline);
-    impl.drained_quietly = impl.calls.WaitUntilNone(deadline) && files_done;
+    impl.drained_quietly =
+        impl.calls.WaitUntilNone(deadline) && files_done && http_done;
     if (!impl.drained_quietly) {
       impl.calls.EndDrain();
       impl.calls.WaitUntilNone(std::chrono::steady_clock::now() + kFlushTime);

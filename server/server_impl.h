@@ -3,6 +3,7 @@
 
 #include <grpcpp/server.h>
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -86,6 +87,7 @@ struct Server::Impl {
   ModelTable models;
   SharedMemoryRegistry regions;
   std::unique_ptr<ResidentStore> resident;
+  std::atomic<bool> reads_files_again{false};  // waits for its turn
   SerialQueue repository_queue{"the model repository"};
   SerialQueue sequence_files{"the folder of sequences"};
   CostModel costs;

@@ -12,6 +12,7 @@
 
 #include "core/datatype.h"
 #include "server/base/version.h"
+#include "server/models/model.h"
 #include "server/request/scoring_names.h"
 #include "server/resident/resident_metrics.h"
 #include "server/telemetry/log.h"
@@ -136,11 +137,11 @@ std::vector<Series> AllSeries(const RequestMetrics::Counts& counts,
   };
   const auto scorings = ScoringNames();
   for (size_t i = 0; i < counts.by_scoring.size(); ++i) {
-    add("attention.v1", i < scorings.size() ? scorings[i].model : "unknown",
+    add("attention.v1", i < scorings.size() ? scorings[i].model : kUnknownModel,
         counts.by_scoring[i]);
   }
   add("attention.v1", "append", counts.appends);
-  add("inference", "unknown", counts.no_model);
+  add("inference", kUnknownModel, counts.no_model);
   for (const auto& [name, counters] : models.Counters()) {
     add("inference", name, counters->ReadSeries());
   }

@@ -9,6 +9,9 @@
 
 namespace attention::server {
 
+/// What metrics count requests under whose model is none; no model's name.
+inline constexpr char kUnknownModel[] = "unknown";
+
 /// The one version that every model has.
 inline constexpr char kModelVersion[] = "1";
 

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "server/base/utf8.h"
+#include "server/models/model.h"
 #include "server/request/scoring_names.h"
 
 namespace attention::server {
@@ -65,6 +66,11 @@ absl::Status CheckModelName(const std::string& name) {
   if (IsBuiltIn(name)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "model ", Shown(name), ": the name is a built-in model's"));
+  }
+  if (name == kUnknownModel) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "model ", Shown(name),
+        ": metrics count requests without a model under the name"));
   }
   if (!name.empty() && name.size() <= kMostNameBytes &&
       absl::c_all_of(name, IsNameCharacter) &&

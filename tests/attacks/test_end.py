@@ -65,6 +65,19 @@ def test_a_request_over_http_that_is_arriving_is_answered(start):
     assert server.wait() == 0
 
 
+def test_a_request_over_http_that_does_not_arrive_was_not_answered(start):
+    server = start("--drain-time", "100ms")
+    with connect(server) as connection:
+        connection.sendall(
+            f"POST {INFER} HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"
+            f"Content-Length: {len(ONES)}\r\n\r\n".encode()
+        )
+        assert connection.recv(1 << 16).startswith(b"HTTP/1.1 100 ")
+        server.terminate()
+        assert server.wait() == 0
+    assert "every request was answered" not in server.log()
+
+
 def test_the_drain_delay_still_serves(start):
     server = start("--drain-delay", "2s")
     server.terminate()

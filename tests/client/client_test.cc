@@ -58,6 +58,10 @@ TEST(ClientTest, AttendGivesWeightsAndLseWhereAskedFor) {
 // Nobody listens at that one.
 TEST(ClientTest, NoProxyOfTheEnvironmentIsBetweenThisMachineAndItself) {
   const auto server = StartServer();
+  for (const char* name :
+       {"no_grpc_proxy", "no_proxy", "grpc_proxy", "https_proxy"}) {
+    ::unsetenv(name);
+  }
   ::setenv("http_proxy", "http://127.0.0.1:1", /*overwrite=*/1);
   const absl::StatusOr<ServerInfo> info = ConnectTo(*server).GetServerInfo();
   ::unsetenv("http_proxy");

@@ -357,7 +357,7 @@ import numpy as np
 from attention_engine import Engine
 
 engine = Engine(threads=int(sys.argv[1]))
-x = np.ones((1, 8192, 64), np.float32)
+x = np.ones((1, 16384, 64), np.float32)
 out = np.full_like(x, np.nan)
 def send():
     while np.isnan(out[0, 0, 0]):

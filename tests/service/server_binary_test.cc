@@ -2,11 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
-#include <sys/stat.h>
 
+#include <chrono>
 #include <csignal>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -120,14 +121,29 @@ TEST(ServerBinaryTest, AMissingCertificateEndsItWithExitCodeOne) {
 TEST(ServerBinaryTest, WritesItsAddressWhenReadyAlthoughTheLogIsOff) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/ready";
-  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);  // opened once it is written
   const ChildProcess server(ATTENTION_SERVER_BINARY,
                             {"--log-level", "off", "--ready-file", path,
                              "--grpc-port", "0", "--http=false"});
   std::string address;
-  std::getline(std::ifstream(path), address);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (!std::getline(std::ifstream(path), address) &&
+         std::chrono::steady_clock::now() < end) {
+    std::this_thread::yield();
+  }
   WireClient client(address);
   ExpectGoodReply(client.Attend(GoodRequest()));
+}
+
+TEST(ServerBinaryTest, NoReadyFileIsLeftOfAnEarlierServer) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/ready";
+  std::ofstream(path) << "127.0.0.1:1\n";
+  const auto first = StartServer();
+  ChildProcess second(ATTENTION_SERVER_BINARY,
+                      {"--ready-file", path, "--grpc-port",
+                       absl::StrCat(first->port()), "--http=false"});
+  EXPECT_EQ(second.Wait(), 1);
+  EXPECT_FALSE(std::ifstream(path).is_open());
 }
 
 TEST(ServerBinaryTest, AReadyFileThatCannotBeWrittenEndsItWithExitCodeOne) {

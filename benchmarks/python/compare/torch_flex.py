@@ -58,4 +58,5 @@ def flex(case: Case, tensors: dict) -> Peer:
 def offers(case: Case) -> dict[str, Callable[[Case, dict], Peer]]:
     """For what it is made for: without masks and additions it is a slower SDPA."""
     masked = case.causal or case.window_left >= 0 or case.mean_length or case.alibi
-    return {NAME: flex} if masked and case.scoring == "dot" else {}
+    does = masked and case.scoring == "dot" and not case.sinks
+    return {NAME: flex} if does else {}

@@ -3,13 +3,20 @@
 namespace attention::python {
 namespace {
 
-// Whether this thread has a turn, of whichever engine.
-thread_local bool has_turn = false;
+// The last turn that this thread has taken and still has, or null.
+thread_local Turn* innermost = nullptr;
 
 }  // namespace
 
+bool Turn::IsWithin(const Turns& turns) const {
+  return &turns_ == &turns || (outer_ != nullptr && outer_->IsWithin(turns));
+}
+
 Turn::Turn(Turns& turns, absl::FunctionRef<bool()> goes_on)
-    : turns_(turns), is_nested_(has_turn), has_come_(is_nested_) {
+    : turns_(turns),
+      outer_(innermost),
+      is_nested_(outer_ != nullptr && outer_->IsWithin(turns)),
+      has_come_(is_nested_) {
   if (is_nested_) return;
   std::unique_lock lock(turns_.mutex_);
   while (!turns_.freed_.wait_for(lock, kBetweenLooks,
@@ -19,12 +26,13 @@ Turn::Turn(Turns& turns, absl::FunctionRef<bool()> goes_on)
     lock.lock();
   }
   --turns_.free_;
-  has_come_ = has_turn = true;
+  has_come_ = true;
+  innermost = this;
 }
 
 Turn::~Turn() {
   if (is_nested_ || !has_come_) return;
-  has_turn = false;
+  innermost = outer_;
   {
     const std::lock_guard lock(turns_.mutex_);
     ++turns_.free_;

@@ -25,9 +25,9 @@ class Turns {
   int free_;
 };
 
-/// The turn of a call, while it lives. A call that the handler of a signal
-/// makes meanwhile, on the same thread, is part of it: it would wait for one
-/// that waits for it.
+/// The turn of a call, while it lives. A call of the same engine that the
+/// handler of a signal makes meanwhile, on the same thread, is part of it: it
+/// would wait for one that waits for it.
 class Turn {
  public:
   /// Waits for it as long as `goes_on`, asked between looks, is true.
@@ -39,7 +39,11 @@ class Turn {
   bool has_come() const { return has_come_; }
 
  private:
+  // Whether it, or one around it, is a turn of these.
+  bool IsWithin(const Turns& turns) const;
+
   Turns& turns_;
+  Turn* const outer_;  // this thread's, of whichever engine; or null
   const bool is_nested_;
   bool has_come_;
 };

@@ -255,11 +255,11 @@ absl::StatusOr<InferJson> ReadInferJson(absl::string_view text) {
   if (!json.ok()) return json.status();
   if (!json->is_object()) return Expected("body", *json, "an object");
   InferJson result;
-  // The kserve SDK repeats what the path says.
-  std::string model_name;
   absl::Status status = ReadMembers(
       *json, [] { return std::string(); },
-      {Text("id", *result.fields.mutable_id()), Text("model_name", model_name),
+      {Text("id", *result.fields.mutable_id()),
+       // The kserve SDK repeats what the path says.
+       Text("model_name", *result.fields.mutable_model_name()),
        ParametersMember(*result.fields.mutable_parameters()),
        Tensors("inputs",
                [&](size_t index, const RequestJson& input) {

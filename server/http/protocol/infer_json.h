@@ -20,8 +20,8 @@ struct InferJson {
     bool in_region = false;
   };
 
-  /// Names, datatypes, shapes and parameters. The model's name and version are
-  /// not in the JSON, and no elements are here.
+  /// Names, datatypes, shapes and parameters, and the model's name where the
+  /// JSON repeats it. Its version is not in the JSON, and no elements are here.
   inference::ModelInferRequest fields;
   std::vector<Input> inputs;  // as many as fields has
 };

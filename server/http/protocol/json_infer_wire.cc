@@ -151,6 +151,12 @@ absl::StatusOr<AttentionRequest> JsonInferWire::Decode(ReceivedMessage body,
   absl::StatusOr<InferJson> json =
       ReadInferJson({reinterpret_cast<const char*>(whole.begin()), *bytes});
   if (!json.ok()) return json.status();
+  const std::string& named = json->fields.model_name();
+  if (!named.empty() && named != head_.model) {
+    return FieldError("model_name",
+                      absl::StrCat("'", named, "' (expected '", head_.model,
+                                   "', as in the path, or none)"));
+  }
   message() = std::move(json->fields);
   message().set_model_name(head_.model);
   message().set_model_version(head_.version);

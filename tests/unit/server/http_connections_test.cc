@@ -175,9 +175,9 @@ TEST_P(HttpServerConnectionsTest, WhileDrainingAReplyClosesItsConnection) {
   const auto now = std::chrono::steady_clock::now();
   EXPECT_FALSE(server_->Drain(now));
   exchange->Reply({.body = "later"});
-  EXPECT_TRUE(server_->WaitUntilNone(now + std::chrono::minutes(1)));
   EXPECT_THAT(caller.Read(), testing::HasSubstr("Connection: close"));
   EXPECT_TRUE(caller.closed());
+  EXPECT_TRUE(server_->WaitUntilNone(now + std::chrono::minutes(1)));
 }
 
 INSTANTIATE_TEST_SUITE_P(Speeches, HttpServerConnectionsTest,

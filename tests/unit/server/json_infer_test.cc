@@ -107,6 +107,23 @@ TEST(JsonInferWireTest, HandsOnWhyItMayNotHoldBytes) {
   EXPECT_EQ(request.status(), full);
 }
 
+TEST(JsonInferWireTest, RefusesTheNameOfAnotherModelThanThePaths) {
+  const ModelRepository repository;
+  ModelTable models(repository);
+  JsonInferHead head;
+  head.model = "scaled_dot_product_attention";
+  JsonInferWire wire(models, /*regions=*/{}, std::move(head),
+                     std::make_shared<JsonInferReply>());
+  const auto request = wire.Decode(
+      std::vector<grpc::Slice>{
+          grpc::Slice(R"({"model_name":"bilinear_attention","inputs":[]})")},
+      [](int64_t) { return absl::OkStatus(); });
+  EXPECT_EQ(request.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(request.status().message(),
+              HasSubstr("model_name: 'bilinear_attention' (expected "
+                        "'scaled_dot_product_attention'"));
+}
+
 TEST(NamedTest, KeepsWhatElseTheStatusSays) {
   const absl::Status status =
       Named("query", RetryAfter(absl::ResourceExhaustedError("is too much"),

@@ -106,6 +106,16 @@ TEST_F(ModelRepositoryTest, FoldersCannotTakeABuiltInModelsName) {
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("built-in")));
 }
 
+// It would have the series of requests without a model.
+TEST_F(ModelRepositoryTest, NoneIsCalledUnknown) {
+  folders_.Add("unknown", GaussianOf(1));
+  Open();
+  EXPECT_THAT(
+      repository_->Load("unknown"),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("metrics count")));
+  EXPECT_THAT(repository_->Find("unknown"), Not(IsOk()));
+}
+
 TEST_F(ModelRepositoryTest, NamesAreRestricted) {
   folders_.Add("my model", GaussianOf(1));
   Open();

@@ -32,8 +32,8 @@ def AttentionBackend(where: str | None = None, **settings: Any) -> Any:
         if error.name != "attention_engine":
             raise
         raise ModuleNotFoundError(
-            f"{LOCAL}: there is no package attention-engine (expected it, whose wheel "
-            "client/python-server/make-wheels makes, or the target of a server)",
+            f"{LOCAL}: there is no package attention-engine (install the wheel that "
+            "client/python-server/make-wheels makes, or name a server)",
             name=error.name,
         ) from None
     return Engine(**settings)

@@ -55,8 +55,8 @@ class LocalServer:
     unix_socket: listen on a Unix-domain socket as well, which .target then names; it
     is in a folder that only this user can enter, and costs less than a port.
     start_timeout: seconds until it must listen.
-    resident_folder: as the server's flag; True: a folder of its own, .files, which goes
-    when the server ends.
+    resident_folder: as the server's flag; True: a folder of its own, which goes when
+    the server ends. .files names it, or is None.
     flags: the server's, with underscores: worker_threads=2, model_repository="sets".
 
     It ends with stop(), with the context, and with this process, however that ends.
@@ -74,6 +74,8 @@ class LocalServer:
         **flags: object,
     ) -> None:
         program = find_binary(binary)
+        if "ready_file" in flags:
+            raise TypeError("ready_file: it is LocalServer's own (see .target)")
         # Not TemporaryDirectory: a child that os.fork() has made would remove it.
         self._folder = Path(tempfile.mkdtemp(prefix="attention-"))
         self.log_path = self._folder / "log"
@@ -86,10 +88,11 @@ class LocalServer:
             **flags,
             "ready_file": self._folder / "ready",
         }
-        self.files = self._folder / "files"
         if wanted.get("resident_folder") is True:
-            self.files.mkdir()
-            wanted["resident_folder"] = self.files
+            wanted["resident_folder"] = self._folder / "files"
+            (self._folder / "files").mkdir()
+        files = wanted.get("resident_folder")
+        self.files = Path(str(files)) if files else None
         socket = self._folder / "socket"
         if unix_socket:
             wanted["grpc_unix_socket"] = socket

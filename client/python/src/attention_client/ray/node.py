@@ -177,9 +177,10 @@ class NodeActor:
 
     def _running(self) -> tuple[Client, Path]:
         """A client, and the folder for files of sequences."""
-        if self._client is None or self._server is None:
+        files = None if self._server is None else self._server.files
+        if self._client is None or files is None:
             raise UnavailableError(f"{self._name}: the server has not been started")
-        return self._client, self._server.files
+        return self._client, files
 
     def _exported(self, source: str) -> _Exported:
         client, folder = self._running()
