@@ -5,6 +5,7 @@ import time
 import urllib.request
 
 import grpc
+import pytest
 import h2.events
 import h2.settings
 from attacked_server import ATTEND_STREAM, PATIENCE
