@@ -32,9 +32,8 @@ struct AttentionJob {
   std::function<void()> before_tile = {};
   /// Called before each launch on a device and again and again while it, its
   /// memory or another job's pages are waited for, from the thread that waits,
-  /// where set. It may request a stop,
-  /// and must not compute: the job holds memory of the device that another one
-  /// could wait for.
+  /// where set. It may request a stop, and must not compute: the job holds
+  /// memory of the device that another one could wait for.
   std::function<void()> look = {};
 
   // Written by Backend::Run.

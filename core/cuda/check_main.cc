@@ -85,7 +85,6 @@ absl::Status CheckDevices(const Devices& devices, bool wgmma) {
     absl::Status status = CheckDevice(*device, on_case);
     if (!status.ok()) return status;
   }
-  // From here on.
   for (const auto& device : devices) {
     if (wgmma && device->properties().wgmma) Say(kSaysWgmma);
   }

@@ -63,9 +63,8 @@ class MemoryPool {
 
   /// `bytes` > 0, of unknown content. Waits while other jobs hold what is
   /// needed, and calls `look` now and then, until `stop` is requested:
-  /// CANCELLED. RESOURCE_EXHAUSTED, naming
-  /// what is needed and the limit, where it would never fit, or where the
-  /// device itself has no more.
+  /// CANCELLED. RESOURCE_EXHAUSTED, naming what is needed and the limit, where
+  /// it would never fit, or where the device itself has no more.
   absl::StatusOr<Block> Take(int64_t bytes, const std::stop_token& stop,
                              const std::function<void()>& look = {});
   /// The same without waiting, and not of more than whole MiB need; nothing

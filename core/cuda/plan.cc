@@ -23,7 +23,7 @@ constexpr int64_t kBusyBlocks = 2;
 absl::Status LeftToCpu(absl::string_view what) {
   return absl::UnimplementedError(
       absl::StrCat(what,
-                   " (the cuda backend does not compute it; --backend auto "
+                   " (the cuda backend does not compute this; --backend auto "
                    "leaves it to cpu, with tensors in host memory)"));
 }
 

@@ -227,8 +227,8 @@ TEST(PlanSupportTest, KeysOfAnotherTypeThanQueriesAreRefused) {
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
   EXPECT_EQ(status.message(),
             "key: INT8 under a query of BF16 (the cuda backend does not "
-            "compute it; --backend auto leaves it to cpu, with tensors in host "
-            "memory)");
+            "compute this; --backend auto leaves it to cpu, with tensors in "
+            "host memory)");
 }
 
 TEST(PlanSupportTest, ResultsThatAreLeftToTheCpuAreNamed) {
