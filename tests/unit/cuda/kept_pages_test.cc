@@ -381,6 +381,8 @@ TEST_F(CudaKeptPagesTest, OfALostDeviceAreBroughtToAnother) {
 
 // A kernel that hangs holds it up for ever; who reads pages goes on.
 TEST(DevicePagesTest, AreLetGoWhileTheDeviceFreesMemory) {
+  std::counting_semaphore<> frees(0);
+  std::latch ended(1);
   const auto faults = std::make_shared<cuda::Faults>();
   const auto device =
       cuda::MakeEmulatedDevice(cuda::EmulatedProperties(), faults);
@@ -391,8 +393,6 @@ TEST(DevicePagesTest, AreLetGoWhileTheDeviceFreesMemory) {
   std::optional<cuda::DevicePages::Hold> held = pages.Take(first.blocks());
   ASSERT_TRUE(held);
   { ASSERT_OK_AND_ASSIGN(const auto kept, pool.Take(3 * kMiB, {})); }
-  std::counting_semaphore<> frees(0);
-  std::latch ended(1);
   faults->before_free = [&] {
     frees.release();
     ended.wait();

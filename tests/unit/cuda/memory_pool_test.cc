@@ -143,12 +143,12 @@ TEST_F(MemoryPoolTest, AJobThatWaitsIsLookedAt) {
 
 // A kernel that hangs holds it up for ever.
 TEST_F(MemoryPoolTest, BlocksAreGivenBackWhileTheDeviceFreesOthers) {
+  std::counting_semaphore<> frees(0);
+  std::latch ended(1);
   MemoryPool pool(*device_, 10 * kMiB);
   auto lent = pool.Take(kMiB, stop_.get_token());
   ASSERT_THAT(lent.status(), IsOk());
   { ASSERT_OK_AND_ASSIGN(auto kept, pool.Take(8 * kMiB, stop_.get_token())); }
-  std::counting_semaphore<> frees(0);
-  std::latch ended(1);
   faults_->before_free = [&] {
     frees.release();
     ended.wait();
@@ -168,11 +168,11 @@ TEST_F(MemoryPoolTest, BlocksAreGivenBackWhileTheDeviceFreesOthers) {
 
 // The device has it until it is free: another one would find it full.
 TEST_F(MemoryPoolTest, AJobWaitsForMemoryThatIsBeingFreed) {
+  std::counting_semaphore<> frees(0);
+  std::latch ended(1);
   faults_->memory = 10 * kMiB;
   MemoryPool pool(*device_, 10 * kMiB);
   { ASSERT_OK_AND_ASSIGN(auto kept, pool.Take(9 * kMiB, stop_.get_token())); }
-  std::counting_semaphore<> frees(0);
-  std::latch ended(1);
   faults_->before_free = [&] {
     frees.release();
     ended.wait();
