@@ -76,12 +76,17 @@ DevicePages::Page* DevicePages::Find(uint64_t number) {
 DevicePages::Page* DevicePages::FindOrAdd(uint64_t number, const PageForm& form,
                                           std::unique_lock<std::mutex>& lock) {
   std::optional<PageMemory::Place> place;
+  // Once for what is kept and once for each page that goes: room that others
+  // take each time is not sought for ever.
+  bool may_make_room = true;
   while (!place) {
     if (Page* const found = Find(number)) return found;
     place = memory_.Take(BytesOf(form));
-    if (place || MakeRoom(form, lock)) continue;
+    if (place) break;
+    if (std::exchange(may_make_room, false) && MakeRoom(form, lock)) continue;
     if (unheld_.empty()) return nullptr;
     Drop(unheld_.front());
+    may_make_room = true;
   }
   Page& page = unheld_.emplace_back(
       Page{.number = number, .form = form, .place = *place});

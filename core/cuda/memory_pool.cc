@@ -10,12 +10,8 @@
 namespace attention::cuda {
 namespace {
 
-// Blocks are whole numbers of these, so that shapes that differ a little share
-// them.
-constexpr int64_t kGranule = int64_t{1} << 20;
-
 int64_t Rounded(int64_t bytes, int64_t limit) {
-  return std::min((bytes + kGranule - 1) / kGranule * kGranule, limit);
+  return std::min(MemoryPool::InGranules(bytes), limit);
 }
 
 }  // namespace

@@ -61,6 +61,13 @@ class MemoryPool {
   /// The share of a device's free memory that is taken by default.
   static constexpr double kShare = 0.8;
 
+  /// Blocks are whole MiB, so that shapes that differ a little share them, or
+  /// the limit where that is less.
+  static constexpr int64_t InGranules(int64_t bytes) {
+    constexpr int64_t kGranule = int64_t{1} << 20;
+    return (bytes + kGranule - 1) / kGranule * kGranule;
+  }
+
   /// `bytes` > 0, of unknown content. Waits while other jobs hold what is
   /// needed, and calls `look` now and then, until `stop` is requested:
   /// CANCELLED. RESOURCE_EXHAUSTED, naming what is needed and the limit, where

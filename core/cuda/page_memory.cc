@@ -27,8 +27,8 @@ std::optional<PageMemory::Place> PageMemory::Take(int64_t bytes) {
 std::optional<int64_t> PageMemory::PieceBytes(int64_t place_bytes) const {
   const int64_t wanted =
       std::clamp(limit() / kPiecesOfLimit, kLeastPieceBytes, kMostPieceBytes);
-  const int64_t bytes =
-      std::max<int64_t>(1, wanted / place_bytes) * place_bytes;
+  const int64_t bytes = MemoryPool::InGranules(
+      std::max<int64_t>(1, wanted / place_bytes) * place_bytes);
   if (bytes_ + bytes > limit()) return std::nullopt;
   return bytes;
 }
@@ -37,7 +37,7 @@ bool PageMemory::AddPiece(int64_t place_bytes, Pieces& open) {
   const std::optional<int64_t> bytes = PieceBytes(place_bytes);
   if (!bytes) return false;
   std::optional<MemoryPool::Block> memory = pool_.TryTake(*bytes);
-  if (!memory || bytes_ + memory->bytes() > limit()) return false;
+  if (!memory) return false;
   bytes_ += memory->bytes();
   const int64_t places = *bytes / place_bytes;
   Piece piece = {.memory = *std::move(memory),

@@ -44,8 +44,8 @@ class PageMemory {
   /// A place of `bytes`, a multiple of 256 above 0, aligned to 256. Nothing
   /// where the limit is reached or the pool has no more.
   std::optional<Place> Take(int64_t bytes);
-  /// Bytes of the pool that Take() needs where it has no free place; nothing
-  /// where the limit does not allow them.
+  /// Bytes of the pool that Take() needs where it has no free place, as the
+  /// pool counts them; nothing where the limit does not allow them.
   std::optional<int64_t> PieceBytes(int64_t place_bytes) const;
   /// A place is free again. True where a piece went back to the pool.
   bool Free(const Place& place);

@@ -71,10 +71,8 @@ class PagesOf {
 
 class CudaKeptPagesTest : public CudaBackendTest {
  protected:
-  static constexpr int64_t kHeads = 2;
-
   std::shared_ptr<Sequence> Make() const {
-    return MakeSequence({.heads = kHeads,
+    return MakeSequence({.heads = heads_,
                          .key_width = width_,
                          .value_width = width_,
                          .type = type_});
@@ -96,8 +94,8 @@ class CudaKeptPagesTest : public CudaBackendTest {
 
   ProblemSpec Spec(int64_t rows, int64_t keys) const {
     return {.batch = 1,
-            .query_heads = 2 * kHeads,
-            .kv_heads = kHeads,
+            .query_heads = 2 * heads_,
+            .kv_heads = heads_,
             .query_length = rows,
             .key_length = keys,
             .width = width_,
@@ -132,7 +130,7 @@ class CudaKeptPagesTest : public CudaBackendTest {
 
   // Bytes of so many keys with their values.
   int64_t Bytes(int64_t keys) const {
-    return keys * kHeads * 2 * width_ * ByteSize(type_);
+    return keys * heads_ * 2 * width_ * ByteSize(type_);
   }
 
   // How many bytes of pages a request brings.
@@ -143,6 +141,7 @@ class CudaKeptPagesTest : public CudaBackendTest {
   }
 
   DataType type_ = DataType::kFloat32;
+  int64_t heads_ = 2;
   int64_t width_ = 64;
   bool weights_ = false;
   std::atomic<uint64_t> seed_ = TestSeed();
@@ -436,6 +435,25 @@ TEST(DevicePagesTest, ThatAnotherBringsAreWaitedForWithLooks) {
   EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
   brought.count_down();
   EXPECT_THAT(bringing.get(), IsOk());
+}
+
+// A second page has room beside the first, but not in whole MiB, which is what
+// the pool gives.
+TEST_F(CudaKeptPagesTest, ThatHaveNoRoomInWholeMiBAreNotKept) {
+  Start({.memory_limit = 7 * kMiB});
+  heads_ = 20;
+  width_ = 128;
+  std::atomic<int64_t> frees = 0;
+  // An endless search for room would end here.
+  faults_[0]->before_free = [&] {
+    if (++frees > 100) faults_[0]->memory = 0;
+  };
+  const auto sequence = MakeWith(10);
+  Attend(*sequence);
+  Append(*sequence, 70);
+  EXPECT_EQ(BroughtBy(*sequence), 0);
+  EXPECT_LT(frees, 10);
+  engine_.reset();  // it frees, too
 }
 
 // Readers of a prefix that all share, each of whom appends to a fork of its
