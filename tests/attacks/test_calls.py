@@ -5,9 +5,9 @@ import time
 import urllib.request
 
 import grpc
-import pytest
 import h2.events
 import h2.settings
+import pytest
 from attacked_server import ATTEND_STREAM, PATIENCE
 from grpc import StatusCode
 from messages import SMALL, attend_request
