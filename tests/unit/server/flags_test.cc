@@ -214,11 +214,11 @@ TEST(Flags, AValueInTheFileMayBeQuoted) {
 }
 
 TEST(Flags, ListsInTheFileHaveCommasOrSeveralLines) {
-  const std::vector<std::string> both = {"[::1]:80", "[::2]:*"};
+  const std::vector<std::string> both = {"[::1]:80", "[::1]:81"};
   for (const char* text :
-       {"peers = [::1]:80,[::2]:*", "peers = [::1]:80, '[::2]:*'  # two",
-        "peers = [\"[::1]:80\", \"[::2]:*\"]",
-        "peers = [::1]:80\nhttp = true\npeers = [::2]:*"}) {
+       {"peers = [::1]:80,[::1]:81", "peers = [::1]:80, '[::1]:81'  # two",
+        "peers = [\"[::1]:80\", \"[::1]:81\"]",
+        "peers = [::1]:80\nhttp = true\npeers = [::1]:81"}) {
     const ParsedFlags parsed = Parse({"--config", ConfigFile(text)});
     ASSERT_FALSE(parsed.exit.has_value()) << parsed.exit->text;
     EXPECT_EQ(parsed.options.peers, both) << text;
