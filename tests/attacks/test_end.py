@@ -49,14 +49,19 @@ def test_calls_are_answered_or_unavailable(start, tmp_path):
     assert set(load.codes) == {StatusCode.OK, StatusCode.UNAVAILABLE}, load.codes
 
 
+def begin_request(connection):
+    """Of inference over HTTP, whose body is then waited for."""
+    connection.sendall(
+        f"POST {INFER} HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"
+        f"Content-Length: {len(ONES)}\r\n\r\n".encode()
+    )
+    assert connection.recv(1 << 16).startswith(b"HTTP/1.1 100 ")
+
+
 def test_a_request_over_http_that_is_arriving_is_answered(start):
     server = start()
     with connect(server) as connection:
-        connection.sendall(
-            f"POST {INFER} HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"
-            f"Content-Length: {len(ONES)}\r\n\r\n".encode()
-        )
-        assert connection.recv(1 << 16).startswith(b"HTTP/1.1 100 ")
+        begin_request(connection)
         connection.sendall(ONES[:-20].encode())
         server.terminate()
         wait_until(lambda: infer(server) == 503, "a drain")
@@ -68,11 +73,7 @@ def test_a_request_over_http_that_is_arriving_is_answered(start):
 def test_a_request_over_http_that_does_not_arrive_was_not_answered(start):
     server = start("--drain-time", "100ms")
     with connect(server) as connection:
-        connection.sendall(
-            f"POST {INFER} HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"
-            f"Content-Length: {len(ONES)}\r\n\r\n".encode()
-        )
-        assert connection.recv(1 << 16).startswith(b"HTTP/1.1 100 ")
+        begin_request(connection)
         server.terminate()
         assert server.wait() == 0
     assert "every request was answered" not in server.log()

@@ -1,5 +1,6 @@
 """A server of one's own: how it starts, and that it always ends."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -101,7 +102,9 @@ def test_it_outlives_a_forked_child_and_ctrl_c():
         assert os.getpgid(server.pid) != os.getpgrp()
 
 
-def test_it_ends_with_a_program_that_is_killed():
+@contextlib.contextmanager
+def program_with_a_server():
+    """A program that waits, its server's process id, and the server's folder."""
     waits = STARTS + "print(s.log_path.parent, flush=True); input()"
     with subprocess.Popen(
         [sys.executable, "-c", waits],
@@ -110,7 +113,11 @@ def test_it_ends_with_a_program_that_is_killed():
         text=True,
     ) as program:
         pid = int(program.stdout.readline())
-        folder = Path(program.stdout.readline().strip())
+        yield program, pid, Path(program.stdout.readline().strip())
+
+
+def test_it_ends_with_a_program_that_is_killed():
+    with program_with_a_server() as (program, pid, folder):
         assert folder.is_dir()
         program.send_signal(signal.SIGKILL)
     wait_until(lambda: has_ended(pid), "the server has ended")
@@ -119,15 +126,7 @@ def test_it_ends_with_a_program_that_is_killed():
 
 def test_its_folder_goes_although_its_children_are_killed_first():
     """As Ray ends a process."""
-    waits = STARTS + "print(s.log_path.parent, flush=True); input()"
-    with subprocess.Popen(
-        [sys.executable, "-c", waits],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as program:
-        program.stdout.readline()
-        folder = Path(program.stdout.readline().strip())
+    with program_with_a_server() as (program, _, folder):
         children = Path(f"/proc/{program.pid}/task/{program.pid}/children")
         for pid in children.read_text().split():
             os.kill(int(pid), signal.SIGKILL)

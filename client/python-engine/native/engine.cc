@@ -47,16 +47,14 @@ PythonEngine::PythonEngine(nb::handle threads_given, nb::handle backend) {
           "threads: beside its caller's, the engine", own_threads);
       if (!room.ok()) return room;
     }
-    return Engine::Create({.threads = threads,
-                           .for_callers = true,
-                           .backend = std::move(backend_name)});
+    auto made = Engine::Create({.threads = threads,
+                                .for_callers = true,
+                                .backend = std::move(backend_name)});
+    if (made.ok()) (*made)->workers().StartThreads();
+    return made;
   }();
   Check(engine.status());
   engine_ = *std::move(engine);
-  {
-    const WithoutInterpreter without;
-    engine_->workers().StartThreads();
-  }
   turns_.emplace(engine_->workers().threads());
 }
 

@@ -92,34 +92,31 @@ TEST(InferJsonTest, LongDataIsReadWithPauses) {
   EXPECT_EQ(stopped.status().code(), absl::StatusCode::kCancelled);
 }
 
-TEST(JsonInferWireTest, HandsOnWhyItMayNotHoldBytes) {
+// What comes of a body that is sent to scaled_dot_product_attention.
+absl::Status DecodedBody(const std::string& body, HoldBytes hold) {
   const ModelRepository repository;
   ModelTable models(repository);
   JsonInferHead head;
   head.model = "scaled_dot_product_attention";
   JsonInferWire wire(models, /*regions=*/{}, std::move(head),
                      std::make_shared<JsonInferReply>());
+  return wire.Decode(std::vector<grpc::Slice>{grpc::Slice(body)}, hold)
+      .status();
+}
+
+TEST(JsonInferWireTest, HandsOnWhyItMayNotHoldBytes) {
   const absl::Status full =
       RetryAfter(absl::ResourceExhaustedError("the server is full"), kTryAgain);
-  const auto request = wire.Decode(
-      std::vector<grpc::Slice>{grpc::Slice(Input("FP32", "[1,2]", "[1,2]"))},
-      [&full](int64_t) { return full; });
-  EXPECT_EQ(request.status(), full);
+  EXPECT_EQ(DecodedBody(Input("FP32", "[1,2]", "[1,2]"),
+                        [&full](int64_t) { return full; }),
+            full);
 }
 
 TEST(JsonInferWireTest, RefusesTheNameOfAnotherModelThanThePaths) {
-  const ModelRepository repository;
-  ModelTable models(repository);
-  JsonInferHead head;
-  head.model = "scaled_dot_product_attention";
-  JsonInferWire wire(models, /*regions=*/{}, std::move(head),
-                     std::make_shared<JsonInferReply>());
-  const auto request = wire.Decode(
-      std::vector<grpc::Slice>{
-          grpc::Slice(R"({"model_name":"bilinear_attention","inputs":[]})")},
-      [](int64_t) { return absl::OkStatus(); });
-  EXPECT_EQ(request.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(request.status().message(),
+  const absl::Status status = DecodedBody(
+      R"({"model_name":"bilinear_attention","inputs":[]})", HoldUncounted);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(),
               HasSubstr("model_name: 'bilinear_attention' (expected "
                         "'scaled_dot_product_attention'"));
 }
