@@ -31,17 +31,15 @@ absl::Status MemoryPool::FindLimit() {
   return absl::OkStatus();
 }
 
-std::optional<MemoryPool::Free> MemoryPool::TakeFree(int64_t bytes,
-                                                     int64_t most) {
+std::vector<MemoryPool::Free>::iterator MemoryPool::FindFree(int64_t bytes,
+                                                             int64_t most) {
+  most = std::min(most, limit_ - lent_);
   auto best = free_.end();
   for (auto it = free_.begin(); it != free_.end(); ++it) {
     if (it->bytes < bytes || it->bytes > most) continue;
     if (best == free_.end() || it->bytes < best->bytes) best = it;
   }
-  if (best == free_.end()) return std::nullopt;
-  const Free found = *best;
-  free_.erase(best);
-  return found;
+  return best;
 }
 
 bool MemoryPool::ReleaseFree(std::unique_lock<std::mutex>& lock) {
@@ -59,6 +57,15 @@ bool MemoryPool::ReleaseFree(std::unique_lock<std::mutex>& lock) {
   --releasing_;
   returned_.notify_all();
   return true;
+}
+
+bool MemoryPool::WaitForReleased(int64_t rounded, int64_t most,
+                                 std::unique_lock<std::mutex>& lock,
+                                 const std::stop_token& stop,
+                                 const std::function<void()>& look) {
+  return WaitAndLook(returned_, lock, stop, look, [&] {
+    return releasing_ == 0 || FindFree(rounded, most) != free_.end();
+  });
 }
 
 absl::StatusOr<MemoryPool::Block> MemoryPool::Take(
@@ -87,8 +94,7 @@ absl::StatusOr<MemoryPool::Block> MemoryPool::Take(
     if (!absl::IsResourceExhausted(block.status())) return block;
     if (ReleaseFree(lock)) continue;
     if (releasing_ > 0) {
-      const auto released = [&] { return releasing_ == 0; };
-      if (WaitAndLook(returned_, lock, stop, look, released)) continue;
+      if (WaitForReleased(rounded, 2 * rounded, lock, stop, look)) continue;
       return absl::CancelledError("stopped before it had memory");
     }
     // Others have taken the device's memory.
@@ -128,12 +134,11 @@ bool MemoryPool::MakeRoom(int64_t bytes) {
 
 absl::StatusOr<MemoryPool::Block> MemoryPool::TakeNow(int64_t rounded,
                                                       int64_t most) {
-  if (const std::optional<Free> kept = TakeFree(rounded, most);
-      kept && lent_ + kept->bytes <= limit_) {
+  if (const auto kept = FindFree(rounded, most); kept != free_.end()) {
     lent_ += kept->bytes;
-    return Block(this, kept->data, kept->bytes);
-  } else if (kept) {
-    free_.push_back(*kept);
+    Block block(this, kept->data, kept->bytes);
+    free_.erase(kept);
+    return block;
   }
   if (held_ + rounded > limit_) {
     return absl::ResourceExhaustedError("the limit is reached");

@@ -116,12 +116,20 @@ class MemoryPool {
   // With the lock, and where the limit allows it. RESOURCE_EXHAUSTED where the
   // device has no more, or where blocks that are kept stand in the way.
   absl::StatusOr<Block> TakeNow(int64_t rounded, int64_t most);
-  // The smallest free block that does; none where the best one has more than
-  // `most` bytes.
-  std::optional<Free> TakeFree(int64_t bytes, int64_t most);
+  // The smallest free block that does, or the end; none of more than `most`
+  // bytes, nor of more than the limit leaves.
+  std::vector<Free>::iterator FindFree(int64_t bytes, int64_t most);
   // Frees what is kept, without the lock meanwhile: the device ends what runs
   // first, and others give blocks back while it does. False where nothing is.
   bool ReleaseFree(std::unique_lock<std::mutex>& lock);
+  // Waits for the other threads in ReleaseFree(), or for a block that comes
+  // back meanwhile and that TakeNow() would take. One of another size is left
+  // alone: whoever freed it could not be stopped. False once a stop was
+  // requested.
+  bool WaitForReleased(int64_t rounded, int64_t most,
+                       std::unique_lock<std::mutex>& lock,
+                       const std::stop_token& stop,
+                       const std::function<void()>& look);
   void GiveBack(std::byte* data, int64_t bytes);
 
   Device& device_;

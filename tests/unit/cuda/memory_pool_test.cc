@@ -4,6 +4,7 @@
 #include <future>
 #include <latch>
 #include <memory>
+#include <optional>
 #include <semaphore>
 #include <stop_token>
 #include <string>
@@ -188,6 +189,29 @@ TEST_F(MemoryPoolTest, AJobWaitsForMemoryThatIsBeingFreed) {
   ended.count_down();
   EXPECT_THAT(first.get(), IsOk());
   EXPECT_THAT(second.get(), IsOk());
+}
+
+TEST_F(MemoryPoolTest, AJobTakesWhatComesBackWhileTheDeviceFreesOthers) {
+  std::counting_semaphore<> frees(0);
+  std::latch ended(1);
+  MemoryPool pool(*device_, 10 * kMiB);
+  std::optional<MemoryPool::Block> lent = pool.Take(3 * kMiB, {}).value();
+  { ASSERT_OK_AND_ASSIGN(auto kept, pool.Take(6 * kMiB, {})); }
+  faults_->before_free = [&] {
+    frees.release();
+    ended.wait();
+  };
+  auto first = std::async(std::launch::async,
+                          [&] { return pool.Take(2 * kMiB, {}).status(); });
+  frees.acquire();
+  int looks = 0;
+  const auto look = [&] {
+    lent.reset();
+    if (++looks == 10) stop_.request_stop();
+  };
+  EXPECT_THAT(pool.Take(3 * kMiB, stop_.get_token(), look).status(), IsOk());
+  ended.count_down();
+  EXPECT_THAT(first.get(), IsOk());
 }
 
 TEST_F(MemoryPoolTest, EverythingGoesBackToTheDeviceInTheEnd) {
