@@ -34,7 +34,8 @@ bool DevicePages::Fits(absl::Span<const ValidatedProblem::Block> blocks) {
 }
 
 std::optional<DevicePages::Hold> DevicePages::Take(
-    absl::Span<const ValidatedProblem::Block> blocks) {
+    absl::Span<const ValidatedProblem::Block> blocks,
+    const std::stop_token& stop, const std::function<void()>& look) {
   std::vector<PageForm> forms;
   int64_t bytes = 0;  // of those that are not held
   for (const ValidatedProblem::Block& block : blocks) {
@@ -59,7 +60,7 @@ std::optional<DevicePages::Hold> DevicePages::Take(
   if (held_bytes_ + bytes > memory_.limit()) return std::nullopt;
   for (size_t n = 0; n < blocks.size(); ++n) {
     if (hold.pages_[n] != nullptr) continue;
-    Page* const page = FindOrAdd(blocks[n].page, forms[n], lock);
+    Page* const page = FindOrAdd(blocks[n].page, forms[n], lock, stop, look);
     if (page == nullptr || page->form != forms[n]) return std::nullopt;
     HoldPage(*page);
     hold.pages_[n] = page;
@@ -72,9 +73,11 @@ DevicePages::Page* DevicePages::Find(uint64_t number) {
   return found == known_.end() ? nullptr : found->second;
 }
 
-// Null where there is no room.
+// Null where there is no room, or once a stop was requested.
 DevicePages::Page* DevicePages::FindOrAdd(uint64_t number, const PageForm& form,
-                                          std::unique_lock<std::mutex>& lock) {
+                                          std::unique_lock<std::mutex>& lock,
+                                          const std::stop_token& stop,
+                                          const std::function<void()>& look) {
   std::optional<PageMemory::Place> place;
   // Once for what is kept and once for each page that goes: room that others
   // take each time is not sought for ever.
@@ -83,8 +86,9 @@ DevicePages::Page* DevicePages::FindOrAdd(uint64_t number, const PageForm& form,
     if (Page* const found = Find(number)) return found;
     place = memory_.Take(BytesOf(form));
     if (place) break;
-    if (std::exchange(may_make_room, false) && MakeRoom(form, lock)) continue;
-    if (unheld_.empty()) return nullptr;
+    if (std::exchange(may_make_room, false) && MakeRoom(form, lock, stop, look))
+      continue;
+    if (stop.stop_requested() || unheld_.empty()) return nullptr;
     Drop(unheld_.front());
     may_make_room = true;
   }
@@ -95,11 +99,13 @@ DevicePages::Page* DevicePages::FindOrAdd(uint64_t number, const PageForm& form,
 }
 
 bool DevicePages::MakeRoom(const PageForm& form,
-                           std::unique_lock<std::mutex>& lock) {
+                           std::unique_lock<std::mutex>& lock,
+                           const std::stop_token& stop,
+                           const std::function<void()>& look) {
   const std::optional<int64_t> bytes = memory_.PieceBytes(BytesOf(form));
   if (!bytes) return false;
   lock.unlock();
-  const bool made = pool_.MakeRoom(*bytes);
+  const bool made = pool_.MakeRoom(*bytes, stop, look);
   lock.lock();
   return made;
 }

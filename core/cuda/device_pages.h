@@ -80,10 +80,14 @@ class DevicePages {
   /// device cannot be asked for its memory.
   bool Fits(absl::Span<const ValidatedProblem::Block> blocks);
 
-  /// Holds a page for each block; it does not wait. Nothing where a block is
-  /// none of a page that stays, or where there is no room for all. The blocks
-  /// must outlive the hold.
-  std::optional<Hold> Take(absl::Span<const ValidatedProblem::Block> blocks);
+  /// Holds a page for each block. It waits for nobody who holds pages, but
+  /// while the device frees memory: others' frees with calls of `look` now and
+  /// then, until `stop` is requested. Nothing then, where a block is none of a
+  /// page that stays, or where there is no room for all. The blocks must
+  /// outlive the hold.
+  std::optional<Hold> Take(absl::Span<const ValidatedProblem::Block> blocks,
+                           const std::stop_token& stop,
+                           const std::function<void()>& look);
 
   /// Brings what the held pages lack of their blocks' keys. `bring` is called,
   /// without a lock, with rows that nobody else brings at that time, some of
@@ -119,8 +123,11 @@ class DevicePages {
   Page* Find(uint64_t number);
   // Without the lock while the device makes room.
   Page* FindOrAdd(uint64_t number, const PageForm& form,
-                  std::unique_lock<std::mutex>& lock);
-  bool MakeRoom(const PageForm& form, std::unique_lock<std::mutex>& lock);
+                  std::unique_lock<std::mutex>& lock,
+                  const std::stop_token& stop,
+                  const std::function<void()>& look);
+  bool MakeRoom(const PageForm& form, std::unique_lock<std::mutex>& lock,
+                const std::stop_token& stop, const std::function<void()>& look);
   void HoldPage(Page& page);
   bool Drop(Page& page);
   std::vector<Claim> ClaimRows(absl::Span<const Hold* const> holds,

@@ -77,7 +77,7 @@ absl::Status DeviceRunner::BringRows(absl::Span<const PageRows> rows,
   std::optional<MemoryPool::Block> memory;
   if (upload.bytes() > 0) {
     memory = pool_.TryTake(upload.bytes());
-    if (!memory && pool_.MakeRoom(upload.bytes())) {
+    if (!memory && pool_.MakeRoom(upload.bytes(), job.stop, job.look)) {
       memory = pool_.TryTake(upload.bytes());
     }
     if (!memory) {

@@ -33,7 +33,7 @@ bool HasKeptPages(const ValidatedProblem& problem) {
 
 bool KeptJobs::Add(AttentionJob& job) {
   std::optional<DevicePages::Hold> hold =
-      runner_.pages().Take(job.problem->key_value);
+      runner_.pages().Take(job.problem->key_value, job.stop, job.look);
   if (!hold) return false;
   ValidatedProblem problem =
       OnDevice(*job.problem, *hold, runner_.device().properties().ordinal);

@@ -126,10 +126,13 @@ std::optional<MemoryPool::Block> MemoryPool::TryTake(int64_t bytes) {
   return *std::move(block);
 }
 
-bool MemoryPool::MakeRoom(int64_t bytes) {
+bool MemoryPool::MakeRoom(int64_t bytes, const std::stop_token& stop,
+                          const std::function<void()>& look) {
   std::unique_lock lock(mutex_);
-  if (lent_ + Rounded(bytes, limit_) > limit_) return false;
-  return ReleaseFree(lock);
+  const int64_t rounded = Rounded(bytes, limit_);
+  if (lent_ + rounded > limit_) return false;
+  if (ReleaseFree(lock)) return true;
+  return releasing_ > 0 && WaitForReleased(rounded, rounded, lock, stop, look);
 }
 
 absl::StatusOr<MemoryPool::Block> MemoryPool::TakeNow(int64_t rounded,

@@ -78,9 +78,12 @@ class MemoryPool {
   /// where there is no such block at once.
   std::optional<Block> TryTake(int64_t bytes);
   /// Frees blocks that are kept, where they alone may stand in the way of a
-  /// block of so many bytes. That waits for the device: not to be called with a
-  /// lock that a job needs to end. False where there is nothing to be freed.
-  bool MakeRoom(int64_t bytes);
+  /// block of so many bytes, or waits, as Take() does, while others free them.
+  /// That waits for the device: not to be called with a lock that a job needs
+  /// to end. False where there is nothing to be freed, or once a stop was
+  /// requested while others free it.
+  bool MakeRoom(int64_t bytes, const std::stop_token& stop,
+                const std::function<void()>& look);
 
   /// Who holds blocks that they can do without. `give_back` is called by Take()
   /// before it waits, from any thread and without a lock: it returns blocks of

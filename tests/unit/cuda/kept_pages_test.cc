@@ -7,6 +7,7 @@
 #include <future>
 #include <latch>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <semaphore>
 #include <thread>
@@ -389,7 +390,8 @@ TEST(DevicePagesTest, AreLetGoWhileTheDeviceFreesMemory) {
   cuda::DevicePages pages(pool);
   const PagesOf first(100);
   const PagesOf second(1000);
-  std::optional<cuda::DevicePages::Hold> held = pages.Take(first.blocks());
+  std::optional<cuda::DevicePages::Hold> held =
+      pages.Take(first.blocks(), {}, {});
   ASSERT_TRUE(held);
   { ASSERT_OK_AND_ASSIGN(const auto kept, pool.Take(3 * kMiB, {})); }
   faults->before_free = [&] {
@@ -397,7 +399,7 @@ TEST(DevicePagesTest, AreLetGoWhileTheDeviceFreesMemory) {
     ended.wait();
   };
   auto taken = std::async(std::launch::async, [&] {
-    return pages.Take(second.blocks()).has_value();
+    return pages.Take(second.blocks(), {}, {}).has_value();
   });
   frees.acquire();
   auto let_go = std::async(std::launch::async, [&] { held.reset(); });
@@ -407,14 +409,42 @@ TEST(DevicePagesTest, AreLetGoWhileTheDeviceFreesMemory) {
   EXPECT_TRUE(taken.get());
 }
 
+// Others that nobody holds stay.
+TEST(DevicePagesTest, AwaitMemoryThatIsBeingFreed) {
+  std::counting_semaphore<> frees(0);
+  std::latch ended(1);
+  const auto faults = std::make_shared<cuda::Faults>();
+  const auto device =
+      cuda::MakeEmulatedDevice(cuda::EmulatedProperties(), faults);
+  cuda::MemoryPool pool(*device, 4 * kMiB);
+  cuda::DevicePages pages(pool);
+  const PagesOf first(100);
+  const PagesOf second(1000);
+  const auto held = pages.Take(first.blocks(), {}, {});
+  ASSERT_TRUE(held);
+  { ASSERT_OK_AND_ASSIGN(const auto kept, pool.Take(3 * kMiB, {})); }
+  faults->before_free = [&] {
+    frees.release();
+    ended.wait();
+  };
+  auto freeing = std::async(std::launch::async,
+                            [&] { return pool.MakeRoom(kMiB, {}, {}); });
+  frees.acquire();
+  std::once_flag once;
+  const auto end = [&] { std::call_once(once, [&] { ended.count_down(); }); };
+  EXPECT_TRUE(pages.Take(second.blocks(), {}, end));
+  end();
+  EXPECT_TRUE(freeing.get());
+}
+
 // As where it has computed for too long.
 TEST(DevicePagesTest, ThatAnotherBringsAreWaitedForWithLooks) {
   const auto device = cuda::MakeEmulatedDevice();
   cuda::MemoryPool pool(*device, 4 * kMiB);
   cuda::DevicePages pages(pool);
   const PagesOf of(100);
-  const auto first = pages.Take(of.blocks());
-  const auto second = pages.Take(of.blocks());
+  const auto first = pages.Take(of.blocks(), {}, {});
+  const auto second = pages.Take(of.blocks(), {}, {});
   ASSERT_TRUE(first && second);
   std::latch brings(1);
   std::latch brought(1);

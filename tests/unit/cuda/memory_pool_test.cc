@@ -214,6 +214,25 @@ TEST_F(MemoryPoolTest, AJobTakesWhatComesBackWhileTheDeviceFreesOthers) {
   EXPECT_THAT(first.get(), IsOk());
 }
 
+TEST_F(MemoryPoolTest, AJobThatWaitsForOthersToMakeRoomCanBeStopped) {
+  std::counting_semaphore<> frees(0);
+  std::latch ended(1);
+  MemoryPool pool(*device_, 10 * kMiB);
+  { ASSERT_OK_AND_ASSIGN(auto kept, pool.Take(9 * kMiB, {})); }
+  faults_->before_free = [&] {
+    frees.release();
+    ended.wait();
+  };
+  auto first = std::async(std::launch::async,
+                          [&] { return pool.MakeRoom(3 * kMiB, {}, {}); });
+  frees.acquire();
+  const auto look = [&] { stop_.request_stop(); };
+  EXPECT_FALSE(pool.MakeRoom(3 * kMiB, stop_.get_token(), look));
+  EXPECT_TRUE(stop_.stop_requested());
+  ended.count_down();
+  EXPECT_TRUE(first.get());
+}
+
 TEST_F(MemoryPoolTest, EverythingGoesBackToTheDeviceInTheEnd) {
   {
     MemoryPool pool(*device_, 100 * kMiB);
