@@ -27,7 +27,9 @@ def takes_part(case: Case, tensors: dict) -> Callable[..., torch.Tensor] | None:
         rules.append(lambda b, h, row, key: key < lengths[b])
     if not rules:
         return None
-    return lambda *at: functools.reduce(torch.logical_and, (rule(*at) for rule in rules))
+    return lambda b, h, row, key: functools.reduce(
+        torch.logical_and, [rule(b, h, row, key) for rule in rules]
+    )
 
 
 def with_alibi(case: Case, tensors: dict) -> Callable[..., torch.Tensor] | None:
