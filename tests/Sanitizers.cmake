@@ -31,7 +31,10 @@ if(ATTENTION_SANITIZE MATCHES "address")
            ":*LowestBiasTest.*/reference*:*MinusInfinityTest.*/reference*"
            ":*StoredKeysTest.*/others:*SinksTest.TheLeast*/cuda_emulated_small"
            ":*SinksTest.TheLargest*/cuda_emulated_small:*SinksTest.MinusInfinity*/cuda_emulated_small"
-           ":*PackedTest.*/cuda_emulated")
+           ":*PackedTest.*/cuda_emulated"
+           ":*SinksTest.NanBehindAMask*/cuda_emulated_small:*SinksTest.ARowWithout*/cuda_emulated_small")
+    # Pages of every type and size, which PagedKernelTest has in allocations of exactly their bytes.
+    set(cuda_host_test_RUNS "-CudaPagesTest.HaveTheBitsOfOnePiece")
     # NaN behind every mask of the cpu backend, which parity's NanIsolationTest has with this
     # processor's instruction set.
     string(APPEND cpu_backend_test_RUNS
@@ -40,8 +43,9 @@ if(ATTENTION_SANITIZE MATCHES "address")
   # Slow, too: each of these computes all cases of the self check on the reference, as
   # PassesWhatTheReferenceComputes does.
   if(NOT ATTENTION_TEST_ALL)
-    string(CONCAT core_test_RUNS "-SelfCheck.TellsOfEachCase*:"
-           "SelfCheck.FindsWhatIsWrongOnlyWhileOthersCompute:SelfCheck.FindsWhatIsWrongOnlyInPages")
+    string(CONCAT core_test_RUNS "-SelfCheck.TellsOfEachCase*:SelfCheck.FindsElements*:"
+           "SelfCheck.NamesTheCase*:SelfCheck.FindsWhatIsWrongOnlyWhileOthersCompute:"
+           "SelfCheck.FindsWhatIsWrongOnlyInPages")
   endif()
   # The sanitizer itself maps terabytes: address space cannot be made scarce.
   set(service_test_RUNS "-ScarcityTest.*AddressSpace*:ScarcityTest.MemoryThatCannotBeHad*")
