@@ -42,6 +42,7 @@ TEST(WorkerPool, ForCallersNoneOfAsManyAsThreadsWaits) {
   WorkerPool pool(3, /*for_callers=*/true);
   for (int own = 0; own < 2; ++own) pool.Post([&] { all.wait(); });
   std::vector<std::jthread> callers;
+  callers.reserve(3);
   for (int caller = 0; caller < 3; ++caller) {
     callers.emplace_back([&] {
       pool.ParallelFor(2, {}, [&](int64_t index) {
