@@ -86,7 +86,8 @@ DevicePages::Page* DevicePages::FindOrAdd(uint64_t number, const PageForm& form,
     if (Page* const found = Find(number)) return found;
     place = memory_.Take(BytesOf(form));
     if (place) break;
-    if (std::exchange(may_make_room, false) && MakeRoom(form, lock, stop, look)) {
+    if (std::exchange(may_make_room, false) &&
+        MakeRoom(form, lock, stop, look)) {
       continue;
     }
     if (stop.stop_requested() || unheld_.empty()) return nullptr;
