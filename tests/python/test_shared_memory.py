@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -259,17 +260,22 @@ def test_what_a_killed_client_has_left_goes_by_itself(sharing):
 
 def test_the_next_client_removes_files_that_a_killed_one_has_left(sharing, large):
     # As if killed between making and removing them.
-    left, young = (Path(f"/dev/shm/attention-{os.getpid()}-{i}") for i in (1, 2))
-    for path in (left, young):
+    word = secrets.token_hex(16)
+    left, young = (Path(f"/dev/shm/attention-{word}-{i}") for i in (1, 2))
+    foreign = Path(f"/dev/shm/attention-weights-{word}")
+    for path in (left, young, foreign):
         path.touch()
-    os.utime(left, (0, 0))
+    for path in (left, foreign):
+        os.utime(path, (0, 0))
     try:
         with Client(sharing.target) as client:
             client.attend(*large)
         assert not left.exists()
         assert young.exists()  # its client may be about to lock it
+        assert foreign.exists()  # its name is none that a client makes
     finally:
-        young.unlink()
+        for path in (left, young, foreign):
+            path.unlink(missing_ok=True)
 
 
 def test_a_server_that_does_not_allow_it_is_called_over_the_wire(client, both, large):

@@ -32,6 +32,7 @@ _MOST_LENT = 64  # regions that results may hold
 _LEAST_LENT = 256 << 10  # bytes; less is copied, and its region is free at once
 _YOUNG = 60.0  # seconds that a file is left alone: it may not be locked yet
 _PAUSE = 30.0  # seconds without shared memory, after it could not be had
+_NAME = re.compile(r"attention-[0-9a-f]{32}-[0-9]+")
 _IPV4 = r"127(\.[0-9]{1,3}){3}"
 _ADDRESS = rf"({_IPV4}|localhost|\[(::1|::ffff:{_IPV4})\])(:[0-9]+)?"
 # gRPC calls any of a list.
@@ -54,6 +55,8 @@ def _word(process: int) -> str:
 def remove_abandoned_files() -> None:
     """Those of clients that were killed between making and removing them."""
     for path in _FOLDER.glob("attention-*"):
+        if not _NAME.fullmatch(path.name):
+            continue  # another program's
         try:
             if time.time() - path.stat().st_mtime < _YOUNG or _is_in_use(path):
                 continue
