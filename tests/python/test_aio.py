@@ -159,12 +159,13 @@ def test_a_stream_reports_errors_in_place(run, normal):
     good = dict(query=x, key=x, value=x)
 
     async def calls(aio):
-        asked = [good, {**good, "softcap": -1.0}, good]
+        asked = [good, {**good, "softcap": -1.0}, None, good]
         results = aio.attend_many(asked, return_errors=True)
         return [outcome async for outcome in results]
 
-    first, second, third = run(calls)
+    first, second, nothing, third = run(calls)
     assert second.field == "softcap"
+    assert "NoneType (expected dict" in nothing.message
     np.testing.assert_array_equal(first.output, third.output)
 
 

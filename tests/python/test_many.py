@@ -58,14 +58,15 @@ def test_an_error_stands_in_its_place(client, normal):
         {**good, "id": "mine"},
         {**good, "id": [5]},
         tuple(good.values()),
+        None,
         good,
     ]
     outcomes = list(client.attend_many(asked, return_errors=True))
     kinds = [type(outcome) for outcome in outcomes]
     wrong = InvalidArgumentError
-    assert kinds == [Result, wrong, wrong, wrong, Result] + [wrong] * 3 + [Result]
+    assert kinds == [Result, wrong, wrong, wrong, Result] + [wrong] * 4 + [Result]
     fields = [outcome.field for outcome in outcomes if isinstance(outcome, wrong)]
-    assert fields == ["key", "causal", "value", "id", "id", None]
+    assert fields == ["key", "causal", "value", "id", "id", None, None]
 
 
 def test_an_error_is_raised_in_its_turn(client, normal):

@@ -10,6 +10,8 @@ from attention_client._reply import Result, decode_streamed
 from attention_client._request import Prepared, encode, prepare
 from attention_client.errors import AttentionError, InvalidArgumentError
 
+END: Any = object()  # in place of a request, where there are no more
+
 
 class Window:
     """Requests that were sent and whose outcomes were not taken yet, in order."""

@@ -13,7 +13,7 @@ from typing_extensions import Self, Unpack
 from attention_client import _calls, _channel, _process, _sequence_calls
 from attention_client._options import Options, Request
 from attention_client._reply import Result
-from attention_client._window import Window
+from attention_client._window import END, Window
 from attention_client.aio_sequence import AsyncSequence
 from attention_client.errors import AttentionError, from_rpc_error
 from attention_client.info import SequenceDescription, ServerInfo
@@ -106,8 +106,8 @@ class AsyncClient(_channel.Caller):
         try:
             while True:
                 while not ended and not window.is_full():
-                    request = await anext(source, None)
-                    if request is None:
+                    request = await anext(source, END)
+                    if request is END:
                         ended = True
                         outgoing.put_nowait(None)
                     elif (data := window.add(request)) is not None:

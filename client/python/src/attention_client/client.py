@@ -14,7 +14,7 @@ from attention_client import _calls, _channel, _process, _sequence_calls
 from attention_client._keeps_sequences import KeepsSequences
 from attention_client._options import Options, Request
 from attention_client._reply import Result
-from attention_client._window import Window
+from attention_client._window import END, Window
 from attention_client.errors import AttentionError, from_rpc_error
 from attention_client.info import ServerInfo
 
@@ -146,8 +146,8 @@ class Client(_channel.Caller, KeepsSequences):
             with _process.under_way(stream):
                 while True:
                     while not ended and not window.is_full():
-                        request = next(source, None)
-                        if request is None:
+                        request = next(source, END)
+                        if request is END:
                             ended = True
                             outgoing.put(None)
                         elif (data := window.add(request)) is not None:
