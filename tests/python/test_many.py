@@ -69,6 +69,27 @@ def test_an_error_stands_in_its_place(client, normal):
     assert fields == ["key", "causal", "value", "id", "id", None, None]
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"casual": True},
+        {"causal": [1]},
+        {"weights": np.array([1, 2])},
+        {"bias": np.ones((1, 1), "M8[s]")},
+        {5: True},
+    ],
+)
+def test_what_cannot_be_sent_stands_in_its_place(client, normal, wrong):
+    good = next(requests(normal, 1))
+    asked = [good, {**good, **wrong}, good]
+    outcomes = list(client.attend_many(asked, return_errors=True))
+    assert [type(one) for one in outcomes] == [Result, InvalidArgumentError, Result]
+    results = client.attend_many(asked)
+    assert next(results).output.shape == (1, 1, 4)
+    with pytest.raises(InvalidArgumentError):
+        next(results)
+
+
 def test_an_error_is_raised_in_its_turn(client, normal):
     good = next(requests(normal, 1))
     results = client.attend_many([good, {**good, "seed": -1}, good])

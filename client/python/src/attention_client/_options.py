@@ -158,7 +158,7 @@ def choice(name: str, value: Any) -> str:
     """The API's word for a choice that was made."""
     if name == "causal" and isinstance(value, (bool, np.bool_)):
         value = "top_left" if value else "none"
-    if value not in _VALUES[name]:
+    if not isinstance(value, str) or value not in _VALUES[name]:
         expected = ", ".join(_VALUES[name])
         if name == "causal":
             expected = f"True, False, {expected}"

@@ -37,35 +37,39 @@ class Window:
         """
         self._count += 1
         try:
-            options: dict[str, Any] = {**request}
-        except TypeError:
-            self._refuse(
-                InvalidArgumentError(
-                    f"request {self._count}: {type(request).__name__} (expected "
-                    "dict(query=..., key=..., value=...) with options)"
-                )
-            )
-            return None
-        name = options.setdefault("id", None) or f"request {self._count}"
-        options["id"] = name
-        try:
-            if not isinstance(name, str):
-                raise InvalidArgumentError(
-                    f"id: {name!r} (expected text, such as {str(name)!r})"
-                )
-            if name in self._sent:
-                raise InvalidArgumentError(
-                    f"id: {name!r} is in flight already (expected one of its own)"
-                )
-            missing = [n for n in ("query", "key", "value") if n not in options]
-            if missing:
-                raise InvalidArgumentError(f"{missing[0]}: missing")
-            query, key, value = (options.pop(n) for n in ("query", "key", "value"))
-            prepared = prepare(query, key, value, cast(Options, options))
-            data = encode(prepared)
+            return self._encoded(request)
         except AttentionError as error:
             self._refuse(error)
-            return None
+        except Exception as error:  # such as TypeError of an unknown option
+            made = InvalidArgumentError(f"request {self._count}: {error}")
+            made.__cause__ = error
+            self._refuse(made)
+        return None
+
+    def _encoded(self, request: Request) -> bytes:
+        try:
+            options: dict[str, Any] = {**request}
+        except TypeError:
+            raise InvalidArgumentError(
+                f"request {self._count}: {type(request).__name__} (expected "
+                "dict(query=..., key=..., value=...) with options)"
+            ) from None
+        name = options.setdefault("id", None) or f"request {self._count}"
+        options["id"] = name
+        if not isinstance(name, str):
+            raise InvalidArgumentError(
+                f"id: {name!r} (expected text, such as {str(name)!r})"
+            )
+        if name in self._sent:
+            raise InvalidArgumentError(
+                f"id: {name!r} is in flight already (expected one of its own)"
+            )
+        missing = [n for n in ("query", "key", "value") if n not in options]
+        if missing:
+            raise InvalidArgumentError(f"{missing[0]}: missing")
+        query, key, value = (options.pop(n) for n in ("query", "key", "value"))
+        prepared = prepare(query, key, value, cast(Options, options))
+        data = encode(prepared)
         self._sent[name] = prepared
         return data
 
