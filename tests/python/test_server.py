@@ -102,6 +102,20 @@ def test_it_outlives_a_forked_child_and_ctrl_c():
         assert os.getpgid(server.pid) != os.getpgrp()
 
 
+def test_it_outlives_a_forked_child_that_leaves_its_context():
+    with LocalServer() as server:
+        folder = server.log_path.parent
+        child = os.fork()
+        if child == 0:
+            server.__exit__(None, None, None)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        assert folder.is_dir()
+        assert server._watchdog.poll() is None
+        with Client(server.target) as client:
+            assert client.health() == "SERVING"
+
+
 @contextlib.contextmanager
 def program_with_a_server():
     """A program that waits, its server's process id, and the server's folder."""

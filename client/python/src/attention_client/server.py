@@ -113,7 +113,7 @@ class LocalServer:
             start_new_session=True,
         )
         self._owner = os.getpid()
-        atexit.register(self._at_exit)
+        atexit.register(self.stop)
         try:
             address = self._wait_until_listening(start_timeout)
         except BaseException:
@@ -142,9 +142,12 @@ class LocalServer:
     def stop(self) -> int:
         """Lets running requests finish and ends the server. Its exit code.
 
-        Safe to call twice.
+        Safe to call twice. In a child that os.fork() has made it does nothing: the
+        server is its parent's.
         """
-        atexit.unregister(self._at_exit)
+        if os.getpid() != self._owner:
+            return 0
+        atexit.unregister(self.stop)
         if self.is_running():
             self._process.terminate()
         try:
@@ -156,11 +159,6 @@ class LocalServer:
             self._watchdog.communicate(b"\n")
         shutil.rmtree(self._folder, ignore_errors=True)
         return code
-
-    def _at_exit(self) -> None:
-        # Not in a child that os.fork() has made.
-        if os.getpid() == self._owner:
-            self.stop()
 
     def _wait_until_listening(self, timeout: float) -> str:
         end = time.monotonic() + timeout
