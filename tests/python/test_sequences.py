@@ -30,6 +30,22 @@ def test_answers_are_those_of_keys_that_are_sent(computing, sequence, rows, norm
     assert result.top_k_indices.shape == (4, 5, 2)
 
 
+@pytest.mark.parametrize("kind", [">f4", ">f2", ">f8"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8"])
+def test_the_order_of_bytes_makes_no_difference(computing, rows, normal, dtype, kind):
+    key, value = (part.astype(kind) for part in rows(3))
+    query = normal(4, 1, WIDTH)
+    answers = []
+    for order in (">", "<"):
+        with computing.sequence(heads=HEADS, width=WIDTH, dtype=dtype) as sequence:
+            given = (
+                part.astype(part.dtype.newbyteorder(order)) for part in (key, value)
+            )
+            assert sequence.append(*given) == 3
+            answers.append(sequence.attend(query).output)
+    np.testing.assert_array_equal(*answers)
+
+
 @pytest.mark.parametrize("dtype", ["int8", "float8_e4m3fn"])
 def test_keys_with_scales_stay_with_them(computing, rows, normal, dtype):
     first, step, query = rows(100), rows(3), normal(4, 3, WIDTH)

@@ -71,7 +71,7 @@ class Known:
             elements, scales = pair(tensor, name, "elements, scales")
             return to_numpy(elements, name), to_numpy(scales, f"{name}_scale")
         array = fitting(to_numpy(tensor, name), name)
-        if array.dtype not in _CONVERTED:
+        if array.dtype.newbyteorder("<") not in _CONVERTED:
             return array, None  # the server refuses what does not fit
         if kind in _SCALED:
             return quantized(array, kind, name)
