@@ -142,6 +142,18 @@ def test_mistakes_are_named_as_over_the_wire(both, large, options, kind, field):
         client.attend(*large)
 
 
+@pytest.mark.parametrize("k", [0, 161, 10**10, 10**30])
+def test_no_memory_is_taken_for_more_of_the_largest_than_keys(both, large, k):
+    _, client = both
+    with pytest.raises(InvalidArgumentError) as caught:
+        client.attend(*large, top_k=k)
+    assert caught.value.field == "top_k"
+    assert not client._pool.names()
+    assert client._pool.is_on()
+    assert client.attend(*large, top_k=160).top_k_weights.shape == (2, 4, 96, 160)
+    assert client._pool.names()
+
+
 def test_shapes_that_do_not_fit_are_named(both, large):
     for query in (large[0][0], large[0][..., 1:], np.ones((0, 4, 96, 64), np.float32)):
         with pytest.raises(InvalidArgumentError):

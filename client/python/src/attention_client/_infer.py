@@ -61,23 +61,24 @@ def wanted_results(request: Prepared) -> dict[str, int]:
     packed = "query_starts" in request.tensors
     if packed and matrices:  # their size follows from the starts
         return {}
+    length = 0 if packed else -2  # the dimension of rows
+    keys = key.shape[length]
     rows = query.size // max(query.shape[-1], 1)
     sizes = {"output": rows * value.shape[-1] * query.itemsize}
-    sizes |= {name: rows * key.shape[-2] * 4 for name in matrices}
+    sizes |= {name: rows * keys * 4 for name in matrices}
     if given.get("lse"):
         sizes["lse"] = rows * 4
     if "top_k" in given:
         k = given["top_k"]
-        if not isinstance(k, (int, np.integer)) or k < 1:
+        if not isinstance(k, (int, np.integer)) or not 1 <= k <= keys:
             return {}  # the server says so
         sizes |= {
             "top_k_indices": rows * int(k) * 8,
             "top_k_weights": rows * int(k) * 4,
         }
     if given.get("key_weights"):
-        length = 0 if packed else -2  # the dimension of rows
         heads = rows // max(query.shape[length], 1)
-        sizes["key_weights"] = heads * key.shape[length] * 4
+        sizes["key_weights"] = heads * keys * 4
     return sizes
 
 
