@@ -57,6 +57,13 @@ def test_grouped_queries_mean_the_same(tensors):
     check(tensors(heads=4, key_heads=1, leading=(2, 3)), enable_gqa=True)
 
 
+@pytest.mark.parametrize(
+    "options", [{}, {"is_causal": True}, {"attn_mask": BOOLS.expand(4, 5, 7)}]
+)
+def test_grouped_queries_need_no_batch(tensors, options):
+    check(tensors(heads=4, key_heads=2, leading=()), enable_gqa=True, **options)
+
+
 @pytest.mark.parametrize("leading", [(), (3,), (2, 3), (2, 1, 3)])
 def test_any_number_of_extents_will_do(tensors, leading):
     check(tensors(leading=leading))

@@ -41,6 +41,8 @@ def scaled_dot_product_attention(
         raise ValueError("attn_mask: given with is_causal (expected one of them)")
     query, key, value = _broadcast(query, key, value, enable_gqa)
     leading = query.shape[:-2]
+    if enable_gqa and query.dim() == 3:  # heads, which a batch of the service is not
+        query, key, value = (tensor.unsqueeze(0) for tensor in (query, key, value))
     bias = None
     causal: Any = is_causal
     if isinstance(attn_mask, CausalBias):
