@@ -132,6 +132,32 @@ def test_a_client_takes_tensors_in_any_layout(client):
     assert isinstance(client.attend(*[turned.numpy()] * 3).output, np.ndarray)
 
 
+class Named(torch.Tensor):
+    """A subclass, as fastai and torchvision have them."""
+
+
+def test_a_subclass_of_tensor_is_a_tensor(client, tensors):
+    given = tensors(dtype=torch.bfloat16)
+    named = [tensor.as_subclass(Named) for tensor in given]
+    expected, result = (client.attend(*t, lse=True) for t in (given, named))
+    assert isinstance(result.output, torch.Tensor)
+    assert torch.equal(result.output, expected.output)
+    assert torch.equal(result.lse, expected.lse)
+    check(named, 1e-2)
+
+
+@pytest.mark.parametrize("of", ["client", "engine"])
+def test_a_tensor_may_be_the_negative_of_its_memory(request, tensors, of):
+    computing = request.getfixturevalue(of)
+    query, key, value = tensors()
+    negative = torch.complex(torch.zeros_like(key), -key).conj().imag
+    assert negative.is_neg()
+    expected = computing.attend(query, key, value).output
+    assert torch.equal(computing.attend(query, negative, value).output, expected)
+    ours = scaled_dot_product_attention(query, negative, value, client=computing)
+    assert torch.equal(ours, expected)
+
+
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
 def test_sequences_take_tensors(client, kind):
     key, value, query = (torch.randn(heads, 9, 8).to(kind) for heads in (2, 2, 4))

@@ -48,7 +48,10 @@ __all__ = [
 
 def to_array(value: Any, name: str) -> Array:
     """An array that the extension reads: where the value is, if that will do."""
-    array = _elements(value) if _is_plain_tensor(value) else to_numpy(value, name)
+    if _is_plain_tensor(value):
+        array = _elements(value.resolve_neg())
+    else:
+        array = to_numpy(value, name)
     array = fitting(array, name)
     if type(array) is np.ndarray and array.dtype in DATATYPES:
         return array

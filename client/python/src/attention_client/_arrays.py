@@ -19,6 +19,9 @@ FLOAT8 = np.dtype(ml_dtypes.float8_e4m3fn)
 
 
 def _library(value: object) -> str:
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        return "torch"  # also of a subclass, which any module may have
     return type(value).__module__.partition(".")[0]
 
 
@@ -39,7 +42,7 @@ def _from_torch(value: Any, name: str) -> Array:
             f"{name}: PyTorch's CausalBias (expected causal='top_left' or "
             "'bottom_right' in its place)"
         )
-    return torch_elements(value.detach().cpu().contiguous())
+    return torch_elements(value.detach().cpu().resolve_neg().contiguous())
 
 
 def is_causal_bias(tensor: Any) -> bool:

@@ -149,7 +149,12 @@ def compute(
 
 
 def _is_read_where_it_is(tensor: Tensor) -> bool:
-    return tensor.dim() == 4 and tensor.is_cpu and tensor.dtype in _READ
+    return (
+        tensor.dim() == 4
+        and tensor.is_cpu
+        and tensor.dtype in _READ
+        and not tensor.is_neg()
+    )
 
 
 def _elements(tensor: Tensor) -> Array:
