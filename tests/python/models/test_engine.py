@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import attention_client.jax
+from attention_client import InvalidArgumentError
 from attention_client.layers import AdditiveAttention
 from attention_client.torch import (
     default_client,
@@ -47,6 +48,13 @@ def test_an_output_of_bfloat16_is_written(engine, tensors):
     out = torch.empty_like(halves[0])
     engine.attend(*halves, out=out)
     assert torch.equal(out, engine.attend(*halves).output)
+
+
+def test_an_output_of_another_datatype_is_named(engine, tensors):
+    for kind in (torch.float64, torch.float16):
+        with pytest.raises(InvalidArgumentError) as caught:
+            engine.attend(*tensors, out=torch.empty(2, 4, 5, 8, dtype=kind))
+        assert caught.value.field == "out"
 
 
 def test_layers_take_it_and_learn(engine):

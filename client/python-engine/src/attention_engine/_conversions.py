@@ -72,7 +72,12 @@ def to_writable(value: Any, name: str) -> Array:
             f"{name}: {type(value).__name__} (expected an array of numpy, or a PyTorch "
             "tensor in host memory that needs no gradients)"
         )
-    return _elements(value)
+    array = _elements(value)
+    if array.dtype not in DATATYPES:
+        raise InvalidArgumentError(
+            f"{name}: a tensor of {value.dtype} (expected the output's datatype)"
+        )
+    return array
 
 
 def _is_plain_tensor(value: Any) -> bool:
