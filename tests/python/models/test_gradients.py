@@ -8,7 +8,11 @@ from torch import nn
 from torch.nn import functional
 
 from attention_client import InvalidArgumentError
-from attention_client.layers import AdditiveAttention, DotProductAttention
+from attention_client.layers import (
+    AdditiveAttention,
+    DotProductAttention,
+    masked_softmax,
+)
 from attention_client.torch import scaled_dot_product_attention
 
 
@@ -138,6 +142,15 @@ def test_dot_product_attention_is_the_books(valid_lens):
     weights = Book.masked_softmax(Book.dot_product(*given[:2]), valid_lens)
     check(weights @ given[2], layer(*given, valid_lens), given)
     torch.testing.assert_close(layer.attention_weights, weights.detach())
+
+
+@pytest.mark.parametrize("valid_lens", [torch.ones(0), torch.ones(0, 3)])
+def test_a_batch_may_be_empty(valid_lens):
+    given = tensors((0, 3, 8), (0, 7, 8), (0, 7, 4))
+    layer = DotProductAttention(dropout=0.5).eval()
+    weights = Book.dot_product(*given[:2])  # of no rows
+    check(weights @ given[2], layer(*given, valid_lens.int()), given)
+    assert masked_softmax(weights, valid_lens).shape == (0, 3, 7)
 
 
 @pytest.mark.parametrize("valid_lens", LENGTHS)

@@ -95,6 +95,12 @@ def test_dropout_follows_from_pytorchs_seed(tensors):
     assert not torch.equal(call(1), call(2))
 
 
+@pytest.mark.parametrize("p", [-0.1, 1.5, float("nan")])
+def test_dropout_that_is_no_probability_is_refused(tensors, p):
+    with pytest.raises(ValueError, match="dropout_p"):
+        scaled_dot_product_attention(*tensors(), dropout_p=p)
+
+
 def test_gradients_are_refused_and_no_grad_is_not(tensors):
     query, key, value = tensors()
     query.requires_grad_()

@@ -89,7 +89,9 @@ def _allowed(tensors: Tensors, settings: Any, scores: Tensor) -> Tensor:
         allowed = allowed & mask.bool()
     if (lengths := tensors["valid_lens"]) is not None:
         lengths = lengths.to(scores.device)
-        lengths = lengths.reshape(*lengths.shape[:1], -1, 1)  # (B, 1 or Lq, 1)
+        if lengths.dim() == 1:
+            lengths = lengths.unsqueeze(-1)
+        lengths = lengths.unsqueeze(-1)  # (B, 1 or Lq, 1)
         within = torch.arange(keys, device=scores.device) < lengths
         allowed = allowed & (within.unsqueeze(1) if scores.dim() == 4 else within)
     return allowed

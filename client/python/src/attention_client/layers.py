@@ -35,8 +35,10 @@ def masked_softmax(
     """
     if valid_lens is None:
         return scores.softmax(-1)
-    lengths = valid_lens.reshape(*valid_lens.shape[:1], -1, 1)
-    taking_part = torch.arange(scores.shape[-1], device=scores.device) < lengths
+    lengths = valid_lens.unsqueeze(-1) if valid_lens.dim() == 1 else valid_lens
+    taking_part = torch.arange(
+        scores.shape[-1], device=scores.device
+    ) < lengths.unsqueeze(-1)
     lowest = max(-1e6, torch.finfo(scores.dtype).min)  # float16 has no -1e6
     return scores.masked_fill(~taking_part, lowest).softmax(-1)
 

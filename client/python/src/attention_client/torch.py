@@ -39,6 +39,8 @@ def scaled_dot_product_attention(
     """
     if is_causal and attn_mask is not None:
         raise ValueError("attn_mask: given with is_causal (expected one of them)")
+    if not 0 <= dropout_p < 1:
+        raise ValueError(f"dropout_p: {dropout_p!r} (expected 0 <= p < 1)")
     query, key, value = _broadcast(query, key, value, enable_gqa)
     leading = query.shape[:-2]
     if enable_gqa and query.dim() == 3:  # heads, which a batch of the service is not
