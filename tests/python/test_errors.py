@@ -179,6 +179,36 @@ def test_what_a_server_lacks_is_told_in_its_words():
             client.attend(*SMALL)
 
 
+@pytest.mark.parametrize(
+    "key, value, expected",
+    [
+        ("Traceparent", "00-1", "lower-case"),
+        ("trace parent", "00-1", "lower-case"),
+        (5, "00-1", "lower-case"),
+        ("traceparent", "ä", "printable ASCII"),
+        ("traceparent", "00-1\n", "printable ASCII"),
+        ("traceparent", 5, "printable ASCII"),
+        ("trace-bin", "00-1", "bytes"),
+    ],
+)
+def test_metadata_that_cannot_be_sent_is_named(client, key, value, expected):
+    request = dict(zip(("query", "key", "value"), SMALL, strict=True))
+    metadata = {key: value}
+    for call in (
+        lambda: client.attend(*SMALL, metadata=metadata),
+        lambda: next(client.attend_many([request], metadata=metadata)),
+    ):
+        with pytest.raises(InvalidArgumentError, match=expected) as caught:
+            call()
+        assert caught.value.field == "metadata"
+        assert f"{key!r}: {value!r}" in caught.value.message
+
+
+def test_metadata_that_can_be_sent_is(client):
+    metadata = {"traceparent": "00-1", "x_1.y": b" ~", "trace-bin": b"\0"}
+    client.attend(*SMALL, metadata=metadata)
+
+
 def test_an_unknown_option_is_a_type_error(computing):
     with pytest.raises(TypeError, match="no option valid_length .*valid_lens"):
         computing.attend(*SMALL, valid_length=[3])

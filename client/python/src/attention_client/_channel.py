@@ -144,6 +144,11 @@ def _is_target(target: str) -> bool:
     return match is not None and 1 <= int(match[1] or 1) <= 65535
 
 
+# What gRPC sends of metadata.
+_KEY = re.compile(r"[a-z0-9_.-]+")
+_TEXT = re.compile(r"[ -~]*")
+
+
 # All that there are, by id(): operators of PyTorch have them as numbers.
 CLIENTS: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
@@ -256,7 +261,10 @@ class Caller:
 
     def _metadata_with(self, metadata: Metadata | None) -> tuple[tuple[str, str], ...]:
         """The client's own and a call's."""
-        return (*self._metadata, *(metadata or {}).items())
+        own = (metadata or {}).items()
+        for key, value in own:
+            _check_metadata(key, value)
+        return (*self._metadata, *own)
 
     def _is_inherited(self) -> bool:
         return self._process != os.getpid()
@@ -280,6 +288,22 @@ class Caller:
         """How many seconds are left of a call's timeout."""
         end = time.monotonic() + self._seconds(timeout)
         return lambda: end - time.monotonic()
+
+
+def _check_metadata(key: Any, value: Any) -> None:
+    """gRPC says no more of what it does not send than that it is invalid."""
+    if not isinstance(key, str) or not _KEY.fullmatch(key):
+        expected = "a key of lower-case letters, digits, '-', '_' and '.'"
+    elif key.endswith("-bin"):
+        if isinstance(value, bytes):
+            return
+        expected = "bytes, as its key ends in -bin"
+    else:
+        text = value.decode("latin-1") if isinstance(value, bytes) else value
+        if isinstance(text, str) and _TEXT.fullmatch(text):
+            return
+        expected = "text of printable ASCII characters"
+    raise InvalidArgumentError(f"metadata: {key!r}: {value!r} (expected {expected})")
 
 
 def _checked_timeout(timeout: float) -> float:
