@@ -11,6 +11,7 @@ from attention_client import (
     AsyncClient,
     CancelledError,
     DeadlineExceededError,
+    FailedPreconditionError,
     InvalidArgumentError,
     LocalServer,
     NotFoundError,
@@ -30,6 +31,31 @@ def run(server):
         return asyncio.run(main())
 
     return call
+
+
+def test_a_client_may_be_made_before_its_event_loop(server, normal):
+    x = normal(1, 2, 4)
+    client = AsyncClient(server.target)
+
+    async def calls():
+        async with client:
+            request = dict(query=x, key=x, value=x)
+            streamed = [one.output async for one in client.attend_many([request])]
+            return (await client.attend(x, x, x)).output, *streamed
+
+    np.testing.assert_array_equal(*asyncio.run(calls()))
+
+
+def test_a_client_belongs_to_one_event_loop(server, normal):
+    x = normal(1, 2, 4)
+    client = AsyncClient(server.target)
+
+    async def call():
+        await client.attend(x, x, x)
+
+    asyncio.run(call())
+    with pytest.raises(FailedPreconditionError, match="another event loop"):
+        asyncio.run(call())
 
 
 def test_calls_give_what_the_other_client_gives(run, client, normal):

@@ -209,15 +209,12 @@ class Caller:
                 return library.insecure_channel(target, settings)
             return library.secure_channel(target, credentials, settings)
 
-        self._channel = open_channel(self._library())
+        self._open_channel = open_channel
+        self._channel: Any = None
         self._is_closed = False
         self._process = os.getpid()
-        _process.keep(self._channel)
         CLIENTS[id(self)] = self
-        self._opened()
-        # Bytes in and out: without serializers gRPC leaves them as they are.
-        self._unary = {path: self._channel.unary_unary(path) for path in UNARY}
-        self._attend_stream = self._channel.stream_stream(ATTEND_STREAM)
+        self._made()
         self._pool = Pool() if shared_memory and local else None
         # At the latest when the program ends.
         self._release = weakref.finalize(
@@ -256,8 +253,16 @@ class Caller:
     def _library() -> Any:
         raise NotImplementedError
 
-    def _opened(self) -> None:
-        """Once there is a channel."""
+    def _made(self) -> None:
+        """Once all is known that a channel needs."""
+        self._open()
+
+    def _open(self) -> None:
+        self._channel = self._open_channel(self._library())
+        _process.keep(self._channel)
+        # Bytes in and out: without serializers gRPC leaves them as they are.
+        self._unary = {path: self._channel.unary_unary(path) for path in UNARY}
+        self._attend_stream = self._channel.stream_stream(ATTEND_STREAM)
 
     def _metadata_with(self, metadata: Metadata | None) -> tuple[tuple[str, str], ...]:
         """The client's own and a call's."""

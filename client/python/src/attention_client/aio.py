@@ -15,12 +15,16 @@ from attention_client._options import Options, Request
 from attention_client._reply import Result
 from attention_client._window import END, Window
 from attention_client.aio_sequence import AsyncSequence
-from attention_client.errors import AttentionError, from_rpc_error
+from attention_client.errors import (
+    AttentionError,
+    FailedPreconditionError,
+    from_rpc_error,
+)
 from attention_client.info import SequenceDescription, ServerInfo
 
 
 class AsyncClient(_channel.Caller):
-    """Client's twin; make it where the event loop runs.
+    """Client's twin. It belongs to the event loop of its first call.
 
     async with AsyncClient("127.0.0.1:8001") as client:
         output = (await client.attend(query, key, value)).output
@@ -30,8 +34,21 @@ class AsyncClient(_channel.Caller):
     def _library() -> Any:
         return grpc.aio
 
-    def _opened(self) -> None:
-        _process.keep_asyncio(self, is_open=True)
+    def _made(self) -> None:
+        """A channel of gRPC's belongs to an event loop, which may not run yet."""
+
+    def _check_open(self) -> None:
+        super()._check_open()
+        loop = asyncio.get_running_loop()
+        if self._channel is None:
+            self._open()
+            self._loop = loop
+            _process.keep_asyncio(self, is_open=True)
+        elif self._loop is not loop:
+            raise FailedPreconditionError(
+                f"this client of {self.target} has made calls in another event loop "
+                "(expected a client of its own for each asyncio.run())"
+            )
 
     async def __aenter__(self) -> Self:
         return self
@@ -44,7 +61,8 @@ class AsyncClient(_channel.Caller):
         self._is_closed = True
         _process.keep_asyncio(self, is_open=False)
         if not self._is_inherited():
-            await self._channel.close()
+            if self._channel is not None:
+                await self._channel.close()
             await asyncio.to_thread(self._release)
 
     async def attend(

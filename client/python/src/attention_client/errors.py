@@ -113,7 +113,10 @@ class OutOfRangeError(AttentionError, IndexError):
 
 
 class FailedPreconditionError(AttentionError):
-    """The server has no folder for files of sequences, or the process was forked."""
+    """The server has no folder for files of sequences, or the process was forked.
+
+    Or an AsyncClient is called in another event loop than its own.
+    """
 
     code = grpc.StatusCode.FAILED_PRECONDITION
 
