@@ -46,7 +46,19 @@ def test_mistakes_are_named_before_they_are_sent(computing, sequence, rows, norm
         (lambda: sequence.attend(query, append=query[0, 0, 0]), "append"),
         (lambda: sequence.attend(query, position=3), "position"),
         (lambda: computing.attend_sequences([], query), "sequences: none"),
+        (
+            lambda: computing.attend_sequences([sequence, "name"], query),
+            r"sequences\[1\]: 'name' .expected what sequence",
+        ),
         (lambda: computing.delete_sequences("name"), "names"),
+        (
+            lambda: computing.delete_sequences(["name", sequence]),
+            r"names\[1\]: Sequence.* .expected text",
+        ),
+        (
+            lambda: computing.delete_sequences(["\ud800"]),
+            r"names\[0\]: '\\ud800' .expected text that UTF-8",
+        ),
         (
             lambda: computing.sequence(heads=1, width=1, dtype="int16"),
             "dtype.*bfloat16",

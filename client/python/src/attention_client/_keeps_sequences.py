@@ -108,7 +108,7 @@ class KeepsSequences:
         are seen. Lengths may differ. Options are those of attend. Behind a proxy all
         are to be at one server, as forks of one sequence are.
         """
-        known = [sequence._known for sequence in sequences]
+        known = _sequence_calls.known_of(sequences)
         steps = _sequence_calls.attend_all(known, query, layer, append, options)
         if known:
             metadata = self._routed(known[0].route, metadata)

@@ -124,6 +124,8 @@ def set_field(message: Any, name: str, value: Any, shown: str) -> None:
 
 def _expected(field: Any, value: Any) -> str:
     if field.cpp_type == field.CPPTYPE_STRING:
+        if isinstance(value, str):
+            return "text that UTF-8 can write"
         return f"text, such as {str(value)!r}" if np.isscalar(value) else "text"
     if field.cpp_type == field.CPPTYPE_BOOL:
         return "True or False"

@@ -55,9 +55,25 @@ def by_route(names: Iterable[str]) -> list[list[str]]:
     if isinstance(names, str):
         raise InvalidArgumentError(f"names: {names!r} (expected a list of names)")
     groups: dict[str, list[str]] = {}
-    for name in names:
+    text = _message("DescribeSequenceRequest")()
+    for number, name in enumerate(names):
+        set_field(text, "name", name, f"names[{number}]")
         groups.setdefault(route(name), []).append(name)
     return list(groups.values())
+
+
+def known_of(sequences: Iterable[Any]) -> list[Known]:
+    """What is known of each."""
+    found = []
+    for number, sequence in enumerate(sequences):
+        known = getattr(sequence, "_known", None)
+        if not isinstance(known, Known):
+            raise InvalidArgumentError(
+                f"sequences[{number}]: {sequence!r} (expected what sequence() or "
+                "open_sequence() gives)"
+            )
+        found.append(known)
+    return found
 
 
 def _name_and_label(message: Any, name: str | None, label: str | None) -> None:

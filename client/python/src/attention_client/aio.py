@@ -202,7 +202,7 @@ class AsyncClient(_channel.Caller):
         **options: Unpack[Options],
     ) -> Result:
         """As Client.attend_sequences."""
-        known = [sequence._known for sequence in sequences]
+        known = _sequence_calls.known_of(sequences)
         steps = _sequence_calls.attend_all(known, query, layer, append, options)
         if known:
             metadata = _sequence_calls.routed(known[0].route, metadata)
