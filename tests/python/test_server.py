@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from polling import wait_until
 
-from attention_client import Client, LocalServer
+from attention_client import Client, FailedPreconditionError, LocalServer
 from attention_client.server import BINARY_VARIABLE, find_binary
 
 
@@ -154,6 +154,16 @@ def test_files_of_sequences_may_have_a_folder_of_its_own():
         client.sequence(heads=1, width=4).export("file")
         assert (server.files / "file").is_file()
     assert not server.files.exists()
+
+
+@pytest.mark.parametrize("nothing", [None, False])
+def test_no_folder_is_no_folder(nothing):
+    with LocalServer(resident_folder=nothing, worker_threads=None) as server:
+        assert server.files is None
+        with Client(server.target) as client:
+            sequence = client.sequence(heads=1, width=4)
+            with pytest.raises(FailedPreconditionError, match="resident-folder"):
+                sequence.export("file")
 
 
 def test_the_package_with_the_server_comes_before_the_path(monkeypatch, tmp_path):

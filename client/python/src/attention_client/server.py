@@ -58,6 +58,7 @@ class LocalServer:
     resident_folder: as the server's flag; True: a folder of its own, which goes when
     the server ends. .files names it, or is None.
     flags: the server's, with underscores: worker_threads=2, model_repository="sets".
+    None is as good as left out.
 
     It ends with stop(), with the context, and with this process, however that ends.
 
@@ -76,6 +77,9 @@ class LocalServer:
         program = find_binary(binary)
         if "ready_file" in flags:
             raise TypeError("ready_file: it is LocalServer's own (see .target)")
+        flags = {name: value for name, value in flags.items() if value is not None}
+        if flags.get("resident_folder") is False:
+            del flags["resident_folder"]
         # Not TemporaryDirectory: a child that os.fork() has made would remove it.
         self._folder = Path(tempfile.mkdtemp(prefix="attention-"))
         self.log_path = self._folder / "log"
