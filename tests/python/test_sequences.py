@@ -160,6 +160,19 @@ def test_keys_are_converted_to_the_sequences_datatype(computing, rows, normal, d
             np.testing.assert_array_equal(output, expected)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_a_number_beyond_the_range_is_an_infinity(computing, rows, normal, dtype):
+    key, value = rows(3)
+    value = value.astype(np.float64)
+    value[:, 1] = 1e300
+    query = normal(4, 1, WIDTH)
+    assert np.isposinf(attend_with_keys(computing, query, (key, value))).all()
+    with computing.sequence(heads=HEADS, width=WIDTH, dtype=dtype) as sequence:
+        sequence.append(key, value)
+        assert np.isposinf(sequence.attend(query).output).all()
+
+
 def test_keys_that_would_not_be_rounded_are_refused(sequence):
     small = np.ones((HEADS, 1, WIDTH), np.int8)
     with pytest.raises(InvalidArgumentError) as caught:

@@ -75,7 +75,8 @@ class Known:
             return array, None  # the server refuses what does not fit
         if kind in _SCALED:
             return quantized(array, kind, name)
-        converted: Array = array.astype(kind, copy=False)
+        with np.errstate(over="ignore"):  # beyond its range are infinities
+            converted: Array = array.astype(kind, copy=False)
         return converted, None
 
     def has_appended(self, layer: int, end: int) -> None:

@@ -136,8 +136,10 @@ def sendable(array: Array, name: str) -> Array:
         raise InvalidArgumentError(
             f"{name}: datatype {array.dtype} (expected {expected})"
         )
-    # Unlike np.ascontiguousarray, it leaves an array without extents one.
-    return np.asarray(array, dtype=kind, order="C")
+    # A number beyond float32's range is an infinity there. Unlike
+    # np.ascontiguousarray, asarray leaves an array without extents one.
+    with np.errstate(over="ignore"):
+        return np.asarray(array, dtype=kind, order="C")
 
 
 def _read_varint(data: memoryview, at: int) -> tuple[int, int]:
