@@ -2,6 +2,7 @@
 
 import time
 
+import numpy as np
 import pytest
 from keys import HEADS, WIDTH
 
@@ -29,6 +30,20 @@ def test_other_keys_at_a_place_that_is_taken_are_aborted(computing, sequence, ro
         sequence.append(*rows(1))
     sequence.describe()
     assert sequence.append(key, value) == 7
+
+
+def test_a_batch_that_fails_can_be_repeated(computing, rows, normal):
+    one, other = (computing.sequence(heads=HEADS, width=WIDTH) for _ in range(2))
+    computing.open_sequence(other.name).append(*rows(2))  # of which other knows nothing
+    query = normal(2, 4, 1, WIDTH)
+    step = [np.stack([part, part]) for part in rows(1)]
+    with pytest.raises(AbortedError):
+        computing.attend_sequences([one, other], query, append=step)
+    assert one.lengths == (0,)
+    assert computing.open_sequence(one.name).lengths == (1,)
+    other.describe()
+    computing.attend_sequences([one, other], query, append=step)
+    assert (one.lengths, other.lengths) == ((1,), (3,))
 
 
 def test_a_gap_is_out_of_range(sequence, rows, normal):

@@ -107,6 +107,10 @@ class KeepsSequences:
         (B, Hkv, n, D), or (T, Hkv, D), which come behind the keys that are there, and
         are seen. Lengths may differ. Options are those of attend. Behind a proxy all
         are to be at one server, as forks of one sequence are.
+
+        Where one entry fails, others may have appended already, and lengths do not say
+        so: the same call again acknowledges what is there, and describe() of a
+        sequence takes its lengths anew.
         """
         known = _sequence_calls.known_of(sequences)
         steps = _sequence_calls.attend_all(known, query, layer, append, options)
