@@ -47,6 +47,19 @@ def test_no_more_than_in_flight_are_taken_ahead(client, normal):
     results.close()
 
 
+def test_a_request_may_follow_from_the_result_before(client, normal):
+    results = []
+
+    def source():
+        for request in requests(normal, 3):
+            assert len(results) == request["query"].shape[1] - 1
+            yield request
+
+    for result in client.attend_many(source(), in_flight=1):
+        results.append(result)
+    assert len(results) == 3
+
+
 def test_an_error_stands_in_its_place(client, normal):
     good = next(requests(normal, 1))
     asked = [
