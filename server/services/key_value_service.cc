@@ -1,6 +1,9 @@
 #include "server/services/key_value_service.h"
 
+#include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -8,6 +11,7 @@
 #include "server/request/request_builder.h"
 #include "server/services/answer.h"
 #include "server/services/caller_of_call.h"
+#include "server/services/grpc_call.h"
 #include "server/services/sequence_messages.h"
 #include "server/services/small_message.h"
 #include "server/services/unary_call.h"
@@ -24,6 +28,26 @@ constexpr size_t kMostBytes = 256 << 10;
 absl::Status Required(absl::string_view field) {
   return FieldError(field, "missing");
 }
+
+absl::Status StillWanted(const grpc::CallbackServerContext& context) {
+  return context.IsCancelled()
+             ? absl::CancelledError("the caller cancelled the call")
+             : absl::OkStatus();
+}
+
+// What a worker does in a call's turn.
+class WorkInTurn final : public QueuedWork {
+ public:
+  explicit WorkInTurn(std::function<void()> work) : work_(std::move(work)) {}
+
+  void RunQueued(Turn& turn) override {
+    turn.SetParts(1);
+    work_();
+  }
+
+ private:
+  const std::function<void()> work_;
+};
 
 }  // namespace
 
@@ -60,11 +84,7 @@ KeyValueService::Reactor* KeyValueService::AskInTurn(
                  const absl::Status& turn) {
     // Also where its deadline has passed, or the server has drained for long
     // enough.
-    const auto go_on = [context] {
-      return context->IsCancelled()
-                 ? absl::CancelledError("the caller cancelled the call")
-                 : absl::OkStatus();
-    };
+    const auto go_on = [context] { return StillWanted(*context); };
     absl::Status status = turn;
     if (status.ok()) status = go_on();
     Response reply;
@@ -95,7 +115,29 @@ KeyValueService::Reactor* KeyValueService::Create(
 KeyValueService::Reactor* KeyValueService::Truncate(
     Context* context, const grpc::ByteBuffer* request,
     grpc::ByteBuffer* response) {
-  return Ask(context, *request, *response, &KeyValueService::TruncateFor);
+  auto caller = CallerOfCall(services_.callers, *context);
+  if (!caller.ok()) return Answer(context, caller.status());
+  auto message = ReadSmallMessage<v1::TruncateRequest>(*request, kMostBytes);
+  if (!message.ok()) return Answer(context, message.status());
+  WriteMessage(v1::TruncateResponse(), *response);
+  std::string owner = ResidentStore::OwnerOf(caller->get());
+  if (!IsChanging(owner, message->name())) {
+    return Answer(context, TruncateFor(owner, *message));
+  }
+  // gRPC's thread does not wait for whoever appends much.
+  const CallOrigin origin = OriginOf(*context, *std::move(caller));
+  const auto cost = services_.costs.Estimate(
+      {server::Work::kCopy, static_cast<double>(request->Length())});
+  Reactor* const reactor = context->DefaultReactor();
+  const absl::Status late = services_.queue.Add(
+      std::make_shared<WorkInTurn>([=, this, message = *std::move(message)] {
+        absl::Status status = StillWanted(*context);
+        if (status.ok()) status = TruncateFor(owner, message);
+        reactor->Finish(ToGrpcStatus(status));
+      }),
+      {origin.path(), cost, origin.deadline});
+  if (!late.ok()) reactor->Finish(ToGrpcStatus(late));
+  return reactor;
 }
 
 KeyValueService::Reactor* KeyValueService::Fork(Context* context,
@@ -154,9 +196,18 @@ absl::Status KeyValueService::CreateFor(
   return absl::OkStatus();
 }
 
+bool KeyValueService::IsChanging(const std::string& owner,
+                                 const std::string& name) {
+  const auto sequence = store().Find(owner, name, store::Clock::now());
+  if (!sequence.ok()) return false;
+  for (int64_t layer = 0; layer < (*sequence)->form().layers; ++layer) {
+    if ((*sequence)->IsChanging(layer)) return true;
+  }
+  return false;
+}
+
 absl::Status KeyValueService::TruncateFor(const std::string& owner,
-                                          const v1::TruncateRequest& request,
-                                          v1::TruncateResponse&) {
+                                          const v1::TruncateRequest& request) {
   if (!request.has_length()) return Required("length");
   return store().Truncate(owner, request.name(), request.length(),
                           store::Clock::now());

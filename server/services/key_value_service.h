@@ -89,9 +89,10 @@ class KeyValueService final : public key_value_methods::AllMethods {
   absl::Status CreateFor(const std::string& owner,
                          const v1::CreateSequencesRequest& request,
                          v1::CreateSequencesResponse& response);
+  // Whether Truncate() would wait for somebody who appends.
+  bool IsChanging(const std::string& owner, const std::string& name);
   absl::Status TruncateFor(const std::string& owner,
-                           const v1::TruncateRequest& request,
-                           v1::TruncateResponse& response);
+                           const v1::TruncateRequest& request);
   absl::Status ForkFor(const std::string& owner, const v1::ForkRequest& request,
                        v1::ForkResponse& response);
   absl::Status DescribeFor(const std::string& owner,

@@ -7,10 +7,11 @@ import time
 import grpc
 import numpy as np
 from attacked_server import PATIENCE
+from attention.v1 import attention_pb2 as pb
 from grpc import StatusCode
 from polling import wait_until
 from sequence_calls import code_of, rows
-from sequences import Sequences
+from sequences import Sequences, form, tensor
 
 
 def test_appends_that_race_with_delete(start):
@@ -77,6 +78,48 @@ def test_appends_that_race_with_delete(start):
         assert sequences.all_names() == []
         # Nobody reads any more: what was appended to what was deleted is gone, too.
         wait_until(lambda: sequences.held_bytes() == before, "memory is given back")
+
+
+def test_truncates_of_what_is_appended_to_hold_up_nobody(start):
+    server = start("--resident-memory-limit", "1GiB", "--max-request-bytes", "1GiB")
+    heads, width, count, callers = 64, 128, 3500, 16
+    service = "/attention.v1.KeyValueService/"
+    key = tensor(np.ones((heads, count, width), np.float32))
+    append = pb.AppendRequest(name="a", key=key, value=key).SerializeToString()
+    truncate = pb.TruncateRequest(name="a", length=0).SerializeToString()
+    waited = {"truncate": [], "info": []}
+    with contextlib.ExitStack() as stack:
+        channels = [stack.enter_context(server.channel()) for _ in range(callers + 2)]
+        own, info_channel = channels.pop(), channels.pop()
+        Sequences(own).create("a", form=form(heads=heads, width=width))
+        info = info_channel.unary_unary("/attention.v1.AttentionService/GetServerInfo")
+        info(b"", timeout=PATIENCE)  # with the connection
+        truncates = [channel.unary_unary(service + "Truncate") for channel in channels]
+
+        def start_truncate(call):
+            begin = time.monotonic()
+            future = call.future(truncate, timeout=PATIENCE)
+            future.add_done_callback(
+                lambda _: waited["truncate"].append(time.monotonic() - begin)
+            )
+            return future
+
+        pending = [start_truncate(call) for call in truncates]
+        appended = own.unary_unary(service + "Append").future(append, timeout=PATIENCE)
+        while not appended.done():
+            pending = [
+                start_truncate(call) if future.done() else future
+                for call, future in zip(truncates, pending, strict=True)
+            ]
+            begin = time.monotonic()
+            info(b"", timeout=PATIENCE)
+            waited["info"].append(time.monotonic() - begin)
+        appended.result()
+        for future in pending:
+            future.result()
+    longest = {what: max(times) for what, times in waited.items()}
+    # A truncate waits for the append, which shows how long that took.
+    assert longest["info"] < 0.5 * longest["truncate"], longest
 
 
 def test_100_000_sequences_come_and_go(start):
