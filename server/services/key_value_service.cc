@@ -29,6 +29,12 @@ absl::Status Required(absl::string_view field) {
   return FieldError(field, "missing");
 }
 
+// For calls that make something: it would end with the server.
+absl::Status CheckServing(const Admission& admission) {
+  return admission.draining() ? absl::UnavailableError("the server is draining")
+                              : absl::OkStatus();
+}
+
 absl::Status StillWanted(const grpc::CallbackServerContext& context) {
   return context.IsCancelled()
              ? absl::CancelledError("the caller cancelled the call")
@@ -179,6 +185,8 @@ KeyValueService::Reactor* KeyValueService::Import(
 absl::Status KeyValueService::CreateFor(
     const std::string& owner, const v1::CreateSequencesRequest& request,
     v1::CreateSequencesResponse& response) {
+  absl::Status serving = CheckServing(services_.admission);
+  if (!serving.ok()) return serving;
   std::vector<store::NewSequence> wanted;
   for (const v1::NewSequence& message : request.sequences()) {
     absl::StatusOr<store::NewSequence> sequence =
@@ -216,6 +224,8 @@ absl::Status KeyValueService::TruncateFor(const std::string& owner,
 absl::Status KeyValueService::ForkFor(const std::string& owner,
                                       const v1::ForkRequest& request,
                                       v1::ForkResponse& response) {
+  absl::Status serving = CheckServing(services_.admission);
+  if (!serving.ok()) return serving;
   const absl::StatusOr<store::NewFork> fork = FromWire(request);
   if (!fork.ok()) return fork.status();
   absl::StatusOr<std::string> name =

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <memory>
 #include <string>
 #include <vector>
@@ -150,6 +151,31 @@ TEST_F(SequencesTest, ARequestKeepsWhatItBeganWith) {
   v1::AttendResponse reply;
   ASSERT_TRUE(reply.ParseFromString(*bytes));
   EXPECT_EQ(reply.output().data(), expected->output().data());
+}
+
+TEST_F(SequencesTest, WhileTheServerDrainsNoneIsMade) {
+  Start();
+  Make("s", 10);
+  gate_.CloseAt(1);
+  const auto pending =
+      client_->Start(kAttend, OnSequences(Query(), {"s"}).SerializeAsString());
+  gate_.WaitUntilHolding();
+  auto drained =
+      std::async(std::launch::async, [this] { return server_->Drain(); });
+  StatusCode appended = StatusCode::kOk;
+  for (int tries = 0; tries < 10'000 && appended == StatusCode::kOk; ++tries) {
+    appended = Append(AppendOf("s", 10, 1)).status().code();
+  }
+  EXPECT_EQ(appended, StatusCode::kUnavailable);
+  ExpectRefusal(Create({"new"}).status(), StatusCode::kUnavailable,
+                {"the server is draining"});
+  v1::ForkRequest fork;
+  fork.set_name("s");
+  ExpectRefusal(Call<v1::ForkResponse>("Fork", fork).status(),
+                StatusCode::kUnavailable, {"the server is draining"});
+  gate_.Open();
+  EXPECT_EQ(pending->Wait().status(), absl::OkStatus());
+  EXPECT_TRUE(drained.get());
 }
 
 // Ten steps are sent at once, each a key behind the ones before it.
