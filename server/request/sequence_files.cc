@@ -12,6 +12,15 @@
 namespace attention::server {
 namespace {
 
+// Of writing: what the file lies in is gone, or may not be written to. That is
+// neither a sequence that is not there, nor about the caller's rights.
+absl::Status OfFolder(const absl::Status& status) {
+  if (!absl::IsNotFound(status) && !absl::IsPermissionDenied(status)) {
+    return status;
+  }
+  return absl::FailedPreconditionError(status.message());
+}
+
 absl::Status OfFile(const absl::Status& status, const SequenceFilePlace& file) {
   if (status.ok()) return status;
   return absl::Status(
@@ -33,7 +42,7 @@ absl::StatusOr<int64_t> ExportSequence(store::Store& store,
   if (!snapshots.ok()) return snapshots.status();
   absl::Status status = store::WriteSequenceFile((*sequence)->form(),
                                                  *snapshots, file.path, go_on);
-  if (!status.ok()) return OfFile(status, file);
+  if (!status.ok()) return OfFile(OfFolder(status), file);
   struct stat facts {};
   const bool known = stat(file.path.c_str(), &facts) == 0;
   return known ? static_cast<int64_t>(facts.st_size) : 0;
@@ -53,17 +62,21 @@ absl::StatusOr<ImportedSequence> ImportSequence(store::Store& store,
   absl::StatusOr<std::string> name =
       store.Create(owner, wanted, store::Clock::now());
   if (!name.ok()) return name.status();
-  const absl::Status status = reader->Read(
-      [&](int64_t layer, int64_t position, const KeyValueBlock& rows) {
-        absl::Status stopped = go_on();
-        if (!stopped.ok()) return stopped;
-        return store
-            .Append(owner, *name, layer, position, rows, store::Clock::now())
+  absl::Status other;  // what is not about the file
+  const absl::Status status = reader->Read([&](int64_t layer, int64_t position,
+                                               const KeyValueBlock& rows) {
+    other = go_on();
+    if (!other.ok()) return other;
+    other =
+        store.Append(owner, *name, layer, position, rows, store::Clock::now())
             .status();
-      });
+    return other;
+  });
   if (!status.ok()) {
     store.Delete(owner, *name).IgnoreError();
-    return OfFile(status, file);
+    // NOT_FOUND would be a file that is not there.
+    if (absl::IsNotFound(other)) return absl::AbortedError(other.message());
+    return other.ok() ? OfFile(status, file) : other;
   }
   return ImportedSequence{*std::move(name), reader->lengths()};
 }

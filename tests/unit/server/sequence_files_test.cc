@@ -57,5 +57,38 @@ TEST_F(SequenceFilesTest, NoSequenceIsLeftOfAFileThatIsNotReadToItsEnd) {
   EXPECT_THAT(ImportSequence(store_, "", file_, wanted, go_on), IsOk());
 }
 
+absl::Status GoOnAlways() { return absl::OkStatus(); }
+
+TEST_F(SequenceFilesTest, WhatTheStoreRefusesIsNotSaidOfTheFile) {
+  ASSERT_THAT(ExportSequence(store_, "", "a", file_, GoOnAlways), IsOk());
+  store::Store small{store::StoreOptions{.memory_limit = 4 << 10}};
+  const store::NewSequence wanted{{}, "b", "", std::nullopt};
+  EXPECT_THAT(ImportSequence(small, "", file_, wanted, GoOnAlways),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       ::testing::StartsWith("no memory for 2 pages")));
+}
+
+TEST_F(SequenceFilesTest, ASequenceThatIsDeletedWhileItIsReadIsAborted) {
+  ASSERT_THAT(ExportSequence(store_, "", "a", file_, GoOnAlways), IsOk());
+  const store::NewSequence wanted{{}, "b", "", std::nullopt};
+  const auto remove = [&] {
+    store_.Delete("", "b").IgnoreError();
+    return absl::OkStatus();
+  };
+  EXPECT_THAT(
+      ImportSequence(store_, "", file_, wanted, remove),
+      StatusIs(absl::StatusCode::kAborted, ::testing::HasSubstr("'b'")));
+}
+
+TEST_F(SequenceFilesTest, AFolderThatIsGoneIsNoSequenceThatIsNotThere) {
+  const SequenceFilePlace file{folder_.path() + "/gone/a.safetensors", "a"};
+  EXPECT_THAT(ExportSequence(store_, "", "a", file, GoOnAlways),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       ::testing::HasSubstr("file: 'a'")));
+  EXPECT_THAT(
+      ExportSequence(store_, "", "nobody", file, GoOnAlways),
+      StatusIs(absl::StatusCode::kNotFound, ::testing::HasSubstr("'nobody'")));
+}
+
 }  // namespace
 }  // namespace attention::server
