@@ -35,6 +35,8 @@ struct Address {
 std::optional<Address> ParseAddress(absl::string_view text) {
   const bool v6 = absl::ConsumePrefix(&text, "[");
   if (v6 && !absl::ConsumeSuffix(&text, "]")) return std::nullopt;
+  // inet_pton() reads up to it, and so does gRPC, to which the port is lost.
+  if (absl::StrContains(text, '\0')) return std::nullopt;
   Address address;
   address.bits = v6 ? kBitsOfV6 : kBitsOfV4;
   const std::string terminated(text);

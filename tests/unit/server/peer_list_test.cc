@@ -33,6 +33,16 @@ TEST(PeerListTest, ATargetIsOneOfThem) {
   }
 }
 
+// gRPC reads up to it and loses the port.
+TEST(PeerListTest, ANulIsNoPartOfAnAddress) {
+  const std::string nul(1, '\0');
+  for (const std::string& target :
+       {"10.1.0.7" + nul + ":9", "10.1.0.7" + nul + "x:9"}) {
+    EXPECT_FALSE(HasPeer({"10.0.0.0/8:*"}, target)) << target;
+    EXPECT_FALSE(IsPeerEntry(target)) << target;
+  }
+}
+
 TEST(PeerListTest, ANetworkHasTheAddressesOfItsPrefix) {
   EXPECT_TRUE(HasPeer({"10.1.128.0/17:*"}, "10.1.129.3:9"));
   EXPECT_FALSE(HasPeer({"10.1.128.0/17:*"}, "10.1.127.3:9"));
