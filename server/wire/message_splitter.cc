@@ -170,6 +170,7 @@ class MessageSplitter {
       if (!status.ok()) return status;
       if (out.size() > kMostOtherBytes) {
         return absl::InvalidArgumentError(absl::StrCat(
+            within, within.empty() ? "" : ": ",
             "the fields other than tensor elements take more than ",
             kMostOtherBytes, " bytes"));
       }

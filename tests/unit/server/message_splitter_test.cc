@@ -245,6 +245,18 @@ TEST(SplitMessage, RefusesSmallFieldsOfUnreasonableSize) {
               StatusIs(kInvalid, AllOf(StartsWith("shape: takes"))));
 }
 
+TEST(SplitMessage, SaysWhichFieldsOfAMessageAreTooMany) {
+  v1::AttendRequest request;
+  const std::string name(32, 'x');
+  for (int n = 0; n < 2000; ++n) {
+    request.mutable_sequences()->add_entries()->set_name(name);
+  }
+  EXPECT_THAT(DecodeStatus(request.SerializeAsString()),
+              StatusIs(kInvalid, StartsWith("entries: the fields other than "
+                                            "tensor elements take more than "
+                                            "65536 bytes")));
+}
+
 TEST(SplitMessage, RefusesMoreTensorsThanAnyRequestHas) {
   std::string bytes;
   for (int i = 0; i < 64; ++i) bytes += Field(2, Field(3, "0123456789"));
