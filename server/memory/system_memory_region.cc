@@ -96,8 +96,10 @@ absl::Status SystemMemoryRegion::MapObject() {
 }
 
 void SystemMemoryRegion::Pin(const Engine& engine) {
+  is_watched_ = true;  // a device copies as soon as the memory is pinned
   pinned_ =
       engine.PinHostMemory({static_cast<std::byte*>(mapping_), mapping_size_});
+  is_watched_ = pinned_ != nullptr;
 }
 
 SystemMemoryRegion::~SystemMemoryRegion() {
@@ -110,7 +112,7 @@ absl::Status SystemMemoryRegion::CheckIntact() const {
   // A device that copies by itself raises no signal where the object was cut
   // off, and goes on with the pages that it had. The last page goes first:
   // where it is gone, this access raises the signal.
-  if (pinned_ != nullptr) {
+  if (is_watched_) {
     const auto* const last =
         static_cast<const volatile std::byte*>(mapping_) + mapping_size_ - 1;
     static_cast<void>(*last);

@@ -1,6 +1,7 @@
 #ifndef ATTENTION_SERVER_MEMORY_SYSTEM_MEMORY_REGION_H_
 #define ATTENTION_SERVER_MEMORY_SYSTEM_MEMORY_REGION_H_
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -32,7 +33,8 @@ class SystemMemoryRegion final : public SharedMemoryRegion {
   /// Lets the devices of `engine`, where it has any, copy from and to the
   /// region's memory by themselves. Takes a moment for each MiB. Such a region
   /// is looked at in CheckIntact(): an object that was truncated and is as
-  /// large as before by then is not noticed.
+  /// large as before by then is not noticed. Once, while others may use the
+  /// region.
   void Pin(const Engine& engine);
 
   /// Whether memory was missing when it was touched: its owner truncated the
@@ -60,6 +62,7 @@ class SystemMemoryRegion final : public SharedMemoryRegion {
   size_t mapping_size_ = 0;
   std::optional<FaultGuard> guard_;
   std::unique_ptr<PinnedMemory> pinned_;  // null where it is not
+  std::atomic<bool> is_watched_{false};   // while a device may copy by itself
 };
 
 }  // namespace attention::server
