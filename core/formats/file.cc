@@ -113,6 +113,13 @@ absl::Status OutputFile::Write(absl::Span<const std::byte> bytes) {
   return absl::OkStatus();
 }
 
+absl::Status OutputFile::Sync() {
+  while (fsync(descriptor_) != 0) {
+    if (errno != EINTR) return ErrnoStatus(path_, "cannot be written");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status OutputFile::Close() {
   // Network file systems report a full disk only here.
   if (close(std::exchange(descriptor_, -1)) != 0) {

@@ -54,6 +54,8 @@ class OutputFile {
   ~OutputFile();
 
   absl::Status Write(absl::Span<const std::byte> bytes);
+  /// Returns when the disk has what was written.
+  absl::Status Sync();
   /// To be called once, at the end: a full disk may be reported only here.
   absl::Status Close();
 

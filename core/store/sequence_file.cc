@@ -105,6 +105,8 @@ absl::Status WriteSequenceFile(const SequenceForm& form,
         return stopped.ok() ? file->Write(bytes) : stopped;
       });
   if (!stopped.ok()) return stopped;
+  // The name may reach the disk before what it names.
+  if (status.ok()) status = file->Sync();
   if (status.ok()) status = file->Close();
   if (!status.ok()) return of_path(status);
   if (std::rename(part.c_str(), path.c_str()) != 0) {
