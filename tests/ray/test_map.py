@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import threading
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from waiting import wait_for_nodes, wait_until
 
-from attention_client import InvalidArgumentError
+from attention_client import DeadlineExceededError, InvalidArgumentError
 from attention_client.ray import AttentionCluster
 
 HEADS, WIDTH, KEYS = 2, 16, 700
@@ -63,6 +64,44 @@ def test_a_drain_that_ended_with_the_map_leaves_the_node_in_use(cluster):
     wait_for_nodes(cluster, 4)
     with cluster.sequence(**form) as sequence:
         assert len(sequence.describe().ranges[0].replicas) == 4
+
+
+@contextlib.contextmanager
+def held(cluster, name):
+    """The map changes that sequence, as far as others can see."""
+
+    def hold(of):
+        with of._state.lock(name):
+            of._held, of._is_over = True, threading.Event()
+            of._is_over.wait(30)  # a call without a limit ends, too
+
+    def asked(work):
+        return ray.get(cluster._map.__ray_call__.remote(work), timeout=60)
+
+    holding = cluster._map.__ray_call__.remote(hold)
+    wait_until(lambda: asked(lambda of: getattr(of, "_held", False)))
+    try:
+        yield
+    finally:
+        asked(lambda of: of._is_over.set())
+        ray.get(holding, timeout=60)
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_calls_that_the_map_answers_end_with_the_clusters_timeout():
+    # One of its own: what the map was asked for it may do later.
+    with AttentionCluster(1, name="hurried", cpus=0, timeout=0.5) as hurried:
+        sequence = hurried.sequence(heads=HEADS, width=WIDTH)
+        calls = [
+            sequence.describe,
+            sequence.fork,
+            lambda: sequence.truncate(0),
+            sequence.delete,
+        ]
+        with held(hurried, sequence.name):
+            for call in calls:
+                with pytest.raises(DeadlineExceededError, match=r"within 0\.5 s"):
+                    call()
 
 
 @pytest.mark.long  # Ray takes a quarter of a minute to see that a node is gone

@@ -204,18 +204,22 @@ class ShardedSequence(EndsWithBlock):
         length: the first keys of every layer, in place of all.
         """
         made, lengths = self._cluster._ask(
-            "fork", self.name, name, length, timeout=timeout
+            "fork", self.name, name, length, timeout=self._seconds(timeout)
         )
         return ShardedSequence(self._cluster, made, lengths)
 
     def truncate(self, length: int, *, timeout: float | None = None) -> None:
         """Keeps the first keys of every layer."""
-        self._map = self._cluster._ask("truncate", self.name, length, timeout=timeout)
+        self._map = self._cluster._ask(
+            "truncate", self.name, length, timeout=self._seconds(timeout)
+        )
         self._lengths[:] = [length] * len(self._lengths)
 
     def describe(self, *, timeout: float | None = None) -> ShardedDescription:
         """What all replicas have; lengths and len() are of it from then on."""
-        self._map, lengths = self._cluster._ask("describe", self.name, timeout=timeout)
+        self._map, lengths = self._cluster._ask(
+            "describe", self.name, timeout=self._seconds(timeout)
+        )
         self._lengths[:] = lengths
         missing = joined(
             (part.start, part.end) for part in self._map.ranges if not part.replicas
@@ -233,20 +237,23 @@ class ShardedSequence(EndsWithBlock):
         """Writes a checkpoint into a folder that all nodes see; its bytes.
 
         One safetensors file for each range, and sequence.json, in place of those of an
-        earlier one.
+        earlier one. timeout: seconds; None: as long as it takes.
         """
         size: int = self._cluster._copy("export", self.name, folder, timeout=timeout)
         return size
 
     def delete(self, *, timeout: float | None = None) -> None:
         """Ends it. Safe to call twice."""
-        self._cluster._ask("delete", self.name, timeout=timeout)
+        self._cluster._ask("delete", self.name, timeout=self._seconds(timeout))
 
     def _known(self) -> Known:
         return fanout.known(self.form, Replica("", self.name))
 
+    def _seconds(self, timeout: float | None) -> float:
+        return self._cluster.timeout if timeout is None else timeout
+
     def _left(self, timeout: float | None) -> Callable[[], float]:
-        end = time.monotonic() + (self._cluster.timeout if timeout is None else timeout)
+        end = time.monotonic() + self._seconds(timeout)
         return lambda: end - time.monotonic()
 
     def _rows(self, key: Any, value: Any, layer: int, position: int | None) -> NewKeys:
