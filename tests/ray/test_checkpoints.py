@@ -1,12 +1,14 @@
 """Files of sequences: how long a node may take for them, and what is in them."""
 
 import json
+import os
+import re
 import shutil
 
 import pytest
 from waiting import wait_for_nodes
 
-from attention_client import Client, InvalidArgumentError, _channel
+from attention_client import Client, InvalidArgumentError, NotFoundError, _channel
 from attention_client.ray.node import NodeActor
 
 
@@ -55,11 +57,58 @@ def exported(cluster, normal, tmp_path):
 def test_a_checkpoint_begins_with_the_last_range(exported):
     # What is appended meanwhile may be in earlier ones, and in later ones alone never.
     _, folder = exported
-    starts = [part["start"] for part in told(folder)["ranges"]]
-    assert starts == [0, 64, 128]
-    files = [folder / f"{start}.safetensors" for start in starts]
-    written = [file.stat().st_mtime_ns for file in files]
+    assert [part["start"] for part in told(folder)["ranges"]] == [0, 64, 128]
+    written = [(folder / file).stat().st_mtime_ns for file in files(folder)]
     assert written == sorted(written, reverse=True)
+
+
+def test_a_relative_folder_is_the_callers(cluster, normal, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    wait_for_nodes(cluster, 4)
+    with cluster.sequence(heads=1, width=4) as made:
+        made.append(normal(1, 5, 4), normal(1, 5, 4))
+        made.export("here")
+    assert (tmp_path / "here" / "sequence.json").exists()
+    with cluster.import_sequence("here") as copy:
+        assert len(copy) == 5
+
+
+def test_a_checkpoint_takes_the_place_of_an_earlier_one(exported, normal):
+    sequence, folder = exported
+    before = files(folder)
+    sequence.append(normal(1, 1, 4), normal(1, 1, 4))
+    sequence.export(folder)
+    after = files(folder)
+    assert not set(before) & set(after)
+    assert sorted(os.listdir(folder)) == sorted([*after, "sequence.json"])
+
+
+def test_an_export_that_fails_leaves_the_earlier_checkpoint(cluster, exported, normal):
+    sequence, folder = exported
+    before = {file: (folder / file).read_bytes() for file in os.listdir(folder)}
+    sequence.append(normal(1, 1, 4), normal(1, 1, 4))
+    # The first range is written last, and its server does not have it any more.
+    (first,) = sequence.describe().ranges[0].replicas
+    cluster._client(first.node).delete_sequences([first.name])
+    with pytest.raises(NotFoundError):
+        sequence.export(folder)
+    after = {file: (folder / file).read_bytes() for file in os.listdir(folder)}
+    assert after == before
+
+
+def test_a_checkpoint_of_files_by_positions_alone_is_taken(cluster, exported):
+    # As the first builds wrote it.
+    sequence, folder = exported
+    changed = told(folder)
+    for part in changed["ranges"]:
+        name = f"{part['start']}.safetensors"
+        (folder / part["file"]).rename(folder / name)
+        part["file"] = name
+    (folder / "sequence.json").write_text(json.dumps(changed))
+    with cluster.import_sequence(folder) as copy:
+        assert len(copy) == 150
+    sequence.export(folder)
+    assert sorted(os.listdir(folder)) == sorted([*files(folder), "sequence.json"])
 
 
 def test_a_checkpoint_without_a_range_is_refused(cluster, exported):
@@ -70,12 +119,33 @@ def test_a_checkpoint_without_a_range_is_refused(cluster, exported):
     refused(cluster, folder, "no range from position 64 on")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{}",
+        "[]",
+        "{",
+        '{"form": {"heads": 1}, "range_keys": 64, "ranges": []}',
+        '{"form": null, "range_keys": 64, "ranges": []}',
+    ],
+)
+def test_an_index_that_is_none_is_named(cluster, tmp_path, text):
+    index = tmp_path / "sequence.json"
+    index.write_text(text)
+    refused(cluster, tmp_path, f"{re.escape(str(index))} is no index of a checkpoint")
+
+
 def test_a_checkpoint_with_a_gap_in_a_range_is_refused(cluster, exported, tmp_path):
     sequence, folder = exported
     with sequence.fork(length=70) as short:
         short.export(str(tmp_path / "short"))
-    shutil.copy(tmp_path / "short" / "64.safetensors", folder)
-    refused(cluster, folder, "64.safetensors has 6 keys")
+    file = files(folder)[1]
+    shutil.copy(tmp_path / "short" / files(tmp_path / "short")[1], folder / file)
+    refused(cluster, folder, f"{file} has 6 keys")
+
+
+def files(folder):
+    return [part["file"] for part in told(folder)["ranges"]]
 
 
 def told(folder):

@@ -254,11 +254,16 @@ class AttentionCluster:
         return ShardedSequence(self, known, lengths, is_own=False)
 
     def import_sequence(
-        self, folder: str, *, name: str | None = None, replicas: int = 1
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        name: str | None = None,
+        replicas: int = 1,
     ) -> ShardedSequence:
         """A new one of a checkpoint that export() has written, on any cluster."""
+        path = os.path.abspath(folder)
         known, lengths = self._copy(
-            "import_sequence", folder, name, replicas, timeout=None
+            "import_sequence", path, name, replicas, timeout=None
         )
         return ShardedSequence(self, known, lengths)
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import json
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,7 +25,7 @@ from attention_client.errors import (
     UnavailableError,
 )
 from attention_client.info import SequenceForm
-from attention_client.ray import moving
+from attention_client.ray import checkpoints, moving
 from attention_client.ray.figures import Figures
 from attention_client.ray.node import NodeReport
 from attention_client.ray.placing import Placement
@@ -53,6 +52,18 @@ def _without_lost_nodes(method: Method) -> Method:
                     raise
 
     return called  # type: ignore[return-value]
+
+
+@contextlib.contextmanager
+def _removed_unless_done() -> Iterator[list[Path]]:
+    """Files that are listed go where the block fails."""
+    files: list[Path] = []
+    try:
+        yield files
+    except BaseException:
+        for file in files:
+            file.unlink(missing_ok=True)
+        raise
 
 
 class MapActor:
@@ -266,71 +277,71 @@ class MapActor:
 
     @_without_lost_nodes
     def export(self, name: str, folder: str) -> int:
+        """The files of an earlier checkpoint are whole until its index is replaced."""
         path = Path(folder)
         path.mkdir(parents=True, exist_ok=True)
-        with self._placement.changing(name) as known:
+        index = path / checkpoints.INDEX
+        token = os.urandom(6).hex()
+        with self._placement.changing(name) as known, _removed_unless_done() as new:
             self._placement.check_not_lost(known)
-            told: dict[str, Any] = {
-                "form": dataclasses.asdict(known.form),
-                "range_keys": known.range_keys,
-                "ranges": [],
-            }
+            parts: list[checkpoints.Part] = []
             size = 0
             # The last one first, as fork() does.
             for part in reversed(known.ranges):
-                file = f"{part.start}.safetensors"
+                file = f"{part.start}.{token}.safetensors"
                 replica = part.replicas[0]
                 actor = self._state.node(replica.node).actor
+                new.append(path / file)
                 wanted = (replica.name, str(path / file))
                 written = moving.ask(actor, "write", *wanted, timeout=None)
                 self._figures.add("export", written)
                 size += written
-                told["ranges"].append(
-                    {"start": part.start, "capacity": part.capacity, "file": file}
-                )
-        told["ranges"].reverse()
-        index = path / "sequence.json"
-        partial = path / "sequence.json.part"
-        partial.write_text(json.dumps(told, indent=1))
-        partial.replace(index)
+                parts.append(checkpoints.Part(part.start, part.capacity, file))
+            partial = path / f"sequence.{token}.part"
+            new.append(partial)
+            told = checkpoints.Checkpoint(known.form, known.range_keys, parts[::-1])
+            partial.write_text(told.text())
+            old = checkpoints.files(index)
+            partial.replace(index)
+        for one in old:
+            one.unlink(missing_ok=True)
         return size + index.stat().st_size
 
     def import_sequence(
         self, folder: str, name: str | None, replicas: int
     ) -> tuple[SequenceMap, list[int]]:
-        index = Path(folder) / "sequence.json"
+        index = Path(folder) / checkpoints.INDEX
         if not index.exists():
-            raise NotFoundError(f"folder: {folder!r} has no sequence.json")
-        told = json.loads(index.read_text())
-        form = SequenceForm(**told["form"])
-        made = self.create(name, form, replicas, told["range_keys"])
+            raise NotFoundError(f"folder: {folder!r} has no {checkpoints.INDEX}")
+        told = checkpoints.read(index)
+        made = self.create(name, told.form, replicas, told.range_keys)
         try:
             with self._placement.changing(made.name) as known:
                 self._placement.delete(
                     [r for part in known.ranges for r in part.replicas]
                 )
                 known = self._state.put(known.changed([]))
-                for one in told["ranges"]:
-                    if one["start"] != known.end:
+                for one in told.parts:
+                    if one.start != known.end:
                         raise InvalidArgumentError(
                             f"folder: {folder!r} has no range from position "
                             f"{known.end} on"
                         )
-                    file = str(Path(folder) / one["file"])
+                    file = str(Path(folder) / one.file)
                     part = self._placement.imported(
-                        known, one["start"], one["capacity"], file
+                        known, one.start, one.capacity, file
                     )
                     known = self._state.put(known.changed([*known.ranges, part]))
-            self._check_no_gap(made.name)
+            self._check_no_gap(made.name, [one.file for one in told.parts])
             return self.describe(made.name)
         except BaseException:
             self.delete(made.name)
             raise
 
     @_without_lost_nodes
-    def _check_no_gap(self, name: str) -> None:
+    def _check_no_gap(self, name: str, files: Sequence[str]) -> None:
         with self._placement.changing(name) as known:
-            self._placement.check_no_gap(known)
+            self._placement.check_no_gap(known, files)
 
     def copied_bytes(self) -> int:
         """That were moved, imported and exported since the actor started."""

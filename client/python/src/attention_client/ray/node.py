@@ -125,9 +125,7 @@ class NodeActor:
         """Writes a sequence here into a file that other nodes see, too; its bytes."""
         with self._exported(source) as exported:
             size = exported.stat().st_size
-            partial = Path(f"{file}.part")
-            shutil.copyfile(exported, partial)
-            partial.replace(file)
+            shutil.copyfile(exported, file)
         return size
 
     def read(self, file: str, name: str, label: str) -> list[int]:

@@ -189,16 +189,17 @@ class Placement:
                 missing,
             )
 
-    def check_no_gap(self, known: SequenceMap) -> None:
+    def check_no_gap(self, known: SequenceMap, files: Sequence[str]) -> None:
         """Of files, which may have been of a sequence that was appended to."""
-        for before, part in itertools.pairwise(known.ranges):
+        pairs = itertools.pairwise(known.ranges)
+        for file, (before, part) in zip(files, pairs, strict=False):
             # None where it was lost meanwhile, which others say.
             had, has = self.least(before) or [], self.least(part) or []
             for count, more in zip(had, has, strict=False):
                 if more and count < before.capacity:
                     raise InvalidArgumentError(
-                        f"file: {before.start}.safetensors has {count} keys (expected "
-                        f"{before.capacity}: there are keys behind them)"
+                        f"file: {file} has {count} keys (expected {before.capacity}: "
+                        "there are keys behind them)"
                     )
 
     def delete(self, replicas: Sequence[Replica]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -233,13 +234,17 @@ class ShardedSequence(EndsWithBlock):
             self._map.version,
         )
 
-    def export(self, folder: str, *, timeout: float | None = None) -> int:
+    def export(
+        self, folder: str | os.PathLike[str], *, timeout: float | None = None
+    ) -> int:
         """Writes a checkpoint into a folder that all nodes see; its bytes.
 
         One safetensors file for each range, and sequence.json, in place of those of an
-        earlier one. timeout: seconds; None: as long as it takes.
+        earlier one, which is whole until then. A relative folder is this program's.
+        timeout: seconds; None: as long as it takes.
         """
-        size: int = self._cluster._copy("export", self.name, folder, timeout=timeout)
+        path = os.path.abspath(folder)  # nodes' own folders are others
+        size: int = self._cluster._copy("export", self.name, path, timeout=timeout)
         return size
 
     def delete(self, *, timeout: float | None = None) -> None:
