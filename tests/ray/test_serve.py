@@ -13,6 +13,7 @@ import grpc
 import numpy as np
 import psutil
 import pytest
+import ray
 import tritonclient.grpc as triton
 import yaml
 from ray import serve
@@ -25,13 +26,15 @@ from attention_client import (
     Client,
     InvalidArgumentError,
     LocalServer,
+    ResourceExhaustedError,
+    UnavailableError,
     UnimplementedError,
 )
-from attention_client.serve import SERVICES, Attention
+from attention_client.serve import SERVICES, Attention, Replica
 
 SDPA = "scaled_dot_product_attention"
 ROOT = Path(__file__).resolve().parents[2]
-NODE = {"num_cpus": 0, "resources": {"replica": 2}, "object_store_memory": 80 << 20}
+NODE = {"num_cpus": 0, "resources": {"replica": 3}, "object_store_memory": 80 << 20}
 
 
 def free_port():
@@ -137,6 +140,28 @@ def test_mistakes_are_told_as_the_server_tells_them(
     assert of_ours.value.field == "key"
 
 
+def test_a_caller_is_told_when_to_try_again(target, normal):
+    rows = normal(1000, 64)
+    # By metadata Serve finds an application, where there are several.
+    metadata = {"application": "bounded"}
+    bounded = Attention.options(
+        ray_actor_options={"num_cpus": 0, "resources": {"replica": 1}},
+        autoscaling_config={"min_replicas": 1, "max_replicas": 1},
+    )
+    flags = {"worker_threads": 1, "max_bytes_per_second": 1000}
+    name = metadata["application"]
+    serve.run(bounded.bind(flags), name=name, route_prefix=f"/{name}")
+    try:
+        with Client(target, shared_memory=False) as ours:
+            ours.attend(rows, rows, rows, metadata=metadata)  # minutes' worth
+            with pytest.raises(ResourceExhaustedError) as caught:
+                ours.attend(rows, rows, rows, metadata=metadata)
+    finally:
+        serve.delete(name)
+    assert "bytes" in caught.value.message
+    assert caught.value.retry_after > 1
+
+
 def test_our_own_client_needs_no_change(target, one_server, problem):
     with Client(target) as ours:
         assert ours.health() == "SERVING"
@@ -214,6 +239,30 @@ def test_a_replica_whose_server_dies_is_replaced(client, problem):
 
     wait_until(is_back)
     assert not set(before) & set(servers())
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_replica_whose_server_does_not_serve_is_not_healthy():
+    def drain(of):
+        os.kill(of._server.pid, signal.SIGTERM)
+
+    flags = {"worker_threads": 1, "drain_delay": 60}
+    replica = ray.remote(Replica).options(num_cpus=0).remote(flags)
+    try:
+        ray.get(replica.check_health.remote(), timeout=60)
+        ray.get(replica.__ray_call__.remote(drain), timeout=60)
+
+        def is_healthy():
+            with contextlib.suppress(UnavailableError):
+                ray.get(replica.check_health.remote(), timeout=60)
+                return True
+            return False
+
+        wait_until(lambda: not is_healthy())
+        with pytest.raises(UnavailableError, match="says NOT_SERVING"):
+            ray.get(replica.check_health.remote(), timeout=60)
+    finally:
+        ray.kill(replica)
 
 
 def configurations():

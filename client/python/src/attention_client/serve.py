@@ -25,7 +25,14 @@ import grpc
 import grpc.aio
 from ray import get_runtime_context, serve
 
-from attention_client._channel import ATTEND, ATTEND_STREAM, HEALTH, INFER, INFO
+from attention_client._channel import (
+    ATTEND,
+    ATTEND_STREAM,
+    HEALTH,
+    INFER,
+    INFO,
+    read_health,
+)
 from attention_client.errors import UnavailableError, from_rpc_error
 from attention_client.server import LocalServer
 
@@ -61,6 +68,7 @@ _UNLIMITED = [
     ("grpc.max_receive_message_length", -1),
 ]
 _HEALTH_TIMEOUT = 10  # seconds
+_DETAILS = "grpc-status-details-bin"
 
 
 def add_services(_: object, server: Any) -> None:
@@ -105,7 +113,9 @@ class Replica:
         if not self._server.is_running():
             raise UnavailableError("the server of this replica has ended")
         check = self._connected().unary_unary(HEALTH)
-        await check(b"", timeout=_HEALTH_TIMEOUT)
+        said = read_health(await check(b"", timeout=_HEALTH_TIMEOUT))
+        if said != "SERVING":
+            raise UnavailableError(f"the server of this replica says {said}")
 
     def _connected(self) -> Any:
         if self._channel is None:  # a channel belongs to the event loop of its calls
@@ -117,7 +127,16 @@ class Replica:
         try:
             return _Reply(await method(request, metadata=_metadata(context)))
         except grpc.aio.AioRpcError as error:
-            raise self._told(error, context) from None
+            failure = self._told(error, context)
+            details = [
+                pair for pair in error.trailing_metadata() or () if pair[0] == _DETAILS
+            ]
+            if not details:
+                raise failure from None
+            # When to try again, for one. Serve passes metadata on with replies alone:
+            # gRPC leaves out this one, because the status is an error.
+            context.set_trailing_metadata(details)
+            return _Reply(b"")
 
     async def _stream(
         self, path: str, requests: AsyncIterator[bytes], context: Any
