@@ -118,6 +118,32 @@ def test_replicas_come_back_once_there_is_room(ray_cluster, normal):
         assert len(sequence) == 5001
 
 
+def test_a_node_that_is_full_leaves_a_rebuild_to_others(ray_cluster, normal):
+    flags = {"worker_threads": 1, "resident_memory_limit": 4 << 20}
+    form = {"heads": 1, "width": 64}  # 512 bytes a key
+    rows = normal(1, 7000, 64), normal(1, 7000, 64)
+    with (
+        AttentionCluster(4, name="one full", cpus=0, flags=flags) as cluster,
+        cluster.sequence(**form, replicas=2, range_keys=8192) as sequence,
+    ):
+        sequence.append(*[half[:, :5000] for half in rows])
+        replicas = sequence.describe().ranges[0].replicas
+        # The first one of those that have none of its keys would be taken.
+        first = next(
+            node
+            for node in cluster._ask("targets")
+            if node not in [one.node for one in replicas]
+        )
+        with cluster._client(first).sequence(**form) as own:
+            own.append(*rows)
+            actor, _ = replicas[1].node.rsplit(".", 1)
+            ray.kill(ray.get_actor(actor, namespace=moving.NAMESPACE))
+            wait_for_nodes(cluster, 3)
+            wait_until(lambda: len(sequence.describe().ranges[0].replicas) == 2)
+            nodes = [one.node for one in sequence.describe().ranges[0].replicas]
+            assert first not in nodes
+
+
 def test_a_range_moves_from_a_node_without_room_for_a_second_copy(ray_cluster, normal):
     flags = {"worker_threads": 1, "resident_memory_limit": 4 << 20}
     form = {"heads": 1, "width": 64}  # 512 bytes a key

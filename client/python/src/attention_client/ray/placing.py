@@ -303,14 +303,21 @@ class Placement:
         return moved
 
     def rebuild(self, name: str) -> None:
+        """ResourceExhaustedError where no node has room for what is missing."""
+        full: dict[str, ResourceExhaustedError] = {}
         with contextlib.suppress(NotFoundError):
             while not self._ended.is_set():
                 with self.changing(name) as known:
-                    step = self._state.thin(known)
+                    step = self._state.thin(known, full)
                     if step is None:
+                        if full and self._state.thin(known) is not None:
+                            raise next(iter(full.values()))
                         return
-                    part, nodes = step
-                    self.rehome(known, part, [*part.replicas, *nodes])
+                    part, node = step
+                    try:
+                        self.rehome(known, part, [*part.replicas, node])
+                    except ResourceExhaustedError as error:
+                        full[node.name] = error
 
     def _node(self, name: str) -> Node:
         try:

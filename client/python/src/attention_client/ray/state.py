@@ -200,16 +200,19 @@ class State:
             )
         return free[:count]
 
-    def thin(self, known: SequenceMap) -> tuple[Range, list[Node]] | None:
-        """A range with fewer replicas than it is to have, and nodes for the others."""
+    def thin(
+        self, known: SequenceMap, others: Collection[str] = ()
+    ) -> tuple[Range, Node] | None:
+        """A range with fewer replicas than it is to have, and a node for one more.
+
+        others: nodes that are no choice.
+        """
         for part in known.ranges:
-            missing = known.replicas - len(part.replicas)
-            if missing <= 0 or not part.replicas:
+            if not 0 < len(part.replicas) < known.replicas:
                 continue
             has = {replica.node for replica in part.replicas}
-            nodes = self.places(known, missing, has, at_least=0)
-            if nodes:
-                return part, nodes
+            for node in self.places(known, 1, has.union(others), at_least=0):
+                return part, node
         return None
 
     def better(self, known: SequenceMap) -> tuple[Range, str, str] | None:
