@@ -170,6 +170,53 @@ def test_the_map_is_found_again(cluster, checked):
     one.step()
 
 
+def held_by_map(cluster):
+    """Of what comes and goes: locks by sequence, clients by target, and targets."""
+
+    def asked(of):
+        placement = of._placement
+        return list(of._state._locks), list(placement._clients), of.targets()
+
+    return ray.get(cluster._map.__ray_call__.remote(asked), timeout=60)
+
+
+def test_the_map_keeps_nothing_of_sequences_that_are_deleted(cluster):
+    wait_for_nodes(cluster, 4)
+    with cluster.sequence(heads=1, width=4) as sequence:
+        sequence.describe()
+    with pytest.raises(NotFoundError):
+        sequence.describe()
+    locks, _, _ = held_by_map(cluster)
+    assert sequence.name not in locks
+
+
+def test_nothing_is_kept_of_servers_that_are_gone(cluster, checked, kill):
+    one = checked(replicas=2)
+    one.attend()
+    victim = report(cluster, one.servers()[0])
+    assert victim.node in cluster._clients
+    assert victim.target in held_by_map(cluster)[1]
+    kill(victim)
+    wait_until(lambda: victim.pid not in [node.pid for node in cluster.nodes()])
+    wait_for_nodes(cluster, 4)
+    _, clients, targets = held_by_map(cluster)
+    assert victim.target not in clients
+    new = next(node for node in targets if node not in cluster._clients)
+    cluster._client(new)
+    assert victim.node not in cluster._clients
+    assert victim.node not in cluster._recent._seconds
+
+
+def test_a_map_of_before_a_drain_is_not_an_error(cluster, checked):
+    one = checked(replicas=1)
+    # Which has called no server yet, and does not find the one that goes.
+    with AttentionCluster.connect(cluster.name) as other:
+        opened = other.open_sequence(one.sharded.name)
+        cluster.drain(one.servers()[0])
+        assert opened.attend(one.rows(1)[0]).missing == ()
+    cluster.add_nodes(1)
+
+
 def test_a_fork_that_fails_half_way_leaves_nothing(cluster, checked):
     one = checked(replicas=2)
     (first, *_) = one.sharded.describe().ranges

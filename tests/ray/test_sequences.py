@@ -7,6 +7,7 @@ from waiting import wait_for_nodes
 
 from attention_client import (
     AbortedError,
+    CancelledError,
     AlreadyExistsError,
     InvalidArgumentError,
     NotFoundError,
@@ -251,6 +252,20 @@ def test_another_program_finds_it(cluster, both, normal):
     assert len(sharded) == KEYS
     sharded.describe()
     assert len(sharded) == KEYS + 1
+
+
+@pytest.mark.parametrize("keys", [1, KEYS], ids=["one server", "several"])
+def test_a_closed_cluster_calls_nobody(cluster, normal, keys):
+    rows = normal(HEADS, keys, WIDTH), normal(HEADS, keys, WIDTH)
+    with cluster.sequence(heads=HEADS, width=WIDTH, range_keys=64) as made:
+        made.append(*rows)
+        with AttentionCluster.connect() as other:
+            opened = other.open_sequence(made.name)
+            opened.attend(rows[0])
+        for call in (lambda: opened.attend(rows[0]), lambda: opened.append(*rows)):
+            with pytest.raises(CancelledError, match="is closed"):
+                call()
+        assert not other._clients
 
 
 def test_a_checkpoint_becomes_a_sequence(cluster, both, normal, tmp_path):

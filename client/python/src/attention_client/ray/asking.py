@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from attention_client import _channel, _sequence_calls
 from attention_client._arrays import Array
 from attention_client._reply import Piece
+from attention_client.client import Client
 from attention_client.errors import (
     AbortedError,
     AttentionError,
@@ -102,6 +103,13 @@ class Asking:
     metadata: _channel.Metadata | None
     in_tree: bool  # where there are many servers
 
+    def _client(self, node: str) -> Client:
+        try:
+            return self.cluster._client(node)
+        except NotFoundError as error:
+            # Whoever knows that the node has gone has a newer map.
+            raise StaleError(error, [], in_tree=False) from None
+
     def append(self, rows: NewKeys) -> None:
         """To every replica of the ranges that they belong to.
 
@@ -132,7 +140,7 @@ class Asking:
             for replica in part.replicas:
                 if replica in replicas:
                     steps = _sequence_calls.describe(replica.name)
-                    client = self.cluster._client(replica.node)
+                    client = self._client(replica.node)
                     call = fanout.Call(client, (replica,), steps)
                     self._run([call])
                     question.held[part.start] = call.outcome.lengths[self.layer]
@@ -160,7 +168,7 @@ class Asking:
                 start,
                 has_sinks=not calls,
             )
-            client = self.cluster._client(tail.replicas[0].node)
+            client = self._client(tail.replicas[0].node)
             calls.append(fanout.Call(client, (tail.replicas[0],), steps))
         self._run(calls)
         if tail is not None and rows is not None:
@@ -185,7 +193,7 @@ class Asking:
             if part.end != rows.position or not part.replicas:
                 continue
             last = part.replicas[-1]  # the others have what it has
-            client = self.cluster._client(last.node)
+            client = self._client(last.node)
             call = fanout.Call(client, (last,), _sequence_calls.describe(last.name))
             self._run([call])
             if call.outcome.lengths[self.layer] != part.capacity:
@@ -217,7 +225,7 @@ class Asking:
             steps = _sequence_calls.append(
                 fanout.known(self.known.form, replica), key, value, self.layer, start
             )
-            client = self.cluster._client(replica.node)
+            client = self._client(replica.node)
             is_first = replica == part.replicas[0]
             self._run([fanout.Call(client, (replica,), steps)], is_first=is_first)
 
@@ -252,7 +260,7 @@ class Asking:
             by_node.setdefault(replica.node, []).append((part, replica))
         calls: list[fanout.Call] = []
         for nodes in tree.groups(list(by_node)):
-            targets = {self.cluster._client(node).target: node for node in nodes}
+            targets = {self._client(node).target: node for node in nodes}
             batch = [one for node in nodes for one in by_node[node]]
             steps = fanout.attend_tree(
                 question,
@@ -260,7 +268,7 @@ class Asking:
                 self.layer,
                 has_sinks=not calls,
             )
-            first = self.cluster._client(nodes[0])
+            first = self._client(nodes[0])
             call = fanout.Call(first, tuple(one for _, one in batch), steps)
             call.others = {t: node for t, node in targets.items() if node != nodes[0]}
             if all(len(part.replicas) > 1 for part, _ in batch):
@@ -288,7 +296,7 @@ class Asking:
             sinks = has_sinks and not calls
             steps = fanout.attend(question, of_node, self.layer, has_sinks=sinks)
             replicas = tuple(replica for _, replica in of_node)
-            call = fanout.Call(self.cluster._client(node), replicas, steps)
+            call = fanout.Call(self._client(node), replicas, steps)
             if is_hedged and all(len(part.replicas) > 1 for part, _ in of_node):
                 call.elsewhere = self._elsewhere(question, of_node, sinks)
             calls.append(call)

@@ -17,6 +17,7 @@ from attention_client._channel import TIMEOUT
 from attention_client.client import Client
 from attention_client.errors import (
     AlreadyExistsError,
+    CancelledError,
     DeadlineExceededError,
     FailedPreconditionError,
     InvalidArgumentError,
@@ -67,6 +68,8 @@ class AttentionCluster:
     Ray must run (ray.init()). As a context manager, and with this program, it ends, and
     its sequences with it; is_kept=True leaves it to shutdown().
     """
+
+    _is_closed = False
 
     def __init__(
         self,
@@ -167,8 +170,12 @@ class AttentionCluster:
         return f"AttentionCluster({self.name!r})"
 
     def close(self) -> None:
-        """Lets go of the connections; the cluster goes on."""
-        for client in self._clients.values():
+        """Lets go of the connections; the cluster goes on.
+
+        Calls on its sequences are a CancelledError from then on.
+        """
+        self._is_closed = True
+        for client in list(self._clients.values()):
             client.close()
         self._clients.clear()
         self._threads.shutdown(wait=False)
@@ -291,15 +298,33 @@ class AttentionCluster:
             return self._ask(method, *arguments, timeout=timeout)
 
     def _client(self, node: str) -> Client:
+        self._check_open()
         client = self._clients.get(node)
         if client is None:
             if node not in self._targets:
-                self._targets = self._ask("targets")
+                self._find_nodes()
             if node not in self._targets:
                 raise NotFoundError(f"node: {node!r} has gone")
             client = Client(self._targets[node], **moving.plain(self._connect))
             client = self._clients.setdefault(node, client)
+            if self._is_closed:  # meanwhile, by another thread
+                self.close()
+                self._check_open()
         return client
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise CancelledError(
+                f"this {self!r} is closed (expected calls before close() or the end of "
+                "its context; AttentionCluster.connect() would do)"
+            )
+
+    def _find_nodes(self) -> None:
+        """Learns of nodes that have come, and lets go of what is of those that went."""
+        self._targets = self._ask("targets")
+        for node in self._clients.keys() - self._targets.keys():
+            self._clients.pop(node, None)  # calls that it has are finished
+        self._recent.keep(self._targets)
 
     def _check_addresses(self) -> None:
         import ray

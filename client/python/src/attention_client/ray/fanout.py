@@ -27,6 +27,8 @@ from attention_client.scoring import ParameterSet
 _SequenceLayer = _messages.message("attention.v1.SequenceLayer")
 _Sequences = _messages.message("attention.v1.Sequences")
 
+AND_OTHERS = " and others"  # of a kind of calls, behind the first one's node
+
 # What has no meaning, or another one, for a part of the keys.
 _REFUSED = (
     "weights",
@@ -224,7 +226,7 @@ class Call:
     def kind(self) -> str:
         """Calls of one kind take about as long."""
         node = self.replicas[0].node
-        return f"{node} and others" if self.others else node
+        return node + AND_OTHERS if self.others else node
 
     @property
     def kinds(self) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from concurrent.futures import Executor
 
 import grpc
@@ -38,6 +38,13 @@ class Recent:
         with self._lock:
             for kind in kinds:
                 self._seconds.setdefault(kind, deque(maxlen=_KEPT)).append(seconds)
+
+    def keep(self, nodes: Container[str]) -> None:
+        """Forgets calls to others."""
+        with self._lock:
+            for kind in list(self._seconds):
+                if kind.removesuffix(fanout.AND_OTHERS) not in nodes:
+                    del self._seconds[kind]
 
     def patience(self, kind: str) -> float | None:
         """Seconds until another one is asked; None: nothing is known yet."""
@@ -121,7 +128,7 @@ def run(
                 call.client._call, method, bytes(asked), left(), metadata
             )
         # The last one waits here.
-        waits.append(wait if call is calls[-1] else threads.submit(wait).result)
+        waits.append(wait if call is calls[-1] else _submitted(threads, wait))
     for call, wait in zip(reversed(calls), reversed(waits), strict=True):
         try:
             reply = wait()
@@ -131,6 +138,15 @@ def run(
             call.outcome = done.value
         except AttentionError as error:
             call.outcome = error
+
+
+def _submitted(
+    threads: Executor, wait: Callable[[], bytes | None]
+) -> Callable[[], bytes | None]:
+    try:
+        return threads.submit(wait).result
+    except RuntimeError:  # meanwhile, by another thread
+        raise CancelledError("the cluster is closed") from None
 
 
 def _read(

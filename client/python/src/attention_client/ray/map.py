@@ -117,6 +117,7 @@ class MapActor:
                 self._state.set_draining(name, draining=False)
             raise
         self._state.remove_node(name)
+        self._placement.forget(node)
         moving.stop(node.actor)
 
     @_without_lost_nodes

@@ -80,6 +80,10 @@ class Placement:
             self._clients[target] = Client(target, **self._connect)
         return self._clients[target]
 
+    def forget(self, node: Node) -> None:
+        """Lets go of its client: calls that it has are finished."""
+        self._clients.pop(node.target, None)
+
     def clients_of(self, part: Range) -> list[tuple[Client, Replica]]:
         return [(self.client(replica.node), replica) for replica in part.replicas]
 

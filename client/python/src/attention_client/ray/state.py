@@ -7,6 +7,7 @@ import dataclasses
 import os
 import pickle
 import threading
+import weakref
 from collections.abc import Collection
 
 from attention_client.errors import (
@@ -35,7 +36,9 @@ class State:
         self.name = name
         self._nodes: dict[str, Node] = {}
         self._sequences: dict[str, SequenceMap] = {}
-        self._locks: dict[str, threading.RLock] = {}
+        # Each for as long as somebody has it, or waits for it.
+        self._locks: weakref.WeakValueDictionary[str, threading.RLock]
+        self._locks = weakref.WeakValueDictionary()
         self._lock = threading.RLock()
 
     @classmethod

@@ -102,6 +102,7 @@ class Watch:
     def _lose(self, node: Node) -> None:
         _logger.warning("node %s is lost", node.name)
         if self._state.lose(node.name):
+            self._placement.forget(node)
             self._rebuilding.set()
             self._start(f"reviving {node.name}", self._revive, node)
 
