@@ -2,6 +2,7 @@
 
 import dataclasses
 import pickle
+from fractions import Fraction
 
 import ml_dtypes
 import numpy as np
@@ -63,6 +64,18 @@ def test_every_option_is_known(engine, tensors):
         {"scoring": Additive(np.ones((4, 2)), np.ones((4, 3)), np.ones(2))},
         {"scoring": Bilinear(np.ones((4, 3)), "wide")},
         {"window": (-2, None)},
+        {"window": (1.0, 2)},
+        {"window": "12"},
+        {"query_offset": 2.0},
+        {"query_offset": "2"},
+        {"seed": np.float32(1)},
+        {"top_k": 1 + 0j},
+        {"softcap": np.array(1.0)},
+        {"scale": "0.5"},
+        {"scoring": Gaussian("0.5")},
+        {"training": "true"},
+        {"timeout": "5"},
+        {"timeout": float("inf")},
         {"id": "x" * 300},
         {"query": np.array(["x"])},
         {"unknown": 1},
@@ -142,6 +155,19 @@ def test_numbers_of_numpy_are_options(engine, tensors):
     one, other = (engine.attend(*tensors, **options) for options in (given, plain))
     np.testing.assert_array_equal(one.output, other.output)
     np.testing.assert_array_equal(one.top_k_indices, other.top_k_indices)
+
+
+def test_numbers_are_taken_as_a_client_takes_them(client, engine, tensors):
+    given = {
+        "query_offset": np.int64(3),
+        "causal": True,
+        "softcap": True,
+        "scale": Fraction(1, 2),
+        "window": (np.uint8(3), 1),
+        "timeout": np.float32(50),
+    }
+    one, other = (on.attend(*tensors, **given) for on in (engine, client))
+    np.testing.assert_array_equal(one.output, other.output)
 
 
 @pytest.mark.parametrize("kind", [np.int8, np.int16, np.int64])

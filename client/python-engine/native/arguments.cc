@@ -22,6 +22,7 @@ namespace {
 namespace nb = nanobind;
 using server::FieldError;
 using server::OptionField;
+using server::OptionType;
 using server::RequestBuilder;
 using server::ResultField;
 using server::ScoringName;
@@ -107,6 +108,29 @@ Array ReadTensorOf(const TensorField& tensor, nb::handle value,
   return ConvertArray(value, shown);
 }
 
+// Whether a client sends it as it is.
+bool IsPlain(OptionType type, PyObject* value) {
+  switch (type) {
+    case OptionType::kNumber:
+      return PyFloat_CheckExact(value) || PyLong_CheckExact(value);
+    case OptionType::kInteger:
+    case OptionType::kUnsigned:
+      return PyLong_CheckExact(value);
+    case OptionType::kBool:
+      return PyBool_Check(value);
+    case OptionType::kWord:
+      return true;
+  }
+  return false;
+}
+
+// An option as a client sends it, which refuses what it cannot send.
+nb::object AsSent(const OptionField& option, nb::handle value,
+                  absl::string_view shown) {
+  if (IsPlain(option.type, value.ptr())) return nb::borrow(value);
+  return GetPython().option(nb::str(shown.data(), shown.size()), value);
+}
+
 // Fills a request by keywords. Python's objects are only looked at, but for the
 // arrays, which `to` keeps.
 class Reader {
@@ -130,7 +154,9 @@ class Reader {
                  const char* shown);
   void SetOption(const OptionField& option, nb::handle value,
                  absl::string_view shown = "") {
-    Check(builder_.SetOption(option, OptionValueOf(value), shown));
+    const nb::object sent =
+        AsSent(option, value, shown.empty() ? option.name : shown);
+    Check(builder_.SetOption(option, OptionValueOf(sent), shown));
   }
   void Want(ResultField result) { wanted_.set(static_cast<size_t>(result)); }
 

@@ -49,12 +49,6 @@ OptionValue OptionValueOf(nb::handle value) {
   const nb::object index = nb::steal(PyNumber_Index(object));
   if (index.is_valid()) return IntegerValue(index);
   PyErr_Clear();
-  // Not what PyNumber_Float() parses besides: bytes.
-  if (PyObject_HasAttrString(object, "__float__") == 1) {
-    const nb::object number = nb::steal(PyNumber_Float(object));
-    if (number.is_valid()) return PyFloat_AsDouble(number.ptr());
-    PyErr_Clear();
-  }
   return TextOf(value);
 }
 

@@ -12,7 +12,7 @@
 namespace attention::python {
 
 /// Python's value as an option's: bool, int, float and str; numpy's and other
-/// libraries' numbers as what they turn into; anything else as its repr, which
+/// libraries' integers as what they turn into; anything else as its repr, which
 /// no option takes and an error shows.
 server::OptionValue OptionValueOf(nanobind::handle value);
 

@@ -34,6 +34,8 @@ Python* Import() {
       .share_memory = ours.attr("share_memory"),
       .scoring_fields = ours.attr("scoring_fields"),
       .window_sides = ours.attr("window_sides"),
+      .option = ours.attr("option"),
+      .seconds = ours.attr("seconds"),
       .refuse_option = ours.attr("refuse_option"),
       .result_type = ours.attr("Result"),
       .new_error = ours.attr("from_number"),

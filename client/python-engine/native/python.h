@@ -25,6 +25,8 @@ struct Python {
   nanobind::object share_memory;
   nanobind::object scoring_fields;
   nanobind::object window_sides;
+  nanobind::object option;
+  nanobind::object seconds;
   nanobind::object refuse_option;
   nanobind::object result_type;
   nanobind::object new_error;

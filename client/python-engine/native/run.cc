@@ -10,12 +10,10 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
-#include "client/python-engine/native/option_values.h"
 #include "client/python-engine/native/output.h"
 #include "client/python-engine/native/python.h"
 #include "client/python-engine/native/store.h"
 #include "core/batch.h"
-#include "server/request/request_builder.h"
 #include "server/request/results.h"
 #include "server/request/sequence_keys.h"
 
@@ -25,9 +23,6 @@ namespace {
 namespace nb = nanobind;
 using server::ResultField;
 using Clock = std::chrono::steady_clock;
-
-// Longer than any program runs, and far from the clock's end.
-constexpr double kForever = 1e9;  // seconds
 
 // The results' arrays, by ResultField.
 using ResultArrays = std::array<nb::object, std::size(server::kResultFields)>;
@@ -193,16 +188,10 @@ void ReadSequences(server::SequenceKeys& keys, store::Store& store,
 
 Deadline DeadlineOf(nb::handle timeout) {
   if (timeout.is_none()) return {};
-  const absl::StatusOr<double> seconds =
-      server::NumberOf(OptionValueOf(timeout));
-  Check(server::Named("timeout", seconds.status()));
-  if (std::isnan(*seconds)) {
-    Check(server::FieldError("timeout", "nan (expected seconds, or None)"));
-  }
-  if (*seconds >= kForever) return {};
+  const auto seconds = nb::cast<double>(GetPython().seconds(timeout));
   const auto wait = std::chrono::duration_cast<Clock::duration>(
-      std::chrono::duration<double>(std::fmax(*seconds, 0)));
-  return {*seconds, Clock::now() + wait};
+      std::chrono::duration<double>(std::fmax(seconds, 0)));
+  return {seconds, Clock::now() + wait};
 }
 
 nb::object Run(const Engine& engine, Arguments& arguments, nb::handle query,

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from attention_client import _request
+from attention_client import _channel, _messages, _request
 from attention_client._arrays import (
     BFLOAT16,
     FLOAT8,
@@ -21,7 +21,7 @@ from attention_client._arrays import (
     to_numpy,
     torch_elements,
 )
-from attention_client._options import Options, window_sides
+from attention_client._options import Options, set_field, window_sides
 from attention_client._reply import Result
 from attention_client._request import fitting
 from attention_client._wire import DATATYPES, sendable
@@ -37,13 +37,18 @@ __all__ = [
     "Result",
     "from_number",
     "like",
+    "option",
     "refuse_option",
     "scoring_fields",
+    "seconds",
     "share_memory",
     "to_array",
     "to_writable",
     "window_sides",
 ]
+
+_AttendRequest = _messages.message("attention.v1.AttendRequest")
+seconds = _channel._checked_timeout
 
 
 def to_array(value: Any, name: str) -> Array:
@@ -118,6 +123,19 @@ def scoring_fields(scoring: Any, scale: Any) -> tuple[str, dict[str, Any]]:
         )
     fields = {one.name: getattr(chosen, one.name) for one in dataclasses.fields(chosen)}
     return name, {name: value for name, value in fields.items() if value is not None}
+
+
+def option(name: str, value: Any) -> Any:
+    """A number, or True or False, as a client sends it.
+
+    name: as errors have it, such as "softcap" or "gaussian.sigma".
+    """
+    scoring, _, field = name.rpartition(".")
+    message = _AttendRequest()
+    if scoring:
+        message = getattr(message, scoring)
+    set_field(message, field, value, name)
+    return getattr(message, field)
 
 
 def refuse_option(name: str) -> NoReturn:
