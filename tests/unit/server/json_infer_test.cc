@@ -105,7 +105,7 @@ absl::Status DecodedBody(const std::string& body, HoldBytes hold) {
 }
 
 TEST(JsonInferWireTest, HandsOnWhyItMayNotHoldBytes) {
-  const absl::Status full =
+  absl::Status full =
       RetryAfter(absl::ResourceExhaustedError("the server is full"), kTryAgain);
   EXPECT_EQ(DecodedBody(Input("FP32", "[1,2]", "[1,2]"),
                         [&full](int64_t) { return full; }),
