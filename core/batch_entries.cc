@@ -339,6 +339,8 @@ absl::StatusOr<ValidatedProblem> BatchEntries::Validate(int64_t entry) const {
        {&problem.alibi_slopes, &problem.sinks}) {
     if (*view && (*view)->rank() == 2) TakeEntry(entry, **view);
   }
+  problem.sinks_checked =
+      entry > 0 && problem.sinks && problem.sinks->rank() == 1;
   absl::StatusOr<ValidatedProblem> valid = attention::Validate(problem);
   if (!valid.ok()) {
     return OfEntry(valid.status(), entry,

@@ -30,7 +30,8 @@ class BatchEntries {
   /// One entry's keys and values.
   KeyValueBlocks KeysOf(int64_t entry) const;
   /// One entry's problem, checked. An error says which entry it is about. top_k
-  /// is left out: it may be more than an entry's keys.
+  /// is left out: it may be more than an entry's keys. Entry 0 comes first:
+  /// sinks that all entries share are checked with it alone.
   absl::StatusOr<ValidatedProblem> Validate(int64_t entry) const;
 
  private:

@@ -179,6 +179,7 @@ struct AttentionProblem {
   /// capped nor masked. A row without keys gives 0, and the sink as lse,
   /// whatever empty_rows says. -inf is no sink.
   std::optional<TensorView> sinks;
+  bool sinks_checked = false;  // their values, by the caller
   Dropout dropout;
   EmptyRows empty_rows = EmptyRows::kZero;
   WantedOutputs wanted;

@@ -73,6 +73,19 @@ TEST_F(BatchTest, TopKIsFrom1ToTheKeysOfTheLongestEntry) {
   Expect("top_k: 0 (expected 1 to 4, the keys of the longest entry)");
 }
 
+// For each entry anew it would take minutes. All heads have one number.
+TEST_F(BatchTest, LooksAtSharedSinksOnce) {
+  constexpr int64_t kHeads = int64_t{1} << 24;
+  problem().query = builder_.Zeros(DataType::kFloat32, {0, kHeads, 1});
+  problem().key_value = {{problem().query, problem().query}};
+  problem().query_starts = builder_.Ints({4097}, std::vector<int32_t>(4097, 0));
+  problem().key_starts = problem().query_starts;
+  problem().sinks = builder_.Floats({1}, {0});
+  problem().sinks->shape = {kHeads};
+  problem().sinks->strides = {0};
+  EXPECT_TRUE(ValidateBatch(problem()).ok());
+}
+
 TEST_F(BatchTest, StartsMayBeOf64Bits) {
   problem().query_starts = builder_.Longs({3}, {0, 2, 5});
   EXPECT_TRUE(ValidateBatch(problem()).ok());

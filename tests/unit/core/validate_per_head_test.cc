@@ -118,6 +118,23 @@ TEST(ValidatePerHead, TakesThoseOfEveryBatchEntry) {
   EXPECT_EQ(valid->Sink(1, 2), 6);
 }
 
+TEST(ValidatePerHead, LooksAtSharedSinksThoughTheBatchIsEmpty) {
+  ProblemBuilder builder({0, 1, 3, 8}, {0, 1, 5, 8}, {0, 1, 5, 6});
+  builder.problem.sinks = builder.Floats({1}, {kFloatNan});
+  EXPECT_EQ(Validate(builder.problem).status().message(),
+            "sinks: element [0] is nan (expected a finite number, or -inf for "
+            "no sink)");
+}
+
+// For each batch entry anew it would take hours.
+TEST(ValidatePerHead, LooksAtSharedSinksOfABatchOnce) {
+  constexpr int64_t kEntries = int64_t{1} << 34;
+  ProblemBuilder builder({kEntries, 1024, 0, 1}, {kEntries, 1024, 0, 1},
+                         {kEntries, 1024, 0, 1});
+  builder.problem.sinks = builder.Zeros(DataType::kFloat32, {1024});
+  EXPECT_TRUE(Validate(builder.problem).ok());
+}
+
 // A query without heads of its own has one.
 TEST(ValidatePerHead, TakesOneForRankTwo) {
   ProblemBuilder builder({3, 8}, {5, 8}, {5, 6});
