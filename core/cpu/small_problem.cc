@@ -118,9 +118,10 @@ bool IsSmallProblem(const ValidatedProblem& problem) {
   // Validate() has seen.
   const int64_t rows =
       problem.batch * problem.query_heads * problem.query_length;
+  // Without rows, a batch may have any number of heads.
   if (problem.key_length > kSmallKeys || problem.key_length == 0 ||
       problem.key_width > kSmallWidth || problem.value_width > kSmallWidth ||
-      rows > kMostRows ||
+      rows == 0 || rows > kMostRows ||
       rows * problem.key_length * (problem.key_width + problem.value_width) >
           kMostMultiplications) {
     return false;

@@ -90,6 +90,18 @@ TEST_P(SmallProblemTest, NoQueriesAndNoValues) {
   }
 }
 
+// For each of the heads its keys would be copied, which takes minutes.
+TEST_P(SmallProblemTest, ManyHeadsWithoutQueriesAreNoWork) {
+  ProblemSpec spec = Small();
+  spec.batch = 256;
+  spec.query_heads = int64_t{1} << 24;
+  spec.query_length = 0;
+  spec.key_length = spec.width = spec.value_width = 1;
+  spec.layout = Layout::kMisaligned;
+  const OwnedProblem owned = MakeProblem(spec, TestSeed());
+  EXPECT_TRUE(runner_.Run(owned.problem).ok());
+}
+
 TEST_P(SmallProblemTest, JustBeyondSmall) {
   ProblemSpec keys = Small();
   keys.key_length = 17;
