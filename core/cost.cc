@@ -112,21 +112,25 @@ absl::StatusOr<Measured> Measured::Of(const Extents& extents,
 }  // namespace
 
 // A product that cannot overflow, and is never less than the elements that are
-// read or written.
+// read or written. Without rows or keys nothing is read, and results are filled
+// with one number: heads may be any number then.
 double Work(const ValidatedProblem& problem) {
-  const auto extent = [](int64_t value) {
-    return static_cast<double>(std::max<int64_t>(value, 1));
-  };
-  const double rows = extent(problem.batch) * extent(problem.query_heads) *
-                      extent(problem.query_length);
-  const double keys = extent(problem.batch) * extent(problem.kv_heads) *
-                      extent(problem.key_length);
-  const double hidden = static_cast<double>(problem.hidden_width);
-  const double query_width = extent(problem.query_width);
-  const double key_width = extent(problem.key_width);
-  double work =
-      rows * extent(problem.key_length) *
-      (query_width + extent(problem.value_width) + hidden * kTanhWork);
+  if (problem.batch == 0 || problem.query_length == 0 ||
+      problem.key_length == 0) {
+    return static_cast<double>(problem.ResultBytes()) / sizeof(float);
+  }
+  const auto batch = static_cast<double>(problem.batch);
+  const auto key_length = static_cast<double>(problem.key_length);
+  const double rows = batch * static_cast<double>(problem.query_heads) *
+                      static_cast<double>(problem.query_length);
+  const double keys =
+      batch * static_cast<double>(problem.kv_heads) * key_length;
+  const auto hidden = static_cast<double>(problem.hidden_width);
+  const auto query_width = static_cast<double>(problem.query_width);
+  const auto key_width = static_cast<double>(problem.key_width);
+  double work = rows * key_length *
+                (query_width + static_cast<double>(problem.value_width) +
+                 hidden * kTanhWork);
   work += (rows * query_width + keys * key_width) * hidden;
   if (std::holds_alternative<Bilinear>(problem.scoring)) {
     work += rows * query_width * key_width;
