@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <stop_token>
 #include <vector>
 
 #include "core/backend.h"
@@ -52,6 +53,7 @@ class JobRun {
   /// of its own, which are `attended`.
   KeyRange KeysForCentre(int64_t batch, const KeyRange& attended) const;
 
+  const std::stop_token& stop() const { return job_.stop; }
   /// Called before each tile. False once the job was stopped.
   bool BeginTile();
 

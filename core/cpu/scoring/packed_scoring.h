@@ -32,10 +32,13 @@ class PackedScoring : public Scoring {
     int64_t width;
     bool last;
   };
+  /// Ends after the first part where the job was stopped: a tile of very wide
+  /// keys takes seconds.
   template <typename Visit>
   void ForEachPart(const Visit& visit) const {
     for (int64_t first = 0; first < plan_.score_width;
          first += plan_.score_part) {
+      if (first > 0 && Stopped()) return;
       const int64_t left = plan_.score_width - first;
       visit(Part{first, left < plan_.score_part ? left : plan_.score_part,
                  left <= plan_.score_part});

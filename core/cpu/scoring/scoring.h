@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <stop_token>
 
 #include "core/cpu/block_rows.h"
 #include "core/cpu/kernels/kernels.h"
@@ -19,6 +20,10 @@ namespace attention::cpu {
 class Scoring {
  public:
   virtual ~Scoring() = default;
+
+  /// Once it asks for a stop, SetQueries and SetKeys may end early: nobody
+  /// reads what comes of them. It outlives this.
+  void SetStop(const std::stop_token& stop) { stop_ = &stop; }
 
   /// Brings the block's queries; before anything else. A centre, where there is
   /// one, is taken from the keys `attended` (JobRun::KeysForCentre): it does
@@ -41,6 +46,12 @@ class Scoring {
   /// Once all keys were scored: whether Pass::kDifferences must compute a row.
   /// `sum` is the row's sum of weights.
   virtual bool LostRow(int64_t /*row*/, double /*sum*/) const { return false; }
+
+ protected:
+  bool Stopped() const { return stop_ != nullptr && stop_->stop_requested(); }
+
+ private:
+  const std::stop_token* stop_ = nullptr;
 };
 
 /// What a block's rows are computed for. kDifferences and kUniform are for some

@@ -1,6 +1,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdint>
+#include <ctime>
+#include <stop_token>
+#include <string>
+#include <vector>
 
 #include "core/engine.h"
 #include "tests/unit/core/problem_builder.h"
@@ -53,6 +58,39 @@ TEST_P(CancellationTest, ComputesEveryTileWhenNobodyStopsIt) {
   const AttentionJob whole = Run(1, -1);
   EXPECT_TRUE(whole.status.ok());
   EXPECT_EQ(whole.tiles_computed, whole.tiles_total);
+}
+
+// Processor time of one tile of the cpu backend with a hidden layer of 2^17,
+// which may ask for a stop as it begins.
+std::clock_t TimeOfWideTile(bool stops) {
+  constexpr int64_t kHidden = int64_t{1} << 17;
+  std::stop_source stop;
+  const auto engine =
+      Engine::Create({.threads = 1, .backend = "cpu", .on_tile = [&] {
+                        if (stops) stop.request_stop();
+                      }});
+  testing::ProblemBuilder builder({8, 1}, {128, 64}, {128, 1});
+  builder.problem.scoring =
+      Additive{builder.Zeros(DataType::kFloat32, {1, kHidden}),
+               builder.Zeros(DataType::kFloat32, {64, kHidden}),
+               builder.Zeros(DataType::kFloat32, {kHidden})};
+  const auto valid = Validate(builder.problem);
+  Tensor output =
+      Tensor::Create(DataType::kFloat32, valid->output_shape).value();
+  AttentionJob job;
+  job.problem = &*valid;
+  job.outputs.output = output.mutable_view();
+  job.stop = stop.get_token();
+  const std::clock_t start = std::clock();
+  (*engine)->Run(job).IgnoreError();
+  const std::clock_t end = std::clock();
+  EXPECT_EQ(job.tiles_computed, 1);
+  EXPECT_EQ(job.status.ok(), !stops);
+  return end - start;
+}
+
+TEST(CancellationOfWideScoresTest, StopsWithinAPartOfATile) {
+  EXPECT_LT(3 * TimeOfWideTile(true), TimeOfWideTile(false));
 }
 
 std::vector<std::string> Backends() {
