@@ -22,7 +22,7 @@ namespace attention {
 
 /// score = scale * q.k (Vaswani et al. 2017). Needs Dq = Dk.
 struct ScaledDotProduct {
-  std::optional<double> scale;  // finite; absent: 1 / sqrt(Dq)
+  std::optional<double> scale;  // up to 2e38; absent: 1 / sqrt(Dq)
 };
 
 /// score = w_v . tanh(q W_q + k W_k) (Bahdanau et al. 2015), without bias
@@ -37,13 +37,13 @@ struct Additive {
 /// score = -|q - k|^2 / (2 sigma^2) (Nadaraya-Watson regression). Needs Dq =
 /// Dk.
 struct Gaussian {
-  double sigma = 1.0;  // finite, > 0
+  double sigma = 1.0;  // finite, 1e-19 or more
 };
 
 /// score = scale * q M k (Luong et al. 2015, "general").
 struct Bilinear {
   TensorView m;  // (Dq, Dk), FP32 or of the query's type; may lead with Hq
-  double scale = 1.0;  // finite
+  double scale = 1.0;  // up to 2e38 in magnitude
 };
 
 using Scoring = std::variant<ScaledDotProduct, Additive, Gaussian, Bilinear>;

@@ -10,7 +10,12 @@
 namespace attention::internal {
 namespace {
 
-// Scores are FP32 on every backend but the reference, so a factor must be one.
+// The factors of scores are FP32 on every backend but the reference, in powers
+// of two as in those of e. These are round numbers within what fits:
+// log2(e) * scale and log2(e) / sigma^2 are finite.
+constexpr double kMostScale = 2e38;
+constexpr double kLeastSigma = 1e-19;
+
 absl::Status CheckFinite(absl::string_view field, double value) {
   if (std::abs(value) <= std::numeric_limits<float>::max()) {
     return absl::OkStatus();
@@ -24,6 +29,24 @@ absl::Status CheckPositive(absl::string_view field, double value) {
     return FieldError(field, absl::StrCat(value, " (expected more than 0)"));
   }
   return CheckFinite(field, value);
+}
+
+absl::Status CheckScale(double value) {
+  if (absl::Status status = CheckFinite("scale", value); !status.ok()) {
+    return status;
+  }
+  if (std::abs(value) <= kMostScale) return absl::OkStatus();
+  return FieldError("scale", absl::StrCat(value, " (expected ", -kMostScale,
+                                          " to ", kMostScale, ")"));
+}
+
+absl::Status CheckSigma(double value) {
+  if (absl::Status status = CheckPositive("sigma", value); !status.ok()) {
+    return status;
+  }
+  if (value >= kLeastSigma) return absl::OkStatus();
+  return FieldError(
+      "sigma", absl::StrCat(value, " (expected ", kLeastSigma, " or more)"));
 }
 
 absl::Status CheckEqualWidths(absl::string_view scoring,
@@ -114,7 +137,7 @@ struct ValidateEach {
     valid.scoring = ScaledDotProduct{valid.scale};
     absl::Status status =
         CheckEqualWidths("scaled dot product", problem, valid);
-    status.Update(CheckFinite("scale", valid.scale));
+    status.Update(CheckScale(valid.scale));
     return status;
   }
   absl::Status operator()(const Additive& given) const {
@@ -123,14 +146,14 @@ struct ValidateEach {
   absl::Status operator()(const Gaussian& given) const {
     valid.scoring = given;
     absl::Status status = CheckEqualWidths("Gaussian scoring", problem, valid);
-    status.Update(CheckPositive("sigma", given.sigma));
+    status.Update(CheckSigma(given.sigma));
     return status;
   }
   absl::Status operator()(const Bilinear& given) const {
     Bilinear result = given;
     absl::Status status = ReadParameter(
         "m", given.m, {valid.query_width, valid.key_width}, valid, result.m);
-    status.Update(CheckFinite("scale", given.scale));
+    status.Update(CheckScale(given.scale));
     valid.scale = given.scale;
     valid.scoring = result;
     return status;

@@ -99,10 +99,10 @@ absl::Status SetScores(Value value, Problem problem) {
 }
 
 constexpr OptionField kOptions[] = {
-    {"scale", OptionType::kNumber, "finite FP32", "1/sqrt(Dq); bilinear: 1",
+    {"scale", OptionType::kNumber, "-2e38 to 2e38", "1/sqrt(Dq); bilinear: 1",
      "factor of the scores; 0 is legal", SetScale,
      ScoringsOf<ScaledDotProduct, Bilinear>()},
-    {"sigma", OptionType::kNumber, "> 0, finite FP32", "1",
+    {"sigma", OptionType::kNumber, ">= 1e-19, finite FP32", "1",
      "width of the kernel", SetSigma, ScoringsOf<Gaussian>()},
     {"softcap", OptionType::kNumber, "> 0, finite FP32; 0 is off", "off",
      "caps scores: c * tanh(score / c), before bias and masks",

@@ -26,8 +26,8 @@ constexpr int64_t kMostBlocks = 64;
 
 constexpr int64_t kMostEntries = 7;
 
-constexpr double kScales[] = {0, 0.25, -1.5, 40, 1e-20, 1e10, -1e-40, 3e38};
-constexpr double kSigmas[] = {1, 0.1, 12, 1e-3, 1e6, 1e-25, 1e30};
+constexpr double kScales[] = {0, 0.25, -1.5, 40, 1e-20, 1e10, -1e-40, 2e38};
+constexpr double kSigmas[] = {1, 0.1, 12, 1e-3, 1e6, 1e-19, 1e30};
 constexpr double kSlopes[] = {0, 1, 1e-30, -0.125, 1e6, 1e30, 3e38};
 constexpr double kSinks[] = {0, 100, -100, 1e10, 3e38, -3e38, 1e-40};
 constexpr double kOffsets[] = {0, 1e4, 0x1p31, 0x1p62, -0x1p62, -1e4};

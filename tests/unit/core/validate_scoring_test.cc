@@ -74,6 +74,17 @@ INSTANTIATE_TEST_SUITE_P(
         {"SigmaInfinite",
          [](ProblemBuilder& b) { b.problem.scoring = Gaussian{kInfinity}; },
          "sigma: inf (expected a finite FP32 number)"},
+        {"SigmaWhoseSquareIsTooSmallForFp32",
+         [](ProblemBuilder& b) { b.problem.scoring = Gaussian{9e-20}; },
+         "sigma: 9e-20 (expected 1e-19 or more)"},
+        {"ScaleTooLargeInPowersOfTwo",
+         [](ProblemBuilder& b) { b.problem.scoring = ScaledDotProduct{-3e38}; },
+         "scale: -3e+38 (expected -2e+38 to 2e+38)"},
+        {"BilinearScaleTooLargeInPowersOfTwo",
+         [](ProblemBuilder& b) {
+           b.problem.scoring = Bilinear{b.Zeros(kF32, {8, 8}), 3e38};
+         },
+         "scale: 3e+38 (expected -2e+38 to 2e+38)"},
         {"SoftcapNegative", [](ProblemBuilder& b) { b.problem.softcap = -30; },
          "softcap: -30 (expected more than 0)"},
         {"BilinearScaleInfinite",
