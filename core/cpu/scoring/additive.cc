@@ -48,6 +48,9 @@ void AdditiveScoring::SetParameters(int64_t head) {
   kernels_.widen_rows(ParameterVector(additive.w_v, head), 1, hidden, w_v_,
                       query_stride_, query_stride_);
   const double largest = kernels_.largest_magnitude(w_v_, hidden);
+  // An infinite weight of what is never below 0 would lose the sign of the
+  // tanh.
+  if (!std::isfinite(largest)) std::fill_n(w_v_, hidden, std::nanf(""));
   const double unit = UnitOf(problem_).one;
   w_v_scale_ = std::isfinite(largest) && largest * unit > kLargestWeight
                    ? std::exp2(std::ceil(std::log2(largest * unit)))

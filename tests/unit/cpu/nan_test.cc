@@ -5,16 +5,21 @@
 #include <cstdint>
 #include <string>
 #include <tuple>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "core/datatype.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/special_numbers.h"
 #include "tests/unit/cpu/cpu_test.h"
 
 namespace attention::test {
 namespace {
+
+using ::testing::Each;
+using ::testing::IsNan;
 
 constexpr int64_t kPlanted = 140;  // a key in the second tile
 
@@ -207,6 +212,19 @@ TEST_P(NanTest, AScoreOfInfinityGivesANanRow) {
   for (size_t i = 0; i < 75; ++i) {
     EXPECT_TRUE(std::isnan(lse[i])) << i;
     EXPECT_TRUE(std::isfinite(lse[75 + i])) << i;  // its weight is 0
+  }
+}
+
+// Not 0, as of rows without keys: 1 - 2 / (e^(2 x) + 1) has lost the sign of x.
+TEST_P(NanTest, InfinityInWvGivesNanRows) {
+  for (const double value : {kInfinity, -kInfinity}) {
+    ProblemSpec spec = MaskedPrefill();
+    spec.scoring = ScoringKind::kAdditive;
+    const OwnedProblem owned = MakeProblem(spec, TestSeed());
+    const auto& additive = std::get<Additive>(owned.problem.scoring);
+    SetElement(additive.w_v, Shape(additive.w_v.rank(), 0), value);
+    ASSERT_OK_AND_ASSIGN(const Results results, runner_.Run(owned.problem));
+    EXPECT_THAT(results.output.ToDoubles(), Each(IsNan()));
   }
 }
 
