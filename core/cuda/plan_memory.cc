@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
-#include <limits>
 
 #include "core/cuda/scoring.h"
 
@@ -119,9 +118,7 @@ void SetScoring(const ValidatedProblem& problem, Plan& plan) {
   AttentionArgs& args = plan.args;
   const ScoringParts parts = PartsOf(problem);
   args.score = parts.score;
-  // Of infinity and 0, which is a legal score, a product would make NaN.
-  constexpr double kMost = std::numeric_limits<float>::max();
-  args.factor = std::clamp(parts.factor, -kMost, kMost);
+  args.factor = parts.factor;
   if (parts.query_matrix != nullptr) {
     plan.project_query = ProjectionOf(problem, args.query, *parts.query_matrix,
                                       problem.query_heads);
