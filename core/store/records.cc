@@ -43,9 +43,11 @@ Record OwnerRecords::Take(Record& record) {
   return std::move(by_name_.extract(record.name).mapped());
 }
 
-Record* OwnerRecords::LeastRecentlyUsed(const Sequence* except) {
-  for (Record* record : by_use_) {
-    if (record->sequence.get() != except) return record;
+Record* OwnerRecords::LeastRecentlyUsed(size_t most) {
+  for (size_t left = std::min(most, by_use_.size()); left > 0; --left) {
+    Record* record = by_use_.front();
+    if (!record->IsInUse()) return record;
+    by_use_.splice(by_use_.end(), by_use_, by_use_.begin());
   }
   return nullptr;
 }
@@ -84,6 +86,7 @@ void IdleQueue::Remove(Record& record) {
 Record* IdleQueue::Next(Time now, bool& expired) {
   if (due_.empty() || due_.begin()->first > now) return nullptr;
   Record* record = due_.begin()->second;
+  if (record->IsInUse()) record->of->Use(*record, now);
   expired = record->Due() <= now;
   if (!expired) {
     Remove(*record);

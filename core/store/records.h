@@ -42,6 +42,9 @@ struct Record {
 
   /// When it expires; never, the end of time, without an idle limit.
   Time Due() const;
+  /// Whether anybody beside the store has the sequence. With the store's lock
+  /// nobody new can get it.
+  bool IsInUse() const { return sequence.use_count() > 1; }
 };
 
 /// A place in a list: behind the sequence of this label and name.
@@ -98,8 +101,10 @@ class OwnerRecords {
   /// Takes it out of here.
   Record Take(Record& record);
 
-  /// Null where there is none but that of `except`.
-  Record* LeastRecentlyUsed(const Sequence* except);
+  /// The least recently used one that is not in use. Those in use that come
+  /// before it are the most recently used from now on, so that the next call
+  /// does not pass them again. Null where `most` were passed.
+  Record* LeastRecentlyUsed(size_t most);
 
   /// In order of labels and, of one label, of names; one more than the query's
   /// `most`, where there are so many.
@@ -125,7 +130,8 @@ class IdleQueue {
   void Add(Record& record);
   void Remove(Record& record);
   /// The first one whose time has come, or may have: null where there is none.
-  /// Where it was used since, it is put back, and `expired` is false.
+  /// Where it was used since, or is in use, it is put back, and `expired` is
+  /// false.
   Record* Next(Time now, bool& expired);
 
  private:

@@ -76,7 +76,7 @@ absl::StatusOr<Appended> Store::Append(absl::string_view owner,
   const auto least = [&] {
     return sequence.LeastBytesWith(layer, position, keys);
   };
-  const absl::Status status = WithRoom(least, &sequence, attempt);
+  const absl::Status status = WithRoom(least, attempt);
   if (!status.ok()) return status;
   entry->owner->counts().appended_keys += appended->new_keys;
   return appended;

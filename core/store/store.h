@@ -26,7 +26,7 @@ struct StoreOptions {
   int64_t memory_limit = PageBudget::kUnlimited;
   /// Where memory is out, sequences go to make room: of the owner who holds
   /// most, the least recently used, so that nobody can drive out those who hold
-  /// less. Never the one that the room is for.
+  /// less. Never one that is in use, as its pages would stay held.
   bool evict = false;
   /// Of how many evicted and expired sequences of each owner it is remembered
   /// that they were there.
@@ -113,7 +113,10 @@ class Store {
   absl::StatusOr<std::vector<std::string>> Create(
       absl::string_view owner, absl::Span<const NewSequence> wanted, Time now);
 
-  /// For snapshots. It counts as use.
+  /// It counts as use, and the sequence is in use until the last one who has it
+  /// from here lets go: meanwhile it is not evicted and does not expire. Who
+  /// keeps a snapshot longer than the sequence keeps memory that is not seen to
+  /// be in use.
   absl::StatusOr<std::shared_ptr<Sequence>> Find(absl::string_view owner,
                                                  absl::string_view name,
                                                  Time now);
@@ -141,8 +144,8 @@ class Store {
 
   absl::Status Delete(absl::string_view owner, absl::string_view name);
 
-  /// Deletes what has been idle for too long, having looked at no more than
-  /// `most` sequences. To be called about once a second.
+  /// Deletes what has been idle for too long and is not in use, having looked
+  /// at no more than `most` sequences. To be called about once a second.
   Expired Expire(Time now, int64_t most = 256);
 
   /// Of all owners who ever had a sequence, in order of their names.
@@ -180,9 +183,8 @@ class Store {
   // more than the limit drives nobody out. least_bytes: what would be held at
   // least if it were done and nothing else were there.
   absl::Status WithRoom(absl::FunctionRef<int64_t()> least_bytes,
-                        const Sequence* except,
                         absl::FunctionRef<absl::Status()> attempt);
-  bool EvictOne(const Sequence* except);
+  bool EvictOne();
   absl::Status Exhausted(const absl::Status& status) const;
 
   const StoreOptions options_;

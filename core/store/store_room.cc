@@ -14,43 +14,51 @@ namespace {
 
 // Owners that an error names.
 constexpr size_t kNamedOwners = 3;
+// Sequences in use that are passed over before others get the lock.
+constexpr size_t kPassedAtOnce = 64;
 
 }  // namespace
 
 absl::Status Store::WithRoom(absl::FunctionRef<int64_t()> least_bytes,
-                             const Sequence* except,
                              absl::FunctionRef<absl::Status()> attempt) {
   for (;;) {
     absl::Status status = attempt();
     if (!absl::IsResourceExhausted(status)) return status;
     if (!options_.evict || least_bytes() > options_.memory_limit ||
-        !EvictOne(except)) {
+        !EvictOne()) {
       return Exhausted(status);
     }
   }
 }
 
-// False where the owner who holds most has no other sequence.
-bool Store::EvictOne(const Sequence* except) {
-  Record gone;
-  {
-    const std::lock_guard lock(mutex_);
-    OwnerRecords* largest = nullptr;
-    for (auto& [name, owner] : owners_) {
-      if (largest == nullptr ||
-          owner.budget()->held() > largest->budget()->held()) {
-        largest = &owner;
+// False where all sequences of the owner who holds most are in use: their pages
+// would stay held.
+bool Store::EvictOne() {
+  size_t passed = 0;
+  for (;;) {
+    Record gone;  // ends after the lock
+    {
+      const std::lock_guard lock(mutex_);
+      OwnerRecords* largest = nullptr;
+      for (auto& [name, owner] : owners_) {
+        if (largest == nullptr ||
+            owner.budget()->held() > largest->budget()->held()) {
+          largest = &owner;
+        }
+      }
+      if (largest == nullptr || passed >= largest->size()) return false;
+      if (Record* record = largest->LeastRecentlyUsed(kPassedAtOnce)) {
+        ++largest->counts().evictions;
+        gone = Take(*record);
+        largest->gone().Add(gone.name, Gone::kEvicted);
       }
     }
-    if (largest == nullptr) return false;
-    Record* record = largest->LeastRecentlyUsed(except);
-    if (record == nullptr) return false;
-    ++largest->counts().evictions;
-    gone = Take(*record);
-    largest->gone().Add(gone.name, Gone::kEvicted);
+    if (gone.sequence != nullptr) {
+      gone.sequence->Close(NotFound(gone.name, Gone::kEvicted));
+      return true;
+    }
+    passed += kPassedAtOnce;
   }
-  gone.sequence->Close(NotFound(gone.name, Gone::kEvicted));
-  return true;
 }
 
 absl::Status Store::Exhausted(const absl::Status& status) const {

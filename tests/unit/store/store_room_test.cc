@@ -3,8 +3,11 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "core/store/store.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/store/a_store.h"
@@ -44,7 +47,6 @@ TEST(StoreExpiryTest, WhatIsIdleForItsLimitExpires) {
   ASSERT_THAT(s.Create("", "a", "", seconds(10)), IsOk());
   ASSERT_THAT(s.Create("", "b", "", seconds(20)), IsOk());
   ASSERT_THAT(s.Create("", "c"), IsOk());
-  const auto held = s.store.Find("", "a", s.now).value();
   s.now += seconds(9);
   EXPECT_EQ(s.store.Expire(s.now).sequences, 0);
   s.now += seconds(1);
@@ -52,7 +54,6 @@ TEST(StoreExpiryTest, WhatIsIdleForItsLimitExpires) {
   const auto gone = StatusIs(kNotFound, HasSubstr("sequence 'a' has expired"));
   EXPECT_THAT(s.store.Find("", "a", s.now), gone);
   EXPECT_THAT(s.store.Describe("", "a", s.now), gone);
-  EXPECT_THAT(held->TakeSnapshot(0), gone);
   EXPECT_THAT(s.store.Find("", "b", s.now), IsOk());
   s.now += std::chrono::hours(1000);
   EXPECT_EQ(s.store.Expire(s.now).sequences, 1);
@@ -72,6 +73,20 @@ TEST(StoreExpiryTest, UseBeginsTheIdleTimeAnew) {
   s.now += seconds(9);
   ASSERT_THAT(s.store.Describe("", "a", s.now), IsOk());
   ASSERT_THAT(s.store.List("", {}, s.now), IsOk());
+  s.now += seconds(1);
+  EXPECT_EQ(s.store.Expire(s.now).sequences, 1);
+}
+
+TEST(StoreExpiryTest, WhatIsInUseDoesNotExpire) {
+  AStore s;
+  ASSERT_THAT(s.Create("", "a", "", seconds(10)), IsOk());
+  auto held = s.store.Find("", "a", s.now).value();
+  s.now += seconds(15);
+  EXPECT_EQ(s.store.Expire(s.now).sequences, 0);
+  held.reset();
+  // Its idle time begins when it was last seen in use.
+  s.now += seconds(9);
+  EXPECT_EQ(s.store.Expire(s.now).sequences, 0);
   s.now += seconds(1);
   EXPECT_EQ(s.store.Expire(s.now).sequences, 1);
 }
@@ -139,18 +154,47 @@ TEST(StoreEvictionTest, TheLeastRecentlyUsedGoes) {
   EXPECT_EQ(s.Figures("").pages, 3);
 }
 
-TEST(StoreEvictionTest, ReadersOfAnEvictedSequenceKeepTheirSnapshots) {
-  AStore s(RoomFor(2, 1, /*evict=*/true));
-  ASSERT_THAT(s.Create("", "a"), IsOk());
-  ASSERT_THAT(s.Append("", "a", 64, 1), IsOk());
-  const auto held = s.store.Find("", "a", s.now).value();
-  const Snapshot snapshot = held->TakeSnapshot(0).value();
-  ASSERT_THAT(s.Create("", "b"), IsOk());
-  // Its page stays held, so that there is no room after it has gone.
-  EXPECT_THAT(s.Append("", "b", 128, 2), StatusIs(kExhausted, HasSubstr("")));
-  EXPECT_THAT(held->TakeSnapshot(0),
+TEST(StoreEvictionTest, WhatIsInUseIsPassedOver) {
+  AStore s(RoomFor(3, 1, /*evict=*/true));
+  for (const char* name : {"a", "b"}) {
+    ASSERT_THAT(s.Create("", name), IsOk());
+    ASSERT_THAT(s.Append("", name, 64, 1), IsOk());
+  }
+  auto held = s.store.Find("", "a", s.now).value();
+  ASSERT_THAT(s.store.Find("", "b", s.now), IsOk());
+  ASSERT_THAT(s.Create("", "c"), IsOk());
+  ASSERT_THAT(s.Append("", "c", 128, 2), IsOk());
+  EXPECT_THAT(s.store.Describe("", "b", s.now),
+              StatusIs(kNotFound, HasSubstr("'b' was evicted")));
+  EXPECT_EQ(TagsOf(*held), Tags({{64, 1}}));
+  // Nor is it any more once nobody uses it.
+  held.reset();
+  ASSERT_THAT(s.Append("", "c", 1, 2), IsOk());
+  EXPECT_THAT(s.store.Describe("", "a", s.now),
               StatusIs(kNotFound, HasSubstr("'a' was evicted")));
-  EXPECT_EQ(TagsOf(snapshot), Tags({{64, 1}}));
+}
+
+// More than are passed over at once.
+TEST(StoreEvictionTest, WhereAllAreInUseNobodyGoes) {
+  constexpr int kMany = 200;
+  AStore s(RoomFor(kMany + 1, 1, /*evict=*/true));
+  std::vector<std::shared_ptr<Sequence>> held;
+  for (int n = 0; n < kMany; ++n) {
+    const std::string name = absl::StrCat(n);
+    ASSERT_THAT(s.Create("", name), IsOk());
+    ASSERT_THAT(s.Append("", name, 64, 1), IsOk());
+    held.push_back(s.store.Find("", name, s.now).value());
+  }
+  ASSERT_THAT(s.Create("", "last"), IsOk());
+  EXPECT_THAT(s.Append("", "last", 192, 2),
+              StatusIs(kExhausted, HasSubstr("sequences hold ")));
+  EXPECT_EQ(s.Figures("").evictions, 0);
+  // One is found behind all the others.
+  held[100].reset();
+  EXPECT_THAT(s.Append("", "last", 128, 2), IsOk());
+  EXPECT_THAT(s.store.Describe("", "100", s.now),
+              StatusIs(kNotFound, HasSubstr("'100' was evicted")));
+  EXPECT_EQ(s.Figures("").evictions, 1);
 }
 
 TEST(StoreEvictionTest, WhatNeverFitsDrivesNobodyOut) {
