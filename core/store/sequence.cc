@@ -93,15 +93,22 @@ absl::StatusOr<std::vector<Snapshot>> Sequence::TakeSnapshots() const {
   return snapshots;
 }
 
-absl::Status Sequence::Truncate(int64_t length) {
+absl::Status Sequence::CheckLengths(std::optional<int64_t> length) const {
   for (const PageList& layer : layers_) {
     const absl::StatusOr<Snapshot> now = layer.TakeSnapshot();
     if (!now.ok()) return now.status();
-    absl::Status status = CheckLength(length, now->length());
+    if (!length) continue;
+    absl::Status status = CheckLength(*length, now->length());
     if (!status.ok()) return status;
   }
+  return absl::OkStatus();
+}
+
+absl::Status Sequence::Truncate(int64_t length) {
+  absl::Status status = CheckLengths(length);
+  if (!status.ok()) return status;
   for (PageList& layer : layers_) {
-    absl::Status status = layer.Truncate(length);
+    status = layer.Truncate(length);
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
@@ -109,6 +116,9 @@ absl::Status Sequence::Truncate(int64_t length) {
 
 absl::StatusOr<std::shared_ptr<Sequence>> Sequence::Fork(
     std::optional<int64_t> length, int64_t more_bytes) const {
+  // Before memory: nobody is to make room for what cannot be.
+  absl::Status status = CheckLengths(length);
+  if (!status.ok()) return status;
   absl::StatusOr<std::shared_ptr<Sequence>> fork =
       Create(form_, budget_, more_bytes);
   if (!fork.ok()) return fork;
@@ -117,7 +127,7 @@ absl::StatusOr<std::shared_ptr<Sequence>> Sequence::Fork(
     const absl::StatusOr<Snapshot> now = own.TakeSnapshot();
     if (!now.ok()) return now.status();
     const int64_t wanted = length.value_or(now->length());
-    absl::Status status = CheckLength(wanted, now->length());
+    status = CheckLength(wanted, now->length());
     if (status.ok()) status = layer->Share(*now, wanted);
     if (!status.ok()) return status;
     ++layer;

@@ -98,6 +98,7 @@ class Sequence {
   int64_t LeastTableBytes() const;
   absl::Status CheckLayer(int64_t layer) const;
   absl::Status CheckLength(int64_t length, int64_t there) const;
+  absl::Status CheckLengths(std::optional<int64_t> length) const;
 
   const SequenceForm form_;
   const PageLayout layout_;

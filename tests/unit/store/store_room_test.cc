@@ -209,6 +209,17 @@ TEST(StoreEvictionTest, WhatNeverFitsDrivesNobodyOut) {
   EXPECT_THAT(s.store.Find("", "a", s.now), IsOk());
 }
 
+TEST(StoreEvictionTest, AForkBeyondTheLengthDrivesNobodyOut) {
+  AStore s(RoomFor(2, 1, /*evict=*/true));
+  for (const char* name : {"a", "b"}) {
+    ASSERT_THAT(s.Create("", name), IsOk());
+    ASSERT_THAT(s.Append("", name, 64, 1), IsOk());
+  }
+  EXPECT_THAT(s.store.Fork("", "b", {.length = 65}, s.now),
+              StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("65")));
+  EXPECT_THAT(s.store.Find("", "a", s.now), IsOk());
+}
+
 TEST(StoreEvictionTest, RowsThatAreThereNeedNoRoom) {
   AStore s(RoomFor(2, 6, /*evict=*/true));
   ASSERT_THAT(s.Create("", "a"), IsOk());
