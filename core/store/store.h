@@ -20,6 +20,10 @@
 
 namespace attention::store {
 
+/// Payload of a RESOURCE_EXHAUSTED that waiting does not help: what was asked
+/// for needs more than the limit, whatever the others let go of.
+inline constexpr char kNeverFits[] = "attention.NeverFits";
+
 struct StoreOptions {
   /// Bytes of all sequences, at most: their pages, and what they take
   /// themselves.
@@ -93,7 +97,8 @@ struct Expired {
 ///
 /// Where a sequence is not there: NOT_FOUND, which says whether it was evicted
 /// or has expired. Where there is no memory, or no more than others hold:
-/// RESOURCE_EXHAUSTED, which says how much is held, and by whom most.
+/// RESOURCE_EXHAUSTED, which says how much is held, and by whom most; with
+/// kNeverFits where that makes no difference.
 class Store {
  public:
   /// Sequences on a page of a list, bytes that a message of them takes, about,
@@ -185,7 +190,7 @@ class Store {
   absl::Status WithRoom(absl::FunctionRef<int64_t()> least_bytes,
                         absl::FunctionRef<absl::Status()> attempt);
   bool EvictOne();
-  absl::Status Exhausted(const absl::Status& status) const;
+  absl::Status Exhausted(const absl::Status& status, bool fits) const;
 
   const StoreOptions options_;
   const std::shared_ptr<PageBudget> budget_;

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "core/store/store.h"
@@ -24,9 +25,9 @@ absl::Status Store::WithRoom(absl::FunctionRef<int64_t()> least_bytes,
   for (;;) {
     absl::Status status = attempt();
     if (!absl::IsResourceExhausted(status)) return status;
-    if (!options_.evict || least_bytes() > options_.memory_limit ||
-        !EvictOne()) {
-      return Exhausted(status);
+    const bool fits = least_bytes() <= options_.memory_limit;
+    if (!fits || !options_.evict || !EvictOne()) {
+      return Exhausted(status, fits);
     }
   }
 }
@@ -61,7 +62,7 @@ bool Store::EvictOne() {
   }
 }
 
-absl::Status Store::Exhausted(const absl::Status& status) const {
+absl::Status Store::Exhausted(const absl::Status& status, bool fits) const {
   std::string text =
       absl::StrCat(status.message(), "; sequences hold ", budget_->held(),
                    " of ", budget_->limit(), " bytes");
@@ -77,7 +78,9 @@ absl::Status Store::Exhausted(const absl::Status& status) const {
     absl::StrAppend(&text, std::exchange(between, ", "), "'",
                     absl::CHexEscape(one.owner), "' ", one.bytes);
   }
-  return absl::ResourceExhaustedError(text);
+  absl::Status exhausted = absl::ResourceExhaustedError(text);
+  if (!fits) exhausted.SetPayload(kNeverFits, absl::Cord());
+  return exhausted;
 }
 
 Expired Store::Expire(Time now, int64_t most) {

@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "absl/strings/cord.h"
+#include "core/store/store.h"
 
 namespace attention::server {
 namespace {
@@ -29,6 +31,14 @@ absl::Status RetryAfter(absl::Status status, std::chrono::nanoseconds time) {
   retry_info.SerializeToString(&bytes);
   status.SetPayload(kRetryInfo, absl::Cord(bytes));
   return status;
+}
+
+absl::Status OrTryAgain(absl::Status status, bool repeatable) {
+  const bool never_fits = status.ErasePayload(store::kNeverFits);
+  if (never_fits || !repeatable || !absl::IsResourceExhausted(status)) {
+    return status;
+  }
+  return RetryAfter(std::move(status), kTryAgain);
 }
 
 std::optional<std::chrono::milliseconds> RetryTimeOf(

@@ -16,6 +16,11 @@ inline constexpr std::chrono::milliseconds kTryAgain{100};
 /// which the caller gets with the status. At least a millisecond.
 absl::Status RetryAfter(absl::Status status, std::chrono::nanoseconds time);
 
+/// RESOURCE_EXHAUSTED of what had no memory, and failed for no other reason:
+/// with kTryAgain, unless it never fits (store::kNeverFits, which is for nobody
+/// else), or is not `repeatable`. Any other status as it is.
+absl::Status OrTryAgain(absl::Status status, bool repeatable = true);
+
 /// The time that RetryAfter() gave it; none where there is none.
 std::optional<std::chrono::milliseconds> RetryTimeOf(
     const absl::Status& status);

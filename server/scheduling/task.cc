@@ -10,22 +10,17 @@
 namespace attention::server {
 namespace {
 
-// Of what fails with RESOURCE_EXHAUSTED where it has no memory, and for no
-// other reason.
-absl::Status OrTryAgain(absl::Status status) {
-  if (!absl::IsResourceExhausted(status)) return status;
-  return RetryAfter(std::move(status), kTryAgain);
-}
-
 // The one exception that running out of memory in a library can raise here; it
 // ends the request and not the process.
 template <typename Function>
-auto WithoutBadAlloc(Function function) -> decltype(function()) {
+auto WithoutBadAlloc(const RequestFacts& facts, Function function)
+    -> decltype(function()) {
   try {
     return function();
   } catch (const std::bad_alloc&) {
     return OrTryAgain(
-        absl::ResourceExhaustedError("the server is out of memory"));
+        absl::ResourceExhaustedError("the server is out of memory"),
+        facts.repeatable);
   }
 }
 
@@ -60,7 +55,7 @@ void Task::Start(Done done) {
 // On the thread that brought the message, or on a worker in its turn.
 void Task::DecodeAndGoOn(Turn* turn) {
   const std::chrono::nanoseconds begin = SinceArrival();
-  absl::Status status = WithoutBadAlloc([&] { return Decode(turn); });
+  absl::Status status = WithoutBadAlloc(facts_, [&] { return Decode(turn); });
   facts_.decode_time = SinceArrival() - begin;
   decoded_ = true;
   // Of what was read to its end: a message that is wrong at its beginning says
@@ -159,8 +154,9 @@ void Task::RunAndFinish(const Pauses& pauses) {
   facts_.queue_time = SinceArrival();
   StopIfLate();
   const absl::Status status =
-      stop_.stop_requested() ? StopStatus()
-                             : WithoutBadAlloc([&] { return Run(pauses); });
+      stop_.stop_requested()
+          ? StopStatus()
+          : WithoutBadAlloc(facts_, [&] { return Run(pauses); });
   facts_.compute_time = SinceArrival() - facts_.queue_time - facts_.gather_time;
   computed_ = status.ok();
   if (status.ok()) return Finish(Encode());
@@ -171,13 +167,15 @@ void Task::RunAndFinish(const Pauses& pauses) {
 absl::Status Task::Run(const Pauses& pauses) {
   arrival_.operation->Gather(&services_.workers);
   facts_.gather_time = SinceArrival() - facts_.queue_time;
-  return OrTryAgain(arrival_.operation->Run(stop_.get_token(), pauses, facts_));
+  absl::Status status =
+      arrival_.operation->Run(stop_.get_token(), pauses, facts_);
+  return OrTryAgain(std::move(status), facts_.repeatable);
 }
 
 absl::StatusOr<ReplyBuffer> Task::Encode() {
   const std::chrono::nanoseconds begin = SinceArrival();
-  absl::StatusOr<ReplyBuffer> reply =
-      WithoutBadAlloc([&] { return arrival_.operation->Encode(facts_); });
+  absl::StatusOr<ReplyBuffer> reply = WithoutBadAlloc(
+      facts_, [&] { return arrival_.operation->Encode(facts_); });
   facts_.encode_time = SinceArrival() - begin;
   return reply;
 }

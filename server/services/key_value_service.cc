@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/request/request_builder.h"
+#include "server/scheduling/retry_after.h"
 #include "server/services/answer.h"
 #include "server/services/caller_of_call.h"
 #include "server/services/grpc_call.h"
@@ -198,7 +199,7 @@ absl::Status KeyValueService::CreateFor(
     wanted.push_back(*std::move(sequence));
   }
   auto names = store().Create(owner, wanted, store::Clock::now());
-  if (!names.ok()) return names.status();
+  if (!names.ok()) return OrTryAgain(names.status());
   for (std::string& name : *names) response.add_names(std::move(name));
   response.set_incarnation(resident_.incarnation());
   return absl::OkStatus();
@@ -230,7 +231,7 @@ absl::Status KeyValueService::ForkFor(const std::string& owner,
   if (!fork.ok()) return fork.status();
   absl::StatusOr<std::string> name =
       store().Fork(owner, request.name(), *fork, store::Clock::now());
-  if (!name.ok()) return name.status();
+  if (!name.ok()) return OrTryAgain(name.status());
   response.set_name(*std::move(name));
   return absl::OkStatus();
 }
@@ -302,7 +303,7 @@ absl::Status KeyValueService::ReadFile(const std::string& owner,
   const absl::StatusOr<ImportedSequence> made =
       ImportSequence(store(), owner, {*std::move(path), request.file()},
                      *std::move(wanted), go_on);
-  if (!made.ok()) return made.status();
+  if (!made.ok()) return OrTryAgain(made.status());
   response.set_name(made->name);
   response.mutable_lengths()->Assign(made->lengths.begin(),
                                      made->lengths.end());

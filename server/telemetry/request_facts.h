@@ -57,6 +57,9 @@ struct RequestFacts {
   bool refused = false;  // before it was queued
   /// Why, where the status alone does not say it.
   Refusal refusal = Refusal::kNone;
+  /// Whether the same request, sent again, does what it was to do, and no part
+  /// of that twice.
+  bool repeatable = true;
 
   /// Who counts the requests of a model; null where there is none.
   std::shared_ptr<ModelCounters> model;

@@ -70,15 +70,16 @@ absl::Status AppendOperation::Decode(ReceivedMessage message, HoldBytes,
 
 absl::StatusOr<OperationNeeds> AppendOperation::Plan(RequestFacts& facts) {
   // What is not there is told at once, and not after a turn in the queue.
-  const auto found =
+  auto found =
       access_.store->Find(access_.owner, message_.name(), store::Clock::now());
   if (!found.ok()) return Named("name", found.status());
+  sequence_ = *std::move(found);
   OperationNeeds needs;
   needs.reply_bytes = static_cast<int64_t>(v1::AppendResponse().ByteSizeLong());
   needs.work = {Work::kCopy, static_cast<double>(facts.request_bytes)};
   // gRPC's thread does not wait for whoever appends much to the same layer.
   needs.quick = facts.request_bytes <= kMostBytesAtOnce &&
-                !(*found)->IsChanging(message_.layer());
+                !sequence_->IsChanging(message_.layer());
   return needs;
 }
 
@@ -91,6 +92,7 @@ absl::Status AppendOperation::Run(const std::stop_token&, const Pauses&,
                             position, rows_, store::Clock::now());
   if (!appended.ok()) return appended.status();
   facts.parts = 1;
+  facts.repeatable = message_.has_position();
   appended_ = *std::move(appended);
   return absl::OkStatus();
 }

@@ -2,11 +2,13 @@
 #define ATTENTION_SERVER_WIRE_APPEND_OPERATION_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <utility>
 
 #include "attention/v1/attention.pb.h"
 #include "core/store/page_list.h"
+#include "core/store/sequence.h"
 #include "server/request/operation.h"
 #include "server/request/resident_access.h"
 #include "server/wire/message_splitter.h"
@@ -36,6 +38,7 @@ class AppendOperation final : public Operation {
   v1::AppendRequest message_;
   MessageElements elements_;
   KeyValueBlock rows_;
+  std::shared_ptr<store::Sequence> sequence_;  // in use while this waits
   std::optional<store::Appended> appended_;
 };
 

@@ -126,6 +126,14 @@ class SequencesTest : public testing::Test {
     EXPECT_EQ(Append(AppendOf(name, 0, keys)).status(), absl::OkStatus());
   }
 
+  // Keys of its first layer; -1 where it is not there.
+  int64_t LengthOf(const std::string& name) {
+    v1::DescribeSequenceRequest request;
+    request.set_name(name);
+    const auto described = Call<v1::SequenceDescription>("Describe", request);
+    return described.ok() ? described->lengths(0) : -1;
+  }
+
   absl::StatusOr<v1::AttendResponse> Attend(const v1::AttendRequest& request) {
     return client_->Attend(request);
   }

@@ -285,6 +285,44 @@ TEST_F(SequencesTest, MemoryThatIsOutIsSaid) {
   EXPECT_EQ(Append(AppendOf("s", 0, 1000))->length(), 1000);
 }
 
+server::ServerOptions SmallStore(bool evict) {
+  server::ServerOptions options = TestOptions();
+  options.resident_memory_limit = 1 << 20;
+  options.resident_evict = evict;
+  return options;
+}
+
+TEST_F(SequencesTest, WhatNeverFitsIsNotToBeTriedAgain) {
+  Start(SmallStore(/*evict=*/false));
+  Make("a", 40'000);
+  ASSERT_EQ(Create({"b"}).status(), absl::OkStatus());
+  const absl::Status never = Append(AppendOf("b", 0, 100'000)).status();
+  ASSERT_EQ(never.code(), StatusCode::kResourceExhausted);
+  EXPECT_FALSE(SaysWhenToTryAgain(never));
+  const absl::Status now = Append(AppendOf("b", 0, 40'000)).status();
+  ASSERT_EQ(now.code(), StatusCode::kResourceExhausted);
+  EXPECT_TRUE(SaysWhenToTryAgain(now));
+}
+
+TEST_F(SequencesTest, SequencesThatDoNotFitNowMayBeMadeLater) {
+  Start(SmallStore(/*evict=*/false));
+  Make("a", 60'000);
+  v1::CreateSequencesRequest request = CreateRequest({"b"});
+  v1::SequenceForm& form = *request.mutable_sequences(0)->mutable_form();
+  form.set_layers(100);
+  const auto made = [&] {
+    return Call<v1::CreateSequencesResponse>("Create", request).status();
+  };
+  ASSERT_EQ(made().code(), StatusCode::kResourceExhausted);
+  EXPECT_TRUE(SaysWhenToTryAgain(made()));
+  for (int n = 0; n < 255; ++n) {
+    *request.add_sequences() = request.sequences(0);
+    request.mutable_sequences(n + 1)->set_name(absl::StrCat("b", n));
+  }
+  ASSERT_EQ(made().code(), StatusCode::kResourceExhausted);
+  EXPECT_FALSE(SaysWhenToTryAgain(made()));
+}
+
 TEST_F(SequencesTest, OfNoneNobodyIsAsked) {
   Start();
   v1::AttendRequest request = Query();

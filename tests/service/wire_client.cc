@@ -6,17 +6,24 @@
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/channel_arguments.h>
 #include <grpcpp/support/client_callback.h>
+#include <gtest/gtest.h>
 
 #include <condition_variable>
 #include <limits>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/cord.h"
+#include "absl/strings/match.h"
 #include "attention/v1/attention.grpc.pb.h"
 
 namespace attention::test {
 namespace {
+
+constexpr char kDetails[] = "grpc-status-details-bin";
 
 std::string ToBytes(const grpc::ByteBuffer& buffer) {
   std::vector<grpc::Slice> slices;
@@ -35,8 +42,12 @@ grpc::ByteBuffer ToBuffer(const std::string& bytes) {
 
 // Both sides number the codes alike, as google.rpc.Code does.
 absl::Status ToStatus(const grpc::Status& status) {
-  return {static_cast<absl::StatusCode>(status.error_code()),
-          status.error_message()};
+  absl::Status told(static_cast<absl::StatusCode>(status.error_code()),
+                    status.error_message());
+  if (!status.error_details().empty()) {
+    told.SetPayload(kDetails, absl::Cord(status.error_details()));
+  }
+  return told;
 }
 
 void Prepare(const std::string& authorization,
@@ -218,6 +229,14 @@ absl::StatusOr<v1::GetServerInfoResponse> WireClient::GetServerInfo() {
       impl_->typed.GetServerInfo(&context, {}, &response);
   if (!status.ok()) return ToStatus(status);
   return response;
+}
+
+bool SaysWhenToTryAgain(const absl::Status& status) {
+  const auto details = status.GetPayload(kDetails);
+  if (!details) return false;
+  EXPECT_TRUE(absl::StrContains(static_cast<std::string>(*details),
+                                "type.googleapis.com/google.rpc.RetryInfo"));
+  return true;
 }
 
 absl::StatusOr<v1::AttendResponse> AttendOnceAdmitted(

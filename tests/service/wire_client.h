@@ -81,6 +81,10 @@ class WireClient {
   std::unique_ptr<Impl> impl_;
 };
 
+/// Whether the server says when to try again (google.rpc.RetryInfo). Everything
+/// else that it adds to a status fails the test.
+bool SaysWhenToTryAgain(const absl::Status& status);
+
 /// Sends a request until the server is not full any more: it lets go of a
 /// request only after that one's caller has its reply, or has gone away.
 absl::StatusOr<v1::AttendResponse> AttendOnceAdmitted(
