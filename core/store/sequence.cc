@@ -27,6 +27,22 @@ int64_t Sequence::OwnBytes(const SequenceForm& form) {
   return kOwnBytes + form.layers * static_cast<int64_t>(sizeof(PageList));
 }
 
+int64_t Sequence::LeastBytesOf(const SequenceForm& form,
+                               absl::Span<const int64_t> lengths) {
+  const int64_t counted = Page::CountedBytes(PageLayout(form).page_bytes());
+  int64_t bytes = OwnBytes(form);
+  for (const int64_t length : lengths) {
+    const int64_t pages = PagesOf(length);
+    if (pages == 0) continue;
+    bytes += PageTable::CountedBytes(pages);
+    if (pages > (PageBudget::kUnlimited - bytes) / counted) {
+      return PageBudget::kUnlimited;
+    }
+    bytes += pages * counted;
+  }
+  return bytes;
+}
+
 absl::StatusOr<std::shared_ptr<Sequence>> Sequence::Create(
     const SequenceForm& form, const std::shared_ptr<PageBudget>& budget,
     int64_t more_bytes) {

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "core/problem.h"
 #include "core/store/page_budget.h"
 #include "core/store/page_layout.h"
@@ -36,6 +37,10 @@ class Sequence {
 
   /// What a sequence of a valid form takes itself, without keys.
   static int64_t OwnBytes(const SequenceForm& form);
+
+  /// What one with so many keys in each layer counts, at least.
+  static int64_t LeastBytesOf(const SequenceForm& form,
+                              absl::Span<const int64_t> lengths);
 
   const SequenceForm& form() const { return form_; }
 

@@ -6,6 +6,13 @@
 #include "absl/strings/str_cat.h"
 
 namespace attention::store {
+namespace {
+
+absl::Status Deleted(absl::string_view name) {
+  return absl::NotFoundError(absl::StrCat("sequence '", name, "' was deleted"));
+}
+
+}  // namespace
 
 Store::Store(const StoreOptions& options)
     : options_(options),
@@ -29,18 +36,24 @@ const OwnerRecords* Store::FindOwner(absl::string_view owner) const {
 }
 
 absl::StatusOr<Record*> Store::FindRecord(absl::string_view owner,
-                                          absl::string_view name) {
+                                          absl::string_view name,
+                                          const Sequence* only) {
   const auto found = owners_.find(owner);
   if (found == owners_.end()) return NotFound(name, std::nullopt);
   Record* record = found->second.Find(name);
-  if (record != nullptr) return record;
+  if (record != nullptr) {
+    const bool other = only != nullptr && record->sequence.get() != only;
+    if (other) return Deleted(name);
+    return record;
+  }
   return NotFound(name, found->second.gone().Find(name));
 }
 
 absl::StatusOr<Store::Entry> Store::Use(absl::string_view owner,
-                                        absl::string_view name, Time now) {
+                                        absl::string_view name, Time now,
+                                        const Sequence* only) {
   const std::lock_guard lock(mutex_);
-  const absl::StatusOr<Record*> record = FindRecord(owner, name);
+  const absl::StatusOr<Record*> record = FindRecord(owner, name, only);
   if (!record.ok()) return record.status();
   (*record)->of->Use(**record, now);
   return Entry{(*record)->sequence, (*record)->of};
@@ -62,8 +75,9 @@ Record Store::Take(Record& record) {
 absl::StatusOr<Appended> Store::Append(absl::string_view owner,
                                        absl::string_view name, int64_t layer,
                                        std::optional<int64_t> position,
-                                       const KeyValueBlock& rows, Time now) {
-  const absl::StatusOr<Entry> entry = Use(owner, name, now);
+                                       const KeyValueBlock& rows, Time now,
+                                       const Sequence* only) {
+  const absl::StatusOr<Entry> entry = Use(owner, name, now, only);
   if (!entry.ok()) return entry.status();
   Sequence& sequence = *entry->sequence;
   absl::StatusOr<Appended> appended;
@@ -89,17 +103,17 @@ absl::Status Store::Truncate(absl::string_view owner, absl::string_view name,
   return entry->sequence->Truncate(length);
 }
 
-absl::Status Store::Delete(absl::string_view owner, absl::string_view name) {
+absl::Status Store::Delete(absl::string_view owner, absl::string_view name,
+                           const Sequence* only) {
   Record gone;  // ends after the lock
   {
     const std::lock_guard lock(mutex_);
-    const absl::StatusOr<Record*> record = FindRecord(owner, name);
+    const absl::StatusOr<Record*> record = FindRecord(owner, name, only);
     if (!record.ok()) return record.status();
     ++(*record)->of->counts().deletions;
     gone = Take(**record);
   }
-  gone.sequence->Close(
-      absl::NotFoundError(absl::StrCat("sequence '", name, "' was deleted")));
+  gone.sequence->Close(Deleted(name));
   return absl::OkStatus();
 }
 

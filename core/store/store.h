@@ -126,11 +126,14 @@ class Store {
                                                  absl::string_view name,
                                                  Time now);
 
-  /// As Sequence::Append, with room made for it where that is allowed.
+  /// As Sequence::Append, with room made for it where that is allowed. `only`,
+  /// where it is not null: NOT_FOUND where the name is another sequence's by
+  /// now.
   absl::StatusOr<Appended> Append(absl::string_view owner,
                                   absl::string_view name, int64_t layer,
                                   std::optional<int64_t> position,
-                                  const KeyValueBlock& rows, Time now);
+                                  const KeyValueBlock& rows, Time now,
+                                  const Sequence* only = nullptr);
   /// As Sequence::Truncate.
   absl::Status Truncate(absl::string_view owner, absl::string_view name,
                         int64_t length, Time now);
@@ -147,7 +150,8 @@ class Store {
   absl::StatusOr<ListedPage> List(absl::string_view owner,
                                   const ListQuery& query, Time now) const;
 
-  absl::Status Delete(absl::string_view owner, absl::string_view name);
+  absl::Status Delete(absl::string_view owner, absl::string_view name,
+                      const Sequence* only = nullptr);
 
   /// Deletes what has been idle for too long and is not in use, having looked
   /// at no more than `most` sequences. To be called about once a second.
@@ -170,12 +174,13 @@ class Store {
   OwnerRecords& OwnerOf(absl::string_view owner);
   const OwnerRecords* FindOwner(absl::string_view owner) const;
   absl::StatusOr<Record*> FindRecord(absl::string_view owner,
-                                     absl::string_view name);
+                                     absl::string_view name,
+                                     const Sequence* only = nullptr);
   Record Take(Record& record);
   void AddRecord(OwnerRecords& owner, Record record);
 
   absl::StatusOr<Entry> Use(absl::string_view owner, absl::string_view name,
-                            Time now);
+                            Time now, const Sequence* only = nullptr);
   absl::StatusOr<std::vector<Record>> MakeRecords(
       OwnerRecords& owner, absl::Span<const NewSequence> wanted, Time now);
   absl::Status AddAll(OwnerRecords& owner, std::vector<Record> records,

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "core/formats/safetensors_reader.h"
@@ -59,21 +60,34 @@ absl::StatusOr<ImportedSequence> ImportSequence(store::Store& store,
   const auto reader = store::SequenceFileReader::Open(*std::move(opened));
   if (!reader.ok()) return OfFile(reader.status(), file);
   wanted.form = reader->form();
+  const int64_t least =
+      store::Sequence::LeastBytesOf(wanted.form, reader->lengths());
+  if (least > store.budget().limit()) {  // before anybody makes room for it
+    absl::Status never = absl::ResourceExhaustedError(
+        absl::StrCat("file: ", least, " bytes at least of the ",
+                     store.budget().limit(), " that sequences may take"));
+    never.SetPayload(store::kNeverFits, absl::Cord());
+    return never;
+  }
   absl::StatusOr<std::string> name =
       store.Create(owner, wanted, store::Clock::now());
   if (!name.ok()) return name.status();
+  // What it is, whatever becomes of the name.
+  const auto made = store.Find(owner, *name, store::Clock::now());
+  if (!made.ok()) return absl::AbortedError(made.status().message());
   absl::Status other;  // what is not about the file
-  const absl::Status status = reader->Read([&](int64_t layer, int64_t position,
-                                               const KeyValueBlock& rows) {
-    other = go_on();
-    if (!other.ok()) return other;
-    other =
-        store.Append(owner, *name, layer, position, rows, store::Clock::now())
-            .status();
-    return other;
-  });
+  const absl::Status status = reader->Read(
+      [&](int64_t layer, int64_t position, const KeyValueBlock& rows) {
+        other = go_on();
+        if (!other.ok()) return other;
+        other = store
+                    .Append(owner, *name, layer, position, rows,
+                            store::Clock::now(), made->get())
+                    .status();
+        return other;
+      });
   if (!status.ok()) {
-    store.Delete(owner, *name).IgnoreError();
+    store.Delete(owner, *name, made->get()).IgnoreError();
     // NOT_FOUND would be a file that is not there.
     if (absl::IsNotFound(other)) return absl::AbortedError(other.message());
     return other.ok() ? OfFile(status, file) : other;

@@ -323,6 +323,31 @@ TEST_F(SequencesTest, SequencesThatDoNotFitNowMayBeMadeLater) {
   EXPECT_FALSE(SaysWhenToTryAgain(made()));
 }
 
+TEST_F(SequencesTest, AFileThatNeverFitsDrivesNobodyOut) {
+  TemporaryFolder files;
+  server::ServerOptions options = SmallStore(/*evict=*/true);
+  options.resident_folder = files.path();
+  options.resident_memory_limit = 2 << 20;
+  Start(options);
+  Make("big", 100'000);
+  v1::ExportSequenceRequest out;
+  out.set_name("big");
+  out.set_file("big");
+  ASSERT_EQ(Call<v1::ExportSequenceResponse>("Export", out).status(),
+            absl::OkStatus());
+  options.resident_memory_limit = 1 << 20;
+  Start(options);
+  Make("s", 10'000);
+  v1::ImportSequenceRequest in;
+  in.set_file("big");
+  const absl::Status refused =
+      Call<v1::ImportSequenceResponse>("Import", in).status();
+  ExpectRefusal(refused, StatusCode::kResourceExhausted,
+                {"file: ", "bytes at least of the 1048576"});
+  EXPECT_FALSE(SaysWhenToTryAgain(refused));
+  EXPECT_EQ(LengthOf("s"), 10'000);
+}
+
 TEST_F(SequencesTest, OfNoneNobodyIsAsked) {
   Start();
   v1::AttendRequest request = Query();

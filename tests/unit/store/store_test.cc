@@ -113,6 +113,20 @@ TEST(StoreTest, ADeletedSequenceIsGoneForThoseWhoHoldItToo) {
   EXPECT_THAT(s.store.Describe("", "x", s.now)->lengths, ElementsAre(0));
 }
 
+TEST(StoreTest, WhoHasASequenceDoesNotTakeAnotherOfItsNameForIt) {
+  AStore s;
+  ASSERT_THAT(s.Create("", "x"), IsOk());
+  const auto held = s.store.Find("", "x", s.now).value();
+  ASSERT_THAT(s.store.Delete("", "x"), IsOk());
+  ASSERT_THAT(s.Create("", "x"), IsOk());
+  const testing::Rows rows(testing::SmallForm(), 0, 1, 1);
+  const auto deleted = StatusIs(kNotFound, HasSubstr("'x' was deleted"));
+  EXPECT_THAT(s.store.Append("", "x", 0, {}, rows.block(), s.now, held.get()),
+              deleted);
+  EXPECT_THAT(s.store.Delete("", "x", held.get()), deleted);
+  EXPECT_THAT(s.store.Describe("", "x", s.now)->lengths, ElementsAre(0));
+}
+
 TEST(StoreTest, AForkIsAsWhatWasForked) {
   AStore s;
   ASSERT_THAT(s.Create("", "x", "chats", std::chrono::seconds(9)), IsOk());
