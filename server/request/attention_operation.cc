@@ -90,10 +90,7 @@ absl::Status AttentionOperation::ReadSequences() {
   const int64_t planned = results_->Bytes();
   if (absl::Status read = keys_->Read(request_); !read.ok()) return read;
   // What a region lost while it was copied must not stay as keys of zeros.
-  if (absl::Status intact = CheckIntact(request_); !intact.ok()) {
-    keys_->Delete(request_);
-    return intact;
-  }
+  if (absl::Status intact = CheckIntact(request_); !intact.ok()) return intact;
   absl::Status status = PlanResults();
   if (status.ok() && results_->Bytes() > planned) {
     status = absl::AbortedError(
@@ -101,18 +98,23 @@ absl::Status AttentionOperation::ReadSequences() {
         "results have become larger (expected a position, or nobody else who "
         "appends)");
   }
-  if (status.ok()) return status;
-  return absl::Status(
-      status.code(),
-      absl::StrCat(status.message(), "; its own keys are appended"));
+  return status;
 }
 
 absl::Status AttentionOperation::Run(const std::stop_token& stop,
                                      const Pauses& pauses,
                                      RequestFacts& facts) {
-  if (keys_) {
-    if (absl::Status keys = ReadSequences(); !keys.ok()) return keys;
-  }
+  if (!keys_) return Compute(stop, pauses, facts);
+  facts.repeatable = false;  // until it is known what was appended
+  absl::Status status = ReadSequences();
+  if (status.ok()) status = Compute(stop, pauses, facts);
+  facts.repeatable = keys_->End(request_, status);
+  return status;
+}
+
+absl::Status AttentionOperation::Compute(const std::stop_token& stop,
+                                         const Pauses& pauses,
+                                         RequestFacts& facts) {
   // Not before: what waits in the queue holds no memory for results.
   if (absl::Status memory = results_->Allocate(); !memory.ok()) return memory;
   const AttentionOutputs outputs = results_->Outputs();
@@ -125,7 +127,6 @@ absl::Status AttentionOperation::Run(const std::stop_token& stop,
     jobs[n].look = pauses.look;
   }
   absl::Status status = engine_.Run(absl::MakeSpan(jobs));
-  if (request_.sequence_life.end && status.ok()) keys_->Delete(request_);
   facts.parts = 0;
   for (const AttentionJob& job : jobs) facts.parts += job.tiles_total;
   // Of a packed batch, what computed the entry with the most work.

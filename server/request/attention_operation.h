@@ -83,6 +83,8 @@ class AttentionOperation final : public Operation {
  private:
   absl::Status PlanResults();
   absl::Status ReadSequences();
+  absl::Status Compute(const std::stop_token& stop, const Pauses& pauses,
+                       RequestFacts& facts);
 
   const std::unique_ptr<AttentionWire> wire_;
   const Engine& engine_;

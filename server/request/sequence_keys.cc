@@ -1,7 +1,11 @@
 #include "server/request/sequence_keys.h"
 
+#include <algorithm>
+#include <cstddef>
+#include <optional>
 #include <utility>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -20,7 +24,12 @@ absl::Status OfEntry(size_t entry, const AttentionRequest& request,
   if (sequence.label.empty()) {
     return Named(absl::StrCat("sequences.entries[", entry, "]"), status);
   }
-  if (!absl::IsNotFound(status)) return Named(sequence.label, status);
+  if (!absl::IsNotFound(status)) {
+    return request.sequences.size() == 1
+               ? Named(sequence.label, status)
+               : Named(absl::StrCat(sequence.label, ", batch entry ", entry),
+                       status);
+  }
   // Why, without the store's name for it, which the caller has never seen.
   const std::string why = absl::StrReplaceAll(
       status.message(),
@@ -29,6 +38,15 @@ absl::Status OfEntry(size_t entry, const AttentionRequest& request,
       absl::StrCat(sequence.label, ": there is none now",
                    absl::StartsWith(why, "it ") ? absl::StrCat(", ", why) : "",
                    " (expected sequence_start with its first request)"));
+}
+
+// The same with more text.
+absl::Status Followed(const absl::Status& status, absl::string_view text) {
+  absl::Status followed(status.code(), absl::StrCat(status.message(), text));
+  status.ForEachPayload([&](absl::string_view type, const absl::Cord& of) {
+    followed.SetPayload(type, of);
+  });
+  return followed;
 }
 
 // Keys and values of a rectangle, of as many entries as there are sequences.
@@ -81,6 +99,7 @@ std::optional<TensorView> ScalesOfEntry(const std::optional<TensorView>& scales,
 }  // namespace
 
 absl::Status SequenceKeys::Find(const AttentionRequest& request) {
+  sequences_.assign(request.sequences.size(), nullptr);
   snapshots_.assign(request.sequences.size(), std::nullopt);
   const bool appends = !request.problem.key_value.empty();
   if (request.sequence_life.start) {
@@ -94,7 +113,7 @@ absl::Status SequenceKeys::Find(const AttentionRequest& request) {
       return OfEntry(n, request,
                      FieldError("position", "given without keys to append"));
     }
-    const auto sequence =
+    auto sequence =
         access_.store->Find(access_.owner, entry.name, store::Clock::now());
     if (!sequence.ok()) return OfEntry(n, request, sequence.status());
     absl::StatusOr<store::Snapshot> snapshot =
@@ -102,6 +121,7 @@ absl::Status SequenceKeys::Find(const AttentionRequest& request) {
     if (!snapshot.ok()) return OfEntry(n, request, snapshot.status());
     snapshots_[n] = *std::move(snapshot);
     waits_ = waits_ || (appends && (*sequence)->IsChanging(entry.layer));
+    sequences_[n] = *std::move(sequence);
   }
   return absl::OkStatus();
 }
@@ -220,9 +240,9 @@ absl::Status SequenceKeys::Plan(AttentionRequest& request) {
   return absl::OkStatus();
 }
 
-absl::Status SequenceKeys::Make(const SequenceLayer& sequence,
-                                const KeyValueBlock& rows) {
+absl::Status SequenceKeys::Make(size_t entry, const SequenceLayer& sequence) {
   store::Store& store = *access_.store;
+  const KeyValueBlock& rows = rows_[entry];
   // One of that name is an older one, whose end was never sent.
   store.Delete(access_.owner, sequence.name).IgnoreError();
   const store::NewSequence wanted = {
@@ -233,30 +253,76 @@ absl::Status SequenceKeys::Make(const SequenceLayer& sequence,
       .name = sequence.name,
       .label = sequence.label,
       .idle_limit = access_.idle_limit};
-  return store.Create(access_.owner, wanted, store::Clock::now()).status();
+  const store::Time now = store::Clock::now();
+  const auto name = store.Create(access_.owner, wanted, now);
+  if (!name.ok()) return name.status();
+  auto made = store.Find(access_.owner, *name, now);
+  if (!made.ok()) return made.status();
+  sequences_[entry] = *std::move(made);
+  return absl::OkStatus();
+}
+
+absl::Status SequenceKeys::Append(size_t entry, const SequenceLayer& sequence) {
+  absl::StatusOr<store::Appended> appended = access_.store->Append(
+      access_.owner, sequence.name, sequence.layer, sequence.position,
+      rows_[entry], store::Clock::now(), sequences_[entry].get());
+  if (!appended.ok()) return appended.status();
+  lengths_.push_back(appended->length);
+  snapshots_[entry] = std::move(appended->read);
+  return absl::OkStatus();
 }
 
 absl::Status SequenceKeys::Read(AttentionRequest& request) {
-  store::Store& store = *access_.store;
   for (size_t n = 0; n < snapshots_.size(); ++n) {
     const SequenceLayer& entry = request.sequences[n];
     absl::Status status;
-    if (request.sequence_life.start) status = Make(entry, rows_[n]);
-    if (status.ok() && !rows_.empty()) {
-      absl::StatusOr<store::Appended> appended =
-          store.Append(access_.owner, entry.name, entry.layer, entry.position,
-                       rows_[n], store::Clock::now());
-      status = appended.status();
-      if (status.ok()) snapshots_[n] = std::move(appended->read);
-    }
-    if (!status.ok()) {
-      // One that could not begin is not there for the requests that follow.
-      if (request.sequence_life.start) Delete(request);
-      return OfEntry(n, request, status);
-    }
+    if (request.sequence_life.start) status = Make(n, entry);
+    if (status.ok() && !rows_.empty()) status = Append(n, entry);
+    if (!status.ok()) return OfEntry(n, request, status);
     request.problem.key_value_of_entries[n] = snapshots_[n]->Blocks();
   }
   return absl::OkStatus();
+}
+
+// True where the request's keys are in no sequence.
+bool SequenceKeys::TakeBack(const AttentionRequest& request) {
+  // One that could not begin is not there for the requests that follow.
+  if (request.sequence_life.start) {
+    Delete(request);
+    return true;
+  }
+  bool all = true;
+  for (size_t n = 0; n < lengths_.size(); ++n) {
+    store::Sequence& sequence = *sequences_[n];
+    const int64_t length = lengths_[n];
+    // Not what somebody else has put behind them.
+    const bool last = sequence.Lengths().front() == length;
+    all = last && sequence.Truncate(length - rows_[n].key.shape[2]).ok() && all;
+  }
+  return all;
+}
+
+bool SequenceKeys::End(const AttentionRequest& request, absl::Status& status) {
+  const auto& entries = request.sequences;
+  const bool has_label = !entries.front().label.empty();
+  if (!status.ok() && has_label && TakeBack(request)) return true;
+  if (status.ok() && request.sequence_life.end) {
+    Delete(request);
+  } else {
+    const store::Time now = store::Clock::now();
+    for (const SequenceLayer& entry : entries) {
+      access_.store->Find(access_.owner, entry.name, now).IgnoreError();
+    }
+  }
+  if (!status.ok() && !lengths_.empty()) {
+    status = Followed(status, lengths_.size() == entries.size()
+                                  ? "; its own keys are appended"
+                                  : "; the entries before it are appended");
+  }
+  return std::all_of(
+      entries.begin(),
+      entries.begin() + static_cast<std::ptrdiff_t>(lengths_.size()),
+      [](const SequenceLayer& entry) { return entry.position.has_value(); });
 }
 
 void SequenceKeys::Delete(const AttentionRequest& request) {

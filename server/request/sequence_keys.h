@@ -2,6 +2,7 @@
 #define ATTENTION_SERVER_REQUEST_SEQUENCE_KEYS_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "absl/status/status.h"
 #include "core/batch.h"
 #include "core/problem.h"
+#include "core/store/sequence.h"
 #include "core/store/snapshot.h"
 #include "server/request/attention_request.h"
 #include "server/request/resident_access.h"
@@ -39,12 +41,15 @@ class SequenceKeys {
   /// Once, after Plan(): appends the request's keys and puts what is to be read
   /// into the problem. An entry that appends reads up to its last own key,
   /// whatever stands behind it: the same request again gives the same answer.
-  /// Entries before the one that fails are appended.
+  /// Entries before the one that fails are appended; End() says so.
   absl::Status Read(AttentionRequest& request);
 
-  /// Deletes the request's sequences: where they end with it, or what was
-  /// appended is worth nothing.
-  void Delete(const AttentionRequest& request);
+  /// After Read(), with what came of the request: its sequences were used until
+  /// now, or end with it. Where it failed, what was appended to sequences with
+  /// labels is cut off again, as their callers cannot say a position; of others
+  /// `status` says that it stays. True where the same request may be sent again
+  /// and appends nothing twice.
+  bool End(const AttentionRequest& request, absl::Status& status);
 
  private:
   absl::Status Find(const AttentionRequest& request);
@@ -53,13 +58,19 @@ class SequenceKeys {
   absl::Status CutRectangle(const AttentionProblem& problem);
   absl::Status PlanEntry(size_t entry, const AttentionRequest& request,
                          KeyValueBlocks& blocks);
-  absl::Status Make(const SequenceLayer& sequence, const KeyValueBlock& rows);
+  absl::Status Make(size_t entry, const SequenceLayer& sequence);
+  absl::Status Append(size_t entry, const SequenceLayer& sequence);
+  bool TakeBack(const AttentionRequest& request);
+  void Delete(const AttentionRequest& request);
 
   const ResidentAccess access_;
   // One for each entry; of sequences that the request makes, nothing before
-  // Read().
-  std::vector<std::optional<store::Snapshot>> snapshots_;
+  // Read(). They are in use until the request ends.
+  std::vector<std::shared_ptr<store::Sequence>> sequences_;
+  std::vector<std::optional<store::Snapshot>> snapshots_;  // likewise
   std::vector<KeyValueBlock> rows_;  // likewise, (1, Hkv, n, D); or none
+  // Of those that were appended to, afterwards.
+  std::vector<int64_t> lengths_;
   bool waits_ = false;
 };
 

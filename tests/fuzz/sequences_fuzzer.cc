@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "core/batch.h"
 #include "core/tensor.h"
@@ -119,7 +120,8 @@ void Serve(AttentionWire& wire, AttentionRequest& request) {
   if (!keys.Plan(request).ok()) return;
   ReadAsPlanned(keys, request);
   // What it has made must not fill the store.
-  if (request.sequence_life.start) keys.Delete(request);
+  absl::Status status = absl::CancelledError();
+  if (request.sequence_life.start) keys.End(request, status);
 }
 
 const ModelRepository& Models() {

@@ -21,21 +21,23 @@ using inference::ModelInferRequest;
 using inference::ModelStreamInferResponse;
 
 // Rows `first` to `last` - 1 of something that differs from row to row.
-v1::Tensor Rows(int64_t first, int64_t last, double factor) {
+v1::Tensor Rows(int64_t first, int64_t last, double factor, int64_t batch = 1) {
   std::vector<double> values;
-  for (int64_t n = first; n < last; ++n) {
-    values.push_back(static_cast<double>(n % 4) * factor);
-    values.push_back(1 - static_cast<double>(n));
+  for (int64_t entry = 0; entry < batch; ++entry) {
+    for (int64_t n = first; n < last; ++n) {
+      values.push_back(static_cast<double>(n % 4) * factor);
+      values.push_back(1 - static_cast<double>(n));
+    }
   }
-  return Floats({1, 1, last - first, 2}, values);
+  return Floats({batch, 1, last - first, 2}, values);
 }
 
 // One query, and the keys and values from `first` to `last` - 1.
-ModelInferRequest Step(int64_t first, int64_t last) {
+ModelInferRequest Step(int64_t first, int64_t last, int64_t batch = 1) {
   v1::AttendRequest request;
-  *request.mutable_query() = Rows(last, last + 1, 0.5);
-  *request.mutable_key_value()->mutable_key() = Rows(first, last, 0.25);
-  *request.mutable_key_value()->mutable_value() = Rows(first, last, 2);
+  *request.mutable_query() = Rows(last, last + 1, 0.5, batch);
+  *request.mutable_key_value()->mutable_key() = Rows(first, last, 0.25, batch);
+  *request.mutable_key_value()->mutable_value() = Rows(first, last, 2, batch);
   ModelInferRequest infer = ToInfer(request);
   infer.set_id(absl::StrCat(last));
   return infer;
@@ -108,6 +110,32 @@ TEST_F(InferSequenceTest, WhereItsStartFailsThereIsNone) {
   ExpectRefusal(Infer(client, OfSequence(Step(3, 4), 7, At::kMiddle)).status(),
                 absl::StatusCode::kNotFound,
                 {"sequence_id number 7: there is none now (expected "});
+}
+
+// Of two sequences that take almost all of the store, a page more fits into
+// one.
+TEST_F(InferSequenceTest, ABatchThatFailsHalfWayAppendsNothing) {
+  server::ServerOptions options = SmallStore();
+  options.resident_evict = false;
+  const auto server = StartServer(options);
+  WireClient client(server->address());
+  constexpr int64_t kKeys = 29'760;
+  OutputOf(OfSequence(Step(0, kKeys, 2), 7, At::kStart), client);
+  const absl::Status refused =
+      Infer(client, OfSequence(Step(kKeys, kKeys + 1, 2), 7, At::kMiddle))
+          .status();
+  ExpectRefusal(refused, absl::StatusCode::kResourceExhausted,
+                {"sequence_id number 7, batch entry 1: "});
+  EXPECT_TRUE(SaysWhenToTryAgain(refused));
+  const auto bytes =
+      client.Call("/attention.v1.KeyValueService/List",
+                  v1::ListSequencesRequest().SerializeAsString());
+  ASSERT_EQ(bytes.status(), absl::OkStatus());
+  v1::ListSequencesResponse list;
+  ASSERT_TRUE(list.ParseFromString(*bytes));
+  ASSERT_EQ(list.sequences_size(), 2);
+  EXPECT_EQ(list.sequences(0).lengths(0), kKeys);
+  EXPECT_EQ(list.sequences(1).lengths(0), kKeys);
 }
 
 TEST_F(InferSequenceTest, OneThatWasEvictedIsSaidToBe) {

@@ -285,11 +285,69 @@ TEST_F(SequencesTest, MemoryThatIsOutIsSaid) {
   EXPECT_EQ(Append(AppendOf("s", 0, 1000))->length(), 1000);
 }
 
+// A sequence of so many keys takes almost half of SmallStore(): both can be
+// appended a page to, but not both at once.
+constexpr int64_t kNearlyHalf = 29'760;
+
 server::ServerOptions SmallStore(bool evict) {
   server::ServerOptions options = TestOptions();
   options.resident_memory_limit = 1 << 20;
   options.resident_evict = evict;
   return options;
+}
+
+// Two entries, which append `count` keys each.
+v1::AttendRequest AppendToBoth(int64_t count) {
+  v1::AttendRequest request = OnSequences(Query(2), {"a", "b"});
+  v1::KeyValueTensors& append = *request.mutable_sequences()->mutable_append();
+  *append.mutable_key() = Filled(v1::DATA_TYPE_FP32, {2, 1, count, 2}, 1);
+  *append.mutable_value() = append.key();
+  return request;
+}
+
+TEST_F(SequencesTest, ARequestDoesNotEvictItsOwn) {
+  Start(SmallStore(/*evict=*/true));
+  Make("a", kNearlyHalf);
+  Make("b", kNearlyHalf);
+  ExpectRefusal(Attend(AppendToBoth(5000)).status(),
+                StatusCode::kResourceExhausted, {"sequences.entries[0]: "});
+  EXPECT_EQ(LengthOf("a"), kNearlyHalf);
+  EXPECT_EQ(LengthOf("b"), kNearlyHalf);
+}
+
+TEST_F(SequencesTest, WhatIsReadIsNotEvicted) {
+  gate_.CloseAt(1);
+  Start(SmallStore(/*evict=*/true));
+  Make("a", 57'000);
+  ASSERT_EQ(Create({"b"}).status(), absl::OkStatus());
+  const auto pending =
+      client_->Start(kAttend, OnSequences(Query(), {"a"}).SerializeAsString());
+  gate_.WaitUntilHolding();
+  // So few that no worker is needed: the gate may hold all of them.
+  ExpectRefusal(Append(AppendOf("b", 0, 4000)).status(),
+                StatusCode::kResourceExhausted, {"", "sequences hold "});
+  EXPECT_EQ(LengthOf("a"), 57'000);
+  gate_.Open();
+  ASSERT_EQ(pending->Wait().status(), absl::OkStatus());
+  EXPECT_EQ(Append(AppendOf("b", 0, 4000)).status(), absl::OkStatus());
+}
+
+TEST_F(SequencesTest, AStepThatWasHalfAppendedIsNotToBeTriedAgain) {
+  Start(SmallStore(/*evict=*/false));
+  Make("a", kNearlyHalf);
+  Make("b", kNearlyHalf);
+  v1::AttendRequest step = AppendToBoth(1);
+  const absl::Status refused = Attend(step).status();
+  ExpectRefusal(
+      refused, StatusCode::kResourceExhausted,
+      {"sequences.entries[1]: ", "; the entries before it are appended"});
+  EXPECT_FALSE(SaysWhenToTryAgain(refused));
+  ASSERT_EQ(LengthOf("a"), kNearlyHalf + 1);
+  // With positions it may be.
+  for (int n = 0; n < 2; ++n) {
+    step.mutable_sequences()->mutable_entries(n)->set_position(kNearlyHalf);
+  }
+  EXPECT_TRUE(SaysWhenToTryAgain(Attend(step).status()));
 }
 
 TEST_F(SequencesTest, WhatNeverFitsIsNotToBeTriedAgain) {
