@@ -263,6 +263,8 @@ absl::Status SequenceKeys::Make(size_t entry, const SequenceLayer& sequence) {
 }
 
 absl::Status SequenceKeys::Append(size_t entry, const SequenceLayer& sequence) {
+  // Where it was cut, its last page is not copied if nobody reads that.
+  snapshots_[entry].reset();
   absl::StatusOr<store::Appended> appended = access_.store->Append(
       access_.owner, sequence.name, sequence.layer, sequence.position,
       rows_[entry], store::Clock::now(), sequences_[entry].get());

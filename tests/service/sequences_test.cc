@@ -332,6 +332,21 @@ TEST_F(SequencesTest, WhatIsReadIsNotEvicted) {
   EXPECT_EQ(Append(AppendOf("b", 0, 4000)).status(), absl::OkStatus());
 }
 
+// The store is so full that a copy of the last page does not fit.
+TEST_F(SequencesTest, AStepAfterATruncateGoesOnInTheLastPage) {
+  Start(SmallStore(/*evict=*/false));
+  Make("s", 60'000);
+  v1::TruncateRequest cut;
+  cut.set_name("s");
+  cut.set_length(59'990);
+  ASSERT_EQ(Call<v1::TruncateResponse>("Truncate", cut).status(),
+            absl::OkStatus());
+  const v1::AttendRequest step =
+      AndAppend(OnSequences(Query(), {"s"}), 59'990, 1);
+  ASSERT_EQ(Attend(step).status(), absl::OkStatus());
+  EXPECT_EQ(LengthOf("s"), 59'991);
+}
+
 TEST_F(SequencesTest, AStepThatWasHalfAppendedIsNotToBeTriedAgain) {
   Start(SmallStore(/*evict=*/false));
   Make("a", kNearlyHalf);
