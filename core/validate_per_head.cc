@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -40,7 +41,8 @@ absl::Status ReadPerHead(absl::string_view field, const TensorView& view,
 // any number of entries.
 absl::Status CheckSinks(const TensorView& given,
                         const ValidatedProblem& valid) {
-  const int64_t entries = given.rank() == 1 ? 1 : valid.batch;
+  const int64_t entries =
+      given.rank() == 1 ? std::min<int64_t>(valid.batch, 1) : valid.batch;
   for (int64_t b = 0; b < entries; ++b) {
     for (int64_t h = 0; h < valid.query_heads; ++h) {
       const float sink = valid.Sink(b, h);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <new>
+#include <stop_token>
 #include <vector>
 
 #include "absl/algorithm/container.h"
@@ -35,10 +36,12 @@ class Pieces {
   std::vector<int64_t> ends_;
 };
 
-void ForEach(int64_t count, bool alone, const RunContext& context,
-             absl::FunctionRef<void(int64_t)> body) {
-  if (!alone) return context.workers.ParallelFor(count, {}, body);
-  for (int64_t index = 0; index < count; ++index) body(index);
+void ForEach(int64_t count, bool alone, const std::stop_token& stop,
+             const RunContext& context, absl::FunctionRef<void(int64_t)> body) {
+  if (!alone) return context.workers.ParallelFor(count, stop, body);
+  for (int64_t index = 0; index < count && !stop.stop_requested(); ++index) {
+    body(index);
+  }
 }
 
 // False where it is not for the kernel of small problems.
@@ -79,12 +82,15 @@ void RunInPieces(const std::vector<AttentionJob*>& jobs,
     multiplications += run.Multiplications();
   }
   const bool alone = multiplications <= kFewMultiplications;
-  ForEach(pieces.size(), alone, context, [&](int64_t index) {
+  // Of several, each looks at its own.
+  const std::stop_token stop =
+      jobs.size() == 1 ? jobs[0]->stop : std::stop_token();
+  ForEach(pieces.size(), alone, stop, context, [&](int64_t index) {
     pieces.Visit(index, [&runs](size_t job, int64_t piece) {
       runs[job].ComputePiece(piece);
     });
   });
-  ForEach(merges.size(), alone, context, [&](int64_t index) {
+  ForEach(merges.size(), alone, stop, context, [&](int64_t index) {
     merges.Visit(index, [&runs](size_t job, int64_t merge) {
       runs[job].ComputeMerge(merge);
     });

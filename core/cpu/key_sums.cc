@@ -18,8 +18,9 @@ void KeySums::Allocate() {
 }
 
 int64_t KeySums::heads() const {
-  return problem_.wanted.key_weights ? problem_.batch * problem_.query_heads
-                                     : 0;
+  // Without keys no byte bounds their number: queries may have none either.
+  const bool any = problem_.wanted.key_weights && problem_.key_length > 0;
+  return any ? problem_.batch * problem_.query_heads : 0;
 }
 
 void KeySums::Clear(int64_t chunk) {

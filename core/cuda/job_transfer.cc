@@ -314,6 +314,8 @@ absl::Status DownloadResults(const AttentionJob& job, const Plan& plan,
 absl::Status WriteEmptyResults(const AttentionJob& job, Stream* stream) {
   const ValidatedProblem& problem = *job.problem;
   absl::Status status;
+  // No byte bounds the number of heads then.
+  if (problem.query_length == 0) return status;
   const int64_t row_bytes = problem.value_width * ByteSize(problem.query.type);
   if (row_bytes > 0) {
     ForEachPiece(problem, internal::AddExtents(job.outputs.output, 4),

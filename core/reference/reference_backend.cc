@@ -43,11 +43,11 @@ class JobRun {
                                    [this, of_piece](int64_t index) {
                                      ComputePiece(index * of_piece, of_piece);
                                    });
-    } else if (problem_.wanted.key_weights) {
-      for (int64_t head = 0; head < problem_.batch * problem_.query_heads;
-           ++head) {
-        ComputePiece(head, 0);
-      }
+    } else if (problem_.wanted.key_weights && problem_.key_length > 0) {
+      // Without keys no byte bounds the number of heads.
+      context_.workers.ParallelFor(
+          problem_.batch * problem_.query_heads, job_.stop,
+          [this](int64_t head) { ComputePiece(head, 0); });
     }
     job_.tiles_computed = computed_;
     job_.status = absl::OkStatus();

@@ -110,6 +110,34 @@ TEST_P(EmptyTest, NoQueries) {
   CheckAllRanks({.query_length = 0, .valid_lens = LengthsShape::kPerRow});
 }
 
+// No byte of it bounds the number of heads.
+TEST_P(EmptyTest, NoQueriesOfManyHeadsTakeNoTime) {
+  constexpr int64_t kEntries = 4096;
+  const std::vector<float> ones(kEntries, 1);
+  const TensorView keys =
+      ContiguousView(DataType::kFloat32, {kEntries, 1, 1, 1}, ones.data());
+  AttentionProblem problem;
+  problem.query = ContiguousView(DataType::kFloat32,
+                                 {kEntries, int64_t{1} << 24, 0, 1}, nullptr);
+  problem.key_value.push_back({keys, keys});
+  ASSERT_OK_AND_ASSIGN(const Results results, Run(problem));
+  EXPECT_EQ(results.output.element_count(), 0);
+}
+
+// Nor that of the entries which share sinks.
+TEST_P(EmptyTest, NoQueriesThatShareSinksTakeNoTime) {
+  const std::vector<float> ones(size_t{1} << 20, 1);
+  const auto heads = static_cast<int64_t>(ones.size());
+  const TensorView none = ContiguousView(
+      DataType::kFloat32, {int64_t{1} << 24, heads, 0, 1}, nullptr);
+  AttentionProblem problem;
+  problem.query = none;
+  problem.key_value.push_back({none, none});
+  problem.sinks = ContiguousView(DataType::kFloat32, {heads}, ones.data());
+  ASSERT_OK_AND_ASSIGN(const Results results, Run(problem));
+  EXPECT_EQ(results.output.element_count(), 0);
+}
+
 TEST_P(EmptyTest, NoBatchEntries) {
   for (const int rank : {3, 4}) {
     Check(MakeProblem(

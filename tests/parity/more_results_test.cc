@@ -224,6 +224,19 @@ TEST_P(MoreResultsTest, NoQueriesGiveNothingToKeys) {
   EXPECT_THAT(results.key_weights->ToDoubles(), ::testing::Each(0.0));
 }
 
+// No byte of it bounds the number of heads.
+TEST_P(MoreResultsTest, NoKeysOfManyHeadsTakeNoTime) {
+  constexpr int64_t kMany = int64_t{1} << 24;
+  const TensorView none =
+      ContiguousView(DataType::kFloat32, {kMany, kMany, 0, 1}, nullptr);
+  AttentionProblem problem;
+  problem.query = none;
+  problem.key_value.push_back({none, none});
+  problem.wanted.key_weights = true;
+  ASSERT_OK_AND_ASSIGN(const Results results, Run(problem));
+  EXPECT_EQ(results.key_weights->element_count(), 0);
+}
+
 // One query against many keys is otherwise computed in splits.
 TEST_P(MoreResultsTest, OneQueryAgainstManyKeys) {
   for (const DataType type : {DataType::kFloat32, DataType::kBFloat16}) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/service/gated_server.h"
+#include "tests/service/infer_requests.h"
 #include "tests/service/requests.h"
 #include "tests/service/wire_client.h"
 #include "tests/service/wrong_input.h"
@@ -83,6 +84,24 @@ TEST(RequestLimitTest, DimensionsAndWeightsBeyondItAreRefused) {
                  "at most 10000, max_weights_bytes"});
   EXPECT_EQ(gate.tiles(), 0);
   EXPECT_TRUE(client.Attend(WeightsRequest(50, 50)).ok());
+}
+
+// Each extent is one that a tensor may have, and no byte bounds their product.
+TEST(RequestLimitTest, ManyHeadsOfNothingAreAnsweredAtOnce) {
+  const auto server = StartServer();
+  WireClient client(server->address());
+  constexpr int64_t kMany = int64_t{1} << 24;
+  for (const int64_t heads : {int64_t{1} << 14, kMany}) {
+    const v1::Tensor none =
+        MakeTensor(v1::DATA_TYPE_FP32, {kMany, heads, 0, 1}, {});
+    inference::ModelInferRequest request;
+    request.set_model_name(kDotProduct);
+    for (const char* input : {"query", "key", "value"}) {
+      AddInput(input, none, request);
+    }
+    request.add_outputs()->set_name("key_weights");
+    EXPECT_EQ(Infer(client, request).status(), absl::OkStatus());
+  }
 }
 
 TEST(RequestLimitTest, ACallerBeyondItsQuotaIsToldWhenToComeAgain) {
