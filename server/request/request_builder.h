@@ -66,8 +66,8 @@ class RequestBuilder {
   /// that are given are appended.
   absl::Status SetSequences(std::vector<SequenceLayer> sequences,
                             SequenceLife life = {});
-  /// The query's view; one without extents where it is not given.
-  const TensorView& query() const { return request_.problem.query; }
+  /// What has been set so far; a query that is not given has no extents.
+  const AttentionProblem& problem() const { return request_.problem; }
 
   /// Refuses a result that comes twice.
   absl::Status AddResult(const WantedResult& result);

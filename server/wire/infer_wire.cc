@@ -1,5 +1,8 @@
 #include "server/wire/infer_wire.h"
 
+#include <algorithm>
+#include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -55,13 +58,21 @@ absl::Status ReadOutputs(const ModelInferRequest& message,
   return absl::OkStatus();
 }
 
+// Of a packed batch as many as begin somewhere.
+int64_t EntriesOf(const AttentionProblem& problem) {
+  const std::optional<TensorView>& starts = problem.query_starts;
+  if (starts && starts->rank() == 1) {
+    return std::max<int64_t>(0, starts->shape[0] - 1);
+  }
+  return problem.query.rank() > 2 ? problem.query.shape[0] : 1;
+}
+
 // A sequence for each entry of the batch.
 absl::Status SetSequence(const ModelInferRequest& message,
                          absl::string_view model, RequestBuilder& builder) {
   const auto sequence = ReadSequence(message.parameters());
   if (!sequence.ok() || !*sequence) return sequence.status();
-  const Shape& query = builder.query().shape;
-  const int64_t entries = query.size() > 2 ? query[0] : 1;
+  const int64_t entries = EntriesOf(builder.problem());
   if (entries < 1 || entries > kMostSequencesOfARequest) {
     return FieldError(
         "sequence_id",

@@ -86,6 +86,23 @@ TEST_F(InferSequenceTest, StepsAttendToAllKeysSoFar) {
             OutputOf(Step(0, 103)));
 }
 
+// Two entries: 3 tokens, then 4.
+TEST_F(InferSequenceTest, EntriesOfAPackedBatchAreSequencesEach) {
+  v1::AttendRequest packed;
+  const v1::Tensor starts = MakeTensor(v1::DATA_TYPE_INT32, {3}, {0, 3, 7});
+  std::vector<double> values;
+  for (int n = 0; n < 7 * 2 * 4; ++n) values.push_back(n % 5 * 0.25);
+  *packed.mutable_query() = Floats({7, 2, 4}, values);
+  *packed.mutable_key_value()->mutable_key() = Floats({7, 2, 4}, values);
+  *packed.mutable_key_value()->mutable_value() = Floats({7, 2, 4}, values);
+  ModelInferRequest request = ToInfer(packed);
+  AddInput("query_starts", starts, request);
+  ModelInferRequest alone = request;
+  AddInput("key_starts", starts, alone);
+  EXPECT_EQ(OutputOf(OfSequence(request, 5, At::kStart)), OutputOf(alone));
+  OutputOf(OfSequence(request, 5, At::kEnd));
+}
+
 TEST_F(InferSequenceTest, AfterItsEndItIsNotThere) {
   OutputOf(OfSequence(Step(0, 3), 7, At::kStart));
   OutputOf(OfSequence(Step(3, 4), 7, At::kEnd));
