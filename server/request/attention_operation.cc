@@ -52,7 +52,7 @@ absl::Status AttentionOperation::PlanResults() {
   absl::Status status = results_->CheckFit(
       wire_->BytesBeside(results_->Bytes()), limits_.max_response_bytes);
   if (status.ok()) {
-    status = CheckLimits(request_.problem, *results_, limits_);
+    status = CheckLimits(request_.problem, *batch_, *results_, limits_);
   }
   if (status.ok()) status = CheckResultsApart(request_);
   return status;

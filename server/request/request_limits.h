@@ -4,7 +4,9 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "core/batch.h"
 #include "core/problem.h"
+#include "core/shape.h"
 #include "server/callers/caller.h"
 #include "server/options/options.h"
 #include "server/request/results.h"
@@ -14,7 +16,7 @@ namespace attention::server {
 /// What one request may ask for, each at least 1.
 struct RequestLimits {
   int64_t max_response_bytes = 0;
-  int64_t max_dimension = 0;      // of query, keys and values
+  int64_t max_dimension = 0;      // of query, keys, values and sequences
   int64_t max_weights_bytes = 0;  // in the reply or in a region
 };
 
@@ -23,10 +25,17 @@ struct RequestLimits {
 RequestLimits LimitsOfRequest(const ServerOptions& options,
                               const Caller* caller);
 
-/// OK where `problem` and its results are within `limits`, but for the size of
-/// the reply. RESOURCE_EXHAUSTED names the tensor and the limit.
+/// OK where no extent of the tensor `name` is above `most`, else
+/// RESOURCE_EXHAUSTED.
+absl::Status CheckDimensions(const char* name, const Shape& shape,
+                             int64_t most);
+
+/// OK where `problem`, which `batch` is of, and its results are within
+/// `limits`, but for the size of the reply. RESOURCE_EXHAUSTED names the tensor
+/// and the limit.
 absl::Status CheckLimits(const AttentionProblem& problem,
-                         const Results& results, const RequestLimits& limits);
+                         const ValidatedBatch& batch, const Results& results,
+                         const RequestLimits& limits);
 
 }  // namespace attention::server
 

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/request/request_builder.h"
+#include "server/request/request_limits.h"
 #include "server/scheduling/retry_after.h"
 #include "server/services/answer.h"
 #include "server/services/caller_of_call.h"
@@ -108,7 +109,9 @@ KeyValueService::Reactor* KeyValueService::Append(
   return UnaryCall::Begin(
       services_, calls_,
       [this](const Caller* caller) {
-        return std::make_unique<AppendOperation>(resident_.AccessOf(caller));
+        return std::make_unique<AppendOperation>(
+            resident_.AccessOf(caller),
+            LimitsOfRequest(options_, caller).max_dimension);
       },
       context, request, response);
 }

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "attention/v1/attention.grpc.pb.h"
+#include "server/options/options.h"
 #include "server/request/sequence_files.h"
 #include "server/resident/resident_store.h"
 #include "server/scheduling/active_calls.h"
@@ -33,9 +34,11 @@ class KeyValueService final : public key_value_methods::AllMethods {
  public:
   /// The arguments outlive the service. `files` is the turns in which files are
   /// written and read.
-  KeyValueService(const TaskServices& services, ActiveCalls& calls,
-                  ResidentStore& resident, SerialQueue& files)
-      : services_(services),
+  KeyValueService(const ServerOptions& options, const TaskServices& services,
+                  ActiveCalls& calls, ResidentStore& resident,
+                  SerialQueue& files)
+      : options_(options),
+        services_(services),
         calls_(calls),
         resident_(resident),
         files_(files) {}
@@ -113,6 +116,7 @@ class KeyValueService final : public key_value_methods::AllMethods {
 
   store::Store& store() { return resident_.store(); }
 
+  const ServerOptions& options_;
   const TaskServices services_;
   ActiveCalls& calls_;
   ResidentStore& resident_;

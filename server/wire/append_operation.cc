@@ -1,6 +1,7 @@
 #include "server/wire/append_operation.h"
 
 #include "server/request/request_builder.h"
+#include "server/request/request_limits.h"
 #include "server/wire/data_types.h"
 
 namespace attention::server {
@@ -74,6 +75,11 @@ absl::StatusOr<OperationNeeds> AppendOperation::Plan(RequestFacts& facts) {
       access_.store->Find(access_.owner, message_.name(), store::Clock::now());
   if (!found.ok()) return Named("name", found.status());
   sequence_ = *std::move(found);
+  absl::Status status = CheckDimensions("key", rows_.key.shape, max_dimension_);
+  if (status.ok()) {
+    status = CheckDimensions("value", rows_.value.shape, max_dimension_);
+  }
+  if (!status.ok()) return status;
   OperationNeeds needs;
   needs.reply_bytes = static_cast<int64_t>(v1::AppendResponse().ByteSizeLong());
   needs.work = {Work::kCopy, static_cast<double>(facts.request_bytes)};

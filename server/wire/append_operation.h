@@ -18,8 +18,10 @@ namespace attention::server {
 /// attention.v1.KeyValueService.Append: keys and values into a sequence.
 class AppendOperation final : public Operation {
  public:
-  explicit AppendOperation(ResidentAccess access)
-      : access_(std::move(access)) {}
+  /// RESOURCE_EXHAUSTED for keys and values with an extent above
+  /// `max_dimension`.
+  AppendOperation(ResidentAccess access, int64_t max_dimension)
+      : access_(std::move(access)), max_dimension_(max_dimension) {}
 
   const char* name() const override { return "append"; }
   Rpc rpc() const override { return Rpc::kAppend; }
@@ -35,6 +37,7 @@ class AppendOperation final : public Operation {
 
  private:
   const ResidentAccess access_;
+  const int64_t max_dimension_;
   v1::AppendRequest message_;
   MessageElements elements_;
   KeyValueBlock rows_;

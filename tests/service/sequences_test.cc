@@ -461,5 +461,35 @@ TEST_F(SequencesTest, WrongStepsSayWhichEntry) {
   refused(no_value, StatusCode::kInvalidArgument, "value: missing");
 }
 
+server::ServerOptions SmallDimensions() {
+  server::ServerOptions options = TestOptions();
+  options.max_dimension = 100;
+  return options;
+}
+
+TEST_F(SequencesTest, AnAppendOfMoreThanADimensionMayHaveIsRefused) {
+  Start(SmallDimensions());
+  ASSERT_EQ(Create({"a"}).status(), absl::OkStatus());
+  ExpectRefusal(Append(AppendOf("a", 0, 101)).status(),
+                StatusCode::kResourceExhausted,
+                {"key: shape [1, 101, 2]", "at most 100, max_dimension"});
+  EXPECT_EQ(Append(AppendOf("a", 0, 100)).status(), absl::OkStatus());
+}
+
+// A sequence may grow beyond it, and is then not read.
+TEST_F(SequencesTest, ARequestReadsNoMoreKeysThanADimensionMayHave) {
+  Start(SmallDimensions());
+  Make("a", 100);
+  const v1::AttendRequest query = OnSequences(Query(), {"a"});
+  EXPECT_EQ(Attend(query).status(), absl::OkStatus());
+  const std::vector<std::string> refusal = {"key: shape [1, 101, 2]",
+                                            "at most 100, max_dimension"};
+  ExpectRefusal(Attend(AndAppend(query, 100, 1)).status(),
+                StatusCode::kResourceExhausted, refusal);
+  EXPECT_EQ(Append(AppendOf("a", 100, 1)).status(), absl::OkStatus());
+  ExpectRefusal(Attend(query).status(), StatusCode::kResourceExhausted,
+                refusal);
+}
+
 }  // namespace
 }  // namespace attention::test
