@@ -1,5 +1,6 @@
 #include "server/request/attention_operation.h"
 
+#include <cstdint>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -15,6 +16,9 @@ namespace {
 // Of each problem of a batch, until it is computed.
 constexpr size_t kProblemBytes =
     sizeof(ValidatedProblem) + sizeof(AttentionJob);
+
+// Results that are not sent may be of any size.
+constexpr int64_t kMoreThanAnyMemory = int64_t{1} << 48;
 
 std::string Shapes(const AttentionProblem& problem) {
   std::string shapes = ShapeToString(problem.query.shape);
@@ -50,7 +54,7 @@ absl::Status AttentionOperation::PlanResults() {
   batch_ = *std::move(valid);
   results_.emplace(request_.results, *batch_);
   absl::Status status = results_->CheckFit(
-      wire_->BytesBeside(results_->Bytes()), limits_.max_response_bytes);
+      wire_->BytesBeside(results_->SentBytes()), limits_.max_response_bytes);
   if (status.ok()) {
     status = CheckLimits(request_.problem, *batch_, *results_, limits_);
   }
@@ -70,7 +74,13 @@ absl::StatusOr<OperationNeeds> AttentionOperation::Plan(RequestFacts& facts) {
     facts.batch_entries += problem.batch;
   }
   OperationNeeds needs;
-  needs.reply_bytes = results_->Bytes() + wire_->BytesBeside(results_->Bytes());
+  // It never fits, and what else it needs is more than numbers hold.
+  if (results_->Bytes() > kMoreThanAnyMemory) {
+    needs.reply_bytes = kMoreThanAnyMemory;
+    return needs;
+  }
+  needs.reply_bytes =
+      results_->Bytes() + wire_->BytesBeside(results_->SentBytes());
   const absl::Span<const ValidatedProblem> problems = batch_->problems;
   needs.work = {static_cast<int>(request_.problem.scoring.index()),
                 attention::Work(problems)};

@@ -68,6 +68,15 @@ absl::Status CheckRoom(const Result& result) {
       " takes ", result.bytes, " bytes, shared_memory_byte_size is ", room));
 }
 
+// Those that are not in regions.
+int64_t Sum(absl::Span<const Result> results) {
+  int64_t total = 0;
+  for (const Result& result : results) {
+    if (!result.in_region()) total = SaturatingAdd(total, result.bytes);
+  }
+  return total;
+}
+
 MutableTensorView ViewOf(Result& result) {
   const RegionBytes& place = result.wanted.place;
   MutableTensorView view = MutableContiguousView(
@@ -102,16 +111,13 @@ Results::Results(const std::vector<WantedResult>& wanted,
   if (has(ResultField::kTopKIndices)) add(ResultField::kTopKWeights);
 }
 
-int64_t Results::Bytes() const {
-  int64_t total = 0;
-  for (const Result& result : results_) {
-    if (!result.in_region()) total = SaturatingAdd(total, result.bytes);
-  }
-  return total;
-}
+int64_t Results::Bytes() const { return Sum(results_); }
 
-const Result& Results::Largest() const {
-  return *absl::c_max_element(results_, [](const Result& a, const Result& b) {
+int64_t Results::SentBytes() const { return Sum(sent()); }
+
+const Result& Results::LargestSent() const {
+  const absl::Span<const Result> all = sent();
+  return *absl::c_max_element(all, [](const Result& a, const Result& b) {
     return (a.in_region() ? -1 : a.bytes) < (b.in_region() ? -1 : b.bytes);
   });
 }
@@ -120,9 +126,9 @@ absl::Status Results::CheckFit(int64_t other_bytes, int64_t limit) const {
   for (const Result& result : results_) {
     if (absl::Status room = CheckRoom(result); !room.ok()) return room;
   }
-  const int64_t bytes = SaturatingAdd(Bytes(), other_bytes);
+  const int64_t bytes = SaturatingAdd(SentBytes(), other_bytes);
   if (bytes <= limit) return absl::OkStatus();
-  const Result& largest = Largest();
+  const Result& largest = LargestSent();
   return absl::ResourceExhaustedError(absl::StrCat(
       Name(largest.wanted.result), ": shape ", ShapeToString(largest.shape),
       " takes ", largest.bytes, " bytes, the reply ", bytes, " (at most ",

@@ -44,7 +44,10 @@ class Results {
   /// Bytes of all elements that are not in regions; saturates at 2^63 - 1.
   int64_t Bytes() const;
 
-  /// OK where the results and `other_bytes` of the message around them fit into
+  /// The same of those that the reply sends.
+  int64_t SentBytes() const;
+
+  /// OK where what is sent and `other_bytes` of the message around it fit into
   /// `limit` bytes, and each result into its region. RESOURCE_EXHAUSTED or
   /// INVALID_ARGUMENT with the name of the one that does not.
   absl::Status CheckFit(int64_t other_bytes, int64_t limit) const;
@@ -62,7 +65,7 @@ class Results {
       absl::FunctionRef<MutableTensorView(Result& result)> place);
 
  private:
-  const Result& Largest() const;
+  const Result& LargestSent() const;
 
   std::vector<Result> results_;  // sent_ of them, then those nobody wants
   size_t sent_;

@@ -155,6 +155,38 @@ TEST(MessageLimitTest, AHugeOutputOfNoKeysIsRefusedBeforeAllocating) {
   ExpectGoodReply(client.Attend(GoodRequest()));
 }
 
+// An output of 4 MiB, an lse of 4 bytes.
+TEST(MessageLimitTest, AnOutputThatIsNotSentIsNoPartOfIt) {
+  server::ServerOptions options = TestOptions();
+  options.max_response_bytes = 1 << 20;
+  const auto server = StartServer(options);
+  WireClient client(server->address());
+  inference::ModelInferRequest request = ToInfer(WideOutputRequest(1 << 20));
+  request.clear_outputs();
+  request.add_outputs()->set_name("lse");
+  EXPECT_EQ(Infer(client, request).status(), absl::OkStatus());
+  request.add_outputs()->set_name("output");
+  ExpectRefusal(
+      Infer(client, request).status(), StatusCode::kResourceExhausted,
+      {"output: shape [1, 1048576] takes 4194304 bytes", "max_response_bytes"});
+}
+
+TEST(MessageLimitTest, AHugeOutputThatIsNotSentIsRefusedBeforeAllocating) {
+  server::ServerOptions options = TestOptions();
+  options.max_dimension = int64_t{1} << 60;
+  const auto server = StartServer(options);
+  WireClient client(server->address());
+  for (const int64_t width :
+       {int64_t{1} << 40, int64_t{1} << 54, int64_t{1} << 60}) {
+    inference::ModelInferRequest request = ToInfer(WideOutputRequest(width));
+    request.clear_outputs();
+    request.add_outputs()->set_name("lse");
+    ExpectRefusal(Infer(client, request).status(),
+                  StatusCode::kResourceExhausted,
+                  {"the request needs", "never fits", "memory_limit"});
+  }
+}
+
 TEST(MessageLimitTest, ARequestBeyondItIsRefused) {
   server::ServerOptions options = TestOptions();
   options.max_request_bytes = 16 << 10;

@@ -46,6 +46,15 @@ TEST(Results, CountAnOutputThatNobodyWants) {
   EXPECT_EQ(results.sent()[0].wanted.result, ResultField::kLse);
 }
 
+TEST(Results, OfTheReplyAreThoseThatAreSent) {
+  const Results results({{ResultField::kLse}}, Problem(/*value_width=*/8));
+  EXPECT_EQ(results.Bytes(), 256 + 2048);
+  EXPECT_EQ(results.SentBytes(), 256);
+  EXPECT_THAT(results.CheckFit(0, 256), IsOk());
+  EXPECT_THAT(results.CheckFit(0, 255),
+              StatusIs(kExhausted, StartsWith("lse: ")));
+}
+
 // They are computed together.
 TEST(Results, CountTheOtherOneOfTopK) {
   static constexpr float kZeros[64] = {};
