@@ -226,6 +226,8 @@ absl::Status Check(const AttentionProblem& defaults) {
   AttentionProblem probe = defaults;
   probe.query = tensor(extents.query_width);
   probe.key_value.push_back({tensor(extents.key_width), tensor(1)});
+  // How many keys there are is each request's.
+  if (probe.wanted.top_k) probe.wanted.top_k = 1;
   return Validate(probe).status();
 }
 

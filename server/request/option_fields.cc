@@ -84,6 +84,15 @@ absl::Status SetSigma(Value value, Problem problem) {
   return Set(value, std::get<Gaussian>(problem.scoring).sigma);
 }
 
+// No more than there are keys, which whoever computes it looks at.
+absl::Status SetTopK(Value value, Problem problem) {
+  std::optional<int64_t>& top_k = problem.wanted.top_k;
+  absl::Status status = Set(value, top_k);
+  if (!status.ok() || *top_k >= 1) return status;
+  return absl::InvalidArgumentError(
+      absl::StrCat(*top_k, " (expected 1 to the number of keys)"));
+}
+
 // The first word is no stage.
 absl::Status SetScores(Value value, Problem problem) {
   std::optional<ScoreStage>& scores = problem.wanted.scores;
@@ -150,8 +159,9 @@ constexpr OptionField kOptions[] = {
      kAnyScoring, kEmptyRowsWords},
     {"top_k", OptionType::kInteger, "1 to Lk", "none",
      "how many of each row's largest weights `top_k_indices` and "
-     "`top_k_weights` have",
-     [](Value v, Problem p) { return Set(v, p.wanted.top_k); }},
+     "`top_k_weights` have; more than Lk is an error where one of them is "
+     "asked for",
+     SetTopK},
     {"scores", OptionType::kWord, "", "none",
      "the stage of `scores`: `scaled` as the scoring function gives them, "
      "`capped` after the softcap, `masked` after bias and masks",

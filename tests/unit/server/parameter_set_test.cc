@@ -126,6 +126,14 @@ TEST_F(LoadParameterSetTest, NeedsNoTensorsForAGaussian) {
   EXPECT_EQ(std::get<Gaussian>(set.defaults.scoring).sigma, 0.5);
 }
 
+// How many keys there are is each request's.
+TEST_F(LoadParameterSetTest, TakesATopKOfSeveralKeys) {
+  ASSERT_OK_AND_ASSIGN(
+      const ParameterSet set,
+      Load(R"({"scoring": "gaussian", "options": {"top_k": 5}})"));
+  EXPECT_EQ(set.defaults.wanted.top_k, 5);
+}
+
 TEST_F(LoadParameterSetTest, SaysWhichFileIsMissing) {
   EXPECT_THAT(LoadParameterSet("a", folders_.path()),
               StatusIs(absl::StatusCode::kNotFound,
@@ -232,6 +240,10 @@ INSTANTIATE_TEST_SUITE_P(
                  R"({"scoring": "gaussian", "options": {"softcap": -1}})",
                  {},
                  "config.json: softcap: -1 (expected more than 0)"},
+        WrongSet{"TopKOfNone",
+                 R"({"scoring": "gaussian", "options": {"top_k": 0}})",
+                 {},
+                 "config.json: options.top_k: 0 (expected 1 to the number"},
         WrongSet{"OptionsThatContradict",
                  R"({"scoring": "gaussian",
                 "options": {"causal": "bottom_right", "query_offset": 1}})",
