@@ -39,6 +39,11 @@ struct TaskServices {
   /// Quotas of callers that have none of their own; 0: none.
   int64_t max_requests_per_second = 0;
   int64_t max_bytes_per_second = 0;
+
+  /// RequestMetrics::CountTurnedAway(), where somebody counts.
+  void CountTurnedAway(Rpc rpc, const absl::Status& status) const {
+    if (metrics != nullptr) metrics->CountTurnedAway(rpc, status);
+  }
 };
 
 /// A request as it arrived.

@@ -39,7 +39,7 @@ grpc::ServerUnaryReactor* AttentionService::Attend(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
     grpc::ByteBuffer* response) {
   return UnaryCall::Begin(
-      services_, calls_,
+      services_, calls_, Rpc::kAttend,
       [this](const Caller* caller) {
         return NewOperation(caller, /*on_stream=*/false);
       },

@@ -50,7 +50,7 @@ InferenceService::Reactor* InferenceService::ModelInfer(
     Context* context, const grpc::ByteBuffer* request,
     grpc::ByteBuffer* response) {
   return UnaryCall::Begin(
-      services_, calls_,
+      services_, calls_, Rpc::kModelInfer,
       [this](const Caller* caller) {
         return NewOperation(caller, /*on_stream=*/false);
       },

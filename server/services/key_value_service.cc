@@ -107,7 +107,7 @@ KeyValueService::Reactor* KeyValueService::Append(
     Context* context, const grpc::ByteBuffer* request,
     grpc::ByteBuffer* response) {
   return UnaryCall::Begin(
-      services_, calls_,
+      services_, calls_, Rpc::kAppend,
       [this](const Caller* caller) {
         return std::make_unique<AppendOperation>(
             resident_.AccessOf(caller),

@@ -30,11 +30,15 @@ RequestStream::RequestStream(const TaskServices& services, ActiveCalls& calls,
 RequestStream::Reactor* RequestStream::Begin(
     const TaskServices& services, ActiveCalls& calls, StreamRules rules,
     grpc::CallbackServerContext& context) {
+  const auto turn_away = [&](const absl::Status& status) {
+    services.CountTurnedAway(rules.rpc, status);
+    return Refuse(status);
+  };
   absl::StatusOr<CallerPtr> caller = CallerOfCall(services.callers, context);
-  if (!caller.ok()) return Refuse(caller.status());
+  if (!caller.ok()) return turn_away(caller.status());
   CallOrigin origin = OriginOf(context, *std::move(caller));
   absl::Status room = calls.CheckRoom(origin.peer);
-  if (!room.ok()) return Refuse(room);
+  if (!room.ok()) return turn_away(room);
   auto stream = std::make_shared<RequestStream>(
       services, calls, std::move(origin), std::move(rules), context);
   stream->Join();

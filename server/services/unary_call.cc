@@ -28,13 +28,16 @@ UnaryCall::UnaryCall(const TaskServices& services, ActiveCalls& calls,
       response_(response) {}
 
 grpc::ServerUnaryReactor* UnaryCall::Begin(const TaskServices& services,
-                                           ActiveCalls& calls,
+                                           ActiveCalls& calls, Rpc rpc,
                                            NewOperation new_operation,
                                            grpc::CallbackServerContext* context,
                                            const grpc::ByteBuffer* request,
                                            grpc::ByteBuffer* response) {
   absl::StatusOr<CallerPtr> caller = CallerOfCall(services.callers, *context);
-  if (!caller.ok()) return Answer(context, caller.status());
+  if (!caller.ok()) {
+    services.CountTurnedAway(rpc, caller.status());
+    return Answer(context, caller.status());
+  }
   // gRPC keeps the request until the call is done. The buffer is this call's
   // own and not constant, so its memory can go as soon as it has been read.
   auto& message = const_cast<grpc::ByteBuffer&>(*request);

@@ -22,10 +22,10 @@ class UnaryCall final : public grpc::ServerUnaryReactor, public Call {
       absl::FunctionRef<std::unique_ptr<Operation>(const Caller* caller)>;
 
   /// Starts the operation of a known caller. `request` is emptied; context and
-  /// response live until the call is done. The result is what the service's
-  /// method returns to gRPC.
+  /// response live until the call is done; metrics count it with `rpc`. The
+  /// result is what the service's method returns to gRPC.
   static grpc::ServerUnaryReactor* Begin(const TaskServices& services,
-                                         ActiveCalls& calls,
+                                         ActiveCalls& calls, Rpc rpc,
                                          NewOperation new_operation,
                                          grpc::CallbackServerContext* context,
                                          const grpc::ByteBuffer* request,

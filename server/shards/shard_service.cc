@@ -26,7 +26,10 @@ grpc::ServerUnaryReactor* ShardService::Attend(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
     grpc::ByteBuffer* response) {
   absl::StatusOr<CallerPtr> caller = CallerOfCall(services_.callers, *context);
-  if (!caller.ok()) return Answer(context, caller.status());
+  if (!caller.ok()) {
+    services_.CountTurnedAway(Rpc::kAttendShards, caller.status());
+    return Answer(context, caller.status());
+  }
   // As UnaryCall::Begin() has it: the buffer is this call's own, and no message
   // at all means that the caller has reset the call.
   auto& message = const_cast<grpc::ByteBuffer&>(*request);

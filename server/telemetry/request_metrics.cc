@@ -77,6 +77,18 @@ void RequestMetrics::NoteStreamEnd(Rpc rpc, int grpc_code) {
         .by_code[static_cast<size_t>(grpc_code) % kStatusCodes];
 }
 
+void RequestMetrics::CountTurnedAway(Rpc rpc, const absl::Status& status) {
+  if (!IsStream(rpc)) NoteArrival(rpc);
+  const std::lock_guard lock(mutex_);
+  OfRpc& counts = counts_.rpcs[IndexOf(rpc)];
+  ++counts.by_code[IndexOf(status)];
+  if (IsStream(rpc)) {
+    ++counts.started;
+  } else {
+    counts.time.Observe(0);
+  }
+}
+
 RequestMetrics::Counts RequestMetrics::Read() const {
   Counts counts;
   {

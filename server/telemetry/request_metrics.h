@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "server/telemetry/histogram.h"
 #include "server/telemetry/refusal.h"
 #include "server/telemetry/request_facts.h"
@@ -54,6 +55,10 @@ class RequestMetrics {
   /// A stream, from its beginning to its end.
   void NoteStream(Rpc rpc);
   void NoteStreamEnd(Rpc rpc, int grpc_code);
+
+  /// A call or a stream that ended before it was read: who calls is not known,
+  /// or has too many.
+  void CountTurnedAway(Rpc rpc, const absl::Status& status);
 
   Counts Read() const;
 

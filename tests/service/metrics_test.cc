@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <string>
@@ -16,12 +17,14 @@
 #include "absl/strings/str_split.h"
 #include "core/cuda/cuda_backend.h"
 #include "core/cuda/emulation/emulated_device.h"
+#include "tests/service/callers_of_test.h"
 #include "tests/service/gated_server.h"
 #include "tests/service/http_caller.h"
 #include "tests/service/http_infer.h"
 #include "tests/service/infer_requests.h"
 #include "tests/service/requests.h"
 #include "tests/service/wire_client.h"
+#include "tests/support/temporary_folder.h"
 
 namespace attention::test {
 namespace {
@@ -54,6 +57,15 @@ std::string OfAttend(const std::string& name, const std::string& code = "") {
       code.empty() ? "" : absl::StrCat(",grpc_code=\"", code, "\""), "}");
 }
 
+std::string OfCall(const std::string& name, const std::string& service,
+                   const std::string& method, const std::string& code = "",
+                   const std::string& type = "unary") {
+  return absl::StrCat(
+      name, "{grpc_type=\"", type, "\",grpc_service=\"", service,
+      "\",grpc_method=\"", method, "\"",
+      code.empty() ? "" : absl::StrCat(",grpc_code=\"", code, "\""), "}");
+}
+
 std::string OfModel(const std::string& name, const std::string& api,
                     const std::string& more = "") {
   return absl::StrCat(name, "{api=\"", api,
@@ -73,6 +85,29 @@ TEST(MetricsTest, CallsAreCountedByTheirCode) {
             1);
   EXPECT_EQ(metrics[OfAttend("grpc_server_handling_seconds_count")], 3);
   EXPECT_EQ(metrics["attention_requests_refused_total{reason=\"invalid\"}"], 1);
+}
+
+TEST(MetricsTest, CallsOfUnknownCallersAreCounted) {
+  const TemporaryFolder folder;
+  server::ServerOptions options = TestOptions();
+  options.callers_file = folder.path() + "/callers.json";
+  std::ofstream(options.callers_file) << CallersText("");
+  const auto server = StartServer(options);
+  WireClient client(server->address());
+  const std::string service = "attention.v1.AttentionService";
+  EXPECT_FALSE(client.Attend(GoodRequest()).ok());
+  EXPECT_FALSE(client.OpenStream(kAttendStream)->Finish().ok());
+  Metrics metrics = Scrape(*server);
+  for (const auto& [method, type] :
+       {std::pair("Attend", "unary"),
+        std::pair("AttendStream", "bidi_stream")}) {
+    EXPECT_EQ(
+        metrics[OfCall("grpc_server_started_total", service, method, "", type)],
+        1);
+    EXPECT_EQ(metrics[OfCall("grpc_server_handled_total", service, method,
+                             "Unauthenticated", type)],
+              1);
+  }
 }
 
 TEST(MetricsTest, RequestsAreCountedByApiAndModel) {
@@ -136,15 +171,6 @@ TEST(MetricsTest, AStreamIsOneCallWithManyMessages) {
       metrics["grpc_server_handled_total" + labels + ",grpc_code=\"OK\"}"], 1);
   EXPECT_EQ(metrics["grpc_server_msg_received_total" + labels + "}"], 2);
   EXPECT_EQ(metrics["grpc_server_msg_sent_total" + labels + "}"], 2);
-}
-
-std::string OfCall(const std::string& name, const std::string& service,
-                   const std::string& method, const std::string& code = "",
-                   const std::string& type = "unary") {
-  return absl::StrCat(
-      name, "{grpc_type=\"", type, "\",grpc_service=\"", service,
-      "\",grpc_method=\"", method, "\"",
-      code.empty() ? "" : absl::StrCat(",grpc_code=\"", code, "\""), "}");
 }
 
 TEST(MetricsTest, CallsWithoutTensorsAreCounted) {

@@ -102,7 +102,7 @@ class StoreService final : public Base {
                                    const grpc::ByteBuffer* request,
                                    grpc::ByteBuffer* response) override {
     return UnaryCall::Begin(
-        services_, calls_,
+        services_, calls_, Rpc::kOther,
         [this](const Caller*) {
           return std::make_unique<Append>(store_, quick_);
         },
