@@ -115,6 +115,10 @@ bool WriteReadyFile(const std::string& path, const std::string& address) {
   return file && std::rename(part.c_str(), path.c_str()) == 0;
 }
 
+// After the drain time, for what has been stopped to end: far less than a
+// second each, unless a disk or a device hangs.
+constexpr std::chrono::seconds kEndTime{10};
+
 // The process's exit code.
 int Serve(const attention::server::ServerOptions& options,
           const Signals& signals) {
@@ -153,6 +157,8 @@ int Serve(const attention::server::ServerOptions& options,
                     options.drain_time.count(), " ms"),
        {{"signal", name}});
   LetSignalsEndTheProcess(signals);
+  attention::server::EndAfter(options.drain_delay + options.drain_time +
+                              kEndTime);
   const bool quiet = (*server)->Drain();
   Tell("stop",
        quiet ? "stopped, every request was answered"

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <boost/system/system_error.hpp>
@@ -144,6 +145,15 @@ void SayLastWords(const std::string& log_format) {
   std::set_new_handler(ThrowBadAlloc);
   std::signal(SIGABRT, OnAbort);
   HandleSegmentationFaults();
+}
+
+void EndAfter(std::chrono::milliseconds time) {
+  std::signal(SIGALRM, [](int) {
+    SayThatThereIsNone("a part of the server has not ended in time");
+  });
+  constexpr std::chrono::seconds kMost = std::chrono::hours(24 * 365);
+  const auto seconds = std::chrono::ceil<std::chrono::seconds>(time);
+  ::alarm(static_cast<unsigned>(std::min(seconds, kMost).count()));
 }
 
 void NoteStart() { started = true; }

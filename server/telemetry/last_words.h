@@ -1,6 +1,7 @@
 #ifndef ATTENTION_SERVER_TELEMETRY_LAST_WORDS_H_
 #define ATTENTION_SERVER_TELEMETRY_LAST_WORDS_H_
 
+#include <chrono>
 #include <string>
 
 namespace attention::server {
@@ -20,6 +21,10 @@ void SayLastWords(const std::string& log_format);
 /// process for is taken as something that cannot be had, with exit code 1; from
 /// now on as a mistake, with its signal and a core dump.
 void NoteStart();
+
+/// Ends the process with exit code 1 once `time` is over, whatever it waits
+/// for, and says so: who has asked it to end must not wait for ever. Once.
+void EndAfter(std::chrono::milliseconds time);
 
 }  // namespace attention::server
 

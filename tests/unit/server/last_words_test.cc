@@ -1,7 +1,9 @@
 #include "server/telemetry/last_words.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstddef>
 #include <cstdlib>
@@ -41,6 +43,16 @@ volatile size_t huge = size_t{1} << 62;
   if (memory == nullptr) std::abort();
   std::free(memory);
   std::exit(0);
+}
+
+[[noreturn]] void WaitForEver() {
+  SayLastWords("text");
+  EndAfter(std::chrono::milliseconds(1));
+  while (true) ::pause();
+}
+
+TEST(LastWordsDeathTest, WhatDoesNotEndIsEnded) {
+  EXPECT_EXIT(WaitForEver(), testing::ExitedWithCode(1), "has not ended");
 }
 
 TEST(LastWordsDeathTest, AFailureThatWasHandledDoesNotMakeAFaultWantOfMemory) {
