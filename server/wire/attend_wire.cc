@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/request/request_builder.h"
+#include "server/scheduling/retry_after.h"
 #include "server/wire/attend_fields.h"
 #include "server/wire/data_types.h"
 #include "server/wire/message_pieces.h"
@@ -214,6 +215,9 @@ ReplyBuffer EncodeStreamError(const std::string& id,
   response.set_id(id);
   response.mutable_error()->set_code(static_cast<int>(wire.error_code()));
   response.mutable_error()->set_message(wire.error_message());
+  if (const auto time = RetryTimeOf(status)) {
+    response.mutable_error()->set_retry_after_ms(time->count());
+  }
   const grpc::Slice slice(response.SerializeAsString());
   return {&slice, 1};
 }

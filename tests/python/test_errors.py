@@ -29,6 +29,7 @@ from attention_client import (
     _messages,
     _wire,
 )
+from attention_client._reply import decode_streamed
 
 SMALL = [np.ones((3, 4), np.float32)] * 3
 
@@ -285,6 +286,15 @@ def test_the_time_to_try_again_is_told():
         with pytest.raises(ResourceExhaustedError, match="full") as caught:
             client.attend(*SMALL)
     assert caught.value.retry_after == 1.5
+
+
+def test_a_streams_error_has_the_time_to_try_again():
+    reply = _messages.message("attention.v1.AttendStreamResponse")(id="a")
+    reply.error.code = 8
+    reply.error.retry_after_ms = 1500
+    name, error = decode_streamed(reply.SerializeToString())
+    assert (name, type(error)) == ("a", ResourceExhaustedError)
+    assert error.retry_after == 1.5
 
 
 def test_a_deadline_is_a_timeout(client, normal):

@@ -1,11 +1,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstring>
 #include <string>
 #include <utility>
 
 #include "server/request/results.h"
+#include "server/scheduling/retry_after.h"
 #include "server/wire/attend_wire.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/server/attend_requests.h"
@@ -166,6 +168,16 @@ TEST(EncodeStreamError, HasIdCodeAndMessage) {
   EXPECT_EQ(response.id(), "a");
   EXPECT_EQ(response.error().code(), 3);
   EXPECT_EQ(response.error().message(), "key: missing");
+  EXPECT_FALSE(response.error().has_retry_after_ms());
+}
+
+TEST(EncodeStreamError, SaysWhenToTryAgain) {
+  const absl::Status full = RetryAfter(absl::ResourceExhaustedError("full"),
+                                       std::chrono::milliseconds(1500));
+  v1::AttendStreamResponse response;
+  ASSERT_TRUE(
+      response.ParseFromString(Flatten(EncodeStreamError("a", full).bytes())));
+  EXPECT_EQ(response.error().retry_after_ms(), 1500);
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ from attention_client._wire import (
     read_tensor,
     view_of,
 )
-from attention_client.errors import AttentionError, from_number
+from attention_client.errors import AttentionError, from_streamed
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +153,7 @@ def decode_streamed(data: bytes) -> tuple[str, Streamed | AttentionError]:
     if len(data) <= _SMALL:
         message = _AttendStreamResponse.FromString(data)
         if message.HasField("error"):
-            return message.id, from_number(message.error.code, message.error.message)
+            return message.id, from_streamed(message.error)
         return message.id, partial(_read, message.result)
     name = ""
     outcome: Streamed | AttentionError = partial(_take_apart, memoryview(b""))
@@ -165,6 +165,5 @@ def decode_streamed(data: bytes) -> tuple[str, Streamed | AttentionError]:
         elif number == _STREAM["result"]:
             outcome = partial(_take_apart, value)
         elif number == _STREAM["error"]:
-            error = _Error.FromString(bytes(value))
-            outcome = from_number(error.code, error.message)
+            outcome = from_streamed(_Error.FromString(bytes(value)))
     return name, outcome

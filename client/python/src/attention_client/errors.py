@@ -192,9 +192,11 @@ def from_status(
     return kind(message, code=code, retry_after=retry_after)
 
 
-def from_number(code: int, message: str) -> AttentionError:
-    """Likewise, for the number of a code."""
-    return from_status(_CODES.get(code, grpc.StatusCode.UNKNOWN), message)
+def from_streamed(error: Any) -> AttentionError:
+    """Likewise, for a stream's Error."""
+    code = _CODES.get(error.code, grpc.StatusCode.UNKNOWN)
+    wait = error.retry_after_ms / 1000 if error.HasField("retry_after_ms") else None
+    return from_status(code, error.message, wait)
 
 
 def from_rpc_error(error: Any, target: str) -> AttentionError:
