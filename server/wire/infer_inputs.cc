@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "server/wire/infer_values.h"
 #include "server/wire/typed_contents.h"
@@ -68,6 +69,12 @@ absl::Status MessageInputs::CheckAllSet() const {
 
 absl::Status MessageInputs::SetRaw(const Input& input, const TensorField& field,
                                    DataType type, RequestBuilder& builder) {
+  if (message_.raw_input_contents().empty() &&
+      absl::c_linear_search(input.shape(), 0)) {
+    // Typed contents of no elements are no field of a message.
+    return builder.SetTensor(field, type, input.shape(),
+                             absl::Span<const std::byte>());
+  }
   if (next_raw_ == message_.raw_input_contents_size()) {
     return FieldError(
         field.name,

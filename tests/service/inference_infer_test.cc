@@ -175,6 +175,18 @@ TEST_F(InferTest, OneOfTheTwoOfTopK) {
   EXPECT_EQ(response->raw_output_contents(0).size(), 2U * 2 * 8);
 }
 
+// Typed contents of no elements are no contents.
+TEST_F(InferTest, ATensorWithoutElementsNeedsNone) {
+  v1::AttendRequest request;
+  *request.mutable_query() = Floats({1, 2}, {1, 2});
+  *request.mutable_key_value()->mutable_key() = Floats({0, 2}, {});
+  *request.mutable_key_value()->mutable_value() = Floats({0, 3}, {});
+  ModelInferRequest infer = ToInfer(request);
+  UseTypedContents(infer);
+  for (const int input : {1, 2}) infer.mutable_inputs(input)->clear_contents();
+  ExpectSameAnswer(Infer(client_, infer), client_.Attend(request));
+}
+
 TEST_F(InferTest, TypedContentsAreTheSameAsRawOnes) {
   v1::AttendRequest request = AdditiveRequest();
   *request.mutable_valid_lens() =
