@@ -164,6 +164,8 @@ absl::Status ModelRepository::Load(const std::string& name) {
 }
 
 absl::Status ModelRepository::Unload(const std::string& name) {
+  // It is ready, and in no folder.
+  if (IsBuiltIn(name)) return CheckModelName(name);
   std::shared_ptr<const ParameterSet> unloaded;  // ends after the lock does
   const std::lock_guard lock(mutex_);
   const auto found = models_.find(name);

@@ -117,6 +117,14 @@ void InferenceManagement::RepositoryModelUnload(
     Reply<inference::RepositoryModelUnloadResponse> reply) {
   using Response = inference::RepositoryModelUnloadResponse;
   if (absl::Status may = CheckControl(caller); !may.ok()) return reply(may);
+  for (const auto& [name, value] : request.parameters()) {
+    // Triton's clients send it always; no model has dependents.
+    if (name == "unload_dependents") continue;
+    return reply(absl::UnimplementedError(
+        absl::StrCat(name.substr(0, 64),
+                     ": unknown (expected unload_dependents, or no "
+                     "parameters)")));
+  }
   const absl::StatusOr<std::string> name = NameIn(request);
   if (!name.ok()) return reply(name.status());
   InTurn<Response>(std::move(wanted), std::move(reply), [this, name = *name] {

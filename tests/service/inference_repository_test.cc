@@ -15,6 +15,7 @@
 #include "tests/service/infer_requests.h"
 #include "tests/service/requests.h"
 #include "tests/service/wire_client.h"
+#include "tests/service/wrong_input.h"
 #include "tests/support/model_folders.h"
 
 namespace attention::test {
@@ -145,6 +146,30 @@ TEST_F(InferenceRepositoryTest, LoadsWhatCameLaterAndUnloadsIt) {
                   Client(), "RepositoryModelUnload", unload)
                   .ok());
   EXPECT_THAT(Index(), Contains(Pair("late", "unloaded")));
+}
+
+absl::Status Unload(WireClient& client, const std::string& name,
+                    const std::string& parameter = "") {
+  inference::RepositoryModelUnloadRequest request;
+  request.set_model_name(name);
+  if (!parameter.empty()) {
+    (*request.mutable_parameters())[parameter].set_bool_param(true);
+  }
+  return CallInference<inference::RepositoryModelUnloadResponse>(
+             client, "RepositoryModelUnload", request)
+      .status();
+}
+
+TEST_F(InferenceRepositoryTest, UnloadsByNoUnknownParameter) {
+  folders_.Add("good", R"({"scoring": "gaussian"})");
+  ExpectRefusal(Unload(Client(), "good", "gently"), StatusCode::kUnimplemented,
+                {"gently: ", "unload_dependents"});
+  EXPECT_EQ(Unload(Client(), "good", "unload_dependents"), absl::OkStatus());
+}
+
+TEST_F(InferenceRepositoryTest, ABuiltInModelIsNotUnloaded) {
+  ExpectRefusal(Unload(Client(), kDotProduct), StatusCode::kInvalidArgument,
+                {"model 'scaled_dot_product_attention': ", "built-in"});
 }
 
 TEST_F(InferenceRepositoryTest, ThoseThatAreReadyAreListedAlone) {
