@@ -203,7 +203,9 @@ absl::StatusOr<RegionBytes> ReadRegion(absl::string_view field,
         field, ".shared_memory_region: this caller may not use shared memory"));
   }
   auto region = regions.regions->Find(reference->region);
-  if (!region.ok()) return region.status();
+  if (!region.ok()) {
+    return Named(absl::StrCat(field, ".shared_memory_region"), region.status());
+  }
   const auto bytes = (*region)->Bytes(reference->offset, reference->byte_size);
   if (!bytes.ok()) return Named(field, bytes.status());
   return RegionBytes{*std::move(region), *bytes};

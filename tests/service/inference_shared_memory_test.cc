@@ -214,7 +214,9 @@ TEST_F(InferSharedMemoryTest, UnknownRegionIsNotFound) {
   Start();
   ModelInferRequest infer = ToInfer(TinyRequest());
   PutInRegion(*infer.mutable_outputs(0), "nowhere", 0, 16);
-  EXPECT_EQ(Infer(*client_, infer).status().code(), StatusCode::kNotFound);
+  EXPECT_THAT(Infer(*client_, infer).status(),
+              StatusIs(StatusCode::kNotFound,
+                       testing::StartsWith("output.shared_memory_region: ")));
 }
 
 TEST_F(InferSharedMemoryTest, ATakenNameAlreadyExists) {
