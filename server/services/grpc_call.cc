@@ -11,9 +11,9 @@ namespace {
 std::string TakeTraceParent(grpc::CallbackServerContext& context) {
   const auto found = context.client_metadata().find(kTraceParent);
   if (found == context.client_metadata().end()) return "";
-  std::string value(found->second.data(), found->second.size());
-  if (!IsTraceParent(value)) return "";
-  context.AddTrailingMetadata(kTraceParent, value);
+  std::string value =
+      ReadTraceParent({found->second.data(), found->second.size()});
+  if (!value.empty()) context.AddTrailingMetadata(kTraceParent, value);
   return value;
 }
 

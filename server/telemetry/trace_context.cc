@@ -1,9 +1,14 @@
 #include "server/telemetry/trace_context.h"
 
 #include <algorithm>
+#include <cstddef>
+
+#include "absl/strings/str_cat.h"
 
 namespace attention::server {
 namespace {
+
+constexpr size_t kSize = 55;  // of version 00
 
 bool IsHex(absl::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) {
@@ -17,11 +22,17 @@ bool IsId(absl::string_view text) {
 
 }  // namespace
 
-bool IsTraceParent(absl::string_view value) {
-  return value.size() == 55 && value.substr(0, 3) == "00-" &&
-         IsId(value.substr(3, 32)) && value[35] == '-' &&
-         IsId(value.substr(36, 16)) && value[52] == '-' &&
-         IsHex(value.substr(53));
+std::string ReadTraceParent(absl::string_view value) {
+  const absl::string_view version = value.substr(0, 2);
+  const absl::string_view known = value.substr(0, kSize);
+  if (known.size() < kSize || !IsHex(version) || version == "ff") return "";
+  if (value.size() > kSize && (version == "00" || value[kSize] != '-')) {
+    return "";
+  }
+  const bool valid = known[2] == '-' && IsId(known.substr(3, 32)) &&
+                     known[35] == '-' && IsId(known.substr(36, 16)) &&
+                     known[52] == '-' && IsHex(known.substr(53));
+  return valid ? absl::StrCat("00", known.substr(2)) : "";
 }
 
 std::string TraceId(absl::string_view trace_parent) {

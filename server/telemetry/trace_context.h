@@ -10,12 +10,13 @@ namespace attention::server {
 /// The header, or metadata, that a trace's id comes in (W3C Trace Context).
 inline constexpr char kTraceParent[] = "traceparent";
 
-/// Whether `value` is one of version 00: "00-TRACE-SPAN-FLAGS", 32, 16 and 2
-/// lower-case hexadecimal digits, neither of the ids all zeros. Anything else
-/// is to be passed over, the standard says.
-bool IsTraceParent(absl::string_view value);
+/// What `value` says in version 00: "00-TRACE-SPAN-FLAGS", 32, 16 and 2
+/// lower-case hexadecimal digits, neither of the ids all zeros. A later version
+/// begins alike, and what it has besides is left out, as the standard says.
+/// Empty for anything else, which is to be passed over.
+std::string ReadTraceParent(absl::string_view value);
 
-/// The trace's own id, 32 digits, of such a value.
+/// The trace's own id, 32 digits, of what was read.
 std::string TraceId(absl::string_view trace_parent);
 
 }  // namespace attention::server

@@ -39,8 +39,7 @@ constexpr char kAuthorization[] = "authorization";
 // The trace that the caller says the request is part of; empty where it says
 // none.
 std::string TraceParentOf(const HttpRequest& request) {
-  const std::string& value = request.Header(kTraceParent);
-  return IsTraceParent(value) ? value : "";
+  return ReadTraceParent(request.Header(kTraceParent));
 }
 
 absl::Status CheckEncoding(const HttpRequest& request) {

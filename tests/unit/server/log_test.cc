@@ -14,6 +14,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "server/telemetry/log_event.h"
@@ -248,21 +249,39 @@ TEST(RequestFacts, TellsTheTraceThatACallIsPartOf) {
   EXPECT_THAT(log.text(), HasSubstr("trace=" + record.trace_parent));
 }
 
+constexpr char kTraceIds[] =
+    "-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
 TEST(TraceParent, IsTakenAsTheStandardWritesItAndNotOtherwise) {
-  const std::string good =
-      "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-  EXPECT_TRUE(IsTraceParent(good));
+  const std::string good = absl::StrCat("00", kTraceIds);
+  EXPECT_EQ(ReadTraceParent(good), good);
   for (const size_t place : {0, 2, 3, 34, 35, 36, 51, 52, 53, 54}) {
     std::string bad = good;
     bad[place] = 'X';
-    EXPECT_FALSE(IsTraceParent(bad)) << bad;
+    EXPECT_EQ(ReadTraceParent(bad), "") << bad;
   }
-  EXPECT_FALSE(IsTraceParent(good + "0"));
-  EXPECT_FALSE(IsTraceParent(""));
-  EXPECT_FALSE(
-      IsTraceParent("00-00000000000000000000000000000000-b7ad6b7169203331-01"));
-  EXPECT_FALSE(
-      IsTraceParent("00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01"));
+  for (const char* bad :
+       {"", "00-00000000000000000000000000000000-b7ad6b7169203331-01",
+        "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01"}) {
+    EXPECT_EQ(ReadTraceParent(bad), "") << bad;
+  }
+  for (const char* more : {"0", "-more"}) {
+    EXPECT_EQ(ReadTraceParent(good + more), "") << more;
+  }
+}
+
+// It begins with all that version 00 has.
+TEST(TraceParent, OfALaterVersionIsTakenForWhatItSharesWithTheFirst) {
+  const std::string first = absl::StrCat("00", kTraceIds);
+  for (const char* version : {"01", "cc", "fe"}) {
+    const std::string later = absl::StrCat(version, kTraceIds);
+    EXPECT_EQ(ReadTraceParent(later), first);
+    EXPECT_EQ(ReadTraceParent(later + "-more"), first);
+    EXPECT_EQ(ReadTraceParent(later + "more"), "");
+  }
+  for (const char* no_version : {"ff", "0A", "0", "xy", ""}) {
+    EXPECT_EQ(ReadTraceParent(absl::StrCat(no_version, kTraceIds)), "");
+  }
 }
 
 TEST(RequestFacts, IsQuietAboutTheRestAtInfo) {
