@@ -75,7 +75,7 @@ absl::StatusOr<ImportedSequence> ImportSequence(store::Store& store,
   // What it is, whatever becomes of the name.
   const auto made = store.Find(owner, *name, store::Clock::now());
   if (!made.ok()) return absl::AbortedError(made.status().message());
-  absl::Status other;  // what is not about the file
+  absl::Status other;  // of the call and the store: about the file's rows alone
   const absl::Status status = reader->Read(
       [&](int64_t layer, int64_t position, const KeyValueBlock& rows) {
         other = go_on();
@@ -90,7 +90,9 @@ absl::StatusOr<ImportedSequence> ImportSequence(store::Store& store,
     store.Delete(owner, *name, made->get()).IgnoreError();
     // NOT_FOUND would be a file that is not there.
     if (absl::IsNotFound(other)) return absl::AbortedError(other.message());
-    return other.ok() ? OfFile(status, file) : other;
+    const bool is_of_rows =
+        absl::IsInvalidArgument(other) || absl::IsOutOfRange(other);
+    return other.ok() || is_of_rows ? OfFile(status, file) : other;
   }
   return ImportedSequence{*std::move(name), reader->lengths()};
 }

@@ -28,8 +28,7 @@ ScoreUnit UnitOfBf16(const ValidatedProblem& problem) {
   const double exponent = kLog2E * problem.scale;
   // 0 and what is flushed to it would make NaN of a masked score, and a
   // negative one an order of scores that is not theirs.
-  const bool fits = exponent >= std::numeric_limits<float>::min() &&
-                    exponent <= std::numeric_limits<float>::max();
+  const bool fits = exponent >= std::numeric_limits<float>::min();
   return {fits && !UsesScores(problem) ? 1 / problem.scale : 1};
 }
 

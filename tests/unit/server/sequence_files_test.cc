@@ -3,10 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstdint>
+#include <fstream>
 #include <optional>
 #include <string>
 
 #include "absl/status/status.h"
+#include "core/datatype.h"
 #include "core/store/store.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_folder.h"
@@ -22,14 +26,17 @@ using test::StatusIs;
 
 class SequenceFilesTest : public ::testing::Test {
  protected:
-  // A sequence with keys in each of two layers.
-  void SetUp() override {
-    const store::SequenceForm form = SmallForm(2);
-    ASSERT_THAT(store_.Create("", {form, "a", "", std::nullopt}, now_), IsOk());
+  void SetUp() override { MakeIn(store_); }
+
+  // A sequence "a" of 18 KB with keys in each of two layers.
+  void MakeIn(store::Store& store, DataType type = DataType::kFloat32) const {
+    store::SequenceForm form = SmallForm(2);
+    form.type = type;
+    ASSERT_THAT(store.Create("", {form, "a", "", std::nullopt}, now_), IsOk());
     const Rows rows(form, 0, 100, 1);
     for (const int64_t layer : {0, 1}) {
       ASSERT_THAT(
-          store_.Append("", "a", layer, std::nullopt, rows.block(), now_),
+          store.Append("", "a", layer, std::nullopt, rows.block(), now_),
           IsOk());
     }
   }
@@ -61,11 +68,30 @@ absl::Status GoOnAlways() { return absl::OkStatus(); }
 
 TEST_F(SequenceFilesTest, WhatTheStoreRefusesIsNotSaidOfTheFile) {
   ASSERT_THAT(ExportSequence(store_, "", "a", file_, GoOnAlways), IsOk());
-  store::Store small{store::StoreOptions{.memory_limit = 4 << 10}};
+  store::Store small{store::StoreOptions{.memory_limit = 32 << 10}};
+  MakeIn(small);
   const store::NewSequence wanted{{}, "b", "", std::nullopt};
   EXPECT_THAT(ImportSequence(small, "", file_, wanted, GoOnAlways),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        ::testing::StartsWith("no memory for 2 pages")));
+}
+
+TEST_F(SequenceFilesTest, RowsThatNoSequenceTakesAreSaidOfTheFile) {
+  store::Store store{store::StoreOptions{}};
+  MakeIn(store, DataType::kInt8);
+  ASSERT_THAT(ExportSequence(store, "", "a", file_, GoOnAlways), IsOk());
+  std::fstream file(file_.path,
+                    std::ios::binary | std::ios::in | std::ios::out);
+  uint64_t header = 0;  // its bytes; scales come behind it, first of all
+  file.read(reinterpret_cast<char*>(&header), sizeof(header));
+  const float nan = std::nanf("");
+  file.seekp(static_cast<std::streamoff>(sizeof(header) + header));
+  file.write(reinterpret_cast<const char*>(&nan), sizeof(nan));
+  file.close();
+  const store::NewSequence wanted{{}, "b", "", std::nullopt};
+  EXPECT_THAT(ImportSequence(store, "", file_, wanted, GoOnAlways),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       ::testing::StartsWith("file: key_scale: nan")));
 }
 
 TEST_F(SequenceFilesTest, ASequenceThatIsDeletedWhileItIsReadIsAborted) {
