@@ -192,11 +192,18 @@ def from_status(
     return kind(message, code=code, retry_after=retry_after)
 
 
+def from_number(
+    code: int, message: str, retry_after: float | None = None
+) -> AttentionError:
+    """Likewise, for a code's number."""
+    known = _CODES.get(code, grpc.StatusCode.UNKNOWN)
+    return from_status(known, message, retry_after)
+
+
 def from_streamed(error: Any) -> AttentionError:
     """Likewise, for a stream's Error."""
-    code = _CODES.get(error.code, grpc.StatusCode.UNKNOWN)
     wait = error.retry_after_ms / 1000 if error.HasField("retry_after_ms") else None
-    return from_status(code, error.message, wait)
+    return from_number(error.code, error.message, wait)
 
 
 def from_rpc_error(error: Any, target: str) -> AttentionError:
