@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -37,12 +36,11 @@ absl::Status ReadPerHead(absl::string_view field, const TensorView& view,
   return absl::OkStatus();
 }
 
-// Sinks that the batch shares are looked at once: a batch without rows may have
-// any number of entries.
+// Sinks that the batch shares are looked at once, also where it is empty: one
+// without rows may have any number of entries.
 absl::Status CheckSinks(const TensorView& given,
                         const ValidatedProblem& valid) {
-  const int64_t entries =
-      given.rank() == 1 ? std::min<int64_t>(valid.batch, 1) : valid.batch;
+  const int64_t entries = given.rank() == 1 ? 1 : valid.batch;
   for (int64_t b = 0; b < entries; ++b) {
     for (int64_t h = 0; h < valid.query_heads; ++h) {
       const float sink = valid.Sink(b, h);
