@@ -30,7 +30,8 @@ struct StoreOptions {
   int64_t memory_limit = PageBudget::kUnlimited;
   /// Where memory is out, sequences go to make room: of the owner who holds
   /// most, the least recently used, so that nobody can drive out those who hold
-  /// less. Never one that is in use, as its pages would stay held.
+  /// less. Never one that is in use, as its pages would stay held: where all of
+  /// that owner's are, those of whom the room is for go.
   bool evict = false;
   /// Of how many evicted and expired sequences of each owner it is remembered
   /// that they were there.
@@ -192,9 +193,12 @@ class Store {
   // Tries, and where memory is out makes room and tries again; but what needs
   // more than the limit drives nobody out. least_bytes: what would be held at
   // least if it were done and nothing else were there.
-  absl::Status WithRoom(absl::FunctionRef<int64_t()> least_bytes,
+  absl::Status WithRoom(OwnerRecords& asker,
+                        absl::FunctionRef<int64_t()> least_bytes,
                         absl::FunctionRef<absl::Status()> attempt);
-  bool EvictOne();
+  OwnerRecords* LargestOwner();  // with mutex_ held
+  bool EvictOne(OwnerRecords& asker);
+  bool EvictOneOf(absl::FunctionRef<OwnerRecords*()> choose);
   absl::Status Exhausted(const absl::Status& status, bool fits) const;
 
   const StoreOptions options_;

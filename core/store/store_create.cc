@@ -69,7 +69,7 @@ absl::StatusOr<std::vector<Record>> Store::MakeRecords(
     if (one.name.empty()) name = MakeName();
     if (!name.ok()) return name.status();
     std::shared_ptr<Sequence> sequence;
-    const absl::Status status = WithRoom(least, [&] {
+    const absl::Status status = WithRoom(owner, least, [&] {
       auto made = Sequence::Create(one.form, owner.budget(),
                                    RecordBytes(*name, one.label));
       if (!made.ok()) return made.status();
@@ -171,7 +171,7 @@ absl::StatusOr<std::string> Store::Fork(absl::string_view owner,
   const auto least = [&] {
     return entry.sequence->LeastBytesWithFork(fork.length) + record_bytes;
   };
-  status = WithRoom(least, [&] {
+  status = WithRoom(*entry.owner, least, [&] {
     auto made = entry.sequence->Fork(fork.length, record_bytes);
     if (!made.ok()) return made.status();
     record.sequence = *std::move(made);

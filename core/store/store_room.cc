@@ -20,38 +20,51 @@ constexpr size_t kPassedAtOnce = 64;
 
 }  // namespace
 
-absl::Status Store::WithRoom(absl::FunctionRef<int64_t()> least_bytes,
+absl::Status Store::WithRoom(OwnerRecords& asker,
+                             absl::FunctionRef<int64_t()> least_bytes,
                              absl::FunctionRef<absl::Status()> attempt) {
   for (;;) {
     absl::Status status = attempt();
     if (!absl::IsResourceExhausted(status)) return status;
     const bool fits = least_bytes() <= options_.memory_limit;
-    if (!fits || !options_.evict || !EvictOne()) {
+    if (!fits || !options_.evict || !EvictOne(asker)) {
       return Exhausted(status, fits);
     }
   }
 }
 
-// False where all sequences of the owner who holds most are in use: their pages
-// would stay held.
-bool Store::EvictOne() {
+OwnerRecords* Store::LargestOwner() {
+  OwnerRecords* largest = nullptr;
+  for (auto& [name, owner] : owners_) {
+    if (largest == nullptr ||
+        owner.budget()->held() > largest->budget()->held()) {
+      largest = &owner;
+    }
+  }
+  return largest;
+}
+
+// Of who holds most, or, where all of theirs are in use, of who asks: a large
+// owner's long requests keep nobody from replacing what is their own.
+bool Store::EvictOne(OwnerRecords& asker) {
+  return EvictOneOf([this] { return LargestOwner(); }) ||
+         EvictOneOf([&] { return &asker; });
+}
+
+// False where all sequences of that owner are in use: their pages would stay
+// held.
+bool Store::EvictOneOf(absl::FunctionRef<OwnerRecords*()> choose) {
   size_t passed = 0;
   for (;;) {
     Record gone;  // ends after the lock
     {
       const std::lock_guard lock(mutex_);
-      OwnerRecords* largest = nullptr;
-      for (auto& [name, owner] : owners_) {
-        if (largest == nullptr ||
-            owner.budget()->held() > largest->budget()->held()) {
-          largest = &owner;
-        }
-      }
-      if (largest == nullptr || passed >= largest->size()) return false;
-      if (Record* record = largest->LeastRecentlyUsed(kPassedAtOnce)) {
-        ++largest->counts().evictions;
+      OwnerRecords* const owner = choose();
+      if (owner == nullptr || passed >= owner->size()) return false;
+      if (Record* record = owner->LeastRecentlyUsed(kPassedAtOnce)) {
+        ++owner->counts().evictions;
         gone = Take(*record);
-        largest->gone().Add(gone.name, Gone::kEvicted);
+        owner->gone().Add(gone.name, Gone::kEvicted);
       }
     }
     if (gone.sequence != nullptr) {

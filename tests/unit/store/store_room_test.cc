@@ -197,6 +197,24 @@ TEST(StoreEvictionTest, WhereAllAreInUseNobodyGoes) {
   EXPECT_EQ(s.Figures("").evictions, 1);
 }
 
+TEST(StoreEvictionTest, WhereTheLargestOwnersAreInUseWhoAsksGivesTheirOwn) {
+  AStore s(RoomFor(6, 1, /*evict=*/true));
+  ASSERT_THAT(s.Create("large", "l"), IsOk());
+  ASSERT_THAT(s.Append("large", "l", 192, 1), IsOk());
+  const auto held = s.store.Find("large", "l", s.now).value();
+  for (const char* name : {"a", "b"}) {
+    ASSERT_THAT(s.Create("small", name), IsOk());
+    ASSERT_THAT(s.Append("small", name, 64, 1), IsOk());
+  }
+  ASSERT_THAT(s.Create("third", "t"), IsOk());
+  EXPECT_THAT(s.Append("small", "b", 128, 2), IsOk());
+  EXPECT_EQ(s.Figures("large").evictions, 0);
+  EXPECT_EQ(s.Figures("third").evictions, 0);
+  EXPECT_EQ(s.Figures("small").evictions, 1);
+  EXPECT_THAT(s.store.Describe("small", "a", s.now),
+              StatusIs(kNotFound, HasSubstr("'a' was evicted")));
+}
+
 TEST(StoreEvictionTest, WhatNeverFitsDrivesNobodyOut) {
   AStore s(RoomFor(3, 1, /*evict=*/true));
   ASSERT_THAT(s.Create("", "a"), IsOk());
