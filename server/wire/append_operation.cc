@@ -93,9 +93,9 @@ absl::Status AppendOperation::Run(const std::stop_token&, const Pauses&,
                                   RequestFacts& facts) {
   std::optional<int64_t> position;
   if (message_.has_position()) position = message_.position();
-  absl::StatusOr<store::Appended> appended =
-      access_.store->Append(access_.owner, message_.name(), message_.layer(),
-                            position, rows_, store::Clock::now());
+  absl::StatusOr<store::Appended> appended = access_.store->Append(
+      access_.owner, message_.name(), message_.layer(), position, rows_,
+      store::Clock::now(), sequence_.get());
   if (!appended.ok()) return appended.status();
   facts.parts = 1;
   facts.repeatable = message_.has_position();
