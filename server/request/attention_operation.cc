@@ -1,6 +1,7 @@
 #include "server/request/attention_operation.h"
 
 #include <cstdint>
+#include <new>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -116,9 +117,16 @@ absl::Status AttentionOperation::Run(const std::stop_token& stop,
                                      RequestFacts& facts) {
   if (!keys_) return Compute(stop, pauses, facts);
   facts.repeatable = false;  // until it is known what was appended
-  absl::Status status = ReadSequences();
-  if (status.ok()) status = Compute(stop, pauses, facts);
-  facts.repeatable = keys_->End(request_, status);
+  absl::Status status;
+  try {
+    status = ReadSequences();
+    if (status.ok()) status = Compute(stop, pauses, facts);
+  } catch (const std::bad_alloc&) {
+    status = absl::ResourceExhaustedError("the server is out of memory");
+  }
+  const SequenceKeys::Ended ended = keys_->End(request_, status);
+  facts.repeatable = ended.repeatable;
+  facts.kept = ended.kept;
   return status;
 }
 

@@ -40,15 +40,6 @@ absl::Status OfEntry(size_t entry, const AttentionRequest& request,
                    " (expected sequence_start with its first request)"));
 }
 
-// The same with more text.
-absl::Status Followed(const absl::Status& status, absl::string_view text) {
-  absl::Status followed(status.code(), absl::StrCat(status.message(), text));
-  status.ForEachPayload([&](absl::string_view type, const absl::Cord& of) {
-    followed.SetPayload(type, of);
-  });
-  return followed;
-}
-
 // Keys and values of a rectangle, of as many entries as there are sequences.
 absl::Status CheckRectangle(absl::string_view field, const TensorView& rows,
                             int rank, size_t entries) {
@@ -304,10 +295,11 @@ bool SequenceKeys::TakeBack(const AttentionRequest& request) {
   return all;
 }
 
-bool SequenceKeys::End(const AttentionRequest& request, absl::Status& status) {
+SequenceKeys::Ended SequenceKeys::End(const AttentionRequest& request,
+                                      const absl::Status& status) {
   const auto& entries = request.sequences;
   const bool has_label = !entries.front().label.empty();
-  if (!status.ok() && has_label && TakeBack(request)) return true;
+  if (!status.ok() && has_label && TakeBack(request)) return {};
   if (status.ok() && request.sequence_life.end) {
     Delete(request);
   } else {
@@ -316,20 +308,26 @@ bool SequenceKeys::End(const AttentionRequest& request, absl::Status& status) {
       access_.store->Find(access_.owner, entry.name, now).IgnoreError();
     }
   }
-  if (!status.ok() && !lengths_.empty()) {
-    status = Followed(status, lengths_.size() == entries.size()
-                                  ? "; its own keys are appended"
-                                  : "; the entries before it are appended");
+  Ended ended;
+  if (!lengths_.empty()) {
+    ended.kept = lengths_.size() == entries.size()
+                     ? "; its own keys are appended"
+                     : "; the entries before it are appended";
   }
-  return std::all_of(
+  ended.repeatable = std::all_of(
       entries.begin(),
       entries.begin() + static_cast<std::ptrdiff_t>(lengths_.size()),
       [](const SequenceLayer& entry) { return entry.position.has_value(); });
+  return ended;
 }
 
+// Those that the request has: another of their name may have been begun since.
 void SequenceKeys::Delete(const AttentionRequest& request) {
-  for (const SequenceLayer& entry : request.sequences) {
-    access_.store->Delete(access_.owner, entry.name).IgnoreError();
+  for (size_t n = 0; n < sequences_.size(); ++n) {
+    if (sequences_[n] == nullptr) continue;
+    const std::string& name = request.sequences[n].name;
+    access_.store->Delete(access_.owner, name, sequences_[n].get())
+        .IgnoreError();
   }
 }
 

@@ -44,12 +44,18 @@ class SequenceKeys {
   /// Entries before the one that fails are appended; End() says so.
   absl::Status Read(AttentionRequest& request);
 
+  struct Ended {
+    /// The same request may be sent again, and appends nothing twice.
+    bool repeatable = true;
+    /// What stays of the request where it fails, to follow its error: static
+    /// text.
+    absl::string_view kept;
+  };
+
   /// After Read(), with what came of the request: its sequences were used until
   /// now, or end with it. Where it failed, what was appended to sequences with
-  /// labels is cut off again, as their callers cannot say a position; of others
-  /// `status` says that it stays. True where the same request may be sent again
-  /// and appends nothing twice.
-  bool End(const AttentionRequest& request, absl::Status& status);
+  /// labels is cut off again, as their callers cannot say a position.
+  Ended End(const AttentionRequest& request, const absl::Status& status);
 
  private:
   absl::Status Find(const AttentionRequest& request);

@@ -4,7 +4,9 @@
 #include <new>
 #include <utility>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "server/scheduling/retry_after.h"
 
 namespace attention::server {
@@ -22,6 +24,15 @@ auto WithoutBadAlloc(const RequestFacts& facts, Function function)
         absl::ResourceExhaustedError("the server is out of memory"),
         facts.repeatable);
   }
+}
+
+// The same with more text.
+absl::Status Followed(const absl::Status& status, absl::string_view text) {
+  absl::Status followed(status.code(), absl::StrCat(status.message(), text));
+  status.ForEachPayload([&](absl::string_view type, const absl::Cord& of) {
+    followed.SetPayload(type, of);
+  });
+  return followed;
 }
 
 }  // namespace
@@ -181,6 +192,9 @@ absl::StatusOr<ReplyBuffer> Task::Encode() {
 }
 
 void Task::Finish(absl::StatusOr<ReplyBuffer> reply) {
+  if (!reply.ok() && !facts_.kept.empty()) {
+    reply = Followed(reply.status(), facts_.kept);
+  }
   facts_.status = reply.status();
   if (reply.ok()) {
     facts_.reply_bytes = static_cast<int64_t>(reply->bytes().Length());

@@ -60,6 +60,8 @@ struct RequestFacts {
   /// Whether the same request, sent again, does what it was to do, and no part
   /// of that twice.
   bool repeatable = true;
+  /// What stays of a request that fails, to follow its error: static text.
+  absl::string_view kept;
 
   /// Who counts the requests of a model; null where there is none.
   std::shared_ptr<ModelCounters> model;

@@ -120,8 +120,7 @@ void Serve(AttentionWire& wire, AttentionRequest& request) {
   if (!keys.Plan(request).ok()) return;
   ReadAsPlanned(keys, request);
   // What it has made must not fill the store.
-  absl::Status status = absl::CancelledError();
-  if (request.sequence_life.start) keys.End(request, status);
+  if (request.sequence_life.start) keys.End(request, absl::CancelledError());
 }
 
 const ModelRepository& Models() {

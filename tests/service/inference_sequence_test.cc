@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "tests/service/gated_server.h"
@@ -127,6 +128,28 @@ TEST_F(InferSequenceTest, WhereItsStartFailsThereIsNone) {
   ExpectRefusal(Infer(client, OfSequence(Step(3, 4), 7, At::kMiddle)).status(),
                 absl::StatusCode::kNotFound,
                 {"sequence_id number 7: there is none now (expected "});
+}
+
+TEST_F(InferSequenceTest, AStartThatFailsLeavesOneThatWasBegunSince) {
+  TileGate gate;
+  gate.CloseAt(1);
+  const auto server = StartServer(TestOptions(), &gate);
+  WireClient client(server->address());
+  const auto start = [&](int64_t keys) {
+    return client.Start(
+        kModelInfer,
+        OfSequence(Step(0, keys), 7, At::kStart).SerializeAsString());
+  };
+  const auto first = start(1000);
+  gate.WaitUntilHolding();
+  const auto second = start(1001);
+  while (gate.tiles() < 2) std::this_thread::yield();
+  first->Cancel();
+  EXPECT_EQ(first->Wait().status().code(), absl::StatusCode::kCancelled);
+  gate.Open();
+  EXPECT_EQ(second->Wait().status(), absl::OkStatus());
+  EXPECT_EQ(OutputOf(OfSequence(Step(1001, 1002), 7, At::kMiddle), client),
+            OutputOf(Step(0, 1002)));
 }
 
 // Of two sequences that take almost all of the store, a page more fits into

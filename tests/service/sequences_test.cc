@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <future>
@@ -363,6 +365,22 @@ TEST_F(SequencesTest, AStepThatWasHalfAppendedIsNotToBeTriedAgain) {
     step.mutable_sequences()->mutable_entries(n)->set_position(kNearlyHalf);
   }
   EXPECT_TRUE(SaysWhenToTryAgain(Attend(step).status()));
+}
+
+TEST_F(SequencesTest, AStepThatWasStoppedSaysThatItsKeysStay) {
+  server::ServerOptions options = TestOptions();
+  options.max_compute_time = std::chrono::milliseconds(1);
+  Start(options);
+  ASSERT_EQ(Create({"s"}).status(), absl::OkStatus());
+  constexpr int64_t kRows = 20'000;  // some 100 ms
+  v1::AttendRequest step = AndAppend(OnSequences(Query(), {"s"}), 0, kRows);
+  *step.mutable_query() = RowsOf(0, kRows);
+  const std::vector<int64_t> shape = {1, 1, kRows, 2};
+  step.mutable_query()->mutable_shape()->Assign(shape.begin(), shape.end());
+  step.clear_return_weights();
+  ExpectRefusal(Attend(step).status(), StatusCode::kResourceExhausted,
+                {"computing was stopped", "; its own keys are appended"});
+  EXPECT_EQ(LengthOf("s"), kRows);
 }
 
 TEST_F(SequencesTest, WhatNeverFitsIsNotToBeTriedAgain) {
