@@ -7,8 +7,8 @@ from waiting import wait_for_nodes
 
 from attention_client import (
     AbortedError,
-    CancelledError,
     AlreadyExistsError,
+    CancelledError,
     InvalidArgumentError,
     NotFoundError,
     OutOfRangeError,
@@ -266,6 +266,34 @@ def test_a_closed_cluster_calls_nobody(cluster, normal, keys):
             with pytest.raises(CancelledError, match="is closed"):
                 call()
         assert not other._clients
+
+
+def test_a_closed_cluster_asks_no_map(cluster, normal, tmp_path):
+    with cluster.sequence(heads=HEADS, width=WIDTH, range_keys=64) as made:
+        with AttentionCluster.connect() as other:
+            opened = other.open_sequence(made.name)
+        many = normal(HEADS, KEYS, WIDTH)  # beyond the end of its only range
+        before = made.describe()
+        for call in (
+            lambda: opened.append(many, many),
+            lambda: opened.describe(),
+            lambda: opened.fork("forked"),
+            lambda: opened.truncate(0),
+            lambda: opened.export(tmp_path / "folder"),
+        ):
+            with pytest.raises(CancelledError, match="is closed"):
+                call()
+        assert made.describe() == before
+        assert "forked" not in cluster.sequences()
+        assert not (tmp_path / "folder").exists()
+
+
+def test_a_sequence_is_deleted_after_its_cluster_is_closed(cluster):
+    with AttentionCluster.connect() as other:
+        made = other.sequence(heads=HEADS, width=WIDTH)
+        with made:
+            other.close()
+    assert made.name not in cluster.sequences()
 
 
 def test_a_checkpoint_becomes_a_sequence(cluster, both, normal, tmp_path):

@@ -172,7 +172,8 @@ class AttentionCluster:
     def close(self) -> None:
         """Lets go of the connections; the cluster goes on.
 
-        Calls on its sequences are a CancelledError from then on.
+        Calls on its sequences are a CancelledError from then on, but for delete(): a
+        with statement that made one can still end it.
         """
         self._is_closed = True
         for client in list(self._clients.values()):

@@ -204,6 +204,7 @@ class ShardedSequence(EndsWithBlock):
 
         length: the first keys of every layer, in place of all.
         """
+        self._cluster._check_open()
         made, lengths = self._cluster._ask(
             "fork", self.name, name, length, timeout=self._seconds(timeout)
         )
@@ -211,6 +212,7 @@ class ShardedSequence(EndsWithBlock):
 
     def truncate(self, length: int, *, timeout: float | None = None) -> None:
         """Keeps the first keys of every layer."""
+        self._cluster._check_open()
         self._map = self._cluster._ask(
             "truncate", self.name, length, timeout=self._seconds(timeout)
         )
@@ -218,6 +220,7 @@ class ShardedSequence(EndsWithBlock):
 
     def describe(self, *, timeout: float | None = None) -> ShardedDescription:
         """What all replicas have; lengths and len() are of it from then on."""
+        self._cluster._check_open()
         self._map, lengths = self._cluster._ask(
             "describe", self.name, timeout=self._seconds(timeout)
         )
@@ -243,6 +246,7 @@ class ShardedSequence(EndsWithBlock):
         earlier one, which is whole until then. A relative folder is this program's.
         timeout: seconds; None: as long as it takes.
         """
+        self._cluster._check_open()
         path = os.path.abspath(folder)  # nodes' own folders are others
         size: int = self._cluster._copy("export", self.name, path, timeout=timeout)
         return size
@@ -282,6 +286,7 @@ class ShardedSequence(EndsWithBlock):
         for _ in range(_AT_ONCE):
             known = self._map
             if end > known.end:
+                self._cluster._check_open()
                 known = self._cluster._ask("extend", known.name, end, timeout=left())
                 self._map = known
             try:
