@@ -205,6 +205,15 @@ def test_metadata_that_cannot_be_sent_is_named(client, key, value, expected):
         assert f"{key!r}: {value!r}" in caught.value.message
 
 
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+@pytest.mark.parametrize("token", ["s3cret\n", "s3crät", b"s3cret", 5])
+def test_a_token_that_cannot_be_sent_is_named_and_not_shown(kind, token):
+    with pytest.raises(InvalidArgumentError, match="printable ASCII") as caught:
+        kind("127.0.0.1:8001", token=token)
+    assert caught.value.field == "token"
+    assert str(token) not in str(caught.value)
+
+
 def test_metadata_that_can_be_sent_is(client):
     metadata = {"traceparent": "00-1", "x_1.y": b" ~", "trace-bin": b"\0"}
     client.attend(*SMALL, metadata=metadata)

@@ -149,6 +149,10 @@ _KEY = re.compile(r"[a-z0-9_.-]+")
 _TEXT = re.compile(r"[ -~]*")
 
 
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and _TEXT.fullmatch(value) is not None
+
+
 # All that there are, by id(): operators of PyTorch have them as numbers.
 CLIENTS: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
@@ -177,6 +181,11 @@ class Caller:
         self.timeout = _checked_timeout(timeout)
         if timeout <= 0:
             raise InvalidArgumentError(f"timeout: {timeout!r} (expected more than 0 s)")
+        if token is not None and not _is_text(token):
+            raise InvalidArgumentError(
+                "token: it cannot be sent (expected text of printable ASCII characters "
+                "alone, without the line's end of a file that it was read from)"
+            )
         # What a copy in another process is made with, beside target and timeout.
         self._settings: dict[str, Any] = {
             "tls": tls,
@@ -305,7 +314,7 @@ def _check_metadata(key: Any, value: Any) -> None:
         expected = "bytes, as its key ends in -bin"
     else:
         text = value.decode("latin-1") if isinstance(value, bytes) else value
-        if isinstance(text, str) and _TEXT.fullmatch(text):
+        if _is_text(text):
             return
         expected = "text of printable ASCII characters"
     raise InvalidArgumentError(f"metadata: {key!r}: {value!r} (expected {expected})")
