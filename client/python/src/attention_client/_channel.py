@@ -45,8 +45,9 @@ IMPORT = _KEYS + "Import"
 ON_KEYS = (CREATE, APPEND, TRUNCATE, FORK, DESCRIBE, LIST, DELETE, EXPORT, IMPORT)
 UNARY = (ATTEND, ATTEND_SHARDS, INFO, HEALTH, INFER, REGISTER, UNREGISTER, *ON_KEYS)
 
-# What a call sends beside its request, such as {"traceparent": "00-..."}.
-Metadata: TypeAlias = Mapping[str, str]
+# What a call sends beside its request, such as {"traceparent": "00-..."}; keys that
+# end in -bin have bytes.
+Metadata: TypeAlias = Mapping[str, str | bytes]
 
 # By which a proxy finds the server that has a sequence: what its name has before "/".
 SEQUENCE_HEADER = "attention-sequence"
@@ -273,7 +274,9 @@ class Caller:
         self._unary = {path: self._channel.unary_unary(path) for path in UNARY}
         self._attend_stream = self._channel.stream_stream(ATTEND_STREAM)
 
-    def _metadata_with(self, metadata: Metadata | None) -> tuple[tuple[str, str], ...]:
+    def _metadata_with(
+        self, metadata: Metadata | None
+    ) -> tuple[tuple[str, str | bytes], ...]:
         """The client's own and a call's."""
         own = (metadata or {}).items()
         for key, value in own:
