@@ -1,5 +1,8 @@
 """Every option of a call, held to attention by its definition in FP64."""
 
+import sys
+import types
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -248,3 +251,10 @@ def test_an_array_whose_mask_hides_nothing_is_taken(client, tensors):
     np.testing.assert_array_equal(
         result.output, client.attend(query, key, value).output
     )
+
+
+def test_arrays_are_read_while_another_thread_imports_pytorch(computing, monkeypatch):
+    begun = types.ModuleType("torch")  # without what comes later in the import
+    monkeypatch.setitem(sys.modules, "torch", begun)
+    rows = [[1.0, 2.0], [3.0, 4.0]]
+    assert computing.attend(rows, rows, rows).output.shape == (2, 2)

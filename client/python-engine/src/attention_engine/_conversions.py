@@ -17,6 +17,7 @@ from attention_client._arrays import (
     FLOAT8,
     Array,
     is_causal_bias,
+    is_tensor,
     like,
     to_numpy,
     torch_elements,
@@ -90,12 +91,9 @@ def _is_plain_tensor(value: Any) -> bool:
 
     Of others the client has words: CausalBias is a tensor without elements of its own.
     """
-    torch = sys.modules.get("torch")
-    if torch is None or not isinstance(value, torch.Tensor):
+    if not is_tensor(value) or is_causal_bias(value):
         return False
-    if is_causal_bias(value):
-        return False
-    return not (value.requires_grad and torch.is_grad_enabled())
+    return not (value.requires_grad and sys.modules["torch"].is_grad_enabled())
 
 
 def _elements(tensor: Any) -> Array:

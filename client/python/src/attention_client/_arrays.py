@@ -18,9 +18,14 @@ BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 FLOAT8 = np.dtype(ml_dtypes.float8_e4m3fn)
 
 
+def is_tensor(value: object) -> bool:
+    """Whether it is PyTorch's, which another thread may be importing right now."""
+    kind = getattr(sys.modules.get("torch"), "Tensor", None)
+    return kind is not None and isinstance(value, kind)
+
+
 def _library(value: object) -> str:
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(value, torch.Tensor):
+    if is_tensor(value):
         return "torch"  # also of a subclass, which any module may have
     return type(value).__module__.partition(".")[0]
 
