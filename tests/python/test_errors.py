@@ -48,6 +48,7 @@ def test_an_error_names_the_field(computing):
         ({"valid_lens": [[1.5]]}, "valid_lens"),
         ({"bias": np.array(["x"])}, "bias"),
         ({"softcap": "much"}, "softcap"),
+        ({"softcap": 10**400}, "softcap"),
         ({"seed": -1}, "seed"),
         ({"causal": "sideways"}, "causal"),
         ({"causal": 2}, "causal"),
@@ -75,7 +76,8 @@ def test_a_wrong_option_is_named(computing, options, field):
     "option, said",
     [
         ({"id": 5}, "expected text, such as '5'"),
-        ({"softcap": "much"}, "expected a number"),
+        ({"softcap": "much"}, "expected a number[)]"),
+        ({"scale": 10**400}, "scale: 1.*expected a number in the range of float64"),
         ({"query_offset": 1.5}, "expected an integer from -9223372036854775808"),
         ({"seed": -1}, "expected an integer from 0 to 18446744073709551615"),
         ({"weights_after_dropout": "no"}, "expected True or False"),

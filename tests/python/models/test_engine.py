@@ -57,6 +57,15 @@ def test_an_output_of_another_datatype_is_named(engine, tensors):
         assert caught.value.field == "out"
 
 
+def test_an_output_that_is_the_negative_of_its_memory_is_named(engine, tensors):
+    room = torch.zeros(2, 4, 5, 8)
+    out = torch.complex(room, room).conj().imag
+    assert out.is_neg()
+    with pytest.raises(InvalidArgumentError, match="negative of its memory") as caught:
+        engine.attend(*tensors, out=out)
+    assert caught.value.field == "out"
+
+
 def test_layers_take_it_and_learn(engine):
     layer = AdditiveAttention(num_hiddens=8, client=engine)
     queries, keys = torch.randn(2, 1, 20), torch.randn(2, 10, 2)

@@ -78,6 +78,11 @@ def to_writable(value: Any, name: str) -> Array:
             f"{name}: {type(value).__name__} (expected an array of numpy, or a PyTorch "
             "tensor in host memory that needs no gradients)"
         )
+    if value.is_neg():
+        raise InvalidArgumentError(
+            f"{name}: a tensor that is the negative of its memory (expected one that "
+            "is not, such as resolve_neg() gives)"
+        )
     array = _elements(value)
     if array.dtype not in DATATYPES:
         raise InvalidArgumentError(

@@ -115,7 +115,7 @@ _VALUES = {
 def set_field(message: Any, name: str, value: Any, shown: str) -> None:
     try:
         setattr(message, name, value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         expected = _expected(message.DESCRIPTOR.fields_by_name[name], value)
         raise InvalidArgumentError(
             f"{shown}: {value!r} (expected {expected})"
@@ -130,7 +130,8 @@ def _expected(field: Any, value: Any) -> str:
     if field.cpp_type == field.CPPTYPE_BOOL:
         return "True or False"
     if field.cpp_type in (field.CPPTYPE_FLOAT, field.CPPTYPE_DOUBLE):
-        return "a number"
+        is_beyond = isinstance(value, int)
+        return "a number in the range of float64" if is_beyond else "a number"
     wide = field.cpp_type in (field.CPPTYPE_INT64, field.CPPTYPE_UINT64)
     if field.cpp_type in (field.CPPTYPE_UINT32, field.CPPTYPE_UINT64):
         return f"an integer from 0 to {2 ** (64 if wide else 32) - 1}"
