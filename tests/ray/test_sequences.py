@@ -1,5 +1,7 @@
 """Sequences over four servers: what one server answers, they answer."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -16,9 +18,10 @@ from attention_client import (
     ResourceExhaustedError,
     quantize,
 )
-from attention_client.ray import AttentionCluster
+from attention_client.ray import AttentionCluster, tree
 
 HEADS, WIDTH, KEYS = 2, 16, 1000
+NODES = 4
 
 
 @pytest.fixture
@@ -286,6 +289,38 @@ def test_a_closed_cluster_asks_no_map(cluster, normal, tmp_path):
         assert made.describe() == before
         assert "forked" not in cluster.sequences()
         assert not (tmp_path / "folder").exists()
+
+
+class Threads(ThreadPoolExecutor):
+    """Before each call that it takes it does something."""
+
+    def __init__(self, before):
+        super().__init__(NODES)
+        self.before = before
+
+    def submit(self, *arguments):
+        self.before()
+        return super().submit(*arguments)
+
+
+def test_a_cluster_that_is_closed_meanwhile_says_so(both, normal, monkeypatch):
+    monkeypatch.setattr(tree, "MOST_ASKED", NODES + 1)
+    with AttentionCluster.connect() as other:
+        opened = other.open_sequence(both[0].name)
+        monkeypatch.setattr(other, "_threads", Threads(other.close))
+        with pytest.raises(CancelledError, match="is closed"):
+            opened.attend(normal(4, 1, WIDTH))
+
+
+def test_a_thread_that_cannot_start_is_told(both, cluster, normal, monkeypatch):
+    def fail():
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(tree, "MOST_ASKED", NODES + 1)
+    with Threads(fail) as threads, monkeypatch.context() as patch:
+        patch.setattr(cluster, "_threads", threads)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            both[0].attend(normal(4, 1, WIDTH))
 
 
 def test_a_sequence_is_deleted_after_its_cluster_is_closed(cluster):

@@ -53,6 +53,9 @@ class Servers:
     def __exit__(self, *_):
         self._stack.close()
 
+    def _check_open(self):
+        pass
+
     def _client(self, node):
         return self.clients[int(node)]
 

@@ -320,7 +320,12 @@ class Asking:
     def _run(self, calls: list[fanout.Call], *, is_first: bool = True) -> None:
         """is_first: not of appends that a replica before these has taken."""
         cluster = self.cluster
-        hedging.run(cluster._threads, calls, self.left, self.metadata, cluster._recent)
+        threads, recent = cluster._threads, cluster._recent
+        try:
+            hedging.run(threads, calls, self.left, self.metadata, recent)
+        except RuntimeError:  # of threads that have ended, or that there is no room for
+            cluster._check_open()
+            raise
         _raise_first(calls, _STALE if is_first else (*_STALE, OutOfRangeError))
 
 

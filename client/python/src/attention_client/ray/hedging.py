@@ -128,7 +128,7 @@ def run(
                 call.client._call, method, bytes(asked), left(), metadata
             )
         # The last one waits here.
-        waits.append(wait if call is calls[-1] else _submitted(threads, wait))
+        waits.append(wait if call is calls[-1] else threads.submit(wait).result)
     for call, wait in zip(reversed(calls), reversed(waits), strict=True):
         try:
             reply = wait()
@@ -138,15 +138,6 @@ def run(
             call.outcome = done.value
         except AttentionError as error:
             call.outcome = error
-
-
-def _submitted(
-    threads: Executor, wait: Callable[[], bytes | None]
-) -> Callable[[], bytes | None]:
-    try:
-        return threads.submit(wait).result
-    except RuntimeError:  # meanwhile, by another thread
-        raise CancelledError("the cluster is closed") from None
 
 
 def _read(
