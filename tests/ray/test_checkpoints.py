@@ -44,6 +44,20 @@ def test_files_may_take_longer_than_other_calls(node, normal, tmp_path):
         assert node._client.limits[method] > 24 * 3600
 
 
+def test_a_file_that_is_written_is_on_the_disk(node, normal, tmp_path, monkeypatch):
+    file = tmp_path / "keys.safetensors"
+    synced = []
+    monkeypatch.setattr(
+        os,
+        "fsync",
+        lambda fd: synced.append((os.fstat(fd).st_ino, os.fstat(fd).st_size)),
+    )
+    with node._client.sequence(heads=1, width=4, name="source") as source:
+        source.append(normal(1, 5, 4), normal(1, 5, 4))
+        size = node.write("source", str(file))
+    assert synced == [(file.stat().st_ino, size)]
+
+
 @pytest.fixture
 def exported(cluster, normal, tmp_path):
     """A sequence of three ranges, and its checkpoint."""
@@ -81,6 +95,15 @@ def test_a_checkpoint_takes_the_place_of_an_earlier_one(exported, normal):
     after = files(folder)
     assert not set(before) & set(after)
     assert sorted(os.listdir(folder)) == sorted([*after, "sequence.json"])
+
+
+def test_an_old_file_that_cannot_go_fails_no_export(exported):
+    sequence, folder = exported
+    old = files(folder)[0]
+    (folder / old).unlink()
+    (folder / old).mkdir()
+    assert sequence.export(folder) > 0
+    assert old not in files(folder)
 
 
 def test_an_export_that_fails_leaves_the_earlier_checkpoint(cluster, exported, normal):

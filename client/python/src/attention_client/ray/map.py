@@ -302,10 +302,12 @@ class MapActor:
             new.append(partial)
             told = checkpoints.Checkpoint(known.form, known.range_keys, parts[::-1])
             partial.write_text(told.text())
+            checkpoints.to_disk(partial)
             old = checkpoints.files(index)
             partial.replace(index)
         for one in old:
-            one.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # the new ones are whole
+                one.unlink()
         return size + index.stat().st_size
 
     def import_sequence(

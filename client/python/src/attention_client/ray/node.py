@@ -19,6 +19,7 @@ from attention_client._arrays import Array
 from attention_client._channel import LONGEST_TIMEOUT
 from attention_client.client import Client
 from attention_client.errors import AttentionError, UnavailableError
+from attention_client.ray import checkpoints
 from attention_client.server import LocalServer
 
 COPIED = 8 << 20  # bytes of a message that copies keys
@@ -126,6 +127,7 @@ class NodeActor:
         with self._exported(source) as exported:
             size = exported.stat().st_size
             shutil.copyfile(exported, file)
+        checkpoints.to_disk(file)
         return size
 
     def read(self, file: str, name: str, label: str) -> list[int]:
