@@ -101,7 +101,10 @@ class AlreadyExistsError(AttentionError):
 
 
 class AbortedError(AttentionError):
-    """Other keys are where keys were to be appended."""
+    """Other keys are where keys were to be appended.
+
+    Or a sequence that is imported is deleted meanwhile.
+    """
 
     code = grpc.StatusCode.ABORTED
 
@@ -113,9 +116,11 @@ class OutOfRangeError(AttentionError, IndexError):
 
 
 class FailedPreconditionError(AttentionError):
-    """The server has no folder for files of sequences, or the process was forked.
+    """The state of things does not allow the call; another request will not help.
 
-    Or an AsyncClient is called in another event loop than its own.
+    The server has no folder for files of sequences; the folder of an export is gone or
+    cannot be written; the process was forked; the engine is closed; or an AsyncClient
+    is called in another event loop than its own.
     """
 
     code = grpc.StatusCode.FAILED_PRECONDITION
