@@ -64,7 +64,9 @@ void AddScoringFlags(CLI::App& command, AttendFlags& flags) {
       .add_option("--scale", flags.scale,
                   "Scaled dot product: 1/sqrt(width) without it; bilinear: 1")
       ->group(group);
-  command.add_option("--sigma", flags.sigma, "Gaussian: above 0; 1 without it")
+  command
+      .add_option("--sigma", flags.sigma,
+                  "Gaussian: 1e-19 or more; 1 without it")
       ->group(group);
   command
       .add_option("--softcap", flags.softcap,

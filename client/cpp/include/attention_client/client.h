@@ -283,12 +283,13 @@ class Client {
   /// is safetensors, with key.<layer> (Hkv, n, Dk) and value.<layer>, and of
   /// INT8 and FP8 key_scale.<layer> (Hkv, n) and value_scale.<layer>.
   /// NOT_FOUND; INVALID_ARGUMENT for a file's name; FAILED_PRECONDITION where
-  /// the server has no folder.
+  /// the server has no folder, or it is gone or cannot be written.
   absl::StatusOr<uint64_t> ExportSequence(const std::string& name,
                                           const std::string& file) const;
 
   /// Makes a sequence from such a file. The same errors, and ALREADY_EXISTS,
-  /// RESOURCE_EXHAUSTED, as CreateSequences() and AppendToSequence().
+  /// RESOURCE_EXHAUSTED, as CreateSequences() and AppendToSequence(); ABORTED
+  /// where the sequence is deleted meanwhile.
   absl::StatusOr<ImportedSequence> ImportSequence(
       const SequenceImport& import) const;
 

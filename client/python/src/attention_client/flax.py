@@ -107,8 +107,8 @@ class AdditiveAttention(nn.Module):  # type: ignore[misc]
 class GaussianAttention(nn.Module):  # type: ignore[misc]
     """-|q - k|^2 / (2 sigma^2) as scores: parametric Nadaraya-Watson regression.
 
-    sigma: of the kernel at the start, not 0; it is a parameter. The book's w is
-    1 / sigma.
+    sigma: of the kernel at the start, 1e-19 or more in magnitude; it is a parameter.
+    The book's w is 1 / sigma.
     """
 
     sigma: float = 1.0

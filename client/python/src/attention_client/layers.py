@@ -144,8 +144,8 @@ class AdditiveAttention(_Attention):
 class GaussianAttention(_Attention):
     """-|q - k|^2 / (2 sigma^2) as scores: parametric Nadaraya-Watson regression.
 
-    sigma: of the kernel at the start, not 0; it is a parameter, which learns unless
-    requires_grad_(False) is said. The book's w is 1 / sigma.
+    sigma: of the kernel at the start, 1e-19 or more in magnitude; it is a parameter,
+    which learns unless requires_grad_(False) is said. The book's w is 1 / sigma.
     """
 
     def __init__(
