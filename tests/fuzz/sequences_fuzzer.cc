@@ -77,7 +77,8 @@ void MakeSequences() {
 }
 
 void Append(const uint8_t* data, size_t size) {
-  AppendOperation operation(Resident().AccessOf(nullptr));
+  AppendOperation operation(Resident().AccessOf(nullptr),
+                            ServerOptions().max_dimension);
   RequestFacts facts;
   absl::Status status =
       operation.Decode(test::CutIntoSlices(data, size), HoldUncounted, facts);
