@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tests/service/gated_server.h"
@@ -91,8 +93,10 @@ TEST_F(InferSequenceTest, StepsAttendToAllKeysSoFar) {
 TEST_F(InferSequenceTest, EntriesOfAPackedBatchAreSequencesEach) {
   v1::AttendRequest packed;
   const v1::Tensor starts = MakeTensor(v1::DATA_TYPE_INT32, {3}, {0, 3, 7});
-  std::vector<double> values;
-  for (int n = 0; n < 7 * 2 * 4; ++n) values.push_back(n % 5 * 0.25);
+  std::vector<double> values(size_t{7} * 2 * 4);
+  for (size_t n = 0; n < values.size(); ++n) {
+    values[n] = static_cast<double>(n % 5) * 0.25;
+  }
   *packed.mutable_query() = Floats({7, 2, 4}, values);
   *packed.mutable_key_value()->mutable_key() = Floats({7, 2, 4}, values);
   *packed.mutable_key_value()->mutable_value() = Floats({7, 2, 4}, values);
