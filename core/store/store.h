@@ -46,6 +46,12 @@ struct NewSequence {
   std::optional<Duration> idle_limit = {};  // above 0; absent: never expires
 };
 
+/// A sequence that was made: in use as long as somebody has this.
+struct Created {
+  std::string name;
+  std::shared_ptr<Sequence> sequence;
+};
+
 /// A fork to be made. What is absent is as in the sequence that is forked.
 struct NewFork {
   std::optional<int64_t> length = {};  // the first keys of it, in every layer
@@ -110,12 +116,13 @@ class Store {
 
   explicit Store(const StoreOptions& options);
 
-  /// Makes a sequence and gives its name. INVALID_ARGUMENT as CheckForm(),
+  /// Makes a sequence. INVALID_ARGUMENT as CheckForm(),
   /// CheckName(), CheckLabel(); ALREADY_EXISTS for a name that is taken.
-  absl::StatusOr<std::string> Create(absl::string_view owner,
-                                     const NewSequence& wanted, Time now);
-  /// Makes all of them or none. Errors as above, those that are about one of
-  /// them after sequences[n]; INVALID_ARGUMENT for more than kMostCreated, too.
+  absl::StatusOr<Created> Create(absl::string_view owner,
+                                 const NewSequence& wanted, Time now);
+  /// Makes all of them or none, and gives their names. Errors as above, those
+  /// that are about one of them after sequences[n]; INVALID_ARGUMENT for more
+  /// than kMostCreated, too.
   absl::StatusOr<std::vector<std::string>> Create(
       absl::string_view owner, absl::Span<const NewSequence> wanted, Time now);
 
@@ -186,7 +193,7 @@ class Store {
       OwnerRecords& owner, absl::Span<const NewSequence> wanted, Time now);
   absl::Status AddAll(OwnerRecords& owner, std::vector<Record> records,
                       bool numbered);
-  absl::StatusOr<std::vector<std::string>> CreateAll(
+  absl::StatusOr<std::vector<Created>> CreateAll(
       absl::string_view owner, absl::Span<const NewSequence> wanted, Time now,
       bool numbered);
 

@@ -95,19 +95,24 @@ absl::Status Store::AddAll(OwnerRecords& owner, std::vector<Record> records,
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> Store::Create(absl::string_view owner,
-                                          const NewSequence& wanted, Time now) {
-  auto names = CreateAll(owner, {&wanted, 1}, now, /*numbered=*/false);
-  if (!names.ok()) return names.status();
-  return std::move(names->front());
+absl::StatusOr<Created> Store::Create(absl::string_view owner,
+                                      const NewSequence& wanted, Time now) {
+  auto created = CreateAll(owner, {&wanted, 1}, now, /*numbered=*/false);
+  if (!created.ok()) return created.status();
+  return std::move(created->front());
 }
 
 absl::StatusOr<std::vector<std::string>> Store::Create(
     absl::string_view owner, absl::Span<const NewSequence> wanted, Time now) {
-  return CreateAll(owner, wanted, now, /*numbered=*/true);
+  auto created = CreateAll(owner, wanted, now, /*numbered=*/true);
+  if (!created.ok()) return created.status();
+  std::vector<std::string> names;
+  names.reserve(created->size());
+  for (Created& one : *created) names.push_back(std::move(one.name));
+  return names;
 }
 
-absl::StatusOr<std::vector<std::string>> Store::CreateAll(
+absl::StatusOr<std::vector<Created>> Store::CreateAll(
     absl::string_view owner, absl::Span<const NewSequence> wanted, Time now,
     bool numbered) {
   if (wanted.size() > kMostCreated) {
@@ -137,12 +142,14 @@ absl::StatusOr<std::vector<std::string>> Store::CreateAll(
   }
   absl::StatusOr<std::vector<Record>> records = MakeRecords(*of, wanted, now);
   if (!records.ok()) return records.status();
-  std::vector<std::string> names;
-  names.reserve(records->size());
-  for (const Record& record : *records) names.push_back(record.name);
+  std::vector<Created> created;
+  created.reserve(records->size());
+  for (const Record& record : *records) {
+    created.push_back({record.name, record.sequence});
+  }
   const absl::Status status = AddAll(*of, *std::move(records), numbered);
   if (!status.ok()) return status;
-  return names;
+  return created;
 }
 
 absl::StatusOr<std::string> Store::Fork(absl::string_view owner,

@@ -69,32 +69,31 @@ absl::StatusOr<ImportedSequence> ImportSequence(store::Store& store,
     never.SetPayload(store::kNeverFits, absl::Cord());
     return never;
   }
-  absl::StatusOr<std::string> name =
+  absl::StatusOr<store::Created> made =
       store.Create(owner, wanted, store::Clock::now());
-  if (!name.ok()) return name.status();
-  // What it is, whatever becomes of the name.
-  const auto made = store.Find(owner, *name, store::Clock::now());
-  if (!made.ok()) return absl::AbortedError(made.status().message());
+  if (!made.ok()) return made.status();
+  // Whatever becomes of the name.
+  const store::Sequence* const sequence = made->sequence.get();
   absl::Status other;  // of the call and the store: about the file's rows alone
   const absl::Status status = reader->Read(
       [&](int64_t layer, int64_t position, const KeyValueBlock& rows) {
         other = go_on();
         if (!other.ok()) return other;
         other = store
-                    .Append(owner, *name, layer, position, rows,
-                            store::Clock::now(), made->get())
+                    .Append(owner, made->name, layer, position, rows,
+                            store::Clock::now(), sequence)
                     .status();
         return other;
       });
   if (!status.ok()) {
-    store.Delete(owner, *name, made->get()).IgnoreError();
+    store.Delete(owner, made->name, sequence).IgnoreError();
     // NOT_FOUND would be a file that is not there.
     if (absl::IsNotFound(other)) return absl::AbortedError(other.message());
     const bool is_of_rows =
         absl::IsInvalidArgument(other) || absl::IsOutOfRange(other);
     return other.ok() || is_of_rows ? OfFile(status, file) : other;
   }
-  return ImportedSequence{*std::move(name), reader->lengths()};
+  return ImportedSequence{std::move(made->name), reader->lengths()};
 }
 
 }  // namespace attention::server

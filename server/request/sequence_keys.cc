@@ -244,12 +244,9 @@ absl::Status SequenceKeys::Make(size_t entry, const SequenceLayer& sequence) {
       .name = sequence.name,
       .label = sequence.label,
       .idle_limit = access_.idle_limit};
-  const store::Time now = store::Clock::now();
-  const auto name = store.Create(access_.owner, wanted, now);
-  if (!name.ok()) return name.status();
-  auto made = store.Find(access_.owner, *name, now);
+  auto made = store.Create(access_.owner, wanted, store::Clock::now());
   if (!made.ok()) return made.status();
-  sequences_[entry] = *std::move(made);
+  sequences_[entry] = std::move(made->sequence);
   return absl::OkStatus();
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -32,12 +33,15 @@ inline int64_t SmallPages(int64_t count) {
 struct AStore {
   explicit AStore(const StoreOptions& options = {}) : store(options) {}
 
+  /// Gives the name alone: the sequence is not in use.
   absl::StatusOr<std::string> Create(const std::string& owner,
                                      const std::string& name,
                                      const std::string& label = "",
                                      std::optional<Duration> idle_limit = {}) {
     const NewSequence wanted{SmallForm(), name, label, idle_limit};
-    return store.Create(owner, wanted, now);
+    auto created = store.Create(owner, wanted, now);
+    if (!created.ok()) return created.status();
+    return std::move(created->name);
   }
   /// Behind the last key, keys of one tag.
   absl::StatusOr<Appended> Append(const std::string& owner,
