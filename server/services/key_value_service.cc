@@ -59,18 +59,33 @@ class WorkInTurn final : public QueuedWork {
 
 }  // namespace
 
+template <typename Request>
+absl::StatusOr<KeyValueService::Asked<Request>> KeyValueService::Read(
+    const Context& context, const grpc::ByteBuffer& request,
+    std::optional<Right> right) const {
+  absl::StatusOr<CallerPtr> caller = CallerOfCall(services_.callers, context);
+  if (!caller.ok()) return caller.status();
+  if (right) {
+    absl::Status has = CheckRight(caller->get(), *right);
+    if (!has.ok()) return has;
+  }
+  auto message = ReadSmallMessage<Request>(request, kMostBytes);
+  if (!message.ok()) return message.status();
+  std::string owner = ResidentStore::OwnerOf(caller->get());
+  return Asked<Request>{*std::move(caller), std::move(owner),
+                        *std::move(message)};
+}
+
 template <typename Request, typename Response>
 KeyValueService::Reactor* KeyValueService::Ask(Context* context,
                                                const grpc::ByteBuffer& request,
                                                grpc::ByteBuffer& response,
                                                Work<Request, Response> work) {
-  const auto caller = CallerOfCall(services_.callers, *context);
-  if (!caller.ok()) return Answer(context, caller.status());
-  const auto message = ReadSmallMessage<Request>(request, kMostBytes);
-  if (!message.ok()) return Answer(context, message.status());
+  const auto asked = Read<Request>(*context, request);
+  if (!asked.ok()) return Answer(context, asked.status());
   Response reply;
   const absl::Status status =
-      (this->*work)(ResidentStore::OwnerOf(caller->get()), *message, reply);
+      (this->*work)(asked->owner, asked->message, reply);
   if (status.ok()) WriteMessage(reply, response);
   return Answer(context, status);
 }
@@ -79,24 +94,20 @@ template <typename Request, typename Response>
 KeyValueService::Reactor* KeyValueService::AskInTurn(
     Context* context, const grpc::ByteBuffer& request,
     grpc::ByteBuffer& response, WorkOnFile<Request, Response> work) {
-  const auto caller = CallerOfCall(services_.callers, *context);
-  if (!caller.ok()) return Answer(context, caller.status());
   // Files are nobody's own: who may, reads and replaces those of all.
-  absl::Status right = CheckRight(caller->get(), Right::kSequenceFiles);
-  if (!right.ok()) return Answer(context, right);
-  auto message = ReadSmallMessage<Request>(request, kMostBytes);
-  if (!message.ok()) return Answer(context, message.status());
+  auto asked = Read<Request>(*context, request, Right::kSequenceFiles);
+  if (!asked.ok()) return Answer(context, asked.status());
   Reactor* const reactor = context->DefaultReactor();
-  files_.Add([=, this, &response, message = *std::move(message),
-              owner = ResidentStore::OwnerOf(caller->get())](
-                 const absl::Status& turn) {
+  files_.Add([=, this, &response,
+              asked = *std::move(asked)](const absl::Status& turn) {
     // Also where its deadline has passed, or the server has drained for long
     // enough.
     const auto go_on = [context] { return StillWanted(*context); };
     absl::Status status = turn;
     if (status.ok()) status = go_on();
     Response reply;
-    if (status.ok()) status = (this->*work)(owner, message, go_on, reply);
+    if (status.ok())
+      status = (this->*work)(asked.owner, asked.message, go_on, reply);
     if (status.ok()) WriteMessage(reply, response);
     reactor->Finish(ToGrpcStatus(status));
   });
@@ -125,24 +136,21 @@ KeyValueService::Reactor* KeyValueService::Create(
 KeyValueService::Reactor* KeyValueService::Truncate(
     Context* context, const grpc::ByteBuffer* request,
     grpc::ByteBuffer* response) {
-  auto caller = CallerOfCall(services_.callers, *context);
-  if (!caller.ok()) return Answer(context, caller.status());
-  auto message = ReadSmallMessage<v1::TruncateRequest>(*request, kMostBytes);
-  if (!message.ok()) return Answer(context, message.status());
+  auto asked = Read<v1::TruncateRequest>(*context, *request);
+  if (!asked.ok()) return Answer(context, asked.status());
   WriteMessage(v1::TruncateResponse(), *response);
-  std::string owner = ResidentStore::OwnerOf(caller->get());
-  if (!IsChanging(owner, message->name())) {
-    return Answer(context, TruncateFor(owner, *message));
+  if (!IsChanging(asked->owner, asked->message.name())) {
+    return Answer(context, TruncateFor(asked->owner, asked->message));
   }
   // gRPC's thread does not wait for whoever appends much.
-  const CallOrigin origin = OriginOf(*context, *std::move(caller));
+  const CallOrigin origin = OriginOf(*context, asked->caller);
   const auto cost = services_.costs.Estimate(
       {server::Work::kCopy, static_cast<double>(request->Length())});
   Reactor* const reactor = context->DefaultReactor();
   const absl::Status late = services_.queue.Add(
-      std::make_shared<WorkInTurn>([=, this, message = *std::move(message)] {
+      std::make_shared<WorkInTurn>([=, this, asked = *std::move(asked)] {
         absl::Status status = StillWanted(*context);
-        if (status.ok()) status = TruncateFor(owner, message);
+        if (status.ok()) status = TruncateFor(asked.owner, asked.message);
         reactor->Finish(ToGrpcStatus(status));
       }),
       {origin.path(), cost, origin.deadline});

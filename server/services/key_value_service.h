@@ -1,15 +1,19 @@
 #ifndef ATTENTION_SERVER_SERVICES_KEY_VALUE_SERVICE_H_
 #define ATTENTION_SERVER_SERVICES_KEY_VALUE_SERVICE_H_
 
+#include <optional>
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "attention/v1/attention.grpc.pb.h"
+#include "server/callers/caller.h"
 #include "server/options/options.h"
 #include "server/request/sequence_files.h"
 #include "server/resident/resident_store.h"
 #include "server/scheduling/active_calls.h"
 #include "server/scheduling/serial_queue.h"
 #include "server/scheduling/task.h"
+#include "server/services/caller_of_call.h"
 
 namespace attention::server {
 
@@ -78,6 +82,18 @@ class KeyValueService final : public key_value_methods::AllMethods {
                                                        const Request& request,
                                                        GoOn go_on,
                                                        Response& response);
+  // Who calls, and for what.
+  template <typename Request>
+  struct Asked {
+    CallerPtr caller;
+    std::string owner;
+    Request message;
+  };
+  // Of a known caller, who has the right where one is needed.
+  template <typename Request>
+  absl::StatusOr<Asked<Request>> Read(const Context& context,
+                                      const grpc::ByteBuffer& request,
+                                      std::optional<Right> right = {}) const;
   // Answers a known caller, at once or when it is the call's turn on the thread
   // of files. gRPC keeps the call, with its request and its response, until it
   // is answered.
