@@ -12,6 +12,14 @@ int64_t Least(int64_t servers, int64_t callers) {
   return callers > 0 ? std::min(servers, callers) : servers;
 }
 
+absl::Status CheckShape(const char* name, const Shape& shape, int64_t most) {
+  const auto longest = std::max_element(shape.begin(), shape.end());
+  if (longest == shape.end() || *longest <= most) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      name, ": shape ", ShapeToString(shape), " has a dimension of ", *longest,
+      " (at most ", most, ", max_dimension)"));
+}
+
 // Whether a result has as much as a number for every row and key, or may have.
 bool IsOfEachKey(ResultField result) {
   switch (result) {
@@ -28,16 +36,6 @@ bool IsOfEachKey(ResultField result) {
   return true;
 }
 
-// What an entry reads of its sequence, with what it appends: in no request's
-// shapes.
-absl::Status CheckKeysOfSequence(const ValidatedProblem& entry, int64_t most) {
-  absl::Status status = CheckDimensions(
-      "key", {entry.kv_heads, entry.key_length, entry.key_width}, most);
-  if (!status.ok()) return status;
-  return CheckDimensions(
-      "value", {entry.kv_heads, entry.key_length, entry.value_width}, most);
-}
-
 }  // namespace
 
 RequestLimits LimitsOfRequest(const ServerOptions& options,
@@ -48,37 +46,32 @@ RequestLimits LimitsOfRequest(const ServerOptions& options,
           Least(options.max_weights_bytes, own.max_weights_bytes)};
 }
 
-absl::Status CheckDimensions(const char* name, const Shape& shape,
-                             int64_t most) {
-  const auto longest = std::max_element(shape.begin(), shape.end());
-  if (longest == shape.end() || *longest <= most) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat(
-      name, ": shape ", ShapeToString(shape), " has a dimension of ", *longest,
-      " (at most ", most, ", max_dimension)"));
+absl::Status CheckKeyValueDimensions(const Shape& key, const Shape& value,
+                                     int64_t most) {
+  absl::Status status = CheckShape("key", key, most);
+  return status.ok() ? CheckShape("value", value, most) : status;
 }
 
 absl::Status CheckLimits(const AttentionProblem& problem,
                          const ValidatedBatch& batch, const Results& results,
                          const RequestLimits& limits) {
-  absl::Status status =
-      CheckDimensions("query", problem.query.shape, limits.max_dimension);
+  const int64_t most = limits.max_dimension;
+  absl::Status status = CheckShape("query", problem.query.shape, most);
+  if (!status.ok()) return status;
   for (const KeyValueBlock& block : problem.key_value) {
-    if (status.ok()) {
-      status = CheckDimensions("key", block.key.shape, limits.max_dimension);
-    }
-    if (status.ok()) {
-      status =
-          CheckDimensions("value", block.value.shape, limits.max_dimension);
-    }
+    status = CheckKeyValueDimensions(block.key.shape, block.value.shape, most);
+    if (!status.ok()) return status;
   }
   if (!problem.key_value_of_entries.empty()) {
+    // What an entry reads of its sequence, with what it appends: in no
+    // request's shapes.
     for (const ValidatedProblem& entry : batch.problems) {
-      if (status.ok()) {
-        status = CheckKeysOfSequence(entry, limits.max_dimension);
-      }
+      status = CheckKeyValueDimensions(
+          {entry.kv_heads, entry.key_length, entry.key_width},
+          {entry.kv_heads, entry.key_length, entry.value_width}, most);
+      if (!status.ok()) return status;
     }
   }
-  if (!status.ok()) return status;
   for (const Result& result : results.sent()) {
     if (!IsOfEachKey(result.wanted.result)) continue;
     if (result.bytes <= limits.max_weights_bytes) continue;

@@ -25,10 +25,10 @@ struct RequestLimits {
 RequestLimits LimitsOfRequest(const ServerOptions& options,
                               const Caller* caller);
 
-/// OK where no extent of the tensor `name` is above `most`, else
-/// RESOURCE_EXHAUSTED.
-absl::Status CheckDimensions(const char* name, const Shape& shape,
-                             int64_t most);
+/// OK where no extent of keys and values is above `most`, else
+/// RESOURCE_EXHAUSTED with "key" or "value".
+absl::Status CheckKeyValueDimensions(const Shape& key, const Shape& value,
+                                     int64_t most);
 
 /// OK where `problem`, which `batch` is of, and its results are within
 /// `limits`, but for the size of the reply. RESOURCE_EXHAUSTED names the tensor

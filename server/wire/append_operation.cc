@@ -75,10 +75,8 @@ absl::StatusOr<OperationNeeds> AppendOperation::Plan(RequestFacts& facts) {
       access_.store->Find(access_.owner, message_.name(), store::Clock::now());
   if (!found.ok()) return Named("name", found.status());
   sequence_ = *std::move(found);
-  absl::Status status = CheckDimensions("key", rows_.key.shape, max_dimension_);
-  if (status.ok()) {
-    status = CheckDimensions("value", rows_.value.shape, max_dimension_);
-  }
+  absl::Status status = CheckKeyValueDimensions(
+      rows_.key.shape, rows_.value.shape, max_dimension_);
   if (!status.ok()) return status;
   OperationNeeds needs;
   needs.reply_bytes = static_cast<int64_t>(v1::AppendResponse().ByteSizeLong());
