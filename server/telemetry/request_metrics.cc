@@ -78,15 +78,15 @@ void RequestMetrics::NoteStreamEnd(Rpc rpc, int grpc_code) {
 }
 
 void RequestMetrics::CountTurnedAway(Rpc rpc, const absl::Status& status) {
-  if (!IsStream(rpc)) NoteArrival(rpc);
+  if (IsStream(rpc)) {
+    NoteStream(rpc);
+    return NoteStreamEnd(rpc, static_cast<int>(status.code()));
+  }
+  NoteArrival(rpc);
   const std::lock_guard lock(mutex_);
   OfRpc& counts = counts_.rpcs[IndexOf(rpc)];
   ++counts.by_code[IndexOf(status)];
-  if (IsStream(rpc)) {
-    ++counts.started;
-  } else {
-    counts.time.Observe(0);
-  }
+  counts.time.Observe(0);
 }
 
 RequestMetrics::Counts RequestMetrics::Read() const {
