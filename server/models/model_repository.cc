@@ -13,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "server/base/out_of_memory.h"
 #include "server/base/utf8.h"
 #include "server/models/model.h"
 #include "server/request/scoring_names.h"
@@ -44,7 +45,7 @@ absl::StatusOr<ParameterSet> LoadWithoutBadAlloc(const std::string& name,
   try {
     return LoadParameterSet(name, folder, most_bytes);
   } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError("the server is out of memory");
+    return OutOfMemory();
   }
 }
 

@@ -8,6 +8,7 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "server/base/out_of_memory.h"
 #include "server/request/region_checks.h"
 #include "server/request/scoring_names.h"
 
@@ -122,7 +123,7 @@ absl::Status AttentionOperation::Run(const std::stop_token& stop,
     status = ReadSequences();
     if (status.ok()) status = Compute(stop, pauses, facts);
   } catch (const std::bad_alloc&) {
-    status = absl::ResourceExhaustedError("the server is out of memory");
+    status = OutOfMemory();
   }
   const SequenceKeys::Ended ended = keys_->End(request_, status);
   facts.repeatable = ended.repeatable;

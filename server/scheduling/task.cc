@@ -7,6 +7,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "server/base/out_of_memory.h"
 #include "server/scheduling/retry_after.h"
 
 namespace attention::server {
@@ -20,9 +21,7 @@ auto WithoutBadAlloc(const RequestFacts& facts, Function function)
   try {
     return function();
   } catch (const std::bad_alloc&) {
-    return OrTryAgain(
-        absl::ResourceExhaustedError("the server is out of memory"),
-        facts.repeatable);
+    return OrTryAgain(OutOfMemory(), facts.repeatable);
   }
 }
 
