@@ -24,6 +24,8 @@
 
 namespace attention::test {
 
+inline constexpr int64_t kMiB = int64_t{1} << 20;
+
 /// An engine whose cuda backend has emulated devices, and a problem for it.
 class CudaBackendTest : public ::testing::Test {
  protected:

@@ -2,19 +2,13 @@
 // every result has the bits of pages that are brought for each request.
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
-#include <future>
-#include <latch>
 #include <memory>
-#include <mutex>
 #include <optional>
-#include <semaphore>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "core/cuda/device_pages.h"
 #include "core/store/page_layout.h"
 #include "core/store/sequence.h"
 #include "gmock/gmock.h"
@@ -30,8 +24,6 @@ using store::kPageKeys;
 using store::Sequence;
 using store::testing::MakeSequence;
 
-constexpr int64_t kMiB = int64_t{1} << 20;
-
 AttentionProblem WithoutNumbers(AttentionProblem problem) {
   for (KeyValueBlock& block : problem.key_value) block.page = 0;
   for (KeyValueBlocks& blocks : problem.key_value_of_entries) {
@@ -39,36 +31,6 @@ AttentionProblem WithoutNumbers(AttentionProblem problem) {
   }
   return problem;
 }
-
-// The blocks of a sequence with so many keys.
-class PagesOf {
- public:
-  explicit PagesOf(int64_t keys)
-      : sequence_(
-            MakeSequence({.heads = 2, .key_width = 64, .value_width = 64})) {
-    EXPECT_THAT(store::testing::AppendRows(*sequence_, keys, 1).status(),
-                IsOk());
-    snapshot_ = sequence_->TakeSnapshot(0).value();
-    owned_ = MakeProblem({.batch = 1,
-                          .query_heads = 2,
-                          .query_length = 1,
-                          .width = 64,
-                          .value_width = 64},
-                         TestSeed());
-    owned_.problem.key_value = snapshot_->Blocks();
-    valid_.emplace(Validate(owned_.problem).value());
-  }
-
-  absl::Span<const ValidatedProblem::Block> blocks() const {
-    return valid_->key_value;
-  }
-
- private:
-  const std::shared_ptr<Sequence> sequence_;
-  std::optional<store::Snapshot> snapshot_;
-  OwnedProblem owned_;
-  std::optional<ValidatedProblem> valid_;
-};
 
 class CudaKeptPagesTest : public CudaBackendTest {
  protected:
@@ -377,94 +339,6 @@ TEST_F(CudaKeptPagesTest, OfALostDeviceAreBroughtToAnother) {
             absl::StatusCode::kInternal);
   Attend(*sequence);
   EXPECT_EQ(Figures(1 - first).pages, 2);
-}
-
-// A kernel that hangs holds it up for ever; who reads pages goes on.
-TEST(DevicePagesTest, AreLetGoWhileTheDeviceFreesMemory) {
-  std::counting_semaphore<> frees(0);
-  std::latch ended(1);
-  const auto faults = std::make_shared<cuda::Faults>();
-  const auto device =
-      cuda::MakeEmulatedDevice(cuda::EmulatedProperties(), faults);
-  cuda::MemoryPool pool(*device, 4 * kMiB);
-  cuda::DevicePages pages(pool);
-  const PagesOf first(100);
-  const PagesOf second(1000);
-  std::optional<cuda::DevicePages::Hold> held =
-      pages.Take(first.blocks(), {}, {});
-  ASSERT_TRUE(held);
-  { ASSERT_OK_AND_ASSIGN(const auto kept, pool.Take(3 * kMiB, {})); }
-  faults->before_free = [&] {
-    frees.release();
-    ended.wait();
-  };
-  auto taken = std::async(std::launch::async, [&] {
-    return pages.Take(second.blocks(), {}, {}).has_value();
-  });
-  frees.acquire();
-  auto let_go = std::async(std::launch::async, [&] { held.reset(); });
-  EXPECT_EQ(let_go.wait_for(std::chrono::seconds(10)),
-            std::future_status::ready);
-  ended.count_down();
-  EXPECT_TRUE(taken.get());
-}
-
-// Others that nobody holds stay.
-TEST(DevicePagesTest, AwaitMemoryThatIsBeingFreed) {
-  std::counting_semaphore<> frees(0);
-  std::latch ended(1);
-  const auto faults = std::make_shared<cuda::Faults>();
-  const auto device =
-      cuda::MakeEmulatedDevice(cuda::EmulatedProperties(), faults);
-  cuda::MemoryPool pool(*device, 4 * kMiB);
-  cuda::DevicePages pages(pool);
-  const PagesOf first(100);
-  const PagesOf second(1000);
-  const auto held = pages.Take(first.blocks(), {}, {});
-  ASSERT_TRUE(held);
-  { ASSERT_OK_AND_ASSIGN(const auto kept, pool.Take(3 * kMiB, {})); }
-  faults->before_free = [&] {
-    frees.release();
-    ended.wait();
-  };
-  auto freeing = std::async(std::launch::async,
-                            [&] { return pool.MakeRoom(kMiB, {}, {}); });
-  frees.acquire();
-  std::once_flag once;
-  const auto end = [&] { std::call_once(once, [&] { ended.count_down(); }); };
-  EXPECT_TRUE(pages.Take(second.blocks(), {}, end));
-  end();
-  EXPECT_TRUE(freeing.get());
-}
-
-// As where it has computed for too long.
-TEST(DevicePagesTest, ThatAnotherBringsAreWaitedForWithLooks) {
-  const auto device = cuda::MakeEmulatedDevice();
-  cuda::MemoryPool pool(*device, 4 * kMiB);
-  cuda::DevicePages pages(pool);
-  const PagesOf of(100);
-  const auto first = pages.Take(of.blocks(), {}, {});
-  const auto second = pages.Take(of.blocks(), {}, {});
-  ASSERT_TRUE(first && second);
-  std::latch brings(1);
-  std::latch brought(1);
-  auto bringing = std::async(std::launch::async, [&] {
-    const cuda::DevicePages::Hold* const hold = &*first;
-    return pages.Bring({&hold, 1}, {}, {}, [&](auto) {
-      brings.count_down();
-      brought.wait();
-      return absl::OkStatus();
-    });
-  });
-  brings.wait();
-  std::stop_source stop;
-  const cuda::DevicePages::Hold* const hold = &*second;
-  const absl::Status status = pages.Bring(
-      {&hold, 1}, stop.get_token(), [&] { stop.request_stop(); },
-      [](auto) { return absl::InternalError("brought twice"); });
-  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
-  brought.count_down();
-  EXPECT_THAT(bringing.get(), IsOk());
 }
 
 // A second page has room beside the first, but not in whole MiB, which is what
