@@ -13,6 +13,21 @@
 namespace attention {
 namespace {
 
+// What came of it, without its problem and its outputs.
+AttentionJob RunJob(const Engine& engine, const AttentionProblem& problem,
+                    const std::stop_source& stop) {
+  const auto valid = Validate(problem);
+  Tensor output =
+      Tensor::Create(DataType::kFloat32, valid->output_shape).value();
+  AttentionJob job;
+  job.problem = &*valid;
+  job.outputs.output = output.mutable_view();
+  job.stop = stop.get_token();
+  engine.Run(job).IgnoreError();
+  job.problem = nullptr;  // gone with this call
+  return job;
+}
+
 // Every backend of this machine's processor, held to the same: a stop ends the
 // work within a tile per thread.
 class CancellationTest : public ::testing::TestWithParam<std::string> {
@@ -27,16 +42,7 @@ class CancellationTest : public ::testing::TestWithParam<std::string> {
          }});
     testing::ProblemBuilder builder({2, 4, 200, 8}, {2, 2, 4000, 8},
                                     {2, 2, 4000, 8});
-    const auto valid = Validate(builder.problem);
-    Tensor output =
-        Tensor::Create(DataType::kFloat32, valid->output_shape).value();
-    AttentionJob job;
-    job.problem = &*valid;
-    job.outputs.output = output.mutable_view();
-    job.stop = stop.get_token();
-    (*engine)->Run(job).IgnoreError();
-    job.problem = nullptr;  // gone with this call
-    return job;
+    return RunJob(**engine, builder.problem, stop);
   }
 };
 
@@ -74,15 +80,8 @@ std::clock_t TimeOfWideTile(bool stops) {
       Additive{builder.Zeros(DataType::kFloat32, {1, kHidden}),
                builder.Zeros(DataType::kFloat32, {64, kHidden}),
                builder.Zeros(DataType::kFloat32, {kHidden})};
-  const auto valid = Validate(builder.problem);
-  Tensor output =
-      Tensor::Create(DataType::kFloat32, valid->output_shape).value();
-  AttentionJob job;
-  job.problem = &*valid;
-  job.outputs.output = output.mutable_view();
-  job.stop = stop.get_token();
   const std::clock_t start = std::clock();
-  (*engine)->Run(job).IgnoreError();
+  const AttentionJob job = RunJob(**engine, builder.problem, stop);
   const std::clock_t end = std::clock();
   EXPECT_EQ(job.tiles_computed, 1);
   EXPECT_EQ(job.status.ok(), !stops);
