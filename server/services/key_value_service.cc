@@ -106,8 +106,9 @@ KeyValueService::Reactor* KeyValueService::AskInTurn(
     absl::Status status = turn;
     if (status.ok()) status = go_on();
     Response reply;
-    if (status.ok())
+    if (status.ok()) {
       status = (this->*work)(asked.owner, asked.message, go_on, reply);
+    }
     if (status.ok()) WriteMessage(reply, response);
     reactor->Finish(ToGrpcStatus(status));
   });
