@@ -23,6 +23,15 @@ def send_once_it_computes(number, out):
     threading.Thread(target=send, daemon=True).start()
 
 
+@pytest.fixture
+def ctrl_c():
+    """Python's own handler: what a shell runs in its background ignores the signal."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("threads", [1, 2])
 def test_ctrl_c_ends_a_call(threads):
     warm = [np.ones((4, 200, 64), np.float32)] * 3
