@@ -5,72 +5,26 @@
 #include <chrono>
 #include <cmath>
 #include <fstream>
-#include <map>
 #include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "core/cuda/cuda_backend.h"
 #include "core/cuda/emulation/emulated_device.h"
 #include "tests/service/callers_of_test.h"
 #include "tests/service/gated_server.h"
-#include "tests/service/http_caller.h"
 #include "tests/service/http_infer.h"
 #include "tests/service/infer_requests.h"
+#include "tests/service/metrics_page.h"
 #include "tests/service/requests.h"
 #include "tests/service/wire_client.h"
 #include "tests/support/temporary_folder.h"
 
 namespace attention::test {
 namespace {
-
-using Metrics = std::map<std::string, double>;
-
-// Every series by its name with its labels.
-Metrics Scrape(const server::Server& server) {
-  Metrics metrics;
-  const std::string page =
-      HttpBody(HttpAnswer(server.http_address(), "/metrics"));
-  const std::vector<std::string> lines =
-      absl::StrSplit(page, '\n', absl::SkipEmpty());
-  for (const std::string& line : lines) {
-    if (line.front() == '#') continue;
-    const size_t space = line.rfind(' ');
-    double value = 0;
-    EXPECT_TRUE(absl::SimpleAtod(line.substr(space + 1), &value)) << line;
-    EXPECT_TRUE(metrics.emplace(line.substr(0, space), value).second)
-        << "twice: " << line;
-  }
-  return metrics;
-}
-
-std::string OfAttend(const std::string& name, const std::string& code = "") {
-  return absl::StrCat(
-      name,
-      "{grpc_type=\"unary\",grpc_service=\"attention.v1.AttentionService\",",
-      "grpc_method=\"Attend\"",
-      code.empty() ? "" : absl::StrCat(",grpc_code=\"", code, "\""), "}");
-}
-
-std::string OfCall(const std::string& name, const std::string& service,
-                   const std::string& method, const std::string& code = "",
-                   const std::string& type = "unary") {
-  return absl::StrCat(
-      name, "{grpc_type=\"", type, "\",grpc_service=\"", service,
-      "\",grpc_method=\"", method, "\"",
-      code.empty() ? "" : absl::StrCat(",grpc_code=\"", code, "\""), "}");
-}
-
-std::string OfModel(const std::string& name, const std::string& api,
-                    const std::string& more = "") {
-  return absl::StrCat(name, "{api=\"", api,
-                      "\",model=\"scaled_dot_product_attention\"", more, "}");
-}
 
 TEST(MetricsTest, CallsAreCountedByTheirCode) {
   const auto server = StartServer();
@@ -279,73 +233,6 @@ TEST(MetricsTest, WhatIsInFlightIsSeenWhileItIs) {
   EXPECT_EQ(metrics[OfAttend("grpc_server_handled_total", "OK")], 0);
   gate.Open();
   EXPECT_TRUE(call->Wait().ok());
-}
-
-TEST(MetricsTest, TellsWhichLimitRefused) {
-  TileGate gate;
-  gate.CloseAt(1);
-  server::ServerOptions options = TestOptions();
-  options.max_requests_in_flight = 2;  // 1 for each caller
-  const auto server = StartServer(options, &gate);
-  WireClient client(server->address());
-  const auto call = client.Start(kAttend, GoodRequest().SerializeAsString());
-  gate.WaitUntilHolding();
-  EXPECT_EQ(
-      client.Call(kAttend, GoodRequest().SerializeAsString()).status().code(),
-      absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(Scrape(*server)["attention_requests_refused_total{reason="
-                            "\"caller_requests\"}"],
-            1);
-  gate.Open();
-  EXPECT_TRUE(call->Wait().ok());
-}
-
-std::string OfRefusals(const std::string& reason) {
-  return absl::StrCat("attention_requests_refused_total{reason=\"", reason,
-                      "\"}");
-}
-
-TEST(MetricsTest, TellsOfBodiesThatWereTooLarge) {
-  server::ServerOptions options = TestOptions();
-  options.max_request_bytes = 8192;
-  const auto server = StartServer(options);
-  const std::string& address = server->http_address();
-  EXPECT_EQ(HttpStatus(HttpPost(address, kInferPath, std::string(8193, ' '))),
-            413);
-  Metrics metrics = Scrape(*server);
-  EXPECT_EQ(metrics[OfRefusals("too_large")], 1);
-  EXPECT_EQ(metrics[OfCall("grpc_server_handled_total",
-                           "inference.GRPCInferenceService", "ModelInfer",
-                           "ResourceExhausted")],
-            1);
-}
-
-TEST(MetricsTest, ABodyOfNoInferenceIsNoRequest) {
-  const auto server = StartServer();
-  const std::string& address = server->http_address();
-  EXPECT_EQ(HttpStatus(HttpPost(address, "/v2/repository/index",
-                                std::string(128 << 10, ' '))),
-            413);
-  EXPECT_EQ(Scrape(*server)[OfRefusals("too_large")], 0);
-}
-
-TEST(MetricsTest, TellsOfBodiesThatHadNoRoom) {
-  server::ServerOptions options = TestOptions();
-  options.memory_limit = 16 << 20;  // 2 MiB of it are for bodies
-  const auto server = StartServer(options);
-  HttpCaller first(server->http_address());
-  HttpCaller second(server->http_address());
-  for (HttpCaller* const caller : {&first, &second}) {
-    caller->Send(absl::StrCat("POST ", kInferPath,
-                              " HTTP/1.1\r\nHost: 127.0.0.1\r\n"
-                              "Content-Length: 819201\r\n\r\n",
-                              std::string(819'200, ' ')));
-  }
-  const auto patience = std::chrono::steady_clock::now() + kPatience;
-  while (Scrape(*server)[OfRefusals("caller_memory")] == 0) {
-    ASSERT_LT(std::chrono::steady_clock::now(), patience);
-    std::this_thread::yield();
-  }
 }
 
 // What tells of the n-th device.

@@ -12,45 +12,19 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "server/http/port/inference_route.h"
-#include "server/http/protocol/grpc_timeout.h"
 #include "server/http/protocol/infer_json.h"
 #include "server/http/protocol/infer_json_data.h"
-#include "server/http/protocol/json_elements.h"
 #include "server/http/protocol/json_infer_wire.h"
-#include "server/http/protocol/json_text.h"
-#include "server/http/protocol/proto_json.h"
 #include "server/models/model_repository.h"
 #include "server/models/model_table.h"
-#include "server/request/request_builder.h"
 #include "server/scheduling/retry_after.h"
+#include "tests/unit/server/json_infer_fixture.h"
 
 namespace attention::server {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-// One input of that datatype, shape and data.
-std::string Input(const std::string& type, const std::string& shape,
-                  const std::string& data) {
-  return absl::StrCat("{\"inputs\":[{\"name\":\"query\",\"datatype\":\"", type,
-                      "\",\"shape\":", shape, ",\"data\":", data, "}]}");
-}
-
-// The first input's elements, beside what is read before them.
-absl::StatusOr<AlignedBuffer> ReadElements(const std::string& text,
-                                           HoldBytes hold = HoldUncounted) {
-  const absl::StatusOr<InferJson> json = ReadInferJson(text);
-  if (!json.ok()) return json.status();
-  if (json->inputs.empty() || !json->inputs[0].data) return AlignedBuffer();
-  const auto& input = json->fields.inputs(0);
-  absl::StatusOr<AlignedBuffer> elements = ReadJsonElements(
-      *json->inputs[0].data, *DataTypeFromName(input.datatype()), input.shape(),
-      hold);
-  if (elements.ok()) return elements;
-  return Named(input.name() + ".data", elements.status());
-}
 
 template <typename T>
 std::vector<T> Elements(const std::string& text) {
@@ -62,17 +36,6 @@ std::vector<T> Elements(const std::string& text) {
     std::memcpy(elements.data(), read->bytes().data(), read->bytes().size());
   }
   return elements;
-}
-
-std::string TextOf(DataType type, absl::Span<const float> values) {
-  JsonText text;
-  text.AddElements(type, {reinterpret_cast<const std::byte*>(values.data()),
-                          values.size() * sizeof(float)});
-  std::string whole;
-  for (const grpc::Slice& slice : std::move(text).Take()) {
-    whole.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
-  }
-  return whole;
 }
 
 TEST(InferJsonTest, LongDataIsReadWithPauses) {
@@ -229,117 +192,6 @@ TEST(InferJsonTest, ParametersKeepTheirTypes) {
       json->fields.outputs(0).parameters().at("binary_data").bool_param());
 }
 
-struct Wrong {
-  std::string body;
-  std::string says;
-};
-
-TEST(InferJsonTest, WrongOnesAreRefusedByTheFieldsName) {
-  const std::string deep(100, '[');
-  const std::vector<Wrong> wrong = {
-      {"", "body: no JSON"},
-      {"[]", "body: an array (expected an object)"},
-      {"3", "body: 3 (expected an object)"},
-      {"{\"inputs\":[]} x", "body: no JSON"},
-      {"{\"id\":7}", "id: 7 (expected a string)"},
-      {"{\"id\":\"a\",\"id\":\"b\"}", "id: comes twice"},
-      {"{\"inputs\":{}}", "inputs: an object (expected an array)"},
-      {"{\"inputs\":[3]}", "inputs: 3 (expected objects)"},
-      {"{\"outputs\":null}", "outputs: null (expected an array)"},
-      {"{\"parameters\":[]}", "parameters: an array (expected an object)"},
-      {"{\"parameters\":{\"scale\":[1]}}", "parameters.scale: an array"},
-      {"{\"parameters\":{\"scale\":null}}", "parameters.scale: null"},
-      {"{\"parameters\":{\"a\":1,\"a\":2}}", "parameters.a: comes twice"},
-      {"{\"inputs\":[{\"name\":1}]}", "inputs[0].name: 1 (expected a string)"},
-      {"{\"inputs\":[{\"name\":\"key\",\"shape\":3}]}",
-       "key.shape: 3 (expected an array)"},
-      {"{\"inputs\":[{\"name\":\"key\",\"shape\":[1.5]}]}",
-       "key.shape: 1.5 (expected integers)"},
-      {"{\"inputs\":[{\"name\":\"key\",\"shape\":[1],\"shape\":[1]}]}",
-       "key.shape: comes twice"},
-      {"{\"inputs\":[{\"name\":\"key\"}]}", "key: has no elements"},
-      {"{\"inputs\":[{\"name\":\"key\",\"datatype\":\"INT8\",\"shape\":[1],"
-       "\"parameters\":{\"binary_data_size\":1},\"data\":[1]}]}",
-       "key: has its elements in two places"},
-      {"{\"inputs\":[{\"name\":\"key\",\"parameters\":"
-       "{\"binary_data_size\":-1}}]}",
-       "key.binary_data_size: -1 (expected an integer of at least 0)"},
-      {"{\"inputs\":[{\"name\":\"key\",\"parameters\":"
-       "{\"binary_data_size\":\"8\"}}]}",
-       "key.binary_data_size: \"8\" (expected an integer of at least 0)"},
-      {"{\"causal\":\"top_left\",\"inputs\":[]}",
-       "causal: unknown key (expected id, model_name, parameters, inputs, "
-       "outputs; options "
-       "and other settings belong in parameters)"},
-      {"{\"inputs\":[{\"name\":\"key\",\"scale\":2}]}",
-       "key.scale: unknown key (expected name, datatype, shape, parameters, "
-       "data; options"},
-      {"{\"outputs\":[{\"name\":\"lse\",\"binary_data\":true}]}",
-       "lse.binary_data: unknown key (expected name, parameters; options"},
-      {absl::StrCat("{\"parameters\":\"", std::string(100, 'x'), "\"}"),
-       absl::StrCat("parameters: \"", std::string(60, 'x'),
-                    "... (expected an object)")},
-      {Input("FP16", "[1]", "[1]"), "FP16 has no form in JSON"},
-      {Input("FP32", "[2]", "[1]"), "query.data: 1 elements (expected 2"},
-      {Input("FP32", "[-1]", "[1]"), "query.data: "},
-      {Input("FP32", "[2]", "[1,true]"), "query.data: element 1 is true"},
-      {Input("FP32", "[1]", "[null]"), "element 0 is null"},
-      {Input("FP32", "[1]", "[\"1\"]"), "element 0 is \"1\""},
-      {Input("FP32", "[1]", "[1e39]"), "element 0 is 1e39"},
-      {Input("FP32", "[1]", "[1e999]"), "query.data: element 0 is 1e999"},
-      {Input("FP64", "[1]", "[1e999]"), "query.data: element 0 is 1e999"},
-      {Input("FP32", "[1]", "[NaN]"), "query.data: element 0 is NaN"},
-      {Input("FP32", "[1]", "[01]"), "element 0 is 01"},
-      {Input("FP32", "[1]", "[1.]"), "element 0 is 1."},
-      {Input("FP32", "[1]", "[.5]"), "element 0 is .5"},
-      {Input("FP32", "[1]", "[+1]"), "element 0 is +1"},
-      {Input("FP32", "[1]", "[-]"), "element 0 is -"},
-      {Input("FP32", "[1]", "[1e]"), "element 0 is 1e"},
-      {Input("FP32", "[2]", "[1 2]"), "query.data: no JSON behind 1 elements"},
-      {Input("FP32", "[2]", "[1,,2]"), "query.data: no JSON behind 1 elements"},
-      {Input("FP32", "[1]", "[1,]"), "query.data: no JSON behind 1 elements"},
-      {Input("FP32", "[1]", "[,1]"), "query.data: no JSON behind 0 elements"},
-      {Input("FP32", "[1]", "[1"), "body: no JSON at byte 70"},
-      {Input("FP32", "[1]", "[1}]"), "element 0 is 1}"},
-      {Input("FP32", "[1]", "[\"]"), "body: no JSON"},
-      {Input("FP32", "[1]", "[{}]"), "query.data: has an object in it"},
-      {Input("INT32", "[1]", "[2147483648]"), "element 0 is 2147483648"},
-      {Input("INT32", "[1]", "[1.0]"), "element 0 is 1.0"},
-      {Input("BOOL", "[1]", "[1]"), "(expected true or false)"},
-      {Input("FP32", "[2,2]", "[[1,2],3]"), "numbers and arrays are mixed"},
-      {Input("FP32", "[2,2]", "[1,[2,3]]"), "numbers and arrays are mixed"},
-      {Input("FP32", "[2,2]", "[[1,2,3],[4]]"), "not nested as shape"},
-      {Input("FP32", "[2,3]", "[[1,2],[3,4],[5,6]]"), "not nested as shape"},
-      {Input("FP32", "[1]", deep), "arrays are nested deeper than 8"},
-      {absl::StrCat("{\"x\":", deep), "nested too deep"},
-      {absl::StrCat("{\"id\":\"", std::string(70000, 'x'), "\"}"),
-       "all besides data takes more than 64 KiB"},
-      {absl::StrCat("{\"x\":", std::string(70000, '1'), "}"),
-       "all besides data takes more than 64 KiB"},
-  };
-  for (const Wrong& one : wrong) {
-    const auto json = ReadElements(one.body);
-    EXPECT_EQ(json.status().code(), absl::StatusCode::kInvalidArgument)
-        << one.body.substr(0, 200);
-    EXPECT_THAT(std::string(json.status().message()), HasSubstr(one.says))
-        << one.body.substr(0, 200);
-  }
-}
-
-TEST(InferJsonTest, ManySmallThingsAreBounded) {
-  std::string inputs = "{\"inputs\":[";
-  for (int i = 0; i < 65; ++i) {
-    absl::StrAppend(&inputs, i == 0 ? "" : ",",
-                    "{\"parameters\":{\"binary_data_size\":0}}");
-  }
-  EXPECT_THAT(std::string(ReadInferJson(inputs + "]}").status().message()),
-              HasSubstr("inputs: more than 64"));
-  std::string shape = "{\"inputs\":[{\"shape\":[1";
-  for (int i = 0; i < 33000; ++i) shape += ",1";
-  EXPECT_THAT(std::string(ReadInferJson(shape + "]}]}").status().message()),
-              HasSubstr("64 KiB"));
-}
-
 TEST(InferJsonTest, MemoryForElementsIsAskedFor) {
   std::string data = "[0";
   for (int i = 1; i < 4096; ++i) data += ",0";
@@ -357,89 +209,6 @@ TEST(InferJsonTest, MemoryForElementsIsAskedFor) {
   const auto few = ReadElements(Input("FP32", "[1000000]", data + "]"), hold);
   EXPECT_EQ(few.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(held, 0);
-}
-
-TEST(ReadFieldsTest, WrongOnesAreRefusedWithWhatTheyHad) {
-  const std::vector<Wrong> wrong = {
-      {"{\"byte_size\":\"64\"}",
-       "byte_size: \"64\" (expected an integer of 0 to 18446744073709551615)"},
-      {"{\"byte_size\":-1}", "byte_size: -1 (expected an integer of 0 to"},
-      {"{\"device_id\":9223372036854775808}",
-       "device_id: 9223372036854775808 (expected an integer of 0 to "
-       "9223372036854775807)"},
-      {"{\"name\":1}", "name: 1 (expected a string)"},
-      {"{\"raw_handle\":\"eA==\"}",
-       "raw_handle: \"eA==\" (expected {\"b64\": BASE64})"},
-      {"{\"name\":[\"a\"]}", "name: an array (expected a string)"},
-      {"{", "body: parse error at line 1, column 2"},
-  };
-  for (const Wrong& one : wrong) {
-    inference::CudaSharedMemoryRegisterRequest request;
-    const absl::Status status = ReadFields(
-        one.body, {"name", "raw_handle", "device_id", "byte_size"}, request);
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << one.body;
-    EXPECT_THAT(std::string(status.message()), testing::StartsWith(one.says));
-  }
-  inference::RepositoryIndexRequest index;
-  EXPECT_EQ(ReadFields("{\"ready\":1}", {"ready"}, index).message(),
-            "ready: 1 (expected true or false)");
-}
-
-TEST(JsonTextTest, NumbersAreReadBackAsTheyWere) {
-  const std::vector<float> values = {0.1F, -0.0F, 3.4028235e38F, 1e-45F, 2.5F};
-  EXPECT_EQ(TextOf(DataType::kFloat32, values),
-            "0.1,-0,3.4028235e+38,1e-45,2.5");
-  EXPECT_EQ(TextOf(DataType::kFloat32, {NAN, INFINITY, -INFINITY}),
-            R"("NaN","Infinity","-Infinity")");
-}
-
-TEST(JsonTextTest, NoElementTakesMoreTextThanWasSaid) {
-  for (const float value : {-1.17549435e-38F, -3.4028235e38F, -1.2345678e-5F}) {
-    EXPECT_LE(TextOf(DataType::kFloat32, {value}).size() + 1,
-              sizeof(value) * kMostTextPerByte);
-  }
-  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
-    for (const DataType type : {DataType::kFloat16, DataType::kBFloat16}) {
-      const auto half = static_cast<uint16_t>(bits);
-      JsonText text;
-      text.AddElements(type, {reinterpret_cast<const std::byte*>(&half), 2});
-      ASSERT_LE(text.size() + 1, 2 * kMostTextPerByte) << bits;
-    }
-  }
-}
-
-TEST(InferenceRouteTest, NamesAreDecoded) {
-  const auto route =
-      FindInferenceRoute("/v2/models/a%2Fb%20c/versions/1/infer");
-  ASSERT_TRUE(route.has_value());
-  EXPECT_EQ(route->method, InferenceMethod::kModelInfer);
-  EXPECT_EQ(route->name, "a/b c");
-  EXPECT_EQ(route->version, "1");
-  EXPECT_TRUE(Takes(*route, "POST"));
-  EXPECT_FALSE(Takes(*route, "GET"));
-}
-
-TEST(InferenceRouteTest, OtherPathsLeadNowhere) {
-  for (const char* path :
-       {"", "/", "/v2/models", "/v2/models//infer", "/v3", "/v2/models/a/b",
-        "/v2/models/a/versions//infer", "/v2/systemsharedmemory/region//status",
-        "/v2/repository/models//load"}) {
-    EXPECT_FALSE(FindInferenceRoute(path).has_value()) << path;
-  }
-}
-
-TEST(GrpcTimeoutTest, IsReadAsInGrpc) {
-  using Clock = std::chrono::system_clock;
-  EXPECT_EQ(*DeadlineOf(""), Clock::time_point::max());
-  const auto before = Clock::now();
-  EXPECT_GE(*DeadlineOf("1H"), before + std::chrono::hours(1));
-  EXPECT_LE(*DeadlineOf("500m"), Clock::now() + std::chrono::seconds(1));
-  EXPECT_EQ(*DeadlineOf("99999999H"), Clock::time_point::max());
-  for (const char* wrong : {"1", "S", "-1S", "1.5S", "123456789S", "1 S"}) {
-    EXPECT_EQ(DeadlineOf(wrong).status().code(),
-              absl::StatusCode::kInvalidArgument)
-        << wrong;
-  }
 }
 
 }  // namespace
