@@ -1,7 +1,8 @@
 """What a server answers to calls on sequences, answered in this process.
 
-The calls and their checks are the client's own (attention_client._sequence_calls): this
-takes their requests, and asks the extension in place of a server.
+The calls and their checks are the client's own (attention_client._sequence_calls and
+_sequence_tensors): this takes their requests, and asks the extension in place of a
+server.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 from attention_client import _channel, _messages
 from attention_client._calls import Asked
 from attention_client._reply import Result
-from attention_client._sequence_calls import Append, Attend
+from attention_client._sequence_tensors import Append, Attend
 from attention_engine import _native
 
 _NAMES = {n: name for name, n in _messages.enum("attention.v1.DataType").items()}

@@ -8,7 +8,7 @@ from typing import Any
 
 from typing_extensions import Unpack
 
-from attention_client import _channel, _sequence_calls
+from attention_client import _channel, _sequence_calls, _sequence_tensors
 from attention_client._calls import Returned, Steps
 from attention_client._options import Options
 from attention_client._reply import Result
@@ -113,7 +113,7 @@ class KeepsSequences:
         sequence takes its lengths anew.
         """
         known = _sequence_calls.known_of(sequences)
-        steps = _sequence_calls.attend_all(known, query, layer, append, options)
+        steps = _sequence_tensors.attend_all(known, query, layer, append, options)
         if known:
             metadata = self._routed(known[0].route, metadata)
         return self._run(_sequence_calls.watched(known, steps), timeout, metadata)

@@ -10,7 +10,13 @@ from typing import Any, Literal, overload
 import grpc
 from typing_extensions import Self, Unpack
 
-from attention_client import _calls, _channel, _process, _sequence_calls
+from attention_client import (
+    _calls,
+    _channel,
+    _process,
+    _sequence_calls,
+    _sequence_tensors,
+)
 from attention_client._options import Options, Request
 from attention_client._reply import Result
 from attention_client._window import END, Window
@@ -203,7 +209,7 @@ class AsyncClient(_channel.Caller):
     ) -> Result:
         """As Client.attend_sequences."""
         known = _sequence_calls.known_of(sequences)
-        steps = _sequence_calls.attend_all(known, query, layer, append, options)
+        steps = _sequence_tensors.attend_all(known, query, layer, append, options)
         if known:
             metadata = _sequence_calls.routed(known[0].route, metadata)
         return await self._run(_sequence_calls.watched(known, steps), timeout, metadata)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Self, Unpack
 
-from attention_client import _channel, _sequence_calls
+from attention_client import _channel, _sequence_calls, _sequence_tensors
 from attention_client._calls import Returned, Steps
 from attention_client._handle import Handle
 from attention_client._known import Known
@@ -61,7 +61,7 @@ class AsyncSequence(Handle):
         metadata: _channel.Metadata | None = None,
     ) -> int:
         """As Sequence.append."""
-        steps = _sequence_calls.append(self._known, key, value, layer, position)
+        steps = _sequence_tensors.append(self._known, key, value, layer, position)
         return await self._run(steps, timeout, metadata)
 
     async def attend(
@@ -76,7 +76,7 @@ class AsyncSequence(Handle):
         **options: Unpack[Options],
     ) -> Result:
         """As Sequence.attend."""
-        steps = _sequence_calls.attend(
+        steps = _sequence_tensors.attend(
             self._known, query, layer, append, position, options
         )
         return await self._run(steps, timeout, metadata)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Unpack
 
-from attention_client import _channel, _sequence_calls
+from attention_client import _channel, _sequence_calls, _sequence_tensors
 from attention_client._calls import Returned, Steps
 from attention_client._handle import EndsWithBlock, Handle
 from attention_client._known import Known
@@ -67,7 +67,7 @@ class Sequence(Handle, EndsWithBlock):
         as quantize() does it. position: of the first key, in place of the length: keys
         that are there already must be the same.
         """
-        steps = _sequence_calls.append(self._known, key, value, layer, position)
+        steps = _sequence_tensors.append(self._known, key, value, layer, position)
         return self._run(steps, timeout, metadata)
 
     def attend(
@@ -89,7 +89,7 @@ class Sequence(Handle, EndsWithBlock):
         Options are those of Client.attend; causal="bottom_right" has the last query see
         all keys.
         """
-        steps = _sequence_calls.attend(
+        steps = _sequence_tensors.attend(
             self._known, query, layer, append, position, options
         )
         return self._run(steps, timeout, metadata)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from attention_client import _channel, _sequence_calls
+from attention_client import _channel, _sequence_calls, _sequence_tensors
 from attention_client._arrays import Array
 from attention_client._reply import Piece
 from attention_client.client import Client
@@ -222,7 +222,7 @@ class Asking:
             for name in ("key", "value")
         )
         for replica in replicas:
-            steps = _sequence_calls.append(
+            steps = _sequence_tensors.append(
                 fanout.known(self.known.form, replica), key, value, self.layer, start
             )
             client = self._client(replica.node)

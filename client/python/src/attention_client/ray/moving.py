@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from attention_client import _sequence_calls
+from attention_client import _sequence_calls, _sequence_tensors
 from attention_client._arrays import Array
 from attention_client.client import Client
 from attention_client.errors import (
@@ -117,7 +117,7 @@ def _append_mark(
         _mark(f"{replica.name} {layer} {name}", form, width)
         for name, width in (("key", form.key_width), ("value", form.value_width))
     )
-    steps = _sequence_calls.append(
+    steps = _sequence_tensors.append(
         at_server(form, replica), key, value, layer, position
     )
     client._run(steps, None, None)
