@@ -2,28 +2,23 @@
 #define ATTENTION_SERVER_SCHEDULING_RETRY_AFTER_H_
 
 #include <chrono>
-#include <optional>
 
 #include "absl/status/status.h"
+#include "proto/status_details.h"
 
 namespace attention::server {
 
 /// After which others may have given memory, or places, back.
 inline constexpr std::chrono::milliseconds kTryAgain{100};
 
-/// `status` with the time after which it makes sense to try again: its payload
-/// is a google.rpc.RetryInfo (google/rpc/error_details.proto of googleapis),
-/// which the caller gets with the status. At least a millisecond.
+/// `status` with the time after which it makes sense to try again, as
+/// SetRetryTime() gives it and RetryTimeOf() reads it.
 absl::Status RetryAfter(absl::Status status, std::chrono::nanoseconds time);
 
 /// RESOURCE_EXHAUSTED of what had no memory, and failed for no other reason:
 /// with kTryAgain, unless it never fits (store::kNeverFits, which is for nobody
 /// else), or is not `repeatable`. Any other status as it is.
 absl::Status OrTryAgain(absl::Status status, bool repeatable = true);
-
-/// The time that RetryAfter() gave it; none where there is none.
-std::optional<std::chrono::milliseconds> RetryTimeOf(
-    const absl::Status& status);
 
 }  // namespace attention::server
 

@@ -1,21 +1,12 @@
 #include "server/wire/status_table.h"
 
-#include <google/protobuf/any.pb.h>
-#include <google/protobuf/unknown_field_set.h>
-
-#include <cstdint>
 #include <string>
 
-#include "absl/strings/cord.h"
+#include "proto/status_details.h"
 #include "server/base/utf8.h"
 
 namespace attention::server {
 namespace {
-
-// Fields of google.rpc.Status.
-constexpr int kStatusCode = 1;
-constexpr int kStatusMessage = 2;
-constexpr int kStatusDetails = 3;
 
 // A switch and not a cast: a code that one side renumbers must not compile into
 // another meaning.
@@ -62,26 +53,6 @@ grpc::StatusCode Lookup(absl::StatusCode code) {
   return grpc::StatusCode::UNKNOWN;
 }
 
-// The status's payloads as a google.rpc.Status (google/rpc/status.proto of
-// googleapis), which gRPC sends as grpc-status-details-bin. Empty where there
-// are none.
-std::string Details(const absl::Status& status, grpc::StatusCode code,
-                    const std::string& message) {
-  google::protobuf::UnknownFieldSet fields;
-  status.ForEachPayload([&](absl::string_view type, const absl::Cord& bytes) {
-    google::protobuf::Any any;
-    any.set_type_url(static_cast<std::string>(type));
-    any.set_value(static_cast<std::string>(bytes));
-    fields.AddLengthDelimited(kStatusDetails, any.SerializeAsString());
-  });
-  std::string serialized;
-  if (fields.empty()) return serialized;
-  fields.AddVarint(kStatusCode, static_cast<uint64_t>(code));
-  fields.AddLengthDelimited(kStatusMessage, message);
-  fields.SerializeToString(&serialized);
-  return serialized;
-}
-
 }  // namespace
 
 grpc::Status ToGrpcStatus(const absl::Status& status) {
@@ -89,7 +60,7 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
   const grpc::StatusCode code = Lookup(status.code());
   const std::string message =
       TruncateUtf8(ToUtf8(status.message()), kMostStatusMessageBytes);
-  return {code, message, Details(status, code, message)};
+  return {code, message, StatusDetails(status, code, message)};
 }
 
 }  // namespace attention::server

@@ -81,6 +81,7 @@ TEST(ClientTest, OneClientMayBeUsedFromSeveralThreads) {
   const Client client = ConnectTo(*server);
   std::vector<std::thread> threads;
   std::vector<float> outputs(8);
+  threads.reserve(outputs.size());
   for (size_t i = 0; i < outputs.size(); ++i) {
     threads.emplace_back([&client, &outputs, i] {
       const auto result = client.Attend(NumberRequest(static_cast<float>(i)));
@@ -207,6 +208,30 @@ TEST(ClientTest, AReplyOverTheClientsLimitIsResourceExhausted) {
                                   .Attend(request)
                                   .status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+}
+
+TEST(ClientTest, AFullServerTellsAfterWhatTimeToCallAgain) {
+  Gate gate;
+  server::ServerOptions options;
+  options.max_requests_in_flight = 2;  // 1 for each caller
+  const auto server = StartServer(&gate, 0, options);
+  const Client client = ConnectTo(*server);
+  gate.Close();
+  std::thread first(
+      [&client] { EXPECT_TRUE(client.Attend(NumberRequest(1)).ok()); });
+  gate.AwaitArrival();
+  const absl::Status status = client.Attend(NumberRequest(2)).status();
+  gate.Open();
+  first.join();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_EQ(RetryAfter(status), std::chrono::milliseconds(100));
+}
+
+TEST(ClientTest, WhatFailsAgainHasNoTimeToCallAgain) {
+  const auto server = StartServer();
+  const absl::Status status = ConnectTo(*server).Attend(BadRequest()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  EXPECT_EQ(RetryAfter(status), std::nullopt);
 }
 
 TEST(ClientTest, ARequestOverTheClientsLimitIsNotSent) {

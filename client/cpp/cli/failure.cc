@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "attention_client/client.h"
 
 namespace attention::cli {
 namespace {
@@ -42,6 +43,10 @@ absl::Status CallError(const absl::Status& status, const std::string& server) {
           absl::StrCat(server, " did not answer in time (", what,
                        "); --deadline SECONDS gives it longer"));
     default:
+      if (const auto time = client::RetryAfter(status)) {
+        return {status.code(), absl::StrCat(what, "; it makes sense to try ",
+                                            "again in ", time->count(), " ms")};
+      }
       return {status.code(), what};
   }
 }

@@ -2,13 +2,38 @@
 
 #include <grpcpp/support/status.h>
 
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+
+#include "attention_client/client.h"
 #include "client/cpp/src/wire.h"
+#include "proto/status_details.h"
 
 namespace attention::client {
 
 absl::Status ToAbslStatus(const grpc::Status& status) {
-  return StatusFromCode(static_cast<int>(status.error_code()),
-                        status.error_message());
+  absl::Status told = StatusFromCode(static_cast<int>(status.error_code()),
+                                     status.error_message());
+  TakeStatusDetails(status.error_details(), told);
+  return told;
+}
+
+absl::Status ToAbslStatus(const v1::Error& error) {
+  absl::Status told = StatusFromCode(error.code(), error.message());
+  if (error.has_retry_after_ms()) {
+    // A year is more than anybody waits, and fits in nanoseconds.
+    constexpr int64_t kMost = int64_t{365} * 24 * 3600 * 1000;
+    SetRetryTime(
+        std::chrono::milliseconds(std::min(error.retry_after_ms(), kMost)),
+        told);
+  }
+  return told;
+}
+
+std::optional<std::chrono::milliseconds> RetryAfter(
+    const absl::Status& status) {
+  return RetryTimeOf(status);
 }
 
 }  // namespace attention::client

@@ -6,12 +6,18 @@
 namespace grpc {
 class Status;
 }
+namespace attention::v1 {
+class Error;
+}
 
 namespace attention::client {
 
-/// The same code and message; gRPC and Abseil number their codes alike. A code
-/// that neither knows becomes UNKNOWN.
+/// The same code and message, and as payloads the details; gRPC and Abseil
+/// number their codes alike. A code that neither knows becomes UNKNOWN.
 absl::Status ToAbslStatus(const grpc::Status& status);
+
+/// Likewise of a request on a stream.
+absl::Status ToAbslStatus(const v1::Error& error);
 
 }  // namespace attention::client
 

@@ -58,7 +58,7 @@ absl::Status Deliver(StreamReply decoded,
     // An error without an id is of a request that the server could not read to
     // its end, perhaps because the deadline passed: the stream's error.
     if (reply.id().empty() && reply.has_error() && reply.error().code() != 0) {
-      return StatusFromCode(reply.error().code(), reply.error().message());
+      return ToAbslStatus(reply.error());
     }
     return absl::InternalError(absl::StrCat(
         "reply: id \"", reply.id(), "\" is of no request that waits",
@@ -67,8 +67,7 @@ absl::Status Deliver(StreamReply decoded,
   const size_t index = found->second;
   unanswered.erase(found);
   if (reply.has_error()) {
-    absl::Status error =
-        StatusFromCode(reply.error().code(), reply.error().message());
+    absl::Status error = ToAbslStatus(reply.error());
     if (error.ok()) error = absl::InternalError("reply: error with code OK");
     on_reply(index, std::move(error));
   } else if (decoded.result) {

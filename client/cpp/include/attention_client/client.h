@@ -203,9 +203,15 @@ struct ClientOptions {
   int max_message_bytes = 2'147'483'647;
 };
 
+/// After what time it makes sense to call again, of an error that the server
+/// told it with: RESOURCE_EXHAUSTED where others may give back what they use.
+/// None where the same call would fail again, or nobody knows.
+std::optional<std::chrono::milliseconds> RetryAfter(const absl::Status& status);
+
 /// A connection. Cheap to move; may be used from several threads at once.
 ///
-/// Every error keeps the server's status code and message.
+/// Every error keeps the server's status code, message and details (google.rpc,
+/// as payloads).
 class Client {
  public:
   /// Does not wait for the connection: the first call does. INVALID_ARGUMENT
