@@ -9,6 +9,9 @@ namespace attention::server {
 namespace {
 
 constexpr size_t kSize = 55;  // of version 00
+// "Sampled", and "random" of level 2 of the standard; the others must be passed
+// on as zeros.
+constexpr int kKnownFlags = 3;
 
 bool IsHex(absl::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) {
@@ -32,7 +35,9 @@ std::string ReadTraceParent(absl::string_view value) {
   const bool valid = known[2] == '-' && IsId(known.substr(3, 32)) &&
                      known[35] == '-' && IsId(known.substr(36, 16)) &&
                      known[52] == '-' && IsHex(known.substr(53));
-  return valid ? absl::StrCat("00", known.substr(2)) : "";
+  if (!valid) return "";
+  const int flags = known[54] <= '9' ? known[54] - '0' : known[54] - 'a' + 10;
+  return absl::StrCat("00", known.substr(2, 51), "0", flags & kKnownFlags);
 }
 
 std::string TraceId(absl::string_view trace_parent) {

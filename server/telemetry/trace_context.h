@@ -12,7 +12,8 @@ inline constexpr char kTraceParent[] = "traceparent";
 
 /// What `value` says in version 00: "00-TRACE-SPAN-FLAGS", 32, 16 and 2
 /// lower-case hexadecimal digits, neither of the ids all zeros. A later version
-/// begins alike, and what it has besides is left out, as the standard says.
+/// begins alike, and what it has besides is left out, as the standard says; so
+/// are flags other than "sampled" and "random".
 /// Empty for anything else, which is to be passed over.
 std::string ReadTraceParent(absl::string_view value);
 

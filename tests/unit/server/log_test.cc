@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -281,6 +282,16 @@ TEST(TraceParent, OfALaterVersionIsTakenForWhatItSharesWithTheFirst) {
   }
   for (const char* no_version : {"ff", "0A", "0", "xy", ""}) {
     EXPECT_EQ(ReadTraceParent(absl::StrCat(no_version, kTraceIds)), "");
+  }
+}
+
+TEST(TraceParent, FlagsThatTheStandardDoesNotKnowAreLeftOut) {
+  const std::string ids(absl::string_view(kTraceIds).substr(0, 51));
+  for (const auto& [flags, known] :
+       std::vector<std::pair<std::string, std::string>>{
+           {"00", "00"}, {"03", "03"}, {"fe", "02"}, {"a9", "01"}}) {
+    EXPECT_EQ(ReadTraceParent(absl::StrCat("00", ids, flags)),
+              absl::StrCat("00", ids, known));
   }
 }
 
