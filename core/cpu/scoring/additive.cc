@@ -13,6 +13,9 @@ namespace {
 constexpr float kLargestProjection = 40.0F;
 // A weight up to here times three of them stays finite.
 constexpr double kLargestWeight = 0x1p20;
+// The exponent of FP32's largest power of 2: what weights are divided by is
+// multiplied by in FP32.
+constexpr double kLargestScale = 127;
 
 }  // namespace
 
@@ -53,7 +56,8 @@ void AdditiveScoring::SetParameters(int64_t head) {
   if (!std::isfinite(largest)) std::fill_n(w_v_, hidden, std::nanf(""));
   const double unit = UnitOf(problem_).one;
   w_v_scale_ = std::isfinite(largest) && largest * unit > kLargestWeight
-                   ? std::exp2(std::ceil(std::log2(largest * unit)))
+                   ? std::exp2(std::min(std::ceil(std::log2(largest * unit)),
+                                        kLargestScale))
                    : 1;
   w_v_sum_ = 0;
   for (int64_t i = 0; i < hidden; ++i) {
