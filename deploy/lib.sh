@@ -86,19 +86,26 @@ pythons() {
   done
 }
 
-# python_environment FOLDER REQUIREMENTS [PIP ARGUMENT...]: a virtual environment in
-# FOLDER/venv with the packages that are listed, installed once, and the gRPC stubs of
-# both APIs in FOLDER/stubs.
-python_environment() {
-  local folder=$1 pinned=$2
+# python_packages VENV REQUIREMENTS [PIP ARGUMENT...]: a virtual environment of python3, or of
+# $PYTHON, with the packages that are listed, installed once.
+python_packages() {
+  local venv=$1 pinned=$2
   shift 2
   # A copy of the requirements stands for an environment that was finished.
-  if ! cmp -s "$pinned" "$folder/venv/installed.txt"; then
-    echo "python: packages from PyPI into $folder/venv"
-    python3 -m venv --clear "$folder/venv"
-    "$folder/venv/bin/pip" install --quiet --disable-pip-version-check "$@" -r "$pinned"
-    cp "$pinned" "$folder/venv/installed.txt"
+  if ! cmp -s "$pinned" "$venv/installed.txt"; then
+    echo "python: packages from PyPI into $venv"
+    "${PYTHON:-python3}" -m venv --clear "$venv"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check "$@" -r "$pinned"
+    cp "$pinned" "$venv/installed.txt"
   fi
+}
+
+# python_environment FOLDER REQUIREMENTS [PIP ARGUMENT...]: python_packages in FOLDER/venv, and the
+# gRPC stubs of both APIs in FOLDER/stubs.
+python_environment() {
+  local folder=$1
+  shift
+  python_packages "$folder/venv" "$@"
   mkdir -p "$folder/stubs"
   "$folder/venv/bin/python" -m grpc_tools.protoc -I proto --python_out="$folder/stubs" \
     --grpc_python_out="$folder/stubs" attention/v1/attention.proto \
