@@ -10,14 +10,19 @@ PACKAGES = ("torch", "onnxruntime", "openvino", "numpy")
 
 
 def processor() -> str:
+    """With its family and model: a virtual machine's "AMD EPYC" may be of any."""
+    told = {}
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
             for line in file:
-                if line.startswith("model name"):
-                    return line.split(":", 1)[1].strip()
+                name, _, value = line.partition(":")
+                told.setdefault(name.strip(), value.strip())
     except OSError:
         pass
-    return platform.processor() or platform.machine()
+    name = told.get("model name") or platform.processor() or platform.machine()
+    if "cpu family" in told:
+        name += f" (family {told['cpu family']}, model {told['model']})"
+    return name
 
 
 def cores() -> int:
