@@ -87,7 +87,8 @@ int RunMode(const Case& shape, const Modes& modes) {
                                 {"inputs_and_outputs", shape.Bytes()},
                                 {"peak_memory_beyond", *bytes},
                                 {"threads", shape.threads}}
-              << std::endl;
+              << '\n'
+              << std::flush;
   }
   if (!modes.save.empty()) {
     status = (*runner)->Run();

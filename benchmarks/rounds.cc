@@ -65,7 +65,8 @@ absl::Status ServeRounds(const Case& shape, Runner& runner,
                   {"pairs", shape.Pairs()},
                   {"pairs_taking_part", runner.PairsTakingPart()},
                   {"bytes", shape.Bytes()}}
-          << std::endl;
+          << '\n'
+          << std::flush;
   std::string command;
   double seconds = 0;
   while (commands >> command) {
@@ -86,7 +87,7 @@ absl::Status ServeRounds(const Case& shape, Runner& runner,
       return absl::InvalidArgumentError(absl::StrCat(
           "'", command, "': expected attend SECONDS or limits SECONDS"));
     }
-    answers << answer << std::endl;
+    answers << answer << '\n' << std::flush;
   }
   return absl::OkStatus();
 }

@@ -97,6 +97,7 @@ absl::Status CheckTogether(const std::vector<Prepared>& cases,
     found.push_back(*std::move(results));
   }
   std::vector<AttentionJob> jobs;
+  jobs.reserve(cases.size());
   for (size_t n = 0; n < cases.size(); ++n) {
     jobs.push_back(self_check::JobOf(problems[n], found[n]));
   }
@@ -119,6 +120,7 @@ absl::Status CheckAtOnce(const std::vector<const Prepared*>& cases,
   constexpr size_t kThreads = 3;
   std::array<absl::Status, kThreads> statuses;
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   for (size_t t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       for (size_t n = 0; n < cases.size() && statuses[t].ok(); ++n) {

@@ -55,7 +55,7 @@ absl::StatusOr<Sweep> Measure(const Case& others, const Axis& axis,
     all.emplace_back().runner = *std::move(runner);
     sweep.points.push_back({extent, 0, Work(shape)});
   }
-  const absl::Status status = MeasureInTurns(absl::MakeSpan(all), effort);
+  absl::Status status = MeasureInTurns(absl::MakeSpan(all), effort);
   if (!status.ok()) return status;
   for (size_t n = 0; n < all.size(); ++n) {
     sweep.points[n].seconds = all[n].seconds;
@@ -96,7 +96,7 @@ absl::StatusOr<std::vector<Sweep>> MeasureSweeps(const std::string& scoring,
       shape.type = type;
       shape.scoring = scoring;
       const std::string name = absl::StrCat(axis.name, ", ", type);
-      std::cerr << "shapes: " << scoring << ", " << name << std::endl;
+      std::cerr << "shapes: " << scoring << ", " << name << '\n';
       auto sweep = Measure(shape, axis, effort);
       if (!sweep.ok()) return sweep.status();
       sweep->scoring = scoring;

@@ -143,7 +143,7 @@ absl::StatusOr<ValuesRatio> Measure(const Case& shape, const Kind& kind,
     if (!timed.ok()) return timed.status();
     pair.push_back(*std::move(timed));
   }
-  const absl::Status status = MeasureInTurns(absl::MakeSpan(pair), effort);
+  absl::Status status = MeasureInTurns(absl::MakeSpan(pair), effort);
   if (!status.ok()) return status;
   ValuesRatio ratio;
   ratio.scoring = shape.scoring;
@@ -170,7 +170,7 @@ absl::StatusOr<std::vector<ValuesRatio>> MeasureValues(
       shape.type = type;
       shape.scoring = scoring;
       const std::string where = absl::StrCat(place.name, " ", type);
-      std::cerr << "values: " << scoring << ", " << where << std::endl;
+      std::cerr << "values: " << scoring << ", " << where << '\n';
       for (const Kind& kind : AllKinds()) {
         auto ratio = Measure(shape, kind, effort);
         if (!ratio.ok()) return ratio.status();

@@ -186,7 +186,8 @@ int MeasureCase(const Options& options, cuda::Device& device,
                                shape.Bytes(),
                                measured.ok() ? "" : measured.status().message(),
                                Outline(shape).dump())
-            << std::endl;
+            << '\n'
+            << std::flush;
   return measured.ok() ? 0 : 1;
 }
 
@@ -199,7 +200,8 @@ int PrintLimits(const Options& options, cuda::Device& device,
     std::cout << absl::StrFormat("%s\t%s\t%.3f\t%s", limit.name, limit.unit,
                                  limit.value.value_or(0),
                                  limit.value.status().message())
-              << std::endl;
+              << '\n'
+              << std::flush;
   });
   return failed == 0 ? 0 : 1;
 }

@@ -63,7 +63,7 @@ int Finish(const absl::StatusOr<nlohmann::json>& result, bool json) {
     return 1;
   }
   if (json) {
-    std::cout << *result << std::endl;
+    std::cout << *result << '\n';
   } else {
     Print(*result);
   }
@@ -73,7 +73,7 @@ int Finish(const absl::StatusOr<nlohmann::json>& result, bool json) {
 int RunFloorServer(const Arguments& arguments) {
   const auto server = FloorServer::Start(arguments.folder);
   if (!server.ok()) return Finish(server.status(), false);
-  std::cout << (*server)->Addresses() << std::endl;
+  std::cout << (*server)->Addresses() << '\n' << std::flush;
   std::string line;
   while (std::getline(std::cin, line)) {
   }

@@ -217,7 +217,7 @@ absl::StatusOr<std::unique_ptr<Api>> MakeInferenceApi(
   if (!inputs.ok()) return inputs.status();
   auto api = std::make_unique<InferenceApi>(shape, *std::move(inputs));
   if (shared_memory_server) {
-    const absl::Status shared = api->ShareMemory(*shared_memory_server);
+    absl::Status shared = api->ShareMemory(*shared_memory_server);
     if (!shared.ok()) return shared;
   }
   return api;

@@ -41,7 +41,8 @@ template <typename T>
 void AppendAll(const std::vector<T>& all, std::byte* to, Uploader& up) {
   if (all.empty()) return;
   up.BeginNext(to);
-  up.Append(all.data(), static_cast<int64_t>(all.size() * sizeof(T)));
+  up.Append(static_cast<const void*>(all.data()),
+            static_cast<int64_t>(all.size() * sizeof(T)));
 }
 
 }  // namespace

@@ -153,7 +153,7 @@ absl::StatusOr<Tensor> SafetensorsReader::ReadTensor(
   if (!tensor.ok()) {
     return WithPrefix(SafetensorsErrorPrefix(name), tensor.status());
   }
-  const absl::Status status = ReadBytes(
+  absl::Status status = ReadBytes(
       name, 0, {tensor->data(), static_cast<size_t>(tensor->byte_size())});
   if (!status.ok()) return status;
   return tensor;

@@ -145,7 +145,7 @@ absl::StatusOr<Tensor> SequenceFileReader::ReadRows(const std::string& name,
   absl::StatusOr<Tensor> rows = Tensor::CreateUninitialized(entry.type, shape);
   if (!rows.ok() || row_bytes == 0) return rows;
   for (int64_t head = 0; head < entry.shape[0]; ++head) {
-    const absl::Status status =
+    absl::Status status =
         file_.ReadBytes(name, (head * length + first) * row_bytes,
                         {rows->data() + head * count * row_bytes,
                          static_cast<size_t>(count * row_bytes)});

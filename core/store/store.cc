@@ -90,7 +90,7 @@ absl::StatusOr<Appended> Store::Append(absl::string_view owner,
   const auto least = [&] {
     return sequence.LeastBytesWith(layer, position, keys);
   };
-  const absl::Status status = WithRoom(*entry->owner, least, attempt);
+  absl::Status status = WithRoom(*entry->owner, least, attempt);
   if (!status.ok()) return status;
   entry->owner->counts().appended_keys += appended->new_keys;
   return appended;

@@ -69,7 +69,7 @@ absl::StatusOr<std::vector<Record>> Store::MakeRecords(
     if (one.name.empty()) name = MakeName();
     if (!name.ok()) return name.status();
     std::shared_ptr<Sequence> sequence;
-    const absl::Status status = WithRoom(owner, least, [&] {
+    absl::Status status = WithRoom(owner, least, [&] {
       auto made = Sequence::Create(one.form, owner.budget(),
                                    RecordBytes(*name, one.label));
       if (!made.ok()) return made.status();
@@ -147,7 +147,7 @@ absl::StatusOr<std::vector<Created>> Store::CreateAll(
   for (const Record& record : *records) {
     created.push_back({record.name, record.sequence});
   }
-  const absl::Status status = AddAll(*of, *std::move(records), numbered);
+  absl::Status status = AddAll(*of, *std::move(records), numbered);
   if (!status.ok()) return status;
   return created;
 }

@@ -106,6 +106,7 @@ absl::StatusOr<ListedPage> Store::List(absl::string_view owner,
 std::vector<OwnerFigures> Store::Figures() const {
   const std::lock_guard lock(mutex_);
   std::vector<OwnerFigures> figures;
+  figures.reserve(owners_.size());
   for (const auto& [name, owner] : owners_) {
     figures.push_back(FiguresFrom(owner));
   }

@@ -103,7 +103,7 @@ bool TimeOption::Parse(const std::string& text,
   // Abseil's words for it: "2m", and no number without a unit.
   std::string time = absl::StrReplaceAll(absl::AsciiStrToLower(text),
                                          {{"min", "m"}, {" ", ""}});
-  if (!time.empty() && !absl::ascii_isalpha(time.back())) time += "s";
+  if (!time.empty() && !absl::ascii_isalpha(time.back())) time += 's';
   absl::Duration duration;
   if (!absl::ParseDuration(time, &duration)) return false;
   value = absl::ToChronoMilliseconds(duration);

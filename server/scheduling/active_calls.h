@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -88,7 +89,7 @@ class ActiveCalls {
   bool WaitUntilNone(std::chrono::steady_clock::time_point deadline);
 
  private:
-  enum class Phase { kServing, kDraining, kEnding };
+  enum class Phase : uint8_t { kServing, kDraining, kEnding };
 
   using Calls = std::vector<std::shared_ptr<DrainableCall>>;
 

@@ -25,7 +25,7 @@ struct RpcName {
   const char* method;
 };
 
-inline constexpr RpcName NameOf(Rpc rpc) {
+constexpr RpcName NameOf(Rpc rpc) {
   switch (rpc) {
     case Rpc::kOther:
       return {"unary", "", ""};
@@ -47,7 +47,7 @@ inline constexpr RpcName NameOf(Rpc rpc) {
 }
 
 /// Whether one call carries many requests.
-inline constexpr bool IsStream(Rpc rpc) {
+constexpr bool IsStream(Rpc rpc) {
   return rpc == Rpc::kAttendStream || rpc == Rpc::kModelStreamInfer;
 }
 

@@ -30,7 +30,7 @@ namespace attention::server {
 /// May be used from several threads at once.
 class Connections {
  public:
-  enum class Answer { kTaken, kFull, kPeerFull, kPeerCalls, kFailed };
+  enum class Answer : uint8_t { kTaken, kFull, kPeerFull, kPeerCalls, kFailed };
 
   /// Connections are counted in `ledger`, which outlives this. An address with
   /// more than `most_calls` open calls gets no further ones.

@@ -175,6 +175,7 @@ std::vector<SequenceLayer> SequencesOf(const InferSequence& sequence,
                                        int64_t entries) {
   const std::string of_model = ModelInName(model);
   std::vector<SequenceLayer> sequences;
+  sequences.reserve(static_cast<size_t>(entries));
   for (int64_t n = 0; n < entries; ++n) {
     // No colon is in what is encoded.
     sequences.push_back(

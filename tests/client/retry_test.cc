@@ -83,7 +83,7 @@ TEST(RetryTest, AStreamIsNotTriedAgain) {
   ScriptedService service(Times(1, grpc::StatusCode::UNAVAILABLE), GoodReply());
   const absl::Status status =
       QuickClient(service.address())
-          .AttendMany({NumberRequest(1)}, [](size_t, auto) { FAIL(); });
+          .AttendMany({NumberRequest(1)}, [](size_t, const auto&) { FAIL(); });
   EXPECT_EQ(status, absl::UnavailableError("as told"));
   EXPECT_THAT(service.requests(), SizeIs(1));
 }
@@ -105,7 +105,7 @@ TEST(RetryTest, AStreamReplyToNobodyIsInternal) {
   const absl::Status status =
       QuickClient(service.address())
           .AttendMany(std::vector<AttendRequest>(50, LargeRequest(65'536)),
-                      [](size_t, auto) { FAIL(); });
+                      [](size_t, const auto&) { FAIL(); });
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
   EXPECT_THAT(std::string(status.message()), HasSubstr("somebody else"));
 }
@@ -115,7 +115,7 @@ TEST(RetryTest, AStreamThatEndsEarlyIsInternal) {
   const absl::Status status =
       QuickClient(service.address())
           .AttendMany(std::vector<AttendRequest>(50, LargeRequest(65'536)),
-                      [](size_t, auto) { FAIL(); });
+                      [](size_t, const auto&) { FAIL(); });
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
   EXPECT_THAT(std::string(status.message()), HasSubstr("50 requests"));
 }

@@ -37,7 +37,7 @@ std::vector<std::string> Environment(
 
 std::string ReadAll(std::FILE* file) {
   std::string text;
-  std::rewind(file);
+  std::fseek(file, 0, SEEK_SET);
   char buffer[4096];
   while (const size_t size = std::fread(buffer, 1, sizeof(buffer), file)) {
     text.append(buffer, size);

@@ -107,7 +107,7 @@ TEST_F(StreamTest, TwoRequestsOfOneIdAreRefusedBeforeAnythingIsSent) {
 TEST_F(StreamTest, NoRequestsAreNoCall) {
   server_.reset();
   EXPECT_TRUE(Client::Create({.target = "127.0.0.1:1"})
-                  ->AttendMany({}, [](size_t, auto) { FAIL(); })
+                  ->AttendMany({}, [](size_t, const auto&) { FAIL(); })
                   .ok());
 }
 
@@ -136,24 +136,27 @@ TEST_F(StreamTest, AStreamThatOutlivesItsDeadlineIsDeadlineExceeded) {
   gate_.Close();
   const Client client = Connect({.deadline = std::chrono::milliseconds(100)});
   const std::vector<AttendRequest> requests(64, LargeRequest(65'536));
-  const absl::Status status = client.AttendMany(requests, [](size_t, auto) {});
+  const absl::Status status =
+      client.AttendMany(requests, [](size_t, const auto&) {});
   gate_.Open();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
 }
 
 TEST_F(StreamTest, AnExceptionOfTheCallbackReachesTheCaller) {
   const std::vector<AttendRequest> requests(64, LargeRequest(65'536));
-  EXPECT_THROW(
-      (void)Connect().AttendMany(
-          requests, [](size_t, auto) { throw std::runtime_error("enough"); }),
-      std::runtime_error);
+  EXPECT_THROW((void)Connect().AttendMany(requests,
+                                          [](size_t, const auto&) {
+                                            throw std::runtime_error("enough");
+                                          }),
+               std::runtime_error);
 }
 
 TEST_F(StreamTest, WithoutAServerTheStreamIsUnavailable) {
   const Client client = Connect();
   server_.reset();
-  EXPECT_EQ(client.AttendMany({NumberRequest(1)}, [](size_t, auto) {}).code(),
-            absl::StatusCode::kUnavailable);
+  EXPECT_EQ(
+      client.AttendMany({NumberRequest(1)}, [](size_t, const auto&) {}).code(),
+      absl::StatusCode::kUnavailable);
 }
 
 }  // namespace

@@ -44,6 +44,7 @@ TEST(ConcurrentTest, MaskedAndPlainCallsGiveWhatTheyGiveAlone) {
   std::atomic<int> wrong = 0;
   const auto enough = std::chrono::steady_clock::now() + kLongEnough;
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   for (size_t t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       for (int round = 0; round < kRounds; ++round) {

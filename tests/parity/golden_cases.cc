@@ -132,7 +132,7 @@ absl::StatusOr<AttentionProblem> GoldenProblem(const GoldenCase& golden) {
   problem.query = golden.tensors.at("query").view();
   problem.key_value.push_back({.key = golden.tensors.at("key").view(),
                                .value = golden.tensors.at("value").view()});
-  const absl::Status status = SetScoring(golden, problem);
+  absl::Status status = SetScoring(golden, problem);
   if (!status.ok()) return status;
   SetMasks(golden, problem.masks);
   // What a fill with -1e6 gives.

@@ -72,7 +72,7 @@ std::unique_ptr<server::Server> StartServer(
   hooks.more_backends = std::move(more_backends);
   auto server = server::Server::Start(options, std::move(hooks));
   if (!server.ok()) {
-    std::cerr << "the server does not start: " << server.status() << std::endl;
+    std::cerr << "the server does not start: " << server.status() << '\n';
     std::abort();
   }
   return *std::move(server);

@@ -247,6 +247,7 @@ TEST_F(InferenceRepositoryTest, FilesAreReadAgainThoughManyWait) {
   inference::RepositoryModelLoadRequest request;
   request.set_model_name("nobody");
   std::vector<std::unique_ptr<PendingCall>> waiting;
+  waiting.reserve(kPlaces + 1);
   for (size_t n = 0; n < kPlaces + 1; ++n) {
     waiting.push_back(Client().Start(InferenceMethod("RepositoryModelLoad"),
                                      request.SerializeAsString()));
@@ -269,6 +270,7 @@ TEST_F(InferenceRepositoryTest, ThereIsRoomForALoadThoughManyAskForTheList) {
   auto large = StartLoad();
   ExpectGoodReply(Client().Attend(GoodRequest()));
   std::vector<std::unique_ptr<PendingCall>> lists;
+  lists.reserve(kPlaces);
   for (size_t n = 0; n < kPlaces; ++n) {
     lists.push_back(Client().Start(InferenceMethod("RepositoryIndex"), ""));
   }

@@ -71,6 +71,7 @@ TEST(HealthTest, WatchSaysWhatChanges) {
       std::async(std::launch::async, [&server] { server->Drain(); });
   EXPECT_EQ(all->Read(), kNotServing);
   EXPECT_EQ(service->Read(), kNotServing);
+  drained.wait();
 }
 
 TEST(ReflectionTest, ListsTheServices) {

@@ -64,6 +64,7 @@ class ScaledSequencesTest : public SequencesTest,
   // Four query heads, three queries.
   static v1::AttendRequest ScaledQuery() {
     std::vector<double> values;
+    values.reserve(size_t{4} * 3 * kWidth);
     for (int64_t n = 0; n < int64_t{4} * 3 * kWidth; ++n) {
       values.push_back(0.5 * static_cast<double>(n % 5) - 1);
     }

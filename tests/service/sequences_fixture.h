@@ -52,6 +52,7 @@ inline v1::AppendRequest AppendOf(const std::string& name, int64_t first,
 inline v1::AttendRequest Query(int64_t batch = 1) {
   v1::AttendRequest request;
   std::vector<double> values;
+  values.reserve(static_cast<size_t>(batch) * 4);
   for (int64_t n = 0; n < batch * 4; ++n) {
     values.push_back(0.5 * static_cast<double>(n % 3));
   }

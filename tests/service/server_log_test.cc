@@ -154,7 +154,7 @@ class RawConnection {
       const size_t size = static_cast<uint8_t>(head[0]) << 16 |
                           static_cast<uint8_t>(head[1]) << 8 |
                           static_cast<uint8_t>(head[2]);
-      const std::string payload = Receive(size);
+      Receive(size);
       if (head[3] == kPing && (head[4] & kAck) != 0) return;
     }
   }

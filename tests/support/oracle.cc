@@ -273,6 +273,7 @@ Expected ComputeExpected(const AttentionProblem& problem, int64_t first_batch) {
   for (int64_t b = 0; b < expected.batch; ++b) {
     for (int64_t h = 0; h < expected.query_heads; ++h) {
       std::vector<ScoreOperand> keys;
+      keys.reserve(static_cast<size_t>(expected.key_length));
       for (int64_t j = 0; j < expected.key_length; ++j) {
         keys.push_back(scorer.Key(h, reader.Key(b, h, j)));
       }

@@ -149,6 +149,7 @@ Results ResultsOfEntry(const AttentionProblem& packed, int64_t n,
 
 std::vector<Expected> ComputeExpectedOfEntries(const AttentionProblem& packed) {
   std::vector<Expected> expected;
+  expected.reserve(static_cast<size_t>(EntriesOf(packed)));
   for (int64_t n = 0; n < EntriesOf(packed); ++n) {
     expected.push_back(ComputeExpected(EntryOf(packed, n), n));
   }

@@ -50,7 +50,7 @@ std::optional<TensorView> PackScales(
 using Member = std::function<std::optional<TensorView>&(AttentionProblem&)>;
 void PackMember(std::vector<OwnedProblem>& entries, bool per_head,
                 const Member& member, OwnedProblem& to) {
-  const std::optional<TensorView> first = member(entries[0].problem);
+  const std::optional<TensorView>& first = member(entries[0].problem);
   if (!first) return;
   if (per_head && first->rank() == 1) {
     for (OwnedProblem& entry : entries) member(entry.problem) = first;

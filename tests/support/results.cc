@@ -147,7 +147,7 @@ absl::StatusOr<Results> RunOn(const Engine& engine,
     jobs[n].problem = &validated->problems[n];
     jobs[n].outputs = validated->OutputsOf(n, outputs);
   }
-  const absl::Status status = engine.Run(absl::MakeSpan(jobs));
+  absl::Status status = engine.Run(absl::MakeSpan(jobs));
   if (!status.ok()) return status;
   if (!jobs.empty()) {
     results.kernel = static_cast<std::string>(jobs.front().kernel);

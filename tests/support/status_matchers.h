@@ -13,9 +13,7 @@
 /// Matchers for absl::Status and absl::StatusOr.
 namespace attention::test {
 
-inline const absl::Status& StatusOf(const absl::Status& status) {
-  return status;
-}
+inline absl::Status StatusOf(const absl::Status& status) { return status; }
 template <typename T>
 const absl::Status& StatusOf(const absl::StatusOr<T>& result) {
   return result.status();

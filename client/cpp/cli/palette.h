@@ -1,6 +1,7 @@
 #ifndef ATTENTION_CLIENT_CLI_PALETTE_H_
 #define ATTENTION_CLIENT_CLI_PALETTE_H_
 
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -10,10 +11,10 @@ namespace attention::cli {
 
 /// What the terminal is asked to do: no colour at all, the 256-colour palette,
 /// or 24-bit colours.
-enum class ColorDepth { kNone, k256, k24Bit };
+enum class ColorDepth : uint8_t { kNone, k256, k24Bit };
 
 /// What --color says.
-enum class ColorMode { kAuto, kAlways, kNever };
+enum class ColorMode : uint8_t { kAuto, kAlways, kNever };
 
 /// The depth for standard output. kAuto means colour where it `is_terminal`,
 /// NO_COLOR is unset or empty (https://no-color.org) and TERM is not "dumb";

@@ -43,7 +43,7 @@ PythonEngine::PythonEngine(nb::handle threads_given, nb::handle backend) {
     const int own_threads = WorkerPool::ThreadsFor(threads) - 1;
     if (own_threads > 0) {
       // A caller that oneTBB refuses a thread waits for ever.
-      const absl::Status room = server::CheckRoomToStart(
+      absl::Status room = server::CheckRoomToStart(
           "threads: beside its caller's, the engine", own_threads);
       if (!room.ok()) return room;
     }

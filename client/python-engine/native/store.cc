@@ -47,7 +47,7 @@ auto Done(Store& store, const Work& work) {
 template <typename Work>
 void Do(Store& store, const Work& work) {
   Done(store, [&]() -> absl::StatusOr<bool> {
-    const absl::Status status = work();
+    absl::Status status = work();
     if (!status.ok()) return status;
     return true;
   });

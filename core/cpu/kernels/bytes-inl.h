@@ -21,8 +21,9 @@ namespace attention::cpu::HWY_NAMESPACE {
 
 // Elements of such a type have a scale, one for each row.
 template <Element kType>
-inline constexpr bool kHasScale =
-    kType == Element::kInt8 || kType == Element::kFloat8;
+constexpr bool HasScale() {
+  return kType == Element::kInt8 || kType == Element::kFloat8;
+}
 
 // Of row `row`; 1 where rows have none.
 HWY_INLINE float ScaleOf(const RowSource& rows, int64_t row) {

@@ -175,7 +175,7 @@ HWY_INLINE void WidenDenseOf(const unsigned char* from, int64_t width,
   constexpr int64_t kSize = SizeOf(kType);
   const auto widen = [scale](const unsigned char* row, int64_t index) HWY_ATTR {
     const VF wide = LoadWide<kType>(row, index);
-    return kHasScale<kType> ? hn::Mul(wide, hn::Set(F(), scale)) : wide;
+    return HasScale<kType>() ? hn::Mul(wide, hn::Set(F(), scale)) : wide;
   };
   int64_t i = 0;
   for (; i + kLanes <= width; i += kLanes) {
@@ -240,7 +240,7 @@ template <Element kType>
 HWY_INLINE VF LoadPart(const unsigned char* row, int64_t index, int64_t count) {
   if constexpr (kType == Element::kFloat32) {
     return LoadFirst(reinterpret_cast<const float*>(row) + index, count);
-  } else if constexpr (kHasScale<kType>) {
+  } else if constexpr (HasScale<kType>()) {
     HWY_ALIGN unsigned char piece[hn::MaxLanes(F())] = {};
     memcpy(piece, row + index, static_cast<size_t>(count));
     return LoadWide<kType>(piece, 0);

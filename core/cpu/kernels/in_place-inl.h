@@ -129,7 +129,7 @@ HWY_INLINE void ScoreInPlace(const InPlaceOperands& operands, int64_t first_row,
       ReduceLanes(sums[r], AddOp(), scores + r * kScoreStride + j);
     }
   }
-  if constexpr (kHasScale<kType>) {
+  if constexpr (HasScale<kType>()) {
     MultiplyByScales<kRows>(columns, operands.key_scales, 1.0F, scores);
   }
 }
@@ -158,7 +158,7 @@ HWY_INLINE void AddColumnsInPlace(const TileArgs& args, const Columns& columns,
           return LoadWide<kType>(values[j], column + v * lanes);
         }
       },
-      kHasScale<kType> ? kScaledWeightUnit : 1.0F, factors, output + column);
+      HasScale<kType>() ? kScaledWeightUnit : 1.0F, factors, output + column);
 }
 
 // Weights are multiplied by their keys' scales, where elements have some.
@@ -167,7 +167,7 @@ HWY_INLINE void AddValuesInPlace(const TileArgs& args, int64_t first_row,
                                  const Columns& columns, float* weights,
                                  const float* factors) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(F()));
-  if constexpr (kHasScale<kType>) {
+  if constexpr (HasScale<kType>()) {
     MultiplyByScales<kRows>(columns, args.in_place.value_scales,
                             1.0F / kScaledWeightUnit, weights);
   }
@@ -200,7 +200,7 @@ HWY_INLINE void AddNonFiniteInPlace(const TileArgs& args, int64_t first_row,
         const VF value =
             left >= lanes ? LoadWide<kType>(operands.values[j], column)
                           : LoadPart<kType>(operands.values[j], column, left);
-        if constexpr (!kHasScale<kType>) return value;
+        if constexpr (!HasScale<kType>()) return value;
         return hn::Mul(value, hn::Set(F(), operands.value_scales[j]));
       });
 }

@@ -1,6 +1,7 @@
 #include "core/cpu/rows/block_states.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace attention::cpu {
@@ -8,7 +9,7 @@ namespace {
 
 // What is not finite stays, also where the factor is 0.
 float Rescaled(float gathered, float factor) {
-  return gathered - gathered == 0 ? gathered * factor : gathered;
+  return std::isfinite(gathered) ? gathered * factor : gathered;
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace {
 template <typename T>
 T Shown(const emulation::Exchange& exchange, int lane) {
   T value;
-  std::memcpy(&value, exchange.Lane(lane), sizeof(value));
+  std::memcpy(static_cast<void*>(&value), exchange.Lane(lane), sizeof(value));
   return value;
 }
 
@@ -19,7 +19,8 @@ template <typename T>
 emulation::Exchange Show(const T& value) {
   static_assert(sizeof(T) <= emulation::kExchangeBytes);
   const emulation::Exchange exchange = emulation::NextExchange();
-  std::memcpy(exchange.Lane(ThreadIndex() % kWarp), &value, sizeof(value));
+  std::memcpy(exchange.Lane(ThreadIndex() % kWarp),
+              static_cast<const void*>(&value), sizeof(value));
   emulation::SyncWarp();
   return exchange;
 }

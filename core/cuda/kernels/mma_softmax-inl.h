@@ -55,7 +55,7 @@ ATTENTION_KERNEL_CODE float MaxFactor(const AttentionArgs& args) {
 ATTENTION_KERNEL_CODE RowState WithScore(const RowState& row, float factor) {
   RowState scored = {row.max * factor, row.sum};
   if (IsFinite(row.max) && !IsFinite(scored.max)) {
-    scored.sum = scored.max < 0 ? 0.0F : scored.max - scored.max;
+    scored.sum = scored.max < 0 ? 0.0F : scored.max * 0.0F;
   }
   return scored;
 }

@@ -38,6 +38,7 @@ std::vector<Entry> LargestOf(const std::vector<float>& weights, size_t k) {
 
 std::vector<Entry> Sorted(const std::vector<float>& weights, size_t k) {
   std::vector<Entry> entries;
+  entries.reserve(weights.size());
   for (size_t n = 0; n < weights.size(); ++n) {
     entries.emplace_back(weights[n], static_cast<int64_t>(n));
   }

@@ -75,7 +75,9 @@ class CudaBackendTest : public ::testing::Test {
     engine_ = Engine::Create(std::move(engine)).value();
   }
 
-  absl::StatusOr<Results> Run() { return RunOn(*engine_, owned_.problem); }
+  absl::StatusOr<Results> RunProblem() {
+    return RunOn(*engine_, owned_.problem);
+  }
 
   // Runs the problem into a job of its own.
   AttentionJob RunJob(const std::stop_token& stop = {},

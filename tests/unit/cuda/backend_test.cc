@@ -150,16 +150,16 @@ TEST_F(CudaBackendTest, ComputesAfterAJobThatWasStopped) {
   Start({});
   EXPECT_EQ(RunJob(stop.get_token()).status.code(),
             absl::StatusCode::kCancelled);
-  ASSERT_OK_AND_ASSIGN(const Results results, Run());
+  ASSERT_OK_AND_ASSIGN(const Results results, RunProblem());
   EXPECT_TRUE(Matches(owned_.problem, results));
 }
 
 TEST_F(CudaBackendTest, TheSecondJobTakesNoMoreMemory) {
   Start({});
-  ASSERT_THAT(Run().status(), IsOk());
+  ASSERT_THAT(RunProblem().status(), IsOk());
   const int64_t allocated = faults_[0]->allocated;
   EXPECT_GT(allocated, 0);
-  ASSERT_THAT(Run().status(), IsOk());
+  ASSERT_THAT(RunProblem().status(), IsOk());
   EXPECT_EQ(faults_[0]->allocated, allocated);
   EXPECT_EQ(faults_[0]->streams, 1);
 }
@@ -171,13 +171,13 @@ TEST_F(CudaBackendTest, ASmallProblemIsOneCopyEachWay) {
                         .bias = MaskExtents::kAll,
                         .wanted = {}},
                        TestSeed());
-  ASSERT_THAT(Run().status(), IsOk());
+  ASSERT_THAT(RunProblem().status(), IsOk());
   EXPECT_EQ(faults_[0]->copies, 2);
 }
 
 TEST_F(CudaBackendTest, GivesAllMemoryBackInTheEnd) {
   Start({});
-  ASSERT_THAT(Run().status(), IsOk());
+  ASSERT_THAT(RunProblem().status(), IsOk());
   engine_.reset();
   EXPECT_EQ(faults_[0]->allocated, 0);
 }
@@ -188,13 +188,13 @@ TEST_F(CudaBackendTest, WithoutCublasTilesComputeWhatItWould) {
   EXPECT_EQ(RunJob().kernel, "cublas_gemm");
   faults_[0]->without_gemm = true;
   EXPECT_EQ(RunJob().kernel, "fp32_tiles");
-  ASSERT_OK_AND_ASSIGN(const Results results, Run());
+  ASSERT_OK_AND_ASSIGN(const Results results, RunProblem());
   EXPECT_TRUE(Matches(owned_.problem, results));
 }
 
 TEST_F(CudaBackendTest, MoreThanTheMemoryLimitIsRefused) {
   Start({.memory_limit = 1000});
-  const absl::Status status = Run().status();
+  const absl::Status status = RunProblem().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(static_cast<std::string>(status.message()),
               HasSubstr("the limit of 1000"));
@@ -212,8 +212,8 @@ TEST_F(CudaBackendTest, HostMemoryIsPinnedOnceForAllDevices) {
 
 TEST_F(CudaBackendTest, DevicesTakeTurns) {
   Start({.devices = 2});
-  ASSERT_THAT(Run().status(), IsOk());
-  ASSERT_THAT(Run().status(), IsOk());
+  ASSERT_THAT(RunProblem().status(), IsOk());
+  ASSERT_THAT(RunProblem().status(), IsOk());
   EXPECT_EQ(faults_[0]->streams, 1);
   EXPECT_EQ(faults_[1]->streams, 1);
 }
@@ -235,13 +235,13 @@ TEST_F(CudaBackendTest, AnIdleDeviceKeepsFewStreams) {
 
 TEST_F(CudaBackendTest, JobsAtOnceGiveWhatTheyGiveAlone) {
   Start({.devices = 2, .memory_limit = int64_t{2} << 20});
-  ASSERT_OK_AND_ASSIGN(const Results alone, Run());
+  ASSERT_OK_AND_ASSIGN(const Results alone, RunProblem());
   std::vector<std::thread> threads;
   threads.reserve(6);
   std::atomic<int> same = 0;
   for (int n = 0; n < 6; ++n) {
     threads.emplace_back([&] {
-      const absl::StatusOr<Results> results = Run();
+      const absl::StatusOr<Results> results = RunProblem();
       if (results.ok() && SameBits(*results, alone)) ++same;
     });
   }
@@ -268,7 +268,7 @@ TEST_F(CudaBackendTest, HoppersKernelsMatchTheOracle) {
                           .sinks = PerHeadShape::kPerHead,
                           .wanted = {.weights = false, .lse = true}},
                          TestSeed());
-    ASSERT_OK_AND_ASSIGN(const Results results, Run());
+    ASSERT_OK_AND_ASSIGN(const Results results, RunProblem());
     EXPECT_EQ(results.kernel, kernel);
     EXPECT_TRUE(Matches(owned_.problem, results));
   }

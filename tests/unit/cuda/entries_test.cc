@@ -59,6 +59,7 @@ ProblemSpec Spec() {
 // One row each, of any number of keys below `keys`.
 std::vector<EntryLengths> Steps(int64_t count, int64_t keys) {
   std::vector<EntryLengths> lengths;
+  lengths.reserve(static_cast<size_t>(count));
   for (int64_t n = 0; n < count; ++n) {
     lengths.push_back({1, keys - n * 37 % keys});
   }

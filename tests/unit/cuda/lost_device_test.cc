@@ -20,34 +20,34 @@ using LostDeviceTest = CudaBackendTest;
 TEST_F(LostDeviceTest, ADeviceWithoutMemoryIsNotLost) {
   Start({.memory_limit = int64_t{1} << 30});
   faults_[0]->memory = 1000;
-  EXPECT_EQ(Run().status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(RunProblem().status().code(), absl::StatusCode::kResourceExhausted);
   faults_[0]->memory = int64_t{1} << 30;
-  EXPECT_THAT(Run().status(), IsOk());
+  EXPECT_THAT(RunProblem().status(), IsOk());
 }
 
 TEST_F(LostDeviceTest, AnErrorOfTheDeviceIsTheJobsOwn) {
   Start({});
   EXPECT_THAT(engine_->backends()[0]->health(), IsOk());
   faults_[0]->launches_left = 1;
-  EXPECT_EQ(Run().status().code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(RunProblem().status().code(), absl::StatusCode::kInternal);
 }
 
 TEST_F(LostDeviceTest, ALostDeviceIsToldWithItsReason) {
   Start({});
   faults_[0]->launches_left = 0;
-  ASSERT_FALSE(Run().ok());
+  ASSERT_FALSE(RunProblem().ok());
   const absl::Status health = engine_->backends()[0]->health();
   EXPECT_EQ(health.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(static_cast<std::string>(health.message()),
               HasSubstr("the device is lost: attend"));
-  EXPECT_EQ(Run().status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(RunProblem().status().code(), absl::StatusCode::kUnavailable);
 }
 
 TEST_F(LostDeviceTest, ALostDeviceIsNotAsked) {
   Start({});
-  ASSERT_THAT(Run(), IsOk());
+  ASSERT_THAT(RunProblem(), IsOk());
   faults_[0]->launches_left = 0;
-  ASSERT_FALSE(Run().ok());
+  ASSERT_FALSE(RunProblem().ok());
   const DeviceFigures figures = engine_->backends()[0]->ReadDevices().at(0);
   EXPECT_FALSE(figures.healthy);
   EXPECT_EQ(figures.free, std::nullopt);
@@ -57,7 +57,7 @@ TEST_F(LostDeviceTest, ALostDeviceIsNotAsked) {
 TEST_F(LostDeviceTest, ALostDeviceIsToldOnce) {
   Start({.devices = 2});
   faults_[1]->launches_left = 0;
-  for (int n = 0; n < 4; ++n) Run().IgnoreError();
+  for (int n = 0; n < 4; ++n) RunProblem().IgnoreError();
   ASSERT_EQ(told_.size(), 1U);
   EXPECT_EQ(told_[0].health.code(), absl::StatusCode::kInternal);
   EXPECT_TRUE(told_[0].serving);
@@ -67,7 +67,7 @@ TEST_F(LostDeviceTest, TheLastDeviceToGoIsToldAsTheEnd) {
   Start({.devices = 2});
   faults_[0]->launches_left = 0;
   faults_[1]->launches_left = 0;
-  for (int n = 0; n < 4; ++n) Run().IgnoreError();
+  for (int n = 0; n < 4; ++n) RunProblem().IgnoreError();
   ASSERT_EQ(told_.size(), 2U);
   EXPECT_EQ(told_[1].health.code(), absl::StatusCode::kUnavailable);
   EXPECT_FALSE(told_[1].serving);
@@ -75,7 +75,7 @@ TEST_F(LostDeviceTest, TheLastDeviceToGoIsToldAsTheEnd) {
 
 TEST_F(LostDeviceTest, AJobThatIsRefusedTellsNothing) {
   Start({.memory_limit = 1000});
-  EXPECT_FALSE(Run().ok());
+  EXPECT_FALSE(RunProblem().ok());
   EXPECT_THAT(told_, ::testing::IsEmpty());
 }
 
@@ -92,7 +92,7 @@ TEST_F(LostDeviceTest, TheOtherDeviceTakesOverFromALostOne) {
   Start({.devices = 2});
   faults_[0]->launches_left = 0;
   int failed = 0;
-  for (int n = 0; n < 6; ++n) failed += Run().ok() ? 0 : 1;
+  for (int n = 0; n < 6; ++n) failed += RunProblem().ok() ? 0 : 1;
   EXPECT_EQ(failed, 1);
   EXPECT_FALSE(engine_->backends()[0]->health().ok());
 }

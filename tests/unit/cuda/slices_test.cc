@@ -18,10 +18,10 @@ class CudaSlicesTest : public CudaBackendTest {
                             const cuda::PlanOptions& plan) {
     owned_ = MakeProblem(spec, TestSeed());
     Start({});
-    ASSERT_OK_AND_ASSIGN(const Results whole, Run());
+    ASSERT_OK_AND_ASSIGN(const Results whole, RunProblem());
     EXPECT_EQ(faults_.back()->streams, 1);
     Start({.plan = plan});
-    ASSERT_OK_AND_ASSIGN(const Results sliced, Run());
+    ASSERT_OK_AND_ASSIGN(const Results sliced, RunProblem());
     EXPECT_TRUE(SameBits(sliced, whole));
     EXPECT_EQ(faults_.back()->streams, 2);
   }
@@ -77,7 +77,7 @@ TEST_F(CudaSlicesTest, HeadsWhoseBitsFollowFromOthersStayTogether) {
   for (const ProblemSpec& spec : {few_rows, parameters}) {
     owned_ = MakeProblem(spec, TestSeed());
     Start({.plan = {.slice_bytes = 1}});
-    ASSERT_OK_AND_ASSIGN(const Results found, Run());
+    ASSERT_OK_AND_ASSIGN(const Results found, RunProblem());
     EXPECT_TRUE(Matches(owned_.problem, found));
     EXPECT_EQ(faults_.back()->streams, 1);
   }
@@ -151,10 +151,10 @@ TEST_F(CudaSlicesTest, WhatDoesNotFitInSlicesIsComputedAsAWhole) {
   // Two slices have a workspace each.
   const cuda::PlanOptions plan = {.least_gemm_elements = 1, .slice_bytes = 1};
   Start({.memory_limit = cuda::kWorkspaceBytes * 3 / 2, .plan = plan});
-  ASSERT_OK_AND_ASSIGN(const Results whole, Run());
+  ASSERT_OK_AND_ASSIGN(const Results whole, RunProblem());
   EXPECT_EQ(faults_.back()->streams, 1);
   Start({.plan = plan});
-  ASSERT_OK_AND_ASSIGN(const Results sliced, Run());
+  ASSERT_OK_AND_ASSIGN(const Results sliced, RunProblem());
   EXPECT_EQ(faults_.back()->streams, 2);
   EXPECT_TRUE(SameBits(sliced, whole));
 }
@@ -164,7 +164,8 @@ TEST_F(CudaSlicesTest, AFailureInOneSliceIsTheJobs) {
   for (const int64_t launches : {0, 1, 4, 9}) {
     Start({.plan = {.slice_bytes = 1}});
     faults_.back()->launches_left = launches;
-    EXPECT_EQ(Run().status().code(), absl::StatusCode::kInternal) << launches;
+    EXPECT_EQ(RunProblem().status().code(), absl::StatusCode::kInternal)
+        << launches;
   }
 }
 

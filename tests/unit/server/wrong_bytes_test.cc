@@ -13,7 +13,7 @@ namespace attention::test {
 namespace {
 
 // The wire format's own terms: a tag is a field number and one of these.
-enum WireType {
+enum WireType : uint8_t {
   kVarint = 0,
   kFixed64 = 1,
   kBytes = 2,

@@ -163,6 +163,7 @@ TEST(StorePagePoolTest, SeveralThreadsTakeAndReturnPages) {
   PagePool pool;
   {
     std::vector<std::jthread> threads;
+    threads.reserve(4);
     for (char number = 0; number < 4; ++number) {
       threads.emplace_back([&pool, number] {
         Random random(static_cast<uint64_t>(number));

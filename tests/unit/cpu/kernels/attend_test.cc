@@ -48,6 +48,7 @@ class AttendTest : public KernelTest {
 
   ScoredTile Make(TestedOperands operands, int64_t rows, int64_t keys) {
     std::vector<float> scores;
+    scores.reserve(static_cast<size_t>(keys));
     for (int64_t j = 0; j < keys; ++j) {
       scores.push_back(static_cast<float>(random_.Between(-12, 0)) / 4);
     }

@@ -103,7 +103,7 @@ class EpilogueTest : public KernelTest {
     bound += kEps * std::abs(s);
     if (e.softcap > 0) {
       s = e.softcap * std::tanh(s / e.softcap);
-      bound = (raw - raw == 0 ? bound : 0) + 7 * kEps * std::abs(s);
+      bound = (std::isfinite(raw) ? bound : 0) + 7 * kEps * std::abs(s);
     }
     if (e.alibi_slopes != nullptr) {
       const double lost = e.alibi_slopes[r] * std::abs(e.alibi_positions[r] -

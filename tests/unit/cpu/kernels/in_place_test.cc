@@ -73,6 +73,7 @@ class InPlaceTest : public KernelTest {
   // Where `count` rows begin, twice: no other tile is read next.
   static std::vector<const unsigned char*> Places(Rows& rows, int64_t count) {
     std::vector<const unsigned char*> places;
+    places.reserve(2 * static_cast<size_t>(count));
     for (int64_t r = 0; r < 2 * count; ++r) {
       places.push_back(rows.at(r % count, 0));
     }

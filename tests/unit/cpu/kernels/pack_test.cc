@@ -302,6 +302,7 @@ class CopyBf16Test : public PackTest {
 TEST_P(CopyBf16Test, EveryFp16IsTheSumOfItsTwoTerms) {
   constexpr int64_t kCount = 0x10000;
   std::vector<uint16_t> halves;
+  halves.reserve(kCount);
   for (int64_t i = 0; i < kCount; ++i) {
     halves.push_back(static_cast<uint16_t>(i));
   }

@@ -249,6 +249,7 @@ TEST_P(NonFiniteValuesTest, ReachNoRowThatAMaskTakesThemFrom) {
   mask[2] = 0;
   mask[kKeys + 33] = 0;
   std::vector<const unsigned char*> rows;
+  rows.reserve(kRows);
   for (size_t r = 0; r < kRows; ++r) {
     rows.push_back(mask.data() + (r % 2 == 0 ? 0 : kKeys));
   }

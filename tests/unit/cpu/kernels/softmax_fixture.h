@@ -50,6 +50,7 @@ class SoftmaxFixture : public KernelTest {
   void RunAndCheck(Tile& tile, const TileColumns& columns) {
     const Floats scores = tile.scores;
     std::vector<State> before;
+    before.reserve(static_cast<size_t>(tile.args.rows));
     for (int64_t r = 0; r < tile.args.rows; ++r) {
       before.push_back(
           {tile.max[static_cast<size_t>(r)], tile.sum[static_cast<size_t>(r)]});

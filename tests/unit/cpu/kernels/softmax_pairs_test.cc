@@ -72,6 +72,7 @@ TEST_P(SoftmaxPairsTest, AreTheSameWeightsRounded) {
                                      keys};
         parts_.softmax_paired(alone.args, columns, nullptr, factors_.data());
         std::vector<State> before;
+        before.reserve(kRows);
         for (size_t r = 0; r < kRows; ++r) {
           before.push_back({tile.max[r], tile.sum[r]});
         }

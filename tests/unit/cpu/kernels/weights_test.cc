@@ -67,6 +67,7 @@ class WeightsTest : public KernelTest {
   // Whole numbers, which are exact in all operands.
   std::vector<float> Scores(int64_t keys) {
     std::vector<float> scores;
+    scores.reserve(static_cast<size_t>(keys));
     for (int64_t j = 0; j < keys; ++j) {
       scores.push_back(static_cast<float>(random_.Between(-20, 5)));
     }
