@@ -14,6 +14,14 @@
 #include "core/cpu/kernels/math-inl.h"
 #include "hwy/highway.h"
 
+// Where the processor itself converts FP16.
+#undef ATTENTION_HARDWARE_FP16
+#if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2) || HWY_ARCH_ARM
+#define ATTENTION_HARDWARE_FP16 1
+#else
+#define ATTENTION_HARDWARE_FP16 0
+#endif
+
 // Compiled once per instruction set, into a namespace of its own each time.
 // NOLINTBEGIN(misc-definitions-in-headers)
 HWY_BEFORE_NAMESPACE();
@@ -40,6 +48,27 @@ HWY_INLINE VF WidenInt8(const int8_t* from) {
   return hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(bytes, from)));
 }
 
+#if ATTENTION_HARDWARE_FP16
+// An exponent of FP8 is that of FP16 less 8, and both count what is below their
+// least exponent alike: the bits are those of an FP16 number, 256 times too
+// small. NaN, where all bits but the sign are set, would be 480; its sign
+// stays.
+HWY_INLINE VF WidenFloat8(const uint8_t* from) {
+  const F d;
+  const hn::Rebind<int8_t, F> bytes;
+  const hn::Rebind<int16_t, F> di16;
+  const hn::Rebind<hwy::float16_t, F> d16;
+  const auto element = hn::PromoteTo(
+      di16, hn::LoadU(bytes, reinterpret_cast<const int8_t*>(from)));
+  // Its sign comes twice.
+  const auto bits =
+      hn::AndNot(hn::Set(di16, 1 << 14), hn::ShiftLeft<7>(element));
+  const VF wide =
+      hn::Mul(hn::PromoteTo(d, hn::BitCast(d16, bits)), hn::Set(d, 256.0F));
+  return hn::IfThenElse(hn::Eq(hn::Abs(wide), hn::Set(d, 480.0F)),
+                        hn::Or(wide, hn::NaN(d)), wide);
+}
+#else
 // An exponent of FP8 is that of FP32 less 120. Below the least one, 1, an
 // element counts eighths of the smallest normal number, 2^-6, and has no
 // implicit 1: it is given one, which is then subtracted. No step meets an FP32
@@ -63,6 +92,7 @@ HWY_INLINE VF WidenFloat8(const uint8_t* from) {
                         hn::Set(di, 0x7FC00000), bits);
   return hn::BitCast(d, hn::Or(bits, sign));
 }
+#endif
 
 // One element, by the same steps.
 HWY_INLINE float FromFloat8(uint8_t element) {

@@ -20,14 +20,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace attention::cpu::HWY_NAMESPACE {
 
-// Where the processor itself converts FP16.
-#undef ATTENTION_HARDWARE_FP16
-#if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2) || HWY_ARCH_ARM
-#define ATTENTION_HARDWARE_FP16 1
-#else
-#define ATTENTION_HARDWARE_FP16 0
-#endif
-
 HWY_INLINE float FloatOfBits(uint32_t bits) {
   float value;
   memcpy(&value, &bits, sizeof(value));
