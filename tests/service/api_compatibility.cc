@@ -43,8 +43,8 @@ class Comparison {
   }
 
   template <typename List>
-  static const List::value_type* Find(const List& list,
-                                      const std::string& name) {
+  static const typename List::value_type* Find(const List& list,
+                                               const std::string& name) {
     for (const auto& element : list) {
       if (element.name() == name) return &element;
     }

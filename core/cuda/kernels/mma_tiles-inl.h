@@ -246,7 +246,7 @@ ATTENTION_KERNEL_CODE void MultiplyValues(
     const MmaMemory<Instance>& memory,
     const MmaSums<Instance::kWarpKeys / 8> (&weights)[Instance::kTiles],
     MmaSums<Instance::kWidth / 8> (&sums)[Instance::kTiles]) {
-  using T = Instance::T;
+  using T = typename Instance::T;
   constexpr int kTiles = Instance::kTiles;
   const int lane = LaneIndex();
   const SharedPlace values = PlaceOf(memory.values.Chunk(
