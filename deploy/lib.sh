@@ -87,14 +87,14 @@ pythons() {
 }
 
 # python_packages VENV REQUIREMENTS [PIP ARGUMENT...]: a virtual environment of python3, or of
-# $PYTHON, with the packages that are listed, installed once.
+# $python_of_packages, with the packages that are listed, installed once.
 python_packages() {
   local venv=$1 pinned=$2
   shift 2
   # A copy of the requirements stands for an environment that was finished.
   if ! cmp -s "$pinned" "$venv/installed.txt"; then
     echo "python: packages from PyPI into $venv"
-    "${PYTHON:-python3}" -m venv --clear "$venv"
+    "${python_of_packages:-python3}" -m venv --clear "$venv"
     "$venv/bin/pip" install --quiet --disable-pip-version-check "$@" -r "$pinned"
     cp "$pinned" "$venv/installed.txt"
   fi

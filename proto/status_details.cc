@@ -25,6 +25,8 @@ constexpr int kDetails = 3;
 
 constexpr char kRetryInfo[] = "type.googleapis.com/google.rpc.RetryInfo";
 constexpr int kRetryDelay = 1;  // its one field
+// A year is more than anybody waits.
+constexpr int64_t kMostSeconds = int64_t{365} * 24 * 3600;
 
 }  // namespace
 
@@ -60,14 +62,11 @@ void TakeStatusDetails(const std::string& details, absl::Status& status) {
   }
 }
 
-void SetRetryTime(std::chrono::nanoseconds time, absl::Status& status) {
-  const int64_t milliseconds =
-      std::chrono::ceil<std::chrono::milliseconds>(time).count();
+void SetRetryTime(std::chrono::milliseconds time, absl::Status& status) {
+  google::protobuf::Duration delay = TimeUtil::MillisecondsToDuration(
+      std::clamp<int64_t>(time.count(), 1, kMostSeconds * 1000));
   UnknownFieldSet retry_info;
-  retry_info.AddLengthDelimited(
-      kRetryDelay,
-      TimeUtil::MillisecondsToDuration(std::max<int64_t>(milliseconds, 1))
-          .SerializeAsString());
+  retry_info.AddLengthDelimited(kRetryDelay, delay.SerializeAsString());
   std::string bytes;
   retry_info.SerializeToString(&bytes);
   status.SetPayload(kRetryInfo, absl::Cord(bytes));
@@ -82,10 +81,13 @@ std::optional<std::chrono::milliseconds> RetryTimeOf(
       !retry_info.ParseFromString(static_cast<std::string>(*payload)) ||
       retry_info.field_count() != 1 ||
       retry_info.field(0).type() != UnknownField::TYPE_LENGTH_DELIMITED ||
-      !delay.ParseFromString(retry_info.field(0).length_delimited())) {
+      !delay.ParseFromString(retry_info.field(0).length_delimited()) ||
+      delay.seconds() < 0 || delay.nanos() < 0) {
     return std::nullopt;
   }
-  return std::chrono::milliseconds(TimeUtil::DurationToMilliseconds(delay));
+  const std::chrono::seconds seconds(std::min(delay.seconds(), kMostSeconds));
+  return seconds + std::chrono::ceil<std::chrono::milliseconds>(
+                       std::chrono::nanoseconds(delay.nanos()));
 }
 
 }  // namespace attention

@@ -23,12 +23,12 @@ std::string StatusDetails(const absl::Status& status, int code,
 /// Gives `status` the payloads of such a message. What is none adds nothing.
 void TakeStatusDetails(const std::string& details, absl::Status& status);
 
-/// Gives `status` a google.rpc.RetryInfo of at least a millisecond; what is
-/// between two milliseconds becomes the longer one.
-void SetRetryTime(std::chrono::nanoseconds time, absl::Status& status);
+/// Gives `status` a google.rpc.RetryInfo: `time`, but 1 ms to a year.
+void SetRetryTime(std::chrono::milliseconds time, absl::Status& status);
 
-/// The time that the status's google.rpc.RetryInfo tells; none where it has
-/// none.
+/// The time that the status's google.rpc.RetryInfo tells, at most a year; what
+/// is between two milliseconds becomes the longer one. None where it has none,
+/// or a negative one.
 std::optional<std::chrono::milliseconds> RetryTimeOf(
     const absl::Status& status);
 

@@ -5,6 +5,7 @@
 #include "benchmarks/load/api.h"
 #include "client/cpp/src/reply_decoder.h"
 #include "client/cpp/src/request_encoder.h"
+#include "client/cpp/src/status.h"
 #include "client/cpp/src/wire.h"
 #include "core/element.h"
 
@@ -76,8 +77,7 @@ class NativeApi final : public Api {
         client::DecodeStreamReply(message);
     if (!reply.ok()) return reply.status();
     if (!reply->result) {
-      const v1::Error& error = reply->fields.error();
-      return client::StatusFromCode(error.code(), error.message());
+      return client::ToAbslStatus(reply->fields.error());
     }
     absl::StatusOr<ReplyFacts> facts = Facts(*std::move(reply->result));
     if (facts.ok()) facts->id = reply->fields.id();

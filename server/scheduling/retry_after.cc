@@ -7,7 +7,7 @@
 namespace attention::server {
 
 absl::Status RetryAfter(absl::Status status, std::chrono::nanoseconds time) {
-  SetRetryTime(time, status);
+  SetRetryTime(std::chrono::ceil<std::chrono::milliseconds>(time), status);
   return status;
 }
 

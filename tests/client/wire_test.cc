@@ -6,17 +6,13 @@
 #include <grpcpp/support/slice.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cstring>
-#include <limits>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "client/cpp/src/reply_decoder.h"
 #include "client/cpp/src/request_encoder.h"
-#include "client/cpp/src/status.h"
 #include "tests/client/requests.h"
 
 namespace attention::client {
@@ -264,12 +260,6 @@ TEST(WireTest, KeysMayMoveIntoWhatASequenceIsToGet) {
   EXPECT_TRUE(CheckSendable(request, 1 << 20).ok());
 }
 
-TEST(WireTest, CodesThatAreNoneBecomeUnknown) {
-  EXPECT_EQ(StatusFromCode(5, "m"), absl::NotFoundError("m"));
-  EXPECT_EQ(StatusFromCode(17, "m"), absl::UnknownError("m"));
-  EXPECT_EQ(StatusFromCode(-1, "m"), absl::UnknownError("m"));
-}
-
 // A reply as the text says, to a request that wants weights and lse.
 absl::StatusOr<AttendResult> Read(const std::string& text) {
   v1::AttendResponse response;
@@ -396,20 +386,6 @@ INSTANTIATE_TEST_SUITE_P(
                  "[4611686018427387904, 4] data: '' }",
                  "reply: output"}),
     [](const auto& test) { return std::string(test.param.name); });
-
-// What a call of its own has in its details.
-TEST(WireTest, AnErrorOnAStreamKeepsItsTimeToCallAgain) {
-  v1::Error error;
-  error.set_code(static_cast<int>(absl::StatusCode::kResourceExhausted));
-  error.set_message("full");
-  EXPECT_EQ(RetryAfter(ToAbslStatus(error)), std::nullopt);
-  error.set_retry_after_ms(1500);
-  const absl::Status status = ToAbslStatus(error);
-  EXPECT_EQ(RetryAfter(status), std::chrono::milliseconds(1500));
-  EXPECT_EQ(status.message(), "full");
-  error.set_retry_after_ms(std::numeric_limits<int64_t>::max());
-  EXPECT_GT(RetryAfter(ToAbslStatus(error)), std::chrono::hours(24));
-}
 
 }  // namespace
 }  // namespace attention::client

@@ -44,8 +44,8 @@ absl::Status CallError(const absl::Status& status, const std::string& server) {
                        "); --deadline SECONDS gives it longer"));
     default:
       if (const auto time = client::RetryAfter(status)) {
-        return {status.code(), absl::StrCat(what, "; it makes sense to try ",
-                                            "again in ", time->count(), " ms")};
+        return {status.code(),
+                absl::StrCat(what, "; try again in ", time->count(), " ms")};
       }
       return {status.code(), what};
   }

@@ -2,9 +2,7 @@
 
 #include <grpcpp/support/status.h>
 
-#include <algorithm>
 #include <chrono>
-#include <cstdint>
 
 #include "attention_client/client.h"
 #include "client/cpp/src/wire.h"
@@ -22,11 +20,7 @@ absl::Status ToAbslStatus(const grpc::Status& status) {
 absl::Status ToAbslStatus(const v1::Error& error) {
   absl::Status told = StatusFromCode(error.code(), error.message());
   if (error.has_retry_after_ms()) {
-    // A year is more than anybody waits, and fits in nanoseconds.
-    constexpr int64_t kMost = int64_t{365} * 24 * 3600 * 1000;
-    SetRetryTime(
-        std::chrono::milliseconds(std::min(error.retry_after_ms(), kMost)),
-        told);
+    SetRetryTime(std::chrono::milliseconds(error.retry_after_ms()), told);
   }
   return told;
 }

@@ -16,7 +16,8 @@ namespace attention::client {
 /// number their codes alike. A code that neither knows becomes UNKNOWN.
 absl::Status ToAbslStatus(const grpc::Status& status);
 
-/// Likewise of a request on a stream.
+/// An error on a stream: its code and message, and as a payload the time after
+/// which to call again.
 absl::Status ToAbslStatus(const v1::Error& error);
 
 }  // namespace attention::client

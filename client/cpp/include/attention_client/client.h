@@ -203,9 +203,9 @@ struct ClientOptions {
   int max_message_bytes = 2'147'483'647;
 };
 
-/// After what time it makes sense to call again, of an error that the server
-/// told it with: RESOURCE_EXHAUSTED where others may give back what they use.
-/// None where the same call would fail again, or nobody knows.
+/// How long to wait before calling again, where the server said so: with
+/// RESOURCE_EXHAUSTED, if others may give back what they use. 1 ms to a year.
+/// None where the same call would fail again, or the server did not say.
 std::optional<std::chrono::milliseconds> RetryAfter(const absl::Status& status);
 
 /// A connection. Cheap to move; may be used from several threads at once.
