@@ -148,24 +148,24 @@ TEST_P(PropertiesTest, LargeScoresDoNotOverflow) {
               ::testing::ElementsAre(std::ldexp(1, 40)));
 }
 
-TEST_P(PropertiesTest, AdditiveScoringHasWeightsUpToTheLargestNumber) {
+TEST_P(PropertiesTest, AnAdditiveScoreOfAHugeWeightIsNotHalved) {
   OwnedProblem owned;
   const auto number = [&owned](const Shape& shape, double value) {
     return owned.Add(DataType::kFloat32, shape, Layout::kRowMajor,
                      [=](absl::Span<const int64_t>) { return value; });
   };
-  const double largest = 3.25 * std::ldexp(1, 126);
+  const double huge = 3.25 * std::ldexp(1, 126);
   owned.problem.query = number({1, 1}, 0);
   owned.problem.key_value.push_back(
       {.key = number({1, 1}, 0.25), .value = number({1, 1}, 1)});
   owned.problem.scoring = Additive{.w_q = number({1, 1}, 1),
                                    .w_k = number({1, 1}, 1),
-                                   .w_v = number({1}, largest)};
+                                   .w_v = number({1}, huge)};
   owned.problem.wanted.lse = true;
   ASSERT_OK_AND_ASSIGN(const Results results, Run(owned.problem));
   EXPECT_THAT(results.lse->ToDoubles(),
-              ::testing::ElementsAre(::testing::DoubleNear(
-                  largest * std::tanh(0.25), largest * 1e-6)));
+              ::testing::ElementsAre(
+                  ::testing::DoubleNear(huge * std::tanh(0.25), huge * 1e-6)));
 }
 
 // A key that takes nearly all the weight and has nothing to give: the output is

@@ -36,7 +36,8 @@ inline Metrics Scrape(const server::Server& server) {
   return metrics;
 }
 
-inline std::string OfAttend(const std::string& name, const std::string& code = "") {
+inline std::string OfAttend(const std::string& name,
+                            const std::string& code = "") {
   return absl::StrCat(
       name,
       "{grpc_type=\"unary\",grpc_service=\"attention.v1.AttentionService\",",
@@ -45,8 +46,9 @@ inline std::string OfAttend(const std::string& name, const std::string& code = "
 }
 
 inline std::string OfCall(const std::string& name, const std::string& service,
-                   const std::string& method, const std::string& code = "",
-                   const std::string& type = "unary") {
+                          const std::string& method,
+                          const std::string& code = "",
+                          const std::string& type = "unary") {
   return absl::StrCat(
       name, "{grpc_type=\"", type, "\",grpc_service=\"", service,
       "\",grpc_method=\"", method, "\"",
@@ -54,7 +56,7 @@ inline std::string OfCall(const std::string& name, const std::string& service,
 }
 
 inline std::string OfModel(const std::string& name, const std::string& api,
-                    const std::string& more = "") {
+                           const std::string& more = "") {
   return absl::StrCat(name, "{api=\"", api,
                       "\",model=\"scaled_dot_product_attention\"", more, "}");
 }

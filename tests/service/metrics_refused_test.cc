@@ -16,6 +16,11 @@
 namespace attention::test {
 namespace {
 
+std::string OfRefusals(const std::string& reason) {
+  return absl::StrCat("attention_requests_refused_total{reason=\"", reason,
+                      "\"}");
+}
+
 TEST(RefusedMetricsTest, TellsWhichLimitRefused) {
   TileGate gate;
   gate.CloseAt(1);
@@ -28,16 +33,9 @@ TEST(RefusedMetricsTest, TellsWhichLimitRefused) {
   EXPECT_EQ(
       client.Call(kAttend, GoodRequest().SerializeAsString()).status().code(),
       absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(Scrape(*server)["attention_requests_refused_total{reason="
-                            "\"caller_requests\"}"],
-            1);
+  EXPECT_EQ(Scrape(*server)[OfRefusals("caller_requests")], 1);
   gate.Open();
   EXPECT_TRUE(call->Wait().ok());
-}
-
-std::string OfRefusals(const std::string& reason) {
-  return absl::StrCat("attention_requests_refused_total{reason=\"", reason,
-                      "\"}");
 }
 
 TEST(RefusedMetricsTest, TellsOfBodiesThatWereTooLarge) {

@@ -14,14 +14,14 @@ namespace attention::server {
 
 // One input of that datatype, shape and data.
 inline std::string Input(const std::string& type, const std::string& shape,
-                  const std::string& data) {
+                         const std::string& data) {
   return absl::StrCat("{\"inputs\":[{\"name\":\"query\",\"datatype\":\"", type,
                       "\",\"shape\":", shape, ",\"data\":", data, "}]}");
 }
 
 // The first input's elements, beside what is read before them.
-inline absl::StatusOr<AlignedBuffer> ReadElements(const std::string& text,
-                                           HoldBytes hold = HoldUncounted) {
+inline absl::StatusOr<AlignedBuffer> ReadElements(
+    const std::string& text, HoldBytes hold = HoldUncounted) {
   const absl::StatusOr<InferJson> json = ReadInferJson(text);
   if (!json.ok()) return json.status();
   if (json->inputs.empty() || !json->inputs[0].data) return AlignedBuffer();
