@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 
 namespace attention::server {
@@ -19,12 +20,16 @@ using std::chrono::milliseconds;
 
 // Between two looks at a connection.
 constexpr milliseconds kPause{20};
-// The same where it is silent and has open calls: some may have ended.
+// The same where it is silent, and has open calls, of which some may have
+// ended, or is not yet at rest.
 constexpr milliseconds kSilentPause{500};
 // Between two lists of all connections, for one that is not in channelz' order.
 constexpr milliseconds kListPause{100};
-// In a row without anything new, after which a connection is at rest.
+// In a row without anything new, after which a connection is silent, and after
+// which it is at rest. On a machine with much to do gRPC may be seconds behind
+// what it has received.
 constexpr int kQuietLooks = 3;
+constexpr int kLooksToRest = kQuietLooks + 20;
 // Of a connection that is spared while others of its address are closed.
 constexpr int64_t kFewCalls = 16;
 // Of connections that have ended, before they are forgotten.
@@ -52,7 +57,7 @@ CallWatch::~CallWatch() {
 void CallWatch::Run() {
   while (true) {
     milliseconds time = milliseconds::max();
-    if (ledger_.Of(Kept::kCalls).amount > 0) time = kSilentPause;
+    if (silent_ || ledger_.Of(Kept::kCalls).amount > 0) time = kSilentPause;
     if (!again_.empty() || missed_) time = milliseconds(0);
     if (!Wait(connections_.arrivals(), time)) return;
     try {
@@ -84,7 +89,8 @@ void CallWatch::Look() {
   for (Peer& peer : connections_.TakeArrived()) due.insert(std::move(peer));
   const Clock::time_point silent = Clock::now() - kSilentPause;
   for (const auto& [peer, watched] : watched_) {
-    const bool counts = watched.open.amount() > 0 || watched.seen == kNever;
+    const bool counts = watched.open.amount() > 0 || watched.seen == kNever ||
+                        watched.quiet < kLooksToRest;
     if (missed || (counts && watched.seen < silent) || watched.closed) {
       due.insert(peer);
     }
@@ -97,6 +103,9 @@ void CallWatch::Look() {
   }
   Enforce(addresses);
   ForgetEnded();
+  silent_ = absl::c_any_of(watched_, [](const auto& each) {
+    return each.second.quiet < kLooksToRest;
+  });
   missed_ = false;
 }
 

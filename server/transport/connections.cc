@@ -88,7 +88,9 @@ Connections::Answer Connections::TryAdd(int socket) {
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, number, &watched) != 0) {
     return Answer::kFailed;
   }
-  watched.events = EPOLLIN | EPOLLET;
+  // An edge is told of only while what it stands for still holds, and gRPC may
+  // have read what arrived by then. A socket that can be written keeps it.
+  watched.events = EPOLLIN | EPOLLOUT | EPOLLET;
   if (::epoll_ctl(arrivals_.get(), EPOLL_CTL_ADD, number, &watched) != 0) {
     ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, number, nullptr);
     return Answer::kFailed;

@@ -73,8 +73,8 @@ class Connections {
   /// Readable when there is something to Collect().
   int epoll() const { return epoll_.get(); }
 
-  /// Readable when a connection has received something, or has ended, since
-  /// TakeArrived() last told of it.
+  /// Readable when a connection is new, has received something, read by now or
+  /// not, or has ended, since TakeArrived() last told of it.
   int arrivals() const { return arrivals_.get(); }
   std::vector<Peer> TakeArrived();
 

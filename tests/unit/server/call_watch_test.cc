@@ -79,6 +79,22 @@ TEST_F(CallWatchTest, ARoundWithoutMemoryIsMadeUpFor) {
   EXPECT_TRUE(Becomes([&] { return IsClosed(ends.second); }));
 }
 
+// gRPC reads a socket empty before it knows of the calls that came.
+TEST_F(CallWatchTest, CallsThatGrpcTellsOfLateAreCounted) {
+  const auto ends = ConnectAndSend();
+  char byte = 0;
+  ASSERT_EQ(::recv(ends.first.get(), &byte, 1, 0), 1);
+  std::atomic<int> looks = 0;
+  const CallWatch watch(
+      {[name = NameOf(ends.first)](int64_t after) {
+         return after < 1 ? std::vector{Socket{1, name}}
+                          : std::vector<Socket>();
+       },
+       [&looks](int64_t) { return ++looks <= 5 ? Calls{} : kTooMany; }},
+      kPerConnection, limits_, connections_, ledger_);
+  EXPECT_TRUE(Becomes([&] { return IsClosed(ends.second); }));
+}
+
 // gRPC frees the socket of a connection that has ended some time later; by then
 // another one may have come from the same port.
 TEST_F(CallWatchTest, OfTwoSocketsWithOneNameTheNewerCounts) {

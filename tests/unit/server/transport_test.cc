@@ -208,6 +208,7 @@ TEST_F(ConnectionsTest, ThatReceivedSomethingAreTold) {
   const auto second = Connect();
   ASSERT_EQ(connections.Add(first.first.get()), Answer::kTaken);
   ASSERT_EQ(connections.Add(second.first.get()), Answer::kTaken);
+  EXPECT_EQ(connections.TakeArrived().size(), 2) << "new";
   EXPECT_THAT(connections.TakeArrived(), testing::IsEmpty());
   ASSERT_EQ(::send(first.second.get(), "x", 1, 0), 1);
   const Peer peer = *PeerOfSocket(first.first.get());
@@ -215,6 +216,20 @@ TEST_F(ConnectionsTest, ThatReceivedSomethingAreTold) {
   EXPECT_THAT(connections.TakeArrived(), testing::IsEmpty()) << "told once";
   EXPECT_TRUE(connections.HasUnread(peer));
   EXPECT_FALSE(connections.HasUnread(*PeerOfSocket(second.first.get())));
+}
+
+// gRPC may be faster than who asks.
+TEST_F(ConnectionsTest, WhatWasReadAtOnceIsToldToo) {
+  Ledger ledger;
+  Connections connections(ledger, {.total = 2, .per_peer = 2});
+  const auto [server, caller] = Connect();
+  ASSERT_EQ(connections.Add(server.get()), Answer::kTaken);
+  connections.TakeArrived();
+  ASSERT_EQ(::send(caller.get(), "x", 1, 0), 1);
+  char byte = 0;
+  ASSERT_EQ(::recv(server.get(), &byte, 1, 0), 1);
+  EXPECT_THAT(connections.TakeArrived(),
+              testing::ElementsAre(*PeerOfSocket(server.get())));
 }
 
 TEST_F(ConnectionsTest, ThatTheCallerEndsAreCountedUntilTheServerEndsThem) {
