@@ -57,7 +57,13 @@ CallWatch::~CallWatch() {
 void CallWatch::Run() {
   while (true) {
     milliseconds time = milliseconds::max();
-    if (silent_ || ledger_.Of(Kept::kCalls).amount > 0) time = kSilentPause;
+    const bool all_rest =
+        absl::c_all_of(watched_,
+                       [](const auto& each) {
+                         return each.second.quiet >= kLooksToRest;
+                       }) &&
+        ledger_.Of(Kept::kCalls).amount == 0;
+    if (!all_rest) time = kSilentPause;
     if (!again_.empty() || missed_) time = milliseconds(0);
     if (!Wait(connections_.arrivals(), time)) return;
     try {
@@ -103,9 +109,6 @@ void CallWatch::Look() {
   }
   Enforce(addresses);
   ForgetEnded();
-  silent_ = absl::c_any_of(watched_, [](const auto& each) {
-    return each.second.quiet < kLooksToRest;
-  });
   missed_ = false;
 }
 

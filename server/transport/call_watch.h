@@ -85,7 +85,6 @@ class CallWatch {
   // Looked at in the next round too: its calls were just becoming more, or
   // channelz did not know it yet.
   absl::flat_hash_set<Peer> again_;
-  bool silent_ = false;  // some are, and not yet at rest
   bool missed_ = false;  // the last round ended early: all are due
   std::atomic<int64_t> closed_{0};
   LogLimit closed_to_tell_;

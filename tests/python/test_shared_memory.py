@@ -31,7 +31,7 @@ from attention_client import (
     ScaledDotProduct,
     _messages,
 )
-from attention_client._shared_memory import Pool, _word, is_local
+from attention_client._shared_memory import Pool, _word
 
 REGIONS = "/inference.GRPCInferenceService/SystemSharedMemoryStatus"
 
@@ -379,25 +379,3 @@ def test_a_forked_child_does_not_use_its_parents_memory():
     if child == 0:
         os._exit(int(pool.is_on()))
     assert os.waitpid(child, 0)[1] == 0
-
-
-@pytest.mark.parametrize(
-    "target, local",
-    [
-        ("unix:/run/socket", True),
-        ("127.0.0.1:8001", True),
-        ("127.1.2.3:1", True),
-        ("localhost", True),
-        ("dns:///localhost:8001", True),
-        ("[::1]:8001", True),
-        ("ipv4:127.0.0.1:8001", True),
-        ("ipv4:127.0.0.1:8001,127.0.0.2:8001", True),
-        ("ipv4:127.0.0.1:8001,10.0.0.7:8001", False),
-        ("localhost.example.org:8001", False),
-        ("10.0.0.1:8001", False),
-        ("example.org:8001", False),
-        ("127.0.0.1.example.org:8001", False),
-    ],
-)
-def test_what_is_local(target, local):
-    assert is_local(target) == local

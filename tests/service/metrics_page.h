@@ -36,15 +36,6 @@ inline Metrics Scrape(const server::Server& server) {
   return metrics;
 }
 
-inline std::string OfAttend(const std::string& name,
-                            const std::string& code = "") {
-  return absl::StrCat(
-      name,
-      "{grpc_type=\"unary\",grpc_service=\"attention.v1.AttentionService\",",
-      "grpc_method=\"Attend\"",
-      code.empty() ? "" : absl::StrCat(",grpc_code=\"", code, "\""), "}");
-}
-
 inline std::string OfCall(const std::string& name, const std::string& service,
                           const std::string& method,
                           const std::string& code = "",
@@ -53,6 +44,11 @@ inline std::string OfCall(const std::string& name, const std::string& service,
       name, "{grpc_type=\"", type, "\",grpc_service=\"", service,
       "\",grpc_method=\"", method, "\"",
       code.empty() ? "" : absl::StrCat(",grpc_code=\"", code, "\""), "}");
+}
+
+inline std::string OfAttend(const std::string& name,
+                            const std::string& code = "") {
+  return OfCall(name, "attention.v1.AttentionService", "Attend", code);
 }
 
 inline std::string OfModel(const std::string& name, const std::string& api,

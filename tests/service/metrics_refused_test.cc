@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/service/gated_server.h"
+#include "tests/service/held_call.h"
 #include "tests/service/http_caller.h"
 #include "tests/service/http_infer.h"
 #include "tests/service/metrics_page.h"
@@ -22,20 +23,16 @@ std::string OfRefusals(const std::string& reason) {
 }
 
 TEST(RefusedMetricsTest, TellsWhichLimitRefused) {
-  TileGate gate;
-  gate.CloseAt(1);
   server::ServerOptions options = TestOptions();
   options.max_requests_in_flight = 2;  // 1 for each caller
-  const auto server = StartServer(options, &gate);
-  WireClient client(server->address());
-  const auto call = client.Start(kAttend, GoodRequest().SerializeAsString());
-  gate.WaitUntilHolding();
-  EXPECT_EQ(
-      client.Call(kAttend, GoodRequest().SerializeAsString()).status().code(),
-      absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(Scrape(*server)[OfRefusals("caller_requests")], 1);
-  gate.Open();
-  EXPECT_TRUE(call->Wait().ok());
+  HeldCall held(options);
+  EXPECT_EQ(held.client()
+                .Call(kAttend, GoodRequest().SerializeAsString())
+                .status()
+                .code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(Scrape(held.server())[OfRefusals("caller_requests")], 1);
+  held.Release();
 }
 
 TEST(RefusedMetricsTest, TellsOfBodiesThatWereTooLarge) {

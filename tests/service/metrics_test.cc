@@ -16,6 +16,7 @@
 #include "core/cuda/emulation/emulated_device.h"
 #include "tests/service/callers_of_test.h"
 #include "tests/service/gated_server.h"
+#include "tests/service/held_call.h"
 #include "tests/service/http_infer.h"
 #include "tests/service/infer_requests.h"
 #include "tests/service/metrics_page.h"
@@ -215,15 +216,10 @@ TEST(MetricsTest, AStreamWithoutTensorsCountsItsMessagesAndItsEnd) {
 }
 
 TEST(MetricsTest, WhatIsInFlightIsSeenWhileItIs) {
-  TileGate gate;
-  gate.CloseAt(1);
   server::ServerOptions options = TestOptions();
   options.max_requests_in_flight = 4;
-  const auto server = StartServer(options, &gate);
-  WireClient client(server->address());
-  const auto call = client.Start(kAttend, GoodRequest().SerializeAsString());
-  gate.WaitUntilHolding();
-  Metrics metrics = Scrape(*server);
+  HeldCall held(options);
+  Metrics metrics = Scrape(held.server());
   EXPECT_EQ(metrics["attention_requests_in_flight"], 1);
   EXPECT_EQ(metrics["attention_requests_in_flight_limit"], 4);
   EXPECT_GT(metrics["attention_memory_in_flight_bytes"], 0);
@@ -231,8 +227,7 @@ TEST(MetricsTest, WhatIsInFlightIsSeenWhileItIs) {
   EXPECT_EQ(metrics["attention_connections{protocol=\"http\"}"], 1);
   EXPECT_EQ(metrics[OfAttend("grpc_server_started_total")], 1);
   EXPECT_EQ(metrics[OfAttend("grpc_server_handled_total", "OK")], 0);
-  gate.Open();
-  EXPECT_TRUE(call->Wait().ok());
+  held.Release();
 }
 
 // What tells of the n-th device.

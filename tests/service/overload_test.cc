@@ -11,6 +11,7 @@
 #include "core/cuda/cuda_backend.h"
 #include "core/cuda/emulation/emulated_device.h"
 #include "tests/service/gated_server.h"
+#include "tests/service/held_call.h"
 #include "tests/service/requests.h"
 #include "tests/service/wire_client.h"
 #include "tests/service/wrong_input.h"
@@ -147,21 +148,15 @@ TEST(QueueTest, ARequestWhoseCallerIsGoneGivesItsPlaceBackAtOnce) {
 }
 
 TEST(ShareTest, ACallerThatFillsItsHalfLeavesRoomForOthers) {
-  TileGate gate;
-  gate.CloseAt(1);
   server::ServerOptions options = TestOptions();
   options.max_requests_in_flight = 2;  // 1 for each caller
-  const auto server = StartServer(options, &gate);
-  WireClient greedy(server->address());
-  const auto first = greedy.Start(kAttend, GoodRequest().SerializeAsString());
-  gate.WaitUntilHolding();
-  ExpectRefusal(greedy.Attend(GoodRequest()).status(),
+  HeldCall first(options);
+  ExpectRefusal(first.client().Attend(GoodRequest()).status(),
                 StatusCode::kResourceExhausted,
                 {"the caller's share is full", "max_requests_in_flight"});
-  WireClient other(server->address());
+  WireClient other(first.server().address());
   const auto second = other.Start(kAttend, GoodRequest().SerializeAsString());
-  gate.Open();
-  EXPECT_TRUE(first->Wait().ok());
+  first.Release();
   EXPECT_TRUE(second->Wait().ok());
 }
 

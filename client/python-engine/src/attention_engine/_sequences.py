@@ -19,10 +19,6 @@ _NAMES = {n: name for name, n in _messages.enum("attention.v1.DataType").items()
 _NUMBERS = {name: n for n, name in _NAMES.items()}
 
 
-def _message(name: str) -> Any:
-    return _messages.message(f"attention.v1.{name}")
-
-
 def _given(message: Any, field: str) -> Any:
     """A field that may be absent, then None."""
     return getattr(message, field) if message.HasField(field) else None
@@ -56,7 +52,7 @@ class Sequences:
             reply = self._append(asked)
         else:
             kind, work = self._answers[method]
-            reply = work(_message(kind).FromString(bytes(asked)))
+            reply = work(_messages.own(kind).FromString(bytes(asked)))
         return reply.SerializeToString()
 
     def _attend(self, asked: Attend, timeout: float | None) -> Result:
@@ -79,7 +75,7 @@ class Sequences:
             arrays.get("key_scale"),
             arrays.get("value_scale"),
         )
-        return _message("AppendResponse")(length=length, new_keys=new_keys)
+        return _messages.own("AppendResponse")(length=length, new_keys=new_keys)
 
     def _create(self, request: Any) -> Any:
         wanted = [
@@ -95,13 +91,13 @@ class Sequences:
             )
             for one in request.sequences
         ]
-        return _message("CreateSequencesResponse")(
+        return _messages.own("CreateSequencesResponse")(
             names=self._store.create(wanted), incarnation=self._store.incarnation
         )
 
     def _truncate(self, request: Any) -> Any:
         self._store.truncate(request.name, request.length)
-        return _message("TruncateResponse")()
+        return _messages.own("TruncateResponse")()
 
     def _fork(self, request: Any) -> Any:
         name = self._store.fork(
@@ -111,7 +107,7 @@ class Sequences:
             _given(request, "label"),
             _given(request, "idle_limit_ms"),
         )
-        return _message("ForkResponse")(name=name)
+        return _messages.own("ForkResponse")(name=name)
 
     def _describe(self, request: Any) -> Any:
         return self._description(self._store.describe(request.name))
@@ -121,34 +117,34 @@ class Sequences:
         is_prefix = not request.HasField("label")
         label = request.label_prefix if is_prefix else request.label
         found = self._store.list_all(label, is_prefix)
-        return _message("ListSequencesResponse")(
+        return _messages.own("ListSequencesResponse")(
             sequences=[self._description(one) for one in found]
         )
 
     def _delete(self, request: Any) -> Any:
         deleted = self._store.delete(list(request.names))
-        return _message("DeleteSequencesResponse")(deleted=deleted)
+        return _messages.own("DeleteSequencesResponse")(deleted=deleted)
 
     def _export(self, request: Any) -> Any:
         size = self._store.export(request.name, request.file)
-        return _message("ExportSequenceResponse")(bytes=size)
+        return _messages.own("ExportSequenceResponse")(bytes=size)
 
     def _import(self, request: Any) -> Any:
         limit = _given(request, "idle_limit_ms")
         name = self._store.import_(request.file, request.name, request.label, limit)
-        return _message("ImportSequenceResponse")(name=name)
+        return _messages.own("ImportSequenceResponse")(name=name)
 
     def _description(self, of: _native.Description) -> Any:
         name, label, heads, key_width, value_width, datatype, *rest = of
         layers, lengths, size, idle_limit, idle = rest
-        form = _message("SequenceForm")(
+        form = _messages.own("SequenceForm")(
             heads=heads,
             key_width=key_width,
             value_width=value_width,
             datatype=_NUMBERS[datatype],
             layers=layers,
         )
-        return _message("SequenceDescription")(
+        return _messages.own("SequenceDescription")(
             name=name,
             label=label,
             form=form,

@@ -30,6 +30,11 @@ def message(name: str) -> Any:
     return message_factory.GetMessageClass(_POOL.FindMessageTypeByName(name))
 
 
+def own(name: str) -> Any:
+    """The class of a message of attention.v1, such as "Tensor"."""
+    return message(f"attention.v1.{name}")
+
+
 def enum(name: str) -> dict[str, int]:
     """An enum's values by their names without the enum's own: {"FP32": 1, ...}."""
     values: list[Any] = list(_POOL.FindEnumTypeByName(name).values)

@@ -26,10 +26,6 @@ from attention_client.info import SequenceDescription, SequenceForm
 MOST_NAMES = 256  # in one call
 
 
-def _message(name: str) -> Any:
-    return _messages.message(f"attention.v1.{name}")
-
-
 def new_name(of: str | None = None) -> str:
     """128 random bits, which nobody can guess; behind the route that a fork has.
 
@@ -50,7 +46,7 @@ def by_route(names: Iterable[str]) -> list[list[str]]:
     if isinstance(names, str):
         raise InvalidArgumentError(f"names: {names!r} (expected a list of names)")
     groups: dict[str, list[str]] = {}
-    text = _message("DescribeSequenceRequest")()
+    text = _messages.own("DescribeSequenceRequest")()
     for number, name in enumerate(names):
         set_field(text, "name", name, f"names[{number}]")
         groups.setdefault(route(name), []).append(name)
@@ -111,14 +107,14 @@ def create_all(
     form: Any, count: int, name: str | None, label: str, idle_limit: float | None
 ) -> Steps[list[Known]]:
     """Alike ones, up to MOST_NAMES; several have numbers behind the name."""
-    request = _message("CreateSequencesRequest")()
+    request = _messages.own("CreateSequencesRequest")()
     for number in range(count):
         new = request.sequences.add()
         new.form.CopyFrom(form)
         _name_and_label(new, name if count == 1 else f"{name}/{number}", label)
         _idle_limit(new, idle_limit)
     data = yield _channel.CREATE, request.SerializeToString()
-    reply = _message("CreateSequencesResponse").FromString(data)
+    reply = _messages.own("CreateSequencesResponse").FromString(data)
     made = SequenceForm.of(form)
     return [
         Known(name, made, [0] * made.layers, reply.incarnation) for name in reply.names
@@ -137,10 +133,10 @@ def find(name: str) -> Steps[Known]:
 
 
 def describe(name: str) -> Steps[SequenceDescription]:
-    request = _message("DescribeSequenceRequest")()
+    request = _messages.own("DescribeSequenceRequest")()
     set_field(request, "name", name, "name")
     data = yield _channel.DESCRIBE, request.SerializeToString()
-    return SequenceDescription.of(_message("SequenceDescription").FromString(data))
+    return SequenceDescription.of(_messages.own("SequenceDescription").FromString(data))
 
 
 def refresh(known: Known) -> Steps[SequenceDescription]:
@@ -151,7 +147,7 @@ def refresh(known: Known) -> Steps[SequenceDescription]:
 
 
 def truncate(known: Known, length: int) -> Steps[None]:
-    request = _message("TruncateRequest")(name=known.name)
+    request = _messages.own("TruncateRequest")(name=known.name)
     set_field(request, "length", length, "length")
     yield _channel.TRUNCATE, request.SerializeToString()
     known.lengths[:] = [length] * known.form.layers
@@ -164,14 +160,14 @@ def fork(
     label: str | None,
     idle_limit: float | None,
 ) -> Steps[Known]:
-    request = _message("ForkRequest")(name=known.name)
+    request = _messages.own("ForkRequest")(name=known.name)
     name = new_name(known.route) if name is None else name
     _name_and_label(request, name, label)
     _idle_limit(request, idle_limit)
     if length is not None:
         set_field(request, "length", length, "length")
     data = yield _channel.FORK, request.SerializeToString()
-    made = _message("ForkResponse").FromString(data).name
+    made = _messages.own("ForkResponse").FromString(data).name
     if length is None:
         # Others may have appended to the sequence.
         found = yield from find(made)
@@ -189,10 +185,10 @@ def _file(message: Any, file: str | os.PathLike[str]) -> None:
 
 def export(known: Known, file: str | os.PathLike[str]) -> Steps[int]:
     """Bytes of the file."""
-    request = _message("ExportSequenceRequest")(name=known.name)
+    request = _messages.own("ExportSequenceRequest")(name=known.name)
     _file(request, file)
     data = yield _channel.EXPORT, request.SerializeToString()
-    size: int = _message("ExportSequenceResponse").FromString(data).bytes
+    size: int = _messages.own("ExportSequenceResponse").FromString(data).bytes
     return size
 
 
@@ -203,12 +199,14 @@ def read_file(
     idle_limit: float | None,
 ) -> Steps[Known]:
     """A sequence of a file."""
-    request = _message("ImportSequenceRequest")()
+    request = _messages.own("ImportSequenceRequest")()
     _file(request, file)
     _name_and_label(request, name, label)
     _idle_limit(request, idle_limit)
     data = yield _channel.IMPORT, request.SerializeToString()
-    return (yield from find(_message("ImportSequenceResponse").FromString(data).name))
+    return (
+        yield from find(_messages.own("ImportSequenceResponse").FromString(data).name)
+    )
 
 
 def delete(names: Iterable[str]) -> Steps[int]:
@@ -216,11 +214,11 @@ def delete(names: Iterable[str]) -> Steps[int]:
     deleted = 0
     wanted = list(names)
     for first in range(0, len(wanted), MOST_NAMES):
-        request = _message("DeleteSequencesRequest")()
+        request = _messages.own("DeleteSequencesRequest")()
         for name in wanted[first : first + MOST_NAMES]:
             request.names.append(name)
         data = yield _channel.DELETE, request.SerializeToString()
-        deleted += _message("DeleteSequencesResponse").FromString(data).deleted
+        deleted += _messages.own("DeleteSequencesResponse").FromString(data).deleted
     return deleted
 
 
@@ -230,12 +228,12 @@ def list_page(
     """A page, and the token of the next one, empty at the end."""
     if label is not None and label_prefix is not None:
         raise InvalidArgumentError("label: given beside label_prefix")
-    request = _message("ListSequencesRequest")(page_size=1000, page_token=token)
+    request = _messages.own("ListSequencesRequest")(page_size=1000, page_token=token)
     for field, value in (("label", label), ("label_prefix", label_prefix)):
         if value is not None:
             set_field(request, field, value, field)
     data = yield _channel.LIST, request.SerializeToString()
-    reply = _message("ListSequencesResponse").FromString(data)
+    reply = _messages.own("ListSequencesResponse").FromString(data)
     found = [SequenceDescription.of(one) for one in reply.sequences]
     return found, reply.next_page_token
 
@@ -259,7 +257,7 @@ def _lost(known: Sequence[Known]) -> Steps[str | None]:
         data = yield _channel.CREATE, b""
     except AttentionError:
         return None
-    now = _message("CreateSequencesResponse").FromString(data).incarnation
+    now = _messages.own("CreateSequencesResponse").FromString(data).incarnation
     for one in known:
         if one.incarnation != now:
             return (

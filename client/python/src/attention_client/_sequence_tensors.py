@@ -21,10 +21,6 @@ from attention_client.errors import InvalidArgumentError
 _APPEND = _messages.numbers("attention.v1.AppendRequest")
 
 
-def _message(name: str) -> Any:
-    return _messages.message(f"attention.v1.{name}")
-
-
 @dataclasses.dataclass(eq=False)
 class Append:
     """A request of Append: fields beside tensors, and those."""
@@ -48,11 +44,11 @@ def append(
     arrays = {
         name: sendable(array, name) for name, array in known.rows(key, value).items()
     }
-    message = _message("AppendRequest")(name=known.name, layer=layer)
+    message = _messages.own("AppendRequest")(name=known.name, layer=layer)
     position = known.lengths[layer] if position is None else position
     set_field(message, "position", position, "position")
     data = yield _channel.APPEND, Append(message, arrays)
-    length: int = _message("AppendResponse").FromString(data).length
+    length: int = _messages.own("AppendResponse").FromString(data).length
     known.lengths[layer] = length
     return length
 
@@ -127,7 +123,9 @@ def _attend(
     positions: list[int] | None,
     options: Options,
 ) -> Steps[Result]:
-    entries = [_message("SequenceLayer")(name=one.name, layer=layer) for one in known]
+    entries = [
+        _messages.own("SequenceLayer")(name=one.name, layer=layer) for one in known
+    ]
     for one in known:
         one.check_layer(layer)
     if rows is None and positions is not None:
