@@ -17,9 +17,10 @@ from attention_client import (
     _sequence_calls,
     _sequence_tensors,
 )
+from attention_client._feed import AsyncFeed, Feed, Outgoing
 from attention_client._options import Options, Request
 from attention_client._reply import Result
-from attention_client._window import END, Window
+from attention_client._window import Window
 from attention_client.aio_sequence import AsyncSequence
 from attention_client.errors import (
     AttentionError,
@@ -42,6 +43,7 @@ class AsyncClient(_channel.Caller):
 
     def _made(self) -> None:
         """A channel of gRPC's belongs to an event loop, which may not run yet."""
+        self._feeds: set[Feed | AsyncFeed] = set()
 
     def _check_open(self) -> None:
         super()._check_open()
@@ -69,6 +71,8 @@ class AsyncClient(_channel.Caller):
         if not self._is_inherited():
             if self._channel is not None:
                 await self._channel.close()
+            for feed in tuple(self._feeds):
+                await feed.close()
             await asyncio.to_thread(self._release)
 
     async def attend(
@@ -116,35 +120,42 @@ class AsyncClient(_channel.Caller):
         metadata: _channel.Metadata | None = None,
         return_errors: bool = False,
     ) -> AsyncIterator[Result | AttentionError]:
-        """As Client.attend_many; the requests may come from an async iterator."""
+        """As Client.attend_many; the requests may come from an async iterator.
+
+        Each result is given as soon as it is the first in order and has come, also
+        while an async iterator waits for its next request. The iterator runs in a task
+        of its own, which ends, with an async generator's finally, before the results
+        do. What it raises is raised at once.
+        """
         self._check_open()
         timeout = self._seconds(timeout)
+        beside = self._metadata_with(metadata)
         window = Window(in_flight)
-        outgoing: asyncio.Queue[bytes | None] = asyncio.Queue()
-        stream = self._attend_stream(
-            _taken_from(outgoing), metadata=self._metadata_with(metadata)
+        outgoing: Outgoing = asyncio.Queue()
+        feed: Feed | AsyncFeed = (
+            AsyncFeed(requests, window, outgoing)
+            if isinstance(requests, AsyncIterable)
+            else Feed(requests, window, outgoing)
         )
+        stream = self._attend_stream(_taken_from(outgoing), metadata=beside)
         _process.keep(stream)
-        source = _iterate(requests)
-        ended = False
+        self._feeds.add(feed)
         try:
-            while True:
-                while not ended and not window.is_full():
-                    request = await anext(source, END)
-                    if request is END:
-                        ended = True
-                        outgoing.put_nowait(None)
-                    elif (data := window.add(request)) is not None:
-                        outgoing.put_nowait(data)
-                if window.is_empty():
-                    return
+            while await feed.more():
                 _process.check(self._process)
                 while not window.is_ready():
-                    window.put(await self._read(stream, timeout))
+                    window.put(await feed.reply(self._read(stream, timeout)))
                 yield window.take(return_errors)
+        except asyncio.CancelledError:
+            if self._is_closed:  # which ends the stream and its source
+                raise self._closed() from None
+            raise
         finally:
+            self._feeds.discard(feed)
             if not self._is_inherited():
                 stream.cancel()
+                outgoing.put_nowait(None)  # lets the task go that sends
+                await feed.close()
 
     async def sequence(
         self,
@@ -317,26 +328,11 @@ class AsyncClient(_channel.Caller):
             raise _channel.no_result_within(timeout) from None
         except grpc.RpcError as error:
             raise from_rpc_error(error, self.target) from None
-        except asyncio.CancelledError:
-            if self._is_closed:
-                raise self._closed() from None
-            raise
         if not isinstance(reply, bytes):  # grpc.aio.EOF
             raise AttentionError("the stream has ended before all replies came")
         return reply
 
 
-async def _taken_from(outgoing: asyncio.Queue[bytes | None]) -> AsyncIterator[bytes]:
+async def _taken_from(outgoing: Outgoing) -> AsyncIterator[bytes]:
     while (data := await outgoing.get()) is not None:
         yield data
-
-
-async def _iterate(
-    requests: Iterable[Request] | AsyncIterable[Request],
-) -> AsyncIterator[Request]:
-    if isinstance(requests, AsyncIterable):
-        async for request in requests:
-            yield request
-    else:
-        for request in requests:
-            yield request
