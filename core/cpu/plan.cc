@@ -46,9 +46,11 @@ constexpr int64_t kEnoughBlocks = 32;
 // 4,096 keys take 1.7 times as long in tiles, 8 as long as here. With four
 // heads to a kv group tiles win already at 4 (by 16 %).
 constexpr int64_t kMostDecodeQueries = 4;
-// Rows of a kv group that AMX scores in less time than FP32 does: 16 of them
-// take 0.6 times as long, 4 still 1.1 times, on an Emerald Rapids.
-constexpr int64_t kFewestBf16DecodeRows = 8;
+// Rows of a kv group that AMX decodes in less time than FP32 does: 4 of them
+// take 0.7 times as long over BF16 in the second-level cache and 0.5 times over
+// FP8, INT8 0.9 times there and as long from memory, on an Emerald Rapids.
+constexpr int64_t kFewestBf16DecodeRows = 4;
+constexpr int64_t kFewestInt8DecodeRows = 8;
 // Rows of a kv group for which it pays to split FP16 into terms: 48 of them
 // take up to 1.15 times as long as in FP32, 64 less, on an Emerald Rapids.
 constexpr int64_t kFewestFp16Rows = 64;
@@ -63,6 +65,9 @@ constexpr int64_t kMostSplits = 32;
 // Keys, and values, of a tile that wait for their turn in the first-level
 // cache while the others are read; 8 and 32 KiB are as fast.
 constexpr int64_t kDecodeTileBytes = int64_t{16} * 1024;
+// On AMX, which is fast enough to notice what a tile costs besides: a quarter
+// takes up to 1.4 times as long, twice as much is as fast.
+constexpr int64_t kBf16DecodeTileBytes = int64_t{64} * 1024;
 // Wider ones, all terms together, would take more memory than they are worth.
 constexpr int64_t kWidestBf16 = 32768;
 
@@ -121,13 +126,14 @@ void ChooseWeights(const ValidatedProblem& problem, int64_t row_floats,
 
 // All rows of a kv group are one block; keys are split, whatever else is in the
 // batch. An entry of many kv groups has pieces enough for larger ones.
-void ChooseSplits(const ValidatedProblem& problem, int64_t panel, Plan& plan) {
+void ChooseSplits(const ValidatedProblem& problem, int64_t tile_bytes,
+                  int64_t panel, Plan& plan) {
   const int64_t row_bytes = ByteSize(problem.key_type) *
                             std::max(problem.key_width, problem.value_width);
   const int64_t groups = problem.query_heads / plan.heads_per_group;
   plan.decode = true;
-  plan.key_tile = std::clamp(kDecodeTileBytes / row_bytes / panel * panel,
-                             panel, kMaxTileKeys);
+  plan.key_tile =
+      std::clamp(tile_bytes / row_bytes / panel * panel, panel, kMaxTileKeys);
   plan.row_block = plan.rows_per_group;
   plan.blocks_per_group = plan.chunks_per_group = 1;
   plan.keys_of_split = std::clamp(kFewestKeysOfSplit * groups / 2,
@@ -148,13 +154,18 @@ bool Decodes(const ValidatedProblem& problem, const ScoringTraits& traits,
 // whose roundings to BF16 the tolerances have no room for.
 int64_t Bf16TermsOf(const ValidatedProblem& problem, const Kernels& kernels,
                     int64_t rows_per_group) {
-  if (kernels.bf16 == nullptr || problem.key_type != problem.query.type ||
+  if (kernels.bf16 == nullptr ||
       !std::holds_alternative<ScaledDotProduct>(problem.scoring)) {
     return 0;
   }
+  // Elements of one byte are numbers of BF16.
+  const bool bytes = IsScaledType(problem.key_type) &&
+                     problem.query.type == DataType::kBFloat16 &&
+                     kernels.bf16->sums_in_place != nullptr;
+  if (problem.key_type != problem.query.type && !bytes) return 0;
   const bool splits_fp16 =
       kernels.bf16->fp16_name != nullptr && rows_per_group >= kFewestFp16Rows;
-  const int64_t terms = problem.key_type == DataType::kBFloat16 ? 1
+  const int64_t terms = problem.query.type == DataType::kBFloat16 ? 1
                         : problem.key_type == DataType::kFloat16 && splits_fp16
                             ? 2
                             : 0;
@@ -206,14 +217,22 @@ Plan MakePlan(const ValidatedProblem& problem, const Kernels& kernels) {
   const int64_t panel = 2 * kernels.lanes;
   plan.bf16_terms = Bf16TermsOf(problem, kernels, plan.rows_per_group);
   if (Decodes(problem, traits, plan)) {
+    const int64_t fewest = problem.key_type == DataType::kInt8
+                               ? kFewestInt8DecodeRows
+                               : kFewestBf16DecodeRows;
     const bool bf16 = plan.bf16_terms == 1 &&
                       kernels.bf16->scores_in_place != nullptr &&
-                      plan.rows_per_group >= kFewestBf16DecodeRows;
+                      plan.rows_per_group >= fewest;
     plan.bf16_terms = bf16 ? 1 : 0;
-    if (bf16) plan.padded_value_width = PaddedForBf16(problem, kernels);
-    ChooseSplits(problem, bf16 ? kBf16Panel : panel, plan);
+    if (!bf16) {
+      ChooseSplits(problem, kDecodeTileBytes, panel, plan);
+      return plan;
+    }
+    plan.padded_value_width = PaddedForBf16(problem, kernels);
+    ChooseSplits(problem, kBf16DecodeTileBytes, kBf16Panel, plan);
     return plan;
   }
+  if (IsScaledType(problem.key_type)) plan.bf16_terms = 0;
   // Of a key: widened, packed, and its value.
   const int64_t key_floats =
       3 * RoundUp(plan.score_part, panel) + plan.padded_value_width;

@@ -232,6 +232,70 @@ TEST_P(StoredKeysTest, ScalesOfZeroMakeZeros) {
   }
 }
 
+// What AMX decodes where it can: enough rows to a kv group, in two tiles of
+// keys.
+ProblemSpec DecodedAsBf16(DataType key_type) {
+  return {.batch = 1,
+          .query_heads = 16,
+          .kv_heads = 2,
+          .query_length = 1,
+          .key_length = 600,
+          .width = 64,
+          .value_width = 70,
+          .type = DataType::kBFloat16,
+          .key_type = key_type,
+          .wanted = {.weights = false, .lse = true}};
+}
+
+TEST_P(StoredKeysTest, LargeQueriesOfGroupedHeads) {
+  for (const DataType type : kScaledTypes) {
+    const OwnedProblem owned = MakeProblem(DecodedAsBf16(type), TestSeed());
+    Fill(owned.problem.query, 1e37);
+    Fill(*owned.problem.key_value[0].key_scale, 1e-30);
+    CheckOrRefused(owned.problem);
+  }
+}
+
+// A scale that only FP32 takes, in one tile of several, and small ones beside
+// it.
+TEST_P(StoredKeysTest, LargeScalesOfGroupedHeads) {
+  for (const DataType type : kScaledTypes) {
+    for (const int64_t key : {3, 590}) {
+      const OwnedProblem owned = MakeProblem(DecodedAsBf16(type), TestSeed());
+      const KeyValueBlock& block = owned.problem.key_value[0];
+      Fill(Slice(block.key, 2, key, key + 1), 0);
+      SetElement(*block.key_scale, {0, 0, key}, 1e30);
+      SetElement(*block.value_scale, {0, 1, key}, 1e30);
+      CheckOrRefused(owned.problem);
+    }
+  }
+}
+
+TEST_P(StoredKeysTest, TheLeastByteOfGroupedHeads) {
+  const OwnedProblem owned =
+      MakeProblem(DecodedAsBf16(DataType::kInt8), TestSeed());
+  const KeyValueBlock& block = owned.problem.key_value[0];
+  Fill(Slice(block.key, 2, 7, 8), -128);
+  Fill(Slice(block.value, 2, 7, 9), -128);
+  CheckOrRefused(owned.problem);
+}
+
+TEST_P(StoredKeysTest, NanOfGroupedHeadsIsWhereItTakesPart) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const bool masked : {true, false}) {
+    for (const bool in_key : {true, false}) {
+      ProblemSpec spec = DecodedAsBf16(DataType::kFloat8);
+      spec.query_length = 2;
+      spec.causal = Causal::kTopLeft;
+      spec.query_offset = masked ? 29 : 598;  // of key 30, or of all
+      const OwnedProblem owned = MakeProblem(spec, TestSeed());
+      const KeyValueBlock& block = owned.problem.key_value[0];
+      SetElement(in_key ? block.key : block.value, {0, 1, 30, 3}, nan);
+      CheckOrRefused(owned.problem);
+    }
+  }
+}
+
 // The cpu backend is alone for the address sanitizer's sake, which has only
 // that (tests/Sanitizers.cmake).
 std::vector<std::vector<std::string>> CpuAndOthers() {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 
 #include "core/cpu/kernels/bf16/products.h"
 #include "tests/support/emulated_products.h"
@@ -86,15 +87,68 @@ void TileMultiplyAdd(int sums, int rows, int columns) {
   }
 }
 
+template <Element kType>
+struct Numbers {
+  explicit Numbers(const ByteTable* of_bytes) : table(of_bytes) {}
+
+  uint16_t At(const unsigned char* row, int64_t i, int64_t width) const {
+    if (row == nullptr || i >= width) return 0;
+    if (SizeOf(kType) == 1) return table->Of(row[i]);
+    uint16_t element;
+    std::memcpy(&element, row + 2 * i, sizeof(element));
+    return element;
+  }
+
+  const ByteTable* table;
+};
+
+template <Element kType>
+void CopyElements(const Numbers<kType>& numbers, const unsigned char* row,
+                  int64_t width, int64_t padded, uint16_t* to) {
+  for (int64_t i = 0; i < padded; ++i) to[i] = numbers.At(row, i, width);
+}
+
+template <Element kType>
+void PairElements(const Numbers<kType>& numbers, const unsigned char* first,
+                  const unsigned char* second, int64_t width, bool finite,
+                  float* to) {
+  for (int64_t i = 0; i < kBf16InPlaceColumns; ++i) {
+    uint32_t pair = 0;
+    for (const unsigned char* row : {second, first}) {
+      const uint16_t element = numbers.At(row, i, width);
+      const bool kept = !finite || (element & 0x7F80) != 0x7F80;
+      pair = pair << 16 | (kept ? element : 0);
+    }
+    std::memcpy(to + i / 16 * 256 + i % 16, &pair, sizeof(pair));
+  }
+}
+
+void Transpose(const float* sums, int64_t keys, int64_t rows, float* to) {
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t k = 0; k < keys; ++k) {
+      to[r * kScoreStride + k] = sums[k * 16 + r];
+    }
+  }
+}
+
+void OrderColumns(const float* tiles, int64_t row, float* to) {
+  for (int64_t i = 0; i < kBf16InPlaceColumns; ++i) {
+    to[i] = tiles[i / 16 * 256 + row * 16 + i % 16];
+  }
+}
+
 }  // namespace
 }  // namespace attention::cpu
 
 #define ATTENTION_TILES
 #define ATTENTION_TILES_INLINE inline
+#define ATTENTION_PAIRS
+#define ATTENTION_PAIRS_INLINE inline
 #include "core/cpu/kernels/bf16/tile_products-inl.h"
+// And after it
+#include "core/cpu/kernels/bf16/in_place_products-inl.h"
 
 namespace attention::test {
-
 const cpu::Bf16Products& EmulatedAmx() {
   static constexpr cpu::Bf16Products kProducts = {
       .name = "bf16_amx",
@@ -106,6 +160,7 @@ const cpu::Bf16Products& EmulatedAmx() {
       .scores = cpu::ScoresOfRows<1>,
       .add_values = cpu::AddValuesOfRows<1>,
       .scores_in_place = cpu::ScoresInPlace,
+      .sums_in_place = cpu::SumsInPlace,
       .scores_of_two = cpu::ScoresOfRows<2>,
       .add_values_of_two = cpu::AddValuesOfRows<2>};
   return kProducts;

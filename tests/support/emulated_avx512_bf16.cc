@@ -64,6 +64,7 @@ const cpu::Bf16Products& EmulatedAvx512Bf16() {
       .scores = cpu::ScoresOfRows,
       .add_values = cpu::AddValuesOfRows,
       .scores_in_place = nullptr,
+      .sums_in_place = nullptr,
       .scores_of_two = nullptr,
       .add_values_of_two = nullptr};
   return kProducts;

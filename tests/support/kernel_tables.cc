@@ -46,7 +46,7 @@ const Supported& SupportedBy(const std::string& table) {
       {"bf16_decode",
        {{"rank", {"four, grouped query", "four, multi query"}},
         {"type", {"BF16"}},
-        {"key type", {"the query's", "BF16"}},
+        {"key type", {"the query's", "BF16", "INT8", "FP8"}},
         {"scoring", kDotProducts},
         {"results", {"output", "lse"}},
         {"more results", {"none"}}}},

@@ -31,6 +31,21 @@ struct Columns {
   int64_t end;    // past the last key
 };
 
+// Rows of kScoreStride numbers, one for each key, times the keys' scales.
+HWY_INLINE void MultiplyByScales(int64_t rows, const Columns& columns,
+                                 const float* scales, float unit,
+                                 float* numbers) {
+  const F d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t c = columns.first; c < columns.last; c += lanes) {
+    const VF scale = hn::Mul(hn::LoadU(d, scales + c), hn::Set(d, unit));
+    for (int64_t r = 0; r < rows; ++r) {
+      float* const to = numbers + r * kScoreStride + c;
+      hn::StoreU(hn::Mul(hn::LoadU(d, to), scale), d, to);
+    }
+  }
+}
+
 // `panel`, `vector`: what `first` and `last` are multiples of.
 HWY_INLINE Columns ColumnsOfRows(const Epilogue& epilogue, int64_t first_row,
                                  int64_t rows, int64_t panel, int64_t vector) {

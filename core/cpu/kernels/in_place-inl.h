@@ -27,27 +27,6 @@ inline constexpr int kDecodeRows = kMicroRows > 8 ? 4 : 2;
 // Keys whose sums are reduced together.
 inline constexpr int kKeysAtOnce = 4;
 
-// What the products of weights and scales are counted in: elements with a scale
-// are whole numbers, or multiples of 2^-9, up to 448. A product is then lost
-// below the range of normal numbers only where it is with a value itself.
-inline constexpr float kScaledWeightUnit = 0x1p-9F;
-
-// Rows of kScoreStride numbers, one for each key, times the keys' scales.
-template <int kRows>
-HWY_INLINE void MultiplyByScales(const Columns& columns, const float* scales,
-                                 float unit, float* numbers) {
-  const F d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t c = columns.first; c < columns.last; c += lanes) {
-    const VF scale = hn::Mul(hn::LoadU(d, scales + c), hn::Set(d, unit));
-    ATTENTION_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      float* const to = numbers + r * kScoreStride + c;
-      hn::StoreU(hn::Mul(hn::LoadU(d, to), scale), d, to);
-    }
-  }
-}
-
 // Asks for a part of kKeysAtOnce rows while vector number `step` of their like
 // is multiplied: few lines at a time, for a processor that has asked for as
 // many lines as it can waits.
@@ -130,7 +109,7 @@ HWY_INLINE void ScoreInPlace(const InPlaceOperands& operands, int64_t first_row,
     }
   }
   if constexpr (HasScale<kType>()) {
-    MultiplyByScales<kRows>(columns, operands.key_scales, 1.0F, scores);
+    MultiplyByScales(kRows, columns, operands.key_scales, 1.0F, scores);
   }
 }
 
@@ -168,8 +147,8 @@ HWY_INLINE void AddValuesInPlace(const TileArgs& args, int64_t first_row,
                                  const float* factors) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(F()));
   if constexpr (HasScale<kType>()) {
-    MultiplyByScales<kRows>(columns, args.in_place.value_scales,
-                            1.0F / kScaledWeightUnit, weights);
+    MultiplyByScales(kRows, columns, args.in_place.value_scales,
+                     1.0F / kScaledWeightUnit, weights);
   }
   const int64_t width = args.in_place.value_width;
   float* const output = args.states.output + first_row * args.states.width;

@@ -67,15 +67,12 @@ struct Kernels {
                          int64_t width, float* packed);
   /// Packs rows of values for PV, each where it begins, its `width` elements
   /// side by side: panels of 32 columns, and of keys, padded with 0. 0 takes
-  /// the place of what is not finite; false where something is not. While row n
-  /// is packed, rows[n + ahead] is brought closer; 0: nothing is.
-  bool (*pack_bf16_values)(const unsigned char* const* rows, int64_t ahead,
-                           int64_t count, int64_t width, int64_t panels,
-                           float* packed);
+  /// the place of what is not finite; false where something is not.
+  bool (*pack_bf16_values)(const unsigned char* const* rows, int64_t count,
+                           int64_t width, int64_t panels, float* packed);
   /// The same of FP16 in two terms, each in `panels` panels of columns.
-  bool (*pack_fp16_values)(const unsigned char* const* rows, int64_t ahead,
-                           int64_t count, int64_t width, int64_t panels,
-                           float* packed);
+  bool (*pack_fp16_values)(const unsigned char* const* rows, int64_t count,
+                           int64_t width, int64_t panels, float* packed);
 };
 
 /// Bits of hwy's target masks that this build has kernels for and this

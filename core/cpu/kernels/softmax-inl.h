@@ -99,8 +99,8 @@ struct FloatWeights {
 
 // As pairs of BF16, key i beside key 16 + i of 32, for PV in BF16; columns
 // begin and end with such panels. What the rounding to BF16 has lost is a
-// second term where PV multiplies two. And as floats where somebody asks for
-// them.
+// second term where PV multiplies two. Where values have scales, the weights
+// take them. And as floats, without scales, where somebody asks for them.
 struct PairedWeights {
   static constexpr int64_t kLanes = FloatWeights::kLanes;
   static constexpr int64_t kSecond = kBf16Depth;
@@ -111,7 +111,8 @@ struct PairedWeights {
   float* pairs;  // of the first column
   bool two_terms;
   int64_t first;
-  float* floats;  // of the tile's first key; null for none
+  const float* scales;  // of the tile's first key; null for none
+  float* floats;        // likewise
 
   static HWY_INLINE int64_t AfterTwo(int64_t c) {
     const int64_t next = c + kLanes;  // in the panel's first half
@@ -121,6 +122,18 @@ struct PairedWeights {
     const int64_t key = c - first;
     const int64_t panel = key / kBf16Panel * kBf16Depth;
     float* const to = pairs + panel + key % kBf16Panel;
+    if (floats != nullptr) {
+      hn::StoreU(low, F(), floats + c);
+      hn::StoreU(high, F(), floats + c + kSecond);
+    }
+    if (scales != nullptr) {
+      const VF unit = hn::Set(F(), 1.0F / kScaledWeightUnit);
+      const auto scale = [&](int64_t at) HWY_ATTR {
+        return hn::Mul(hn::LoadU(F(), scales + at), unit);
+      };
+      low = hn::Mul(low, scale(c));
+      high = hn::Mul(high, scale(c + kSecond));
+    }
     const VF pair = PairOf(low, high);
     hn::StoreU(pair, F(), to);
     if (two_terms) {
@@ -132,9 +145,6 @@ struct PairedWeights {
                         hn::Sub(high, hn::BitCast(F(), first_high))),
                  F(), to + kBf16WeightTerm);
     }
-    if (floats == nullptr) return;
-    hn::StoreU(low, F(), floats + c);
-    hn::StoreU(high, F(), floats + c + kSecond);
   }
 };
 

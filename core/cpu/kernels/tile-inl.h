@@ -10,7 +10,9 @@
 #endif
 
 #include <cstring>
+#include <type_traits>
 
+#include "core/cpu/kernels/bf16/in_place_tiles-inl.h"
 #include "core/cpu/kernels/bf16/tiles-inl.h"
 #include "core/cpu/kernels/convert-inl.h"
 #include "core/cpu/kernels/epilogue-inl.h"
@@ -28,7 +30,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace attention::cpu::HWY_NAMESPACE {
 
-// The three classes have the same functions: ForEachRows() cuts rows into
+// The four classes have the same functions: ForEachRows() cuts rows into
 // micro-tiles; RowsOf() says how many one has; ColumnsOf() which columns it
 // computes; Score() is QK; Softmax() has the weights go where AddValues(), PV,
 // reads them, and returns them as floats where `floats` asks for them;
@@ -160,6 +162,25 @@ struct PairedProducts {
   HWY_INLINE void AddNonFinite(int64_t first_row, int64_t rows,
                                const Columns& columns) const {
     AddNonFiniteBf16(args, first_row, rows, columns);
+  }
+};
+
+template <Element kType>
+struct PairedInPlaceProducts : PairedProducts {
+  template <int kRows>
+  HWY_INLINE void Score(int64_t first_row, int64_t rows,
+                        const Columns& columns) const {
+    ScoreBf16InPlace<kType>(args, first_row, rows, columns);
+  }
+  template <int kRows>
+  HWY_INLINE void AddValues(int64_t first_row, int64_t rows,
+                            const Columns& columns, const float* /*weights*/,
+                            const float* factors) const {
+    AddBf16ValuesInPlace(args, first_row, rows, columns, factors);
+  }
+  HWY_INLINE void AddNonFinite(int64_t first_row, int64_t rows,
+                               const Columns& columns) const {
+    AddNonFiniteInPlace<kType>(args, first_row, rows, columns);
   }
 };
 
@@ -319,6 +340,37 @@ struct Scores {
   }
 };
 
+// Does `Work` with products of the type that keys and values are read in.
+template <template <class> class Work, template <Element> class Products,
+          class... Args>
+HWY_INLINE void WithTypeInPlace(const TileArgs& args, const Args&... more) {
+  constexpr bool kPaired =
+      std::is_base_of_v<PairedProducts, Products<Element::kBFloat16>>;
+  switch (args.in_place.type) {
+    case Element::kFloat32:
+      if constexpr (!kPaired) {
+        Products<Element::kFloat32>::ForEachRows(
+            args, Work<Products<Element::kFloat32>>{args, more...});
+      }
+      return;
+    case Element::kFloat16:
+      if constexpr (!kPaired) {
+        Products<Element::kFloat16>::ForEachRows(
+            args, Work<Products<Element::kFloat16>>{args, more...});
+      }
+      return;
+    case Element::kBFloat16:
+      return Products<Element::kBFloat16>::ForEachRows(
+          args, Work<Products<Element::kBFloat16>>{args, more...});
+    case Element::kInt8:
+      return Products<Element::kInt8>::ForEachRows(
+          args, Work<Products<Element::kInt8>>{args, more...});
+    case Element::kFloat8:
+      return Products<Element::kFloat8>::ForEachRows(
+          args, Work<Products<Element::kFloat8>>{args, more...});
+  }
+}
+
 // Does `Work` with the products of a tile's operands.
 template <template <class> class Work, class... Args>
 HWY_INLINE void WithProducts(const TileArgs& args, const Args&... more) {
@@ -330,24 +382,9 @@ HWY_INLINE void WithProducts(const TileArgs& args, const Args&... more) {
       return PairedProducts::ForEachRows(args,
                                          Work<PairedProducts>{args, more...});
     case Operands::kInPlace:
-      break;
-  }
-  switch (args.in_place.type) {
-    case Element::kFloat32:
-      return InPlaceProducts<Element::kFloat32>::ForEachRows(
-          args, Work<InPlaceProducts<Element::kFloat32>>{args, more...});
-    case Element::kFloat16:
-      return InPlaceProducts<Element::kFloat16>::ForEachRows(
-          args, Work<InPlaceProducts<Element::kFloat16>>{args, more...});
-    case Element::kBFloat16:
-      return InPlaceProducts<Element::kBFloat16>::ForEachRows(
-          args, Work<InPlaceProducts<Element::kBFloat16>>{args, more...});
-    case Element::kInt8:
-      return InPlaceProducts<Element::kInt8>::ForEachRows(
-          args, Work<InPlaceProducts<Element::kInt8>>{args, more...});
-    case Element::kFloat8:
-      return InPlaceProducts<Element::kFloat8>::ForEachRows(
-          args, Work<InPlaceProducts<Element::kFloat8>>{args, more...});
+      return WithTypeInPlace<Work, InPlaceProducts>(args, more...);
+    case Operands::kBf16InPlace:
+      return WithTypeInPlace<Work, PairedInPlaceProducts>(args, more...);
   }
 }
 

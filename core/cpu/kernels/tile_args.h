@@ -13,9 +13,10 @@ namespace attention::cpu {
 
 /// Which operands QK and PV multiply, and where they lie.
 enum class Operands : uint8_t {
-  kPacked,   // FP32, packed: PackedOperands
-  kInPlace,  // a few rows, keys and values read once: InPlaceOperands
-  kBf16,     // Bf16Operands
+  kPacked,       // FP32, packed: PackedOperands
+  kInPlace,      // a few rows, keys and values read once: InPlaceOperands
+  kBf16,         // Bf16Operands
+  kBf16InPlace,  // like kInPlace, multiplied as BF16: both of these
 };
 
 /// How QK makes a score of a packed query and a packed key. Each has a function
@@ -48,6 +49,12 @@ struct PackedOperands {
 /// Scales of keys and values that are read where they lie, at most: whatever
 /// they are multiplied by, in whichever order, stays in FP32's range.
 inline constexpr float kMostScaleInPlace = 0x1p80F;
+/// The largest magnitude of an element with a scale: FP8's.
+inline constexpr float kMostScaledElement = 448;
+/// What the products of weights and scales are counted in. Elements with a
+/// scale are whole numbers, or multiples of 2^-9, up to 448: a product is then
+/// lost below the range of normal numbers only where it is with a value itself.
+inline constexpr float kScaledWeightUnit = 0x1p-9F;
 
 /// Keys and values as they lie in memory, of one type.
 struct InPlaceOperands {
@@ -64,12 +71,13 @@ struct InPlaceOperands {
   int64_t ahead;
   Element type;
   /// Of INT8 and FP8: the scale of each key, and of its values, of the tile,
-  /// readable in whole panels; magnitudes up to kMostScaleInPlace.
+  /// readable in whole panels, 0 beyond the last key; magnitudes up to
+  /// kMostScaleInPlace.
   const float* key_scales;
   const float* value_scales;
 };
 
-struct Bf16KeyRows;
+struct ByteTable;
 struct Bf16Products;
 
 /// Operands in BF16, two elements in the place of a float. Queries and keys
@@ -84,15 +92,23 @@ struct Bf16Operands {
   const float* queries;
   /// As PackKeys leaves such rows: [32 keys][term][width][key].
   const float* keys;
-  /// Or keys as they lie, in whole panels, and all queries packed for them;
-  /// null where keys are packed.
-  const Bf16KeyRows* key_rows;
+  /// Of kBf16InPlace, in place of the two: all queries packed like keys, and
+  /// what elements of one byte are, values in kScaledWeightUnit.
   const float* packed_queries;
+  const ByteTable* key_table;
+  const ByteTable* value_table;
+  /// Likewise scratch for some keys and for sums of all rows (products.h).
+  float* key_room;
+  float* sums;
+  int64_t sums_stride;
   /// Columns of values, in panels of 32, of all terms.
   int64_t value_panels;
   /// [32 keys][term][panel][16 pairs][32 columns]: a pair is key i and key
   /// 16 + i.
   const float* values;
+  /// What weights are multiplied by where values have scales, as
+  /// InPlaceOperands has them; null where they have none.
+  const float* weight_scales = nullptr;
   /// Values as they lie, each key's `value_width` elements side by side, for
   /// those that are not finite: they are 0 where they are packed.
   const unsigned char* const* value_rows = nullptr;

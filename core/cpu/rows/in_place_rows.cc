@@ -3,20 +3,24 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/cpu/kernels/bf16/products.h"
+
 namespace attention::cpu {
 
 InPlaceRows::InPlaceRows(const ValidatedProblem& problem, const Plan& plan,
                          const Kernels& kernels, Scratch& scratch)
-    : problem_(problem), kernels_(kernels) {
+    : problem_(problem),
+      kernels_(kernels),
+      multiplies_bf16_(plan.bf16_terms > 0) {
   if (!plan.decode) return;
   key_stride_ = RoundUp(problem.key_width, kernels.lanes);
   value_stride_ = plan.padded_value_width;
   keys_ = scratch.Take<const unsigned char*>(2 * plan.key_tile);
   values_ = scratch.Take<const unsigned char*>(2 * plan.key_tile);
   if (IsScaledType(problem.key_type)) {
-    const int64_t scales = RoundUp(plan.key_tile, 2 * kernels.lanes);
-    key_scales_ = scratch.Take<float>(scales);
-    value_scales_ = scratch.Take<float>(scales);
+    room_ = RoundUp(plan.key_tile, std::max(2 * kernels.lanes, kBf16Panel));
+    key_scales_ = scratch.Take<float>(room_);
+    value_scales_ = scratch.Take<float>(room_);
   }
   widened_keys_ = scratch.Take<float>(plan.key_tile * key_stride_);
   widened_values_ = scratch.Take<float>(plan.key_tile * value_stride_);
@@ -35,23 +39,27 @@ bool InPlaceRows::AreReadable(const TileRows& rows, int64_t width) const {
   return readable;
 }
 
-// Of elements with a scale, rows that cannot be read where they lie are copied
-// as they are: widened, they would be rounded otherwise.
+// Of elements with a scale, and of those that are multiplied as BF16, rows that
+// cannot be read where they lie are copied as they are: widened, they would be
+// rounded otherwise.
 void InPlaceRows::SetRows(const TileRows& rows, int64_t width, float* copy,
                           const unsigned char** table) const {
   if (AreReadable(rows, width)) return PointTo(rows, table);
   auto* to = reinterpret_cast<unsigned char*>(copy);
   rows.ForEachPiece([&](const RowSource& some, int64_t at, int64_t count) {
-    for (int64_t n = at; n < at + count; ++n, to += width) {
+    const auto size = static_cast<size_t>(SizeOf(some.type));
+    for (int64_t n = at; n < at + count; ++n) {
       const unsigned char* from = some.data + (n - at) * some.row_stride;
-      for (int64_t i = 0; i < width; ++i) to[i] = from[i * some.column_stride];
       table[n] = to;
+      for (int64_t i = 0; i < width; ++i, to += size) {
+        std::memcpy(to, from + i * some.column_stride, size);
+      }
     }
   });
 }
 
 // False where one is too large for the kernels.
-bool InPlaceRows::CopyScales(const TileRows& rows, float* to) {
+bool InPlaceRows::CopyScales(const TileRows& rows, float* to) const {
   float most = 0;
   rows.ForEachPiece([&](const RowSource& some, int64_t at, int64_t count) {
     for (int64_t n = 0; n < count; ++n) {
@@ -61,17 +69,27 @@ bool InPlaceRows::CopyScales(const TileRows& rows, float* to) {
       to[at + n] = scale;
     }
   });
+  std::fill(to + rows.count(), to + room_, 0.0F);
   return most <= kMostScaleInPlace;
 }
 
 // False where products of queries with elements may pass FP32's range before
 // they are multiplied by a scale.
 bool InPlaceRows::SumsFit(const InPlaceOperands& operands, int64_t rows) const {
-  constexpr float kMostElement = 448;  // of FP8
   const float most = kernels_.largest_magnitude(operands.queries,
                                                 rows * operands.query_stride);
-  return most <=
-         0x1p127F / (kMostElement * static_cast<float>(problem_.key_width));
+  return most <= 0x1p127F / (kMostScaledElement *
+                             static_cast<float>(problem_.key_width));
+}
+
+bool InPlaceRows::MayStay(const InPlaceOperands& operands, const TileRows& keys,
+                          const TileRows& values, int64_t rows) const {
+  if (key_scales_ != nullptr) {
+    return CopyScales(keys, key_scales_) && CopyScales(values, value_scales_) &&
+           SumsFit(operands, rows);
+  }
+  return multiplies_bf16_ || (AreReadable(keys, problem_.key_width) &&
+                              AreReadable(values, problem_.value_width));
 }
 
 void InPlaceRows::Widen(const TileRows& rows, int64_t width, float* to,
@@ -108,13 +126,7 @@ void InPlaceRows::SetTile(const BlockRows& rows, const KeyTile& tile,
   operands.ahead = tile.count;
   operands.key_scales = key_scales_;
   operands.value_scales = value_scales_;
-  const bool in_place = key_scales_ == nullptr
-                            ? AreReadable(keys, problem_.key_width) &&
-                                  AreReadable(values, problem_.value_width)
-                            : CopyScales(keys, key_scales_) &&
-                                  CopyScales(values, value_scales_) &&
-                                  SumsFit(operands, rows.count());
-  if (in_place) {
+  if (MayStay(operands, keys, values, rows.count())) {
     operands.type = keys.From(0).rows.type;
     SetRows(keys, problem_.key_width, widened_keys_, keys_);
     SetRows(values, problem_.value_width, widened_values_, values_);

@@ -14,7 +14,7 @@ namespace attention::cpu {
 
 /// Keys and values of a tile for a plan that decodes: each row where it lies,
 /// with its scale if it has one, or, where the kernels cannot read it so,
-/// widened into scratch.
+/// copied, or widened, into scratch.
 class InPlaceRows {
  public:
   /// Takes its memory from `scratch`, none for other plans; the others outlive
@@ -22,12 +22,15 @@ class InPlaceRows {
   InPlaceRows(const ValidatedProblem& problem, const Plan& plan,
               const Kernels& kernels, Scratch& scratch);
 
-  /// Fills in the rows of args.in_place and their type.
+  /// Fills in the rows of args.in_place, their type and scales, given queries.
+  /// FP32 in place of another type: they were widened.
   void SetTile(const BlockRows& rows, const KeyTile& tile, TileArgs& args);
 
  private:
   bool AreReadable(const TileRows& rows, int64_t width) const;
-  static bool CopyScales(const TileRows& rows, float* to);
+  bool CopyScales(const TileRows& rows, float* to) const;
+  bool MayStay(const InPlaceOperands& operands, const TileRows& keys,
+               const TileRows& values, int64_t rows) const;
   bool SumsFit(const InPlaceOperands& operands, int64_t rows) const;
   void SetRows(const TileRows& rows, int64_t width, float* copy,
                const unsigned char** table) const;
@@ -38,6 +41,8 @@ class InPlaceRows {
 
   const ValidatedProblem& problem_;
   const Kernels& kernels_;
+  const bool multiplies_bf16_;
+  int64_t room_ = 0;  // for scales
   // Where rows begin: of a tile's keys and of its values, each with those of
   // the next tile.
   const unsigned char** keys_ = nullptr;

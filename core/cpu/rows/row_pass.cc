@@ -88,9 +88,14 @@ bool RowPass::ForEachTile(const Visit& visit) {
 
 void RowPass::SetTile(const KeyTile& tile) {
   args_.keys = tile.count;
-  if (plan_.decode && !IsBf16(plan_, stored_.pass)) {
+  if (plan_.decode) {
     scoring_->SetInPlace(args_);
     in_place_rows_.SetTile(rows_, tile, args_);
+    if (IsBf16(plan_, stored_.pass) &&
+        args_.in_place.type != Element::kFloat32) {
+      args_.operands = Operands::kBf16InPlace;
+      args_.bf16.weight_scales = args_.in_place.value_scales;
+    }
   } else {
     scoring_->SetKeys(tile.Keys(problem_, rows_), args_);
     values_.SetPacked(rows_, tile, args_);

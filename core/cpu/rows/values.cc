@@ -25,7 +25,7 @@ Values::Values(const ValidatedProblem& problem, const Plan& plan,
       terms_(pass == Pass::kAttend ? plan.bf16_terms : 0),
       stride_(plan.padded_value_width +
               (plan.padded_value_width % kPageFloats == 0 ? kMaxLanes : 0)) {
-  if (plan.decode && terms_ == 0) return;
+  if (plan.decode) return;
   if (terms_ == 0) {
     const int64_t keys = std::min(plan.key_tile, problem.key_length);
     values_ = scratch.Take<float>(keys * stride_);
@@ -35,7 +35,7 @@ Values::Values(const ValidatedProblem& problem, const Plan& plan,
   const int64_t keys = RoundUp(plan.key_tile, kBf16Panel);
   const int64_t pairs = RoundUp(problem.value_width, kBf16Panel) / 2;
   bf16_rows_ = scratch.Take<float>(keys * pairs);
-  bf16_places_ = scratch.Take<const unsigned char*>(2 * keys);
+  bf16_places_ = scratch.Take<const unsigned char*>(keys);
   bf16_values_ = scratch.Take<float>(terms_ * keys * pairs);
   bf16_weights_ = scratch.Take<float>(terms_ * kBf16WeightTerm);
 }
@@ -64,16 +64,6 @@ void Values::SetPacked(const BlockRows& rows, const KeyTile& tile,
   });
 }
 
-// Decode reads everything once, and soon: while a tile's values are packed, the
-// next one's come closer. Returns how far behind a row the next tile's is.
-int64_t Values::SetAhead(const TileRows& values) {
-  if (!plan_.decode) return 0;
-  const TileRows next = values.Next();
-  if (next.count() < values.count()) return 0;
-  PointTo(next, bf16_places_ + values.count());
-  return values.count();
-}
-
 void Values::SetBf16(const TileRows& values, TileArgs& args) {
   const int64_t panels = CeilDivide(problem_.value_width, kBf16Panel);
   const int64_t pairs = panels * kBf16Panel / 2;
@@ -95,8 +85,8 @@ void Values::SetBf16(const TileRows& values, TileArgs& args) {
   });
   const auto pack =
       terms_ == 2 ? kernels_.pack_fp16_values : kernels_.pack_bf16_values;
-  if (!pack(bf16_places_, SetAhead(values), values.count(),
-            problem_.value_width, panels, bf16_values_)) {
+  if (!pack(bf16_places_, values.count(), problem_.value_width, panels,
+            bf16_values_)) {
     met_non_finite_ = true;
   }
 }

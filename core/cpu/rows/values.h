@@ -34,7 +34,6 @@ class Values {
 
  private:
   void SetBf16(const TileRows& values, TileArgs& args);
-  int64_t SetAhead(const TileRows& values);
 
   const ValidatedProblem& problem_;
   const Plan& plan_;

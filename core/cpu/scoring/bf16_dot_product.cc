@@ -57,7 +57,6 @@ void Bf16DotProduct::SetKeys(const TileRows& keys, TileArgs& args) {
   args.bf16.width = width_;
   args.bf16.queries = queries_;
   args.bf16.keys = keys_;
-  args.bf16.key_rows = nullptr;
   args.bf16.products = kernels_.bf16;
 }
 

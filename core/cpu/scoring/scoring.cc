@@ -4,7 +4,7 @@
 
 #include "core/cpu/scoring/additive.h"
 #include "core/cpu/scoring/bf16_dot_product.h"
-#include "core/cpu/scoring/bf16_keys_in_place.h"
+#include "core/cpu/scoring/bf16_in_place.h"
 #include "core/cpu/scoring/bilinear.h"
 #include "core/cpu/scoring/dot_product.h"
 #include "core/cpu/scoring/gaussian.h"
@@ -29,7 +29,7 @@ struct Make {
 
   std::unique_ptr<Scoring> operator()(const ScaledDotProduct&) const {
     if (plan.bf16_terms > 0 && pass == Pass::kAttend) {
-      return plan.decode ? A<Bf16KeysInPlace>() : A<Bf16DotProduct>();
+      return plan.decode ? A<Bf16InPlace>() : A<Bf16DotProduct>();
     }
     return A<DotProduct>();
   }

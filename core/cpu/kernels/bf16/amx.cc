@@ -11,6 +11,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "core/cpu/kernels/bf16/avx512_pairs-inl.h"
+
 #define ATTENTION_TILES __attribute__((target("amx-tile,amx-bf16")))
 #define ATTENTION_TILES_INLINE \
   ATTENTION_TILES __attribute__((always_inline)) inline
@@ -19,6 +21,8 @@
 #define TileStore(tile, to, bytes) _tile_stored(tile, to, bytes)
 #define TileMultiplyAdd(sums, rows, columns) _tile_dpbf16ps(sums, rows, columns)
 #include "core/cpu/kernels/bf16/tile_products-inl.h"
+// And after it
+#include "core/cpu/kernels/bf16/in_place_products-inl.h"
 
 namespace attention::cpu {
 namespace {
@@ -43,13 +47,14 @@ __attribute__((target("xsave"))) uint64_t EnabledStates() { return _xgetbv(0); }
 bool ProcessorHasAmx() {
   constexpr unsigned kOsxsave = 1U << 27;                 // leaf 1, ECX
   constexpr unsigned kBf16AndTile = 1U << 22 | 1U << 24;  // leaf 7, EDX
+  constexpr unsigned kVbmi = 1U << 1;                     // leaf 7, ECX
   unsigned a = 0;
   unsigned b = 0;
   unsigned c = 0;
   unsigned d = 0;
   if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & kOsxsave) == 0) return false;
   return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 &&
-         (d & kBf16AndTile) == kBf16AndTile;
+         (d & kBf16AndTile) == kBf16AndTile && (c & kVbmi) != 0;
 }
 
 // Linux keeps the tiles' registers from a process until it asks for them, once
@@ -77,6 +82,7 @@ const Bf16Products* AmxProducts() {
       .scores = ScoresOfRows<1>,
       .add_values = AddValuesOfRows<1>,
       .scores_in_place = ScoresInPlace,
+      .sums_in_place = SumsInPlace,
       .scores_of_two = ScoresOfRows<2>,
       .add_values_of_two = AddValuesOfRows<2>};
   return kAvailable ? &kProducts : nullptr;

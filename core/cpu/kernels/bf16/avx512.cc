@@ -67,6 +67,7 @@ const Bf16Products* Avx512Bf16Products() {
                                              .scores = ScoresOfRows,
                                              .add_values = AddValuesOfRows,
                                              .scores_in_place = nullptr,
+                                             .sums_in_place = nullptr,
                                              .scores_of_two = nullptr,
                                              .add_values_of_two = nullptr};
   return kAvailable ? &kProducts : nullptr;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "core/cpu/kernels/bf16/byte_table.h"
 #include "core/cpu/kernels/sizes.h"
 
 /// Products of BF16 with sums in FP32, for which Highway has no names: written
@@ -21,19 +22,23 @@ inline constexpr int64_t kBf16RowTile = 16;
 /// Pairs that one step of a product sums over; keys, and columns, of a panel.
 inline constexpr int64_t kBf16Depth = 16;
 inline constexpr int64_t kBf16Panel = 32;
+/// Columns of values that are read in place and multiplied together.
+inline constexpr int64_t kBf16InPlaceColumns = 64;
 /// Floats from one row of weights to the next. Not a power of two.
 inline constexpr int64_t kBf16WeightStride = kMaxTileKeys / 2 + 16;
 /// And from the first terms of weights to the second ones.
 inline constexpr int64_t kBf16WeightTerm = kMaxMicroRows * kBf16WeightStride;
 
-/// kBf16RowTile keys as they lie in memory, `stride` bytes apart: rows of BF16,
-/// of as many elements as a score sums over. As many rows at `ahead` are
-/// brought closer meanwhile, unless it is null.
-struct Bf16KeyRows {
-  const unsigned char* data;
-  int64_t stride;
-  const unsigned char* ahead = nullptr;
-  int64_t ahead_stride = 0;
+/// Keys, or values, of a tile as they lie in memory.
+struct Bf16Rows {
+  /// Where each of `count` rows begins, its elements side by side; from `ahead`
+  /// on those of the next tile, which are brought closer meanwhile.
+  const unsigned char* const* rows;
+  int64_t ahead;
+  int64_t count;
+  /// BF16, INT8 or FP8, and what elements of the latter are.
+  Element type;
+  const ByteTable* table;
 };
 
 /// One way to compute them. Rows are at most kMaxMicroRows; their operands, and
@@ -59,12 +64,19 @@ struct Bf16Products {
   void (*add_values)(const float* weights, const float* values,
                      int64_t value_panels, int64_t rows, int64_t panels,
                      float* output, int64_t output_width);
-  /// The same scores as scores(), of `panels` panels of two Bf16KeyRows each.
-  /// `queries` are packed like a panel of keys: [width][32 queries]. Null where
-  /// there is none.
-  void (*scores_in_place)(const float* queries, const Bf16KeyRows* keys,
-                          int64_t width, int64_t rows, int64_t panels,
+  /// The same scores as scores(), of keys as they lie, `key_width` elements
+  /// each. `queries` are packed like a panel of keys: [width][32 queries].
+  /// `room` has room for a panel of keys in pairs, 0 beyond their width. Null
+  /// where there is none.
+  void (*scores_in_place)(const float* queries, const Bf16Rows& keys,
+                          int64_t key_width, int64_t rows, float* room,
                           float* scores);
+  /// Weights, as add_values() has them, times values as they lie, `width`
+  /// elements each: sums for each row, `stride` apart, with room for whole
+  /// kBf16InPlaceColumns. `finite`: without what is not finite. Null likewise.
+  void (*sums_in_place)(const float* weights, const Bf16Rows& values,
+                        int64_t width, int64_t rows, bool finite, float* sums,
+                        int64_t stride);
   /// scores() of elements in two terms, exact but for the sums' roundings. A
   /// row, and a panel of keys, has `width` pairs of first terms and then as
   /// many of second ones. Null where there is none.

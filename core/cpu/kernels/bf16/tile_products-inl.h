@@ -117,60 +117,6 @@ ATTENTION_TILES void Scores(const float* queries, const float* keys,
   }
 }
 
-// Sums of a panel, key by key.
-struct alignas(64) KeyScores {
-  float of[kBf16Panel][kBf16Panel];  // [key][row]
-};
-
-// Few lines at a time, and into the second-level cache: the first has no room.
-void PrefetchRows(const Bf16KeyRows& keys, int64_t bytes) {
-  if (keys.ahead == nullptr) return;
-  for (int64_t r = 0; r < kBf16RowTile; ++r) {
-    __builtin_prefetch(keys.ahead + r * keys.ahead_stride + bytes, 0, 2);
-  }
-}
-
-// Keys take the rows' place in the tiles, and rows that of the columns: a score
-// is the same sum of the same products, and keys need not be packed.
-template <bool kTwoRows>
-ATTENTION_TILES void ScoresOfKeys(const float* queries, const Bf16KeyRows* keys,
-                                  int64_t width, KeyScores& sums) {
-  Clear<true, kTwoRows>();
-  for (int64_t i = 0; i < width; i += kBf16Depth) {
-    const int64_t bytes = i * static_cast<int64_t>(sizeof(float));
-    TileLoad(4, keys[0].data + bytes, keys[0].stride);
-    TileLoad(6, queries, kPanelBytes);
-    TileMultiplyAdd(0, 4, 6);
-    PrefetchRows(keys[0], bytes);
-    TileLoad(5, keys[1].data + bytes, keys[1].stride);
-    TileMultiplyAdd(2, 5, 6);
-    PrefetchRows(keys[1], bytes);
-    if constexpr (kTwoRows) {
-      TileLoad(7, queries + 16, kPanelBytes);
-      TileMultiplyAdd(1, 4, 7);
-      TileMultiplyAdd(3, 5, 7);
-    }
-    queries += kPanelFloats;
-  }
-  Store<true, kTwoRows>(sums.of[0], kBf16Panel, kPanelBytes);
-}
-
-void ScoresInPlace(const float* queries, const Bf16KeyRows* keys, int64_t width,
-                   int64_t rows, int64_t panels, float* scores) {
-  KeyScores sums;
-  for (int64_t p = 0; p < panels; ++p) {
-    if (rows > kBf16RowTile) {
-      ScoresOfKeys<true>(queries, keys + 2 * p, width, sums);
-    } else {
-      ScoresOfKeys<false>(queries, keys + 2 * p, width, sums);
-    }
-    for (int64_t r = 0; r < rows; ++r) {
-      float* const to = scores + r * kScoreStride + p * kBf16Panel;
-      for (int64_t k = 0; k < kBf16Panel; ++k) to[k] = sums.of[k][r];
-    }
-  }
-}
-
 template <int kTerms>
 void ScoresOfRows(const float* queries, const float* keys, int64_t width,
                   int64_t rows, int64_t panels, float* scores) {

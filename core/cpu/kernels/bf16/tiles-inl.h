@@ -116,16 +116,6 @@ inline void PackBf16Keys(const float* rows, int64_t stride, int64_t count,
   PackPanelsOf(kBf16Panel, rows, stride, count, width, packed);  // like floats
 }
 
-// Asks for a line of each of two rows of values that follow, unless `ahead` is
-// 0: those `ahead` rows behind.
-HWY_INLINE void PrefetchTwoValues(const unsigned char* const* rows,
-                                  int64_t ahead, int64_t i, int64_t c,
-                                  int64_t width) {
-  if (ahead == 0 || c >= width) return;
-  PrefetchAhead(rows[ahead + i] + 2 * c);
-  PrefetchAhead(rows[ahead + i + kBf16Depth] + 2 * c);
-}
-
 // Elements of a row of values from column `c` on, as many as D has lanes; 0
 // from `width` on, and where there is no row.
 template <class D>
@@ -162,8 +152,8 @@ HWY_INLINE hn::Vec<Pairs> ForInterleaving(hn::Vec<Pairs> v) {
 // A panel of keys: pairs of key i and key 16 + i. False where a value is not
 // finite; kZeroes: and 0 takes its place.
 template <bool kZeroes>
-HWY_INLINE bool PackPanelOfBf16(const unsigned char* const* rows, int64_t ahead,
-                                int64_t width, int64_t panels, float* packed) {
+HWY_INLINE bool PackPanelOfBf16(const unsigned char* const* rows, int64_t width,
+                                int64_t panels, float* packed) {
   const Pairs d;
   const auto magnitude = hn::Set(d, uint16_t{0x7FFF});
   const auto infinity = hn::Set(d, uint16_t{0x7F80});
@@ -177,7 +167,6 @@ HWY_INLINE bool PackPanelOfBf16(const unsigned char* const* rows, int64_t ahead,
   };
   for (int64_t c = 0; c < panels * kBf16Panel; c += kBf16Panel) {
     for (int64_t i = 0; i < kBf16Depth; ++i) {
-      PrefetchTwoValues(rows, ahead, i, c, width);
       for (int64_t n = 0; n < kBf16Panel; n += kPairsLanes) {
         const auto low = ForInterleaving(load(i, c + n));
         const auto high = ForInterleaving(load(i + kBf16Depth, c + n));
@@ -216,15 +205,14 @@ HWY_INLINE VF PairOfUpper(VF low, VF high) {
 
 // The same of FP16, in two terms, those of all panels of columns after the
 // other.
-HWY_INLINE bool PackPanelOfFp16(const unsigned char* const* rows, int64_t ahead,
-                                int64_t width, int64_t panels, float* packed) {
+HWY_INLINE bool PackPanelOfFp16(const unsigned char* const* rows, int64_t width,
+                                int64_t panels, float* packed) {
   const hn::RebindToUnsigned<F> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(F()));
   const int64_t to_second = panels * kBf16Depth * kBf16Panel;
   auto bad = hn::Zero(d);
   for (int64_t c = 0; c < panels * kBf16Panel; c += kBf16Panel) {
     for (int64_t i = 0; i < kBf16Depth; ++i) {
-      PrefetchTwoValues(rows, ahead, i, c, width);
       for (int64_t n = 0; n < kBf16Panel; n += lanes) {
         const Terms low = FiniteTerms(rows[i], c + n, width, bad);
         const Terms high = FiniteTerms(rows[i + kBf16Depth], c + n, width, bad);
@@ -240,9 +228,8 @@ HWY_INLINE bool PackPanelOfFp16(const unsigned char* const* rows, int64_t ahead,
 
 // Values of BF16, or of FP16 in two terms.
 template <int kTerms>
-inline bool PackValues(const unsigned char* const* rows, int64_t ahead,
-                       int64_t count, int64_t width, int64_t panels,
-                       float* packed) {
+inline bool PackValues(const unsigned char* const* rows, int64_t count,
+                       int64_t width, int64_t panels, float* packed) {
   bool finite = true;
   for (int64_t k = 0; k < count; k += kBf16Panel) {
     const unsigned char* last[kBf16Panel] = {};
@@ -251,15 +238,14 @@ inline bool PackValues(const unsigned char* const* rows, int64_t ahead,
       for (int64_t i = 0; i < count - k; ++i) last[i] = rows[k + i];
     }
     const unsigned char* const* const panel = whole ? rows + k : last;
-    const int64_t panel_ahead = whole ? ahead : 0;
     if constexpr (kTerms == 2) {
-      if (!PackPanelOfFp16(panel, panel_ahead, width, panels, packed)) {
+      if (!PackPanelOfFp16(panel, width, panels, packed)) {
         finite = false;
       }
-    } else if (HWY_UNLIKELY(!PackPanelOfBf16<false>(panel, panel_ahead, width,
-                                                    panels, packed))) {
+    } else if (HWY_UNLIKELY(
+                   !PackPanelOfBf16<false>(panel, width, panels, packed))) {
       finite = false;
-      PackPanelOfBf16<true>(panel, 0, width, panels, packed);
+      PackPanelOfBf16<true>(panel, width, panels, packed);
     }
     packed += kTerms * panels * kBf16Depth * kBf16Panel;
   }
@@ -270,13 +256,6 @@ inline bool PackValues(const unsigned char* const* rows, int64_t ahead,
 HWY_INLINE void ScoreBf16Rows(const TileArgs& args, int64_t first_row,
                               int64_t rows, const Columns& columns) {
   const Bf16Operands& bf16 = args.bf16;
-  if (bf16.key_rows != nullptr) {
-    const int64_t panel = columns.first / kBf16Panel;
-    return bf16.products->scores_in_place(
-        bf16.packed_queries + first_row * bf16.width, bf16.key_rows + 2 * panel,
-        bf16.width, rows, columns.last / kBf16Panel - panel,
-        args.scores + columns.first);
-  }
   const int64_t row_width = bf16.terms * bf16.width;
   const auto scores =
       bf16.terms == 2 ? bf16.products->scores_of_two : bf16.products->scores;
@@ -298,7 +277,7 @@ HWY_INLINE PairedWeights PairedWeightsOf(const TileArgs& args,
                                          const Columns& columns, int64_t row,
                                          float* floats) {
   return {args.bf16.weights + row * kBf16WeightStride, args.bf16.terms == 2,
-          columns.first,
+          columns.first, args.bf16.weight_scales,
           floats == nullptr ? nullptr : floats + row * kScoreStride};
 }
 

@@ -84,7 +84,8 @@ class AttendTest : public KernelTest {
   }
 
   static void Check(const ScoredTile& tile, bool drops) {
-    const bool bf16 = tile.args.operands == Operands::kBf16;
+    const bool bf16 = tile.args.operands == Operands::kBf16 ||
+                      tile.args.operands == Operands::kBf16InPlace;
     const double of_bf16 =
         !bf16 ? 0
         : tile.args.bf16.terms == 1

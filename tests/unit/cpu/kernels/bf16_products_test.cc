@@ -115,37 +115,6 @@ class Bf16ProductsTest : public ::testing::TestWithParam<Products> {
            found.data());
     products_.end();
     CheckScores(queries, keys, terms, found);
-    if (terms == 2 || products_.scores_in_place == nullptr) return;
-    std::fill(found.begin(), found.end(), kUntouched);
-    ScoreInPlace(rows, width, queries.rows, keys, found);
-    CheckScores(queries, keys, terms, found);
-  }
-
-  // Keys at odd addresses, those of a row tile an odd distance apart.
-  void ScoreInPlace(const Floats& queries, int64_t width, int64_t rows,
-                    Elements& keys, Floats& found) {
-    Floats packed(static_cast<size_t>(kMaxMicroRows * width));
-    for (int64_t r = 0; r < rows; ++r) {
-      for (int64_t i = 0; i < width; ++i) {
-        packed[static_cast<size_t>(i * kBf16Panel + r)] =
-            queries[static_cast<size_t>(r * width + i)];
-      }
-    }
-    const int64_t stride = 4 * width + 5;
-    std::vector<unsigned char> memory(
-        static_cast<size_t>(keys.rows * stride + 1));
-    for (int64_t k = 0; k < keys.rows; ++k) {
-      std::memcpy(memory.data() + 1 + k * stride, &keys.at(k, 0),
-                  static_cast<size_t>(4 * width));
-    }
-    std::vector<Bf16KeyRows> key_rows;
-    for (int64_t k = 0; k < keys.rows; k += kBf16RowTile) {
-      key_rows.push_back({memory.data() + 1 + k * stride, stride});
-    }
-    products_.begin();
-    products_.scores_in_place(packed.data(), key_rows.data(), width, rows,
-                              keys.rows / kBf16Panel, found.data());
-    products_.end();
   }
 
   void CheckScores(const Elements& queries, const Elements& keys, int64_t terms,

@@ -142,7 +142,7 @@ TEST_P(PackTest, NoRowsAreNothingToDo) {
   kernels_.pack_queries(nullptr, 8, 0, 8, 1, packed.data());
   kernels_.pack_keys(nullptr, 8, 0, 8, packed.data());
   kernels_.pack_bf16_keys(nullptr, 8, 0, 8, packed.data());
-  EXPECT_TRUE(kernels_.pack_bf16_values(nullptr, 0, 0, 8, 1, packed.data()));
+  EXPECT_TRUE(kernels_.pack_bf16_values(nullptr, 0, 8, 1, packed.data()));
   EXPECT_EQ(BitsFrom(packed[0]), kUntouchedBits);
 }
 
@@ -190,8 +190,7 @@ class PackBf16ValuesTest : public PackTest {
     Floats packed = Untouched(terms * padded * panels * kBf16Depth + 1);
     const auto pack =
         terms == 2 ? kernels_.pack_fp16_values : kernels_.pack_bf16_values;
-    EXPECT_EQ(pack(rows.data(), 0, count, width, panels, packed.data()),
-              !plants);
+    EXPECT_EQ(pack(rows.data(), count, width, panels, packed.data()), !plants);
     const auto element = [&](int64_t term, int64_t key,
                              int64_t column) -> uint32_t {
       if (key >= count || column >= width) return 0;

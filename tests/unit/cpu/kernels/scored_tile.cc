@@ -55,6 +55,9 @@ ScoredTile::ScoredTile(TestedOperands operands, int64_t rows,
     case Operands::kBf16:
       SetBf16(operands.terms);
       break;
+    case Operands::kBf16InPlace:
+      SetBf16InPlace();
+      break;
   }
 }
 
@@ -94,6 +97,58 @@ void ScoredTile::SetInPlace(int64_t lanes) {
                    .type = Element::kFloat32,
                    .key_scales = nullptr,
                    .value_scales = nullptr};
+}
+
+void ScoredTile::SetBf16InPlace() {
+  const int64_t width = args.states.width;
+  const int64_t rows = RoundUp(args.rows, kBf16Panel);
+  queries_.resize(static_cast<size_t>(rows * kQueryFloats));
+  for (int64_t r = 0; r < args.rows; ++r) {
+    const int64_t panel = r / kBf16Panel * kBf16Panel;
+    queries_[static_cast<size_t>(panel * kQueryFloats + r - panel)] =
+        PairOf(row_factor(r), 0);
+  }
+  for (const float score : key_scores) {
+    elements_.push_back(Narrowed(Element::kBFloat16, score));
+  }
+  for (const float value : values) {
+    elements_.push_back(Narrowed(Element::kBFloat16, value));
+  }
+  for (int64_t j = 0; j < 2 * args.keys; ++j) {
+    const int64_t key = j % args.keys;
+    key_places_.push_back(
+        reinterpret_cast<const unsigned char*>(elements_.data() + key));
+    value_places_.push_back(reinterpret_cast<const unsigned char*>(
+        elements_.data() + args.keys + key * width));
+  }
+  args.in_place = {.queries = nullptr,
+                   .query_stride = 0,
+                   .keys = key_places_.data(),
+                   .key_width = 1,
+                   .values = value_places_.data(),
+                   .value_width = width,
+                   .ahead = args.keys,
+                   .type = Element::kBFloat16,
+                   .key_scales = nullptr,
+                   .value_scales = nullptr};
+  const int64_t sums = RoundUp(width, kBf16InPlaceColumns);
+  keys_.resize(kBf16Panel * kQueryFloats);
+  packed_values_.resize(static_cast<size_t>(kMaxMicroRows * sums));
+  paired_weights_.resize(kBf16WeightTerm);
+  args.bf16 = {.terms = 1,
+               .width = kQueryFloats,
+               .queries = nullptr,
+               .keys = nullptr,
+               .packed_queries = queries_.data(),
+               .key_table = nullptr,
+               .value_table = nullptr,
+               .key_room = keys_.data(),
+               .sums = packed_values_.data(),
+               .sums_stride = sums,
+               .value_panels = 0,
+               .values = nullptr,
+               .weights = paired_weights_.data(),
+               .products = &test::EmulatedAmx()};
 }
 
 void ScoredTile::SetBf16(int64_t terms) {
@@ -136,8 +191,12 @@ void ScoredTile::SetBf16(int64_t terms) {
                .width = kQueryFloats,
                .queries = queries_.data(),
                .keys = keys_.data(),
-               .key_rows = nullptr,
                .packed_queries = nullptr,
+               .key_table = nullptr,
+               .value_table = nullptr,
+               .key_room = nullptr,
+               .sums = nullptr,
+               .sums_stride = 0,
                .value_panels = terms * width / kBf16Panel,
                .values = packed_values_.data(),
                .weights = paired_weights_.data(),

@@ -35,12 +35,14 @@ struct ScoredTile : Tile {
   void SetPacked(const Kernels& kernels);
   void SetInPlace(int64_t lanes);
   void SetBf16(int64_t terms);
+  void SetBf16InPlace();
 
   Floats unnormalised_;
   Floats queries_;
   Floats keys_;
   Floats packed_values_;
   Floats paired_weights_;
+  std::vector<uint16_t> elements_;  // of keys, then of values
   std::vector<const float*> value_rows_;
   std::vector<const unsigned char*> key_places_;
   std::vector<const unsigned char*> value_places_;
@@ -66,7 +68,8 @@ inline void SetDropout(Tile& tile) {
 inline constexpr TestedOperands kOperands[] = {{Operands::kPacked},
                                                {Operands::kInPlace},
                                                {Operands::kBf16},
-                                               {Operands::kBf16, 2}};
+                                               {Operands::kBf16, 2},
+                                               {Operands::kBf16InPlace}};
 
 }  // namespace attention::cpu
 
