@@ -47,7 +47,7 @@ constexpr int64_t kEnoughBlocks = 32;
 // heads to a kv group tiles win already at 4 (by 16 %).
 constexpr int64_t kMostDecodeQueries = 4;
 // Rows of a kv group that AMX decodes in less time than FP32 does: 4 of them
-// take 0.7 times as long over BF16 in the second-level cache and 0.5 times over
+// take 0.8 times as long over BF16 in the second-level cache and 0.7 times over
 // FP8, INT8 0.9 times there and as long from memory, on an Emerald Rapids.
 constexpr int64_t kFewestBf16DecodeRows = 4;
 constexpr int64_t kFewestInt8DecodeRows = 8;
@@ -65,8 +65,8 @@ constexpr int64_t kMostSplits = 32;
 // Keys, and values, of a tile that wait for their turn in the first-level
 // cache while the others are read; 8 and 32 KiB are as fast.
 constexpr int64_t kDecodeTileBytes = int64_t{16} * 1024;
-// On AMX, which is fast enough to notice what a tile costs besides: a quarter
-// takes up to 1.4 times as long, twice as much is as fast.
+// On AMX, which is fast enough to notice what a tile costs besides: half as
+// much takes 1.1 to 1.5 times as long, twice as much is as fast.
 constexpr int64_t kBf16DecodeTileBytes = int64_t{64} * 1024;
 // Wider ones, all terms together, would take more memory than they are worth.
 constexpr int64_t kWidestBf16 = 32768;
@@ -126,8 +126,9 @@ void ChooseWeights(const ValidatedProblem& problem, int64_t row_floats,
 
 // All rows of a kv group are one block; keys are split, whatever else is in the
 // batch. An entry of many kv groups has pieces enough for larger ones.
-void ChooseSplits(const ValidatedProblem& problem, int64_t tile_bytes,
-                  int64_t panel, Plan& plan) {
+void ChooseSplits(const ValidatedProblem& problem, int64_t panel, Plan& plan) {
+  const int64_t tile_bytes =
+      plan.bf16_terms > 0 ? kBf16DecodeTileBytes : kDecodeTileBytes;
   const int64_t row_bytes = ByteSize(problem.key_type) *
                             std::max(problem.key_width, problem.value_width);
   const int64_t groups = problem.query_heads / plan.heads_per_group;
@@ -153,13 +154,13 @@ bool Decodes(const ValidatedProblem& problem, const ScoringTraits& traits,
 // The other scoring functions have projections or differences to form first,
 // whose roundings to BF16 the tolerances have no room for.
 int64_t Bf16TermsOf(const ValidatedProblem& problem, const Kernels& kernels,
-                    int64_t rows_per_group) {
+                    int64_t rows_per_group, bool decodes) {
   if (kernels.bf16 == nullptr ||
       !std::holds_alternative<ScaledDotProduct>(problem.scoring)) {
     return 0;
   }
   // Elements of one byte are numbers of BF16.
-  const bool bytes = IsScaledType(problem.key_type) &&
+  const bool bytes = decodes && IsScaledType(problem.key_type) &&
                      problem.query.type == DataType::kBFloat16 &&
                      kernels.bf16->sums_in_place != nullptr;
   if (problem.key_type != problem.query.type && !bytes) return 0;
@@ -215,8 +216,9 @@ Plan MakePlan(const ValidatedProblem& problem, const Kernels& kernels) {
   if (plan.rows_per_group == 0) return plan;
 
   const int64_t panel = 2 * kernels.lanes;
-  plan.bf16_terms = Bf16TermsOf(problem, kernels, plan.rows_per_group);
-  if (Decodes(problem, traits, plan)) {
+  const bool decodes = Decodes(problem, traits, plan);
+  plan.bf16_terms = Bf16TermsOf(problem, kernels, plan.rows_per_group, decodes);
+  if (decodes) {
     const int64_t fewest = problem.key_type == DataType::kInt8
                                ? kFewestInt8DecodeRows
                                : kFewestBf16DecodeRows;
@@ -224,15 +226,10 @@ Plan MakePlan(const ValidatedProblem& problem, const Kernels& kernels) {
                       kernels.bf16->scores_in_place != nullptr &&
                       plan.rows_per_group >= fewest;
     plan.bf16_terms = bf16 ? 1 : 0;
-    if (!bf16) {
-      ChooseSplits(problem, kDecodeTileBytes, panel, plan);
-      return plan;
-    }
-    plan.padded_value_width = PaddedForBf16(problem, kernels);
-    ChooseSplits(problem, kBf16DecodeTileBytes, kBf16Panel, plan);
+    if (bf16) plan.padded_value_width = PaddedForBf16(problem, kernels);
+    ChooseSplits(problem, bf16 ? kBf16Panel : panel, plan);
     return plan;
   }
-  if (IsScaledType(problem.key_type)) plan.bf16_terms = 0;
   // Of a key: widened, packed, and its value.
   const int64_t key_floats =
       3 * RoundUp(plan.score_part, panel) + plan.padded_value_width;

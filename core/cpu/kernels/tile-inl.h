@@ -10,7 +10,6 @@
 #endif
 
 #include <cstring>
-#include <type_traits>
 
 #include "core/cpu/kernels/bf16/in_place_tiles-inl.h"
 #include "core/cpu/kernels/bf16/tiles-inl.h"
@@ -165,12 +164,11 @@ struct PairedProducts {
   }
 };
 
-template <Element kType>
 struct PairedInPlaceProducts : PairedProducts {
   template <int kRows>
   HWY_INLINE void Score(int64_t first_row, int64_t rows,
                         const Columns& columns) const {
-    ScoreBf16InPlace<kType>(args, first_row, rows, columns);
+    ScoreBf16InPlace(args, first_row, rows, columns);
   }
   template <int kRows>
   HWY_INLINE void AddValues(int64_t first_row, int64_t rows,
@@ -180,7 +178,17 @@ struct PairedInPlaceProducts : PairedProducts {
   }
   HWY_INLINE void AddNonFinite(int64_t first_row, int64_t rows,
                                const Columns& columns) const {
-    AddNonFiniteInPlace<kType>(args, first_row, rows, columns);
+    switch (args.in_place.type) {
+      case Element::kInt8:
+        return AddNonFiniteInPlace<Element::kInt8>(args, first_row, rows,
+                                                   columns);
+      case Element::kFloat8:
+        return AddNonFiniteInPlace<Element::kFloat8>(args, first_row, rows,
+                                                     columns);
+      default:
+        return AddNonFiniteInPlace<Element::kBFloat16>(args, first_row, rows,
+                                                       columns);
+    }
   }
 };
 
@@ -340,37 +348,6 @@ struct Scores {
   }
 };
 
-// Does `Work` with products of the type that keys and values are read in.
-template <template <class> class Work, template <Element> class Products,
-          class... Args>
-HWY_INLINE void WithTypeInPlace(const TileArgs& args, const Args&... more) {
-  constexpr bool kPaired =
-      std::is_base_of_v<PairedProducts, Products<Element::kBFloat16>>;
-  switch (args.in_place.type) {
-    case Element::kFloat32:
-      if constexpr (!kPaired) {
-        Products<Element::kFloat32>::ForEachRows(
-            args, Work<Products<Element::kFloat32>>{args, more...});
-      }
-      return;
-    case Element::kFloat16:
-      if constexpr (!kPaired) {
-        Products<Element::kFloat16>::ForEachRows(
-            args, Work<Products<Element::kFloat16>>{args, more...});
-      }
-      return;
-    case Element::kBFloat16:
-      return Products<Element::kBFloat16>::ForEachRows(
-          args, Work<Products<Element::kBFloat16>>{args, more...});
-    case Element::kInt8:
-      return Products<Element::kInt8>::ForEachRows(
-          args, Work<Products<Element::kInt8>>{args, more...});
-    case Element::kFloat8:
-      return Products<Element::kFloat8>::ForEachRows(
-          args, Work<Products<Element::kFloat8>>{args, more...});
-  }
-}
-
 // Does `Work` with the products of a tile's operands.
 template <template <class> class Work, class... Args>
 HWY_INLINE void WithProducts(const TileArgs& args, const Args&... more) {
@@ -381,10 +358,28 @@ HWY_INLINE void WithProducts(const TileArgs& args, const Args&... more) {
     case Operands::kBf16:
       return PairedProducts::ForEachRows(args,
                                          Work<PairedProducts>{args, more...});
-    case Operands::kInPlace:
-      return WithTypeInPlace<Work, InPlaceProducts>(args, more...);
     case Operands::kBf16InPlace:
-      return WithTypeInPlace<Work, PairedInPlaceProducts>(args, more...);
+      return PairedInPlaceProducts::ForEachRows(
+          args, Work<PairedInPlaceProducts>{args, more...});
+    case Operands::kInPlace:
+      break;
+  }
+  switch (args.in_place.type) {
+    case Element::kFloat32:
+      return InPlaceProducts<Element::kFloat32>::ForEachRows(
+          args, Work<InPlaceProducts<Element::kFloat32>>{args, more...});
+    case Element::kFloat16:
+      return InPlaceProducts<Element::kFloat16>::ForEachRows(
+          args, Work<InPlaceProducts<Element::kFloat16>>{args, more...});
+    case Element::kBFloat16:
+      return InPlaceProducts<Element::kBFloat16>::ForEachRows(
+          args, Work<InPlaceProducts<Element::kBFloat16>>{args, more...});
+    case Element::kInt8:
+      return InPlaceProducts<Element::kInt8>::ForEachRows(
+          args, Work<InPlaceProducts<Element::kInt8>>{args, more...});
+    case Element::kFloat8:
+      return InPlaceProducts<Element::kFloat8>::ForEachRows(
+          args, Work<InPlaceProducts<Element::kFloat8>>{args, more...});
   }
 }
 

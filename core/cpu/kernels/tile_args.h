@@ -106,9 +106,6 @@ struct Bf16Operands {
   /// [32 keys][term][panel][16 pairs][32 columns]: a pair is key i and key
   /// 16 + i.
   const float* values;
-  /// What weights are multiplied by where values have scales, as
-  /// InPlaceOperands has them; null where they have none.
-  const float* weight_scales = nullptr;
   /// Values as they lie, each key's `value_width` elements side by side, for
   /// those that are not finite: they are 0 where they are packed.
   const unsigned char* const* value_rows = nullptr;

@@ -94,7 +94,6 @@ void RowPass::SetTile(const KeyTile& tile) {
     if (IsBf16(plan_, stored_.pass) &&
         args_.in_place.type != Element::kFloat32) {
       args_.operands = Operands::kBf16InPlace;
-      args_.bf16.weight_scales = args_.in_place.value_scales;
     }
   } else {
     scoring_->SetKeys(tile.Keys(problem_, rows_), args_);

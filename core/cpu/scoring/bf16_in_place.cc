@@ -7,19 +7,16 @@
 namespace attention::cpu {
 namespace {
 
-// What elements of one byte are: null where they have two.
-const ByteTable* KeyTable(DataType type) {
-  static constexpr ByteTable kInt8(Element::kInt8, 1);
-  static constexpr ByteTable kFloat8(Element::kFloat8, 1);
-  if (!IsScaledType(type)) return nullptr;
-  return type == DataType::kInt8 ? &kInt8 : &kFloat8;
-}
+constexpr ByteTable kKeyTables[] = {ByteTable(Element::kInt8, 1),
+                                    ByteTable(Element::kFloat8, 1)};
+constexpr ByteTable kValueTables[] = {
+    ByteTable(Element::kInt8, kScaledWeightUnit),
+    ByteTable(Element::kFloat8, kScaledWeightUnit)};
 
-const ByteTable* ValueTable(DataType type) {
-  static constexpr ByteTable kInt8(Element::kInt8, kScaledWeightUnit);
-  static constexpr ByteTable kFloat8(Element::kFloat8, kScaledWeightUnit);
+// Null for elements of two bytes.
+const ByteTable* TableOf(const ByteTable (&tables)[2], DataType type) {
   if (!IsScaledType(type)) return nullptr;
-  return type == DataType::kInt8 ? &kInt8 : &kFloat8;
+  return &tables[type == DataType::kInt8 ? 0 : 1];
 }
 
 }  // namespace
@@ -34,7 +31,9 @@ Bf16InPlace::Bf16InPlace(const ValidatedProblem& problem, const Plan& plan,
   const int64_t queries = RoundUp(plan.row_block, kBf16Panel);
   queries_ = scratch.Take<float>(queries * width_);
   packed_queries_ = scratch.Take<float>(queries * width_);
-  fp32_queries_ = scratch.Take<float>(plan.row_block * fp32_stride_);
+  if (IsScaledType(problem.key_type)) {
+    fp32_queries_ = scratch.Take<float>(plan.row_block * fp32_stride_);
+  }
   key_room_ = scratch.Take<float>(kBf16Panel * width_);
   sums_ = scratch.Take<float>(kMaxMicroRows * sums_stride_);
   weights_ = scratch.Take<float>(kBf16WeightTerm);
@@ -46,6 +45,7 @@ void Bf16InPlace::SetQueries(const BlockRows& rows,
               [&](const RowSource& from, int64_t row, int64_t count) {
                 kernels_.copy_bf16(from, count, count, problem_.query_width,
                                    queries_ + row * width_, width_);
+                if (fp32_queries_ == nullptr) return;
                 kernels_.widen_rows(from, count, problem_.query_width,
                                     fp32_queries_ + row * fp32_stride_,
                                     fp32_stride_, fp32_stride_);
@@ -54,6 +54,7 @@ void Bf16InPlace::SetQueries(const BlockRows& rows,
                           packed_queries_);
 }
 
+// A plan that decodes asks for SetInPlace alone.
 void Bf16InPlace::SetKeys(const TileRows& /*keys*/, TileArgs& args) {
   SetInPlace(args);
 }
@@ -68,8 +69,8 @@ void Bf16InPlace::SetInPlace(TileArgs& args) {
   args.bf16.terms = 1;
   args.bf16.width = width_;
   args.bf16.packed_queries = packed_queries_;
-  args.bf16.key_table = KeyTable(problem_.key_type);
-  args.bf16.value_table = ValueTable(problem_.key_type);
+  args.bf16.key_table = TableOf(kKeyTables, problem_.key_type);
+  args.bf16.value_table = TableOf(kValueTables, problem_.key_type);
   args.bf16.key_room = key_room_;
   args.bf16.sums = sums_;
   args.bf16.sums_stride = sums_stride_;

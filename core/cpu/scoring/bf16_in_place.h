@@ -13,8 +13,8 @@ namespace attention::cpu {
 
 /// scale * q.k with products of BF16, for a plan that decodes: the few queries
 /// are packed, and keys, which are read once, are scored where they lie. For
-/// tiles of keys that cannot be (rows/in_place_rows.h) there are queries of
-/// FP32, too; scores of both are counted alike.
+/// tiles of keys whose scales are too large (rows/in_place_rows.h) there are
+/// queries of FP32, too; scores of both are counted alike.
 class Bf16InPlace final : public Scoring {
  public:
   Bf16InPlace(const ValidatedProblem& problem, const Plan& plan,
@@ -31,7 +31,7 @@ class Bf16InPlace final : public Scoring {
   float* queries_;
   float* packed_queries_;
   int64_t fp32_stride_;
-  float* fp32_queries_;
+  float* fp32_queries_ = nullptr;  // where keys have scales
   int64_t sums_stride_;
   // For the kernels.
   float* key_room_;

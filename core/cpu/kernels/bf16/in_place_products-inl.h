@@ -3,15 +3,21 @@
 // uses, by who also has these:
 //
 //   Numbers<type>(table): what a row's elements are as BF16
+//
 //   CopyElements(numbers, row, width, padded, to): a row, and zeros from
-//   element `width` to `padded`; of null zeros alone PairElements(numbers,
-//   first, second, width, finite, to): 64 columns of two rows of values as
-//   pairs; kInPlaceTiles tiles, kTileFloats floats apart, in any order; a row
-//   that is null, and columns from `width` on, are 0, and so, where `finite`,
-//   is what is not OrderColumns(tiles, row, to): what such columns' sums are,
-//   in order Transpose(sums, keys, rows, to): `keys` times 16 sums as `rows`
-//   rows of kScoreStride, up to whole tiles of keys ATTENTION_PAIRS,
-//   ATTENTION_PAIRS_INLINE: attributes of such functions
+//   element `width` to `padded`; of null zeros alone
+//
+//   PairElements(numbers, first, second, width, finite, to): 64 columns of two
+//   rows of values as pairs; kInPlaceTiles tiles, kTileFloats floats apart, in
+//   any order. A row that is null, and columns from `width` on, are 0, and so,
+//   where `finite`, is what is not
+//
+//   OrderColumns(tiles, row, to): what such columns' sums are, in order
+//
+//   Transpose(sums, keys, rows, to): `keys` times 16 sums as `rows` rows of
+//   kScoreStride; `keys` is a multiple of 16
+//
+//   ATTENTION_PAIRS, ATTENTION_PAIRS_INLINE: attributes of such functions
 //
 // Not for anything else: it stands in an anonymous namespace.
 #ifndef ATTENTION_CORE_CPU_KERNELS_BF16_IN_PLACE_PRODUCTS_INL_H_

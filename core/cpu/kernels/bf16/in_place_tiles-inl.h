@@ -11,10 +11,9 @@
 
 #include "core/cpu/kernels/bf16/products.h"
 #include "core/cpu/kernels/bf16/tiles-inl.h"
-#include "core/cpu/kernels/bytes-inl.h"
 #include "core/cpu/kernels/epilogue-inl.h"
 #include "core/cpu/kernels/math-inl.h"
-#include "core/cpu/kernels/prefetch-inl.h"
+#include "core/cpu/kernels/pv-inl.h"
 #include "core/cpu/kernels/tile_args.h"
 #include "hwy/highway.h"
 
@@ -42,7 +41,6 @@ HWY_INLINE Bf16Rows RowsInPlace(const InPlaceOperands& operands, int64_t keys,
 }
 
 // QK of some rows, in args.scores. Columns are whole panels.
-template <Element kType>
 HWY_INLINE void ScoreBf16InPlace(const TileArgs& args, int64_t first_row,
                                  int64_t rows, const Columns& columns) {
   const Bf16Operands& bf16 = args.bf16;
@@ -52,7 +50,7 @@ HWY_INLINE void ScoreBf16InPlace(const TileArgs& args, int64_t first_row,
       RowsInPlace(operands, args.keys, columns, operands.keys,
                   operands.key_width, bf16.key_table),
       operands.key_width, rows, bf16.key_room, args.scores + columns.first);
-  if constexpr (HasScale<kType>()) {
+  if (operands.key_scales != nullptr) {
     MultiplyByScales(rows, columns, operands.key_scales, 1.0F, args.scores);
   }
 }
@@ -92,17 +90,13 @@ HWY_INLINE void AddBf16ValuesInPlace(const TileArgs& args, int64_t first_row,
   for (int64_t r = 0; r < rows; ++r) {
     const float* const from = bf16.sums + r * bf16.sums_stride;
     float* const to = args.states.output + (first_row + r) * width;
-    const VF factor = hn::Set(d, factors[r]);
     for (int64_t c = 0; c < operands.value_width; c += lanes) {
-      const VF gathered = hn::LoadU(d, to + c);
-      const VF some = hn::LoadU(d, from + c);
-      VF both = hn::MulAdd(gathered, factor, some);
-      // What is not finite stays, also where the factor is 0.
+      const VF some[1][1] = {{hn::LoadU(d, from + c)}};
       if (keeps) {
-        both = hn::IfThenElse(hn::IsFinite(gathered), both,
-                              hn::Add(gathered, some));
+        AddSums<1, 1, true>(some, 1.0F, factors + r, width, to + c);
+      } else {
+        AddSums<1, 1, false>(some, 1.0F, factors + r, width, to + c);
       }
-      hn::StoreU(both, d, to + c);
     }
   }
 }

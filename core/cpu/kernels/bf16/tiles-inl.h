@@ -276,8 +276,9 @@ HWY_INLINE void ScoreBf16Rows(const TileArgs& args, int64_t first_row,
 HWY_INLINE PairedWeights PairedWeightsOf(const TileArgs& args,
                                          const Columns& columns, int64_t row,
                                          float* floats) {
+  const bool in_place = args.operands == Operands::kBf16InPlace;
   return {args.bf16.weights + row * kBf16WeightStride, args.bf16.terms == 2,
-          columns.first, args.bf16.weight_scales,
+          columns.first, in_place ? args.in_place.value_scales : nullptr,
           floats == nullptr ? nullptr : floats + row * kScoreStride};
 }
 

@@ -197,7 +197,7 @@ void SoftmaxPaired(const TileArgs& args, const TileColumns& columns,
       [&args, &columns, weights](int64_t row) HWY_ATTR {
         return PairedWeights{
             args.bf16.weights + row * kBf16WeightStride, args.bf16.terms == 2,
-            columns.first, args.bf16.weight_scales,
+            columns.first, nullptr,
             weights == nullptr ? nullptr : weights + row * kScoreStride};
       },
       factors);
