@@ -3,6 +3,18 @@
 # <program>_RUNS is a GoogleTest filter; programs in ATTENTION_TESTS_LEFT_OUT are not built.
 set(ATTENTION_TESTS_LEFT_OUT)
 
+# Without ATTENTION_TEST_CUDA, emulated devices are not sanitized (with unit/cuda), nor watched for
+# races, nor part of the parity tests; nor are there whole self checks, and pages of every type and size.
+set(cuda_host_test_leaves)
+if(NOT ATTENTION_TEST_CUDA)
+  list(APPEND ATTENTION_TESTS_LEFT_OUT attention_cuda_races_test)
+  if(ATTENTION_SANITIZE)
+    list(APPEND ATTENTION_TESTS_LEFT_OUT server_pinned_test cuda_vs_reference_fuzzer)
+  endif()
+  list(APPEND cuda_host_test_leaves ChildCheckTest.AutoGoesOnWithoutTheKernelsThatFault
+       CudaSelfCheckTest.AutoUsesAnExperimental* CudaPagesTest.HaveTheBitsOfOnePiece)
+endif()
+
 # The tests of the oracle and of its tolerances are about numbers, not about memory or threads.
 set(oracle_tests "OracleTest.*:KappaTest.*:RangeTest.*:*OverflowTest.*:*ToleranceTest.*")
 
@@ -34,7 +46,7 @@ if(ATTENTION_SANITIZE MATCHES "address")
            ":*PackedTest.*/cuda_emulated"
            ":*SinksTest.NanBehindAMask*/cuda_emulated_small:*SinksTest.ARowWithout*/cuda_emulated_small")
     # Pages of every type and size, which PagedKernelTest has in allocations of exactly their bytes.
-    set(cuda_host_test_RUNS "-CudaPagesTest.HaveTheBitsOfOnePiece")
+    list(APPEND cuda_host_test_leaves CudaPagesTest.HaveTheBitsOfOnePiece)
     # NaN behind every mask of the cpu backend, which parity's NanIsolationTest has with this
     # processor's instruction set.
     string(APPEND cpu_backend_test_RUNS
@@ -63,15 +75,20 @@ elseif(ATTENTION_SANITIZE MATCHES "thread")
   if(NOT ATTENTION_TEST_ALL)
     string(CONCAT core_test_RUNS "-SelfCheck.PassesWhatTheReference*:SelfCheck.TellsOfEachCase*:"
            "SelfCheck.FindsWhatIsWrongOnlyInPages:SelfCheck.FindsElements*")
-    string(CONCAT cuda_host_test_RUNS "-CudaSelfCheckTest.AutoUsesAnExperimental*:"
-           "CudaPagesTest.HaveTheBitsOfOnePiece")
+    list(APPEND cuda_host_test_leaves CudaSelfCheckTest.AutoUsesAnExperimental*
+         CudaPagesTest.HaveTheBitsOfOnePiece)
   endif()
   set(attention_parity_core_test_RUNS
       "*PairwiseTest.*/cpu_row*:*ThreadsTest.*:*DeterminismTest.*:*SplittingTest.*:*NanTest.*")
 elseif(NOT ATTENTION_TEST_ALL)
   # The self check in a process of its own, through to its end: AutoGoesOnWithoutTheKernelsThatFault
   # has it without Hopper's kernels, for which attend_mma stands in the emulation.
-  set(cuda_host_test_RUNS "-ChildCheckTest.ADeviceThatAgreesPasses")
+  list(APPEND cuda_host_test_leaves ChildCheckTest.ADeviceThatAgreesPasses)
   # Large problems in slices: all pairs of options go through them in PairwiseTest, in smaller ones.
   set(attention_parity_core_test_RUNS "-Kernels/KernelTablesInSlicesTest.*")
+endif()
+
+if(cuda_host_test_leaves)
+  list(JOIN cuda_host_test_leaves ":" cuda_host_test_RUNS)
+  string(PREPEND cuda_host_test_RUNS "-")
 endif()

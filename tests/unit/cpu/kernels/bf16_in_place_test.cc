@@ -265,12 +265,14 @@ TEST_P(Bf16InPlaceTest, ScoresOfAnyWidth) {
 
 TEST_P(Bf16InPlaceTest, ScoresOfAnyNumberOfRowsAndKeys) {
   for (const Element type : kTypesInPlace) {
-    for (const int64_t count : {1, 15, 16, 17, 31, 32, 33, 512}) {
+    for (const int64_t count : {1, 15, 16, 17, 31, 32, 33, 97}) {
       for (const int64_t rows : {1, 3, 4, 5, 16, 17, 31, 32}) {
         StoredRows keys = Random(type, count, 64);
         CheckScores(rows, keys);
       }
     }
+    StoredRows most = Random(type, kMaxTileKeys, 64);
+    CheckScores(5, most);
   }
 }
 
@@ -295,12 +297,14 @@ TEST_P(Bf16InPlaceTest, SumsOfAnyWidth) {
 
 TEST_P(Bf16InPlaceTest, SumsOfAnyNumberOfRowsAndKeys) {
   for (const Element type : kTypesInPlace) {
-    for (const int64_t count : {1, 15, 16, 17, 31, 32, 33, 512}) {
+    for (const int64_t count : {1, 15, 16, 17, 31, 32, 33, 97}) {
       for (const int64_t rows : {1, 3, 4, 5, 16, 17, 31, 32}) {
         StoredRows values = Random(type, count, 64, count % 2 == 0);
         CheckSums(rows, values);
       }
     }
+    StoredRows most = Random(type, kMaxTileKeys, 64);
+    CheckSums(5, most);
   }
 }
 
