@@ -176,6 +176,7 @@ HWY_INLINE void AddNonFiniteInPlace(const TileArgs& args, int64_t first_row,
   AddNonFiniteValues(
       args, first_row, rows, columns, [&](int64_t j, int64_t column) HWY_ATTR {
         const int64_t left = operands.value_width - column;
+        if (left <= 0) return hn::Zero(F());  // of the states' padding
         const VF value =
             left >= lanes ? LoadWide<kType>(operands.values[j], column)
                           : LoadPart<kType>(operands.values[j], column, left);

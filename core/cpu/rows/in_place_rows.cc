@@ -60,17 +60,18 @@ void InPlaceRows::SetRows(const TileRows& rows, int64_t width, float* copy,
 
 // False where one is too large for the kernels.
 bool InPlaceRows::CopyScales(const TileRows& rows, float* to) const {
-  float most = 0;
-  rows.ForEachPiece([&](const RowSource& some, int64_t at, int64_t count) {
+  constexpr size_t kSize = sizeof(float);
+  rows.ForEachPiece([to](const RowSource& some, int64_t at, int64_t count) {
+    if (some.scale_stride == kSize) {
+      std::memcpy(to + at, some.scales, static_cast<size_t>(count) * kSize);
+      return;
+    }
     for (int64_t n = 0; n < count; ++n) {
-      float scale = 0;
-      std::memcpy(&scale, some.scales + n * some.scale_stride, sizeof(scale));
-      most = std::max(most, scale);
-      to[at + n] = scale;
+      std::memcpy(to + at + n, some.scales + n * some.scale_stride, kSize);
     }
   });
   std::fill(to + rows.count(), to + room_, 0.0F);
-  return most <= kMostScaleInPlace;
+  return kernels_.largest_magnitude(to, room_) <= kMostScaleInPlace;
 }
 
 // False where products of queries with elements may pass FP32's range before

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/special_numbers.h"
 #include "tests/unit/cpu/bf16_fixture.h"
@@ -94,6 +95,28 @@ TEST_P(Bf16ValuesTest, WhatIsMaskedReachesNoRow) {
     }
     SetElement(owned.problem.key_value[0].key, {0, 1, 77, 3}, value);
     Check(owned.problem);
+  }
+}
+
+// Decoding reads values where they lie: in whole vectors, but for the last.
+TEST_P(Bf16ValuesTest, NanInAValueThatIsReadWhereItLies) {
+  for (const int64_t value_width : {5, 33, 40, 70}) {
+    SCOPED_TRACE(value_width);
+    ProblemSpec spec = Prefill();
+    spec.query_heads = 16;
+    spec.query_length = 1;
+    spec.value_width = value_width;
+    spec.wanted.weights = false;
+    const OwnedProblem owned = MakeProblem(spec, TestSeed());
+    SetElement(owned.problem.key_value[0].value, {0, 1, 77, 3}, kNan);
+    const Expected expected = ComputeExpected(owned.problem);
+    for (const std::string& target : Targets()) {
+      SCOPED_TRACE(target);
+      TargetRunner runner(target);
+      ASSERT_OK_AND_ASSIGN(const Results results, runner.Run(owned.problem));
+      EXPECT_TRUE(Matches(owned.problem, expected, results));
+      EXPECT_THAT(runner.kernel(), ::testing::HasSubstr("_decode"));
+    }
   }
 }
 

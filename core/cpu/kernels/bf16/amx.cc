@@ -17,7 +17,12 @@
 #define ATTENTION_TILES_INLINE \
   ATTENTION_TILES __attribute__((always_inline)) inline
 #define TileZero(tile) _tile_zero(tile)
-#define TileLoad(tile, from, bytes) _tile_loadd(tile, from, bytes)
+// GCC 12's does not say that it reads memory.
+#define TileLoad(tile, from, bytes)    \
+  do {                                 \
+    __asm__ volatile("" ::: "memory"); \
+    _tile_loadd(tile, from, bytes);    \
+  } while (false)
 #define TileStore(tile, to, bytes) _tile_stored(tile, to, bytes)
 #define TileMultiplyAdd(sums, rows, columns) _tile_dpbf16ps(sums, rows, columns)
 #include "core/cpu/kernels/bf16/tile_products-inl.h"

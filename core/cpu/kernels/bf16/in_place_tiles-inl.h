@@ -85,18 +85,13 @@ HWY_INLINE void AddBf16ValuesInPlace(const TileArgs& args, int64_t first_row,
       sum(true);
     }
   }
-  const bool keeps = *args.met_non_finite;
   const int64_t width = args.states.width;
   for (int64_t r = 0; r < rows; ++r) {
     const float* const from = bf16.sums + r * bf16.sums_stride;
     float* const to = args.states.output + (first_row + r) * width;
     for (int64_t c = 0; c < operands.value_width; c += lanes) {
       const VF some[1][1] = {{hn::LoadU(d, from + c)}};
-      if (keeps) {
-        AddSums<1, 1, true>(some, 1.0F, factors + r, width, to + c);
-      } else {
-        AddSums<1, 1, false>(some, 1.0F, factors + r, width, to + c);
-      }
+      AddSums<1, 1, true>(some, 1.0F, factors + r, width, to + c);
     }
   }
 }
