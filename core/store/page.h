@@ -34,6 +34,7 @@ class Page : public Counted {
 
   std::byte* data() { return memory_.data; }
   const std::byte* data() const { return memory_.data; }
+  int64_t counted_bytes() const { return CountedBytes(bytes_); }
 
   /// What it is known by while nobody writes other rows where somebody could
   /// read some (core/page_numbers.h).
@@ -85,6 +86,7 @@ class PageTable : public Counted {
                                       int64_t places, Reservation own);
 
   int64_t places() const { return places_; }
+  int64_t counted_bytes() const { return own_.bytes(); }
   Page& operator[](int64_t index) const { return *pages_[Index(index)]; }
   const CountedPtr<Page>& at(int64_t index) const {
     return pages_[Index(index)];

@@ -31,6 +31,11 @@ absl::Status NoTable(int64_t pages, absl::string_view why = "") {
       absl::StrCat("no memory for a table of ", pages, " pages", why));
 }
 
+// Of a table for so many pages that had some places.
+int64_t PlacesFor(int64_t pages, int64_t places) {
+  return pages > places ? std::max(pages, 2 * places) : places;
+}
+
 // Calls visit(page, first row of it, rows, first key) for each page that keys
 // begin ... end - 1 lie in.
 template <typename Visit>
@@ -141,9 +146,8 @@ absl::Status PageList::Prepare(Change& change) {
   const int64_t places = change.table == nullptr ? 0 : change.table->places();
   if (!keeps_tail || pages_after > places) {
     // The snapshots of the old table go on with it.
-    const int64_t more =
-        pages_after > places ? std::max(pages_after, 2 * places) : places;
-    auto table = NewTable(change.table.get(), pages, more);
+    auto table =
+        NewTable(change.table.get(), pages, PlacesFor(pages_after, places));
     if (!table.ok()) return table.status();
     change.table = *std::move(table);
   }
@@ -245,6 +249,43 @@ absl::Status PageList::Share(const Snapshot& snapshot, int64_t length) {
   auto table = NewTable(snapshot.table_.get(), pages, pages);
   if (!table.ok()) return table.status();
   return Publish(*std::move(table), length);
+}
+
+// As Prepare(). The append that has failed has claimed rows of the tail: it is
+// written by whoever alone holds it.
+Growth PageList::GrowthWith(std::optional<int64_t> position,
+                            int64_t keys) const {
+  const std::lock_guard lock(mutex_);
+  const int64_t begin =
+      std::min(position.value_or(state_.length), state_.length);
+  const int64_t end = begin + std::min(keys, kMostKeys);
+  if (end <= state_.length) return {};
+  const PageTable* const table = state_.table.get();
+  const int64_t pages = PagesOf(state_.length);
+  const int64_t pages_after = PagesOf(end);
+  Growth growth;
+  if (state_.length % kPageKeys != 0) {
+    const Page& tail = (*table)[pages - 1];
+    const bool alone = table->HeldByAtMost(1) && tail.HeldByAtMost(1);
+    if (!alone) growth.copied = &tail;
+  }
+  const bool copies = growth.copied != nullptr;
+  const int64_t places = table == nullptr ? 0 : table->places();
+  if (copies || pages_after > places) {
+    growth.bytes = PageTable::CountedBytes(PlacesFor(pages_after, places));
+  }
+  const int64_t new_pages = pages_after - pages + (copies ? 1 : 0);
+  const int64_t counted = Page::CountedBytes(layout_.page_bytes());
+  growth.bytes = new_pages > (PageBudget::kUnlimited - growth.bytes) / counted
+                     ? PageBudget::kUnlimited
+                     : growth.bytes + new_pages * counted;
+  return growth;
+}
+
+void PageList::AddTo(GivenBack& given) const {
+  const absl::StatusOr<State> state = CurrentState();
+  if (!state.ok() || state->table == nullptr) return;
+  given.AddTable(*state->table, PagesOf(state->length));
 }
 
 void PageList::Close(const absl::Status& reason) {

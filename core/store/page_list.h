@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "core/problem.h"
 #include "core/store/counted.h"
+#include "core/store/given_back.h"
 #include "core/store/page.h"
 #include "core/store/page_budget.h"
 #include "core/store/page_layout.h"
@@ -58,6 +59,11 @@ class PageList {
   /// empty list that nobody knows yet. RESOURCE_EXHAUSTED without memory for a
   /// table.
   absl::Status Share(const Snapshot& snapshot, int64_t length);
+
+  /// What an append that has found no memory takes if it is tried again.
+  Growth GrowthWith(std::optional<int64_t> position, int64_t keys) const;
+  /// Adds what is given back where this one ends.
+  void AddTo(GivenBack& given) const;
 
   /// Lets go of the pages, for good: all calls return `reason` from now on, one
   /// that is appending as well. Waits for nobody. The first reason stays.

@@ -43,11 +43,12 @@ Record OwnerRecords::Take(Record& record) {
   return std::move(by_name_.extract(record.name).mapped());
 }
 
-Record* OwnerRecords::LeastRecentlyUsed(size_t most) {
-  for (size_t left = std::min(most, by_use_.size()); left > 0; --left) {
-    Record* record = by_use_.front();
-    if (!record->IsInUse()) return record;
-    by_use_.splice(by_use_.end(), by_use_, by_use_.begin());
+Record* OwnerRecords::Next(Search& search) {
+  while (search.left > 0) {
+    --search.left;
+    const auto place = search.next++;
+    if (!(*place)->IsInUse()) return *place;
+    by_use_.splice(by_use_.end(), by_use_, place);
   }
   return nullptr;
 }

@@ -63,8 +63,8 @@ struct ListQuery {
   int64_t most = 100;                   // 1 to Store::kMostListed
 };
 
-/// The sequences of one owner. Every call but List() takes about as long
-/// however many there are. Not safe for several threads at once.
+/// The sequences of one owner. Every call but List() and Next() takes about as
+/// long however many there are. Not safe for several threads at once.
 class OwnerRecords {
  public:
   /// What has been done since the start. Kept by who does it.
@@ -101,10 +101,17 @@ class OwnerRecords {
   /// Takes it out of here.
   Record Take(Record& record);
 
-  /// The least recently used one that is not in use. Those in use that come
-  /// before it are the most recently used from now on, so that the next call
-  /// does not pass them again. Null where `most` were passed.
-  Record* LeastRecentlyUsed(size_t most);
+  /// Goes over the sequences, the least recently used first. Good until one of
+  /// them is used or taken, or another one added.
+  struct Search {
+    std::list<Record*>::iterator next;
+    size_t left;
+  };
+  Search FromLeastRecentlyUsed() { return {by_use_.begin(), by_use_.size()}; }
+  /// The next one that is not in use, or null. Those in use that come before it
+  /// are the most recently used from now on, so that the next search does not
+  /// pass them again.
+  Record* Next(Search& search);
 
   /// In order of labels and, of one label, of names; one more than the query's
   /// `most`, where there are so many.

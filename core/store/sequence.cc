@@ -199,8 +199,27 @@ int64_t Sequence::LeastBytesWith(int64_t layer, std::optional<int64_t> position,
 }
 
 int64_t Sequence::LeastBytesWithFork(std::optional<int64_t> length) const {
-  const int64_t tables = length ? 0 : LeastTableBytes();
-  return LeastBytes() + OwnBytes(form_) + tables;
+  return LeastBytes() + GrowthOfFork(length).bytes;
+}
+
+Growth Sequence::GrowthWith(int64_t layer, std::optional<int64_t> position,
+                            int64_t keys) const {
+  if (!CheckLayer(layer).ok()) return {};
+  return layers_[static_cast<size_t>(layer)].GrowthWith(position, keys);
+}
+
+Growth Sequence::GrowthOfFork(std::optional<int64_t> length) const {
+  Growth growth{OwnBytes(form_)};
+  for (const PageList& layer : layers_) {
+    const int64_t pages = PagesOf(length.value_or(layer.length()));
+    if (pages > 0) growth.bytes += PageTable::CountedBytes(pages);
+  }
+  return growth;
+}
+
+void Sequence::AddTo(GivenBack& given) const {
+  given.AddOwn(own_.bytes());
+  for (const PageList& layer : layers_) layer.AddTo(given);
 }
 
 void Sequence::Close(const absl::Status& reason) {

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "core/problem.h"
+#include "core/store/given_back.h"
 #include "core/store/page_budget.h"
 #include "core/store/page_layout.h"
 #include "core/store/page_list.h"
@@ -91,6 +92,13 @@ class Sequence {
   int64_t LeastBytesWith(int64_t layer, std::optional<int64_t> position,
                          int64_t keys) const;
   int64_t LeastBytesWithFork(std::optional<int64_t> length) const;
+  /// What Append(), which has found no memory, takes if it is tried again, and
+  /// what a Fork() takes.
+  Growth GrowthWith(int64_t layer, std::optional<int64_t> position,
+                    int64_t keys) const;
+  Growth GrowthOfFork(std::optional<int64_t> length) const;
+  /// Adds what is given back where this one ends.
+  void AddTo(GivenBack& given) const;
 
   /// Lets go of all keys, for good: every call returns `reason`, which is no
   /// OK, from now on, one that is appending as well. The first reason stays.

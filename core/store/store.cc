@@ -87,10 +87,11 @@ absl::StatusOr<Appended> Store::Append(absl::string_view owner,
   };
   const size_t rank = rows.key.shape.size();
   const int64_t keys = rank < 2 ? 0 : rows.key.shape[rank - 2];
-  const auto least = [&] {
-    return sequence.LeastBytesWith(layer, position, keys);
+  const auto needed = [&] {
+    return Room{sequence.LeastBytesWith(layer, position, keys),
+                sequence.GrowthWith(layer, position, keys)};
   };
-  absl::Status status = WithRoom(*entry->owner, least, attempt);
+  absl::Status status = WithRoom(*entry->owner, needed, attempt);
   if (!status.ok()) return status;
   entry->owner->counts().appended_keys += appended->new_keys;
   return appended;

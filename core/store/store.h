@@ -31,7 +31,8 @@ struct StoreOptions {
   /// Where memory is out, sequences go to make room: of the owner who holds
   /// most, the least recently used, so that nobody can drive out those who hold
   /// less. Never one that is in use, as its pages would stay held: where all of
-  /// that owner's are, those of whom the room is for go.
+  /// that owner's are, those of whom the room is for go. None go where all that
+  /// may go would not suffice.
   bool evict = false;
   /// Of how many evicted and expired sequences of each owner it is remembered
   /// that they were there.
@@ -99,7 +100,8 @@ struct Expired {
 /// Sequences by name, each of an owner, an opaque text: to other owners it is
 /// not there, and they may use its name for their own. Safe for several threads
 /// at once; what is done under its one lock takes microseconds, whatever it
-/// holds, and pages are freed outside. Time is what callers say it is. Owners
+/// holds, but for choosing who goes to make room, which looks at their pages;
+/// pages are freed outside. Time is what callers say it is. Owners
 /// are counted for ever: let there be a list of them somewhere.
 ///
 /// Where a sequence is not there: NOT_FOUND, which says whether it was evicted
@@ -197,15 +199,18 @@ class Store {
       absl::string_view owner, absl::Span<const NewSequence> wanted, Time now,
       bool numbered);
 
+  struct Room {
+    // What would be held at least if it were done and nothing else were there.
+    int64_t least = 0;
+    Growth more;  // what it takes beside all that is there
+  };
   // Tries, and where memory is out makes room and tries again; but what needs
-  // more than the limit drives nobody out. least_bytes: what would be held at
-  // least if it were done and nothing else were there.
-  absl::Status WithRoom(OwnerRecords& asker,
-                        absl::FunctionRef<int64_t()> least_bytes,
+  // more than the limit, or than others can give, drives nobody out.
+  absl::Status WithRoom(OwnerRecords& asker, absl::FunctionRef<Room()> needed,
                         absl::FunctionRef<absl::Status()> attempt);
-  OwnerRecords* LargestOwner();  // with mutex_ held
-  bool EvictOne(OwnerRecords& asker);
-  bool EvictOneOf(absl::FunctionRef<OwnerRecords*()> choose);
+  bool MakeRoom(OwnerRecords& asker, const Growth& more);
+  // With mutex_ held.
+  std::vector<Record*> WhoGoes(const OwnerRecords& asker, const Growth& more);
   absl::Status Exhausted(const absl::Status& status, bool fits) const;
 
   const StoreOptions options_;

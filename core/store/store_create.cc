@@ -57,28 +57,32 @@ absl::StatusOr<std::vector<Record>> Store::MakeRecords(
     OwnerRecords& owner, absl::Span<const NewSequence> wanted, Time now) {
   std::vector<Record> records;
   records.reserve(wanted.size());
-  const auto least = [&] {
-    int64_t bytes = 0;
-    for (const NewSequence& one : wanted) {
-      bytes += Sequence::OwnBytes(one.form) + RecordBytes(one.name, one.label);
-    }
-    return bytes;
-  };
+  int64_t bytes = 0;
   for (const NewSequence& one : wanted) {
     absl::StatusOr<std::string> name = one.name;
     if (one.name.empty()) name = MakeName();
     if (!name.ok()) return name.status();
-    std::shared_ptr<Sequence> sequence;
-    absl::Status status = WithRoom(owner, least, [&] {
-      auto made = Sequence::Create(one.form, owner.budget(),
-                                   RecordBytes(*name, one.label));
-      if (!made.ok()) return made.status();
-      sequence = *std::move(made);
-      return absl::OkStatus();
-    });
+    bytes += Sequence::OwnBytes(one.form) + RecordBytes(*name, one.label);
+    records.push_back(
+        {*std::move(name), one.label, nullptr, one.idle_limit, now});
+  }
+  int64_t left = bytes;  // of those that are not made yet
+  for (size_t n = 0; n < records.size(); ++n) {
+    Record& record = records[n];
+    const int64_t own = RecordBytes(record.name, record.label);
+    absl::Status status = WithRoom(
+        owner,
+        [&] {
+          return Room{bytes, {left}};
+        },
+        [&] {
+          auto made = Sequence::Create(wanted[n].form, owner.budget(), own);
+          if (!made.ok()) return made.status();
+          record.sequence = *std::move(made);
+          return absl::OkStatus();
+        });
     if (!status.ok()) return status;
-    records.push_back({*std::move(name), one.label, std::move(sequence),
-                       one.idle_limit, now});
+    left -= Sequence::OwnBytes(wanted[n].form) + own;
   }
   return records;
 }
@@ -175,10 +179,13 @@ absl::StatusOr<std::string> Store::Fork(absl::string_view owner,
     entry = {(*from)->sequence, &of};
   }
   const int64_t record_bytes = RecordBytes(*own_name, record.label);
-  const auto least = [&] {
-    return entry.sequence->LeastBytesWithFork(fork.length) + record_bytes;
+  const auto needed = [&] {
+    Growth more = entry.sequence->GrowthOfFork(fork.length);
+    more.bytes += record_bytes;
+    return Room{entry.sequence->LeastBytesWithFork(fork.length) + record_bytes,
+                more};
   };
-  status = WithRoom(*entry.owner, least, [&] {
+  status = WithRoom(*entry.owner, needed, [&] {
     auto made = entry.sequence->Fork(fork.length, record_bytes);
     if (!made.ok()) return made.status();
     record.sequence = *std::move(made);

@@ -15,64 +15,79 @@ namespace {
 
 // Owners that an error names.
 constexpr size_t kNamedOwners = 3;
-// Sequences in use that are passed over before others get the lock.
-constexpr size_t kPassedAtOnce = 64;
 
 }  // namespace
 
 absl::Status Store::WithRoom(OwnerRecords& asker,
-                             absl::FunctionRef<int64_t()> least_bytes,
+                             absl::FunctionRef<Room()> needed,
                              absl::FunctionRef<absl::Status()> attempt) {
   for (;;) {
     absl::Status status = attempt();
     if (!absl::IsResourceExhausted(status)) return status;
-    const bool fits = least_bytes() <= options_.memory_limit;
-    if (!fits || !options_.evict || !EvictOne(asker)) {
+    const Room room = needed();
+    const bool fits = room.least <= options_.memory_limit;
+    if (!fits || !options_.evict || !MakeRoom(asker, room.more)) {
       return Exhausted(status, fits);
     }
   }
 }
 
-OwnerRecords* Store::LargestOwner() {
-  OwnerRecords* largest = nullptr;
-  for (auto& [name, owner] : owners_) {
-    if (largest == nullptr ||
-        owner.budget()->held() > largest->budget()->held()) {
-      largest = &owner;
+bool Store::MakeRoom(OwnerRecords& asker, const Growth& more) {
+  std::vector<Record> gone;  // end after the lock
+  {
+    const std::lock_guard lock(mutex_);
+    for (Record* record : WhoGoes(asker, more)) {
+      OwnerRecords& owner = *record->of;
+      ++owner.counts().evictions;
+      gone.push_back(Take(*record));
+      owner.gone().Add(gone.back().name, Gone::kEvicted);
     }
   }
-  return largest;
-}
-
-// Of who holds most, or, where all of theirs are in use, of who asks: a large
-// owner's long requests keep nobody from replacing what is their own.
-bool Store::EvictOne(OwnerRecords& asker) {
-  return EvictOneOf([this] { return LargestOwner(); }) ||
-         EvictOneOf([&] { return &asker; });
-}
-
-// False where all sequences of that owner are in use: their pages would stay
-// held.
-bool Store::EvictOneOf(absl::FunctionRef<OwnerRecords*()> choose) {
-  size_t passed = 0;
-  for (;;) {
-    Record gone;  // ends after the lock
-    {
-      const std::lock_guard lock(mutex_);
-      OwnerRecords* const owner = choose();
-      if (owner == nullptr || passed >= owner->size()) return false;
-      if (Record* record = owner->LeastRecentlyUsed(kPassedAtOnce)) {
-        ++owner->counts().evictions;
-        gone = Take(*record);
-        owner->gone().Add(gone.name, Gone::kEvicted);
-      }
-    }
-    if (gone.sequence != nullptr) {
-      gone.sequence->Close(NotFound(gone.name, Gone::kEvicted));
-      return true;
-    }
-    passed += kPassedAtOnce;
+  for (const Record& record : gone) {
+    record.sequence->Close(NotFound(record.name, Gone::kEvicted));
   }
+  return !gone.empty();
+}
+
+// One after the other, of who then holds most, or, where all of theirs are in
+// use, of who asks: a large owner's long requests keep nobody from replacing
+// what is their own. At least one; none where all do not suffice.
+std::vector<Record*> Store::WhoGoes(const OwnerRecords& asker,
+                                    const Growth& more) {
+  struct Owner {
+    OwnerRecords* records;
+    OwnerRecords::Search search;
+    int64_t held;
+  };
+  std::vector<Owner> owners;
+  owners.reserve(owners_.size());
+  for (auto& [name, records] : owners_) {
+    owners.push_back(
+        {&records, records.FromLeastRecentlyUsed(), records.budget()->held()});
+  }
+  Owner& own = *std::find_if(owners.begin(), owners.end(), [&](const Owner& o) {
+    return o.records == &asker;
+  });
+  const int64_t free = budget_->limit() - budget_->held();
+  const int64_t missing = std::max<int64_t>(1, more.bytes - free);
+  GivenBack given(more);
+  std::vector<Record*> chosen;
+  while (given.bytes() < missing) {
+    Owner* owner = &*std::max_element(
+        owners.begin(), owners.end(),
+        [](const Owner& a, const Owner& b) { return a.held < b.held; });
+    Record* record = owner->records->Next(owner->search);
+    if (record == nullptr) {
+      owner = &own;
+      record = owner->records->Next(owner->search);
+    }
+    if (record == nullptr) return {};
+    const int64_t before = given.bytes();
+    record->sequence->AddTo(given);
+    owner->held -= given.bytes() - before;
+    chosen.push_back(record);
+  }
+  return chosen;
 }
 
 absl::Status Store::Exhausted(const absl::Status& status, bool fits) const {

@@ -1,7 +1,10 @@
 #include "server/shards/part_operation.h"
 
+#include <cstddef>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "server/request/request_builder.h"
 
 namespace attention::server {
@@ -32,6 +35,21 @@ absl::Status CheckMergeable(const AttentionRequest& request) {
   return absl::OkStatus();
 }
 
+// Where another part fails, the caller repeats this one, too, and does not know
+// whether it was computed.
+absl::Status CheckRepeatable(const AttentionRequest& request,
+                             absl::string_view part) {
+  if (request.problem.key_value.empty()) return absl::OkStatus();
+  for (size_t n = 0; n < request.sequences.size(); ++n) {
+    if (request.sequences[n].position) continue;
+    return FieldError(
+        absl::StrCat(part, ".sequences.entries[", n, "].position"),
+        "missing (expected beside append: a part is repeated where another "
+        "one fails)");
+  }
+  return absl::OkStatus();
+}
+
 // An AttendRequest as ever, whose results stay here.
 class PartWire final : public AttentionWire {
  public:
@@ -43,8 +61,9 @@ class PartWire final : public AttentionWire {
     absl::StatusOr<AttentionRequest> request =
         wire_->Decode(std::move(message), hold);
     if (!request.ok()) return request;
-    absl::Status mergeable = CheckMergeable(*request);
-    if (!mergeable.ok()) return mergeable;
+    absl::Status status = CheckMergeable(*request);
+    if (status.ok()) status = CheckRepeatable(*request, answer_.whose);
+    if (!status.ok()) return status;
     return request;
   }
   const std::string& id() const override { return wire_->id(); }

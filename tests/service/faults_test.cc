@@ -1,14 +1,16 @@
 // attention-server where an allocation or a thread fails that could be had a
-// moment before: what cannot be provoked from outside.
+// moment before, or a disk hangs: what cannot be provoked from outside.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <functional>
 #include <limits>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -17,8 +19,10 @@
 #include "tests/service/infer_requests.h"
 #include "tests/service/requests.h"
 #include "tests/service/running_server.h"
+#include "tests/service/sequences_fixture.h"
 #include "tests/service/wire_client.h"
 #include "tests/support/faults/planned_faults.h"
+#include "tests/support/temporary_folder.h"
 
 namespace attention::test {
 namespace {
@@ -224,6 +228,36 @@ TEST(NoThreadTest, NewConnectionsAreServedAndItEndsAsItShould) {
               HasSubstr("Resource temporarily unavailable"));
   server.process->Signal(SIGTERM);
   EXPECT_EQ(server.process->Wait(), 0);
+}
+
+// A drain waits for what writes a file, up to a time.
+TEST(HangingDiskTest, DoesNotKeepTheServerFromEnding) {
+  const TemporaryFolder folder;
+  PlannedFaults faults;
+  const RunningServer server = LaunchWith(
+      faults, {"--resident-folder", folder.path(), "--drain-time", "100ms"});
+  ASSERT_NE(server.address, "") << server.process->ReadAll();
+  WireClient client(server.address);
+  ASSERT_TRUE(
+      client.Call(kService + "Create", CreateRequest({"s"}).SerializeAsString())
+          .ok());
+  v1::ExportSequenceRequest request;
+  request.set_name("s");
+  request.set_file("s.safetensors");
+  faults.plan().syncs.fail = 1;
+  const auto call =
+      client.Start(kService + "Export", request.SerializeAsString());
+  const auto late = std::chrono::steady_clock::now() + kPatience;
+  while (faults.plan().syncs.failed == 0) {
+    ASSERT_LT(std::chrono::steady_clock::now(), late);
+    std::this_thread::yield();
+  }
+  server.process->Signal(SIGTERM);
+  EXPECT_EQ(server.process->Wait(), 1);
+  EXPECT_THAT(server.process->ReadAll(),
+              HasSubstr("attention-server: a part of the server has not ended "
+                        "in time"));
+  EXPECT_FALSE(call->Wait().ok());
 }
 
 // gRPC does not look whether it got what it reads into.

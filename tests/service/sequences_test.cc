@@ -24,6 +24,8 @@ namespace {
 
 using absl::StatusCode;
 
+constexpr char kShards[] = "/attention.v1.ShardService/Attend";
+
 TEST_F(SequencesTest, KeysThatStayGiveTheBitsOfKeysThatAreSent) {
   Make("s", 1000);
   v1::AttendRequest query = Query();
@@ -314,6 +316,37 @@ TEST_F(SequencesTest, WrongStepsSayWhichEntry) {
   v1::AttendRequest no_value = AndAppend(OnSequences(Query(), {"s"}), 10, 1);
   no_value.mutable_sequences()->mutable_append()->clear_value();
   refused(no_value, StatusCode::kInvalidArgument, "value: missing");
+}
+
+// Where another part fails, its caller repeats it.
+TEST_F(SequencesTest, APartOfAShardAppendsAtPositionsAlone) {
+  Make("s", 10);
+  Make("t", 10);
+  v1::AttendShardsRequest request;
+  v1::AttendRequest common = Query(2);
+  common.set_return_lse(true);
+  *request.mutable_common() = common;
+  const auto attend = [&] {
+    return client_->Call(kShards, request.SerializeAsString()).status();
+  };
+  v1::AttendRequest& part = *request.mutable_shard()->add_parts();
+  *part.mutable_sequences() =
+      OnSequences(v1::AttendRequest(), {"s", "t"}).sequences();
+  ASSERT_EQ(attend(), absl::OkStatus());  // reads alone
+  v1::KeyValueTensors& append = *part.mutable_sequences()->mutable_append();
+  *append.mutable_key() = Filled(v1::DATA_TYPE_FP32, {2, 1, 1, 2}, 1);
+  *append.mutable_value() = append.key();
+  part.mutable_sequences()->mutable_entries(0)->set_position(10);
+  ExpectRefusal(attend(), StatusCode::kInvalidArgument,
+                {"parts[0].sequences.entries[1].position: missing"});
+  EXPECT_EQ(LengthOf("s"), 10);
+  EXPECT_EQ(LengthOf("t"), 10);
+  part.mutable_sequences()->mutable_entries(1)->set_position(10);
+  for (int times = 0; times < 2; ++times) {
+    ASSERT_EQ(attend(), absl::OkStatus());
+    EXPECT_EQ(LengthOf("s"), 11);
+    EXPECT_EQ(LengthOf("t"), 11);
+  }
 }
 
 server::ServerOptions SmallDimensions() {

@@ -31,6 +31,7 @@ struct FaultPlan {
   std::atomic<int64_t> large_bytes{0};  // what makes an allocation large
   Faults large_allocations;
   Faults threads;
+  Faults syncs;  // of files: they never return
   // Not 0: those that gRPC makes never fail. Its executor gives work to threads
   // that it could not make, and calls then wait for ever.
   std::atomic<int64_t> spare_grpc{0};

@@ -1,5 +1,6 @@
 // A library to be loaded before all others (LD_PRELOAD): allocations and
-// threads fail in a process as a test's FaultPlan says. Nothing here allocates.
+// threads fail, and disks hang, in a process as a test's FaultPlan says.
+// Nothing here allocates.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -58,6 +59,11 @@ bool AllocationFails(size_t bytes) {
          plan->large_allocations.Next();
 }
 
+bool SyncHangs() {
+  FaultPlan* const plan = Plan();
+  return plan != nullptr && plan->syncs.Next();
+}
+
 // The function that would be called without this library.
 template <typename Function>
 Function* Next(Function*& found, const char* name) {
@@ -112,6 +118,14 @@ int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
                      void*);
   if (attention::test::ThreadFails(__builtin_return_address(0))) return EAGAIN;
   return Next(next, "pthread_create")(thread, attributes, run, argument);
+}
+
+int fsync(int file) {
+  static int (*next)(int);
+  if (attention::test::SyncHangs()) {
+    while (true) ::pause();
+  }
+  return Next(next, "fsync")(file);
 }
 
 }  // extern "C"

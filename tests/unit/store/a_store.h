@@ -1,6 +1,8 @@
 #ifndef ATTENTION_TESTS_UNIT_STORE_A_STORE_H_
 #define ATTENTION_TESTS_UNIT_STORE_A_STORE_H_
 
+#include <gtest/gtest.h>
+
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -62,6 +64,19 @@ struct AStore {
   Store store;
   Time now = Time(std::chrono::hours(1));
 };
+
+/// Bytes of an empty sequence with a name of one letter.
+inline int64_t EmptyBytes() {
+  AStore s;
+  EXPECT_TRUE(s.Create("", "x").ok());
+  return s.store.budget().held();
+}
+
+/// A store with room for so many sequences of `pages` pages each.
+inline StoreOptions RoomFor(int64_t sequences, int64_t pages, bool evict) {
+  return {.memory_limit = sequences * (EmptyBytes() + SmallPages(pages)),
+          .evict = evict};
+}
 
 }  // namespace attention::store::testing
 
