@@ -69,7 +69,7 @@ absl::StatusOr<KeyValueService::Asked<Request>> KeyValueService::Read(
     absl::Status has = CheckRight(caller->get(), *right);
     if (!has.ok()) return has;
   }
-  auto message = ReadSmallMessage<Request>(request, kMostBytes);
+  auto message = ReadStrictMessage<Request>(request, kMostBytes);
   if (!message.ok()) return message.status();
   std::string owner = ResidentStore::OwnerOf(caller->get());
   return Asked<Request>{*std::move(caller), std::move(owner),
