@@ -36,6 +36,18 @@ absl::Status Followed(const absl::Status& status, absl::string_view text) {
 
 }  // namespace
 
+CallerLimits TaskServices::LimitsOf(const Caller* caller) const {
+  CallerLimits limits;
+  if (caller != nullptr) limits = caller->limits;
+  if (limits.max_requests_per_second == 0) {
+    limits.max_requests_per_second = max_requests_per_second;
+  }
+  if (limits.max_bytes_per_second == 0) {
+    limits.max_bytes_per_second = max_bytes_per_second;
+  }
+  return limits;
+}
+
 Task::Task(const TaskServices& services, RequestArrival arrival)
     : services_(services),
       arrival_(std::move(arrival)),
@@ -236,17 +248,7 @@ void Task::StopIfLate() {
 }
 
 CallerLimits Task::Limits() const {
-  CallerLimits limits;
-  if (arrival_.origin->caller != nullptr) {
-    limits = arrival_.origin->caller->limits;
-  }
-  if (limits.max_requests_per_second == 0) {
-    limits.max_requests_per_second = services_.max_requests_per_second;
-  }
-  if (limits.max_bytes_per_second == 0) {
-    limits.max_bytes_per_second = services_.max_bytes_per_second;
-  }
-  return limits;
+  return services_.LimitsOf(arrival_.origin->caller.get());
 }
 
 std::chrono::nanoseconds Task::MaxComputeTime() const {

@@ -43,10 +43,11 @@ absl::Status StillWanted(const grpc::CallbackServerContext& context) {
              : absl::OkStatus();
 }
 
-// What a worker does in a call's turn.
+// What a worker does in a call's turn, and the call's place until then.
 class WorkInTurn final : public QueuedWork {
  public:
-  explicit WorkInTurn(std::function<void()> work) : work_(std::move(work)) {}
+  WorkInTurn(Admission::Ticket ticket, std::function<void()> work)
+      : ticket_(std::move(ticket)), work_(std::move(work)) {}
 
   void RunQueued(Turn& turn) override {
     turn.SetParts(1);
@@ -54,6 +55,7 @@ class WorkInTurn final : public QueuedWork {
   }
 
  private:
+  const Admission::Ticket ticket_;
   const std::function<void()> work_;
 };
 
@@ -145,15 +147,21 @@ KeyValueService::Reactor* KeyValueService::Truncate(
   }
   // gRPC's thread does not wait for whoever appends much.
   const CallOrigin origin = OriginOf(*context, asked->caller);
+  auto ticket = services_.admission.Admit(
+      origin.holder(), static_cast<int64_t>(request->Length()),
+      services_.LimitsOf(asked->caller.get()));
+  if (!ticket.ok()) return Answer(context, ticket.status());
   const auto cost = services_.costs.Estimate(
       {server::Work::kCopy, static_cast<double>(request->Length())});
   Reactor* const reactor = context->DefaultReactor();
   const absl::Status late = services_.queue.Add(
-      std::make_shared<WorkInTurn>([=, this, asked = *std::move(asked)] {
-        absl::Status status = StillWanted(*context);
-        if (status.ok()) status = TruncateFor(asked.owner, asked.message);
-        reactor->Finish(ToGrpcStatus(status));
-      }),
+      std::make_shared<WorkInTurn>(
+          *std::move(ticket),
+          [=, this, asked = *std::move(asked)] {
+            absl::Status status = StillWanted(*context);
+            if (status.ok()) status = TruncateFor(asked.owner, asked.message);
+            reactor->Finish(ToGrpcStatus(status));
+          }),
       {origin.path(), cost, origin.deadline});
   if (!late.ok()) reactor->Finish(ToGrpcStatus(late));
   return reactor;
