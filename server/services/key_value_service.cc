@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/out_of_memory.h"
 #include "server/request/request_builder.h"
 #include "server/request/request_limits.h"
 #include "server/scheduling/retry_after.h"
@@ -83,13 +84,16 @@ KeyValueService::Reactor* KeyValueService::Ask(Context* context,
                                                const grpc::ByteBuffer& request,
                                                grpc::ByteBuffer& response,
                                                Work<Request, Response> work) {
-  const auto asked = Read<Request>(*context, request);
-  if (!asked.ok()) return Answer(context, asked.status());
-  Response reply;
-  const absl::Status status =
-      (this->*work)(asked->owner, asked->message, reply);
-  if (status.ok()) WriteMessage(reply, response);
-  return Answer(context, status);
+  // Whether it may be repeated is not known where memory has run out.
+  return Answer(context, WithoutBadAlloc([&] {
+                  const auto asked = Read<Request>(*context, request);
+                  if (!asked.ok()) return asked.status();
+                  Response reply;
+                  absl::Status status =
+                      (this->*work)(asked->owner, asked->message, reply);
+                  if (status.ok()) WriteMessage(reply, response);
+                  return status;
+                }));
 }
 
 template <typename Request, typename Response>
@@ -105,14 +109,17 @@ KeyValueService::Reactor* KeyValueService::AskInTurn(
     // Also where its deadline has passed, or the server has drained for long
     // enough.
     const auto go_on = [context] { return StillWanted(*context); };
-    absl::Status status = turn;
-    if (status.ok()) status = go_on();
-    Response reply;
-    if (status.ok()) {
-      status = (this->*work)(asked.owner, asked.message, go_on, reply);
-    }
-    if (status.ok()) WriteMessage(reply, response);
-    reactor->Finish(ToGrpcStatus(status));
+    const auto in_turn = [&] {
+      absl::Status status = go_on();
+      Response reply;
+      if (status.ok()) {
+        status = (this->*work)(asked.owner, asked.message, go_on, reply);
+      }
+      if (status.ok()) WriteMessage(reply, response);
+      return status;
+    };
+    reactor->Finish(ToGrpcStatus(
+        turn.ok() ? WithoutBadAlloc(in_turn, OutOfMemoryForNow) : turn));
   });
   return reactor;
 }
@@ -238,8 +245,12 @@ bool KeyValueService::IsChanging(const std::string& owner,
 absl::Status KeyValueService::TruncateFor(const std::string& owner,
                                           const v1::TruncateRequest& request) {
   if (!request.has_length()) return Required("length");
-  return store().Truncate(owner, request.name(), request.length(),
-                          store::Clock::now());
+  return WithoutBadAlloc(
+      [&] {
+        return store().Truncate(owner, request.name(), request.length(),
+                                store::Clock::now());
+      },
+      OutOfMemoryForNow);
 }
 
 absl::Status KeyValueService::ForkFor(const std::string& owner,
