@@ -3,7 +3,6 @@
 #include <spdlog/spdlog.h>
 
 #include <filesystem>
-#include <new>
 #include <system_error>
 #include <utility>
 
@@ -37,16 +36,6 @@ std::string Reason(const absl::Status& status) {
   return TruncateUtf8(IsUtf8(message) ? static_cast<std::string>(message)
                                       : absl::CHexEscape(message),
                       kMostReasonBytes);
-}
-
-absl::StatusOr<ParameterSet> LoadWithoutBadAlloc(const std::string& name,
-                                                 const std::string& folder,
-                                                 int64_t most_bytes) {
-  try {
-    return LoadParameterSet(name, folder, most_bytes);
-  } catch (const std::bad_alloc&) {
-    return OutOfMemory();
-  }
 }
 
 bool IsNameCharacter(char c) {
@@ -140,8 +129,8 @@ absl::Status ModelRepository::Load(const std::string& name) {
     return absl::NotFoundError(absl::StrCat(
         "model '", name, "': the model repository has no such folder"));
   }
-  absl::StatusOr<ParameterSet> loaded =
-      LoadWithoutBadAlloc(name, folder, most_bytes_);
+  absl::StatusOr<ParameterSet> loaded = WithoutBadAlloc(
+      [&] { return LoadParameterSet(name, folder, most_bytes_); });
   if (!loaded.ok()) {
     absl::Status status(
         loaded.status().code(),

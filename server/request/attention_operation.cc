@@ -1,7 +1,6 @@
 #include "server/request/attention_operation.h"
 
 #include <cstdint>
-#include <new>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -118,13 +117,10 @@ absl::Status AttentionOperation::Run(const std::stop_token& stop,
                                      RequestFacts& facts) {
   if (!keys_) return Compute(stop, pauses, facts);
   facts.repeatable = false;  // until it is known what was appended
-  absl::Status status;
-  try {
-    status = ReadSequences();
-    if (status.ok()) status = Compute(stop, pauses, facts);
-  } catch (const std::bad_alloc&) {
-    status = OutOfMemory();
-  }
+  const absl::Status status = WithoutBadAlloc([&] {
+    absl::Status read = ReadSequences();
+    return read.ok() ? Compute(stop, pauses, facts) : read;
+  });
   const SequenceKeys::Ended ended = keys_->End(request_, status);
   facts.repeatable = ended.repeatable;
   facts.kept = ended.kept;

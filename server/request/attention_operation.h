@@ -29,12 +29,9 @@ class AttentionWire {
   virtual absl::StatusOr<AttentionRequest> Decode(ReceivedMessage message,
                                                   HoldBytes hold) = 0;
   virtual Rpc rpc() const { return Rpc::kOther; }
-  /// As in Operation. Here for messages whose large fields are not looked at
-  /// byte by byte.
+  /// As in Operation.
   virtual Work DecodingWork(int64_t message_bytes) const {
-    constexpr int64_t kMostAtOnce = 1 << 20;
-    if (message_bytes <= kMostAtOnce) return {};
-    return {Work::kDecodeMessage, static_cast<double>(message_bytes)};
+    return WorkOfSplitting(message_bytes);
   }
   /// The caller's name for it; empty where it has none, or could not be read.
   virtual const std::string& id() const = 0;

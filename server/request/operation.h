@@ -28,6 +28,14 @@ struct Work {
   double amount = 0;
 };
 
+/// Operation::DecodingWork() of messages whose large fields are not looked at
+/// byte by byte.
+inline Work WorkOfSplitting(int64_t message_bytes) {
+  constexpr int64_t kMostAtOnce = 1 << 20;
+  if (message_bytes <= kMostAtOnce) return {};
+  return {Work::kDecodeMessage, static_cast<double>(message_bytes)};
+}
+
 /// What an operation needs, known before it runs.
 struct OperationNeeds {
   /// Bytes that the reply will hold at most.

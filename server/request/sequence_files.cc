@@ -9,6 +9,7 @@
 #include "absl/strings/str_replace.h"
 #include "core/formats/safetensors_reader.h"
 #include "core/store/sequence_file.h"
+#include "server/base/out_of_memory.h"
 
 namespace attention::server {
 namespace {
@@ -75,16 +76,19 @@ absl::StatusOr<ImportedSequence> ImportSequence(store::Store& store,
   // Whatever becomes of the name.
   const store::Sequence* const sequence = made->sequence.get();
   absl::Status other;  // of the call and the store: about the file's rows alone
-  const absl::Status status = reader->Read(
-      [&](int64_t layer, int64_t position, const KeyValueBlock& rows) {
-        other = go_on();
-        if (!other.ok()) return other;
-        other = store
-                    .Append(owner, made->name, layer, position, rows,
-                            store::Clock::now(), sequence)
-                    .status();
-        return other;
-      });
+  const auto append = [&](int64_t layer, int64_t position,
+                          const KeyValueBlock& rows) {
+    other = go_on();
+    if (!other.ok()) return other;
+    other = store
+                .Append(owner, made->name, layer, position, rows,
+                        store::Clock::now(), sequence)
+                .status();
+    return other;
+  };
+  // Also then nothing is left of it.
+  const absl::Status status =
+      WithoutBadAlloc([&] { return reader->Read(append); });
   if (!status.ok()) {
     store.Delete(owner, made->name, sequence).IgnoreError();
     // NOT_FOUND would be a file that is not there.

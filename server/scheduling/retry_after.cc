@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/store/store.h"
+#include "server/base/out_of_memory.h"
 
 namespace attention::server {
 
@@ -18,5 +19,7 @@ absl::Status OrTryAgain(absl::Status status, bool repeatable) {
   }
   return RetryAfter(std::move(status), kTryAgain);
 }
+
+absl::Status OutOfMemoryForNow() { return OrTryAgain(OutOfMemory()); }
 
 }  // namespace attention::server

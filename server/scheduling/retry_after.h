@@ -20,6 +20,9 @@ absl::Status RetryAfter(absl::Status status, std::chrono::nanoseconds time);
 /// else), or is not `repeatable`. Any other status as it is.
 absl::Status OrTryAgain(absl::Status status, bool repeatable = true);
 
+/// OutOfMemory() of what is repeatable: with kTryAgain.
+absl::Status OutOfMemoryForNow();
+
 }  // namespace attention::server
 
 #endif  // ATTENTION_SERVER_SCHEDULING_RETRY_AFTER_H_

@@ -1,7 +1,6 @@
 #include "server/scheduling/task.h"
 
 #include <algorithm>
-#include <new>
 #include <utility>
 
 #include "absl/strings/cord.h"
@@ -13,16 +12,12 @@
 namespace attention::server {
 namespace {
 
-// The one exception that running out of memory in a library can raise here; it
-// ends the request and not the process.
+// `facts` say, when memory has run out, whether the request is repeatable.
 template <typename Function>
-auto WithoutBadAlloc(const RequestFacts& facts, Function function)
-    -> decltype(function()) {
-  try {
-    return function();
-  } catch (const std::bad_alloc&) {
+auto OrOutOfMemory(const RequestFacts& facts, Function function) {
+  return WithoutBadAlloc(function, [&facts] {
     return OrTryAgain(OutOfMemory(), facts.repeatable);
-  }
+  });
 }
 
 // The same with more text.
@@ -35,6 +30,18 @@ absl::Status Followed(const absl::Status& status, absl::string_view text) {
 }
 
 }  // namespace
+
+CallerLimits TaskServices::LimitsOf(const Caller* caller) const {
+  CallerLimits limits;
+  if (caller != nullptr) limits = caller->limits;
+  if (limits.max_requests_per_second == 0) {
+    limits.max_requests_per_second = max_requests_per_second;
+  }
+  if (limits.max_bytes_per_second == 0) {
+    limits.max_bytes_per_second = max_bytes_per_second;
+  }
+  return limits;
+}
 
 Task::Task(const TaskServices& services, RequestArrival arrival)
     : services_(services),
@@ -65,7 +72,7 @@ void Task::Start(Done done) {
 // On the thread that brought the message, or on a worker in its turn.
 void Task::DecodeAndGoOn(Turn* turn) {
   const std::chrono::nanoseconds begin = SinceArrival();
-  absl::Status status = WithoutBadAlloc(facts_, [&] { return Decode(turn); });
+  absl::Status status = OrOutOfMemory(facts_, [&] { return Decode(turn); });
   facts_.decode_time = SinceArrival() - begin;
   decoded_ = true;
   // Of what was read to its end: a message that is wrong at its beginning says
@@ -166,7 +173,7 @@ void Task::RunAndFinish(const Pauses& pauses) {
   const absl::Status status =
       stop_.stop_requested()
           ? StopStatus()
-          : WithoutBadAlloc(facts_, [&] { return Run(pauses); });
+          : OrOutOfMemory(facts_, [&] { return Run(pauses); });
   facts_.compute_time = SinceArrival() - facts_.queue_time - facts_.gather_time;
   computed_ = status.ok();
   if (status.ok()) return Finish(Encode());
@@ -184,8 +191,8 @@ absl::Status Task::Run(const Pauses& pauses) {
 
 absl::StatusOr<ReplyBuffer> Task::Encode() {
   const std::chrono::nanoseconds begin = SinceArrival();
-  absl::StatusOr<ReplyBuffer> reply = WithoutBadAlloc(
-      facts_, [&] { return arrival_.operation->Encode(facts_); });
+  absl::StatusOr<ReplyBuffer> reply =
+      OrOutOfMemory(facts_, [&] { return arrival_.operation->Encode(facts_); });
   facts_.encode_time = SinceArrival() - begin;
   return reply;
 }
@@ -236,17 +243,7 @@ void Task::StopIfLate() {
 }
 
 CallerLimits Task::Limits() const {
-  CallerLimits limits;
-  if (arrival_.origin->caller != nullptr) {
-    limits = arrival_.origin->caller->limits;
-  }
-  if (limits.max_requests_per_second == 0) {
-    limits.max_requests_per_second = services_.max_requests_per_second;
-  }
-  if (limits.max_bytes_per_second == 0) {
-    limits.max_bytes_per_second = services_.max_bytes_per_second;
-  }
-  return limits;
+  return services_.LimitsOf(arrival_.origin->caller.get());
 }
 
 std::chrono::nanoseconds Task::MaxComputeTime() const {

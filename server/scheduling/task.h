@@ -40,6 +40,10 @@ struct TaskServices {
   int64_t max_requests_per_second = 0;
   int64_t max_bytes_per_second = 0;
 
+  /// Those of a caller, with the quotas above where it has none; null: of
+  /// everybody.
+  CallerLimits LimitsOf(const Caller* caller) const;
+
   /// RequestMetrics::CountTurnedAway(), where somebody counts.
   void CountTurnedAway(Rpc rpc, const absl::Status& status) const {
     if (metrics != nullptr) metrics->CountTurnedAway(rpc, status);

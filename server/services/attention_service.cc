@@ -67,7 +67,7 @@ grpc::ServerUnaryReactor* AttentionService::GetServerInfo(
   const absl::StatusOr<CallerPtr> caller =
       CallerOfCall(services_.callers, *context);
   if (!caller.ok()) return Answer(context, caller.status());
-  const auto message = ReadSmallMessage<v1::GetServerInfoRequest>(*request);
+  const auto message = ReadStrictMessage<v1::GetServerInfoRequest>(*request);
   if (!message.ok()) return Answer(context, message.status());
   v1::GetServerInfoResponse info;
   FillServerInfo(options_, engine_, info);

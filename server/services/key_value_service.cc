@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/out_of_memory.h"
 #include "server/request/request_builder.h"
 #include "server/request/request_limits.h"
 #include "server/scheduling/retry_after.h"
@@ -43,10 +44,11 @@ absl::Status StillWanted(const grpc::CallbackServerContext& context) {
              : absl::OkStatus();
 }
 
-// What a worker does in a call's turn.
+// What a worker does in a call's turn, and the call's place until then.
 class WorkInTurn final : public QueuedWork {
  public:
-  explicit WorkInTurn(std::function<void()> work) : work_(std::move(work)) {}
+  WorkInTurn(Admission::Ticket ticket, std::function<void()> work)
+      : ticket_(std::move(ticket)), work_(std::move(work)) {}
 
   void RunQueued(Turn& turn) override {
     turn.SetParts(1);
@@ -54,6 +56,7 @@ class WorkInTurn final : public QueuedWork {
   }
 
  private:
+  const Admission::Ticket ticket_;
   const std::function<void()> work_;
 };
 
@@ -69,7 +72,7 @@ absl::StatusOr<KeyValueService::Asked<Request>> KeyValueService::Read(
     absl::Status has = CheckRight(caller->get(), *right);
     if (!has.ok()) return has;
   }
-  auto message = ReadSmallMessage<Request>(request, kMostBytes);
+  auto message = ReadStrictMessage<Request>(request, kMostBytes);
   if (!message.ok()) return message.status();
   std::string owner = ResidentStore::OwnerOf(caller->get());
   return Asked<Request>{*std::move(caller), std::move(owner),
@@ -81,13 +84,16 @@ KeyValueService::Reactor* KeyValueService::Ask(Context* context,
                                                const grpc::ByteBuffer& request,
                                                grpc::ByteBuffer& response,
                                                Work<Request, Response> work) {
-  const auto asked = Read<Request>(*context, request);
-  if (!asked.ok()) return Answer(context, asked.status());
-  Response reply;
-  const absl::Status status =
-      (this->*work)(asked->owner, asked->message, reply);
-  if (status.ok()) WriteMessage(reply, response);
-  return Answer(context, status);
+  // Whether it may be repeated is not known where memory has run out.
+  return Answer(context, WithoutBadAlloc([&] {
+                  const auto asked = Read<Request>(*context, request);
+                  if (!asked.ok()) return asked.status();
+                  Response reply;
+                  absl::Status status =
+                      (this->*work)(asked->owner, asked->message, reply);
+                  if (status.ok()) WriteMessage(reply, response);
+                  return status;
+                }));
 }
 
 template <typename Request, typename Response>
@@ -103,14 +109,17 @@ KeyValueService::Reactor* KeyValueService::AskInTurn(
     // Also where its deadline has passed, or the server has drained for long
     // enough.
     const auto go_on = [context] { return StillWanted(*context); };
-    absl::Status status = turn;
-    if (status.ok()) status = go_on();
-    Response reply;
-    if (status.ok()) {
-      status = (this->*work)(asked.owner, asked.message, go_on, reply);
-    }
-    if (status.ok()) WriteMessage(reply, response);
-    reactor->Finish(ToGrpcStatus(status));
+    const auto in_turn = [&] {
+      absl::Status status = go_on();
+      Response reply;
+      if (status.ok()) {
+        status = (this->*work)(asked.owner, asked.message, go_on, reply);
+      }
+      if (status.ok()) WriteMessage(reply, response);
+      return status;
+    };
+    reactor->Finish(ToGrpcStatus(
+        turn.ok() ? WithoutBadAlloc(in_turn, OutOfMemoryForNow) : turn));
   });
   return reactor;
 }
@@ -145,15 +154,21 @@ KeyValueService::Reactor* KeyValueService::Truncate(
   }
   // gRPC's thread does not wait for whoever appends much.
   const CallOrigin origin = OriginOf(*context, asked->caller);
+  auto ticket = services_.admission.Admit(
+      origin.holder(), static_cast<int64_t>(request->Length()),
+      services_.LimitsOf(asked->caller.get()));
+  if (!ticket.ok()) return Answer(context, ticket.status());
   const auto cost = services_.costs.Estimate(
       {server::Work::kCopy, static_cast<double>(request->Length())});
   Reactor* const reactor = context->DefaultReactor();
   const absl::Status late = services_.queue.Add(
-      std::make_shared<WorkInTurn>([=, this, asked = *std::move(asked)] {
-        absl::Status status = StillWanted(*context);
-        if (status.ok()) status = TruncateFor(asked.owner, asked.message);
-        reactor->Finish(ToGrpcStatus(status));
-      }),
+      std::make_shared<WorkInTurn>(
+          *std::move(ticket),
+          [=, this, asked = *std::move(asked)] {
+            absl::Status status = StillWanted(*context);
+            if (status.ok()) status = TruncateFor(asked.owner, asked.message);
+            reactor->Finish(ToGrpcStatus(status));
+          }),
       {origin.path(), cost, origin.deadline});
   if (!late.ok()) reactor->Finish(ToGrpcStatus(late));
   return reactor;
@@ -230,8 +245,12 @@ bool KeyValueService::IsChanging(const std::string& owner,
 absl::Status KeyValueService::TruncateFor(const std::string& owner,
                                           const v1::TruncateRequest& request) {
   if (!request.has_length()) return Required("length");
-  return store().Truncate(owner, request.name(), request.length(),
-                          store::Clock::now());
+  return WithoutBadAlloc(
+      [&] {
+        return store().Truncate(owner, request.name(), request.length(),
+                                store::Clock::now());
+      },
+      OutOfMemoryForNow);
 }
 
 absl::Status KeyValueService::ForkFor(const std::string& owner,

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "attention/v1/attention.grpc.pb.h"
+#include "server/base/out_of_memory.h"
 #include "server/shards/peer_status.h"
 #include "server/telemetry/trace_context.h"
 #include "server/wire/status_table.h"
@@ -194,29 +195,34 @@ void ShardCall::RunQueued(Turn& turn) {
 
 void ShardCall::Conclude() {
   absl::Status status = failure();
-  // One answer is what it is.
-  if (status.ok() && answers_.size() > 1) {
-    status = MergeAnswers(absl::MakeSpan(answers_));
-  }
+  // Without a time to try again: a part may have appended.
+  if (status.ok()) status = WithoutBadAlloc([this] { return Reply(); });
   End(status);
+}
+
+absl::Status ShardCall::Reply() {
+  // One answer is what it is.
+  if (answers_.size() > 1) {
+    absl::Status merged = MergeAnswers(absl::MakeSpan(answers_));
+    if (!merged.ok()) return merged;
+  }
+  for (const ShardAnswer& answer : answers_) {
+    facts_.queue_time = std::max(facts_.queue_time, answer.queue_time);
+    facts_.compute_time = std::max(facts_.compute_time, answer.compute_time);
+  }
+  facts_.backend = answers_.front().backend;
+  facts_.kernel = answers_.front().kernel;
+  ReplyBuffer reply =
+      wire_->Encode(absl::MakeSpan(answers_.front().results), facts_);
+  facts_.reply_bytes = static_cast<int64_t>(reply.bytes().Length());
+  response_.Swap(&reply.bytes());
+  return absl::OkStatus();
 }
 
 void ShardCall::End(const absl::Status& status) {
   const std::chrono::nanoseconds took =
       std::chrono::steady_clock::now() - begin_;
   if (wire_ != nullptr) facts_.id = wire_->id();
-  if (status.ok()) {
-    for (const ShardAnswer& answer : answers_) {
-      facts_.queue_time = std::max(facts_.queue_time, answer.queue_time);
-      facts_.compute_time = std::max(facts_.compute_time, answer.compute_time);
-    }
-    facts_.backend = answers_.front().backend;
-    facts_.kernel = answers_.front().kernel;
-    ReplyBuffer reply =
-        wire_->Encode(absl::MakeSpan(answers_.front().results), facts_);
-    facts_.reply_bytes = static_cast<int64_t>(reply.bytes().Length());
-    response_.Swap(&reply.bytes());
-  }
   // Of the call: with the time in which it waited for others.
   facts_.queue_time = std::min(facts_.queue_time, took);
   facts_.compute_time = took - facts_.queue_time;

@@ -81,6 +81,8 @@ class ShardCall final : public grpc::ServerUnaryReactor,
   // One of those that were waited for is there, or has failed.
   void Arrived();
   void Conclude();
+  // Merges what all have answered, and puts it into words.
+  absl::Status Reply();
   void End(const absl::Status& status);
 
   const std::string authorization_;

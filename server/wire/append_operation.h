@@ -25,6 +25,9 @@ class AppendOperation final : public Operation {
 
   const char* name() const override { return "append"; }
   Rpc rpc() const override { return Rpc::kAppend; }
+  Work DecodingWork(int64_t message_bytes) const override {
+    return WorkOfSplitting(message_bytes);
+  }
 
   /// Unknown fields are refused, as Attend refuses them.
   absl::Status Decode(ReceivedMessage message, HoldBytes hold,

@@ -95,6 +95,8 @@ SplitRules::SplitRules(const pb::Descriptor& message, UnknownFields unknown,
                        std::vector<const pb::FieldDescriptor*> elements)
     : unknown_(unknown),
       elements_(std::move(elements)),
+      most_other_bytes_(elements_.empty() ? std::numeric_limits<size_t>::max()
+                                          : kMostOtherBytes),
       root_(PlanOf(message)) {}
 
 SplitRules::~SplitRules() = default;
@@ -168,11 +170,11 @@ class MessageSplitter {
       absl::Status status =
           CopyField(message, static_cast<uint32_t>(tag), within, out);
       if (!status.ok()) return status;
-      if (out.size() > kMostOtherBytes) {
+      if (out.size() > rules_.most_other_bytes_) {
         return absl::InvalidArgumentError(absl::StrCat(
             within, within.empty() ? "" : ": ",
             "the fields other than tensor elements take more than ",
-            kMostOtherBytes, " bytes"));
+            rules_.most_other_bytes_, " bytes"));
       }
     }
     return absl::OkStatus();
@@ -260,10 +262,10 @@ class MessageSplitter {
   // Bytes, a string or packed numbers.
   absl::Status CopyText(const FieldPlan& plan, int size, std::string& out) {
     const pb::FieldDescriptor& field = *plan.field;
-    if (static_cast<size_t>(size) > kMostOtherBytes) {
+    if (static_cast<size_t>(size) > rules_.most_other_bytes_) {
       return absl::InvalidArgumentError(
           absl::StrCat(field.name(), ": takes ", size, " bytes (at most ",
-                       kMostOtherBytes, " are read)"));
+                       rules_.most_other_bytes_, " are read)"));
     }
     AppendVarint(static_cast<uint64_t>(size), out);
     const size_t begin = out.size();

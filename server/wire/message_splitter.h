@@ -56,7 +56,8 @@ class SplitRules {
  public:
   /// `elements` are the fields that hold elements, in the message or in one
   /// within it: of type bytes, which the mark then stands in, or messages with
-  /// a field `bytes_contents`, which it then stands in.
+  /// a field `bytes_contents`, which it then stands in. Where there are none,
+  /// a message may be of any size: whoever brings it bounds it.
   SplitRules(const google::protobuf::Descriptor& message, UnknownFields unknown,
              std::vector<const google::protobuf::FieldDescriptor*> elements);
   ~SplitRules();
@@ -71,6 +72,7 @@ class SplitRules {
 
   const UnknownFields unknown_;
   const std::vector<const google::protobuf::FieldDescriptor*> elements_;
+  const size_t most_other_bytes_;
   std::map<const google::protobuf::Descriptor*, std::unique_ptr<MessagePlan>>
       plans_;
   const MessagePlan* const root_;
@@ -85,9 +87,9 @@ class SplitRules {
 /// INVALID_ARGUMENT where the bytes are not a message, where a field is unknown
 /// and `rules` refuse that (also in a member of a oneof that a later one
 /// replaces), where a string is not UTF-8, where more than 64 fields hold
-/// elements, or where all others take more than 64 KiB. RESOURCE_EXHAUSTED
-/// where memory runs out. A length that claims more bytes than there are
-/// allocates nothing.
+/// elements, or where all others beside such take more than 64 KiB.
+/// RESOURCE_EXHAUSTED where memory runs out. A length that claims more bytes
+/// than there are allocates nothing.
 absl::StatusOr<MessageElements> SplitMessage(
     ReceivedMessage slices, const SplitRules& rules,
     google::protobuf::Message& message);

@@ -56,6 +56,8 @@ v1::AttendRequest RequestOfLargeTensors() {
 struct Way {
   const char* name;
   std::function<absl::Status(const RunningServer&, WireClient&)> ask;
+  // Before the first time, where memory is to be had.
+  std::function<void(WireClient&)> prepare = [](WireClient&) {};
 };
 
 void PrintTo(const Way& way, std::ostream* out) { *out << way.name; }
@@ -77,9 +79,12 @@ class LargeAllocationTest : public testing::TestWithParam<Way> {};
 // Each of them in turn, until there is none left that fails.
 TEST_P(LargeAllocationTest, ThatFailsEndsTheRequestAlone) {
   PlannedFaults faults;
-  const RunningServer server = LaunchWith(faults);
+  const TemporaryFolder files;
+  const RunningServer server =
+      LaunchWith(faults, {"--resident-folder", files.path()});
   ASSERT_NE(server.address, "") << server.process->ReadAll();
   WireClient client(server.address);
+  GetParam().prepare(client);
   ASSERT_EQ(GetParam().ask(server, client), absl::OkStatus());
   faults.plan().large_bytes = kLarge;
   Faults& allocations = faults.plan().large_allocations;
@@ -105,6 +110,55 @@ TEST_P(LargeAllocationTest, ThatFailsEndsTheRequestAlone) {
   EXPECT_LT(n, kMost);
   server.process->Signal(SIGTERM);
   EXPECT_EQ(server.process->Wait(), 0);
+}
+
+// The list of its layers is large, and of the first two the list of pages, as
+// is what is read of their file at once.
+void MakeSequence(WireClient& client) {
+  constexpr int64_t kKeys = 18'432;
+  constexpr int64_t kWidth = 32;
+  v1::CreateSequencesRequest request = CreateRequest({"s"});
+  v1::SequenceForm& form = *request.mutable_sequences(0)->mutable_form();
+  form.set_key_width(kWidth);
+  form.set_value_width(kWidth);
+  form.set_layers(1024);
+  EXPECT_EQ(
+      client.Call(kService + "Create", request.SerializeAsString()).status(),
+      absl::OkStatus());
+  v1::AppendRequest append;
+  append.set_name("s");
+  *append.mutable_key() = Filled(v1::DATA_TYPE_FP32, {1, kKeys, kWidth}, 1);
+  *append.mutable_value() = append.key();
+  for (int64_t layer = 0; layer < 2; ++layer) {
+    append.set_layer(layer);
+    EXPECT_EQ(
+        client.Call(kService + "Append", append.SerializeAsString()).status(),
+        absl::OkStatus());
+  }
+}
+
+absl::Status Export(WireClient& client) {
+  v1::ExportSequenceRequest request;
+  request.set_name("s");
+  request.set_file("s");
+  return client.Call(kService + "Export", request.SerializeAsString()).status();
+}
+
+// And deletes it again. There is none of its name where it failed.
+absl::Status Import(WireClient& client) {
+  v1::ImportSequenceRequest request;
+  request.set_file("s");
+  request.set_name("t");
+  const absl::Status status =
+      client.Call(kService + "Import", request.SerializeAsString()).status();
+  v1::DeleteSequencesRequest remove;
+  remove.add_names("t");
+  const auto removed =
+      client.Call(kService + "Delete", remove.SerializeAsString());
+  v1::DeleteSequencesResponse response;
+  EXPECT_TRUE(removed.ok() && response.ParseFromString(*removed));
+  EXPECT_EQ(response.deleted(), status.ok() ? 1 : 0);
+  return status;
 }
 
 absl::Status AskOverHttp(const RunningServer& server) {
@@ -146,7 +200,20 @@ INSTANTIATE_TEST_SUITE_P(
               return Infer(client, request).status();
             }},
         Way{"Http", [](const RunningServer& server,
-                       WireClient&) { return AskOverHttp(server); }}),
+                       WireClient&) { return AskOverHttp(server); }},
+        Way{"Export",
+            [](const RunningServer&, WireClient& client) {
+              return Export(client);
+            },
+            MakeSequence},
+        Way{"Import",
+            [](const RunningServer&, WireClient& client) {
+              return Import(client);
+            },
+            [](WireClient& client) {
+              MakeSequence(client);
+              EXPECT_EQ(Export(client), absl::OkStatus());
+            }}),
     [](const auto& way) { return static_cast<std::string>(way.param.name); });
 
 // What attention-server does of which all threads, or all large allocations,

@@ -3,15 +3,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tests/service/gated_server.h"
 #include "tests/service/requests.h"
 #include "tests/service/sequences_fixture.h"
+#include "tests/service/wire_client.h"
 #include "tests/service/wrong_input.h"
 #include "tests/support/temporary_folder.h"
 
@@ -155,6 +159,68 @@ TEST_F(SequencesTest, SequencesThatDoNotFitNowMayBeMadeLater) {
   }
   ASSERT_EQ(made().code(), StatusCode::kResourceExhausted);
   EXPECT_FALSE(SaysWhenToTryAgain(made()));
+}
+
+// Keys and values of 32 MiB each, which take a while to copy.
+constexpr int64_t kManyKeys = 8192;
+constexpr int64_t kWide = 1024;
+
+v1::CreateSequencesRequest WideSequence(const std::string& name) {
+  v1::CreateSequencesRequest request = CreateRequest({name});
+  v1::SequenceForm& form = *request.mutable_sequences(0)->mutable_form();
+  form.set_key_width(kWide);
+  form.set_value_width(kWide);
+  return request;
+}
+
+v1::AppendRequest AppendMuchTo(const std::string& name) {
+  v1::AppendRequest request;
+  request.set_name(name);
+  *request.mutable_key() = Filled(v1::DATA_TYPE_FP32, {1, kManyKeys, kWide}, 1);
+  *request.mutable_value() = request.key();
+  return request;
+}
+
+// Of as many as are sent at once, those that are refused. All are answered.
+int RefusedTruncates(WireClient& client, const std::string& name) {
+  v1::TruncateRequest cut;
+  cut.set_name(name);
+  cut.set_length(0);
+  std::vector<std::unique_ptr<PendingCall>> calls(16);
+  for (auto& call : calls) {
+    call = client.Start(kService + "Truncate", cut.SerializeAsString());
+  }
+  int refused = 0;
+  for (const auto& call : calls) {
+    const absl::Status status = call->Wait().status();
+    if (status.ok()) continue;
+    ++refused;
+    EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status;
+    EXPECT_TRUE(SaysWhenToTryAgain(status)) << status;
+  }
+  return refused;
+}
+
+TEST_F(SequencesTest, TruncatesThatWaitForAnAppendAreBounded) {
+  server::ServerOptions options = TestOptions();
+  options.max_requests_in_flight = 4;  // two of them of one connection
+  Start(options);
+  ASSERT_EQ(
+      Call<v1::CreateSequencesResponse>("Create", WideSequence("s")).status(),
+      absl::OkStatus());
+  WireClient appends(server_->address());
+  const std::string append = AppendMuchTo("s").SerializeAsString();
+  int refused = 0;
+  for (int tries = 0; tries < 20 && refused == 0; ++tries) {
+    const auto appending = appends.Start(kService + "Append", append);
+    std::atomic<bool> appended = false;
+    const std::jthread waits([&] {
+      EXPECT_EQ(appending->Wait().status(), absl::OkStatus());
+      appended = true;
+    });
+    while (!appended) refused += RefusedTruncates(*client_, "s");
+  }
+  EXPECT_GT(refused, 0);
 }
 
 TEST_F(SequencesTest, AFileThatNeverFitsDrivesNobodyOut) {

@@ -101,6 +101,39 @@ TEST_F(SequencesTest, ErrorsOfNamesSayWhichOneOfTheRequest) {
                 {"new_name: there is a sequence 'a'"});
 }
 
+// One that is dropped could have been what the caller relies on.
+TEST_F(SequencesTest, UnknownFieldsAreRefusedAlsoWithinOthers) {
+  Make("s", 10);
+  const auto refused = [&](const std::string& method,
+                           const google::protobuf::MessageLite& request,
+                           const std::string& message) {
+    ExpectRefusal(
+        client_->Call(method, request.SerializeAsString()).status(),
+        StatusCode::kInvalidArgument,
+        {absl::StrCat("field 99 of ", message, " is unknown to this server")});
+  };
+  const auto add_field_99 = [](google::protobuf::Message& message) {
+    message.GetReflection()->MutableUnknownFields(&message)->AddVarint(99, 1);
+  };
+  v1::ForkRequest fork;
+  fork.set_name("s");
+  fork.set_new_name("f");
+  add_field_99(fork);
+  refused(kService + "Fork", fork, "ForkRequest");
+  EXPECT_EQ(LengthOf("f"), -1);
+  v1::CreateSequencesRequest in_sequence = CreateRequest({"a", "b"});
+  add_field_99(*in_sequence.mutable_sequences(1));
+  refused(kService + "Create", in_sequence, "NewSequence");
+  v1::CreateSequencesRequest in_form = CreateRequest({"a"});
+  add_field_99(*in_form.mutable_sequences(0)->mutable_form());
+  refused(kService + "Create", in_form, "SequenceForm");
+  EXPECT_EQ(LengthOf("a"), -1);
+  v1::GetServerInfoRequest info;
+  add_field_99(info);
+  refused("/attention.v1.AttentionService/GetServerInfo", info,
+          "GetServerInfoRequest");
+}
+
 TEST_F(SequencesTest, PackedQueriesAppendAsManyAsTheyAre) {
   Make("a", 10);
   Make("b", 20);

@@ -15,6 +15,7 @@
 
 #include "core/worker_pool.h"
 #include "server/scheduling/task.h"
+#include "server/wire/append_operation.h"
 #include "tests/support/status_matchers.h"
 
 namespace attention::server {
@@ -75,6 +76,13 @@ class DecodingTurnTest : public ::testing::Test {
                                  CallOrigin::Clock::time_point::max()) {
     seen_ = std::make_shared<Seen>();
     seen_->gate = gate;
+    return TaskOf(std::make_unique<Echo>(seen_), bytes, deadline);
+  }
+
+  std::shared_ptr<Task> TaskOf(std::unique_ptr<Operation> operation,
+                               int64_t bytes,
+                               CallOrigin::Clock::time_point deadline =
+                                   CallOrigin::Clock::time_point::max()) {
     std::vector<grpc::Slice> message = {
         grpc::Slice(std::string(static_cast<size_t>(bytes), 'x'))};
     return std::make_shared<Task>(
@@ -83,7 +91,7 @@ class DecodingTurnTest : public ::testing::Test {
                      .queue = queue_,
                      .costs = costs_,
                      .metrics = &metrics_},
-        RequestArrival{std::make_unique<Echo>(seen_), std::move(message),
+        RequestArrival{std::move(operation), std::move(message),
                        std::make_shared<const CallOrigin>(
                            CallOrigin{.deadline = deadline})});
   }
@@ -122,6 +130,16 @@ TEST_F(DecodingTurnTest, WhatNeverFitsIsNotDecoded) {
       Start(*Make((1 << 20) + 1)).get().status,
       StatusIs(StatusCode::kResourceExhausted, HasSubstr("never fits")));
   EXPECT_FALSE(seen_->decoded);
+}
+
+// Decoded, it would be no message.
+TEST_F(DecodingTurnTest, AnAppendThatNeverFitsIsNotDecoded) {
+  EXPECT_THAT(
+      Start(*TaskOf(std::make_unique<AppendOperation>(ResidentAccess(), 1),
+                    (1 << 20) + 1))
+          .get()
+          .status,
+      StatusIs(StatusCode::kResourceExhausted, HasSubstr("never fits")));
 }
 
 TEST_F(DecodingTurnTest, WhatComesWhileTheServerDrainsIsNotDecoded) {
