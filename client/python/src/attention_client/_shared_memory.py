@@ -18,7 +18,6 @@ import sys
 import threading
 import time
 from collections import deque
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -44,12 +43,6 @@ _LOCAL = re.compile(
 def is_local(target: str) -> bool:
     """Whether gRPC's target is on this machine, as far as its name says."""
     return sys.platform == "linux" and _LOCAL.fullmatch(target) is not None
-
-
-@cache
-def _word(process: int) -> str:
-    """What the names of a process's regions have in common."""
-    return secrets.token_hex(16)
 
 
 def remove_abandoned_files() -> None:
@@ -125,12 +118,14 @@ class Pool:
         self._idle: list[Region] = []  # in the order of their last use
         self._returned: deque[Region] = deque()  # idle again, not yet among the others
         self._unwanted: list[str] = []
-        self._names: set[str] = set()  # that the server may know
+        self._names: set[str] = set()  # that the server may know as this pool's
         self._lent = 0
         self._count = 0
         self._off_until = 0.0
         self.is_tidy = False  # whether others' leftovers were looked for
         self._process = os.getpid()
+        # Names of a server's regions are everybody's: no other pool has this one's.
+        self.word = secrets.token_hex(16)
 
     def is_own(self) -> bool:
         """False in a child that os.fork() has made: its parent uses the memory."""
@@ -156,10 +151,17 @@ class Pool:
                 self._idle.remove(region)
                 return region
             self._count += 1
-            name = f"attention-{_word(self._process)}-{self._count}"
-            region = Region(name, _rounded(size))
+            return Region(f"attention-{self.word}-{self._count}", _rounded(size))
+
+    def registering(self, region: Region) -> None:
+        """The server may know it from now on, whatever it answers."""
+        with self._lock:
             self._names.add(region.name)
-            return region
+
+    def not_registered(self, region: Region) -> None:
+        """The server has another's of that name, which is not to be unregistered."""
+        with self._lock:
+            self._names.discard(region.name)
 
     def give_back(self, region: Region) -> None:
         with self._lock:
@@ -216,7 +218,8 @@ class Pool:
 
     def _discard(self, region: Region) -> None:
         region.remove_file()
-        self._unwanted.append(region.name)
+        if region.name in self._names:
+            self._unwanted.append(region.name)
 
 
 def _rounded(size: int) -> int:
