@@ -144,7 +144,7 @@ class AsyncClient(_channel.Caller):
             while await feed.more():
                 _process.check(self._process)
                 while not window.is_ready():
-                    window.put(await feed.reply(self._read(stream, timeout)))
+                    window.put(await self._read(feed, stream, timeout))
                 yield window.take(return_errors)
         except asyncio.CancelledError:
             if self._is_closed:  # which ends the stream and its source
@@ -321,9 +321,9 @@ class AsyncClient(_channel.Caller):
             raise
         return reply
 
-    async def _read(self, stream: Any, timeout: float) -> bytes:
+    async def _read(self, feed: Feed | AsyncFeed, stream: Any, timeout: float) -> bytes:
         try:
-            reply = await asyncio.wait_for(stream.read(), timeout)
+            reply = await feed.reply(stream.read(), timeout)
         except asyncio.TimeoutError:
             raise _channel.no_result_within(timeout) from None
         except grpc.RpcError as error:
