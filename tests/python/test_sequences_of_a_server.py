@@ -29,16 +29,17 @@ def sequence(client):
 class Lost:
     """A method of a client whose next answer does not arrive."""
 
-    def __init__(self, client, method):
+    def __init__(self, client, method, error=None):
         self._call = client._call
         self.method = method
+        self._error = error or DeadlineExceededError("lost")
         client._call = self
 
     def __call__(self, method, *arguments):
         answer = self._call(method, *arguments)
         if method == self.method:
             self.method = None
-            raise DeadlineExceededError("lost")
+            raise self._error
         return answer
 
 
@@ -56,6 +57,35 @@ def test_an_append_whose_answer_was_lost_is_repeated(client, sequence, rows, nor
     assert sequence.describe().lengths == (4, 0)
     expected = attend_with_keys(client, query, joined(first, second))
     np.testing.assert_array_equal(output, expected)
+
+
+@pytest.mark.parametrize("error", [None, KeyboardInterrupt()])
+def test_what_nobody_can_name_is_not_left(rows, error):
+    kind = type(error) if error else DeadlineExceededError
+    with LocalServer(resident_folder=True) as server, Client(server.target) as client:
+        with client.sequence(heads=HEADS, width=WIDTH) as sequence:
+            sequence.append(*rows(3))
+            sequence.export("file")
+            for method, call in (
+                (
+                    _channel.CREATE,
+                    lambda **name: client.sequence(heads=1, width=1, **name),
+                ),
+                (_channel.FORK, lambda **name: sequence.fork(length=1, **name)),
+                (
+                    _channel.IMPORT,
+                    lambda **name: client.import_sequence("file", **name),
+                ),
+            ):
+                Lost(client, method, error)
+                with pytest.raises(kind):
+                    call()
+                assert [one.name for one in client.sequences()] == [sequence.name]
+                # One of a given name may have been there before.
+                Lost(client, method, error)
+                with pytest.raises(kind):
+                    call(name="given")
+                client.open_sequence("given").delete()
 
 
 def test_what_would_make_two_sequences_is_not_tried_again():
