@@ -69,6 +69,12 @@ def files(client):
     return list(Path("/dev/shm").glob(f"attention-{client._pool.word}-*"))
 
 
+def mapped(client):
+    """How many regions of a client this process has in its memory."""
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    return sum(f"attention-{client._pool.word}-" in line for line in maps)
+
+
 def normals(*shape):
     return np.random.default_rng(seed=2).normal(size=shape).astype(np.float32)
 
@@ -262,6 +268,16 @@ def test_a_closed_client_leaves_nothing(sharing, large):
         assert regions(sharing.target) == set(client._pool.names())
         assert not files(client)
     assert not regions(sharing.target)
+
+
+def test_a_closed_client_has_no_memory_but_of_results_that_are_held(sharing, large):
+    with Client(sharing.target) as client:
+        result = client.attend(*large, weights=True).weights
+        client.attend(*large, weights=True)
+        assert mapped(client) > 1
+    assert mapped(client) == 1
+    del result
+    assert mapped(client) == 0
 
 
 PROGRAM = """

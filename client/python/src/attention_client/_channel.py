@@ -339,7 +339,10 @@ def _release(
     metadata: tuple[tuple[str, str], ...],
 ) -> None:
     """Lets the server forget the regions of a client that goes."""
-    names = pool.names() if pool is not None and pool.is_own() else []
+    if pool is None or not pool.is_own():
+        return
+    pool.close()
+    names = pool.names()
     if not names:
         return
     with open_channel(grpc) as channel:

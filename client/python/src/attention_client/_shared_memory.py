@@ -97,17 +97,16 @@ class Region:
 class _Loan:
     """What an array keeps alive that lies in a region: gives it back at its end."""
 
-    def __init__(self, region: Region, size: int, returned: deque[Region]) -> None:
+    def __init__(self, region: Region, size: int, pool: Pool) -> None:
         self._region = region
-        self._returned = returned
+        self._pool = pool
         self.__array_interface__ = {
             **region.memory[:size].__array_interface__,
             "version": 3,
         }
 
     def __del__(self) -> None:
-        # Of the collector, at any time: nothing that waits.
-        self._returned.append(self._region)
+        self._pool.take_back(self._region)
 
 
 class Pool:
@@ -122,6 +121,7 @@ class Pool:
         self._lent = 0
         self._count = 0
         self._off_until = 0.0
+        self._is_closed = False
         self.is_tidy = False  # whether others' leftovers were looked for
         self._process = os.getpid()
         # Names of a server's regions are everybody's: no other pool has this one's.
@@ -132,7 +132,11 @@ class Pool:
         return os.getpid() == self._process
 
     def is_on(self) -> bool:
-        return self.is_own() and time.monotonic() >= self._off_until
+        return (
+            self.is_own()
+            and not self._is_closed
+            and time.monotonic() >= self._off_until
+        )
 
     def pause(self) -> None:
         """It cannot be had: not allowed, another machine, or no room."""
@@ -176,11 +180,17 @@ class Pool:
             self._collect()
             if size >= _LEAST_LENT and self._lent < _MOST_LENT:
                 self._lent += 1
-                lent: Array = np.asarray(_Loan(region, size, self._returned))
+                lent: Array = np.asarray(_Loan(region, size, self))
                 return lent
         copy: Array = region.memory[:size].copy()
         self.give_back(region)
         return copy
+
+    def take_back(self, region: Region) -> None:
+        """Of the collector, at any time: nothing that waits."""
+        self._returned.append(region)
+        if self._is_closed:
+            self._returned.clear()
 
     def drop(self, region: Region) -> None:
         """For one that the server may still use, or has no use for."""
@@ -193,6 +203,12 @@ class Pool:
             for region in self._idle:
                 self._discard(region)
             self._idle.clear()
+
+    def close(self) -> None:
+        """Lets all go, and what comes back later. Results that are held stay."""
+        self._is_closed = True
+        self._returned.clear()
+        self.forget()
 
     def unwanted(self) -> list[str]:
         """Names for the server to forget, each once."""
@@ -212,6 +228,9 @@ class Pool:
             self._keep(self._returned.popleft())
 
     def _keep(self, region: Region) -> None:
+        if self._is_closed:
+            self._discard(region)
+            return
         self._idle.append(region)
         while sum(region.size for region in self._idle) > _MOST_IDLE:
             self._discard(self._idle.pop(0))
