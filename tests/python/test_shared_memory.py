@@ -422,6 +422,28 @@ def test_without_room_it_goes_over_the_wire(both, large, monkeypatch):
     assert not files(both[1])
 
 
+def test_a_forked_childs_result_is_not_a_later_one_of_its_parent(both, large):
+    wire, client = both
+    result = client.attend(*large, weights=True).weights
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.read(read, 1)
+        result[...] = 0
+        os._exit(0)
+    del result
+    queries = [large[0] * factor for factor in (2, 3)]
+    kept = [client.attend(q, *large[1:], weights=True).weights for q in queries]
+    os.write(write, b"!")
+    assert os.waitpid(child, 0)[1] == 0
+    for descriptor in (read, write):
+        os.close(descriptor)
+    for query, weights in zip(queries, kept, strict=True):
+        expected = wire.attend(query, *large[1:], weights=True).weights
+        np.testing.assert_array_equal(weights, expected)
+    assert client._pool.is_on()
+
+
 def test_a_forked_child_does_not_use_its_parents_memory():
     pool = Pool()
     assert pool.is_on()

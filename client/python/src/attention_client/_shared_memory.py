@@ -94,19 +94,33 @@ class Region:
         self._path.unlink(missing_ok=True)
 
 
+_forks = 0  # how often this process was forked; each counts twice
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+# Afterwards, too: another thread may make results between the first count and the fork.
+os.register_at_fork(before=_count_fork, after_in_parent=_count_fork)
+
+
 class _Loan:
     """What an array keeps alive that lies in a region: gives it back at its end."""
 
     def __init__(self, region: Region, size: int, pool: Pool) -> None:
         self._region = region
         self._pool = pool
+        self._forks = _forks
         self.__array_interface__ = {
             **region.memory[:size].__array_interface__,
             "version": 3,
         }
 
     def __del__(self) -> None:
-        self._pool.take_back(self._region)
+        # A child that was forked meanwhile has the array still, and writes to it.
+        self._pool.take_back(self._region, is_shared=self._forks != _forks)
 
 
 class Pool:
@@ -115,7 +129,8 @@ class Pool:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._idle: list[Region] = []  # in the order of their last use
-        self._returned: deque[Region] = deque()  # idle again, not yet among the others
+        # No longer lent, and whether a child has them; not yet among the others.
+        self._returned: deque[tuple[Region, bool]] = deque()
         self._unwanted: list[str] = []
         self._names: set[str] = set()  # that the server may know as this pool's
         self._lent = 0
@@ -186,9 +201,9 @@ class Pool:
         self.give_back(region)
         return copy
 
-    def take_back(self, region: Region) -> None:
+    def take_back(self, region: Region, *, is_shared: bool) -> None:
         """Of the collector, at any time: nothing that waits."""
-        self._returned.append(region)
+        self._returned.append((region, is_shared))
         if self._is_closed:
             self._returned.clear()
 
@@ -225,7 +240,8 @@ class Pool:
     def _collect(self) -> None:
         while self._returned:
             self._lent -= 1
-            self._keep(self._returned.popleft())
+            region, is_shared = self._returned.popleft()
+            (self._discard if is_shared else self._keep)(region)
 
     def _keep(self, region: Region) -> None:
         if self._is_closed:
