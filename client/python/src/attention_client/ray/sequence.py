@@ -157,7 +157,7 @@ class ShardedSequence(EndsWithBlock):
         length, rows = self._lengths[layer], None
         if append is not None:
             rows = self._rows(*pair(append, "append", "key, value"), layer, position)
-            length = max(length, rows.end)
+            length = rows.end  # also where there are more: an answer that was lost
         elif position is not None:
             raise InvalidArgumentError("position: given without keys to append")
         question = fanout.Question.of(wide, length, options)
