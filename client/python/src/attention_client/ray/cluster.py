@@ -6,13 +6,13 @@ import contextlib
 import math
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from typing_extensions import Self
 
-from attention_client import _known
+from attention_client import _known, _sequence_calls
 from attention_client._channel import TIMEOUT
 from attention_client.client import Client
 from attention_client.errors import (
@@ -41,6 +41,7 @@ _REPEATABLE = frozenset(
         "describe",
         "export",
         "extend",
+        "give_up",
         "names",
         "nodes",
         "refresh",
@@ -253,8 +254,9 @@ class AttentionCluster:
         with the sequence.
         """
         form = SequenceForm.of(_known.form(heads, width, value_width, layers, dtype))
-        made = self._ask("create", name, form, replicas, range_keys)
-        return ShardedSequence(self, made, [0] * form.layers)
+        with self._making(name) as new:
+            made = self._ask("create", new, form, replicas, range_keys)
+            return ShardedSequence(self, made, [0] * form.layers)
 
     def open_sequence(self, name: str) -> ShardedSequence:
         """The one of a name. As a context manager it is not deleted."""
@@ -270,15 +272,32 @@ class AttentionCluster:
     ) -> ShardedSequence:
         """A new one of a checkpoint that export() has written, on any cluster."""
         path = os.path.abspath(folder)
-        known, lengths = self._copy(
-            "import_sequence", path, name, replicas, timeout=None
-        )
-        return ShardedSequence(self, known, lengths)
+        with self._making(name) as new:
+            known, lengths = self._copy(
+                "import_sequence", path, new, replicas, timeout=None
+            )
+            return ShardedSequence(self, known, lengths)
 
     def sequences(self) -> list[str]:
         """Names of all."""
         names: list[str] = self._ask("names")
         return names
+
+    @contextlib.contextmanager
+    def _making(self, name: str | None) -> Iterator[str]:
+        """The name of what the map makes in the block; not left where that fails.
+
+        What the map was asked for goes on after a timeout. One of a given name may
+        have been there before.
+        """
+        new = _sequence_calls.New.of(name)
+        try:
+            yield new.name
+        except BaseException as error:
+            if new.is_left_by(error):
+                with contextlib.suppress(Exception):
+                    self._ask("give_up", new.name, timeout=_sequence_calls.CLEANUP)
+            raise
 
     def _ask(self, method: str, *arguments: Any, timeout: float | None = 60) -> Any:
         end = time.monotonic() + (math.inf if timeout is None else timeout)

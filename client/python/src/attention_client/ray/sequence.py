@@ -205,10 +205,12 @@ class ShardedSequence(EndsWithBlock):
         length: the first keys of every layer, in place of all.
         """
         self._cluster._check_open()
-        made, lengths = self._cluster._ask(
-            "fork", self.name, name, length, timeout=self._seconds(timeout)
-        )
-        return ShardedSequence(self._cluster, made, lengths)
+        seconds = self._seconds(timeout)
+        with self._cluster._making(name) as new:
+            made, lengths = self._cluster._ask(
+                "fork", self.name, new, length, timeout=seconds
+            )
+            return ShardedSequence(self._cluster, made, lengths)
 
     def truncate(self, length: int, *, timeout: float | None = None) -> None:
         """Keeps the first keys of every layer."""
