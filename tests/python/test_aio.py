@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -152,6 +153,25 @@ def test_a_fork_that_is_cancelled_is_not_left(run):
             await fork
         assert not [one async for one in aio.sequences(label="torn")]
         await sequence.delete()
+
+    run(calls)
+
+
+def test_names_of_several_servers_have_one_deadline(run, monkeypatch):
+    async def calls(aio):
+        now, passed, given = time.monotonic, 0, []
+        monkeypatch.setattr(time, "monotonic", lambda: now() + passed)
+        call = aio._call
+
+        async def slow(method, request, timeout, metadata):
+            nonlocal passed
+            given.append(timeout)
+            passed += 20
+            return await call(method, request, timeout, metadata)
+
+        aio._call = slow
+        assert await aio.delete_sequences(["one/a", "other/a"], timeout=30) == 0
+        assert given[1] <= 10 < given[0] <= 30
 
     run(calls)
 

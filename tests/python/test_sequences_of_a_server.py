@@ -1,5 +1,7 @@
 """Sequences on a server: lost answers, servers that go, and files."""
 
+import time
+
 import grpc
 import numpy as np
 import pytest
@@ -57,6 +59,24 @@ def test_an_append_whose_answer_was_lost_is_repeated(client, sequence, rows, nor
     assert sequence.describe().lengths == (4, 0)
     expected = attend_with_keys(client, query, joined(first, second))
     np.testing.assert_array_equal(output, expected)
+
+
+def test_names_of_several_servers_have_one_deadline(client, monkeypatch):
+    now, passed, given = time.monotonic, 0, []
+    monkeypatch.setattr(time, "monotonic", lambda: now() + passed)
+    call = client._call
+
+    def slow(method, request, timeout, metadata):
+        nonlocal passed
+        given.append(timeout)
+        passed += 20
+        return call(method, request, timeout, metadata)
+
+    client._call = slow
+    assert client.delete_sequences(["one/a", "other/a", "one/b"], timeout=30) == 0
+    assert given[1] <= 10 < given[0] <= 30
+    with pytest.raises(DeadlineExceededError):
+        client.delete_sequences(["one/a", "other/a", "third/a"], timeout=30)
 
 
 @pytest.mark.parametrize("error", [None, KeyboardInterrupt()])

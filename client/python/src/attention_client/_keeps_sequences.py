@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from typing_extensions import Unpack
@@ -34,6 +34,10 @@ class KeepsSequences:
     ) -> _channel.Metadata | None:
         """What leads a call to the sequence of a name: nothing, in this process."""
         return metadata
+
+    def _left(self, timeout: float | None) -> Callable[[], float | None]:
+        """What is left of a timeout, for several calls: all of it, in this process."""
+        return lambda: timeout
 
     def _make(
         self,
@@ -165,7 +169,8 @@ class KeepsSequences:
     ) -> int:
         """Ends those that are there; how many there were."""
         deleted = 0
+        left = self._left(timeout)
         for group in _sequence_calls.by_route(names):
             own = self._routed(group[0], metadata)
-            deleted += self._run(_sequence_calls.delete(group), timeout, own)
+            deleted += self._run(_sequence_calls.delete(group), left(), own)
         return deleted

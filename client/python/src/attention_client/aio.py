@@ -253,9 +253,10 @@ class AsyncClient(_channel.Caller):
     ) -> int:
         """As Client.delete_sequences."""
         deleted = 0
+        left = self._left(timeout)
         for group in _sequence_calls.by_route(names):
             own = _sequence_calls.routed(group[0], metadata)
-            deleted += await self._run(_sequence_calls.delete(group), timeout, own)
+            deleted += await self._run(_sequence_calls.delete(group), left(), own)
         return deleted
 
     async def info(

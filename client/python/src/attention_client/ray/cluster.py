@@ -52,6 +52,7 @@ _THREADS = 64
 _MAP_MEMORY = 1 << 20  # bytes that Ray sets aside for the map's actor
 _START = 120  # seconds that actors and servers may take to start
 _END = 120  # and to end
+_PAUSE = 0.1  # seconds until a map that is being started anew is asked again
 
 
 class AttentionCluster:
@@ -301,28 +302,28 @@ class AttentionCluster:
 
     def _ask(self, method: str, *arguments: Any, timeout: float | None = 60) -> Any:
         end = time.monotonic() + (math.inf if timeout is None else timeout)
+        left = timeout
         while True:
             try:
-                return moving.ask_handle(
-                    self._map, "the map", method, arguments, timeout
-                )
+                return moving.ask_handle(self._map, "the map", method, arguments, left)
             except moving.RestartingError:
                 # What it has been asked may have been done.
-                if method not in _REPEATABLE or time.monotonic() > end:
+                if method not in _REPEATABLE or time.monotonic() + _PAUSE >= end:
                     raise
-                time.sleep(0.1)
+                time.sleep(_PAUSE)
+                left = None if timeout is None else end - time.monotonic()
 
     def _copy(self, method: str, *arguments: Any, timeout: float | None) -> Any:
         """As _ask(), of what may take long: a terminal shows how far it is."""
         with shown(method, lambda: int(self._ask("copied_bytes"))):
             return self._ask(method, *arguments, timeout=timeout)
 
-    def _client(self, node: str) -> Client:
+    def _client(self, node: str, timeout: float | None = 60) -> Client:
         self._check_open()
         client = self._clients.get(node)
         if client is None:
             if node not in self._targets:
-                self._find_nodes()
+                self._find_nodes(timeout)
             if node not in self._targets:
                 raise NotFoundError(f"node: {node!r} has gone")
             client = Client(self._targets[node], **moving.plain(self._connect))
@@ -339,9 +340,9 @@ class AttentionCluster:
                 "its context; AttentionCluster.connect() would do)"
             )
 
-    def _find_nodes(self) -> None:
+    def _find_nodes(self, timeout: float | None) -> None:
         """Learns of nodes that have come, and lets go of what is of those that went."""
-        self._targets = self._ask("targets")
+        self._targets = self._ask("targets", timeout=timeout)
         for node in self._clients.keys() - self._targets.keys():
             self._clients.pop(node, None)  # calls that it has are finished
         self._recent.keep(self._targets)
