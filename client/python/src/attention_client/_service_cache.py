@@ -92,7 +92,9 @@ class _Store:
     ) -> tuple[Stored, Stored]:
         if not self.sequences:
             self._create(key, value)
-        if self.is_torn:
+        # A model that was interrupted between two layers begins again with the first.
+        is_new = layer == 0 and max(self.sequences[0].lengths) > self.length
+        if self.is_torn or is_new:
             self.truncate(self.length)
         if key.shape[0] != len(self.sequences):
             raise ValueError(
