@@ -62,7 +62,7 @@ class New:
 def routed(name: str, metadata: _channel.Metadata | None) -> _channel.Metadata:
     """A call's metadata, with what leads a proxy to the server of a sequence."""
     own = {_channel.SEQUENCE_HEADER: where} if (where := route(name)) else {}
-    return {**own, **(metadata or {})}
+    return {**own, **_channel.mapping(metadata)}
 
 
 def by_route(names: Iterable[str]) -> list[list[str]]:
