@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from attention_client import (
     LocalServer,
     NotFoundError,
     UnavailableError,
+    _channel,
 )
 
 
@@ -129,6 +131,49 @@ def test_a_result_of_a_stream_has_a_timeout(run):
 
     with pytest.raises(DeadlineExceededError, match="0.3 s"):
         run(calls)
+
+
+def test_a_fork_that_is_cancelled_is_not_left(run):
+    async def calls(aio):
+        sequence = await aio.sequence(heads=1, width=1)
+        call, is_made = aio._call, asyncio.Event()
+
+        async def wait_at_describe(method, *arguments):
+            if method == _channel.DESCRIBE:
+                is_made.set()
+                await asyncio.Event().wait()
+            return await call(method, *arguments)
+
+        aio._call = wait_at_describe
+        fork = asyncio.create_task(sequence.fork(label="torn"))
+        await is_made.wait()
+        assert len([one async for one in aio.sequences(label="torn")]) == 1
+        fork.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await fork
+        assert not [one async for one in aio.sequences(label="torn")]
+        await sequence.delete()
+
+    run(calls)
+
+
+def test_names_of_several_servers_have_one_deadline(run, monkeypatch):
+    async def calls(aio):
+        now, passed, given = time.monotonic, 0, []
+        monkeypatch.setattr(time, "monotonic", lambda: now() + passed)
+        call = aio._call
+
+        async def slow(method, request, timeout, metadata):
+            nonlocal passed
+            given.append(timeout)
+            passed += 20
+            return await call(method, request, timeout, metadata)
+
+        aio._call = slow
+        assert await aio.delete_sequences(["one/a", "other/a"], timeout=30) == 0
+        assert given[1] <= 10 < given[0] <= 30
+
+    run(calls)
 
 
 def test_sequences_are_the_other_clients(run, client, normal):

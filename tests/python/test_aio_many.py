@@ -15,6 +15,7 @@ from attention_client import (
     AttentionError,
     CancelledError,
     DeadlineExceededError,
+    _messages,
 )
 
 ONES = np.ones((1, 2, 4), np.float32)
@@ -58,6 +59,26 @@ class Silent(FailingServer):
     def __exit__(self, *_):
         self.is_free.set()
         super().__exit__()
+
+
+class OneReply:
+    """A stream whose only reply comes when a test says so."""
+
+    def __init__(self):
+        self._reply = asyncio.get_running_loop().create_future()
+        self.is_read = asyncio.Event()
+
+    async def read(self):
+        self.is_read.set()
+        return await self._reply
+
+    def come(self):
+        reply = _messages.message("attention.v1.AttendStreamResponse")(id="request 1")
+        reply.error.message = "the reply"
+        self._reply.set_result(reply.SerializeToString())
+
+    def cancel(self):
+        pass
 
 
 def run(function, target):
@@ -256,6 +277,29 @@ def test_cancelling_ends_a_source_with_nothing_outstanding(server):
         with pytest.raises(asyncio.CancelledError):
             await call
         assert source.is_ended.is_set()
+
+    run(calls, server.target)
+
+
+async def one():
+    yield REQUEST
+
+
+@pytest.mark.parametrize(
+    "source", [lambda: [REQUEST], one, lambda: Waiting(1).requests()]
+)
+def test_a_cancellation_that_comes_with_a_reply_is_not_lost(server, source):
+    async def calls(client):
+        await client.health()  # opens its channel
+        stream = OneReply()
+        client._attend_stream = lambda *_, **__: stream
+        results = client.attend_many(source())
+        call = asyncio.ensure_future(anext(results))
+        await stream.is_read.wait()
+        stream.come()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
 
     run(calls, server.target)
 

@@ -216,6 +216,20 @@ def test_a_token_that_cannot_be_sent_is_named_and_not_shown(kind, token):
     assert str(token) not in str(caught.value)
 
 
+def test_metadata_that_is_no_mapping_is_named(client):
+    pairs = [("traceparent", "00-1")]
+    request = dict(zip(("query", "key", "value"), SMALL, strict=True))
+    for call in (
+        lambda: client.attend(*SMALL, metadata=pairs),
+        lambda: client.attend(*SMALL, metadata=()),
+        lambda: next(client.attend_many([request], metadata=pairs)),
+        lambda: client.open_sequence("name", metadata=pairs),
+    ):
+        with pytest.raises(InvalidArgumentError, match="expected a mapping") as caught:
+            call()
+        assert caught.value.field == "metadata"
+
+
 def test_metadata_that_can_be_sent_is(client):
     metadata = {"traceparent": "00-1", "x_1.y": b" ~", "trace-bin": b"\0"}
     client.attend(*SMALL, metadata=metadata)

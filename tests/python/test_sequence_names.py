@@ -9,12 +9,15 @@ from keys import HEADS, WIDTH
 from attention_client import (
     AbortedError,
     AlreadyExistsError,
+    DeadlineExceededError,
     InvalidArgumentError,
     NotFoundError,
     OutOfRangeError,
     ParameterSet,
     SequenceLostError,
+    _sequence_calls,
 )
+from attention_engine import Engine
 
 
 def test_other_keys_at_a_place_that_is_taken_are_aborted(computing, sequence, rows):
@@ -93,6 +96,27 @@ def test_a_taken_name_already_exists(computing):
         with pytest.raises(AlreadyExistsError) as caught:
             sequence.fork("taken")
         assert caught.value.field == "new_name"
+        computing.open_sequence("taken")  # it is still there
+
+
+@pytest.mark.parametrize("error", [DeadlineExceededError("late"), KeyboardInterrupt()])
+@pytest.mark.parametrize("name", [None, "given"])
+def test_what_fails_after_it_was_made_is_not_left(
+    computing, sequence, tmp_path, monkeypatch, name, error
+):
+    def fail(_):
+        raise error
+
+    monkeypatch.setattr(_sequence_calls, "find", fail)
+    calls = [lambda: sequence.fork(name, label="torn")]
+    if isinstance(computing, Engine):  # the server has no folder for files
+        file = tmp_path / "file"
+        sequence.export(file)
+        calls += [lambda: computing.import_sequence(file, name=name, label="torn")]
+    for call in calls:
+        with pytest.raises(type(error)):
+            call()
+        assert not list(computing.sequences(label="torn"))
 
 
 def test_a_sequence_is_deleted_with_its_context(computing, rows, normal):

@@ -1,5 +1,7 @@
 """Sequences on a server: lost answers, servers that go, and files."""
 
+import time
+
 import grpc
 import numpy as np
 import pytest
@@ -29,16 +31,17 @@ def sequence(client):
 class Lost:
     """A method of a client whose next answer does not arrive."""
 
-    def __init__(self, client, method):
+    def __init__(self, client, method, error=None):
         self._call = client._call
         self.method = method
+        self._error = error or DeadlineExceededError("lost")
         client._call = self
 
     def __call__(self, method, *arguments):
         answer = self._call(method, *arguments)
         if method == self.method:
             self.method = None
-            raise DeadlineExceededError("lost")
+            raise self._error
         return answer
 
 
@@ -56,6 +59,53 @@ def test_an_append_whose_answer_was_lost_is_repeated(client, sequence, rows, nor
     assert sequence.describe().lengths == (4, 0)
     expected = attend_with_keys(client, query, joined(first, second))
     np.testing.assert_array_equal(output, expected)
+
+
+def test_names_of_several_servers_have_one_deadline(client, monkeypatch):
+    now, passed, given = time.monotonic, 0, []
+    monkeypatch.setattr(time, "monotonic", lambda: now() + passed)
+    call = client._call
+
+    def slow(method, request, timeout, metadata):
+        nonlocal passed
+        given.append(timeout)
+        passed += 20
+        return call(method, request, timeout, metadata)
+
+    client._call = slow
+    assert client.delete_sequences(["one/a", "other/a", "one/b"], timeout=30) == 0
+    assert given[1] <= 10 < given[0] <= 30
+    with pytest.raises(DeadlineExceededError):
+        client.delete_sequences(["one/a", "other/a", "third/a"], timeout=30)
+
+
+@pytest.mark.parametrize("error", [None, KeyboardInterrupt()])
+def test_what_nobody_can_name_is_not_left(rows, error):
+    kind = type(error) if error else DeadlineExceededError
+    with LocalServer(resident_folder=True) as server, Client(server.target) as client:
+        with client.sequence(heads=HEADS, width=WIDTH) as sequence:
+            sequence.append(*rows(3))
+            sequence.export("file")
+            for method, call in (
+                (
+                    _channel.CREATE,
+                    lambda **name: client.sequence(heads=1, width=1, **name),
+                ),
+                (_channel.FORK, lambda **name: sequence.fork(length=1, **name)),
+                (
+                    _channel.IMPORT,
+                    lambda **name: client.import_sequence("file", **name),
+                ),
+            ):
+                Lost(client, method, error)
+                with pytest.raises(kind):
+                    call()
+                assert [one.name for one in client.sequences()] == [sequence.name]
+                # One of a given name may have been there before.
+                Lost(client, method, error)
+                with pytest.raises(kind):
+                    call(name="given")
+                client.open_sequence("given").delete()
 
 
 def test_what_would_make_two_sequences_is_not_tried_again():

@@ -31,7 +31,7 @@ from attention_client import (
     ScaledDotProduct,
     _messages,
 )
-from attention_client._shared_memory import Pool, _word
+from attention_client._shared_memory import Pool
 
 REGIONS = "/inference.GRPCInferenceService/SystemSharedMemoryStatus"
 
@@ -65,9 +65,14 @@ def regions(target):
         return set(response.FromString(channel.unary_unary(REGIONS)(b"")).regions)
 
 
-def files():
-    """Of this process; other tests may run beside it."""
-    return list(Path("/dev/shm").glob(f"attention-{_word(os.getpid())}-*"))
+def files(client):
+    return list(Path("/dev/shm").glob(f"attention-{client._pool.word}-*"))
+
+
+def mapped(client):
+    """How many regions of a client this process has in its memory."""
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    return sum(f"attention-{client._pool.word}-" in line for line in maps)
 
 
 def normals(*shape):
@@ -222,12 +227,57 @@ def test_asyncio_has_it_as_well(sharing, both, large):
     assert not regions(sharing.target)
 
 
+def test_clients_of_one_process_have_regions_of_their_own(sharing, both, large):
+    wire, first = both
+
+    def check(client, factor):
+        tensors = [array * factor for array in large]
+        output = client.attend(*tensors).output
+        np.testing.assert_array_equal(output, wire.attend(*tensors).output)
+        assert client._pool.is_on()
+        names = set(client._pool.names())
+        assert names and names <= regions(sharing.target)
+        return names
+
+    names = check(first, 1)
+    with Client(sharing.target) as second:
+        assert check(second, 2).isdisjoint(names)
+        # Opened before, and called after the second one is closed.
+        third = Client(sharing.target)
+    with third:
+        assert check(third, 3).isdisjoint(names)
+        check(first, 4)
+        check(third, 5)
+
+
+def test_a_region_of_anothers_name_is_left_to_it(sharing, both, large):
+    wire, client = both
+    expected = wire.attend(*large).output
+    with Client(sharing.target) as other:
+        other._pool.word = client._pool.word
+        client.attend(*large)
+        np.testing.assert_array_equal(other.attend(*large).output, expected)
+        assert not other._pool.names()
+    assert set(client._pool.names()) <= regions(sharing.target)
+    np.testing.assert_array_equal(client.attend(*large).output, expected)
+
+
 def test_a_closed_client_leaves_nothing(sharing, large):
     with Client(sharing.target) as client:
         client.attend(*large)
         assert regions(sharing.target) == set(client._pool.names())
-        assert not files()
+        assert not files(client)
     assert not regions(sharing.target)
+
+
+def test_a_closed_client_has_no_memory_but_of_results_that_are_held(sharing, large):
+    with Client(sharing.target) as client:
+        result = client.attend(*large, weights=True).weights
+        client.attend(*large, weights=True)
+        assert mapped(client) > 1
+    assert mapped(client) == 1
+    del result
+    assert mapped(client) == 0
 
 
 PROGRAM = """
@@ -295,7 +345,7 @@ def test_a_server_that_does_not_allow_it_is_called_over_the_wire(client, both, l
     for _ in range(2):
         np.testing.assert_array_equal(client.attend(*large).output, expected)
     assert not client._pool.is_on()
-    assert not files()
+    assert not files(client)
 
 
 def test_a_server_started_anew_is_told_again(tmp_path, large):
@@ -369,7 +419,29 @@ def test_without_room_it_goes_over_the_wire(both, large, monkeypatch):
     expected, result = (client.attend(*large).output for client in both)
     np.testing.assert_array_equal(result, expected)
     assert not both[1]._pool.is_on()
-    assert not files()
+    assert not files(both[1])
+
+
+def test_a_forked_childs_result_is_not_a_later_one_of_its_parent(both, large):
+    wire, client = both
+    result = client.attend(*large, weights=True).weights
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.read(read, 1)
+        result[...] = 0
+        os._exit(0)
+    del result
+    queries = [large[0] * factor for factor in (2, 3)]
+    kept = [client.attend(q, *large[1:], weights=True).weights for q in queries]
+    os.write(write, b"!")
+    assert os.waitpid(child, 0)[1] == 0
+    for descriptor in (read, write):
+        os.close(descriptor)
+    for query, weights in zip(queries, kept, strict=True):
+        expected = wire.attend(query, *large[1:], weights=True).weights
+        np.testing.assert_array_equal(weights, expected)
+    assert client._pool.is_on()
 
 
 def test_a_forked_child_does_not_use_its_parents_memory():

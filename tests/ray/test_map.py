@@ -88,6 +88,48 @@ def held(cluster, name):
 
 
 @pytest.mark.usefixtures("ray_cluster")
+def test_a_fork_that_nobody_waits_for_is_not_left():
+    with AttentionCluster(1, name="forked", cpus=0) as one:
+        sequence = one.sequence(heads=HEADS, width=WIDTH)
+
+        def is_changing(name):
+            has = one._map.__ray_call__.remote(lambda of: name in of._state._locks)
+            return ray.get(has, timeout=60)
+
+        with held(one, sequence.name), pytest.raises(DeadlineExceededError):
+            sequence.fork(timeout=0.5)
+        # The map has begun it, and does what it was asked for now.
+        wait_until(lambda: not is_changing(sequence.name))
+        assert one.sequences() == [sequence.name]
+
+
+def test_what_was_made_and_nobody_can_name_is_not_left(cluster, tmp_path, monkeypatch):
+    before = cluster.sequences()
+    ask = cluster._ask
+
+    def lose(method, *arguments, **options):
+        answer = ask(method, *arguments, **options)
+        if method in ("create", "fork", "import_sequence"):
+            raise KeyboardInterrupt
+        return answer
+
+    with cluster.sequence(heads=HEADS, width=WIDTH) as sequence:
+        sequence.export(tmp_path)
+        monkeypatch.setattr(cluster, "_ask", lose)
+        for make in (
+            lambda **name: cluster.sequence(heads=HEADS, width=WIDTH, **name),
+            sequence.fork,
+            lambda **name: cluster.import_sequence(tmp_path, **name),
+        ):
+            with pytest.raises(KeyboardInterrupt):
+                make()
+            assert cluster.sequences() == sorted([*before, sequence.name])
+            with pytest.raises(KeyboardInterrupt):
+                make(name="given")
+            cluster.open_sequence("given").delete()
+
+
+@pytest.mark.usefixtures("ray_cluster")
 def test_calls_that_the_map_answers_end_with_the_clusters_timeout():
     # One of its own: what the map was asked for it may do later.
     with AttentionCluster(1, name="hurried", cpus=0, timeout=0.5) as hurried:

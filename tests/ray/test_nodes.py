@@ -200,6 +200,35 @@ def test_nothing_is_kept_of_servers_that_are_gone(cluster, checked, kill):
     assert victim.node not in cluster._recent._seconds
 
 
+def test_nodes_are_found_within_the_calls_timeout(cluster, checked):
+    one = checked(replicas=1)
+    with AttentionCluster.connect(cluster.name) as other:
+        opened = other.open_sequence(one.sharded.name)
+        ask, given = other._ask, []
+
+        def noted(*arguments, timeout=60):
+            given.append(timeout)
+            return ask(*arguments, timeout=timeout)
+
+        other._ask = noted
+        opened.attend(one.rows(1)[0], timeout=20)
+        assert given and max(given) <= 20
+
+
+def test_a_map_that_restarts_is_asked_within_what_is_left(cluster, monkeypatch):
+    ask, given = moving.ask_handle, []
+
+    def restarting(*arguments):
+        given.append(arguments[-1])
+        if len(given) < 3:
+            raise moving.RestartingError("again")
+        return ask(*arguments)
+
+    monkeypatch.setattr(moving, "ask_handle", restarting)
+    cluster._ask("names", timeout=20)
+    assert 20 == given[0] > given[1] > given[2]
+
+
 def test_a_map_of_before_a_drain_is_not_an_error(cluster, checked):
     one = checked(replicas=1)
     # Which has called no server yet, and does not find the one that goes.

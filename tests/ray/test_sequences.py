@@ -185,6 +185,22 @@ def test_appends_can_be_repeated_and_not_replaced(both, normal):
         sharded.append(rows[0] + 1, rows[1], position=KEYS)
 
 
+@pytest.mark.parametrize("count", [3, 90])  # in one range, and in several
+def test_a_step_that_is_repeated_sees_what_it_saw(both, normal, count):
+    sharded, whole = both
+    first, keys = KEYS - 100, normal(HEADS, 93, WIDTH)
+    for one in both:
+        one.truncate(first)
+        one.append(keys, keys)
+    again = keys[:, :count]
+    options = {"append": (again, again), "position": first, "lse": True}
+    query = normal(4, 2, WIDTH)
+    for causal in ("none", "bottom_right"):
+        answer = sharded.attend(query, causal=causal, **options)
+        assert_same(answer, whole.attend(query, causal=causal, **options))
+    assert sharded.lengths == whole.lengths == (first + 93,)
+
+
 @pytest.mark.parametrize("is_step", [False, True])
 def test_no_append_leaves_a_gap_before_it(cluster, normal, is_step):
     wait_for_nodes(cluster, 4)
@@ -364,6 +380,17 @@ def test_what_parts_cannot_answer_is_refused(both, normal, options):
     sharded, _ = both
     with pytest.raises(InvalidArgumentError):
         sharded.attend(normal(4, 1, WIDTH), **options)
+
+
+@pytest.mark.parametrize("shape", [(), (5,), (1, 1), (1, 4), (2, 5), (1, 5, 1)])
+def test_lengths_of_another_shape_are_refused_as_by_one_server(both, normal, shape):
+    messages = []
+    for one in both:
+        with pytest.raises(InvalidArgumentError) as caught:
+            one.attend(normal(4, 5, WIDTH), valid_lens=np.full(shape, 300))
+        messages.append(str(caught.value))
+        assert caught.value.field == "valid_lens"
+    assert messages[0] == messages[1].removesuffix(" (in entry 0 of the batch)")
 
 
 def test_what_does_not_fit_the_cluster_is_refused(cluster):

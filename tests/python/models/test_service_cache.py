@@ -226,25 +226,57 @@ def test_an_assistant_may_guess(llama, cache):
     assert torch.equal(actual, by_pytorch(llama, prompt, max_new_tokens=20))
 
 
-def test_a_call_that_failed_leaves_the_tokens_before_it(
-    computing, llama, cache, monkeypatch
-):
-    prompt = tokens(2, 9)
-    llama(prompt, past_key_values=cache)
-    # Where a call is answered, whichever of them does.
+def lose_answer(computing, monkeypatch, number):
+    """The answer to one of the next calls does not arrive."""
     answering, name = computing, "_call"
     if isinstance(computing, Engine):
         answering, name = computing._sequences, "answer"
     call, calls = getattr(answering, name), []
 
-    def fail_in_the_second_layer(*arguments):
+    def lose(*arguments):
         calls.append(arguments)
         answer = call(*arguments)
-        if len(calls) == 2:
+        if len(calls) == number:
             raise DeadlineExceededError("lost")
         return answer
 
-    monkeypatch.setattr(answering, name, fail_in_the_second_layer)
+    monkeypatch.setattr(answering, name, lose)
+
+
+def test_a_cache_whose_sequences_were_not_made_leaves_none(
+    computing, llama, monkeypatch
+):
+    with ServiceCache(llama.config, computing, label="lost") as cache:
+        lose_answer(computing, monkeypatch, 1)
+        with pytest.raises(DeadlineExceededError):
+            llama(tokens(2, 9), past_key_values=cache)
+        assert not list(computing.sequences(label="lost"))
+        llama(tokens(2, 9), past_key_values=cache)
+        assert len(list(computing.sequences(label="lost"))) == 2
+
+
+def test_a_model_that_is_interrupted_between_layers_can_go_on(llama, cache):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    prompt = tokens(2, 9)
+    llama(prompt, past_key_values=cache)
+    interrupting = llama.model.layers[1].register_forward_pre_hook(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        llama(tokens(2, 1), past_key_values=cache)
+    interrupting.remove()
+    assert cache.sequences[0].lengths == (10, 9)
+    longer = torch.cat([prompt, tokens(2, 2)], 1)
+    actual = generate(llama, longer, past_key_values=cache)
+    assert torch.equal(actual, by_pytorch(llama, longer))
+
+
+def test_a_call_that_failed_leaves_the_tokens_before_it(
+    computing, llama, cache, monkeypatch
+):
+    prompt = tokens(2, 9)
+    llama(prompt, past_key_values=cache)
+    lose_answer(computing, monkeypatch, 2)  # of the second layer
     with pytest.raises(DeadlineExceededError):
         llama(tokens(2, 1), past_key_values=cache)
     assert cache.get_seq_length() == 9

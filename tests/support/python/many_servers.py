@@ -56,7 +56,7 @@ class Servers:
     def _check_open(self):
         pass
 
-    def _client(self, node):
+    def _client(self, node, timeout=None):
         return self.clients[int(node)]
 
     def _ask(self, method, *_, timeout=None):

@@ -18,6 +18,7 @@ from attention_client._reply import TENSORS, Result, decode
 from attention_client._request import Prepared, encode, prepare
 from attention_client._shared_memory import Pool, Region
 from attention_client.errors import (
+    AlreadyExistsError,
     AttentionError,
     CancelledError,
     DeadlineExceededError,
@@ -143,10 +144,14 @@ def _register(pool: Pool, region: Region) -> Steps[None]:
     request = _RegisterRequest(
         name=region.name, key=f"/{region.name}", byte_size=region.size
     )
+    pool.registering(region)
     try:
         yield _channel.REGISTER, request.SerializeToString()
     except (DeadlineExceededError, CancelledError):
         raise
+    except AlreadyExistsError:
+        pool.not_registered(region)
+        raise _NotShared from None
     except AttentionError:
         raise _NotShared from None
     region.is_registered = True

@@ -278,7 +278,7 @@ class Caller:
         self, metadata: Metadata | None
     ) -> tuple[tuple[str, str | bytes], ...]:
         """The client's own and a call's."""
-        own = (metadata or {}).items()
+        own = mapping(metadata).items()
         for key, value in own:
             _check_metadata(key, value)
         return (*self._metadata, *own)
@@ -305,6 +305,18 @@ class Caller:
         """How many seconds are left of a call's timeout."""
         end = time.monotonic() + self._seconds(timeout)
         return lambda: end - time.monotonic()
+
+
+def mapping(metadata: Metadata | None) -> Metadata:
+    """A call's metadata; gRPC itself takes pairs, of which one key may have several."""
+    if metadata is None:
+        return {}
+    if not isinstance(metadata, Mapping):
+        raise InvalidArgumentError(
+            f"metadata: {type(metadata).__name__} (expected a mapping, such as "
+            "{'traceparent': '00-...'})"
+        )
+    return metadata
 
 
 def _check_metadata(key: Any, value: Any) -> None:
@@ -339,7 +351,10 @@ def _release(
     metadata: tuple[tuple[str, str], ...],
 ) -> None:
     """Lets the server forget the regions of a client that goes."""
-    names = pool.names() if pool is not None and pool.is_own() else []
+    if pool is None or not pool.is_own():
+        return
+    pool.close()
+    names = pool.names()
     if not names:
         return
     with open_channel(grpc) as channel:

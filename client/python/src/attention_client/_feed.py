@@ -35,9 +35,9 @@ class Feed:
                 _send(request, self._window, self._outgoing)
         return not self._window.is_empty()
 
-    async def reply(self, reading: Coroutine[Any, Any, bytes]) -> bytes:
-        """What reading gives."""
-        return await reading
+    async def reply(self, reading: Coroutine[Any, Any, Any], timeout: float) -> Any:
+        """What reading gives, or an asyncio.TimeoutError."""
+        return await _reply(reading, timeout)
 
     async def close(self) -> None:
         """Takes no more."""
@@ -88,25 +88,45 @@ class AsyncFeed:
             self._task.result()
         return not self._window.is_empty()
 
-    async def reply(self, reading: Coroutine[Any, Any, bytes]) -> bytes:
-        """What reading gives, unless the source raises first."""
-        read = asyncio.create_task(reading)
-        try:
-            first = asyncio.FIRST_COMPLETED
-            await asyncio.wait({read, self._task}, return_when=first)
-            if not read.done():
-                self._task.result()
-            return await read
-        finally:
-            if not read.done():
-                read.cancel()
-                await asyncio.gather(read, return_exceptions=True)
+    async def reply(self, reading: Coroutine[Any, Any, Any], timeout: float) -> Any:
+        """As Feed.reply. Raises what the source raises first."""
+        return await _reply(reading, timeout, self._task)
 
     async def close(self) -> None:
         """Cancels the source. asyncio logs an error of it that nobody has got."""
         self._is_closed = True
         self._task.cancel()
         await asyncio.wait({self._task})
+
+
+async def _reply(
+    reading: Coroutine[Any, Any, Any],
+    timeout: float,
+    source: asyncio.Task[None] | None = None,
+) -> Any:
+    """What reading gives.
+
+    asyncio.wait_for() loses a cancellation that comes together with the reply, until
+    Python 3.12.
+    """
+    loop = asyncio.get_running_loop()
+    end = loop.time() + timeout
+    read = asyncio.ensure_future(reading)
+    awaited = {read} if source is None else {read, source}
+    try:
+        while not read.done():
+            left, first = end - loop.time(), asyncio.FIRST_COMPLETED
+            done, _ = await asyncio.wait(awaited, timeout=left, return_when=first)
+            if not done:
+                raise asyncio.TimeoutError
+            if source is not None and read not in done:
+                source.result()
+                awaited = {read}
+        return read.result()
+    except BaseException:
+        read.cancel()
+        await asyncio.gather(read, return_exceptions=True)
+        raise
 
 
 def _send(request: Request, window: Window, outgoing: Outgoing) -> None:

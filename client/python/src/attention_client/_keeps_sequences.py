@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from typing_extensions import Unpack
 
 from attention_client import _channel, _sequence_calls, _sequence_tensors
 from attention_client._calls import Returned, Steps
+from attention_client._known import Known
 from attention_client._options import Options
 from attention_client._reply import Result
 from attention_client.info import SequenceDescription
@@ -33,6 +35,27 @@ class KeepsSequences:
         """What leads a call to the sequence of a name: nothing, in this process."""
         return metadata
 
+    def _left(self, timeout: float | None) -> Callable[[], float | None]:
+        """What is left of a timeout, for several calls: all of it, in this process."""
+        return lambda: timeout
+
+    def _make(
+        self,
+        new: _sequence_calls.New,
+        steps: Steps[Known],
+        timeout: float | None,
+        metadata: _channel.Metadata | None,
+    ) -> Sequence:
+        """What the steps make; nothing is left of it where they fail."""
+        try:
+            return Sequence(self, self._run(steps, timeout, metadata))
+        except BaseException as error:
+            if new.is_left_by(error):
+                deletion = _sequence_calls.delete([new.name])
+                with contextlib.suppress(Exception):
+                    self._run(deletion, _sequence_calls.CLEANUP, metadata)
+            raise
+
     def sequence(
         self,
         *,
@@ -55,12 +78,12 @@ class KeepsSequences:
         label: what sequences() finds it by. idle_limit: seconds that it may be unused,
         in place of the server's; an engine has none.
         """
-        name = _sequence_calls.new_name() if name is None else name
-        metadata = self._routed(name, metadata)
+        new = _sequence_calls.New.of(name)
+        metadata = self._routed(new.name, metadata)
         steps = _sequence_calls.create(
-            heads, width, value_width, layers, dtype, name, label, idle_limit
+            heads, width, value_width, layers, dtype, new, label, idle_limit
         )
-        return Sequence(self, self._run(steps, timeout, metadata))
+        return self._make(new, steps, timeout, metadata)
 
     def open_sequence(
         self,
@@ -85,10 +108,10 @@ class KeepsSequences:
         metadata: _channel.Metadata | None = None,
     ) -> Sequence:
         """A new Sequence of a file that Sequence.export() has written."""
-        name = _sequence_calls.new_name() if name is None else name
-        metadata = self._routed(name, metadata)
-        steps = _sequence_calls.read_file(file, name, label, idle_limit)
-        return Sequence(self, self._run(steps, timeout, metadata))
+        new = _sequence_calls.New.of(name)
+        metadata = self._routed(new.name, metadata)
+        steps = _sequence_calls.read_file(file, new, label, idle_limit)
+        return self._make(new, steps, timeout, metadata)
 
     def attend_sequences(
         self,
@@ -146,7 +169,8 @@ class KeepsSequences:
     ) -> int:
         """Ends those that are there; how many there were."""
         deleted = 0
+        left = self._left(timeout)
         for group in _sequence_calls.by_route(names):
             own = self._routed(group[0], metadata)
-            deleted += self._run(_sequence_calls.delete(group), timeout, own)
+            deleted += self._run(_sequence_calls.delete(group), left(), own)
         return deleted

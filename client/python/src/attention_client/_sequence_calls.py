@@ -24,6 +24,7 @@ from attention_client.errors import (
 from attention_client.info import SequenceDescription, SequenceForm
 
 MOST_NAMES = 256  # in one call
+CLEANUP = 2.0  # seconds to delete what a call that fails may have made
 
 
 def new_name(of: str | None = None) -> str:
@@ -35,10 +36,33 @@ def new_name(of: str | None = None) -> str:
     return random if of is None else f"{of}/{random}"
 
 
+@dataclasses.dataclass(eq=False)
+class New:
+    """A sequence that a call is to make."""
+
+    name: str
+    # Whether it can be no other's: of a given name, once the server says that it is
+    # made.
+    is_own: bool
+
+    @classmethod
+    def of(cls, name: str | None, route: str | None = None) -> New:
+        """route: that of the sequence of which it is a fork."""
+        return cls(new_name(route), True) if name is None else cls(name, False)
+
+    def made(self, name: str) -> str:
+        self.name, self.is_own = name, True
+        return name
+
+    def is_left_by(self, error: BaseException) -> bool:
+        """Whether the call may have made it, of which nobody would know."""
+        return self.is_own and not isinstance(error, InvalidArgumentError)
+
+
 def routed(name: str, metadata: _channel.Metadata | None) -> _channel.Metadata:
     """A call's metadata, with what leads a proxy to the server of a sequence."""
     own = {_channel.SEQUENCE_HEADER: where} if (where := route(name)) else {}
-    return {**own, **(metadata or {})}
+    return {**own, **_channel.mapping(metadata)}
 
 
 def by_route(names: Iterable[str]) -> list[list[str]]:
@@ -67,10 +91,9 @@ def known_of(sequences: Iterable[Any]) -> list[Known]:
     return found
 
 
-def _name_and_label(message: Any, name: str | None, label: str | None) -> None:
+def _name_and_label(message: Any, name: str, label: str | None) -> None:
     field = "new_name" if hasattr(message, "new_name") else "name"
-    if name is not None:
-        set_field(message, field, name, "name")
+    set_field(message, field, name, "name")
     if label is not None:
         set_field(message, "label", label, "label")
 
@@ -93,25 +116,26 @@ def create(
     value_width: int | None,
     layers: int,
     dtype: Any,
-    name: str | None,
+    new: New,
     label: str,
     idle_limit: float | None,
 ) -> Steps[Known]:
     """One sequence."""
     wanted = form(heads, width, value_width, layers, dtype)
-    known = yield from create_all(wanted, 1, name, label, idle_limit)
-    return known[0]
+    [known] = yield from create_all(wanted, [new.name], label, idle_limit)
+    new.made(known.name)
+    return known
 
 
 def create_all(
-    form: Any, count: int, name: str | None, label: str, idle_limit: float | None
+    form: Any, names: Iterable[str], label: str, idle_limit: float | None
 ) -> Steps[list[Known]]:
-    """Alike ones, up to MOST_NAMES; several have numbers behind the name."""
+    """Alike ones, up to MOST_NAMES."""
     request = _messages.own("CreateSequencesRequest")()
-    for number in range(count):
+    for name in names:
         new = request.sequences.add()
         new.form.CopyFrom(form)
-        _name_and_label(new, name if count == 1 else f"{name}/{number}", label)
+        _name_and_label(new, name, label)
         _idle_limit(new, idle_limit)
     data = yield _channel.CREATE, request.SerializeToString()
     reply = _messages.own("CreateSequencesResponse").FromString(data)
@@ -155,19 +179,18 @@ def truncate(known: Known, length: int) -> Steps[None]:
 
 def fork(
     known: Known,
-    name: str | None,
+    new: New,
     length: int | None,
     label: str | None,
     idle_limit: float | None,
 ) -> Steps[Known]:
     request = _messages.own("ForkRequest")(name=known.name)
-    name = new_name(known.route) if name is None else name
-    _name_and_label(request, name, label)
+    _name_and_label(request, new.name, label)
     _idle_limit(request, idle_limit)
     if length is not None:
         set_field(request, "length", length, "length")
     data = yield _channel.FORK, request.SerializeToString()
-    made = _messages.own("ForkResponse").FromString(data).name
+    made = new.made(_messages.own("ForkResponse").FromString(data).name)
     if length is None:
         # Others may have appended to the sequence.
         found = yield from find(made)
@@ -194,19 +217,18 @@ def export(known: Known, file: str | os.PathLike[str]) -> Steps[int]:
 
 def read_file(
     file: str | os.PathLike[str],
-    name: str | None,
+    new: New,
     label: str,
     idle_limit: float | None,
 ) -> Steps[Known]:
     """A sequence of a file."""
     request = _messages.own("ImportSequenceRequest")()
     _file(request, file)
-    _name_and_label(request, name, label)
+    _name_and_label(request, new.name, label)
     _idle_limit(request, idle_limit)
     data = yield _channel.IMPORT, request.SerializeToString()
-    return (
-        yield from find(_messages.own("ImportSequenceResponse").FromString(data).name)
-    )
+    made = new.made(_messages.own("ImportSequenceResponse").FromString(data).name)
+    return (yield from find(made))
 
 
 def delete(names: Iterable[str]) -> Steps[int]:

@@ -92,7 +92,9 @@ class _Store:
     ) -> tuple[Stored, Stored]:
         if not self.sequences:
             self._create(key, value)
-        if self.is_torn:
+        # A model that was interrupted between two layers begins again with the first.
+        is_new = layer == 0 and max(self.sequences[0].lengths) > self.length
+        if self.is_torn or is_new:
             self.truncate(self.length)
         if key.shape[0] != len(self.sequences):
             raise ValueError(
@@ -168,15 +170,21 @@ class _Store:
         form = _known.form(heads, width, value.shape[-1], self.layers, kind)
         name = _sequence_calls.new_name()
         metadata = self.client._routed(name, None)  # all of them at one server
-        for first in range(0, batch, _sequence_calls.MOST_NAMES):
-            count = min(batch - first, _sequence_calls.MOST_NAMES)
-            steps = _sequence_calls.create_all(
-                form, count, f"{name}/{first}", self.label, self.idle_limit
-            )
-            self.sequences += [
-                Sequence(self.client, known)
-                for known in self.client._run(steps, None, metadata)
-            ]
+        names = [f"{name}/{number}" for number in range(batch)]
+        made: list[Sequence] = []
+        try:
+            for first in range(0, batch, _sequence_calls.MOST_NAMES):
+                group = names[first : first + _sequence_calls.MOST_NAMES]
+                steps = _sequence_calls.create_all(
+                    form, group, self.label, self.idle_limit
+                )
+                known = self.client._run(steps, None, metadata)
+                made += [Sequence(self.client, one) for one in known]
+        except BaseException:
+            with contextlib.suppress(Exception):
+                self.client.delete_sequences(names, timeout=_sequence_calls.CLEANUP)
+            raise
+        self.sequences = made
 
 
 class _Layer(CacheLayerMixin):  # type: ignore[misc]

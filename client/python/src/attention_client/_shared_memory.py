@@ -18,7 +18,6 @@ import sys
 import threading
 import time
 from collections import deque
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -44,12 +43,6 @@ _LOCAL = re.compile(
 def is_local(target: str) -> bool:
     """Whether gRPC's target is on this machine, as far as its name says."""
     return sys.platform == "linux" and _LOCAL.fullmatch(target) is not None
-
-
-@cache
-def _word(process: int) -> str:
-    """What the names of a process's regions have in common."""
-    return secrets.token_hex(16)
 
 
 def remove_abandoned_files() -> None:
@@ -101,20 +94,33 @@ class Region:
         self._path.unlink(missing_ok=True)
 
 
+_forks = 0  # how often this process was forked; each counts twice
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+# Afterwards, too: another thread may make results between the first count and the fork.
+os.register_at_fork(before=_count_fork, after_in_parent=_count_fork)
+
+
 class _Loan:
     """What an array keeps alive that lies in a region: gives it back at its end."""
 
-    def __init__(self, region: Region, size: int, returned: deque[Region]) -> None:
+    def __init__(self, region: Region, size: int, pool: Pool) -> None:
         self._region = region
-        self._returned = returned
+        self._pool = pool
+        self._forks = _forks
         self.__array_interface__ = {
             **region.memory[:size].__array_interface__,
             "version": 3,
         }
 
     def __del__(self) -> None:
-        # Of the collector, at any time: nothing that waits.
-        self._returned.append(self._region)
+        # A child that was forked meanwhile has the array still, and writes to it.
+        self._pool.take_back(self._region, is_shared=self._forks != _forks)
 
 
 class Pool:
@@ -123,21 +129,29 @@ class Pool:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._idle: list[Region] = []  # in the order of their last use
-        self._returned: deque[Region] = deque()  # idle again, not yet among the others
+        # No longer lent, and whether a child has them; not yet among the others.
+        self._returned: deque[tuple[Region, bool]] = deque()
         self._unwanted: list[str] = []
-        self._names: set[str] = set()  # that the server may know
+        self._names: set[str] = set()  # that the server may know as this pool's
         self._lent = 0
         self._count = 0
         self._off_until = 0.0
+        self._is_closed = False
         self.is_tidy = False  # whether others' leftovers were looked for
         self._process = os.getpid()
+        # Names of a server's regions are everybody's: no other pool has this one's.
+        self.word = secrets.token_hex(16)
 
     def is_own(self) -> bool:
         """False in a child that os.fork() has made: its parent uses the memory."""
         return os.getpid() == self._process
 
     def is_on(self) -> bool:
-        return self.is_own() and time.monotonic() >= self._off_until
+        return (
+            self.is_own()
+            and not self._is_closed
+            and time.monotonic() >= self._off_until
+        )
 
     def pause(self) -> None:
         """It cannot be had: not allowed, another machine, or no room."""
@@ -156,10 +170,17 @@ class Pool:
                 self._idle.remove(region)
                 return region
             self._count += 1
-            name = f"attention-{_word(self._process)}-{self._count}"
-            region = Region(name, _rounded(size))
+            return Region(f"attention-{self.word}-{self._count}", _rounded(size))
+
+    def registering(self, region: Region) -> None:
+        """The server may know it from now on, whatever it answers."""
+        with self._lock:
             self._names.add(region.name)
-            return region
+
+    def not_registered(self, region: Region) -> None:
+        """The server has another's of that name, which is not to be unregistered."""
+        with self._lock:
+            self._names.discard(region.name)
 
     def give_back(self, region: Region) -> None:
         with self._lock:
@@ -174,11 +195,17 @@ class Pool:
             self._collect()
             if size >= _LEAST_LENT and self._lent < _MOST_LENT:
                 self._lent += 1
-                lent: Array = np.asarray(_Loan(region, size, self._returned))
+                lent: Array = np.asarray(_Loan(region, size, self))
                 return lent
         copy: Array = region.memory[:size].copy()
         self.give_back(region)
         return copy
+
+    def take_back(self, region: Region, *, is_shared: bool) -> None:
+        """Of the collector, at any time: nothing that waits."""
+        self._returned.append((region, is_shared))
+        if self._is_closed:
+            self._returned.clear()
 
     def drop(self, region: Region) -> None:
         """For one that the server may still use, or has no use for."""
@@ -191,6 +218,12 @@ class Pool:
             for region in self._idle:
                 self._discard(region)
             self._idle.clear()
+
+    def close(self) -> None:
+        """Lets all go, and what comes back later. Results that are held stay."""
+        self._is_closed = True
+        self._returned.clear()
+        self.forget()
 
     def unwanted(self) -> list[str]:
         """Names for the server to forget, each once."""
@@ -207,16 +240,21 @@ class Pool:
     def _collect(self) -> None:
         while self._returned:
             self._lent -= 1
-            self._keep(self._returned.popleft())
+            region, is_shared = self._returned.popleft()
+            (self._discard if is_shared else self._keep)(region)
 
     def _keep(self, region: Region) -> None:
+        if self._is_closed:
+            self._discard(region)
+            return
         self._idle.append(region)
         while sum(region.size for region in self._idle) > _MOST_IDLE:
             self._discard(self._idle.pop(0))
 
     def _discard(self, region: Region) -> None:
         region.remove_file()
-        self._unwanted.append(region.name)
+        if region.name in self._names:
+            self._unwanted.append(region.name)
 
 
 def _rounded(size: int) -> int:

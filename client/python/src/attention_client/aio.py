@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from typing import Any, Literal, overload
@@ -18,6 +19,7 @@ from attention_client import (
     _sequence_tensors,
 )
 from attention_client._feed import AsyncFeed, Feed, Outgoing
+from attention_client._known import Known
 from attention_client._options import Options, Request
 from attention_client._reply import Result
 from attention_client._window import Window
@@ -144,7 +146,7 @@ class AsyncClient(_channel.Caller):
             while await feed.more():
                 _process.check(self._process)
                 while not window.is_ready():
-                    window.put(await feed.reply(self._read(stream, timeout)))
+                    window.put(await self._read(feed, stream, timeout))
                 yield window.take(return_errors)
         except asyncio.CancelledError:
             if self._is_closed:  # which ends the stream and its source
@@ -172,12 +174,12 @@ class AsyncClient(_channel.Caller):
         metadata: _channel.Metadata | None = None,
     ) -> AsyncSequence:
         """As Client.sequence."""
-        name = _sequence_calls.new_name() if name is None else name
-        metadata = _sequence_calls.routed(name, metadata)
+        new = _sequence_calls.New.of(name)
+        metadata = _sequence_calls.routed(new.name, metadata)
         steps = _sequence_calls.create(
-            heads, width, value_width, layers, dtype, name, label, idle_limit
+            heads, width, value_width, layers, dtype, new, label, idle_limit
         )
-        return AsyncSequence(self, await self._run(steps, timeout, metadata))
+        return await self._make(new, steps, timeout, metadata)
 
     async def open_sequence(
         self,
@@ -202,10 +204,10 @@ class AsyncClient(_channel.Caller):
         metadata: _channel.Metadata | None = None,
     ) -> AsyncSequence:
         """As Client.import_sequence."""
-        name = _sequence_calls.new_name() if name is None else name
-        metadata = _sequence_calls.routed(name, metadata)
-        steps = _sequence_calls.read_file(file, name, label, idle_limit)
-        return AsyncSequence(self, await self._run(steps, timeout, metadata))
+        new = _sequence_calls.New.of(name)
+        metadata = _sequence_calls.routed(new.name, metadata)
+        steps = _sequence_calls.read_file(file, new, label, idle_limit)
+        return await self._make(new, steps, timeout, metadata)
 
     async def attend_sequences(
         self,
@@ -251,9 +253,10 @@ class AsyncClient(_channel.Caller):
     ) -> int:
         """As Client.delete_sequences."""
         deleted = 0
+        left = self._left(timeout)
         for group in _sequence_calls.by_route(names):
             own = _sequence_calls.routed(group[0], metadata)
-            deleted += await self._run(_sequence_calls.delete(group), timeout, own)
+            deleted += await self._run(_sequence_calls.delete(group), left(), own)
         return deleted
 
     async def info(
@@ -277,6 +280,23 @@ class AsyncClient(_channel.Caller):
         request = _channel.health_request(service)
         reply = await self._call(_channel.HEALTH, request, timeout, metadata)
         return _channel.read_health(reply)
+
+    async def _make(
+        self,
+        new: _sequence_calls.New,
+        steps: _calls.Steps[Known],
+        timeout: float | None,
+        metadata: _channel.Metadata | None,
+    ) -> AsyncSequence:
+        """What the steps make; nothing is left of it where they fail."""
+        try:
+            return AsyncSequence(self, await self._run(steps, timeout, metadata))
+        except BaseException as error:
+            if new.is_left_by(error):
+                deletion = _sequence_calls.delete([new.name])
+                with contextlib.suppress(Exception):
+                    await self._run(deletion, _sequence_calls.CLEANUP, metadata)
+            raise
 
     async def _run(
         self,
@@ -321,9 +341,9 @@ class AsyncClient(_channel.Caller):
             raise
         return reply
 
-    async def _read(self, stream: Any, timeout: float) -> bytes:
+    async def _read(self, feed: Feed | AsyncFeed, stream: Any, timeout: float) -> bytes:
         try:
-            reply = await asyncio.wait_for(stream.read(), timeout)
+            reply = await feed.reply(stream.read(), timeout)
         except asyncio.TimeoutError:
             raise _channel.no_result_within(timeout) from None
         except grpc.RpcError as error:

@@ -92,8 +92,11 @@ class AsyncSequence(Handle):
         metadata: _channel.Metadata | None = None,
     ) -> AsyncSequence:
         """As Sequence.fork."""
-        steps = _sequence_calls.fork(self._known, name, length, label, idle_limit)
-        return AsyncSequence(self._client, await self._run(steps, timeout, metadata))
+        new = _sequence_calls.New.of(name, self._known.route)
+        steps = _sequence_calls.fork(self._known, new, length, label, idle_limit)
+        watched = _sequence_calls.watched([self._known], steps)
+        metadata = _sequence_calls.routed(self._known.route, metadata)
+        return await self._client._make(new, watched, timeout, metadata)
 
     async def truncate(
         self,

@@ -109,8 +109,11 @@ class Sequence(Handle, EndsWithBlock):
         length: the first keys of every layer, in place of all. label and idle_limit:
         in place of this one's.
         """
-        steps = _sequence_calls.fork(self._known, name, length, label, idle_limit)
-        return Sequence(self._client, self._run(steps, timeout, metadata))
+        new = _sequence_calls.New.of(name, self._known.route)
+        steps = _sequence_calls.fork(self._known, new, length, label, idle_limit)
+        watched = _sequence_calls.watched([self._known], steps)
+        metadata = self._client._routed(self._known.route, metadata)
+        return self._client._make(new, watched, timeout, metadata)
 
     def truncate(
         self,

@@ -105,7 +105,7 @@ class Asking:
 
     def _client(self, node: str) -> Client:
         try:
-            return self.cluster._client(node)
+            return self.cluster._client(node, self.left())
         except NotFoundError as error:
             # Whoever knows that the node has gone has a newer map.
             raise StaleError(error, [], in_tree=False) from None

@@ -6,13 +6,13 @@ import contextlib
 import math
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from typing_extensions import Self
 
-from attention_client import _known
+from attention_client import _known, _sequence_calls
 from attention_client._channel import TIMEOUT
 from attention_client.client import Client
 from attention_client.errors import (
@@ -41,6 +41,7 @@ _REPEATABLE = frozenset(
         "describe",
         "export",
         "extend",
+        "give_up",
         "names",
         "nodes",
         "refresh",
@@ -51,6 +52,7 @@ _THREADS = 64
 _MAP_MEMORY = 1 << 20  # bytes that Ray sets aside for the map's actor
 _START = 120  # seconds that actors and servers may take to start
 _END = 120  # and to end
+_PAUSE = 0.1  # seconds until a map that is being started anew is asked again
 
 
 class AttentionCluster:
@@ -253,8 +255,9 @@ class AttentionCluster:
         with the sequence.
         """
         form = SequenceForm.of(_known.form(heads, width, value_width, layers, dtype))
-        made = self._ask("create", name, form, replicas, range_keys)
-        return ShardedSequence(self, made, [0] * form.layers)
+        with self._making(name) as new:
+            made = self._ask("create", new, form, replicas, range_keys)
+            return ShardedSequence(self, made, [0] * form.layers)
 
     def open_sequence(self, name: str) -> ShardedSequence:
         """The one of a name. As a context manager it is not deleted."""
@@ -270,40 +273,57 @@ class AttentionCluster:
     ) -> ShardedSequence:
         """A new one of a checkpoint that export() has written, on any cluster."""
         path = os.path.abspath(folder)
-        known, lengths = self._copy(
-            "import_sequence", path, name, replicas, timeout=None
-        )
-        return ShardedSequence(self, known, lengths)
+        with self._making(name) as new:
+            known, lengths = self._copy(
+                "import_sequence", path, new, replicas, timeout=None
+            )
+            return ShardedSequence(self, known, lengths)
 
     def sequences(self) -> list[str]:
         """Names of all."""
         names: list[str] = self._ask("names")
         return names
 
+    @contextlib.contextmanager
+    def _making(self, name: str | None) -> Iterator[str]:
+        """The name of what the map makes in the block; not left where that fails.
+
+        What the map was asked for goes on after a timeout. One of a given name may
+        have been there before.
+        """
+        new = _sequence_calls.New.of(name)
+        try:
+            yield new.name
+        except BaseException as error:
+            if new.is_left_by(error):
+                with contextlib.suppress(Exception):
+                    self._ask("give_up", new.name, timeout=_sequence_calls.CLEANUP)
+            raise
+
     def _ask(self, method: str, *arguments: Any, timeout: float | None = 60) -> Any:
         end = time.monotonic() + (math.inf if timeout is None else timeout)
+        left = timeout
         while True:
             try:
-                return moving.ask_handle(
-                    self._map, "the map", method, arguments, timeout
-                )
+                return moving.ask_handle(self._map, "the map", method, arguments, left)
             except moving.RestartingError:
                 # What it has been asked may have been done.
-                if method not in _REPEATABLE or time.monotonic() > end:
+                if method not in _REPEATABLE or time.monotonic() + _PAUSE >= end:
                     raise
-                time.sleep(0.1)
+                time.sleep(_PAUSE)
+                left = None if timeout is None else end - time.monotonic()
 
     def _copy(self, method: str, *arguments: Any, timeout: float | None) -> Any:
         """As _ask(), of what may take long: a terminal shows how far it is."""
         with shown(method, lambda: int(self._ask("copied_bytes"))):
             return self._ask(method, *arguments, timeout=timeout)
 
-    def _client(self, node: str) -> Client:
+    def _client(self, node: str, timeout: float | None = 60) -> Client:
         self._check_open()
         client = self._clients.get(node)
         if client is None:
             if node not in self._targets:
-                self._find_nodes()
+                self._find_nodes(timeout)
             if node not in self._targets:
                 raise NotFoundError(f"node: {node!r} has gone")
             client = Client(self._targets[node], **moving.plain(self._connect))
@@ -320,9 +340,9 @@ class AttentionCluster:
                 "its context; AttentionCluster.connect() would do)"
             )
 
-    def _find_nodes(self) -> None:
+    def _find_nodes(self, timeout: float | None) -> None:
         """Learns of nodes that have come, and lets go of what is of those that went."""
-        self._targets = self._ask("targets")
+        self._targets = self._ask("targets", timeout=timeout)
         for node in self._clients.keys() - self._targets.keys():
             self._clients.pop(node, None)  # calls that it has are finished
         self._recent.keep(self._targets)

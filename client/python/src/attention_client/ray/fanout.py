@@ -66,7 +66,7 @@ class Question:
         rows = _rows(given, query.shape[2], length)
         valid = None
         if "valid_lens" in given:
-            valid = to_numpy(given.pop("valid_lens"), "valid_lens").astype(np.int64)
+            valid = _lengths(given.pop("valid_lens"), query.shape[2])
             if valid.size and not 0 <= valid.min() <= valid.max() <= length:
                 raise InvalidArgumentError(
                     f"valid_lens: {valid.min()} to {valid.max()} (expected 0 to "
@@ -154,6 +154,19 @@ def _check(given: dict[str, Any]) -> None:
         )
     for name in (*_REFUSED, "empty_rows", "lse"):
         given.pop(name, None)
+
+
+def _lengths(value: Any, rows: int) -> Array:
+    """valid_lens, for every row or for each."""
+    array = to_numpy(value, "valid_lens")
+    if array.shape not in ((1,), (1, rows)):
+        expected = f"[1] or [1, {rows}]"
+        if array.shape[:1] != (1,) or array.ndim > 2:
+            expected = "[1, ...], the batch of query"
+        raise InvalidArgumentError(
+            f"valid_lens: shape {list(array.shape)} (expected {expected})"
+        )
+    return array.astype(np.int64)
 
 
 def _rows(given: dict[str, Any], count: int, length: int) -> Rows:

@@ -141,7 +141,7 @@ class MapActor:
     # Sequences.
 
     def create(
-        self, name: str | None, form: SequenceForm, replicas: int, range_keys: int
+        self, name: str, form: SequenceForm, replicas: int, range_keys: int
     ) -> SequenceMap:
         nodes = self._state.usable()
         if not 1 <= replicas <= len(nodes):
@@ -150,7 +150,6 @@ class MapActor:
             )
         if range_keys < 1:
             raise InvalidArgumentError(f"range_keys: {range_keys} (expected 1 or more)")
-        name = os.urandom(16).hex() if name is None else name
         if not 1 <= len(name) <= 200 or "@" in name:
             raise InvalidArgumentError(
                 f"name: {name!r} (expected 1 to 200 letters, digits and . _ - : + = /)"
@@ -213,11 +212,10 @@ class MapActor:
 
     @_without_lost_nodes
     def fork(
-        self, name: str, new_name: str | None, length: int | None
+        self, name: str, new_name: str, length: int | None
     ) -> tuple[SequenceMap, list[int]]:
         if length is not None and length < 0:
             raise OutOfRangeError(f"length: {length} (expected 0 or more)")
-        new_name = os.urandom(16).hex() if new_name is None else new_name
         with self._placement.changing(name) as known:
             self._placement.check_length(known, length)
             kept = [p for p in known.ranges if length is None or p.start < length]
@@ -226,7 +224,9 @@ class MapActor:
             self._state.add(made)
             parts: list[Range] = []
             try:
-                with self._placement.undone() as forked:
+                # Who deletes it waits, or has done so.
+                with self._state.lock(new_name), self._placement.undone() as forked:
+                    self._state.get(new_name)
                     # The last one first: appends go on, and are in the earlier ranges,
                     # too.
                     for part in reversed(kept):
@@ -276,6 +276,14 @@ class MapActor:
             for part in known.ranges:
                 self._placement.delete(part.replicas)
 
+    def give_up(self, name: str) -> None:
+        """Deletes what somebody has asked for, who is not waiting for it any more.
+
+        It may not have been made yet.
+        """
+        self._state.refuse(name)
+        self.delete(name)
+
     @_without_lost_nodes
     def export(self, name: str, folder: str) -> int:
         """The files of an earlier checkpoint are whole until its index is replaced."""
@@ -311,7 +319,7 @@ class MapActor:
         return size + index.stat().st_size
 
     def import_sequence(
-        self, folder: str, name: str | None, replicas: int
+        self, folder: str, name: str, replicas: int
     ) -> tuple[SequenceMap, list[int]]:
         index = Path(folder) / checkpoints.INDEX
         if not index.exists():

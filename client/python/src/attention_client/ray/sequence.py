@@ -157,7 +157,7 @@ class ShardedSequence(EndsWithBlock):
         length, rows = self._lengths[layer], None
         if append is not None:
             rows = self._rows(*pair(append, "append", "key, value"), layer, position)
-            length = max(length, rows.end)
+            length = rows.end  # also where there are more: an answer that was lost
         elif position is not None:
             raise InvalidArgumentError("position: given without keys to append")
         question = fanout.Question.of(wide, length, options)
@@ -205,10 +205,12 @@ class ShardedSequence(EndsWithBlock):
         length: the first keys of every layer, in place of all.
         """
         self._cluster._check_open()
-        made, lengths = self._cluster._ask(
-            "fork", self.name, name, length, timeout=self._seconds(timeout)
-        )
-        return ShardedSequence(self._cluster, made, lengths)
+        seconds = self._seconds(timeout)
+        with self._cluster._making(name) as new:
+            made, lengths = self._cluster._ask(
+                "fork", self.name, new, length, timeout=seconds
+            )
+            return ShardedSequence(self._cluster, made, lengths)
 
     def truncate(self, length: int, *, timeout: float | None = None) -> None:
         """Keeps the first keys of every layer."""

@@ -8,14 +8,18 @@ import os
 import pickle
 import threading
 import weakref
+from collections import deque
 from collections.abc import Collection
 
 from attention_client.errors import (
     AlreadyExistsError,
+    CancelledError,
     NotFoundError,
     ResourceExhaustedError,
 )
 from attention_client.ray.ranges import Range, SequenceMap
+
+_MOST_REFUSED = 1000  # names, of calls that the map may not have begun yet
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +40,7 @@ class State:
         self.name = name
         self._nodes: dict[str, Node] = {}
         self._sequences: dict[str, SequenceMap] = {}
+        self._refused: deque[str] = deque(maxlen=_MOST_REFUSED)
         # Each for as long as somebody has it, or waits for it.
         self._locks: weakref.WeakValueDictionary[str, threading.RLock]
         self._locks = weakref.WeakValueDictionary()
@@ -138,7 +143,14 @@ class State:
         with self._lock:
             if made.name in self._sequences:
                 raise AlreadyExistsError(f"name: there is a sequence {made.name!r}")
+            if made.name in self._refused:
+                raise CancelledError(f"name: {made.name!r} was given up")
             self._sequences[made.name] = made
+
+    def refuse(self, name: str) -> None:
+        """add() does not take it any more."""
+        with self._lock:
+            self._refused.append(name)
 
     def put(self, known: SequenceMap) -> SequenceMap:
         """Replicas at nodes that were lost meanwhile are left out."""
