@@ -160,6 +160,8 @@ class Store {
 
   absl::Status Delete(absl::string_view owner, absl::string_view name,
                       const Sequence* only = nullptr);
+  /// Deletes those whose names begin with `prefix`, kMostCreated at most.
+  void DeleteAll(absl::string_view owner, absl::string_view prefix);
 
   /// Deletes what has been idle for too long and is not in use, having looked
   /// at no more than `most` sequences. To be called about once a second.
