@@ -305,7 +305,9 @@ SequenceKeys::Ended SequenceKeys::End(const AttentionRequest& request,
   const bool has_label = !entries.front().label.empty();
   if (!status.ok() && has_label && TakeBack(request)) return {};
   if (status.ok() && request.sequence_life.end) {
-    Delete(request);
+    // A batch that was begun larger has more of them than this request.
+    access_.store->DeleteAll(access_.owner, request.sequence_life.names,
+                             sequences_.front().get());
   } else {
     const store::Time now = store::Clock::now();
     for (const SequenceLayer& entry : entries) {

@@ -127,6 +127,13 @@ TEST_F(InferSequenceTest, AfterItsEndItIsNotThere) {
                 {"sequence_id number 7: ", "sequence_start"});
 }
 
+TEST_F(InferSequenceTest, AnEndOfASmallerBatchEndsAll) {
+  OutputOf(OfSequence(Step(0, 3, 4), 7, At::kStart));
+  OutputOf(OfSequence(Step(0, 3), 70, At::kStart));
+  OutputOf(OfSequence(Step(3, 4, 2), 7, At::kEnd));
+  EXPECT_EQ(SequencesIn(client_).sequences_size(), 1);
+}
+
 TEST_F(InferSequenceTest, AStartBeginsAnew) {
   OutputOf(OfSequence(Step(0, 30), 7, At::kStart));
   EXPECT_EQ(OutputOf(OfSequence(Step(0, 5), 7, At::kStart)),

@@ -144,6 +144,20 @@ TEST(StoreTest, AllOfAPrefixAreDeleted) {
   s.store.DeleteAll("carol", "x:");
 }
 
+TEST(StoreTest, AllOfAPrefixStayWhereOneIsNotThereAnyMore) {
+  AStore s;
+  ASSERT_THAT(s.Create("", "x:0"), IsOk());
+  const auto old = s.store.Find("", "x:0", s.now).value();
+  ASSERT_THAT(s.store.Delete("", "x:0"), IsOk());
+  ASSERT_THAT(s.Create("", "x:0"), IsOk());
+  ASSERT_THAT(s.Create("", "x:1"), IsOk());
+  s.store.DeleteAll("", "x:", old.get());
+  EXPECT_EQ(s.store.List("", {}, s.now)->sequences.size(), 2U);
+  const auto now_there = s.store.Find("", "x:0", s.now).value();
+  s.store.DeleteAll("", "x:", now_there.get());
+  EXPECT_EQ(s.store.List("", {}, s.now)->sequences.size(), 0U);
+}
+
 TEST(StoreTest, AForkIsAsWhatWasForked) {
   AStore s;
   ASSERT_THAT(s.Create("", "x", "chats", std::chrono::seconds(9)), IsOk());
