@@ -74,6 +74,18 @@ std::vector<const Record*> OwnerRecords::List(const ListQuery& query) const {
   return records;
 }
 
+std::vector<Record*> OwnerRecords::WithPrefix(absl::string_view prefix,
+                                              size_t most) {
+  std::vector<Record*> records;
+  for (auto next = by_name_.lower_bound(prefix);
+       next != by_name_.end() && records.size() < most &&
+       absl::StartsWith(next->first, prefix);
+       ++next) {
+    records.push_back(&next->second);
+  }
+  return records;
+}
+
 void IdleQueue::Add(Record& record) {
   if (!record.idle_limit) return;
   record.listed_due = record.Due();

@@ -63,8 +63,9 @@ struct ListQuery {
   int64_t most = 100;                   // 1 to Store::kMostListed
 };
 
-/// The sequences of one owner. Every call but List() and Next() takes about as
-/// long however many there are. Not safe for several threads at once.
+/// The sequences of one owner. Every call but List(), WithPrefix() and Next()
+/// takes about as long however many there are. Not safe for several threads at
+/// once.
 class OwnerRecords {
  public:
   /// What has been done since the start. Kept by who does it.
@@ -116,6 +117,9 @@ class OwnerRecords {
   /// In order of labels and, of one label, of names; one more than the query's
   /// `most`, where there are so many.
   std::vector<const Record*> List(const ListQuery& query) const;
+
+  /// Those whose names begin with `prefix`, of many the first `most`.
+  std::vector<Record*> WithPrefix(absl::string_view prefix, size_t most);
 
  private:
   using LabelAndName = std::pair<absl::string_view, absl::string_view>;

@@ -2,7 +2,9 @@
 
 #include <tuple>
 #include <utility>
+#include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 
 namespace attention::store {
@@ -116,6 +118,30 @@ absl::Status Store::Delete(absl::string_view owner, absl::string_view name,
   }
   gone.sequence->Close(Deleted(name));
   return absl::OkStatus();
+}
+
+void Store::DeleteAll(absl::string_view owner, absl::string_view prefix,
+                      const Sequence* only) {
+  std::vector<Record> gone;  // end after the lock
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = owners_.find(owner);
+    if (found == owners_.end()) return;
+    OwnerRecords& of = found->second;
+    const std::vector<Record*> records = of.WithPrefix(prefix, kMostCreated);
+    const bool there = absl::c_any_of(records, [only](const Record* record) {
+      return record->sequence.get() == only;
+    });
+    if (only != nullptr && !there) return;
+    gone.reserve(records.size());
+    for (Record* record : records) {
+      ++of.counts().deletions;
+      gone.push_back(Take(*record));
+    }
+  }
+  for (const Record& record : gone) {
+    record.sequence->Close(Deleted(record.name));
+  }
 }
 
 }  // namespace attention::store

@@ -162,6 +162,11 @@ class Store {
 
   absl::Status Delete(absl::string_view owner, absl::string_view name,
                       const Sequence* only = nullptr);
+  /// Deletes those whose names begin with `prefix`, kMostCreated at most.
+  /// `only`, where it is not null: none of them where it is not among them by
+  /// now.
+  void DeleteAll(absl::string_view owner, absl::string_view prefix,
+                 const Sequence* only = nullptr);
 
   /// Deletes what has been idle for too long and is not in use, having looked
   /// at no more than `most` sequences. To be called about once a second.

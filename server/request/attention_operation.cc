@@ -38,6 +38,7 @@ absl::Status AttentionOperation::Decode(ReceivedMessage message, HoldBytes hold,
       wire_->Decode(std::move(message), hold);
   facts.id = wire_->id();
   facts.model = wire_->model();
+  SequenceKeys::EndOlder(resident_, wire_->sequence_life());
   if (!request.ok()) return request.status();
   request_ = *std::move(request);
   facts.tensors = request_.tensors_by_type;

@@ -33,6 +33,8 @@ class AttentionWire {
   virtual Work DecodingWork(int64_t message_bytes) const {
     return WorkOfSplitting(message_bytes);
   }
+  /// Known also where Decode() failed, unless it failed before.
+  virtual SequenceLife sequence_life() const { return {}; }
   /// The caller's name for it; empty where it has none, or could not be read.
   virtual const std::string& id() const = 0;
   /// Who counts the requests of the model that it names; null where it names

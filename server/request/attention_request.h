@@ -41,8 +41,10 @@ struct SequenceLayer {
 
 /// What a request does with its sequences beside reading and appending.
 struct SequenceLife {
-  bool start = false;  // makes them first, in place of those of that name
+  bool start = false;  // makes them first, in place of those that are there
   bool end = false;    // deletes them when it has been computed
+  /// What the names of all begin with, of batches of any size.
+  std::string names = {};
 };
 
 /// What one request asks, whichever wire it came over.

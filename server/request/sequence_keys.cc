@@ -89,6 +89,11 @@ std::optional<TensorView> ScalesOfEntry(const std::optional<TensorView>& scales,
 
 }  // namespace
 
+void SequenceKeys::EndOlder(const ResidentAccess& access,
+                            const SequenceLife& life) {
+  if (life.start) access.store->DeleteAll(access.owner, life.names);
+}
+
 absl::Status SequenceKeys::Find(const AttentionRequest& request) {
   sequences_.assign(request.sequences.size(), nullptr);
   snapshots_.assign(request.sequences.size(), std::nullopt);
@@ -232,10 +237,7 @@ absl::Status SequenceKeys::Plan(AttentionRequest& request) {
 }
 
 absl::Status SequenceKeys::Make(size_t entry, const SequenceLayer& sequence) {
-  store::Store& store = *access_.store;
   const KeyValueBlock& rows = rows_[entry];
-  // One of that name is an older one, whose end was never sent.
-  store.Delete(access_.owner, sequence.name).IgnoreError();
   const store::NewSequence wanted = {
       .form = {.heads = rows.key.shape[1],
                .key_width = rows.key.shape[3],
@@ -244,7 +246,10 @@ absl::Status SequenceKeys::Make(size_t entry, const SequenceLayer& sequence) {
       .name = sequence.name,
       .label = sequence.label,
       .idle_limit = access_.idle_limit};
-  auto made = store.Create(access_.owner, wanted, store::Clock::now());
+  auto made = access_.store->Create(access_.owner, wanted, store::Clock::now());
+  if (absl::IsAlreadyExists(made.status())) {
+    return absl::AbortedError("another request starts it at the same time");
+  }
   if (!made.ok()) return made.status();
   sequences_[entry] = std::move(made->sequence);
   return absl::OkStatus();
@@ -263,6 +268,8 @@ absl::Status SequenceKeys::Append(size_t entry, const SequenceLayer& sequence) {
 }
 
 absl::Status SequenceKeys::Read(AttentionRequest& request) {
+  // Those that others have started while this one waited.
+  EndOlder(access_, request.sequence_life);
   for (size_t n = 0; n < snapshots_.size(); ++n) {
     const SequenceLayer& entry = request.sequences[n];
     absl::Status status;
@@ -298,7 +305,9 @@ SequenceKeys::Ended SequenceKeys::End(const AttentionRequest& request,
   const bool has_label = !entries.front().label.empty();
   if (!status.ok() && has_label && TakeBack(request)) return {};
   if (status.ok() && request.sequence_life.end) {
-    Delete(request);
+    // A batch that was begun larger has more of them than this request.
+    access_.store->DeleteAll(access_.owner, request.sequence_life.names,
+                             sequences_.front().get());
   } else {
     const store::Time now = store::Clock::now();
     for (const SequenceLayer& entry : entries) {

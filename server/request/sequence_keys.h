@@ -25,6 +25,11 @@ class SequenceKeys {
  public:
   explicit SequenceKeys(ResidentAccess access) : access_(std::move(access)) {}
 
+  /// Of a request that starts sequences: deletes those that they replace. As
+  /// soon as it is known, so that the steps behind a start that is refused find
+  /// none, and are not appended to what it was to replace.
+  static void EndOlder(const ResidentAccess& access, const SequenceLife& life);
+
   /// Looks the request's sequences up and makes its problem one whose entries
   /// have keys of their own, as many as there will be, but without elements: so
   /// it can be checked and its needs be known. Nothing is appended. Without

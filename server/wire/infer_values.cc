@@ -170,19 +170,21 @@ std::string ModelInName(absl::string_view model) {
       {reinterpret_cast<const char*>(hash.data()), hash.size()});
 }
 
+// No colon is in what is encoded.
+std::string NamesOf(const InferSequence& sequence, absl::string_view model) {
+  return absl::StrCat("sequence_id:", absl::WebSafeBase64Escape(sequence.id),
+                      ":", ModelInName(model), ":");
+}
+
 std::vector<SequenceLayer> SequencesOf(const InferSequence& sequence,
                                        absl::string_view model,
                                        int64_t entries) {
-  const std::string of_model = ModelInName(model);
+  const std::string names = NamesOf(sequence, model);
   std::vector<SequenceLayer> sequences;
   sequences.reserve(static_cast<size_t>(entries));
   for (int64_t n = 0; n < entries; ++n) {
-    // No colon is in what is encoded.
-    sequences.push_back(
-        {.name = absl::StrCat(
-             "sequence_id:", absl::WebSafeBase64Escape(sequence.id), ":",
-             of_model, ":", n),
-         .label = absl::StrCat("sequence_id ", sequence.id)});
+    sequences.push_back({.name = absl::StrCat(names, n),
+                         .label = absl::StrCat("sequence_id ", sequence.id)});
   }
   return sequences;
 }

@@ -28,8 +28,8 @@ absl::Status ReadParameters(const InferParameters& parameters,
 
 /// What the sequence extension says in a request.
 struct InferSequence {
-  std::string id;  // with its kind: the number 7 is not the text "7"
-  SequenceLife life;
+  std::string id;     // with its kind: the number 7 is not the text "7"
+  SequenceLife life;  // without names
 };
 
 /// Nothing where there is no sequence_id, or one of 0 or without text.
@@ -37,6 +37,10 @@ struct InferSequence {
 /// a start or an end without an id.
 absl::StatusOr<std::optional<InferSequence>> ReadSequence(
     const InferParameters& parameters);
+
+/// What the names of the store's sequences of that id and model begin with; no
+/// others do.
+std::string NamesOf(const InferSequence& sequence, absl::string_view model);
 
 /// The store's sequences of a batch of `entries`, which the request appends to
 /// and reads.

@@ -11,7 +11,6 @@
 #include "server/base/utf8.h"
 #include "server/request/request_builder.h"
 #include "server/wire/infer_inputs.h"
-#include "server/wire/infer_values.h"
 #include "server/wire/message_pieces.h"
 
 namespace attention::server {
@@ -68,10 +67,8 @@ int64_t EntriesOf(const AttentionProblem& problem) {
 }
 
 // A sequence for each entry of the batch.
-absl::Status SetSequence(const ModelInferRequest& message,
-                         absl::string_view model, RequestBuilder& builder) {
-  const auto sequence = ReadSequence(message.parameters());
-  if (!sequence.ok() || !*sequence) return sequence.status();
+absl::Status SetSequence(const InferSequence& sequence, absl::string_view model,
+                         RequestBuilder& builder) {
   const int64_t entries = EntriesOf(builder.problem());
   if (entries < 1 || entries > kMostSequencesOfARequest) {
     return FieldError(
@@ -79,8 +76,8 @@ absl::Status SetSequence(const ModelInferRequest& message,
         absl::StrCat("for a batch of ", entries, " (expected 1 to ",
                      kMostSequencesOfARequest, ")"));
   }
-  return builder.SetSequences(SequencesOf(**sequence, model, entries),
-                              (*sequence)->life);
+  return builder.SetSequences(SequencesOf(sequence, model, entries),
+                              sequence.life);
 }
 
 // The outputs' entries in `response`, and the elements of each.
@@ -113,19 +110,26 @@ absl::StatusOr<AttentionRequest> InferWire::Decode(ReceivedMessage message,
 
 absl::StatusOr<AttentionRequest> InferWire::ToRequest(InputElements& inputs,
                                                       HoldBytes hold) {
-  if (absl::Status status = CheckId(id()); !status.ok()) return status;
   auto model = models_.Find(message_.model_name(), message_.model_version());
   if (!model.ok()) return model.status();
   model_ = *std::move(model);
+  // First: a start ends an older sequence whatever is wrong with the rest.
+  auto sequence = ReadSequence(message_.parameters());
+  if (!sequence.ok()) return sequence.status();
+  sequence_ = *std::move(sequence);
+  if (sequence_) sequence_->life.names = NamesOf(*sequence_, model_->name);
 
   RequestBuilder builder(model_->defaults, model_->owner);
-  absl::Status status = ReadParameters(message_.parameters(), builder);
+  absl::Status status = CheckId(id());
+  if (status.ok()) status = ReadParameters(message_.parameters(), builder);
   if (status.ok()) {
     status =
         ReadInputs(message_, inputs, model_->name, regions_, hold, builder);
   }
   if (status.ok()) status = ReadOutputs(message_, regions_, builder);
-  if (status.ok()) status = SetSequence(message_, model_->name, builder);
+  if (status.ok() && sequence_) {
+    status = SetSequence(*sequence_, model_->name, builder);
+  }
   if (!status.ok()) return status;
   return std::move(builder).Build();
 }

@@ -2,6 +2,7 @@
 #define ATTENTION_SERVER_WIRE_INFER_WIRE_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "server/models/model_table.h"
 #include "server/request/attention_operation.h"
 #include "server/wire/infer_inputs.h"
+#include "server/wire/infer_values.h"
 #include "server/wire/message_splitter.h"
 
 namespace attention::server {
@@ -34,6 +36,9 @@ class InferWire : public AttentionWire {
   const std::string& id() const override { return message_.id(); }
   std::shared_ptr<ModelCounters> model() const override {
     return model_ == nullptr ? nullptr : model_->counters;
+  }
+  SequenceLife sequence_life() const override {
+    return sequence_ ? sequence_->life : SequenceLife();
   }
   void Gather(WorkerPool* workers) override { elements_.Gather(workers); }
   int64_t OtherBytes() const override;
@@ -60,6 +65,7 @@ class InferWire : public AttentionWire {
   inference::ModelInferRequest message_;
   MessageElements elements_;
   std::shared_ptr<const Model> model_;
+  std::optional<InferSequence> sequence_;
 };
 
 /// A serialized ModelStreamInferResponse with an error, which carries the id in

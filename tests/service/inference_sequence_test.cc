@@ -64,6 +64,17 @@ server::ServerOptions SmallStore() {
   return options;
 }
 
+// All sequences that the store has.
+v1::ListSequencesResponse SequencesIn(WireClient& client) {
+  const auto bytes =
+      client.Call("/attention.v1.KeyValueService/List",
+                  v1::ListSequencesRequest().SerializeAsString());
+  EXPECT_EQ(bytes.status(), absl::OkStatus());
+  v1::ListSequencesResponse list;
+  EXPECT_TRUE(bytes.ok() && list.ParseFromString(*bytes));
+  return list;
+}
+
 class InferSequenceTest : public testing::Test {
  protected:
   std::string OutputOf(const ModelInferRequest& request) {
@@ -116,6 +127,13 @@ TEST_F(InferSequenceTest, AfterItsEndItIsNotThere) {
                 {"sequence_id number 7: ", "sequence_start"});
 }
 
+TEST_F(InferSequenceTest, AnEndOfASmallerBatchEndsAll) {
+  OutputOf(OfSequence(Step(0, 3, 4), 7, At::kStart));
+  OutputOf(OfSequence(Step(0, 3), 70, At::kStart));
+  OutputOf(OfSequence(Step(3, 4, 2), 7, At::kEnd));
+  EXPECT_EQ(SequencesIn(client_).sequences_size(), 1);
+}
+
 TEST_F(InferSequenceTest, AStartBeginsAnew) {
   OutputOf(OfSequence(Step(0, 30), 7, At::kStart));
   EXPECT_EQ(OutputOf(OfSequence(Step(0, 5), 7, At::kStart)),
@@ -132,6 +150,67 @@ TEST_F(InferSequenceTest, WhereItsStartFailsThereIsNone) {
   ExpectRefusal(Infer(client, OfSequence(Step(3, 4), 7, At::kMiddle)).status(),
                 absl::StatusCode::kNotFound,
                 {"sequence_id number 7: there is none now (expected "});
+}
+
+// Steps that were sent behind it must not go on with the older one.
+TEST_F(InferSequenceTest, AStartThatAFullServerRefusesEndsTheOlderOne) {
+  TileGate gate;
+  gate.CloseAt(2);
+  server::ServerOptions options = TestOptions();
+  options.max_requests_in_flight = 1;
+  const auto server = StartServer(options, &gate);
+  WireClient client(server->address());
+  OutputOf(OfSequence(Step(0, 3), 7, At::kStart), client);
+  ASSERT_EQ(gate.tiles(), 1);
+  std::thread held(
+      [&] { EXPECT_TRUE(AttendOnceAdmitted(client, GoodRequest()).ok()); });
+  gate.WaitUntilHolding();
+  ExpectRefusal(Infer(client, OfSequence(Step(0, 5), 7, At::kStart)).status(),
+                absl::StatusCode::kResourceExhausted, {"the server is full"});
+  gate.Open();
+  held.join();
+  absl::Status step;
+  do {
+    step = Infer(client, OfSequence(Step(5, 6), 7, At::kMiddle)).status();
+  } while (absl::IsResourceExhausted(step));
+  ExpectRefusal(step, absl::StatusCode::kNotFound, {"sequence_id number 7: "});
+}
+
+TEST_F(InferSequenceTest, AStartThatIsWrongEndsTheOlderOne) {
+  OutputOf(OfSequence(Step(0, 3), 7, At::kStart));
+  ModelInferRequest wrong = OfSequence(Step(0, 5), 7, At::kStart);
+  wrong.mutable_inputs(0)->set_name("queries");
+  ExpectRefusal(Infer(client_, wrong).status(),
+                absl::StatusCode::kInvalidArgument, {"input 'queries'"});
+  EXPECT_EQ(SequencesIn(client_).sequences_size(), 0);
+}
+
+// Of three entries, one has room.
+TEST_F(InferSequenceTest, ABatchWhoseStartFailsHalfWayEndsAllOlderOnes) {
+  server::ServerOptions options = SmallStore();
+  options.resident_evict = false;
+  const auto server = StartServer(options);
+  WireClient client(server->address());
+  OutputOf(OfSequence(Step(0, 3, 3), 7, At::kStart), client);
+  ExpectRefusal(
+      Infer(client, OfSequence(Step(0, 40'000, 3), 7, At::kStart)).status(),
+      absl::StatusCode::kResourceExhausted,
+      {"sequence_id number 7, batch entry 1: "});
+  EXPECT_EQ(SequencesIn(client).sequences_size(), 0);
+}
+
+TEST_F(InferSequenceTest, AStartOfASmallerBatchEndsAllOlderOnes) {
+  OutputOf(OfSequence(Step(0, 3, 4), 7, At::kStart));
+  // Of other ids and models, which stay.
+  OutputOf(OfSequence(Step(0, 3), 70, At::kStart));
+  ModelInferRequest other = OfSequence(Step(0, 3), 7, At::kStart);
+  other.set_model_name("gaussian_attention");
+  OutputOf(other);
+  OutputOf(OfSequence(Step(0, 5, 2), 7, At::kStart));
+  EXPECT_EQ(SequencesIn(client_).sequences_size(), 4);
+  ExpectRefusal(
+      Infer(client_, OfSequence(Step(5, 6, 4), 7, At::kMiddle)).status(),
+      absl::StatusCode::kNotFound, {"sequence_id number 7: "});
 }
 
 TEST_F(InferSequenceTest, AStartThatFailsLeavesOneThatWasBegunSince) {
@@ -171,12 +250,7 @@ TEST_F(InferSequenceTest, ABatchThatFailsHalfWayAppendsNothing) {
   ExpectRefusal(refused, absl::StatusCode::kResourceExhausted,
                 {"sequence_id number 7, batch entry 1: "});
   EXPECT_TRUE(SaysWhenToTryAgain(refused));
-  const auto bytes =
-      client.Call("/attention.v1.KeyValueService/List",
-                  v1::ListSequencesRequest().SerializeAsString());
-  ASSERT_EQ(bytes.status(), absl::OkStatus());
-  v1::ListSequencesResponse list;
-  ASSERT_TRUE(list.ParseFromString(*bytes));
+  const v1::ListSequencesResponse list = SequencesIn(client);
   ASSERT_EQ(list.sequences_size(), 2);
   EXPECT_EQ(list.sequences(0).lengths(0), kKeys);
   EXPECT_EQ(list.sequences(1).lengths(0), kKeys);

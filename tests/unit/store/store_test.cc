@@ -127,6 +127,37 @@ TEST(StoreTest, WhoHasASequenceDoesNotTakeAnotherOfItsNameForIt) {
   EXPECT_THAT(s.store.Describe("", "x", s.now)->lengths, ElementsAre(0));
 }
 
+TEST(StoreTest, AllOfAPrefixAreDeleted) {
+  AStore s;
+  for (const char* name : {"x", "x:", "x:0", "x:10", "x:2/y", "y:0"}) {
+    ASSERT_THAT(s.Create("", name), IsOk());
+  }
+  ASSERT_THAT(s.Create("bob", "x:0"), IsOk());
+  const auto held = s.store.Find("", "x:10", s.now).value();
+  s.store.DeleteAll("", "x:");
+  EXPECT_EQ(s.store.List("", {}, s.now)->sequences.size(), 2U);
+  EXPECT_THAT(s.store.Describe("", "x", s.now), IsOk());
+  EXPECT_THAT(s.store.Describe("bob", "x:0", s.now), IsOk());
+  EXPECT_THAT(testing::AppendRows(*held, 1, 1),
+              StatusIs(kNotFound, HasSubstr("'x:10' was deleted")));
+  EXPECT_EQ(s.Figures("").deletions, 4);
+  s.store.DeleteAll("carol", "x:");
+}
+
+TEST(StoreTest, AllOfAPrefixStayWhereOneIsNotThereAnyMore) {
+  AStore s;
+  ASSERT_THAT(s.Create("", "x:0"), IsOk());
+  const auto old = s.store.Find("", "x:0", s.now).value();
+  ASSERT_THAT(s.store.Delete("", "x:0"), IsOk());
+  ASSERT_THAT(s.Create("", "x:0"), IsOk());
+  ASSERT_THAT(s.Create("", "x:1"), IsOk());
+  s.store.DeleteAll("", "x:", old.get());
+  EXPECT_EQ(s.store.List("", {}, s.now)->sequences.size(), 2U);
+  const auto now_there = s.store.Find("", "x:0", s.now).value();
+  s.store.DeleteAll("", "x:", now_there.get());
+  EXPECT_EQ(s.store.List("", {}, s.now)->sequences.size(), 0U);
+}
+
 TEST(StoreTest, AForkIsAsWhatWasForked) {
   AStore s;
   ASSERT_THAT(s.Create("", "x", "chats", std::chrono::seconds(9)), IsOk());
