@@ -1,6 +1,7 @@
 #ifndef ATTENTION_CORE_STORE_SEQUENCE_H_
 #define ATTENTION_CORE_STORE_SEQUENCE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -92,6 +93,12 @@ class Sequence {
                          int64_t keys) const;
   int64_t LeastBytesWithFork(std::optional<int64_t> length) const;
 
+  /// A mark for callers of which one at a time may use the sequence: false
+  /// where another has it. Nothing here looks at it.
+  bool Claim() { return !claimed_.exchange(true); }
+  /// By who has it.
+  void GiveBack() { claimed_ = false; }
+
   /// Lets go of all keys, for good: every call returns `reason`, which is no
   /// OK, from now on, one that is appending as well. The first reason stays.
   void Close(const absl::Status& reason);
@@ -110,6 +117,7 @@ class Sequence {
   const std::shared_ptr<PageBudget> budget_;
   const Reservation own_;
   std::deque<PageList> layers_;  // never grows
+  std::atomic<bool> claimed_{false};
 };
 
 }  // namespace attention::store

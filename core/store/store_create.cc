@@ -77,6 +77,7 @@ absl::StatusOr<std::vector<Record>> Store::MakeRecords(
       return absl::OkStatus();
     });
     if (!status.ok()) return status;
+    if (one.claimed) sequence->Claim();
     records.push_back({*std::move(name), one.label, std::move(sequence),
                        one.idle_limit, now});
   }
