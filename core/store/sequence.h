@@ -1,6 +1,7 @@
 #ifndef ATTENTION_CORE_STORE_SEQUENCE_H_
 #define ATTENTION_CORE_STORE_SEQUENCE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -100,6 +101,12 @@ class Sequence {
   /// Adds what is given back where this one ends.
   void AddTo(GivenBack& given) const;
 
+  /// A mark for callers of which one at a time may use the sequence: false
+  /// where another has it. Nothing here looks at it.
+  bool Claim() { return !claimed_.exchange(true); }
+  /// By who has it.
+  void GiveBack() { claimed_ = false; }
+
   /// Lets go of all keys, for good: every call returns `reason`, which is no
   /// OK, from now on, one that is appending as well. The first reason stays.
   void Close(const absl::Status& reason);
@@ -118,6 +125,7 @@ class Sequence {
   const std::shared_ptr<PageBudget> budget_;
   const Reservation own_;
   std::deque<PageList> layers_;  // never grows
+  std::atomic<bool> claimed_{false};
 };
 
 }  // namespace attention::store

@@ -45,6 +45,7 @@ struct NewSequence {
   std::string name = {};   // as CheckName(); empty: the store makes one
   std::string label = {};  // as CheckLabel()
   std::optional<Duration> idle_limit = {};  // above 0; absent: never expires
+  bool claimed = false;  // by who makes it: Sequence::Claim()
 };
 
 /// A sequence that was made: in use as long as somebody has this.

@@ -82,6 +82,7 @@ absl::StatusOr<std::vector<Record>> Store::MakeRecords(
           return absl::OkStatus();
         });
     if (!status.ok()) return status;
+    if (wanted[n].claimed) record.sequence->Claim();
     left -= Sequence::OwnBytes(wanted[n].form) + own;
   }
   return records;

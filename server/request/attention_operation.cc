@@ -122,10 +122,16 @@ absl::Status AttentionOperation::Run(const std::stop_token& stop,
     absl::Status read = ReadSequences();
     return read.ok() ? Compute(stop, pauses, facts) : read;
   });
+  // Else Encode() is to come.
+  if (!status.ok()) EndSequences(status, facts);
+  return status;
+}
+
+void AttentionOperation::EndSequences(const absl::Status& status,
+                                      RequestFacts& facts) {
   const SequenceKeys::Ended ended = keys_->End(request_, status);
   facts.repeatable = ended.repeatable;
   facts.kept = ended.kept;
-  return status;
 }
 
 absl::Status AttentionOperation::Compute(const std::stop_token& stop,
@@ -157,7 +163,22 @@ absl::Status AttentionOperation::Compute(const std::stop_token& stop,
   return status;
 }
 
-absl::StatusOr<ReplyBuffer> AttentionOperation::Encode(
+// Whoever gets an error gets no reply: of their sequences, too, nothing has
+// come then.
+absl::StatusOr<ReplyBuffer> AttentionOperation::Encode(RequestFacts& facts) {
+  if (!keys_) return EncodeResults(facts);
+  absl::StatusOr<ReplyBuffer> reply;
+  try {
+    reply = EncodeResults(facts);
+  } catch (const std::bad_alloc&) {
+    EndSequences(OutOfMemory(), facts);
+    throw;
+  }
+  EndSequences(reply.status(), facts);
+  return reply;
+}
+
+absl::StatusOr<ReplyBuffer> AttentionOperation::EncodeResults(
     const RequestFacts& facts) {
   if (absl::Status intact = CheckIntact(request_); !intact.ok()) return intact;
   return wire_->Encode(results_->sent(), facts);

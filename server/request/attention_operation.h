@@ -77,13 +77,15 @@ class AttentionOperation final : public Operation {
   void Gather(WorkerPool* workers) override { wire_->Gather(workers); }
   absl::Status Run(const std::stop_token& stop, const Pauses& pauses,
                    RequestFacts& facts) override;
-  absl::StatusOr<ReplyBuffer> Encode(const RequestFacts& facts) override;
+  absl::StatusOr<ReplyBuffer> Encode(RequestFacts& facts) override;
 
  private:
   absl::Status PlanResults();
   absl::Status ReadSequences();
   absl::Status Compute(const std::stop_token& stop, const Pauses& pauses,
                        RequestFacts& facts);
+  void EndSequences(const absl::Status& status, RequestFacts& facts);
+  absl::StatusOr<ReplyBuffer> EncodeResults(const RequestFacts& facts);
 
   const std::unique_ptr<AttentionWire> wire_;
   const Engine& engine_;

@@ -95,8 +95,9 @@ class Operation {
   virtual absl::Status Run(const std::stop_token& stop, const Pauses& pauses,
                            RequestFacts& facts) = 0;
 
-  /// The reply, which takes the results' memory with it.
-  virtual absl::StatusOr<ReplyBuffer> Encode(const RequestFacts& facts) = 0;
+  /// The reply, which takes the results' memory with it. Notes in `facts` what
+  /// stays where it fails.
+  virtual absl::StatusOr<ReplyBuffer> Encode(RequestFacts& facts) = 0;
 };
 
 }  // namespace attention::server

@@ -89,6 +89,10 @@ std::optional<TensorView> ScalesOfEntry(const std::optional<TensorView>& scales,
 
 }  // namespace
 
+SequenceKeys::~SequenceKeys() {
+  for (const auto& sequence : claimed_) sequence->GiveBack();
+}
+
 void SequenceKeys::EndOlder(const ResidentAccess& access,
                             const SequenceLife& life) {
   if (life.start) access.store->DeleteAll(access.owner, life.names);
@@ -97,28 +101,41 @@ void SequenceKeys::EndOlder(const ResidentAccess& access,
 absl::Status SequenceKeys::Find(const AttentionRequest& request) {
   sequences_.assign(request.sequences.size(), nullptr);
   snapshots_.assign(request.sequences.size(), std::nullopt);
-  const bool appends = !request.problem.key_value.empty();
   if (request.sequence_life.start) {
     // What they are made like is that of their first keys.
-    return appends ? absl::OkStatus()
-                   : FieldError("key", "missing beside sequence_start");
+    return request.problem.key_value.empty()
+               ? FieldError("key", "missing beside sequence_start")
+               : absl::OkStatus();
   }
   for (size_t n = 0; n < request.sequences.size(); ++n) {
-    const SequenceLayer& entry = request.sequences[n];
-    if (entry.position && !appends) {
-      return OfEntry(n, request,
-                     FieldError("position", "given without keys to append"));
-    }
-    auto sequence =
-        access_.store->Find(access_.owner, entry.name, store::Clock::now());
-    if (!sequence.ok()) return OfEntry(n, request, sequence.status());
-    absl::StatusOr<store::Snapshot> snapshot =
-        (*sequence)->TakeSnapshot(entry.layer);
-    if (!snapshot.ok()) return OfEntry(n, request, snapshot.status());
-    snapshots_[n] = *std::move(snapshot);
-    waits_ = waits_ || (appends && (*sequence)->IsChanging(entry.layer));
-    sequences_[n] = *std::move(sequence);
+    absl::Status found = FindEntry(n, request);
+    if (!found.ok()) return OfEntry(n, request, found);
   }
+  return absl::OkStatus();
+}
+
+absl::Status SequenceKeys::FindEntry(size_t entry,
+                                     const AttentionRequest& request) {
+  const auto& [name, layer, position, label] = request.sequences[entry];
+  const bool appends = !request.problem.key_value.empty();
+  if (position && !appends) {
+    return FieldError("position", "given without keys to append");
+  }
+  auto sequence = access_.store->Find(access_.owner, name, store::Clock::now());
+  if (!sequence.ok()) return sequence.status();
+  if (!label.empty()) {
+    if (!(*sequence)->Claim()) {
+      return absl::AbortedError(
+          "another request of it still runs (expected each after the answer to "
+          "the one before it)");
+    }
+    claimed_.push_back(*sequence);
+  }
+  absl::StatusOr<store::Snapshot> snapshot = (*sequence)->TakeSnapshot(layer);
+  if (!snapshot.ok()) return snapshot.status();
+  snapshots_[entry] = *std::move(snapshot);
+  waits_ = waits_ || (appends && (*sequence)->IsChanging(layer));
+  sequences_[entry] = *std::move(sequence);
   return absl::OkStatus();
 }
 
@@ -245,12 +262,14 @@ absl::Status SequenceKeys::Make(size_t entry, const SequenceLayer& sequence) {
                .type = rows.key.type},
       .name = sequence.name,
       .label = sequence.label,
-      .idle_limit = access_.idle_limit};
+      .idle_limit = access_.idle_limit,
+      .claimed = true};
   auto made = access_.store->Create(access_.owner, wanted, store::Clock::now());
   if (absl::IsAlreadyExists(made.status())) {
     return absl::AbortedError("another request starts it at the same time");
   }
   if (!made.ok()) return made.status();
+  claimed_.push_back(made->sequence);
   sequences_[entry] = std::move(made->sequence);
   return absl::OkStatus();
 }

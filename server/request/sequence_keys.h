@@ -21,9 +21,16 @@ namespace attention::server {
 /// The keys and values that one request reads of sequences, and those that it
 /// appends first. Errors name the entry: "sequences.entries[1]: ...", with the
 /// store's codes.
+///
+/// Sequences with labels, whose callers cannot say a position, have one request
+/// at a time: from Plan() until this ends, others are ABORTED, but for a start.
+/// Else one that is sent again while it still runs would be appended twice.
 class SequenceKeys {
  public:
   explicit SequenceKeys(ResidentAccess access) : access_(std::move(access)) {}
+  ~SequenceKeys();
+  SequenceKeys(const SequenceKeys&) = delete;
+  SequenceKeys& operator=(const SequenceKeys&) = delete;
 
   /// Of a request that starts sequences: deletes those that they replace. As
   /// soon as it is known, so that the steps behind a start that is refused find
@@ -64,6 +71,7 @@ class SequenceKeys {
 
  private:
   absl::Status Find(const AttentionRequest& request);
+  absl::Status FindEntry(size_t entry, const AttentionRequest& request);
   absl::Status CutRows(const AttentionProblem& problem);
   absl::Status CutTokens(const AttentionProblem& problem);
   absl::Status CutRectangle(const AttentionProblem& problem);
@@ -78,8 +86,9 @@ class SequenceKeys {
   // One for each entry; of sequences that the request makes, nothing before
   // Read(). They are in use until the request ends.
   std::vector<std::shared_ptr<store::Sequence>> sequences_;
-  std::vector<std::optional<store::Snapshot>> snapshots_;  // likewise
-  std::vector<KeyValueBlock> rows_;  // likewise, (1, Hkv, n, D); or none
+  std::vector<std::shared_ptr<store::Sequence>> claimed_;  // of those
+  std::vector<std::optional<store::Snapshot>> snapshots_;  // as sequences_
+  std::vector<KeyValueBlock> rows_;  // as sequences_, (1, Hkv, n, D); or none
   // Of those that were appended to, afterwards.
   std::vector<int64_t> lengths_;
   bool waits_ = false;

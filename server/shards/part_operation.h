@@ -46,7 +46,7 @@ class PartOperation final : public Operation {
     return attention_.Run(stop, pauses, facts);
   }
   /// An empty message.
-  absl::StatusOr<ReplyBuffer> Encode(const RequestFacts& facts) override {
+  absl::StatusOr<ReplyBuffer> Encode(RequestFacts& facts) override {
     return attention_.Encode(facts);
   }
 

@@ -101,7 +101,7 @@ absl::Status AppendOperation::Run(const std::stop_token&, const Pauses&,
   return absl::OkStatus();
 }
 
-absl::StatusOr<ReplyBuffer> AppendOperation::Encode(const RequestFacts&) {
+absl::StatusOr<ReplyBuffer> AppendOperation::Encode(RequestFacts&) {
   v1::AppendResponse response;
   response.set_length(appended_->length);
   response.set_new_keys(appended_->new_keys);

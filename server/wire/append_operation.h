@@ -36,7 +36,7 @@ class AppendOperation final : public Operation {
   void Gather(WorkerPool* workers) override { elements_.Gather(workers); }
   absl::Status Run(const std::stop_token& stop, const Pauses& pauses,
                    RequestFacts& facts) override;
-  absl::StatusOr<ReplyBuffer> Encode(const RequestFacts& facts) override;
+  absl::StatusOr<ReplyBuffer> Encode(RequestFacts& facts) override;
 
  private:
   const ResidentAccess access_;

@@ -235,6 +235,72 @@ TEST_F(InferSequenceTest, AStartThatFailsLeavesOneThatWasBegunSince) {
             OutputOf(Step(0, 1002)));
 }
 
+// A caller that gave up waits for nothing before it sends the same again.
+TEST_F(InferSequenceTest, OneRequestOfASequenceAtATime) {
+  TileGate gate;
+  gate.CloseAt(2);
+  const auto server = StartServer(TestOptions(), &gate);
+  WireClient client(server->address());
+  OutputOf(OfSequence(Step(0, 3), 7, At::kStart), client);
+  ASSERT_EQ(gate.tiles(), 1);
+  const ModelInferRequest step = OfSequence(Step(3, 1000), 7, At::kMiddle);
+  const auto first = client.Start(kModelInfer, step.SerializeAsString());
+  gate.WaitUntilHolding();
+  ExpectRefusal(Infer(client, step).status(), absl::StatusCode::kAborted,
+                {"sequence_id number 7: another request of it still runs"});
+  gate.Open();
+  EXPECT_EQ(first->Wait().status(), absl::OkStatus());
+  EXPECT_EQ(OutputOf(OfSequence(Step(1000, 1001), 7, At::kMiddle), client),
+            OutputOf(Step(0, 1001)));
+}
+
+TEST_F(InferSequenceTest, OneThatWasCancelledMayBeSentAgainWhenItHasStopped) {
+  TileGate gate;
+  gate.CloseAt(3);
+  const auto server = StartServer(TestOptions(), &gate);
+  WireClient client(server->address());
+  OutputOf(OfSequence(Step(0, 3, 2), 7, At::kStart), client);
+  ASSERT_EQ(gate.tiles(), 2);
+  const ModelInferRequest step = OfSequence(Step(3, 1000, 2), 7, At::kMiddle);
+  const auto first = client.Start(kModelInfer, step.SerializeAsString());
+  gate.WaitUntilHolding();
+  first->Cancel();
+  EXPECT_EQ(first->Wait().status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(Infer(client, step).status().code(), absl::StatusCode::kAborted);
+  gate.Open();
+  absl::StatusOr<inference::ModelInferResponse> again;
+  do {
+    again = Infer(client, step);
+  } while (absl::IsAborted(again.status()));
+  ASSERT_EQ(again.status(), absl::OkStatus());
+  EXPECT_EQ(again->raw_output_contents(0), OutputOf(Step(0, 1000, 2)));
+}
+
+TEST_F(InferSequenceTest, AStartWaitsForNoRequestOfTheOlderOne) {
+  TileGate gate;
+  gate.CloseAt(2);
+  const auto server = StartServer(TestOptions(), &gate);
+  WireClient client(server->address());
+  OutputOf(OfSequence(Step(0, 3), 7, At::kStart), client);
+  ASSERT_EQ(gate.tiles(), 1);
+  const auto send = [&](const ModelInferRequest& request) {
+    return client.Start(kModelInfer, request.SerializeAsString());
+  };
+  const auto older = send(OfSequence(Step(3, 1000), 7, At::kMiddle));
+  gate.WaitUntilHolding();
+  const auto start = send(OfSequence(Step(0, 1001), 7, At::kStart));
+  while (gate.tiles() < 3) std::this_thread::yield();
+  EXPECT_EQ(Infer(client, OfSequence(Step(1001, 1002), 7, At::kMiddle))
+                .status()
+                .code(),
+            absl::StatusCode::kAborted);
+  gate.Open();
+  EXPECT_EQ(older->Wait().status(), absl::OkStatus());
+  EXPECT_EQ(start->Wait().status(), absl::OkStatus());
+  EXPECT_EQ(OutputOf(OfSequence(Step(1001, 1002), 7, At::kMiddle), client),
+            OutputOf(Step(0, 1002)));
+}
+
 // Of two sequences that take almost all of the store, a page more fits into
 // one.
 TEST_F(InferSequenceTest, ABatchThatFailsHalfWayAppendsNothing) {

@@ -319,6 +319,22 @@ TEST_F(InferSharedMemoryTest, ATruncatedRegionForAnOutputIsAnError) {
   ExpectGoodReply(client_->Attend(GoodRequest()));
 }
 
+// Of a request whose answer got lost there, as of any other that fails.
+TEST_F(InferSharedMemoryTest, NoKeysStayWhereAnOutputWentIntoATruncatedRegion) {
+  Start();
+  ASSERT_TRUE(Register("out").ok());
+  ModelInferRequest infer = ToInfer(TinyRequest());
+  auto& parameters = *infer.mutable_parameters();
+  parameters["sequence_id"].set_int64_param(7);
+  const ModelInferRequest next = infer;
+  parameters["sequence_start"].set_bool_param(true);
+  PutInRegion(*infer.mutable_outputs(0), "out", 0, 16);
+  object_.Truncate(0);
+  EXPECT_EQ(Infer(*client_, infer).status().code(),
+            StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Infer(*client_, next).status().code(), StatusCode::kNotFound);
+}
+
 TEST_F(InferSharedMemoryTest, ContentsBesideARegionAreRefused) {
   Start();
   ASSERT_TRUE(Register("in").ok());

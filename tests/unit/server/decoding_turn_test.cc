@@ -61,7 +61,7 @@ class Echo final : public Operation {
     if (seen_->gate != nullptr) seen_->gate->wait();
     return absl::OkStatus();
   }
-  absl::StatusOr<ReplyBuffer> Encode(const RequestFacts&) override {
+  absl::StatusOr<ReplyBuffer> Encode(RequestFacts&) override {
     return ReplyBuffer();
   }
 

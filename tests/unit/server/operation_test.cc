@@ -70,7 +70,7 @@ class Append final : public Operation {
     text_ = store_.sequences[name_] += text_;
     return absl::OkStatus();
   }
-  absl::StatusOr<ReplyBuffer> Encode(const RequestFacts&) override {
+  absl::StatusOr<ReplyBuffer> Encode(RequestFacts&) override {
     const grpc::Slice slice(text_);
     return ReplyBuffer(&slice, 1);
   }
