@@ -1,6 +1,7 @@
 #include "server/request/attention_operation.h"
 
 #include <cstdint>
+#include <new>
 #include <utility>
 
 #include "absl/algorithm/container.h"
