@@ -129,7 +129,6 @@ def test_other_numbers_that_lie(start):
     "method, message",
     [
         ("Create", b"\x0a\x04\x12\x02\xff\xfe"),  # sequences[0].name
-        ("Create", b"\x0a\x7f"),  # longer than the message
         ("Append", b"\x0a\x02\xff\xfe"),
         ("Truncate", b"\x0a\x02\xff\xfe"),
         ("Fork", b"\x0a\x02\xff\xfe"),
@@ -147,3 +146,12 @@ def test_text_that_is_no_utf8_is_an_invalid_argument(start, method, message):
             channel.unary_unary(f"/attention.v1.KeyValueService/{method}"), message
         )
         assert code == StatusCode.INVALID_ARGUMENT and "UTF-8" in said, (code, said)
+
+
+def test_a_field_longer_than_its_message_is_an_invalid_argument(start):
+    server = start()
+    with server.channel() as channel:
+        create = channel.unary_unary("/attention.v1.KeyValueService/Create")
+        code, said = code_of(create, b"\x0a\x7f")
+        assert code == StatusCode.INVALID_ARGUMENT
+        assert "sequences is cut or malformed" in said
