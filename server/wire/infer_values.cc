@@ -177,13 +177,11 @@ std::string NamesOf(const InferSequence& sequence, absl::string_view model) {
 }
 
 std::vector<SequenceLayer> SequencesOf(const InferSequence& sequence,
-                                       absl::string_view model,
                                        int64_t entries) {
-  const std::string names = NamesOf(sequence, model);
   std::vector<SequenceLayer> sequences;
   sequences.reserve(static_cast<size_t>(entries));
   for (int64_t n = 0; n < entries; ++n) {
-    sequences.push_back({.name = absl::StrCat(names, n),
+    sequences.push_back({.name = absl::StrCat(sequence.life.names, n),
                          .label = absl::StrCat("sequence_id ", sequence.id)});
   }
   return sequences;

@@ -29,7 +29,7 @@ absl::Status ReadParameters(const InferParameters& parameters,
 /// What the sequence extension says in a request.
 struct InferSequence {
   std::string id;     // with its kind: the number 7 is not the text "7"
-  SequenceLife life;  // without names
+  SequenceLife life;  // its names, where NamesOf() has given them
 };
 
 /// Nothing where there is no sequence_id, or one of 0 or without text.
@@ -43,9 +43,8 @@ absl::StatusOr<std::optional<InferSequence>> ReadSequence(
 std::string NamesOf(const InferSequence& sequence, absl::string_view model);
 
 /// The store's sequences of a batch of `entries`, which the request appends to
-/// and reads.
+/// and reads. `sequence` has its names.
 std::vector<SequenceLayer> SequencesOf(const InferSequence& sequence,
-                                       absl::string_view model,
                                        int64_t entries);
 
 /// Where an input or an output lies, as its own parameters say; without a

@@ -67,7 +67,7 @@ int64_t EntriesOf(const AttentionProblem& problem) {
 }
 
 // A sequence for each entry of the batch.
-absl::Status SetSequence(const InferSequence& sequence, absl::string_view model,
+absl::Status SetSequence(const InferSequence& sequence,
                          RequestBuilder& builder) {
   const int64_t entries = EntriesOf(builder.problem());
   if (entries < 1 || entries > kMostSequencesOfARequest) {
@@ -76,8 +76,7 @@ absl::Status SetSequence(const InferSequence& sequence, absl::string_view model,
         absl::StrCat("for a batch of ", entries, " (expected 1 to ",
                      kMostSequencesOfARequest, ")"));
   }
-  return builder.SetSequences(SequencesOf(sequence, model, entries),
-                              sequence.life);
+  return builder.SetSequences(SequencesOf(sequence, entries), sequence.life);
 }
 
 // The outputs' entries in `response`, and the elements of each.
@@ -127,9 +126,7 @@ absl::StatusOr<AttentionRequest> InferWire::ToRequest(InputElements& inputs,
         ReadInputs(message_, inputs, model_->name, regions_, hold, builder);
   }
   if (status.ok()) status = ReadOutputs(message_, regions_, builder);
-  if (status.ok() && sequence_) {
-    status = SetSequence(*sequence_, model_->name, builder);
-  }
+  if (status.ok() && sequence_) status = SetSequence(*sequence_, builder);
   if (!status.ok()) return status;
   return std::move(builder).Build();
 }
