@@ -75,6 +75,22 @@ v1::ListSequencesResponse SequencesIn(WireClient& client) {
   return list;
 }
 
+// A server whose tiles wait from the `first_held` on, until its gate opens.
+struct GatedSequences {
+  explicit GatedSequences(int64_t first_held) {
+    gate.CloseAt(first_held);
+    server = StartServer(TestOptions(), &gate);
+    client = std::make_unique<WireClient>(server->address());
+  }
+  std::unique_ptr<PendingCall> Send(const ModelInferRequest& request) const {
+    return client->Start(kModelInfer, request.SerializeAsString());
+  }
+
+  TileGate gate;
+  std::unique_ptr<server::Server> server;
+  std::unique_ptr<WireClient> client;
+};
+
 class InferSequenceTest : public testing::Test {
  protected:
   std::string OutputOf(const ModelInferRequest& request) {
@@ -214,91 +230,75 @@ TEST_F(InferSequenceTest, AStartOfASmallerBatchEndsAllOlderOnes) {
 }
 
 TEST_F(InferSequenceTest, AStartThatFailsLeavesOneThatWasBegunSince) {
-  TileGate gate;
-  gate.CloseAt(1);
-  const auto server = StartServer(TestOptions(), &gate);
-  WireClient client(server->address());
-  const auto start = [&](int64_t keys) {
-    return client.Start(
-        kModelInfer,
-        OfSequence(Step(0, keys), 7, At::kStart).SerializeAsString());
-  };
-  const auto first = start(1000);
-  gate.WaitUntilHolding();
-  const auto second = start(1001);
-  while (gate.tiles() < 2) std::this_thread::yield();
+  GatedSequences held(1);
+  const auto first = held.Send(OfSequence(Step(0, 1000), 7, At::kStart));
+  held.gate.WaitUntilHolding();
+  const auto second = held.Send(OfSequence(Step(0, 1001), 7, At::kStart));
+  while (held.gate.tiles() < 2) std::this_thread::yield();
   first->Cancel();
   EXPECT_EQ(first->Wait().status().code(), absl::StatusCode::kCancelled);
-  gate.Open();
+  held.gate.Open();
   EXPECT_EQ(second->Wait().status(), absl::OkStatus());
-  EXPECT_EQ(OutputOf(OfSequence(Step(1001, 1002), 7, At::kMiddle), client),
-            OutputOf(Step(0, 1002)));
+  EXPECT_EQ(
+      OutputOf(OfSequence(Step(1001, 1002), 7, At::kMiddle), *held.client),
+      OutputOf(Step(0, 1002)));
 }
 
 // A caller that gave up waits for nothing before it sends the same again.
 TEST_F(InferSequenceTest, OneRequestOfASequenceAtATime) {
-  TileGate gate;
-  gate.CloseAt(2);
-  const auto server = StartServer(TestOptions(), &gate);
-  WireClient client(server->address());
-  OutputOf(OfSequence(Step(0, 3), 7, At::kStart), client);
-  ASSERT_EQ(gate.tiles(), 1);
+  GatedSequences held(2);
+  OutputOf(OfSequence(Step(0, 3), 7, At::kStart), *held.client);
+  ASSERT_EQ(held.gate.tiles(), 1);
   const ModelInferRequest step = OfSequence(Step(3, 1000), 7, At::kMiddle);
-  const auto first = client.Start(kModelInfer, step.SerializeAsString());
-  gate.WaitUntilHolding();
-  ExpectRefusal(Infer(client, step).status(), absl::StatusCode::kAborted,
+  const auto first = held.Send(step);
+  held.gate.WaitUntilHolding();
+  ExpectRefusal(Infer(*held.client, step).status(), absl::StatusCode::kAborted,
                 {"sequence_id number 7: another request of it still runs"});
-  gate.Open();
+  held.gate.Open();
   EXPECT_EQ(first->Wait().status(), absl::OkStatus());
-  EXPECT_EQ(OutputOf(OfSequence(Step(1000, 1001), 7, At::kMiddle), client),
-            OutputOf(Step(0, 1001)));
+  EXPECT_EQ(
+      OutputOf(OfSequence(Step(1000, 1001), 7, At::kMiddle), *held.client),
+      OutputOf(Step(0, 1001)));
 }
 
 TEST_F(InferSequenceTest, OneThatWasCancelledMayBeSentAgainWhenItHasStopped) {
-  TileGate gate;
-  gate.CloseAt(3);
-  const auto server = StartServer(TestOptions(), &gate);
-  WireClient client(server->address());
-  OutputOf(OfSequence(Step(0, 3, 2), 7, At::kStart), client);
-  ASSERT_EQ(gate.tiles(), 2);
+  GatedSequences held(3);
+  OutputOf(OfSequence(Step(0, 3, 2), 7, At::kStart), *held.client);
+  ASSERT_EQ(held.gate.tiles(), 2);
   const ModelInferRequest step = OfSequence(Step(3, 1000, 2), 7, At::kMiddle);
-  const auto first = client.Start(kModelInfer, step.SerializeAsString());
-  gate.WaitUntilHolding();
+  const auto first = held.Send(step);
+  held.gate.WaitUntilHolding();
   first->Cancel();
   EXPECT_EQ(first->Wait().status().code(), absl::StatusCode::kCancelled);
-  EXPECT_EQ(Infer(client, step).status().code(), absl::StatusCode::kAborted);
-  gate.Open();
+  EXPECT_EQ(Infer(*held.client, step).status().code(),
+            absl::StatusCode::kAborted);
+  held.gate.Open();
   absl::StatusOr<inference::ModelInferResponse> again;
   do {
-    again = Infer(client, step);
+    again = Infer(*held.client, step);
   } while (absl::IsAborted(again.status()));
   ASSERT_EQ(again.status(), absl::OkStatus());
   EXPECT_EQ(again->raw_output_contents(0), OutputOf(Step(0, 1000, 2)));
 }
 
 TEST_F(InferSequenceTest, AStartWaitsForNoRequestOfTheOlderOne) {
-  TileGate gate;
-  gate.CloseAt(2);
-  const auto server = StartServer(TestOptions(), &gate);
-  WireClient client(server->address());
-  OutputOf(OfSequence(Step(0, 3), 7, At::kStart), client);
-  ASSERT_EQ(gate.tiles(), 1);
-  const auto send = [&](const ModelInferRequest& request) {
-    return client.Start(kModelInfer, request.SerializeAsString());
-  };
-  const auto older = send(OfSequence(Step(3, 1000), 7, At::kMiddle));
-  gate.WaitUntilHolding();
-  const auto start = send(OfSequence(Step(0, 1001), 7, At::kStart));
-  while (gate.tiles() < 3) std::this_thread::yield();
-  EXPECT_EQ(Infer(client, OfSequence(Step(1001, 1002), 7, At::kMiddle))
+  GatedSequences held(2);
+  OutputOf(OfSequence(Step(0, 3), 7, At::kStart), *held.client);
+  ASSERT_EQ(held.gate.tiles(), 1);
+  const auto older = held.Send(OfSequence(Step(3, 1000), 7, At::kMiddle));
+  held.gate.WaitUntilHolding();
+  const auto start = held.Send(OfSequence(Step(0, 1001), 7, At::kStart));
+  while (held.gate.tiles() < 3) std::this_thread::yield();
+  EXPECT_EQ(Infer(*held.client, OfSequence(Step(1001, 1002), 7, At::kMiddle))
                 .status()
                 .code(),
             absl::StatusCode::kAborted);
-  gate.Open();
+  held.gate.Open();
   EXPECT_EQ(older->Wait().status(), absl::OkStatus());
   EXPECT_EQ(start->Wait().status(), absl::OkStatus());
-  EXPECT_EQ(OutputOf(OfSequence(Step(1001, 1002), 7, At::kMiddle), client),
-            OutputOf(Step(0, 1002)));
+  EXPECT_EQ(
+      OutputOf(OfSequence(Step(1001, 1002), 7, At::kMiddle), *held.client),
+      OutputOf(Step(0, 1002)));
 }
 
 // Of two sequences that take almost all of the store, a page more fits into
