@@ -82,6 +82,24 @@ TEST(InputsTest, TensorsOfNoKnownNameAreListed) {
   EXPECT_THAT(inputs->unused, ElementsAre("window"));
 }
 
+TEST(InputsTest, ASecondNameForOneThingIsListed) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.path() + "/twice.safetensors";
+  SafetensorsFile file;
+  for (const char* name : {"query", "key", "value", "attend_mask", "mask",
+                           "expected_output", "output"}) {
+    file.tensors[name] = Tensor::FromFloats({1, 1}, {1});
+  }
+  file.tensors["attend_mask"] = Tensor::FromInts({1, 1}, {1});
+  file.tensors["expected_output"] = Tensor::FromInts({1, 1}, {1});
+  ASSERT_TRUE(WriteSafetensors(path, file).ok());
+  const auto inputs = Load(path);
+  ASSERT_TRUE(inputs.ok()) << inputs.status();
+  EXPECT_EQ(inputs->tensors.at("attend_mask").type(), DataType::kInt32);
+  EXPECT_EQ(inputs->expected.at("output").type(), DataType::kInt32);
+  EXPECT_THAT(inputs->unused, ElementsAre("mask", "output"));
+}
+
 TEST(InputsTest, WithoutACaseTheErrorListsThem) {
   for (const char* prefix : {"", "multi_head/nothing"}) {
     const auto inputs = Load(kData + "/pytorch.safetensors", prefix);
