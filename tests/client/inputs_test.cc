@@ -12,6 +12,7 @@
 #include "client/cpp/cli/attend_inputs.h"
 #include "client/cpp/cli/attend_report.h"
 #include "client/cpp/cli/convert.h"
+#include "client/cpp/cli/failure.h"
 #include "core/formats/npy.h"
 #include "core/formats/safetensors.h"
 #include "tests/support/temporary_folder.h"
@@ -205,6 +206,23 @@ TEST(ReportTest, EveryTensorThatIsSentIsListedAndCounted) {
                 HasSubstr("12 bytes sent"))
         << name;
   }
+}
+
+// ESC, and CSI in one character, which is no ASCII.
+TEST(ReportTest, WhatAServerSaysCommandsNoTerminal) {
+  client::AttendResult result;
+  result.backend = "cpu\x1b[31m";
+  result.kernel =
+      "x\xc2\x9b"
+      "31m\n";
+  EXPECT_THAT(DescribeResult({}, result, std::chrono::nanoseconds(0)),
+              HasSubstr("backend cpu?[31m, kernel x?31m?\n"));
+  ::testing::internal::CaptureStderr();
+  Report(
+      absl::InternalError("a\xc2\x9b"
+                          "31m\x1b[31m\nb"));
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "attention-client: a?31m [31m b\n");
 }
 
 TEST(ReportTest, TheLargestDifferenceCountsEveryElement) {
