@@ -177,6 +177,25 @@ def test_a_forked_child_ends():
     subprocess.run([sys.executable, "-c", FORKING], check=True)
 
 
+AFTER_A_MISTAKE = """
+import os, sys
+import numpy as np
+from attention_client import InvalidArgumentError
+from attention_engine import Engine
+
+try:
+    Engine(backend="abacus")
+except InvalidArgumentError:
+    if child := os.fork():
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    Engine(threads=1).attend(*[np.ones((3, 4), np.float32)] * 3)
+"""
+
+
+def test_an_engine_that_was_not_made_leaves_forks_alone():
+    subprocess.run([sys.executable, "-c", AFTER_A_MISTAKE], check=True, timeout=60)
+
+
 def test_settings_are_pickled():
     made = pickle.loads(pickle.dumps(Engine(threads=2, backend="reference")))
     assert repr(made) == "Engine(threads=2, backend='reference')"

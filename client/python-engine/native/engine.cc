@@ -36,6 +36,7 @@ PythonEngine::PythonEngine(nb::handle threads_given, nb::handle backend) {
         "backend", absl::StrCat(TextOf(backend), " (expected a str)")));
   }
   std::string backend_name = TextOf(backend);
+  Check(CheckBackendName(backend_name));
   NoteThreads();
   absl::StatusOr<std::unique_ptr<Engine>> engine =
       [&]() -> absl::StatusOr<std::unique_ptr<Engine>> {
