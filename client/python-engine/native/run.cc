@@ -14,6 +14,7 @@
 #include "client/python-engine/native/python.h"
 #include "client/python-engine/native/store.h"
 #include "core/batch.h"
+#include "core/shape.h"
 #include "server/request/results.h"
 #include "server/request/sequence_keys.h"
 
@@ -169,13 +170,26 @@ absl::Status Compute(const Engine& engine, absl::Span<AttentionJob> jobs,
       "the call has not finished within ", deadline.seconds, " s"));
 }
 
+// Elements of a mask from which on a look at all of them takes longer than to
+// hand over the interpreter.
+constexpr int64_t kLargeMask = int64_t{1} << 20;
+
+absl::StatusOr<ValidatedBatch> Validated(const AttentionProblem& problem) {
+  const auto& mask = problem.masks.attend_mask;
+  std::optional<WithoutInterpreter> without;
+  if (mask && ElementCount(mask->shape).value_or(0) >= kLargeMask) {
+    without.emplace();
+  }
+  return ValidateBatch(problem);
+}
+
 // Appends what the request brings, once all of it is known to be right.
 void ReadSequences(server::SequenceKeys& keys, store::Store& store,
                    Arguments& arguments) {
   server::AttentionRequest& request = arguments.request;
   while (store.Expire(store::Clock::now()).more) continue;
   Check(keys.Plan(request));
-  Check(ValidateBatch(request.problem).status());
+  Check(Validated(request.problem).status());
   absl::Status read;
   {
     const WithoutInterpreter without;
@@ -200,8 +214,7 @@ nb::object Run(const Engine& engine, Arguments& arguments, nb::handle query,
   // What sequences have stays held until the end.
   server::SequenceKeys keys({.store = store, .owner = kOwner});
   if (store != nullptr) ReadSequences(keys, *store, arguments);
-  absl::StatusOr<ValidatedBatch> batch =
-      ValidateBatch(arguments.request.problem);
+  absl::StatusOr<ValidatedBatch> batch = Validated(arguments.request.problem);
   Check(batch.status());
   server::Results results(arguments.request.results, *batch);
   ResultArrays arrays;
