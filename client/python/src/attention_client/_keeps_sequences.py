@@ -37,6 +37,8 @@ class KeepsSequences:
 
     def _left(self, timeout: float | None) -> Callable[[], float | None]:
         """What is left of a timeout, for several calls: all of it, in this process."""
+        if timeout is not None:
+            timeout = _channel._checked_timeout(timeout)
         return lambda: timeout
 
     def _make(
