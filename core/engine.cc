@@ -134,6 +134,12 @@ absl::Status CheckSupports(const Backend& backend,
   return absl::OkStatus();
 }
 
+absl::Status NotInThisBuild(absl::string_view name) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("backend: '", name, "' is not in this build (",
+                   absl::StrJoin(BackendNames(), ", "), ")"));
+}
+
 }  // namespace
 
 std::vector<std::string> BackendNames() {
@@ -141,6 +147,11 @@ std::vector<std::string> BackendNames() {
   if (!CpuTargets().empty()) names.emplace_back("cpu");
   names.emplace_back(kReference);
   return names;
+}
+
+absl::Status CheckBackendName(absl::string_view name) {
+  return absl::c_linear_search(BackendNames(), name) ? absl::OkStatus()
+                                                     : NotInThisBuild(name);
 }
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineOptions options) {
@@ -175,11 +186,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineOptions options) {
   for (auto& backend : *backends) {
     if (chosen(*backend)) engine->backends_.push_back(std::move(backend));
   }
-  if (engine->backends_.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("backend: '", options.backend, "' is not in this build (",
-                     absl::StrJoin(BackendNames(), ", "), ")"));
-  }
+  if (engine->backends_.empty()) return NotInThisBuild(options.backend);
   engine->options_ = std::move(options);
   engine->MeasureCosts();
   return engine;

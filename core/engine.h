@@ -67,6 +67,8 @@ struct EngineOptions {
 /// fastest first. "cuda" is always among them; whether it is to be had is known
 /// when an engine is made.
 std::vector<std::string> BackendNames();
+/// INVALID_ARGUMENT, which lists them, for a name that is none of these.
+absl::Status CheckBackendName(absl::string_view name);
 
 /// A backend that "auto" does not use, and why.
 struct UnusedBackend {

@@ -50,10 +50,12 @@ absl::Status Broadcast(absl::string_view field, const TensorView& view,
   return absl::OkStatus();
 }
 
-// Calls visit(element address, indices) for every element of a view that owns
-// them (no broadcast extents), until it gives an error. Returns the first one.
+// Calls visit(element address, indices) for every element of a view, once for
+// those that strides of 0 repeat, until it gives an error. Returns the first
+// one.
 template <typename Visit>
-absl::Status ForEachElement(const TensorView& view, const Visit& visit) {
+absl::Status ForEachElement(const TensorView& repeated, const Visit& visit) {
+  const TensorView view = WithoutRepeats(repeated);
   if (ElementCount(view.shape).value_or(0) == 0) return absl::OkStatus();
   Shape index(view.shape.size(), 0);
   const std::byte* element = view.data;
@@ -104,22 +106,38 @@ absl::Status ValidateLengths(const TensorView& lens, ValidatedProblem& valid) {
   return absl::OkStatus();
 }
 
-// Of a row-major mask, eight elements at a time: masks are large, and an index
-// for every element takes longer than the attention does.
-bool AllZeroOrOne(const TensorView& mask) {
-  const auto count = static_cast<size_t>(ElementCount(mask.shape).value_or(0));
+// Of bytes side by side, eight at a time.
+bool AllZeroOrOne(const std::byte* first, size_t count) {
   constexpr uint64_t kOthers = 0xFEFEFEFEFEFEFEFE;
   uint64_t others = 0;
   size_t i = 0;
   for (; i + sizeof(uint64_t) <= count; i += sizeof(uint64_t)) {
     uint64_t eight;
-    std::memcpy(&eight, mask.data + i, sizeof(eight));
+    std::memcpy(&eight, first + i, sizeof(eight));
     others |= eight & kOthers;
   }
   for (; i < count; ++i) {
-    others |= std::to_integer<uint64_t>(mask.data[i]) & kOthers;
+    others |= std::to_integer<uint64_t>(first[i]) & kOthers;
   }
   return others == 0;
+}
+
+// The same of a mask, by parts without gaps, as long as there are: masks are
+// large, and an index for every element takes longer than the attention does.
+bool AllZeroOrOne(const TensorView& mask) {
+  const TensorView once = WithoutRepeats(mask);
+  if (ElementCount(once.shape).value_or(0) == 0) return true;
+  TensorView parts = once;
+  size_t length = 1;
+  for (size_t axis = once.shape.size(); axis-- > 0 && IsRowMajor(once, axis);) {
+    length *= static_cast<size_t>(once.shape[axis]);
+    parts.shape[axis] = 1;
+  }
+  const auto check = [&](const std::byte* first, const Shape&) {
+    return AllZeroOrOne(first, length) ? absl::OkStatus()
+                                       : absl::InvalidArgumentError("");
+  };
+  return ForEachElement(parts, check).ok();
 }
 
 absl::Status ValidateAttendMask(const TensorView& mask, int rank,
@@ -134,7 +152,7 @@ absl::Status ValidateAttendMask(const TensorView& mask, int rank,
   absl::Status status =
       Broadcast("attend_mask", mask, rank, valid, valid.attend_mask);
   if (!status.ok()) return status;
-  if (IsRowMajor(mask) && AllZeroOrOne(mask)) return absl::OkStatus();
+  if (AllZeroOrOne(mask)) return absl::OkStatus();
   return ForEachElement(mask, [](const std::byte* element, const Shape& index) {
     const auto value = std::to_integer<unsigned>(*element);
     if (value <= 1) return absl::OkStatus();

@@ -31,6 +31,15 @@ View AddExtents(View view, int extents) {
   return view;
 }
 
+/// The view without what strides of 0 repeat, however often: values need one
+/// look. Elements keep their indices.
+inline TensorView WithoutRepeats(TensorView view) {
+  for (size_t i = 0; i < view.shape.size(); ++i) {
+    if (view.strides[i] == 0 && view.shape[i] > 1) view.shape[i] = 1;
+  }
+  return view;
+}
+
 /// That a query has two to four extents, and numbers.
 absl::Status CheckQuery(const TensorView& query);
 /// (B, H, L, D) of a view of two to four extents: missing ones become 1.

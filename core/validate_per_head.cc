@@ -40,9 +40,10 @@ absl::Status ReadPerHead(absl::string_view field, const TensorView& view,
 // without rows may have any number of entries.
 absl::Status CheckSinks(const TensorView& given,
                         const ValidatedProblem& valid) {
-  const int64_t entries = given.rank() == 1 ? 1 : valid.batch;
+  const Shape once = WithoutRepeats(given).shape;
+  const int64_t entries = given.rank() == 1 ? 1 : once.front();
   for (int64_t b = 0; b < entries; ++b) {
-    for (int64_t h = 0; h < valid.query_heads; ++h) {
+    for (int64_t h = 0; h < once.back(); ++h) {
       const float sink = valid.Sink(b, h);
       if (sink <= std::numeric_limits<float>::max()) continue;
       const Shape index = given.rank() == 1 ? Shape{h} : Shape{b, h};

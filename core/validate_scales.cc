@@ -81,7 +81,7 @@ absl::Status ReadScales(absl::string_view field, const TensorView& rows,
   if (values_checked || ElementCount(expected).value_or(0) == 0) {
     return absl::OkStatus();
   }
-  return CheckElements(field, *result);
+  return CheckElements(field, WithoutRepeats(*result));
 }
 
 }  // namespace attention::internal

@@ -10,6 +10,7 @@
 #include "core/formats/safetensors.h"
 #include "server/server.h"
 #include "tests/client/program_fixture.h"
+#include "tests/client/scripted_service.h"
 #include "tests/support/model_folders.h"
 
 namespace attention {
@@ -161,6 +162,24 @@ TEST_F(AttendProgramTest, APackedBatchHasNoHeatmap) {
        "--heatmap", "0,0"});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.errors, StartsWith("attention-client: --heatmap: "));
+}
+
+// What would be drawn lies beyond them.
+TEST(FaultyServerTest, WeightsOfAnotherShapeAreNoHeatmap) {
+  v1::AttendResponse reply;
+  for (v1::Tensor* tensor : {reply.mutable_output(), reply.mutable_weights()}) {
+    tensor->set_datatype(v1::DATA_TYPE_FP32);
+    tensor->add_shape(1);
+    tensor->add_shape(1);
+    tensor->set_data(std::string(4, '\0'));
+  }
+  const client::ScriptedService service({}, reply);
+  const ProgramResult result =
+      RunClient({"attend", "--server", service.address(), "--input",
+                 kData + "/minilm_layer3.safetensors", "--heatmap", "3,11"});
+  EXPECT_EQ(result.exit_code, 1) << result.output;
+  EXPECT_THAT(result.errors,
+              StartsWith("attention-client: INTERNAL: reply: weights [1, 1]"));
 }
 
 TEST_F(AttendProgramTest, WholeNumbersAreDecimal) {

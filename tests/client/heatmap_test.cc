@@ -168,6 +168,20 @@ TEST(WeightsViewTest, WithoutTokensEveryQueryIsDrawn) {
   EXPECT_THAT(view.row_labels, IsEmpty());
 }
 
+TEST(WeightsViewTest, WeightsHaveTheQuerysRows) {
+  EXPECT_TRUE(CheckWeights({2, 4, 3, 5}, {2, 4, 3, 8}).ok());
+  EXPECT_TRUE(CheckWeights({3, 0}, {3, 8}).ok());
+  EXPECT_EQ(CheckWeights({1, 4, 3, 5}, {2, 4, 3, 8}),
+            absl::InternalError("reply: weights [1, 4, 3, 5] to query "
+                                "[2, 4, 3, 8] (expected its extents before the "
+                                "last one)"));
+  for (const Shape& wrong : {Shape{2, 1, 3, 5}, Shape{2, 4, 2, 5}, Shape{3, 5},
+                             Shape{120}, Shape{}}) {
+    EXPECT_FALSE(CheckWeights(wrong, {2, 4, 3, 8}).ok());
+  }
+  EXPECT_FALSE(CheckWeights({5}, {8}).ok());
+}
+
 TEST(WeightsViewTest, AHeadIsTwoNumbersWithinTheShape) {
   const Shape shape = {4, 12, 28, 32};
   const auto index = ParseHeadIndex("3,11", shape);

@@ -12,6 +12,7 @@
 #include "client/cpp/cli/attend_inputs.h"
 #include "client/cpp/cli/attend_report.h"
 #include "client/cpp/cli/convert.h"
+#include "client/cpp/cli/failure.h"
 #include "core/formats/npy.h"
 #include "core/formats/safetensors.h"
 #include "tests/support/temporary_folder.h"
@@ -80,6 +81,24 @@ TEST(InputsTest, TensorsOfNoKnownNameAreListed) {
       Load(kData + "/jax.safetensors", "multi_head/sliding_window");
   ASSERT_TRUE(inputs.ok()) << inputs.status();
   EXPECT_THAT(inputs->unused, ElementsAre("window"));
+}
+
+TEST(InputsTest, ASecondNameForOneThingIsListed) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.path() + "/twice.safetensors";
+  SafetensorsFile file;
+  for (const char* name : {"query", "key", "value", "attend_mask", "mask",
+                           "expected_output", "output"}) {
+    file.tensors[name] = Tensor::FromFloats({1, 1}, {1});
+  }
+  file.tensors["attend_mask"] = Tensor::FromInts({1, 1}, {1});
+  file.tensors["expected_output"] = Tensor::FromInts({1, 1}, {1});
+  ASSERT_TRUE(WriteSafetensors(path, file).ok());
+  const auto inputs = Load(path);
+  ASSERT_TRUE(inputs.ok()) << inputs.status();
+  EXPECT_EQ(inputs->tensors.at("attend_mask").type(), DataType::kInt32);
+  EXPECT_EQ(inputs->expected.at("output").type(), DataType::kInt32);
+  EXPECT_THAT(inputs->unused, ElementsAre("mask", "output"));
 }
 
 TEST(InputsTest, WithoutACaseTheErrorListsThem) {
@@ -187,6 +206,23 @@ TEST(ReportTest, EveryTensorThatIsSentIsListedAndCounted) {
                 HasSubstr("12 bytes sent"))
         << name;
   }
+}
+
+// ESC, and CSI in one character, which is no ASCII.
+TEST(ReportTest, WhatAServerSaysCommandsNoTerminal) {
+  client::AttendResult result;
+  result.backend = "cpu\x1b[31m";
+  result.kernel =
+      "x\xc2\x9b"
+      "31m\n";
+  EXPECT_THAT(DescribeResult({}, result, std::chrono::nanoseconds(0)),
+              HasSubstr("backend cpu?[31m, kernel x?31m?\n"));
+  ::testing::internal::CaptureStderr();
+  Report(
+      absl::InternalError("a\xc2\x9b"
+                          "31m\x1b[31m\nb"));
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "attention-client: a?31m [31m b\n");
 }
 
 TEST(ReportTest, TheLargestDifferenceCountsEveryElement) {

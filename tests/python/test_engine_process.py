@@ -126,6 +126,47 @@ def test_a_deadline_is_a_timeout(engine):
         engine.attend(*SMALL, timeout=float("nan"))
 
 
+def test_a_mask_that_is_repeated_is_looked_at_once(engine):
+    length = 1 << 22
+    x = np.broadcast_to(np.float32(1), (1, length, 8))
+    mask = np.broadcast_to(np.True_, (1, length, length))
+    with pytest.raises(DeadlineExceededError):
+        engine.attend(x, x, x, attend_mask=mask, timeout=0.1)
+
+
+def test_other_threads_run_while_a_mask_is_looked_at():
+    """One corrects the mask's last element, before it is reached."""
+    keys = 1 << 24
+    query = np.ones((1, 1, 8), np.float32)
+    x = np.broadcast_to(np.float32(1), (1, keys, 8))
+    mask = np.ones((1, 1, 2 * keys), np.uint8)[..., ::2]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(60)  # nobody takes the interpreter: it is given
+    try:
+        with Engine(threads=1) as engine:
+            for _ in range(20):  # a busy machine may have it reached first
+                mask[..., -1] = 2
+                begun = threading.Event()
+
+                def correct(begun=begun):
+                    begun.wait()
+                    mask[..., -1] = 1
+
+                corrects = threading.Thread(target=correct)
+                corrects.start()
+                begun.set()
+                try:
+                    output = engine.attend(query, x, x, attend_mask=mask).output
+                    break
+                except InvalidArgumentError:
+                    corrects.join()
+            else:
+                pytest.fail("the interpreter was not given away")
+    finally:
+        sys.setswitchinterval(before)
+    np.testing.assert_allclose(output, 1, rtol=1e-6)
+
+
 def test_lengths_that_change_meanwhile_change_nothing():
     # 4,096 rows; a length beyond the keys would be read beyond the tensors.
     x = np.ones((1, 4096, 64), np.float32)
@@ -175,6 +216,25 @@ del engine
 
 def test_a_forked_child_ends():
     subprocess.run([sys.executable, "-c", FORKING], check=True)
+
+
+AFTER_A_MISTAKE = """
+import os, sys
+import numpy as np
+from attention_client import InvalidArgumentError
+from attention_engine import Engine
+
+try:
+    Engine(backend="abacus")
+except InvalidArgumentError:
+    if child := os.fork():
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    Engine(threads=1).attend(*[np.ones((3, 4), np.float32)] * 3)
+"""
+
+
+def test_an_engine_that_was_not_made_leaves_forks_alone():
+    subprocess.run([sys.executable, "-c", AFTER_A_MISTAKE], check=True, timeout=60)
 
 
 def test_settings_are_pickled():

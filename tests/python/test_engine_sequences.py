@@ -1,7 +1,10 @@
 """Sequences in the caller's process: what an engine does that a server does not."""
 
 import pickle
+import subprocess
+import sys
 import threading
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,6 +12,7 @@ from keys import HEADS, WIDTH, attend_with_keys
 from test_engine_process import forked
 
 from attention_client import (
+    DeadlineExceededError,
     FailedPreconditionError,
     InvalidArgumentError,
     NotFoundError,
@@ -74,6 +78,37 @@ def test_memory_has_a_limit(rows):
         Engine(resident_memory_limit=0)
 
 
+WITHOUT_MEMORY = """
+import resource
+import numpy as np
+from attention_client import ResourceExhaustedError
+from attention_engine import Engine
+
+sequence = Engine(threads=1).sequence(heads=1, width=8)
+rows = np.zeros((1, 1 << 16, 8), np.float32)
+query = rows[:, :1]
+sequence.attend(query, append=(rows, rows))
+with open("/proc/self/statm") as file:
+    size = int(file.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (size + (64 << 20),) * 2)
+try:
+    while True:
+        sequence.attend(query, append=(rows, rows))
+except ResourceExhaustedError:
+    print("told")
+"""
+
+
+def test_the_process_may_have_no_memory():
+    ended = subprocess.run(
+        [sys.executable, "-c", WITHOUT_MEMORY],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ended.stdout == "told\n", ended.stderr
+
+
 def test_a_file_keeps_one(engine, own, rows, normal, tmp_path):
     query, path = normal(4, 1, WIDTH), tmp_path / "kept.safetensors"
     own.append(*rows(9))
@@ -86,6 +121,46 @@ def test_a_file_keeps_one(engine, own, rows, normal, tmp_path):
     with pytest.raises(NotFoundError) as caught:
         engine.import_sequence(str(tmp_path / "nothing"))
     assert caught.value.field == "file"
+
+
+def test_a_file_has_its_timeout(engine, own, rows, tmp_path):
+    path = tmp_path / "kept.safetensors"
+    own.append(*rows(9))
+    with pytest.raises(DeadlineExceededError, match="not finished within 0 s"):
+        own.export(path, timeout=0)
+    assert not list(tmp_path.iterdir())
+    own.export(path, timeout=60)
+    with pytest.raises(DeadlineExceededError, match="not finished within 0 s"):
+        engine.import_sequence(path, label="late", timeout=0)
+    assert not list(engine.sequences(label="late"))
+    engine.import_sequence(path, timeout=60).delete()
+
+
+@pytest.mark.parametrize("timeout", [float("nan"), float("inf"), "5"])
+def test_every_call_refuses_what_is_no_timeout(
+    engine, own, rows, normal, tmp_path, timeout
+):
+    own.append(*rows(1))
+    own.export(tmp_path / "kept")
+    calls = {
+        "sequence": partial(engine.sequence, heads=HEADS, width=WIDTH),
+        "open_sequence": partial(engine.open_sequence, own.name),
+        "import_sequence": partial(engine.import_sequence, tmp_path / "kept"),
+        "sequences": lambda timeout: list(engine.sequences(timeout=timeout)),
+        "delete_sequences": partial(engine.delete_sequences, []),
+        "append": partial(own.append, *rows(1)),
+        "attend": partial(own.attend, normal(4, 1, WIDTH)),
+        "truncate": partial(own.truncate, 0),
+        "fork": own.fork,
+        "describe": own.describe,
+        "export": partial(own.export, tmp_path / "other"),
+    }
+    for name, call in calls.items():
+        with pytest.raises(InvalidArgumentError, match=f"timeout: {timeout!r}"):
+            call(timeout=timeout)
+            pytest.fail(name)
+    assert own.describe().lengths == (1,)
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
 
 
 def test_a_file_may_be_a_path(engine, own, rows, tmp_path):

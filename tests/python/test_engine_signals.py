@@ -47,6 +47,64 @@ def test_ctrl_c_ends_a_call(threads):
             assert caught.traceback[-1].name == "attend"
 
 
+def interrupt(work, is_begun):
+    """Sends Ctrl-C to the main thread when the work there has begun."""
+
+    def send():
+        while not is_begun():
+            pass
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    sender = threading.Thread(target=send, daemon=True)
+    with pytest.raises(KeyboardInterrupt):
+        sender.start()
+        work()
+        while True:
+            sender.join()  # the work has ended before
+
+
+# Files are made larger until they take longer than the time between two looks.
+ROWS = np.zeros((1, 1 << 16, 512), np.float32)
+SIZES = range(5)
+
+
+@pytest.mark.usefixtures("ctrl_c")
+def test_ctrl_c_ends_an_export(tmp_path):
+    with Engine(threads=1) as engine:
+        sequence = engine.sequence(heads=1, width=512)
+        for _ in SIZES:
+            sequence.append(ROWS, ROWS)
+            interrupt(
+                lambda: sequence.export(tmp_path / "kept"),
+                lambda: any(tmp_path.iterdir()),
+            )
+            if not any(tmp_path.iterdir()):
+                break
+            (tmp_path / "kept").unlink()
+        else:
+            pytest.fail("every export ended first")
+
+
+@pytest.mark.usefixtures("ctrl_c")
+def test_ctrl_c_ends_an_import(tmp_path):
+    with Engine(threads=1) as engine:
+        sequence = engine.sequence(heads=1, width=512)
+        for _ in SIZES:
+            sequence.append(ROWS, ROWS)
+            sequence.export(tmp_path / "kept")
+            interrupt(
+                # Of a given name, which is not deleted once it is whole.
+                lambda: engine.import_sequence(
+                    tmp_path / "kept", name="read", label="read"
+                ),
+                lambda: any(engine.sequences(label="read")),
+            )
+            if engine.delete_sequences(["read"]) == 0:
+                break
+        else:
+            pytest.fail("every import ended first")
+
+
 WAITING = """
 import signal, sys, threading
 import numpy as np

@@ -95,7 +95,11 @@ absl::Status RunAttend(const Globals& globals, const AttendFlags& flags) {
   const auto start = std::chrono::steady_clock::now();
   absl::StatusOr<client::AttendResult> result = client->Attend(*request);
   const auto call_time = std::chrono::steady_clock::now() - start;
-  if (!result.ok()) return CallError(result.status(), globals.server);
+  absl::Status called = result.status();
+  if (called.ok() && head) {
+    called = CheckWeights(result->weights->shape(), request->query.shape());
+  }
+  if (!called.ok()) return CallError(called, globals.server);
   std::cout << DescribeResult(*request, *result, call_time);
   absl::Status compared =
       CompareWithExpected(inputs->expected, *result, flags.tolerance);

@@ -49,18 +49,19 @@ absl::Status CheckCase(const InputFlags& flags, const SafetensorsFile& file) {
                                        flags.prefix, "\"; ", listed));
 }
 
-// Puts one tensor of the file where it belongs; `name` is without its case.
+// Puts one tensor of the file where it belongs; `name` is without its case. Of
+// two names for one thing, the first in their order has it.
 void Sort(absl::string_view name, Tensor& tensor, Inputs& inputs) {
-  if (name == "mask") name = "attend_mask";
+  const absl::string_view input = name == "mask" ? "attend_mask" : name;
   absl::string_view result = name;
   absl::ConsumePrefix(&result, "expected_");
-  if (IsInputName(name)) {
-    inputs.tensors.emplace(name, std::move(tensor));
+  bool used = false;
+  if (IsInputName(input)) {
+    used = inputs.tensors.emplace(input, std::move(tensor)).second;
   } else if (result == "output" || result == "weights" || result == "lse") {
-    inputs.expected.emplace(result, std::move(tensor));
-  } else {
-    inputs.unused.emplace_back(name);
+    used = inputs.expected.emplace(result, std::move(tensor)).second;
   }
+  if (!used) inputs.unused.emplace_back(name);
 }
 
 std::vector<std::string> Split(const SafetensorsFile& file, const char* name,

@@ -27,7 +27,9 @@ struct Inputs {
   std::map<std::string, Tensor> expected;  // "output", "weights", "lse"
   std::vector<std::string> tokens;     // B * L labels, where the file has them
   std::vector<std::string> sentences;  // B, where the file has them
-  std::vector<std::string> unused;     // tensors of no known name
+  // Tensors of no known name, or of a second one for what is there: "mask"
+  // beside "attend_mask", "output" beside "expected_output".
+  std::vector<std::string> unused;
 };
 
 /// Reads the files. A .npy file stands in for the tensor of the same name in

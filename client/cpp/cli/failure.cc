@@ -7,6 +7,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "attention_client/client.h"
+#include "client/cpp/cli/label.h"
 
 namespace attention::cli {
 namespace {
@@ -18,7 +19,7 @@ constexpr char kUsagePayload[] = "attention-client/usage";
 std::string OneLine(absl::string_view text) {
   std::string line(text);
   std::replace_if(line.begin(), line.end(), absl::ascii_iscntrl, ' ');
-  return line;
+  return Printable(line);
 }
 
 }  // namespace

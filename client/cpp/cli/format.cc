@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/cpp/cli/label.h"
 
 namespace attention::cli {
 namespace {
@@ -42,7 +43,7 @@ std::string FormatTensor(const Tensor& tensor) {
 }
 
 std::string Line(absl::string_view label, absl::string_view text) {
-  return absl::StrFormat("%-12s %s\n", label, text);
+  return absl::StrFormat("%-12s %s\n", label, Printable(text));
 }
 
 }  // namespace attention::cli

@@ -19,7 +19,8 @@ std::string FormatDuration(std::chrono::nanoseconds duration);
 /// "[2, 10, 3] FP32".
 std::string FormatTensor(const Tensor& tensor);
 
-/// "label         text" and a line end; what the summaries are made of.
+/// "label         text" and a line end; what the summaries are made of. Text
+/// from servers and files is Printable() in it.
 std::string Line(absl::string_view label, absl::string_view text);
 
 }  // namespace attention::cli

@@ -123,9 +123,8 @@ std::string SequenceTable(const std::vector<SequenceDescription>& sequences) {
 
 std::string SequenceLines(const SequenceDescription& sequence) {
   return absl::StrCat(
-      Line("name", Printable(sequence.name)),
-      Line("label",
-           sequence.label.empty() ? "none" : Printable(sequence.label)),
+      Line("name", sequence.name),
+      Line("label", sequence.label.empty() ? "none" : sequence.label),
       Line("form", FormatForm(sequence.form)), LengthLines(sequence),
       Line("memory", absl::StrCat(FormatBytes(sequence.bytes),
                                   ", with what it shares with forks")),

@@ -52,6 +52,16 @@ absl::StatusOr<HeadIndex> ParseHeadIndex(absl::string_view text,
   return index;
 }
 
+absl::Status CheckWeights(const Shape& weights, const Shape& query) {
+  if (weights.size() >= 2 && weights.size() == query.size() &&
+      std::equal(weights.begin(), weights.end() - 1, query.begin())) {
+    return absl::OkStatus();
+  }
+  return absl::InternalError(absl::StrCat(
+      "reply: weights ", ShapeToString(weights), " to query ",
+      ShapeToString(query), " (expected its extents before the last one)"));
+}
+
 Heatmap ViewOfWeights(const Tensor& weights, const HeadIndex& index,
                       const std::optional<Tensor>& valid_lens,
                       const std::vector<std::string>& tokens) {

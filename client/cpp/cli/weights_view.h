@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "client/cpp/cli/heatmap.h"
@@ -23,6 +24,10 @@ struct HeadIndex {
 /// (B, L, D) or (L, D): UsageError() says what is wrong.
 absl::StatusOr<HeadIndex> ParseHeadIndex(absl::string_view text,
                                          const Shape& query);
+
+/// INTERNAL where a reply's weights are not those of such a query, so that an
+/// index within the one may be beyond the other.
+absl::Status CheckWeights(const Shape& weights, const Shape& query);
 
 /// That head's weights as a heatmap. `weights` is (B, H, Lq, Lk) or shorter,
 /// the index within it. Keys beyond the entry's largest valid length are left

@@ -9,6 +9,7 @@
 #include "client/python-engine/native/option_values.h"
 #include "client/python-engine/native/python.h"
 #include "client/python-engine/native/run.h"
+#include "server/base/out_of_memory.h"
 #include "server/base/room_to_start.h"
 #include "server/request/request_builder.h"
 
@@ -21,6 +22,16 @@ constexpr int64_t kMostThreads = 4096;  // as --worker-threads
 
 nb::str Text(absl::string_view text) {
   return nb::str(text.data(), text.size());
+}
+
+// What `call` returns. It throws ResourceExhaustedError in place of
+// std::bad_alloc.
+template <typename Call>
+nb::object WithoutBadAlloc(const Call& call) {
+  auto result = server::WithoutBadAlloc(
+      [&]() -> absl::StatusOr<nb::object> { return call(); }, OutOfMemory);
+  Check(result.status());
+  return *std::move(result);
 }
 
 }  // namespace
@@ -36,6 +47,7 @@ PythonEngine::PythonEngine(nb::handle threads_given, nb::handle backend) {
         "backend", absl::StrCat(TextOf(backend), " (expected a str)")));
   }
   std::string backend_name = TextOf(backend);
+  Check(CheckBackendName(backend_name));
   NoteThreads();
   absl::StatusOr<std::unique_ptr<Engine>> engine =
       [&]() -> absl::StatusOr<std::unique_ptr<Engine>> {
@@ -83,8 +95,10 @@ nb::object PythonEngine::Attend(nb::handle query, nb::handle key,
                                 const nb::kwargs& options) const {
   const std::shared_ptr<Engine> engine = Get();
   const Deadline deadline = DeadlineOf(timeout);
-  Arguments arguments(query, key, value, options);
-  return Run(*engine, arguments, query, out, deadline, *turns_);
+  return WithoutBadAlloc([&] {
+    Arguments arguments(query, key, value, options);
+    return Run(*engine, arguments, query, out, deadline, *turns_);
+  });
 }
 
 nb::object PythonEngine::AttendSequences(const PythonStore& store,
@@ -95,9 +109,11 @@ nb::object PythonEngine::AttendSequences(const PythonStore& store,
   const std::shared_ptr<Engine> engine = Get();
   const std::shared_ptr<store::Store> sequences = store.Get();
   const Deadline deadline = DeadlineOf(timeout);
-  Arguments arguments(query, key, value, options, entries);
-  return Run(*engine, arguments, query, nb::none(), deadline, *turns_,
-             sequences.get());
+  return WithoutBadAlloc([&] {
+    Arguments arguments(query, key, value, options, entries);
+    return Run(*engine, arguments, query, nb::none(), deadline, *turns_,
+               sequences.get());
+  });
 }
 
 nb::dict PythonEngine::Info() const {

@@ -48,8 +48,10 @@ NB_MODULE(_native, module) {
       .def("describe", &PythonStore::Describe)
       .def("list_all", &PythonStore::List)
       .def("delete", &PythonStore::Delete)
-      .def("export", &PythonStore::Export)
+      .def("export", &PythonStore::Export, nb::arg("name"), nb::arg("path"),
+           nb::arg("timeout").none())
       .def("import_", &PythonStore::Import, nb::arg("path"), nb::arg("name"),
-           nb::arg("label"), nb::arg("idle_limit_ms").none())
+           nb::arg("label"), nb::arg("idle_limit_ms").none(),
+           nb::arg("timeout").none())
       .def("close", &PythonStore::Close);
 }

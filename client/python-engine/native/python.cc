@@ -53,6 +53,10 @@ const Python& GetPython() {
   return *python;
 }
 
+absl::Status OutOfMemory() {
+  return absl::ResourceExhaustedError("the process is out of memory");
+}
+
 void Check(const absl::Status& status) {
   if (status.ok()) return;
   // A caller's text may be cut off within a character.

@@ -59,6 +59,9 @@ class WithoutInterpreter {
 /// Whether Python's handlers of signals run on this thread.
 bool IsMainThread();
 
+/// What std::bad_alloc is to a caller: RESOURCE_EXHAUSTED.
+absl::Status OutOfMemory();
+
 /// Throws the exception of attention_client.errors for a status that is not OK.
 void Check(const absl::Status& status);
 

@@ -1,19 +1,17 @@
 #include "client/python-engine/native/run.h"
 
 #include <array>
-#include <cmath>
+#include <chrono>
 #include <cstdint>
 #include <optional>
-#include <stop_token>
-#include <thread>
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
-#include "absl/strings/str_cat.h"
 #include "client/python-engine/native/output.h"
 #include "client/python-engine/native/python.h"
 #include "client/python-engine/native/store.h"
 #include "core/batch.h"
+#include "core/shape.h"
 #include "server/request/results.h"
 #include "server/request/sequence_keys.h"
 
@@ -94,51 +92,6 @@ AttentionOutputs Places(server::Results& results, const ValidatedBatch& batch,
   });
 }
 
-// Ends jobs that run: at a deadline, and where the handler of a signal raises.
-// To be asked before each tile, from any thread, and while a call waits.
-class Ending {
- public:
-  /// `main`: what the caller lets the interpreter go with, if signals are to be
-  /// looked for; null on threads that have none.
-  Ending(const Deadline& deadline, WithoutInterpreter* main)
-      : deadline_(deadline), main_(main) {}
-
-  void Watch(absl::Span<AttentionJob> jobs) {
-    if (!deadline_.time && main_ == nullptr) return;
-    for (AttentionJob& job : jobs) {
-      job.stop = source_.get_token();
-      job.before_tile = [this] { Look(); };
-    }
-  }
-
-  bool GoesOn() {
-    Look();
-    return !source_.stop_requested();
-  }
-  bool is_interrupted() const { return is_interrupted_; }
-
- private:
-  void Look() {
-    const Clock::time_point now = Clock::now();
-    if (deadline_.time && now >= *deadline_.time) source_.request_stop();
-    // Handlers run on the thread that has called, which computes as well.
-    if (main_ == nullptr || std::this_thread::get_id() != caller_) return;
-    // Now and then: it takes the interpreter's lock.
-    if (now < next_look_ || is_interrupted_) return;
-    next_look_ = now + kBetweenLooks;
-    is_interrupted_ = main_->IsInterrupted();
-    if (is_interrupted_) source_.request_stop();
-  }
-
-  const Deadline& deadline_;
-  WithoutInterpreter* const main_;
-  const std::thread::id caller_ = std::this_thread::get_id();
-  std::stop_source source_;
-  // Of the caller's thread alone.
-  Clock::time_point next_look_ = Clock::now() + kBetweenLooks;
-  bool is_interrupted_ = false;
-};
-
 absl::Status Compute(const Engine& engine, absl::Span<AttentionJob> jobs,
                      const ValidatedBatch& batch, const Deadline& deadline,
                      Turns& turns) {
@@ -148,25 +101,30 @@ absl::Status Compute(const Engine& engine, absl::Span<AttentionJob> jobs,
     const WorkerPool::InPlace in_place;
     status = engine.Run(jobs);
   } else {
-    const bool is_main = IsMainThread();
-    bool is_interrupted = false;
-    {
-      WithoutInterpreter without;
-      Ending ending(deadline, is_main ? &without : nullptr);
+    status = WithEnding(deadline, [&](Ending& ending) {
       const Turn turn(turns, [&] { return ending.GoesOn(); });
       // One thread is the caller's own: to wake the pool's takes longer than a
       // small call.
       std::optional<WorkerPool::InPlace> in_place;
       if (engine.workers().threads() == 1) in_place.emplace();
       ending.Watch(jobs);
-      status = turn.has_come() ? engine.Run(jobs) : absl::CancelledError();
-      is_interrupted = ending.is_interrupted();
-    }
-    if (is_interrupted) throw nb::python_error();
+      return turn.has_come() ? engine.Run(jobs) : absl::CancelledError();
+    });
   }
-  if (!absl::IsCancelled(status)) return status;
-  return absl::DeadlineExceededError(absl::StrCat(
-      "the call has not finished within ", deadline.seconds, " s"));
+  return deadline.Named(status);
+}
+
+// Elements of a mask from which on a look at all of them takes longer than to
+// hand over the interpreter.
+constexpr int64_t kLargeMask = int64_t{1} << 20;
+
+absl::StatusOr<ValidatedBatch> Validated(const AttentionProblem& problem) {
+  const auto& mask = problem.masks.attend_mask;
+  std::optional<WithoutInterpreter> without;
+  if (mask && ElementCount(mask->shape).value_or(0) >= kLargeMask) {
+    without.emplace();
+  }
+  return ValidateBatch(problem);
 }
 
 // Appends what the request brings, once all of it is known to be right.
@@ -175,7 +133,7 @@ void ReadSequences(server::SequenceKeys& keys, store::Store& store,
   server::AttentionRequest& request = arguments.request;
   while (store.Expire(store::Clock::now()).more) continue;
   Check(keys.Plan(request));
-  Check(ValidateBatch(request.problem).status());
+  Check(Validated(request.problem).status());
   absl::Status read;
   {
     const WithoutInterpreter without;
@@ -186,22 +144,13 @@ void ReadSequences(server::SequenceKeys& keys, store::Store& store,
 
 }  // namespace
 
-Deadline DeadlineOf(nb::handle timeout) {
-  if (timeout.is_none()) return {};
-  const auto seconds = nb::cast<double>(GetPython().seconds(timeout));
-  const auto wait = std::chrono::duration_cast<Clock::duration>(
-      std::chrono::duration<double>(std::fmax(seconds, 0)));
-  return {seconds, Clock::now() + wait};
-}
-
 nb::object Run(const Engine& engine, Arguments& arguments, nb::handle query,
                nb::handle out, const Deadline& deadline, Turns& turns,
                store::Store* store) {
   // What sequences have stays held until the end.
   server::SequenceKeys keys({.store = store, .owner = kOwner});
   if (store != nullptr) ReadSequences(keys, *store, arguments);
-  absl::StatusOr<ValidatedBatch> batch =
-      ValidateBatch(arguments.request.problem);
+  absl::StatusOr<ValidatedBatch> batch = Validated(arguments.request.problem);
   Check(batch.status());
   server::Results results(arguments.request.results, *batch);
   ResultArrays arrays;

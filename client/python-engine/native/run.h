@@ -3,23 +3,13 @@
 
 #include <nanobind/nanobind.h>
 
-#include <chrono>
-#include <optional>
-
 #include "client/python-engine/native/arguments.h"
+#include "client/python-engine/native/ending.h"
 #include "client/python-engine/native/turns.h"
 #include "core/engine.h"
 #include "core/store/store.h"
 
 namespace attention::python {
-
-struct Deadline {
-  double seconds = 0;  // as they were given
-  std::optional<std::chrono::steady_clock::time_point> time;  // none: no end
-};
-
-/// Of seconds from now on, or None. InvalidArgumentError for what is no number.
-Deadline DeadlineOf(nanobind::handle timeout);
 
 /// Computes a request: a Result whose arrays are new ones of the query's kind,
 /// but for the output where `out` is given, which it is then. Ctrl-C ends it,

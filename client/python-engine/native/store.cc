@@ -7,9 +7,11 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "client/python-engine/native/arrays.h"
+#include "client/python-engine/native/ending.h"
 #include "client/python-engine/native/fork.h"
 #include "client/python-engine/native/option_values.h"
 #include "client/python-engine/native/python.h"
+#include "server/base/out_of_memory.h"
 #include "server/request/idle_limit.h"
 #include "server/request/request_builder.h"
 #include "server/request/sequence_files.h"
@@ -31,15 +33,38 @@ uint64_t RandomNumber() {
   return number;
 }
 
-// What `work` returns, a StatusOr, where nobody waits for the interpreter.
+// What `work` returns, a StatusOr, once what is idle has gone.
+template <typename Work>
+auto Answer(Store& store, const Work& work) {
+  return server::WithoutBadAlloc(
+      [&] {
+        while (store.Expire(Clock::now()).more) continue;
+        return work();
+      },
+      OutOfMemory);
+}
+
+// The same, where nobody waits for the interpreter.
 template <typename Work>
 auto Done(Store& store, const Work& work) {
   auto result = [&] {
     const WithoutInterpreter without;
-    while (store.Expire(Clock::now()).more) continue;
-    return work();
+    return Answer(store, work);
   }();
   Check(result.status());
+  return *std::move(result);
+}
+
+// The same of work on a file, which is given what to ask whether it goes on.
+template <typename Work>
+auto DoneInTime(Store& store, const Deadline& deadline, const Work& work) {
+  auto result = WithEnding(deadline, [&](Ending& ending) {
+    const auto go_on = [&ending] {
+      return ending.GoesOn() ? absl::OkStatus() : absl::CancelledError();
+    };
+    return Answer(store, [&] { return work(go_on); });
+  });
+  Check(deadline.Named(result.status()));
   return *std::move(result);
 }
 
@@ -217,31 +242,29 @@ int64_t PythonStore::Delete(const std::vector<std::string>& names) const {
   });
 }
 
-int64_t PythonStore::Export(const std::string& name,
-                            const std::string& path) const {
+int64_t PythonStore::Export(const std::string& name, const std::string& path,
+                            nb::handle timeout) const {
   const std::shared_ptr<Store> store = Get();
-  return Done(*store, [&] {
-    return server::ExportSequence(*store, kOwner, name, {path, path},
-                                  [] { return absl::OkStatus(); });
+  return DoneInTime(*store, DeadlineOf(timeout), [&](server::GoOn go_on) {
+    return server::ExportSequence(*store, kOwner, name, {path, path}, go_on);
   });
 }
 
 std::string PythonStore::Import(const std::string& path,
                                 const std::string& name,
                                 const std::string& label,
-                                Milliseconds idle_limit) const {
+                                Milliseconds idle_limit,
+                                nb::handle timeout) const {
   const std::shared_ptr<Store> store = Get();
   const auto idle = server::IdleLimitOf(idle_limit);
   Check(idle.status());
-  return Done(*store,
-              [&] {
-                return server::ImportSequence(*store, kOwner, {path, path},
-                                              {.form = {},
-                                               .name = name,
-                                               .label = label,
-                                               .idle_limit = *idle},
-                                              [] { return absl::OkStatus(); });
-              })
+  const store::NewSequence wanted = {
+      .form = {}, .name = name, .label = label, .idle_limit = *idle};
+  return DoneInTime(*store, DeadlineOf(timeout),
+                    [&](server::GoOn go_on) {
+                      return server::ImportSequence(
+                          *store, kOwner, {path, path}, wanted, go_on);
+                    })
       .name;
 }
 

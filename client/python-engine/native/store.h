@@ -63,10 +63,13 @@ class PythonStore {
   std::vector<Description> List(const std::string& label, bool is_prefix) const;
   /// How many were there.
   int64_t Delete(const std::vector<std::string>& names) const;
-  /// Into a file of this process, whose bytes it gives, and from one.
-  int64_t Export(const std::string& name, const std::string& path) const;
+  /// Into a file of this process, whose bytes it gives, and from one. A timeout
+  /// in seconds, or None, and Ctrl-C end them; nothing is left then.
+  int64_t Export(const std::string& name, const std::string& path,
+                 nanobind::handle timeout) const;
   std::string Import(const std::string& path, const std::string& name,
-                     const std::string& label, Milliseconds idle_limit) const;
+                     const std::string& label, Milliseconds idle_limit,
+                     nanobind::handle timeout) const;
 
   /// Lets everything go; calls are refused from then on.
   void Close();

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "core/validate.h"
 #include "tests/unit/core/problem_builder.h"
@@ -194,9 +195,58 @@ TEST(ValidateMasks, ReadsAStridedMaskWhereItIs) {
   EXPECT_TRUE(Validate(builder.problem).ok());
 }
 
+// The first of a 2, by the mask's own indices, where it lies in rows with gaps
+// and where it is repeated.
+TEST(ValidateMasks, NamesAnElementOfRowsWithGapsAndOfRepeatedOnes) {
+  ProblemBuilder builder;
+  TensorView mask = builder.Bytes({18}, {1, 0, 1, 0, 1, 7, 1, 0, 1, 0, 1, 7,  //
+                                         1, 0, 1, 2, 1, 7});
+  mask.shape = {3, 5};
+  mask.strides = {6, 1};
+  builder.problem.masks.attend_mask = mask;
+  EXPECT_EQ(Validate(builder.problem).status().message(),
+            "attend_mask: element [2, 3] is 2 (expected 1 = takes part, or 0 = "
+            "does not)");
+  mask = builder.Bytes({2, 5}, {1, 1, 1, 1, 1, 1, 2, 1, 1, 1});
+  mask.shape = {2, 4, 3, 5};
+  mask.strides = {5, 0, 0, 1};
+  builder.problem.masks.attend_mask = mask;
+  EXPECT_EQ(Validate(builder.problem).status().message(),
+            "attend_mask: element [1, 0, 0, 1] is 2 (expected 1 = takes part, "
+            "or 0 = does not)");
+}
+
+// For each row or entry anew it would take hours.
+TEST(ValidateMasks, LooksAtWhatIsRepeatedOnce) {
+  constexpr int64_t kMany = int64_t{1} << 28;
+  ProblemBuilder builder;
+  const auto repeated = [](TensorView view, Shape shape) {
+    view.strides = Shape(shape.size(), 0);
+    view.shape = std::move(shape);
+    return view;
+  };
+  const TensorView number = builder.Zeros(kF32, {1});
+  builder.problem.query = repeated(number, {kMany, 1, 64, 1});
+  builder.problem.key_value[0] = {repeated(number, {kMany, 1, 64, 1}),
+                                  repeated(number, {kMany, 1, 64, 1})};
+  const TensorView zero = builder.Ints({1}, {0});
+  builder.problem.masks.attend_mask =
+      repeated(builder.Bytes({1}, {1}), {kMany, 1, 64, 64});
+  builder.problem.masks.valid_lens = repeated(zero, {kMany, 64});
+  builder.problem.masks.query_offsets = repeated(zero, {kMany});
+  builder.problem.sinks = repeated(number, {kMany, 1});
+  const absl::Status status = Validate(builder.problem).status();
+  EXPECT_TRUE(status.ok()) << status;
+}
+
 TEST(ValidateMasks, ReadsNothingOfAnEmptyMask) {
   ProblemBuilder builder({2, 4, 0, 8}, {2, 2, 5, 8}, {2, 2, 5, 6});
   builder.problem.masks.attend_mask = builder.Bytes({0, 5}, {});
+  EXPECT_TRUE(Validate(builder.problem).ok());
+  TensorView repeated = builder.Bytes({1}, {7});
+  repeated.shape = {2, 4, 0, 5};
+  repeated.strides = {0, 0, 0, 0};
+  builder.problem.masks.attend_mask = repeated;
   EXPECT_TRUE(Validate(builder.problem).ok());
 }
 

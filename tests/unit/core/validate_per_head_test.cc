@@ -131,7 +131,12 @@ TEST(ValidatePerHead, LooksAtSharedSinksOfABatchOnce) {
   constexpr int64_t kEntries = int64_t{1} << 34;
   ProblemBuilder builder({kEntries, 1024, 0, 1}, {kEntries, 1024, 0, 1},
                          {kEntries, 1024, 0, 1});
-  builder.problem.sinks = builder.Zeros(DataType::kFloat32, {1024});
+  TensorView sinks = builder.Zeros(DataType::kFloat32, {1024});
+  builder.problem.sinks = sinks;
+  EXPECT_TRUE(Validate(builder.problem).ok());
+  sinks.shape = {kEntries, 1024};
+  sinks.strides = {0, sizeof(float)};
+  builder.problem.sinks = sinks;
   EXPECT_TRUE(Validate(builder.problem).ok());
 }
 

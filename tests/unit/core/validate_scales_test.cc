@@ -127,6 +127,23 @@ TEST(ScalesTest, OfAnyStridesAreChecked) {
             "finite number, 0 or more)");
 }
 
+// For each batch entry anew it would take hours.
+TEST(ScalesTest, ThatAreRepeatedAreLookedAtOnce) {
+  constexpr int64_t kEntries = int64_t{1} << 40;
+  ProblemBuilder builder = Quantized();
+  const auto repeat = [](TensorView& view) {
+    view.shape[0] = kEntries;
+    view.strides[0] = 0;
+  };
+  repeat(builder.problem.query);
+  repeat(Block(builder).key);
+  repeat(Block(builder).value);
+  repeat(*Block(builder).key_scale);
+  repeat(*Block(builder).value_scale);
+  const absl::Status status = Validate(builder.problem).status();
+  EXPECT_TRUE(status.ok()) << status;
+}
+
 TEST(ScalesTest, HaveTheExtentsThatKeysHave) {
   ProblemBuilder four = Quantized(DataType::kFloat8);
   const auto valid = Validate(four.problem);

@@ -280,7 +280,8 @@ class Client {
       SequenceQuery query = {.page_size = 1000}) const;
 
   /// Ends sequences, at most 256, and says how many. Names that are not there
-  /// are no error.
+  /// are no error. Where an answer was lost and the call was made once more,
+  /// those that the first one ended are not counted.
   absl::StatusOr<int64_t> DeleteSequences(
       const std::vector<std::string>& names) const;
 

@@ -117,8 +117,9 @@ class Engine(KeepsSequences):
                 "metadata: given to an engine (expected none: calls send nothing; or "
                 "the Client of a server)"
             )
+        left = self._left(timeout)
         return run(
-            steps, lambda method, asked: self._sequences.answer(method, asked, timeout)
+            steps, lambda method, asked: self._sequences.answer(method, asked, left())
         )
 
     def info(self) -> EngineInfo:

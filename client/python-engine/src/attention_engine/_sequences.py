@@ -24,6 +24,10 @@ def _given(message: Any, field: str) -> Any:
     return getattr(message, field) if message.HasField(field) else None
 
 
+def _read(kind: str, asked: Asked) -> Any:
+    return _messages.own(kind).FromString(bytes(asked))
+
+
 class Sequences:
     """The sequences of one engine."""
 
@@ -37,22 +41,25 @@ class Sequences:
             _channel.DESCRIBE: ("DescribeSequenceRequest", self._describe),
             _channel.LIST: ("ListSequencesRequest", self._list),
             _channel.DELETE: ("DeleteSequencesRequest", self._delete),
-            _channel.EXPORT: ("ExportSequenceRequest", self._export),
-            _channel.IMPORT: ("ImportSequenceRequest", self._import),
         }
 
     def answer(self, method: str, asked: Asked, timeout: float | None) -> Any:
         """The reply's bytes; of Attend the Result, with arrays of numpy.
 
-        timeout: seconds that computing may take; the rest copies rows at most.
+        timeout: seconds that computing, or a file, may take; the rest copies rows at
+        most.
         """
         if isinstance(asked, Attend):
             return self._attend(asked, timeout)
         if isinstance(asked, Append):
             reply = self._append(asked)
+        elif method == _channel.EXPORT:
+            reply = self._export(_read("ExportSequenceRequest", asked), timeout)
+        elif method == _channel.IMPORT:
+            reply = self._import(_read("ImportSequenceRequest", asked), timeout)
         else:
             kind, work = self._answers[method]
-            reply = work(_messages.own(kind).FromString(bytes(asked)))
+            reply = work(_read(kind, asked))
         return reply.SerializeToString()
 
     def _attend(self, asked: Attend, timeout: float | None) -> Result:
@@ -125,13 +132,15 @@ class Sequences:
         deleted = self._store.delete(list(request.names))
         return _messages.own("DeleteSequencesResponse")(deleted=deleted)
 
-    def _export(self, request: Any) -> Any:
-        size = self._store.export(request.name, request.file)
+    def _export(self, request: Any, timeout: float | None) -> Any:
+        size = self._store.export(request.name, request.file, timeout)
         return _messages.own("ExportSequenceResponse")(bytes=size)
 
-    def _import(self, request: Any) -> Any:
+    def _import(self, request: Any, timeout: float | None) -> Any:
         limit = _given(request, "idle_limit_ms")
-        name = self._store.import_(request.file, request.name, request.label, limit)
+        name = self._store.import_(
+            request.file, request.name, request.label, limit, timeout
+        )
         return _messages.own("ImportSequenceResponse")(name=name)
 
     def _description(self, of: _native.Description) -> Any:

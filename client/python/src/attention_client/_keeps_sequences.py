@@ -37,6 +37,8 @@ class KeepsSequences:
 
     def _left(self, timeout: float | None) -> Callable[[], float | None]:
         """What is left of a timeout, for several calls: all of it, in this process."""
+        if timeout is not None:
+            timeout = _channel._checked_timeout(timeout)
         return lambda: timeout
 
     def _make(
@@ -167,7 +169,11 @@ class KeepsSequences:
         timeout: float | None = None,
         metadata: _channel.Metadata | None = None,
     ) -> int:
-        """Ends those that are there; how many there were."""
+        """Ends those that are there; how many there were.
+
+        Where an answer was lost and the call was made once more, those that the first
+        one ended are not counted.
+        """
         deleted = 0
         left = self._left(timeout)
         for group in _sequence_calls.by_route(names):
