@@ -24,18 +24,17 @@ absl::Status OfEntry(size_t entry, const AttentionRequest& request,
   if (sequence.label.empty()) {
     return Named(absl::StrCat("sequences.entries[", entry, "]"), status);
   }
-  if (!absl::IsNotFound(status)) {
-    return request.sequences.size() == 1
-               ? Named(sequence.label, status)
-               : Named(absl::StrCat(sequence.label, ", batch entry ", entry),
-                       status);
+  std::string label = sequence.label;
+  if (request.sequences.size() > 1) {
+    absl::StrAppend(&label, ", batch entry ", entry);
   }
+  if (!absl::IsNotFound(status)) return Named(label, status);
   // Why, without the store's name for it, which the caller has never seen.
   const std::string why = absl::StrReplaceAll(
       status.message(),
       {{absl::StrCat("sequence '", sequence.name, "'"), "it"}});
   return absl::NotFoundError(
-      absl::StrCat(sequence.label, ": there is none now",
+      absl::StrCat(label, ": there is none now",
                    absl::StartsWith(why, "it ") ? absl::StrCat(", ", why) : "",
                    " (expected sequence_start with its first request)"));
 }

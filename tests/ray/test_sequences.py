@@ -371,6 +371,7 @@ def test_a_checkpoint_becomes_a_sequence(cluster, both, normal, tmp_path):
         {"empty_rows": "uniform"},
         {"scoring": ParameterSet("x")},
         {"valid_lens": [KEYS + 1]},
+        {"valid_lens": [299.5]},
         {"bias": np.zeros((1, 7), np.float32)},
         {"causal": "bottom_right", "query_offset": 1},
     ],

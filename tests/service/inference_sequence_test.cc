@@ -143,6 +143,14 @@ TEST_F(InferSequenceTest, AfterItsEndItIsNotThere) {
                 {"sequence_id number 7: ", "sequence_start"});
 }
 
+TEST_F(InferSequenceTest, TheEntryOfABatchThatIsNotThereIsNamed) {
+  OutputOf(OfSequence(Step(0, 3), 7, At::kStart));
+  ExpectRefusal(
+      Infer(client_, OfSequence(Step(3, 4, 2), 7, At::kMiddle)).status(),
+      absl::StatusCode::kNotFound,
+      {"sequence_id number 7, batch entry 1: there is none now (expected "});
+}
+
 TEST_F(InferSequenceTest, AnEndOfASmallerBatchEndsAll) {
   OutputOf(OfSequence(Step(0, 3, 4), 7, At::kStart));
   OutputOf(OfSequence(Step(0, 3), 70, At::kStart));

@@ -16,7 +16,7 @@ from attention_client._known import Known
 from attention_client._merge import merged_arrays
 from attention_client._options import Options, choice, window_sides
 from attention_client._reply import Piece, decode_piece
-from attention_client._request import encode_common, encode_own
+from attention_client._request import encode_common, encode_own, fitting
 from attention_client.client import Client
 from attention_client.errors import InvalidArgumentError
 from attention_client.info import SequenceForm
@@ -158,7 +158,11 @@ def _check(given: dict[str, Any]) -> None:
 
 def _lengths(value: Any, rows: int) -> Array:
     """valid_lens, for every row or for each."""
-    array = to_numpy(value, "valid_lens")
+    array = fitting(to_numpy(value, "valid_lens"), "valid_lens")
+    if array.dtype.kind != "i":
+        raise InvalidArgumentError(
+            f"valid_lens: elements are {array.dtype} (expected integers)"
+        )
     if array.shape not in ((1,), (1, rows)):
         expected = f"[1] or [1, {rows}]"
         if array.shape[:1] != (1,) or array.ndim > 2:
