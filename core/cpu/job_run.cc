@@ -13,14 +13,6 @@
 #include "core/cpu/scoring_traits.h"
 
 namespace attention::cpu {
-namespace {
-
-bool HasWindow(const ValidatedProblem& problem) {
-  return problem.window.left || problem.window.right;
-}
-
-}  // namespace
-
 JobRun::JobRun(AttentionJob& job, const RunContext& context,
                const Kernels& kernels)
     : job_(job),
@@ -89,7 +81,7 @@ int64_t JobRun::KeyTiles() const {
 // Linear in the number of rows: for every block anew it would be quadratic.
 void JobRun::FindKeysOfEntries() {
   if (!TraitsOf(problem_).may_lose_rows || !HasRangeMask(problem_) ||
-      HasWindow(problem_)) {
+      problem_.window.left) {
     return;
   }
   // Without lengths of each row's own, the last one attends what any other

@@ -49,8 +49,8 @@ class JobRun {
   int64_t PieceBytes();
 
   /// Spans the keys from among which a block's scoring may take a centre: those
-  /// that some row of its batch entry may attend, or, with a window, some row
-  /// of its own, which are `attended`.
+  /// that some row of its batch entry may attend, or, with window_left, some
+  /// row of its own, which are `attended`.
   KeyRange KeysForCentre(int64_t batch, const KeyRange& attended) const;
 
   const std::stop_token& stop() const { return job_.stop; }
