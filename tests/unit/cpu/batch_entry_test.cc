@@ -8,6 +8,7 @@
 #include "absl/types/span.h"
 #include "core/element.h"
 #include "gtest/gtest.h"
+#include "tests/support/special_numbers.h"
 #include "tests/unit/cpu/cpu_test.h"
 
 namespace attention::test {
@@ -153,6 +154,52 @@ TEST_P(BatchEntryTest, Decode) {
       DataType::kInt32, {3}, Layout::kRowMajor,
       [](absl::Span<const int64_t> at) { return 4600 - 2200 * at[0]; });
   CheckEntriesAlone(runner_, owned.problem, {0, 1, 2});
+}
+
+ProblemSpec SmallEntries() {
+  return {.batch = 64,
+          .query_heads = 1,
+          .kv_heads = 1,
+          .query_length = 1,
+          .key_length = 16,
+          .width = 64,
+          .value_width = 64,
+          .wanted = {.weights = false, .lse = false}};
+}
+
+// However many entries there are, each is small.
+TEST_P(BatchEntryTest, Small) {
+  for (const int64_t queries : {1, 7}) {
+    ProblemSpec spec = SmallEntries();
+    spec.query_length = queries;
+    CheckEntriesAlone(runner_, MakeProblem(spec, TestSeed()).problem, {0, 63});
+    EXPECT_EQ(runner_.kernel(), "fp32_small");
+  }
+}
+
+// Which other kernels then compute.
+TEST_P(BatchEntryTest, SmallBesideOneThatIsNotFinite) {
+  for (const int64_t batch : {3, 64}) {
+    ProblemSpec spec = SmallEntries();
+    spec.batch = batch;
+    const OwnedProblem owned = MakeProblem(spec, TestSeed());
+    ASSERT_OK_AND_ASSIGN(const Results before, runner_.Run(owned.problem));
+    SetElement(owned.problem.key_value[0].value, {1, 0, 2, 3}, kInfinity);
+    ASSERT_OK_AND_ASSIGN(const Results after, runner_.Run(owned.problem));
+    for (int64_t b = 0; b < batch; ++b) {
+      const auto entry = [b](const Results& results) {
+        return Materialize(Slice(results.output.view(), 0, b, b + 1))
+            .ToDoubles();
+      };
+      if (b == 1) continue;
+      EXPECT_EQ(entry(before), entry(after)) << "entry " << b;
+    }
+    EXPECT_TRUE(Matches(owned.problem, after));
+    ASSERT_OK_AND_ASSIGN(const Results alone,
+                         runner_.Run(EntryOf(owned.problem, 1)));
+    EXPECT_EQ(alone.output.ToDoubles(),
+              Materialize(Slice(after.output.view(), 0, 1, 2)).ToDoubles());
+  }
 }
 
 INSTANTIATE_FOR_TARGETS(BatchEntryTest);

@@ -105,6 +105,16 @@ TEST_P(SameBitsThreadsTest, OfDecodeWithSplitKeys) {
   }
 }
 
+TEST_P(SameBitsThreadsTest, OfManySmallEntries) {
+  const ProblemSpec spec = {.batch = 64,
+                            .query_length = 1,
+                            .key_length = 16,
+                            .width = 64,
+                            .value_width = 64,
+                            .wanted = {.weights = false, .lse = false}};
+  CheckThatBitsAreTheSame(MakeProblem(spec, TestSeed()).problem);
+}
+
 TEST_P(SameBitsThreadsTest, OfSmallScores) {
   for (ProblemSpec spec : {SameBitsPrefill(), SameBitsDecode()}) {
     spec.scale = 1e-6;
