@@ -109,6 +109,7 @@ void RunInPieces(const std::vector<AttentionJob*>& jobs,
 
 void RunTogether(absl::Span<AttentionJob> jobs, const RunContext& context,
                  const Kernels& kernels) {
+  for (AttentionJob& job : jobs) job.kernel = {};
   // Most requests are one small problem, and no list is worth making for it.
   if (jobs.size() == 1 && RunSmall(jobs[0], context, kernels)) return;
   try {
@@ -117,6 +118,7 @@ void RunTogether(absl::Span<AttentionJob> jobs, const RunContext& context,
                 context, kernels);
   } catch (const std::bad_alloc&) {
     for (AttentionJob& job : jobs) {
+      if (!job.kernel.empty()) continue;  // computed before
       job.status = absl::ResourceExhaustedError("no memory for a tile");
     }
   }

@@ -65,7 +65,6 @@ int64_t JobRun::Begin() {
 }
 
 void JobRun::End() {
-  job_.kernel = KernelName();
   job_.tiles_total = expected_;
   job_.tiles_computed = computed_;
   job_.status = absl::OkStatus();
@@ -76,6 +75,7 @@ void JobRun::End() {
         absl::StrCat("stopped after ", job_.tiles_computed, " of at most ",
                      job_.tiles_total, " tiles"));
   }
+  job_.kernel = KernelName();
 }
 
 // Tiles of keys that a block visits when no mask leaves any out.
