@@ -10,6 +10,7 @@
 #include "absl/functional/function_ref.h"
 #include "core/cpu/job_run.h"
 #include "core/cpu/small_problem.h"
+#include "core/result_places.h"
 
 namespace attention::cpu {
 namespace {
@@ -44,12 +45,18 @@ void ForEach(int64_t count, bool alone, const std::stop_token& stop,
   }
 }
 
-// False where it is not for the kernel of small problems.
+// False where it is not for the kernel of small problems, or not all of it.
 bool RunSmall(AttentionJob& job, const RunContext& context,
               const Kernels& kernels) {
-  if (job.stop.stop_requested() || !IsSmallProblem(*job.problem)) return false;
-  job.kernel = "fp32_small";
-  return ComputeSmall(job, context, kernels);
+  const ValidatedProblem& problem = *job.problem;
+  if (job.stop.stop_requested() || !IsSmallProblem(problem)) return false;
+  const ResultPlaces places(problem, job.outputs);
+  if (!ComputeSmall(problem, places, kernels, 0, problem.batch)) return false;
+  job.kernel = kSmallKernel;
+  job.tiles_total = job.tiles_computed = 1;
+  job.status = absl::OkStatus();
+  if (context.on_tile) context.on_tile();
+  return true;
 }
 
 // Those that are left.
@@ -102,6 +109,7 @@ void RunInPieces(const std::vector<AttentionJob*>& jobs,
 
 void RunTogether(absl::Span<AttentionJob> jobs, const RunContext& context,
                  const Kernels& kernels) {
+  for (AttentionJob& job : jobs) job.kernel = {};
   // Most requests are one small problem, and no list is worth making for it.
   if (jobs.size() == 1 && RunSmall(jobs[0], context, kernels)) return;
   try {
@@ -110,6 +118,7 @@ void RunTogether(absl::Span<AttentionJob> jobs, const RunContext& context,
                 context, kernels);
   } catch (const std::bad_alloc&) {
     for (AttentionJob& job : jobs) {
+      if (!job.kernel.empty()) continue;  // computed before
       job.status = absl::ResourceExhaustedError("no memory for a tile");
     }
   }

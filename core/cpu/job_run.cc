@@ -11,16 +11,9 @@
 #include "core/cpu/kernels/bf16/products.h"
 #include "core/cpu/rows/row_block.h"
 #include "core/cpu/scoring_traits.h"
+#include "core/cpu/small_problem.h"
 
 namespace attention::cpu {
-namespace {
-
-bool HasWindow(const ValidatedProblem& problem) {
-  return problem.window.left || problem.window.right;
-}
-
-}  // namespace
-
 JobRun::JobRun(AttentionJob& job, const RunContext& context,
                const Kernels& kernels)
     : job_(job),
@@ -29,7 +22,8 @@ JobRun::JobRun(AttentionJob& job, const RunContext& context,
       kernels_(kernels),
       plan_(MakePlan(problem_, kernels)),
       places_(problem_, job.outputs),
-      key_sums_(problem_, plan_) {}
+      key_sums_(problem_, plan_),
+      small_(HasSmallEntries(problem_)) {}
 
 double JobRun::Multiplications() const {
   return static_cast<double>(problem_.batch) *
@@ -41,6 +35,7 @@ double JobRun::Multiplications() const {
 }
 
 const char* JobRun::KernelName() const {
+  if (small_ && !beyond_small_) return kSmallKernel;
   if (plan_.bf16_terms == 2) return kernels_.bf16->fp16_name;
   if (plan_.bf16_terms == 1) {
     return plan_.decode ? kernels_.bf16->decode_name : kernels_.bf16->name;
@@ -52,8 +47,12 @@ const char* JobRun::KernelName() const {
 int64_t JobRun::Begin() {
   if (plan_.blocks() == 0) return 0;
   try {
-    ExpectTiles(plan_.blocks() * KeyTiles());
     scratch_bytes_ = RowBlockBytes(*this);
+    if (small_) {
+      ExpectTiles(problem_.batch);
+      return problem_.batch;
+    }
+    ExpectTiles(plan_.blocks() * KeyTiles());
     FindKeysOfEntries();
     key_sums_.Allocate();
     if (plan_.splits == 1) return plan_.chunks();
@@ -66,7 +65,6 @@ int64_t JobRun::Begin() {
 }
 
 void JobRun::End() {
-  job_.kernel = KernelName();
   job_.tiles_total = expected_;
   job_.tiles_computed = computed_;
   job_.status = absl::OkStatus();
@@ -77,6 +75,7 @@ void JobRun::End() {
         absl::StrCat("stopped after ", job_.tiles_computed, " of at most ",
                      job_.tiles_total, " tiles"));
   }
+  job_.kernel = KernelName();
 }
 
 // Tiles of keys that a block visits when no mask leaves any out.
@@ -89,7 +88,7 @@ int64_t JobRun::KeyTiles() const {
 // Linear in the number of rows: for every block anew it would be quadratic.
 void JobRun::FindKeysOfEntries() {
   if (!TraitsOf(problem_).may_lose_rows || !HasRangeMask(problem_) ||
-      HasWindow(problem_)) {
+      problem_.window.left) {
     return;
   }
   // Without lengths of each row's own, the last one attends what any other
@@ -138,6 +137,21 @@ void JobRun::ComputeChunk(int64_t index) {
   }
 }
 
+void JobRun::ComputeSmallEntry(int64_t batch) {
+  if (!BeginTile()) {
+    stopped_ = true;
+    return;
+  }
+  if (ComputeSmall(problem_, places_, kernels_, batch, batch + 1)) return;
+  beyond_small_ = true;
+  // So few keys are not split, and blocks are entry after entry.
+  const int64_t blocks = plan_.blocks() / problem_.batch;
+  ExpectTiles(blocks * KeyTiles());
+  for (int64_t n = 0; n < blocks && !Ended(); ++n) {
+    ComputeBlock(batch * blocks + n);
+  }
+}
+
 void JobRun::FindSplits() {
   for (int64_t index = 0; index < plan_.blocks(); ++index) {
     const KeyRange keys =
@@ -162,6 +176,7 @@ int64_t JobRun::merges() const {
 // Blocks of one split are computed at once, beside the splits of the others.
 void JobRun::ComputePiece(int64_t index) {
   if (Ended()) return;
+  if (small_) return ComputeSmallEntry(index);
   if (splits_.empty()) return ComputeChunk(index);
   const Split& split = splits_[static_cast<size_t>(index)];
   if (split.count == 1) return ComputeBlock(split.block);

@@ -49,8 +49,8 @@ class JobRun {
   int64_t PieceBytes();
 
   /// Spans the keys from among which a block's scoring may take a centre: those
-  /// that some row of its batch entry may attend, or, with a window, some row
-  /// of its own, which are `attended`.
+  /// that some row of its batch entry may attend, or, with window_left, some
+  /// row of its own, which are `attended`.
   KeyRange KeysForCentre(int64_t batch, const KeyRange& attended) const;
 
   const std::stop_token& stop() const { return job_.stop; }
@@ -84,6 +84,7 @@ class JobRun {
   void FindSplits();
   void ComputeBlock(int64_t index);
   void ComputeChunk(int64_t index);
+  void ComputeSmallEntry(int64_t batch);
   bool Ended() const {
     return stopped_ || out_of_memory_ || job_.stop.stop_requested();
   }
@@ -98,6 +99,8 @@ class JobRun {
   const Plan plan_;
   const ResultPlaces places_;
   KeySums key_sums_;
+  // A piece is a batch entry, for the kernel of small problems.
+  const bool small_;
   size_t scratch_bytes_ = 0;
   // Where keys are split: all splits, block after block, and their states.
   std::vector<Split> splits_;
@@ -110,6 +113,7 @@ class JobRun {
   std::atomic<bool> stopped_ = false;
   std::atomic<bool> out_of_memory_ = false;
   std::atomic<bool> lost_rows_ = false;
+  std::atomic<bool> beyond_small_ = false;  // some entry was
 };
 
 }  // namespace attention::cpu

@@ -237,7 +237,9 @@ Plan MakePlan(const ValidatedProblem& problem, const Kernels& kernels) {
       std::clamp(kKeyFloats / key_floats / panel * panel, panel, kMaxTileKeys);
   const bool bf16 = plan.bf16_terms > 0;
   if (bf16) plan.padded_value_width = PaddedForBf16(problem, kernels);
-  const int64_t micro_rows = bf16 ? kBf16RowTile : kernels.micro_rows;
+  // Blocks are whole micro-tiles: which rows share one shows in their last
+  // bits, and must not follow from how long blocks are in a larger batch.
+  const int64_t micro_rows = bf16 ? kMaxMicroRows : kernels.micro_rows;
   const int64_t row_floats =
       3 * RoundUp(plan.score_part, kernels.lanes) + plan.padded_value_width;
   ChooseWeights(problem, row_floats, micro_rows, plan);

@@ -8,7 +8,6 @@
 #include "core/cpu/flush_subnormals.h"
 #include "core/cpu/scoring/score_unit.h"
 #include "core/cpu/tile_rows.h"
-#include "core/result_places.h"
 
 namespace attention::cpu {
 namespace {
@@ -39,6 +38,16 @@ class SmallRows {
   int64_t stride() const { return stride_; }  // in floats
   const float* At(int64_t batch, int64_t head) const {
     return reinterpret_cast<const float*>(in_place_->At(batch, head, 0, 0));
+  }
+  // Asks the second-level cache for the rows of a head where they lie.
+  void Prefetch(int64_t batch, int64_t head, int64_t count) const {
+    if (!in_place()) return;
+    for (int64_t n = 0; n < count; ++n) {
+      const std::byte* const row = in_place_->At(batch, head, n, 0);
+      for (int64_t at = 0; at < width_ * kFloat; at += kLine) {
+        __builtin_prefetch(row + at, 0, 2);
+      }
+    }
   }
   // `count` rows, row `at` and those behind it, at most kRowsInOrder in all.
   const float* Copy(const RowSource& rows, int64_t at, int64_t count) {
@@ -75,6 +84,10 @@ class SmallKeys {
               width) {}
 
   int64_t stride() const { return rows_.stride(); }
+  void Prefetch(int64_t batch, int64_t head) const {
+    if (batch == problem_.batch) return;
+    rows_.Prefetch(batch, head, problem_.key_length);
+  }
   // Good until the next call.
   const float* Of(int64_t batch, int64_t head) {
     if (rows_.in_place()) return rows_.At(batch, head);
@@ -91,6 +104,17 @@ class SmallKeys {
   TileRows::RowsOfBlock of_;
   SmallRows rows_;
 };
+
+// Whether so many entries, at most those of the batch, have few rows, though
+// some, and few multiplications. Without rows, a batch may have any number of
+// heads.
+bool AreFew(const ValidatedProblem& problem, int64_t entries) {
+  const int64_t rows = entries * problem.query_heads * problem.query_length;
+  return rows > 0 && rows <= kMostRows &&
+         rows * problem.key_length *
+                 (problem.key_width + problem.value_width) <=
+             kMostMultiplications;
+}
 
 // All rows of a head, whose keys and values `args` has. False where a result is
 // not finite.
@@ -113,17 +137,12 @@ bool AttendHead(const ValidatedProblem& problem, const Kernels& kernels,
 
 }  // namespace
 
-bool IsSmallProblem(const ValidatedProblem& problem) {
-  // Extents first: most problems are done with here. Their product fits, as
-  // Validate() has seen.
-  const int64_t rows =
-      problem.batch * problem.query_heads * problem.query_length;
-  // Without rows, a batch may have any number of heads.
-  if (problem.key_length > kSmallKeys || problem.key_length == 0 ||
-      problem.key_width > kSmallWidth || problem.value_width > kSmallWidth ||
-      rows == 0 || rows > kMostRows ||
-      rows * problem.key_length * (problem.key_width + problem.value_width) >
-          kMostMultiplications) {
+bool HasSmallEntries(const ValidatedProblem& problem) {
+  // Extents first: most problems are done with here. Of no entries, Validate()
+  // has not seen whether the product of one's extents fits.
+  if (problem.batch == 0 || problem.key_length > kSmallKeys ||
+      problem.key_length == 0 || problem.key_width > kSmallWidth ||
+      problem.value_width > kSmallWidth || !AreFew(problem, 1)) {
     return false;
   }
   return std::holds_alternative<ScaledDotProduct>(problem.scoring) &&
@@ -134,11 +153,13 @@ bool IsSmallProblem(const ValidatedProblem& problem) {
          problem.wanted.OfOneSweep() && !problem.wanted.lse;
 }
 
-bool ComputeSmall(AttentionJob& job, const RunContext& context,
-                  const Kernels& kernels) {
+bool IsSmallProblem(const ValidatedProblem& problem) {
+  return HasSmallEntries(problem) && AreFew(problem, problem.batch);
+}
+
+bool ComputeSmall(const ValidatedProblem& problem, const ResultPlaces& places,
+                  const Kernels& kernels, int64_t first, int64_t end) {
   const FlushSubnormals fast;
-  const ValidatedProblem& problem = *job.problem;
-  const ResultPlaces places(problem, job.outputs);
   if (places.output_row_stride() % kFloat != 0) return false;
   SmallRows queries(kernels, &problem.query, problem.query_width);
   SmallKeys keys(problem, kernels, &ValidatedProblem::Block::key, KeysOf,
@@ -155,20 +176,21 @@ bool ComputeSmall(AttentionJob& job, const RunContext& context,
   args.value_stride = values.stride();
   args.output_stride = places.output_row_stride() / kFloat;
   args.factor = FactorOf(problem.scale * UnitOf(problem).one);
-  for (int64_t batch = 0; batch < problem.batch; ++batch) {
+  for (int64_t batch = first; batch < end; ++batch) {
     for (int64_t head = 0; head < problem.query_heads; ++head) {
       const int64_t kv_head = problem.KvHead(head);
       args.key = keys.Of(batch, kv_head);
       args.value = values.Of(batch, kv_head);
+      // Most likely this thread's next: so few keys are read in no order that
+      // the processor foresees.
+      keys.Prefetch(batch + 1, kv_head);
+      values.Prefetch(batch + 1, kv_head);
       args.output = reinterpret_cast<float*>(places.Output(batch, head, 0));
       if (!AttendHead(problem, kernels, batch, head, queries, args)) {
         return false;
       }
     }
   }
-  job.tiles_total = job.tiles_computed = 1;
-  job.status = absl::OkStatus();
-  if (context.on_tile) context.on_tile();
   return true;
 }
 

@@ -12,6 +12,7 @@
 #include "core/cpu/kernels/convert-inl.h"
 #include "core/cpu/kernels/epilogue-inl.h"
 #include "core/cpu/kernels/math-inl.h"
+#include "core/cpu/kernels/pack-inl.h"
 #include "core/cpu/kernels/softmax-inl.h"
 #include "hwy/highway.h"
 
@@ -23,40 +24,61 @@ namespace attention::cpu::HWY_NAMESPACE {
 // Vectors that hold a row's scores.
 inline constexpr int kSmallVectors =
     static_cast<int>(kSmallKeys / static_cast<int64_t>(hn::MaxLanes(F())));
+// Rows whose scores are summed at once: one alone waits for each sum.
+inline constexpr int kSmallRows = kSmallVectors >= 4 ? 1 : 4 / kSmallVectors;
 
 // [width][kSmallKeys], zeros after the last key.
 HWY_INLINE void TransposeKeys(const SmallArgs& args, float* to) {
   const F d;
-  for (int64_t i = 0; i < args.width * kSmallKeys;
-       i += static_cast<int64_t>(hn::Lanes(d))) {
-    hn::Store(hn::Zero(d), d, to + i);
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t j = 0;
+  for (; j + lanes <= args.keys; j += lanes) {
+    PackFullVector(args.key + j * args.key_stride, args.key_stride, args.width,
+                   to + j, kSmallKeys);
   }
-  for (int64_t j = 0; j < args.keys; ++j) {
+  for (int64_t c = j; c < kSmallKeys; c += lanes) {
+    for (int64_t i = 0; i < args.width; ++i) {
+      hn::Store(hn::Zero(d), d, to + i * kSmallKeys + c);
+    }
+  }
+  for (; j < args.keys; ++j) {
     const float* from = args.key + j * args.key_stride;
     for (int64_t i = 0; i < args.width; ++i) to[i * kSmallKeys + j] = from[i];
   }
 }
 
-// Scores of a row, in powers of 2, -inf beyond its keys.
-HWY_INLINE void ScoreSmallRow(const SmallArgs& args, const float* query,
-                              const float* keys, VF* scores) {
+// Scores of some rows, in powers of 2, -inf beyond their keys.
+template <int kRows>
+HWY_INLINE void ScoreSmallRows(const SmallArgs& args, const float* query,
+                               const float* keys,
+                               VF (&scores)[kRows][kSmallVectors]) {
   const F d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   ATTENTION_UNROLL
-  for (int v = 0; v < kSmallVectors; ++v) scores[v] = hn::Zero(d);
-  for (int64_t i = 0; i < args.width; ++i) {
-    const VF q = hn::Set(d, query[i] * args.factor);
+  for (int r = 0; r < kRows; ++r) {
     ATTENTION_UNROLL
-    for (int v = 0; v < kSmallVectors; ++v) {
-      const VF key = hn::Load(d, keys + i * kSmallKeys + v * lanes);
-      scores[v] = hn::MulAdd(q, key, scores[v]);
+    for (int v = 0; v < kSmallVectors; ++v) scores[r][v] = hn::Zero(d);
+  }
+  for (int64_t i = 0; i < args.width; ++i) {
+    ATTENTION_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      const VF q = hn::Set(d, query[r * args.query_stride + i] * args.factor);
+      ATTENTION_UNROLL
+      for (int v = 0; v < kSmallVectors; ++v) {
+        const VF key = hn::Load(d, keys + i * kSmallKeys + v * lanes);
+        scores[r][v] = hn::MulAdd(q, key, scores[r][v]);
+      }
     }
   }
   const VF end = hn::Set(d, static_cast<float>(args.keys));
   ATTENTION_UNROLL
   for (int v = 0; v < kSmallVectors; ++v) {
     const VF key = hn::Iota(d, static_cast<float>(v * lanes));
-    scores[v] = hn::IfThenElse(hn::Lt(key, end), scores[v], MinusInfinity());
+    ATTENTION_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      scores[r][v] =
+          hn::IfThenElse(hn::Lt(key, end), scores[r][v], MinusInfinity());
+    }
   }
 }
 
@@ -110,18 +132,33 @@ HWY_INLINE bool StoreSmallRow(const SmallArgs& args, const float* weights,
   return hn::AllTrue(d, finite);
 }
 
-inline bool AttendSmall(const SmallArgs& args) {
-  HWY_ALIGN float keys[kSmallWidth * kSmallKeys];
+// Some rows, from `first` on; false where a result is not finite.
+template <int kRows>
+HWY_INLINE bool AttendSmallRows(const SmallArgs& args, int64_t first,
+                                const float* keys) {
   HWY_ALIGN float weights[kSmallKeys];
-  TransposeKeys(args, keys);
-  for (int64_t r = 0; r < args.rows; ++r) {
-    VF scores[kSmallVectors];
-    ScoreSmallRow(args, args.query + r * args.query_stride, keys, scores);
-    const float sum = SoftmaxOfSmallRow(scores, weights);
+  VF scores[kRows][kSmallVectors];
+  ScoreSmallRows<kRows>(args, args.query + first * args.query_stride, keys,
+                        scores);
+  for (int r = 0; r < kRows; ++r) {
+    const float sum = SoftmaxOfSmallRow(scores[r], weights);
     if (!StoreSmallRow(args, weights, sum,
-                       args.output + r * args.output_stride)) {
+                       args.output + (first + r) * args.output_stride)) {
       return false;
     }
+  }
+  return true;
+}
+
+inline bool AttendSmall(const SmallArgs& args) {
+  HWY_ALIGN float keys[kSmallWidth * kSmallKeys];
+  TransposeKeys(args, keys);
+  int64_t r = 0;
+  for (; r + kSmallRows <= args.rows; r += kSmallRows) {
+    if (!AttendSmallRows<kSmallRows>(args, r, keys)) return false;
+  }
+  for (; r < args.rows; ++r) {
+    if (!AttendSmallRows<1>(args, r, keys)) return false;
   }
   return true;
 }

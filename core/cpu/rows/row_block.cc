@@ -13,8 +13,10 @@
 namespace attention::cpu {
 namespace {
 
-// Computes the rows that a pass remains for together with those between them.
-// Some of them may then remain for another one.
+// Computes the rows that a pass remains for together with those between them
+// and the others of their micro-tiles: which rows share one shows in their last
+// bits, and must not follow from where a block ends. Some of them may then
+// remain for another pass.
 bool RunPass(JobRun& run, const BlockRows& rows, Pass pass,
              Remaining& remaining, std::byte* memory) {
   const auto first = std::find(remaining.begin(), remaining.end(), pass);
@@ -22,12 +24,17 @@ bool RunPass(JobRun& run, const BlockRows& rows, Pass pass,
   const auto last =
       std::find(remaining.rbegin(), remaining.rend(), pass).base();
   if (pass == Pass::kDifferences) run.SetLostRows();
-  const BlockRows some = rows.Some(first - remaining.begin(), last - first);
+  const int64_t micro_rows = run.kernels().micro_rows;
+  const int64_t begin = (first - remaining.begin()) / micro_rows * micro_rows;
+  const int64_t end =
+      std::min(RoundUp(last - remaining.begin(), micro_rows), rows.count());
+  const BlockRows some = rows.Some(begin, end - begin);
+  Pass* const of_some = &remaining[static_cast<size_t>(begin)];
   Scratch scratch(memory);
   Remaining next;
-  if (!RowPass(run, some, pass, &*first, scratch).Run(next)) return false;
+  if (!RowPass(run, some, pass, of_some, scratch).Run(next)) return false;
   for (size_t r = 0; r < next.size(); ++r) {
-    if (next[r] != Pass::kAttend) first[static_cast<ptrdiff_t>(r)] = next[r];
+    if (next[r] != Pass::kAttend) of_some[r] = next[r];
   }
   return true;
 }

@@ -27,7 +27,7 @@ class Scoring {
 
   /// Brings the block's queries; before anything else. A centre, where there is
   /// one, is taken from the keys `attended` (JobRun::KeysForCentre): it does
-  /// not follow from how many rows a block has, unless they have windows.
+  /// not follow from how many rows a block has, unless window_left is set.
   virtual void SetQueries(const BlockRows& rows, const KeyRange& attended) = 0;
 
   /// Brings a tile of keys and fills in the operands of QK, which ones they

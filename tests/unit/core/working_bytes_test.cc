@@ -1,6 +1,6 @@
-// Engine::WorkingBytes() beside what computing really takes: this program
-// counts its allocations, and is linked so that it can
-// (-Wl,--wrap=malloc and others).
+// Engine::WorkingBytes() beside what computing really takes, and what becomes
+// of jobs without memory: this program counts its allocations, lets one fail,
+// and is linked so that it can (-Wl,--wrap=malloc and others).
 #include <gtest/gtest.h>
 #include <malloc.h>
 
@@ -23,6 +23,8 @@ namespace {
 
 std::atomic<int64_t> live{0};
 std::atomic<int64_t> peak{0};
+// Calls of new, from now on, up to the one that fails; 0: none does.
+std::atomic<int64_t> until_failure{0};
 
 void* Counted(void* memory) {
   const int64_t now = live +=
@@ -73,6 +75,7 @@ void __wrap_free(void* memory) {
 
 // What is allocated by new, also in shared libraries.
 void* operator new(size_t size) {
+  if (until_failure > 0 && --until_failure == 0) throw std::bad_alloc();
   void* memory = std::malloc(std::max<size_t>(size, 1));
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
@@ -314,6 +317,29 @@ class ZeroProblem {
   std::optional<ValidatedProblem> problem_;
   AttentionJob job_;
 };
+
+// Whichever allocation fails, a job that was computed before is not touched.
+TEST(WithoutMemoryTest, WhatIsComputedStays) {
+  EngineOptions options;
+  options.backend = "cpu";
+  options.threads = 1;
+  const auto engine = *Engine::Create(std::move(options));
+  const WorkerPool::InPlace one_thread;
+  bool failed = true;
+  for (int64_t n = 1; failed; ++n) {
+    ZeroProblem small({.name = "Small", .keys = 4});
+    ZeroProblem large({.name = "Large", .queries = 300, .keys = 300});
+    std::vector<AttentionJob> jobs = {small.job(), large.job()};
+    jobs[0].outputs.output.data[0] = std::byte{1};
+    until_failure = n;
+    engine->backends()[0]->Run(absl::MakeSpan(jobs), {engine->workers()});
+    failed = until_failure == 0;
+    until_failure = 0;
+    const bool computed = jobs[0].outputs.output.data[0] == std::byte{0};
+    EXPECT_EQ(jobs[0].status.ok(), computed) << "allocation " << n;
+    EXPECT_TRUE(failed || (computed && jobs[1].status.ok()));
+  }
+}
 
 using Parameter = std::tuple<std::string, int, Case>;
 

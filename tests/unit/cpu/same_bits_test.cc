@@ -83,52 +83,6 @@ TEST_P(SameBitsTest, OfAJobThatGivesWayAndOfWhatRunsWithin) {
   EXPECT_TRUE(SameBits(outer_alone, interrupted));
 }
 
-TEST_P(SameBitsTest, ForABatchEntryAlone) {
-  ProblemSpec spec = SameBitsPrefill();
-  spec.batch = 3;
-  spec.valid_lens = LengthsShape::kPerRow;
-  for (const double scale : {0.2, 1e-6}) {
-    spec.scale = scale;
-    OwnedProblem owned = MakeProblem(spec, TestSeed());
-    ASSERT_OK_AND_ASSIGN(const Results all, runner_.Run(owned.problem));
-    AttentionProblem& problem = owned.problem;
-    KeyValueBlock& block = problem.key_value[0];
-    problem.query = Slice(problem.query, 0, 0, 1);
-    block = {.key = Slice(block.key, 0, 0, 1),
-             .value = Slice(block.value, 0, 0, 1)};
-    problem.masks.valid_lens = Slice(*problem.masks.valid_lens, 0, 0, 1);
-    ASSERT_OK_AND_ASSIGN(const Results alone, runner_.Run(problem));
-    EXPECT_EQ(alone.output.ToDoubles(),
-              Materialize(Slice(all.output.view(), 0, 0, 1)).ToDoubles());
-  }
-}
-
-// How its keys are split follows from what it attends itself, not from what
-// else is in the batch.
-TEST_P(SameBitsTest, ForABatchEntryOfDecodeAlone) {
-  ProblemSpec spec = SameBitsDecode();
-  spec.batch = 3;
-  spec.key_length = 5000;
-  OwnedProblem owned = MakeProblem(spec, TestSeed());
-  AttentionProblem& problem = owned.problem;
-  problem.masks.valid_lens = owned.Add(
-      DataType::kInt32, {3}, Layout::kRowMajor,
-      [](absl::Span<const int64_t> at) { return 4600 - 2200 * at[0]; });
-  ASSERT_OK_AND_ASSIGN(const Results all, runner_.Run(problem));
-  for (int64_t b = 0; b < 3; ++b) {
-    AttentionProblem entry = problem;
-    const KeyValueBlock& block = problem.key_value[0];
-    entry.query = Slice(problem.query, 0, b, b + 1);
-    entry.key_value[0] = {.key = Slice(block.key, 0, b, b + 1),
-                          .value = Slice(block.value, 0, b, b + 1)};
-    entry.masks.valid_lens = Slice(*problem.masks.valid_lens, 0, b, b + 1);
-    ASSERT_OK_AND_ASSIGN(const Results alone, runner_.Run(entry));
-    EXPECT_EQ(alone.output.ToDoubles(),
-              Materialize(Slice(all.output.view(), 0, b, b + 1)).ToDoubles())
-        << b;
-  }
-}
-
 INSTANTIATE_FOR_TARGETS(SameBitsTest);
 
 using SameBitsThreadsTest = CpuThreadsTest;
@@ -149,6 +103,16 @@ TEST_P(SameBitsThreadsTest, OfDecodeWithSplitKeys) {
     spec.sigma = 4;
     CheckThatBitsAreTheSame(MakeProblem(spec, TestSeed()).problem);
   }
+}
+
+TEST_P(SameBitsThreadsTest, OfManySmallEntries) {
+  const ProblemSpec spec = {.batch = 64,
+                            .query_length = 1,
+                            .key_length = 16,
+                            .width = 64,
+                            .value_width = 64,
+                            .wanted = {.weights = false, .lse = false}};
+  CheckThatBitsAreTheSame(MakeProblem(spec, TestSeed()).problem);
 }
 
 TEST_P(SameBitsThreadsTest, OfSmallScores) {
