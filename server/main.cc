@@ -148,7 +148,12 @@ int Serve(const attention::server::ServerOptions& options,
       !WriteReadyFile(options.ready_file, (*server)->address())) {
     SayWhyNot(options, absl::StrCat("--ready-file: '", options.ready_file,
                                     "' cannot be written"));
-    return 1;
+    // At once: nobody knows of this server, and ~Server() would drain it.
+    attention::server::FlushLog();
+    if (!options.grpc_unix_socket.empty()) {
+      ::unlink(options.grpc_unix_socket.c_str());
+    }
+    _exit(1);
   }
   const std::string name =
       absl::StrCat("SIG", sigabbrev_np(WaitForEnd(**server, signals)));

@@ -12,10 +12,12 @@
 namespace attention::server {
 namespace {
 
-// `facts` say, when memory has run out, whether the request is repeatable.
+// `facts` say, when memory has run out, whether the request is repeatable, and
+// are told so.
 template <typename Function>
-auto OrOutOfMemory(const RequestFacts& facts, Function function) {
+auto OrOutOfMemory(RequestFacts& facts, Function function) {
   return WithoutBadAlloc(function, [&facts] {
+    facts.refusal = Refusal::kServerMemory;
     return OrTryAgain(OutOfMemory(), facts.repeatable);
   });
 }
@@ -83,10 +85,7 @@ void Task::DecodeAndGoOn(Turn* turn) {
   }
   if (status.ok() && needs_.quick) return RunAndFinish({});
   if (status.ok()) status = Enqueue(needs_.work, turn);
-  if (!status.ok() && stop_.stop_requested()) {
-    facts_.queue_time = SinceArrival();
-    return Finish(StopStatus());
-  }
+  if (!status.ok() && stop_.stop_requested()) return RefuseStopped();
   if (!status.ok()) return Refuse(status);
   FinishIfStoppedInQueue();
 }
@@ -97,7 +96,11 @@ absl::Status Task::Decode(Turn* turn) {
       std::move(arrival_.message),
       [this, turn](int64_t bytes) { return HoldWhileDecoding(bytes, turn); },
       facts_);
-  if (facts_.refusal == Refusal::kNone) status = OrTryAgain(std::move(status));
+  // No other limit than that of memory is looked at before Plan().
+  if (facts_.refusal == Refusal::kNone && absl::IsResourceExhausted(status)) {
+    facts_.refusal = Refusal::kServerMemory;
+    status = OrTryAgain(std::move(status));
+  }
   if (!status.ok()) return status;
   absl::StatusOr<OperationNeeds> needs = operation.Plan(facts_);
   if (!needs.ok()) return needs.status();
@@ -149,6 +152,14 @@ void Task::Refuse(const absl::Status& status) {
   Finish(status);
 }
 
+// It has waited, and is not computed.
+void Task::RefuseStopped() {
+  facts_.queue_time = SinceArrival();
+  const bool draining = stop_reason_ == StopReason::kDraining;
+  facts_.refusal = draining ? Refusal::kDraining : Refusal::kNone;
+  Refuse(StopStatus());
+}
+
 void Task::RunQueued(Turn& turn) {
   if (!decoded_) {
     turn.SetParts(1);
@@ -168,12 +179,11 @@ void Task::RunQueued(Turn& turn) {
 }
 
 void Task::RunAndFinish(const Pauses& pauses) {
-  facts_.queue_time = SinceArrival();
   StopIfLate();
+  if (stop_.stop_requested()) return RefuseStopped();
+  facts_.queue_time = SinceArrival();
   const absl::Status status =
-      stop_.stop_requested()
-          ? StopStatus()
-          : OrOutOfMemory(facts_, [&] { return Run(pauses); });
+      OrOutOfMemory(facts_, [&] { return Run(pauses); });
   facts_.compute_time = SinceArrival() - facts_.queue_time - facts_.gather_time;
   computed_ = status.ok();
   if (status.ok()) return Finish(Encode());
@@ -231,9 +241,7 @@ void Task::Stop(StopReason reason) {
 
 // Whoever takes it out of the queue, a worker or this, finishes it.
 void Task::FinishIfStoppedInQueue() {
-  if (!stop_.stop_requested() || !services_.queue.Remove(this)) return;
-  facts_.queue_time = SinceArrival();
-  Finish(StopStatus());
+  if (stop_.stop_requested() && services_.queue.Remove(this)) RefuseStopped();
 }
 
 void Task::StopIfLate() {

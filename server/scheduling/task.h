@@ -99,6 +99,7 @@ class Task final : public QueuedWork,
   absl::Status Run(const Pauses& pauses);
   void RunAndFinish(const Pauses& pauses);
   void Refuse(const absl::Status& status);
+  void RefuseStopped();
   absl::StatusOr<ReplyBuffer> Encode();
   void Finish(absl::StatusOr<ReplyBuffer> reply);
 

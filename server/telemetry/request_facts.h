@@ -54,7 +54,7 @@ struct RequestFacts {
   std::chrono::nanoseconds encode_time{0};   // putting the reply together
 
   absl::Status status;
-  bool refused = false;  // before it was queued
+  bool refused = false;  // before it was computed
   /// Why, where the status alone does not say it.
   Refusal refusal = Refusal::kNone;
   /// Whether the same request, sent again, does what it was to do, and no part

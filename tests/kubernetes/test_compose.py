@@ -29,7 +29,7 @@ def flag(service, name):
 @pytest.fixture
 def envoy(tmp_path):
     """Envoy's configuration as its service makes it."""
-    script = SERVICES["envoy"]["entrypoint"][2].replace("$$", "$").splitlines()[0]
+    script = SERVICES["envoy"]["entrypoint"][2].splitlines()[0]
     made = tmp_path / "envoy.yaml"
     script = script.replace("/etc/envoy.yaml", str(ROOT / "deploy/proxy/envoy.yaml"))
     subprocess.run(["sh", "-c", script.replace("/tmp/envoy.yaml", str(made))], check=True)

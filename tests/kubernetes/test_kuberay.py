@@ -96,6 +96,19 @@ def test_what_it_does_not_take_is_found(service, path, value):
         jsonschema.validate(wrong, SERVICE)
 
 
+def test_a_worker_has_room_for_its_replicas(service):
+    (application,) = yaml.safe_load(service["spec"]["serveConfigV2"])["applications"]
+    (replica,) = application["deployments"]
+    needs = replica["ray_actor_options"]
+    (group,) = service["spec"]["rayClusterConfig"]["workerGroupSpecs"]
+    (container,) = group["template"]["spec"]["containers"]
+    limits = container["resources"]["limits"]
+    replicas = int(limits["cpu"]) // needs["num_cpus"]
+    assert replicas == 2
+    # 2 GiB are left for Ray itself.
+    assert replicas * needs["memory"] <= (int(limits["memory"].removesuffix("Gi")) - 2) << 30
+
+
 def test_the_workers_have_room_between_their_bounds(service):
     for group in service["spec"]["rayClusterConfig"]["workerGroupSpecs"]:
         assert group["minReplicas"] <= group["replicas"] <= group["maxReplicas"]

@@ -265,6 +265,22 @@ def test_a_replica_whose_server_does_not_serve_is_not_healthy():
         ray.kill(replica)
 
 
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_replicas_server_has_the_replicas_share_of_the_node():
+    def words(of):
+        return psutil.Process(of._server.pid).cmdline()
+
+    options = {"num_cpus": 0, "memory": 100 << 20}
+    replica = ray.remote(Replica).options(**options).remote({"log_level": "error"})
+    try:
+        command = ray.get(replica.__ray_call__.remote(words), timeout=60)
+    finally:
+        ray.kill(replica)
+    assert "--worker-threads=1" in command
+    assert f"--memory-limit={80 << 20}" in command
+    assert "--log-level=error" in command
+
+
 def configurations():
     manifest = ROOT / "deploy" / "kubernetes" / "ray" / "ray-service.yaml"
     page = (ROOT / "docs" / "scaling.md").read_text()

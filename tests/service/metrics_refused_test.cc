@@ -22,6 +22,15 @@ std::string OfRefusals(const std::string& reason) {
                       "\"}");
 }
 
+// Returns once the metric is above 0.
+void WaitUntil(const server::Server& server, const std::string& metric) {
+  const auto patience = std::chrono::steady_clock::now() + kPatience;
+  while (Scrape(server)[metric] == 0) {
+    ASSERT_LT(std::chrono::steady_clock::now(), patience) << metric;
+    std::this_thread::yield();
+  }
+}
+
 TEST(RefusedMetricsTest, TellsWhichLimitRefused) {
   server::ServerOptions options = TestOptions();
   options.max_requests_in_flight = 2;  // 1 for each caller
@@ -32,6 +41,24 @@ TEST(RefusedMetricsTest, TellsWhichLimitRefused) {
                 .code(),
             absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(Scrape(held.server())[OfRefusals("caller_requests")], 1);
+  held.Release();
+}
+
+TEST(RefusedMetricsTest, TellsOfCallersThatCancelWhatWaits) {
+  server::ServerOptions options = TestOptions();
+  options.worker_threads = 1;  // which the held call has
+  HeldCall held(options);
+  const auto waits =
+      held.client().Start(kAttend, GoodRequest().SerializeAsString());
+  WaitUntil(held.server(), "attention_queue_requests");
+  waits->Cancel();
+  EXPECT_EQ(waits->Wait().status().code(), absl::StatusCode::kCancelled);
+  WaitUntil(held.server(), OfRefusals("cancelled"));
+  Metrics metrics = Scrape(held.server());
+  EXPECT_EQ(metrics[OfRefusals("cancelled")], 1);
+  EXPECT_EQ(
+      metrics[OfModel("attention_request_queue_seconds_count", "attention.v1")],
+      1);
   held.Release();
 }
 
@@ -71,11 +98,7 @@ TEST(RefusedMetricsTest, TellsOfBodiesThatHadNoRoom) {
                               "Content-Length: 819201\r\n\r\n",
                               std::string(819'200, ' ')));
   }
-  const auto patience = std::chrono::steady_clock::now() + kPatience;
-  while (Scrape(*server)[OfRefusals("caller_memory")] == 0) {
-    ASSERT_LT(std::chrono::steady_clock::now(), patience);
-    std::this_thread::yield();
-  }
+  WaitUntil(*server, OfRefusals("caller_memory"));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -146,12 +147,16 @@ TEST(ServerBinaryTest, NoReadyFileIsLeftOfAnEarlierServer) {
   EXPECT_FALSE(std::ifstream(path).is_open());
 }
 
-TEST(ServerBinaryTest, AReadyFileThatCannotBeWrittenEndsItWithExitCodeOne) {
+TEST(ServerBinaryTest, AReadyFileThatCannotBeWrittenEndsItAtOnce) {
+  const TemporaryFolder folder;
+  const std::string socket = folder.path() + "/socket";
   ChildProcess server(
       ATTENTION_SERVER_BINARY,
-      {"--ready-file", "/sys/ready", "--grpc-port", "0", "--http=false"});
+      {"--ready-file", "/sys/ready", "--grpc-port", "0", "--http=false",
+       "--grpc-unix-socket", socket, "--drain-delay", "1h"});
   EXPECT_THAT(server.ReadAll(), HasSubstr("--ready-file: '/sys/ready'"));
   EXPECT_EQ(server.Wait(), 1);
+  EXPECT_FALSE(std::filesystem::exists(socket));
 }
 
 struct WrongOption {

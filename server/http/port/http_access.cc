@@ -24,9 +24,29 @@ constexpr char kExposedHeaders[] =
     "Inference-Header-Content-Length, Retry-After, traceparent";
 constexpr char kPreflightSeconds[] = "600";
 
-std::vector<std::string> InLowerCase(std::vector<std::string> texts) {
-  for (std::string& text : texts) absl::AsciiStrToLower(&text);
-  return texts;
+// The dot ends a full name.
+absl::string_view WithoutDot(absl::string_view name) {
+  absl::ConsumeSuffix(&name, ".");
+  return name;
+}
+
+std::vector<std::string> AsCompared(std::vector<std::string> hosts) {
+  for (std::string& host : hosts) {
+    host = absl::AsciiStrToLower(WithoutDot(host));
+  }
+  return hosts;
+}
+
+// Browsers leave out the scheme's own port.
+std::vector<std::string> AsBrowsersSay(std::vector<std::string> origins) {
+  for (std::string& origin : origins) {
+    absl::AsciiStrToLower(&origin);
+    const bool tls = absl::StartsWith(origin, "https:");
+    const absl::string_view port = tls ? ":443" : ":80";
+    if (absl::EndsWith(origin, port))
+      origin.resize(origin.size() - port.size());
+  }
+  return origins;
 }
 
 std::string Quoted(absl::string_view text) {
@@ -48,7 +68,7 @@ bool IsNumber(absl::string_view text) {
   });
 }
 
-// Without its port, and the dot that ends a full name.
+// Without its port.
 absl::string_view NameOfHost(absl::string_view host) {
   const size_t colon = host.rfind(':');
   const size_t bracket = host.rfind(']');  // an IPv6 address ends there
@@ -56,8 +76,7 @@ absl::string_view NameOfHost(absl::string_view host) {
       (bracket == absl::string_view::npos || colon > bracket)) {
     host = host.substr(0, colon);
   }
-  absl::ConsumeSuffix(&host, ".");
-  return host;
+  return WithoutDot(host);
 }
 
 // A browser sends no other type that is safe to take without asking first.
@@ -68,7 +87,7 @@ bool IsBodyType(absl::string_view type) {
          absl::EndsWithIgnoreCase(type, "+json");
 }
 
-bool IsHostName(const std::string& text) {
+bool IsHostName(absl::string_view text) {
   return !text.empty() && absl::c_all_of(text, [](char c) {
     return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' ||
            c == '.' || c == '_';
@@ -86,8 +105,8 @@ HttpReply Preflight() {
 
 HttpAccess::HttpAccess(std::vector<std::string> origins,
                        std::vector<std::string> hosts)
-    : origins_(InLowerCase(std::move(origins))),
-      hosts_(InLowerCase(std::move(hosts))) {}
+    : origins_(AsBrowsersSay(std::move(origins))),
+      hosts_(AsCompared(std::move(hosts))) {}
 
 std::string HttpAccess::AllowedOrigin(const HttpRequest& request) const {
   const std::string& origin = request.Header("origin");
@@ -143,7 +162,7 @@ void HttpAccess::AddHeaders(const std::string& origin, HttpReply& reply) {
 }
 
 bool IsHostNameOrAny(const std::string& text) {
-  return text == kAnyHost || IsHostName(text);
+  return text == kAnyHost || IsHostName(WithoutDot(text));
 }
 
 bool IsOrigin(const std::string& text) {

@@ -25,8 +25,9 @@ namespace attention::server {
 /// May be used from several threads at once.
 class HttpAccess {
  public:
-  /// `origins` as "https://example.org:8443", `hosts` as names without a port,
-  /// or "*" for any; both in upper or lower case.
+  /// `origins` as "https://example.org:8443", their scheme's own port or none;
+  /// `hosts` as names without a port, with or without a dot at their end, or
+  /// "*" for any; both in upper or lower case.
   HttpAccess(std::vector<std::string> origins, std::vector<std::string> hosts);
 
   /// The request's Origin where it is allowed; else "".

@@ -4,7 +4,7 @@ import resource
 import subprocess
 
 import pytest
-from running_proxy import FILES, RunningProxy
+from running_proxy import FILES, NETWORK, RunningProxy
 from running_server import RunningServer, free_port
 
 # Time for proxies to see that a server drains, while it still serves.
@@ -37,7 +37,8 @@ def certificates(tmp_path_factory):
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt"]
         + ["ec_paramgen_curve:prime256v1", "-nodes", "-days", "1"]
-        + ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+        + ["-subj", "/CN=localhost"]
+        + ["-addext", f"subjectAltName=IP:127.0.0.1,IP:{NETWORK}"]
         + ["-keyout", key, "-out", certificate],
         check=True,
         capture_output=True,

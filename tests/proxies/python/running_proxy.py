@@ -9,6 +9,8 @@ from pathlib import Path
 from running_server import free_port
 
 CONFIGURATIONS = Path(__file__).parents[3] / "deploy" / "proxy"
+# Stands for a network: another address of this machine than proxies have for it alone.
+NETWORK = "127.0.0.2"
 FILES = {"envoy": "envoy.yaml", "haproxy": "haproxy.cfg", "nginx": "nginx.conf"}
 
 

@@ -1,6 +1,7 @@
 """Calls through each proxy of deploy/proxy, and a rolling restart behind it."""
 
 import re
+import socket
 import time
 import urllib.request
 
@@ -8,9 +9,18 @@ import grpc
 import oracle
 import pytest
 from attention.v1 import attention_pb2_grpc as rpc
-from callers import DEADLINE, Load, attend, check, open_channel, to_request
+from callers import (
+    DEADLINE,
+    Load,
+    attend,
+    check,
+    open_channel,
+    to_inference,
+    to_request,
+)
 from inference import grpc_service_pb2 as oip
 from inference import grpc_service_pb2_grpc as oip_rpc
+from running_proxy import NETWORK
 
 
 @pytest.mark.parametrize("keys", [7, 8000])
@@ -32,14 +42,19 @@ def test_streams_are_answered(proxy):
         check(problem, reply.result)
 
 
-def test_holders_of_a_certificate_are_answered(proxy, certificates):
+@pytest.mark.parametrize("host", ["127.0.0.1", NETWORK])
+def test_holders_of_a_certificate_are_answered(proxy, certificates, host):
     certificate = (certificates / "tls.crt").read_bytes()
     credentials = grpc.ssl_channel_credentials(
         certificate, (certificates / "tls.key").read_bytes(), certificate
     )
     problem = oracle.Problem()
-    address = f"127.0.0.1:{proxy.tls_port}"
-    check(problem, attend(address, problem, credentials))
+    check(problem, attend(f"{host}:{proxy.tls_port}", problem, credentials))
+
+
+def test_plain_text_is_not_for_a_network(proxy):
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((NETWORK, proxy.port))
 
 
 def test_others_are_not(proxy, certificates):
@@ -65,12 +80,15 @@ def wait_until_used(server, calls):
         time.sleep(0.05)
 
 
-def requests_in_flight(server):
+def metric(server, pattern):
+    """The sum of its series that are so."""
     with urllib.request.urlopen(f"http://{server.http_address}/metrics") as page:
-        found = re.search(
-            r"^attention_requests_in_flight (\d+)", page.read().decode(), re.M
-        )
-    return int(found[1])
+        found = re.findall(rf"^{pattern} (\d+)", page.read().decode(), re.M)
+    return sum(map(int, found))
+
+
+def requests_in_flight(server):
+    return metric(server, "attention_requests_in_flight")
 
 
 def test_what_a_server_has_begun_is_not_sent_again(proxy, servers):
@@ -89,6 +107,27 @@ def test_what_a_server_has_begun_is_not_sent_again(proxy, servers):
         finally:
             server.start(server.port)
     assert code == grpc.StatusCode.UNAVAILABLE
+
+
+def test_what_a_server_has_answered_is_not_sent_again(proxy, servers):
+    # UNAVAILABLE, which a server may say that has begun: shared memory is off there.
+    request = to_inference(oracle.Problem())
+    request.ClearField("raw_input_contents")
+    for tensor in request.inputs:
+        tensor.parameters["shared_memory_region"].string_param = "none"
+        tensor.parameters["shared_memory_byte_size"].int64_param = 1
+
+    def answered():
+        series = r'attention_requests_total\{.*code="Unavailable".*\}'
+        return sum(metric(server, series) for server in servers)
+
+    before = answered()
+    with grpc.insecure_channel(proxy.address, [("grpc.enable_retries", 0)]) as channel:
+        infer = oip_rpc.GRPCInferenceServiceStub(channel).ModelInfer
+        with pytest.raises(grpc.RpcError) as raised:
+            infer(request, timeout=DEADLINE)
+    assert raised.value.code() == grpc.StatusCode.UNAVAILABLE
+    assert answered() == before + 1
 
 
 def test_rolling_restart_under_load_loses_no_call(proxy, servers):

@@ -7,6 +7,7 @@
 #include <future>
 #include <latch>
 #include <memory>
+#include <new>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -32,6 +33,7 @@ constexpr int64_t kMostTogether = 16;
 struct Seen {
   std::thread::id decoder;
   bool decoded = false;
+  bool quick = false;
   std::latch* gate = nullptr;  // Run() waits for it
   absl::Status decoding;       // how it ends
   // Within Decode().
@@ -53,7 +55,7 @@ class Echo final : public Operation {
     return seen_->reads ? seen_->reads(hold) : seen_->decoding;
   }
   absl::StatusOr<OperationNeeds> Plan(RequestFacts&) override {
-    return OperationNeeds{.work = {0, 1000}};
+    return OperationNeeds{.work = {0, 1000}, .quick = seen_->quick};
   }
   void Gather(WorkerPool*) override {}
   absl::Status Run(const std::stop_token&, const Pauses&,
@@ -103,6 +105,11 @@ class DecodingTurnTest : public ::testing::Test {
       promise->set_value(std::move(outcome));
     });
     return future;
+  }
+
+  // Refusals for that reason.
+  uint64_t CountOf(Refusal why) const {
+    return metrics_.Read().refused[static_cast<size_t>(why)];
   }
 
   WorkerPool workers_{1};
@@ -220,6 +227,20 @@ TEST_F(DecodingTurnTest, ItGivesWayToWhatIsSmall) {
   EXPECT_THAT(Start(*large).get().status, test::IsOk());
 }
 
+// A message that finds no memory may well fit later.
+TEST_F(DecodingTurnTest, WhatFindsNoMemoryIsRefusedForThat) {
+  const std::vector<std::function<absl::Status(HoldBytes)>> fails = {
+      [](HoldBytes) -> absl::Status { throw std::bad_alloc(); },
+      [](HoldBytes) { return absl::ResourceExhaustedError("none"); }};
+  for (const auto& fail : fails) {
+    const auto task = Make(1);
+    seen_->reads = fail;
+    EXPECT_EQ(Start(*task).get().status.code(), StatusCode::kResourceExhausted);
+  }
+  EXPECT_EQ(CountOf(Refusal::kServerMemory), 2U);
+  EXPECT_EQ(CountOf(Refusal::kTooLarge), 0U);
+}
+
 TEST_F(DecodingTurnTest, WhatIsStoppedWhileItIsDecodedEndsThere) {
   const auto stopped = Make(1000);
   seen_->reads = [&stopped](HoldBytes hold) {
@@ -228,6 +249,31 @@ TEST_F(DecodingTurnTest, WhatIsStoppedWhileItIsDecodedEndsThere) {
   };
   EXPECT_THAT(Start(*stopped).get().status,
               StatusIs(StatusCode::kCancelled, HasSubstr("cancelled")));
+}
+
+TEST_F(DecodingTurnTest, WhatIsStoppedBeforeItIsComputedIsARefusal) {
+  const auto while_decoded = Make(1000);
+  seen_->reads = [&while_decoded](HoldBytes hold) {
+    while_decoded->Stop(StopReason::kDeadline);
+    return hold(0);
+  };
+  EXPECT_FALSE(Start(*while_decoded).get().status.ok());
+  EXPECT_EQ(CountOf(Refusal::kDeadline), 1U);
+  const auto before_its_turn = Make(1);
+  seen_->reads = [&before_its_turn](HoldBytes) {
+    before_its_turn->Stop(StopReason::kDraining);
+    return absl::OkStatus();
+  };
+  EXPECT_FALSE(Start(*before_its_turn).get().status.ok());
+  EXPECT_EQ(CountOf(Refusal::kDraining), 1U);
+  const auto quick = Make(1);
+  seen_->quick = true;
+  seen_->reads = [&quick](HoldBytes) {
+    quick->Stop(StopReason::kCancelled);
+    return absl::OkStatus();
+  };
+  EXPECT_FALSE(Start(*quick).get().status.ok());
+  EXPECT_EQ(CountOf(Refusal::kCancelled), 1U);
 }
 
 // Counters must not fall.

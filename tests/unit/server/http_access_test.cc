@@ -57,6 +57,23 @@ TEST(HttpAccessTest, HostsAreAddressesLocalhostOrKnown) {
   }
 }
 
+TEST(HttpAccessTest, OneOriginOrNameHasOtherSpellings) {
+  const HttpAccess access({"https://A.example:443", "http://b.example:80"},
+                          {"Full.example."});
+  const auto is_answered = [&access](const std::string& header,
+                                     const std::string& text) {
+    return !access.Answer(
+        {.method = "POST", .path = "/a", .headers = {{header, text}}},
+        /*probe=*/false, /*has_body=*/false);
+  };
+  EXPECT_TRUE(is_answered("origin", "https://a.example"));
+  EXPECT_TRUE(is_answered("origin", "http://b.example"));
+  EXPECT_FALSE(is_answered("origin", "http://a.example"));
+  EXPECT_FALSE(is_answered("origin", "https://b.example"));
+  EXPECT_TRUE(is_answered("host", "full.example:8002"));
+  EXPECT_TRUE(is_answered("host", "full.example."));
+}
+
 TEST(HttpAccessTest, AnyNameDoesWhereThatIsSaid) {
   const HttpAccess access({}, {"*"});
   EXPECT_FALSE(access.Answer(
@@ -99,6 +116,8 @@ TEST(HttpAccessTest, KnowsOriginsAndHosts) {
     EXPECT_FALSE(IsOrigin(bad)) << bad;
   }
   EXPECT_TRUE(IsHostNameOrAny("a-b.example"));
+  EXPECT_TRUE(IsHostNameOrAny("a-b.example."));
+  EXPECT_FALSE(IsHostNameOrAny("."));
   EXPECT_FALSE(IsHostNameOrAny("a:80"));
   EXPECT_FALSE(IsHostNameOrAny(""));
 }

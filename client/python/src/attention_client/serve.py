@@ -68,6 +68,8 @@ _UNLIMITED = [
     ("grpc.max_receive_message_length", -1),
 ]
 _HEALTH_TIMEOUT = 10  # seconds
+# Of the replica's memory: as much as the server takes by itself of a container's.
+_SERVERS_SHARE = 0.8
 _DETAILS = "grpc-status-details-bin"
 
 
@@ -101,9 +103,13 @@ class Replica:
     """A server, and the methods by which Serve's proxy calls it."""
 
     def __init__(self, flags: Mapping[str, Any]) -> None:
-        # The actor has as many processors as Ray has set aside for it.
-        cpus = get_runtime_context().get_assigned_resources().get("CPU", 1)
-        wanted = {"worker_threads": max(1, math.floor(cpus)), **flags}
+        # The actor has what Ray has set aside for it, and may not be alone there.
+        share = get_runtime_context().get_assigned_resources()
+        threads = max(1, math.floor(share.get("CPU", 1)))
+        wanted: dict[str, Any] = {"worker_threads": threads}
+        if memory := share.get("memory"):
+            wanted["memory_limit"] = math.floor(_SERVERS_SHARE * memory)
+        wanted.update(flags)
         # It ends with this process; Serve has had the calls finish by then.
         self._server = LocalServer(unix_socket=True, **wanted)
         self._channel: Any = None
@@ -202,6 +208,7 @@ def app(flags: dict[str, Any]) -> Any:
     """Serve's application: what `import_path: attention_client.serve:app` names.
 
     flags: of each replica's server, as of LocalServer; `args` of the configuration.
-    worker_threads is the replica's num_cpus unless given.
+    worker_threads is the replica's num_cpus unless given, memory_limit 80 % of its
+    memory, where Ray sets memory aside for it.
     """
     return Attention.bind(flags)
