@@ -3,7 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <fstream>
-#include <iterator>
+#include <sstream>
 #include <utility>
 
 #include "absl/memory/memory.h"
@@ -36,12 +36,13 @@ absl::StatusOr<std::unique_ptr<Callers>> Callers::Create(
 
 absl::Status Callers::Read() {
   std::ifstream stream(file_, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(stream), {}};
-  if (!stream.is_open() || stream.bad()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--callers-file: '", file_, "' cannot be read"));
+  std::ostringstream text;
+  text << stream.rdbuf();  // fails, and throws nothing, where it cannot be read
+  if (text.fail()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--callers-file: '", file_, "' cannot be read, or is empty"));
   }
-  absl::StatusOr<CallerTable> table = ParseCallers(text);
+  absl::StatusOr<CallerTable> table = ParseCallers(text.str());
   if (!table.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--callers-file: '", file_, "': ", table.status().message()));

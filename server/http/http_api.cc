@@ -1,10 +1,13 @@
 #include "server/http/http_api.h"
 
+#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "server/base/json.h"
+#include "server/http/port/http_status.h"
 #include "server/http/protocol/inference_api.h"
+#include "server/scheduling/retry_after.h"
 
 namespace attention::server {
 namespace {
@@ -23,6 +26,11 @@ bool IsHealth(const std::string& path) {
 
 bool IsInference(const std::string& path) {
   return path == "/v2" || (path.starts_with("/v2/") && !IsHealth(path));
+}
+
+absl::Status Starting() {
+  return RetryAfter(absl::UnavailableError("the server is starting"),
+                    std::chrono::seconds(1));
 }
 
 HttpReply Says(const std::string& name, bool value) {
@@ -58,8 +66,9 @@ InferenceApi* HttpApi::InferenceOf(const HttpRequest& request) const {
 
 absl::StatusOr<int64_t> HttpApi::MostBodyBytes(HttpRequest& request) const {
   const InferenceApi* const inference = InferenceOf(request);
-  return inference == nullptr ? kMostBodyBytes
-                              : inference->MostBodyBytes(request);
+  if (inference != nullptr) return inference->MostBodyBytes(request);
+  if (!IsProbe(request)) return WhyNotServed(request);
+  return kMostBodyBytes;
 }
 
 void HttpApi::OnRefusal(const HttpRequest& request, const absl::Status& status,
@@ -80,23 +89,23 @@ void HttpApi::Answer(const std::shared_ptr<HttpExchange>& exchange) const {
 }
 
 HttpReply HttpApi::Answer(const HttpRequest& request) const {
-  if (!IsProbe(request)) {
-    return HttpError(
-        404,
-        "no such path (known are /metrics, /v2/health/live, "
-        "/v2/health/started, /v2/health/ready and, where inference is served "
-        "over HTTP, the Open Inference Protocol's below /v2)");
-  }
+  if (!IsProbe(request)) return ErrorReply(WhyNotServed(request));
   if (request.method != "GET") {
     HttpReply reply = HttpError(405, absl::StrCat("method: ", request.method,
                                                   " (expected GET or HEAD)"));
     reply.headers.emplace_back("Allow", "GET, HEAD");
     return reply;
   }
-  if (request.path == kMetrics) {
-    return HttpError(503, "the server is starting");
-  }
+  if (request.path == kMetrics) return ErrorReply(Starting());
   return Health(request.path.substr(request.path.rfind('/') + 1));
+}
+
+absl::Status HttpApi::WhyNotServed(const HttpRequest& request) const {
+  if (with_inference_ && IsInference(request.path)) return Starting();
+  return absl::NotFoundError(
+      "no such path (known are /metrics, /v2/health/live, "
+      "/v2/health/started, /v2/health/ready and, where inference is served "
+      "over HTTP, the Open Inference Protocol's below /v2)");
 }
 
 HttpReply HttpApi::Health(const std::string& what) const {

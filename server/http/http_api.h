@@ -35,6 +35,9 @@ class HttpApi {
     InferenceApi* inference = nullptr;     // null: not served
   };
 
+  /// `with_inference`: it is to be served, once StartServing() brings it.
+  explicit HttpApi(bool with_inference) : with_inference_(with_inference) {}
+
   /// The start is over; before it, all but live is answered with 503. The
   /// sources are asked until StopServing(). Throws std::system_error where
   /// there is no thread.
@@ -57,8 +60,11 @@ class HttpApi {
  private:
   // Of whom the request is; null where it is not for inference.
   InferenceApi* InferenceOf(const HttpRequest& request) const;
+  // Of what is neither health nor metrics, and has nobody to answer it.
+  absl::Status WhyNotServed(const HttpRequest& request) const;
   HttpReply Health(const std::string& what) const;
 
+  const bool with_inference_;
   mutable std::mutex mutex_;
   Sources sources_;                      // empty before
   std::shared_ptr<SharedPage> metrics_;  // null before, and after

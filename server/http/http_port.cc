@@ -50,7 +50,7 @@ absl::StatusOr<std::unique_ptr<HttpPort>> OpenHttpPort(
   absl::StatusOr<TcpListener> listener =
       ListenOnTcp(options.http_address, options.http_port, "--http");
   if (!listener.ok()) return listener.status();
-  auto http = std::make_unique<HttpPort>();
+  auto http = std::make_unique<HttpPort>(options.http_inference);
   http->address = HostAndPort(options.http_address, listener->port);
   http->loopback = listener->loopback;
   http->bodies = std::make_shared<const ByteBudget>(

@@ -15,6 +15,9 @@ namespace attention::server {
 
 /// The HTTP port, from before the server starts to after its end.
 struct HttpPort {
+  /// `with_inference`: as HttpApi has it.
+  explicit HttpPort(bool with_inference) : api(with_inference) {}
+
   HttpApi api;
   std::string address;    // "127.0.0.1:8002"
   bool loopback = false;  // nobody but this machine reaches it

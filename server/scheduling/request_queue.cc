@@ -55,13 +55,15 @@ void Turn::GiveWay() {
   }
 }
 
-nanoseconds Turn::ThreadTime() const {
+int64_t Turn::Threads() const {
   const int64_t share =
       std::max<int64_t>(queue_.workers_.threads() / (others_ + 1), 1);
-  const int64_t threads =
-      in_place_ ? 1 : std::clamp<int64_t>(parts_.load(), 1, share);
+  return in_place_ ? 1 : std::clamp<int64_t>(parts_.load(), 1, share);
+}
+
+nanoseconds Turn::ThreadTime() const {
   const nanoseconds elapsed = queue_.now_() - begin_;
-  return std::max(elapsed * threads - nanoseconds(given_away_.load()),
+  return std::max(elapsed * Threads() - nanoseconds(given_away_.load()),
                   nanoseconds(0));
 }
 

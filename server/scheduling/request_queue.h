@@ -115,10 +115,14 @@ class Turn {
   void SetParts(int64_t parts) { parts_ = parts; }
   /// Time that this request took so far of all threads together.
   std::chrono::nanoseconds ThreadTime() const;
+  /// The same of each of its threads: how long it has run, but for the time in
+  /// which it gave way.
+  std::chrono::nanoseconds OwnTime() const { return ThreadTime() / Threads(); }
 
  private:
   friend class RequestQueue;
 
+  int64_t Threads() const;
   bool GivesWayTo(double cost) const;  // nanoseconds
 
   RequestQueue& queue_;

@@ -167,10 +167,10 @@ void Task::RunQueued(Turn& turn) {
   }
   RunAndFinish({.give_way =
                     [this, &turn] {
-                      StopIfTooLong();
+                      StopIfTooLong(turn);
                       turn.GiveWay();
                     },
-                .look = [this] { StopIfTooLong(); }});
+                .look = [this, &turn] { StopIfTooLong(turn); }});
   turn.SetParts(facts_.parts);
   if (computed_) {
     services_.costs.Learn(needs_.work, turn.ThreadTime(),
@@ -261,11 +261,9 @@ std::chrono::nanoseconds Task::MaxComputeTime() const {
                                             services_.max_compute_time);
 }
 
-// While it computes.
-void Task::StopIfTooLong() {
-  if (SinceArrival() - facts_.queue_time > MaxComputeTime()) {
-    Stop(StopReason::kTooLong);
-  }
+// While it computes. What it gives away is others' time: they could end it.
+void Task::StopIfTooLong(const Turn& turn) {
+  if (turn.OwnTime() > MaxComputeTime()) Stop(StopReason::kTooLong);
 }
 
 absl::Status Task::StopStatus() const {

@@ -33,7 +33,7 @@ struct TaskServices {
   CostModel& costs;
   /// Who may call; null: everybody.
   const Callers* callers = nullptr;
-  /// How long one request may compute.
+  /// How long one request may compute, without the time in which it gives way.
   std::chrono::nanoseconds max_compute_time = std::chrono::nanoseconds::max();
   RequestMetrics* metrics = nullptr;  // null: nobody counts
   /// Quotas of callers that have none of their own; 0: none.
@@ -104,7 +104,7 @@ class Task final : public QueuedWork,
   void Finish(absl::StatusOr<ReplyBuffer> reply);
 
   void StopIfLate();
-  void StopIfTooLong();
+  void StopIfTooLong(const Turn& turn);
   void FinishIfStoppedInQueue();
   absl::Status StopStatus() const;
   CallerLimits Limits() const;

@@ -8,8 +8,8 @@
 
 #include <cerrno>
 #include <fstream>
-#include <iterator>
 #include <memory>
+#include <sstream>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
@@ -39,8 +39,9 @@ absl::Status Wrong(const char* option, const std::string& file,
 absl::StatusOr<std::string> Read(const char* option, const std::string& file) {
   errno = 0;
   std::ifstream stream(file, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(stream), {}};
-  if (stream.is_open() && !stream.bad() && !text.empty()) return text;
+  std::ostringstream text;
+  text << stream.rdbuf();  // fails, and throws nothing, where it cannot be read
+  if (!text.fail()) return text.str();
   const int error = errno;
   return Wrong(option, file,
                absl::StrCat("cannot be read: ",

@@ -24,19 +24,13 @@ int KernelsName(int fd, sockaddr* address, socklen_t* size) {
   return static_cast<int>(::syscall(SYS_getpeername, fd, address, size));
 }
 
-// Whether the other end of a Unix-domain socket has no name, as callers' have
-// none.
-bool IsUnnamed(const sockaddr_un& address, socklen_t size) {
-  return address.sun_family == AF_UNIX && size <= sizeof(address.sun_family);
-}
-
 }  // namespace
 
 std::optional<UnixPeer> UnixPeerOfSocket(int fd) {
   sockaddr_un address{};
   socklen_t size = sizeof(address);
   if (KernelsName(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0 ||
-      !IsUnnamed(address, size)) {
+      address.sun_family != AF_UNIX) {
     return std::nullopt;
   }
   ucred credentials{};
@@ -56,10 +50,11 @@ std::string NameOf(const UnixPeer& peer) {
 }  // namespace attention::server
 
 // In place of the C library's, for the whole program. Callers' ends of a
-// Unix-domain socket have no name, so gRPC, which asks for one with each new
-// connection, says "unix:" of all their calls, and nothing else of it tells
+// Unix-domain socket mostly have no name, so gRPC, which asks for one with each
+// new connection, says "unix:" of all their calls, and nothing else of it tells
 // which connection a call is on. Here they have one: an abstract name (unix(7))
-// with the caller's credentials. All other sockets are as the kernel has them.
+// with the caller's credentials, in place of one that the caller chose, too,
+// which could be that of another. Other sockets are as the kernel has them.
 // Where gRPC is linked so that it does not come here, callers over the socket
 // are one, as before.
 extern "C" __attribute__((visibility("default"))) int getpeername(

@@ -13,11 +13,13 @@ MESSAGE_HEAD = struct.Struct(">BI")  # compressed or not, and its length
 
 
 class RawConnection:
-    def __init__(self, server, window=65535, receive_buffer=None):
+    def __init__(self, server, window=65535, receive_buffer=None, name=None):
         unix = isinstance(server.host, str) and server.host.startswith("/")
         self.socket = socket.socket(socket.AF_UNIX if unix else socket.AF_INET)
         if receive_buffer:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        if name:
+            self.socket.bind(name)
         self.socket.settimeout(60)
         self.socket.connect(server.host if unix else (server.host, server.port))
         self._authority = server.address

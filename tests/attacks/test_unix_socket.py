@@ -7,6 +7,7 @@ import sys
 import types
 
 import grpc
+import pytest
 from attacked_server import ATTEND
 from messages import SMALL, attend_request
 from polling import wait_until
@@ -62,10 +63,14 @@ def test_a_storm_of_resets_closes_its_connection(start, tmp_path):
     server.wait_for_line("closed a connection of")
 
 
-def test_one_process_leaves_connections_to_others(start, tmp_path):
+@pytest.mark.parametrize("named", [False, True], ids=["unnamed", "named"])
+def test_one_process_leaves_connections_to_others(start, tmp_path, named):
+    # A name that it gives to its end of the socket, here an abstract one that
+    # looks like another process's, changes nothing.
     path = str(tmp_path / "s")
     server = start("--grpc-unix-socket", path, "--max-connections-per-peer", "4")
-    connections = [connect(path) for _ in range(4)]
+    names = [f"\0{os.getpid() + 1}.0.{i}" if named else None for i in range(4)]
+    connections = [connect(path, name=name) for name in names]
     for connection in connections:
         connection.settle()
     with socket.socket(socket.AF_UNIX) as fifth:

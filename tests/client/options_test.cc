@@ -94,6 +94,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadOption{"max_backoff__endless", {.max_backoff = milliseconds::max()}},
         BadOption{"max_message_bytes", {.max_message_bytes = 0}},
         BadOption{"ca_file", {.tls = TlsOptions{.ca_file = "/absent"}}},
+        BadOption{"ca_file__folder", {.tls = TlsOptions{.ca_file = "/"}}},
         BadOption{"tls__half",
                   {.tls = TlsOptions{.certificate_file = "a.crt"}}},
         BadOption{"token__with_a_space", {.token = "a b"}}),

@@ -59,10 +59,12 @@ TEST(ClientSecurity, FlagsAndEnvironmentLeadToAServerThatTrustsFew) {
   EXPECT_EQ(plain.exit_code, 1);
 }
 
-TEST(ClientSecurity, ATokenFileThatIsAbsentIsNamed) {
-  const ProgramResult result = RunClient({"--token-file", "/absent", "info"});
-  EXPECT_EQ(result.exit_code, 2);
-  EXPECT_THAT(result.errors, HasSubstr("--token-file: '/absent'"));
+TEST(ClientSecurity, ATokenFileThatCannotBeReadIsNamed) {
+  for (const std::string file : {"/absent", "/"}) {
+    const ProgramResult result = RunClient({"--token-file", file, "info"});
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_THAT(result.errors, HasSubstr("--token-file: '" + file + "'"));
+  }
 }
 
 TEST(ClientSecurity, ATokenThatMustNotBeSentIsThatOfTheFlag) {

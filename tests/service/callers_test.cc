@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -151,6 +152,29 @@ TEST_F(CallersTest, TheFileIsReadAgainAndAWrongOneIsNot) {
   EXPECT_EQ(attend("secret"), StatusCode::kUnauthenticated);
   EXPECT_THAT(server.process->ReadLineWith("unknown callers"),
               HasSubstr("the token is not known"));
+}
+
+TEST_F(CallersTest, AFolderInThePlaceOfTheFileChangesNothing) {
+  WriteCallers(CallerEntry("ranker", "secret"));
+  const auto link_to = [this](const std::string& target) {
+    std::filesystem::create_symlink(target, files_.Path("next"));
+    std::filesystem::rename(files_.Path("next"), files_.Path("link"));
+  };
+  link_to("callers.json");
+  const RunningServer server = Launch({"--callers-file", files_.Path("link")});
+  link_to(".");
+  EXPECT_THAT(server.process->ReadLineWith("callers stay as they were"),
+              HasSubstr("link' cannot be read"));
+  WireClient client(server.address, "Bearer secret");
+  ExpectGoodReply(client.Attend(GoodRequest()));
+}
+
+TEST_F(CallersTest, AFolderAtTheStartEndsItByName) {
+  server::ServerOptions options = TestOptions();
+  options.callers_file = files_.Path("");
+  ExpectRefusal(server::Server::Start(options).status(),
+                StatusCode::kInvalidArgument,
+                {"--callers-file", options.callers_file, "cannot be read"});
 }
 
 TEST_F(CallersTest, AFileThatIsWrongAtTheStartEndsIt) {

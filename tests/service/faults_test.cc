@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "tests/service/http_caller.h"
+#include "tests/service/http_infer.h"
 #include "tests/service/infer_requests.h"
 #include "tests/service/requests.h"
 #include "tests/service/running_server.h"
@@ -161,6 +162,24 @@ absl::Status Import(WireClient& client) {
   return status;
 }
 
+// What became of a request over HTTP that is answered with `good`.
+absl::Status StatusOfAnswer(const std::string& answer, int good) {
+  if (HttpStatus(answer) == good) return absl::OkStatus();
+  return absl::Status(HttpStatus(answer) == 429
+                          ? absl::StatusCode::kResourceExhausted
+                          : absl::StatusCode::kUnknown,
+                      answer);
+}
+
+// A list where true or false is expected, which is parsed before it is refused.
+absl::Status AskForTheModels(const RunningServer& server) {
+  std::string body = R"({"ready":[1)";
+  for (int i = 0; i < 30'000; ++i) body += ",1";
+  body += "]}";
+  return StatusOfAnswer(
+      HttpPost(server.http_address, "/v2/repository/index", body), 400);
+}
+
 absl::Status AskOverHttp(const RunningServer& server) {
   std::string body = R"({"inputs":[)";
   const char* comma = "";
@@ -172,14 +191,7 @@ absl::Status AskOverHttp(const RunningServer& server) {
     comma = ",";
   }
   body += "]}";
-  const std::string answer =
-      HttpPost(server.http_address,
-               "/v2/models/scaled_dot_product_attention/infer", body);
-  if (HttpStatus(answer) == 200) return absl::OkStatus();
-  return absl::Status(HttpStatus(answer) == 429
-                          ? absl::StatusCode::kResourceExhausted
-                          : absl::StatusCode::kUnknown,
-                      answer);
+  return StatusOfAnswer(HttpPost(server.http_address, kInferPath, body), 200);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -215,6 +227,44 @@ INSTANTIATE_TEST_SUITE_P(
               EXPECT_EQ(Export(client), absl::OkStatus());
             }}),
     [](const auto& way) { return static_cast<std::string>(way.param.name); });
+
+// Parsing it takes at least one of these allocations.
+TEST(JsonOverHttpTest, ALongKeyIsNotParsedForEachArrayBehindIt) {
+  PlannedFaults faults;
+  const RunningServer server = LaunchWith(faults);
+  ASSERT_NE(server.address, "") << server.process->ReadAll();
+  constexpr int kArrays = 16'000;
+  std::string body =
+      absl::StrCat(R"({"\u0041)", std::string(30'000, 'a'), R"(":[{)");
+  for (int i = 0; i < kArrays; ++i) body += "[]";
+  faults.plan().large_bytes = 16 << 10;
+  Faults& allocations = faults.plan().large_allocations;
+  constexpr int64_t kMany = 1 << 30;  // none fails, each is counted
+  allocations.skip = kMany;
+  allocations.fail = 1;
+  EXPECT_EQ(HttpStatus(HttpPost(server.http_address, kInferPath, body)), 400);
+  EXPECT_LT(kMany - allocations.skip, kArrays / 16);
+}
+
+// It is parsed on a thread of its own, with a list that grows in steps.
+TEST(JsonOverHttpTest, WhereThereIsNoMemoryToParseItEndsTheRequestAlone) {
+  PlannedFaults faults;
+  const RunningServer server = LaunchWith(faults);
+  ASSERT_NE(server.address, "") << server.process->ReadAll();
+  ASSERT_EQ(AskForTheModels(server), absl::OkStatus());
+  faults.plan().large_bytes = kLarge;
+  Faults& allocations = faults.plan().large_allocations;
+  for (const int step : {0, 1, 2}) {
+    allocations.skip = step;
+    allocations.fail = 1;
+    const absl::Status status = AskForTheModels(server);
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    EXPECT_EQ(allocations.failed, step + 1);
+  }
+  EXPECT_EQ(AskForTheModels(server), absl::OkStatus());
+  server.process->Signal(SIGTERM);
+  EXPECT_EQ(server.process->Wait(), 0);
+}
 
 // What attention-server does of which all threads, or all large allocations,
 // fail after the first `skip`.

@@ -180,6 +180,9 @@ TEST(InferenceHttpPortTest, CanBeSwitchedOff) {
   options.http_inference = false;
   const auto server = StartServer(options);
   EXPECT_EQ(HttpStatus(HttpAnswer(server->http_address(), "/v2")), 404);
+  EXPECT_EQ(HttpStatus(HttpPost(server->http_address(), kInferPath,
+                                std::string(32 << 10, ' '))),
+            404);
   EXPECT_EQ(HttpStatus(HttpAnswer(server->http_address(), "/metrics")), 200);
 }
 

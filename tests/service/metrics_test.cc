@@ -65,6 +65,26 @@ TEST(MetricsTest, CallsOfUnknownCallersAreCounted) {
   }
 }
 
+// Before a body comes, and where there is none.
+TEST(MetricsTest, CallsOfUnknownCallersOverHttpAreCounted) {
+  const TemporaryFolder folder;
+  server::ServerOptions options = TestOptions();
+  options.callers_file = folder.path() + "/callers.json";
+  std::ofstream(options.callers_file) << CallersText("");
+  const auto server = StartServer(options);
+  for (const char* body : {"{}", ""}) {
+    EXPECT_EQ(HttpStatus(HttpPost(server->http_address(), kInferPath, body)),
+              401);
+  }
+  Metrics metrics = Scrape(*server);
+  const std::string service = "inference.GRPCInferenceService";
+  EXPECT_EQ(metrics[OfCall("grpc_server_started_total", service, "ModelInfer")],
+            2);
+  EXPECT_EQ(metrics[OfCall("grpc_server_handled_total", service, "ModelInfer",
+                           "Unauthenticated")],
+            2);
+}
+
 TEST(MetricsTest, RequestsAreCountedByApiAndModel) {
   const auto server = StartServer();
   WireClient client(server->address());

@@ -222,6 +222,8 @@ TEST_F(TlsTest, FilesThatAreNoneAreRefusedByName) {
   EXPECT_THAT(refusal("absent", "server.key"),
               AllOf(HasSubstr("--tls-certificate"), HasSubstr("absent"),
                     HasSubstr("No such file")));
+  EXPECT_THAT(refusal("server.crt", ""),
+              AllOf(HasSubstr("--tls-key"), HasSubstr("Is a directory")));
   EXPECT_THAT(
       refusal("server.key", "server.key"),
       AllOf(HasSubstr("--tls-certificate"), HasSubstr("holds no certificate")));

@@ -1,7 +1,7 @@
 #include "client/cpp/cli/security_flags.h"
 
 #include <fstream>
-#include <iterator>
+#include <sstream>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -51,9 +51,10 @@ absl::Status ApplySecurityFlags(const SecurityFlags& flags,
   }
   if (flags.token_file.empty()) return absl::OkStatus();
   std::ifstream file(flags.token_file, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  options.token = std::string(absl::StripAsciiWhitespace(text));
-  if (!options.token.empty()) return absl::OkStatus();
+  std::ostringstream text;
+  text << file.rdbuf();  // fails, and throws nothing: a folder, for one
+  options.token = std::string(absl::StripAsciiWhitespace(text.str()));
+  if (!text.fail() && !options.token.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "--token-file: '", flags.token_file, "' cannot be read, or is empty"));
 }

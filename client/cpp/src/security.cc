@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <fstream>
-#include <iterator>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -54,8 +54,10 @@ absl::Status ReadFile(const char* option, const std::string& path,
                       std::string& text) {
   if (path.empty()) return absl::OkStatus();
   std::ifstream file(path, std::ios::binary);
-  text.assign(std::istreambuf_iterator<char>(file), {});
-  if (!text.empty()) return absl::OkStatus();
+  std::ostringstream contents;
+  contents << file.rdbuf();  // fails, and throws nothing: a folder, for one
+  text = contents.str();
+  if (!contents.fail()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(option, ": '", path, "' cannot be read, or is empty"));
 }

@@ -22,8 +22,13 @@ constexpr size_t kRequestLevel = 1;
 constexpr size_t kInputsLevel = 2;
 constexpr size_t kInputLevel = 3;
 
-// Whether a string, as it is written, says `key`.
+// What a character takes at most where it is written as an escape: \u0041.
+constexpr size_t kMostEscapeBytes = 6;
+
+// Whether a string, as it is written, says `key`. It is asked for each array of
+// an input, so what is too long to say it is not read.
 bool Says(absl::string_view string, absl::string_view key) {
+  if (string.size() > kMostEscapeBytes * key.size() + 2) return false;
   if (!absl::StrContains(string, '\\')) {
     return string == absl::StrCat("\"", key, "\"");
   }

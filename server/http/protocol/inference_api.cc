@@ -12,6 +12,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "server/base/out_of_memory.h"
 #include "server/base/utf8.h"
 #include "server/callers/callers.h"
 #include "server/http/port/http_status.h"
@@ -21,6 +22,7 @@
 #include "server/request/attention_operation.h"
 #include "server/request/request_builder.h"
 #include "server/request/request_limits.h"
+#include "server/scheduling/retry_after.h"
 #include "server/services/caller_of_call.h"
 #include "server/telemetry/request_facts.h"
 #include "server/telemetry/request_metrics.h"
@@ -113,13 +115,24 @@ absl::Status InferenceApi::Check(HttpRequest& request) const {
 
 absl::StatusOr<int64_t> InferenceApi::MostBodyBytes(
     HttpRequest& request) const {
-  if (absl::Status status = Check(request); !status.ok()) return status;
   request.route = FindInferenceRoute(request.path);
+  if (absl::Status status = Check(request); !status.ok()) {
+    CountTurnedAway(request, status);
+    return status;
+  }
   if (!request.route || request.route->method != InferenceMethod::kModelInfer) {
     return kMostSmallBodyBytes;
   }
   return std::min(parts_.options.max_request_bytes,
                   parts_.bodies->limit_of_one());
+}
+
+void InferenceApi::CountTurnedAway(const HttpRequest& request,
+                                   const absl::Status& status) const {
+  if (!request.route || request.route->method != InferenceMethod::kModelInfer) {
+    return;
+  }
+  parts_.services.CountTurnedAway(Rpc::kModelInfer, status);
 }
 
 void InferenceApi::OnRefusal(const HttpRequest& request,
@@ -162,9 +175,12 @@ void InferenceApi::Answer(const std::shared_ptr<HttpExchange>& exchange) {
     return exchange->Reply(std::move(reply));
   }
   boost::asio::post(*threads_, [this, exchange] {
-    const absl::Status status =
-        AnswerRoute(exchange, *exchange->request().route);
-    if (!status.ok()) exchange->Reply(ErrorReply(status));
+    const absl::Status status = WithoutBadAlloc(
+        [&] { return AnswerRoute(exchange, *exchange->request().route); },
+        OutOfMemoryForNow);
+    if (status.ok()) return;
+    CountTurnedAway(exchange->request(), status);
+    exchange->Reply(ErrorReply(status));
   });
 }
 

@@ -75,6 +75,9 @@ class InferenceApi {
   absl::StatusOr<CallerPtr> CallerOf(const HttpRequest& request) const;
   // What holds for every path, once for a request: notes the caller.
   absl::Status Check(HttpRequest& request) const;
+  // Counts an inference that ends before there is a Task that does.
+  void CountTurnedAway(const HttpRequest& request,
+                       const absl::Status& status) const;
   // The routes that there are; a failure is still to be answered.
   absl::Status AnswerRoute(const std::shared_ptr<HttpExchange>& exchange,
                            const InferenceRoute& route);

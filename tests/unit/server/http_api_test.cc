@@ -10,11 +10,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/scheduling/retry_after.h"
 
 namespace attention::server {
 namespace {
 
+using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 
 HttpReply Get(const HttpApi& api, const std::string& path) {
   std::promise<HttpReply> replied;
@@ -29,15 +32,38 @@ HttpReply Get(const HttpApi& api, const std::string& path) {
 }
 
 TEST(HttpApiTest, IsLiveAndNothingElseBeforeTheStartIsOver) {
-  const HttpApi api;
+  const HttpApi api(/*with_inference=*/true);
   EXPECT_EQ(Get(api, "/v2/health/live").status, 200);
   EXPECT_EQ(Get(api, "/v2/health/started").status, 503);
   EXPECT_EQ(Get(api, "/v2/health/ready").status, 503);
   EXPECT_EQ(Get(api, "/metrics").status, 503);
 }
 
+TEST(HttpApiTest, InferenceThatIsToBeServedIsNotThereYet) {
+  const HttpApi api(/*with_inference=*/true);
+  HttpRequest request{.method = "POST", .path = "/v2/models/a/infer"};
+  const absl::Status body = api.MostBodyBytes(request).status();
+  EXPECT_EQ(body.code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(RetryTimeOf(body));
+  for (const char* path : {"/v2", "/v2/models/a/infer"}) {
+    const HttpReply reply = Get(api, path);
+    EXPECT_EQ(reply.status, 503);
+    EXPECT_THAT(reply.headers, Contains(Pair("Retry-After", "1")));
+  }
+}
+
+TEST(HttpApiTest, WhatIsNeverServedIsNotFoundWhateverItsBody) {
+  const HttpApi api(/*with_inference=*/false);
+  for (const char* path : {"/v2/models/a/infer", "/other"}) {
+    HttpRequest request{.method = "POST", .path = path};
+    EXPECT_EQ(api.MostBodyBytes(request).status().code(),
+              absl::StatusCode::kNotFound);
+    EXPECT_EQ(Get(api, path).status, 404);
+  }
+}
+
 TEST(HttpApiTest, ServesFromThenOn) {
-  HttpApi api;
+  HttpApi api(/*with_inference=*/true);
   api.StartServing({.ready = [] { return true; },
                     .metrics = [] { return std::string("a 1\n"); }});
   EXPECT_EQ(Get(api, "/v2/health/started").body, "{\"started\":true}\n");
@@ -46,7 +72,7 @@ TEST(HttpApiTest, ServesFromThenOn) {
 }
 
 TEST(HttpApiTest, MetricsThatManyWaitForAreWrittenFewTimes) {
-  HttpApi api;
+  HttpApi api(/*with_inference=*/true);
   std::atomic<int> written = 0;
   api.StartServing({.ready = [] { return true; },
                     .metrics = [&] { return absl::StrCat(++written); }});
@@ -66,7 +92,7 @@ TEST(HttpApiTest, MetricsThatManyWaitForAreWrittenFewTimes) {
 }
 
 TEST(HttpApiTest, MetricsAreOfATimeAfterTheyWereAskedFor) {
-  HttpApi api;
+  HttpApi api(/*with_inference=*/true);
   int value = 0;
   api.StartServing({.ready = [] { return true; },
                     .metrics = [&value] { return absl::StrCat(value); }});
@@ -76,7 +102,7 @@ TEST(HttpApiTest, MetricsAreOfATimeAfterTheyWereAskedFor) {
 }
 
 TEST(HttpApiTest, HasStartedAlsoWhereItIsNotReadyAnyMore) {
-  HttpApi api;
+  HttpApi api(/*with_inference=*/true);
   api.StartServing(
       {.ready = [] { return false; }, .metrics = [] { return std::string(); }});
   EXPECT_EQ(Get(api, "/v2/health/started").status, 200);
@@ -84,14 +110,14 @@ TEST(HttpApiTest, HasStartedAlsoWhereItIsNotReadyAnyMore) {
 }
 
 TEST(HttpApiTest, RefusesOtherPathsAndNamesThoseThatThereAre) {
-  const HttpReply reply = Get(HttpApi(), "/v2/health");
+  const HttpReply reply = Get(HttpApi(/*with_inference=*/false), "/v2/health");
   EXPECT_EQ(reply.status, 404);
   EXPECT_THAT(reply.body, HasSubstr("/v2/health/ready"));
 }
 
 TEST(HttpApiTest, RefusesOtherMethods) {
-  EXPECT_EQ(HttpApi().Answer({.method = "POST", .path = "/metrics"}).status,
-            405);
+  const HttpApi api(/*with_inference=*/true);
+  EXPECT_EQ(api.Answer({.method = "POST", .path = "/metrics"}).status, 405);
 }
 
 }  // namespace

@@ -161,10 +161,15 @@ TEST(InferJsonTest, OnlyDataOfInputsIsElements) {
 }
 
 TEST(InferJsonTest, AKeyWithAnEscapeIsTheSame) {
-  EXPECT_THAT(Elements<int8_t>(
-                  R"({"inputs":[{"name":"[\"data\":[","d\u0061ta":[[5],[6]],
-              "shape":[2,1],"datatype":"INT8"}]})"),
-              ElementsAre(5, 6));
+  for (const char* inputs :
+       {"inputs", R"(\u0069\u006e\u0070\u0075\u0074\u0073)"}) {
+    for (const char* data : {R"(d\u0061ta)", R"(\u0064\u0061\u0074\u0061)"}) {
+      EXPECT_THAT(Elements<int8_t>(absl::StrCat(
+                      R"({")", inputs, R"(":[{"name":"[\"data\":[",")", data,
+                      R"(":[[5],[6]],"shape":[2,1],"datatype":"INT8"}]})")),
+                  ElementsAre(5, 6));
+    }
+  }
 }
 
 // The kserve SDK sends it.

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
+#include <functional>
 #include <future>
 #include <latch>
 #include <memory>
@@ -16,6 +18,7 @@
 #include "server/wire/attend_wire.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/server/attend_requests.h"
+#include "tests/unit/server/request_queue_fixture.h"
 
 namespace attention::server {
 namespace {
@@ -28,8 +31,13 @@ using ::testing::StartsWith;
 // What tasks run on, with every tile counted and, until Open(), held up.
 class TaskTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    engine_ = Engine::Create({.threads = 2,
+  void SetUp() override { Build(/*threads=*/2, RequestQueue::Clock::now); }
+
+  // `now` is the queue's clock.
+  void Build(int threads,
+             std::function<RequestQueue::Clock::time_point()> now) {
+    queue_.reset();
+    engine_ = Engine::Create({.threads = threads,
                               .on_tile =
                                   [this] {
                                     ++tiles_;
@@ -39,7 +47,7 @@ class TaskTest : public ::testing::Test {
                                     }
                                   }})
                   .value();
-    queue_ = std::make_unique<RequestQueue>(engine_->workers());
+    queue_ = std::make_unique<RequestQueue>(engine_->workers(), std::move(now));
   }
 
   std::unique_ptr<Operation> Attention(bool on_stream) {
@@ -55,9 +63,9 @@ class TaskTest : public ::testing::Test {
       arrival.operation = Attention(/*on_stream=*/false);
     }
     arrival.message = OneSlice(request.SerializeAsString());
-    return std::make_shared<Task>(
-        TaskServices{engine_->workers(), admission_, *queue_, costs_},
-        std::move(arrival));
+    TaskServices services{engine_->workers(), admission_, *queue_, costs_};
+    services.max_compute_time = max_compute_time_;
+    return std::make_shared<Task>(services, std::move(arrival));
   }
 
   static std::future<Task::Outcome> Start(Task& task) {
@@ -106,6 +114,7 @@ class TaskTest : public ::testing::Test {
   Ledger ledger_;
   Admission admission_{ledger_, 100, 1 << 30};
   int64_t max_response_bytes_ = 1 << 20;
+  std::chrono::nanoseconds max_compute_time_ = std::chrono::nanoseconds::max();
   CostModel costs_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<RequestQueue> queue_;
@@ -241,6 +250,27 @@ TEST_F(TaskTest, AStopAfterTheEndChangesNothing) {
   const Task::Outcome outcome = Start(*task).get();
   task->Stop(StopReason::kCancelled);
   EXPECT_THAT(outcome.status, IsOk());
+}
+
+// By the queue's clock, which a small request moves on by an hour.
+TEST_F(TaskTest, TimeThatItGivesAwayIsNotItsOwn) {
+  using Clock = RequestQueue::Clock;
+  std::atomic<Clock::time_point> now = Clock::time_point();
+  Build(/*threads=*/1, [&now] { return now.load(); });
+  max_compute_time_ = std::chrono::minutes(1);
+  const auto task = Make(LongRequest());
+  auto outcome = StartHeld(*task);
+  std::atomic<int> tiles_before = 0;
+  ASSERT_THAT(queue_->Add(std::make_shared<Closure>([&](Turn&) {
+                            tiles_before = tiles_.load();
+                            now = now.load() + std::chrono::hours(1);
+                          }),
+                          {kB, std::chrono::nanoseconds(1)}),
+              IsOk());
+  Open();
+  EXPECT_THAT(outcome.get().status, IsOk());
+  EXPECT_GT(tiles_before, 0);
+  EXPECT_LT(tiles_before, tiles_);
 }
 
 TEST_F(TaskTest, SaysThatTheServerIsFull) {

@@ -7,6 +7,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <latch>
@@ -46,7 +47,15 @@ TEST(PeerOfCall, IsTheProcessBehindAUnixDomainSocket) {
             (Peer{"process 123 of user 1000", 77}));
 }
 
-// gRPC asks for names by this function.
+// Of the other end of a Unix-domain socket: gRPC asks for it by this function.
+std::string NameOfPeer(int socket) {
+  sockaddr_un address{};
+  socklen_t size = sizeof(address);
+  EXPECT_EQ(::getpeername(socket, reinterpret_cast<sockaddr*>(&address), &size),
+            0);
+  return {address.sun_path + 1, size - offsetof(sockaddr_un, sun_path) - 1};
+}
+
 TEST(PeerOfSocket, IsTheProcessBehindAUnixDomainSocket) {
   std::array<int, 2> ends{};
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
@@ -57,14 +66,43 @@ TEST(PeerOfSocket, IsTheProcessBehindAUnixDomainSocket) {
   EXPECT_EQ(peer->address,
             absl::StrCat("process ", ::getpid(), " of user ", ::getuid()));
   EXPECT_NE(peer, PeerOfSocket(second.get()));
+  EXPECT_EQ(PeerOfCall(absl::StrCat("unix-abstract:", NameOfPeer(first.get()))),
+            peer);
+}
+
+// A socket with a name in the abstract namespace (unix(7)).
+FileDescriptor BoundTo(const std::string& name, sockaddr_un& address) {
+  FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  address = {};
+  address.sun_family = AF_UNIX;
+  std::copy(name.begin(), name.end(), address.sun_path + 1);
+  EXPECT_EQ(::bind(socket.get(), reinterpret_cast<sockaddr*>(&address),
+                   static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
+                                          name.size())),
+            0);
+  return socket;
+}
+
+TEST(PeerOfSocket, IsTheProcessWhateverNameItsEndHas) {
+  const std::string name = absl::StrCat("attention-", ::getpid());
   sockaddr_un address{};
-  socklen_t size = sizeof(address);
-  ASSERT_EQ(
-      ::getpeername(first.get(), reinterpret_cast<sockaddr*>(&address), &size),
-      0);
-  const std::string name(address.sun_path + 1,
-                         size - offsetof(sockaddr_un, sun_path) - 1);
-  EXPECT_EQ(PeerOfCall(absl::StrCat("unix-abstract:", name)), peer);
+  const FileDescriptor listener = BoundTo(name, address);
+  ASSERT_EQ(::listen(listener.get(), 1), 0);
+  sockaddr_un own{};
+  const std::string chosen = absl::StrCat(::getpid() + 1, ".0.77");
+  const FileDescriptor caller = BoundTo(chosen, own);
+  ASSERT_EQ(::connect(caller.get(), reinterpret_cast<sockaddr*>(&address),
+                      static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) +
+                                             1 + name.size())),
+            0);
+  const FileDescriptor accepted(::accept(listener.get(), nullptr, nullptr));
+  const std::optional<Peer> peer = PeerOfSocket(accepted.get());
+  ASSERT_TRUE(peer);
+  EXPECT_EQ(peer->address,
+            absl::StrCat("process ", ::getpid(), " of user ", ::getuid()));
+  EXPECT_EQ(
+      PeerOfCall(absl::StrCat("unix-abstract:", NameOfPeer(accepted.get()))),
+      peer);
 }
 
 TEST(PeerOfCall, HasNoNameForOthers) {
