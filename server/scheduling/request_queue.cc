@@ -55,16 +55,19 @@ void Turn::GiveWay() {
   }
 }
 
-int64_t Turn::Threads() const {
+nanoseconds Turn::ThreadTime() const {
   const int64_t share =
       std::max<int64_t>(queue_.workers_.threads() / (others_ + 1), 1);
-  return in_place_ ? 1 : std::clamp<int64_t>(parts_.load(), 1, share);
+  const int64_t threads =
+      in_place_ ? 1 : std::clamp<int64_t>(parts_.load(), 1, share);
+  const nanoseconds elapsed = queue_.now_() - begin_;
+  return std::max(elapsed * threads - nanoseconds(given_away_.load()),
+                  nanoseconds(0));
 }
 
-nanoseconds Turn::ThreadTime() const {
-  const nanoseconds elapsed = queue_.now_() - begin_;
-  return std::max(elapsed * Threads() - nanoseconds(given_away_.load()),
-                  nanoseconds(0));
+nanoseconds Turn::OwnTime() const {
+  return queue_.now_() - begin_ -
+         nanoseconds(given_away_.load()) / queue_.workers_.threads();
 }
 
 // ---------------------------------------------------------------- the queue

@@ -115,14 +115,13 @@ class Turn {
   void SetParts(int64_t parts) { parts_ = parts; }
   /// Time that this request took so far of all threads together.
   std::chrono::nanoseconds ThreadTime() const;
-  /// The same of each of its threads: how long it has run, but for the time in
-  /// which it gave way.
-  std::chrono::nanoseconds OwnTime() const { return ThreadTime() / Threads(); }
+  /// How long it has run, but for the time in which all workers gave way in it:
+  /// never less than one of them has worked for it.
+  std::chrono::nanoseconds OwnTime() const;
 
  private:
   friend class RequestQueue;
 
-  int64_t Threads() const;
   bool GivesWayTo(double cost) const;  // nanoseconds
 
   RequestQueue& queue_;

@@ -62,7 +62,7 @@ void Task::Start(Done done) {
   done_ = std::move(done);
   if (services_.metrics != nullptr) services_.metrics->NoteArrival(facts_.rpc);
   StopIfLate();
-  if (stop_.stop_requested()) return Refuse(StopStatus());
+  if (stop_.stop_requested()) return RefuseStopped();
   decoding_ = arrival_.operation->DecodingWork(facts_.request_bytes);
   if (decoding_.amount == 0) return DecodeAndGoOn(/*turn=*/nullptr);
   absl::Status status = Hold(0);
@@ -85,7 +85,7 @@ void Task::DecodeAndGoOn(Turn* turn) {
   }
   if (status.ok() && needs_.quick) return RunAndFinish({});
   if (status.ok()) status = Enqueue(needs_.work, turn);
-  if (!status.ok() && stop_.stop_requested()) return RefuseStopped();
+  if (!status.ok() && stop_.stop_requested()) return RefuseQueued();
   if (!status.ok()) return Refuse(status);
   FinishIfStoppedInQueue();
 }
@@ -153,8 +153,12 @@ void Task::Refuse(const absl::Status& status) {
 }
 
 // It has waited, and is not computed.
-void Task::RefuseStopped() {
+void Task::RefuseQueued() {
   facts_.queue_time = SinceArrival();
+  RefuseStopped();
+}
+
+void Task::RefuseStopped() {
   const bool draining = stop_reason_ == StopReason::kDraining;
   facts_.refusal = draining ? Refusal::kDraining : Refusal::kNone;
   Refuse(StopStatus());
@@ -180,7 +184,7 @@ void Task::RunQueued(Turn& turn) {
 
 void Task::RunAndFinish(const Pauses& pauses) {
   StopIfLate();
-  if (stop_.stop_requested()) return RefuseStopped();
+  if (stop_.stop_requested()) return RefuseQueued();
   facts_.queue_time = SinceArrival();
   const absl::Status status =
       OrOutOfMemory(facts_, [&] { return Run(pauses); });
@@ -241,7 +245,7 @@ void Task::Stop(StopReason reason) {
 
 // Whoever takes it out of the queue, a worker or this, finishes it.
 void Task::FinishIfStoppedInQueue() {
-  if (stop_.stop_requested() && services_.queue.Remove(this)) RefuseStopped();
+  if (stop_.stop_requested() && services_.queue.Remove(this)) RefuseQueued();
 }
 
 void Task::StopIfLate() {

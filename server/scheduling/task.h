@@ -100,6 +100,7 @@ class Task final : public QueuedWork,
   void RunAndFinish(const Pauses& pauses);
   void Refuse(const absl::Status& status);
   void RefuseStopped();
+  void RefuseQueued();
   absl::StatusOr<ReplyBuffer> Encode();
   void Finish(absl::StatusOr<ReplyBuffer> reply);
 

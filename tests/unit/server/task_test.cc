@@ -116,6 +116,8 @@ class TaskTest : public ::testing::Test {
   int64_t max_response_bytes_ = 1 << 20;
   std::chrono::nanoseconds max_compute_time_ = std::chrono::nanoseconds::max();
   CostModel costs_;
+  std::atomic<RequestQueue::Clock::time_point> now_ =
+      RequestQueue::Clock::time_point();  // for whoever asks for this clock
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<RequestQueue> queue_;
 };
@@ -254,16 +256,14 @@ TEST_F(TaskTest, AStopAfterTheEndChangesNothing) {
 
 // By the queue's clock, which a small request moves on by an hour.
 TEST_F(TaskTest, TimeThatItGivesAwayIsNotItsOwn) {
-  using Clock = RequestQueue::Clock;
-  std::atomic<Clock::time_point> now = Clock::time_point();
-  Build(/*threads=*/1, [&now] { return now.load(); });
+  Build(/*threads=*/1, [this] { return now_.load(); });
   max_compute_time_ = std::chrono::minutes(1);
   const auto task = Make(LongRequest());
   auto outcome = StartHeld(*task);
   std::atomic<int> tiles_before = 0;
   ASSERT_THAT(queue_->Add(std::make_shared<Closure>([&](Turn&) {
                             tiles_before = tiles_.load();
-                            now = now.load() + std::chrono::hours(1);
+                            now_ = now_.load() + std::chrono::hours(1);
                           }),
                           {kB, std::chrono::nanoseconds(1)}),
               IsOk());
