@@ -14,6 +14,7 @@
 #include "core/cpu/small_problem.h"
 
 namespace attention::cpu {
+
 JobRun::JobRun(AttentionJob& job, const RunContext& context,
                const Kernels& kernels)
     : job_(job),

@@ -113,7 +113,7 @@ class JobRun {
   std::atomic<bool> stopped_ = false;
   std::atomic<bool> out_of_memory_ = false;
   std::atomic<bool> lost_rows_ = false;
-  std::atomic<bool> beyond_small_ = false;  // some entry was
+  std::atomic<bool> beyond_small_ = false;  // some entry had such results
 };
 
 }  // namespace attention::cpu

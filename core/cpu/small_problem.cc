@@ -105,9 +105,8 @@ class SmallKeys {
   SmallRows rows_;
 };
 
-// Whether so many entries, at most those of the batch, have few rows, though
-// some, and few multiplications. Without rows, a batch may have any number of
-// heads.
+// Whether `entries` of the batch together have few rows and multiplications.
+// False without rows, where a batch may have any number of heads.
 bool AreFew(const ValidatedProblem& problem, int64_t entries) {
   const int64_t rows = entries * problem.query_heads * problem.query_length;
   return rows > 0 && rows <= kMostRows &&
@@ -138,8 +137,7 @@ bool AttendHead(const ValidatedProblem& problem, const Kernels& kernels,
 }  // namespace
 
 bool HasSmallEntries(const ValidatedProblem& problem) {
-  // Extents first: most problems are done with here. Of no entries, Validate()
-  // has not seen whether the product of one's extents fits.
+  // Extents first: most problems are done with here.
   if (problem.batch == 0 || problem.key_length > kSmallKeys ||
       problem.key_length == 0 || problem.key_width > kSmallWidth ||
       problem.value_width > kSmallWidth || !AreFew(problem, 1)) {

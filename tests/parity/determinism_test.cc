@@ -75,7 +75,7 @@ TEST_P(ThreadsTest, AnyNumberOfThreadsForALargeProblem) {
   }
 }
 
-// Problems of which a batch makes blocks of rows longer, and those that kernels
+// Problems whose blocks of rows are longer in a batch, and those that kernels
 // of few rows or few keys compute.
 std::vector<ProblemSpec> Batches() {
   ProblemSpec spec = {.batch = 16,

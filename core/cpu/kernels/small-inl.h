@@ -27,26 +27,6 @@ inline constexpr int kSmallVectors =
 // Rows whose scores are summed at once: one alone waits for each sum.
 inline constexpr int kSmallRows = kSmallVectors >= 4 ? 1 : 4 / kSmallVectors;
 
-// [width][kSmallKeys], zeros after the last key.
-HWY_INLINE void TransposeKeys(const SmallArgs& args, float* to) {
-  const F d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t j = 0;
-  for (; j + lanes <= args.keys; j += lanes) {
-    PackFullVector(args.key + j * args.key_stride, args.key_stride, args.width,
-                   to + j, kSmallKeys);
-  }
-  for (int64_t c = j; c < kSmallKeys; c += lanes) {
-    for (int64_t i = 0; i < args.width; ++i) {
-      hn::Store(hn::Zero(d), d, to + i * kSmallKeys + c);
-    }
-  }
-  for (; j < args.keys; ++j) {
-    const float* from = args.key + j * args.key_stride;
-    for (int64_t i = 0; i < args.width; ++i) to[i * kSmallKeys + j] = from[i];
-  }
-}
-
 // Scores of some rows, in powers of 2, -inf beyond their keys.
 template <int kRows>
 HWY_INLINE void ScoreSmallRows(const SmallArgs& args, const float* query,
@@ -152,7 +132,8 @@ HWY_INLINE bool AttendSmallRows(const SmallArgs& args, int64_t first,
 
 inline bool AttendSmall(const SmallArgs& args) {
   HWY_ALIGN float keys[kSmallWidth * kSmallKeys];
-  TransposeKeys(args, keys);
+  PackPanelsOf(kSmallKeys, args.key, args.key_stride, args.keys, args.width,
+               keys);
   int64_t r = 0;
   for (; r + kSmallRows <= args.rows; r += kSmallRows) {
     if (!AttendSmallRows<kSmallRows>(args, r, keys)) return false;
