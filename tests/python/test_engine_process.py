@@ -225,7 +225,7 @@ from attention_client import InvalidArgumentError
 from attention_engine import Engine
 
 try:
-    Engine(backend="abacus")
+    Engine(**{sys.argv[1]: sys.argv[2]})
 except InvalidArgumentError:
     if child := os.fork():
         sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
@@ -233,8 +233,10 @@ except InvalidArgumentError:
 """
 
 
-def test_an_engine_that_was_not_made_leaves_forks_alone():
-    subprocess.run([sys.executable, "-c", AFTER_A_MISTAKE], check=True, timeout=60)
+@pytest.mark.parametrize("setting", ["backend", "resident_memory_limit"])
+def test_an_engine_that_was_not_made_leaves_forks_alone(setting):
+    command = [sys.executable, "-c", AFTER_A_MISTAKE, setting, "abacus"]
+    subprocess.run(command, check=True, timeout=60)
 
 
 def test_settings_are_pickled():

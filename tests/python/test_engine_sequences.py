@@ -87,6 +87,7 @@ from attention_engine import Engine
 sequence = Engine(threads=1).sequence(heads=1, width=8)
 rows = np.zeros((1, 1 << 16, 8), np.float32)
 query = rows[:, :1]
+wide = np.zeros((1, 1 << 22, 8))
 sequence.attend(query, append=(rows, rows))
 with open("/proc/self/statm") as file:
     size = int(file.read().split()[0]) * resource.getpagesize()
@@ -96,6 +97,10 @@ try:
         sequence.attend(query, append=(rows, rows))
 except ResourceExhaustedError:
     print("told")
+try:
+    sequence.append(wide, wide)
+except ResourceExhaustedError as error:
+    print(error.field)
 """
 
 
@@ -106,7 +111,7 @@ def test_the_process_may_have_no_memory():
         text=True,
         timeout=60,
     )
-    assert ended.stdout == "told\n", ended.stderr
+    assert ended.stdout == "told\nkey\n", ended.stderr
 
 
 def test_a_file_keeps_one(engine, own, rows, normal, tmp_path):

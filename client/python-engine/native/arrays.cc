@@ -92,7 +92,16 @@ std::optional<Array> TryReadArray(nb::handle value) {
 }
 
 Array Converted(const nb::object& convert, nb::handle value, const char* name) {
-  std::optional<Array> read = TryReadArray(convert(value, name));
+  std::optional<Array> read;
+  absl::Status status;
+  try {
+    read = TryReadArray(convert(value, name));
+  } catch (nb::python_error& error) {
+    if (!error.matches(PyExc_MemoryError)) throw;
+    status = absl::ResourceExhaustedError(
+        absl::StrCat(name, ": no memory to convert it"));
+  }
+  Check(status);
   if (!read) {
     Check(absl::InternalError(
         absl::StrCat(name, ": was converted to what no tensor is")));

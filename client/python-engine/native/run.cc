@@ -114,8 +114,8 @@ absl::Status Compute(const Engine& engine, absl::Span<AttentionJob> jobs,
   return deadline.Named(status);
 }
 
-// Elements of a mask from which on a look at all of them takes longer than to
-// hand over the interpreter.
+// From so many elements on, checking a mask takes longer than handing over the
+// interpreter.
 constexpr int64_t kLargeMask = int64_t{1} << 20;
 
 absl::StatusOr<ValidatedBatch> Validated(const AttentionProblem& problem) {

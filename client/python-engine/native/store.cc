@@ -33,7 +33,7 @@ uint64_t RandomNumber() {
   return number;
 }
 
-// What `work` returns, a StatusOr, once what is idle has gone.
+// What `work` returns, a StatusOr, after idle sequences have expired.
 template <typename Work>
 auto Answer(Store& store, const Work& work) {
   return server::WithoutBadAlloc(
@@ -55,7 +55,7 @@ auto Done(Store& store, const Work& work) {
   return *std::move(result);
 }
 
-// The same of work on a file, which is given what to ask whether it goes on.
+// The same for work on a file, which asks what it is given whether to go on.
 template <typename Work>
 auto DoneInTime(Store& store, const Deadline& deadline, const Work& work) {
   auto result = WithEnding(deadline, [&](Ending& ending) {

@@ -57,8 +57,9 @@ class Engine(KeepsSequences):
         backend: str = "auto",
         resident_memory_limit: int | None = None,
     ) -> None:
-        self._native = _native.Engine(0 if threads is None else threads, backend)
+        # The engine last: with it come threads, which a wrong setting shall not leave.
         self._store = _native.Store(resident_memory_limit)
+        self._native = _native.Engine(0 if threads is None else threads, backend)
         self._sequences = Sequences(self._native, self._store)
         self._settings = threads, backend, resident_memory_limit
         CLIENTS[id(self)] = self  # for PyTorch's operator, which takes numbers
