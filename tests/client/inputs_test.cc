@@ -13,6 +13,7 @@
 #include "client/cpp/cli/attend_report.h"
 #include "client/cpp/cli/convert.h"
 #include "client/cpp/cli/failure.h"
+#include "client/cpp/cli/json_output.h"
 #include "core/formats/npy.h"
 #include "core/formats/safetensors.h"
 #include "tests/support/temporary_folder.h"
@@ -223,6 +224,11 @@ TEST(ReportTest, WhatAServerSaysCommandsNoTerminal) {
                           "31m\x1b[31m\nb"));
   EXPECT_EQ(::testing::internal::GetCapturedStderr(),
             "attention-client: a?31m [31m b\n");
+  ::testing::internal::CaptureStdout();
+  PrintJson(
+      "x\xc2\x9b"
+      "31m");
+  EXPECT_EQ(::testing::internal::GetCapturedStdout(), "\"x\\u009b31m\"\n");
 }
 
 TEST(ReportTest, TheLargestDifferenceCountsEveryElement) {

@@ -5,7 +5,8 @@
 namespace attention::cli {
 
 void PrintJson(const nlohmann::ordered_json& json) {
-  std::cout << json.dump(2, ' ', false,
+  // In ASCII: there are control characters beyond, and terminals obey them.
+  std::cout << json.dump(2, ' ', /*ensure_ascii=*/true,
                          nlohmann::json::error_handler_t::replace)
             << "\n";
 }
