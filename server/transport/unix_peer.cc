@@ -54,9 +54,9 @@ std::string NameOf(const UnixPeer& peer) {
 // new connection, says "unix:" of all their calls, and nothing else of it tells
 // which connection a call is on. Here they have one: an abstract name (unix(7))
 // with the caller's credentials, in place of one that the caller chose, too,
-// which could be that of another. Other sockets are as the kernel has them.
-// Where gRPC is linked so that it does not come here, callers over the socket
-// are one, as before.
+// which could be that of another. Sockets of other families are as the kernel
+// has them. Where gRPC is linked so that it does not come here, callers over
+// the socket are one, as before.
 extern "C" __attribute__((visibility("default"))) int getpeername(
     int fd, sockaddr* __restrict address, socklen_t* __restrict size) noexcept {
   using attention::server::UnixPeer;

@@ -234,7 +234,7 @@ TEST_F(InferSequenceTest, AStartOfASmallerBatchEndsAllOlderOnes) {
   EXPECT_EQ(SequencesIn(client_).sequences_size(), 4);
   ExpectRefusal(
       Infer(client_, OfSequence(Step(5, 6, 4), 7, At::kMiddle)).status(),
-      absl::StatusCode::kNotFound, {"sequence_id number 7: "});
+      absl::StatusCode::kNotFound, {"sequence_id number 7, batch entry 2: "});
 }
 
 TEST_F(InferSequenceTest, AStartThatFailsLeavesOneThatWasBegunSince) {
