@@ -9,7 +9,7 @@ from pathlib import Path
 from running_server import free_port
 
 CONFIGURATIONS = Path(__file__).parents[3] / "deploy" / "proxy"
-# Stands for a network: another address of this machine than proxies have for it alone.
+# An address of this machine, but not 127.0.0.1: it stands for a network.
 NETWORK = "127.0.0.2"
 FILES = {"envoy": "envoy.yaml", "haproxy": "haproxy.cfg", "nginx": "nginx.conf"}
 

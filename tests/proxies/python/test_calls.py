@@ -81,7 +81,7 @@ def wait_until_used(server, calls):
 
 
 def metric(server, pattern):
-    """The sum of its series that are so."""
+    """The sum of the series that match."""
     with urllib.request.urlopen(f"http://{server.http_address}/metrics") as page:
         found = re.findall(rf"^{pattern} (\d+)", page.read().decode(), re.M)
     return sum(map(int, found))

@@ -68,7 +68,7 @@ _UNLIMITED = [
     ("grpc.max_receive_message_length", -1),
 ]
 _HEALTH_TIMEOUT = 10  # seconds
-# Of the replica's memory: as much as the server takes by itself of a container's.
+# Of the replica's memory: what the server's own default takes of a container's.
 _SERVERS_SHARE = 0.8
 _DETAILS = "grpc-status-details-bin"
 
