@@ -129,7 +129,9 @@ bool AllZeroOrOne(const TensorView& mask) {
   if (ElementCount(once.shape).value_or(0) == 0) return true;
   TensorView parts = once;
   size_t length = 1;
-  for (size_t axis = once.shape.size(); axis-- > 0 && IsRowMajor(once, axis);) {
+  size_t axis = once.shape.size();
+  while (axis > 0 && IsRowMajor(once, axis - 1)) {
+    --axis;
     length *= static_cast<size_t>(once.shape[axis]);
     parts.shape[axis] = 1;
   }

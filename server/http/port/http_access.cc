@@ -43,8 +43,9 @@ std::vector<std::string> AsBrowsersSay(std::vector<std::string> origins) {
     absl::AsciiStrToLower(&origin);
     const bool tls = absl::StartsWith(origin, "https:");
     const absl::string_view port = tls ? ":443" : ":80";
-    if (absl::EndsWith(origin, port))
+    if (absl::EndsWith(origin, port)) {
       origin.resize(origin.size() - port.size());
+    }
   }
   return origins;
 }

@@ -75,7 +75,10 @@ void __wrap_free(void* memory) {
 
 // What is allocated by new, also in shared libraries.
 void* operator new(size_t size) {
-  if (until_failure > 0 && --until_failure == 0) throw std::bad_alloc();
+  if (until_failure > 0) {
+    --until_failure;
+    if (until_failure == 0) throw std::bad_alloc();
+  }
   void* memory = std::malloc(std::max<size_t>(size, 1));
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
