@@ -84,7 +84,8 @@ import numpy as np
 from attention_client import ResourceExhaustedError
 from attention_engine import Engine
 
-sequence = Engine(threads=1).sequence(heads=1, width=8)
+engine = Engine(threads=1)
+sequence = engine.sequence(heads=1, width=8)
 rows = np.zeros((1, 1 << 16, 8), np.float32)
 query = rows[:, :1]
 wide = np.zeros((1, 1 << 22, 8))
@@ -98,9 +99,9 @@ try:
 except ResourceExhaustedError:
     print("told")
 try:
-    sequence.append(wide, wide)
+    engine.attend(wide, wide, wide)
 except ResourceExhaustedError as error:
-    print(error.field)
+    print(error)
 """
 
 
@@ -111,7 +112,7 @@ def test_the_process_may_have_no_memory():
         text=True,
         timeout=60,
     )
-    assert ended.stdout == "told\nkey\n", ended.stderr
+    assert ended.stdout == "told\nquery: no memory to convert it\n", ended.stderr
 
 
 def test_a_file_keeps_one(engine, own, rows, normal, tmp_path):
