@@ -42,12 +42,17 @@ TEST(MetricsTest, CallsAreCountedByTheirCode) {
   EXPECT_EQ(metrics["attention_requests_refused_total{reason=\"invalid\"}"], 1);
 }
 
-TEST(MetricsTest, CallsOfUnknownCallersAreCounted) {
-  const TemporaryFolder folder;
+// A server that knows no caller; its file of them is in `folder`.
+server::ServerOptions ForKnownCallers(const TemporaryFolder& folder) {
   server::ServerOptions options = TestOptions();
   options.callers_file = folder.path() + "/callers.json";
   std::ofstream(options.callers_file) << CallersText("");
-  const auto server = StartServer(options);
+  return options;
+}
+
+TEST(MetricsTest, CallsOfUnknownCallersAreCounted) {
+  const TemporaryFolder folder;
+  const auto server = StartServer(ForKnownCallers(folder));
   WireClient client(server->address());
   const std::string service = "attention.v1.AttentionService";
   EXPECT_FALSE(client.Attend(GoodRequest()).ok());
@@ -68,10 +73,7 @@ TEST(MetricsTest, CallsOfUnknownCallersAreCounted) {
 // Before a body comes, and where there is none.
 TEST(MetricsTest, CallsOfUnknownCallersOverHttpAreCounted) {
   const TemporaryFolder folder;
-  server::ServerOptions options = TestOptions();
-  options.callers_file = folder.path() + "/callers.json";
-  std::ofstream(options.callers_file) << CallersText("");
-  const auto server = StartServer(options);
+  const auto server = StartServer(ForKnownCallers(folder));
   for (const char* body : {"{}", ""}) {
     EXPECT_EQ(HttpStatus(HttpPost(server->http_address(), kInferPath, body)),
               401);
