@@ -2,14 +2,15 @@
 
 #include <spdlog/spdlog.h>
 
-#include <fstream>
-#include <sstream>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/memory/memory.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "server/base/whole_file.h"
 
 namespace attention::server {
 namespace {
@@ -35,14 +36,12 @@ absl::StatusOr<std::unique_ptr<Callers>> Callers::Create(
 }
 
 absl::Status Callers::Read() {
-  std::ifstream stream(file_, std::ios::binary);
-  std::ostringstream text;
-  text << stream.rdbuf();  // fails, and throws nothing, where it cannot be read
-  if (text.fail()) {
+  const std::optional<std::string> text = ReadWhole(file_);
+  if (!text) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--callers-file: '", file_, "' cannot be read, or is empty"));
   }
-  absl::StatusOr<CallerTable> table = ParseCallers(text.str());
+  absl::StatusOr<CallerTable> table = ParseCallers(*text);
   if (!table.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--callers-file: '", file_, "': ", table.status().message()));

@@ -33,7 +33,8 @@ struct TaskServices {
   CostModel& costs;
   /// Who may call; null: everybody.
   const Callers* callers = nullptr;
-  /// How long one request may compute, without the time in which it gives way.
+  /// How long one request may compute, without the time in which all
+  /// workers give way in it.
   std::chrono::nanoseconds max_compute_time = std::chrono::nanoseconds::max();
   RequestMetrics* metrics = nullptr;  // null: nobody counts
   /// Quotas of callers that have none of their own; 0: none.

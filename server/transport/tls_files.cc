@@ -7,12 +7,14 @@
 #include <openssl/x509.h>
 
 #include <cerrno>
-#include <fstream>
 #include <memory>
-#include <sstream>
+#include <optional>
+#include <string>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/whole_file.h"
 
 namespace attention::server {
 namespace {
@@ -37,11 +39,8 @@ absl::Status Wrong(const char* option, const std::string& file,
 }
 
 absl::StatusOr<std::string> Read(const char* option, const std::string& file) {
-  errno = 0;
-  std::ifstream stream(file, std::ios::binary);
-  std::ostringstream text;
-  text << stream.rdbuf();  // fails, and throws nothing, where it cannot be read
-  if (!text.fail()) return text.str();
+  std::optional<std::string> text = ReadWhole(file);
+  if (text) return *std::move(text);
   const int error = errno;
   return Wrong(option, file,
                absl::StrCat("cannot be read: ",
