@@ -1,5 +1,8 @@
 #include "core/tensor.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -12,6 +15,15 @@ namespace attention {
 namespace {
 
 constexpr std::align_val_t kAlignment{64};
+constexpr int64_t kHugeFrom = int64_t{4} << 20;  // as NumPy has it
+
+// Asks for huge pages, because decoding reads a tensor once, and is then bound
+// by looking its pages up. Only a hint: whatever the system answers is fine.
+void UseHugePages(std::byte* memory, int64_t bytes) {
+  static const int64_t page = sysconf(_SC_PAGESIZE);
+  const int64_t before = -reinterpret_cast<intptr_t>(memory) & (page - 1);
+  madvise(memory + before, static_cast<size_t>(bytes - before), MADV_HUGEPAGE);
+}
 
 // A wrong count is a mistake in the calling program, as an index past the end
 // is.
@@ -49,6 +61,7 @@ absl::Status Tensor::Allocate(int64_t bytes) {
     return absl::ResourceExhaustedError(
         absl::StrCat("no memory for ", bytes, " bytes"));
   }
+  if (bytes >= kHugeFrom) UseHugePages(memory, bytes);
   bytes_ = std::shared_ptr<std::byte[]>(memory, [](std::byte* released) {
     ::operator delete[](released, kAlignment);
   });

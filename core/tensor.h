@@ -16,6 +16,7 @@ namespace attention {
 
 /// A row-major tensor that owns its bytes, aligned to 64. What files are read
 /// into, what the client sends and receives, and what tests build. Copyable.
+/// From 4 MiB on it asks the system for huge pages, as NumPy's arrays do.
 class Tensor {
  public:
   /// A tensor of shape [0].

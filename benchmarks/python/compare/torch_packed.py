@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from compare.cases import Case
 from compare.measure import Peer
 from compare.tensors import entries_of
-from compare.torch_calls import returning, to_torch
+from compare.torch_calls import returning, to_torch, zeros
 
 
 def sdpa(query, key, value, **options) -> torch.Tensor:
@@ -82,7 +82,7 @@ def padded_tensor(packed: np.ndarray, starts: np.ndarray) -> torch.Tensor:
         int(np.diff(starts).max()),
         tokens.shape[2],
     )
-    whole = torch.zeros(shape, dtype=tokens.dtype)
+    whole = zeros(shape, tokens.dtype)
     for entry, first, end in zip(whole, starts, starts[1:]):
         entry[:, : end - first] = tokens[first:end].transpose(0, 1)
     return whole

@@ -11,7 +11,7 @@ import torch
 from compare.cases import Case
 from compare.measure import Peer
 from compare.tensors import entries_of
-from compare.torch_calls import to_numpy, to_torch
+from compare.torch_calls import to_numpy, to_torch, zeros
 
 NAME = "vLLM, pages"
 TYPES = {"FP32": torch.float32, "BF16": torch.bfloat16}
@@ -47,7 +47,7 @@ class Pages:
         counts = [-(-length // page) for length in self.lengths]
         kept = TYPES[case.dtype] if self.kind == "auto" else torch.uint8
         shape = (sum(counts) + 1, case.kv_heads, page, case.width)
-        self.key, self.value = (torch.zeros(shape, dtype=kept) for _ in range(2))
+        self.key, self.value = (zeros(shape, kept) for _ in range(2))
         self.table = torch.zeros(len(entries), max(counts), dtype=torch.int32)
         generator = torch.Generator().manual_seed(1)
         pages = torch.randperm(sum(counts), generator=generator) + 1
