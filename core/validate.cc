@@ -199,9 +199,10 @@ class BlockName {
   std::string numbered_;
 };
 
-// Checks one block. The first one sets the extents that the others must share.
-absl::Status AddBlock(const AttentionProblem& problem, size_t index,
-                      ValidatedProblem& valid) {
+// The rules for a block's keys and values. Those of the first block set the
+// extents that the others must share.
+absl::Status CheckBlock(const AttentionProblem& problem, size_t index,
+                        ValidatedProblem& valid) {
   const auto& [key, value, key_scale, value_scale, scales_checked, page] =
       problem.key_value[index];
   const bool several = problem.key_value.size() > 1;
@@ -213,52 +214,76 @@ absl::Status AddBlock(const AttentionProblem& problem, size_t index,
   if (status.ok()) status = CheckBesideQuery(value_name, value, problem.query);
   if (!status.ok()) return status;
 
-  TensorView wide_key = Widen(key);
-  TensorView wide_value = Widen(value);
+  const Shape key_shape = Widen(key).shape;
+  const Shape value_shape = Widen(value).shape;
   if (index == 0) {
-    status = CheckHeads(key_name, key, wide_key.shape[1], valid);
+    status = CheckHeads(key_name, key, key_shape[1], valid);
     if (!status.ok()) return status;
-    valid.kv_heads = wide_key.shape[1];
-    valid.key_width = wide_key.shape[3];
-    valid.value_width = wide_value.shape[3];
+    valid.kv_heads = key_shape[1];
+    valid.key_width = key_shape[3];
+    valid.value_width = value_shape[3];
     if (valid.key_width == 0) return ZeroExtent(key_name, key, "width 0");
   }
-  status.Update(CheckExtent(key_name, key, "heads", wide_key.shape[1], "key[0]",
+  status.Update(CheckExtent(key_name, key, "heads", key_shape[1], "key[0]",
                             valid.kv_heads));
-  status.Update(CheckExtent(key_name, key, "width", wide_key.shape[3], "key[0]",
+  status.Update(CheckExtent(key_name, key, "width", key_shape[3], "key[0]",
                             valid.key_width));
-  status.Update(CheckExtent(value_name, value, "heads", wide_value.shape[1],
-                            key_name, wide_key.shape[1]));
-  status.Update(CheckExtent(value_name, value, "length", wide_value.shape[2],
-                            key_name, wide_key.shape[2]));
-  status.Update(CheckExtent(value_name, value, "width", wide_value.shape[3],
+  status.Update(CheckExtent(value_name, value, "heads", value_shape[1],
+                            key_name, key_shape[1]));
+  status.Update(CheckExtent(value_name, value, "length", value_shape[2],
+                            key_name, key_shape[2]));
+  status.Update(CheckExtent(value_name, value, "width", value_shape[3],
                             "value[0]", valid.value_width));
-  ValidatedProblem::Block block;
-  if (status.ok()) {
-    status = internal::ReadScales(BlockName("key_scale", index, several), key,
-                                  key_scale, scales_checked, block.key_scale);
-  }
-  if (status.ok()) {
-    status =
-        internal::ReadScales(BlockName("value_scale", index, several), value,
-                             value_scale, scales_checked, block.value_scale);
-  }
-  if (!status.ok()) return status;
+  return status;
+}
 
-  const int64_t keys = wide_key.shape[2];
-  int64_t length = 0;
-  if (__builtin_add_overflow(valid.key_length, keys, &length)) {
-    return FieldError(key_name, "the blocks together pass 2^63 - 1 keys");
+// A block's scales, where it has some.
+absl::Status ReadBlockScales(const AttentionProblem& problem, size_t index,
+                             ValidatedProblem::Block& block) {
+  const KeyValueBlock& given = problem.key_value[index];
+  if (!IsScaledType(given.key.type) && !given.key_scale && !given.value_scale) {
+    return absl::OkStatus();
   }
-  if (keys > 0) {
-    block.key = std::move(wide_key);
-    block.value = std::move(wide_value);
-    block.first_key = valid.key_length;
-    block.key_count = keys;
-    block.page = page;
-    valid.key_value.push_back(std::move(block));
+  const bool several = problem.key_value.size() > 1;
+  absl::Status status = internal::ReadScales(
+      BlockName("key_scale", index, several), given.key, given.key_scale,
+      given.scales_checked, block.key_scale);
+  if (!status.ok()) return status;
+  return internal::ReadScales(BlockName("value_scale", index, several),
+                              given.value, given.value_scale,
+                              given.scales_checked, block.value_scale);
+}
+
+bool AreAlike(const TensorView& a, const TensorView& b) {
+  return a.type == b.type && a.shape == b.shape &&
+         a.strides.size() == b.strides.size();
+}
+
+// Checks one block. Pages are many, and most are like the first.
+absl::Status AddBlock(const AttentionProblem& problem, size_t index,
+                      ValidatedProblem& valid) {
+  const KeyValueBlock& given = problem.key_value[index];
+  const KeyValueBlock& first = problem.key_value.front();
+  if (index == 0 || !AreAlike(given.key, first.key) ||
+      !AreAlike(given.value, first.value)) {
+    absl::Status status = CheckBlock(problem, index, valid);
+    if (!status.ok()) return status;
   }
-  valid.key_length = length;
+  ValidatedProblem::Block block = {.key = Widen(given.key),
+                                   .value = Widen(given.value),
+                                   .first_key = valid.key_length,
+                                   .page = given.page};
+  block.key_count = block.key.shape[2];
+  if (absl::Status status = ReadBlockScales(problem, index, block);
+      !status.ok()) {
+    return status;
+  }
+  if (__builtin_add_overflow(valid.key_length, block.key_count,
+                             &valid.key_length)) {
+    return FieldError(BlockName("key", index, problem.key_value.size() > 1),
+                      "the blocks together pass 2^63 - 1 keys");
+  }
+  if (block.key_count > 0) valid.key_value.push_back(std::move(block));
   return absl::OkStatus();
 }
 
@@ -312,6 +337,7 @@ absl::StatusOr<ValidatedProblem> Validate(const AttentionProblem& problem) {
   if (!status.ok()) return status;
   valid.kv_heads = valid.query_heads;
   valid.key_width = valid.query_width;
+  valid.key_value.reserve(problem.key_value.size());
   valid.key_type = problem.key_value.empty()
                        ? problem.query.type
                        : problem.key_value.front().key.type;
