@@ -3,7 +3,9 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "core/batch.h"
 #include "core/element.h"
 #include "core/validate_parts.h"
@@ -156,6 +158,20 @@ absl::Status CheckPackedKeys(const AttentionProblem& batch) {
   return status;
 }
 
+// An error about a tensor that Tokens() has rearranged: with the caller's
+// shape.
+absl::Status AsPacked(const absl::Status& status, absl::string_view field,
+                      const TensorView& packed) {
+  if (!absl::StartsWith(status.message(), absl::StrCat(field, ": shape "))) {
+    return status;
+  }
+  const Shape rearranged = Tokens(packed, 0, packed.shape[0]).shape;
+  return absl::Status(
+      status.code(),
+      absl::StrReplaceAll(status.message(), {{ShapeToString(rearranged),
+                                              ShapeToString(packed.shape)}}));
+}
+
 absl::Status OfEntry(const absl::Status& status, int64_t entry,
                      absl::string_view batch) {
   return absl::Status(status.code(),
@@ -252,7 +268,10 @@ absl::Status BatchEntries::CheckWhole() const {
     if (*view && (*view)->rank() != 1) view->reset();
   }
   whole.wanted = {};
-  return attention::Validate(whole).status();
+  absl::Status status = attention::Validate(whole).status();
+  status = AsPacked(status, "query", batch_.query);
+  status = AsPacked(status, "key", all.key);
+  return AsPacked(status, "value", all.value);
 }
 
 absl::Status BatchEntries::ReadRectangle() {
@@ -339,6 +358,7 @@ absl::StatusOr<ValidatedProblem> BatchEntries::Validate(int64_t entry) const {
        {&problem.alibi_slopes, &problem.sinks}) {
     if (*view && (*view)->rank() == 2) TakeEntry(entry, **view);
   }
+  problem.first_entry = entry;
   problem.sinks_checked =
       entry > 0 && problem.sinks && problem.sinks->rank() == 1;
   absl::StatusOr<ValidatedProblem> valid = attention::Validate(problem);

@@ -180,6 +180,8 @@ struct AttentionProblem {
   /// whatever empty_rows says. -inf is no sink.
   std::optional<TensorView> sinks;
   bool sinks_checked = false;  // their values, by the caller
+  /// Of a batch that this is a part of: errors count entries from there.
+  int64_t first_entry = 0;
   Dropout dropout;
   EmptyRows empty_rows = EmptyRows::kZero;
   WantedOutputs wanted;

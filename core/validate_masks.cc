@@ -1,4 +1,5 @@
 #include <cstring>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "core/element.h"
@@ -74,7 +75,15 @@ absl::Status ForEachElement(const TensorView& repeated, const Visit& visit) {
   }
 }
 
-absl::Status ValidateLengths(const TensorView& lens, ValidatedProblem& valid) {
+// Of a tensor whose first extent is the batch's: the caller's index.
+std::string IndexInBatch(Shape index, const AttentionProblem& problem) {
+  index[0] += problem.first_entry;
+  return ShapeToString(index);
+}
+
+absl::Status ValidateLengths(const AttentionProblem& problem,
+                             ValidatedProblem& valid) {
+  const TensorView& lens = *problem.masks.valid_lens;
   if (absl::Status status = CheckIntegers("valid_lens", lens); !status.ok()) {
     return status;
   }
@@ -90,9 +99,9 @@ absl::Status ValidateLengths(const TensorView& lens, ValidatedProblem& valid) {
     const int64_t length = LoadInteger(lens.type, element);
     if (length >= 0 && length <= valid.key_length) return absl::OkStatus();
     return FieldError("valid_lens",
-                      absl::StrCat("element ", ShapeToString(index), " is ",
-                                   length, " (expected 0 to ", valid.key_length,
-                                   ", the number of keys)"));
+                      absl::StrCat("element ", IndexInBatch(index, problem),
+                                   " is ", length, " (expected 0 to ",
+                                   valid.key_length, ", the number of keys)"));
   };
   if (absl::Status status = ForEachElement(lens, check); !status.ok()) {
     return status;
@@ -197,9 +206,11 @@ absl::Status CheckOffset(absl::string_view field,
   return absl::OkStatus();
 }
 
-absl::Status ValidateOffsets(const TensorView& offsets, const Masks& masks,
+absl::Status ValidateOffsets(const AttentionProblem& problem,
                              ValidatedProblem& valid) {
   constexpr char kField[] = "query_offsets";
+  const Masks& masks = problem.masks;
+  const TensorView& offsets = *masks.query_offsets;
   if (absl::Status status = CheckIntegers(kField, offsets); !status.ok()) {
     return status;
   }
@@ -223,8 +234,8 @@ absl::Status ValidateOffsets(const TensorView& offsets, const Masks& masks,
     const int64_t offset = LoadInteger(offsets.type, element);
     if (IsOffset(offset)) return absl::OkStatus();
     return FieldError(
-        kField, absl::StrCat("element ", ShapeToString(index), " is ", offset,
-                             " (expected -2^62 to 2^62)"));
+        kField, absl::StrCat("element ", IndexInBatch(index, problem), " is ",
+                             offset, " (expected -2^62 to 2^62)"));
   };
   return ForEachElement(offsets, check);
 }
@@ -254,7 +265,7 @@ absl::Status ValidateMasks(const AttentionProblem& problem, int rank,
   const Masks& masks = problem.masks;
   absl::Status status;
   if (masks.valid_lens) {
-    status.Update(ValidateLengths(*masks.valid_lens, valid));
+    status.Update(ValidateLengths(problem, valid));
   }
   if (masks.attend_mask) {
     status.Update(ValidateAttendMask(*masks.attend_mask, rank, valid));
@@ -262,7 +273,7 @@ absl::Status ValidateMasks(const AttentionProblem& problem, int rank,
   if (masks.bias) status.Update(ValidateBias(*masks.bias, rank, valid));
   status.Update(CheckOffset("query_offset", masks.query_offset, masks.causal));
   if (masks.query_offsets) {
-    status.Update(ValidateOffsets(*masks.query_offsets, masks, valid));
+    status.Update(ValidateOffsets(problem, valid));
   }
   status.Update(CheckOffset("key_offset", masks.key_offset, masks.causal));
   status.Update(CheckWindow("window_left", masks.window.left));

@@ -38,7 +38,7 @@ absl::Status ReadPerHead(absl::string_view field, const TensorView& view,
 
 // Sinks that the batch shares are looked at once, also where it is empty: one
 // without rows may have any number of entries.
-absl::Status CheckSinks(const TensorView& given,
+absl::Status CheckSinks(const TensorView& given, int64_t first_entry,
                         const ValidatedProblem& valid) {
   const Shape once = WithoutRepeats(given).shape;
   const int64_t entries = given.rank() == 1 ? 1 : once.front();
@@ -46,7 +46,8 @@ absl::Status CheckSinks(const TensorView& given,
     for (int64_t h = 0; h < once.back(); ++h) {
       const float sink = valid.Sink(b, h);
       if (sink <= std::numeric_limits<float>::max()) continue;
-      const Shape index = given.rank() == 1 ? Shape{h} : Shape{b, h};
+      const Shape index =
+          given.rank() == 1 ? Shape{h} : Shape{first_entry + b, h};
       return FieldError(
           "sinks", absl::StrCat("element ", ShapeToString(index), " is ", sink,
                                 " (expected a finite number, or -inf for no "
@@ -68,7 +69,7 @@ absl::Status ValidatePerHead(const AttentionProblem& problem,
   if (problem.sinks) {
     status.Update(ReadPerHead("sinks", *problem.sinks, valid, valid.sinks));
     if (valid.sinks && !problem.sinks_checked) {
-      status.Update(CheckSinks(*problem.sinks, valid));
+      status.Update(CheckSinks(*problem.sinks, problem.first_entry, valid));
     }
   }
   return status;

@@ -26,13 +26,13 @@ Values::Values(const ValidatedProblem& problem, const Plan& plan,
       stride_(plan.padded_value_width +
               (plan.padded_value_width % kPageFloats == 0 ? kMaxLanes : 0)) {
   if (plan.decode) return;
+  const int64_t most = std::min(plan.key_tile, problem.key_length);
   if (terms_ == 0) {
-    const int64_t keys = std::min(plan.key_tile, problem.key_length);
-    values_ = scratch.Take<float>(keys * stride_);
-    places_ = scratch.Take<const float*>(keys);
+    values_ = scratch.Take<float>(most * stride_);
+    places_ = scratch.Take<const float*>(most);
     return;
   }
-  const int64_t keys = RoundUp(plan.key_tile, kBf16Panel);
+  const int64_t keys = RoundUp(most, kBf16Panel);
   const int64_t pairs = RoundUp(problem.value_width, kBf16Panel) / 2;
   bf16_rows_ = scratch.Take<float>(keys * pairs);
   bf16_places_ = scratch.Take<const unsigned char*>(keys);

@@ -16,7 +16,9 @@ Bf16DotProduct::Bf16DotProduct(const ValidatedProblem& problem,
       terms_(plan.bf16_terms),
       width_(RoundUp(CeilDivide(problem.key_width, 2), kBf16Depth)),
       copy_(terms_ == 2 ? kernels.split_fp16 : kernels.copy_bf16) {
-  const int64_t keys = RoundUp(plan.key_tile, kBf16Panel);
+  // Wide keys may be few, which then fit into what a thread keeps.
+  const int64_t keys =
+      RoundUp(std::min(plan.key_tile, problem.key_length), kBf16Panel);
   const int64_t row_width = terms_ * width_;
   queries_ = scratch.Take<float>(PaddedBf16Rows(plan.row_block) * row_width);
   rows_ = scratch.Take<float>(kBf16Panel * row_width);

@@ -25,10 +25,11 @@ class Projection {
 
   /// Puts columns first ... first + columns - 1 of `rows` rows times the matrix
   /// at `to`, rows `to_stride` floats apart and written in whole vectors.
-  /// read(i, n) gives columns i ... i + n - 1 of the rows, n <= kDepth.
+  /// read(i, n) gives columns i ... i + n - 1 of the rows, n <= kDepth. Ends
+  /// after kDepth of them where stopped(): a wide matrix takes seconds.
   void Project(int64_t rows, int64_t first, int64_t columns,
-               absl::FunctionRef<FloatRows(int64_t, int64_t)> read, float* to,
-               int64_t to_stride);
+               absl::FunctionRef<FloatRows(int64_t, int64_t)> read,
+               absl::FunctionRef<bool()> stopped, float* to, int64_t to_stride);
 
  private:
   FloatRows Piece(int64_t first_row, int64_t rows, int64_t first_column,

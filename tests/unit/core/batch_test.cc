@@ -3,6 +3,9 @@
 #include "core/batch.h"
 
 #include <cstdint>
+#include <limits>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -14,6 +17,7 @@ namespace attention {
 namespace {
 
 using test::StatusIs;
+using ::testing::Eq;
 using ::testing::HasSubstr;
 using testing::ProblemBuilder;
 using ::testing::StartsWith;
@@ -31,6 +35,11 @@ class BatchTest : public ::testing::Test {
     EXPECT_THAT(
         ValidateBatch(problem()).status(),
         StatusIs(absl::StatusCode::kInvalidArgument, StartsWith(message)));
+  }
+
+  void ExpectAll(const std::string& message) {
+    EXPECT_THAT(ValidateBatch(problem()).status(),
+                StatusIs(absl::StatusCode::kInvalidArgument, Eq(message)));
   }
 
   ProblemBuilder builder_;
@@ -159,6 +168,59 @@ TEST_F(BatchTest, LengthsAreOfEntries) {
   EXPECT_THAT(ValidateBatch(problem()).status(),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("(in entry 1 of the packed batch)")));
+}
+
+TEST_F(BatchTest, ErrorsHaveTheIndicesOfTheBatch) {
+  const std::string of_entry = " (in entry 1 of the packed batch)";
+  problem().masks.valid_lens = builder_.Ints({2}, {4, 2});
+  ExpectAll(
+      "valid_lens: element [1] is 2 (expected 0 to 1, the number of keys)" +
+      of_entry);
+  problem().masks.valid_lens.reset();
+  problem().masks.query_offsets =
+      builder_.Longs({2}, {0, (int64_t{1} << 62) + 1});
+  ExpectAll(
+      "query_offsets: element [1] is 4611686018427387905 (expected -2^62 to "
+      "2^62)" +
+      of_entry);
+  problem().masks.query_offsets.reset();
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  problem().sinks = builder_.Floats({2, 4}, {0, 0, 0, 0, 0, 0, kInfinity, 0});
+  ExpectAll(
+      "sinks: element [1, 2] is inf (expected a finite number, or -inf for no "
+      "sink)" +
+      of_entry);
+}
+
+TEST_F(BatchTest, ErrorsOfOwnKeysHaveTheIndicesOfTheBatch) {
+  ProblemBuilder builder({2, 3, 8}, {1, 1, 5, 8}, {1, 1, 5, 6});
+  builder.problem.key_value_of_entries.assign(2, builder.problem.key_value);
+  builder.problem.key_value.clear();
+  builder.problem.masks.valid_lens = builder.Ints({2, 3}, {5, 5, 5, 5, 5, 6});
+  EXPECT_EQ(ValidateBatch(builder.problem).status().message(),
+            "valid_lens: element [1, 2] is 6 (expected 0 to 5, the number of "
+            "keys) (in entry 1 of the batch)");
+}
+
+TEST_F(BatchTest, ErrorsHaveTheShapesOfTheBatch) {
+  const auto zeros = [this](Shape shape) {
+    return builder_.Zeros(DataType::kFloat32, std::move(shape));
+  };
+  auto& [key, value, key_scale, value_scale, checked, page] =
+      problem().key_value[0];
+  key = zeros({5, 2, 7});
+  ExpectAll(
+      "key: shape [5, 2, 7] has width 7, query has 8 (scaled dot product needs "
+      "equal widths)");
+  key = zeros({5, 3, 8});
+  ExpectAll(
+      "key: shape [5, 3, 8] has 3 heads, query has 4 (the query's heads are a "
+      "multiple of the key's)");
+  key = zeros({5, 2, 8});
+  value = zeros({5, 1, 6});
+  ExpectAll("value: shape [5, 1, 6] has heads 1, key has 2");
+  problem().query = zeros({5, 4, 0});
+  ExpectAll("query: shape [5, 4, 0] has width 0 (expected 1 or more)");
 }
 
 TEST_F(BatchTest, ViewsOfEntriesAreChecked) {

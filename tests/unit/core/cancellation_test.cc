@@ -5,8 +5,11 @@
 #include <ctime>
 #include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "core/cpu/cpu_backend.h"
+#include "core/cpu/targets.h"
 #include "core/engine.h"
 #include "tests/unit/core/problem_builder.h"
 
@@ -90,6 +93,50 @@ std::clock_t TimeOfWideTile(bool stops) {
 
 TEST(CancellationOfWideScoresTest, StopsWithinAPartOfATile) {
   EXPECT_LT(3 * TimeOfWideTile(true), TimeOfWideTile(false));
+}
+
+int projections = 0;
+std::stop_source* stops_projections = nullptr;
+
+void ProjectAndStop(const cpu::ProjectArgs& args) {
+  ++projections;
+  stops_projections->request_stop();
+  cpu::Targets()[0].project(args);
+}
+
+// How many projections the cpu backend computes where the first one asks for a
+// stop.
+int ProjectionsUntilStopped(const testing::ProblemBuilder& builder) {
+  cpu::Kernels kernels = cpu::Targets()[0];
+  kernels.project = ProjectAndStop;
+  EngineOptions options;
+  options.threads = 1;
+  options.backend = "cpu";
+  options.more_backends.push_back(MakeCpuBackend(kernels));
+  const auto engine = Engine::Create(std::move(options));
+  std::stop_source stop;
+  stops_projections = &stop;
+  projections = 0;
+  const AttentionJob job = RunJob(**engine, builder.problem, stop);
+  EXPECT_EQ(job.status.code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(job.tiles_computed, 0);
+  return projections;
+}
+
+TEST(CancellationOfProjectionsTest, StopsWithinABilinearOne) {
+  testing::ProblemBuilder builder({8, 640}, {16, 128}, {16, 1});
+  builder.problem.scoring =
+      Bilinear{builder.Zeros(DataType::kFloat32, {640, 128})};
+  EXPECT_EQ(ProjectionsUntilStopped(builder), 1);
+}
+
+TEST(CancellationOfProjectionsTest, StopsWithinAnAdditiveOne) {
+  testing::ProblemBuilder builder({8, 640}, {16, 128}, {16, 1});
+  builder.problem.scoring =
+      Additive{builder.Zeros(DataType::kFloat32, {640, 128}),
+               builder.Zeros(DataType::kFloat32, {128, 128}),
+               builder.Zeros(DataType::kFloat32, {128})};
+  EXPECT_EQ(ProjectionsUntilStopped(builder), 1);
 }
 
 std::vector<std::string> Backends() {

@@ -344,6 +344,51 @@ TEST(WithoutMemoryTest, WhatIsComputedStays) {
   }
 }
 
+// Nobody counts their memory (Engine::IsQuick).
+TEST(QuickProblemsTest, FitIntoWhatAThreadKeeps) {
+  EngineOptions options;
+  options.backend = "cpu";
+  options.threads = 1;
+  const auto engine = *Engine::Create(std::move(options));
+  int quick = 0;
+  const auto expect_fits = [&](const Case& of) {
+    const ZeroProblem zeros(of);
+    if (!engine->IsQuick(zeros.problem())) return;
+    ++quick;
+    EXPECT_EQ(engine->WorkingBytes(zeros.problem()), 0)
+        << Name(of.type) << ", widths " << of.key_width << " and "
+        << of.value_width << ", hidden " << of.hidden << ", bilinear "
+        << of.bilinear << ", Gaussian " << of.gaussian << ", weights "
+        << of.weights;
+  };
+  for (const DataType type :
+       {DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16}) {
+    for (const int64_t width : {1, 100, 1000, 4000, 8000, 16'000}) {
+      for (const bool weights : {false, true}) {
+        Case of = {.name = "Quick",
+                   .key_width = width,
+                   .value_width = 1,
+                   .type = type,
+                   .weights = weights};
+        expect_fits(of);
+        of.gaussian = true;
+        expect_fits(of);
+        std::swap(of.key_width, of.value_width);
+        expect_fits(of);
+        of.gaussian = false;
+        expect_fits(of);
+        of.bilinear = true;
+        expect_fits(of);
+        of.bilinear = false;
+        of.hidden = std::max<int64_t>(1, width / 20);
+        of.value_width = 1;
+        expect_fits(of);
+      }
+    }
+  }
+  EXPECT_GT(quick, 100);
+}
+
 using Parameter = std::tuple<std::string, int, Case>;
 
 class WorkingBytesTest : public ::testing::TestWithParam<Parameter> {
