@@ -18,7 +18,7 @@ from attention_client import (
     _sequence_calls,
     _sequence_tensors,
 )
-from attention_client._feed import AsyncFeed, Feed, Outgoing
+from attention_client._feed import AsyncFeed, EndedError, Feed, Outgoing, reply_of
 from attention_client._known import Known
 from attention_client._options import Options, Request
 from attention_client._reply import Result
@@ -148,10 +148,8 @@ class AsyncClient(_channel.Caller):
                 while not window.is_ready():
                     window.put(await self._read(feed, stream, timeout))
                 yield window.take(return_errors)
-        except asyncio.CancelledError:
-            if self._is_closed:  # which ends the stream and its source
-                raise self._closed() from None
-            raise
+        except EndedError:
+            raise self._ended() from None
         finally:
             self._feeds.discard(feed)
             if not self._is_inherited():
@@ -329,17 +327,20 @@ class AsyncClient(_channel.Caller):
     ) -> bytes:
         timeout = self._seconds(timeout)
         self._check_open()
+        call = self._unary[method](
+            request, timeout=timeout, metadata=self._metadata_with(metadata)
+        )
         try:
-            reply: bytes = await self._unary[method](
-                request, timeout=timeout, metadata=self._metadata_with(metadata)
-            )
+            reply: bytes = await reply_of(call)
         except grpc.RpcError as error:
             raise from_rpc_error(error, self.target) from None
-        except asyncio.CancelledError:
-            if self._is_closed:  # which ends calls that run
-                raise self._closed() from None
-            raise
+        except EndedError:
+            raise self._ended() from None
         return reply
+
+    def _ended(self) -> BaseException:
+        """What a call raises that was cancelled, where its task was not."""
+        return self._closed() if self._is_closed else asyncio.CancelledError()
 
     async def _read(self, feed: Feed | AsyncFeed, stream: Any, timeout: float) -> bytes:
         try:
