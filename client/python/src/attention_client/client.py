@@ -215,9 +215,14 @@ class Client(_channel.Caller, KeepsSequences):
         """
         timeout = self._seconds(timeout)
         self._check_open()
-        return self._unary[method].future(
-            request, timeout=timeout, metadata=self._metadata_with(metadata)
-        )
+        try:
+            return self._unary[method].future(
+                request, timeout=timeout, metadata=self._metadata_with(metadata)
+            )
+        except ValueError:
+            if self._is_closed:  # as in _call
+                raise self._closed() from None
+            raise
 
     def _call(
         self,
