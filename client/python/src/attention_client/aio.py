@@ -145,8 +145,10 @@ class AsyncClient(_channel.Caller):
         try:
             while await feed.more():
                 _process.check(self._process)
+                end = self._loop.time() + timeout
                 while not window.is_ready():
-                    window.put(await self._read(feed, stream, timeout))
+                    left = end - self._loop.time()
+                    window.put(await self._read(feed, stream, left, timeout))
                 yield window.take(return_errors)
         except EndedError:
             raise self._ended() from None
@@ -342,9 +344,12 @@ class AsyncClient(_channel.Caller):
         """What a call raises that was cancelled, where its task was not."""
         return self._closed() if self._is_closed else asyncio.CancelledError()
 
-    async def _read(self, feed: Feed | AsyncFeed, stream: Any, timeout: float) -> bytes:
+    async def _read(
+        self, feed: Feed | AsyncFeed, stream: Any, left: float, timeout: float
+    ) -> bytes:
+        """left: seconds, of a result's timeout."""
         try:
-            reply = await feed.reply(stream.read(), timeout)
+            reply = await feed.reply(stream.read(), left)
         except asyncio.TimeoutError:
             raise _channel.no_result_within(timeout) from None
         except grpc.RpcError as error:
