@@ -272,6 +272,9 @@ class ShardedSequence(EndsWithBlock):
         known.check_layer(layer)
         if position is None:
             position = self._lengths[layer]
+        position = fanout.integer(position, "position")
+        if position < 0:  # of which no range would take a row
+            raise InvalidArgumentError(f"position: {position} (expected 0 or more)")
         return NewKeys(known.rows(key, value), position)
 
     def _until_up_to_date(
