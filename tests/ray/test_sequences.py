@@ -226,7 +226,12 @@ def test_no_append_leaves_a_gap_before_it(cluster, normal, is_step):
             sequence.append(row, row, position=position)
 
     with cluster.sequence(heads=HEADS, width=WIDTH, range_keys=64) as sequence:
-        for position in (1, 64, 65, 128):
+        ranges = sequence.describe().ranges
+        for position in (65, 128, 1 << 40):
+            with pytest.raises(OutOfRangeError, match="leaves a gap"):
+                append(sequence, position)
+        assert sequence.describe().ranges == ranges
+        for position in (1, 64):
             with pytest.raises(OutOfRangeError, match="leaves a gap"):
                 append(sequence, position)
         sequence.append(keys, keys)
