@@ -263,8 +263,12 @@ def test_a_cancelled_task_ends_the_call(run, normal):
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
-@pytest.mark.parametrize("is_closed", [False, True])
-def test_a_call_that_is_ended_by_close_says_so(normal, is_stream, is_closed):
+@pytest.mark.parametrize(
+    ("is_cancelled", "is_closed"), [(False, True), (True, False), (True, True)]
+)
+def test_a_call_that_is_ended_by_close_says_so(
+    normal, is_stream, is_cancelled, is_closed
+):
     x = normal(1, 2, 4)
     is_reached, is_free = threading.Event(), threading.Event()
 
@@ -283,13 +287,17 @@ def test_a_call_that_is_ended_by_close_says_so(normal, is_stream, is_closed):
         async with AsyncClient(target) as client:
             asking = asyncio.create_task(ask(client))
             await asyncio.to_thread(is_reached.wait, 60)
-            await client.close() if is_closed else asking.cancel()
+            if is_cancelled:
+                asking.cancel()
+            if is_closed:
+                await client.close()
             await asking
 
     with FailingServer(answer) as failing:
-        expected = CancelledError if is_closed else asyncio.CancelledError
+        # A task that was cancelled is, whatever else happens.
+        expected = asyncio.CancelledError if is_cancelled else CancelledError
         try:
-            with pytest.raises(expected, match="is closed" if is_closed else None):
+            with pytest.raises(expected, match=None if is_cancelled else "is closed"):
                 asyncio.run(main(failing.target))
         finally:
             is_free.set()

@@ -61,6 +61,14 @@ class Silent(FailingServer):
         super().__exit__()
 
 
+def refusal(number):
+    """The reply to one request of a stream."""
+    reply = _messages.message("attention.v1.AttendStreamResponse")
+    made = reply(id=f"request {number}")
+    made.error.message = f"the reply to {number}"
+    return made.SerializeToString()
+
+
 class OneReply:
     """A stream whose only reply comes when a test says so."""
 
@@ -73,9 +81,7 @@ class OneReply:
         return await self._reply
 
     def come(self):
-        reply = _messages.message("attention.v1.AttendStreamResponse")(id="request 1")
-        reply.error.message = "the reply"
-        self._reply.set_result(reply.SerializeToString())
+        self._reply.set_result(refusal(1))
 
     def cancel(self):
         pass
@@ -358,6 +364,39 @@ def test_a_timeout_holds_while_the_source_waits():
 
     with Silent() as silent:
         run(calls, silent.target)
+
+
+def test_replies_to_others_leave_a_result_its_timeout(server):
+    class Backwards:
+        def __init__(self):
+            self._left = [3, 2, 1]
+
+        async def read(self):
+            return refusal(self._left.pop(0))
+
+        def cancel(self):
+            pass
+
+    async def calls(client):
+        await client.health()  # opens its channel
+        client._attend_stream = lambda *_, **__: Backwards()
+        loop, read, given = asyncio.get_running_loop(), client._read, []
+        now, passed = loop.time, 0
+        loop.time = lambda: now() + passed
+
+        async def slow(feed, stream, left, timeout):
+            nonlocal passed
+            given.append(left)
+            reply = await read(feed, stream, left, timeout)
+            passed += 10
+            return reply
+
+        client._read = slow
+        results = client.attend_many([REQUEST] * 3, timeout=30, return_errors=True)
+        assert [str(one)[-1] async for one in results] == ["1", "2", "3"]
+        assert 30 >= given[0] > 20 >= given[1] > 10 >= given[2]
+
+    run(calls, server.target)
 
 
 def test_no_timeout_counts_while_nothing_is_outstanding(server):

@@ -26,6 +26,7 @@ from attention_client import (
     ScaledDotProduct,
     UnavailableError,
     UnimplementedError,
+    _channel,
     _messages,
     _wire,
 )
@@ -156,6 +157,15 @@ def test_a_closed_client_says_so(server):
 
     with pytest.raises(CancelledError, match="is closed"):
         asyncio.run(of_asyncio())
+
+
+@pytest.mark.parametrize("name", ["_call", "_start"])
+def test_a_client_that_is_closed_meanwhile_says_so(server, monkeypatch, name):
+    client = Client(server.target)
+    # It finds it open, and another thread closes it then.
+    monkeypatch.setattr(client, "_check_open", client.close)
+    with pytest.raises(CancelledError, match="is closed"):
+        getattr(client, name)(_channel.INFO, b"", None, None)
 
 
 @pytest.mark.parametrize("said", ["", "Method not found!", "unknown service attention"])

@@ -12,6 +12,8 @@ from attention_client import (
     Result,
     UnavailableError,
     Client,
+    _messages,
+    client as client_module,
 )
 
 
@@ -151,6 +153,36 @@ def test_a_stream_may_last_longer_than_its_timeout(client, normal):
     results = list(client.attend_many(until_the_end(), timeout=timeout))
     assert time.monotonic() > end
     assert len(results) % 3 == 0
+
+
+def test_replies_to_others_leave_a_result_its_timeout(client, normal, monkeypatch):
+    class Backwards:
+        def __iter__(self):
+            for number in (3, 2, 1):
+                reply = _messages.message("attention.v1.AttendStreamResponse")
+                made = reply(id=f"request {number}")
+                made.error.message = f"the reply to {number}"
+                yield made.SerializeToString()
+
+        def cancel(self):
+            pass
+
+    now, passed, given = time.monotonic, 0, []
+    take = client_module._next
+
+    def slow(incoming, left, timeout):
+        nonlocal passed
+        given.append(left)
+        passed += 10
+        return take(incoming, left, timeout)
+
+    monkeypatch.setattr(client, "_attend_stream", lambda *_, **__: Backwards())
+    monkeypatch.setattr(time, "monotonic", lambda: now() + passed)
+    monkeypatch.setattr(client_module, "_next", slow)
+    asked = requests(normal, 3)
+    results = client.attend_many(asked, timeout=30, return_errors=True)
+    assert [str(one)[-1] for one in results] == ["1", "2", "3"]
+    assert 30 >= given[0] > 20 >= given[1] > 10 >= given[2]
 
 
 def test_a_stream_to_nobody_is_unavailable(tmp_path, normal):

@@ -12,7 +12,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from waiting import wait_for_nodes, wait_until
 
 from attention_client import DeadlineExceededError, InvalidArgumentError
-from attention_client.ray import AttentionCluster
+from attention_client.ray import AttentionCluster, moving
 
 HEADS, WIDTH, KEYS = 2, 16, 700
 MEMORY = 64 << 20  # that a server asks Ray for
@@ -101,6 +101,36 @@ def test_a_fork_that_nobody_waits_for_is_not_left():
         # The map has begun it, and does what it was asked for now.
         wait_until(lambda: not is_changing(sequence.name))
         assert one.sequences() == [sequence.name]
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_node_whose_server_does_not_start_is_not_left():
+    flags = {"no_such_flag": 1}
+    with pytest.raises(RuntimeError, match="no-such-flag"):
+        AttentionCluster(1, name="broken", cpus=0, flags=flags, is_kept=True)
+
+    def left():
+        named = ray.util.list_named_actors(all_namespaces=True)
+        return [one for one in named if "broken" in one["name"]]
+
+    wait_until(lambda: not left())
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_node_that_a_map_has_when_it_starts_anew_is_kept(monkeypatch):
+    with AttentionCluster(1, name="anew", cpus=0, is_kept=True) as cluster:
+        ask = cluster._ask
+
+        def restarting(method, *arguments, **options):
+            answer = ask(method, *arguments, **options)
+            if method == "add_node":
+                raise moving.RestartingError("told to fail")
+            return answer
+
+        monkeypatch.setattr(cluster, "_ask", restarting)
+        with pytest.raises(moving.RestartingError):
+            cluster.add_nodes(1)
+        assert len(cluster.nodes()) == 2
 
 
 def test_what_was_made_and_nobody_can_name_is_not_left(cluster, tmp_path, monkeypatch):

@@ -201,6 +201,18 @@ def test_a_step_that_is_repeated_sees_what_it_saw(both, normal, count):
     assert sharded.lengths == whole.lengths == (first + 93,)
 
 
+@pytest.mark.parametrize("position", [-1, -5])
+def test_a_negative_position_is_refused_as_by_one_server(both, normal, position):
+    rows = normal(HEADS, 8, WIDTH), normal(HEADS, 8, WIDTH)
+    expected = rf"position: {position} \(expected:? 0 or more\)"
+    for one in both:
+        with pytest.raises(InvalidArgumentError, match=expected):
+            one.append(*rows, position=position)
+        with pytest.raises(InvalidArgumentError, match=expected):
+            one.attend(normal(4, 8, WIDTH), append=rows, position=position)
+        assert one.lengths == one.describe().lengths == (KEYS,)
+
+
 @pytest.mark.parametrize("is_step", [False, True])
 def test_no_append_leaves_a_gap_before_it(cluster, normal, is_step):
     wait_for_nodes(cluster, 4)
@@ -214,7 +226,12 @@ def test_no_append_leaves_a_gap_before_it(cluster, normal, is_step):
             sequence.append(row, row, position=position)
 
     with cluster.sequence(heads=HEADS, width=WIDTH, range_keys=64) as sequence:
-        for position in (1, 64, 65, 128):
+        ranges = sequence.describe().ranges
+        for position in (65, 128, 1 << 40):
+            with pytest.raises(OutOfRangeError, match="leaves a gap"):
+                append(sequence, position)
+        assert sequence.describe().ranges == ranges
+        for position in (1, 64):
             with pytest.raises(OutOfRangeError, match="leaves a gap"):
                 append(sequence, position)
         sequence.append(keys, keys)

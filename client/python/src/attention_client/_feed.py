@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Iterable
 from typing import Any, TypeAlias
 
 from attention_client._options import Request
@@ -11,6 +11,10 @@ from attention_client._window import END, Window
 
 # What is to be sent, and None after the last of it.
 Outgoing: TypeAlias = "asyncio.Queue[bytes | None]"
+
+
+class EndedError(Exception):
+    """What a task waits for was cancelled, not the task; asyncio tells them alike."""
 
 
 class Feed:
@@ -35,9 +39,9 @@ class Feed:
                 _send(request, self._window, self._outgoing)
         return not self._window.is_empty()
 
-    async def reply(self, reading: Coroutine[Any, Any, Any], timeout: float) -> Any:
+    async def reply(self, reading: Awaitable[Any], timeout: float) -> Any:
         """What reading gives, or an asyncio.TimeoutError."""
-        return await _reply(reading, timeout)
+        return await reply_of(reading, timeout)
 
     async def close(self) -> None:
         """Takes no more."""
@@ -85,12 +89,12 @@ class AsyncFeed:
             self._has_news.clear()
             await self._has_news.wait()
         if self._task.done():
-            self._task.result()
+            _result(self._task)
         return not self._window.is_empty()
 
-    async def reply(self, reading: Coroutine[Any, Any, Any], timeout: float) -> Any:
+    async def reply(self, reading: Awaitable[Any], timeout: float) -> Any:
         """As Feed.reply. Raises what the source raises first."""
-        return await _reply(reading, timeout, self._task)
+        return await reply_of(reading, timeout, self._task)
 
     async def close(self) -> None:
         """Cancels the source. asyncio logs an error of it that nobody has got."""
@@ -99,34 +103,41 @@ class AsyncFeed:
         await asyncio.wait({self._task})
 
 
-async def _reply(
-    reading: Coroutine[Any, Any, Any],
-    timeout: float,
+async def reply_of(
+    reading: Awaitable[Any],
+    timeout: float | None = None,
     source: asyncio.Task[None] | None = None,
 ) -> Any:
-    """What reading gives.
+    """What reading gives. An EndedError where it, or the source, was cancelled.
 
     asyncio.wait_for() loses a cancellation that comes together with the reply, until
     Python 3.12.
     """
     loop = asyncio.get_running_loop()
-    end = loop.time() + timeout
+    end = None if timeout is None else loop.time() + timeout
     read = asyncio.ensure_future(reading)
     awaited = {read} if source is None else {read, source}
     try:
         while not read.done():
-            left, first = end - loop.time(), asyncio.FIRST_COMPLETED
+            left = None if end is None else end - loop.time()
+            first = asyncio.FIRST_COMPLETED
             done, _ = await asyncio.wait(awaited, timeout=left, return_when=first)
             if not done:
                 raise asyncio.TimeoutError
             if source is not None and read not in done:
-                source.result()
+                _result(source)
                 awaited = {read}
-        return read.result()
+        return _result(read)
     except BaseException:
         read.cancel()
         await asyncio.gather(read, return_exceptions=True)
         raise
+
+
+def _result(task: asyncio.Future[Any]) -> Any:
+    if task.cancelled():
+        raise EndedError
+    return task.result()
 
 
 def _send(request: Request, window: Window, outgoing: Outgoing) -> None:

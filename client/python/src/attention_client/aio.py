@@ -18,7 +18,7 @@ from attention_client import (
     _sequence_calls,
     _sequence_tensors,
 )
-from attention_client._feed import AsyncFeed, Feed, Outgoing
+from attention_client._feed import AsyncFeed, EndedError, Feed, Outgoing, reply_of
 from attention_client._known import Known
 from attention_client._options import Options, Request
 from attention_client._reply import Result
@@ -145,13 +145,13 @@ class AsyncClient(_channel.Caller):
         try:
             while await feed.more():
                 _process.check(self._process)
+                end = self._loop.time() + timeout
                 while not window.is_ready():
-                    window.put(await self._read(feed, stream, timeout))
+                    left = end - self._loop.time()
+                    window.put(await self._read(feed, stream, left, timeout))
                 yield window.take(return_errors)
-        except asyncio.CancelledError:
-            if self._is_closed:  # which ends the stream and its source
-                raise self._closed() from None
-            raise
+        except EndedError:
+            raise self._ended() from None
         finally:
             self._feeds.discard(feed)
             if not self._is_inherited():
@@ -329,21 +329,27 @@ class AsyncClient(_channel.Caller):
     ) -> bytes:
         timeout = self._seconds(timeout)
         self._check_open()
+        call = self._unary[method](
+            request, timeout=timeout, metadata=self._metadata_with(metadata)
+        )
         try:
-            reply: bytes = await self._unary[method](
-                request, timeout=timeout, metadata=self._metadata_with(metadata)
-            )
+            reply: bytes = await reply_of(call)
         except grpc.RpcError as error:
             raise from_rpc_error(error, self.target) from None
-        except asyncio.CancelledError:
-            if self._is_closed:  # which ends calls that run
-                raise self._closed() from None
-            raise
+        except EndedError:
+            raise self._ended() from None
         return reply
 
-    async def _read(self, feed: Feed | AsyncFeed, stream: Any, timeout: float) -> bytes:
+    def _ended(self) -> BaseException:
+        """What a call raises that was cancelled, where its task was not."""
+        return self._closed() if self._is_closed else asyncio.CancelledError()
+
+    async def _read(
+        self, feed: Feed | AsyncFeed, stream: Any, left: float, timeout: float
+    ) -> bytes:
+        """left: seconds, of a result's timeout."""
         try:
-            reply = await feed.reply(stream.read(), timeout)
+            reply = await feed.reply(stream.read(), left)
         except asyncio.TimeoutError:
             raise _channel.no_result_within(timeout) from None
         except grpc.RpcError as error:

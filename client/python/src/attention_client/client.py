@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, overload
 
@@ -155,8 +156,10 @@ class Client(_channel.Caller, KeepsSequences):
                     if window.is_empty():
                         return
                     _process.check(self._process)
+                    end = time.monotonic() + timeout
                     while not window.is_ready():
-                        window.put(_next(incoming, timeout))
+                        left = max(end - time.monotonic(), 0)
+                        window.put(_next(incoming, left, timeout))
                     yield window.take(return_errors)
         finally:
             outgoing.put(None)  # lets the thread go that sends
@@ -215,9 +218,14 @@ class Client(_channel.Caller, KeepsSequences):
         """
         timeout = self._seconds(timeout)
         self._check_open()
-        return self._unary[method].future(
-            request, timeout=timeout, metadata=self._metadata_with(metadata)
-        )
+        try:
+            return self._unary[method].future(
+                request, timeout=timeout, metadata=self._metadata_with(metadata)
+            )
+        except ValueError:
+            if self._is_closed:  # as in _call
+                raise self._closed() from None
+            raise
 
     def _call(
         self,
@@ -255,9 +263,12 @@ def _read(
         incoming.put(AttentionError("the stream has ended before all replies came"))
 
 
-def _next(incoming: queue.SimpleQueue[bytes | AttentionError], timeout: float) -> bytes:
+def _next(
+    incoming: queue.SimpleQueue[bytes | AttentionError], left: float, timeout: float
+) -> bytes:
+    """A reply that comes within the seconds that are left of a result's timeout."""
     try:
-        reply = incoming.get(timeout=timeout)
+        reply = incoming.get(timeout=left)
     except queue.Empty:
         raise _channel.no_result_within(timeout) from None
     if isinstance(reply, AttentionError):

@@ -392,14 +392,22 @@ class AttentionCluster:
         )
         try:
             report: NodeReport = self._ask("add_node", name, _START, timeout=None)
-        except DeadlineExceededError:
-            ray.kill(actor)
+        except BaseException as error:
+            # A map that was started anew may have taken it, and says so.
+            if not (isinstance(error, moving.RestartingError) and self._has(name)):
+                ray.kill(actor)  # one that is kept would stay
+            if not isinstance(error, DeadlineExceededError):
+                raise
             raise FailedPreconditionError(
                 f"nodes: Ray has started no server within {_START} s (expected a node "
                 f"with {needs} to spare beside the {len(taken)} that have one)"
             ) from None
         self._actors.append(actor)  # which lives as long as its handles
         return report
+
+    def _has(self, actor: str) -> bool:
+        """Whether the map has the node of an actor."""
+        return any(node.startswith(f"{actor}.") for node in self._ask("targets"))
 
 
 def _map_name(name: str) -> str:

@@ -194,19 +194,20 @@ def _rows(given: dict[str, Any], count: int, length: int) -> Rows:
             raise InvalidArgumentError(f"{name}: given beside causal='bottom_right'")
         first = length - count
     else:
-        first = _integer(offset or 0, "query_offset")
-        first -= _integer(key_offset, "key_offset")
+        first = integer(offset or 0, "query_offset")
+        first -= integer(key_offset, "key_offset")
     if causal != "none":
         given["causal"] = "top_left"
     sides = window_sides(given["window"]) if "window" in given else {}
     left, right = (
-        None if (size := sides.get(name)) in (None, -1) else _integer(size, name)
+        None if (size := sides.get(name)) in (None, -1) else integer(size, name)
         for name in ("window_left", "window_right")
     )
     return Rows(first, count, causal != "none", left, right)
 
 
-def _integer(value: Any, name: str) -> int:
+def integer(value: Any, name: str) -> int:
+    """What Python takes as an index."""
     try:
         return int(value.__index__())
     except AttributeError:

@@ -157,7 +157,7 @@ class MapActor:
         made = SequenceMap(name, form, replicas, range_keys, 0, ())
         self._state.add(made)
         try:
-            return self.extend(name, 1)
+            return self.extend(name, 0, 1)
         except BaseException:
             self._state.remove(name)
             raise
@@ -168,9 +168,18 @@ class MapActor:
     def names(self) -> list[str]:
         return sorted(known.name for known in self._state.sequences())
 
-    def extend(self, name: str, end: int) -> SequenceMap:
-        """Gives all positions up to end a place."""
+    def extend(self, name: str, position: int, end: int) -> SequenceMap:
+        """Gives all positions up to end a place, for keys from position on.
+
+        Where even the place before them is missing, no server would take them, and
+        what the map had become would stay.
+        """
         with self._placement.changing(name) as known:
+            if position > known.end:
+                raise OutOfRangeError(
+                    f"position: {position} leaves a gap, there is no key at "
+                    f"{position - 1}"
+                )
             while known.end < end:
                 size = capacity(known, end, len(self._state.usable()))
                 nodes = self._state.places(known, known.replicas)

@@ -129,7 +129,7 @@ class ShardedSequence(EndsWithBlock):
             return self._lengths[layer]
 
         left = self._left(timeout)
-        return self._until_up_to_date(attempt, layer, rows.end, left, metadata)
+        return self._until_up_to_date(attempt, layer, rows, left, metadata)
 
     def attend(
         self,
@@ -190,8 +190,7 @@ class ShardedSequence(EndsWithBlock):
             )
 
         left = self._left(timeout)
-        end = length if rows else 0
-        return self._until_up_to_date(attempt, layer, end, left, metadata)
+        return self._until_up_to_date(attempt, layer, rows, left, metadata)
 
     def fork(
         self,
@@ -272,24 +271,28 @@ class ShardedSequence(EndsWithBlock):
         known.check_layer(layer)
         if position is None:
             position = self._lengths[layer]
+        position = fanout.integer(position, "position")
+        if position < 0:  # of which no range would take a row
+            raise InvalidArgumentError(f"position: {position} (expected 0 or more)")
         return NewKeys(known.rows(key, value), position)
 
     def _until_up_to_date(
         self,
         attempt: Callable[[Asking], Returned],
         layer: int,
-        end: int,
+        rows: NewKeys | None,
         left: Callable[[], float],
         metadata: _channel.Metadata | None,
     ) -> Returned:
-        """Tries again where the map was out of date; end: how far it must reach."""
+        """Tries again where the map was out of date; rows: what needs a place there."""
         in_tree = True
         late: LateError | None = None
         for _ in range(_AT_ONCE):
             known = self._map
-            if end > known.end:
+            if rows is not None and rows.end > known.end:
                 self._cluster._check_open()
-                known = self._cluster._ask("extend", known.name, end, timeout=left())
+                place = rows.position, rows.end
+                known = self._cluster._ask("extend", known.name, *place, timeout=left())
                 self._map = known
             try:
                 asking = Asking(self._cluster, known, layer, left, metadata, in_tree)
