@@ -21,6 +21,7 @@ using ::attention::test::IsOk;
 using ::attention::test::StatusIs;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 using Request = inference::ModelInferRequest;
 
 inference::ModelInferRequest::InferInputTensor& AddInput(
@@ -382,6 +383,17 @@ TEST(InferReply, IsWhatTheGeneratedClassReadsOnAStream) {
                   .bool_param());
   EXPECT_THAT(response.infer_response().raw_output_contents(),
               ElementsAre("outp"));
+}
+
+TEST(EncodeInferStreamError, IsShortWhateverTheIdAndTheMessage) {
+  const std::string text(1 << 20, 'x');
+  const std::string reply = Flatten(
+      EncodeInferStreamError(text, absl::InvalidArgumentError(text)).bytes());
+  EXPECT_LT(reply.size(), 2048);
+  inference::ModelStreamInferResponse response;
+  ASSERT_TRUE(response.ParseFromString(reply));
+  EXPECT_THAT(response.infer_response().id(), StartsWith("xxx"));
+  EXPECT_THAT(response.error_message(), StartsWith("xxx"));
 }
 
 }  // namespace
