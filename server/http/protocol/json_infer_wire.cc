@@ -207,7 +207,7 @@ void JsonInferWire::WriteOutput(const OutputTensor& output,
   const auto wanted = absl::c_find_if(
       asked, [&](const auto& one) { return one.name() == output.name(); });
   InferParameters place;
-  if (wanted != asked.end()) {
+  if (wanted != asked.end() && NamesRegion(wanted->parameters())) {
     for (const auto& [key, value] : wanted->parameters()) {
       if (IsRegionKey(key)) place[key] = value;
     }
