@@ -84,6 +84,18 @@ absl::Status DecodedBody(const std::string& body, HoldBytes hold) {
   return SmallWire().Decode(body, hold).status();
 }
 
+TEST(JsonInferWireTest, DecodingIsTheWorkOfTheJsonAlone) {
+  constexpr int64_t kBody = 64 << 20;
+  const auto work = [](std::optional<std::string> json_bytes) {
+    const Work of = SmallWire(std::move(json_bytes)).wire.DecodingWork(kBody);
+    return std::pair(of.kind, of.amount);
+  };
+  EXPECT_EQ(work(std::nullopt), std::pair(Work::kDecodeJson, 0x1p26));
+  EXPECT_EQ(work("1048576"), std::pair(Work::kDecodeJson, 0x1p20));
+  EXPECT_EQ(work("300"), std::pair(Work::kDecodeMessage, 0x1p26));
+  EXPECT_EQ(work("67108865").second, 0);  // more than the body: refused
+}
+
 TEST(JsonInferWireTest, AnEmptyNameIsNoRegion) {
   SmallWire small;
   const absl::StatusOr<AttentionRequest> request = small.Decode(R"({"inputs":[
