@@ -94,13 +94,13 @@ bool HasType(const Json& value, OptionType type) {
     case OptionType::kBool:
       return value.is_boolean();
     case OptionType::kWord:
-      return true;  // SetOption() knows the words
+      return value.is_string();  // SetOption() knows the words
   }
   return false;
 }
 
-const char* Expected(OptionType type) {
-  switch (type) {
+std::string Expected(const OptionField& option) {
+  switch (option.type) {
     case OptionType::kNumber:
       return "a number";
     case OptionType::kInteger:
@@ -110,7 +110,7 @@ const char* Expected(OptionType type) {
     case OptionType::kBool:
       return "true or false";
     case OptionType::kWord:
-      break;
+      return absl::StrCat("'", absl::StrJoin(option.words, "', '"), "'");
   }
   return "";
 }
@@ -132,8 +132,7 @@ absl::Status ReadOptions(const Json& options, AttentionProblem& defaults) {
           path, absl::StrCat("unknown key (expected ", OptionNames(), ")"));
     }
     if (!HasType(value, option->type)) {
-      return KeyError(path, absl::StrCat(JsonLine(value), " (expected ",
-                                         Expected(option->type), ")"));
+      return WrongValue(path, value, Expected(*option));
     }
     const absl::Status status = SetOption(*option, ValueOf(value), defaults);
     if (!status.ok()) return KeyError(path, status.message());

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/utf8.h"
 #include "server/request/request_builder.h"
 #include "server/scheduling/retry_after.h"
 #include "server/wire/attend_fields.h"
@@ -212,7 +213,8 @@ ReplyBuffer EncodeStreamError(const std::string& id,
                               const absl::Status& status) {
   const grpc::Status wire = ToGrpcStatus(status);
   v1::AttendStreamResponse response;
-  response.set_id(id);
+  // It may be the id that is refused for its length.
+  response.set_id(TruncateUtf8(id, kMostIdBytes));
   response.mutable_error()->set_code(static_cast<int>(wire.error_code()));
   response.mutable_error()->set_message(wire.error_message());
   if (const auto time = RetryTimeOf(status)) {

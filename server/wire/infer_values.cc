@@ -187,6 +187,12 @@ std::vector<SequenceLayer> SequencesOf(const InferSequence& sequence,
   return sequences;
 }
 
+bool NamesRegion(const InferParameters& parameters) {
+  const auto region = parameters.find("shared_memory_region");
+  return region != parameters.end() && !(region->second.has_string_param() &&
+                                         region->second.string_param().empty());
+}
+
 absl::StatusOr<RegionBytes> ReadRegion(absl::string_view field,
                                        const InferParameters& parameters,
                                        SharedMemoryAccess regions) {

@@ -47,6 +47,10 @@ std::string NamesOf(const InferSequence& sequence, absl::string_view model);
 std::vector<SequenceLayer> SequencesOf(const InferSequence& sequence,
                                        int64_t entries);
 
+/// Whether parameters of an input or an output name a region; an empty name is
+/// none.
+bool NamesRegion(const InferParameters& parameters);
+
 /// Where an input or an output lies, as its own parameters say; without a
 /// region where they name none. `field` is its name, `regions` are those
 /// that the caller may use. INVALID_ARGUMENT for a key that is unknown, a

@@ -12,6 +12,7 @@
 #include "server/request/request_builder.h"
 #include "server/wire/infer_inputs.h"
 #include "server/wire/message_pieces.h"
+#include "server/wire/status_table.h"
 
 namespace attention::server {
 namespace {
@@ -180,9 +181,9 @@ ReplyBuffer InferWire::Assemble(const ModelInferResponse& fields,
 ReplyBuffer EncodeInferStreamError(const std::string& id,
                                    const absl::Status& status) {
   ModelStreamInferResponse response;
-  // It may quote half a character, which clients' parsers refuse.
-  response.set_error_message(ToUtf8(status.message()));
-  response.mutable_infer_response()->set_id(id);
+  response.set_error_message(ToGrpcStatus(status).error_message());
+  // It may be the id that is refused for its length.
+  response.mutable_infer_response()->set_id(TruncateUtf8(id, kMostIdBytes));
   const grpc::Slice slice(response.SerializeAsString());
   return {&slice, 1};
 }

@@ -3,6 +3,7 @@
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/wire_format_lite.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -16,6 +17,9 @@ namespace {
 namespace pb = google::protobuf;
 using inference::InferTensorContents;
 using pb::internal::WireFormatLite;
+
+// Of contents that are read between two pauses, in bytes: some 5 ms.
+constexpr int kContentsPause = 1 << 20;
 
 // The field that has a type's elements; 0 where the protocol has none.
 int FieldOf(DataType type) {
@@ -39,12 +43,13 @@ int FieldOf(DataType type) {
 class ContentsReader {
  public:
   ContentsReader(absl::string_view input, DataType type, int64_t count,
-                 AlignedBuffer& buffer)
+                 AlignedBuffer& buffer, HoldBytes hold)
       : input_(input),
         type_(type),
         field_(FieldOf(type)),
         count_(count),
-        buffer_(buffer) {}
+        buffer_(buffer),
+        hold_(hold) {}
 
   absl::Status ReadPiece(absl::Span<const std::byte> bytes) {
     pb::io::CodedInputStream in(reinterpret_cast<const uint8_t*>(bytes.data()),
@@ -52,12 +57,14 @@ class ContentsReader {
     const int whole = static_cast<int>(bytes.size());
     const auto limit = in.PushLimit(whole);
     while (in.BytesUntilLimit() > 0) {
+      if (absl::Status status = Pause(in); !status.ok()) return status;
       const uint32_t tag = in.ReadTag();
       if (tag == 0) return Malformed();
       absl::Status status = ReadField(in, tag);
       if (!status.ok()) return status;
     }
     in.PopLimit(limit);
+    before_ += whole;
     return absl::OkStatus();
   }
 
@@ -68,6 +75,14 @@ class ContentsReader {
   }
 
  private:
+  // Others may run within it, and the request may be stopped.
+  absl::Status Pause(const pb::io::CodedInputStream& in) {
+    const int64_t at = before_ + in.CurrentPosition();
+    if (at < next_pause_) return absl::OkStatus();
+    next_pause_ = at + kContentsPause;
+    return hold_(0);
+  }
+
   absl::Status ReadField(pb::io::CodedInputStream& in, uint32_t tag) {
     const int number = WireFormatLite::GetTagFieldNumber(tag);
     const auto wire_type = WireFormatLite::GetTagWireType(tag);
@@ -98,7 +113,9 @@ class ContentsReader {
     if (type_ == DataType::kFloat32) return ReadFloats(in, size);
     const auto limit = in.PushLimit(static_cast<int>(size));
     while (in.BytesUntilLimit() > 0) {
-      if (absl::Status status = ReadElement(in); !status.ok()) return status;
+      absl::Status status = Pause(in);
+      if (status.ok()) status = ReadElement(in);
+      if (!status.ok()) return status;
     }
     in.PopLimit(limit);
     return absl::OkStatus();
@@ -109,8 +126,13 @@ class ContentsReader {
     if (size % sizeof(float) != 0) return Malformed();
     const auto count = static_cast<int64_t>(size / sizeof(float));
     if (count > count_ - read_) return TooMany();
-    if (!in.ReadRaw(Next(), static_cast<int>(size))) return Malformed();
-    read_ += count;
+    for (int left = static_cast<int>(size); left > 0;) {
+      const int part = std::min(left, kContentsPause);
+      if (!in.ReadRaw(Next(), part)) return Malformed();
+      read_ += part / static_cast<int>(sizeof(float));
+      left -= part;
+      if (absl::Status status = Pause(in); !status.ok()) return status;
+    }
     return absl::OkStatus();
   }
 
@@ -179,7 +201,11 @@ class ContentsReader {
   const int field_;
   const int64_t count_;
   AlignedBuffer& buffer_;
+  const HoldBytes hold_;
   int64_t read_ = 0;
+  // In bytes of contents.
+  int64_t before_ = 0;                   // those of earlier pieces
+  int64_t next_pause_ = kContentsPause;  // from the first piece on
 };
 
 }  // namespace
@@ -203,7 +229,7 @@ absl::StatusOr<AlignedBuffer> ReadTypedContents(
   if (absl::Status held = hold(size); !held.ok()) return held;
   absl::StatusOr<AlignedBuffer> buffer = AlignedBuffer::Create(size);
   if (!buffer.ok()) return buffer;
-  ContentsReader reader(input, type, count, *buffer);
+  ContentsReader reader(input, type, count, *buffer, hold);
   for (const TensorBytes* piece : pieces) {
     absl::Status status = reader.ReadPiece(piece->bytes());
     if (!status.ok()) return status;

@@ -22,7 +22,7 @@ namespace attention::server {
 /// field that the protocol has for the type (FP16 and BF16 have none), are not
 /// `count`, or do not fit the type. Memory is taken for no more elements than
 /// there are bytes in `pieces`, which is up to eight times as much, and `hold`
-/// is asked for it before.
+/// is asked for it before; then for 0 bytes with every MiB that is read.
 absl::StatusOr<AlignedBuffer> ReadTypedContents(
     absl::string_view input, DataType type, int64_t count,
     absl::Span<TensorBytes* const> pieces, HoldBytes hold);

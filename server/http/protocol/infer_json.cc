@@ -175,7 +175,7 @@ std::string NameOf(const std::string& name, const char* list, size_t index) {
 // Where the elements are, once all else of the input is read.
 absl::Status FindElements(const std::string& name, const RequestJson& json,
                           const InputTensor& input, InferJson::Input& place) {
-  place.in_region = input.parameters().contains("shared_memory_region");
+  place.in_region = NamesRegion(input.parameters());
   if (json.contains("parameters") &&
       json.at("parameters").contains("binary_data_size")) {
     const RequestJson& bytes = json.at("parameters").at("binary_data_size");

@@ -129,6 +129,15 @@ absl::StatusOr<size_t> JsonInferWire::JsonBytes(size_t body_bytes) const {
   return bytes;
 }
 
+Work JsonInferWire::DecodingWork(int64_t body_bytes) const {
+  constexpr size_t kMostAtOnce = 64 << 10;  // less than a millisecond
+  const absl::StatusOr<size_t> json =
+      JsonBytes(static_cast<size_t>(body_bytes));
+  if (!json.ok()) return {};  // it is refused before anything is read
+  if (*json <= kMostAtOnce) return WorkOfSplitting(body_bytes);
+  return {Work::kDecodeJson, static_cast<double>(*json)};
+}
+
 absl::Status JsonInferWire::ReadFlags() {
   const auto all =
       FlagOf("parameters", message().parameters(), "binary_data_output");
@@ -207,7 +216,7 @@ void JsonInferWire::WriteOutput(const OutputTensor& output,
   const auto wanted = absl::c_find_if(
       asked, [&](const auto& one) { return one.name() == output.name(); });
   InferParameters place;
-  if (wanted != asked.end()) {
+  if (wanted != asked.end() && NamesRegion(wanted->parameters())) {
     for (const auto& [key, value] : wanted->parameters()) {
       if (IsRegionKey(key)) place[key] = value;
     }

@@ -47,11 +47,9 @@ class JsonInferWire final : public InferWire {
   absl::StatusOr<AttentionRequest> Decode(ReceivedMessage body,
                                           HoldBytes hold) override;
   int64_t BytesBeside(int64_t element_bytes) const override;
-  Work DecodingWork(int64_t body_bytes) const override {
-    constexpr int64_t kMostAtOnce = 64 << 10;  // less than a millisecond
-    if (body_bytes <= kMostAtOnce) return {};
-    return {Work::kDecodeJson, static_cast<double>(body_bytes)};
-  }
+  /// Of the JSON alone; where it is short, that of a message over gRPC with as
+  /// many bytes: elements behind it are used where they lie.
+  Work DecodingWork(int64_t body_bytes) const override;
 
  protected:
   ReplyBuffer Assemble(const inference::ModelInferResponse& fields,

@@ -17,6 +17,7 @@ namespace {
 
 using ::attention::test::IsOk;
 using ::testing::ElementsAre;
+using ::testing::StartsWith;
 
 RequestFacts Facts() {
   RequestFacts facts;
@@ -169,6 +170,17 @@ TEST(EncodeStreamError, HasIdCodeAndMessage) {
   EXPECT_EQ(response.error().code(), 3);
   EXPECT_EQ(response.error().message(), "key: missing");
   EXPECT_FALSE(response.error().has_retry_after_ms());
+}
+
+TEST(EncodeStreamError, IsShortWhateverTheIdAndTheMessage) {
+  const std::string text(1 << 20, 'x');
+  const std::string reply = Flatten(
+      EncodeStreamError(text, absl::InvalidArgumentError(text)).bytes());
+  EXPECT_LT(reply.size(), 2048);
+  v1::AttendStreamResponse response;
+  ASSERT_TRUE(response.ParseFromString(reply));
+  EXPECT_THAT(response.id(), StartsWith("xxx"));
+  EXPECT_THAT(response.error().message(), StartsWith("xxx"));
 }
 
 TEST(EncodeStreamError, SaysWhenToTryAgain) {

@@ -21,6 +21,7 @@ using ::attention::test::IsOk;
 using ::attention::test::StatusIs;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 using Request = inference::ModelInferRequest;
 
 inference::ModelInferRequest::InferInputTensor& AddInput(
@@ -51,11 +52,11 @@ Request Small(const char* model = "scaled_dot_product_attention") {
 }
 
 struct Decoded {
-  explicit Decoded(const Request& message, bool on_stream = false)
+  explicit Decoded(const Request& message, bool on_stream = false,
+                   HoldBytes hold = server::HoldUncounted)
       : models(repository),
         wire(models, /*regions=*/{}, on_stream),
-        request(wire.Decode(OneSlice(message.SerializeAsString()),
-                            server::HoldUncounted)) {}
+        request(wire.Decode(OneSlice(message.SerializeAsString()), hold)) {}
 
   const AttentionProblem& problem() const { return request->problem; }
 
@@ -113,6 +114,46 @@ TEST(InferWire, ReadsTypedContents) {
   EXPECT_EQ(LoadElement(DataType::kFloat32, problem.query.data), 1.5);
   EXPECT_EQ(problem.masks.attend_mask->data[0], std::byte{1});
   EXPECT_EQ(problem.masks.attend_mask->data[1], std::byte{0});
+}
+
+// 8 MiB of contents, one with elements that are read one by one, one with
+// elements that are copied.
+std::vector<Request> WithLongContents() {
+  constexpr int kBytes = 8 << 20;
+  std::vector<Request> requests(2);
+  for (Request& request : requests) {
+    request.set_model_name("scaled_dot_product_attention");
+  }
+  AddInput(requests[0], "attend_mask", "BOOL", {1, kBytes})
+      .mutable_contents()
+      ->mutable_bool_contents()
+      ->Resize(kBytes, true);
+  AddInput(requests[1], "query", "FP32", {1, kBytes / 4})
+      .mutable_contents()
+      ->mutable_fp32_contents()
+      ->Resize(kBytes / 4, 1);
+  return requests;
+}
+
+TEST(InferWire, ReadsLongTypedContentsWithPauses) {
+  for (const Request& request : WithLongContents()) {
+    int pauses = 0;
+    const Decoded decoded(request, /*on_stream=*/false, [&](int64_t bytes) {
+      if (bytes == 0) ++pauses;
+      return absl::OkStatus();
+    });
+    EXPECT_EQ(pauses, 8) << request.inputs(0).name();
+  }
+}
+
+TEST(InferWire, EndsWithWhatAPauseInTypedContentsReturns) {
+  for (const Request& request : WithLongContents()) {
+    const auto stop = [](int64_t bytes) {
+      return bytes == 0 ? absl::CancelledError("stopped") : absl::OkStatus();
+    };
+    EXPECT_THAT(Decoded(request, /*on_stream=*/false, stop).request,
+                StatusIs(absl::StatusCode::kCancelled, "stopped"));
+  }
 }
 
 TEST(InferWire, ReadsKeysOfOneByteWithScales) {
@@ -382,6 +423,17 @@ TEST(InferReply, IsWhatTheGeneratedClassReadsOnAStream) {
                   .bool_param());
   EXPECT_THAT(response.infer_response().raw_output_contents(),
               ElementsAre("outp"));
+}
+
+TEST(EncodeInferStreamError, IsShortWhateverTheIdAndTheMessage) {
+  const std::string text(1 << 20, 'x');
+  const std::string reply = Flatten(
+      EncodeInferStreamError(text, absl::InvalidArgumentError(text)).bytes());
+  EXPECT_LT(reply.size(), 2048);
+  inference::ModelStreamInferResponse response;
+  ASSERT_TRUE(response.ParseFromString(reply));
+  EXPECT_THAT(response.infer_response().id(), StartsWith("xxx"));
+  EXPECT_THAT(response.error_message(), StartsWith("xxx"));
 }
 
 }  // namespace

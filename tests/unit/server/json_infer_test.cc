@@ -7,17 +7,21 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/batch.h"
 #include "server/http/protocol/infer_json.h"
 #include "server/http/protocol/infer_json_data.h"
 #include "server/http/protocol/json_infer_wire.h"
 #include "server/models/model_repository.h"
 #include "server/models/model_table.h"
+#include "server/request/results.h"
 #include "server/scheduling/retry_after.h"
+#include "tests/unit/server/attend_requests.h"
 #include "tests/unit/server/json_infer_fixture.h"
 
 namespace attention::server {
@@ -55,16 +59,59 @@ TEST(InferJsonTest, LongDataIsReadWithPauses) {
   EXPECT_EQ(stopped.status().code(), absl::StatusCode::kCancelled);
 }
 
-// What comes of a body that is sent to scaled_dot_product_attention.
-absl::Status DecodedBody(const std::string& body, HoldBytes hold) {
+// A request to scaled_dot_product_attention.
+struct SmallWire {
+  explicit SmallWire(std::optional<std::string> json_bytes = std::nullopt)
+      : models(repository),
+        wire(models, /*regions=*/{},
+             {.model = "scaled_dot_product_attention",
+              .version = "",
+              .json_bytes = std::move(json_bytes)},
+             std::make_shared<JsonInferReply>()) {}
+
+  absl::StatusOr<AttentionRequest> Decode(const std::string& body,
+                                          HoldBytes hold = HoldUncounted) {
+    return wire.Decode(std::vector<grpc::Slice>{grpc::Slice(body)}, hold);
+  }
+
   const ModelRepository repository;
-  ModelTable models(repository);
-  JsonInferHead head;
-  head.model = "scaled_dot_product_attention";
-  JsonInferWire wire(models, /*regions=*/{}, std::move(head),
-                     std::make_shared<JsonInferReply>());
-  return wire.Decode(std::vector<grpc::Slice>{grpc::Slice(body)}, hold)
-      .status();
+  ModelTable models;
+  JsonInferWire wire;
+};
+
+// What comes of a body.
+absl::Status DecodedBody(const std::string& body, HoldBytes hold) {
+  return SmallWire().Decode(body, hold).status();
+}
+
+TEST(JsonInferWireTest, DecodingIsTheWorkOfTheJsonAlone) {
+  constexpr int64_t kBody = 64 << 20;
+  const auto work = [](std::optional<std::string> json_bytes) {
+    const Work of = SmallWire(std::move(json_bytes)).wire.DecodingWork(kBody);
+    return std::pair(of.kind, of.amount);
+  };
+  EXPECT_EQ(work(std::nullopt), std::pair(Work::kDecodeJson, 0x1p26));
+  EXPECT_EQ(work("1048576"), std::pair(Work::kDecodeJson, 0x1p20));
+  EXPECT_EQ(work("300"), std::pair(Work::kDecodeMessage, 0x1p26));
+  EXPECT_EQ(work("67108865").second, 0);  // more than the body: refused
+}
+
+TEST(JsonInferWireTest, AnEmptyNameIsNoRegion) {
+  SmallWire small;
+  const absl::StatusOr<AttentionRequest> request = small.Decode(R"({"inputs":[
+      {"name":"query","datatype":"FP32","shape":[1,2],"data":[1,2],
+       "parameters":{"shared_memory_region":""}},
+      {"name":"key","datatype":"FP32","shape":[1,2],"data":[1,0]},
+      {"name":"value","datatype":"FP32","shape":[1,1],"data":[3]}],
+      "outputs":[{"name":"output",
+                  "parameters":{"shared_memory_region":""}}]})");
+  ASSERT_TRUE(request.ok()) << request.status();
+  Results results(request->results, ValidateBatch(request->problem).value());
+  ASSERT_TRUE(results.Allocate().ok());
+  const float three = 3;
+  std::memcpy(results.Outputs().output.data, &three, sizeof three);
+  EXPECT_THAT(Flatten(small.wire.Encode(results.sent(), {}).bytes()),
+              HasSubstr("\"data\":[3"));
 }
 
 TEST(JsonInferWireTest, HandsOnWhyItMayNotHoldBytes) {
