@@ -1,5 +1,6 @@
 #include "core/store/sequence_file.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -48,9 +49,10 @@ SafetensorsHeader HeaderOf(const SequenceForm& form,
 // Of one head, all rows of all pages; then of the next.
 absl::Status WritePart(const SequencePart& part, const Snapshot& snapshot,
                        Write write) {
-  const auto blocks = snapshot.Blocks();
+  const int64_t pages = PagesOf(snapshot.length());
   for (int64_t head = 0; head < part.shape[0]; ++head) {
-    for (const KeyValueBlock& block : blocks) {
+    for (int64_t page = 0; page < pages; ++page) {
+      const KeyValueBlock block = snapshot.Block(page);
       const TensorView& view = *part.of(block);
       const int64_t bytes = view.shape[2] * view.strides[2];
       if (bytes == 0) continue;
@@ -60,6 +62,19 @@ absl::Status WritePart(const SequencePart& part, const Snapshot& snapshot,
     }
   }
   return absl::OkStatus();
+}
+
+// Returns when the disk has the file's name. Some file systems have no such
+// thing for folders (EINVAL).
+absl::Status SyncFolder(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path();
+  const int descriptor = ::open(folder.empty() ? "." : folder.c_str(),
+                                O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const bool synced = descriptor >= 0 && ::fsync(descriptor) == 0;
+  const int reason = errno;
+  if (descriptor >= 0) ::close(descriptor);
+  if (synced || reason == EINVAL) return absl::OkStatus();
+  return absl::ErrnoToStatus(reason, absl::StrCat(path, ": cannot be written"));
 }
 
 }  // namespace
@@ -114,7 +129,7 @@ absl::Status WriteSequenceFile(const SequenceForm& form,
                                absl::StrCat(path, ": cannot be written"));
   }
   std::move(remove_part).Cancel();
-  return absl::OkStatus();
+  return SyncFolder(path);
 }
 
 }  // namespace attention::store

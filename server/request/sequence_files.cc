@@ -14,12 +14,17 @@
 namespace attention::server {
 namespace {
 
-// Of writing: what the file lies in is gone, or may not be written to. That is
-// neither a sequence that is not there, nor about the caller's rights.
+// What this process may not read or write says nothing about the caller's
+// rights.
+absl::Status OfServer(const absl::Status& status) {
+  if (!absl::IsPermissionDenied(status)) return status;
+  return absl::FailedPreconditionError(status.message());
+}
+
+// Of writing: what the file lies in is gone. That is no sequence that is not
+// there.
 absl::Status OfFolder(const absl::Status& status) {
-  if (!absl::IsNotFound(status) && !absl::IsPermissionDenied(status)) {
-    return status;
-  }
+  if (!absl::IsNotFound(status)) return OfServer(status);
   return absl::FailedPreconditionError(status.message());
 }
 
@@ -44,6 +49,8 @@ absl::StatusOr<int64_t> ExportSequence(store::Store& store,
   if (!snapshots.ok()) return snapshots.status();
   absl::Status status = store::WriteSequenceFile((*sequence)->form(),
                                                  *snapshots, file.path, go_on);
+  // It was used until now.
+  store.Find(owner, name, store::Clock::now()).IgnoreError();
   if (!status.ok()) return OfFile(OfFolder(status), file);
   struct stat facts {};
   const bool known = stat(file.path.c_str(), &facts) == 0;
@@ -57,7 +64,7 @@ absl::StatusOr<ImportedSequence> ImportSequence(store::Store& store,
                                                 GoOn go_on) {
   absl::StatusOr<SafetensorsReader> opened =
       SafetensorsReader::OpenFile(file.path);
-  if (!opened.ok()) return OfFile(opened.status(), file);
+  if (!opened.ok()) return OfFile(OfServer(opened.status()), file);
   const auto reader = store::SequenceFileReader::Open(*std::move(opened));
   if (!reader.ok()) return OfFile(reader.status(), file);
   wanted.form = reader->form();

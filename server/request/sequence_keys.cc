@@ -263,6 +263,8 @@ absl::Status SequenceKeys::Make(size_t entry, const SequenceLayer& sequence) {
       .label = sequence.label,
       .idle_limit = access_.idle_limit,
       .claimed = true};
+  // No memory for this afterwards would leave it claimed for ever.
+  claimed_.reserve(sequences_.size());
   auto made = access_.store->Create(access_.owner, wanted, store::Clock::now());
   if (absl::IsAlreadyExists(made.status())) {
     return absl::AbortedError("another request starts it at the same time");

@@ -12,6 +12,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "server/base/file_descriptor.h"
+#include "server/base/out_of_memory.h"
 
 namespace attention::server {
 namespace {
@@ -112,19 +113,24 @@ void ResidentStore::ExpireNowAndThen() {
   std::unique_lock lock(mutex_);
   while (!stop_changed_.wait_for(lock, kExpiryTime, [this] { return stop_; })) {
     lock.unlock();
-    const int64_t expired = Expire();
-    if (expired > 0) {
-      spdlog::info(absl::StrCat(expired, " idle sequences expired"));
-    }
-    int64_t evictions = 0;
-    for (const store::OwnerFigures& of : store_.Figures()) {
-      evictions += of.evictions;
-    }
-    if (evictions > evicted) {
-      spdlog::warn(absl::StrCat(evictions - evicted,
-                                " sequences were evicted to make room"));
-      evicted = evictions;
-    }
+    const auto look = [&] {
+      const int64_t expired = Expire();
+      if (expired > 0) {
+        spdlog::info(absl::StrCat(expired, " idle sequences expired"));
+      }
+      int64_t evictions = 0;
+      for (const store::OwnerFigures& of : store_.Figures()) {
+        evictions += of.evictions;
+      }
+      if (evictions > evicted) {
+        spdlog::warn(absl::StrCat(evictions - evicted,
+                                  " sequences were evicted to make room"));
+        evicted = evictions;
+      }
+      return absl::OkStatus();
+    };
+    // What a look lacks the memory for, the next one does.
+    WithoutBadAlloc(look).IgnoreError();
     lock.lock();
   }
 }

@@ -4,6 +4,7 @@ import pickle
 import subprocess
 import sys
 import threading
+import time
 from functools import partial
 
 import numpy as np
@@ -236,3 +237,19 @@ def test_a_step_may_be_interleaved_by_other_threads(engine, rows, normal):
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_a_sequence_is_in_use_until_a_long_call_ends(engine, rows, normal):
+    """However long it takes: the idle limit begins at its end."""
+    limit = 0.5
+    with engine.sequence(heads=HEADS, width=WIDTH, idle_limit=limit) as sequence:
+        sequence.append(*rows(1000))
+        queries, taken = 1000, 0.0
+        while taken < limit:
+            query = normal(HEADS, queries, WIDTH)
+            sequence.describe()  # used now, however long the query was in making
+            begin = time.monotonic()
+            sequence.attend(query)
+            taken = time.monotonic() - begin
+            queries *= 2
+        assert sequence.describe().lengths == (1000,)

@@ -6,12 +6,14 @@
 #include <optional>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/container/inlined_vector.h"
 #include "client/python-engine/native/output.h"
 #include "client/python-engine/native/python.h"
 #include "client/python-engine/native/store.h"
 #include "core/batch.h"
 #include "core/shape.h"
+#include "server/base/out_of_memory.h"
 #include "server/request/results.h"
 #include "server/request/sequence_keys.h"
 
@@ -150,6 +152,14 @@ nb::object Run(const Engine& engine, Arguments& arguments, nb::handle query,
   // What sequences have stays held until the end.
   server::SequenceKeys keys({.store = store, .owner = kOwner});
   if (store != nullptr) ReadSequences(keys, *store, arguments);
+  // Sequences are in use until now, whatever comes of the request.
+  const absl::Cleanup used = [&] {
+    if (store == nullptr) return;
+    server::WithoutBadAlloc([&] {
+      keys.End(arguments.request, absl::OkStatus());
+      return absl::OkStatus();
+    }).IgnoreError();
+  };
   absl::StatusOr<ValidatedBatch> batch = Validated(arguments.request.problem);
   Check(batch.status());
   server::Results results(arguments.request.results, *batch);

@@ -2,7 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <fstream>
@@ -104,6 +107,29 @@ TEST_F(SequenceFilesTest, ASequenceThatIsDeletedWhileItIsReadIsAborted) {
   EXPECT_THAT(
       ImportSequence(store_, "", file_, wanted, remove),
       StatusIs(absl::StatusCode::kAborted, ::testing::HasSubstr("'b'")));
+}
+
+TEST_F(SequenceFilesTest, ASequenceIsInUseUntilItsExportEnds) {
+  constexpr std::chrono::minutes kLimit{1};
+  store::NewSequence wanted{SmallForm(1), "b", "", kLimit};
+  ASSERT_THAT(store_.Create("", wanted, now_), IsOk());
+  store::Time written = now_;
+  const auto note = [&] {
+    written = store::Clock::now();
+    return absl::OkStatus();
+  };
+  ASSERT_THAT(ExportSequence(store_, "", "b", file_, note), IsOk());
+  EXPECT_EQ(store_.Expire(written + kLimit).sequences, 0);
+}
+
+TEST_F(SequenceFilesTest, AFileThatTheServerMayNotReadIsNoMissingRight) {
+  if (geteuid() == 0) GTEST_SKIP() << "root may read every file";
+  ASSERT_THAT(ExportSequence(store_, "", "a", file_, GoOnAlways), IsOk());
+  ASSERT_EQ(chmod(file_.path.c_str(), 0), 0);
+  const store::NewSequence wanted{{}, "b", "", std::nullopt};
+  EXPECT_THAT(ImportSequence(store_, "", file_, wanted, GoOnAlways),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       ::testing::HasSubstr("file: 'a'")));
 }
 
 TEST_F(SequenceFilesTest, AFolderThatIsGoneIsNoSequenceThatIsNotThere) {
