@@ -64,12 +64,14 @@ absl::Status WritePart(const SequencePart& part, const Snapshot& snapshot,
   return absl::OkStatus();
 }
 
-// Returns when the disk has the file's name. Some file systems have no such
-// thing for folders (EINVAL).
+// Returns when the disk has the file's name. Not where some file systems have
+// no such thing for folders (EINVAL), nor where the folder may be written to
+// but not read.
 absl::Status SyncFolder(const std::string& path) {
   const std::string folder = std::filesystem::path(path).parent_path();
   const int descriptor = ::open(folder.empty() ? "." : folder.c_str(),
                                 O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0 && errno == EACCES) return absl::OkStatus();
   const bool synced = descriptor >= 0 && ::fsync(descriptor) == 0;
   const int reason = errno;
   if (descriptor >= 0) ::close(descriptor);

@@ -241,15 +241,13 @@ def test_a_step_may_be_interleaved_by_other_threads(engine, rows, normal):
 
 def test_a_sequence_is_in_use_until_a_long_call_ends(engine, rows, normal):
     """However long it takes: the idle limit begins at its end."""
-    limit = 0.5
-    with engine.sequence(heads=HEADS, width=WIDTH, idle_limit=limit) as sequence:
-        sequence.append(*rows(1000))
-        queries, taken = 1000, 0.0
-        while taken < limit:
-            query = normal(HEADS, queries, WIDTH)
-            sequence.describe()  # used now, however long the query was in making
+    limit, queries, taken = 2.0, 1000, 0.0
+    while taken < limit:
+        kept, query = rows(1000), normal(HEADS, queries, WIDTH)
+        with engine.sequence(heads=HEADS, width=WIDTH, idle_limit=limit) as sequence:
+            sequence.append(*kept)
             begin = time.monotonic()
             sequence.attend(query)
             taken = time.monotonic() - begin
-            queries *= 2
-        assert sequence.describe().lengths == (1000,)
+            assert sequence.describe().lengths == (1000,)
+        queries *= 2
