@@ -18,8 +18,8 @@ namespace pb = google::protobuf;
 using inference::InferTensorContents;
 using pb::internal::WireFormatLite;
 
-// Of contents that are read between two pauses, in bytes: some 5 ms.
-constexpr int kContentsPause = 1 << 20;
+// Of floats that are read at once, in bytes.
+constexpr int kFloatsAtOnce = 1 << 20;
 
 // The field that has a type's elements; 0 where the protocol has none.
 int FieldOf(DataType type) {
@@ -49,7 +49,7 @@ class ContentsReader {
         field_(FieldOf(type)),
         count_(count),
         buffer_(buffer),
-        hold_(hold) {}
+        pauses_(hold) {}
 
   absl::Status ReadPiece(absl::Span<const std::byte> bytes) {
     pb::io::CodedInputStream in(reinterpret_cast<const uint8_t*>(bytes.data()),
@@ -77,10 +77,7 @@ class ContentsReader {
  private:
   // Others may run within it, and the request may be stopped.
   absl::Status Pause(const pb::io::CodedInputStream& in) {
-    const int64_t at = before_ + in.CurrentPosition();
-    if (at < next_pause_) return absl::OkStatus();
-    next_pause_ = at + kContentsPause;
-    return hold_(0);
+    return pauses_.At(before_ + in.CurrentPosition());
   }
 
   absl::Status ReadField(pb::io::CodedInputStream& in, uint32_t tag) {
@@ -127,7 +124,7 @@ class ContentsReader {
     const auto count = static_cast<int64_t>(size / sizeof(float));
     if (count > count_ - read_) return TooMany();
     for (int left = static_cast<int>(size); left > 0;) {
-      const int part = std::min(left, kContentsPause);
+      const int part = std::min(left, kFloatsAtOnce);
       if (!in.ReadRaw(Next(), part)) return Malformed();
       read_ += part / static_cast<int>(sizeof(float));
       left -= part;
@@ -201,11 +198,9 @@ class ContentsReader {
   const int field_;
   const int64_t count_;
   AlignedBuffer& buffer_;
-  const HoldBytes hold_;
+  ReadingPauses pauses_;
   int64_t read_ = 0;
-  // In bytes of contents.
-  int64_t before_ = 0;                   // those of earlier pieces
-  int64_t next_pause_ = kContentsPause;  // from the first piece on
+  int64_t before_ = 0;  // bytes of earlier pieces
 };
 
 }  // namespace

@@ -19,8 +19,6 @@ namespace {
 
 // Of a caller's text that is in a message.
 constexpr size_t kMostTold = 64;
-// Of text that is read between two pauses, in bytes: some 10 ms.
-constexpr size_t kPause = 1 << 20;
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 bool IsSpace(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
@@ -110,7 +108,7 @@ class ElementReader {
       : text_(text),
         type_(type),
         shape_(shape),
-        hold_(hold),
+        pauses_(hold),
         next_(elements.data()),
         end_(elements.data() + elements.size()) {}
 
@@ -149,12 +147,8 @@ class ElementReader {
     Next next = Next::kValue;
     while (at_ < text_.size()) {
       const char c = text_[at_];
-      absl::Status status;
-      if (at_ >= next_pause_) {
-        next_pause_ = at_ + kPause;
-        status = hold_(0);
-        if (!status.ok()) return status;
-      }
+      absl::Status status = pauses_.At(static_cast<int64_t>(at_));
+      if (!status.ok()) return status;
       if (IsSpace(c)) {
         ++at_;
       } else if (c == ',' && next == Next::kCommaOrEnd) {
@@ -251,11 +245,10 @@ class ElementReader {
   const absl::string_view text_;
   const DataType type_;
   const absl::Span<const int64_t> shape_;
-  const HoldBytes hold_;
+  ReadingPauses pauses_;
   std::byte* next_;
   std::byte* const end_;
   size_t at_ = 0;
-  size_t next_pause_ = kPause;
   int64_t count_ = 0;
   std::vector<int64_t> open_;  // values so far in each array that is open
   size_t value_level_ = 0;     // of arrays, that numbers are in; 0: none yet
