@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -51,7 +53,9 @@ void GoneNames::Add(absl::string_view name, Gone why) {
   Forget(name);
   if (entries_.size() == most_) Forget(std::string(order_.front()));
   order_.emplace_back(name);
+  absl::Cleanup take_back = [this] { order_.pop_back(); };  // without memory
   entries_.emplace(name, Entry{why, std::prev(order_.end())});
+  std::move(take_back).Cancel();
 }
 
 void GoneNames::Forget(absl::string_view name) {

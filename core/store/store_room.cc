@@ -125,10 +125,12 @@ Expired Store::Expire(Time now, int64_t most) {
         break;
       }
       if (!is_due) continue;
+      // What lacks memory comes before it is taken.
+      if (gone.empty()) gone.reserve(static_cast<size_t>(most));
       OwnerRecords& owner = *record->of;
+      owner.gone().Add(record->name, Gone::kExpired);
       ++owner.counts().expirations;
       gone.push_back(Take(*record));
-      owner.gone().Add(gone.back().name, Gone::kExpired);
     }
   }
   for (const Record& record : gone) {

@@ -100,6 +100,8 @@ void SequenceKeys::EndOlder(const ResidentAccess& access,
 absl::Status SequenceKeys::Find(const AttentionRequest& request) {
   sequences_.assign(request.sequences.size(), nullptr);
   snapshots_.assign(request.sequences.size(), std::nullopt);
+  // What is claimed without a place here would stay so for ever.
+  claimed_.reserve(request.sequences.size());
   if (request.sequence_life.start) {
     // What they are made like is that of their first keys.
     return request.problem.key_value.empty()
@@ -263,8 +265,6 @@ absl::Status SequenceKeys::Make(size_t entry, const SequenceLayer& sequence) {
       .label = sequence.label,
       .idle_limit = access_.idle_limit,
       .claimed = true};
-  // No memory for this afterwards would leave it claimed for ever.
-  claimed_.reserve(sequences_.size());
   auto made = access_.store->Create(access_.owner, wanted, store::Clock::now());
   if (absl::IsAlreadyExists(made.status())) {
     return absl::AbortedError("another request starts it at the same time");
