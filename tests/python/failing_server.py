@@ -4,6 +4,16 @@ from concurrent import futures
 
 import grpc
 
+from attention_client import _messages
+
+
+def refusal(number):
+    """The reply to one request of a stream."""
+    reply = _messages.message("attention.v1.AttendStreamResponse")
+    made = reply(id=f"request {number}")
+    made.error.message = f"the reply to {number}"
+    return made.SerializeToString()
+
 
 class FailingServer:
     """Answers call n of Attend with what answer(n, context) returns, or ends it with.

@@ -8,14 +8,13 @@ import threading
 import grpc
 import numpy as np
 import pytest
-from failing_server import FailingServer
+from failing_server import FailingServer, refusal
 
 from attention_client import (
     AsyncClient,
     AttentionError,
     CancelledError,
     DeadlineExceededError,
-    _messages,
 )
 
 ONES = np.ones((1, 2, 4), np.float32)
@@ -59,14 +58,6 @@ class Silent(FailingServer):
     def __exit__(self, *_):
         self.is_free.set()
         super().__exit__()
-
-
-def refusal(number):
-    """The reply to one request of a stream."""
-    reply = _messages.message("attention.v1.AttendStreamResponse")
-    made = reply(id=f"request {number}")
-    made.error.message = f"the reply to {number}"
-    return made.SerializeToString()
 
 
 class OneReply:

@@ -5,6 +5,7 @@ import time
 
 import numpy as np
 import pytest
+from failing_server import refusal
 
 from attention_client import (
     DeadlineExceededError,
@@ -12,7 +13,6 @@ from attention_client import (
     Result,
     UnavailableError,
     Client,
-    _messages,
     client as client_module,
 )
 
@@ -158,11 +158,7 @@ def test_a_stream_may_last_longer_than_its_timeout(client, normal):
 def test_replies_to_others_leave_a_result_its_timeout(client, normal, monkeypatch):
     class Backwards:
         def __iter__(self):
-            for number in (3, 2, 1):
-                reply = _messages.message("attention.v1.AttendStreamResponse")
-                made = reply(id=f"request {number}")
-                made.error.message = f"the reply to {number}"
-                yield made.SerializeToString()
+            return map(refusal, (3, 2, 1))
 
         def cancel(self):
             pass

@@ -17,6 +17,7 @@ from attention_client._channel import TIMEOUT
 from attention_client.client import Client
 from attention_client.errors import (
     AlreadyExistsError,
+    AttentionError,
     CancelledError,
     DeadlineExceededError,
     FailedPreconditionError,
@@ -394,7 +395,9 @@ class AttentionCluster:
             report: NodeReport = self._ask("add_node", name, _START, timeout=None)
         except BaseException as error:
             # A map that was started anew may have taken it, and says so.
-            if not (isinstance(error, moving.RestartingError) and self._has(name)):
+            if isinstance(error, moving.RestartingError) and self._has(name):
+                self._actors.append(actor)
+            else:
                 ray.kill(actor)  # one that is kept would stay
             if not isinstance(error, DeadlineExceededError):
                 raise
@@ -406,8 +409,11 @@ class AttentionCluster:
         return report
 
     def _has(self, actor: str) -> bool:
-        """Whether the map has the node of an actor."""
-        return any(node.startswith(f"{actor}.") for node in self._ask("targets"))
+        """Whether the map has the node of an actor, and says so."""
+        try:
+            return any(node.startswith(f"{actor}.") for node in self._ask("targets"))
+        except AttentionError:
+            return False
 
 
 def _map_name(name: str) -> str:
