@@ -39,8 +39,8 @@ class Snapshot {
   /// problem takes its widths from there. They are good for as long as a copy
   /// of the snapshot is. Pages lie apart, so no two make one block.
   absl::InlinedVector<KeyValueBlock, 1> Blocks() const;
-  /// One of them, 0 to PagesOf(length()) - 1: for who needs no table of all,
-  /// which of narrow keys takes more memory than the keys.
+  /// One of them, 0 to PagesOf(length()) - 1, where a table of all is not
+  /// needed: for narrow keys it takes more memory than they do.
   KeyValueBlock Block(int64_t page) const;
 
  private:

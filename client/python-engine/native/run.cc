@@ -152,7 +152,8 @@ nb::object Run(const Engine& engine, Arguments& arguments, nb::handle query,
   // What sequences have stays held until the end.
   server::SequenceKeys keys({.store = store, .owner = kOwner});
   if (store != nullptr) ReadSequences(keys, *store, arguments);
-  // Sequences are in use until now, whatever comes of the request.
+  // Once read, sequences count as used until the end, also of a request that
+  // fails.
   const absl::Cleanup used = [&] {
     if (store == nullptr) return;
     server::WithoutBadAlloc([&] {
