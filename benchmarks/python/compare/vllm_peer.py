@@ -34,7 +34,7 @@ def has_amx() -> bool:
 class Pages:
     """Keys and values of every sequence in pages that lie in an order by chance."""
 
-    def __init__(self, case: Case, isa: str, tensors: dict):
+    def __init__(self, case: Case, isa: str, tensors: dict, allocate: Callable):
         self.kind = CACHES[case.key_dtype]
         self.scales = [
             float(tensors[name].max()) if name in tensors else 1.0
@@ -47,7 +47,7 @@ class Pages:
         counts = [-(-length // page) for length in self.lengths]
         kept = TYPES[case.dtype] if self.kind == "auto" else torch.uint8
         shape = (sum(counts) + 1, case.kv_heads, page, case.width)
-        self.key, self.value = (zeros(shape, kept) for _ in range(2))
+        self.key, self.value = (allocate(shape, dtype=kept) for _ in range(2))
         self.table = torch.zeros(len(entries), max(counts), dtype=torch.int32)
         generator = torch.Generator().manual_seed(1)
         pages = torch.randperm(sum(counts), generator=generator) + 1
@@ -73,8 +73,8 @@ class Pages:
         return to_torch(rows).to(TYPES[case.dtype])
 
 
-def attention(name: str, isa: str, case: Case, tensors: dict) -> Peer:
-    pages = Pages(case, isa, tensors)
+def attention(name: str, isa: str, allocate: Callable, case: Case, tensors: dict) -> Peer:
+    pages = Pages(case, isa, tensors, allocate)
     query = tensors["query"]
     if not case.lengths:
         tokens_first = query.swapaxes(1, 2)
@@ -139,10 +139,13 @@ def offers(case: Case) -> dict[str, Callable[[Case, dict], Peer]]:
         or case.key_dtype not in CACHES
     ):
         return {}
-    sets = {"vectors": "vec"}
+    sets = {"vectors": ("vec", zeros)}
     if case.dtype == "BF16" and has_amx():
-        sets["AMX"] = "amx"
+        sets["AMX"] = ("amx", zeros)
+        # As vLLM itself allocates its cache: without huge pages, where Linux gives
+        # them only to who asks.
+        sets["AMX, torch.zeros"] = ("amx", torch.zeros)
     return {
-        f"{NAME}, {words}": functools.partial(attention, f"{NAME}, {words}", isa)
-        for words, isa in sets.items()
+        f"{NAME}, {words}": functools.partial(attention, f"{NAME}, {words}", isa, allocate)
+        for words, (isa, allocate) in sets.items()
     }
