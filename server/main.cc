@@ -112,7 +112,9 @@ bool WriteReadyFile(const std::string& path, const std::string& address) {
   std::ofstream file(part);
   file << address << '\n';
   file.close();
-  return file && std::rename(part.c_str(), path.c_str()) == 0;
+  if (file && std::rename(part.c_str(), path.c_str()) == 0) return true;
+  ::unlink(part.c_str());
+  return false;
 }
 
 // After the drain time, for what has been stopped to end: far less than a

@@ -14,6 +14,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "core/worker_pool.h"
+#include "server/base/out_of_memory.h"
 #include "server/base/room_to_start.h"
 #include "server/memory/allocator.h"
 #include "server/options/option_checks.h"
@@ -129,7 +130,10 @@ void Server::ReadFilesAgain() {
   if (impl_->reads_files_again.exchange(true)) return;
   const auto load = [this](const absl::Status& turn) {
     impl_->reads_files_again = false;
-    const absl::Status loaded = turn.ok() ? impl_->repository->LoadAll() : turn;
+    const absl::Status loaded =
+        turn.ok()
+            ? WithoutBadAlloc([this] { return impl_->repository->LoadAll(); })
+            : turn;
     if (loaded.ok()) return;
     spdlog::error(absl::StrCat("models stay as they were: ", loaded.message()));
   };

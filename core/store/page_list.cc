@@ -269,17 +269,27 @@ Growth PageList::GrowthWith(std::optional<int64_t> position,
     const bool alone = table->HeldByAtMost(1) && tail.HeldByAtMost(1);
     if (!alone) growth.copied = &tail;
   }
-  const bool copies = growth.copied != nullptr;
   const int64_t places = table == nullptr ? 0 : table->places();
-  if (copies || pages_after > places) {
-    growth.bytes = PageTable::CountedBytes(PlacesFor(pages_after, places));
-  }
-  const int64_t new_pages = pages_after - pages + (copies ? 1 : 0);
   const int64_t counted = Page::CountedBytes(layout_.page_bytes());
-  growth.bytes = new_pages > (PageBudget::kUnlimited - growth.bytes) / counted
-                     ? PageBudget::kUnlimited
-                     : growth.bytes + new_pages * counted;
+  const auto bytes_where = [&](bool copies) {
+    // The old table goes when the new one has taken its place.
+    const int64_t of_table =
+        copies || pages_after > places
+            ? PageTable::CountedBytes(PlacesFor(pages_after, places))
+            : 0;
+    const int64_t new_pages = pages_after - pages + (copies ? 1 : 0);
+    return new_pages > (PageBudget::kUnlimited - of_table) / counted
+               ? PageBudget::kUnlimited
+               : of_table + new_pages * counted;
+  };
+  growth.bytes = bytes_where(growth.copied != nullptr);
+  growth.least = bytes_where(false);
   return growth;
+}
+
+int64_t PageList::table_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return state_.table == nullptr ? 0 : state_.table->counted_bytes();
 }
 
 void PageList::AddTo(GivenBack& given) const {

@@ -47,6 +47,8 @@ class PageList {
   /// Of what is there now. What Close() was given, afterwards.
   absl::StatusOr<Snapshot> TakeSnapshot() const;
   int64_t length() const;  // 0 once it is closed
+  /// What its table counts, which may have more places than pages.
+  int64_t table_bytes() const;
   /// Whether somebody changes it at the moment, for whom others would wait.
   bool IsChanging() const;
 

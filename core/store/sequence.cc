@@ -168,34 +168,18 @@ int64_t Sequence::PageBytes() const {
   return Pages() * Page::CountedBytes(layout_.page_bytes());
 }
 
-// Tables may have more places than pages.
-int64_t Sequence::LeastTableBytes() const {
-  int64_t bytes = 0;
-  for (const PageList& layer : layers_) {
-    const int64_t pages = PagesOf(layer.length());
-    if (pages > 0) bytes += PageTable::CountedBytes(pages);
-  }
-  return bytes;
-}
-
 int64_t Sequence::LeastBytes() const {
-  return own_.bytes() + PageBytes() + LeastTableBytes();
+  int64_t bytes = own_.bytes() + PageBytes();
+  for (const PageList& layer : layers_) bytes += layer.table_bytes();
+  return bytes;
 }
 
 int64_t Sequence::LeastBytesWith(int64_t layer, std::optional<int64_t> position,
                                  int64_t keys) const {
   const int64_t held = LeastBytes();
-  if (!CheckLayer(layer).ok()) return held;
-  // Rows that are there already take nothing, nor those with room in a page.
-  const int64_t length = layers_[static_cast<size_t>(layer)].length();
-  const int64_t begin = std::min(position.value_or(length), length);
-  const int64_t end = begin + std::min(keys, PageList::kMostKeys);
-  const int64_t more = std::max<int64_t>(0, PagesOf(end) - PagesOf(length));
-  const int64_t counted = Page::CountedBytes(layout_.page_bytes());
-  if (more > (PageBudget::kUnlimited - held) / counted) {
-    return PageBudget::kUnlimited;
-  }
-  return held + more * counted;
+  const int64_t more = GrowthWith(layer, position, keys).least;
+  return more > PageBudget::kUnlimited - held ? PageBudget::kUnlimited
+                                              : held + more;
 }
 
 int64_t Sequence::LeastBytesWithFork(std::optional<int64_t> length) const {

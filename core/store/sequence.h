@@ -88,8 +88,8 @@ class Sequence {
   int64_t Pages() const;
   /// What these count in the budget.
   int64_t PageBytes() const;
-  /// What this one would count, at least, once Append() had put `keys` rows
-  /// there, and with a Fork().
+  /// What this one counts, at least, while Append() puts `keys` rows there, and
+  /// with a Fork().
   int64_t LeastBytesWith(int64_t layer, std::optional<int64_t> position,
                          int64_t keys) const;
   int64_t LeastBytesWithFork(std::optional<int64_t> length) const;
@@ -115,7 +115,6 @@ class Sequence {
   Sequence(const SequenceForm& form, const std::shared_ptr<PageBudget>& budget,
            Reservation own);
   int64_t LeastBytes() const;
-  int64_t LeastTableBytes() const;
   absl::Status CheckLayer(int64_t layer) const;
   absl::Status CheckLength(int64_t length, int64_t there) const;
   absl::Status CheckLengths(std::optional<int64_t> length) const;

@@ -76,7 +76,9 @@ absl::Status SyncFolder(const std::string& path) {
   const int reason = errno;
   if (descriptor >= 0) ::close(descriptor);
   if (synced || reason == EINVAL) return absl::OkStatus();
-  return absl::ErrnoToStatus(reason, absl::StrCat(path, ": cannot be written"));
+  return absl::ErrnoToStatus(
+      reason,
+      absl::StrCat(path, ": is written, and may be lost with the power"));
 }
 
 }  // namespace

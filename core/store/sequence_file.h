@@ -36,7 +36,8 @@ absl::Status WriteSequence(
 /// The same into a file, which is created, or replaced when all is written. The
 /// system's own reason where that fails; the message begins with the path that
 /// it is about. Asks `go_on` before each piece, and ends with what it says
-/// where that is no OK; the file is then as it was.
+/// where that is no OK. After an error the file is as it was, unless it says
+/// that it is written: then the disk may not have its name.
 absl::Status WriteSequenceFile(const SequenceForm& form,
                                absl::Span<const Snapshot> layers,
                                const std::string& path,

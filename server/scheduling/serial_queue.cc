@@ -1,5 +1,6 @@
 #include "server/scheduling/serial_queue.h"
 
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -26,37 +27,54 @@ void SerialQueue::Stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-void SerialQueue::Add(Task task, Places places) {
-  absl::Status refusal = Draining();
+void SerialQueue::Add(Task task, Places places, StillWanted wanted) {
+  std::list<Waiting> added;  // of one, until it waits
+  added.push_back({std::move(task), std::move(wanted)});
+  std::list<Waiting> unwanted;  // told without the lock, as is what is refused
+  absl::Status refusal;
   const size_t most =
       places == Places::kHalf ? most_waiting_ / 2 : most_waiting_;
   {
     const std::lock_guard lock(mutex_);
-    if (!draining_ &&
-        (places == Places::kUnbounded || waiting_.size() < most)) {
-      waiting_.push_back(std::move(task));
-      changed_.notify_all();
-      return;
-    }
-    if (!draining_) {
+    const auto full = [&] {
+      return places != Places::kUnbounded && waiting_.size() >= most;
+    };
+    if (full()) unwanted = TakeUnwanted();
+    if (draining_) {
+      refusal = Draining();
+    } else if (full()) {
       refusal = RetryAfter(absl::ResourceExhaustedError(absl::StrCat(
                                subject_, " is busy: ", waiting_.size(),
                                " calls wait for it (at most ", most, ")")),
                            kTryAgain);
+    } else {
+      waiting_.splice(waiting_.end(), added);
+      changed_.notify_all();
     }
   }
-  task(refusal);
+  for (const Waiting& one : unwanted) one.task(one.wanted());
+  for (const Waiting& one : added) one.task(refusal);
+}
+
+std::list<SerialQueue::Waiting> SerialQueue::TakeUnwanted() {
+  std::list<Waiting> unwanted;
+  for (auto one = waiting_.begin(); one != waiting_.end();) {
+    const auto next = std::next(one);
+    if (!one->wanted().ok()) unwanted.splice(unwanted.end(), waiting_, one);
+    one = next;
+  }
+  return unwanted;
 }
 
 void SerialQueue::StartDraining() {
-  std::deque<Task> refused;
+  std::list<Waiting> refused;
   {
     const std::lock_guard lock(mutex_);
     draining_ = true;
     refused.swap(waiting_);
     changed_.notify_all();
   }
-  for (const Task& task : refused) task(Draining());
+  for (const Waiting& one : refused) one.task(Draining());
 }
 
 bool SerialQueue::WaitUntilIdle(
@@ -71,12 +89,12 @@ void SerialQueue::Work() {
   while (true) {
     changed_.wait(lock, [this] { return draining_ || !waiting_.empty(); });
     if (draining_) return;
-    Task task = std::move(waiting_.front());
-    waiting_.pop_front();
+    std::list<Waiting> next;
+    next.splice(next.end(), waiting_, waiting_.begin());
     running_ = true;
     lock.unlock();
-    task(absl::OkStatus());
-    task = nullptr;  // what it holds ends here, and not under the lock
+    next.front().task(next.front().wanted());
+    next.clear();  // what it holds ends here, and not under the lock
     lock.lock();
     running_ = false;
     changed_.notify_all();

@@ -5,8 +5,8 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
+#include <list>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -25,6 +25,10 @@ class SerialQueue {
   /// is the task's turn, else with why its turn never comes. Throws nothing.
   using Task = std::function<void(const absl::Status& turn)>;
 
+  /// Why nobody waits for the task any more, for good; OK while somebody does.
+  /// Asked until the task is called, also under the queue's lock.
+  using StillWanted = std::function<absl::Status()>;
+
   /// `subject` is what the tasks are about, as a refusal names it: "the model
   /// repository". `most_waiting` tasks at most wait beside the one that runs.
   explicit SerialQueue(std::string subject, size_t most_waiting = 64);
@@ -39,8 +43,11 @@ class SerialQueue {
 
   /// Where the queue is full the task is told RESOURCE_EXHAUSTED, with a time
   /// after which to try again, and once it drains UNAVAILABLE, both before this
-  /// returns.
-  void Add(Task task, Places places = Places::kAll);
+  /// returns. Before that, those that nobody waits for give up their places,
+  /// and are told why. So is one that nobody waits for in its turn.
+  void Add(
+      Task task, Places places = Places::kAll,
+      StillWanted wanted = [] { return absl::OkStatus(); });
 
   /// From now on no task has its turn: those that wait are told UNAVAILABLE
   /// before this returns. The one that runs goes on.
@@ -53,13 +60,19 @@ class SerialQueue {
   void Stop();
 
  private:
+  struct Waiting {
+    Task task;
+    StillWanted wanted;
+  };
+
   void Work();
+  std::list<Waiting> TakeUnwanted();  // mutex_ is held
 
   const std::string subject_;
   const size_t most_waiting_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Task> waiting_;
+  std::list<Waiting> waiting_;
   bool running_ = false;
   bool draining_ = false;
   std::thread thread_;  // last: it uses the others

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/out_of_memory.h"
+#include "server/scheduling/retry_after.h"
 #include "server/services/caller_of_call.h"
 #include "server/services/inference_management.h"
 
@@ -46,12 +48,13 @@ void InferenceManagement::InTurn(StillWanted wanted, Reply<Response> reply,
                                  std::function<absl::StatusOr<Response>()> work,
                                  SerialQueue::Places places) {
   repository_queue_.Add(
-      [wanted = std::move(wanted), reply = std::move(reply),
+      [reply = std::move(reply),
        work = std::move(work)](const absl::Status& turn) {
-        const absl::Status status = turn.ok() ? wanted() : turn;
-        reply(status.ok() ? work() : status);
+        reply(turn.ok() ? WithoutBadAlloc([&work] { return work(); },
+                                          OutOfMemoryForNow)
+                        : turn);
       },
-      places);
+      places, std::move(wanted));
 }
 
 inference::RepositoryIndexResponse InferenceManagement::Index(

@@ -7,6 +7,7 @@
 
 #include "core/engine.h"
 #include "inference/grpc_service.grpc.pb.h"
+#include "server/base/out_of_memory.h"
 #include "server/memory/shared_memory_registry.h"
 #include "server/models/model_table.h"
 #include "server/options/options.h"
@@ -139,8 +140,10 @@ class InferenceService final : public inference_methods::AllMethods {
                      : absl::OkStatus();
         },
         [reactor, &response](const absl::StatusOr<Response>& reply) {
-          if (reply.ok()) WriteMessage(*reply, response);
-          reactor->Finish(ToGrpcStatus(reply.status()));
+          reactor->Finish(ToGrpcStatus(WithoutBadAlloc([&] {
+            if (reply.ok()) WriteMessage(*reply, response);
+            return reply.status();
+          })));
         });
     return reactor;
   }

@@ -100,27 +100,33 @@ template <typename Request, typename Response>
 KeyValueService::Reactor* KeyValueService::AskInTurn(
     Context* context, const grpc::ByteBuffer& request,
     grpc::ByteBuffer& response, WorkOnFile<Request, Response> work) {
-  // Files are nobody's own: who may, reads and replaces those of all.
-  auto asked = Read<Request>(*context, request, Right::kSequenceFiles);
-  if (!asked.ok()) return Answer(context, asked.status());
   Reactor* const reactor = context->DefaultReactor();
-  files_.Add([=, this, &response,
-              asked = *std::move(asked)](const absl::Status& turn) {
-    // Also where its deadline has passed, or the server has drained for long
-    // enough.
-    const auto go_on = [context] { return StillWanted(*context); };
-    const auto in_turn = [&] {
-      absl::Status status = go_on();
-      Response reply;
-      if (status.ok()) {
-        status = (this->*work)(asked.owner, asked.message, go_on, reply);
-      }
-      if (status.ok()) WriteMessage(reply, response);
-      return status;
-    };
-    reactor->Finish(ToGrpcStatus(
-        turn.ok() ? WithoutBadAlloc(in_turn, OutOfMemoryForNow) : turn));
-  });
+  // No more where its deadline has passed, or the server has drained for long
+  // enough.
+  const auto go_on = [context] { return StillWanted(*context); };
+  const auto wait_for_turn = [&] {
+    // Files are nobody's own: who may, reads and replaces those of all.
+    auto asked = Read<Request>(*context, request, Right::kSequenceFiles);
+    if (!asked.ok()) return asked.status();
+    files_.Add(
+        [=, this, &response,
+         asked = *std::move(asked)](const absl::Status& turn) {
+          const auto in_turn = [&] {
+            Response reply;
+            absl::Status status =
+                (this->*work)(asked.owner, asked.message, go_on, reply);
+            if (status.ok()) WriteMessage(reply, response);
+            return status;
+          };
+          reactor->Finish(ToGrpcStatus(
+              turn.ok() ? WithoutBadAlloc(in_turn, OutOfMemoryForNow) : turn));
+        },
+        SerialQueue::Places::kAll, go_on);
+    return absl::OkStatus();
+  };
+  const absl::Status refusal =
+      WithoutBadAlloc(wait_for_turn, OutOfMemoryForNow);
+  if (!refusal.ok()) reactor->Finish(ToGrpcStatus(refusal));
   return reactor;
 }
 
@@ -146,32 +152,44 @@ KeyValueService::Reactor* KeyValueService::Create(
 KeyValueService::Reactor* KeyValueService::Truncate(
     Context* context, const grpc::ByteBuffer* request,
     grpc::ByteBuffer* response) {
-  auto asked = Read<v1::TruncateRequest>(*context, *request);
-  if (!asked.ok()) return Answer(context, asked.status());
-  WriteMessage(v1::TruncateResponse(), *response);
-  if (!IsChanging(asked->owner, asked->message.name())) {
-    return Answer(context, TruncateFor(asked->owner, asked->message));
-  }
-  // gRPC's thread does not wait for whoever appends much.
-  const CallOrigin origin = OriginOf(*context, asked->caller);
-  auto ticket = services_.admission.Admit(
-      origin.holder(), static_cast<int64_t>(request->Length()),
-      services_.LimitsOf(asked->caller.get()));
-  if (!ticket.ok()) return Answer(context, ticket.status());
-  const auto cost = services_.costs.Estimate(
-      {server::Work::kCopy, static_cast<double>(request->Length())});
   Reactor* const reactor = context->DefaultReactor();
-  const absl::Status late = services_.queue.Add(
+  bool waits = false;  // for its turn, in which it is answered
+  const auto truncate = [&] {
+    auto asked = Read<v1::TruncateRequest>(*context, *request);
+    if (!asked.ok()) return asked.status();
+    WriteMessage(v1::TruncateResponse(), *response);
+    if (!IsChanging(asked->owner, asked->message.name())) {
+      return TruncateFor(asked->owner, asked->message);
+    }
+    // gRPC's thread does not wait for whoever appends much.
+    absl::Status late = TruncateInTurn(*context, *std::move(asked), *reactor);
+    waits = late.ok();
+    return late;
+  };
+  const absl::Status status = WithoutBadAlloc(truncate, OutOfMemoryForNow);
+  if (!waits) reactor->Finish(ToGrpcStatus(status));
+  return reactor;
+}
+
+absl::Status KeyValueService::TruncateInTurn(Context& context,
+                                             Asked<v1::TruncateRequest> asked,
+                                             Reactor& reactor) {
+  const CallOrigin origin = OriginOf(context, asked.caller);
+  const auto bytes = static_cast<int64_t>(asked.message.ByteSizeLong());
+  auto ticket = services_.admission.Admit(
+      origin.holder(), bytes, services_.LimitsOf(asked.caller.get()));
+  if (!ticket.ok()) return ticket.status();
+  const auto cost = services_.costs.Estimate(
+      {server::Work::kCopy, static_cast<double>(bytes)});
+  return services_.queue.Add(
       std::make_shared<WorkInTurn>(
           *std::move(ticket),
-          [=, this, asked = *std::move(asked)] {
-            absl::Status status = StillWanted(*context);
+          [this, &context, &reactor, asked = std::move(asked)] {
+            absl::Status status = StillWanted(context);
             if (status.ok()) status = TruncateFor(asked.owner, asked.message);
-            reactor->Finish(ToGrpcStatus(status));
+            reactor.Finish(ToGrpcStatus(status));
           }),
       {origin.path(), cost, origin.deadline});
-  if (!late.ok()) reactor->Finish(ToGrpcStatus(late));
-  return reactor;
 }
 
 KeyValueService::Reactor* KeyValueService::Fork(Context* context,

@@ -110,6 +110,10 @@ class KeyValueService final : public key_value_methods::AllMethods {
                          v1::CreateSequencesResponse& response);
   // Whether Truncate() would wait for somebody who appends.
   bool IsChanging(const std::string& owner, const std::string& name);
+  // OK: it is answered on a worker.
+  absl::Status TruncateInTurn(Context& context,
+                              Asked<v1::TruncateRequest> asked,
+                              Reactor& reactor);
   absl::Status TruncateFor(const std::string& owner,
                            const v1::TruncateRequest& request);
   absl::Status ForkFor(const std::string& owner, const v1::ForkRequest& request,

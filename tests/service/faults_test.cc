@@ -6,11 +6,13 @@
 #include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <limits>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -58,7 +60,8 @@ struct Way {
   const char* name;
   std::function<absl::Status(const RunningServer&, WireClient&)> ask;
   // Before the first time, where memory is to be had.
-  std::function<void(WireClient&)> prepare = [](WireClient&) {};
+  std::function<void(WireClient&, const std::string& folder)> prepare =
+      [](WireClient&, const std::string&) {};
 };
 
 void PrintTo(const Way& way, std::ostream* out) { *out << way.name; }
@@ -81,11 +84,12 @@ class LargeAllocationTest : public testing::TestWithParam<Way> {};
 TEST_P(LargeAllocationTest, ThatFailsEndsTheRequestAlone) {
   PlannedFaults faults;
   const TemporaryFolder files;
-  const RunningServer server =
-      LaunchWith(faults, {"--resident-folder", files.path()});
+  const RunningServer server = LaunchWith(
+      faults,
+      {"--resident-folder", files.path(), "--model-repository", files.path()});
   ASSERT_NE(server.address, "") << server.process->ReadAll();
   WireClient client(server.address);
-  GetParam().prepare(client);
+  GetParam().prepare(client, files.path());
   ASSERT_EQ(GetParam().ask(server, client), absl::OkStatus());
   faults.plan().large_bytes = kLarge;
   Faults& allocations = faults.plan().large_allocations;
@@ -115,7 +119,7 @@ TEST_P(LargeAllocationTest, ThatFailsEndsTheRequestAlone) {
 
 // The list of its layers is large, and of the first two the list of pages, as
 // is what is read of their file at once.
-void MakeSequence(WireClient& client) {
+void MakeSequence(WireClient& client, const std::string& /*folder*/) {
   constexpr int64_t kKeys = 18'432;
   constexpr int64_t kWidth = 32;
   v1::CreateSequencesRequest request = CreateRequest({"s"});
@@ -171,6 +175,13 @@ absl::Status StatusOfAnswer(const std::string& answer, int good) {
                       answer);
 }
 
+// So many folders that a list of their names is large.
+void MakeModels(WireClient& /*client*/, const std::string& folder) {
+  for (int n = 0; n < 2200; ++n) {
+    std::filesystem::create_directory(absl::StrCat(folder, "/m", n));
+  }
+}
+
 // A list where true or false is expected, which is parsed before it is refused.
 absl::Status AskForTheModels(const RunningServer& server) {
   std::string body = R"({"ready":[1)";
@@ -222,10 +233,17 @@ INSTANTIATE_TEST_SUITE_P(
             [](const RunningServer&, WireClient& client) {
               return Import(client);
             },
-            [](WireClient& client) {
-              MakeSequence(client);
+            [](WireClient& client, const std::string& folder) {
+              MakeSequence(client, folder);
               EXPECT_EQ(Export(client), absl::OkStatus());
-            }}),
+            }},
+        Way{"ModelIndex",
+            [](const RunningServer& server, WireClient&) {
+              return StatusOfAnswer(
+                  HttpPost(server.http_address, "/v2/repository/index", "{}"),
+                  200);
+            },
+            MakeModels}),
     [](const auto& way) { return static_cast<std::string>(way.param.name); });
 
 // Parsing it takes at least one of these allocations.
@@ -264,6 +282,51 @@ TEST(JsonOverHttpTest, WhereThereIsNoMemoryToParseItEndsTheRequestAlone) {
   EXPECT_EQ(AskForTheModels(server), absl::OkStatus());
   server.process->Signal(SIGTERM);
   EXPECT_EQ(server.process->Wait(), 0);
+}
+
+TEST(FilesAgainTest, WithoutMemoryForTheListOfModelsTheyStayAsTheyWere) {
+  PlannedFaults faults;
+  const TemporaryFolder models;
+  const RunningServer server =
+      LaunchWith(faults, {"--model-repository", models.path()});
+  ASSERT_NE(server.address, "") << server.process->ReadAll();
+  WireClient client(server.address);
+  MakeModels(client, models.path());
+  faults.plan().large_bytes = kLarge;
+  faults.plan().large_allocations.fail = 1;
+  server.process->Signal(SIGHUP);
+  EXPECT_THAT(server.process->ReadLineWith("models stay as they were"),
+              HasSubstr("out of memory"));
+  ExpectGoodReply(client.Attend(GoodRequest()));
+}
+
+// Those that are not computed with are read on gRPC's threads.
+TEST(SequenceCallTest, WithoutMemoryForItsMessageEndsAlone) {
+  PlannedFaults faults;
+  const TemporaryFolder files;
+  const RunningServer server =
+      LaunchWith(faults, {"--resident-folder", files.path()});
+  ASSERT_NE(server.address, "") << server.process->ReadAll();
+  WireClient client(server.address);
+  v1::TruncateRequest truncate;
+  truncate.set_name(std::string(200 << 10, 'n'));
+  truncate.set_length(0);
+  v1::ExportSequenceRequest out;
+  out.set_name(truncate.name());
+  out.set_file("s");
+  faults.plan().large_bytes = kLarge;
+  Faults& allocations = faults.plan().large_allocations;
+  for (const auto& [method, message] :
+       {std::pair("Truncate", truncate.SerializeAsString()),
+        std::pair("Export", out.SerializeAsString())}) {
+    const auto ask = [&] {
+      return client.Call(kService + method, message).status().code();
+    };
+    EXPECT_EQ(ask(), absl::StatusCode::kNotFound) << method;
+    allocations.fail = 1;
+    EXPECT_EQ(ask(), absl::StatusCode::kResourceExhausted) << method;
+    EXPECT_EQ(allocations.fail, 0);
+  }
 }
 
 // What attention-server does of which all threads, or all large allocations,
@@ -347,34 +410,67 @@ TEST(NoThreadTest, NewConnectionsAreServedAndItEndsAsItShould) {
   EXPECT_EQ(server.process->Wait(), 0);
 }
 
-// A drain waits for what writes a file, up to a time.
-TEST(HangingDiskTest, DoesNotKeepTheServerFromEnding) {
-  const TemporaryFolder folder;
-  PlannedFaults faults;
-  const RunningServer server = LaunchWith(
-      faults, {"--resident-folder", folder.path(), "--drain-time", "100ms"});
-  ASSERT_NE(server.address, "") << server.process->ReadAll();
-  WireClient client(server.address);
-  ASSERT_TRUE(
-      client.Call(kService + "Create", CreateRequest({"s"}).SerializeAsString())
-          .ok());
-  v1::ExportSequenceRequest request;
-  request.set_name("s");
-  request.set_file("s.safetensors");
-  faults.plan().syncs.fail = 1;
-  const auto call =
-      client.Start(kService + "Export", request.SerializeAsString());
-  const auto late = std::chrono::steady_clock::now() + kPatience;
-  while (faults.plan().syncs.failed == 0) {
-    ASSERT_LT(std::chrono::steady_clock::now(), late);
-    std::this_thread::yield();
+// A server that has begun to write a file onto a disk that hangs.
+class HangingDiskTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    server_ = LaunchWith(faults_, {"--resident-folder", folder_.path(),
+                                   "--drain-time", "100ms"});
+    ASSERT_NE(server_.address, "") << server_.process->ReadAll();
+    client_ = std::make_unique<WireClient>(server_.address);
+    ASSERT_TRUE(client_
+                    ->Call(kService + "Create",
+                           CreateRequest({"s"}).SerializeAsString())
+                    .ok());
+    faults_.plan().syncs.fail = 1;
+    hanging_ = StartExport();
+    const auto late = std::chrono::steady_clock::now() + kPatience;
+    while (faults_.plan().syncs.failed == 0) {
+      ASSERT_LT(std::chrono::steady_clock::now(), late);
+      std::this_thread::yield();
+    }
   }
-  server.process->Signal(SIGTERM);
-  EXPECT_EQ(server.process->Wait(), 1);
-  EXPECT_THAT(server.process->ReadAll(),
+
+  std::unique_ptr<PendingCall> StartExport(
+      std::chrono::milliseconds timeout = kPatience) {
+    v1::ExportSequenceRequest request;
+    request.set_name("s");
+    request.set_file("s.safetensors");
+    return client_->Start(kService + "Export", request.SerializeAsString(),
+                          timeout);
+  }
+
+  const TemporaryFolder folder_;
+  PlannedFaults faults_;
+  RunningServer server_;
+  std::unique_ptr<WireClient> client_;
+  std::unique_ptr<PendingCall> hanging_;
+};
+
+// A drain waits for what writes a file, up to a time.
+TEST_F(HangingDiskTest, DoesNotKeepTheServerFromEnding) {
+  server_.process->Signal(SIGTERM);
+  EXPECT_EQ(server_.process->Wait(), 1);
+  EXPECT_THAT(server_.process->ReadAll(),
               HasSubstr("attention-server: a part of the server has not ended "
                         "in time"));
-  EXPECT_FALSE(call->Wait().ok());
+  EXPECT_FALSE(hanging_->Wait().ok());
+}
+
+TEST_F(HangingDiskTest, CallsThatAreCancelledLeaveTheirPlacesToOthers) {
+  std::vector<std::unique_ptr<PendingCall>> calls(64);
+  for (auto& call : calls) call = StartExport();
+  // All have arrived when a call that comes after them is answered.
+  EXPECT_EQ(StartExport()->Wait().status().code(),
+            absl::StatusCode::kResourceExhausted);
+  calls.clear();  // which cancels them
+  const auto late = std::chrono::steady_clock::now() + kPatience;
+  absl::Status status;
+  do {  // until the server knows that they are cancelled
+    ASSERT_LT(std::chrono::steady_clock::now(), late) << status;
+    status = StartExport(std::chrono::seconds(1))->Wait().status();
+  } while (absl::IsResourceExhausted(status));
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
 }
 
 // gRPC does not look whether it got what it reads into.

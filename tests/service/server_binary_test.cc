@@ -159,6 +159,18 @@ TEST(ServerBinaryTest, AReadyFileThatCannotBeWrittenEndsItAtOnce) {
   EXPECT_FALSE(std::filesystem::exists(socket));
 }
 
+TEST(ServerBinaryTest, NothingIsLeftOfAReadyFileThatGetsNoName) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/ready";
+  std::filesystem::create_directory(path);
+  ChildProcess server(ATTENTION_SERVER_BINARY,
+                      {"--ready-file", path, "--grpc-port", "0", "--http=false",
+                       "--drain-delay", "1h"});
+  EXPECT_THAT(server.ReadAll(), HasSubstr("--ready-file: '" + path + "'"));
+  EXPECT_EQ(server.Wait(), 1);
+  EXPECT_FALSE(std::filesystem::exists(path + ".part"));
+}
+
 struct WrongOption {
   const char* name;
   std::vector<std::string> arguments;

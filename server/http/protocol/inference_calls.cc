@@ -5,14 +5,17 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/strip.h"
 #include "inference/grpc_service.grpc.pb.h"
 #include "server/base/json.h"
+#include "server/base/out_of_memory.h"
 #include "server/http/port/http_status.h"
 #include "server/http/protocol/proto_json.h"
+#include "server/scheduling/retry_after.h"
 
 namespace attention::server {
 namespace {
@@ -112,10 +115,16 @@ std::shared_ptr<CallCounter::Call> Count(
 template <typename Response, typename Write>
 HttpReply Written(const absl::StatusOr<Response>& response, const Write& write,
                   const std::string& name, CallCounter::Call& counted) {
-  if (response.ok()) counted.NoteSent();
-  counted.End(static_cast<grpc::StatusCode>(response.status().code()));
-  return response.ok() ? ToReply(write(*response, name))
-                       : ErrorReply(response.status());
+  // Also on the thread of those that wait for their turn.
+  absl::StatusOr<HttpReply> reply = WithoutBadAlloc(
+      [&]() -> absl::StatusOr<HttpReply> {
+        if (!response.ok()) return response.status();
+        return ToReply(write(*response, name));
+      },
+      OutOfMemoryForNow);
+  if (reply.ok()) counted.NoteSent();
+  counted.End(static_cast<grpc::StatusCode>(reply.status().code()));
+  return reply.ok() ? *std::move(reply) : ErrorReply(reply.status());
 }
 
 using Handler = std::function<absl::Status(Management&, CallCounter&,

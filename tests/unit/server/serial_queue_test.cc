@@ -90,6 +90,41 @@ TEST(SerialQueue, LeavesHalfOfThePlacesToOthers) {
                                 absl::StatusCode::kOk, absl::StatusCode::kOk));
 }
 
+TEST(SerialQueue, WhatNobodyWaitsForLeavesItsPlaceToOthers) {
+  std::vector<absl::StatusCode> told;
+  const auto note = [&told](const absl::Status& turn) {
+    told.push_back(turn.code());
+  };
+  bool gone = false;
+  const auto wanted = [&gone] {
+    return gone ? absl::CancelledError("gone") : absl::OkStatus();
+  };
+  SerialQueue queue("the disk", /*most_waiting=*/2);
+  HeldTask held(queue);
+  queue.Add(note, SerialQueue::Places::kAll, wanted);
+  queue.Add(note, SerialQueue::Places::kAll);
+  queue.Add(note, SerialQueue::Places::kAll);
+  EXPECT_THAT(told, ElementsAre(absl::StatusCode::kResourceExhausted));
+  gone = true;
+  queue.Add(note, SerialQueue::Places::kAll);
+  EXPECT_THAT(told, ElementsAre(absl::StatusCode::kResourceExhausted,
+                                absl::StatusCode::kCancelled));
+  told.clear();
+  held.Open();
+  ASSERT_TRUE(queue.WaitUntilIdle(kNever));
+  EXPECT_THAT(told, ElementsAre(absl::StatusCode::kOk, absl::StatusCode::kOk));
+}
+
+TEST(SerialQueue, WhatNobodyWaitsForInItsTurnIsToldWhy) {
+  absl::Status told;
+  SerialQueue queue("the disk");
+  queue.Add([&told](const absl::Status& turn) { told = turn; },
+            SerialQueue::Places::kAll,
+            [] { return absl::CancelledError("gone"); });
+  ASSERT_TRUE(queue.WaitUntilIdle(kNever));
+  EXPECT_THAT(told, StatusIs(absl::StatusCode::kCancelled, "gone"));
+}
+
 TEST(SerialQueue, HasAPlaceForWhatMayNotBeTurnedAway) {
   absl::Status waited = absl::UnknownError("not yet");
   SerialQueue queue("the disk", /*most_waiting=*/1);

@@ -2,12 +2,17 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "core/formats/safetensors.h"
 #include "core/store/sequence.h"
@@ -15,11 +20,29 @@
 #include "tests/support/temporary_folder.h"
 #include "tests/unit/store/rows.h"
 
+namespace {
+
+thread_local bool folders_cannot_be_synced = false;
+
+}  // namespace
+
+// In place of the C library's.
+extern "C" int fsync(int file) {
+  struct stat facts {};
+  if (folders_cannot_be_synced && ::fstat(file, &facts) == 0 &&
+      S_ISDIR(facts.st_mode)) {
+    errno = EIO;
+    return -1;
+  }
+  return static_cast<int>(::syscall(SYS_fsync, file));
+}
+
 namespace attention::store {
 namespace {
 
 using test::IsOk;
 using test::StatusIs;
+using ::testing::AllOf;
 using testing::AppendRows;
 using ::testing::HasSubstr;
 using testing::MakeSequence;
@@ -128,6 +151,20 @@ TEST_F(StoreFileTest, WhatCannotBeWrittenLeavesNothing) {
        std::filesystem::directory_iterator(folder_.path())) {
     EXPECT_EQ(entry.path(), path_);
   }
+}
+
+TEST_F(StoreFileTest, SaysThatItIsWrittenWhereOnlyItsNameMayBeLost) {
+  ASSERT_THAT(Write(*MakeSequence(), path_), IsOk());
+  const auto sequence = MakeSequence();
+  ASSERT_THAT(AppendRows(*sequence, 100, 1), IsOk());
+  folders_cannot_be_synced = true;
+  const absl::Status status = Write(*sequence, path_);
+  folders_cannot_be_synced = false;
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr(path_ + ": is written, and may be lost"),
+                    HasSubstr("Input/output error")));
+  ASSERT_OK_AND_ASSIGN(const SequenceFileReader reader, Open(path_));
+  EXPECT_EQ(reader.lengths(), std::vector<int64_t>{100});
 }
 
 TEST_F(StoreFileTest, NothingIsLeftOfOneThatDoesNotGoOn) {

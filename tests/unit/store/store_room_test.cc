@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdint>
 
 #include "core/store/store.h"
 #include "tests/support/status_matchers.h"
@@ -16,11 +17,14 @@ using test::IsOk;
 using test::StatusIs;
 using ::testing::AllOf;
 using testing::AStore;
+using testing::EmptyBytes;
 using ::testing::HasSubstr;
 using testing::kExhausted;
 using testing::kNotFound;
 using ::testing::Not;
 using testing::RoomFor;
+using testing::SmallPage;
+using testing::SmallPages;
 using testing::Tags;
 using testing::TagsOf;
 
@@ -111,6 +115,41 @@ TEST(StoreLimitTest, WhereMemoryIsOutItIsSaidWhoHoldsIt) {
   EXPECT_THAT(s.Create("alice", "c"), StatusIs(kExhausted, HasSubstr("'bob'")));
   // Nothing was lost for it.
   EXPECT_EQ(TagsOf(*s.store.Find("bob", "b", s.now).value()), Tags({{150, 1}}));
+}
+
+bool NeverFits(const absl::Status& status) {
+  return absl::IsResourceExhausted(status) && status.GetPayload(kNeverFits);
+}
+
+// The table of 8 pages is full, and stays until the one of 16 takes its place.
+TEST(StoreLimitTest, AnAppendWhoseTableNeverFitsSaysSo) {
+  const int64_t enough =
+      EmptyBytes() + SmallPages(8) + SmallPage() + PageTable::CountedBytes(16);
+  for (const int64_t missing : {0, 1}) {
+    AStore s({.memory_limit = enough - missing, .evict = false});
+    ASSERT_THAT(s.Create("", "a"), IsOk());
+    ASSERT_THAT(s.Append("", "a", int64_t{64} * 8, 1), IsOk());
+    EXPECT_EQ(NeverFits(s.Append("", "a", 1, 2).status()), missing > 0);
+  }
+}
+
+// A table of 5 pages that was appended to has 8 places.
+TEST(StoreLimitTest, AForkBesideATableWithFreePlacesThatNeverFitsSaysSo) {
+  const auto fill = [](AStore& s) {
+    ASSERT_THAT(s.Create("", "a"), IsOk());
+    ASSERT_THAT(s.Append("", "a", int64_t{64} * 4, 1), IsOk());
+    ASSERT_THAT(s.Append("", "a", 64, 1), IsOk());
+  };
+  AStore measured;
+  fill(measured);
+  const int64_t enough = measured.store.budget().held() + EmptyBytes() +
+                         PageTable::CountedBytes(5);
+  for (const int64_t missing : {0, 1}) {
+    AStore s({.memory_limit = enough - missing, .evict = false});
+    fill(s);
+    const auto fork = s.store.Fork("", "a", {.name = "f"}, s.now);
+    EXPECT_EQ(NeverFits(fork.status()), missing > 0);
+  }
 }
 
 TEST(StoreLimitTest, WithoutOwnersNobodyIsNamed) {
