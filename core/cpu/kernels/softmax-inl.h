@@ -119,9 +119,10 @@ struct PairedWeights {
     return next % kBf16Panel < kBf16Depth ? next : next + kBf16Depth;
   }
   HWY_INLINE void Store(int64_t c, VF low, VF high) const {
-    const int64_t key = c - first;
-    const int64_t panel = key / kBf16Panel * kBf16Depth;
-    float* const to = pairs + panel + key % kBf16Panel;
+    const auto key = static_cast<uint64_t>(c - first);  // shifts, no divisions
+    const uint64_t panel = key / kBf16Panel * kBf16Depth;
+    float* to = pairs + panel;
+    if constexpr (kLanes < kBf16Depth) to += key % kBf16Panel;
     if (floats != nullptr) {
       hn::StoreU(low, F(), floats + c);
       hn::StoreU(high, F(), floats + c + kSecond);
