@@ -240,6 +240,24 @@ def test_a_stream_reports_errors_in_place(run, normal):
     np.testing.assert_array_equal(first.output, third.output)
 
 
+def test_a_call_takes_no_task_beside_grpcs_own(run):
+    async def calls(aio):
+        made = []
+
+        def make(loop, coroutine, **options):
+            made.append(coroutine)
+            return asyncio.Task(coroutine, loop=loop, **options)
+
+        await aio.health()
+        asyncio.get_running_loop().set_task_factory(make)
+        await aio._unary[_channel.HEALTH](b"")
+        of_grpc = len(made)
+        await aio.health()
+        assert len(made) == 2 * of_grpc
+
+    run(calls)
+
+
 def test_a_cancelled_task_ends_the_call(run, normal):
     x = normal(1, 2, 4)
     started, ended = threading.Event(), threading.Event()

@@ -1,7 +1,7 @@
-"""A sequence over the cluster, and all that threads do to it, for tests/histories' checker.
+"""A sequence over the cluster, and all that threads do to it, for a checker.
 
-Two threads append, often at one position at once; others read and fork meanwhile. Each has a
-handle of its own, as programs on other machines do.
+tests/histories has it. Two threads append, often at one position at once; others read
+and fork meanwhile. Each has a handle of its own, as programs on other machines do.
 """
 
 import itertools
@@ -54,8 +54,8 @@ class Recorded:
         position = self._position
         placed = {"keys": ids, "position": position}
         # As who has lost an answer does: the same keys at the same place.
-        # Not of the one that is appended again and again: the checker tries each of those
-        # whose outcome is unknown at every step.
+        # Not of the one that is appended again and again: the checker tries each of
+        # those whose outcome is unknown at every step.
         is_hurried = has_room and number % 4 == 0
         for timeout in (HURRY if is_hurried else PATIENCE, PATIENCE):
             begin = time.monotonic_ns()
@@ -134,7 +134,7 @@ class Recorded:
 
     @staticmethod
     def _ask(sequence, append=None, position=None, timeout=PATIENCE):
-        """The output, and how many keys it was of: a query of zeros tells by its lse."""
+        """The output, and how many keys it was of: zeros as a query tell by the lse."""
         answer = sequence.attend(
             KIND.queries[np.newaxis],
             append=append,

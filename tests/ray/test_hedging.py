@@ -83,7 +83,9 @@ def test_appends_go_to_both_and_wait(cluster, sharded, normal):
         sharded.attend(normal(4, 1, WIDTH))
     rows = normal(HEADS, 1, WIDTH), normal(HEADS, 1, WIDTH)
     tail = sharded.describe().ranges[-1].replicas[1].node
-    with waiting.stopped(next(o.pid for o in cluster.nodes() if o.node == tail)):
-        with pytest.raises(DeadlineExceededError):
-            sharded.append(*rows, position=KEYS, timeout=0.5)
+    with (
+        waiting.stopped(next(o.pid for o in cluster.nodes() if o.node == tail)),
+        pytest.raises(DeadlineExceededError),
+    ):
+        sharded.append(*rows, position=KEYS, timeout=0.5)
     assert sharded.append(*rows, position=KEYS) == KEYS + 1

@@ -17,7 +17,7 @@ def at_full_strength(one):
 
 @pytest.fixture
 def played(cluster, running):
-    """played(disturb, rounds): checks a history amid rounds of disturb(number, Recorded)."""
+    """played(disturb, rounds): checks a history amid disturb(number, Recorded)."""
 
     def play(disturb, rounds):
         one = Recorded(cluster, replicas=2, seed=1)

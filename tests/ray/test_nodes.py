@@ -18,7 +18,8 @@ from attention_client import (
     KeysLostError,
     NotFoundError,
 )
-from attention_client.ray import AttentionCluster, moving
+from attention_client.ray import AttentionCluster, moving, watching
+from attention_client.ray import node as node_module
 
 CALLS = ["attend", "append", "step", "fork"]
 
@@ -67,6 +68,61 @@ def test_a_killed_server_is_started_anew(cluster, checked, kill):
     wait_until(lambda: victim.pid not in [node.pid for node in cluster.nodes()])
     wait_for_nodes(cluster, 4)
     one.attend()
+
+
+@contextlib.contextmanager
+def doubted_cluster(normal):
+    """One server with a sequence, and doubt(): whether the map gives the server up.
+
+    The map's own look at it fails, as where a connection is reset.
+    """
+    with (
+        AttentionCluster(1, name="doubted", cpus=0) as cluster,
+        cluster.sequence(heads=HEADS, width=WIDTH) as sequence,
+    ):
+        sequence.append(normal(HEADS, KEYS, WIDTH), normal(HEADS, KEYS, WIDTH))
+        (node,) = cluster.nodes()
+
+        def look(of):
+            watching.answers, answers = (lambda *_: False), watching.answers
+            try:
+                return of._watch.check(node.node)
+            finally:
+                watching.answers = answers
+
+        def doubt():
+            return ray.get(cluster._map.__ray_call__.remote(look), timeout=60)
+
+        yield cluster, sequence, doubt
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_server_that_does_not_answer_once_keeps_its_keys(normal):
+    with doubted_cluster(normal) as (cluster, sequence, doubt):
+        before = sequence.describe(), cluster.nodes()
+        assert not doubt()
+        assert (sequence.describe(), cluster.nodes()) == before
+        sequence.attend(normal(4, 1, WIDTH))
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_server_that_its_actor_gives_up_leaves_no_memory_taken(normal):
+    def fail(of):
+        node_module.answers = lambda *_: False
+
+    with doubted_cluster(normal) as (cluster, sequence, doubt):
+        (before,) = cluster.nodes()
+        assert before.held_bytes > 0
+        actor, _ = before.node.rsplit(".", 1)
+        actor = ray.get_actor(actor, namespace=moving.NAMESPACE)
+        ray.get(actor.__ray_call__.remote(fail), timeout=60)
+        assert doubt()
+        wait_for_nodes(cluster, 1)
+        (after,) = cluster.nodes()
+        assert (after.node != before.node, after.held_bytes) == (True, 0)
+        assert not psutil.pid_exists(before.pid)
+        with pytest.raises(KeysLostError):
+            sequence.attend(normal(4, 1, WIDTH))
 
 
 def test_a_sequence_without_keys_gets_its_replicas_back(cluster, kill):

@@ -217,23 +217,23 @@ def test_a_negative_position_is_refused_as_by_one_server(both, normal, position)
 def test_no_append_leaves_a_gap_before_it(cluster, normal, is_step):
     wait_for_nodes(cluster, 4)
     keys = normal(HEADS, 64, WIDTH)
-    row = keys[:, :1]
 
-    def append(sequence, position=None):
+    def append(sequence, position=None, count=1):
+        rows = keys[:, :count]
         if is_step:
-            sequence.attend(row, append=(row, row), position=position)
+            sequence.attend(rows, append=(rows, rows), position=position)
         else:
-            sequence.append(row, row, position=position)
+            sequence.append(rows, rows, position=position)
 
     with cluster.sequence(heads=HEADS, width=WIDTH, range_keys=64) as sequence:
         ranges = sequence.describe().ranges
         for position in (65, 128, 1 << 40):
             with pytest.raises(OutOfRangeError, match="leaves a gap"):
                 append(sequence, position)
-        assert sequence.describe().ranges == ranges
-        for position in (1, 64):
+        for position, count in ((1, 1), (64, 1), (40, 64)):
             with pytest.raises(OutOfRangeError, match="leaves a gap"):
-                append(sequence, position)
+                append(sequence, position, count)
+        assert sequence.describe().ranges == ranges
         sequence.append(keys, keys)
         cluster.open_sequence(sequence.name).truncate(10)
         # This one has not heard of it, and begins the next range.
@@ -428,9 +428,11 @@ def test_what_does_not_fit_the_cluster_is_refused(cluster):
 
 def test_the_last_node_is_not_drained(ray_cluster, normal):
     ray_cluster.add_node(num_cpus=1, resources={"own": 1})
-    with AttentionCluster(1, name="small", flags={"worker_threads": 1}) as small:
-        with small.sequence(heads=1, width=4) as one:
-            one.append(normal(5, 4), normal(5, 4))
-            with pytest.raises(ResourceExhaustedError, match="the last one"):
-                small.drain(small.nodes()[0].node)
-            assert one.attend(normal(1, 4)).output.shape == (1, 4)
+    with (
+        AttentionCluster(1, name="small", flags={"worker_threads": 1}) as small,
+        small.sequence(heads=1, width=4) as one,
+    ):
+        one.append(normal(5, 4), normal(5, 4))
+        with pytest.raises(ResourceExhaustedError, match="the last one"):
+            small.drain(small.nodes()[0].node)
+        assert one.attend(normal(1, 4)).output.shape == (1, 4)

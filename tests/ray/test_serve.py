@@ -19,6 +19,7 @@ import yaml
 from ray import serve
 from ray._common.utils import import_attr
 from ray.serve.schema import ServeDeploySchema
+from tritonclient.grpc import service_pb2
 from tritonclient.utils import InferenceServerException
 from waiting import wait_until
 
@@ -30,6 +31,7 @@ from attention_client import (
     UnavailableError,
     UnimplementedError,
 )
+from attention_client.errors import from_rpc_error
 from attention_client.serve import SERVICES, Attention, Replica
 
 SDPA = "scaled_dot_product_attention"
@@ -45,7 +47,7 @@ def free_port():
 
 @pytest.fixture(scope="module")
 def target(ray_cluster):
-    """Where Serve's gRPC proxy listens. Replicas have a node that no other test takes."""
+    """Where Serve's gRPC proxy listens. Replicas have a node that no other takes."""
     node = ray_cluster.add_node(**NODE)
     port = free_port()
     serve.start(
@@ -140,26 +142,58 @@ def test_mistakes_are_told_as_the_server_tells_them(
     assert of_ours.value.field == "key"
 
 
-def test_a_caller_is_told_when_to_try_again(target, normal):
-    rows = normal(1000, 64)
+@contextlib.contextmanager
+def application(**flags):
+    """One beside the other, whose only replica has these flags: metadata to it."""
     # By metadata Serve finds an application, where there are several.
     metadata = {"application": "bounded"}
     bounded = Attention.options(
         ray_actor_options={"num_cpus": 0, "resources": {"replica": 1}},
         autoscaling_config={"min_replicas": 1, "max_replicas": 1},
     )
-    flags = {"worker_threads": 1, "max_bytes_per_second": 1000}
     name = metadata["application"]
-    serve.run(bounded.bind(flags), name=name, route_prefix=f"/{name}")
+    wanted = {"worker_threads": 1, **flags}
+    serve.run(bounded.bind(wanted), name=name, route_prefix=f"/{name}")
     try:
-        with Client(target, shared_memory=False) as ours:
-            ours.attend(rows, rows, rows, metadata=metadata)  # minutes' worth
-            with pytest.raises(ResourceExhaustedError) as caught:
-                ours.attend(rows, rows, rows, metadata=metadata)
+        yield metadata
     finally:
         serve.delete(name)
+
+
+def test_a_caller_is_told_when_to_try_again(target, normal):
+    rows = normal(1000, 64)
+    with (
+        application(max_bytes_per_second=1000) as metadata,
+        Client(target, shared_memory=False) as ours,
+    ):
+        ours.attend(rows, rows, rows, metadata=metadata)  # minutes' worth
+        with pytest.raises(ResourceExhaustedError) as caught:
+            ours.attend(rows, rows, rows, metadata=metadata)
     assert "bytes" in caught.value.message
     assert caught.value.retry_after > 1
+
+
+def test_a_stream_that_ends_with_an_error_tells_when_to_try_again(target, normal):
+    request = service_pb2.ModelInferRequest(model_name=SDPA)
+    for name in ("query", "key", "value"):
+        request.inputs.add(name=name, datatype="FP32", shape=(1000, 64))
+        request.raw_input_contents.append(normal(1000, 64).tobytes())
+    data, replies = request.SerializeToString(), []
+    with (
+        application(max_bytes_per_second=1000) as metadata,
+        grpc.insecure_channel(target) as channel,
+    ):
+        stream = channel.stream_stream(
+            "/inference.GRPCInferenceService/ModelStreamInfer"
+        )
+        beside = [*metadata.items(), ("triton_grpc_error", "true")]
+        with pytest.raises(grpc.RpcError) as caught:
+            for reply in stream(iter([data] * 2), metadata=beside):
+                replies.append(reply)
+    error = from_rpc_error(caught.value, target)
+    assert isinstance(error, ResourceExhaustedError)
+    assert error.retry_after > 1
+    assert all(replies)  # none is there for the sake of what comes with the error
 
 
 def test_our_own_client_needs_no_change(target, one_server, problem):

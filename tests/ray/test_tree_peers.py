@@ -21,7 +21,7 @@ from attention_client import (
 
 
 def test_who_is_no_peer_is_not_called(servers, sharded, normal):
-    (first, *others) = servers.clients
+    (_, *others) = servers.clients
     with Servers(1, peers=f"127.0.0.1:1,{others[0].target}") as one:
         made = one.sequence(HEADS, WIDTH, SIZE)
         made.append(normal(HEADS, SIZE, WIDTH), normal(HEADS, SIZE, WIDTH))

@@ -21,7 +21,6 @@ from tree_requests import (
 from attention_client import AttentionError, ResourceExhaustedError, _channel, _request
 from attention_client.ray import tree
 
-
 TRACE = "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01"
 PARTS = (
     'attention_requests_total{api="attention.v1",'

@@ -1,4 +1,4 @@
-"""What tests of trees share: requests as no client makes them, and a server's figures."""
+"""What tests of trees share: requests as no client makes them, a server's figures."""
 
 import re
 import urllib.request

@@ -105,7 +105,7 @@ class AsyncFeed:
 
 async def reply_of(
     reading: Awaitable[Any],
-    timeout: float | None = None,
+    timeout: float,
     source: asyncio.Task[None] | None = None,
 ) -> Any:
     """What reading gives. An EndedError where it, or the source, was cancelled.
@@ -114,12 +114,12 @@ async def reply_of(
     Python 3.12.
     """
     loop = asyncio.get_running_loop()
-    end = None if timeout is None else loop.time() + timeout
+    end = loop.time() + timeout
     read = asyncio.ensure_future(reading)
     awaited = {read} if source is None else {read, source}
     try:
         while not read.done():
-            left = None if end is None else end - loop.time()
+            left = end - loop.time()
             first = asyncio.FIRST_COMPLETED
             done, _ = await asyncio.wait(awaited, timeout=left, return_when=first)
             if not done:

@@ -18,7 +18,7 @@ from attention_client import (
     _sequence_calls,
     _sequence_tensors,
 )
-from attention_client._feed import AsyncFeed, EndedError, Feed, Outgoing, reply_of
+from attention_client._feed import AsyncFeed, EndedError, Feed, Outgoing
 from attention_client._known import Known
 from attention_client._options import Options, Request
 from attention_client._reply import Result
@@ -151,7 +151,9 @@ class AsyncClient(_channel.Caller):
                     window.put(await self._read(feed, stream, left, timeout))
                 yield window.take(return_errors)
         except EndedError:
-            raise self._ended() from None
+            if self._is_closed:
+                raise self._closed() from None
+            raise asyncio.CancelledError from None
         finally:
             self._feeds.discard(feed)
             if not self._is_inherited():
@@ -332,17 +334,27 @@ class AsyncClient(_channel.Caller):
         call = self._unary[method](
             request, timeout=timeout, metadata=self._metadata_with(metadata)
         )
+        # Not the call itself: asyncio tells its end by close() and a cancellation of
+        # this task alike. A task for each call would tell them apart, but takes longer.
+        ended = self._loop.create_future()
+
+        def end(_: Any) -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        call.add_done_callback(end)
         try:
-            reply: bytes = await reply_of(call)
+            await ended
+        except BaseException:
+            call.cancel()
+            raise
+        if self._is_closed and call.cancelled():
+            raise self._closed()
+        try:
+            reply: bytes = await call
         except grpc.RpcError as error:
             raise from_rpc_error(error, self.target) from None
-        except EndedError:
-            raise self._ended() from None
         return reply
-
-    def _ended(self) -> BaseException:
-        """What a call raises that was cancelled, where its task was not."""
-        return self._closed() if self._is_closed else asyncio.CancelledError()
 
     async def _read(
         self, feed: Feed | AsyncFeed, stream: Any, left: float, timeout: float

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, overload
 
 import grpc
@@ -216,16 +216,7 @@ class Client(_channel.Caller, KeepsSequences):
 
         The caller holds _process.under_way() until it is done.
         """
-        timeout = self._seconds(timeout)
-        self._check_open()
-        try:
-            return self._unary[method].future(
-                request, timeout=timeout, metadata=self._metadata_with(metadata)
-            )
-        except ValueError:
-            if self._is_closed:  # as in _call
-                raise self._closed() from None
-            raise
+        return self._send(self._unary[method].future, request, timeout, metadata)
 
     def _call(
         self,
@@ -234,20 +225,30 @@ class Client(_channel.Caller, KeepsSequences):
         timeout: float | None,
         metadata: _channel.Metadata | None,
     ) -> bytes:
+        with _process.under_way():
+            reply: bytes = self._send(self._unary[method], request, timeout, metadata)
+        return reply
+
+    def _send(
+        self,
+        send: Callable[..., Any],
+        request: bytes,
+        timeout: float | None,
+        metadata: _channel.Metadata | None,
+    ) -> Any:
+        """send: a method of gRPC's, or its future()."""
         timeout = self._seconds(timeout)
         self._check_open()
         try:
-            with _process.under_way():
-                reply: bytes = self._unary[method](
-                    request, timeout=timeout, metadata=self._metadata_with(metadata)
-                )
+            return send(
+                request, timeout=timeout, metadata=self._metadata_with(metadata)
+            )
         except grpc.RpcError as error:
             raise from_rpc_error(error, self.target) from None
         except ValueError:
             if self._is_closed:  # meanwhile, by another thread
                 raise self._closed() from None
             raise
-        return reply
 
 
 def _read(

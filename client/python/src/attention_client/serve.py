@@ -62,7 +62,9 @@ _UNARY = (
 )
 _STREAMS = (ATTEND_STREAM, _INFERENCE + "ModelStreamInfer")
 # Serve's own are not for the server, and gRPC makes its own anew.
-_PASSED_ON = frozenset(("authorization", "traceparent", "tracestate"))
+_PASSED_ON = frozenset(
+    ("authorization", "traceparent", "tracestate", "triton_grpc_error")
+)
 _UNLIMITED = [
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
@@ -87,6 +89,22 @@ def add_services(_: object, server: Any) -> None:
     for service, methods in by_service.items():
         handler = grpc.method_handlers_generic_handler(service, methods)
         server.add_generic_rpc_handlers((handler,))
+        for path in _STREAMS:
+            if made := handler._method_handlers.get(path):  # as Serve has made it
+                handler._method_handlers[path] = made._replace(
+                    stream_stream=_without_empty(made.stream_stream)
+                )
+
+
+def _without_empty(stream: Any) -> Any:
+    """Without replies that bring metadata and nothing else; no other one is empty."""
+
+    async def call(requests: Any, context: Any) -> AsyncIterator[bytes]:
+        async for reply in stream(requests, context):
+            if reply:
+                yield reply
+
+    return call
 
 
 class _Reply:
@@ -133,16 +151,9 @@ class Replica:
         try:
             return _Reply(await method(request, metadata=_metadata(context)))
         except grpc.aio.AioRpcError as error:
-            failure = self._told(error, context)
-            details = [
-                pair for pair in error.trailing_metadata() or () if pair[0] == _DETAILS
-            ]
-            if not details:
-                raise failure from None
-            # When to try again, for one. Serve passes metadata on with replies alone:
-            # gRPC leaves out this one, because the status is an error.
-            context.set_trailing_metadata(details)
-            return _Reply(b"")
+            if self._tell(error, context):
+                return _Reply(b"")  # gRPC leaves it out: the status is an error
+            raise from_rpc_error(error, self._server.target) from None
 
     async def _stream(
         self, path: str, requests: AsyncIterator[bytes], context: Any
@@ -152,13 +163,23 @@ class Replica:
             async for reply in method(requests, metadata=_metadata(context)):
                 yield _Reply(reply)
         except grpc.aio.AioRpcError as error:
-            raise self._told(error, context) from None
+            if self._tell(error, context):
+                yield _Reply(b"")  # add_services() has the proxy leave it out
+            raise from_rpc_error(error, self._server.target) from None
 
-    def _told(self, error: Any, context: Any) -> Exception:
-        """Has the caller get the server's own status."""
+    @staticmethod
+    def _tell(error: Any, context: Any) -> bool:
+        """Has the caller get the server's own status; whether it has details.
+
+        Such as when to try again. Serve passes them on with replies alone.
+        """
         context.set_code(error.code())
         context.set_details(error.details())
-        return from_rpc_error(error, self._server.target)
+        details = [
+            pair for pair in error.trailing_metadata() or () if pair[0] == _DETAILS
+        ]
+        context.set_trailing_metadata(details)
+        return bool(details)
 
 
 def _metadata(context: Any) -> list[tuple[str, str]]:

@@ -116,7 +116,7 @@ class Asking:
         To one range after the other, so that keys never have a gap before them: not for
         who reads meanwhile, and not where this program dies on the way.
         """
-        self._check_no_gap(rows)
+        self.check_no_gap(rows)
         for part in self.known.ranges:
             if rows.belongs(part):
                 self._append_at(part, part.replicas, rows)
@@ -181,25 +181,30 @@ class Asking:
         """The range whose first replica appends and answers in one call."""
         taking = [part for part in self.known.ranges if rows.belongs(part)]
         if len(taking) == 1 and taking[0].replicas:
-            self._check_no_gap(rows)
+            self.check_no_gap(rows)
             return taking[0]
         # They go to several servers: first there, then all are asked.
         self.append(rows)
         return None
 
-    def _check_no_gap(self, rows: NewKeys) -> None:
-        """Where they begin a range: its server does not know of the one before it."""
+    def check_no_gap(self, rows: NewKeys) -> None:
+        """Where they begin a range: its server does not know of the one before it.
+
+        Also where they need a new range, before the map has it.
+        """
+        is_new = rows.end > self.known.end
         for part in self.known.ranges:
-            if part.end != rows.position or not part.replicas:
+            is_before = is_new and part.start < rows.position < part.end
+            if not (is_before or part.end == rows.position) or not part.replicas:
                 continue
             last = part.replicas[-1]  # the others have what it has
             client = self._client(last.node)
             call = fanout.Call(client, (last,), _sequence_calls.describe(last.name))
             self._run([call])
-            if call.outcome.lengths[self.layer] != part.capacity:
+            if call.outcome.lengths[self.layer] < rows.position - part.start:
                 error = OutOfRangeError(
-                    f"position: {part.end} leaves a gap, there is no key at "
-                    f"{part.end - 1}"
+                    f"position: {rows.position} leaves a gap, there is no key at "
+                    f"{rows.position - 1}"
                 )
                 raise StaleError(error, [], in_tree=False)
 

@@ -65,12 +65,17 @@ class NodeActor:
         self._server: LocalServer | None = None
         self._client: Client | None = None
 
-    def report(self) -> NodeReport:
-        """Of the server, which is started where it does not run."""
+    def report(self, gone: str | None = None) -> NodeReport:
+        """Of the server, which is started where it does not run.
+
+        gone: a node that the map has given up, whose server is started anew also where
+        it runs, so that the memory of its keys is free again.
+        """
         import ray
 
         with self._lock:
-            if self._server is None or not self._server.is_running():
+            is_running = self._server is not None and self._server.is_running()
+            if not is_running or gone == self._node():
                 self._start()
             server, client = self._server, self._client
             assert server is not None and client is not None
@@ -78,7 +83,7 @@ class NodeActor:
             if store is None:
                 raise UnavailableError(f"{server.target} keeps no sequences")
             return NodeReport(
-                node=f"{self._name}.{self._starts}",
+                node=self._node(),
                 ray_node=ray.get_runtime_context().get_node_id(),
                 target=server.target,
                 pid=server.pid,
@@ -86,6 +91,19 @@ class NodeActor:
                 memory_limit=store.memory_limit,
                 held_bytes=store.held_bytes,
             )
+
+    def serves(self, node: str) -> bool:
+        """Whether the server of that name runs, and answers here.
+
+        Without the lock: while a server is started anew the earlier one does not serve.
+        """
+        server = self._server
+        return (
+            node == self._node()
+            and server is not None
+            and server.is_running()
+            and answers(server.target, self._connect)
+        )
 
     def copy(
         self,
@@ -151,12 +169,15 @@ class NodeActor:
             if self._server is not None:
                 self._server.stop()
 
+    def _node(self) -> str:
+        return f"{self._name}.{self._starts}"
+
     def _start(self) -> None:
+        self._starts += 1
         if self._server is not None:
             self._server.stop()
         if self._client is not None:
             self._client.close()
-        self._starts += 1
         # Which keys are needed is the map's to say, not the time's.
         import ray
 

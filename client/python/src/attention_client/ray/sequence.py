@@ -289,13 +289,17 @@ class ShardedSequence(EndsWithBlock):
         late: LateError | None = None
         for _ in range(_AT_ONCE):
             known = self._map
-            if rows is not None and rows.end > known.end:
-                self._cluster._check_open()
-                place = rows.position, rows.end
-                known = self._cluster._ask("extend", known.name, *place, timeout=left())
-                self._map = known
+            asking = Asking(self._cluster, known, layer, left, metadata, in_tree)
             try:
-                asking = Asking(self._cluster, known, layer, left, metadata, in_tree)
+                if rows is not None and rows.end > known.end:
+                    self._cluster._check_open()
+                    asking.check_no_gap(rows)
+                    place = rows.position, rows.end
+                    known = self._cluster._ask(
+                        "extend", known.name, *place, timeout=left()
+                    )
+                    self._map = known
+                    asking = dataclasses.replace(asking, known=known)
                 begin = time.monotonic()
                 returned = attempt(asking)
                 if late is not None:

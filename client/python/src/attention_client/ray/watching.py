@@ -8,7 +8,11 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from attention_client.errors import AttentionError, NotFoundError
+from attention_client.errors import (
+    AttentionError,
+    DeadlineExceededError,
+    NotFoundError,
+)
 from attention_client.ray import moving
 from attention_client.ray.figures import Figures
 from attention_client.ray.node import NodeReport, answers
@@ -17,6 +21,7 @@ from attention_client.ray.state import Node, State
 
 _CHECK = 1.0  # seconds between two looks at every node
 _REPORT = 30.0  # seconds that a node's report may take
+_SERVES = 10.0  # and its word that its server serves
 _RETRY = 60.0  # seconds, at most, until a rebuild that failed is tried again
 
 _logger = logging.getLogger("attention_client.ray")
@@ -50,9 +55,14 @@ class Watch:
         for work in (self._watch, self._rebuild):
             threading.Thread(target=work, daemon=True).start()
 
-    def add_node(self, actor: str, timeout: float = _REPORT) -> NodeReport:
-        """Takes a node's actor, by its name, among those that hold keys."""
-        report = self._report(actor, timeout)
+    def add_node(
+        self, actor: str, timeout: float = _REPORT, gone: str | None = None
+    ) -> NodeReport:
+        """Takes a node's actor, by its name, among those that hold keys.
+
+        gone: as of NodeActor.report().
+        """
+        report = self._report(actor, timeout, gone)
         self._state.add_node(Node(report.node, actor, report.target, report.ray_node))
         self._rebuilding.set()
         return report
@@ -74,7 +84,7 @@ class Watch:
             node = self._state.node(name)
         except NotFoundError:
             return True  # forgotten already
-        is_gone = not answers(node.target, self._connect)
+        is_gone = not answers(node.target, self._connect) and not self._serves(node)
         if is_gone:
             self._lose(node)
         return is_gone
@@ -84,8 +94,21 @@ class Watch:
         for node in self._state.nodes():
             self.check(node.name)
 
-    def _report(self, actor: str, timeout: float = _REPORT) -> NodeReport:
-        report: NodeReport = moving.ask(actor, "report", timeout=timeout)
+    def _serves(self, node: Node) -> bool:
+        """Whether its actor says so: what has not answered once may have its keys."""
+        try:
+            serves: bool = moving.ask(node.actor, "serves", node.name, timeout=_SERVES)
+        except DeadlineExceededError:
+            return True  # as in _look_at(): an actor that is slow is not gone
+        except (AttentionError, OSError, RuntimeError) as error:
+            _logger.warning("%s: %s", node.name, error)
+            return False
+        return serves
+
+    def _report(
+        self, actor: str, timeout: float = _REPORT, gone: str | None = None
+    ) -> NodeReport:
+        report: NodeReport = moving.ask(actor, "report", gone, timeout=timeout)
         return report
 
     def _reports(self) -> list[tuple[Node, NodeReport | None]]:
@@ -110,7 +133,7 @@ class Watch:
         """A new server in its place, where the actor is still there."""
         while moving.is_alive(node.actor):
             try:
-                self.add_node(node.actor)
+                self.add_node(node.actor, gone=node.name)
                 return
             except (AttentionError, OSError, RuntimeError) as error:
                 _logger.warning("%s: %s", node.actor, error)
