@@ -26,9 +26,10 @@ struct AttentionJob {
   const ValidatedProblem* problem = nullptr;
   AttentionOutputs outputs;
   std::stop_token stop;
-  /// Called before each tile, from any of the workers, where set. It may
-  /// compute another job on that thread meanwhile (a large job then gives way
-  /// to a small one). Not called where a device computes.
+  /// Called before each tile, and between parts of one that takes long, from
+  /// any of the workers, where set. It may compute another job on that thread
+  /// meanwhile (a large job then gives way to a small one). Not called where a
+  /// device computes.
   std::function<void()> before_tile = {};
   /// Called before each launch on a device and again and again while it, its
   /// memory or another job's pages are waited for, from the thread that waits,

@@ -3,9 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "core/batch.h"
 #include "core/element.h"
 #include "core/validate_parts.h"
@@ -99,25 +97,27 @@ KeyValueBlock KeysOfTokens(const KeyValueBlock& all, int64_t first,
                            int64_t last) {
   return {Tokens(all.key, first, last), Tokens(all.value, first, last),
           ScalesOfTokens(all.key_scale, first, last),
-          ScalesOfTokens(all.value_scale, first, last)};
+          ScalesOfTokens(all.value_scale, first, last), all.scales_checked};
 }
 
-// Of one extent, the entries', or of two, where a rectangle has rows besides.
+// Of one extent, the entries', or of the two of `most`, where a rectangle has
+// rows besides.
 absl::Status CheckPerEntry(absl::string_view field,
                            const std::optional<TensorView>& view,
-                           int64_t most_extents, int64_t entries,
-                           absl::string_view of) {
+                           const Shape& most, absl::string_view of) {
   if (!view) return absl::OkStatus();
   absl::Status status = CheckView(field, *view);
-  if (!status.ok()) return status;
-  if (view->rank() >= 1 && view->rank() <= most_extents &&
-      view->shape[0] == entries) {
-    return status;
+  const Shape one = {most[0]};
+  if (!status.ok() || view->shape == one || view->shape == most) return status;
+  const std::string shape = ShapeToString(view->shape);
+  if (view->shape.size() == most.size() && view->shape[0] == most[0]) {
+    return FieldError(
+        field, absl::StrCat("shape ", shape, " (expected ", ShapeToString(one),
+                            " or ", ShapeToString(most), ")"));
   }
   return FieldError(
-      field,
-      absl::StrCat("shape ", ShapeToString(view->shape), " (expected [",
-                   entries, most_extents > 1 ? ", ...], " : "], ", of, ")"));
+      field, absl::StrCat("shape ", shape, " (expected [", most[0],
+                          most.size() > 1 ? ", ...], " : "], ", of, ")"));
 }
 
 // Of two extents, the entries' and the heads'; of one it is shared by all.
@@ -127,7 +127,7 @@ absl::Status CheckPerHead(absl::string_view field,
   if (!view) return absl::OkStatus();
   const Shape expected = {entries, heads};
   absl::Status status = internal::CheckView(field, *view);
-  if (!status.ok() || view->rank() == 1 || view->shape == expected) {
+  if (!status.ok() || view->shape == Shape{heads} || view->shape == expected) {
     return status;
   }
   return FieldError(
@@ -158,18 +158,15 @@ absl::Status CheckPackedKeys(const AttentionProblem& batch) {
   return status;
 }
 
-// An error about a tensor that Tokens() has rearranged: with the caller's
-// shape.
-absl::Status AsPacked(const absl::Status& status, absl::string_view field,
-                      const TensorView& packed) {
-  if (!absl::StartsWith(status.message(), absl::StrCat(field, ": shape "))) {
-    return status;
+absl::Status CheckPackedQuery(const TensorView& query) {
+  absl::Status status = CheckPackedRank("query", query);
+  if (!status.ok()) return status;
+  for (const auto& [extent, had] : {std::pair("0 heads", query.shape[1]),
+                                    std::pair("width 0", query.shape[2])}) {
+    if (had > 0) continue;
+    return ZeroExtent("query", ShapeToString(query.shape), extent);
   }
-  const Shape rearranged = Tokens(packed, 0, packed.shape[0]).shape;
-  return absl::Status(
-      status.code(),
-      absl::StrReplaceAll(status.message(), {{ShapeToString(rearranged),
-                                              ShapeToString(packed.shape)}}));
+  return status;
 }
 
 absl::Status OfEntry(const absl::Status& status, int64_t entry,
@@ -194,14 +191,16 @@ AttentionProblem SharedOptions(const AttentionProblem& batch) {
   return shared;
 }
 
-// As many extents as the query has, and then as four of them.
-TensorView WidenMask(const TensorView& mask, int rank) {
-  TensorView wide = mask;
-  while (wide.rank() < rank) {
-    wide.shape.insert(wide.shape.begin(), 1);
-    wide.strides.insert(wide.strides.begin(), 0);
+// None where Validate() refuses the keys.
+std::optional<int64_t> KeyCount(const KeyValueBlocks& blocks) {
+  int64_t count = 0;
+  for (const KeyValueBlock& block : blocks) {
+    if (block.key.rank() != 4 ||
+        __builtin_add_overflow(count, block.key.shape[2], &count)) {
+      return std::nullopt;
+    }
   }
-  return Widen(wide);
+  return count;
 }
 
 }  // namespace
@@ -214,6 +213,9 @@ absl::StatusOr<BatchEntries> BatchEntries::Of(const AttentionProblem& batch) {
   const bool packed = batch.query_starts || batch.key_starts;
   absl::Status status = packed ? entries.ReadPacked() : entries.ReadRectangle();
   if (status.ok()) status = entries.CheckOptions();
+  if (status.ok() && !entries.key_starts_.empty()) {
+    status = entries.CheckWhole();
+  }
   if (!status.ok()) return status;
   return entries;
 }
@@ -229,14 +231,13 @@ absl::Status BatchEntries::ReadPacked() {
   if (own_keys && batch_.key_starts) {
     return FieldError("key_starts", "given where entries have their own keys");
   }
-  absl::Status status = CheckPackedRank("query", batch_.query);
+  absl::Status status = CheckPackedQuery(batch_.query);
   if (status.ok() && !own_keys) status = CheckPackedKeys(batch_);
   for (const auto& [field, given] :
        {std::pair("attend_mask", batch_.masks.attend_mask.has_value()),
         std::pair("bias", batch_.masks.bias.has_value())}) {
     if (given) status.Update(FieldError(field, "is not for packed batches"));
   }
-  if (status.ok() && !own_keys) status = CheckWhole();
   if (!status.ok()) return status;
   auto queries = ReadStarts("query_starts", *batch_.query_starts, "query",
                             batch_.query.shape[0]);
@@ -256,7 +257,8 @@ absl::Status BatchEntries::ReadPacked() {
                    ShapeToString(batch_.query_starts->shape)));
 }
 
-// Types, heads and widths: what would be wrong with every entry.
+// Types, heads and widths: what would be wrong with every entry. And the values
+// of scales, by the tokens that they are of.
 absl::Status BatchEntries::CheckWhole() const {
   AttentionProblem whole = shared_;
   const KeyValueBlock& all = batch_.key_value[0];
@@ -268,10 +270,8 @@ absl::Status BatchEntries::CheckWhole() const {
     if (*view && (*view)->rank() != 1) view->reset();
   }
   whole.wanted = {};
-  absl::Status status = attention::Validate(whole).status();
-  status = AsPacked(status, "query", batch_.query);
-  status = AsPacked(status, "key", all.key);
-  return AsPacked(status, "value", all.value);
+  whole.tokens_first = true;
+  return attention::Validate(whole).status();
 }
 
 absl::Status BatchEntries::ReadRectangle() {
@@ -280,26 +280,13 @@ absl::Status BatchEntries::ReadRectangle() {
   }
   const int rank = batch_.query.rank();
   count_ = rank > 2 ? batch_.query.shape[0] : 1;
-  absl::Status status = CheckMask("attend_mask", batch_.masks.attend_mask);
-  status.Update(CheckMask("bias", batch_.masks.bias));
+  const Masks& masks = batch_.masks;
+  absl::Status status;
+  if (masks.attend_mask && !batch_.attend_mask_checked) {
+    status = CheckAttendMask(*masks.attend_mask);
+  }
+  if (masks.bias) status.Update(CheckView("bias", *masks.bias));
   return status;
-}
-
-absl::Status BatchEntries::CheckMask(
-    absl::string_view field, const std::optional<TensorView>& mask) const {
-  if (!mask) return absl::OkStatus();
-  if (absl::Status status = CheckView(field, *mask); !status.ok()) {
-    return status;
-  }
-  const int rank = batch_.query.rank();
-  if (mask->rank() <= rank) {
-    const int64_t extent = WidenMask(*mask, rank).shape[0];
-    if (extent == 1 || extent == count_) return absl::OkStatus();
-  }
-  return FieldError(field,
-                    absl::StrCat("shape ", ShapeToString(mask->shape),
-                                 " does not broadcast to those of query ",
-                                 ShapeToString(batch_.query.shape)));
 }
 
 absl::Status BatchEntries::CheckOptions() const {
@@ -310,12 +297,15 @@ absl::Status BatchEntries::CheckOptions() const {
   }
   const absl::string_view of =
       is_packed() ? "the entries of query_starts" : "the batch of query";
-  absl::Status status = CheckPerEntry("valid_lens", batch_.masks.valid_lens,
-                                      is_packed() ? 1 : 2, count_, of);
-  status.Update(CheckPerEntry("query_offsets", batch_.masks.query_offsets, 1,
-                              count_, of));
-  const int64_t heads =
-      is_packed() ? batch_.query.shape[1] : Widen(batch_.query).shape[1];
+  const Shape query =
+      is_packed() ? batch_.query.shape : Widen(batch_.query).shape;
+  const Shape one = {count_};
+  absl::Status status =
+      CheckPerEntry("valid_lens", batch_.masks.valid_lens,
+                    is_packed() ? one : Shape{count_, query[2]}, of);
+  status.Update(
+      CheckPerEntry("query_offsets", batch_.masks.query_offsets, one, of));
+  const int64_t heads = query[1];
   status.Update(
       CheckPerHead("alibi_slopes", batch_.alibi_slopes, heads, count_));
   status.Update(CheckPerHead("sinks", batch_.sinks, heads, count_));
@@ -331,19 +321,35 @@ void BatchEntries::TakeQuery(int64_t entry, AttentionProblem& problem) const {
   }
   problem.query = Widen(batch_.query);
   TakeEntry(entry, problem.query);
-  for (std::optional<TensorView>* mask :
-       {&problem.masks.attend_mask, &problem.masks.bias}) {
+}
+
+// Broadcast as the caller has them: errors have the batch's shapes.
+absl::Status BatchEntries::TakeMasks(int64_t entry,
+                                     AttentionProblem& problem) const {
+  const std::optional<int64_t> keys = KeyCount(problem.key_value);
+  if (is_packed() || !keys) return absl::OkStatus();
+  Shape target = Widen(batch_.query).shape;
+  target.back() = *keys;
+  target = Narrow(target, batch_.query.rank());
+  for (const auto& [field, mask] :
+       {std::pair("attend_mask", &problem.masks.attend_mask),
+        std::pair("bias", &problem.masks.bias)}) {
     if (!*mask) continue;
-    *mask = WidenMask(**mask, batch_.query.rank());
-    if ((*mask)->shape[0] != 1) TakeEntry(entry, **mask);
+    absl::StatusOr<TensorView> wide = Broadcast(field, **mask, target);
+    if (!wide.ok()) return wide.status();
+    *mask = AddExtents(*std::move(wide), 4);
+    TakeEntry(entry, **mask);
   }
+  return absl::OkStatus();
 }
 
 KeyValueBlocks BatchEntries::KeysOf(int64_t entry) const {
   const auto n = static_cast<size_t>(entry);
   if (key_starts_.empty()) return batch_.key_value_of_entries[n];
-  return {
-      KeysOfTokens(batch_.key_value[0], key_starts_[n], key_starts_[n + 1])};
+  KeyValueBlock keys =
+      KeysOfTokens(batch_.key_value[0], key_starts_[n], key_starts_[n + 1]);
+  keys.scales_checked = true;  // with the whole
+  return {std::move(keys)};
 }
 
 absl::StatusOr<ValidatedProblem> BatchEntries::Validate(int64_t entry) const {
@@ -361,11 +367,13 @@ absl::StatusOr<ValidatedProblem> BatchEntries::Validate(int64_t entry) const {
   problem.first_entry = entry;
   problem.sinks_checked =
       entry > 0 && problem.sinks && problem.sinks->rank() == 1;
-  absl::StatusOr<ValidatedProblem> valid = attention::Validate(problem);
-  if (!valid.ok()) {
-    return OfEntry(valid.status(), entry,
-                   is_packed() ? "packed batch" : "batch");
+  problem.attend_mask_checked = true;  // all of it
+  const absl::string_view batch = is_packed() ? "packed batch" : "batch";
+  if (absl::Status masks = TakeMasks(entry, problem); !masks.ok()) {
+    return OfEntry(masks, entry, batch);
   }
+  absl::StatusOr<ValidatedProblem> valid = attention::Validate(problem);
+  if (!valid.ok()) return OfEntry(valid.status(), entry, batch);
   valid->packed_entry = entry;
   return valid;
 }

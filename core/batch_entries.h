@@ -31,7 +31,8 @@ class BatchEntries {
   KeyValueBlocks KeysOf(int64_t entry) const;
   /// One entry's problem, checked. An error says which entry it is about. top_k
   /// is left out: it may be more than an entry's keys. Entry 0 comes first:
-  /// sinks that all entries share are checked with it alone.
+  /// sinks that all entries share are checked with it alone. Of() has looked at
+  /// the elements of attend_mask and of packed scales.
   absl::StatusOr<ValidatedProblem> Validate(int64_t entry) const;
 
  private:
@@ -41,9 +42,8 @@ class BatchEntries {
   absl::Status CheckWhole() const;
   absl::Status ReadRectangle();
   absl::Status CheckOptions() const;
-  absl::Status CheckMask(absl::string_view field,
-                         const std::optional<TensorView>& mask) const;
   void TakeQuery(int64_t entry, AttentionProblem& problem) const;
+  absl::Status TakeMasks(int64_t entry, AttentionProblem& problem) const;
 
   const AttentionProblem& batch_;
   /// The options that all entries share; no keys.

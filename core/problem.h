@@ -179,9 +179,12 @@ struct AttentionProblem {
   /// capped nor masked. A row without keys gives 0, and the sink as lse,
   /// whatever empty_rows says. -inf is no sink.
   std::optional<TensorView> sinks;
-  bool sinks_checked = false;  // their values, by the caller
+  bool sinks_checked = false;        // their values, by the caller
+  bool attend_mask_checked = false;  // likewise, and its type
   /// Of a batch that this is a part of: errors count entries from there.
   int64_t first_entry = 0;
+  /// key and value are views of (tokens, heads, width): errors have that shape.
+  bool tokens_first = false;
   Dropout dropout;
   EmptyRows empty_rows = EmptyRows::kZero;
   WantedOutputs wanted;

@@ -35,6 +35,19 @@ absl::Status CheckHostView(absl::string_view field, const TensorView& view) {
   return absl::OkStatus();
 }
 
+std::string GivenShape(const AttentionProblem& problem,
+                       const TensorView& tensor) {
+  const Shape& shape = tensor.shape;
+  if (!problem.tokens_first) return ShapeToString(shape);
+  return ShapeToString({shape[2], shape[1], shape[3]});
+}
+
+absl::Status ZeroExtent(absl::string_view field, absl::string_view shape,
+                        absl::string_view extent) {
+  return FieldError(field, absl::StrCat("shape ", shape, " has ", extent,
+                                        " (expected 1 or more)"));
+}
+
 absl::Status CheckQuery(const TensorView& query) {
   if (absl::Status status = CheckView("query", query); !status.ok()) {
     return status;
@@ -48,6 +61,12 @@ absl::Status CheckQuery(const TensorView& query) {
   if (!IsAttentionType(query.type)) {
     return FieldError("query", absl::StrCat("datatype ", Name(query.type),
                                             " (expected FP32, FP16 or BF16)"));
+  }
+  if (query.rank() == 4 && query.shape[1] == 0) {
+    return ZeroExtent("query", ShapeToString(query.shape), "0 heads");
+  }
+  if (query.shape.back() == 0) {
+    return ZeroExtent("query", ShapeToString(query.shape), "width 0");
   }
   return absl::OkStatus();
 }
@@ -90,15 +109,10 @@ absl::Status ParameterTypeError(absl::string_view field, DataType type,
 namespace {
 
 using internal::FieldError;
+using internal::GivenShape;
 using internal::Narrow;
 using internal::Widen;
-
-absl::Status ZeroExtent(absl::string_view field, const TensorView& tensor,
-                        absl::string_view extent) {
-  return FieldError(field,
-                    absl::StrCat("shape ", ShapeToString(tensor.shape), " has ",
-                                 extent, " (expected 1 or more)"));
-}
+using internal::ZeroExtent;
 
 absl::Status ValidateQuery(const TensorView& query, ValidatedProblem& valid) {
   if (absl::Status status = internal::CheckQuery(query); !status.ok()) {
@@ -109,8 +123,6 @@ absl::Status ValidateQuery(const TensorView& query, ValidatedProblem& valid) {
   valid.query_heads = valid.query.shape[1];
   valid.query_length = valid.query.shape[2];
   valid.query_width = valid.query.shape[3];
-  if (valid.query_heads == 0) return ZeroExtent("query", query, "0 heads");
-  if (valid.query_width == 0) return ZeroExtent("query", query, "width 0");
   return absl::OkStatus();
 }
 
@@ -136,12 +148,13 @@ absl::Status CheckBesideQuery(absl::string_view field, const TensorView& tensor,
 }
 
 // One extent of a key or value against what the other tensors have.
-absl::Status CheckExtent(absl::string_view field, const TensorView& tensor,
+absl::Status CheckExtent(const AttentionProblem& problem,
+                         absl::string_view field, const TensorView& tensor,
                          absl::string_view extent, int64_t had,
                          absl::string_view other, int64_t expected) {
   if (had == expected) return absl::OkStatus();
   return FieldError(
-      field, absl::StrCat("shape ", ShapeToString(tensor.shape), " has ",
+      field, absl::StrCat("shape ", GivenShape(problem, tensor), " has ",
                           extent, " ", had, ", ", other, " has ", expected));
 }
 
@@ -168,13 +181,14 @@ absl::Status CheckTypes(absl::string_view key_name, const TensorView& key,
   return absl::OkStatus();
 }
 
-absl::Status CheckHeads(absl::string_view field, const TensorView& key,
+absl::Status CheckHeads(const AttentionProblem& problem,
+                        absl::string_view field, const TensorView& key,
                         int64_t heads, const ValidatedProblem& valid) {
-  if (heads == 0) return ZeroExtent(field, key, "0 heads");
+  if (heads == 0) return ZeroExtent(field, GivenShape(problem, key), "0 heads");
   if (valid.query_heads % heads != 0) {
     return FieldError(
         field,
-        absl::StrCat("shape ", ShapeToString(key.shape), " has ", heads,
+        absl::StrCat("shape ", GivenShape(problem, key), " has ", heads,
                      " heads, query has ", valid.query_heads,
                      " (the query's heads are a multiple of the key's)"));
   }
@@ -217,22 +231,24 @@ absl::Status CheckBlock(const AttentionProblem& problem, size_t index,
   const Shape key_shape = Widen(key).shape;
   const Shape value_shape = Widen(value).shape;
   if (index == 0) {
-    status = CheckHeads(key_name, key, key_shape[1], valid);
+    status = CheckHeads(problem, key_name, key, key_shape[1], valid);
     if (!status.ok()) return status;
     valid.kv_heads = key_shape[1];
     valid.key_width = key_shape[3];
     valid.value_width = value_shape[3];
-    if (valid.key_width == 0) return ZeroExtent(key_name, key, "width 0");
+    if (valid.key_width == 0) {
+      return ZeroExtent(key_name, GivenShape(problem, key), "width 0");
+    }
   }
-  status.Update(CheckExtent(key_name, key, "heads", key_shape[1], "key[0]",
-                            valid.kv_heads));
-  status.Update(CheckExtent(key_name, key, "width", key_shape[3], "key[0]",
-                            valid.key_width));
-  status.Update(CheckExtent(value_name, value, "heads", value_shape[1],
+  status.Update(CheckExtent(problem, key_name, key, "heads", key_shape[1],
+                            "key[0]", valid.kv_heads));
+  status.Update(CheckExtent(problem, key_name, key, "width", key_shape[3],
+                            "key[0]", valid.key_width));
+  status.Update(CheckExtent(problem, value_name, value, "heads", value_shape[1],
                             key_name, key_shape[1]));
-  status.Update(CheckExtent(value_name, value, "length", value_shape[2],
-                            key_name, key_shape[2]));
-  status.Update(CheckExtent(value_name, value, "width", value_shape[3],
+  status.Update(CheckExtent(problem, value_name, value, "length",
+                            value_shape[2], key_name, key_shape[2]));
+  status.Update(CheckExtent(problem, value_name, value, "width", value_shape[3],
                             "value[0]", valid.value_width));
   return status;
 }

@@ -8,46 +8,17 @@
 namespace attention::internal {
 namespace {
 
-// The extents that masks broadcast to, in the query's own rank.
-Shape ScoreShape(const ValidatedProblem& valid, int rank) {
-  Shape shape = {valid.batch, valid.query_heads, valid.query_length,
-                 valid.key_length};
-  if (rank < 4) shape.erase(shape.begin() + 1);
-  if (rank < 3) shape.erase(shape.begin());
-  return shape;
-}
-
-// Broadcasts `view` to (B, Hq, Lq, Lk) by NumPy's rule within the query's rank:
-// extents align from the last one, and 1 stretches (stride 0).
-absl::Status Broadcast(absl::string_view field, const TensorView& view,
-                       int rank, const ValidatedProblem& valid,
-                       std::optional<TensorView>& result) {
-  const Shape target = ScoreShape(valid, rank);
-  TensorView wide = view;
-  while (wide.shape.size() < target.size()) {
-    wide.shape.insert(wide.shape.begin(), 1);
-    wide.strides.insert(wide.strides.begin(), 0);
-  }
-  bool fits = wide.shape.size() == target.size();
-  for (size_t i = 0; fits && i < target.size(); ++i) {
-    fits = wide.shape[i] == target[i] || wide.shape[i] == 1;
-    if (wide.shape[i] == 1) wide.strides[i] = 0;
-    wide.shape[i] = target[i];
-  }
-  if (!fits) {
-    return FieldError(
-        field, absl::StrCat("shape ", ShapeToString(view.shape),
-                            " does not broadcast to ", ShapeToString(target)));
-  }
-  if (rank == 2) {
-    wide.shape.insert(wide.shape.begin(), 1);
-    wide.strides.insert(wide.strides.begin(), 0);
-  }
-  if (rank < 4) {
-    wide.shape.insert(wide.shape.begin() + 1, 1);
-    wide.strides.insert(wide.strides.begin() + 1, 0);
-  }
-  result = wide;
+// Broadcasts `mask` to (B, Hq, Lq, Lk) within the query's rank.
+absl::Status ToScores(absl::string_view field, const TensorView& mask, int rank,
+                      const ValidatedProblem& valid,
+                      std::optional<TensorView>& result) {
+  const absl::StatusOr<TensorView> wide =
+      Broadcast(field, mask,
+                Narrow({valid.batch, valid.query_heads, valid.query_length,
+                        valid.key_length},
+                       rank));
+  if (!wide.ok()) return wide.status();
+  result = AddExtents(*wide, 4);
   return absl::OkStatus();
 }
 
@@ -151,29 +122,6 @@ bool AllZeroOrOne(const TensorView& mask) {
   return ForEachElement(parts, check).ok();
 }
 
-absl::Status ValidateAttendMask(const TensorView& mask, int rank,
-                                ValidatedProblem& valid) {
-  if (absl::Status status = CheckHostView("attend_mask", mask); !status.ok()) {
-    return status;
-  }
-  if (mask.type != DataType::kBool && mask.type != DataType::kUint8) {
-    return FieldError("attend_mask", absl::StrCat("datatype ", Name(mask.type),
-                                                  " (expected BOOL or UINT8)"));
-  }
-  absl::Status status =
-      Broadcast("attend_mask", mask, rank, valid, valid.attend_mask);
-  if (!status.ok()) return status;
-  if (AllZeroOrOne(mask)) return absl::OkStatus();
-  return ForEachElement(mask, [](const std::byte* element, const Shape& index) {
-    const auto value = std::to_integer<unsigned>(*element);
-    if (value <= 1) return absl::OkStatus();
-    return FieldError(
-        "attend_mask",
-        absl::StrCat("element ", ShapeToString(index), " is ", value,
-                     " (expected 1 = takes part, or 0 = does not)"));
-  });
-}
-
 absl::Status ValidateBias(const TensorView& bias, int rank,
                           ValidatedProblem& valid) {
   if (absl::Status status = CheckView("bias", bias); !status.ok()) {
@@ -182,7 +130,7 @@ absl::Status ValidateBias(const TensorView& bias, int rank,
   if (!IsFloat32OrQueryType(bias.type, valid)) {
     return ParameterTypeError("bias", bias.type, valid);
   }
-  return Broadcast("bias", bias, rank, valid, valid.bias);
+  return ToScores("bias", bias, rank, valid, valid.bias);
 }
 
 bool IsOffset(int64_t offset) {
@@ -260,6 +208,45 @@ absl::Status CheckIntegers(absl::string_view field, const TensorView& view) {
                                         " (expected INT32 or INT64)"));
 }
 
+absl::StatusOr<TensorView> Broadcast(absl::string_view field,
+                                     const TensorView& mask,
+                                     const Shape& target) {
+  TensorView wide = mask;
+  while (wide.shape.size() < target.size()) {
+    wide.shape.insert(wide.shape.begin(), 1);
+    wide.strides.insert(wide.strides.begin(), 0);
+  }
+  bool fits = wide.shape.size() == target.size();
+  for (size_t i = 0; fits && i < target.size(); ++i) {
+    fits = wide.shape[i] == target[i] || wide.shape[i] == 1;
+    if (wide.shape[i] == 1) wide.strides[i] = 0;
+    wide.shape[i] = target[i];
+  }
+  if (fits) return wide;
+  return FieldError(
+      field, absl::StrCat("shape ", ShapeToString(mask.shape),
+                          " does not broadcast to ", ShapeToString(target)));
+}
+
+absl::Status CheckAttendMask(const TensorView& mask) {
+  if (absl::Status status = CheckHostView("attend_mask", mask); !status.ok()) {
+    return status;
+  }
+  if (mask.type != DataType::kBool && mask.type != DataType::kUint8) {
+    return FieldError("attend_mask", absl::StrCat("datatype ", Name(mask.type),
+                                                  " (expected BOOL or UINT8)"));
+  }
+  if (AllZeroOrOne(mask)) return absl::OkStatus();
+  return ForEachElement(mask, [](const std::byte* element, const Shape& index) {
+    const auto value = std::to_integer<unsigned>(*element);
+    if (value <= 1) return absl::OkStatus();
+    return FieldError(
+        "attend_mask",
+        absl::StrCat("element ", ShapeToString(index), " is ", value,
+                     " (expected 1 = takes part, or 0 = does not)"));
+  });
+}
+
 absl::Status ValidateMasks(const AttentionProblem& problem, int rank,
                            ValidatedProblem& valid) {
   const Masks& masks = problem.masks;
@@ -268,7 +255,13 @@ absl::Status ValidateMasks(const AttentionProblem& problem, int rank,
     status.Update(ValidateLengths(problem, valid));
   }
   if (masks.attend_mask) {
-    status.Update(ValidateAttendMask(*masks.attend_mask, rank, valid));
+    if (!problem.attend_mask_checked) {
+      status.Update(CheckAttendMask(*masks.attend_mask));
+    }
+    if (status.ok()) {
+      status = ToScores("attend_mask", *masks.attend_mask, rank, valid,
+                        valid.attend_mask);
+    }
   }
   if (masks.bias) status.Update(ValidateBias(*masks.bias, rank, valid));
   status.Update(CheckOffset("query_offset", masks.query_offset, masks.causal));

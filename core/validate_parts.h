@@ -1,7 +1,10 @@
 #ifndef ATTENTION_CORE_VALIDATE_PARTS_H_
 #define ATTENTION_CORE_VALIDATE_PARTS_H_
 
+#include <string>
+
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "core/validate.h"
 
@@ -40,7 +43,13 @@ inline TensorView WithoutRepeats(TensorView view) {
   return view;
 }
 
-/// That a query has two to four extents, and numbers.
+/// The shape of a key or value as the caller has it.
+std::string GivenShape(const AttentionProblem& problem,
+                       const TensorView& tensor);
+/// That there are none of what `extent` says.
+absl::Status ZeroExtent(absl::string_view field, absl::string_view shape,
+                        absl::string_view extent);
+/// That a query has two to four extents, heads, a width, and numbers.
 absl::Status CheckQuery(const TensorView& query);
 /// (B, H, L, D) of a view of two to four extents: missing ones become 1.
 TensorView Widen(const TensorView& view);
@@ -63,6 +72,14 @@ absl::Status ReadScales(absl::string_view field, const TensorView& rows,
 /// `softcap`. Needs the extents.
 absl::Status ValidateScoring(const AttentionProblem& problem,
                              ValidatedProblem& valid);
+
+/// A mask with the extents of `target`, by NumPy's rule: extents align from the
+/// last one, and 1 stretches (stride 0).
+absl::StatusOr<TensorView> Broadcast(absl::string_view field,
+                                     const TensorView& mask,
+                                     const Shape& target);
+/// That an attend_mask lies in host memory and says 0 or 1 of each key.
+absl::Status CheckAttendMask(const TensorView& mask);
 
 /// Lengths, masks, bias, positions, window: fills the fields of these names.
 /// `rank` is the query's own.

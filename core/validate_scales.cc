@@ -1,5 +1,6 @@
 #include <cstring>
 #include <limits>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "core/validate_parts.h"
@@ -37,9 +38,11 @@ absl::Status CheckElements(absl::string_view field, const TensorView& scales) {
         const float scale = Load(element);
         element += scales.strides[2];
         if (IsScale(scale)) continue;
+        // Packed rows have no batch.
+        const std::string entry =
+            scales.shape[0] > 1 ? absl::StrCat(" of batch entry ", b) : "";
         return FieldError(
-            field, absl::StrCat(scale, " for row ", n, " of head ", h,
-                                " of batch entry ", b,
+            field, absl::StrCat(scale, " for row ", n, " of head ", h, entry,
                                 " (expected a finite number, 0 or more)"));
       }
     }

@@ -55,7 +55,7 @@ absl::Status CheckEqualWidths(absl::string_view scoring,
   if (valid.key_width == valid.query_width) return absl::OkStatus();
   return FieldError(
       "key",
-      absl::StrCat("shape ", ShapeToString(problem.key_value[0].key.shape),
+      absl::StrCat("shape ", GivenShape(problem, problem.key_value[0].key),
                    " has width ", valid.key_width, ", query has ",
                    valid.query_width, " (", scoring, " needs equal widths)"));
 }

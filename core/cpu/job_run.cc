@@ -202,12 +202,20 @@ bool JobRun::BeginTile() {
   if (job_.stop.stop_requested()) return false;
   computed_.fetch_add(1, std::memory_order_relaxed);
   if (context_.on_tile) context_.on_tile();
-  if (job_.before_tile) {
-    // Another job's numbers must not depend on what it interrupts.
-    const KeepSubnormals as_usual;
-    job_.before_tile();
-  }
+  GiveWay();
   return true;
+}
+
+bool JobRun::Pause() {
+  GiveWay();
+  return !job_.stop.stop_requested();
+}
+
+void JobRun::GiveWay() {
+  if (!job_.before_tile) return;
+  // Another job's numbers must not depend on what it interrupts.
+  const KeepSubnormals as_usual;
+  job_.before_tile();
 }
 
 }  // namespace attention::cpu

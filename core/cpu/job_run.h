@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <stop_token>
 #include <vector>
 
 #include "core/backend.h"
@@ -53,9 +52,11 @@ class JobRun {
   /// row of its own, which are `attended`.
   KeyRange KeysForCentre(int64_t batch, const KeyRange& attended) const;
 
-  const std::stop_token& stop() const { return job_.stop; }
   /// Called before each tile. False once the job was stopped.
   bool BeginTile();
+  /// Called between parts of what takes long: gives way as BeginTile() does.
+  /// False once the job was stopped.
+  bool Pause();
 
   /// Adds to the tiles that the job is expected to have: rows that are computed
   /// in another pass visit theirs a second time.
@@ -82,6 +83,7 @@ class JobRun {
   }
   void FindKeysOfEntries();
   void FindSplits();
+  void GiveWay();
   void ComputeBlock(int64_t index);
   void ComputeChunk(int64_t index);
   void ComputeSmallEntry(int64_t batch);

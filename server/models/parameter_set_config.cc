@@ -25,16 +25,14 @@ absl::StatusOr<Json> Object(const Json& parent, const std::string& key,
   const auto found = parent.find(key);
   if (found == parent.end()) return Json::object();
   if (found->is_object()) return *found;
-  return KeyError(path, absl::StrCat(found->dump(), " (expected an object)"));
+  return WrongValue(path, *found, "an object");
 }
 
 absl::StatusOr<WeightLayout> ToLayout(const std::string& path,
                                       const Json& value) {
   if (value == "input_by_output") return WeightLayout::kInputByOutput;
   if (value == "output_by_input") return WeightLayout::kOutputByInput;
-  return KeyError(path, absl::StrCat(JsonLine(value),
-                                     " (expected input_by_output or "
-                                     "output_by_input)"));
+  return WrongValue(path, value, "input_by_output or output_by_input");
 }
 
 absl::StatusOr<ParameterSource> ReadSource(const Json& parameters,
@@ -49,8 +47,7 @@ absl::StatusOr<ParameterSource> ReadSource(const Json& parameters,
   ParameterSource source{name, std::nullopt};
   if (const auto tensor = object->find("tensor"); tensor != object->end()) {
     if (!tensor->is_string()) {
-      return KeyError(path + ".tensor",
-                      absl::StrCat(tensor->dump(), " (expected a string)"));
+      return WrongValue(path + ".tensor", *tensor, "a string");
     }
     source.tensor = tensor->get<std::string>();
   }
@@ -75,11 +72,9 @@ absl::StatusOr<Scoring> ReadScoring(const Json& json) {
   const auto append = [](std::string* out, const ScoringName& scoring) {
     absl::StrAppend(out, scoring.name);
   };
-  return KeyError(
-      "scoring",
-      absl::StrCat(found == json.end() ? "missing" : found->dump(),
-                   " (expected ", absl::StrJoin(ScoringNames(), ", ", append),
-                   ")"));
+  const std::string names = absl::StrJoin(ScoringNames(), ", ", append);
+  if (found != json.end()) return WrongValue("scoring", *found, names);
+  return KeyError("scoring", absl::StrCat("missing (expected ", names, ")"));
 }
 
 // A value of the type that the option has: in a file there is no need for
@@ -161,8 +156,7 @@ absl::StatusOr<bool> ReadSequences(const Json& json) {
   const auto found = json.find("sequences");
   if (found == json.end()) return false;
   if (found->is_boolean()) return found->get<bool>();
-  return KeyError("sequences",
-                  absl::StrCat(found->dump(), " (expected true or false)"));
+  return WrongValue("sequences", *found, "true or false");
 }
 
 }  // namespace

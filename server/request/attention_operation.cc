@@ -55,6 +55,8 @@ absl::Status AttentionOperation::PlanResults() {
   absl::StatusOr<ValidatedBatch> valid = ValidateBatch(request_.problem);
   if (!valid.ok()) return valid.status();
   batch_ = *std::move(valid);
+  // When sequences have been read, shapes are checked anew, not its elements.
+  request_.problem.attend_mask_checked = true;
   results_.emplace(request_.results, *batch_);
   absl::Status status = results_->CheckFit(
       wire_->BytesBeside(results_->SentBytes()), limits_.max_response_bytes);

@@ -67,7 +67,8 @@ nanoseconds Turn::ThreadTime() const {
 
 nanoseconds Turn::OwnTime() const {
   return queue_.now_() - begin_ -
-         nanoseconds(given_away_.load()) / queue_.workers_.threads();
+         nanoseconds(given_away_.load()) /
+             (in_place_ ? 1 : queue_.workers_.threads());
 }
 
 // ---------------------------------------------------------------- the queue

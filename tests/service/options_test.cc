@@ -317,9 +317,10 @@ TEST_F(OptionsTest, ScalesThatAreWrongAreNamed) {
             "value_scale: missing (each row of INT8 has one)");
   *request.mutable_key_value()->mutable_value_scale() =
       Floats({3}, {1, -0.5, 1});
-  EXPECT_EQ(client_.Attend(request).status().message(),
-            "value_scale: -0.5 for row 1 of head 0 of batch entry 0 (expected "
-            "a finite number, 0 or more)");
+  EXPECT_EQ(
+      client_.Attend(request).status().message(),
+      "value_scale: -0.5 for row 1 of head 0 (expected a finite number, 0 "
+      "or more)");
   request = TinyRequest();
   *request.mutable_key_value()->mutable_key_scale() = Floats({3}, {1, 1, 1});
   EXPECT_EQ(client_.Attend(request).status().message(),

@@ -67,7 +67,7 @@ void RowPass::Begin() {
     args_.weights.after_dropout = problem_.wanted.weights_after_dropout;
   }
   masks_.SetRows(args_);
-  scoring_->SetStop(run_.stop());
+  scoring_->SetPause([this] { return run_.Pause(); });
   if (masks_.all().begin < masks_.all().end) {
     scoring_->SetQueries(rows_,
                          run_.KeysForCentre(rows_.batch(), masks_.all()));

@@ -75,7 +75,7 @@ void AdditiveScoring::SetQueries(const BlockRows& rows,
       [&](int64_t first, int64_t columns) {
         return queries_.Queries(rows, first, columns);
       },
-      [this] { return Stopped(); }, projected_queries_, query_stride_);
+      [this] { return Pause(); }, projected_queries_, query_stride_);
   largest_query_ =
       kernels_.largest_magnitude(projected_queries_, rows_ * query_stride_);
   std::fill_n(row_addend_, rows_, static_cast<float>(w_v_sum_));
@@ -114,7 +114,7 @@ void AdditiveScoring::PackKeys(const TileRows& keys, const Part& part,
       [&](int64_t first, int64_t columns) {
         return keys_.Keys(keys, 0, count, first, columns);
       },
-      [this] { return Stopped(); }, projected_keys_, stride);
+      [this] { return Pause(); }, projected_keys_, stride);
   const float largest =
       kernels_.largest_magnitude(projected_keys_, count * stride);
   // Wide where one is NaN, too.

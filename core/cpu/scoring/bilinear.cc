@@ -22,7 +22,7 @@ void BilinearProduct::SetQueries(const BlockRows& rows,
       [&](int64_t first, int64_t columns) {
         return queries_.Queries(rows, first, columns);
       },
-      [this] { return Stopped(); }, projected_, stride_);
+      [this] { return Pause(); }, projected_, stride_);
   DotProduct::SetQueries(rows, attended);
 }
 

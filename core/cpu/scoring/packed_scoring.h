@@ -38,7 +38,7 @@ class PackedScoring : public Scoring {
   void ForEachPart(const Visit& visit) const {
     for (int64_t first = 0; first < plan_.score_width;
          first += plan_.score_part) {
-      if (first > 0 && Stopped()) return;
+      if (first > 0 && !Pause()) return;
       const int64_t left = plan_.score_width - first;
       visit(Part{first, left < plan_.score_part ? left : plan_.score_part,
                  left <= plan_.score_part});

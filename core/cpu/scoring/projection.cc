@@ -33,13 +33,13 @@ FloatRows Projection::Piece(int64_t first_row, int64_t rows,
 
 void Projection::Project(int64_t rows, int64_t first, int64_t columns,
                          absl::FunctionRef<FloatRows(int64_t, int64_t)> read,
-                         absl::FunctionRef<bool()> stopped, float* to,
+                         absl::FunctionRef<bool()> pause, float* to,
                          int64_t to_stride) {
   for (int64_t i = 0; i < depth_; i += kDepth) {
-    if (i > 0 && stopped()) return;
     const int64_t depth = std::min(kDepth, depth_ - i);
     const FloatRows from = read(i, depth);
     for (int64_t c = 0; c < columns; c += kColumns) {
+      if ((i > 0 || c > 0) && !pause()) return;
       const int64_t count = std::min(kColumns, columns - c);
       const FloatRows m = Piece(i, depth, first + c, count);
       kernels_.project({.from = from.data,

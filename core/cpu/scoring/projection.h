@@ -25,12 +25,12 @@ class Projection {
 
   /// Puts columns first ... first + columns - 1 of `rows` rows times the matrix
   /// at `to`, rows `to_stride` floats apart and written in whole vectors.
-  /// read(i, n) gives columns i ... i + n - 1 of the rows, n <= kDepth. Looks
-  /// after each n whether it is stopped(), as a large matrix takes seconds;
-  /// what is at `to` is then unfinished.
+  /// read(i, n) gives columns i ... i + n - 1 of the rows, n <= kDepth. Between
+  /// pieces of the matrix it calls pause(), as a large one takes seconds; once
+  /// that says false, it ends, and what is at `to` is unfinished.
   void Project(int64_t rows, int64_t first, int64_t columns,
                absl::FunctionRef<FloatRows(int64_t, int64_t)> read,
-               absl::FunctionRef<bool()> stopped, float* to, int64_t to_stride);
+               absl::FunctionRef<bool()> pause, float* to, int64_t to_stride);
 
  private:
   FloatRows Piece(int64_t first_row, int64_t rows, int64_t first_column,

@@ -2,8 +2,9 @@
 #define ATTENTION_CORE_CPU_SCORING_SCORING_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
-#include <stop_token>
+#include <utility>
 
 #include "core/cpu/block_rows.h"
 #include "core/cpu/kernels/kernels.h"
@@ -21,9 +22,9 @@ class Scoring {
  public:
   virtual ~Scoring() = default;
 
-  /// Once it asks for a stop, SetQueries and SetKeys may end early: nobody
-  /// reads what comes of them. It outlives this.
-  void SetStop(const std::stop_token& stop) { stop_ = &stop; }
+  /// Called within SetQueries and SetKeys where they take long. Once it says
+  /// false, they may end early: nobody reads what comes of them.
+  void SetPause(std::function<bool()> pause) { pause_ = std::move(pause); }
 
   /// Brings the block's queries; before anything else. A centre, where there is
   /// one, is taken from the keys `attended` (JobRun::KeysForCentre): it does
@@ -48,10 +49,11 @@ class Scoring {
   virtual bool LostRow(int64_t /*row*/, double /*sum*/) const { return false; }
 
  protected:
-  bool Stopped() const { return stop_ != nullptr && stop_->stop_requested(); }
+  /// False where the rest need not be done.
+  bool Pause() const { return !pause_ || pause_(); }
 
  private:
-  const std::stop_token* stop_ = nullptr;
+  std::function<bool()> pause_;
 };
 
 /// What a block's rows are computed for. kDifferences and kUniform are for some

@@ -219,8 +219,69 @@ TEST_F(BatchTest, ErrorsHaveTheShapesOfTheBatch) {
   key = zeros({5, 2, 8});
   value = zeros({5, 1, 6});
   ExpectAll("value: shape [5, 1, 6] has heads 1, key has 2");
+  key = zeros({5, 0, 8});
+  ExpectAll("key: shape [5, 0, 8] has 0 heads (expected 1 or more)");
+  key = zeros({5, 2, 0});
+  ExpectAll("key: shape [5, 2, 0] has width 0 (expected 1 or more)");
   problem().query = zeros({5, 4, 0});
   ExpectAll("query: shape [5, 4, 0] has width 0 (expected 1 or more)");
+  problem().query = zeros({5, 0, 8});
+  ExpectAll("query: shape [5, 0, 8] has 0 heads (expected 1 or more)");
+}
+
+// Two entries of three rows, with five keys of their own.
+class OwnKeysOfBatchTest : public BatchTest {
+ protected:
+  OwnKeysOfBatchTest() {
+    builder_ = ProblemBuilder({2, 3, 8}, {1, 1, 5, 8}, {1, 1, 5, 6});
+    problem().key_value_of_entries.assign(2, problem().key_value);
+    problem().key_value.clear();
+  }
+};
+
+TEST_F(OwnKeysOfBatchTest, ErrorsHaveTheShapesOfTheBatch) {
+  Masks& masks = problem().masks;
+  masks.attend_mask = builder_.Zeros(DataType::kBool, {2, 3, 4});
+  ExpectAll(
+      "attend_mask: shape [2, 3, 4] does not broadcast to [2, 3, 5] (in entry "
+      "0 of the batch)");
+  masks.attend_mask.reset();
+  masks.bias = builder_.Zeros(DataType::kFloat32, {4, 5});
+  ExpectAll(
+      "bias: shape [4, 5] does not broadcast to [2, 3, 5] (in entry 0 of the "
+      "batch)");
+  masks.bias.reset();
+  masks.valid_lens = builder_.Ints({2, 2}, {5, 5, 5, 5});
+  ExpectAll("valid_lens: shape [2, 2] (expected [2] or [2, 3])");
+  masks.valid_lens.reset();
+  problem().sinks = builder_.Zeros(DataType::kFloat32, {5});
+  ExpectAll("sinks: shape [5] (expected [1] or [2, 1])");
+  problem().query = builder_.Zeros(DataType::kFloat32, {2, 3, 0});
+  ExpectAll("query: shape [2, 3, 0] has width 0 (expected 1 or more)");
+}
+
+TEST_F(OwnKeysOfBatchTest, MasksAreCheckedOnceForAllEntries) {
+  problem().masks.attend_mask =
+      builder_.Bytes({2, 1, 5}, {1, 1, 1, 1, 1, 1, 1, 2, 1, 1});
+  ExpectAll(
+      "attend_mask: element [1, 0, 2] is 2 (expected 1 = takes part, or 0 = "
+      "does not)");
+  problem().attend_mask_checked = true;
+  EXPECT_TRUE(ValidateBatch(problem()).ok());
+}
+
+TEST_F(OwnKeysOfBatchTest, MasksOfFewerExtentsAreForEveryEntry) {
+  problem().masks.attend_mask = builder_.Bytes({1, 5}, {1, 0, 1, 1, 1});
+  problem().masks.bias = builder_.Floats({2, 1, 1}, {3, 4});
+  const auto batch = ValidateBatch(problem());
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  for (size_t n = 0; n < 2; ++n) {
+    const ValidatedProblem& entry = batch->problems[n];
+    EXPECT_EQ(entry.attend_mask->shape, (Shape{1, 1, 3, 5}));
+    EXPECT_EQ(entry.attend_mask->data, problem().masks.attend_mask->data);
+    EXPECT_EQ(entry.bias->shape, (Shape{1, 1, 3, 5}));
+    EXPECT_EQ(entry.bias->data, problem().masks.bias->data + n * sizeof(float));
+  }
 }
 
 TEST_F(BatchTest, ViewsOfEntriesAreChecked) {
@@ -236,6 +297,8 @@ TEST_F(BatchTest, ViewsOfEntriesAreChecked) {
 TEST_F(BatchTest, SinksAreOfHeadsOrOfEntriesAndHeads) {
   problem().sinks = builder_.Zeros(DataType::kFloat32, {3, 4});
   Expect("sinks: shape [3, 4] (expected [4] or [2, 4])");
+  problem().sinks = builder_.Zeros(DataType::kFloat32, {5});
+  Expect("sinks: shape [5] (expected [4] or [2, 4])");
 }
 
 TEST_F(BatchTest, WidthsAreCheckedWithoutEntries) {

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <ctime>
+#include <functional>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -18,7 +19,8 @@ namespace {
 
 // What came of it, without its problem and its outputs.
 AttentionJob RunJob(const Engine& engine, const AttentionProblem& problem,
-                    const std::stop_source& stop) {
+                    const std::stop_source& stop,
+                    std::function<void()> before_tile = {}) {
   const auto valid = Validate(problem);
   Tensor output =
       Tensor::Create(DataType::kFloat32, valid->output_shape).value();
@@ -26,6 +28,7 @@ AttentionJob RunJob(const Engine& engine, const AttentionProblem& problem,
   job.problem = &*valid;
   job.outputs.output = output.mutable_view();
   job.stop = stop.get_token();
+  job.before_tile = std::move(before_tile);
   engine.Run(job).IgnoreError();
   job.problem = nullptr;  // gone with this call
   return job;
@@ -98,17 +101,22 @@ TEST(CancellationOfWideScoresTest, StopsWithinAPartOfATile) {
 int projections = 0;
 std::stop_source* stops_projections = nullptr;
 
-void ProjectAndStop(const cpu::ProjectArgs& args) {
+void CountProjection(const cpu::ProjectArgs& args) {
   ++projections;
-  stops_projections->request_stop();
   cpu::Targets()[0].project(args);
 }
 
-// How many projections the cpu backend computes where the first one asks for a
-// stop.
-int ProjectionsUntilStopped(const testing::ProblemBuilder& builder) {
+void ProjectAndStop(const cpu::ProjectArgs& args) {
+  stops_projections->request_stop();
+  CountProjection(args);
+}
+
+// How many projections the cpu backend computes where the first one, or what it
+// gives way to, asks for a stop.
+int ProjectionsUntilStopped(const testing::ProblemBuilder& builder,
+                            bool as_it_gives_way = false) {
   cpu::Kernels kernels = cpu::Targets()[0];
-  kernels.project = ProjectAndStop;
+  kernels.project = as_it_gives_way ? CountProjection : ProjectAndStop;
   EngineOptions options;
   options.threads = 1;
   options.backend = "cpu";
@@ -117,7 +125,10 @@ int ProjectionsUntilStopped(const testing::ProblemBuilder& builder) {
   std::stop_source stop;
   stops_projections = &stop;
   projections = 0;
-  const AttentionJob job = RunJob(**engine, builder.problem, stop);
+  const AttentionJob job =
+      RunJob(**engine, builder.problem, stop, [&stop, as_it_gives_way] {
+        if (as_it_gives_way) stop.request_stop();
+      });
   EXPECT_EQ(job.status.code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(job.tiles_computed, 0);
   return projections;
@@ -137,6 +148,23 @@ TEST(CancellationOfProjectionsTest, StopsWithinAnAdditiveOne) {
                builder.Zeros(DataType::kFloat32, {128, 128}),
                builder.Zeros(DataType::kFloat32, {128})};
   EXPECT_EQ(ProjectionsUntilStopped(builder), 1);
+}
+
+// Of all columns at once, the matrix has few rows.
+TEST(CancellationOfProjectionsTest, StopsWithinARowOfAWideMatrix) {
+  testing::ProblemBuilder builder({8, 16}, {16, 16}, {16, 1});
+  builder.problem.scoring =
+      Additive{builder.Zeros(DataType::kFloat32, {16, 2048}),
+               builder.Zeros(DataType::kFloat32, {16, 2048}),
+               builder.Zeros(DataType::kFloat32, {2048})};
+  EXPECT_EQ(ProjectionsUntilStopped(builder), 1);
+}
+
+TEST(CancellationOfProjectionsTest, GivesWayBetweenThem) {
+  testing::ProblemBuilder builder({8, 640}, {16, 128}, {16, 1});
+  builder.problem.scoring =
+      Bilinear{builder.Zeros(DataType::kFloat32, {640, 128})};
+  EXPECT_EQ(ProjectionsUntilStopped(builder, /*as_it_gives_way=*/true), 1);
 }
 
 std::vector<std::string> Backends() {

@@ -195,6 +195,15 @@ TEST(ScalesTest, OfPackedKeysGoWithTheirTokens) {
   EXPECT_EQ(scale, 41);
 }
 
+// There is no entry in them, and tokens are counted through all.
+TEST(ScalesTest, OfPackedKeysAreNamedByTokenAndHead) {
+  ProblemBuilder b = Packed();
+  Block(b).value_scale = b.Floats({5, 2}, {0, 0, 0, 0, 0, 0, 0, -3, 0, 0});
+  EXPECT_EQ(ValidateBatch(b.problem).status().message(),
+            "value_scale: -3 for row 3 of head 1 (expected a finite number, 0 "
+            "or more)");
+}
+
 TEST(ScalesTest, OfPackedKeysAreTokensByHeads) {
   ProblemBuilder b = Packed();
   Block(b).value_scale = b.Zeros(DataType::kFloat32, {2, 5});

@@ -32,7 +32,11 @@ ProblemSpec SameBitsDecode() {
           .wanted = {.weights = false, .lse = true}};
 }
 
-using SameBitsTest = CpuTest;
+class SameBitsTest : public CpuTest {
+ protected:
+  // Of a job that gives way again and again, and of what runs within.
+  void ExpectSameBitsWithin(const ProblemSpec& spec);
+};
 
 // Row i of the output of head h.
 std::vector<double> OutputRow(const Results& results, int64_t h, int64_t i) {
@@ -60,12 +64,11 @@ TEST_P(SameBitsTest, WhateverTheNeighboursHold) {
   }
 }
 
-// One job's scratch memory and arithmetic are not another's.
-TEST_P(SameBitsTest, OfAJobThatGivesWayAndOfWhatRunsWithin) {
+void SameBitsTest::ExpectSameBitsWithin(const ProblemSpec& spec) {
   ProblemSpec subnormals = SameBitsPrefill();
   subnormals.key_length = 65;
   subnormals.scale = 1e-30;
-  const OwnedProblem outer = MakeProblem(SameBitsPrefill(), TestSeed());
+  const OwnedProblem outer = MakeProblem(spec, TestSeed());
   const OwnedProblem inner = MakeProblem(subnormals, TestSeed() + 1);
   ASSERT_OK_AND_ASSIGN(const Results outer_alone, runner_.Run(outer.problem));
   ASSERT_OK_AND_ASSIGN(const Results inner_alone, runner_.Run(inner.problem));
@@ -81,6 +84,20 @@ TEST_P(SameBitsTest, OfAJobThatGivesWayAndOfWhatRunsWithin) {
   EXPECT_GT(tiles, 1);
   EXPECT_EQ(same, tiles);
   EXPECT_TRUE(SameBits(outer_alone, interrupted));
+  runner_.BeforeTile({});
+}
+
+// One job's scratch memory and arithmetic are not another's. It gives way
+// between its tiles, and between projections.
+TEST_P(SameBitsTest, OfAJobThatGivesWayAndOfWhatRunsWithin) {
+  ProblemSpec projected = SameBitsPrefill();
+  projected.query_length = 7;
+  projected.key_length = 65;
+  projected.width = 150;
+  projected.hidden_width = 300;
+  projected.scoring = ScoringKind::kAdditive;
+  ExpectSameBitsWithin(SameBitsPrefill());
+  ExpectSameBitsWithin(projected);
 }
 
 INSTANTIATE_FOR_TARGETS(SameBitsTest);

@@ -17,6 +17,8 @@ using ::attention::test::StatusIs;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Lt;
+using ::testing::SizeIs;
 
 TEST(ParameterSetConfig, NeedsNoMoreThanAScoringFunction) {
   ASSERT_OK_AND_ASSIGN(
@@ -170,7 +172,7 @@ INSTANTIATE_TEST_SUITE_P(
                     "options.sigma", "Gaussian has"},
         WrongConfig{"OptionsNotAnObject",
                     R"({"scoring": "gaussian", "options": [1]})",
-                    "options: [1]", "an object"},
+                    "options: an array", "an object"},
         WrongConfig{"ParameterOfAnother",
                     R"({"scoring": "additive", "parameters": {"m": {}}})",
                     "parameters.m: unknown key", "w_q, w_k, w_v"},
@@ -191,6 +193,21 @@ INSTANTIATE_TEST_SUITE_P(
             R"({"scoring": "bilinear", "parameters": {"m": {"tensor": 1}}})",
             "parameters.m.tensor: 1", "a string"}),
     [](const auto& test) { return test.param.name; });
+
+TEST(ParameterSetConfig, ErrorsHaveTheBeginningOfALongValue) {
+  const std::string value = "\"" + std::string(1000, 'x') + "\"";
+  for (const std::string& json :
+       {R"({"scoring": )" + value + "}",
+        R"({"scoring": "gaussian", "options": )" + value + "}",
+        R"({"scoring": "gaussian", "sequences": )" + value + "}",
+        R"({"scoring": "bilinear", "parameters": {"m": {"layout": )" + value +
+            "}}}"}) {
+    EXPECT_THAT(ParseParameterSetConfig(json).status().message(),
+                AllOf(HasSubstr(": \"xxx"), HasSubstr("x... (expected "),
+                      SizeIs(Lt(200))))
+        << json;
+  }
+}
 
 }  // namespace
 }  // namespace attention::server

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <latch>
@@ -201,6 +202,46 @@ TEST(TwoWorkersTest, WhatLastsLongerThanALaterOneStillGivesWay) {
   small_are_there.count_down();
   queue.reset();
   EXPECT_THAT(ran, ElementsAre("small1", "small2", "large"));
+}
+
+// It has one worker, whose time all of that is.
+TEST(TwoWorkersTest, WhatRunsWithinDoesNotOwnWhatItGivesAway) {
+  std::atomic<RequestQueue::Clock::time_point> now = {};
+  std::latch large_runs(1);
+  std::latch other_worker_is_busy(1);
+  std::latch middle_is_there(1);
+  std::latch middle_runs(1);
+  std::latch small_is_there(1);
+  std::latch end(1);
+  std::chrono::nanoseconds own = hours(-1);
+  WorkerPool workers(2);  // ends first: its tasks use what is above
+  auto queue =
+      std::make_unique<RequestQueue>(workers, [&now] { return now.load(); });
+  AddTo(*queue, {kA, hours(1)}, [&](Turn& turn) {
+    large_runs.count_down();
+    middle_is_there.wait();
+    turn.GiveWay();
+    end.count_down();
+  });
+  large_runs.wait();
+  workers.Post([&] {
+    other_worker_is_busy.count_down();
+    end.wait();
+  });
+  other_worker_is_busy.wait();
+  AddTo(*queue, {kB, std::chrono::minutes(1)}, [&](Turn& turn) {
+    middle_runs.count_down();
+    small_is_there.wait();
+    turn.GiveWay();
+    own = turn.OwnTime();
+  });
+  middle_is_there.count_down();
+  middle_runs.wait();
+  AddTo(*queue, {{"c", "c"}, milliseconds(1)},
+        [&now](Turn&) { now = now.load() + hours(1); });
+  small_is_there.count_down();
+  queue.reset();
+  EXPECT_EQ(own, hours(0));
 }
 
 // What one thread computes has the bits of any number of them (CpuThreadsTest).
