@@ -56,22 +56,13 @@ HWY_INLINE VF PowerOfFraction(VF f) {
 #if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
 
 // 2^x: NaN for NaN. What lies below the range of normal numbers is 0 where
-// subnormal results are flushed. vscalefps takes the whole number below x from
-// x itself, so the polynomial is one of 2^f for f in [0, 1]: exact at both
-// ends, by itself within 2^-28.8, with its roundings within 1.03 * 2^-24.
-// vreduceps gives 0 for an infinity, so that no result needs a mask.
+// subnormal results are flushed. vreduceps takes away the nearest whole number,
+// and gives 0 for an infinity, so that no result needs a mask.
 HWY_INLINE VF Exp2(VF x) {
-  constexpr int kLessBelow = 0x9;
-  const F d;
-  const VF f{_mm512_reduce_ps(x.raw, kLessBelow)};
-  VF p = hn::Set(d, 2.15659849e-4F);
-  p = hn::MulAdd(p, f, hn::Set(d, 1.24822883e-3F));
-  p = hn::MulAdd(p, f, hn::Set(d, 9.67377517e-3F));
-  p = hn::MulAdd(p, f, hn::Set(d, 5.54861836e-2F));
-  p = hn::MulAdd(p, f, hn::Set(d, 2.40229085e-1F));
-  p = hn::MulAdd(p, f, hn::Set(d, 6.93147063e-1F));
-  p = hn::MulAdd(p, f, hn::Set(d, 1.0F));
-  return VF{_mm512_scalef_ps(p.raw, x.raw)};
+  constexpr int kLessNearest = 0x8;
+  const VF f{_mm512_reduce_ps(x.raw, kLessNearest)};
+  const VF whole = hn::Sub(x, f);
+  return VF{_mm512_scalef_ps(PowerOfFraction(f).raw, whole.raw)};
 }
 
 #else
