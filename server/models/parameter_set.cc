@@ -12,6 +12,7 @@
 #include "core/formats/file.h"
 #include "core/formats/safetensors_reader.h"
 #include "core/validate.h"
+#include "server/base/utf8.h"
 #include "server/models/parameter_set_config.h"
 #include "server/request/tensor_fields.h"
 
@@ -21,6 +22,7 @@ namespace {
 constexpr char kConfigFile[] = "config.json";
 constexpr char kTensorFile[] = "parameters.safetensors";
 constexpr size_t kMostTensorsListed = 20;
+constexpr size_t kMostNameBytes = 64;
 constexpr int64_t kLongestConfig = 1 << 20;
 
 // Messages go to callers, who need not know where the server keeps its files.
@@ -34,11 +36,16 @@ absl::Status InFile(const char* file, const absl::Status& status) {
   return {status.code(), absl::StrCat(file, ": ", status.message())};
 }
 
+// Names are of any length.
+std::string Printed(const std::string& name) {
+  return TruncateUtf8(absl::CHexEscape(name), kMostNameBytes);
+}
+
 std::string TensorNames(const SafetensorsHeader& header) {
   std::vector<std::string> names;
   for (const auto& [name, tensor] : header.tensors) {
     if (names.size() == kMostTensorsListed) break;
-    names.push_back(absl::CHexEscape(name));
+    names.push_back(Printed(name));
   }
   return absl::StrCat(
       absl::StrJoin(names, ", "),
@@ -91,13 +98,13 @@ absl::StatusOr<const SafetensorsEntry*> Find(const std::string& parameter,
                                              const SafetensorsHeader& header) {
   const auto found = header.tensors.find(source.tensor);
   if (found == header.tensors.end()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "has no tensor '", absl::CHexEscape(source.tensor), "' for ", parameter,
-        " (it has ", TensorNames(header), ")"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("has no tensor '", Printed(source.tensor), "' for ",
+                     parameter, " (it has ", TensorNames(header), ")"));
   }
   if (IsAttentionType(found->second.type)) return &found->second;
   return absl::InvalidArgumentError(
-      absl::StrCat("tensor '", absl::CHexEscape(source.tensor), "': datatype ",
+      absl::StrCat("tensor '", Printed(source.tensor), "': datatype ",
                    Name(found->second.type), " (expected FP32, FP16 or BF16)"));
 }
 
@@ -117,7 +124,7 @@ absl::Status CheckBytes(
       continue;
     }
     return absl::ResourceExhaustedError(absl::StrCat(
-        "tensor '", absl::CHexEscape(source.tensor), "': has ", elements,
+        "tensor '", Printed(source.tensor), "': has ", elements,
         " elements (expected at most ", left / floats,
         ", for all parameters must fit into the server's --memory-limit)"));
   }
@@ -128,7 +135,7 @@ absl::Status CheckBytes(
 absl::StatusOr<Tensor> Oriented(const std::string& parameter,
                                 const ParameterSource& source, Tensor tensor) {
   const std::string about =
-      absl::StrCat("tensor '", absl::CHexEscape(source.tensor), "'");
+      absl::StrCat("tensor '", Printed(source.tensor), "'");
   if (tensor.type() != DataType::kFloat32) {
     tensor = Tensor::FromFloats(tensor.shape(), tensor.ToFloats());
   }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/out_of_memory.h"
 #include "server/scheduling/retry_after.h"
 
 namespace attention::server {
@@ -27,6 +28,13 @@ void SerialQueue::Stop() {
   if (thread_.joinable()) thread_.join();
 }
 
+// Once, for a clock may go back; and what want of memory leaves open is
+// refused.
+bool SerialQueue::Waiting::IsWanted() {
+  why = WithoutBadAlloc([this] { return wanted(); });
+  return why.ok();
+}
+
 void SerialQueue::Add(Task task, Places places, StillWanted wanted) {
   std::list<Waiting> added;  // of one, until it waits
   added.push_back({std::move(task), std::move(wanted)});
@@ -43,16 +51,18 @@ void SerialQueue::Add(Task task, Places places, StillWanted wanted) {
     if (draining_) {
       refusal = Draining();
     } else if (full()) {
-      refusal = RetryAfter(absl::ResourceExhaustedError(absl::StrCat(
-                               subject_, " is busy: ", waiting_.size(),
-                               " calls wait for it (at most ", most, ")")),
-                           kTryAgain);
+      refusal = WithoutBadAlloc([&] {
+        return RetryAfter(absl::ResourceExhaustedError(absl::StrCat(
+                              subject_, " is busy: ", waiting_.size(),
+                              " calls wait for it (at most ", most, ")")),
+                          kTryAgain);
+      });
     } else {
       waiting_.splice(waiting_.end(), added);
       changed_.notify_all();
     }
   }
-  for (const Waiting& one : unwanted) one.task(one.wanted());
+  for (const Waiting& one : unwanted) one.task(one.why);
   for (const Waiting& one : added) one.task(refusal);
 }
 
@@ -60,7 +70,7 @@ std::list<SerialQueue::Waiting> SerialQueue::TakeUnwanted() {
   std::list<Waiting> unwanted;
   for (auto one = waiting_.begin(); one != waiting_.end();) {
     const auto next = std::next(one);
-    if (!one->wanted().ok()) unwanted.splice(unwanted.end(), waiting_, one);
+    if (!one->IsWanted()) unwanted.splice(unwanted.end(), waiting_, one);
     one = next;
   }
   return unwanted;
@@ -93,7 +103,8 @@ void SerialQueue::Work() {
     next.splice(next.end(), waiting_, waiting_.begin());
     running_ = true;
     lock.unlock();
-    next.front().task(next.front().wanted());
+    next.front().IsWanted();
+    next.front().task(next.front().why);
     next.clear();  // what it holds ends here, and not under the lock
     lock.lock();
     running_ = false;

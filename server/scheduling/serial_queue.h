@@ -63,6 +63,9 @@ class SerialQueue {
   struct Waiting {
     Task task;
     StillWanted wanted;
+    absl::Status why = {};  // nobody waits for it; as IsWanted() was told
+
+    bool IsWanted();
   };
 
   void Work();

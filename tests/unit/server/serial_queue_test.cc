@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <future>
+#include <new>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -123,6 +124,40 @@ TEST(SerialQueue, WhatNobodyWaitsForInItsTurnIsToldWhy) {
             [] { return absl::CancelledError("gone"); });
   ASSERT_TRUE(queue.WaitUntilIdle(kNever));
   EXPECT_THAT(told, StatusIs(absl::StatusCode::kCancelled, "gone"));
+}
+
+TEST(SerialQueue, WhatGivesUpItsPlaceIsToldWhatItSaidThen) {
+  absl::Status told;
+  SerialQueue queue("the disk", /*most_waiting=*/1);
+  HeldTask held(queue);
+  queue.Add([&told](const absl::Status& turn) { told = turn; },
+            SerialQueue::Places::kAll,
+            [asked = 0]() mutable {
+              return ++asked == 1 ? absl::CancelledError("gone")
+                                  : absl::OkStatus();
+            });
+  queue.Add([](const absl::Status& /*turn*/) {});
+  EXPECT_THAT(told, StatusIs(absl::StatusCode::kCancelled, "gone"));
+  held.Open();
+}
+
+TEST(SerialQueue, WhatCannotBeAskedForWantOfMemoryIsToldSo) {
+  std::vector<absl::StatusCode> told;
+  const auto note = [&told](const absl::Status& turn) {
+    told.push_back(turn.code());
+  };
+  const auto wanted = []() -> absl::Status { throw std::bad_alloc(); };
+  SerialQueue queue("the disk", /*most_waiting=*/1);
+  queue.Add(note, SerialQueue::Places::kAll, wanted);  // in its turn
+  ASSERT_TRUE(queue.WaitUntilIdle(kNever));
+  HeldTask held(queue);
+  queue.Add(note, SerialQueue::Places::kAll, wanted);  // for its place
+  queue.Add(note);
+  held.Open();
+  ASSERT_TRUE(queue.WaitUntilIdle(kNever));
+  EXPECT_THAT(told, ElementsAre(absl::StatusCode::kResourceExhausted,
+                                absl::StatusCode::kResourceExhausted,
+                                absl::StatusCode::kOk));
 }
 
 TEST(SerialQueue, HasAPlaceForWhatMayNotBeTurnedAway) {
