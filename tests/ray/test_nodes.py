@@ -74,7 +74,8 @@ def test_a_killed_server_is_started_anew(cluster, checked, kill):
 def doubted_cluster(normal):
     """One server with a sequence, and doubt(): whether the map gives the server up.
 
-    The map's own look at it fails, as where a connection is reset.
+    The map's own look at it fails, as where a connection is reset, and so do the first
+    questions to the actor.
     """
     with (
         AttentionCluster(1, name="doubted", cpus=0) as cluster,
@@ -83,24 +84,34 @@ def doubted_cluster(normal):
         sequence.append(normal(HEADS, KEYS, WIDTH), normal(HEADS, KEYS, WIDTH))
         (node,) = cluster.nodes()
 
-        def look(of):
-            watching.answers, answers = (lambda *_: False), watching.answers
+        def look(of, failures):
+            answers, ask = watching.answers, moving.ask
+            failing = [moving.RestartingError("unreachable")] * failures
+
+            def ask_later(*arguments, **options):
+                if arguments[1] == "serves" and failing:
+                    raise failing.pop()
+                return ask(*arguments, **options)
+
+            watching.answers, moving.ask = (lambda *_: False), ask_later
             try:
                 return of._watch.check(node.node)
             finally:
-                watching.answers = answers
+                watching.answers, moving.ask = answers, ask
 
-        def doubt():
-            return ray.get(cluster._map.__ray_call__.remote(look), timeout=60)
+        def doubt(failures=0):
+            asked = cluster._map.__ray_call__.remote(look, failures)
+            return ray.get(asked, timeout=60)
 
         yield cluster, sequence, doubt
 
 
 @pytest.mark.usefixtures("ray_cluster")
-def test_a_server_that_does_not_answer_once_keeps_its_keys(normal):
+@pytest.mark.parametrize("failures", [0, 1])
+def test_a_server_that_does_not_answer_once_keeps_its_keys(normal, failures):
     with doubted_cluster(normal) as (cluster, sequence, doubt):
         before = sequence.describe(), cluster.nodes()
-        assert not doubt()
+        assert not doubt(failures)
         assert (sequence.describe(), cluster.nodes()) == before
         sequence.attend(normal(4, 1, WIDTH))
 

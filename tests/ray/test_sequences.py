@@ -18,7 +18,7 @@ from attention_client import (
     ResourceExhaustedError,
     quantize,
 )
-from attention_client.ray import AttentionCluster, tree
+from attention_client.ray import AttentionCluster, moving, tree
 
 HEADS, WIDTH, KEYS = 2, 16, 1000
 NODES = 4
@@ -242,6 +242,33 @@ def test_no_append_leaves_a_gap_before_it(cluster, normal, is_step):
         assert sequence.describe().lengths == (10,)
         append(sequence)
         assert sequence.lengths == (11,)
+
+
+def test_no_append_by_an_old_map_leaves_a_gap_before_it(cluster, normal):
+    wait_for_nodes(cluster, 4)
+    keys = normal(HEADS, 70, WIDTH)
+    with cluster.sequence(heads=HEADS, width=WIDTH, range_keys=64) as sequence:
+        old = cluster.open_sequence(sequence.name)
+        sequence.append(keys, keys)
+        before = sequence.describe()
+        with pytest.raises(OutOfRangeError, match="no key at 99"):
+            old.append(keys, keys, position=100)
+        assert sequence.describe() == before
+
+
+def test_a_mark_behind_keys_that_move_is_no_key(cluster, normal):
+    wait_for_nodes(cluster, 4)
+    form = {"heads": HEADS, "width": WIDTH, "layers": 2}
+    with cluster.sequence(**form, range_keys=64) as sequence:
+        for layer, count in enumerate((100, 56)):
+            keys = normal(HEADS, count, WIDTH)
+            sequence.append(keys, keys, layer=layer)
+        known = sequence._map
+        first = known.ranges[0]
+        (replica,) = first.replicas
+        moving.close([(cluster._client(replica.node, 60), replica)], known, first)
+        with pytest.raises(OutOfRangeError, match="no key at 63"):
+            sequence.append(keys, keys, layer=1, position=64)
 
 
 @pytest.mark.parametrize("count", [60, 64])

@@ -336,15 +336,8 @@ class AsyncClient(_channel.Caller):
         )
         # Not the call itself: asyncio tells its end by close() and a cancellation of
         # this task alike. A task for each call would tell them apart, but takes longer.
-        ended = self._loop.create_future()
-
-        def end(_: Any) -> None:
-            if not ended.done():
-                ended.set_result(None)
-
-        call.add_done_callback(end)
         try:
-            await ended
+            await call.code()
         except BaseException:
             call.cancel()
             raise

@@ -192,6 +192,16 @@ class Asking:
 
         Also where they need a new range, before the map has it.
         """
+
+        def gap() -> StaleError:
+            error = OutOfRangeError(
+                f"position: {rows.position} leaves a gap, there is no key at "
+                f"{rows.position - 1}"
+            )
+            return StaleError(error, [], in_tree=False)
+
+        if rows.position > self.known.end:
+            raise gap()
         is_new = rows.end > self.known.end
         for part in self.known.ranges:
             is_before = is_new and part.start < rows.position < part.end
@@ -201,12 +211,10 @@ class Asking:
             client = self._client(last.node)
             call = fanout.Call(client, (last,), _sequence_calls.describe(last.name))
             self._run([call])
-            if call.outcome.lengths[self.layer] < rows.position - part.start:
-                error = OutOfRangeError(
-                    f"position: {rows.position} leaves a gap, there is no key at "
-                    f"{rows.position - 1}"
-                )
-                raise StaleError(error, [], in_tree=False)
+            count = call.outcome.lengths[self.layer]
+            # More than it takes: it is moved, and has a mark behind its keys.
+            if count < rows.position - part.start or count > part.capacity:
+                raise gap()
 
     def _append_at(
         self, part: Range, replicas: tuple[Replica, ...], rows: NewKeys

@@ -22,6 +22,7 @@ from attention_client.ray.state import Node, State
 _CHECK = 1.0  # seconds between two looks at every node
 _REPORT = 30.0  # seconds that a node's report may take
 _SERVES = 10.0  # and its word that its server serves
+_ASKED = 3  # times, where Ray does not reach its actor
 _RETRY = 60.0  # seconds, at most, until a rebuild that failed is tried again
 
 _logger = logging.getLogger("attention_client.ray")
@@ -96,14 +97,21 @@ class Watch:
 
     def _serves(self, node: Node) -> bool:
         """Whether its actor says so: what has not answered once may have its keys."""
-        try:
-            serves: bool = moving.ask(node.actor, "serves", node.name, timeout=_SERVES)
-        except DeadlineExceededError:
-            return True  # as in _look_at(): an actor that is slow is not gone
-        except (AttentionError, OSError, RuntimeError) as error:
-            _logger.warning("%s: %s", node.name, error)
-            return False
-        return serves
+        for _ in range(_ASKED):
+            try:
+                return bool(
+                    moving.ask(node.actor, "serves", node.name, timeout=_SERVES)
+                )
+            except DeadlineExceededError:
+                return True  # as in _look_at(): an actor that is slow is not gone
+            except (AttentionError, OSError, RuntimeError) as error:
+                _logger.warning("%s: %s", node.name, error)
+                # The network may have failed for the server and its actor alike.
+                if not isinstance(error, moving.RestartingError):
+                    return False
+            if self._ended.wait(_CHECK):
+                return False
+        return False
 
     def _report(
         self, actor: str, timeout: float = _REPORT, gone: str | None = None
