@@ -158,17 +158,6 @@ absl::Status CheckPackedKeys(const AttentionProblem& batch) {
   return status;
 }
 
-absl::Status CheckPackedQuery(const TensorView& query) {
-  absl::Status status = CheckPackedRank("query", query);
-  if (!status.ok()) return status;
-  for (const auto& [extent, had] : {std::pair("0 heads", query.shape[1]),
-                                    std::pair("width 0", query.shape[2])}) {
-    if (had > 0) continue;
-    return ZeroExtent("query", ShapeToString(query.shape), extent);
-  }
-  return status;
-}
-
 absl::Status OfEntry(const absl::Status& status, int64_t entry,
                      absl::string_view batch) {
   return absl::Status(status.code(),
@@ -231,7 +220,10 @@ absl::Status BatchEntries::ReadPacked() {
   if (own_keys && batch_.key_starts) {
     return FieldError("key_starts", "given where entries have their own keys");
   }
-  absl::Status status = CheckPackedQuery(batch_.query);
+  absl::Status status = CheckPackedRank("query", batch_.query);
+  if (status.ok()) {
+    status = CheckQueryExtents(batch_.query, batch_.query.shape[1]);
+  }
   if (status.ok() && !own_keys) status = CheckPackedKeys(batch_);
   for (const auto& [field, given] :
        {std::pair("attend_mask", batch_.masks.attend_mask.has_value()),
@@ -326,8 +318,12 @@ void BatchEntries::TakeQuery(int64_t entry, AttentionProblem& problem) const {
 // Broadcast as the caller has them: errors have the batch's shapes.
 absl::Status BatchEntries::TakeMasks(int64_t entry,
                                      AttentionProblem& problem) const {
+  const Masks& masks = problem.masks;
+  if (is_packed() || !(masks.attend_mask || masks.bias)) {
+    return absl::OkStatus();
+  }
   const std::optional<int64_t> keys = KeyCount(problem.key_value);
-  if (is_packed() || !keys) return absl::OkStatus();
+  if (!keys) return absl::OkStatus();
   Shape target = Widen(batch_.query).shape;
   target.back() = *keys;
   target = Narrow(target, batch_.query.rank());

@@ -42,10 +42,20 @@ std::string GivenShape(const AttentionProblem& problem,
   return ShapeToString({shape[2], shape[1], shape[3]});
 }
 
+namespace {
+
 absl::Status ZeroExtent(absl::string_view field, absl::string_view shape,
                         absl::string_view extent) {
   return FieldError(field, absl::StrCat("shape ", shape, " has ", extent,
                                         " (expected 1 or more)"));
+}
+
+}  // namespace
+
+absl::Status CheckQueryExtents(const TensorView& query, int64_t heads) {
+  if (heads > 0 && query.shape.back() > 0) return absl::OkStatus();
+  return ZeroExtent("query", ShapeToString(query.shape),
+                    heads == 0 ? "0 heads" : "width 0");
 }
 
 absl::Status CheckQuery(const TensorView& query) {
@@ -62,13 +72,7 @@ absl::Status CheckQuery(const TensorView& query) {
     return FieldError("query", absl::StrCat("datatype ", Name(query.type),
                                             " (expected FP32, FP16 or BF16)"));
   }
-  if (query.rank() == 4 && query.shape[1] == 0) {
-    return ZeroExtent("query", ShapeToString(query.shape), "0 heads");
-  }
-  if (query.shape.back() == 0) {
-    return ZeroExtent("query", ShapeToString(query.shape), "width 0");
-  }
-  return absl::OkStatus();
+  return CheckQueryExtents(query, query.rank() == 4 ? query.shape[1] : 1);
 }
 
 // One without elements gets an address, which is never read from: kernels may

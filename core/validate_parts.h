@@ -46,9 +46,8 @@ inline TensorView WithoutRepeats(TensorView view) {
 /// The shape of a key or value as the caller has it.
 std::string GivenShape(const AttentionProblem& problem,
                        const TensorView& tensor);
-/// That there are none of what `extent` says.
-absl::Status ZeroExtent(absl::string_view field, absl::string_view shape,
-                        absl::string_view extent);
+/// That a query, packed or not, has heads and a width, its last extent.
+absl::Status CheckQueryExtents(const TensorView& query, int64_t heads);
 /// That a query has two to four extents, heads, a width, and numbers.
 absl::Status CheckQuery(const TensorView& query);
 /// (B, H, L, D) of a view of two to four extents: missing ones become 1.

@@ -28,9 +28,9 @@ class InferenceManagement {
   /// What a call is answered with, once.
   template <typename Response>
   using Reply = std::function<void(absl::StatusOr<Response>)>;
-  /// Asked when the turn of a call comes that had to wait: why it is not to be
-  /// done any more, CANCELLED or DEADLINE_EXCEEDED.
-  using StillWanted = std::function<absl::Status()>;
+  /// Of a call that waits for its turn: why it is not to be done any more,
+  /// CANCELLED or DEADLINE_EXCEEDED.
+  using StillWanted = SerialQueue::StillWanted;
 
   /// The arguments outlive it.
   InferenceManagement(const ServerOptions& options, const Engine& engine,
