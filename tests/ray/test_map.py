@@ -50,6 +50,24 @@ def test_the_map_is_beside_the_program_that_starts_it(ray_cluster, cluster):
     assert home(cluster)[0] == ray_cluster.head_node.node_id
 
 
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_name_is_free_once_its_cluster_has_ended(monkeypatch):
+    cluster = AttentionCluster(1, name="again", cpus=0)
+    get_actor, kill, killed = ray.get_actor, ray.kill, []
+
+    def find(*arguments, **options):
+        found = get_actor(*arguments, **options)
+        for actor in killed:  # Ray is as slow as that
+            kill(actor)
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ray, "kill", killed.append)
+        patched.setattr(ray, "get_actor", find)
+        cluster.shutdown()
+    AttentionCluster(1, name="again", cpus=0).shutdown()
+
+
 def test_a_drain_that_ended_with_the_map_leaves_the_node_in_use(cluster):
     wait_for_nodes(cluster, 4)
     node = cluster.nodes()[0].node

@@ -54,6 +54,7 @@ _MAP_MEMORY = 1 << 20  # bytes that Ray sets aside for the map's actor
 _START = 120  # seconds that actors and servers may take to start
 _END = 120  # and to end
 _PAUSE = 0.1  # seconds until a map that is being started anew is asked again
+_NAME_PAUSE = 0.01  # seconds until Ray is asked again whether a name is free
 
 
 class AttentionCluster:
@@ -185,7 +186,10 @@ class AttentionCluster:
         self._threads.shutdown(wait=False)
 
     def shutdown(self) -> None:
-        """Ends the servers and all that they hold. Safe to call twice."""
+        """Ends the servers and all that they hold, and frees the cluster's name.
+
+        Safe to call twice.
+        """
         import ray
 
         self.close()
@@ -194,6 +198,21 @@ class AttentionCluster:
                 self._ask("end", timeout=_END)
         finally:
             ray.kill(self._map)
+            self._wait_for_name()
+
+    def _wait_for_name(self) -> None:
+        """ray.kill() returns before Ray has taken the map's name from it."""
+        import ray
+
+        end = time.monotonic() + _END
+        while time.monotonic() < end:
+            try:
+                found = ray.get_actor(_map_name(self.name), namespace=moving.NAMESPACE)
+            except ValueError:
+                return
+            if found._actor_id != self._map._actor_id:
+                return  # somebody else's by now
+            time.sleep(_NAME_PAUSE)
 
     # Nodes.
 
