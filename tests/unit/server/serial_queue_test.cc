@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <future>
+#include <memory>
 #include <new>
 #include <optional>
 #include <thread>
@@ -23,21 +24,25 @@ using ::testing::HasSubstr;
 
 constexpr auto kNever = std::chrono::steady_clock::time_point::max();
 
-// A task that has begun and waits for Open().
+// A task that has begun and waits for Open(). It may still be ending when this
+// is destroyed.
 class HeldTask {
  public:
   explicit HeldTask(SerialQueue& queue) {
-    queue.Add([this](const absl::Status& turn) {
-      begun_.set_value(turn);
-      open_.get_future().wait();
+    queue.Add([state = state_](const absl::Status& turn) {
+      state->begun.set_value(turn);
+      state->open.get_future().wait();
     });
-    EXPECT_THAT(begun_.get_future().get(), IsOk());
+    EXPECT_THAT(state_->begun.get_future().get(), IsOk());
   }
-  void Open() { open_.set_value(); }
+  void Open() { state_->open.set_value(); }
 
  private:
-  std::promise<absl::Status> begun_;
-  std::promise<void> open_;
+  struct State {
+    std::promise<absl::Status> begun;
+    std::promise<void> open;
+  };
+  std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
 TEST(SerialQueue, RunsTasksInOrderOnAThreadOfItsOwn) {
