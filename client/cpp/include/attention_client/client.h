@@ -208,7 +208,9 @@ struct ClientOptions {
 /// None where the same call would fail again, or the server did not say.
 std::optional<std::chrono::milliseconds> RetryAfter(const absl::Status& status);
 
-/// A connection. Cheap to move; may be used from several threads at once.
+/// A connection. Cheap to move; may be used from several threads at once. Where
+/// calls wait and nothing comes for 30 s, the server is asked for a sign of
+/// life; without one within 10 s, the connection is lost and another is made.
 ///
 /// Every error keeps the server's status code, message and details (google.rpc,
 /// as payloads).
