@@ -1,4 +1,4 @@
-// What a channel does of itself: it finds lost connections.
+// What a channel does of itself: it finds lost connections, and spreads calls.
 #include "client/cpp/src/channel.h"
 
 #include <arpa/inet.h>
@@ -16,6 +16,8 @@
 #include "absl/strings/str_cat.h"
 #include "attention/v1/attention.grpc.pb.h"
 #include "attention_client/client.h"
+#include "tests/client/requests.h"
+#include "tests/client/scripted_service.h"
 
 namespace attention::client {
 namespace {
@@ -78,6 +80,21 @@ TEST(ChannelTest, ACallEndsWhoseConnectionHasFallenSilent) {
   caller.join();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE)
       << status.error_message();
+}
+
+TEST(ChannelTest, RoundRobinCallsEachOfTheTargetsAddresses) {
+  ScriptedService one({}, GoodReply());
+  ScriptedService two({}, GoodReply());
+  const Client client = *Client::Create(
+      {.target = absl::StrCat("ipv4:", one.address(), ",", two.address()),
+       .load_balancing = LoadBalancing::kRoundRobin});
+  // The first calls may find one of them connected alone.
+  const auto end = std::chrono::steady_clock::now() + seconds(30);
+  while (one.requests().empty() || two.requests().empty()) {
+    ASSERT_LT(std::chrono::steady_clock::now(), end);
+    const absl::StatusOr<AttendResult> result = client.Attend(NumberRequest(1));
+    ASSERT_TRUE(result.ok()) << result.status();
+  }
 }
 
 }  // namespace

@@ -142,6 +142,9 @@ std::shared_ptr<grpc::Channel> MakeChannel(
                    static_cast<int>(keepalive.time.count()));
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
                    static_cast<int>(keepalive.timeout.count()));
+  if (options.load_balancing == LoadBalancing::kRoundRobin) {
+    arguments.SetLoadBalancingPolicyName("round_robin");
+  }
   SetSecurity(options, arguments);
   return grpc::CreateCustomChannel(options.target, credentials, arguments);
 }
