@@ -225,7 +225,7 @@ std::optional<std::chrono::milliseconds> RetryAfter(const absl::Status& status);
 class Client {
  public:
   /// Does not wait for the connection: the first call does. INVALID_ARGUMENT
-  /// for options out of range and files that cannot be read.
+  /// for options out of range and files that are of no use.
   static absl::StatusOr<Client> Create(const ClientOptions& options);
 
   /// One unary call.
