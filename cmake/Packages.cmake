@@ -101,5 +101,5 @@ A static library with its headers and its CMake package, attention_client.")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libattention-client-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS
-    "libabsl-dev, libgrpc++-dev, libprotobuf-dev")
+    "libabsl-dev, libgrpc++-dev, libprotobuf-dev, libssl-dev")
 include(CPack)

@@ -182,6 +182,18 @@ TEST(FaultyServerTest, WeightsOfAnotherShapeAreNoHeatmap) {
               StartsWith("attention-client: INTERNAL: reply: weights [1, 1]"));
 }
 
+TEST(FaultyServerTest, OneThatSaysItIsUnavailableAnswers) {
+  const client::ScriptedService service(std::vector<grpc::Status>(
+      4, {grpc::StatusCode::UNAVAILABLE, "the server is draining"}));
+  const ProgramResult result =
+      RunClient({"attend", "--server", service.address(), "--input",
+                 kData + "/minilm_layer3.safetensors"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.errors, "attention-client: " + service.address() +
+                               " cannot serve now (UNAVAILABLE: the server is "
+                               "draining); try again\n");
+}
+
 TEST_F(AttendProgramTest, WholeNumbersAreDecimal) {
   const std::string query = WriteTensor("q4", Tensor::FromFloats({1, 1}, {1}));
   const std::string key =

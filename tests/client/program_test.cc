@@ -21,8 +21,6 @@
 #include "server/server.h"
 #include "tests/client/held_server.h"
 #include "tests/client/program_fixture.h"
-#include "tests/service/callers_of_test.h"
-#include "tests/service/tls_files.h"
 
 namespace attention {
 namespace {
@@ -34,47 +32,6 @@ using ::testing::Not;
 using ::testing::StartsWith;
 
 using ProgramTest = ProgramFixture;
-
-TEST(ClientSecurity, FlagsAndEnvironmentLeadToAServerThatTrustsFew) {
-  const test::TlsFiles files;
-  files.Write("callers.json",
-              test::CallersText(test::CallerEntry("person", "secret")));
-  files.Write("token", "secret\n");
-  server::ServerOptions options;
-  files.Use(options);
-  options.callers_file = files.Path("callers.json");
-  const auto server = client::StartServer(nullptr, 0, options);
-  const std::vector<std::string> with_ca = {
-      "--server", server->address(), "--tls-ca", files.Path("authority.crt"),
-      "info"};
-  const ProgramResult nobody = RunClient(with_ca);
-  EXPECT_EQ(nobody.exit_code, 1);
-  EXPECT_THAT(nobody.errors, HasSubstr("UNAUTHENTICATED"));
-  EXPECT_EQ(
-      RunClient(with_ca, {{"ATTENTION_CLIENT_TOKEN_FILE", files.Path("token")}})
-          .exit_code,
-      0);
-  const ProgramResult plain =
-      RunClient({"--server", server->address(), "--deadline", "5", "info"});
-  EXPECT_EQ(plain.exit_code, 1);
-}
-
-TEST(ClientSecurity, ATokenFileThatCannotBeReadIsNamed) {
-  for (const std::string file : {"/absent", "/"}) {
-    const ProgramResult result = RunClient({"--token-file", file, "info"});
-    EXPECT_EQ(result.exit_code, 2);
-    EXPECT_THAT(result.errors, HasSubstr("--token-file: '" + file + "'"));
-  }
-}
-
-TEST(ClientSecurity, ATokenThatMustNotBeSentIsThatOfTheFlag) {
-  const test::TlsFiles files;
-  files.Write("token", "secret");
-  const ProgramResult result = RunClient(
-      {"--server", "192.0.2.1:1", "info", "--token-file", files.Path("token")});
-  EXPECT_EQ(result.exit_code, 2);
-  EXPECT_THAT(result.errors, HasSubstr("--token-file: the token would be"));
-}
 
 // What the server's tables have, the command has under the same name.
 TEST(ClientHelp, HasEveryFieldOfARequest) {

@@ -19,14 +19,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-v1::AttendResponse GoodReply() {
-  v1::AttendResponse reply;
-  reply.mutable_output()->set_datatype(v1::DATA_TYPE_FP32);
-  reply.mutable_output()->add_shape(1);
-  reply.mutable_output()->set_data(std::string(4, '\0'));
-  return reply;
-}
-
 std::vector<grpc::Status> Times(int count, grpc::StatusCode code) {
   return std::vector<grpc::Status>(static_cast<size_t>(count),
                                    grpc::Status(code, "as told"));

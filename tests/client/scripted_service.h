@@ -85,6 +85,15 @@ class ScriptedService final : public v1::AttentionService::Service {
   std::unique_ptr<grpc::Server> server_;  // last: it uses the others
 };
 
+/// One number, which is 0.
+inline v1::AttendResponse GoodReply() {
+  v1::AttendResponse reply;
+  reply.mutable_output()->set_datatype(v1::DATA_TYPE_FP32);
+  reply.mutable_output()->add_shape(1);
+  reply.mutable_output()->set_data(std::string(4, '\0'));
+  return reply;
+}
+
 /// A client that waits a millisecond before it asks again.
 inline Client QuickClient(const std::string& target, int max_attempts = 4) {
   return *Client::Create({.target = target,

@@ -24,6 +24,7 @@ namespace {
 
 using ::google::protobuf::UnknownFieldSet;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 constexpr char kRetryInfo[] = "type.googleapis.com/google.rpc.RetryInfo";
 
@@ -113,6 +114,27 @@ TEST(StatusTest, TheProgramSaysWhenToTryAgain) {
   SetRetryTime(std::chrono::milliseconds(100), status);
   EXPECT_THAT(std::string(cli::CallError(status, "a:1").message()),
               HasSubstr("full; try again in 100 ms"));
+}
+
+TEST(StatusTest, TheProgramSaysThatNoServerAnswersOnlyWithoutAConnection) {
+  const auto said = [](const absl::Status& status) {
+    return std::string(cli::CallError(status, "a:1").message());
+  };
+  absl::Status status = absl::UnavailableError("the server is draining");
+  EXPECT_EQ(said(status),
+            "a:1 cannot serve now (UNAVAILABLE: the server is draining); try "
+            "again");
+  SetRetryTime(std::chrono::milliseconds(100), status);
+  EXPECT_EQ(said(status),
+            "a:1 cannot serve now (UNAVAILABLE: the server is draining); try "
+            "again in 100 ms");
+  for (const char* of_grpc :
+       {"failed to connect to all addresses; last error: UNKNOWN: Connection "
+        "refused",
+        "DNS resolution failed for a:1: not found"}) {
+    EXPECT_THAT(said(absl::UnavailableError(of_grpc)),
+                StartsWith("no server answers at a:1 (UNAVAILABLE: "));
+  }
 }
 
 }  // namespace

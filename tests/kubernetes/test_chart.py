@@ -109,10 +109,17 @@ def test_a_pod_monitor_is_there_where_it_is_asked_for():
 
 
 def test_the_pod_monitor_finds_the_servers():
-    template = render()["Deployment"]["spec"]["template"]
-    assert POD_MONITOR["spec"]["selector"]["matchLabels"] == template["metadata"]["labels"]
-    ports = [port["name"] for port in template["spec"]["containers"][0]["ports"]]
-    assert [of["port"] in ports for of in POD_MONITOR["spec"]["podMetricsEndpoints"]] == [True]
+    (wanted,) = POD_MONITOR["spec"]["selector"]["matchExpressions"]
+    stateful_set = yaml.safe_load(
+        (ROOT / "deploy/kubernetes/sequences/stateful-set.yaml").read_text()
+    )
+    names = []
+    for controller in (render()["Deployment"], stateful_set):
+        template = controller["spec"]["template"]
+        names.append(template["metadata"]["labels"][wanted["key"]])
+        ports = [port["name"] for port in template["spec"]["containers"][0]["ports"]]
+        assert [of["port"] in ports for of in POD_MONITOR["spec"]["podMetricsEndpoints"]] == [True]
+    assert (wanted["operator"], wanted["values"]) == ("In", names)
     assert POD_MONITOR["spec"]["podMetricsEndpoints"][0]["path"] == "/metrics"
     component = yaml.safe_load(
         (ROOT / "deploy/kubernetes/pod-monitor/kustomization.yaml").read_text()

@@ -55,6 +55,12 @@ def test_the_stateful_set_is_what_kubernetes_takes(name, version):
     kubernetes_validate.validate(SEQUENCES[name], version, strict=True)
 
 
+def spread_over(controller):
+    """The labels of the pods that its own are spread with."""
+    (constraint,) = controller["spec"]["template"]["spec"]["topologySpreadConstraints"]
+    return constraint["labelSelector"]["matchLabels"]
+
+
 def test_the_stateful_sets_parts_fit():
     resources = SEQUENCES["kustomization.yaml"]["resources"]
     assert sorted(resources) == sorted(SEQUENCES.keys() - {"kustomization.yaml"})
@@ -65,6 +71,7 @@ def test_the_stateful_sets_parts_fit():
         SEQUENCES["service.yaml"]["spec"]["selector"],
         SEQUENCES["disruption-budget.yaml"]["spec"]["selector"]["matchLabels"],
         SEQUENCES["network-policy.yaml"]["spec"]["podSelector"]["matchLabels"],
+        spread_over(SEQUENCES["stateful-set.yaml"]),
     ]
     assert all(selector == labels for selector in selectors)
     assert of["serviceName"] == SEQUENCES["service.yaml"]["metadata"]["name"]
@@ -122,6 +129,7 @@ def test_selectors_find_the_pods():
         BASE["service.yaml"]["spec"]["selector"],
         BASE["disruption-budget.yaml"]["spec"]["selector"]["matchLabels"],
         BASE["network-policy.yaml"]["spec"]["podSelector"]["matchLabels"],
+        spread_over(BASE["deployment.yaml"]),
     ]
     assert all(selector == labels for selector in selectors)
     assert BASE["autoscaler.yaml"]["spec"]["scaleTargetRef"]["name"] == "attention-server"

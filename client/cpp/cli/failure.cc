@@ -5,6 +5,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/cord.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "attention_client/client.h"
 #include "client/cpp/cli/label.h"
@@ -22,6 +23,19 @@ std::string OneLine(absl::string_view text) {
   return Printable(line);
 }
 
+// gRPC's own words where it has no connection; any others are a server's, a
+// proxy's, or about a connection that was lost.
+bool IsWithoutConnection(absl::string_view message) {
+  return absl::StartsWith(message, "failed to connect to all addresses") ||
+         absl::StartsWith(message, "DNS resolution failed");
+}
+
+// Empty where the server does not say it.
+std::string WhenToTryAgain(const absl::Status& status) {
+  const auto time = client::RetryAfter(status);
+  return time ? absl::StrCat("; try again in ", time->count(), " ms") : "";
+}
+
 }  // namespace
 
 absl::Status UsageError(absl::string_view message) {
@@ -33,8 +47,14 @@ absl::Status UsageError(absl::string_view message) {
 absl::Status CallError(const absl::Status& status, const std::string& server) {
   const std::string what = absl::StrCat(absl::StatusCodeToString(status.code()),
                                         ": ", status.message());
+  const std::string when = WhenToTryAgain(status);
   switch (status.code()) {
     case absl::StatusCode::kUnavailable:
+      if (!IsWithoutConnection(status.message())) {
+        return absl::UnavailableError(
+            absl::StrCat(server, " cannot serve now (", what, ")",
+                         when.empty() ? "; try again" : when));
+      }
       return absl::UnavailableError(absl::StrCat(
           "no server answers at ", server, " (", what,
           "); start one with attention-server, or name another with --server "
@@ -44,11 +64,7 @@ absl::Status CallError(const absl::Status& status, const std::string& server) {
           absl::StrCat(server, " did not answer in time (", what,
                        "); --deadline SECONDS gives it longer"));
     default:
-      if (const auto time = client::RetryAfter(status)) {
-        return {status.code(),
-                absl::StrCat(what, "; try again in ", time->count(), " ms")};
-      }
-      return {status.code(), what};
+      return {status.code(), absl::StrCat(what, when)};
   }
 }
 

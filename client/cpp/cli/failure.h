@@ -17,7 +17,8 @@ inline constexpr int kExitUsage = 2;
 absl::Status UsageError(absl::string_view message);
 
 /// What a call to `server` ended with, as a sentence that says what to do where
-/// the server cannot be reached, was too slow, or said when to try again.
+/// the server cannot be reached, cannot serve now, was too slow, or said when
+/// to try again.
 absl::Status CallError(const absl::Status& status, const std::string& server);
 
 /// Prints "attention-client: message" to stderr; the exit code that belongs to

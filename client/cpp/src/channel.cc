@@ -120,7 +120,8 @@ std::string ServiceConfig(const ClientOptions& options) {
 
 std::shared_ptr<grpc::Channel> MakeChannel(
     const ClientOptions& options,
-    const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
+    const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+    const Keepalive& keepalive) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(options.max_message_bytes);
   arguments.SetMaxSendMessageSize(options.max_message_bytes);
@@ -135,6 +136,15 @@ std::shared_ptr<grpc::Channel> MakeChannel(
                    static_cast<int>(options.initial_backoff.count()));
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS,
                    static_cast<int>(options.max_backoff.count()));
+  // Without calls there are no pings, and gRPC sends two of them at most before
+  // it has data to send: any server allows that.
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS,
+                   static_cast<int>(keepalive.time.count()));
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
+                   static_cast<int>(keepalive.timeout.count()));
+  if (options.load_balancing == LoadBalancing::kRoundRobin) {
+    arguments.SetLoadBalancingPolicyName("round_robin");
+  }
   SetSecurity(options, arguments);
   return grpc::CreateCustomChannel(options.target, credentials, arguments);
 }

@@ -4,6 +4,7 @@
 #include <grpcpp/channel.h>
 #include <grpcpp/security/credentials.h>
 
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -20,10 +21,19 @@ absl::Status CheckOptions(const ClientOptions& options);
 /// name is taken.
 std::string ServiceConfig(const ClientOptions& options);
 
+/// How a connection is found that a network has dropped without a word: after
+/// `time` without a byte, while calls wait, the server is asked for a sign of
+/// life and has `timeout` to give it. The same as the Python client's.
+struct Keepalive {
+  std::chrono::milliseconds time{30'000};
+  std::chrono::milliseconds timeout{10'000};
+};
+
 /// A channel with these options, which CheckOptions() let pass.
 std::shared_ptr<grpc::Channel> MakeChannel(
     const ClientOptions& options,
-    const std::shared_ptr<grpc::ChannelCredentials>& credentials);
+    const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+    const Keepalive& keepalive = {});
 
 }  // namespace attention::client
 

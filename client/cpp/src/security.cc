@@ -3,8 +3,6 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -14,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "client/cpp/src/tls_files.h"
 
 namespace attention::client {
 namespace {
@@ -50,18 +49,6 @@ bool StaysOnThisMachine(absl::string_view target) {
   return std::all_of(addresses.begin(), addresses.end(), IsLoopback);
 }
 
-absl::Status ReadFile(const char* option, const std::string& path,
-                      std::string& text) {
-  if (path.empty()) return absl::OkStatus();
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream contents;
-  contents << file.rdbuf();  // fails, and throws nothing: a folder, for one
-  text = contents.str();
-  if (!contents.fail()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(option, ": '", path, "' cannot be read, or is empty"));
-}
-
 }  // namespace
 
 absl::Status CheckSecurity(const ClientOptions& options) {
@@ -94,14 +81,9 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeCredentials(
     const ClientOptions& options) {
   if (options.credentials != nullptr) return options.credentials;
   if (!options.tls) return grpc::InsecureChannelCredentials();
-  const TlsOptions& tls = *options.tls;
-  grpc::SslCredentialsOptions pem;
-  absl::Status status = ReadFile("ca_file", tls.ca_file, pem.pem_root_certs);
-  status.Update(
-      ReadFile("certificate_file", tls.certificate_file, pem.pem_cert_chain));
-  status.Update(ReadFile("key_file", tls.key_file, pem.pem_private_key));
-  if (!status.ok()) return status;
-  return grpc::SslCredentials(pem);
+  const auto pem = ReadTlsFiles(*options.tls);
+  if (!pem.ok()) return pem.status();
+  return grpc::SslCredentials(*pem);
 }
 
 void SetSecurity(const ClientOptions& options,

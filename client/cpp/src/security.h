@@ -17,7 +17,7 @@ namespace attention::client {
 absl::Status CheckSecurity(const ClientOptions& options);
 
 /// The credentials that the options ask for: given, TLS or plain text.
-/// INVALID_ARGUMENT names the file that cannot be read.
+/// INVALID_ARGUMENT names the file that is of no use.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeCredentials(
     const ClientOptions& options);
 

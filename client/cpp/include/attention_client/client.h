@@ -175,10 +175,18 @@ struct TlsOptions {
   std::string server_name = {};
 };
 
+/// Where calls go when a target is several addresses, as a name in DNS may be:
+/// to the first that can be reached, or to each in turn (gRPC's pick_first and
+/// round_robin).
+enum class LoadBalancing : uint8_t { kPickFirst, kRoundRobin };
+
 struct ClientOptions {
   /// gRPC target: "127.0.0.1:8001", "dns:///attention:8001",
   /// "unix:/run/a.sock". Without a scheme it has a port, 1 to 65535.
   std::string target = "127.0.0.1:8001";
+  /// kRoundRobin is for servers that are alike behind one name, as those of a
+  /// headless Service; not for calls on a sequence, which one of them has.
+  LoadBalancing load_balancing = LoadBalancing::kPickFirst;
   /// Any channel credentials; none means TLS as below, or plain text.
   std::shared_ptr<grpc::ChannelCredentials> credentials = nullptr;
   /// TLS; not beside `credentials`.
@@ -208,14 +216,16 @@ struct ClientOptions {
 /// None where the same call would fail again, or the server did not say.
 std::optional<std::chrono::milliseconds> RetryAfter(const absl::Status& status);
 
-/// A connection. Cheap to move; may be used from several threads at once.
+/// A connection. Cheap to move; may be used from several threads at once. Where
+/// calls wait and nothing comes for 30 s, the server is asked for a sign of
+/// life; without one within 10 s, the connection is lost and another is made.
 ///
 /// Every error keeps the server's status code, message and details (google.rpc,
 /// as payloads).
 class Client {
  public:
   /// Does not wait for the connection: the first call does. INVALID_ARGUMENT
-  /// for options out of range and files that cannot be read.
+  /// for options out of range and files that are of no use.
   static absl::StatusOr<Client> Create(const ClientOptions& options);
 
   /// One unary call.
