@@ -38,8 +38,10 @@ class BatchEntries {
  private:
   explicit BatchEntries(const AttentionProblem& batch);
 
+  // Of packed rows, in batch_packed.cc.
   absl::Status ReadPacked();
   absl::Status CheckWhole() const;
+
   absl::Status ReadRectangle();
   absl::Status CheckOptions() const;
   void TakeQuery(int64_t entry, AttentionProblem& problem) const;
@@ -63,6 +65,10 @@ View Tokens(const View& packed, int64_t first, int64_t last) {
   entry.strides = {0, packed.strides[1], packed.strides[0], packed.strides[2]};
   return entry;
 }
+
+/// Of packed keys and values those of tokens `first` to `last`.
+KeyValueBlock KeysOfTokens(const KeyValueBlock& all, int64_t first,
+                           int64_t last);
 
 /// Of a view whose first extent is the entries': the one of `entry`.
 template <typename View>

@@ -113,16 +113,16 @@ absl::StatusOr<Measured> Measured::Of(const Extents& extents,
 
 // A product that cannot overflow, and is never less than the elements that are
 // read or written. Without rows or keys nothing is read, and results are filled
-// with one number: heads may be any number then.
+// with one number, row by row: without rows heads may be any number.
 double Work(const ValidatedProblem& problem) {
-  if (problem.batch == 0 || problem.query_length == 0 ||
-      problem.key_length == 0) {
-    return static_cast<double>(problem.ResultBytes()) / sizeof(float);
-  }
   const auto batch = static_cast<double>(problem.batch);
   const auto key_length = static_cast<double>(problem.key_length);
   const double rows = batch * static_cast<double>(problem.query_heads) *
                       static_cast<double>(problem.query_length);
+  if (rows == 0 || key_length == 0) {
+    return std::max(rows,
+                    static_cast<double>(problem.ResultBytes()) / sizeof(float));
+  }
   const double keys =
       batch * static_cast<double>(problem.kv_heads) * key_length;
   const auto hidden = static_cast<double>(problem.hidden_width);

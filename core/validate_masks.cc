@@ -197,17 +197,6 @@ absl::Status CheckWindow(absl::string_view field,
 
 }  // namespace
 
-absl::Status CheckIntegers(absl::string_view field, const TensorView& view) {
-  if (absl::Status status = CheckHostView(field, view); !status.ok()) {
-    return status;
-  }
-  if (view.type == DataType::kInt32 || view.type == DataType::kInt64) {
-    return absl::OkStatus();
-  }
-  return FieldError(field, absl::StrCat("datatype ", Name(view.type),
-                                        " (expected INT32 or INT64)"));
-}
-
 absl::StatusOr<TensorView> Broadcast(absl::string_view field,
                                      const TensorView& mask,
                                      const Shape& target) {

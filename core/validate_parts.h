@@ -43,6 +43,10 @@ inline TensorView WithoutRepeats(TensorView view) {
   return view;
 }
 
+/// "FIELD: shape SHAPE has EXTENT (expected 1 or more)".
+absl::Status ZeroExtent(absl::string_view field, absl::string_view shape,
+                        absl::string_view extent);
+
 /// The shape of a key or value as the caller has it.
 std::string GivenShape(const AttentionProblem& problem,
                        const TensorView& tensor);
@@ -67,6 +71,11 @@ absl::Status ReadScales(absl::string_view field, const TensorView& rows,
                         const std::optional<TensorView>& scales,
                         bool values_checked, std::optional<TensorView>& result);
 
+/// Keys, values and their scales: fills `kv_heads`, `key_width`, `value_width`,
+/// `key_type`, `key_length`, `key_value`. Needs the query.
+absl::Status ValidateKeys(const AttentionProblem& problem,
+                          ValidatedProblem& valid);
+
 /// Scoring function and softcap: fills `scoring`, `scale`, `hidden_width`,
 /// `softcap`. Needs the extents.
 absl::Status ValidateScoring(const AttentionProblem& problem,
@@ -89,6 +98,8 @@ absl::Status ValidateMasks(const AttentionProblem& problem, int rank,
 absl::Status ValidatePerHead(const AttentionProblem& problem,
                              ValidatedProblem& valid);
 
+/// The shapes of output, weights and lse, for a query of `rank` extents.
+absl::Status SetResultShapes(int rank, ValidatedProblem& valid);
 /// Results beside output, weights and lse: fills `wanted` and the shapes of
 /// those that are asked for. Needs the shapes of output and weights.
 absl::Status ValidateWanted(const WantedOutputs& wanted,

@@ -213,7 +213,8 @@ Plan MakePlan(const ValidatedProblem& problem, const Kernels& kernels) {
   plan.padded_value_width = RoundUp(problem.value_width, kernels.lanes);
   plan.score_width = traits.score_width;
   plan.score_part = std::min(plan.score_width, kMostScorePart);
-  if (plan.rows_per_group == 0) return plan;
+  // Without elements no byte bounds the other extents.
+  if (plan.kv_groups == 0 || plan.rows_per_group == 0) return plan;
 
   const int64_t panel = 2 * kernels.lanes;
   const bool decodes = Decodes(problem, traits, plan);

@@ -2,6 +2,7 @@
 
 #include "core/cuda/plan.h"
 #include "core/cuda/plan_memory.h"
+#include "core/validate_parts.h"
 
 namespace attention::cuda {
 namespace {
@@ -33,7 +34,7 @@ InPlace InPlaceOf(const ValidatedProblem& problem,
     in_place.value = LiesInPlace(problem.key_value[0].value);
   }
   in_place.bias = problem.bias && HasAlignedRows(*problem.bias) &&
-                  LiesInPlace(WithoutRepeats(*problem.bias));
+                  LiesInPlace(internal::WithoutRepeats(*problem.bias));
   in_place.output = LiesInPlace(ReadOnly(outputs.output));
   in_place.weights =
       problem.wanted.weights && LiesInPlace(ReadOnly(outputs.weights));

@@ -130,7 +130,7 @@ class InputBringer {
   // A mask or bias, with its rows where kernels read them.
   void BringMask(const TensorView& mask, const Buffer& buffer) {
     if (buffer.bytes == 0) return;
-    const TensorView view = WithoutRepeats(mask);
+    const TensorView view = internal::WithoutRepeats(mask);
     const int64_t size = ByteSize(view.type);
     const Compact compact = CompactOf(mask);
     if (OnDevice(view)) {

@@ -178,14 +178,6 @@ void SetMasks(const ValidatedProblem& problem, Plan& plan) {
   }
 }
 
-TensorView WithoutRepeats(TensorView view) {
-  const Compact compact = CompactOf(view);
-  for (size_t n = 0; n < view.shape.size(); ++n) {
-    view.shape[n] = compact.extents[n];
-  }
-  return view;
-}
-
 Plan PlanOfInputs(const ValidatedProblem& problem, const InPlace& in_place) {
   Plan plan;
   AttentionArgs& args = plan.args;

@@ -29,8 +29,6 @@ struct Compact {
   int64_t elements;    // with what lies between rows
 };
 Compact CompactOf(const TensorView& view);
-/// Its elements once.
-TensorView WithoutRepeats(TensorView view);
 
 /// Extents and options of a problem with keys; places for query, key and value.
 Plan PlanOfInputs(const ValidatedProblem& problem, const InPlace& in_place);

@@ -124,6 +124,19 @@ TEST_P(EmptyTest, NoQueriesOfManyHeadsTakeNoTime) {
   EXPECT_EQ(results.output.element_count(), 0);
 }
 
+// Nor that of the rows of a batch without entries.
+TEST_P(EmptyTest, NoEntriesOfManyRowsTakeNoTime) {
+  constexpr int64_t kMany = int64_t{1} << 24;
+  const TensorView keys =
+      ContiguousView(DataType::kFloat32, {0, 1, 1, 1}, nullptr);
+  AttentionProblem problem;
+  problem.query =
+      ContiguousView(DataType::kFloat32, {0, kMany, kMany, 1}, nullptr);
+  problem.key_value.push_back({keys, keys});
+  ASSERT_OK_AND_ASSIGN(const Results results, Run(problem));
+  EXPECT_EQ(results.output.element_count(), 0);
+}
+
 // Nor that of the entries which share sinks.
 TEST_P(EmptyTest, NoQueriesThatShareSinksTakeNoTime) {
   const std::vector<float> ones(size_t{1} << 20, 1);

@@ -23,5 +23,11 @@ TEST(Work, WithoutKeysIsThatOfWritingResults) {
   EXPECT_EQ(Work(*Validate(builder.problem)), 2 * 4 * 3 * 6);
 }
 
+// Each of them is looked at, where nothing is written, too.
+TEST(Work, WithoutKeysIsNoLessThanItsRows) {
+  const ProblemBuilder builder({2, 4, 3, 8}, {2, 4, 0, 8}, {2, 4, 0, 0});
+  EXPECT_EQ(Work(*Validate(builder.problem)), 2 * 4 * 3);
+}
+
 }  // namespace
 }  // namespace attention

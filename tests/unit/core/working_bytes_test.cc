@@ -1,139 +1,27 @@
-// Engine::WorkingBytes() beside what computing really takes, and what becomes
-// of jobs without memory: this program counts its allocations, lets one fail,
-// and is linked so that it can (-Wl,--wrap=malloc and others).
+// Engine::WorkingBytes() beside what computing really takes.
 #include <gtest/gtest.h>
-#include <malloc.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
-#include <cstdlib>
-#include <limits>
 #include <memory>
-#include <new>
-#include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
-#include <vector>
 
 #include "core/engine.h"
-#include "core/validate.h"
-
-namespace {
-
-std::atomic<int64_t> live{0};
-std::atomic<int64_t> peak{0};
-// Calls of new, from now on, up to the one that fails; 0: none does.
-std::atomic<int64_t> until_failure{0};
-
-void* Counted(void* memory) {
-  const int64_t now = live +=
-      static_cast<int64_t>(::malloc_usable_size(memory));
-  int64_t before = peak;
-  while (before < now && !peak.compare_exchange_weak(before, now)) {
-  }
-  return memory;
-}
-
-void Uncount(void* memory) {
-  live -= static_cast<int64_t>(::malloc_usable_size(memory));
-}
-
-}  // namespace
-
-// NOLINTBEGIN(bugprone-reserved-identifier): the linker's names
-extern "C" {
-void* __real_malloc(size_t size);
-void* __real_calloc(size_t count, size_t size);
-void* __real_realloc(void* memory, size_t size);
-void* __real_aligned_alloc(size_t alignment, size_t size);
-int __real_posix_memalign(void** memory, size_t alignment, size_t size);
-void __real_free(void* memory);
-
-void* __wrap_malloc(size_t size) { return Counted(__real_malloc(size)); }
-void* __wrap_calloc(size_t count, size_t size) {
-  return Counted(__real_calloc(count, size));
-}
-void* __wrap_realloc(void* memory, size_t size) {
-  Uncount(memory);
-  return Counted(__real_realloc(memory, size));
-}
-void* __wrap_aligned_alloc(size_t alignment, size_t size) {
-  return Counted(__real_aligned_alloc(alignment, size));
-}
-int __wrap_posix_memalign(void** memory, size_t alignment, size_t size) {
-  const int error = __real_posix_memalign(memory, alignment, size);
-  if (error == 0) Counted(*memory);
-  return error;
-}
-void __wrap_free(void* memory) {
-  Uncount(memory);
-  __real_free(memory);
-}
-}  // extern "C"
-// NOLINTEND(bugprone-reserved-identifier)
-
-// What is allocated by new, also in shared libraries.
-void* operator new(size_t size) {
-  if (until_failure > 0) {
-    --until_failure;
-    if (until_failure == 0) throw std::bad_alloc();
-  }
-  void* memory = std::malloc(std::max<size_t>(size, 1));
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-void* operator new(size_t size, const std::nothrow_t&) noexcept {
-  return std::malloc(std::max<size_t>(size, 1));
-}
-void* operator new(size_t size, std::align_val_t alignment,
-                   const std::nothrow_t&) noexcept {
-  void* memory = nullptr;
-  const int error = posix_memalign(&memory, static_cast<size_t>(alignment),
-                                   std::max<size_t>(size, 1));
-  return error == 0 ? memory : nullptr;
-}
-void* operator new(size_t size, std::align_val_t alignment) {
-  void* memory = operator new(size, alignment, std::nothrow);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, size_t, std::align_val_t) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::align_val_t,
-                     const std::nothrow_t&) noexcept {
-  std::free(memory);
-}
+#include "tests/unit/core/counted_memory.h"
+#include "tests/unit/core/zero_problem.h"
 
 namespace attention {
 namespace {
 
+using testing::ZeroCase;
+using testing::ZeroProblem;
+
 // Whatever is computed takes some objects of some bytes.
 constexpr int64_t kSmallObjects = 256 << 10;
 
-struct Case {
-  const char* name;
-  int64_t heads = 1;
-  int64_t queries = 1;
-  int64_t keys = 1;
-  int64_t key_width = 8;
-  int64_t value_width = 8;
-  int64_t hidden = 0;  // additive, where it is not 0
-  DataType type = DataType::kFloat32;
-  bool bilinear = false;  // otherwise
-  bool gaussian = false;
-  bool weights = false;
-  bool nan = false;  // among the values
-  WantedOutputs more = {};
-};
-
-const Case kCases[] = {
+const ZeroCase kCases[] = {
     {.name = "Plain",
      .heads = 4,
      .queries = 300,
@@ -247,103 +135,6 @@ const Case kCases[] = {
      .nan = true},
 };
 
-// Tensors of zeros.
-class ZeroProblem {
- public:
-  explicit ZeroProblem(const Case& of) {
-    AttentionProblem problem;
-    problem.query = Add(of.type, {1, of.heads, of.queries, of.key_width});
-    problem.key_value.push_back(
-        {Add(of.type, {1, of.heads, of.keys, of.key_width}),
-         Add(of.type, {1, of.heads, of.keys, of.value_width})});
-    if (of.nan) {
-      *reinterpret_cast<float*>(memory_.back().data()) =
-          std::numeric_limits<float>::quiet_NaN();
-    }
-    if (of.hidden > 0) {
-      problem.scoring = Additive{Add(of.type, {of.key_width, of.hidden}),
-                                 Add(of.type, {of.key_width, of.hidden}),
-                                 Add(of.type, {of.hidden})};
-    } else if (of.bilinear) {
-      problem.scoring = Bilinear{Add(of.type, {of.key_width, of.key_width})};
-    } else if (of.gaussian) {
-      problem.scoring = Gaussian{};
-    }
-    problem.wanted = of.more;
-    problem.wanted.weights = of.weights;
-    problem_.emplace(*Validate(problem));
-    AddMoreResults();
-    job_.problem = &*problem_;
-    job_.outputs.output =
-        AddResult(of.type, {1, of.heads, of.queries, of.value_width});
-    if (of.weights) {
-      job_.outputs.weights =
-          AddResult(DataType::kFloat32, {1, of.heads, of.queries, of.keys});
-    }
-  }
-
-  const ValidatedProblem& problem() const { return *problem_; }
-  AttentionJob& job() { return job_; }
-
- private:
-  void AddMoreResults() {
-    AttentionOutputs& outputs = job_.outputs;
-    const auto add = [this](DataType type, const Shape& shape) {
-      return MutableContiguousView(type, shape, Take(type, shape));
-    };
-    const WantedOutputs& wanted = problem_->wanted;
-    if (wanted.top_k) {
-      outputs.top_k_indices = add(DataType::kInt64, problem_->top_k_shape);
-      outputs.top_k_weights = add(DataType::kFloat32, problem_->top_k_shape);
-    }
-    if (wanted.key_weights) {
-      outputs.key_weights =
-          add(DataType::kFloat32, problem_->key_weights_shape);
-    }
-    if (wanted.scores) {
-      outputs.scores = add(DataType::kFloat32, problem_->weights_shape);
-    }
-  }
-  std::byte* Take(DataType type, const Shape& shape) {
-    int64_t bytes = ByteSize(type);
-    for (const int64_t extent : shape) bytes *= extent;
-    return memory_.emplace_back(static_cast<size_t>(bytes)).data();
-  }
-  TensorView Add(DataType type, const Shape& shape) {
-    return ContiguousView(type, shape, Take(type, shape));
-  }
-  MutableTensorView AddResult(DataType type, const Shape& shape) {
-    return MutableContiguousView(type, shape, Take(type, shape));
-  }
-
-  std::vector<std::vector<std::byte>> memory_;
-  std::optional<ValidatedProblem> problem_;
-  AttentionJob job_;
-};
-
-// Whichever allocation fails, a job that was computed before is not touched.
-TEST(WithoutMemoryTest, WhatIsComputedStays) {
-  EngineOptions options;
-  options.backend = "cpu";
-  options.threads = 1;
-  const auto engine = *Engine::Create(std::move(options));
-  const WorkerPool::InPlace one_thread;
-  bool failed = true;
-  for (int64_t n = 1; failed; ++n) {
-    ZeroProblem small({.name = "Small", .keys = 4});
-    ZeroProblem large({.name = "Large", .queries = 300, .keys = 300});
-    std::vector<AttentionJob> jobs = {small.job(), large.job()};
-    jobs[0].outputs.output.data[0] = std::byte{1};
-    until_failure = n;
-    engine->backends()[0]->Run(absl::MakeSpan(jobs), {engine->workers()});
-    failed = until_failure == 0;
-    until_failure = 0;
-    const bool computed = jobs[0].outputs.output.data[0] == std::byte{0};
-    EXPECT_EQ(jobs[0].status.ok(), computed) << "allocation " << n;
-    EXPECT_TRUE(failed || (computed && jobs[1].status.ok()));
-  }
-}
-
 // Nobody counts their memory (Engine::IsQuick).
 TEST(QuickProblemsTest, FitIntoWhatAThreadKeeps) {
   EngineOptions options;
@@ -351,7 +142,7 @@ TEST(QuickProblemsTest, FitIntoWhatAThreadKeeps) {
   options.threads = 1;
   const auto engine = *Engine::Create(std::move(options));
   int quick = 0;
-  const auto expect_fits = [&](const Case& of) {
+  const auto expect_fits = [&](const ZeroCase& of) {
     const ZeroProblem zeros(of);
     if (!engine->IsQuick(zeros.problem())) return;
     ++quick;
@@ -365,11 +156,11 @@ TEST(QuickProblemsTest, FitIntoWhatAThreadKeeps) {
        {DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16}) {
     for (const int64_t width : {1, 100, 1000, 4000, 8000, 16'000}) {
       for (const bool weights : {false, true}) {
-        Case of = {.name = "Quick",
-                   .key_width = width,
-                   .value_width = 1,
-                   .type = type,
-                   .weights = weights};
+        ZeroCase of = {.name = "Quick",
+                       .key_width = width,
+                       .value_width = 1,
+                       .type = type,
+                       .weights = weights};
         expect_fits(of);
         of.gaussian = true;
         expect_fits(of);
@@ -389,7 +180,7 @@ TEST(QuickProblemsTest, FitIntoWhatAThreadKeeps) {
   EXPECT_GT(quick, 100);
 }
 
-using Parameter = std::tuple<std::string, int, Case>;
+using Parameter = std::tuple<std::string, int, ZeroCase>;
 
 class WorkingBytesTest : public ::testing::TestWithParam<Parameter> {
  protected:
@@ -401,10 +192,10 @@ class WorkingBytesTest : public ::testing::TestWithParam<Parameter> {
   }
   // Most bytes that were allocated while it was computed.
   int64_t Measure(ZeroProblem& zeros) const {
-    const int64_t before = live;
-    peak = before;
+    const int64_t before = testing::LiveBytes();
+    testing::ForgetPeak();
     EXPECT_TRUE(engine_->Run(zeros.job()).ok());
-    return peak - before;
+    return testing::PeakBytes() - before;
   }
 
   std::unique_ptr<Engine> engine_;
@@ -415,9 +206,9 @@ TEST_P(WorkingBytesTest, IsNotLessThanWhatIsTakenAndGivenBack) {
   const int64_t kept =
       engine_->workers().threads() * Backend::kThreadBytes + kSmallObjects;
   const int64_t bound = engine_->WorkingBytes(zeros.problem());
-  const int64_t before = live;
+  const int64_t before = testing::LiveBytes();
   EXPECT_LE(Measure(zeros), bound + kept);
-  EXPECT_LE(live - before, kept);
+  EXPECT_LE(testing::LiveBytes() - before, kept);
 }
 
 // Otherwise problems would be refused for nothing.

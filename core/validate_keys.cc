@@ -1,0 +1,203 @@
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/validate_parts.h"
+
+namespace attention::internal {
+namespace {
+
+// The rules that a key and a value share: rank, batch.
+absl::Status CheckBesideQuery(absl::string_view field, const TensorView& tensor,
+                              const TensorView& query) {
+  if (absl::Status status = CheckView(field, tensor); !status.ok()) {
+    return status;
+  }
+  if (tensor.rank() != query.rank()) {
+    return FieldError(
+        field,
+        absl::StrCat("shape ", ShapeToString(tensor.shape), " has ",
+                     tensor.rank(), " dimensions, query has ", query.rank(),
+                     " (query, key and value share one number)"));
+  }
+  if (tensor.rank() > 2 && tensor.shape[0] != query.shape[0]) {
+    return FieldError(field, absl::StrCat("shape ", ShapeToString(tensor.shape),
+                                          " has batch ", tensor.shape[0],
+                                          ", query has ", query.shape[0]));
+  }
+  return absl::OkStatus();
+}
+
+// One extent of a key or value against what the other tensors have.
+absl::Status CheckExtent(const AttentionProblem& problem,
+                         absl::string_view field, const TensorView& tensor,
+                         absl::string_view extent, int64_t had,
+                         absl::string_view other, int64_t expected) {
+  if (had == expected) return absl::OkStatus();
+  return FieldError(
+      field, absl::StrCat("shape ", GivenShape(problem, tensor), " has ",
+                          extent, " ", had, ", ", other, " has ", expected));
+}
+
+// Of all keys and values there is one type, which the first key sets.
+absl::Status CheckTypes(absl::string_view key_name, const TensorView& key,
+                        absl::string_view value_name, const TensorView& value,
+                        const TensorView& first_key) {
+  if (!IsAttentionType(key.type) && !IsScaledType(key.type)) {
+    return FieldError(
+        key_name, absl::StrCat("datatype ", Name(key.type),
+                               " (expected FP32, FP16, BF16, INT8 or FP8)"));
+  }
+  if (key.type != first_key.type) {
+    return FieldError(key_name,
+                      absl::StrCat("datatype ", Name(key.type), ", key[0] has ",
+                                   Name(first_key.type)));
+  }
+  if (value.type != key.type) {
+    return FieldError(
+        value_name,
+        absl::StrCat("datatype ", Name(value.type), ", ", key_name, " has ",
+                     Name(key.type), " (key and value share one)"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckHeads(const AttentionProblem& problem,
+                        absl::string_view field, const TensorView& key,
+                        int64_t heads, const ValidatedProblem& valid) {
+  if (heads == 0) return ZeroExtent(field, GivenShape(problem, key), "0 heads");
+  if (valid.query_heads % heads != 0) {
+    return FieldError(
+        field,
+        absl::StrCat("shape ", GivenShape(problem, key), " has ", heads,
+                     " heads, query has ", valid.query_heads,
+                     " (the query's heads are a multiple of the key's)"));
+  }
+  return absl::OkStatus();
+}
+
+// A field of a block: "key", or "key[1]" where there are several. Text is put
+// together for these alone: small problems feel it.
+class BlockName {
+ public:
+  BlockName(absl::string_view field, size_t index, bool several)
+      : field_(field) {
+    if (several) numbered_ = absl::StrCat(field, "[", index, "]");
+  }
+  // NOLINTNEXTLINE(google-explicit-constructor): it is a name
+  operator absl::string_view() const {
+    return numbered_.empty() ? field_ : numbered_;
+  }
+
+ private:
+  absl::string_view field_;
+  std::string numbered_;
+};
+
+// The rules for a block's keys and values. Those of the first block set the
+// extents that the others must share.
+absl::Status CheckBlock(const AttentionProblem& problem, size_t index,
+                        ValidatedProblem& valid) {
+  const auto& [key, value, key_scale, value_scale, scales_checked, page] =
+      problem.key_value[index];
+  const bool several = problem.key_value.size() > 1;
+  const BlockName key_name("key", index, several);
+  const BlockName value_name("value", index, several);
+  absl::Status status = CheckTypes(key_name, key, value_name, value,
+                                   problem.key_value.front().key);
+  if (status.ok()) status = CheckBesideQuery(key_name, key, problem.query);
+  if (status.ok()) status = CheckBesideQuery(value_name, value, problem.query);
+  if (!status.ok()) return status;
+
+  const Shape key_shape = Widen(key).shape;
+  const Shape value_shape = Widen(value).shape;
+  if (index == 0) {
+    status = CheckHeads(problem, key_name, key, key_shape[1], valid);
+    if (!status.ok()) return status;
+    valid.kv_heads = key_shape[1];
+    valid.key_width = key_shape[3];
+    valid.value_width = value_shape[3];
+    if (valid.key_width == 0) {
+      return ZeroExtent(key_name, GivenShape(problem, key), "width 0");
+    }
+  }
+  status.Update(CheckExtent(problem, key_name, key, "heads", key_shape[1],
+                            "key[0]", valid.kv_heads));
+  status.Update(CheckExtent(problem, key_name, key, "width", key_shape[3],
+                            "key[0]", valid.key_width));
+  status.Update(CheckExtent(problem, value_name, value, "heads", value_shape[1],
+                            key_name, key_shape[1]));
+  status.Update(CheckExtent(problem, value_name, value, "length",
+                            value_shape[2], key_name, key_shape[2]));
+  status.Update(CheckExtent(problem, value_name, value, "width", value_shape[3],
+                            "value[0]", valid.value_width));
+  return status;
+}
+
+// A block's scales, where it has some.
+absl::Status ReadBlockScales(const AttentionProblem& problem, size_t index,
+                             ValidatedProblem::Block& block) {
+  const KeyValueBlock& given = problem.key_value[index];
+  if (!IsScaledType(given.key.type) && !given.key_scale && !given.value_scale) {
+    return absl::OkStatus();
+  }
+  const bool several = problem.key_value.size() > 1;
+  absl::Status status =
+      ReadScales(BlockName("key_scale", index, several), given.key,
+                 given.key_scale, given.scales_checked, block.key_scale);
+  if (!status.ok()) return status;
+  return ReadScales(BlockName("value_scale", index, several), given.value,
+                    given.value_scale, given.scales_checked, block.value_scale);
+}
+
+bool AreAlike(const TensorView& a, const TensorView& b) {
+  return a.type == b.type && a.shape == b.shape &&
+         a.strides.size() == b.strides.size();
+}
+
+// Checks one block. Pages are many, and most are like the first.
+absl::Status AddBlock(const AttentionProblem& problem, size_t index,
+                      ValidatedProblem& valid) {
+  const KeyValueBlock& given = problem.key_value[index];
+  const KeyValueBlock& first = problem.key_value.front();
+  if (index == 0 || !AreAlike(given.key, first.key) ||
+      !AreAlike(given.value, first.value)) {
+    absl::Status status = CheckBlock(problem, index, valid);
+    if (!status.ok()) return status;
+  }
+  ValidatedProblem::Block block = {.key = Widen(given.key),
+                                   .value = Widen(given.value),
+                                   .first_key = valid.key_length,
+                                   .page = given.page};
+  block.key_count = block.key.shape[2];
+  if (absl::Status status = ReadBlockScales(problem, index, block);
+      !status.ok()) {
+    return status;
+  }
+  if (__builtin_add_overflow(valid.key_length, block.key_count,
+                             &valid.key_length)) {
+    return FieldError(BlockName("key", index, problem.key_value.size() > 1),
+                      "the blocks together pass 2^63 - 1 keys");
+  }
+  if (block.key_count > 0) valid.key_value.push_back(std::move(block));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ValidateKeys(const AttentionProblem& problem,
+                          ValidatedProblem& valid) {
+  valid.kv_heads = valid.query_heads;
+  valid.key_width = valid.query_width;
+  valid.key_value.reserve(problem.key_value.size());
+  valid.key_type = problem.key_value.empty()
+                       ? problem.query.type
+                       : problem.key_value.front().key.type;
+  for (size_t i = 0; i < problem.key_value.size(); ++i) {
+    absl::Status status = AddBlock(problem, i, valid);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace attention::internal
