@@ -132,6 +132,8 @@ class AttentionCluster(Connections):
         """Moves a node's keys to others while calls go on, and ends its server.
 
         node: NodeReport.node. timeout: seconds; None: as long as it takes.
+        NotFoundError where the server is gone, also where it dies meanwhile: nodes()
+        has the one that came in its place.
         """
         self._copy("drain", node, timeout=timeout)
 

@@ -100,7 +100,11 @@ class MapActor:
         return {node.name: node.target for node in self._state.nodes()}
 
     def drain(self, name: str) -> None:
-        """Moves all that a node holds to others, and lets it go."""
+        """Moves all that a node holds to others, and lets it go.
+
+        NotFoundError where its server is lost meanwhile: its actor may have another
+        one by then, which holds keys.
+        """
         node = self._state.node(name)
         self._state.set_draining(name)
         others = [n for n in self._state.usable() if n.name != name]

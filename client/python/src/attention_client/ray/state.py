@@ -98,12 +98,15 @@ class State:
             self._nodes[node.name] = node
 
     def set_draining(self, name: str, *, draining: bool = True) -> None:
-        self.add_node(dataclasses.replace(self.node(name), is_draining=draining))
+        with self._lock:  # a node that is lost meanwhile stays lost
+            self.add_node(dataclasses.replace(self.node(name), is_draining=draining))
 
     def remove_node(self, name: str) -> None:
+        """NotFoundError where it has been lost, or removed, meanwhile."""
         with self._lock:
+            self.node(name)
             _kv().delete(self._key(f"node/{name}"))
-            self._nodes.pop(name, None)
+            del self._nodes[name]
 
     def lose(self, name: str) -> bool:
         """Forgets a node, and every replica that it had; whether it was there."""
