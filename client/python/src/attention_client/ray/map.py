@@ -377,6 +377,6 @@ class MapActor:
         self._watch.end()
         # All at once: one that hangs takes its time.
         with ThreadPoolExecutor(32) as threads:
-            for node in self._state.nodes():
+            for node in self._state.nodes() + self._state.lost():
                 threads.submit(moving.stop, node.actor)
         self._state.forget()
