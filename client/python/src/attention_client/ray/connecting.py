@@ -27,6 +27,7 @@ _REPEATABLE = frozenset(
         "names",
         "nodes",
         "refresh",
+        "retract",
         "targets",
     )
 )
