@@ -21,6 +21,7 @@ _REPEATABLE = frozenset(
         "copied_bytes",
         "delete",
         "describe",
+        "end",
         "export",
         "extend",
         "give_up",
