@@ -213,6 +213,8 @@ class ShardedSequence(EndsWithBlock):
         length: the first keys of every layer, in place of all.
         """
         self._cluster._check_open()
+        if length is not None:
+            length = fanout.integer(length, "length")
         seconds = self._seconds(timeout)
         with self._cluster._making(name) as new:
             made, lengths = self._cluster._ask(
@@ -223,6 +225,7 @@ class ShardedSequence(EndsWithBlock):
     def truncate(self, length: int, *, timeout: float | None = None) -> None:
         """Keeps the first keys of every layer."""
         self._cluster._check_open()
+        length = fanout.integer(length, "length")
         self._map = self._cluster._ask(
             "truncate", self.name, length, timeout=self._seconds(timeout)
         )
