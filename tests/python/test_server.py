@@ -51,7 +51,7 @@ def test_it_serves_on_a_unix_socket():
 
 
 def test_a_wrong_flag_is_told_in_the_servers_words():
-    with pytest.raises(RuntimeError, match="worker-threats.*worker-threads"):
+    with pytest.raises(RuntimeError, match=r"worker-threats.*worker-threads"):
         LocalServer(worker_threats=1)
 
 
@@ -72,7 +72,7 @@ def test_a_program_that_does_not_listen_is_ended(tmp_path):
     program = tmp_path / "silent"
     program.write_text("#!/bin/sh\nexec sleep 600\n")
     program.chmod(0o755)
-    with pytest.raises(TimeoutError, match="does not listen after 0.2 s"):
+    with pytest.raises(TimeoutError, match=r"does not listen after 0\.2 s"):
         LocalServer(program, start_timeout=0.2)
 
 
