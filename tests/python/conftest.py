@@ -49,3 +49,26 @@ def sequence(computing):
     """One of two layers, on a server and in an engine."""
     with computing.sequence(heads=HEADS, width=WIDTH, layers=2) as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def sharing():
+    """A server that takes shared memory."""
+    with LocalServer(allow_shared_memory=True) as running:
+        yield running
+
+
+@pytest.fixture
+def both(sharing):
+    """A client over the wire, and one through shared memory."""
+    with (
+        Client(sharing.target, shared_memory=False) as wire,
+        Client(sharing.target) as shared,
+    ):
+        yield wire, shared
+
+
+@pytest.fixture
+def large(normal):
+    """Query, key and value, large enough for shared memory."""
+    return [normal(2, 4, 96, 64), normal(2, 4, 160, 64), normal(2, 4, 160, 48)]

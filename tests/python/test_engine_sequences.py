@@ -70,11 +70,13 @@ def test_errors_are_those_of_a_server(client, engine, rows, normal, options, row
 
 
 def test_memory_has_a_limit(rows):
-    with Engine(threads=1, resident_memory_limit=1 << 20) as engine:
-        with engine.sequence(heads=HEADS, width=WIDTH) as sequence:
-            with pytest.raises(ResourceExhaustedError, match="of 1048576 bytes"):
-                sequence.append(*rows(10_000))
-            assert sequence.append(*rows(10)) == 10
+    with (
+        Engine(threads=1, resident_memory_limit=1 << 20) as engine,
+        engine.sequence(heads=HEADS, width=WIDTH) as sequence,
+    ):
+        with pytest.raises(ResourceExhaustedError, match="of 1048576 bytes"):
+            sequence.append(*rows(10_000))
+        assert sequence.append(*rows(10)) == 10
     with pytest.raises(InvalidArgumentError, match="resident_memory_limit: 0"):
         Engine(resident_memory_limit=0)
 

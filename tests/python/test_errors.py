@@ -36,7 +36,7 @@ SMALL = [np.ones((3, 4), np.float32)] * 3
 
 
 def test_an_error_names_the_field(computing):
-    with pytest.raises(InvalidArgumentError, match="expected|needs") as caught:
+    with pytest.raises(InvalidArgumentError, match=r"expected|needs") as caught:
         computing.attend(SMALL[0], np.ones((3, 5), np.float32), SMALL[2])
     assert caught.value.field == "key"
     assert caught.value.code == grpc.StatusCode.INVALID_ARGUMENT
@@ -98,13 +98,13 @@ def test_a_timeout_is_a_number_of_seconds(client, timeout):
         lambda: next(client.attend_many([], timeout=timeout)),
         lambda: Client(client.target, timeout=timeout),
     ):
-        with pytest.raises(InvalidArgumentError, match="timeout: .*expected seconds"):
+        with pytest.raises(InvalidArgumentError, match=r"timeout: .*expected seconds"):
             call()
 
 
 @pytest.mark.parametrize("timeout", [None, 0, -1])
 def test_a_client_waits_for_some_time(client, timeout):
-    with pytest.raises(InvalidArgumentError, match="timeout: .*expected"):
+    with pytest.raises(InvalidArgumentError, match=r"timeout: .*expected"):
         Client(client.target, timeout=timeout)
 
 
@@ -118,20 +118,25 @@ def test_no_time_left_is_a_deadline(client):
 
 @pytest.mark.parametrize(
     "target",
-    [5, "", None, "localhost", "localhost:", ":8001", "localhost:0", "localhost:65536"]
-    + ["http://localhost:8001", "https://a", "a/b:1", "::1", "a:1:2", "a:x"],
+    [
+        *(5, "", None, "localhost", "localhost:", ":8001", "localhost:0"),
+        *("localhost:65536", "http://localhost:8001", "https://a", "a/b:1", "::1"),
+        *("a:1:2", "a:x"),
+    ],
 )
 def test_a_target_is_a_host_and_a_port(target):
     with pytest.raises(
-        InvalidArgumentError, match="target: .*expected HOST:PORT, such"
+        InvalidArgumentError, match=r"target: .*expected HOST:PORT, such"
     ):
         Client(target)
 
 
 @pytest.mark.parametrize(
     "target",
-    ["localhost:1", "a.example:65535", "[::1]:8001", "unix:/a", "unix:///a", "dns:a"]
-    + ["dns:///a:1", "ipv4:127.0.0.1:1", "xds:///a"],
+    [
+        *("localhost:1", "a.example:65535", "[::1]:8001", "unix:/a", "unix:///a"),
+        *("dns:a", "dns:///a:1", "ipv4:127.0.0.1:1", "xds:///a"),
+    ],
 )
 def test_a_target_may_name_a_resolver(target):
     with Client(target) as client:
@@ -187,9 +192,12 @@ def test_what_a_server_lacks_is_told_in_its_words():
     def answer(_, context):
         context.abort(grpc.StatusCode.UNIMPLEMENTED, "this build has no such kernel")
 
-    with FailingServer(answer) as fake, Client(fake.target) as client:
-        with pytest.raises(UnimplementedError, match="^this build has no such kernel$"):
-            client.attend(*SMALL)
+    with (
+        FailingServer(answer) as fake,
+        Client(fake.target) as client,
+        pytest.raises(UnimplementedError, match=r"^this build has no such kernel$"),
+    ):
+        client.attend(*SMALL)
 
 
 @pytest.mark.parametrize(
@@ -246,7 +254,7 @@ def test_metadata_that_can_be_sent_is(client):
 
 
 def test_an_unknown_option_is_a_type_error(computing):
-    with pytest.raises(TypeError, match="no option valid_length .*valid_lens"):
+    with pytest.raises(TypeError, match=r"no option valid_length .*valid_lens"):
         computing.attend(*SMALL, valid_length=[3])
 
 
@@ -275,9 +283,11 @@ def test_a_message_that_grpc_cannot_count_is_refused():
 
 
 def test_nobody_there_is_unavailable(tmp_path):
-    with Client(f"unix:{tmp_path}/nobody") as client:
-        with pytest.raises(UnavailableError):
-            client.attend(*SMALL, timeout=10)
+    with (
+        Client(f"unix:{tmp_path}/nobody") as client,
+        pytest.raises(UnavailableError),
+    ):
+        client.attend(*SMALL, timeout=10)
 
 
 def test_a_server_that_drains_is_tried_again():
@@ -299,9 +309,12 @@ def test_what_a_caller_may_not_do_is_permission_denied():
     def answer(_, context):
         context.abort(grpc.StatusCode.PERMISSION_DENIED, "you may not")
 
-    with FailingServer(answer) as fake, Client(fake.target) as client:
-        with pytest.raises(PermissionDeniedError, match="you may not") as caught:
-            client.attend(*SMALL)
+    with (
+        FailingServer(answer) as fake,
+        Client(fake.target) as client,
+        pytest.raises(PermissionDeniedError, match="you may not") as caught,
+    ):
+        client.attend(*SMALL)
     assert isinstance(caught.value, PermissionError)
 
 
@@ -317,9 +330,12 @@ def test_the_time_to_try_again_is_told():
         )
         context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "full")
 
-    with FailingServer(answer) as fake, Client(fake.target) as client:
-        with pytest.raises(ResourceExhaustedError, match="full") as caught:
-            client.attend(*SMALL)
+    with (
+        FailingServer(answer) as fake,
+        Client(fake.target) as client,
+        pytest.raises(ResourceExhaustedError, match="full") as caught,
+    ):
+        client.attend(*SMALL)
     assert caught.value.retry_after == 1.5
 
 
@@ -345,6 +361,8 @@ def test_a_deadline_is_a_timeout(client, normal):
 def test_credentials_are_grpcs(server):
     # A server without encryption does not answer a caller who expects it.
     credentials = grpc.ssl_channel_credentials()
-    with Client(server.target, credentials=credentials) as client:
-        with pytest.raises(AttentionError):
-            client.attend(*SMALL, timeout=5)
+    with (
+        Client(server.target, credentials=credentials) as client,
+        pytest.raises(AttentionError),
+    ):
+        client.attend(*SMALL, timeout=5)

@@ -87,13 +87,13 @@ def test_data_estimates_and_weights_are_drawn(client, data):
 def test_what_does_not_fit_is_said(client):
     with pytest.raises(ValueError, match=r"at: shape \(\) \(expected \(N\)"):
         kernel_regression(client, [1], [1], 3)
-    with pytest.raises(ValueError, match="y: 1 observations .expected"):
+    with pytest.raises(ValueError, match=r"y: 1 observations .expected"):
         kernel_regression(client, [1, 2], [1], [1])
-    with pytest.raises(ValueError, match="at: points of 1 dimensions .expected 2"):
+    with pytest.raises(ValueError, match=r"at: points of 1 dimensions .expected 2"):
         kernel_regression(client, [[1, 2]], [1], [1])
-    with pytest.raises(ValueError, match="kernel: 'cosine' .expected one of gaussian"):
+    with pytest.raises(ValueError, match=r"kernel: 'cosine' .expected one of gaussian"):
         kernel_regression(client, [1], [1], [1], kernel="cosine")
-    with pytest.raises(ValueError, match="sigma: 0 .expected more than 0"):
+    with pytest.raises(ValueError, match=r"sigma: 0 .expected more than 0"):
         kernel_regression(client, [1], [1], [1], sigma=0, kernel="boxcar")
     with pytest.raises(ValueError, match="expected 1 or more"):
         show_kernel_regression([1], [1])

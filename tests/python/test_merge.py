@@ -1,5 +1,6 @@
 """Results of shards, merged."""
 
+import itertools
 import subprocess
 import sys
 from pathlib import Path
@@ -40,7 +41,7 @@ def test_shards_give_the_result_of_all_keys(client, normal, kind, cuts):
             key_offset=start,
             **options,
         )
-        for start, end in zip(cuts, cuts[1:])
+        for start, end in itertools.pairwise(cuts)
     ]
     merged, whole = merge(parts), client.attend(query, key, value, **options)
     assert merged.output.dtype == whole.output.dtype

@@ -80,10 +80,12 @@ def test_a_copy_has_the_settings_and_a_channel_of_its_own(server):
 
 def test_an_async_client_is_copied_too(server):
     async def main():
-        async with AsyncClient(server.target, timeout=7) as client:
-            async with pickle.loads(pickle.dumps(client)) as copied:
-                assert copied.timeout == 7
-                return (await copied.attend(*ONES)).output.shape
+        async with (
+            AsyncClient(server.target, timeout=7) as client,
+            pickle.loads(pickle.dumps(client)) as copied,
+        ):
+            assert copied.timeout == 7
+            return (await copied.attend(*ONES)).output.shape
 
     assert asyncio.run(main()) == (2, 2)
 
@@ -94,15 +96,17 @@ def test_a_copy_reads_the_files_of_tls_again(tmp_path):
     data = pickle.dumps(Client("127.0.0.1:1", tls=Tls(ca=str(authority))))
     assert str(authority).encode() in data
     authority.unlink()
-    with pytest.raises(FileNotFoundError, match="ca.pem"):
+    with pytest.raises(FileNotFoundError, match=r"ca\.pem"):
         pickle.loads(data)
 
 
 def test_credentials_of_grpc_are_not_copied():
     credentials = grpc.ssl_channel_credentials()
-    with Client("127.0.0.1:1", credentials=credentials) as client:
-        with pytest.raises(TypeError, match="expected tls=Tls"):
-            pickle.dumps(client)
+    with (
+        Client("127.0.0.1:1", credentials=credentials) as client,
+        pytest.raises(TypeError, match="expected tls=Tls"),
+    ):
+        pickle.dumps(client)
 
 
 def test_a_client_shows_its_settings_without_secrets():

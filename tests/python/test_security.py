@@ -220,9 +220,11 @@ def test_the_server_itself_takes_tls_and_a_token(folder, guarded):
 
 def test_the_server_itself_refuses_another_token(folder, guarded):
     tls = Tls(ca=folder / "ca.pem")
-    with Client(guarded.address, tls=tls, token="other") as client:
-        with pytest.raises(UnauthenticatedError) as failed:
-            client.attend(*ONES)
+    with (
+        Client(guarded.address, tls=tls, token="other") as client,
+        pytest.raises(UnauthenticatedError) as failed,
+    ):
+        client.attend(*ONES)
     assert isinstance(failed.value, PermissionError)
     assert failed.value.code == grpc.StatusCode.UNAUTHENTICATED
 

@@ -144,7 +144,7 @@ def test_a_parameter_set_that_is_not_there_is_no_lost_sequence(sequence, normal)
 
 def test_an_idle_sequence_expires(computing):
     sequence = computing.sequence(heads=1, width=1, idle_limit=0.001)
-    with pytest.raises(NotFoundError, match="expired|no sequence"):
+    with pytest.raises(NotFoundError, match=r"expired|no sequence"):
         for _ in range(600):
             sequence.describe()
             time.sleep(0.1)

@@ -69,7 +69,7 @@ def test_scales_are_where_the_datatype_has_them(computing, sequence, rows):
         bare, _ = quantize(key)
         with pytest.raises(InvalidArgumentError, match="key_scale: missing"):
             scaled.append(bare, value)
-        with pytest.raises(InvalidArgumentError, match="value: row .* holds NaN"):
+        with pytest.raises(InvalidArgumentError, match=r"value: row .* holds NaN"):
             scaled.append(key, np.full_like(value, np.nan))
         with pytest.raises(InvalidArgumentError, match="key: no pair"):
             scaled.append((key, key, key), value)

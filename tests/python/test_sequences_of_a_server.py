@@ -82,30 +82,33 @@ def test_names_of_several_servers_have_one_deadline(client, monkeypatch):
 @pytest.mark.parametrize("error", [None, KeyboardInterrupt()])
 def test_what_nobody_can_name_is_not_left(rows, error):
     kind = type(error) if error else DeadlineExceededError
-    with LocalServer(resident_folder=True) as server, Client(server.target) as client:
-        with client.sequence(heads=HEADS, width=WIDTH) as sequence:
-            sequence.append(*rows(3))
-            sequence.export("file")
-            for method, call in (
-                (
-                    _channel.CREATE,
-                    lambda **name: client.sequence(heads=1, width=1, **name),
-                ),
-                (_channel.FORK, lambda **name: sequence.fork(length=1, **name)),
-                (
-                    _channel.IMPORT,
-                    lambda **name: client.import_sequence("file", **name),
-                ),
-            ):
-                Lost(client, method, error)
-                with pytest.raises(kind):
-                    call()
-                assert [one.name for one in client.sequences()] == [sequence.name]
-                # One of a given name may have been there before.
-                Lost(client, method, error)
-                with pytest.raises(kind):
-                    call(name="given")
-                client.open_sequence("given").delete()
+    with (
+        LocalServer(resident_folder=True) as server,
+        Client(server.target) as client,
+        client.sequence(heads=HEADS, width=WIDTH) as sequence,
+    ):
+        sequence.append(*rows(3))
+        sequence.export("file")
+        for method, call in (
+            (
+                _channel.CREATE,
+                lambda **name: client.sequence(heads=1, width=1, **name),
+            ),
+            (_channel.FORK, lambda **name: sequence.fork(length=1, **name)),
+            (
+                _channel.IMPORT,
+                lambda **name: client.import_sequence("file", **name),
+            ),
+        ):
+            Lost(client, method, error)
+            with pytest.raises(kind):
+                call()
+            assert [one.name for one in client.sequences()] == [sequence.name]
+            # One of a given name may have been there before.
+            Lost(client, method, error)
+            with pytest.raises(kind):
+                call(name="given")
+            client.open_sequence("given").delete()
 
 
 def test_what_would_make_two_sequences_is_not_tried_again():
@@ -140,11 +143,14 @@ def test_what_would_make_two_sequences_is_not_tried_again():
 
 
 def test_a_failure_is_not_hidden_by_a_deletion_that_fails(rows):
-    with LocalServer() as server, Client(server.target) as client:
-        with pytest.raises(KeyError, match="mine"):
-            with client.sequence(heads=1, width=1):
-                server.stop()
-                raise KeyError("mine")
+    with (
+        LocalServer() as server,
+        Client(server.target) as client,
+        pytest.raises(KeyError, match="mine"),
+        client.sequence(heads=1, width=1),
+    ):
+        server.stop()
+        raise KeyError("mine")
 
 
 def test_a_sequence_that_went_with_its_server_is_lost(rows, normal):
@@ -161,7 +167,9 @@ def test_a_sequence_that_went_with_its_server_is_lost(rows, normal):
             lambda: client.attend_sequences([sequence], query[None]),
             lambda: sequence.describe(),
         ):
-            with pytest.raises(SequenceLostError, match="'gone' is lost.*started anew"):
+            with pytest.raises(
+                SequenceLostError, match=r"'gone' is lost.*started anew"
+            ):
                 call()
         with pytest.raises(NotFoundError) as caught:
             client.open_sequence("gone")

@@ -1,10 +1,12 @@
 """A server of one's own: how it starts, and that it always ends."""
 
 import contextlib
+import errno
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import types
 from pathlib import Path
 
@@ -49,7 +51,7 @@ def test_it_serves_on_a_unix_socket():
 
 
 def test_a_wrong_flag_is_told_in_the_servers_words():
-    with pytest.raises(RuntimeError, match="worker-threats.*worker-threads"):
+    with pytest.raises(RuntimeError, match=r"worker-threats.*worker-threads"):
         LocalServer(worker_threats=1)
 
 
@@ -70,8 +72,25 @@ def test_a_program_that_does_not_listen_is_ended(tmp_path):
     program = tmp_path / "silent"
     program.write_text("#!/bin/sh\nexec sleep 600\n")
     program.chmod(0o755)
-    with pytest.raises(TimeoutError, match="does not listen after 0.2 s"):
+    with pytest.raises(TimeoutError, match=r"does not listen after 0\.2 s"):
         LocalServer(program, start_timeout=0.2)
+
+
+def test_without_room_for_its_watchdog_it_is_ended(monkeypatch, tmp_path):
+    start, started = subprocess.Popen, []
+
+    def start_one(*arguments, **options):
+        if started:
+            raise BlockingIOError(errno.EAGAIN, "no more processes")
+        started.append(start(*arguments, **options))
+        return started[0]
+
+    monkeypatch.setattr(subprocess, "Popen", start_one)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(BlockingIOError):
+        LocalServer()
+    assert has_ended(started[0].pid)
+    assert not list(tmp_path.iterdir())
 
 
 FORKS = """

@@ -1,4 +1,4 @@
-"""What a user does with the wheels: tests/python/wheels runs it where nothing else is."""
+"""What a user does with the wheels; tests/python/wheels runs it with nothing else."""
 
 import subprocess
 import sys

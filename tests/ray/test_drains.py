@@ -1,12 +1,18 @@
 """Nodes that are emptied and let go, amid calls."""
 
+import os
+import signal
+
 import numpy as np
+import psutil
 import pytest
+import ray
 from checked import HEADS, KEYS, WIDTH, report
 from ray._raylet import GcsClient
 from waiting import wait_for_nodes, wait_until
 
-from attention_client.ray import moving
+from attention_client import NotFoundError
+from attention_client.ray import AttentionCluster, moving
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
@@ -40,6 +46,33 @@ def test_a_drain_goes_on_where_other_nodes_die(cluster, normal, kill):
         np.testing.assert_array_equal(sequence.attend(rows[0]).output, expected)
     wait_for_nodes(cluster, 3)
     cluster.add_nodes(1)
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_server_that_comes_amid_a_drain_goes_on():
+    with AttentionCluster(2, name="amid", cpus=0) as cluster:
+        victim, other = cluster.nodes()
+
+        def prepare(of):
+            empty = of._empty
+
+            def crash(name):
+                os.kill(victim.pid, signal.SIGKILL)
+                # Until another one is there, with the first one's actor.
+                for _ in range(3000):
+                    names = {node.node for node in of.nodes()}
+                    if len(names) == 2 and name not in names:
+                        break
+                empty(name)
+
+            of._empty = crash
+
+        ray.get(cluster._map.__ray_call__.remote(prepare), timeout=60)
+        with pytest.raises(NotFoundError, match=victim.node):
+            cluster.drain(victim.node)
+        (new,) = [one for one in cluster.nodes() if one.node != other.node]
+        assert new.ray_node == victim.ray_node
+        assert psutil.pid_exists(new.pid)
 
 
 def test_a_sequence_without_keys_moves(cluster, normal):

@@ -7,6 +7,7 @@ import signal
 import threading
 
 import numpy as np
+import psutil
 import pytest
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -66,6 +67,22 @@ def test_a_name_is_free_once_its_cluster_has_ended(monkeypatch):
         patched.setattr(ray, "get_actor", find)
         cluster.shutdown()
     AttentionCluster(1, name="again", cpus=0).shutdown()
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_cluster_whose_map_restarts_at_its_end_leaves_no_server(monkeypatch):
+    with AttentionCluster(1, name="ended", cpus=0, is_kept=True) as cluster:
+        (node,) = cluster.nodes()
+        ask, asked = moving.ask_handle, []
+
+        def restarting(*arguments):
+            asked.append(arguments)
+            if len(asked) == 1:
+                raise moving.RestartingError("told to fail")
+            return ask(*arguments)
+
+        monkeypatch.setattr(moving, "ask_handle", restarting)
+    wait_until(lambda: not psutil.pid_exists(node.pid))
 
 
 def test_a_drain_that_ended_with_the_map_leaves_the_node_in_use(cluster):

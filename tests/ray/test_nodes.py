@@ -230,6 +230,48 @@ def test_the_map_is_found_again(cluster, checked):
     one.step()
 
 
+@contextlib.contextmanager
+def with_a_lost_node(is_forgotten):
+    """A cluster that has lost its one node, for which it does nothing yet.
+
+    is_forgotten: by the maps of sequences, too.
+    """
+
+    def lose(of):
+        of._watch._start = lambda *_: None
+        if not is_forgotten:
+            of._state.put = lambda known: known
+        (node,) = of._state.nodes()
+        of._watch._lose(node)
+
+    with AttentionCluster(1, name="lost", cpus=0, is_kept=True) as cluster:
+        sequence = cluster.sequence(heads=HEADS, width=WIDTH)
+        (node,) = cluster.nodes()
+        ray.get(cluster._map.__ray_call__.remote(lose), timeout=60)
+        yield cluster, sequence, node
+
+
+@pytest.mark.usefixtures("ray_cluster")
+@pytest.mark.parametrize("is_forgotten", [True, False])
+def test_a_map_that_starts_anew_replaces_what_was_lost_before(normal, is_forgotten):
+    with with_a_lost_node(is_forgotten) as (cluster, sequence, before):
+        ray.kill(cluster._map, no_restart=False)
+        wait_for_nodes(cluster, 1)
+        (after,) = cluster.nodes()
+        assert (after.ray_node, after.held_bytes) == (before.ray_node, 0)
+        assert after.node != before.node
+        assert not psutil.pid_exists(before.pid)
+        with pytest.raises(KeysLostError):
+            sequence.append(normal(HEADS, 1, WIDTH), normal(HEADS, 1, WIDTH))
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_node_that_is_lost_when_its_cluster_ends_is_not_left():
+    with with_a_lost_node(is_forgotten=True) as (_, _, node):
+        assert psutil.pid_exists(node.pid)
+    wait_until(lambda: not psutil.pid_exists(node.pid))
+
+
 def held_by_map(cluster):
     """Of what comes and goes: locks by sequence, clients by target, and targets."""
 

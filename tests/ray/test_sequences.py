@@ -175,6 +175,15 @@ def test_truncate_keeps_the_first_keys(both, normal):
         sharded.truncate(406)
 
 
+def test_a_length_is_an_integer(both):
+    for one in both:
+        with pytest.raises(InvalidArgumentError, match=r"length: 64\.0"):
+            one.truncate(64.0)
+        with pytest.raises(InvalidArgumentError, match=r"length: 64\.0"):
+            one.fork(length=64.0)
+        assert one.lengths == (KEYS,)
+
+
 def test_appends_can_be_repeated_and_not_replaced(both, normal):
     sharded, _ = both
     rows = normal(HEADS, 3, WIDTH), normal(HEADS, 3, WIDTH)

@@ -48,7 +48,6 @@ PythonEngine::PythonEngine(nb::handle threads_given, nb::handle backend) {
   }
   std::string backend_name = TextOf(backend);
   Check(CheckBackendName(backend_name));
-  NoteThreads();
   absl::StatusOr<std::unique_ptr<Engine>> engine =
       [&]() -> absl::StatusOr<std::unique_ptr<Engine>> {
     const WithoutInterpreter without;
@@ -62,7 +61,9 @@ PythonEngine::PythonEngine(nb::handle threads_given, nb::handle backend) {
     auto made = Engine::Create({.threads = threads,
                                 .for_callers = true,
                                 .backend = std::move(backend_name)});
-    if (made.ok()) (*made)->workers().StartThreads();
+    if (!made.ok()) return made;
+    NoteThreads();
+    (*made)->workers().StartThreads();
     return made;
   }();
   Check(engine.status());

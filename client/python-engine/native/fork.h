@@ -5,8 +5,8 @@
 /// for those that are missing.
 namespace attention::python {
 
-/// To be called before an engine is made: children forked from now on lack its
-/// threads, and end without the destructors of what they have loaded.
+/// To be called before an engine's threads start: children forked from now on
+/// lack them, and end without the destructors of what they have loaded.
 void NoteThreads();
 
 /// True in such a child.

@@ -10,7 +10,8 @@ from attention_client import InvalidArgumentError
 def calls_until_now(server, client):
     """How many it has answered with OK; it logs them at level debug.
 
-    Its log is written behind its answers. One more call, which it refuses, marks the end.
+    Its log is written behind its answers. One more call, which it refuses, marks the
+    end.
     """
 
     def refused():

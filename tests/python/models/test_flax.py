@@ -108,7 +108,7 @@ def test_multi_head_attention_is_flaxs_dense_layers(client, given, valid_lens, b
 
 
 def test_heads_divide_the_hidden_units(given):
-    with pytest.raises(ValueError, match="num_heads: 5 .expected a divisor .* 12"):
+    with pytest.raises(ValueError, match=r"num_heads: 5 .expected a divisor .* 12"):
         MultiHeadAttention(12, 5).init(jax.random.key(1), *given)
 
 

@@ -15,7 +15,6 @@ from attention_client.layers import (
 )
 from attention_client.torch import scaled_dot_product_attention
 
-
 pytestmark = pytest.mark.usefixtures("default")
 
 

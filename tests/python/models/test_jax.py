@@ -195,5 +195,6 @@ def test_one_batch_entry_has_gradients(client, arrays):
 
     expected = jax.grad(partial(loss, jax.nn.dot_product_attention), (0, 1, 2))(*one)
     own = partial(dot_product_attention, client=client, gradients=True)
-    for a, e in zip(jax.grad(partial(loss, own), (0, 1, 2))(*one), expected):
+    found = jax.grad(partial(loss, own), (0, 1, 2))(*one)
+    for a, e in zip(found, expected, strict=True):
         np.testing.assert_allclose(a, e, atol=1e-5)

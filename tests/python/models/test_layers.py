@@ -16,7 +16,6 @@ from attention_client.layers import (
     masked_softmax,
 )
 
-
 pytestmark = pytest.mark.usefixtures("default")
 
 
@@ -124,7 +123,7 @@ def test_multi_head_attention_takes_the_books_parameters(given, valid_lens, bias
 
 
 def test_heads_divide_the_hidden_units():
-    with pytest.raises(ValueError, match="num_heads: 5 .expected a divisor .* 12"):
+    with pytest.raises(ValueError, match=r"num_heads: 5 .expected a divisor .* 12"):
         MultiHeadAttention(12, 5)
 
 

@@ -309,7 +309,7 @@ def test_another_attention_is_refused(llama, cache, other):
 
 def test_another_batch_is_refused(llama, cache):
     llama(tokens(2, 9), past_key_values=cache)
-    with pytest.raises(ValueError, match="a batch of 3 .expected 2"):
+    with pytest.raises(ValueError, match=r"a batch of 3 .expected 2"):
         llama(tokens(3, 1), past_key_values=cache)
 
 

@@ -8,7 +8,6 @@ from torch.nn import functional
 from attention_client import Client, InvalidArgumentError
 from attention_client.torch import scaled_dot_product_attention, set_client
 
-
 pytestmark = pytest.mark.usefixtures("default")
 
 

@@ -1,4 +1,4 @@
-"""What PyTorch does with functions: compiled, exported, differentiated, mapped, cast."""
+"""What PyTorch does with functions: compiles, exports, differentiates, maps, casts."""
 
 import pytest
 import torch
@@ -16,7 +16,6 @@ from attention_client.layers import (
 )
 from attention_client.torch import scaled_dot_product_attention
 from attention_engine import Engine
-
 
 pytestmark = pytest.mark.usefixtures("default")
 
@@ -144,7 +143,7 @@ def test_vmap_makes_a_call_for_each_entry(given):
 
 def test_forward_mode_is_refused(given):
     given = [tensor.detach() for tensor in given]
-    with pytest.raises(NotImplementedError, match="expected torch.func.grad"):
+    with pytest.raises(NotImplementedError, match=r"expected torch\.func\.grad"):
         torch.func.jvp(own, tuple(given), tuple(given))
 
 
@@ -207,7 +206,7 @@ def test_pytorchs_causal_biases_are_taken(client, given, bias):
     given = [tensor.detach() for tensor in given]
     expected = functional.scaled_dot_product_attention(*given, attn_mask=bias(5, 7))
     close([scaled_dot_product_attention(*given, attn_mask=bias(5, 7))], [expected])
-    with pytest.raises(InvalidArgumentError, match="bias: .*causal='top_left'"):
+    with pytest.raises(InvalidArgumentError, match=r"bias: .*causal='top_left'"):
         client.attend(*given, bias=bias(5, 7))
     with Engine(threads=1) as engine, pytest.raises(InvalidArgumentError, match="bias"):
         engine.attend(*given, bias=bias(5, 7))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import shutil
 import subprocess
@@ -100,7 +101,8 @@ class LocalServer:
         socket = self._folder / "socket"
         if unix_socket:
             wanted["grpc_unix_socket"] = socket
-        with open(self.log_path, "wb") as log:
+        with contextlib.ExitStack() as undo, open(self.log_path, "wb") as log:
+            undo.callback(shutil.rmtree, self._folder, ignore_errors=True)
             self._process = subprocess.Popen(
                 [program, *(_flag(name, value) for name, value in wanted.items())],
                 stdin=subprocess.DEVNULL,
@@ -110,12 +112,15 @@ class LocalServer:
                 # The server warns of variables that it does not know.
                 env={n: v for n, v in os.environ.items() if n != BINARY_VARIABLE},
             )
-        self._watchdog = subprocess.Popen(
-            ["/bin/sh", "-c", _WATCHDOG, str(self._process.pid), str(self._folder)],
-            stdin=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+            undo.callback(self._process.wait)
+            undo.callback(self._process.kill)
+            self._watchdog = subprocess.Popen(
+                ["/bin/sh", "-c", _WATCHDOG, str(self._process.pid), str(self._folder)],
+                stdin=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            undo.pop_all()
         self._owner = os.getpid()
         atexit.register(self.stop)
         try:

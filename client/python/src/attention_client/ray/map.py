@@ -100,7 +100,11 @@ class MapActor:
         return {node.name: node.target for node in self._state.nodes()}
 
     def drain(self, name: str) -> None:
-        """Moves all that a node holds to others, and lets it go."""
+        """Moves all that a node holds to others, and lets it go.
+
+        NotFoundError where its server is lost meanwhile: its actor may have another
+        one by then, which holds keys.
+        """
         node = self._state.node(name)
         self._state.set_draining(name)
         others = [n for n in self._state.usable() if n.name != name]
@@ -191,6 +195,17 @@ class MapActor:
                     known = self._state.get(name)
                     continue  # at others
                 known = self._state.put(known.changed([*known.ranges, part]))
+            return known
+
+    @_without_lost_nodes
+    def retract(self, name: str, end: int) -> SequenceMap:
+        """Takes back what extend() has made from end on, as far as it has no keys."""
+        with self._placement.changing(name) as known:
+            while known.ranges[-1].start >= end > 0:
+                before = known
+                known = self._placement.without_last(before)
+                if len(known.ranges) == len(before.ranges):
+                    break  # it has keys
             return known
 
     @_without_lost_nodes
@@ -373,6 +388,6 @@ class MapActor:
         self._watch.end()
         # All at once: one that hangs takes its time.
         with ThreadPoolExecutor(32) as threads:
-            for node in self._state.nodes():
+            for node in self._state.nodes() + self._state.lost():
                 threads.submit(moving.stop, node.actor)
         self._state.forget()

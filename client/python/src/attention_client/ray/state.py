@@ -31,6 +31,7 @@ class Node:
     target: str
     ray_node: str
     is_draining: bool = False
+    is_lost: bool = False
 
 
 class State:
@@ -39,6 +40,7 @@ class State:
     def __init__(self, name: str) -> None:
         self.name = name
         self._nodes: dict[str, Node] = {}
+        self._lost: dict[str, Node] = {}
         self._sequences: dict[str, SequenceMap] = {}
         self._refused: deque[str] = deque(maxlen=_MOST_REFUSED)
         # Each for as long as somebody has it, or waits for it.
@@ -56,9 +58,13 @@ class State:
         for key in _kv().list(state._key("")):
             kept = _kv().get(key)
             if isinstance(kept, Node):
-                state._nodes[kept.name] = dataclasses.replace(kept, is_draining=False)
+                nodes = state._lost if kept.is_lost else state._nodes
+                nodes[kept.name] = dataclasses.replace(kept, is_draining=False)
             elif isinstance(kept, SequenceMap):
                 state._sequences[kept.name] = kept
+        for known in state.sequences():
+            if not known.nodes() <= state.node_names():  # it ended amid lose()
+                state.put(known)
         return state
 
     def forget(self) -> None:
@@ -66,6 +72,7 @@ class State:
             for key in _kv().list(self._key("")):
                 _kv().delete(key)
             self._nodes.clear()
+            self._lost.clear()
             self._sequences.clear()
 
     def lock(self, name: str) -> threading.RLock:
@@ -98,32 +105,37 @@ class State:
             self._nodes[node.name] = node
 
     def set_draining(self, name: str, *, draining: bool = True) -> None:
-        self.add_node(dataclasses.replace(self.node(name), is_draining=draining))
+        with self._lock:  # a node that is lost meanwhile stays lost
+            self.add_node(dataclasses.replace(self.node(name), is_draining=draining))
 
     def remove_node(self, name: str) -> None:
+        """NotFoundError where it has been lost, or removed, meanwhile."""
+        with self._lock:
+            self.node(name)
+            _kv().delete(self._key(f"node/{name}"))
+            del self._nodes[name]
+
+    def lost(self) -> list[Node]:
+        """Nodes in whose place their actors are to start servers."""
+        with self._lock:
+            return list(self._lost.values())
+
+    def forget_lost(self, name: str) -> None:
         with self._lock:
             _kv().delete(self._key(f"node/{name}"))
-            self._nodes.pop(name, None)
+            self._lost.pop(name, None)
 
     def lose(self, name: str) -> bool:
-        """Forgets a node, and every replica that it had; whether it was there."""
+        """Puts a node among those lost, without its replicas; whether it was there."""
         with self._lock:
             if name not in self._nodes:
                 return False
+            node = dataclasses.replace(self._nodes.pop(name), is_lost=True)
+            _kv().put(self._key(f"node/{name}"), node)
+            self._lost[name] = node
             for known in self.sequences():
                 if name in known.nodes():
-                    self.put(
-                        known.changed(
-                            dataclasses.replace(
-                                part,
-                                replicas=tuple(
-                                    r for r in part.replicas if r.node != name
-                                ),
-                            )
-                            for part in known.ranges
-                        )
-                    )
-            self.remove_node(name)
+                    self.put(known)
             return True
 
     # Sequences.

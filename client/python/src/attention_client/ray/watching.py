@@ -55,6 +55,8 @@ class Watch:
         self._rebuilding.set()  # after a restart there may be some
         for work in (self._watch, self._rebuild):
             threading.Thread(target=work, daemon=True).start()
+        for node in state.lost():  # before a restart
+            self._start(f"reviving {node.name}", self._revive, node)
 
     def add_node(
         self, actor: str, timeout: float = _REPORT, gone: str | None = None
@@ -142,11 +144,12 @@ class Watch:
         while moving.is_alive(node.actor):
             try:
                 self.add_node(node.actor, gone=node.name)
-                return
+                break
             except (AttentionError, OSError, RuntimeError) as error:
                 _logger.warning("%s: %s", node.actor, error)
             if self._ended.wait(_CHECK):
                 return
+        self._state.forget_lost(node.name)
 
     def _watch(self) -> None:
         """Finds servers that are gone or started anew, and nodes that Ray drains."""
