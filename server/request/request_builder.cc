@@ -30,6 +30,15 @@ absl::Status CheckLayersDiffer(const std::vector<SequenceLayer>& sequences) {
   return absl::OkStatus();
 }
 
+// The same status, whose message is `text`.
+absl::Status WithMessage(const absl::Status& status, absl::string_view text) {
+  absl::Status changed(status.code(), text);
+  status.ForEachPayload([&](absl::string_view type, const absl::Cord& of) {
+    changed.SetPayload(type, of);
+  });
+  return changed;
+}
+
 }  // namespace
 
 RequestBuilder::RequestBuilder(const AttentionProblem& defaults,
@@ -200,12 +209,11 @@ absl::Status FieldError(absl::string_view field, absl::string_view problem) {
 
 absl::Status Named(absl::string_view field, const absl::Status& status) {
   if (status.ok()) return status;
-  absl::Status named(status.code(),
-                     absl::StrCat(field, ": ", status.message()));
-  status.ForEachPayload([&named](absl::string_view type, const absl::Cord& of) {
-    named.SetPayload(type, of);
-  });
-  return named;
+  return WithMessage(status, absl::StrCat(field, ": ", status.message()));
+}
+
+absl::Status Followed(const absl::Status& status, absl::string_view text) {
+  return WithMessage(status, absl::StrCat(status.message(), text));
 }
 
 absl::Status CheckId(absl::string_view id) {

@@ -101,6 +101,9 @@ absl::Status FieldError(absl::string_view field, absl::string_view problem);
 /// The same status with "FIELD: " before its message.
 absl::Status Named(absl::string_view field, const absl::Status& status);
 
+/// The same status with `text` behind its message.
+absl::Status Followed(const absl::Status& status, absl::string_view text);
+
 /// INVALID_ARGUMENT for an id of more than kMostIdBytes bytes.
 inline constexpr size_t kMostIdBytes = 256;
 absl::Status CheckId(absl::string_view id);

@@ -319,6 +319,13 @@ bool SequenceKeys::TakeBack(const AttentionRequest& request) {
   return all;
 }
 
+absl::string_view SequenceKeys::Kept() const {
+  if (lengths_.empty()) return "";
+  return lengths_.size() == snapshots_.size()
+             ? "; its own keys are appended"
+             : "; the entries before it are appended";
+}
+
 SequenceKeys::Ended SequenceKeys::End(const AttentionRequest& request,
                                       const absl::Status& status) {
   const auto& entries = request.sequences;
@@ -335,11 +342,7 @@ SequenceKeys::Ended SequenceKeys::End(const AttentionRequest& request,
     }
   }
   Ended ended;
-  if (!lengths_.empty()) {
-    ended.kept = lengths_.size() == entries.size()
-                     ? "; its own keys are appended"
-                     : "; the entries before it are appended";
-  }
+  ended.kept = Kept();
   ended.repeatable = std::all_of(
       entries.begin(),
       entries.begin() + static_cast<std::ptrdiff_t>(lengths_.size()),

@@ -53,14 +53,17 @@ class SequenceKeys {
   /// Once, after Plan(): appends the request's keys and puts what is to be read
   /// into the problem. An entry that appends reads up to its last own key,
   /// whatever stands behind it: the same request again gives the same answer.
-  /// Entries before the one that fails are appended; End() says so.
+  /// Entries before the one that fails are appended; Kept() says so.
   absl::Status Read(AttentionRequest& request);
+
+  /// What stays of a request that fails, once it is read, to follow its error:
+  /// static text.
+  absl::string_view Kept() const;
 
   struct Ended {
     /// The same request may be sent again, and appends nothing twice.
     bool repeatable = true;
-    /// What stays of the request where it fails, to follow its error: static
-    /// text.
+    /// Kept(), of what End() has left.
     absl::string_view kept;
   };
 

@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "server/base/out_of_memory.h"
+#include "server/request/request_builder.h"
 #include "server/scheduling/retry_after.h"
 
 namespace attention::server {
@@ -20,15 +19,6 @@ auto OrOutOfMemory(RequestFacts& facts, Function function) {
     facts.refusal = Refusal::kServerMemory;
     return OrTryAgain(OutOfMemory(), facts.repeatable);
   });
-}
-
-// The same with more text.
-absl::Status Followed(const absl::Status& status, absl::string_view text) {
-  absl::Status followed(status.code(), absl::StrCat(status.message(), text));
-  status.ForEachPayload([&](absl::string_view type, const absl::Cord& of) {
-    followed.SetPayload(type, of);
-  });
-  return followed;
 }
 
 }  // namespace

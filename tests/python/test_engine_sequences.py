@@ -81,6 +81,21 @@ def test_memory_has_a_limit(rows):
         Engine(resident_memory_limit=0)
 
 
+def test_a_call_that_fails_says_what_it_has_appended(own, rows, normal):
+    with pytest.raises(DeadlineExceededError, match="; its own keys are appended$"):
+        own.attend(normal(4, 1, WIDTH), append=rows(1000), timeout=0)
+    assert own.describe().lengths == (1000,)
+    # The memory is enough for one entry.
+    key, query = normal(2, HEADS, 5000, WIDTH), normal(2, 4, 1, WIDTH)
+    with Engine(threads=1, resident_memory_limit=1 << 20) as engine:
+        made = [engine.sequence(heads=HEADS, width=WIDTH) for _ in key]
+        with pytest.raises(ResourceExhaustedError) as caught:
+            engine.attend_sequences(made, query, append=(key, key))
+        assert [one.describe().lengths for one in made] == [(5000,), (0,)]
+    assert caught.value.message.startswith("sequences.entries[1]: ")
+    assert caught.value.message.endswith("; the entries before it are appended")
+
+
 WITHOUT_MEMORY = """
 import resource
 import numpy as np

@@ -1,7 +1,6 @@
 #include "client/python-engine/native/arrays.h"
 
 #include <cstddef>
-#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -109,13 +108,6 @@ Array Converted(const nb::object& convert, nb::handle value, const char* name) {
   return *std::move(read);
 }
 
-// "MemoryError" is the system's, "ValueError" numpy's for more than it counts.
-[[noreturn]] void NoMemory(const char* name, absl::Span<const int64_t> shape) {
-  Check(absl::ResourceExhaustedError(
-      absl::StrCat(name, ": no memory for shape ", ShapeToString(shape))));
-  throw std::bad_alloc();  // not reached
-}
-
 nb::handle NumpyType(DataType type) {
   const Python& python = GetPython();
   switch (type) {
@@ -146,8 +138,8 @@ Array ReadWritableArray(nb::handle value, const char* name) {
   return Converted(GetPython().to_writable, value, name);
 }
 
-Array NewArray(const char* name, DataType type,
-               absl::Span<const int64_t> shape) {
+absl::StatusOr<Array> NewArray(const char* name, DataType type,
+                               absl::Span<const int64_t> shape) {
   const auto rank = static_cast<Py_ssize_t>(shape.size());
   const nb::object extents = nb::steal(PyTuple_New(rank));
   if (!extents.is_valid()) throw nb::python_error();
@@ -159,11 +151,13 @@ Array NewArray(const char* name, DataType type,
   try {
     return *TryReadArray(GetPython().empty(extents, NumpyType(type)));
   } catch (nb::python_error& error) {
+    // The system's, and numpy's for more than it counts.
     if (!error.matches(PyExc_MemoryError) && !error.matches(PyExc_ValueError)) {
       throw;
     }
+    return absl::ResourceExhaustedError(
+        absl::StrCat(name, ": no memory for shape ", ShapeToString(shape)));
   }
-  NoMemory(name, shape);
 }
 
 }  // namespace attention::python

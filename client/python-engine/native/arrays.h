@@ -3,6 +3,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "core/datatype.h"
 #include "core/tensor_view.h"
@@ -31,10 +32,10 @@ Array ConvertArray(nanobind::handle value, const char* name);
 /// tensor of the host, never a copy.
 Array ReadWritableArray(nanobind::handle value, const char* name);
 
-/// An uninitialised array of FP32, FP16, BF16 or INT64. Throws
-/// ResourceExhaustedError, which begins with `name`, where there is no memory.
-Array NewArray(const char* name, DataType type,
-               absl::Span<const int64_t> shape);
+/// An uninitialised array of FP32, FP16, BF16 or INT64. RESOURCE_EXHAUSTED,
+/// which begins with `name`, where there is no memory.
+absl::StatusOr<Array> NewArray(const char* name, DataType type,
+                               absl::Span<const int64_t> shape);
 
 }  // namespace attention::python
 

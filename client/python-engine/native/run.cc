@@ -14,6 +14,7 @@
 #include "core/batch.h"
 #include "core/shape.h"
 #include "server/base/out_of_memory.h"
+#include "server/request/request_builder.h"
 #include "server/request/results.h"
 #include "server/request/sequence_keys.h"
 
@@ -78,20 +79,28 @@ nb::object NewResult(const Arguments& arguments, const ResultArrays& arrays,
 }
 
 // New arrays for the results, and `out`, which may be None, as the output.
-AttentionOutputs Places(server::Results& results, const ValidatedBatch& batch,
-                        const Arguments& arguments, nb::handle out,
-                        ResultArrays& arrays) {
-  return results.OutputsAt([&](server::Result& result) {
+absl::StatusOr<AttentionOutputs> Places(server::Results& results,
+                                        const ValidatedBatch& batch,
+                                        const Arguments& arguments,
+                                        nb::handle out, ResultArrays& arrays) {
+  absl::Status status;
+  const auto place = [&](server::Result& result) {
     const auto field = result.wanted.result;
     nb::object& array = arrays[static_cast<size_t>(field)];
     if (field == ResultField::kOutput && !out.is_none()) {
       array = nb::borrow(out);
       return OutputView(ReadWritableArray(out, "out"), batch, arguments);
     }
-    Array made = NewArray(Name(field).data(), result.type, result.shape);
-    array = std::move(made.array);
-    return std::move(made.view);
-  });
+    absl::StatusOr<Array> made =
+        NewArray(Name(field).data(), result.type, result.shape);
+    status.Update(made.status());
+    if (!made.ok()) return MutableTensorView();
+    array = std::move(made->array);
+    return std::move(made->view);
+  };
+  const AttentionOutputs outputs = results.OutputsAt(place);
+  if (!status.ok()) return status;
+  return outputs;
 }
 
 absl::Status Compute(const Engine& engine, absl::Span<AttentionJob> jobs,
@@ -130,50 +139,38 @@ absl::StatusOr<ValidatedBatch> Validated(const AttentionProblem& problem) {
 }
 
 // Appends what the request brings, once all of it is known to be right.
-void ReadSequences(server::SequenceKeys& keys, store::Store& store,
-                   Arguments& arguments) {
+absl::Status ReadSequences(server::SequenceKeys& keys, store::Store& store,
+                           Arguments& arguments) {
   server::AttentionRequest& request = arguments.request;
   while (store.Expire(store::Clock::now()).more) continue;
-  Check(keys.Plan(request));
-  Check(Validated(request.problem).status());
-  absl::Status read;
-  {
-    const WithoutInterpreter without;
-    read = keys.Read(request);
-  }
-  Check(read);
+  absl::Status status = keys.Plan(request);
+  if (status.ok()) status = Validated(request.problem).status();
+  if (!status.ok()) return status;
+  const WithoutInterpreter without;
+  return keys.Read(request);
 }
 
-}  // namespace
-
-nb::object Run(const Engine& engine, Arguments& arguments, nb::handle query,
-               nb::handle out, const Deadline& deadline, Turns& turns,
-               store::Store* store) {
-  // What sequences have stays held until the end.
-  server::SequenceKeys keys({.store = store, .owner = kOwner});
-  if (store != nullptr) ReadSequences(keys, *store, arguments);
-  // Once read, sequences count as used until the end, also of a request that
-  // fails.
-  const absl::Cleanup used = [&] {
-    if (store == nullptr) return;
-    server::WithoutBadAlloc([&] {
-      keys.End(arguments.request, absl::OkStatus());
-      return absl::OkStatus();
-    }).IgnoreError();
-  };
+// The Result of what is read where it is by now.
+absl::StatusOr<nb::object> Answer(const Engine& engine,
+                                  const Arguments& arguments, nb::handle query,
+                                  nb::handle out, const Deadline& deadline,
+                                  Turns& turns) {
   absl::StatusOr<ValidatedBatch> batch = Validated(arguments.request.problem);
-  Check(batch.status());
+  if (!batch.ok()) return batch.status();
   server::Results results(arguments.request.results, *batch);
   ResultArrays arrays;
-  const AttentionOutputs outputs =
+  const absl::StatusOr<AttentionOutputs> outputs =
       Places(results, *batch, arguments, out, arrays);
+  if (!outputs.ok()) return outputs.status();
   absl::InlinedVector<AttentionJob, 1> jobs(batch->problems.size());
   for (size_t n = 0; n < jobs.size(); ++n) {
     jobs[n].problem = &batch->problems[n];
-    jobs[n].outputs = batch->OutputsOf(n, outputs);
+    jobs[n].outputs = batch->OutputsOf(n, *outputs);
   }
   const Clock::time_point begin = Clock::now();
-  Check(Compute(engine, absl::MakeSpan(jobs), *batch, deadline, turns));
+  absl::Status status =
+      Compute(engine, absl::MakeSpan(jobs), *batch, deadline, turns);
+  if (!status.ok()) return status;
   const std::chrono::nanoseconds taken = Clock::now() - begin;
   if (!query.type().is(GetPython().array_type)) {
     const nb::object like = GetPython().like(query);
@@ -183,6 +180,35 @@ nb::object Run(const Engine& engine, Arguments& arguments, nb::handle query,
   }
   return NewResult(arguments, arrays, jobs.empty() ? nullptr : jobs.data(),
                    taken);
+}
+
+}  // namespace
+
+nb::object Run(const Engine& engine, Arguments& arguments, nb::handle query,
+               nb::handle out, const Deadline& deadline, Turns& turns,
+               store::Store* store) {
+  // What sequences have stays held until the end.
+  server::SequenceKeys keys({.store = store, .owner = kOwner});
+  absl::StatusOr<nb::object> result = server::WithoutBadAlloc(
+      [&]() -> absl::StatusOr<nb::object> {
+        if (store != nullptr) {
+          absl::Status read = ReadSequences(keys, *store, arguments);
+          if (!read.ok()) return read;
+        }
+        // Once read, they count as used until the end, also of a request that
+        // fails.
+        const absl::Cleanup used = [&] {
+          if (store == nullptr) return;
+          server::WithoutBadAlloc([&] {
+            keys.End(arguments.request, absl::OkStatus());
+            return absl::OkStatus();
+          }).IgnoreError();
+        };
+        return Answer(engine, arguments, query, out, deadline, turns);
+      },
+      OutOfMemory);
+  if (!result.ok()) Check(server::Followed(result.status(), keys.Kept()));
+  return *std::move(result);
 }
 
 }  // namespace attention::python
