@@ -177,7 +177,7 @@ int64_t Sequence::LeastBytes() const {
 int64_t Sequence::LeastBytesWith(int64_t layer, std::optional<int64_t> position,
                                  int64_t keys) const {
   const int64_t held = LeastBytes();
-  const int64_t more = GrowthWith(layer, position, keys).least;
+  const int64_t more = GrowthWith(layer, position, keys, /*alone=*/true).bytes;
   return more > PageBudget::kUnlimited - held ? PageBudget::kUnlimited
                                               : held + more;
 }
@@ -187,9 +187,9 @@ int64_t Sequence::LeastBytesWithFork(std::optional<int64_t> length) const {
 }
 
 Growth Sequence::GrowthWith(int64_t layer, std::optional<int64_t> position,
-                            int64_t keys) const {
+                            int64_t keys, bool alone) const {
   if (!CheckLayer(layer).ok()) return {};
-  return layers_[static_cast<size_t>(layer)].GrowthWith(position, keys);
+  return layers_[static_cast<size_t>(layer)].GrowthWith(position, keys, alone);
 }
 
 Growth Sequence::GrowthOfFork(std::optional<int64_t> length) const {

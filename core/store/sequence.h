@@ -94,9 +94,9 @@ class Sequence {
                          int64_t keys) const;
   int64_t LeastBytesWithFork(std::optional<int64_t> length) const;
   /// What Append(), which has found no memory, takes if it is tried again, and
-  /// what a Fork() takes.
+  /// what a Fork() takes; `alone` as for PageList::GrowthWith().
   Growth GrowthWith(int64_t layer, std::optional<int64_t> position,
-                    int64_t keys) const;
+                    int64_t keys, bool alone = false) const;
   Growth GrowthOfFork(std::optional<int64_t> length) const;
   /// Adds what is given back where this one ends.
   void AddTo(GivenBack& given) const;
