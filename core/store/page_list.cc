@@ -266,6 +266,13 @@ absl::Status PageList::Share(const Snapshot& snapshot, int64_t length) {
   return Publish(*std::move(table), length);
 }
 
+absl::Status PageList::MakePlaces(int64_t keys) {
+  if (keys == 0) return absl::OkStatus();
+  auto table = NewTable(nullptr, 0, PagesOf(keys));
+  if (!table.ok()) return table.status();
+  return Publish(*std::move(table), 0);
+}
+
 // As Prepare().
 Growth PageList::GrowthWith(std::optional<int64_t> position, int64_t keys,
                             bool alone) const {

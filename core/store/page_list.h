@@ -62,6 +62,10 @@ class PageList {
   /// table.
   absl::Status Share(const Snapshot& snapshot, int64_t length);
 
+  /// An empty list that nobody knows yet gets a table for `keys` keys, which
+  /// does not grow until there are more. RESOURCE_EXHAUSTED without memory.
+  absl::Status MakePlaces(int64_t keys);
+
   /// What an append that has found no memory takes if it is tried again; with
   /// `alone`, as if nobody else had its last page.
   Growth GrowthWith(std::optional<int64_t> position, int64_t keys,
