@@ -50,19 +50,23 @@ bool StaysOnThisMachine(absl::string_view target) {
   return std::all_of(addresses.begin(), addresses.end(), IsLoopback);
 }
 
-absl::Status ReadFile(const char* option, const std::string& path,
-                      std::string& text) {
+absl::Status ReadOption(const char* option, const std::string& path,
+                        std::string& text) {
   if (path.empty()) return absl::OkStatus();
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream contents;
-  contents << file.rdbuf();  // fails, and throws nothing: a folder, for one
-  text = contents.str();
-  if (!contents.fail()) return absl::OkStatus();
+  text = ReadFile(path);
+  if (!text.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(option, ": '", path, "' cannot be read, or is empty"));
 }
 
 }  // namespace
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();  // fails, and throws nothing: a folder, for one
+  return text.fail() ? "" : text.str();
+}
 
 absl::Status CheckSecurity(const ClientOptions& options) {
   if (options.tls && options.credentials != nullptr) {
@@ -96,10 +100,10 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeCredentials(
   if (!options.tls) return grpc::InsecureChannelCredentials();
   const TlsOptions& tls = *options.tls;
   grpc::SslCredentialsOptions pem;
-  absl::Status status = ReadFile("ca_file", tls.ca_file, pem.pem_root_certs);
+  absl::Status status = ReadOption("ca_file", tls.ca_file, pem.pem_root_certs);
   status.Update(
-      ReadFile("certificate_file", tls.certificate_file, pem.pem_cert_chain));
-  status.Update(ReadFile("key_file", tls.key_file, pem.pem_private_key));
+      ReadOption("certificate_file", tls.certificate_file, pem.pem_cert_chain));
+  status.Update(ReadOption("key_file", tls.key_file, pem.pem_private_key));
   if (!status.ok()) return status;
   return grpc::SslCredentials(pem);
 }
