@@ -310,6 +310,32 @@ TEST_F(SequenceCallTest, WithoutMemoryForItsMessageEndsAlone) {
   }
 }
 
+using InferenceCallTest = FaultyServerTest;
+
+// One that is answered at once, and one that may wait for its turn; fields that
+// are not known are kept in a list.
+TEST_F(InferenceCallTest, WithoutMemoryForItsMessageSaysWhenToTryAgain) {
+  ASSERT_NO_FATAL_FAILURE(Start());
+  std::string message;
+  for (int n = 0; n < 30'000; ++n) message += std::string("x\0", 2);
+  plan().large_bytes = kLarge;
+  Faults& allocations = plan().large_allocations;
+  for (const char* method : {"ServerMetadata", "RepositoryIndex"}) {
+    const auto ask = [&] {
+      return client_
+          ->Call(absl::StrCat("/inference.GRPCInferenceService/", method),
+                 message)
+          .status();
+    };
+    EXPECT_EQ(ask(), absl::OkStatus()) << method;
+    allocations.fail = 1;
+    const absl::Status refused = ask();
+    EXPECT_EQ(allocations.fail, 0) << method;
+    EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << refused;
+    EXPECT_TRUE(SaysWhenToTryAgain(refused)) << refused;
+  }
+}
+
 // What attention-server does of which all threads, or all large allocations,
 // fail after the first `skip`.
 struct Started {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <csignal>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -62,8 +63,10 @@ TEST_F(HangingDiskTest, CallsThatAreCancelledLeaveTheirPlacesToOthers) {
   std::vector<std::unique_ptr<PendingCall>> calls(64);
   for (auto& call : calls) call = StartExport();
   // All have arrived when a call that comes after them is answered.
-  EXPECT_EQ(StartExport()->Wait().status().code(),
-            absl::StatusCode::kResourceExhausted);
+  const absl::Status refused = StartExport()->Wait().status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << refused;
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr("32 calls of this caller wait for it"));
   calls.clear();  // which cancels them
   const auto late = std::chrono::steady_clock::now() + kPatience;
   absl::Status status;
